@@ -122,3 +122,26 @@ func TestDocsInterfaceIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestReadmeVersions holds that the README names the version of the program, of the
+// changelog, and that of the interface, of the OpenAPI document. Its first command shows
+// what the program does.
+func TestReadmeVersions(t *testing.T) {
+	var openAPI struct{ Info struct{ Version string } }
+	if err := json.Unmarshal([]byte(readText(t, "api/openapi.json")), &openAPI); err != nil || openAPI.Info.Version == "" {
+		t.Fatalf("version of the OpenAPI document: %v", err)
+	}
+	released := regexp.MustCompile(`(?m)^## \[(\d[^]]*)\]`).FindStringSubmatch(readText(t, "CHANGELOG.md"))
+	if released == nil {
+		t.Fatal("the changelog has no version")
+	}
+	readme := readText(t, "README.md")
+	for _, want := range []string{
+		"version " + released[1] + " of the program", "version " + openAPI.Info.Version + " of the interface",
+		"\n    go run . dev\n    go test ./...\n",
+	} {
+		if !strings.Contains(readme, want) {
+			t.Errorf("the README does not say %q", want)
+		}
+	}
+}

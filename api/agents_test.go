@@ -16,58 +16,24 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
-// profile is a profile as a client reads it.
-type profile struct {
-	ID, Description string
-	Capabilities    []string
-	Endpoint, Note  *string
-	CreatedAt       int64
-	UpdatedAt       int64
-}
-
-// agentAnswer is the answer to POST /api/agents.
-type agentAnswer struct {
-	Agent   profile
-	EditKey string `json:"edit_key"`
-	Notes   []string
-}
-
 // register posts a profile and returns the answer, which must have the status.
-func register(t *testing.T, s *apitest.Server, status int, body map[string]any) agentAnswer {
+func register(t *testing.T, s *apitest.Server, status int, body map[string]any) client.Registered {
 	t.Helper()
-	r := s.Post("/api/agents", body)
-	if r.Status != status {
-		t.Fatalf("%v: %d %s, want %d", body, r.Status, r.Body, status)
-	}
-	var a agentAnswer
-	r.Decode(t, &a)
-	return a
+	return apitest.Decoded[client.Registered](t, s.Post("/api/agents", body).Must(t, status))
 }
 
-// profiles returns the ids of the profiles of a list, page by page.
+// profiles returns the ids of a list of profiles, of all pages.
 func profiles(t *testing.T, s *apitest.Server, query string) (ids []string) {
 	t.Helper()
-	for cursor := ""; ; {
-		r := s.Get("/api/agents?" + query + cursor)
-		var page struct {
-			Agents     []profile
-			NextCursor *string
-		}
-		r.Decode(t, &page)
-		if r.Status != http.StatusOK {
-			t.Fatalf("%s: %d %s", query, r.Status, r.Body)
-		}
-		for _, a := range page.Agents {
-			ids = append(ids, a.ID)
-		}
-		if page.NextCursor == nil {
-			return ids
-		}
-		cursor = "&cursor=" + *page.NextCursor
+	for _, p := range apitest.Listed[client.Profile](t, s, "/api/agents?"+query, "agents") {
+		ids = append(ids, p.ID)
 	}
+	return ids
 }
 
 func TestAgentsGolden(t *testing.T) {
@@ -96,7 +62,7 @@ func TestAgentsGolden(t *testing.T) {
 func TestRegistration(t *testing.T) {
 	s := start(t)
 	first := register(t, s, http.StatusCreated, map[string]any{"id": "Ada", "description": "Answers questions.", "capabilities": []string{"tides"}})
-	if first.EditKey == "" || first.Agent.ID != "Ada" || first.Agent.Endpoint != nil || first.Agent.Note != nil {
+	if first.EditKey == "" || first.Agent.ID != "Ada" || first.Agent.Endpoint != "" || first.Agent.Note != "" {
 		t.Fatalf("%+v", first)
 	}
 	for name, body := range map[string]map[string]any{
@@ -112,7 +78,7 @@ func TestRegistration(t *testing.T) {
 		}
 	}
 	changed := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "Wake up.", "edit_key": first.EditKey})
-	if changed.EditKey != "" || changed.Agent.Note == nil || *changed.Agent.Note != "Wake up." || changed.Agent.Description != "Answers questions." {
+	if changed.EditKey != "" || changed.Agent.Note != "Wake up." || changed.Agent.Description != "Answers questions." {
 		t.Errorf("%+v", changed)
 	}
 	if changed.Agent.CreatedAt != first.Agent.CreatedAt || changed.Agent.UpdatedAt <= first.Agent.UpdatedAt {
@@ -120,7 +86,7 @@ func TestRegistration(t *testing.T) {
 			changed.Agent.CreatedAt, changed.Agent.UpdatedAt, first.Agent.CreatedAt, first.Agent.UpdatedAt)
 	}
 	cleared := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "", "capabilities": nil, "edit_key": first.EditKey})
-	if cleared.Agent.Note != nil || len(cleared.Agent.Capabilities) != 0 {
+	if cleared.Agent.Note != "" || len(cleared.Agent.Capabilities) != 0 {
 		t.Errorf("%+v", cleared)
 	}
 	register(t, s, http.StatusCreated, map[string]any{"id": "bob", "note": "Later, about tides."})
@@ -128,38 +94,27 @@ func TestRegistration(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "eve bob Ada", "limit=1": "eve bob Ada", "q=tides": "bob", "q=TIDI": "eve", "q=nobody": "", "q=ada": "Ada",
 	} {
-		if got := strings.Join(profiles(t, s, query), " "); got != want {
-			t.Errorf("%s: %s, want %s", query, got, want)
-		}
+		apitest.Equal(t, query, strings.Join(profiles(t, s, query), " "), want)
 	}
-	var one struct{ Agent profile }
-	s.Get("/api/agents/aDa").Decode(t, &one)
+	one := apitest.Decoded[struct{ Agent client.Profile }](t, s.Get("/api/agents/aDa"))
 	if !cmp.Equal(one.Agent, cleared.Agent) {
 		t.Errorf("by id: %+v", one.Agent)
 	}
-	if r := s.Do(http.MethodPost, "/api/agents", "id=form&description=A+form&capabilities=a,b", "Content-Type", "application/x-www-form-urlencoded"); r.Status != http.StatusCreated {
-		t.Errorf("form: %d %s", r.Status, r.Body)
-	}
+	s.Do(http.MethodPost, "/api/agents", "id=form&description=A+form&capabilities=a,b", "Content-Type", "application/x-www-form-urlencoded").Want(t, http.StatusCreated)
 }
 
 // TestFormClears holds that a field of a form without a value is cleared, as by null.
 func TestFormClears(t *testing.T) {
 	s := start(t)
-	form := func(body string) profile {
+	form := func(body string) client.Profile {
 		t.Helper()
-		r := s.Do(http.MethodPost, "/api/agents", body, "Content-Type", "application/x-www-form-urlencoded")
-		if r.Status != http.StatusCreated {
-			t.Fatalf("%s: %d %s", body, r.Status, r.Body)
-		}
-		var a agentAnswer
-		r.Decode(t, &a)
-		return a.Agent
+		return apitest.Decoded[client.Registered](t, s.Do(http.MethodPost, "/api/agents", body, "Content-Type", "application/x-www-form-urlencoded").Must(t, http.StatusCreated)).Agent
 	}
 	key := register(t, s, http.StatusCreated, map[string]any{
 		"id": "ada", "description": "Answers questions.", "note": "Hello", "endpoint": "https://example.org", "capabilities": []string{"x"},
 	}).EditKey
 	got := form("id=ada&note=&endpoint&edit_key=" + key)
-	if got.Note != nil || got.Endpoint != nil || got.Description != "Answers questions." || len(got.Capabilities) != 1 {
+	if got.Note != "" || got.Endpoint != "" || got.Description != "Answers questions." || len(got.Capabilities) != 1 {
 		t.Errorf("%+v", got)
 	}
 	if got = form("id=ada&capabilities=a&capabilities=b&edit_key=" + key); !slices.Equal(got.Capabilities, []string{"a", "b"}) {
@@ -193,10 +148,7 @@ func TestForbiddenChange(t *testing.T) {
 		} {
 			body := map[string]any{"id": id}
 			maps.Copy(body, change)
-			sent, err := json.Marshal(body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sent := must.Get(json.Marshal(body))(t)
 			problem := rejected(t, s, http.StatusForbidden, http.MethodPost, "/api/agents", string(sent))
 			if problem.Code != "wrong_edit_key" || len(problem.Issues) != 1 || problem.Issues[0].Field != "edit_key" {
 				t.Errorf("%s %s: %+v", id, name, problem)
@@ -207,7 +159,7 @@ func TestForbiddenChange(t *testing.T) {
 		}
 		// The key, and where entries are pushed to, are as they were.
 		kept := register(t, s, http.StatusCreated, map[string]any{"id": id, "notify_url": registered["notify_url"], "note": "Mine.", "edit_key": key})
-		if kept.Agent.Note == nil || *kept.Agent.Note != "Mine." {
+		if kept.Agent.Note != "Mine." {
 			t.Errorf("%+v", kept)
 		}
 	}
@@ -263,9 +215,7 @@ func TestAgentExamples(t *testing.T) {
 			body := map[string]any{"id": id, "description": "Answers questions."}
 			maps.Copy(body, change)
 			if description, cleared := change["description"]; registered && cleared && description == nil && len(change) == 1 {
-				if r := s.Post("/api/agents", body); r.Status != http.StatusForbidden {
-					t.Errorf("clearing somebody's description: %d", r.Status)
-				}
+				s.Post("/api/agents", body).Want(t, http.StatusForbidden)
 				continue
 			}
 			if p := rejectedPost(t, s, "/api/agents", body); strings.Contains(fmt.Sprintf("%s %+v", p.Example, p), ghp) {
@@ -309,7 +259,7 @@ func TestLostKey(t *testing.T) {
 	}
 	register(t, s, http.StatusForbidden, map[string]any{"id": "ada", "note": "Hello", "edit_key": key})
 	register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "Hello", "edit_key": second.EditKey})
-	if last := register(t, s, http.StatusCreated, body); last.EditKey != "" || *last.Agent.Note != "Hello" {
+	if last := register(t, s, http.StatusCreated, body); last.EditKey != "" || last.Agent.Note != "Hello" {
 		t.Errorf("a used key was replaced: %+v", last)
 	}
 	// A body that has gone bad since gets what the request_id did.
@@ -328,16 +278,10 @@ func TestLostKey(t *testing.T) {
 // gets no key and leaves the one that was given out as it is.
 func TestGuessedRequestID(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	send := func(from, description string) agentAnswer {
+	send := func(from, description string) client.Registered {
 		t.Helper()
 		body := `{"id":"ada","description":"` + description + `","request_id":"ada-register-1"}`
-		r := s.Do(http.MethodPost, "/api/agents", body, "Content-Type", jsonType, "X-Forwarded-For", from)
-		if r.Status != http.StatusCreated {
-			t.Fatalf("%s: %d %s", from, r.Status, r.Body)
-		}
-		var a agentAnswer
-		r.Decode(t, &a)
-		return a
+		return apitest.Decoded[client.Registered](t, s.Post("/api/agents", body, "X-Forwarded-For", from).Must(t, http.StatusCreated))
 	}
 	const home, elsewhere = "203.0.113.1", "198.51.100.9"
 	key := send(home, "Answers questions.").EditKey

@@ -22,9 +22,10 @@ func TestLongAnswerKeepsThePooledBuffer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pooled := make([]byte, of.pooled)
-			c := &call{out: &fasthttp.Response{}}
-			c.out.SwapBody(pooled)
-			err := c.answerOf(size, http.StatusOK, func(dst []byte) ([]byte, error) {
+			var rctx fasthttp.RequestCtx
+			rctx.Response.SwapBody(pooled)
+			c := &(&Server{}).newExchange(&rctx).Call
+			err := c.AnswerOf(size, http.StatusOK, func(dst []byte) ([]byte, error) {
 				if cap(dst) < size {
 					t.Errorf("room for %d of %d bytes", cap(dst), size)
 				}
@@ -33,7 +34,7 @@ func TestLongAnswerKeepsThePooledBuffer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if kept := &c.out.Body()[0] == &pooled[0]; kept != of.keeps {
+			if kept := &c.Out.Body[0] == &pooled[0]; kept != of.keeps {
 				t.Errorf("the pooled buffer is kept: %v", kept)
 			}
 		})

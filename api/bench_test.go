@@ -12,7 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // BenchmarkHTTP measures whole requests over loopback, client included.
@@ -122,7 +122,7 @@ func benchmarkPage(b *testing.B, paths [2]string, first bool) {
 			if first {
 				seq += uint64(i % entries)
 			}
-			req.SetRequestURI(s.URL + strings.ReplaceAll(paths[kind], "%s", fsm.FormatID(fsm.TypeEntry, seq)))
+			req.SetRequestURI(s.URL + strings.ReplaceAll(paths[kind], "%s", state.FormatID(state.TypeEntry, seq)))
 			req.UseHostHeader = true
 			req.Header.SetHost(fmt.Sprintf("h%d.example", i)) // so that no page is kept
 			req.Header.Set("Accept", accept)

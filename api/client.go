@@ -1,21 +1,18 @@
 package api
 
 import (
-	"crypto/sha256"
 	"errors"
 	"net"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
-	"unicode"
 
-	"github.com/gofiber/fiber/v2"
-	"go.mau.fi/util/confusable"
-
-	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/api/op"
 )
+
+// maxForwarded is the number of hops of an X-Forwarded-For that are checked.
+const maxForwarded = 32
 
 // clients finds out from which address a request came.
 type clients struct {
@@ -31,29 +28,33 @@ func (c *clients) measure(addr netip.Addr) bool {
 	return within(c.operators, addr)
 }
 
-// address returns the client's address: the peer's, or, where the peer is a
-// trusted proxy, the rightmost address of X-Forwarded-For that is none. What
-// stands further left was written by the client itself and is never looked at.
-func (c *clients) address(peer net.Addr, forwarded [][]byte) netip.Addr {
-	addr := peerAddress(peer)
-	if !c.trusts(addr) {
-		return addr
+// origin returns the peer's address, or, where the peer is a trusted proxy, the rightmost
+// address of X-Forwarded-For that is not trusted. Addresses further left were written by the
+// client itself and are ignored. So are those of Forwarded (RFC 7239): forwarded says only
+// that the request has the header.
+func (c *clients) origin(peer net.Addr, forwardedFor [][]byte, forwarded bool) op.Origin {
+	from := op.Origin{Addr: peerAddress(peer)}
+	trusted := c.trusts(from.Addr)
+	if !trusted || len(forwardedFor) == 0 {
+		from.Proxied = !trusted && len(forwardedFor) > 0 || forwarded
+		return from
 	}
 	var hops []string
-	for _, line := range forwarded {
+	for _, line := range forwardedFor {
 		hops = append(hops, strings.Split(string(line), ",")...)
 	}
 	for i := len(hops) - 1; i >= max(0, len(hops)-maxForwarded); i-- {
 		hop, ok := parseHop(hops[i])
 		if !ok {
-			return addr
+			from.Proxied = true
+			return from
 		}
-		addr = hop
-		if !c.trusts(addr) {
-			return addr
+		from.Addr = hop
+		if !c.trusts(from.Addr) {
+			return from
 		}
 	}
-	return addr
+	return from
 }
 
 func (c *clients) trusts(addr netip.Addr) bool { return within(c.trusted, addr) }
@@ -82,33 +83,6 @@ func parseHop(hop string) (netip.Addr, bool) {
 		return addrPort.Addr().Unmap().WithZone(""), true
 	}
 	return netip.Addr{}, false
-}
-
-// baseURL is the base of this service's addresses as the client sees them, without
-// a slash at the end: the configured one, else what the request was sent to.
-func (c *call) baseURL() string {
-	if c.srv.publicURL != "" {
-		return c.srv.publicURL
-	}
-	host := withoutEmptyPort(string(c.rctx.Host()))
-	if !validHost(host) { // HTTP/1.0 needs none; the node's own address is nobody's business
-		host = "localhost"
-	}
-	return c.scheme() + "://" + host
-}
-
-// scheme is https where a trusted proxy says that the client came that way.
-func (c *call) scheme() string {
-	if c.rctx.IsTLS() {
-		return "https"
-	}
-	// The nearest proxy writes last.
-	protos := strings.Split(string(c.rctx.Request.Header.Peek(fiber.HeaderXForwardedProto)), ",")
-	nearest := strings.TrimSpace(protos[len(protos)-1])
-	if strings.EqualFold(nearest, "https") && c.srv.clients.trusts(peerAddress(c.rctx.RemoteAddr())) {
-		return "https"
-	}
-	return "http"
 }
 
 // maxHost is the longest host name with a port, in bytes.
@@ -147,98 +121,4 @@ func CheckPublicURL(s string) error {
 		return errors.New("must end after the host: the service is served at the root of it")
 	}
 	return nil
-}
-
-// clientLabels say what User-Agents come to: the first mark that one holds, in
-// lower case. Marks of what agents are called stand before those of the libraries
-// that they use, and those of libraries before those of languages.
-var clientLabels = []struct{ mark, label string }{
-	{"claude", "claude"},
-	{"chatgpt", "openai"},
-	{"openai", "openai"},
-	{"codex", "openai"},
-	{"gemini", "gemini"},
-	{"langchain", "langchain"},
-	{"langgraph", "langchain"},
-	{"a2a", "a2a"},
-	{"mcp", "mcp"},
-	{"modelcontextprotocol", "mcp"},
-	{"bot", "crawler"},
-	{"crawler", "crawler"},
-	{"spider", "crawler"},
-	{"curl", "curl"},
-	{"wget", "wget"},
-	{"httpie", "httpie"},
-	{"postman", "postman"},
-	{"insomnia", "insomnia"},
-	{"python", "python"},
-	{"aiohttp", "python"},
-	{"httpx", "python"},
-	{"urllib", "python"},
-	{"axios", "node"},
-	{"undici", "node"},
-	{"node", "node"},
-	{"deno", "deno"},
-	{"bun/", "bun"},
-	{"go-http-client", "go"},
-	{"go-resty", "go"},
-	{"reqwest", "rust"},
-	{"hyper/", "rust"},
-	{"ureq", "rust"},
-	{"okhttp", "java"},
-	{"apache-httpclient", "java"},
-	{"java", "java"},
-	{"ruby", "ruby"},
-	{"faraday", "ruby"},
-	{"php", "php"},
-	{"guzzle", "php"},
-	{"dotnet", "dotnet"},
-	{".net", "dotnet"},
-	{"powershell", "powershell"},
-	{"mozilla", "browser"},
-}
-
-const (
-	labelNone  = "none"  // no User-Agent was sent
-	labelOther = "other" // one that says nothing
-	// maxUserAgent is how much of a User-Agent is looked at, in bytes.
-	maxUserAgent = 256
-)
-
-// clientLabel is the label of a User-Agent.
-func clientLabel(userAgent string) string {
-	if userAgent == "" {
-		return labelNone
-	}
-	userAgent = strings.ToLower(userAgent[:min(len(userAgent), maxUserAgent)])
-	for _, c := range clientLabels {
-		if strings.Contains(userAgent, c.mark) {
-			return c.label
-		}
-	}
-	return labelOther
-}
-
-// looksOf returns the hashes of a name's skeletons (UTS 39), for command.Proof.Looks: names
-// that look alike, in the case in which they are written or in lower case, have one in
-// common. What nobody sees counts for nothing.
-func looksOf(name string) []byte {
-	seen := strings.Map(func(r rune) rune {
-		if unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Cf) {
-			return -1
-		}
-		return r
-	}, name)
-	written := confusable.Skeleton(seen)
-	folded := text.Fold(confusable.Skeleton(text.Fold(seen)))
-	looks := hashLook(nil, written)
-	if folded != written {
-		looks = hashLook(looks, folded)
-	}
-	return looks
-}
-
-func hashLook(dst []byte, skeleton string) []byte {
-	sum := sha256.Sum256([]byte(skeleton))
-	return append(dst, sum[:command.LookBytes]...)
 }

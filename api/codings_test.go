@@ -3,6 +3,8 @@ package api
 import (
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestPreferredCoding is the weight of codings (RFC 9110, 12.5.3).
@@ -46,10 +48,7 @@ func TestPreferredCoding(t *testing.T) {
 // back.
 func TestBusyEncoders(t *testing.T) {
 	t.Parallel()
-	e, err := newEncodings()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(newEncodings())(t)
 	body := []byte(strings.Repeat("commons ", 1000))
 	for range 2 * cap(e.free) {
 		for _, coding := range []string{codingZstd, codingGzip} {

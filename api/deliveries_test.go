@@ -2,15 +2,20 @@ package api_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
 )
 
 const (
@@ -27,6 +32,14 @@ func hook(b *apitest.Backend) {
 		Agent: "Ada", AgentKey: "ada", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Answers.",
 		NotifyURL: "https://example.org/hook", NotifyVerified: true, NewKey: key[:],
 	})
+}
+
+// keyed registers names with the key hookKey.
+func keyed(b *apitest.Backend, names ...string) {
+	key := sha256.Sum256([]byte(hookKey))
+	for _, name := range names {
+		b.Apply(&command.Register{Agent: name, AgentKey: name, Given: command.FieldNote, Note: "Later.", NewKey: key[:]})
+	}
 }
 
 // deliveries is what an agent sees of them.
@@ -75,9 +88,7 @@ func TestDeliveriesGolden(t *testing.T) {
 	}
 	checkGolden(t, s, "signing_keys", http.MethodGet, "/.well-known/commons-keys.json", jsonType, "")
 	r := s.Get("/.well-known/commons-keys.json")
-	if again := s.Get("/.well-known/commons-keys.json", "If-None-Match", r.Header.Get("ETag")); again.Status != http.StatusNotModified {
-		t.Errorf("the keys again: %d", again.Status)
-	}
+	s.Get("/.well-known/commons-keys.json", "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
 }
 
 // TestKeysInURLs rejects them under every name, before anything else is looked at.
@@ -93,9 +104,7 @@ func TestKeysInURLs(t *testing.T) {
 			}
 		}
 	}
-	if r := s.Get(hookPath+"?min_index=1&consistency=strong", bearer...); r.Status != http.StatusOK {
-		t.Errorf("other parameters: %d %s", r.Status, r.Body)
-	}
+	s.Get(hookPath+"?min_index=1&consistency=strong", bearer...).Want(t, http.StatusOK)
 }
 
 // TestTestDelivery queues test events, to the last one for which there is room.
@@ -117,7 +126,7 @@ func TestTestDelivery(t *testing.T) {
 			t.Fatalf("test %d: %d %s", i, r.Status, r.Body)
 		}
 	}
-	if answer.Delivery.Reason != fsm.ReasonQueueFull || !strings.HasPrefix(answer.Notes[0], "It was dropped") {
+	if answer.Delivery.Reason != outbox.ReasonQueueFull || !strings.HasPrefix(answer.Notes[0], "It was dropped") {
 		t.Errorf("%+v", answer)
 	}
 	var list deliveries
@@ -138,21 +147,13 @@ func TestTestDelivery(t *testing.T) {
 func TestTestDeliveryNeedsReceiver(t *testing.T) {
 	s := start(t)
 	key := register(t, s, http.StatusCreated, map[string]any{"id": "bob", "note": "Later."}).EditKey
-	r := s.Do(http.MethodPost, "/api/agents/bob/deliveries/test", "", "Authorization", "Bearer "+key)
-	if problem := apitest.CheckError(t, r); r.Status != http.StatusConflict || problem.Code != "no_receiver" || problem.Retryable {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
-	var list deliveries
-	s.Get("/api/agents/bob/deliveries", "Authorization", "Bearer "+key).Decode(t, &list)
+	s.Do(http.MethodPost, "/api/agents/bob/deliveries/test", "", "Authorization", "Bearer "+key).Rejected(t, http.StatusConflict, "no_receiver", "", `"retryable":false`)
+	list := apitest.Decoded[deliveries](t, s.Get("/api/agents/bob/deliveries", "Authorization", "Bearer "+key))
 	if list.Active || list.Waiting != 0 || list.Next != nil || list.Deliveries == nil || len(list.Deliveries) != 0 {
 		t.Errorf("%+v", list)
 	}
-	if r := s.Do(http.MethodPost, "/api/agents/nobody/deliveries/test", "", "Authorization", "Bearer "+key); r.Status != http.StatusNotFound {
-		t.Errorf("nobody: %d %s", r.Status, r.Body)
-	}
-	if r := s.Do(http.MethodHead, "/api/agents/bob/deliveries", "", "Authorization", "Bearer "+key); r.Status != http.StatusOK {
-		t.Errorf("HEAD: %d", r.Status)
-	}
+	s.Do(http.MethodPost, "/api/agents/nobody/deliveries/test", "", "Authorization", "Bearer "+key).Want(t, http.StatusNotFound)
+	s.Do(http.MethodHead, "/api/agents/bob/deliveries", "", "Authorization", "Bearer "+key).Want(t, http.StatusOK)
 }
 
 // TestDeliveriesAreTheAgentsOwn holds that nothing of a receiver is told to anybody.
@@ -166,4 +167,210 @@ func TestDeliveriesAreTheAgentsOwn(t *testing.T) {
 			t.Errorf("%s: %d %s", path, r.Status, r.Body)
 		}
 	}
+}
+
+const hookURL = "https://example.org/hook"
+
+// receivers notes which receivers were asked and answers with err.
+type receivers struct {
+	mu    sync.Mutex
+	asked []string
+	err   error
+}
+
+func (r *receivers) verify(agent, notifyURL string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, agent+" "+notifyURL)
+	return r.err
+}
+
+// took returns who was asked since the last call.
+func (r *receivers) took() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked := r.asked
+	r.asked = nil
+	return asked
+}
+
+func (r *receivers) answer(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+}
+
+func startWithReceivers(t *testing.T) (*apitest.Server, *receivers) {
+	t.Helper()
+	s, r := start(t), &receivers{}
+	s.Backend.Verify = r.verify
+	return s, r
+}
+
+// TestReceiversAreAsked holds who is asked and who is not.
+func TestReceiversAreAsked(t *testing.T) {
+	s, r := startWithReceivers(t)
+	fields := map[string]any{"id": "Ada", "description": "Answers questions.", "notify_url": hookURL, "request_id": "ada-register-1"}
+	first := register(t, s, http.StatusCreated, fields)
+	if asked := r.took(); !slices.Equal(asked, []string{"Ada " + hookURL}) {
+		t.Fatalf("at the registration: asked %q", asked)
+	}
+	if !strings.Contains(strings.Join(first.Notes, " "), "answered the challenge") {
+		t.Errorf("notes %q", first.Notes)
+	}
+	view := s.Backend.View()
+	defer view.Release()
+	if hooked, err := view.Hooked("ada", hookURL); !hooked || err != nil {
+		t.Errorf("hooked: %v, %v", hooked, err)
+	}
+	steps := []struct {
+		name   string
+		status int
+		body   map[string]any
+		asked  []string
+	}{
+		{"no address", http.StatusCreated, map[string]any{"id": "ada", "note": "Hm.", "edit_key": first.EditKey}, nil},
+		{"the same request", http.StatusCreated, fields, nil},
+		{"the same request_id with another address", http.StatusCreated, map[string]any{"id": "ada", "notify_url": hookURL + "/2", "request_id": "ada-register-1"}, nil},
+		{"the same address", http.StatusCreated, map[string]any{"id": "ada", "notify_url": hookURL, "edit_key": first.EditKey}, nil},
+		{"another without key", http.StatusForbidden, map[string]any{"id": "ada", "notify_url": hookURL + "/3"}, nil},
+		{"another with a wrong key", http.StatusForbidden, map[string]any{"id": "ada", "notify_url": hookURL + "/3", "edit_key": "ck_nope"}, nil},
+		{"another with another problem", http.StatusUnprocessableEntity, map[string]any{"id": "ada", "notify_url": hookURL + "/3", "note": 5, "edit_key": first.EditKey}, nil},
+		{"another", http.StatusCreated, map[string]any{"id": "ada", "notify_url": hookURL + "/3", "edit_key": first.EditKey}, []string{"ada " + hookURL + "/3"}},
+		{"off", http.StatusCreated, map[string]any{"id": "ada", "notify_url": "off", "edit_key": first.EditKey}, nil},
+		{"on again", http.StatusCreated, map[string]any{"id": "ada", "notify_url": hookURL, "edit_key": first.EditKey}, []string{"ada " + hookURL}},
+		{"a new name without a description", http.StatusUnprocessableEntity, map[string]any{"id": "bob", "notify_url": hookURL}, nil},
+	}
+	for _, step := range steps {
+		s.Post("/api/agents", step.body).Want(t, step.status)
+		if asked := r.took(); !slices.Equal(asked, step.asked) {
+			t.Errorf("%s: asked %q, want %q", step.name, asked, step.asked)
+		}
+	}
+}
+
+// TestReceiverIsTakenBackMeanwhile holds that no notify_url is stored that nothing
+// is pushed to, whatever others write between the look at the profile and the write.
+func TestReceiverIsTakenBackMeanwhile(t *testing.T) {
+	for _, times := range []int{1, 2, 3} {
+		s, r := startWithReceivers(t)
+		first := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers.", "notify_url": hookURL})
+		r.took()
+		key := sha256.Sum256([]byte(first.EditKey))
+		set := func(url string) {
+			s.Backend.Apply(&command.Register{
+				Agent: "ada", AgentKey: "ada", Given: command.FieldNotifyURL, NotifyURL: url, NotifyVerified: url != "",
+				NewKey: key[:], Proof: command.Proof{Key: key[:]},
+			})
+		}
+		again := 0
+		s.Backend.Reject = func(command.Sender, command.Payload) error {
+			if again++; again <= times {
+				set("")
+			}
+			return nil
+		}
+		s.Backend.OnReadIndex = func() {
+			if again > 0 && again < times {
+				set(hookURL)
+			}
+		}
+		got := s.Post("/api/agents", map[string]any{"id": "ada", "description": "Answers more.", "notify_url": hookURL, "edit_key": first.EditKey})
+		view := s.Backend.View()
+		hooked, err := view.Hooked("ada", hookURL)
+		view.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := r.took()
+		if times < 3 {
+			if got.Status != http.StatusCreated || !hooked || len(asked) != 1 || !strings.Contains(string(got.Body), "answered the challenge") {
+				t.Errorf("taken back %d times: %d %s, pushed to: %v, asked %q", times, got.Status, got.Body, hooked, asked)
+			}
+			continue
+		}
+		problem := apitest.CheckError(t, got)
+		if got.Status != http.StatusUnprocessableEntity || hooked || len(problem.Issues) != 1 || problem.Issues[0].Field != "notify_url" {
+			t.Errorf("taken back %d times: %d %s, pushed to: %v, asked %q", times, got.Status, got.Body, hooked, asked)
+		}
+	}
+}
+
+// TestReceiverFails holds what the sender of a registration is told.
+func TestReceiverFails(t *testing.T) {
+	s, r := startWithReceivers(t)
+	body := map[string]any{"id": "ada", "description": "Answers questions.", "notify_url": hookURL}
+	r.answer(&op.ReceiverFailed{Reason: "answered with the status 404"})
+	problem := s.Post("/api/agents", body).Rejected(t, http.StatusUnprocessableEntity, "", "notify_url", "the receiver answered with the status 404. It has to")
+	s.Get("/api/agents/ada").Want(t, http.StatusNotFound)
+	if want := `{"id":"ada","description":"Answers questions.","notify_url":"https://example.org/your-receiver","dry_run":true}`; string(problem.Example) != want {
+		t.Errorf("the example %s, want %s", problem.Example, want)
+	}
+
+	body = map[string]any{"id": "eve", "description": "Answers questions.", "notify_url": hookURL, "capabilities": []string{""}}
+	other := apitest.CheckError(t, s.Post("/api/agents", body))
+	if len(other.Issues) != 1 || other.Issues[0].Field != "capabilities" {
+		t.Errorf("another problem: %+v", other.Issues)
+	}
+
+	body = map[string]any{"id": "bob", "description": "Answers questions.", "notify_url": hookURL}
+	r.answer(&command.RateLimited{RetryAfter: 90 * time.Second, Limit: &command.RateLimit{
+		Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks.", Field: "notify_url",
+	}})
+	limited := s.Post("/api/agents", body)
+	for header, want := range map[string]string{
+		"Retry-After": "90", "RateLimit": `"verifications";r=0;t=90`, "RateLimit-Policy": `"verifications";q=10;w=3600`,
+	} {
+		apitest.Equal(t, header, limited.Header.Get(header), want)
+	}
+	if limited.Status != http.StatusTooManyRequests || apitest.CheckError(t, limited).Error != "Too many checks. Wait 90 seconds." {
+		t.Errorf("too many checks: %d %s", limited.Status, limited.Body)
+	}
+
+	r.took()
+	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
+	if got := s.Post("/api/agents", body); got.Status != http.StatusServiceUnavailable || len(r.took()) > 0 {
+		t.Errorf("without a leader: %d %s", got.Status, got.Body)
+	}
+	s.Backend.ReadIndexErr = nil
+
+	r.answer(context.DeadlineExceeded)
+	if got := s.Post("/api/agents", body); got.Status != http.StatusServiceUnavailable || apitest.CheckError(t, got).Code != "not_enqueued" {
+		t.Errorf("no answer in time: %d %s", got.Status, got.Body)
+	}
+}
+
+// notify is what is pushed to an agent, as it sees it.
+type notify struct {
+	Replies, Mentions, Jobs bool
+	OnlyProven              bool `json:"only_proven"`
+	Digest                  bool
+}
+
+// TestNotify says in every way what is to be pushed.
+func TestNotify(t *testing.T) {
+	s := start(t)
+	key := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "Later."}).EditKey
+	const form = "application/x-www-form-urlencoded"
+	for _, tt := range []struct {
+		name, contentType, body string
+		want                    notify
+	}{
+		{"some", jsonType, `{"id":"ada","notify":{"mentions":false,"only_proven":true,"digest":true},"edit_key":"` + key + `"}`, notify{true, false, true, true, true}},
+		{"left out", jsonType, `{"id":"ada","note":"Now.","edit_key":"` + key + `"}`, notify{true, false, true, true, true}},
+		{"all", jsonType, `{"id":"ada","notify":{"replies":false,"mentions":true,"jobs":false,"only_proven":false},"edit_key":"` + key + `"}`, notify{false, true, false, false, false}},
+		{"empty", jsonType, `{"id":"ada","notify":{},"edit_key":"` + key + `"}`, notify{true, true, true, false, false}},
+		{"form", form, `id=ada&notify={"jobs":false}&edit_key=` + key, notify{true, true, false, false, false}},
+		{"null", jsonType, `{"id":"ada","notify":null,"edit_key":"` + key + `"}`, notify{true, true, true, false, false}},
+	} {
+		s.Do(http.MethodPost, "/api/agents", tt.body, "Content-Type", tt.contentType).Must(t, http.StatusCreated)
+		got := apitest.Decoded[struct{ Notify notify }](t, s.Get(hookPath, "Authorization", "Bearer "+key))
+		apitest.Equal(t, tt.name, got.Notify, tt.want)
+	}
+	for _, value := range map[string]string{
+		"text": `"mentions"`, "list": `["mentions"]`, "unknown": `{"mention":false}`, "no bool": `{"mentions":"no"}`, "null within": `{"jobs":null}`,
+	} {
+		s.Post("/api/agents", `{"id":"ada","notify":`+value+`,"edit_key":"`+key+`"}`).Rejected(t, http.StatusUnprocessableEntity, "", "notify")
+	}
+	s.Post("/api/agents", `{"id":"ada","notify":{"jobs":false}}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "")
 }

@@ -1,4 +1,4 @@
-// Package api serves the public HTTP interface of Commons. It decodes and checks
-// requests, hands commands to a Backend and puts answers together from views of
-// the replicated state. It knows no consensus and no membership.
+// Package api is the transport of the public interface: the HTTP server, its routes, framing,
+// streams, documents, and the doors to the other surfaces. The operations are in api/op. It
+// knows a node only as an op.Backend.
 package api

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"embed"
 	"fmt"
 	"net/http"
@@ -11,17 +10,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gofiber/fiber/v2"
+	"github.com/commons-cluster/commons/api/op"
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
-
-// documentCaching is how long cards and pages may be kept, in seconds.
-const documentCaching = "public, max-age=300"
-
-// cachingNever is for answers that are for one client alone.
-const cachingNever = "no-store"
 
 //go:embed openapi.json
 var openAPI string
@@ -30,7 +23,8 @@ var openAPI string
 var docFiles embed.FS
 
 const (
-	serviceName = "Commons"
+	contentMarkdown = "text/markdown; charset=utf-8"
+	serviceName     = "Commons"
 	// interfaceVersion is the version that cards and tools show, as the OpenAPI document
 	// does. The program's own is for operators.
 	interfaceVersion = "0.4.0"
@@ -43,10 +37,12 @@ const (
 	allPages = "llms-full.txt"
 	// pageBase stands in the pages for the base of this service's addresses.
 	pageBase = "$URL"
-	// pageDaily, pageSender and pageAlike stand for settings, pageChannels for a limit.
+	// pageDaily, pageSender, pageAlike and pageWrites stand for settings, pageChannels for a
+	// limit.
 	pageDaily    = "$DAILY_BYTES"
 	pageSender   = "$SENDER_BYTES"
 	pageAlike    = "$ALIKE"
+	pageWrites   = "$WRITES"
 	pageChannels = "$NEW_CHANNELS"
 	// pageRetention stands for how long entries are kept.
 	pageRetention = "$RETENTION"
@@ -99,66 +95,73 @@ func synonymList() string {
 
 // document serves a page: of docsPath the list of them, and /llms.txt is in the form of
 // llmstxt.org.
-func document(name string) handler {
-	return simple(func(c *call) error { return c.answerDocument(cmp.Or(name, c.param("page"))) })
+func document(name string) func(*exchange) error {
+	return func(x *exchange) error { return x.answerDocument(cmp.Or(name, x.Param("page"))) }
 }
 
 // getAllPages serves GET /llms-full.txt: every page in one, to agents and browsers alike.
-func getAllPages(c *call) error { return c.answerDocument(allPages + markdownSuffix) }
+func getAllPages(x *exchange) error { return x.answerDocument(allPages + markdownSuffix) }
 
 // answerDocument answers with a page, its examples ready to run against the address
 // that the client uses.
-func (c *call) answerDocument(name string) error {
+func (x *exchange) answerDocument(name string) error {
 	name, markdown := strings.CutSuffix(name, markdownSuffix)
-	text, known := c.srv.pages[name]
-	if !known || strings.Contains(name, ".") && c.template() != "/"+name {
+	text, known := x.http.pages[name]
+	if !known || strings.Contains(name, ".") && x.Template() != "/"+name {
 		return &wire.Error{
 			Code: wire.CodeNotFound, Message: "There is no such page. GET " + docsPath + " lists the pages.",
 			Issues: []wire.Issue{{"page", "names no page"}},
 		}
 	}
-	text, err := c.withSettings(strings.ReplaceAll(text, pageBase, c.baseURL()))
+	text, err := x.withSettings(strings.ReplaceAll(text, pageBase, x.baseURL()))
 	if err != nil {
 		return err
 	}
-	c.out.Header.Add("Vary", "Accept")
-	if !markdown && c.prefersHTML() {
-		return c.answerDocumentPage(name, text)
+	x.Out.VaryBy(op.HeaderAccept)
+	if !markdown && x.prefersHTML() {
+		return x.answerDocumentPage(name, text)
 	}
-	return c.answerCached(contentMarkdown, text)
+	return x.AnswerCached(contentMarkdown, text)
 }
 
 // answerDocumentPage shows a page of the documentation in a browser.
-func (c *call) answerDocumentPage(name, text string) error {
+func (x *exchange) answerDocumentPage(name, text string) error {
 	source := docsPath + "/" + name + markdownSuffix
 	if name == overview {
 		source = "/" + overview
 	}
 	title, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
-	reply, err := c.srv.site.Document(c.newPageRequest(), title, text, source, anchor)
+	reply, err := x.http.site.Document(x.newPageRequest(), title, text, source, anchor)
 	if err != nil {
 		return fmt.Errorf("show the page %s: %w", name, err)
 	}
-	return c.answerPageReply(reply)
+	return x.answerPageReply(reply)
 }
 
+// unbounded is the text for a limit that is off.
+const unbounded = "without a bound"
+
 // withSettings puts the present settings into a page that shows them.
-func (c *call) withSettings(text string) (string, error) {
+func (x *exchange) withSettings(text string) (string, error) {
 	if !strings.Contains(text, pageDaily) {
 		return text, nil
 	}
-	view := c.srv.backend.View()
+	view := x.Env.Backend.View()
 	defer view.Release()
 	set, err := view.Settings()
 	if err != nil {
 		return "", fmt.Errorf("settings: %w", err)
 	}
-	alike := "without a bound"
+	alike := unbounded
 	if set.AlikeHourly > 0 {
 		alike = strconv.FormatUint(set.AlikeHourly, 10) + " times"
 	}
+	writes := unbounded
+	if rate, burst := set.WriteLimit(x.Env.WriteRate, x.Env.WriteBurst); rate > 0 && burst > 0 {
+		writes = fmt.Sprintf("%d a minute, %d of them at once", rate, burst)
+	}
 	return strings.NewReplacer(
-		pageDaily, boundText(set.DailyBytes), pageSender, boundText(set.SenderBytes), pageRetention, retentionText(set.Retention), pageAlike, alike, pageChannels, strconv.Itoa(command.MaxNewChannels),
+		pageWrites, writes, pageDaily, boundText(set.DailyBytes), pageSender, boundText(set.SenderBytes), pageRetention, retentionText(set.Retention), pageAlike, alike, pageChannels, strconv.Itoa(command.MaxNewChannels),
 	).Replace(text), nil
 }
 
@@ -170,49 +173,32 @@ func retentionText(retention string) string {
 	return "Entries are kept by channel, the first rule that fits counts: `" + retention + "` (h: hours, d: days, keep: for good; no rule: for good). What is older becomes a stub without text; a job or a request for help that is open does not."
 }
 
-// boundText shows a bound in bytes in MiB, or in bytes where it is none of those.
+// boundText returns a bound of bytes in MiB if it is a multiple of one, otherwise in bytes.
 func boundText(bytes uint64) string {
 	const mib = 1 << 20
 	switch {
 	case bytes == 0:
-		return "without a bound"
+		return unbounded
 	case bytes%mib == 0:
 		return strconv.FormatUint(bytes/mib, 10) + " MiB"
 	}
 	return strconv.FormatUint(bytes, 10) + " bytes"
 }
 
-// answerCached answers with a body that changes rarely, or with 304 where the
-// client has it.
-func (c *call) answerCached(contentType, body string) error {
-	c.out.Header.Set(fiber.HeaderCacheControl, documentCaching)
-	if c.unchanged(body) {
-		return nil
-	}
-	c.document = string(c.out.Header.Peek(fiber.HeaderETag))
-	return c.answerText(http.StatusOK, contentType, body)
-}
-
-// unchanged tags a body, and answers with 304 where the client has it.
-func (c *call) unchanged(body string) bool {
-	sum := sha256.Sum256([]byte(body))
-	return c.hasTag(tagOf(sum[:]))
-}
-
 // getIndex serves GET /: what there is, and where to read on; to a browser, the place
 // itself.
-func getIndex(c *call) error {
-	if c.prefersHTML() {
-		return c.answerFront()
+func getIndex(x *exchange) error {
+	if x.prefersHTML() {
+		return x.answerFront()
 	}
-	c.out.Header.Add(fiber.HeaderVary, fiber.HeaderAccept)
-	endpoints := make([]wire.Object, 0, len(c.srv.table))
-	for i := range c.srv.table {
-		if o := &c.srv.table[i]; o.does != "" {
-			endpoints = append(endpoints, wire.Object{{"method", o.method}, {"path", o.path}, {"does", o.does}})
+	x.Out.VaryBy(op.HeaderAccept)
+	endpoints := make([]wire.Object, 0, len(x.http.table))
+	for i := range x.http.table {
+		if o := &x.http.table[i]; o.Does != "" {
+			endpoints = append(endpoints, wire.Object{{"method", o.Method}, {"path", o.Path}, {"does", o.Does}})
 		}
 	}
-	return c.answerObject(http.StatusOK, wire.Object{
+	return x.AnswerObject(http.StatusOK, wire.Object{
 		{"service", "Commons: a public meeting place for software agents"},
 		{"overview", "/" + overview},
 		{"docs", docsPath},

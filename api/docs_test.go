@@ -55,10 +55,7 @@ func TestPages(t *testing.T) {
 	s := start(t)
 	lists := [2]string{string(s.Get("/docs").Body), string(s.Get("/llms.txt").Body)}
 	for _, page := range pages(t) {
-		r := s.Get(page)
-		if r.Status != http.StatusOK || r.Header.Get("Content-Type") != "text/markdown; charset=utf-8" || r.Header.Get("Vary") != "Accept, Accept-Encoding" {
-			t.Errorf("%s: %d %v", page, r.Status, r.Header)
-		}
+		r := s.Get(page).Want(t, http.StatusOK).WantHeader(t, "Content-Type", "text/markdown; charset=utf-8").WantHeader(t, "Vary", "Accept, Accept-Encoding")
 		limit := maxPage
 		if page == "/llms.txt" {
 			limit = maxOverview
@@ -66,9 +63,7 @@ func TestPages(t *testing.T) {
 		if len(r.Body) > limit {
 			t.Errorf("%s has %d bytes, more than %d", page, len(r.Body), limit)
 		}
-		if bytes.Contains(r.Body, []byte("$URL")) || bytes.Contains(r.Body, []byte("\t")) {
-			t.Errorf("%s: %s", page, r.Body)
-		}
+		r.Lacks(t, "$URL", "\t")
 		for i, list := range lists {
 			if page != "/docs" && page != "/llms.txt" && !strings.Contains(list, page+")") {
 				t.Errorf("%s is not linked from %s", page, []string{"/docs", "/llms.txt"}[i])
@@ -79,9 +74,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/docs/nothing", "/docs/llms.txt", "/docs/llms-full.txt", "/docs/llms-full.txt.md", "/docs/..%2Fopenapi", "/docs/index/x"} {
-		if r := s.Get(path); r.Status != http.StatusNotFound {
-			t.Errorf("%s: %d", path, r.Status)
-		}
+		s.Get(path).Want(t, http.StatusNotFound)
 	}
 }
 
@@ -89,10 +82,7 @@ func TestPages(t *testing.T) {
 // as they are served, in Markdown for everybody.
 func TestAllPages(t *testing.T) {
 	s := start(t)
-	r := s.Get("/llms-full.txt", "Accept", "text/html")
-	if r.Status != http.StatusOK || r.Header.Get("Content-Type") != "text/markdown; charset=utf-8" {
-		t.Fatalf("%d %v", r.Status, r.Header)
-	}
+	r := s.Get("/llms-full.txt", "Accept", "text/html").Must(t, http.StatusOK).WantHeader(t, "Content-Type", "text/markdown; charset=utf-8")
 	total := 0
 	for _, page := range pages(t) {
 		if page == "/llms.txt" {
@@ -106,19 +96,14 @@ func TestAllPages(t *testing.T) {
 	if len(r.Body) != total-1 {
 		t.Errorf("%d bytes, want %d", len(r.Body), total-1)
 	}
-	if again := s.Get("/llms-full.txt", "If-None-Match", r.Header.Get("ETag")); again.Status != http.StatusNotModified {
-		t.Errorf("again: %d", again.Status)
-	}
+	s.Get("/llms-full.txt", "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
 }
 
 // checkLink follows a link to its heading.
 func checkLink(t *testing.T, s *apitest.Server, from, link string) {
 	t.Helper()
 	path, heading, has := strings.Cut(link, "#")
-	r := s.Get(path)
-	if r.Status != http.StatusOK {
-		t.Errorf("%s links to %s, which is %d", from, link, r.Status)
-	}
+	r := s.Get(path).Want(t, http.StatusOK)
 	if !has {
 		return
 	}
@@ -137,9 +122,7 @@ func TestEveryErrorIsExplained(t *testing.T) {
 		checkLink(t, s, string(code), "/docs/errors#"+string(code))
 	}
 	problem := apitest.CheckError(t, s.Get("/nothing"))
-	if problem.Docs != "/docs/errors#not_found" {
-		t.Errorf("docs: %s", problem.Docs)
-	}
+	apitest.Equal(t, "docs", problem.Docs, "/docs/errors#not_found")
 }
 
 // TestPageForms holds who gets which form of a page.
@@ -253,13 +236,17 @@ func TestLimitsShowTheSettings(t *testing.T) {
 	shows := func(want string) {
 		t.Helper()
 		for _, path := range []string{"/docs/limits", "/docs/limits.md"} {
-			if text := string(s.Get(path).Body); !strings.Contains(text, want) || strings.Contains(text, "_BYTES") {
-				t.Errorf("%s does not say %q", path, want)
-			}
+			s.Get(path).Has(t, want).Lacks(t, "_BYTES")
 		}
 	}
 	shows("now 4096 MiB in all and 1024 MiB for each sender")
 	daily, sender := uint64(0), uint64(1000)
 	s.Backend.Apply(&command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})
 	shows("now without a bound in all and 1000 bytes for each sender")
+	shows("now 30 a minute, 10 of them at once")
+	rate, burst, none := int64(60), int64(20), int64(0)
+	s.Backend.Apply(&command.SetSettings{WriteRate: &rate, WriteBurst: &burst})
+	shows("now 60 a minute, 20 of them at once")
+	s.Backend.Apply(&command.SetSettings{WriteRate: &none})
+	shows("across all nodes together: now without a bound")
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/commons-cluster/commons/api/op"
+
 	"github.com/gofiber/fiber/v2"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -92,27 +94,27 @@ func (e *encoder) encode(coding string, body []byte) []byte {
 // encode compresses the answer where the client takes it and that is worth it. Bodies
 // that hold something for this client alone are left as they are: what is beside a
 // secret could be guessed from how short it gets.
-func (c *call) encode() {
-	resp := &c.rctx.Response
-	accept := c.rctx.Request.Header.Peek(fiber.HeaderAcceptEncoding)
+func (x *exchange) encode() {
+	resp := &x.rctx.Response
+	accept := x.rctx.Request.Header.Peek(fiber.HeaderAcceptEncoding)
 	if len(accept) == 0 || resp.IsBodyStream() {
 		return
 	}
 	h, body := &resp.Header, resp.Body()
-	if len(body) < leastEncoded || len(body) > mostEncoded || len(h.ContentEncoding()) > 0 || string(h.Peek(fiber.HeaderCacheControl)) == cachingNever {
+	if len(body) < leastEncoded || len(body) > mostEncoded || len(h.ContentEncoding()) > 0 || string(h.Peek(op.HeaderCacheControl)) == op.CachingNever {
 		return
 	}
 	coding := preferredCoding(string(accept))
 	if coding == codingIdentity {
 		return
 	}
-	encoded := c.encoded(coding, body)
+	encoded := x.encoded(coding, body)
 	if len(encoded) == 0 || len(encoded) >= len(body) {
 		return
 	}
 	// The longer body must not stay with the response: it would be held uncounted until
 	// the client has read the shorter one.
-	if len(body) > answerBuffer {
+	if len(body) > op.AnswerBuffer {
 		resp.SwapBody(nil)
 	}
 	resp.SetBodyRaw(encoded)
@@ -121,20 +123,20 @@ func (c *call) encode() {
 
 // encoded is a body in a coding: that of a document is kept. It is nil where the client
 // has used up its budget of reads, or every encoder is busy.
-func (c *call) encoded(coding string, body []byte) []byte {
-	e, client := c.srv.encodings, guard.ClientOf(c.sender())
-	key := coding + c.document
-	if c.document != "" {
+func (x *exchange) encoded(coding string, body []byte) []byte {
+	e, client := x.http.encodings, guard.ClientOf(x.Sender())
+	key := coding + x.Document
+	if x.Document != "" {
 		if text, kept := e.kept.Get(key); kept {
 			return []byte(text)
 		}
 	}
-	if c.srv.guard.Reads.Wait(client) > 0 {
+	if x.Env.Guard.Reads.Wait(client) > 0 {
 		return nil
 	}
-	c.srv.guard.Reads.Use(client, len(body)/encodedBytes)
+	x.Env.Guard.Reads.Use(client, len(body)/encodedBytes)
 	encoded := e.encode(coding, body)
-	if c.document != "" && encoded != nil {
+	if x.Document != "" && encoded != nil {
 		e.kept.Put(key, string(encoded))
 	}
 	return encoded

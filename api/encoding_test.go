@@ -14,30 +14,12 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
-// sendAccepting sends a request with an Accept-Encoding of its own, and returns the
-// answer as it was sent.
-func sendAccepting(t *testing.T, s *apitest.Server, accept, method, path, body string, headers ...string) *apitest.Response {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept-Encoding", accept)
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &apitest.Response{Status: resp.StatusCode, Header: resp.Header, Body: data}
+// sendAccepting sends a request with an Accept-Encoding of its own, and returns the encoded response.
+func sendAccepting(s *apitest.Server, accept, method, path, body string, headers ...string) *apitest.Response {
+	return s.Send(s.Request(method, path, body, append([]string{"Accept-Encoding", accept}, headers...)...))
 }
 
 // plain is the body of an answer without its coding.
@@ -46,26 +28,17 @@ func plain(t *testing.T, r *apitest.Response) []byte {
 	var from io.Reader = bytes.NewReader(r.Body)
 	switch coding := r.Header.Get("Content-Encoding"); coding {
 	case "zstd":
-		d, err := zstd.NewReader(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(zstd.NewReader(from))(t)
 		defer d.Close()
 		from = d
 	case "gzip":
-		d, err := gzip.NewReader(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(gzip.NewReader(from))(t)
 		from = d
 	case "":
 	default:
 		t.Fatalf("coding %q", coding)
 	}
-	data, err := io.ReadAll(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(io.ReadAll(from))(t)
 	return data
 }
 
@@ -98,23 +71,21 @@ func TestEncodings(t *testing.T) {
 		{http.MethodPost, "/a2a", message},
 		{http.MethodPost, "/api/entries", `{"agent":"ada","body":"` + strings.Repeat("lorem ipsum ", 200) + `","tags":["1","2","3","4","5","6","7","8","9"]}`},
 	} {
-		want := sendAccepting(t, s, "identity", ask.method, ask.path, ask.body, "Content-Type", jsonType)
+		want := sendAccepting(s, "identity", ask.method, ask.path, ask.body, "Content-Type", jsonType)
 		if len(want.Body) < 1<<10 || want.Header.Get("Content-Encoding") != "" || !strings.Contains(want.Header.Get("Vary"), "Accept-Encoding") {
 			t.Errorf("%s: %d bytes, %v", ask.path, len(want.Body), want.Header)
 		}
 		for _, coding := range []string{"zstd", "gzip"} {
-			got := sendAccepting(t, s, coding, ask.method, ask.path, ask.body, "Content-Type", jsonType)
+			got := sendAccepting(s, coding, ask.method, ask.path, ask.body, "Content-Type", jsonType)
 			if got.Header.Get("Content-Encoding") != coding || got.Status != want.Status || len(got.Body) >= len(want.Body) || !bytes.Equal(plain(t, got), want.Body) {
 				t.Errorf("%s %s: %d %v, %d of %d bytes", coding, ask.path, got.Status, got.Header, len(got.Body), len(want.Body))
 			}
 			if ask.method != http.MethodGet {
 				continue
 			}
-			head := sendAccepting(t, s, coding, http.MethodHead, ask.path, "")
+			head := sendAccepting(s, coding, http.MethodHead, ask.path, "")
 			for _, name := range []string{"Content-Encoding", "Content-Length", "Content-Type", "ETag", "Vary"} {
-				if head.Header.Get(name) != got.Header.Get(name) {
-					t.Errorf("HEAD %s: %s is %q, of GET %q", ask.path, name, head.Header.Get(name), got.Header.Get(name))
-				}
+				apitest.Equal(t, "HEAD "+ask.path+": "+name, head.Header.Get(name), got.Header.Get(name))
 			}
 			if len(head.Body) > 0 {
 				t.Errorf("HEAD %s: %q", ask.path, head.Body)
@@ -126,7 +97,7 @@ func TestEncodings(t *testing.T) {
 			if tag == "" {
 				continue
 			}
-			again := sendAccepting(t, s, coding, ask.method, ask.path, "", "If-None-Match", tag)
+			again := sendAccepting(s, coding, ask.method, ask.path, "", "If-None-Match", tag)
 			if again.Status != http.StatusNotModified || len(again.Body) > 0 || again.Header.Get("Content-Encoding") != "" || again.Header.Get("ETag") != tag || again.Header.Get("Vary") != got.Header.Get("Vary") {
 				t.Errorf("%s %s again: %d %v", coding, ask.path, again.Status, again.Header)
 			}
@@ -141,12 +112,12 @@ func TestNotEncoded(t *testing.T) {
 	publishLong(s, 100, strings.Repeat("世", 4990))
 	ada := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": strings.Repeat("Tides ", 80), "note": strings.Repeat("Tides ", 150)})
 	for path, least := range map[string]int{"/livez": 1, "/api/entries?limit=100": 1 << 20, "/api/agents/ada/deliveries": 1} {
-		r := sendAccepting(t, s, "zstd, gzip", http.MethodGet, path, "", "Authorization", "Bearer "+ada.EditKey)
+		r := sendAccepting(s, "zstd, gzip", http.MethodGet, path, "", "Authorization", "Bearer "+ada.EditKey)
 		if r.Status != http.StatusOK || r.Header.Get("Content-Encoding") != "" || len(r.Body) < least {
 			t.Errorf("%s: %d %v, %d bytes", path, r.Status, r.Header, len(r.Body))
 		}
 	}
-	r := sendAccepting(t, s, "zstd, gzip", http.MethodPost, "/api/agents", `{"id":"bob","description":"`+strings.Repeat("Tides ", 80)+`","note":"`+strings.Repeat("Tides ", 150)+`"}`, "Content-Type", jsonType)
+	r := sendAccepting(s, "zstd, gzip", http.MethodPost, "/api/agents", `{"id":"bob","description":"`+strings.Repeat("Tides ", 80)+`","note":"`+strings.Repeat("Tides ", 150)+`"}`, "Content-Type", jsonType)
 	if r.Status != http.StatusCreated || r.Header.Get("Content-Encoding") != "" || !bytes.Contains(r.Body, []byte("edit_key")) || len(r.Body) < 1<<10 {
 		t.Errorf("a key: %d %v, %d bytes", r.Status, r.Header, len(r.Body))
 	}
@@ -159,23 +130,12 @@ func TestEncodingIsBounded(t *testing.T) {
 	publishLong(s, 50, strings.Repeat("lorem ipsum ", 80))
 	const document, list = "/openapi.json", "/api/entries"
 	coding := func(accept, path string) string {
-		r := sendAccepting(t, s, accept, http.MethodGet, path, "")
-		if r.Status != http.StatusOK {
-			t.Fatalf("%s: %d %s", path, r.Status, r.Body)
-		}
+		r := sendAccepting(s, accept, http.MethodGet, path, "").Must(t, http.StatusOK)
 		return r.Header.Get("Content-Encoding")
 	}
-	if got := coding("zstd", document); got != "zstd" {
-		t.Errorf("the first answer: %q", got)
-	}
+	apitest.Equal(t, "the first answer", coding("zstd", document), "zstd")
 	coding("zstd", list)
-	if got := coding("zstd", list); got != "" {
-		t.Errorf("past the budget: %q", got)
-	}
-	if got := coding("zstd", document); got != "zstd" {
-		t.Errorf("a document that was compressed: %q", got)
-	}
-	if got := coding("gzip", document); got != "" {
-		t.Errorf("a document that was not: %q", got)
-	}
+	apitest.Equal(t, "past the budget", coding("zstd", list), "")
+	apitest.Equal(t, "a document that was compressed", coding("zstd", document), "zstd")
+	apitest.Equal(t, "a document that was not", coding("gzip", document), "")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
@@ -22,7 +23,7 @@ const jsonType = "application/json"
 // start serves an empty state.
 func start(t *testing.T, configure ...func(*api.Config)) *apitest.Server {
 	t.Helper()
-	return apitest.Start(t, apitest.NewBackend(t), configure...)
+	return apitest.Start(t, apitest.NewBackend(t), append([]func(*api.Config){unboundedDryRuns}, configure...)...)
 }
 
 // ids are the ids of a list's entries.
@@ -37,29 +38,21 @@ func ids(entries []apitest.Entry) []string {
 // TestPublish is interface 4.2: status, answer and Location.
 func TestPublish(t *testing.T) {
 	s := start(t)
-	r := s.Post("/api/entries", map[string]any{"body": "Hello, <b>commons</b>.", "agent": "Ada L", "tags": []string{"x"}, "odd": 1})
-	if r.Status != http.StatusCreated {
-		t.Fatalf("%d %s", r.Status, r.Body)
-	}
-	var p apitest.Published
-	r.Decode(t, &p)
+	r := s.Post("/api/entries", map[string]any{"body": "Hello, <b>commons</b>.", "agent": "Ada L", "tags": []string{"x"}, "odd": 1}).Must(t, http.StatusCreated)
+	p := apitest.Decoded[apitest.Published](t, r)
 	want := apitest.Published{
 		Entry: apitest.Entry{
 			ID: "e1", Kind: "message", Channel: "general", Agent: "Ada-L", Title: "Hello, <b>commons</b>.",
 			Body: "Hello, <b>commons</b>.", Tags: []string{"x"}, CreatedAt: apitest.Epoch + 2*apitest.Tick,
-			SupersededBy: []struct{ ID, Agent, Relation string }{},
+			SupersededBy: []client.LaterEntry{},
 		},
-		Notes: []string{"Unknown fields were ignored: odd.", "The agent name was changed to Ada-L."},
+		Meta: client.Meta{Notes: []string{"Unknown fields were ignored: odd.", "The agent name was changed to Ada-L."}},
 	}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := r.Header.Get("Location"); got != "/api/entries/e1" {
-		t.Errorf("Location %q", got)
-	}
-	if !strings.Contains(string(r.Body), "<b>") {
-		t.Errorf("HTML was escaped: %s", r.Body)
-	}
+	apitest.Equal(t, "Location", r.Header.Get("Location"), "/api/entries/e1")
+	r.Has(t, "<b>")
 	if got, want := r.Header.Get("X-Commons-Index"), fmt.Sprint(s.Backend.Machine.Applied()); got != want {
 		t.Errorf("X-Commons-Index %s, want %s", got, want)
 	}
@@ -76,8 +69,7 @@ func TestPublishForms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := s.Do(http.MethodPost, "/api/entries", test.body, "Content-Type", test.contentType)
-			var p apitest.Published
-			r.Decode(t, &p)
+			p := apitest.Decoded[apitest.Published](t, r)
 			if r.Status != http.StatusCreated || p.Entry.Body != "Hello there" {
 				t.Errorf("%d %s", r.Status, r.Body)
 			}
@@ -91,8 +83,7 @@ func TestIdempotency(t *testing.T) {
 	s := start(t)
 	send := func(entry map[string]any) (int, apitest.Published) {
 		r := s.Post("/api/entries", entry)
-		var p apitest.Published
-		r.Decode(t, &p)
+		p := apitest.Decoded[apitest.Published](t, r)
 		return r.Status, p
 	}
 	status, first := send(map[string]any{"body": "Hello", "agent": "Ada", "request_id": "ada-0001"})
@@ -134,10 +125,7 @@ func TestAnonymousRequestIDs(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	for i, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusOK} {
 		from := []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"}[i]
-		r := s.Do(http.MethodPost, "/api/entries", `{"body":"Hello","request_id":"anonymous-1"}`, "X-Forwarded-For", from)
-		if r.Status != want {
-			t.Errorf("%d from %s: %d %s", i, from, r.Status, r.Body)
-		}
+		s.Do(http.MethodPost, "/api/entries", `{"body":"Hello","request_id":"anonymous-1"}`, "X-Forwarded-For", from).Want(t, want)
 	}
 }
 
@@ -162,21 +150,16 @@ func TestRelations(t *testing.T) {
 		test := tests[name]
 		r := s.Post("/api/entries", test.entry)
 		if test.field == "" {
-			var p apitest.Published
-			r.Decode(t, &p)
+			p := apitest.Decoded[apitest.Published](t, r)
 			accepted++
-			if r.Status != http.StatusCreated || p.Entry.Channel != "lab" || p.Entry.Supersedes == nil || *p.Entry.Supersedes != first.ID {
+			if r.Status != http.StatusCreated || p.Entry.Channel != "lab" || p.Entry.Supersedes != first.ID {
 				t.Errorf("%s: %d %s", name, r.Status, r.Body)
 			}
 			continue
 		}
-		problem := apitest.CheckError(t, r)
-		if r.Status != http.StatusUnprocessableEntity || len(problem.Issues) != 1 || problem.Issues[0].Field != test.field {
-			t.Errorf("%s: %d %s", name, r.Status, r.Body)
-		}
+		r.Rejected(t, http.StatusUnprocessableEntity, "", test.field)
 	}
-	var got struct{ Entry apitest.Entry }
-	s.Get("/api/entries/"+first.ID).Decode(t, &got)
+	got := apitest.Decoded[struct{ Entry apitest.Entry }](t, s.Get("/api/entries/"+first.ID))
 	if got.Entry.SupersededByCount != accepted || len(got.Entry.SupersededBy) != accepted || got.Entry.SupersededBy[0].Relation != "reply" {
 		t.Errorf("supersededBy %+v of %d", got.Entry.SupersededBy, got.Entry.SupersededByCount)
 	}
@@ -188,29 +171,12 @@ func TestShapeAndState(t *testing.T) {
 	s := start(t)
 	first := s.Publish(map[string]any{"body": "First one", "agent": "ada"})
 	before := s.Backend.Machine.Applied()
-	r := s.Post("/api/entries", map[string]any{"body": "x", "agent": "bob", "supersedes": first.ID, "relation": "retraction"})
-	var fields []string
-	for _, issue := range apitest.CheckError(t, r).Issues {
-		fields = append(fields, issue.Field)
-	}
-	if diff := cmp.Diff([]string{"body", "relation"}, fields); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	r = s.Post("/api/entries", map[string]any{"body": "x", "reply_to": "e77"})
-	fields = nil
-	for _, issue := range apitest.CheckError(t, r).Issues {
-		fields = append(fields, issue.Field)
-	}
-	if diff := cmp.Diff([]string{"body", "reply_to"}, fields); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if after := s.Backend.Machine.Applied(); after != before {
-		t.Error("a bad shape reached the state machine")
-	}
+	s.Post("/api/entries", map[string]any{"body": "x", "agent": "bob", "supersedes": first.ID, "relation": "retraction"}).
+		Rejected(t, http.StatusUnprocessableEntity, "", "body relation")
+	s.Post("/api/entries", map[string]any{"body": "x", "reply_to": "e77"}).Rejected(t, http.StatusUnprocessableEntity, "", "body reply_to")
+	apitest.Equal(t, "index after bad shapes", s.Backend.Machine.Applied(), before)
 	s.Post("/api/entries", map[string]any{"body": "fine", "reply_to": "e77"})
-	if after := s.Backend.Machine.Applied(); after != before+1 {
-		t.Error("a clean shape was not left to the state machine")
-	}
+	apitest.Equal(t, "index after a clean shape", s.Backend.Machine.Applied(), before+1)
 }
 
 // TestGetWrite is the second half of interface 4.1.
@@ -222,16 +188,12 @@ func TestGetWrite(t *testing.T) {
 		"title": {"By GET"}, "tags": {"a,b, c"}, "agent": {"bob"}, "supersedes": {first.ID}, "relation": {"reply"},
 	}
 	path := "/api/entries?" + params.Encode()
-	head := s.Do(http.MethodHead, path, "")
-	if head.Status != http.StatusOK || head.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("HEAD: %d, Cache-Control %q", head.Status, head.Header.Get("Cache-Control"))
-	}
+	s.Do(http.MethodHead, path, "").Want(t, http.StatusOK).WantHeader(t, "Cache-Control", "no-store")
 	for i, want := range []int{http.StatusCreated, http.StatusOK} {
 		r := s.Get(path)
-		var p apitest.Published
-		r.Decode(t, &p)
+		p := apitest.Decoded[apitest.Published](t, r)
 		if r.Status != want || p.Duplicate != (want == http.StatusOK) || p.Entry.Body != "Über & <HTML> 100%" ||
-			!slices.Equal(p.Entry.Tags, []string{"a", "b", "c"}) || p.Entry.Agent != "bob" || *p.Entry.Relation != "reply" {
+			!slices.Equal(p.Entry.Tags, []string{"a", "b", "c"}) || p.Entry.Agent != "bob" || p.Entry.Relation != "reply" {
 			t.Fatalf("%d: %d %s", i, r.Status, r.Body)
 		}
 		if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Location") != "/api/entries/"+p.Entry.ID {
@@ -244,35 +206,25 @@ func TestGetWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		change url.Values
 		status int
-		fields []string
+		fields string
 	}{
-		"not confirmed":          {url.Values{"confirm": nil, "request_id": {"get:write-2"}}, http.StatusPreconditionRequired, []string{"confirm"}},
-		"confirmed otherwise":    {url.Values{"confirm": {"yes"}}, http.StatusPreconditionRequired, []string{"confirm"}},
-		"not confirmed, and bad": {url.Values{"confirm": nil, "body": {"x"}, "request_id": nil}, http.StatusPreconditionRequired, []string{"body", "request_id", "confirm"}},
-		"without request_id":     {url.Values{"request_id": nil}, http.StatusUnprocessableEntity, []string{"request_id"}},
-		"odd request_id":         {url.Values{"request_id": {"with space"}}, http.StatusUnprocessableEntity, []string{"request_id"}},
-		"long body":              {url.Values{"request_id": {"get:write-3"}, "body": {strings.Repeat("é", 1501)}}, http.StatusUnprocessableEntity, []string{"body"}},
-		"body twice":             {url.Values{"request_id": {"get:write-4"}, "body": {"Hello", "World"}}, http.StatusUnprocessableEntity, []string{"body"}},
-		"bad UTF-8":              {url.Values{"request_id": {"get:write-5"}, "body": {"Hello\xff"}}, http.StatusUnprocessableEntity, []string{"body"}},
-		"another action":         {url.Values{"action": {"delete"}}, http.StatusUnprocessableEntity, []string{"action"}},
-		"longest body":           {url.Values{"request_id": {"get:write-6"}, "body": {strings.Repeat("😀", 1500)}}, http.StatusCreated, nil},
+		"not confirmed":          {url.Values{"confirm": nil, "request_id": {"get:write-2"}}, http.StatusPreconditionRequired, "confirm"},
+		"confirmed otherwise":    {url.Values{"confirm": {"yes"}}, http.StatusPreconditionRequired, "confirm"},
+		"not confirmed, and bad": {url.Values{"confirm": nil, "body": {"x"}, "request_id": nil}, http.StatusPreconditionRequired, "body request_id confirm"},
+		"without request_id":     {url.Values{"request_id": nil}, http.StatusUnprocessableEntity, "request_id"},
+		"odd request_id":         {url.Values{"request_id": {"with space"}}, http.StatusUnprocessableEntity, "request_id"},
+		"long body":              {url.Values{"request_id": {"get:write-3"}, "body": {strings.Repeat("é", 1501)}}, http.StatusUnprocessableEntity, "body"},
+		"body twice":             {url.Values{"request_id": {"get:write-4"}, "body": {"Hello", "World"}}, http.StatusUnprocessableEntity, "body"},
+		"bad UTF-8":              {url.Values{"request_id": {"get:write-5"}, "body": {"Hello\xff"}}, http.StatusUnprocessableEntity, "body"},
+		"another action":         {url.Values{"action": {"delete"}}, http.StatusUnprocessableEntity, "action"},
+		"longest body":           {url.Values{"request_id": {"get:write-6"}, "body": {strings.Repeat("😀", 1500)}}, http.StatusCreated, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := maps.Clone(params)
 			maps.Copy(changed, test.change)
-			r := s.Get("/api/entries?" + changed.Encode())
-			if r.Status != test.status {
-				t.Fatalf("%d %s", r.Status, r.Body)
-			}
-			if test.fields == nil {
-				return
-			}
-			var fields []string
-			for _, issue := range apitest.CheckError(t, r).Issues {
-				fields = append(fields, issue.Field)
-			}
-			if !slices.Equal(fields, test.fields) {
-				t.Errorf("issues %q, want %q", fields, test.fields)
+			r := s.Get("/api/entries?"+changed.Encode()).Must(t, test.status)
+			if test.fields != "" {
+				r.Rejected(t, test.status, "", test.fields)
 			}
 		})
 	}
@@ -292,9 +244,7 @@ func TestEntryByID(t *testing.T) {
 		"/api/entries/e1/x":               http.StatusNotFound,
 		"/api/entries/e1?min_index=x":     http.StatusUnprocessableEntity,
 	} {
-		if r := s.Get(path); r.Status != want {
-			t.Errorf("%s: %d %s, want %d", path, r.Status, r.Body, want)
-		}
+		s.Get(path).Want(t, want)
 	}
 }
 
@@ -346,14 +296,12 @@ func TestUnavailable(t *testing.T) {
 				}
 				return
 			}
-			again := s.Do(http.MethodPost, "/api/entries", string(problem.Example), "Content-Type", jsonType)
+			again := s.Post("/api/entries", string(problem.Example))
 			want := http.StatusCreated
 			if test.requestID != "" {
 				want = http.StatusOK // the lost write was applied: it is found again
 			}
-			if again.Status != want {
-				t.Errorf("again: %d %s", again.Status, again.Body)
-			}
+			again.Want(t, want)
 		})
 	}
 }

@@ -16,8 +16,10 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // told is an event as a client reads it.
@@ -55,18 +57,12 @@ func requestStream(t *testing.T, s *apitest.Server, path, id string) (*http.Resp
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil))(t)
 	req.Header.Set("Accept", "text/event-stream")
 	if id != "" {
 		req.Header.Set("Last-Event-ID", id)
 	}
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	return res, cancel
 }
@@ -140,10 +136,7 @@ type batch struct {
 
 func poll(t *testing.T, s *apitest.Server, query string) (b batch, texts []string) {
 	t.Helper()
-	r := s.Get("/api/events?" + query)
-	if r.Status != http.StatusOK {
-		t.Fatalf("%s: %d %s", query, r.Status, r.Body)
-	}
+	r := s.Get("/api/events?"+query).Must(t, http.StatusOK)
 	r.Decode(t, &b)
 	for _, e := range b.Events {
 		texts = append(texts, e.String())
@@ -193,9 +186,7 @@ func TestStream(t *testing.T) {
 	openStream(t, s, "/api/events?thread=j4", from).expect("job j4 on j4", "claim e5 on j4")
 	openStream(t, s, "/api/events?for=ada", from).expect("claim e5 on j4")
 	openStream(t, s, "/api/events?q=two+of", from).expect("entry e6")
-	if r := s.Do(http.MethodHead, "/api/events", "", "Accept", "text/event-stream"); r.Status != http.StatusOK {
-		t.Errorf("HEAD is %d", r.Status)
-	}
+	s.Do(http.MethodHead, "/api/events", "", "Accept", "text/event-stream").Want(t, http.StatusOK)
 }
 
 // TestPollEvents asks for batches.
@@ -225,22 +216,11 @@ func TestPollEvents(t *testing.T) {
 		_, texts := poll(t, s, "wait=60&agent=bob&last_event_id="+b.LastEventID)
 		got <- texts
 	}()
-	waitUntil(t, func() bool { return s.Backend.Watchers() == 1 })
+	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 1 })
 	s.Publish(map[string]any{"body": "Not for this one.", "agent": "ada"})
 	s.Publish(map[string]any{"body": "Hello from Bob.", "agent": "bob"})
-	if texts := <-got; !slices.Equal(texts, []string{"entry e7"}) {
-		t.Errorf("a poll that waited: %v", texts)
-	}
-	waitUntil(t, func() bool { return s.Backend.Watchers() == 0 })
-}
-
-func waitUntil(t *testing.T, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not happen")
-		}
-	}
+	apitest.Equal(t, "a poll that waited", <-got, []string{"entry e7"})
+	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 0 })
 }
 
 // TestEventsThatCannotGoOn: of another cluster, not an id, too far ahead.
@@ -248,7 +228,7 @@ func TestEventsThatCannotGoOn(t *testing.T) {
 	s := start(t)
 	s.Publish(map[string]any{"body": "Hello, all.", "agent": "ada"})
 	index := s.Backend.Machine.Applied()
-	other := fsm.FormatEventID("other", fsm.EventPlace{Index: 1, Number: 1})
+	other := state.FormatEventID("other", state.EventPlace{Index: 1, Number: 1})
 	if b, _ := poll(t, s, "last_event_id="+other); b.Reset == nil || b.Reset.Reason != "other_cluster" || !strings.HasPrefix(b.LastEventID, "test-") {
 		t.Errorf("a poll from another cluster: %+v", b)
 	}
@@ -262,7 +242,7 @@ func TestEventsThatCannotGoOn(t *testing.T) {
 	for _, query := range []string{"event=none", "event=entry,", "wait=61", "limit=0", "channel=x", "q=%00"} {
 		rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/events?"+query, "")
 	}
-	ahead := openStream(t, s, "/api/events", fsm.FormatEventID("test", fsm.EventPlace{Index: index + 3, Number: 1}))
+	ahead := openStream(t, s, "/api/events", state.FormatEventID("test", state.EventPlace{Index: index + 3, Number: 1}))
 	ahead.expect("ping")
 	for range 4 {
 		s.Publish(map[string]any{"body": "Hello again.", "agent": "ada"})
@@ -271,10 +251,8 @@ func TestEventsThatCannotGoOn(t *testing.T) {
 		t.Errorf("a stream ahead of its node goes on with %v", e)
 	}
 	s.Backend.Behind = true
-	s.Get("/api/events?last_event_id=" + fsm.FormatEventID("test", fsm.EventPlace{Index: index, Number: 1}))
-	if r := s.Get("/api/events?last_event_id=test-1-1"); r.Status != http.StatusServiceUnavailable {
-		t.Errorf("a poll of a node that is behind: %d", r.Status)
-	}
+	s.Get("/api/events?last_event_id=" + state.FormatEventID("test", state.EventPlace{Index: index, Number: 1}))
+	s.Get("/api/events?last_event_id=test-1-1").Want(t, http.StatusServiceUnavailable)
 }
 
 // TestStreamsAreBounded for each address, and leave nothing behind.
@@ -292,13 +270,13 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	poll(t, s, "wait=0")
 	one.close()
-	waitUntil(t, func() bool {
+	await.Eventually(t, "it happens", func() bool {
 		res, cancel := requestStream(t, s, "/api/events", "")
 		defer cancel()
 		return res.StatusCode == http.StatusOK
 	})
 	two.close()
-	waitUntil(t, func() bool { return s.Backend.Watchers() == 0 })
+	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 0 })
 }
 
 // TestShutdownEndsStreams at once.
@@ -329,23 +307,20 @@ func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	const events = 600
 	s := start(t, func(c *api.Config) { c.Guard.AddressStreams = 1 })
-	conn, err := net.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", s.Addr))(t)
 	defer conn.Close()
 	if tcp, is := conn.(*net.TCPConn); !is || tcp.SetReadBuffer(4<<10) != nil {
 		t.Fatal("the buffer cannot be made small")
 	}
-	begin := fsm.FormatEventID("test", fsm.EventPlace{Index: s.Backend.Machine.Applied()})
+	begin := state.FormatEventID("test", state.EventPlace{Index: s.Backend.Machine.Applied()})
 	fmt.Fprintf(conn, "GET /api/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nLast-Event-ID: %s\r\n\r\n", begin)
-	waitUntil(t, func() bool { return s.Backend.Watchers() == 1 })
+	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 1 })
 	for range events { // more than the buffers between the two hold
 		hello := publishHello
 		hello.Body = strings.Repeat("long ", 1000)
 		s.Backend.Apply(&hello)
 	}
-	waitUntil(t, func() bool { return s.Backend.Watchers() == 0 }) // nothing was read
+	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 0 }) // nothing was read
 	got, err := io.ReadAll(conn)
 	ids := regexp.MustCompile(`(?m)^id: (\S+)\nevent: entry\ndata: .*\n\n`).FindAllSubmatch(got, -1)
 	if len(ids) == 0 || len(ids) >= events {
@@ -353,7 +328,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	st := openStream(t, s, "/api/events", string(ids[len(ids)-1][1]))
 	for n := len(ids) + 1; n <= events; n++ {
-		if e := st.next(); e.String() != "entry "+fsm.FormatID(fsm.TypeEntry, uint64(n)) {
+		if e := st.next(); e.String() != "entry "+state.FormatID(state.TypeEntry, uint64(n)) {
 			t.Fatalf("after %d events it goes on with %v", len(ids), e)
 		}
 	}

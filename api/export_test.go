@@ -3,8 +3,11 @@ package api
 import (
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/api/op"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
@@ -25,21 +28,21 @@ type Served struct {
 // Operations returns the table of operations. Parameters are written {id}.
 func Operations() []Served {
 	// Pages are for people, not for who reads the document.
-	return servedWhere(func(o *operation) bool { return !o.page })
+	return servedWhere(func(o *op.Operation) bool { return !o.Page })
 }
 
 // AllOperations returns the table with the pages.
-func AllOperations() []Served { return servedWhere(func(*operation) bool { return true }) }
+func AllOperations() []Served { return servedWhere(func(*op.Operation) bool { return true }) }
 
-func servedWhere(is func(*operation) bool) []Served {
-	table := operationTable()
+func servedWhere(is func(*op.Operation) bool) []Served {
+	table := routes()
 	served := make([]Served, 0, len(table))
 	for i := range table {
 		o := &table[i]
-		if !is(o) {
+		if !is(&o.Operation) {
 			continue
 		}
-		served = append(served, Served{o.method, o.shownPath(), o.id, o.fails, o.surface == command.SurfaceAPI, o.fields != nil, strings.Fields(o.tools)})
+		served = append(served, Served{o.Method, o.ShownPath(), o.ID, o.Fails, o.Surface == command.SurfaceAPI, o.Fields != nil, strings.Fields(o.Tools)})
 	}
 	return served
 }
@@ -48,16 +51,18 @@ func servedWhere(is func(*operation) bool) []Served {
 // freshness, by path.
 func QueryParams() map[string][]string {
 	params := map[string][]string{}
-	for _, o := range operationTable() {
-		if o.params != nil {
-			params[o.path] = o.params
+	for _, o := range routes() {
+		if o.Params != nil {
+			params[o.Path] = o.Params
 		}
 	}
 	published := []string{"action", "confirm"}
-	for _, f := range []formField{fieldBody, fieldTitle, fieldRequestID, fieldTags, fieldSupersedes, fieldRelation} {
-		published = append(published, f.name) // the others filter, too
+	for _, field := range BodyFields()["/api/entries"] {
+		if field != "edit_key" && !slices.Contains(params["/api/entries"], field) { // the others filter, too
+			published = append(published, field)
+		}
 	}
-	params["/api/entries"] = append(published, listParams...)
+	params["/api/entries"] = append(published, params["/api/entries"]...)
 	return params
 }
 
@@ -65,16 +70,16 @@ func QueryParams() map[string][]string {
 // without synonyms.
 func BodyFields() map[string][]string {
 	fields := map[string][]string{}
-	for _, o := range operationTable() {
-		for _, f := range o.fields {
-			fields[o.path] = append(fields[o.path], f.name)
+	for _, o := range routes() {
+		if o.Fields != nil {
+			fields[o.Path] = append(fields[o.Path], o.Fields...)
 		}
 	}
 	return fields
 }
 
 // OtherParams are the parameters of every other read.
-func OtherParams() []string { return freshnessParams }
+func OtherParams() []string { return op.FreshnessParams }
 
 // Relayed is what came of an operation that a test ran in memory.
 type Relayed struct {
@@ -91,12 +96,12 @@ func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	req.Header.Set(fiber.HeaderUserAgent, "curl/8")
 	var rctx fasthttp.RequestCtx
 	rctx.Init(&req, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, nil)
-	c := s.newCall(&rctx)
-	c.operation = &operation{path: path, surface: surfaceOf(path)}
-	r := c.newRelay()
+	x := s.newExchange(&rctx)
+	x.Operation = &op.Operation{Path: path, Surface: surfaceOf(path)}
+	r := x.newRelay()
 	in := wire.Invocation{ID: id}
 	in.Params, _ = wire.ParsePairs(query)
-	in.Document, _ = wire.DecodeBody(contentJSON, []byte(body))
+	in.Document, _ = wire.DecodeBody(op.ContentJSON, []byte(body))
 	done := r.Perform(operationID, in)
 	return Relayed{done.Status, done.Body, done.Rejection, done.Index}
 }

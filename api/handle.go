@@ -4,9 +4,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"time"
+
+	"github.com/commons-cluster/commons/api/op"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
@@ -21,15 +22,15 @@ import (
 // The headers of cross-origin access: any origin, no credentials.
 const (
 	corsMethods = "GET, HEAD, POST, DELETE, OPTIONS"
-	corsHeaders = "Content-Type, Authorization, If-None-Match, " + headerKey + ", " + headerMinIndex + ", " + a2a.HeaderVersion + ", A2A-Extensions, X-A2A-Extensions" +
+	corsHeaders = "Content-Type, Authorization, If-None-Match, " + op.HeaderKey + ", " + op.HeaderMinIndex + ", " + a2a.HeaderVersion + ", A2A-Extensions, X-A2A-Extensions" +
 		", " + mcp.HeaderVersion + ", Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
 	corsExposed = headerNode + ", " + headerIndex + ", " + headerStale + ", ETag, Location, Allow, Retry-After, " +
-		headerRateLimit + ", " + headerRateLimitPolicy
+		op.HeaderRateLimit + ", " + op.HeaderRateLimitPolicy
 	corsMaxAge = "86400"
 )
 
-// callKey is where a request's call is kept.
-type callKey struct{}
+// exchangeKey is the key of a request's exchange in its user values.
+type exchangeKey struct{}
 
 // handle answers one request. Everything passes through here: routed requests,
 // unknown paths and methods, and panics.
@@ -39,188 +40,159 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 		rctx.SetConnectionClose() // it is closing: nobody reads the answer
 		return
 	}
-	c := s.newCall(rctx)
+	x := s.newExchange(rctx)
 	if !s.gate.enter() {
-		c.turnAway()
+		x.turnAway()
 		return
 	}
 	defer s.gate.leave()
 	s.metrics.inFlight.Inc()
-	defer s.finish(c)
+	defer x.finish()
 	if guarded && conn.Reserved() && !healthPaths[string(rctx.URI().PathOriginal())] {
 		rctx.SetConnectionClose()
-		c.fail(tooManyConnections())
+		x.fail(tooManyConnections())
 		return
 	}
 	defer func() {
 		if cause := recover(); cause != nil {
-			c.panicked(cause)
+			x.Panicked(cause)
+			x.Out, x.written = op.Answer{}, false
 			rctx.Response.Reset()
-			c.fail(wire.Internal())
+			x.fail(wire.Internal())
 		}
 	}()
 	if err := checkFraming(&rctx.Request.Header); err != nil {
 		rctx.SetConnectionClose()
-		c.fail(&wire.Error{Code: wire.CodeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request: " + err.Error() + "."})
+		x.fail(&wire.Error{Code: wire.CodeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request: " + err.Error() + "."})
 		return
 	}
 	switch method := string(rctx.Method()); {
 	case method == http.MethodOptions:
-		s.preflight(c)
+		x.preflight()
 	case methodLabel(method) == "other":
-		c.fail(s.noRoute(rctx.URI()))
+		x.fail(s.noRoute(rctx.URI()))
 	default:
-		rctx.SetUserValue(callKey{}, c)
+		x.watchProxy()
+		rctx.SetUserValue(exchangeKey{}, x)
 		s.router(rctx)
 	}
 }
 
-// panicked reports a handler that panicked.
-func (c *call) panicked(cause any) {
-	c.srv.metrics.panics.Inc()
-	c.srv.log.Error("handler panicked", "route", c.template(), "cause", cause, "stack", string(debug.Stack()))
-}
-
-// serve is an operation as Fiber calls it.
-func (s *Server) serve(o *operation) fiber.Handler {
+// serve returns the Fiber handler of a route.
+func (s *Server) serve(rt *route) fiber.Handler {
 	return func(path *fiber.Ctx) error {
-		c, _ := path.Context().UserValue(callKey{}).(*call)
-		c.operation, c.http.path = o, path
-		defer func() { c.http.path = nil }()
-		var err error
-		if o.needsState() {
-			err = c.waitReady()
-		}
-		if err == nil {
-			err = o.handle.serve(c)
-		}
-		if err != nil {
-			c.showFailure(err)
+		x, _ := path.Context().UserValue(exchangeKey{}).(*exchange)
+		x.Operation, x.path = &rt.Operation, path
+		defer func() { x.path = nil }()
+		if err := x.run(rt); err != nil {
+			x.showFailure(err)
 		}
 		return nil
 	}
+}
+
+// run carries out the request of a route.
+func (x *exchange) run(rt *route) error {
+	if needsState(&rt.Operation) {
+		if err := x.WaitReady(); err != nil {
+			return err
+		}
+	}
+	if rt.serve == nil {
+		return rt.Handle.Serve(&x.Call)
+	}
+	return op.Simple(func(*op.Call) error { return rt.serve(x) }).Serve(&x.Call)
 }
 
 // needsState reports whether an operation is about the state.
-func (o *operation) needsState() bool {
-	return o.surface != 0 && (o.surface != command.SurfaceWeb || o.page)
+func needsState(o *op.Operation) bool {
+	return o.Surface != 0 && (o.Surface != command.SurfaceWeb || o.Page)
 }
 
-// waitReady keeps a call that needs the state while this node is not part of a
-// cluster yet, or has not caught up since it started: a load balancer may send calls
-// before it has found that out. It returns an error when the node is still not there:
-// its state is empty, or may show what has been purged.
-func (c *call) waitReady() error {
-	err := c.waitFor(c.srv.backend.Joined(), &command.Unavailable{
-		Code: command.CodeNoLeader, Reason: "this node has not joined a cluster yet; ask another one",
-	})
-	if err != nil {
-		return err
-	}
-	return c.waitFor(c.srv.backend.CaughtUp(), &command.Unavailable{
-		Code: command.CodeBehind, Reason: "this node has just started and does not know yet what was erased while it was down; ask another one",
-	})
-}
-
-// waitFor waits until a channel is closed; in vain, it returns late.
-func (c *call) waitFor(over <-chan struct{}, late error) error {
-	select {
-	case <-over:
-		return nil
-	default:
-	}
-	ctx, done := c.wait(joinTimeout)
-	defer done()
-	select {
-	case <-over:
-		return nil
-	case <-ctx.Done():
-		return late
-	}
-}
-
-// unrouted answers what Fiber found no route for.
+// unrouted answers a request without a route.
 func (s *Server) unrouted(path *fiber.Ctx, _ error) error {
-	c, _ := path.Context().UserValue(callKey{}).(*call)
-	c.showFailure(s.noRoute(path.Context().URI()))
+	x, _ := path.Context().UserValue(exchangeKey{}).(*exchange)
+	x.showFailure(s.noRoute(path.Context().URI()))
 	return nil
 }
 
-// turnAway answers what comes in on an open connection after the end.
-func (c *call) turnAway() {
-	c.rctx.SetConnectionClose()
-	c.fail(&wire.Error{Code: wire.CodeNotReady, Message: "This node is shutting down. Ask another one."})
+// turnAway answers a request that arrives on an open connection after the end.
+func (x *exchange) turnAway() {
+	x.rctx.SetConnectionClose()
+	x.fail(&wire.Error{Code: wire.CodeNotReady, Message: "This node is shutting down. Ask another one."})
+	x.send()
 }
 
 // preflight answers OPTIONS for any path.
-func (s *Server) preflight(c *call) {
-	h := &c.rctx.Response.Header
-	allow := allowedMethods(s.table, string(c.rctx.URI().PathOriginal()))
+func (x *exchange) preflight() {
+	allow := allowedMethods(x.http.table, string(x.rctx.URI().PathOriginal()))
 	if allow == "" {
 		allow = corsMethods
 	}
-	h.Set(fiber.HeaderAllow, allow)
-	h.Set(fiber.HeaderAccessControlAllowMethods, corsMethods)
-	h.Set(fiber.HeaderAccessControlAllowHeaders, corsHeaders)
-	h.Set(fiber.HeaderAccessControlMaxAge, corsMaxAge)
-	c.rctx.SetStatusCode(http.StatusNoContent)
+	x.Out.Status = http.StatusNoContent
+	x.Out.Set(op.HeaderAllow, allow)
+	x.Out.Set(fiber.HeaderAccessControlAllowMethods, corsMethods)
+	x.Out.Set(fiber.HeaderAccessControlAllowHeaders, corsHeaders)
+	x.Out.Set(fiber.HeaderAccessControlMaxAge, corsMaxAge)
 }
 
-// finish adds the headers of every answer, measures and logs it.
-func (s *Server) finish(c *call) {
-	c.encode()
-	s.guardAnswer(c)
-	s.stamp(c)
-	if c.stream != nil {
-		c.stream.takeOver(c.rctx)
+// finish sends the answer with the headers of every answer, measures and logs it.
+func (x *exchange) finish() {
+	s := x.http
+	x.send()
+	x.encode()
+	x.guardAnswer()
+	x.stamp()
+	if x.stream != nil {
+		x.stream.takeOver(x.rctx)
 	}
-	c.count()
-	c.release()
-	status := c.rctx.Response.StatusCode()
-	method := methodLabel(string(c.rctx.Method()))
-	took := time.Since(c.start)
+	x.Count()
+	x.Release()
+	status := x.rctx.Response.StatusCode()
+	method := methodLabel(string(x.rctx.Method()))
+	took := time.Since(x.start)
 	s.metrics.inFlight.Dec()
-	s.metrics.observe(c.template(), method, status, took)
-	if s.noteRead != nil && c.operation != nil && c.operation.surface != 0 && c.index == 0 && !c.waited && c.relay.highest() == 0 {
+	s.metrics.observe(x.Template(), method, status, took)
+	if s.noteRead != nil && x.Operation != nil && x.Operation.Surface != 0 && x.Index == 0 && !x.Waited && x.Relay.Highest() == 0 {
 		s.noteRead(took)
 	}
-	if template := c.template(); surfaceOf(template) != 0 {
-		s.requests.write(c.start.Add(took), method, template, status, len(c.rctx.Response.Body()), took)
+	if template := x.Template(); surfaceOf(template) != 0 {
+		s.requests.write(x.start.Add(took), method, template, status, len(x.rctx.Response.Body()), took)
 	}
 }
 
 // stamp sets the headers that every response carries.
-func (s *Server) stamp(c *call) {
-	h := &c.rctx.Response.Header
-	h.Set(headerNode, s.backend.NodeName())
-	h.Set(headerIndex, strconv.FormatUint(max(c.read().Index(), c.index, c.relay.highest()), 10))
-	if stale := s.backend.StaleFor(); stale > staleAfter {
+func (x *exchange) stamp() {
+	h := &x.rctx.Response.Header
+	h.Set(headerNode, x.Env.Backend.NodeName())
+	h.Set(headerIndex, strconv.FormatUint(max(x.View().Index(), x.Index, x.Relay.Highest()), 10))
+	if stale := x.Env.Backend.StaleFor(); stale > staleAfter {
 		h.Set(headerStale, strconv.FormatInt(stale.Milliseconds(), 10))
 	}
 	h.Set(fiber.HeaderAccessControlAllowOrigin, "*")
 	h.Set(fiber.HeaderAccessControlExposeHeaders, corsExposed)
 	h.Set(fiber.HeaderXContentTypeOptions, "nosniff")
-	if len(h.Peek(fiber.HeaderCacheControl)) == 0 {
-		h.Set(fiber.HeaderCacheControl, "no-cache")
+	if len(h.Peek(op.HeaderCacheControl)) == 0 {
+		h.Set(op.HeaderCacheControl, "no-cache")
 	}
-	if vary := h.Peek(fiber.HeaderVary); len(vary) > 0 {
-		h.Set(fiber.HeaderVary, string(vary)+", "+fiber.HeaderAcceptEncoding)
+	if vary := h.Peek(op.HeaderVary); len(vary) > 0 {
+		h.Set(op.HeaderVary, string(vary)+", "+fiber.HeaderAcceptEncoding)
 	} else {
-		h.Set(fiber.HeaderVary, fiber.HeaderAcceptEncoding)
+		h.Set(op.HeaderVary, fiber.HeaderAcceptEncoding)
 	}
 }
 
 // unreadable answers a request that could not be read. The connection is closed
 // afterwards.
 func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
-	c := s.newCall(rctx)
+	x := s.newExchange(rctx)
 	if !s.gate.enter() {
-		c.turnAway()
+		x.turnAway()
 		return
 	}
 	defer s.gate.leave()
 	s.metrics.inFlight.Inc()
-	defer s.finish(c)
+	defer x.finish()
 	conn, guarded := rctx.Conn().(*guard.Conn)
 	if guarded {
 		conn.Linger()
@@ -229,21 +201,21 @@ func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	var network net.Error
 	switch {
 	case errors.As(err, &headers), errors.Is(err, fasthttp.ErrSmallReadBuffer):
-		c.fail(&wire.Error{Code: wire.CodeHeadersTooLarge, Message: "The URL and the headers together may have 32 KiB."})
+		x.fail(&wire.Error{Code: wire.CodeHeadersTooLarge, Message: "The URL and the headers together may have 32 KiB."})
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		c.fail(&wire.Error{
+		x.fail(&wire.Error{
 			Code: wire.CodeBodyTooLarge, Message: "A request body may have 128 KiB.",
 			Issues: []wire.Issue{{wire.RequestBody, "may have at most " + strconv.Itoa(wire.MaxBodyBytes) + " bytes"}},
 		})
 	case guarded && conn.Slow():
-		c.fail(&wire.Error{
+		x.fail(&wire.Error{
 			Code: wire.CodeRateLimited, RetryAfter: time.Second,
 			Message: "Too many requests are arriving at once, from your address or in all, and this one took the longest. Send fewer at once, each as a whole.",
-			Limit:   &command.RateLimit{Name: "arrivals", Quota: s.guard.Limits().AddressArrivals, Window: time.Second},
+			Limit:   &command.RateLimit{Name: "arrivals", Quota: s.Guard.Limits().AddressArrivals, Window: time.Second},
 		})
 	case errors.As(err, &network) && network.Timeout():
-		c.fail(&wire.Error{Code: wire.CodeTimeout, Message: "The request did not arrive within 10 seconds."})
+		x.fail(&wire.Error{Code: wire.CodeTimeout, Message: "The request did not arrive within 10 seconds."})
 	default:
-		c.fail(&wire.Error{Code: wire.CodeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request."})
+		x.fail(&wire.Error{Code: wire.CodeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request."})
 	}
 }

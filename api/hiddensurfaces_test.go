@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/op"
 )
 
 // TestNoSurfaceShowsWhatIsHidden is the table of surfaces: each is asked for a word,
@@ -85,19 +86,16 @@ func testSurfaces(t *testing.T, action string) {
 	}
 	send := func(path, body string) string { // {"agent": …}, with a request_id
 		t.Helper()
-		r := s.Do(http.MethodPost, path, body, "Content-Type", jsonType)
+		r := s.Post(path, body)
 		if r.Status != http.StatusCreated && action != "hold" { // a held job cannot be claimed
 			t.Fatalf("%s %s: %d %s", path, body, r.Status, r.Body)
 		}
 		return string(r.Body)
 	}
 	if action == "hold" {
-		if r := asMia(s, "watch", map[string]any{"pattern": "(?i)" + word, "hold": true, "reason": "a test"}); r.Status != http.StatusOK {
-			t.Fatalf("%d %s", r.Status, r.Body)
-		}
+		asMia(s, "watch", map[string]any{"pattern": "(?i)" + word, "hold": true, "reason": "a test"}).Must(t, http.StatusOK)
 	}
-	var first struct{ LastEventID string }
-	s.Get("/api/events").Decode(t, &first)
+	first := apitest.Decoded[struct{ LastEventID string }](t, s.Get("/api/events"))
 	question := `{"agent":"` + word + `","body":"Where is @bob and the ` + word + `?","title":"A ` + word + `","tags":["` + word + `"],"request_id":"request-1"}`
 	note := `{"agent":"` + word + `","kind":"knowledge","body":"A note on ` + word + `","tags":["` + word + `","bees"],"request_id":"request-2"}`
 	job := `{"agent":"carol","title":"A job for ` + word + `","body":"Find a ` + word + `.","request_id":"request-3"}`
@@ -112,15 +110,13 @@ func testSurfaces(t *testing.T, action string) {
 	send("/api/jobs", `{"agent":"bob","action":"claim","job_id":"j6"}`)                                             // e7
 	send("/api/human-requests", help)                                                                               // h8
 	send("/api/jobs", `{"agent":"carol","title":"Another `+word+`","body":"Find another one."}`)                    // j9
-	send("/api/jobs", `{"agent":"bob","action":"result","job_id":"j9","result":"Found.","request_id":"request-5"}`) // ea
+	send("/api/jobs", `{"agent":"bob","action":"claim","job_id":"j9"}`)                                             // ea
+	send("/api/jobs", `{"agent":"bob","action":"result","job_id":"j9","result":"Found.","request_id":"request-5"}`) // eb
 	send("/api/agents", profile)
-	send("/api/entries", `{"agent":"bob","body":"Plain words.","channel":"`+channel+`"}`) // eb
+	send("/api/entries", `{"agent":"bob","body":"Plain words.","channel":"`+channel+`"}`) // ec
 
-	tool := func(name, arguments string) string {
-		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + `}}`
-	}
 	message := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m1","role":"user","parts":[{"kind":"text","text":"A ` + word + ` by message"}]}}}`
-	s.Do(http.MethodPost, "/a2a", message, "Content-Type", jsonType) // ec
+	s.Post("/a2a", message) // ec
 	surfaces := []surfaceCall{
 		{method: "GET", path: "/api/entries"},
 		{method: "GET", path: "/api/entries?q=" + word},
@@ -137,7 +133,7 @@ func testSurfaces(t *testing.T, action string) {
 		{method: "GET", path: "/api/entries/e3"},
 		{method: "GET", path: "/api/entries/e4"},
 		{method: "GET", path: "/api/entries/e7"},
-		{method: "GET", path: "/api/entries/ea"},
+		{method: "GET", path: "/api/entries/eb"},
 		{method: "GET", path: "/api/channels"},
 		{method: "GET", path: "/api/agents"},
 		{method: "GET", path: "/api/agents?q=" + word},
@@ -180,23 +176,23 @@ func testSurfaces(t *testing.T, action string) {
 		{method: "POST", path: "/api/jobs", body: job},
 		{method: "POST", path: "/api/jobs", body: `{"agent":"bob","action":"result","job_id":"j9","result":"Found.","request_id":"request-5"}`},
 		{method: "POST", path: "/api/human-requests", body: help},
-		{method: "POST", path: "/api/agents", body: `{"id":"dave","description":"Mine now.","edit_key":"` + api.EditKeyPrefix + strings.Repeat("a", 52) + `"}`},
+		{method: "POST", path: "/api/agents", body: `{"id":"dave","description":"Mine now.","edit_key":"` + op.EditKeyPrefix + strings.Repeat("a", 52) + `"}`},
 		{method: "POST", path: "/a2a", body: message},
-		{method: "POST", path: "/mcp", body: tool("read_entries", `{"q":"`+word+`"}`)},
-		{method: "POST", path: "/mcp", body: tool("get_entry", `{"id":"e1"}`)},
-		{method: "POST", path: "/mcp", body: tool("get_entry", `{"id":"e7"}`)},
-		{method: "POST", path: "/mcp", body: tool("get_thread", `{"thread":"e4"}`)},
-		{method: "POST", path: "/mcp", body: tool("list_channels", `{}`)},
-		{method: "POST", path: "/mcp", body: tool("list_agents", `{}`)},
-		{method: "POST", path: "/mcp", body: tool("get_agent", `{"id":"dave"}`)},
-		{method: "POST", path: "/mcp", body: tool("list_jobs", `{"status":"all"}`)},
-		{method: "POST", path: "/mcp", body: tool("get_job", `{"id":"j6"}`)},
-		{method: "POST", path: "/mcp", body: tool("list_human_requests", `{}`)},
-		{method: "POST", path: "/mcp", body: tool("home", `{"for":"bob"}`)},
-		{method: "POST", path: "/mcp", body: tool("get_human_request", `{"id":"h8"}`)},
-		{method: "POST", path: "/mcp", body: tool("read_events", `{"channel":"jobs","last_event_id":"`+first.LastEventID+`"}`)},
-		{method: "POST", path: "/mcp", body: tool("stats", `{}`), empty: true},
-		{method: "POST", path: "/mcp", body: tool("usage", `{}`), empty: true},
+		{method: "POST", path: "/mcp", body: toolCall("read_entries", `{"q":"`+word+`"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("get_entry", `{"id":"e1"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("get_entry", `{"id":"e7"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("get_thread", `{"thread":"e4"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("list_channels", `{}`)},
+		{method: "POST", path: "/mcp", body: toolCall("list_agents", `{}`)},
+		{method: "POST", path: "/mcp", body: toolCall("get_agent", `{"id":"dave"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("list_jobs", `{"status":"all"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("get_job", `{"id":"j6"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("list_human_requests", `{}`)},
+		{method: "POST", path: "/mcp", body: toolCall("home", `{"for":"bob"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("get_human_request", `{"id":"h8"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("read_events", `{"channel":"jobs","last_event_id":"`+first.LastEventID+`"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("stats", `{}`), empty: true},
+		{method: "POST", path: "/mcp", body: toolCall("usage", `{}`), empty: true},
 	}
 	checkSurfaces(t, surfaces)
 	ask := func(at surfaceCall) []byte {
@@ -236,11 +232,11 @@ func showThenHide(t *testing.T, s *apitest.Server, surfaces []surfaceCall, ask f
 	if hidden.Changed != 7 || hidden.Next != nil {
 		t.Fatalf("hidden were %+v", hidden)
 	}
-	mod(t, s, "hide", map[string]any{"ids": []string{"e5", "eb"}, "profiles": []string{"Dave"}, "reason": "a test"})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e5", "ec"}, "profiles": []string{"Dave"}, "reason": "a test"})
 	if action == "purge" {
 		// Some of them are shown again: what is purged need not be hidden before.
 		mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"})
-		purged := mod(t, s, "purge", map[string]any{"ids": []string{"e1", "e2", "e3", "e5", "j6", "h8", "j9", "eb", "ec"}, "reason": "a test"})
+		purged := mod(t, s, "purge", map[string]any{"ids": []string{"e1", "e2", "e3", "e5", "j6", "h8", "j9", "ec", "ed"}, "reason": "a test"})
 		if purged.Matched != 9 || purged.Changed != 9 || purged.Next != nil {
 			t.Fatalf("purged were %+v", purged)
 		}

@@ -13,48 +13,20 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
-// home is the part of home that tests look at.
-type home struct {
-	YourNote  *string
-	Agent     string
-	Since     int64
-	Now       int64
-	More      bool
-	ForYou    []summary
-	OpenItems struct {
-		OwedByYou, OwedToYou []summary
-		OwedByYouCount       int
-		ToDeliver            []job
-	}
-	New, WaitingForAnswer, TopicNotes []summary
-	OpenJobs                          []job
-	YourTopics                        []struct{ Topic string }
-	Next                              []string
-	NextCheck                         string
-	Notes                             []string
-}
-
-type summary struct {
-	ID, Agent, Why, Title, Body string
-	CreatedAt                   int64
-	InForYou                    bool
-}
-
 // getHome asks for home, which must be there.
-func getHome(t testing.TB, s *apitest.Server, query string) home {
+func getHome(t testing.TB, s *apitest.Server, query string) client.Home {
 	t.Helper()
-	r := s.Get("/api/home?" + query)
-	if r.Status != http.StatusOK {
-		t.Fatalf("%s: %d %s", query, r.Status, r.Body)
-	}
+	r := s.Get("/api/home?"+query).Must(t, http.StatusOK)
 	if !strings.HasPrefix(string(r.Body), `{"yourNote":`) {
 		t.Errorf("the note is not first: %.60s", r.Body)
 	}
-	var h home
-	r.Decode(t, &h)
+	h := apitest.Decoded[client.Home](t, r)
 	return h
 }
 
@@ -78,9 +50,7 @@ func converse(t testing.TB, s *apitest.Server) {
 		{"/api/entries", `{"agent":"cyd","title":"Who keeps the lighthouse?","body":"` + strings.Repeat("Its lamp is very bright. ", 20) + `"}`},
 		{"/api/entries", `{"agent":"Ada","body":"Who feeds the gulls? I never see anybody."}`},
 	} {
-		if r := s.Do(http.MethodPost, write.path, write.body, "Content-Type", jsonType); r.Status != http.StatusCreated {
-			t.Fatalf("%s %s: %d %s", write.path, write.body, r.Status, r.Body)
-		}
+		s.Post(write.path, write.body).Must(t, http.StatusCreated)
 	}
 }
 
@@ -95,8 +65,7 @@ func TestHomeGolden(t *testing.T) {
 	checkGolden(t, s, "home_problems", http.MethodGet, "/api/home?since=yesterday&wait=61&for=x", "", "")
 	checkGolden(t, s, "home_nobody", http.MethodGet, "/api/home?for=nobody&since=2026-02-01", "", "")
 
-	var fields map[string]any
-	s.Get("/api/home?"+query).Decode(t, &fields)
+	fields := apitest.Decoded[map[string]any](t, s.Get("/api/home?"+query))
 	for name, value := range fields {
 		if list, isList := value.([]any); isList && len(list) == 0 && name != "notes" || value == nil {
 			t.Errorf("%s is empty: %v", name, value)
@@ -129,9 +98,7 @@ func TestHomeNextRuns(t *testing.T) {
 			method, rest, _ := strings.Cut(next, " ")
 			path, body, _ := strings.Cut(rest, " ")
 			if strings.Contains(body, ":\"(") {
-				if r := s.Do(method, path, body, "Content-Type", jsonType); r.Status != http.StatusUnprocessableEntity || !strings.Contains(string(r.Body), "is the placeholder") {
-					t.Errorf("a placeholder was taken: %s: %d %s", next, r.Status, r.Body)
-				}
+				s.Do(method, path, body, "Content-Type", jsonType).Want(t, http.StatusUnprocessableEntity, "is the placeholder")
 				body = placeholder.ReplaceAllString(body, `:"My own text"`)
 			}
 			if r := s.Do(method, path, body, "Content-Type", jsonType); r.Status >= http.StatusBadRequest {
@@ -172,9 +139,7 @@ func TestHomeETag(t *testing.T) {
 	same("anything", "If-None-Match", "*")
 	s.Backend.Apply(&command.Tick{})
 	same("only time went by", "If-None-Match", tag)
-	if r := s.Get(path, "If-None-Match", `"other"`); r.Status != http.StatusOK {
-		t.Errorf("another tag: %d", r.Status)
-	}
+	s.Get(path, "If-None-Match", `"other"`).Want(t, http.StatusOK)
 	for _, write := range []struct{ what, path, body string }{
 		{"an entry", "/api/entries", `{"agent":"bob","body":"Something new."}`},
 		{"a mention", "/api/entries", `{"agent":"bob","body":"Look, @ada."}`},
@@ -183,19 +148,12 @@ func TestHomeETag(t *testing.T) {
 		{"a claim", "/api/jobs", `{"agent":"ada","action":"claim","job_id":"j5"}`},
 		{"a note", "/api/agents", `{"id":"ada","note":"Remember."}`},
 	} {
-		if r := s.Do(http.MethodPost, write.path, write.body, "Content-Type", jsonType); r.Status != http.StatusCreated {
-			t.Fatalf("%s: %d %s", write.what, r.Status, r.Body)
-		}
-		r := s.Get(path, "If-None-Match", tag)
-		if r.Status != http.StatusOK {
-			t.Errorf("%s: %d", write.what, r.Status)
-		}
+		s.Post(write.path, write.body).Must(t, http.StatusCreated)
+		r := s.Get(path, "If-None-Match", tag).Want(t, http.StatusOK)
 		tag = r.Header.Get("ETag")
 		same("after "+write.what, "If-None-Match", tag)
 	}
-	if r := s.Do(http.MethodHead, path, "", "If-None-Match", tag); r.Status != http.StatusNotModified {
-		t.Errorf("HEAD: %d", r.Status)
-	}
+	s.Do(http.MethodHead, path, "", "If-None-Match", tag).Want(t, http.StatusNotModified)
 }
 
 // TestHomeSince covers where since comes from and what becomes of it.
@@ -233,13 +191,9 @@ func TestHomeByOtherClocks(t *testing.T) {
 	mention := publishHello
 	mention.Agent, mention.AgentKey, mention.Mentions = "bob", "bob", []string{"ada"}
 	now := getHome(t, s, "for=ada").Now
-	got := make(chan home)
+	got := make(chan client.Home)
 	go func() { got <- getHome(t, s, fmt.Sprintf("for=ada&since=%d&wait=60", now)) }()
-	for deadline := time.Now().Add(30 * time.Second); b.Watchers() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits with a since of the log's own time")
-		}
-	}
+	await.Eventually(t, "a call waits with a since of the log's own time", func() bool { return b.Watchers() > 0 })
 	b.Apply(&mention)
 	if h := <-got; len(h.ForYou) != 1 || len(h.Notes) != 0 {
 		t.Errorf("after the wait: %+v", h)
@@ -267,7 +221,7 @@ func TestHomeCatchesUp(t *testing.T) {
 	b.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader"}
 	s := apitest.Start(t, b)
 	since := getHome(t, s, "for=ada").Now + apitest.Tick
-	done := make(chan home)
+	done := make(chan client.Home)
 	go func() { done <- getHome(t, s, fmt.Sprintf("for=ada&since=%d", since)) }()
 	for range 2 {
 		mention := publishHello
@@ -329,7 +283,7 @@ func TestHomeWait(t *testing.T) {
 
 	const callers = 20
 	var waiting sync.WaitGroup
-	got := make(chan home, callers)
+	got := make(chan client.Home, callers)
 	for range callers {
 		waiting.Go(func() { got <- getHome(t, s, fmt.Sprintf("for=ada&since=%d&wait=60", now)) })
 	}
@@ -339,9 +293,7 @@ func TestHomeWait(t *testing.T) {
 	waiting.Wait()
 	close(got)
 	for h := range got {
-		if len(h.ForYou) != 1 {
-			t.Errorf("for you: %+v", h.ForYou)
-		}
+		apitest.Equal(t, "for you", len(h.ForYou), 1)
 	}
 	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d&wait=60", now)); len(h.ForYou) != 1 {
 		t.Errorf("what is there already is not waited for: %+v", h.ForYou)
@@ -358,9 +310,7 @@ func TestHomeWaitEndsAtShutdown(t *testing.T) {
 	b := apitest.NewBackend(t)
 	answered := make(chan int, 1)
 	t.Cleanup(func() {
-		if status := <-answered; status != http.StatusOK {
-			t.Errorf("the answer at the end was %d", status)
-		}
+		apitest.Equal(t, "the status at the end", <-answered, http.StatusOK)
 	})
 	s := apitest.Start(t, b)
 	now := getHome(t, s, "for=ada").Now
@@ -381,11 +331,7 @@ func TestHomeWaitEndsAtShutdown(t *testing.T) {
 		answered <- resp.StatusCode
 	}()
 	<-started
-	for deadline := time.Now().Add(30 * time.Second); b.Watchers() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
-		}
-	}
+	await.Eventually(t, "a call waits", func() bool { return b.Watchers() > 0 })
 }
 
 // TestHomeOfSpellings: names are compared without case.
@@ -393,9 +339,7 @@ func TestHomeOfSpellings(t *testing.T) {
 	s := start(t)
 	s.Publish(map[string]any{"agent": "bob", "body": "Hello, @ADA. Are you there?"})
 	one, two := s.Get("/api/home?for=Ada&since=0"), s.Get("/api/home?for=aDA&since=0")
-	if !bytes.Contains(one.Body, []byte(`"id":"e1"`)) || one.Header.Get("ETag") != two.Header.Get("ETag") {
-		t.Errorf("%s\n%s", one.Body, two.Body)
-	}
+	one.Has(t, `"id":"e1"`).WantHeader(t, "ETag", two.Header.Get("ETag"))
 }
 
 // mentionAda has as many agents ask Ada something, each in a body of some length.
@@ -408,22 +352,39 @@ func mentionAda(s *apitest.Server, n int) {
 	}
 }
 
-// TestHomeSaysEachTextOnce: what stands in forYou has no text elsewhere, later it has
-// none at all, and home gets no longer than an agent can afford.
+// The largest answers of home, in bytes, in the situations that
+// TestHomeSaysEachTextOnce creates.
+const (
+	maxHomeWithoutNews = 513 * 11 / 10  // no open items
+	maxHomeUnanswered  = 2191 * 11 / 10 // 50 mentions without an answer
+	maxHomeBrief       = 446 * 11 / 10  // the same with brief=1
+	maxHomeNews        = 22_000         // 50 new mentions
+)
+
+// TestHomeSaysEachTextOnce: an open item has no text if forYou has it or had it before,
+// and home stays within its limits of size.
 func TestHomeSaysEachTextOnce(t *testing.T) {
 	s := start(t)
 	const mentions = command.MaxForYou
+	size := func(name, query string, most int) {
+		t.Helper()
+		if got := len(s.Get("/api/home?for=ada&" + query).Body); got > most {
+			t.Errorf("%s: %d bytes, more than %d", name, got, most)
+		}
+	}
+	s.Post("/api/agents", map[string]any{"id": "ada", "note": "Look at the tide tables, then answer Bob."})
+	first := s.Publish(map[string]any{"agent": "bob", "body": "The lamp is lit."})
+	size("without news", fmt.Sprintf("since=%d", first.CreatedAt), maxHomeWithoutNews)
 	mentionAda(s, mentions)
 	question := s.Publish(map[string]any{"agent": "dan", "title": "A question to all", "body": "Who knows the tides of Brest? I need them."})
-	length := func(query string) int { return len(s.Get("/api/home?for=ada&" + query).Body) }
 
-	news := getHome(t, s, fmt.Sprintf("for=ada&since=%d", question.CreatedAt-mentions*apitest.Tick-1))
+	news := getHome(t, s, fmt.Sprintf("for=ada&since=%d", first.CreatedAt))
 	if len(news.ForYou) != mentions || len(news.OpenItems.OwedByYou) != command.MaxOwed || news.OpenItems.OwedByYouCount != mentions {
 		t.Errorf("%d for you, %d of %d owed", len(news.ForYou), len(news.OpenItems.OwedByYou), news.OpenItems.OwedByYouCount)
 	}
 	for _, item := range news.ForYou {
-		if item.Title != "" || item.Body == "" {
-			t.Errorf("a title that the body begins with: %+v", item)
+		if item.Title == "" || len([]rune(item.Body)) < 100 {
+			t.Errorf("an item of forYou: %+v", item)
 		}
 	}
 	for _, item := range news.OpenItems.OwedByYou {
@@ -431,28 +392,27 @@ func TestHomeSaysEachTextOnce(t *testing.T) {
 			t.Errorf("an open item that stands in forYou: %+v", item)
 		}
 	}
-	if len(news.New) != 1 || news.New[0].Title == "" || len(news.WaitingForAnswer) != 1 || news.WaitingForAnswer[0].ID != question.ID || news.WaitingForAnswer[0].Body != "" {
-		t.Errorf("new is %+v, waiting %+v", news.New, news.WaitingForAnswer)
+	if len(news.New) != 1 || news.New[0].Body == "" || len(news.Waiting) != 1 || news.Waiting[0].ID != question.ID || news.Waiting[0].Body != "" {
+		t.Errorf("new is %+v, waiting %+v", news.New, news.Waiting)
 	}
-	if got := length(fmt.Sprintf("since=%d", question.CreatedAt-mentions*apitest.Tick-1)); got > 26<<10 {
-		t.Errorf("with the news: %d bytes", got)
+	size("with the news", fmt.Sprintf("since=%d", first.CreatedAt), maxHomeNews)
+	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d", news.ForYou[mentions-3].CreatedAt)); len(h.ForYou) != 2 || len([]rune(h.ForYou[0].Body)) < 270 {
+		t.Errorf("few items: %+v", h.ForYou)
 	}
 
 	later := getHome(t, s, fmt.Sprintf("for=ada&since=%d", news.Now))
 	if len(later.ForYou) != 0 || len(later.OpenItems.OwedByYou) != command.MaxOwed || later.OpenItems.OwedByYou[0].Body != "" {
 		t.Errorf("later: %+v", later)
 	}
-	if got := length(fmt.Sprintf("since=%d", news.Now)); got > 2900 {
-		t.Errorf("later, without news: %d bytes", got)
-	}
-	if got := length(fmt.Sprintf("brief=1&since=%d", news.Now)); got > 600 {
-		t.Errorf("brief, without news: %d bytes", got)
-	}
+	s.Publish(map[string]any{"agent": "eve", "reply_to": question.ID, "body": "They are in the almanac."})
+	since := getHome(t, s, "for=ada").Now
+	size("unanswered", fmt.Sprintf("since=%d", since), maxHomeUnanswered)
+	size("brief", fmt.Sprintf("brief=1&since=%d", since), maxHomeBrief)
 	// An agent that has kept nothing is told again what was said before the last day.
 	s.Backend.Ahead = 48 * time.Hour
 	s.Backend.Apply(&command.Tick{})
 	lost := getHome(t, s, "for=ada")
-	if item := lost.OpenItems.OwedByYou[0]; len(lost.ForYou) != 0 || item.InForYou || !strings.HasPrefix(item.Body, "@ada") || len([]rune(item.Body)) != 101 {
+	if item := lost.OpenItems.OwedByYou[0]; len(lost.ForYou) != 0 || item.InForYou || !strings.HasPrefix(item.Body, "@ada") || len([]rune(item.Body)) != 100 {
 		t.Errorf("after losing everything: %+v", item)
 	}
 }
@@ -468,29 +428,22 @@ func TestHomeBrief(t *testing.T) {
 	if !strings.Contains(string(r.Body), want) || !strings.HasPrefix(string(r.Body), `{"agent":"ada"`) {
 		t.Errorf("%s\nlacks %s", r.Body, want)
 	}
-	if again := s.Get(query, "If-None-Match", r.Header.Get("ETag")); again.Status != http.StatusNotModified {
-		t.Errorf("again: %d", again.Status)
-	}
+	s.Get(query, "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
 }
 
 // TestMarkSeen puts an item aside: nobody else sees it, and forYou still has it.
 func TestMarkSeen(t *testing.T) {
 	s := start(t)
-	var registered struct {
-		EditKey string `json:"edit_key"`
-	}
-	s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}).Decode(t, &registered)
+	registered := apitest.Decoded[client.Registered](t, s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}))
 	for range 2 {
 		s.Publish(map[string]any{"agent": "bob", "body": "Look at this, @ada."})
 	}
 	entries := s.Get("/api/entries").Body
 	seen := func(key string) *apitest.Response {
-		return s.Do(http.MethodPost, seenPath, `{"agent":"Ada","ids":["e1","e99"]}`, "Content-Type", jsonType, "Authorization", "Bearer "+key)
+		return s.Post(seenPath, `{"agent":"Ada","ids":["e1","e99"]}`, "Authorization", "Bearer "+key)
 	}
-	stranger := api.EditKeyPrefix + strings.Repeat("a", 52)
-	if r := seen(stranger); r.Status != http.StatusForbidden {
-		t.Errorf("with another key: %d %s", r.Status, r.Body)
-	}
+	stranger := op.EditKeyPrefix + strings.Repeat("a", 52)
+	seen(stranger).Want(t, http.StatusForbidden)
 	if h := getHome(t, s, "for=ada&since=0"); len(h.OpenItems.OwedByYou) != 2 {
 		t.Errorf("after it: %+v", h.OpenItems)
 	}
@@ -508,55 +461,53 @@ func TestMarkSeen(t *testing.T) {
 	}
 }
 
-// TestHomeTellsWaitingOnce holds that a question of others that waits is told once, and
-// stands by its id from then on.
-func TestHomeTellsWaitingOnce(t *testing.T) {
+// TestHomeSummariesAreWhole: every summary of these lists has all fields, however often and
+// whenever its entry was shown before.
+func TestHomeSummariesAreWhole(t *testing.T) {
+	const maxTitle, maxBody = 80, 100
 	s := start(t)
-	var first, last apitest.Entry
-	for i := range command.MaxWaiting {
-		last = s.Publish(map[string]any{"agent": fmt.Sprintf("asker-%d", i), "title": "About the tides", "body": strings.Repeat("When is high water at Brest? ", 7)})
-		if i == 0 {
-			first = last
-		}
+	long := strings.Repeat("When is high water at Brest? ", 7)
+	ask := func(write map[string]any) apitest.Entry {
+		return s.Publish(write)
 	}
-	texts := func(query string) (ids, withText, bytes int) {
-		r := s.Get("/api/home?for=ada" + query)
-		var h home
-		r.Decode(t, &h)
-		for _, item := range h.WaitingForAnswer {
-			if item.Agent == "" || item.CreatedAt == 0 {
-				t.Errorf("%s: %+v", query, item)
-			}
-			if item.Body != "" {
-				withText++
-			}
-		}
-		return len(h.WaitingForAnswer), withText, len(r.Body)
-	}
-	since := func(at int64) string { return fmt.Sprintf("&since=%d", at) }
-	for _, test := range []struct {
-		query          string
-		withText, most int
-	}{
-		{since(last.CreatedAt), 0, 1500},
-		{since(last.CreatedAt - 1), 0, 2500}, // the newest stands in new
-		{since(first.CreatedAt), 0, 5 << 10},
-		{"&brief=1", 0, 700},
+	ask(map[string]any{"agent": "ada", "body": "About tides.", "channel": "harbour"})
+	asked := ask(map[string]any{"agent": "bob", "body": "When is high water?"})
+	ask(map[string]any{"agent": "bob", "title": "Of another kind", "body": long})
+	ask(map[string]any{"agent": "cyd", "kind": "knowledge", "channel": "harbour", "body": long})
+	ask(map[string]any{"agent": "dan", "body": "@ada, " + long})
+	last := ask(map[string]any{"agent": "dan", "title": strings.Repeat("tide ", 30), "body": "@ada?"})
+	for name, query := range map[string]string{
+		"all":          "&since=0",
+		"no since":     "",
+		"some is old":  fmt.Sprintf("&since=%d", asked.CreatedAt),
+		"nothing new":  fmt.Sprintf("&since=%d", last.CreatedAt),
+		"the last new": fmt.Sprintf("&since=%d", last.CreatedAt-1),
 	} {
-		ids, withText, bytes := texts(test.query)
-		if test.query != "&brief=1" && ids != command.MaxWaiting || withText != test.withText || bytes > test.most {
-			t.Errorf("%s: %d wait, %d with a text, %d bytes", test.query, ids, withText, bytes)
-		}
-		t.Logf("%s: %d bytes", test.query, bytes)
-	}
-	s.Publish(map[string]any{"agent": "bob", "body": "No question."})
-	for range command.MaxNew {
-		s.Publish(map[string]any{"agent": "bob", "body": "Nothing that waits."})
-	}
-	if _, withText, _ := texts(since(first.CreatedAt - 1)); withText != command.MaxWaiting {
-		t.Errorf("new, and not among the newest: %d with a text", withText)
-	}
-	if _, withText, _ := texts(""); withText != command.MaxWaiting {
-		t.Errorf("without a since: %d with a text", withText)
+		t.Run(name, func(t *testing.T) {
+			home := apitest.Decoded[map[string]any](t, s.Get("/api/home?for=ada"+query))
+			bodies := map[string]bool{} // of ids
+			for _, list := range []string{"forYou", "new", "topicNotes", "waitingForAnswer"} {
+				for _, value := range home[list].([]any) {
+					item := value.(map[string]any)
+					for _, field := range []string{"id", "agent", "channel", "kind", "title", "body", "replyTo", "replies", "createdAt"} {
+						if _, has := item[field]; !has {
+							t.Errorf("%s: %v has no %s", list, item["id"], field)
+						}
+					}
+					id, title, body := item["id"].(string), item["title"].(string), item["body"].(string)
+					if n := len([]rune(title)); n == 0 || n > maxTitle {
+						t.Errorf("%s: the title of %s has %d characters", list, id, n)
+					}
+					if n := len([]rune(body)); list != "forYou" && n > maxBody {
+						t.Errorf("%s: the body of %s has %d characters", list, id, n)
+					}
+					whole := apitest.Decoded[struct{ Entry apitest.Entry }](t, s.Get("/api/entries/"+id))
+					if body == "" && whole.Entry.Body != title && !bodies[id] {
+						t.Errorf("%s: the body of %s is nowhere", list, id)
+					}
+					bodies[id] = bodies[id] || body != ""
+				}
+			}
+		})
 	}
 }

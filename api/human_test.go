@@ -8,43 +8,19 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
 )
 
-// humanRequest is the part of a request for human help that tests look at.
-type humanRequest struct {
-	apitest.Entry
-	Goal            string
-	RequestedAction string `json:"requested_action"`
-	Context         *string
-	Constraints     *string
-	Status          string
-}
-
-type humanAnswer struct {
-	Request   humanRequest
-	Entry     apitest.Entry
-	Duplicate bool
-}
-
-func askHuman(t *testing.T, s *apitest.Server, body map[string]any) humanAnswer {
+func askHuman(t *testing.T, s *apitest.Server, body map[string]any) client.HumanAsked {
 	t.Helper()
-	r := s.Post("/api/human-requests", body)
-	if r.Status != http.StatusCreated {
-		t.Fatalf("%v: %d %s", body, r.Status, r.Body)
-	}
-	var a humanAnswer
-	r.Decode(t, &a)
-	return a
+	return apitest.Decoded[client.HumanAsked](t, s.Post("/api/human-requests", body).Must(t, http.StatusCreated))
 }
 
-func humanRequests(t *testing.T, s *apitest.Server, query string) []humanRequest {
+func humanRequests(t *testing.T, s *apitest.Server, query string) []client.HumanRequest {
 	t.Helper()
 	r := s.Get("/api/human-requests?" + query)
-	var page struct{ Requests []humanRequest }
-	r.Decode(t, &page)
-	if r.Status != http.StatusOK {
-		t.Fatalf("%s: %d %s", query, r.Status, r.Body)
-	}
+	page := apitest.Decoded[struct{ Requests []client.HumanRequest }](t, r)
+	r.Must(t, http.StatusOK)
 	return page.Requests
 }
 
@@ -59,14 +35,11 @@ func TestHumanHelp(t *testing.T) {
 	if e.ID != "h1" || e.Channel != "human-help" || e.Kind != "message" || e.Title != "Human help: Sign a form" || !slices.Equal(e.Tags, []string{"human-help", "paper"}) {
 		t.Errorf("%+v", e)
 	}
-	if q := a.Request; q.ID != e.ID || q.Goal != "Sign a form" || q.Context != nil || q.Constraints != nil || q.Status != "open" {
+	if q := a.Request; q.ID != e.ID || q.Goal != "Sign a form" || q.Context != "" || q.Constraints != "" || q.Status != "open" {
 		t.Errorf("%+v", q)
 	}
-	var list apitest.List
-	s.Get("/api/entries?for=bob").Decode(t, &list)
-	if !slices.Equal(ids(list.Entries), []string{"h1"}) {
-		t.Errorf("for whom it mentions: %v", ids(list.Entries))
-	}
+	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?for=bob"))
+	apitest.Equal(t, "for whom it mentions", ids(list.Entries), []string{"h1"})
 	askHuman(t, s, map[string]any{"agent": "bob", "goal": "Water the plants", "requested_action": "Use water."})
 	s.Publish(map[string]any{"agent": "ada", "body": "Anybody?", "reply_to": "h1"})
 	if got := humanRequests(t, s, "agent=ADA"); len(got) != 1 || got[0].Status != "open" {
@@ -88,10 +61,7 @@ func TestHumanHelp(t *testing.T) {
 // TestHumanHelpForms takes a form, and rejects plain text with a working example.
 func TestHumanHelpForms(t *testing.T) {
 	s := start(t)
-	r := s.Do(http.MethodPost, "/api/human-requests", "agent=ada&goal=A+goal&requested_action=Do+it.&tags=a,b", "Content-Type", "application/x-www-form-urlencoded")
-	if r.Status != http.StatusCreated {
-		t.Errorf("form: %d %s", r.Status, r.Body)
-	}
+	s.Do(http.MethodPost, "/api/human-requests", "agent=ada&goal=A+goal&requested_action=Do+it.&tags=a,b", "Content-Type", "application/x-www-form-urlencoded").Want(t, http.StatusCreated)
 	long := func(n int) string { return strings.Repeat("é", n) }
 	fine := map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."}
 	for _, change := range []map[string]any{
@@ -130,7 +100,7 @@ func TestOneHumanRequest(t *testing.T) {
 	askHuman(t, s, map[string]any{"agent": "ada", "goal": "Water the plants", "requested_action": "Use water."})
 	s.Publish(map[string]any{"agent": "eve", "body": "I will.", "reply_to": a.Entry.ID}) // e3
 	for _, id := range []string{"h1", "H1", "%22h1%22"} {
-		var one struct{ Request humanRequest }
+		var one struct{ Request client.HumanRequest }
 		r := s.Get("/api/human-requests/" + id)
 		if r.Decode(t, &one); r.Status != http.StatusOK || one.Request.ID != "h1" || one.Request.Goal != "Sign a form" || one.Request.Status != "answered" {
 			t.Errorf("%s: %d %s", id, r.Status, r.Body)
@@ -154,9 +124,7 @@ func TestOneHumanRequest(t *testing.T) {
 		for _, request := range humanRequests(t, s, query) {
 			got = append(got, request.ID)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", query, got, want)
-		}
+		apitest.Equal(t, query, got, want)
 	}
 	rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/human-requests?status=done", "")
 }

@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -12,6 +13,10 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // Where the senders of these tests write from: homeAddr registers the names.
@@ -20,7 +25,7 @@ const homeAddr, elsewhere = "203.0.113.1", "203.0.113.9"
 // ways are all ways to publish: what each sends of the fields of a NewEntry.
 var ways = map[string]func(s *apitest.Server, fields map[string]any, headers ...string) *apitest.Response{
 	"post": func(s *apitest.Server, fields map[string]any, headers ...string) *apitest.Response {
-		return sendJSON(s, "/api/entries", fields, headers)
+		return s.Post("/api/entries", fields, headers...)
 	},
 	"form": func(s *apitest.Server, fields map[string]any, headers ...string) *apitest.Response {
 		return s.Do(http.MethodPost, "/api/entries", valuesOf(fields).Encode(), append(headers, "Content-Type", "application/x-www-form-urlencoded")...)
@@ -31,24 +36,17 @@ var ways = map[string]func(s *apitest.Server, fields map[string]any, headers ...
 		values.Set("confirm", "write")
 		messages++
 		values.Set("request_id", fmt.Sprint("get-write-", messages))
-		return s.Do(http.MethodGet, "/api/entries?"+values.Encode(), "", headers...)
+		return s.Get("/api/entries?"+values.Encode(), headers...)
 	},
 	"rpc": func(s *apitest.Server, fields map[string]any, headers ...string) *apitest.Response {
-		return sendJSON(s, "/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": messageOf(fields, "kind", "text")}, headers)
+		return s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": messageOf(fields, "kind", "text")}, headers...)
 	},
 	"a2a": func(s *apitest.Server, fields map[string]any, headers ...string) *apitest.Response {
-		return sendJSON(s, "/a2a/v1/message:send", messageOf(fields, "", ""), headers)
+		return s.Post("/a2a/v1/message:send", messageOf(fields, "", ""), headers...)
 	},
 	"mcp": func(s *apitest.Server, fields map[string]any, headers ...string) *apitest.Response {
-		return sendJSON(s, "/mcp", map[string]any{
-			"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": "publish_message", "arguments": fields},
-		}, headers)
+		return s.Post("/mcp", toolCall("publish_message", fields), headers...)
 	},
-}
-
-func sendJSON(s *apitest.Server, path string, body any, headers []string) *apitest.Response {
-	data, _ := json.Marshal(body) // of strings
-	return s.Do(http.MethodPost, path, string(data), append(headers, "Content-Type", jsonType)...)
 }
 
 func valuesOf(fields map[string]any) url.Values {
@@ -59,16 +57,26 @@ func valuesOf(fields map[string]any) url.Values {
 	return values
 }
 
-// messageOf is a message of the A2A protocol, in version 0.3 or 1.0.
+// messageOf is a message of the A2A protocol, in version 0.3 or 1.0. A request_id is its messageId.
 func messageOf(fields map[string]any, kind, text string) map[string]any {
-	messages++
-	data, said := map[string]any{"data": maps.Clone(fields)}, map[string]any{"text": fields["body"]}
-	delete(data["data"].(map[string]any), "body")
-	role := "ROLE_USER"
-	if kind != "" {
-		data[kind], said[kind], role = "data", text, "user"
+	rest := maps.Clone(fields)
+	id, keyed := rest["request_id"]
+	if !keyed {
+		messages++
+		id = fmt.Sprint("message-", messages)
 	}
-	return map[string]any{"message": map[string]any{"messageId": fmt.Sprint("m-", messages), "role": role, "kind": "message", "parts": []any{said, data}}}
+	delete(rest, "body")
+	delete(rest, "request_id")
+	data, role, parts := map[string]any{"data": rest}, "ROLE_USER", []any{}
+	said, has := fields["body"]
+	part := map[string]any{"text": said}
+	if kind != "" {
+		data[kind], part[kind], role = "data", text, "user"
+	}
+	if has {
+		parts = append(parts, part)
+	}
+	return map[string]any{"message": map[string]any{"messageId": id, "role": role, "kind": "message", "parts": append(parts, data)}}
 }
 
 // TestProofOnEverySurface publishes in every way with every proof, and then retracts
@@ -76,9 +84,7 @@ func messageOf(fields map[string]any, kind, text string) map[string]any {
 func TestProofOnEverySurface(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(c *api.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	r := s.Do(http.MethodPost, "/api/agents", `{"id":"ada","note":"Here."}`, "Content-Type", jsonType, "X-Forwarded-For", homeAddr)
-	var ada agentAnswer
-	r.Decode(t, &ada)
+	ada := apitest.Decoded[client.Registered](t, s.Post("/api/agents", `{"id":"ada","note":"Here."}`, "X-Forwarded-For", homeAddr))
 	wrong := ada.EditKey[:len(ada.EditKey)-2] + "22"
 	proofs := map[string]struct {
 		from     string
@@ -150,21 +156,16 @@ func TestProofOnEverySurface(t *testing.T) {
 			}
 		}
 	}
-	if body := string(s.Get("/api/entries?limit=100").Body); strings.Contains(body, ada.EditKey[3:]) {
-		t.Error("the key is shown")
-	}
+	s.Get("/api/entries?limit=100").Lacks(t, ada.EditKey[3:])
 }
 
 // TestKeyOfNobody: a key where there is no profile is a note, whatever the surface.
 func TestKeyOfNobody(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	for way, send := range ways {
+	for _, send := range ways {
 		for _, agent := range []string{"nobody-here", "anonymous"} {
-			r := send(s, map[string]any{"agent": agent, "body": "Who am I?"}, "Authorization", "Bearer "+hookKey)
-			if !strings.Contains(string(r.Body), "The edit_key proves nothing") || !strings.Contains(string(r.Body), `"nameVerified":false`) {
-				t.Errorf("%s as %s: %d %s", way, agent, r.Status, r.Body)
-			}
+			send(s, map[string]any{"agent": agent, "body": "Who am I?"}, "Authorization", "Bearer "+hookKey).Has(t, "The edit_key proves nothing", `"nameVerified":false`)
 		}
 	}
 }
@@ -188,15 +189,365 @@ func TestLookAlikeNames(t *testing.T) {
 			continue
 		}
 		r = s.Post("/api/agents", map[string]any{"id": name, "note": "Here."})
-		p := apitest.CheckError(t, r)
-		if r.Status != http.StatusUnprocessableEntity || len(p.Issues) != 1 || p.Issues[0].Field != "id" || string(p.Example) != "{}" {
-			t.Errorf("%s: %d %s", name, r.Status, r.Body)
-		}
+		r.Rejected(t, http.StatusUnprocessableEntity, "", "id", `"example":{"id":"your-name","note":"Here.","dry_run":true}`)
 	}
 	// A registered name can be spelled to look like another one.
 	key := register(t, s, http.StatusCreated, map[string]any{"id": "paypai-1l", "note": "Here."}).EditKey
-	r := s.Post("/api/entries", map[string]any{"agent": "paypaI-1l", "body": "It is me.", "edit_key": key})
-	if body := string(r.Body); !strings.Contains(body, `"nameVerified":true`) || !strings.Contains(body, `"looksLike":"Paypal-1l"`) {
-		t.Errorf("%d %s", r.Status, body)
+	s.Post("/api/entries", map[string]any{"agent": "paypaI-1l", "body": "It is me.", "edit_key": key}).Has(t, `"nameVerified":true`, `"looksLike":"Paypal-1l"`)
+}
+
+// TestProofOfNames writes in every way with a key, and holds that the key is
+// shown nowhere.
+func TestProofOfNames(t *testing.T) {
+	log := &syncBuffer{}
+	s := start(t, func(c *api.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	key := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers questions."}).EditKey
+	s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "A title", "body": "A body"}).Must(t, http.StatusCreated)
+	elsewhere := []string{"Content-Type", jsonType, "X-Forwarded-For", "203.0.113.7"}
+	writes := []struct {
+		path string
+		body map[string]any
+	}{
+		{"/api/entries", map[string]any{"agent": "ADA", "body": "Hello"}},
+		{"/api/jobs", map[string]any{"agent": "ada", "title": "A title", "body": "A body"}},
+		{"/api/jobs", map[string]any{"agent": "ada", "action": "claim", "job_id": "j1"}},
+		{"/api/jobs", map[string]any{"agent": "ada", "action": "result", "job_id": "j1", "result": "Done."}},
+		{"/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."}},
 	}
+	for _, w := range writes {
+		for _, sent := range []string{"ck_wrong", key, ""} {
+			body, want, status := maps.Clone(w.body), sent == key, http.StatusCreated
+			body["edit_key"] = sent
+			switch {
+			case sent == "ck_wrong":
+				status = http.StatusForbidden
+			case w.path == "/api/jobs" && body["job_id"] == "j1" && !want:
+				continue // a claim and a result happen once
+			}
+			data := must.Get(json.Marshal(body))(t)
+			r := s.Do(http.MethodPost, w.path, string(data), elsewhere...)
+			if verified := strings.Contains(string(r.Body), `"nameVerified":true`); r.Status != status || verified != want {
+				t.Errorf("%s %q: %d %s", w.path, sent, r.Status, r.Body)
+			}
+			if sent == key && strings.Contains(string(r.Body), key) {
+				t.Errorf("%s: the key is shown: %s", w.path, r.Body)
+			}
+		}
+		// Something is wrong: the example and the issues hold no key either.
+		bad := maps.Clone(w.body)
+		bad["edit_key"], bad["request_id"] = key, "short"
+		if r := s.Post(w.path, bad); r.Status != http.StatusUnprocessableEntity || strings.Contains(string(r.Body), key) || !strings.Contains(string(r.Body), "add it") && !strings.Contains(string(r.Body), `"example":{}`) {
+			t.Errorf("%s: %d %s", w.path, r.Status, r.Body)
+		}
+		// A key in a text is rejected, and not shown again.
+		leak := maps.Clone(w.body)
+		leak["agent"] = "x" + key
+		if r := s.Post(w.path, leak); strings.Contains(string(r.Body), key[5:]) && r.Status != http.StatusCreated {
+			t.Errorf("%s: %d %s", w.path, r.Status, r.Body)
+		}
+	}
+	if strings.Contains(log.String(), key[3:]) {
+		t.Error("the key is in the log")
+	}
+}
+
+// TestProofWithoutAKeyInTheBody writes from the sender that registered, and with the key
+// in a URL.
+func TestProofWithoutAKeyInTheBody(t *testing.T) {
+	s := start(t)
+	key := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers questions."}).EditKey
+	s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Hello"}).Has(t, `"nameVerified":true`)
+	query := "/api/entries?action=publish&confirm=write&request_id=get-write-1&agent=ada&body=Hello&edit_key="
+	r := s.Get(query+key).Want(t, http.StatusUnprocessableEntity).Lacks(t, key)
+	s.Get("/api/entries?"+exampleQuery(t, apitest.CheckError(t, r).Example)).Want(t, http.StatusCreated)
+}
+
+// TestKeyTwiceIsNoEcho holds that a credential that stands as the name of a field,
+// twice, is not shown again.
+func TestKeyTwiceIsNoEcho(t *testing.T) {
+	s := start(t)
+	const secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+	p := rejected(t, s, http.StatusBadRequest, http.MethodPost, "/api/entries", `{"`+secret+`":1,"`+secret+`":2}`)
+	if p.Code != "malformed_body" || len(p.Issues) != 1 || strings.Contains(p.Issues[0].Message, secret[4:20]) || !strings.Contains(p.Issues[0].Message, "twice") {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestCredentialsAreRejected puts a credential into every text field of every
+// write: it is rejected and not shown again, and there is no example: what is left reads as noise.
+func TestCredentialsAreRejected(t *testing.T) {
+	ghp := "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+	s := start(t)
+	for path, fine := range map[string]map[string]any{
+		"/api/entries":        {"body": "A body", "title": "A title", "agent": "ada", "channel": "general", "request_id": "request-1", "tags": []string{"tag"}},
+		"/api/jobs":           {"agent": "ada", "title": "A title", "body": "A body", "tags": []string{"tag"}, "request_id": "request-2"},
+		"/api/human-requests": {"agent": "ada", "goal": "A goal", "requested_action": "Do it.", "context": "Context", "constraints": "None.", "tags": []string{"tag"}, "request_id": "request-3"},
+		"/api/agents":         {"id": "ada", "description": "Answers.", "capabilities": []string{"one"}, "endpoint": "https://example.org", "note": "A note.", "request_id": "request-4"},
+	} {
+		for field := range fine {
+			body := maps.Clone(fine)
+			for _, name := range []string{"agent", "id"} {
+				if body[name] != nil {
+					body[name] = "ada-" + field
+				}
+			}
+			if list, isList := fine[field].([]string); isList {
+				body[field] = []string{list[0], ghp}
+			} else {
+				body[field] = "See: " + ghp
+			}
+			r := s.Post(path, body)
+			r.Rejected(t, http.StatusUnprocessableEntity, "", field, "looks like a GitHub token")
+			r.Lacks(t, ghp[4:])
+		}
+	}
+	s = start(t)
+	s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "A title", "body": "A body"})
+	for _, body := range []map[string]any{
+		{"agent": "ada", "action": "claim", "job_id": "j1", "note": ghp},
+		{"agent": "ada", "action": "result", "job_id": "j1", "result": "It is " + ghp},
+		{"agent": "ada", "action": "result", "job_id": ghp, "result": "Fine."},
+	} {
+		s.Post("/api/jobs", body).Want(t, http.StatusUnprocessableEntity).Lacks(t, ghp)
+	}
+	s.Get("/api/entries?action=publish&confirm=write&request_id=get-write-1&body="+ghp).Want(t, http.StatusUnprocessableEntity).Lacks(t, ghp)
+	s.Post("/api/entries", map[string]any{"body": "Hello", ghp: 1}).Want(t, http.StatusCreated).Lacks(t, ghp)
+}
+
+// TestLongTextsAreNotSearchedWhole holds that a text far over its limit is rejected by
+// its length, and that no answer shows a part of it that was not searched.
+func TestLongTextsAreNotSearchedWhole(t *testing.T) {
+	ghp := "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+	s := start(t)
+	for _, c := range map[string]struct {
+		field   string
+		value   any
+		message string
+	}{
+		"behind":          {"body", strings.Repeat("word ", 1300) + ghp, "this one has 6540"},
+		"across the end":  {"body", strings.Repeat("word ", 998) + ghp + strings.Repeat(" word", 1300), "looks like a GitHub token"},
+		"many":            {"body", strings.Repeat(ghp+" ", 500), "looks like a GitHub token"},
+		"many in a tag":   {"tags", []string{strings.Repeat(ghp+" ", 500)}, "looks like a GitHub token"},
+		"behind a tag":    {"tags", []string{strings.Repeat("word ", 300) + ghp}, "must have 1 to 40 characters"},
+		"spaces in a tag": {"tags", []string{"tag" + strings.Repeat(" ", 2000) + ghp}, "must have 1 to 40 characters"},
+		"many tags":       {"tags", strings.Split(strings.Repeat("tag,", 200)+ghp, ","), "these are 201"},
+		"a name":          {"agent", "ada" + strings.Repeat(" ", 2000) + ghp, "this one has 2043"},
+		"a request_id":    {"request_id", strings.Repeat("abc.", 600) + ghp, "this one has 2440"},
+	} {
+		body := map[string]any{"body": "A body", c.field: c.value}
+		r := s.Post("/api/entries", body)
+		r.Rejected(t, http.StatusUnprocessableEntity, "", c.field, c.message)
+		r.Lacks(t, "ghp_")
+	}
+	// A title that is too long is shortened, not rejected.
+	s.Post("/api/entries", map[string]any{"body": "A body", "title": strings.Repeat("word ", 400) + ghp}).Want(t, http.StatusCreated).Lacks(t, "ghp_")
+	s.Do(http.MethodPost, "/api/entries", ghp+"=1&"+ghp+"=2", "Content-Type", "application/x-www-form-urlencoded").Want(t, http.StatusBadRequest).Lacks(t, ghp)
+}
+
+// TestProofByAddress writes without a key under names that were registered from the
+// address of the test, and in the way of the write.
+func TestProofByAddress(t *testing.T) {
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	for _, test := range []struct {
+		name     string
+		trusted  []netip.Prefix
+		keysOnly bool
+		headers  []string
+		proves   bool
+		proxied  bool // the node is told of a proxy
+	}{
+		{"direct", nil, false, nil, true, false},
+		{"X-Forwarded-For of a stranger", nil, false, []string{"X-Forwarded-For", "192.0.2.1"}, false, true},
+		{"Forwarded of a stranger", nil, false, []string{"Forwarded", "for=192.0.2.1"}, false, true},
+		{"X-Forwarded-For of a proxy", loopback, false, []string{"X-Forwarded-For", "192.0.2.1"}, true, false},
+		{"both headers of a proxy", loopback, false, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=192.0.2.1"}, true, false},
+		{"only Forwarded of a proxy", loopback, false, []string{"Forwarded", "for=192.0.2.1"}, false, true},
+		{"X-Forwarded-For without an address", loopback, false, []string{"X-Forwarded-For", "unknown"}, false, true},
+		{"X-Forwarded-For of two proxies, without an address", loopback, false, []string{"X-Forwarded-For", "unknown, 127.0.0.2"}, false, true},
+		{"turned off", nil, true, nil, false, false},
+		{"turned off, of a proxy", loopback, true, []string{"X-Forwarded-For", "192.0.2.1"}, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var peers []netip.Addr
+			s := start(t, func(c *api.Config) {
+				c.TrustedProxies, c.NoAddressProof = test.trusted, test.keysOnly
+				c.NoteProxy = func(peer netip.Addr) { peers = append(peers, peer) }
+			})
+			direct := len(test.headers) == 0
+			headers := append([]string{"Content-Type", jsonType}, test.headers...)
+			s.Post("/api/agents", `{"id":"ada","note":"Here."}`)
+			bob := apitest.Decoded[client.Registered](t, s.Do(http.MethodPost, "/api/agents", `{"id":"bob","note":"Here."}`, headers...))
+			s.Do(http.MethodPost, "/api/entries", `{"body":"Hello."}`, headers...) // by nobody: e1
+			for way, write := range ways {
+				if way == "get" {
+					continue // a link proves no name
+				}
+				for agent, want := range map[string]bool{"ada": test.proves && direct, "bob": test.proves} {
+					body := string(write(s, map[string]any{"agent": agent, "body": "Hello by " + way}, headers...).Body)
+					apitest.Equal(t, agent+" by "+way+": "+body, isVerified(body), want)
+					const note = "Its address is no proof"
+					if got := strings.Contains(body, note); got == test.proves {
+						t.Errorf("%s by %s: noted %v: %s", agent, way, got, body)
+					}
+				}
+				body := string(write(s, map[string]any{"agent": "bob", "body": "Hello by key and " + way}, append(headers, "Authorization", "Bearer "+bob.EditKey)...).Body)
+				if !isVerified(body) {
+					t.Errorf("by key and %s: %s", way, body)
+				}
+			}
+			retraction := s.Do(http.MethodPost, "/api/entries", `{"body":"I take it back","supersedes":"e1","relation":"retraction"}`, headers...)
+			apitest.Equal(t, "a retraction by the anonymous author: "+string(retraction.Body), retraction.Status == http.StatusCreated, test.proves)
+			if test.proxied != (len(peers) > 0) || test.proxied && peers[0] != netip.MustParseAddr("127.0.0.1") {
+				t.Errorf("peers %v", peers)
+			}
+			metric := fmt.Sprintf("commons_http_proxied_total %d\n", len(peers))
+			s.Get("/metrics").Has(t, metric)
+		})
+	}
+}
+
+// TestSharedAddressIsNoted: the note of an unproven write says that its address registered
+// too many names.
+func TestSharedAddressIsNoted(t *testing.T) {
+	s := start(t)
+	for i := range command.MaxAddressNames + 1 {
+		r := s.Post("/api/entries", map[string]any{"agent": "name-0", "body": fmt.Sprint("Hello ", i)})
+		if shared := strings.Contains(string(r.Body), "Its address is no proof"); shared || isVerified(string(r.Body)) != (i > 0) {
+			t.Errorf("with %d names: %s", i, r.Body)
+		}
+		register(t, s, http.StatusCreated, map[string]any{"id": fmt.Sprint("name-", i), "note": "Here."})
+	}
+	r := s.Post("/api/entries", map[string]any{"agent": "name-0", "body": "Hello again"})
+	if !strings.Contains(string(r.Body), "Its address is no proof") || isVerified(string(r.Body)) {
+		t.Errorf("%s", r.Body)
+	}
+}
+
+func isVerified(body string) bool {
+	return strings.Contains(strings.ReplaceAll(body, `\"`, `"`), `"nameVerified":true`)
+}
+
+// startAway starts a server behind a proxy, with the profile of Ada registered at
+// homeAddr, and returns her key.
+func startAway(t *testing.T) (s *apitest.Server, key string) {
+	t.Helper()
+	s = start(t, func(c *api.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	ada := apitest.Decoded[client.Registered](t, s.Post("/api/agents", `{"id":"Ada","note":"Here."}`, "X-Forwarded-For", homeAddr))
+	return s, ada.EditKey
+}
+
+// TestKeyNamesItsOwner: a write without a name is its key's owner's, on every surface.
+func TestKeyNamesItsOwner(t *testing.T) {
+	s, key := startAway(t)
+	for way, send := range ways {
+		for _, inBody := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in the body: %v", way, inBody), func(t *testing.T) {
+				fields, headers := map[string]any{"body": "It is me."}, []string{"X-Forwarded-For", elsewhere}
+				switch {
+				case !inBody:
+					headers = append(headers, "Authorization", "Bearer "+key)
+				case way == "get":
+					t.Skip("no key may be in a URL")
+				default:
+					fields["edit_key"] = key
+				}
+				send(s, fields, headers...).Has(t, `"agent":"Ada"`, `"nameVerified":true`)
+			})
+		}
+		t.Run(way+", of nobody", func(t *testing.T) {
+			body := string(send(s, map[string]any{"body": "Who am I?"}, "Authorization", "Bearer "+hookKey).Body)
+			if !strings.Contains(body, `"agent":"anonymous"`) || !strings.Contains(body, "The edit_key proves nothing: no profile has it") {
+				t.Error(body)
+			}
+		})
+	}
+	question := s.Publish(map[string]any{"agent": "bob", "body": "Are you there, @ada?"})
+	job := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "title": "Count birds", "body": "All of them"}).Job.ID
+	for _, test := range []struct{ name, path, body, holds string }{
+		{"job", "/api/jobs", `{"title":"Count boats","body":"All of them"}`, `"agent":"Ada"`},
+		{"claim", "/api/jobs", `{"action":"claim","job_id":"` + job + `"}`, `"claimedBy":"Ada"`},
+		{"human help", "/api/human-requests", `{"goal":"Look at the sea","requested_action":"Say how high it is."}`, `"agent":"Ada"`},
+		{"report", "/api/reports", `{"entry_id":"` + question.ID + `","reason":"spam","text":"It is spam."}`, `"status":"open"`},
+		{"seen", seenPath, `{"ids":["` + question.ID + `"]}`, `"agent":"Ada"`},
+		{"profile", "/api/agents", `{"note":"Away."}`, `"note":"Away."`},
+		{"tool", "/mcp", toolCall("post_job", `{"title":"Count gulls","body":"All of them"}`), `"agent":"Ada"`},
+		{"home by tool", "/mcp", toolCall("home", `{"edit_key":"`+key+`"}`), `"agent":"Ada"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := s.Post(test.path, test.body, "Authorization", "Bearer "+key, "X-Forwarded-For", elsewhere)
+			if r.Status >= http.StatusBadRequest || !strings.Contains(string(r.Body), test.holds) {
+				t.Errorf("%d %s", r.Status, r.Body)
+			}
+			if test.path == "/mcp" {
+				return
+			}
+			r = s.Post(test.path, test.body, "Authorization", "Bearer "+hookKey, "X-Forwarded-For", elsewhere)
+			if r.Status != http.StatusUnprocessableEntity && test.name != "report" {
+				t.Errorf("with a key of nobody: %d %s", r.Status, r.Body)
+			}
+		})
+	}
+	t.Run("home", func(t *testing.T) {
+		r := s.Get("/api/home", "Authorization", "Bearer "+key)
+		if !strings.Contains(string(r.Body), `"agent":"Ada"`) || r.Header.Get("Vary") == "" {
+			t.Errorf("%v %s", r.Header, r.Body)
+		}
+		s.Get("/api/home", "Authorization", "Bearer "+hookKey).Want(t, http.StatusUnprocessableEntity)
+		s.Get("/api/home?for=bob", "Authorization", "Bearer "+key).Has(t, `"agent":"bob"`)
+	})
+}
+
+// TestNewKeyNamesItsOwner: a key that another node has just issued is looked for in the
+// leader's state, before the write becomes anonymous.
+func TestNewKeyNamesItsOwner(t *testing.T) {
+	b := apitest.NewBackend(t)
+	s := apitest.Start(t, b)
+	key, hash := op.NewEditKey()
+	b.OnReadIndex = func() {
+		b.OnReadIndex = nil
+		b.Apply(&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "Here.", NewKey: hash})
+	}
+	s.Post("/api/entries", `{"body":"It is me."}`, "Authorization", "Bearer "+key).Has(t, `"agent":"ada"`)
+	b.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader"}
+	for _, call := range [][2]string{{http.MethodPost, "/api/entries"}, {http.MethodGet, "/api/home"}} {
+		s.Do(call[0], call[1], `{"body":"Who am I?"}`, "Content-Type", jsonType, "Authorization", "Bearer "+hookKey).Want(t, http.StatusServiceUnavailable)
+	}
+}
+
+// TestUnprovenNameIsNoted: a write without proof under a registered name, and its home,
+// say that the name is registered.
+func TestUnprovenNameIsNoted(t *testing.T) {
+	s, key := startAway(t)
+	const note = "The name ada is registered, and this call proved nothing."
+	write := func(way string, headers ...string) string {
+		return string(ways[way](s, map[string]any{"agent": "ada", "body": "It is me."}, headers...).Body)
+	}
+	home := func(headers ...string) string { return string(s.Get("/api/home?for=ada", headers...).Body) }
+	for _, test := range []struct {
+		name, body string
+		noted      bool
+	}{
+		{"post", write("post", "X-Forwarded-For", elsewhere), true},
+		{"get", write("get", "X-Forwarded-For", homeAddr), true},
+		{"a2a", write("a2a", "X-Forwarded-For", elsewhere), true},
+		{"mcp", write("mcp", "X-Forwarded-For", elsewhere), true},
+		{"by key", write("post", "X-Forwarded-For", elsewhere, "Authorization", "Bearer "+key), false},
+		{"by address", write("post", "X-Forwarded-For", homeAddr), false},
+		{"home", home("X-Forwarded-For", elsewhere), true},
+		{"home with another key", home("X-Forwarded-For", elsewhere, "Authorization", "Bearer "+hookKey), true},
+		{"home by key", home("X-Forwarded-For", elsewhere, "Authorization", "Bearer "+key), false},
+		{"home by address", home("X-Forwarded-For", homeAddr), false},
+		{"home of another name", string(s.Get("/api/home?for=bob", "X-Forwarded-For", elsewhere).Body), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			apitest.Equal(t, "noted in "+test.body, strings.Contains(test.body, note), test.noted)
+		})
+	}
+	t.Run("home of a protected name", func(t *testing.T) {
+		s.Backend.Apply(&command.ProtectName{AgentKey: "ada", Protected: true})
+		s.Get("/api/home?for=ada", "X-Forwarded-For", elsewhere).Want(t, http.StatusOK, `"yourNote":"Here."`)
+	})
 }

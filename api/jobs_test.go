@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,61 +12,26 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
-// job is the part of a job that tests look at.
-type job struct {
-	apitest.Entry
-	Status         string
-	ClaimedBy      *string
-	ClaimExpiresAt *int64
-	Results        []string
-}
-
-// jobAnswer is the answer to POST /api/jobs.
-type jobAnswer struct {
-	Job           job
-	Claim, Result *apitest.Entry
-	Duplicate     bool
-	Notes         []string
-}
-
 // onJobs posts an action and returns the answer, which must have the status.
-func onJobs(t *testing.T, s *apitest.Server, status int, action map[string]any) jobAnswer {
+func onJobs(t *testing.T, s *apitest.Server, status int, action map[string]any) client.JobAnswer {
 	t.Helper()
-	r := s.Post("/api/jobs", action)
-	if r.Status != status {
-		t.Fatalf("%v: %d %s, want %d", action, r.Status, r.Body, status)
-	}
-	var a jobAnswer
+	r := s.Post("/api/jobs", action).Must(t, status)
+	var a client.JobAnswer
 	if status < http.StatusMultipleChoices {
 		r.Decode(t, &a)
 	}
 	return a
 }
 
-// jobIDs lists jobs, page by page.
-func jobIDs(t *testing.T, s *apitest.Server, query string) (ids []string) {
+// jobIDs returns the ids of a list of jobs, of all pages.
+func jobIDs(t *testing.T, s *apitest.Server, query string) []string {
 	t.Helper()
-	for cursor := ""; ; {
-		r := s.Get("/api/jobs?" + query + cursor)
-		var page struct {
-			Jobs       []job
-			NextCursor *string
-		}
-		r.Decode(t, &page)
-		if r.Status != http.StatusOK {
-			t.Fatalf("%s: %d %s", query, r.Status, r.Body)
-		}
-		for _, j := range page.Jobs {
-			ids = append(ids, j.ID)
-		}
-		if page.NextCursor == nil {
-			return ids
-		}
-		cursor = "&cursor=" + url.QueryEscape(*page.NextCursor)
-	}
+	return ids(apitest.Listed[apitest.Entry](t, s, "/api/jobs?"+query, "jobs"))
 }
 
 // TestJobGolden follows a job through its life and compares whole responses.
@@ -109,13 +73,27 @@ var claimedUntil = regexp.MustCompile(`: job_id names a job that Bob has claimed
 // new job.
 func TestUnknownJobAction(t *testing.T) {
 	s := start(t)
-	for _, fields := range []map[string]any{
-		{"agent": "bob", "action": "accept", "job_id": "j1", "result": "Seven of them"},
-		{"agent": "bob", "action": 7},
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+	for _, test := range []struct {
+		fields  map[string]any
+		example string
+	}{
+		{
+			map[string]any{"agent": "bob", "action": "accept", "job_id": "j1"},
+			`{"agent":"bob","action":"claim","job_id":"j1","dry_run":true}`,
+		},
+		{
+			map[string]any{"agent": "bob", "action": "accept", "job_id": "j1", "result": "Seven of them"}, // bob has to claim it first
+			`{"agent":"bob","action":"claim","job_id":"j1","dry_run":true}`,
+		},
+		{
+			map[string]any{"agent": "bob", "action": 7},
+			`{"agent":"bob","action":"post","title":"Your title, 4 to 180 characters.","body":"Your text, 4 to 5000 characters.","dry_run":true}`,
+		},
 	} {
-		p := rejectedPost(t, s, "/api/jobs", fields)
-		if len(p.Issues) != 1 || p.Issues[0].Field != "action" || string(p.Example) != "{}" {
-			t.Errorf("%v: %+v", fields, p)
+		p := rejectedPost(t, s, "/api/jobs", test.fields)
+		if len(p.Issues) != 1 || p.Issues[0].Field != "action" || string(p.Example) != test.example {
+			t.Errorf("%v: %s %+v", test.fields, p.Example, p)
 		}
 	}
 	p := rejectedPost(t, s, "/api/jobs", map[string]any{"agent": "bob", "action": "create", "title": "Count birds", "body": "All of them"})
@@ -132,7 +110,7 @@ func TestJobLife(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.ClaimTTL = time.Hour })
 	posted := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Ada", "title": "Count birds", "body": "All of them, @cyd"})
 	id := posted.Job.ID
-	if posted.Job.Status != "open" || posted.Job.ClaimedBy != nil || posted.Job.ClaimExpiresAt != nil || len(posted.Job.Results) != 0 || id[0] != 'j' {
+	if posted.Job.Status != "open" || posted.Job.ClaimedBy != "" || posted.Job.ClaimExpiresAt != 0 || len(posted.Job.Results) != 0 || id[0] != 'j' {
 		t.Fatalf("%+v", posted)
 	}
 	act := func(agent, action string) map[string]any {
@@ -145,7 +123,7 @@ func TestJobLife(t *testing.T) {
 		after         string
 	}{
 		{"ADA", "claim", http.StatusConflict, "own_job", "open"},
-		{"bob", "release", http.StatusConflict, "job_not_claimed", "open"},
+		{"bob", "release", http.StatusConflict, "not_claimed", "open"},
 		{"Bob", "claim", http.StatusCreated, "", "claimed"},
 		{"eve", "claim", http.StatusConflict, "job_claimed", "claimed"},
 		{"eve", "result", http.StatusConflict, "job_claimed", "claimed"},
@@ -153,17 +131,18 @@ func TestJobLife(t *testing.T) {
 		{"ada", "result", http.StatusConflict, "own_job", "claimed"},
 		{"ada", "close", http.StatusConflict, "job_claimed", "claimed"},
 		{"bob", "claim", http.StatusCreated, "", "claimed"},
+		{"bob", "claim", http.StatusCreated, "", "claimed"},
+		{"bob", "claim", http.StatusConflict, "too_many_renewals", "claimed"},
 		{"bob", "release", http.StatusCreated, "", "open"},
 		{"bob", "close", http.StatusConflict, "not_poster", "open"},
+		{"eve", "result", http.StatusConflict, "not_claimed", "open"},
+		{"eve", "claim", http.StatusCreated, "", "claimed"},
 		{"eve", "result", http.StatusCreated, "", "done"},
 		{"eve", "result", http.StatusConflict, "job_done", "done"},
 		{"bob", "claim", http.StatusConflict, "job_done", "done"},
 		{"ada", "close", http.StatusConflict, "job_done", "done"},
 	} {
-		r := s.Post("/api/jobs", act(test.agent, test.action))
-		if r.Status != test.status {
-			t.Fatalf("%s %s: %d %s", test.agent, test.action, r.Status, r.Body)
-		}
+		r := s.Post("/api/jobs", act(test.agent, test.action)).Must(t, test.status)
 		if test.code != "" {
 			p := apitest.CheckError(t, r)
 			if p.Code != test.code || p.Retryable || len(p.Issues) == 0 {
@@ -174,22 +153,20 @@ func TestJobLife(t *testing.T) {
 				t.Errorf("%s %s: %s", test.agent, test.action, p.Error)
 			}
 		}
-		var got struct{ Job job }
-		s.Get("/api/jobs/"+id).Decode(t, &got)
-		if got.Job.Status != test.after || (got.Job.ClaimedBy != nil) != (test.after == "claimed") {
+		got := apitest.Decoded[struct{ Job client.Job }](t, s.Get("/api/jobs/"+id))
+		if got.Job.Status != test.after || (got.Job.ClaimedBy != "") != (test.after == "claimed") {
 			t.Errorf("%s %s: %+v", test.agent, test.action, got.Job)
 		}
 		if !slices.Contains(jobIDs(t, s, "status="+test.after), id) {
 			t.Errorf("%s %s: not listed as %s", test.agent, test.action, test.after)
 		}
 	}
-	var list apitest.List
-	s.Get("/api/entries?for=ada").Decode(t, &list)
+	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?for=ada"))
 	var titles []string
 	for _, e := range list.Entries {
 		titles = append(titles, e.Agent+" "+e.Title)
 	}
-	if want := []string{"eve Result: Count birds", "bob Claimed: Count birds", "Bob Claimed: Count birds"}; !slices.Equal(titles, want) {
+	if want := []string{"eve Result: Count birds", "eve Claimed: Count birds", "bob Claimed: Count birds", "bob Claimed: Count birds", "Bob Claimed: Count birds"}; !slices.Equal(titles, want) {
 		t.Errorf("for the poster: %q", titles)
 	}
 	closed := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Ada", "title": "Count trees", "body": "All of them"}).Job.ID
@@ -199,9 +176,142 @@ func TestJobLife(t *testing.T) {
 	if got := jobIDs(t, s, ""); len(got) != 0 {
 		t.Errorf("open: %v", got)
 	}
-	if got := jobIDs(t, s, "status=all&limit=1"); !slices.Equal(got, []string{closed, id}) {
-		t.Errorf("all: %v", got)
+	apitest.Equal(t, "all", jobIDs(t, s, "status=all&limit=1"), []string{closed, id})
+}
+
+// TestResultNeedsAClaim: the rejection's example is the claim, on every surface, and what
+// the caller sent works after it.
+func TestResultNeedsAClaim(t *testing.T) {
+	s := start(t)
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+	result := map[string]any{"agent": "Bob", "action": "result", "job_id": "j1", "result": "Seven of them"}
+	r := s.Post("/api/jobs", result)
+	p := apitest.CheckError(t, r)
+	if want := `{"agent":"Bob","action":"claim","job_id":"j1"}`; r.Status != http.StatusConflict || p.Code != "not_claimed" || string(p.Example) != want {
+		t.Fatalf("%d %s, want the example %s", r.Status, r.Body, want)
 	}
+	_, tool := callTool(t, s, "submit_job_result", args{"agent": "Bob", "job_id": "j1", "result": "Seven of them"})
+	if want := `Example: claim_job {"agent":"Bob","job_id":"j1"}`; !strings.Contains(tool.text, want) {
+		t.Errorf("%s, want %s", tool.text, want)
+	}
+	s.Post("/api/jobs", string(p.Example)).Must(t, http.StatusCreated)
+	if a := onJobs(t, s, http.StatusCreated, result); a.Job.Status != "done" {
+		t.Errorf("%+v", a)
+	}
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count trees", "body": "All of them"})
+	for name, body := range map[string]map[string]any{
+		"the poster's result": {"agent": "ada", "action": "result", "job_id": "j4", "result": "Seven of them"},
+		"a release":           {"agent": "bob", "action": "release", "job_id": "j4"},
+	} {
+		if p := apitest.CheckError(t, s.Post("/api/jobs", body)); string(p.Example) != "{}" {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// TestTooManyClaims: one too many is rejected, and says where the others are.
+func TestTooManyClaims(t *testing.T) {
+	s := start(t)
+	for range command.MaxNameClaims + 1 {
+		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+	}
+	for i := range command.MaxNameClaims {
+		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": fmt.Sprint("j", i+1)})
+	}
+	one := map[string]any{"agent": "bob", "action": "claim", "job_id": fmt.Sprint("j", command.MaxNameClaims+1)}
+	p := apitest.CheckError(t, s.Post("/api/jobs", one))
+	if p.Code != "too_many_claims" || p.Retryable || !strings.Contains(p.Error, "claimed_by=") || string(p.Example) != "{}" {
+		t.Errorf("%+v", p)
+	}
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": "j1"})
+	onJobs(t, s, http.StatusCreated, one)
+}
+
+// TestTakenClaims: a claim of a job that is already taken gets the answer of apply without
+// a log entry, unless it may still succeed.
+func TestTakenClaims(t *testing.T) {
+	claim := func(agent string) map[string]any {
+		return map[string]any{"agent": agent, "action": "claim", "job_id": "j1"}
+	}
+	eve, bob, ada := claim("eve"), claim("bob"), claim("ada")
+	repeated := claim("bob")
+	repeated["request_id"] = "request-1"
+	finish := map[string]any{"agent": "bob", "action": "result", "job_id": "j1", "result": "Seven of them"}
+	release := map[string]any{"agent": "bob", "action": "release", "job_id": "j1"}
+	type actions = []map[string]any
+	for name, tt := range map[string]struct {
+		before     actions
+		claim      map[string]any
+		meanwhile  map[string]any // on another node
+		leaderless bool
+		clock      time.Duration // after the epoch
+		status     int
+		code       string
+		logged     bool
+	}{
+		"open":                  {claim: eve, status: http.StatusCreated, logged: true},
+		"claimed":               {before: actions{bob}, claim: eve, status: http.StatusConflict, code: "job_claimed"},
+		"claimed by the poster": {before: actions{bob}, claim: ada, status: http.StatusConflict, code: "own_job"},
+		"done":                  {before: actions{bob, finish}, claim: eve, status: http.StatusConflict, code: "job_done"},
+		"extended":              {before: actions{bob}, claim: bob, status: http.StatusCreated, logged: true},
+		"a repeated request":    {before: actions{repeated}, claim: repeated, status: http.StatusOK},
+		"released meanwhile":    {before: actions{bob}, claim: eve, meanwhile: release, status: http.StatusCreated, logged: true},
+		"without a leader":      {before: actions{bob}, claim: eve, leaderless: true, status: http.StatusConflict, code: "job_claimed", logged: true},
+		"about to end":          {before: actions{bob}, claim: eve, clock: time.Hour - time.Second, status: http.StatusConflict, code: "job_claimed", logged: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, func(c *api.Config) {
+				c.ClaimTTL, c.Now = time.Hour, func() time.Time { return time.UnixMilli(apitest.Epoch).Add(tt.clock) }
+			})
+			onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+			for _, body := range tt.before {
+				onJobs(t, s, http.StatusCreated, body)
+			}
+			s.Backend.OnReadIndex = func() {
+				s.Backend.OnReadIndex = nil
+				if tt.meanwhile != nil {
+					onJobs(t, s, http.StatusCreated, tt.meanwhile)
+				}
+			}
+			if tt.leaderless {
+				s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
+			}
+			proposed := len(s.Backend.Senders)
+			r := s.Post("/api/jobs", tt.claim).Must(t, tt.status)
+			if tt.code != "" {
+				if p := apitest.CheckError(t, r); p.Code != tt.code {
+					t.Errorf("%s, want %s", p.Code, tt.code)
+				}
+			}
+			if tt.meanwhile != nil {
+				proposed++
+			}
+			if logged := len(s.Backend.Senders) > proposed; logged != tt.logged {
+				t.Errorf("proposed: %t, want %t", logged, tt.logged)
+			}
+		})
+	}
+}
+
+// TestTakenClaimsAreCounted: claims that never reach the leader's limits are counted like
+// other rejections of the address.
+func TestTakenClaimsAreCounted(t *testing.T) {
+	s := start(t, func(c *api.Config) {
+		c.Guard.Rejections, c.Now = 1, func() time.Time { return time.UnixMilli(apitest.Epoch) }
+	})
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
+	proposed := len(s.Backend.Senders)
+	for range 200 {
+		r := s.Post("/api/jobs", map[string]any{"agent": "eve", "action": "claim", "job_id": "j1"})
+		if len(s.Backend.Senders) != proposed {
+			t.Fatal("a claim was proposed")
+		}
+		if r.Status == http.StatusTooManyRequests {
+			return
+		}
+	}
+	t.Error("an address claims a taken job without a limit")
 }
 
 // TestJobClaimTTL holds that the setting is stamped into the claim, and that log
@@ -210,14 +320,14 @@ func TestJobClaimTTL(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.ClaimTTL = 5 * time.Second })
 	id := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
 	a := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": id})
-	if a.Claim == nil || *a.Job.ClaimExpiresAt != a.Claim.CreatedAt+5000 {
+	if a.Claim == nil || a.Job.ClaimExpiresAt != a.Claim.CreatedAt+5000 {
 		t.Fatalf("%+v", a)
 	}
 	for range 5 { // each command is a second later
 		s.Backend.Apply(&command.Tick{})
 	}
 	a = onJobs(t, s, http.StatusCreated, map[string]any{"agent": "eve", "action": "claim", "job_id": id})
-	if *a.Job.ClaimedBy != "eve" {
+	if a.Job.ClaimedBy != "eve" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -233,6 +343,9 @@ func TestJobRequestIDs(t *testing.T) {
 		{"agent": "Ada", "action": "result", "job_id": other, "result": "Done."},
 		{"agent": "Ada", "action": "close", "job_id": "j2"},
 	} {
+		if action["action"] == "result" {
+			onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Ada", "action": "claim", "job_id": other})
+		}
 		action["request_id"] = "job-request"
 		first := onJobs(t, s, http.StatusCreated, action)
 		if first.Duplicate {
@@ -262,24 +375,19 @@ func TestRetractJob(t *testing.T) {
 	id := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
 	retraction := map[string]any{"agent": "ada", "body": "Never mind", "supersedes": id, "relation": "retraction"}
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": id})
-	r := s.Post("/api/entries", retraction)
-	if p := apitest.CheckError(t, r); r.Status != http.StatusConflict || p.Code != "job_claimed" || p.Issues[0].Field != "relation" {
-		t.Errorf("claimed: %d %s", r.Status, r.Body)
-	}
+	s.Post("/api/entries", retraction).Rejected(t, http.StatusConflict, "job_claimed", "relation")
 	bad := map[string]any{"agent": "ada", "body": "x", "supersedes": id, "relation": "retraction"}
-	r = s.Post("/api/entries", bad)
+	r := s.Post("/api/entries", bad)
 	p := apitest.CheckError(t, r)
 	if r.Status != http.StatusUnprocessableEntity || len(p.Issues) != 2 {
 		t.Errorf("claimed, and too short: %d %s", r.Status, r.Body)
 	}
-	if string(p.Example) != "{}" {
-		t.Errorf("the example %s retracts nothing", p.Example)
+	if want := `{"agent":"ada","supersedes":"` + id + `","relation":"reply","body":"Your text, 4 to 5000 characters.","dry_run":true}`; string(p.Example) != want {
+		t.Errorf("the example %s, want %s", p.Example, want)
 	}
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": id})
 	s.Publish(retraction)
-	if got := jobIDs(t, s, "status=closed"); !slices.Equal(got, []string{id}) {
-		t.Errorf("closed jobs %v", got)
-	}
+	apitest.Equal(t, "closed jobs", jobIDs(t, s, "status=closed"), []string{id})
 }
 
 // TestIDsOfAllStyles holds that jobs and requests for help are entries everywhere.
@@ -288,29 +396,22 @@ func TestIDsOfAllStyles(t *testing.T) {
 	jobID := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
 	s.Post("/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."})
 	for id, want := range map[string]int{jobID: http.StatusOK, "h2": http.StatusOK, "e1": http.StatusNotFound, "j2": http.StatusNotFound, "h1": http.StatusNotFound} {
-		r := s.Get("/api/entries/" + id)
-		if r.Status != want {
-			t.Errorf("%s: %d %s", id, r.Status, r.Body)
-		}
+		s.Get("/api/entries/"+id).Want(t, want)
 		reply := s.Post("/api/entries", map[string]any{"agent": "bob", "body": "A reply", "reply_to": id})
 		if (reply.Status == http.StatusCreated) != (want == http.StatusOK) {
 			t.Errorf("reply to %s: %d %s", id, reply.Status, reply.Body)
 		}
 		for query, most := range map[string]int{"thread=": 2, "reply_to=": 1} {
-			var list apitest.List
-			s.Get("/api/entries?"+query+id).Decode(t, &list)
+			list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?"+query+id))
 			if want == http.StatusOK && len(list.Entries) != most || want != http.StatusOK && len(list.Entries) != 0 {
 				t.Errorf("%s%s: %v", query, id, ids(list.Entries))
 			}
 		}
 	}
 	for path, want := range map[string]int{"/api/jobs/j1": http.StatusOK, "/api/jobs/h2": http.StatusNotFound, "/api/jobs/e3": http.StatusNotFound, "/api/jobs/j1?min_index=x": http.StatusUnprocessableEntity} {
-		if r := s.Get(path); r.Status != want {
-			t.Errorf("%s: %d %s", path, r.Status, r.Body)
-		}
+		s.Get(path).Want(t, want)
 	}
-	var list apitest.List
-	s.Get("/api/entries?channel=human-help").Decode(t, &list)
+	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?channel=human-help"))
 	if len(list.Entries) != 2 || list.Entries[1].ID != "h2" {
 		t.Errorf("human-help: %v", ids(list.Entries))
 	}
@@ -369,8 +470,9 @@ func TestJobExamples(t *testing.T) {
 	}
 }
 
-// TestRejectedJobsPostNothing holds that the example of a 404 or 409 never posts a job:
-// there is none, and the text says what can be done.
+// TestRejectedJobsPostNothing holds that the example of a 404 or 409 never posts a job: for
+// an unknown job it is a dry run with the newest open one, and for the others the text says
+// what can be done.
 func TestRejectedJobsPostNothing(t *testing.T) {
 	s := start(t)
 	for _, title := range []string{"Count birds", "Count trees", "Count stones"} {
@@ -389,8 +491,12 @@ func TestRejectedJobsPostNothing(t *testing.T) {
 		if r.Status != http.StatusConflict && r.Status != http.StatusNotFound {
 			t.Errorf("%d: %d %s", i, r.Status, r.Body)
 		}
-		if string(p.Example) != "{}" || strings.Contains(p.Error, "example") {
-			t.Errorf("%d: %s", i, r.Body)
+		want := "{}"
+		if r.Status == http.StatusNotFound {
+			want = `{"agent":"bob","action":"claim","job_id":"j3","dry_run":true}`
+		}
+		if string(p.Example) != want || strings.Contains(p.Error, "example") != (want != "{}") {
+			t.Errorf("%d: %s, want the example %s", i, r.Body, want)
 		}
 		if hand := strings.Contains(p.Error, "POST /api/entries with agent, body and reply_to j2"); hand != (body["action"] == "result") {
 			t.Errorf("%d: %s", i, r.Body)
@@ -400,7 +506,7 @@ func TestRejectedJobsPostNothing(t *testing.T) {
 
 // TestExamplesNameNoOtherJob holds that an example acts on no job but the one that
 // was asked for or the only one that the caller has claimed: who sends it back does
-// nothing to the job of a stranger.
+// nothing to the job of a stranger. An example with another job is a dry run.
 func TestExamplesNameNoOtherJob(t *testing.T) {
 	long := strings.Repeat("x", command.MaxTarget+1)
 	s := start(t)
@@ -416,7 +522,7 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 		job           any
 		result        string
 		status        int
-		want          string // the job of the example; "": it posts one
+		want          string // the job of the example; empty for a dry run, and for {}
 	}{
 		{"bob", "result", "j5typo", "Seven", http.StatusNotFound, "j2"},
 		{"bob", "release", "j99", "", http.StatusNotFound, "j2"},
@@ -428,11 +534,11 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 		{"ada", "claim", "j1", "", http.StatusConflict, ""},
 		{"bob", "result", "", "Seven", http.StatusUnprocessableEntity, "j2"},
 		{"bob", "release", 7, "", http.StatusUnprocessableEntity, "j2"},
-		{"bob", "result", "j1", "x", http.StatusUnprocessableEntity, ""},
+		{"bob", "result", "j1", "x", http.StatusUnprocessableEntity, "j1"}, // the claim comes first
 		{"bob", "claim", 1, "", http.StatusUnprocessableEntity, "j1"},
 		{"bob", "claim", "e1", "", http.StatusNotFound, "j1"},
 		{"cyd", "result", "e8", "Seven", http.StatusNotFound, "j5"}, // the claim's entry
-		{"bob", "result", "1", "Seven", http.StatusNotFound, "j1"},
+		{"bob", "result", "1", "Seven", http.StatusNotFound, "j2"},
 		{"bob", "claim", nil, "", http.StatusUnprocessableEntity, ""},
 		{"dan", "result", long, "Seven", http.StatusUnprocessableEntity, ""},
 		{"bob", "close", nil, "", http.StatusUnprocessableEntity, ""},
@@ -446,15 +552,20 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 		var example struct {
 			Action string
 			JobID  string `json:"job_id"`
+			DryRun bool   `json:"dry_run"`
 		}
-		if err := json.Unmarshal(apitest.CheckError(t, r).Example, &example); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(apitest.CheckError(t, r).Example, &example))
 		action := test.action
-		if test.want == "" {
-			action = ""
+		if test.result == "x" {
+			action = "claim"
 		}
-		if r.Status != test.status || example.JobID != test.want || example.Action != action {
+		if test.want == "" {
+			if r.Status != test.status || example.DryRun != (test.status != http.StatusConflict) {
+				t.Errorf("%v: %d %s, want an example that is a dry run", fields, r.Status, r.Body)
+			}
+			continue
+		}
+		if r.Status != test.status || example.JobID != test.want || example.Action != action || example.DryRun {
 			t.Errorf("%v: %d %s, want an example of %s on %q", fields, r.Status, r.Body, action, test.want)
 		}
 	}
@@ -471,11 +582,7 @@ func TestJobUnavailable(t *testing.T) {
 		"/api/jobs?":          {"agent": "ada", "action": "result", "job_id": "j99", "result": "Seven", "request_id": "retry-me-1"},
 		"/api/human-requests": {"agent": "ada", "goal": "A goal", "requested_action": "Do it.", "request_id": "retry-me-1"},
 	} {
-		r := s.Post(path, body)
-		p := apitest.CheckError(t, r)
-		if r.Status != http.StatusServiceUnavailable || p.Code != "outcome_unknown" || !p.Retryable {
-			t.Errorf("%s: %d %s", path, r.Status, r.Body)
-		}
+		p := s.Post(path, body).Rejected(t, http.StatusServiceUnavailable, "outcome_unknown", "", `"retryable":true`)
 		for field, value := range body {
 			if !strings.Contains(string(p.Example), fmt.Sprintf("%q:%q", field, value)) {
 				t.Errorf("%s: the example %s lacks %s", path, p.Example, field)
@@ -493,6 +600,7 @@ func TestJobsByAgent(t *testing.T) {
 	for _, id := range []string{"j1", "j4"} {
 		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Cyd", "action": "claim", "job_id": id}) // e5, e6
 	}
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "eve", "action": "claim", "job_id": "j3"})
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "eve", "action": "result", "job_id": "j3", "result": "Seven of them."})
 	for query, want := range map[string]string{
 		"agent=ADA":                            "",
@@ -510,16 +618,11 @@ func TestJobsByAgent(t *testing.T) {
 		"agent=ada&status=claimed&q=birds":     "j4 j1",
 		"agent=ada&status=all&q=birds&limit=1": "j4 j3 j1",
 	} {
-		if got := strings.Join(jobIDs(t, s, query), " "); got != want {
-			t.Errorf("%s: %q, want %q", query, got, want)
-		}
+		apitest.Equal(t, query, strings.Join(jobIDs(t, s, query), " "), want)
 	}
 	for _, query := range []string{"agent=?", "claimed_by=?", "claimed_by=cyd&status=open"} {
 		rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/jobs?"+query, "")
 	}
-	var page struct{ NextCursor string }
-	s.Get("/api/jobs?claimed_by=cyd&limit=1").Decode(t, &page)
-	if r := s.Get("/api/jobs?claimed_by=eve&limit=1&cursor=" + page.NextCursor); r.Status != http.StatusUnprocessableEntity {
-		t.Errorf("the cursor of another list: %d %s", r.Status, r.Body)
-	}
+	page := apitest.Decoded[struct{ NextCursor string }](t, s.Get("/api/jobs?claimed_by=cyd&limit=1"))
+	s.Get("/api/jobs?claimed_by=eve&limit=1&cursor="+page.NextCursor).Want(t, http.StatusUnprocessableEntity)
 }

@@ -3,19 +3,27 @@ package api_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const waitingHome = "GET /api/home?for=ada&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -29,14 +37,9 @@ type talker struct {
 
 func talk(t testing.TB, s *apitest.Server) *talker {
 	t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://")))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.SetDeadline(time.Now().Add(deadline)))
 	return &talker{t, conn, bufio.NewReader(conn)}
 }
 
@@ -50,26 +53,47 @@ func (c *talker) say(request string) {
 // hear reads one answer.
 func (c *talker) hear() (status int, body string) {
 	c.t.Helper()
-	resp, err := http.ReadResponse(c.in, nil)
+	r := c.read(nil)
+	return r.Status, string(r.Body)
+}
+
+// read reads the answer to a request.
+func (c *talker) read(req *http.Request) *apitest.Response {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.in, req)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	read, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return resp.StatusCode, string(read)
+	return &apitest.Response{Status: resp.StatusCode, Header: resp.Header, Body: body}
 }
 
-// until polls for a condition.
-func until(t testing.TB, what string, met func() bool) {
+// ask sends a request and reads the status of its answer.
+func (c *talker) ask(request string) int {
+	c.t.Helper()
+	c.say(request)
+	status, _ := c.hear()
+	return status
+}
+
+// inFlight waits until a server works on n requests, that for the measurements among them.
+func inFlight(t *testing.T, s *apitest.Server, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !met(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
-		}
-	}
+	await.Eventually(t, fmt.Sprint(n, " requests are under way"), func() bool {
+		return strings.Contains(string(s.Get("/metrics").Body), fmt.Sprint("commons_http_requests_in_flight ", n, "\n"))
+	})
+}
+
+// stop stops a server, which must not take long.
+func stop(t *testing.T, s *apitest.Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	must.Do(t, s.API.Shutdown(ctx))
 }
 
 // A wait ends when its client leaves, on HTTP and as a tool, and when it sends its
@@ -78,43 +102,31 @@ func TestWaitNoticesClient(t *testing.T) {
 	s := start(t)
 	gone := talk(t, s)
 	gone.say(waitingHome)
-	const tool = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"home","arguments":{"for":"ada","wait":60}}}`
+	tool := toolCall("home", `{"for":"ada","wait":60}`)
 	model := talk(t, s)
 	model.say(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(tool), tool))
 	half := talk(t, s)
 	half.say(waitingHome)
-	until(t, "three wait", func() bool { return s.Backend.Watchers() == 3 })
+	await.Eventually(t, "three wait", func() bool { return s.Backend.Watchers() == 3 })
 	for _, leaving := range []*talker{gone, model} {
-		if err := leaving.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, leaving.Close())
 	}
-	until(t, "their waits end", func() bool { return s.Backend.Watchers() == 1 })
-	if err := half.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if status, body := half.hear(); status != http.StatusOK {
-		t.Errorf("who closed its half got %d %s", status, body)
-	}
+	await.Eventually(t, "their waits end", func() bool { return s.Backend.Watchers() == 1 })
+	must.Do(t, half.Conn.(*net.TCPConn).CloseWrite())
+	half.read(nil).Want(t, http.StatusOK)
 
 	busy := talk(t, s)
 	for range 3 {
 		busy.say(waitingHome)
-		until(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
+		await.Eventually(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
 		busy.say("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-		if status, body := busy.hear(); status != http.StatusOK || !strings.Contains(body, `"forYou":[]`) {
-			t.Errorf("the wait was answered %d %s", status, body)
-		}
-		if status, body := busy.hear(); status != http.StatusOK || body != "ok\n" {
-			t.Errorf("what was sent behind it was answered %d %s", status, body)
-		}
+		busy.read(nil).Want(t, http.StatusOK, `"forYou":[]`)
+		busy.read(nil).Want(t, http.StatusOK, "ok\n")
 	}
 	// Both in one packet: the second is read before the first waits.
 	busy.say(strings.Replace(waitingHome, "wait=60", "wait=1", 1) + "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	for range 2 {
-		if status, body := busy.hear(); status != http.StatusOK {
-			t.Errorf("one of two requests in one packet was answered %d %s", status, body)
-		}
+		busy.read(nil).Want(t, http.StatusOK)
 	}
 }
 
@@ -123,17 +135,13 @@ func TestLongBodiesOfWaits(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressWaits: 2} })
 	short := talk(t, s)
 	short.say(waitingHome)
-	until(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"home","arguments":{"agent":"ada","wait":60}}}` + strings.Repeat(" ", 4<<10)
+	await.Eventually(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
+	body := toolCall("home", `{"agent":"ada","wait":60}`) + strings.Repeat(" ", 4<<10)
 	long := talk(t, s)
 	long.say(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
-	if status, body := short.hear(); status != http.StatusOK || !strings.Contains(body, `"forYou":[]`) {
-		t.Errorf("the wait that gave way was answered %d %s", status, body)
-	}
+	short.read(nil).Want(t, http.StatusOK, `"forYou":[]`)
 	publishFor(t, s, "ada")
-	if status, body := long.hear(); status != http.StatusOK || !strings.Contains(body, "forYou") {
-		t.Errorf("the long one was answered %d %s", status, body)
-	}
+	long.read(nil).Want(t, http.StatusOK, "forYou")
 }
 
 // Too many waits of an address end the oldest: nothing new, and no error.
@@ -143,25 +151,19 @@ func TestWaitsAreShed(t *testing.T) {
 	for i := range clients {
 		clients[i] = talk(t, s)
 		clients[i].say(waitingHome)
-		until(t, "it waits", func() bool { return s.Backend.Watchers() == min(i+1, 2) })
+		await.Eventually(t, "it waits", func() bool { return s.Backend.Watchers() == min(i+1, 2) })
 	}
-	if status, body := clients[0].hear(); status != http.StatusOK || !strings.Contains(body, `"forYou":[]`) {
-		t.Errorf("the oldest wait was answered %d %s", status, body)
-	}
+	clients[0].read(nil).Want(t, http.StatusOK, `"forYou":[]`)
 	publishFor(t, s, "ada")
 	for _, waiting := range clients[1:] {
-		if status, body := waiting.hear(); status != http.StatusOK || strings.Contains(body, `"forYou":[]`) {
-			t.Errorf("a wait within the bound was answered %d %s", status, body)
-		}
+		waiting.read(nil).Want(t, http.StatusOK).Lacks(t, `"forYou":[]`)
 	}
 }
 
 // publishFor publishes something that concerns an agent.
 func publishFor(t testing.TB, s *apitest.Server, agent string) {
 	t.Helper()
-	if r := s.Do(http.MethodPost, "/api/entries", `{"agent":"bob","body":"@`+agent+`, look at this."}`, "Content-Type", jsonType); r.Status != http.StatusCreated {
-		t.Fatalf("%d %s", r.Status, r.Body)
-	}
+	s.Post("/api/entries", `{"agent":"bob","body":"@`+agent+`, look at this."}`).Must(t, http.StatusCreated)
 }
 
 // When all connections have a call, a further one gets health and nothing else.
@@ -181,19 +183,13 @@ func TestHealthWhenFull(t *testing.T) {
 	for range 2 {
 		late := talk(t, s)
 		late.say("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-		if status, body := late.hear(); status != http.StatusOK {
-			t.Errorf("health: %d %s", status, body)
-		}
+		late.read(nil).Want(t, http.StatusOK)
 		late.say("GET /api/channels HTTP/1.1\r\nHost: x\r\n\r\n")
-		if status, body := late.hear(); status != http.StatusServiceUnavailable || !strings.Contains(body, `"code":"not_ready"`) {
-			t.Errorf("another call: %d %s", status, body)
-		}
+		late.read(nil).Want(t, http.StatusServiceUnavailable, `"code":"not_ready"`)
 	}
 	close(block)
-	if status, body := writer.hear(); status != http.StatusCreated {
-		t.Errorf("the write: %d %s", status, body)
-	}
-	until(t, "there is room again", func() bool { return s.Get("/api/channels").Status == http.StatusOK })
+	writer.read(nil).Want(t, http.StatusCreated)
+	await.Eventually(t, "there is room again", func() bool { return s.Get("/api/channels").Status == http.StatusOK })
 }
 
 // A connection above the bound of its address gets an answer that says so.
@@ -201,22 +197,17 @@ func TestTooManyConnections(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressConnections: 1} })
 	first := talk(t, s)
 	first.say(waitingHome)
-	until(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
+	await.Eventually(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
 	second := talk(t, s)
 	second.say("GET /api/channels HTTP/1.1\r\nHost: x\r\n\r\n")
-	if status, body := second.hear(); status != http.StatusServiceUnavailable || !strings.Contains(body, `"code":"not_ready"`) {
-		t.Errorf("a connection too many was answered %d %s", status, body)
-	}
+	second.read(nil).Want(t, http.StatusServiceUnavailable, `"code":"not_ready"`)
 }
 
 // TestAnswersHoldWhatTheySay: a list of short entries after one of long ones holds no
 // buffer for long ones.
 func TestAnswersHoldWhatTheySay(t *testing.T) {
 	s := start(t)
-	server, err := api.New(api.Config{Backend: s.Backend})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(api.New(api.Config{Config: op.Config{Backend: s.Backend}}))(t)
 	const entries = 30
 	for range entries {
 		s.Publish(map[string]any{"agent": "bob", "channel": "long", "body": strings.Repeat("𠀀", 4990)})
@@ -240,18 +231,14 @@ func TestUnreadAnswers(t *testing.T) {
 	})
 	body := strings.Repeat("𠀀", 4990)
 	for i := range 100 {
-		if r := s.Do(http.MethodPost, "/api/entries", fmt.Sprintf(`{"agent":"bob","body":"%d %s"}`, i, body), "Content-Type", jsonType); r.Status != http.StatusCreated {
-			t.Fatalf("%d %.300s", r.Status, r.Body)
-		}
+		s.Post("/api/entries", fmt.Sprintf(`{"agent":"bob","body":"%d %s"}`, i, body)).Must(t, http.StatusCreated)
 	}
 	const list = "GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n"
 	var slow *talker
 	other := talk(t, s)
-	until(t, "the answer counts", func() bool { // the system's buffers may hold a whole one
+	await.Eventually(t, "the answer counts", func() bool { // the system's buffers may hold a whole one
 		slow = talk(t, s)
-		if err := slow.Conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, slow.Conn.(*net.TCPConn).SetReadBuffer(64<<10))
 		slow.say(list)
 		if _, err := slow.in.Peek(1); err != nil {
 			t.Fatal(err)
@@ -263,7 +250,7 @@ func TestUnreadAnswers(t *testing.T) {
 	if status, got := slow.hear(); status != http.StatusOK || len(got) < 100*len(body) {
 		t.Errorf("the slow reader got %d and %d bytes", status, len(got))
 	}
-	until(t, "its share is free again", func() bool {
+	await.Eventually(t, "its share is free again", func() bool {
 		other.say(list)
 		status, _ := other.hear()
 		return status == http.StatusOK
@@ -274,38 +261,37 @@ func TestUnreadAnswers(t *testing.T) {
 func TestRejectionsAreCounted(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{Rejections: 1} })
 	wrong := func() *apitest.Response {
-		return s.Do(http.MethodPost, "/api/entries", `{"agent":"bob","body":""}`, "Content-Type", jsonType)
+		return s.Post("/api/entries", `{"agent":"bob","body":""}`)
 	}
-	until(t, "the budget is used up", func() bool { return wrong().Status == http.StatusTooManyRequests })
-	r := wrong()
-	if problem := apitest.CheckError(t, r); problem.Code != "rate_limited" || r.Header.Get("Retry-After") == "" {
-		t.Errorf("%d %s", r.Status, r.Body)
+	// The budget grows again while a busy machine thinks, so each call follows others that
+	// use it up.
+	overBudget := func(what string, rejected func() bool) {
+		t.Helper()
+		await.Eventually(t, what+" is over the budget", func() bool { return wrong().Status == http.StatusTooManyRequests && rejected() })
 	}
-	if r := s.Get("/api/entries"); r.Status != http.StatusOK {
-		t.Errorf("a read: %d %s", r.Status, r.Body)
-	}
-	if r := s.Get("/api/entries?%61ction=publish&body="); r.Status != http.StatusTooManyRequests {
-		t.Errorf("a write by GET: %d %s", r.Status, r.Body)
-	}
-	tool := func(text string) *apitest.Response {
-		return s.Post("/mcp", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": json.RawMessage(text)})
-	}
-	if r := tool(`{"name":"read_entries","arguments":{}}`); r.Status != http.StatusOK || !bytes.Contains(r.Body, []byte(`"entries":`)) {
-		t.Errorf("a tool that reads: %d %s", r.Status, r.Body)
-	}
-	if r := tool(`{"name":"publish_message","arguments":{"agent":"bob","body":"Anything."}}`); !bytes.Contains(r.Body, []byte("rate_limited")) {
-		t.Errorf("a tool that writes: %d %s", r.Status, r.Body)
-	}
-	if r := tool(`{"name":"read_entries","arguments":{"q":"` + strings.Repeat("x", 9<<10) + `"}}`); r.Status != http.StatusTooManyRequests {
-		t.Errorf("a long call: %d %s", r.Status, r.Body)
-	}
-	if r := s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}); r.Status != http.StatusOK || !bytes.Contains(r.Body, []byte(`"tasks"`)) {
-		t.Errorf("a read of A2A: %d %s", r.Status, r.Body)
-	}
+	overBudget("another wrong call", func() bool {
+		r := wrong()
+		if r.Status != http.StatusTooManyRequests {
+			return false
+		}
+		return apitest.CheckError(t, r).Code == "rate_limited" && r.Header.Get("Retry-After") != ""
+	})
+	s.Get("/api/entries").Want(t, http.StatusOK)
+	overBudget("a write by GET", func() bool { return s.Get("/api/entries?%61ction=publish&body=").Status == http.StatusTooManyRequests })
+	tool := func(name, arguments string) *apitest.Response { return s.Post("/mcp", toolCall(name, arguments)) }
+	tool("read_entries", `{}`).Want(t, http.StatusOK, `"entries":`)
+	overBudget("a tool that writes", func() bool {
+		return bytes.Contains(tool("publish_message", `{"agent":"bob","body":"Anything."}`).Body, []byte("rate_limited"))
+	})
+	overBudget("a long call", func() bool {
+		return tool("read_entries", `{"q":"`+strings.Repeat("x", 9<<10)+`"}`).Status == http.StatusTooManyRequests
+	})
+	s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}).Want(t, http.StatusOK, `"tasks"`)
 	message := map[string]any{"message": map[string]any{"messageId": "m1", "role": "ROLE_USER", "parts": []any{map[string]any{"text": "Anything."}}}}
-	if r := s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}); bytes.Contains(r.Body, []byte(`"result"`)) {
-		t.Errorf("a message of A2A: %d %s", r.Status, r.Body)
-	}
+	overBudget("a message of A2A", func() bool {
+		r := s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message})
+		return !bytes.Contains(r.Body, []byte(`"result"`))
+	})
 }
 
 // Repeats of a write are free of the other limits: they use up the budget of wrong calls.
@@ -319,8 +305,8 @@ func TestRepeatsAreCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, func(c *api.Config) { c.Guard = guard.Limits{Rejections: 1} })
 			s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills!"})
-			until(t, "the budget is used up", func() bool {
-				return s.Do(http.MethodPost, call.path, call.body, "Content-Type", jsonType).Status == http.StatusTooManyRequests
+			await.Eventually(t, "the budget is used up", func() bool {
+				return s.Post(call.path, call.body).Status == http.StatusTooManyRequests
 			})
 		})
 	}
@@ -333,13 +319,9 @@ func TestSearchesAreCounted(t *testing.T) {
 	for i := range 500 {
 		fmt.Fprintf(&words, "aaa%d ", i)
 	}
-	if r := s.Do(http.MethodPost, "/api/entries", `{"agent":"bob","body":"`+words.String()+`"}`, "Content-Type", jsonType); r.Status != http.StatusCreated {
-		t.Fatalf("%d %.300s", r.Status, r.Body)
-	}
-	until(t, "the budget is used up", func() bool { return s.Get("/api/entries?q=aaa").Status == http.StatusTooManyRequests })
-	if r := s.Get("/api/entries"); r.Status != http.StatusOK {
-		t.Errorf("a list: %d %s", r.Status, r.Body)
-	}
+	s.Post("/api/entries", `{"agent":"bob","body":"`+words.String()+`"}`).Must(t, http.StatusCreated)
+	await.Eventually(t, "the budget is used up", func() bool { return s.Get("/api/entries?q=aaa").Status == http.StatusTooManyRequests })
+	s.Get("/api/entries").Want(t, http.StatusOK)
 }
 
 // Feeds, and events of the past, use up the same budget.
@@ -347,10 +329,8 @@ func TestFeedsAndPastEventsAreCounted(t *testing.T) {
 	for _, path := range []string{"/api/entries?format=atom", "/api/jobs?format=jsonfeed", "/api/events?event=claim&last_event_id=test-0-0"} {
 		s := start(t, func(c *api.Config) { c.Guard = guard.Limits{ReadWork: 1} })
 		publishLong(s, 60, "lorem ipsum ")
-		until(t, path+" has used the budget up", func() bool { return s.Get(path).Status == http.StatusTooManyRequests })
-		if r := s.Get("/api/jobs"); r.Status != http.StatusOK {
-			t.Errorf("a list: %d %s", r.Status, r.Body)
-		}
+		await.Eventually(t, path+" has used the budget up", func() bool { return s.Get(path).Status == http.StatusTooManyRequests })
+		s.Get("/api/jobs").Want(t, http.StatusOK)
 	}
 }
 
@@ -363,20 +343,10 @@ func TestAnswersOnOneConnection(t *testing.T) {
 		s.Publish(map[string]any{"body": fmt.Sprint(body, i)})
 	}
 	c := talk(t, s)
-	_ = c.SetDeadline(time.Now().Add(8 * time.Second)) // what hangs is noticed soon
 	read := func(method, path string) string {
 		t.Helper()
 		c.say(method + " " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")
-		resp, err := http.ReadResponse(c.in, &http.Request{Method: method})
-		if err != nil {
-			t.Fatalf("%s %s: %v", method, path, err)
-		}
-		defer resp.Body.Close()
-		got, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s %s: %d, %v", method, path, resp.StatusCode, err)
-		}
-		return string(got)
+		return string(c.read(&http.Request{Method: method}).Must(t, http.StatusOK).Body)
 	}
 	for range 2 {
 		if got := read(http.MethodGet, "/api/entries"); strings.Count(got, body) != 2 {
@@ -400,15 +370,124 @@ func TestSlowRequests(t *testing.T) {
 	for i := range clients {
 		clients[i] = talk(t, s)
 		clients[i].say(head)
-		until(t, "it arrives", func() bool {
+		await.Eventually(t, "it arrives", func() bool {
 			return i > 0 || strings.Contains(string(s.Get("/metrics").Body), "\ncommons_http_arrivals 1\n")
 		})
 	}
-	if status, body := clients[0].hear(); status != http.StatusTooManyRequests || !strings.Contains(body, "each as a whole") {
-		t.Errorf("the slowest was answered %d %s", status, body)
-	}
+	clients[0].read(nil).Want(t, http.StatusTooManyRequests, "each as a whole")
 	clients[2].say(strings.Repeat("x", 131071))
-	if status, _ := clients[2].hear(); status != http.StatusBadRequest {
-		t.Errorf("what arrived was answered %d", status)
+	clients[2].read(nil).Want(t, http.StatusBadRequest)
+}
+
+// fullListener is a listener of a process that, for some attempts, may open no more
+// files.
+type fullListener struct {
+	net.Listener
+	left atomic.Int64
+}
+
+func (l *fullListener) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.EMFILE}
 	}
+	return l.Listener.Accept()
+}
+
+// TestServerOutlivesFullProcess: the HTTP server below takes the error of accept for
+// the end of its listener.
+func TestServerOutlivesFullProcess(t *testing.T) {
+	s := must.Get(api.New(api.Config{Config: op.Config{Backend: apitest.NewBackend(t)}}))(t)
+	inner := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	ln := &fullListener{Listener: inner}
+	ln.left.Store(3)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+inner.Addr().String()+"/livez", nil))(t)
+	res := must.Get(client.Do(req))(t)
+	_ = res.Body.Close() // its status is enough
+	apitest.Equal(t, "status", res.StatusCode, http.StatusOK)
+	if err := errors.Join(s.Shutdown(t.Context()), <-served); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCallsWaitUntilTheNodeHasJoined: what needs the state waits, what operators
+// ask does not.
+func TestCallsWaitUntilTheNodeHasJoined(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.Joining = make(chan struct{})
+	s := apitest.Start(t, b)
+	statuses := make(chan int, 1)
+	go func() {
+		statuses <- s.Do(http.MethodPost, "/api/entries", "sent too early", "Content-Type", "text/plain").Status
+	}()
+	// The call for the measurements is the second one under way.
+	inFlight(t, s, 2)
+	select {
+	case got := <-statuses:
+		t.Fatalf("answered %d before the node had joined", got)
+	default:
+	}
+	close(b.Joining)
+	apitest.Equal(t, "status", <-statuses, http.StatusCreated)
+}
+
+// TestNodeOfNoClusterAnswersNothing: the state of a node that has joined no cluster
+// is empty, and no answer may look as if the service were. The end of the server
+// cuts the wait short.
+func TestNodeOfNoClusterAnswersNothing(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.Joining = make(chan struct{})
+	s := apitest.Start(t, b)
+	requests := []struct{ method, path, body string }{
+		{http.MethodGet, "/api/entries", ""},
+		{http.MethodGet, "/api/home?for=ada", ""},
+		{http.MethodPost, "/api/entries", `{"body":"sent too early"}`},
+		{http.MethodPost, "/a2a", say("SendMessage", "a", `[{"text":"latest"}]`)},
+		{http.MethodPost, "/a2a/v1/message:send", `{"message":{"messageId":"a","role":"ROLE_USER","parts":[{"text":"latest"}]}}`},
+		{http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_entries"}}`},
+	}
+	answers := make(chan *apitest.Response, len(requests))
+	for _, request := range requests {
+		go func() { answers <- s.Do(request.method, request.path, request.body, "Content-Type", jsonType) }()
+	}
+	inFlight(t, s, len(requests)+1)
+	stop(t, s)
+	for range requests {
+		r := (<-answers).Want(t, http.StatusServiceUnavailable)
+		if p := rejectionIn(t, r); p.Code != "no_leader" || !p.Retryable || r.Header.Get("Retry-After") == "" {
+			t.Errorf("%v %s", r.Header, r.Body)
+		}
+	}
+}
+
+// TestNodeThatWasAwayShowsNothing: not before it knows what was purged meanwhile, to no
+// moderator either. What says how the node is doing is answered.
+func TestNodeThatWasAwayShowsNothing(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.CatchingUp = make(chan struct{})
+	s := apitest.Start(t, b)
+	s.Get("/status").Want(t, http.StatusOK)
+	answer := make(chan *apitest.Response, 1)
+	go func() { answer <- s.Get("/api/entries") }()
+	inFlight(t, s, 2)
+	stop(t, s)
+	(<-answer).Rejected(t, http.StatusServiceUnavailable, "behind", "", `"retryable":true`)
+	if done := s.API.Operate("listRules", wire.Invocation{}); done.Rejection == nil || done.Rejection.Code != command.CodeBehind {
+		t.Errorf("the operator is answered %d %s", done.Status, done.Body)
+	}
+}
+
+// rejectionIn is the Error object that an answer is, or that stands among the details of
+// an error of the message protocol.
+func rejectionIn(t *testing.T, r *apitest.Response) apitest.Problem {
+	t.Helper()
+	var protocol struct {
+		Error struct{ Details json.RawMessage }
+	}
+	if json.Unmarshal(r.Body, &protocol) != nil { // error is a sentence
+		return apitest.CheckError(t, r)
+	}
+	return problemOf(t, protocol.Error.Details)
 }

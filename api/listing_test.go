@@ -82,8 +82,7 @@ func TestListFilters(t *testing.T) {
 		"since=2026-01-01T00:00:07&channel=lab&q=gr%C3%B6%C3%9Fe": "e8",
 	} {
 		r := s.Get("/api/entries?" + query)
-		var list apitest.List
-		r.Decode(t, &list)
+		list := apitest.Decoded[apitest.List](t, r)
 		if got := strings.Join(ids(list.Entries), " "); r.Status != http.StatusOK || got != want {
 			t.Errorf("%s: %d, got %q, want %q", query, r.Status, got, want)
 		}
@@ -131,7 +130,7 @@ func TestListPages(t *testing.T) {
 	if len(seen) != 13 || len(cursors) != 2 {
 		t.Fatalf("%v %v", seen, cursors)
 	}
-	for name, test := range map[string]struct {
+	for _, test := range map[string]struct {
 		query  string
 		status int
 	}{
@@ -144,9 +143,7 @@ func TestListPages(t *testing.T) {
 		"cut":                   {"agent=ada&cursor=" + cursors[0][1:], http.StatusUnprocessableEntity},
 		"longer":                {"agent=ada&cursor=" + cursors[0] + "A", http.StatusUnprocessableEntity},
 	} {
-		if r := s.Get("/api/entries?" + test.query); r.Status != test.status {
-			t.Errorf("%s: %d %s", name, r.Status, r.Body)
-		}
+		s.Get("/api/entries?"+test.query).Want(t, test.status)
 	}
 }
 
@@ -159,17 +156,7 @@ func TestPollingMissesNothing(t *testing.T) {
 		for i := range round {
 			want = append(want, s.Publish(map[string]any{"body": fmt.Sprint("Entry ", i)}).ID)
 		}
-		var fresh []apitest.Entry
-		next := ""
-		for {
-			var list apitest.List
-			s.Get(fmt.Sprintf("/api/entries?limit=3&since=%d%s", since, next)).Decode(t, &list)
-			fresh = append(fresh, list.Entries...)
-			if list.NextCursor == nil {
-				break
-			}
-			next = "&cursor=" + *list.NextCursor
-		}
+		fresh := apitest.Listed[apitest.Entry](t, s, fmt.Sprintf("/api/entries?limit=3&since=%d", since), "entries")
 		if len(fresh) > 0 {
 			since = fresh[0].CreatedAt
 		}
@@ -221,9 +208,7 @@ func TestFreshness(t *testing.T) {
 	s.Publish(map[string]any{"body": "Hello"})
 	applied := s.Backend.Machine.Applied()
 	for _, path := range []string{"/api/entries", "/api/entries/e1", "/api/channels"} {
-		if r := s.Get(path, "X-Commons-Min-Index", fmt.Sprint(applied)); r.Status != http.StatusOK || r.Header.Get("X-Commons-Index") != fmt.Sprint(applied) {
-			t.Errorf("%s: %d, index %s", path, r.Status, r.Header.Get("X-Commons-Index"))
-		}
+		s.Get(path, "X-Commons-Min-Index", fmt.Sprint(applied)).Want(t, http.StatusOK).WantHeader(t, "X-Commons-Index", fmt.Sprint(applied))
 		done := make(chan *apitest.Response)
 		go func() { done <- s.Get(fmt.Sprint(path, "?min_index=", applied+1)) }()
 		s.Backend.Apply(&publishHello)
@@ -232,19 +217,12 @@ func TestFreshness(t *testing.T) {
 		}
 		applied++
 		for _, bad := range []string{"x", "-1", "1.5", "99999999999999999999999"} {
-			if r := s.Get(path, "X-Commons-Min-Index", bad); r.Status != http.StatusUnprocessableEntity {
-				t.Errorf("%s: index %s: %d", path, bad, r.Status)
-			}
+			s.Get(path, "X-Commons-Min-Index", bad).Want(t, http.StatusUnprocessableEntity)
 		}
-		if r := s.Get(path + "?consistency=strong"); r.Status != http.StatusOK {
-			t.Errorf("%s: strong: %d", path, r.Status)
-		}
+		s.Get(path+"?consistency=strong").Want(t, http.StatusOK)
 	}
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
-	r := s.Get("/api/entries?consistency=strong")
-	if problem := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || problem.Code != "no_leader" || !problem.Retryable {
-		t.Errorf("no leader: %d %s", r.Status, r.Body)
-	}
+	s.Get("/api/entries?consistency=strong").Rejected(t, http.StatusServiceUnavailable, "no_leader", "", `"retryable":true`)
 }
 
 // TestStrongReadWaits holds that a strong read shows the index that the leader
@@ -255,11 +233,10 @@ func TestStrongReadWaits(t *testing.T) {
 	s := apitest.Start(t, b)
 	done := make(chan *apitest.Response)
 	go func() { done <- s.Get("/api/entries?consistency=strong") }()
-	eventually(t, func() bool { return strings.Contains(metricsOf(t, s.Addr), "commons_http_requests_in_flight 2") })
+	inFlight(t, s, 2)
 	b.Apply(&publishHello)
 	r := <-done
-	var list apitest.List
-	r.Decode(t, &list)
+	list := apitest.Decoded[apitest.List](t, r)
 	if r.Status != http.StatusOK || len(list.Entries) != 1 {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
@@ -272,24 +249,16 @@ func TestBehind(t *testing.T) {
 	}
 	t.Parallel()
 	s := start(t)
-	r := s.Post("/api/entries?min_index=1000", map[string]any{"body": "Hello"})
-	problem := apitest.CheckError(t, r)
-	if r.Status != http.StatusServiceUnavailable || problem.Code != "behind" || !problem.Retryable || r.Header.Get("Retry-After") == "" {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
+	s.Post("/api/entries?min_index=1000", map[string]any{"body": "Hello"}).Rejected(t, http.StatusServiceUnavailable, "behind", "", `"retryable":true`)
 }
 
 // TestStale holds that a node says since when it has heard no leader.
 func TestStale(t *testing.T) {
 	b := apitest.NewBackend(t)
 	s := apitest.Start(t, b)
-	if r := s.Get("/api/entries"); r.Header.Get("X-Commons-Stale-Ms") != "" {
-		t.Errorf("fresh: %v", r.Header)
-	}
+	s.Get("/api/entries").WantHeader(t, "X-Commons-Stale-Ms", "")
 	b = apitest.NewBackend(t)
 	b.Stale = 1500 * time.Millisecond
 	s = apitest.Start(t, b)
-	if r := s.Get("/nowhere"); r.Header.Get("X-Commons-Stale-Ms") != "1500" {
-		t.Errorf("stale: %v", r.Header)
-	}
+	s.Get("/nowhere").WantHeader(t, "X-Commons-Stale-Ms", "1500")
 }

@@ -4,19 +4,27 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.uber.org/goleak"
 
+	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/golden"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // checked holds every answer that a client of others gets against the OpenAPI
@@ -67,16 +75,11 @@ type toolbox struct {
 func newToolbox(t *testing.T, s *apitest.Server) *toolbox {
 	t.Helper()
 	b := &toolbox{t, mcpConnect(t, s), map[string]*jsonschema.Schema{}}
-	list, err := b.session.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(b.session.ListTools(t.Context(), nil))(t)
 	compile := func(name string, schema any) *jsonschema.Schema {
 		t.Helper()
 		compiler := jsonschema.NewCompiler()
-		if err := compiler.AddResource("mem:"+name, schema); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, compiler.AddResource("mem:"+name, schema))
 		compiled, err := compiler.Compile("mem:" + name)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -94,6 +97,15 @@ type used struct {
 	text    string
 	body    []byte // the structured content
 	isError bool
+}
+
+// problem is the Error object of a rejected call.
+func (u *used) problem(t *testing.T) (p apitest.Problem) {
+	t.Helper()
+	if err := json.Unmarshal(u.body, &p); err != nil {
+		t.Fatalf("%s: %v", u.body, err)
+	}
+	return p
 }
 
 // use calls a tool.
@@ -139,10 +151,7 @@ func TestMCPTools(t *testing.T) {
 			t.Errorf("the answer to report_entry is %s", got.body)
 		}
 		delete(unused, step.tool)
-		value, err := jsonschema.UnmarshalJSON(strings.NewReader(mustJSON(t, step.arguments)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(jsonschema.UnmarshalJSON(strings.NewReader(mustJSON(t, step.arguments))))(t)
 		if err := b.inputs[step.tool].Validate(value); err != nil {
 			t.Errorf("%s: its own arguments: %v", step.tool, err)
 		}
@@ -153,9 +162,7 @@ func TestMCPTools(t *testing.T) {
 			continue
 		}
 		r := s.Get(step.path)
-		if diff := cmp.Diff(anyJSON(t, r.Body), anyJSON(t, got.body)); diff != "" {
-			t.Errorf("%s differs from %s: %s", step.tool, step.path, diff)
-		}
+		apitest.Equal(t, step.tool+" and "+step.path, anyJSON(t, got.body), anyJSON(t, r.Body))
 	}
 	for name := range unused {
 		t.Errorf("%s was not called", name)
@@ -172,10 +179,7 @@ func anyJSON(t *testing.T, data []byte) (value any) {
 
 func mustJSON(t *testing.T, value any) string {
 	t.Helper()
-	data, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(value))(t)
 	return string(data)
 }
 
@@ -257,15 +261,8 @@ func TestRejectedCallsDoNothing(t *testing.T) {
 		before := s.Backend.Machine.Applied()
 		got := b.use(test.tool, test.arguments)
 		s.Backend.Panic = false
-		var p apitest.Problem
-		if err := json.Unmarshal(got.body, &p); err != nil {
-			t.Fatal(err)
-		}
-		var fields []string
-		for _, issue := range p.Issues {
-			fields = append(fields, issue.Field)
-		}
-		if p.Code != "validation_failed" || strings.Join(fields, " ") != test.fields || s.Backend.Machine.Applied() != before {
+		p := got.problem(t)
+		if p.Code != "validation_failed" || p.Fields() != test.fields || s.Backend.Machine.Applied() != before {
 			t.Errorf("%s %v: %s, want %s", test.tool, test.arguments, got.body, test.fields)
 		}
 	}
@@ -281,53 +278,49 @@ func TestMCPRejections(t *testing.T) {
 	b := newToolbox(t, s)
 	b.use("post_job", args{"agent": "ada", "title": "A job of hers", "body": "To be done"})
 	b.use("register_agent", args{"id": "eve", "note": "Later."})
-	key := sha256.Sum256([]byte(hookKey))
-	s.Backend.Apply(&command.Register{Agent: "fay", AgentKey: "fay", Given: command.FieldNote, Note: "Later.", NewKey: key[:]})
+	keyed(s.Backend, "fay")
 	for _, test := range []struct {
 		tool, code, fields string
 		arguments          any
 		says               string
 	}{
-		{"publish_message", "validation_failed", "body tags", args{"body": "x", "tags": 1}, "publish_message: The request has 2 problems.\n"},
+		{"publish_message", "validation_failed", "body tags", args{"body": "x", "tags": 1}, `Example: publish_message {"body":"Your text, 4 to 5000 characters.","tags":["your-tag"],"dry_run":true}`},
 		{"publish_knowledge", "validation_failed", "body", args{}, "body: is required"},
 		{"read_entries", "validation_failed", "q kind limit", args{"q": true, "limit": 1000, "kind": "poem"}, `Example: read_entries {"limit":100}`},
 		{"read_entries", "validation_failed", "limit q since", args{"limit": "5", "q": 7, "since": true, "tag": "a"}, `Example: read_entries {"tag":"a"}`},
 		{"read_entries", "validation_failed", "since", args{"limit": 5, "since": []int{1}, "channel": "jobs"}, "since: must be a number or a string"},
 		{"read_entries", "validation_failed", "tag", args{"tag": []string{"a"}, "q": "hers"}, `Example: read_entries {"q":"hers"}`},
-		{"get_entry", "validation_failed", "id", args{}, "get_entry: The request has 1 problem.\n"},
+		{"get_entry", "validation_failed", "id", args{}, "Replace id in the example.\n" + `Example: get_entry {"id":"j1"}`},
 		{"get_entry", "not_found", "id", args{"id": "e99"}, "names no entry"},
 		{"get_thread", "validation_failed", "thread", nil, "thread: is required"},
-		{"get_thread", "validation_failed", "thread limit", args{"limit": 0}, "get_thread: The request has 2 problems.\n"},
-		{"get_thread", "validation_failed", "thread", args{"cursor": "AXk8q1dWYQ"}, "get_thread: The request has 1 problem.\n"},
+		{"get_thread", "validation_failed", "thread limit", args{"limit": 0}, `Example: get_thread {"thread":"`},
+		{"get_thread", "validation_failed", "thread", args{"cursor": "AXk8q1dWYQ"}, "Replace thread in the example.\nExample: "},
 		{"get_thread", "validation_failed", "limit", args{"thread": "j1", "limit": "9"}, `The example would have worked.`},
 		{"get_entry", "validation_failed", "consistency", args{"id": "j1", "consistency": "weak"}, `Example: get_entry {"id":"j1"}`},
-		{"get_entry", "validation_failed", "id consistency", args{"consistency": "weak"}, "get_entry: The request has 2 problems.\n"},
+		{"get_entry", "validation_failed", "id consistency", args{"consistency": "weak"}, `Example: get_entry {"id":"`},
 		{"get_entry", "not_found", "id", args{"id": "e99", "consistency": 5}, "names no entry"},
-		{"get_agent", "validation_failed", "id", args{"id": 5}, "get_agent: The request has 1 problem.\n"},
-		{"list_deliveries", "validation_failed", "edit_key id", args{"edit_key": 5}, "list_deliveries: The request has 2 problems.\n"},
-		{"list_deliveries", "validation_failed", "consistency edit_key", args{"id": "eve", "consistency": 5}, "list_deliveries: The request has 2 problems.\n"},
+		{"get_agent", "validation_failed", "id", args{"id": 5}, `Example: get_agent {"id":"`},
+		{"list_deliveries", "validation_failed", "edit_key id", args{"edit_key": 5}, `Example: list_deliveries {"id":"your-name"}`},
+		{"list_deliveries", "validation_failed", "consistency edit_key", args{"id": "eve", "consistency": 5}, `Example: list_deliveries {"id":"eve"}`},
 		{"get_job", "validation_failed", "id", args{"id": []int{1}}, "id: must be a string"},
-		{"home", "validation_failed", "for", args{"for": nil}, "home: The request has 1 problem.\n"},
+		{"home", "validation_failed", "for", args{"for": nil}, `Example: home {"for":"your-name"}`},
 		{"claim_job", "validation_failed", "agent job_id", args{}, "job_id: is required: the id of a job, as list_jobs gives it"},
-		{"close_job", "validation_failed", "job_id", args{"agent": "ada"}, `close_job: The request has 1 problem.` + "\n"},
-		{"list_agents", "validation_failed", "limit", args{"limit": "5"}, "list_agents: The request has 1 problem.\n"},
+		{"close_job", "validation_failed", "job_id", args{"agent": "ada"}, `Example: close_job {"agent":"ada","job_id":"j1","dry_run":true}`},
+		{"list_agents", "validation_failed", "limit", args{"limit": "5"}, `Example: list_agents {"`},
 		{"claim_job", "own_job", "agent", args{"agent": "ada", "id": "j1"}, "close_job withdraws it"},
 		{"submit_job_result", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99", "result": "Done it."}, "list_jobs"},
 		{"submit_job_result", "validation_failed", "job_id", args{"agent": "bob", "result": "Done it."}, "list_jobs"},
 		{"release_job", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99"}, "list_jobs"},
-		{"post_job", "validation_failed", "title", args{"agent": "bob", "body": "To be done"}, "post_job: The request has 1 problem.\n"},
+		{"post_job", "validation_failed", "title", args{"agent": "bob", "body": "To be done"}, `"title":"Your title, 4 to 180 characters.","dry_run":true}`},
 		{"test_delivery", "no_receiver", "notify_url", args{"id": "fay", "edit_key": hookKey}, "Set one by register_agent."},
-		{"register_agent", "validation_failed", "id", args{}, "register_agent: The request has 1 problem.\n"},
+		{"register_agent", "validation_failed", "id", args{}, `Example: register_agent {"id":"your-name","description":"Your description, 4 to 500 characters.","dry_run":true}`},
 		{"list_deliveries", "wrong_edit_key", "edit_key", args{"id": "eve"}, "edit_key: is required, as the argument edit_key"},
 		{"test_delivery", "wrong_edit_key", "edit_key", args{"id": "eve", "edit_key": "ck_wrong"}, "edit_key"},
 		{"list_deliveries", "not_found", "id", args{"id": "nobody", "edit_key": "ck_wrong"}, ""},
 		{"usage", "validation_failed", "days", args{"days": 100}, "90"},
 	} {
 		got := b.use(test.tool, test.arguments)
-		var p apitest.Problem
-		if err := json.Unmarshal(got.body, &p); err != nil {
-			t.Fatal(err)
-		}
+		p := got.problem(t)
 		var fields []string
 		for _, issue := range p.Issues {
 			fields = append(fields, issue.Field)
@@ -336,7 +329,7 @@ func TestMCPRejections(t *testing.T) {
 				t.Errorf("%s: %s lacks %s", test.tool, got.text, issue.Message)
 			}
 		}
-		if ofHTTP.MatchString(got.text) || strings.Contains(got.text, "example would") != strings.Contains(got.text, "Example: "+test.tool) && strings.Contains(p.Error, "example would") {
+		if ofHTTP.MatchString(got.text) || strings.Contains(got.text, "example would") != strings.Contains(got.text, "Example: ") && strings.Contains(p.Error, "example would") {
 			t.Errorf("%s: %s", test.tool, got.text)
 		}
 		if !got.isError || p.Code != test.code || strings.Join(fields, " ") != test.fields || !strings.Contains(got.text, test.says) {
@@ -359,8 +352,365 @@ func TestMCPRejections(t *testing.T) {
 			t.Errorf("%s: %s", test.tool, got.text)
 		}
 	}
-	var list apitest.List
-	if s.Get("/api/entries").Decode(t, &list); len(list.Entries) != 3 || list.Entries[1].Kind != "knowledge" {
+	if list := apitest.Decoded[apitest.List](t, s.Get("/api/entries")); len(list.Entries) != 3 || list.Entries[1].Kind != "knowledge" {
 		t.Errorf("%+v", list.Entries)
+	}
+}
+
+// mcpAnswer is an answer of the tool interface.
+type mcpAnswer struct {
+	ID     any
+	Result json.RawMessage
+	Error  *struct {
+		Code    int
+		Message string
+	}
+}
+
+// TestMCPDoor holds what is turned away before the protocol sees it, and in which
+// forms a request may come.
+func TestMCPDoor(t *testing.T) {
+	s := start(t)
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	deep := strings.Repeat("[", 40) + strings.Repeat("]", 40)
+	for name, test := range map[string]struct {
+		body         string
+		status, code int
+		headers      []string
+	}{
+		"ping":               {ping, 200, 0, nil},
+		"text id":            {strings.Replace(ping, ":1,", `:"a",`, 1), 200, 0, nil},
+		"no accept":          {ping, 200, 0, []string{"Accept", ""}},
+		"json alone":         {ping, 200, 0, []string{"Accept", "application/json"}},
+		"stream alone":       {ping, 200, 0, []string{"Accept", "text/event-stream"}},
+		"form":               {ping, 200, 0, []string{"Content-Type", "application/x-www-form-urlencoded"}},
+		"mark":               {"\xef\xbb\xbf" + ping, 200, 0, nil},
+		"session":            {ping, 200, 0, []string{"Mcp-Session-Id", "of-another-node"}},
+		"resumed":            {ping, 200, 0, []string{"Last-Event-Id", "7"}},
+		"foreign page":       {ping, 200, 0, []string{"Origin", "https://evil.example"}},
+		"old version":        {ping, 200, 0, []string{"Mcp-Protocol-Version", "2025-03-26"}},
+		"former version":     {ping, 400, -32022, []string{"Mcp-Protocol-Version", "1999-01-01"}},
+		"later version":      {ping, 400, -32022, []string{"Mcp-Protocol-Version", "2999-01-01"}},
+		"no version":         {ping, 400, -32022, []string{"Mcp-Protocol-Version", "junk"}},
+		"neither":            {strings.Replace(ping, "ping", "pong", 1), 400, -32022, []string{"Mcp-Protocol-Version", "junk"}},
+		"compressed":         {ping, 415, 0, []string{"Content-Encoding", "gzip"}},
+		"xml":                {ping, 415, 0, []string{"Content-Type", "application/xml"}},
+		"batch":              {"[" + ping + "]", 400, -32600, nil},
+		"empty":              {"", 400, -32700, nil},
+		"no json":            {"{", 400, -32700, nil},
+		"key twice":          {`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, 400, -32700, nil},
+		"argument twice":     {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"home","arguments":{"for":"ada","for":"bob"}}}`, 400, -32700, nil},
+		"too deep":           {`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":` + deep + `}}`, 400, -32700, nil},
+		"bad UTF-8":          {`{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}`, 400, -32700, nil},
+		"half a pair":        {`{"jsonrpc":"2.0","id":1,"method":"\ud800"}`, 400, -32700, nil},
+		"no jsonrpc":         {`{"id":1,"method":"ping"}`, 400, -32600, nil},
+		"no method":          {`{"jsonrpc":"2.0","id":1}`, 400, -32600, nil},
+		"number for method":  {`{"jsonrpc":"2.0","id":1,"method":1}`, 400, -32600, nil},
+		"no id":              {`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"stats"}}`, 400, -32600, nil},
+		"fraction id":        {strings.Replace(ping, `:1,`, `:1.5,`, 1), 400, -32600, nil},
+		"large id":           {strings.Replace(ping, `:1,`, `:9007199254740993,`, 1), 400, -32600, nil},
+		"true id":            {strings.Replace(ping, `:1,`, `:true,`, 1), 400, -32600, nil},
+		"unknown method":     {strings.Replace(ping, "ping", "pong", 1), 200, -32601, nil},
+		"unknown method now": {strings.Replace(ping, "ping", "pong", 1), 404, -32601, []string{"Mcp-Protocol-Version", "2026-07-28"}},
+		"subscription":       {strings.Replace(ping, "ping", "subscriptions/listen", 1), 200, -32601, nil},
+		"prompts":            {strings.Replace(ping, "ping", "prompts/list", 1), 200, -32601, nil},
+		"no params":          {strings.Replace(ping, "ping", "tools/call", 1), 400, -32600, nil},
+		"unknown tool":       {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nothing"}}`, 200, -32602, nil},
+		"unknown resource":   {`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://nothing"}}`, 200, -32602, nil},
+		"notification":       {`{"jsonrpc":"2.0","method":"notifications/initialized"}`, 202, 0, nil},
+		"odd notification":   {`{"jsonrpc":"2.0","method":"notifications/odd"}`, 202, 0, nil},
+		"response":           {`{"jsonrpc":"2.0","id":1,"result":{}}`, 202, 0, nil},
+	} {
+		headers := test.headers
+		if !strings.Contains(strings.Join(headers, " "), "Content-Type") {
+			headers = append([]string{"Content-Type", jsonType}, headers...)
+		}
+		r := s.Do(http.MethodPost, "/mcp", test.body, headers...)
+		var answer mcpAnswer
+		if test.status == http.StatusOK || test.code != 0 {
+			r.Decode(t, &answer)
+		}
+		if r.Status != test.status || (answer.Error != nil) != (test.code != 0) || answer.Error != nil && answer.Error.Code != test.code {
+			t.Errorf("%s: %d %s, want %d %d", name, r.Status, r.Body, test.status, test.code)
+		}
+		if test.status == http.StatusAccepted && len(r.Body) > 0 {
+			t.Errorf("%s: a body: %s", name, r.Body)
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodHead, http.MethodPut} {
+		s.Do(method, "/mcp", "", "Accept", "text/event-stream").Want(t, http.StatusMethodNotAllowed).WantHeader(t, "Allow", "POST, OPTIONS")
+	}
+	s.Post("/mcp", strings.Repeat(" ", 129<<10)+ping).Want(t, http.StatusRequestEntityTooLarge)
+	if r := s.Do(http.MethodOptions, "/mcp", ""); r.Status != http.StatusNoContent || !strings.Contains(r.Header.Get("Access-Control-Allow-Headers"), "Mcp-Protocol-Version") {
+		t.Errorf("preflight: %d %v", r.Status, r.Header)
+	}
+}
+
+// TestMCPBehindALoadBalancer holds that the name by which a node is reached makes no
+// difference, although the node listens on a loopback address here.
+func TestMCPBehindALoadBalancer(t *testing.T) {
+	s := start(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mcp", strings.NewReader(toolCall("publish_message", `{"agent":"ada","body":"Hello, all"}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "commons.example"
+	resp := must.Get(http.DefaultTransport.RoundTrip(req))(t)
+	defer resp.Body.Close()
+	var answer struct {
+		Result struct{ Content []struct{ Text string } }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.StatusCode, err)
+	}
+	if text := answer.Result.Content[0].Text; !strings.Contains(text, "http://commons.example/api/entries/e1") {
+		t.Errorf("%s", text)
+	}
+}
+
+// toolCall is the body of a request that calls a tool. Arguments that are a string are JSON already.
+func toolCall(name string, arguments any) string {
+	data, isText := arguments.(string)
+	if !isText {
+		encoded, _ := json.Marshal(arguments) // of texts and numbers
+		data = string(encoded)
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, name, data)
+}
+
+// callTool calls a tool by a request of its own, which must be answered.
+func callTool(t *testing.T, s *apitest.Server, name string, arguments any, headers ...string) (*apitest.Response, used) {
+	t.Helper()
+	r := s.Post("/mcp", toolCall(name, arguments), headers...).Must(t, http.StatusOK)
+	answer := apitest.Decoded[struct {
+		Result struct {
+			Content           []struct{ Text string }
+			StructuredContent json.RawMessage
+			IsError           bool
+		}
+	}](t, r).Result
+	if len(answer.Content) == 0 {
+		t.Fatalf("%s: %s", name, r.Body)
+	}
+	return r, used{answer.Content[0].Text, answer.StructuredContent, answer.IsError}
+}
+
+// TestMCPIsCounted holds that a call counts once, as what it did.
+func TestMCPIsCounted(t *testing.T) {
+	var l ledger
+	s := apitest.Start(t, apitest.NewBackend(t), func(c *api.Config) { c.Counter = &l })
+	for _, call := range []struct {
+		body   string
+		status int
+		has    string // part of the answer
+	}{
+		{toolCall("publish_message", `{"body":"Hello, all"}`), 200, `"structuredContent":{`},
+		{toolCall("get_thread", `{"thread":"e1"}`), 200, `"structuredContent":{`},
+		{toolCall("post_job", `{"agent":"ada","title":"A job","body":"To be done"}`), 200, `"structuredContent":{`},
+		{toolCall("claim_job", `{"agent":"bob","job_id":"j2"}`), 200, `"structuredContent":{`},
+		{toolCall("get_entry", `{}`), 200, `"isError":true`},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, 200, `"tools":[`},
+		{`[]`, 400, `"error"`},
+		{`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://entries/latest"}}`, 200, `"contents":[`},
+	} {
+		s.Post("/mcp", call.body).Want(t, call.status, call.has)
+	}
+	var got []string
+	for _, call := range l.calls {
+		if call.Surface != command.SurfaceMCP || call.Sender == "" {
+			t.Errorf("%+v", call)
+		}
+		got = append(got, call.Action)
+	}
+	if want := "publishEntry listEntries postJob claimJob getEntry" + strings.Repeat(" callMCP", 2) + " listEntries"; strings.Join(got, " ") != want {
+		t.Errorf("counted %v, want %s", got, want)
+	}
+}
+
+// TestMCPHeaders holds what of HTTP goes through: a minimum index, the index of what
+// was written, and when to try again.
+func TestMCPHeaders(t *testing.T) {
+	s := start(t)
+	// call calls a tool, which fails or not.
+	call := func(fails bool, name, arguments string, headers ...string) (*apitest.Response, string) {
+		t.Helper()
+		r, got := callTool(t, s, name, arguments, headers...)
+		if got.isError != fails {
+			t.Fatalf("%s %s: %s", name, arguments, r.Body)
+		}
+		return r, got.text
+	}
+	r, _ := call(false, "publish_message", `{"agent":"ada","body":"Hello, all"}`)
+	if index := fmt.Sprint(s.Backend.Machine.Applied()); r.Header.Get("X-Commons-Index") != index {
+		t.Errorf("index %s, want %s", r.Header.Get("X-Commons-Index"), index)
+	}
+	if _, text := call(true, "get_entry", `{"id":"e1"}`, "X-Commons-Min-Index", "x"); !strings.Contains(text, "X-Commons-Min-Index") {
+		t.Errorf("%s", text)
+	}
+	if _, text := call(true, "stats", `{"min_index":"x"}`); !strings.Contains(text, "min_index: must be") {
+		t.Errorf("%s", text)
+	}
+	s.Backend.Reject = func(command.Sender, command.Payload) error {
+		return &command.RateLimited{RetryAfter: 1500 * time.Millisecond}
+	}
+	r, text := call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
+	if !strings.Contains(text, "Wait 2 seconds.") || r.Header.Get("Retry-After") != "2" || r.Header.Get("RateLimit") == "" {
+		t.Errorf("%s %v", text, r.Header)
+	}
+	s.Backend.Reject = func(command.Sender, command.Payload) error {
+		return &command.RateLimited{RetryAfter: time.Minute, Limit: &command.RateLimit{Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks."}}
+	}
+	r, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
+	if !strings.Contains(text, "Too many checks. Wait 60 seconds.") || r.Header.Get("RateLimit") != `"verifications";r=0;t=60` || r.Header.Get("RateLimit-Policy") != `"verifications";q=10;w=3600` {
+		t.Errorf("%s %v", text, r.Header)
+	}
+	s.Backend.Reject = func(command.Sender, command.Payload) error {
+		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}
+	}
+	r, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
+	if !strings.Contains(text, "may be repeated") || r.Header.Get("Retry-After") != "1" || r.Header.Get("RateLimit") != "" {
+		t.Errorf("%s %v", text, r.Header)
+	}
+	s.Backend.Reject = func(command.Sender, command.Payload) error { panic("a mistake") }
+	if _, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`); !strings.Contains(text, "Something went wrong here") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestMCPResourceFails holds what comes of a resource that cannot be read now.
+func TestMCPResourceFails(t *testing.T) {
+	s := start(t)
+	const read = `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://entries/latest"}}`
+	r := s.Post("/mcp", read, "X-Commons-Min-Index", "x")
+	answer := apitest.Decoded[mcpAnswer](t, r)
+	if r.Status != http.StatusOK || answer.Error == nil || answer.Error.Code != -32603 || answer.Error.Message == "" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
+// TestMCPDescribesItself compares what clients learn of the tools with what is
+// stored, and reads the resources.
+func TestMCPDescribesItself(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "Hello, all"})
+	session := mcpConnect(t, s)
+	if got := session.InitializeResult(); got.Instructions == "" || got.Capabilities.Tools == nil {
+		t.Errorf("%+v", got)
+	}
+	list := must.Get(session.ListTools(t.Context(), nil))(t)
+	got := must.Get(json.MarshalIndent(list.Tools, "", " "))(t)
+	golden.Compare(t, filepath.Join("testdata", "mcp_tools.golden"), string(got))
+	resources, err := session.ListResources(t.Context(), nil)
+	if err != nil || len(resources.Resources) != 2 {
+		t.Fatalf("%+v %v", resources, err)
+	}
+	for uri, has := range map[string]string{"commons://guide": "publish_message", "commons://entries/latest": `"Hello, all"`} {
+		read, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
+		if err != nil || !strings.Contains(read.Contents[0].Text, has) {
+			t.Errorf("%s: %+v %v", uri, read, err)
+		}
+	}
+}
+
+// TestToolsAreLight holds what the list of tools costs every client, which tools are left
+// out of it, and that these work all the same.
+func TestToolsAreLight(t *testing.T) {
+	const most, mostEach = 20 << 10, 1174 // the latter is what GitHub's server takes for each
+	s := start(t)
+	list := func(path string) (names []string, bytes int) {
+		r := s.Post(path, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		var answer struct {
+			Result struct{ Tools []struct{ Name string } }
+		}
+		r.Decode(t, &answer)
+		for _, tool := range answer.Result.Tools {
+			names = append(names, tool.Name)
+		}
+		return names, len(r.Body)
+	}
+	few, bytes := list("/mcp")
+	if bytes > most || bytes > mostEach*len(few) {
+		t.Errorf("%d tools in %d bytes", len(few), bytes)
+	}
+	all, more := list("/mcp?tools=all")
+	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
+	if want := []string{"get_human_request", "get_report", "list_deliveries", "read_events", "stats", "test_delivery", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
+		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
+	}
+	s.Post("/mcp", toolCall("stats", "{}")).Has(t, "registered agents")
+	t.Logf("%d tools in %d bytes", len(few), bytes)
+}
+
+// TestMCPHandshake holds the way of clients from before 2026-07-28: a handshake that
+// no node remembers.
+func TestMCPHandshake(t *testing.T) {
+	s := start(t)
+	for _, version := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
+		say := func(status int, body string, headers ...string) string {
+			t.Helper()
+			r := s.Do(http.MethodPost, "/mcp", body, append([]string{"Content-Type", jsonType}, headers...)...).Want(t, status).WantHeader(t, "Mcp-Session-Id", "")
+			return string(r.Body)
+		}
+		answer := say(http.StatusOK, `{"jsonrpc":"2.0","id":"one","method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		if !strings.Contains(answer, `"id":"one"`) || !strings.Contains(answer, `"protocolVersion":"`+version+`"`) {
+			t.Errorf("%s", answer)
+		}
+		say(http.StatusAccepted, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Protocol-Version", version)
+		if answer = say(http.StatusOK, toolCall("list_channels", `{}`), "Mcp-Protocol-Version", version); !strings.Contains(answer, `"structuredContent":{"channels":[`) {
+			t.Errorf("%s: %s", version, answer)
+		}
+	}
+}
+
+// TestMCPLeavesNothingBehind holds that no goroutine stays of calls that were answered
+// or rejected.
+func TestMCPLeavesNothingBehind(t *testing.T) {
+	b := apitest.NewBackend(t)
+	before := goleak.IgnoreCurrent()
+	s := apitest.Start(t, b)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for i := range 20 {
+		for body, status := range map[string]int{
+			toolCall("publish_message", fmt.Sprintf(`{"agent":"ada","body":"Hello %d"}`, i)): 200,
+			toolCall("get_entry", `{}`):                              200,
+			toolCall("nothing", `{}`):                                200,
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`: 202,
+			`[]`: 400,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`:                                                                400,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`:                                                                200,
+			`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`: 200,
+		} {
+			resp := must.Get(client.Do(s.Request(http.MethodPost, "/mcp", body, "Content-Type", jsonType)))(t)
+			answer, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.StatusCode != status {
+				t.Fatalf("%s: %d %s, %v, want %d", body, resp.StatusCode, answer, err, status)
+			}
+		}
+	}
+	stop(t, s)
+	clock := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")      // one for all servers, for good
+	cleaner := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2") // ends when it wakes up
+	await.Eventually(t, "no goroutine is left", func() bool { return goleak.Find(before, clock, cleaner) == nil })
+}
+
+// TestMCPUnknownTools: the error of a tool that there is none of names what there is.
+func TestMCPUnknownTools(t *testing.T) {
+	s := start(t)
+	for name, want := range map[string]string{
+		"publish": "Did you mean publish_message?", "read-entry": "Did you mean read_entries?", "list_chanels": "Did you mean list_channels?",
+		"Claim_Job": "Did you mean claim_job?", "weather": "", "": "", strings.Repeat("x", 500): "",
+	} {
+		r := s.Post("/mcp", toolCall(name, args{}))
+		var answer struct {
+			Error struct {
+				Code    int
+				Message string
+			}
+		}
+		must.Do(t, json.Unmarshal(r.Body, &answer))
+		if m := answer.Error.Message; r.Status != http.StatusOK || answer.Error.Code != -32602 || !strings.Contains(m, "tools/list") || !strings.HasSuffix(m, want) || want == "" && strings.Contains(m, "Did you mean") || len(m) > 200 {
+			t.Errorf("%s: %d %s", name, r.Status, r.Body)
+		}
 	}
 }

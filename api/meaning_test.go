@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestDeadEndsNameTheWay holds what who asks for something that is not there is told.
@@ -59,9 +60,7 @@ func TestDeadEndsNameTheWay(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/api/entries?q=tide", "/api/entries?since=1767225600000", "/api/entries?since=0"} {
-		if r := s.Get(path); strings.Contains(string(r.Body), `"notes"`) {
-			t.Errorf("%s: %s", path, r.Body)
-		}
+		s.Get(path).Lacks(t, `"notes"`)
 	}
 }
 
@@ -77,21 +76,18 @@ func TestIDsAsAgentsCopyThem(t *testing.T) {
 		var reply, correction apitest.Published
 		s.Post("/api/entries", map[string]any{"agent": "bob", "body": "An answer", "reply_to": as("e1")}).Decode(t, &reply)
 		s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Corrected", "supersedes": as("e1")}).Decode(t, &correction)
-		if reply.Entry.Supersedes == nil || *reply.Entry.Supersedes != "e1" || correction.Entry.Supersedes == nil || *correction.Entry.Supersedes != "e1" {
+		if reply.Entry.Supersedes != "e1" || correction.Entry.Supersedes != "e1" {
 			t.Errorf("%s: %+v %+v", form, reply, correction)
 		}
-		if r := s.Post("/api/jobs", map[string]any{"agent": "bob", "action": "claim", "job_id": as("j2")}); r.Status != http.StatusCreated {
-			t.Errorf("%s: %d %s", form, r.Status, r.Body)
+		for _, action := range []string{"claim", "release"} {
+			s.Post("/api/jobs", map[string]any{"agent": "bob", "action": action, "job_id": as("j2")}).Want(t, http.StatusCreated)
 		}
 	}
 	for _, path := range []string{"/api/entries/E1", "/api/entries/%23e1", "/api/entries/%22e1%22", "/api/jobs/J2"} {
-		if r := s.Get(path); r.Status != http.StatusOK {
-			t.Errorf("%s: %d %s", path, r.Status, r.Body)
-		}
+		s.Get(path).Want(t, http.StatusOK)
 	}
 	for _, query := range []string{"reply_to=%23E1", "thread=http://x/api/entries/e1", "inReplyTo=e1", "parentId=e1"} {
-		var list apitest.List
-		if s.Get("/api/entries?limit=1&"+query).Decode(t, &list); len(list.Entries) != 1 {
+		if list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?limit=1&"+query)); len(list.Entries) != 1 {
 			t.Errorf("%s finds nothing", query)
 		}
 	}
@@ -110,9 +106,7 @@ func TestSynonymsAreTaken(t *testing.T) {
 	sent := 0
 	for path, body := range payloads {
 		takes := map[string]any{}
-		if err := json.Unmarshal([]byte(body), &takes); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(body), &takes))
 		fields := api.BodyFields()[path]
 		for _, synonym := range wire.Synonyms {
 			value, given := takes[synonym.Field]
@@ -147,8 +141,7 @@ func TestSynonymsAreTaken(t *testing.T) {
 func TestMeaningIsKept(t *testing.T) {
 	s := start(t)
 	s.Publish(map[string]any{"agent": "ada", "body": "Hello, all"})
-	var retracted apitest.Published
-	if s.Post("/api/entries", map[string]any{"agent": "ada", "supersedes": "e1", "relation": "Retraction"}).Decode(t, &retracted); retracted.Entry.Body != "Retracted." {
+	if retracted := apitest.Decoded[apitest.Published](t, s.Post("/api/entries", map[string]any{"agent": "ada", "supersedes": "e1", "relation": "Retraction"})); retracted.Entry.Body != "Retracted." {
 		t.Errorf("%+v", retracted)
 	}
 	var named apitest.Published
@@ -160,8 +153,8 @@ func TestMeaningIsKept(t *testing.T) {
 		t.Errorf("%+v", both)
 	}
 	entry := map[string]any{"agent": "ada", "body": "Written once"}
-	first := s.Do(http.MethodPost, "/api/entries", mustJSON(t, entry), "Content-Type", jsonType, "Idempotency-Key", `"a-key-of-mine"`)
-	again := s.Do(http.MethodPost, "/api/entries", mustJSON(t, entry), "Content-Type", jsonType, "Idempotency-Key", "a-key-of-mine")
+	first := s.Post("/api/entries", mustJSON(t, entry), "Idempotency-Key", `"a-key-of-mine"`)
+	again := s.Post("/api/entries", mustJSON(t, entry), "Idempotency-Key", "a-key-of-mine")
 	if first.Status != http.StatusCreated || again.Status != http.StatusOK {
 		t.Errorf("%d %s, then %d %s", first.Status, first.Body, again.Status, again.Body)
 	}
@@ -173,31 +166,76 @@ func TestMeaningIsKept(t *testing.T) {
 			t.Errorf("%s: %+v", step.action, got.Job)
 		}
 	}
-	if r := s.Post("/api/human-requests", map[string]any{"agent": "ada", "title": "Look at the sea", "description": "Say how high it is."}); r.Status != http.StatusCreated {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
-	if p := apitest.CheckError(t, s.Do(http.MethodPost, "/api/entries", "{'body'", "Content-Type", jsonType)); p.Issues[0].Field == "body" {
+	s.Post("/api/human-requests", map[string]any{"agent": "ada", "title": "Look at the sea", "description": "Say how high it is."}).Want(t, http.StatusCreated)
+	if p := apitest.CheckError(t, s.Post("/api/entries", "{'body'")); p.Issues[0].Field == "body" {
 		t.Errorf("%+v", p)
 	}
 	s.Backend.Reject = func(command.Sender, command.Payload) error {
 		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}
 	}
-	if r := s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Hello", "request_id": "12345678"}); !strings.Contains(string(r.Body), "Send it again as it is") || r.Header.Get("Retry-After") != "" {
-		t.Errorf("%s", r.Body)
+	s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Hello", "request_id": "12345678"}).Has(t, "Send it again as it is").WantHeader(t, "Retry-After", "")
+}
+
+// TestShortMessagesAreExplained: a short text without a data part is published with a note
+// that names the commands.
+func TestShortMessagesAreExplained(t *testing.T) {
+	s := start(t)
+	for _, test := range []struct {
+		name, parts string
+		noted       bool
+	}{
+		{"question to the service", `[{"text":"What can you do?"}]`, true},
+		{"sign of life", `[{"text":"ping"},{"data":{"agent":"ada"}}]`, true},
+		{"filed", `[{"text":"ping"},{"data":{"channel":"general"}}]`, false},
+		{"long", `[{"text":"` + strings.Repeat("The tide is high. ", 10) + `"}]`, false},
+		{"lines", `[{"text":"ping\npong"}]`, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := s.Post("/a2a", say("SendMessage", test.name, test.parts)).Has(t, "Published: ")
+			apitest.Equal(t, "noted in "+string(r.Body), strings.Contains(string(r.Body), `"notes":["Commands: help, latest, search <words>, channels.`), test.noted)
+		})
 	}
 }
 
-// TestQuestionsToTheService are answered and not published.
-func TestQuestionsToTheService(t *testing.T) {
+// TestQuestionIsAMessage reads kind question as message, in writes and in lists.
+func TestQuestionIsAMessage(t *testing.T) {
 	s := start(t)
-	for text, published := range map[string]bool{
-		"What can you do?": false, "Hello! What is this?": false, "How does this work?": false, "Who are you?": false, "What commands do you support?": false,
-		"What can you do about retries in HTTP clients?": true, "How do I search a B-tree?": true, "What is this error: EPIPE?": true,
-	} {
-		r := s.Do(http.MethodPost, "/a2a", say("SendMessage", text, `[{"text":`+mustJSON(t, text)+`}]`), "Content-Type", jsonType)
-		if got := strings.Contains(string(r.Body), "Published: "); got != published || !published && !strings.Contains(string(r.Body), "Commands: help") {
-			t.Errorf("%s: %s", text, r.Body)
-		}
+	r := s.Post("/api/entries", map[string]any{"agent": "ada", "kind": "Question", "body": "Who knows the tides?"})
+	var written struct {
+		Entry apitest.Entry
+		Notes []string
+	}
+	r.Decode(t, &written)
+	if r.Status != http.StatusCreated || written.Entry.Kind != "message" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if len(written.Notes) != 1 || !strings.Contains(written.Notes[0], "question was read as message") {
+		t.Errorf("notes %q", written.Notes)
+	}
+	s.Get("/api/entries?kind=question").Has(t, `"id":"e1"`, "question was read as message")
+}
+
+// TestSinceInSeconds reads ten digits as seconds wherever a since is taken.
+func TestSinceInSeconds(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "Hello, commons."})
+	const seconds = "1767225600"
+	calls := map[string]func() *apitest.Response{
+		"tool read_entries": func() *apitest.Response {
+			return s.Post("/mcp", toolCall("read_entries", `{"since":`+seconds+`}`))
+		},
+		"tool home": func() *apitest.Response {
+			return s.Post("/mcp", toolCall("home", `{"for":"bob","since":"`+seconds+`"}`))
+		},
+	}
+	for _, path := range []string{"/api/entries?", "/api/home?for=bob&", "/api/home?for=bob&brief=1&"} {
+		calls[path] = func() *apitest.Response { return s.Get(path + "since=" + seconds) }
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			r := call()
+			r.Want(t, http.StatusOK, "since was read as seconds: send milliseconds, such as "+seconds+"000.")
+		})
 	}
 }
 
@@ -215,9 +253,85 @@ func TestManyNamesOfOneField(t *testing.T) {
 		"names of the body": `{"body":[` + strings.Repeat("1,", 5_000) + `1]` + same.String() + `}`,
 		"references":        `{"body":"Hello"` + references.String() + `}`,
 	} {
-		r := s.Do(http.MethodPost, "/api/entries", body, "Content-Type", jsonType)
+		r := s.Post("/api/entries", body)
 		if r.Status >= 500 || len(r.Body) > 8<<10 {
 			t.Errorf("%s: %d, %d bytes: %.300s", what, r.Status, len(r.Body), r.Body)
 		}
+	}
+}
+
+// TestRejectionsNameUnknownFields: a field that was misspelled is often why another
+// one is missing.
+func TestRejectionsNameUnknownFields(t *testing.T) {
+	s := start(t)
+	for _, test := range []struct{ path, body string }{
+		{"/api/entries", `{"agent":"zed","boddy":"Hello, all"}`},
+		{"/api/agents", `{"id":"zed","boddy":"Answers questions."}`},
+		{"/api/jobs", `{"agent":"zed","title":"Count birds","boddy":"All of them"}`},
+		{"/api/jobs", `{"agent":"zed","action":"claim","job_id":"j99","boddy":"Hello"}`},
+		{"/api/human-requests", `{"agent":"zed","goal":"A goal","boddy":"Do it."}`},
+		{"/a2a", say("SendMessage", "a", `[{"text":"x"},{"data":{"boddy":"Hello, all"}}]`)},
+		{"/a2a", say("SendMessage", "", `[{"text":"Hello"},{"data":{"boddy":"Hello, all"}}]`)},
+		{"/a2a/v1/message:send", `{"message":{"messageId":"b","role":"ROLE_USER","parts":[{"text":"x"},{"data":{"boddy":"Hello"}}]}}`},
+		{"/mcp", toolCall("publish_message", `{"boddy":"Hello, all"}`)},
+		{"/mcp", toolCall("get_entry", `{"boddy":"e1"}`)},
+		{"/mcp", toolCall("read_entries", `{"boddy":"e1","limit":0}`)},
+	} {
+		r := s.Post(test.path, test.body)
+		if strings.HasPrefix(test.path, "/api/") && (r.Status < http.StatusBadRequest || !strings.HasPrefix(apitest.CheckError(t, r).Notes[0], "Unknown fields")) {
+			t.Errorf("%s %s: %d %s", test.path, test.body, r.Status, r.Body)
+		}
+		// The other surfaces have it in a text and in the Error object.
+		if n := strings.Count(string(r.Body), "ignored: boddy"); n == 0 || n < 2 && !strings.HasPrefix(test.path, "/api/") {
+			t.Errorf("%s %s: %d times in %s", test.path, test.body, n, r.Body)
+		}
+	}
+	s.Post("/api/entries", map[string]any{"body": "Hello", "title": "x"}).Lacks(t, `"notes"`)
+}
+
+// TestReadsNameUnknownParameters: a filter that was misspelled is none.
+func TestReadsNameUnknownParameters(t *testing.T) {
+	s := start(t)
+	for _, path := range []string{"/api/entries?", "/api/channels?", "/api/agents?", "/api/jobs?", "/api/human-requests?", "/api/home?for=ada&", "/api/stats?", "/api/usage?"} {
+		notes := func(query string, status int) (list []string) {
+			r := s.Get(path+query).Want(t, status)
+			var answer struct{ Notes []string }
+			must.Do(t, json.Unmarshal(r.Body, &answer))
+			return answer.Notes
+		}
+		before := len(notes("consistency=strong", http.StatusOK))
+		const ignored = "Unknown parameters were ignored: boddy, sort."
+		if got := notes("boddy=ada&sort=up", http.StatusOK); len(got) != before+1 || !strings.HasPrefix(got[before], ignored) {
+			t.Errorf("%s: %q", path, got)
+		}
+		if got := notes("boddy=ada&sort=up&consistency=weak", http.StatusUnprocessableEntity); len(got) != 1 || !strings.HasPrefix(got[0], ignored) {
+			t.Errorf("%s: rejected: %q", path, got)
+		}
+	}
+	for _, query := range []string{"", "?limit=5&author="} {
+		s.Get("/api/entries"+query).Lacks(t, `"notes"`)
+	}
+	// The same call finds its own entity tag again.
+	const misspelled = "/api/home?for=ada&wiat=60"
+	tag := s.Get(misspelled).Header.Get("ETag")
+	s.Get(misspelled, "If-None-Match", tag).Want(t, http.StatusNotModified)
+	// Calls that differ in what they say of themselves have different tags.
+	if other := s.Get("/api/home?for=ada").Header.Get("ETag"); other == tag {
+		t.Error("the note of an ignored parameter can hide behind a 304")
+	}
+}
+
+// TestBodiesSaidToBeAnother: what was sent under the type of something else is told
+// apart, where it can be.
+func TestBodiesSaidToBeAnother(t *testing.T) {
+	s := start(t)
+	const form = "application/x-www-form-urlencoded"
+	r := s.Post("/api/entries", "agent=ada&body=Hello")
+	if p := apitest.CheckError(t, r); p.Code != "malformed_body" || !strings.Contains(p.Issues[0].Message, "looks like a form; send that as "+form) {
+		t.Errorf("%s", r.Body)
+	}
+	r = s.Do(http.MethodPost, "/api/entries", "Hello all", "Content-Type", form)
+	if p := apitest.CheckError(t, r); r.Status != http.StatusUnprocessableEntity || len(p.Notes) == 0 || !strings.Contains(p.Notes[0], "Content-Type: text/plain") {
+		t.Errorf("%d %s", r.Status, r.Body)
 	}
 }

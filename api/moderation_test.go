@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
@@ -32,7 +31,7 @@ func withModerator(t *testing.T, configure ...func(*api.Config)) *apitest.Server
 // asMia sends a call of moderation.
 func asMia(s *apitest.Server, path string, body any) *apitest.Response {
 	data, _ := json.Marshal(body)
-	return s.Do(http.MethodPost, "/api/moderation/"+path, string(data), "Content-Type", jsonType, "Authorization", "Bearer "+modToken)
+	return s.Post("/api/moderation/"+path, string(data), "Authorization", "Bearer "+modToken)
 }
 
 type hideAnswer struct {
@@ -45,10 +44,7 @@ type hideAnswer struct {
 // mod carries a call of moderation out.
 func mod(t *testing.T, s *apitest.Server, path string, body any) (answer hideAnswer) {
 	t.Helper()
-	r := asMia(s, path, body)
-	if r.Status != http.StatusOK {
-		t.Fatalf("%s %v: %d %s", path, body, r.Status, r.Body)
-	}
+	r := asMia(s, path, body).Must(t, http.StatusOK)
 	r.Decode(t, &answer)
 	return answer
 }
@@ -83,9 +79,7 @@ func TestHideBySelection(t *testing.T) {
 	if calls < 2 || all != spam {
 		t.Errorf("%d of %d were hidden in %d calls", all, spam, calls)
 	}
-	if r := s.Get("/api/entries?limit=100"); !bytes.Contains(r.Body, []byte("Not of that sender")) || bytes.Contains(r.Body, []byte("Pills")) {
-		t.Errorf("the list is %s", r.Body)
-	}
+	s.Get("/api/entries?limit=100").Has(t, "Not of that sender").Lacks(t, "Pills")
 	for _, unhide := range []struct {
 		fields  map[string]any
 		matched int
@@ -106,35 +100,23 @@ func TestWhoModerates(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
 	for _, headers := range [][]string{nil, {"Authorization", "Bearer cmod_mallory"}, {"Authorization", "Bearer x"}, {"Authorization", "Basic " + modToken}} {
-		r := s.Do(http.MethodPost, "/api/moderation/hide", `{"ids":["e1"]}`, append([]string{"Content-Type", jsonType}, headers...)...)
-		if r.Status != http.StatusForbidden || !bytes.Contains(r.Body, []byte("moderators_only")) {
-			t.Errorf("%q: %d %s", headers, r.Status, r.Body)
-		}
+		s.Do(http.MethodPost, "/api/moderation/hide", `{"ids":["e1"]}`, append([]string{"Content-Type", jsonType}, headers...)...).Want(t, http.StatusForbidden, "moderators_only")
 	}
 	for body, want := range map[string]string{
 		`{}`: "is required", `{"ids":"e1","agent":"eve"}`: "go with none", `{"ids":[1]}`: "list of texts", `{"ids":["x1"]}`: "is no id",
 		`{"agent":7,"dry_run":"maybe"}`: "must be true or false", `{"words":" "}`: "must not be empty", `{"channel":"general","query":"pills"}`: "query", `{"sender_of":"e99"}`: "names no entry", `{"since":"soon"}`: "ISO 8601",
 		`{"ids":["e1"],"reason":"` + strings.Repeat("a", 301) + `"}`: "at most 300",
 	} {
-		r := s.Do(http.MethodPost, "/api/moderation/hide", body, "Content-Type", jsonType, "Authorization", "Bearer "+modToken)
-		if r.Status != http.StatusUnprocessableEntity || !strings.Contains(string(r.Body), want) {
-			t.Errorf("%s: %d %s, want %q", body, r.Status, r.Body, want)
-		}
+		s.Post("/api/moderation/hide", body, "Authorization", "Bearer "+modToken).Want(t, http.StatusUnprocessableEntity, want)
 	}
 	if got := mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "Advertisement"}); got.Changed != 1 || got.Record == nil || *got.Record != 2 {
 		t.Errorf("hide: %+v", got)
 	}
-	public, full := s.Get("/api/moderation/log"), s.Do(http.MethodGet, "/api/moderation/log", "", "Authorization", "Bearer "+modToken)
-	if strings.Contains(string(public.Body), "mia") || !strings.Contains(string(public.Body), `"what":"e1","text":"Hid e1","reason":"Advertisement"`) {
-		t.Errorf("the public record is %s", public.Body)
-	}
-	if !strings.Contains(string(full.Body), `"by":"mia"`) || !strings.Contains(string(full.Body), `"what":"mia"`) {
-		t.Errorf("the record is %s", full.Body)
-	}
+	public, full := s.Get("/api/moderation/log"), s.Get("/api/moderation/log", "Authorization", "Bearer "+modToken)
+	public.Has(t, `"what":"e1","text":"Hid e1","reason":"Advertisement"`).Lacks(t, "mia")
+	full.Has(t, `"by":"mia"`, `"what":"mia"`)
 	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "mia"})
-	if r := asMia(s, "unhide", map[string]any{"ids": []string{"e1"}}); r.Status != http.StatusForbidden {
-		t.Errorf("a revoked token: %d %s", r.Status, r.Body)
-	}
+	asMia(s, "unhide", map[string]any{"ids": []string{"e1"}}).Want(t, http.StatusForbidden)
 }
 
 // TestPurgesForModerators: they alone see which disks still hold what was purged, and
@@ -144,23 +126,19 @@ func TestPurgesForModerators(t *testing.T) {
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
 	const path = "/api/moderation/purges"
 	for _, headers := range [][]string{nil, {"Authorization", "Bearer cmod_mallory"}} {
-		if r := s.Do(http.MethodGet, path, "", headers...); r.Status != http.StatusForbidden || strings.Contains(string(r.Body), "node-a-secret") {
-			t.Errorf("%q: %d %s", headers, r.Status, r.Body)
-		}
+		s.Get(path, headers...).Want(t, http.StatusForbidden).Lacks(t, "node-a-secret")
 	}
 	s.Backend.OnReadIndex = func() { // meanwhile, on another node
 		s.Backend.OnReadIndex = nil
 		s.Backend.Apply(&command.Purge{Order: command.Order{By: "mia", Reason: "spam"}, IDs: []string{"e1"}})
 	}
-	r := s.Do(http.MethodGet, path, "", "Authorization", "Bearer "+modToken)
+	r := s.Get(path, "Authorization", "Bearer "+modToken)
 	const want = `{"purged":1,"servers":[{"id":"node-a-secret","part":"voter","purged":1,"done":0,"pending":1}]}`
 	if r.Status != http.StatusOK || string(r.Body) != want || r.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %s, %s", r.Status, r.Body, r.Header)
 	}
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
-	if r := s.Do(http.MethodGet, path, "", "Authorization", "Bearer "+modToken); r.Status != http.StatusServiceUnavailable {
-		t.Errorf("without a leader: %d %s", r.Status, r.Body)
-	}
+	s.Get(path, "Authorization", "Bearer "+modToken).Want(t, http.StatusServiceUnavailable)
 }
 
 // TestWhatIsUnchangedIsNotSent: a call that names what it changes and what it cannot
@@ -209,10 +187,7 @@ func TestModeratorsReadWhatTheyWaitFor(t *testing.T) {
 			mod(t, s, "watch", map[string]any{"pattern": "poker", "reason": "a test"})
 			sendReport(t, s, http.StatusCreated, map[string]any{"entry_id": "e1", "reason": "spam", "text": "Look at this"})
 		}
-		r := s.Do(http.MethodGet, "/api/moderation/"+path+"?consistency=strong", "", "Authorization", "Bearer "+modToken)
-		if r.Status != http.StatusOK || !strings.Contains(string(r.Body), want) {
-			t.Errorf("%s: %d %s, want %s", path, r.Status, r.Body, want)
-		}
+		s.Get("/api/moderation/"+path+"?consistency=strong", "Authorization", "Bearer "+modToken).Want(t, http.StatusOK, want)
 	}
 }
 
@@ -227,9 +202,7 @@ func TestNothingRelatesToWhatIsHidden(t *testing.T) {
 		"/api/entries": `{"agent":"eve","body":"I take it back","supersedes":"e1","relation":"retraction"}`,
 		"/api/jobs":    `{"agent":"ada","action":"claim","job_id":"j2"}`,
 	} {
-		if r := s.Do(http.MethodPost, path, body, "Content-Type", jsonType); r.Status != http.StatusUnprocessableEntity || !strings.Contains(string(r.Body), "hidden") {
-			t.Errorf("%s: %d %s", body, r.Status, r.Body)
-		}
+		s.Post(path, body).Want(t, http.StatusUnprocessableEntity, "hidden")
 	}
 }
 
@@ -245,10 +218,8 @@ func TestDocumentedModerationWorks(t *testing.T) {
 		if !strings.HasPrefix(path, "/api/moderation/") || item.Post == nil {
 			continue
 		}
-		for name, example := range examplesOf(t, item.Post.RequestBody.Value.Content["application/json"]) {
-			if r := s.Do(http.MethodPost, path, string(example), "Content-Type", jsonType, "Authorization", "Bearer "+modToken); r.Status != http.StatusOK {
-				t.Errorf("%s, %s: %d %s", path, name, r.Status, r.Body)
-			}
+		for _, example := range examplesOf(t, item.Post.RequestBody.Value.Content["application/json"]) {
+			s.Post(path, string(example), "Authorization", "Bearer "+modToken).Want(t, http.StatusOK)
 			sent++
 		}
 	}
@@ -289,54 +260,42 @@ func TestModerationRejected(t *testing.T) {
 		s.Backend.Reject = func(command.Sender, command.Payload) error { return test.reject }
 		for path, body := range works {
 			r := s.Do(http.MethodPost, "/api/moderation/"+path, cmp.Or(test.body, body), "Content-Type", test.mediaType, "Authorization", "Bearer "+modToken)
-			if p := apitest.CheckError(t, r); r.Status != test.status || p.Code != test.code || string(p.Example) != "{}" {
-				t.Errorf("%s: %d %s, want %d %s without an example", path, r.Status, r.Body, test.status, test.code)
+			if p := apitest.CheckError(t, r); r.Status != test.status || p.Code != test.code || (string(p.Example) == "{}") == (test.status == http.StatusTooManyRequests || test.status == http.StatusUnprocessableEntity) {
+				t.Errorf("%s: %d %s, want %d %s, and an example of a 422 and a 429", path, r.Status, r.Body, test.status, test.code)
 			}
 		}
 	}
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
 	for _, path := range []string{"held", "rules", "reports"} {
 		for query, code := range map[string]string{"limit=none": "validation_failed", "consistency=strong": "no_leader"} {
-			r := s.Do(http.MethodGet, "/api/moderation/"+path+"?"+query, "", "Authorization", "Bearer "+modToken)
+			r := s.Get("/api/moderation/"+path+"?"+query, "Authorization", "Bearer "+modToken)
 			if p := apitest.CheckError(t, r); p.Code != code {
 				t.Errorf("%s?%s: %d %s, want %s", path, query, r.Status, r.Body, code)
 			}
 		}
 	}
-	if r := s.Do(http.MethodPost, "/api/moderation/purge", works["purge"], "Content-Type", jsonType); r.Status != http.StatusForbidden {
-		t.Errorf("a stranger purges: %d %s", r.Status, r.Body)
-	}
-	if after := s.Backend.Machine.Applied(); after != before {
-		t.Errorf("the rejected calls wrote %d commands", after-before)
-	}
+	s.Post("/api/moderation/purge", works["purge"]).Want(t, http.StatusForbidden)
+	apitest.Equal(t, "index after the rejected calls", s.Backend.Machine.Applied(), before)
 }
 
 // TestPurge: the stub says that it is for good; a dry run changes nothing, and nothing is
 // purged that is not named with a reason.
 func TestPurge(t *testing.T) {
 	s := withModerator(t)
-	if r := s.Do(http.MethodPost, "/api/entries", `{"agent":"eve","body":"Where ada lives."}`, "Content-Type", jsonType); r.Status != http.StatusCreated {
-		t.Fatalf("%d %s", r.Status, r.Body)
-	}
+	s.Post("/api/entries", `{"agent":"eve","body":"Where ada lives."}`).Must(t, http.StatusCreated)
 	if dry := mod(t, s, "purge", map[string]any{"ids": []string{"e1", "e9"}, "reason": "an address", "dry_run": true}); dry.Matched != 1 || dry.Changed != 0 || len(dry.Samples) != 1 {
 		t.Errorf("the dry run answers %+v", dry)
 	}
 	for _, body := range []map[string]any{
 		{"reason": "x"}, {"ids": []string{"e1"}}, {"ids": []string{"e1"}, "agent": "eve", "reason": "x"}, {"ids": []string{"one"}, "reason": "x"},
 	} {
-		if r := asMia(s, "purge", body); r.Status != http.StatusUnprocessableEntity {
-			t.Errorf("%v: %d %s", body, r.Status, r.Body)
-		}
+		asMia(s, "purge", body).Want(t, http.StatusUnprocessableEntity)
 	}
 	if done := mod(t, s, "purge", map[string]any{"ids": []string{"e1"}, "reason": "an address"}); done.Changed != 1 || done.Record == nil {
 		t.Errorf("the purge answers %+v", done)
 	}
-	if r := s.Get("/api/entries/e1"); !bytes.Contains(r.Body, []byte(`"reason":"an address","purged":true}`)) || bytes.Contains(r.Body, []byte("lives")) {
-		t.Errorf("the stub is %s", r.Body)
-	}
-	if r := s.Get("/api/moderation/log"); !bytes.Contains(r.Body, []byte(`"action":"purge","what":"e1","text":"Erased e1 for good","reason":"an address"`)) {
-		t.Errorf("the record is %s", r.Body)
-	}
+	s.Get("/api/entries/e1").Has(t, `"reason":"an address","purged":true}`).Lacks(t, "lives")
+	s.Get("/api/moderation/log").Has(t, `"action":"purge","what":"e1","text":"Erased e1 for good","reason":"an address"`)
 }
 
 // TestModeratorsSeeWhatWouldComeBack: a dry run shows what the authors of hidden entries
@@ -352,9 +311,7 @@ func TestModeratorsSeeWhatWouldComeBack(t *testing.T) {
 	for operation, matched := range map[string]int{"unhide": 3, "purge": 3, "hide": 0} {
 		r := asMia(s, operation, named)
 		for _, want := range []string{`"body":"Cheap pills, here."`, `"title":"Sell pills"`, `"description":"Sells pills."`, fmt.Sprintf(`"matched":%d`, matched), "nobody names no profile"} {
-			if r.Status != http.StatusOK || !strings.Contains(string(r.Body), want) {
-				t.Errorf("%s: %d %s, want %s", operation, r.Status, r.Body, want)
-			}
+			r.Want(t, http.StatusOK, want)
 		}
 	}
 	for _, path := range []string{"/api/entries/e1", "/api/jobs/j2", "/api/agents/dave"} {
@@ -389,10 +346,7 @@ func TestStubsAreToldApart(t *testing.T) {
 				t.Errorf("%s: %s, want %q", path, r.Body, want)
 			}
 		}
-		r := s.Do(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_entry","arguments":{"id":"`+id+`"}}}`, "Content-Type", jsonType)
-		if !strings.Contains(string(r.Body), want.tool) {
-			t.Errorf("the tool says of %s %s, want %q", id, r.Body, want.tool)
-		}
+		s.Post("/mcp", toolCall("get_entry", args{"id": id})).Has(t, want.tool)
 	}
 }
 
@@ -403,6 +357,11 @@ func TestRecordInWords(t *testing.T) {
 	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Cheap pills, here."})
 	s.Post("/api/agents", map[string]any{"id": "Dave", "description": "Sells pills."})
 	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Secret words."})
+	var many []string // the newest first
+	for i := range 12 {
+		posted := apitest.Decoded[struct{ Entry struct{ ID string } }](t, s.Post("/api/entries", map[string]any{"agent": "eve", "body": fmt.Sprint("Cheap pills, number ", i)}))
+		many = append([]string{posted.Entry.ID}, many...)
+	}
 	order := command.Order{By: command.Operator}
 	daily := uint64(1 << 20)
 	for _, call := range []struct {
@@ -410,23 +369,25 @@ func TestRecordInWords(t *testing.T) {
 		fields    map[string]any
 	}{
 		{"hide", map[string]any{"ids": []string{"e1", "e2"}, "profiles": []string{"dave"}}},
-		{"unhide", map[string]any{"ids": []string{"e1"}}},
+		{"unhide", map[string]any{"ids": []string{"e1"}, "profiles": []string{"dave"}}},
 		{"purge", map[string]any{"ids": []string{"e2"}, "reason": "x"}},
 		{"watch", map[string]any{"pattern": "pills", "reason": "x"}},
 		{"watch", map[string]any{"pattern": "casino", "hold": true, "reason": "x"}},
 		{"block", map[string]any{"agent": "spammer77", "for": "1h", "reason": "x"}},
+		{"hide", map[string]any{"ids": many, "profiles": []string{"dave"}}},
 		{"freeze", map[string]any{"channel": "den", "for": "1h", "reason": "x"}},
 	} {
 		mod(t, s, call.operation, call.fields)
 	}
 	s.Backend.Apply(&command.SetSettings{DailyBytes: &daily})
 	s.Backend.Apply(&command.DestroyDisk{Order: order, Server: "n3-c"})
-	public, full := string(s.Get("/api/moderation/log").Body), string(s.Do(http.MethodGet, "/api/moderation/log", "", "Authorization", "Bearer "+modToken).Body)
+	public, full := string(s.Get("/api/moderation/log").Body), string(s.Get("/api/moderation/log", "Authorization", "Bearer "+modToken).Body)
 	page := string(browse(t, s, "/moderation", http.StatusOK).Body)
 	for _, text := range []struct{ public, full string }{
 		{"Gave a moderator a token", "Gave the moderator mia a token"},
 		{"Hid e1, e2, @Dave", ""},
-		{"Showed e1 again", ""},
+		{"Hid 12 entries, " + many[11] + " to " + many[0] + " and @Dave", ""},
+		{"Showed e1, @Dave again", ""},
 		{"Erased e2 for good", ""},
 		{"Rejects texts with certain words", "Rejects texts with the pattern pills"},
 		{"Holds texts with certain words, for review", "Holds texts with the pattern casino, for review"},

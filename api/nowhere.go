@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/commons-cluster/commons/api/op/resource"
+
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/wire"
@@ -23,8 +25,8 @@ func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 		Issues: []wire.Issue{{"path", "is none that is served"}},
 	}
 	for i := range s.table {
-		if matches(s.table[i].path, string(uri.Path())) {
-			e.Message = "This path is not written correctly. Write it as " + s.table[i].shownPath() +
+		if matches(s.table[i].Path, string(uri.Path())) {
+			e.Message = "This path is not written correctly. Write it as " + s.table[i].ShownPath() +
 				", without empty or dot segments, and percent-encode only the parts in braces."
 			return e
 		}
@@ -43,14 +45,14 @@ func (s *Server) noMethod(path, allow string) *wire.Error {
 	}
 	for i := range s.table {
 		o := &s.table[i]
-		if !matches(o.path, path) {
+		if !matches(o.Path, path) {
 			continue
 		}
-		if o.change != "" {
+		if o.Change != "" {
 			id := path[strings.LastIndex(strings.TrimRight(path, "/"), "/")+1:]
-			e.Message += " " + strings.ReplaceAll(o.change, "{id}", wire.Shown(strings.TrimRight(id, "/"), wire.MaxUnknownName))
-		} else if o.does != "" {
-			e.Message += " " + o.method + ": " + o.does + "."
+			e.Message += " " + strings.ReplaceAll(o.Change, "{id}", wire.Shown(strings.TrimRight(id, "/"), wire.MaxUnknownName))
+		} else if o.Does != "" {
+			e.Message += " " + o.Method + ": " + o.Does + "."
 		}
 	}
 	return e
@@ -76,7 +78,7 @@ func (s *Server) nearPath(path string) string {
 	words = words[:min(len(words), maxPathWords)]
 	var resources []string
 	for i := range s.table {
-		if name, isAPI := strings.CutPrefix(s.table[i].path, "/api/"); isAPI && !strings.Contains(name, "/") {
+		if name, isAPI := strings.CutPrefix(s.table[i].Path, "/api/"); isAPI && !strings.Contains(name, "/") {
 			resources = append(resources, name)
 		}
 	}
@@ -106,8 +108,8 @@ func (s *Server) nearCall(path string, behind []string) string {
 		id = wire.Shown(behind[0], wire.MaxUnknownName)
 	}
 	if len(behind) > 1 && path == "/api/jobs" {
-		if action := actionNamed(word(behind[1])); action != nil {
-			return `POST /api/jobs with {"action":"` + action.name + `","job_id":"` + id + `","agent":…}`
+		if action := resource.JobAction(behind[1]); action != "" {
+			return `POST /api/jobs with {"action":"` + action + `","job_id":"` + id + `","agent":…}`
 		}
 	}
 	if len(behind) > 1 && path == "/api/entries" {
@@ -115,8 +117,8 @@ func (s *Server) nearCall(path string, behind []string) string {
 	}
 	var calls []string
 	for i := range s.table {
-		if o := &s.table[i]; o.path == path || id != "" && o.path == path+"/:id" {
-			calls = append(calls, o.method+" "+strings.ReplaceAll(o.shownPath(), "{id}", id)+" ("+o.does+")")
+		if o := &s.table[i]; o.Path == path || id != "" && o.Path == path+"/:id" {
+			calls = append(calls, o.Method+" "+strings.ReplaceAll(o.ShownPath(), "{id}", id)+" ("+o.Does+")")
 		}
 	}
 	return strings.Join(calls, ", ")

@@ -17,7 +17,9 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/longtest"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestMain holds, after a run of all tests, that every status that the OpenAPI
@@ -53,9 +55,7 @@ func sorted(names []string) []string { return slices.Sorted(slices.Values(names)
 // components, and instants have 64 bits.
 func TestGeneratorsReadTheDocument(t *testing.T) {
 	var doc any
-	if err := json.Unmarshal([]byte(api.OpenAPI()), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(api.OpenAPI()), &doc))
 	component := regexp.MustCompile(`^#/components/\w+/\w+$`)
 	isInstant := regexp.MustCompile(`^(at|now|since|until|\w+At)$`)
 	asMap := func(node any) map[string]any {
@@ -164,9 +164,7 @@ func TestBodiesAreDocumented(t *testing.T) {
 		shown := map[string]bool{}
 		for _, example := range examplesOf(t, media) {
 			var fields map[string]any
-			if err := json.Unmarshal(example, &fields); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(example, &fields))
 			for name := range fields {
 				shown[name] = true
 			}
@@ -181,9 +179,7 @@ func TestBodiesAreDocumented(t *testing.T) {
 				t.Errorf("POST %s: %s has no example", path, name)
 			}
 		}
-		if !slices.Equal(sorted(fields), sorted(want)) {
-			t.Errorf("POST %s: fields %v are documented, %v are read", path, sorted(fields), sorted(want))
-		}
+		apitest.Equal(t, "fields of POST "+path, sorted(fields), sorted(want))
 	}
 }
 
@@ -199,10 +195,7 @@ func examplesOf(t *testing.T, media *openapi3.MediaType) map[string][]byte {
 	}
 	examples := make(map[string][]byte, len(values))
 	for name, value := range values {
-		data, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(json.Marshal(value))(t)
 		examples[name] = data
 	}
 	return examples
@@ -228,10 +221,7 @@ func keyFor(t *testing.T, s *apitest.Server, path string) string {
 	} else if path != seenPath {
 		return ""
 	}
-	var registered struct {
-		EditKey string `json:"edit_key"`
-	}
-	s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}).Decode(t, &registered)
+	registered := apitest.Decoded[client.Registered](t, s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}))
 	return registered.EditKey
 }
 
@@ -255,14 +245,13 @@ func TestDocumentedBodiesWork(t *testing.T) {
 			key := keyFor(t, s, path)
 			for _, step := range append(slices.Clone(earlier[name]), name) {
 				sent := strings.ReplaceAll(string(story[step]), keyInExample, key)
-				r := s.Do(http.MethodPost, path, sent, "Content-Type", jsonType)
+				r := s.Post(path, sent)
 				if r.Status != http.StatusOK && r.Status != http.StatusCreated {
 					t.Errorf("POST %s, %s of %s: %s: %d %s", path, step, name, sent, r.Status, r.Body)
 				}
-				var registered struct {
+				if registered := apitest.Decoded[struct {
 					EditKey string `json:"edit_key"`
-				}
-				if r.Decode(t, &registered); registered.EditKey != "" {
+				}](t, r); registered.EditKey != "" {
 					key = registered.EditKey
 				}
 			}
@@ -270,9 +259,7 @@ func TestDocumentedBodiesWork(t *testing.T) {
 		s := start(t)
 		key := keyFor(t, s, path)
 		if story["post"] != nil { // the form acts on a job
-			if r := s.Do(http.MethodPost, path, string(story["post"]), "Content-Type", jsonType); r.Status != http.StatusCreated {
-				t.Fatalf("POST %s, %s: %d %s", path, story["post"], r.Status, r.Body)
-			}
+			s.Post(path, string(story["post"])).Must(t, http.StatusCreated)
 		}
 		if form := content["application/x-www-form-urlencoded"]; form != nil {
 			values := url.Values{}
@@ -284,9 +271,7 @@ func TestDocumentedBodiesWork(t *testing.T) {
 			}
 		}
 		if text := content["text/plain"]; text != nil {
-			if r := s.Do(http.MethodPost, path, fmt.Sprint(text.Example), "Content-Type", "text/plain"); r.Status != http.StatusCreated {
-				t.Errorf("POST %s, text %v: %d %s", path, text.Example, r.Status, r.Body)
-			}
+			s.Do(http.MethodPost, path, fmt.Sprint(text.Example), "Content-Type", "text/plain").Want(t, http.StatusCreated)
 		}
 	}
 }
@@ -319,9 +304,7 @@ func TestDocumentedParametersWork(t *testing.T) {
 					query.Set("for", "ada")
 				}
 				sent++
-				if r := s.Do(http.MethodGet, path+"?"+query.Encode(), "", "Authorization", "Bearer "+modToken); r.Status != http.StatusOK {
-					t.Errorf("GET %s?%s: %d %s", path, query.Encode(), r.Status, r.Body)
-				}
+				s.Get(path+"?"+query.Encode(), "Authorization", "Bearer "+modToken).Want(t, http.StatusOK)
 			}
 		}
 	}
@@ -340,9 +323,7 @@ func TestDocumentedWriteByGetWorks(t *testing.T) {
 		p := apitest.Document(t).Paths.Value("/api/entries").Get.Parameters.GetByInAndName("query", name)
 		query.Set(name, fmt.Sprint(p.Example))
 	}
-	if r := s.Get("/api/entries?" + query.Encode()); r.Status != http.StatusCreated {
-		t.Errorf("%s: %d %s", query.Encode(), r.Status, r.Body)
-	}
+	s.Get("/api/entries?"+query.Encode()).Want(t, http.StatusCreated)
 }
 
 // TestDocumentedNotModified asks again for what is documented to have an ETag.
@@ -391,9 +372,7 @@ func TestOperationsAreDocumented(t *testing.T) {
 			continue
 		}
 		operation := item.GetOperation(o.Method)
-		if operation.OperationID != o.ID {
-			t.Errorf("%s %s is %q in the document, %q in the table", o.Method, o.Path, operation.OperationID, o.ID)
-		}
+		apitest.Equal(t, o.Method+" "+o.Path, operation.OperationID, o.ID)
 		var fails []int
 		for status := range operation.Responses.Map() {
 			if code, err := strconv.Atoi(status); err == nil && code >= http.StatusBadRequest {

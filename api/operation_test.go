@@ -8,7 +8,9 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestRelay holds that an operation that runs in memory answers what HTTP does,
@@ -16,10 +18,7 @@ import (
 func TestRelay(t *testing.T) {
 	b := apitest.NewBackend(t)
 	var l ledger
-	s, err := api.New(api.Config{Backend: b, Counter: &l})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(api.New(api.Config{Config: op.Config{Backend: b, Counter: &l}}))(t)
 	web := apitest.Start(t, b)
 	web.Publish(map[string]any{"agent": "ada", "body": "Is anybody here?"})
 	for _, test := range []struct {
@@ -41,9 +40,7 @@ func TestRelay(t *testing.T) {
 		if got.Status != test.status || want.Status != test.status || !bytes.Equal(got.Body, want.Body) {
 			t.Errorf("%s %s: %d %s, want %d %s", test.operation, test.query, got.Status, got.Body, want.Status, want.Body)
 		}
-		if rejected := got.Rejection != nil; rejected != (test.status >= http.StatusBadRequest) {
-			t.Errorf("%s %s: rejection %v", test.operation, test.query, got.Rejection)
-		}
+		apitest.Equal(t, test.operation, got.Rejection != nil, test.status >= http.StatusBadRequest)
 		if len(l.calls) != 1 || l.calls[0].Surface != command.SurfaceMCP || l.calls[0].Client != "curl" || l.calls[0].Sender == "" {
 			t.Errorf("%s: counted %+v", test.operation, l.calls)
 		}
@@ -53,10 +50,7 @@ func TestRelay(t *testing.T) {
 // TestRelayWrites holds that a write in memory is made, says so, and is limited.
 func TestRelayWrites(t *testing.T) {
 	b := apitest.NewBackend(t)
-	s, err := api.New(api.Config{Backend: b})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(api.New(api.Config{Config: op.Config{Backend: b}}))(t)
 	done := api.Relay(s, "/a2a", "publishEntry", "", "", `{"agent":"ada","body":"Hello, all"}`)
 	if done.Status != http.StatusCreated || done.Index != b.Machine.Applied() || b.LastSender().AgentKey != "ada" {
 		t.Errorf("%+v by %+v", done, b.LastSender())

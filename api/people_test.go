@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,31 +30,16 @@ func browse(t *testing.T, s *apitest.Server, path string, want int) shown {
 	return visit(t, s, http.MethodGet, path, "", want, "Accept", browserAccept)
 }
 
-// visit sends what a browser would, and follows nothing.
+// visit sends a request as a browser does, and does not follow redirects. A status of 0 stands for any.
 func visit(t *testing.T, s *apitest.Server, method, path, body string, want int, headers ...string) shown {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
+	p := shown{Response: s.Send(s.Request(method, path, body, headers...))}
+	if want != 0 {
+		p.Must(t, want)
 	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := shown{Response: &apitest.Response{Status: resp.StatusCode, Header: resp.Header, Body: data}}
-	if p.Status != want && want != 0 {
-		t.Fatalf("%s %s: %d, want %d\n%s", method, path, p.Status, want, data)
-	}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
-		if p.root, err = html.Parse(strings.NewReader(string(data))); err != nil {
+	if strings.HasPrefix(p.Header.Get("Content-Type"), "text/html") {
+		var err error
+		if p.root, err = html.Parse(bytes.NewReader(p.Body)); err != nil {
 			t.Fatal(err)
 		}
 		p.check(t, path)
@@ -139,12 +123,8 @@ func (p shown) check(t *testing.T, path string) {
 			level = next
 		}
 	}
-	if n := len(p.all("h1")); n != 1 {
-		t.Errorf("%s: %d headings of the first level", path, n)
-	}
-	if lang := attr(p.all("html")[0], "lang"); lang != "en" {
-		t.Errorf("%s: language %q", path, lang)
-	}
+	apitest.Equal(t, path+": headings of the first level", len(p.all("h1")), 1)
+	apitest.Equal(t, path+": language", attr(p.all("html")[0], "lang"), "en")
 }
 
 // within reports whether an element is inside one of a class.
@@ -214,9 +194,7 @@ func TestPeopleSee(t *testing.T) {
 			if attr(link, "type") == "application/atom+xml" {
 				feeds++
 				feed := visit(t, s, http.MethodGet, attr(link, "href"), "", http.StatusOK)
-				if !bytes.Contains(feed.Body, []byte("<feed ")) {
-					t.Errorf("%s: the feed %s is %s", test.path, attr(link, "href"), feed.Body)
-				}
+				feed.Has(t, "<feed ")
 			}
 			if attr(link, "type") == "application/json" {
 				alternate = attr(link, "href")
@@ -236,18 +214,13 @@ func TestPeopleSee(t *testing.T) {
 	}
 	for _, path := range []string{"/e/e0", "/e/nothing", "/a/nobody", "/e/j1"} {
 		p := browse(t, s, path, http.StatusNotFound)
-		if len(p.all("main")) != 1 {
-			t.Errorf("%s is no page", path)
-		}
+		apitest.Equal(t, "main elements of "+path, len(p.all("main")), 1)
 	}
 	p := browse(t, s, "/e/"+wrong.ID, http.StatusOK)
 	if folded := p.all("details"); len(folded) != 1 || !strings.Contains(text(folded[0]), "Disks never fail") {
 		t.Errorf("what was retracted is not folded: %d", len(folded))
 	}
-	r := s.Get("/", "Accept", "*/*")
-	if !strings.Contains(string(r.Body), `"endpoints":`) {
-		t.Errorf("/ to a program: %s", r.Body)
-	}
+	s.Get("/", "Accept", "*/*").Has(t, `"endpoints":`)
 }
 
 // TestPagesGoOn holds that the pages of a list follow one another without a gap.
@@ -366,14 +339,11 @@ func TestForm(t *testing.T) {
 		send(http.StatusBadRequest, foreign...)
 	}
 	to := send(http.StatusSeeOther, own...).Header.Get("Location")
-	if again := send(http.StatusSeeOther, own...).Header.Get("Location"); again != to {
-		t.Errorf("sent twice, it wrote %s and %s", to, again)
-	}
+	apitest.Equal(t, "the place after the form was sent twice", send(http.StatusSeeOther, own...).Header.Get("Location"), to)
 	if words := browse(t, s, to, http.StatusOK).words(); !strings.Contains(words, "It says: mind the step.") || strings.Contains(words, "proven") {
 		t.Errorf("%s shows %s", to, words)
 	}
-	var list apitest.List
-	s.Get("/api/entries?reply_to="+help.Entry.ID).Decode(t, &list)
+	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?reply_to="+help.Entry.ID))
 	if len(list.Entries) != 1 || list.Entries[0].Agent != "Grace" {
 		t.Errorf("answers: %+v", list.Entries)
 	}
@@ -402,21 +372,15 @@ func TestClusterPageHidesDetails(t *testing.T) {
 	s := withModerator(t)
 	for _, path := range []string{"/cluster", "/cluster.json"} {
 		for range 2 {
-			if body := string(visit(t, s, http.MethodGet, path, "", http.StatusOK, "Accept", browserAccept).Body); strings.Contains(body, "secret") || strings.Contains(body, "v9.9.9") {
-				t.Errorf("%s shows to strangers:\n%s", path, body)
-			}
+			visit(t, s, http.MethodGet, path, "", http.StatusOK, "Accept", browserAccept).Lacks(t, "secret", "v9.9.9")
 			if path == "/cluster.json" {
-				if body := string(visit(t, s, http.MethodGet, path, "", http.StatusOK, "Authorization", "Bearer "+modToken).Body); !strings.Contains(body, "node-a-secret") || !strings.Contains(body, "v9.9.9") {
-					t.Errorf("%s shows to a moderator:\n%s", path, body)
-				}
+				visit(t, s, http.MethodGet, path, "", http.StatusOK, "Authorization", "Bearer "+modToken).Has(t, "node-a-secret", "v9.9.9")
 			}
 		}
 	}
 	for _, path := range []string{"/cluster", "/cluster.json"} {
 		r := visit(t, s, http.MethodGet, path, "", http.StatusOK, "Authorization", "Bearer "+modToken)
-		if !strings.Contains(string(r.Body), "node-a-secret") || r.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s for a moderator alone: %v", path, r.Header)
-		}
+		r.Has(t, "node-a-secret").WantHeader(t, "Cache-Control", "no-store")
 	}
 	visit(t, s, http.MethodGet, "/cluster.json", "", http.StatusForbidden, "Authorization", "Bearer cmod_wrong")
 }
@@ -436,9 +400,7 @@ func TestConnectShowsTheAddress(t *testing.T) {
 func TestRobots(t *testing.T) {
 	for _, want := range []string{api.RobotsAllow, api.RobotsDeny} {
 		s := start(t, func(c *api.Config) { c.Robots = want })
-		if got := string(visit(t, s, http.MethodGet, "/robots.txt", "", http.StatusOK).Body); got != want {
-			t.Errorf("robots.txt: %q, want %q", got, want)
-		}
+		apitest.Equal(t, "robots.txt", string(visit(t, s, http.MethodGet, "/robots.txt", "", http.StatusOK).Body), want)
 	}
 }
 
@@ -498,9 +460,7 @@ func TestNewsSincePage(t *testing.T) {
 	first := browse(t, s, "/agents?q=x", http.StatusOK)
 	channel := browse(t, s, "/c/other", http.StatusOK)
 	s.Publish(map[string]any{"agent": "Ada", "body": "Said again.", "channel": "logs"})
-	if again := browse(t, s, "/agents?q=x", http.StatusOK); again.Header.Get("ETag") != first.Header.Get("ETag") {
-		t.Error("a page without news changes")
-	}
+	browse(t, s, "/agents?q=x", http.StatusOK).WantHeader(t, "ETag", first.Header.Get("ETag"))
 	if again := browse(t, s, "/human", http.StatusOK); attr(again.all("body")[0], "data-from") == attr(channel.all("body")[0], "data-from") {
 		t.Error("news begin where they began before")
 	}
@@ -512,8 +472,7 @@ func TestAgentsJobs(t *testing.T) {
 	for i := range 7 {
 		s.Post("/api/jobs", map[string]any{"agent": "Ada", "title": "Job number " + strconv.Itoa(i+1), "body": "To be done by somebody."})
 	}
-	var posted struct{ Jobs []apitest.Entry }
-	s.Get("/api/jobs?limit=1").Decode(t, &posted)
+	posted := apitest.Decoded[struct{ Jobs []apitest.Entry }](t, s.Get("/api/jobs?limit=1"))
 	s.Post("/api/jobs", map[string]any{"agent": "Lin", "action": "claim", "job_id": posted.Jobs[0].ID})
 	if words := browse(t, s, "/a/ada", http.StatusOK).words(); !strings.Contains(words, "Jobs it posted Job number 7 claimed 0 seconds left Job number 6 open") ||
 		!strings.Contains(words, "All of them") || strings.Contains(words, "Jobs it has claimed") {

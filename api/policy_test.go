@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
@@ -22,41 +23,28 @@ type ruleAnswer struct {
 func setRule(t *testing.T, s *apitest.Server, path string, body map[string]any) (answer ruleAnswer) {
 	t.Helper()
 	body["reason"] = "a good reason"
-	r := asMia(s, path, body)
-	if r.Status != http.StatusOK {
-		t.Fatalf("%s %v: %d %s", path, body, r.Status, r.Body)
-	}
+	r := asMia(s, path, body).Must(t, http.StatusOK)
 	r.Decode(t, &answer)
 	return answer
 }
 
 // policyWrites are writes of every surface, of eve's.
-var policyWrites = map[string]func(s *apitest.Server) *apitest.Response{
-	"publish": func(s *apitest.Server) *apitest.Response {
-		return s.Do(http.MethodPost, "/api/entries", `{"agent":"eve","body":"Cheap pills here.","channel":"den"}`, "Content-Type", jsonType)
-	},
-	"get": func(s *apitest.Server) *apitest.Response {
-		return s.Do(http.MethodGet, "/api/entries?action=publish&confirm=write&agent=eve&body=Cheap+pills+here.&channel=den&request_id=request-get", "")
-	},
-	"job": func(s *apitest.Server) *apitest.Response {
-		return s.Do(http.MethodPost, "/api/jobs", `{"agent":"eve","title":"Sell pills","body":"Sell cheap pills."}`, "Content-Type", jsonType)
-	},
-	"help": func(s *apitest.Server) *apitest.Response {
-		return s.Do(http.MethodPost, "/api/human-requests", `{"agent":"eve","goal":"Cheap pills","requested_action":"Buy pills."}`, "Content-Type", jsonType)
-	},
-	"profile": func(s *apitest.Server) *apitest.Response {
-		return s.Do(http.MethodPost, "/api/agents", `{"id":"eve","description":"Sells pills."}`, "Content-Type", jsonType)
-	},
-	"a2a": func(s *apitest.Server) *apitest.Response {
-		return s.Do(http.MethodPost, "/a2a", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m1","role":"user","parts":[{"kind":"text","text":"Cheap pills"},{"kind":"data","data":{"agent":"eve","channel":"den"}}]}}}`, "Content-Type", jsonType)
-	},
-	"a2a http": func(s *apitest.Server) *apitest.Response {
-		return s.Do(http.MethodPost, "/a2a/v1/message:send", `{"message":{"messageId":"m2","role":"ROLE_USER","content":[{"text":"Cheap pills"},{"data":{"data":{"agent":"eve","channel":"den"}}}]}}`, "Content-Type", jsonType)
-	},
-	"mcp": func(s *apitest.Server) *apitest.Response {
-		return s.Do(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"publish_message","arguments":{"agent":"eve","body":"Cheap pills","channel":"den"}}}`, "Content-Type", jsonType)
-	},
-}
+var policyWrites = func() map[string]func(s *apitest.Server) *apitest.Response {
+	writes := map[string]func(s *apitest.Server) *apitest.Response{}
+	for name, publish := range ways {
+		writes[name] = func(s *apitest.Server) *apitest.Response {
+			return publish(s, map[string]any{"agent": "eve", "body": "Cheap pills here.", "channel": "den"})
+		}
+	}
+	for name, post := range map[string]struct{ path, body string }{
+		"job":     {"/api/jobs", `{"agent":"eve","title":"Sell pills","body":"Sell cheap pills."}`},
+		"help":    {"/api/human-requests", `{"agent":"eve","goal":"Cheap pills","requested_action":"Buy pills."}`},
+		"profile": {"/api/agents", `{"id":"eve","description":"Sells pills."}`},
+	} {
+		writes[name] = func(s *apitest.Server) *apitest.Response { return s.Post(post.path, post.body) }
+	}
+	return writes
+}()
 
 // TestRulesHoldForEverySurface: what a rule is against is rejected everywhere, with the
 // reason and the end, and reading goes on; what it is not against is taken.
@@ -77,7 +65,7 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withModerator(t)
-			s.Do(http.MethodPost, "/api/entries", `{"agent":"bob","body":"The first entry."}`, "Content-Type", jsonType)
+			s.Post("/api/entries", `{"agent":"bob","body":"The first entry."}`)
 			rule := setRule(t, s, test.path, test.body)
 			if rule.Until == nil || rule.Kind != name {
 				t.Errorf("the rule is %+v", rule)
@@ -90,7 +78,7 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 				if spared := strings.Contains(test.spares, surface); rejected == spared {
 					t.Errorf("%s: %d %s", surface, r.Status, text)
 				}
-				if rejected && surface == "publish" {
+				if rejected && surface == "post" {
 					wait, _ := strconv.Atoi(r.Header.Get("Retry-After"))
 					if p := apitest.CheckError(t, r); r.Status != http.StatusForbidden || p.Code != test.code || wait < 3000 || p.Retryable {
 						t.Errorf("%s: %d %v %s", surface, r.Status, r.Header, text)
@@ -103,19 +91,11 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 			if after := s.Backend.Machine.Applied(); test.spares == "" && after != before {
 				t.Errorf("what was rejected is in the log: %d commands", after-before)
 			}
-			if r := s.Do(http.MethodGet, "/api/entries/e1", ""); r.Status != http.StatusOK {
-				t.Errorf("reading: %d %s", r.Status, r.Body)
-			}
+			s.Get("/api/entries/e1").Want(t, http.StatusOK)
 			mod(t, s, "hide", map[string]any{"ids": []string{"e1"}}) // moderators go on
-			if r := asMia(s, "lift", map[string]any{"number": rule.Number}); r.Status != http.StatusOK {
-				t.Fatalf("lift: %d %s", r.Status, r.Body)
-			}
-			if r := policyWrites["publish"](s); r.Status != http.StatusCreated {
-				t.Errorf("once it is lifted: %d %s", r.Status, r.Body)
-			}
-			if r := s.Do(http.MethodGet, "/api/moderation/log", ""); strings.Contains(string(r.Body), "127.") || strings.Contains(string(r.Body), "ills") || strings.Contains(string(r.Body), "Eve") {
-				t.Errorf("the public record is %s", r.Body)
-			}
+			asMia(s, "lift", map[string]any{"number": rule.Number}).Must(t, http.StatusOK)
+			policyWrites["post"](s).Want(t, http.StatusCreated)
+			s.Get("/api/moderation/log").Lacks(t, "127.", "ills", "Eve")
 		})
 	}
 }
@@ -134,32 +114,24 @@ func TestPolicyIsCheckedAgain(t *testing.T) {
 			return nil
 		}
 	}
-	write := func() *apitest.Response { return policyWrites["publish"](s) }
+	write := func() *apitest.Response { return policyWrites["post"](s) }
 	elsewhere := func(network string) *command.SetRule {
 		return &command.SetRule{Order: order, Kind: command.RuleNetwork, Subject: network, For: 3_600_000}
 	}
 	s.Backend.Senders = nil
 	between(elsewhere("192.0.2.0/24"), elsewhere("198.51.100.0/24"))
-	if r := write(); r.Status != http.StatusCreated {
-		t.Errorf("rules that are not against it: %d %s", r.Status, r.Body)
-	}
+	write().Want(t, http.StatusCreated)
 	charged := 0
 	for _, from := range s.Backend.Senders {
 		if from.Fingerprint != "" && !from.Charged {
 			charged++
 		}
 	}
-	if charged != 1 {
-		t.Errorf("one write was charged %d times", charged)
-	}
+	apitest.Equal(t, "charges of one write", charged, 1)
 	between(&command.SetRule{Order: order, Kind: command.RulePattern, Subject: "pills", Hold: true})
-	if r := write(); r.Status != http.StatusCreated || !strings.Contains(string(r.Body), `"hidden"`) || strings.Contains(string(r.Body), "pills") {
-		t.Errorf("a rule that holds it: %d %s", r.Status, r.Body)
-	}
+	write().Want(t, http.StatusCreated, `"hidden"`).Lacks(t, "pills")
 	between(elsewhere("127.0.0.0/8"))
-	if r := write(); r.Status != http.StatusForbidden {
-		t.Errorf("a rule that is against it: %d %s", r.Status, r.Body)
-	}
+	write().Want(t, http.StatusForbidden)
 	s.Backend.Apply(&command.LiftRule{Order: order, Number: 5})
 	many := make([]*command.SetRule, 20)
 	for i := range many {
@@ -180,18 +152,13 @@ func TestPolicyIsCheckedAgain(t *testing.T) {
 func TestHeldForALook(t *testing.T) {
 	s := withModerator(t)
 	setRule(t, s, "watch", map[string]any{"pattern": "(?i)pills", "hold": true})
-	for surface, write := range policyWrites {
-		r := write(s)
-		if text := string(r.Body); !strings.Contains(text, "A moderator has to look at this first") || strings.Contains(text, "by ,") {
-			t.Errorf("%s: %d %s", surface, r.Status, text)
-		}
+	for _, write := range policyWrites {
+		write(s).Has(t, "A moderator has to look at this first").Lacks(t, "by ,")
 	}
-	if r := s.Do(http.MethodGet, "/api/entries", ""); strings.Contains(string(r.Body), "ills") {
-		t.Errorf("the list shows %s", r.Body)
-	}
+	s.Get("/api/entries").Lacks(t, "ills")
 	list := func() (ids []string) {
 		t.Helper()
-		r := s.Do(http.MethodGet, "/api/moderation/held", "", "Authorization", "Bearer "+modToken)
+		r := s.Get("/api/moderation/held", "Authorization", "Bearer "+modToken)
 		var held struct {
 			Held []struct {
 				ID    string
@@ -216,9 +183,7 @@ func TestHeldForALook(t *testing.T) {
 		t.Errorf("held are %q still", left)
 	}
 	for _, id := range ids[1:] {
-		if r := s.Do(http.MethodGet, "/api/entries?thread="+id, ""); !strings.Contains(string(r.Body), "ills") {
-			t.Errorf("%s is shown, and its thread %s", id, r.Body)
-		}
+		s.Get("/api/entries?thread="+id).Has(t, "ills")
 	}
 }
 
@@ -228,7 +193,7 @@ func TestNoReceiverIsAskedForTheBlocked(t *testing.T) {
 	asked := 0
 	s.Backend.Verify = func(string, string) error { asked++; return nil }
 	register := func() *apitest.Response {
-		return s.Do(http.MethodPost, "/api/agents", `{"id":"eve","description":"Sells pills.","notify_url":"https://eve.example.org/hook"}`, "Content-Type", jsonType)
+		return s.Post("/api/agents", `{"id":"eve","description":"Sells pills.","notify_url":"https://eve.example.org/hook"}`)
 	}
 	rule := setRule(t, s, "block", map[string]any{"agent": "eve", "for": "1h"})
 	if r := register(); r.Status != http.StatusForbidden || asked > 0 {
@@ -245,17 +210,11 @@ func TestProvenNamesOnly(t *testing.T) {
 	s := withModerator(t)
 	on := true
 	s.Backend.Apply(&command.SetSettings{ProvenOnly: &on})
-	if r := policyWrites["publish"](s); r.Status != http.StatusForbidden || apitest.CheckError(t, r).Code != "writes_frozen" {
+	if r := policyWrites["post"](s); r.Status != http.StatusForbidden || apitest.CheckError(t, r).Code != "writes_frozen" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	var profile struct {
-		EditKey string `json:"edit_key"`
-	}
-	policyWrites["profile"](s).Decode(t, &profile)
-	r := s.Do(http.MethodPost, "/api/entries", `{"agent":"eve","body":"Some text."}`, "Content-Type", jsonType, "Authorization", "Bearer "+profile.EditKey)
-	if r.Status != http.StatusCreated {
-		t.Errorf("with the key: %d %s", r.Status, r.Body)
-	}
+	profile := apitest.Decoded[client.Registered](t, policyWrites["profile"](s))
+	s.Post("/api/entries", `{"agent":"eve","body":"Some text."}`, "Authorization", "Bearer "+profile.EditKey).Want(t, http.StatusCreated)
 }
 
 // TestFloodsAreRejected: of a long text only so many near-duplicates are taken in an hour,
@@ -266,27 +225,27 @@ func TestFloodsAreRejected(t *testing.T) {
 	s.Backend.Apply(&command.SetSettings{AlikeHourly: &most})
 	text := strings.Repeat("a b c d e f g h i j k ", 6)
 	write := func(agent, more, key string) *apitest.Response {
-		return s.Do(http.MethodPost, "/api/entries", `{"agent":"`+agent+`","title":"A text","body":"`+text+more+`"}`, "Content-Type", jsonType, "Authorization", "Bearer "+key)
+		return s.Post("/api/entries", `{"agent":"`+agent+`","title":"A text","body":"`+text+more+`"}`, "Authorization", "Bearer "+key)
 	}
 	for i := range int(most) {
-		if r := write("bot"+strconv.Itoa(i), "", ""); r.Status != http.StatusCreated {
-			t.Fatalf("%d %s", r.Status, r.Body)
-		}
+		write("bot"+strconv.Itoa(i), "", "").Must(t, http.StatusCreated)
 	}
 	r := write("another", "", "")
 	wait, _ := strconv.Atoi(r.Header.Get("Retry-After"))
 	if p := apitest.CheckError(t, r); r.Status != http.StatusTooManyRequests || p.Code != "rate_limited" || p.Issues[0].Field != "body" || wait < 1 || wait > 3600 || r.Header.Get("RateLimit-Policy") != `"alike";q=3;w=3600` {
 		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
 	}
-	if r := policyWrites["publish"](s); r.Status != http.StatusCreated {
-		t.Errorf("a short text: %d %s", r.Status, r.Body)
-	}
-	var profile struct {
-		EditKey string `json:"edit_key"`
-	}
-	policyWrites["profile"](s).Decode(t, &profile)
-	if r := write("eve", "", profile.EditKey); r.Status != http.StatusCreated {
-		t.Errorf("with a key: %d %s", r.Status, r.Body)
+	policyWrites["post"](s).Want(t, http.StatusCreated)
+	profile := apitest.Decoded[client.Registered](t, policyWrites["profile"](s))
+	write("eve", "", profile.EditKey).Want(t, http.StatusCreated)
+}
+
+// checkOrderExample sends the example of a moderator's write: it is accepted as a dry run.
+func checkOrderExample(t *testing.T, s *apitest.Server, path string, example []byte) {
+	t.Helper()
+	r := s.Post("/api/moderation/"+path, string(example), "Authorization", "Bearer "+modToken)
+	if r.Status != http.StatusOK || !strings.HasSuffix(string(example), `"dry_run":true}`) {
+		t.Errorf("%s: the example %s: %d %s", path, example, r.Status, r.Body)
 	}
 }
 
@@ -297,15 +256,10 @@ func TestRulesAreForModerators(t *testing.T) {
 	for path, body := range map[string]string{
 		"block": `{"agent":"eve","for":"1h"}`, "freeze": `{"all":true,"for":"1h"}`, "watch": `{"pattern":"pills"}`, "lift": `{"number":1}`,
 	} {
-		r := s.Do(http.MethodPost, "/api/moderation/"+path, body, "Content-Type", jsonType)
-		if p := apitest.CheckError(t, r); r.Status != http.StatusForbidden || p.Code != "moderators_only" {
-			t.Errorf("%s: %d %s", path, r.Status, r.Body)
-		}
+		s.Post("/api/moderation/"+path, body).Rejected(t, http.StatusForbidden, "moderators_only", "")
 	}
 	for _, path := range []string{"rules", "held"} {
-		if r := s.Do(http.MethodGet, "/api/moderation/"+path, ""); r.Status != http.StatusForbidden {
-			t.Errorf("%s: %d %s", path, r.Status, r.Body)
-		}
+		s.Get("/api/moderation/"+path).Want(t, http.StatusForbidden)
 	}
 	for _, test := range []struct{ path, body, field string }{
 		{"block", `{"for":"1h"}`, "agent"},
@@ -325,20 +279,24 @@ func TestRulesAreForModerators(t *testing.T) {
 		{"lift", `{}`, "number"},
 		{"lift", `{"number":99}`, "number"},
 	} {
-		r := s.Do(http.MethodPost, "/api/moderation/"+test.path, test.body, "Content-Type", jsonType, "Authorization", "Bearer "+modToken)
-		p := apitest.CheckError(t, r)
-		if r.Status != http.StatusUnprocessableEntity || len(p.Issues) != 1 || p.Issues[0].Field != test.field {
-			t.Errorf("%s %s: %d %s", test.path, test.body, r.Status, r.Body)
-		}
-		if string(p.Example) != "{}" {
-			t.Errorf("%s: an example that is sent back would block somebody: %s", test.path, p.Example)
-		}
+		p := s.Post("/api/moderation/"+test.path, test.body, "Authorization", "Bearer "+modToken).Rejected(t, http.StatusUnprocessableEntity, "", test.field)
+		checkOrderExample(t, s, test.path, p.Example)
 	}
+	before := s.Backend.Machine.Applied()
+	for path, body := range map[string]string{
+		"block": `{"sender_of":"e1","for":"1h"}`, "freeze": `{"all":true,"for":"1h"}`, "watch": `{"pattern":"pills"}`, "lift": `{"number":1}`,
+		"hide": `{"idz":["e1"]}`, "unhide": `{"ids":["x"]}`, "purge": `{"ids":["e1"]}`, "resolve": `{"ids":["e1"],"outcome":"gone"}`,
+	} {
+		dry := strings.TrimSuffix(body, "}") + `,"dry_run":"perhaps"}`
+		r := s.Post("/api/moderation/"+path, dry, "Authorization", "Bearer "+modToken)
+		checkOrderExample(t, s, path, apitest.CheckError(t, r).Example)
+	}
+	apitest.Equal(t, "index after examples and dry runs", s.Backend.Machine.Applied(), before)
 	for _, agent := range []string{"eve", "mallory"} {
 		mod(t, s, "block", map[string]any{"agent": agent, "for": "1h", "reason": "spam"})
 	}
 	var rules struct{ Rules []ruleAnswer }
-	r := s.Do(http.MethodGet, "/api/moderation/rules?limit=1", "", "Authorization", "Bearer "+modToken)
+	r := s.Get("/api/moderation/rules?limit=1", "Authorization", "Bearer "+modToken)
 	if r.Decode(t, &rules); len(rules.Rules) != 1 || !strings.Contains(string(r.Body), `"by":"mia"`) || !strings.Contains(string(r.Body), `"nextCursor":"`) {
 		t.Errorf("the rules are %s", r.Body)
 	}

@@ -3,9 +3,9 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +14,9 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // payloads are bodies that work, for every path of the interface that takes one.
@@ -75,8 +77,8 @@ func entriesIn(s *apitest.Server) (n uint64) {
 }
 
 // rejected sends a request that is to be rejected, and holds that it writes nothing; and
-// that its example, where there is one, is the request itself, corrected: it works when
-// it is sent back as it is, writes once at most, and says nothing of its own.
+// that its example is the request itself, corrected: it works when it is sent back as it is,
+// writes once at most, and says nothing of its own but what a note tells to replace.
 func rejected(t *testing.T, s *apitest.Server, status int, method, target, body string, headers ...string) apitest.Problem {
 	t.Helper()
 	if method == http.MethodPost && len(headers) == 0 {
@@ -89,12 +91,10 @@ func rejected(t *testing.T, s *apitest.Server, status int, method, target, body 
 		return apitest.Problem{}
 	}
 	p := apitest.CheckError(t, r)
-	if after := entriesIn(s); after != before {
-		t.Errorf("%s %s %.80s: the rejection wrote %d entries", method, target, body, after-before)
-	}
+	apitest.Equal(t, "entries after "+method+" "+target+" "+wire.Head(body, 80), entriesIn(s), before)
 	path, query, _ := strings.Cut(target, "?")
 	if string(p.Example) == "{}" {
-		if strings.Contains(p.Error, "example") {
+		if strings.Contains(p.Error, "example") || exampleNeeded[status] {
 			t.Errorf("%s %s %.80s: %s, and there is no example", method, target, body, p.Error)
 		}
 		return p
@@ -103,15 +103,12 @@ func rejected(t *testing.T, s *apitest.Server, status int, method, target, body 
 	var again *apitest.Response
 	if method == http.MethodGet {
 		again = s.Get(path + "?" + exampleQuery(t, p.Example))
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkOwn(t, s, values, p.Example, values.Get("action") == "publish")
+		values := must.Get(url.ParseQuery(query))(t)
+		checkOwn(t, s, values, p, values.Get("action") == "publish")
 	} else {
 		var sent any
 		if json.Unmarshal([]byte(body), &sent) == nil {
-			checkOwn(t, s, sent, p.Example, true)
+			checkOwn(t, s, sent, p, true)
 		}
 		again = s.Do(method, path, string(p.Example), "Content-Type", jsonType)
 	}
@@ -122,6 +119,22 @@ func rejected(t *testing.T, s *apitest.Server, status int, method, target, body 
 		t.Errorf("%s %s %.80s: the example %s wrote %d times", method, target, body, p.Example, now-index)
 	}
 	return p
+}
+
+// exampleNeeded are the statuses of errors that always have an example.
+var exampleNeeded = map[int]bool{
+	http.StatusUnprocessableEntity: true, http.StatusPreconditionRequired: true, http.StatusTooManyRequests: true,
+}
+
+// toReplace finds the names of the fields that a note tells to replace.
+var toReplace = regexp.MustCompile(`(?:replace|Replace) (\S+(?:(?:, | and )\S+)*?)(?:, then| in the example)`)
+
+// replaced returns the fields that the notes of a rejection tell to replace.
+func replaced(notes []string) (fields []string) {
+	for _, found := range toReplace.FindAllStringSubmatch(strings.Join(notes, "\n"), -1) {
+		fields = append(fields, strings.Fields(strings.NewReplacer(",", " ", " and ", " ").Replace(found[1]))...)
+	}
+	return fields
 }
 
 // said collects the letters and digits of every text and number in a value.
@@ -153,26 +166,31 @@ func said(value any) string {
 
 // ofOurOwn are the fields whose values an example may make: keys, what names an action,
 // and numbers within their bounds. A job may be the only one that the caller has claimed.
-var ofOurOwn = []string{"request_id", "action", "confirm", "relation", "kind", "job_id", "limit", "days"}
+var ofOurOwn = []string{"request_id", "action", "confirm", "relation", "kind", "job_id", "limit", "days", "min_index", "dry_run"}
 
-// checkOwn holds that an example says what the caller said, and nothing else; and that
-// a write loses no reference and no action. A profile that is known is its own example.
-func checkOwn(t *testing.T, s *apitest.Server, sent any, example []byte, writes bool) {
+// checkOwn holds that an example has the caller's words only, except in fields that a note
+// names; and that a write loses no reference and no action. A profile that is
+// known is its own example. An example with a placeholder is a dry run.
+func checkOwn(t *testing.T, s *apitest.Server, sent any, p apitest.Problem, writes bool) {
 	t.Helper()
 	var fields map[string]any
-	if err := json.Unmarshal(example, &fields); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(p.Example, &fields))
 	if id, isProfile := fields["id"].(string); isProfile && s.Get("/api/agents/"+id).Status == http.StatusOK {
 		return
 	}
-	all := said(sent)
+	all, open := said(sent), replaced(p.Notes)
+	if dry := fields["dry_run"] == true; len(open) > 0 && writes && !dry {
+		t.Errorf("the example %.300s holds placeholders for %v, and is no dry run", p.Example, open)
+	}
 	for name, value := range fields {
 		for word := range strings.FieldsSeq(said(value)) {
-			if !slices.Contains(ofOurOwn, name) && !strings.Contains(all, word) {
-				t.Errorf("the example %.300s says %q of its own, as %s", example, word, name)
+			if !slices.Contains(ofOurOwn, name) && !slices.Contains(open, name) && !strings.Contains(all, word) {
+				t.Errorf("the example %.300s says %q of its own, as %s: %v", p.Example, word, name, p.Notes)
 			}
 		}
+	}
+	if slices.ContainsFunc(p.Notes, func(note string) bool { return strings.HasPrefix(note, "The example is another request") }) {
+		return
 	}
 	names := map[string]any{}
 	switch sent := sent.(type) {
@@ -184,8 +202,8 @@ func checkOwn(t *testing.T, s *apitest.Server, sent any, example []byte, writes 
 		}
 	}
 	for _, reference := range []string{"supersedes", "reply_to", "job_id", "relation", "action"} {
-		if _, kept := fields[reference]; names[reference] != nil && !kept && writes {
-			t.Errorf("%v: the example %.300s has lost %s", sent, example, reference)
+		if _, kept := fields[reference]; names[reference] != nil && !kept && writes && len(open) == 0 {
+			t.Errorf("%v: the example %.300s has lost %s", sent, p.Example, reference)
 		}
 	}
 }
@@ -215,26 +233,15 @@ func taken(path string, r *apitest.Response) bool {
 // rejectedPost is rejected for a body whose fields break rules.
 func rejectedPost(t *testing.T, s *apitest.Server, path string, fields any) apitest.Problem {
 	t.Helper()
-	body, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(fields))(t)
 	return rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, path, string(body))
 }
 
 // sendChunks posts a body without a length.
-func sendChunks(t *testing.T, s *apitest.Server, path, body string) *apitest.Response {
-	t.Helper()
-	r, err := http.Post(s.URL+path, jsonType, struct{ io.Reader }{strings.NewReader(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	answer, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &apitest.Response{Status: r.StatusCode, Header: r.Header, Body: answer}
+func sendChunks(s *apitest.Server, path, body string) *apitest.Response {
+	req := s.Request(http.MethodPost, path, body, "Content-Type", jsonType)
+	req.ContentLength = -1
+	return s.Send(req)
 }
 
 // TestUnreadableBodies sends what cannot be read to every route that takes a body.
@@ -258,10 +265,7 @@ func TestUnreadableBodies(t *testing.T) {
 				t.Errorf("POST %s, %s: %+v", path, test.name, p)
 			}
 		}
-		chunked := sendChunks(t, s, path, strings.Repeat("x", 129<<10))
-		if p := apitest.CheckError(t, chunked); chunked.Status != http.StatusRequestEntityTooLarge || len(p.Issues) != 1 || p.Issues[0].Field != "request" {
-			t.Errorf("POST %s, too many chunks: %d %s", path, chunked.Status, chunked.Body)
-		}
+		sendChunks(s, path, strings.Repeat("x", 129<<10)).Rejected(t, http.StatusRequestEntityTooLarge, "", "request")
 		for _, body := range []string{"{}", "[1]", ""} {
 			rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, path, body)
 		}
@@ -272,10 +276,7 @@ func TestUnreadableBodies(t *testing.T) {
 		if len(p.Issues) != 1 || p.Issues[0].Field != "min_index" {
 			t.Errorf("POST %s with a bad index: %+v", path, p)
 		}
-		r := s.Do(http.MethodPost, path+"?"+strings.Repeat("a&", 200), good, "Content-Type", jsonType)
-		if p := apitest.CheckError(t, r); r.Status != http.StatusBadRequest || p.Code != "malformed_request" || len(p.Issues) != 1 || p.Issues[0].Field != "query" {
-			t.Errorf("POST %s with many parameters: %d %s", path, r.Status, r.Body)
-		}
+		s.Post(path+"?"+strings.Repeat("a&", 200), good).Rejected(t, http.StatusBadRequest, "malformed_request", "query")
 	}
 }
 
@@ -308,7 +309,7 @@ func TestRejectedWrites(t *testing.T) {
 		check(s.Get("/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello"), "GET-write", test.status != 500)
 		for _, path := range writes(t) {
 			harmless := test.code == "outcome_unknown" && (path == seenPath || path == reportsPath)
-			p := check(s.Do(http.MethodPost, path, payloads[path], "Content-Type", jsonType), "POST "+path, test.retryable || harmless)
+			p := check(s.Post(path, payloads[path]), "POST "+path, test.retryable || harmless)
 			if want := payloads[path]; test.status != 500 && test.code != "outcome_unknown" && !strings.HasPrefix(string(p.Example), want[:10]) {
 				t.Errorf("POST %s: the example %s is not what was sent", path, p.Example)
 			}
@@ -322,10 +323,7 @@ func TestNothingToRead(t *testing.T) {
 	s := start(t)
 	s.Publish(map[string]any{"body": "Hello"})
 	for _, path := range []string{"/api/entries/e9", "/api/entries/j1", "/api/jobs/j9", "/api/jobs/e1", "/api/human-requests/e1", "/api/agents/nobody"} {
-		r := s.Get(path + "?consistency=x&min_index=y")
-		if p := apitest.CheckError(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" || p.Issues[0].Field != "id" {
-			t.Errorf("%s: %d %s", path, r.Status, r.Body)
-		}
+		s.Get(path+"?consistency=x&min_index=y").Rejected(t, http.StatusNotFound, "not_found", "id")
 	}
 	rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/entries/e1?consistency=x", "")
 }
@@ -352,31 +350,16 @@ func TestRejectedReads(t *testing.T) {
 				continue // there is none; it would be a 404
 			}
 			p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, with+query, "")
-			var found []string
-			for _, issue := range p.Issues {
-				found = append(found, issue.Field)
-			}
-			if strings.Join(found, " ") != fields {
-				t.Errorf("GET %s%s: problems of %v, want %s", with, query, found, fields)
-			}
+			apitest.Equal(t, "GET "+with+query, p.Fields(), fields)
 		}
-		r := s.Get(with + strings.Repeat("a&", 200))
-		if p := apitest.CheckError(t, r); r.Status != http.StatusBadRequest || p.Code != "malformed_request" || len(p.Issues) != 1 || p.Issues[0].Field != "query" {
-			t.Errorf("GET %s with many parameters: %d %s", path, r.Status, r.Body)
-		}
-		r = alone.Get(with + "consistency=strong")
-		if p := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || p.Code != "no_leader" || !p.Retryable {
-			t.Errorf("GET %s without a leader: %d %s", path, r.Status, r.Body)
-		}
+		s.Get(with+strings.Repeat("a&", 200)).Rejected(t, http.StatusBadRequest, "malformed_request", "query")
+		alone.Get(with+"consistency=strong").Rejected(t, http.StatusServiceUnavailable, "no_leader", "", `"retryable":true`)
 	}
 	for _, route := range api.Operations() {
 		if route.Method != http.MethodGet || !strings.HasSuffix(route.Path, "/{id}") {
 			continue
 		}
-		r := s.Get(strings.ReplaceAll(route.Path, "{id}", "nothing"))
-		if p := apitest.CheckError(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" || len(p.Issues) != 1 || p.Issues[0].Field != "id" {
-			t.Errorf("GET %s of nothing: %d %s", route.Path, r.Status, r.Body)
-		}
+		s.Get(strings.ReplaceAll(route.Path, "{id}", "nothing")).Rejected(t, http.StatusNotFound, "not_found", "id")
 	}
 }
 
@@ -387,10 +370,7 @@ func TestEveryRouteIsBehind(t *testing.T) {
 	b.Behind = true
 	s := apitest.Start(t, b)
 	check := func(method, path, body string) {
-		r := s.Do(method, path, body, "X-Commons-Min-Index", "1", "Content-Type", jsonType)
-		if p := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || p.Code != "behind" || !p.Retryable {
-			t.Errorf("%s %s: %d %s", method, path, r.Status, r.Body)
-		}
+		s.Do(method, path, body, "X-Commons-Min-Index", "1", "Content-Type", jsonType).Rejected(t, http.StatusServiceUnavailable, "behind", "", `"retryable":true`)
 	}
 	for _, path := range append(reads(t), hookPath) {
 		check(http.MethodGet, path+"?for=ada", "")
@@ -446,12 +426,104 @@ func TestMethodsOfEveryRoute(t *testing.T) {
 				t.Errorf("%s %s: %d, Allow %q, want %q: %s", method, path, r.Status, r.Header.Get("Allow"), allow, r.Body)
 			}
 		}
-		if r := s.Do(http.MethodOptions, path, ""); r.Status != http.StatusNoContent || r.Header.Get("Allow") != allow {
-			t.Errorf("OPTIONS %s: %d, Allow %q", path, r.Status, r.Header.Get("Allow"))
-		}
+		s.Do(http.MethodOptions, path, "").Want(t, http.StatusNoContent).WantHeader(t, "Allow", allow)
 		r := s.Get(strings.TrimSuffix(path, "/") + "/no/such/place")
 		if p := rejectionIn(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" {
 			t.Errorf("below %s: %d %s", path, r.Status, r.Body)
 		}
 	}
+}
+
+// TestRejectionsComeWithWorkingExamples sends the example of every rejection back.
+func TestRejectionsComeWithWorkingExamples(t *testing.T) {
+	s := start(t)
+	ada := s.Publish(map[string]any{"body": "First one", "agent": "ada"})
+	long := func(n int) string { return strings.Repeat("é", n) }
+	bodies := []map[string]any{
+		{},
+		{"body": nil},
+		{"body": 7},
+		{"body": "x"},
+		{"body": long(5001)},
+		{"body": "a\x00bcdef"},
+		{"body": "Hello", "kind": "poem"},
+		{"body": "Hello", "kind": 1},
+		{"body": "Hello", "kind": "tip", "agent": "?"},
+		{"body": "Hello", "agent": long(65)},
+		{"body": "Hello", "agent": "-" + strings.Repeat("a-", 40)},
+		{"body": "Hello", "channel": "x"},
+		{"body": "Hello", "channel": long(41)},
+		{"body": "Hello", "channel": []string{}},
+		{"body": "Hello", "title": "x"},
+		{"body": "Hello", "title": long(200), "kind": "x"},
+		{"body": "Hello", "title": true},
+		{"body": "Hello", "request_id": "short"},
+		{"body": "Hello", "request_id": long(81)},
+		{"body": "x", "request_id": "fine-request"},
+		{"body": "Hello", "tags": true},
+		{"body": "Hello", "tags": strings.Split("123456789", "")},
+		{"body": "Hello", "tags": []string{"", long(41), "ok"}},
+		{"body": "Hello", "relation": "reply"},
+		{"body": "Hello", "relation": "x"},
+		{"body": "Hello", "supersedes": "e999"},
+		{"body": "Hello", "reply_to": "e999"},
+		{"body": "x", "reply_to": "e999"},
+		{"body": "Hello", "supersedes": long(121)},
+		{"body": "Hello", "supersedes": ""},
+		{"body": "Hello", "reply_to": ada.ID, "supersedes": "e999"},
+		{"body": "Hello", "reply_to": "e999", "supersedes": ada.ID},
+		{"body": "Hello", "reply_to": ada.ID, "relation": "correction"},
+		{"body": "Hello", "supersedes": ada.ID, "relation": "x"},
+		{"body": "Hello", "supersedes": ada.ID, "relation": "retraction"},
+		{"body": "x", "supersedes": ada.ID, "relation": "retraction", "agent": "bob"},
+		{"body": "Hello", "supersedes": ada.ID, "relation": "retraction", "agent": "?"},
+		{"body": "x", "supersedes": ada.ID, "relation": "retraction", "agent": "Ada"},
+		{"body": "x", "kind": "x", "agent": "x", "channel": "x", "title": "x", "request_id": "x", "tags": "x", "supersedes": "x", "reply_to": "y", "relation": "x"},
+	}
+	for _, body := range bodies {
+		rejectedPost(t, s, "/api/entries", body)
+	}
+	queries := []string{
+		"action=publish", "action=publish&body=Hello&request_id=12345678", "action=publish&confirm=write", "action=publish&confirm=write&body=x",
+		"action=publish&confirm=write&request_id=short&body=Hello", "action=publish&confirm=write&request_id=" + url.QueryEscape("grüezi wohl") + "&body=Hello",
+		"action=publish&confirm=write&body=Hello&tags=1,2,3,4,5,6,7,8,9&request_id=1234567z", "action=publish&body=" + url.QueryEscape(long(1501)),
+		"action=publish&confirm=write&body=Hello&request_id=1234567a&reply_to=e999", "action=publish&body=Hello&reply_to=" + ada.ID,
+		"action=publish&confirm=write&body=Hello&request_id=1234567b&supersedes=" + ada.ID + "&relation=retraction",
+		"action=publish&confirm=write&body=Hello&request_id=1234567y&min_index=x", "action=publish&confirm=write&body=Hello&body=World&request_id=1234567c",
+		"action=publish&confirm=write&body=%ff%00Hello&request_id=1234567d",
+		"action=go&limit=3", "kind=x", "kind=note&limit=0", "limit=101", "limit=x", "limit=99999999999999999999", "limit=-1", "limit=5.5", "limit=" + long(30),
+		"since=yesterday", "since=-1", "since=2026-13-01", "q=" + long(201), "q=%00", "q=%ff", "channel=x", "channel=" + long(41), "agent=?", "agent=" + long(500),
+		"for=" + long(65), "for=ada&agent=%ff", "tag=" + long(41), "thread=" + long(121), "reply_to=" + long(121), "cursor=x", "cursor=" + long(99),
+		"kind=message&kind=note", "limit=5&limit=6", "consistency=weak", "min_index=x", "min_index=-1", "min_index=1&min_index=1",
+		"kind=x&channel=x&agent=x&for=x&since=x&q=%01&reply_to=%01&thread=%01&tag=%01&limit=x&cursor=x&consistency=x&min_index=x&action=x",
+	}
+	for _, query := range queries {
+		status := http.StatusUnprocessableEntity
+		if strings.HasPrefix(query, "action=publish") && !strings.Contains(query, "confirm=write") {
+			status = http.StatusPreconditionRequired
+		}
+		rejected(t, s, status, http.MethodGet, "/api/entries?"+query, "")
+	}
+}
+
+// exampleQuery is an example as the query of a GET.
+func exampleQuery(t *testing.T, example json.RawMessage) string {
+	t.Helper()
+	var params map[string]any
+	must.Do(t, json.Unmarshal(example, &params))
+	query := url.Values{}
+	for name, value := range params {
+		query.Set(name, fmt.Sprint(value))
+	}
+	return query.Encode()
+}
+
+// TestExampleKeepsGoodFields holds that an example is the caller's own request.
+func TestExampleKeepsGoodFields(t *testing.T) {
+	s := start(t)
+	r := s.Post("/api/entries", map[string]any{
+		"text": "My own <words> & yours.", "author": "Ada L", "type": "finding", "title": "x", "labels": []string{"mine", "mine"}, "channel": "lab",
+	})
+	want := `{"body":"My own <words> & yours.","kind":"knowledge","agent":"Ada-L","channel":"lab","tags":["mine"]}`
+	apitest.Equal(t, "example", string(apitest.CheckError(t, r).Example), want)
 }

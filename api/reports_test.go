@@ -13,8 +13,11 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // reported is the answer to a report.
@@ -43,14 +46,8 @@ type reportsListed struct {
 
 func sendReport(t *testing.T, s *apitest.Server, status int, fields map[string]any, headers ...string) (r reported) {
 	t.Helper()
-	body, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := s.Do(http.MethodPost, reportsPath, string(body), append(headers, "Content-Type", jsonType)...)
-	if got.Status != status {
-		t.Fatalf("%s: %d %s, want %d", body, got.Status, got.Body, status)
-	}
+	body := must.Get(json.Marshal(fields))(t)
+	got := s.Do(http.MethodPost, reportsPath, string(body), append(headers, "Content-Type", jsonType)...).Must(t, status)
 	if status < http.StatusBadRequest {
 		got.Decode(t, &r)
 	}
@@ -64,13 +61,9 @@ func sendReport(t *testing.T, s *apitest.Server, status int, fields map[string]a
 // knows how to report.
 func TestReportsAreAnnounced(t *testing.T) {
 	s := start(t)
-	if r := s.Get("/llms.txt"); !strings.Contains(string(r.Body), "POST "+reportsPath) {
-		t.Errorf("the overview says %s", r.Body)
-	}
+	s.Get("/llms.txt").Has(t, "POST "+reportsPath)
 	guide := `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://guide"}}`
-	if r := s.Do(http.MethodPost, "/mcp", guide, "Content-Type", jsonType); !strings.Contains(string(r.Body), "report_entry") {
-		t.Errorf("the guide says %s", r.Body)
-	}
+	s.Post("/mcp", guide).Has(t, "report_entry")
 }
 
 // TestReports: a report needs no name, is answered with a receipt, is shown to moderators
@@ -92,27 +85,15 @@ func TestReports(t *testing.T) {
 		t.Errorf("a repeat: %+v", again)
 	}
 	sendReport(t, s, http.StatusUnprocessableEntity, map[string]any{"entry_id": "e9", "reason": "spam", "text": text})
-	got := s.Get(reportsPath + "/" + first.Report.ID)
-	if got.Status != http.StatusOK || got.Header.Get("Cache-Control") != "no-store" || bytes.Contains(got.Body, []byte("example.org")) || bytes.Contains(got.Body, []byte("hunter22")) {
-		t.Errorf("%d %s %v", got.Status, got.Body, got.Header)
-	}
+	s.Get(reportsPath+"/"+first.Report.ID).Want(t, http.StatusOK).Lacks(t, "example.org", "hunter22").WantHeader(t, "Cache-Control", "no-store")
 	for _, id := range []string{"rep_aaaaaaaaaaaaaaaaaaaaaaaaaa", "e1", strings.ToUpper(first.Report.ID), first.Report.ID + "a"} {
-		if r := s.Get(reportsPath + "/" + id); r.Status != http.StatusNotFound {
-			t.Errorf("%s: %d %s", id, r.Status, r.Body)
-		}
+		s.Get(reportsPath+"/"+id).Want(t, http.StatusNotFound)
 	}
-	if r := s.Get("/api/moderation/reports"); r.Status != http.StatusForbidden {
-		t.Errorf("a stranger sees %s", r.Body)
-	}
-	if r := s.Get("/api/entries/e1"); !bytes.Contains(r.Body, []byte("Cheap pills")) {
-		t.Errorf("it is hidden: %s", r.Body)
-	}
+	s.Get("/api/moderation/reports").Want(t, http.StatusForbidden)
+	s.Get("/api/entries/e1").Has(t, "Cheap pills")
 	listed := func(query string) (list reportsListed) {
 		t.Helper()
-		r := s.Do(http.MethodGet, "/api/moderation/reports"+query, "", asModerator...)
-		if r.Status != http.StatusOK {
-			t.Fatalf("%s: %d %s", query, r.Status, r.Body)
-		}
+		r := s.Get("/api/moderation/reports"+query, asModerator...).Must(t, http.StatusOK)
 		r.Decode(t, &list)
 		return list
 	}
@@ -124,9 +105,7 @@ func TestReports(t *testing.T) {
 	if list := listed("?entry_id=e9"); len(list.Reports) > 0 {
 		t.Errorf("of an entry that is not there: %+v", list)
 	}
-	if r := s.Do(http.MethodGet, "/api/moderation/reports?status=all", "", asModerator...); r.Status != http.StatusUnprocessableEntity {
-		t.Errorf("status=all: %d", r.Status)
-	}
+	s.Get("/api/moderation/reports?status=all", asModerator...).Want(t, http.StatusUnprocessableEntity)
 
 	resolve := func(status int, body string) (done struct {
 		Matched, Resolved int
@@ -135,10 +114,7 @@ func TestReports(t *testing.T) {
 	},
 	) {
 		t.Helper()
-		r := s.Do(http.MethodPost, "/api/moderation/resolve", body, asModerator...)
-		if r.Status != status {
-			t.Fatalf("%s: %d %s", body, r.Status, r.Body)
-		}
+		r := s.Do(http.MethodPost, "/api/moderation/resolve", body, asModerator...).Must(t, status)
 		r.Decode(t, &done)
 		return done
 	}
@@ -151,9 +127,7 @@ func TestReports(t *testing.T) {
 	} {
 		resolve(http.StatusUnprocessableEntity, body)
 	}
-	if r := s.Do(http.MethodPost, "/api/moderation/resolve", `{"ids":["e1"],"outcome":"kept"}`, "Content-Type", jsonType); r.Status != http.StatusForbidden {
-		t.Errorf("a stranger resolves: %d %s", r.Status, r.Body)
-	}
+	s.Post("/api/moderation/resolve", `{"ids":["e1"],"outcome":"kept"}`).Want(t, http.StatusForbidden)
 	if done := resolve(http.StatusOK, `{"ids":["e1","`+id+`","e7"],"outcome":"kept","reason":"Fine"}`); done.Matched != 1 || done.Resolved != 1 || done.Record == nil || len(done.Notes) != 1 || done.Notes[0] != "e7 names no entry that exists." {
 		t.Errorf("resolved: %+v", done)
 	}
@@ -161,8 +135,7 @@ func TestReports(t *testing.T) {
 	if want := []string{id + " is resolved already: kept.", "rep_aaaaaaaaaaaaaaaaaaaaaaaaaa names no report that exists.", "e1 has no open report."}; done.Matched != 0 || done.Record != nil || !slices.Equal(done.Notes, want) {
 		t.Errorf("resolved twice: %+v", done)
 	}
-	var receipt reported
-	s.Get(reportsPath+"/"+id).Decode(t, &receipt)
+	receipt := apitest.Decoded[reported](t, s.Get(reportsPath+"/"+id))
 	if r := receipt.Report; r.Status != "resolved" || *r.Outcome != "kept" || *r.ResolvedAt < r.CreatedAt {
 		t.Errorf("the receipt says %+v", r)
 	}
@@ -205,14 +178,14 @@ func TestReportedTexts(t *testing.T) {
 	report := func(id, says string) {
 		t.Helper()
 		body, _ := json.Marshal(map[string]any{"entry_id": id, "reason": "spam", "text": "Spam"})
-		if r := s.Do(http.MethodPost, reportsPath, string(body), "Content-Type", jsonType); (r.Status == http.StatusCreated) != (says == "") || !strings.Contains(string(r.Body), says) {
+		if r := s.Post(reportsPath, string(body)); (r.Status == http.StatusCreated) != (says == "") || !strings.Contains(string(r.Body), says) {
 			t.Errorf("%s: %d %s, want %q", id, r.Status, r.Body, says)
 		}
 	}
-	for _, state := range []fsm.Visibility{fsm.Expired, fsm.Visible, fsm.Hidden, fsm.Purged} {
+	for _, state := range []view.Visibility{view.Expired, view.Visible, view.Hidden, view.Purged} {
 		s.Publish(map[string]any{"agent": "eve", "body": "Reported, then " + string(state)})
 		s.Publish(map[string]any{"agent": "eve", "body": "To be " + string(state)})
-		if state == fsm.Expired {
+		if state == view.Expired {
 			s.Backend.Ahead += 48 * time.Hour
 		}
 	}
@@ -229,8 +202,7 @@ func TestReportedTexts(t *testing.T) {
 	report("e6", "names an entry that a moderator has hidden already")
 	report("e8", "names an entry that a moderator has erased")
 	report("e9", "names an entry that is not shown before a moderator has looked at it")
-	var list reportsListed
-	s.Do(http.MethodGet, "/api/moderation/reports", "", "Authorization", "Bearer "+modToken).Decode(t, &list)
+	list := apitest.Decoded[reportsListed](t, s.Get("/api/moderation/reports", "Authorization", "Bearer "+modToken))
 	shown := map[string]string{}
 	for _, r := range list.Reports {
 		shown[r.EntryID] = r.EntryState + " " + r.Entry.Body
@@ -247,17 +219,13 @@ func TestReportedTexts(t *testing.T) {
 func TestReportsByName(t *testing.T) {
 	s := withModerator(t)
 	s.Publish(map[string]any{"body": "Cheap pills!"})
-	var registered struct {
-		EditKey string `json:"edit_key"`
-	}
-	s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}).Decode(t, &registered)
+	registered := apitest.Decoded[client.Registered](t, s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}))
 	fields := map[string]any{"entry_id": "e1", "reason": "other", "text": "Look at this.", "agent": "ada"}
 	fields["edit_key"] = "ck_wrong"
 	sendReport(t, s, http.StatusForbidden, fields)
 	delete(fields, "edit_key")
 	sendReport(t, s, http.StatusCreated, fields, "Authorization", "Bearer "+registered.EditKey)
-	var list reportsListed
-	s.Do(http.MethodGet, "/api/moderation/reports", "", "Authorization", "Bearer "+modToken).Decode(t, &list)
+	list := apitest.Decoded[reportsListed](t, s.Get("/api/moderation/reports", "Authorization", "Bearer "+modToken))
 	if r := list.Reports[0]; r.Agent != "ada" || !r.AgentProven {
 		t.Errorf("listed is %+v", r)
 	}
@@ -272,13 +240,13 @@ func TestTooManyReports(t *testing.T) {
 		if i == command.MaxSenderReports {
 			status = http.StatusTooManyRequests
 		}
-		fields := map[string]any{"entry_id": fsm.EntryID(uint64(i + 1)), "reason": "spam", "text": "Spam"}
+		fields := map[string]any{"entry_id": state.EntryID(uint64(i + 1)), "reason": "spam", "text": "Spam"}
 		sendReport(t, s, status, fields)
 		if i < command.MaxSenderReports {
 			continue
 		}
 		body, _ := json.Marshal(fields)
-		r := s.Do(http.MethodPost, reportsPath, string(body), "Content-Type", jsonType)
+		r := s.Post(reportsPath, string(body))
 		p := apitest.CheckError(t, r)
 		if p.Code != "rate_limited" || r.Header.Get("Retry-After") != "3600" || !strings.Contains(p.Error, "20 reports from your address") || p.Issues[0].Field != "entry_id" {
 			t.Errorf("%+v %v", p, r.Header)
@@ -286,16 +254,8 @@ func TestTooManyReports(t *testing.T) {
 	}
 	// In pages, oldest first.
 	var ids []string
-	for query := "?limit=7"; ; {
-		var list reportsListed
-		s.Do(http.MethodGet, "/api/moderation/reports"+query, "", "Authorization", "Bearer "+modToken).Decode(t, &list)
-		for _, r := range list.Reports {
-			ids = append(ids, r.EntryID)
-		}
-		if list.NextCursor == nil {
-			break
-		}
-		query = "?limit=7&cursor=" + *list.NextCursor
+	for _, r := range apitest.Listed[struct{ EntryID string }](t, s, "/api/moderation/reports?limit=7", "reports", "Authorization", "Bearer "+modToken) {
+		ids = append(ids, r.EntryID)
 	}
 	if len(ids) != command.MaxSenderReports || ids[0] != "e1" || ids[9] != "ea" {
 		t.Errorf("the pages have %q", ids)

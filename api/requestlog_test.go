@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // takeLines returns what was logged so far, and forgets it.
@@ -18,9 +19,7 @@ func takeLines(t *testing.T, log *bytes.Buffer) []map[string]any {
 	var out []map[string]any
 	for line := range strings.Lines(log.String()) {
 		var m map[string]any
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &m))
 		out = append(out, m)
 	}
 	log.Reset()

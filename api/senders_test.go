@@ -22,9 +22,7 @@ func TestWritesAcrossEpochs(t *testing.T) {
 		s.Backend.Apply(&command.NextEpoch{Number: epoch, SealedKey: []byte{1}})
 	}
 	next()
-	if r := s.Do(http.MethodPost, "/api/agents", `{"id":"bob","description":"Writes."}`, "Content-Type", jsonType); r.Status != http.StatusCreated {
-		t.Fatalf("%d %s", r.Status, r.Body)
-	}
+	s.Post("/api/agents", `{"id":"bob","description":"Writes."}`).Must(t, http.StatusCreated)
 	for range 3 {
 		due := true
 		s.Backend.Reject = func(command.Sender, command.Payload) error {
@@ -34,7 +32,7 @@ func TestWritesAcrossEpochs(t *testing.T) {
 			}
 			return nil
 		}
-		r := s.Do(http.MethodPost, "/api/entries", `{"agent":"bob","body":"Still me."}`, "Content-Type", jsonType)
+		r := s.Post("/api/entries", `{"agent":"bob","body":"Still me."}`)
 		if r.Status != http.StatusCreated || !strings.Contains(string(r.Body), `"nameVerified":true`) || due {
 			t.Errorf("epoch %d: %d %s", epoch, r.Status, r.Body)
 		}
@@ -51,11 +49,9 @@ func TestRepeatsAreNotProposed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
 			send := func() *apitest.Response {
-				return s.Do(http.MethodPost, "/api/entries", body, "Content-Type", jsonType)
+				return s.Post("/api/entries", body)
 			}
-			if r := send(); r.Status != http.StatusCreated {
-				t.Fatalf("%d %s", r.Status, r.Body)
-			}
+			send().Must(t, http.StatusCreated)
 			s.Backend.Apply(&command.NextEpoch{Number: 1, SealedKey: []byte{1}})
 			if name == "anonymous" { // known by its pseudonym in the first epoch from here on
 				body = strings.Replace(body, "request-1", "request-2", 1)
@@ -64,13 +60,9 @@ func TestRepeatsAreNotProposed(t *testing.T) {
 			s.Backend.Apply(&command.NextEpoch{Number: 2, SealedKey: []byte{2}})
 			proposed := len(s.Backend.Senders)
 			for range 2 {
-				if r := send(); r.Status != http.StatusOK || !strings.Contains(string(r.Body), `"duplicate":true`) {
-					t.Errorf("again: %d %s", r.Status, r.Body)
-				}
+				send().Want(t, http.StatusOK, `"duplicate":true`)
 			}
-			if r := s.Do(http.MethodPost, "/api/entries", strings.Replace(body, "Once.", "Twice.", 1), "Content-Type", jsonType); r.Status != http.StatusOK || !strings.Contains(string(r.Body), "with other content") {
-				t.Errorf("with other content: %d %s", r.Status, r.Body)
-			}
+			s.Post("/api/entries", strings.Replace(body, "Once.", "Twice.", 1)).Want(t, http.StatusOK, "with other content")
 			if n := len(s.Backend.Senders); n != proposed {
 				t.Errorf("%d commands for repeats", n-proposed)
 			}
@@ -104,15 +96,11 @@ func TestReportsAndRegistrationsAreNotRepeated(t *testing.T) {
 			}
 			notes = notes[1:]
 		}
-		if n := len(s.Backend.Senders); n != proposed {
-			t.Errorf("%s: %d commands for repeats", when, n-proposed)
-		}
+		apitest.Equal(t, when+": commands for repeats", len(s.Backend.Senders), proposed)
 	}
 	repeats("at once", "used before", "like this already", "like this already")
 	for _, body := range []map[string]any{{"ids": []string{"e1"}, "reason": "spam"}, {"profiles": []string{"ada"}, "reason": "spam"}} {
-		if r := asMia(s, "purge", body); r.Status != http.StatusOK {
-			t.Fatalf("%d %s", r.Status, r.Body)
-		}
+		asMia(s, "purge", body).Must(t, http.StatusOK)
 	}
 	repeats("after a purge", "used before")
 
@@ -120,9 +108,7 @@ func TestReportsAndRegistrationsAreNotRepeated(t *testing.T) {
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
 	proposed := len(s.Backend.Senders)
 	register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers.", "request_id": "request-1"})
-	if len(s.Backend.Senders) != proposed+1 {
-		t.Error("a registration is answered with what the node knows, and not with what there is")
-	}
+	apitest.Equal(t, "commands: a registration is answered by the newest state", len(s.Backend.Senders), proposed+1)
 }
 
 // TestNewChannels: who opened as many channels today as it may is told when to go on, and
@@ -130,12 +116,10 @@ func TestReportsAndRegistrationsAreNotRepeated(t *testing.T) {
 func TestNewChannels(t *testing.T) {
 	s := start(t)
 	write := func(channel int) *apitest.Response {
-		return s.Do(http.MethodPost, "/api/entries", fmt.Sprintf(`{"agent":"bob-%d","body":"Hello.","channel":"channel-%d"}`, channel, channel), "Content-Type", jsonType)
+		return s.Post("/api/entries", fmt.Sprintf(`{"agent":"bob-%d","body":"Hello.","channel":"channel-%d"}`, channel, channel))
 	}
 	for i := range command.MaxNewChannels {
-		if r := write(i); r.Status != http.StatusCreated {
-			t.Fatalf("%d %s", r.Status, r.Body)
-		}
+		write(i).Must(t, http.StatusCreated)
 	}
 	r := write(command.MaxNewChannels)
 	if p := apitest.CheckError(t, r); r.Status != http.StatusTooManyRequests || p.Code != "rate_limited" || !strings.Contains(p.Error, "/api/channels") {
@@ -144,12 +128,8 @@ func TestNewChannels(t *testing.T) {
 	if limit := r.Header.Get("RateLimit"); !strings.HasPrefix(limit, `"channels";r=0;t=`) || r.Header.Get("Retry-After") == "" {
 		t.Errorf("RateLimit %q, Retry-After %q", limit, r.Header.Get("Retry-After"))
 	}
-	if r := write(0); r.Status != http.StatusCreated {
-		t.Errorf("a channel that is there: %d %s", r.Status, r.Body)
-	}
-	if page := string(s.Do(http.MethodGet, "/docs/limits.md", "").Body); !strings.Contains(page, fmt.Sprintf("at most %d new channels", command.MaxNewChannels)) || strings.Contains(page, "$") {
-		t.Errorf("the page of limits: %s", page)
-	}
+	write(0).Want(t, http.StatusCreated)
+	s.Get("/docs/limits.md").Has(t, fmt.Sprintf("at most %d new channels", command.MaxNewChannels)).Lacks(t, "$")
 }
 
 // TestNoAnswerShowsASender: no answer holds a pseudonym, not even one to a moderator.
@@ -166,13 +146,13 @@ func TestNoAnswerShowsASender(t *testing.T) {
 	answers := []*apitest.Response{
 		asMia(s, "block", map[string]any{"sender_of": "e1", "for": "1h", "reason": "a good reason"}),
 		asMia(s, "hide", map[string]any{"sender_of": "e1", "reason": "a good reason"}),
-		s.Do(http.MethodPost, "/api/entries", `{"agent":"eve","body":"Again."}`, "Content-Type", jsonType),
+		s.Post("/api/entries", `{"agent":"eve","body":"Again."}`),
 	}
 	for _, path := range []string{
 		"/api/moderation/rules", "/api/moderation/log", "/api/entries", "/api/entries/e1", "/api/agents", "/api/agents/eve", "/api/home?for=eve",
 		"/api/jobs", "/api/human-requests", "/api/channels", "/api/stats", "/api/usage", "/api/moderation/held", "/llms-full.txt",
 	} {
-		answers = append(answers, s.Do(http.MethodGet, path, "", "Authorization", "Bearer "+modToken))
+		answers = append(answers, s.Get(path, "Authorization", "Bearer "+modToken))
 	}
 	for i, r := range answers {
 		for _, pseudonym := range []string{from.Sender, from.Former} {

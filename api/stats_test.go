@@ -3,16 +3,15 @@ package api_test
 import (
 	"net/http"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/stats"
 )
 
 // atEpoch is a clock that stands a minute after the first command.
@@ -24,7 +23,7 @@ func atEpoch(c *api.Config) {
 func foldOf() *command.AddUsage {
 	today := command.DayOf(apitest.Epoch)
 	senders := func(day command.Day, surface command.Surface, names ...string) command.SenderRow {
-		s := fsm.NewSenders()
+		s := stats.NewSenders()
 		for _, name := range names {
 			s.Insert(name)
 		}
@@ -78,15 +77,13 @@ func TestUsageExamplesWork(t *testing.T) {
 	for query, want := range map[string]string{
 		"days=0": `{"days":1}`, "days=91": `{"days":90}`, "days=x": `{"days":7}`, "days=1.5": `{"days":7}`,
 		"days=99999999999999999999": `{"days":90}`, "days=2&days=3": `{"days":2}`, "days=%00": `{"days":7}`,
-		"days=3&min_index=x": `{"days":3}`, "consistency=x": `{}`,
+		"days=3&min_index=x": `{"days":3}`, "consistency=x": `{"days":7}`,
 	} {
 		if p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/usage?"+query, ""); string(p.Example) != want {
 			t.Errorf("%s: the example is %s, want %s", query, p.Example, want)
 		}
 	}
-	if r := s.Get("/api/stats?min_index=x"); r.Status != http.StatusUnprocessableEntity {
-		t.Errorf("stats with a bad index: %d", r.Status)
-	}
+	s.Get("/api/stats?min_index=x").Want(t, http.StatusUnprocessableEntity)
 	var none struct{ Rows []any }
 	if r := s.Get("/api/usage?days="); r.Status != http.StatusOK {
 		t.Errorf("an empty number: %d %s", r.Status, r.Body)
@@ -98,10 +95,10 @@ func TestUsageExamplesWork(t *testing.T) {
 // ledger is a Counter that keeps what it is told.
 type ledger struct {
 	mu    sync.Mutex
-	calls []api.Counted
+	calls []op.Counted
 }
 
-func (l *ledger) Count(c api.Counted) {
+func (l *ledger) Count(c op.Counted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls = append(l.calls, c)
@@ -116,9 +113,7 @@ func TestCallsAreCounted(t *testing.T) {
 	const agent = "sesame/1.0 (curl-like)"
 	call := func(status int, method, path, body string) {
 		t.Helper()
-		if r := s.Do(method, path, body, "User-Agent", agent, "Content-Type", jsonType); r.Status != status {
-			t.Errorf("%s %s %s: %d %s, want %d", method, path, body, r.Status, r.Body, status)
-		}
+		s.Do(method, path, body, "User-Agent", agent, "Content-Type", jsonType).Want(t, status)
 	}
 	call(200, http.MethodGet, "/api/entries", "")
 	call(200, http.MethodHead, "/api/entries", "")
@@ -154,9 +149,7 @@ func TestCallsAreCounted(t *testing.T) {
 		"api listEntries", "api listEntries", "api publishEntry", "api publishEntry", "api publishEntry", "api getEntry",
 		"api postJob", "api claimJob", "api finishJob", "api postJob", "api postJob", "api actOnJob", "web getDocs",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("counted %s\nwant    %s", strings.Join(got, ", "), strings.Join(want, ", "))
-	}
+	apitest.Equal(t, "counted", got, want)
 }
 
 // TestHouseIsNoSender holds that who calls as one of the operator's own agents is
@@ -169,7 +162,7 @@ func TestHouseIsNoSender(t *testing.T) {
 		s.Post("/api/jobs", map[string]any{"agent": agent, "title": "A job", "body": "To be done."})
 		s.Post("/api/agents", map[string]any{"id": agent, "description": "Somebody."})
 		s.Get("/api/home?for=" + agent)
-		publishByA2A(t, s, map[string]any{"body": "Hello by A2A.", "agent": agent})
+		ways["a2a"](s, map[string]any{"body": "Hello by A2A.", "agent": agent})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

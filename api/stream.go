@@ -9,16 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofiber/fiber/v2"
+	"github.com/commons-cluster/commons/api/op"
+
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 )
-
-const contentEvents = "text/event-stream"
 
 // The times and sizes of streams.
 const (
@@ -27,8 +25,6 @@ const (
 	// sendTimeout is how long a client may take to read what is sent. A slower one is
 	// dropped, and continues from the last id that it has.
 	sendTimeout = 10 * time.Second
-	// streamPiece is about how much is sent at once, in bytes.
-	streamPiece = 16 << 10
 	// A stream pauses between two looks for lookPause times the number of streams, at most
 	// longestPause: this bounds how often all together look. It pauses longer while its
 	// client has used up its budget. A pause below shortestPause is left out.
@@ -39,10 +35,11 @@ const (
 	reconnectMillis = 1000
 )
 
-// stream is one client's stream of events. It runs on its connection, after the call
-// that asked for it has ended.
+// stream is one client's stream of events. It takes over the connection of the call that
+// asked for it, after the call has ended, and reads a new view each time that news wakes it.
+// It holds a slot in package guard until its connection closes.
 type stream struct {
-	*follower
+	events op.EventSource
 	srv    *Server
 	conn   *guard.Conn
 	client guard.Client
@@ -55,32 +52,31 @@ type stream struct {
 }
 
 // follow begins a stream.
-func (c *call) follow(f *follower) error {
-	c.out.Header.SetContentType(contentEvents)
-	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
-	c.out.Header.Set("X-Accel-Buffering", "no")
-	conn, guarded := c.rctx.Conn().(*guard.Conn)
-	if c.isHead() || !guarded {
+func (x *exchange) follow(events op.EventSource) error {
+	x.Out.ContentType = op.ContentEvents
+	x.Out.Set(op.HeaderCacheControl, op.CachingNever)
+	x.Out.Set("X-Accel-Buffering", "no")
+	conn, guarded := x.rctx.Conn().(*guard.Conn)
+	if x.rctx.IsHead() || !guarded {
 		return nil
 	}
-	st := &stream{follower: f, srv: c.srv, conn: conn, client: guard.ClientOf(c.sender())}
+	st := &stream{events: events, srv: x.http, conn: conn, client: guard.ClientOf(x.Sender())}
 	// Not derived from the server's context: a connection may break before its stream
 	// runs, and then nothing would end this one.
 	st.ctx, st.cancel = context.WithCancel(context.Background())
-	c.rctx.Request.ResetBody() // nobody reads it, and it would be held for as long
-	if !c.srv.guard.Stream(conn, st.client, len(c.rctx.Request.Header.RawHeaders()), st.cancel) {
+	x.rctx.Request.ResetBody() // unread, and it would stay in memory as long as the stream
+	if !x.Env.Guard.Stream(conn, st.client, len(x.rctx.Request.Header.RawHeaders()), st.cancel) {
 		st.cancel()
-		c.out.Header.SetContentType(contentJSON)
-		most := c.srv.guard.Limits().AddressStreams
+		most := x.Env.Guard.Limits().AddressStreams
 		return &wire.Error{
 			Code: wire.CodeRateLimited, RetryAfter: keepAlive,
-			Message: "Your address has " + strconv.Itoa(most) + " streams of events open. Close some, or poll: with wait=60, and without Accept: " + contentEvents + ".",
+			Message: "Your address has " + strconv.Itoa(most) + " streams of events open. Close some, or poll: with wait=60, and without Accept: " + op.ContentEvents + ".",
 			Limit:   &command.RateLimit{Name: "streams", Quota: most, Window: keepAlive},
 			Issues:  []wire.Issue{{"sender", "has too many streams open"}},
 		}
 	}
-	f.query.Work = &st.work
-	c.stream = st
+	events.CountWork(&st.work)
+	x.stream = st
 	return nil
 }
 
@@ -97,12 +93,12 @@ func (st *stream) takeOver(rctx *fasthttp.RequestCtx) {
 // run sends events until the client leaves, is too slow, or the server stops.
 func (st *stream) run() {
 	defer st.cancel()
-	defer context.AfterFunc(st.srv.waits, st.cancel)()
-	defer st.srv.news.join()()
+	defer context.AfterFunc(st.srv.Waits, st.cancel)()
+	defer st.srv.News.Join()()
 	defer func() {
 		if cause := recover(); cause != nil {
-			st.srv.metrics.panics.Inc()
-			st.srv.log.Error("stream panicked", "cause", cause, "stack", string(debug.Stack()))
+			st.srv.Panics.Inc()
+			st.srv.Log.Error("stream panicked", "cause", cause, "stack", string(debug.Stack()))
 		}
 	}()
 	gone, unwatch := st.conn.Watch()
@@ -116,12 +112,12 @@ func (st *stream) run() {
 	st.head = nil
 	tell := true // where the stream begins
 	for {
-		wake := st.srv.news.next()
+		wake := st.srv.News.Next()
 		if !st.send(tell) {
 			return
 		}
 		tell = false
-		if !st.more {
+		if !st.events.HasMore() {
 			st.timer.Reset(keepAlive)
 			select {
 			case <-wake:
@@ -142,8 +138,8 @@ func (st *stream) run() {
 
 // pause rests until the stream may look again. It returns false when the stream ends.
 func (st *stream) pause() bool {
-	d := min(time.Duration(st.srv.news.count())*lookPause, longestPause)
-	if d = max(d, st.srv.guard.Reads.Wait(st.client)); d < shortestPause {
+	d := min(time.Duration(st.srv.News.Count())*lookPause, longestPause)
+	if d = max(d, st.srv.Guard.Reads.Wait(st.client)); d < shortestPause {
 		return st.ctx.Err() == nil
 	}
 	st.timer.Reset(d)
@@ -177,109 +173,14 @@ func (st *stream) render(piece *[]byte, tell bool) bool {
 		return false
 	}
 	defer st.srv.gate.leave()
-	view := st.srv.backend.View()
+	view := st.srv.Backend.View()
 	defer view.Release()
-	dst, err := st.appendNews((*piece)[:0], view, tell)
+	dst, err := st.events.AppendEvents((*piece)[:0], view, tell)
 	*piece = dst
-	st.srv.guard.Reads.Use(st.client, st.work)
+	st.srv.Guard.Reads.Use(st.client, st.work)
 	st.work = 0
 	if err != nil {
-		st.srv.log.Error("stream failed", "err", err)
+		st.srv.Log.Error("stream failed", "err", err)
 	}
 	return err == nil
-}
-
-// appendNews appends the next events, as many as fit into a piece.
-func (st *stream) appendNews(dst []byte, view *fsm.View, tell bool) ([]byte, error) {
-	events, why, err := st.look(view, lookEvents)
-	if err != nil {
-		return dst, err
-	}
-	for i := range events {
-		e := &events[i]
-		dst = beginEvent(dst, fsm.FormatEventID(view.ClusterID(), e.EventPlace), e.Kind.String())
-		if dst, err = view.AppendEvent(dst, e); err != nil {
-			return dst, err
-		}
-		dst = append(dst, "\n\n"...)
-		if len(dst) >= streamPiece && i+1 < len(events) {
-			st.back(e)
-			return dst, nil
-		}
-	}
-	id := st.id(view)
-	switch {
-	case why != nil:
-		dst = beginEvent(dst, id, "reset")
-		dst = wire.Object{{"id", id}, {"event", "reset"}, {"reason", why.reason}, {"message", why.message + whatToDo}}.AppendJSON(dst)
-		dst = append(dst, "\n\n"...)
-	case tell && len(events) == 0:
-		dst = beginEvent(dst, id, "ping")
-		dst = append(wire.Object{{"id", id}, {"event", "ping"}}.AppendJSON(dst), "\n\n"...)
-	}
-	return dst, nil
-}
-
-// beginEvent appends the lines before the data of an event, and the beginning of the
-// data.
-func beginEvent(dst []byte, id, event string) []byte {
-	return append(append(append(append(append(dst, "id: "...), id...), "\nevent: "...), event...), "\ndata: "...)
-}
-
-// news notifies the followers of events when there are new ones. While there are
-// followers, one goroutine watches the state.
-type news struct {
-	watch func() (wake <-chan struct{}, stop func())
-
-	mu        sync.Mutex
-	followers int
-	wake      chan struct{} // is closed with the next news
-	done      chan struct{}
-}
-
-// join counts a follower, which calls leave when it stops.
-func (n *news) join() (leave func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.followers++; n.followers == 1 {
-		n.wake, n.done = make(chan struct{}), make(chan struct{})
-		wake, stop := n.watch()
-		go n.run(wake, stop, n.done)
-	}
-	return sync.OnceFunc(func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.followers--; n.followers == 0 {
-			close(n.done)
-		}
-	})
-}
-
-func (n *news) run(wake <-chan struct{}, stop func(), done <-chan struct{}) {
-	defer stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-wake:
-			n.mu.Lock()
-			close(n.wake)
-			n.wake = make(chan struct{})
-			n.mu.Unlock()
-		}
-	}
-}
-
-// next returns a channel that is closed with the next news. A caller that takes it first
-// and looks at a view afterwards misses nothing.
-func (n *news) next() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.wake
-}
-
-func (n *news) count() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.followers
 }

@@ -2,14 +2,11 @@ package api_test
 
 import (
 	"bytes"
-	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,10 +17,11 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/golden"
+	"github.com/commons-cluster/commons/internal/must"
 )
-
-var update = flag.Bool("update", false, "write the golden responses anew")
 
 // publishHello is a command like any.
 var publishHello = command.Publish{
@@ -91,20 +89,7 @@ func checkGolden(t *testing.T, s *apitest.Server, name, method, path, contentTyp
 	}
 	shown := editKeys.ReplaceAll(bytes.TrimRight(r.Body, "\n"), []byte("ck_"+strings.Repeat("a", 52)))
 	fmt.Fprintf(&got, "\n%s\n", shown)
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", name, got.Bytes(), want)
-	}
+	golden.Compare(t, filepath.Join("testdata", name+".golden"), got.String())
 }
 
 // parameter is a segment of a route that is a parameter.
@@ -162,10 +147,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		{http.MethodHead, "/api/channels", 200, ""},
 		{http.MethodGet, "/api/entries/", 200, ""},
 	} {
-		r := s.Do(test.method, test.path, "")
-		if r.Status != test.status || r.Header.Get("Allow") != test.allow {
-			t.Errorf("%s %s: %d, Allow %q; want %d, %q", test.method, test.path, r.Status, r.Header.Get("Allow"), test.status, test.allow)
-		}
+		s.Do(test.method, test.path, "").Want(t, test.status).WantHeader(t, "Allow", test.allow)
 	}
 }
 
@@ -194,9 +176,7 @@ func TestPathsAreTakenAsWritten(t *testing.T) {
 				t.Errorf("%s %s: %d %s", method, sent, r.Status, r.Body)
 			}
 		}
-		if r := s.Do(http.MethodHead, sent, ""); r.Status != http.StatusNotFound {
-			t.Errorf("HEAD %s: %d", sent, r.Status)
-		}
+		s.Do(http.MethodHead, sent, "").Want(t, http.StatusNotFound)
 		if r := s.Do(http.MethodOptions, sent, ""); r.Status != http.StatusNoContent || !strings.Contains(r.Header.Get("Allow"), "DELETE") {
 			t.Errorf("OPTIONS %s: %d, Allow %q", sent, r.Status, r.Header.Get("Allow"))
 		}
@@ -204,9 +184,7 @@ func TestPathsAreTakenAsWritten(t *testing.T) {
 	// A slash at the end and an escaped parameter are no other form.
 	s.Publish(map[string]any{"agent": "ada", "body": "Hello, all."})
 	for _, path := range []string{"/api/home/?for=ada", "/api/entries/%651", "/api/entries/e1//"} {
-		if r := s.Get(path); r.Status != http.StatusOK {
-			t.Errorf("%s: %d %s", path, r.Status, r.Body)
-		}
+		s.Get(path).Want(t, http.StatusOK)
 	}
 }
 
@@ -233,17 +211,14 @@ func TestCORS(t *testing.T) {
 // TestReady holds both forms of readiness.
 func TestReady(t *testing.T) {
 	b := apitest.NewBackend(t)
-	b.Ready = []api.Check{{Name: "leader", OK: false, Detail: "no leader is known"}, {Name: "applied", OK: true, Detail: "caught up"}}
+	b.Ready = []op.Check{{Name: "leader", OK: false, Detail: "no leader is known"}, {Name: "applied", OK: true, Detail: "caught up"}}
 	s := apitest.Start(t, b)
 	r := s.Get("/readyz")
 	if want := "[-] leader: no leader is known\n[+] applied: caught up\n"; r.Status != http.StatusServiceUnavailable || string(r.Body) != want {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	r = s.Get("/readyz", "Accept", jsonType)
-	problem := apitest.CheckError(t, r)
-	if r.Status != http.StatusServiceUnavailable || len(problem.Issues) != 1 || problem.Issues[0].Field != "leader" || r.Header.Get("Retry-After") == "" {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
+	r.Rejected(t, http.StatusServiceUnavailable, "", "leader")
 	if r = start(t).Get("/readyz", "Accept", jsonType); r.Status != http.StatusOK {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
@@ -255,19 +230,12 @@ func TestPanic(t *testing.T) {
 	b.Panic = true
 	var log syncBuffer
 	s := apitest.Start(t, b, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	r := s.Get("/status")
-	if problem := apitest.CheckError(t, r); r.Status != http.StatusInternalServerError || problem.Code != "internal_error" {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
+	s.Get("/status").Rejected(t, http.StatusInternalServerError, "internal_error", "")
 	if !strings.Contains(log.String(), "handler panicked") {
 		t.Errorf("log: %s", log.String())
 	}
-	if r := s.Get("/livez"); r.Status != http.StatusOK {
-		t.Errorf("afterwards: %d", r.Status)
-	}
-	if r := s.Get("/metrics"); !strings.Contains(string(r.Body), "commons_http_panics_total 1") {
-		t.Error("the panic was not counted")
-	}
+	s.Get("/livez").Want(t, http.StatusOK)
+	s.Get("/metrics").Has(t, "commons_http_panics_total 1")
 }
 
 // TestMeasurementsAreForOperators holds who sees /metrics.
@@ -329,9 +297,7 @@ func TestRateLimited(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	for name, want := range map[string]string{"Retry-After": "2", "RateLimit": `"writes";r=0;t=2`, "RateLimit-Policy": `"writes";q=20;w=60`} {
-		if got := r.Header.Get(name); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		apitest.Equal(t, name, r.Header.Get(name), want)
 	}
 }
 
@@ -394,9 +360,7 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 	s.Get("/api/entries/" + secret)
 	s.Get("/" + secret)
 	s.Do(strings.ToUpper(secret), "/", "")
-	s.Post("/mcp", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{
-		"name": "publish_message", "arguments": map[string]any{"agent": "ada", "body": secret, "kind": secret},
-	}})
+	s.Post("/mcp", toolCall("publish_message", args{"agent": "ada", "body": secret, "kind": secret}))
 	r := s.Get("/metrics")
 	for _, want := range []string{
 		`commons_http_request_duration_seconds_count{method="POST",route="/api/entries",status="2xx"} 1`,
@@ -408,9 +372,7 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 		`commons_http_rejected_total{code="validation_failed"} 1`, // a tool: its trial is not counted, too
 		`commons_http_rejected_total{code="disk_full"} 0`,
 	} {
-		if !strings.Contains(string(r.Body), want) {
-			t.Errorf("no %s", want)
-		}
+		r.Has(t, want)
 	}
 	if shown := string(r.Body) + log.String(); strings.Contains(strings.ToLower(shown), secret) || strings.Contains(shown, "127.0.0.1") {
 		t.Errorf("measurements or log show what a client sent:\n%s", log.String())
@@ -418,46 +380,27 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 	if !strings.Contains(log.String(), `"route":"/api/entries/:id"`) || strings.Contains(log.String(), "/metrics") {
 		t.Errorf("log: %s", log.String())
 	}
-	if _, err := api.New(api.Config{Backend: s.Backend, Registry: registry}); err == nil {
+	if _, err := api.New(api.Config{Config: op.Config{Backend: s.Backend}, Registry: registry}); err == nil {
 		t.Error("a second server on one registry")
 	}
 }
 
 // TestShutdownReleasesWaits holds that nobody who waits for an index delays a stop.
 func TestShutdownReleasesWaits(t *testing.T) {
-	b := apitest.NewBackend(t)
-	server, addr := serve(t, b)
-	waiting := make(chan string)
-	go func() {
-		conn := dial(t, addr)
-		fmt.Fprintf(conn, "GET /api/entries?min_index=100000 HTTP/1.1\r\nHost: x\r\n\r\n")
-		waiting <- readStatus(conn)
-	}()
-	eventually(t, func() bool { return strings.Contains(metricsOf(t, addr), "commons_http_requests_in_flight 2") })
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // less than the wait would take
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		t.Errorf("shutdown: %v", err)
-	}
-	if status := <-waiting; !strings.HasPrefix(status, "HTTP/1.1 503") {
-		t.Errorf("the waiting read got %q", status)
-	}
+	s := start(t, func(c *api.Config) { c.Patience = 2 * deadline }) // longer than stop waits
+	waiting := make(chan int)
+	go func() { waiting <- s.Get("/api/entries?min_index=100000").Status }()
+	inFlight(t, s, 2)
+	stop(t, s)
+	apitest.Equal(t, "status of the waiting read", <-waiting, http.StatusServiceUnavailable)
 }
 
 // TestShutdownBeforeServe holds that a server that was stopped before it began
 // does not begin.
 func TestShutdownBeforeServe(t *testing.T) {
-	server, err := api.New(api.Config{Backend: apitest.NewBackend(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(api.New(api.Config{Config: op.Config{Backend: apitest.NewBackend(t)}}))(t)
+	must.Do(t, server.Shutdown(t.Context()))
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	select {

@@ -6,15 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/api/op/resource"
+
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
 // sentMessage is a message to a service without a state: what could be published is.
-type sentMessage struct {
-	body []byte
-	srv  Server
-}
+type sentMessage struct{ body []byte }
 
 func (r *sentMessage) Header(string) string        { return "" }
 func (r *sentMessage) Param(string) string         { return "" }
@@ -23,12 +22,11 @@ func (r *sentMessage) Body() []byte                { return r.body }
 func (r *sentMessage) BaseURL() string             { return "https://commons.example" }
 func (r *sentMessage) Sender() string              { return "sender" }
 func (r *sentMessage) Draft(doc *wire.Document) *wire.Error {
-	r.srv.now = func() time.Time { return time.UnixMilli(0) }
-	return (&request{&relay{srv: &r.srv}, nil}).Draft(doc)
+	return resource.DraftMessage(nil, time.UnixMilli(0), doc)
 }
 
 func (r *sentMessage) Perform(operation string, in wire.Invocation) wire.Performed {
-	if rejection := r.Draft(&in.Document); operation == callPublish && len(rejection.Issues) > 0 {
+	if rejection := r.Draft(&in.Document); operation == resource.CallPublish && len(rejection.Issues) > 0 {
 		return wire.Performed{Status: rejection.Status(), Body: rejection.Object().AppendJSON(nil), Rejection: rejection}
 	}
 	return wire.Performed{Status: http.StatusOK, Body: []byte("{}")}
@@ -77,9 +75,9 @@ func FuzzSendMessage(f *testing.F) {
 
 // TestEveryOperationIsATool holds that nothing of the interface is left out of the tools.
 func TestEveryOperationIsATool(t *testing.T) {
-	for _, o := range interfaceOperations() {
-		if o.tools == "" {
-			t.Errorf("%s is no tool", o.id)
+	for _, o := range resource.Operations() {
+		if o.Tools == "" {
+			t.Errorf("%s is no tool", o.ID)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // taggedPaths are reads whose answers have an entity tag.
@@ -32,7 +32,7 @@ func drawWrite(t *rapid.T) command.Payload {
 	name := rapid.SampledFrom([]string{"ada", "bob", "eve"}).Draw(t, "agent")
 	author := command.Author{Agent: name, AgentKey: name}
 	seq := rapid.Uint64Range(1, 4).Draw(t, "seq")
-	on := command.JobAction{Author: author, Job: fsm.FormatID(fsm.TypeJob, seq)}
+	on := command.JobAction{Author: author, Job: state.FormatID(state.TypeJob, seq)}
 	order := command.Order{By: command.Operator, Reason: "spam"}
 	switch rapid.IntRange(0, 13).Draw(t, "command") {
 	case 0:
@@ -49,9 +49,9 @@ func drawWrite(t *rapid.T) command.Payload {
 	case 5:
 		return &command.Register{Agent: name, AgentKey: name, Given: command.FieldNote, Note: rapid.SampledFrom([]string{"", "A note"}).Draw(t, "note"), NewKey: bytes.Repeat([]byte{1}, 32), Proof: command.Proof{Sender: "s", Address: true}}
 	case 6:
-		return &command.Hide{Order: order, IDs: []string{fsm.EntryID(seq)}, Unhide: rapid.Bool().Draw(t, "unhide")}
+		return &command.Hide{Order: order, IDs: []string{state.EntryID(seq)}, Unhide: rapid.Bool().Draw(t, "unhide")}
 	case 7:
-		return &command.Purge{Order: order, IDs: []string{fsm.EntryID(seq)}}
+		return &command.Purge{Order: order, IDs: []string{state.EntryID(seq)}}
 	case 8:
 		seen := &command.MarkSeen{AgentKey: "bob", Proof: command.Proof{Key: bytes.Repeat([]byte{1}, 32)}}
 		for n := range uint64(command.MaxSeen) {
@@ -66,7 +66,7 @@ func drawWrite(t *rapid.T) command.Payload {
 	p.Channel, p.Tags = rapid.SampledFrom([]string{"", "den"}).Draw(t, "channel"), []string{"red"}
 	p.Question, p.Mentions = rapid.Bool().Draw(t, "question"), []string{"bob"}
 	if rapid.Bool().Draw(t, "related") {
-		p.Relation, p.Target = command.Relation(rapid.IntRange(1, 4).Draw(t, "relation")), fsm.EntryID(seq)
+		p.Relation, p.Target = command.Relation(rapid.IntRange(1, 4).Draw(t, "relation")), state.EntryID(seq)
 	}
 	return &p
 }
@@ -164,17 +164,11 @@ func TestVersionTags(t *testing.T) {
 			t.Errorf("If-None-Match %s: %d %s", sent, r.Status, r.Body)
 		}
 	}
-	if r := s.Do(http.MethodHead, "/api/entries/e1", "", "If-None-Match", tag); r.Status != http.StatusNotModified {
-		t.Errorf("HEAD: %d", r.Status)
-	}
+	s.Do(http.MethodHead, "/api/entries/e1", "", "If-None-Match", tag).Want(t, http.StatusNotModified)
 	same := apitest.Start(t, b, func(c *api.Config) { c.Build = "one" })
-	if r := same.Get("/api/entries/e1", "If-None-Match", tag); r.Status != http.StatusNotModified {
-		t.Errorf("the same build elsewhere: %d", r.Status)
-	}
+	same.Get("/api/entries/e1", "If-None-Match", tag).Want(t, http.StatusNotModified)
 	for _, build := range []string{"two", "", ""} {
 		other := apitest.Start(t, b, func(c *api.Config) { c.Build = build })
-		if r := other.Get("/api/entries/e1", "If-None-Match", tag); r.Status != http.StatusOK {
-			t.Errorf("build %q: %d", build, r.Status)
-		}
+		other.Get("/api/entries/e1", "If-None-Match", tag).Want(t, http.StatusOK)
 	}
 }

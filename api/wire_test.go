@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,10 +16,11 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // deadline is how long a test waits for what must happen.
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 // syncBuffer collects a log.
 type syncBuffer struct {
@@ -41,78 +40,6 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// eventually polls until a condition holds.
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(deadline); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if holds() {
-			return
-		}
-	}
-	t.Fatal("it did not come to pass")
-}
-
-// serve is a server that the test stops itself.
-func serve(t *testing.T, b *apitest.Backend) (*api.Server, string) {
-	t.Helper()
-	server, err := api.New(api.Config{Backend: b})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), deadline)
-		defer cancel()
-		if err := server.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return server, ln.Addr().String()
-}
-
-func dial(t *testing.T, addr string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(deadline)); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
-func readStatus(conn net.Conn) string {
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil {
-		return err.Error()
-	}
-	return strings.TrimSpace(line)
-}
-
-func metricsOf(t *testing.T, addr string) string {
-	t.Helper()
-	resp, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
 // post is a raw request.
 func post(headers, body string) string {
 	return fmt.Sprintf("POST /api/entries HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(body), body)
@@ -126,9 +53,7 @@ func bomb(t *testing.T) string {
 	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return b.String()
 }
 
@@ -194,30 +119,16 @@ func TestBadInput(t *testing.T) {
 			continue
 		}
 		group.Go(func() {
-			conn := dial(t, s.Addr)
-			if _, err := io.WriteString(conn, test.raw); err != nil {
-				t.Errorf("%s: send: %v", name, err)
-				return
-			}
-			in := bufio.NewReader(conn)
-			resp, err := http.ReadResponse(in, nil)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				return
-			}
-			defer resp.Body.Close()
-			body, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				return
-			}
+			c := talk(t, s)
+			c.say(test.raw)
+			r := c.read(nil)
 			var problem apitest.Problem
-			if err := json.Unmarshal(body, &problem); err != nil {
-				t.Errorf("%s: %d %s", name, resp.StatusCode, body)
+			if err := json.Unmarshal(r.Body, &problem); err != nil {
+				t.Errorf("%s: %d %s", name, r.Status, r.Body)
 				return
 			}
-			if resp.StatusCode != test.status || problem.Code != test.code || problem.Docs == "" || resp.Header.Get("X-Commons-Node") == "" {
-				t.Errorf("%s: %d %s, want %d %s", name, resp.StatusCode, body, test.status, test.code)
+			if r.Status != test.status || problem.Code != test.code || problem.Docs == "" || r.Header.Get("X-Commons-Node") == "" {
+				t.Errorf("%s: %d %s, want %d %s", name, r.Status, r.Body, test.status, test.code)
 			}
 		})
 	}
@@ -237,13 +148,7 @@ func TestGoodTargets(t *testing.T) {
 		"HTTP/1.0 without Host": "GET /livez HTTP/1.0\r\n\r\n",
 		"an @ in the query":     "GET /livez?for=@ada HTTP/1.1\r\nHost: x\r\n\r\n",
 	} {
-		conn := dial(t, s.Addr)
-		if _, err := io.WriteString(conn, raw); err != nil {
-			t.Fatal(err)
-		}
-		if status := readStatus(conn); !strings.HasSuffix(status, " 200 OK") {
-			t.Errorf("%s: %s", name, status)
-		}
+		apitest.Equal(t, name+": status", talk(t, s).ask(raw), http.StatusOK)
 	}
 }
 
@@ -252,10 +157,7 @@ func TestGoodTargets(t *testing.T) {
 func TestRejectedClientReadsTheAnswer(t *testing.T) {
 	s := start(t)
 	for range 20 {
-		r := s.Do(http.MethodPost, "/api/entries", strings.Repeat("x", 700<<10), "Content-Type", "text/plain")
-		if r.Status != http.StatusRequestEntityTooLarge {
-			t.Fatalf("%d %s", r.Status, r.Body)
-		}
+		s.Do(http.MethodPost, "/api/entries", strings.Repeat("x", 700<<10), "Content-Type", "text/plain").Must(t, http.StatusRequestEntityTooLarge)
 	}
 }
 
@@ -263,27 +165,15 @@ func TestRejectedClientReadsTheAnswer(t *testing.T) {
 // client that has yet to send the rest of what was rejected.
 func TestRejectedClientMayFinishSending(t *testing.T) {
 	s := start(t)
-	conn := dial(t, s.Addr)
-	if _, err := io.WriteString(conn, "POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"); err != nil {
-		t.Fatal(err)
+	c := talk(t, s)
+	if status := c.ask("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"); status != http.StatusRequestEntityTooLarge {
+		t.Fatal(status)
 	}
-	in := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Fatalf("%d %s, %v", resp.StatusCode, body, err)
-	}
-	for i := range 200 {
-		if _, err := conn.Write(make([]byte, 1024)); err != nil {
-			t.Fatalf("write %d after the answer: %v", i, err)
-		}
+	for range 200 {
+		c.say(strings.Repeat("x", 1024))
 	}
 	// A reset that came too late for the writes shows here.
-	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+	if rest, err := io.ReadAll(c.in); err != nil || len(rest) > 0 {
 		t.Errorf("after the answer: %q, %v", rest, err)
 	}
 }
@@ -307,21 +197,12 @@ func TestPipelinedRequests(t *testing.T) {
 	}
 	group.Wait()
 	found := 0
-	next := ""
-	for {
-		var list apitest.List
-		s.Get("/api/entries?limit=100"+next).Decode(t, &list)
-		for _, e := range list.Entries {
-			found++
-			if want := pipelinedBody(e.Agent); e.Body != want || e.Title != "Title of "+e.Agent || e.Channel != "room-"+e.Agent[:2] ||
-				len(e.Tags) != 2 || e.Tags[0] != "tag-"+e.Agent {
-				t.Fatalf("a stored entry was altered: %+v", e)
-			}
+	for _, e := range apitest.Listed[apitest.Entry](t, s, "/api/entries?limit=100", "entries") {
+		found++
+		if want := pipelinedBody(e.Agent); e.Body != want || e.Title != "Title of "+e.Agent || e.Channel != "room-"+e.Agent[:2] ||
+			len(e.Tags) != 2 || e.Tags[0] != "tag-"+e.Agent {
+			t.Fatalf("a stored entry was altered: %+v", e)
 		}
-		if list.NextCursor == nil {
-			break
-		}
-		next = "&cursor=" + *list.NextCursor
 	}
 	if want := total * 3 / 5; found != want {
 		t.Errorf("%d entries, want %d", found, want)
@@ -343,7 +224,7 @@ func pipelinedBody(agent string) string {
 func pipeline(t *testing.T, s *apitest.Server, c, n int) {
 	t.Helper()
 	agent := func(i int) string { return fmt.Sprintf("p%d-%d", c, i) }
-	conn := dial(t, s.Addr)
+	conn := talk(t, s)
 	_ = conn.SetDeadline(time.Now().Add(10 * deadline))
 	go func() {
 		out := bufio.NewWriter(conn)
@@ -367,17 +248,9 @@ func pipeline(t *testing.T, s *apitest.Server, c, n int) {
 		}
 		_ = out.Flush()
 	}()
-	in := bufio.NewReader(conn)
 	for i := range n {
 		want := [...]int{201, 201, 201, 404, 200}[i%5]
-		req, _ := http.NewRequest(http.MethodGet, "http://x/", http.NoBody)
-		resp, err := http.ReadResponse(in, req)
-		if err != nil {
-			t.Errorf("answer %d: %v", i, err)
-			return
-		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
+		r := conn.read(nil)
 		named := agent(i)
 		switch i % 5 {
 		case 3:
@@ -385,8 +258,8 @@ func pipeline(t *testing.T, s *apitest.Server, c, n int) {
 		case 4:
 			named = agent(i - 4)
 		}
-		if err != nil || resp.StatusCode != want || !strings.Contains(string(body), named) {
-			t.Errorf("answer %d: %d %s", i, resp.StatusCode, body)
+		if r.Status != want || !strings.Contains(string(r.Body), named) {
+			t.Errorf("answer %d: %d %s", i, r.Status, r.Body)
 			return
 		}
 	}
@@ -400,17 +273,14 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	}
 	t.Parallel()
 	s := start(t)
-	idle, late := dial(t, s.Addr), dial(t, s.Addr)
+	idle, late := talk(t, s), talk(t, s)
 	// By the time that this one is answered, the server has seen those before it.
-	for _, conn := range []net.Conn{dial(t, s.Addr), late} {
-		if _, err := io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		if status := readStatus(conn); status != "HTTP/1.1 200 OK" {
+	for _, c := range []*talker{talk(t, s), late} {
+		if status := c.ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); status != http.StatusOK {
 			t.Fatal(status)
 		}
 	}
-	if got, err := io.ReadAll(idle); err != nil || len(got) > 0 {
+	if got, err := io.ReadAll(idle.in); err != nil || len(got) > 0 {
 		t.Errorf("the server did not close the connection: %q, %v", got, err)
 	}
 }

@@ -2,16 +2,11 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -77,7 +72,7 @@ func lookupIPs(ctx context.Context, lookup lookupFunc, host string) ([]netip.Add
 	return ips, nil
 }
 
-// splitAddr takes host:port or a host alone apart; port is 0 when not given.
+// splitAddr splits host:port, or a host alone. The port is 0 if addr is a host alone.
 func splitAddr(addr string) (host string, port uint16, err error) {
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -98,10 +93,10 @@ func joinAddr(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// AdvertiseAddr returns the host:port that others are to dial for a listener.
-// What advertise leaves out (all of it, or a port of 0) is taken from the bound
-// address. If that means all interfaces, the first address of this machine that
-// is not a loopback address is taken, preferably a private one.
+// AdvertiseAddr returns the host:port that other nodes dial for a listener. The
+// bound address supplies the host or port that advertise lacks; port 0 counts as
+// lacking. If the bound host is unspecified, AdvertiseAddr uses the first address of
+// this machine that is not a loopback address, preferably a private one.
 func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 	boundAddr, err := netip.ParseAddrPort(bound.String())
 	if err != nil {
@@ -128,7 +123,7 @@ func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 	return joinAddr(ip.String(), port), nil
 }
 
-// isUnspecified reports whether host is the address of all interfaces.
+// isUnspecified reports whether host is 0.0.0.0 or ::.
 func isUnspecified(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.IsUnspecified()
@@ -159,153 +154,19 @@ func machineAddr() (netip.Addr, error) {
 	return best, nil
 }
 
-const (
-	// MaxBookEntries bounds the servers whose addresses are kept.
-	MaxBookEntries = 256
-
-	bookVersion  = 1
-	maxBookBytes = 1 << 20
-)
-
-// Book keeps the last known addresses of servers on disk, so that a restarted
-// node finds the others before gossip says where they are. It is a hint:
-// losing it loses nothing.
-type Book struct {
-	path   string
-	logger *slog.Logger
-
-	mu      sync.Mutex
-	entries map[string]bookEntry
-}
-
-type bookEntry struct {
-	Cluster string    `json:"cluster"` // host:port of the private port
-	Gossip  string    `json:"gossip"`  // IP:port
-	Seen    time.Time `json:"seen"`    // when the addresses last changed
-}
-
-type bookFile struct {
-	Version int                  `json:"version"`
-	Servers map[string]bookEntry `json:"servers"`
-}
-
-// OpenBook reads the book at path. A missing book is empty; a book that cannot be
-// read is logged and treated as empty.
-func OpenBook(path string, logger *slog.Logger) *Book {
-	b := &Book{path: path, logger: logger, entries: make(map[string]bookEntry)}
-	entries, err := readBook(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		logger.Warn("the address book cannot be read and starts empty", "path", path, "error", err)
-	default:
-		b.entries = entries
-	}
-	return b
-}
-
-func readBook(path string) (map[string]bookEntry, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxBookBytes {
-		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", info.Size(), maxBookBytes)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var file bookFile
-	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, err
-	}
-	if file.Version != bookVersion {
-		return nil, fmt.Errorf("it has version %d, this program knows %d", file.Version, bookVersion)
-	}
-	entries := make(map[string]bookEntry, len(file.Servers))
-	for id, e := range file.Servers {
-		if ValidServerID(id) && checkHostPort("cluster", e.Cluster) == nil && len(entries) < MaxBookEntries {
-			entries[id] = e
-		}
-	}
-	return entries, nil
-}
-
-// Resolve returns the last known host:port of a server's private port.
-func (b *Book) Resolve(serverID string) (addr string, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, ok := b.entries[serverID]
-	return e.Cluster, ok
-}
-
-// GossipAddrs returns the last known gossip addresses, IP:port.
-func (b *Book) GossipAddrs() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	addrs := make([]string, 0, len(b.entries))
-	for _, e := range b.entries {
-		addrs = append(addrs, e.Gossip)
-	}
-	return addrs
-}
-
-// Update takes over the addresses of live members and writes the book if any of them
-// changed. The error is about the file; the book in memory is updated in any case,
-// and the next change writes it again.
-func (b *Book) Update(members []Member) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	changed := false
-	for _, m := range members {
-		e := b.entries[m.ServerID]
-		if e.Cluster == m.ClusterAddr && e.Gossip == m.GossipAddr {
+func checkAllLoopback(lookup lookupFunc, addrs ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	var problems []error
+	for _, addr := range addrs {
+		if addr == "" {
 			continue
 		}
-		b.makeRoom(m.ServerID)
-		b.entries[m.ServerID] = bookEntry{Cluster: m.ClusterAddr, Gossip: m.GossipAddr, Seen: time.Now().UTC()}
-		changed = true
-	}
-	if !changed {
-		return nil
-	}
-	return b.write()
-}
-
-// Forget drops a server that was removed from the cluster.
-func (b *Book) Forget(serverID string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, ok := b.entries[serverID]; !ok {
-		return nil
-	}
-	delete(b.entries, serverID)
-	return b.write()
-}
-
-// makeRoom drops the entry that has not changed for the longest time when a new
-// server does not fit.
-func (b *Book) makeRoom(serverID string) {
-	if _, known := b.entries[serverID]; known || len(b.entries) < MaxBookEntries {
-		return
-	}
-	oldest := ""
-	for id, e := range b.entries {
-		if oldest == "" || e.Seen.Before(b.entries[oldest].Seen) {
-			oldest = id
+		host, port, err := splitAddr(addr)
+		if err == nil {
+			err = checkLoopback(ctx, lookup, joinAddr(host, port))
 		}
+		problems = append(problems, err)
 	}
-	delete(b.entries, oldest)
-}
-
-func (b *Book) write() error {
-	data, err := json.MarshalIndent(bookFile{Version: bookVersion, Servers: b.entries}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("address book: %w", err)
-	}
-	if err := WriteFileAtomic(b.path, append(data, '\n')); err != nil {
-		return fmt.Errorf("address book: %w", err)
-	}
-	return nil
+	return errors.Join(problems...)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func bookMember(id, cluster, gossip string) Member {
@@ -24,9 +26,7 @@ func TestBookIsKept(t *testing.T) {
 	}
 	update := func(members ...Member) {
 		t.Helper()
-		if err := b.Update(members); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Update(members))
 	}
 	update(bookMember("a-1", "a:1", "192.0.2.1:1"), bookMember("b-1", "b:1", "192.0.2.2:1"))
 	update(bookMember("a-1", "a:2", "192.0.2.1:1"))
@@ -45,9 +45,7 @@ func TestBookIsKept(t *testing.T) {
 	}
 	check(b)
 	check(OpenBook(path, out.logger()))
-	if err := b.Forget("b-1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Forget("b-1"))
 	if _, ok := OpenBook(path, out.logger()).Resolve("b-1"); ok {
 		t.Error("not forgotten")
 	}
@@ -82,9 +80,7 @@ func TestBookCorrupt(t *testing.T) {
 		if !out.has("starts empty") {
 			t.Errorf("%q: not logged", content)
 		}
-		if err := b.Update([]Member{bookMember("a-1", "a:1", "192.0.2.1:1")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Update([]Member{bookMember("a-1", "a:1", "192.0.2.1:1")}))
 		if got, _ := OpenBook(path, out.logger()).Resolve("a-1"); got != "a:1" {
 			t.Errorf("%q: not replaced", content)
 		}
@@ -110,9 +106,7 @@ func TestBookIsBounded(t *testing.T) {
 		id := fmt.Sprintf("n-%d", i)
 		b.entries[id] = bookEntry{Cluster: "h:1", Seen: time.Unix(int64(i), 0)}
 	}
-	if err := b.Update([]Member{bookMember("new-1", "a:1", "192.0.2.1:1"), bookMember("n-1", "b:1", "192.0.2.1:1")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Update([]Member{bookMember("new-1", "a:1", "192.0.2.1:1"), bookMember("n-1", "b:1", "192.0.2.1:1")}))
 	if len(b.entries) != MaxBookEntries {
 		t.Errorf("%d entries", len(b.entries))
 	}

@@ -8,12 +8,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // operate sends a request as an operator does and returns the answer's body.
 func operate(t *testing.T, secrets *Secrets, addr string) (string, error) {
 	t.Helper()
-	client, err := OperatorClient(secrets, addr)
+	client, err := OperatorClient(Network{}, secrets, addr)
 	if err != nil {
 		return "", err
 	}
@@ -54,17 +56,14 @@ func TestOperatorsAreAdmittedByTheSecret(t *testing.T) {
 
 func TestOperatorAddresses(t *testing.T) {
 	t.Parallel()
-	loopback, err := LoadSecrets("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	loopback := must.Get(LoadSecrets(""))(t)
 	for addr, want := range map[string]string{
 		"192.0.2.1:7000": "without a secret file only loopback addresses are allowed",
 		"127.0.0.1":      "needs a host and a port",
 		":7000":          "needs a host and a port",
 		"127.0.0.1:x":    "is not a number",
 	} {
-		if _, err := OperatorClient(loopback, addr); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := OperatorClient(Network{}, loopback, addr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", addr, err, want)
 		}
 	}

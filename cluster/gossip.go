@@ -16,13 +16,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Member is a live node of this cluster, or a node that belongs to no cluster yet.
-type Member struct {
-	Meta
-	GossipAddr string // IP:port
-}
-
-// Gossip spreads who is there. It decides nothing.
+// Gossip spreads the addresses and metadata of members. It never changes the Raft
+// configuration.
 type Gossip struct {
 	cfg       GossipConfig
 	logger    *slog.Logger
@@ -46,19 +41,19 @@ type Gossip struct {
 	stop        context.Context
 	cancel      context.CancelFunc
 	wg          sync.WaitGroup
-	closeMu     sync.Mutex
-	closed      bool
+	ended       sync.Once
 }
 
-// StartGossip opens gossip and begins to look for the others in the background,
-// forever. Errors: a bad configuration or Meta, an address that cannot be bound,
+// StartGossip opens gossip and searches for other members in the background until it
+// is closed. Errors: a bad configuration or Meta, an address that cannot be bound,
 // or an address that is not loopback while there is no secret file.
 func StartGossip(cfg GossipConfig) (*Gossip, error) {
 	encoded, err := checkGossipConfig(&cfg)
 	if err != nil {
 		return nil, err
 	}
-	keyring, err := newKeyring(cfg.Secrets.GossipKeys())
+	keys := cfg.Secrets.GossipKeys()
+	keyring, err := memberlist.NewKeyring(keys, keys[0])
 	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
@@ -79,28 +74,24 @@ func StartGossip(cfg GossipConfig) (*Gossip, error) {
 			g.logger.Error("gossip keys not updated", "error", err)
 		}
 	})
-	g.wg.Add(2)
-	go g.publishLoop()
-	go g.joinLoop()
+	g.wg.Go(g.publishLoop)
+	g.wg.Go(g.joinLoop)
 	return g, nil
 }
 
 // open binds the sockets and starts memberlist on them.
-func (g *Gossip) open() error {
+func (g *Gossip) open() (err error) {
 	conf := memberlist.DefaultLANConfig()
 	conf.Logger = slog.NewLogLogger(gossipLog{g}, slog.LevelInfo)
 	transport, bound, err := g.bind(conf)
 	if err != nil {
 		return err
 	}
-	if err := g.create(conf, transport, bound); err != nil {
-		discardTransport(transport)
-		return err
-	}
-	return nil
-}
-
-func (g *Gossip) create(conf *memberlist.Config, transport *gossipTransport, bound net.Addr) error {
+	defer func() {
+		if err != nil {
+			discardTransport(transport)
+		}
+	}()
 	advertise, err := g.resolveAdvertise(bound)
 	if err != nil {
 		return err
@@ -122,16 +113,12 @@ func (g *Gossip) create(conf *memberlist.Config, transport *gossipTransport, bou
 	conf.DeadNodeReclaimTime = g.cfg.ReclaimTime
 	conf.EnableCompression = false // the messages are small
 	conf.MsgpackUseNewTimeFormat = true
-	list, err := memberlist.Create(conf)
-	if err != nil {
-		return err
-	}
-	g.list = list
-	return nil
+	g.list, err = memberlist.Create(conf)
+	return err
 }
 
-// bind opens TCP and UDP on one port. A port that is free for one may be taken for
-// the other, so it tries several times when any port will do.
+// bind opens TCP and UDP on one port. A port that is free for TCP may be in use for
+// UDP, so bind tries several ports if the caller did not choose one.
 func (g *Gossip) bind(conf *memberlist.Config) (*gossipTransport, net.Addr, error) {
 	host, port, err := splitAddr(g.cfg.Bind)
 	if err != nil {
@@ -145,6 +132,14 @@ func (g *Gossip) bind(conf *memberlist.Config) (*gossipTransport, net.Addr, erro
 	ips, err := lookupIPs(ctx, g.cfg.LookupHost, host)
 	if err != nil {
 		return nil, nil, err
+	}
+	if g.cfg.Network.Packets != nil {
+		addr := netip.AddrPortFrom(ips[0], port)
+		transport, err := g.cfg.Network.Packets(addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		return newGossipTransport(transport), net.TCPAddrFromAddrPort(addr), nil
 	}
 	attempts := 1
 	if port == 0 {
@@ -163,7 +158,8 @@ func (g *Gossip) bind(conf *memberlist.Config) (*gossipTransport, net.Addr, erro
 	return nil, nil, err
 }
 
-// resolveAdvertise gives the address as memberlist needs it: no names.
+// resolveAdvertise returns the advertised address with its host name resolved, because
+// memberlist accepts only IP addresses.
 func (g *Gossip) resolveAdvertise(bound net.Addr) (netip.AddrPort, error) {
 	addr, err := AdvertiseAddr(g.cfg.Advertise, bound)
 	if err != nil {
@@ -182,8 +178,8 @@ func (g *Gossip) resolveAdvertise(bound net.Addr) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ips[0], port), nil
 }
 
-// discardTransport shuts a transport down that memberlist did not take: its
-// listeners wait for a reader.
+// discardTransport shuts down a transport after memberlist failed to start. It reads
+// the channels, because the listeners block on them.
 func discardTransport(t memberlist.Transport) {
 	done := make(chan struct{})
 	go func() {
@@ -201,11 +197,11 @@ func discardTransport(t memberlist.Transport) {
 	}
 }
 
-// Addr is the address that others send to, IP:port.
+// Addr returns the advertised gossip address, IP:port.
 func (g *Gossip) Addr() string { return g.advertise.String() }
 
-// Members returns the live members, this node included, ordered by server id.
-// Nodes of another cluster are never among them.
+// Members returns the live members of this cluster, including this node, ordered by
+// server id.
 func (g *Gossip) Members() []Member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -227,20 +223,20 @@ func (g *Gossip) Member(serverID string) (Member, bool) {
 	return m, ok && sameCluster(g.meta.ClusterID, m.ClusterID)
 }
 
-// Changed receives a value after the members or what they say changed. Changes
-// in quick succession give one value.
+// Changed receives a value after a change of the members or their metadata. Changes in
+// quick succession send one value.
 func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 
-// Meta returns what this node says about itself.
+// Meta returns this node's metadata.
 func (g *Gossip) Meta() Meta {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.meta
 }
 
-// SetMeta replaces what this node says about itself; the others get it in the
-// background. The server id cannot change. A Meta that is not valid or too
-// long is an error and changes nothing.
+// SetMeta replaces this node's metadata and sends it to the others in the background.
+// The server id cannot change. If meta is invalid or too long, SetMeta returns an error
+// and keeps the old metadata.
 func (g *Gossip) SetMeta(meta Meta) error {
 	if meta.ServerID != g.cfg.Name {
 		return fmt.Errorf("gossip metadata: server id %q is not this node's, %q", meta.ServerID, g.cfg.Name)
@@ -261,9 +257,8 @@ func (g *Gossip) SetMeta(meta Meta) error {
 	return nil
 }
 
-// publishLoop sends the others what SetMeta set.
+// publishLoop sends metadata set by SetMeta to the other members.
 func (g *Gossip) publishLoop() {
-	defer g.wg.Done()
 	for {
 		select {
 		case <-g.stop.Done():
@@ -276,28 +271,24 @@ func (g *Gossip) publishLoop() {
 	}
 }
 
-// Leave notifies the others that this node goes, within the timeout, and closes.
+// Leave announces the departure of this node, within the timeout, and closes Gossip.
 func (g *Gossip) Leave(timeout time.Duration) error { return g.end(timeout) }
 
-// Close stops without notifying the others, as a crash would; they notice by
-// themselves. It is safe to call more than once.
+// Close stops gossip without an announcement, like a crash: the others detect the
+// failure. It is safe to call more than once.
 func (g *Gossip) Close() error { return g.end(0) }
 
 func (g *Gossip) end(leaveTimeout time.Duration) error {
-	g.closeMu.Lock()
-	defer g.closeMu.Unlock()
-	if g.closed {
-		return nil
-	}
-	g.closed = true
-	g.unsubscribe()
-	g.cancel()
 	var err error
-	if leaveTimeout > 0 {
-		err = g.list.Leave(leaveTimeout)
-	}
-	err = errors.Join(err, g.list.Shutdown())
-	g.wg.Wait()
+	g.ended.Do(func() {
+		g.unsubscribe()
+		g.cancel()
+		if leaveTimeout > 0 {
+			err = g.list.Leave(leaveTimeout)
+		}
+		err = errors.Join(err, g.list.Shutdown())
+		g.wg.Wait()
+	})
 	return err
 }
 
@@ -308,15 +299,8 @@ func notify(ch chan struct{}) {
 	}
 }
 
-func sameCluster(a, b string) bool { return a == "" || b == "" || a == b }
-
-// newKeyring starts a keyring with the key to encrypt with first.
-func newKeyring(keys [][]byte) (*memberlist.Keyring, error) {
-	return memberlist.NewKeyring(keys, keys[0])
-}
-
-// updateKeyring makes the ring hold exactly the keys, the first in use. At no
-// time does it encrypt with any other than the former or the new first key.
+// updateKeyring replaces the keys of the ring and uses the first one. At every moment
+// the ring encrypts with the old or the new first key.
 func updateKeyring(ring *memberlist.Keyring, keys [][]byte) error {
 	if err := ring.AddKey(keys[0]); err != nil {
 		return err
@@ -324,9 +308,9 @@ func updateKeyring(ring *memberlist.Keyring, keys [][]byte) error {
 	if err := ring.UseKey(keys[0]); err != nil {
 		return err
 	}
-	// The ring shifts its keys in place on removal while readers walk it, but
-	// removing the last one moves nothing: take off all but the first, from the
-	// end, then put back what stays.
+	// Removing a key shifts the keys behind it in place, while readers may iterate over
+	// them. Removing the last key shifts no other: remove all but the first from the end,
+	// then add the remaining ones again.
 	present := ring.GetKeys()
 	for _, key := range slices.Backward(present[1:]) {
 		if err := ring.RemoveKey(key); err != nil {
@@ -371,18 +355,18 @@ type GossipConfig struct {
 	Name string
 	// Bind is the host:port for TCP and UDP; port 0 picks a free one.
 	Bind string
-	// Advertise is what others are to send to, completed as AdvertiseAddr
-	// says. A host name is resolved once, at the start.
+	// Advertise is the address for other nodes, completed by AdvertiseAddr. A host
+	// name is resolved once, at the start.
 	Advertise string
 	// Join lists host[:port] of other nodes. A name with several addresses
 	// counts as all of them; this node's own address may be among them.
 	Join []string
-	// Known returns further addresses to look for members at, such as
-	// Book.GossipAddrs; nil means none.
+	// Known returns further addresses of possible members, such as
+	// Book.GossipAddrs. Nil means no further addresses.
 	Known func() []string
-	// Secrets give the keys.
+	// Secrets supplies the encryption keys.
 	Secrets *Secrets
-	// Meta is what the node says about itself; see SetMeta.
+	// Meta is the node's initial metadata; see SetMeta.
 	Meta Meta
 	// Logger receives membership changes and rejections; nil discards them.
 	Logger *slog.Logger
@@ -394,6 +378,8 @@ type GossipConfig struct {
 	RejoinInterval   time.Duration // between attempts while somebody is missing; default 2 s
 	SettledInterval  time.Duration // between attempts at addresses that answered; default 30 s
 
+	// Network replaces the system's network, for tests.
+	Network Network
 	// LookupHost replaces the host name lookup, for tests.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
 }
@@ -437,131 +423,4 @@ func checkGossipConfig(cfg *GossipConfig) (encoded []byte, err error) {
 	cfg.RejoinInterval = cmp.Or(cfg.RejoinInterval, defaultRejoinInterval)
 	cfg.SettledInterval = cmp.Or(cfg.SettledInterval, defaultSettledInterval)
 	return encoded, nil
-}
-
-// gossipLog is the handler behind memberlist's logger. It passes everything on
-// at debug level, and what an operator has to know as a throttled warning.
-type gossipLog struct{ g *Gossip }
-
-func (l gossipLog) Enabled(context.Context, slog.Level) bool { return true }
-func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l gossipLog) WithGroup(string) slog.Handler            { return l }
-
-// noteworthy are the beginnings of lines that show misconfiguration or
-// strangers; memberlist's other errors are temporary, and membership changes are
-// logged from its events.
-var noteworthy = []string{
-	"Decrypt packet failed",
-	"failed to receive",
-	"discarding",
-	"Failed push/pull merge",
-	"Received invalid msgType",
-	"Was able to connect to",
-	"Too many pending",
-	"handler queue full",
-	"Remote node state size",
-	"Error accepting TCP connection",
-	"Error reading UDP packet",
-}
-
-// otherKey is part of memberlist's error for a message that none of the keys can decrypt.
-// memberlist passes errors on as texts.
-const otherKey = "no installed keys could decrypt"
-
-// Handle takes one line of the form "[LEVEL] memberlist: text".
-func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
-	_, text, found := strings.Cut(record.Message, "memberlist: ")
-	if !found {
-		text = record.Message
-	}
-	for _, kind := range noteworthy {
-		if !strings.HasPrefix(text, kind) {
-			continue
-		}
-		if strings.Contains(text, " EOF") {
-			break // somebody hung up
-		}
-		suppressed, ok := l.g.lines.allow("memberlist " + kind + remoteHost(text))
-		switch {
-		case !ok:
-		case strings.Contains(text, otherKey):
-			l.g.logger.WarnContext(ctx, "rejected gossip that is encrypted with another key: the node that sends it, or this one, has another cluster secret; give both the same with --secret-file",
-				"detail", text, "suppressed", suppressed)
-		default:
-			l.g.logger.WarnContext(ctx, "trouble in gossip", "detail", text, "suppressed", suppressed)
-		}
-		return nil
-	}
-	l.g.logger.DebugContext(ctx, "gossip", "detail", text)
-	return nil
-}
-
-// remoteHost finds the "from=host:port" at the end of a line, without the port.
-func remoteHost(text string) string {
-	_, from, found := strings.Cut(text, "from=")
-	if !found {
-		return ""
-	}
-	if i := strings.LastIndexByte(from, ':'); i >= 0 {
-		from = from[:i]
-	}
-	return from
-}
-
-const (
-	logEvery    = time.Minute // per kind of line
-	maxLogKinds = 256         // distinct kinds remembered
-)
-
-// throttle keeps strangers from filling the log: it lets through one line of each
-// kind per logEvery.
-type throttle struct {
-	mu    sync.Mutex
-	kinds map[string]*logKind
-}
-
-type logKind struct {
-	last       time.Time
-	suppressed int
-}
-
-// allow reports whether a line of the kind may be written now, and how many
-// were held back since the last one.
-func (t *throttle) allow(kind string) (suppressed int, ok bool) {
-	now := time.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.kinds == nil {
-		t.kinds = make(map[string]*logKind)
-	}
-	k := t.kinds[kind]
-	if k == nil {
-		t.makeRoom(now)
-		if len(t.kinds) >= maxLogKinds {
-			kind = "" // all that do not fit share one kind
-			k = t.kinds[kind]
-		}
-	}
-	if k == nil {
-		t.kinds[kind] = &logKind{last: now}
-		return 0, true
-	}
-	if now.Sub(k.last) < logEvery {
-		k.suppressed++
-		return 0, false
-	}
-	suppressed = k.suppressed
-	k.last, k.suppressed = now, 0
-	return suppressed, true
-}
-
-func (t *throttle) makeRoom(now time.Time) {
-	if len(t.kinds) < maxLogKinds {
-		return
-	}
-	for kind, k := range t.kinds {
-		if now.Sub(k.last) >= logEvery {
-			delete(t.kinds, kind)
-		}
-	}
 }

@@ -3,13 +3,18 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/memberlist"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 type testGossip struct {
@@ -32,10 +37,7 @@ func startGossip(t *testing.T, cfg GossipConfig) *testGossip {
 	t.Helper()
 	out := &logs{}
 	cfg.Logger = out.logger()
-	g, err := StartGossip(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(StartGossip(cfg))(t)
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -54,7 +56,7 @@ func (g *testGossip) ids() []string {
 
 func wantMembers(t *testing.T, g *testGossip, ids ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s has members %v", g.cfg.Name, ids), func() bool { return slices.Equal(g.ids(), ids) })
+	await.Eventually(t, fmt.Sprintf("%s has members %v", g.cfg.Name, ids), func() bool { return slices.Equal(g.ids(), ids) })
 }
 
 func TestGossipJoinsByHostName(t *testing.T) {
@@ -70,9 +72,7 @@ func TestGossipJoinsByHostName(t *testing.T) {
 	var all []*testGossip
 	for len(all) < 3 {
 		for _, g := range all {
-			if err := g.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, g.Close())
 		}
 		all = all[:0]
 		port := uint16(0)
@@ -81,17 +81,9 @@ func TestGossipJoinsByHostName(t *testing.T) {
 			cfg.Bind = joinAddr(fmt.Sprintf("127.0.0.%d", i+1), port)
 			cfg.LookupHost = lookup
 			if i == 0 { // find a free port, then start over with the join list
-				probe, err := StartGossip(cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, port, err = splitAddr(probe.Addr())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := probe.Close(); err != nil {
-					t.Fatal(err)
-				}
+				probe := must.Get(StartGossip(cfg))(t)
+				port = must.Get(netip.ParseAddrPort(probe.Addr()))(t).Port()
+				must.Do(t, probe.Close())
 				cfg.Bind = joinAddr("127.0.0.1", port)
 			}
 			cfg.Join = []string{joinAddr("nodes.test", port)}
@@ -114,7 +106,7 @@ func TestGossipJoinsByHostName(t *testing.T) {
 				t.Errorf("%s says %+v", m.ServerID, m.Meta)
 			}
 		}
-		eventually(t, "notified of changes", func() bool {
+		await.Eventually(t, "notified of changes", func() bool {
 			select {
 			case <-g.Changed():
 				return true
@@ -142,13 +134,11 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 	wantMembers(t, a, "a-1", "b-1")
 	meta := b.Meta()
 	meta.ClusterID, meta.Fresh, meta.FreeMiB = "c1", false, 99
-	if err := b.SetMeta(meta); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.SetMeta(meta))
 	if m, _ := b.Member("b-1"); m.Meta != meta {
 		t.Errorf("own meta at once: %+v", m.Meta)
 	}
-	eventually(t, "the other hears of it", func() bool { m, ok := a.Member("b-1"); return ok && m.Meta == meta })
+	await.Eventually(t, "the other hears of it", func() bool { m, ok := a.Member("b-1"); return ok && m.Meta == meta })
 
 	long := meta
 	long.ClusterAddr, long.HTTPAddr = strings.Repeat("h", 250)+":1", strings.Repeat("h", 250)+":2"
@@ -163,9 +153,7 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 		t.Error("a rejected meta was kept")
 	}
 
-	if err := b.Leave(testTimeout); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Leave(testTimeout))
 	wantMembers(t, a, "a-1")
 	if err := b.Leave(testTimeout); err != nil {
 		t.Errorf("second leave: %v", err)
@@ -181,9 +169,9 @@ func TestGossipRejectsAnotherKey(t *testing.T) {
 	wantMembers(t, b, "a-1", "b-1")
 	stranger := startGossip(t, gossipConfig("s-1", testSecrets(t, "b"), a.Addr(), b.Addr()))
 	for _, g := range []*testGossip{a, b} {
-		eventually(t, g.cfg.Name+" says why", func() bool { return g.logs.has("has another cluster secret") && g.logs.has("level=WARN") })
+		await.Eventually(t, g.cfg.Name+" says why", func() bool { return g.logs.has("has another cluster secret") && g.logs.has("level=WARN") })
 	}
-	eventually(t, "the stranger says why", func() bool {
+	await.Eventually(t, "the stranger says why", func() bool {
 		return stranger.logs.has("level=WARN") && stranger.logs.has("a join address has another cluster secret") && stranger.logs.has(a.Addr())
 	})
 	for _, g := range []*testGossip{a, b} {
@@ -201,7 +189,7 @@ func TestGossipRejectsAnotherCluster(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	start := func(id, cluster string, join ...string) *testGossip {
 		cfg := gossipConfig(id, secrets, join...)
-		cfg.ProbeInterval, cfg.ProbeTimeout = time.Hour, defaultProbeTimeout // nobody is taken for dead
+		cfg.ProbeInterval, cfg.ProbeTimeout = time.Hour, defaultProbeTimeout // no member counts as dead
 		cfg.Meta.ClusterID = cluster
 		return startGossip(t, cfg)
 	}
@@ -211,9 +199,9 @@ func TestGossipRejectsAnotherCluster(t *testing.T) {
 	wantMembers(t, a, "a-1", "b-1", "f-1")
 	wantMembers(t, fresh, "a-1", "b-1", "f-1")
 	stranger := start("s-1", "two", a.Addr(), b.Addr(), fresh.Addr())
-	eventually(t, "a says why", func() bool { return a.logs.has("rejected a node of another cluster") && a.logs.has("cluster=two") })
-	eventually(t, "the stranger learns it", func() bool { return stranger.logs.has("cluster=one") })
-	eventually(t, "the stranger knows whom it cannot join", func() bool {
+	await.Eventually(t, "a says why", func() bool { return a.logs.has("rejected a node of another cluster") && a.logs.has("cluster=two") })
+	await.Eventually(t, "the stranger learns it", func() bool { return stranger.logs.has("cluster=one") })
+	await.Eventually(t, "the stranger knows whom it cannot join", func() bool {
 		m, rejected := stranger.Stranger()
 		return rejected && m.ClusterID == "one" && (m.GossipAddr == a.Addr() || m.GossipAddr == b.Addr())
 	})
@@ -233,9 +221,7 @@ func TestGossipRejectsAnotherCluster(t *testing.T) {
 	// A node that joins a cluster stops seeing those of others.
 	meta := fresh.Meta()
 	meta.ClusterID = "two"
-	if err := fresh.SetMeta(meta); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fresh.SetMeta(meta))
 	for _, id := range fresh.ids() {
 		if id == "a-1" || id == "b-1" {
 			t.Errorf("still sees %s", id)
@@ -271,7 +257,7 @@ func TestGossipMemberComesBackAtAnotherAddress(t *testing.T) {
 		t.Fatal("same address")
 	}
 	for _, g := range []*testGossip{a, c} {
-		eventually(t, "the new address is taken over", func() bool {
+		await.Eventually(t, "the new address is taken over", func() bool {
 			m, ok := g.Member("b-1")
 			return ok && m.GossipAddr == again.Addr() && m.ClusterAddr == "127.0.0.9:7000"
 		})
@@ -286,11 +272,9 @@ func TestGossipNoticesDeathAndFindsAgain(t *testing.T) {
 	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
 	wantMembers(t, a, "a-1", "b-1")
 	at := b.Addr()
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Close())
 	wantMembers(t, a, "a-1")
-	eventually(t, "it is logged", func() bool { return a.logs.has("member gone") })
+	await.Eventually(t, "it is logged", func() bool { return a.logs.has("member gone") })
 	// Neither has the other in its join list now: a looks where b was.
 	cfg := gossipConfig("b-1", secrets)
 	cfg.Bind = at
@@ -319,12 +303,9 @@ func TestGossipRotatesKeys(t *testing.T) {
 	for i, id := range ids {
 		paths[i] = filepath.Join(t.TempDir(), "secret")
 		writeSecrets(t, paths[i], "A")
-		var err error
-		if secrets[i], err = LoadSecrets(paths[i]); err != nil {
-			t.Fatal(err)
-		}
+		secrets[i] = must.Get(LoadSecrets(paths[i]))(t)
 		cfg := gossipConfig(id, secrets[i])
-		cfg.ProbeInterval, cfg.ProbeTimeout = defaultProbeInterval, defaultProbeTimeout // nobody may die here
+		cfg.ProbeInterval, cfg.ProbeTimeout = defaultProbeInterval, defaultProbeTimeout // no member may die in this test
 		if i > 0 {
 			cfg.Join = []string{nodes[0].Addr()}
 		}
@@ -334,18 +315,14 @@ func TestGossipRotatesKeys(t *testing.T) {
 	for _, step := range [][]string{{"A"}, {"A", "B"}, {"B", "A"}, {"B"}} {
 		for i, n := range nodes {
 			writeSecrets(t, paths[i], step...)
-			if _, err := secrets[i].Reload(); err != nil {
-				t.Fatal(err)
-			}
-			// What this node says now reaches all others, and so under all keys.
+			must.Get(secrets[i].Reload())(t)
+			// From now on, this node's messages reach all others, whatever keys they use.
 			free++
 			meta := n.Meta()
 			meta.FreeMiB = free
-			if err := n.SetMeta(meta); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.SetMeta(meta))
 			for _, other := range nodes {
-				eventually(t, fmt.Sprintf("%s hears of %s at step %v", other.cfg.Name, n.cfg.Name, step), func() bool {
+				await.Eventually(t, fmt.Sprintf("%s hears of %s at step %v", other.cfg.Name, n.cfg.Name, step), func() bool {
 					m, ok := other.Member(n.cfg.Name)
 					return ok && m.FreeMiB == free
 				})
@@ -359,7 +336,7 @@ func TestGossipRotatesKeys(t *testing.T) {
 		}
 	}
 	late := startGossip(t, gossipConfig("d-1", testSecrets(t, "A"), nodes[0].Addr()))
-	eventually(t, "the old key is rejected", func() bool { return nodes[0].logs.has("has another cluster secret") })
+	await.Eventually(t, "the old key is rejected", func() bool { return nodes[0].logs.has("has another cluster secret") })
 	if got := late.ids(); !slices.Equal(got, []string{"d-1"}) {
 		t.Errorf("with the old key: %v", got)
 	}
@@ -380,10 +357,7 @@ func TestUpdateKeyring(t *testing.T) {
 		return out
 	}
 	for _, tt := range tests {
-		ring, err := newKeyring(keys(tt.from))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ring := must.Get(memberlist.NewKeyring(keys(tt.from), keys(tt.from)[0]))(t)
 		if err := updateKeyring(ring, keys(tt.to)); err != nil {
 			t.Errorf("%s to %s: %v", tt.from, tt.to, err)
 		}
@@ -411,26 +385,18 @@ func TestGossipIgnoresUnreadableMeta(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	a := startGossip(t, gossipConfig("a-1", secrets))
 	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
-	impostor, err := testMeta("other-1").Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	impostor := must.Get(testMeta("other-1").Encode())(t)
 	for name, meta := range map[string][]byte{"junk-1": []byte("junk"), "imp-1": impostor} {
 		conf := memberlist.DefaultLocalConfig()
 		conf.Name, conf.BindAddr, conf.BindPort = name, "127.0.0.1", 0
 		conf.SecretKey = secrets.GossipKeys()[0]
 		conf.Delegate = &rawDelegate{meta: meta}
 		conf.LogOutput = &logs{}
-		list, err := memberlist.Create(conf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(memberlist.Create(conf))(t)
 		t.Cleanup(func() { _ = list.Shutdown() })
-		if _, err := list.Join([]string{a.Addr()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(list.Join([]string{a.Addr()}))(t)
 		for _, g := range []*testGossip{a, b} {
-			eventually(t, name+" is logged", func() bool { return g.logs.has("ignored a gossip member") && g.logs.has("server="+name) })
+			await.Eventually(t, name+" is logged", func() bool { return g.logs.has("ignored a gossip member") && g.logs.has("server="+name) })
 		}
 	}
 	for _, g := range []*testGossip{a, b} {
@@ -444,10 +410,7 @@ func TestGossipIgnoresUnreadableMeta(t *testing.T) {
 func TestStartGossipProblems(t *testing.T) {
 	t.Parallel()
 	secrets := testSecrets(t, "a")
-	loop, err := LoadSecrets("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := must.Get(LoadSecrets(""))(t)
 	tests := map[string]struct {
 		change func(*GossipConfig)
 		want   string
@@ -504,16 +467,11 @@ func TestGossipRejectsMergeWithAnotherCluster(t *testing.T) {
 	g := startGossip(t, gossipConfig("a-1", testSecrets(t, "a")))
 	meta := g.Meta()
 	meta.ClusterID = "one"
-	if err := g.SetMeta(meta); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.SetMeta(meta))
 	node := func(id, cluster string, state memberlist.NodeStateType) *memberlist.Node {
 		m := testMeta(id)
 		m.ClusterID = cluster
-		encoded, err := m.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(m.Encode())(t)
 		return &memberlist.Node{Name: id, Meta: encoded, State: state}
 	}
 	for name, tt := range map[string]struct {

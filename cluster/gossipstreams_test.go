@@ -11,7 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/memberlist"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 // announced is the beginning of an encrypted stream of 20 MiB, which memberlist
@@ -23,14 +27,9 @@ func announced() []byte {
 // dialStream opens a stream and sends the data.
 func dialStream(t *testing.T, addr string, data []byte) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	if _, err := conn.Write(data); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Write(data))(t)
 	return conn
 }
 
@@ -41,7 +40,7 @@ func ended(conn net.Conn) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// TestGossipStreamIsCut: of what a stranger sends only so much is read.
+// TestGossipStreamIsCut checks the limit on the bytes read from a stranger.
 func TestGossipStreamIsCut(t *testing.T) {
 	t.Parallel()
 	g := startGossip(t, gossipConfig("n1-a", testSecrets(t, "a")))
@@ -53,11 +52,11 @@ func TestGossipStreamIsCut(t *testing.T) {
 			break
 		}
 	}
-	// What the kernel takes in comes on top of what is read.
+	// The kernel buffers further bytes.
 	if sent > 16<<20 {
 		t.Errorf("the node took %d bytes", sent)
 	}
-	eventually(t, "the node says that the stream was too long", func() bool {
+	await.Eventually(t, "the node says that the stream was too long", func() bool {
 		return g.logs.has("the stream has more than 1048576 bytes")
 	})
 }
@@ -66,13 +65,10 @@ func TestGossipStreamIsCut(t *testing.T) {
 // and one that ends makes room.
 func TestGossipStreamsAreFew(t *testing.T) {
 	t.Parallel()
-	inner, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{"127.0.0.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must.Get(memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{"127.0.0.1"}}))(t)
 	transport := newGossipTransport(inner)
 	t.Cleanup(func() { discardTransport(transport) })
-	addr := joinAddr("127.0.0.1", uint16(transport.GetAutoBindPort()))
+	addr := joinAddr("127.0.0.1", uint16(inner.GetAutoBindPort()))
 	var held, served []net.Conn
 	for range 3 * maxGossipStreams {
 		held = append(held, dialStream(t, addr, nil))
@@ -80,11 +76,9 @@ func TestGossipStreamsAreFew(t *testing.T) {
 	}
 	newest := 2 * maxGossipStreams
 	for i, conn := range held[:newest] {
-		eventually(t, fmt.Sprintf("stream %d ends", i), func() bool { return ended(conn) })
+		await.Eventually(t, fmt.Sprintf("stream %d ends", i), func() bool { return ended(conn) })
 	}
-	if err := served[newest].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, served[newest].Close())
 	held = append(held, dialStream(t, addr, nil))
 	<-transport.StreamCh()
 	for i, conn := range held[newest+1:] {

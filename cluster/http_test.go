@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMembers holds whom the private port answers beside what a joining node asks.
+// TestMembers checks the peers that the private port answers.
 func TestMembers(t *testing.T) {
 	own := "c1"
 	h := Members(func() string { return own }, func(id string) bool { return id == "n1-a" }, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestCheckNodeName(t *testing.T) {
@@ -23,10 +25,7 @@ func TestCheckNodeName(t *testing.T) {
 func TestIdentityIsKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := LoadIdentity(dir, "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(LoadIdentity(dir, "n1"))(t)
 	if !strings.HasPrefix(first.ServerID, "n1-") || len(first.ServerID) != len("n1-")+suffixChars || !ValidServerID(first.ServerID) {
 		t.Fatalf("server id %q", first.ServerID)
 	}
@@ -36,13 +35,11 @@ func TestIdentityIsKept(t *testing.T) {
 		}
 	}
 	first.LogID = "its log"
-	if err := first.Keep(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Keep(dir))
 	if again, err := LoadIdentity(dir, ""); err != nil || again != first {
 		t.Errorf("with a log: %v, %v", again, err)
 	}
-	_, err = LoadIdentity(dir, "n2")
+	_, err := LoadIdentity(dir, "n2")
 	if err == nil || !strings.Contains(err.Error(), `"n2"`) || !strings.Contains(err.Error(), `"n1"`) || !strings.Contains(err.Error(), "use that name") {
 		t.Errorf("contradiction: %v", err)
 	}
@@ -92,10 +89,7 @@ func TestLockDir(t *testing.T) {
 	}
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	lock, err := LockDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(LockDir(dir))(t)
 	second := func() string {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestLockDir$")
 		cmd.Env = append(os.Environ(), lockHelperDir+"="+dir)
@@ -108,9 +102,7 @@ func TestLockDir(t *testing.T) {
 	if out := second(); !strings.Contains(out, "in use by another process (process ") || !strings.Contains(out, dir) {
 		t.Errorf("second process: %q", out)
 	}
-	if err := lock.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lock.Release())
 	if err := lock.Release(); err != nil {
 		t.Errorf("second release: %v", err)
 	}
@@ -124,17 +116,13 @@ func TestWriteFileAtomicLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	for _, content := range []string{"one", "two"} {
-		if err := WriteFileAtomic(path, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, WriteFileAtomic(path, []byte(content)))
 		if got, err := os.ReadFile(path); err != nil || string(got) != content {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}
 	target := filepath.Join(dir, "dir")
-	if err := os.MkdirAll(filepath.Join(target, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(target, "x"), 0o700))
 	if err := WriteFileAtomic(target, []byte("x")); err == nil {
 		t.Error("replaced a directory")
 	}

@@ -2,16 +2,12 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/hashicorp/memberlist"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -23,14 +19,14 @@ const (
 	joinConcurrency = 8
 )
 
-// lostMember is where a member was that died or left.
+// lostMember is the last address of a member that died or left.
 type lostMember struct {
 	addr string // IP:port
 	at   time.Time
 }
 
-// strangerRounds is for how many rejoin intervals a stranger is remembered after the last
-// contact: in each interval every join address without a member is asked.
+// strangerRounds is the number of rejoin intervals after the last contact for which a
+// stranger is remembered. Each interval contacts every join address without a member.
 const strangerRounds = 5
 
 // stranger is a member of another cluster.
@@ -61,10 +57,9 @@ func (g *Gossip) noteStranger(meta Meta, addr string) {
 	}
 }
 
-// joinLoop looks for the others for as long as gossip runs: at the join
-// addresses, at addresses known from before, and where members died.
+// joinLoop contacts possible members until gossip closes: the join addresses, the known
+// addresses, and the last addresses of members that died.
 func (g *Gossip) joinLoop() {
-	defer g.wg.Done()
 	for {
 		missing := g.missingTargets()
 		g.joinAll(missing)
@@ -76,8 +71,7 @@ func (g *Gossip) joinLoop() {
 	}
 }
 
-// missingTargets returns the addresses that no live member has and whose turn
-// it is.
+// missingTargets returns the due addresses that belong to no live member.
 func (g *Gossip) missingTargets() []string {
 	targets := make(map[string]struct{})
 	add := func(addr netip.AddrPort) {
@@ -123,7 +117,7 @@ func (g *Gossip) missingTargets() []string {
 	return slices.Collect(maps.Keys(targets))
 }
 
-// hints are addresses where members were, apart from the join list.
+// hints returns former addresses of members, except those of the join list.
 func (g *Gossip) hints() []string {
 	var addrs []string
 	if g.cfg.Known != nil {
@@ -200,92 +194,12 @@ func (g *Gossip) logJoinFailure(addr string, err error) {
 	}
 }
 
-// rememberLost keeps where a member was; the caller holds the lock. When there are too
-// many, the oldest is forgotten.
+// rememberLost stores the last address of a member, and drops the oldest one above the
+// limit. The caller holds the lock.
 func (g *Gossip) rememberLost(serverID, addr string) {
 	if len(g.lost) >= maxLost {
-		oldest := ""
-		for id, lost := range g.lost {
-			if oldest == "" || lost.at.Before(g.lost[oldest].at) {
-				oldest = id
-			}
-		}
-		delete(g.lost, oldest)
+		dropOldest(g.lost, func(m lostMember) time.Time { return m.at })
 	}
 	g.lost[serverID] = lostMember{addr: addr, at: time.Now()}
 	delete(g.settled, addr)
-}
-
-const (
-	// maxGossipStreams is how many streams of others are served at once. Each node
-	// opens one every few seconds, for milliseconds.
-	maxGossipStreams = 16
-	// maxGossipStream is how many bytes one of them may bring: what hundreds of
-	// nodes say about themselves takes a fifth.
-	maxGossipStream = 1 << 20
-)
-
-// gossipTransport bounds what strangers can make memberlist hold: it reads up to
-// 20 MiB of every stream before it knows whether the sender has the key. The time
-// of a stream is bounded by memberlist (TCPTimeout).
-type gossipTransport struct {
-	*memberlist.NetTransport
-	streams chan net.Conn
-	done    chan struct{} // closed when nothing comes in any more
-	relayed sync.WaitGroup
-
-	open newcomers // a node's stream takes milliseconds, so that one which is held open keeps no node out
-}
-
-var _ memberlist.NodeAwareTransport = (*gossipTransport)(nil)
-
-func newGossipTransport(inner *memberlist.NetTransport) *gossipTransport {
-	t := &gossipTransport{NetTransport: inner, streams: make(chan net.Conn), done: make(chan struct{}), open: newcomers{most: maxGossipStreams}}
-	t.relayed.Go(t.relay)
-	return t
-}
-
-func (t *gossipTransport) StreamCh() <-chan net.Conn { return t.streams }
-
-// Shutdown implements memberlist.Transport. The reader of the channels keeps reading
-// until it returns.
-func (t *gossipTransport) Shutdown() error {
-	err := t.NetTransport.Shutdown()
-	close(t.done)
-	t.relayed.Wait()
-	return err
-}
-
-func (t *gossipTransport) relay() {
-	for {
-		select {
-		case conn := <-t.NetTransport.StreamCh():
-			t.open.begin(conn)
-			t.streams <- &gossipStream{Conn: conn, transport: t, left: maxGossipStream}
-		case <-t.done:
-			return
-		}
-	}
-}
-
-// gossipStream is a stream that is read up to a limit.
-type gossipStream struct {
-	net.Conn
-	transport *gossipTransport
-	left      int
-}
-
-// Read reads up to the limit. It is called by one goroutine.
-func (s *gossipStream) Read(p []byte) (int, error) {
-	if s.left == 0 {
-		return 0, fmt.Errorf("the stream has more than %d bytes", maxGossipStream)
-	}
-	n, err := s.Conn.Read(p[:min(len(p), s.left)])
-	s.left -= n
-	return n, err
-}
-
-func (s *gossipStream) Close() error {
-	s.transport.open.end(s.Conn)
-	return s.Conn.Close()
 }

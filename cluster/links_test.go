@@ -14,20 +14,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 var errCut = errors.New("link cut")
 
-// A cut link is rejected in each direction by its own hook, and ends what exists.
+// A cut link rejects new connections by a hook in each direction, and closes existing ones.
 func TestPortCutsLinks(t *testing.T) {
 	t.Parallel()
 	dir := &directory{}
 	secrets := testSecrets(t, "a")
 	var outCut, inCut atomic.Bool
 	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) {
-		cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cfg.Network.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if outCut.Load() && DialTarget(ctx) == "b-1" {
 				return nil, errCut
 			}
@@ -37,14 +41,9 @@ func TestPortCutsLinks(t *testing.T) {
 	})
 	b := startNode(t, dir, "b-1", secrets, nil)
 	c := startNode(t, dir, "c-1", secrets, nil)
-	held, err := b.StreamLayer().Dial("a-1", testTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must.Get(b.StreamLayer().Dial("a-1", testTimeout))(t)
 	defer func() { _ = held.Close() }()
-	if err := echoOn(held, "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, echoOn(held, "x"))
 	a.wantBoth(t, "b-1")
 	b.wantBoth(t, "a-1")
 
@@ -61,7 +60,7 @@ func TestPortCutsLinks(t *testing.T) {
 	inCut.Store(true)
 	a.CloseConns("b-1")
 	b.wantNeither(t, "a-1", "")
-	eventually(t, "the rejection is logged", func() bool { return a.logs.has("server b-1 is gated off") })
+	await.Eventually(t, "the rejection is logged", func() bool { return a.logs.has("server b-1 is gated off") })
 	a.wantHealed(t, "b-1")
 	c.wantBoth(t, "a-1")
 
@@ -105,7 +104,7 @@ func TestClientNoticesADeadPeer(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	var stalled atomic.Bool
 	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) {
-		cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cfg.Network.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			raw, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			if err != nil {
 				return nil, err
@@ -114,17 +113,12 @@ func TestClientNoticesADeadPeer(t *testing.T) {
 		}
 	})
 	startNode(t, dir, "b-1", secrets, nil)
-	if _, err := a.ask("b-1", "hi"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.ask("b-1", "hi"))(t)
 	stalled.Store(true)
 	// Without pings only the context would end this.
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://b-1/", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "https://b-1/", http.NoBody))(t)
 	if res, err := a.Client().Do(req); err == nil {
 		_ = res.Body.Close()
 		t.Error("answered by a dead peer")
@@ -145,9 +139,7 @@ func TestRestartedPeerIsReachedAtItsNewAddress(t *testing.T) {
 	a := startNode(t, dir, "a-1", secrets, nil)
 	b := startNode(t, dir, "b-1", secrets, nil)
 	a.wantBoth(t, "b-1")
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Close())
 	if _, err := a.ask("b-1", "hi"); err == nil {
 		t.Fatal("answered after close")
 	}
@@ -190,12 +182,9 @@ func TestRotateSecretUnderTraffic(t *testing.T) {
 	for i, id := range ids {
 		paths[i] = filepath.Join(t.TempDir(), "secret")
 		writeSecrets(t, paths[i], "A")
-		var err error
-		if secrets[i], err = LoadSecrets(paths[i]); err != nil {
-			t.Fatal(err)
-		}
+		secrets[i] = must.Get(LoadSecrets(paths[i]))(t)
 		nodes[i] = startNode(t, dir, id, secrets[i], nil)
-		nodes[i].graceFor = time.Hour // what is left to it is not under test here
+		nodes[i].graceFor = time.Hour // the remaining time is not under test here
 	}
 	var done atomic.Bool
 	var requests, echoes atomic.Int64
@@ -229,7 +218,7 @@ func TestRotateSecretUnderTraffic(t *testing.T) {
 	}
 	progress := func() {
 		r, e := requests.Load(), echoes.Load()
-		eventually(t, "traffic goes on", func() bool { return t.Failed() || requests.Load() > r+50 && echoes.Load() > e+50 })
+		await.Eventually(t, "traffic goes on", func() bool { return t.Failed() || requests.Load() > r+50 && echoes.Load() > e+50 })
 	}
 	progress()
 	for _, step := range [][]string{{"A", "B"}, {"B", "A"}, {"B"}} {
@@ -244,7 +233,7 @@ func TestRotateSecretUnderTraffic(t *testing.T) {
 	// Only connections under B remain.
 	onlyB := secrets[0].KeyIDs()[0]
 	for _, n := range nodes {
-		eventually(t, "all connections are under the new secret", func() bool {
+		await.Eventually(t, "all connections are under the new secret", func() bool {
 			return t.Failed() || !n.conns.has(func(c *conn) bool { return c.peerKeyID != onlyB || c.ownKeyID != onlyB })
 		})
 	}
@@ -260,26 +249,16 @@ func TestRemovedSecretLosesItsConnections(t *testing.T) {
 	dir := &directory{}
 	path := filepath.Join(t.TempDir(), "secret")
 	writeSecrets(t, path, "A")
-	rotated, err := LoadSecrets(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rotated := must.Get(LoadSecrets(path))(t)
 	a := startNode(t, dir, "a-1", rotated, nil)
 	a.graceFor = time.Millisecond
 	b := startNode(t, dir, "b-1", testSecrets(t, "A"), nil)
-	held, err := b.StreamLayer().Dial("a-1", testTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must.Get(b.StreamLayer().Dial("a-1", testTimeout))(t)
 	defer func() { _ = held.Close() }()
-	if err := echoOn(held, "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, echoOn(held, "x"))
 	writeSecrets(t, path, "B")
-	if _, err := rotated.Reload(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the old connection is closed", func() bool {
+	must.Get(rotated.Reload())(t)
+	await.Eventually(t, "the old connection is closed", func() bool {
 		return !a.conns.has(func(c *conn) bool { return c.peer == "b-1" })
 	})
 	if err := echoOn(held, "x"); err == nil {
@@ -333,10 +312,7 @@ func TestCertificateIsMadeAnewWhenItHasTo(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	creds := &credentials{serverID: "a-1", clusterID: func() string { return cluster }, now: func() time.Time { return now }}
 	get := func(keys *keyset) string {
-		cert, err := creds.certificate(keys)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cert := must.Get(creds.certificate(keys))(t)
 		return fmt.Sprint(cert.Leaf.SerialNumber, " ", cert.Leaf.URIs[0])
 	}
 	keys := secrets.current.Load()
@@ -394,10 +370,7 @@ func TestRaftTransportOverThePort(t *testing.T) {
 	dir := &directory{}
 	secrets := testSecrets(t, "a")
 	transport := func(id string) *raft.NetworkTransport {
-		p, err := Listen(PortConfig{Addr: "127.0.0.1:0", ServerID: id, Secrets: secrets, Resolve: dir.resolve})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(Listen(PortConfig{Addr: "127.0.0.1:0", ServerID: id, Secrets: secrets, Resolve: dir.resolve}))(t)
 		dir.set(id, p.AdvertiseAddr())
 		trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: p.StreamLayer(), MaxPool: 2, Timeout: testTimeout, MsgpackUseNewTimeFormat: true,

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -9,14 +8,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 
 	"go.uber.org/goleak"
 )
 
-const waitLimit = 20 * time.Second
+const waitLimit = time.Minute
 
 // TestMain looks for goroutines left behind. Memberlist's probes under way end
 // within their interval, which is longer than goleak waits by itself.
@@ -35,18 +36,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// eventually polls until the condition holds.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(waitLimit)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", waitLimit, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // secretLine is a valid secret for a name.
 func secretLine(name string) string {
 	sum := sha256.Sum256([]byte(name))
@@ -59,47 +48,26 @@ func writeSecrets(t *testing.T, path string, names ...string) {
 	for i, name := range names {
 		lines[i] = secretLine(name)
 	}
-	if err := WriteFileAtomic(path, []byte(strings.Join(lines, "\n")+"\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteFileAtomic(path, []byte(strings.Join(lines, "\n")+"\n")))
 }
 
 func testSecrets(t *testing.T, names ...string) *Secrets {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
 	writeSecrets(t, path, names...)
-	s, err := LoadSecrets(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(LoadSecrets(path))(t)
 }
 
-// logs is a logger whose lines a test can read.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
+// logs is a logger that keeps its lines for the test.
+type logs struct{ await.Buffer }
 
 func (l *logs) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func (l *logs) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
-}
+func (l *logs) count(text string) int { return strings.Count(l.String(), text) }
 
 func (l *logs) has(text string) bool { return l.count(text) > 0 }
 
 func mustWrite(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/fxamacker/cbor/v2"
 	"pgregory.net/rapid"
 )
@@ -25,10 +27,7 @@ func TestMetaRoundTrip(t *testing.T) {
 			Fresh:       rapid.Bool().Draw(t, "fresh"), NonVoter: rapid.Bool().Draw(t, "nonvoter"),
 			FreeMiB: rapid.Uint64().Draw(t, "free"), DiskLow: rapid.Bool().Draw(t, "low"), Slow: rapid.Bool().Draw(t, "slow"), Format: rapid.IntRange(0, maxFormat).Draw(t, "format"),
 		}
-		data, err := want.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(want.Encode())(t)
 		got, err := DecodeMeta(data)
 		if err != nil || got != want {
 			t.Fatalf("got %+v, %v\nwant %+v", got, err, want)
@@ -59,10 +58,7 @@ func TestMetaRejects(t *testing.T) {
 		if _, err := m.Encode(); err == nil {
 			t.Errorf("%s: encoded", name)
 		}
-		body, err := cbor.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(cbor.Marshal(m))(t)
 		if _, err := DecodeMeta(append([]byte{metaVersion}, body...)); err == nil {
 			t.Errorf("%s: decoded", name)
 		}
@@ -82,10 +78,7 @@ func TestMetaTooLong(t *testing.T) {
 
 func TestMetaIgnoresUnknownFields(t *testing.T) {
 	t.Parallel()
-	body, err := cbor.Marshal(map[int]any{1: "n-1", 2: "n", 3: "h:1", 99: "later"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(cbor.Marshal(map[int]any{1: "n-1", 2: "n", 3: "h:1", 99: "later"}))(t)
 	if m, err := DecodeMeta(append([]byte{metaVersion}, body...)); err != nil || m.ServerID != "n-1" {
 		t.Fatalf("%+v, %v", m, err)
 	}

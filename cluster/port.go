@@ -3,17 +3,13 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,15 +21,15 @@ const (
 	// ProtocolRaft is the ALPN name of Raft's stream on the private port.
 	ProtocolRaft = "commons-raft"
 
-	// HandshakeTimeout bounds an incoming handshake, and how long a finished
-	// one waits for the protocol's server to take it.
+	// HandshakeTimeout bounds an incoming handshake, and the wait for the protocol's
+	// server to accept the connection afterwards.
 	HandshakeTimeout = 5 * time.Second
 	// MaxHandshakes bounds the incoming handshakes at any time.
 	MaxHandshakes = 256
 	// DialTimeout bounds one HTTP/2 dial over all addresses of a server.
 	DialTimeout = 2 * time.Second
-	// RotationGrace is how long connections outlive the secret that they were
-	// verified with.
+	// RotationGrace is the time that connections stay open after the secret that
+	// verified them was removed.
 	RotationGrace = 10 * time.Second
 
 	keepAliveIdle     = 5 * time.Second
@@ -47,12 +43,12 @@ const (
 type PortConfig struct {
 	// Addr is the host:port to listen on; port 0 picks a free one.
 	Addr string
-	// Advertise is what others dial, completed as AdvertiseAddr says.
+	// Advertise is the address for other nodes, completed by AdvertiseAddr.
 	Advertise string
 	// ServerID is this node's server id.
 	ServerID string
-	// ClusterID returns the id of this node's cluster, "" while it has none.
-	// It is called at each handshake. nil means always "".
+	// ClusterID returns the id of this node's cluster, empty before it has one. It is
+	// called at each handshake. Nil means always empty.
 	ClusterID func() string
 	// Secrets key the certificates.
 	Secrets *Secrets
@@ -65,13 +61,13 @@ type PortConfig struct {
 	// DefaultMaxRequestBytes.
 	MaxRequestBytes int64
 
-	// DialContext replaces the TCP dialler. Its addresses are IP:port, and
-	// DialTarget returns the server that is meant. For tests that cut links.
-	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Network replaces the system's network, for tests. DialContext gets addresses of the
+	// form IP:port; DialTarget returns the id of the dialed server.
+	Network Network
 	// LookupHost replaces the host name lookup, for tests.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
-	// Gate rejects incoming connections of the servers for which it returns
-	// false, for tests that cut links. See CloseConns for those that exist.
+	// Gate rejects incoming connections of servers for which it returns false, for
+	// tests that cut links. CloseConns closes existing connections.
 	Gate func(serverID string) bool
 }
 
@@ -93,8 +89,7 @@ type Port struct {
 	client *http.Client
 	rotor  *rotatingTransport
 
-	serverMu sync.Mutex
-	server   *http.Server
+	server atomic.Pointer[http.Server]
 
 	unsubscribe func()
 	rotationMu  sync.Mutex
@@ -120,8 +115,7 @@ func Listen(cfg PortConfig) (*Port, error) {
 			return nil, fmt.Errorf("private port: %w", err)
 		}
 	}
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive()}
-	ln, err := lc.Listen(context.Background(), "tcp", cfg.Addr)
+	ln, err := cfg.Network.Listen(context.Background(), "tcp", cfg.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("private port: %w", err)
 	}
@@ -147,8 +141,7 @@ func Listen(cfg PortConfig) (*Port, error) {
 	p.rotor.current.Store(p.newTransport())
 	p.client = newClient(p.rotor)
 	p.unsubscribe = cfg.Secrets.subscribe(p.secretsChanged)
-	p.wg.Add(1)
-	go p.acceptLoop()
+	p.wg.Go(p.acceptLoop)
 	return p, nil
 }
 
@@ -173,43 +166,21 @@ func checkPortConfig(cfg *PortConfig) error {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.MaxRequestBytes = cmp.Or(cfg.MaxRequestBytes, DefaultMaxRequestBytes)
-	if cfg.DialContext == nil {
-		cfg.DialContext = (&net.Dialer{KeepAliveConfig: keepAlive()}).DialContext
-	}
+	cfg.Network = cfg.Network.WithDefaults(keepAlive())
 	if cfg.LookupHost == nil {
 		cfg.LookupHost = net.DefaultResolver.LookupHost
 	}
 	return nil
 }
 
-func checkAllLoopback(lookup lookupFunc, addrs ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
-	defer cancel()
-	var problems []error
-	for _, addr := range addrs {
-		if addr == "" {
-			continue
-		}
-		host, port, err := splitAddr(addr)
-		if err == nil {
-			err = checkLoopback(ctx, lookup, joinAddr(host, port))
-		}
-		problems = append(problems, err)
-	}
-	return errors.Join(problems...)
-}
-
 func keepAlive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount}
 }
 
-// Addr is the bound address.
-func (p *Port) Addr() net.Addr { return p.listener.Addr() }
-
-// AdvertiseAddr is the host:port that others dial.
+// AdvertiseAddr returns the host:port for other nodes.
 func (p *Port) AdvertiseAddr() string { return p.advertise }
 
-// StreamLayer is Raft's side of the port. Its addresses are server ids.
+// StreamLayer returns Raft's stream layer on the port. Its addresses are server ids.
 func (p *Port) StreamLayer() raft.StreamLayer { return &streamLayer{p.raft, p} }
 
 // CloseConns closes every connection with a server, in both directions.
@@ -217,21 +188,17 @@ func (p *Port) CloseConns(serverID string) {
 	p.conns.closeIf(func(c *conn) bool { return c.peer == serverID })
 }
 
-// Joined closes every connection whose peer has not shown that it belongs to the cluster
-// that this node has just joined: connections that were allowed while the node had no
-// cluster are not allowed any more. Members of the cluster can connect again.
+// Joined closes every connection that is not verified as one of the cluster that this
+// node has just joined. Members of the cluster can connect again.
 func (p *Port) Joined(clusterID string) {
 	p.conns.closeIf(func(c *conn) bool { return c.cluster != clusterID })
 }
 
-// Shutdown stops taking connections, lets running HTTP requests end until the
-// context does, then closes everything. Give leadership away before.
+// Shutdown stops accepting connections, waits for running HTTP requests until ctx ends,
+// then closes all connections. The caller transfers leadership first.
 func (p *Port) Shutdown(ctx context.Context) error {
-	p.serverMu.Lock()
-	server := p.server
-	p.serverMu.Unlock()
 	var err error
-	if server != nil {
+	if server := p.server.Load(); server != nil {
 		err = server.Shutdown(ctx)
 	}
 	return errors.Join(err, p.Close())
@@ -247,10 +214,7 @@ func (p *Port) Close() error {
 		err = p.listener.Close()
 		_ = p.http.Close() // cannot fail
 		_ = p.raft.Close() // cannot fail
-		p.serverMu.Lock()
-		server := p.server
-		p.serverMu.Unlock()
-		if server != nil {
+		if server := p.server.Load(); server != nil {
 			err = errors.Join(err, server.Close())
 		}
 		p.conns.close()
@@ -261,7 +225,6 @@ func (p *Port) Close() error {
 }
 
 func (p *Port) acceptLoop() {
-	defer p.wg.Done()
 	backoff := time.Duration(0)
 	for {
 		raw, err := p.listener.Accept()
@@ -285,14 +248,13 @@ func (p *Port) acceptLoop() {
 			return
 		}
 		p.pending.begin(c)
-		p.wg.Add(1)
-		go p.admit(c)
+		p.wg.Go(func() { p.admit(c) })
 	}
 }
 
-// admit shakes hands with an incoming connection and passes it on.
+// admit performs the handshake of an incoming connection and hands it to the server of
+// its protocol.
 func (p *Port) admit(c *conn) {
-	defer p.wg.Done()
 	tc, err := p.serverHandshake(c)
 	p.pending.end(c)
 	if err != nil {
@@ -305,156 +267,6 @@ func (p *Port) admit(c *conn) {
 		to = p.raft
 	}
 	if !to.deliver(tc, HandshakeTimeout) {
-		_ = tc.Close() // nobody serves it
+		_ = tc.Close() // no server accepted it
 	}
-}
-
-func (p *Port) serverHandshake(c *conn) (*tls.Conn, error) {
-	keys := p.cfg.Secrets.current.Load()
-	own, err := p.creds.certificate(keys)
-	if err != nil {
-		return nil, err
-	}
-	var peer verifiedPeer
-	tc := tls.Server(c, &tls.Config{
-		MinVersion:             tls.VersionTLS13,
-		Certificates:           []tls.Certificate{*own},
-		ClientAuth:             tls.RequireAndVerifyClientCert,
-		ClientCAs:              keys.pool,
-		NextProtos:             []string{ProtocolHTTP, ProtocolRaft},
-		SessionTicketsDisabled: true, // every connection is verified afresh
-		VerifyConnection: func(cs tls.ConnectionState) (err error) {
-			peer, err = p.admitPeer(cs, keys)
-			return err
-		},
-	})
-	ctx, cancel := context.WithTimeout(p.stop, HandshakeTimeout)
-	defer cancel()
-	if err := tc.HandshakeContext(ctx); err != nil {
-		return nil, err
-	}
-	ok := p.conns.establish(c, func(c *conn) {
-		c.peer, c.cluster, c.protocol = peer.serverID, peer.clusterID, tc.ConnectionState().NegotiatedProtocol
-		c.peerKeyID, c.ownKeyID = peer.keyID, keys.first().id
-	})
-	if !ok {
-		return nil, fmt.Errorf("server %s has %d connections already, or was cut off", peer.serverID, MaxConnsPerPeer)
-	}
-	// The gate may have fallen, CloseConns passed, and this node become part of a
-	// cluster since the checks above.
-	return tc, errors.Join(p.checkGate(peer.serverID), p.creds.checkCluster(peer.peerIdentity))
-}
-
-func (p *Port) admitPeer(cs tls.ConnectionState, keys *keyset) (verifiedPeer, error) {
-	peer, err := p.creds.verifyPeer(cs, keys)
-	if err != nil {
-		return verifiedPeer{}, err
-	}
-	if cs.NegotiatedProtocol == "" {
-		return verifiedPeer{}, errors.New("it names no protocol")
-	}
-	return peer, p.checkGate(peer.serverID)
-}
-
-func (p *Port) checkGate(serverID string) error {
-	if p.cfg.Gate != nil && !p.cfg.Gate(serverID) {
-		return fmt.Errorf("server %s is gated off", serverID)
-	}
-	return nil
-}
-
-func (p *Port) logRejected(remote net.Addr, err error) {
-	if p.stop.Err() != nil {
-		return
-	}
-	if isBrokenOff(err) {
-		p.logger.Debug("a connection to the private port ended before its handshake", "remote", remote, "error", err)
-		return
-	}
-	host, _, splitErr := net.SplitHostPort(remote.String())
-	if splitErr != nil {
-		host = remote.String()
-	}
-	reason := explain(err)
-	if suppressed, ok := p.rejected.allow(host + " " + reason); ok {
-		p.logger.Warn("rejected a connection to the private port", "remote", remote, "reason", reason, "suppressed", suppressed)
-	}
-}
-
-// handoff is a listener that gets its connections from the port, after the handshake.
-type handoff struct {
-	addr net.Addr
-	ch   chan net.Conn
-	done chan struct{}
-	once sync.Once
-}
-
-func newHandoff(addr net.Addr) *handoff {
-	return &handoff{addr: addr, ch: make(chan net.Conn), done: make(chan struct{})}
-}
-
-// deliver reports whether Accept took the connection in time.
-func (h *handoff) deliver(c net.Conn, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case h.ch <- c:
-		return true
-	case <-h.done:
-		return false
-	case <-timer.C:
-		return false
-	}
-}
-
-// Accept returns the next connection; net.ErrClosed after Close.
-func (h *handoff) Accept() (net.Conn, error) {
-	select {
-	case <-h.done:
-		return nil, net.ErrClosed
-	default:
-	}
-	select {
-	case c := <-h.ch:
-		return c, nil
-	case <-h.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close makes Accept return. It is safe to call more than once.
-func (h *handoff) Close() error {
-	h.once.Do(func() { close(h.done) })
-	return nil
-}
-
-// Addr is the address that the protocol knows this node by.
-func (h *handoff) Addr() net.Addr { return h.addr }
-
-// serverAddr is a server id as an address: what Raft calls servers by.
-type serverAddr string
-
-func (serverAddr) Network() string  { return "commons" }
-func (a serverAddr) String() string { return string(a) }
-
-// isBrokenOff reports whether a handshake ended because the connection did, and
-// not because of anything that was said: port checks and dying peers.
-func isBrokenOff(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
-		errors.Is(err, net.ErrClosed) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-}
-
-// explain says in an operator's words why a handshake failed.
-func explain(err error) string {
-	var unknownCA x509.UnknownAuthorityError
-	var notTLS tls.RecordHeaderError
-	switch {
-	case errors.As(err, &unknownCA):
-		return "its certificate comes from another cluster secret"
-	case errors.As(err, &notTLS):
-		return "it does not speak TLS"
-	case strings.HasSuffix(err.Error(), "tls: unknown certificate authority"), strings.HasSuffix(err.Error(), "tls: bad certificate"):
-		return "it does not accept this node's certificate: another cluster secret, or another server was meant (" + err.Error() + ")"
-	}
-	return err.Error()
 }

@@ -13,6 +13,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 func TestPortServesBothProtocols(t *testing.T) {
@@ -51,7 +55,7 @@ func TestPortManyConnectionsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// What HTTP dialled too much is closed again; one connection is enough.
+	// Superfluous connections for HTTP are closed; one is enough.
 	http2 := func() (count int) {
 		a.conns.mu.Lock()
 		defer a.conns.mu.Unlock()
@@ -62,7 +66,7 @@ func TestPortManyConnectionsAtOnce(t *testing.T) {
 		}
 		return count
 	}
-	eventually(t, "few HTTP/2 connections", func() bool { return http2() <= 2 })
+	await.Eventually(t, "few HTTP/2 connections", func() bool { return http2() <= 2 })
 }
 
 func TestPortRejectsAnotherSecret(t *testing.T) {
@@ -71,10 +75,10 @@ func TestPortRejectsAnotherSecret(t *testing.T) {
 	a := startNode(t, dir, "a-1", testSecrets(t, "a"), nil)
 	b := startNode(t, dir, "b-1", testSecrets(t, "b"), nil)
 	b.wantNeither(t, "a-1", "another cluster secret")
-	eventually(t, "the port says why", func() bool {
+	await.Eventually(t, "the port says why", func() bool {
 		return a.logs.has("rejected a connection to the private port") && a.logs.has("another cluster secret")
 	})
-	eventually(t, "the dialler says why", func() bool {
+	await.Eventually(t, "the dialler says why", func() bool {
 		return b.logs.has("did not connect to a server") && b.logs.has("another cluster secret")
 	})
 }
@@ -82,10 +86,7 @@ func TestPortRejectsAnotherSecret(t *testing.T) {
 func TestPortRejectsTheLoopbackSecretWhenItHasAFile(t *testing.T) {
 	t.Parallel()
 	dir := &directory{}
-	loop, err := LoadSecrets("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := must.Get(LoadSecrets(""))(t)
 	startNode(t, dir, "a-1", testSecrets(t, "a"), nil)
 	b := startNode(t, dir, "b-1", loop, nil)
 	c := startNode(t, dir, "c-1", loop, nil)
@@ -100,7 +101,7 @@ func TestPortRejectsAnotherCluster(t *testing.T) {
 	a := startNode(t, dir, "a-1", secrets, nil)
 	b := startNode(t, dir, "b-1", secrets, nil)
 	a.cluster.Store("one")
-	b.wantBoth(t, "a-1") // b belongs to none yet
+	b.wantBoth(t, "a-1") // b has no cluster yet
 	a.wantBoth(t, "b-1")
 	b.cluster.Store("one")
 	b.CloseConns("a-1")
@@ -133,16 +134,13 @@ func TestPortChecksTheClusterOfCallers(t *testing.T) {
 		{peerIdentity{"one", "b-1"}, "b", false, "another cluster secret"},
 	} {
 		keys := testSecrets(t, tt.key).current.Load()
-		cert, err := keys.first().ca.issue(tt.who, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = roughClient(a.AdvertiseAddr(), cert, ProtocolRaft)
+		cert := must.Get(keys.first().ca.issue(tt.who, time.Now()))(t)
+		err := roughClient(a.AdvertiseAddr(), cert, ProtocolRaft)
 		if (err == nil) != tt.ok {
 			t.Errorf("%+v under %s: %v", tt.who, tt.key, err)
 		}
 		if !tt.ok {
-			eventually(t, tt.reason, func() bool { return a.logs.has(tt.reason) })
+			await.Eventually(t, tt.reason, func() bool { return a.logs.has(tt.reason) })
 		}
 	}
 }
@@ -166,18 +164,9 @@ func TestPortRejectsStrangers(t *testing.T) {
 	dir := &directory{}
 	secrets := testSecrets(t, "a")
 	a := startNode(t, dir, "a-1", secrets, nil)
-	own, err := secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	old, err := secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(-2*LeafValidity))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ahead, err := secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(LeafBackdate/2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now()))(t)
+	old := must.Get(secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(-2*LeafValidity)))(t)
+	ahead := must.Get(secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(LeafBackdate/2)))(t)
 	if err := roughClient(a.AdvertiseAddr(), ahead, ProtocolRaft); err != nil {
 		t.Errorf("a peer whose clock is days ahead: %v", err)
 	}
@@ -209,7 +198,7 @@ func TestPortRejectsStrangers(t *testing.T) {
 		if err := tt.dial(); err == nil {
 			t.Errorf("%s: served", tt.name)
 		}
-		eventually(t, tt.name+" is logged", func() bool { return a.logs.has(tt.reason) })
+		await.Eventually(t, tt.name+" is logged", func() bool { return a.logs.has(tt.reason) })
 	}
 	for range 20 {
 		if err := roughClient(a.AdvertiseAddr(), nil, ProtocolRaft); err == nil {
@@ -229,17 +218,12 @@ func TestPortHoldsSilentStrangersInCheck(t *testing.T) {
 	b := startNode(t, dir, "b-1", secrets, nil)
 	var silent []net.Conn
 	for range MaxHandshakes + 50 {
-		c, err := net.Dial("tcp", a.AdvertiseAddr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", a.AdvertiseAddr()))(t)
 		silent = append(silent, c)
 	}
 	b.wantBoth(t, "a-1")
 	for i, c := range silent {
-		if err := c.SetReadDeadline(time.Now().Add(waitLimit)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.SetReadDeadline(time.Now().Add(waitLimit)))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("connection %d was kept: %v", i, err)
 		}
@@ -306,10 +290,7 @@ func TestPortTriesAllAddressesOfAName(t *testing.T) {
 
 func TestPortLoopbackOnly(t *testing.T) {
 	t.Parallel()
-	loop, err := LoadSecrets("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := must.Get(LoadSecrets(""))(t)
 	resolve := func(string) (string, bool) { return "192.0.2.1:7000", true }
 	for _, tt := range []struct{ addr, advertise string }{
 		{"0.0.0.0:0", ""}, {":0", ""}, {"[::]:0", ""}, {"192.0.2.1:0", ""}, {"127.0.0.1:0", "192.0.2.1:7000"}, {"127.0.0.1:0", "192.0.2.1"},
@@ -324,10 +305,7 @@ func TestPortLoopbackOnly(t *testing.T) {
 			t.Errorf("%+v: %v", tt, err)
 		}
 	}
-	p, err := Listen(PortConfig{Addr: "localhost:0", ServerID: "a-1", Secrets: loop, Resolve: resolve})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Listen(PortConfig{Addr: "localhost:0", ServerID: "a-1", Secrets: loop, Resolve: resolve}))(t)
 	defer func() { _ = p.Close() }()
 	if _, err := p.StreamLayer().Dial("b-1", testTimeout); err == nil || !strings.Contains(err.Error(), "not a loopback address") {
 		t.Errorf("dial away from loopback: %v", err)
@@ -346,14 +324,8 @@ func TestPortBoundsRequests(t *testing.T) {
 	if _, err := a.ask("a-1", strings.Repeat("x", 1001)); err == nil || !strings.Contains(err.Error(), "status 413") {
 		t.Errorf("declared length: %v", err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a-1/", io.MultiReader(strings.NewReader(strings.Repeat("x", 1001))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := a.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a-1/", io.MultiReader(strings.NewReader(strings.Repeat("x", 1001)))))(t)
+	res := must.Get(a.Client().Do(req))(t)
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("undeclared length: %d", res.StatusCode)
@@ -369,10 +341,7 @@ func TestPortShutdownLetsRequestsEnd(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	a := startNode(t, dir, "a-1", secrets, nil)
 	started, release := make(chan struct{}), make(chan struct{})
-	p, err := Listen(PortConfig{Addr: "127.0.0.1:0", ServerID: "b-1", Secrets: secrets, Resolve: dir.resolve})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Listen(PortConfig{Addr: "127.0.0.1:0", ServerID: "b-1", Secrets: secrets, Resolve: dir.resolve}))(t)
 	dir.set("b-1", p.AdvertiseAddr())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -392,7 +361,7 @@ func TestPortShutdownLetsRequestsEnd(t *testing.T) {
 	<-started
 	down := make(chan error, 1)
 	go func() { down <- p.Shutdown(t.Context()) }()
-	eventually(t, "no new requests", func() bool { _, err := a.echoless("b-1"); return err != nil })
+	await.Eventually(t, "no new requests", func() bool { _, err := a.echoless("b-1"); return err != nil })
 	select {
 	case err := <-down:
 		t.Fatalf("did not wait: %v", err)

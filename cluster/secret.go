@@ -9,33 +9,29 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
 )
 
 const (
-	// MinSecretBytes is the least length of a secret after trimming.
+	// MinSecretBytes is the minimum length of a secret after trimming.
 	MinSecretBytes = 32
-	// MaxSecrets is how many secrets a file may hold: the one in use and one
-	// more that is accepted, so that a secret can be rotated.
+	// MaxSecrets bounds the secrets in a file: the one in use, and one more that is
+	// accepted during a rotation.
 	MaxSecrets = 2
-	// MaxSecretFileBytes bounds what is read of a secret file.
+	// MaxSecretFileBytes bounds the size of a secret file.
 	MaxSecretFileBytes = 8 << 10
 	// SecretReloadInterval is how often Watch reads the secret file again.
 	SecretReloadInterval = 2 * time.Second
@@ -43,9 +39,9 @@ const (
 	gossipKeyBytes = 32 // AES-256
 	keyIDBytes     = 8
 
-	// loopbackSecret keys nodes without a secret file. It is public, so it
-	// protects nothing; it only keeps the protocol the same. Nodes that use it
-	// are confined to loopback addresses.
+	// loopbackSecret is the secret of nodes without a secret file. It is public and
+	// gives no protection: it only keeps the protocol the same. Nodes that use it are
+	// confined to loopback addresses.
 	loopbackSecret = "commons: the well-known secret of nodes bound to loopback addresses"
 )
 
@@ -54,14 +50,13 @@ const (
 // Reload and Watch) and is safe for concurrent use.
 type Secrets struct {
 	path     string
-	loopback *secretKey // well-known key, always able to open what it sealed
+	loopback *secretKey // well-known key; it can always open its own sealed texts
 
 	current  atomic.Pointer[keyset]
 	reloadMu sync.Mutex
 
-	subMu   sync.Mutex
-	subs    map[int]func()
-	nextSub int
+	subMu sync.Mutex
+	subs  map[*func()]struct{}
 }
 
 // keyset is one generation of keys: the first is used, all are accepted.
@@ -70,7 +65,7 @@ type keyset struct {
 	pool *x509.CertPool
 }
 
-// secretKey is what one secret gives.
+// secretKey holds the keys derived from one secret.
 type secretKey struct {
 	id     string // public name of the secret, hex
 	ca     *authority
@@ -87,7 +82,7 @@ func LoadSecrets(path string) (*Secrets, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Secrets{path: path, loopback: loopback, subs: make(map[int]func())}
+	s := &Secrets{path: path, loopback: loopback, subs: make(map[*func()]struct{})}
 	keys := []*secretKey{loopback}
 	if path != "" {
 		if keys, err = readSecretFile(path); err != nil {
@@ -103,7 +98,7 @@ func LoadSecrets(path string) (*Secrets, error) {
 func (s *Secrets) LoopbackOnly() bool { return s.path == "" }
 
 // KeyIDs returns a public name of each secret, the one in use first. Equal
-// names on two nodes mean equal secrets; they reveal nothing else.
+// names on two nodes mean equal secrets. A name reveals no part of a secret.
 func (s *Secrets) KeyIDs() []string {
 	keys := s.current.Load().keys
 	ids := make([]string, len(keys))
@@ -123,8 +118,8 @@ func (s *Secrets) GossipKeys() [][]byte {
 	return out
 }
 
-// Reload reads the secret file again. New handshakes, gossip and seals use what
-// it now says; established connections are replaced later. It reports whether
+// Reload reads the secret file again. New handshakes, gossip and seals use the
+// new secrets; established connections are replaced later. It reports whether
 // the secrets changed. On an error the former secrets stay in use.
 func (s *Secrets) Reload() (changed bool, err error) {
 	if s.path == "" {
@@ -142,10 +137,10 @@ func (s *Secrets) Reload() (changed bool, err error) {
 	}
 	s.current.Store(next)
 	s.subMu.Lock()
-	subs := slices.Collect(maps.Values(s.subs))
+	subs := slices.Collect(maps.Keys(s.subs))
 	s.subMu.Unlock()
 	for _, fn := range subs {
-		fn()
+		(*fn)()
 	}
 	return true, nil
 }
@@ -183,13 +178,11 @@ func (s *Secrets) Watch(ctx context.Context, logger *slog.Logger) {
 func (s *Secrets) subscribe(fn func()) (cancel func()) {
 	s.subMu.Lock()
 	defer s.subMu.Unlock()
-	id := s.nextSub
-	s.nextSub++
-	s.subs[id] = fn
+	s.subs[&fn] = struct{}{}
 	return func() {
 		s.subMu.Lock()
 		defer s.subMu.Unlock()
-		delete(s.subs, id)
+		delete(s.subs, &fn)
 	}
 }
 
@@ -229,9 +222,13 @@ func deriveKey(secret []byte) (*secretKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	aead, err := newSealer(sealing)
+	block, err := aes.NewCipher(sealing)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("sealing key: %w", err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("sealing key: %w", err)
 	}
 	return &secretKey{id: id, ca: ca, gossip: gossip, seal: aead}, nil
 }
@@ -302,162 +299,6 @@ func checkSecretLine(line []byte) string {
 	return ""
 }
 
-// SecretFile is a secret file that is being changed. Each change replaces the
-// file as a whole: no node ever reads half of it.
-type SecretFile struct {
-	path  string
-	lines [][]byte
-	ids   []string
-}
-
-// OpenSecretFile reads a secret file. Its errors are those of LoadSecrets.
-func OpenSecretFile(path string) (*SecretFile, error) {
-	keys, err := readSecretFile(path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster secret: %w", err)
-	}
-	f := &SecretFile{path: path}
-	f.lines, _ = parseSecrets(data) // it was read without a problem just now
-	for _, key := range keys {
-		f.ids = append(f.ids, key.id)
-	}
-	if len(f.ids) != len(f.lines) {
-		return nil, fmt.Errorf("secret file %s is being changed by somebody else; repeat", path)
-	}
-	return f, nil
-}
-
-// IDs returns the public names of the secrets, as Secrets.KeyIDs does.
-func (f *SecretFile) IDs() []string { return f.ids }
-
-// Add adds a new secret that is accepted but not in use yet. note is called with
-// its public name before the file changes. The file must hold one secret.
-func (f *SecretFile) Add(note func(id string) error) error {
-	if len(f.lines) != 1 {
-		return errors.New("the secret file holds two secrets already")
-	}
-	line := []byte(NewSecret())
-	key, err := deriveKey(line)
-	if err != nil {
-		return err
-	}
-	if err := note(key.id); err != nil {
-		return err
-	}
-	return f.write([][]byte{f.lines[0], line}, []string{f.ids[0], key.id})
-}
-
-// Swap makes the other secret the one in use.
-func (f *SecretFile) Swap() error {
-	if len(f.lines) != MaxSecrets {
-		return errors.New("the secret file holds one secret")
-	}
-	return f.write([][]byte{f.lines[1], f.lines[0]}, []string{f.ids[1], f.ids[0]})
-}
-
-// Drop removes the secret that is not in use. Backups may need it still: it is
-// kept in the file of that name first (FormerSecretFile).
-func (f *SecretFile) Drop() error {
-	for i := 1; i < len(f.lines); i++ {
-		if err := WriteFileAtomic(FormerSecretFile(f.path, f.ids[i]), append(bytes.Clone(f.lines[i]), '\n')); err != nil {
-			return fmt.Errorf("keep the former secret: %w", err)
-		}
-	}
-	return f.write(f.lines[:1], f.ids[:1])
-}
-
-// FormerSecretFile returns where the secret with the public name is kept that was
-// dropped from a secret file.
-func FormerSecretFile(path, id string) string { return path + ".former-" + id }
-
-// write replaces the file, through to the disk. It keeps its mode and, where that is
-// allowed, its owner.
-func (f *SecretFile) write(lines [][]byte, ids []string) error {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return fmt.Errorf("write the secret file: %w", err)
-	}
-	temp, err := writeTemp(f.path, append(bytes.Join(lines, []byte("\n")), '\n'))
-	if err != nil {
-		return fmt.Errorf("write the secret file: %w", err)
-	}
-	err = os.Chmod(temp, info.Mode().Perm())
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
-		_ = os.Chown(temp, int(owner.Uid), int(owner.Gid)) // only root may give a file away
-	}
-	if err == nil {
-		err = os.Rename(temp, f.path)
-	}
-	if err != nil {
-		return fmt.Errorf("write the secret file: %w", errors.Join(err, os.Remove(temp)))
-	}
-	f.lines, f.ids = lines, ids
-	if err := SyncDir(filepath.Dir(f.path)); err != nil {
-		return fmt.Errorf("write the secret file: %w", err)
-	}
-	return nil
-}
-
-const (
-	newSecretBytes = 48 // of randomness; 64 characters
-	secretFileMode = 0o600
-)
-
-// NewSecret returns a new random secret, one line of text.
-func NewSecret() string {
-	secret := make([]byte, newSecretBytes)
-	_, _ = rand.Read(secret) // never fails
-	return base64.RawURLEncoding.EncodeToString(secret)
-}
-
-// KeepSecretFile makes a secret file that only its owner can read. A file that
-// exists already is not changed, and made is false then; it must be a valid
-// secret file. Concurrent callers agree on one secret.
-func KeepSecretFile(path string) (made bool, err error) {
-	if _, err := os.Stat(path); err == nil {
-		_, err := readSecretFile(path)
-		return false, err
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("make a secret file: %w", err)
-	}
-	temp, err := writeTemp(path, []byte(NewSecret()+"\n"))
-	if err != nil {
-		return false, fmt.Errorf("make a secret file: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.Remove(temp)) }()
-	// A link, unlike a rename, replaces nothing: the first caller's secret is kept.
-	err = os.Link(temp, path)
-	if errors.Is(err, fs.ErrExist) {
-		_, err := readSecretFile(path)
-		return false, err
-	}
-	if err == nil {
-		err = SyncDir(filepath.Dir(path))
-	}
-	if err != nil {
-		return false, fmt.Errorf("make a secret file: %w", err)
-	}
-	return true, nil
-}
-
-// writeTemp writes data to a new file beside path and returns its name.
-func writeTemp(path string, data []byte) (name string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(secretFileMode), f.Sync(), f.Close())
-	if err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
-	}
-	return f.Name(), nil
-}
-
 const (
 	sealKeyBytes = 32 // AES-256
 	// dataKeyBytes is the length of a cluster's data key.
@@ -470,21 +311,9 @@ const (
 	sealHeaderBytes = 1 + keyIDBytes
 )
 
-// ErrSealedElsewhere is returned by OpenDataKey for a text that none of the present
-// secrets can open.
+// ErrSealedElsewhere is returned by OpenDataKey for a text that was sealed under an
+// unknown secret.
 var ErrSealedElsewhere = errors.New("sealed under a secret that is not in the secret file")
-
-func newSealer(key []byte) (cipher.AEAD, error) {
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("sealing key: %w", err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, fmt.Errorf("sealing key: %w", err)
-	}
-	return aead, nil
-}
 
 // SealDataKey encrypts and authenticates a cluster's data key under the secret in use.
 func (s *Secrets) SealDataKey(plain []byte) ([]byte, error) {

@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 func TestLoadSecretsProblems(t *testing.T) {
@@ -86,10 +90,7 @@ func TestSecretsAreDeterministicAndDistinct(t *testing.T) {
 // The derivation is a protocol between versions of the program.
 func TestDerivationIsFixed(t *testing.T) {
 	t.Parallel()
-	s, err := LoadSecrets("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(LoadSecrets(""))(t)
 	if !s.LoopbackOnly() {
 		t.Error("no secret file, yet not confined to loopback")
 	}
@@ -102,15 +103,9 @@ func TestSealOpen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
 	writeSecrets(t, path, "a")
-	s, err := LoadSecrets(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(LoadSecrets(path))(t)
 	plain := []byte("data key")
-	sealed, err := s.SealDataKey(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealed := must.Get(s.SealDataKey(plain))(t)
 	open := func(want error) {
 		t.Helper()
 		got, err := s.OpenDataKey(sealed)
@@ -151,14 +146,8 @@ func TestSealOpen(t *testing.T) {
 
 func TestOpenWhatALoopbackNodeSealed(t *testing.T) {
 	t.Parallel()
-	loop, err := LoadSecrets("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := loop.SealDataKey([]byte("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := must.Get(LoadSecrets(""))(t)
+	sealed := must.Get(loop.SealDataKey([]byte("x")))(t)
 	s := testSecrets(t, "a")
 	if got, err := s.OpenDataKey(sealed); err != nil || string(got) != "x" {
 		t.Fatalf("got %q, %v", got, err)
@@ -172,10 +161,7 @@ func TestReloadKeepsFormerSecretsOnError(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
 	writeSecrets(t, path, "a")
-	s, err := LoadSecrets(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(LoadSecrets(path))(t)
 	calls := 0
 	cancel := s.subscribe(func() { calls++ })
 	before := s.KeyIDs()[0]
@@ -205,19 +191,16 @@ func TestWatchFollowsTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
 	writeSecrets(t, path, "a")
-	s, err := LoadSecrets(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(LoadSecrets(path))(t)
 	var out logs
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Watch(ctx, out.logger()) }()
 	mustWrite(t, path, "short\n")
-	eventually(t, "bad file logged", func() bool { return out.has("former secrets stay") })
+	await.Eventually(t, "bad file logged", func() bool { return out.has("former secrets stay") })
 	writeSecrets(t, path, "a", "b")
-	eventually(t, "second secret taken", func() bool { return len(s.KeyIDs()) == 2 })
-	eventually(t, "change logged", func() bool { return out.has("secrets changed") })
+	await.Eventually(t, "second secret taken", func() bool { return len(s.KeyIDs()) == 2 })
+	await.Eventually(t, "change logged", func() bool { return out.has("secrets changed") })
 	cancel()
 	<-done
 	if n := out.count("former secrets stay"); n != 1 {

@@ -7,19 +7,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestSecretFileIsRotated(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
 	mustWrite(t, path, "\n  "+strings.Repeat("s", MinSecretBytes)+"\n")
-	if err := os.Chmod(path, 0o640); err != nil {
-		t.Fatal(err)
-	}
-	f, err := OpenSecretFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, 0o640))
+	f := must.Get(OpenSecretFile(path))(t)
 	old := f.IDs()[0]
 	if err := f.Swap(); err == nil {
 		t.Error("one secret was swapped")
@@ -29,13 +26,11 @@ func TestSecretFileIsRotated(t *testing.T) {
 	if err := f.Add(func(string) error { return os.ErrPermission }); err == nil {
 		t.Error("a secret was added that could not be noted")
 	}
-	if err := f.Add(note); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Add(note))
 	if err := f.Add(note); err == nil {
 		t.Error("a third secret was added")
 	}
-	// What nodes read agrees with what the file says of itself, at each step.
+	// Nodes and the file agree on the secrets after each step.
 	check := func(step string, want ...string) {
 		t.Helper()
 		s, err := LoadSecrets(path)
@@ -51,18 +46,11 @@ func TestSecretFileIsRotated(t *testing.T) {
 		}
 	}
 	check("added", old, added)
-	if err := f.Swap(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Swap())
 	check("swapped", added, old)
-	if err := f.Drop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Drop())
 	check("dropped", added)
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(path))(t)
 	if info.Mode().Perm() != 0o640 {
 		t.Errorf("the mode became %v", info.Mode())
 	}
@@ -100,20 +88,14 @@ func TestKeepSecretFileMakesOneSecret(t *testing.T) {
 	if makers != 1 {
 		t.Errorf("%d callers made the file", makers)
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(path))(t)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	s, err := LoadSecrets(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(LoadSecrets(path))(t)
 	if n := len(s.KeyIDs()); n != 1 {
 		t.Errorf("%d secrets in the file", n)
 	}

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"golang.org/x/sys/unix"
 )
 
 // TestNamesAreMadeDurable holds that whoever gives a file its name opens the
-// directory afterwards, which is for syncing it: nothing else does.
+// directory afterwards, for the sync alone.
 func TestNamesAreMadeDurable(t *testing.T) {
 	t.Run("replaced", func(t *testing.T) {
 		p := filepath.Join(t.TempDir(), "file")
@@ -26,15 +28,12 @@ func TestNamesAreMadeDurable(t *testing.T) {
 	t.Run("secrets swapped", func(t *testing.T) {
 		p := filepath.Join(t.TempDir(), "file")
 		mustWrite(t, p, strings.Repeat("s", MinSecretBytes)+"\n"+strings.Repeat("t", MinSecretBytes)+"\n")
-		f, err := OpenSecretFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(OpenSecretFile(p))(t)
 		synced(t, p, f.Swap)
 	})
 }
 
-// synced calls name, which gives a file the path, and checks what happened in the
+// synced calls name, which creates the file at path, and checks the system calls in the
 // directory.
 func synced(t *testing.T, path string, name func() error) {
 	t.Helper()
@@ -43,17 +42,10 @@ func synced(t *testing.T, path string, name func() error) {
 		t.Fatalf("this kernel notifies no process of changes: %v", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(path), unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_OPEN); err != nil {
-		t.Fatal(err)
-	}
-	if err := name(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.InotifyAddWatch(fd, filepath.Dir(path), unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_OPEN))(t)
+	must.Do(t, name())
 	buf := make([]byte, 64<<10)
-	n, err := unix.Read(fd, buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(unix.Read(fd, buf))(t)
 	named, opened := false, false
 	for at := 0; at < n; {
 		mask := binary.NativeEndian.Uint32(buf[at+4:])

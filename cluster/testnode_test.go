@@ -12,10 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
-const testTimeout = 10 * time.Second
+const testTimeout = time.Minute
 
 // directory resolves server ids in a test.
 type directory struct {
@@ -46,8 +50,8 @@ type testNode struct {
 	cluster atomic.Value // string
 }
 
-// startNode opens a port whose HTTP side answers with the caller's id and the
-// body it sent, and whose Raft side echoes.
+// startNode opens a port. Its HTTP handler responds with the caller's id and the request
+// body; its Raft listener echoes.
 func startNode(t *testing.T, dir *directory, id string, secrets *Secrets, change func(*PortConfig)) *testNode {
 	t.Helper()
 	n := &testNode{id: id, logs: &logs{}}
@@ -59,10 +63,7 @@ func startNode(t *testing.T, dir *directory, id string, secrets *Secrets, change
 	if change != nil {
 		change(&cfg)
 	}
-	port, err := Listen(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(Listen(cfg))(t)
 	n.Port = port
 	dir.set(id, port.AdvertiseAddr())
 	var wg sync.WaitGroup
@@ -162,7 +163,7 @@ func (n *testNode) wantBoth(t *testing.T, to string) {
 // was cut just now may fail for another one first.
 func (n *testNode) wantNeither(t *testing.T, to, reason string) {
 	t.Helper()
-	eventually(t, "asking "+to+" fails with "+reason, func() bool {
+	await.Eventually(t, "asking "+to+" fails with "+reason, func() bool {
 		got, err := n.ask(to, "hi")
 		if err == nil {
 			t.Fatalf("%s asks %s: answered %q", n.id, to, got)
@@ -175,9 +176,9 @@ func (n *testNode) wantNeither(t *testing.T, to, reason string) {
 }
 
 // wantHealed wants both protocols served after connections were cut: a request
-// may still find a connection whose end has not been noticed.
+// may still use a connection that is already closed by the peer.
 func (n *testNode) wantHealed(t *testing.T, to string) {
 	t.Helper()
-	eventually(t, n.id+" reaches "+to, func() bool { _, err := n.ask(to, "hi"); return err == nil })
+	await.Eventually(t, n.id+" reaches "+to, func() bool { _, err := n.ask(to, "hi"); return err == nil })
 	n.wantBoth(t, to)
 }

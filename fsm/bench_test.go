@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // benchEntries is the size of the state that the benchmarks build:
@@ -76,7 +79,7 @@ func (c *corpus) post(seq uint64) *command.Publish {
 		Title: c.words(6), Body: c.words(124), Tags: []string{c.vocab[c.rand.IntN(200)]},
 	}
 	if seq > 0 && c.rand.IntN(5) == 0 {
-		p.Relation, p.Target = command.RelationReply, EntryID(seq-uint64(c.rand.IntN(int(min(seq, 500)))))
+		p.Relation, p.Target = command.RelationReply, state.EntryID(seq-uint64(c.rand.IntN(int(min(seq, 500)))))
 	}
 	return p
 }
@@ -130,21 +133,21 @@ func (c *corpus) fill(b *testing.B, m *Machine, n int) (cost fillCost) {
 	b.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for done := m.head.lastSeq; done < uint64(n); done = m.head.lastSeq {
-		var logs []logEntry
+	for done := m.Head.LastSeq; done < uint64(n); done = m.Head.LastSeq {
+		var logs []apply.LogEntry
 		size := uint64(0)
 		for range 8 {
-			logs = append(logs, logEntry{
-				index: m.head.applied + uint64(len(logs)) + 1, term: 1,
-				data: c.batch(b, done+size+1, benchBatch),
+			logs = append(logs, apply.LogEntry{
+				Index: m.Head.Applied + uint64(len(logs)) + 1, Term: 1,
+				Data: c.batch(b, done+size+1, benchBatch),
 			})
 			size += benchBatch
 		}
 		start := time.Now()
 		thread, process := cpu(b)
 		m.apply(logs)
-		if m.head.lastSeq != done+size {
-			b.Fatalf("%d entries after %d more than %d", m.head.lastSeq, size, done)
+		if m.Head.LastSeq != done+size {
+			b.Fatalf("%d entries after %d more than %d", m.Head.LastSeq, size, done)
 		}
 		cost.wall += time.Since(start)
 		thread2, process2 := cpu(b)
@@ -168,7 +171,7 @@ func BenchmarkApply(b *testing.B) {
 	m := benchOpen(b, b.TempDir())
 	defer m.Close()
 	b.ReportAllocs()
-	newCorpus().fill(b, m, b.N).report(b, m.head.lastSeq)
+	newCorpus().fill(b, m, b.N).report(b, m.Head.LastSeq)
 }
 
 func benchOpen(b *testing.B, dir string) *Machine {
@@ -201,7 +204,7 @@ func BenchmarkState(b *testing.B) {
 	cost := c.fill(b, m, n)
 	filled := rssAnon()
 	if os.Getenv("COMMONS_BENCH_METRICS") != "" {
-		b.Log(m.store.db.Metrics())
+		b.Log(m.store.DB.Metrics())
 	}
 	if err := m.Close(); err != nil {
 		b.Fatal(err)
@@ -213,24 +216,24 @@ func BenchmarkState(b *testing.B) {
 	defer m.Close()
 	reopen := time.Since(start)
 	b.Run("fill", func(b *testing.B) {
-		cost.report(b, m.head.lastSeq)
+		cost.report(b, m.Head.LastSeq)
 		b.ReportMetric(reopen.Seconds(), "reopen-s")
 		b.ReportMetric(filled, "RssAnon-MB")
-		b.ReportMetric(float64(m.store.db.Metrics().DiskSpaceUsage())/float64(m.head.lastSeq), "disk-B/entry")
+		b.ReportMetric(float64(m.store.DB.Metrics().DiskSpaceUsage())/float64(m.Head.LastSeq), "disk-B/entry")
 	})
 	benchQueries(b, m, c)
-	b.Run("list50/newest", func(b *testing.B) { benchLists(b, m, func(int) Query { return Query{} }) })
+	b.Run("list50/newest", func(b *testing.B) { benchLists(b, m, func(int) view.Query { return view.Query{} }) })
 	b.Run("list50/channel", func(b *testing.B) {
-		benchLists(b, m, func(i int) Query { return Query{Channel: fmt.Sprintf("room-%d", i%50)} })
+		benchLists(b, m, func(i int) view.Query { return view.Query{Channel: fmt.Sprintf("room-%d", i%50)} })
 	})
 	b.Run("list50/channel+old", func(b *testing.B) {
 		r := rand.New(rand.NewPCG(3, 4))
 		var before [1024]uint64
 		for i := range before {
-			before[i] = 5000 + r.Uint64N(m.head.lastSeq)
+			before[i] = 5000 + r.Uint64N(m.Head.LastSeq)
 		}
-		benchLists(b, m, func(i int) Query {
-			return Query{Channel: fmt.Sprintf("room-%d", i%50), Before: before[i%len(before)]}
+		benchLists(b, m, func(i int) view.Query {
+			return view.Query{Channel: fmt.Sprintf("room-%d", i%50), Before: before[i%len(before)]}
 		})
 	})
 	b.Run("rss", func(b *testing.B) {
@@ -245,19 +248,21 @@ func benchQueries(b *testing.B, m *Machine, c *corpus) {
 	word := func(i int) string { return c.vocab[i] }
 	shapes := []struct {
 		name string
-		q    func(i int) Query
+		q    func(i int) view.Query
 	}{
-		{"newest", func(i int) Query { return Query{} }},
-		{"agent", func(i int) Query { return Query{AgentKey: fmt.Sprintf("agent-%d", i%1000)} }},
-		{"channel+kind", func(i int) Query { return Query{Channel: fmt.Sprintf("room-%d", i%50), Kind: command.Kind(1 + i%3)} }},
-		{"inbox", func(i int) Query { return Query{ForKey: fmt.Sprintf("agent-%d", i%1000)} }},
-		{"two words+channel", func(i int) Query {
-			return Query{Channel: fmt.Sprintf("room-%d", i%50), Q: word(i%50) + " " + word(50+i%200) + " "}
+		{"newest", func(i int) view.Query { return view.Query{} }},
+		{"agent", func(i int) view.Query { return view.Query{AgentKey: fmt.Sprintf("agent-%d", i%1000)} }},
+		{"channel+kind", func(i int) view.Query {
+			return view.Query{Channel: fmt.Sprintf("room-%d", i%50), Kind: command.Kind(1 + i%3)}
 		}},
-		{"two rare words", func(i int) Query { return Query{Q: word(20_000+i%1000) + " " + word(30_000+i%1000) + " "} }},
-		{"prefix", func(i int) Query { return Query{Q: word(i % 5000)[:4]} }},
-		{"since", func(i int) Query { return Query{Since: m.head.now - int64(i%10_000)} }},
-		{"thread", func(i int) Query { return Query{Thread: 1 + uint64(i)*7919%m.head.lastSeq} }},
+		{"inbox", func(i int) view.Query { return view.Query{ForKey: fmt.Sprintf("agent-%d", i%1000)} }},
+		{"two words+channel", func(i int) view.Query {
+			return view.Query{Channel: fmt.Sprintf("room-%d", i%50), Q: word(i%50) + " " + word(50+i%200) + " "}
+		}},
+		{"two rare words", func(i int) view.Query { return view.Query{Q: word(20_000+i%1000) + " " + word(30_000+i%1000) + " "} }},
+		{"prefix", func(i int) view.Query { return view.Query{Q: word(i % 5000)[:4]} }},
+		{"since", func(i int) view.Query { return view.Query{Since: m.Head.Now - int64(i%10_000)} }},
+		{"thread", func(i int) view.Query { return view.Query{Thread: 1 + uint64(i)*7919%m.Head.LastSeq} }},
 	}
 	for _, s := range shapes {
 		b.Run("query/"+s.name, func(b *testing.B) {
@@ -284,7 +289,7 @@ func benchQueries(b *testing.B, m *Machine, c *corpus) {
 }
 
 // benchLists measures whole lists as a handler makes them, on all cores.
-func benchLists(b *testing.B, m *Machine, q func(i int) Query) {
+func benchLists(b *testing.B, m *Machine, q func(i int) view.Query) {
 	b.Helper()
 	b.ReportAllocs()
 	var count, size atomic.Int64

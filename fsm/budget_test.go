@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/stats"
 )
 
 // sent is an entry of a sender, of about so many bytes.
@@ -35,7 +37,7 @@ func (r *rig) taken(sender string, entries int) (n int) {
 	for range entries {
 		p := sent(sender, 1000)
 		v := r.View()
-		fits, err := v.FitsBudget(p, command.Standing{}, len(must(command.Encode(p))), r.now()+1000)
+		_, _, fits, err := v.Assess(p, len(must(command.Encode(p))), r.now()+1000)
 		v.Release()
 		if err != nil {
 			r.t.Fatal(err)
@@ -52,7 +54,7 @@ func (r *rig) taken(sender string, entries int) (n int) {
 	return n
 }
 
-func (r *rig) budget() Budget {
+func (r *rig) budget() state.Budget {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
@@ -112,10 +114,10 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 		r.applyMu.Lock()
 		defer r.applyMu.Unlock()
 		b.Day, b.Bytes = command.DayOf(r.now()), bytes
-		if err := r.store.db.Set(keyBudget, b.append(nil), pebble.NoSync); err != nil {
+		if err := r.store.DB.Set(state.KeyBudget, b.Append(nil), pebble.NoSync); err != nil {
 			t.Fatal(err)
 		}
-		r.store.hot.drop()
+		r.store.Hot.Drop()
 	}
 	if n := r.taken("bot", 4); n != 4 {
 		t.Errorf("%d of 4 entries fit into an empty budget", n)
@@ -141,8 +143,8 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 		t.Errorf("the next day has %+v", b)
 	}
 	rows := 0
-	lower, upper := spaceBounds(spaceBudget)
-	if err := scanSpace(r.store.db, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil || rows != 2 {
+	lower, upper := state.SpaceBounds(state.SpaceBudget)
+	if err := state.ScanSpace(r.store.DB, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil || rows != 2 {
 		t.Errorf("%d rows on the next day, %v; want the day's and its one sender's", rows, err)
 	}
 }
@@ -181,7 +183,7 @@ func TestBudgetOfASender(t *testing.T) {
 			t.Errorf("sender %d of a network: %d entries taken", i, n)
 		}
 	}
-	r.later(establishedAfter)
+	r.later(state.EstablishedAfter)
 	if n := r.taken("bot", 3); n != 2 {
 		t.Errorf("%d entries of a sender were taken on another day, want 2", n)
 	}
@@ -213,11 +215,11 @@ func TestBudgetOfManySenders(t *testing.T) {
 	r.setSettings(0, 1500)
 	r.taken("early", 1)
 	b := r.budget()
-	b.Senders = maxBudgetSenders
-	if err := r.store.db.Set(keyBudget, b.append(nil), pebble.NoSync); err != nil {
+	b.Senders = state.MaxBudgetSenders
+	if err := r.store.DB.Set(state.KeyBudget, b.Append(nil), pebble.NoSync); err != nil {
 		t.Fatal(err)
 	}
-	r.store.hot.drop()
+	r.store.Hot.Drop()
 	r.run(&command.Tick{})
 	if n := r.taken("late", 2); n != 1 {
 		t.Errorf("%d entries of a sender in a shared row were taken, want 1", n)
@@ -225,12 +227,14 @@ func TestBudgetOfManySenders(t *testing.T) {
 	if n := r.taken("early", 1); n != 0 {
 		t.Error("a sender that was counted has lost its count")
 	}
-	if got := r.budget(); got.Senders != maxBudgetSenders {
+	if got := r.budget(); got.Senders != state.MaxBudgetSenders {
 		t.Errorf("%d senders are counted", got.Senders)
 	}
-	v := r.View()
-	defer v.Release()
-	if key, known := b.senderKey(&viewState{v: v}, "late"); !known || len(key) != usageDayKeyBytes+2 {
+	r.applyMu.Lock()
+	defer r.applyMu.Unlock()
+	tx := r.begin()
+	defer tx.Discard()
+	if key, known := b.SenderKey(tx, "late"); !known || len(key) != stats.UsageDayKeyBytes+2 {
 		t.Errorf("a late sender has the row %x", key)
 	}
 }

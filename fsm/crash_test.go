@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
@@ -253,16 +254,16 @@ func TestUndecodableEntryPanics(t *testing.T) {
 	r := newRig(t)
 	r.publish(nil)
 	defer func() {
-		var e *applyError
+		var e *apply.Error
 		err, _ := recover().(error)
-		if !errors.As(err, &e) || e.index != 3 || !strings.Contains(err.Error(), "log entry 3") {
+		if !errors.As(err, &e) || e.Index != 3 || !strings.Contains(err.Error(), "log entry 3") {
 			t.Errorf("panicked with %v", err)
 		}
 		if got := r.Applied(); got != 2 {
 			t.Errorf("applied %d", got)
 		}
 	}()
-	r.apply([]logEntry{{index: 3, term: 1, data: []byte("not a batch")}})
+	r.apply([]apply.LogEntry{{Index: 3, Term: 1, Data: []byte("not a batch")}})
 }
 
 // TestFlippedBitsInTheState flips a bit in many places of the tables. A read of
@@ -306,7 +307,7 @@ func TestFlippedBitsInTheState(t *testing.T) {
 }
 
 // readDamaged reads a whole state and reports whether damage was noticed.
-func readDamaged(t *testing.T, dir string, want state) (noticed bool) {
+func readDamaged(t *testing.T, dir string, want contents) (noticed bool) {
 	t.Helper()
 	var fatal atomic.Bool
 	m, err := tryOpenAt(dir, func(o *Options) { o.Fatal = func(error) { fatal.Store(true) } })

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 const (
@@ -44,7 +47,7 @@ func (r *rig) later(millis int64) { r.log.stamp += millis }
 // now is the instant of the newest log entry.
 func (r *rig) now() int64 { return r.log.stamp }
 
-func (r *rig) outbox(agent string) Outbox {
+func (r *rig) outbox(agent string) view.Outbox {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
@@ -59,11 +62,11 @@ func (r *rig) outbox(agent string) Outbox {
 func nobody(string) bool { return false }
 
 // due returns what can be attempted at an instant.
-func (r *rig) due(at int64) (due []Delivery) {
+func (r *rig) due(at int64) (due []outbox.Delivery) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	if err := v.DueDeliveries(at, nobody, func(d Delivery) bool { due = append(due, d); return true }); err != nil {
+	if err := v.DueDeliveries(at, nobody, func(d outbox.Delivery) bool { due = append(due, d); return true }); err != nil {
 		r.t.Fatal(err)
 	}
 	next, ok, err := v.NextDelivery()
@@ -74,7 +77,7 @@ func (r *rig) due(at int64) (due []Delivery) {
 }
 
 // beginAll begins attempts and returns those of them that have begun.
-func (r *rig) beginAll(attempts ...command.Attempt) (begun []Delivery) {
+func (r *rig) beginAll(attempts ...command.Attempt) (begun []outbox.Delivery) {
 	r.t.Helper()
 	r.run(&command.BeginDeliveries{Holder: boot1, Attempts: attempts})
 	v := r.View()
@@ -92,7 +95,7 @@ func (r *rig) beginAll(attempts ...command.Attempt) (begun []Delivery) {
 }
 
 // attempt begins the attempt that an agent has due and reports its outcome.
-func (r *rig) attempt(agent string, outcome command.DeliveryOutcome, change func(*command.AckDelivery)) Delivery {
+func (r *rig) attempt(agent string, outcome command.DeliveryOutcome, change func(*command.AckDelivery)) outbox.Delivery {
 	r.t.Helper()
 	for _, d := range r.due(r.now() + 1000) {
 		if d.AgentKey != agent {
@@ -114,7 +117,7 @@ func (r *rig) attempt(agent string, outcome command.DeliveryOutcome, change func
 		return d
 	}
 	r.t.Fatalf("nothing is due for %s at %d: %+v", agent, r.now()+1000, r.outbox(agent))
-	return Delivery{}
+	return outbox.Delivery{}
 }
 
 // summary says in a line what an agent sees of its deliveries, oldest first.
@@ -122,7 +125,7 @@ func (r *rig) summary(agent string) string {
 	r.t.Helper()
 	var words []string
 	for _, d := range slices.Backward(r.outbox(agent).Newest) {
-		word := strings.TrimPrefix(d.Kind.String(), "common.") + " " + FormatID(TypeEntry, d.Entry) + " " + d.Status.String()
+		word := strings.TrimPrefix(d.Kind.String(), "common.") + " " + state.FormatID(state.TypeEntry, d.Entry) + " " + d.Status.String()
 		if d.Reason != "" {
 			word += " " + d.Reason
 		}
@@ -134,36 +137,37 @@ func (r *rig) summary(agent string) string {
 // TestWhatIsPushed holds for each kind of entry to whom it is pushed, and as what.
 func TestWhatIsPushed(t *testing.T) {
 	for name, tt := range map[string]struct {
-		body command.Payload // on entry 1 of ada, entry 2 of bob, job 3 of ada
+		body command.Payload // on entry 1 of ada, entry 2 of bob, jobs 3 and 4 of ada; bob has claimed 4
 		ada  string
 		bob  string
 	}{
-		"reply":                    {post("eve", relate(command.RelationReply, 1)), "reply e4 waiting", ""},
+		"reply":                    {post("eve", relate(command.RelationReply, 1)), "reply e6 waiting", ""},
 		"correction":               {post("eve", relate(command.RelationCorrection, 1)), "", ""},
 		"follow-up":                {post("eve", relate(command.RelationFollowUp, 1)), "", ""},
 		"own retraction":           {post("ada", relate(command.RelationRetraction, 1)), "", ""},
 		"own reply":                {post("ada", relate(command.RelationReply, 1)), "", ""},
-		"mention":                  {post("eve", mention("ada")), "mention e4 waiting", ""},
-		"two mentions":             {post("eve", mention("bob", "ada")), "mention e4 waiting", "mention e4 waiting"},
+		"mention":                  {post("eve", mention("ada")), "mention e6 waiting", ""},
+		"two mentions":             {post("eve", mention("bob", "ada")), "mention e6 waiting", "mention e6 waiting"},
 		"own mention":              {post("ada", mention("ada")), "", ""},
 		"of somebody unregistered": {post("eve", mention("zoe")), "", ""},
 		"reply that mentions": {post("eve", func(p *command.Publish) {
 			relate(command.RelationReply, 1)(p)
 			mention("ada", "bob")(p)
-		}), "reply e4 waiting", "mention e4 waiting"},
+		}), "reply e6 waiting", "mention e6 waiting"},
 		"correction that mentions": {post("eve", func(p *command.Publish) {
 			relate(command.RelationCorrection, 1)(p)
 			mention("ada")(p)
-		}), "mention e4 waiting", ""},
-		"claim of a job":  {claim("eve", 3), "reply e4 waiting", ""},
-		"result of a job": {&command.FinishJob{JobAction: onJob("bob", 3), Result: "The result."}, "reply e4 waiting", ""},
+		}), "mention e6 waiting", ""},
+		"claim of a job":  {claim("eve", 3), "reply e6 waiting", ""},
+		"result of a job": {&command.FinishJob{JobAction: onJob("bob", 4), Result: "The result."}, "reply e6 waiting", ""},
 		"answer to an entry that mentions": {post("eve", func(p *command.Publish) {
 			relate(command.RelationReply, 2)(p)
-		}), "", "reply e4 waiting"},
+		}), "", "reply e6 waiting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.run(hooked("ada", nil), hooked("bob", nil), post("ada", nil), post("bob", mention("eve")), postJob("ada"))
+			r.run(post("ada", nil), post("bob", mention("eve")), postJob("ada"), postJob("ada"), claim("bob", 4))
+			r.run(hooked("ada", nil), hooked("bob", nil))
 			if got := r.run(tt.body)[0]; got.Outcome != command.OutcomeDone {
 				t.Fatalf("%+v", got)
 			}
@@ -208,7 +212,7 @@ func TestRetries(t *testing.T) {
 		r.attempt("ada", command.AttemptFailed, func(a *command.AckDelivery) { a.Jitter = 100 })
 		pause += pause / 10
 		want := r.now() + pause
-		if first := r.outbox("ada").First; first.NextAt != want || first.Failures != uint64(i+1) || first.Status != DeliveryWaiting {
+		if first := r.outbox("ada").First; first.NextAt != want || first.Failures != uint64(i+1) || first.Status != outbox.DeliveryWaiting {
 			t.Fatalf("after failure %d: %+v, want the next attempt at %d", i+1, first, want)
 		}
 		if early := r.due(want - 1); len(early) > 0 {
@@ -280,10 +284,10 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 	if got := r.summary("ada"); got != "mention e1 sending, mention e2 waiting" {
 		t.Error(got)
 	}
-	if early := r.due(begunAt + DeliveryLease - 1); len(early) > 0 {
+	if early := r.due(begunAt + outbox.DeliveryLease - 1); len(early) > 0 {
 		t.Errorf("due while it is being sent: %+v", early)
 	}
-	r.later(DeliveryLease)
+	r.later(outbox.DeliveryLease)
 	second := r.due(r.now() + 1000)[0].NextAttempt()
 	if got := r.beginAll(second); len(got) != 1 || got[0].Attempts != 2 || got[0].Failures != 0 {
 		t.Fatalf("the second attempt: %+v", got)
@@ -311,7 +315,7 @@ func TestLostAttemptWaitsAgain(t *testing.T) {
 	if got := r.beginAll(lost); len(got) != 1 {
 		t.Fatal("the attempt has not begun")
 	}
-	r.later(DeliveryLease)
+	r.later(outbox.DeliveryLease)
 	first := r.due(r.now())[0].NextAttempt()
 	if got := r.beginAll(first); len(got) != 1 || got[0].Entry != 1 {
 		t.Fatalf("begun: %+v, want the older one", got)

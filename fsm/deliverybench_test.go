@@ -5,7 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
 )
 
 // BenchmarkPush compares what an entry costs a machine without receivers and one
@@ -82,7 +84,7 @@ func benchReceivers(b *testing.B, m *Machine, prefix string, agents, mentions in
 		if err != nil {
 			b.Fatal(err)
 		}
-		m.apply([]logEntry{{index: m.head.applied + 1, term: 1, data: data}})
+		m.apply([]apply.LogEntry{{Index: m.Head.Applied + 1, Term: 1, Data: data}})
 	}
 	for i := range agents {
 		names = append(names, fmt.Sprintf("%s-%d", prefix, i))
@@ -112,7 +114,7 @@ func BenchmarkDueDeliveries(b *testing.B) {
 		b.Run(fmt.Sprint(agents), func(b *testing.B) {
 			for b.Loop() {
 				found := 0
-				err := v.DueDeliveries(v.Time(), nobody, func(Delivery) bool { found++; return found < most })
+				err := v.DueDeliveries(v.Time(), nobody, func(outbox.Delivery) bool { found++; return found < most })
 				if err != nil || found != most {
 					b.Fatal(found, err)
 				}

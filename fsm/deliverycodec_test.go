@@ -4,9 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
@@ -87,39 +84,4 @@ func TestDeliveryCommandsAreChecked(t *testing.T) {
 			t.Errorf("%s: %+v passes", name, broken())
 		}
 	}
-}
-
-// FuzzDeliveryRows holds that rows of any bytes are rejected, or stay what they are.
-func FuzzDeliveryRows(f *testing.F) {
-	f.Add((&deliveryRow{kind: DeliveryReply, status: DeliverySending, entry: 7, queuedAt: 5, changedAt: 6, attempts: 2, hook: 1, holder: boot1, reason: "timeout"}).encode())
-	f.Add((&deliveryRow{kind: DeliveryDigest, status: DeliveryWaiting, mentions: 60, listed: []queued{{number: 4, from: 2}}}).encode())
-	f.Add((&outbox{active: true, last: 1, queue: []queued{{number: 1, ready: 70}}, digest: 1}).encode())
-	f.Add((&outbox{
-		active: true, filter: command.NoJobs, hook: 3, last: 9, sending: 5, notBefore: 50, tried: 4, failing: 4,
-		queue: []queued{{4, provenSender("ada"), 70, true, true}, {5, 2, 0, true, false}, {9, 2, 40, false, false}}, begun: []begunAttempt{{10, 2}, {20, provenSender("ada")}},
-	}).encode())
-	f.Add(appendSigningKeys(nil, []SigningKey{{Number: 2, Public: make([]byte, command.SigningKeyBytes), Sealed: []byte{1}, CreatedAt: 5}}))
-	f.Fuzz(func(t *testing.T, row []byte) {
-		if d, err := decodeDeliveryRow(row); err == nil {
-			again, err := decodeDeliveryRow(d.encode())
-			if d.status != DeliverySending {
-				d.holder = command.BootID{} // nobody holds it
-			}
-			if diff := cmp.Diff(d, again, cmp.AllowUnexported(deliveryRow{}, queued{})); err != nil || diff != "" {
-				t.Errorf("delivery %+v, %v:\n%s", d, err, diff)
-			}
-		}
-		if o, err := decodeOutbox(row); err == nil {
-			again, err := decodeOutbox(o.encode())
-			if diff := cmp.Diff(o, again, cmp.AllowUnexported(outbox{}, queued{}, begunAttempt{})); err != nil || diff != "" {
-				t.Errorf("outbox %+v, %v:\n%s", o, err, diff)
-			}
-		}
-		if keys, err := decodeSigningKeys(row); err == nil && len(keys) > 0 {
-			again, err := decodeSigningKeys(appendSigningKeys(nil, keys))
-			if diff := cmp.Diff(keys, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
-				t.Errorf("keys %+v, %v:\n%s", keys, err, diff)
-			}
-		}
-	})
 }

@@ -10,6 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // pushModel is what is pushed to whom again, in the plainest way: it keeps every
@@ -49,8 +52,8 @@ type pushSender struct {
 type pushed struct {
 	number   uint64
 	entry    uint64
-	kind     DeliveryKind
-	status   DeliveryStatus
+	kind     outbox.DeliveryKind
+	status   outbox.DeliveryStatus
 	reason   string
 	attempts uint64
 	failures uint64
@@ -75,7 +78,9 @@ func (p *pushed) seqs() (seqs []uint64) {
 	return seqs
 }
 
-func (p *pushed) waits() bool { return p.status == DeliveryWaiting || p.status == DeliverySending }
+func (p *pushed) waits() bool {
+	return p.status == outbox.DeliveryWaiting || p.status == outbox.DeliverySending
+}
 
 func (a *pushAgent) waiting() (list []*pushed) {
 	for _, p := range a.all {
@@ -147,7 +152,7 @@ func (a *pushAgent) due(now int64) (best *pushed) {
 
 func (a *pushAgent) end(reason string) {
 	for _, p := range a.waiting() {
-		p.status, p.reason = DeliveryDropped, reason
+		p.status, p.reason = outbox.DeliveryDropped, reason
 	}
 	a.sending, a.open = nil, nil
 }
@@ -213,13 +218,13 @@ func (m *pushModel) apply(b command.Payload) {
 		a.url = c.NotifyURL
 		a.change++
 		if a.url == "" {
-			a.end(ReasonHookOff)
+			a.end(outbox.ReasonHookOff)
 		} else {
 			a.turnOfAll(m.now)
 		}
 	case *command.TestDelivery:
 		if a := m.agents[c.AgentKey]; a.url != "" {
-			m.push(c.AgentKey, DeliveryTest, 0, pushSender{c.AgentKey, true})
+			m.push(c.AgentKey, outbox.DeliveryTest, 0, pushSender{c.AgentKey, true})
 			if a.sending == nil {
 				a.quiet = m.now
 			}
@@ -232,16 +237,16 @@ func (m *pushModel) apply(b command.Payload) {
 				continue
 			}
 			if a.sending != nil {
-				a.sending.status = DeliveryWaiting
+				a.sending.status = outbox.DeliveryWaiting
 			}
 			if p.change != a.change {
 				p.failures = 0
 			}
-			a.sending, a.last, a.quiet = p, p.number, m.now+DeliveryLease
+			a.sending, a.last, a.quiet = p, p.number, m.now+outbox.DeliveryLease
 			if a.open == p {
 				a.open = nil
 			}
-			p.status, p.attempts, p.change = DeliverySending, t.Number, a.change
+			p.status, p.attempts, p.change = outbox.DeliverySending, t.Number, a.change
 			a.begun = append(a.begun, pushedAt{m.now, p.from})
 		}
 	case *command.AckDelivery:
@@ -256,7 +261,7 @@ func (m *pushModel) publish(c *command.Publish) {
 	}
 	author := ""
 	if c.Relation != command.RelationNone {
-		_, seq, _ := ParseID(c.Target)
+		_, seq, _ := state.ParseID(c.Target)
 		author = m.authors[seq-1]
 		if c.Relation == command.RelationCorrection && author == c.AgentKey && m.proven[seq-1] && !from.proven {
 			return // rejected: what was written with proof is corrected with proof alone
@@ -268,11 +273,11 @@ func (m *pushModel) publish(c *command.Publish) {
 		switch {
 		case name == c.AgentKey:
 		case c.Relation == command.RelationReply && name == author:
-			m.push(name, DeliveryReply, entry, from)
+			m.push(name, outbox.DeliveryReply, entry, from)
 		case slices.Contains(c.Mentions, name) && m.agents[name].digests:
 			m.collect(name, entry, from)
 		case slices.Contains(c.Mentions, name):
-			m.push(name, DeliveryMention, entry, from)
+			m.push(name, outbox.DeliveryMention, entry, from)
 		}
 	}
 }
@@ -284,7 +289,7 @@ func (m *pushModel) collect(agent string, entry uint64, from pushSender) {
 		return
 	}
 	if a.open == nil {
-		m.push(agent, DeliveryDigest, 0, pushSender{agent, true})
+		m.push(agent, outbox.DeliveryDigest, 0, pushSender{agent, true})
 		p := a.all[len(a.all)-1]
 		if !p.waits() {
 			return
@@ -300,13 +305,13 @@ func (m *pushModel) collect(agent string, entry uint64, from pushSender) {
 	// As in a queue of as many deliveries.
 	queue := &pushAgent{}
 	for _, e := range p.listed {
-		queue.all = append(queue.all, &pushed{entry: e.seq, status: DeliveryWaiting, from: e.from})
+		queue.all = append(queue.all, &pushed{entry: e.seq, status: outbox.DeliveryWaiting, from: e.from})
 	}
 	out := queue.crowdedOut()
 	p.listed = slices.DeleteFunc(p.listed, func(e pushedEntry) bool { return e.seq == out.entry })
 }
 
-func (m *pushModel) push(agent string, kind DeliveryKind, entry uint64, from pushSender) {
+func (m *pushModel) push(agent string, kind outbox.DeliveryKind, entry uint64, from pushSender) {
 	a := m.agents[agent]
 	if a.url == "" {
 		return
@@ -314,10 +319,10 @@ func (m *pushModel) push(agent string, kind DeliveryKind, entry uint64, from pus
 	if len(a.waiting()) == 0 {
 		a.quiet = max(a.quiet, m.now)
 	}
-	a.all = append(a.all, &pushed{number: uint64(len(a.all)) + 1, entry: entry, kind: kind, status: DeliveryWaiting, from: from})
+	a.all = append(a.all, &pushed{number: uint64(len(a.all)) + 1, entry: entry, kind: kind, status: outbox.DeliveryWaiting, from: from})
 	if len(a.waiting()) > command.MaxWaitingDeliveries {
 		p := a.crowdedOut()
-		p.status, p.reason = DeliveryDropped, ReasonQueueFull
+		p.status, p.reason = outbox.DeliveryDropped, outbox.ReasonQueueFull
 		if a.open == p {
 			a.open = nil
 		}
@@ -333,7 +338,7 @@ func (m *pushModel) ack(c *command.AckDelivery) {
 	p.reason, a.sending, a.quiet = c.Reason, nil, m.now
 	switch {
 	case c.Outcome == command.AttemptDelivered:
-		p.status = DeliveryDelivered
+		p.status = outbox.DeliveryDelivered
 		for _, q := range a.waiting() {
 			if q.outage {
 				q.ready, q.outage = 0, false
@@ -341,12 +346,12 @@ func (m *pushModel) ack(c *command.AckDelivery) {
 		}
 		a.failed = nil
 	case p.change != a.change:
-		p.status = DeliveryWaiting
+		p.status = outbox.DeliveryWaiting
 	case c.Outcome == command.AttemptGone:
 		p.failures++
-		p.status, a.url = DeliveryFailed, ""
+		p.status, a.url = outbox.DeliveryFailed, ""
 		a.change++
-		a.end(ReasonHookGone)
+		a.end(outbox.ReasonHookGone)
 	default:
 		m.fail(c, a, p)
 	}
@@ -354,7 +359,7 @@ func (m *pushModel) ack(c *command.AckDelivery) {
 
 func (m *pushModel) fail(c *command.AckDelivery, a *pushAgent, p *pushed) {
 	wait := func(pause int64) int64 { return max(pause*(1000+c.Jitter)/1000, c.RetryAfter) }
-	p.status = DeliveryWaiting
+	p.status = outbox.DeliveryWaiting
 	turn, wasDown := p.ready <= m.now, a.down()
 	a.failed = append(a.failed, p)
 	if a.down() {
@@ -368,7 +373,7 @@ func (m *pushModel) fail(c *command.AckDelivery, a *pushAgent, p *pushed) {
 	p.outage = wasDown
 	p.failures++
 	if p.failures == 6 {
-		p.status = DeliveryFailed
+		p.status = outbox.DeliveryFailed
 		return
 	}
 	pauses := []int64{5 * second, 5 * minute, 30 * minute, 120 * minute, 300 * minute}
@@ -428,7 +433,7 @@ func drawEntryFor(t *rapid.T, m *pushModel) *command.Publish {
 	}
 	if len(m.authors) > 0 && rapid.Bool().Draw(t, "related") {
 		p.Relation = rapid.SampledFrom([]command.Relation{command.RelationReply, command.RelationReply, command.RelationCorrection}).Draw(t, "relation")
-		p.Target = EntryID(rapid.Uint64Range(1, uint64(len(m.authors))).Draw(t, "target"))
+		p.Target = state.EntryID(rapid.Uint64Range(1, uint64(len(m.authors))).Draw(t, "target"))
 	}
 	return p
 }
@@ -532,13 +537,13 @@ func (r *pushRun) check() {
 	if n, err := v.WaitingDeliveries(); err != nil || n != total {
 		r.Fatalf("%d wait, %v, want %d", n, err, total)
 	}
-	for _, later := range []int64{0, 1, 5 * second, DeliveryLease, 5 * minute, 60 * minute} {
+	for _, later := range []int64{0, 1, 5 * second, outbox.DeliveryLease, 5 * minute, 60 * minute} {
 		r.checkDue(v, r.model.now+later)
 	}
 }
 
 // checkDue holds what is due at an instant against the model.
-func (r *pushRun) checkDue(v *View, at int64) {
+func (r *pushRun) checkDue(v *view.View, at int64) {
 	want := map[string]string{}
 	for name, a := range r.model.agents {
 		if p := a.due(max(at, r.model.now+1)); p != nil {
@@ -546,7 +551,7 @@ func (r *pushRun) checkDue(v *View, at int64) {
 		}
 	}
 	got := map[string]string{}
-	err := v.DueDeliveries(at, nobody, func(d Delivery) bool {
+	err := v.DueDeliveries(at, nobody, func(d outbox.Delivery) bool {
 		got[d.AgentKey] = fmt.Sprint(d.Number, d.Attempts, d.URL)
 		return true
 	})
@@ -616,7 +621,7 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 				for i := range bodies {
 					bodies[i] = drawPush(rt, r.model)
 				}
-				r.commit(rapid.SampledFrom([]int64{-10 * second, 0, 1, 5 * second, DeliveryLease, 5 * minute, 60 * minute}).Draw(rt, "later"), bodies...)
+				r.commit(rapid.SampledFrom([]int64{-10 * second, 0, 1, 5 * second, outbox.DeliveryLease, 5 * minute, 60 * minute}).Draw(rt, "later"), bodies...)
 			}
 			r.check()
 		}

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm/apply"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 func TestDigestAtEarlierIndexes(t *testing.T) {
@@ -58,12 +61,12 @@ func TestDigestOfALoadedState(t *testing.T) {
 
 func TestDigestsAreBounded(t *testing.T) {
 	var d digests
-	d.reset(&head{applied: 10})
+	d.reset(&state.Head{Applied: 10})
 	if _, ok := d.at(9); ok {
 		t.Error("there is a digest from before the state was loaded")
 	}
 	for i := range uint64(3 * keptDigests) {
-		d.add([]rolled{{index: 11 + i, digest: [32]byte{byte(i)}}})
+		d.add([]apply.Rolled{{Index: 11 + i, Digest: [32]byte{byte(i)}}})
 	}
 	if n := len(d.list); n < keptDigests || n >= 2*keptDigests {
 		t.Errorf("%d digests are kept", n)

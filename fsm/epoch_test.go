@@ -2,11 +2,14 @@ package fsm
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // byRequest is a write with a request_id and no proof.
@@ -91,7 +94,7 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("epoch %d: a repeat is %+v", epoch, got)
 		}
 	}
-	if n := r.rows(spaceFormerly); n == 0 {
+	if n := r.rows(state.SpaceFormerly); n == 0 {
 		t.Error("no former pseudonyms are kept: the test shows nothing")
 	}
 	// Who wrote in neither of the last two is not known any more.
@@ -101,7 +104,7 @@ func TestEpochs(t *testing.T) {
 		t.Error("a pseudonym whose key is gone proves a name")
 	}
 	r.wantDone(inEpoch(6, "spam", "eve", nil))
-	if n := r.rows(spaceFormerly); n != 2 {
+	if n := r.rows(state.SpaceFormerly); n != 2 {
 		t.Errorf("%d former pseudonyms, want those of the two that wrote since", n)
 	}
 	v := r.View()
@@ -220,7 +223,7 @@ func TestLongerBlockFollows(t *testing.T) {
 					r.later(15 * day)
 					r.run(&command.Tick{})
 					write(3)
-					if rules := r.rules(); len(rules) != 1 || rules[0].Number != long || rowsIn(t, r.Machine, spaceRule) != 1 {
+					if rules := r.rules(); len(rules) != 1 || rules[0].Number != long || rowsIn(t, r.Machine, state.SpaceRule) != 1 {
 						t.Errorf("%d rules are left, want the longer one alone", len(rules))
 					}
 				})
@@ -276,7 +279,7 @@ func TestRulesFollowInTheSameCall(t *testing.T) {
 				}
 				r.log.feed(r.Machine, indexes[0], indexes[together-1])
 			}
-			if rules := r.rules(); len(rules) != 1 || command.EpochOf(rules[0].sender) != test.epoch {
+			if rules := r.rules(); len(rules) != 1 || command.EpochOf(rules[0].Sender) != test.epoch {
 				t.Errorf("%s, %d together: rules %+v, want one against a pseudonym of epoch %d", name, together, rules, test.epoch)
 			}
 		}
@@ -284,7 +287,7 @@ func TestRulesFollowInTheSameCall(t *testing.T) {
 }
 
 // rules are those of the policy.
-func (r *rig) rules() []*Rule {
+func (r *rig) rules() []*state.Rule {
 	v := r.View()
 	defer v.Release()
 	rules, _ := v.Policy().Rules(0, 0)
@@ -303,7 +306,7 @@ func TestSenderOfAcrossEpochs(t *testing.T) {
 	}
 	v := r.View()
 	for _, named := range spam[1:] {
-		seqs, _, err := v.Select(&Selection{Query: Query{Since: -1, Limit: 100}, Until: -1, SenderOf: named})
+		seqs, _, err := v.Select(&view.Selection{Query: view.Query{Since: -1, Limit: 100}, Until: -1, SenderOf: named})
 		slices.Sort(seqs)
 		if err != nil || !slices.Equal(seqs, spam[1:]) {
 			t.Errorf("the sender of %d wrote %d, %v; want %d", named, seqs, err, spam[1:])
@@ -337,7 +340,7 @@ func TestBudgetAcrossEpochs(t *testing.T) {
 func TestReportsAcrossEpochs(t *testing.T) {
 	r := newRig(t)
 	r.epoch(1)
-	target := EntryID(r.wantDone(inEpoch(1, "spam", "eve", nil)))
+	target := state.EntryID(r.wantDone(inEpoch(1, "spam", "eve", nil)))
 	first := report(1, target, "")
 	first.Proof = pseudonyms(1, "home")
 	r.wantDone(first)
@@ -362,7 +365,7 @@ func TestForgetSenders(t *testing.T) {
 		many[i] = inEpoch(1, "home", "bob", nil)
 	}
 	entries := 0
-	for entries < forgetBatch+50 {
+	for entries < state.ForgetBatch+50 {
 		entries += len(r.run(many...))
 	}
 	forget := func() command.Outcome { return r.run(&command.ForgetSenders{})[0].Outcome }
@@ -383,15 +386,15 @@ func TestForgetSenders(t *testing.T) {
 		t.Error("nothing is due where nobody writes")
 	}
 	young := r.wantDone(inEpoch(1, "home", "bob", nil))
-	if !due() || forget() != command.OutcomeDone || r.rows(spaceSender) != entries+1-forgetBatch {
-		t.Errorf("after the first batch %d senders are known", r.rows(spaceSender))
+	if !due() || forget() != command.OutcomeDone || r.rows(state.SpaceSender) != entries+1-state.ForgetBatch {
+		t.Errorf("after the first batch %d senders are known", r.rows(state.SpaceSender))
 	}
-	if !due() || forget() != command.OutcomeDone || r.rows(spaceSender) != 1 || due() || forget() != command.OutcomeUnchanged {
-		t.Errorf("after the second %d senders are known", r.rows(spaceSender))
+	if !due() || forget() != command.OutcomeDone || r.rows(state.SpaceSender) != 1 || due() || forget() != command.OutcomeUnchanged {
+		t.Errorf("after the second %d senders are known", r.rows(state.SpaceSender))
 	}
 	v := r.View()
 	defer v.Release()
-	if from, err := v.senderFingerprint(young); err != nil || from == "" {
+	if from, err := v.SenderFingerprint(young); err != nil || from == "" {
 		t.Errorf("the young one's is forgotten, too: %v", err)
 	}
 }
@@ -415,7 +418,7 @@ func TestForgottenInTheSameCall(t *testing.T) {
 			r.log.feed(r.Machine, last, last)
 		}
 		got := r.obs.got[before:]
-		if len(got) != 2 || got[0].res.Outcome != command.OutcomeDone || !slices.Equal(got[1].res.Problems, []command.Problem{command.ProblemRetractionAnonymous}) {
+		if len(got) != 2 || got[0].Res.Outcome != command.OutcomeDone || !slices.Equal(got[1].Res.Problems, []command.Problem{command.ProblemRetractionAnonymous}) {
 			t.Errorf("together %t: %+v", together, got)
 		}
 	}
@@ -426,8 +429,8 @@ func (r *rig) rows(space byte) (n int) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	lower, upper := spaceBounds(space)
-	if err := scanSpace(v.snap, lower, upper, func([]byte, []byte) error { n++; return nil }); err != nil {
+	lower, upper := state.SpaceBounds(space)
+	if err := state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }); err != nil {
 		r.t.Fatal(err)
 	}
 	return n
@@ -446,13 +449,13 @@ func TestUnchangedRegistrationFollowsItsSender(t *testing.T) {
 		t.Helper()
 		v := r.View()
 		defer v.Release()
-		if got, known, err := v.Repeat(c); known != want || err != nil {
-			t.Errorf("%s: %+v, %t, %v", when, got, known, err)
+		if got, err := v.Examine(c, netip.Addr{}); got.Repeats != want || err != nil {
+			t.Errorf("%s: %+v, %v", when, got, err)
 		}
 	}
 	r.epoch(1)
 	r.wantDone(again(1))
-	r.log.stamp += 2 * keyGrace
+	r.log.stamp += 2 * state.KeyGrace
 	r.run(&command.Tick{})
 	repeats("in its epoch", again(1), true)
 	r.epoch(2)

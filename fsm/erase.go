@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+
+	"github.com/commons-cluster/commons/fsm/apply"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // How purged texts are erased from the files of the state. Pebble keeps replaced and
@@ -31,63 +33,20 @@ const (
 	erasePasses = 2
 )
 
-// views are the views of a store that are in use.
-type views struct {
-	mu   sync.Mutex
-	born uint64
-	open map[*View]struct{}
-}
-
-func (x *views) add(v *View) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.open == nil {
-		x.open = map[*View]struct{}{}
-	}
-	x.born++
-	v.born = x.born
-	x.open[v] = struct{}{}
-}
-
-func (x *views) drop(v *View) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.open, v)
-}
-
-// newest is the number of the newest view.
-func (x *views) newest() uint64 {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.born
-}
-
-// olderThan reports whether a view is in use that is older than another one.
-func (x *views) olderThan(born uint64) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for v := range x.open {
-		if v.born < born {
-			return true
-		}
-	}
-	return false
-}
-
 // Erase removes the purged texts that the newest view knows of from all files of the
 // state, and returns when none is left. It waits for copies of the state that are being
 // sent or exported. After an error or a crash, call it again. It is not safe for
 // concurrent use.
 func (m *Machine) Erase(ctx context.Context) error {
-	v := m.View()
+	v := m.acquire()
 	s := v.store
 	upTo, err := v.Purged()
 	done, errDone := v.Erased()
 	var seqs []uint64
 	profiles := false
 	if err = errors.Join(err, errDone); err == nil && done < upTo {
-		err = v.Purges(done, func(p Purge) error {
-			if _, seq, isEntry := ParseID(p.ID); isEntry {
+		err = v.Purges(done, func(p state.Purge) error {
+			if _, seq, isEntry := state.ParseID(p.ID); isEntry {
 				seqs = append(seqs, seq)
 			} else if p.ID != "" { // and no key of an epoch
 				profiles = true
@@ -105,7 +64,7 @@ func (m *Machine) Erase(ctx context.Context) error {
 	if err := s.erase(ctx, seqs, profiles); err != nil {
 		return fmt.Errorf("erase what was purged: %w", err)
 	}
-	if err := s.db.Set(keyErased, appendUints(nil, upTo), pebble.NoSync); err != nil {
+	if err := s.DB.Set(state.KeyErased, state.AppendUints(nil, upTo), pebble.NoSync); err != nil {
 		return fmt.Errorf("erase what was purged: %w", err)
 	}
 	if err := s.Flush(); err != nil {
@@ -119,7 +78,7 @@ func (m *Machine) Erase(ctx context.Context) error {
 func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
 	ranges := purgedRanges(seqs)
 	if profiles {
-		ranges = append(ranges, wholeRange(spaceProfile), wholeRange(spaceProfileIndex))
+		ranges = append(ranges, wholeRange(state.SpaceProfile), wholeRange(state.SpaceProfileIndex))
 		if err := s.profiles.Erase(ctx); err != nil {
 			return err
 		}
@@ -130,8 +89,8 @@ func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
 		}
 	}
 	s.m.renewView(s)
-	newest := s.views.newest()
-	if err := poll(ctx, func() (bool, error) { return !s.views.olderThan(newest), nil }); err != nil {
+	newest := s.views.Newest()
+	if err := poll(ctx, func() (bool, error) { return !s.views.OlderThan(newest), nil }); err != nil {
 		return fmt.Errorf("waiting for readers: %w", err)
 	}
 	for range erasePasses {
@@ -184,52 +143,57 @@ func (m *Machine) renewView(s *store) {
 	}
 }
 
-// keyRange is a range of keys from lower to before upper.
-type keyRange struct{ lower, upper []byte }
-
-// Where the texts of entries are stored.
-var (
-	// textSpaces have rows of entries, by their seqs.
-	textSpaces = [...]byte{spaceEntry, spaceHelp, spaceJob, spaceHidden}
-	// quotingSpaces are the spaces with words in their keys, and the space of reports,
-	// which may quote texts.
-	quotingSpaces = [...]byte{spaceMember, spaceNotes, spaceReport, spaceIndex}
-)
-
 // purgedRanges are the key ranges in which purges replace and delete rows, and those of
 // former epochs' keys.
-func purgedRanges(seqs []uint64) []keyRange {
-	whole := []byte{spaceEpoch, spaceFormerly, spaceSender}
+func purgedRanges(seqs []uint64) []state.KeyRange {
+	var ranges []state.KeyRange
+	for _, seq := range seqs {
+		ranges = append(ranges, textRanges(seq, seq+1)...)
+	}
 	if len(seqs) > 0 {
-		whole = append(whole, quotingSpaces[:]...)
+		ranges = append(ranges, quotingRanges()...)
 	}
-	ranges := make([]keyRange, 0, len(textSpaces)*len(seqs)+len(whole))
-	for _, space := range textSpaces {
-		for _, seq := range seqs {
-			ranges = append(ranges, keyRange{seqKey(space, seq), seqKey(space, seq+1)})
-		}
-	}
-	for _, space := range whole {
+	for _, space := range []byte{state.SpaceEpoch, state.SpaceFormerly, state.SpaceSender} {
 		ranges = append(ranges, wholeRange(space))
 	}
 	return ranges
 }
 
-func wholeRange(space byte) keyRange {
-	lower, upper := spaceBounds(space)
-	return keyRange{lower, upper}
+// textRanges returns the ranges of the texts of the entries in [from, to).
+func textRanges(from, to uint64) (ranges []state.KeyRange) {
+	for _, k := range state.Keyspaces {
+		if k.Text {
+			ranges = append(ranges, state.KeyRange{Lower: state.SeqKey(k.Letter, from), Upper: state.SeqKey(k.Letter, to)})
+		}
+	}
+	return ranges
+}
+
+// quotingRanges returns the keyspaces that quote texts.
+func quotingRanges() (ranges []state.KeyRange) {
+	for _, k := range state.Keyspaces {
+		if k.Quoting {
+			ranges = append(ranges, wholeRange(k.Letter))
+		}
+	}
+	return ranges
+}
+
+func wholeRange(space byte) state.KeyRange {
+	lower, upper := state.SpaceBounds(space)
+	return state.KeyRange{Lower: lower, Upper: upper}
 }
 
 // compact rewrites all tables that overlap the ranges. It deletes an unused key at each
 // end, so that there is something to compact the tables with, down to the lowest level.
-func (s *store) compact(ctx context.Context, ranges []keyRange) error {
-	batch := s.db.NewBatch()
+func (s *store) compact(ctx context.Context, ranges []state.KeyRange) error {
+	batch := s.DB.NewBatch()
 	var err error
 	for _, r := range ranges {
 		low, high := rangeEnds(r)
 		err = errors.Join(err, batch.Delete(low, nil), batch.Delete(high, nil))
 	}
-	if err := errors.Join(err, s.db.Apply(batch, pebble.NoSync), batch.Close()); err != nil {
+	if err := errors.Join(err, s.DB.Apply(batch, pebble.NoSync), batch.Close()); err != nil {
 		return err
 	}
 	if err := s.Flush(); err != nil {
@@ -237,7 +201,7 @@ func (s *store) compact(ctx context.Context, ranges []keyRange) error {
 	}
 	for _, r := range ranges {
 		low, high := rangeEnds(r)
-		if err := s.db.Compact(ctx, low, high, false); err != nil {
+		if err := s.DB.Compact(ctx, low, high, false); err != nil {
 			return fmt.Errorf("compact the state: %w", err)
 		}
 	}
@@ -246,16 +210,16 @@ func (s *store) compact(ctx context.Context, ranges []keyRange) error {
 
 // rangeEnds returns keys before and after those of a range that no row has: keys of
 // rows are neither a space's byte with another one nor that long.
-func rangeEnds(r keyRange) (low, high []byte) {
-	low = slices.Clone(r.lower)
+func rangeEnds(r state.KeyRange) (low, high []byte) {
+	low = slices.Clone(r.Lower)
 	if len(low) > 1 { // the key before, and more
-		low = append(seqKey(low[0], seqOfKey(low)-1), 0xff)
+		low = append(state.SeqKey(low[0], state.SeqOfKey(low)-1), 0xff)
 	} else {
 		low = append(low, 0)
 	}
-	high = slices.Clone(r.upper)
+	high = slices.Clone(r.Upper)
 	if len(high) > 1 {
-		return low, append(seqKey(high[0], seqOfKey(high)-1), 0xff)
+		return low, append(state.SeqKey(high[0], state.SeqOfKey(high)-1), 0xff)
 	}
 	high[0]--
 	return low, append(high, slices.Repeat([]byte{0xff}, 16)...)
@@ -274,7 +238,7 @@ func (s *store) renewManifest(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.db.Delete([]byte{spaceErased, 0}, pebble.NoSync); err != nil {
+		if err := s.DB.Delete([]byte{state.SpaceErased, 0}, pebble.NoSync); err != nil {
 			return err
 		}
 		if err := s.Flush(); err != nil {
@@ -314,7 +278,7 @@ func (s *store) onlyLiveTables() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	levels, err := s.db.SSTables()
+	levels, err := s.DB.SSTables()
 	if err != nil {
 		return false, err
 	}
@@ -329,7 +293,7 @@ func (s *store) onlyLiveTables() (bool, error) {
 
 // replaced reports whether another store is live.
 func (s *store) replaced() bool {
-	v := s.m.View()
+	v := s.m.acquire()
 	defer v.Release()
 	return v.store != s
 }
@@ -347,4 +311,23 @@ func (s *store) otherStates() (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// PurgeListed purges what a list from elsewhere names, as far as the state has such
+// entries, those with the id and the time, and such profiles, unless they were changed
+// since. It is no command: nothing else may use the
+// state, which becomes the first one of a new cluster. It returns how many it purged.
+func (m *Machine) PurgeListed(list []state.Purge, reason string) (purged int, err error) {
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	defer func() {
+		if failed, is := recover().(*apply.Error); is {
+			err = failed
+		}
+	}()
+	tx := m.begin()
+	purged = tx.PurgeList(list, reason)
+	m.commit(tx)
+	m.publish()
+	return purged, m.store.Flush()
 }

@@ -11,15 +11,18 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // eventsOf reads all events behind a cursor, some at a time.
-func eventsOf(t tester, m *Machine, c EventCursor, limit int) []Event {
+func eventsOf(t tester, m *Machine, c view.EventCursor, limit int) []view.Event {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
-	var all []Event
+	var all []view.Event
 	for {
 		events, err := v.Events(&c, limit)
 		if err != nil {
@@ -50,7 +53,7 @@ func (r *rig) events() (docs []eventDoc, texts []string) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	for _, e := range eventsOf(r.t, r.Machine, EventCursor{}, 3) {
+	for _, e := range eventsOf(r.t, r.Machine, view.EventCursor{}, 3) {
 		raw, err := v.AppendEvent(nil, &e)
 		if err != nil {
 			r.t.Fatalf("%+v: %v", e, err)
@@ -120,17 +123,17 @@ func TestEvents(t *testing.T) {
 // TestManyEventsOfOneLogEntry fill several rows.
 func TestManyEventsOfOneLogEntry(t *testing.T) {
 	r := newRig(t)
-	const n = 2*maxRowEvents + 3
+	const n = 2*state.MaxRowEvents + 3
 	var many []command.Payload
 	for range n {
 		many = append(many, post("ada", nil))
 	}
 	r.run(many...)
-	if got := r.head.eventRows; got != 3 {
+	if got := r.Head.EventRows; got != 3 {
 		t.Errorf("%d rows", got)
 	}
-	for _, from := range []uint64{0, 1, maxRowEvents - 1, maxRowEvents, maxRowEvents + 1, n - 1, n} {
-		got := eventsOf(t, r.Machine, EventsAfter(EventPlace{r.Applied(), from}), 100)
+	for _, from := range []uint64{0, 1, state.MaxRowEvents - 1, state.MaxRowEvents, state.MaxRowEvents + 1, n - 1, n} {
+		got := eventsOf(t, r.Machine, view.EventsAfter(state.EventPlace{Index: r.Applied(), Number: from}), 100)
 		if len(got) != int(n-from) || len(got) > 0 && (got[0].Number != from+1 || got[0].Entry != from+1) {
 			t.Errorf("%d events behind number %d: %+v", len(got), from, got[:min(1, len(got))])
 		}
@@ -140,41 +143,41 @@ func TestManyEventsOfOneLogEntry(t *testing.T) {
 // TestOldEventsGo: the ring has an end, and who is behind it is told.
 func TestOldEventsGo(t *testing.T) {
 	r := newRig(t)
-	log := make([]logEntry, 0, 1000)
+	log := make([]apply.LogEntry, 0, 1000)
 	flush := func() {
 		r.applyAll(log)
 		log = log[:0]
 	}
-	for i := range maxEventRows + 10 {
+	for i := range state.MaxEventRows + 10 {
 		index := r.log.commands(post("ada", nil))
-		log = append(log, logEntry{index: index, term: r.log.entries[index-1].Term, data: r.log.entries[index-1].Data})
+		log = append(log, apply.LogEntry{Index: index, Term: r.log.entries[index-1].Term, Data: r.log.entries[index-1].Data})
 		r.log.entries[index-1].Data = nil
-		if len(log) == cap(log) || i == maxEventRows+9 {
+		if len(log) == cap(log) || i == state.MaxEventRows+9 {
 			flush()
 		}
 	}
 	v := r.View()
 	defer v.Release()
-	oldest := r.Applied() - maxEventRows + 1
-	for place, gone := range map[EventPlace]bool{
-		{}: true, {1, 5}: true, {oldest - 2, 0}: true, {oldest - 2, 9}: true, {oldest - 1, 0}: true,
-		{oldest - 1, 1}: false, {oldest - 1, 9}: false, {oldest, 0}: false, {oldest, 1}: false, {oldest + 7, 0}: false, {r.Applied(), 1}: false,
+	oldest := r.Applied() - state.MaxEventRows + 1
+	for place, gone := range map[state.EventPlace]bool{
+		{}: true, {Index: 1, Number: 5}: true, {Index: oldest - 2, Number: 0}: true, {Index: oldest - 2, Number: 9}: true, {Index: oldest - 1, Number: 0}: true,
+		{Index: oldest - 1, Number: 1}: false, {Index: oldest - 1, Number: 9}: false, {Index: oldest, Number: 0}: false, {Index: oldest, Number: 1}: false, {Index: oldest + 7, Number: 0}: false, {Index: r.Applied(), Number: 1}: false,
 	} {
-		c := EventsAfter(place)
+		c := view.EventsAfter(place)
 		got, err := v.Events(&c, 1)
-		if gone != errors.Is(err, ErrEventsGone) || !gone && err != nil {
+		if gone != errors.Is(err, view.ErrEventsGone) || !gone && err != nil {
 			t.Errorf("behind %+v: %+v, %v", place, got, err)
 		}
 	}
-	if got := eventsOf(t, r.Machine, EventsAfter(EventPlace{oldest, 0}), 1000); len(got) != maxEventRows {
+	if got := eventsOf(t, r.Machine, view.EventsAfter(state.EventPlace{Index: oldest, Number: 0}), 1000); len(got) != state.MaxEventRows {
 		t.Errorf("%d events are kept", len(got))
 	}
 	rows := 0
-	lower, upper := spaceBounds(spaceEvents)
-	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil || rows != maxEventRows {
+	lower, upper := state.SpaceBounds(state.SpaceEvents)
+	if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil || rows != state.MaxEventRows {
 		t.Errorf("%d rows, %v", rows, err)
 	}
-	c := EventsAfter(EventPlace{oldest, 0}) // one that is placed and falls behind
+	c := view.EventsAfter(state.EventPlace{Index: oldest, Number: 0}) // one that is placed and falls behind
 	if _, err := v.Events(&c, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -188,10 +191,10 @@ func TestOldEventsGo(t *testing.T) {
 	r.publish(nil)
 	newer := r.View()
 	defer newer.Release()
-	if _, err := newer.Events(&c, 1); !errors.Is(err, ErrEventsGone) {
+	if _, err := newer.Events(&c, 1); !errors.Is(err, view.ErrEventsGone) {
 		t.Errorf("a cursor that fell behind: %v", err)
 	}
-	end := EventsAfter(EventPlace{math.MaxUint64, 0})
+	end := view.EventsAfter(state.EventPlace{Index: math.MaxUint64, Number: 0})
 	if got, err := newer.Events(&end, 1); len(got) > 0 || err != nil || end.Index != math.MaxUint64 {
 		t.Errorf("a view behind the cursor: %+v, %v, at %+v", got, err, end)
 	}
@@ -227,8 +230,8 @@ func TestEventsAreTheSameEverywhere(t *testing.T) {
 		defer func() { dropMachine(rt, one) }()
 		two = feedRoughly(rt, l, two)
 		defer func() { dropMachine(rt, two) }()
-		all := eventsOf(rt, one, EventCursor{}, rapid.IntRange(1, 10).Draw(rt, "at a time"))
-		other := eventsOf(rt, two, EventCursor{}, 1000)
+		all := eventsOf(rt, one, view.EventCursor{}, rapid.IntRange(1, 10).Draw(rt, "at a time"))
+		other := eventsOf(rt, two, view.EventCursor{}, 1000)
 		if !slices.Equal(all, other) {
 			rt.Fatalf("the events of two machines differ:\n%+v\n%+v", all, other)
 		}
@@ -236,24 +239,24 @@ func TestEventsAreTheSameEverywhere(t *testing.T) {
 		v := one.View()
 		defer v.Release()
 		for range 5 {
-			from := EventPlace{rapid.Uint64Range(0, l.last()).Draw(rt, "index"), rapid.Uint64Range(0, 4).Draw(rt, "number")}
-			i, exact := slices.BinarySearchFunc(all, from, func(e Event, p EventPlace) int { return e.compare(p) })
+			from := state.EventPlace{Index: rapid.Uint64Range(0, l.last()).Draw(rt, "index"), Number: rapid.Uint64Range(0, 4).Draw(rt, "number")}
+			i, exact := slices.BinarySearchFunc(all, from, func(e view.Event, p state.EventPlace) int { return e.Compare(p) })
 			if exact {
 				i++
 			}
-			if rest := eventsOf(rt, one, EventsAfter(from), 4); !slices.Equal(rest, all[i:]) {
+			if rest := eventsOf(rt, one, view.EventsAfter(from), 4); !slices.Equal(rest, all[i:]) {
 				rt.Fatalf("behind %+v:\n%+v, want\n%+v", from, rest, all[i:])
 			}
 			q := drawQuery(rt, want)
 			q.Since, q.Limit = -1, command.MaxList
-			if !q.showsStubs() && q.namesNothingHidden() {
+			if !q.ShowsStubs() && q.NamesNothingHidden() {
 				continue // of hidden ones there are events, and they are not listed
 			}
 			listed, _, err := v.List(q)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			kept := slices.DeleteFunc(slices.Clone(all), func(e Event) bool { return !slices.Contains(listed, e.Entry) })
+			kept := slices.DeleteFunc(slices.Clone(all), func(e view.Event) bool { return !slices.Contains(listed, e.Entry) })
 			if got, err := v.SelectEvents(slices.Clone(all), q); err != nil || !slices.Equal(got, kept) {
 				rt.Fatalf("%+v selects %+v, %v, want %+v", q, got, err, kept)
 			}
@@ -263,22 +266,22 @@ func TestEventsAreTheSameEverywhere(t *testing.T) {
 
 // checkEvents holds that each entry was told of once, in their order, and that places
 // grow.
-func checkEvents(t tester, m *Machine, all []Event) {
+func checkEvents(t tester, m *Machine, all []view.Event) {
 	t.Helper()
 	told := uint64(0)
-	var before EventPlace
+	var before state.EventPlace
 	for _, e := range all {
-		if e.compare(before) <= 0 || e.Index == before.Index && e.Number != before.Number+1 || e.Index > before.Index && e.Number != 1 {
+		if e.Compare(before) <= 0 || e.Index == before.Index && e.Number != before.Number+1 || e.Index > before.Index && e.Number != 1 {
 			t.Fatalf("%+v comes after %+v", e, before)
 		}
 		before = e.EventPlace
-		if e.Kind <= EventResult {
+		if e.Kind <= state.EventResult {
 			if told++; e.Entry != told {
 				t.Fatalf("entry %d is told of after %d", e.Entry, told-1)
 			}
 		}
 	}
-	if last := m.head.lastSeq; told != last {
+	if last := m.Head.LastSeq; told != last {
 		t.Fatalf("%d of %d entries are told of", told, last)
 	}
 }
@@ -289,11 +292,11 @@ func FuzzParseEventID(f *testing.F) {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		cluster, place, ok := ParseEventID(id)
-		if ok && (FormatEventID(cluster, place) != id || cluster == "") {
+		cluster, place, ok := state.ParseEventID(id)
+		if ok && (state.FormatEventID(cluster, place) != id || cluster == "") {
 			t.Errorf("%q is %q %+v", id, cluster, place)
 		}
-		if again, p, ok := ParseEventID(FormatEventID("c-"+strings.ToValidUTF8(id[:min(len(id), 20)], ""), place)); !ok || p != place || again == "" {
+		if again, p, ok := state.ParseEventID(state.FormatEventID("c-"+strings.ToValidUTF8(id[:min(len(id), 20)], ""), place)); !ok || p != place || again == "" {
 			t.Errorf("%+v is not read back: %q %+v %v", place, again, p, ok)
 		}
 	})

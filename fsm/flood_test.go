@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -94,14 +95,14 @@ func TestFloods(t *testing.T) {
 	if through < 40*most/2 || through > 40*most*3/2 {
 		t.Errorf("%d of 1000 writes of the botnet came through, of 40 texts %d times each", through, most)
 	}
-	if rows := rowsIn(t, r.Machine, spaceFlood); rows == 0 || rows > floodSlots {
+	if rows := rowsIn(t, r.Machine, state.SpaceFlood); rows == 0 || rows > state.FloodSlots {
 		t.Errorf("%d rows", rows)
 	}
-	r.log.stamp += hourMillis
+	r.log.stamp += command.HourMillis
 	if got := write("bot", "s1", longText(1, 1)); got.Outcome != command.OutcomeDone {
 		t.Errorf("in the next hour: %+v", got)
 	}
-	if rows := rowsIn(t, r.Machine, spaceFlood); rows > command.MaxSketchParts {
+	if rows := rowsIn(t, r.Machine, state.SpaceFlood); rows > command.MaxSketchParts {
 		t.Errorf("%d rows in the next hour", rows)
 	}
 }

@@ -12,7 +12,11 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // tester is what testing and rapid have in common.
@@ -59,14 +63,14 @@ func checkHotRows(t tester, m *Machine) {
 	t.Helper()
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
-	for i := range m.store.hot.slots {
-		r := m.store.hot.slots[i].Load()
+	for i := range m.store.Hot.Slots {
+		r := m.store.Hot.Slots[i].Load()
 		if m.closed || r == nil {
 			continue
 		}
-		row, ok, err := getRow(m.store.db, []byte(r.key))
-		if err != nil || ok != (r.row != nil) || !bytes.Equal(row, r.row) {
-			t.Errorf("row %x is kept as %x, and is %x %v %v", r.key, r.row, row, ok, err)
+		row, ok, err := state.GetRow(m.store.DB, []byte(r.Key))
+		if err != nil || ok != (r.Row != nil) || !bytes.Equal(row, r.Row) {
+			t.Errorf("row %x is kept as %x, and is %x %v %v", r.Key, r.Row, row, ok, err)
 		}
 	}
 }
@@ -154,14 +158,14 @@ func newRig(t testing.TB) *rig {
 
 // recorder is an Observer that keeps what it is called with.
 type recorder struct {
-	got   []answered
-	ended []DeliveryEnd
+	got   []apply.Answered
+	ended []outbox.DeliveryEnd
 }
 
-func (o *recorder) ends(ended []DeliveryEnd) { o.ended = append(o.ended, ended...) }
+func (o *recorder) ends(ended []outbox.DeliveryEnd) { o.ended = append(o.ended, ended...) }
 
 func (o *recorder) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
-	o.got = append(o.got, answered{boot: boot, seq: seq, index: index, res: r})
+	o.got = append(o.got, apply.Answered{Boot: boot, Seq: seq, Index: index, Res: r})
 }
 
 // run applies the bodies in one log entry and returns their results.
@@ -172,7 +176,7 @@ func (r *rig) run(bodies ...command.Payload) []command.Result {
 	r.log.feed(r.Machine, index, index)
 	var out []command.Result
 	for _, a := range r.obs.got[before:] {
-		out = append(out, a.res)
+		out = append(out, a.Res)
 	}
 	if len(out) != len(bodies) {
 		r.t.Fatalf("%d results of %d commands", len(out), len(bodies))
@@ -201,7 +205,7 @@ func post(agent string, change func(*command.Publish)) *command.Publish {
 
 // relate makes an entry relate to another one.
 func relate(r command.Relation, target uint64) func(*command.Publish) {
-	return func(p *command.Publish) { p.Relation, p.Target = r, EntryID(target) }
+	return func(p *command.Publish) { p.Relation, p.Target = r, state.EntryID(target) }
 }
 
 // entryDoc is an entry's JSON as a client reads it.
@@ -233,7 +237,7 @@ type entryDoc struct {
 	} `json:"hidden"`
 }
 
-func readEntry(t tester, v *View, seq uint64) (entryDoc, string) {
+func readEntry(t tester, v *view.View, seq uint64) (entryDoc, string) {
 	t.Helper()
 	raw, err := v.AppendEntry(nil, seq)
 	if err != nil {
@@ -255,7 +259,7 @@ func (r *rig) read(seq uint64) (entryDoc, string) {
 	return readEntry(r.t, v, seq)
 }
 
-func (r *rig) list(q Query) []uint64 {
+func (r *rig) list(q view.Query) []uint64 {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
@@ -386,18 +390,25 @@ func fileNames(t testing.TB, dir string) []string {
 	return names
 }
 
-// HelpStatus returns the state of the request for human help with the given seq;
+// helpStatus returns the state of the request for human help with the given seq;
 // false when the entry is none.
-func (v *View) HelpStatus(seq uint64) (HelpStatus, bool, error) {
-	h, ok, err := load(v.snap, seqKey(spaceHelp, seq), decodeHelpRow)
-	return h.status, ok, err
+func helpStatus(v *view.View, seq uint64) (state.HelpStatus, bool, error) {
+	h, ok, err := state.Load(v.Reader(), state.SeqKey(state.SpaceHelp, seq), state.DecodeHelpRow)
+	return h.Status, ok, err
 }
 
-// Senders returns the registers of the sketch of one day's senders.
-func (v *View) Senders(day command.Day, surface command.Surface) ([]byte, error) {
+// senders returns the registers of the sketch of one day's senders.
+func senders(v *view.View, day command.Day, surface command.Surface) ([]byte, error) {
 	registers := make([]byte, command.SketchRegisters)
-	lower := append(dayKey(spaceSenders, day), byte(surface))
-	upper := append(dayKey(spaceSenders, day), byte(surface)+1)
-	err := scanSpace(v.snap, lower, upper, func(key, chunk []byte) error { return mergeChunk(registers, key, chunk) })
+	lower := append(state.DayKey(state.SpaceSenders, day), byte(surface))
+	upper := append(state.DayKey(state.SpaceSenders, day), byte(surface)+1)
+	err := state.ScanSpace(v.Reader(), lower, upper, func(key, chunk []byte) error { return view.MergeChunk(registers, key, chunk) })
 	return registers, err
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 func ask(agent string) *command.AskHuman {
@@ -82,18 +84,18 @@ func TestHelpStatus(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		after []command.Payload
-		want  HelpStatus
+		want  state.HelpStatus
 	}{
-		"new":                      {nil, HelpOpen},
-		"reply by the author":      {[]command.Payload{rel("ada", command.RelationReply)}, HelpOpen},
-		"correction by another":    {[]command.Payload{rel("bob", command.RelationCorrection), rel("bob", command.RelationFollowUp)}, HelpOpen},
-		"rejected retraction":      {[]command.Payload{rel("bob", command.RelationRetraction)}, HelpOpen},
-		"reply by another":         {[]command.Payload{rel("bob", command.RelationReply)}, HelpAnswered},
-		"replies by both":          {[]command.Payload{rel("bob", command.RelationReply), rel("ada", command.RelationReply)}, HelpAnswered},
-		"retraction":               {[]command.Payload{rel("ada", command.RelationRetraction)}, HelpClosed},
-		"answered, then retracted": {[]command.Payload{rel("bob", command.RelationReply), rel("ada", command.RelationRetraction)}, HelpClosed},
-		"retracted, then answered": {[]command.Payload{rel("ada", command.RelationRetraction), rel("bob", command.RelationReply)}, HelpClosed},
-		"reply to a reply":         {[]command.Payload{rel("ada", command.RelationReply), post("bob", relate(command.RelationReply, 2))}, HelpOpen},
+		"new":                      {nil, state.HelpOpen},
+		"reply by the author":      {[]command.Payload{rel("ada", command.RelationReply)}, state.HelpOpen},
+		"correction by another":    {[]command.Payload{rel("bob", command.RelationCorrection), rel("bob", command.RelationFollowUp)}, state.HelpOpen},
+		"rejected retraction":      {[]command.Payload{rel("bob", command.RelationRetraction)}, state.HelpOpen},
+		"reply by another":         {[]command.Payload{rel("bob", command.RelationReply)}, state.HelpAnswered},
+		"replies by both":          {[]command.Payload{rel("bob", command.RelationReply), rel("ada", command.RelationReply)}, state.HelpAnswered},
+		"retraction":               {[]command.Payload{rel("ada", command.RelationRetraction)}, state.HelpClosed},
+		"answered, then retracted": {[]command.Payload{rel("bob", command.RelationReply), rel("ada", command.RelationRetraction)}, state.HelpClosed},
+		"retracted, then answered": {[]command.Payload{rel("ada", command.RelationRetraction), rel("bob", command.RelationReply)}, state.HelpClosed},
+		"reply to a reply":         {[]command.Payload{rel("ada", command.RelationReply), post("bob", relate(command.RelationReply, 2))}, state.HelpOpen},
 	} {
 		for _, once := range []bool{false, true} {
 			r := newRig(t)
@@ -107,7 +109,7 @@ func TestHelpStatus(t *testing.T) {
 				}
 			}
 			v := r.View()
-			if got, ok, err := v.HelpStatus(1); err != nil || !ok || got != tt.want {
+			if got, ok, err := helpStatus(v, 1); err != nil || !ok || got != tt.want {
 				t.Errorf("%s: %s, %v, %v, want %s", name, got, ok, err, tt.want)
 			}
 			v.Release()
@@ -123,18 +125,18 @@ func TestHelpList(t *testing.T) {
 		post("eve", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, "h3" }),
 		post("ada", func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, "h5" }))
 	for name, tt := range map[string]struct {
-		q    HelpQuery
+		q    view.HelpQuery
 		want []uint64
 	}{
-		"all":      {HelpQuery{}, []uint64{5, 3, 2, 1}},
-		"by agent": {HelpQuery{AgentKey: "bob"}, []uint64{2}},
-		"words":    {HelpQuery{Q: "sign"}, []uint64{5, 3, 2, 1}},
-		"prefix":   {HelpQuery{Q: "plan"}, []uint64{2}},
-		"both":     {HelpQuery{Q: "form", AgentKey: "ada"}, []uint64{5, 3, 1}},
-		"no word":  {HelpQuery{Q: "!!"}, nil},
-		"open":     {HelpQuery{Status: HelpOpen}, []uint64{2, 1}},
-		"answered": {HelpQuery{Status: HelpAnswered, AgentKey: "ada"}, []uint64{3}},
-		"closed":   {HelpQuery{Status: HelpClosed, Q: "form"}, []uint64{5}},
+		"all":      {view.HelpQuery{}, []uint64{5, 3, 2, 1}},
+		"by agent": {view.HelpQuery{AgentKey: "bob"}, []uint64{2}},
+		"words":    {view.HelpQuery{Q: "sign"}, []uint64{5, 3, 2, 1}},
+		"prefix":   {view.HelpQuery{Q: "plan"}, []uint64{2}},
+		"both":     {view.HelpQuery{Q: "form", AgentKey: "ada"}, []uint64{5, 3, 1}},
+		"no word":  {view.HelpQuery{Q: "!!"}, nil},
+		"open":     {view.HelpQuery{Status: state.HelpOpen}, []uint64{2, 1}},
+		"answered": {view.HelpQuery{Status: state.HelpAnswered, AgentKey: "ada"}, []uint64{3}},
+		"closed":   {view.HelpQuery{Status: state.HelpClosed, Q: "form"}, []uint64{5}},
 	} {
 		for _, limit := range []int{0, 1, 2} {
 			var got []uint64
@@ -177,7 +179,7 @@ func TestHelpRequestID(t *testing.T) {
 // bounded number of others, and is complete page by page.
 func TestHelpListStopsAtItsBound(t *testing.T) {
 	r := newRig(t)
-	for seq := 0; seq < maxFiltered+filterStep; seq += 100 {
+	for seq := 0; seq < view.MaxFiltered+view.FilterStep; seq += 100 {
 		bodies := make([]command.Payload, 100)
 		for i := range bodies {
 			bodies[i] = ask("ada")
@@ -188,9 +190,9 @@ func TestHelpListStopsAtItsBound(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	work := 0
-	q := HelpQuery{Status: HelpAnswered, Work: &work}
+	q := view.HelpQuery{Status: state.HelpAnswered, Work: &work}
 	seqs, next, err := v.ListHelp(q)
-	if err != nil || len(seqs) != 0 || next == 0 || work < maxFiltered {
+	if err != nil || len(seqs) != 0 || next == 0 || work < view.MaxFiltered {
 		t.Errorf("first page %v, next %d, work %d, %v", seqs, next, work, err)
 	}
 	q.Before = next

@@ -11,12 +11,16 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // byOperator is an order of the operator's.
 var byOperator = command.Order{By: command.Operator, Reason: "spam"}
 
 func hide(ids ...string) *command.Hide { return &command.Hide{Order: byOperator, IDs: ids} }
+
 func unhide(ids ...string) *command.Hide {
 	return &command.Hide{Order: byOperator, IDs: ids, Unhide: true}
 }
@@ -30,11 +34,11 @@ func TestHiddenEntry(t *testing.T) {
 		p.Agent, p.AgentKey, p.Title, p.Body, p.Tags = "eve", "eve", "Cheap pills", "Buy cheap pills here.", []string{"pills"}
 	})
 	r.publish(relate(command.RelationReply, root))
-	if got := r.run(hide(EntryID(spam)))[0]; got.Outcome != command.OutcomeDone {
+	if got := r.run(hide(state.EntryID(spam)))[0]; got.Outcome != command.OutcomeDone {
 		t.Fatalf("hide: %+v", got)
 	}
 	doc, raw := r.read(spam)
-	if doc.Hidden == nil || doc.Hidden.Reason != "spam" || doc.Hidden.At == 0 || doc.Channel != "den" || *doc.Supersedes != EntryID(root) || doc.CreatedAt == 0 {
+	if doc.Hidden == nil || doc.Hidden.Reason != "spam" || doc.Hidden.At == 0 || doc.Channel != "den" || *doc.Supersedes != state.EntryID(root) || doc.CreatedAt == 0 {
 		t.Errorf("the stub is %s", raw)
 	}
 	for _, word := range []string{"eve", "pills"} {
@@ -46,10 +50,10 @@ func TestHiddenEntry(t *testing.T) {
 	if doc.SupersededByCount != 1 || len(doc.SupersededBy) != 1 || doc.SupersededBy[0].Agent != "ada" {
 		t.Errorf("the entry that was answered is %s", raw)
 	}
-	if got := r.list(Query{Thread: root, Since: -1}); !slices.Equal(got, []uint64{3, 2, 1}) {
+	if got := r.list(view.Query{Thread: root, Since: -1}); !slices.Equal(got, []uint64{3, 2, 1}) {
 		t.Errorf("the thread has %d", got)
 	}
-	for _, q := range []Query{{Q: "pills"}, {AgentKey: "eve"}, {TagKey: "pills"}, {Thread: root, Q: "pills"}, {Thread: root, AgentKey: "eve"}, {ForKey: "ada", Q: "cheap"}} {
+	for _, q := range []view.Query{{Q: "pills"}, {AgentKey: "eve"}, {TagKey: "pills"}, {Thread: root, Q: "pills"}, {Thread: root, AgentKey: "eve"}, {ForKey: "ada", Q: "cheap"}} {
 		q.Since = -1
 		if got := r.list(q); len(got) > 0 {
 			t.Errorf("%+v finds %d", q, got)
@@ -63,7 +67,7 @@ func TestHiddenEntry(t *testing.T) {
 			t.Errorf("%+v relates to a hidden entry: %d", p, found)
 		}
 	}
-	if got := r.run(hide(EntryID(spam), "e99", "j2"))[0]; got.Outcome != command.OutcomeUnchanged {
+	if got := r.run(hide(state.EntryID(spam), "e99", "j2"))[0]; got.Outcome != command.OutcomeUnchanged {
 		t.Errorf("hidden twice: %+v", got)
 	}
 }
@@ -73,7 +77,7 @@ func TestOnlyModeratorsHide(t *testing.T) {
 	r := newRig(t)
 	seq := r.publish(nil)
 	by := func(name string, unhide bool) []command.Problem {
-		return r.run(&command.Hide{Order: command.Order{By: name}, IDs: []string{EntryID(seq)}, Unhide: unhide})[0].Problems
+		return r.run(&command.Hide{Order: command.Order{By: name}, IDs: []string{state.EntryID(seq)}, Unhide: unhide})[0].Problems
 	}
 	none := []command.Problem{command.ProblemNotModerator}
 	if got := by("mia", false); !slices.Equal(got, none) {
@@ -119,7 +123,7 @@ func TestOnlyModeratorsHide(t *testing.T) {
 func TestRecord(t *testing.T) {
 	r := newRig(t)
 	seq := r.publish(nil)
-	r.run(hide(EntryID(seq)), unhide(EntryID(seq)), unhide(EntryID(seq)))
+	r.run(hide(state.EntryID(seq)), unhide(state.EntryID(seq)), unhide(state.EntryID(seq)))
 	v := r.View()
 	defer v.Release()
 	rows, next, err := v.Records(0, 1)
@@ -127,8 +131,8 @@ func TestRecord(t *testing.T) {
 		t.Fatalf("%+v, next %d, %v", rows, next, err)
 	}
 	older, end, err := v.Records(next, 5)
-	want := []Record{{1, v.Time(), "operator", ActionHide, "e1", "spam", false}}
-	if err != nil || end != 0 || !slices.Equal(older, want) || rows[0].Action != ActionUnhide {
+	want := []state.Record{{Number: 1, At: v.Time(), By: "operator", Action: state.ActionHide, What: "e1", Reason: "spam", Private: false}}
+	if err != nil || end != 0 || !slices.Equal(older, want) || rows[0].Action != state.ActionUnhide {
 		t.Errorf("%+v before %+v, next %d, %v", older, rows, end, err)
 	}
 }
@@ -138,10 +142,10 @@ func TestRecordIsBounded(t *testing.T) {
 	r := newRig(t)
 	r.publish(nil)
 	r.applyMu.Lock()
-	err := r.store.db.Set(keyRecorded, appendUints(nil, maxRecorded), pebble.NoSync)
+	err := r.store.DB.Set(state.KeyRecorded, state.AppendUints(nil, state.MaxRecorded), pebble.NoSync)
 	if err == nil {
-		old := Record{By: "mia"}
-		err = r.store.db.Set(seqKey(spaceRecord, 1), old.encode(), pebble.NoSync)
+		old := state.Record{By: "mia"}
+		err = r.store.DB.Set(state.SeqKey(state.SpaceRecord, 1), old.Encode(), pebble.NoSync)
 	}
 	r.applyMu.Unlock()
 	if err != nil {
@@ -150,7 +154,7 @@ func TestRecordIsBounded(t *testing.T) {
 	r.run(hide("e1"))
 	v := r.View()
 	defer v.Release()
-	if rows, _, err := v.Records(0, 5); err != nil || len(rows) != 1 || rows[0].Number != maxRecorded+1 {
+	if rows, _, err := v.Records(0, 5); err != nil || len(rows) != 1 || rows[0].Number != state.MaxRecorded+1 {
 		t.Errorf("%+v, %v", rows, err)
 	}
 }
@@ -162,17 +166,17 @@ func TestHiddenJob(t *testing.T) {
 	job := postJob("ada")
 	job.Title = "Sell pills"
 	seq := r.run(job)[0].Entry
-	id := FormatID(TypeJob, seq)
+	id := state.FormatID(state.TypeJob, seq)
 	claim := r.run(&command.ClaimJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: id}, TTL: 1000_000})[0].Entry
 	r.run(hide(id))
-	if _, raw := r.read(claim); strings.Contains(raw, "pills") || !strings.Contains(raw, hiddenJob) {
+	if _, raw := r.read(claim); strings.Contains(raw, "pills") || !strings.Contains(raw, view.HiddenJob) {
 		t.Errorf("the claim is %s", raw)
 	}
-	if got := r.list(Query{Q: "pills", Since: -1}); len(got) > 0 {
+	if got := r.list(view.Query{Q: "pills", Since: -1}); len(got) > 0 {
 		t.Errorf("the job is found by %d", got)
 	}
-	for status := range JobHidden {
-		if got := r.jobs(JobQuery{Status: status}); len(got) > 0 {
+	for status := range state.JobHidden {
+		if got := r.jobs(view.JobQuery{Status: status}); len(got) > 0 {
 			t.Errorf("the jobs %d are %s", got, status)
 		}
 	}
@@ -187,13 +191,13 @@ func TestHiddenJob(t *testing.T) {
 		t.Errorf("a hidden job is done: %d", got)
 	}
 	r.run(unhide(id))
-	if got, _ := r.job(seq); got.Status != JobOpen || got.ClaimedBy != "" {
+	if got, _ := r.job(seq); got.Status != state.JobOpen || got.ClaimedBy != "" {
 		t.Errorf("the job is %+v", got)
 	}
 	if _, raw := r.read(claim); !strings.Contains(raw, "Claimed: Sell pills") {
 		t.Errorf("the claim is %s", raw)
 	}
-	if got := r.jobs(JobQuery{Status: JobOpen}); !slices.Equal(got, []uint64{seq}) {
+	if got := r.jobs(view.JobQuery{Status: state.JobOpen}); !slices.Equal(got, []uint64{seq}) {
 		t.Errorf("%d are open", got)
 	}
 }
@@ -204,10 +208,10 @@ func TestHiddenDelivery(t *testing.T) {
 	r.run(hooked("ada", nil))
 	reply := func(p *command.Publish) { p.Agent, p.AgentKey, p.Mentions = "eve", "eve", []string{"ada"} }
 	first, second := r.publish(reply), r.publish(reply)
-	r.run(hide(EntryID(second)))
-	r.run(unhide(EntryID(second)))
+	r.run(hide(state.EntryID(second)))
+	r.run(unhide(state.EntryID(second)))
 	o := r.outbox("ada")
-	if o.Waiting != 1 || o.Newest[0].Status != DeliveryDropped || o.Newest[0].Reason != ReasonHidden || o.Newest[1].Entry != first {
+	if o.Waiting != 1 || o.Newest[0].Status != outbox.DeliveryDropped || o.Newest[0].Reason != outbox.ReasonHidden || o.Newest[1].Entry != first {
 		t.Errorf("the outbox is %+v", o)
 	}
 }
@@ -218,15 +222,15 @@ func TestHiddenMention(t *testing.T) {
 	r.run(hooked("ada", func(c *command.Register) { c.Notify = command.Digest; c.Given |= command.FieldNotify }))
 	mention := func(p *command.Publish) { p.Agent, p.AgentKey, p.Mentions = "eve", "eve", []string{"ada"} }
 	first, second := r.publish(mention), r.publish(mention)
-	r.run(hide(EntryID(first)))
+	r.run(hide(state.EntryID(first)))
 	v := r.View()
-	d, err := v.waitingDelivery("ada", 1)
+	d, err := v.WaitingDelivery("ada", 1)
 	v.Release()
-	if err != nil || d.mentions != 1 || len(d.listed) != 1 || d.listed[0].number != second {
+	if err != nil || d.Mentions != 1 || len(d.Listed) != 1 || d.Listed[0].Number != second {
 		t.Errorf("the digest is %+v, %v", d, err)
 	}
-	r.run(hide(EntryID(second)))
-	if o := r.outbox("ada"); o.Waiting != 0 || o.Newest[0].Reason != ReasonHidden {
+	r.run(hide(state.EntryID(second)))
+	if o := r.outbox("ada"); o.Waiting != 0 || o.Newest[0].Reason != outbox.ReasonHidden {
 		t.Errorf("the outbox is %+v", o)
 	}
 }
@@ -239,7 +243,7 @@ func TestHiddenProfile(t *testing.T) {
 	list := func(q string) (all []uint64) {
 		v := r.View()
 		defer v.Release()
-		all, _, err := v.ListProfiles(ProfileQuery{Q: q})
+		all, _, err := v.ListProfiles(view.ProfileQuery{Q: q})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +291,7 @@ func TestUnhideBringsEverythingBack(t *testing.T) {
 		l.feed(m, 1, l.last())
 		before := rowsOf(rt, m)
 		var ids []string
-		for seq := uint64(1); seq <= m.head.lastSeq; seq++ {
+		for seq := uint64(1); seq <= m.Head.LastSeq; seq++ {
 			if id, hidden := idOf(rt, m, seq); !hidden && rapid.Bool().Draw(rt, "hidden") {
 				ids = append(ids, id)
 			}
@@ -305,7 +309,7 @@ func TestUnhideBringsEverythingBack(t *testing.T) {
 		}
 		step(true, rapid.Permutation(ids).Draw(rt, "order"))
 		v := m.View()
-		for _, q := range []Query{{}, {Q: "t"}, {AgentKey: "ada"}, {AgentKey: "bob"}, {ForKey: "ada"}} {
+		for _, q := range []view.Query{{}, {Q: "t"}, {AgentKey: "ada"}, {AgentKey: "bob"}, {ForKey: "ada"}} {
 			q.Since, q.Limit = -1, command.MaxList
 			seqs, _, err := v.List(q)
 			if err != nil {
@@ -346,13 +350,13 @@ func TestUnhideBringsEverythingBack(t *testing.T) {
 // the policy: rules end while a test goes on.
 func rowsOf(t tester, m *Machine) map[string]string {
 	rows := map[string]string{}
-	for _, space := range logicalSpaces {
-		if slices.Contains([]byte{spaceSession, spaceAnswer, spaceRecord, spaceEvents, spaceRule}, space) {
+	for _, space := range logicalSpaces() {
+		if slices.Contains([]byte{state.SpaceSession, state.SpaceAnswer, state.SpaceRecord, state.SpaceEvents, state.SpaceRule}, space) {
 			continue
 		}
-		lower, upper := spaceBounds(space)
-		err := scanSpace(m.store.db, lower, upper, func(key, row []byte) error {
-			if !slices.ContainsFunc([][]byte{keyRecorded, keyHidden, keyPolicy}, func(other []byte) bool { return bytes.Equal(key, other) }) {
+		lower, upper := state.SpaceBounds(space)
+		err := state.ScanSpace(m.store.DB, lower, upper, func(key, row []byte) error {
+			if !slices.ContainsFunc([][]byte{state.KeyRecorded, state.KeyHidden, state.KeyPolicy}, func(other []byte) bool { return bytes.Equal(key, other) }) {
 				rows[string(key)] = string(row)
 			}
 			return nil
@@ -372,7 +376,7 @@ func idOf(t tester, m *Machine, seq uint64) (id string, hidden bool) {
 	if !ok || err != nil {
 		t.Fatalf("entry %d: %v", seq, err)
 	}
-	return FormatID(meta.Type, seq), meta.Hidden
+	return state.FormatID(meta.Type, seq), meta.Hidden
 }
 
 // TestHiddenWordsAfterRestart: a node that was started again while an entry was hidden
@@ -389,7 +393,7 @@ func TestHiddenWordsAfterRestart(t *testing.T) {
 	l.feed(m, l.last()+1, l.commands(unhide("e1")))
 	v := m.View()
 	defer v.Release()
-	if got, _, err := v.List(Query{Q: "rare", AgentKey: "ada", Since: -1}); err != nil || !slices.Equal(got, []uint64{1}) {
+	if got, _, err := v.List(view.Query{Q: "rare", AgentKey: "ada", Since: -1}); err != nil || !slices.Equal(got, []uint64{1}) {
 		t.Errorf("found are %d, %v", got, err)
 	}
 }

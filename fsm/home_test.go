@@ -10,10 +10,15 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
-func (r *rig) home(agent string, since int64) *Home {
+func (r *rig) home(agent string, since int64) *view.Home {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
@@ -35,7 +40,7 @@ func asking(p *command.Publish) { p.Question = true }
 func TestPoolFillsUp(t *testing.T) {
 	r := newRig(t)
 	var asked []uint64
-	for range waitingPerAuthor + 5 {
+	for range home.WaitingPerAuthor + 5 {
 		asked = append(asked, r.publish(asking))
 	}
 	answer := func(seq uint64) command.Payload { return post("bob", relate(command.RelationReply, seq)) }
@@ -55,8 +60,8 @@ func TestPoolFillsUp(t *testing.T) {
 func TestWaitingBehindWhatConcerns(t *testing.T) {
 	r := newRig(t)
 	want := r.publish(asking)
-	for i := range waitingKept + 1 {
-		author := fmt.Sprint("author", i/waitingPerAuthor)
+	for i := range view.WaitingKept + 1 {
+		author := fmt.Sprint("author", i/home.WaitingPerAuthor)
 		r.publish(func(p *command.Publish) {
 			p.Agent, p.AgentKey, p.Question, p.Mentions = author, author, true, []string{"eve"}
 		})
@@ -82,29 +87,29 @@ func TestNotesOfATopicInAView(t *testing.T) {
 	defer v.Release()
 	for range 2 {
 		for reader, want := range map[string]uint64{"ada": ofEve, "eve": ofAda} {
-			notes, err := v.notes("tea")
-			if got := notes.others(reader, 0, command.MaxTopicNotes); err != nil || !slices.Equal(got, []uint64{want}) {
+			notes, err := v.Notes("tea")
+			if got := notes.Others(reader, 0, command.MaxTopicNotes); err != nil || !slices.Equal(got, []uint64{want}) {
 				t.Errorf("notes for %s are %v, want %d: %v", reader, got, want, err)
 			}
 		}
 	}
-	for i := range noteTopics {
-		if _, err := v.notes(fmt.Sprint("topic", i)); err != nil {
+	for i := range view.NoteTopics {
+		if _, err := v.Notes(fmt.Sprint("topic", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if kept := len(v.everyHome.notes); kept != noteTopics {
-		t.Errorf("the notes of %d topics are kept, want %d", kept, noteTopics)
+	if kept := len(v.EveryHome.Notes); kept != view.NoteTopics {
+		t.Errorf("the notes of %d topics are kept, want %d", kept, view.NoteTopics)
 	}
 	newest := note("bob")
 	newer := r.View()
 	defer newer.Release()
 	for _, at := range []struct {
-		view *View
+		view *view.View
 		want []uint64
 	}{{v, []uint64{ofEve}}, {newer, []uint64{newest, ofEve}}} {
-		notes, err := at.view.notes("tea")
-		if got := notes.others("ada", 0, command.MaxTopicNotes); err != nil || !slices.Equal(got, at.want) {
+		notes, err := at.view.Notes("tea")
+		if got := notes.Others("ada", 0, command.MaxTopicNotes); err != nil || !slices.Equal(got, at.want) {
 			t.Errorf("notes at %d are %v, want %v: %v", at.view.Index(), got, at.want, err)
 		}
 	}
@@ -115,7 +120,7 @@ func TestNotesOfATopicInAView(t *testing.T) {
 func TestGapsOfAnOlderView(t *testing.T) {
 	r := newRig(t)
 	r.publish(func(*command.Publish) {})
-	since := r.head.now
+	since := r.Head.Now
 	r.run(markSeen("bob", "", 1)) // time goes on
 	older := r.View()
 	defer older.Release()
@@ -123,10 +128,10 @@ func TestGapsOfAnOlderView(t *testing.T) {
 	newer := r.View()
 	defer newer.Release()
 	for range 2 {
-		if got, some, err := newer.firstAfter(since); got != seq || !some || err != nil {
+		if got, some, err := newer.FirstAfter(since); got != seq || !some || err != nil {
 			t.Errorf("the newer view: %d, %v, %v", got, some, err)
 		}
-		if got, some, err := older.firstAfter(since); some || err != nil {
+		if got, some, err := older.FirstAfter(since); some || err != nil {
 			t.Errorf("the older view: %d, %v", got, err)
 		}
 	}
@@ -134,18 +139,18 @@ func TestGapsOfAnOlderView(t *testing.T) {
 
 func TestPoolKeepsSpaceSmall(t *testing.T) {
 	r := newRig(t)
-	for range 3 * waitingPerAuthor {
+	for range 3 * home.WaitingPerAuthor {
 		r.publish(asking)
 	}
 	v := r.View()
 	defer v.Release()
 	rows := 0
-	lower, upper := spaceBounds(spaceWaitingList)
-	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
+	lower, upper := state.SpaceBounds(state.SpaceWaitingList)
+	if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if rows != waitingPerAuthor {
-		t.Errorf("%d rows of one author in the waiting list, want %d", rows, waitingPerAuthor)
+	if rows != home.WaitingPerAuthor {
+		t.Errorf("%d rows of one author in the waiting list, want %d", rows, home.WaitingPerAuthor)
 	}
 }
 
@@ -186,7 +191,8 @@ func TestHomeOfClaims(t *testing.T) {
 	if got := held(); len(got) != 0 {
 		t.Errorf("after its end bob holds %v", got)
 	}
-	r.run(&command.FinishJob{JobAction: onJob("eve", job), Result: "Done."})
+	claim.JobAction = onJob("eve", job)
+	r.run(claim, &command.FinishJob{JobAction: onJob("eve", job), Result: "Done."})
 	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {
 		t.Errorf("after the result: owed %v", h.OwedToYou)
 	}
@@ -223,7 +229,7 @@ func TestClaimLost(t *testing.T) {
 		t.Errorf("after another has claimed: %+v", h)
 	}
 	r.run(&command.Tick{})
-	r.run(&command.FinishJob{JobAction: onJob("dan", 1), Result: "Done."})
+	r.run(brief("dan", 1), &command.FinishJob{JobAction: onJob("dan", 1), Result: "Done."})
 	if got := why("bob"); len(got) != 1 {
 		t.Errorf("told twice: %v", got)
 	}
@@ -237,7 +243,7 @@ func TestClaimLost(t *testing.T) {
 	v.Release()
 	r.run(brief("bob", job))
 	r.run(&command.Tick{})
-	r.run(brief("bob", job), release("bob", job), &command.FinishJob{JobAction: onJob("eve", job), Result: "Done."})
+	r.run(brief("bob", job), release("bob", job), brief("eve", job), &command.FinishJob{JobAction: onJob("eve", job), Result: "Done."})
 	if h := r.home("bob", 0); len(h.ToDeliver) != 0 || len(h.ForYou) != 1 {
 		t.Errorf("after it gave the job back: %+v", h)
 	}
@@ -248,8 +254,8 @@ func TestClaimLost(t *testing.T) {
 func TestNotOwed(t *testing.T) {
 	r := newRig(t)
 	r.run(postJob("ada"), post("ada", asking), ask("ada"), post("ada", nil))
-	for style, target := range map[EntryType]uint64{TypeJob: 1, TypeEntry: 2, TypeHelp: 3} {
-		answer := post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, FormatID(style, target) })
+	for style, target := range map[state.EntryType]uint64{state.TypeJob: 1, state.TypeEntry: 2, state.TypeHelp: 3} {
+		answer := post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, state.FormatID(style, target) })
 		back := *answer
 		back.Question = true
 		before := r.home("ada", 0).OwedByYouCount
@@ -334,37 +340,13 @@ func TestHomeCounts(t *testing.T) {
 	}
 }
 
-func TestActivityForgetsTheLeastTopic(t *testing.T) {
-	var a activity
-	for i := range maxTopics {
-		for range i + 2 {
-			a.count(fmt.Sprintf("topic-%d", i), int64(i))
-		}
-	}
-	a.count("new", 99)
-	names := make([]string, 0, maxTopics)
-	for _, topic := range a.topics {
-		names = append(names, topic.name)
-	}
-	if len(names) != maxTopics || slices.Contains(names, "topic-0") || !slices.Contains(names, "new") {
-		t.Errorf("topics are %v", names)
-	}
-	a.count("newer", 100)
-	if slices.ContainsFunc(a.topics, func(t topic) bool { return t.name == "new" }) {
-		t.Error("the topic with the fewest entries should have gone")
-	}
-	if !slices.Equal(a.dropped, []string{"topic-0", "new"}) {
-		t.Errorf("dropped %v", a.dropped)
-	}
-}
-
 // TestTopicCountsNothingBelowZero: a topic that was dropped and came anew does not count
 // what it held before.
 func TestTopicCountsNothingBelowZero(t *testing.T) {
-	a := &activity{topics: []topic{{name: "sea", entries: 1}}}
+	a := &home.Activity{Topics: []home.Topic{{Name: "sea", Entries: 1}}}
 	for i, want := range []bool{true, false, false} {
-		if got := a.uncount("sea"); got != want || a.topics[0].entries != 0 {
-			t.Errorf("%d: %v, and %d entries left", i, got, a.topics[0].entries)
+		if got := a.Uncount("sea"); got != want || a.Topics[0].Entries != 0 {
+			t.Errorf("%d: %v, and %d entries left", i, got, a.Topics[0].Entries)
 		}
 	}
 }
@@ -373,19 +355,24 @@ func TestTopicCountsNothingBelowZero(t *testing.T) {
 func TestTopicsSurviveRestart(t *testing.T) {
 	dir := t.TempDir()
 	l := newLog(t)
-	for i := range 3 * maxTopics {
+	for i := range 3 * home.MaxTopics {
 		l.commands(post("ada", func(p *command.Publish) {
 			p.Channel = fmt.Sprintf("room-%d", i*i%37)
 			p.Tags = []string{fmt.Sprintf("Tag%d", i%40), p.Channel}
 		}))
 	}
 	const between = 50
-	read := func(m *Machine) []Topic {
+	read := func(m *Machine) []view.Topic {
 		v := m.View()
 		defer v.Release()
-		a, err := loadActivity(v.snap, "ada")
-		if err != nil || len(a.topics) != maxTopics {
-			t.Fatalf("%d topics, %v", len(a.topics), err)
+		rows, err := home.Open(v.Reader(), "ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		a, err := rows.Activity()
+		if err != nil || len(a.Topics) != home.MaxTopics {
+			t.Fatalf("%d topics, %v", len(a.Topics), err)
 		}
 		h, err := v.Home("ada", 0, false)
 		if err != nil {
@@ -409,46 +396,6 @@ func TestTopicsSurviveRestart(t *testing.T) {
 	sameState(t, stateOf(t, one), stateOf(t, two))
 }
 
-func TestMemoKeepsWhatWasUsedLast(t *testing.T) {
-	m := newCache[int](4)
-	for i := range 10 {
-		m.put(fmt.Sprint(i), &i)
-		if m.get("0") == nil {
-			t.Fatalf("after %d: what is always used was forgotten", i)
-		}
-	}
-	if m.get("1") != nil {
-		t.Error("nothing was forgotten")
-	}
-	if n := len(m.young) + len(m.old); n > 4 {
-		t.Errorf("%d values are kept", n)
-	}
-}
-
-func TestHomeRowsRejectDamage(t *testing.T) {
-	a := activity{partners: []partner{{"bob", 7, true}}, waiting: [waitingLists][]uint64{{1, 2}, {3}}}
-	row := a.append(nil)
-	for i := range row {
-		if err := new(activity).decode(row[:i]); err == nil {
-			t.Errorf("%d of %d bytes of an activity were taken", i, len(row))
-		}
-	}
-	if err := new(activity).decode(append(row, 0)); err == nil {
-		t.Error("an activity with a byte too much was taken")
-	}
-	if _, err := decodeRecentByAuthor(recentByAuthor{{1, "ada"}}.append(nil)[:2]); err == nil {
-		t.Error("a cut recentByAuthor was taken")
-	}
-	if _, err := decodeTopic([]byte("den"), []byte{1}); err == nil {
-		t.Error("a cut topic was taken")
-	}
-	for _, row := range [][]byte{nil, {0}, {4}, {1, 1}} {
-		if _, err := decodeReason(row); err == nil {
-			t.Errorf("inbox row %v was taken", row)
-		}
-	}
-}
-
 func TestSummary(t *testing.T) {
 	r := newRig(t)
 	body := "Quote \" backslash \\ line\nand\u2028 über 世界 😀 ,\"supersedes\":\"e9\" end"
@@ -458,7 +405,7 @@ func TestSummary(t *testing.T) {
 	v := r.View()
 	defer func() { v.Release() }()
 	for limit := range utf8.RuneCountInString(body) + 2 {
-		raw, err := v.AppendSummary([]byte("x"), first, limit)
+		raw, err := v.AppendSummary([]byte("x"), first, limit, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -466,38 +413,65 @@ func TestSummary(t *testing.T) {
 		if err := json.Unmarshal(raw[1:], &got); err != nil {
 			t.Fatalf("limit %d: %v: %s", limit, err, raw)
 		}
-		want, title := body, `Is "this" it?`
+		want := body
 		if limit == 0 {
-			want, title = "", ""
+			want = ""
 		} else if runes := []rune(body); limit < len(runes) {
-			want = string(runes[:limit]) + "…"
+			want = string(runes[:limit-1]) + "…"
 		}
-		if got["body"] != want || got["title"] != title || got["agent"] != "Bob \\\"" {
+		if got["body"] != want || got["title"] != `Is "this" it?` || got["agent"] != "Bob \\\"" {
 			t.Errorf("limit %d: %s", limit, raw)
 		}
-		if got["replyTo"] != nil || got["replies"] != 1.0 || got["id"] != EntryID(first) {
+		if got["replyTo"] != nil || got["replies"] != 1.0 || got["id"] != state.EntryID(first) {
 			t.Errorf("limit %d: %s", limit, raw)
 		}
 	}
-	for seq, want := range map[uint64]string{second: `"replyTo":"` + EntryID(first) + `"`, third: `"replyTo":null`} {
-		if raw, err := v.AppendSummary(nil, seq, command.MaxBody); err != nil || !strings.Contains(string(raw), want) {
+	for seq, want := range map[uint64]string{second: `"replyTo":"` + state.EntryID(first) + `"`, third: `"replyTo":null`} {
+		if raw, err := v.AppendSummary(nil, seq, command.MaxBody, true); err != nil || !strings.Contains(string(raw), want) {
 			t.Errorf("%s, %v: want %s", raw, err, want)
 		}
 	}
-	derived := r.run(post("bob", func(p *command.Publish) { p.Title, p.Body = `Is "this"`, `Is "this" it?` }))[0].Entry
-	v.Release()
-	v = r.View()
-	if raw, err := v.AppendSummary(nil, derived, 9); err != nil || !strings.Contains(string(raw), `"title":"","body":"Is \"this\"…"`) {
-		t.Errorf("a title that the body begins with: %s, %v", raw, err)
-	}
-	if raw, err := v.AppendSummary(nil, third, 0); err != nil || !strings.Contains(string(raw), `"title":"","body":"","replyTo":null,"supersedes":"`+EntryID(first)+`","relation":"follow_up"`) {
+	if raw, err := v.AppendSummary(nil, third, 0, true); err != nil || !strings.Contains(string(raw), `"body":"","replyTo":null,"supersedes":"`+state.EntryID(first)+`","relation":"follow_up"`) {
 		t.Errorf("%s, %v", raw, err)
 	}
-	if _, err := v.AppendSummary(nil, 99, 1); err == nil {
+	if _, err := v.AppendSummary(nil, 99, 1, true); err == nil {
 		t.Error("an entry that does not exist has a summary")
 	}
 	if _, err := v.AppendJobSummary(nil, first, false); err == nil {
 		t.Error("an entry that is no job has a job's summary")
+	}
+}
+
+// TestSummaryTitle cuts long titles, and leaves out a body that only repeats the title.
+func TestSummaryTitle(t *testing.T) {
+	short, long := `Is "this" it? Ä`, strings.Repeat("ä\"", view.MaxSummaryTitle/2)
+	for _, test := range []struct {
+		name, title, body, wantTitle, wantBody string
+		distinct                               bool
+	}{
+		{"body equals title", short, short, short, "", true},
+		{"body equals title, but is wanted", short, short, short, short, false},
+		{"body goes on", short, short + " Or that?", short, short + " Or that?", true},
+		{"longest", long, long, long, "", true},
+		{"too long", long + "x", long + "x", string([]rune(long)[:view.MaxSummaryTitle-1]) + "…", long + "x", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			seq := r.run(post("bob", func(p *command.Publish) { p.Title, p.Body = test.title, test.body }))[0].Entry
+			v := r.View()
+			defer v.Release()
+			raw, err := v.AppendSummary(nil, seq, command.MaxBody, test.distinct)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct{ Title, Body string }
+			if err := json.Unmarshal(raw, &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{test.wantTitle, test.wantBody}, []string{got.Title, got.Body}); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
@@ -552,7 +526,7 @@ func TestWatchEndsWithMachine(t *testing.T) {
 	closeMachine(t, m)
 	select {
 	case <-wake:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("closing woke nobody")
 	}
 }

@@ -32,7 +32,7 @@ func BenchmarkHome(b *testing.B) {
 	c := newCorpus()
 	c.edit = concern
 	c.fill(b, m, benchEntries(b))
-	now := m.head.now
+	now := m.Head.Now
 	for _, shape := range []struct {
 		name  string
 		since int64
@@ -81,7 +81,7 @@ func benchHome(b *testing.B, m *Machine, since int64) {
 		}
 		items = len(h.New)
 		for _, seq := range slices.Concat(h.New, h.OwedToYou, h.TopicNotes, h.Waiting) {
-			if shown, err = v.AppendSummary(shown, seq, 280); err != nil {
+			if shown, err = v.AppendSummary(shown, seq, 280, false); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -12,6 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // homeModel answers what Home answers by looking at everything.
@@ -38,7 +41,7 @@ func (m *homeHistory) add(c command.Payload, r command.Result) {
 		return
 	}
 	take := func(on *command.JobAction, holder string) {
-		_, job, _ := ParseID(on.Job)
+		_, job, _ := state.ParseID(on.Job)
 		if former := m.claimant[job]; former != "" && former != on.AgentKey {
 			m.lost[r.Entry] = former
 		}
@@ -49,7 +52,7 @@ func (m *homeHistory) add(c command.Payload, r command.Result) {
 		m.filed[r.Entry] = c
 	case *command.ClaimJob:
 		take(&c.JobAction, c.AgentKey)
-		_, job, _ := ParseID(c.Job)
+		_, job, _ := state.ParseID(c.Job)
 		m.claim[job], m.ttl[r.Entry] = r.Entry, c.TTL
 	case *command.FinishJob:
 		take(&c.JobAction, "")
@@ -67,17 +70,17 @@ func (m *homeHistory) add(c command.Payload, r command.Result) {
 
 // homeFact is an entry as the model knows it.
 type homeFact struct {
-	Meta
+	state.Meta
 	agent    string
 	tags     []string
 	mentions []string
 	question bool
-	job      Job
+	job      view.Job
 }
 
 // factsOf reads back what the machine filed; what it does not hold comes from the
 // commands that filed it.
-func factsOf(t tester, v *View, history *homeHistory) *homeModel {
+func factsOf(t tester, v *view.View, history *homeHistory) *homeModel {
 	t.Helper()
 	m := &homeModel{now: v.Time(), homeHistory: history}
 	for seq := uint64(1); seq <= v.LastSeq(); seq++ {
@@ -101,16 +104,16 @@ func factsOf(t tester, v *View, history *homeHistory) *homeModel {
 func (m *homeModel) at(seq uint64) homeFact { return m.entries[seq-1] }
 
 // why says for what reason an entry concerns an agent; 0 when it does not.
-func (m *homeModel) reason(e homeFact, agent string) Reason {
+func (m *homeModel) reason(e homeFact, agent string) home.Reason {
 	switch {
 	case e.AgentKey == agent:
 		return 0
 	case m.lost[e.Seq] == agent:
-		return ReasonClaimLost
+		return home.ReasonClaimLost
 	case e.Parent != 0 && m.at(e.Parent).AgentKey == agent:
-		return ReasonReply
+		return home.ReasonReply
 	case slices.Contains(e.mentions, agent):
-		return ReasonMention
+		return home.ReasonMention
 	}
 	return 0
 }
@@ -121,7 +124,7 @@ func (m *homeModel) related(seq uint64, f func(e homeFact) bool) bool {
 
 // waits reports a question or a request for help that nobody else has answered.
 func (m *homeModel) waits(e homeFact) bool {
-	return (e.question || e.Type == TypeHelp) && !m.related(e.Seq, func(r homeFact) bool {
+	return (e.question || e.Type == state.TypeHelp) && !m.related(e.Seq, func(r homeFact) bool {
 		return r.Relation == command.RelationRetraction || r.Relation == command.RelationReply && r.AgentKey != e.AgentKey ||
 			e.question && corrects(r, e)
 	})
@@ -139,7 +142,7 @@ func (m *homeModel) owes(agent string, e homeFact) bool {
 	if e.AgentKey == agent || !reply && !mentioned || m.seen[agent][e.Seq] {
 		return false
 	}
-	if parent := e.Parent; reply && !e.question && (m.at(parent).question || m.at(parent).Type != TypeEntry) {
+	if parent := e.Parent; reply && !e.question && (m.at(parent).question || m.at(parent).Type != state.TypeEntry) {
 		return false
 	}
 	return !m.related(e.Seq, func(r homeFact) bool {
@@ -168,7 +171,7 @@ func (m *homeModel) claimEnd(job uint64) int64 {
 func (m *homeModel) newestOfEach(fits func(e homeFact) bool) map[uint64]bool {
 	seqs, count := map[uint64]bool{}, map[string]int{}
 	for _, seq := range m.pick(len(m.entries), fits) {
-		if author := m.at(seq).AgentKey; count[author] < waitingPerAuthor {
+		if author := m.at(seq).AgentKey; count[author] < home.WaitingPerAuthor {
 			seqs[seq] = true
 			count[author]++
 		}
@@ -176,9 +179,9 @@ func (m *homeModel) newestOfEach(fits func(e homeFact) bool) map[uint64]bool {
 	return seqs
 }
 
-func (m *homeModel) home(agent string, since int64, seenBefore bool) *Home {
+func (m *homeModel) home(agent string, since int64, seenBefore bool) *view.Home {
 	day := (24 * time.Hour).Milliseconds()
-	h := &Home{Now: m.now}
+	h := &view.Home{Now: m.now}
 	for _, e := range m.entries {
 		reason := m.reason(e, agent)
 		if reason == 0 || e.CreatedAt <= since {
@@ -188,50 +191,50 @@ func (m *homeModel) home(agent string, since int64, seenBefore bool) *Home {
 			h.More, h.Now = true, m.at(h.ForYou[n-1].Seq).CreatedAt
 			break
 		}
-		h.ForYou = append(h.ForYou, InboxItem{e.Seq, reason})
+		h.ForYou = append(h.ForYou, view.InboxItem{Seq: e.Seq, Reason: reason})
 	}
 	for _, seq := range m.pick(command.MaxCounted, func(e homeFact) bool { return m.owes(agent, e) && e.CreatedAt > m.now-90*day }) {
-		why := ReasonMention
+		why := home.ReasonMention
 		if e := m.at(seq); e.Parent != 0 && m.at(e.Parent).AgentKey == agent {
-			why = ReasonReply
+			why = home.ReasonReply
 		}
-		h.OwedByYou = append(h.OwedByYou, InboxItem{seq, why})
+		h.OwedByYou = append(h.OwedByYou, view.InboxItem{Seq: seq, Reason: why})
 	}
 	elsewhere := slices.Concat(h.ForYou, h.OwedByYou)
 	listed := func(seq uint64) bool {
-		return slices.ContainsFunc(elsewhere, func(i InboxItem) bool { return i.Seq == seq })
+		return slices.ContainsFunc(elsewhere, func(i view.InboxItem) bool { return i.Seq == seq })
 	}
 	others := func(e homeFact) bool { return e.AgentKey != agent }
 	h.OwedByYouCount, h.OwedByYou = len(h.OwedByYou), h.OwedByYou[:min(len(h.OwedByYou), command.MaxOwed)]
 	h.OwedToYou = m.pick(command.MaxCounted, func(e homeFact) bool {
-		return e.AgentKey == agent && (m.waits(e) || e.job.Status == JobOpen || e.job.Status == JobClaimed)
+		return e.AgentKey == agent && (m.waits(e) || e.job.Status == state.JobOpen || e.job.Status == state.JobClaimed)
 	})
 	h.OwedToYouCount, h.OwedToYou = len(h.OwedToYou), h.OwedToYou[:min(len(h.OwedToYou), command.MaxOwed)]
-	held := func(status JobStatus) []uint64 {
+	held := func(status state.JobStatus) []uint64 {
 		seqs := m.pick(len(m.entries), func(e homeFact) bool { return e.job.Status == status && m.claimant[e.Seq] == agent })
 		slices.SortFunc(seqs, func(a, b uint64) int {
 			return cmp.Or(cmp.Compare(m.claimEnd(a), m.claimEnd(b)), cmp.Compare(a, b))
 		})
 		return seqs
 	}
-	lapsed := held(JobOpen)
+	lapsed := held(state.JobOpen)
 	slices.Reverse(lapsed)
-	h.ToDeliver = append(held(JobClaimed), lapsed...)
+	h.ToDeliver = append(held(state.JobClaimed), lapsed...)
 	h.ToDeliverCount = min(len(h.ToDeliver), command.MaxCounted)
 	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxOwed)]
 	h.New = m.pick(command.MaxNew, func(e homeFact) bool { return others(e) && e.CreatedAt > since })
 	h.New = slices.DeleteFunc(h.New, listed)
 	waiting := m.newestOfEach(func(e homeFact) bool { return others(e) && m.waits(e) && e.CreatedAt > m.now-7*day })
 	h.Waiting = m.pick(command.MaxWaiting, func(e homeFact) bool { return waiting[e.Seq] && !listed(e.Seq) })
-	open := m.newestOfEach(func(e homeFact) bool { return others(e) && e.job.Status == JobOpen })
+	open := m.newestOfEach(func(e homeFact) bool { return others(e) && e.job.Status == state.JobOpen })
 	h.OpenJobs = m.pick(command.MaxOpenJobs, func(e homeFact) bool { return open[e.Seq] && !listed(e.Seq) })
 	m.topics(h, agent)
 	h.TopicNotes = slices.DeleteFunc(h.TopicNotes, listed)
 	m.partners(h, agent)
 	if seenBefore {
-		h.Topics = slices.DeleteFunc(h.Topics, func(t Topic) bool { return t.LastEntryAt <= since })
+		h.Topics = slices.DeleteFunc(h.Topics, func(t view.Topic) bool { return t.LastEntryAt <= since })
 		h.TopicNotes = slices.DeleteFunc(h.TopicNotes, func(seq uint64) bool { return m.at(seq).CreatedAt <= since })
-		h.LastWith = slices.DeleteFunc(h.LastWith, func(p Partner) bool { return p.At <= since })
+		h.LastWith = slices.DeleteFunc(h.LastWith, func(p view.Partner) bool { return p.At <= since })
 	}
 	return h
 }
@@ -245,15 +248,15 @@ func (e *homeFact) topics() []string {
 	return slices.Compact(topics)
 }
 
-func (m *homeModel) topics(h *Home, agent string) {
-	counts := map[string]*Topic{}
+func (m *homeModel) topics(h *view.Home, agent string) {
+	counts := map[string]*view.Topic{}
 	for _, e := range m.entries {
 		for _, name := range e.topics() {
 			if e.AgentKey != agent {
 				continue
 			}
 			if counts[name] == nil {
-				counts[name] = &Topic{Name: name}
+				counts[name] = &view.Topic{Name: name}
 			}
 			counts[name].Entries++
 			counts[name].LastEntryAt = e.CreatedAt
@@ -262,25 +265,25 @@ func (m *homeModel) topics(h *Home, agent string) {
 	for _, t := range counts {
 		h.Topics = append(h.Topics, *t)
 	}
-	slices.SortFunc(h.Topics, func(a, b Topic) int {
+	slices.SortFunc(h.Topics, func(a, b view.Topic) int {
 		return cmp.Or(cmp.Compare(b.Entries, a.Entries), cmp.Compare(b.LastEntryAt, a.LastEntryAt), cmp.Compare(a.Name, b.Name))
 	})
 	h.Topics = h.Topics[:min(len(h.Topics), command.MaxYourTopics)]
 	h.TopicNotes = m.pick(command.MaxTopicNotes, func(e homeFact) bool {
-		return e.AgentKey != agent && e.Kind == command.KindKnowledge && slices.ContainsFunc(h.Topics, func(t Topic) bool {
+		return e.AgentKey != agent && e.Kind == command.KindKnowledge && slices.ContainsFunc(h.Topics, func(t view.Topic) bool {
 			return slices.Contains(e.topics(), t.Name)
 		})
 	})
 }
 
-func (m *homeModel) partners(h *Home, agent string) {
+func (m *homeModel) partners(h *view.Home, agent string) {
 	known := map[string]bool{}
 	for _, e := range slices.Backward(m.entries) {
 		if e.Relation != command.RelationReply {
 			continue
 		}
 		target := m.at(e.Parent)
-		p := Partner{Agent: target.agent, Entry: e.Seq, At: e.CreatedAt}
+		p := view.Partner{Agent: target.agent, Entry: e.Seq, At: e.CreatedAt}
 		key := target.AgentKey
 		if key == agent {
 			p.Agent, p.Theirs, key = e.agent, true, e.AgentKey
@@ -317,12 +320,12 @@ func drawHomeCommand(t *rapid.T, lastSeq uint64) command.Payload {
 		p.Agent = strings.ToUpper(p.Agent[:1]) + p.Agent[1:]
 	}
 	p.Question = rapid.Bool().Draw(t, "question")
-	entryType := rapid.SampledFrom([]EntryType{TypeEntry, TypeEntry, TypeHelp, TypeJob}).Draw(t, "target entryType")
-	if _, seq, ok := ParseID(p.Target); ok {
+	entryType := rapid.SampledFrom([]state.EntryType{state.TypeEntry, state.TypeEntry, state.TypeHelp, state.TypeJob}).Draw(t, "target entryType")
+	if _, seq, ok := state.ParseID(p.Target); ok {
 		if rapid.Bool().Draw(t, "recent") {
 			seq = lastSeq - min(lastSeq-1, rapid.Uint64Range(0, 30).Draw(t, "distance"))
 		}
-		p.Target = FormatID(entryType, seq)
+		p.Target = state.FormatID(entryType, seq)
 	}
 	return p
 }
@@ -341,7 +344,7 @@ func TestHomeAgainstModel(t *testing.T) {
 		defer func() { dropMachine(rt, m) }()
 		seq, fed := uint64(1), uint64(0)
 		for range rapid.IntRange(1, 8).Draw(rt, "pieces") {
-			last := m.head.lastSeq
+			last := m.Head.LastSeq
 			var sent []command.Command
 			for range rapid.IntRange(1, 3).Draw(rt, "log entries") {
 				l.stamp += rapid.SampledFrom([]int64{1, 1, 1, 1000, 4000, int64(4 * 24 * time.Hour / time.Millisecond)}).Draw(rt, "step")
@@ -396,7 +399,7 @@ func checkHome(t *rapid.T, m *Machine, sent []command.Command, history *homeHist
 				t.Fatal(err)
 			}
 			model := want.home(agent, s, seenBefore)
-			if diff := gocmp.Diff(model, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Home{}, "Until")); diff != "" {
+			if diff := gocmp.Diff(model, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(view.Home{}, "Until")); diff != "" {
 				t.Fatalf("home of %s since %d (-want +got):\n%s", agent, s, diff)
 			}
 			if has, err := v.HasFor(agent, s); err != nil || has != (len(model.ForYou) > 0) {

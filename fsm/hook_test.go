@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
 )
 
 // TestChangesOfTheReceiver takes the receiver away, in all ways, and gives others.
@@ -108,7 +109,7 @@ func TestEndsOfDeliveries(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil), hooked("bob", nil))
 	r.run(post("eve", mention("ada")))
-	for _, pause := range retryPauses {
+	for _, pause := range outbox.RetryPauses {
 		r.attempt("ada", command.AttemptFailed, nil)
 		r.later(pause)
 	}
@@ -119,7 +120,7 @@ func TestEndsOfDeliveries(t *testing.T) {
 	r.run(rehook("bob", ""))
 	type end struct {
 		agent    string
-		status   DeliveryStatus
+		status   outbox.DeliveryStatus
 		reason   string
 		attempts uint64
 		gone     bool
@@ -130,13 +131,13 @@ func TestEndsOfDeliveries(t *testing.T) {
 		ids[e.ID] = true
 	}
 	want := map[end]int{
-		{"ada", DeliveryDropped, ReasonQueueFull, 0, false}: 1,
-		{"ada", DeliveryDelivered, "", 1, false}:            1,
-		{"ada", DeliveryFailed, "status_500", 6, false}:     1,
-		{"ada", DeliveryFailed, "status_410", 1, true}:      1,
-		{"ada", DeliveryDropped, ReasonHookGone, 0, false}:  command.MaxWaitingDeliveries - 2,
-		{"bob", DeliveryDropped, ReasonQueueFull, 0, false}: 1,
-		{"bob", DeliveryDropped, ReasonHookOff, 0, false}:   command.MaxWaitingDeliveries,
+		{"ada", outbox.DeliveryDropped, outbox.ReasonQueueFull, 0, false}: 1,
+		{"ada", outbox.DeliveryDelivered, "", 1, false}:                   1,
+		{"ada", outbox.DeliveryFailed, "status_500", 6, false}:            1,
+		{"ada", outbox.DeliveryFailed, "status_410", 1, true}:             1,
+		{"ada", outbox.DeliveryDropped, outbox.ReasonHookGone, 0, false}:  command.MaxWaitingDeliveries - 2,
+		{"bob", outbox.DeliveryDropped, outbox.ReasonQueueFull, 0, false}: 1,
+		{"bob", outbox.DeliveryDropped, outbox.ReasonHookOff, 0, false}:   command.MaxWaitingDeliveries,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -163,19 +164,19 @@ func TestNewReceiverStartsAnew(t *testing.T) {
 			r.later(5 * 60 * minute)
 			r.beginAll(a)
 			r.run(rehook("ada", other))
-			r.later(DeliveryLease)
+			r.later(outbox.DeliveryLease)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.run(hooked("ada", nil))
 			r.run(post("eve", mention("ada")))
-			for _, pause := range retryPauses {
+			for _, pause := range outbox.RetryPauses {
 				r.attempt("ada", command.AttemptFailed, nil)
 				r.later(pause)
 			}
 			change(r)
-			for i, pause := range retryPauses {
+			for i, pause := range outbox.RetryPauses {
 				r.attempt("ada", command.AttemptFailed, nil)
 				if o := r.outbox("ada"); o.First == nil || o.First.NextAt != r.now()+pause {
 					t.Fatalf("after failure %d of the new receiver: %+v, want the next attempt in %d ms", i+1, o.First, pause)
@@ -253,7 +254,7 @@ func TestTestDelivery(t *testing.T) {
 		}
 	}
 	d := r.attempt("ada", command.AttemptDelivered, nil)
-	if d.Kind != DeliveryTest || d.Entry != 0 {
+	if d.Kind != outbox.DeliveryTest || d.Entry != 0 {
 		t.Errorf("%+v", d)
 	}
 }

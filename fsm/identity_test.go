@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // look is the hash of a skeleton.
@@ -67,22 +68,22 @@ func TestWhatProofUndoes(t *testing.T) {
 	job := func() []command.Payload { return []command.Payload{postJob("ada")} }
 	help := func() []command.Payload { return []command.Payload{ask("ada")} }
 	claimed := func() []command.Payload { return []command.Payload{postJob("eve"), claim("ada", 1)} }
-	on := func(relation command.Relation, style EntryType) command.Payload {
-		return post("ada", func(p *command.Publish) { p.Relation, p.Target = relation, FormatID(style, 1) })
+	on := func(relation command.Relation, style state.EntryType) command.Payload {
+		return post("ada", func(p *command.Publish) { p.Relation, p.Target = relation, state.FormatID(style, 1) })
 	}
 	undo := map[string]struct {
 		before func() []command.Payload // the last one is made with the proof
 		act    func() command.Payload
 		free   bool // it needs no proof
 	}{
-		"retraction":              {entry, func() command.Payload { return on(command.RelationRetraction, TypeEntry) }, false},
-		"correction":              {entry, func() command.Payload { return on(command.RelationCorrection, TypeEntry) }, false},
-		"reply":                   {entry, func() command.Payload { return on(command.RelationReply, TypeEntry) }, true},
-		"follow up":               {entry, func() command.Payload { return on(command.RelationFollowUp, TypeEntry) }, true},
-		"retraction of a job":     {job, func() command.Payload { return on(command.RelationRetraction, TypeJob) }, false},
-		"correction of a job":     {job, func() command.Payload { return on(command.RelationCorrection, TypeJob) }, false},
+		"retraction":              {entry, func() command.Payload { return on(command.RelationRetraction, state.TypeEntry) }, false},
+		"correction":              {entry, func() command.Payload { return on(command.RelationCorrection, state.TypeEntry) }, false},
+		"reply":                   {entry, func() command.Payload { return on(command.RelationReply, state.TypeEntry) }, true},
+		"follow up":               {entry, func() command.Payload { return on(command.RelationFollowUp, state.TypeEntry) }, true},
+		"retraction of a job":     {job, func() command.Payload { return on(command.RelationRetraction, state.TypeJob) }, false},
+		"correction of a job":     {job, func() command.Payload { return on(command.RelationCorrection, state.TypeJob) }, false},
 		"close":                   {job, func() command.Payload { return closeJob("ada", 1) }, false},
-		"retraction of a request": {help, func() command.Payload { return on(command.RelationRetraction, TypeHelp) }, false},
+		"retraction of a request": {help, func() command.Payload { return on(command.RelationRetraction, state.TypeHelp) }, false},
 		"release":                 {claimed, func() command.Payload { return release("ada", 1) }, false},
 		"extension":               {claimed, func() command.Payload { return claim("ada", 1) }, false},
 		"result":                  {claimed, func() command.Payload { return finish("ada", 1) }, false},
@@ -174,18 +175,19 @@ func TestAnonymousRetraction(t *testing.T) {
 		{"made by a link, by a link", link, link, true},
 		{"made by a link, by a post", link, here, true},
 		{"made by a link, from elsewhere", link, elsewhere, false},
+		{"through a proxy", here, command.Proof{Sender: "s1", Address: true, Shared: true}, false},
 		{"with a key", here, command.Proof{Key: keyHash("k1"), Sender: "s2"}, false},
 		{"from nowhere", command.Proof{}, command.Proof{}, false},
 		{"forgotten", command.Proof{}, here, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for style, made := range map[EntryType]command.Payload{TypeEntry: post(command.AnonymousName, nil), TypeJob: postJob(command.AnonymousName), TypeHelp: ask(command.AnonymousName)} {
+			for style, made := range map[state.EntryType]command.Payload{state.TypeEntry: post(command.AnonymousName, nil), state.TypeJob: postJob(command.AnonymousName), state.TypeHelp: ask(command.AnonymousName)} {
 				r := newNames(t)
 				r.run(withProof(made, tt.made))
 				acts := map[command.Problem]command.Payload{command.ProblemRetractionAnonymous: post(command.AnonymousName, func(p *command.Publish) {
-					p.Relation, p.Target, p.Proof = command.RelationRetraction, FormatID(style, 1), tt.now
+					p.Relation, p.Target, p.Proof = command.RelationRetraction, state.FormatID(style, 1), tt.now
 				})}
-				if style == TypeJob {
+				if style == state.TypeJob {
 					acts[command.ProblemNotPoster] = withProof(closeJob(command.AnonymousName, 1), tt.now)
 				}
 				for problem, act := range acts {
@@ -230,7 +232,7 @@ func TestRequestScopes(t *testing.T) {
 		r.run(keyed(tt.first, "What is first."))
 		second := keyed(tt.second, "What is second.")
 		v := r.View()
-		_, repeated, err := v.Assess(second)
+		_, repeated, _, err := v.Assess(second, 0, 0)
 		v.Release()
 		if got := r.run(second)[0]; got.Outcome != tt.outcome || repeated != (tt.outcome == command.OutcomeDuplicate) || err != nil {
 			t.Errorf("%s, then %s: %+v, free %v, want outcome %d", tt.first, tt.second, got, repeated, tt.outcome)
@@ -279,13 +281,12 @@ func TestProtectedName(t *testing.T) {
 	}{
 		{"", "sender-1", []command.Problem{command.ProblemNoKey}},
 		{"k2", "sender-1", []command.Problem{command.ProblemWrongKey}},
-		{"k1", "sender-1", []command.Problem{command.ProblemOthersWrote}}, // sender-9 has
 	} {
 		if got := protect(true, tt.key, tt.sender); !slices.Equal(got.Problems, tt.want) || got.Outcome != command.OutcomeRejected {
 			t.Errorf("%q from %s: %+v, want %v", tt.key, tt.sender, got, tt.want)
 		}
 	}
-	if got := protect(true, "k1", "sender-9"); got.Outcome != command.OutcomeDone { // it was the owner who asks now
+	if got := protect(true, "k1", "sender-1"); got.Outcome != command.OutcomeDone {
 		t.Fatalf("%+v", got)
 	}
 	writes := func() []command.Payload {
@@ -329,46 +330,83 @@ func TestProtectedName(t *testing.T) {
 
 // TestProtectionIsNoWeapon: who registers a name that others use cannot shut them out.
 func TestProtectionIsNoWeapon(t *testing.T) {
+	ada := register("ada", "k1", nil)
+	as := func(how string) command.Payload { return withProof(post("ada", nil), proofs[how]) }
+	from := func(sender string) command.Payload { return withProof(post("ada", nil), command.Proof{Sender: sender}) }
+	job := withProof(postJob("ada"), command.Proof{Sender: "sender-7"})
 	for name, tt := range map[string]struct {
 		before func(r *rig)
 		ok     bool
 	}{
-		"nobody else wrote": {func(r *rig) { r.publish(func(p *command.Publish) { p.Proof = proofs["by address"] }) }, true},
-		"by key from many":  {func(r *rig) { r.publish(func(p *command.Publish) { p.Proof = proofs["by key"] }) }, true},
-		"another sender":    {func(r *rig) { r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-7" }) }, false},
-		"before many writes of the owner": {func(r *rig) {
-			r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-7" })
-			for range 5 {
-				r.publish(func(p *command.Publish) { p.Proof = proofs["by a link"] })
-				r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-9" })
-			}
-		}, false},
-		"by a job": {func(r *rig) { r.run(withProof(postJob("ada"), command.Proof{Sender: "sender-7"})) }, false},
-		"nearly 30 days ago": {func(r *rig) {
-			r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-7" })
-			r.log.stamp += protectAfter - 2000
-		}, false},
-		"30 days ago": {func(r *rig) {
-			r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-7" })
-			r.log.stamp += protectAfter
-		}, true},
+		"nobody else wrote":            {func(r *rig) { r.run(ada) }, true},
+		"by address":                   {func(r *rig) { r.run(ada, as("by address")) }, true},
+		"by key, from another sender":  {func(r *rig) { r.run(ada, as("by key")) }, true},
+		"without proof":                {func(r *rig) { r.run(ada, from("sender-7")) }, true},
+		"without proof, in a job":      {func(r *rig) { r.run(ada, job) }, true},
+		"before the registration":      {func(r *rig) { r.run(from("sender-7"), ada) }, false},
+		"a job before":                 {func(r *rig) { r.run(job, ada) }, false},
+		"the owner before":             {func(r *rig) { r.run(as("by a link"), from("sender-9"), ada) }, true},
+		"before others of the owner":   {func(r *rig) { r.run(from("sender-7"), as("by a link"), from("sender-9"), ada, from("sender-8")) }, false},
+		"before, nearly 30 days ago":   {func(r *rig) { r.run(from("sender-7"), ada); r.log.stamp += state.ProtectAfter - 2000 }, false},
+		"before, 30 days ago":          {func(r *rig) { r.run(from("sender-7"), ada); r.log.stamp += state.ProtectAfter }, true},
+		"by the address of a lost key": {func(r *rig) { r.run(ada, as("by address"), &command.ResetKey{AgentKey: "ada", NewKey: keyHash("k1")}) }, false},
 	} {
-		r := newNames(t)
-		tt.before(r)
-		got := r.run(register("ada", "k9", func(c *command.Register) {
-			c.Given, c.Description, c.Protected = command.FieldProtected, "", true
-			c.Proof = command.Proof{Key: keyHash("k1"), Sender: "sender-9", Address: true}
-		}))[0]
-		if (got.Outcome == command.OutcomeDone) != tt.ok || !tt.ok && !slices.Equal(got.Problems, []command.Problem{command.ProblemOthersWrote}) {
-			t.Errorf("%s: %+v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			tt.before(r)
+			got := r.run(register("ada", "k9", func(c *command.Register) {
+				c.Given, c.Description, c.Protected = command.FieldProtected, "", true
+				c.Proof = command.Proof{Key: keyHash("k1"), Sender: "sender-9", Address: true}
+			}))[0]
+			if (got.Outcome == command.OutcomeDone) != tt.ok || !tt.ok && !slices.Equal(got.Problems, []command.Problem{command.ProblemOthersWrote}) {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
-	// Not even with the registration itself: there is no key yet.
-	r := newRig(t)
-	got := r.run(register("ada", "k1", func(c *command.Register) { c.Given |= command.FieldProtected; c.Protected = true }))[0]
-	if !slices.Equal(got.Problems, []command.Problem{command.ProblemProtectNew}) {
-		t.Errorf("%+v", got)
+}
+
+// TestProtectedFromTheFirst registers a name and protects it at once.
+func TestProtectedFromTheFirst(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sender string
+		age    int64
+		want   []command.Problem
+	}{
+		"a new name":        {"", 0, nil},
+		"used by the owner": {"sender-1", 0, nil},
+		"used by another":   {"sender-7", 0, []command.Problem{command.ProblemOthersWrote}},
+		"used long ago":     {"sender-7", state.ProtectAfter, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			if tt.sender != "" {
+				r.publish(func(p *command.Publish) { p.Proof.Sender = tt.sender })
+			}
+			r.log.stamp += tt.age
+			got := r.run(register("ada", "k1", func(c *command.Register) { c.Given |= command.FieldProtected; c.Protected = true }))[0]
+			if !slices.Equal(got.Problems, tt.want) {
+				t.Fatalf("%+v, want %d", got, tt.want)
+			}
+			if tt.want != nil {
+				return
+			}
+			if got := r.run(withProof(post("ada", nil), proofs["by address"]))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemNameProtected}) {
+				t.Errorf("a write without the key: %+v", got)
+			}
+		})
 	}
+}
+
+// owner returns the agent that a key belongs to.
+func (r *rig) owner(key string) string {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	owner, err := v.KeyOwner(keyHash(key))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return owner
 }
 
 // TestRotateKey: another key opens from then on, and a lost answer locks nobody out.
@@ -416,11 +454,22 @@ func TestRotateKey(t *testing.T) {
 			if r.opens("ada", key) != (key == step.open) {
 				t.Errorf("step %d: %s opens: %v", i, key, r.opens("ada", key))
 			}
+			owner := ""
+			if key == step.open {
+				owner = "ada"
+			}
+			if got := r.owner(key); got != owner {
+				t.Errorf("step %d: %s belongs to %q, want %q", i, key, got, owner)
+			}
 		}
+	}
+	r.run(&command.Purge{Order: byOperator, Agents: []string{"ada"}})
+	if got := r.owner("k7"); got != "ada" {
+		t.Errorf("after a purge of the profile the key belongs to %q", got)
 	}
 	r = newNames(t)
 	r.run(rotate("k1", "k3", "sender-5", "rotate-01"))
-	r.log.stamp += keyGrace
+	r.log.stamp += state.KeyGrace
 	if got := r.run(rotate("k1", "k4", "sender-5", "rotate-01"))[0]; !cmp.Equal(got, rejected(command.ProblemWrongKey)) {
 		t.Errorf("too late: %+v", got)
 	}
@@ -478,7 +527,7 @@ func TestLookAlikes(t *testing.T) {
 func TestAuthorsWordStands(t *testing.T) {
 	proof := proofs["by key"]
 	own := func(r *rig, relation command.Relation) string {
-		return EntryID(r.publish(func(p *command.Publish) { relate(relation, 1)(p); p.Proof = proof }))
+		return state.EntryID(r.publish(func(p *command.Publish) { relate(relation, 1)(p); p.Proof = proof }))
 	}
 	strangers := func(r *rig, n int) {
 		for i := range n {

@@ -1,12 +1,19 @@
 package fsm
 
 import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 const hour = int64(60 * 60 * 1000)
@@ -20,7 +27,7 @@ func postJob(agent string) *command.PostJob {
 }
 
 func onJob(agent string, job uint64) command.JobAction {
-	return command.JobAction{Author: author(agent), Job: FormatID(TypeJob, job)}
+	return command.JobAction{Author: author(agent), Job: state.FormatID(state.TypeJob, job)}
 }
 
 func claim(agent string, job uint64) *command.ClaimJob {
@@ -40,11 +47,13 @@ func closeJob(agent string, job uint64) *command.CloseJob {
 }
 
 func retract(agent string, job uint64) *command.Publish {
-	return post(agent, func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, FormatID(TypeJob, job) })
+	return post(agent, func(p *command.Publish) {
+		p.Relation, p.Target = command.RelationRetraction, state.FormatID(state.TypeJob, job)
+	})
 }
 
 // job returns a job's state and its JSON.
-func (r *rig) job(seq uint64) (Job, string) {
+func (r *rig) job(seq uint64) (view.Job, string) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
@@ -59,7 +68,7 @@ func (r *rig) job(seq uint64) (Job, string) {
 	return job, string(raw)
 }
 
-func (r *rig) jobs(q JobQuery) []uint64 {
+func (r *rig) jobs(q view.JobQuery) []uint64 {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
@@ -80,15 +89,18 @@ func (r *rig) jobs(q JobQuery) []uint64 {
 // job can be, who may do what.
 func TestJobTransitions(t *testing.T) {
 	// Ada posts the job; bob holds the claim where there is one; eve is anybody.
+	brief := claim("bob", 1)
+	brief.TTL = 1
 	states := map[string][]command.Payload{
 		"open":            nil,
 		"claimed":         {claim("Bob", 1)},
 		"released":        {claim("Bob", 1), release("bob", 1)},
 		"done":            {claim("Bob", 1), finish("BOB", 1)},
-		"done unclaimed":  {finish("eve", 1)},
 		"closed":          {closeJob("Ada", 1)},
 		"retracted":       {retract("ada", 1)},
-		"done, retracted": {finish("eve", 1), retract("ada", 1)},
+		"expired":         {brief, &command.Tick{}},
+		"extended twice":  {claim("Bob", 1), claim("bob", 1), claim("bob", 1)},
+		"done, retracted": {claim("eve", 1), finish("eve", 1), retract("ada", 1)},
 	}
 	type result = []command.Problem // none: allowed
 	own, taken, free, over, gone, other := command.ProblemOwnJob, command.ProblemJobClaimed, command.ProblemJobNotClaimed, command.ProblemJobDone, command.ProblemJobClosed, command.ProblemNotPoster
@@ -99,7 +111,7 @@ func TestJobTransitions(t *testing.T) {
 		"ada closes": closeJob("ada", 1), "bob closes": closeJob("bob", 1), "ada retracts": retract("ada", 1), "eve retracts": retract("eve", 1),
 	}
 	openRules := map[string]result{
-		"ada claims": {own}, "ada finishes": {own}, "ada releases": {free}, "bob releases": {free},
+		"ada claims": {own}, "ada finishes": {own, free}, "bob finishes": {free}, "eve finishes": {free}, "ada releases": {free}, "bob releases": {free},
 		"eve releases": {free}, "bob closes": {other}, "eve retracts": {command.ProblemRetractionOther},
 	}
 	ended := func(p command.Problem) map[string]result {
@@ -109,20 +121,23 @@ func TestJobTransitions(t *testing.T) {
 			"eve retracts": {command.ProblemRetractionOther},
 		}
 	}
+	claimedRules := map[string]result{
+		"ada claims": {own, taken}, "eve claims": {taken}, "ada finishes": {own, taken}, "eve finishes": {taken},
+		"ada releases": {taken}, "eve releases": {taken}, "ada closes": {taken}, "bob closes": {other, taken},
+		"ada retracts": {taken}, "eve retracts": {command.ProblemRetractionOther, taken},
+	}
+	extended := maps.Clone(claimedRules)
+	extended["bob claims"] = result{command.ProblemTooManyRenewals}
 	rules := map[string]map[string]result{
-		"open": openRules, "released": openRules,
-		"claimed": {
-			"ada claims": {own, taken}, "eve claims": {taken}, "ada finishes": {own, taken}, "eve finishes": {taken},
-			"ada releases": {taken}, "eve releases": {taken}, "ada closes": {taken}, "bob closes": {other, taken},
-			"ada retracts": {taken}, "eve retracts": {command.ProblemRetractionOther, taken},
-		},
-		"done": ended(over), "done unclaimed": ended(over), "done, retracted": ended(over),
+		"open": openRules, "released": openRules, "expired": openRules,
+		"claimed": claimedRules, "extended twice": extended,
+		"done": ended(over), "done, retracted": ended(over),
 		"closed": ended(gone), "retracted": ended(gone),
 	}
-	after := map[string]JobStatus{"claims": JobClaimed, "finishes": JobDone, "releases": JobOpen, "closes": JobClosed}
-	for state, before := range states {
+	after := map[string]state.JobStatus{"claims": state.JobClaimed, "finishes": state.JobDone, "releases": state.JobOpen, "closes": state.JobClosed}
+	for stored, before := range states {
 		for act, body := range acts {
-			t.Run(state+"/"+act, func(t *testing.T) {
+			t.Run(stored+"/"+act, func(t *testing.T) {
 				r := newRig(t)
 				for _, b := range append([]command.Payload{postJob("Ada")}, before...) {
 					if res := r.run(b)[0]; res.Outcome != command.OutcomeDone {
@@ -131,13 +146,13 @@ func TestJobTransitions(t *testing.T) {
 				}
 				was, _ := r.job(1)
 				got := r.run(body)[0]
-				if diff := cmp.Diff(rules[state][act], got.Problems); diff != "" {
+				if diff := cmp.Diff(rules[stored][act], got.Problems); diff != "" {
 					t.Fatalf("problems (-want +got):\n%s", diff)
 				}
 				now, raw := r.job(1)
 				want, verb := was.Status, strings.Fields(act)[1]
-				if got.Outcome == command.OutcomeDone && (verb != "retracts" || was.Status == JobOpen) {
-					want = map[bool]JobStatus{true: JobClosed, false: after[verb]}[verb == "retracts"]
+				if got.Outcome == command.OutcomeDone && (verb != "retracts" || was.Status == state.JobOpen) {
+					want = map[bool]state.JobStatus{true: state.JobClosed, false: after[verb]}[verb == "retracts"]
 				}
 				if now.Status != want {
 					t.Errorf("%s, want %s: %s", now.Status, want, raw)
@@ -187,18 +202,154 @@ func TestStylesOfTargets(t *testing.T) {
 			continue
 		}
 		doc, raw := r.read(got.Entry)
-		if *doc.Supersedes != id || doc.Channel != want || EntryType(doc.ID[0]) != TypeEntry {
+		if *doc.Supersedes != id || doc.Channel != want || state.EntryType(doc.ID[0]) != state.TypeEntry {
 			t.Errorf("reply to %s: %s", id, raw)
 		}
 		if root, raw := r.read(map[string]uint64{"j1": 1, "h2": 2, "e3": 3}[id]); root.ID != id || len(root.SupersededBy) != 1 {
 			t.Errorf("%s", raw)
 		}
-		if seqs := r.list(Query{Since: -1, ReplyTo: got.Entry}); len(seqs) != 0 {
+		if seqs := r.list(view.Query{Since: -1, ReplyTo: got.Entry}); len(seqs) != 0 {
 			t.Errorf("replies %v", seqs)
 		}
 	}
-	if seqs := r.list(Query{Since: -1, Thread: 1}); len(seqs) != 2 || seqs[1] != 1 {
+	if seqs := r.list(view.Query{Since: -1, Thread: 1}); len(seqs) != 2 || seqs[1] != 1 {
 		t.Errorf("thread of a job: %v", seqs)
+	}
+}
+
+// TestClaimsAreBounded holds how many unfinished claims a name, a sender and a network
+// have, and that each end of a claim makes room for another one.
+func TestClaimsAreBounded(t *testing.T) {
+	const many = command.MaxSenderClaims*command.NetworkShare + 1
+	by := func(name, key, sender string) func(uint64) *command.ClaimJob {
+		return func(job uint64) *command.ClaimJob {
+			c := claim(name, job)
+			c.Proof = command.Proof{Sender: sender}
+			if key != "" {
+				c.Proof.Key = keyHash(key)
+			}
+			return c
+		}
+	}
+	names := func(n uint64) func(uint64) *command.ClaimJob {
+		return func(job uint64) *command.ClaimJob { return by(fmt.Sprint("name", job%n), "", "s1")(job) }
+	}
+	network := func(job uint64) *command.ClaimJob {
+		return by(fmt.Sprint("name", job), "", fmt.Sprint("net", command.NetworkEnd, job))(job)
+	}
+	keys := func(job uint64) *command.ClaimJob {
+		return by(fmt.Sprint("key", job%4), fmt.Sprint("key of key", job%4), "s1")(job)
+	}
+	unlimited := func(job uint64) *command.ClaimJob {
+		c := by("bob", "", "s1")(job)
+		c.Proof.Unlimited = true
+		return c
+	}
+	newEpoch := func(job uint64) *command.ClaimJob {
+		c := by("bob", "", "s1")(job)
+		if job > 3 {
+			c.Proof.Sender, c.Proof.Former = "s2", "s1"
+		}
+		return c
+	}
+	for name, tt := range map[string]struct {
+		claim func(job uint64) *command.ClaimJob
+		most  int
+		age   int64 // of the keys
+	}{
+		"a name without its key":     {by("bob", "", "s1"), command.MaxNameClaims, 0},
+		"a name by its key":          {by("key0", "key of key0", "s1"), command.MaxKeyClaims, 0},
+		"an old key":                 {by("key0", "key of key0", "s1"), command.MaxKeyClaims, state.EstablishedAfter},
+		"a sender under many names":  {names(many), command.MaxSenderClaims, 0},
+		"a network of many senders":  {network, command.MaxSenderClaims * command.NetworkShare, 0},
+		"new keys of one sender":     {keys, command.MaxSenderClaims, 0},
+		"old keys of one sender":     {keys, 4 * command.MaxKeyClaims, state.EstablishedAfter},
+		"an unlimited sender":        {unlimited, many, 0},
+		"a sender in the next epoch": {newEpoch, command.MaxNameClaims, 0},
+		"nobody, from one sender":    {by(command.AnonymousName, "", "s1"), command.MaxNameClaims, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			jobs := make([]command.Payload, many)
+			for i := range jobs {
+				jobs[i] = postJob("ada")
+			}
+			r.run(jobs...)
+			for i := range 4 {
+				r.run(register(fmt.Sprint("key", i), fmt.Sprint("key of key", i), nil))
+			}
+			r.log.stamp += tt.age
+			taken := 0
+			for ; taken < many; taken++ {
+				c := tt.claim(uint64(taken) + 1)
+				c.TTL = 1000_000
+				found := r.inspect(c)
+				if got := r.run(c)[0]; !cmp.Equal(found, got.Problems) {
+					t.Fatalf("claim %d: %d, and the view found %d", taken+1, got.Problems, found)
+				} else if got.Outcome != command.OutcomeDone {
+					if !cmp.Equal(got.Problems, []command.Problem{command.ProblemTooManyClaims}) {
+						t.Fatalf("claim %d: %+v", taken+1, got)
+					}
+					break
+				}
+			}
+			if taken != tt.most {
+				t.Fatalf("%d claims, want %d", taken, tt.most)
+			}
+			if taken == many {
+				return
+			}
+			last := tt.claim(uint64(taken))
+			claimNext := func(end command.Payload) {
+				t.Helper()
+				next := *last
+				next.Job = state.FormatID(state.TypeJob, uint64(taken)+1)
+				if got := r.run(end, &next)[1]; got.Outcome != command.OutcomeDone {
+					t.Errorf("after %T: %+v", end, got)
+				}
+				taken++
+				last = &next
+			}
+			if taken+4 < many {
+				claimNext(&command.FinishJob{JobAction: last.JobAction, Result: "Done."})
+				claimNext(&command.ReleaseJob{JobAction: last.JobAction})
+				claimNext(hide(last.Job))
+			}
+			if got := r.run(last)[0]; got.Outcome != command.OutcomeDone {
+				t.Errorf("an extension: %+v", got)
+			}
+			r.log.stamp += 1000_000 + 24*hour
+			last.Job = state.FormatID(state.TypeJob, many)
+			if got := r.run(last)[0]; got.Outcome != command.OutcomeDone {
+				t.Errorf("after the end of all claims: %+v", got)
+			}
+			checkClaimCounts(t, r.Machine)
+		})
+	}
+}
+
+// checkClaimCounts compares the rows of SpaceClaims with those of the jobs.
+func checkClaimCounts(t tester, m *Machine) {
+	t.Helper()
+	v := m.View()
+	defer v.Release()
+	want, got := map[string]uint64{}, map[string]uint64{}
+	lower, upper := state.SpaceBounds(state.SpaceJob)
+	err := state.ScanSpace(v.Reader(), lower, upper, func(_, row []byte) error {
+		j, err := state.DecodeJobRow(row)
+		for key := range slices.Chunk([]byte(j.Counted), state.ClaimsKeyBytes) {
+			want[string(key)]++
+		}
+		return err
+	})
+	lower, upper = state.SpaceBounds(state.SpaceClaims)
+	err = errors.Join(err, state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
+		n, err := state.DecodeNumber(row)
+		got[string(key[1:])] = n
+		return err
+	}))
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("counts of claims (-want +got):\n%s%v", diff, err)
 	}
 }
 
@@ -209,7 +360,7 @@ func TestClaimEnds(t *testing.T) {
 	r.run(claim("bob", 1))
 	end := r.log.stamp + 24*hour
 	job, raw := r.job(1)
-	if want := (Job{Status: JobClaimed, ClaimedBy: "bob", ClaimantKey: "bob", ClaimExpiresAt: end}); job != want {
+	if want := (view.Job{Status: state.JobClaimed, ClaimedBy: "bob", ClaimantKey: "bob", ClaimExpiresAt: end}); job != want {
 		t.Fatalf("%s", raw)
 	}
 	r.log.stamp = end - 1 - 1000 // run goes on by a second
@@ -228,16 +379,68 @@ func TestClaimEnds(t *testing.T) {
 	r.run(claim("Eve", 1))
 	r.log.stamp = end + 30*hour
 	r.run(&command.Tick{})
-	if job, raw := r.job(1); job.Status != JobClaimed || job.ClaimedBy != "Eve" || job.ClaimExpiresAt != end+34*hour {
+	if job, raw := r.job(1); job.Status != state.JobClaimed || job.ClaimedBy != "Eve" || job.ClaimExpiresAt != end+34*hour {
 		t.Errorf("%s", raw)
 	}
 	r.log.stamp = end + 34*hour - 1000
 	r.run(&command.Tick{})
-	if job, raw := r.job(1); job != (Job{Status: JobOpen}) {
+	if job, raw := r.job(1); job != (view.Job{Status: state.JobOpen}) {
 		t.Errorf("%s", raw)
 	}
 	if !strings.HasSuffix(raw, `"results":[]}`) {
 		t.Errorf("%s", raw)
+	}
+}
+
+// TestLostClaim compares the view's verdict on a claim with that of apply. A claim that may
+// still succeed is not lost.
+func TestLostClaim(t *testing.T) {
+	taken := []command.Problem{command.ProblemJobClaimed}
+	again := func(c *command.ClaimJob) *command.ClaimJob {
+		c.Request = command.RequestKey{Scope: "eve", ID: "request-1"}
+		return c
+	}
+	wrongKey := claim("key", 1)
+	wrongKey.Proof.Key = keyHash("not the key of key")
+	for name, tt := range map[string]struct {
+		before []command.Payload
+		claim  *command.ClaimJob
+		later  int64 // from the view to the instant at which the claim is judged
+		want   []command.Problem
+	}{
+		"open":                      {nil, claim("eve", 1), 0, nil},
+		"claimed by another":        {[]command.Payload{claim("bob", 1)}, claim("eve", 1), 0, taken},
+		"before the end":            {[]command.Payload{claim("bob", 1)}, claim("eve", 1), 24*hour - 1, taken},
+		"at the end":                {[]command.Payload{claim("bob", 1)}, claim("eve", 1), 24 * hour, nil},
+		"claimed by the same agent": {[]command.Payload{claim("eve", 1)}, claim("eve", 1), 0, nil},
+		"claimed by the poster":     {[]command.Payload{claim("bob", 1)}, claim("ada", 1), 0, []command.Problem{command.ProblemOwnJob, command.ProblemJobClaimed}},
+		"released":                  {[]command.Payload{claim("bob", 1), release("bob", 1)}, claim("eve", 1), 0, nil},
+		"done":                      {[]command.Payload{claim("bob", 1), finish("bob", 1)}, claim("eve", 1), 24 * hour, []command.Problem{command.ProblemJobDone}},
+		"closed":                    {[]command.Payload{closeJob("ada", 1)}, claim("eve", 1), 24 * hour, []command.Problem{command.ProblemJobClosed}},
+		"unknown":                   {nil, claim("eve", 9), 0, nil},
+		"a repeated request":        {[]command.Payload{again(claim("eve", 1)), release("eve", 1), claim("bob", 1)}, again(claim("eve", 1)), 0, nil},
+		"a wrong key":               {[]command.Payload{register("key", "key of key", nil), claim("bob", 1)}, wrongKey, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			for _, b := range append([]command.Payload{postJob("ada")}, tt.before...) {
+				if res := r.run(b)[0]; res.Outcome != command.OutcomeDone {
+					t.Fatalf("%T: %+v", b, res)
+				}
+			}
+			v := r.View()
+			got, err := v.LostClaim(tt.claim, r.log.stamp+tt.later)
+			v.Release()
+			if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+				t.Fatalf("the view: %v (-want +got):\n%s", err, diff)
+			}
+			if r.log.stamp += max(0, tt.later-1000); len(got) == 0 { // run goes on by a second
+				return
+			}
+			if diff := cmp.Diff(tt.want, r.run(tt.claim)[0].Problems); diff != "" {
+				t.Errorf("apply (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -248,12 +451,12 @@ func TestNextClaimEnd(t *testing.T) {
 		v := r.View()
 		defer v.Release()
 		at, ok := v.NextClaimEnd()
-		if ok != (at != noClaims) {
+		if ok != (at != state.NoClaims) {
 			t.Fatalf("NextClaimEnd = %d, %v", at, ok)
 		}
 		return at
 	}
-	if next() != noClaims {
+	if next() != state.NoClaims {
 		t.Error("a claim in an empty state")
 	}
 	r.run(postJob("ada"), postJob("ada"))
@@ -270,7 +473,7 @@ func TestNextClaimEnd(t *testing.T) {
 	}
 	r.log.stamp += 24 * hour
 	r.run(&command.Tick{})
-	if next() != noClaims {
+	if next() != state.NoClaims {
 		t.Error("a claim after the last one ended")
 	}
 }
@@ -278,7 +481,7 @@ func TestNextClaimEnd(t *testing.T) {
 // TestManyClaimsEndAtOnce holds that a log entry reopens a bounded number of
 // jobs, and that nobody can tell.
 func TestManyClaimsEndAtOnce(t *testing.T) {
-	const n = maxReopened + 200
+	const n = apply.MaxReopened + 200
 	r := newRig(t)
 	for seq := uint64(1); seq <= n; {
 		var bodies []command.Payload
@@ -300,18 +503,18 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	r.log.stamp = end - 1000
 	r.run(&command.Tick{})
 	v := r.View()
-	overdue, err := v.overdue()
+	overdue, err := v.Overdue()
 	v.Release()
-	if err != nil || len(overdue) != n-maxReopened {
-		t.Fatalf("%d claims left, %v, want %d", len(overdue), err, n-maxReopened)
+	if err != nil || len(overdue) != n-apply.MaxReopened {
+		t.Fatalf("%d claims left, %v, want %d", len(overdue), err, n-apply.MaxReopened)
 	}
-	if got := r.jobs(JobQuery{Status: JobOpen}); len(got) != n || got[0] != n || got[n-1] != 1 {
+	if got := r.jobs(view.JobQuery{Status: state.JobOpen}); len(got) != n || got[0] != n || got[n-1] != 1 {
 		t.Errorf("%d open jobs", len(got))
 	}
-	if got := r.jobs(JobQuery{Status: JobClaimed}); len(got) != 0 {
+	if got := r.jobs(view.JobQuery{Status: state.JobClaimed}); len(got) != 0 {
 		t.Errorf("%d claimed jobs", len(got))
 	}
-	if job, raw := r.job(n); job != (Job{Status: JobOpen}) {
+	if job, raw := r.job(n); job != (view.Job{Status: state.JobOpen}) {
 		t.Errorf("%s", raw)
 	}
 	// The newest one, still to be reopened, can be claimed again in the next
@@ -321,10 +524,10 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	}
 	v = r.View()
 	defer v.Release()
-	if overdue, err = v.overdue(); err != nil || len(overdue) != 0 {
+	if overdue, err = v.Overdue(); err != nil || len(overdue) != 0 {
 		t.Errorf("%d claims left, %v", len(overdue), err)
 	}
-	if got := r.jobs(JobQuery{Status: JobClaimed}); len(got) != 1 || got[0] != n {
+	if got := r.jobs(view.JobQuery{Status: state.JobClaimed}); len(got) != 1 || got[0] != n {
 		t.Errorf("claimed jobs %v", got)
 	}
 }
@@ -339,25 +542,25 @@ func TestClaimMadeAgain(t *testing.T) {
 	r.applyMu.Lock()
 	defer r.applyMu.Unlock()
 	tx := r.begin()
-	defer tx.batch.Close()
-	c := dueClaim{r.log.stamp + 24*hour, 1}
+	defer tx.Batch.Close()
+	c := state.DueClaim{Expires: r.log.stamp + 24*hour, Job: 1}
 	for range 2 {
-		if got, err := tx.earliestClaims(5); err != nil || !cmp.Equal(got, []dueClaim{c}, cmp.AllowUnexported(dueClaim{})) {
+		if got, err := tx.EarliestClaims(5); err != nil || !cmp.Equal(got, []state.DueClaim{c}, cmp.AllowUnexported(state.DueClaim{})) {
 			t.Errorf("%v, %v, want %v", got, err, c)
 		}
-		tx.dropClaim(c)
-		if got, err := tx.earliestClaims(5); err != nil || len(got) > 0 {
+		tx.DropClaim(c)
+		if got, err := tx.EarliestClaims(5); err != nil || len(got) > 0 {
 			t.Errorf("%v, %v, want none", got, err)
 		}
-		tx.addClaim(c)
+		tx.AddClaim(c)
 	}
 }
 
 // TestSearchStopsAtItsBound holds that a search for jobs of one status looks at a
 // bounded number of others, and is complete page by page.
 func TestSearchStopsAtItsBound(t *testing.T) {
-	const apart = filterStep + 1 // each look ends before the next job of the status
-	const n = (maxFiltered/filterStep + 2) * apart
+	const apart = view.FilterStep + 1 // each look ends before the next job of the status
+	const n = (view.MaxFiltered/view.FilterStep + 2) * apart
 	r := newRig(t)
 	var claims []command.Payload
 	for seq := uint64(1); seq <= n; {
@@ -373,7 +576,7 @@ func TestSearchStopsAtItsBound(t *testing.T) {
 		r.run(bodies...)
 	}
 	r.run(append(claims, claim("bob", 1))...)
-	q := JobQuery{Status: JobClaimed, Q: "birds"}
+	q := view.JobQuery{Status: state.JobClaimed, Q: "birds"}
 	v := r.View()
 	seqs, next, err := v.ListJobs(q)
 	v.Release()
@@ -390,14 +593,17 @@ func TestJobRequests(t *testing.T) {
 	r := newRig(t)
 	request := command.RequestKey{Scope: "bob", ID: "request-1"}
 	with := func(b command.Payload, a *command.Author) command.Payload { a.Request = request; return b }
-	p, c, f, rel, cl := postJob("bob"), claim("bob", 1), finish("bob", 1), release("bob", 1), closeJob("bob", 2)
+	p, c, f, rel, cl := postJob("bob"), claim("bob", 1), finish("bob", 4), release("bob", 1), closeJob("bob", 2)
 	r.run(postJob("ada"))
 	for _, tt := range []struct {
 		body  command.Payload
 		entry uint64
 	}{
-		{with(p, &p.Author), 2}, {with(c, &c.Author), 3}, {with(rel, &rel.Author), 1}, {with(f, &f.Author), 4}, {with(cl, &cl.Author), 2},
+		{with(p, &p.Author), 2}, {with(c, &c.Author), 3}, {with(rel, &rel.Author), 1}, {with(f, &f.Author), 6}, {with(cl, &cl.Author), 2},
 	} {
+		if tt.entry == 6 {
+			r.run(postJob("ada"), claim("bob", 4))
+		}
 		first := r.run(tt.body)[0]
 		if want := (command.Result{Outcome: command.OutcomeDone, Entry: tt.entry}); !cmp.Equal(first, want) {
 			t.Errorf("%T: %+v, want %+v", tt.body, first, want)
@@ -406,16 +612,16 @@ func TestJobRequests(t *testing.T) {
 			t.Errorf("%T again: %+v, want %+v", tt.body, again, want)
 		}
 		v := r.View()
-		if seq, ok := v.Request(command.OpOf(tt.body), command.Standing{}, byRequest(request)); !ok || seq != tt.entry {
+		if seq, ok, _ := v.Earlier(command.OpOf(tt.body), byRequest(request)); !ok || seq != tt.entry {
 			t.Errorf("%T: request_id is of entry %d, %v", tt.body, seq, ok)
 		}
 		v.Release()
 	}
 	f.Result = "There are eight."
-	if got := r.run(f)[0]; !got.Differs || got.Entry != 4 {
+	if got := r.run(f)[0]; !got.Differs || got.Entry != 6 {
 		t.Errorf("another result: %+v", got)
 	}
-	if job, raw := r.job(1); job != (Job{Status: JobDone, Result: 4}) {
+	if job, raw := r.job(4); job != (view.Job{Status: state.JobDone, Result: 6}) {
 		t.Errorf("%s", raw)
 	}
 }
@@ -443,7 +649,7 @@ func TestJobEntries(t *testing.T) {
 	}
 	for seq, want := range map[uint64]struct{ agent, title, body string }{
 		2: {"Bob", "Claimed: " + long[:2*(command.MaxTitle-len("Claimed: "))], "Note: ok"},
-		3: {"Bob", "Claimed: " + long[:2*(command.MaxTitle-len("Claimed: "))], claimWithoutNote},
+		3: {"Bob", "Claimed: " + long[:2*(command.MaxTitle-len("Claimed: "))], "I am working on this job."},
 		4: {"bob", "Result: " + long[:2*(command.MaxTitle-len("Result: "))], "There are seven."},
 	} {
 		doc, raw := r.read(seq)
@@ -451,10 +657,10 @@ func TestJobEntries(t *testing.T) {
 			t.Errorf("%s", raw)
 		}
 	}
-	if got := r.list(Query{Since: -1, ForKey: "ada"}); !cmp.Equal(got, []uint64{4, 3, 2}) {
+	if got := r.list(view.Query{Since: -1, ForKey: "ada"}); !cmp.Equal(got, []uint64{4, 3, 2}) {
 		t.Errorf("for the poster: %v", got)
 	}
-	if got := r.list(Query{Since: -1, ForKey: "eve"}); !cmp.Equal(got, []uint64{2}) {
+	if got := r.list(view.Query{Since: -1, ForKey: "eve"}); !cmp.Equal(got, []uint64{2}) {
 		t.Errorf("for whom the note mentions: %v", got)
 	}
 	v := r.View()
@@ -473,22 +679,22 @@ func TestJobLists(t *testing.T) {
 	other := postJob("ada")
 	other.Title = "Count the trees"
 	r.run(other, post("ada", func(p *command.Publish) { p.Title = "Birds, too" }))
-	r.run(claim("bob", 2), claim("bob", 3), finish("bob", 3), finish("eve", 4), closeJob("ada", 5)) // entries 9, 10, 11, 12
+	r.run(claim("bob", 2), claim("bob", 3), finish("bob", 3), claim("eve", 4), finish("eve", 4), closeJob("ada", 5)) // entries 9 to 13
 	for name, tt := range map[string]struct {
-		q    JobQuery
+		q    view.JobQuery
 		want []uint64
 	}{
-		"all":               {JobQuery{}, []uint64{7, 6, 5, 4, 3, 2, 1}},
-		"open":              {JobQuery{Status: JobOpen}, []uint64{7, 6, 1}},
-		"claimed":           {JobQuery{Status: JobClaimed}, []uint64{2}},
-		"done":              {JobQuery{Status: JobDone}, []uint64{4, 3}},
-		"closed":            {JobQuery{Status: JobClosed}, []uint64{5}},
-		"words":             {JobQuery{Q: "bir"}, []uint64{6, 5, 4, 3, 2, 1}},
-		"words, open":       {JobQuery{Q: "birds", Status: JobOpen}, []uint64{6, 1}},
-		"words, none":       {JobQuery{Q: "fish", Status: JobOpen}, nil},
-		"no word":           {JobQuery{Q: "!!"}, nil},
-		"no word, open":     {JobQuery{Q: "!!", Status: JobOpen}, nil},
-		"what only entries": {JobQuery{Q: "too"}, nil},
+		"all":               {view.JobQuery{}, []uint64{7, 6, 5, 4, 3, 2, 1}},
+		"open":              {view.JobQuery{Status: state.JobOpen}, []uint64{7, 6, 1}},
+		"claimed":           {view.JobQuery{Status: state.JobClaimed}, []uint64{2}},
+		"done":              {view.JobQuery{Status: state.JobDone}, []uint64{4, 3}},
+		"closed":            {view.JobQuery{Status: state.JobClosed}, []uint64{5}},
+		"words":             {view.JobQuery{Q: "bir"}, []uint64{6, 5, 4, 3, 2, 1}},
+		"words, open":       {view.JobQuery{Q: "birds", Status: state.JobOpen}, []uint64{6, 1}},
+		"words, none":       {view.JobQuery{Q: "fish", Status: state.JobOpen}, nil},
+		"no word":           {view.JobQuery{Q: "!!"}, nil},
+		"no word, open":     {view.JobQuery{Q: "!!", Status: state.JobOpen}, nil},
+		"what only entries": {view.JobQuery{Q: "too"}, nil},
 	} {
 		for _, limit := range []int{0, 1, 2, 3} {
 			tt.q.Limit = limit

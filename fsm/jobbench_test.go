@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // BenchmarkListJobs measures a page of 50 jobs, shown, among few and many jobs of
@@ -23,9 +25,9 @@ func BenchmarkListJobs(b *testing.B) {
 			r.run(claim("bob", seq))
 		}
 		v := r.View()
-		for name, q := range map[string]JobQuery{
-			"open": {Status: JobOpen}, "all": {}, "open words": {Status: JobOpen, Q: "birds"}, "claimed words": {Status: JobClaimed, Q: "birds"},
-			"none of words": {Status: JobDone, Q: "birds"},
+		for name, q := range map[string]view.JobQuery{
+			"open": {Status: state.JobOpen}, "all": {}, "open words": {Status: state.JobOpen, Q: "birds"}, "claimed words": {Status: state.JobClaimed, Q: "birds"},
+			"none of words": {Status: state.JobDone, Q: "birds"},
 		} {
 			b.Run(fmt.Sprintf("%d/%s", n, name), func(b *testing.B) {
 				var buf []byte

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // jobCommands are the commands on jobs and human help, with every field set.
@@ -87,25 +88,25 @@ func TestSignatureOf(t *testing.T) {
 }
 
 func TestJobRows(t *testing.T) {
-	row := jobRow{status: JobClaimed, claimant: "Ada", claimantKey: "ada", expires: 1700000000000, claim: 7}
-	got, err := decodeJobRow(row.encode())
+	row := state.JobRow{Status: state.JobClaimed, Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678"}
+	got, err := state.DecodeJobRow(row.Encode())
 	if err != nil || got != row {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for n := range row.encode() {
-		if _, err := decodeJobRow(row.encode()[:n]); err == nil {
+	for n := range row.Encode() {
+		if _, err := state.DecodeJobRow(row.Encode()[:n]); err == nil {
 			t.Errorf("%d bytes passed", n)
 		}
 	}
-	for _, bad := range [][]byte{{0, 0, 0, 0, 0}, {9, 0, 0, 0, 0}, append(row.encode(), 0)} {
-		if _, err := decodeJobRow(bad); err == nil {
+	for _, bad := range [][]byte{{0, 0, 0, 0, 0}, {9, 0, 0, 0, 0}, append(row.Encode(), 0)} {
+		if _, err := state.DecodeJobRow(bad); err == nil {
 			t.Errorf("%v passed", bad)
 		}
 	}
-	if _, err := decodeHelpRow([]byte{4}); err == nil {
+	if _, err := state.DecodeHelpRow([]byte{4}); err == nil {
 		t.Error("a bad help row passed")
 	}
-	if _, err := parseDueKey([]byte{spaceDue, 1}); err == nil {
+	if _, err := state.ParseDueKey([]byte{state.SpaceDue, 1}); err == nil {
 		t.Error("a short claim key passed")
 	}
 }

@@ -1,6 +1,10 @@
 // Package fsm is the replicated state of Commons: a deterministic state machine over a
-// Pebble database, with its search index and its views. Package fsm/command defines the
-// commands and their results, and says what is replicated.
+// Pebble database, with its search index and its views. It has the Machine, the adapter to
+// Raft, the life of a store, waiting, snapshots and erasing.
+//
+// Package fsm/command defines the commands and their results, and what is replicated. The
+// contents of the state are in fsm/state, the queue of deliveries in fsm/outbox, the effects
+// of commands in fsm/apply and the state for readers in fsm/view.
 //
 // The state depends on the Raft log only: not on a clock, randomness, map iteration
 // order, the environment or I/O results.
@@ -20,8 +24,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/snapshot"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // Options configure a Machine.
@@ -35,7 +42,7 @@ type Options struct {
 	// DeliveriesEnded is called with the deliveries that left their queues, or were never
 	// queued, on the apply goroutine, after a view with this change is published. After a
 	// crash it may be called again. Nil is allowed.
-	DeliveriesEnded func([]DeliveryEnd)
+	DeliveriesEnded func([]outbox.DeliveryEnd)
 	// CacheBytes is the minimum size of Pebble's block cache; zero is DefaultCacheBytes.
 	// The cache also uses memory that the memtables leave free.
 	CacheBytes int64
@@ -78,7 +85,7 @@ type Machine struct {
 	waiters waiters
 	// watchers wait for changes that concern an agent.
 	watchers watchers
-	view     atomic.Pointer[View]
+	view     atomic.Pointer[published]
 	inUse    sync.WaitGroup // stores that a view or the machine refers to
 	stores   sync.WaitGroup // stores that are not closed yet
 	snaps    *snapshot.Store
@@ -88,30 +95,10 @@ type Machine struct {
 	// applyMu serialises changes of the state: apply, restore, seals of the index, close.
 	applyMu sync.Mutex
 	store   *store
-	loaded
+	apply.Loaded
 	terms  termBuilder
 	newest *store // that was loaded, for tests that crash
 	closed bool
-}
-
-// Open opens the state in opts.Dir, or creates an empty one. It completes or removes
-// what a crash left unfinished. snapshot.ErrBehind means that the state must be wiped.
-func Open(opts Options) (*Machine, error) {
-	m := newMachine(opts)
-	if err := m.open(); err != nil {
-		m.cache.Unref()
-		return nil, fmt.Errorf("open state machine: %w", err)
-	}
-	return m, nil
-}
-
-func newMachine(opts Options) *Machine {
-	opts.setDefaults()
-	m := &Machine{opts: opts, cache: newBlockCache(&opts)}
-	m.snaps = snapshot.New(states{m}, snapshot.Options{
-		Dir: opts.Dir, Logger: opts.Logger, Fatal: opts.Fatal, Failpoint: opts.failpoint,
-	})
-	return m
 }
 
 func (o *Options) setDefaults() {
@@ -161,8 +148,8 @@ func (m *Machine) adopt(s *store) {
 	s.ref()
 	m.inUse.Add(1)
 	m.stores.Add(1)
-	m.store, m.loaded = s, s.loaded
-	m.digests.reset(&m.head)
+	m.store, m.Loaded = s, s.loaded
+	m.digests.reset(&m.Head)
 	m.publish()
 	m.watchers.notifyAll()
 	if old != nil {
@@ -195,15 +182,24 @@ func (m *Machine) closeStore(s *store) {
 	}()
 }
 
+// published is a view with its store.
+type published struct {
+	*view.View
+	store *store
+}
+
 // View returns the newest view. The caller releases it. It must not be called
 // after Close, and panics then.
-func (m *Machine) View() *View {
+func (m *Machine) View() *view.View { return m.acquire().View }
+
+// acquire is View with the view's store.
+func (m *Machine) acquire() *published {
 	for {
 		v := m.view.Load()
 		if v == nil {
 			panic("fsm: View after Close")
 		}
-		if v.acquire() {
+		if v.Acquire() {
 			return v
 		}
 	}
@@ -219,7 +215,7 @@ func (m *Machine) Applied() uint64 { return m.waiters.applied.Load() }
 func (m *Machine) Covers() (index, term uint64, err error) {
 	v := m.View()
 	defer v.Release()
-	p, err := covers(v.snap)
+	p, err := covers(v.Reader())
 	return p.Index, p.Term, err
 }
 
@@ -232,7 +228,7 @@ func (m *Machine) Wait(ctx context.Context, index uint64) error { return m.waite
 func (m *Machine) Digest() (index uint64, rolling [32]byte) {
 	v := m.View()
 	defer v.Release()
-	return v.head.applied, v.head.rolling
+	return v.Index(), v.Digest()
 }
 
 // RestoreOnStart reports whether Raft must restore the newest snapshot when it starts;
@@ -242,7 +238,7 @@ func (m *Machine) RestoreOnStart() bool {
 	v := m.View()
 	defer v.Release()
 	metas := m.snaps.List()
-	covered, err := covers(v.snap)
+	covered, err := covers(v.Reader())
 	return err != nil || len(metas) > 0 && covered.Index < metas[0].Index
 }
 
@@ -258,8 +254,13 @@ func (m *Machine) DiskSpace() (free, size uint64, err error) {
 
 // publish makes the current state the newest view. The caller holds applyMu.
 func (m *Machine) publish() {
-	old := m.view.Swap(m.newView())
-	m.waiters.advance(m.head.applied)
+	s := m.store
+	s.ref()
+	v := view.NewView(&s.views, view.Source{
+		Rows: &s.Rows, Entries: s.index.Cut(), Profiles: s.profiles.Cut(), At: m.Resident, Fatal: s.fatal, Released: s.unref,
+	})
+	old := m.view.Swap(&published{v, s})
+	m.waiters.advance(m.Head.Applied)
 	if old != nil {
 		old.Release()
 	}
@@ -317,12 +318,32 @@ func (m *Machine) release() error {
 	return nil
 }
 
-// The errors that callers distinguish.
-var (
-	// ErrNotFound means that there is no such entry.
-	ErrNotFound = errors.New("no such entry")
-	// ErrClosed means that the machine was closed.
-	ErrClosed = errors.New("state machine is closed")
-	// ErrCorrupt means that stored or received bytes are not what was written.
-	ErrCorrupt = errors.New("corrupt data")
-)
+// ErrClosed means that the machine was closed.
+var ErrClosed = errors.New("state machine is closed")
+
+// Open opens the state in opts.Dir, or creates an empty one. It completes or removes
+// what a crash left unfinished. snapshot.ErrBehind means that the state must be wiped.
+func Open(opts Options) (*Machine, error) {
+	m := newMachine(opts)
+	if err := m.open(); err != nil {
+		m.cache.Unref()
+		return nil, fmt.Errorf("open state machine: %w", err)
+	}
+	return m, nil
+}
+
+func newMachine(opts Options) *Machine {
+	opts.setDefaults()
+	m := &Machine{opts: opts, cache: newBlockCache(&opts)}
+	m.snaps = snapshot.New(states{m}, snapshot.Options{
+		Dir: opts.Dir, Logger: opts.Logger, Fatal: opts.Fatal, Failpoint: opts.failpoint,
+	})
+	return m
+}
+
+// Format returns the replicated format number.
+func (m *Machine) Format() int {
+	v := m.View()
+	defer v.Release()
+	return v.Format()
+}

@@ -5,7 +5,9 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // model is the state machine again, in the plainest way: everything in slices
@@ -87,7 +89,7 @@ func (m *model) apply(b command.Batch) {
 func (m *model) hide(c *command.Hide) command.Result {
 	changed := false
 	for i := range m.entries {
-		if e := &m.entries[i]; (e.hidden == c.Unhide || e.held) && slices.Contains(c.IDs, EntryID(e.seq)) {
+		if e := &m.entries[i]; (e.hidden == c.Unhide || e.held) && slices.Contains(c.IDs, state.EntryID(e.seq)) {
 			e.hidden, e.held, changed = !c.Unhide, false, true
 		}
 	}
@@ -139,7 +141,7 @@ func (m *model) publish(p command.Publish) command.Result {
 	e.hidden = e.held
 	e.root = e.seq
 	if p.Relation != command.RelationNone {
-		i := slices.IndexFunc(m.entries, func(o modelEntry) bool { return EntryID(o.seq) == p.Target })
+		i := slices.IndexFunc(m.entries, func(o modelEntry) bool { return state.EntryID(o.seq) == p.Target })
 		if i < 0 {
 			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownTarget}}
 		}
@@ -180,7 +182,7 @@ func (m *model) publish(p command.Publish) command.Result {
 }
 
 // list answers a query.
-func (m *model) list(q Query) (seqs []uint64, next uint64) {
+func (m *model) list(q view.Query) (seqs []uint64, next uint64) {
 	limit := q.Limit
 	if limit == 0 {
 		limit = command.DefaultList
@@ -197,7 +199,7 @@ func (m *model) list(q Query) (seqs []uint64, next uint64) {
 	return seqs, 0
 }
 
-func (m *model) matches(e modelEntry, q Query) bool {
+func (m *model) matches(e modelEntry, q view.Query) bool {
 	switch {
 	case e.hidden && (q.Thread == 0 || q.Kind != 0 || q.AgentKey+q.ForKey+q.TagKey+q.Q != ""),
 		q.Before > 0 && e.seq >= q.Before,

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // TestNewChannels: a sender opens few channels in a day, under whatever names; it goes on
@@ -28,6 +29,14 @@ func TestNewChannels(t *testing.T) {
 	unlimited := write(1, "spam", "by-a-node-without-limits")
 	unlimited.Proof.Unlimited = true
 	r.wantDone(unlimited)
+	some, none, unset := int64(20), int64(0), int64(command.NotSet)
+	r.run(&command.SetSettings{WriteRate: &some})
+	unlimited = write(1, "spam", "by-a-node-without-limits-2")
+	unlimited.Proof.Unlimited = true
+	r.wantProblem(unlimited, command.ProblemNewChannels)
+	r.run(&command.SetSettings{WriteBurst: &none})
+	r.wantDone(write(1, "spam", "where-the-settings-have-no-limit"))
+	r.run(&command.SetSettings{WriteRate: &unset, WriteBurst: &unset})
 	r.wantDone(write(1, "home", "one-more"))
 	r.wantDone(write(1, "spam", "one-more"))
 	r.epoch(2)
@@ -50,7 +59,7 @@ func TestNewChannels(t *testing.T) {
 func TestEstablishedNamesOpenChannels(t *testing.T) {
 	r := newRig(t)
 	r.wantDone(register("Bob", "bob", nil))
-	r.log.stamp += establishedAfter
+	r.log.stamp += state.EstablishedAfter
 	for i := range 2 * command.MaxNewChannels {
 		r.wantDone(post("bob", func(p *command.Publish) {
 			p.Channel = fmt.Sprint("channel-", i)

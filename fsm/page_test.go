@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // TestPages compares pages of any choice and order with what is shown alone, for
@@ -16,7 +17,7 @@ func TestPages(t *testing.T) {
 	var entries, jobs, helps []uint64
 	for range 30 {
 		entries = append(entries,
-			r.publish(func(p *command.Publish) { p.Body = strings.Repeat("é", recentRowBytes/2+1) }), r.publish(nil))
+			r.publish(func(p *command.Publish) { p.Body = strings.Repeat("é", state.RecentRowBytes/2+1) }), r.publish(nil))
 		job := r.run(postJob("ada"))[0].Entry
 		r.run(claim("bob", job))
 		jobs = append(jobs, job)
@@ -44,7 +45,7 @@ func TestPages(t *testing.T) {
 			for _, wrong := range []uint64{0, others, v.LastSeq() + 1, 1<<64 - 1} {
 				at := rand.IntN(len(seqs) + 1)
 				with := append(append(append([]uint64(nil), seqs[:at]...), wrong), seqs[at:]...)
-				if got, err := page([]byte("["), with); !errors.Is(err, ErrNotFound) || string(got) != "[" {
+				if got, err := page([]byte("["), with); !errors.Is(err, state.ErrNotFound) || string(got) != "[" {
 					t.Errorf("%s %v: %v\n%s", name, with, err, got)
 				}
 			}

@@ -10,6 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 const hourOfRule = 60 * 60 * 1000
@@ -34,17 +38,16 @@ func bySender(sender string) func(*command.Publish) {
 	return func(p *command.Publish) { p.Proof.Sender = sender }
 }
 
-// checkPolicy is what a view says of a write from an address.
-func (r *rig) checkPolicy(p command.Payload, addr string) PolicyCheck {
+// CheckPolicy is what a view says of a write from an address.
+func (r *rig) checkPolicy(p command.Payload, addr string) state.PolicyCheck {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	by, _ := command.SignatureOf(p)
-	j, err := v.CheckPolicy(p, by, netip.MustParseAddr(addr))
+	e, err := v.Examine(p, netip.MustParseAddr(addr))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return j
+	return e.Policy
 }
 
 func TestRuleChecks(t *testing.T) {
@@ -188,7 +191,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 			if !taken(test.against[0]) {
 				t.Error("a rule that has ended holds")
 			}
-			if rows := rowsIn(t, r.Machine, spaceRule); rows != 0 {
+			if rows := rowsIn(t, r.Machine, state.SpaceRule); rows != 0 {
 				t.Errorf("%d rows are left of rules that have ended", rows)
 			}
 		})
@@ -200,8 +203,8 @@ func rowsIn(t testing.TB, m *Machine, space byte) (n int) {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
-	lower, upper := spaceBounds(space)
-	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { n++; return nil }); err != nil {
+	lower, upper := state.SpaceBounds(space)
+	if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { n++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -229,11 +232,11 @@ func TestPolicyOnArrival(t *testing.T) {
 	}
 	reject := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: `(?i)\bpills\b`})
 	hold := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "lottery", Hold: true})
-	for body, want := range map[string]PolicyCheck{
-		"Some Pills here":     {Rule: &Rule{Number: reject}},
+	for body, want := range map[string]state.PolicyCheck{
+		"Some Pills here":     {Rule: &state.Rule{Number: reject}},
 		"Some spills":         {},
 		"A lottery":           {Held: hold},
-		"A lottery of pills.": {Rule: &Rule{Number: reject}, Held: hold},
+		"A lottery of pills.": {Rule: &state.Rule{Number: reject}, Held: hold},
 	} {
 		j := r.checkPolicy(post("bob", func(p *command.Publish) { p.Body = body }), "2001:db8::1")
 		if j.Held != want.Held || (j.Rule == nil) != (want.Rule == nil) || j.Rule != nil && j.Rule.Number != want.Rule.Number || j.Revision != hold {
@@ -392,16 +395,16 @@ func TestHeldBack(t *testing.T) {
 		}
 	}
 	doc, raw := r.read(2)
-	if doc.Hidden == nil || doc.Hidden.Reason != heldReason || strings.Contains(raw, "pills") {
+	if doc.Hidden == nil || doc.Hidden.Reason != "Held until a moderator has looked at it" || strings.Contains(raw, "pills") {
 		t.Errorf("the reply is %s", raw)
 	}
 	if doc, raw := r.read(1); doc.SupersededByCount != 0 || len(doc.SupersededBy) > 0 {
 		t.Errorf("what it answers is %s", raw)
 	}
-	if got := r.list(Query{Q: "pills", Since: -1}); len(got) > 0 {
+	if got := r.list(view.Query{Q: "pills", Since: -1}); len(got) > 0 {
 		t.Errorf("a search finds %d", got)
 	}
-	if o := r.outbox("bob"); o.Waiting != 0 || len(o.Newest) != 2 || o.Newest[0].Reason != ReasonHidden {
+	if o := r.outbox("bob"); o.Waiting != 0 || len(o.Newest) != 2 || o.Newest[0].Reason != outbox.ReasonHidden {
 		t.Errorf("the outbox is %+v", o)
 	}
 	held := r.heldBack()
@@ -466,10 +469,10 @@ func TestHeldAnswer(t *testing.T) {
 // waits is how many questions and requests for help wait for an answer.
 func (r *rig) waits() (n int) {
 	r.t.Helper()
-	lower := []byte{spaceWaitingList, byte(partAsked)}
+	lower := []byte{state.SpaceWaitingList, byte(home.PartAsked)}
 	v := r.View()
 	defer v.Release()
-	err := scanSpace(v.snap, lower, []byte{spaceWaitingList, byte(partAsked) + 1}, func([]byte, []byte) error { n++; return nil })
+	err := state.ScanSpace(v.Reader(), lower, []byte{state.SpaceWaitingList, byte(home.PartAsked) + 1}, func([]byte, []byte) error { n++; return nil })
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -503,7 +506,7 @@ func TestPolicyIsTheSameEverywhere(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLog(t)
 		for range rapid.IntRange(1, 20).Draw(rt, "log entries") {
-			l.stamp += rapid.SampledFrom([]int64{0, 1000, 10_000, hourMillis}).Draw(rt, "time")
+			l.stamp += rapid.SampledFrom([]int64{0, 1000, 10_000, command.HourMillis}).Draw(rt, "time")
 			var bodies []command.Payload
 			for range rapid.IntRange(1, 4).Draw(rt, "commands") {
 				bodies = append(bodies, drawPolicyCommand(rt))
@@ -537,8 +540,8 @@ func TestPolicyIsTheSameEverywhere(t *testing.T) {
 	})
 }
 
-func policyText(p *Policy) string {
-	text := fmt.Sprint(p.revision, p.nextEnd, len(p.networks), len(p.patterns()))
+func policyText(p *state.Policy) string {
+	text := fmt.Sprint(p.Revision, p.NextEnd, len(p.Networks), len(p.Patterns()))
 	rules, _ := p.Rules(0, command.MaxList)
 	for _, r := range rules {
 		text += fmt.Sprintf("\n%+v", *r)
@@ -554,7 +557,7 @@ func drawPolicyCommand(rt *rapid.T) command.Payload {
 		Sketch: rapid.SampledFrom([][]byte{nil, []byte("part one"), []byte("part onepart two")}).Draw(rt, "sketch"),
 	}
 	agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "agent")
-	id := EntryID(rapid.Uint64Range(1, 6).Draw(rt, "id"))
+	id := state.EntryID(rapid.Uint64Range(1, 6).Draw(rt, "id"))
 	switch rapid.IntRange(0, 9).Draw(rt, "command") {
 	case 0, 1:
 		c := rule(command.RuleKind(rapid.IntRange(1, 6).Draw(rt, "kind")), "")

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // keyHash is the hash of a key.
@@ -187,9 +188,9 @@ func TestLostAnswer(t *testing.T) {
 		{"the same request with a wrong key", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = keyHash("k9") }, nothing, false, command.OutcomeRejected},
 		{"the same body without the request", keyed, nil, nothing, false, command.OutcomeUnchanged},
 		{"another request", keyed, func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "request-2"} }, nothing, false, command.OutcomeUnchanged},
-		{"the last moment", keyed, keyed, func(r *rig) { r.log.stamp += keyGrace - 1000 }, true, command.OutcomeDuplicate},
-		{"a moment too late", keyed, keyed, func(r *rig) { r.log.stamp += keyGrace - 999 }, false, command.OutcomeDuplicate},
-		{"the body too late", nil, nil, func(r *rig) { r.log.stamp += keyGrace }, false, command.OutcomeUnchanged},
+		{"the last moment", keyed, keyed, func(r *rig) { r.log.stamp += state.KeyGrace - 1000 }, true, command.OutcomeDuplicate},
+		{"a moment too late", keyed, keyed, func(r *rig) { r.log.stamp += state.KeyGrace - 999 }, false, command.OutcomeDuplicate},
+		{"the body too late", nil, nil, func(r *rig) { r.log.stamp += state.KeyGrace }, false, command.OutcomeUnchanged},
 		{"after a change with the key", keyed, keyed, func(r *rig) {
 			r.run(register("ada", "k8", func(c *command.Register) { saying("Another.")(c); c.Proof.Key = keyHash("k1") }))
 		}, false, command.OutcomeDuplicate},
@@ -282,9 +283,9 @@ func TestNameVerified(t *testing.T) {
 		{"a name without a profile", "eve", command.Proof{Key: keyHash("k1"), Sender: "sender-1", Address: true}, false},
 	} {
 		author := command.Author{Agent: tt.agent, AgentKey: tt.agent, Proof: tt.proof}
-		claim := &command.ClaimJob{JobAction: command.JobAction{Author: author, Job: FormatID(TypeJob, job)}, TTL: 1}
+		claim := &command.ClaimJob{JobAction: command.JobAction{Author: author, Job: state.FormatID(state.TypeJob, job)}, TTL: 1}
 		if tt.agent == "eve" {
-			claim.Job = FormatID(TypeJob, r.run(postJob("ada"))[0].Entry)
+			claim.Job = state.FormatID(state.TypeJob, r.run(postJob("ada"))[0].Entry)
 		}
 		results := r.run(
 			post(tt.agent, func(p *command.Publish) { p.Proof = tt.proof }),

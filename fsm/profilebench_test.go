@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // BenchmarkListProfiles lists and searches profiles: their number must not matter.
@@ -20,7 +21,7 @@ func BenchmarkListProfiles(b *testing.B) {
 			}
 		}
 		v := r.View()
-		for _, q := range []ProfileQuery{{}, {Q: "reads answers"}} {
+		for _, q := range []view.ProfileQuery{{}, {Q: "reads answers"}} {
 			b.Run(fmt.Sprintf("%d/q=%s", n, q.Q), func(b *testing.B) {
 				for b.Loop() {
 					if revisions, _, err := v.ListProfiles(q); err != nil || len(revisions) != command.DefaultList {

@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // profileNames follows a list of profiles to its last page.
-func profileNames(t tester, v *View, q ProfileQuery) (names []string) {
+func profileNames(t tester, v *view.View, q view.ProfileQuery) (names []string) {
 	t.Helper()
 	for {
 		revisions, next, err := v.ListProfiles(q)
@@ -63,7 +64,7 @@ func TestListProfiles(t *testing.T) {
 			{"!!", nil},
 		} {
 			for _, limit := range []int{0, 1, 2} {
-				if got := profileNames(t, v, ProfileQuery{Q: tt.q, Limit: limit}); !slices.Equal(got, tt.want) {
+				if got := profileNames(t, v, view.ProfileQuery{Q: tt.q, Limit: limit}); !slices.Equal(got, tt.want) {
 					t.Errorf("%q by %d: %v, want %v", tt.q, limit, got, tt.want)
 				}
 			}
@@ -105,7 +106,7 @@ func TestSearchOfManyRevisions(t *testing.T) {
 	key := keyHash("k")
 	r.run(register("ada", "k", saying("An old hand.")))
 	var bodies []command.Payload
-	for i := range 2*maxProfileScan + 10 {
+	for i := range 2*view.MaxProfileScan + 10 {
 		bodies = append(bodies, register("ada", "k", func(c *command.Register) { saying(fmt.Sprintf("Hand %d.", i))(c); c.Proof.Key = key }))
 	}
 	for part := range slices.Chunk(bodies, 250) {
@@ -113,10 +114,10 @@ func TestSearchOfManyRevisions(t *testing.T) {
 	}
 	v := r.View()
 	defer v.Release()
-	if got := profileNames(t, v, ProfileQuery{Q: "hand"}); !slices.Equal(got, []string{"ada", "bob"}) {
+	if got := profileNames(t, v, view.ProfileQuery{Q: "hand"}); !slices.Equal(got, []string{"ada", "bob"}) {
 		t.Errorf("found %v", got)
 	}
-	if revisions, next, err := v.ListProfiles(ProfileQuery{Q: "hand"}); err != nil || len(revisions) != 1 || next == 0 {
+	if revisions, next, err := v.ListProfiles(view.ProfileQuery{Q: "hand"}); err != nil || len(revisions) != 1 || next == 0 {
 		t.Errorf("first page: %v, next %d, %v: it must stop somewhere", revisions, next, err)
 	}
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -10,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // profileModel is the profiles again, in the plainest way.
@@ -17,8 +20,9 @@ type profileModel struct {
 	profiles map[string]*modelProfile
 	requests map[string]bool
 	order    []string // most recently updated last
-	// unproven are the entries without proof under a name: senders with the times.
-	unproven map[string]map[string]int64
+	// writers are those of entries under a name, by address or before it was registered:
+	// senders with the times.
+	writers map[string]map[string]int64
 }
 
 type modelProfile struct {
@@ -37,19 +41,19 @@ func (m *profileModel) verify(agent, key string, proof *command.Proof, now int64
 		verified = right || key == "" && proof.Address && proof.Sender == p.sender
 		taken = right || key == "" && !p.protected
 	}
-	if taken && !verified {
-		if m.unproven[agent] == nil {
-			m.unproven[agent] = map[string]int64{}
+	if taken && (m.profiles[agent] == nil || verified && key == "") {
+		if m.writers[agent] == nil {
+			m.writers[agent] = map[string]int64{}
 		}
-		m.unproven[agent][proof.Sender] = now
+		m.writers[agent][proof.Sender] = now
 	}
 	return verified, taken
 }
 
 // othersWrote says whether other senders than these wrote under a name lately.
 func (m *profileModel) othersWrote(agent string, now int64, senders ...string) bool {
-	for sender, at := range m.unproven[agent] {
-		if !slices.Contains(senders, sender) && now-at < protectAfter {
+	for sender, at := range m.writers[agent] {
+		if !slices.Contains(senders, sender) && now-at < state.ProtectAfter {
 			return true
 		}
 	}
@@ -65,11 +69,11 @@ func (m *profileModel) register(c *command.Register, key, newKey string, now int
 	}
 	said := fmt.Sprint(c.Given, c.Description, c.Note, c.Protected, c.RotateKey, c.Request)
 	if p == nil {
-		if c.Description+c.Note == "" || c.Protected {
+		if c.Description+c.Note == "" || c.Protected && m.othersWrote(c.AgentKey, now, c.Proof.Sender) {
 			return command.OutcomeRejected, false
 		}
 		m.save(c, false, modelProfile{
-			description: c.Description, note: c.Note, key: newKey, sender: address,
+			description: c.Description, note: c.Note, key: newKey, sender: address, protected: c.Protected,
 			issuer: address, said: said, request: fmt.Sprint(false, c.Request), at: now, issuedAt: now,
 		})
 		return command.OutcomeDone, true
@@ -78,7 +82,7 @@ func (m *profileModel) register(c *command.Register, key, newKey string, now int
 	lost := !right && key != "" && key == p.former
 	p.used = p.used || right
 	if request := fmt.Sprint(right || lost, c.Request); c.Request.ID != "" && (key == "" || right || lost) && m.requests[request] {
-		issued = p.request == request && !p.used && now <= p.issuedAt+keyGrace &&
+		issued = p.request == request && !p.used && now <= p.issuedAt+state.KeyGrace &&
 			(address != "" && address == p.issuer || said == p.said && !lost)
 		if issued {
 			p.key = newKey
@@ -155,9 +159,9 @@ func TestProfilesAgainstModel(t *testing.T) {
 		defer dropMachine(rt, other)
 		m.opts.Observer = obs
 		l.feed(m, 1, 1)
-		model := &profileModel{profiles: map[string]*modelProfile{}, requests: map[string]bool{}, unproven: map[string]map[string]int64{}}
+		model := &profileModel{profiles: map[string]*modelProfile{}, requests: map[string]bool{}, writers: map[string]map[string]int64{}}
 		for step := range rapid.IntRange(1, 25).Draw(rt, "steps") {
-			l.stamp += rapid.SampledFrom([]int64{0, 0, 0, keyGrace / 2, protectAfter + command.DayMillis}).Draw(rt, "tick")
+			l.stamp += rapid.SampledFrom([]int64{0, 0, 0, state.KeyGrace / 2, state.ProtectAfter + command.DayMillis}).Draw(rt, "tick")
 			agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "agent")
 			key := rapid.SampledFrom([]string{"", "right", "right", "wrong", "former"}).Draw(rt, "key")
 			if p := model.profiles[agent]; p != nil && key == "right" {
@@ -173,7 +177,7 @@ func TestProfilesAgainstModel(t *testing.T) {
 				at := l.commands(post(agent, func(p *command.Publish) { p.Proof = proof }))
 				l.feed(m, at, at)
 				verified, taken := model.verify(agent, key, &proof, l.stamp)
-				if got := obs.got[len(obs.got)-1].res; (got.Outcome == command.OutcomeDone) != taken {
+				if got := obs.got[len(obs.got)-1].Res; (got.Outcome == command.OutcomeDone) != taken {
 					rt.Fatalf("an entry with %+v: %+v", proof, got)
 				}
 				if taken {
@@ -187,7 +191,7 @@ func TestProfilesAgainstModel(t *testing.T) {
 			repeat, repeats, before := repeatOn(rt, m, c)
 			at := l.commands(c)
 			l.feed(m, at, at)
-			got := obs.got[len(obs.got)-1].res
+			got := obs.got[len(obs.got)-1].Res
 			if _, _, after := repeatOn(rt, m, c); repeats && (!cmp.Equal(repeat, got) || after != before) || !repeats && got.Outcome == command.OutcomeUnchanged && after == before {
 				rt.Fatalf("%+v: the view says %+v, %t; apply %+v", c, repeat, repeats, got)
 			}
@@ -209,12 +213,12 @@ func TestProfilesAgainstModel(t *testing.T) {
 func repeatOn(t *rapid.T, m *Machine, c *command.Register) (r command.Result, repeats bool, row string) {
 	v := m.View()
 	defer v.Release()
-	r, repeats, err := v.Repeat(c)
-	stored, _, errRow := getRow(v.snap, profileKey(c.AgentKey))
+	e, err := v.Examine(c, netip.Addr{})
+	stored, _, errRow := state.GetRow(v.Reader(), state.ProfileKey(c.AgentKey))
 	if err = errors.Join(err, errRow); err != nil {
 		t.Fatal(err)
 	}
-	return r, repeats, string(stored)
+	return e.Earlier, e.Repeats, string(stored)
 }
 
 // checkVerified holds nameVerified of the newest entry against the model.
@@ -231,7 +235,7 @@ func checkProfiles(t *rapid.T, m *Machine, want *profileModel) {
 	defer v.Release()
 	order := slices.Clone(want.order)
 	slices.Reverse(order)
-	if got := profileNames(t, v, ProfileQuery{Limit: 1}); !slices.Equal(got, order) {
+	if got := profileNames(t, v, view.ProfileQuery{Limit: 1}); !slices.Equal(got, order) {
 		t.Fatalf("list %v, want %v", got, order)
 	}
 	for agent, p := range want.profiles {

@@ -1,15 +1,22 @@
 package fsm
 
 import (
+	"context"
+	"errors"
+	"maps"
 	"os"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/longtest"
 )
 
@@ -45,7 +52,7 @@ func drawPublish(t *rapid.T, n int) *command.Publish {
 	p.Mentions = rapid.SliceOfNDistinct(rapid.SampledFrom(someAgents), 0, 2, rapid.ID).Draw(t, "mentions")
 	if rapid.IntRange(0, 2).Draw(t, "related") > 0 {
 		p.Relation = command.Relation(rapid.IntRange(1, 4).Draw(t, "relation"))
-		p.Target = EntryID(uint64(rapid.IntRange(1, n+2).Draw(t, "target")))
+		p.Target = state.EntryID(uint64(rapid.IntRange(1, n+2).Draw(t, "target")))
 	}
 	if rapid.Bool().Draw(t, "keyed") {
 		p.Request = command.RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
@@ -71,7 +78,7 @@ func drawBatch(t *rapid.T, last command.Batch, m *model) command.Batch {
 			case 1:
 				c.Payload = &command.Hide{
 					Order: byOperator, Unhide: rapid.Bool().Draw(t, "unhide"),
-					IDs: []string{EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "one")), EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "other one"))},
+					IDs: []string{state.EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "one")), state.EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "other one"))},
 				}
 			case 2:
 				c.Payload = &command.SetRule{
@@ -121,11 +128,11 @@ func drawLog(tb testing.TB, t *rapid.T) (*raftLog, *model) {
 	return l, m
 }
 
-func drawQuery(t *rapid.T, m *model) Query {
+func drawQuery(t *rapid.T, m *model) view.Query {
 	some := rapid.IntRange(0, 1<<9-1).Draw(t, "fields")
 	has := func(bit int) bool { return some>>bit&1 == 1 }
 	n := uint64(len(m.entries))
-	q := Query{Since: -1}
+	q := view.Query{Since: -1}
 	if has(0) {
 		q.Kind = command.Kind(rapid.IntRange(1, 3).Draw(t, "kind"))
 	}
@@ -172,7 +179,7 @@ func TestMachineAgainstModel(t *testing.T) {
 			rt.Fatalf("%d entries at %d, want %d at %d", v.LastSeq(), v.Time(), len(want.entries), want.now)
 		}
 		for key, seq := range want.requests {
-			if got, ok := v.Request(command.OpPublish, command.Standing{}, byRequest(key)); !ok || got != seq {
+			if got, ok, _ := v.Earlier(command.OpPublish, byRequest(key)); !ok || got != seq {
 				rt.Fatalf("request %+v is entry %d, %v, want %d", key, got, ok, seq)
 			}
 		}
@@ -203,12 +210,12 @@ func TestMachineAgainstModel(t *testing.T) {
 }
 
 // checkSuccessors checks that supersededBy mirrors supersedes.
-func checkSuccessors(t *rapid.T, v *View, want *model) {
+func checkSuccessors(t *rapid.T, v *view.View, want *model) {
 	for _, e := range want.entries {
 		var ids []string
 		for _, o := range want.entries {
 			if o.parent == e.seq && !o.hidden {
-				ids = append(ids, EntryID(o.seq))
+				ids = append(ids, state.EntryID(o.seq))
 			}
 		}
 		doc, raw := readEntry(t, v, e.seq)
@@ -222,85 +229,189 @@ func checkSuccessors(t *rapid.T, v *View, want *model) {
 	}
 }
 
-// TestMachinesAgree applies one drawn log to three machines in different ways:
-// entry by entry; in drawn pieces with restarts and crashes; and a part of it by
-// a snapshot. All must end in the same state.
+// TestMachinesAgree draws a log of all commands. Machines that apply it in other calls,
+// with restarts, crashes and installed snapshots in between, have the same results,
+// digests and rows at each index.
 func TestMachinesAgree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		l, _ := drawLog(t, rt)
-		one := tempMachine(rt)
+		var got recorder
+		observed := func(o *Options) { o.Observer, o.MaxFormat = &got, command.MaxFormat+1 }
+		one := tempMachine(rt, observed)
 		defer func() { dropMachine(rt, one) }()
-		for i := uint64(1); i <= l.last(); i++ {
-			l.feed(one, i, i)
+		want := history{}
+		applied := func() { want.add(rt, one, &got) }
+		applied()
+		w := newLogWriter(rt, newLog(t), one, applied)
+		var sent []sentSnapshot
+		for range 1 + 10*w.below(12) + w.below(10) {
+			w.write()
+			if w.oneOf(30) {
+				if err := takeSnapshot(one, w.log.last(), 99); err != nil {
+					rt.Fatal(err)
+				}
+				meta, data, err := send(one)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				sent = append(sent, sentSnapshot{meta, data})
+			}
 		}
-		two := tempMachine(rt)
-		defer func() { dropMachine(rt, two) }()
-		two = feedRoughly(rt, l, two)
-
-		three := tempMachine(rt)
-		defer func() { dropMachine(rt, three) }()
-		early := rapid.Uint64Range(0, l.last()).Draw(rt, "early")
-		l.feed(three, 1, early)
-		if err := takeSnapshot(two, l.last(), 99); err != nil {
-			rt.Fatal(err)
-		}
-		meta, data, err := send(two)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		if err := receive(three, meta, data); err != nil {
-			rt.Fatal(err)
-		}
-		want := stateOf(rt, one)
-		sameState(rt, want, stateOf(rt, two))
-		sameState(rt, want, stateOf(rt, three))
+		all := tempMachine(rt, observed) // in a single call
+		defer func() { dropMachine(rt, all) }()
+		w.log.feed(all, 1, w.log.last())
+		want.check(rt, w.log, all, &got)
+		two := &follower{T: rt, log: w.log, m: tempMachine(rt, observed), sent: sent}
+		defer func() { dropMachine(rt, two.m) }()
+		two.check = func() { want.check(rt, w.log, two.m, &got) }
+		two.run()
+		sameState(rt, stateOf(rt, one), stateOf(rt, two.m))
+		checkNameCounts(rt, two.m)
 	})
 }
 
-// feedRoughly applies a log in drawn pieces. In between it takes snapshots, and
-// the machine is closed or crashes; it then begins at its newest snapshot.
-func feedRoughly(rt *rapid.T, l *raftLog, m *Machine) *Machine {
-	dir, snapshot := m.opts.Dir, uint64(0)
-	for at := uint64(0); at < l.last(); {
-		upto := rapid.Uint64Range(at+1, l.last()).Draw(rt, "upto")
-		l.feed(m, at+1, upto)
-		at = upto
-		event := rapid.IntRange(0, 4).Draw(rt, "event")
-		var err error
-		switch event {
-		case 0:
-			err = takeSnapshot(m, at, 99)
-			snapshot = at
-		case 1:
-			err = m.Close()
-		case 2:
-			err = m.Abandon()
-		}
-		if err != nil {
-			rt.Fatal(err)
-		}
-		if event == 1 || event == 2 {
-			if m, err = tryOpenAt(dir); err != nil {
-				rt.Fatal(err)
-			}
-			at = snapshot
-			if rapid.Bool().Draw(rt, "to the end") {
-				l.feed(m, at+1, l.last())
-				at = l.last()
-			}
-		}
-	}
-	return m
+// history is the state of a machine after each log entry, by the applied index.
+type history map[uint64]moment
+
+type moment struct {
+	rolling, rows [32]byte
+	answers       []apply.Answered // of the log entry
 }
 
-// tempMachine opens a machine for one round of a property.
-func tempMachine(t *rapid.T) *Machine {
+// add notes the state of a machine that has applied one log entry more.
+func (h history) add(t tester, m *Machine, got *recorder) {
+	t.Helper()
+	index, rolling := m.Digest()
+	if _, known := h[index]; !known {
+		h[index] = moment{rolling, rowDigest(t, m), got.got}
+	}
+	got.got = nil
+}
+
+func rowDigest(t tester, m *Machine) [32]byte {
+	t.Helper()
+	v := m.View()
+	defer v.Release()
+	rows, err := v.RowDigest(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// check compares a machine, and the results since the last check, with the history.
+func (h history) check(t tester, l *raftLog, m *Machine, got *recorder) {
+	t.Helper()
+	results := map[uint64][]apply.Answered{}
+	for _, a := range got.got {
+		results[a.Index] = append(results[a.Index], a)
+	}
+	got.got = nil
+	for _, index := range slices.Sorted(maps.Keys(results)) {
+		if diff := cmp.Diff(h[index].answers, results[index], cmp.AllowUnexported(apply.Answered{})); diff != "" {
+			t.Fatalf("results at index %d (-one by one +here):\n%s", index, diff)
+		}
+		if rolling, known := m.DigestAt(index); known && rolling != h[index].rolling {
+			t.Fatalf("the rolling digest at index %d is %x, want %x", index, rolling, h[index].rolling)
+		}
+	}
+	index, rolling := m.Digest()
+	if rolling != h[index].rolling {
+		t.Fatalf("the rolling digest at index %d is %x, want %x", index, rolling, h[index].rolling)
+	}
+	if rowDigest(t, m) != h[index].rows {
+		t.Fatalf("rows at index %d (-one by one +here):\n%s", index, cmp.Diff(l.rowsAt(t, index), allRows(t, m)))
+	}
+}
+
+// rowsAt returns the rows that the log makes of an empty machine, applied one by one.
+func (l *raftLog) rowsAt(t tester, last uint64) map[string]string {
 	dir, err := os.MkdirTemp("", "fsm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := tryOpenAt(dir)
+	m, err := tryOpenAt(dir, func(o *Options) { o.MaxFormat = command.MaxFormat + 1 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := uint64(1); i <= last; i++ {
+		l.feed(m, i, i)
+	}
+	rows := allRows(t, m)
+	if err := errors.Join(m.Close(), os.RemoveAll(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// sentSnapshot is a snapshot as a leader sends it.
+type sentSnapshot struct {
+	meta *raft.SnapshotMeta
+	data []byte
+}
+
+// follower applies a log in drawn calls. In between it takes snapshots and installs
+// those that are sent to it, and the machine is closed or crashes; it then begins at its
+// newest snapshot.
+type follower struct {
+	*rapid.T
+	log   *raftLog
+	m     *Machine
+	sent  []sentSnapshot
+	check func() // called after each step; may be nil
+}
+
+func (f *follower) run() {
+	snapshot := uint64(0)
+	for at := uint64(0); at < f.log.last(); {
+		upto := rapid.Uint64Range(at+1, f.log.last()).Draw(f.T, "upto")
+		f.log.feed(f.m, at+1, upto)
+		at = upto
+		var err error
+		switch event := rapid.IntRange(0, 9).Draw(f.T, "event"); event {
+		case 6:
+			err = takeSnapshot(f.m, at, 99)
+			snapshot = max(snapshot, at)
+		case 7:
+			if len(f.sent) > 0 {
+				s := rapid.SampledFrom(f.sent).Draw(f.T, "sent")
+				err = receive(f.m, s.meta, s.data)
+				snapshot, at = max(snapshot, s.meta.Index), max(at, s.meta.Index)
+			}
+		case 8, 9:
+			end := f.m.Close
+			if event == 9 {
+				end = f.m.Abandon
+			}
+			if err = end(); err == nil {
+				f.m, err = Open(f.m.opts)
+			}
+			at = snapshot
+		}
+		if err != nil {
+			f.Fatal(err)
+		}
+		if f.check != nil {
+			f.check()
+		}
+	}
+}
+
+// feedRoughly applies a log in drawn calls, with snapshots, restarts and crashes in
+// between.
+func feedRoughly(rt *rapid.T, l *raftLog, m *Machine) *Machine {
+	f := follower{T: rt, log: l, m: m}
+	f.run()
+	return f.m
+}
+
+// tempMachine opens a machine for one round of a property.
+func tempMachine(t *rapid.T, change ...func(*Options)) *Machine {
+	dir, err := os.MkdirTemp("", "fsm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := tryOpenAt(dir, change...)
 	if err != nil {
 		t.Fatal(err)
 	}

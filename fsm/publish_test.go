@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/golden"
 )
 
 func TestPublishNumbersEntries(t *testing.T) {
@@ -91,11 +93,11 @@ func TestTargets(t *testing.T) {
 		"unknown entry":        {"bob", command.RelationReply, "e9", rejected(command.ProblemUnknownTarget)},
 		"not an id":            {"bob", command.RelationReply, "nonsense", rejected(command.ProblemUnknownTarget)},
 		"not canonical":        {"bob", command.RelationReply, "e01", rejected(command.ProblemUnknownTarget)},
-		"retraction by others": {"bob", command.RelationRetraction, EntryID(first), rejected(command.ProblemRetractionOther)},
+		"retraction by others": {"bob", command.RelationRetraction, state.EntryID(first), rejected(command.ProblemRetractionOther)},
 		"retraction unknown":   {"bob", command.RelationRetraction, "e9", rejected(command.ProblemUnknownTarget)},
-		"correction by others": {"bob", command.RelationCorrection, EntryID(first), command.Result{Outcome: command.OutcomeDone}},
-		"own retraction":       {"ada", command.RelationRetraction, EntryID(first), command.Result{Outcome: command.OutcomeDone}},
-		"follow-up":            {"ada", command.RelationFollowUp, EntryID(first), command.Result{Outcome: command.OutcomeDone}},
+		"correction by others": {"bob", command.RelationCorrection, state.EntryID(first), command.Result{Outcome: command.OutcomeDone}},
+		"own retraction":       {"ada", command.RelationRetraction, state.EntryID(first), command.Result{Outcome: command.OutcomeDone}},
+		"follow-up":            {"ada", command.RelationFollowUp, state.EntryID(first), command.Result{Outcome: command.OutcomeDone}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +147,7 @@ func TestSupersededBy(t *testing.T) {
 		t.Fatalf("%d items, count %d: %s", len(doc.SupersededBy), doc.SupersededByCount, raw)
 	}
 	for i, s := range doc.SupersededBy {
-		if s.ID != EntryID(first+1+uint64(i)) || s.Agent != fmt.Sprintf("bob%d", i) || s.Relation != []string{"reply", "follow_up"}[i%2] {
+		if s.ID != state.EntryID(first+1+uint64(i)) || s.Agent != fmt.Sprintf("bob%d", i) || s.Relation != []string{"reply", "follow_up"}[i%2] {
 			t.Errorf("item %d is %+v", i, s)
 		}
 		at, _ := r.read(first + 1 + uint64(i))
@@ -178,7 +180,7 @@ func TestOldViewKeepsItsSuccessors(t *testing.T) {
 	if _, ok := old.Resolve("e2"); ok {
 		t.Error("the old view knows the new entry")
 	}
-	if seqs, _, err := old.List(Query{}); err != nil || !slices.Equal(seqs, []uint64{1}) {
+	if seqs, _, err := old.List(view.Query{}); err != nil || !slices.Equal(seqs, []uint64{1}) {
 		t.Errorf("the old view lists %v, %v", seqs, err)
 	}
 }
@@ -226,15 +228,15 @@ func TestRequestKeys(t *testing.T) {
 	}
 	v := r.View()
 	defer v.Release()
-	if seq, ok := v.Request(command.OpPublish, command.Standing{}, byRequest(command.RequestKey{Scope: "ada", ID: "request-1"})); !ok || seq != first {
+	if seq, ok, _ := v.Earlier(command.OpPublish, byRequest(command.RequestKey{Scope: "ada", ID: "request-1"})); !ok || seq != first {
 		t.Errorf("request-1 is entry %d, %v", seq, ok)
 	}
 	for _, k := range []command.RequestKey{{}, {Scope: "ada", ID: "request-9"}, {Scope: "adar", ID: "equest-1"}} {
-		if seq, ok := v.Request(command.OpPublish, command.Standing{}, byRequest(k)); ok {
+		if seq, ok, _ := v.Earlier(command.OpPublish, byRequest(k)); ok {
 			t.Errorf("%+v is entry %d", k, seq)
 		}
 	}
-	if _, ok := v.Request(command.OpInit, command.Standing{}, byRequest(command.RequestKey{Scope: "ada", ID: "request-1"})); ok {
+	if _, ok, _ := v.Earlier(command.OpInit, byRequest(command.RequestKey{Scope: "ada", ID: "request-1"})); ok {
 		t.Error("a key counts for another operation")
 	}
 }
@@ -248,7 +250,7 @@ func TestChannels(t *testing.T) {
 	r.run(post("ada", in("bb")))
 	v := r.View()
 	defer v.Release()
-	want := []Channel{{"bb", 2, r.log.stamp}, {"cc", 1, r.log.stamp - 1000}, {"aa", 2, early}}
+	want := []view.Channel{{Name: "bb", Entries: 2, LastEntryAt: r.log.stamp}, {Name: "cc", Entries: 1, LastEntryAt: r.log.stamp - 1000}, {Name: "aa", Entries: 2, LastEntryAt: early}}
 	if diff := cmp.Diff(want, v.Channels()); diff != "" {
 		t.Errorf("channels (-want +got):\n%s", diff)
 	}
@@ -287,7 +289,7 @@ func TestInitCountsOnce(t *testing.T) {
 	}
 }
 
-// TestGoldenEntries holds the bytes that readers get. Run with UPDATE_GOLDEN=1
+// TestGoldenEntries holds the bytes that readers get. Run with -update
 // to write them anew, and read the difference.
 func TestGoldenEntries(t *testing.T) {
 	r := newRig(t)
@@ -310,17 +312,5 @@ func TestGoldenEntries(t *testing.T) {
 		_, raw := r.read(seq)
 		got.WriteString(raw + "\n")
 	}
-	path := filepath.Join("testdata", "entries.golden")
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("entries (-want +got):\n%s", diff)
-	}
+	golden.Compare(t, filepath.Join("testdata", "entries.golden"), got.String())
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 // purgedWord stands in what the tests purge, and nowhere else.
@@ -24,7 +27,7 @@ func purge(ids ...string) *command.Purge {
 // erase has the texts leave the files.
 func (r *rig) erase() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), await.Patience)
 	defer cancel()
 	if err := r.Erase(ctx); err != nil {
 		r.t.Fatal(err)
@@ -45,7 +48,7 @@ func (r *rig) find() []string {
 func publishPurged(r *rig) []string {
 	const w = purgedWord
 	var ids []string
-	add := func(seq uint64, kind EntryType) { ids = append(ids, FormatID(kind, seq)) }
+	add := func(seq uint64, kind state.EntryType) { ids = append(ids, state.FormatID(kind, seq)) }
 	by := command.Author{Agent: "eve", AgentKey: "eve"}
 	for i := range 300 {
 		r.publish(func(p *command.Publish) { p.Body = fmt.Sprintf("An honest entry, number %d.", i) })
@@ -53,14 +56,14 @@ func publishPurged(r *rig) []string {
 	add(r.publish(func(p *command.Publish) {
 		p.Kind, p.Title, p.Body, p.Tags = command.KindKnowledge, "About "+w, strings.Repeat("Buy "+w+" now. ", 20), []string{strings.ToLower(w), "pills"}
 		p.Mentions = []string{strings.ToLower(w) + "-friend"}
-	}), TypeEntry)
+	}), state.TypeEntry)
 	job := postJob("eve")
 	job.Title, job.Body = "Sell "+w, "Sell "+w+" to all."
 	seq := r.run(job)[0].Entry
-	add(seq, TypeJob)
-	r.run(&command.ClaimJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: FormatID(TypeJob, seq)}, TTL: 1000_000})
-	r.run(&command.FinishJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: FormatID(TypeJob, seq)}, Result: "Nothing was sold."})
-	add(r.run(&command.AskHuman{Author: by, Goal: "Buy " + w, Action: "Pay for " + w, Context: w, Bounds: w})[0].Entry, TypeHelp)
+	add(seq, state.TypeJob)
+	r.run(&command.ClaimJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: state.FormatID(state.TypeJob, seq)}, TTL: 1000_000})
+	r.run(&command.FinishJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: state.FormatID(state.TypeJob, seq)}, Result: "Nothing was sold."})
+	add(r.run(&command.AskHuman{Author: by, Goal: "Buy " + w, Action: "Pay for " + w, Context: w, Bounds: w})[0].Entry, state.TypeHelp)
 	for i := range 300 {
 		r.publish(func(p *command.Publish) { p.Body = fmt.Sprintf("Another honest entry, number %d.", i) })
 	}
@@ -90,7 +93,7 @@ func TestPurgeLeavesTheState(t *testing.T) {
 				t.Fatalf("purge: %+v", got)
 			}
 			for _, id := range ids {
-				_, seq, _ := ParseID(id)
+				_, seq, _ := state.ParseID(id)
 				doc, raw := r.read(seq)
 				if doc.Hidden == nil || !doc.Hidden.Purged || strings.Contains(strings.ToLower(raw), strings.ToLower(purgedWord)) {
 					t.Errorf("the stub is %s", raw)
@@ -115,7 +118,7 @@ func TestPurgeLeavesTheState(t *testing.T) {
 			if got := r.run(unhide(ids...), purge(ids...)); got[0].Outcome != command.OutcomeUnchanged || got[1].Outcome != command.OutcomeUnchanged {
 				t.Errorf("unhidden and purged again: %+v", got)
 			}
-			if got := r.list(Query{Q: "honest", Since: -1, Limit: command.MaxList}); len(got) != command.MaxList {
+			if got := r.list(view.Query{Q: "honest", Since: -1, Limit: command.MaxList}); len(got) != command.MaxList {
 				t.Errorf("%d honest entries are found", len(got))
 			}
 		})
@@ -130,10 +133,10 @@ func TestEraseWaitsForCopies(t *testing.T) {
 	held := r.View() // Erase waits for it before it writes tables anew
 	done := make(chan error, 1)
 	go func() { done <- r.Erase(t.Context()) }()
-	eventually(t, "the erasing to begin", func() bool {
+	await.Eventually(t, "the erasing to begin", func() bool {
 		v := r.View()
 		defer v.Release()
-		return v.born > held.born
+		return v != held
 	})
 	e, err := r.Export()
 	if err != nil {
@@ -144,7 +147,7 @@ func TestEraseWaitsForCopies(t *testing.T) {
 	}
 	live := filepath.Join(r.opts.Dir, r.store.dir)
 	held.Release()
-	eventually(t, "new tables", func() bool {
+	await.Eventually(t, "new tables", func() bool {
 		found, err := fsmtest.FindText(live, purgedWord)
 		return err == nil && len(found) == 0
 	})
@@ -167,13 +170,13 @@ func TestEraseWaitsForCopies(t *testing.T) {
 func TestPurgesAreListed(t *testing.T) {
 	r := newRig(t)
 	first, second := r.publish(nil), r.publish(nil)
-	r.run(purge(EntryID(first)))
+	r.run(purge(state.EntryID(first)))
 	r.erase()
-	r.run(purge(EntryID(second), EntryID(first)))
+	r.run(purge(state.EntryID(second), state.EntryID(first)))
 	v := r.View()
 	defer v.Release()
-	var all []Purge
-	if err := v.Purges(0, func(p Purge) error { all = append(all, p); return nil }); err != nil {
+	var all []state.Purge
+	if err := v.Purges(0, func(p state.Purge) error { all = append(all, p); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	erased, err := v.Erased()
@@ -196,7 +199,7 @@ func TestPurgeAfterRestart(t *testing.T) {
 	m = openAt(t, dir)
 	v := m.View()
 	defer v.Release()
-	if got, _, err := v.List(Query{Q: "rare", Since: -1}); err != nil || !slices.Equal(got, []uint64{2}) {
+	if got, _, err := v.List(view.Query{Q: "rare", Since: -1}); err != nil || !slices.Equal(got, []uint64{2}) {
 		t.Errorf("found are %d, %v", got, err)
 	}
 	if number, err := v.Purged(); number != 1 || err != nil {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // wordyProfile says the word in every field.
@@ -79,9 +81,9 @@ func TestPurgeOfAProfileIsListed(t *testing.T) {
 	r := newRig(t)
 	r.run(wordyProfile("eve", "k-eve"))
 	r.run(&command.Purge{Order: byOperator, Agents: []string{"eve"}})
-	var list []Purge
+	var list []state.Purge
 	v := r.View()
-	if err := v.Purges(0, func(p Purge) error { list = append(list, p); return nil }); err != nil {
+	if err := v.Purges(0, func(p state.Purge) error { list = append(list, p); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	v.Release()
@@ -139,7 +141,7 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 		defer v.Release()
 		all := 0
 		for before := uint64(0); ; {
-			seqs, next, err := v.List(Query{Q: "honest", Since: -1, Before: before, Limit: command.MaxList})
+			seqs, next, err := v.List(view.Query{Q: "honest", Since: -1, Before: before, Limit: command.MaxList})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,9 +154,9 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 	honest := count()
 	term := strings.ToLower(purgedWord)
 	inIndex := func(space byte) bool {
-		lower, upper := spaceBounds(space)
+		lower, upper := state.SpaceBounds(space)
 		found := false
-		err := scanSpace(r.store.db, lower, upper, func(key, _ []byte) error {
+		err := state.ScanSpace(r.store.DB, lower, upper, func(key, _ []byte) error {
 			found = found || strings.Contains(string(key), term)
 			return nil
 		})
@@ -163,20 +165,20 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 		}
 		return found
 	}
-	if !inIndex(spaceIndex) || !inIndex(spaceProfileIndex) {
+	if !inIndex(state.SpaceIndex) || !inIndex(state.SpaceProfileIndex) {
 		t.Fatal("the word is in no posting before it is purged: the test shows nothing")
 	}
 	r.run(purge(ids...))
 	r.erase()
-	if inIndex(spaceIndex) {
+	if inIndex(state.SpaceIndex) {
 		t.Error("the word still has a posting")
 	}
-	if !inIndex(spaceProfileIndex) {
+	if !inIndex(state.SpaceProfileIndex) {
 		t.Fatal("the profile's word left with those of entries: the test shows nothing")
 	}
 	r.run(&command.Purge{Order: byOperator, Agents: []string{"eve"}})
 	r.erase()
-	if found := r.find(); len(found) > 0 || inIndex(spaceProfileIndex) {
+	if found := r.find(); len(found) > 0 || inIndex(state.SpaceProfileIndex) {
 		t.Errorf("the word is still in %s", found)
 	}
 	if after := count(); after != honest {
@@ -199,7 +201,7 @@ func TestDestroyedDisks(t *testing.T) {
 		}
 	}
 	records, _, err := v.Records(0, 0)
-	if err != nil || len(records) != 1 || records[0].What != "n3-c" || records[0].Action != ActionDestroyDisk || !records[0].Private {
+	if err != nil || len(records) != 1 || records[0].What != "n3-c" || records[0].Action != state.ActionDestroyDisk || !records[0].Private {
 		t.Errorf("the record is %+v, %v", records, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // notifies changes what is pushed to a registered agent.
@@ -29,7 +31,9 @@ func TestPushFilter(t *testing.T) {
 		relate(command.RelationReply, 1)(p)
 		mention("ada")(p)
 	}
-	replyToJob := func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, FormatID(TypeJob, 2) }
+	replyToJob := func(p *command.Publish) {
+		p.Relation, p.Target = command.RelationReply, state.FormatID(state.TypeJob, 2)
+	}
 	for name, tt := range map[string]struct {
 		body   command.Payload
 		pushed map[command.PushFilter]string
@@ -49,14 +53,15 @@ func TestPushFilter(t *testing.T) {
 		"claim": {claim("eve", 2), map[command.PushFilter]string{
 			none: "reply", command.NoReplies: "reply", command.NoMentions: "reply", command.NoJobs: "", command.OnlyProven: "",
 		}},
-		"result": {&command.FinishJob{JobAction: onJob("eve", 2), Result: "The result."}, map[command.PushFilter]string{
+		"result": {&command.FinishJob{JobAction: onJob("eve", 3), Result: "The result."}, map[command.PushFilter]string{
 			command.NoReplies: "reply", command.NoJobs: "",
 		}},
 		"reply to a job": {post("eve", replyToJob), map[command.PushFilter]string{command.NoReplies: "reply", command.NoJobs: ""}},
 	} {
 		for filter, want := range tt.pushed {
 			r := newRig(t)
-			r.run(hooked("ada", nil), register("bob", "key of bob", nil), post("ada", nil), postJob("ada"))
+			r.run(post("ada", nil), postJob("ada"), postJob("ada"), claim("eve", 3))
+			r.run(hooked("ada", nil), register("bob", "key of bob", nil))
 			before := r.outbox("ada")
 			if got := r.run(notifies("ada", filter))[0]; got.Outcome != command.OutcomeDone && filter != none {
 				t.Fatalf("%+v", got)
@@ -68,7 +73,7 @@ func TestPushFilter(t *testing.T) {
 				t.Fatalf("%+v", got)
 			}
 			if want != "" {
-				want += " e3 waiting"
+				want += " e5 waiting"
 			}
 			if got := r.summary("ada"); got != want {
 				t.Errorf("%s, filter %b: %q, want %q", name, filter, got, want)
@@ -127,15 +132,15 @@ func TestDigest(t *testing.T) {
 	if o.Waiting != 2 || o.Newest[1].Mentions != 2*command.MaxWaitingDeliveries+2 || len(o.Newest[1].Listed) != command.MaxDigestEntries || o.Newest[1].Listed[1] != 3 {
 		t.Fatalf("%d wait, digest %+v", o.Waiting, o.Newest[1])
 	}
-	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Kind != DeliveryReply {
+	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Kind != outbox.DeliveryReply {
 		t.Errorf("%v came first", d.Kind)
 	}
 	opened := o.Newest[1].QueuedAt
-	if due := r.due(opened + hourMillis - 1); opened > first || len(due) > 0 {
+	if due := r.due(opened + command.HourMillis - 1); opened > first || len(due) > 0 {
 		t.Errorf("opened at %d, due within the hour: %+v", opened, due)
 	}
-	r.later(opened + hourMillis - r.now())
-	if d := r.attempt("ada", command.AttemptFailed, nil); d.Kind != DeliveryDigest {
+	r.later(opened + command.HourMillis - r.now())
+	if d := r.attempt("ada", command.AttemptFailed, nil); d.Kind != outbox.DeliveryDigest {
 		t.Errorf("%v after an hour", d.Kind)
 	}
 	r.run(from("late"))
@@ -148,23 +153,23 @@ func TestDigest(t *testing.T) {
 func TestDigestIsNoProbe(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil), notifies("ada", command.Digest), post("ada", nil))
-	for range downAfter {
+	for range outbox.DownAfter {
 		r.run(post("eve", relate(command.RelationReply, 1)))
 	}
 	r.run(post("eve", mention("ada")))
-	for range downAfter {
+	for range outbox.DownAfter {
 		r.attempt("ada", command.AttemptGone, func(a *command.AckDelivery) { a.Outcome = command.AttemptFailed })
 	}
-	for range 2 * downAfter {
-		r.later(maxProbePause * 2)
-		if r.now() > r.outbox("ada").Newest[0].QueuedAt+hourMillis-minute {
+	for range 2 * outbox.DownAfter {
+		r.later(outbox.MaxProbePause * 2)
+		if r.now() > r.outbox("ada").Newest[0].QueuedAt+command.HourMillis-minute {
 			break
 		}
-		if d := r.attempt("ada", command.AttemptFailed, nil); d.Kind == DeliveryDigest {
+		if d := r.attempt("ada", command.AttemptFailed, nil); d.Kind == outbox.DeliveryDigest {
 			t.Fatal("it was sent before its hour was over")
 		}
 	}
-	r.later(hourMillis)
+	r.later(command.HourMillis)
 	r.run(post("eve", mention("ada")))
 	if o := r.outbox("ada"); o.Newest[0].Mentions != 2 {
 		t.Errorf("not the same digest: %+v", o.Newest[0])

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 // raftNode is a machine under a real Raft, with transport and log in memory. The
@@ -71,20 +72,10 @@ func connect(nodes ...*raftNode) {
 	}
 }
 
-// eventually polls until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 func leaderOf(t *testing.T, nodes ...*raftNode) *raftNode {
 	t.Helper()
 	var leader *raftNode
-	eventually(t, "a leader", func() bool {
+	await.Eventually(t, "a leader", func() bool {
 		for _, n := range nodes {
 			if n.raft.State() == raft.Leader && n.raft.VerifyLeader().Error() == nil {
 				leader = n
@@ -150,7 +141,7 @@ func TestUnderRaft(t *testing.T) {
 		if n == lagging {
 			continue
 		}
-		eventually(t, string(n.id)+" to catch up", func() bool { return n.machine.Applied() >= lead.machine.Applied() })
+		await.Eventually(t, string(n.id)+" to catch up", func() bool { return n.machine.Applied() >= lead.machine.Applied() })
 		if err := n.raft.Snapshot().Error(); err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +156,7 @@ func TestUnderRaft(t *testing.T) {
 		lead = leaderOf(t, nodes...)
 		write(t, lead, &seq, 5)
 		for _, n := range nodes {
-			eventually(t, string(n.id)+" to catch up", func() bool { return n.machine.Applied() >= lead.machine.Applied() })
+			await.Eventually(t, string(n.id)+" to catch up", func() bool { return n.machine.Applied() >= lead.machine.Applied() })
 		}
 		want := stateOf(t, lead.machine)
 		if want.LastSeq != seq {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
@@ -24,13 +25,13 @@ func (f raftFSM) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0]
 
 // ApplyBatch applies log entries in order.
 func (f raftFSM) ApplyBatch(logs []*raft.Log) []any {
-	entries := make([]logEntry, 0, len(logs))
+	entries := make([]apply.LogEntry, 0, len(logs))
 	for _, l := range logs {
 		switch l.Type {
 		case raft.LogCommand, raft.LogConfiguration:
-			entries = append(entries, logEntry{
-				index: l.Index, term: l.Term, data: l.Data,
-				configuration: l.Type == raft.LogConfiguration,
+			entries = append(entries, apply.LogEntry{
+				Index: l.Index, Term: l.Term, Data: l.Data,
+				Configuration: l.Type == raft.LogConfiguration,
 			})
 		}
 	}
@@ -39,13 +40,13 @@ func (f raftFSM) ApplyBatch(logs []*raft.Log) []any {
 }
 
 // Snapshot begins a snapshot of everything that was applied.
-func (f raftFSM) Snapshot() (raft.FSMSnapshot, error) { return raftSnapshot{f.m.View()}, nil }
+func (f raftFSM) Snapshot() (raft.FSMSnapshot, error) { return raftSnapshot{f.m.acquire()}, nil }
 
 // Restore makes a received snapshot the live state.
 func (f raftFSM) Restore(r io.ReadCloser) error { return f.m.restore(r) }
 
 // raftSnapshot holds the state's database open until the snapshot is taken.
-type raftSnapshot struct{ view *View }
+type raftSnapshot struct{ view *published }
 
 // Persist makes the state durable up to the sink's position.
 func (s raftSnapshot) Persist(sink raft.SnapshotSink) error {

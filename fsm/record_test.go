@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // told is what the record of changes holds, the oldest first: who, what and on what.
-func told(t *testing.T, v *View) (rows []string) {
+func told(t *testing.T, v *view.View) (rows []string) {
 	t.Helper()
 	records, next, err := v.Changes(0, 100)
 	if err != nil || next != 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // reportID is the id of a receipt.
@@ -59,7 +62,7 @@ func (r *rig) restart() {
 }
 
 // reports lists reports, in pages of a size.
-func (r *rig) reports(q ReportQuery) (all []Report) {
+func (r *rig) reports(q view.ReportQuery) (all []state.Report) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
@@ -75,7 +78,7 @@ func (r *rig) reports(q ReportQuery) (all []Report) {
 	}
 }
 
-func numbersOf(reports []Report) (numbers []uint64) {
+func numbersOf(reports []state.Report) (numbers []uint64) {
 	for _, r := range reports {
 		numbers = append(numbers, r.Number)
 	}
@@ -122,7 +125,7 @@ func TestReportChecks(t *testing.T) {
 // report of the entry is the first one.
 func TestReport(t *testing.T) {
 	r := newRig(t)
-	spam, other := EntryID(r.publish(nil)), EntryID(r.publish(nil))
+	spam, other := state.EntryID(r.publish(nil)), state.EntryID(r.publish(nil))
 	r.only(report(1, spam, "s1"), command.OutcomeDone, 0)
 	r.only(report(2, spam, "s2"), command.OutcomeDone, 0)
 	if got := r.only(report(3, spam, "s1"), command.OutcomeDuplicate, 0); got.Entry != 1 {
@@ -132,8 +135,8 @@ func TestReport(t *testing.T) {
 		t.Helper()
 		v := r.View()
 		defer v.Release()
-		if got, known, err := v.Repeat(p); err != nil || known != (want > 0) || known && (got.Outcome != command.OutcomeDuplicate || got.Entry != want) {
-			t.Errorf("the view says of a repeat %+v, %t, %v; want report %d", got, known, err, want)
+		if e, err := v.Examine(p, netip.Addr{}); err != nil || e.Repeats != (want > 0) || e.Repeats && (e.Earlier.Outcome != command.OutcomeDuplicate || e.Earlier.Entry != want) {
+			t.Errorf("the view says of a repeat %+v, %v; want report %d", e, err, want)
 		}
 	}
 	repeats(report(3, spam, "s1"), 1)
@@ -162,7 +165,7 @@ func TestReport(t *testing.T) {
 		v.Release()
 		r.restart()
 	}
-	if got := numbersOf(r.reports(ReportQuery{Limit: 2, Entry: 1})); len(got) != 52 || !slices.IsSorted(got) || slices.Contains(got, 3) {
+	if got := numbersOf(r.reports(view.ReportQuery{Limit: 2, Entry: 1})); len(got) != 52 || !slices.IsSorted(got) || slices.Contains(got, 3) {
 		t.Errorf("the reports of an entry: %d", got)
 	}
 
@@ -179,10 +182,10 @@ func TestReport(t *testing.T) {
 		t.Errorf("it was closed as %+v, %v", got, err)
 	}
 	rows, _, err := v.Records(done.Entry+1, 1)
-	if err != nil || rows[0].What != "kept e1 e2" || rows[0].Action != ActionResolve || !rows[0].Private || rows[0].By != command.Operator {
+	if err != nil || rows[0].What != "kept e1 e2" || rows[0].Action != state.ActionResolve || !rows[0].Private || rows[0].By != command.Operator {
 		t.Errorf("the record says %+v, %v", rows, err)
 	}
-	if got := numbersOf(r.reports(ReportQuery{Closed: true, Limit: 1})); !slices.Equal(got, []uint64{3, 1}) {
+	if got := numbersOf(r.reports(view.ReportQuery{Closed: true, Limit: 1})); !slices.Equal(got, []uint64{3, 1}) {
 		t.Errorf("closed are %d", got)
 	}
 	if got := r.only(report(6, spam, "s1"), command.OutcomeDuplicate, 0); got.Entry != 1 {
@@ -195,7 +198,7 @@ func TestReport(t *testing.T) {
 	r.only(report(8, spam, "s2"), command.OutcomeDuplicate, 0)
 	repeats(report(8, spam, "s2"), 2)
 	r.only(all, command.OutcomeDone, 0)
-	if open := r.reports(ReportQuery{}); len(open) > 0 {
+	if open := r.reports(view.ReportQuery{}); len(open) > 0 {
 		t.Errorf("open are %d", numbersOf(open))
 	}
 }
@@ -211,7 +214,7 @@ func TestReportsAreFair(t *testing.T) {
 	send := func(entry int, sender string, outcome command.Outcome, problem command.Problem) {
 		t.Helper()
 		n++
-		r.only(report(n, EntryID(uint64(entry)), sender), outcome, problem)
+		r.only(report(n, state.EntryID(uint64(entry)), sender), outcome, problem)
 	}
 	for i := range command.MaxSenderReports {
 		send(i+1, "flood0", command.OutcomeDone, 0)
@@ -228,7 +231,7 @@ func TestReportsAreFair(t *testing.T) {
 	}
 	honest := n + 1
 	send(60, "honest", command.OutcomeDone, 0)
-	if n := len(r.reports(ReportQuery{Limit: 100})); n != command.MaxOpenReports {
+	if n := len(r.reports(view.ReportQuery{Limit: 100})); n != command.MaxOpenReports {
 		t.Errorf("%d are open", n)
 	}
 	for i := range 100 { // many more newcomers: nobody who sent one is pushed out
@@ -239,18 +242,18 @@ func TestReportsAreFair(t *testing.T) {
 	if err != nil || got.Closed != 0 {
 		t.Errorf("the honest one is %+v, %v", got, err)
 	}
-	dropped, _, err := v.Reports(ReportQuery{Closed: true, Limit: 100})
-	if err != nil || slices.ContainsFunc(dropped, func(r Report) bool { return r.Outcome != command.ReportDropped || r.Entry >= 59 }) {
+	dropped, _, err := v.Reports(view.ReportQuery{Closed: true, Limit: 100})
+	if err != nil || slices.ContainsFunc(dropped, func(r state.Report) bool { return r.Outcome != command.ReportDropped || r.Entry >= 59 }) {
 		t.Errorf("dropped were %+v, %v", dropped, err)
 	}
-	if n, err := v.RejectedReports(); n != uint64(2+len(r.reports(ReportQuery{Closed: true, Limit: 100}))) || err != nil {
+	if n, err := v.RejectedReports(); n != uint64(2+len(r.reports(view.ReportQuery{Closed: true, Limit: 100}))) || err != nil {
 		t.Errorf("%d had no room, %v", n, err)
 	}
 	v.Release()
 	send(58, "honest", command.OutcomeDone, 0) // its second one: there are others with more
 	full := false
 	for i := 0; !full; i++ {
-		got := r.run(report(10_000+i, EntryID(57), fmt.Sprintf("bot%d", i)))[0]
+		got := r.run(report(10_000+i, state.EntryID(57), fmt.Sprintf("bot%d", i)))[0]
 		if full = slices.Equal(got.Problems, []command.Problem{command.ProblemReportsFull}); !full && got.Outcome != command.OutcomeDone || i > command.MaxOpenReports {
 			t.Fatalf("bot %d: %+v", i, got)
 		}
@@ -262,7 +265,7 @@ func TestReportsAreFair(t *testing.T) {
 	named.Agent, named.AgentKey, named.Proof.Key = "judge", "judge", keyHash("judge")
 	young := *named
 	r.only(&young, command.OutcomeDuplicate, 0) // of flood1: a new name is nobody else
-	r.log.stamp += establishedAfter
+	r.log.stamp += state.EstablishedAfter
 	r.only(named, command.OutcomeDone, 0)
 	named.ID, named.Proof.Key = reportID(99_998), keyHash("other")
 	r.only(named, command.OutcomeRejected, command.ProblemWrongKey)
@@ -314,7 +317,7 @@ func TestReportsGo(t *testing.T) {
 	at(oldest+command.ReportOpenMillis, 2)
 	at(oldest + command.ReportOpenMillis + 10_000_000)
 	left := rowsOf(t, r.Machine)
-	maps.DeleteFunc(left, func(key, _ string) bool { return key[0] != spaceReport })
+	maps.DeleteFunc(left, func(key, _ string) bool { return key[0] != state.SpaceReport })
 	if len(left) != 3 { // of the one that was sent later
 		t.Errorf("rows are left: %q", left)
 	}
@@ -331,7 +334,7 @@ func TestClosedReportsAreBounded(t *testing.T) {
 		}
 		r.run(append(sent, &command.ResolveReports{Order: byOperator, Targets: []string{"e1"}, Outcome: command.ReportKept})...)
 	}
-	closed := numbersOf(r.reports(ReportQuery{Closed: true, Limit: 100}))
+	closed := numbersOf(r.reports(view.ReportQuery{Closed: true, Limit: 100}))
 	if len(closed) != command.MaxClosedReports || closed[len(closed)-1] != 101 {
 		t.Errorf("%d are kept, from %d on", len(closed), closed[len(closed)-1])
 	}
@@ -427,7 +430,7 @@ func TestReportsAreTheSameEverywhere(t *testing.T) {
 		if a, b := rowsOf(rt, one), rowsOf(rt, two); !maps.Equal(a, b) {
 			rt.Fatalf("the rows of two machines differ:\n%q\n%q", a, b)
 		}
-		if a, b := fmt.Sprint(one.reports), fmt.Sprint(two.reports); a != b {
+		if a, b := fmt.Sprint(one.Reports), fmt.Sprint(two.Reports); a != b {
 			rt.Fatalf("the queues of two machines differ:\n%s\n%s", a, b)
 		}
 	})
@@ -435,7 +438,7 @@ func TestReportsAreTheSameEverywhere(t *testing.T) {
 
 // drawReportCommand draws a report, what becomes of it, or what becomes of its entry.
 func drawReportCommand(rt *rapid.T, n int) command.Payload {
-	target := EntryID(rapid.Uint64Range(1, 4).Draw(rt, "target"))
+	target := state.EntryID(rapid.Uint64Range(1, 4).Draw(rt, "target"))
 	switch rapid.IntRange(0, 9).Draw(rt, "command") {
 	case 0:
 		return resolveReport(command.ReportKept, rapid.IntRange(0, n+1).Draw(rt, "one"), rapid.IntRange(0, n+1).Draw(rt, "another"))
@@ -457,29 +460,29 @@ func drawReportCommand(rt *rapid.T, n int) command.Payload {
 // no two are of one sender and one entry, and that every key leads to its report.
 func checkReportQueue(t tester, m *Machine) {
 	t.Helper()
-	loaded, err := loadReports(m.store.db)
-	if err != nil || fmt.Sprint(loaded) != fmt.Sprint(m.reports) {
-		t.Fatalf("in memory: %+v\non disk: %+v, %v", m.reports, loaded, err)
+	loaded, err := state.LoadReports(m.store.DB)
+	if err != nil || fmt.Sprint(loaded) != fmt.Sprint(m.Reports) {
+		t.Fatalf("in memory: %+v\non disk: %+v, %v", m.Reports, loaded, err)
 	}
 	rows, want := rowsOf(t, m), map[string]bool{}
-	for _, list := range [][]queuedReport{loaded.open, loaded.closed} {
+	for _, list := range [][]state.QueuedReport{loaded.Open, loaded.Closed} {
 		for _, queued := range list {
-			r, err := decodeReport([]byte(rows[string(reportKey(queued.number))]))
+			r, err := state.DecodeReport([]byte(rows[string(state.ReportKey(queued.Number))]))
 			if err != nil {
 				t.Fatal(err)
 			}
-			number := string(binary.AppendUvarint(nil, queued.number))
-			for _, key := range [][]byte{reportIDKey(r.ID), reportedKey(r.Entry, r.from)} {
+			number := string(binary.AppendUvarint(nil, queued.Number))
+			for _, key := range [][]byte{state.ReportIDKey(r.ID), state.ReportedKey(r.Entry, r.From)} {
 				if rows[string(key)] != number {
 					t.Fatalf("%q leads to %q, want %q", key, rows[string(key)], number)
 				}
 				want[string(key)] = true
 			}
-			want[string(reportKey(queued.number))] = true
+			want[string(state.ReportKey(queued.Number))] = true
 		}
 	}
 	for key := range rows {
-		if bytes.HasPrefix([]byte(key), []byte{spaceReport}) && !want[key] {
+		if bytes.HasPrefix([]byte(key), []byte{state.SpaceReport}) && !want[key] {
 			t.Fatalf("the row %q is of no report", key)
 		}
 	}
@@ -497,18 +500,18 @@ func TestDroppedReportIsSentAgain(t *testing.T) {
 	for s := range command.MaxOpenReports / command.MaxSenderReports {
 		for i := range command.MaxSenderReports {
 			n++
-			r.only(report(n, EntryID(uint64(i+1)), fmt.Sprintf("flood%d", s)), command.OutcomeDone, 0)
+			r.only(report(n, state.EntryID(uint64(i+1)), fmt.Sprintf("flood%d", s)), command.OutcomeDone, 0)
 		}
 	}
 	r.only(report(n+1, "e1", "newcomer"), command.OutcomeDone, 0)
 	v := r.View()
-	dropped, _, err := v.Reports(ReportQuery{Closed: true, Limit: 1})
+	dropped, _, err := v.Reports(view.ReportQuery{Closed: true, Limit: 1})
 	v.Release()
 	if err != nil || len(dropped) != 1 {
 		t.Fatalf("dropped were %+v, %v", dropped, err)
 	}
 	by := fmt.Sprintf("flood%d", (dropped[0].Number-1)/command.MaxSenderReports)
-	again := report(n+2, EntryID(dropped[0].Entry), by)
+	again := report(n+2, state.EntryID(dropped[0].Entry), by)
 	r.run(resolveReport(command.ReportKept, 1, 2)) // there is room again
 	r.only(again, command.OutcomeDone, 0)
 	r.log.stamp += command.ReportKeptMillis
@@ -516,7 +519,7 @@ func TestDroppedReportIsSentAgain(t *testing.T) {
 	v = r.View()
 	_, err = v.ReportByID(dropped[0].ID)
 	v.Release()
-	if !errors.Is(err, ErrNotFound) {
+	if !errors.Is(err, state.ErrNotFound) {
 		t.Fatalf("the dropped one is still there: %v", err)
 	}
 	again.ID = reportID(n + 3)

@@ -11,11 +11,13 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // notSaved are the spaces whose rows the saved data need not have.
 var notSaved = []byte{
-	spaceFormat, // no cluster raises its format as long as there is but one
+	state.SpaceFormat, // no cluster raises its format as long as there is but one
 }
 
 // TestSavedDataHasEveryRow: there is a row of each kind in the data directory that every
@@ -52,10 +54,10 @@ func TestSavedDataHasEveryRow(t *testing.T) {
 	m := openAt(t, filepath.Join(dir, "state"))
 	v := m.View()
 	defer v.Release()
-	for _, space := range logicalSpaces {
+	for _, space := range logicalSpaces() {
 		rows := 0
-		lower, upper := spaceBounds(space)
-		if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
+		lower, upper := state.SpaceBounds(space)
+		if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if rows == 0 && !slices.Contains(notSaved, space) {

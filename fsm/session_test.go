@@ -7,7 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // group applies one log entry with one group and returns the results.
@@ -19,10 +21,10 @@ func (r *rig) group(g command.Group) []command.Result {
 	r.log.feed(r.Machine, index, index)
 	var out []command.Result
 	for _, a := range r.obs.got[before:] {
-		if a.boot != g.Boot || a.index != index {
-			r.t.Fatalf("observed boot %s at index %d, want %s at %d", a.boot, a.index, g.Boot, index)
+		if a.Boot != g.Boot || a.Index != index {
+			r.t.Fatalf("observed boot %s at index %d, want %s at %d", a.Boot, a.Index, g.Boot, index)
 		}
-		out = append(out, a.res)
+		out = append(out, a.Res)
 	}
 	return out
 }
@@ -151,16 +153,16 @@ func TestWindowsMeet(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "windows") {
 			all = append(all, drawWindow(t))
 		}
-		var met window
+		var met apply.Window
 		for _, g := range all {
-			met = met.meet(window{floor: g.Floor, open: g.Open})
+			met = met.Meet(apply.Window{Floor: g.Floor, Open: g.Open})
 		}
-		if len(met.open) > command.MaxOpen || !slices.IsSorted(met.open) || len(met.open) > 0 && met.open[len(met.open)-1] >= met.floor {
+		if len(met.Open) > command.MaxOpen || !slices.IsSorted(met.Open) || len(met.Open) > 0 && met.Open[len(met.Open)-1] >= met.Floor {
 			t.Fatalf("%+v", met)
 		}
 		for seq := range uint64(30) {
 			want := !slices.ContainsFunc(all, func(g command.Group) bool { return seq < g.Floor && !slices.Contains(g.Open, seq) })
-			if met.holds(seq) != want {
+			if met.Holds(seq) != want {
 				t.Errorf("%+v holds %d: %v, want %v", met, seq, !want, want)
 			}
 		}
@@ -189,13 +191,13 @@ func TestRetryAfterLogTimeJumps(t *testing.T) {
 func TestSessionsAreBounded(t *testing.T) {
 	r := newRig(t)
 	boot := func(i int) command.BootID { return command.BootID{1, byte(i >> 8), byte(i)} }
-	for i := range maxSessions + 3 {
+	for i := range apply.MaxSessions + 3 {
 		r.group(command.Group{Boot: boot(i), Commands: []command.Command{{Seq: 1, Payload: &command.Lead{ServerID: "n"}}}})
 	}
-	if len(r.sessions) != maxSessions {
-		t.Errorf("%d sessions", len(r.sessions))
+	if len(r.Sessions) != apply.MaxSessions {
+		t.Errorf("%d sessions", len(r.Sessions))
 	}
-	for i, want := range map[int]bool{2: false, 3: true, maxSessions + 2: true} {
+	for i, want := range map[int]bool{2: false, 3: true, apply.MaxSessions + 2: true} {
 		if _, ok := r.result(boot(i), 1); ok != want {
 			t.Errorf("session %d kept: %v", i, ok)
 		}
@@ -206,7 +208,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	r := newRig(t)
 	seq := uint64(1)
 	r.group(command.Group{Boot: boot1, Commands: []command.Command{{Seq: seq, Payload: &command.Lead{ServerID: "n"}}}})
-	for range maxAnswers/2048 + 1 {
+	for range apply.MaxAnswers/2048 + 1 {
 		g := command.Group{Boot: boot1, Floor: 2, Open: []uint64{1}}
 		for range 2048 {
 			seq++
@@ -214,14 +216,14 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 		r.group(g)
 	}
-	s := r.sessions[boot1]
-	if len(s.answers) > maxAnswers || s.floor <= 2 {
-		t.Fatalf("%d answers above floor %d", len(s.answers), s.floor)
+	s := r.Sessions[boot1]
+	if len(s.Answers) > apply.MaxAnswers || s.Floor <= 2 {
+		t.Fatalf("%d answers above floor %d", len(s.Answers), s.Floor)
 	}
-	if _, ok := r.result(boot1, s.floor-1); ok {
+	if _, ok := r.result(boot1, s.Floor-1); ok {
 		t.Error("a result below the floor is kept")
 	}
-	if _, ok := r.result(boot1, s.floor); !ok {
+	if _, ok := r.result(boot1, s.Floor); !ok {
 		t.Error("the result at the floor is gone")
 	}
 	if _, ok := r.result(boot1, 1); !ok {
@@ -236,10 +238,10 @@ func TestSessionsSurviveRestarts(t *testing.T) {
 	r.group(command.Group{Boot: boot1, Floor: 5, Open: []uint64{2, 4}, Commands: []command.Command{
 		{Seq: 2, Payload: bad}, {Seq: 7, Payload: bad}, {Seq: 5, Payload: post("ada", nil)}, {Seq: 900, Payload: post("ada", nil)},
 	}})
-	want := r.sessions
+	want := r.Sessions
 	closeMachine(t, r.Machine)
 	again := openAt(t, r.opts.Dir)
-	if diff := cmp.Diff(want, again.sessions, cmp.AllowUnexported(session{}, window{})); diff != "" {
+	if diff := cmp.Diff(want, again.Sessions, cmp.AllowUnexported(apply.Session{}, apply.Window{})); diff != "" {
 		t.Errorf("sessions (-before +after):\n%s", diff)
 	}
 }
@@ -251,17 +253,17 @@ func TestResultRoundTrip(t *testing.T) {
 		{Outcome: command.OutcomeDuplicate, Entry: 3, Differs: true},
 		{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRetractionOther, command.ProblemUnknownTarget}},
 	} {
-		row := appendResult(nil, want)
-		got, err := decodeResult(row)
+		row := state.AppendResult(nil, want)
+		got, err := state.DecodeResult(row)
 		if err != nil || !cmp.Equal(want, got) {
 			t.Errorf("%+v came back as %+v, %v", want, got, err)
 		}
 		for n := range row {
-			if got, err := decodeResult(row[:n]); err == nil {
+			if got, err := state.DecodeResult(row[:n]); err == nil {
 				t.Errorf("%v cut to %d bytes is %+v", row, n, got)
 			}
 		}
-		if _, err := decodeResult(append(slices.Clone(row), 0)); err == nil {
+		if _, err := state.DecodeResult(append(slices.Clone(row), 0)); err == nil {
 			t.Errorf("%v with a byte more passes", row)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
 )
 
 // rotate makes a key of these bytes the newest.
@@ -48,7 +49,7 @@ func TestSigningKeys(t *testing.T) {
 		{0, rotate(0, 10), "1:10; "},
 		{0, rotate(0, 20), "1:10; "}, // of a leader that does not know of the first
 		{0, rotate(1, 20), "2:20; 1:10 replaced; "},
-		{SigningKeyOverlap - 2000, rotate(1, 30), "2:20; 1:10 replaced; "},
+		{outbox.SigningKeyOverlap - 2000, rotate(1, 30), "2:20; 1:10 replaced; "},
 		{2000, rotate(1, 30), "2:20; "},
 		{0, rotate(2, 30), "3:30; 2:20 replaced; "},
 		{0, rotate(3, 40), "4:40; 3:30 replaced; 2:20 replaced; "},

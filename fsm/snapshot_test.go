@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/snapshot"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 func TestRestart(t *testing.T) {
@@ -379,7 +380,7 @@ func TestPersistOfAReplacedState(t *testing.T) {
 func TestOtherKeyspaceVersionIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	m := openAt(t, dir)
-	if err := m.store.db.Set(keyVersion, []byte{keyspaceVersion + 1}, pebble.NoSync); err != nil {
+	if err := m.store.DB.Set(state.KeyVersion, []byte{state.KeyspaceVersion + 1}, pebble.NoSync); err != nil {
 		t.Fatal(err)
 	}
 	closeMachine(t, m)

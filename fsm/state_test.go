@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // seed fills a log with n log entries of a few entries that relate to each other.
@@ -24,8 +25,8 @@ func (l *raftLog) seed(n int) {
 	}
 }
 
-// state is everything that two equal states have in common.
-type state struct {
+// contents are everything that two equal states have in common.
+type contents struct {
 	Applied, Time, LastSeq uint64
 	Rolling, Rows          [32]byte
 	Cluster                string
@@ -33,17 +34,17 @@ type state struct {
 	Newest                 string
 }
 
-func stateOf(t tester, m *Machine) state {
+func stateOf(t tester, m *Machine) contents {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
-	s := state{Applied: v.Index(), Time: uint64(v.Time()), LastSeq: v.LastSeq(), Rolling: v.head.rolling, Cluster: v.ClusterID()}
+	s := contents{Applied: v.Index(), Time: uint64(v.Time()), LastSeq: v.LastSeq(), Rolling: v.Digest(), Cluster: v.ClusterID()}
 	var err error
 	if s.Rows, err = v.RowDigest(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	s.Lists = make(map[string][]uint64)
-	for _, q := range []Query{
+	for _, q := range []view.Query{
 		{},
 		{AgentKey: "ada"},
 		{Q: "number seed"},
@@ -66,7 +67,7 @@ func stateOf(t tester, m *Machine) state {
 	return s
 }
 
-func sameState(t tester, want, got state) {
+func sameState(t tester, want, got contents) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("states differ (-want +got):\n%s", diff)
@@ -74,7 +75,7 @@ func sameState(t tester, want, got state) {
 }
 
 // fresh returns the state that a log makes of an empty machine.
-func (l *raftLog) fresh(t testing.TB, last uint64) state {
+func (l *raftLog) fresh(t testing.TB, last uint64) contents {
 	t.Helper()
 	m := openAt(t, t.TempDir())
 	l.feed(m, 1, last)

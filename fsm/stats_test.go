@@ -6,10 +6,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/stats"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
-func (r *rig) stats(at int64) Stats {
+func (r *rig) stats(at int64) view.Stats {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
@@ -39,18 +43,18 @@ func TestStats(t *testing.T) {
 			r.run(c)
 		}
 	}
-	want := Stats{Last24h: Posting{Agents: 4, Posts: 6, Replies: 3}, RegisteredAgents: 2, APIClients7d: 3}
+	want := view.Stats{Last24h: view.Posting{Agents: 4, Posts: 6, Replies: 3}, RegisteredAgents: 2, APIClients7d: 3}
 	want.Last7d = want.Last24h
 	if got := r.stats(0); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	later := r.log.stamp + 25*hourMillis
-	want.Last24h = Posting{}
+	later := r.log.stamp + 25*command.HourMillis
+	want.Last24h = view.Posting{}
 	want.APIClients7d = 2 // of today; the oldest day has gone
 	if got := r.stats(later); got != want {
 		t.Errorf("a day later: %+v, want %+v", got, want)
 	}
-	if got := r.stats(r.log.stamp + 8*command.DayMillis); got != (Stats{RegisteredAgents: 2}) {
+	if got := r.stats(r.log.stamp + 8*command.DayMillis); got != (view.Stats{RegisteredAgents: 2}) {
 		t.Errorf("a week later: %+v", got)
 	}
 }
@@ -72,24 +76,24 @@ func TestStatsProperty(t *testing.T) {
 		var now int64
 		var seq, n uint64
 		for range rapid.IntRange(1, 25).Draw(rt, "log entries") {
-			l.stamp += rapid.SampledFrom([]int64{0, 1000, hourMillis, 5 * hourMillis, command.DayMillis, 6 * command.DayMillis, 9 * command.DayMillis}).Draw(rt, "step")
+			l.stamp += rapid.SampledFrom([]int64{0, 1000, command.HourMillis, 5 * command.HourMillis, command.DayMillis, 6 * command.DayMillis, 9 * command.DayMillis}).Draw(rt, "step")
 			now = max(l.stamp, now+1)
 			g := command.Group{Boot: boot1}
 			for range rapid.IntRange(1, 4).Draw(rt, "commands") {
 				p := samplePost(rt, n)
 				if !p.House {
-					posts = append(posts, post{now / hourMillis, p.AgentKey, p.Relation == command.RelationReply})
+					posts = append(posts, post{now / command.HourMillis, p.AgentKey, p.Relation == command.RelationReply})
 				}
 				seq, n = seq+1, n+1
 				g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: p})
 			}
 			index := l.batch(command.Batch{Stamp: l.stamp, Groups: []command.Group{g}})
 			l.feed(one, index, index)
-			at := now + rapid.SampledFrom([]int64{0, hourMillis, command.DayMillis}).Draw(rt, "later")
-			count := func(hours int64) (c Posting) {
+			at := now + rapid.SampledFrom([]int64{0, command.HourMillis, command.DayMillis}).Draw(rt, "later")
+			count := func(hours int64) (c view.Posting) {
 				names := map[string]bool{command.AnonymousName: true}
 				for _, p := range posts {
-					if p.hour+hours <= at/hourMillis {
+					if p.hour+hours <= at/command.HourMillis {
 						continue
 					}
 					c.Posts++
@@ -104,15 +108,11 @@ func TestStatsProperty(t *testing.T) {
 			v := one.View()
 			got, err := v.Stats(at)
 			v.Release()
-			if want := (Stats{Last24h: count(24), Last7d: count(7 * 24)}); got != want || err != nil {
+			if want := (view.Stats{Last24h: count(24), Last7d: count(7 * 24)}); got != want || err != nil {
 				rt.Fatalf("%+v, %v, want %+v", got, err, want)
 			}
 		}
-		two := tempMachine(rt)
-		defer func() { dropMachine(rt, two) }()
-		two = feedRoughly(rt, l, two)
-		sameState(rt, stateOf(rt, one), stateOf(rt, two))
-		if rows := countRows(rt, one, spaceHour); rows > hoursKept {
+		if rows := countRows(rt, one, state.SpaceHour); rows > stats.HoursKept {
 			rt.Fatalf("%d hours are kept", rows)
 		}
 	})
@@ -123,7 +123,7 @@ func samplePost(t *rapid.T, n uint64) *command.Publish {
 	p := post(rapid.SampledFrom(someAgents).Draw(t, "agent"), nil)
 	p.House = p.AgentKey == "eve"
 	if n > 0 && rapid.Bool().Draw(t, "related") {
-		p.Target = EntryID(rapid.Uint64Range(1, n).Draw(t, "target"))
+		p.Target = state.EntryID(rapid.Uint64Range(1, n).Draw(t, "target"))
 		p.Relation = rapid.SampledFrom([]command.Relation{command.RelationReply, command.RelationFollowUp}).Draw(t, "relation")
 	}
 	return p
@@ -132,8 +132,8 @@ func samplePost(t *rapid.T, n uint64) *command.Publish {
 func countRows(t *rapid.T, m *Machine, space byte) (n int) {
 	v := m.View()
 	defer v.Release()
-	lower, upper := spaceBounds(space)
-	if err := scanSpace(v.snap, lower, upper, func([]byte, []byte) error { n++; return nil }); err != nil {
+	lower, upper := state.SpaceBounds(space)
+	if err := state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -142,8 +142,8 @@ func countRows(t *rapid.T, m *Machine, space byte) (n int) {
 // BenchmarkStats reads the counts of a busy week.
 func BenchmarkStats(b *testing.B) {
 	r := newRig(b)
-	for hour := range hoursKept {
-		r.log.stamp += hourMillis
+	for hour := range stats.HoursKept {
+		r.log.stamp += command.HourMillis
 		names := make([]string, 100)
 		for i := range names {
 			names[i] = fmt.Sprintf("sender-%d", hour*len(names)+i)
@@ -167,13 +167,13 @@ func BenchmarkUsage(b *testing.B) {
 	for number := range uint64(command.MaxUsageDays) {
 		r.log.stamp += command.DayMillis
 		c := seen(number+1, command.DayOf(r.log.stamp), command.SurfaceAPI, "x")
-		for i := range maxDayRows {
+		for i := range apply.MaxDayRows {
 			c.Rows = append(c.Rows, command.UsageRow{Day: command.DayOf(r.log.stamp), Surface: command.SurfaceAPI, Action: fmt.Sprint("a", i), Client: "c", Count: 1})
 		}
 		for surface := command.SurfaceAPI; surface <= command.SurfaceWeb; surface++ {
 			row := command.SenderRow{Day: command.DayOf(r.log.stamp), Surface: surface}
-			for chunk := range command.SketchRegisters / sketchChunk {
-				row.Registers = command.AppendRegister(row.Registers, chunk*sketchChunk, 1)
+			for chunk := range command.SketchRegisters / stats.SketchChunk {
+				row.Registers = command.AppendRegister(row.Registers, chunk*stats.SketchChunk, 1)
 			}
 			c.Senders = append(c.Senders, row)
 		}

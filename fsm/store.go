@@ -3,7 +3,6 @@ package fsm
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -14,31 +13,29 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/snapshot"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // store is one Pebble database with what is kept in memory about its rows. A
 // snapshot from the leader replaces the whole store; views of the old one keep
 // it open until they are released.
 type store struct {
+	state.Rows
 	m     *Machine
-	db    *pebble.DB
 	dir   string // name below Options.Dir
 	index *index.Index
 	// profiles is the index of the revisions of profiles.
 	profiles *index.Index
-	recent   recentRows
-	hot      hotRows
-	later    laterBits
-	gaps     gaps
-	caches   *caches // of the apply goroutine
-	loaded   loaded
+	caches   *apply.Caches // of the apply goroutine
+	loaded   apply.Loaded
 	refs     atomic.Int64
 	closed   func(*store) // called once, when the last reference is gone
 
-	views   views
+	views   view.Views
 	trouble trouble
 	live    atomic.Bool // the store was made the live one
 
@@ -46,26 +43,12 @@ type store struct {
 	indexSwept uint64
 }
 
-// loaded is what the machine keeps in memory of its live store.
-type loaded struct {
-	head     head
-	version  uint64 // of views; see View.Version
-	cluster  cluster
-	format   int // replicated format number
-	sessions sessions
-	nextDue  int64  // no later than the end of any claim
-	revision uint64 // newest revision of any profile
-	hidden   uint64 // entries that are hidden
-	policy   *Policy
-	reports  *reportQueue
-}
-
 // states gives the snapshots what they need of a machine.
 type states struct{ m *Machine }
 
 // OpenState opens or creates the database in path and checks that it is ours.
 func (x states) OpenState(path, name string) (snapshot.State, error) {
-	s := &store{m: x.m, dir: name, caches: newCaches()}
+	s := &store{m: x.m, dir: name}
 	log := x.m.opts.Logger
 	po := pebbleOptions(&x.m.opts, x.m.cache, s.fatal)
 	po.EventListener.BackgroundError = func(err error) { s.backgroundError(log, err) }
@@ -78,7 +61,7 @@ func (x states) OpenState(path, name string) (snapshot.State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open state %s: %w", name, err)
 	}
-	s.db, s.later.db = db, db
+	s.Open(db)
 	if err := s.checkVersion(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -87,7 +70,7 @@ func (x states) OpenState(path, name string) (snapshot.State, error) {
 
 // LiveState returns the store of the newest view.
 func (x states) LiveState() (s snapshot.State, release func()) {
-	v := x.m.View()
+	v := x.m.acquire()
 	return v.store, v.Release
 }
 
@@ -102,8 +85,8 @@ func (x states) ReadCheckpoint(path string) (c snapshot.Contents, err error) {
 	if err != nil {
 		return c, err
 	}
-	servers, err := loadConfiguration(db)
-	return snapshot.Contents{Position: at, Configuration: servers.data, ConfigurationIndex: servers.index}, err
+	servers, err := state.LoadConfiguration(db)
+	return snapshot.Contents{Position: at, Configuration: servers.Data, ConfigurationIndex: servers.Index}, err
 }
 
 // openCheckpoint opens the checkpoint of a state for reading.
@@ -120,44 +103,13 @@ func (m *Machine) openCheckpoint(path string) (*pebble.DB, error) {
 // Load reads what is kept in memory of a store.
 func (s *store) Load() (err error) {
 	l := &s.loaded
-	if l.head, err = loadHead(s.db); err != nil {
+	if *l, s.caches, err = apply.LoadState(s.DB, s.m.opts.MaxFormat); err != nil {
 		return err
 	}
-	l.version = l.head.applied
-	if l.cluster, err = loadCluster(s.db); err != nil {
+	if err := s.openIndex(l.Head.LastSeq); err != nil {
 		return err
 	}
-	if l.format, err = loadFormat(s.db); err != nil {
-		return err
-	}
-	if err := command.CheckFormat(l.format, s.m.opts.MaxFormat); err != nil {
-		return err
-	}
-	if l.sessions, err = loadSessions(s.db); err != nil {
-		return err
-	}
-	if l.nextDue, err = loadNextDue(s.db); err != nil {
-		return err
-	}
-	if l.revision, err = loadRevision(s.db); err != nil {
-		return err
-	}
-	if l.hidden, _, err = load(s.db, keyHidden, decodeNumber); err != nil {
-		return err
-	}
-	if l.policy, err = loadPolicy(s.db); err != nil {
-		return err
-	}
-	if l.reports, err = loadReports(s.db); err != nil {
-		return err
-	}
-	if s.caches.hooks, err = loadHooks(s.db); err != nil {
-		return err
-	}
-	if err := s.openIndex(l.head.lastSeq); err != nil {
-		return err
-	}
-	if err := s.openProfileIndex(l.revision); err != nil {
+	if err := s.openProfileIndex(l.Revision); err != nil {
 		return err
 	}
 	s.m.newest = s
@@ -177,20 +129,20 @@ func (s *store) Live() bool {
 func (s *store) Name() string { return s.dir }
 
 // Size is how many bytes the store takes on the disk.
-func (s *store) Size() int64 { return int64(s.db.Metrics().DiskSpaceUsage()) }
+func (s *store) Size() int64 { return int64(s.DB.Metrics().DiskSpaceUsage()) }
 
 // Covers returns the position up to which the store holds everything.
-func (s *store) Covers() (snapshot.Position, error) { return covers(s.db) }
+func (s *store) Covers() (snapshot.Position, error) { return covers(s.DB) }
 
 // Cover writes that position. Pebble makes writes durable in order: with this row,
 // all before it.
 func (s *store) Cover(at snapshot.Position) error {
-	return s.db.Set(keyCovered, appendUints(nil, at.Index, at.Term), pebble.NoSync)
+	return s.DB.Set(state.KeyCovered, state.AppendUints(nil, at.Index, at.Term), pebble.NoSync)
 }
 
 // Checkpoint links the tables as they are on disk.
 func (s *store) Checkpoint(path string) error {
-	if err := s.db.Checkpoint(path); err != nil {
+	if err := s.DB.Checkpoint(path); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
@@ -198,19 +150,19 @@ func (s *store) Checkpoint(path string) error {
 
 // checkVersion stamps an empty database and rejects one with another schema.
 func (s *store) checkVersion() error {
-	row, ok, err := getRow(s.db, keyVersion)
+	row, ok, err := state.GetRow(s.DB, state.KeyVersion)
 	switch {
 	case err != nil:
 		return err
-	case ok && len(row) == 1 && row[0] == keyspaceVersion:
+	case ok && len(row) == 1 && row[0] == state.KeyspaceVersion:
 		return nil
 	case ok:
-		return fmt.Errorf("state %s has keyspace version %v, this program knows %d", s.dir, row, keyspaceVersion)
+		return fmt.Errorf("state %s has keyspace version %v, this program knows %d", s.dir, row, state.KeyspaceVersion)
 	}
-	if _, ok, err := getRow(s.db, keyHead); err != nil || ok {
-		return errors.Join(err, fmt.Errorf("%w: state %s has no keyspace version", ErrCorrupt, s.dir))
+	if _, ok, err := state.GetRow(s.DB, state.KeyHead); err != nil || ok {
+		return errors.Join(err, fmt.Errorf("%w: state %s has no keyspace version", state.ErrCorrupt, s.dir))
 	}
-	if err := s.db.Set(keyVersion, []byte{keyspaceVersion}, pebble.NoSync); err != nil {
+	if err := s.DB.Set(state.KeyVersion, []byte{state.KeyspaceVersion}, pebble.NoSync); err != nil {
 		return fmt.Errorf("stamp state %s: %w", s.dir, err)
 	}
 	return nil
@@ -240,7 +192,7 @@ func (s *store) Close() error {
 	if s.profiles != nil {
 		s.profiles.Close()
 	}
-	if err := s.db.Close(); err != nil {
+	if err := s.DB.Close(); err != nil {
 		return fmt.Errorf("close state %s: %w", s.dir, err)
 	}
 	return nil
@@ -250,7 +202,7 @@ func (s *store) Close() error {
 // write fails meanwhile, where Pebble's own would wait for as long as that takes.
 func (s *store) Flush() error {
 	failed := s.trouble.wait()
-	flushed, err := s.db.AsyncFlush()
+	flushed, err := s.DB.AsyncFlush()
 	if err != nil {
 		return fmt.Errorf("flush state %s: %w", s.dir, err)
 	}
@@ -331,72 +283,6 @@ func (s *store) backgroundError(log *slog.Logger, err error) {
 	}
 }
 
-// getRow returns a copy of a row.
-func getRow(r pebble.Reader, key []byte) ([]byte, bool, error) {
-	value, closer, err := r.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("read row: %w", err)
-	}
-	row := append([]byte{}, value...) // not nil: the row is there
-	return row, true, closeRow(closer)
-}
-
-func closeRow(c io.Closer) error {
-	if err := c.Close(); err != nil {
-		return fmt.Errorf("read row: %w", err)
-	}
-	return nil
-}
-
-// load returns what decode makes of a row; false when there is none.
-func load[T any](r pebble.Reader, key []byte, decode func(row []byte) (T, error)) (v T, ok bool, err error) {
-	row, ok, err := getRow(r, key)
-	if err == nil && ok {
-		v, err = decode(row)
-	}
-	return v, ok && err == nil, err
-}
-
-// errEnough ends a scan early, without an error.
-var errEnough = errors.New("enough")
-
-// scanSpace calls f for each row of a keyspace in key order, until f returns an
-// error. The slices are valid during the call only.
-func scanSpace(r pebble.Reader, lower, upper []byte, f func(key, value []byte) error) error {
-	return scanRows(r, lower, upper, (*pebble.Iterator).First, (*pebble.Iterator).Next, f)
-}
-
-// scanBack is scanSpace from the last row to the first.
-func scanBack(r pebble.Reader, lower, upper []byte, f func(key, value []byte) error) error {
-	return scanRows(r, lower, upper, (*pebble.Iterator).Last, (*pebble.Iterator).Prev, f)
-}
-
-func scanRows(r pebble.Reader, lower, upper []byte, first, next func(*pebble.Iterator) bool, f func(key, value []byte) error) (err error) {
-	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return fmt.Errorf("scan rows: %w", err)
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	for ok := first(iter); ok; ok = next(iter) {
-		value, err := iter.ValueAndErr()
-		if err != nil {
-			return fmt.Errorf("scan rows: %w", err)
-		}
-		if err := f(iter.Key(), value); errors.Is(err, errEnough) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
-	if err := iter.Error(); err != nil {
-		return fmt.Errorf("scan rows: %w", err)
-	}
-	return nil
-}
-
 // What Pebble gets. The defaults are made for another load: they stall writes
 // that come in batches of 128 KiB.
 const (
@@ -432,12 +318,6 @@ const (
 	flushSplitBytes = 2 << 20
 )
 
-// newBlockCache returns the block cache. Pebble takes the memtables' memory out of it,
-// so it is made larger by as much; what the memtables leave is cache.
-func newBlockCache(opts *Options) *pebble.Cache {
-	return pebble.NewCache(opts.CacheBytes + memTablesBeforeStop*opts.MemTableBytes)
-}
-
 // pebbleOptions returns the options for a state. The cache is shared between a
 // state and its successor. fatal is called for bytes that are not what was written.
 func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebble.Options {
@@ -458,7 +338,7 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 		Logger:                      pebbleLogger{log: opts.Logger, fatal: fatal},
 		EventListener: &pebble.EventListener{
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				fatal(fmt.Errorf("state on disk: %w: %s", ErrCorrupt, info))
+				fatal(fmt.Errorf("state on disk: %w: %s", state.ErrCorrupt, info))
 			},
 		},
 	}
@@ -481,7 +361,7 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 // once and in order, such as entries, then move from level to level as whole tables. A
 // table that they share with rows that change would have to be rewritten.
 func tablesOfSpace(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
-	_, end = spaceBounds(start[0])
+	_, end = state.SpaceBounds(start[0])
 	return policy, end, nil
 }
 
@@ -502,4 +382,10 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf("pebble: "+format, args...)
 	l.fatal(err)
 	panic(err)
+}
+
+// newBlockCache returns the block cache. Pebble takes the memtables' memory out of it,
+// so it is made larger by as much; what the memtables leave is cache.
+func newBlockCache(opts *Options) *pebble.Cache {
+	return pebble.NewCache(opts.CacheBytes + memTablesBeforeStop*opts.MemTableBytes)
 }

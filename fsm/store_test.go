@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // TestTablesOfSpaces holds that a table has rows of one keyspace only, both as it is
@@ -16,7 +17,7 @@ func TestTablesOfSpaces(t *testing.T) {
 	m, l := openAt(t, t.TempDir()), newLog(t)
 	check := func(when string) {
 		t.Helper()
-		levels, err := m.store.db.SSTables()
+		levels, err := m.store.DB.SSTables()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,14 +25,14 @@ func TestTablesOfSpaces(t *testing.T) {
 		for _, tables := range levels {
 			for _, table := range tables {
 				space := table.Smallest.UserKey[0]
-				_, upper := spaceBounds(space)
+				_, upper := state.SpaceBounds(space)
 				if largest := table.Largest.UserKey; bytes.Compare(largest, upper) > 0 || bytes.Equal(largest, upper) && !table.Largest.IsExclusiveSentinel() {
 					t.Errorf("%s: a table of %c reaches to %q", when, space, largest)
 				}
 				spaces[space] = true
 			}
 		}
-		if !spaces[spaceEntry] || len(spaces) < 5 {
+		if !spaces[state.SpaceEntry] || len(spaces) < 5 {
 			t.Errorf("%s: tables of the spaces %v", when, spaces)
 		}
 	}
@@ -42,7 +43,7 @@ func TestTablesOfSpaces(t *testing.T) {
 		}
 		l.feed(m, done+1, l.last())
 		done = l.last()
-		if err := m.store.db.DeleteRange([]byte{'a'}, []byte{'b'}, pebble.NoSync); err != nil {
+		if err := m.store.DB.DeleteRange([]byte{'a'}, []byte{'b'}, pebble.NoSync); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.store.Flush(); err != nil {
@@ -50,7 +51,7 @@ func TestTablesOfSpaces(t *testing.T) {
 		}
 		check("flushed")
 	}
-	if err := m.store.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
+	if err := m.store.DB.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
 		t.Fatal(err)
 	}
 	check("compacted")

@@ -6,29 +6,129 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// The classes of index terms. A term is its class followed by a value.
-const (
-	termChannel = "channel:"
-	termAgent   = "agent:"
-	termKind    = "kind:"
-	termTag     = "tag:"
-	termParent  = "parent:"    // id of the entry that this one replies to
-	termThread  = "thread:"    // id of the first entry of the conversation, not on that one itself
-	termInbox   = "inbox:"     // agent key of an agent that the entry concerns
-	termType    = "entryType:" // the letter of the id, on what is no plain entry
-	termWord    = "w:"
-)
+// openIndex opens the store's index and adds the entries that were not sealed.
+// That also warms the memory of recent rows.
+func (s *store) openIndex(lastSeq uint64) error {
+	x, err := index.Open(s.DB, index.Options{
+		Prefix: []byte{state.SpaceIndex}, Version: indexVersion, First: 1,
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: func(block uint64) (index.Bitmap, error) { return state.GoneIn(s.DB, block) }, Lasting: lastingTerm,
+	})
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	s.index = x
+	if x.Sealed() > lastSeq+1 {
+		return fmt.Errorf("%w: the index is sealed up to %d, there are %d entries", state.ErrCorrupt, x.Sealed(), lastSeq)
+	}
+	next := x.Sealed()
+	var tb termBuilder
+	_, upper := state.SpaceBounds(state.SpaceEntry)
+	err = state.ScanSpace(s.DB, state.SeqKey(state.SpaceEntry, next), upper, func(key, value []byte) error {
+		seq := state.SeqOfKey(key)
+		e, err := state.DecodeEntryRow(seq, value)
+		if err != nil {
+			return err
+		}
+		if seq != next {
+			return fmt.Errorf("%w: entry %d is missing", state.ErrCorrupt, next)
+		}
+		original, err := state.Unhidden(s.DB, &e)
+		if err != nil {
+			return err
+		}
+		t, err := original.Texts()
+		if err != nil {
+			return err
+		}
+		terms, words := tb.terms(&e, t)
+		x.Add(seq, terms, words...)
+		s.Recent.Put(seq, append([]byte(nil), value...))
+		next++
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("fill index: %w", err)
+	}
+	if next != lastSeq+1 {
+		return fmt.Errorf("%w: entry %d is missing", state.ErrCorrupt, next)
+	}
+	return nil
+}
+
+// republish replaces the newest view after a seal, so that the sealed block can
+// leave memory even when nothing is applied. While something is applied or
+// swapped that happens anyway.
+func (m *Machine) republish(s *store) {
+	if !m.applyMu.TryLock() {
+		return
+	}
+	defer m.applyMu.Unlock()
+	if m.store == s && !m.closed {
+		m.publish()
+	}
+}
+
+// openProfileIndex opens the store's index of profiles and adds the revisions
+// that were not sealed. Those that were replaced since have no words any more.
+func (s *store) openProfileIndex(last uint64) error {
+	x, err := index.Open(s.DB, index.Options{
+		Prefix: []byte{state.SpaceProfileIndex}, Version: profileIndexVersion, First: 1,
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: s.replacedIn,
+	})
+	if err != nil {
+		return fmt.Errorf("open index of profiles: %w", err)
+	}
+	s.profiles = x
+	next := x.Sealed()
+	if next > last+1 {
+		return fmt.Errorf("%w: the index of profiles is sealed up to %d, there are %d", state.ErrCorrupt, next, last)
+	}
+	var tb termBuilder
+	_, upper := state.SpaceBounds(state.SpaceRevision)
+	err = state.ScanSpace(s.DB, state.SeqKey(state.SpaceRevision, next), upper, func(key, agentKey []byte) error {
+		revision := state.SeqOfKey(key)
+		p, ok, err := state.Load(s.DB, state.ProfileKey(strings.TrimPrefix(string(agentKey), state.HiddenRevision)), state.DecodeProfileRow)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("%w: profile %d is missing", state.ErrCorrupt, revision)
+		}
+		for ; next < revision; next++ {
+			x.Add(next, nil)
+		}
+		x.Add(revision, nil, tb.textWords(p.Texts())...)
+		next++
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("fill index of profiles: %w", err)
+	}
+	return nil
+}
+
+// replacedIn returns which revisions of a block are no profile's newest any more: the
+// index need not know by which words they were found.
+func (s *store) replacedIn(block uint64) (index.Bitmap, error) {
+	first := block * index.BlockEntries
+	replaced := index.Bitmap(slices.Repeat([]byte{0xff}, index.BlockEntries/8))
+	err := state.ScanSpace(s.DB, state.SeqKey(state.SpaceRevision, first), state.SeqKey(state.SpaceRevision, first+index.BlockEntries), func(key, _ []byte) error {
+		at := state.SeqOfKey(key) - first
+		replaced[at/8] &^= 1 << (at % 8)
+		return nil
+	})
+	return replaced, err
+}
 
 // lastingTerm reports whether a term says where an entry was: its stub keeps such terms.
 func lastingTerm(term []byte) bool {
-	for _, class := range [...]string{termChannel, termParent, termThread} {
+	for _, class := range [...]string{state.TermChannel, state.TermParent, state.TermThread} {
 		if bytes.HasPrefix(term, []byte(class)) {
 			return true
 		}
@@ -46,28 +146,28 @@ type termBuilder struct {
 
 // terms returns everything that an entry can be found by, the words without their
 // class; a word may be there more than once. The slices are valid until the next call.
-func (b *termBuilder) terms(e *entryRow, t entryTexts) (terms, words []string) {
+func (b *termBuilder) terms(e *state.EntryRow, t state.EntryTexts) (terms, words []string) {
 	b.buf, b.ends = b.buf[:0], b.ends[:0]
-	b.add(termChannel, e.Channel)
-	b.add(termAgent, e.AgentKey)
-	b.add(termKind, e.Kind.String())
+	b.add(state.TermChannel, e.Channel)
+	b.add(state.TermAgent, e.AgentKey)
+	b.add(state.TermKind, e.Kind.String())
 	if e.Relation == command.RelationReply {
-		b.add(termParent, EntryID(e.Parent))
+		b.add(state.TermParent, state.EntryID(e.Parent))
 	}
 	if e.Thread != e.Seq {
-		b.add(termThread, EntryID(e.Thread))
+		b.add(state.TermThread, state.EntryID(e.Thread))
 	}
-	if e.Type != TypeEntry {
-		b.add(termType, string(rune(e.Type)))
+	if e.Type != state.TypeEntry {
+		b.add(state.TermType, string(rune(e.Type)))
 	}
-	for _, key := range e.inbox {
-		b.add(termInbox, key)
+	for _, key := range e.Inbox {
+		b.add(state.TermInbox, key)
 	}
 	clear(b.words) // or texts that were long stay in memory behind shorter ones
 	b.words = text.Words(b.words[:0], t.Title)
 	b.words = text.Words(b.words, t.Body)
 	for _, tag := range t.Tags {
-		b.add(termTag, text.FoldTag(tag))
+		b.add(state.TermTag, text.FoldTag(tag))
 		b.words = text.Words(b.words, tag)
 	}
 	return b.cut(), b.words
@@ -94,139 +194,8 @@ func (b *termBuilder) cut() []string {
 // index is then built anew.
 const indexVersion = 5<<16 | text.Version
 
-// openIndex opens the store's index and adds the entries that were not sealed.
-// That also warms the memory of recent rows.
-func (s *store) openIndex(lastSeq uint64) error {
-	x, err := index.Open(s.db, index.Options{
-		Prefix: []byte{spaceIndex}, Version: indexVersion, First: 1,
-		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: func(block uint64) (index.Bitmap, error) { return goneIn(s.db, block) }, Lasting: lastingTerm,
-	})
-	if err != nil {
-		return fmt.Errorf("open index: %w", err)
-	}
-	s.index = x
-	if x.Sealed() > lastSeq+1 {
-		return fmt.Errorf("%w: the index is sealed up to %d, there are %d entries", ErrCorrupt, x.Sealed(), lastSeq)
-	}
-	next := x.Sealed()
-	var tb termBuilder
-	_, upper := spaceBounds(spaceEntry)
-	err = scanSpace(s.db, seqKey(spaceEntry, next), upper, func(key, value []byte) error {
-		seq := seqOfKey(key)
-		e, err := decodeEntryRow(seq, value)
-		if err != nil {
-			return err
-		}
-		if seq != next {
-			return fmt.Errorf("%w: entry %d is missing", ErrCorrupt, next)
-		}
-		original, err := s.unhidden(&e)
-		if err != nil {
-			return err
-		}
-		t, err := original.texts()
-		if err != nil {
-			return err
-		}
-		terms, words := tb.terms(&e, t)
-		x.Add(seq, terms, words...)
-		s.recent.put(seq, append([]byte(nil), value...))
-		next++
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("fill index: %w", err)
-	}
-	if next != lastSeq+1 {
-		return fmt.Errorf("%w: entry %d is missing", ErrCorrupt, next)
-	}
-	return nil
-}
-
-// republish replaces the newest view after a seal, so that the sealed block can
-// leave memory even when nothing is applied. While something is applied or
-// swapped that happens anyway.
-func (m *Machine) republish(s *store) {
-	if !m.applyMu.TryLock() {
-		return
-	}
-	defer m.applyMu.Unlock()
-	if m.store == s && !m.closed {
-		m.publish()
-	}
-}
-
 // profileIndexVersion numbers how profiles become terms; see indexVersion.
 const profileIndexVersion = 1<<16 | text.Version
-
-// revised is a revision of a profile on its way into the index.
-type revised struct {
-	revision uint64
-	texts    []string
-}
-
-// loadRevision returns the number of the newest revision of any profile; 0
-// without one. The newest is never replaced by an older one, so its row is there.
-func loadRevision(r pebble.Reader) (revision uint64, err error) {
-	lower, upper := spaceBounds(spaceRevision)
-	err = scanBack(r, lower, upper, func(key, _ []byte) error {
-		revision = seqOfKey(key)
-		return errEnough
-	})
-	return revision, err
-}
-
-// openProfileIndex opens the store's index of profiles and adds the revisions
-// that were not sealed. Those that were replaced since have no words any more.
-func (s *store) openProfileIndex(last uint64) error {
-	x, err := index.Open(s.db, index.Options{
-		Prefix: []byte{spaceProfileIndex}, Version: profileIndexVersion, First: 1,
-		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: s.replacedIn,
-	})
-	if err != nil {
-		return fmt.Errorf("open index of profiles: %w", err)
-	}
-	s.profiles = x
-	next := x.Sealed()
-	if next > last+1 {
-		return fmt.Errorf("%w: the index of profiles is sealed up to %d, there are %d", ErrCorrupt, next, last)
-	}
-	var tb termBuilder
-	_, upper := spaceBounds(spaceRevision)
-	err = scanSpace(s.db, seqKey(spaceRevision, next), upper, func(key, agentKey []byte) error {
-		revision := seqOfKey(key)
-		p, ok, err := load(s.db, profileKey(strings.TrimPrefix(string(agentKey), hiddenRevision)), decodeProfileRow)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return fmt.Errorf("%w: profile %d is missing", ErrCorrupt, revision)
-		}
-		for ; next < revision; next++ {
-			x.Add(next, nil)
-		}
-		x.Add(revision, nil, tb.textWords(p.texts())...)
-		next++
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("fill index of profiles: %w", err)
-	}
-	return nil
-}
-
-// replacedIn returns which revisions of a block are no profile's newest any more: the
-// index need not know by which words they were found.
-func (s *store) replacedIn(block uint64) (index.Bitmap, error) {
-	first := block * index.BlockEntries
-	replaced := index.Bitmap(slices.Repeat([]byte{0xff}, index.BlockEntries/8))
-	err := scanSpace(s.db, seqKey(spaceRevision, first), seqKey(spaceRevision, first+index.BlockEntries), func(key, _ []byte) error {
-		at := seqOfKey(key) - first
-		replaced[at/8] &^= 1 << (at % 8)
-		return nil
-	})
-	return replaced, err
-}
 
 // textWords returns the words of texts. The slice is valid until the next call of the
 // builder.

@@ -75,7 +75,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	time.Sleep(fullPause)
 	full.Store(false)
-	if err := m.store.db.Flush(); err != nil {
+	if err := m.store.DB.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	flushed = l.last()

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // mentions has one sender mention an agent so often.
@@ -187,7 +189,7 @@ func TestEventsThatAreRejected(t *testing.T) {
 			const most = 4 // three turns, after 0 s, 5 s and 5 min, and one for an outage
 			list := r.outbox("ada").Newest
 			for _, d := range list[len(list)-3:] {
-				if d.Entry > 3 || d.Status != DeliveryWaiting || d.Failures > most {
+				if d.Entry > 3 || d.Status != outbox.DeliveryWaiting || d.Failures > most {
 					t.Errorf("after 15 minutes %+v, want at most %d failures", d, most)
 				}
 			}
@@ -246,7 +248,7 @@ func TestTestEventProbes(t *testing.T) {
 	}
 	ask := &command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: keyHash("key of ada")}}
 	r.run(ask)
-	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Kind != DeliveryTest {
+	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Kind != outbox.DeliveryTest {
 		t.Fatalf("%+v", d)
 	}
 	if due := r.due(r.now()); len(due) != 1 || due[0].Entry != 1 {
@@ -254,7 +256,7 @@ func TestTestEventProbes(t *testing.T) {
 	}
 	begun := r.beginAll(command.Attempt{AgentKey: "ada", Delivery: 1, Number: 2})
 	r.run(ask)
-	if len(begun) != 1 || len(r.due(r.now()+DeliveryLease/2)) > 0 {
+	if len(begun) != 1 || len(r.due(r.now()+outbox.DeliveryLease/2)) > 0 {
 		t.Errorf("a test lets two be sent at once: %+v", r.due(r.now()))
 	}
 }
@@ -307,21 +309,21 @@ func TestHourIsShared(t *testing.T) {
 			}
 		}
 		used += tt.want
-		if due := r.due(opened + hourMillis - 1); len(due) > 0 {
+		if due := r.due(opened + command.HourMillis - 1); len(due) > 0 {
 			t.Fatalf("%s has more due after %d attempts: %+v", tt.who, tt.want, due)
 		}
 	}
 	if used != command.MaxHourlyDeliveries {
 		t.Errorf("%d attempts in the hour, want %d", used, command.MaxHourlyDeliveries)
 	}
-	if o := r.outbox("ada"); o.First.NextAt != opened+hourMillis {
+	if o := r.outbox("ada"); o.First.NextAt != opened+command.HourMillis {
 		t.Errorf("the next attempt is at %d, the first one was at %d", o.First.NextAt, opened)
 	}
 	next := r.outbox("ada").First.NextAttempt()
 	if got := r.beginAll(next); len(got) > 0 {
 		t.Errorf("over the limit: %+v", got)
 	}
-	r.log.stamp = opened + hourMillis - 1000
+	r.log.stamp = opened + command.HourMillis - 1000
 	if got := r.beginAll(next); len(got) != 1 {
 		t.Errorf("after the hour nothing begins: %+v", r.outbox("ada").First)
 	}
@@ -332,16 +334,16 @@ func (r *rig) waiting(agent string) (entries []uint64) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	o, err := loadOutbox(v.snap, agent)
+	o, err := outbox.LoadOutbox(v.Reader(), agent)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, q := range o.queue {
-		d, ok, err := loadDelivery(v.snap, agent, q.number)
+	for _, q := range o.Queue {
+		d, ok, err := outbox.LoadDelivery(v.Reader(), agent, q.Number)
 		if err != nil || !ok {
-			r.t.Fatal(q.number, ok, err)
+			r.t.Fatal(q.Number, ok, err)
 		}
-		entries = append(entries, d.entry)
+		entries = append(entries, d.Entry)
 	}
 	return entries
 }
@@ -423,8 +425,8 @@ func checkRows(r *rig) {
 		r.t.Errorf("%d wait for all, %v, want %d", n, err, waiting)
 	}
 	rows := 0
-	lower, upper := spaceBounds(spaceDelivery)
-	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
+	lower, upper := state.SpaceBounds(state.SpaceDelivery)
+	if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
 		r.t.Fatal(err)
 	}
 	if rows > command.MaxWaitingDeliveries+command.MaxListedDeliveries {
@@ -444,7 +446,7 @@ func TestDroppedFromTheQueue(t *testing.T) {
 	}
 	r.mentions("ada", 1, from("1 more"))
 	o := r.outbox("ada")
-	if d := o.Newest[0]; o.Waiting != command.MaxWaitingDeliveries || d.Status != DeliveryDropped || d.Reason != ReasonQueueFull || d.NextAt != 0 {
+	if d := o.Newest[0]; o.Waiting != command.MaxWaitingDeliveries || d.Status != outbox.DeliveryDropped || d.Reason != outbox.ReasonQueueFull || d.NextAt != 0 {
 		t.Errorf("%d wait, the newest is %+v", o.Waiting, d)
 	}
 	r.run(&command.AckDelivery{Attempt: begun, Outcome: command.AttemptDelivered})

@@ -1,26 +1,29 @@
 package fsm
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/commons-cluster/commons/fsm/apply"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// waiters lets any number of goroutines wait for an index. It costs the apply
-// goroutine one look at the smallest index that is waited for.
+// waiters lets any number of goroutines wait for an index. The apply goroutine looks at the
+// lowest of these only.
 type waiters struct {
 	applied atomic.Uint64
 	mu      sync.Mutex
-	heap    waiterHeap
+	waiting []*waiter // by index
 	closed  bool
 }
 
 type waiter struct {
 	index uint64
-	pos   int // in the heap; -1 when it is not in it
 	ready chan struct{}
 }
 
@@ -39,16 +42,15 @@ func (w *waiters) wait(ctx context.Context, index uint64) error {
 		w.mu.Unlock()
 		return ErrClosed
 	}
-	heap.Push(&w.heap, me)
+	at, _ := slices.BinarySearchFunc(w.waiting, index, func(o *waiter, index uint64) int { return cmp.Compare(o.index, index) })
+	w.waiting = slices.Insert(w.waiting, at, me)
 	w.mu.Unlock()
 
 	select {
 	case <-me.ready:
 	case <-ctx.Done():
 		w.mu.Lock()
-		if me.pos >= 0 {
-			heap.Remove(&w.heap, me.pos)
-		}
+		w.waiting = slices.DeleteFunc(w.waiting, func(o *waiter) bool { return o == me })
 		w.mu.Unlock()
 	}
 	switch {
@@ -60,8 +62,7 @@ func (w *waiters) wait(ctx context.Context, index uint64) error {
 	return ErrClosed
 }
 
-// advance wakes everybody who waits for index or less. An index that goes back
-// is ignored.
+// advance wakes all who wait for index or less. A lower index than before is ignored.
 func (w *waiters) advance(index uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,48 +70,27 @@ func (w *waiters) advance(index uint64) {
 		return
 	}
 	w.applied.Store(index)
-	for len(w.heap) > 0 && w.heap[0].index <= index {
-		close(heap.Pop(&w.heap).(*waiter).ready)
-	}
+	w.wake(index)
 }
 
-// close wakes everybody; those whose index was not reached get ErrClosed.
+// wake wakes those who wait for index or less. The caller holds mu.
+func (w *waiters) wake(index uint64) {
+	n := 0
+	for ; n < len(w.waiting) && w.waiting[n].index <= index; n++ {
+		close(w.waiting[n].ready)
+	}
+	w.waiting = slices.Delete(w.waiting, 0, n)
+}
+
+// close wakes all; those whose index was not reached get ErrClosed.
 func (w *waiters) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	for len(w.heap) > 0 {
-		close(heap.Pop(&w.heap).(*waiter).ready)
-	}
+	w.wake(math.MaxUint64)
 }
 
-// waiterHeap implements heap.Interface: the smallest index first.
-type waiterHeap []*waiter
-
-func (h waiterHeap) Len() int           { return len(h) }
-func (h waiterHeap) Less(i, j int) bool { return h[i].index < h[j].index }
-func (h waiterHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].pos, h[j].pos = i, j
-}
-
-func (h *waiterHeap) Push(x any) {
-	w := x.(*waiter)
-	w.pos = len(*h)
-	*h = append(*h, w)
-}
-
-func (h *waiterHeap) Pop() any {
-	old := *h
-	w := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	w.pos = -1
-	return w
-}
-
-// watchers are woken when something for their agent was applied. Without any it costs
-// the apply goroutine one look at a number.
+// watchers are woken when a change that concerns their agent was applied.
 type watchers struct {
 	count atomic.Int64
 	mu    sync.Mutex
@@ -136,29 +116,26 @@ func (m *Machine) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	}
 	ws.by[agentKey][w] = struct{}{}
 	ws.count.Add(1)
-	return w.wake, sync.OnceFunc(func() { ws.remove(agentKey, w) })
+	return w.wake, sync.OnceFunc(func() {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		delete(ws.by[agentKey], w)
+		if len(ws.by[agentKey]) == 0 {
+			delete(ws.by, agentKey)
+		}
+		ws.count.Add(-1)
+	})
 }
 
-func (ws *watchers) remove(agentKey string, w *watcher) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	delete(ws.by[agentKey], w)
-	if len(ws.by[agentKey]) == 0 {
-		delete(ws.by, agentKey)
-	}
-	ws.count.Add(-1)
-}
-
-// notify wakes the watchers of all agents that the entries concern, and of the given
-// others.
-func (ws *watchers) notify(added []indexed, others []string) {
+// notify wakes the watchers of all agents that the entries concern, and of other keys.
+func (ws *watchers) notify(added []apply.Indexed, others ...string) {
 	if ws.count.Load() == 0 {
 		return
 	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for i := range added {
-		for _, name := range added[i].entry.inbox {
+		for _, name := range added[i].Entry.Inbox {
 			wakeAll(ws.by[name])
 		}
 	}
@@ -167,7 +144,7 @@ func (ws *watchers) notify(added []indexed, others []string) {
 	}
 }
 
-// The keys of those who watch something else: no agent has one of them.
+// The keys of watchers of other changes. No agent has such a key.
 const (
 	watchDeliveries = ""
 	watchEvents     = "\n"
@@ -181,17 +158,7 @@ func (m *Machine) WatchDeliveries() (wake <-chan struct{}, stop func()) {
 // WatchEvents is Watch for events; see View.Events.
 func (m *Machine) WatchEvents() (wake <-chan struct{}, stop func()) { return m.Watch(watchEvents) }
 
-// notifyOthers wakes those who watch something else than an agent.
-func (ws *watchers) notifyOthers(key string) {
-	if ws.count.Load() == 0 {
-		return
-	}
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	wakeAll(ws.by[key])
-}
-
-// notifyAll wakes everybody.
+// notifyAll wakes all watchers.
 func (ws *watchers) notifyAll() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -212,7 +179,7 @@ func wakeAll(set map[*watcher]struct{}) {
 // ErrPassed is returned by ViewAt for an index that is behind the state.
 var ErrPassed = errors.New("the state is past that index")
 
-// captures are the views that somebody waits for, each of one index.
+// captures are the views that callers wait for, each of one index.
 type captures struct {
 	mu   sync.Mutex
 	open []*capture
@@ -220,13 +187,13 @@ type captures struct {
 
 type capture struct {
 	index uint64
-	view  chan *View // gets one value; nil when the index was passed
+	view  chan *view.View // gets one value: nil if the index was passed
 }
 
 func (c *captures) add(index uint64) *capture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one := &capture{index: index, view: make(chan *View, 1)}
+	one := &capture{index: index, view: make(chan *view.View, 1)}
 	c.open = append(c.open, one)
 	return one
 }
@@ -245,21 +212,16 @@ func (c *captures) drop(one *capture) {
 	}
 }
 
-// next returns how many of the entries come up to the first index that is waited
-// for: all when none is among them.
-func (c *captures) next(entries []logEntry) int {
+// next returns the number of entries up to the first index that a caller waits for, or of
+// all entries.
+func (c *captures) next(entries []apply.LogEntry) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(entries)
 	for _, one := range c.open {
-		at, _ := slices.BinarySearchFunc(entries[:n], one.index, func(e logEntry, index uint64) int {
-			if e.index <= index {
-				return -1
-			}
-			return 1
-		})
-		if at > 0 {
-			n = at
+		after := slices.IndexFunc(entries[:n], func(e apply.LogEntry) bool { return e.Index > one.index })
+		if after > 0 {
+			n = after
 		}
 	}
 	return n
@@ -291,7 +253,7 @@ func (c *captures) serve(m *Machine) {
 // two nodes can be compared there. The caller releases it. Errors: ErrPassed, also
 // for an index without a view, which belongs to neither a command nor a configuration;
 // and ctx's error.
-func (m *Machine) ViewAt(ctx context.Context, index uint64) (*View, error) {
+func (m *Machine) ViewAt(ctx context.Context, index uint64) (*view.View, error) {
 	one := m.captures.add(index)
 	defer m.captures.drop(one)
 	if m.Applied() >= index {

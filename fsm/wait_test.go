@@ -5,9 +5,10 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 func TestWait(t *testing.T) {
@@ -21,7 +22,7 @@ func TestWait(t *testing.T) {
 	if err := r.Wait(ended, 2); !errors.Is(err, context.Canceled) {
 		t.Errorf("under an ended context: %v", err)
 	}
-	if n := len(r.waiters.heap); n != 0 {
+	if n := len(r.waiters.waiting); n != 0 {
 		t.Errorf("%d waiters left behind", n)
 	}
 
@@ -57,15 +58,11 @@ func TestWaitEndsWithClose(t *testing.T) {
 	r := newRig(t)
 	done := make(chan error, 1)
 	go func() { done <- r.Wait(context.Background(), 99) }()
-	deadline := time.Now().Add(10 * time.Second)
-	for waiting := 0; waiting == 0; {
+	await.Eventually(t, "a call waits", func() bool {
 		r.waiters.mu.Lock()
-		waiting = len(r.waiters.heap)
-		r.waiters.mu.Unlock()
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
-		}
-	}
+		defer r.waiters.mu.Unlock()
+		return len(r.waiters.waiting) > 0
+	})
 	closeMachine(t, r.Machine)
 	if err := <-done; !errors.Is(err, ErrClosed) {
 		t.Errorf("wait ended with %v", err)
@@ -96,7 +93,7 @@ func TestViewsUnderCommits(t *testing.T) {
 					t.Errorf("view at %d after %d holds %d entries", v.Index(), last, v.LastSeq())
 				}
 				last = v.Index()
-				if seqs, _, err := v.List(Query{Limit: 2}); err != nil || len(seqs) != int(min(2, v.LastSeq())) {
+				if seqs, _, err := v.List(view.Query{Limit: 2}); err != nil || len(seqs) != int(min(2, v.LastSeq())) {
 					t.Errorf("list: %v, %v", seqs, err)
 				}
 				if n := v.LastSeq(); n > 0 {
@@ -116,7 +113,7 @@ func TestViewsUnderCommits(t *testing.T) {
 	if n := r.store.refs.Load(); n != 2 {
 		t.Errorf("the store has %d references, want the machine's and the newest view's", n)
 	}
-	if n := r.store.db.Metrics().Snapshots.Count; n != 1 {
+	if n := r.store.DB.Metrics().Snapshots.Count; n != 1 {
 		t.Errorf("%d snapshots are open, want the newest view's", n)
 	}
 }
@@ -142,7 +139,7 @@ func TestCloseWaitsForViews(t *testing.T) {
 	v := r.View()
 	done := make(chan error, 1)
 	go func() { done <- r.Close() }()
-	eventually(t, "the end of waiting", func() bool { return errors.Is(r.Wait(t.Context(), 99), ErrClosed) })
+	await.Eventually(t, "the end of waiting", func() bool { return errors.Is(r.Wait(t.Context(), 99), ErrClosed) })
 	select {
 	case err := <-done:
 		t.Fatalf("Close did not wait: %v", err)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
@@ -30,7 +31,7 @@ func BenchmarkWorstBodies(b *testing.B) {
 	before := liveHeap()
 	running := uint64(0)
 	for done := uint64(0); done < uint64(b.N); done += worstBatch {
-		m.apply([]logEntry{{index: m.head.applied + 1, term: 1, data: c.batch(b, done+1, worstBatch)}})
+		m.apply([]apply.LogEntry{{Index: m.Head.Applied + 1, Term: 1, Data: c.batch(b, done+1, worstBatch)}})
 		if done/worstBatch%20 == 0 {
 			running = max(running, liveHeap())
 		}
@@ -43,7 +44,7 @@ func BenchmarkWorstBodies(b *testing.B) {
 	opened := liveHeap()
 	b.ReportMetric(float64(running-before)/(1<<20), "MB-running")
 	b.ReportMetric(float64(opened-before)/(1<<20), "MB-opened")
-	b.ReportMetric(float64(running-before)/1024/float64(m.head.lastSeq), "KB-heap/entry")
+	b.ReportMetric(float64(running-before)/1024/float64(m.Head.LastSeq), "KB-heap/entry")
 }
 
 // liveHeap returns the bytes of the heap that are in use.

@@ -6,48 +6,63 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/delivery"
 	"github.com/commons-cluster/commons/node/health"
+	"github.com/commons-cluster/commons/node/membership"
 )
 
-var _ api.Backend = (*backend)(nil)
+var _ op.Backend = (*backend)(nil)
 
 // backend is the node's interface to the HTTP service.
 type backend struct{ *Node }
 
 // Propose replicates one command of a client. It rejects commands without a
-// fingerprint, which came before the fingerprint key was known here; only the node's
-// own commands have none.
-func (b *backend) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
+// fingerprint, which came before the fingerprint key was known here: only the node's
+// own commands lack one.
+func (b *backend) Propose(ctx context.Context, from command.Sender, payload command.Payload) (result command.Result, index uint64, err error) {
 	begun := time.Now()
-	result, index, err := b.propose(ctx, from, payload)
+	err = b.accepts(from, payload)
+	if err == nil {
+		if p, ok := payload.(*command.Purge); ok {
+			p.Servers = b.serverIDs()
+		}
+		result, index, err = b.pipeline.Propose(ctx, from, payload)
+	}
+	if err == nil && slices.Contains(result.Problems, command.ProblemOverBudget) {
+		err = b.overBudget()
+	}
 	b.health.NoteWrite(begun, err)
 	return result, index, err
 }
 
-func (b *backend) propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
+// accepts returns why this node takes no write from a sender now, or nil.
+func (b *backend) accepts(from command.Sender, payload command.Payload) error {
 	if from.Fingerprint == "" && command.OrderOf(payload) == nil { // a moderator is known by a token
-		return command.Result{}, 0, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
+		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
 	}
 	if reason := b.health.Rejection(); reason != nil {
-		return command.Result{}, 0, reason
+		return reason
 	}
-	if p, ok := payload.(*command.Purge); ok {
-		p.Servers = b.serverIDs()
+	return nil
+}
+
+// Ask returns the error that a write would get from this node or from the leader's limits.
+func (b *backend) Ask(ctx context.Context, from command.Sender, payload command.Payload) error {
+	if err := b.accepts(from, payload); err != nil {
+		return err
 	}
-	result, index, err := b.pipeline.Propose(ctx, from, payload)
-	if err == nil && slices.Contains(result.Problems, command.ProblemOverBudget) {
-		err = b.overBudget()
+	overBudget, err := b.pipeline.Ask(ctx, from, payload)
+	if overBudget {
+		return b.overBudget()
 	}
-	return result, index, err
+	return err
 }
 
 // serverIDs returns the servers of the cluster: each has the log and the state.
@@ -72,7 +87,7 @@ func (b *backend) overBudget() error {
 // Fingerprint returns a hash of a client address under the cluster's data key; "" while
 // the key is not known; Propose rejects all writes then.
 func (b *backend) Fingerprint(addr netip.Addr) string { return b.dataKey.Fingerprint(addr) }
-func (b *backend) View() *fsm.View                    { return b.machine.View() }
+func (b *backend) View() *view.View                   { return b.machine.View() }
 
 // Pseudonyms returns the pseudonyms of a client's address in the log.
 func (b *backend) Pseudonyms(addr netip.Addr) command.Pseudonyms { return b.dataKey.Pseudonyms(addr) }
@@ -96,16 +111,16 @@ func (b *backend) CaughtUp() <-chan struct{}                        { return b.c
 func (b *backend) StaleFor() time.Duration                          { return b.health.StaleFor() }
 func (b *backend) NodeName() string                                 { return b.identity.NodeName }
 
-func (b *backend) Status() api.Status {
+func (b *backend) Status() op.Status {
 	ready := !slices.ContainsFunc(b.health.Checks(), func(c health.Check) bool { return !c.OK })
-	return api.Status{Role: health.Role(b.raft.State()), Ready: ready, AppliedIndex: b.machine.Applied()}
+	return op.Status{Role: health.Role(b.raft.State()), Ready: ready, AppliedIndex: b.machine.Applied()}
 }
 
-func (b *backend) Checks() []api.Check {
+func (b *backend) Checks() []op.Check {
 	checks := b.health.Checks()
-	list := make([]api.Check, len(checks))
+	list := make([]op.Check, len(checks))
 	for i, c := range checks {
-		list[i] = api.Check{Name: c.Name, OK: c.OK, Detail: c.Detail}
+		list[i] = op.Check{Name: c.Name, OK: c.OK, Detail: c.Detail}
 	}
 	return list
 }
@@ -117,7 +132,7 @@ func (n *Node) Status() admin.Status { return n.operator.Status() }
 func (b *backend) VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error {
 	err := b.delivery.Verify(ctx, from.Fingerprint, agent, notifyURL)
 	if failed, ok := errors.AsType[*delivery.FailedError](err); ok {
-		return &api.ReceiverFailed{Reason: failed.Reason}
+		return &op.ReceiverFailed{Reason: failed.Reason}
 	}
 	return err
 }
@@ -140,31 +155,31 @@ func (n *Node) moderate(request admin.Moderation) (status int, answer []byte) {
 	return done.Status, done.Body
 }
 
-func (b *backend) Cluster(ctx context.Context) api.Cluster {
+func (b *backend) Cluster(ctx context.Context) op.Cluster {
 	report := b.operator.Pulse(ctx)
 	newest := report.Newest()
-	c := api.Cluster{Leader: nameOf(report.Leader), Nodes: make([]api.ClusterNode, len(report.Servers)), Elections: []api.Election{}}
+	c := op.Cluster{Leader: membership.NameOf(report.Leader), Nodes: make([]op.ClusterNode, len(report.Servers)), Elections: []op.Election{}}
 	for i := range report.Servers {
 		c.Nodes[i] = shownNode(&report.Servers[i], newest)
 	}
 	for _, e := range b.health.History().Elections {
-		c.Elections = append(c.Elections, api.Election{At: e.At.UnixMilli(), Leader: nameOf(e.Leader), Term: e.Term})
+		c.Elections = append(c.Elections, op.Election{At: e.At.UnixMilli(), Leader: membership.NameOf(e.Leader), Term: e.Term})
 	}
 	return c
 }
 
 // shownNode is one server of it; newest is the highest index that any has applied.
-func shownNode(s *admin.Server, newest uint64) api.ClusterNode {
-	n := api.ClusterNode{Name: nameOf(s.ID), Voter: s.Part == admin.Voter, Health: api.NodeAway}
-	n.Detail = &api.NodeDetail{ID: s.ID, Problems: []string{}}
+func shownNode(s *admin.Server, newest uint64) op.ClusterNode {
+	n := op.ClusterNode{Name: membership.NameOf(s.ID), Voter: s.Part == admin.Voter, Health: op.NodeAway}
+	n.Detail = &op.NodeDetail{ID: s.ID, Problems: []string{}}
 	r := s.Report
 	if r == nil {
 		n.Detail.Problems = []string{s.Error}
 		return n
 	}
-	n.Health = api.NodeWell
+	n.Health = op.NodeWell
 	if !r.Ready || r.Rejects != "" {
-		n.Health = api.NodeUnready
+		n.Health = op.NodeUnready
 	}
 	const minute = 60
 	n.Name, n.Role, n.Term, n.AppliedIndex, n.Lag = r.Name, r.Role, r.Term, r.Applied, newest-r.Applied
@@ -175,31 +190,23 @@ func shownNode(s *admin.Server, newest uint64) api.ClusterNode {
 	return n
 }
 
-// nameOf is the name of the node that a server id belongs to.
-func nameOf(serverID string) string {
-	if i := strings.LastIndexByte(serverID, '-'); i > 0 {
-		return serverID[:i]
-	}
-	return serverID
-}
-
-func (b *backend) Purges(ctx context.Context, view *fsm.View) (api.Purges, error) {
+func (b *backend) Purges(ctx context.Context, view *view.View) (op.Purges, error) {
 	report, err := b.operator.Purges(ctx, view)
-	p := api.Purges{Purged: report.Purged, Servers: make([]api.PurgeDisk, len(report.Servers))}
+	p := op.Purges{Purged: report.Purged, Servers: make([]op.PurgeDisk, len(report.Servers))}
 	for i, s := range report.Servers {
-		p.Servers[i] = api.PurgeDisk(s)
+		p.Servers[i] = op.PurgeDisk(s)
 	}
 	return p, err
 }
 
-func (b *backend) Measured() api.Measured {
+func (b *backend) Measured() op.Measured {
 	h := b.health.History()
-	points := func(list []admin.Timing) []api.Point {
-		points := make([]api.Point, len(list))
+	points := func(list []admin.Timing) []op.Point {
+		points := make([]op.Point, len(list))
 		for i, t := range list {
-			points[i] = api.Point(t)
+			points[i] = op.Point(t)
 		}
 		return points
 	}
-	return api.Measured{PartMillis: h.Part.Milliseconds(), Writes: points(h.Writes), Reads: points(h.Reads)}
+	return op.Measured{PartMillis: h.Part.Milliseconds(), Writes: points(h.Writes), Reads: points(h.Reads)}
 }

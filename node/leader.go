@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -15,7 +16,7 @@ import (
 const leadRetry = 50 * time.Millisecond
 
 // watchLeadership follows Raft's notifications of leadership: each time this node gains
-// it, establishLeadership runs until it is lost, and then revokeLeadership.
+// it, establishLeadership runs until it is lost.
 func (n *Node) watchLeadership(ctx context.Context) {
 	revoke := func() {}
 	defer func() { revoke() }()
@@ -42,7 +43,8 @@ func (n *Node) lead(ctx context.Context) (revoke func()) {
 	return func() {
 		cancel()
 		established.Wait()
-		n.revokeLeadership()
+		n.pipeline.StopLeading()
+		n.logger.InfoContext(ctx, "not leading any more")
 	}
 }
 
@@ -51,7 +53,11 @@ func (n *Node) lead(ctx context.Context) (revoke func()) {
 func (n *Node) establishLeadership(ctx context.Context) {
 	for {
 		term := n.raft.CurrentTerm()
-		err := n.beginTerm(ctx)
+		// After the first command, everything that earlier leaders committed is applied here.
+		_, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Lead{ServerID: n.identity.ServerID})
+		if err == nil {
+			err = n.dataKey.Name(ctx)
+		}
 		if err == nil {
 			n.pipeline.StartLeading(term)
 			n.logger.InfoContext(ctx, "leading", "term", term)
@@ -73,21 +79,6 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	workers.Go(func() { n.dataKey.KeepEpochs(ctx) })
 	workers.Go(func() { n.delivery.Lead(ctx) })
 	n.members.Lead(ctx)
-}
-
-// beginTerm returns once everything that earlier leaders committed is applied here and
-// the cluster has its id.
-func (n *Node) beginTerm(ctx context.Context) error {
-	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Lead{ServerID: n.identity.ServerID}); err != nil {
-		return err
-	}
-	return n.dataKey.Name(ctx)
-}
-
-// revokeLeadership undoes establishLeadership.
-func (n *Node) revokeLeadership() {
-	n.pipeline.StopLeading()
-	n.logger.Info("not leading any more")
 }
 
 // observeRaft notifies the write path whenever another leader may be known.
@@ -114,24 +105,17 @@ func (n *Node) observeRaft(ctx context.Context) {
 					n.health.NoteLeader(id, n.raft.CurrentTerm())
 					last = id
 				}
-				n.logger.InfoContext(ctx, "leader", "server", orNone(string(l.LeaderID)))
+				n.logger.InfoContext(ctx, "leader", "server", cmp.Or(l.LeaderID, "none"))
 			}
 		}
 	}
-}
-
-func orNone(id string) string {
-	if id == "" {
-		return "none"
-	}
-	return id
 }
 
 // endsInterval is how often the leader checks for expired claims, rules and reports.
 const endsInterval = time.Second
 
 // endExpired advances log time when a claim, a rule of the policy or a report has
-// expired and nobody writes, for as long as this node leads. Correctness does not
+// expired and no client writes, for as long as this node leads. Correctness does not
 // depend on it: for the next log entry, whatever it is, they have ended.
 func (n *Node) endExpired(ctx context.Context) {
 	loop.Every(ctx, endsInterval, func(ctx context.Context) {
@@ -162,8 +146,8 @@ func (n *Node) due() bool {
 const catchUpRetry = 100 * time.Millisecond
 
 // catchUp signals when the node has everything that was acknowledged before its start.
-// Until then it does not know what was purged while it was down, and serves nothing
-// from the state.
+// Until then, entries that were purged while it was down are still in its state, so that it
+// does not serve reads from it.
 func (n *Node) catchUp(ctx context.Context) {
 	for !n.cfg.AnswerBehind {
 		index, err := n.pipeline.ReadIndex(ctx)
@@ -203,10 +187,10 @@ func (n *Node) sweepExpired(ctx context.Context) {
 			if err == nil {
 				_, _, err = n.pipeline.ProposeAsLeader(ctx, next)
 			}
-			if err != nil && ctx.Err() == nil {
-				n.logger.WarnContext(ctx, "what is older than its retention was not swept; it is tried again", "error", err)
-			}
 			if err != nil {
+				if ctx.Err() == nil {
+					n.logger.WarnContext(ctx, "what is older than its retention was not swept; it is tried again", "error", err)
+				}
 				return
 			}
 			if !loop.Pause(ctx, sweepPause) {
@@ -216,7 +200,7 @@ func (n *Node) sweepExpired(ctx context.Context) {
 	})
 }
 
-// nextSweep returns the next sweep at this node's stamp; nil if nothing is due.
+// nextSweep returns the next sweep at this node's stamp, or nil if no sweep is due.
 func (n *Node) nextSweep(kept uint64) (*command.Sweep, uint64, error) {
 	v := n.machine.View()
 	defer v.Release()

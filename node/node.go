@@ -16,9 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/consensus"
@@ -77,7 +79,7 @@ type Node struct {
 	endWork context.CancelFunc
 	workers sync.WaitGroup
 
-	undo    []func(ending) error // what was started, oldest first
+	undo    []func(ending) error // the undoing of each step of the start, oldest first
 	begun   chan struct{}        // closed when Start returns
 	endOnce sync.Once
 	failure atomic.Pointer[error]
@@ -86,7 +88,7 @@ type Node struct {
 }
 
 // Start validates the configuration and starts a node. It returns once the node listens
-// on all its addresses; whether it is ready to serve is what /readyz says. Errors: a
+// on all its addresses; /readyz reports whether it is ready to serve. Errors: a
 // *config.Error, or the reason why the node cannot start; then everything is stopped
 // again. ctx bounds the start only.
 func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, error) {
@@ -102,7 +104,7 @@ func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, 
 	defer close(n.begun)
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
-		n.countDescriptors, n.openDir, n.openState, n.openLog, n.openPort, n.openDelivery, n.openHTTP,
+		n.openDir, n.openState, n.openLog, n.openPort, n.openDelivery, n.openHTTP,
 		n.openGossip, n.openRaft, n.openParts, n.openPrivate, n.startWorkers, n.openPprof, n.serveHTTP,
 	} {
 		err := ctx.Err()
@@ -121,12 +123,10 @@ func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, 
 // onEnd adds a function that undoes a step of the start.
 func (n *Node) onEnd(undo func(ending) error) { n.undo = append(n.undo, undo) }
 
-func (n *Node) countDescriptors() (err error) {
-	n.descriptors, err = health.CountDescriptors(api.MaxConnections, n.logger)
-	return err
-}
-
-func (n *Node) openDir() error {
+func (n *Node) openDir() (err error) {
+	if n.descriptors, err = health.CountDescriptors(api.MaxConnections, n.logger); err != nil {
+		return err
+	}
 	lock, err := cluster.LockDir(n.cfg.DataDir)
 	if err != nil {
 		return err
@@ -145,8 +145,8 @@ func (n *Node) openDir() error {
 	n.health = health.New(health.Config{
 		Started: n.started, Version: n.cfg.Version, ServerID: n.identity.ServerID, DataDir: n.cfg.DataDir, Logger: n.logger, Abandon: n.abandon,
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, HangTimeout: n.cfg.HangTimeout, Reserve: n.cfg.DiskReserve, HouseAgents: n.cfg.HouseAgents,
-		Unanswered: n.cfg.Unanswered(),
-		Around:     n.cfg.Tuning.AroundWrite, DiskSpace: n.cfg.Tuning.DiskSpace,
+		Unanswered: n.cfg.Unanswered(), SlowWrite: n.cfg.Tuning.SlowWrite,
+		Around: n.cfg.Tuning.AroundWrite, DiskSpace: n.cfg.Tuning.DiskSpace,
 	})
 	n.book = cluster.OpenBook(filepath.Join(n.cfg.DataDir, offline.BookFile), n.logger)
 	return nil
@@ -155,7 +155,7 @@ func (n *Node) openDir() error {
 func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
 		Dir: filepath.Join(n.cfg.DataDir, offline.StateDir), Logger: n.logger,
-		Observer: observer{n}, DeliveriesEnded: func(ended []fsm.DeliveryEnd) { n.delivery.Ended(ended) }, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
+		Observer: observer{n}, DeliveriesEnded: func(ended []outbox.DeliveryEnd) { n.delivery.Ended(ended) }, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
 		MaxOpenFiles: n.descriptors.StateFiles,
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (n *Node) openState() error {
 }
 
 // observer passes applied commands on to the write path, which is created after the
-// state is opened. Nothing is applied before Raft runs.
+// state is opened. Commands are applied only once Raft runs.
 type observer struct{ n *Node }
 
 func (o observer) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
@@ -188,6 +188,9 @@ func (n *Node) openLog() error {
 	}
 	n.log = log
 	n.onEnd(func(ending) error { return log.Close() })
+	if err := offline.CheckLog(n.cfg.DataDir, n.machine, log); err != nil {
+		return err
+	}
 	founded, err := consensus.FoundedBy(log)
 	if err != nil {
 		return err
@@ -207,7 +210,7 @@ func (n *Node) openPort() (err error) {
 		Addr: n.cfg.ClusterAddr, Advertise: n.cfg.ClusterAdvertise,
 		ServerID: n.identity.ServerID, ClusterID: n.dataKey.ClusterID,
 		Secrets: n.secrets, Resolve: n.resolve, Logger: n.logger,
-		DialContext: n.cfg.Tuning.Dialer(), Gate: n.cfg.Tuning.Gate(),
+		Network: n.cfg.Tuning.PrivateNetwork(), Gate: n.cfg.Tuning.Gate(),
 	})
 	if err != nil {
 		return err
@@ -215,21 +218,26 @@ func (n *Node) openPort() (err error) {
 	n.onEnd(n.closePort)
 	n.pipeline = propose.New(propose.Config{
 		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
-		Clock: n.cfg.Clock(), Assess: n.assess, Fits: n.fitsBudget, Limiter: n.limiter(),
+		Patience: n.cfg.Tuning.Patience,
+		Clock:    n.cfg.Clock(), Assess: n.assess, Limiter: limit.New(n.writeLimit, time.Now),
 	})
 	n.usage = usage.New(usage.Config{
-		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
+		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, LastFold: n.cfg.Tuning.LastFold, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
 		Rejected: func() bool { return n.health.Rejection() != nil }, Propose: n.proposeOwn,
 	})
 	return nil
 }
 
-// limiter returns the rate limits of writes; nil when they are off.
-func (n *Node) limiter() propose.Limiter {
-	if n.cfg.NoWriteLimit() {
-		return nil
+// writeLimit returns the limits of writes: the replicated settings, or else the flags.
+func (n *Node) writeLimit() (perMinute, burst int) {
+	v := n.machine.View()
+	defer v.Release()
+	set, err := v.Settings()
+	if err != nil { // apply finds it, too
+		n.logger.Error("reading the settings failed", "error", err)
+		set = command.DefaultSettings
 	}
-	return limit.New(float64(n.cfg.WriteRate), n.cfg.WriteBurst, time.Now)
+	return set.WriteLimit(n.cfg.WriteRate, n.cfg.WriteBurst)
 }
 
 // proposeOwn replicates a command of the node itself, without rate limits.
@@ -238,27 +246,15 @@ func (n *Node) proposeOwn(ctx context.Context, payload command.Payload) error {
 	return err
 }
 
-// assess returns the standing of a command's proof, and whether its request_id was used
-// before.
-func (n *Node) assess(payload command.Payload) (command.Standing, bool) {
+// assess judges a command of this size for the leader.
+func (n *Node) assess(payload command.Payload, bytes int) (standing command.Standing, repeated, fits bool) {
 	v := n.machine.View()
 	defer v.Release()
-	standing, repeated, err := v.Assess(payload)
+	standing, repeated, fits, err := v.Assess(payload, bytes, n.pipeline.Clocks().Corrected().UnixMilli())
 	if err != nil { // apply finds it, too
-		n.logger.Error("looking at a name failed", "error", err)
+		n.logger.Error("judging a command failed", "error", err)
 	}
-	return standing, repeated
-}
-
-// fitsBudget reports whether a command is within its sender's budget.
-func (n *Node) fitsBudget(p command.Payload, standing command.Standing, bytes int) bool {
-	v := n.machine.View()
-	defer v.Release()
-	fits, err := v.FitsBudget(p, standing, bytes, n.pipeline.Clocks().Corrected().UnixMilli())
-	if err != nil { // apply finds it, too
-		n.logger.Error("looking at the budget failed", "error", err)
-	}
-	return fits || err != nil
+	return standing, repeated, fits || err != nil
 }
 
 // openDelivery creates the delivery service. The state has deliveries for it only once
@@ -284,8 +280,8 @@ func (n *Node) openDelivery() error {
 }
 
 // notifyRules say which addresses entries may be pushed to.
-func (n *Node) notifyRules() api.NotifyRules {
-	return api.NotifyRules{Port: uint16(n.cfg.PushPort), Local: len(n.cfg.PushAllowNet) > 0, OwnHosts: n.delivery.OwnHosts}
+func (n *Node) notifyRules() op.NotifyRules {
+	return op.NotifyRules{Port: uint16(n.cfg.PushPort), Local: len(n.cfg.PushAllowNet) > 0, OwnHosts: n.delivery.OwnHosts}
 }
 
 // resolve returns the address of a server's private port, from gossip or from the
@@ -312,7 +308,7 @@ func (n *Node) meta(fresh, leaving bool) cluster.Meta {
 	return m
 }
 
-// liveMembers returns the members that gossip knows; none before gossip runs.
+// liveMembers returns the members that gossip knows. It returns nil before gossip runs.
 func (n *Node) liveMembers() []cluster.Member {
 	if g := n.gossiping.Load(); g != nil {
 		return g.Members()
@@ -330,8 +326,8 @@ func (n *Node) proposeAsLeader(ctx context.Context, body command.Payload) error 
 }
 
 func (n *Node) openHTTP() (err error) {
-	var lc net.ListenConfig
-	if n.httpListener, err = lc.Listen(n.workCtx, "tcp", n.cfg.HTTPAddr); err != nil {
+	listen := n.cfg.Tuning.Network.WithDefaults(net.KeepAliveConfig{}).Listen
+	if n.httpListener, err = listen(n.workCtx, "tcp", n.cfg.HTTPAddr); err != nil {
 		return fmt.Errorf("public HTTP: %w", err)
 	}
 	n.onEnd(func(ending) error {
@@ -346,7 +342,7 @@ func (n *Node) openGossip() (err error) {
 	interval := n.cfg.Tuning.ProbeInterval
 	n.gossip, err = cluster.StartGossip(cluster.GossipConfig{
 		Name: n.identity.ServerID, Bind: n.cfg.GossipAddr, Advertise: n.cfg.GossipAdvertise,
-		Join: n.cfg.Join, Known: n.book.GossipAddrs, Secrets: n.secrets, Meta: n.meta(!n.hadState, false), Logger: n.logger,
+		Join: n.cfg.Join, Known: n.book.GossipAddrs, Secrets: n.secrets, Meta: n.meta(!n.hadState, false), Logger: n.logger, Network: n.cfg.Tuning.Network,
 		ProbeInterval: interval, ProbeTimeout: interval / 2, RejoinInterval: 2 * interval, PushPullInterval: 5 * interval,
 	})
 	if err != nil {
@@ -368,6 +364,7 @@ func (n *Node) openRaft() (err error) {
 			Abandon: func(err error) {
 				n.abandon(fmt.Errorf("%w; see to it that the disk of %s takes writes, and start the node again", err, n.cfg.DataDir))
 			},
+			Covered: n.covered,
 		},
 	})
 	if err != nil {
@@ -377,6 +374,15 @@ func (n *Node) openRaft() (err error) {
 	n.pipeline.Start(n.raft, n.log, propose.FromMachine(n.machine))
 	n.onEnd(func(ending) error { n.pipeline.Close(); return nil })
 	return nil
+}
+
+// covered returns the index up to which the state is complete.
+func (n *Node) covered() uint64 {
+	index, _, err := n.machine.Covers()
+	if err != nil {
+		n.logger.Error("reading the position of the state failed", "error", err)
+	}
+	return index
 }
 
 // restored is called when a snapshot was installed, which proves that the disk is
@@ -394,7 +400,7 @@ func (n *Node) openParts() (err error) {
 		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Book: n.book, Client: n.port.Client(), Logger: n.logger,
-		ClusterID: n.dataKey.ClusterID, Meta: n.meta, Leading: n.leading, Fail: n.fail, Propose: n.proposeAsLeader,
+		ClusterID: n.dataKey.ClusterID, Meta: n.meta, Leading: n.leading, Fail: n.fail, Propose: n.proposeAsLeader, CheckDisk: n.health.CheckReserve,
 	})
 	n.health.Connect(health.Sources{
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Pipeline: n.pipeline, HTTPAddr: n.HTTPAddr(),
@@ -417,7 +423,7 @@ func (n *Node) openParts() (err error) {
 		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
 		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger, Logs: &n.logs, Metrics: n.registry, Flags: n.cfg.Flags(),
-		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, Requests: n.requests, NewEditKey: api.NewEditKey, Moderate: n.moderate, Purges: n.purge.Status, Shutdown: n.Shutdown,
+		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, Requests: n.requests, NewEditKey: op.NewEditKey, Moderate: n.moderate, Purges: n.purge.Status, Shutdown: n.Shutdown,
 	})
 	return nil
 }
@@ -452,18 +458,13 @@ func (n *Node) openPrivate() error {
 	inner.Handle("/", n.pipeline.Handler())
 	mux := http.NewServeMux()
 	n.members.Handle(mux) // nodes that want to join call this, too
-	mux.Handle("/", cluster.Members(n.dataKey.ClusterID, n.isMember, inner))
+	mux.Handle("/", cluster.Members(n.dataKey.ClusterID, func(id string) bool { return consensus.Contains(n.raft.Servers(), id) }, inner))
 	go func() {
 		if err := n.port.Serve(mux); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			n.fail(fmt.Errorf("serving the private port: %w", err))
 		}
 	}()
 	return nil
-}
-
-// isMember reports whether a server is in the configuration.
-func (n *Node) isMember(id string) bool {
-	return consensus.Contains(n.raft.Servers(), id)
 }
 
 func (n *Node) startWorkers() error {
@@ -485,12 +486,18 @@ func (n *Node) serveHTTP() (err error) {
 		return fmt.Errorf("read --robots: %w", err)
 	}
 	n.server, err = api.New(api.Config{
-		Robots:  robots,
-		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: n.registry,
-		Guard:          n.cfg.GuardLimits(n.descriptors.Connections),
-		TrustedProxies: n.cfg.TrustedNetworks(), MetricsFrom: n.cfg.MetricsNetworks(), HouseAgents: n.cfg.HouseAgents,
-		Build: n.cfg.Build, PublicURL: n.cfg.PublicURL, Operator: n.cfg.Operator(), Notify: n.notifyRules(), DualCard: n.cfg.DualCard(), Counter: n.usage, NoteRead: n.health.NoteRead,
-		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, Unlimited: n.cfg.NoWriteLimit(), ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
+		Config: op.Config{
+			Backend: &backend{n}, Logger: n.logger, Counter: n.usage, Now: n.pipeline.Clocks().Corrected,
+			Guard:     n.cfg.GuardLimits(n.descriptors.Connections),
+			Patience:  n.cfg.Tuning.Patience,
+			Build:     n.cfg.Build,
+			WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, Unlimited: n.cfg.NoWriteLimit(),
+			ClaimTTL: n.cfg.ClaimTTL, HouseAgents: n.cfg.HouseAgents,
+			NoAddressProof: n.cfg.NoAddressProof(), Notify: n.notifyRules(),
+		},
+		Robots: robots, PublicURL: n.cfg.PublicURL, Operator: n.cfg.Operator(), DualCard: n.cfg.DualCard(),
+		RequestLog: n.cfg.RequestLog, Registry: n.registry, NoteRead: n.health.NoteRead,
+		TrustedProxies: n.cfg.TrustedNetworks(), MetricsFrom: n.cfg.MetricsNetworks(), NoteProxy: n.health.NoteProxy,
 	})
 	if err != nil {
 		return err

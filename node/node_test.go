@@ -11,14 +11,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/alecthomas/kong"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/node/config"
 )
 
-const testPatience = 30 * time.Second
+const testPatience = time.Minute
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -26,13 +29,8 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func local(t *testing.T) config.Config {
 	t.Helper()
 	var c config.Config
-	p, err := kong.New(&c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Parse(nil); err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(kong.New(&c))(t)
+	must.Get(p.Parse(nil))(t)
 	c.NodeID, c.DataDir, c.DiskReserve = "n1", t.TempDir(), "0"
 	c.HangTimeout = testPatience
 	c.HTTPAddr, c.ClusterAddr, c.GossipAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
@@ -42,10 +40,7 @@ func local(t *testing.T) config.Config {
 
 func mustStart(t *testing.T, c config.Config) *Node {
 	t.Helper()
-	n, err := Start(t.Context(), c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(Start(t.Context(), c, quiet()))(t)
 	t.Cleanup(n.Kill)
 	return n
 }
@@ -56,16 +51,6 @@ func shutdown(t *testing.T, n *Node) {
 	defer cancel()
 	if err := n.Shutdown(ctx); err != nil {
 		t.Errorf("shutdown: %v", err)
-	}
-}
-
-// until polls a condition.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testPatience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, testPatience)
-		}
 	}
 }
 
@@ -81,7 +66,7 @@ func (n *Node) readyForTest() bool {
 func TestStartAndShutdown(t *testing.T) {
 	c := local(t)
 	n := mustStart(t, c)
-	until(t, "ready", n.readyForTest)
+	await.Eventually(t, "ready", n.readyForTest)
 	if _, _, err := (&backend{n}).Propose(t.Context(), command.Sender{AgentKey: "ada"}, &command.Tick{}); err == nil {
 		t.Error("a write from nowhere was taken")
 	}
@@ -98,7 +83,7 @@ func TestStartAndShutdown(t *testing.T) {
 		t.Error("a node that was shut down answers")
 	}
 	n = mustStart(t, c)
-	until(t, "ready again", n.readyForTest)
+	await.Eventually(t, "ready again", n.readyForTest)
 	if n.ServerID() != id {
 		t.Errorf("server id %s became %s", id, n.ServerID())
 	}
@@ -128,7 +113,7 @@ func TestFailedStartTakesAllDown(t *testing.T) {
 		}
 	}
 	n := mustStart(t, c)
-	until(t, "ready", n.readyForTest)
+	await.Eventually(t, "ready", n.readyForTest)
 }
 
 func TestStartRejectsBadConfiguration(t *testing.T) {
@@ -142,12 +127,12 @@ func TestStartRejectsBadConfiguration(t *testing.T) {
 }
 
 // TestWaitingNode: a node that is to join a cluster which is not there says so,
-// takes nothing, and ends quickly.
+// rejects writes, and ends quickly.
 func TestWaitingNode(t *testing.T) {
 	c := local(t)
 	c.Join = []string{"127.0.0.1:1"}
 	n := mustStart(t, c)
-	checks := map[string]api.Check{}
+	checks := map[string]op.Check{}
 	for _, check := range (&backend{n}).Checks() {
 		checks[check.Name] = check
 	}
@@ -179,10 +164,10 @@ func TestWaitingNode(t *testing.T) {
 	shutdown(t, n)
 }
 
-// TestFailureEndsTheNode: what cannot be gone on with is what Wait returns.
+// TestFailureEndsTheNode: Wait returns the failure that ends a node.
 func TestFailureEndsTheNode(t *testing.T) {
 	n := mustStart(t, local(t))
-	until(t, "ready", n.readyForTest)
+	await.Eventually(t, "ready", n.readyForTest)
 	cause := errors.New("the disk is gone")
 	n.fail(cause)
 	n.fail(errors.New("and another thing"))
@@ -200,8 +185,8 @@ func TestStrangersSeeNoIDs(t *testing.T) {
 	c := local(t)
 	c.Version = "9.8.7-rc1"
 	n := mustStart(t, c)
-	until(t, "ready", n.readyForTest)
-	until(t, "a key to sign deliveries with", func() bool {
+	await.Eventually(t, "ready", n.readyForTest)
+	await.Eventually(t, "a key to sign deliveries with", func() bool {
 		v := n.machine.View()
 		defer v.Release()
 		keys, err := v.SigningKeys()
@@ -209,10 +194,7 @@ func TestStrangersSeeNoIDs(t *testing.T) {
 	})
 	suffix := strings.TrimPrefix(n.ServerID(), c.NodeID+"-")
 	for _, path := range []string{"/", "/livez", "/readyz", "/status", "/api/stats", "/api/usage", "/.well-known/agent-card.json", "/.well-known/agent.json", "/.well-known/commons-keys.json", "/llms.txt", "/openapi.json"} {
-		res, err := http.Get("http://" + n.HTTPAddr() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.Get("http://" + n.HTTPAddr() + path))(t)
 		body, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		if err != nil || res.StatusCode != http.StatusOK {
@@ -229,16 +211,10 @@ func TestStrangersSeeNoIDs(t *testing.T) {
 
 func TestMetricsShowRaftAndNode(t *testing.T) {
 	n := mustStart(t, local(t))
-	until(t, "ready", n.readyForTest)
-	res, err := http.Get("http://" + n.HTTPAddr() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	await.Eventually(t, "ready", n.readyForTest)
+	res := must.Get(http.Get("http://" + n.HTTPAddr() + "/metrics"))(t)
 	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(res.Body))(t)
 	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_voter 1\n", "commons_stale_seconds 0\n", "commons_writes_refused 0\n", "raft_apply "} {
 		if !strings.Contains(string(body), line) {
 			t.Errorf("no %q in the metrics", line)

@@ -24,7 +24,7 @@ const (
 
 // ending says how a node ends. The zero value ends it at once, but closes everything.
 type ending struct {
-	// drain bounds how long running requests may take; nil: they are not waited for.
+	// drain bounds how long running requests may take. Nil means crashDrain.
 	drain context.Context
 	// polite notifies the others.
 	polite bool
@@ -65,8 +65,8 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	return n.err
 }
 
-// Kill simulates a crash as far as that is possible inside one process: nobody is
-// notified, nothing is flushed. It is for tests.
+// Kill simulates a crash as far as that is possible inside one process: without a notice
+// to the others, and without a flush. It is for tests.
 func (n *Node) Kill() {
 	n.endOnce.Do(func() {
 		n.stopping.Store(true)
@@ -85,15 +85,20 @@ func (n *Node) Wait() error {
 // fail ends the node because its disk or its state cannot be trusted. It returns at
 // once, because the end may have to wait for the caller.
 func (n *Node) fail(err error) {
-	if !n.failure.CompareAndSwap(nil, &err) {
+	n.endFor(err, func() { n.finish(ending{crash: true}, err) })
+}
+
+// endFor ends the node once for its first failure, in the background.
+func (n *Node) endFor(cause error, end func()) {
+	if !n.failure.CompareAndSwap(nil, &cause) {
 		return
 	}
-	n.logger.Error("this node cannot go on", "error", err)
+	n.logger.Error("this node cannot go on", "error", cause)
 	go func() {
 		<-n.begun // until then Start takes down what it has started
 		n.endOnce.Do(func() {
 			n.stopping.Store(true)
-			n.finish(ending{crash: true}, err)
+			end()
 		})
 	}()
 }
@@ -102,32 +107,18 @@ func (n *Node) fail(err error) {
 // another node can lead. Everything else stays open until the process ends, because
 // closing it would hang as well.
 func (n *Node) abandon(cause error) {
-	if !n.failure.CompareAndSwap(nil, &cause) {
-		return
-	}
-	n.logger.Error("this node cannot go on", "error", cause)
-	go func() {
-		<-n.begun
-		n.endOnce.Do(func() {
-			n.stopping.Store(true)
-			n.endWork()
-			n.closeNetwork()
-			n.err = cause
-			close(n.done)
-		})
-	}()
+	n.endFor(cause, func() {
+		n.endWork()
+		n.closeNetwork()
+		n.err = cause
+		close(n.done)
+	})
 }
 
 // closeNetwork cuts this node and its Raft off from the others, and does not touch the
-// disk.
+// disk. It does not wait for listeners that do not close in time.
 func (n *Node) closeNetwork() {
 	n.raft.Interrupt()
-	n.closeListeners()
-}
-
-// closeListeners closes the listeners, and does not wait for those that do not close in
-// time.
-func (n *Node) closeListeners() {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
 	defer cancel()
 	closed := make(chan struct{})
@@ -178,8 +169,8 @@ func (n *Node) unwind(how ending) error {
 	return errors.Join(errs...)
 }
 
-// errStillAtWork is the error of background work that does not end. What it uses stays
-// open until the process ends.
+// errStillAtWork is the error of background work that does not end. Its files and
+// connections stay open until the process ends.
 var errStillAtWork = fmt.Errorf("background work has not ended within %v", workersTimeout)
 
 // stopWorkers stops what startWorkers has started.
@@ -202,7 +193,7 @@ func (n *Node) closeHTTP(how ending) error {
 	if how.polite {
 		return nil // Shutdown has done it
 	}
-	_ = n.server.Shutdown(how.drain) // what is left open ends with the process
+	_ = n.server.Shutdown(how.drain) // the other connections end with the process
 	return nil
 }
 

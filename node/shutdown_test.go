@@ -8,6 +8,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 // TestShutdownDelay: a node that ends says so first, and serves on meanwhile.
@@ -15,7 +19,7 @@ func TestShutdownDelay(t *testing.T) {
 	c := local(t)
 	c.ShutdownDelay = time.Minute // cut short below
 	n := mustStart(t, c)
-	until(t, "ready", n.readyForTest)
+	await.Eventually(t, "ready", n.readyForTest)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})
@@ -23,7 +27,7 @@ func TestShutdownDelay(t *testing.T) {
 		defer close(ended)
 		_ = n.Shutdown(ctx) // cut short: its error is ctx's
 	}()
-	until(t, "not ready", func() bool { return statusOf(t, http.MethodGet, n, "/readyz", "") == http.StatusServiceUnavailable })
+	await.Eventually(t, "not ready", func() bool { return statusOf(t, http.MethodGet, n, "/readyz", "") == http.StatusServiceUnavailable })
 	if got := statusOf(t, http.MethodPost, n, "/api/entries", "written during the delay"); got != http.StatusCreated {
 		t.Errorf("a publication during the delay: %d", got)
 	}
@@ -38,15 +42,9 @@ func TestShutdownDelay(t *testing.T) {
 
 func statusOf(t *testing.T, method string, n *Node, path, body string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+n.HTTPAddr()+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+n.HTTPAddr()+path, strings.NewReader(body)))(t)
 	req.Header.Set("Content-Type", "text/plain")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
 	return res.StatusCode
 }
@@ -78,7 +76,7 @@ func TestFailureDuringHangingWork(t *testing.T) {
 		t.Skip("waits for workersTimeout")
 	}
 	n := mustStart(t, local(t))
-	until(t, "ready", n.readyForTest)
+	await.Eventually(t, "ready", n.readyForTest)
 	work := make(chan struct{})
 	n.workers.Go(func() { <-work })
 	cause := errors.New("the disk is gone")

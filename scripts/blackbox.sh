@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Kills, wipes and restarts three real nodes on this machine under load and
-# checks what clients were promised.
+# Runs three real nodes on this machine, checks the program and the examples of the
+# documents, then kills, wipes and restarts nodes under load, follows the procedures
+# of operators, and checks the promises to clients.
 #
 #   scripts/blackbox.sh [--race] [-long] [-only 'name of a scenario']
 #
-# --race builds the nodes with the race detector. Data and logs of a failed run
-# are kept, and their place is printed.
+# --race builds the nodes with the race detector. -only leaves the faults out:
+# scripts/chaos.sh -scenario runs one of them. Data and logs of a failed run are kept,
+# and their place is printed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,3 +19,7 @@ fi
 # shellcheck source=scripts/built.sh
 source scripts/built.sh blackbox "${race[@]}"
 "$dir/blackbox" -binary "$dir/commons" -dir "$dir/run" "$@"
+if [[ " $* " != *" -only "* ]]; then
+  CHAOS_BINARY="$dir/commons" CHAOS_OUT="$dir/reports" \
+    scripts/chaos.sh -scenario 'faults in turn,what operators do,writers just below their limits'
+fi

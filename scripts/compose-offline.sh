@@ -50,7 +50,7 @@ later_image() {
   sed 's/^\tMaxFormat = .*/\tMaxFormat = laterFormat/' "$commands/cluster.go" >"$work/cluster.go"
   grep -q 'MaxFormat = laterFormat' "$work/cluster.go"
   cat >"$work/overlay.json" <<JSON
-{"Replace": {"$commands/cluster.go": "$work/cluster.go", "$commands/later.go": "$PWD/scripts/compose/later.go.txt"}}
+{"Replace": {"$commands/cluster.go": "$work/cluster.go", "$commands/later.go": "$PWD/scripts/chaos/later.go.txt"}}
 JSON
   commons_image "$1" -overlay "$work/overlay.json"
 }

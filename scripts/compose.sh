@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs docker-compose.cluster.yml for real, with images made here, and kills,
-# pauses, restarts, wipes and recreates its containers under load.
+# Runs docker-compose.cluster.yml for real, with images made here: kills, pauses,
+# restarts, wipes and recreates its containers under load, and follows the manual.
 #
 #   scripts/compose.sh [-keep] [-long]
 #
@@ -17,7 +17,13 @@ if ! docker info >/dev/null 2>&1; then
 fi
 images="$(scripts/compose-offline.sh --later)"
 eval "$images"
-dir="$(mktemp -d "${TMPDIR:-/tmp}/commons-compose.XXXXXX")"
-trap 'rm -rf "$dir"' EXIT
-go build -o "$dir/compose" ./scripts/compose
-"$dir/compose" "$@"
+scenario='behind the balancer' flags=()
+for argument in "$@"; do
+  case "$argument" in
+    -long) scenario+=' with long pauses' ;;
+    *) flags+=("$argument") ;;
+  esac
+done
+# shellcheck source=scripts/built.sh
+source scripts/built.sh chaos
+"$dir/chaos" -binary "$dir/commons" -dir "$dir/run" -out "$dir/reports" -network containers -scenario "$scenario" "${flags[@]}"

@@ -29,13 +29,16 @@ work="$(mktemp -d "${TMPDIR:-/tmp}/commons-release.XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$dist"
 
+# The bill of materials names the program that wrote it by its checksum.
+go build -C tools/sbom -trimpath -buildvcs=false -o "$work/cyclonedx-gomod" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
 package() { # <os> <arch>
   local name="commons-$version-$1-$2"
   local tree="$work/$name"
   mkdir -p "$tree"
   CGO_ENABLED=0 GOOS=$1 GOARCH=$2 GOFLAGS='' go build -trimpath -buildvcs=true \
     -ldflags "-s -w -buildid= -X github.com/commons-cluster/commons/node/cli.version=$version" -o "$tree/commons" .
-  go run ./scripts/sbom "$tree/commons" "$version" >"$dist/$name.cdx.json"
+  "$work/cyclonedx-gomod" bin -json -std -noserial -notimestamp -output-version 1.5 -version "$version" -output "$dist/$name.cdx.json" "$tree/commons"
   mkdir "$tree/scripts"
   cp -r LICENSE README.md SECURITY.md CHANGELOG.md docs "$tree/"
   cp -r scripts/deploy "$tree/scripts/" # where the manual has it

@@ -1,7 +1,6 @@
-// Package a2a is the message protocol (interface, 4.10 and 4.11): version 0.3 and 1.0
-// of A2A, by JSON-RPC and by HTTP+JSON. This agent answers every message with a message,
-// at once: it has no tasks, streams nothing and pushes nothing over this protocol. What
-// a message asks for is done by the operations of the interface.
+// Package a2a is the message protocol (interface, 4.10 and 4.11): version 0.3 and 1.0 of A2A, by
+// JSON-RPC and by HTTP+JSON. This agent answers every message at once, by a message: it has no
+// tasks, streams or push notifications here. Messages run operations of the interface.
 package a2a
 
 import (
@@ -21,8 +20,8 @@ import (
 // Request is a request of the message protocol.
 type Request interface {
 	wire.Request
-	// Draft lists the problems of an entry that do not depend on the state. It always
-	// returns an example that would work; without issues nothing is wrong.
+	// Draft lists the problems of an entry that do not depend on the state, and an example that
+	// would work. The entry is valid if there are no issues.
 	Draft(doc *wire.Document) *wire.Error
 }
 
@@ -31,7 +30,7 @@ type Route struct {
 	Method, Path string // a segment that starts with a colon is a parameter
 	Operation    string // operationId in the OpenAPI document
 	Serve        func(Request) wire.Reply
-	Does         string // one line for people; "": none
+	Does         string // one line for people, or ""
 }
 
 // HTTP+JSON is served below two paths: some clients of version 0.3 add the v1 to the
@@ -70,7 +69,7 @@ func Routes() []Route {
 	return routes
 }
 
-// dialect is the form in which a client speaks the message protocol.
+// dialect is the form of the protocol that a client uses.
 type dialect uint8
 
 const (
@@ -79,13 +78,13 @@ const (
 	dialect03Proto                // version 0.3 over HTTP, where parts are called content
 )
 
-// HeaderVersion names the version of the message protocol that a client speaks.
+// HeaderVersion is the header with the client's version of the protocol.
 const HeaderVersion = "A2A-Version"
 
-// answerer answers a method with its result, or with an error.
+// answerer returns the result of a method, or an error.
 type answerer func(r Request, d dialect, params map[string]any) (wire.Object, *failure)
 
-// method is what a method of JSON-RPC asks for.
+// method is a method of JSON-RPC.
 type method struct {
 	dialect dialect
 	answer  answerer
@@ -130,7 +129,7 @@ func postRPC(r Request) wire.Reply {
 	d, unsupported := dialectOf(r, dialect10)
 	failed := rpc.read(r)
 	if failed == nil {
-		failed = unsupported // known now: which request that is
+		failed = unsupported // after read, so that the response has the id
 	}
 	var result wire.Object
 	if failed == nil {
@@ -146,13 +145,13 @@ func postRPC(r Request) wire.Reply {
 	return failed.reply(http.StatusOK, reply)
 }
 
-// answerMethod carries a method out. The header decides between the versions; without it,
-// the method's name does.
+// answerMethod runs a method. The header decides between the versions; without it, the method's name
+// does.
 func answerMethod(r Request, d *dialect, rpc *rpcRequest) (wire.Object, *failure) {
 	method, known := methods[rpc.method]
 	if !known {
 		if versionOf(r) == "" && strings.Contains(rpc.method, "/") {
-			*d = dialect03 // its methods are named so
+			*d = dialect03 // the methods of 0.3 have a slash
 		}
 		return nil, fail(kindNoMethod, "There is no method "+wire.Shown(rpc.method, wire.MaxMethodShown)+". Send SendMessage or message/send.")
 	}
@@ -170,7 +169,7 @@ func answerMethod(r Request, d *dialect, rpc *rpcRequest) (wire.Object, *failure
 	return method.answer(r, *d, params)
 }
 
-// versionOf is the version that the client asks for; "" where it does not say.
+// versionOf returns the version that the client asks for, or "".
 func versionOf(r Request) string {
 	if version := r.Header(HeaderVersion); version != "" {
 		return strings.TrimSpace(version)
@@ -186,8 +185,8 @@ func versionOf(r Request) string {
 	return strings.TrimSpace(pairs[at].Value)
 }
 
-// dialectOf is the dialect of the client; the usual one if the client states none. A
-// patch number makes no difference.
+// dialectOf returns the dialect of the version that the client states, by default usual. A patch
+// number makes no difference.
 func dialectOf(r Request, usual dialect) (dialect, *failure) {
 	version := versionOf(r)
 	major, rest, _ := strings.Cut(version, ".")
@@ -229,7 +228,7 @@ func (rpc *rpcRequest) read(r Request) *failure {
 	return nil
 }
 
-// readBody reads the body as a JSON object, whatever type it says it has.
+// readBody reads the body as a JSON object, whatever its declared type.
 func readBody(r Request) ([]wire.Field, *failure) {
 	if _, err := wire.MediaType(r.Header("Content-Type")); err != nil || r.Header("Content-Encoding") != "" {
 		return nil, fail(kindNoContentType, "Send the body as application/json, without a Content-Encoding.")
@@ -246,7 +245,7 @@ func readBody(r Request) ([]wire.Field, *failure) {
 
 // The handlers of the HTTP+JSON binding.
 
-// overHTTP is a handler of HTTP+JSON around what answers a method.
+// overHTTP returns a handler of HTTP+JSON for a method.
 func overHTTP(answer answerer) func(Request) wire.Reply {
 	return func(r Request) wire.Reply {
 		d, failed := dialectOf(r, dialect10)
@@ -258,7 +257,7 @@ func overHTTP(answer answerer) func(Request) wire.Reply {
 	}
 }
 
-// replyHTTP answers with a result, or with an error, over HTTP+JSON.
+// replyHTTP returns the response of HTTP+JSON for a result or an error.
 func replyHTTP(result wire.Object, failed *failure) wire.Reply {
 	if failed == nil {
 		return failed.reply(http.StatusOK, result)
@@ -294,8 +293,8 @@ func postMessage(versioned bool) func(Request) wire.Reply {
 	}
 }
 
-// httpDialect finds the dialect of a client of HTTP+JSON, which need not state it: the
-// forms of version 0.3 know content and the role user.
+// httpDialect returns the dialect of a client of HTTP+JSON, which need not state it: content and the
+// role user belong to version 0.3.
 func httpDialect(d dialect, said bool, params map[string]any) dialect {
 	message, _ := params["message"].(map[string]any)
 	switch {
@@ -308,8 +307,8 @@ func httpDialect(d dialect, said bool, params map[string]any) dialect {
 	return d
 }
 
-// findTask answers a request for a task: there is none. params is nil where the path
-// names the task.
+// findTask returns the error for a request of a task, since there are no tasks. params is nil if the
+// path names the task.
 func findTask(_ Request, _ dialect, params map[string]any) (wire.Object, *failure) {
 	if params != nil {
 		if id, isText := params["id"].(string); !isText || id == "" {
@@ -329,7 +328,7 @@ const (
 	defaultTaskPage = 50
 )
 
-// listTasks answers with the empty list of tasks.
+// listTasks returns the empty list of tasks.
 func listTasks(_ Request, _ dialect, params map[string]any) (wire.Object, *failure) {
 	size := defaultTaskPage
 	if value := params["pageSize"]; value != nil {
@@ -379,7 +378,7 @@ func postTask(r Request) wire.Reply {
 	return overHTTP(answer)(r)
 }
 
-// rejects is what answers a method with an error.
+// rejects returns an answerer that fails.
 func rejects(kind *kind, message string) answerer {
 	return func(Request, dialect, map[string]any) (wire.Object, *failure) { return nil, fail(kind, message) }
 }
@@ -391,18 +390,18 @@ var (
 	rejectExtendedCard = rejects(kindNoExtendedCard, "There is no extended card: the card at /.well-known/agent-card.json is complete.")
 )
 
-// About is what a card says of the place, and in the forms of which versions.
+// About is the content of a card that depends on the service, and the versions whose forms it has.
 type About struct {
 	Base, Version  string      // of the addresses; of the interface
-	Operator       string      // in words, "" where it is not known
-	Provider       wire.Object // nil where it is not known
+	Operator       string      // in words, empty if unknown
+	Provider       wire.Object // nil if unknown
 	With10, With03 bool
 }
 
 const serviceDescription = "A public meeting place for software agents: publish messages and knowledge, read and search what others wrote, " +
 	"answer them, do small jobs for each other. Everything is public; never send secrets. No key is needed."
 
-// Description is what the place is, and who runs it.
+// Description describes the service and its operator.
 func (a About) Description() string { return strings.TrimSpace(serviceDescription + " " + a.Operator) }
 
 //go:embed card.tmpl

@@ -9,7 +9,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// kind is a kind of error of the message protocol, as each binding writes it.
+// kind is a kind of error, in the terms of each binding.
 type kind struct {
 	code   int    // of JSON-RPC
 	reason string // of google.rpc.ErrorInfo
@@ -47,11 +47,11 @@ const (
 type failure struct {
 	kind    *kind
 	message string
-	// rejection is the Error object of the interface that explains it; nil: none.
+	// rejection is the Error object of the interface that explains the failure, or nil.
 	rejection *wire.Error
-	// sent is the message as far as it could be read, for the example.
+	// sent is the part of the message that was read, for the example.
 	sent *message
-	// cause is a mistake of ours that is behind it; nil: none.
+	// cause is the internal error to log, or nil.
 	cause error
 }
 
@@ -77,15 +77,15 @@ var kindsUnreached = map[int]*kind{
 	http.StatusMethodNotAllowed:    kindNoMethod,
 }
 
-// rejected is the error of a rejected operation.
+// rejected returns the error of a rejected operation.
 func rejected(rejection *wire.Error, sent *message) *failure {
 	message := strings.Join(append([]string{rejection.Message}, rejection.Notes...), " ")
 	kind := cmp.Or(kinds[rejection.Status()], kindBadParams)
 	return &failure{kind: kind, message: message, rejection: rejection, sent: sent}
 }
 
-// unreached is the error of a request over HTTP+JSON that never reached the
-// protocol. Its status is that of the rejection.
+// unreached returns the error of a request over HTTP+JSON that never reached the protocol. Its
+// status is that of the rejection.
 func unreached(rejection *wire.Error) *failure {
 	e := rejected(rejection, nil)
 	kind := *cmp.Or(kindsUnreached[rejection.Status()], kindBadRequest)
@@ -97,11 +97,10 @@ func unreached(rejection *wire.Error) *failure {
 // Below reports whether a path is one of HTTP+JSON.
 func Below(path string) bool { return strings.HasPrefix(path, unversioned) }
 
-// Unreached is the answer to a request over HTTP+JSON that never reached the protocol.
+// Unreached returns the response to a request over HTTP+JSON that never reached the protocol.
 func Unreached(rejection *wire.Error) wire.Object { return unreached(rejection).http() }
 
-// reply is an answer of HTTP. The failure, which may be nil, says what else a client of
-// HTTP gets, and what is logged.
+// reply returns an HTTP response. The failure, which may be nil, adds headers and the error to log.
 func (e *failure) reply(status int, body wire.Object) wire.Reply {
 	r := wire.Reply{Status: status, Body: body.AppendJSON(nil)}
 	if e != nil {
@@ -110,9 +109,9 @@ func (e *failure) reply(status int, body wire.Object) wire.Reply {
 	return r
 }
 
-// rpc is the error object of JSON-RPC. Version 0.3 leaves the form of data open. Its
-// first clients state no version and read an object; those that state one read the
-// list of 1.0. Each fails at the other form.
+// rpc returns the error object of JSON-RPC. Version 0.3 leaves the form of data open. Its first
+// clients state no version and read an object; those that state one read the list of 1.0. Each fails
+// at the other form.
 func (e *failure) rpc(d dialect, stated bool) wire.Object {
 	o := wire.Object{{"code", e.kind.code}, {"message", e.message}}
 	if d != dialect03 || stated {
@@ -128,14 +127,14 @@ func (e *failure) rpc(d dialect, stated bool) wire.Object {
 	return o.With("data", data)
 }
 
-// http is the body of an error over HTTP+JSON.
+// http returns the body of an error over HTTP+JSON.
 func (e *failure) http() wire.Object {
 	return wire.Object{{"error", wire.Object{
 		{"code", e.kind.status}, {"status", e.kind.rpc}, {"message", e.message}, {"details", e.details()},
 	}}}
 }
 
-// details are a google.rpc.ErrorInfo, and behind it the Error object.
+// details returns a google.rpc.ErrorInfo, followed by the Error object.
 func (e *failure) details() []wire.Object {
 	info := wire.Object{{"@type", typeErrorInfo}, {"reason", e.kind.reason}, {"domain", domain}}
 	if e.rejection == nil {
@@ -148,8 +147,8 @@ func (e *failure) details() []wire.Object {
 	return []wire.Object{info.With("metadata", metadata), {{"@type", typeStruct}, {"value", e.rejection.Object()}}}
 }
 
-// complete turns the example of an entry into that of a whole request in the client's
-// own dialect. rpc is nil over HTTP+JSON.
+// complete turns the example of an entry into a whole request in the client's own dialect. rpc is
+// nil over HTTP+JSON.
 func (e *failure) complete(d dialect, rpc *rpcRequest) {
 	if e.rejection == nil || e.sent == nil {
 		return

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
 )
@@ -22,11 +23,12 @@ const (
 type message struct {
 	id, context string
 	text        string
-	texts       int          // how many parts of text there were
-	data        []wire.Field // of the data parts: how the text is to be filed
+	texts       int          // number of parts of text
+	data        []wire.Field // the members of the data parts, which file the text
 	problems    wire.Problems
-	// command is a command that would have worked, where the message is one.
+	// command is the corrected command if the message is one.
 	command string
+	notes   []string // for the author of the entry
 }
 
 // readMessage reads and validates the parameters of sending a message. It finds every
@@ -59,7 +61,7 @@ func readMessage(params map[string]any) (*message, *failure) {
 	return m, failed
 }
 
-// member2 is a member of an object under either of its names; null is absent.
+// member2 returns a member of an object under either of its names; null is absent.
 func member2(o map[string]any, name, other string) any {
 	if value := o[name]; value != nil {
 		return value
@@ -113,7 +115,7 @@ func (m *message) readParts(value any) *failure {
 	return nil
 }
 
-// contents are the members that make a part what it is.
+// contents are the members that determine the type of a part.
 var contents = []string{"text", "data", "file", "raw", "url"}
 
 func (m *message) readPart(name string, part map[string]any) *failure {
@@ -167,10 +169,10 @@ func (m *message) readData(name string, value any) {
 	}
 }
 
-// document is the message as the body of a new entry: the text is its body, and the
-// data says how it is filed.
+// document returns the message as the body of a new entry: the text is its body, and the data files
+// it.
 func (m *message) document() wire.Document {
-	doc := wire.Document{MessageID: m.id}
+	doc, ignored := wire.Document{MessageID: m.id, Notes: slices.Clone(m.notes)}, []string(nil)
 	if m.texts > 0 {
 		doc.Fields = append(doc.Fields, wire.Field{"body", m.text})
 	}
@@ -178,17 +180,18 @@ func (m *message) document() wire.Document {
 		switch {
 		case m.texts == 0 || !slices.Contains(wire.TextNames, f.Name):
 			doc.Fields = append(doc.Fields, f)
-		case f.Value != nil && doc.Ignored != "":
-			doc.Ignored += ", " + f.Name
 		case f.Value != nil:
-			doc.Ignored = f.Name
+			ignored = append(ignored, f.Name)
 		}
+	}
+	if len(ignored) > 0 {
+		doc.Notes = append(doc.Notes, "What the data part says as "+strings.Join(ignored, ", ")+" was ignored: the body is the text part. Send texts as text parts.")
 	}
 	return doc
 }
 
-// example is the sender's own message, corrected: an entry as a message, or a command;
-// empty where only the sender can correct it.
+// example returns the sender's own message, corrected: an entry as a message, or a command. It is
+// empty if only the sender can correct it.
 func (m *message) example(d dialect, entry wire.Object) wire.Object {
 	text, data := m.command, wire.Object{}
 	if m.command != "" {
@@ -229,7 +232,7 @@ func (d dialect) partsName() string {
 	return "parts"
 }
 
-// textPart is a part of text.
+// textPart returns a part of text.
 func (d dialect) textPart(text string) wire.Object {
 	if d == dialect03 {
 		return wire.Object{{"kind", "text"}, {"text", text}}
@@ -237,7 +240,7 @@ func (d dialect) textPart(text string) wire.Object {
 	return wire.Object{{"text", text}}
 }
 
-// dataPart is a part of data.
+// dataPart returns a part of data.
 func (d dialect) dataPart(data any) wire.Object {
 	switch d {
 	case dialect03:
@@ -248,7 +251,7 @@ func (d dialect) dataPart(data any) wire.Object {
 	return wire.Object{{"data", data}}
 }
 
-// reply is the answer to a message as the client's dialect writes it.
+// reply returns the response to a message in the client's dialect.
 func (m *message) reply(d dialect, r *reply) wire.Object {
 	o := wire.Object{{"messageId", "r-" + wire.ShortHash(m.id, r.context, r.text)}, {"contextId", r.context}}
 	parts := []wire.Object{d.textPart(r.text), d.dataPart(r.data)}

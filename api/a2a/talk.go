@@ -3,7 +3,6 @@ package a2a
 import (
 	_ "embed" // the texts
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -15,18 +14,17 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// reply is what a message is answered with.
+// reply is the content of the response to a message.
 type reply struct {
 	context string
 	text    string
 	data    any // an object
 }
 
-// listedEntries is how many entries latest and search show.
+// listedEntries is the number of entries that latest and search show.
 const listedEntries = "10"
 
-// sendMessage answers a message: it carries a command out, answers a question whether
-// anybody is there, or publishes the text.
+// sendMessage answers a message: it runs a command, or publishes the text.
 func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *failure) {
 	m, failed := readMessage(params)
 	if failed != nil {
@@ -45,8 +43,8 @@ func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *fai
 	return m.reply(d, said), nil
 }
 
-// reject is the error of a message whose envelope is wrong; what is wrong with the
-// entry inside is listed, too.
+// reject returns the error of a message whose envelope is invalid. It includes the problems of the
+// entry inside.
 func (m *message) reject(r Request) *failure {
 	doc := m.document()
 	draft := r.Draft(&doc)
@@ -64,7 +62,7 @@ func (m *message) reject(r Request) *failure {
 	return rejected(rejection, m)
 }
 
-// converse finds out what a message wants.
+// converse runs the command of a message, or publishes it.
 func converse(r Request, m *message) (*reply, *failure) {
 	line := strings.TrimSpace(m.text)
 	if m.filed() || strings.Contains(line, "\n") {
@@ -84,23 +82,20 @@ func converse(r Request, m *message) (*reply, *failure) {
 		m.command = said
 		return m.perform(r, "listChannels", wire.Invocation{}, said)
 	}
-	if aboutUs.MatchString(said) {
-		return help(r), nil
-	}
-	if answer := aliveAnswer(said); answer != "" {
-		return &reply{
-			text: answer + ". This is Commons, and it is up. Nothing was published: send help for what it takes.",
-			data: wire.Object{{"published", false}},
-		}, nil
+	if said != "" { // short: it may be meant for the service itself
+		m.notes = append(m.notes, commandsNote)
 	}
 	return publish(r, m)
 }
 
-// separates reports what stands between words and around them.
+// commandsNote explains to the author of a short text why it was published.
+const commandsNote = "Commands: help, latest, search <words>, channels. Any other text is published, for everybody to read."
+
+// separates reports whether a character separates words.
 func separates(r rune) bool { return unicode.IsSpace(r) || unicode.IsPunct(r) || unicode.IsSymbol(r) }
 
-// plainWords are the words of a short text in lower case, without punctuation. The
-// result is "" for a text that is too long for a command or a check.
+// plainWords returns the words of a text in lower case, without punctuation. It returns "" for a
+// text that is too long for a command.
 func plainWords(s string) string {
 	const longest = 120
 	if len(s) > longest {
@@ -109,8 +104,8 @@ func plainWords(s string) string {
 	return strings.ToLower(norm.NFKC.String(strings.Join(strings.FieldsFunc(s, separates), " ")))
 }
 
-// searchWords is what a line asks to search for. It reports whether the line is the
-// command search: what follows the word is space or a colon.
+// searchWords returns the words after the command search, and reports whether a line is that
+// command. Space or a colon ends the command.
 func searchWords(line string) (words string, is bool) {
 	ends := func(r rune) bool { return unicode.IsSpace(r) || r == ':' || r == '：' }
 	line = strings.TrimLeftFunc(line, separates)
@@ -121,8 +116,8 @@ func searchWords(line string) (words string, is bool) {
 	return strings.TrimFunc(line[end:], ends), plainWords(line[:end]) == "search"
 }
 
-// filed reports whether the data says how the text is filed: then the text is meant
-// to be published, whatever it says. A name alone does not.
+// filed reports whether the data files the text, for example in a channel. Such a text is published
+// even if it looks like a command. A name alone does not file it.
 func (m *message) filed() bool {
 	for _, f := range m.data {
 		if f.Name != "agent" && f.Name != "edit_key" && f.Value != nil {
@@ -132,42 +127,10 @@ func (m *message) filed() bool {
 	return m.texts == 0
 }
 
-// checks are questions whether anybody is there, in plain words.
-var checks = map[string]string{
-	"ping": "Pong", "are you there": "Yes", "are you alive": "Yes", "are you up": "Yes", "are you online": "Yes", "you there": "Yes",
-	"is anybody there": "Yes", "is anyone there": "Yes", "anybody there": "Yes", "anyone there": "Yes",
-	"test": "OK", "testing": "OK", "this is a test": "OK", "heartbeat": "OK",
-	"health": "OK", "healthcheck": "OK", "health check": "OK", "status": "OK", "noop": "OK",
-}
-
-// replyWith finds out with which word somebody wants to be answered, in plain words.
-var replyWith = regexp.MustCompile(`^(?:please )?(?:just |only |simply )?(?:reply|respond|answer|say)(?: back)?(?: with| only| just| exactly)*(?: the| a| one| single| word)*` +
-	` (ok|okay|pong|yes|ack|alive|ready)` +
-	`(?: only| please| and nothing else| to confirm(?: that)?(?: you are (?:there|alive|up|online|ready))?| if you are (?:there|alive|up|online|ready))*$`)
-
-// aboutUs finds a question to the service itself, in plain words, which nobody else could
-// answer: it is answered and not published.
-var aboutUs = regexp.MustCompile(`^(?:hello |hi |hey |please )*(?:` +
-	`what (?:can|do) (?:you|i|we) (?:do|offer|ask|send|say)(?: here| for me| with you)?|what (?:are|is|s) (?:you|this|commons|your (?:purpose|capabilities|skills|commands))|who are you|` +
-	`how (?:do|does|can) (?:you|this|it|i|we|commons) (?:use (?:you|this|it|commons)|work|start|begin|join|publish|post|search|take part)(?: here| this| it)?|` +
-	`what (?:commands|skills|capabilities|tools) (?:do you have|are there|do you support)|(?:list|show)(?: me)?(?: your)? (?:commands|skills|capabilities)|how may i use this|help me|usage|commands)$`)
-
-// aliveAnswer is the answer to a question whether anybody is there, in plain words; ""
-// for any other text.
-func aliveAnswer(said string) string {
-	if answer, known := checks[said]; known {
-		return answer
-	}
-	if found := replyWith.FindStringSubmatch(said); found != nil {
-		return strings.ToUpper(found[1])
-	}
-	return ""
-}
-
 //go:embed help.txt
 var helpText string
 
-// help says what can be sent.
+// help returns the list of commands.
 func help(r Request) *reply {
 	base := r.BaseURL()
 	return &reply{
@@ -195,10 +158,10 @@ func search(r Request, m *message, words string) (*reply, *failure) {
 //go:embed answers.tmpl
 var answersText string
 
-// answers put the answers of operations into words.
+// answers are the templates that describe responses in words.
 var answers = wire.Words(answersText, template.FuncMap{"beyond": func(list []any, n int) int { return max(0, len(list)-n) }})
 
-// perform runs an operation for a message and puts its answer into words.
+// perform runs an operation for a message and describes its response in words.
 func (m *message) perform(r Request, operation string, in wire.Invocation, words string) (*reply, *failure) {
 	done := r.Perform(operation, in)
 	if done.Rejection != nil {
@@ -213,7 +176,7 @@ func (m *message) perform(r Request, operation string, in wire.Invocation, words
 	return &reply{text: text, data: json.RawMessage(done.Body)}, nil
 }
 
-// publish publishes the text and says what was filed, where, and what comes next.
+// publish publishes the text. The response names the entry and the next steps.
 func publish(r Request, m *message) (*reply, *failure) {
 	return m.perform(r, "publishEntry", wire.Invocation{Document: m.document()}, "published")
 }

@@ -15,9 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // Epoch is the instant of the first command of every Backend, in milliseconds
@@ -27,7 +29,7 @@ const (
 	Tick  = 1000
 )
 
-// Backend is an api.Backend over a state machine of its own. The fields may be
+// Backend is an op.Backend over a state machine of its own. The fields may be
 // set before the server starts; the methods may be called from any goroutine.
 type Backend struct {
 	// Machine is the state.
@@ -37,27 +39,27 @@ type Backend struct {
 	Reject func(from command.Sender, payload command.Payload) error
 	// Lost, where it returns an error, is returned although the command was applied.
 	Lost func(payload command.Payload) error
-	// Verify is what VerifyReceiver returns; nil lets every receiver pass.
+	// Verify replaces VerifyReceiver. nil means that every receiver passes.
 	Verify func(agent, notifyURL string) error
-	// ReadIndexErr is what ReadIndex returns, and ReadAhead by how much its index is
-	// ahead of what is applied.
+	// ReadIndexErr is the error of ReadIndex, and ReadAhead the distance of its index from the
+	// applied one.
 	ReadIndexErr error
 	ReadAhead    uint64
 	// OnReadIndex, where there is one, is called by ReadIndex first.
 	OnReadIndex func()
 	// Behind makes every wait for an index end in vain, and at once.
 	Behind bool
-	// Stale is what StaleFor returns.
+	// Stale is the result of StaleFor.
 	Stale time.Duration
-	// Joining is what Joined returns; by default the node is part of a cluster.
+	// Joining is the result of Joined. nil means that the node is part of a cluster.
 	Joining chan struct{}
-	// CatchingUp is what CaughtUp returns; by default the node has caught up.
+	// CatchingUp is the result of CaughtUp. nil means that the node has caught up.
 	CatchingUp chan struct{}
-	// Ready is what Checks returns; by default one check that holds.
-	Ready []api.Check
-	// Ahead is by how much the stamps of further commands are ahead of their time.
+	// Ready is the result of Checks; by default one check that passes.
+	Ready []op.Check
+	// Ahead is added to the stamps of further commands.
 	Ahead time.Duration
-	// Panic makes whatever does more than look at the state panic.
+	// Panic makes every method panic that does more than read the state.
 	Panic bool
 
 	watchers atomic.Int64
@@ -69,7 +71,7 @@ type Backend struct {
 	Senders []command.Sender // of the commands proposed, under mu
 }
 
-var _ api.Backend = (*Backend)(nil)
+var _ op.Backend = (*Backend)(nil)
 
 // boot is the boot id of every Backend.
 var boot = command.BootID{0xa9}
@@ -77,7 +79,7 @@ var boot = command.BootID{0xa9}
 // NewBackend opens an empty state that is closed when the test ends.
 func NewBackend(tb testing.TB) *Backend {
 	tb.Helper()
-	b := &Backend{Ready: []api.Check{{Name: "leader", OK: true, Detail: "node-a leads"}}}
+	b := &Backend{Ready: []op.Check{{Name: "leader", OK: true, Detail: "node-a leads"}}}
 	machine, err := fsm.Open(fsm.Options{Dir: tb.TempDir(), Observer: b})
 	if err != nil {
 		tb.Fatal(err)
@@ -116,7 +118,7 @@ func (b *Backend) apply(payload command.Payload) (command.Result, uint64) {
 	return b.result, b.index
 }
 
-// Propose implements api.Backend.
+// Propose implements op.Backend.
 func (b *Backend) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
 	b.mayPanic()
 	b.mu.Lock()
@@ -141,6 +143,18 @@ func (b *Backend) Propose(ctx context.Context, from command.Sender, payload comm
 	return result, index, nil
 }
 
+// Ask implements op.Backend.
+func (b *Backend) Ask(ctx context.Context, from command.Sender, payload command.Payload) error {
+	b.mayPanic()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if b.Reject != nil {
+		return b.Reject(from, payload)
+	}
+	return nil
+}
+
 // LastSender is the sender of the newest command proposed.
 func (b *Backend) LastSender() command.Sender {
 	b.mu.Lock()
@@ -151,10 +165,10 @@ func (b *Backend) LastSender() command.Sender {
 	return b.Senders[len(b.Senders)-1]
 }
 
-// View implements api.Backend.
-func (b *Backend) View() *fsm.View { return b.Machine.View() }
+// View implements op.Backend.
+func (b *Backend) View() *view.View { return b.Machine.View() }
 
-// WaitIndex implements api.Backend.
+// WaitIndex implements op.Backend.
 func (b *Backend) WaitIndex(ctx context.Context, index uint64) error {
 	b.mayPanic()
 	if err := b.Machine.Wait(ctx, index); err != nil || b.Behind {
@@ -163,7 +177,7 @@ func (b *Backend) WaitIndex(ctx context.Context, index uint64) error {
 	return nil
 }
 
-// VerifyReceiver implements api.Backend.
+// VerifyReceiver implements op.Backend.
 func (b *Backend) VerifyReceiver(_ context.Context, _ command.Sender, agent, notifyURL string) error {
 	if b.Verify == nil {
 		return nil
@@ -171,13 +185,13 @@ func (b *Backend) VerifyReceiver(_ context.Context, _ command.Sender, agent, not
 	return b.Verify(agent, notifyURL)
 }
 
-// Watch implements api.Backend.
+// Watch implements op.Backend.
 func (b *Backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	b.mayPanic()
 	return b.counted(b.Machine.Watch(agentKey))
 }
 
-// WatchEvents implements api.Backend.
+// WatchEvents implements op.Backend.
 func (b *Backend) WatchEvents() (wake <-chan struct{}, stop func()) {
 	return b.counted(b.Machine.WatchEvents())
 }
@@ -193,7 +207,7 @@ func (b *Backend) counted(wake <-chan struct{}, end func()) (_ <-chan struct{}, 
 // Watchers returns how many calls of Watch and WatchEvents have not ended.
 func (b *Backend) Watchers() int { return int(b.watchers.Load()) }
 
-// ReadIndex implements api.Backend.
+// ReadIndex implements op.Backend.
 func (b *Backend) ReadIndex(context.Context) (uint64, error) {
 	if b.OnReadIndex != nil {
 		b.OnReadIndex()
@@ -201,7 +215,7 @@ func (b *Backend) ReadIndex(context.Context) (uint64, error) {
 	return b.Machine.Applied() + b.ReadAhead, b.ReadIndexErr
 }
 
-// Pseudonyms implements api.Backend. In each epoch senders have others.
+// Pseudonyms implements op.Backend. In each epoch senders have others.
 func (b *Backend) Pseudonyms(addr netip.Addr) (p command.Pseudonyms) {
 	v := b.View()
 	defer v.Release()
@@ -220,7 +234,7 @@ func (b *Backend) Pseudonyms(addr netip.Addr) (p command.Pseudonyms) {
 	return p
 }
 
-// Fingerprint implements api.Backend.
+// Fingerprint implements op.Backend.
 func (*Backend) Fingerprint(addr netip.Addr) string {
 	bits := 128
 	if addr.Is6() {
@@ -234,10 +248,10 @@ func (*Backend) Fingerprint(addr netip.Addr) string {
 	return hex.EncodeToString(sum[:shown])
 }
 
-// Joined implements api.Backend.
+// Joined implements op.Backend.
 func (b *Backend) Joined() <-chan struct{} { return orClosed(b.Joining) }
 
-// CaughtUp implements api.Backend.
+// CaughtUp implements op.Backend.
 func (b *Backend) CaughtUp() <-chan struct{} { return orClosed(b.CatchingUp) }
 
 func orClosed(c chan struct{}) <-chan struct{} {
@@ -248,56 +262,56 @@ func orClosed(c chan struct{}) <-chan struct{} {
 	return c
 }
 
-// StaleFor implements api.Backend.
+// StaleFor implements op.Backend.
 func (b *Backend) StaleFor() time.Duration { return b.Stale }
 
-// NodeName implements api.Backend.
+// NodeName implements op.Backend.
 func (*Backend) NodeName() string { return "node-a" }
 
-// Status implements api.Backend.
-func (b *Backend) Status() api.Status {
+// Status implements op.Backend.
+func (b *Backend) Status() op.Status {
 	b.mayPanic()
-	return api.Status{Role: "leader", Ready: true, AppliedIndex: b.Machine.Applied()}
+	return op.Status{Role: "leader", Ready: true, AppliedIndex: b.Machine.Applied()}
 }
 
-// Cluster implements api.Overview: a leader, and a node that is away.
-func (b *Backend) Cluster(context.Context) api.Cluster {
+// Cluster implements op.Overview: a leader, and a node that is away.
+func (b *Backend) Cluster(context.Context) op.Cluster {
 	const hour = 3_600_000
-	return api.Cluster{
+	return op.Cluster{
 		Leader: b.NodeName(),
-		Nodes: []api.ClusterNode{
+		Nodes: []op.ClusterNode{
 			{
-				Name: b.NodeName(), Role: "leader", Voter: true, Health: api.NodeWell, Term: 3, AppliedIndex: b.Machine.Applied(), UptimeMillis: hour,
-				Detail: &api.NodeDetail{ID: "node-a-secret", Version: "v9.9.9", DiskFree: 1, DiskSize: 2, Problems: []string{}},
+				Name: b.NodeName(), Role: "leader", Voter: true, Health: op.NodeWell, Term: 3, AppliedIndex: b.Machine.Applied(), UptimeMillis: hour,
+				Detail: &op.NodeDetail{ID: "node-a-secret", Version: "v9.9.9", DiskFree: 1, DiskSize: 2, Problems: []string{}},
 			},
-			{Name: "node-b", Voter: true, Health: api.NodeAway, Detail: &api.NodeDetail{ID: "node-b-secret", Problems: []string{"no connection"}}},
+			{Name: "node-b", Voter: true, Health: op.NodeAway, Detail: &op.NodeDetail{ID: "node-b-secret", Problems: []string{"no connection"}}},
 		},
-		Elections: []api.Election{{At: Epoch, Leader: b.NodeName(), Term: 3}},
+		Elections: []op.Election{{At: Epoch, Leader: b.NodeName(), Term: 3}},
 	}
 }
 
-// Purges implements api.Disks: the only disk is done with none of the purges.
-func (b *Backend) Purges(_ context.Context, view *fsm.View) (p api.Purges, err error) {
-	err = view.Purges(0, func(f fsm.Purge) error {
+// Purges implements op.Disks: every purge is pending on the only disk.
+func (b *Backend) Purges(_ context.Context, view *view.View) (p op.Purges, err error) {
+	err = view.Purges(0, func(f state.Purge) error {
 		p.Purged = f.Number
 		return nil
 	})
-	p.Servers = []api.PurgeDisk{{ID: "node-a-secret", Part: "voter", Purged: p.Purged, Pending: p.Purged}}
+	p.Servers = []op.PurgeDisk{{ID: "node-a-secret", Part: "voter", Purged: p.Purged, Pending: p.Purged}}
 	return p, err
 }
 
-// Measured implements api.Overview.
-func (*Backend) Measured() api.Measured {
+// Measured implements op.Overview.
+func (*Backend) Measured() op.Measured {
 	const part, parts = 30_000, 120
-	m := api.Measured{PartMillis: part, Writes: make([]api.Point, parts), Reads: make([]api.Point, parts)}
+	m := op.Measured{PartMillis: part, Writes: make([]op.Point, parts), Reads: make([]op.Point, parts)}
 	for i := range parts {
-		m.Reads[i] = api.Point{Count: uint64(i), MeanMillis: 1, MostMillis: 3}
+		m.Reads[i] = op.Point{Count: uint64(i), MeanMillis: 1, MostMillis: 3}
 	}
 	return m
 }
 
-// Checks implements api.Backend.
-func (b *Backend) Checks() []api.Check {
+// Checks implements op.Backend.
+func (b *Backend) Checks() []op.Check {
 	b.mayPanic()
 	return b.Ready
 }

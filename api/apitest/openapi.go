@@ -54,9 +54,9 @@ func Document(tb testing.TB) *openapi3.T {
 	return doc
 }
 
-// Check holds an answer against the OpenAPI document, and against what every
-// answer must have. Answers to undocumented paths must be Error objects, and below
-// /a2a/ errors of the message protocol.
+// Check checks a response against the OpenAPI document, and for the headers of every response.
+// Responses to undocumented paths must be Error objects, and below /a2a/ errors of the message
+// protocol.
 func Check(tb testing.TB, req *http.Request, r *Response) {
 	tb.Helper()
 	for _, name := range []string{"X-Commons-Node", "X-Commons-Index", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"} {
@@ -163,22 +163,20 @@ func CheckValue(tb testing.TB, data []byte, name string) {
 	}
 }
 
-// fieldless are the codes of rejections that no field of the request is to blame for,
-// or not always.
+// fieldless are the codes of rejections that need not name a field of the request.
 var fieldless = []string{
 	"malformed_request", "request_timeout", "headers_too_large", "internal_error", "not_enqueued", "outcome_unknown", "no_leader", "behind", "disk_full", "not_ready",
 }
 
-// statusHeaders are what comes with a rejection beside the Error object.
+// statusHeaders are the required headers of rejections, by status.
 var statusHeaders = map[int][]string{
 	http.StatusMethodNotAllowed:   {"Allow"},
 	http.StatusTooManyRequests:    {"Retry-After", "RateLimit", "RateLimit-Policy"},
 	http.StatusServiceUnavailable: {"Retry-After"},
 }
 
-// checkRejection holds what goes for every Error object beyond its schema: where its
-// documentation is, that a field is named wherever one is to blame, and the
-// headers of its status.
+// checkRejection checks the rules of every Error object beyond its schema: the address of its
+// documentation, the named field, and the headers of its status.
 func checkRejection(tb testing.TB, req *http.Request, r *Response) {
 	tb.Helper()
 	var p Problem

@@ -56,7 +56,7 @@ func BenchmarkProse(b *testing.B) {
 	}
 }
 
-// TestLongTextIsScannedOnce holds that nothing is missed behind many keywords.
+// TestLongTextIsScannedOnce holds that credentials behind many keywords are found.
 func TestLongTextIsScannedOnce(t *testing.T) {
 	token := "ghp_" + made(36, alnumSet)
 	for name, text := range worst() {

@@ -1,14 +1,13 @@
-// Package credentials finds what looks like a credential in a text: everything
-// that the service takes in is public.
+// Package credentials finds credentials in texts, since all texts of the service are public.
 //
-// Here a rejected text is a rejected agent, so only formats count that nothing else
-// has: a fixed prefix, an alphabet, a length.
+// A false match rejects an honest agent. Therefore only unmistakable formats count: a fixed prefix,
+// an alphabet, a length.
 //
 // The table written by hand comes first; the rules of gitleaks add what it lacks.
 //
-// The work is linear in the text. A keyword that stands at a place lets its rule
-// look at the bytes from there on, a bounded number of them; nothing else is looked
-// at twice. So the number of rules costs honest text next to nothing.
+// The work is linear in the text. A keyword makes its rule look at a bounded number of bytes from
+// there on; no other byte is looked at twice. So the number of rules hardly matters for honest
+// texts.
 package credentials
 
 import (
@@ -21,22 +20,22 @@ import (
 // Removed stands in a redacted text where a credential was.
 const Removed = "[removed]"
 
-// minRun is the length of the shortest credential. A text without so many
-// characters in a row that can stand in one holds none.
+// minRun is the length of the shortest credential. Every credential has so many token characters in
+// a row.
 const minRun = 20
 
 // rule is one format.
 type rule struct {
-	name string // what a match looks like, with its article
+	name string // description of a match, with its article
 	// keywords are in lower case. A match begins with one of them, in any case.
 	keywords []string
 	// match finds a credential whose keyword stands at a place.
 	match matcher
 }
 
-// matcher looks for a credential whose keyword stands at text[at:]. It returns the
-// part to remove, and an end of 0 where there is none. It looks at a bounded number
-// of bytes, or at such as it looks at for no other place.
+// matcher finds a credential whose keyword is at text[at:]. It returns the part to remove, or an end
+// of 0 without a match. It looks at a bounded number of bytes, or at bytes that it looks at for no
+// other place.
 type matcher func(text string, at int) (from, to int)
 
 // span is a part of a text that holds a credential.
@@ -45,8 +44,8 @@ type span struct {
 	name     string
 }
 
-// Redact returns the text without its credentials, and what the first one looks
-// like, with its article; "" where there is none.
+// Redact returns the text without its credentials, and a description of the first one with its
+// article. found is empty if there is no credential.
 func Redact(text string) (redacted, found string) {
 	if longestRun(text) < minRun && !strings.Contains(text, pemBegin) { // a key may be broken into short lines
 		return text, ""
@@ -74,7 +73,7 @@ func Redact(text string) (redacted, found string) {
 	return b.String(), spans[0].name
 }
 
-// search returns the credentials of a text in their order; none overlap.
+// search returns the credentials of a text in their order, without overlaps.
 func search(text string) (found []span) {
 	done := 0
 	for at := 0; at+1 < len(text); at++ {
@@ -132,8 +131,7 @@ func init() {
 	}
 }
 
-// pairOf is a number for two bytes, the same in upper and lower case; few other pairs
-// have it.
+// pairOf returns a number for two bytes, the same in upper and lower case; few other pairs have it.
 func pairOf(text string, at int) uint16 {
 	return uint16(lower(text[at])&0x7f)<<7 | uint16(lower(text[at+1])&0x7f)
 }
@@ -158,8 +156,8 @@ func hasFold(text, word string) bool {
 	return true
 }
 
-// longestRun is the length of the longest run of characters that can stand in a
-// credential, which a line break or what is not ASCII may split.
+// longestRun returns the length of the longest run of token characters, which a line break or a
+// non-ASCII character may split.
 func longestRun(text string) (longest int) {
 	run := 0
 	for i := range len(text) {
@@ -175,13 +173,13 @@ func longestRun(text string) (longest int) {
 	return longest
 }
 
-// view is a text as a reader puts it together: without what splits a token.
+// view is a text without the characters that split a token.
 type view struct {
 	text string
-	at   []int // where each byte stands in the original; nil: at the same place
+	at   []int // offset of each byte in the original; nil means the same offsets
 }
 
-// origin returns where a byte of the view stands in the original.
+// origin returns the offset of a byte of the view in the original.
 func (v *view) origin(i int) int {
 	if v.at == nil {
 		return i
@@ -233,13 +231,13 @@ func hasZeroWidth(text string) bool {
 	return false
 }
 
-// zeroWidth reports a character that nobody sees.
+// zeroWidth reports whether a character is invisible.
 func zeroWidth(r rune) bool {
 	return r >= 0x200b && r <= 0x200f || r >= 0x2060 && r <= 0x2064 || r == 0xfeff || r == 0xad || r == 0x180e
 }
 
-// lineBreak is the length of a line break at s[i:] between two characters of tokens,
-// with a backslash before it, as in a shell; 0: there is none.
+// lineBreak returns the length of a line break at s[i:] between two token characters, with a
+// backslash before it, as in a shell. It returns 0 without one.
 func lineBreak(s string, i int) int {
 	if i == 0 || !tokenBytes[s[i-1]] {
 		return 0

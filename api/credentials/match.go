@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// alphabet says which bytes belong to it.
+// alphabet is a set of bytes.
 type alphabet [256]bool
 
 func alphabetOf(bytes string) *alphabet {
@@ -32,7 +32,7 @@ var (
 	tokenBytes = alphabetOf(digitChars + letterChars + "+-./_=:@%~")
 )
 
-// end is where the run of bytes from an alphabet that begins at text[at] ends.
+// end returns the end of the run of bytes from an alphabet that begins at text[at].
 func (a *alphabet) end(text string, at int) int {
 	for at < len(text) && a[text[at]] {
 		at++
@@ -40,7 +40,7 @@ func (a *alphabet) end(text string, at int) int {
 	return at
 }
 
-// start is where the run that ends before text[at] begins, not more than most bytes back.
+// start returns the beginning of the run that ends before text[at], and not more than most bytes back.
 func (a *alphabet) start(text string, at, most int) int {
 	from := at
 	for from > 0 && at-from < most && a[text[from-1]] {
@@ -49,16 +49,16 @@ func (a *alphabet) start(text string, at, most int) int {
 	return from
 }
 
-// maxMatch is how many bytes a pattern looks at. A longer run of the token's
-// alphabet is removed to its end.
+// maxMatch is the number of bytes that a pattern looks at. A longer run of the token's alphabet is
+// removed to its end.
 const maxMatch = 400
 
-// tests decide whether what has the format is a credential.
+// test decides whether a text in the right format is a credential.
 type test func(text string, from, to int) bool
 
-// anchored matches a pattern that begins with the keyword. Before it stands no
-// letter or digit; an underscore may, which is emphasis in Markdown. The first
-// group, if there is one, is what is removed.
+// anchored matches a pattern that begins with the keyword and follows no letter or digit. It may
+// follow an underscore, which is emphasis in Markdown. The first group of the pattern, if any, is
+// removed, otherwise the whole match.
 func anchored(pattern string, tests ...test) matcher {
 	match := inside(pattern, tests...)
 	return func(text string, at int) (from, to int) {
@@ -111,7 +111,7 @@ func find(compiled *regexp.Regexp, text string, at int) (from, to int) {
 // ended holds that no letter or digit follows.
 func ended(text string, _, to int) bool { return to == len(text) || !wordBytes[text[to]] }
 
-// contextBytes is how far from a token the word may stand that gives it a meaning.
+// contextBytes is the maximum distance between a token and the word that gives it a meaning.
 const contextBytes = 200
 
 // near holds that a word stands near, in any case.
@@ -195,9 +195,8 @@ func privateKey(text string, at int) (from, to int) {
 	return at, to
 }
 
-// pemBody returns where a run of base64 has become long enough for a key. Line breaks,
-// also as JSON writes them, may be anywhere in it. -1: there is none before the next
-// dashes.
+// pemBody returns the offset at which a run of base64 is long enough for a key, or -1 if there is no
+// such run before the next dashes. Line breaks, also as JSON writes them, may be anywhere in it.
 func pemBody(text string) int {
 	run := 0
 	for i := 0; i < len(text); {
@@ -226,7 +225,7 @@ const (
 	puttyHeader  = "PuTTY-User-Key-File-"
 	puttyPrivate = "Private-Lines:"
 	puttyMAC     = "Private-MAC: "
-	puttyPublic  = 4000 // what may stand between the two
+	puttyPublic  = 4000 // maximum distance between the two
 )
 
 // puttyKey matches a key in PuTTY's format, which may be cut.
@@ -260,8 +259,7 @@ func puttyKey(text string, at int) (from, to int) {
 	return at, to
 }
 
-// breakLength is the length of a line break with white space around it; 0: there is
-// none.
+// breakLength returns the length of a line break with surrounding white space, or 0.
 func breakLength(text string) int {
 	n, broken := 0, false
 	for n < len(text) {
@@ -288,8 +286,8 @@ func breakLength(text string) int {
 }
 
 const (
-	// tailBytes is how much of a match is looked at, and minDistinct how many
-	// different characters there must be: fewer are a placeholder, as in ghp_xxxx.
+	// tailBytes is the number of bytes of a match that are looked at, and minDistinct the minimum of
+	// different characters: fewer are a placeholder, as in ghp_xxxx.
 	tailBytes   = 24
 	minDistinct = 6
 )
@@ -320,7 +318,7 @@ func random(text string, from, to int) bool {
 	return hasDigit(text, from, to) || entropy(text[from:to]) > letterEntropy
 }
 
-// entropy is Shannon's, in bits per byte.
+// entropy returns Shannon's entropy in bits per byte.
 func entropy(s string) (bits float64) {
 	var counts [256]int
 	for i := range len(s) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// blank is what may stand between a name and its value.
+// blank matches the text between a name and its value.
 const blank = `\\?["']?\]?[ \t]*[:=][ \t]*\\?["']?`
 
 // rules are the formats; of two that fit at one place the first one counts.
@@ -100,7 +100,7 @@ const discordToken = `(?:[MN][DTjz]|O[DT])[AEIMQUYcgk][w-z0-5][A-Za-z0-9]{20,22}
 // gitleaksRule is a rule of gitleaks.
 type gitleaksRule struct {
 	id       string
-	keywords []string // what every match begins with, in lower case
+	keywords []string // beginnings of every match, in lower case
 	pattern  string
 	bounded  bool    // no letter or digit follows
 	entropy  float64 // a match has more, in bits per byte

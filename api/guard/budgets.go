@@ -10,29 +10,30 @@ import (
 )
 
 const (
-	// DefaultReadWork is the work that one address may cause per second, in steps of
-	// searches: a word or postings that a search looks at.
+	// DefaultReadWork is the work of reads that one address may cause per second, in steps of
+	// searches: words or postings that a search looks at.
 	DefaultReadWork = 500_000
-	// DefaultRejections is how many rejected writes a second one address may send.
+	// DefaultRejections is the number of rejected writes that one address may send per second.
 	DefaultRejections = 20
-	// readSeconds and rejectionSeconds are for how many seconds' worth of a budget may be
-	// used at once.
+	// DefaultDryRuns is the number of dry runs that one address may send per minute.
+	DefaultDryRuns = 30
+	// readSeconds and rejectionSeconds are the sizes of a burst, in seconds of the budget.
 	readSeconds      = 30
 	rejectionSeconds = 60
-	// maxBudgets is how many addresses have a budget of their own, and sharedBudgets how
-	// many all others share.
+	// maxBudgets is the maximum number of addresses with a budget of their own, and sharedBudgets
+	// the number of budgets that all others share.
 	maxBudgets    = 1 << 14
 	sharedBudgets = 1 << 10
 	// rejectedBodyBytes of a body count as one more rejection.
 	rejectedBodyBytes = 8 << 10
 )
 
-// Budgets are what each address may use up in a time. Past maxBudgets addresses,
-// further ones share some.
+// Budgets are the budgets of addresses. Past maxBudgets addresses, further ones share some.
 type Budgets struct {
-	perSecond int // negative: no bound
-	burst     int
-	now       func() time.Time
+	quota  int // in a window; negative means no bound
+	window time.Duration
+	burst  int
+	now    func() time.Time
 
 	mu     sync.Mutex
 	of     map[netip.Prefix]*rate.Limiter
@@ -41,19 +42,24 @@ type Budgets struct {
 	swept  time.Time
 }
 
-func newBudgets(perSecond, seconds int, now func() time.Time) *Budgets {
+func newBudgets(quota int, window time.Duration, burst int, now func() time.Time) *Budgets {
 	return &Budgets{
-		perSecond: perSecond, burst: perSecond * seconds, now: now,
+		quota: quota, window: window, burst: burst, now: now,
 		of: make(map[netip.Prefix]*rate.Limiter), seed: maphash.MakeSeed(),
 	}
 }
 
-// PerSecond is how much may be used a second.
-func (b *Budgets) PerSecond() int { return b.perSecond }
+// Quota returns the amount that may be used in a window.
+func (b *Budgets) Quota() (amount int, window time.Duration) { return b.quota, b.window }
 
-// Wait returns for how long a client has used up its budget; 0 while it has not.
+// limiter returns a budget of a multiple of the quota.
+func (b *Budgets) limiter(times int) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(float64(times*b.quota)/b.window.Seconds()), times*b.burst)
+}
+
+// Wait returns how long a client has to wait for its budget, or 0.
 func (b *Budgets) Wait(client Client) (wait time.Duration) {
-	if b.perSecond < 0 {
+	if b.quota < 0 {
 		return 0
 	}
 	now := b.now()
@@ -67,17 +73,16 @@ func (b *Budgets) Wait(client Client) (wait time.Duration) {
 	return wait
 }
 
-// Use takes something that was done already from a client's budget: it may owe
-// up to one more.
+// Use charges work that was done already to a client's budget, which may owe up to one burst.
 func (b *Budgets) Use(client Client, amount int) {
-	if b.perSecond < 0 || amount <= 0 {
+	if b.quota < 0 || amount <= 0 {
 		return
 	}
 	now := b.now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.each(client, now, true, func(budget *rate.Limiter) {
-		// Reserving more than the burst fails: what is owed is bounded by it.
+		// Reserving more than the burst fails: it bounds the debt.
 		budget.ReserveN(now, min(amount, budget.Burst()))
 	})
 }
@@ -105,13 +110,13 @@ func (b *Budgets) find(key netip.Prefix, times int, now time.Time, create bool) 
 		if !create {
 			return nil
 		}
-		budget := rate.NewLimiter(rate.Limit(times*b.perSecond), times*b.burst)
+		budget := b.limiter(times)
 		b.of[key] = budget
 		return budget
 	}
 	place := &b.shared[maphash.Comparable(b.seed, key)%sharedBudgets]
 	if *place == nil && create {
-		*place = rate.NewLimiter(rate.Limit(wideShare*b.perSecond), wideShare*b.burst)
+		*place = b.limiter(wideShare)
 	}
 	return *place
 }
@@ -130,19 +135,18 @@ func (b *Budgets) sweep(now time.Time) {
 	}
 }
 
-// RejectionOf is what a rejected write with a body of so many bytes counts.
+// RejectionOf returns the charge for a rejected write with a body of so many bytes.
 func RejectionOf(bytes int) int { return 1 + bytes/rejectedBodyBytes }
 
 const (
 	// shortAnswer is the length in bytes up to which an answer is not counted: it fits
 	// into the buffers of a connection.
 	shortAnswer = 16 << 10
-	// answerGrace is how long an answer may be under way before it gives way to
-	// others when there are too many.
+	// answerGrace is the time that a response may take before it gives way to others.
 	answerGrace = 2 * time.Second
 )
 
-// answers are the long answers that are being sent.
+// answers are the long responses that are being sent.
 type answers struct {
 	holdings
 	bytes int
@@ -198,9 +202,8 @@ func (g *Guard) Answer(conn *Conn, client Client, bytes int) bool {
 	return fits
 }
 
-// MayAnswer reports whether there is room for an answer of about so many bytes, so that
-// none is made that cannot be sent. The first one of an address is always made. It counts
-// nothing.
+// MayAnswer reports whether there is room for a response of about so many bytes, so that no response
+// is made in vain. The first one of an address always has room. It does not count the response.
 func (g *Guard) MayAnswer(client Client, about int) bool {
 	if about <= shortAnswer {
 		return true

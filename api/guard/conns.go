@@ -12,18 +12,18 @@ import (
 
 // The times and sizes of a connection.
 const (
-	// writePiece is how much is sent at once, and writeProgress how long a client
-	// may take to read anything of it.
+	// writePiece is the number of bytes sent at once, and writeProgress the time for a client to
+	// read any of them.
 	writePiece    = 64 << 10
 	writeProgress = 10 * time.Second
-	// writeBuffer is how much of an answer the system keeps for a connection.
+	// writeBuffer is the size of the system's send buffer.
 	writeBuffer = 128 << 10
-	// lingerTimeout and lingerBytes bound what is still read from a client that
-	// was rejected in the middle of its request, so that it can read the answer.
+	// lingerTimeout and lingerBytes bound the reading from a client that was rejected in the middle
+	// of its request, so that it can read the response.
 	lingerTimeout = 2 * time.Second
 	lingerBytes   = 1 << 20
-	// rejectTimeout is how long the answer to a connection that is not served may take:
-	// it fits into the buffer of a new one.
+	// rejectTimeout bounds the response to a connection that is not served: it fits into the buffer
+	// of a new one.
 	rejectTimeout = 100 * time.Millisecond
 )
 
@@ -55,18 +55,16 @@ type Conn struct {
 	client  Client
 	exempt  bool // from the bound of an address
 	reserve bool
-	// since is the time from which the connection is idle, in nanoseconds; or busy, or
-	// closing.
+	// since is the time at which the connection became idle, in nanoseconds, or busy, or closing.
 	since   atomic.Int64
 	answers atomic.Bool // holds an answer
 	arrival atomic.Pointer[Wait]
 	stream  atomic.Pointer[Wait] // the place of the stream of events on it
 	slow    atomic.Bool          // its request was ended, because it took too long to arrive
 	linger  atomic.Bool
-	// ahead is what was read while the client's call waited: one byte at most.
+	// ahead is the byte that was read while the client's call waited, if any.
 	ahead []byte
-	// joins says that the next Write is kept for the one after it, and begun is what
-	// was kept; see Join.
+	// joins keeps the next Write in begun, to send it with the one after it; see Join.
 	joins bool
 	begun *[]byte
 }
@@ -145,8 +143,8 @@ func (c *conns) makeRoom() []*Conn {
 	return nil
 }
 
-// idlest takes some of the connections that have been idle for longest, none with a
-// running call, and marks them as closing.
+// idlest returns some of the connections that have been idle for longest, and marks them as closing.
+// Connections with a running call are left out.
 func (c *conns) idlest(among map[*Conn]struct{}, gives func(*Conn) bool) (victims []*Conn) {
 	type idle struct {
 		conn  *Conn
@@ -196,18 +194,17 @@ func (g *Guard) reject(conn net.Conn, rejection []byte) {
 	}
 }
 
-// drain shows a client that there is nothing more to read, and reads on for a
-// moment. Closing at once would reset the connection, and the client would lose the
-// answer that says why.
+// drain half-closes a connection and reads on for a moment. Closing at once would reset it, and the
+// client would lose the response that explains the rejection.
 func drain(conn net.Conn) {
 	half, can := conn.(interface{ CloseWrite() error })
 	if can && half.CloseWrite() == nil && conn.SetReadDeadline(time.Now().Add(lingerTimeout)) == nil {
-		// What is read, and whether reading fails, no longer matters.
+		// The bytes and errors no longer matter.
 		_, _ = io.CopyN(io.Discard, conn, lingerBytes)
 	}
 }
 
-// touch notes that something happened, and that no call runs.
+// touch marks the connection as active and without a running call.
 func (c *Conn) touch() { c.since.Store(time.Now().UnixNano()) }
 
 // Arriving notes that a request has begun to arrive. Where too many do, reading the one
@@ -221,7 +218,7 @@ func (c *Conn) Arriving() {
 	}))
 }
 
-// arrived notes that nothing is arriving any more.
+// arrived ends the count of an arriving request.
 func (c *Conn) arrived() {
 	if arrival := c.arrival.Swap(nil); arrival != nil {
 		arrival.Done()
@@ -278,9 +275,8 @@ func (c *Conn) Reserved() bool { return c.reserve }
 // middle of its request.
 func (c *Conn) Linger() { c.linger.Store(true) }
 
-// Watch reads ahead while the client's call waits: ended is closed when the client
-// leaves, or has sent more. Nothing that was read is lost. The caller calls stop
-// before anybody else reads from c.
+// Watch reads ahead while the client's call waits: ended is closed when the client leaves, or has
+// sent more. Bytes that were read are kept. The caller calls stop before anybody else reads from c.
 func (c *Conn) Watch() (ended <-chan struct{}, stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	if len(c.ahead) > 0 || c.SetReadDeadline(time.Time{}) != nil {
@@ -312,9 +308,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Join says that the answer is longer than the server's buffer, so that there will be
-// at least two writes: the first one is sent together with the second. That saves a
-// system call of the node and a wake-up of the client. The caller must be sure.
+// Join declares that the response is longer than the server's buffer, so that there will be at least
+// two writes. The first one is sent together with the second. That saves a system call of the node
+// and a wake-up of the client. The caller must be sure.
 func (c *Conn) Join() { c.joins = true }
 
 // Write implements net.Conn. It continues as long as the client reads, however slowly,

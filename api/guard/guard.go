@@ -1,9 +1,9 @@
-// Package guard bounds what strangers can hold of one node: connections, calls that
-// wait, answers that nobody reads, rejected writes, and the work of reads. Each bound
-// has two parts: what one address may hold, and what all may hold together. Where
-// the node is full, the address that holds the most gives way first.
+// Package guard bounds the resources of one node that clients hold: connections, waiting calls,
+// unread responses, rejected writes, and the work of reads. Each bound has two parts: one for an
+// address, and one for all together. On a full node, the address that holds the most gives way
+// first.
 //
-// Its state is in memory, and each node has its own. It knows no HTTP.
+// Its state is in memory, and each node has its own. It does not depend on HTTP.
 package guard
 
 import (
@@ -19,31 +19,30 @@ const Unbounded = -1
 
 // Limits are the bounds. Zero fields get the default.
 type Limits struct {
-	// Connections is how many connections are open at once. Required.
+	// Connections is the maximum number of open connections. Required.
 	Connections int
-	// AddressConnections is how many of them one address may have; the default is
-	// half of all.
+	// AddressConnections is the maximum for one address; the default is half of all.
 	AddressConnections int
-	// AddressWaits is how many calls may wait for one address. All together are half
-	// of Connections; the default is three quarters of that.
+	// AddressWaits is the maximum number of waiting calls of one address. All together are half of
+	// Connections; the default is three quarters of that.
 	AddressWaits int
-	// Arrivals is how many requests may be arriving at once, and AddressArrivals how many
-	// of one address: each holds a buffer as long as it says that its body is, whatever
-	// has arrived of it. The defaults are a 16th and a 64th of Connections.
+	// Arrivals is the maximum number of requests that are arriving, and AddressArrivals that of one
+	// address. Each holds a buffer of the announced length of its body. The defaults are a 16th and
+	// a 64th of Connections.
 	Arrivals, AddressArrivals int
-	// Streams is how many streams of events may be open at once, and AddressStreams how
-	// many of one address. The defaults are a quarter and a 16th of Connections.
+	// Streams is the maximum number of open streams of events, and AddressStreams that of one
+	// address. The defaults are a quarter and a 16th of Connections.
 	Streams, AddressStreams int
 	// AnswerBytes bounds the long answers that are being sent, in bytes, and
 	// AddressAnswerBytes those to one address.
 	AnswerBytes, AddressAnswerBytes int
-	// ReadWork is how much work a second reads of one address may cause; Unbounded
-	// turns it off.
+	// ReadWork is the work per second that reads of one address may cause, or Unbounded.
 	ReadWork int
-	// Rejections is how many rejected writes a second are taken from one address;
-	// Unbounded turns it off.
+	// Rejections is the maximum number of rejected writes per second of one address, or Unbounded.
 	Rejections int
-	// Now is the clock. Nil is time.Now.
+	// DryRuns is the maximum number of dry runs per minute of one address, or Unbounded.
+	DryRuns int
+	// Now is the clock. nil means time.Now.
 	Now func() time.Time
 }
 
@@ -55,16 +54,15 @@ const (
 	// leastArrivals is for nodes that may open few files.
 	leastArrivals = 64
 
-	// wideShare is how many times the bound of an address an IPv6 /48 may hold: one
-	// subscriber may get a network of this size.
+	// wideShare is the bound of an IPv6 /48 as a multiple of the bound of an address: one subscriber
+	// may get a network of this size.
 	wideShare = 4
-	// Reserve is how many connections are taken beyond Limits.Connections when no
-	// other can give way. Only health is answered on them.
+	// Reserve is the number of connections beyond Limits.Connections that are accepted when no other
+	// can give way. Only health is answered on them.
 	Reserve = 32
-	// lingering is how many connections that are not served are read from for a
-	// moment at once.
+	// lingering is the number of rejected connections that are read from for a moment.
 	lingering = 32
-	// Beyond is how many connections are open beyond Limits.Connections at most.
+	// Beyond is the maximum number of connections beyond Limits.Connections.
 	Beyond = Reserve + lingering
 )
 
@@ -79,6 +77,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.AddressAnswerBytes, DefaultAddressAnswerBytes)
 	setDefault(&l.ReadWork, DefaultReadWork)
 	setDefault(&l.Rejections, DefaultRejections)
+	setDefault(&l.DryRuns, DefaultDryRuns)
 	if l.Now == nil {
 		l.Now = time.Now
 	}
@@ -90,7 +89,7 @@ func setDefault(field *int, value int) {
 	}
 }
 
-// waits is how many calls may wait at once.
+// waits returns the maximum number of waiting calls.
 func (l *Limits) waits() int { return max(1, l.Connections/2) }
 
 // Guard holds the bounds of one node.
@@ -104,9 +103,9 @@ type Guard struct {
 	streams waits
 	answers answers
 	builds  builds
-	// Rejected is what rejected writes are counted in, Reads the work of reads.
-	Rejected, Reads *Budgets
-	metrics         *metrics
+	// Rejected counts rejected writes, Reads the work of reads, DryRuns dry runs.
+	Rejected, Reads, DryRuns *Budgets
+	metrics                  *metrics
 }
 
 // New makes a guard.
@@ -114,8 +113,9 @@ func New(limits Limits) *Guard {
 	limits.setDefaults()
 	g := &Guard{
 		limits:   limits,
-		Rejected: newBudgets(limits.Rejections, rejectionSeconds, limits.Now),
-		Reads:    newBudgets(limits.ReadWork, readSeconds, limits.Now),
+		Rejected: newBudgets(limits.Rejections, time.Second, limits.Rejections*rejectionSeconds, limits.Now),
+		Reads:    newBudgets(limits.ReadWork, time.Second, limits.ReadWork*readSeconds, limits.Now),
+		DryRuns:  newBudgets(limits.DryRuns, time.Minute, limits.DryRuns-1, limits.Now), // one more may be owed
 		metrics:  newMetrics(),
 	}
 	g.conns.init(g)
@@ -130,13 +130,13 @@ func New(limits Limits) *Guard {
 // Limits returns the bounds, with their defaults.
 func (g *Guard) Limits() Limits { return g.limits }
 
-// Client is what something is counted against.
+// Client is the address, or network, that a resource is counted against.
 type Client struct {
 	narrow netip.Prefix // IPv4: the address; IPv6: the /64
 	wide   netip.Prefix // IPv6: the /48; IPv4: invalid
 }
 
-// ClientOf returns what an address is counted as.
+// ClientOf returns the Client of an address.
 func ClientOf(addr netip.Addr) Client {
 	addr = addr.Unmap().WithZone("")
 	if !addr.Is6() {
@@ -182,16 +182,16 @@ func (s *shares) heaviest() (most netip.Prefix) {
 	return most
 }
 
-// batch is how many of n give way at once: looking for them costs a pass over all.
+// batch returns the number of n items that give way at once: looking for them costs a pass over all.
 func batch(n int) int { return max(1, n/16) }
 
-// holdings say who holds how much of something.
+// holdings is a table of shares with its lock.
 type holdings struct {
 	mu     sync.Mutex
 	shares shares
 }
 
-// metrics count what gave way.
+// metrics count rejections and closed connections.
 type metrics struct {
 	rejected  *prometheus.CounterVec // by what there is no room for
 	closed    *prometheus.CounterVec // by reason
@@ -234,25 +234,16 @@ func (g *Guard) Collect(ch chan<- prometheus.Metric) {
 	g.conns.mu.Lock()
 	open := len(g.conns.open) + len(g.conns.reserved)
 	g.conns.mu.Unlock()
-	g.waits.mu.Lock()
-	waiting := g.waits.count
-	g.waits.mu.Unlock()
-	g.arrivals.mu.Lock()
-	arriving := g.arrivals.count
-	g.arrivals.mu.Unlock()
-	g.streams.mu.Lock()
-	streams := g.streams.count
-	g.streams.mu.Unlock()
 	g.answers.mu.Lock()
 	bytes := g.answers.bytes
 	g.answers.mu.Unlock()
 	held("commons_http_connections", "Open connections of clients.", open)
 	held("commons_http_connections_max", "How many connections of clients may be open.", g.limits.Connections)
-	held("commons_http_arrivals", "Requests that have arrived only in part.", arriving)
+	held("commons_http_arrivals", "Requests that have arrived only in part.", g.arrivals.held())
 	held("commons_http_arrivals_max", "How many requests may be arriving.", g.limits.Arrivals)
-	held("commons_http_waits", "Calls that wait for news or for an index.", waiting)
+	held("commons_http_waits", "Calls that wait for news or for an index.", g.waits.held())
 	held("commons_http_waits_max", "How many calls may wait.", g.limits.waits())
-	held("commons_http_streams", "Open streams of events.", streams)
+	held("commons_http_streams", "Open streams of events.", g.streams.held())
 	held("commons_http_streams_max", "How many streams of events may be open.", g.limits.Streams)
 	held("commons_http_answer_bytes", "Bytes of long answers that are being sent.", bytes)
 	held("commons_http_answer_bytes_max", "How many bytes of long answers may be sent at once.", g.limits.AnswerBytes)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestSendGivesUp on a client that takes nothing in.
+// TestSendGivesUp holds that Send fails if the client does not read.
 func TestSendGivesUp(t *testing.T) {
 	g := New(Limits{Connections: 4})
 	client, server := net.Pipe()

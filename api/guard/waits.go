@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// waits are the calls that wait, the requests that arrive, or the streams, the oldest of
-// each address first. If there are too many, the oldest of the address with the most end
-// early. Such a call gets the same answer as one whose wait brought nothing.
+// waits are waiting calls, arriving requests or streams, the oldest of each address first. If there
+// are too many, the oldest of the address with the most end early. Such a call gets the same
+// response as one whose wait timed out.
 type waits struct {
 	holdings
 	most   int
@@ -29,12 +29,19 @@ func (w *waits) init(address, most int, shed prometheus.Counter) {
 	w.queues = make(map[netip.Prefix]*list.List)
 }
 
+// held returns how many there are.
+func (w *waits) held() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
+}
+
 // Wait is one call that waits, or one request that arrives.
 type Wait struct {
 	waits  *waits
 	client Client
-	weight int           // as how many it counts
-	place  *list.Element // nil: out of the queue
+	weight int           // the number of calls that it counts as
+	place  *list.Element // nil if it left the queue
 	end    func()
 }
 
@@ -118,8 +125,8 @@ func (w *Wait) Done() {
 	}
 }
 
-// buildsPerCPU is how many lists are made at once for each processor: more would
-// only hold more memory.
+// buildsPerCPU is the number of lists built at once for each processor: more would only hold more
+// memory.
 const buildsPerCPU = 2
 
 // builds are the lists that are being made. If more are wanted, addresses take turns, so

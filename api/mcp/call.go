@@ -19,14 +19,13 @@ import (
 // toolCall is a call of a tool: its arguments as the operation takes them.
 type toolCall struct {
 	in wire.Invocation
-	// unread says why the arguments could not be read at all; nil: they were.
+	// unread is the error of arguments that cannot be read, or nil.
 	unread *wire.Error
-	// ignored are arguments that the tool does not take, or gives itself.
+	// ignored are the names of arguments that the tool does not take, or sets itself.
 	ignored []string
-	// problems are those that the operation cannot see: it is not asked to validate
-	// what was sent in the place of a text.
+	// problems are those of values with a wrong type, which the operation is not asked to validate.
 	problems wire.Problems
-	// sound are the parameters in which only the operation could see a problem.
+	// sound are the parameters of the right type. Only the operation can find problems in them.
 	sound wire.Object
 }
 
@@ -59,11 +58,11 @@ func (b *boundTool) read(raw json.RawMessage) *toolCall {
 	return t
 }
 
-// argMinIndex is a header over HTTP, and so in the document.
+// argMinIndex is an argument of every tool. It is a header over HTTP, and so in the document.
 const argMinIndex = "min_index"
 
-// readBody makes the body of a request of the arguments. Unknown fields
-// are left in: the operation notes them.
+// readBody makes a request body from the arguments. It keeps unknown fields: the operation notes
+// them.
 func (b *boundTool) readBody(t *toolCall, fields []wire.Field) {
 	for _, f := range fields {
 		if value, fixed := b.Fixed[f.Name]; !fixed {
@@ -77,8 +76,8 @@ func (b *boundTool) readBody(t *toolCall, fields []wire.Field) {
 	}
 }
 
-// readQuery makes parameters of the arguments. All of these are text over HTTP;
-// here each has a type of its own, and another one is a problem.
+// readQuery makes parameters from the arguments. All of these are text over HTTP; here each has a
+// type of its own, and another type is a problem.
 func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 	for _, f := range fields {
 		a, known := b.arguments[f.Name]
@@ -111,15 +110,15 @@ func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 		t.sound = t.sound.With(f.Name, f.Value)
 	}
 	for _, name := range b.required {
-		// What the operation requires beside its path parameter, it asks for itself.
+		// The operation checks its required parameters itself, except the path parameter.
 		if a := b.arguments[name]; a.In == inPath || !a.Required {
 			b.require(t, name)
 		}
 	}
 }
 
-// queryNumber writes a number for a query: in JSON, 1.0 is a whole number, too. Other
-// numbers stay as they are.
+// queryNumber formats a number for a query: in JSON, 1.0 is a whole number, too. Other numbers stay
+// as they are.
 func queryNumber(n json.Number) string {
 	f, err := n.Float64()
 	if err != nil || f != math.Trunc(f) || math.Abs(f) >= maxExact {
@@ -136,25 +135,33 @@ func (b *boundTool) require(t *toolCall, name string) {
 	}
 }
 
-// complete adds to an example of parameters what the tool requires, as it was sent. The
-// result is empty if the caller has to correct that.
-func (b *boundTool) complete(t *toolCall, example wire.Object) wire.Object {
-	whole := wire.Object{}
+// complete adds the required arguments to an example, as they were sent. An argument that the caller
+// has to correct becomes a placeholder, and its name is returned. The example is never empty.
+func (b *boundTool) complete(t *toolCall, example wire.Object) (whole wire.Object, open string) {
 	for _, name := range b.required {
-		if example.Has(name) {
+		if example.Has(name) || b.arguments[name].In == inKey {
 			continue
 		}
 		at := slices.IndexFunc(t.sound, func(m wire.Field) bool { return m.Name == name })
 		if at < 0 || t.problems.Has(name) {
-			return wire.Object{}
+			whole, open = whole.With(name, b.newest(b.operation)), name
+			continue
 		}
 		whole = append(whole, t.sound[at])
 	}
-	return append(whole, example...)
+	for _, m := range example {
+		if m.Name != argMinIndex {
+			whole = append(whole, m)
+		}
+	}
+	if len(whole) == 0 { // an argument without effect
+		whole = wire.Object{{argMinIndex, 0}}
+	}
+	return whole, open
 }
 
-// perform runs the operation. If the tool itself finds problems in the arguments, the
-// operation is only asked for further problems.
+// perform runs the operation. If the tool itself finds problems in the arguments, the operation only
+// validates.
 func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 	if t.unread != nil {
 		return rejected(t.unread)
@@ -162,6 +169,10 @@ func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 	t.in.Trial = t.problems.Any()
 	done := r.Perform(b.operation, t.in)
 	switch {
+	case done.Rejection != nil && done.Rejection.Code == wire.CodeRateLimited && !b.body:
+		limited := *done.Rejection
+		limited.Example, _ = b.complete(t, t.sound)
+		return rejected(&limited)
 	case done.Rejection != nil && done.Rejection.Code != wire.CodeInvalid, done.Rejection == nil && !t.in.Trial, b.body:
 		return done
 	case done.Rejection == nil: // the other arguments are an example that works
@@ -176,26 +187,31 @@ func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 		}
 	}
 	more := b.invalid(t, done.Rejection.Example)
-	more.Notes = done.Rejection.Notes
+	more.Notes = append(slices.Clone(done.Rejection.Notes), more.Notes...)
 	return rejected(more)
 }
 
 // invalid is the error of parameters that break rules.
 func (b *boundTool) invalid(t *toolCall, example wire.Object) *wire.Error {
-	if t.in.Trial { // what the operation had no occasion to ask for
+	if t.in.Trial { // the operation did not check these
 		for _, name := range b.required {
 			b.require(t, name)
 		}
 	}
-	return wire.Invalid(t.problems.List, b.complete(t, example))
+	whole, open := b.complete(t, example)
+	e := wire.Invalid(t.problems.List, whole)
+	if open != "" {
+		e.Notes = []string{"Replace " + open + " in the example."}
+	}
+	return e
 }
 
-// rejected is the result of an operation that was not run.
+// rejected returns the result of an operation that was not run.
 func rejected(e *wire.Error) wire.Performed {
 	return wire.Performed{Status: e.Status(), Body: e.Object().AppendJSON(nil), Rejection: e}
 }
 
-// call carries a call of the tool out.
+// call runs a call of the tool.
 func (b *boundTool) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	x, known := ctx.Value(exchangeKey{}).(*exchange)
 	if !known {
@@ -214,7 +230,7 @@ func (b *boundTool) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	return toolResult(ignored+"\n"+text, done.Body), nil
 }
 
-// toolResult is a result of both kinds: a text, and the object that HTTP answers.
+// toolResult returns a result with both contents: a text, and the object that HTTP returns.
 func toolResult(text string, body []byte) *sdk.CallToolResult {
 	return &sdk.CallToolResult{
 		Content:           []sdk.Content{&sdk.TextContent{Text: strings.TrimSpace(text)}},
@@ -222,16 +238,30 @@ func toolResult(text string, body []byte) *sdk.CallToolResult {
 	}
 }
 
-// reject is the result of a call that was rejected: an error for the model to see.
+// reject returns the result of a rejected call, an error for the model to see.
 func (x *exchange) reject(b *boundTool, e *wire.Error, ignored string) *sdk.CallToolResult {
 	x.rejection.Store(e)
 	shown := x.srv.inTools(b, e)
 	if ignored != "" {
 		shown.Notes = append([]string{ignored}, shown.Notes...)
 	}
-	result := toolResult(b.rejection(shown), shown.Object().AppendJSON(nil))
+	result := toolResult(b.rejection(shown, x.srv.exampleTool(b, e.Example).Name), shown.Object().AppendJSON(nil))
 	result.IsError = true
 	return result
+}
+
+// exampleTool returns the tool for an example: the operation's tool with the fixed arguments of the
+// example, which need not be the rejected one.
+func (s *Server) exampleTool(b *boundTool, example wire.Object) *boundTool {
+	for _, other := range s.tools {
+		if other.operation != b.operation {
+			continue
+		}
+		if slices.ContainsFunc(example, func(m wire.Field) bool { return other.Fixed[m.Name] != "" && other.Fixed[m.Name] == m.Value }) {
+			return other
+		}
+	}
+	return b
 }
 
 // inTools turns a rejection in terms of HTTP into one in terms of a tool.

@@ -127,8 +127,8 @@ func (r *posted) Perform(string, wire.Invocation) wire.Performed {
 	return wire.Performed{Status: rejection.Status(), Body: rejection.Object().AppendJSON(nil), Rejection: rejection}
 }
 
-// operations are what the tools run; that those of the service have one each is seen
-// when it starts.
+// operations are the operations of the tools. The service checks at start that each of its
+// operations has a tool.
 var operations = map[string]string{
 	"home": "home", "mark_seen": "markSeen", "report_entry": "reportEntry", "get_report": "getReport", "read_entries": "listEntries", "get_entry": "getEntry", "get_thread": "listEntries", "list_channels": "listChannels",
 	"publish_message": "publishEntry", "publish_knowledge": "publishEntry", "request_feature": "publishEntry",
@@ -210,7 +210,7 @@ func TestPanicOfALibrary(t *testing.T) {
 	}
 }
 
-// Calls of one tool are read at the same time: none changes what the tool is.
+// Calls of one tool run at the same time and do not change the tool.
 func TestToolsAreOnlyRead(t *testing.T) {
 	tools, err := bindTools(operations)
 	if err != nil {

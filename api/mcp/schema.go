@@ -26,6 +26,7 @@ const (
 const (
 	typeText    = "string"
 	typeInteger = "integer"
+	typeBoolean = "boolean"
 )
 
 // argument is an argument of an operation.
@@ -35,8 +36,8 @@ type argument struct {
 	Schema   schema `json:"schema"`
 }
 
-// schema is the schema of an argument as a tool lists it: its type, its words, and one
-// clause on what it is. What breaks a rule beyond that, the rejection names.
+// schema is the schema of an argument in the list of tools: its type, its words, and one clause of
+// description. Further rules are named by rejections.
 type schema struct {
 	Type        any     `json:"type"` // the name of one, or a list of names
 	Items       *schema `json:"items,omitempty"`
@@ -57,11 +58,13 @@ func (a argument) takes(value any) bool {
 		return a.may(typeText)
 	case json.Number:
 		return a.may(typeInteger)
+	case bool:
+		return a.may(typeBoolean)
 	}
 	return false
 }
 
-// wanted says which types the argument may have.
+// wanted returns the message for a value of another type.
 func (a argument) wanted() string {
 	var names []string
 	if a.may(typeInteger) {
@@ -69,6 +72,9 @@ func (a argument) wanted() string {
 	}
 	if a.may(typeText) {
 		names = append(names, "a string")
+	}
+	if a.may(typeBoolean) {
+		names = append(names, "true or false")
 	}
 	return "must be " + strings.Join(names, " or ")
 }

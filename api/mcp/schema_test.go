@@ -1,23 +1,18 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/internal/golden"
 )
 
-var update = flag.Bool("update", false, "write schemas.json anew")
-
-// TestSchemas holds that schemas.json is what the OpenAPI document says of the arguments
-// that tools take.
+// TestSchemas holds that schemas.json matches the OpenAPI document.
 func TestSchemas(t *testing.T) {
 	doc, err := readDocument(document(t))
 	if err != nil {
@@ -57,13 +52,7 @@ func TestSchemas(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(want, '\n')
-	if *update {
-		if err := os.WriteFile("schemas.json", want, 0o644); err != nil { //nolint:gosec // it is public
-			t.Fatal(err)
-		}
-	} else if !bytes.Equal(want, schemasJSON) {
-		t.Error("schemas.json is not what the OpenAPI document and tools.json say: run go test ./api/mcp -run TestSchemas -update")
-	}
+	golden.Compare(t, "schemas.json", string(want))
 }
 
 // maxSchemaDepth bounds how deep references of the document may lead.
@@ -92,8 +81,8 @@ var numbers = map[string]bool{"since": true}
 // maxDescription bounds the description of an argument, in bytes.
 const maxDescription = 100
 
-// slim is the schema of the argument as a tool lists it: its type, its words, and one
-// clause on what it is: that of brief, where it has the name. What breaks a rule beyond that, the rejection names.
+// slim returns the schema of an argument for the list of tools: its type, its words, and one clause
+// of description, from brief if the name is there.
 func slim(name string, full map[string]any, brief map[string]string) schema {
 	o := schema{Type: full["type"]}
 	if types, several := full["type"].([]any); several {
@@ -227,10 +216,14 @@ func (d *documented) read(operation map[string]any) {
 		d.arguments[name], d.full[name] = argument{In: in, Required: required}, schema
 	}
 	security, _ := operation["security"].([]any)
+	needed := !slices.ContainsFunc(security, func(value any) bool {
+		scheme, _ := value.(map[string]any)
+		return len(scheme) == 0
+	})
 	for _, value := range security {
 		if scheme, _ := value.(map[string]any); scheme[securityKey] != nil {
 			schema := map[string]any{"type": typeText, "description": "The key that the first registration returned"}
-			d.arguments["edit_key"], d.full["edit_key"] = argument{In: inKey, Required: true}, schema
+			d.arguments["edit_key"], d.full["edit_key"] = argument{In: inKey, Required: needed}, schema
 		}
 	}
 	if body := jsonSchema(operation["requestBody"]); body != nil {
@@ -242,7 +235,7 @@ func (d *documented) read(operation map[string]any) {
 	}
 }
 
-// jsonSchema is the schema of a request that holds JSON; nil where there is none.
+// jsonSchema returns the schema of a JSON request, or nil.
 func jsonSchema(message any) map[string]any {
 	m, _ := message.(map[string]any)
 	content, _ := m["content"].(map[string]any)

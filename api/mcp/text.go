@@ -15,7 +15,7 @@ import (
 //go:embed answers.tmpl
 var answersText string
 
-// answers put the answers of tools into words.
+// answers are the templates that describe responses of tools in words.
 var answers = wire.Words(answersText, template.FuncMap{
 	"instant": instant, "collapse": collapse, "join": join, "excerpt": excerpt, "actions": actions,
 })
@@ -37,8 +37,8 @@ func join(list []any) string {
 	return strings.Join(texts, ", ")
 }
 
-// excerpt is what follows the title of an entry in a line: the beginning of its body, at
-// most n code points, without what the title says.
+// excerpt returns the text after the title of an entry in a line: the beginning of its body, at
+// most n code points. A title at the start of the body, whole or cut, is not repeated.
 func excerpt(entry map[string]any, n int) string {
 	text, _ := entry["body"].(string)
 	title, _ := entry["title"].(string)
@@ -46,10 +46,14 @@ func excerpt(entry map[string]any, n int) string {
 	if entry["hidden"] != nil || body == "" || body == title {
 		return ""
 	}
-	return " | " + wire.Shorten(strings.TrimPrefix(body, title+" "), n)
+	rest, repeats := strings.CutPrefix(body, strings.TrimSuffix(title, "…"))
+	if !repeats || title != "" && !strings.HasSuffix(title, "…") && !strings.HasPrefix(rest, " ") {
+		rest = body
+	}
+	return " | " + wire.Shorten(strings.TrimSpace(rest), n)
 }
 
-// action is how often something was done on one surface.
+// action counts the calls of an action on one surface.
 type action struct {
 	Name  string
 	Calls uint64
@@ -74,7 +78,7 @@ func actions(rows []any) (list []*action, err error) {
 	return list, nil
 }
 
-// ignoredNote says which arguments were ignored; "": none.
+// ignoredNote returns a note about ignored arguments, or "".
 func ignoredNote(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -86,8 +90,8 @@ func ignoredNote(names []string) string {
 	return "Arguments that this tool does not take were ignored: " + strings.Join(list, ", ") + "."
 }
 
-// rejection says everything that is wrong, and the call corrected where that can be said.
-func (b *boundTool) rejection(e *wire.Error) string {
+// rejection returns all problems of a call as text, and the example of the tool with that name.
+func (b *boundTool) rejection(e *wire.Error, exampleOf string) string {
 	shown := len(e.Example) > 0 && !e.Retryable()
 	message := e.Message
 	if !shown {
@@ -104,7 +108,7 @@ func (b *boundTool) rejection(e *wire.Error) string {
 	case e.Retryable():
 		lines = append(lines, "The same call may be repeated.")
 	case shown:
-		lines = append(lines, "Example: "+b.Name+" "+string(e.Example.AppendJSON(nil)))
+		lines = append(lines, "Example: "+exampleOf+" "+string(e.Example.AppendJSON(nil)))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -21,26 +21,26 @@ type tool struct {
 	// Wants names the arguments in the order in which they are shown; an asterisk
 	// marks those that are required.
 	Wants string
-	// Fixed are arguments that the tool gives itself.
+	// Fixed are arguments that the tool sets itself.
 	Fixed  map[string]string
 	Effect effect
-	// Unlisted says that it is listed only where all tools are asked for.
+	// Unlisted tools are listed only on request.
 	Unlisted bool
 	// Answer names the template that puts an answer into words.
 	Answer string
 }
 
-// effect is what a call changes.
+// effect is the effect of a call.
 type effect string
 
 const (
-	reads   effect = "reads"   // nothing
-	writes  effect = "writes"  // something with each call
-	ensures effect = "ensures" // something with the first call alone
+	reads   effect = "reads"   // does not write
+	writes  effect = "writes"  // writes with each call
+	ensures effect = "ensures" // writes with the first call alone
 )
 
-// What a tool says is written nowhere but here: which operation it runs is configured,
-// its schemas stand in schemas.json.
+// tools.json holds the words of every tool. Its operation is configured, and its schemas are in
+// schemas.json.
 //
 //go:embed tools.json
 var toolsJSON []byte
@@ -55,6 +55,7 @@ type boundTool struct {
 	body      bool // the arguments are the body of a request
 	schema    wire.Object
 	words     *template.Template // puts an answer into words
+	newest    func(operationID string) string
 }
 
 // bindTools binds all tools to their operations, whose ids are given by the tools' names.
@@ -109,7 +110,7 @@ func (t *tool) bind(id string, arguments map[string]argument) (*boundTool, error
 	return b, nil
 }
 
-// describe is the tool as the protocol describes it.
+// describe returns the protocol's description of the tool.
 func (b *boundTool) describe() *sdk.Tool {
 	no := false
 	hints := &sdk.ToolAnnotations{ReadOnlyHint: b.Effect == reads, IdempotentHint: b.Effect == ensures}

@@ -1,19 +1,9 @@
 package page
 
-import (
-	"strconv"
-
-	"github.com/commons-cluster/commons/api/wire"
-)
+import "cmp"
 
 // jobStatuses are the views of the job board.
 var jobStatuses = []string{"open", "claimed", "done", "closed", "all"}
-
-// jobsOf is the call of the job board.
-func jobsOf(r Request) (string, wire.Invocation) {
-	params := append(passed(r, "status", "agent", "claimed_by", "q", "cursor"), "limit", strconv.Itoa(perPage))
-	return "listJobs", wire.Invocation{Params: pairs(params...)}
-}
 
 // fillJobs is the job board.
 func fillJobs(p *builder, answer []byte) error {
@@ -21,10 +11,7 @@ func fillJobs(p *builder, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	status := given(p.r, "status")
-	if status == "" {
-		status = jobStatuses[0]
-	}
+	status := cmp.Or(given(p.r, "status"), jobStatuses[0])
 	agent, claimant := given(p.r, "agent"), given(p.r, "claimed_by")
 	if claimant == "" {
 		for _, name := range jobStatuses {
@@ -36,12 +23,6 @@ func fillJobs(p *builder, answer []byte) error {
 	l.Filter = map[string]string{"status": status, "agent": agent, "claimed_by": claimant, "q": given(p.r, "q")}
 	p.frame.Title, p.frame.Live = capital(status)+" jobs", news("channel", "jobs")
 	return nil
-}
-
-// helpOf is the call of the requests for human help.
-func helpOf(r Request) (string, wire.Invocation) {
-	params := append(passed(r, "agent", "q", "cursor"), "limit", strconv.Itoa(perPage))
-	return "listHumanRequests", wire.Invocation{Params: pairs(params...)}
 }
 
 // fillHelp is the list of requests for human help.
@@ -58,11 +39,6 @@ func fillHelp(p *builder, answer []byte) error {
 // searchParams are the filters of a search, as they stand in the URL.
 var searchParams = []string{"q", "kind", "channel", "agent", "tag", "since"}
 
-// searchOf is the call of a search.
-func searchOf(r Request) (string, wire.Invocation) {
-	return listOf(r, passed(r, searchParams...)...)
-}
-
 // fillSearch is a search.
 func fillSearch(p *builder, answer []byte) error {
 	l, _, err := p.list(answer, inAll)
@@ -78,12 +54,6 @@ func fillSearch(p *builder, answer []byte) error {
 		p.frame.Title = "Search: " + q
 	}
 	return nil
-}
-
-// logOf is the call of the moderation log.
-func logOf(r Request) (string, wire.Invocation) {
-	params := append(passed(r, "cursor"), "limit", strconv.Itoa(perPage))
-	return "moderationLog", wire.Invocation{Params: pairs(params...)}
 }
 
 // fillLog is the log of what moderators did.

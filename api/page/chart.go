@@ -18,13 +18,13 @@ const (
 type chart struct {
 	Title string
 	Unit  string
-	// Says is what the drawing shows, in words.
+	// Says describes the drawing in words.
 	Says string
 	// Most is the number at its upper edge.
 	Most  string
 	Lines []line
 	Bars  []bar
-	From  string // what stands at its beginning; its end is now
+	From  string // label of the left edge
 	To    string
 }
 
@@ -45,7 +45,7 @@ type bar struct {
 // coordinate writes a number as SVG takes it.
 func coordinate(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }
 
-// series is what a line is drawn of.
+// series is the name and the values of a line.
 type series struct {
 	name   string
 	values []float64

@@ -8,7 +8,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// form is a form with which people write, and what they typed before it was rejected.
+// form is the content of a form for publishing, and its state after a rejection.
 type form struct {
 	Title   string
 	ReplyTo string
@@ -17,13 +17,13 @@ type form struct {
 	Body    string
 	// Key is the request_id: a form that is sent twice writes once.
 	Key string
-	// Check offers to check only, and Checked says that nothing was found wrong.
+	// Check offers a dry run. Checked reports that the dry run found no problem.
 	Check, Checked bool
 	Error          *wire.Error
 	Notes          []string
 }
 
-// Wrong is what is wrong with a field; "": nothing.
+// Wrong returns the error message of a field, or "" if the field is valid.
 func (f *form) Wrong(field string) string {
 	if f.Error == nil {
 		return ""
@@ -36,11 +36,11 @@ func (f *form) Wrong(field string) string {
 	return ""
 }
 
-// formFields are what a form may send.
+// formFields are the fields that a form may send.
 var formFields = []string{"agent", "channel", "body", "reply_to", "request_id"}
 
-// foreign reports a form that did not come from a page of this service. Every browser
-// sends Origin with a POST; a program that sends none can use the interface.
+// foreign reports whether a form came from elsewhere. Every browser sends Origin with a POST; other
+// programs can use the interface.
 func foreign(r Request) bool {
 	if site := r.Header("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return true
@@ -100,7 +100,7 @@ func publish(s *Site, r Request) Reply {
 	if done.Rejection == nil && !trial {
 		var written struct{ Entry entry }
 		if err := decode(done.Body, &written); err != nil {
-			return s.broken(r, err)
+			return broken(err)
 		}
 		return Reply{Status: http.StatusSeeOther, Location: "/e/" + url.PathEscape(written.Entry.ID)}
 	}
@@ -108,14 +108,7 @@ func publish(s *Site, r Request) Reply {
 	if f.Key == "" {
 		f.Key = newRequestID()
 	}
-	p := &builder{site: s, r: r, frame: frame{Title: f.Title, Body: f, NoIndex: true}}
-	status := http.StatusOK
-	if f.Error != nil {
-		status = f.Error.Status()
-	}
-	reply := s.execute(p, "publish", status)
-	reply.Rejection = f.Error
-	return reply
+	return s.form(r, "publish", f.Title, f, f.Error)
 }
 
 // asError is the part of an error that may be shown.

@@ -17,15 +17,14 @@ import (
 )
 
 const (
-	// maxNesting is how many quotations and lists of a body may stand in one another, and
-	// maxGrowth how many times as long as its text its HTML may be. What is beyond is
-	// shown as plain text.
+	// maxNesting limits the nesting of quotations and lists in a body, and maxGrowth the ratio of
+	// its HTML to its text. Beyond them the body is shown as plain text.
 	maxNesting = 12
 	maxGrowth  = 6
-	// growthBase is what is added to maxGrowth times the text.
+	// growthBase is added to maxGrowth times the length of the text.
 	growthBase = 2 << 10
-	// maxCells is how many cells the tables of a body may have: a row of one byte gets as
-	// many as the table has columns, and each takes some 200 bytes to make.
+	// maxCells limits the table cells of a body. A row of one byte gets as many cells as the table
+	// has columns, and each takes about 200 bytes to render.
 	maxCells = 8 << 10
 )
 
@@ -76,7 +75,7 @@ func plain(text string) template.HTML {
 	return template.HTML(`<p class="plain">` + html.EscapeString(text) + `</p>`) //nolint:gosec // escaped
 }
 
-// nesting is how deep a line's marks of quotations and lists can nest it.
+// nesting returns an upper bound for the nesting of quotations and lists in a line.
 func nesting(text string) (deepest int) {
 	for line := range strings.Lines(text) {
 		marks := 0
@@ -95,8 +94,8 @@ func nesting(text string) (deepest int) {
 	return deepest
 }
 
-// cells is how many cells the tables of a text can have: as many columns as the widest
-// line that can begin one, in as many rows as the text has lines.
+// cells returns an upper bound for the table cells of a text: the columns of the widest line that
+// can begin a table, times the lines of the text.
 func cells(text string) int {
 	columns, rows := 0, 0
 	for line := range strings.Lines(text) {
@@ -108,8 +107,7 @@ func cells(text string) int {
 	return columns * rows
 }
 
-// document returns a page of our own documentation as HTML. Links to headings lead to
-// what anchor makes of them.
+// document returns a page of our documentation as HTML. anchor returns the anchor of a heading.
 func (m *markdown) document(text string, anchor func(string) string) (template.HTML, error) {
 	var b bytes.Buffer
 	ctx := parser.NewContext(parser.WithIDs(&headingIDs{anchor: anchor}))

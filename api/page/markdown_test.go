@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
+
+	"github.com/commons-cluster/commons/api/client"
 )
 
 // TestBody holds what of Markdown is shown, and that the rest is text.
@@ -37,8 +39,8 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestBodyIsBounded holds that no text makes much more HTML than itself, and none that
-// is not allowed.
+// TestBodyIsBounded holds that the HTML of a text is not much larger than the text, and has allowed
+// elements only.
 func TestBodyIsBounded(t *testing.T) {
 	t.Parallel()
 	m := newMarkdown()
@@ -127,7 +129,7 @@ func TestExcerpt(t *testing.T) {
 		{"h1", "Human help: x", "Goal:\nx\n\nRequested action:\ndo y", "do y"},
 		{"e1", "T", strings.Repeat("ü", excerptRunes+1), strings.Repeat("ü", excerptRunes) + "…"},
 	} {
-		e := entry{ID: test.id, Title: test.title, Body: test.body}
+		e := entry{Job: client.Job{Entry: client.Entry{ID: test.id, Title: test.title, Body: test.body}}}
 		if got := e.Excerpt(); got != test.want {
 			t.Errorf("%q: %q, want %q", test.body, got, test.want)
 		}

@@ -1,6 +1,6 @@
-// Package page shows the service to people: HTML that is made of the answers of the
-// same operations that every surface runs (wire.Performer). It knows no HTTP server, no
-// state and no rule of the interface.
+// Package page shows the service to people as HTML, made from the responses of the operations that
+// every surface runs (wire.Performer). It does not depend on an HTTP server, the state or the rules
+// of the interface.
 package page
 
 import (
@@ -36,19 +36,19 @@ var templateFiles embed.FS
 var assetFiles embed.FS
 
 const (
-	// perPage is how many items a page of a list shows.
+	// perPage is the number of items on a page of a list.
 	perPage = 30
 	// maxPageBytes bounds one page.
 	maxPageBytes = 2 << 20
-	// keptPages, keptBodies and keptRows bound what is kept of pages, of rendered bodies and
-	// of rows of lists, in bytes.
+	// keptPages, keptBodies and keptRows are the cache sizes for pages, rendered bodies and rows of
+	// lists, in bytes.
 	keptPages  = 8 << 20
 	keptBodies = 8 << 20
 	keptRows   = 8 << 20
-	// pageAge is for how long a page is kept if its entries do not change: it shows how
-	// long ago things were.
+	// pageAge is the maximum age of a cached page whose entries do not change: relative times on it
+	// get stale.
 	pageAge = 30 * time.Second
-	// assetAge is how long a file may be kept whose name changes with it, in seconds.
+	// assetAge lets clients cache a file for good, because its name contains its hash.
 	assetAge = "public, max-age=31536000, immutable"
 )
 
@@ -57,8 +57,8 @@ type Request interface {
 	wire.Request
 	// Path is the path of the URL as it was sent.
 	Path() string
-	// Index is the log index that the state holds now, and EventID the id of its newest
-	// event: a client that continues from there misses nothing that a page does not show.
+	// Index is the log index of the state, and EventID the id of its newest event. A stream of
+	// events that starts there continues a page without a gap.
 	Index() uint64
 	EventID() string
 	// Now is the node's clock.
@@ -72,16 +72,16 @@ type Reply struct {
 	Status      int
 	ContentType string
 	Body        []byte
-	// Policy is the Content-Security-Policy, Caching Cache-Control, Location where to go
-	// on; "": none.
+	// Policy is the Content-Security-Policy, Caching the Cache-Control, and Location the target of a
+	// redirect. Each may be empty.
 	Policy, Caching, Location string
-	// Tag is the entity tag; "": none.
+	// Tag is the entity tag, or "".
 	Tag string
-	// Rejection is what headers are made of, such as when to try again; nil: none.
+	// Rejection is the source of headers such as Retry-After, or nil.
 	Rejection *wire.Error
-	// Work is how much rendering took, in bytes that were read and written.
+	// Work is the number of bytes read and written to render the page.
 	Work int
-	// Cause is a mistake of ours, to be logged; nil: none.
+	// Cause is the internal error to log, or nil.
 	Cause error
 }
 
@@ -93,16 +93,16 @@ const (
 // Route is one page.
 type Route struct {
 	Method, Path, ID string
-	// main is the call whose answer the page shows; a client that wants no HTML gets the
-	// answer itself. With nil the page has no answer of its own.
+	// main returns the call whose response the page shows. A client that does not ask for HTML gets
+	// that response. nil means that the page has no response of its own.
 	main func(r Request) (operation string, in wire.Invocation)
-	// fill makes the page of that answer.
+	// fill makes the page from that response.
 	fill func(p *builder, answer []byte) error
 	// name is its template, and nav its place in the navigation.
 	name, nav string
-	// fresh says that no two requests get the same page.
+	// fresh means that every request gets a page of its own.
 	fresh bool
-	// post answers a form; nil: the page has none.
+	// post handles a form, or is nil.
 	post func(s *Site, r Request) Reply
 }
 
@@ -129,7 +129,7 @@ type asset struct {
 // AssetPath is where the files of the pages are.
 const AssetPath = "/assets/"
 
-// New makes a Site. Its pages say who runs the place, unless that is empty.
+// New returns a Site. Its pages name the operator unless that is empty.
 func New(operator string) (*Site, error) {
 	s := &Site{
 		operator:  operator,
@@ -176,7 +176,7 @@ func New(operator string) (*Site, error) {
 	return s, nil
 }
 
-// Forget drops what is kept of pages and of the texts on them.
+// Forget clears the caches of pages and texts.
 func (s *Site) Forget() {
 	for _, kept := range []*textcache.Cache{s.bodies, s.rows, s.pages} {
 		kept.Clear()
@@ -232,7 +232,7 @@ func (s *Site) Serve(rt *Route, r Request) Reply {
 		}
 		return reply
 	}
-	// An answer that waits for an index, or is only for this client, is not kept.
+	// A response that waits for an index, or belongs to this client alone, is not cached.
 	kept := !rt.fresh && r.Header("X-Commons-Min-Index") == "" && r.Header("Authorization") == ""
 	index := r.Index()
 	key := strconv.FormatUint(index, 10) + " " + strconv.FormatInt(r.Now().UnixNano()/int64(pageAge), 10) + " " + r.BaseURL() + r.Path()
@@ -248,14 +248,14 @@ func (s *Site) Serve(rt *Route, r Request) Reply {
 	return reply
 }
 
-// keep keeps a page, behind its tag.
+// keep caches a page together with its tag.
 func (s *Site) keep(key string, reply Reply) {
 	if reply.Tag != "" {
 		s.pages.Put(key, reply.Tag+"\n"+string(reply.Body))
 	}
 }
 
-// recall returns a page that was kept.
+// recall returns a cached page.
 func (s *Site) recall(key string) (Reply, bool) {
 	text, ok := s.pages.Get(key)
 	if !ok {
@@ -283,7 +283,7 @@ func (s *Site) render(rt *Route, r Request) Reply {
 	case p.rejection != nil:
 		return s.Failed(r, p.rejection)
 	case err != nil:
-		return s.broken(r, fmt.Errorf("page %s: %w", rt.ID, err))
+		return broken(fmt.Errorf("page %s: %w", rt.ID, err))
 	}
 	return s.execute(p, rt.name, http.StatusOK)
 }
@@ -293,15 +293,15 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 	p.finish()
 	var b bytes.Buffer
 	if err := s.templates[name].ExecuteTemplate(&b, "layout", &p.frame); err != nil {
-		return s.broken(p.r, fmt.Errorf("page %s: %w", name, err))
+		return broken(fmt.Errorf("page %s: %w", name, err))
 	}
 	if b.Len() > maxPageBytes {
-		return s.broken(p.r, fmt.Errorf("page %s has %d bytes", name, b.Len()))
+		return broken(fmt.Errorf("page %s has %d bytes", name, b.Len()))
 	}
 	reply := Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
 	if status == http.StatusOK && !p.fresh {
 		const tagBytes = 15
-		// The place where news begin is no part of what is shown.
+		// The tag does not cover the start of the stream of events.
 		sum := sha256.Sum256(bytes.Replace(reply.Body, []byte(p.frame.From), nil, 1))
 		reply.Tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
 	}
@@ -310,25 +310,35 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 
 // Failed is the page of an Error object.
 func (s *Site) Failed(r Request, e *wire.Error) Reply {
-	p := &builder{site: s, r: r, frame: frame{Title: http.StatusText(e.Status()), Body: e, NoIndex: true}}
-	reply := s.execute(p, "error", e.Status())
+	return s.form(r, "error", http.StatusText(e.Status()), e, e)
+}
+
+// form makes a page that answers this request alone, such as a rejected form. e is its
+// rejection, or nil.
+func (s *Site) form(r Request, name, title string, body any, e *wire.Error) Reply {
+	status := http.StatusOK
+	if e != nil {
+		status = e.Status()
+	}
+	p := &builder{site: s, r: r, frame: frame{Title: title, Body: body, NoIndex: true}}
+	reply := s.execute(p, name, status)
 	reply.Rejection = e
 	return reply
 }
 
-// broken is the answer after a mistake of ours.
-func (s *Site) broken(_ Request, err error) Reply {
+// broken is the response after an internal error.
+func broken(err error) Reply {
 	return Reply{Status: http.StatusInternalServerError, ContentType: "text/plain; charset=utf-8", Body: []byte("This page could not be made.\n"), Cause: err}
 }
 
-// frame is what every page has, around its own content.
+// frame is the content that all pages share.
 type frame struct {
 	Title string // of the page
 	Nav   string
-	// JSON is where the same thing is as JSON, Feed where it is as a feed; "": nowhere.
+	// JSON is the path of the same content as JSON, and Feed its path as a feed. Each may be empty.
 	JSON, Feed string
-	// Live is the filter of the events that are news for this page, starting after From;
-	// "": none are.
+	// Live is the filter of the events to show as news, starting after From. It is empty if the page
+	// has no live updates.
 	Live, From string
 	NoIndex    bool
 	Body       any
@@ -346,9 +356,9 @@ type builder struct {
 	r     Request
 	frame frame
 	work  int
-	// fresh says that nobody else gets this page.
+	// fresh means that the page belongs to this request alone.
 	fresh bool
-	// rejection is what a further call was answered with; nil: nothing.
+	// rejection is the rejection of a further call, or nil.
 	rejection *wire.Error
 }
 
@@ -357,7 +367,7 @@ func (p *builder) finish() {
 	p.frame.Style, p.frame.Script, p.frame.Icon = p.site.style, p.site.script, p.site.icon
 	p.frame.Operator = p.site.operator
 	if given(p.r, "cursor") != "" {
-		p.frame.Live = "" // what is new does not stand on this page
+		p.frame.Live = "" // news appear on the first page alone
 	}
 	if p.frame.Live != "" {
 		p.frame.From = p.r.EventID()
@@ -368,7 +378,7 @@ func (p *builder) finish() {
 // errRejected ends the making of a page whose further call was rejected.
 var errRejected = errors.New("a call was rejected")
 
-// call runs a further read of the page.
+// call runs a further read of the page, and decodes its response.
 func (p *builder) call(into any, operation string, params ...string) error {
 	return p.callOf(into, operation, "", params...)
 }
@@ -382,7 +392,7 @@ func (p *builder) callOf(into any, operation, id string, params ...string) error
 	return decode(done.Body, into)
 }
 
-// readAnswer is how answers are read: we wrote them.
+// readAnswer are the options for decoding our own responses.
 var readAnswer = json.JoinOptions(json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true))
 
 // decode reads an answer of ours.
@@ -393,8 +403,7 @@ func decode(answer []byte, into any) error {
 	return nil
 }
 
-// pairs makes parameters of alternating names and values, without those whose value is
-// empty.
+// pairs returns parameters from alternating names and values, without those with an empty value.
 func pairs(params ...string) (list []wire.Pair) {
 	for i := 0; i+1 < len(params); i += 2 {
 		if params[i+1] != "" {
@@ -404,7 +413,7 @@ func pairs(params ...string) (list []wire.Pair) {
 	return list
 }
 
-// given returns a parameter of the URL; "" where it is missing.
+// given returns a parameter of the URL, or "".
 func given(r Request, name string) string {
 	query, err := r.Query()
 	if err != nil {
@@ -418,7 +427,7 @@ func given(r Request, name string) string {
 	return ""
 }
 
-// passed are the parameters of the URL that a page hands on, if they are given.
+// passed returns the named parameters of the URL, as names and values by turns.
 func passed(r Request, names ...string) (params []string) {
 	for _, name := range names {
 		params = append(params, name, given(r, name))
@@ -434,7 +443,7 @@ var jsonPaths = map[string]string{
 	"getCluster": "/cluster.json",
 }
 
-// jsonPath is the path of the same answer by HTTP.
+// jsonPath returns the path of a response by HTTP.
 func jsonPath(operation string, in wire.Invocation) string {
 	at := jsonPaths[operation]
 	if strings.HasSuffix(at, "/") {
@@ -446,7 +455,7 @@ func jsonPath(operation string, in wire.Invocation) string {
 	return at
 }
 
-// feedPath is the path of a list as a feed, from its beginning; "": it has none.
+// feedPath returns the path of a list as a feed, from its beginning, or "" if it has no feed.
 func feedPath(operation string, params []wire.Pair) string {
 	switch operation {
 	case "listEntries", "listJobs", "listHumanRequests":
@@ -469,7 +478,7 @@ func encode(params []wire.Pair) string {
 	return b.String()
 }
 
-// more is the address of the next page of a list; "" on the last one.
+// more returns the address of the next page of a list, or "" on the last page.
 func more(r Request, cursor *string) string {
 	if cursor == nil {
 		return ""
@@ -488,12 +497,12 @@ func more(r Request, cursor *string) string {
 	return at + "?" + encode(append(kept, wire.Pair{Name: "cursor", Value: *cursor}))
 }
 
-// news is the filter of the events that bring a list something new.
+// news returns the filter of the events that add to a list.
 func news(params ...string) string {
 	return "?" + encode(append([]wire.Pair{{Name: "event", Value: "entry,job,human_request,claim,result"}}, pairs(params...)...))
 }
 
-// newRequestID makes the key of a form, so that sending it twice writes once.
+// newRequestID returns the request_id of a form, so that sending it twice writes once.
 func newRequestID() string {
 	const keyBytes = 12
 	var raw [keyBytes]byte

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
@@ -16,9 +17,9 @@ type listPage struct {
 	Notes    []string
 	More     string
 	Channels []channelRow
-	// About is what the page says before the list.
+	// About is the channel shown above the list.
 	About channelRow
-	// Filter is what a search looks for, Count how many rows this page has.
+	// Filter is the content of the search form by field.
 	Filter  map[string]string
 	Filters []choice
 	Agent   *agentPage
@@ -26,7 +27,8 @@ type listPage struct {
 }
 
 type channelRow struct {
-	channel
+	client.Channel
+
 	Ago string
 }
 
@@ -36,7 +38,7 @@ type choice struct {
 	Active     bool
 }
 
-// list makes the page of a list of entries, and returns the first of them.
+// list returns the page of a list of entries, and the first of them.
 func (p *builder) list(answer []byte, as rowForm) (*listPage, *entry, error) {
 	var list rowList
 	if err := decode(answer, &list); err != nil {
@@ -65,21 +67,21 @@ func listOf(r Request, params ...string) (string, wire.Invocation) {
 
 // channels are the channels in the margin.
 func (p *builder) channels() ([]channelRow, error) {
-	var answer struct{ Channels []channel }
+	var answer struct{ Channels []client.Channel }
 	if err := p.call(&answer, "listChannels"); err != nil {
 		return nil, err
 	}
 	rows := make([]channelRow, len(answer.Channels))
 	for i, c := range answer.Channels {
-		rows[i].channel = c
-		if c.LastEntryAt != nil {
-			rows[i].Ago = p.Ago(*c.LastEntryAt)
+		rows[i].Channel = c
+		if c.LastEntryAt > 0 {
+			rows[i].Ago = p.Ago(c.LastEntryAt)
 		}
 	}
 	return rows, nil
 }
 
-// maxMargin is how many channels the margin shows.
+// maxMargin is the number of channels in the margin.
 const maxMargin = 20
 
 // fillFront is the page at /: what is new.
@@ -114,7 +116,7 @@ func fillChannel(p *builder, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	l.About = channelRow{channel: channel{Name: name}}
+	l.About = channelRow{Channel: client.Channel{Name: name}}
 	for _, c := range channels {
 		if c.Name == name {
 			l.About = c
@@ -130,8 +132,8 @@ type node struct {
 	Ago   string
 	HTML  template.HTML
 	Depth int // as it is shown
-	// Here says that the page is about this entry, Plain that bodies are shown as they
-	// were typed. ParentAgent is the author of the entry that this one relates to.
+	// Here marks the entry that the page is about, Plain shows bodies as typed. ParentAgent is the
+	// author of the entry that this one relates to.
 	Here, Plain bool
 	ParentAgent string
 	Left        string
@@ -143,18 +145,18 @@ type entryPage struct {
 	node
 	Tree  []node
 	Count int
-	// Whole says that the conversation is all here; More is where the older part is.
+	// Whole and More are the addresses of the whole conversation and of its older part.
 	Whole string
 	More  string
-	Form  *form // to answer a request for human help; nil: none
+	Form  *form // to answer a request for human help, or nil
 }
 
 const (
-	// treeEntries is how many entries of a conversation one page shows, shownDepth how far
-	// they are moved in.
+	// treeEntries is the maximum number of entries of a conversation on one page, shownDepth the
+	// maximum indentation.
 	treeEntries = 100
 	shownDepth  = 6
-	// treeBytes is how many bytes of bodies one page shows in full.
+	// treeBytes is the number of bytes of bodies that one page shows in full.
 	treeBytes = 128 << 10
 )
 
@@ -197,14 +199,14 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	if !plainly {
 		page.HTML = p.body(e.Body)
 	}
-	if e.ClaimExpiresAt != nil {
-		page.Left = duration(max(0, *e.ClaimExpiresAt-p.r.Now().UnixMilli()))
+	if e.ClaimExpiresAt > 0 {
+		page.Left = duration(max(0, e.ClaimExpiresAt-p.r.Now().UnixMilli()))
 	}
 	page.Tree = p.tree(thread.Entries, e.ID, plainly)
 	page.Count = len(thread.Entries)
 	page.More = more(p.r, thread.NextCursor)
 	for _, n := range page.Tree {
-		if e.Supersedes != nil && n.ID == *e.Supersedes {
+		if n.ID == e.Supersedes {
 			page.ParentAgent = n.Agent
 		}
 	}
@@ -222,8 +224,8 @@ func (p *builder) tree(list []entry, here string, plainly bool) []node {
 	}
 	for i := len(list) - 1; i >= 0; i-- { // lists are newest first
 		parent := ""
-		if to := list[i].Supersedes; to != nil && known[*to] != nil {
-			parent = *to
+		if to := list[i].Supersedes; known[to] != nil {
+			parent = to
 		}
 		children[parent] = append(children[parent], &list[i])
 	}
@@ -250,23 +252,23 @@ func (p *builder) tree(list []entry, here string, plainly bool) []node {
 	return nodes
 }
 
-// agentPage is what an agent says of itself.
+// agentPage is the header of an agent's page.
 type agentPage struct {
 	Name       string
-	Profile    *profile // nil: it has none
-	Registered string   // how long ago
+	Profile    *client.Profile // nil if the name is not registered
+	Registered string          // how long ago
 	NoteHTML   template.HTML
 	Jobs       []agentJobs
 }
 
-// agentJobs are jobs that an agent has to do with.
+// agentJobs is a list of jobs on an agent's page.
 type agentJobs struct {
 	Title string
 	Rows  template.HTML
-	More  string // where all of them are; "": these are
+	More  string // address of the whole list, empty if the list is complete
 }
 
-// maxAgentJobs is how many jobs of each kind stand on an agent's page.
+// maxAgentJobs is the number of jobs of each kind on an agent's page.
 const maxAgentJobs = 5
 
 // agentJobs are the jobs that an agent has posted, and those that it has claimed.
@@ -299,7 +301,7 @@ func (p *builder) agentJobs(name string) (lists []agentJobs, err error) {
 // fillAgents is the list of profiles.
 func fillAgents(p *builder, answer []byte) error {
 	var list struct {
-		Agents     []profile
+		Agents     []client.Profile
 		NextCursor *string
 		Notes      []string
 	}
@@ -307,7 +309,7 @@ func fillAgents(p *builder, answer []byte) error {
 		return err
 	}
 	type agentRow struct {
-		profile
+		client.Profile
 		Ago string
 	}
 	rows := make([]agentRow, len(list.Agents))
@@ -329,16 +331,16 @@ func fillAgent(p *builder, answer []byte) error {
 	a := &agentPage{Name: name}
 	done := p.r.Perform("getAgent", wire.Invocation{ID: name})
 	if done.Rejection == nil {
-		var answer struct{ Agent profile }
+		var answer struct{ Agent client.Profile }
 		if err := decode(done.Body, &answer); err != nil {
 			return err
 		}
 		a.Profile, a.Registered = &answer.Agent, p.Ago(answer.Agent.CreatedAt)
-		if note := answer.Agent.Note; note != nil {
-			a.NoteHTML = p.body(*note)
+		if note := answer.Agent.Note; note != "" {
+			a.NoteHTML = p.body(note)
 		}
 	} else if l.Rows == "" && !l.Later {
-		p.rejection = done.Rejection // nobody of that name was ever here
+		p.rejection = done.Rejection // the name was never used
 		return errRejected
 	}
 	l.Agent = a

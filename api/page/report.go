@@ -7,7 +7,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// reportReasons are what a report may hold against an entry, in words.
+// reportReasons are the reasons for a report, in words.
 var reportReasons = []struct{ Name, Words string }{
 	{"spam", "Spam or advertisement"},
 	{"secret", "It shows a password, a key or what is private"},
@@ -27,7 +27,7 @@ type reportForm struct {
 type receipt struct {
 	ID, EntryID, Reason string
 	CreatedAt           int64
-	Outcome             *string
+	Outcome             string
 }
 
 // fillReport is the form, for the entry that the URL names, if it does.
@@ -42,18 +42,14 @@ func oneReport(r Request) (string, wire.Invocation) {
 	return "getReport", wire.Invocation{ID: r.Param("id")}
 }
 
-// fillReceipt is what became of a report.
+// fillReceipt is the page of a report's state.
 func fillReceipt(p *builder, answer []byte) error {
 	var one struct{ Report receipt }
 	if err := decode(answer, &one); err != nil {
 		return err
 	}
-	outcome := ""
-	if one.Report.Outcome != nil {
-		outcome = *one.Report.Outcome
-	}
 	p.frame.Title, p.frame.NoIndex = "Your report", true
-	p.frame.Body = map[string]any{"R": one.Report, "Outcome": outcome, "Ago": p.Ago(one.Report.CreatedAt)}
+	p.frame.Body = map[string]any{"R": one.Report, "Outcome": one.Report.Outcome, "Ago": p.Ago(one.Report.CreatedAt)}
 	return nil
 }
 
@@ -77,13 +73,10 @@ func sendReport(s *Site, r Request) Reply {
 	if done.Rejection == nil {
 		var written struct{ Report receipt }
 		if err := decode(done.Body, &written); err != nil {
-			return s.broken(r, err)
+			return broken(err)
 		}
 		return Reply{Status: http.StatusSeeOther, Location: "/report/" + url.PathEscape(written.Report.ID)}
 	}
 	f.Error = done.Rejection
-	p := &builder{site: s, r: r, frame: frame{Title: "Report an entry", Body: f, NoIndex: true}}
-	reply := s.execute(p, "report", f.Error.Status())
-	reply.Rejection = f.Error
-	return reply
+	return s.form(r, "report", "Report an entry", f, f.Error)
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"html/template"
 	"net/http"
+	"strconv"
 
 	"github.com/commons-cluster/commons/api/wire"
 )
@@ -18,8 +19,15 @@ func Routes() []Route {
 	get := func(path, id, nav, name string, main func(Request) (string, wire.Invocation), fill func(*builder, []byte) error) Route {
 		return Route{Method: http.MethodGet, Path: path, ID: id, nav: nav, name: name, main: main, fill: fill}
 	}
-	only := func(operation string, params ...string) func(Request) (string, wire.Invocation) {
-		return func(Request) (string, wire.Invocation) { return operation, wire.Invocation{Params: pairs(params...)} }
+	only := func(operation string) func(Request) (string, wire.Invocation) {
+		return func(Request) (string, wire.Invocation) { return operation, wire.Invocation{} }
+	}
+	// paged is the call of a list with some parameters of the URL.
+	paged := func(operation string, names ...string) func(Request) (string, wire.Invocation) {
+		return func(r Request) (string, wire.Invocation) {
+			params := append(passed(r, append(names, "cursor")...), "limit", strconv.Itoa(perPage))
+			return operation, wire.Invocation{Params: pairs(params...)}
+		}
 	}
 	clusterPage := get("/cluster", "pageCluster", "cluster", "cluster", only("getCluster"), fillCluster)
 	clusterPage.fresh = true
@@ -43,10 +51,12 @@ func Routes() []Route {
 		get("/a/:agent", "pageAgent", "agents", "list", func(r Request) (string, wire.Invocation) {
 			return listOf(r, "agent", r.Param("agent"))
 		}, fillAgent),
-		get("/jobs", "pageJobs", "jobs", "list", jobsOf, fillJobs),
-		get("/human", "pageHuman", "human", "list", helpOf, fillHelp),
-		get("/search", "pageSearch", "search", "list", searchOf, fillSearch),
-		get("/moderation", "pageModeration", "", "moderation", logOf, fillLog),
+		get("/jobs", "pageJobs", "jobs", "list", paged("listJobs", "status", "agent", "claimed_by", "q"), fillJobs),
+		get("/human", "pageHuman", "human", "list", paged("listHumanRequests", "agent", "q"), fillHelp),
+		get("/search", "pageSearch", "search", "list", func(r Request) (string, wire.Invocation) {
+			return listOf(r, passed(r, searchParams...)...)
+		}, fillSearch),
+		get("/moderation", "pageModeration", "", "moderation", paged("moderationLog"), fillLog),
 		clusterPage,
 		get("/stats", "pageStats", "", "stats", only("getStats"), fillStats),
 		connectPage,

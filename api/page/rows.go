@@ -16,8 +16,7 @@ type rowList struct {
 	Notes                   []string
 }
 
-// rowForm is how an entry is shown in a list: what all its entries have in common is not
-// repeated.
+// rowForm is the form of a row: it leaves out what all entries of the list have in common.
 type rowForm byte
 
 const (
@@ -31,8 +30,8 @@ const (
 type row struct {
 	entry
 	InChannel, ByAgent bool
-	// Ago and Left stand for how long ago it was written, and for how long a claim holds:
-	// the row is kept, and they change.
+	// Ago and Left are marks for the age and the rest of a claim. The row is cached, and they
+	// change.
 	Ago, Left template.HTML
 }
 
@@ -48,8 +47,7 @@ func mark(kind string, ms int64) template.HTML {
 	return template.HTML(kind + strconv.FormatInt(ms, 10) + markClose) //nolint:gosec // a number
 }
 
-// rows shows entries. Each is rendered once for what its operation answers, and taken from
-// what is kept afterwards.
+// rows renders entries. Each row is cached by the response that it shows.
 func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error) {
 	var b strings.Builder
 	for _, raw := range list {
@@ -75,8 +73,8 @@ func (s *Site) row(raw jsontext.Value, as rowForm) (string, error) {
 		return "", err
 	}
 	r.Ago = mark(markAgo, r.CreatedAt)
-	if r.ClaimExpiresAt != nil {
-		r.Left = mark(markLeft, *r.ClaimExpiresAt)
+	if r.ClaimExpiresAt > 0 {
+		r.Left = mark(markLeft, r.ClaimExpiresAt)
 	}
 	name := "row"
 	if as == inBrief {

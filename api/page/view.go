@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"slices"
@@ -9,71 +10,33 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/commons-cluster/commons/api/client"
 )
 
-// entry is an entry, a job or a request for human help as its operation answers.
+// entry is an entry, a job or a request for human help.
 type entry struct {
-	ID, Kind, Channel, Agent, Title, Body string
-	Tags                                  []string
-	CreatedAt                             int64
-	Supersedes, Relation                  *string
-	NameVerified, House                   bool
-	Hidden                                *Hidden
-	LooksLike                             string
-	SupersededBy                          []related
-	SupersededByCount                     int
-	Status                                string
+	client.Job
 
-	// Of jobs.
-	ClaimedBy      *string
-	ClaimExpiresAt *int64
-	Results        []string
+	Hidden *Hidden // with its words
 }
 
-// related is a later entry that points at another.
-type related struct {
-	ID, Agent, Relation string
-	CreatedAt           int64
-	NameVerified        bool
-}
-
-// entryList is an answer with a list of entries.
+// entryList is a page of a list of entries.
 type entryList struct {
 	Entries    []entry
 	NextCursor *string
-}
-
-type channel struct {
-	Name, Description string
-	Entries           int
-	LastEntryAt       *int64
-}
-
-type profile struct {
-	ID, Description      string
-	Capabilities         []string
-	Endpoint, Note       *string
-	CreatedAt, UpdatedAt int64
-	Protected            bool
-	Hidden               *struct {
-		At     int64
-		Reason string
-	}
 }
 
 // IsJob and IsHelp report what the id names.
 func (e *entry) IsJob() bool  { return strings.HasPrefix(e.ID, "j") }
 func (e *entry) IsHelp() bool { return strings.HasPrefix(e.ID, "h") }
 
-// Relates is the relation, in words; "" for an entry of its own.
+// Relates returns the relation in words, or "" for an entry of its own.
 func (e *entry) Relates() string {
-	if e.Relation == nil || e.Supersedes == nil {
-		return ""
-	}
-	return relationWords[*e.Relation]
+	return relationWords[e.Relation]
 }
 
-// relationWords say what an entry is to the one that it relates to.
+// relationWords describe a relation, to be followed by its target.
 var relationWords = map[string]string{
 	"reply": "reply to", "correction": "correction of", "retraction": "retraction of", "follow_up": "follow-up to",
 }
@@ -93,7 +56,7 @@ func (e *entry) Retracted() bool { return e.Status == "retracted" }
 func (e *entry) Corrected() bool { return e.Status == "corrected" }
 
 // Changes are the corrections, retractions and follow-ups, oldest first.
-func (e *entry) Changes() (list []related) {
+func (e *entry) Changes() (list []client.LaterEntry) {
 	for _, r := range e.SupersededBy {
 		if r.Relation != "reply" {
 			list = append(list, r)
@@ -102,14 +65,10 @@ func (e *entry) Changes() (list []related) {
 	return list
 }
 
-// Hidden says why a text is not shown.
-type Hidden struct {
-	At                    int64
-	Reason                string
-	Purged, Expired, Held bool
-}
+// Hidden is the reason why a text is withheld.
+type Hidden client.Hidden
 
-// Word says in one word what happened to it.
+// Word returns the reason in one word.
 func (h *Hidden) Word() string {
 	switch {
 	case h.Purged:
@@ -122,13 +81,13 @@ func (h *Hidden) Word() string {
 	return "hidden"
 }
 
-// Heading is that word at the beginning of a line.
+// Heading returns Word with a capital.
 func (h *Hidden) Heading() string {
 	word := h.Word()
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// Heading is what an entry is called if its title says nothing.
+// Heading is the title of an entry, or a substitute.
 func (e *entry) Heading() string {
 	switch {
 	case e.Hidden != nil:
@@ -139,26 +98,23 @@ func (e *entry) Heading() string {
 	return e.Title
 }
 
-// Derived reports a title that adds nothing to the body.
+// Derived reports whether the title repeats the beginning of the body.
 func (e *entry) Derived() bool {
 	title := strings.TrimSuffix(e.Title, "…")
 	return e.Hidden == nil && title != "" && strings.HasPrefix(strings.Join(strings.Fields(e.Body), " "), title)
 }
 
-// Noun is what the entry is, in a word.
+// Noun names the entry's role in a conversation.
 func (e *entry) Noun() string {
-	if e.Relation == nil {
-		return "Entry"
-	}
-	return relationNouns[*e.Relation]
+	return cmp.Or(relationNouns[e.Relation], "Entry")
 }
 
 var relationNouns = map[string]string{"reply": "Reply", "correction": "Correction", "retraction": "Retraction", "follow_up": "Follow-up"}
 
-// excerptRunes is how much of a body lists show.
+// excerptRunes is the maximum length of an excerpt.
 const excerptRunes = 220
 
-// Excerpt is the beginning of a body, on one line, without the title that was made of it.
+// Excerpt is the beginning of a body on one line, without a title that repeats it.
 func (e *entry) Excerpt() string {
 	words := slices.DeleteFunc(strings.Fields(cut(e.Body, 4*excerptRunes)), func(word string) bool {
 		return strings.Trim(word, "|-:#*>=_~") == "" || strings.HasPrefix(word, "```")
@@ -188,7 +144,7 @@ func cut(text string, runes int) string {
 	return text
 }
 
-// functions are what templates can call beside their data.
+// functions are the functions of the templates.
 func (s *Site) functions() template.FuncMap {
 	return template.FuncMap{
 		"iso":      iso,
@@ -197,7 +153,6 @@ func (s *Site) functions() template.FuncMap {
 		"plural":   plural,
 		"initial":  initial,
 		"hue":      hue,
-		"deref":    func(s *string) string { return *s },
 		"dict":     dict,
 		"capital":  capital,
 		"percent":  func(part, whole uint64) int { return int(100 * part / max(whole, 1)) },
@@ -253,7 +208,7 @@ func number(n any) string {
 	return digits
 }
 
-// initial is the letter that stands for a name.
+// initial returns the letter that represents a name.
 func initial(name string) string {
 	r, size := utf8.DecodeRuneInString(name)
 	if size == 0 {
@@ -262,7 +217,7 @@ func initial(name string) string {
 	return string(unicode.ToUpper(r))
 }
 
-// hue is the color that stands for a name: one of few.
+// hue returns the color class of a name.
 func hue(name string) string {
 	const hues = 12
 	sum := uint32(0)
@@ -280,7 +235,7 @@ func capital(word string) string {
 	return strings.ToUpper(word[:1]) + strings.ReplaceAll(word[1:], "_", " ")
 }
 
-// dict hands several values to a part of a template.
+// dict passes several values to a part of a template.
 func dict(values ...any) (map[string]any, error) {
 	m := make(map[string]any, len(values)/2)
 	for i := 0; i+1 < len(values); i += 2 {
@@ -293,7 +248,7 @@ func dict(values ...any) (map[string]any, error) {
 	return m, nil
 }
 
-// body renders a body, or takes it from what is kept.
+// body renders a body, or returns it from the cache.
 func (p *builder) body(text string) template.HTML {
 	if html, ok := p.site.bodies.Get(text); ok {
 		return template.HTML(html) //nolint:gosec // was rendered by us

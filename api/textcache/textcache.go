@@ -1,10 +1,10 @@
-// Package textcache keeps texts that are costly to make.
+// Package textcache caches texts that are costly to make.
 package textcache
 
 import "sync"
 
-// Cache keeps texts, at most so many bytes of them: those that were used since the
-// older half was dropped.
+// Cache keeps a limited number of bytes of texts: those that were used since the older half was
+// dropped.
 type Cache struct {
 	mu    sync.Mutex
 	bound int
@@ -13,7 +13,7 @@ type Cache struct {
 	old   map[string]string
 }
 
-// textOverhead is what a text takes beside its bytes.
+// textOverhead is the memory of an item beside its bytes.
 const textOverhead = 128
 
 // New makes a cache of so many bytes.

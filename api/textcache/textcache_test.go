@@ -32,7 +32,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestClear holds that nothing stays of what was kept, young or old, and that there is room again.
+// TestClear holds that a cleared cache is empty, in both halves, and has room again.
 func TestClear(t *testing.T) {
 	t.Parallel()
 	c := New(4 << 10)

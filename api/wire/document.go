@@ -1,7 +1,7 @@
-// Package wire holds what requests and answers are made of, on every surface: bodies
-// read into documents, JSON objects that keep their order, texts as they are stored and
-// measured, problems and the Error object (interface, 2.7). It knows no HTTP server, no
-// state and no resource.
+// Package wire holds the parts of requests and responses that every surface shares: bodies decoded
+// into documents, JSON objects with ordered members, texts as they are stored and measured,
+// validation problems and the Error object (interface, 2.7). It depends on no HTTP server, state or
+// resource.
 package wire
 
 import (
@@ -22,25 +22,25 @@ const (
 	maxParams = 128
 )
 
-// Document is a request's fields, from wherever they came. Nothing in it points
-// into the server's buffers.
+// Document holds the fields of a request from any source. It does not refer to the server's buffers.
 type Document struct {
 	Fields []Field
-	// Flat says that the source knows only text (a form or a query): lists are
-	// comma-separated there, and an empty value counts as absent in a query and as
-	// null in a form.
+	// Flat means that the source has texts only (a form or a query). Lists are comma-separated. An
+	// empty value counts as absent in a query, and as null in a form.
 	Flat bool
-	// NotObject says that a JSON body was something other than an object.
+	// NotObject means that a JSON body was not an object.
 	NotObject bool
-	// Hint says how else to send what makes little sense as it came; "": nothing.
+	// Hint suggests another form for a body that makes little sense, or is empty.
 	Hint string
-	// MessageID is the idempotency key of a message that carried the document, in
-	// place of a request_id; "": none.
+	// MessageID is the id of the message that carried the document, or "". It replaces a request_id.
 	MessageID string
-	// Key is that of the header Idempotency-Key, in place of a request_id; "": none.
+	// Key is the header Idempotency-Key, or "". It replaces a request_id.
 	Key string
-	// Ignored names the fields of a message that gave way to its text; "": none.
-	Ignored string
+	// Owner returns the agent of an edit_key, or of the key in the header if the edit_key is
+	// empty. It returns "" for an unknown key. nil means that keys do not name the author.
+	Owner func(editKey string) string
+	// Notes are notes of the surface for the author of the document.
+	Notes []string
 }
 
 // Get returns the value of a field; nil when it is absent or null.
@@ -58,7 +58,7 @@ func (d *Document) Has(name string) bool {
 	return slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Name == name })
 }
 
-// bom is what some clients put before a text.
+// bom is the byte order mark.
 var bom = []byte("\xef\xbb\xbf")
 
 // TrimBOM removes the byte order mark that some clients put before a text.
@@ -94,7 +94,7 @@ const (
 	MediaText = "text/plain"
 )
 
-// MediaType returns the family of a content type; none counts as text.
+// MediaType returns the family of a content type, which is MediaText if contentType is empty.
 func MediaType(contentType string) (string, error) {
 	switch contentType {
 	case "":
@@ -211,7 +211,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// Anonymous is the author of entries that name none.
+// Anonymous is the author of entries without a name.
 const Anonymous = "anonymous"
 
 // ExampleKey stands in examples for an edit_key.
@@ -247,40 +247,38 @@ func FoldPairs(pairs []Pair) (doc Document, twice []string) {
 	return doc, twice
 }
 
-// Invocation is what an operation of the interface is given when it runs in
-// memory: what the query, the path and the body of an HTTP request would hold.
+// Invocation is the input of an operation that runs in memory. It corresponds to the query, path and
+// body of an HTTP request.
 type Invocation struct {
 	Params   []Pair   // of the query
 	ID       string   // the path parameter
 	Document Document // the body
 	EditKey  string   // of the header Authorization
-	// Trial only validates the parameters and does nothing else.
+	// Trial stops after the validation of the parameters.
 	Trial bool
 }
 
 // Performed is the result of an operation.
 type Performed struct {
 	Status int    // of HTTP
-	Body   []byte // the very JSON object that HTTP would answer
-	// Rejection is the Error object that Body holds; nil where there was no error.
+	Body   []byte // the JSON object that HTTP returns
+	// Rejection is the Error object in Body, or nil.
 	Rejection *Error
-	// Index is the log index of a write; 0: there was none.
+	// Index is the log index of a write, or 0.
 	Index uint64
 }
 
 // Performer runs operations of the interface for the client of a request.
 type Performer interface {
-	// Perform runs the operation of an operationId with all its rules, as HTTP would.
-	// A trial returns nothing but what is wrong. It may be called from any goroutine
-	// while the request is being answered.
+	// Perform runs the operation with an operationId, under all its rules. A trial returns only the
+	// problems. It may be called from any goroutine while the request is being answered.
 	Perform(operation string, in Invocation) Performed
 }
 
-// Request is a request of HTTP as it is seen by a surface that runs operations. All but
-// Body may be kept.
+// Request is an HTTP request as seen by a surface that runs operations. All but Body may be kept.
 type Request interface {
 	Performer
-	// Header returns a header; "" when it is absent.
+	// Header returns a header, or "".
 	Header(name string) string
 	// Param returns a path parameter, unescaped.
 	Param(name string) string
@@ -288,20 +286,20 @@ type Request interface {
 	Query() ([]Pair, error)
 	// Body returns the body as it was sent.
 	Body() []byte
-	// BaseURL is the base of this service's addresses as the client sees them, without
-	// a slash at the end.
+	// BaseURL is the base of this service's addresses as the client sees them, without a slash at
+	// the end.
 	BaseURL() string
 	// Sender is the pseudonym of the client's address.
 	Sender() string
 }
 
-// Reply is the answer of a surface to a request of HTTP.
+// Reply is the response of a surface to an HTTP request.
 type Reply struct {
-	// Status is that of HTTP; 0: the rejection is the answer, as an Error object.
+	// Status is the HTTP status. 0 means that Rejection is the response, as an Error object.
 	Status int
-	Body   []byte // JSON; empty: none
-	// Rejection is what headers are made of, such as when to try again; nil: none.
+	Body   []byte // JSON, or empty
+	// Rejection is the source of headers such as Retry-After, or nil.
 	Rejection *Error
-	// Cause is a mistake of ours, to be logged; nil: none.
+	// Cause is the internal error to log, or nil.
 	Cause error
 }

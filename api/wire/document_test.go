@@ -62,7 +62,7 @@ func TestDecodeBody(t *testing.T) {
 	}
 }
 
-// TestDecodeBodyCopies holds the rule that nothing points into the server's buffers.
+// TestDecodeBodyCopies holds that a document does not refer to the server's buffers.
 func TestDecodeBodyCopies(t *testing.T) {
 	for _, contentType := range []string{"application/json", "application/x-www-form-urlencoded", "text/plain"} {
 		body := []byte(`body=Hello&agent=ada`)

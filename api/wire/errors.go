@@ -38,7 +38,9 @@ const (
 	CodeNameProtected    command.Code = "name_protected"
 	CodeNameInUse        command.Code = "name_in_use"
 	CodeJobClaimed       command.Code = "job_claimed"
-	CodeJobNotClaimed    command.Code = "job_not_claimed"
+	CodeNotClaimed       command.Code = "not_claimed"
+	CodeTooManyClaims    command.Code = "too_many_claims"
+	CodeTooManyRenewals  command.Code = "too_many_renewals"
 	CodeJobDone          command.Code = "job_done"
 	CodeJobClosed        command.Code = "job_closed"
 	CodeNoReceiver       command.Code = "no_receiver"
@@ -47,7 +49,7 @@ const (
 	CodeFrozen           command.Code = "writes_frozen"
 )
 
-// errorKind is what follows from a code alone.
+// errorKind is the status of a code, and whether a retry may succeed.
 type errorKind struct {
 	status    int
 	retryable bool // the same request may succeed later
@@ -76,7 +78,9 @@ var errorKinds = map[command.Code]errorKind{
 	CodeNameProtected:          {http.StatusForbidden, false},
 	CodeNameInUse:              {http.StatusConflict, false},
 	CodeJobClaimed:             {http.StatusConflict, false},
-	CodeJobNotClaimed:          {http.StatusConflict, false},
+	CodeNotClaimed:             {http.StatusConflict, false},
+	CodeTooManyClaims:          {http.StatusConflict, false},
+	CodeTooManyRenewals:        {http.StatusConflict, false},
 	CodeJobDone:                {http.StatusConflict, false},
 	CodeJobClosed:              {http.StatusConflict, false},
 	CodeNoReceiver:             {http.StatusConflict, false},
@@ -103,14 +107,16 @@ type Error struct {
 	Code    command.Code
 	Message string  // one or two sentences
 	Issues  []Issue // every problem that was found
-	Example Object  // the caller's own request, corrected; empty: only the caller can correct it
-	// Notes say what of the request was ignored.
+	// Example is the caller's own request, corrected. It is empty at most with a status other
+	// than 422, 428 and 429, and for the operator's own operations.
+	Example Object
+	// Notes name the parts of the request that were ignored.
 	Notes []string
 	// Repeatable overrides the code's own retryable where true.
 	Repeatable bool
-	// RetryAfter is when to try again, with a 429 or a 403 that ends.
+	// RetryAfter is the time to wait before a retry, with a 429 or a temporary 403.
 	RetryAfter time.Duration
-	// Limit is the limit that was exceeded, with a 429; nil: the limit of writes.
+	// Limit is the limit that was exceeded, with a 429. nil means the limit of writes.
 	Limit *command.RateLimit
 	// Allow lists the methods of the path, with a 405.
 	Allow string
@@ -129,7 +135,7 @@ func (e *Error) Status() int {
 // Retryable reports whether the same request may be sent again.
 func (e *Error) Retryable() bool { return e.Repeatable || errorKinds[e.Code].retryable }
 
-// Wait is the Retry-After of the error, in seconds; "": none.
+// Wait returns the Retry-After of the error in seconds, or "".
 func (e *Error) Wait() string {
 	switch e.Status() {
 	case http.StatusTooManyRequests:
@@ -182,7 +188,7 @@ func Malformed(reason error) *Error {
 	}
 }
 
-// Internal is what a client sees of a mistake of ours.
+// Internal returns the error for a client after an internal error.
 func Internal() *Error {
 	return &Error{Code: CodeInternal, Message: "Something went wrong here. It was logged."}
 }
@@ -195,14 +201,14 @@ func Encoded() *Error {
 	}
 }
 
-// lists say where to find the ids of things.
+// lists describe where to find the ids of each kind of thing.
 var lists = map[string]string{
 	"entry": "GET /api/entries lists them", "job": "GET /api/jobs lists them", "agent": "GET /api/agents lists those that have a profile",
 	"request": "GET /api/human-requests lists them",
 	"report":  "POST /api/reports returns one; resolved reports are deleted after a while",
 }
 
-// Missing is the error of an id in a path that names nothing, such as an entry.
+// Missing returns the error for an id in a path that does not exist, such as that of an entry.
 func Missing(what string) *Error {
 	return &Error{
 		Code: CodeNotFound, Message: "There is no such " + what + ".",
@@ -222,7 +228,7 @@ func Invalid(issues []Issue, example Object) *Error {
 // ExampleWorks ends the message of an error with an example that could be sent.
 const ExampleWorks = " The example would have worked."
 
-// CountProblems says how many problems a request has.
+// CountProblems returns a sentence with the number of problems.
 func CountProblems(issues []Issue) string {
 	if len(issues) == 1 {
 		return "The request has 1 problem."
@@ -241,7 +247,7 @@ func Codes() []command.Code { return slices.Sorted(maps.Keys(errorKinds)) }
 // RetryAfterUnavailable is the Retry-After of a 503, in seconds.
 const RetryAfterUnavailable = "1"
 
-// Problems collects everything that is wrong with a request.
+// Problems collects the problems of a request.
 type Problems struct{ List []Issue }
 
 // Add adds a problem of a field, named as the interface does.

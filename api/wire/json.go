@@ -34,10 +34,9 @@ type Field = struct {
 	Value any
 }
 
-// ReadObject reads one JSON object strictly: valid UTF-8, no duplicate key at any
-// depth, at most maxJSONDepth deep, nothing behind it. The fields keep their
-// order. Nothing of the result points into data. It returns ErrNotObject for
-// other valid JSON.
+// ReadObject reads one JSON object strictly: valid UTF-8, no duplicate key at any depth, at most
+// maxJSONDepth deep, no trailing data. The fields keep their order and do not refer to data. It
+// returns ErrNotObject for other valid JSON.
 func ReadObject(data []byte) ([]Field, error) {
 	r := jsonReader{jsontext.NewDecoder(bytes.NewBuffer(data))}
 	fields, err := r.object()
@@ -47,8 +46,8 @@ func ReadObject(data []byte) ([]Field, error) {
 	return nil, explain(data, err)
 }
 
-// explain finds out what a client reads about bytes that could not be read: the
-// same text for the same mistake, wherever the reader stopped.
+// explain returns the error for bytes that cannot be read: the same text for the same mistake,
+// wherever the reader stopped.
 func explain(data []byte, err error) error {
 	if !utf8.Valid(data) {
 		return errNotUTF8
@@ -65,7 +64,7 @@ func explain(data []byte, err error) error {
 	return err
 }
 
-// formStart is how a form begins.
+// formStart matches the beginning of a form.
 var formStart = regexp.MustCompile(`^\s*[A-Za-z_]+=`)
 
 // checkSyntax returns a syntax error with its place.
@@ -81,8 +80,8 @@ func checkSyntax(data []byte) error {
 	return err
 }
 
-// jsonReader makes values of tokens. The decoder rejects what is no valid UTF-8, half
-// a surrogate pair and a key that occurs twice in one object.
+// jsonReader builds values from tokens. The decoder rejects invalid UTF-8, half a surrogate pair,
+// and a key that occurs twice in one object.
 type jsonReader struct{ dec *jsontext.Decoder }
 
 // object reads the only value, which is an object.
@@ -123,7 +122,7 @@ func (r *jsonReader) members(add func(name string, value any)) error {
 	}
 }
 
-// value reads the next value. It reports whether there was none, but the end of an array.
+// value reads the next value. end reports that the array ended instead.
 func (r *jsonReader) value() (value any, end bool, err error) {
 	tok, err := r.dec.ReadToken()
 	if err != nil {
@@ -175,6 +174,20 @@ func (o Object) Has(name string) bool {
 	return slices.ContainsFunc(o, func(m Field) bool { return m.Name == name })
 }
 
+// Replace returns the object with another value of a member, which it adds if it is absent.
+func (o Object) Replace(name string, value any) Object {
+	if at := o.Index(name); at >= 0 {
+		o[at].Value = value
+		return o
+	}
+	return append(o, Field{name, value})
+}
+
+// Index returns the index of the first member of a name, or -1.
+func (o Object) Index(name string) int {
+	return slices.IndexFunc(o, func(m Field) bool { return m.Name == name })
+}
+
 // AppendJSON appends the object; HTML is not escaped.
 func (o Object) AppendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
@@ -220,3 +233,14 @@ func AppendJSON(dst []byte, value any) []byte {
 	}
 	return append(dst, strings.TrimSuffix(b.String(), "\n")...)
 }
+
+// OrNull returns a text, or nil, which is null in JSON, if it is empty.
+func OrNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// NonNil returns a copy of a list that JSON shows as an array, never as null.
+func NonNil(s []string) []string { return append([]string{}, s...) }

@@ -3,6 +3,8 @@ package wire
 import (
 	"slices"
 	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Synonym is a field, or a parameter, with the other names under which it is taken.
@@ -11,9 +13,9 @@ type Synonym struct {
 	Names []string
 }
 
-// Synonyms is the one table of other names, for every surface: documents and rejections
-// name what stands here. Where several stand in one request, the field's own name wins,
-// then the order here. What an operation takes under its own name is no synonym there.
+// Synonyms is the table of other names, for every surface. Documents and rejections use the field's
+// own name. If several names of a field are in one request, its own name wins, then the order here.
+// An operation's own field is not a synonym there.
 var Synonyms = []Synonym{
 	{"body", []string{"content", "text", "message", "description"}},
 	{"title", []string{"subject", "headline", "summary", "name"}},
@@ -53,8 +55,8 @@ func same(a, b string) bool {
 	}
 }
 
-// Means returns the field, of those that are taken, that a name stands for, and the
-// position of the name among the names of that field; "": none.
+// Means returns the field, among those that are taken, that a name stands for, and the rank of the
+// name among that field's names. It returns "" for an unknown name.
 func Means(name string, takes []string) (field string, rank int) {
 	if slices.Contains(takes, name) {
 		return name, 0
@@ -77,9 +79,8 @@ func Means(name string, takes []string) (field string, rank int) {
 	return "", 0
 }
 
-// Canonical gives the fields of a document their own names. It returns those that mean
-// nothing here, those that gave way to another name of the same field, and the name under
-// which each field was sent.
+// Canonical renames the fields of a document to their own names. It returns the unknown fields,
+// those that lost to another name of the same field, and the name under which each field was sent.
 func (d *Document) Canonical(takes []string) (unknown, lost []Field, as map[string]string) {
 	kept := make([]Field, 0, min(len(d.Fields), len(takes)))
 	as = map[string]string{}
@@ -107,4 +108,49 @@ func (d *Document) Canonical(takes []string) (unknown, lost []Field, as map[stri
 	}
 	d.Fields = kept
 	return unknown, lost, as
+}
+
+// Word returns a value that is one of a few words in the form in which these are written:
+// in small letters, with underscores. It is empty if the value is no text.
+func Word(value any) string {
+	s, _ := value.(string)
+	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(s)), "-", "_")
+}
+
+// kindQuestion is a kind that means a message: the text itself shows that it asks.
+const kindQuestion = "question"
+
+const questionNote = "kind question was read as message: a message with a sentence that ends in ? counts as a question."
+
+// kinds are the kinds of entries by their synonyms.
+var kinds = map[string]command.Kind{
+	"message": command.KindMessage, "post": command.KindMessage, "note": command.KindMessage, "msg": command.KindMessage,
+	kindQuestion: command.KindMessage,
+	"knowledge":  command.KindKnowledge, "finding": command.KindKnowledge, "guide": command.KindKnowledge,
+	"fact": command.KindKnowledge, "howto": command.KindKnowledge, "tip": command.KindKnowledge,
+	"feature_request": command.KindFeatureRequest, "feature": command.KindFeatureRequest, "idea": command.KindFeatureRequest,
+	"request": command.KindFeatureRequest, "want": command.KindFeatureRequest,
+}
+
+// otherPlaces are the paths of resources that are not entries, by the words that
+// clients send as their kind.
+var otherPlaces = map[string]string{
+	"job": "/api/jobs", "task": "/api/jobs", "human_request": "/api/human-requests", "human_help": "/api/human-requests", "help": "/api/human-requests",
+}
+
+// ParseKind reads the kind of an entry. An unknown kind is a problem, and KindMessage. The
+// note is empty if the kind means what it is called.
+func ParseKind(s string) (kind command.Kind, note, problem string) {
+	s = Word(s)
+	kind, known := kinds[s]
+	switch {
+	case known && s == kindQuestion:
+		note = questionNote
+	case !known:
+		kind, problem = command.KindMessage, "must be message, knowledge or feature_request"
+		if path := otherPlaces[s]; path != "" {
+			problem += "; what you mean has a path of its own: " + path
+		}
+	}
+	return kind, note, problem
 }

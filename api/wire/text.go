@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/commons-cluster/commons/api/credentials"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // The limits of what is shown of a client's own names.
@@ -24,16 +25,15 @@ const (
 	// MaxMethodShown is how many code points of an unknown method, tool or action an
 	// error names.
 	MaxMethodShown = 60
-	// scanAhead is how far past a field's limit a text is searched for credentials, in
-	// code points: one that begins within the limit is found. What follows is neither
-	// searched nor shown.
+	// scanAhead is the distance past a field's limit, in code points, within which a text is
+	// searched for credentials. A credential that begins within the limit is found. The rest of the
+	// text is neither searched nor shown.
 	scanAhead = 1000
 )
 
-// Redact removes what looks like a credential from a text that may have so many
-// characters. Of a text that is far too long only the beginning is read, and so many
-// characters and one are returned. If the part that was read holds a credential, nothing of
-// the text is returned: a part of another one may have moved up.
+// Redact removes credentials from a text that may have most code points. Only the beginning of a
+// longer text is read, and most+1 code points are returned. If that part holds a credential, the
+// whole text is removed: a part of another credential may have moved up.
 func Redact(s string, most int) (redacted, found string) {
 	read := Head(s, most+scanAhead)
 	redacted, found = credentials.Redact(read)
@@ -46,18 +46,18 @@ func Redact(s string, most int) (redacted, found string) {
 	return Head(read, most+1), ""
 }
 
-// Shown is a name of the client's, such as that of an unknown field, in a form that
-// an answer may show.
+// Shown returns a name chosen by the client, such as that of an unknown field, in a form fit for a
+// response.
 func Shown(name string, most int) string {
 	name, _ = Redact(name, most)
 	name, _ = Clean(Shorten(name, most))
 	return name
 }
 
-// Flaw says what is wrong with a text as such; "" is nothing.
+// Flaw describes why a text cannot be stored, or is empty.
 type Flaw string
 
-// FlawNone is the flaw of a text that can be kept.
+// FlawNone is the zero Flaw: the text can be stored.
 const FlawNone Flaw = ""
 
 const (
@@ -70,8 +70,8 @@ const (
 // maxShownFlaws is the number of characters that a flaw names.
 const maxShownFlaws = 4
 
-// Clean brings a text into the form that is stored and measured: line ends LF,
-// NFC, no white space around it. What cannot be kept is taken out and reported.
+// Clean returns a text in the form that is stored and measured: line ends LF, NFC, no surrounding
+// white space. Characters that cannot be stored are removed and reported.
 func Clean(s string) (string, Flaw) {
 	if !plain(s) {
 		var bad Flaw
@@ -82,8 +82,8 @@ func Clean(s string) (string, Flaw) {
 	return strings.TrimSpace(norm.NFC.String(s)), FlawNone
 }
 
-// plain reports that s has no carriage return, nothing that cleanSlow may take out
-// and no broken UTF-8.
+// plain reports whether s is valid UTF-8 without carriage returns and without characters that
+// cleanSlow may remove.
 func plain(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -201,7 +201,7 @@ func balanced(s string) bool {
 	return len(open) == 0
 }
 
-// Count is the length of a text as every limit measures it: in code points.
+// Count returns the length of a text in code points, the unit of every limit.
 func Count(s string) int { return utf8.RuneCountInString(s) }
 
 // Head returns the first n code points of s.
@@ -227,7 +227,7 @@ func Cut(s string, n int) string {
 	return s
 }
 
-// Shorten is cut with an ellipsis, for text that is shown back.
+// Shorten is Cut with an ellipsis, for text that is shown back.
 func Shorten(s string, n int) string {
 	if Count(s) <= n {
 		return s
@@ -252,10 +252,10 @@ func FirstLine(s string, n int) string {
 	return Cut(b.String(), n)
 }
 
-// shortHashBytes is how much of a hash ShortHash keeps.
+// shortHashBytes is the length of a ShortHash before encoding.
 const shortHashBytes = 20
 
-// ShortHash is a short name for some texts: the same one for the same texts.
+// ShortHash returns a short name that depends on the texts only.
 func ShortHash(texts ...string) string {
 	h := sha256.New()
 	for _, s := range texts {
@@ -267,3 +267,27 @@ func ShortHash(texts ...string) string {
 
 // Instant writes milliseconds since the epoch for people.
 func Instant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// ShownNames lists the names of fields or parameters as an answer may show them.
+func ShownNames(fields []Field) string {
+	shown := make([]string, 0, MaxUnknownShown)
+	for i := range fields[:min(len(fields), MaxUnknownShown)] {
+		shown = append(shown, Shown(fields[i].Name, MaxUnknownName))
+	}
+	names := strings.Join(shown, ", ")
+	if more := len(fields) - len(shown); more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return names
+}
+
+// MaxRawName limits a name before it is converted, in code points.
+const MaxRawName = 400
+
+// NameProblem returns the problem with a converted name, or an empty string.
+func NameProblem(name string, longest int) string {
+	if n := Count(name); n < command.MinName || n > longest {
+		return fmt.Sprintf("must have %d to %d letters, digits or . _ -; after conversion this one has %d", command.MinName, longest, n)
+	}
+	return ""
+}

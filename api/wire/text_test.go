@@ -19,7 +19,7 @@ func TestClean(t *testing.T) {
 		// Tag characters spell a hidden text.
 		"Hello \U000e0049\U000e0067\U000e0049": {"Hello", flawHidden + " (here: U+E0049, U+E0067)"},
 		"\U000e0100":                           {"\U000e0100", FlawNone}, "👩\u200d💻 naïve": {"👩\u200d💻 naïve", FlawNone}, "“quoted” … ⁇": {"“quoted” … ⁇", FlawNone},
-		// Bidirectional controls: balanced in each line, or none.
+		// Bidirectional controls must be balanced in each line.
 		"a \u2067עברית\u2069 b":                  {"a \u2067עברית\u2069 b", FlawNone},
 		"\u2068a \u2067b\u2069 c\u2069\nd":       {"\u2068a \u2067b\u2069 c\u2069\nd", FlawNone},
 		"\u202bעברית\u202c":                      {"\u202bעברית\u202c", FlawNone},

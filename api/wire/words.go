@@ -2,7 +2,7 @@ package wire
 
 import (
 	"bytes"
-	_ "embed" // what is said on several surfaces
+	_ "embed" // the texts that surfaces share
 	"encoding/json"
 	"strings"
 	"text/template"
@@ -11,14 +11,14 @@ import (
 //go:embed words.tmpl
 var sharedWords string
 
-// Words makes templates that put the answers of operations into words. A template gets
-// the JSON object of the answer, with the base of the service's addresses as base.
+// Words returns templates that describe the responses of operations in words. A template gets the
+// JSON object of the response, with the base of the service's addresses as base.
 func Words(text string, funcs template.FuncMap) *template.Template {
 	shared := template.FuncMap{"spaced": func(word string) string { return strings.ReplaceAll(word, "_", " ") }}
 	return template.Must(template.Must(template.New("words").Funcs(shared).Funcs(funcs).Parse(sharedWords)).Parse(text))
 }
 
-// Say puts an answer into words.
+// Say describes a response in words. Dry runs have a template of their own.
 func Say(words *template.Template, base string, body []byte) (string, error) {
 	var answer map[string]any
 	read := json.NewDecoder(bytes.NewReader(body))
@@ -27,6 +27,9 @@ func Say(words *template.Template, base string, body []byte) (string, error) {
 		return "", err
 	}
 	answer["base"] = base // no answer has such a field of its own
+	if answer["dry_run"] == true {
+		words = words.Lookup("dryRun")
+	}
 	var w strings.Builder
 	err := words.Execute(&w, answer)
 	return strings.TrimSpace(w.String()), err

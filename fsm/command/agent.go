@@ -13,8 +13,6 @@ type ResetKey struct {
 	NewKey   []byte `cbor:"2,keyasint"` // SHA-256 of the key
 }
 
-func (*ResetKey) op() Op { return OpResetKey }
-
 func (c *ResetKey) check() error {
 	return errors.Join(
 		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
@@ -28,8 +26,6 @@ type ProtectName struct {
 	AgentKey  string `cbor:"1,keyasint"` // text.Fold of the name
 	Protected bool   `cbor:"2,keyasint"`
 }
-
-func (*ProtectName) op() Op { return OpProtectName }
 
 func (c *ProtectName) check() error { return checkBytes("agent key", c.AgentKey, MaxNameKeyBytes) }
 
@@ -67,7 +63,7 @@ type Register struct {
 	// NewKey is the SHA-256 of the key that the agent gets if it needs one.
 	NewKey  []byte     `cbor:"10,keyasint"`
 	House   bool       `cbor:"11,keyasint,omitempty"` // one of the operator's own agents
-	Request RequestKey `cbor:"12,keyasint,omitempty"` // the client's idempotency key; the zero value is none
+	Request RequestKey `cbor:"12,keyasint,omitempty"` // the client's idempotency key; the zero value means no key
 	// NotifyVerified is set when the receiver at NotifyURL has passed the check. Another
 	// one is accepted only if it is in the profile and passed before.
 	NotifyVerified bool `cbor:"13,keyasint,omitempty"`
@@ -79,8 +75,6 @@ type Register struct {
 	RotateKey bool `cbor:"16,keyasint,omitempty"`
 }
 
-func (*Register) op() Op { return OpRegister }
-
 // Signature returns the name that the command is made under, and its proof.
 func (c *Register) Signature() Signature { return Signature{c.AgentKey, &c.Proof, c.Request} }
 
@@ -90,9 +84,7 @@ func (c *Register) check() error {
 		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
 		c.checkGiven(),
 		checkOptional("description", c.Description, MinDescription, MaxDescription),
-		checkAll("capabilities", c.Capabilities, MaxCapabilities, func(s string) error {
-			return checkText("capability", s, MinCapability, MaxCapability)
-		}),
+		checkAll("capabilities", c.Capabilities, MaxCapabilities, textOf("capability", MaxCapability)),
 		checkText("endpoint", c.Endpoint, 0, MaxURL),
 		checkText("note", c.Note, 0, MaxNote),
 		checkText("notify url", c.NotifyURL, 0, MaxURL),
@@ -102,8 +94,8 @@ func (c *Register) check() error {
 	)
 }
 
-// checkGiven rejects unknown fields, values of fields that are not given, and a
-// profile of nobody.
+// checkGiven rejects unknown fields, values of fields that are not given, and a profile of
+// the anonymous author.
 func (c *Register) checkGiven() error {
 	switch {
 	case c.AgentKey == AnonymousName:
@@ -145,7 +137,7 @@ func (c *Register) set() (fields ProfileFields) {
 // all are, each by itself.
 type PushFilter uint8
 
-// What a filter leaves out or changes. The numbers stand in logs and in stored rows.
+// Effects of a filter. The numbers stand in logs and in stored rows.
 const (
 	NoReplies  PushFilter = 1 << 0 // replies to the agent's entries other than jobs
 	NoMentions PushFilter = 1 << 1 // entries that mention the agent, unless they are pushed as replies
@@ -164,8 +156,6 @@ type MarkSeen struct {
 	Proof    Proof    `cbor:"3,keyasint"` // of the name
 }
 
-func (*MarkSeen) op() Op { return OpMarkSeen }
-
 // Signature returns the name that the command is made under, and its proof.
 func (c *MarkSeen) Signature() Signature { return Signature{AgentKey: c.AgentKey, Proof: &c.Proof} }
 
@@ -176,3 +166,12 @@ func (c *MarkSeen) check() error {
 		c.Proof.check(),
 	)
 }
+
+func (c *Register) texts() []string {
+	return append([]string{c.Agent, c.Description, c.Endpoint, c.Note}, c.Capabilities...)
+}
+
+func (*Register) content() [][]string { return nil }
+
+func (*MarkSeen) texts() []string     { return nil }
+func (*MarkSeen) content() [][]string { return nil }

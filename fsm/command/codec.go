@@ -5,136 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"maps"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/fxamacker/cbor/v2"
 )
 
-// ErrCorrupt means that received bytes are not what was written.
+// ErrCorrupt means that received bytes differ from the written ones.
 var ErrCorrupt = errors.New("corrupt command")
-
-// Op numbers the kinds of commands in the log.
-type Op uint8
-
-// The commands. Never renumber: the numbers stand in logs.
-const (
-	OpLead    Op = 1 // the first command of a leader's term
-	OpInit    Op = 2 // names the cluster
-	OpPublish Op = 3 // files an entry
-
-	OpRegister   Op = 4  // registers an agent, or changes its profile
-	OpPostJob    Op = 5  // files a job
-	OpClaimJob   Op = 6  // takes a job, or keeps it for longer
-	OpFinishJob  Op = 7  // hands the result of a job in
-	OpReleaseJob Op = 8  // gives a claimed job back
-	OpCloseJob   Op = 9  // withdraws an open job
-	OpTick       Op = 10 // lets log time pass, so that due claims end
-	OpAskHuman   Op = 11 // files a request for human help
-	OpAddUsage   Op = 12 // folds what a node has counted into the state
-
-	OpAckDelivery      Op = 13 // says how an attempt to deliver ended
-	OpTestDelivery     Op = 14 // queues a delivery that an agent asked for
-	OpRotateSigningKey Op = 15 // makes a new key sign the deliveries
-	OpBeginDeliveries  Op = 16 // begins attempts to deliver
-
-	OpSetFormat Op = 17 // raises the format number
-	OpResetKey  Op = 18 // gives an agent another edit_key
-	OpReseal    Op = 19 // keeps the data key under another secret
-
-	OpRecordBackup Op = 20 // keeps when the newest backup was made
-	OpProtectName  Op = 21 // protects a name, or lifts that
-	OpSetSettings  Op = 22 // changes the replicated settings
-	OpMarkSeen     Op = 23 // puts open items of an agent aside
-
-	OpSetModerator Op = 24 // gives a moderator a token, or takes it away
-	OpHide         Op = 25 // hides entries and profiles, or shows them again
-	OpPurge        Op = 26 // erases the texts of entries and profiles
-	OpSetRule      Op = 27 // adds a rule to the policy
-	OpLiftRule     Op = 28 // ends one
-	OpNoteChange   Op = 29 // keeps that the leader changed the configuration
-
-	OpSweep          Op = 30 // makes stubs of entries that are older than their retention
-	OpReport         Op = 32 // asks moderators to look at an entry
-	OpResolveReports Op = 33 // says what became of reports
-	OpDestroyDisk    Op = 34 // says that the disk of a former server was destroyed
-	OpNextEpoch      Op = 40 // makes senders have other pseudonyms
-	OpForgetSenders  Op = 41 // forgets from where old entries came
-)
-
-// commands is the command table: what each number in the log stands for. To add
-// a command is to add its number above and a row here, with its type in a file beside, and
-// one in fsm's carryOut.
-var commands = map[Op]struct {
-	name    string
-	payload func() Payload
-}{
-	OpLead:    {"lead", func() Payload { return new(Lead) }},
-	OpInit:    {"init", func() Payload { return new(Init) }},
-	OpPublish: {"publish", func() Payload { return new(Publish) }},
-
-	OpRegister:   {"register", func() Payload { return new(Register) }},
-	OpPostJob:    {"post_job", func() Payload { return new(PostJob) }},
-	OpClaimJob:   {"claim_job", func() Payload { return new(ClaimJob) }},
-	OpFinishJob:  {"finish_job", func() Payload { return new(FinishJob) }},
-	OpReleaseJob: {"release_job", func() Payload { return new(ReleaseJob) }},
-	OpCloseJob:   {"close_job", func() Payload { return new(CloseJob) }},
-	OpTick:       {"tick", func() Payload { return new(Tick) }},
-	OpAskHuman:   {"ask_human", func() Payload { return new(AskHuman) }},
-	OpAddUsage:   {"add_usage", func() Payload { return new(AddUsage) }},
-
-	OpAckDelivery:      {"ack_delivery", func() Payload { return new(AckDelivery) }},
-	OpTestDelivery:     {"test_delivery", func() Payload { return new(TestDelivery) }},
-	OpRotateSigningKey: {"rotate_signing_key", func() Payload { return new(RotateSigningKey) }},
-	OpBeginDeliveries:  {"begin_deliveries", func() Payload { return new(BeginDeliveries) }},
-
-	OpSetFormat: {"set_format", func() Payload { return new(SetFormat) }},
-	OpResetKey:  {"reset_key", func() Payload { return new(ResetKey) }},
-	OpReseal:    {"reseal", func() Payload { return new(Reseal) }},
-
-	OpRecordBackup: {"record_backup", func() Payload { return new(RecordBackup) }},
-	OpProtectName:  {"protect_name", func() Payload { return new(ProtectName) }},
-	OpSetSettings:  {"set_settings", func() Payload { return new(SetSettings) }},
-	OpMarkSeen:     {"mark_seen", func() Payload { return new(MarkSeen) }},
-
-	OpSetModerator: {"set_moderator", func() Payload { return new(SetModerator) }},
-	OpHide:         {"hide", func() Payload { return new(Hide) }},
-	OpPurge:        {"purge", func() Payload { return new(Purge) }},
-	OpSetRule:      {"set_rule", func() Payload { return new(SetRule) }},
-	OpLiftRule:     {"lift_rule", func() Payload { return new(LiftRule) }},
-	OpNoteChange:   {"note_change", func() Payload { return new(NoteChange) }},
-
-	OpSweep:          {"sweep", func() Payload { return new(Sweep) }},
-	OpReport:         {"report", func() Payload { return new(Report) }},
-	OpResolveReports: {"resolve_reports", func() Payload { return new(ResolveReports) }},
-	OpDestroyDisk:    {"destroy_disk", func() Payload { return new(DestroyDisk) }},
-	OpNextEpoch:      {"next_epoch", func() Payload { return new(NextEpoch) }},
-	OpForgetSenders:  {"forget_senders", func() Payload { return new(ForgetSenders) }},
-}
-
-// String returns the command's name, for logs and metrics.
-func (o Op) String() string {
-	if row, ok := commands[o]; ok {
-		return row.name
-	}
-	return fmt.Sprintf("op(%d)", uint8(o))
-}
-
-// Ops returns the numbers of all commands, in order.
-func Ops() []Op { return slices.Sorted(maps.Keys(commands)) }
-
-// New returns an empty payload of that kind; nil when there is no such command.
-func New(o Op) Payload {
-	row, ok := commands[o]
-	if !ok {
-		return nil
-	}
-	return row.payload()
-}
-
-// OpOf returns the number under which a payload stands in the log.
-func OpOf(b Payload) Op { return b.op() }
 
 // encMode and decMode are the two directions of payloads, which are CBOR. The
 // settings are constants, so a failure is a mistake in this file.
@@ -183,7 +60,7 @@ func Encode(p Payload) ([]byte, error) {
 		return nil, errors.New("no command")
 	}
 	if err := p.check(); err != nil {
-		return nil, fmt.Errorf("%s is not fit for the log: %w", p.op(), err)
+		return nil, fmt.Errorf("%s is not fit for the log: %w", OpOf(p), err)
 	}
 	return marshal(p)
 }
@@ -191,7 +68,7 @@ func Encode(p Payload) ([]byte, error) {
 func marshal(p Payload) ([]byte, error) {
 	data, err := encMode.Marshal(p)
 	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", p.op(), err)
+		return nil, fmt.Errorf("encode %s: %w", OpOf(p), err)
 	}
 	return data, nil
 }
@@ -218,7 +95,7 @@ func EncodeBatch(b Batch) ([]byte, error) {
 	return seal(dst, batchFrame, MaxEncodedBytes)
 }
 
-// DecodeBatch reads what EncodeBatch wrote and nothing else. It does not check the
+// DecodeBatch reads only the output of EncodeBatch. It does not check the
 // payloads: a leader has done so before it proposed them. The commands keep their
 // bytes as Data, which are part of data.
 func DecodeBatch(data []byte) (Batch, error) {
@@ -245,7 +122,7 @@ func EncodeGroup(g Group) ([]byte, error) {
 // senderHint is the usual encoded size of a command's sender.
 const senderHint = 48
 
-// DecodeGroup reads what EncodeGroup wrote and nothing else, and checks every payload.
+// DecodeGroup reads only the output of EncodeGroup, and checks every payload.
 // The commands keep their bytes as Data, which are part of data.
 func DecodeGroup(data []byte) (Group, error) {
 	r := openFrame(data, groupFrame, MaxForwardBytes)
@@ -256,7 +133,7 @@ func DecodeGroup(data []byte) (Group, error) {
 	for i := range g.Commands {
 		c := &g.Commands[i]
 		if err := c.Payload.check(); err != nil {
-			return Group{}, fmt.Errorf("decode group: command %d: %s: %w", c.Seq, c.Payload.op(), err)
+			return Group{}, fmt.Errorf("decode group: command %d: %s: %w", c.Seq, OpOf(c.Payload), err)
 		}
 	}
 	return g, nil
@@ -285,7 +162,7 @@ func (g *Group) append(dst []byte, toLeader bool) ([]byte, error) {
 				return nil, err
 			}
 		}
-		dst = append(binary.AppendUvarint(dst, c.Seq), byte(c.Payload.op()))
+		dst = append(binary.AppendUvarint(dst, c.Seq), byte(OpOf(c.Payload)))
 		dst = appendBytes(dst, data)
 		if toLeader {
 			var flags byte
@@ -366,9 +243,9 @@ func (r *reader) command(toLeader bool) Command {
 		r.err = fmt.Errorf("command %d: unknown command %d", c.Seq, op[0])
 		return c
 	}
-	c.Payload = row.payload()
+	c.Payload = row.empty()
 	if err := decMode.Unmarshal(data, c.Payload); err != nil {
-		r.err = fmt.Errorf("command %d: %s: %w", c.Seq, row.name, err)
+		r.err = fmt.Errorf("command %d: %s: %w", c.Seq, row.Name, err)
 		return c
 	}
 	c.Data = data

@@ -78,7 +78,7 @@ func checkBatch(t *testing.T, want Batch) {
 func TestPublishCheck(t *testing.T) {
 	tests := map[string]struct {
 		change func(*Publish)
-		want   string // part of the error; "" for none
+		want   string // part of the error; empty if there is no error
 	}{
 		"as it is":             {func(*Publish) {}, ""},
 		"no channel":           {func(p *Publish) { p.Channel = "" }, ""},
@@ -259,8 +259,8 @@ func TestBatchesAreReadStrictly(t *testing.T) {
 	}
 }
 
-// TestLeaderChecksWhatIsForwarded holds that a payload no state machine is meant to see
-// does not get past a leader, and that nothing is checked again after that.
+// TestLeaderChecksWhatIsForwarded holds that an invalid payload does not get past a leader,
+// and that payloads are not checked again after that.
 func TestLeaderChecksWhatIsForwarded(t *testing.T) {
 	g := toLeader(t)
 	bad := samplePublish()

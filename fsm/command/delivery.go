@@ -32,26 +32,24 @@ func (a *Attempt) check() error {
 	return err
 }
 
-// BeginDeliveries is what the leader proposes before it sends: it begins those of
-// the attempts that are due, and counts them against the hourly limit. View.Begun says
-// which of them have begun.
+// BeginDeliveries begins those of the attempts that are due, and counts them against the
+// hourly limit. The leader proposes it before it sends. View.Begun returns the attempts that
+// have begun.
 type BeginDeliveries struct {
 	// Holder is the run of the node that is going to send.
 	Holder   BootID    `cbor:"1,keyasint"`
 	Attempts []Attempt `cbor:"2,keyasint"`
 }
 
-func (*BeginDeliveries) op() Op { return OpBeginDeliveries }
-
 func (c *BeginDeliveries) check() error {
-	errs := []error{checkRange("attempts", len(c.Attempts), 1, MaxAttempts, "items")}
-	if c.Holder == (BootID{}) {
-		errs = append(errs, errors.New("attempts of no run"))
-	}
+	err := errors.Join(
+		refuse(c.Holder == BootID{}, "attempts of no run"),
+		checkRange("attempts", len(c.Attempts), 1, MaxAttempts, "items"),
+	)
 	for i := range c.Attempts {
-		errs = append(errs, c.Attempts[i].check())
+		err = errors.Join(err, c.Attempts[i].check())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // DeliveryOutcome is the outcome of an attempt.
@@ -61,7 +59,7 @@ type DeliveryOutcome uint8
 const (
 	AttemptDelivered DeliveryOutcome = 1 // the receiver took it
 	AttemptFailed    DeliveryOutcome = 2 // it did not
-	AttemptGone      DeliveryOutcome = 3 // it wants nothing any more
+	AttemptGone      DeliveryOutcome = 3 // it does not want deliveries any more
 )
 
 // AckDelivery says how an attempt ended. It counts only while the attempt is
@@ -77,21 +75,18 @@ type AckDelivery struct {
 	RetryAfter int64 `cbor:"7,keyasint,omitempty"`
 }
 
-func (*AckDelivery) op() Op { return OpAckDelivery }
-
 func (c *AckDelivery) check() error {
-	errs := []error{
+	reason := refuse(c.Reason != "", "a reason for a success")
+	if c.Outcome != AttemptDelivered {
+		reason = checkLabel("reason", c.Reason)
+	}
+	return errors.Join(
 		c.Attempt.check(),
 		checkRange("outcome", int(c.Outcome), int(AttemptDelivered), int(AttemptGone), ""),
 		checkRange("jitter", int(c.Jitter), 0, MaxRetryJitter, "thousandths"),
 		checkRange("retry after", int(c.RetryAfter), 0, MaxRetryAfter, "ms"),
-	}
-	if c.Outcome != AttemptDelivered {
-		errs = append(errs, checkLabel("reason", c.Reason))
-	} else if c.Reason != "" {
-		errs = append(errs, errors.New("a reason for a success"))
-	}
-	return errors.Join(errs...)
+		reason,
+	)
 }
 
 // TestDelivery queues a delivery that only the agent itself can ask for. A receiver
@@ -100,8 +95,6 @@ type TestDelivery struct {
 	AgentKey string `cbor:"1,keyasint"` // folded name of the agent
 	Proof    Proof  `cbor:"2,keyasint"` // holds the agent's key
 }
-
-func (*TestDelivery) op() Op { return OpTestDelivery }
 
 // Signature returns the name that the command is made under, and its proof.
 func (c *TestDelivery) Signature() Signature { return Signature{c.AgentKey, &c.Proof, RequestKey{}} }
@@ -117,15 +110,13 @@ const (
 
 // RotateSigningKey makes a new key the one that deliveries are signed with.
 type RotateSigningKey struct {
-	// After is the number of the newest key that the proposer knows; 0: none. If
-	// there is a newer one the command does nothing.
+	// After is the number of the newest key that the proposer knows, or 0. If there is a
+	// newer one, the command has no effect.
 	After  uint64 `cbor:"1,keyasint"`
 	Public []byte `cbor:"2,keyasint"`
 	// Sealed is the private half, sealed under the cluster's data key.
 	Sealed []byte `cbor:"3,keyasint"`
 }
-
-func (*RotateSigningKey) op() Op { return OpRotateSigningKey }
 
 func (c *RotateSigningKey) check() error {
 	return errors.Join(
@@ -133,3 +124,6 @@ func (c *RotateSigningKey) check() error {
 		checkRange("sealed private key", len(c.Sealed), 1, MaxSealedKeyBytes, "bytes"),
 	)
 }
+
+func (*TestDelivery) texts() []string     { return nil }
+func (*TestDelivery) content() [][]string { return nil }

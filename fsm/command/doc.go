@@ -1,6 +1,6 @@
 // Package command is the contract between the code that makes commands (api, the node
 // itself), transports them (node/propose) and applies them (fsm): the commands, their
-// encoding, validation, limits and results. It knows nothing of storage, consensus or
+// encoding, validation, limits and results. It is independent of storage, consensus and
 // HTTP.
 //
 // # A command's bytes

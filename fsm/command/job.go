@@ -2,11 +2,10 @@ package command
 
 import (
 	"errors"
-	"fmt"
 )
 
-// PostJob files a job. What depends on Unicode tables or settings is worked out
-// by the node that takes the request, as with Publish.
+// PostJob files a job. The node that takes the request computes everything that depends on
+// Unicode tables or settings, as with Publish.
 type PostJob struct {
 	Author
 	Title string   `cbor:"10,keyasint"`
@@ -14,7 +13,7 @@ type PostJob struct {
 	Tags  []string `cbor:"12,keyasint,omitempty"`
 }
 
-// JobAction is what every command on a job says.
+// JobAction has the fields of every command on a job.
 type JobAction struct {
 	Author
 	Job string `cbor:"10,keyasint"` // public id of the job
@@ -29,8 +28,8 @@ type ClaimJob struct {
 	TTL int64 `cbor:"12,keyasint"`
 }
 
-// FinishJob hands in the result of a job that the caller has claimed, or that
-// nobody has and that is not the caller's own. It files a reply to the job.
+// FinishJob hands in the result of a job that the caller has claimed. It files a reply to
+// the job.
 type FinishJob struct {
 	JobAction
 	Result string `cbor:"11,keyasint"`
@@ -42,21 +41,9 @@ type ReleaseJob struct{ JobAction }
 // CloseJob withdraws the caller's own open job.
 type CloseJob struct{ JobAction }
 
-// Tick does nothing. A leader proposes it so that log time goes on and due claims
-// end while nobody writes.
+// Tick has no effect of its own. A leader proposes it so that log time goes on and due
+// claims end while there are no writes.
 type Tick struct{}
-
-func (*PostJob) op() Op { return OpPostJob }
-
-func (*ClaimJob) op() Op { return OpClaimJob }
-
-func (*FinishJob) op() Op { return OpFinishJob }
-
-func (*ReleaseJob) op() Op { return OpReleaseJob }
-
-func (*CloseJob) op() Op { return OpCloseJob }
-
-func (*Tick) op() Op { return OpTick }
 
 func (c *PostJob) check() error {
 	return errors.Join(
@@ -75,15 +62,8 @@ func (c *ClaimJob) check() error {
 	return errors.Join(
 		c.JobAction.check(),
 		checkText("note", c.Note, 0, MaxJobNote),
-		c.checkTTL(),
+		refuse(c.TTL < 1 || c.TTL > MaxClaim, "a claim of a time out of its range"),
 	)
-}
-
-func (c *ClaimJob) checkTTL() error {
-	if c.TTL < 1 || c.TTL > MaxClaim {
-		return fmt.Errorf("claim of %d milliseconds, allowed are 1 to %d", c.TTL, int64(MaxClaim))
-	}
-	return nil
 }
 
 func (c *FinishJob) check() error {
@@ -91,3 +71,16 @@ func (c *FinishJob) check() error {
 }
 
 func (*Tick) check() error { return nil }
+
+func (c *PostJob) texts() []string { return append([]string{c.Agent, c.Title, c.Body}, c.Tags...) }
+
+func (c *ClaimJob) texts() []string { return []string{c.Agent, c.Note} }
+
+func (c *FinishJob) texts() []string { return []string{c.Agent, c.Result} }
+
+func (a *JobAction) texts() []string { return nil }
+
+func (c *PostJob) content() [][]string   { return [][]string{{c.Agent, c.Title, c.Body}, c.Tags} }
+func (a *JobAction) content() [][]string { return [][]string{{a.Agent, a.Job, ""}} }
+func (c *ClaimJob) content() [][]string  { return [][]string{{c.Agent, c.Job, c.Note}} }
+func (c *FinishJob) content() [][]string { return [][]string{{c.Agent, c.Job, c.Result}} }

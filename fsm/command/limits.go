@@ -36,12 +36,24 @@ const (
 	MinDescription  = 4
 	MaxDescription  = 500
 	MaxCapabilities = 8
-	MinCapability   = MinTag
 	MaxCapability   = MaxTag
 	MaxURL          = 2000
 	MaxNote         = 1000
 	// MaxClaim is the longest claim of a job, in milliseconds.
 	MaxClaim = 30 * 24 * 60 * 60 * 1000
+
+	// MaxKeyClaims is how many unfinished claims a name has by its key, and MaxNameClaims
+	// how many it has without it from one sender. MaxSenderClaims is how many a sender has
+	// under all names, without those of established keys; a network has NetworkShare times
+	// as many. A claim is extended MaxRenewals times.
+	MaxKeyClaims    = 10
+	MaxNameClaims   = 5
+	MaxSenderClaims = 20
+	MaxRenewals     = 2
+
+	// MaxAddressNames is how many names an address may have registered and still be a proof.
+	// An address with more is taken for that of several clients.
+	MaxAddressNames = 5
 
 	// MaxList is the most entries that one page of a list holds, and DefaultList
 	// what it holds when the client does not say.
@@ -51,7 +63,7 @@ const (
 	MaxChannels = 1000
 	// MaxSuccessors is the most items of an entry's supersededBy.
 	MaxSuccessors = 100
-	// What home holds at most. A page of MaxForYou is extended to the end of its
+	// The maximum sizes of home. A page of MaxForYou is extended to the end of its
 	// log entry.
 	MaxForYou     = 50
 	MaxOwed       = 20 // of each of the open items
@@ -88,7 +100,7 @@ const (
 	MaxPatterns     = 32
 	MaxPatternBytes = 200
 	MaxPatternSteps = 500
-	// What a report holds: its text, and how to reach who sent it.
+	// The sizes of a report's text, and of the contact of its sender.
 	MinReport        = 4
 	MaxReport        = 1000
 	MaxReportContact = 200
@@ -98,7 +110,7 @@ const (
 	MaxOpenReports   = 1000
 	MaxSenderReports = 20
 	// MaxClosedReports is how many of those that were looked at are kept, for
-	// ReportKeptMillis at most. One that nobody looks at goes after ReportOpenMillis.
+	// ReportKeptMillis at most. A report without a decision goes after ReportOpenMillis.
 	MaxClosedReports = 5000
 	ReportKeptMillis = 30 * DayMillis
 	ReportOpenMillis = 180 * DayMillis
@@ -121,8 +133,8 @@ const (
 	// MaxForwardBytes is the largest group that is accepted on its way to the leader,
 	// with its senders.
 	MaxForwardBytes = 1 << 20
-	// GroupBytes, CommandBytes and OpenBytes are what a group, a command beside its
-	// payload, and an open number take in a batch, at most.
+	// GroupBytes, CommandBytes and OpenBytes are the maximum sizes in a batch of a group,
+	// of a command without its payload, and of an open number.
 	GroupBytes   = 16 + 10 + 2 + 2
 	CommandBytes = 10 + 1 + 3
 	OpenBytes    = 10
@@ -161,7 +173,7 @@ const (
 	// KeyHashBytes is the length of the hash of an edit_key: SHA-256. The key
 	// itself never enters the log.
 	KeyHashBytes = 32
-	// ReportIDBytes is the length of the id of a report's receipt: nobody guesses it.
+	// ReportIDBytes is the length of the id of a report's receipt, which must be impossible to guess.
 	ReportIDBytes = 16
 	// LookBytes is the length of one hash in Proof.Looks, and MaxLooks how many a name
 	// has.
@@ -174,3 +186,6 @@ const (
 	// MaxFingerprintBytes bounds the pseudonym of a sender.
 	MaxFingerprintBytes = 64
 )
+
+// DayMillis is a day in milliseconds.
+const DayMillis = 24 * 60 * 60 * 1000

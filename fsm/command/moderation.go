@@ -2,7 +2,6 @@ package command
 
 import (
 	"errors"
-	"fmt"
 )
 
 // Operator is who acts over the private port: whoever has the cluster's secret. No
@@ -23,17 +22,6 @@ func (o *Order) check() error {
 	)
 }
 
-// ordered is a command of a moderator or of the operator.
-type ordered interface{ order() *Order }
-
-// OrderOf returns who gives a command as a moderator, and why; nil where nobody does.
-func OrderOf(p Payload) *Order {
-	if o, ok := p.(ordered); ok {
-		return o.order()
-	}
-	return nil
-}
-
 func (o *Order) order() *Order { return o }
 
 // SetModerator gives a moderator a token, or takes it away. Only an operator asks
@@ -41,12 +29,12 @@ func (o *Order) order() *Order { return o }
 type SetModerator struct {
 	Order
 	Name string `cbor:"10,keyasint"`
-	// Token is the SHA-256 of the token; empty: there is none any more.
+	// Token is the SHA-256 of the token; empty revokes the token.
 	Token []byte `cbor:"11,keyasint,omitempty"`
 }
 
-// Hide hides entries and profiles, or shows them again. What is so already stays as it
-// is.
+// Hide hides entries and profiles, or shows them again. It has no effect on those that are
+// hidden, or shown, already.
 type Hide struct {
 	Order
 	IDs    []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
@@ -71,25 +59,20 @@ type DestroyDisk struct {
 	Server string `cbor:"10,keyasint"`
 }
 
-func (*SetModerator) op() Op { return OpSetModerator }
-func (*Hide) op() Op         { return OpHide }
-func (*Purge) op() Op        { return OpPurge }
-func (*DestroyDisk) op() Op  { return OpDestroyDisk }
-
 func (c *SetModerator) check() error {
-	err := errors.Join(c.Order.check(), checkLabel("moderator", c.Name), checkKeyHash("token", c.Token))
-	if err == nil && (c.By != Operator || c.Name == Operator) {
-		err = fmt.Errorf("%q cannot make %q a moderator", c.By, c.Name)
-	}
-	return err
+	return errors.Join(
+		c.Order.check(), checkLabel("moderator", c.Name), checkKeyHash("token", c.Token),
+		refuse(c.By != Operator, "only an operator makes moderators"),
+		refuse(c.Name == Operator, "an operator is no moderator"),
+	)
 }
 
 func (c *Hide) check() error {
 	return errors.Join(
 		c.Order.check(),
 		checkRange("ids and agents", len(c.IDs)+len(c.Agents), 1, MaxHidden, "items"),
-		checkAll("ids", c.IDs, MaxHidden, func(id string) error { return checkText("id", id, 1, MaxTarget) }),
-		checkAll("agents", c.Agents, MaxHidden, func(name string) error { return checkBytes("agent", name, MaxNameKeyBytes) }),
+		checkAll("ids", c.IDs, MaxHidden, textOf("id", MaxTarget)),
+		checkAll("agents", c.Agents, MaxHidden, bytesOf("agent", MaxNameKeyBytes)),
 	)
 }
 
@@ -97,16 +80,15 @@ func (c *Purge) check() error {
 	return errors.Join(
 		c.Order.check(),
 		checkRange("ids and agents", len(c.IDs)+len(c.Agents), 1, MaxHidden, "items"),
-		checkAll("ids", c.IDs, MaxHidden, func(id string) error { return checkText("id", id, 1, MaxTarget) }),
-		checkAll("agents", c.Agents, MaxHidden, func(name string) error { return checkBytes("agent", name, MaxNameKeyBytes) }),
-		checkAll("servers", c.Servers, MaxServers, func(id string) error { return checkBytes("server", id, MaxServerIDBytes) }),
+		checkAll("ids", c.IDs, MaxHidden, textOf("id", MaxTarget)),
+		checkAll("agents", c.Agents, MaxHidden, bytesOf("agent", MaxNameKeyBytes)),
+		checkAll("servers", c.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)),
 	)
 }
 
 func (c *DestroyDisk) check() error {
-	err := errors.Join(c.Order.check(), checkBytes("server", c.Server, MaxServerIDBytes))
-	if err == nil && (c.By != Operator || c.Server == "") {
-		err = fmt.Errorf("%q cannot say that the disk of %q was destroyed", c.By, c.Server)
-	}
-	return err
+	return errors.Join(
+		c.Order.check(), checkBytes("server", c.Server, MaxServerIDBytes),
+		refuse(c.By != Operator, "only an operator has seen the disk"),
+	)
 }

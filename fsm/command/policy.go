@@ -23,18 +23,13 @@ const (
 	RulePattern  RuleKind = 7 // those with a text that the pattern is found in
 )
 
-var ruleNames = [...]string{
-	RuleSender: "sender", RuleName: "agent", RuleNetwork: "network", RuleChannel: "channel",
+var ruleNames = names{
+	0: "rule", RuleSender: "sender", RuleName: "agent", RuleNetwork: "network", RuleChannel: "channel",
 	RuleUnproven: "unproven", RuleAll: "all", RulePattern: "pattern",
 }
 
 // String returns the kind's name in the interface.
-func (k RuleKind) String() string {
-	if k < RuleSender || int(k) >= len(ruleNames) {
-		return fmt.Sprintf("rule(%d)", uint8(k))
-	}
-	return ruleNames[k]
-}
+func (k RuleKind) String() string { return ruleNames.name(uint8(k)) }
 
 // OnArrival reports whether rules of the kind are checked where a request arrives.
 func (k RuleKind) OnArrival() bool { return k == RuleNetwork || k == RulePattern }
@@ -57,8 +52,8 @@ type SetRule struct {
 	// Subject is the id of an entry for RuleSender, a folded name, a network as CIDR, a
 	// channel, or a pattern (RE2); "" for the others.
 	Subject string `cbor:"11,keyasint,omitempty"`
-	For     int64  `cbor:"12,keyasint,omitempty"` // milliseconds of log time; 0: for good, for patterns alone
-	Hold    bool   `cbor:"13,keyasint,omitempty"` // what a pattern is found in is born hidden, and not rejected
+	For     int64  `cbor:"12,keyasint,omitempty"` // milliseconds of log time; 0 means for good, and is for patterns only
+	Hold    bool   `cbor:"13,keyasint,omitempty"` // hide entries with the pattern from the beginning in place of rejecting them
 }
 
 // LiftRule ends a rule.
@@ -66,9 +61,6 @@ type LiftRule struct {
 	Order
 	Number uint64 `cbor:"10,keyasint"` // of the row of the record about it
 }
-
-func (*SetRule) op() Op  { return OpSetRule }
-func (*LiftRule) op() Op { return OpLiftRule }
 
 func (c *LiftRule) check() error { return c.Order.check() }
 
@@ -95,10 +87,8 @@ func (c *SetRule) checkSubject() error {
 	case RuleName:
 		return checkBytes("agent", c.Subject, MaxNameKeyBytes)
 	case RuleNetwork:
-		if _, err := ParseNetwork(c.Subject); err != nil {
-			return err
-		}
-		return nil
+		_, err := ParseNetwork(c.Subject)
+		return err
 	case RuleChannel:
 		return checkText("channel", c.Subject, MinChannel, MaxChannel)
 	case RulePattern:
@@ -141,32 +131,4 @@ func CompilePattern(s string) (*regexp.Regexp, error) {
 		err = errors.New("pattern: it is found in every text, also in an empty one")
 	}
 	return re, err
-}
-
-// speaking is a command with texts that others will read.
-type speaking interface{ texts() []string }
-
-// TextsOf returns the texts of a command that others will read; none of one that leaves
-// no text.
-func TextsOf(p Payload) []string {
-	if s, ok := p.(speaking); ok {
-		return s.texts()
-	}
-	return nil
-}
-
-func (p *Publish) texts() []string {
-	return append([]string{p.Agent, p.Channel, p.Title, p.Body}, p.Tags...)
-}
-
-func (c *AskHuman) texts() []string {
-	return append([]string{c.Agent, c.Goal, c.Action, c.Context, c.Bounds}, c.Tags...)
-}
-
-func (c *PostJob) texts() []string   { return append([]string{c.Agent, c.Title, c.Body}, c.Tags...) }
-func (c *ClaimJob) texts() []string  { return []string{c.Agent, c.Note} }
-func (c *FinishJob) texts() []string { return []string{c.Agent, c.Result} }
-
-func (c *Register) texts() []string {
-	return append([]string{c.Agent, c.Description, c.Endpoint, c.Note}, c.Capabilities...)
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"errors"
-	"fmt"
 )
 
 // ReportReason is the reason of a report against an entry.
@@ -18,7 +17,7 @@ const (
 )
 
 // ReportReasons are the names of the reasons in the interface.
-var ReportReasons = names{ReportIllegal: "illegal", ReportSpam: "spam", ReportSecret: "secret", ReportHarassment: "harassment", ReportOther: "other"}
+var ReportReasons = names{0: "unknown", ReportIllegal: "illegal", ReportSpam: "spam", ReportSecret: "secret", ReportHarassment: "harassment", ReportOther: "other"}
 
 // String returns the reason's name in the interface.
 func (r ReportReason) String() string { return ReportReasons.name(uint8(r)) }
@@ -33,7 +32,7 @@ const (
 	ReportErased  ReportOutcome = 2 // the entry was erased
 	ReportKept    ReportOutcome = 3 // the entry stays
 	ReportSettled ReportOutcome = 4 // something else was done
-	// ReportDropped: nobody looked at it; its sender had more open ones than any other
+	// ReportDropped: there was no decision; its sender had more open ones than any other
 	// when there was no more room. No moderator gives it.
 	ReportDropped ReportOutcome = 5
 	// ReportExpired: the entry got older than the retention of its channel, and is a stub.
@@ -42,7 +41,7 @@ const (
 )
 
 // ReportOutcomes are the names of the outcomes that moderators give.
-var ReportOutcomes = names{ReportHidden: "hidden", ReportErased: "erased", ReportKept: "kept", ReportSettled: "other"}
+var ReportOutcomes = names{0: "unknown", ReportHidden: "hidden", ReportErased: "erased", ReportKept: "kept", ReportSettled: "other"}
 
 // String returns the outcome's name in the interface; "" for ReportOpen.
 func (o ReportOutcome) String() string {
@@ -57,41 +56,16 @@ func (o ReportOutcome) String() string {
 	return ReportOutcomes.name(uint8(o))
 }
 
-// names are the names of numbers from 1 on in the interface.
-type names []string
-
-func (n names) name(i uint8) string {
-	if i == 0 || int(i) >= len(n) {
-		return fmt.Sprintf("unknown(%d)", i)
-	}
-	return n[i]
-}
-
-// List returns all names, in order.
-func (n names) List() []string { return n[1:] }
-
-// Parse returns the number with a name; 0: none has it.
-func (n names) Parse(name string) uint8 {
-	for i := 1; i < len(n); i++ {
-		if n[i] == name {
-			return uint8(i) //nolint:gosec // there are few
-		}
-	}
-	return 0
-}
-
-func (n names) check(field string, i uint8) error { return checkRange(field, int(i), 1, len(n)-1, "") }
-
 // Report asks the moderators to review an entry. Only they see its text and its
 // contact.
 type Report struct {
-	Agent    string       `cbor:"1,keyasint"`           // the name as moderators see it; AnonymousName: none
+	Agent    string       `cbor:"1,keyasint"`           // the name as moderators see it; AnonymousName without a name
 	AgentKey string       `cbor:"2,keyasint"`           // text.Fold(Agent)
 	ID       []byte       `cbor:"3,keyasint"`           // of the receipt: random, ReportIDBytes
 	Target   string       `cbor:"4,keyasint"`           // public id of the entry
 	Reason   ReportReason `cbor:"5,keyasint"`           //
 	Text     string       `cbor:"6,keyasint"`           //
-	Contact  string       `cbor:"7,keyasint,omitempty"` // how to reach who reports; "": not given
+	Contact  string       `cbor:"7,keyasint,omitempty"` // how to reach the sender; may be empty
 	Proof    Proof        `cbor:"8,keyasint,omitempty"` // of the name
 }
 
@@ -102,9 +76,6 @@ type ResolveReports struct {
 	Targets []string      `cbor:"11,keyasint,omitempty"` // public ids of entries: all open reports of these
 	Outcome ReportOutcome `cbor:"12,keyasint"`
 }
-
-func (*Report) op() Op         { return OpReport }
-func (*ResolveReports) op() Op { return OpResolveReports }
 
 // Signature returns under which name the report is made.
 func (c *Report) Signature() Signature { return Signature{AgentKey: c.AgentKey, Proof: &c.Proof} }
@@ -126,7 +97,7 @@ func (c *ResolveReports) check() error {
 	err := errors.Join(
 		c.Order.check(),
 		checkRange("reports and targets", len(c.Reports)+len(c.Targets), 1, MaxHidden, "items"),
-		checkAll("targets", c.Targets, MaxHidden, func(id string) error { return checkText("target", id, 1, MaxTarget) }),
+		checkAll("targets", c.Targets, MaxHidden, textOf("target", MaxTarget)),
 		ReportOutcomes.check("outcome", uint8(c.Outcome)),
 	)
 	for _, id := range c.Reports {
@@ -138,3 +109,6 @@ func (c *ResolveReports) check() error {
 func checkReportID(id []byte) error {
 	return checkRange("report id", len(id), ReportIDBytes, ReportIDBytes, "bytes")
 }
+
+func (*Report) texts() []string     { return nil }
+func (*Report) content() [][]string { return nil }

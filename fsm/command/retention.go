@@ -28,15 +28,15 @@ const HourMillis = 60 * 60 * 1000
 // RetentionRule says for how long the texts of some channels are kept.
 type RetentionRule struct {
 	Channels string // the name of a channel, or how names begin with a * behind it
-	Hours    uint64 // of log time; 0: for good
+	Hours    uint64 // of log time; 0 means for good
 }
 
 // Retention are the rules of Settings.Retention. The first one that is for a channel
-// counts; what none is for is kept.
+// counts; the texts of other channels are kept.
 type Retention []RetentionRule
 
-// Of returns for how long the texts of a channel are kept, in milliseconds of log time; 0:
-// for good.
+// Of returns for how long the texts of a channel are kept, in milliseconds of log time, or 0
+// if they are kept for good.
 func (r Retention) Of(channel string) (millis int64) {
 	for _, rule := range r {
 		prefix, open := strings.CutSuffix(rule.Channels, "*")
@@ -96,8 +96,6 @@ type Sweep struct {
 	// which may have ended since.
 	Over []uint64 `cbor:"1,keyasint,omitempty"`
 }
-
-func (*Sweep) op() Op { return OpSweep }
 
 func (c *Sweep) check() error {
 	return checkRange("entries", len(c.Over), 0, MaxSwept, "items")

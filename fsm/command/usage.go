@@ -18,22 +18,14 @@ const (
 	SurfaceWeb Surface = 4
 )
 
-var surfaceNames = [...]string{SurfaceAPI: "api", SurfaceA2A: "a2a", SurfaceMCP: "mcp", SurfaceWeb: "web"}
+var surfaceNames = names{0: "surface", SurfaceAPI: "api", SurfaceA2A: "a2a", SurfaceMCP: "mcp", SurfaceWeb: "web"}
 
 // String returns the surface's name in the interface.
-func (s Surface) String() string {
-	if s < SurfaceAPI || int(s) >= len(surfaceNames) {
-		return fmt.Sprintf("surface(%d)", uint8(s))
-	}
-	return surfaceNames[s]
-}
+func (s Surface) String() string { return surfaceNames.name(uint8(s)) }
 
 // OtherCalls is the action and the client of calls on a day that has too many of
 // both to distinguish them.
 const OtherCalls = "other"
-
-// DayMillis is a day in milliseconds.
-const DayMillis = 24 * 60 * 60 * 1000
 
 // Day numbers the days since the epoch, in UTC.
 type Day uint32
@@ -75,8 +67,8 @@ func AppendRegister(dst []byte, number int, rank byte) []byte {
 	return append(binary.BigEndian.AppendUint16(dst, uint16(number)), rank)
 }
 
-// AddUsage folds what a node has counted into the state. Sent again under the
-// same number, it counts nothing.
+// AddUsage adds the counts of a node to the state. A repetition under the same number has no
+// effect.
 type AddUsage struct {
 	// Boot is the run of the node that counted.
 	Boot BootID `cbor:"1,keyasint"`
@@ -86,22 +78,16 @@ type AddUsage struct {
 	Senders []SenderRow `cbor:"4,keyasint,omitempty"`
 }
 
-func (*AddUsage) op() Op { return OpAddUsage }
-
 func (c *AddUsage) check() error {
-	var errs []error
-	if c.Boot == (BootID{}) || c.Number == 0 {
-		errs = append(errs, errors.New("usage of no run, or without a number"))
-	}
-	errs = append(errs,
+	errs := []error{
+		refuse(c.Boot == BootID{} || c.Number == 0, "usage of no run, or without a number"),
 		checkRange("usage", len(c.Rows), 0, MaxUsageRows, "rows"),
-		checkRange("senders", len(c.Senders), 0, MaxSenderRows, "rows"))
+		checkRange("senders", len(c.Senders), 0, MaxSenderRows, "rows"),
+	}
 	for i := range c.Rows {
 		r := &c.Rows[i]
-		errs = append(errs, r.Surface.check(), checkLabel("action", r.Action), checkLabel("client", r.Client))
-		if r.Count == 0 || r.Count > MaxUsageCount {
-			errs = append(errs, fmt.Errorf("count %d", r.Count))
-		}
+		errs = append(errs, r.Surface.check(), checkLabel("action", r.Action), checkLabel("client", r.Client),
+			refuse(r.Count == 0 || r.Count > MaxUsageCount, "a count out of its range"))
 	}
 	registers := 0
 	for i := range c.Senders {
@@ -116,9 +102,7 @@ func (c *AddUsage) check() error {
 // run over.
 const MaxUsageCount = 1 << 40
 
-func (s Surface) check() error {
-	return checkRange("surface", int(s), int(SurfaceAPI), len(surfaceNames)-1, "")
-}
+func (s Surface) check() error { return surfaceNames.check("surface", uint8(s)) }
 
 func (r *SenderRow) checkRegisters() error {
 	if len(r.Registers)%RegisterBytes != 0 {

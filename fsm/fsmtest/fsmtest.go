@@ -1,5 +1,5 @@
-// Package fsmtest does to a state on disk what the state machine never would, for
-// tests of what notices it.
+// Package fsmtest changes and searches the files of a state, for tests of corruption and of
+// erasing.
 package fsmtest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ReplaceText replaces a text in every row of the state in dir, which nobody has
-// open, and returns in how many it stood.
+// ReplaceText replaces a text in every row of the state in dir, which must not be open, and
+// returns the number of rows that had it.
 func ReplaceText(dir, old, text string) (rows int, err error) {
 	name, err := os.ReadFile(filepath.Join(dir, "CURRENT")) //nolint:gosec // a test's own directory
 	if err != nil {
@@ -52,10 +52,9 @@ func ReplaceText(dir, old, text string) (rows int, err error) {
 // findTries is how often FindText looks at a directory that a running node changes.
 const findTries = 100
 
-// FindText returns the files below dir in which a text stands, in the case given or in
-// lower case. Every block of a table is decoded: tables are compressed, so that their
-// bytes alone say nothing. What else is there, a manifest or the Raft log with its free
-// pages, is not compressed.
+// FindText returns the files below dir that contain a text, in the case given or in lower
+// case. Tables are compressed, so every block of them is decoded. Other files, such as a
+// manifest or the Raft log with its free pages, are not compressed.
 func FindText(dir, text string) (found []string, err error) {
 	for range findTries {
 		if found, err = findText(dir, text); err == nil {
@@ -93,8 +92,8 @@ func findText(dir, text string) (found []string, err error) {
 	return found, err
 }
 
-// decodeTable returns the file of a table as it is, and all its blocks decoded: every
-// version of every row, the separators of the index, the properties.
+// decodeTable returns the bytes of a table, followed by its decoded blocks: every version of
+// every row, the separators of the index, the properties.
 func decodeTable(path string) (all []byte, err error) {
 	if all, err = os.ReadFile(path); err != nil { //nolint:gosec // a test's own directory
 		return nil, err

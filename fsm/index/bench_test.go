@@ -167,9 +167,9 @@ func BenchmarkAdd(b *testing.B) {
 	x.Close()
 }
 
-// BenchmarkFile files entries as BenchmarkAdd does, one block after the other, and
-// seals nothing. It reports the CPU time of an entry, and the heap that an entry of
-// a full block takes.
+// BenchmarkFile files entries as BenchmarkAdd does, one block after the other,
+// without sealing. It reports the CPU time of an entry, and the heap for each entry of a
+// full block.
 func BenchmarkFile(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -343,7 +343,7 @@ func BenchmarkSearch(b *testing.B) {
 }
 
 // BenchmarkWorstBodies adds texts that make the most terms: bigrams of rare code
-// points, and words that nobody else has. It reports the heap that the index takes
+// points, and words of one entry each. It reports the heap that the index takes
 // at most, what the parts in memory count of it, and the disk per entry.
 func BenchmarkWorstBodies(b *testing.B) {
 	rng := rand.New(rand.NewPCG(13, 14))

@@ -12,12 +12,12 @@ import (
 // directory of one run, so that cursors of several terms can share an iterator.
 type cursor struct {
 	iter    *pebble.Iterator
-	key     []byte   // what the keys of the term begin with, and room for the rest
+	key     []byte   // the prefix of the keys of the term, with room for the rest
 	size    int      // of that beginning
 	next    uint64   // the newest block that is not in a directory read so far
 	held    []byte   // the newest directory
 	records []record // of it, without those above the last target
-	block   uint64   // what seek returned last
+	block   uint64   // the last result of seek
 	loaded  int      // postings with keys of their own
 
 	also    uint64 // a seq that counts as carrying the term
@@ -39,8 +39,8 @@ func openCursor(r pebble.Reader, term []byte) (cursor, error) {
 	return cursor{iter: iter, key: key, size: len(term), next: maxBlock}, nil
 }
 
-// seek goes to the newest block not above target in which the term occurs, and
-// returns false if there is none. Targets never rise from call to call.
+// seek goes to the newest block not above target in which the term occurs, or
+// returns false. Targets never rise from call to call.
 func (c *cursor) seek(target uint64) (block uint64, ok bool, err error) {
 	for {
 		last := len(c.records) - 1

@@ -59,12 +59,12 @@ func (x *Index) Erase(ctx context.Context) error {
 // eraser rewrites postings.
 type eraser struct {
 	x       *Index
-	known   map[uint64]Bitmap // what is to be erased, by block
+	known   map[uint64]Bitmap // the entries to be erased, by block
 	records []record
 }
 
-// some processes the next postings, and returns where to continue; nil: there are no
-// more.
+// some processes the next postings, and returns the key to continue at, nil after the
+// last.
 func (e *eraser) some(from, upper []byte) (next []byte, err error) {
 	e.x.sealing.Lock() // a seal adds to directories
 	defer e.x.sealing.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// TestErase: what is erased is in no posting, whether it was sealed before or not, terms
-// that nothing else had are gone, and all else is as it was, also of parts that are
-// sealed meanwhile.
+// TestErase checks that no posting has an erased entry, sealed before or not, that terms of
+// erased entries alone are gone, and that all other entries are found, also those of parts
+// that are sealed meanwhile.
 func TestErase(t *testing.T) {
 	w := newWorld(t, 1)
 	defer w.close()

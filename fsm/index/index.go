@@ -36,7 +36,7 @@ const (
 
 // Options are the settings of an Index.
 type Options struct {
-	// Prefix begins every key of the index. Nothing else may use keys with this prefix.
+	// Prefix begins every key of the index. Only the index may use keys with this prefix.
 	Prefix []byte
 	// Version is the version of the code that makes terms, in 24 bits. An index of another
 	// version is dropped when it is opened.

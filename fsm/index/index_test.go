@@ -20,7 +20,7 @@ type world struct {
 	index *Index
 	model *model
 	kept  []keptCut
-	part  int // memory that ends a part; 0: as always
+	part  int // memory that ends a part; 0 means maxPartBytes
 }
 
 // keptCut is a cut with its snapshot.

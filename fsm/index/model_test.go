@@ -11,11 +11,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 const (
 	testVersion  = 7
-	testDeadline = 30 * time.Second
+	testDeadline = time.Minute
 )
 
 var testPrefix = []byte("\x05ix")
@@ -33,7 +35,7 @@ func openDB(t testing.TB, fs vfs.FS) *pebble.DB {
 	return db
 }
 
-// quiet is a Pebble logger that says nothing.
+// quiet is a Pebble logger that discards.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
@@ -57,21 +59,17 @@ func waitSealed(t testing.TB, x *Index) {
 	x.mu.Lock()
 	full := x.full
 	x.mu.Unlock()
-	for deadline := time.Now().Add(testDeadline); x.Sealed() < full; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("sealed up to %d, want %d", x.Sealed(), full)
-		}
-	}
+	await.Eventually(t, fmt.Sprintf("sealed up to %d", full), func() bool { return x.Sealed() >= full })
 }
 
-// model is what an index should know: the terms of each entry.
+// model is the specification of an index: the terms of each entry.
 type model struct {
 	first   uint64
 	entries [][]string // entry first+i has entries[i]
 	*inverted
 }
 
-// inverted is what the model's searches go by.
+// inverted holds the entries of each term, for the searches of the model.
 type inverted struct {
 	mu    sync.Mutex
 	count int                 // entries that are in lists

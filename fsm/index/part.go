@@ -181,8 +181,8 @@ func (p *part) load(into *offsets, id uint32) {
 // a term meets the newest run first, and in it the directory. A seal merges its record
 // into the directory: Pebble appends it, and joins the records when it compacts. So a
 // rare term has one key for a million entries, and a search for it reads one value.
-// Nothing but the bytes of texts bounds how many parts a block has: in a part of few
-// entries, short is what one entry takes, so that hundreds of directories fit into memory.
+// Only the bytes of texts bound the number of parts of a block: in a part of few entries, a
+// posting of more than one entry is long, so that hundreds of directories fit into memory.
 //
 // A posting is valid wherever its part ended: unfinished parts and duplicate records do
 // no harm.
@@ -268,7 +268,7 @@ func splitKey(key []byte) (term []byte, block uint64, off uint16, err error) {
 	return key[:cut], uint64(^binary.BigEndian.Uint32(key[cut:])), ^binary.BigEndian.Uint16(key[cut+blockBytes:]), nil
 }
 
-// keyAfter returns the first key after all that begin with prefix, nil if there is none.
+// keyAfter returns the first key after all that begin with prefix, or nil.
 func keyAfter(prefix []byte) []byte {
 	for end := len(prefix); end > 0; end-- {
 		if prefix[end-1] != 0xff {
@@ -291,7 +291,7 @@ func (m mark) encode() []byte {
 	return binary.BigEndian.AppendUint64(b, m.sealed)
 }
 
-// readMark returns the seal mark, and false if there is none yet.
+// readMark returns the seal mark, and false before the first.
 func readMark(r pebble.Reader, prefix []byte) (m mark, ok bool, err error) {
 	value, closer, err := r.Get(append(slices.Clip(prefix), markKey))
 	if errors.Is(err, pebble.ErrNotFound) {

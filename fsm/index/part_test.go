@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// rareWords makes words that nobody else has.
+// rareWords makes words that no other entry has.
 func rareWords(rng *rand.Rand, count int) []string {
 	words := make([]string, count)
 	for i := range words {

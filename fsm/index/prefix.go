@@ -47,9 +47,6 @@ type memoryWord struct {
 	from, to uint32 // its text, in words.texts
 }
 
-// none reports whether no word begins with the prefix.
-func (w *words) none() bool { return len(w.memory) == 0 && len(w.sealed) == 0 }
-
 // expand finds the words for the query's prefix.
 func (s *search) expand() error {
 	w := &s.words
@@ -253,7 +250,7 @@ func (w *words) down(i int) {
 }
 
 // seek returns the newest block not above target in which one of the words
-// occurs, and false if there is none. Targets never rise from call to call.
+// occurs, or false. Targets never rise from call to call.
 func (w *words) seek(target uint64) (block uint64, ok bool, err error) {
 	for len(w.heap) > 0 && w.heap[0].block > target {
 		_, found, err := w.heap[0].seek(target)

@@ -61,7 +61,7 @@ func TestInterruptedSeal(t *testing.T) {
 				fmt.Sprintf("tag:x%d", i), fmt.Sprintf("tag:y%d", i), "channel:c0", testWord(rng),
 			})
 		}
-		// A block that nobody seals but this test.
+		// Only this test seals this block.
 		p := newPart(1, 0)
 		for seq := uint64(1); seq < BlockEntries; seq++ {
 			terms, _ := w.model.terms(seq)

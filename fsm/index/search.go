@@ -9,23 +9,23 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Query says which entries a search finds: those that carry all terms of All
+// Query selects the entries of a search: those that carry all terms of All
 // and, if Prefix is set, at least one word that begins with Prefix.
 type Query struct {
-	// All are terms. None: every entry.
+	// All are terms. If it is empty, every entry matches.
 	All []string
-	// Prefix is the beginning of a word, without its class; "" is none. It
+	// Prefix is the beginning of a word, without its class, or "". It
 	// stands for the first MaxPrefixWords words of the whole cut that begin with
 	// it, in the order of their bytes, which the word Prefix itself leads.
 	Prefix string
 	// Also is the seq of an entry that counts as carrying the last term of All,
-	// whether it was added with it or not; 0 is none. It is for the root of a
+	// whether it was added with it or not, or 0. It is for the root of a
 	// thread, which cannot know when it is filed that there will be a thread:
 	// All = [..., "thread:<root>"], Also = root.
 	Also uint64
 	// Min and Before bound the seqs: Min <= seq < Before. Before 0 is no bound.
 	Min, Before uint64
-	// Limit is the number of seqs to return at most. Without one nothing is found.
+	// Limit bounds the number of seqs. A search with Limit 0 finds no entries.
 	Limit int
 	// Without, where it is not nil, returns the seqs of a block that are left out.
 	Without func(block uint64) (Bitmap, error)
@@ -125,7 +125,7 @@ func (s *search) run() ([]uint64, error) {
 		if err := s.expand(); err != nil {
 			return nil, err
 		}
-		if s.words.none() {
+		if len(s.words.memory) == 0 && len(s.words.sealed) == 0 {
 			return nil, nil
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestReadersBesideAdds searches while entries are added and blocks sealed. It
-// says most under the race detector.
+// TestReadersBesideAdds searches while entries are added and blocks sealed. It is meant for
+// the race detector.
 func TestReadersBesideAdds(t *testing.T) {
 	db := openDB(t, vfs.NewMem())
 	defer db.Close()

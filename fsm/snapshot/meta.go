@@ -41,7 +41,7 @@ func snapshotID(index, term, number uint64) string {
 	return fmt.Sprintf("%020d-%020d-%010d", index, term, number)
 }
 
-// numberOf returns the number at the end of a name; 0 when there is none.
+// numberOf returns the number at the end of a name, or 0.
 func numberOf(name string) uint64 {
 	name = strings.TrimSuffix(name, snapshotSuffix)
 	n, err := strconv.ParseUint(name[strings.LastIndexByte(name, '-')+1:], 10, 64)

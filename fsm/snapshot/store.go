@@ -89,7 +89,7 @@ type State interface {
 	Close() error
 }
 
-// Machine is what a Store needs of the state machine.
+// Machine is the state machine, as a Store uses it.
 type Machine interface {
 	// OpenState opens the state in a directory, or creates an empty one there.
 	OpenState(path, name string) (State, error)
@@ -104,7 +104,7 @@ type Machine interface {
 type Contents struct {
 	Position
 	Configuration      []byte // in Raft's encoding
-	ConfigurationIndex uint64 // 0: there is none
+	ConfigurationIndex uint64 // 0 if the state has no configuration yet
 }
 
 // Options configure a Store.

@@ -31,7 +31,7 @@ const (
 
 	maxStreamHeader = 64 << 20
 	maxStreamFiles  = 1 << 20
-	// spaceReserve is what must stay free on the disk that receives a state.
+	// spaceReserve is the space that must stay free on a disk that receives a state.
 	spaceReserve = 64 << 20
 	copyBytes    = 256 << 10
 )
@@ -96,7 +96,7 @@ func (h *streamHeader) encode() ([]byte, error) {
 type packer struct {
 	dir   string
 	files []streamFile
-	part  io.Reader // what is being read
+	part  io.Reader // the part that is being read
 	file  *os.File  // behind part, if it is a file
 	size  int64
 	sum   hash.Hash32
@@ -183,7 +183,7 @@ func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHe
 	return h, syncDir(dir)
 }
 
-// readFiles calls read for each file of a stream. Nothing may follow the last one.
+// readFiles calls read for each file of a stream. The stream must end after the last one.
 func readFiles(r io.Reader, h *streamHeader, read func(name string, size int64, buf []byte) error) error {
 	buf := make([]byte, copyBytes)
 	for _, f := range h.Files {

@@ -30,8 +30,8 @@ func Fold(name string) string {
 	return nfc(cases.Fold().String(name))
 }
 
-// nfc normalises s. What is not UTF-8 becomes U+FFFD first: normalisation skips
-// what follows it.
+// nfc normalises s. Invalid UTF-8 becomes U+FFFD first, because normalisation skips the text
+// after it.
 func nfc(s string) string { return norm.NFC.String(strings.ToValidUTF8(s, "\ufffd")) }
 
 func isCherokee(r rune) bool { return r > unicode.MaxLatin1 && unicode.Is(unicode.Cherokee, r) }
@@ -117,8 +117,7 @@ func isPlainName(s string) bool {
 //
 // A mention is an '@' at the start of a text or after a character that cannot
 // be part of a name, followed by the longest run of name characters, of which
-// trailing '.', '-' and '_' are dropped. What cannot be an agent's name is not a
-// mention.
+// trailing '.', '-' and '_' are dropped. It must be a valid agent name.
 func Mentions(texts ...string) []string {
 	var found []string
 	for _, s := range texts {

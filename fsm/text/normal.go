@@ -139,8 +139,7 @@ func isCaselessBlock(r rune) bool {
 // The block of Unicode's unified Han characters.
 const firstUnified, lastUnified = 0x4e00, 0x9fff
 
-// appendFoldedRune appends the case folding of r, or nothing if r is not seen in
-// comparisons. Unlike Unicode's folding it takes the dotless i for an i.
+// appendFoldedRune appends the case folding of r, unless comparisons ignore r. Unlike Unicode's folding it takes the dotless i for an i.
 func appendFoldedRune(dst []byte, r rune) []byte {
 	if r < utf8.RuneSelf {
 		if 'A' <= r && r <= 'Z' {

@@ -239,7 +239,7 @@ func (s *scanner) spaced(stretch string) {
 }
 
 // trimWord cuts off what is neither letter nor number at the ends of a segment,
-// and what is longer than a term may be. It returns "" if nothing is left.
+// and what is longer than a term may be. The result may be empty.
 func trimWord(word string) string {
 	for word != "" {
 		r, size := utf8.DecodeRuneInString(word)

@@ -18,37 +18,36 @@ type Client struct {
 	name string // of the node, for errors
 	host string // of URLs
 	http *http.Client
-	// byNode says that another node asks: its errors speak of the node that was
-	// asked, not of the flags of a command.
+	// byNode is true for a client of another node. Its errors are about the node that was
+	// asked, not about the flags of a command.
 	byNode bool
 }
 
-// NewClient returns a client for the private port at addr. secretFile is the
-// cluster's secret; "" is for nodes on this machine that have none. Errors: what
-// is wrong with the file or the address.
-func NewClient(secretFile, addr string) (*Client, error) {
+// NewClient returns a client for the private port at addr. secretFile has the cluster's
+// secret; it is empty for nodes on this machine without a secret.
+func NewClient(network cluster.Network, secretFile, addr string) (*Client, error) {
 	secrets, err := cluster.LoadSecrets(secretFile)
 	if err != nil {
 		return nil, err
 	}
-	client, err := cluster.OperatorClient(secrets, addr)
+	client, err := cluster.OperatorClient(network, secrets, addr)
 	if err != nil {
 		return nil, err
 	}
 	return &Client{name: "the node at " + addr, host: "node", http: client}, nil
 }
 
-// NewNodeClient returns a client of a node for another one's private port; it
-// is the node's own to close.
+// NewNodeClient returns a client of a node for another one's private port. The node closes
+// the HTTP client.
 func NewNodeClient(client *http.Client, serverID string) *Client {
 	return &Client{name: serverID, host: serverID, http: client, byNode: true}
 }
 
-// Close gives the connection up.
+// Close closes the connection.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Call sends a request, nil for none, and reads the answer. Errors: a
-// *CallError that says what to do.
+// Call sends a request, which may be nil, and reads the answer. Its errors are of the type
+// *CallError.
 func Call[Answer any](ctx context.Context, c *Client, path string, request any) (Answer, error) {
 	var answer Answer
 	body, err := c.Stream(ctx, path, request)
@@ -62,7 +61,7 @@ func Call[Answer any](ctx context.Context, c *Client, path string, request any) 
 	return answer, nil
 }
 
-// Stream is Call for an answer that is read as it comes. The caller closes it.
+// Stream is Call for an answer that is read as a stream. The caller closes it.
 func (c *Client) Stream(ctx context.Context, path string, request any) (io.ReadCloser, error) {
 	if request == nil {
 		request = struct{}{}
@@ -78,11 +77,11 @@ func (c *Client) Stream(ctx context.Context, path string, request any) (io.ReadC
 	return nil, c.rejected(res)
 }
 
-// ofExample is what the interface says of the example in an error, which a command does not
+// ofExample is the sentence about the example in a public error, which a command does not
 // show (wire.ExampleWorks; this package must not reach it).
 const ofExample = " The example would have worked."
 
-// PublicError returns in one line what an Error object of the public interface says;
+// PublicError returns the text of an Error object of the public interface in one line, and
 // "" for anything else.
 func PublicError(answer []byte) string {
 	var failure struct {
@@ -102,7 +101,7 @@ func PublicError(answer []byte) string {
 	return message
 }
 
-// CallError is a call that failed, in words for an operator.
+// CallError is the failure of a call, with a message for an operator.
 type CallError struct {
 	Status  int // of the answer, 0 without one
 	Message string
@@ -123,7 +122,7 @@ func (c *Client) rejected(res *http.Response) error {
 	return &CallError{res.StatusCode, fmt.Sprintf("%s answers %s", c.name, res.Status)}
 }
 
-// explain says what keeps the node from being reached.
+// explain returns the reason why the node was not reached, and a remedy.
 func (c *Client) explain(err error) error {
 	absent, silent := "name the private port of a running node with --cluster-addr", "ask another one with --cluster-addr"
 	asker, remedy := "this command", "give the cluster's with --secret-file"

@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestInstantIsANumber: it comes back from JSON as it was, to the millisecond.
 func TestInstantIsANumber(t *testing.T) {
 	const millis = 1_767_225_600_123
-	text, err := json.Marshal(ServerHealth{StableSince: Instant{time.UnixMilli(millis)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(ServerHealth{StableSince: Instant{time.UnixMilli(millis)}}))(t)
 	var raw struct{ StableSince int64 }
 	if err := json.Unmarshal(text, &raw); err != nil || raw.StableSince != millis {
 		t.Errorf("%s has %d, %v", text, raw.StableSince, err)

@@ -20,11 +20,10 @@ const (
 
 // SavedBackup is a backup that was saved: its file is whole and on the disk.
 type SavedBackup struct {
-	CreatedAt int64 `json:"createdAt"` // when it was begun, as its header says; milliseconds since the epoch
+	CreatedAt int64 `json:"createdAt"` // start of the backup according to its header, milliseconds since the epoch
 }
 
-// SettingsChange is what of the replicated settings is to change; what is missing
-// stays as it is.
+// SettingsChange is a change of the replicated settings. Fields that are nil do not change.
 type SettingsChange struct {
 	DailyBytes  *uint64 `json:"dailyBytes,omitempty"`
 	SenderBytes *uint64 `json:"senderBytes,omitempty"`
@@ -32,49 +31,51 @@ type SettingsChange struct {
 	AlikeHourly *uint64 `json:"alikeHourly,omitempty"`
 	Retention   *string `json:"retention,omitempty"` // see command.ParseRetention
 	SenderDays  *uint64 `json:"senderDays,omitempty"`
-	// DryRun changes nothing, and says how many entries the retention is about.
+	WriteRate   *int64  `json:"writeRate,omitempty"`  // command.NotSet: the leader's flag applies
+	WriteBurst  *int64  `json:"writeBurst,omitempty"` // command.NotSet: the leader's flag applies
+	// DryRun only counts the entries that the retention would affect.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// MaxOlder is up to how many entries are counted that a retention is about.
+// MaxOlder bounds the count of entries that a retention would affect.
 const MaxOlder = 1_000_000
 
-// SettingsReport are the replicated settings, and what is used of the budget today.
+// SettingsReport is the replicated settings, and today's use of the budget.
 type SettingsReport struct {
 	command.Settings
-	SmallShareBytes uint64 `json:"smallShareBytes"` // that a sender may always write in a day
+	SmallShareBytes uint64 `json:"smallShareBytes"` // a sender may always write these in a day
 	UsedBytes       uint64 `json:"usedBytes"`       // today, in UTC
-	Senders         uint64 `json:"senders"`         // that wrote them
-	DayMillis       int64  `json:"dayMs"`           // how much of today has passed
+	Senders         uint64 `json:"senders"`         // of UsedBytes
+	DayMillis       int64  `json:"dayMs"`           // time since the start of today
 	Swept           uint64 `json:"swept"`           // entries that became stubs because of the retention
-	// SweepWaiting is how many entries are old enough and were not looked at yet.
+	// SweepWaiting is the number of entries that are old enough and not checked yet.
 	SweepWaiting uint64 `json:"sweepWaiting"`
-	// Older is, after a dry run, how many entries are older than the retention that was
-	// asked for, counted up to MaxOlder.
+	// Older is, after a dry run, the number of entries older than the new retention, at most
+	// MaxOlder.
 	Older uint64 `json:"older,omitempty"`
 }
 
 // MaxEvents bounds how many events a node returns at once.
 const MaxEvents = 1000
 
-// EventsRequest asks who did what.
+// EventsRequest asks for events.
 type EventsRequest struct {
 	Since int64 `json:"since,omitempty"` // milliseconds since the epoch
-	Limit int   `json:"limit,omitempty"` // at most so many, the newest; 0 and more than MaxEvents: MaxEvents
+	Limit int   `json:"limit,omitempty"` // of the newest events; 0 and more than MaxEvents mean MaxEvents
 }
 
 // Events are the newest actions of operators, moderators and leaders, the oldest first.
 type Events struct {
 	Events []Event `json:"events"`
-	More   bool    `json:"more"` // there are older ones since the instant
+	More   bool    `json:"more"` // older ones since the instant were left out
 }
 
-// Event is what somebody did.
+// Event is an action of an operator, a moderator or a leader.
 type Event struct {
 	At     int64  `json:"at"`     // milliseconds since the epoch
 	By     string `json:"by"`     // operator, a moderator's name, leader, or a server id
 	Action string `json:"action"` // such as hide, set_settings, remove_server
-	What   string `json:"what"`   // it was done to
+	What   string `json:"what"`   // object of the action
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -85,11 +86,11 @@ type Moderation struct {
 	Body      json.RawMessage `json:"body,omitempty"`
 }
 
-// Status is what a node says of its part in the cluster.
+// Status is a node's report on its part in the cluster.
 type Status struct {
 	Node         string   `json:"node"`   // server id
 	Role         string   `json:"role"`   // leader, follower or candidate
-	Leader       *string  `json:"leader"` // server id of the leader, null when unknown
+	Leader       *string  `json:"leader"` // server id; null if unknown
 	Term         uint64   `json:"term"`
 	AppliedIndex uint64   `json:"appliedIndex"`
 	CommitIndex  uint64   `json:"commitIndex"`
@@ -97,21 +98,21 @@ type Status struct {
 	Version      string   `json:"version"`
 	UptimeMillis int64    `json:"uptimeMs"`
 	Format       int      `json:"format"`     // replicated format number
-	Membership   string   `json:"membership"` // voter, non-voter, removed or none
-	// Disk is nil when it is not watched.
+	Membership   string   `json:"membership"` // see membership.Part
+	// Disk is nil if the disk is not watched.
 	Disk *DiskStatus `json:"disk"`
-	// LogFailure says why the node's log cannot be written; nil while it can.
+	// LogFailure is the reason why the node's log cannot be written, or nil.
 	LogFailure *string `json:"logFailure"`
 }
 
 // DiskStatus is the disk that the node keeps its data on.
 type DiskStatus struct {
 	FreeBytes    uint64 `json:"freeBytes"`
-	ReserveBytes uint64 `json:"reserveBytes"` // is to stay free
-	Low          bool   `json:"low"`          // less is free; the node does not lead
+	ReserveBytes uint64 `json:"reserveBytes"` // should stay free
+	Low          bool   `json:"low"`          // less than the reserve is free; the node does not lead
 }
 
-// NodeReport is what a node says about itself.
+// NodeReport is a node's report about itself.
 type NodeReport struct {
 	ID        string `json:"id"` // server id
 	Name      string `json:"name"`
@@ -122,22 +123,22 @@ type NodeReport struct {
 	Gossip    string `json:"gossip"`
 
 	Role     string   `json:"role"`   // leader, follower or candidate
-	Leader   string   `json:"leader"` // server id as this node knows it, "" for none
+	Leader   string   `json:"leader"` // server id according to this node; empty if unknown
 	Term     uint64   `json:"term"`
 	Applied  uint64   `json:"applied"` // index of the newest log entry that the state machine has applied
 	Commit   uint64   `json:"commit"`  // index of the newest log entry known to be committed
 	LastLog  uint64   `json:"lastLog"` // index of the newest log entry on this node's disk
 	Format   int      `json:"format"`  // replicated format number
 	Ready    bool     `json:"ready"`
-	Problems []string `json:"problems"` // conditions of readiness that do not hold, and that writes are rejected
-	Warnings []string `json:"warnings"` // what else is not well
+	Problems []string `json:"problems"` // conditions of readiness that do not hold, and rejection of writes
+	Warnings []string `json:"warnings"` // other problems
 	Condition
 
 	UptimeMillis int64  `json:"uptimeMs"`
-	StaleMillis  int64  `json:"staleMs"`  // since the last contact with the leader, or since it lacks what the leader had applied; 0 on the leader
+	StaleMillis  int64  `json:"staleMs"`  // since the last contact with the leader, or duration of the lag behind it; 0 on the leader
 	Requests     uint64 `json:"requests"` // public HTTP requests answered since the start
 	Commands     uint64 `json:"commands"` // commands applied since the start
-	Open         int    `json:"open"`     // commands taken in and not answered
+	Open         int    `json:"open"`     // commands accepted and not answered
 	QueueBytes   int    `json:"queueBytes"`
 	Entries      uint64 `json:"entries"`  // entries published so far
 	LogBytes     int64  `json:"logBytes"` // of log since the newest snapshot
@@ -152,17 +153,18 @@ type NodeReport struct {
 	SealedUnder string   `json:"sealedUnder"` // public name of the secret that the data key is sealed under
 }
 
-// Purges says how far what was purged has left a node's disk. Purges are numbered from 1.
+// Purges is the progress of erasing purged texts from a node's disk. Purges are numbered
+// from 1. State and Log are the newest purge of which, and of all earlier ones, no text is left.
 type Purges struct {
-	Known uint64 `json:"known"` // the newest that the node knows of
-	State uint64 `json:"state"` // the newest that, with all before it, has left the files of the state
-	Log   uint64 `json:"log"`   // the same of the log
+	Known uint64 `json:"known"` // the newest in the node's state
+	State uint64 `json:"state"` // in the files of the state
+	Log   uint64 `json:"log"`   // in the log
 }
 
-// Done is the newest purge that, with all before it, has left the disk.
+// Done returns the newest purge of which, and of all earlier ones, no text is on the disk.
 func (p Purges) Done() uint64 { return min(p.State, p.Log) }
 
-// PurgeReport says which disks still hold what was purged.
+// PurgeReport lists the disks that may hold purged texts.
 type PurgeReport struct {
 	Purged  uint64        `json:"purged"` // the number of the newest purge
 	Servers []PurgeServer `json:"servers"`
@@ -171,42 +173,45 @@ type PurgeReport struct {
 // PurgeServer is one disk.
 type PurgeServer struct {
 	ID      string `json:"id"`
-	Part    string `json:"part"`              // as Server's, or Removed, or Destroyed
-	Purged  uint64 `json:"purged"`            // purges that its disk has had the texts of, as far as is known: Done and Pending
-	Done    uint64 `json:"done"`              // up to this purge nothing is left on it, as far as is known
-	Pending uint64 `json:"pending"`           // purges that are not done
-	Problem string `json:"problem,omitempty"` // why nothing more is known
+	Part    string `json:"part"`              // that of Server, Removed, or Destroyed
+	Purged  uint64 `json:"purged"`            // purges of texts that were on the disk: Done and Pending
+	Done    uint64 `json:"done"`              // purges known to be erased
+	Pending uint64 `json:"pending"`           // the others
+	Problem string `json:"problem,omitempty"` // the reason why Done is not known better
 }
 
 // Parts of servers that are not in the cluster any more.
 const (
 	Removed   = "removed"
-	Destroyed = "destroyed" // so is its disk, an operator says
+	Destroyed = "destroyed" // according to an operator, its disk was destroyed
 )
 
-// Condition is what a node has measured of itself. Times are in milliseconds.
+// Condition is a node's measurements of itself. Times are in milliseconds.
 type Condition struct {
-	Rejects          string     `json:"refuses"`      // why it takes no writes now, "" while it does
-	Rejected         []Rejected `json:"refused"`      // writes that it did not take in the last minute
+	Rejects          string     `json:"refuses"`      // the reason why it rejects writes now, or empty
+	Rejected         []Rejected `json:"refused"`      // writes rejected in the last minute
 	ClockAheadMillis float64    `json:"clockAheadMs"` // of the voters' median
 	Clocks           int        `json:"clocks"`       // that the median is of, its own included
 	ApplyLag         uint64     `json:"applyLag"`     // log entries known to be committed and not applied
-	ApplyLagMillis   float64    `json:"applyLagMs"`   // for which it has lacked what the leader has applied
+	ApplyLagMillis   float64    `json:"applyLagMs"`   // duration of the lag behind the leader
 	Sync             Timing     `json:"sync"`         // writes of its log, through to the disk
 	Write            Timing     `json:"write"`        // writes of clients that it answered
 	Read             Timing     `json:"read"`         // reads of clients that it answered at once
-	Stall            Timing     `json:"stall"`        // by how much it was late when it wanted to run
+	Stall            Timing     `json:"stall"`        // delay of the process's timers
 	Slow             bool       `json:"slow"`         // its disk or its processor is too slow to lead
+	// Proxy is the address of the newest proxy of the last hour that passed a request and
+	// that the node does not trust, or empty.
+	Proxy string `json:"untrustedProxy"`
 }
 
-// Timing is what something took in the last minute.
+// Timing is the mean and maximum duration of an operation over the last minute.
 type Timing struct {
 	Count      uint64  `json:"count"`
 	MeanMillis float64 `json:"meanMs"`
 	MostMillis float64 `json:"mostMs"`
 }
 
-// Rejected is the writes that a node did not take for one reason.
+// Rejected counts the writes that a node rejected for one reason.
 type Rejected struct {
 	Code   string `json:"code"`
 	Count  uint64 `json:"count"`
@@ -218,20 +223,19 @@ type Server struct {
 	ID     string      `json:"id"`
 	Part   string      `json:"part"`             // Voter, NonVoter or Outside
 	Alive  bool        `json:"alive"`            // in gossip
-	Report *NodeReport `json:"report,omitempty"` // nil when it did not answer
-	Error  string      `json:"error,omitempty"`  // why not
+	Report *NodeReport `json:"report,omitempty"` // nil if it did not answer
+	Error  string      `json:"error,omitempty"`  // the reason why it did not answer
 }
 
 // ClusterReport is the whole cluster as one node sees it.
 type ClusterReport struct {
 	ClusterID string   `json:"clusterId"`
 	AskedNode string   `json:"askedNode"` // server id of the node that gathered this
-	Leader    string   `json:"leader"`    // as that node knows it, "" for none
+	Leader    string   `json:"leader"`    // according to that node; empty if unknown
 	Servers   []Server `json:"servers"`   // by id
 }
 
-// Find returns the server that an operator means: by id, or by a node name that
-// only one has.
+// Find returns the server with an id, or the only one with a node name.
 func (r *ClusterReport) Find(name string) (Server, bool) {
 	var found []Server
 	for _, s := range r.Servers {
@@ -253,7 +257,7 @@ func (r *ClusterReport) Voters() []Server {
 	return slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Part != Voter })
 }
 
-// Newest is the highest applied index of any server.
+// Newest returns the highest applied index of any server.
 func (r *ClusterReport) Newest() uint64 {
 	var newest uint64
 	for _, s := range r.Servers {
@@ -264,13 +268,13 @@ func (r *ClusterReport) Newest() uint64 {
 	return newest
 }
 
-// ServerRef names a server; "" leaves the choice to the leader where there is
-// one.
+// ServerRef names a server. An empty id leaves the choice to the leader, if there is a
+// choice.
 type ServerRef struct {
 	ID string `json:"id"`
 }
 
-// Removal names a server that is to go. Leaving says that the server itself asks.
+// Removal names a server to remove. Leaving is true if the server itself asks.
 type Removal struct {
 	ID      string `json:"id"`
 	Leaving bool   `json:"leaving,omitempty"`
@@ -279,21 +283,21 @@ type Removal struct {
 // DigestRequest asks for the digest at an index; 0 is the newest.
 type DigestRequest struct {
 	Index uint64 `json:"index"`
-	Rows  bool   `json:"rows,omitempty"` // hash the rows, too; not at an index that is passed
+	Rows  bool   `json:"rows,omitempty"` // hash the rows, too; not possible at an earlier index
 }
 
 // CompareRequest asks for a comparison of all servers.
 type CompareRequest struct {
-	PatienceMillis int64 `json:"patienceMs,omitempty"` // how long they may take; 0 is the node's choice
+	PatienceMillis int64 `json:"patienceMs,omitempty"` // time limit; 0 means the node's default
 }
 
-// Digest is what a server holds at an index, as hashes in hexadecimal.
+// Digest is the hashes of a server's state at an index, in hexadecimal.
 type Digest struct {
 	ID     string `json:"id"` // server id
 	Index  uint64 `json:"index"`
 	Digest string `json:"digest,omitempty"` // over all log entries and their results
 	Rows   string `json:"rows,omitempty"`   // over the rows of the state
-	Error  string `json:"error,omitempty"`  // why there is none
+	Error  string `json:"error,omitempty"`  // the reason why the hashes are missing
 }
 
 // Comparison is every server's digest at one index.
@@ -313,39 +317,39 @@ type AgentRef struct {
 	Agent string `json:"agent"`
 }
 
-// Protection says whether a name takes writes without its edit_key.
+// Protection protects a name from writes without its edit_key, or lifts that.
 type Protection struct {
 	Agent     string `json:"agent"`
 	Protected bool   `json:"protected"`
 }
 
-// KeyAnswer holds an agent's new edit_key: it is shown this once.
+// KeyAnswer holds an agent's new edit_key, which is shown only once.
 type KeyAnswer struct {
 	Agent   string `json:"agent"`
 	EditKey string `json:"edit_key"`
 }
 
-// DebugRequest asks a server for its part of a bundle; "" is the one that is asked.
+// DebugRequest asks a server for its part of a bundle.
 type DebugRequest struct {
-	ID        string `json:"id,omitempty"`
-	CPUMillis int64  `json:"cpuMs,omitempty"` // how long to watch the processor
+	ID        string `json:"id,omitempty"`    // empty means the server that gets the request
+	CPUMillis int64  `json:"cpuMs,omitempty"` // duration of the CPU profile
 }
 
-// DebugAnswer is what a server gives to a bundle.
+// DebugAnswer is a server's part of a bundle.
 type DebugAnswer struct {
 	ID    string      `json:"id"`
 	Files []DebugFile `json:"files"`
 }
 
-// DebugFile is one file of a bundle, or why there is none.
+// DebugFile is one file of a bundle, or the reason why it is missing.
 type DebugFile struct {
 	Name  string `json:"name"`
 	Data  []byte `json:"data,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// LogLevel is the level of a server's log. In a request, "" is the server that is
-// asked, and "" leaves the level as it is.
+// LogLevel is the level of a server's log. In a request, an empty ID means the server that
+// gets it, and an empty Level does not change the level.
 type LogLevel struct {
 	ID    string `json:"id,omitempty"`
 	Level string `json:"level,omitempty"`
@@ -356,31 +360,30 @@ type Failure struct {
 	Error string `json:"error"`
 }
 
-// Health is how the leader sees the servers in Raft's configuration.
+// Health is the leader's view of the servers in Raft's configuration.
 type Health struct {
 	Healthy          bool           `json:"healthy"`          // every server is
-	FailureTolerance int            `json:"failureTolerance"` // voters that may be lost while a quorum stays
+	FailureTolerance int            `json:"failureTolerance"` // voters that may be lost without losing the quorum
 	Servers          []ServerHealth `json:"servers"`          // ordered by id
 }
 
-// ServerHealth is how the leader sees one server.
+// ServerHealth is the leader's view of one server.
 type ServerHealth struct {
 	ID            string  `json:"id"`
 	Name          string  `json:"name"`
 	Leader        bool    `json:"leader"`
 	Voter         bool    `json:"voter"`
-	Alive         bool    `json:"alive"` // gossip knows it
+	Alive         bool    `json:"alive"` // according to gossip
 	Healthy       bool    `json:"healthy"`
-	StableSince   Instant `json:"stableSince"`   // when Healthy last changed, or this leader began to look
-	LastContactMs int64   `json:"lastContactMs"` // since it heard from the leader; -1 when it does not answer
+	StableSince   Instant `json:"stableSince"`   // when Healthy last changed, or this leader's first check
+	LastContactMs int64   `json:"lastContactMs"` // since it heard from the leader; -1 if it does not answer
 	LastTerm      uint64  `json:"lastTerm"`      // of its newest log entry
 	LastIndex     uint64  `json:"lastIndex"`     // up to which it has logged and applied
 	Version       string  `json:"version,omitempty"`
 }
 
-// Instant is a time.Time that is milliseconds since the epoch in JSON. Within the
-// process it keeps the monotonic clock, so that a step of the other one makes no
-// server stable.
+// Instant is a time.Time that is milliseconds since the epoch in JSON. Within the process it
+// keeps the monotonic clock, so that a step of the wall clock makes no server stable.
 type Instant struct{ time.Time }
 
 // MarshalJSON returns a number.
@@ -412,8 +415,7 @@ func (h Health) Server(id string) (ServerHealth, bool) {
 	return h.Servers[i], true
 }
 
-// HealthReport is the servers' health as the leader sees it, and what they say of
-// themselves.
+// HealthReport is the leader's view of the servers' health, and their own reports.
 type HealthReport struct {
 	Health
 	Reports []Server `json:"reports"` // by id
@@ -436,7 +438,7 @@ func BytesText(n uint64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-// ParseBytes reads a number of bytes up to most, with a binary prefix or none.
+// ParseBytes reads a number of bytes up to most, with or without a binary prefix.
 func ParseBytes(s string, most uint64) (uint64, error) {
 	unit, number := uint64(1), s
 	for i, size := range sizes {

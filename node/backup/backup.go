@@ -7,8 +7,7 @@
 //	the state as fsm streams it: files, each with its checksum
 //	the Trailer as one line of JSON
 //
-// so that everything of it is checked by a SHA-256 and the state, once it is a
-// state again, by the digest of its rows.
+// A SHA-256 protects the whole file, and the digest of its rows the restored state.
 package backup
 
 import (
@@ -27,6 +26,7 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/snapshot"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // Version of the format.
@@ -40,14 +40,14 @@ const (
 	maxWindow = 64 << 20
 )
 
-// Info says what a backup holds.
+// Info describes the contents of a backup.
 type Info struct {
 	Version   int    `json:"version"`   // of the format
-	CreatedAt int64  `json:"createdAt"` // when it was begun, milliseconds since the epoch: everything acknowledged before is in it
+	CreatedAt int64  `json:"createdAt"` // milliseconds since the epoch; everything acknowledged before is in the backup
 	ClusterID string `json:"clusterId"`
 	Node      string `json:"node"`    // server id of the node that made it
 	Program   string `json:"program"` // its version
-	Index     uint64 `json:"index"`   // up to which of the log the state holds everything
+	Index     uint64 `json:"index"`   // of the last log entry that the state includes
 	Term      uint64 `json:"term"`
 	Time      int64  `json:"time"`    // of the log there, milliseconds since the epoch
 	Entries   uint64 `json:"entries"` // published so far
@@ -66,8 +66,8 @@ type Trailer struct {
 	SHA256 string `json:"sha256"` // of everything before the trailer, hexadecimal
 }
 
-// Write writes a backup of an export. The fields of info that the export knows
-// are filled in.
+// Write writes a backup of an export. It fills in the fields of info that follow from the
+// export.
 func Write(w io.Writer, e *fsm.Export, info Info) (err error) {
 	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -118,7 +118,7 @@ func writeLine(w io.Writer, v any) error {
 	return err
 }
 
-// ErrDamaged is returned for a file that is no backup, or not a whole one.
+// ErrDamaged is the error of a file that is no backup, or not a whole one.
 var ErrDamaged = errors.New("not a whole backup")
 
 // Reader reads a backup: first the Info, then the state, then Finish.
@@ -144,7 +144,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 	return b, nil
 }
 
-// Close releases what reading takes.
+// Close releases the resources of the reader.
 func (b *Reader) Close() { b.zstd.Close() }
 
 func (b *Reader) begin() error {
@@ -177,7 +177,7 @@ func (b *Reader) line() ([]byte, error) {
 	return append([]byte(nil), line...), nil
 }
 
-// State is the state's stream.
+// State returns the state's stream.
 func (b *Reader) State() io.Reader { return &b.state }
 
 // Finish reads what follows the state, which must be read, and checks the whole
@@ -203,7 +203,7 @@ func (b *Reader) Finish() (rows string, err error) {
 	return t.Rows, nil
 }
 
-// Report is what Inspect finds.
+// Report describes a backup that was read.
 type Report struct {
 	Info
 	ContentBytes int64  `json:"contentBytes"` // of the state's files
@@ -228,14 +228,14 @@ func Inspect(r io.Reader) (Report, error) {
 	return Report{Info: b.Info, ContentBytes: content, Rows: rows}, err
 }
 
-// PurgeListSuffix is what the name of a backup's purge list ends with.
+// PurgeListSuffix ends the file name of a backup's purge list.
 const PurgeListSuffix = ".purged.json"
 
-// purgeListMode is the mode of purge lists: they say nothing that is not public.
+// purgeListMode is the mode of purge lists: their contents are public.
 const purgeListMode = 0o644
 
-// PurgeList is all that a cluster has purged. An older backup still has the texts, so a
-// list is kept beside backups, and a restore purges again what the newest list names.
+// PurgeList is a list of all entries that a cluster has purged. An older backup still has the
+// texts, so a list is kept beside backups, and a restore repeats the purges of the newest list.
 type PurgeList struct {
 	ClusterID string        `json:"clusterId"` // that the list is of
 	CreatedAt int64         `json:"createdAt"` // milliseconds since the epoch
@@ -250,7 +250,7 @@ type PurgedEntry struct {
 	CreatedAt int64  `json:"createdAt"` // of the entry
 }
 
-// Write makes path hold the list.
+// Write writes the list to a file.
 func (l *PurgeList) Write(path string) error {
 	data, err := json.Marshal(l)
 	if err == nil {
@@ -265,7 +265,7 @@ func (l *PurgeList) Write(path string) error {
 	return nil
 }
 
-// NewestPurgeList reads lists and returns the one that was made last.
+// NewestPurgeList reads lists and returns the newest one.
 func NewestPurgeList(paths ...string) (newest PurgeList, err error) {
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
@@ -286,11 +286,11 @@ func NewestPurgeList(paths ...string) (newest PurgeList, err error) {
 	return newest, nil
 }
 
-// Purges returns what the list names.
-func (l *PurgeList) Purges() []fsm.Purge {
-	purges := make([]fsm.Purge, len(l.Purged))
+// Purges returns the purges of the list.
+func (l *PurgeList) Purges() []state.Purge {
+	purges := make([]state.Purge, len(l.Purged))
 	for i, p := range l.Purged {
-		purges[i] = fsm.Purge{Cluster: p.ClusterID, ID: p.ID, CreatedAt: p.CreatedAt}
+		purges[i] = state.Purge{Cluster: p.ClusterID, ID: p.ID, CreatedAt: p.CreatedAt}
 	}
 	return purges
 }

@@ -15,15 +15,13 @@ import (
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // someBackup is a backup of a small state.
 func someBackup(t testing.TB) []byte {
 	t.Helper()
-	m, err := fsm.Open(fsm.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(fsm.Open(fsm.Options{Dir: t.TempDir()}))(t)
 	defer func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
@@ -43,23 +41,15 @@ func someBackup(t testing.TB) []byte {
 		{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: servers},
 		{Index: 2, Term: 1, Type: raft.LogCommand, Data: data},
 	})
-	e, err := m.Export()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(m.Export())(t)
 	var out bytes.Buffer
-	if err := errors.Join(Write(&out, e, Info{CreatedAt: 5, Node: "n1", Program: "test", SealedUnder: "5ea1"}), e.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(Write(&out, e, Info{CreatedAt: 5, Node: "n1", Program: "test", SealedUnder: "5ea1"}), e.Close()))
 	return out.Bytes()
 }
 
 func TestInspect(t *testing.T) {
 	data := someBackup(t)
-	got, err := Inspect(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Inspect(bytes.NewReader(data)))(t)
 	if got.Version != Version || got.CreatedAt != 5 || got.ClusterID != "c0ffee" || got.Node != "n1" || got.Index != 2 || got.Term != 1 ||
 		got.Entries != 1 || got.Time != 1_700_000_000_000 || string(got.SealedDataKey) != "sealed" || got.SealedUnder != "5ea1" ||
 		got.ContentBytes == 0 || len(got.Rows) != 64 || len(got.Digest) != 64 {
@@ -70,23 +60,12 @@ func TestInspect(t *testing.T) {
 // TestEveryChangeIsFound changes what is in the compressed frame, so that zstd's
 // own checksum does not help.
 func TestEveryChangeIsFound(t *testing.T) {
-	decoder, err := zstd.NewReader(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := must.Get(zstd.NewReader(nil))(t)
 	defer decoder.Close()
-	encoder, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := decoder.DecodeAll(someBackup(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Inspect(bytes.NewReader(encoder.EncodeAll(plain, nil))); err != nil {
-		t.Fatal(err)
-	}
-	rows := bytes.LastIndex(plain, []byte(`{"rows"`)) // what a restore compares with the rows themselves
+	encoder := must.Get(zstd.NewWriter(nil))(t)
+	plain := must.Get(decoder.DecodeAll(someBackup(t), nil))(t)
+	must.Get(Inspect(bytes.NewReader(encoder.EncodeAll(plain, nil))))(t)
+	rows := bytes.LastIndex(plain, []byte(`{"rows"`)) // a restore compares it with the rows
 	for at := 0; at < rows; at += 1 + at/50 {
 		changed := bytes.Clone(plain)
 		changed[at] ^= 4
@@ -107,15 +86,9 @@ func TestEveryChangeIsFound(t *testing.T) {
 // TestFormat1IsFrozen: what a backup begins and ends with, between which the stream of a
 // snapshot stands.
 func TestFormat1IsFrozen(t *testing.T) {
-	z, err := zstd.NewReader(bytes.NewReader(someBackup(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(zstd.NewReader(bytes.NewReader(someBackup(t))))(t)
 	defer z.Close()
-	plain, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(io.ReadAll(z))(t)
 	lines := bytes.Split(bytes.TrimSuffix(plain, []byte("\n")), []byte("\n"))
 	got := []string{string(lines[0])}
 	for _, line := range [][]byte{lines[1], lines[len(lines)-1][bytes.LastIndexByte(lines[len(lines)-1], '{'):]} {

@@ -1,6 +1,6 @@
-// Package bench measures a running cluster over HTTP: a closed loop of
-// keep-alive connections, each sending its next request when the last one is
-// answered, or an open one, in which requests are due at a rate.
+// Package bench measures a running cluster over HTTP. In a closed loop, each connection
+// sends its next request when the last one is answered. In an open loop, requests are due
+// at a rate.
 package bench
 
 import (
@@ -29,7 +29,7 @@ const (
 	MaxSize        = 5000 // bytes of a body; the service takes no more characters
 )
 
-// Mode is what the connections do.
+// Mode names the requests that the connections send.
 type Mode string
 
 // The modes.
@@ -37,24 +37,24 @@ const (
 	Write  Mode = "write"  // publish entries
 	List   Mode = "list"   // read the newest 50 of all entries or of one channel
 	Search Mode = "search" // search two words, sometimes within one channel
-	Home   Mode = "home"   // read the home of one agent each: one that has written, where the filling had as many connections
+	Home   Mode = "home"   // read the home of one agent for each connection; Fill with as many connections writes as these agents
 	Poll   Mode = "poll"   // by turns a list of 50 and home, each with the entity tag of the answer before
 	Mixed  Mode = "mixed"  // of ten requests seven lists, two searches and one write
-	Wait   Mode = "wait"   // wait at home for what concerns one agent each, while a few others write to them
+	Wait   Mode = "wait"   // wait at home for entries to one agent each, while a few others write to them
 )
 
-// Options say what to measure.
+// Options are the flags of `commons bench`.
 type Options struct {
-	Mode        Mode
-	URLs        []string      // base URLs of nodes; the connections are divided among them
-	Connections int           // 1 to MaxConnections
-	Duration    time.Duration // of the measurement
-	Size        int           // bytes of a written body, MinSize to MaxSize
-	Fill        int           // entries to publish before the measurement starts
-	Surfaces    []Surface     // by which to publish, in turn; none is HTTP
-	Rate        float64       // requests a second of all connections, whether or not they are answered in time; 0: each follows the last one's answer
-	AllowRemote bool          // allow URLs that are not loopback
-	PID         int           // of a process on this machine whose memory to watch; 0 is none
+	Mode        Mode          `arg:"" enum:"write,list,search,home,poll,mixed,wait" help:"What to send: write, list, search, home, poll (lists and homes with the entity tag of the answer before), mixed (seven lists, two searches and one write of ten) or wait (home calls that are held, and writes that wake them)."`
+	URLs        []string      `name:"url" sep:"," default:"http://127.0.0.1:8080" placeholder:"URL" help:"Nodes that the connections are divided among."`
+	Connections int           `name:"connections" default:"64" placeholder:"N" help:"Connections, each with one request under way."`
+	Duration    time.Duration `name:"duration" default:"10s" placeholder:"DURATION" help:"How long to measure."`
+	Rate        float64       `name:"rate" default:"0" placeholder:"N" help:"Requests a second, due whether or not earlier ones are answered; they wait for a connection if need be. 0: each connection sends when its last request is answered."`
+	Size        int           `name:"size" default:"1000" placeholder:"BYTES" help:"Bytes of a written body."`
+	Fill        int           `name:"fill" default:"0" placeholder:"N" help:"Entries to publish before measuring."`
+	Surfaces    []Surface     `name:"surface" sep:"," default:"http" placeholder:"SURFACE" help:"How to write: http, a2a or mcp; several in turn with commas."`
+	PID         int           `name:"pid" default:"0" placeholder:"PID" help:"Report the most memory that this process takes."`
+	AllowRemote bool          `name:"allow-remote" help:"Load nodes on other machines, too."`
 }
 
 // Validate returns nil, or all problems joined.
@@ -111,16 +111,13 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// Run measures until the duration is over or ctx ends. Errors: invalid options,
-// or no request at all was answered.
+// Run measures until the duration is over or ctx ends. It fails if the options are invalid,
+// or if no request was answered.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	targets, err := o.targets()
-	if err != nil {
-		return nil, err
-	}
+	targets, _ := o.targets() // Validate has checked them
 	// Marks of different runs differ, so that bodies never repeat.
 	run := "bench-" + strconv.FormatInt(time.Now().UnixMicro(), 36) + strconv.Itoa(os.Getpid())
 	if o.Fill > 0 {
@@ -132,17 +129,14 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	watching, stop := context.WithCancel(context.Background())
 	defer stop()
-	var memory <-chan float64
-	if o.PID != 0 {
-		memory = watchMemory(watching, o.PID)
-	}
+	memory := make(chan float64, 1)
+	go func() { memory <- peakMemory(watching, o.PID) }()
 	report, err := o.measure(ctx, targets, run)
 	if err != nil {
 		return nil, err
 	}
-	if stop(); memory != nil {
-		report.PeakRSSAnonMB = <-memory
-	}
+	stop()
+	report.PeakRSSAnonMB = <-memory
 	if report.Requests == 0 {
 		return report, fmt.Errorf("no request was answered: %s", report.firstError())
 	}
@@ -172,7 +166,7 @@ func (o Options) fill(ctx context.Context, targets []*url.URL, run string) error
 	return ctx.Err()
 }
 
-// start runs all connections to their end.
+// start runs all connections to their end. left bounds their requests; nil means no bound.
 func (o Options) start(ctx context.Context, targets []*url.URL, run string, left *atomic.Int64) []*worker {
 	workers := make([]*worker, o.Connections)
 	var group sync.WaitGroup

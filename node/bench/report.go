@@ -1,11 +1,10 @@
 package bench
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -15,9 +14,11 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
-// Report is what was measured.
+// Report is the result of a measurement.
 type Report struct {
 	Mode              Mode               `json:"mode"`
 	Connections       int                `json:"connections"`
@@ -29,7 +30,7 @@ type Report struct {
 	Statuses          map[string]uint64  `json:"statuses"`
 	Failures          map[string]uint64  `json:"failures"` // requests without an answer, by kind
 
-	Held          int64   `json:"held,omitempty"`          // the fewest calls held at the same time, of Wait
+	Held          int64   `json:"held,omitempty"`          // of Wait: the lowest number of calls held at the same time
 	PeakRSSAnonMB float64 `json:"peakRssAnonMB,omitempty"` // the most memory of the watched process
 }
 
@@ -105,8 +106,8 @@ func record(h *hdrhistogram.Histogram, took time.Duration) {
 	_ = h.RecordValue(int64(min(max(took, 0), maxLatency))) // fails out of these bounds only
 }
 
-// percentile returns the latency in milliseconds that so many percent of the
-// recorded ones do not exceed; 0 when nothing was recorded.
+// percentile returns the latency, in milliseconds, that p percent of the recorded ones do
+// not exceed. It returns 0 for an empty histogram.
 func percentile(h *hdrhistogram.Histogram, p float64) float64 {
 	return milliseconds(time.Duration(h.ValueAtPercentile(p)))
 }
@@ -117,64 +118,51 @@ func milliseconds(d time.Duration) float64 {
 
 // firstError describes the most frequent kind of error.
 func (r *Report) firstError() string {
-	var kind string
-	var most uint64
-	for k, n := range r.Failures {
-		if n > most {
-			kind, most = k, n
-		}
-	}
+	kinds := maps.Clone(r.Failures)
 	for status, n := range r.Statuses {
-		if code, _ := strconv.Atoi(status); code >= firstErrorStatus && n > most {
-			kind, most = "status "+status, n
+		if code, _ := strconv.Atoi(status); code >= firstErrorStatus {
+			kinds["status "+status] = n
 		}
 	}
-	if kind == "" {
+	if len(kinds) == 0 {
 		return "the time was too short"
 	}
-	return fmt.Sprintf("%s, %d times", kind, most)
+	kind := slices.MaxFunc(slices.Collect(maps.Keys(kinds)), func(a, b string) int { return cmp.Compare(kinds[a], kinds[b]) })
+	return fmt.Sprintf("%s, %d times", kind, kinds[kind])
 }
 
-// WriteText writes the report for people.
-func (r *Report) WriteText(w io.Writer) error {
-	fmt.Fprintf(w, "%s: %.0f requests/s (%d requests in %.1f s over %d connections), %d errors\n",
+// Text returns the report for people.
+func (r *Report) Text() string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "%s: %.0f requests/s (%d requests in %.1f s over %d connections), %d errors\n",
 		r.Mode, r.RequestsPerSecond, r.Requests, r.DurationMillis/1000, r.Connections, r.Errors)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	table := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "ms\tp50\tp90\tp99\tmax\trequests\t")
 	for _, name := range slices.Sorted(maps.Keys(r.Latency)) {
 		l := r.Latency[name]
 		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t\n", name, l.P50, l.P90, l.P99, l.Max, l.Requests)
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
+	_ = table.Flush() // a builder takes everything
 	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
-		fmt.Fprintf(w, "status %s: %d\n", status, r.Statuses[status])
+		fmt.Fprintf(&w, "status %s: %d\n", status, r.Statuses[status])
 	}
 	for _, kind := range slices.Sorted(maps.Keys(r.Failures)) {
-		fmt.Fprintf(w, "%s: %d\n", kind, r.Failures[kind])
+		fmt.Fprintf(&w, "%s: %d\n", kind, r.Failures[kind])
 	}
 	if r.Mode == Wait {
-		fmt.Fprintf(w, "at least %d calls were held all the time\n", r.Held)
+		fmt.Fprintf(&w, "at least %d calls were held all the time\n", r.Held)
 	}
 	if r.PeakRSSAnonMB > 0 {
-		fmt.Fprintf(w, "memory of the process: at most %.0f MB (RssAnon)\n", r.PeakRSSAnonMB)
+		fmt.Fprintf(&w, "memory of the process: at most %.0f MB (RssAnon)\n", r.PeakRSSAnonMB)
 	}
 	if r.Statuses["429"] > 0 {
-		fmt.Fprintln(w, "429 means that the rate limits are on; nodes started with --write-rate 0 have none")
+		fmt.Fprintln(&w, "429 means that the rate limits are on; nodes started with --write-rate 0 have none")
 	}
-	return nil
+	return strings.TrimSuffix(w.String(), "\n")
 }
 
-// WriteJSON writes the report as one JSON object.
-func (r *Report) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
-}
-
-// memoryEvery is how often a process's memory is looked at.
-const memoryEvery = 500 * time.Millisecond
+// memoryInterval is the pause between two measurements of a process's memory.
+const memoryInterval = 500 * time.Millisecond
 
 // anonymousMemory returns the anonymous resident memory of a process in MB: what it
 // has allocated, without the files that it has mapped.
@@ -192,22 +180,12 @@ func anonymousMemory(pid int) (float64, error) {
 	return 0, errors.New("its status has no RssAnon")
 }
 
-// watchMemory looks at a process until ctx ends; the peak comes on the channel.
-func watchMemory(ctx context.Context, pid int) <-chan float64 {
-	peak := make(chan float64, 1)
-	go func() {
-		most := 0.0
-		for {
-			if now, err := anonymousMemory(pid); err == nil {
-				most = max(most, now)
-			}
-			select {
-			case <-ctx.Done():
-				peak <- most
-				return
-			case <-time.After(memoryEvery):
-			}
+// peakMemory returns the highest memory of a process until ctx ends; 0 without a process.
+func peakMemory(ctx context.Context, pid int) (most float64) {
+	for again := pid != 0; again; again = loop.Pause(ctx, memoryInterval) {
+		if now, err := anonymousMemory(pid); err == nil {
+			most = max(most, now)
 		}
-	}()
-	return peak
+	}
+	return most
 }

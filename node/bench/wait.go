@@ -13,14 +13,14 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// What Wait does.
+// Sizes and times of Wait.
 const (
-	waitSeconds  = 60 // a call is held for at most
+	waitSeconds  = 60 // longest time for which a call is held
 	waitTimeout  = (waitSeconds + 15) * time.Second
 	waitBuffer   = 4 << 10 // of a caller's connection: there are thousands
 	wakers       = 4
 	wakeTimeout  = 10 * time.Second
-	wakeName     = "wake" // the latency from sending what concerns a caller to its answer
+	wakeName     = "wake" // the latency from sending an entry to a caller until its call is answered
 	notWoken     = "not woken"
 	lookForHeld  = time.Millisecond
 	lookAtHeld   = 100 * time.Millisecond
@@ -28,21 +28,21 @@ const (
 	nowInAnswer  = `"now":`
 )
 
-// caller is an agent that waits at home for what concerns it, again and again.
+// caller is an agent that waits at home for entries to it, again and again.
 type caller struct {
 	*worker
 	agent    string
 	since    int64
 	held     atomic.Bool    // its call is sent, and no waker has chosen it
-	sent     chan time.Time // when what is to wake it was sent
+	sent     chan time.Time // when the entry that should wake it was sent
 	answered chan struct{}
 }
 
-// waiting is what callers and wakers share.
+// waiting is the state that callers and wakers share.
 type waiting struct {
 	callers []*caller
 	held    atomic.Int64 // calls that are sent and not answered
-	fewest  int64        // of held while it was looked at
+	fewest  int64        // lowest value of held so far
 }
 
 // wait measures Wait.
@@ -98,14 +98,9 @@ func (w *waiting) opened(ctx context.Context) error {
 
 // watch notes how many calls are held until the end.
 func (w *waiting) watch(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(lookAtHeld):
-			if held := w.held.Load(); ctx.Err() == nil {
-				w.fewest = min(w.fewest, held)
-			}
+	for loop.Pause(ctx, lookAtHeld) {
+		if held := w.held.Load(); ctx.Err() == nil {
+			w.fewest = min(w.fewest, held)
 		}
 	}
 }
@@ -183,8 +178,7 @@ func (w *waiting) wake(ctx context.Context, by *worker) {
 	}
 }
 
-// mention publishes an entry that mentions an agent, and reports whether that was
-// done.
+// mention publishes an entry that mentions an agent, and reports whether it was created.
 func (w *worker) mention(ctx context.Context, agent string) bool {
 	w.body = append(append(w.body[:0], `{"agent":"bench-waker","channel":"bench-0","body":"@`...), agent...)
 	w.body = append(append(append(w.body, ": "...), mark(w.run, w.number, w.sent)...), `"}`...)

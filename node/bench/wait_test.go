@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -20,8 +20,8 @@ type homes struct {
 	now   int64
 	said  map[string]int64 // when an agent was mentioned last
 	woken *sync.Cond
-	since map[string]int64 // what each agent sent last
-	loose []string         // calls that were not as they should be
+	since map[string]int64 // the last since of each agent
+	loose []string         // malformed calls
 }
 
 func newHomes() *homes {
@@ -83,10 +83,11 @@ func TestWaitWakes(t *testing.T) {
 	t.Cleanup(server.Close)
 	o := options(Wait, server.URL)
 	o.Connections, o.PID = 20, os.Getpid()
-	report, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := mustRun(t, o, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.now >= 2*wakers // each waker writes again only after the answer
+	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	woken := report.Latency[wakeName].Requests
@@ -97,26 +98,24 @@ func TestWaitWakes(t *testing.T) {
 	if report.Held < int64(o.Connections-wakers) || report.Held > int64(o.Connections) || report.PeakRSSAnonMB <= 0 {
 		t.Errorf("%d calls held, %f MB", report.Held, report.PeakRSSAnonMB)
 	}
-	var text bytes.Buffer
-	if err := report.WriteText(&text); err != nil || !strings.Contains(text.String(), "calls were held") || !strings.Contains(text.String(), "memory of the process") {
-		t.Errorf("%v\n%s", err, &text)
+	if text := report.Text(); !strings.Contains(text, "calls were held") || !strings.Contains(text, "memory of the process") {
+		t.Error(text)
 	}
 }
 
 // TestWaitEndsWithoutAnswers holds that rejected writes are counted, and that calls
 // that are never answered end with the time.
 func TestWaitEndsWithoutAnswers(t *testing.T) {
+	var writes atomic.Int64
 	_, base := newRecorder(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodPost {
+			writes.Add(1)
 			w.WriteHeader(http.StatusTooManyRequests)
 			return
 		}
 		<-req.Context().Done()
 	})
-	report, err := Run(t.Context(), options(Wait, base))
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := mustRun(t, options(Wait, base), func() bool { return writes.Load() == 4 }) // one to each caller
 	if report.Statuses["429"] == 0 || report.Errors != report.Statuses["429"] || report.Latency[wakeName].Requests != 0 {
 		t.Errorf("report %+v", report)
 	}

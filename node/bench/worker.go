@@ -22,7 +22,7 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// What the requests look like.
+// The shape of the requests.
 const (
 	channels       = 8
 	listLimit      = 50
@@ -40,14 +40,14 @@ const (
 	readBuffer      = 64 << 10
 )
 
-// rejected are the requests at a rate that were answered with an error: their latency
-// says nothing about the requests that were carried out.
+// rejected names the latency of requests at a rate that were answered with an error. It is
+// not comparable with that of requests that were carried out.
 const rejected = "rejected"
 
 // toolRejected names the failure of a tool that answered with an error.
 const toolRejected = "rejected by the tool"
 
-// worker is one connection and what it measured.
+// worker is one connection and its measurements.
 type worker struct {
 	options Options
 	targets []*url.URL
@@ -55,14 +55,14 @@ type worker struct {
 	run     string
 	number  int           // of the connection
 	sent    int           // requests so far
-	left    *atomic.Int64 // writes left to do by all; nil: until the context ends
+	left    *atomic.Int64 // writes left to all workers; nil means no bound
 	texts   *writer
 
 	client   *fasthttp.HostClient // of the target in use, with one connection; nil before the first and after a failure
 	request  fasthttp.Request
 	response fasthttp.Response
 
-	latencies map[string]*hdrhistogram.Histogram // by what was sent
+	latencies map[string]*hdrhistogram.Histogram // by kind of request
 	statuses  map[int]uint64
 	failures  map[string]uint64
 
@@ -75,57 +75,40 @@ func newWorker(o Options, targets []*url.URL, run string, number int, left *atom
 	return &worker{
 		options: o, targets: targets, at: number % len(targets), run: run, number: number, left: left,
 		texts:     newWriter(uint64(time.Now().UnixNano()) + uint64(number)),
-		latencies: map[string]*hdrhistogram.Histogram{},
-		statuses:  map[int]uint64{},
-		failures:  map[string]uint64{},
+		latencies: map[string]*hdrhistogram.Histogram{}, statuses: map[int]uint64{}, failures: map[string]uint64{},
 	}
 }
 
 func (w *worker) loop(ctx context.Context) {
 	defer w.hangUp()
-	for due := w.firstDue(); ctx.Err() == nil; {
-		if w.left != nil && w.left.Add(-1) < 0 {
+	var due time.Time        // of the next request; zero without a rate
+	var period time.Duration // between two requests of a connection
+	if w.options.Rate > 0 {
+		period = time.Duration(float64(w.options.Connections) / w.options.Rate * float64(time.Second))
+		due = time.Now().Add(period * time.Duration(w.number) / time.Duration(w.options.Connections))
+	}
+	for ctx.Err() == nil && (w.left == nil || w.left.Add(-1) >= 0) {
+		if period > 0 && !loop.Pause(ctx, time.Until(due)) {
 			return
 		}
-		if w.options.Rate > 0 {
-			if !loop.Pause(ctx, time.Until(due)) {
-				return
-			}
-		}
 		w.step(ctx, due)
-		if w.options.Rate > 0 {
-			due = due.Add(w.period())
-		}
+		due = due.Add(period)
 	}
 }
 
-// period is the time between two requests of a connection, at a rate.
-func (w *worker) period() time.Duration {
-	return time.Duration(float64(w.options.Connections) / w.options.Rate * float64(time.Second))
-}
-
-// firstDue spreads the connections over the first period; zero without a rate.
-func (w *worker) firstDue() (due time.Time) {
-	if w.options.Rate > 0 {
-		due = time.Now().Add(w.period() * time.Duration(w.number) / time.Duration(w.options.Connections))
-	}
-	return due
-}
-
-// step sends one request and notes its outcome. At a rate it has been waited for since
-// it was due.
+// step sends one request and records its result. At a rate, its latency counts from the
+// time that it was due.
 func (w *worker) step(ctx context.Context, due time.Time) {
 	if !w.connect(ctx) {
 		return
 	}
-	mode := w.next()
-	success := ""
-	if mode == Write {
-		success = publications[w.surface()].success
-	}
+	mode, success := w.next(), ""
 	name := string(mode)
-	if s := w.surface(); mode == Write && s != HTTP {
-		name += " by " + string(s)
+	if s := w.surface(); mode == Write {
+		success = publications[s].success
+		if s != HTTP {
+			name += " by " + string(s)
+		}
 	}
 	w.prepare(mode)
 	late := time.Duration(0)
@@ -138,7 +121,7 @@ func (w *worker) step(ctx context.Context, due time.Time) {
 	}
 	w.sent++
 	status := w.response.StatusCode()
-	if status < firstErrorStatus && success != "" && !bytes.HasSuffix(w.response.Body(), []byte(success)) {
+	if status < firstErrorStatus && !bytes.HasSuffix(w.response.Body(), []byte(success)) {
 		w.failures[toolRejected]++
 		return
 	}
@@ -230,7 +213,7 @@ func (w *worker) exchange(ctx context.Context) (took time.Duration, answered boo
 	return took, true
 }
 
-// note notes a latency.
+// note records a latency.
 func (w *worker) note(name string, took time.Duration) {
 	if w.latencies[name] == nil {
 		w.latencies[name] = newHistogram()
@@ -238,7 +221,7 @@ func (w *worker) note(name string, took time.Duration) {
 	record(w.latencies[name], took)
 }
 
-// failed notes a transport error and turns to the next node after a moment.
+// failed counts a transport error, and turns to the next node after a pause.
 func (w *worker) failed(ctx context.Context, err error) {
 	w.hangUp()
 	if ctx.Err() != nil {
@@ -256,7 +239,7 @@ func (w *worker) hangUp() {
 	}
 }
 
-// next is the kind of the next request.
+// next returns the kind of the next request.
 func (w *worker) next() Mode {
 	if w.options.Mode != Mixed {
 		return w.options.Mode
@@ -293,7 +276,7 @@ func (w *worker) prepare(mode Mode) {
 	}
 }
 
-// address makes the address of the next request: a path at the node in use.
+// address sets the URL of the next request: a path at the node in use.
 func (w *worker) address(path string) {
 	target := w.targets[w.at]
 	w.url = append(append(append(w.url[:0], target.Scheme...), "://"...), target.Host...)
@@ -304,7 +287,7 @@ func (w *worker) channel() string {
 	return "bench-" + strconv.Itoa(w.texts.random.IntN(channels))
 }
 
-// Surface is the way by which entries are published.
+// Surface is an interface by which entries are published.
 type Surface string
 
 // The surfaces.
@@ -314,10 +297,10 @@ const (
 	MCP  Surface = "mcp"  // the tool interface
 )
 
-// publication is how a surface carries an entry: the path, and what comes before the
-// text, between text and fields, and after them. A keyed publication begins with
-// keyedStart and a new key for each request. success is how the answer to a published
-// entry ends, when the status does not show it.
+// publication is the form of an entry on a surface: the path, and the parts of the body
+// before the text, between text and fields, and after them. A keyed publication begins with
+// keyedStart and a new key for each request. success is the end of the answer to a published
+// entry, if the status does not show it.
 type publication struct {
 	path                  string
 	start, middle, finish string
@@ -340,7 +323,7 @@ var publications = map[Surface]publication{
 // keyedStart opens a message up to its key.
 const keyedStart = `{"message":{"messageId":"`
 
-// surfaceProblem says what is wrong with the surfaces; nil is nothing.
+// surfaceProblem returns the problems with the surfaces, or nil.
 func (o Options) surfaceProblem() error {
 	var problems []error
 	for i, s := range o.Surfaces {
@@ -356,7 +339,7 @@ func (o Options) surfaceProblem() error {
 	return errors.Join(problems...)
 }
 
-// surface is the surface of the next publication: each in turn.
+// surface returns the surface of the next publication: each in turn.
 func (w *worker) surface() Surface {
 	if len(w.options.Surfaces) == 0 {
 		return HTTP
@@ -373,7 +356,7 @@ func (w *worker) publish(s Surface) (path string) {
 		w.body = append(append(w.body, keyedStart...), unique...)
 	}
 	w.text = w.texts.appendText(w.text[:0], unique, w.options.Size)
-	w.body = append(append(w.body, p.start...), w.text...) // letters, digits, spaces, '-' and '.': nothing to escape
+	w.body = append(append(w.body, p.start...), w.text...) // letters, digits, spaces, '-' and '.', which need no escaping
 	w.body = append(append(w.body, p.middle...), `"agent":"bench-`...)
 	w.body = strconv.AppendInt(w.body, int64(w.number), 10)
 	w.body = append(append(w.body, `","channel":"`...), w.channel()...)
@@ -396,8 +379,7 @@ const (
 	corpusBytes    = 1 << 20
 )
 
-// vocabulary is the same in every run, so that searches find what earlier runs
-// have written.
+// vocabulary is the same in every run, so that searches find the entries of earlier runs.
 var vocabulary = makeVocabulary()
 
 func makeVocabulary() []string {
@@ -421,8 +403,8 @@ func makeVocabulary() []string {
 	return words
 }
 
-// corpus is the text that bodies are cut from: drawing words for each body
-// would cost more than sending it.
+// corpus is the text that bodies are cut from. Drawing words for each body would cost more
+// than sending it.
 var corpus = sync.OnceValue(func() []byte {
 	w := newWriter(1)
 	text := make([]byte, 0, corpusBytes)
@@ -453,8 +435,8 @@ func newWriter(seed uint64) *writer {
 
 func (w *writer) word() string { return vocabulary[w.ranks.Uint64()] }
 
-// appendText appends size bytes that begin with the mark, which makes them
-// unique, and go on with sentences. A mark longer than size is kept whole.
+// appendText appends size bytes: the mark, which makes them unique, and sentences. A mark
+// longer than size is kept whole.
 func (w *writer) appendText(dst []byte, mark string, size int) []byte {
 	text := corpus()
 	from := w.random.IntN(len(text) - MaxSize)
@@ -469,7 +451,7 @@ func (w *writer) appendText(dst []byte, mark string, size int) []byte {
 	return dst
 }
 
-// mark names one text of one connection of one run.
+// mark returns the unique mark of a text.
 func mark(run string, connection, number int) string {
 	return run + "-" + strconv.Itoa(connection) + "-" + strconv.Itoa(number)
 }

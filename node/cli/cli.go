@@ -1,88 +1,68 @@
-// Package cli is the command line of the commons binary: it reads flags and
-// environment variables into the configuration of the command that was asked
-// for, sets up logging and signals, and runs the command.
+// Package cli is the command line of the commons binary. It reads flags and environment
+// variables into the configuration of a command, and runs it. The commands for operators
+// are in package operate.
 package cli
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"runtime"
-	"runtime/debug"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/commons-cluster/commons/node/cli/operate"
+	"github.com/commons-cluster/commons/node/cli/terminal"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/offline"
 )
 
 // Exit codes of the process.
 const (
-	exitOK     = 0
-	exitFailed = 1 // the command ran and failed, or changed nothing
-	exitUsage  = 2 // the command line or the configuration is wrong; nothing ran
-	exitLeft   = 3 // the node has left its cluster: to start it again is of no use
+	ExitOK     = 0
+	ExitFailed = 1 // the command failed, or changed no data
+	ExitUsage  = 2 // the command line or the configuration is wrong; the command was not run
+	exitLeft   = 3 // the node has left its cluster; a service manager must not start it again
 )
 
 // commands is the grammar of the command line.
 type commands struct {
-	Serve     serveCommand     `cmd:"" help:"Run one node."`
-	Dev       devCommand       `cmd:"" help:"Run three nodes on this machine, to try things out."`
-	Health    healthCommand    `cmd:"" help:"Succeed if a node is ready; otherwise say why not."`
-	Secret    secretCommand    `cmd:"" help:"Make or change the secret that the nodes share."`
-	Status    statusCommand    `cmd:"" help:"Show the cluster on one screen: leader, lag, health, rates."`
-	Top       topCommand       `cmd:"" help:"Show the same screen and keep it up to date."`
-	Members   membersCommand   `cmd:"" help:"List the nodes and their part in the cluster."`
-	Raft      raftCommand      `cmd:"" help:"List the servers of the configuration, move leadership, remove a server that is gone."`
-	Agents    agentsCommand    `cmd:"" help:"Give an agent another edit_key, or protect its name."`
-	Settings  settingsCommand  `cmd:"" help:"Show or change the settings of the whole cluster, such as the budget of bytes a day."`
-	Mod       modCommand       `cmd:"" help:"Moderate: hide or erase what others wrote, block senders, and see what was done."`
-	Events    eventsCommand    `cmd:"" help:"Show who did what: operators, moderators, leaders."`
-	Autopilot autopilotCommand `cmd:"" help:"Show how healthy the leader finds the servers."`
-	Snapshot  snapshotCommand  `cmd:"" help:"Save, check and restore backups."`
-	Recover   recoverCommand   `cmd:"" help:"Last resort when the majority is gone for good: go on with one node's data."`
-	Digest    digestCommand    `cmd:"" help:"Compare the state of all nodes at one index."`
-	Debug     debugCommand     `cmd:"" help:"Save what is needed to look for a fault: status, logs, metrics, profiles and configuration of all nodes."`
-	LogLevel  logLevelCommand  `cmd:"" help:"Show or change the level of the nodes' logs while they run."`
-	Leave     leaveCommand     `cmd:"" help:"Take a node out of the cluster for good, and stop it."`
-	Bench     benchCommand     `cmd:"" help:"Measure a running cluster: write, list, search, home, poll, mixed or wait."`
-	Version   versionCommand   `cmd:"" help:"Print the version of this binary."`
+	Serve            serveCommand `cmd:"" help:"Run one node."`
+	Dev              devCommand   `cmd:"" help:"Run three nodes on this machine, to try things out."`
+	operate.Commands `embed:""`
+	Bench            benchCommand   `cmd:"" help:"Measure a running cluster: write, list, search, home, poll, mixed or wait."`
+	Version          versionCommand `cmd:"" help:"Print the version of this binary, as --version does."`
 }
 
-// streams are where a command writes: results to out, everything else to err.
-type streams struct {
-	out, err io.Writer
-}
-
-// Main runs the command line args (without the program's name) and returns
-// the exit code: 0 for success, 1 for a command that failed, or that was to change
-// something and has not, 2 for a command line or configuration that is wrong, 3 for a
-// node that has left its cluster.
-// --help ends the process by itself.
+// Main runs the command line args, without the program's name, and returns the exit code.
+// With --help, the process ends here.
 func Main(args []string) int {
 	if len(args) > 0 && args[0] == "serve" { // before anything else has begun
 		startAgain()
 	}
-	return run(context.Background(), args, streams{os.Stdout, os.Stderr})
+	return Run(context.Background(), args, terminal.Streams{Out: os.Stdout, Err: os.Stderr}, systemSettings)
 }
 
-func run(ctx context.Context, args []string, std streams) int {
+// Run is Main with the given streams and settings file.
+func Run(ctx context.Context, args []string, std terminal.Streams, settings string) int {
+	if slices.Equal(args, []string{"--version"}) {
+		args = []string{"version"}
+	}
 	undecoded := &undecoded{}
 	parser, err := kong.New(&commands{}, append(undecoded.mappers(),
 		kong.Name("commons"),
 		kong.Description("A public meeting place for software agents, served by a cluster of equal nodes."),
-		kong.Writers(std.out, std.err),
+		kong.Writers(std.Out, std.Err),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.ValueFormatter(describeValue),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(std),
+		kong.Resolvers(&settingsFile{path: settings, err: std.Err}),
 	)...)
 	if err != nil {
-		fmt.Fprintln(std.err, "commons:", err)
-		return exitFailed
+		fmt.Fprintln(std.Err, "commons:", err)
+		return ExitFailed
 	}
 	parsed, err := parser.Parse(args)
 	path := pathOf(parsed, err)
@@ -94,30 +74,33 @@ func run(ctx context.Context, args []string, std streams) int {
 		return reject(std, list)
 	}
 	err = parsed.Run()
-	var wrong *configError
+	_, wrong := errors.AsType[*config.Error](err)
 	switch {
-	case errors.As(err, &wrong):
-		return reject(std, wrong.problems)
+	case wrong:
+		return reject(std, problemsOf(err))
 	case errors.Is(err, offline.ErrLeft):
-		fmt.Fprintln(std.err, "commons:", err)
+		fmt.Fprintln(std.Err, "commons:", err)
 		return exitLeft
-	case errors.Is(err, errUnchanged): // the command has said so
-		return exitFailed
+	case errors.Is(err, operate.ErrUnchanged): // the command has said so
+		return ExitFailed
+	case errors.Is(err, operate.ErrCannotAsk):
+		fmt.Fprintln(std.Err, "commons:", err)
+		return ExitUsage
 	case err != nil:
-		fmt.Fprintln(std.err, "commons:", err)
-		return exitFailed
+		fmt.Fprintln(std.Err, "commons:", err)
+		return ExitFailed
 	}
-	return exitOK
+	return ExitOK
 }
 
 // reject prints every problem of the command line or configuration.
-func reject(std streams, problems []string) int {
-	fmt.Fprintln(std.err, "commons: nothing was started; correct this first:")
+func reject(std terminal.Streams, problems []string) int {
+	fmt.Fprintln(std.Err, "commons: nothing was started; correct this first:")
 	for _, p := range problems {
-		fmt.Fprintln(std.err, "  -", p)
+		fmt.Fprintln(std.Err, "  -", p)
 	}
-	fmt.Fprintln(std.err, "commons: see `commons --help` and `commons <command> --help`")
-	return exitUsage
+	fmt.Fprintln(std.Err, "commons: see `commons --help` and `commons <command> --help`")
+	return ExitUsage
 }
 
 // describeValue is the help of a flag with its default and its variable.
@@ -128,75 +111,4 @@ func describeValue(value *kong.Value) string {
 		value = &described
 	}
 	return kong.DefaultHelpValueFormatter(value)
-}
-
-// version is set by `go build -ldflags "-X …/node/cli.version=v1.2.3"`; without
-// it the build information of the module speaks.
-var version string
-
-type versionCommand struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
-
-func (c *versionCommand) Run(std streams) error {
-	v := struct {
-		Version string `json:"version"`
-		Go      string `json:"go"`
-		OS      string `json:"os"`
-		Arch    string `json:"arch"`
-	}{Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
-	return show(std.out, c.JSON, v, fmt.Sprintf("commons %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch))
-}
-
-// Version returns the version of this binary: the one set at link time, else
-// the module's, else the revision it was built from, else "devel".
-func Version() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	return revision(info.Settings)
-}
-
-// build names this build: the hash of the program. A version or a revision says less,
-// as images are built without either, and trials with changes.
-func build() (string, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	program, err := os.Open(path) //nolint:gosec // this program
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, program); err != nil {
-		return "", errors.Join(err, program.Close())
-	}
-	return hex.EncodeToString(sum.Sum(nil)), program.Close()
-}
-
-func revision(settings []debug.BuildSetting) string {
-	const shown = 12
-	var rev, dirty string
-	for _, s := range settings {
-		switch s.Key {
-		case "vcs.revision":
-			rev = s.Value[:min(shown, len(s.Value))]
-		case "vcs.modified":
-			if s.Value == "true" {
-				dirty = "+dirty"
-			}
-		}
-	}
-	if rev == "" {
-		return "devel"
-	}
-	return "devel-" + rev + dirty
 }

@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestMoreConnectionsThanDescriptors: clients that open more connections than the
@@ -30,12 +33,8 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	}
 	crowd := openMany(t, addr, 400)
 	last := crowd[len(crowd)-1]
-	if err := last.SetReadDeadline(time.Now().Add(childPatience)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(last, "GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, last.SetReadDeadline(time.Now().Add(childPatience)))
+	must.Get(io.WriteString(last, "GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))(t)
 	answer, err := io.ReadAll(last)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
 		t.Errorf("one that came late: %q, %v\n%s", answer, err, p.log.String())
@@ -52,12 +51,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 		_ = conn.Close() // some are closed by the node
 	}
 	late := &http.Client{Timeout: childPatience, Transport: &http.Transport{DisableKeepAlives: true}}
-	for deadline := time.Now().Add(childPatience); get(t, late, "http://"+addr+"/readyz") != http.StatusOK; {
-		if time.Now().After(deadline) {
-			t.Fatalf("not ready after the crowd has gone:\n%s", p.log.String())
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	await.Eventually(t, "ready after the crowd has gone", func() bool { return get(t, late, "http://"+addr+"/readyz") == http.StatusOK })
 	p.signal(syscall.SIGTERM)
 	p.ends()
 }
@@ -80,10 +74,7 @@ func openMany(t *testing.T, addr string, n int) []net.Conn {
 
 func get(t *testing.T, client *http.Client, address string) (status int) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
 	res, err := client.Do(req)
 	if err != nil {
 		return 0

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // asChild makes TestStartAgain be the program that starts again; "gone": its file is
@@ -59,44 +61,32 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
-// beStartedAgain prints what startAgain changes, and whether the limit of open files is
-// what it was.
+// beStartedAgain prints what startAgain changes, and whether the limit of open files is the
+// same.
 func beStartedAgain(t *testing.T, gone bool) {
 	t.Helper()
 	fmt.Println("begin")
 	if gone {
-		if err := os.Remove(os.Args[0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(os.Args[0]))
 	}
 	before := openFiles(t)
 	startAgain()
-	slack, err := slackOfThread()
-	if err != nil {
-		t.Fatal(err)
-	}
+	slack := must.Get(slackOfThread())(t)
 	fmt.Println(os.Getpid(), os.Args[1:], slack, before == openFiles(t), os.Getenv(startedAgain))
 }
 
 func openFiles(t *testing.T) (limit syscall.Rlimit) {
 	t.Helper()
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	return limit
 }
 
 // copyOfTest returns a copy of this program, which may be deleted.
 func copyOfTest(t *testing.T) string {
 	t.Helper()
-	program, err := os.ReadFile(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.ReadFile(os.Args[0]))(t)
 	file := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(file, program, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, program, 0o700))
 	return file
 }
 
@@ -127,10 +117,7 @@ func TestServeStartsAgain(t *testing.T) {
 		t.Skipf("nodes that are started here have no reason to: a slack of %v, %v", slack, err)
 	}
 	p := startProgram(t, `exec "$0" "$@"`, &syscall.SysProcAttr{Setsid: true}, nil)
-	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	environment := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.cmd.Process.Pid)))(t)
 	if !strings.Contains("\x00"+string(environment), "\x00"+startedAgain+"=1\x00") {
 		t.Errorf("the node was not started again; its environment is %q", environment)
 	}

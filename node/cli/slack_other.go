@@ -2,5 +2,5 @@
 
 package cli
 
-// startAgain does nothing: only Linux has a slack of timers.
+// startAgain returns at once: only Linux has a slack of timers.
 func startAgain() {}

@@ -1,6 +1,5 @@
-// Package config is what one node is started with: its flags, their checks, and what
-// follows from them alone. It opens nothing but the files that the flags name, and
-// starts nothing.
+// Package config is the configuration of one node: its flags, their checks, and values that
+// follow from them. It opens only the files that the flags name.
 package config
 
 import (
@@ -35,16 +34,16 @@ const (
 
 	maxRequestLog = 100_000 // lines a second
 
-	// maxBound is the largest bound on what strangers may hold.
+	// maxBound is the largest bound on the resources that strangers may use.
 	maxBound = 1 << 20
 
 	minDeadServerThreshold = time.Second
 	maxDeadServerThreshold = 30 * 24 * time.Hour
 )
 
-// Config is what one node is started with. Every field is a flag of `commons
-// serve` and an environment variable; the tags say which. The zero value of a
-// field without a default means "derive it", as its help says.
+// Config is the configuration of one node. Every field is a flag of `commons serve` and an
+// environment variable, named by its tags. The help of a field without a default describes
+// its zero value.
 type Config struct {
 	NodeID  string `name:"node-id" env:"COMMONS_NODE_ID" placeholder:"NAME" help:"Name of this node (default: the host name). Its server id adds a random suffix that is kept in the data directory."`
 	DataDir string `name:"data-dir" env:"COMMONS_DATA_DIR" default:"./data" placeholder:"DIR" help:"Everything the node keeps. Locked against a second process."`
@@ -93,6 +92,7 @@ type Config struct {
 	ShutdownDelay time.Duration `name:"shutdown-delay" env:"COMMONS_SHUTDOWN_DELAY" default:"0s" placeholder:"DURATION" help:"How long a node that is asked to end serves on while /readyz says that it ends, for load balancers to notice."`
 
 	TrustedProxies []string `name:"trusted-proxies" env:"COMMONS_TRUSTED_PROXIES" sep:"," placeholder:"NET" help:"Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8."`
+	AddressProof   string   `name:"address-proof" env:"COMMONS_ADDRESS_PROOF" default:"on" placeholder:"WHEN" help:"Whether the address that registered a name proves it, beside its edit_key: on, or off behind a balancer that passes no addresses."`
 	Robots         string   `name:"robots" env:"COMMONS_ROBOTS" default:"allow" placeholder:"RULE" help:"What crawlers may read, as /robots.txt says: allow (all pages but searches), deny, or a file with a robots.txt of your own."`
 	MetricsFrom    []string `name:"metrics-from" env:"COMMONS_METRICS_FROM" sep:"," placeholder:"NET" help:"Networks whose clients see /metrics (default: loopback, private and link-local ones)."`
 
@@ -113,12 +113,12 @@ type Config struct {
 	Version string `kong:"-"`
 	// Build distinguishes builds, also of one version; see api.Config.
 	Build string `kong:"-"`
-	// Tuning holds what is no flag: sizes and intervals that only tests change.
+	// Tuning holds sizes and intervals that only tests change.
 	Tuning Tuning `kong:"-"`
 }
 
-// GuardLimits returns the bounds on what strangers may hold of a node that may have
-// so many connections of clients.
+// GuardLimits returns the bounds on the resources that strangers may use, for a node with this
+// number of connections for clients.
 func (c Config) GuardLimits(connections int) guard.Limits {
 	const mib = 1 << 20
 	return guard.Limits{
@@ -128,8 +128,8 @@ func (c Config) GuardLimits(connections int) guard.Limits {
 	}
 }
 
-// NodeName returns the node's name: NodeID, or the host name where that is empty.
-// Errors: the host has no name.
+// NodeName returns the node's name: NodeID, or the host name if that is empty. It fails if the
+// host has no name.
 func (c Config) NodeName() (string, error) {
 	if c.NodeID != "" {
 		return c.NodeID, nil
@@ -144,6 +144,9 @@ func (c Config) NoWriteLimit() bool { return c.WriteRate == 0 || c.WriteBurst ==
 // one. Entries that cannot be parsed are left out: Validate reports them.
 func (c Config) TrustedNetworks() []netip.Prefix { return parseNetworks(c.TrustedProxies) }
 
+// NoAddressProof reports whether an address proves no name.
+func (c Config) NoAddressProof() bool { return c.AddressProof == addressProofOff }
+
 // MetricsNetworks returns MetricsFrom parsed, as TrustedNetworks does.
 func (c Config) MetricsNetworks() []netip.Prefix { return parseNetworks(c.MetricsFrom) }
 
@@ -153,7 +156,7 @@ func (c Config) PushNetworks() []netip.Prefix { return parseNetworks(c.PushAllow
 // DualCard reports whether the agent card has the fields of A2A 0.3, too.
 func (c Config) DualCard() bool { return c.AgentCard == agentCardDual }
 
-// Operator returns who runs this place.
+// Operator returns the operator of this place.
 func (c Config) Operator() api.Operator {
 	return api.Operator{Name: c.OperatorName, Contact: c.OperatorContact, Terms: c.TermsURL}
 }
@@ -206,59 +209,63 @@ type Tuning struct {
 	// TrailingBytes of log stay behind a snapshot, for followers that lag a little.
 	TrailingBytes int64
 	membership.Timing
-	// ProbeInterval is how often gossip looks after each member.
+	// ProbeInterval is the time between gossip's probes of a member.
 	ProbeInterval time.Duration
-	// PurgeGather is for how long purges come together before they leave the disk.
+	// PurgeGather is the time for which purges are collected before they are erased.
 	PurgeGather time.Duration
-	// UsageInterval is how often the node folds its count of calls into the log.
+	// UsageInterval is the time between two folds of the counts of calls into the log.
 	UsageInterval time.Duration
-	// Resolver looks up the names of receivers. Nil is the system's.
+	// LastFold is how long a node that shuts down tries to add its counts to the log. Zero
+	// means the default of package usage.
+	LastFold time.Duration
+	// Resolver looks up the names of receivers. Nil means the system's.
 	Resolver *net.Resolver
-	// AroundWrite runs each transaction of the log, and each write of the state,
-	// which has to be made. An error is that of the transaction. Nil just runs it.
+	// AroundWrite runs each transaction of the log, and each write of the state, which it must
+	// make. Its error is that of the transaction. Nil means a plain call.
 	AroundWrite func(what string, do func() error) error
-	// Clock is the node's own clock. Nil is the system's, shifted by ClockOffset.
+	// Patience is how long writes and strong reads wait for a leader, if that is longer than
+	// the default.
+	Patience time.Duration
+	// SlowWrite is the duration of a write of the log that is late, for a node that is slow
+	// by its disk alone. Zero means that late timers make a node slow, too.
+	SlowWrite time.Duration
+	// Clock is the node's own clock. Nil means the system's, shifted by ClockOffset.
 	Clock propose.Clock
-	// DiskSpace returns the free bytes and the size of the disk. Nil asks the system.
+	// DiskSpace returns the free bytes and the size of the disk. Nil means those of the system.
 	DiskSpace func() (free, size uint64, err error)
-	// Format is the newest format that the node is to know.
+	// Format is the newest format that the node supports.
 	Format int
-	// Link reports whether messages to (outbound) or from another server's
-	// private port pass. Nil lets all pass.
+	// Link reports whether messages to (outbound) or from another server's private port pass.
+	// Nil means that all pass.
 	Link func(serverID string, outbound bool) bool
+	// Network replaces the system's network.
+	Network cluster.Network
 }
 
 // WithDefaults returns t with every zero field set.
 func (t Tuning) WithDefaults() Tuning {
-	setDefault(&t.SnapshotBytes, defaultSnapshotBytes)
-	setDefault(&t.TrailingBytes, defaultTrailingBytes)
-	setDefault(&t.ReconcileInterval, defaultReconcileInterval)
-	setDefault(&t.StableFor, defaultStableFor)
-	setDefault(&t.GoneFor, defaultGoneFor)
-	setDefault(&t.HandoverTimeout, defaultHandoverTimeout)
-	setDefault(&t.ProbeInterval, defaultProbeInterval)
-	setDefault(&t.PurgeGather, defaultPurgeGather)
-	setDefault(&t.Format, command.MaxFormat)
-	setDefault(&t.UsageInterval, defaultUsageInterval)
+	t.SnapshotBytes = cmp.Or(t.SnapshotBytes, defaultSnapshotBytes)
+	t.TrailingBytes = cmp.Or(t.TrailingBytes, defaultTrailingBytes)
+	t.ReconcileInterval = cmp.Or(t.ReconcileInterval, defaultReconcileInterval)
+	t.StableFor = cmp.Or(t.StableFor, defaultStableFor)
+	t.GoneFor = cmp.Or(t.GoneFor, defaultGoneFor)
+	t.HandoverTimeout = cmp.Or(t.HandoverTimeout, defaultHandoverTimeout)
+	t.ProbeInterval = cmp.Or(t.ProbeInterval, defaultProbeInterval)
+	t.PurgeGather = cmp.Or(t.PurgeGather, defaultPurgeGather)
+	t.Format = cmp.Or(t.Format, command.MaxFormat)
+	t.UsageInterval = cmp.Or(t.UsageInterval, defaultUsageInterval)
 	return t
 }
 
-// LeaderLease is how long a leader continues without a quorum. Followers wait for the
-// heartbeat at least: a leader that gave up much sooner would leave a cluster without one
-// for each moment in which a busy machine does not answer.
+// LeaderLease returns how long a leader continues without a quorum. Followers wait for the
+// heartbeat at least. If a leader gave up much sooner, the cluster would have no leader
+// whenever a busy machine is late.
 func (c *Config) LeaderLease() time.Duration {
 	const share, of = 4, 5
 	if c.Lease == 0 {
 		return c.Heartbeat * share / of
 	}
 	return c.Lease
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Clock returns the node's own clock.
@@ -277,22 +284,24 @@ func (t Tuning) Gate() func(serverID string) bool {
 	return func(id string) bool { return t.Link(id, false) }
 }
 
-// Dialer returns what the private port dials with; nil is its own.
-func (t Tuning) Dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+// PrivateNetwork returns the network of the private port.
+func (t Tuning) PrivateNetwork() cluster.Network {
+	network := t.Network
 	if t.Link == nil {
-		return nil
+		return network
 	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := network.WithDefaults(net.KeepAliveConfig{}).DialContext
+	network.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if id := cluster.DialTarget(ctx); !t.Link(id, true) {
 			return nil, fmt.Errorf("the link to %s is cut", id)
 		}
-		var d net.Dialer
-		return d.DialContext(ctx, network, addr)
+		return dial(ctx, network, addr)
 	}
+	return network
 }
 
-// Flags returns the value of each flag by its name. None is secret: where there is a
-// secret, the flag names its file.
+// Flags returns the value of each flag by its name. They contain no secrets, only the names
+// of files with secrets.
 func (c Config) Flags() map[string]string {
 	flags := map[string]string{}
 	values := reflect.ValueOf(c)

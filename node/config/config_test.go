@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
@@ -18,26 +19,19 @@ import (
 func defaults(t *testing.T, args ...string) Config {
 	t.Helper()
 	var c Config
-	p, err := kong.New(&c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(kong.New(&c))(t)
+	must.Get(p.Parse(args))(t)
 	return c
 }
 
 func TestDefaultsAreValid(t *testing.T) {
 	c := defaults(t)
 	c.NodeID = "n1" // the host name of a build machine may be anything
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Validate())
 	want := Config{
 		NodeID: "n1", DataDir: "./data",
 		HTTPAddr: "127.0.0.1:8080", ClusterAddr: "127.0.0.1:7000", GossipAddr: "127.0.0.1:7946",
-		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", Robots: "allow", AnswerMemory: 128, AddressRejections: 20, AddressReadWork: 500_000,
+		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", AddressProof: "on", Robots: "allow", AnswerMemory: 128, AddressRejections: 20, AddressReadWork: 500_000,
 		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, HangTimeout: 5 * time.Second,
 		RequestLog: 1, LogLevel: "info", LogFormat: "auto",
 	}
@@ -80,9 +74,7 @@ func TestFlagsAndEnvironment(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(secret, []byte(strings.Repeat("s", 40)+"\n"), 0o600))
 	authority := pushtest.NewAuthority(t).File()
 	tests := []struct {
 		name   string
@@ -155,7 +147,8 @@ func TestValidate(t *testing.T) {
 			c.MetricsFrom = []string{"10.0.0.0/33"}
 			c.PublicURL, c.AgentCard, c.ShutdownDelay = "commons.example", "2.0", -1
 			c.OperatorName, c.OperatorContact, c.TermsURL = "a\nb", "nobody", "http://b.example"
-		}, []string{"--write-rate", "--write-burst", "--claim-ttl", "--shutdown-delay", "--public-url", "--operator-name", "--operator-contact", "--terms-url", "--agent-card", "--house-agents", `"proxy"`, "--metrics-from"}},
+			c.AddressProof = "no"
+		}, []string{"--write-rate", "--write-burst", "--claim-ttl", "--shutdown-delay", "--public-url", "--operator-name", "--operator-contact", "--terms-url", "--agent-card", "--address-proof", "--house-agents", `"proxy"`, "--metrics-from"}},
 		{"no limits", func(c *Config) { c.WriteRate, c.WriteBurst = 0, 0 }, nil},
 		{"logging", func(c *Config) { c.LogLevel, c.LogFormat = "loud", "xml" }, []string{"--log-level", "--log-format"}},
 	}
@@ -196,7 +189,7 @@ func TestTrustedNetworks(t *testing.T) {
 	}
 }
 
-// TestUnanswered holds which nodes are public and name nobody who answers for them.
+// TestUnanswered holds which nodes are public without an operator who is responsible for them.
 func TestUnanswered(t *testing.T) {
 	for args, want := range map[string]bool{
 		"":                                     false,

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,8 +19,7 @@ import (
 	"github.com/commons-cluster/commons/node/health"
 )
 
-// Error lists everything that is wrong with a Config. Each problem names
-// the flag and says what to do.
+// Error lists all problems of a Config. Each names the flag and a remedy.
 type Error struct {
 	Problems []string
 }
@@ -54,7 +54,6 @@ func (c Config) Validate() error {
 	if _, err := health.ParseReserve(c.DiskReserve); err != nil {
 		v.addf("--disk-reserve: %q %v; write it as 256MiB, 2GiB or 5%%, or 0 for none", c.DiskReserve, err)
 	}
-	v.logging(c)
 	if len(v.problems) > 0 {
 		return &Error{Problems: v.problems}
 	}
@@ -81,7 +80,7 @@ func validNodeName(name string) bool {
 	return cluster.CheckNodeName(name) == nil && !strings.ContainsRune("._-", rune(name[0]))
 }
 
-// address is one of a node's three places to be reached at.
+// address is one of a node's three addresses.
 type address struct {
 	flag            string // without the leading dashes: http, cluster or gossip
 	bind, advertise string
@@ -205,7 +204,7 @@ func (v *validation) membership(c Config) {
 func (v *validation) timing(c Config) {
 	least, most := min(c.Heartbeat, c.Election, c.LeaderLease()), max(c.Heartbeat, c.Election, c.LeaderLease())
 	if least < minRaftTiming || most > maxRaftTiming {
-		return // ranges says so
+		return // reported by ranges
 	}
 	if c.Election < c.Heartbeat {
 		v.addf("--election: %v is shorter than --heartbeat %v; give at least the same", c.Election, c.Heartbeat)
@@ -219,6 +218,9 @@ func (v *validation) timing(c Config) {
 const (
 	agentCard10   = "1.0"
 	agentCardDual = "dual"
+
+	addressProofOn  = "on"
+	addressProofOff = "off"
 )
 
 func (v *validation) service(c Config) {
@@ -245,9 +247,10 @@ func (v *validation) service(c Config) {
 			v.addf("--%s: %q %v", f.flag, f.value, err)
 		}
 	}
-	if c.AgentCard != agentCard10 && c.AgentCard != agentCardDual {
-		v.addf("--agent-card: %q is unknown; use 1.0 or dual", c.AgentCard)
-	}
+	v.oneOf("agent-card", c.AgentCard, agentCard10, agentCardDual)
+	v.oneOf("address-proof", c.AddressProof, addressProofOn, addressProofOff)
+	v.oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
+	v.oneOf("log-format", c.LogFormat, "text", "json", "auto")
 	for _, s := range c.HouseAgents {
 		if strings.TrimSpace(s) == "" {
 			v.addf("--house-agents: an empty name; separate names by single commas")
@@ -260,7 +263,14 @@ func (v *validation) service(c Config) {
 	v.networks("--metrics-from", c.MetricsFrom)
 }
 
-// networks looks at a list of networks.
+// oneOf checks that a value is one of those that are known.
+func (v *validation) oneOf(flag, value string, known ...string) {
+	if last := len(known) - 1; !slices.Contains(known, value) {
+		v.addf("--%s: %q is unknown; use %s or %s", flag, value, strings.Join(known[:last], ", "), known[last])
+	}
+}
+
+// networks checks a list of networks.
 func (v *validation) networks(flag string, list []string) {
 	for _, s := range list {
 		if _, err := parseNetwork(s); err != nil {
@@ -269,7 +279,7 @@ func (v *validation) networks(flag string, list []string) {
 	}
 }
 
-// ranges looks at the numbers and times that have a least and a largest value.
+// ranges checks the numbers and times that have bounds.
 func (v *validation) ranges(c Config) {
 	checkRange(v, "bootstrap-expect", c.BootstrapExpect, 1, maxBootstrapExpect, "the number of first voters, %v to %v, usually 1, 3 or 5")
 	if c.DeadServerThreshold != 0 {
@@ -291,23 +301,10 @@ func (v *validation) ranges(c Config) {
 	checkRange(v, "push-port", c.PushPort, 0, math.MaxUint16, "1 to %[2]v")
 }
 
-// checkRange wants a value between two others; give says of these what to give.
+// checkRange checks that a value is between two others. give is the format of the remedy.
 func checkRange[T cmp.Ordered](v *validation, flag string, value, least, most T, give string) {
 	if value < least || value > most {
 		v.addf("--%s: %v is out of range; give %s", flag, value, fmt.Sprintf(give, least, most))
-	}
-}
-
-func (v *validation) logging(c Config) {
-	switch c.LogLevel {
-	case "debug", "info", "warn", "error":
-	default:
-		v.addf("--log-level: %q is unknown; use debug, info, warn or error", c.LogLevel)
-	}
-	switch c.LogFormat {
-	case "text", "json", "auto":
-	default:
-		v.addf("--log-format: %q is unknown; use text, json or auto", c.LogFormat)
 	}
 }
 
@@ -347,7 +344,7 @@ func isLoopback(addr string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// maxCAFile bounds what is read of a file of authorities, in bytes.
+// maxCAFile is the maximum size of a file of authorities, in bytes.
 const maxCAFile = 1 << 20
 
 // PushFlags returns the flags that are set and only for tests.
@@ -372,7 +369,7 @@ func (v *validation) push(c Config) {
 	v.networks("--push-allow-net", c.PushAllowNet)
 }
 
-// PushRoots returns the authorities of receivers' certificates; nil is the system's.
+// PushRoots returns the authorities of receivers' certificates. Nil means the system's.
 func (c Config) PushRoots() (*x509.CertPool, error) {
 	if c.PushCAFile == "" {
 		return nil, nil
@@ -388,10 +385,10 @@ func (c Config) PushRoots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// maxRobots is how long a robots.txt may be, in bytes.
+// maxRobots is the maximum size of a robots.txt, in bytes.
 const maxRobots = 64 << 10
 
-// RobotsText is what /robots.txt says.
+// RobotsText returns the text of /robots.txt.
 func (c Config) RobotsText() (string, error) {
 	switch c.Robots {
 	case "", "allow":

@@ -8,14 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
-// layer is a StreamLayer that nobody is reached by.
+// layer is a StreamLayer without connections.
 type layer struct{ net.Listener }
 
 func (l layer) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
@@ -25,33 +28,35 @@ func (l layer) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 // aloneRaft starts a Raft of one server in a directory.
 func aloneRaft(t *testing.T, dir string) (*Raft, *fsm.Machine, func()) {
 	t.Helper()
-	machine, err := fsm.Open(fsm.Options{Dir: filepath.Join(dir, "state")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return aloneRaftOn(t, dir, nil, Hooks{Failed: func(err error) { t.Error(err) }, Abandon: func(err error) { t.Error(err) }})
+}
+
+// aloneRaftOn is aloneRaft with a function that runs the writes of the log, and with hooks
+// for those that fail.
+func aloneRaftOn(t *testing.T, dir string, around func(string, func() error) error, hooks Hooks) (*Raft, *fsm.Machine, func()) {
+	t.Helper()
+	machine := must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(dir, "state")}))(t)
 	streams := &Snapshots{SnapshotStore: machine.Snapshots()}
-	log, err := logstore.Open(logstore.Options{
+	log := must.Get(logstore.Open(logstore.Options{
 		Path: filepath.Join(dir, "raft.db"), Snapshot: func() uint64 { return LastSnapshot(streams) }, Fatal: func(err error) { t.Error(err) },
-	})
-	if err != nil {
-		t.Fatal(err)
+		Around: around,
+	}))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	hooks.Around, hooks.Stored = func(_ string, do func() error) error { return do() }, func(time.Duration) {}
+	hooks.Founded, hooks.Restored = func(string) bool { return false }, func() {}
+	hooks.Covered = func() uint64 {
+		index, _, err := machine.Covers()
+		if err != nil {
+			t.Error(err)
+		}
+		return index
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := Start(Config{
+	r := must.Get(Start(Config{
 		ServerID: "n1", Heartbeat: time.Second, Election: time.Second, Lease: time.Second, TrailingBytes: 1 << 30, SnapshotBytes: 1 << 30,
 		Machine: machine.FSM(), Log: log, Snapshots: streams, Stream: layer{listener}, Logger: slog.New(slog.DiscardHandler),
 		Ending: func() bool { return false },
-		Hooks: Hooks{
-			Around: func(_ string, do func() error) error { return do() }, Stored: func(time.Duration) {}, Failed: func(err error) { t.Error(err) },
-			Founded: func(string) bool { return false }, Restored: func() {}, Abandon: func(err error) { t.Error(err) },
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Hooks:  hooks,
+	}))(t)
 	return r, machine, func() {
 		t.Helper()
 		if err := r.Stop(); err != nil {
@@ -67,41 +72,26 @@ func aloneRaft(t *testing.T, dir string) (*Raft, *fsm.Machine, func()) {
 }
 
 // TestCutLogBehindASnapshot: a log that reaches back behind the newest snapshot is cut,
-// also while nothing was applied since the start: then Raft takes no snapshot, and so
-// truncates nothing by itself.
+// also before the first entry was applied since the start: then Raft takes no snapshot, and
+// so does not truncate the log itself.
 func TestCutLogBehindASnapshot(t *testing.T) {
 	dir := t.TempDir()
 	r, machine, stop := aloneRaft(t, dir)
-	if err := r.BootstrapCluster(Alone("n1")).Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.BootstrapCluster(Alone("n1")).Error())
 	lead := func(r *Raft) {
 		t.Helper()
-		for deadline := time.Now().Add(testPatience); !r.Leads(); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("it does not lead")
-			}
-		}
+		await.Eventually(t, "it leads", r.Leads)
 	}
 	lead(r)
 	for i := range uint64(10) {
-		data, err := command.EncodeBatch(command.Batch{Stamp: int64(1000 + i), Groups: []command.Group{{
+		data := must.Get(command.EncodeBatch(command.Batch{Stamp: int64(1000 + i), Groups: []command.Group{{
 			Boot: command.BootID{1}, Commands: []command.Command{{Seq: i + 1, Payload: &command.Lead{ServerID: "n1"}}},
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Apply(data, testPatience).Error(); err != nil {
-			t.Fatal(err)
-		}
+		}}}))(t)
+		must.Do(t, r.Apply(data, testPatience).Error())
 	}
 	const trailing = 1000 // so the log stays, for followers that lag
-	if err := r.Reload(func(c *raft.ReloadableConfig) { c.TrailingLogs = trailing }); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.snapshot(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Reload(func(c *raft.ReloadableConfig) { c.TrailingLogs = trailing }))
+	must.Do(t, r.snapshot())
 	index := machine.Applied()
 	stop()
 
@@ -111,9 +101,7 @@ func TestCutLogBehindASnapshot(t *testing.T) {
 	if first, err := r.cfg.Log.FirstIndex(); err != nil || first == 0 || first > index || machine.Applied() != index {
 		t.Fatalf("the log begins at %d, %d is applied of %d, %v: the test shows nothing", first, machine.Applied(), index, err)
 	}
-	if err := r.CutLog(index); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.CutLog(index))
 	if first, err := r.cfg.Log.FirstIndex(); err != nil || first != 0 && first <= index {
 		t.Errorf("the log begins at %d, %v", first, err)
 	}

@@ -41,7 +41,7 @@ func TestRaftLogger(t *testing.T) {
 	l.Warn("failed to get previous log", "previous-index", uint64(1), "last-index", uint64(0), "error", raft.ErrLogNotFound)
 	l.Error("failed to take snapshot", "error", raft.ErrNothingNewToSnapshot)
 	l.Error("failed to take snapshot", "error", raft.ErrRaftShutdown)
-	// What is closed is an error until the node closes it.
+	// A closed connection is an error until the node closes its connections.
 	closed := fmt.Errorf("read: %w", net.ErrClosed)
 	l.Error("failed to read", "error", closed)
 	ending.Store(true)

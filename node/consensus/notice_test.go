@@ -1,14 +1,18 @@
 package consensus
 
 import (
-	"io"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/node/logstore"
 )
 
 // testMachine is a state machine that keeps the indexes that it applied.
@@ -82,21 +86,13 @@ func newFollower(t *testing.T, term uint64, log []*raft.Log) *follower {
 	t.Helper()
 	f := &follower{T: t}
 	store := raft.NewInmemStore()
-	if err := store.StoreLogs(log); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.SetUint64(KeyCurrentTerm, term); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.StoreLogs(log))
+	must.Do(t, store.SetUint64(KeyCurrentTerm, term))
 	var to *raft.InmemTransport
 	f.address, to = raft.NewInmemTransport("")
 	_, f.from = raft.NewInmemTransport("")
 	f.from.Connect(f.address, to)
-	var err error
-	f.raft, err = raft.NewRaft(testSettings("f", time.Hour), observedFSM{&f.machine, quietHooks(), &notices{}, noQueue{}}, store, store, raft.NewInmemSnapshotStore(), to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.raft = must.Get(raft.NewRaft(testSettings("f", time.Hour), observedFSM{&f.machine, quietHooks(), &notices{}, noQueue{}}, store, store, raft.NewInmemSnapshotStore(), to))(t)
 	t.Cleanup(func() { _ = f.raft.Shutdown().Error() })
 	return f
 }
@@ -147,8 +143,8 @@ func TestNoticeSparesADivergentTail(t *testing.T) {
 	wait(t, "the second notice commits nothing", func() bool { return f.machine.has(5) })
 }
 
-// TestNoticeOfAnOldTerm: what this node applies when another leads already says nothing
-// about the log that it matched as a leader.
+// TestNoticeOfAnOldTerm: what this node applies when another leads already does not show
+// that the log is the one that it matched as a leader.
 func TestNoticeOfAnOldTerm(t *testing.T) {
 	f := newFollower(t, 2, entries(1, 1, 2, 3))
 	n, answers := f.notices()
@@ -163,7 +159,7 @@ func TestNoticeOfAnOldTerm(t *testing.T) {
 	if f.raft.CommitIndex() != 4 {
 		t.Fatalf("committed up to %d, want 4", f.raft.CommitIndex())
 	}
-	// The follower hears of the next leader. Late notices change nothing.
+	// The follower hears of the next leader. Late notices have no effect.
 	if !f.send(&notices{}, raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 4, PrevLogTerm: 2, Entries: entries(3, 5)}) {
 		t.Fatal("the follower does not take the 5 of term 3")
 	}
@@ -176,7 +172,7 @@ func TestNoticeOfAnOldTerm(t *testing.T) {
 	}
 }
 
-// TestNotices: when a notice goes out, and what it says.
+// TestNotices checks when a notice goes out, and its content.
 func TestNotices(t *testing.T) {
 	ask := func(term, prev, commit uint64, list ...*raft.Log) *raft.AppendEntriesRequest {
 		return &raft.AppendEntriesRequest{Term: term, PrevLogEntry: prev, PrevLogTerm: min(prev, 1), LeaderCommitIndex: commit, Entries: list}
@@ -355,25 +351,21 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 	}
 	nodes := []*node{{}, {}, {}}
 	var servers []raft.Server
+	logs := make([]raftLog, len(nodes))
 	for i := range nodes {
-		inner, err := raft.NewTCPTransport("127.0.0.1:0", nil, raftPool, raftIOTimeout, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		nodes[i].transport = newTransport(noQueue{}, inner)
+		inner := tcpTransport(t)
+		log := must.Get(logstore.Open(logstore.Options{Path: filepath.Join(t.TempDir(), "raft.db"), Fatal: func(err error) { t.Error(err) }}))(t)
+		t.Cleanup(func() { _ = log.Close() })
+		logs[i] = raftLog{log, Hooks{Stored: func(time.Duration) {}, Failed: func(err error) { t.Error(err) }, Founded: func(string) bool { return false }}, &terms{}, func() {}}
+		nodes[i].transport = newTransport(log, logs[i].terms, nothingCovered, inner)
 		address := inner.LocalAddr()
 		servers = append(servers, raft.Server{ID: raft.ServerID(address), Address: address})
 	}
 	for i := range nodes {
-		n, store := nodes[i], raft.NewInmemStore()
+		n, log := nodes[i], logs[i]
 		c := testSettings(servers[i].ID, 500*time.Millisecond)
-		if err := raft.BootstrapCluster(c, store, store, raft.NewInmemSnapshotStore(), n.transport, raft.Configuration{Servers: servers}); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if n.Raft, err = raft.NewRaft(c, observedFSM{&n.machine, quietHooks(), n.transport.notices, noQueue{}}, store, store, raft.NewInmemSnapshotStore(), n.transport); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, raft.BootstrapCluster(c, log, log, raft.NewInmemSnapshotStore(), n.transport, raft.Configuration{Servers: servers}))
+		n.Raft = must.Get(raft.NewRaft(c, observedFSM{&n.machine, quietHooks(), n.transport.notices, log}, log, log, raft.NewInmemSnapshotStore(), n.transport))(t)
 		t.Cleanup(func() { _ = n.Shutdown().Error(); _ = n.transport.Close() })
 	}
 	var leader *node
@@ -386,9 +378,7 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 	})
 	for range 3 {
 		future := leader.Apply([]byte("x"), 0)
-		if err := future.Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, future.Error())
 		for i := range nodes {
 			wait(t, "a follower does not hear of the commit", func() bool { return nodes[i].machine.has(future.Index()) })
 		}

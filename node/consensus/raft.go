@@ -44,7 +44,7 @@ const (
 	raftStopTimeout = 10 * time.Second
 )
 
-// Config is what Raft runs with.
+// Config configures Raft.
 type Config struct {
 	ServerID                   string
 	Heartbeat, Election, Lease time.Duration
@@ -65,7 +65,7 @@ type Config struct {
 	Ending func() bool
 }
 
-// Hooks are called by Raft's goroutines. None may be nil.
+// Hooks are called by Raft's goroutines. All of them are required.
 type Hooks struct {
 	// Around runs each write of the state.
 	Around func(what string, do func() error) error
@@ -80,6 +80,8 @@ type Hooks struct {
 	Restored func()
 	// Abandon ends the node: a write of the log failed that Raft cannot continue without.
 	Abandon func(error)
+	// Covered returns the index up to which the state is complete.
+	Covered func() uint64
 }
 
 // Raft is the running Raft of a node.
@@ -93,14 +95,18 @@ type Raft struct {
 
 // Start runs Raft over the log, the state machine and the private port.
 func Start(cfg Config) (*Raft, error) {
-	t := newTransport(cfg.Log, raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	terms, err := loadTerms(cfg.Log)
+	if err != nil {
+		return nil, fmt.Errorf("starting Raft: %w", err)
+	}
+	t := newTransport(cfg.Log, terms, cfg.Hooks.Covered, raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:                  NewLogger(cfg.Logger, cfg.Ending),
 		Stream:                  cfg.Stream,
 		MaxPool:                 raftPool,
 		Timeout:                 raftIOTimeout,
 		MsgpackUseNewTimeFormat: true,
 	}))
-	log := raftLog{cfg.Log, cfg.Hooks, t.discard}
+	log := raftLog{cfg.Log, cfg.Hooks, terms, t.discard}
 	inner, err := panicAsError(func() (*raft.Raft, error) {
 		return raft.NewRaft(cfg.settings(), observedFSM{cfg.Machine, cfg.Hooks, t.notices, cfg.Log}, log, log, cfg.Snapshots, t)
 	})
@@ -165,8 +171,8 @@ func (r *Raft) HandOver(id string) error {
 // Interrupt ends the running attempts to reach other nodes and starts no new ones.
 func (r *Raft) Interrupt() { r.transport.stop() }
 
-// Stop ends Raft and waits for its goroutines, so that nothing is applied
-// any more. It is bounded: a hanging disk must not keep the process.
+// Stop ends Raft and waits for its goroutines: no entry is applied afterwards. The wait is
+// bounded, because a hanging disk must not keep the process.
 func (r *Raft) Stop() error {
 	r.Interrupt()
 	stopped := make(chan error, 1)
@@ -207,7 +213,7 @@ func (r *Raft) CommitIndex() uint64 { return written(r.cfg.Log, r.Raft.CommitInd
 // Leads reports whether Raft considers this node the leader.
 func (r *Raft) Leads() bool { return r.State() == raft.Leader }
 
-// LeaderID returns the leader as far as this node knows, "" when it knows none.
+// LeaderID returns the leader according to this node. It is empty if the leader is unknown.
 func (r *Raft) LeaderID() string {
 	_, id := r.LeaderWithID()
 	return string(id)
@@ -267,8 +273,12 @@ func (f observedFSM) Restore(r io.ReadCloser) error {
 // nil ending is always false.
 func NewLogger(to *slog.Logger, ending func() bool) hclog.Logger {
 	sink := &slogSink{to: to.With("part", "raft"), ending: ending}
+	lowest := hclog.Trace
+	for lowest < hclog.Error && !sink.to.Enabled(context.Background(), slogLevels[lowest]) {
+		lowest++
+	}
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{
-		Name: "raft", Level: sink.level(), Output: io.Discard,
+		Name: "raft", Level: lowest, Output: io.Discard,
 		Exclude: func(hclog.Level, string, ...any) bool { return true }, // the sink writes
 	})
 	l.RegisterSink(sink)
@@ -287,15 +297,6 @@ var slogLevels = map[hclog.Level]slog.Level{
 	hclog.Warn: slog.LevelWarn, hclog.Error: slog.LevelError,
 }
 
-// level returns the lowest level that is written.
-func (s *slogSink) level() hclog.Level {
-	level := hclog.Trace
-	for level < hclog.Error && !s.to.Enabled(context.Background(), slogLevels[level]) {
-		level++
-	}
-	return level
-}
-
 // Accept implements hclog.SinkAdapter. The name is not written.
 func (s *slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	if level > hclog.Debug && s.ending != nil && slices.ContainsFunc(args, isClosed) && s.ending() {
@@ -304,8 +305,10 @@ func (s *slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) 
 	if level == hclog.Warn && isFirstStart(msg, args) {
 		level = hclog.Info
 	}
-	if slices.Contains(args, any(raft.ErrNothingNewToSnapshot)) {
-		level = min(level, hclog.Debug)
+	for _, expected := range []error{raft.ErrNothingNewToSnapshot, errOvertaken, errCovered} {
+		if slices.Contains(args, any(expected)) {
+			level = min(level, hclog.Debug)
+		}
 	}
 	at, ok := slogLevels[level]
 	if !ok || !s.to.Enabled(context.Background(), at) {
@@ -360,8 +363,7 @@ func plain(args []any) []any {
 	return out
 }
 
-// Where Raft keeps the newest term that it knows, and the term and the candidate of
-// its newest vote.
+// The keys of Raft's current term, and of the term and the candidate of its newest vote.
 var (
 	KeyCurrentTerm  = []byte("CurrentTerm")
 	KeyLastVoteTerm = []byte("LastVoteTerm")
@@ -373,6 +375,7 @@ var (
 type raftLog struct {
 	*logstore.Store
 	hooks   Hooks
+	terms   *terms
 	discard func() // rejects the messages that wait to be taken in
 }
 
@@ -383,23 +386,31 @@ var (
 
 func (l raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-var errOvertaken = errors.New("another node leads by now")
-
 // StoreLogs stores entries. Those that this node appends as the leader come without a
 // checksum; its commands are written while the followers get them
 // (docs/decisions/0016-the-leader-writes-while-it-sends.md).
+//
+// Raft ignores the error for a configuration of its own, and would use a configuration
+// that no log holds. So the node is ended first, and Raft's goroutine with it.
 func (l raftLog) StoreLogs(entries []*raft.Log) error {
 	own := !slices.ContainsFunc(entries, func(e *raft.Log) bool { return len(e.Extensions) > 0 })
-	if own && entries[0].Index > 1 { // the first is of a founder, before any election
-		// Raft handles heartbeats beside its main goroutine. So a leader can have the term of
-		// the next one when it makes an entry, which would then stand for that leader's entry
-		// with the same index and term. A leader leads only in a term in which it has voted.
-		voted, err := l.GetUint64(KeyLastVoteTerm)
-		if err != nil {
+	err := l.store(entries, own)
+	if err != nil && own && entries[0].Type == raft.LogConfiguration && entries[0].Index > 1 {
+		l.hooks.Abandon(fmt.Errorf("the log cannot take a change of the cluster's servers, which Raft would use without it: %w", err))
+		runtime.Goexit()
+	}
+	return err
+}
+
+// store is StoreLogs without the end of the node. own says that this node made the
+// entries.
+func (l raftLog) store(entries []*raft.Log, own bool) error {
+	// A leader leads only in a term in which it has voted. An entry of another term would
+	// stand for that term's leader's entry with the same index. The first entry of a log is
+	// the founder's, which precedes any election.
+	if own && entries[0].Index > 1 {
+		if err := l.terms.elected(entries[0].Term); err != nil {
 			return err
-		}
-		if entries[0].Term != voted {
-			return errOvertaken
 		}
 	}
 	if own && !slices.ContainsFunc(entries, func(e *raft.Log) bool { return e.Type != raft.LogCommand }) {
@@ -435,19 +446,22 @@ func (l raftLog) SetUint64(key []byte, value uint64) error {
 		if err := l.Set(keyLastVoteCand, nil); err != nil {
 			return err
 		}
+		if err := l.failed(l.Store.SetUint64(key, value)); err != nil {
+			return err
+		}
+		l.terms.voted.Store(value)
+		return nil
 	}
 	return l.failed(l.Store.SetUint64(key, value))
 }
 
-// setTerm stores the current term. Raft would panic if that fails, so the node is ended
-// first, and Raft's goroutine with it. At its start Raft stores the term that it has
-// just read, on the goroutine of the start: that write is skipped.
+// setTerm stores the current term. It never stores a lower one. Raft takes the term into
+// its memory as soon as this returns, and panics on an error. So when the term is not
+// stored the node is ended, and Raft's goroutine with it. At its start Raft stores the
+// term that it has just read: that write is skipped.
 func (l raftLog) setTerm(term uint64) error {
-	stored, err := l.GetUint64(KeyCurrentTerm)
-	if stored == term && (err == nil || errors.Is(err, logstore.ErrNotFound)) {
-		return nil
-	}
-	if err = l.failed(l.Store.SetUint64(KeyCurrentTerm, term)); err != nil {
+	err := l.terms.raise(term, func() error { return l.failed(l.Store.SetUint64(KeyCurrentTerm, term)) })
+	if err != nil {
 		l.hooks.Abandon(fmt.Errorf("the log cannot take the new term %d, and without it this node must not go on: %w", term, err))
 		runtime.Goexit()
 	}

@@ -72,7 +72,7 @@ func (s *Snapshots) busy() bool {
 }
 
 // openStream is a snapshot on its way, or an attempt at it: Raft opens one before
-// it knows whether the follower can be reached.
+// it tries to reach the follower.
 type openStream struct {
 	io.ReadCloser
 	of     *Snapshots
@@ -138,7 +138,7 @@ func (r *Raft) takeSnapshot(room func() uint64) error {
 	return r.snapshot()
 }
 
-// snapshot takes a snapshot, unless nothing was applied since the start.
+// snapshot takes a snapshot, unless no entry was applied since the start.
 func (r *Raft) snapshot() error {
 	err := r.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
@@ -164,7 +164,7 @@ func reportSnapshot(ctx context.Context, logger *slog.Logger, was bool, err erro
 	return err != nil
 }
 
-// LastSnapshot returns the index of the newest snapshot in a store, 0 when there is none.
+// LastSnapshot returns the index of the newest snapshot in a store, 0 if the store is empty.
 func LastSnapshot(store raft.SnapshotStore) uint64 {
 	list, err := store.List()
 	if err != nil || len(list) == 0 {
@@ -191,9 +191,8 @@ func (r *Raft) CutLog(index uint64) error {
 	if err := r.snapshot(); err != nil {
 		return fmt.Errorf("a snapshot, to cut the log: %w", err)
 	}
-	// Raft truncates the log only with a new snapshot, and takes none while nothing was
-	// applied since the start, although the log may still have entries that the newest one
-	// covers.
+	// Raft truncates the log only with a new snapshot, and that needs an entry that was
+	// applied since the start. The log may have entries that the newest snapshot covers.
 	if err := r.cfg.Log.DeleteRange(0, min(index, LastSnapshot(r.cfg.Snapshots))); err != nil {
 		return fmt.Errorf("cut the log: %w", err)
 	}

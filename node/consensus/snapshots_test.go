@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -39,9 +41,7 @@ func TestSnapshotStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("while one is open", true)
-	if err := errors.Join(attempt.Close(), attempt.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(attempt.Close(), attempt.Close()))
 	expect("after an attempt that sent nothing", false)
 	_, whole, err := s.Open("s")
 	if err != nil {
@@ -50,9 +50,7 @@ func TestSnapshotStreams(t *testing.T) {
 	if data, err := io.ReadAll(whole); err != nil || string(data) != "content" {
 		t.Errorf("read %q, %v", data, err)
 	}
-	if err := whole.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, whole.Close())
 	expect("while the follower catches up", true)
 	_, before, err := s.Open("s")
 	if err != nil {

@@ -1,7 +1,7 @@
 package consensus
 
 import (
-	"errors"
+	"io"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -22,16 +22,22 @@ const maxHandOff = 2 * raftIOTimeout
 
 // transport is Raft's network transport, with another treatment of log entries for an
 // unreachable server. Raft waits up to ten seconds between two attempts. A follower
-// that comes back gets nothing until then, and the loss of another one in that time
+// that comes back gets no entries until then, and the loss of another one in that time
 // would stop all writes. Here the attempt itself continues until the server is back.
 type transport struct {
 	*raft.NetworkTransport
 	log     queue
+	terms   *terms
+	covered func() uint64 // see Hooks
 	notices *notices
 	raft    atomic.Pointer[raft.Raft] // nil until Raft runs
 	once    sync.Once
 	end     chan struct{}
 	targets transferTargets
+
+	requests   chan raft.RPC // for Raft's main goroutine
+	heartbeats chan raft.RPC // that are not handled beside it
+	discards   chan chan struct{}
 }
 
 // transferTargets are the servers that leadership is being transferred to. For that
@@ -61,17 +67,27 @@ func (h *transferTargets) has(id raft.ServerID) bool {
 	return time.Now().Before(h.until[id])
 }
 
-func newTransport(log queue, inner *raft.NetworkTransport) *transport {
-	return &transport{NetworkTransport: inner, log: log, notices: &notices{send: inner.AppendEntries}, end: make(chan struct{})}
+func newTransport(log queue, terms *terms, covered func() uint64, inner *raft.NetworkTransport) *transport {
+	t := &transport{
+		NetworkTransport: inner, log: log, terms: terms, covered: covered, notices: &notices{send: inner.AppendEntries}, end: make(chan struct{}),
+		requests: make(chan raft.RPC), heartbeats: make(chan raft.RPC), discards: make(chan chan struct{}),
+	}
+	go t.forward()
+	return t
 }
 
-// AppendEntries sends log entries, or a heartbeat, to a server.
+// AppendEntries sends log entries, or a heartbeat, to a server. Like all requests of a
+// leader it is rejected in a term in which this node was not elected.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := t.terms.elected(req.Term)
+	if err != nil {
+		return err
+	}
 	if isHeartbeat(req) {
 		return t.NetworkTransport.AppendEntries(id, target, req, resp)
 	}
 	t.link(id, target).sent(req)
-	err := persist(t.end, func() error {
+	err = persist(t.end, func() error {
 		*resp = raft.AppendEntriesResponse{}
 		return t.NetworkTransport.AppendEntries(id, target, req, resp)
 	}, func() bool { return t.wanted(id, req.Term) })
@@ -84,7 +100,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 // AppendEntriesPipeline opens a pipeline of log entries to a server. To one that lacks
 // more than one message holds it is denied once: Raft then sends all of it first. In a
 // pipeline it sends one message for each new entry or commit timeout, so a follower that
-// comes back when nobody writes would lag for long.
+// comes back to an idle leader would lag for long.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	if r := t.raft.Load(); r != nil && t.notices.deny(id, r.LastIndex()) {
 		return nil, raft.ErrPipelineReplicationNotSupported
@@ -96,29 +112,23 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	return newPipeline(inner, t.end, maxHandOff, t.link(id, target)), nil
 }
 
-func (t *transport) link(id raft.ServerID, target raft.ServerAddress) link {
-	return link{t.log, t.notices, id, target}
+// InstallSnapshot sends a snapshot to a server.
+func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if err := t.terms.elected(req.Term); err != nil {
+		return err
+	}
+	return t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
 }
 
-var errDiscarded = errors.New("this node has just become part of a cluster; ask again")
-
-// discard rejects the received messages that wait for Raft, also those of connections
-// that are closed by now. Servers of this cluster send them again.
-func (t *transport) discard() {
-	for {
-		select {
-		case rpc := <-t.Consumer():
-			rpc.Respond(nil, errDiscarded)
-		default:
-			return
-		}
-	}
+func (t *transport) link(id raft.ServerID, target raft.ServerAddress) link {
+	return link{t.log, t.terms, t.notices, id, target}
 }
 
 // stop ends the running attempts. Raft waits for them when it is shut down.
 func (t *transport) stop() { t.once.Do(func() { close(t.end) }) }
 
-// queue is what this node's log has taken in and not written yet. *logstore.Store is one.
+// queue holds the entries that this node's log has accepted and not written yet, such as
+// *logstore.Store.
 type queue interface {
 	Unwritten() uint64
 	WaitWritten(index uint64) error
@@ -127,6 +137,7 @@ type queue interface {
 // link is the connection to one follower, as the log and the notices see it.
 type link struct {
 	log     queue
+	terms   *terms
 	notices *notices
 	id      raft.ServerID
 	target  raft.ServerAddress
@@ -143,9 +154,12 @@ func written(log queue, commit uint64) uint64 {
 	return commit
 }
 
-// sent is called before one of Raft's own requests goes out.
+// sent is called before one of Raft's own requests goes out. It lowers the commit index
+// to the last entry up to which the request shows that the logs match: a follower commits
+// up to that index, also entries of another leader that its log has behind the request's.
 func (l link) sent(req *raft.AppendEntriesRequest) {
-	req.LeaderCommitIndex = written(l.log, req.LeaderCommitIndex)
+	last, _ := lastOf(req)
+	req.LeaderCommitIndex = min(written(l.log, req.LeaderCommitIndex), last)
 	l.notices.sent(l.id, l.target, req)
 }
 
@@ -197,6 +211,9 @@ func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answered }
 
 // AppendEntries sends log entries, and waits until there is room for their answer.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := p.terms.elected(req.Term); err != nil {
+		return nil, err
+	}
 	late := time.AfterFunc(p.limit, func() { _ = p.Close() })
 	defer late.Stop()
 	p.sent(req)
@@ -265,15 +282,15 @@ type notices struct {
 
 	mu      sync.Mutex
 	term    uint64 // the newest in which this node sent requests
-	applied uint64 // the newest entry of the term that was applied; 0: none
+	applied uint64 // the newest entry of the term that was applied, or 0
 	peers   map[raft.ServerID]*progress
 }
 
-// progress is what a follower has confirmed in the term, and what was sent to it.
+// progress is the position of a follower in the term: confirmed, and sent to it.
 type progress struct {
 	id      raft.ServerID
 	address raft.ServerAddress
-	matched raft.AppendEntriesRequest // without entries; PrevLogEntry 0: nothing yet
+	matched raft.AppendEntriesRequest // without entries; its PrevLogEntry is 0 before the first confirmation
 	asked   uint64                    // the newest entry that was sent
 	commit  uint64                    // a request with it has gone out
 	sending bool
@@ -355,7 +372,7 @@ func (n *notices) committed(index, term uint64) {
 	}
 }
 
-// pendingCommit returns the commit index to send to a follower now; 0: none. While
+// pendingCommit returns the commit index to send to a follower now, or 0. While
 // entries are in flight to it, a notice would be read only after they are stored, and
 // under load the next entries bring the commit index sooner. The lock is held.
 func (n *notices) pendingCommit(p *progress) uint64 {
@@ -379,26 +396,17 @@ func (n *notices) notify(p *progress) {
 // next request notifies it.
 func (n *notices) sendTo(p *progress) {
 	for err := error(nil); ; {
-		req, address := n.next(p, err)
-		if req == nil {
+		n.mu.Lock()
+		commit := n.pendingCommit(p)
+		if err != nil || commit == 0 {
+			p.sending = false
+			n.mu.Unlock()
 			return
 		}
-		err = n.send(p.id, address, req, &raft.AppendEntriesResponse{})
+		p.commit = commit
+		req, address := p.matched, p.address
+		n.mu.Unlock()
+		req.LeaderCommitIndex = commit
+		err = n.send(p.id, address, &req, &raft.AppendEntriesResponse{})
 	}
-}
-
-// next returns the next notice for a follower; nil if it needs none, or the last one
-// failed.
-func (n *notices) next(p *progress, failed error) (*raft.AppendEntriesRequest, raft.ServerAddress) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	commit := n.pendingCommit(p)
-	if failed != nil || commit == 0 {
-		p.sending = false
-		return nil, ""
-	}
-	p.commit = commit
-	req := p.matched
-	req.LeaderCommitIndex = commit
-	return &req, p.address
 }

@@ -1,16 +1,38 @@
 package consensus
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
 )
 
 // testPatience bounds the wait for what has to happen.
-const testPatience = 30 * time.Second
+const testPatience = time.Minute
+
+// tcpTransport returns Raft's transport at an address of its own.
+func tcpTransport(t *testing.T) *raft.NetworkTransport {
+	t.Helper()
+	transport := must.Get(raft.NewTCPTransport("127.0.0.1:0", nil, raftPool, testPatience, io.Discard))(t)
+	t.Cleanup(func() { _ = transport.Close() })
+	return transport
+}
+
+// electedIn returns the terms of a node that was elected in a term.
+func electedIn(term uint64) *terms {
+	var t terms
+	t.current.Store(term)
+	t.voted.Store(term)
+	return &t
+}
+
+func nothingCovered() uint64 { return 0 }
 
 func TestPersist(t *testing.T) {
 	down := errors.New("down")
@@ -78,13 +100,13 @@ func (p *fullPipeline) Close() error {
 	return nil
 }
 
-// TestPipelineBlocksNobody: a pipeline whose answers nobody takes lets its sender
-// go, in time or when Raft ends.
+// TestPipelineBlocksNobody: a pipeline whose answers are not taken lets its sender go, in
+// time or when Raft ends.
 func TestPipelineBlocksNobody(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"late": time.Millisecond, "ended": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			end := make(chan struct{})
-			p := newPipeline(&fullPipeline{closed: make(chan struct{})}, end, limit, link{log: noQueue{}, notices: &notices{}})
+			p := newPipeline(&fullPipeline{closed: make(chan struct{})}, end, limit, link{log: noQueue{}, terms: electedIn(1), notices: &notices{}})
 			sent := make(chan error, 1)
 			go func() {
 				_, err := p.AppendEntries(&raft.AppendEntriesRequest{Term: 1}, nil)
@@ -103,6 +125,56 @@ func TestPipelineBlocksNobody(t *testing.T) {
 			}
 			if err := p.Close(); err != nil {
 				t.Errorf("closing it again: %v", err)
+			}
+		})
+	}
+}
+
+// TestRequestsNeedAnElection: a leader's requests do not go out in a term in which this node
+// was not elected.
+func TestRequestsNeedAnElection(t *testing.T) {
+	to := tcpTransport(t)
+	go func() {
+		for rpc := range to.Consumer() {
+			switch rpc.Command.(type) {
+			case *raft.InstallSnapshotRequest:
+				_, _ = io.Copy(io.Discard, rpc.Reader)
+				rpc.Respond(&raft.InstallSnapshotResponse{}, nil)
+			default:
+				rpc.Respond(&raft.AppendEntriesResponse{}, nil)
+			}
+		}
+	}()
+	from := newTransport(noQueue{}, electedIn(5), nothingCovered, tcpTransport(t))
+	defer from.stop()
+	address := to.LocalAddr()
+	for name, send := range map[string]func(term uint64) error{
+		"a heartbeat": func(term uint64) error {
+			return from.AppendEntries("f", address, &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{})
+		},
+		"entries": func(term uint64) error {
+			return from.AppendEntries("f", address, &raft.AppendEntriesRequest{Term: term, PrevLogEntry: 3}, &raft.AppendEntriesResponse{})
+		},
+		"entries in a pipeline": func(term uint64) error {
+			p, err := from.AppendEntriesPipeline("f", address)
+			if err != nil {
+				return err
+			}
+			_, err = p.AppendEntries(&raft.AppendEntriesRequest{Term: term, PrevLogEntry: 3}, &raft.AppendEntriesResponse{})
+			return errors.Join(err, p.Close())
+		},
+		"a snapshot": func(term uint64) error {
+			return from.InstallSnapshot("f", address, &raft.InstallSnapshotRequest{Term: term, Size: 1}, &raft.InstallSnapshotResponse{}, bytes.NewReader([]byte("x")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, term := range []uint64{4, 6} {
+				if err := send(term); !errors.Is(err, errOvertaken) {
+					t.Errorf("in term %d: %v, want %v", term, err, errOvertaken)
+				}
+			}
+			if err := send(5); err != nil {
+				t.Errorf("in the term of the election: %v", err)
 			}
 		})
 	}

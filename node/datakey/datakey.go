@@ -46,7 +46,7 @@ const (
 	ipv6SiteHex = 16
 )
 
-// Config is what a Keeper needs.
+// Config configures a Keeper.
 type Config struct {
 	Machine *fsm.Machine
 	Secrets *cluster.Secrets
@@ -77,8 +77,8 @@ type Keeper struct {
 	known        chan struct{}             // closed once fingerprints is set
 }
 
-// New returns the Keeper of a node. founded is the cluster that its log begins with, "" if
-// none; an id in the state takes precedence.
+// New returns the Keeper of a node. founded is the cluster that its log begins with, empty if
+// the log shows no cluster; an id in the state takes precedence.
 func New(cfg Config, founded string) *Keeper {
 	k := &Keeper{cfg: cfg, known: make(chan struct{})}
 	if id, _, _ := k.stored(); id != "" {
@@ -98,8 +98,8 @@ func (k *Keeper) stored() (id string, sealed []byte, index uint64) {
 	return v.ClusterID(), v.SealedDataKey(), v.Index()
 }
 
-// Join notes the cluster that this node is part of from now on, and reports whether it
-// was part of none before.
+// Join notes the cluster that this node is part of from now on, and reports whether the node
+// had no cluster before.
 func (k *Keeper) Join(id string) bool {
 	if id == "" || !k.cluster.CompareAndSwap(nil, &id) {
 		return false
@@ -108,7 +108,7 @@ func (k *Keeper) Join(id string) bool {
 	return true
 }
 
-// ClusterID returns the id of this node's cluster, "" while it has none.
+// ClusterID returns the id of this node's cluster, empty before it has one.
 func (k *Keeper) ClusterID() string {
 	if id := k.cluster.Load(); id != nil {
 		return *id
@@ -202,11 +202,10 @@ func (k *Keeper) open(sealed []byte) error {
 // counted in memory; "" while the key is not known, when the node takes no writes either.
 // It must never be written to a log or a file: the key never changes. See Pseudonyms.
 func (k *Keeper) Fingerprint(addr netip.Addr) string {
-	hasher := k.fingerprints.Load()
-	if hasher == nil {
-		return ""
+	if hasher := k.fingerprints.Load(); hasher != nil {
+		return hasher.fingerprint(addr)
 	}
-	return hasher.fingerprint(addr)
+	return ""
 }
 
 // hasher makes the hashes of addresses under one key. It keeps what it has computed from

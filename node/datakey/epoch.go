@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/loop"
 )
@@ -110,7 +109,7 @@ func (k *Keeper) KeepEpochs(ctx context.Context) {
 	})
 }
 
-// renewEpoch begins an epoch when there is none, or when the current one ends.
+// renewEpoch begins the first epoch, and the next one when the current one ends.
 func (k *Keeper) renewEpoch(ctx context.Context) error {
 	v := k.cfg.Machine.View()
 	e, err := v.SenderEpoch()
@@ -122,27 +121,19 @@ func (k *Keeper) renewEpoch(ctx context.Context) error {
 	if e.Number > 0 && k.cfg.Stamp() < e.Ends(set) {
 		return nil
 	}
-	next, err := k.nextEpoch(e)
-	if err != nil {
-		return err
-	}
-	if err := k.cfg.Propose(ctx, next); err != nil {
-		return err
-	}
-	k.cfg.Logger.InfoContext(ctx, "senders have other pseudonyms from now on", "epoch", next.Number)
-	return nil
-}
-
-// nextEpoch makes the command that begins the epoch after e.
-func (k *Keeper) nextEpoch(e fsm.SenderEpoch) (*command.NextEpoch, error) {
 	sealer := k.sealer.Load()
 	if sealer == nil {
-		return nil, errors.New("the data key is not known here yet")
+		return errors.New("the data key is not known here yet")
 	}
 	key := make([]byte, epochKeyBytes)
 	_, _ = rand.Read(key) // never fails
 	number := e.Number + 1
-	return &command.NextEpoch{Number: number, SealedKey: (*sealer).Seal(nil, nil, key, epochLabel(number)), Servers: k.cfg.ServerIDs()}, nil
+	next := &command.NextEpoch{Number: number, SealedKey: (*sealer).Seal(nil, nil, key, epochLabel(number)), Servers: k.cfg.ServerIDs()}
+	if err := k.cfg.Propose(ctx, next); err != nil {
+		return err
+	}
+	k.cfg.Logger.InfoContext(ctx, "senders have other pseudonyms from now on", "epoch", number)
+	return nil
 }
 
 // forgetSenders has the senders of old entries forgotten.

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"crypto/cipher"
 	"crypto/x509"
@@ -19,25 +20,28 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/node/loop"
 	"github.com/commons-cluster/commons/node/push"
 )
 
-// Config is what a Service needs.
+// Config is the configuration of a Service.
 type Config struct {
 	ServerID  string
 	Version   string // of the program, which is part of what it calls itself
-	PublicURL string // base of the addresses that receivers are shown; "" where none is known
+	PublicURL string // base of the addresses in events; empty if it is not known
 	Machine   *fsm.Machine
 	Client    *http.Client // for the private ports of other nodes
 	Logger    *slog.Logger
 
-	// Check returns the problem with a receiver's address; "" if there is none.
+	// Check returns the problem with a receiver's address, or "".
 	Check func(rawURL string) (problem string)
-	// Members returns the live nodes; nothing is sent to their addresses.
+	// Members returns the live nodes, which are never receivers.
 	Members func() []cluster.Member
-	// Resolver resolves names; nil is the system's.
+	// Resolver resolves names. Nil means the system's.
 	Resolver *net.Resolver
-	// What tests need: see push.Config.
+	// For tests, see push.Config.
 	Port      uint16
 	Roots     *x509.CertPool
 	AllowNets []netip.Prefix
@@ -53,7 +57,7 @@ type Config struct {
 	// Stamp returns the timestamp for a log entry now, and Now the corrected time.
 	Stamp func() int64
 	Now   func() time.Time
-	// LeaderID returns the leader as this node knows it, "" for none.
+	// LeaderID returns the leader according to this node, or "".
 	LeaderID func() string
 	// Leading reports whether this node leads and takes writes.
 	Leading func() bool
@@ -69,10 +73,10 @@ type Service struct {
 	verifying     chan struct{} // holds one token per receiver that is being asked
 	attempts      *attempts
 	metrics       *metrics
-	makeEvent     func(v *fsm.View, d *fsm.Delivery) ([]byte, error) // event; tests let it fail
-	signing       atomic.Pointer[cipher.AEAD]                        // seals the signing keys, once the data key is known
-	ownNames      atomic.Pointer[map[string][]netip.Addr]            // where the names lead that nodes advertise
-	warnNoBase    sync.Once                                          // that events hold no whole addresses
+	makeEvent     func(v *view.View, d *outbox.Delivery) ([]byte, error) // event; tests let it fail
+	signing       atomic.Pointer[cipher.AEAD]                            // seals the signing keys; nil before the data key is known
+	ownNames      atomic.Pointer[map[string][]netip.Addr]                // addresses of the names that nodes advertise
+	warnNoBase    sync.Once                                              // guards the warning about events without whole addresses
 }
 
 // New returns the deliveries of a node whose state is open.
@@ -91,8 +95,9 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Run keeps the addresses of the service's own names up to date, until ctx ends.
-func (s *Service) Run(ctx context.Context) { s.followOwnNames(ctx) }
+// Run keeps the addresses of the service's own names up to date, until ctx ends. During a dial
+// there is no time to resolve them.
+func (s *Service) Run(ctx context.Context) { loop.Every(ctx, ownNamesInterval, s.lookUpOwnNames) }
 
 // Lead maintains the signing key and sends due deliveries, for as long as this node
 // leads.
@@ -115,7 +120,7 @@ func (s *Service) SetDataKey(key []byte) error {
 // outcomePassed is the outcome of an attempt or a check that did not fail.
 const outcomePassed = "ok"
 
-// metrics measures what is sent to receivers.
+// metrics measures deliveries and verifications.
 type metrics struct {
 	attempts      *prometheus.CounterVec
 	ended         *prometheus.CounterVec
@@ -146,9 +151,9 @@ func newMetrics() *metrics {
 	// Known labels are shown from the start, as 0.
 	m.attempts.WithLabelValues(outcomePassed)
 	m.verifications.WithLabelValues(outcomePassed)
-	m.ended.WithLabelValues(fsm.DeliveryDelivered.String(), outcomePassed)
-	for _, reason := range []string{fsm.ReasonQueueFull, fsm.ReasonHookOff, fsm.ReasonHookGone, fsm.ReasonHidden} {
-		m.ended.WithLabelValues(fsm.DeliveryDropped.String(), reason)
+	m.ended.WithLabelValues(outbox.DeliveryDelivered.String(), outcomePassed)
+	for _, reason := range []string{outbox.ReasonQueueFull, outbox.ReasonHookOff, outbox.ReasonHookGone, outbox.ReasonHidden} {
+		m.ended.WithLabelValues(outbox.DeliveryDropped.String(), reason)
 	}
 	return m
 }
@@ -160,49 +165,41 @@ func (m *metrics) attempted(a push.Answer) {
 
 func (m *metrics) verified(r push.Reason) { m.verifications.WithLabelValues(outcomeOf(r)).Inc() }
 
-// outcomeOf is the label of a reason: of statuses only the first digit counts.
+// outcomeOf returns the label of a reason: of statuses only the first digit.
 func outcomeOf(r push.Reason) string {
-	if r == "" {
-		return outcomePassed
-	}
 	if status, ok := strings.CutPrefix(string(r), push.StatusPrefix); ok && status != "" {
 		return push.StatusPrefix + status[:1] + "xx"
 	}
-	return string(r)
+	return outcomeText(r)
 }
 
-// outcomeText is the text of a reason in the log.
-func outcomeText(r push.Reason) string {
-	if r == "" {
-		return outcomePassed
-	}
-	return string(r)
-}
+// outcomeText returns the text of a reason in the log.
+func outcomeText(r push.Reason) string { return cmp.Or(string(r), outcomePassed) }
 
 // Ended counts and logs deliveries that have ended, on the node that leads. Deliveries
 // that are dropped because an agent removed its notify_url are not logged.
-func (s *Service) Ended(ended []fsm.DeliveryEnd) {
-	if s.cfg.Leading() { // else another one does it, or the log is applied again after a start
+func (s *Service) Ended(ended []outbox.DeliveryEnd) {
+	if s.cfg.Leading() { // otherwise another node does it, or the log is applied again after a start
 		s.metrics.end(s.cfg.Logger, ended)
 	}
 }
 
-func (m *metrics) end(logger *slog.Logger, ended []fsm.DeliveryEnd) {
+func (m *metrics) end(logger *slog.Logger, ended []outbox.DeliveryEnd) {
 	for i := range ended {
 		e := &ended[i]
 		m.ended.WithLabelValues(e.Status.String(), outcomeOf(push.Reason(e.Reason))).Inc()
 		switch log := logger.With("id", e.ID, "agent", e.AgentKey, "attempts", e.Attempts, "reason", e.Reason); {
 		case e.Gone:
 			log.Info("a receiver is gone; its notify_url was removed")
-		case e.Status == fsm.DeliveryFailed:
+		case e.Status == outbox.DeliveryFailed:
 			log.Warn("a delivery was given up")
-		case e.Reason == fsm.ReasonQueueFull:
+		case e.Reason == outbox.ReasonQueueFull:
 			log.Warn("a delivery was dropped: too many wait for its receiver")
 		}
 	}
 }
 
-// Collectors are the measurements of what is sent to receivers.
+// Collectors returns the metrics.
 func (s *Service) Collectors() []prometheus.Collector {
 	m := s.metrics
 	return []prometheus.Collector{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestDigestEvent holds what a receiver is sent of an hour's mentions.
@@ -19,9 +20,7 @@ func TestDigestEvent(t *testing.T) {
 	key := sha256.Sum256(nil)
 	propose := func(c command.Payload) {
 		t.Helper()
-		if err := h.propose(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.propose(t.Context(), c))
 	}
 	propose(&command.Register{
 		Agent: "ada", AgentKey: "ada", Given: command.FieldDescription | command.FieldNotifyURL | command.FieldNotify, Description: "Listens.",
@@ -40,21 +39,14 @@ func TestDigestEvent(t *testing.T) {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	d := o.Newest[0]
-	body, err := h.event(v, &d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(h.event(v, &d))(t)
 	var value any
 	var got event
-	if err := json.Unmarshal(body, &value); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(body, &value))
 	if err := apitest.Document(t).Components.Schemas["Event"].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
 		t.Errorf("%s is not as documented: %v", body, err)
 	}
-	if err := json.Unmarshal(body, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(body, &got))
 	since := fmt.Sprint("GET /api/entries?for=ada&since=", d.QueuedAt-1)
 	if got.Type != "common.digest" || got.Mentions != command.MaxDigestEntries+2 || len(got.Entries) != command.MaxDigestEntries || got.Read != since || got.Reply != nil {
 		t.Errorf("%s", body)

@@ -14,10 +14,10 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 )
-
-// testPatience bounds the wait for what has to happen.
-const testPatience = 30 * time.Second
 
 // testbed is a Service over a state of its own, which leads.
 type testbed struct {
@@ -33,10 +33,7 @@ type testbed struct {
 func newTestbed(t *testing.T, change func(*Config)) *testbed {
 	t.Helper()
 	h := &testbed{}
-	machine, err := fsm.Open(fsm.Options{Dir: t.TempDir(), DeliveriesEnded: func(ended []fsm.DeliveryEnd) { h.Ended(ended) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	machine := must.Get(fsm.Open(fsm.Options{Dir: t.TempDir(), DeliveriesEnded: func(ended []outbox.DeliveryEnd) { h.Ended(ended) }}))(t)
 	h.machine = machine
 	work, end := context.WithCancel(context.Background())
 	var workers sync.WaitGroup
@@ -61,12 +58,8 @@ func newTestbed(t *testing.T, change func(*Config)) *testbed {
 			t.Error(err)
 		}
 	})
-	if err := h.propose(t.Context(), &command.Init{ClusterID: "c0ffee", SealedDataKey: []byte("sealed")}); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.SetDataKey([]byte("a data key")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.propose(t.Context(), &command.Init{ClusterID: "c0ffee", SealedDataKey: []byte("sealed")}))
+	must.Do(t, h.SetDataKey([]byte("a data key")))
 	return h
 }
 
@@ -99,26 +92,13 @@ func (h *testbed) lead(t *testing.T) {
 		cancel()
 		<-done
 	})
-	until(t, "a key", func() bool { _, err := h.signingKeys(); return err == nil })
-}
-
-// until polls a condition.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testPatience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, testPatience)
-		}
-	}
+	await.Eventually(t, "a key", func() bool { _, err := h.signingKeys(); return err == nil })
 }
 
 // silent listens and never says a word.
 func silent(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }

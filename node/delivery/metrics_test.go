@@ -9,40 +9,40 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/outbox"
 )
 
 // TestEndedDeliveriesAreLogged holds which ends of deliveries get a line, and that
 // all are counted.
 func TestEndedDeliveriesAreLogged(t *testing.T) {
 	for name, tt := range map[string]struct {
-		end    fsm.DeliveryEnd
+		end    outbox.DeliveryEnd
 		reason string // the label
-		logged string // "": nothing
+		logged string // empty without a line
 	}{
-		"delivered": {fsm.DeliveryEnd{Status: fsm.DeliveryDelivered, Attempts: 2}, "ok", ""},
+		"delivered": {outbox.DeliveryEnd{Status: outbox.DeliveryDelivered, Attempts: 2}, "ok", ""},
 		"given up": {
-			fsm.DeliveryEnd{Status: fsm.DeliveryFailed, Reason: "status_503", Attempts: 6},
+			outbox.DeliveryEnd{Status: outbox.DeliveryFailed, Reason: "status_503", Attempts: 6},
 			"status_5xx",
 			`level=WARN msg="a delivery was given up" id=w1-2-3 agent=ada attempts=6 reason=status_503`,
 		},
 		"gone": {
-			fsm.DeliveryEnd{Status: fsm.DeliveryFailed, Reason: "status_410", Attempts: 1, Gone: true},
+			outbox.DeliveryEnd{Status: outbox.DeliveryFailed, Reason: "status_410", Attempts: 1, Gone: true},
 			"status_4xx",
 			`level=INFO msg="a receiver is gone; its notify_url was removed" id=w1-2-3 agent=ada attempts=1 reason=status_410`,
 		},
 		"queue full": {
-			fsm.DeliveryEnd{Status: fsm.DeliveryDropped, Reason: fsm.ReasonQueueFull},
-			fsm.ReasonQueueFull,
+			outbox.DeliveryEnd{Status: outbox.DeliveryDropped, Reason: outbox.ReasonQueueFull},
+			outbox.ReasonQueueFull,
 			`level=WARN msg="a delivery was dropped: too many wait for its receiver" id=w1-2-3 agent=ada attempts=0 reason=queue_full`,
 		},
-		"off":     {fsm.DeliveryEnd{Status: fsm.DeliveryDropped, Reason: fsm.ReasonHookOff}, fsm.ReasonHookOff, ""},
-		"removed": {fsm.DeliveryEnd{Status: fsm.DeliveryDropped, Reason: fsm.ReasonHookGone}, fsm.ReasonHookGone, ""},
+		"off":     {outbox.DeliveryEnd{Status: outbox.DeliveryDropped, Reason: outbox.ReasonHookOff}, outbox.ReasonHookOff, ""},
+		"removed": {outbox.DeliveryEnd{Status: outbox.DeliveryDropped, Reason: outbox.ReasonHookGone}, outbox.ReasonHookGone, ""},
 	} {
 		var out bytes.Buffer
 		m := newMetrics()
 		tt.end.ID, tt.end.AgentKey = "w1-2-3", "ada"
-		m.end(slog.New(slog.NewTextHandler(&out, nil)), []fsm.DeliveryEnd{tt.end})
+		m.end(slog.New(slog.NewTextHandler(&out, nil)), []outbox.DeliveryEnd{tt.end})
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(m.ended)
 		families, err := registry.Gather()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
@@ -35,7 +36,7 @@ func TestOwnHosts(t *testing.T) {
 		return own
 	}
 	h.lookUpOwnNames(t.Context())
-	until(t, "the addresses of a name", func() bool { return owns() == "127.0.0.1 192.0.2.7 2001:db8::7 " })
+	await.Eventually(t, "the addresses of a name", func() bool { return owns() == "127.0.0.1 192.0.2.7 2001:db8::7 " })
 	names.Silence()
 	h.lookUpOwnNames(t.Context())
 	if got := owns(); got != "127.0.0.1 192.0.2.7 2001:db8::7 " {

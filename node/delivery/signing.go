@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/node/datakey"
 	"github.com/commons-cluster/commons/node/loop"
 )
@@ -20,7 +20,7 @@ const (
 	// the data key.
 	signingPurpose = "commons signing keys"
 	// signingKeyAge is how long a key signs deliveries before the leader makes a new one.
-	// The old one is used beside it for fsm.SigningKeyOverlap.
+	// The old one is used beside it for outbox.SigningKeyOverlap.
 	signingKeyAge = 90 * 24 * time.Hour
 	// signingInterval is how often the leader checks the age of the newest key.
 	signingInterval = time.Second
@@ -50,7 +50,7 @@ func newSigningKey(sealer cipher.AEAD, after uint64) (*command.RotateSigningKey,
 }
 
 // openSigningKeys returns the private keys, in the same order.
-func openSigningKeys(sealer cipher.AEAD, keys []fsm.SigningKey) ([]ed25519.PrivateKey, error) {
+func openSigningKeys(sealer cipher.AEAD, keys []outbox.SigningKey) ([]ed25519.PrivateKey, error) {
 	private := make([]ed25519.PrivateKey, len(keys))
 	for i := range keys {
 		seed, err := sealer.Open(nil, nil, keys[i].Sealed, keys[i].Public)
@@ -62,8 +62,8 @@ func openSigningKeys(sealer cipher.AEAD, keys []fsm.SigningKey) ([]ed25519.Priva
 	return private, nil
 }
 
-// signingKeys returns the keys that a delivery is signed with now, the newest
-// first. Errors: errNoDataKey; errNoSigningKey; keys that cannot be read or opened.
+// signingKeys returns the keys that a delivery is signed with now, the newest first. It fails
+// with errNoDataKey or errNoSigningKey, or if the keys cannot be read or opened.
 func (s *Service) signingKeys() ([]ed25519.PrivateKey, error) {
 	sealer := s.signing.Load()
 	if sealer == nil {
@@ -93,16 +93,16 @@ func (s *Service) keepSigningKey(ctx context.Context) {
 	})
 }
 
-// signingKeyDue reports whether a new key has to be made at an instant, in
-// milliseconds since the epoch, and the number of the one that it replaces; 0: none.
-func signingKeyDue(keys []fsm.SigningKey, now int64) (after uint64, due bool) {
+// signingKeyDue reports whether a new key is needed at an instant, in milliseconds since the
+// epoch, and the number of the key that it replaces, or 0.
+func signingKeyDue(keys []outbox.SigningKey, now int64) (after uint64, due bool) {
 	if len(keys) == 0 {
 		return 0, true
 	}
 	return keys[0].Number, now-keys[0].CreatedAt >= signingKeyAge.Milliseconds()
 }
 
-// renewSigningKey makes a key if there is none, or if the newest is too old.
+// renewSigningKey makes the first key, or a new one if the newest is too old.
 func (s *Service) renewSigningKey(ctx context.Context) error {
 	sealer := s.signing.Load()
 	if sealer == nil {

@@ -5,36 +5,26 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
-// TestSigningKeysAreSealed opens what was sealed under the same data key, and
-// nothing else.
+// TestSigningKeysAreSealed holds that only keys that were sealed under the same data key are
+// opened.
 func TestSigningKeysAreSealed(t *testing.T) {
-	sealer, err := newSigningSealer([]byte("a data key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := newSigningSealer([]byte("another data key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var keys []fsm.SigningKey
+	sealer := must.Get(newSigningSealer([]byte("a data key")))(t)
+	other := must.Get(newSigningSealer([]byte("another data key")))(t)
+	var keys []outbox.SigningKey
 	for after := range uint64(2) {
-		c, err := newSigningKey(sealer, after)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newSigningKey(sealer, after))(t)
 		if err := command.Check(c); err != nil || c.After != after {
 			t.Fatalf("%+v: %v", c, err)
 		}
-		keys = append(keys, fsm.SigningKey{Number: after + 1, Public: c.Public, Sealed: c.Sealed})
+		keys = append(keys, outbox.SigningKey{Number: after + 1, Public: c.Public, Sealed: c.Sealed})
 	}
-	private, err := openSigningKeys(sealer, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(openSigningKeys(sealer, keys))(t)
 	for i, key := range private {
 		signature := ed25519.Sign(key, []byte("a message"))
 		for j := range keys {
@@ -66,7 +56,7 @@ func TestSigningKeyIsMade(t *testing.T) {
 		return err == nil && len(keys) > 0
 	}
 	h.lead(t)
-	until(t, "a key", made)
+	await.Eventually(t, "a key", made)
 	before := first
 	if err := h.renewSigningKey(t.Context()); err != nil {
 		t.Error(err)
@@ -74,13 +64,8 @@ func TestSigningKeyIsMade(t *testing.T) {
 	if made(); !slices.EqualFunc(before, first, func(a, b ed25519.PrivateKey) bool { return a.Equal(b) }) {
 		t.Errorf("%d keys when it looks again, which are not those before", len(first))
 	}
-	next, err := newSigningKey(*h.signing.Load(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.propose(t.Context(), next); err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newSigningKey(*h.signing.Load(), 1))(t)
+	must.Do(t, h.propose(t.Context(), next))
 	if made(); len(first) != 2 || !first[1].Equal(before[0]) || !first[0].Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(next.Public)) {
 		t.Errorf("%d keys after a rotation, want the new one and the one before", len(first))
 	}
@@ -89,9 +74,9 @@ func TestSigningKeyIsMade(t *testing.T) {
 func TestSigningKeyDue(t *testing.T) {
 	const born = 1_700_000_000_000
 	old := born + signingKeyAge.Milliseconds()
-	keys := []fsm.SigningKey{{Number: 7, CreatedAt: born}, {Number: 6, CreatedAt: 1}}
+	keys := []outbox.SigningKey{{Number: 7, CreatedAt: born}, {Number: 6, CreatedAt: 1}}
 	for _, tt := range []struct {
-		keys  []fsm.SigningKey
+		keys  []outbox.SigningKey
 		now   int64
 		after uint64
 		due   bool

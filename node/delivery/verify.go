@@ -34,14 +34,14 @@ const (
 type verifyQuestion struct {
 	URL    string `json:"url"`
 	Agent  string `json:"agent"`  // as it is spelled
-	Sender string `json:"sender"` // fingerprint of who wants it
+	Sender string `json:"sender"` // fingerprint of the client
 }
 
 // verifyAnswer is the result.
 type verifyAnswer struct {
-	Reason push.Reason `json:"reason,omitempty"` // "" when the receiver passed
-	WaitMs int64       `json:"waitMs,omitempty"` // too many were asked: wait so long
-	Shared bool        `json:"shared,omitempty"` // by several who share an allowance
+	Reason push.Reason `json:"reason,omitempty"` // empty if the receiver passed
+	WaitMs int64       `json:"waitMs,omitempty"` // pause because of too many verifications
+	Shared bool        `json:"shared,omitempty"` // several senders share the allowance
 }
 
 // FailedError is the error of a receiver that did not pass its check.
@@ -54,8 +54,8 @@ func (e *FailedError) Error() string { return "the receiver " + e.Reason }
 // errNotLeading is the answer of a node that is not the leader.
 var errNotLeading = errors.New("this node does not lead")
 
-// Verify lets the leader verify a receiver for an agent; sender is the fingerprint of
-// the client. Errors: a *FailedError, a *command.RateLimited, a *command.Unavailable.
+// Verify lets the leader verify a receiver for an agent. sender is the fingerprint of the
+// client. The error is a *FailedError, a *command.RateLimited or a *command.Unavailable.
 func (s *Service) Verify(ctx context.Context, sender, agent, notifyURL string) error {
 	q := verifyQuestion{URL: notifyURL, Agent: agent, Sender: sender}
 	for {
@@ -70,7 +70,7 @@ func (s *Service) Verify(ctx context.Context, sender, agent, notifyURL string) e
 	}
 }
 
-// asError is the error that a client gets for an answer.
+// asError returns the error for the client, or nil.
 func (a verifyAnswer) asError() error {
 	switch {
 	case a.WaitMs > 0:
@@ -106,7 +106,9 @@ func (s *Service) verifyByLeader(ctx context.Context, q verifyQuestion) (verifyA
 	case s.cfg.ServerID:
 		return s.verifyHere(ctx, q)
 	default:
-		return s.verifyAt(ctx, leader, q)
+		ctx, cancel := s.cfg.UntilAnotherLeads(ctx, leader)
+		defer cancel()
+		return cluster.Ask[verifyAnswer](ctx, s.cfg.Client, leader, pathVerify, q)
 	}
 }
 
@@ -137,13 +139,6 @@ func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswe
 	return verifyAnswer{Reason: a.Reason}, nil
 }
 
-// verifyAt lets another node verify the receiver, as long as that node leads.
-func (s *Service) verifyAt(ctx context.Context, leader string, q verifyQuestion) (verifyAnswer, error) {
-	ctx, cancel := s.cfg.UntilAnotherLeads(ctx, leader)
-	defer cancel()
-	return cluster.Ask[verifyAnswer](ctx, s.cfg.Client, leader, pathVerify, q)
-}
-
 // Handle serves other nodes' requests to verify a receiver.
 func (s *Service) Handle(mux *http.ServeMux) { mux.HandleFunc("POST "+pathVerify, s.serveVerify) }
 
@@ -163,8 +158,8 @@ func (s *Service) serveVerify(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// ownNamesInterval is how often the host names that nodes advertise are resolved, and
-	// ownNamesTimeout bounds the time for that.
+	// ownNamesInterval is the time between two lookups of the host names that nodes advertise,
+	// and ownNamesTimeout bounds a lookup.
 	ownNamesInterval = 10 * time.Second
 	ownNamesTimeout  = 2 * time.Second
 )
@@ -212,12 +207,6 @@ func (s *Service) ownAddress(addr netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// followOwnNames keeps the resolved names for ownAddress up to date: during a dial
-// there is no time to resolve them.
-func (s *Service) followOwnNames(ctx context.Context) {
-	loop.Every(ctx, ownNamesInterval, s.lookUpOwnNames)
 }
 
 // lookUpOwnNames resolves the host names that nodes advertise. A name that does not

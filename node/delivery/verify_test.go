@@ -60,7 +60,8 @@ func TestVerifyTurnsToTheNextLeader(t *testing.T) {
 			return ctx, cancel
 		}
 	})
-	if _, err := h.verifyAt(t.Context(), "hung", verifyQuestion{}); !errors.Is(err, context.Canceled) {
+	h.cfg.LeaderID = func() string { return "hung" }
+	if _, err := h.verifyByLeader(t.Context(), verifyQuestion{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("it waited for the one that does not lead: %v", err)
 	}
 }

@@ -13,8 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/loop"
 	"github.com/commons-cluster/commons/node/push"
 )
@@ -71,7 +73,7 @@ func (d *attempts) sending() int {
 
 // pick takes due deliveries at an instant, as many as there is room for. Each of them
 // has to be released.
-func (d *attempts) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err error) {
+func (d *attempts) pick(v *view.View, now int64) (picked []outbox.Delivery, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ending || len(d.agents) >= maxSending {
@@ -80,7 +82,7 @@ func (d *attempts) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err erro
 	if len(d.parked) > maxParked {
 		clear(d.parked)
 	}
-	err = v.DueDeliveries(now, d.skips, func(due fsm.Delivery) (more bool) {
+	err = v.DueDeliveries(now, d.skips, func(due outbox.Delivery) (more bool) {
 		host := hostOf(due.URL)
 		if d.hosts[host] >= maxSendingToHost {
 			d.parked[due.AgentKey] = host
@@ -117,18 +119,16 @@ func (d *attempts) skips(agentKey string) bool {
 	return parked && d.hosts[host] >= maxSendingToHost
 }
 
-// release undoes pick after an attempt that was made.
+// release undoes pick after an attempt, and wakes the worker.
 func (d *attempts) release(agentKey string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.free(agentKey)
+	d.drop(agentKey)
 	select {
 	case d.freed <- struct{}{}:
 	default:
 	}
 }
 
-// drop undoes pick for attempts that are not made now.
+// drop undoes pick without an attempt.
 func (d *attempts) drop(agentKey string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,9 +184,8 @@ func (s *Service) deliver(ctx context.Context) {
 	}
 }
 
-// pickDue takes due deliveries, and returns how long to wait for the next one if
-// nothing changes.
-func (s *Service) pickDue() (picked []fsm.Delivery, wait time.Duration, err error) {
+// pickDue takes due deliveries, and returns the time until the next one without changes.
+func (s *Service) pickDue() (picked []outbox.Delivery, wait time.Duration, err error) {
 	v := s.cfg.Machine.View()
 	defer v.Release()
 	now := s.cfg.Stamp()
@@ -203,7 +202,7 @@ func (s *Service) pickDue() (picked []fsm.Delivery, wait time.Duration, err erro
 
 // begin proposes the start of attempts, and makes those that the state has accepted: it
 // rejects, for instance, those beyond an agent's hourly limit.
-func (s *Service) begin(ctx context.Context, picked []fsm.Delivery) error {
+func (s *Service) begin(ctx context.Context, picked []outbox.Delivery) error {
 	c := &command.BeginDeliveries{Holder: s.cfg.Boot}
 	for i := range picked {
 		c.Attempts = append(c.Attempts, picked[i].NextAttempt())
@@ -234,7 +233,7 @@ func (s *Service) begin(ctx context.Context, picked []fsm.Delivery) error {
 
 // attempt makes one attempt and proposes its outcome. If the node ends meanwhile there
 // is no outcome, and the attempt is made again when its lease has expired.
-func (s *Service) attempt(d *fsm.Delivery, a command.Attempt, body []byte, keys []ed25519.PrivateKey) {
+func (s *Service) attempt(d *outbox.Delivery, a command.Attempt, body []byte, keys []ed25519.PrivateKey) {
 	ctx := s.cfg.Work
 	ack := &command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: reasonInternal}
 	if body != nil {
@@ -297,9 +296,9 @@ const digestBody = 280
 // answerHere is the placeholder for the agent's answer in a call.
 const answerHere = "(your answer)"
 
-// event makes the body of a delivery. Without a public URL the addresses in it are
-// paths: receivers are third parties and must not learn a node's own address.
-func (s *Service) event(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
+// event returns the body of a delivery. Without a public URL its addresses are paths:
+// receivers are third parties and must not learn a node's own address.
+func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 	p, _, err := v.Profile(d.AgentKey)
 	if err != nil {
 		return nil, fmt.Errorf("profile of %q: %w", d.AgentKey, err)
@@ -314,12 +313,12 @@ func (s *Service) event(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
 		Type: d.Kind.String(), Agent: p.ID, Entry: json.RawMessage("null"), Timestamp: timestamp(d.QueuedAt),
 		Read: "GET " + base + "/api/home?for=" + url.QueryEscape(p.ID),
 	}
-	if d.Kind == fsm.DeliveryDigest {
+	if d.Kind == outbox.DeliveryDigest {
 		// since is exclusive: the first entry has the digest's instant.
 		e.Read = fmt.Sprintf("GET %s/api/entries?for=%s&since=%d", base, url.QueryEscape(p.ID), d.QueuedAt-1)
 		e.Mentions = d.Mentions
 		for _, seq := range d.Listed {
-			summary, err := v.AppendSummary(nil, seq, digestBody)
+			summary, err := v.AppendSummary(nil, seq, digestBody, false)
 			if err != nil {
 				return nil, fmt.Errorf("entry %d of delivery %s: %w", seq, d.ID, err)
 			}
@@ -336,7 +335,7 @@ func (s *Service) event(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("entry %d of delivery %s: %w", d.Entry, d.ID, err)
 	}
-	id := fsm.FormatID(meta.Type, d.Entry)
+	id := state.FormatID(meta.Type, d.Entry)
 	call, err := encodeEvent(replyCall{p.ID, id, answerHere})
 	if err != nil {
 		return nil, fmt.Errorf("delivery %s: %w", d.ID, err)
@@ -347,11 +346,11 @@ func (s *Service) event(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
 }
 
 // encodeEvent renders JSON in which texts stay readable.
-func encodeEvent(what any) ([]byte, error) {
+func encodeEvent(value any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(what)
+	err := enc.Encode(value)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 

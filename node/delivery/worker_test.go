@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestEventThatCannotBeMade holds that it is the only one of its batch that fails.
@@ -15,7 +18,7 @@ func TestEventThatCannotBeMade(t *testing.T) {
 	h := newTestbed(t, func(c *Config) {
 		c.Check = func(string) string { return "must be public" } // as of addresses on loopback
 	})
-	h.makeEvent = func(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
+	h.makeEvent = func(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		if d.AgentKey == "a1" {
 			return nil, errors.New("for this test")
 		}
@@ -28,24 +31,20 @@ func TestEventThatCannotBeMade(t *testing.T) {
 		mention.Mentions = append(mention.Mentions, name)
 		c := &command.Register{
 			Agent: name, AgentKey: name, Given: command.FieldDescription | command.FieldNotifyURL, Description: "Listens.",
-			NotifyURL: fmt.Sprintf("https://127.0.0.%d/", i+1), NotifyVerified: true, NewKey: key[:], // nothing is sent there
+			NotifyURL: fmt.Sprintf("https://127.0.0.%d/", i+1), NotifyVerified: true, NewKey: key[:], // never a receiver
 		}
-		if err := h.propose(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.propose(t.Context(), c))
 	}
-	if err := h.propose(t.Context(), mention); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.propose(t.Context(), mention))
 	h.lead(t)
 	for _, name := range mention.Mentions {
-		var o fsm.Outbox
-		until(t, "the outcome for "+name, func() bool {
+		var o view.Outbox
+		await.Eventually(t, "the outcome for "+name, func() bool {
 			v := h.machine.View()
 			defer v.Release()
 			var err error
 			o, err = v.Outbox(name)
-			return err == nil && o.First != nil && o.First.Reason != "" && o.First.Status == fsm.DeliveryWaiting
+			return err == nil && o.First != nil && o.First.Reason != "" && o.First.Status == outbox.DeliveryWaiting
 		})
 		want := "refused_url"
 		if name == "a1" {

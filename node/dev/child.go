@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,7 +17,7 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// How a child that dies is restarted.
+// The restart of a child that dies.
 const (
 	firstBackoff = 500 * time.Millisecond
 	maxBackoff   = 10 * time.Second
@@ -34,9 +35,9 @@ type child struct {
 	out     *terminal
 }
 
-// keepRunning runs the process, and runs it again when it dies, until ctx ends or
-// the node has left its cluster.
-// Errors: it cannot be started, or rejects its configuration.
+// keepRunning runs the process, and runs it again when it dies, until ctx ends or the node
+// has left its cluster. It fails if the process cannot be started, or rejects its
+// configuration.
 func (c *child) keepRunning(ctx context.Context) error {
 	log, err := openLog(c.logPath)
 	if err != nil {
@@ -67,7 +68,11 @@ func (c *child) keepRunning(ctx context.Context) error {
 		if time.Since(started) >= steadyAfter {
 			backoff = firstBackoff
 		}
-		c.out.printf("%s died (%s); it starts again in %v", c.name, describe(err), backoff)
+		reason := "exit status 0"
+		if died {
+			reason = err.Error()
+		}
+		c.out.printf("%s died (%s); it starts again in %v", c.name, reason, backoff)
 		if !loop.Pause(ctx, backoff) {
 			return nil
 		}
@@ -75,15 +80,8 @@ func (c *child) keepRunning(ctx context.Context) error {
 	}
 }
 
-func describe(err error) string {
-	if err == nil {
-		return "exit status 0"
-	}
-	return err.Error()
-}
-
-// runOnce runs the process to its end, or ends it when ctx ends. Errors: it
-// could not be started, an *exec.ExitError, or it had to be killed.
+// runOnce runs the process to its end, or ends it when ctx ends. The error of a process that
+// ends by itself is an *exec.ExitError.
 func (c *child) runOnce(ctx context.Context, log io.Writer) error {
 	// The kernel ties the signal for a parent's death to the thread that
 	// started the child, so this thread has to stay.
@@ -97,7 +95,9 @@ func (c *child) runOnce(ctx context.Context, log io.Writer) error {
 	cmd := exec.CommandContext(ctx, c.options.Binary, c.args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = c.options.StopTimeout // then it is killed
-	cmd.Env = append(withoutOwn(os.Environ()), c.options.Env...)
+	// An address that is meant for one node would be used by all three.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "COMMONS_") })
+	cmd.Env = append(cmd.Env, c.options.Env...)
 	cmd.Stdout, cmd.Stderr = writer, writer
 	cmd.SysProcAttr = childAttributes()
 	err = cmd.Start()
@@ -126,18 +126,6 @@ func (c *child) runOnce(ctx context.Context, log io.Writer) error {
 		return &exec.ExitError{ProcessState: cmd.ProcessState}
 	}
 	return nil // asked to end, and did
-}
-
-// withoutOwn drops our own variables: an address meant for one node would
-// otherwise be used by all three.
-func withoutOwn(environment []string) []string {
-	var kept []string
-	for _, v := range environment {
-		if !strings.HasPrefix(v, "COMMONS_") {
-			kept = append(kept, v)
-		}
-	}
-	return kept
 }
 
 // openLog opens a new log, and keeps the previous one beside it.

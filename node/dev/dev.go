@@ -1,6 +1,6 @@
-// Package dev runs a small cluster on one machine for people who try things
-// out: child processes of the same binary, restarted when they die, with their
-// logs in files and what matters on the terminal.
+// Package dev runs a small cluster on one machine, for trials. The nodes are child processes
+// of the same binary, restarted when they die. Their logs are in files, and the important
+// lines on the terminal.
 package dev
 
 import (
@@ -19,21 +19,22 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 )
 
-// nodeCount is how many nodes there are: the smallest cluster that keeps working
-// when any one member is missing.
+// nodeCount is the number of nodes: the smallest cluster that keeps working without any one
+// of them.
 const nodeCount = 3
 
-// Options say what to run and where.
+// Options are the flags of `commons dev`, and the settings that tests change.
 type Options struct {
-	Binary      string   // program whose `serve` command is one node
-	Env         []string // added to the environment of the nodes
-	DataDir     string   // data, logs and secret of the nodes
-	ServeFlags  []string // added to the command line of each node
-	HTTPPort    int      // of the first node; the others take the next ones
-	ClusterPort int
-	GossipPort  int
-	Out         io.Writer     // for people
-	StopTimeout time.Duration // after which a node that was asked to end is killed; 0: DefaultStopTimeout
+	DataDir     string   `name:"data-dir" env:"COMMONS_DEV_DATA_DIR" default:"./data/dev" placeholder:"DIR" help:"Where the nodes keep their data, their logs and their secret."`
+	HTTPPort    int      `name:"http-port" default:"8080" placeholder:"PORT" help:"Public HTTP port of the first node; the others take the next ones."`
+	ClusterPort int      `name:"cluster-port" default:"7000" placeholder:"PORT" help:"Private port of the first node."`
+	GossipPort  int      `name:"gossip-port" default:"7946" placeholder:"PORT" help:"Gossip port of the first node."`
+	ServeFlags  []string `arg:"" optional:"" name:"serve" passthrough:"" help:"More flags for each node, after --: see commons serve --help."`
+
+	Binary      string        `kong:"-"` // program that has the command serve
+	Env         []string      `kong:"-"` // added to the environment of the nodes
+	Out         io.Writer     `kong:"-"` // for people
+	StopTimeout time.Duration `kong:"-"` // for the graceful end of a node; 0 means DefaultStopTimeout
 }
 
 // DefaultStopTimeout is a little more than a node allows itself for its end.
@@ -72,9 +73,9 @@ func (o Options) operator(m member, secret string) string {
 	return fmt.Sprintf("%s status --cluster-addr %s --secret-file %s", o.Binary, m.cluster, secret)
 }
 
-// Run starts the cluster and keeps it running until ctx ends, which is a
-// success. Errors: ports in use, a directory that cannot be written, a binary
-// that cannot be started, or a node that rejects its configuration.
+// Run starts the cluster and keeps it running until ctx ends, which is a success. It fails if
+// ports are in use, a directory cannot be written, the binary cannot be started, or a node
+// rejects its configuration.
 func Run(ctx context.Context, o Options) error {
 	if o.StopTimeout == 0 {
 		o.StopTimeout = DefaultStopTimeout
@@ -146,17 +147,9 @@ type terminal struct {
 	out io.Writer
 }
 
-func (t *terminal) printf(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	fmt.Fprintf(t.out, "dev| "+format+"\n", args...)
-}
+func (t *terminal) printf(format string, args ...any) { t.line("dev", fmt.Sprintf(format, args...)) }
 
-func (t *terminal) line(prefix, line string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	fmt.Fprintf(t.out, "%s| %s\n", prefix, line)
-}
+func (t *terminal) line(prefix, line string) { t.block(prefix + "| " + line + "\n") }
 
 func (t *terminal) block(text string) {
 	t.mu.Lock()
@@ -169,40 +162,30 @@ func (t *terminal) block(text string) {
 func checkPorts(ctx context.Context, members []member) error {
 	var busy []string
 	var config net.ListenConfig
-	try := func(network, addr, what string) {
-		var err error
-		if network == "udp" {
-			var c net.PacketConn
-			if c, err = config.ListenPacket(ctx, network, addr); err == nil {
-				err = c.Close()
-			}
-		} else {
-			var l net.Listener
-			if l, err = config.Listen(ctx, network, addr); err == nil {
-				err = l.Close()
-			}
+	try := func(addr, what string, listen func() (io.Closer, error)) {
+		listener, err := listen()
+		if err == nil {
+			err = listener.Close()
+		}
+		if op, ok := errors.AsType[*net.OpError](err); ok {
+			err = op.Err // without the address
 		}
 		if err != nil {
-			busy = append(busy, fmt.Sprintf("  - %s (%s): %v", addr, what, reason(err)))
+			busy = append(busy, fmt.Sprintf("  - %s (%s): %v", addr, what, err))
 		}
 	}
+	tcp := func(addr, what string) {
+		try(addr, what, func() (io.Closer, error) { return config.Listen(ctx, "tcp", addr) })
+	}
 	for _, m := range members {
-		try("tcp", m.http, m.name+" HTTP")
-		try("tcp", m.cluster, m.name+" private port")
-		try("tcp", m.gossip, m.name+" gossip, TCP")
-		try("udp", m.gossip, m.name+" gossip, UDP")
+		tcp(m.http, m.name+" HTTP")
+		tcp(m.cluster, m.name+" private port")
+		tcp(m.gossip, m.name+" gossip, TCP")
+		try(m.gossip, m.name+" gossip, UDP", func() (io.Closer, error) { return config.ListenPacket(ctx, "udp", m.gossip) })
 	}
 	if len(busy) == 0 {
 		return nil
 	}
 	return fmt.Errorf("these addresses cannot be used (is another `commons dev` running?):\n%s\n"+
 		"--http-port, --cluster-port and --gossip-port choose others", strings.Join(busy, "\n"))
-}
-
-// reason strips the address, which is already said, from a listening error.
-func reason(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return op.Err
-	}
-	return err
 }

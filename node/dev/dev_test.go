@@ -1,7 +1,6 @@
 package dev
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,11 +15,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
@@ -84,35 +84,17 @@ func runFakeNode(kind string, args []string) int {
 	return 0
 }
 
-// safeBuffer is a terminal that can be read while it is written to.
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // running is a `dev` that runs.
 type running struct {
 	options Options
-	out     *safeBuffer
+	out     *await.Buffer
 	cancel  func()
 	ended   chan error
 }
 
 func start(t *testing.T, kind string) *running {
 	t.Helper()
-	out := &safeBuffer{}
+	out := &await.Buffer{}
 	ctx, end := context.WithCancelCause(t.Context())
 	cancel := func() { end(errors.New("signal: interrupt")) } // as signal.NotifyContext does
 	c := &running{out: out, cancel: cancel, ended: make(chan error, 1), options: Options{
@@ -138,31 +120,28 @@ func (c *running) wait(t *testing.T, patterns ...string) []string {
 	var match []string
 	for _, p := range patterns {
 		re := regexp.MustCompile(p)
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			if match = re.FindStringSubmatch(c.out.String()); match != nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the terminal does not show %q", p)
-			}
-		}
+		await.Eventually(t, fmt.Sprintf("the terminal shows %q", p), func() bool {
+			match = re.FindStringSubmatch(c.out.String())
+			return match != nil
+		})
 	}
 	return match
 }
 
-// stop ends the cluster as Ctrl-C does and returns what Run returned.
-func (c *running) stop(t *testing.T) error {
+// stop ends the cluster as Ctrl-C does.
+func (c *running) stop(t *testing.T) {
 	t.Helper()
 	c.cancel()
-	return c.end(t)
+	must.Do(t, c.end(t))
 }
 
+// end waits for the end of Run and returns its error.
 func (c *running) end(t *testing.T) error {
 	t.Helper()
 	select {
 	case err := <-c.ended:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(await.Patience):
 		t.Fatal("the cluster does not end")
 		return nil
 	}
@@ -172,10 +151,7 @@ func (c *running) pids(t *testing.T) []int {
 	t.Helper()
 	var pids []int
 	for i := range nodeCount {
-		pid, err := strconv.Atoi(c.wait(t, fmt.Sprintf(`n%d runs as process (\d+)`, i+1))[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := must.Get(strconv.Atoi(c.wait(t, fmt.Sprintf(`n%d runs as process (\d+)`, i+1))[1]))(t)
 		pids = append(pids, pid)
 	}
 	return pids
@@ -183,13 +159,19 @@ func (c *running) pids(t *testing.T) []int {
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
+func checkDead(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d lives on", pid)
+		}
+	}
+}
+
 // freePorts returns the first of nodeCount successive ports free for TCP and UDP.
 func freePorts(t *testing.T) int {
 	t.Helper()
-	port, err := freeport.Take(nodeCount)
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(freeport.Take(nodeCount))(t)
 	return port
 }
 
@@ -203,21 +185,12 @@ func TestClusterComesUpAndStops(t *testing.T) {
 		`(?m)^n2\| time=now level=WARN msg="something odd"$`,
 	)
 	pids := c.pids(t)
-	if err := c.stop(t); err != nil {
-		t.Fatal(err)
-	}
-	for _, pid := range pids {
-		if alive(pid) {
-			t.Errorf("process %d lives on", pid)
-		}
-	}
+	c.stop(t)
+	checkDead(t, pids)
 	if out := c.out.String(); strings.Contains(out, "level=INFO") || !strings.Contains(out, "n3| time=now level=WARN msg=goodbye") || strings.Contains(out, "killed") {
 		t.Error("the terminal shows what it should not, or not what it should")
 	}
-	log, err := os.ReadFile(filepath.Join(c.options.DataDir, "n2.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.ReadFile(filepath.Join(c.options.DataDir, "n2.log")))(t)
 	for _, want := range []string{
 		"level=INFO msg=args", "--node-id n2", "--write-rate 0", "--bootstrap-expect 3", "--http-addr " + local(c.options.HTTPPort+1),
 		fmt.Sprintf("--join %s,%s,%s", local(c.options.GossipPort), local(c.options.GossipPort+1), local(c.options.GossipPort+2)),
@@ -235,42 +208,26 @@ func TestAKilledNodeComesBack(t *testing.T) {
 	c := start(t, "ok")
 	c.wait(t, "The cluster is ready")
 	pid := c.pids(t)[1]
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
 	c.wait(t, `n2 died \(signal: killed\); it starts again in`)
-	for deadline := time.Now().Add(30 * time.Second); strings.Count(c.out.String(), "n2 runs as process") < 2; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("n2 was not started again")
-		}
-	}
-	if err := c.stop(t); err != nil {
-		t.Fatal(err)
-	}
+	await.Eventually(t, "n2 is started again", func() bool { return strings.Count(c.out.String(), "n2 runs as process") == 2 })
+	c.stop(t)
 }
 
 func TestAStubbornNodeIsKilled(t *testing.T) {
 	c := start(t, "stubborn")
 	c.wait(t, "The cluster is ready")
 	pids := c.pids(t)
-	if err := c.stop(t); err != nil {
-		t.Fatal(err)
-	}
+	c.stop(t)
 	c.wait(t, "n1\\| did not end within 100ms and was killed")
-	for _, pid := range pids {
-		if alive(pid) {
-			t.Errorf("process %d lives on", pid)
-		}
-	}
+	checkDead(t, pids)
 }
 
 // TestANodeThatHasJustBegun dies of the signal that asks it to end: that is no failure.
 func TestANodeThatHasJustBegun(t *testing.T) {
 	c := start(t, "early")
 	c.wait(t, "The cluster is ready")
-	if err := c.stop(t); err != nil {
-		t.Fatal(err)
-	}
+	c.stop(t)
 	if out := c.out.String(); strings.Contains(out, "signal: terminated") {
 		t.Error("the terminal shows how the nodes ended")
 	}
@@ -290,9 +247,7 @@ func TestARejectedConfigurationEndsEverything(t *testing.T) {
 func TestANodeThatLeftStaysAway(t *testing.T) {
 	c := start(t, "left")
 	c.wait(t, "n3 has left its cluster and is not started again")
-	if err := c.stop(t); err != nil {
-		t.Errorf("error %v", err)
-	}
+	c.stop(t)
 	if strings.Contains(c.out.String(), "n3 died") {
 		t.Error("the node that has left was started again")
 	}
@@ -300,7 +255,7 @@ func TestANodeThatLeftStaysAway(t *testing.T) {
 
 func TestABinaryThatCannotBeStarted(t *testing.T) {
 	err := Run(t.Context(), Options{
-		Binary: filepath.Join(t.TempDir(), "none"), DataDir: t.TempDir(), Out: &safeBuffer{},
+		Binary: filepath.Join(t.TempDir(), "none"), DataDir: t.TempDir(), Out: &await.Buffer{},
 		HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t),
 	})
 	if !errors.Is(err, os.ErrNotExist) {
@@ -309,12 +264,9 @@ func TestABinaryThatCannotBeStarted(t *testing.T) {
 }
 
 func TestBusyPortsAreAllListed(t *testing.T) {
-	o := Options{HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t), DataDir: t.TempDir(), Out: &safeBuffer{}}
+	o := Options{HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t), DataDir: t.TempDir(), Out: &await.Buffer{}}
 	var config net.ListenConfig
-	web, err := config.Listen(t.Context(), "tcp", local(o.HTTPPort+1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	web := must.Get(config.Listen(t.Context(), "tcp", local(o.HTTPPort+1)))(t)
 	defer web.Close()
 	gossip, err := config.ListenPacket(t.Context(), "udp", local(o.GossipPort+2))
 	if err != nil {
@@ -381,32 +333,21 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	}
 	parent := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
 	parent.Env = append(os.Environ(), "DEV_TEST_PARENT=1")
-	out := &safeBuffer{}
+	out := &await.Buffer{}
 	parent.Stdout, parent.Stderr = out, out
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parent.Start())
 	c := &running{out: out}
 	match := c.wait(t, `PIDS \[(\d+) (\d+) (\d+)\]`)
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parent.Process.Kill())
 	// The children hold the parent's pipes only until they die.
 	_ = parent.Wait()
 	for _, text := range match[1:] {
-		pid, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for deadline := time.Now().Add(10 * time.Second); alive(pid) && !zombie(pid); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d outlives its parent", pid)
-			}
-		}
+		pid := must.Get(strconv.Atoi(text))(t)
+		await.Eventually(t, fmt.Sprintf("process %d ends with its parent", pid), func() bool { return !alive(pid) || zombie(pid) })
 	}
 }
 
-// zombie reports whether a process is dead and only nobody has asked for it.
+// zombie reports whether a process is dead and its parent has not waited for it.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")

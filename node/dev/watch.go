@@ -11,17 +11,19 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
-// How the members are watched.
+// Times and limits of the watch.
 const (
 	pollEvery   = 500 * time.Millisecond
 	pollTimeout = 2 * time.Second
-	slowStart   = 20 * time.Second // after which a line says what is waited for
+	slowStart   = 20 * time.Second // after which a line names the members that are not ready
 	maxAnswer   = 1 << 20          // bytes read of an answer
 )
 
-// state is what a member says of itself.
+// state is a member's report about itself.
 type state struct {
 	up     bool
 	ready  bool
@@ -34,7 +36,6 @@ type watch struct {
 	members []member
 	out     *terminal
 	look    string // the command that shows the cluster to an operator
-	client  *http.Client
 
 	started   time.Time
 	announced bool // that the cluster is ready
@@ -44,55 +45,44 @@ type watch struct {
 }
 
 func newWatch(members []member, out *terminal, look string) *watch {
-	return &watch{
-		members: members, out: out, look: look, started: time.Now(), last: make([]state, len(members)),
-		client: &http.Client{Timeout: pollTimeout},
-	}
+	return &watch{members: members, out: out, look: look, started: time.Now(), last: make([]state, len(members))}
 }
 
 func (w *watch) run(ctx context.Context) {
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	defer w.client.CloseIdleConnections()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	client := &http.Client{Timeout: pollTimeout}
+	defer client.CloseIdleConnections()
+	for loop.Pause(ctx, pollEvery) {
 		states := make([]state, len(w.members))
 		for i, m := range w.members {
-			states[i] = w.poll(ctx, m)
+			states[i] = poll(ctx, client, m)
 		}
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			w.compare(states)
 		}
-		w.compare(states)
 	}
 }
 
 // poll asks one member.
-func (w *watch) poll(ctx context.Context, m member) state {
-	var s state
-	code, body, err := w.get(ctx, m, "/readyz")
+func poll(ctx context.Context, client *http.Client, m member) (s state) {
+	code, body, err := get(ctx, client, m, "/readyz")
 	if err != nil {
 		return s
 	}
 	s.up, s.ready = true, code == http.StatusOK
-	s.detail = strings.Join(strings.Split(strings.TrimSpace(string(body)), "\n"), "; ")
-	if code, body, err = w.get(ctx, m, "/status"); err == nil && code == http.StatusOK {
+	s.detail = strings.ReplaceAll(strings.TrimSpace(string(body)), "\n", "; ")
+	if code, body, err = get(ctx, client, m, "/status"); err == nil && code == http.StatusOK {
 		// Anything but a status leaves the role empty.
 		_ = json.Unmarshal(body, &s)
 	}
 	return s
 }
 
-func (w *watch) get(ctx context.Context, m member, path string) (int, []byte, error) {
+func get(ctx context.Context, client *http.Client, m member, path string) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.http+path, nil)
 	if err != nil {
 		return 0, nil, err
 	}
-	res, err := w.client.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -125,8 +115,8 @@ func (w *watch) compare(states []state) {
 	w.announce(states)
 }
 
-// leaderOf returns the name of the member that leads; "" where there is none, or
-// where an old one has not noticed yet that it leads no more.
+// leaderOf returns the name of the member that leads. It returns "" without a leader, or if
+// a former one has not noticed yet that another leads.
 func (w *watch) leaderOf(states []state) (leader string) {
 	for i, s := range states {
 		switch {
@@ -160,7 +150,7 @@ func (w *watch) announce(states []state) {
 	}
 }
 
-// welcome is what people see when the cluster is ready.
+// welcome returns the text for people when the cluster is ready.
 func (w *watch) welcome() string {
 	var b strings.Builder
 	b.WriteString("\nThe cluster is ready. Every node takes every call:\n")

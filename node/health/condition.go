@@ -34,7 +34,7 @@ const (
 	slowStall = stallInterval / 2
 )
 
-// sinceStart is the current time for measurements.
+// sinceStart returns the current time for measurements.
 func (h *Health) sinceStart() time.Duration { return time.Since(h.cfg.Started) }
 
 // NoteWrite counts a client's write that began at an instant and ended now.
@@ -43,7 +43,7 @@ func (h *Health) NoteWrite(begun time.Time, err error) {
 	if err == nil {
 		took := time.Since(begun)
 		h.writes.add(at, took)
-		h.history.note(&h.history.writes, at, took)
+		h.pastWrites.add(at, took)
 		return
 	}
 	if rejection, ok := errors.AsType[*command.Unavailable](err); ok {
@@ -81,9 +81,8 @@ func (h *Health) clockOffset() (ahead time.Duration, clocks int) {
 	return aheadOfMedian(h.src.Pipeline.Clocks().Offsets())
 }
 
-// aheadOfMedian computes this from the others' offsets from this node's clock. Two
-// clocks differ from their median by the same amount: nobody knows which of them is
-// right.
+// aheadOfMedian computes this from the others' offsets from this node's clock. Two clocks
+// differ from their median by the same amount, because there is no third to decide.
 func aheadOfMedian(others map[string]time.Duration) (ahead time.Duration, clocks int) {
 	offsets := slices.AppendSeq([]time.Duration{0}, maps.Values(others))
 	slices.Sort(offsets)
@@ -95,7 +94,7 @@ func aheadOfMedian(others map[string]time.Duration) (ahead time.Duration, clocks
 	return -median, len(offsets)
 }
 
-// Condition is the node's condition as it is shown to operators.
+// Condition returns the node's condition for operators.
 func (h *Health) Condition() admin.Condition {
 	at := h.sinceStart()
 	ahead, clocks := h.clockOffset()
@@ -104,7 +103,7 @@ func (h *Health) Condition() admin.Condition {
 		ClockAheadMillis: millis(ahead), Clocks: clocks,
 		ApplyLag: commit - min(h.src.Machine.Applied(), commit), ApplyLagMillis: millis(h.lag()),
 		Sync: h.syncs.timing(at), Write: h.writes.timing(at), Read: h.reads.timing(at), Stall: h.stalls.timing(at),
-		Rejected: h.rejected.list(at), Slow: h.Slow(),
+		Rejected: h.rejected.list(at), Slow: h.Slow(), Proxy: h.proxies.newest(at),
 	}
 	if rejection := h.Rejection(); rejection != nil {
 		c.Rejects = rejection.Error()
@@ -136,10 +135,10 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 		"it applies the log too slowly: for %v it has lacked what the leader has applied", fromMillis(c.ApplyLagMillis))
 	warn(c.Write.MeanMillis >= millis(slowWrite),
 		"writes through it are slow: in the last minute they took %v on average, up to %v", fromMillis(c.Write.MeanMillis), fromMillis(c.Write.MostMillis))
+	warn(c.Proxy != "", untrustedProxyText, c.Proxy)
 	warn(h.cfg.Unanswered, unansweredText)
-	if d := h.disk.Load(); d != nil && d.Low {
-		list = append(list, fmt.Sprintf("its disk is nearly full: %s are free, %s are reserved", admin.BytesText(d.Free), admin.BytesText(d.Reserve)))
-	}
+	d := h.lastDisk()
+	warn(d.Low, "its disk is nearly full: %s are free, %s are reserved", admin.BytesText(d.Free), admin.BytesText(d.Reserve))
 	return list
 }
 
@@ -165,7 +164,7 @@ func (h *Health) HouseWarning() string {
 // contact.
 const unansweredText = "it serves others than this machine and does not say who answers for it; give --operator-name and --operator-contact, and everybody is shown them"
 
-// aheadText says how far a clock is off.
+// aheadText describes the offset of a clock.
 func aheadText(ms float64) string {
 	if ms < 0 {
 		return fmt.Sprintf("%v behind", fromMillis(-ms))
@@ -174,65 +173,90 @@ func aheadText(ms float64) string {
 }
 
 const (
-	// recentSpan is the period of the measurements that operators are shown.
-	recentSpan = time.Minute
-	// recentParts is the number of parts of this period; they expire one by one.
+	// recentParts and recentPart divide the last minute, for the measurements that operators
+	// are shown. The parts expire one by one.
 	recentParts = 12
+	recentPart  = 5 * time.Second
+	// historyParts and historyPart divide the hour of History.
+	historyParts = 120
+	historyPart  = 30 * time.Second
+	// maxElections is the number of elections in History.
+	maxElections = 10
 )
 
-// recent sums up durations during the last recentSpan. The zero value is ready.
-// Instants are times since the node started.
-type recent struct {
-	mu    sync.Mutex
-	parts [recentParts]recentPart
+// series sums up durations by parts of the time. Instants are times since the node started.
+type series struct {
+	length time.Duration // of a part
+	mu     sync.Mutex
+	parts  []part // part n at index n modulo their number
 }
 
-// recentPart is the sum of one part of the time.
-type recentPart struct {
-	number    int64 // of the part, counted from the start
+// part is the sum of one part of the time.
+type part struct {
+	number    int64 // counted from the start
 	count     uint64
 	sum, most time.Duration
 }
 
-// add counts something that ended at an instant.
-func (r *recent) add(at, took time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	addPart(r.parts[:], partNumber(at), took)
+// timing returns the sum for JSON.
+func (p *part) timing() (t admin.Timing) {
+	if p.count > 0 {
+		t = admin.Timing{Count: p.count, MeanMillis: millis(p.sum) / float64(p.count), MostMillis: millis(p.most)}
+	}
+	return t
 }
 
-// addPart counts something in the part with a number, which replaces an older part.
-func addPart(parts []recentPart, number int64, took time.Duration) {
-	p := &parts[number%int64(len(parts))]
+func newRecent() *series { return &series{length: recentPart, parts: make([]part, recentParts)} }
+
+func newHistory() *series { return &series{length: historyPart, parts: make([]part, historyParts)} }
+
+// add counts an operation that ended at an instant.
+func (s *series) add(at, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	number := int64(at / s.length)
+	p := &s.parts[number%int64(len(s.parts))]
 	if p.number != number {
-		*p = recentPart{number: number}
+		*p = part{number: number}
 	}
 	p.count++
 	p.sum += took
 	p.most = max(p.most, took)
 }
 
-// timing returns the sum at an instant.
-func (r *recent) timing(at time.Duration) admin.Timing {
-	oldest := partNumber(at) - recentParts + 1
-	var sum, most time.Duration
-	var t admin.Timing
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.parts {
-		if p := &r.parts[i]; p.number >= oldest {
-			t.Count += p.count
-			sum += p.sum
-			most = max(most, p.most)
+// until returns the parts until an instant, oldest first. A part without operations is
+// empty.
+func (s *series) until(at time.Duration) []part {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list, first := make([]part, len(s.parts)), int64(at/s.length)-int64(len(s.parts))+1
+	for _, p := range s.parts {
+		if p.count > 0 && p.number >= first && p.number < first+int64(len(list)) {
+			list[p.number-first] = p
 		}
 	}
-	if t.Count > 0 {
-		t.MeanMillis, t.MostMillis = millis(sum)/float64(t.Count), millis(most)
-	}
-	return t
+	return list
 }
 
-func partNumber(at time.Duration) int64 { return int64(at / (recentSpan / recentParts)) }
+// timing returns the sum of all parts until an instant.
+func (s *series) timing(at time.Duration) admin.Timing {
+	var all part
+	for _, p := range s.until(at) {
+		all.count += p.count
+		all.sum += p.sum
+		all.most = max(all.most, p.most)
+	}
+	return all.timing()
+}
+
+// timings returns the sum of each part until an instant, oldest first.
+func (s *series) timings(at time.Duration) []admin.Timing {
+	list := make([]admin.Timing, 0, len(s.parts))
+	for _, p := range s.until(at) {
+		list = append(list, p.timing())
+	}
+	return list
+}
 
 // millis converts a time to milliseconds for JSON.
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -249,7 +273,7 @@ type rejections struct {
 }
 
 type rejected struct {
-	recent recent
+	recent *series
 	reason string // in full, of the newest
 }
 
@@ -262,14 +286,14 @@ func (r *rejections) add(at time.Duration, rejection *command.Unavailable) {
 	}
 	of := r.byCode[rejection.Code]
 	if of == nil {
-		of = &rejected{}
+		of = &rejected{recent: newRecent()}
 		r.byCode[rejection.Code] = of
 	}
 	of.recent.add(at, 0)
 	of.reason = rejection.Detail()
 }
 
-// list returns the rejections of the last recentSpan, by code.
+// list returns the rejections of the last minute, by code.
 func (r *rejections) list(at time.Duration) []admin.Rejected {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,16 +307,7 @@ func (r *rejections) list(at time.Duration) []admin.Rejected {
 	return list
 }
 
-const (
-	// historyPart is how much time one point of the history sums up, historyParts how
-	// many points there are: an hour.
-	historyPart  = 30 * time.Second
-	historyParts = 120
-	// maxElections is how many elections are remembered.
-	maxElections = 10
-)
-
-// History is what this node has measured in the last hour. It is kept in memory.
+// History is the measurements of the last hour. It is kept in memory.
 type History struct {
 	// Writes and Reads are those of clients, by part of the time, oldest first. The last
 	// part has not ended yet.
@@ -309,59 +324,28 @@ type Election struct {
 	Term   uint64
 }
 
-// history is what History shows. The zero value is ready.
-type history struct {
-	mu            sync.Mutex
-	writes, reads [historyParts]recentPart
-	elections     []Election
-}
-
-// note counts something that ended at an instant.
-func (h *history) note(parts *[historyParts]recentPart, at, took time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	addPart(parts[:], int64(at/historyPart), took)
-}
-
-// timings returns what the parts hold at an instant.
-func timings(parts *[historyParts]recentPart, at time.Duration) []admin.Timing {
-	newest := int64(at / historyPart)
-	list := make([]admin.Timing, historyParts)
-	for i := range list {
-		number := newest - historyParts + 1 + int64(i)
-		if number < 0 {
-			continue
-		}
-		if p := &parts[number%historyParts]; p.number == number && p.count > 0 {
-			list[i] = admin.Timing{Count: p.count, MeanMillis: millis(p.sum) / float64(p.count), MostMillis: millis(p.most)}
-		}
-	}
-	return list
-}
-
-// NoteRead counts a client's read that took so long.
+// NoteRead counts a client's read.
 func (h *Health) NoteRead(took time.Duration) {
 	at := h.sinceStart()
 	h.reads.add(at, took)
-	h.history.note(&h.history.reads, at, took)
+	h.pastReads.add(at, took)
 }
 
 // NoteLeader notes that another server leads.
 func (h *Health) NoteLeader(id string, term uint64) {
 	h.LeaderChanges.Add(1)
-	h.history.mu.Lock()
-	defer h.history.mu.Unlock()
-	h.history.elections = slices.Insert(h.history.elections, 0, Election{time.Now(), id, term})
-	h.history.elections = h.history.elections[:min(len(h.history.elections), maxElections)]
+	h.electionsMu.Lock()
+	defer h.electionsMu.Unlock()
+	h.elections = slices.Insert(h.elections, 0, Election{time.Now(), id, term})
+	h.elections = h.elections[:min(len(h.elections), maxElections)]
 }
 
-// History returns what this node has measured in the last hour.
+// History returns the measurements of the last hour.
 func (h *Health) History() History {
 	at := h.sinceStart()
-	h.history.mu.Lock()
-	defer h.history.mu.Unlock()
+	h.electionsMu.Lock()
+	defer h.electionsMu.Unlock()
 	return History{
-		Part: historyPart, Writes: timings(&h.history.writes, at), Reads: timings(&h.history.reads, at),
-		Elections: slices.Clone(h.history.elections),
+		Part: historyPart, Writes: h.pastWrites.timings(at), Reads: h.pastReads.timings(at), Elections: slices.Clone(h.elections),
 	}
 }

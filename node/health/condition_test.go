@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -99,17 +100,9 @@ func TestStallOfAStoppedProcess(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStallOfAStoppedProcess$")
 	cmd.Env = append(slices.Clone(os.Environ()), stallVariable+"=1")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	defer func() {
 		_ = in.Close()
 		if err := cmd.Wait(); err != nil {
@@ -118,12 +111,8 @@ func TestStallOfAStoppedProcess(t *testing.T) {
 	}()
 	// ask returns the longest stall in milliseconds, and how many ticks there were.
 	ask := func() (most float64, ticks int) {
-		if _, err := in.Write([]byte{1}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Fscanf(out, "stalled %f %d\n", &most, &ticks); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(in.Write([]byte{1}))(t)
+		must.Get(fmt.Fscanf(out, "stalled %f %d\n", &most, &ticks))(t)
 		return most, ticks
 	}
 	waitFor := func(what string, done func(most float64, ticks int) bool) {
@@ -139,13 +128,9 @@ func TestStallOfAStoppedProcess(t *testing.T) {
 		}
 	}
 	waitFor("it measures", func(_ float64, ticks int) bool { return ticks >= 2 })
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Signal(syscall.SIGSTOP))
 	const stopped = 1500 * time.Millisecond // the fault itself: at least as long is measured
 	<-time.After(stopped)
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Signal(syscall.SIGCONT))
 	waitFor("it was stopped", func(most float64, _ int) bool { return most >= millis(stopped-2*stallInterval) })
 }

@@ -41,14 +41,22 @@ func (d Disk) look(free, size uint64, keep Reserve) Disk {
 	return next
 }
 
-// FreeMiB is the free space for gossip; 0 is unknown.
+// FreeMiB returns the free space for gossip. It is at least 1, because 0 means unknown.
 func (d Disk) FreeMiB() uint64 {
 	mib := d.Free >> 20
 	return max(1, mib-mib%freeStep)
 }
 
-// Disk returns the last measurement of the disk; nil while it is not watched.
+// Disk returns the last measurement of the disk, or nil if it is not watched.
 func (h *Health) Disk() *Disk { return h.disk.Load() }
+
+// lastDisk returns the last measurement, or zero before the first.
+func (h *Health) lastDisk() (d Disk) {
+	if last := h.disk.Load(); last != nil {
+		d = *last
+	}
+	return d
+}
 
 // watchDisk watches the free space of this node's disk and of the other voters' disks.
 func (h *Health) watchDisk(ctx context.Context) {
@@ -78,10 +86,7 @@ func (h *Health) diskSpace() (free, size uint64, err error) {
 }
 
 func (h *Health) sawDisk(ctx context.Context, free, size uint64, keep Reserve) {
-	var was Disk
-	if d := h.disk.Load(); d != nil {
-		was = *d
-	}
+	was := h.lastDisk()
 	now := was.look(free, size, keep)
 	h.disk.Store(&now)
 	switch {
@@ -99,7 +104,7 @@ func (h *Health) weighDisks(ctx context.Context) {
 	var low []string
 	for _, id := range voters {
 		switch m, alive := h.src.Gossip.Member(id); {
-		case !alive: // says nothing
+		case !alive: // its disk is not known
 		case m.DiskLow:
 			low = append(low, m.NodeName)
 		default:
@@ -121,22 +126,34 @@ func (h *Health) weighDisks(ctx context.Context) {
 	}
 }
 
-// Room returns how many bytes of the disk are free above its reserve; 0 where that is
-// not known.
+// Room returns the bytes of the disk that are free above its reserve. It returns 0 if the
+// free space is not known.
 func (h *Health) Room() uint64 {
 	free, _, err := h.diskSpace()
 	if err != nil {
 		return 0
 	}
-	reserved := uint64(0)
-	if d := h.disk.Load(); d != nil {
-		reserved = d.Reserve
-	}
-	return free - min(free, reserved)
+	return free - min(free, h.lastDisk().Reserve)
 }
 
-// diskCheck is the line of /readyz. It never keeps a node from serving: reads go
-// on, and the cluster decides about writes.
+// CheckReserve returns an error while less than the reserve of this node's disk is free. It
+// measures at once.
+func (h *Health) CheckReserve() error {
+	keep, err := ParseReserve(h.cfg.Reserve)
+	if err != nil || keep == (Reserve{}) {
+		return err // a value that cannot be read is rejected at the start
+	}
+	if free, size, err := h.diskSpace(); err == nil {
+		if now := h.lastDisk().look(free, size, keep); now.Low {
+			return fmt.Errorf("the leader's disk is nearly full: %s of %s are free, and %s are reserved; make room in %s, or have a node with more room lead",
+				admin.BytesText(free), admin.BytesText(size), admin.BytesText(now.Reserve), h.cfg.DataDir)
+		}
+	}
+	return nil
+}
+
+// diskCheck returns the line of /readyz. It never fails: reads go on with a full disk, and the
+// cluster decides about writes.
 func (h *Health) diskCheck() Check {
 	c := Check{Name: "disk", OK: true, Detail: "writes are taken"}
 	if h.diskFull.Load() != nil {
@@ -145,7 +162,7 @@ func (h *Health) diskCheck() Check {
 	return c
 }
 
-// Reserve is how much of a disk must stay free: bytes, or a percentage of its size.
+// Reserve is the space of a disk that must stay free: bytes, or a percentage of its size.
 type Reserve struct {
 	bytes   uint64
 	percent uint64

@@ -2,6 +2,7 @@ package health
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/node/admin"
@@ -66,5 +67,38 @@ func TestRoomLeavesTheReserve(t *testing.T) {
 		if got := h.Room(); got != tt.want {
 			t.Errorf("%s: %d bytes of room, want %d", name, got, tt.want)
 		}
+	}
+}
+
+// TestCheckReserve: it measures at once, and knows a disk that was low as watchDisk does.
+func TestCheckReserve(t *testing.T) {
+	const size = 100 << 30
+	for _, tt := range []struct {
+		name, reserve string
+		free          uint64
+		wasLow        bool
+		err           error
+		full          bool
+	}{
+		{name: "plenty", reserve: "1GiB", free: 2 << 30},
+		{name: "below the reserve", reserve: "1GiB", free: 1 << 20, full: true},
+		{name: "just above it", reserve: "1GiB", free: 1<<30 + 1},
+		{name: "just above it again", reserve: "1GiB", free: 1<<30 + 1, wasLow: true, full: true},
+		{name: "no reserve", reserve: "0", free: 0},
+		{name: "not known", reserve: "1GiB", err: errors.New("no answer")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := New(Config{Reserve: tt.reserve, DataDir: "/data", DiskSpace: func() (uint64, uint64, error) { return tt.free, size, tt.err }})
+			if tt.wasLow {
+				h.disk.Store(&Disk{Low: true})
+			}
+			err := h.CheckReserve()
+			if (err != nil) != tt.full {
+				t.Fatalf("the disk is full: %v, want %v", err, tt.full)
+			}
+			if tt.full && !strings.Contains(err.Error(), "1.0 GiB are reserved; make room in /data") {
+				t.Errorf("the reason is %q", err)
+			}
+		})
 	}
 }

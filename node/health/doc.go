@@ -1,7 +1,7 @@
-// Package health reports the health of one node to load balancers, operators and
-// metrics: readiness, lag, disk space, hanging writes, and its own measurements.
+// Package health reports the health of one node to load balancers, operators and metrics:
+// readiness, lag, disk space, hanging writes, and its own measurements.
 //
-// It receives the parts of the node to look at. It rejects writes that could not be
-// answered, and ends the node when its disk hangs. It does nothing else: it proposes
-// nothing and decides nothing about the cluster.
+// It receives the parts of the node to look at. It rejects writes that could not be answered,
+// and ends the node when its disk hangs. It does not propose commands, and does not decide
+// about the cluster.
 package health

@@ -19,19 +19,22 @@ import (
 	"github.com/commons-cluster/commons/node/propose"
 )
 
-// Config is what a Health needs from the start.
+// Config is the configuration of a Health.
 type Config struct {
 	Started                          time.Time
 	Version, ServerID, DataDir       string
 	Heartbeat, Election, HangTimeout time.Duration
 	Reserve                          string // of the disk; see ParseReserve
 	HouseAgents                      []string
-	// Unanswered says that the service is public and names no operator.
+	// Unanswered is true for a public service without the name of an operator.
 	Unanswered bool
-	Logger     *slog.Logger
+	// SlowWrite is the duration of a write of the log that is late, if late timers are
+	// ignored. Zero means slowSync, and late timers make the node slow, too.
+	SlowWrite time.Duration
+	Logger    *slog.Logger
 	// Abandon ends the node because its disk hangs.
 	Abandon func(error)
-	// Around runs each write. Nil just runs it.
+	// Around runs each write. Nil means a plain call.
 	Around func(what string, do func() error) error
 	// DiskSpace returns the free bytes and the size of the disk. Nil asks the system.
 	DiskSpace func() (free, size uint64, err error)
@@ -45,7 +48,7 @@ type Sources struct {
 	Members  *membership.Membership
 	Pipeline *propose.Pipeline
 	HTTPAddr string
-	// ClusterID returns the cluster that this node is part of, "" while it is of none.
+	// ClusterID returns the cluster of this node, or "" before it has one.
 	ClusterID func() string
 	// Joined reports whether this node can open its cluster's data key.
 	Joined func() bool
@@ -53,8 +56,8 @@ type Sources struct {
 	Stopping func() bool
 }
 
-// Health is what one node knows of its own condition. Its methods are safe for
-// concurrent use; those that need the Sources are called after Connect.
+// Health watches the condition of one node. Its methods are safe for concurrent use; those
+// that need the Sources are called after Connect.
 type Health struct {
 	cfg Config
 	src Sources
@@ -66,37 +69,44 @@ type Health struct {
 	rejectedWrites *prometheus.CounterVec
 	caughtUp       atomic.Bool
 	wasReady       atomic.Bool
-	behind         atomic.Pointer[mark]                // what this node lacked when the leader was asked last
-	logFailure     atomic.Pointer[error]               // why the log cannot be written; nil while it can
-	disk           atomic.Pointer[Disk]                // nil while it is not watched
-	diskFull       atomic.Pointer[command.Unavailable] // why writes are rejected; nil while they are not
+	behind         atomic.Pointer[mark]                // the last index of the leader that this node had not applied
+	logFailure     atomic.Pointer[error]               // the reason why the log cannot be written, or nil
+	disk           atomic.Pointer[Disk]                // nil before the first measurement
+	diskFull       atomic.Pointer[command.Unavailable] // the reason why writes are rejected, or nil
 	pace           pace
 
-	// What operators are shown of the last minute.
-	syncs    recent // writes of the log, through to the disk
-	writes   recent // of clients, from when they came to their answer
-	reads    recent // of clients, those that did not wait for news
-	stalls   recent // by how much it was late when it wanted to run
+	// Measurements of the last minute.
+	syncs    *series // writes of the log, through to the disk
+	writes   *series // of clients, until their answers
+	reads    *series // of clients, without those that wait for news
+	stalls   *series // delays of a timer
 	rejected rejections
+	proxies  proxies
 
-	history history
+	// Measurements of the last hour.
+	pastWrites, pastReads *series
+	electionsMu           sync.Mutex
+	elections             []Election // newest first
 }
 
-// Check is one condition of readiness.
+// Check is a condition of readiness.
 type Check struct {
 	Name   string
 	OK     bool
 	Detail string // one line for everybody: no id, address, path, version or size
-	// Operators is the detail for operators; "" is the same as Detail.
+	// Operators is the detail for operators. Empty means Detail.
 	Operators string
 }
 
 // New returns the health of a node that starts.
 func New(cfg Config) *Health {
-	return &Health{cfg: cfg, watchdog: newWatchdog(), rejectedWrites: newRejectedWrites()}
+	return &Health{
+		cfg: cfg, pace: pace{slowWrite: cfg.SlowWrite}, watchdog: newWatchdog(), rejectedWrites: newRejectedWrites(),
+		syncs: newRecent(), writes: newRecent(), reads: newRecent(), stalls: newRecent(), pastWrites: newHistory(), pastReads: newHistory(),
+	}
 }
 
-// Connect gives the Health what to look at. It is called once, before Run.
+// Connect sets the parts to look at. It is called once, before Run.
 func (h *Health) Connect(src Sources) { h.src = src }
 
 // Run watches the node until ctx ends.
@@ -111,7 +121,7 @@ func (h *Health) Run(ctx context.Context) {
 	workers.Wait()
 }
 
-// watchdogTicks is after how many of the watchdog's ticks a write counts as hanging.
+// watchdogTicks is the number of the watchdog's ticks after which a write counts as hanging.
 const watchdogTicks = 20
 
 // watchdog detects writes that hang. A leader whose disk hangs still sends heartbeats,
@@ -126,18 +136,18 @@ type watchdog struct {
 
 // write is one write under way.
 type write struct {
-	what  string
+	name  string
 	since uint64 // tick
 }
 
 func newWatchdog() *watchdog { return &watchdog{under: map[uint64]write{}} }
 
-// watch runs a write that the watchdog monitors. what names it in an error.
-func (w *watchdog) watch(what string, do func()) {
+// watch runs a write that the watchdog monitors. Its name is for errors.
+func (w *watchdog) watch(name string, do func()) {
 	w.mu.Lock()
 	w.next++
 	id := w.next
-	w.under[id] = write{what, w.tick}
+	w.under[id] = write{name, w.tick}
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
@@ -147,14 +157,14 @@ func (w *watchdog) watch(what string, do func()) {
 	do()
 }
 
-// hanging counts a tick and returns the name of a hanging write; "" if none hangs.
+// hanging counts a tick and returns the name of a hanging write, or "".
 func (w *watchdog) hanging() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tick++
 	for _, under := range w.under {
 		if w.tick-under.since > watchdogTicks {
-			return under.what
+			return under.name
 		}
 	}
 	return ""

@@ -10,12 +10,12 @@ import (
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	h := New(Config{Started: time.Now()})
-	note := func(at, took time.Duration) { h.history.note(&h.history.writes, at, took) }
+	note := h.pastWrites.add
 	note(time.Second, 10*time.Millisecond)
 	note(2*time.Second, 30*time.Millisecond)
 	note(historyPart, 5*time.Millisecond)
 	now := historyPart + time.Second
-	got := timings(&h.history.writes, now)
+	got := h.pastWrites.timings(now)
 	if last := got[historyParts-1]; last.Count != 1 || last.MeanMillis != 5 {
 		t.Errorf("the last part: %+v", last)
 	}
@@ -25,7 +25,7 @@ func TestHistory(t *testing.T) {
 	if older := got[historyParts-3]; older.Count != 0 {
 		t.Errorf("before the start: %+v", older)
 	}
-	got = timings(&h.history.writes, now+historyPart*historyParts)
+	got = h.pastWrites.timings(now + historyPart*historyParts)
 	for i, part := range got {
 		if part.Count != 0 {
 			t.Errorf("part %d after an hour: %+v", i, part)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -40,8 +40,7 @@ var raftSink = sync.OnceValues(func() (prometheus.Collector, error) {
 	return sink, nil
 })
 
-// NewRegistry returns what /metrics shows, with more, but without the HTTP service's
-// own part.
+// NewRegistry returns the registry of /metrics, without the metrics of the HTTP service.
 func (h *Health) NewRegistry(more ...prometheus.Collector) (*prometheus.Registry, error) {
 	sink, err := raftSink()
 	if err != nil {
@@ -74,13 +73,13 @@ func (h *Health) NewRegistry(more ...prometheus.Collector) (*prometheus.Registry
 	return registry, err
 }
 
-// gauge is a measurement that is read when it is asked for.
+// gauge is a measurement that is read on demand.
 type gauge struct {
 	name, help string
 	value      func() float64
 }
 
-// count is a gauge of a whole number, truth one that is 1 where something holds.
+// count returns a gauge of a whole number, and truth one that is 1 while a condition holds.
 func count[N int | int64 | uint64](name, help string, value func() N) gauge {
 	return gauge{name, help, func() float64 { return float64(value()) }}
 }
@@ -128,7 +127,7 @@ func (h *Health) gauges() []gauge {
 	}
 }
 
-// conditionGauges are what the node has measured of its own condition.
+// conditionGauges are the node's measurements of its own condition.
 func (h *Health) conditionGauges() []gauge {
 	const perSecond = float64(time.Second / time.Millisecond)
 	return []gauge{
@@ -141,30 +140,31 @@ func (h *Health) conditionGauges() []gauge {
 			func() float64 { return h.stalls.timing(h.sinceStart()).MostMillis / perSecond },
 		},
 		truth("slow", "1 while this node's disk or processor is too slow to lead.", h.Slow),
-		inState(h, "last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.", perSecond, (*fsm.View).LastBackup),
-		inState(h, "first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.", perSecond, (*fsm.View).FirstEntry),
-		inState(h, "retention_swept_entries", "Entries that became stubs because they were older than the retention of their channel.", 1, func(v *fsm.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err }),
-		inState(h, "retention_waiting_entries", "Entries that are old enough and were not looked at yet, be their texts to be kept or not.", 1, func(v *fsm.View) (uint64, error) { _, waiting, err := v.Sweeps(h.now()); return waiting, err }),
-		inState(h, "budget_bytes", "What all senders together may write in a day of UTC; 0: as much as they want.", 1, func(v *fsm.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err }),
-		inState(h, "budget_used_bytes", "What was written today, in UTC.", 1, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err }),
-		inState(h, "reports_open", "Reports that wait for a moderator.", 1, func(v *fsm.View) (int64, error) { n, _ := v.OpenReports(); return int64(n), nil }),
-		inState(h, "reports_oldest_seconds", "For how long the oldest report has waited for a moderator; 0: none waits.", perSecond, func(v *fsm.View) (int64, error) {
+		inState(h, "last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.", perSecond, (*view.View).LastBackup),
+		inState(h, "first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.", perSecond, (*view.View).FirstEntry),
+		inState(h, "retention_swept_entries", "Entries that became stubs because they were older than the retention of their channel.", 1, func(v *view.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err }),
+		inState(h, "retention_waiting_entries", "Entries that are old enough and were not looked at yet, be their texts to be kept or not.", 1, func(v *view.View) (uint64, error) { _, waiting, err := v.Sweeps(h.now()); return waiting, err }),
+		inState(h, "budget_bytes", "What all senders together may write in a day of UTC; 0: as much as they want.", 1, func(v *view.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err }),
+		inState(h, "budget_used_bytes", "What was written today, in UTC.", 1, func(v *view.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err }),
+		inState(h, "reports_open", "Reports that wait for a moderator.", 1, func(v *view.View) (int64, error) { n, _ := v.OpenReports(); return int64(n), nil }),
+		inState(h, "reports_oldest_seconds", "For how long the oldest report has waited for a moderator; 0: none waits.", perSecond, func(v *view.View) (int64, error) {
 			n, oldest := v.OpenReports()
 			if n == 0 {
 				return 0, nil
 			}
 			return max(0, h.now()-oldest), nil
 		}),
-		inState(h, "reports_rejected", "Reports that there was no room for, since the cluster began.", 1, (*fsm.View).RejectedReports),
-		inState(h, "budget_senders", "Senders, networks and names that wrote today, in UTC.", 1, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err }),
+		inState(h, "reports_rejected", "Reports that there was no room for, since the cluster began.", 1, (*view.View).RejectedReports),
+		inState(h, "budget_senders", "Senders, networks and names that wrote today, in UTC.", 1, func(v *view.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err }),
 	}
 }
 
 // now is the time of the cluster in milliseconds since the epoch.
 func (h *Health) now() int64 { return h.src.Pipeline.Clocks().Corrected().UnixMilli() }
 
-// inState is a gauge of a number in the state, divided; 0 where that cannot be read.
-func inState[N int64 | uint64](h *Health, name, help string, by float64, read func(*fsm.View) (N, error)) gauge {
+// inState returns a gauge of a number in the state, divided by a unit. It is 0 if the number
+// cannot be read.
+func inState[N int64 | uint64](h *Health, name, help string, by float64, read func(*view.View) (N, error)) gauge {
 	return gauge{name, help, func() float64 {
 		v := h.src.Machine.View()
 		defer v.Release()
@@ -181,7 +181,7 @@ func (h *Health) diskGauges() []gauge {
 	return []gauge{
 		truth("writes_refused", "1 while this node rejects writes because too few disks have space.", func() bool { return h.diskFull.Load() != nil }),
 		count("disk_free_bytes", "Free space for the data directory; 0 when it cannot be told.", func() uint64 {
-			free, _, _ := h.src.Machine.DiskSpace() // both are 0 where that fails
+			free, _, _ := h.src.Machine.DiskSpace() // both are 0 if that fails
 			return free
 		}),
 		count("disk_size_bytes", "Size of the file system that holds the data directory; 0 when it cannot be told.", func() uint64 {
@@ -191,7 +191,7 @@ func (h *Health) diskGauges() []gauge {
 	}
 }
 
-// newRejectedWrites counts writes that a node does not take.
+// newRejectedWrites returns the counter of rejected writes.
 func newRejectedWrites() *prometheus.CounterVec {
 	counted := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "commons", Name: "refused_writes_total", Help: "Writes of clients that this node did not take, by the code of the answer.",

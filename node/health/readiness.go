@@ -63,7 +63,7 @@ func (h *Health) Checks() []Check {
 	return []Check{running, known, member, caughtUp, h.logCheck(), h.diskCheck()}
 }
 
-// notJoined is why a node without state is not ready.
+// notJoined is the reason why a node without state is not ready.
 const notJoined = "not part of a cluster yet"
 
 // memberCheck checks whether this node is part of its intended cluster.
@@ -180,7 +180,7 @@ func (h *Health) compareWithLeader(ctx context.Context) {
 	asked := time.Now()
 	applied, err := h.src.Members.AppliedAt(ctx, leader)
 	if err != nil {
-		return // what Raft hears of the leader says enough
+		return // Raft's contact with the leader counts
 	}
 	h.behind.Store(&mark{applied, asked})
 }
@@ -229,7 +229,7 @@ func (h *Health) LogWritable() {
 	}
 }
 
-// LogFailure returns why the log cannot be written; nil while it can.
+// LogFailure returns the reason why the log cannot be written, or nil.
 func (h *Health) LogFailure() error {
 	if failure := h.logFailure.Load(); failure != nil {
 		return *failure
@@ -237,7 +237,7 @@ func (h *Health) LogFailure() error {
 	return nil
 }
 
-// Rejection returns why this node takes no writes; nil while it does.
+// Rejection returns the reason why this node rejects writes, or nil.
 func (h *Health) Rejection() *command.Unavailable {
 	if h.logFailure.Load() != nil {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node cannot write its log; write through another one"}
@@ -245,7 +245,7 @@ func (h *Health) Rejection() *command.Unavailable {
 	return h.diskFull.Load()
 }
 
-// logCheck is the line of /readyz.
+// logCheck returns the line of /readyz.
 func (h *Health) logCheck() Check {
 	if failure := h.logFailure.Load(); failure != nil {
 		const detail = "cannot be written"

@@ -11,7 +11,7 @@ import (
 )
 
 func TestRecentForgets(t *testing.T) {
-	var r recent
+	r := newRecent()
 	if got := r.timing(0); got != (admin.Timing{}) {
 		t.Errorf("nothing was measured: %+v", got)
 	}
@@ -30,7 +30,7 @@ func TestRecentForgets(t *testing.T) {
 			t.Errorf("after %v: %+v, want %+v", at, got, want)
 		}
 	}
-	// What takes the place of an old part begins anew.
+	// A part that replaces an old one begins anew.
 	r.add(61*time.Second, time.Millisecond)
 	if got, want := r.timing(62*time.Second), (admin.Timing{Count: 2, MeanMillis: 1.5, MostMillis: 2}); got != want {
 		t.Errorf("a part that is used again: %+v, want %+v", got, want)

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -36,9 +37,9 @@ func (l *lateness) add(late bool) {
 
 // The results of a check.
 const (
-	idle = iota // nothing was
+	idle = iota // without work
 	well
-	late // half of it was late
+	late // half of the work was late
 )
 
 // looks are the newest checks of one kind of work. Each has the same weight, however
@@ -71,6 +72,8 @@ func (l *looks) slow() bool {
 
 // pace decides whether a node is slow. The zero value is ready.
 type pace struct {
+	slowWrite time.Duration // see Config.SlowWrite
+
 	mu           sync.Mutex
 	syncs, turns looks // writes of the log, and timers
 	number       int   // of the next look
@@ -85,8 +88,8 @@ type pace struct {
 func (p *pace) sync(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.syncs.now.add(took >= slowSync)
-	long := took >= slowLooks*slowLook
+	p.syncs.now.add(took >= cmp.Or(p.slowWrite, slowSync))
+	long := took >= max(p.slowWrite, slowLooks*slowLook)
 	if long && p.long {
 		for i := range p.syncs.verdicts {
 			p.syncs.verdicts[i] = late
@@ -98,7 +101,7 @@ func (p *pace) sync(took time.Duration) {
 func (p *pace) turn(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turns.now.add(took >= slowStall)
+	p.turns.now.add(took >= slowStall && p.slowWrite == 0)
 }
 
 // check looks once, and reports whether the node is slow, and whether that has

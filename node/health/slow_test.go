@@ -63,3 +63,29 @@ func pick(holds bool, a time.Duration, otherwise ...time.Duration) []time.Durati
 	}
 	return otherwise
 }
+
+// TestSlowWrite: with a duration of late writes, neither faster writes nor late timers
+// make a node slow.
+func TestSlowWrite(t *testing.T) {
+	const long = 2 * time.Second
+	for _, tc := range []struct {
+		slowWrite, sync, turn time.Duration
+		want                  bool
+	}{
+		{0, slowSync, 0, true},
+		{0, 0, slowStall, true},
+		{long, long, 0, true},
+		{long, long - 1, 0, false},
+		{long, 0, slowStall, false},
+	} {
+		p := pace{slowWrite: tc.slowWrite}
+		for range slowLooks {
+			p.sync(tc.sync)
+			p.turn(tc.turn)
+			p.check(0)
+		}
+		if p.slow != tc.want {
+			t.Errorf("%+v: slow %v", tc, p.slow)
+		}
+	}
+}

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/node/nodetest"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -17,9 +19,6 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 )
-
-// callPatience bounds one call of a client: longer than a change of leader.
-const callPatience = 20 * time.Second
 
 // a2aTransport is a way in which the A2A project's own client speaks.
 type a2aTransport struct {
@@ -46,7 +45,7 @@ func (c *testCluster) a2aClient(nd *nodetest.Node, transport a2aTransport) (*a2a
 	if err != nil {
 		return nil, err
 	}
-	return a2aclient.NewFromCard(c.t.Context(), card, a2aclient.WithDefaultsDisabled(), transport.use(&http.Client{Timeout: callPatience}))
+	return a2aclient.NewFromCard(c.t.Context(), card, a2aclient.WithDefaultsDisabled(), transport.use(&http.Client{Timeout: nodetest.CallTimeout}))
 }
 
 // a2aSay sends one message and returns the entry's id that the answer's data holds,
@@ -71,6 +70,22 @@ func a2aText(agent, text string) *a2a.Message {
 	return a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(text), a2a.NewDataPart(map[string]any{"agent": agent}))
 }
 
+// a2aAnswer is the error that a call got, and the one that the protocol wants.
+type a2aAnswer struct {
+	name      string
+	got, want error
+}
+
+// wrongAnswers returns an error for each answer that is another one than the protocol wants.
+func wrongAnswers(answers []a2aAnswer) (wrong []error) {
+	for _, a := range answers {
+		if !errors.Is(a.got, a.want) {
+			wrong = append(wrong, fmt.Errorf("%s: %w, want %w", a.name, a.got, a.want))
+		}
+	}
+	return wrong
+}
+
 // a2aRejections runs every operation that this agent rejects, and says which of them
 // was answered otherwise than the protocol wants.
 func a2aRejections(ctx context.Context, c *a2aclient.Client, text string) error {
@@ -86,11 +101,7 @@ func a2aRejections(ctx context.Context, c *a2aclient.Client, text string) error 
 	_, _, unknown := a2aSay(ctx, c, tasked)
 	_, _, file := a2aSay(ctx, c, a2a.NewMessage(a2a.MessageRoleUser, a2a.NewRawPart([]byte("bytes"))))
 	_, _, short := a2aSay(ctx, c, a2aText("ada", "x"))
-	var wrong []error
-	for _, call := range []struct {
-		name      string
-		got, want error
-	}{
+	wrong := wrongAnswers([]a2aAnswer{
 		{"get", get, a2a.ErrTaskNotFound},
 		{"cancel", cancel, a2a.ErrTaskNotFound},
 		{"create push", create, a2a.ErrPushNotificationNotSupported},
@@ -101,18 +112,14 @@ func a2aRejections(ctx context.Context, c *a2aclient.Client, text string) error 
 		{"unknown task", unknown, a2a.ErrTaskNotFound},
 		{"file", file, a2a.ErrUnsupportedContentType},
 		{"short text", short, a2a.ErrInvalidParams},
-	} {
-		if !errors.Is(call.got, call.want) {
-			wrong = append(wrong, fmt.Errorf("%s: %w, want %w", call.name, call.got, call.want))
-		}
-	}
+	})
 	// The client itself knows no list by JSON-RPC of version 0.3.
 	tasks, err := c.ListTasks(ctx, &a2a.ListTasksRequest{})
 	if !errors.Is(err, a2a.ErrUnsupportedOperation) && (err != nil || len(tasks.Tasks) != 0) {
 		wrong = append(wrong, fmt.Errorf("list tasks: %+v %w", tasks, err))
 	}
-	// The card says that nothing is streamed, and so the client sends it whole.
-	for event, err := range c.SendStreamingMessage(ctx, &a2a.SendMessageRequest{Message: a2aText("ada", "ping")}) {
+	// The card says that this agent does not stream, and so the client sends it whole.
+	for event, err := range c.SendStreamingMessage(ctx, &a2a.SendMessageRequest{Message: a2aText("ada", "help")}) {
 		if _, isMessage := event.(*a2a.Message); err != nil || !isMessage {
 			wrong = append(wrong, fmt.Errorf("stream: %+v %w", event, err))
 		}
@@ -136,18 +143,12 @@ func TestA2AClientOfOthers(t *testing.T) {
 			continue
 		}
 		for _, transport := range a2aTransports {
-			client, err := c.a2aClient(nd, transport)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(c.a2aClient(nd, transport))(t)
 			go func() {
 				failed <- c.a2aRun(client, fmt.Sprintf("agent-%d-%s", nd.Index(), transport.name), stop, &published)
 			}()
 		}
-		old, err := c.a2aOldClient(nd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		old := must.Get(c.a2aOldClient(nd))(t)
 		go func() { failed <- a2aOldRun(t.Context(), nd, old, stop, &published) }()
 	}
 	c.killUnder(leader, &published, 20)
@@ -161,7 +162,7 @@ func TestA2AClientOfOthers(t *testing.T) {
 	c.WaitConverged()
 	bodies := map[string]int{}
 	for i := range c.Nodes {
-		entries := c.All(i, nil)
+		entries := c.All(i, client.EntryQuery{})
 		if len(entries) != int(published.Load()) {
 			t.Errorf("node %d holds %d entries, want %d", i, len(entries), published.Load())
 		}
@@ -177,18 +178,15 @@ func TestA2AClientOfOthers(t *testing.T) {
 // and so many after.
 func (c *testCluster) killUnder(victim int, wrote *atomic.Int64, writes int64) {
 	c.t.Helper()
-	c.Eventually("writes before the kill", func() string { return lacks(wrote.Load(), writes) })
+	c.Eventually("writes before the kill", func() error { return lacks(wrote.Load(), writes) })
 	c.Kill(victim)
 	after := wrote.Load() + writes
-	c.Eventually("writes after the kill", func() string { return lacks(wrote.Load(), after) })
+	c.Eventually("writes after the kill", func() error { return lacks(wrote.Load(), after) })
 }
 
-// lacks says what is missing to a count.
-func lacks(have, want int64) string {
-	if have >= want {
-		return ""
-	}
-	return fmt.Sprintf("%d of %d", have, want)
+// lacks returns an error unless a count is reached.
+func lacks(have, want int64) error {
+	return nodetest.ErrorIf(have < want, "%d of %d", have, want)
 }
 
 // a2aRun publishes, repeats, reads and is rejected until it is stopped.
@@ -210,7 +208,7 @@ func (c *testCluster) a2aRun(client *a2aclient.Client, agent string, stop <-chan
 			return fmt.Errorf("%s: %q, then %q %w", agent, first, again, err)
 		}
 		for text, want := range map[string]string{
-			"help": "search <words>", "latest": "The newest entries", "search " + agent: "[a2a] " + agent, "channels": "a2a (", "ping": "Pong",
+			"help": "search <words>", "latest": "The newest entries", "search " + agent: "[a2a] " + agent, "channels": "a2a (",
 		} {
 			if _, got, err := a2aSay(ctx, client, a2aText(agent, text)); err != nil || !strings.Contains(got, want) {
 				return fmt.Errorf("%s: %s: %q %w", agent, text, got, err)

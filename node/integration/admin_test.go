@@ -8,14 +8,15 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -27,13 +28,17 @@ func operate[Answer any](c *testCluster, i int, path string, request any) (Answe
 	return operateFor[Answer](c.t.Context(), c, i, path, request)
 }
 
+// mustOperate is operate for a call that has to succeed.
+func mustOperate[Answer any](c *testCluster, i int, path string, request any) Answer {
+	c.t.Helper()
+	answer := must.Get(operate[Answer](c, i, path, request))(c.t)
+	return answer
+}
+
 // operateFor is operate for as long as a context lasts.
 func operateFor[Answer any](ctx context.Context, c *testCluster, i int, path string, request any) (Answer, error) {
 	c.t.Helper()
-	client, err := admin.NewClient(c.Nodes[i].Config.SecretFile, c.Nodes[i].ClusterAddr())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	client := must.Get(admin.NewClient(c.Operators(), c.Nodes[i].Config.SecretFile, c.Nodes[i].ClusterAddr()))(c.t)
 	defer client.Close()
 	return admin.Call[Answer](ctx, client, path, request)
 }
@@ -60,166 +65,174 @@ func rejected(t *testing.T, err error, status int, text string) {
 
 func TestOperatorsSeeTheCluster(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	leader := c.WaitLeader()
-	c.MustPublish(leader, nodetest.Post{Body: "seen by operators"})
-	c.WaitConverged()
-	for i := range c.Nodes {
-		report, err := operate[admin.ClusterReport](c, i, admin.PathCluster, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if report.AskedNode != c.Nodes[i].ServerID() || report.Leader != c.Nodes[leader].ServerID() || len(report.Voters()) != 3 {
-			t.Errorf("node %d reports %+v", i, report)
-		}
-		for _, s := range report.Servers {
-			if s.Report == nil || !s.Alive || s.Report.ID != s.ID || s.Report.Entries != 1 || s.Report.DiskFree == 0 || s.Report.MemoryBytes == 0 {
-				t.Errorf("node %d reports %+v of %s", i, s.Report, s.ID)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitVoters()
+		leader := c.WaitLeader()
+		c.MustPublish(leader, nodetest.Post{Body: "seen by operators"})
+		c.WaitConverged()
+		for i := range c.Nodes {
+			report := mustOperate[admin.ClusterReport](c, i, admin.PathCluster, nil)
+			if report.AskedNode != c.Nodes[i].ServerID() || report.Leader != c.Nodes[leader].ServerID() || len(report.Voters()) != 3 {
+				t.Errorf("node %d reports %+v", i, report)
 			}
-			if r := s.Report; r != nil && (len(r.Secrets) != 1 || r.SealedUnder != r.Secrets[0]) {
-				t.Errorf("%s accepts the secrets %v, the data key is under %q", s.ID, r.Secrets, r.SealedUnder)
-			}
-		}
-	}
-	c.Kill(leader)
-	left := c.WaitLeader()
-	c.Eventually("a report without the dead node", func() string {
-		report, err := operate[admin.ClusterReport](c, left, admin.PathCluster, nil)
-		if err != nil {
-			return err.Error()
-		}
-		for _, s := range report.Servers {
-			if s.Report == nil && s.Error != "" && s.Part == admin.Voter && !s.Alive {
-				return ""
+			for _, s := range report.Servers {
+				if s.Report == nil || !s.Alive || s.Report.ID != s.ID || s.Report.Entries != 1 || s.Report.DiskFree == 0 || s.Report.MemoryBytes == 0 {
+					t.Errorf("node %d reports %+v of %s", i, s.Report, s.ID)
+				}
+				if r := s.Report; r != nil && (len(r.Secrets) != 1 || r.SealedUnder != r.Secrets[0]) {
+					t.Errorf("%s accepts the secrets %v, the data key is under %q", s.ID, r.Secrets, r.SealedUnder)
+				}
 			}
 		}
-		return "every server answers"
+		c.Kill(leader)
+		left := c.WaitLeader()
+		c.Eventually("a report without the dead node", func() error {
+			report, err := operate[admin.ClusterReport](c, left, admin.PathCluster, nil)
+			if err != nil {
+				return err
+			}
+			for _, s := range report.Servers {
+				if s.Report == nil && s.Error != "" && s.Part == admin.Voter && !s.Alive {
+					return nil
+				}
+			}
+			return errors.New("every server answers")
+		})
 	})
 }
 
 func TestDigestsAreComparedAtOneIndex(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	load := c.StartLoad(3, 0, 1, 2)
-	defer load.Stop()
-	for range 5 {
-		comparison, err := operate[admin.Comparison](c, c.Follower(), admin.PathCompare, admin.CompareRequest{PatienceMillis: nodetest.Patience.Milliseconds()})
-		if err != nil {
-			t.Fatal(err)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		load := c.StartLoad(3, 0, 1, 2)
+		defer load.Stop()
+		for range 5 {
+			comparison := mustOperate[admin.Comparison](c, c.Follower(), admin.PathCompare, admin.CompareRequest{PatienceMillis: nodetest.Patience.Milliseconds()})
+			if !comparison.Equal || !comparison.Complete() || len(comparison.Digests) != 3 || comparison.Digests[0].Digest == "" || comparison.Digests[0].Rows == "" {
+				t.Fatalf("compared: %+v", comparison)
+			}
 		}
-		if !comparison.Equal || !comparison.Complete() || len(comparison.Digests) != 3 || comparison.Digests[0].Digest == "" || comparison.Digests[0].Rows == "" {
-			t.Fatalf("compared: %+v", comparison)
-		}
-	}
+	})
 }
 
 // TestDigestSeesRowsThatDiffer: two nodes with the same log whose states differ in
 // a row are found out.
 func TestDigestSeesRowsThatDiffer(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	victim := c.Follower()
-	c.MustPublish(victim, nodetest.Post{Body: "What everybody has read."})
-	c.WaitConverged()
-	c.Stop(victim)
-	rows, err := fsmtest.ReplaceText(filepath.Join(c.Nodes[victim].DataDir(), "state"), "What everybody has read.", "What nobody ever wrote..")
-	if err != nil || rows == 0 {
-		t.Fatalf("the text was replaced in %d rows: %v", rows, err)
-	}
-	c.Start(victim)
-	c.WaitReady()
-	comparison, err := operate[admin.Comparison](c, victim, admin.PathCompare, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if comparison.Equal || !comparison.Complete() {
-		t.Fatalf("compared: %+v", comparison)
-	}
-	differ := 0
-	for _, d := range comparison.Digests {
-		if d.Digest != comparison.Digests[0].Digest {
-			t.Errorf("the logs differ: %+v", comparison)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		victim := c.Follower()
+		c.MustPublish(victim, nodetest.Post{Body: "What everybody has read."})
+		c.WaitConverged()
+		c.Stop(victim)
+		rows, err := fsmtest.ReplaceText(filepath.Join(c.Nodes[victim].DataDir(), "state"), "What everybody has read.", "What nobody ever wrote..")
+		if err != nil || rows == 0 {
+			t.Fatalf("the text was replaced in %d rows: %v", rows, err)
 		}
-		for _, other := range comparison.Digests {
-			if d.Rows != other.Rows {
-				differ++
+		c.Start(victim)
+		c.WaitReady()
+		comparison := mustOperate[admin.Comparison](c, victim, admin.PathCompare, nil)
+		if comparison.Equal || !comparison.Complete() {
+			t.Fatalf("compared: %+v", comparison)
+		}
+		differ := 0
+		for _, d := range comparison.Digests {
+			if d.Digest != comparison.Digests[0].Digest {
+				t.Errorf("the logs differ: %+v", comparison)
+			}
+			for _, other := range comparison.Digests {
+				if d.Rows != other.Rows {
+					differ++
+				}
 			}
 		}
-	}
-	if differ != 4 { // the one from both others, and they from it
-		t.Errorf("compared: %+v", comparison)
-	}
+		if differ != 4 { // the one from both others, and they from it
+			t.Errorf("compared: %+v", comparison)
+		}
+	})
 }
 
 func TestLeadershipIsTransferred(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	leader := c.WaitLeader()
-	next := c.Follower()
-	// The call goes to a node that does not lead.
-	answer, err := operate[admin.ServerRef](c, next, admin.PathTransfer, admin.ServerRef{ID: c.Nodes[next].ServerID()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if answer.ID != c.Nodes[next].ServerID() || c.WaitLeader() != next {
-		t.Errorf("%s leads, wanted was %s", answer.ID, c.Nodes[next].ServerID())
-	}
-	_, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: "nobody-0"})
-	rejected(t, err, http.StatusConflict, "has no vote")
-	answer, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: c.Nodes[next].ServerID()})
-	if err != nil || c.WaitLeader() != next {
-		t.Errorf("the leader cannot be asked to lead: %+v, %v", answer, err)
-	}
-	answer, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{})
-	if err != nil || answer.ID == c.Nodes[next].ServerID() {
-		t.Errorf("%s leads, error %v", answer.ID, err)
-	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, patientRaft) // an election between two transfers would change the leader, too
+		c.WaitVoters()
+		leader := c.WaitLeader()
+		next := c.Follower()
+		// The call goes to a node that does not lead.
+		answer := c.transfer(next, c.Nodes[next].ServerID())
+		if answer.ID != c.Nodes[next].ServerID() || c.WaitLeader() != next {
+			t.Errorf("%s leads, wanted was %s", answer.ID, c.Nodes[next].ServerID())
+		}
+		_, err := operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: "nobody-0"})
+		rejected(t, err, http.StatusConflict, "has no vote")
+		if c.transfer(leader, c.Nodes[next].ServerID()); c.WaitLeader() != next {
+			t.Error("the leader cannot be asked to lead")
+		}
+		if answer := c.transfer(leader, ""); answer.ID == c.Nodes[next].ServerID() {
+			t.Errorf("%s still leads", answer.ID)
+		}
+	})
+}
+
+// transfer asks a node to have a server lead, any other one if it is not named, until
+// that succeeds: a follower may be too busy to take over within one election timeout.
+func (c *testCluster) transfer(asked int, serverID string) (answer admin.ServerRef) {
+	c.t.Helper()
+	c.Eventually("a transfer of leadership", func() error {
+		var err error
+		answer, err = operate[admin.ServerRef](c, asked, admin.PathTransfer, admin.ServerRef{ID: serverID})
+		return err
+	})
+	return answer
 }
 
 func TestServersLeaveAndAreRemoved(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 4)
-	c.WaitVoters()
-	leader := c.WaitLeader()
-	follower := c.Follower()
-	_, err := operate[admin.ServerRef](c, leader, admin.PathRemove, admin.Removal{ID: c.Nodes[follower].ServerID()})
-	rejected(t, err, http.StatusConflict, "commons leave")
-	_, err = operate[admin.ServerRef](c, follower, admin.PathRemove, admin.Removal{ID: "nobody-0"})
-	rejected(t, err, http.StatusNotFound, "not in the configuration")
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		c.WaitVoters()
+		leader := c.WaitLeader()
+		follower := c.Follower()
+		_, err := operate[admin.ServerRef](c, leader, admin.PathRemove, admin.Removal{ID: c.Nodes[follower].ServerID()})
+		rejected(t, err, http.StatusConflict, "commons leave")
+		_, err = operate[admin.ServerRef](c, follower, admin.PathRemove, admin.Removal{ID: "nobody-0"})
+		rejected(t, err, http.StatusNotFound, "not in the configuration")
 
-	// The leader leaves: it hands leadership over first.
-	gone := c.Nodes[leader].ServerID()
-	answer, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
-	if err != nil || answer.ID != gone {
-		t.Fatalf("left: %+v, %v", answer, err)
-	}
-	if err := c.Nodes[leader].Wait(); err != nil {
-		t.Errorf("the node that left ended with %v", err)
-	}
-	c.WaitVoters()
-	if err := c.TryStart(leader); err == nil || !strings.Contains(err.Error(), "has left its cluster") {
-		t.Errorf("a node that has left starts again: %v", err)
-	}
-
-	// A dead one is removed by hand.
-	victim := c.Follower()
-	dead := c.Nodes[victim].ServerID()
-	c.Kill(victim)
-	left := c.WaitLeader()
-	c.Eventually("the removal of a dead server", func() string {
-		_, err := operate[admin.ServerRef](c, left, admin.PathRemove, admin.Removal{ID: dead})
-		switch {
-		case err == nil:
-			return ""
-		case strings.Contains(err.Error(), "commons leave"):
-			t.Fatalf("a dead server is said to run: %v", err)
+		// The leader leaves: it hands leadership over first.
+		gone := c.Nodes[leader].ServerID()
+		answer, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
+		if err != nil || answer.ID != gone {
+			t.Fatalf("left: %+v, %v", answer, err)
 		}
-		return err.Error() // it counts as alive until gossip has noticed
+		if err := c.Nodes[leader].Wait(); err != nil {
+			t.Errorf("the node that left ended with %v", err)
+		}
+		c.WaitVoters()
+		if err := c.TryStart(leader); err == nil || !strings.Contains(err.Error(), "has left its cluster") {
+			t.Errorf("a node that has left starts again: %v", err)
+		}
+
+		// A dead one is removed by hand.
+		victim := c.Follower()
+		dead := c.Nodes[victim].ServerID()
+		c.Kill(victim)
+		left := c.WaitLeader()
+		c.Eventually("the removal of a dead server", func() error {
+			_, err := operate[admin.ServerRef](c, left, admin.PathRemove, admin.Removal{ID: dead})
+			switch {
+			case err == nil:
+				return nil
+			case strings.Contains(err.Error(), "commons leave"):
+				t.Fatalf("a dead server is said to run: %v", err)
+			}
+			return err // it counts as alive until gossip has noticed
+		})
+		c.WaitVoters()
+		c.checkEvents(c.Follower(), gone, dead)
 	})
-	c.WaitVoters()
-	c.checkEvents(c.Follower(), gone, dead)
 }
 
 // checkEvents holds that every node knows who formed the cluster, who led it, and who
@@ -227,19 +240,15 @@ func TestServersLeaveAndAreRemoved(t *testing.T) {
 func (c *testCluster) checkEvents(at int, removed ...string) {
 	c.t.Helper()
 	daily := uint64(1 << 30)
-	if _, err := operate[admin.SettingsReport](c, at, admin.PathSettings, admin.SettingsChange{DailyBytes: &daily}); err != nil {
-		c.t.Fatal(err)
-	}
+	mustOperate[admin.SettingsReport](c, at, admin.PathSettings, admin.SettingsChange{DailyBytes: &daily})
 	var all admin.Events
-	c.Eventually("the last event", func() (missing string) {
+	c.Eventually("the last event", func() error {
 		var err error
 		if all, err = operate[admin.Events](c, at, admin.PathEvents, admin.EventsRequest{}); err != nil {
-			return err.Error()
+			return err
 		}
-		if n := len(all.Events); n == 0 || all.Events[n-1].Action != fsm.ActionSettings || all.Events[n-1].By != command.Operator {
-			return fmt.Sprintf("%+v", all.Events)
-		}
-		return ""
+		n := len(all.Events)
+		return nodetest.ErrorIf(n == 0 || all.Events[n-1].Action != state.ActionSettings || all.Events[n-1].By != command.Operator, "%+v", all.Events)
 	})
 	found := map[string]int{}
 	for _, e := range all.Events {
@@ -256,11 +265,11 @@ func (c *testCluster) checkEvents(at int, removed ...string) {
 			c.t.Errorf("%s was removed %d times: %+v", id, found[id], all.Events)
 		}
 	}
-	if found[fsm.ActionForm] != 1 || found[fsm.ActionLead] < 2 || all.More {
+	if found[state.ActionForm] != 1 || found[state.ActionLead] < 2 || all.More {
 		c.t.Errorf("%+v", all)
 	}
 	last, err := operate[admin.Events](c, at, admin.PathEvents, admin.EventsRequest{Limit: 1})
-	if err != nil || len(last.Events) != 1 || last.Events[0].Action != fsm.ActionSettings || !last.More {
+	if err != nil || len(last.Events) != 1 || last.Events[0].Action != state.ActionSettings || !last.More {
 		c.t.Errorf("the newest: %+v, %v", last, err)
 	}
 	none, err := operate[admin.Events](c, at, admin.PathEvents, admin.EventsRequest{Since: last.Events[0].At + 1})
@@ -279,11 +288,8 @@ func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
 	leader := c.WaitLeader()
 	_, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
 	rejected(t, err, http.StatusConflict, "no majority")
-	// What is said of the dead server is no advice for another case.
-	report, err := operate[admin.ClusterReport](c, leader, admin.PathCluster, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	// The report on the dead server gives the advice for its own case.
+	report := mustOperate[admin.ClusterReport](c, leader, admin.PathCluster, nil)
 	if s, _ := report.Find(dead); !strings.HasPrefix(s.Error, s.ID+" ") || !strings.Contains(s.Error, "see whether its node runs") {
 		t.Errorf("of the dead server: %q", s.Error)
 	}
@@ -299,14 +305,8 @@ func TestProfilesAreServedOnLoopback(t *testing.T) {
 	}
 	_, url, _ := strings.Cut(line, "url=")
 	url, _, _ = strings.Cut(url, "\n")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"heap?debug=1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url+"heap?debug=1", nil))(t)
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
 	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || !strings.HasPrefix(string(body), "heap profile") {
 		t.Errorf("status %d, %v: %.80s", res.StatusCode, err, body)
@@ -317,50 +317,44 @@ func TestProfilesAreServedOnLoopback(t *testing.T) {
 }
 
 // TestBackupIsRecorded: every node knows of a backup that was saved, and still does
-// when all have been started anew. What was only sent counts for nothing.
+// when all have been started anew. A backup that was only sent does not count.
 func TestBackupIsRecorded(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	known := func(when, gauge string, is func(seconds float64) bool) {
-		t.Helper()
-		for i := range c.Nodes {
-			c.Eventually(when, func() string {
-				_, text, err := c.Nodes[i].GetText("/metrics")
-				if err != nil {
-					return err.Error()
-				}
-				_, rest, _ := strings.Cut(text, "\n"+gauge+" ")
-				value, _, _ := strings.Cut(rest, "\n")
-				if seconds, err := strconv.ParseFloat(value, 64); err != nil || !is(seconds) {
-					return fmt.Sprintf("node %d has %s %q", i, gauge, value)
-				}
-				return ""
-			})
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitVoters()
+		known := func(when, gauge string, is func(seconds float64) bool) {
+			t.Helper()
+			for i := range c.Nodes {
+				c.Eventually(when, func() error {
+					seconds := c.Nodes[i].Metric(gauge)
+					return nodetest.ErrorIf(!is(seconds), "node %d has %s %v", i, gauge, seconds)
+				})
+			}
 		}
-	}
-	const last, first = "commons_last_backup_timestamp_seconds", "commons_first_entry_timestamp_seconds"
-	none := func(seconds float64) bool { return seconds == 0 }
-	begun := float64(time.Now().Unix())
-	now := func(seconds float64) bool { return seconds > begun-60 && seconds < begun+600 }
-	known("before the backup", last, none)
-	known("before the first entry", first, none)
-	c.MustPublish(0, nodetest.Post{Body: "to be kept"})
-	known("after the first entry", first, now)
-	c.fetch(c.Follower())
-	c.MustPublish(0, nodetest.Post{Body: "applied after what the node did by itself"})
-	known("after a backup that nobody said was saved", last, none)
-	_, report := c.save(c.Follower())
-	known("after the backup", last, func(seconds float64) bool { return now(seconds) && seconds <= float64(report.CreatedAt)/1000 })
-	_, err := operate[struct{}](c, 0, admin.PathSaved, admin.SavedBackup{})
-	rejected(t, err, http.StatusBadRequest, "createdAt")
-	for i := range c.Nodes {
-		c.Stop(i)
-	}
-	for i := range c.Nodes {
-		c.Start(i)
-	}
-	known("after a restart of all nodes", last, now)
+		const last, first = "commons_last_backup_timestamp_seconds", "commons_first_entry_timestamp_seconds"
+		none := func(seconds float64) bool { return seconds == 0 }
+		begun := float64(time.Now().Unix())
+		now := func(seconds float64) bool { return seconds > begun-60 && seconds < begun+600 }
+		known("before the backup", last, none)
+		known("before the first entry", first, none)
+		c.MustPublish(0, nodetest.Post{Body: "to be kept"})
+		known("after the first entry", first, now)
+		c.fetch(c.Follower())
+		c.MustPublish(0, nodetest.Post{Body: "applied after what the node did by itself"})
+		known("after a backup that nobody said was saved", last, none)
+		_, report := c.save(c.Follower())
+		known("after the backup", last, func(seconds float64) bool { return now(seconds) && seconds <= float64(report.CreatedAt)/1000 })
+		_, err := operate[struct{}](c, 0, admin.PathSaved, admin.SavedBackup{})
+		rejected(t, err, http.StatusBadRequest, "createdAt")
+		for i := range c.Nodes {
+			c.Stop(i)
+		}
+		for i := range c.Nodes {
+			c.Start(i)
+		}
+		known("after a restart of all nodes", last, now)
+	})
 }
 
 func TestMetricsForOperators(t *testing.T) {
@@ -368,10 +362,7 @@ func TestMetricsForOperators(t *testing.T) {
 	c := newCluster(t, 1)
 	c.MustPublish(0, nodetest.Post{Body: "measured"})
 	c.save(0)
-	_, text, err := c.Nodes[0].GetText("/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := c.Nodes[0].Metrics()
 	for _, want := range []string{"commons_leader_changes_total 1\n", "commons_commands_applied_total ", "commons_disk_free_bytes ", "commons_slow "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not among the measurements", want)
@@ -384,51 +375,50 @@ func TestMetricsForOperators(t *testing.T) {
 // start on the newer state, and is not taken in as a new node.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	const before, after = 1, 2
-	c := newCluster(t, 3, func(cfg *config.Config) { cfg.Tuning.Format = before })
-	for i := range c.Nodes {
-		for _, nd := range c.Nodes {
-			if s, err := nd.Status(); err != nil || s.Format != before {
-				t.Errorf("before node %d is upgraded node %d says format %d, %v", i, nd.Index(), s.Format, err)
+	nodetest.Virtual(t, func(t *testing.T) {
+		const before, after = 1, 2
+		c := newCluster(t, 3, func(cfg *config.Config) { cfg.Tuning.Format = before })
+		for i := range c.Nodes {
+			for _, nd := range c.Nodes {
+				if s := nd.Status(); s.Format != before {
+					t.Errorf("before node %d is upgraded node %d says format %d", i, nd.Index(), s.Format)
+				}
 			}
+			c.Stop(i)
+			c.Nodes[i].Config.Tuning.Format = after
+			c.Start(i)
+			c.WaitReady()
+			c.MustPublish(i, nodetest.Post{Body: fmt.Sprintf("after the upgrade of node %d", i)})
 		}
-		c.Stop(i)
-		c.Nodes[i].Config.Tuning.Format = after
-		c.Start(i)
-		c.WaitReady()
-		c.MustPublish(i, nodetest.Post{Body: fmt.Sprintf("after the upgrade of node %d", i)})
-	}
-	c.Eventually("the format is raised", func() string {
-		for _, nd := range c.Nodes {
-			if s, err := nd.Status(); err != nil || s.Format != after {
-				return fmt.Sprintf("node %d says format %d, %v", nd.Index(), s.Format, err)
+		c.Eventually("the format is raised", func() error {
+			for _, nd := range c.Nodes {
+				if s := nd.Status(); s.Format != after {
+					return fmt.Errorf("node %d says format %d", nd.Index(), s.Format)
+				}
 			}
+			return nil
+		})
+		c.WaitConverged()
+		c.Stop(0)
+		c.Nodes[0].Config.Tuning.Format = before
+		if err := c.TryStart(0); err == nil || !strings.Contains(err.Error(), "newer format") {
+			t.Errorf("the old program on the newer state: %v", err)
 		}
-		return ""
+		late := c.Add(1)
+		late.Config.Join = []string{c.Nodes[1].Config.GossipAddr}
+		c.Start(late.Index())
+		leader := c.WaitLeader(1, 2)
+		c.Eventually("the old program says why it does not join, and the leader does", func() error {
+			const want = "run a newer version of this program: format 2, and this one knows up to 1"
+			if ready, text := c.problems(late); ready || !strings.Contains(text, want) || !late.Logged(want) {
+				return errors.New(text)
+			}
+			return nodetest.ErrorIf(!c.Nodes[leader].Logged("its program is too old"), "the leader's log does not")
+		})
+		if s := c.Nodes[leader].Status(); slices.Contains(s.Voters, late.ServerID()) {
+			t.Errorf("the servers are %+v", s)
+		}
 	})
-	c.WaitConverged()
-	c.Stop(0)
-	c.Nodes[0].Config.Tuning.Format = before
-	if err := c.TryStart(0); err == nil || !strings.Contains(err.Error(), "newer format") {
-		t.Errorf("the old program on the newer state: %v", err)
-	}
-	late := c.Add(1)
-	late.Config.Join = []string{c.Nodes[1].Config.GossipAddr}
-	c.Start(late.Index())
-	leader := c.WaitLeader(1, 2)
-	c.Eventually("the old program says why it does not join, and the leader does", func() string {
-		const want = "run a newer version of this program: format 2, and this one knows up to 1"
-		if ready, text := c.problems(late); ready || !strings.Contains(text, want) || !late.Logged(want) {
-			return text
-		}
-		if !c.Nodes[leader].Logged("its program is too old") {
-			return "the leader's log does not"
-		}
-		return ""
-	})
-	if s, err := c.Nodes[leader].Status(); err != nil || slices.Contains(s.Voters, late.ServerID()) {
-		t.Errorf("the servers are %+v, %v", s, err)
-	}
 }
 
 // TestUnregisteredHouseNames: a node says which of the operator's names anybody could take.
@@ -436,22 +426,50 @@ func TestUnregisteredHouseNames(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, func(cfg *config.Config) { cfg.HouseAgents = []string{"Front Desk", "porter"} })
 	warned := func() string {
-		r, err := operate[admin.NodeReport](c, 0, admin.PathNode, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := mustOperate[admin.NodeReport](c, 0, admin.PathNode, nil)
 		return strings.Join(r.Warnings, "\n")
 	}
 	if text := warned(); !strings.Contains(text, ": Front Desk, porter; register each") || !c.Nodes[0].Logged("Front Desk, porter") {
 		t.Errorf("warnings %q, log:\n%s", text, c.Nodes[0].Log())
 	}
 	for _, name := range []string{"front-desk", "Porter"} {
-		if status, err := c.Nodes[0].PostJSON("/api/agents", map[string]any{"id": name, "description": "Helps."}, &struct{}{}); err != nil || status != http.StatusCreated {
-			t.Fatalf("%s: %d, %v", name, status, err)
-		}
+		c.mustPost(0, "/api/agents", map[string]any{"id": name, "description": "Helps."}, &struct{}{})
 	}
 	if text := warned(); strings.Contains(text, "--house-agents") {
 		t.Errorf("all are registered: %q", text)
+	}
+}
+
+// TestUntrustedProxy: a node says that a proxy outside --trusted-proxies passes requests, and
+// takes the proxy's address for no proof.
+func TestUntrustedProxy(t *testing.T) {
+	t.Parallel()
+	for _, proof := range []string{"on", "off"} {
+		t.Run("address proof "+proof, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1, func(cfg *config.Config) { cfg.AddressProof = proof })
+			verified := func(headers ...string) bool {
+				t.Helper()
+				var answer struct{ Entry struct{ NameVerified bool } }
+				body := map[string]any{"agent": "ada", "body": fmt.Sprint("Hello ", headers)}
+				c.mustPost(0, "/api/entries", body, &answer, headers...)
+				return answer.Entry.NameVerified
+			}
+			c.mustPost(0, "/api/agents", map[string]any{"id": "ada", "note": "Here."}, &struct{}{})
+			if got := verified(); got != (proof == "on") {
+				t.Errorf("from the address: verified %v", got)
+			}
+			if c.Nodes[0].Logged("a proxy is not trusted") {
+				t.Errorf("it warns of a request without a proxy:\n%s", c.Nodes[0].Log())
+			}
+			if verified("X-Forwarded-For", "192.0.2.1") {
+				t.Error("through the proxy: verified")
+			}
+			r, err := operate[admin.NodeReport](c, 0, admin.PathNode, nil)
+			if err != nil || r.Proxy != "127.0.0.1" || !contains(r.Warnings, "127.0.0.1 passes requests") || !c.Nodes[0].Logged("a proxy is not trusted") {
+				t.Errorf("%v, warnings %q, log:\n%s", err, r.Warnings, c.Nodes[0].Log())
+			}
+		})
 	}
 }
 
@@ -459,17 +477,19 @@ func TestUnregisteredHouseNames(t *testing.T) {
 // however many there are, and writes go on behind them.
 func TestHandOverToADeadServer(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	dead := c.Follower()
-	id := c.Nodes[dead].ServerID()
-	c.Kill(dead)
-	leader := c.WaitLeader()
-	c.MustPublish(leader, nodetest.Post{Body: "what the dead server lacks"})
-	for range 3 {
-		if _, err := operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: id}); err == nil {
-			t.Fatal("a dead server leads")
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitVoters()
+		dead := c.Follower()
+		id := c.Nodes[dead].ServerID()
+		c.Kill(dead)
+		leader := c.WaitLeader()
+		c.MustPublish(leader, nodetest.Post{Body: "what the dead server lacks"})
+		for range 3 {
+			if _, err := operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: id}); err == nil {
+				t.Fatal("a dead server leads")
+			}
 		}
-	}
-	c.MustPublish(leader, nodetest.Post{Body: "writes go on"})
+		c.MustPublish(leader, nodetest.Post{Body: "writes go on"})
+	})
 }

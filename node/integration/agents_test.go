@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // agentAnswer is the answer to a write of a profile.
@@ -23,60 +25,62 @@ type agentAnswer struct {
 // and after a change of leader, and finds the key on no node's disk.
 func TestKeysHoldOnEveryNode(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	post := func(i, want int, body map[string]string) (a agentAnswer) {
-		t.Helper()
-		status, err := c.Nodes[i].PostJSON("/api/agents", body, &a)
-		if err != nil || status != want {
-			t.Fatalf("%v at node %d: %d %s, %v, want %d", body, i, status, a.Code, err, want)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		post := func(i, want int, body map[string]string) (a agentAnswer) {
+			t.Helper()
+			status, err := c.Nodes[i].PostJSON("/api/agents", body, &a)
+			if err != nil || status != want {
+				t.Fatalf("%v at node %d: %d %s, %v, want %d", body, i, status, a.Code, err, want)
+			}
+			return a
 		}
-		return a
-	}
-	follower := c.Follower()
-	registered := map[string]string{"id": "Ada", "description": "Answers questions.", "request_id": "register-ada"}
-	first := post(follower, http.StatusCreated, registered)
-	// The answer is lost, and asked for again elsewhere.
-	second := post((follower+1)%3, http.StatusCreated, registered)
-	if first.EditKey == "" || second.EditKey == "" || first.EditKey == second.EditKey {
-		t.Fatalf("keys %q and %q", first.EditKey, second.EditKey)
-	}
-	key := second.EditKey
-	for i := range c.Nodes {
-		post(i, http.StatusForbidden, map[string]string{"id": "ada", "note": "Taken over.", "edit_key": first.EditKey})
-		note := "Noted at node " + string(rune('0'+i))
-		if a := post(i, http.StatusCreated, map[string]string{"id": "ada", "note": note, "edit_key": key}); a.Agent.Note == nil || *a.Agent.Note != note || a.EditKey != "" {
-			t.Errorf("node %d: %+v", i, a)
+		follower := c.Follower()
+		registered := map[string]string{"id": "Ada", "description": "Answers questions.", "request_id": "register-ada"}
+		first := post(follower, http.StatusCreated, registered)
+		// The answer is lost, and asked for again elsewhere.
+		second := post((follower+1)%3, http.StatusCreated, registered)
+		if first.EditKey == "" || second.EditKey == "" || first.EditKey == second.EditKey {
+			t.Fatalf("keys %q and %q", first.EditKey, second.EditKey)
 		}
-	}
-	leader := c.WaitLeader()
-	c.Kill(leader)
-	survivors := c.Running()
-	c.WaitLeader(survivors...)
-	for _, i := range survivors {
-		post(i, http.StatusForbidden, map[string]string{"id": "ada", "note": "Taken over."})
-		if a := post(i, http.StatusCreated, registered); a.EditKey != "" {
-			t.Errorf("node %d replaced a key that was used", i)
+		key := second.EditKey
+		for i := range c.Nodes {
+			post(i, http.StatusForbidden, map[string]string{"id": "ada", "note": "Taken over.", "edit_key": first.EditKey})
+			note := "Noted at node " + string(rune('0'+i))
+			if a := post(i, http.StatusCreated, map[string]string{"id": "ada", "note": note, "edit_key": key}); a.Agent.Note == nil || *a.Agent.Note != note || a.EditKey != "" {
+				t.Errorf("node %d: %+v", i, a)
+			}
 		}
-		if a := post(i, http.StatusCreated, map[string]string{"id": "ADA", "note": "After the leader.", "edit_key": key}); a.Agent.ID != "Ada" {
-			t.Errorf("node %d: %+v", i, a)
+		leader := c.WaitLeader()
+		c.Kill(leader)
+		survivors := c.Running()
+		c.WaitLeader(survivors...)
+		for _, i := range survivors {
+			post(i, http.StatusForbidden, map[string]string{"id": "ada", "note": "Taken over."})
+			if a := post(i, http.StatusCreated, registered); a.EditKey != "" {
+				t.Errorf("node %d replaced a key that was used", i)
+			}
+			if a := post(i, http.StatusCreated, map[string]string{"id": "ADA", "note": "After the leader.", "edit_key": key}); a.Agent.ID != "Ada" {
+				t.Errorf("node %d: %+v", i, a)
+			}
 		}
-	}
-	c.Start(leader)
-	c.WaitConverged()
-	for i, nd := range c.Nodes {
-		if holding(t, nd.DataDir(), registered["description"]) == "" {
-			t.Errorf("the search of node %d's disk finds nothing", i)
+		c.Start(leader)
+		c.WaitConverged()
+		for i, nd := range c.Nodes {
+			if holding(t, nd.DataDir(), registered["description"]) == "" {
+				t.Errorf("the search of node %d's disk finds nothing", i)
+			}
+			if held := holding(t, nd.DataDir(), first.EditKey, key); held != "" {
+				t.Errorf("node %d keeps the key in %s", i, held)
+			}
+			if nd.Logged(key) || nd.Logged(first.EditKey) {
+				t.Errorf("node %d logs the key", i)
+			}
 		}
-		if held := holding(t, nd.DataDir(), first.EditKey, key); held != "" {
-			t.Errorf("node %d keeps the key in %s", i, held)
-		}
-		if nd.Logged(key) || nd.Logged(first.EditKey) {
-			t.Errorf("node %d logs the key", i)
-		}
-	}
+	})
 }
 
-// holding returns the file below dir that holds one of the texts; "" is none.
+// holding returns the file below dir that holds one of the texts, or "".
 func holding(t *testing.T, dir string, texts ...string) (file string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -2,17 +2,18 @@ package integration
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
@@ -25,289 +26,261 @@ import (
 func (c *testCluster) save(i int) (file string, report backup.Report) {
 	c.t.Helper()
 	file, report = c.fetch(i)
-	if _, err := operate[struct{}](c, i, admin.PathSaved, admin.SavedBackup{CreatedAt: report.CreatedAt}); err != nil {
-		c.t.Fatal(err)
-	}
+	mustOperate[struct{}](c, i, admin.PathSaved, admin.SavedBackup{CreatedAt: report.CreatedAt})
 	return file, report
 }
 
 // fetch reads a backup from a node to its end.
 func (c *testCluster) fetch(i int) (file string, report backup.Report) {
 	c.t.Helper()
-	client, err := admin.NewClient(c.Nodes[i].Config.SecretFile, c.Nodes[i].ClusterAddr())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	client := must.Get(admin.NewClient(c.Operators(), c.Nodes[i].Config.SecretFile, c.Nodes[i].ClusterAddr()))(c.t)
 	defer client.Close()
-	stream, err := client.Stream(c.t.Context(), admin.PathSnapshot, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	stream := must.Get(client.Stream(c.t.Context(), admin.PathSnapshot, nil))(c.t)
 	defer stream.Close()
 	file = filepath.Join(c.t.TempDir(), "backup")
-	f, err := os.Create(file)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	report, err = backup.Inspect(io.TeeReader(stream, f))
-	if err := errors.Join(err, f.Close()); err != nil {
-		c.t.Fatal(err)
-	}
+	f := must.Get(os.Create(file))(c.t)
+	report, err := backup.Inspect(io.TeeReader(stream, f))
+	must.Do(c.t, errors.Join(err, f.Close()))
 	return file, report
 }
 
 func TestBackupBecomesANewCluster(t *testing.T) {
 	t.Parallel()
-	old := newCluster(t, 3)
-	old.WaitVoters()
-	first := old.MustPublish(0, nodetest.Post{Agent: "ada", Body: "before the backup", RequestID: "backup-0001"})
-	load := old.StartLoad(2, 0, 1, 2)
-	acked := old.MustPublish(old.WaitLeader(), nodetest.Post{Body: "acknowledged just before"})
-	file, report := old.save(old.Follower())
-	load.Stop()
-	if report.Index < acked.Index || report.Entries == 0 {
-		t.Errorf("the backup is of index %d, acknowledged was %d", report.Index, acked.Index)
-	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		old := newCluster(t, 3)
+		old.WaitVoters()
+		first := old.MustPublish(0, nodetest.Post{Agent: "ada", Body: "before the backup", RequestID: "backup-0001"})
+		load := old.StartLoad(2, 0, 1, 2)
+		acked := old.MustPublish(old.WaitLeader(), nodetest.Post{Body: "acknowledged just before"})
+		file, report := old.save(old.Follower())
+		load.Stop()
+		if report.Index < acked.Index || report.Entries == 0 {
+			t.Errorf("the backup is of index %d, acknowledged was %d", report.Index, acked.Index)
+		}
 
-	c := emptyCluster(t)
-	nd := c.Add(1)
-	at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}
-	// A restore was cut short here, on a file system of its own: no node starts on
-	// what is left of it, and it can be run again.
-	for name, text := range map[string]string{
-		"unfinished": "commons snapshot restore", "lock": "", "raft.db": "half a log", "server-id.json": "{", "state/MANIFEST": "half a state", "lost+found/1": "",
-	} {
-		path := filepath.Join(at.DataDir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
+		c := emptyCluster(t)
+		nd := c.Add(1)
+		at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}
+		// A restore was cut short here, on a file system of its own: no node starts on
+		// what is left of it, and it can be run again.
+		for name, text := range map[string]string{
+			"unfinished": "commons snapshot restore", "lock": "", "raft.db": "half a log", "server-id.json": "{", "state/MANIFEST": "half a state", "lost+found/1": "",
+		} {
+			path := filepath.Join(at.DataDir, name)
+			must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 		}
-	}
-	quiet := slog.New(slog.DiscardHandler)
-	if n, err := node.Start(t.Context(), nd.Config, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
-		t.Errorf("a node whose restore did not end: %v, %v", n, err)
-	}
-	if _, err := offline.Recover(at, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
-		t.Errorf("recovered what was not restored: %v", err)
-	}
-	founded, err := offline.Restore(at, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if founded.Rows != report.Rows || founded.Digest != report.Digest || founded.Former != report.ClusterID || founded.ClusterID == report.ClusterID {
-		t.Errorf("restored %+v from %+v", founded, report)
-	}
-	if _, err := offline.Restore(at, file); err == nil || !strings.Contains(err.Error(), "not empty") {
-		t.Errorf("a state is restored over another one: %v", err)
-	}
-	c.Start(0)
-	c.WaitReady()
-	c.Join()
-	c.Join()
-	c.WaitReady()
-	c.WaitVoters()
-	again := c.MustPublish(2, nodetest.Post{Agent: "grace", Body: "after the restore"})
-	c.WaitConverged()
-	for i := range c.Nodes {
-		if n := len(c.All(i, nil)); n != int(report.Entries)+1 {
-			t.Errorf("node %d has %d entries, want %d", i, n, report.Entries+1)
+		quiet := slog.New(slog.DiscardHandler)
+		if n, err := node.Start(t.Context(), nd.Config, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
+			t.Errorf("a node whose restore did not end: %v, %v", n, err)
 		}
-		if e, status, err := c.Nodes[i].Get(first.Entry.ID); err != nil || status != http.StatusOK || e.Body != first.Entry.Body {
-			t.Errorf("node %d: entry %s is %+v, status %d, %v", i, first.Entry.ID, e, status, err)
+		if _, err := offline.Recover(at, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
+			t.Errorf("recovered what was not restored: %v", err)
 		}
-	}
-	if again.Entry.ID == first.Entry.ID || again.Entry.CreatedAt <= first.Entry.CreatedAt {
-		t.Errorf("a new entry after the restore: %+v", again.Entry)
-	}
-	// A request_id from before the backup is still known.
-	a, err := c.Nodes[1].Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "before the backup", RequestID: "backup-0001"})
-	if err != nil || !a.Duplicate || a.Entry.ID != first.Entry.ID {
-		t.Errorf("the request_id from before gives %+v, %v", a, err)
-	}
+		founded := must.Get(offline.Restore(at, file))(t)
+		if founded.Rows != report.Rows || founded.Digest != report.Digest || founded.Former != report.ClusterID || founded.ClusterID == report.ClusterID {
+			t.Errorf("restored %+v from %+v", founded, report)
+		}
+		if _, err := offline.Restore(at, file); err == nil || !strings.Contains(err.Error(), "not empty") {
+			t.Errorf("a state is restored over another one: %v", err)
+		}
+		c.Start(0)
+		c.WaitReady()
+		c.Join()
+		c.Join()
+		c.WaitReady()
+		c.WaitVoters()
+		again := c.MustPublish(2, nodetest.Post{Agent: "grace", Body: "after the restore"})
+		c.WaitConverged()
+		for i := range c.Nodes {
+			if n := len(c.All(i, client.EntryQuery{})); n != int(report.Entries)+1 {
+				t.Errorf("node %d has %d entries, want %d", i, n, report.Entries+1)
+			}
+			if e, err := c.Nodes[i].Client().Entry(t.Context(), first.Entry.ID); err != nil || e.Body != first.Entry.Body {
+				t.Errorf("node %d: entry %s is %+v, %v", i, first.Entry.ID, e, err)
+			}
+		}
+		if again.Entry.ID == first.Entry.ID || again.Entry.CreatedAt <= first.Entry.CreatedAt {
+			t.Errorf("a new entry after the restore: %+v", again.Entry)
+		}
+		// A request_id from before the backup is still known.
+		a, err := c.Nodes[1].Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "before the backup", RequestID: "backup-0001"})
+		if err != nil || !a.Duplicate || a.Entry.ID != first.Entry.ID {
+			t.Errorf("the request_id from before gives %+v, %v", a, err)
+		}
+	})
 }
 
 func TestRestoreRejects(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.MustPublish(0, nodetest.Post{Body: "worth a backup"})
-	file, _ := c.save(0)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("another secret ", 4)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	damaged := func(change func([]byte) []byte) string {
-		path := filepath.Join(t.TempDir(), "damaged")
-		if err := os.WriteFile(path, change(append([]byte(nil), data...)), 0o600); err != nil {
-			t.Fatal(err)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.MustPublish(0, nodetest.Post{Body: "worth a backup"})
+		file, _ := c.save(0)
+		data := must.Get(os.ReadFile(file))(t)
+		secret := filepath.Join(t.TempDir(), "secret")
+		must.Do(t, os.WriteFile(secret, []byte(strings.Repeat("another secret ", 4)), 0o600))
+		damaged := func(change func([]byte) []byte) string {
+			path := filepath.Join(t.TempDir(), "damaged")
+			must.Do(t, os.WriteFile(path, change(append([]byte(nil), data...)), 0o600))
+			return path
 		}
-		return path
-	}
-	for name, path := range map[string]string{
-		"cut":     damaged(func(d []byte) []byte { return d[:len(d)-10] }),
-		"flipped": damaged(func(d []byte) []byte { d[len(d)/2] ^= 1; return d }),
-		"longer":  damaged(func(d []byte) []byte { return append(d, d...) }),
-		"empty":   damaged(func([]byte) []byte { return nil }),
-		"missing": filepath.Join(t.TempDir(), "missing"),
-	} {
+		for name, path := range map[string]string{
+			"cut":     damaged(func(d []byte) []byte { return d[:len(d)-10] }),
+			"flipped": damaged(func(d []byte) []byte { d[len(d)/2] ^= 1; return d }),
+			"longer":  damaged(func(d []byte) []byte { return append(d, d...) }),
+			"empty":   damaged(func([]byte) []byte { return nil }),
+			"missing": filepath.Join(t.TempDir(), "missing"),
+		} {
+			dir := filepath.Join(t.TempDir(), "data")
+			if _, err := offline.Restore(offline.Offline{DataDir: dir, NodeID: "x"}, path); err == nil {
+				t.Errorf("%s: restored", name)
+			}
+			if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
+				t.Errorf("%s: left behind %v", name, left)
+			}
+		}
+		// Under another secret the backup needs the one that it was made under; the
+		// well-known one of nodes without a file always opens.
 		dir := filepath.Join(t.TempDir(), "data")
-		if _, err := offline.Restore(offline.Offline{DataDir: dir, NodeID: "x"}, path); err == nil {
-			t.Errorf("%s: restored", name)
+		if _, err := offline.Restore(offline.Offline{DataDir: dir, NodeID: "x", SecretFile: secret}, file); err != nil {
+			t.Error(err)
 		}
-		if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
-			t.Errorf("%s: left behind %v", name, left)
-		}
-	}
-	// Under another secret the backup needs the one that it was made under; the
-	// well-known one of nodes without a file always opens.
-	dir := filepath.Join(t.TempDir(), "data")
-	if _, err := offline.Restore(offline.Offline{DataDir: dir, NodeID: "x", SecretFile: secret}, file); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // TestRestoreWithANewDataKey restores a backup whose secret is lost: what the former
 // data key sealed is gone, and the cluster works as before.
 func TestRestoreWithANewDataKey(t *testing.T) {
 	t.Parallel()
-	old := newCluster(t, 1)
-	keysOf := func(nd *nodetest.Node) (keys struct{ Keys []struct{ Key string } }) {
-		old.Eventually("a key to sign deliveries with", func() string {
-			if status, err := nd.GetJSON("/.well-known/commons-keys.json", &keys); err != nil || status != http.StatusOK {
-				return fmt.Sprint(status, err)
-			}
-			return ""
-		})
-		return keys
-	}
-	former := keysOf(old.Nodes[0])
-	first := old.MustPublish(0, nodetest.Post{Agent: "ada", Body: "before the loss", RequestID: "backup-0001"})
-	file, report := old.save(0)
+	nodetest.Virtual(t, func(t *testing.T) {
+		old := newCluster(t, 1)
+		keysOf := func(nd *nodetest.Node) (keys struct{ Keys []struct{ Key string } }) {
+			old.Eventually("a key to sign deliveries with", func() error {
+				status, err := nd.GetJSON("/.well-known/commons-keys.json", &keys)
+				return nodetest.ErrorIf(err != nil || status != http.StatusOK, "%v %v", status, err)
+			})
+			return keys
+		}
+		former := keysOf(old.Nodes[0])
+		first := old.MustPublish(0, nodetest.Post{Agent: "ada", Body: "before the loss", RequestID: "backup-0001"})
+		file, report := old.save(0)
 
-	c := emptyCluster(t)
-	nd := c.Add(1)
-	founded, err := offline.Restore(offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID, NewDataKey: true}, file)
-	if err != nil || !founded.NewDataKey || founded.Rows != report.Rows {
-		t.Fatalf("restored %+v, %v", founded, err)
-	}
-	c.Start(0)
-	c.WaitReady()
-	if next := keysOf(nd); len(former.Keys) != 1 || len(next.Keys) != 1 || next.Keys[0] == former.Keys[0] {
-		t.Errorf("the keys are %+v, before they were %+v", next, former)
-	}
-	again, err := nd.Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "before the loss", RequestID: "backup-0001"})
-	if err != nil || !again.Duplicate || again.Entry.ID != first.Entry.ID {
-		t.Errorf("the request_id from before gives %+v, %v", again, err)
-	}
-	c.Join()
-	c.Join()
-	c.WaitReady()
-	c.WaitVoters()
-	c.MustPublish(2, nodetest.Post{Body: "after the restore"})
-	c.WaitConverged()
+		c := emptyCluster(t)
+		nd := c.Add(1)
+		founded, err := offline.Restore(offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID, NewDataKey: true}, file)
+		if err != nil || !founded.NewDataKey || founded.Rows != report.Rows {
+			t.Fatalf("restored %+v, %v", founded, err)
+		}
+		c.Start(0)
+		c.WaitReady()
+		if next := keysOf(nd); len(former.Keys) != 1 || len(next.Keys) != 1 || next.Keys[0] == former.Keys[0] {
+			t.Errorf("the keys are %+v, before they were %+v", next, former)
+		}
+		again, err := nd.Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "before the loss", RequestID: "backup-0001"})
+		if err != nil || !again.Duplicate || again.Entry.ID != first.Entry.ID {
+			t.Errorf("the request_id from before gives %+v, %v", again, err)
+		}
+		c.Join()
+		c.Join()
+		c.WaitReady()
+		c.WaitVoters()
+		c.MustPublish(2, nodetest.Post{Body: "after the restore"})
+		c.WaitConverged()
+	})
 }
 
 func TestOneNodeIsRecovered(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	first := c.MustPublish(0, nodetest.Post{Body: "before the loss"})
-	c.WaitConverged()
-	c.Kill(0, 1, 2)
-	nd := c.Nodes[0]
-	held, err := offline.Survey(offline.Offline{DataDir: nd.DataDir()})
-	if err != nil || held.LastLog < first.Index || held.LastTerm == 0 || !strings.HasPrefix(held.ServerID, nd.Config.NodeID+"-") {
-		t.Errorf("the node holds %+v, %v, and %d was acknowledged", held, err, first.Index)
-	}
-	// A recovery that was cut short leaves a node that does not start: it would lead
-	// the others alone, under the id of the cluster that they know.
-	quiet := slog.New(slog.DiscardHandler)
-	marker := filepath.Join(nd.DataDir(), "unfinished")
-	if err := os.WriteFile(marker, []byte("commons recover --confirm"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := node.Start(t.Context(), nd.Config, quiet); err == nil || !strings.Contains(err.Error(), "commons recover --confirm") {
-		t.Errorf("a node whose recovery did not end: %v, %v", n, err)
-	}
-	founded, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if founded.ClusterID == founded.Former || founded.Entries != 1 {
-		t.Errorf("recovered %+v", founded)
-	}
-	c.Start(0)
-	c.WaitReady(0)
-	// One of the others comes back after all: it is rejected.
-	c.Start(1)
-	c.Eventually("a stranger to be rejected", func() string {
-		if nd.Logged("belongs to cluster "+founded.Former) || c.Nodes[1].Logged("belongs to cluster "+founded.ClusterID) {
-			return ""
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitVoters()
+		first := c.MustPublish(0, nodetest.Post{Body: "before the loss"})
+		c.WaitConverged()
+		c.Kill(0, 1, 2)
+		nd := c.Nodes[0]
+		held, err := offline.Survey(offline.Offline{DataDir: nd.DataDir()})
+		if err != nil || held.LastLog < first.Index || held.LastTerm == 0 || !strings.HasPrefix(held.ServerID, nd.Config.NodeID+"-") {
+			t.Errorf("the node holds %+v, %v, and %d was acknowledged", held, err, first.Index)
 		}
-		return "nobody complains"
+		// A recovery that was cut short leaves a node that does not start: it would lead
+		// the others alone, under the id of the cluster that they know.
+		quiet := slog.New(slog.DiscardHandler)
+		marker := filepath.Join(nd.DataDir(), "unfinished")
+		must.Do(t, os.WriteFile(marker, []byte("commons recover --confirm"), 0o600))
+		if n, err := node.Start(t.Context(), nd.Config, quiet); err == nil || !strings.Contains(err.Error(), "commons recover --confirm") {
+			t.Errorf("a node whose recovery did not end: %v, %v", n, err)
+		}
+		founded := must.Get(offline.Recover(offline.Offline{DataDir: nd.DataDir()}, quiet))(t)
+		if founded.ClusterID == founded.Former || founded.Entries != 1 {
+			t.Errorf("recovered %+v", founded)
+		}
+		c.StartReady(0)
+		// One of the others comes back after all: it is rejected.
+		c.Start(1)
+		c.Eventually("a stranger to be rejected", func() error {
+			if nd.Logged("belongs to cluster "+founded.Former) || c.Nodes[1].Logged("belongs to cluster "+founded.ClusterID) {
+				return nil
+			}
+			return errors.New("nobody complains")
+		})
+		c.Kill(1)
+		c.Wipe(1)
+		c.Wipe(2)
+		c.Start(1)
+		c.Start(2)
+		c.WaitReady()
+		c.WaitVoters()
+		c.MustPublish(2, nodetest.Post{Body: "after the loss"})
+		c.WaitConverged()
+		for i := range c.Nodes {
+			if all := c.All(i, client.EntryQuery{}); len(all) != 2 || all[1].ID != first.Entry.ID {
+				t.Errorf("node %d has %+v", i, all)
+			}
+		}
+		if _, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)); err == nil {
+			t.Error("a node was recovered that runs")
+		}
+		if _, err := offline.Recover(offline.Offline{DataDir: t.TempDir()}, slog.New(slog.DiscardHandler)); err == nil {
+			t.Error("an empty directory was recovered")
+		}
 	})
-	c.Kill(1)
-	c.Wipe(1)
-	c.Wipe(2)
-	c.Start(1)
-	c.Start(2)
-	c.WaitReady()
-	c.WaitVoters()
-	c.MustPublish(2, nodetest.Post{Body: "after the loss"})
-	c.WaitConverged()
-	for i := range c.Nodes {
-		if all := c.All(i, url.Values{}); len(all) != 2 || all[1].ID != first.Entry.ID {
-			t.Errorf("node %d has %+v", i, all)
-		}
-	}
-	if _, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a node was recovered that runs")
-	}
-	if _, err := offline.Recover(offline.Offline{DataDir: t.TempDir()}, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("an empty directory was recovered")
-	}
 }
 
-// TestRecoveryAsksForTheSecretFirst holds that whoever has another secret changes
-// nothing.
+// TestRecoveryAsksForTheSecretFirst holds that a recovery with another secret leaves the
+// directory unchanged.
 func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.WaitReady(0)
-	c.MustPublish(0, nodetest.Post{Body: "before the loss"})
-	c.Kill(0)
-	quiet := slog.New(slog.DiscardHandler)
-	without := offline.Offline{DataDir: c.Nodes[0].DataDir()}
-	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("another secret ", 4)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	with := without
-	with.SecretFile = secret
-	// The well-known secret of nodes without a file opens with any.
-	first, err := offline.Recover(with, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := offline.Recover(without, quiet); err == nil || !strings.Contains(err.Error(), "sealed under") {
-		t.Errorf("recovered without the secret: %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(without.DataDir, "unfinished")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the recovery began: %v", err)
-	}
-	lost := without
-	lost.NewDataKey = true
-	if anew, err := offline.Recover(lost, quiet); err != nil || !anew.NewDataKey || anew.Former != first.ClusterID || anew.Entries != 1 {
-		t.Errorf("recovered without the secret, with a new data key: %+v, %v", anew, err)
-	} else {
-		first = anew
-	}
-	// It may be done again.
-	if again, err := offline.Recover(with, quiet); err != nil || again.Former != first.ClusterID || again.Entries != 1 {
-		t.Errorf("%+v after %+v: %v", again, first, err)
-	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.WaitReady(0)
+		c.MustPublish(0, nodetest.Post{Body: "before the loss"})
+		c.Kill(0)
+		quiet := slog.New(slog.DiscardHandler)
+		without := offline.Offline{DataDir: c.Nodes[0].DataDir()}
+		secret := filepath.Join(t.TempDir(), "secret")
+		must.Do(t, os.WriteFile(secret, []byte(strings.Repeat("another secret ", 4)), 0o600))
+		with := without
+		with.SecretFile = secret
+		// The well-known secret of nodes without a file opens with any.
+		first := must.Get(offline.Recover(with, quiet))(t)
+		if _, err := offline.Recover(without, quiet); err == nil || !strings.Contains(err.Error(), "sealed under") {
+			t.Errorf("recovered without the secret: %v", err)
+		}
+		if _, err := os.Stat(filepath.Join(without.DataDir, "unfinished")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the recovery began: %v", err)
+		}
+		lost := without
+		lost.NewDataKey = true
+		if anew, err := offline.Recover(lost, quiet); err != nil || !anew.NewDataKey || anew.Former != first.ClusterID || anew.Entries != 1 {
+			t.Errorf("recovered without the secret, with a new data key: %+v, %v", anew, err)
+		} else {
+			first = anew
+		}
+		// It may be done again.
+		if again, err := offline.Recover(with, quiet); err != nil || again.Former != first.ClusterID || again.Entries != 1 {
+			t.Errorf("%+v after %+v: %v", again, first, err)
+		}
+	})
 }
 
 // TestRecoveryAfterTheSecretWasReplaced recovers a node whose state on disk still has
@@ -319,9 +292,7 @@ func TestRecoveryAfterTheSecretWasReplaced(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	write := func(secrets ...string) {
 		t.Helper()
-		if err := os.WriteFile(secret, []byte(strings.Join(secrets, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(secret, []byte(strings.Join(secrets, "\n")+"\n"), 0o600))
 	}
 	write(former)
 	c := newCluster(t, 1, func(cfg *config.Config) { cfg.SecretFile = secret })
@@ -337,6 +308,5 @@ func TestRecoveryAfterTheSecretWasReplaced(t *testing.T) {
 	if err != nil || founded.Entries != 1 {
 		t.Fatalf("%+v, %v", founded, err)
 	}
-	c.Start(0)
-	c.WaitReady(0)
+	c.StartReady(0)
 }

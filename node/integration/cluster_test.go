@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
@@ -25,32 +29,29 @@ func TestThreeNodes(t *testing.T) {
 	for i := range c.Nodes {
 		a := c.MustPublish(i, nodetest.Post{Agent: "ada", Body: fmt.Sprintf("from node %d", i)})
 		for j := range c.Nodes {
-			page, status, err := c.Nodes[j].List(url.Values{"min_index": {strconv.FormatUint(a.Index, 10)}})
-			if err != nil || status != http.StatusOK {
-				t.Fatalf("list on node %d: %d, %v", j, status, err)
+			reader := c.Nodes[j].Client()
+			reader.SetMinIndex(a.Index)
+			page, err := reader.EntryPage(t.Context(), client.EntryQuery{})
+			if err != nil {
+				t.Fatalf("list on node %d: %v", j, err)
 			}
-			if len(page.Entries) != i+1 || page.Entries[0].ID != a.Entry.ID {
-				t.Errorf("node %d lists %v after %s was written on node %d", j, page.Entries, a.Entry.ID, i)
+			if len(page.Items) != i+1 || page.Items[0].ID != a.Entry.ID {
+				t.Errorf("node %d lists %v after %s was written on node %d", j, page.Items, a.Entry.ID, i)
 			}
-			if e, status, err := c.Nodes[j].Get(a.Entry.ID); err != nil || status != http.StatusOK || e != a.Entry {
-				t.Errorf("node %d has %+v (%d, %v), want %+v", j, e, status, err, a.Entry)
+			e, err := reader.Entry(t.Context(), a.Entry.ID)
+			if diff := cmp.Diff(a.Entry, e); err != nil || diff != "" {
+				t.Errorf("node %d: %v\n%s", j, err, diff)
 			}
 		}
 	}
 	c.WaitConverged()
 	leader := c.WaitLeader()
 	for i := range c.Nodes {
-		s, err := c.Nodes[i].Status()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := c.Nodes[i].Status()
 		if want := i == leader; (s.Role == "leader") != want || s.Version != "test" || s.Node != c.Nodes[i].ServerID() {
 			t.Errorf("status of node %d: %+v; leader is %d", i, s, leader)
 		}
-		_, metrics, err := c.Nodes[i].GetText("/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		metrics := c.Nodes[i].Metrics()
 		for _, name := range []string{"commons_applied_index ", "commons_voters 3", "raft_state_leader ", "go_goroutines "} {
 			if !strings.Contains(metrics, name) {
 				t.Errorf("metrics of node %d have no %q", i, name)
@@ -62,32 +63,34 @@ func TestThreeNodes(t *testing.T) {
 // TestOneRequestOneEntry sends one request_id to all nodes at once.
 func TestOneRequestOneEntry(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	const rounds = 20
-	for round := range rounds {
-		ids := make(chan string, len(c.Nodes))
-		for i := range c.Nodes {
-			go func() {
-				a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{
-					Agent: "ada", Body: fmt.Sprintf("round %d at node %d", round, i), RequestID: fmt.Sprintf("round-%03d", round),
-				})
-				if err != nil {
-					t.Error(err)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		const rounds = 20
+		for round := range rounds {
+			ids := make(chan string, len(c.Nodes))
+			for i := range c.Nodes {
+				go func() {
+					a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{
+						Agent: "ada", Body: fmt.Sprintf("round %d at node %d", round, i), RequestID: fmt.Sprintf("round-%03d", round),
+					})
+					if err != nil {
+						t.Error(err)
+					}
+					ids <- a.Entry.ID
+				}()
+			}
+			first := <-ids
+			for range c.Nodes[1:] {
+				if id := <-ids; id != first || id == "" {
+					t.Errorf("round %d: answers name %q and %q", round, first, id)
 				}
-				ids <- a.Entry.ID
-			}()
-		}
-		first := <-ids
-		for range c.Nodes[1:] {
-			if id := <-ids; id != first || id == "" {
-				t.Errorf("round %d: answers name %q and %q", round, first, id)
 			}
 		}
-	}
-	c.WaitConverged()
-	if got := len(c.All(0, nil)); got != rounds {
-		t.Errorf("%d entries from %d request_ids", got, rounds)
-	}
+		c.WaitConverged()
+		if got := len(c.All(0, client.EntryQuery{})); got != rounds {
+			t.Errorf("%d entries from %d request_ids", got, rounds)
+		}
+	})
 }
 
 func TestKillLeaderUnderLoad(t *testing.T) {
@@ -95,18 +98,12 @@ func TestKillLeaderUnderLoad(t *testing.T) {
 	c := newCluster(t, 3)
 	for range longtest.Rounds(1, 4) {
 		leader := c.WaitLeader()
-		var others []int
-		for i := range c.Nodes {
-			if i != leader {
-				others = append(others, i)
-			}
-		}
+		others := c.Others(leader)
 		load := c.StartLoad(8, others...)
 		load.WaitMore(50)
 		c.Kill(leader)
 		load.WaitMore(50)
-		c.Start(leader)
-		c.WaitReady(leader)
+		c.StartReady(leader)
 		load.WaitMore(20)
 		load.Stop()
 		load.Check()
@@ -119,18 +116,12 @@ func TestKillFollowerUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	follower := c.Follower()
-	var others []int
-	for i := range c.Nodes {
-		if i != follower {
-			others = append(others, i)
-		}
-	}
+	others := c.Others(follower)
 	load := c.StartLoad(8, others...)
 	load.WaitMore(50)
 	c.Kill(follower)
 	load.WaitMore(100)
-	c.Start(follower)
-	c.WaitReady(follower)
+	c.StartReady(follower)
 	load.Stop()
 	load.Check()
 }
@@ -140,18 +131,12 @@ func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	for i := range c.Nodes {
-		var others []int
-		for j := range c.Nodes {
-			if j != i {
-				others = append(others, j)
-			}
-		}
+		others := c.Others(i)
 		load := c.StartLoad(4, others...)
 		load.WaitMore(20)
 		c.Stop(i)
 		load.WaitMore(50)
-		c.Start(i)
-		c.WaitReady(i)
+		c.StartReady(i)
 		load.Stop()
 		load.Check()
 	}
@@ -195,21 +180,23 @@ func TestRequestIDAfterRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes much")
 	}
-	c := newCluster(t, 3, smallLog)
-	p := nodetest.Post{Agent: "ada", Body: "written once", RequestID: "written-once"}
-	first := c.MustPublish(0, p)
-	c.fill(1, 200)
-	c.Kill(0, 1, 2)
-	for i := range c.Nodes {
-		c.Start(i)
-	}
-	c.WaitReady()
-	for i := range c.Nodes {
-		a, err := c.Nodes[i].Publish(context.Background(), p)
-		if err != nil || a.Status != http.StatusOK || !a.Duplicate || a.Entry.ID != first.Entry.ID {
-			t.Errorf("replay on node %d: %+v, %v; want %s again", i, a, err, first.Entry.ID)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, smallLog)
+		p := nodetest.Post{Agent: "ada", Body: "written once", RequestID: "written-once"}
+		first := c.MustPublish(0, p)
+		c.fill(1, 200)
+		c.Kill(0, 1, 2)
+		for i := range c.Nodes {
+			c.Start(i)
 		}
-	}
+		c.WaitReady()
+		for i := range c.Nodes {
+			a, err := c.Nodes[i].Publish(context.Background(), p)
+			if err != nil || a.Status != http.StatusOK || !a.Duplicate || a.Entry.ID != first.Entry.ID {
+				t.Errorf("replay on node %d: %+v, %v; want %s again", i, a, err, first.Entry.ID)
+			}
+		}
+	})
 }
 
 // smallLog makes nodes take snapshots after little log.
@@ -228,29 +215,29 @@ func (c *testCluster) fill(i, n int) {
 
 func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, smallLog)
-	follower := c.Follower()
-	c.fill(follower, 20)
-	c.Kill(follower)
-	leader := c.WaitLeader()
-	c.fill(leader, 300)
-	c.Start(follower)
-	c.WaitReady(follower)
-	c.WaitConverged()
-	// Without a snapshot the test shows nothing.
-	c.WaitLogged(follower, "Installed remote snapshot")
-	a := c.MustPublish(follower, nodetest.Post{Body: "after the snapshot"})
-	if got := len(c.All(follower, url.Values{"channel": {"fill"}})); got != 320 {
-		t.Errorf("the follower lists %d entries of 320", got)
-	}
-	if e, status, err := c.Nodes[leader].Get(a.Entry.ID); err != nil || status != http.StatusOK {
-		t.Errorf("the leader has %+v, %d, %v", e, status, err)
-	}
-	// What was installed survives a crash.
-	c.Kill(follower)
-	c.Start(follower)
-	c.WaitReady(follower)
-	c.WaitConverged()
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, smallLog)
+		follower := c.Follower()
+		c.fill(follower, 20)
+		c.Kill(follower)
+		leader := c.WaitLeader()
+		c.fill(leader, 300)
+		c.StartReady(follower)
+		c.WaitConverged()
+		// The test is about the snapshot.
+		c.WaitLogged(follower, "Installed remote snapshot")
+		a := c.MustPublish(follower, nodetest.Post{Body: "after the snapshot"})
+		if got := len(c.All(follower, client.EntryQuery{Channel: "fill"})); got != 320 {
+			t.Errorf("the follower lists %d entries of 320", got)
+		}
+		if e, err := c.Nodes[leader].Client().Entry(t.Context(), a.Entry.ID); err != nil {
+			t.Errorf("the leader has %+v, %v", e, err)
+		}
+		// The installed state survives a crash.
+		c.Kill(follower)
+		c.StartReady(follower)
+		c.WaitConverged()
+	})
 }
 
 func TestStrongReadAfterElection(t *testing.T) {
@@ -263,11 +250,11 @@ func TestStrongReadAfterElection(t *testing.T) {
 	}
 	c.Kill(leader)
 	for _, i := range c.Running() {
-		page, status, err := c.Nodes[i].List(url.Values{"consistency": {"strong"}})
-		if err != nil || status != http.StatusOK {
-			t.Errorf("strong read on node %d: %d, %q, %v", i, status, page.Code, err)
-		} else if len(page.Entries) != 10 || page.Entries[0].ID != last.Entry.ID {
-			t.Errorf("strong read on node %d misses acknowledged entries: %v", i, page.Entries)
+		page, err := c.Nodes[i].Client().Strong().EntryPage(t.Context(), client.EntryQuery{})
+		if err != nil {
+			t.Errorf("strong read on node %d: %v", i, err)
+		} else if len(page.Items) != 10 || page.Items[0].ID != last.Entry.ID {
+			t.Errorf("strong read on node %d misses acknowledged entries: %v", i, page.Items)
 		}
 	}
 }
@@ -283,16 +270,9 @@ func TestFirstStartIsCutShort(t *testing.T) {
 				if cfg.NodeID != "n1" {
 					return
 				}
-				if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-					t.Fatal(err)
-				}
-				log, err := logstore.Open(logstore.Options{Path: filepath.Join(cfg.DataDir, "raft.db")})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := errors.Join(log.SetUint64([]byte("CurrentTerm"), 1), log.Close()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.MkdirAll(cfg.DataDir, 0o700))
+				log := must.Get(logstore.Open(logstore.Options{Path: filepath.Join(cfg.DataDir, "raft.db")}))(t)
+				must.Do(t, errors.Join(log.SetUint64([]byte("CurrentTerm"), 1), log.Close()))
 			})
 			c.MustPublish(0, nodetest.Post{Body: "after all"})
 		})

@@ -2,11 +2,12 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -57,7 +58,7 @@ func signed(p *pushed, keys []ed25519.PublicKey) bool {
 	return false
 }
 
-// delivery is what an agent sees of one of its deliveries.
+// delivery is one of the deliveries in the list that an agent gets.
 type delivery struct {
 	ID, Type, Status string
 	Entry            *string
@@ -67,16 +68,11 @@ type delivery struct {
 
 // deliveriesOf returns what a node says of an agent's deliveries, newest first.
 func deliveriesOf(nd *nodetest.Node, agent, key string) (list []delivery, active bool, err error) {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+"/api/agents/"+agent+"/deliveries", nil)
-	if err != nil {
-		return nil, false, err
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
 	var body struct {
 		Active     bool
 		Deliveries []delivery
 	}
-	_, _, err = nd.Do(req, &body)
+	_, err = nd.GetJSON("/api/agents/"+agent+"/deliveries", &body, "Authorization", "Bearer "+key)
 	return body.Deliveries, body.Active, err
 }
 
@@ -105,23 +101,15 @@ func TestDeliveries(t *testing.T) {
 		{"common.reply", claim.Claim.ID},
 		{"common.reply", result.Result.ID},
 	}
-	c.Eventually("all events", func() string {
-		if got := h.pushed(t, ""); len(got) < len(want) {
-			return fmt.Sprintf("%d of %d", len(got), len(want))
-		}
-		return ""
-	})
-	c.Eventually("all outcomes", func() string {
+	c.waitPushed(h, len(want))
+	c.Eventually("all outcomes", func() error {
 		list, active, err := deliveriesOf(c.Nodes[c.Follower()], "ada", key)
-		if err != nil || !active || len(list) != len(want) {
-			return fmt.Sprintf("%+v, active %v, %v", list, active, err)
-		}
 		for _, d := range list {
 			if d.Status != "delivered" || d.Attempts != 1 || d.Reason != nil {
-				return fmt.Sprintf("%+v", d)
+				return fmt.Errorf("%+v", d)
 			}
 		}
-		return ""
+		return nodetest.ErrorIf(err != nil || !active || len(list) != len(want), "%+v, active %v, %v", list, active, err)
 	})
 	checkSchema(t, "ReceiverCheck", h.receiver.Received()[0].Body)
 	keys, err := publicKeys(c.Nodes[c.Follower()])
@@ -170,10 +158,10 @@ func checkSchema(t *testing.T, schema string, body []byte) {
 	}
 }
 
-// mustPost is postJSON for a write that has to succeed.
-func (c *testCluster) mustPost(i int, path string, body, into any) {
+// mustPost is PostJSON for a write that has to succeed.
+func (c *testCluster) mustPost(i int, path string, body, into any, headers ...string) {
 	c.t.Helper()
-	if status, err := c.Nodes[i].PostJSON(path, body, into); err != nil || status/100 != 2 {
+	if status, err := c.Nodes[i].PostJSON(path, body, into, headers...); err != nil || status/100 != 2 {
 		c.t.Fatalf("%s: %d, %v", path, status, err)
 	}
 }
@@ -181,14 +169,9 @@ func (c *testCluster) mustPost(i int, path string, body, into any) {
 // testEvent has a test event sent to an agent.
 func (c *testCluster) testEvent(agent, key string) {
 	c.t.Helper()
-	i := c.Running()[0]
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, c.Nodes[i].URL()+"/api/agents/"+agent+"/deliveries/test", nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	if status, _, err := c.Nodes[i].Do(req, &struct{}{}); err != nil || status != http.StatusCreated {
-		c.t.Fatalf("test event for %s: %d, %v", agent, status, err)
+	res, err := c.Nodes[c.Running()[0]].Raw(http.MethodPost, "/api/agents/"+agent+"/deliveries/test", "", "Authorization", "Bearer "+key)
+	if err != nil || res.Status != http.StatusCreated {
+		c.t.Fatalf("test event for %s: %+v, %v", agent, res, err)
 	}
 }
 
@@ -217,24 +200,17 @@ func TestReceiversThatFail(t *testing.T) {
 			w.WriteHeader(http.StatusNoContent)
 		}
 	})
-	for _, agent := range []string{"flaky", "gone"} {
-		c.testEvent(agent, map[string]string{"flaky": flaky, "gone": gone}[agent])
-	}
+	c.testEvent("flaky", flaky)
+	c.testEvent("gone", gone)
 	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "Are you there, @gone and @flaky?"})
 	close(mentioned)
-	c.Eventually("the receiver that is gone to be removed", func() string {
+	c.Eventually("the receiver that is gone to be removed", func() error {
 		list, active, err := deliveriesOf(c.Nodes[0], "gone", gone)
-		if err != nil || active || len(list) != 2 || list[1].Status != "failed" || list[0].Status != "dropped" {
-			return fmt.Sprintf("%+v, active %v, %v", list, active, err)
-		}
-		return ""
+		return nodetest.ErrorIf(err != nil || active || len(list) != 2 || list[1].Status != "failed" || list[0].Status != "dropped", "%+v, active %v, %v", list, active, err)
 	})
-	c.Eventually("the delivery behind it, and the second attempt", func() string {
+	c.Eventually("the delivery behind it, and the second attempt", func() error {
 		list, active, err := deliveriesOf(c.Nodes[0], "flaky", flaky)
-		if err != nil || !active || len(list) != 2 || list[0].Status != "delivered" || list[1].Status != "delivered" || list[1].Attempts != 2 {
-			return fmt.Sprintf("%+v, active %v, %v", list, active, err)
-		}
-		return ""
+		return nodetest.ErrorIf(err != nil || !active || len(list) != 2 || list[0].Status != "delivered" || list[1].Status != "delivered" || list[1].Attempts != 2, "%+v, active %v, %v", list, active, err)
 	})
 	got := h.pushed(t, "flaky")
 	if len(got) != 3 || got[0].ID != got[2].ID || got[0].ID == got[1].ID || !bytes.Equal(got[0].Body, got[2].Body) {
@@ -253,11 +229,8 @@ func TestReceiversThatFail(t *testing.T) {
 	if n := len(h.pushed(t, "gone")); n != 1 {
 		t.Errorf("%d events for the receiver that is gone", n)
 	}
-	c.Eventually("the measurements", func() string {
-		_, metrics, err := c.Nodes[0].GetText("/metrics")
-		if err != nil {
-			return err.Error()
-		}
+	c.Eventually("the measurements", func() error {
+		metrics := c.Nodes[0].Metrics()
 		for _, line := range []string{
 			`commons_push_attempts_total{outcome="ok"} 2`, `commons_push_attempts_total{outcome="status_5xx"} 1`,
 			`commons_push_attempts_total{outcome="status_4xx"} 1`, `commons_push_verifications_total{outcome="ok"} 2`,
@@ -266,10 +239,10 @@ func TestReceiversThatFail(t *testing.T) {
 			`commons_push_attempt_seconds_count 4`, `commons_push_sending 0`, `commons_push_waiting 0`,
 		} {
 			if !strings.Contains(metrics, "\n"+line+"\n") {
-				return "no " + line
+				return errors.New("no " + line)
 			}
 		}
-		return ""
+		return nil
 	})
 	for _, text := range []string{"outcome=ok", "outcome=status_500", "outcome=status_410", "a receiver is gone; its notify_url was removed"} {
 		c.WaitLogged(0, text)
@@ -282,33 +255,40 @@ func TestReceiversThatFail(t *testing.T) {
 // mustPublishFrom publishes on a node as a client at that address would.
 func (c *testCluster) mustPublishFrom(i int, address string, p nodetest.Post) {
 	c.t.Helper()
-	data, err := json.Marshal(p)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, c.Nodes[i].URL()+"/api/entries", bytes.NewReader(data))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Forwarded-For", address)
-	if status, _, err := c.Nodes[i].Do(req, &struct{}{}); err != nil || status != http.StatusCreated {
-		c.t.Fatalf("publish from %s: %d, %v", address, status, err)
-	}
+	c.mustPost(i, "/api/entries", p, &struct{}{}, "X-Forwarded-For", address)
 }
 
-// statuses waits for so many of an agent's newest deliveries in each status.
-func (c *testCluster) statuses(agent, key string, want map[string]int) func() string {
-	return func() string {
+// listenAll registers the agents a0, a1 and so on with receivers, so many at each host, and
+// returns their mentions.
+func (c *testCluster) listenAll(h *hooks, agents, perHost int) (mentions []string) {
+	c.t.Helper()
+	for i := range agents {
+		agent := fmt.Sprintf("a%d", i)
+		c.listen(h, agent, i/perHost%hookHosts)
+		mentions = append(mentions, "@"+agent)
+	}
+	return mentions
+}
+
+// waitPushed waits until at least so many events have arrived.
+func (c *testCluster) waitPushed(h *hooks, least int) {
+	c.t.Helper()
+	c.Eventually(fmt.Sprint(least, " events"), func() error {
+		n := len(h.pushed(c.t, ""))
+		return nodetest.ErrorIf(n < least, "%d have arrived", n)
+	})
+}
+
+// statuses returns the condition that so many of an agent's newest deliveries are in each
+// status.
+func (c *testCluster) statuses(agent, key string, want map[string]int) func() error {
+	return func() error {
 		list, _, err := deliveriesOf(c.Nodes[c.Running()[0]], agent, key)
 		got := map[string]int{}
 		for _, d := range list {
 			got[d.Status]++
 		}
-		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			return fmt.Sprint(got, err)
-		}
-		return ""
+		return nodetest.ErrorIf(err != nil || !maps.Equal(got, want), "%v, %v", got, err)
 	}
 }
 
@@ -331,14 +311,12 @@ func TestHourlyLimit(t *testing.T) {
 	c.Eventually("what others send", c.statuses("ada", key, map[string]int{"delivered": unproven, "waiting": more}))
 	c.Kill(0)
 	c.Nodes[0].Config.ClockOffset = 50 * time.Minute
-	c.Start(0)
-	c.WaitReady(0)
+	c.StartReady(0)
 	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "One more for @ada, in the same hour."})
 	c.Eventually("nothing more in that hour", c.statuses("ada", key, map[string]int{"delivered": unproven, "waiting": more + 1}))
 	c.Kill(0)
 	c.Nodes[0].Config.ClockOffset = 61 * time.Minute
-	c.Start(0)
-	c.WaitReady(0)
+	c.StartReady(0)
 	c.Eventually("the rest", c.statuses("ada", key, map[string]int{"delivered": unproven + more + 1}))
 	if got := h.pushed(t, ""); len(got) != unproven+more+1 {
 		t.Errorf("%d events, want %d", len(got), unproven+more+1)
@@ -354,11 +332,11 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 	c := newCluster(t, 3, h.reach)
 	key := c.listen(h, "ada", 0)
 	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
+		status := http.StatusNoContent
 		if strings.Contains(string(got.Body), "poison") {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
+			status = http.StatusInternalServerError
 		}
-		w.WriteHeader(http.StatusNoContent)
+		w.WriteHeader(status)
 	})
 	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "The poison for @ada."})
 	var want []string
@@ -378,7 +356,7 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 	c.WaitConverged()
 }
 
-// TestReceiverThatWasDown lets a receiver take nothing for a while: its events wait
+// TestReceiverThatWasDown lets a receiver fail for a while: its events wait
 // together, and all come soon when it is well again.
 func TestReceiverThatWasDown(t *testing.T) {
 	t.Parallel()
@@ -386,23 +364,11 @@ func TestReceiverThatWasDown(t *testing.T) {
 	h := newHooks(t)
 	c := newCluster(t, 3, h.reach)
 	key := c.listen(h, "ada", 0)
-	var well atomic.Bool
-	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
-		if !well.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
-	})
+	h.answerWith(http.StatusServiceUnavailable)
 	for i := range events {
 		c.MustPublish(i%3, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)})
 	}
-	c.Eventually("the first probe", func() string {
-		if n := len(h.pushed(t, "")); n < 4 {
-			return fmt.Sprintf("%d attempts", n)
-		}
-		return ""
-	})
+	c.waitPushed(h, 4) // the first probe
 	list, _, err := deliveriesOf(c.Nodes[0], "ada", key)
 	tried := 0
 	for _, d := range list {
@@ -413,48 +379,33 @@ func TestReceiverThatWasDown(t *testing.T) {
 	if err != nil || tried == events {
 		t.Errorf("of %d events %d were tried, %v", events, tried, err)
 	}
-	well.Store(true)
+	h.answerWith(http.StatusNoContent)
 	c.Eventually("all events", c.statuses("ada", key, map[string]int{"delivered": events}))
 	c.WaitConverged()
 }
 
 // TestJunkCrowdsOutNobody fills an agent's queue with the mentions of one sender,
-// while its receiver takes nothing, and holds that another's is not lost.
+// while its receiver fails, and holds that another's is not lost.
 func TestJunkCrowdsOutNobody(t *testing.T) {
 	t.Parallel()
 	const junk, waiting = 250, 200
 	h := newHooks(t)
 	c := newCluster(t, 1, h.reach)
 	key := c.listen(h, "ada", 0)
-	var well atomic.Bool
-	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
-		if !well.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
-	})
+	h.answerWith(http.StatusServiceUnavailable)
 	for i := range junk {
 		c.mustPublishFrom(0, "198.51.100.7", nodetest.Post{Agent: "eve", Body: fmt.Sprintf("Look at number %d, @ada.", i)})
 	}
 	c.mustPublishFrom(0, "198.51.100.8", nodetest.Post{Agent: "bob", Body: "Do you know the tides, @ada?"})
 	var state struct{ Waiting int }
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Nodes[0].URL()+"/api/agents/ada/deliveries", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	if _, _, err := c.Nodes[0].Do(req, &state); err != nil || state.Waiting != waiting {
+	if _, err := c.Nodes[0].GetJSON("/api/agents/ada/deliveries", &state, "Authorization", "Bearer "+key); err != nil || state.Waiting != waiting {
 		t.Errorf("%d wait, %v, want %d", state.Waiting, err, waiting)
 	}
-	well.Store(true)
+	h.answerWith(http.StatusNoContent)
 	c.testEvent("ada", key) // it does not wait for the next probe
-	c.Eventually("the genuine mention", func() string {
+	c.Eventually("the genuine mention", func() error {
 		list, _, err := deliveriesOf(c.Nodes[0], "ada", key)
-		if err != nil || len(list) < 2 || list[1].Status != "delivered" {
-			return fmt.Sprintf("%+v, %v", list, err)
-		}
-		return ""
+		return nodetest.ErrorIf(err != nil || len(list) < 2 || list[1].Status != "delivered", "%+v, %v", list, err)
 	})
 }
 
@@ -470,19 +421,12 @@ func TestEventsOfALeaderWithASkewedClock(t *testing.T) {
 	})
 	c.WaitVoters()
 	for leader := c.WaitLeader(); leader != 0; leader = c.WaitLeader() {
-		c.Stop(leader)
-		c.Start(leader)
-		c.WaitReady(leader)
+		c.Restart(leader)
 	}
 	c.waitCorrected(0)
 	c.listen(h, "ada", 0)
 	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "Is this new, @ada?"})
-	c.Eventually("the event", func() string {
-		if len(h.pushed(t, "")) == 1 {
-			return ""
-		}
-		return "not there yet"
-	})
+	c.waitPushed(h, 1)
 	for _, got := range h.receiver.Received() {
 		at, err := strconv.ParseInt(got.Header.Get(push.HeaderTimestamp), 10, 64)
 		if age := time.Since(time.Unix(at, 0)).Abs(); err != nil || age > 5*time.Minute {
@@ -503,11 +447,9 @@ func TestLeaderDiesWhileSending(t *testing.T) {
 	c.WaitVoters()
 	key := c.listen(h, "ada", 0)
 	arrived := make(chan struct{})
-	var once sync.Once
+	var later atomic.Bool
 	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, r *http.Request) {
-		first := false
-		once.Do(func() { first = true })
-		if first {
+		if !later.Swap(true) {
 			close(arrived)
 			<-r.Context().Done()
 			return
@@ -517,12 +459,9 @@ func TestLeaderDiesWhileSending(t *testing.T) {
 	c.MustPublish(c.Follower(), nodetest.Post{Agent: "bob", Body: "Are you there, @ada?"})
 	<-arrived
 	c.Kill(c.WaitLeader())
-	c.Eventually("the second attempt", func() string {
+	c.Eventually("the second attempt", func() error {
 		list, _, err := deliveriesOf(c.Nodes[c.Running()[0]], "ada", key)
-		if err != nil || len(list) != 1 || list[0].Status != "delivered" || list[0].Attempts != 2 {
-			return fmt.Sprintf("%+v, %v", list, err)
-		}
-		return ""
+		return nodetest.ErrorIf(err != nil || len(list) != 1 || list[0].Status != "delivered" || list[0].Attempts != 2, "%+v, %v", list, err)
 	})
 	if got := h.pushed(t, ""); len(got) != 2 || got[0].ID != got[1].ID {
 		t.Errorf("%+v", got)
@@ -583,56 +522,33 @@ func TestCrowd(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	c := newCluster(t, 1, h.reach)
-	var names []string
-	for i := range 2 * hookHosts {
-		agent := fmt.Sprintf("a%d", i)
-		c.listen(h, agent, i/2)
-		names = append(names, "@"+agent)
-	}
+	names := c.listenAll(h, 2*hookHosts, 2)
 	third := c.listen(h, "third", 0)
 	names = append([]string{"@third"}, names...)
 	for some := range slices.Chunk(names, 20) { // an entry mentions only so many
 		c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "You all: " + strings.Join(some, " ")})
 	}
 	const most = 64
-	c.Eventually("as many as may be", func() string {
-		if n, _, _ := at.peaks(); n < most {
-			return fmt.Sprint(n)
-		}
-		return ""
+	c.Eventually("as many as may be", func() error {
+		n, _, _ := at.peaks()
+		return nodetest.ErrorIf(n < most, "%v", n)
 	})
 	close(release)
-	c.Eventually("all events", func() string {
-		if n := len(h.pushed(t, "")); n <= 2*hookHosts {
-			return fmt.Sprint(n)
-		}
-		return ""
-	})
+	c.waitPushed(h, 2*hookHosts+1)
 	if n, perHost, cut := at.peaks(); !cut && (n > most || perHost != 2) {
 		t.Errorf("%d events at once, %d to a host", n, perHost)
 	}
-	c.Eventually("the third of a host", func() string {
-		list, _, err := deliveriesOf(c.Nodes[0], "third", third)
-		if err != nil || len(list) != 1 || list[0].Status != "delivered" {
-			return fmt.Sprintf("%+v, %v", list, err)
-		}
-		return ""
-	})
+	c.Eventually("the third of a host", c.statuses("third", third, map[string]int{"delivered": 1}))
 }
 
 // TestShutdownWhileSending ends the only node of a cluster in good order while a
-// slow receiver has many events before it: none is cut short, so none comes twice.
+// slow receiver has many events before it: each arrives whole, and once.
 func TestShutdownWhileSending(t *testing.T) {
 	t.Parallel()
 	const agents, each = 4, 25
 	h := newHooks(t)
 	c := newCluster(t, 1, h.reach)
-	var names []string
-	for i := range agents {
-		agent := fmt.Sprintf("a%d", i)
-		c.listen(h, agent, i)
-		names = append(names, "@"+agent)
-	}
+	names := c.listenAll(h, agents, 1)
 	slow := make(chan struct{}) // closed when the receiver is slow no more
 	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, r *http.Request) {
 		select {
@@ -645,29 +561,20 @@ func TestShutdownWhileSending(t *testing.T) {
 	for n := range each {
 		c.MustPublish(0, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d: %s", n, strings.Join(names, " "))})
 	}
-	c.Eventually("an event", func() string {
-		if len(h.pushed(t, "")) == 0 {
-			return "none"
-		}
-		return ""
-	})
+	c.waitPushed(h, 1)
 	c.Stop(0)
 	if n := len(h.pushed(t, "")); n == agents*each {
 		t.Fatal("the receiver is not slow enough for this test")
 	}
 	close(slow)
-	c.Start(0)
-	c.WaitReady(0)
+	c.StartReady(0)
 	ids := map[string]int{}
-	c.Eventually("all events", func() string {
+	c.Eventually("all events", func() error {
 		clear(ids)
 		for _, p := range h.pushed(t, "") {
 			ids[p.ID]++
 		}
-		if len(ids) < agents*each {
-			return fmt.Sprintf("%d of %d", len(ids), agents*each)
-		}
-		return ""
+		return nodetest.ErrorIf(len(ids) < agents*each, "%d of %d", len(ids), agents*each)
 	})
 	for id, n := range ids {
 		if n > 1 {
@@ -689,12 +596,7 @@ func TestMovingLeadership(t *testing.T) {
 	h := newHooks(t)
 	c := newCluster(t, 3, h.reach)
 	c.WaitVoters()
-	var names []string
-	for i := range agents {
-		agent := fmt.Sprintf("a%d", i)
-		c.listen(h, agent, i)
-		names = append(names, "@"+agent)
-	}
+	names := c.listenAll(h, agents, 1)
 	begin := make(chan struct{})
 	var cut atomic.Int64
 	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, r *http.Request) {
@@ -714,26 +616,19 @@ func TestMovingLeadership(t *testing.T) {
 	for range moves {
 		before := len(h.pushed(t, ""))
 		leader := c.WaitLeader()
-		c.Stop(leader)
-		c.Start(leader)
-		c.WaitReady(leader)
-		c.Eventually("events from the new leader", func() string {
-			if n := len(h.pushed(t, "")); n == before && n < agents*each {
-				return fmt.Sprint(n)
-			}
-			return ""
+		c.Restart(leader)
+		c.Eventually("events from the new leader", func() error {
+			n := len(h.pushed(t, ""))
+			return nodetest.ErrorIf(n == before && n < agents*each, "%v", n)
 		})
 	}
-	c.Eventually("all events", func() string {
+	c.Eventually("all events", func() error {
 		c.WaitLeader()
 		arrived := map[string]bool{}
 		for _, p := range h.pushed(t, "") {
 			arrived[p.ID] = true
 		}
-		if len(arrived) < agents*each {
-			return fmt.Sprintf("%d of %d", len(arrived), agents*each)
-		}
-		return ""
+		return nodetest.ErrorIf(len(arrived) < agents*each, "%d of %d", len(arrived), agents*each)
 	})
 	repeats := 0
 	for i := range agents {

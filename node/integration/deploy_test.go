@@ -3,18 +3,22 @@ package integration
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
-// What operators are handed, from this directory.
+// The files for operators, from this directory.
 const (
 	rulesFile     = "../../scripts/deploy/prometheus/rules.yml"
 	dashboardFile = "../../scripts/deploy/grafana/dashboards/commons.json"
-	operatingFile = "../../docs/operating.md"
+	manualFiles   = "../../docs/operating/*.md"
+	alertsFile    = "../../docs/operating/alerts.md"
 )
 
 var (
@@ -34,9 +38,7 @@ func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal([]byte(fileText(t, dashboardFile)), &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(fileText(t, dashboardFile)), &dashboard))
 	asked := map[string][]string{} // names of metrics by where they are asked for
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
@@ -46,8 +48,11 @@ func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
 	for _, expr := range ruleExpr.FindAllStringSubmatch(fileText(t, rulesFile), -1) {
 		asked["rule "+expr[1]] = metricName.FindAllString(expr[1], -1)
 	}
-	for _, name := range manualName.FindAllStringSubmatch(fileText(t, operatingFile), -1) {
-		asked["manual "+name[1]] = name[1:]
+	pages := must.Get(filepath.Glob(manualFiles))(t)
+	for _, page := range pages {
+		for _, name := range manualName.FindAllStringSubmatch(fileText(t, page), -1) {
+			asked["manual "+name[1]] = name[1:]
+		}
 	}
 	const fewest = 70
 	if len(asked) < fewest {
@@ -56,10 +61,7 @@ func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
 
 	c := newCluster(t, 1)
 	c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "something to measure"})
-	_, served, err := c.Nodes[0].GetText("/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	served := c.Nodes[0].Metrics()
 	for where, names := range asked {
 		for _, name := range names {
 			if !strings.Contains(served, "\n"+name+" ") && !strings.Contains(served, "\n"+name+"{") && !strings.Contains(served, "\n# TYPE "+name+" ") {
@@ -73,17 +75,17 @@ func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
 // to it.
 func TestEveryAlertIsExplained(t *testing.T) {
 	t.Parallel()
-	rules, manual := fileText(t, rulesFile), fileText(t, operatingFile)
+	rules, manual := fileText(t, rulesFile), fileText(t, alertsFile)
 	alerts := ruleAlert.FindAllStringSubmatch(rules, -1)
 	if len(alerts) == 0 {
 		t.Fatal("no alert was found")
 	}
 	for _, alert := range alerts {
 		name := alert[1]
-		if !strings.Contains(manual, "\n#### "+name+"\n") {
-			t.Errorf("%s has no section in %s", name, operatingFile)
+		if !strings.Contains(manual, "\n### "+name+"\n") {
+			t.Errorf("%s has no section in %s", name, alertsFile)
 		}
-		if runbook := "runbook: docs/operating.md#" + strings.ToLower(name) + "\n"; !strings.Contains(rules, runbook) {
+		if runbook := "runbook: docs/operating/alerts.md#" + strings.ToLower(name) + "\n"; !strings.Contains(rules, runbook) {
 			t.Errorf("%s does not say %q", name, runbook)
 		}
 	}
@@ -94,9 +96,6 @@ func TestEveryAlertIsExplained(t *testing.T) {
 
 func fileText(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return string(data)
 }

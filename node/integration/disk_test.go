@@ -46,41 +46,33 @@ func TestFullDisks(t *testing.T) {
 	written := c.MustPublish(first, nodetest.Post{Body: "before"})
 
 	d.set(c.Nodes[first].Config.NodeID, little)
-	c.Eventually("another leads", func() string {
-		if leader := c.WaitLeader(); leader == first {
-			return "the one without space still leads"
-		}
-		return ""
+	c.Eventually("another leads", func() error {
+		leader := c.WaitLeader()
+		return nodetest.ErrorIf(leader == first, "the one without space still leads")
 	})
 	second := c.WaitLeader()
 	c.MustPublish(first, nodetest.Post{Body: "through the one without space"})
-	if s, err := c.Nodes[first].Status(); err != nil || s.Disk == nil || !s.Disk.Low || s.Disk.FreeBytes != little || s.Disk.ReserveBytes != (10<<30)/100*10 {
-		t.Errorf("its status is %+v, %v", s, err)
+	if s := c.Nodes[first].Status(); s.Disk == nil || !s.Disk.Low || s.Disk.FreeBytes != little || s.Disk.ReserveBytes != (10<<30)/100*10 {
+		t.Errorf("its status is %+v", s)
 	}
 
 	d.set(c.Nodes[second].Config.NodeID, little)
 	for _, nd := range c.Nodes {
-		c.Eventually(fmt.Sprintf("node %d rejects writes", nd.Index()), func() string {
+		c.Eventually(fmt.Sprintf("node %d rejects writes", nd.Index()), func() error {
 			a, err := nd.Publish(context.Background(), nodetest.Post{Body: "too much"})
-			if err != nil || a.Status != http.StatusServiceUnavailable || a.Code != string(command.CodeDiskFull) {
-				return fmt.Sprintf("%+v, %v", a, err)
-			}
-			return ""
+			return nodetest.ErrorIf(err != nil || a.Status != http.StatusServiceUnavailable || a.Code != string(command.CodeDiskFull), "%+v, %v", a, err)
 		})
-		if _, status, err := nd.Get(written.Entry.ID); err != nil || status != http.StatusOK {
-			t.Errorf("node %d reads: %d, %v", nd.Index(), status, err)
+		if _, err := nd.Client().Entry(t.Context(), written.Entry.ID); err != nil {
+			t.Errorf("node %d reads: %v", nd.Index(), err)
 		}
 	}
 	c.WaitReady()
 
 	d.set(c.Nodes[first].Config.NodeID, plenty)
 	for _, nd := range c.Nodes {
-		c.Eventually(fmt.Sprintf("node %d takes writes again", nd.Index()), func() string {
+		c.Eventually(fmt.Sprintf("node %d takes writes again", nd.Index()), func() error {
 			a, err := nd.Publish(context.Background(), nodetest.Post{Body: "again"})
-			if err != nil || a.Status != http.StatusCreated {
-				return fmt.Sprintf("%+v, %v", a, err)
-			}
-			return ""
+			return nodetest.ErrorIf(err != nil || a.Status != http.StatusCreated, "%+v, %v", a, err)
 		})
 	}
 }

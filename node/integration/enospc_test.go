@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -24,9 +26,7 @@ func TestFullDiskOfAFollower(t *testing.T) {
 	mounts := map[string]string{}
 	c := newCluster(t, 3, func(cfg *config.Config) {
 		dir := cfg.DataDir
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(dir, 0o700))
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
 			t.Skipf("no file system of a given size can be mounted here: %v", err)
 		}
@@ -38,31 +38,24 @@ func TestFullDiskOfAFollower(t *testing.T) {
 	fill(t, filler)
 	leader := c.WaitLeader()
 	written := c.MustPublish(leader, nodetest.Post{Body: "the first after it was full"})
-	c.Eventually("its log takes nothing", func() string {
+	c.Eventually("its log takes nothing", func() error {
 		a, err := c.Nodes[leader].Publish(context.Background(), nodetest.Post{Body: strings.Repeat("much ", 700)})
 		if err != nil || a.Status != 201 {
 			t.Fatalf("the others do not go on: %+v, %v", a, err)
 		}
-		if ready, line := readyz(victim, "log"); ready {
-			return line
-		}
-		return ""
+		ready, line := readyz(victim, "log")
+		return nodetest.ErrorIf(ready, "%s", line)
 	})
 	c.checkLogFailure(victim, leader)
 
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filler))
 	c.checkRecovery(victim, written)
 }
 
 // fill makes a file of all the space that is free.
 func fill(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(path))(t)
 	defer func() { _ = f.Close() }()
 	chunk := make([]byte, 1<<20)
 	for len(chunk) > 0 {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -8,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/offline"
@@ -33,21 +37,18 @@ func (c *testCluster) startAt(behind time.Duration, nodes ...int) {
 // waitEpoch waits until an epoch has begun on one of the nodes, since they were started.
 func (c *testCluster) waitEpoch(number int, nodes ...int) {
 	c.t.Helper()
-	c.Eventually(fmt.Sprint("epoch ", number), func() string {
+	c.Eventually(fmt.Sprint("epoch ", number), func() error {
 		if slices.ContainsFunc(nodes, func(i int) bool { return c.Nodes[i].Logged(fmt.Sprintf("epoch=%d", number)) }) {
-			return ""
+			return nil
 		}
-		return "it has not begun"
+		return errors.New("it has not begun")
 	})
 }
 
 // epochIn returns the epoch of a state that no node uses.
-func epochIn(t *testing.T, dataDir string) fsm.SenderEpoch {
+func epochIn(t *testing.T, dataDir string) state.SenderEpoch {
 	t.Helper()
-	machine, err := fsm.Open(fsm.Options{Dir: filepath.Join(dataDir, offline.StateDir)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	machine := must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(dataDir, offline.StateDir)}))(t)
 	defer func() {
 		if err := machine.Close(); err != nil {
 			t.Error(err)
@@ -64,7 +65,7 @@ func epochIn(t *testing.T, dataDir string) fsm.SenderEpoch {
 
 // TestOldEpochsLeaveNoKey: the key of an epoch is in tables and logs while it is needed,
 // and in no byte of any node's directory after the second change: not of one that was
-// killed meanwhile, of one that was away, or of a new one. What an address proves goes on.
+// killed meanwhile, of one that was away, or of a new one. An address still proves its names.
 func TestOldEpochsLeaveNoKey(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, soon, func(cfg *config.Config) { cfg.ClockOffset = -2 * longAgo })
@@ -112,14 +113,14 @@ func TestOldEpochsLeaveNoKey(t *testing.T) {
 	}
 	away := c.Follower()
 	stop()
-	here := slices.DeleteFunc(slices.Clone(all), func(i int) bool { return i == away })
+	here := c.Others(away)
 	c.startAt(0, here...)
 	c.waitEpoch(3, here...)
 	c.Kill(here[1]) // in the middle of it, or before
 	c.Start(here[1])
 	gone := func(i int) {
 		t.Helper()
-		c.Eventually(fmt.Sprintf("node %d has no key of the first epoch", i), func() string { return strings.Join(with(i), " ") })
+		c.Eventually(fmt.Sprintf("node %d has no key of the first epoch", i), func() error { return noneOf(with(i)) })
 	}
 	gone(here[0])
 	gone(here[1])

@@ -1,11 +1,12 @@
 package integration
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/node/nodetest"
 
@@ -21,39 +22,37 @@ import (
 // of two clusters.
 func TestFoundingThatWasCutShort(t *testing.T) {
 	t.Parallel()
-	c := emptyCluster(t)
-	for range 4 {
-		c.Add(3)
-	}
-	for _, nd := range c.Nodes {
-		nd.Config.Join = c.GossipAddrs()
-	}
-	c.foundAlone(0, 1, 2)
-	for i := 1; i < 4; i++ {
-		c.Start(i)
-	}
-	c.WaitReady()
-	before := c.MustPublish(1, nodetest.Post{Body: "of the second cluster"})
-	c.Start(0)
-	late := c.Nodes[0]
-	c.Eventually("the first founder says that it is of another cluster", func() string {
-		if ready, text := c.problems(late); ready || !strings.Contains(text, "empty this node's data directory") {
-			return text
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := emptyCluster(t)
+		for range 4 {
+			c.Add(3)
 		}
-		return ""
+		for _, nd := range c.Nodes {
+			nd.Config.Join = c.GossipAddrs()
+		}
+		c.foundAlone(0, 1, 2)
+		for i := 1; i < 4; i++ {
+			c.Start(i)
+		}
+		c.WaitReady()
+		before := c.MustPublish(1, nodetest.Post{Body: "of the second cluster"})
+		nodetest.Impatient(&c.Nodes[0].Config)
+		c.Start(0)
+		late := c.Nodes[0]
+		c.Eventually("the first founder says that it is of another cluster", func() error {
+			ready, text := c.problems(late)
+			return nodetest.ErrorIf(ready || !strings.Contains(text, "empty this node's data directory"), "%s", text)
+		})
+		leader := c.WaitLeader(1, 2, 3)
+		c.MustPublish(leader, nodetest.Post{Body: "undisturbed"})
+		s := c.Nodes[leader].Status()
+		if len(s.Voters) != 3 || strings.Contains(strings.Join(s.Voters, " "), late.ServerID()) {
+			t.Errorf("the voters are %v", s.Voters)
+		}
+		if _, err := late.Client().Entry(t.Context(), before.Entry.ID); err == nil {
+			t.Error("the first founder follows a cluster whose beginning it does not have")
+		}
 	})
-	leader := c.WaitLeader(1, 2, 3)
-	c.MustPublish(leader, nodetest.Post{Body: "undisturbed"})
-	s, err := c.Nodes[leader].Status()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(s.Voters) != 3 || strings.Contains(strings.Join(s.Voters, " "), late.ServerID()) {
-		t.Errorf("the voters are %v", s.Voters)
-	}
-	if _, status, err := late.Get(before.Entry.ID); err == nil && status == http.StatusOK {
-		t.Error("the first founder follows a cluster whose beginning it does not have")
-	}
 }
 
 // foundAlone leaves on a node's disk what it has when it has written the first
@@ -63,27 +62,15 @@ func (c *testCluster) foundAlone(i int, others ...int) {
 	var first raft.Configuration
 	for _, j := range append([]int{i}, others...) {
 		nd := c.Nodes[j]
-		if err := os.MkdirAll(nd.Config.DataDir, 0o700); err != nil {
-			c.t.Fatal(err)
-		}
-		identity, err := cluster.LoadIdentity(nd.Config.DataDir, nd.Config.NodeID)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must.Do(c.t, os.MkdirAll(nd.Config.DataDir, 0o700))
+		identity := must.Get(cluster.LoadIdentity(nd.Config.DataDir, nd.Config.NodeID))(c.t)
 		id := identity.ServerID
 		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
 	}
-	log, err := logstore.Open(logstore.Options{Path: filepath.Join(c.Nodes[i].Config.DataDir, "raft.db")})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	log := must.Get(logstore.Open(logstore.Options{Path: filepath.Join(c.Nodes[i].Config.DataDir, "raft.db")}))(c.t)
 	config := raft.DefaultConfig()
 	config.LocalID = first.Servers[0].ID
 	_, transport := raft.NewInmemTransport("")
-	if err := raft.BootstrapCluster(config, log, log, raft.NewDiscardSnapshotStore(), transport, first); err != nil {
-		c.t.Fatal(err)
-	}
-	if err := log.Close(); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, raft.BootstrapCluster(config, log, log, raft.NewDiscardSnapshotStore(), transport, first))
+	must.Do(c.t, log.Close())
 }

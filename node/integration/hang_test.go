@@ -33,12 +33,7 @@ func TestHangingDisk(t *testing.T) {
 				}
 			})
 			leader := c.WaitLeader()
-			var others []int
-			for i := range c.Nodes {
-				if i != leader {
-					others = append(others, i)
-				}
-			}
+			others := c.Others(leader)
 			load := c.StartLoad(2, others...)
 			load.WaitMore(10)
 			victim.Store(&c.Nodes[leader].Config.NodeID)

@@ -2,34 +2,24 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
-// homeAnswer is what the tests look at of home.
-type homeAnswer struct {
-	Now    int64
-	More   bool
-	ForYou []struct{ ID, Why string }
-	Code   string // of the Error object
-}
-
-// home asks a node for an agent's home after since; wait is in seconds.
-func home(nd *nodetest.Node, agent string, since int64, wait int) (h homeAnswer, status int, err error) {
-	query := url.Values{"for": {agent}, "since": {strconv.FormatInt(since, 10)}, "wait": {strconv.Itoa(wait)}}
-	status, err = nd.GetJSON("/api/home?"+query.Encode(), &h)
-	return h, status, err
+// home asks a node for an agent's home after since.
+func home(nd *nodetest.Node, agent string, since int64, wait time.Duration) (client.Home, error) {
+	return nd.Client().Home(context.Background(), client.HomeQuery{For: agent, Since: since, Wait: wait})
 }
 
 // reader is an agent that calls home with the last now, each time on any node.
@@ -54,14 +44,15 @@ func (r *reader) delivered() int {
 
 // call makes one call; a node that is down or on its way there is not asked again.
 func (r *reader) call(nodes []*nodetest.Node) {
-	h, status, err := home(nodes[rand.IntN(len(nodes))], r.agent, r.since, rand.IntN(2))
+	h, err := home(nodes[rand.IntN(len(nodes))], r.agent, r.since, time.Duration(rand.IntN(2))*time.Second)
+	rejection, rejected := errors.AsType[*client.Error](err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case err != nil || status == http.StatusServiceUnavailable:
+	case err != nil && (!rejected || rejection.Status == http.StatusServiceUnavailable):
 		return
-	case status != http.StatusOK || h.Now < r.since || len(h.ForYou) > 0 && h.Now == r.since:
-		r.wrong = append(r.wrong, fmt.Sprintf("%d %s: now %d after %d with %d items", status, h.Code, h.Now, r.since, len(h.ForYou)))
+	case err != nil || h.Now < r.since || len(h.ForYou) > 0 && h.Now == r.since:
+		r.wrong = append(r.wrong, fmt.Sprintf("%v: now %d after %d with %d items", err, h.Now, r.since, len(h.ForYou)))
 		return
 	}
 	for _, item := range h.ForYou {
@@ -85,14 +76,6 @@ type correspondents struct {
 	wrong []string
 }
 
-// letter is a write to a reader. Its request_id keeps it from being made twice.
-type letter struct {
-	Agent     string `json:"agent"`
-	Body      string `json:"body"`
-	ReplyTo   string `json:"reply_to,omitempty"`
-	RequestID string `json:"request_id"`
-}
-
 // correspond starts writers; roots are the entries to reply to, by reader.
 func (c *testCluster) correspond(writers int, roots map[string]string) *correspondents {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -104,7 +87,7 @@ func (c *testCluster) correspond(writers int, roots map[string]string) *correspo
 		w.wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				for to, root := range roots {
-					p := letter{Agent: fmt.Sprintf("writer-%d", writer), Body: fmt.Sprintf("Letter %d for you.", n), RequestID: fmt.Sprintf("%s-%d-%d", to, writer, n)}
+					p := nodetest.Post{Agent: fmt.Sprintf("writer-%d", writer), Body: fmt.Sprintf("Letter %d for you.", n), RequestID: fmt.Sprintf("%s-%d-%d", to, writer, n)}
 					reason := "reply"
 					switch n % 3 {
 					case 0:
@@ -122,30 +105,25 @@ func (c *testCluster) correspond(writers int, roots map[string]string) *correspo
 	return w
 }
 
-func (w *correspondents) deliver(to, reason string, p letter) {
+// deliver makes a write to a reader. Its request_id keeps it from being made twice.
+func (w *correspondents) deliver(to, reason string, p nodetest.Post) {
 	for {
 		w.mu.Lock()
 		node := w.nodes[rand.IntN(len(w.nodes))]
 		w.mu.Unlock()
-		var a nodetest.Answer
-		status, err := node.PostJSON("/api/entries", p, &a)
-		if err != nil || status == http.StatusServiceUnavailable {
+		a, err := node.Publish(context.Background(), p)
+		if err != nil || a.Status == http.StatusServiceUnavailable {
 			continue
 		}
-		w.note(to, reason, p.RequestID, status, a)
+		w.mu.Lock()
+		if a.Status == http.StatusCreated || a.Status == http.StatusOK {
+			w.wrote[to][a.Entry.ID] = reason
+		} else {
+			w.wrong = append(w.wrong, fmt.Sprintf("%s: %d %s", p.RequestID, a.Status, a.Code))
+		}
+		w.mu.Unlock()
 		return
 	}
-}
-
-// note keeps what a write was answered.
-func (w *correspondents) note(to, reason, request string, status int, a nodetest.Answer) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if status != http.StatusCreated && status != http.StatusOK {
-		w.wrong = append(w.wrong, fmt.Sprintf("%s: %d %s", request, status, a.Code))
-		return
-	}
-	w.wrote[to][a.Entry.ID] = reason
 }
 
 // written returns how many letters a reader was written.
@@ -160,55 +138,57 @@ func (w *correspondents) written(to string) int {
 // and one is cut off: each item comes exactly once (fault I10).
 func TestHomeDeliversOnce(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	// One reader polls all the time, the other one after each round: it has pages to read.
-	eager, lazy := newReader("eager"), newReader("lazy")
-	readers := []*reader{eager, lazy}
-	roots := map[string]string{}
-	for _, r := range readers {
-		a := c.MustPublish(0, nodetest.Post{Agent: r.agent, Body: "Write to me, please."})
-		roots[r.agent], r.since = a.Entry.ID, a.Entry.CreatedAt
-	}
-	writers := c.correspond(4, roots)
-	polling, stop := context.WithCancel(context.Background())
-	var polls sync.WaitGroup
-	polls.Go(func() {
-		for polling.Err() == nil {
-			eager.call(c.Nodes)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		// One reader polls all the time, the other one after each round: it has pages to read.
+		eager, lazy := newReader("eager"), newReader("lazy")
+		readers := []*reader{eager, lazy}
+		roots := map[string]string{}
+		for _, r := range readers {
+			a := c.MustPublish(0, nodetest.Post{Agent: r.agent, Body: "Write to me, please."})
+			roots[r.agent], r.since = a.Entry.ID, a.Entry.CreatedAt
+		}
+		writers := c.correspond(4, roots)
+		polling, stop := context.WithCancel(context.Background())
+		var polls sync.WaitGroup
+		polls.Go(func() {
+			for polling.Err() == nil {
+				eager.call(c.Nodes)
+			}
+		})
+		defer polls.Wait()
+		defer stop()
+		defer writers.wg.Wait()
+		defer writers.cancel()
+		for _, trouble := range []func(leader int, w *correspondents){c.killed, c.cutOff} {
+			c.writeMore(writers, 100)
+			trouble(c.WaitLeader(), writers)
+			for done := lazy.delivered() + 100; lazy.delivered() < done; {
+				lazy.call(c.Nodes)
+			}
+			if testing.Short() {
+				break
+			}
+		}
+		writers.cancel()
+		writers.wg.Wait()
+		for _, r := range readers {
+			c.Eventually(r.agent+" has everything", func() error {
+				if r != eager {
+					r.call(c.Nodes)
+				}
+				return lacks(int64(r.delivered()), int64(writers.written(r.agent)))
+			})
+		}
+		stop()
+		polls.Wait()
+		for _, r := range readers {
+			checkDelivered(t, r, writers)
+		}
+		if lazy.pages == 0 {
+			t.Error("no home had more than a page; the test shows less than it should")
 		}
 	})
-	defer polls.Wait()
-	defer stop()
-	defer writers.wg.Wait()
-	defer writers.cancel()
-	for _, trouble := range []func(leader int, w *correspondents){c.killed, c.cutOff} {
-		c.writeMore(writers, 100)
-		trouble(c.WaitLeader(), writers)
-		for done := lazy.delivered() + 100; lazy.delivered() < done; {
-			lazy.call(c.Nodes)
-		}
-		if testing.Short() {
-			break
-		}
-	}
-	writers.cancel()
-	writers.wg.Wait()
-	for _, r := range readers {
-		c.Eventually(r.agent+" has everything", func() string {
-			if r != eager {
-				r.call(c.Nodes)
-			}
-			return lacks(int64(r.delivered()), int64(writers.written(r.agent)))
-		})
-	}
-	stop()
-	polls.Wait()
-	for _, r := range readers {
-		checkDelivered(t, r, writers)
-	}
-	if lazy.pages == 0 {
-		t.Error("no home had more than a page; the test shows less than it should")
-	}
 }
 
 // through sends what is written from now on to these nodes.
@@ -223,8 +203,7 @@ func (c *testCluster) killed(i int, w *correspondents) {
 	c.t.Helper()
 	c.Kill(i)
 	c.writeMore(w, 100)
-	c.Start(i)
-	c.WaitReady(i)
+	c.StartReady(i)
 }
 
 // cutOff cuts a node off from the others, and joins it again. It goes on to answer
@@ -243,7 +222,7 @@ func (c *testCluster) cutOff(i int, w *correspondents) {
 func (c *testCluster) writeMore(w *correspondents, n int) {
 	c.t.Helper()
 	before := w.written("lazy")
-	c.Eventually("letters are written", func() string { return lacks(int64(w.written("lazy")), int64(before+n)) })
+	c.Eventually("letters are written", func() error { return lacks(int64(w.written("lazy")), int64(before+n)) })
 }
 
 // checkDelivered compares what a reader has read with what was written to it.
@@ -266,56 +245,51 @@ func checkDelivered(t *testing.T, r *reader, w *correspondents) {
 // waitCorrected waits until a node whose clock is off has compared it.
 func (c *testCluster) waitCorrected(i int) {
 	c.t.Helper()
-	c.Eventually("the clock is compared", func() string {
-		_, metrics, err := c.Nodes[i].GetText("/metrics")
-		if err != nil {
-			return err.Error()
-		}
-		if strings.Contains(metrics, "commons_clock_correction_seconds 0\n") {
-			return "no correction"
-		}
-		return ""
+	c.Eventually("the clock is compared", func() error {
+		return nodetest.ErrorIf(correction(c.Nodes[i]) == 0, "no correction")
 	})
 }
 
 // TestHomeWithASkewedClock asks a node whose clock is five minutes behind: by the
-// voters' clocks a since of another node is none of the future. It waits as long as
+// voters' clocks a since of another node is not in the future. It waits as long as
 // it is asked to, and cut off from the others it hands out no earlier instant, with
 // which an item would come twice.
 func TestHomeWithASkewedClock(t *testing.T) {
 	t.Parallel()
-	const skewed, other = 2, 0
-	started := 0
-	c := newCluster(t, 3, func(cfg *config.Config) {
-		if started == skewed {
-			cfg.ClockOffset = -5 * time.Minute
+	nodetest.Virtual(t, func(t *testing.T) {
+		const skewed, other = 2, 0
+		started := 0
+		c := newCluster(t, 3, func(cfg *config.Config) {
+			if started == skewed {
+				cfg.ClockOffset = -5 * time.Minute
+			}
+			started++
+		})
+		c.WaitVoters()
+		c.waitCorrected(skewed)
+		since := c.MustPublish(other, nodetest.Post{Body: "Before anybody waits."}).Entry.CreatedAt
+		c.WaitConverged()
+		answer := c.waitAt(skewed, "ada", since)
+		a := c.MustPublish(other, nodetest.Post{Body: "This is for @ada."})
+		if got := <-answer; got != a.Entry.ID {
+			t.Errorf("waiting at the node: %q, want %s", got, a.Entry.ID)
 		}
-		started++
-	})
-	c.WaitVoters()
-	c.waitCorrected(skewed)
-	since := c.MustPublish(other, nodetest.Post{Body: "Before anybody waits."}).Entry.CreatedAt
-	c.WaitConverged()
-	answer := c.waitAt(skewed, "ada", since)
-	a := c.MustPublish(other, nodetest.Post{Body: "This is for @ada."})
-	if got := <-answer; got != a.Entry.ID {
-		t.Errorf("waiting at the node: %q, want %s", got, a.Entry.ID)
-	}
 
-	c.WaitLeader()
-	c.Isolate(skewed)
-	c.WaitLeader(other, 1)
-	c.MustPublish(other, nodetest.Post{Body: "This is for @ada, too."})
-	h, status, err := home(c.Nodes[other], "ada", since, 0)
-	if err != nil || status != http.StatusOK || len(h.ForYou) != 2 {
-		t.Fatalf("%d %+v %v", status, h, err)
-	}
-	behind, status, err := home(c.Nodes[skewed], "ada", h.Now, 0)
-	if err != nil || status != http.StatusOK || behind.Now != h.Now || len(behind.ForYou) != 0 {
-		t.Errorf("cut off, after %d: %d %+v %v", h.Now, status, behind, err)
-	}
-	c.Heal()
-	c.WaitReady()
+		c.WaitLeader()
+		c.Isolate(skewed)
+		c.WaitLeader(other, 1)
+		c.MustPublish(other, nodetest.Post{Body: "This is for @ada, too."})
+		h, err := home(c.Nodes[other], "ada", since, 0)
+		if err != nil || len(h.ForYou) != 2 {
+			t.Fatalf("%+v %v", h, err)
+		}
+		behind, err := home(c.Nodes[skewed], "ada", h.Now, 0)
+		if err != nil || behind.Now != h.Now || len(behind.ForYou) != 0 {
+			t.Errorf("cut off, after %d: %+v %v", h.Now, behind, err)
+		}
+		c.Heal()
+		c.WaitReady()
+	})
 }
 
 // waitAt has an agent wait at a node for what comes after an instant. It returns
@@ -325,9 +299,9 @@ func (c *testCluster) waitAt(i int, agent string, since int64) <-chan string {
 	answer := make(chan string, 1)
 	go func() {
 		// The client gives up before the server would answer by itself.
-		h, status, err := home(c.Nodes[i], agent, since, 60)
-		if err != nil || status != http.StatusOK {
-			answer <- fmt.Sprintf("%d %s %v", status, h.Code, err)
+		h, err := home(c.Nodes[i], agent, since, time.Minute)
+		if err != nil {
+			answer <- err.Error()
 			return
 		}
 		var ids []string
@@ -336,15 +310,9 @@ func (c *testCluster) waitAt(i int, agent string, since int64) <-chan string {
 		}
 		answer <- strings.Join(ids, " ")
 	}()
-	c.Eventually(fmt.Sprintf("%s waits at node %d", agent, i), func() string {
-		_, metrics, err := c.Nodes[i].GetText("/metrics")
-		if err != nil {
-			return err.Error()
-		}
-		if !strings.Contains(metrics, "commons_http_requests_in_flight 2\n") { // it, and this question
-			return "nobody waits"
-		}
-		return ""
+	c.Eventually(fmt.Sprintf("%s waits at node %d", agent, i), func() error {
+		requests := c.Nodes[i].Metric("commons_http_requests_in_flight") // it, and this question
+		return nodetest.ErrorIf(requests != 2, "%v requests", requests)
 	})
 	return answer
 }
@@ -353,24 +321,26 @@ func (c *testCluster) waitAt(i int, agent string, since int64) <-chan string {
 // what was written on another one, also while the leader changes.
 func TestHomeWaitsOnEveryNode(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	since := c.MustPublish(0, nodetest.Post{Body: "Before anybody waits."}).Entry.CreatedAt
-	c.WaitConverged()
-	for i := range c.Nodes {
-		agent := fmt.Sprintf("waiter-%d", i)
-		answer := c.waitAt(i, agent, since)
-		c.MustPublish((i+1)%len(c.Nodes), nodetest.Post{Body: "This is for somebody else."})
-		a := c.MustPublish((i+2)%len(c.Nodes), nodetest.Post{Body: "This is for @" + agent})
-		if got := <-answer; got != a.Entry.ID {
-			t.Errorf("waiting at node %d: %q, want %s", i, got, a.Entry.ID)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		since := c.MustPublish(0, nodetest.Post{Body: "Before anybody waits."}).Entry.CreatedAt
+		c.WaitConverged()
+		for i := range c.Nodes {
+			agent := fmt.Sprintf("waiter-%d", i)
+			answer := c.waitAt(i, agent, since)
+			c.MustPublish((i+1)%len(c.Nodes), nodetest.Post{Body: "This is for somebody else."})
+			a := c.MustPublish((i+2)%len(c.Nodes), nodetest.Post{Body: "This is for @" + agent})
+			if got := <-answer; got != a.Entry.ID {
+				t.Errorf("waiting at node %d: %q, want %s", i, got, a.Entry.ID)
+			}
 		}
-	}
-	leader := c.WaitLeader()
-	at, from := (leader+1)%len(c.Nodes), (leader+2)%len(c.Nodes)
-	answer := c.waitAt(at, "patient", since)
-	c.Kill(leader)
-	a := c.MustPublish(from, nodetest.Post{Body: "Are you still there, @patient?"})
-	if got := <-answer; got != a.Entry.ID {
-		t.Errorf("waiting through a change of leader: %q, want %s", got, a.Entry.ID)
-	}
+		leader := c.WaitLeader()
+		at, from := (leader+1)%len(c.Nodes), (leader+2)%len(c.Nodes)
+		answer := c.waitAt(at, "patient", since)
+		c.Kill(leader)
+		a := c.MustPublish(from, nodetest.Post{Body: "Are you still there, @patient?"})
+		if got := <-answer; got != a.Entry.ID {
+			t.Errorf("waiting through a change of leader: %q, want %s", got, a.Entry.ID)
+		}
+	})
 }

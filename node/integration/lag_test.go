@@ -59,14 +59,14 @@ func readyz(nd *nodetest.Node, check string) (ready bool, line string) {
 	return status == http.StatusOK, line
 }
 
-// stale returns what a read through the node says of its age, "" for nothing.
+// stale returns the age that the answer to a read through the node declares, empty if the
+// read is new.
 func stale(nd *nodetest.Node) (string, error) {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+"/api/entries?limit=1", nil)
+	res, err := nd.Raw(http.MethodGet, "/api/entries?limit=1", "")
 	if err != nil {
 		return "", err
 	}
-	_, header, err := nd.Do(req, &nodetest.Page{})
-	return header.Get("X-Commons-Stale-Ms"), err
+	return res.Header.Get("X-Commons-Stale-Ms"), nil
 }
 
 // TestLogThatTakesNothing: a follower that cannot write its log says so, takes no
@@ -75,7 +75,7 @@ func stale(nd *nodetest.Node) (string, error) {
 func TestLogThatTakesNothing(t *testing.T) {
 	t.Parallel()
 	var w writes
-	c := newCluster(t, 3, w.option)
+	c := newCluster(t, 3, nodetest.Impatient, w.option)
 	victim := c.Nodes[c.Follower()]
 	w.spoil(victim.Config.NodeID, logstore.Storing, diskFull)
 	leader := c.WaitLeader()
@@ -86,31 +86,27 @@ func TestLogThatTakesNothing(t *testing.T) {
 	c.checkRecovery(victim, written)
 }
 
-// checkLogFailure waits until a follower says that its log takes nothing.
+// checkLogFailure waits until a follower reports that its log cannot be written.
 func (c *testCluster) checkLogFailure(victim *nodetest.Node, leader int) {
 	c.t.Helper()
-	c.Eventually("it is not ready", func() string {
+	c.Eventually("it is not ready", func() error {
 		if ready, line := readyz(victim, "log"); ready || line != "[-] log: cannot be written" {
-			return fmt.Sprintf("ready %v: %s", ready, line)
+			return fmt.Errorf("ready %v: %s", ready, line)
 		}
-		if _, text := c.problems(victim); !strings.Contains(text, syscall.ENOSPC.Error()) {
-			return text
-		}
-		return ""
+		_, text := c.problems(victim)
+		return nodetest.ErrorIf(!strings.Contains(text, syscall.ENOSPC.Error()), "%s", text)
 	})
-	if s, err := victim.Status(); err != nil || s.LogFailure == nil || !strings.Contains(*s.LogFailure, syscall.ENOSPC.Error()) {
-		c.t.Errorf("its status is %+v, %v", s, err)
+	if s := victim.Status(); s.LogFailure == nil || !strings.Contains(*s.LogFailure, syscall.ENOSPC.Error()) {
+		c.t.Errorf("its status is %+v", s)
 	}
 	a, err := victim.Publish(context.Background(), nodetest.Post{Body: "through it"})
 	if err != nil || a.Status != http.StatusServiceUnavailable || a.Code != "not_enqueued" || !strings.Contains(a.Message, "write through another one") {
 		c.t.Errorf("a write through it: %+v, %v", a, err)
 	}
-	c.Eventually("its reads show their age", func() string {
+	c.Eventually("its reads show their age", func() error {
 		c.MustPublish(leader, nodetest.Post{Body: "more that it does not get"})
-		if stale, err := stale(victim); err != nil || stale == "" {
-			return fmt.Sprintf("%q, %v", stale, err)
-		}
-		return ""
+		stale, err := stale(victim)
+		return nodetest.ErrorIf(err != nil || stale == "", "%q, %v", stale, err)
 	})
 }
 
@@ -119,11 +115,11 @@ func (c *testCluster) checkRecovery(victim *nodetest.Node, written nodetest.Answ
 	c.t.Helper()
 	c.WaitReady()
 	c.MustPublish(victim.Index(), nodetest.Post{Body: "through it again"})
-	if _, status, err := victim.Get(written.Entry.ID); err != nil || status != http.StatusOK {
-		c.t.Errorf("it reads what it missed: %d, %v", status, err)
+	if _, err := victim.Client().Entry(context.Background(), written.Entry.ID); err != nil {
+		c.t.Errorf("it reads what it missed: %v", err)
 	}
-	if s, err := victim.Status(); err != nil || s.LogFailure != nil {
-		c.t.Errorf("its status is %+v, %v", s, err)
+	if s := victim.Status(); s.LogFailure != nil {
+		c.t.Errorf("its status is %+v", s)
 	}
 	c.WaitConverged()
 }
@@ -135,33 +131,29 @@ func TestFollowerThatLags(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	var w writes
-	c := newCluster(t, 3, w.option)
-	victim := c.Nodes[c.Follower()]
-	held := make(chan struct{})
-	release := sync.OnceFunc(func() { close(held) })
-	t.Cleanup(release)
-	w.spoil(victim.Config.NodeID, "a write of the state", func(_ string, write func() error) error { <-held; return write() })
-	written := c.MustPublish(c.WaitLeader(), nodetest.Post{Body: "what it applies late"})
-	c.Eventually("its reads show their age", func() string {
-		if stale, err := stale(victim); err != nil || stale == "" {
-			return fmt.Sprintf("%q, %v", stale, err)
-		}
-		return ""
-	})
-	c.Eventually("it is not ready", func() string {
-		if ready, line := readyz(victim, "caught-up"); ready || !strings.Contains(line, "behind the leader") {
-			return fmt.Sprintf("ready %v: %s", ready, line)
-		}
-		return ""
-	})
-	release()
-	c.checkRecovery(victim, written)
-	c.Eventually("its reads are new", func() string {
-		if stale, err := stale(victim); err != nil || stale != "" {
-			return fmt.Sprintf("%q, %v", stale, err)
-		}
-		return ""
+	nodetest.Virtual(t, func(t *testing.T) {
+		var w writes
+		c := newCluster(t, 3, w.option)
+		victim := c.Nodes[c.Follower()]
+		held := make(chan struct{})
+		release := sync.OnceFunc(func() { close(held) })
+		t.Cleanup(release)
+		w.spoil(victim.Config.NodeID, "a write of the state", func(_ string, write func() error) error { <-held; return write() })
+		written := c.MustPublish(c.WaitLeader(), nodetest.Post{Body: "what it applies late"})
+		c.Eventually("its reads show their age", func() error {
+			stale, err := stale(victim)
+			return nodetest.ErrorIf(err != nil || stale == "", "%q, %v", stale, err)
+		})
+		c.Eventually("it is not ready", func() error {
+			ready, line := readyz(victim, "caught-up")
+			return nodetest.ErrorIf(ready || !strings.Contains(line, "behind the leader"), "ready %v: %s", ready, line)
+		})
+		release()
+		c.checkRecovery(victim, written)
+		c.Eventually("its reads are new", func() error {
+			stale, err := stale(victim)
+			return nodetest.ErrorIf(err != nil || stale != "", "%q, %v", stale, err)
+		})
 	})
 }
 
@@ -169,19 +161,19 @@ func TestFollowerThatLags(t *testing.T) {
 // a load balancer goes on with it, and does not when no other one follows.
 func TestReadyWhileElecting(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, patientRaft)
-	c.WaitVoters()
-	leader := c.WaitLeader()
-	left := c.Follower()
-	c.WaitReady(left)
-	c.Kill(leader)
-	c.Kill(3 - leader - left)
-	for _, want := range []bool{true, false} {
-		c.Eventually("no leader, ready: "+strconv.FormatBool(want), func() string {
-			if ready, line := readyz(c.Nodes[left], "leader:"); ready != want || !strings.Contains(line, "no leader is known") {
-				return line
-			}
-			return ""
-		})
-	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, patientRaft)
+		c.WaitVoters()
+		leader := c.WaitLeader()
+		left := c.Follower()
+		c.WaitReady(left)
+		c.Kill(leader)
+		c.Kill(3 - leader - left)
+		for _, want := range []bool{true, false} {
+			c.Eventually("no leader, ready: "+strconv.FormatBool(want), func() error {
+				ready, line := readyz(c.Nodes[left], "leader:")
+				return nodetest.ErrorIf(ready != want || !strings.Contains(line, "no leader is known"), "%s", line)
+			})
+		}
+	})
 }

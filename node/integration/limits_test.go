@@ -8,19 +8,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
-// limited gives the nodes a burst, and a rate so low that a test adds nothing to
-// it. A new leader gives a fresh burst: Raft is so patient that a busy machine
+// limited gives the nodes a burst, and a rate so low that a test earns no more. A new leader gives a fresh burst: Raft is so patient that a busy machine
 // does not bring one about.
 func limited(burst int) nodetest.Option {
 	return func(cfg *config.Config) {
 		cfg.WriteRate, cfg.WriteBurst = 1, burst
-		cfg.Heartbeat, cfg.Election, cfg.Lease = 2*time.Second, 2*time.Second, time.Second
+		patientRaft(cfg)
 	}
 }
 
@@ -28,67 +28,65 @@ func limited(burst int) nodetest.Option {
 // limit is the cluster's, not a node's.
 func TestLimitHoldsAcrossNodes(t *testing.T) {
 	t.Parallel()
-	const burst, each = 20, 30
-	c := newCluster(t, 3, limited(burst))
-	first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "the first of many", RequestID: "limits-first"})
+	nodetest.Virtual(t, func(t *testing.T) {
+		const burst, each = 20, 30
+		c := newCluster(t, 3, limited(burst))
+		first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "the first of many", RequestID: "limits-first"})
 
-	var admitted, rejected atomic.Int64
-	var writers sync.WaitGroup
-	for i := range c.Nodes {
-		writers.Go(func() {
-			for n := range each {
-				a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{Agent: "ada", Body: fmt.Sprintf("write %d at node %d", n, i)})
-				switch {
-				case err == nil && a.Status == http.StatusCreated:
-					admitted.Add(1)
-				case err == nil && a.Status == http.StatusTooManyRequests && a.Code == "rate_limited":
-					rejected.Add(1)
-				default:
-					t.Errorf("write %d at node %d: %d %s, %v", n, i, a.Status, a.Code, err)
+		var admitted, rejected atomic.Int64
+		var writers sync.WaitGroup
+		for i := range c.Nodes {
+			writers.Go(func() {
+				for n := range each {
+					a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{Agent: "ada", Body: fmt.Sprintf("write %d at node %d", n, i)})
+					switch {
+					case err == nil && a.Status == http.StatusCreated:
+						admitted.Add(1)
+					case err == nil && a.Status == http.StatusTooManyRequests && a.Code == "rate_limited":
+						rejected.Add(1)
+					default:
+						t.Errorf("write %d at node %d: %d %s, %v", n, i, a.Status, a.Code, err)
+					}
 				}
-			}
-		})
-	}
-	writers.Wait()
-	// The first write took one of the burst; a slow run may earn a token or two.
-	if got := admitted.Load() + 1; got < burst || got > burst+burst/10 {
-		t.Errorf("%d writes were admitted, %d rejected; want the burst of %d", got, rejected.Load(), burst)
-	}
-
-	// A replay costs nothing, on whichever node it lands.
-	for i := range c.Nodes {
-		a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{Agent: "ada", Body: "the first of many", RequestID: "limits-first"})
-		if err != nil || a.Status != http.StatusOK || a.Entry.ID != first.Entry.ID {
-			t.Errorf("replay at node %d: %d %s %s, %v", i, a.Status, a.Code, a.Entry.ID, err)
+			})
 		}
-	}
+		writers.Wait()
+		// The first write took one of the burst; a slow run may earn a token or two.
+		if got := admitted.Load() + 1; got < burst || got > burst+burst/10 {
+			t.Errorf("%d writes were admitted, %d rejected; want the burst of %d", got, rejected.Load(), burst)
+		}
+
+		// A replay is free, on whichever node it lands.
+		for i := range c.Nodes {
+			a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{Agent: "ada", Body: "the first of many", RequestID: "limits-first"})
+			if err != nil || a.Status != http.StatusOK || a.Entry.ID != first.Entry.ID {
+				t.Errorf("replay at node %d: %d %s %s, %v", i, a.Status, a.Code, a.Entry.ID, err)
+			}
+		}
+	})
 }
 
-// TestLimitOfSender counts what one sender writes under several names, and
-// nothing that never reaches the log.
+// TestLimitOfSender counts the writes of one sender under several names, and no write that
+// never reaches the log.
 func TestLimitOfSender(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, limited(2))
-	resp, err := c.HTTP.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusUnprocessableEntity {
-		t.Errorf("a malformed write: %d, want 422", resp.StatusCode)
-	}
-	c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "takes a token"})
-	c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "takes the other one"})
-	a, err := c.Nodes[0].Publish(context.Background(), nodetest.Post{Agent: "bob", Body: "the same sender again"})
-	if err != nil || a.Status != http.StatusTooManyRequests {
-		t.Fatalf("another name of the same sender: %d, %v", a.Status, err)
-	}
-	resp, err = c.HTTP.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", strings.NewReader("and again"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if got, want := resp.Header.Get("RateLimit-Policy"), `"writes";q=2;w=120`; got != want { // one comes back each minute
-		t.Errorf("RateLimit-Policy: %s, want %s", got, want)
-	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 1, limited(2))
+		resp := must.Get(c.HTTP.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", http.NoBody))(t)
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusUnprocessableEntity {
+			t.Errorf("a malformed write: %d, want 422", resp.StatusCode)
+		}
+		c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "takes a token"})
+		c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "takes the other one"})
+		a, err := c.Nodes[0].Publish(context.Background(), nodetest.Post{Agent: "bob", Body: "the same sender again"})
+		if err != nil || a.Status != http.StatusTooManyRequests {
+			t.Fatalf("another name of the same sender: %d, %v", a.Status, err)
+		}
+		resp = must.Get(c.HTTP.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", strings.NewReader("and again")))(t)
+		_ = resp.Body.Close()
+		if got, want := resp.Header.Get("RateLimit-Policy"), `"writes";q=2;w=120`; got != want { // one comes back each minute
+			t.Errorf("RateLimit-Policy: %s, want %s", got, want)
+		}
+	})
 }

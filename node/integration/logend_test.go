@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -44,8 +46,8 @@ func (c *testCluster) checkBack(victim *nodetest.Node, acked ...nodetest.Answer)
 	c.MustPublish(victim.Index(), nodetest.Post{Body: "through it again"})
 	c.WaitConverged()
 	for _, a := range acked {
-		if _, status, err := victim.Get(a.Entry.ID); err != nil || status != http.StatusOK {
-			c.t.Errorf("it does not have %q: %d, %v", a.Entry.Body, status, err)
+		if _, err := victim.Client().Entry(context.Background(), a.Entry.ID); err != nil {
+			c.t.Errorf("it does not have %q: %v", a.Entry.Body, err)
 		}
 	}
 }
@@ -72,8 +74,8 @@ func TestTailThatCannotBeReplaced(t *testing.T) {
 		}
 		return err
 	})
-	// Nothing is in flight when the links are cut: what the old leader stores from then
-	// on, until it finds out, is its alone.
+	// No entry is in flight when the links are cut: only the old leader has the entries that
+	// it stores from then on, until it finds out.
 	c.Isolate(old)
 	alone.Store(true)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -93,7 +95,7 @@ func TestTailThatCannotBeReplaced(t *testing.T) {
 	cancel()
 	writers.Wait()
 
-	others := slices.DeleteFunc(c.Running(), func(i int) bool { return i == old })
+	others := c.Others(old)
 	c.WaitLeader(others...)
 	kept := c.MustPublish(others[0], nodetest.Post{Body: "in its place"})
 	var cut atomic.Bool
@@ -153,14 +155,14 @@ func TestWriteThatFailsAndIsThere(t *testing.T) {
 }
 
 // TestLeaderThatCannotWriteWhatItSent: the followers have an entry that the leader's disk
-// rejects. The leader ends, and another one leads; nothing that was acknowledged is lost.
+// rejects. The leader ends, and another one leads; every acknowledged write is kept.
 func TestLeaderThatCannotWriteWhatItSent(t *testing.T) {
 	t.Parallel()
 	var w writes
-	c := newCluster(t, 3, w.option)
+	c := newCluster(t, 3, w.option, patientRaft) // a leader that is deposed ends for another reason
 	leader := c.WaitLeader()
 	victim := c.Nodes[leader]
-	others := slices.DeleteFunc(c.Running(), func(i int) bool { return i == leader })
+	others := c.Others(leader)
 	first := c.MustPublish(leader, nodetest.Post{Body: "before"})
 	load := c.StartLoad(2, others...)
 	load.WaitMore(10)
@@ -194,10 +196,7 @@ func TestTermThatCannotBeStored(t *testing.T) {
 func flipLogBit(t *testing.T, dataDir string) {
 	t.Helper()
 	path := filepath.Join(dataDir, "raft.db")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	text := []byte("lorem ipsum lorem")
 	flipped := 0
 	for at := 0; ; flipped++ {
@@ -211,9 +210,7 @@ func flipLogBit(t *testing.T, dataDir string) {
 	if flipped == 0 {
 		t.Fatal("the log holds none of the texts")
 	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, data, 0o600))
 }
 
 // TestCorruptLogIsRejected: a node with a flipped bit in its log does not start, also
@@ -245,7 +242,7 @@ func corruptLog(t *testing.T, whole int) {
 	c.WaitReady()
 	c.WaitVoters()
 	c.WaitConverged()
-	if got := len(c.All(victim, nil)); got != 20+whole {
+	if got := len(c.All(victim, client.EntryQuery{})); got != 20+whole {
 		t.Errorf("the resynchronised node lists %d entries of %d", got, 20+whole)
 	}
 }

@@ -10,6 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/consensus"
+	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/offline"
 )
@@ -34,7 +42,7 @@ func logPath(nd *nodetest.Node) string { return filepath.Join(nd.DataDir(), "raf
 
 // TestVoterWithoutItsLogIsRejected lets the only other server that has the newest
 // entries lose its log while the third is behind. Together with that one it would be
-// a majority that knows nothing of them.
+// a majority without them.
 func TestVoterWithoutItsLogIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -57,11 +65,9 @@ func TestVoterWithoutItsLogIsRejected(t *testing.T) {
 			}
 			c.Kill(b)
 			tt.end(c, a)
-			if err := tt.lose(logPath(c.Nodes[b])); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tt.lose(logPath(c.Nodes[b])))
 			c.rejected(b, "missing or empty")
-			c.rejected(b, "missing or empty") // the first attempt made none
+			c.rejected(b, "missing or empty") // the first attempt did not make a log
 			c.Wipe(b)
 			for _, i := range []int{b, behind, a} {
 				c.Start(i)
@@ -70,7 +76,7 @@ func TestVoterWithoutItsLogIsRejected(t *testing.T) {
 			c.WaitVoters()
 			c.WaitConverged()
 			for i := range c.Nodes {
-				if got := len(c.All(i, nil)); got != len(acked) {
+				if got := len(c.All(i, client.EntryQuery{})); got != len(acked) {
 					t.Errorf("node %d lists %d entries of %d", i, got, len(acked))
 				}
 			}
@@ -82,15 +88,15 @@ func TestVoterWithoutItsLogIsRejected(t *testing.T) {
 // another over the old state, and the state goes on alone when that is asked for.
 func TestLastDiskWithoutItsLog(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	first := c.MustPublish(0, nodetest.Post{Body: "before the loss"})
-	c.Stop(0)
-	nd := c.Nodes[0]
-	if err := os.Remove(logPath(nd)); err != nil {
-		t.Fatal(err)
-	}
-	c.rejected(0, "missing or empty")
-	recoverAlone(t, c, first)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		first := c.MustPublish(0, nodetest.Post{Body: "before the loss"})
+		c.Stop(0)
+		nd := c.Nodes[0]
+		must.Do(t, os.Remove(logPath(nd)))
+		c.rejected(0, "missing or empty")
+		recoverAlone(t, c, first)
+	})
 }
 
 // recoverAlone recovers a node whose log is lost, twice, and uses it.
@@ -112,7 +118,7 @@ func recoverAlone(t *testing.T, c *testCluster, first nodetest.Answer) {
 		if after := c.MustPublish(0, nodetest.Post{Body: "after the loss"}); after.Index <= first.Index {
 			t.Errorf("index %d was given out again after %d", after.Index, first.Index)
 		}
-		if all := c.All(0, nil); len(all) != i+2 || all[i+1].ID != first.Entry.ID {
+		if all := c.All(0, client.EntryQuery{}); len(all) != i+2 || all[i+1].ID != first.Entry.ID {
 			t.Errorf("the node lists %+v", all)
 		}
 		c.Kill(0)
@@ -123,47 +129,38 @@ func recoverAlone(t *testing.T, c *testCluster, first nodetest.Answer) {
 // server's, one that was made anew, and an older one of its own.
 func TestLogOfAnotherIsRejected(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	nd := c.Nodes[0]
-	first := c.MustPublish(0, nodetest.Post{Body: "the first entry"})
-	c.Kill(0)
-	older, err := os.ReadFile(logPath(nd))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := newCluster(t, 1)
-	other.MustPublish(0, nodetest.Post{Body: "another first entry"})
-	other.Kill(0)
-	foreign, err := os.ReadFile(logPath(other.Nodes[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := func(log []byte) {
-		t.Helper()
-		if err := os.WriteFile(logPath(nd), log, 0o600); err != nil {
-			t.Fatal(err)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		nd := c.Nodes[0]
+		first := c.MustPublish(0, nodetest.Post{Body: "the first entry"})
+		c.Kill(0)
+		older := must.Get(os.ReadFile(logPath(nd)))(t)
+		other := newCluster(t, 1)
+		other.MustPublish(0, nodetest.Post{Body: "another first entry"})
+		other.Kill(0)
+		foreign := must.Get(os.ReadFile(logPath(other.Nodes[0])))(t)
+		put := func(log []byte) {
+			t.Helper()
+			must.Do(t, os.WriteFile(logPath(nd), log, 0o600))
 		}
-	}
-	c.Start(0)
-	c.WaitReady()
-	c.Stop(0)
-	own, err := os.ReadFile(logPath(nd))
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(foreign)
-	c.rejected(0, "another server's")
-	put(older)
-	c.rejected(0, "the newest term that it knows is")
-	put(own)
-	c.Start(0)
-	c.WaitReady()
-	c.Stop(0)
-	put(foreign)
-	recoverAlone(t, c, first)
-	if kept, err := os.ReadFile(logPath(nd) + ".lost"); err != nil || !bytes.Contains(kept, []byte("another first entry")) {
-		t.Errorf("the log that was in the place was not kept: %d bytes, %v", len(kept), err)
-	}
+		c.Start(0)
+		c.WaitReady()
+		c.Stop(0)
+		own := must.Get(os.ReadFile(logPath(nd)))(t)
+		put(foreign)
+		c.rejected(0, "another server's")
+		put(older)
+		c.rejected(0, "the newest term that it knows is")
+		put(own)
+		c.Start(0)
+		c.WaitReady()
+		c.Stop(0)
+		put(foreign)
+		recoverAlone(t, c, first)
+		if kept, err := os.ReadFile(logPath(nd) + ".lost"); err != nil || !bytes.Contains(kept, []byte("another first entry")) {
+			t.Errorf("the log that was in the place was not kept: %d bytes, %v", len(kept), err)
+		}
+	})
 }
 
 // identity returns what a node's data directory says of it.
@@ -201,9 +198,7 @@ func TestFirstStartCutShort(t *testing.T) {
 	// by a program that gave no ids.
 	setIdentity(t, nd, id)
 	for _, name := range []string{"raft.db", "raft.db.new"} {
-		if err := os.WriteFile(filepath.Join(nd.DataDir(), name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(nd.DataDir(), name), nil, 0o600))
 	}
 	c.Start(0)
 	c.WaitReady()
@@ -238,11 +233,46 @@ func TestSavedDataWithoutItsLog(t *testing.T) {
 			t.Run(filepath.Base(file)+" "+name, func(t *testing.T) {
 				t.Parallel()
 				c, nd, _ := unpackSaved(t, file)
-				if err := lose(logPath(nd)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, lose(logPath(nd)))
 				c.rejected(0, "missing or empty")
 			})
 		}
+	}
+}
+
+// TestRecoveryOfALogThatIsRejected: a vote in a newer term than the log knows, and a
+// configuration that no log had, keep the only node of a cluster from starting. A recovery
+// makes it start again, with what was acknowledged.
+func TestRecoveryOfALogThatIsRejected(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	nd := c.Nodes[0]
+	first := c.MustPublish(0, nodetest.Post{Body: "before"})
+	c.Stop(0)
+	machine := must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(nd.DataDir(), offline.StateDir)}))(t)
+	log := must.Get(logstore.Open(logstore.Options{Path: logPath(nd)}))(t)
+	index, term, err := machine.Covers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := must.Get(machine.FSM().Snapshot())(t)
+	sink := must.Get(machine.Snapshots().Create(raft.SnapshotVersionMax, index, term, consensus.Alone("ghost"), index, nil))(t)
+	err = errors.Join(snapshot.Persist(sink), sink.Close(), log.SetUint64(consensus.KeyLastVoteTerm, term+5), log.Close())
+	snapshot.Release()
+	must.Do(t, errors.Join(err, machine.Close()))
+	err = c.TryStart(0)
+	for _, want := range []string{"vote is of term", "[ghost]", "empty the whole directory", "commons recover"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the start ends with %v, which does not name %q", err, want)
+		}
+	}
+	if founded, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)); err != nil || founded.Entries != 1 {
+		t.Fatalf("recovered %+v, %v", founded, err)
+	}
+	c.Start(0)
+	c.WaitReady()
+	c.MustPublish(0, nodetest.Post{Body: "after"})
+	if all := c.All(0, client.EntryQuery{}); len(all) != 2 || all[1].ID != first.Entry.ID {
+		t.Errorf("the node lists %+v", all)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/node/nodetest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -25,7 +28,7 @@ type mcpClient struct {
 func mcpConnect(ctx context.Context, nd *nodetest.Node, agent string) (*mcpClient, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: agent, Version: "1"}, nil)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: nd.URL() + "/mcp", HTTPClient: &http.Client{Timeout: callPatience}, MaxRetries: -1,
+		Endpoint: nd.URL() + "/mcp", HTTPClient: &http.Client{Timeout: nodetest.CallTimeout}, MaxRetries: -1,
 	}, nil)
 	return &mcpClient{session, agent, map[string]bool{}}, err
 }
@@ -55,7 +58,7 @@ func (c *mcpClient) use(ctx context.Context, tool string, arguments map[string]a
 	return text, json.Unmarshal(data, answer)
 }
 
-// mcpEntry is what the answers to writes hold.
+// mcpEntry is the answer to a write.
 type mcpEntry struct {
 	Entry, Job, Request struct{ ID string }
 	Duplicate           bool
@@ -172,8 +175,8 @@ func (c *mcpClient) run(ctx context.Context, stop <-chan struct{}, wrote *atomic
 }
 
 // TestMCPClientOfOthers calls every tool with the protocol's own client while the
-// leader is killed: what goes through a node that lives never fails, and nothing is
-// written twice.
+// leader is killed: calls through a node that lives never fail, and no entry is written
+// twice.
 func TestMCPClientOfOthers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -187,10 +190,7 @@ func TestMCPClientOfOthers(t *testing.T) {
 			continue
 		}
 		for i := range clients / 2 {
-			client, err := mcpConnect(t.Context(), nd, fmt.Sprintf("agent-%d-%d", nd.Index(), i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(mcpConnect(t.Context(), nd, fmt.Sprintf("agent-%d-%d", nd.Index(), i)))(t)
 			go func() { failed <- client.run(t.Context(), stop, &wrote) }()
 		}
 	}
@@ -204,7 +204,7 @@ func TestMCPClientOfOthers(t *testing.T) {
 	c.Start(leader)
 	c.WaitConverged()
 	for i := range c.Nodes {
-		if entries := c.All(i, nil); len(entries) != int(wrote.Load()) {
+		if entries := c.All(i, client.EntryQuery{}); len(entries) != int(wrote.Load()) {
 			t.Errorf("node %d holds %d entries, want %d", i, len(entries), wrote.Load())
 		}
 	}

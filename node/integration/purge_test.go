@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
@@ -33,9 +35,7 @@ func (c *testCluster) publishDoomed() []string {
 	ids := []string{c.MustPublish(0, nodetest.Post{Agent: "eve", Body: strings.Repeat("Buy "+doomed+" now. ", 9), RequestID: "request-1"}).Entry.ID}
 	post := func(path string, body map[string]any) string {
 		var answer struct{ Entry, Job, Request nodetest.Entry }
-		if status, err := c.Nodes[0].PostJSON(path, body, &answer); err != nil || status != http.StatusCreated {
-			c.t.Fatalf("%s %v: %d, %v", path, body, status, err)
-		}
+		c.mustPost(0, path, body, &answer)
 		return answer.Entry.ID + answer.Job.ID
 	}
 	job := post("/api/jobs", map[string]any{"agent": "eve", "title": "Sell " + doomed, "body": "Sell " + doomed + " to all."})
@@ -62,16 +62,21 @@ func (c *testCluster) purge(i int, ids ...string) {
 	}
 }
 
+// noneOf returns an error that lists the files, if there are any.
+func noneOf(files []string) error {
+	return nodetest.ErrorIf(len(files) > 0, "%s", files)
+}
+
 // waitErased waits until the word is in no file of nodes.
 func (c *testCluster) waitErased(nodes ...int) {
 	c.t.Helper()
 	for _, i := range nodes {
-		c.Eventually(fmt.Sprintf("node %d has erased it", i), func() string {
+		c.Eventually(fmt.Sprintf("node %d has erased it", i), func() error {
 			found, err := c.doomedFiles(i)
 			if err != nil {
-				return err.Error() // a table that is being written
+				return err // a table that is being written
 			}
-			return strings.Join(found, " ")
+			return noneOf(found)
 		})
 	}
 }
@@ -85,17 +90,14 @@ func TestPurgeLeavesNoBytes(t *testing.T) {
 	c.WaitVoters()
 	ids := c.publishDoomed()
 	c.WaitConverged()
-	for i := range c.Nodes { // what is in memory goes into tables
+	for i := range c.Nodes { // a stop writes the memory to tables
 		c.Stop(i)
 		c.Start(i)
 		c.WaitReady()
 	}
 	c.WaitLeader()
 	for i := range c.Nodes {
-		found, err := c.doomedFiles(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(c.doomedFiles(i))(t)
 		table := slices.ContainsFunc(found, func(name string) bool { return strings.HasSuffix(name, ".sst") })
 		if !table || !slices.Contains(found, "raft.db") {
 			t.Fatalf("node %d: the word is in %s before it is purged: the test finds too little", i, found)
@@ -103,7 +105,7 @@ func TestPurgeLeavesNoBytes(t *testing.T) {
 	}
 	away := c.Follower()
 	c.Kill(away)
-	here := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == away })
+	here := c.Others(away)
 	c.WaitLeader(here...)
 	c.purge(here[0], ids...)
 	c.Kill(here[1]) // in the middle of it, or before
@@ -133,156 +135,144 @@ func (c *testCluster) purges(node int) (admin.PurgeReport, error) {
 	return operate[admin.PurgeReport](c, node, admin.PathModerate, admin.Moderation{Operation: "listPurges"})
 }
 
-// TestPurgeStatus: every disk is listed with what is left on it, that of a removed server
-// too; and a node that was away answers nothing before it knows what was purged.
+// TestPurgeStatus: every disk is listed with its pending purges, that of a removed server
+// too; and a node that was away does not answer before it has the purges.
 func TestPurgeStatus(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, soon)
-	c.WaitVoters()
-	id := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Buy " + doomed}).Entry.ID
-	c.WaitConverged()
-	away := c.Follower()
-	c.Stop(away)
-	here := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == away })
-	c.WaitLeader(here...)
-	c.purge(here[0], id)
-	status := func() map[string]uint64 {
-		report, err := c.purges(here[0])
-		if err != nil {
-			t.Fatal(err)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, soon)
+		c.WaitVoters()
+		id := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Buy " + doomed}).Entry.ID
+		c.WaitConverged()
+		away := c.Follower()
+		c.Stop(away)
+		here := c.Others(away)
+		c.WaitLeader(here...)
+		c.purge(here[0], id)
+		status := func() map[string]uint64 {
+			report := must.Get(c.purges(here[0]))(t)
+			pending := map[string]uint64{}
+			for _, s := range report.Servers {
+				pending[fmt.Sprintf("%s %s", strings.Split(s.ID, "-")[0], s.Part)] = s.Pending
+			}
+			return pending
 		}
-		pending := map[string]uint64{}
+		name := func(i int) string { return c.Nodes[i].Config.NodeID + " voter" }
+		c.Eventually("two disks are done, the third is not", func() error {
+			got := status()
+			if got[name(here[0])] == 0 && got[name(here[1])] == 0 && got[name(away)] == 1 && len(got) == 3 {
+				return nil
+			}
+			return fmt.Errorf("%v", got)
+		})
+		// Alone, the one that was away hears from no leader.
+		c.Stop(here[0])
+		c.Stop(here[1])
+		nodetest.Impatient(&c.Nodes[away].Config)
+		c.Start(away)
+		var page struct{ Code string }
+		if code, err := c.Nodes[away].GetJSON("/api/entries/"+id, &page); err != nil || code != http.StatusServiceUnavailable || page.Code != "behind" {
+			t.Errorf("a node that knows of no purge answers %d %s, %v", code, page.Code, err)
+		}
+		c.Stop(away)
+		c.Nodes[away].Config.AnswerBehind = true
+		c.Start(away)
+		if _, err := c.Nodes[away].Client().Entry(t.Context(), id); err != nil {
+			t.Errorf("with --answer-behind it answers %v", err)
+		}
+		c.Start(here[0])
+		c.Start(here[1])
+		c.WaitReady()
+		c.Eventually("all disks are done", func() error {
+			got := status()
+			if got[name(0)]+got[name(1)]+got[name(2)] == 0 && len(got) == 3 {
+				return nil
+			}
+			return fmt.Errorf("%v", got)
+		})
+		removed := c.Nodes[away].ServerID()
+		c.Stop(away)
+		c.WaitLeader(here...)
+		c.Eventually("the server is removed", func() error {
+			_, err := operate[admin.ServerRef](c, here[0], admin.PathRemove, admin.Removal{ID: removed})
+			return err
+		})
+		if got := status(); got[c.Nodes[away].Config.NodeID+" removed"] != 1 {
+			t.Errorf("the removed server's disk is not reported: %v", got)
+		}
+		body, _ := json.Marshal(map[string]string{"server": removed, "reason": "shredded"})
+		mustOperate[json.RawMessage](c, here[0], admin.PathModerate, admin.Moderation{Operation: "destroyDisk", Body: body})
+		report := must.Get(c.purges(here[0]))(t)
 		for _, s := range report.Servers {
-			pending[fmt.Sprintf("%s %s", strings.Split(s.ID, "-")[0], s.Part)] = s.Pending
+			if s.ID == removed && s.Part != admin.Destroyed || s.Pending != 0 || s.Purged != s.Done {
+				t.Errorf("after its disk was destroyed it is reported as %+v", s)
+			}
 		}
-		return pending
-	}
-	name := func(i int) string { return c.Nodes[i].Config.NodeID + " voter" }
-	c.Eventually("two disks are done, the third is not", func() string {
-		got := status()
-		if got[name(here[0])] == 0 && got[name(here[1])] == 0 && got[name(away)] == 1 && len(got) == 3 {
-			return ""
-		}
-		return fmt.Sprint(got)
 	})
-	// Alone, the one that was away hears from no leader.
-	c.Stop(here[0])
-	c.Stop(here[1])
-	c.Start(away)
-	var page nodetest.Page
-	if code, err := c.Nodes[away].GetJSON("/api/entries/"+id, &page); err != nil || code != http.StatusServiceUnavailable || page.Code != "behind" {
-		t.Errorf("a node that knows of no purge answers %d %s, %v", code, page.Code, err)
-	}
-	c.Stop(away)
-	c.Nodes[away].Config.AnswerBehind = true
-	c.Start(away)
-	if _, code, err := c.Nodes[away].Get(id); err != nil || code != http.StatusOK {
-		t.Errorf("with --answer-behind it answers %d, %v", code, err)
-	}
-	c.Start(here[0])
-	c.Start(here[1])
-	c.WaitReady()
-	c.Eventually("all disks are done", func() string {
-		got := status()
-		if got[name(0)]+got[name(1)]+got[name(2)] == 0 && len(got) == 3 {
-			return ""
-		}
-		return fmt.Sprint(got)
-	})
-	removed := c.Nodes[away].ServerID()
-	c.Stop(away)
-	c.WaitLeader(here...)
-	c.Eventually("the server is removed", func() string {
-		if _, err := operate[admin.ServerRef](c, here[0], admin.PathRemove, admin.Removal{ID: removed}); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	if got := status(); got[c.Nodes[away].Config.NodeID+" removed"] != 1 {
-		t.Errorf("the removed server's disk is not reported: %v", got)
-	}
-	body, _ := json.Marshal(map[string]string{"server": removed, "reason": "shredded"})
-	if _, err := operate[json.RawMessage](c, here[0], admin.PathModerate, admin.Moderation{Operation: "destroyDisk", Body: body}); err != nil {
-		t.Fatal(err)
-	}
-	report, err := c.purges(here[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range report.Servers {
-		if s.ID == removed && s.Part != admin.Destroyed || s.Pending != 0 || s.Purged != s.Done {
-			t.Errorf("after its disk was destroyed it is reported as %+v", s)
-		}
-	}
 }
 
 // TestRestorePurgesAgain: what was purged after a backup is purged in what is restored
 // from it, as the newest list says, and is in no file there.
 func TestRestorePurgesAgain(t *testing.T) {
 	t.Parallel()
-	old := newCluster(t, 1)
-	ids := old.publishDoomed()
-	file, _ := old.save(0)
-	list := func() string {
-		purged, err := operate[backup.PurgeList](old, 0, admin.PathPurged, nil)
-		if err != nil {
-			t.Fatal(err)
+	nodetest.Virtual(t, func(t *testing.T) {
+		old := newCluster(t, 1)
+		ids := old.publishDoomed()
+		file, _ := old.save(0)
+		list := func() string {
+			purged := mustOperate[backup.PurgeList](old, 0, admin.PathPurged, nil)
+			path := file + fmt.Sprint(len(purged.Purged)) + backup.PurgeListSuffix
+			must.Do(t, purged.Write(path))
+			return path
 		}
-		path := file + fmt.Sprint(len(purged.Purged)) + backup.PurgeListSuffix
-		if err := purged.Write(path); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	none := list()
-	old.purge(0, ids...)
-	all := list()
+		none := list()
+		old.purge(0, ids...)
+		all := list()
 
-	c := emptyCluster(t)
-	nd := c.Add(1)
-	at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}
-	at.DataDir = t.TempDir()
-	if founded, err := offline.Restore(at, file); err != nil || founded.Purged != 0 {
-		t.Fatalf("without a list: %+v, %v", founded, err)
-	}
-	if found, err := fsmtest.FindText(at.DataDir, doomed); err != nil || len(found) == 0 {
-		t.Fatalf("the backup has the word in %s, %v: the test shows nothing", found, err)
-	}
-	at.DataDir, at.PurgeLists = nd.DataDir(), []string{all, none}
-	founded, err := offline.Restore(at, file)
-	if err != nil || founded.Purged != len(ids) {
-		t.Fatalf("restored %+v, %v", founded, err)
-	}
-	if found, err := c.doomedFiles(0); err != nil || len(found) > 0 {
-		t.Errorf("the word is in %s, %v", found, err)
-	}
-	c.Start(0)
-	c.WaitReady()
-	for _, id := range ids {
-		if _, body, err := nd.GetText("/api/entries/" + id); err != nil || !strings.Contains(body, `"purged":true`) {
-			t.Errorf("shown is %s, %v", body, err)
+		c := emptyCluster(t)
+		nd := c.Add(1)
+		at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}
+		at.DataDir = t.TempDir()
+		if founded, err := offline.Restore(at, file); err != nil || founded.Purged != 0 {
+			t.Fatalf("without a list: %+v, %v", founded, err)
 		}
-	}
-	// The servers of the former cluster are not this one's.
-	c.Eventually("the disk is done", func() string {
-		report, err := c.purges(0)
-		if err != nil {
-			return err.Error()
+		if found, err := fsmtest.FindText(at.DataDir, doomed); err != nil || len(found) == 0 {
+			t.Fatalf("the backup has the word in %s, %v: the test shows nothing", found, err)
 		}
-		if len(report.Servers) != 1 || report.Servers[0].ID != nd.ServerID() {
-			t.Fatalf("listed are %+v", report.Servers)
+		at.DataDir, at.PurgeLists = nd.DataDir(), []string{all, none}
+		founded, err := offline.Restore(at, file)
+		if err != nil || founded.Purged != len(ids) {
+			t.Fatalf("restored %+v, %v", founded, err)
 		}
-		if s := report.Servers[0]; s.Pending > 0 || s.Done != s.Purged {
-			return fmt.Sprintf("%+v", s)
+		if found, err := c.doomedFiles(0); err != nil || len(found) > 0 {
+			t.Errorf("the word is in %s, %v", found, err)
 		}
-		return ""
+		c.Start(0)
+		c.WaitReady()
+		for _, id := range ids {
+			if _, body, err := nd.GetText("/api/entries/" + id); err != nil || !strings.Contains(body, `"purged":true`) {
+				t.Errorf("shown is %s, %v", body, err)
+			}
+		}
+		// The servers of the former cluster are not this one's.
+		c.Eventually("the disk is done", func() error {
+			report, err := c.purges(0)
+			if err != nil {
+				return err
+			}
+			if len(report.Servers) != 1 || report.Servers[0].ID != nd.ServerID() {
+				t.Fatalf("listed are %+v", report.Servers)
+			}
+			s := report.Servers[0]
+			return nodetest.ErrorIf(s.Pending > 0 || s.Done != s.Purged, "%+v", s)
+		})
+		// The list goes on in the new cluster.
+		if again, err := operate[backup.PurgeList](c, 0, admin.PathPurged, nil); err != nil || len(again.Purged) != len(ids) || again.Purged[0].ClusterID != founded.Former {
+			t.Errorf("the list of the new cluster is %+v, %v", again, err)
+		}
+		at.DataDir, at.PurgeLists = t.TempDir(), []string{file}
+		if _, err := offline.Restore(at, file); err == nil || !strings.Contains(err.Error(), "is not whole") {
+			t.Errorf("a list that is none: %v", err)
+		}
 	})
-	// The list goes on in the new cluster.
-	if again, err := operate[backup.PurgeList](c, 0, admin.PathPurged, nil); err != nil || len(again.Purged) != len(ids) || again.Purged[0].ClusterID != founded.Former {
-		t.Errorf("the list of the new cluster is %+v, %v", again, err)
-	}
-	at.DataDir, at.PurgeLists = t.TempDir(), []string{file}
-	if _, err := offline.Restore(at, file); err == nil || !strings.Contains(err.Error(), "is not whole") {
-		t.Errorf("a list that is none: %v", err)
-	}
 }

@@ -1,17 +1,18 @@
 package integration
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
-	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/push"
@@ -42,9 +43,9 @@ func newHooks(t testing.TB) *hooks {
 	t.Helper()
 	h := &hooks{
 		authority: pushtest.NewAuthority(t), names: pushtest.NewNames(t),
-		event:     func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 		challenge: func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) { pushtest.Agree(w, got) },
 	}
+	h.answerWith(http.StatusNoContent)
 	for i := range hookHosts {
 		h.names.Set(hookHost(i), "127.0.0.1")
 	}
@@ -58,6 +59,11 @@ func newHooks(t testing.TB) *hooks {
 		answer(w, got, r)
 	})
 	return h
+}
+
+// answerWith sets the status with which events are answered from now on.
+func (h *hooks) answerWith(status int) {
+	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) { w.WriteHeader(status) })
 }
 
 // onEvent sets how events are answered from now on.
@@ -102,7 +108,7 @@ type pushed struct {
 }
 
 // pushed returns the events that arrived, those for one agent or for all ("").
-func (h *hooks) pushed(t *testing.T, agent string) (events []pushed) {
+func (h *hooks) pushed(t testing.TB, agent string) (events []pushed) {
 	t.Helper()
 	for _, got := range h.receiver.Received() {
 		if isChallenge(got) {
@@ -140,36 +146,21 @@ type registered struct {
 // register registers an agent, or changes its profile, on a node.
 func (c *testCluster) register(i int, fields map[string]any) (a registered, status int) {
 	c.t.Helper()
-	status, err := c.Nodes[i].PostJSON("/api/agents", fields, &a)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	status = must.Get(c.Nodes[i].PostJSON("/api/agents", fields, &a))(c.t)
 	return a, status
 }
 
 // listen registers an agent with a receiver at one of the hosts and returns its
-// key. Each comes from an address of its own, so that nobody has too many checks.
+// key. Each comes from an address of its own, because checks are limited for each.
 func (c *testCluster) listen(h *hooks, agent string, host int) (key string) {
 	c.t.Helper()
-	data, err := json.Marshal(map[string]any{"id": agent, "description": "Listens.", "notify_url": h.url(host)})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	i := c.Running()[0]
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, c.Nodes[i].URL()+"/api/agents", bytes.NewReader(data))
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	h.mu.Lock()
 	h.senders++
 	sender := h.senders
 	h.mu.Unlock()
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Forwarded-For", fmt.Sprintf("203.0.113.%d", sender))
 	var a registered
-	if status, _, err := c.Nodes[i].Do(req, &a); err != nil || status != http.StatusCreated {
-		c.t.Fatalf("register %s: %d %+v, %v", agent, status, a, err)
-	}
+	c.mustPost(c.Running()[0], "/api/agents", map[string]any{"id": agent, "description": "Listens.", "notify_url": h.url(host)}, &a,
+		"X-Forwarded-For", fmt.Sprintf("203.0.113.%d", sender))
 	return a.EditKey
 }
 
@@ -235,7 +226,7 @@ func TestVerificationLimit(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
 	h.onChallenge(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
-	c := newCluster(t, 3, h.reach)
+	c := newCluster(t, 3, h.reach, patientRaft) // a new leader counts afresh
 	c.WaitLeader()
 	for n := range push.VerificationsPerHour + 3 {
 		a, status := c.register(n%3, map[string]any{"id": "eve", "description": "Listens.", "notify_url": h.url(0)})
@@ -259,11 +250,7 @@ func TestVerificationSurvivesTheLeader(t *testing.T) {
 	for name, end := range map[string]func(c *testCluster, leader int){
 		"killed": func(c *testCluster, leader int) { c.Kill(leader) },
 		// The former leader lives on and waits for the receiver.
-		"hands over": func(c *testCluster, leader int) {
-			if _, err := operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{}); err != nil {
-				c.t.Error(err)
-			}
-		},
+		"hands over": func(c *testCluster, leader int) { c.transfer(leader, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -279,11 +266,9 @@ func verifyAcrossTerms(t *testing.T, end func(c *testCluster, leader int)) {
 	c.WaitVoters()
 	leader, follower := c.WaitLeader(), c.Follower()
 	asked := make(chan struct{})
-	var once sync.Once
+	var later atomic.Bool
 	h.onChallenge(func(w http.ResponseWriter, got pushtest.Received, r *http.Request) {
-		first := false
-		once.Do(func() { first = true })
-		if first {
+		if !later.Swap(true) {
 			close(asked)
 			<-r.Context().Done()
 			return
@@ -321,40 +306,39 @@ func verifyAcrossTerms(t *testing.T, end func(c *testCluster, leader int)) {
 // that neither the next leader nor a cluster that was started again makes another.
 func TestSigningKeysAreShared(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitReady()
-	keys := ""
-	same := func(i int) {
-		t.Helper()
-		c.Eventually(fmt.Sprintf("the key at node %d", i), func() string {
-			status, body, err := c.Nodes[i].GetText("/.well-known/commons-keys.json")
-			if err != nil || status != http.StatusOK {
-				return fmt.Sprint(status, body, err)
-			}
-			if keys == "" {
-				keys = body
-			}
-			if body != keys {
-				return body + " is not " + keys
-			}
-			return ""
-		})
-	}
-	for _, i := range c.Running() {
-		same(i)
-	}
-	c.Kill(c.WaitLeader())
-	leader := c.WaitLeader()
-	c.MustPublish(leader, nodetest.Post{Agent: "ada", Body: "The new leader leads."})
-	for _, i := range c.Running() {
-		same(i)
-	}
-	c.Kill(c.Running()...)
-	for i := range c.Nodes {
-		c.Start(i)
-	}
-	c.MustPublish(c.WaitLeader(), nodetest.Post{Agent: "ada", Body: "All were started again."})
-	for _, i := range c.Running() {
-		same(i)
-	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitReady()
+		keys := ""
+		same := func(i int) {
+			t.Helper()
+			c.Eventually(fmt.Sprintf("the key at node %d", i), func() error {
+				status, body, err := c.Nodes[i].GetText("/.well-known/commons-keys.json")
+				if err != nil || status != http.StatusOK {
+					return errors.Join(err, fmt.Errorf("status %d: %s", status, body))
+				}
+				if keys == "" {
+					keys = body
+				}
+				return nodetest.ErrorIf(body != keys, "%s is not %s", body, keys)
+			})
+		}
+		for _, i := range c.Running() {
+			same(i)
+		}
+		c.Kill(c.WaitLeader())
+		leader := c.WaitLeader()
+		c.MustPublish(leader, nodetest.Post{Agent: "ada", Body: "The new leader leads."})
+		for _, i := range c.Running() {
+			same(i)
+		}
+		c.Kill(c.Running()...)
+		for i := range c.Nodes {
+			c.Start(i)
+		}
+		c.MustPublish(c.WaitLeader(), nodetest.Post{Agent: "ada", Body: "All were started again."})
+		for _, i := range c.Running() {
+			same(i)
+		}
+	})
 }

@@ -9,32 +9,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/node/bench"
 	"github.com/commons-cluster/commons/node/nodetest"
-	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
 // BenchmarkWritesWhileDeliveriesWait compares the writes of two clusters of three
 // nodes by turns: one without receivers, and one in which 10,000 deliveries wait
-// for receivers that take nothing. Medians over the turns: slower-% is what the
-// second loses in writes a second, and cpu-% what it takes more of the processor
-// for each, which a busy machine disturbs less.
+// for receivers that fail. Medians over the turns: slower-% is the loss of the second in
+// writes a second, and cpu-% its additional processor time for each, which a busy machine
+// disturbs less.
 func BenchmarkWritesWhileDeliveriesWait(b *testing.B) {
 	const (
 		agents, each, turns = 50, 200, 15
 		turn                = time.Second
 	)
 	h := newHooks(b)
-	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	})
+	h.answerWith(http.StatusServiceUnavailable)
 	plain, with := newCluster(b, 3), newCluster(b, 3, h.reach)
-	var names []string
-	for i := range agents {
-		agent := fmt.Sprintf("a%d", i)
-		with.listen(h, agent, i%hookHosts)
-		names = append(names, "@"+agent)
-	}
+	names := with.listenAll(h, agents, 1)
 	for n := range each {
 		for _, c := range []*testCluster{plain, with} {
 			c.MustPublish(0, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d: %s", n, strings.Join(names, " "))})
@@ -47,10 +41,7 @@ func BenchmarkWritesWhileDeliveriesWait(b *testing.B) {
 			urls = append(urls, nd.URL())
 		}
 		before := processorTime(b)
-		r, err := bench.Run(b.Context(), bench.Options{Mode: bench.Write, URLs: urls, Connections: 32, Duration: turn, Size: 1000})
-		if err != nil {
-			b.Fatal(err)
-		}
+		r := must.Get(bench.Run(b.Context(), bench.Options{Mode: bench.Write, URLs: urls, Connections: 32, Duration: turn, Size: 1000}))(b)
 		return turnCost{r.RequestsPerSecond, (processorTime(b) - before).Seconds() / float64(r.Requests)}
 	}
 	writes(plain)
@@ -74,23 +65,13 @@ func BenchmarkWritesWhileDeliveriesWait(b *testing.B) {
 			b.ReportMetric(values[turns/2], name)
 		}
 	}
-	_, metrics, err := with.Nodes[0].GetText("/metrics")
-	if err != nil {
-		b.Fatal(err)
-	}
-	for line := range strings.Lines(metrics) {
-		if strings.HasPrefix(line, "commons_push_waiting ") {
-			b.Log(line)
-		}
-	}
+	b.Log("commons_push_waiting", with.Nodes[0].Metric("commons_push_waiting"))
 }
 
-// processorTime is what this process has taken of the processor.
+// processorTime returns the processor time that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

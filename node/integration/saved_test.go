@@ -8,13 +8,15 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 
@@ -41,18 +43,13 @@ func apply(t *testing.T, m *fsm.Machine, log []*raft.Log) {
 // that it may have applied already.
 func stateIn(t *testing.T, dir string, log ...*raft.Log) (s savedState) {
 	t.Helper()
-	m, err := fsm.Open(fsm.Options{Dir: filepath.Join(dir, "state")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(dir, "state")}))(t)
 	apply(t, m, log)
 	index, digest := m.Digest()
 	v := m.View()
 	rows, err := v.RowDigest(t.Context())
 	v.Release()
-	if err := errors.Join(err, m.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, m.Close()))
 	return savedState{Index: index, Digest: hex.EncodeToString(digest[:]), Rows: hex.EncodeToString(rows[:])}
 }
 
@@ -76,7 +73,7 @@ func TestSavedDataOpens(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			c, nd, saved := unpackSaved(t, file)
-			if i == len(files)-1 { // what this version has written
+			if i == len(files)-1 { // this version wrote it
 				checkSavedCommands(t, logIn(t, nd.DataDir()))
 			}
 			checkState(t, stateIn(t, nd.DataDir()), saved)
@@ -98,14 +95,9 @@ const openedAfter = 300 * 24 * time.Hour
 // unpackSaved gives a saved data directory to a node that is not started yet.
 func unpackSaved(t *testing.T, file string) (c *testCluster, nd *nodetest.Node, saved savedState) {
 	t.Helper()
-	doc, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(doc, &saved); err != nil {
-		t.Fatal(err)
-	}
-	// Nobody is there any more to whom something could be delivered.
+	doc := must.Get(os.ReadFile(file))(t)
+	must.Do(t, json.Unmarshal(doc, &saved))
+	// The receivers of the saved deliveries are gone.
 	names := pushtest.NewNames(t)
 	c = emptyCluster(t, func(cfg *config.Config) {
 		cfg.SecretFile, cfg.Tuning.Resolver, cfg.ClockOffset = secretFile(t), names.Resolver(), openedAfter
@@ -122,9 +114,7 @@ func replaySaved(t *testing.T, file string) {
 	t.Helper()
 	c, nd, saved := unpackSaved(t, file)
 	checkState(t, stateIn(t, t.TempDir(), logIn(t, nd.DataDir())...), saved)
-	if err := os.RemoveAll(filepath.Join(nd.DataDir(), "state")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(nd.DataDir(), "state")))
 	c.Start(0)
 	c.WaitReady()
 	got, err := operate[admin.Digest](c, 0, admin.PathDigest, admin.DigestRequest{Index: saved.Index})
@@ -141,35 +131,27 @@ func useSaved(t *testing.T, c *testCluster, saved savedState) {
 	if err != nil || !a.Duplicate || a.Entry.ID != saved.First {
 		t.Errorf("the old request_id gives %+v, %v", a, err)
 	}
-	for query, want := range map[string]int{"tag=old": savedEntries, "q=漢字": 1, "for=ada": savedEntries, "agent=ADA&kind=message": 2} {
-		q, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := len(c.All(0, q)); n != want {
-			t.Errorf("%s: %d entries, want %d", query, n, want)
+	for query, want := range map[client.EntryQuery]int{
+		{Tag: "old"}: savedEntries, {Words: "漢字"}: 1, {For: "ada"}: savedEntries, {Agent: "ADA", Kind: "message"}: 2,
+	} {
+		if n := len(c.All(0, query)); n != want {
+			t.Errorf("%+v: %d entries, want %d", query, n, want)
 		}
 	}
 	for id, want := range saved.Jobs {
-		var a jobAnswer
-		if status, err := c.Nodes[0].GetJSON("/api/jobs/"+id, &a); err != nil || status != http.StatusOK || a.Job.Status != want {
-			t.Errorf("job %s: status %d, %+v, %v, want %s", id, status, a, err, want)
-		}
+		c.waitJob(id, want)
 		if want == "open" {
 			continue
 		}
-		body := map[string]any{"action": "result", "agent": "linus", "job_id": id, "result": "Done by another."}
-		if status, err := c.Nodes[0].PostJSON("/api/jobs", body, &struct{}{}); err != nil || status != http.StatusConflict {
-			t.Errorf("somebody hands in a result of job %s, which is %s: status %d, %v", id, want, status, err)
+		_, err := c.Nodes[0].Client().ActOnJob(t.Context(), client.JobAction{Action: client.FinishJob, Agent: "linus", JobID: id, Result: "Done by another."})
+		if e, is := errors.AsType[*client.Error](err); !is || e.Status != http.StatusConflict {
+			t.Errorf("somebody hands in a result of job %s, which is %s: %v", id, want, err)
 		}
 	}
 	c.waitJob(saved.Claimed, "open") // its claim has ended meanwhile
-	var retracted struct {
-		Entry struct{ SupersededBy []struct{ Relation string } }
-	}
-	if status, err := c.Nodes[0].GetJSON("/api/entries/"+saved.Retracted, &retracted); err != nil || status != http.StatusOK ||
-		len(retracted.Entry.SupersededBy) != 2 || retracted.Entry.SupersededBy[0].Relation != "retraction" {
-		t.Errorf("the retracted entry: status %d, %+v, %v", status, retracted, err)
+	retracted, err := c.Nodes[0].Client().Entry(t.Context(), saved.Retracted)
+	if err != nil || len(retracted.SupersededBy) != 2 || retracted.SupersededBy[0].Relation != "retraction" {
+		t.Errorf("the retracted entry: %+v, %v", retracted, err)
 	}
 	for key, want := range map[string]int{saved.FormerKey: http.StatusForbidden, saved.EditKey: http.StatusCreated} {
 		if a, status := c.register(0, map[string]any{"id": "ada", "note": "They were opened.", "edit_key": key}); status != want {
@@ -181,15 +163,9 @@ func useSaved(t *testing.T, c *testCluster, saved savedState) {
 // unpackDir writes the files of a compressed archive to a directory.
 func unpackDir(t *testing.T, dir, file string) {
 	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(file))(t)
 	defer f.Close()
-	z, err := zstd.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(zstd.NewReader(f))(t)
 	defer z.Close()
 	r := tar.NewReader(io.LimitReader(z, maxSavedBytes))
 	for {

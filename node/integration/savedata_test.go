@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/nodetest"
 
@@ -41,7 +44,7 @@ const (
 	savedClaimTTL = 10 * time.Millisecond
 )
 
-// savedState is what a saved data directory must be found to hold.
+// savedState is the expected content of a saved data directory.
 type savedState struct {
 	Index     uint64            `json:"index"`
 	Digest    string            `json:"digest"`
@@ -58,7 +61,7 @@ type savedState struct {
 //
 //	go test ./node/integration -run TestSaveData -save-data ../testdata/data-vN
 //
-// As long as nothing is released, data-v1 is written anew whenever rows or commands
+// Before the first release, data-v1 is written anew whenever rows or commands
 // have changed. A command that populate does not lead to is added there.
 func TestSaveData(t *testing.T) {
 	if *saveData == "" {
@@ -74,12 +77,8 @@ func TestSaveData(t *testing.T) {
 	old := c.MustPublish(0, nodetest.Post{Agent: "mary", Channel: "old", Body: "Nobody will read this."}).Entry.ID
 	c.Join() // and leaves again: the record has changes of the configuration
 	c.WaitVoters()
-	if _, err := operate[admin.ServerRef](c, 1, admin.PathLeave, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Nodes[1].Wait(); err != nil {
-		t.Fatal(err)
-	}
+	mustOperate[admin.ServerRef](c, 1, admin.PathLeave, nil)
+	must.Do(t, c.Nodes[1].Wait())
 	c.Stop(0)
 
 	nd.Config.ClaimTTL, nd.Config.ClockOffset, nd.Config.SecretFile = 24*time.Hour, 0, secretFile(t) // the data key is sealed anew
@@ -93,9 +92,7 @@ func TestSaveData(t *testing.T) {
 	c.populateDeliveries(h)
 	c.save(0)
 	sender, alike := command.DefaultSettings.SenderBytes/2, uint64(100)
-	if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender, AlikeHourly: &alike}); err != nil {
-		c.t.Fatal(err)
-	}
+	mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender, AlikeHourly: &alike})
 	c.populateSwept(old)
 	purged := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be erased."}).Entry.ID
 	hidden := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be hidden."}).Entry.ID
@@ -103,9 +100,7 @@ func TestSaveData(t *testing.T) {
 	reported := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be reported."}).Entry.ID
 	for _, id := range []string{purged, reported} {
 		body := map[string]string{"entry_id": id, "reason": "spam", "text": "To be looked at."}
-		if status, err := c.Nodes[0].PostJSON("/api/reports", body, &struct{}{}); err != nil || status != http.StatusCreated {
-			c.t.Fatalf("report %s: %d, %v", id, status, err)
-		}
+		c.mustPost(0, "/api/reports", body, &struct{}{})
 	}
 	var rule []byte // the number of the newest
 	for _, call := range []admin.Moderation{
@@ -122,40 +117,27 @@ func TestSaveData(t *testing.T) {
 		{Operation: "destroyDisk", Body: []byte(`{"server":"n9-gone","reason":"a test"}`)},
 	} {
 		call.Body = bytes.Replace(call.Body, []byte("RULE"), rule, 1)
-		answer, err := operate[json.RawMessage](c, 0, admin.PathModerate, call)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		answer := mustOperate[json.RawMessage](c, 0, admin.PathModerate, call)
 		if numbered := regexp.MustCompile(`"number": ?(\d+)`).FindSubmatch(answer); numbered != nil {
 			rule = numbered[1]
 		}
 	}
 	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "This is held: a casino."})
 	for _, on := range []bool{true, false} {
-		if _, err := operate[admin.Protection](c, 0, admin.PathProtectName, admin.Protection{Agent: "ada", Protected: on}); err != nil {
-			c.t.Fatal(err)
-		}
+		mustOperate[admin.Protection](c, 0, admin.PathProtectName, admin.Protection{Agent: "ada", Protected: on})
 	}
-	key, err := operate[admin.KeyAnswer](c, 0, admin.PathResetKey, admin.AgentRef{Agent: "ada"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := mustOperate[admin.KeyAnswer](c, 0, admin.PathResetKey, admin.AgentRef{Agent: "ada"})
 	saved.FormerKey, saved.EditKey = saved.EditKey, key.EditKey
 	c.Stop(0)
 
 	checkSavedCommands(t, logIn(t, nd.DataDir()))
 	state := stateIn(t, nd.DataDir())
 	saved.Index, saved.Digest, saved.Rows = state.Index, state.Digest, state.Rows
-	doc, err := json.MarshalIndent(saved, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(json.MarshalIndent(saved, "", "  "))(t)
 	if t.Failed() {
 		return
 	}
-	if err := os.WriteFile(*saveData+".json", append(doc, '\n'), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(*saveData+".json", append(doc, '\n'), 0o600))
 	packDir(t, *saveData+".tar.zst", nd.DataDir())
 }
 
@@ -172,9 +154,7 @@ func longText() string {
 func secretFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte(savedSecret), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(savedSecret), 0o600))
 	return file
 }
 
@@ -182,11 +162,9 @@ func secretFile(t *testing.T) string {
 func (c *testCluster) waitNewestFormat() {
 	c.t.Helper()
 	c.WaitReady()
-	c.Eventually("the newest format", func() string {
-		if s, err := c.Nodes[0].Status(); err != nil || s.Format != command.MaxFormat {
-			return fmt.Sprintf("format %d, %v", s.Format, err)
-		}
-		return ""
+	c.Eventually("the newest format", func() error {
+		s := c.Nodes[0].Status()
+		return nodetest.ErrorIf(s.Format != command.MaxFormat, "format %d", s.Format)
 	})
 }
 
@@ -196,25 +174,21 @@ func (c *testCluster) populateSwept(old string) {
 	c.t.Helper()
 	retain := func(retention string) {
 		c.t.Helper()
-		if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{Retention: &retention}); err != nil {
-			c.t.Fatal(err)
-		}
+		mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{Retention: &retention})
 	}
 	retain("old=1h,jobs=1h") // an open job is kept
 	defer retain("")
-	c.Eventually("a stub", func() string {
-		if report, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{}); err != nil || report.Swept == 0 {
-			return fmt.Sprintf("%+v, %v: %s is to be swept", report, err, old)
-		}
-		return ""
+	c.Eventually("a stub", func() error {
+		report, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{})
+		return nodetest.ErrorIf(err != nil || report.Swept == 0, "%+v, %v: %s is to be swept", report, err, old)
 	})
 }
 
-// populateLapsed leaves a job whose claim came to its end while nobody wrote.
+// populateLapsed leaves a job whose claim came to its end without a write.
 func (c *testCluster) populateLapsed() (job string) {
 	c.t.Helper()
-	job = c.mustJob(0, map[string]string{"agent": "mary", "title": "A forgotten job", "body": "Who will do it?"}).ID
-	c.mustJob(0, map[string]string{"action": "claim", "agent": "grace", "job_id": job})
+	job = c.mustJob(0, client.JobAction{Action: client.PostJob, Agent: "mary", Title: "A forgotten job", Body: "Who will do it?"}).ID
+	c.mustJob(0, claimOf("grace", job))
 	c.waitJob(job, "open")
 	return job
 }
@@ -261,25 +235,25 @@ func (c *testCluster) populateEntries(saved *savedState) {
 // populateJobs leaves a job in every state, by every way there is into it.
 func (c *testCluster) populateJobs(saved *savedState) {
 	c.t.Helper()
-	job := func(status string, actions ...map[string]string) (id string) {
+	job := func(status string, actions ...client.JobAction) (id string) {
 		c.t.Helper()
-		id = c.mustJob(0, map[string]string{"agent": "mary", "title": "An old job", "body": "To become " + status + "."}).ID
+		id = c.mustJob(0, client.JobAction{Action: client.PostJob, Agent: "mary", Title: "An old job", Body: "To become " + status + "."}).ID
 		for _, action := range actions {
-			action["job_id"] = id
+			action.JobID = id
 			c.mustJob(0, action)
 		}
 		return id
 	}
-	claim := func(note string) map[string]string {
-		return map[string]string{"action": "claim", "agent": "grace", "note": note}
+	claim := func(note string) client.JobAction {
+		return client.JobAction{Action: client.ClaimJob, Agent: "grace", Note: note}
 	}
-	result := map[string]string{"action": "result", "agent": "grace", "result": "Done, as you see."}
+	result := client.JobAction{Action: client.FinishJob, Agent: "grace", Result: "Done, as you see."}
 	saved.Claimed = job("claimed", claim(""))
 	saved.Jobs = map[string]string{
-		job("done", claim("I know how to do this."), claim("It takes longer."), result):          "done",
-		job("done without a claim", result):                                                      "done",
-		job("open again", claim("ok"), map[string]string{"action": "release", "agent": "grace"}): "open",
-		job("closed", map[string]string{"action": "close", "agent": "mary"}):                     "closed",
+		job("done", claim("I know how to do this."), claim("It takes longer."), result):             "done",
+		job("done at once", claim("ok"), result):                                                    "done",
+		job("open again", claim("ok"), client.JobAction{Action: client.ReleaseJob, Agent: "grace"}): "open",
+		job("closed", client.JobAction{Action: client.CloseJob, Agent: "mary"}):                     "closed",
 	}
 }
 
@@ -297,21 +271,11 @@ func (c *testCluster) populateDeliveries(h *hooks) {
 	})
 	for i, agent := range []string{"well", "slow", "gone"} {
 		key := c.listen(h, agent, i)
-		req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.Nodes[0].URL()+"/api/agents/"+agent+"/deliveries/test", http.NoBody)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		req.Header.Set("Authorization", "Bearer "+key)
-		if status, _, err := c.Nodes[0].Do(req, &struct{}{}); err != nil || status != http.StatusCreated {
-			c.t.Fatalf("test event for %s: %d, %v", agent, status, err)
-		}
+		c.testEvent(agent, key)
 		c.MustPublish(0, nodetest.Post{Agent: "rosa", Body: "Are you there, @" + agent + "?"})
-		c.Eventually("an attempt for "+agent, func() string {
+		c.Eventually("an attempt for "+agent, func() error {
 			list, active, err := deliveriesOf(c.Nodes[0], agent, key)
-			if err != nil || len(list) != 2 || active == (agent == "gone") || list[1].Attempts == 0 || agent == "well" && list[0].Status != "delivered" {
-				return fmt.Sprintf("%+v, active %v, %v", list, active, err)
-			}
-			return ""
+			return nodetest.ErrorIf(err != nil || len(list) != 2 || active == (agent == "gone") || list[1].Attempts == 0 || agent == "well" && list[0].Status != "delivered", "%+v, active %v, %v", list, active, err)
 		})
 	}
 }
@@ -319,10 +283,7 @@ func (c *testCluster) populateDeliveries(h *hooks) {
 // logIn returns the log in a data directory that no node uses.
 func logIn(t *testing.T, dir string) (entries []*raft.Log) {
 	t.Helper()
-	log, err := logstore.Open(logstore.Options{Path: filepath.Join(dir, "raft.db"), Existing: true, Fatal: func(err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(logstore.Open(logstore.Options{Path: filepath.Join(dir, "raft.db"), Existing: true, Fatal: func(err error) { t.Error(err) }}))(t)
 	defer func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -335,16 +296,14 @@ func logIn(t *testing.T, dir string) (entries []*raft.Log) {
 	}
 	for index := first; index <= last; index++ {
 		entry := new(raft.Log)
-		if err := log.GetLog(index, entry); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, log.GetLog(index, entry))
 		entries = append(entries, entry)
 	}
 	return entries
 }
 
-// checkSavedCommands holds that a log has every command of the command table.
-func checkSavedCommands(t *testing.T, log []*raft.Log) {
+// countCommands returns how many commands of each kind are in a log.
+func countCommands(t *testing.T, log []*raft.Log) map[command.Op]int {
 	t.Helper()
 	count := map[command.Op]int{}
 	for _, entry := range log {
@@ -361,6 +320,13 @@ func checkSavedCommands(t *testing.T, log []*raft.Log) {
 			}
 		}
 	}
+	return count
+}
+
+// checkSavedCommands holds that a log has every command of the command table.
+func checkSavedCommands(t *testing.T, log []*raft.Log) {
+	t.Helper()
+	count := countCommands(t, log)
 	for _, op := range command.Ops() {
 		// No cluster raises its format as long as there is but one.
 		if op == command.OpSetFormat && command.MaxFormat == command.InitialFormat {
@@ -375,20 +341,12 @@ func checkSavedCommands(t *testing.T, log []*raft.Log) {
 // packDir writes a directory to a compressed archive.
 func packDir(t *testing.T, file, dir string) {
 	t.Helper()
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(file))(t)
+	z := must.Get(zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedBestCompression)))(t)
 	w := tar.NewWriter(z)
-	err = errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), z.Close())
+	err := errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), z.Close())
 	info, statErr := f.Stat()
-	if err := errors.Join(err, statErr, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, statErr, f.Close()))
 	if info.Size() > maxSavedFile {
 		t.Errorf("%d bytes are too many to keep", info.Size())
 	}

@@ -1,24 +1,17 @@
 package integration
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
-
-// usageAnswer is the answer of GET /api/usage.
-type usageAnswer struct {
-	Totals struct{ Calls, DistinctClients uint64 }
-	Rows   []struct {
-		Surface, Action, Client string
-		Count                   uint64
-	}
-}
 
 // counting makes nodes fold their counts this often, and believe what the tests
 // say of where they call from.
@@ -29,36 +22,30 @@ func counting(every time.Duration) nodetest.Option {
 	}
 }
 
-// usageAgent is what the calls that are counted in these tests are made with.
+// usageAgent is the User-Agent of the calls that these tests count.
 const usageAgent = "curl/8.0"
 
 // callFrom asks a node for the channels, n times, from an address.
 func (c *testCluster) callFrom(i int, addr string, n int) {
 	c.t.Helper()
 	for range n {
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, c.Nodes[i].URL()+"/api/channels", nil)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		req.Header.Set("User-Agent", usageAgent)
-		req.Header.Set("X-Forwarded-For", addr)
-		var list struct{ Channels []any }
-		if status, _, err := c.Nodes[i].Do(req, &list); err != nil || status != http.StatusOK {
-			c.t.Fatalf("call at node %d: %d, %v", i, status, err)
+		res, err := c.Nodes[i].Raw(http.MethodGet, "/api/channels", "", "User-Agent", usageAgent, "X-Forwarded-For", addr)
+		if err != nil || res.Status != http.StatusOK {
+			c.t.Fatalf("call at node %d: %+v, %v", i, res, err)
 		}
 	}
 }
 
 // waitUsage waits until every running node shows this many of the calls.
-func (c *testCluster) waitUsage(want uint64) {
+func (c *testCluster) waitUsage(want int64) {
 	c.t.Helper()
 	for _, i := range c.Running() {
-		c.Eventually(fmt.Sprintf("%d calls counted at node %d", want, i), func() string {
-			var u usageAnswer
-			if status, err := c.Nodes[i].GetJSON("/api/usage", &u); err != nil || status != http.StatusOK {
-				return fmt.Sprint(status, err)
+		c.Eventually(fmt.Sprintf("%d calls counted at node %d", want, i), func() error {
+			u, err := c.Nodes[i].Client().Usage(c.t.Context(), 0)
+			if err != nil {
+				return err
 			}
-			var got uint64
+			var got int64
 			for _, r := range u.Rows {
 				if r.Surface == "api" && r.Action == "listChannels" && r.Client == "curl" {
 					got = r.Count
@@ -67,10 +54,7 @@ func (c *testCluster) waitUsage(want uint64) {
 			if got > want {
 				c.t.Fatalf("node %d shows %d calls, only %d were made", i, got, want)
 			}
-			if got < want {
-				return fmt.Sprintf("%d are", got)
-			}
-			return ""
+			return nodetest.ErrorIf(got < want, "%d are", got)
 		})
 	}
 }
@@ -82,13 +66,13 @@ func TestUsageAcrossNodes(t *testing.T) {
 	c := newCluster(t, 3, counting(100*time.Millisecond), func(cfg *config.Config) { cfg.WriteRate, cfg.WriteBurst = 1, 1 })
 	c.WaitVoters()
 	addrs := []string{"203.0.113.71", "203.0.113.72", "203.0.113.73"}
-	var made uint64
+	var made int64
 	round := func() {
 		t.Helper()
 		for _, i := range c.Running() {
 			n := 10 + i
 			c.callFrom(i, addrs[i], n)
-			made += uint64(n)
+			made += int64(n)
 		}
 		c.waitUsage(made)
 	}
@@ -96,19 +80,13 @@ func TestUsageAcrossNodes(t *testing.T) {
 	leader := c.WaitLeader()
 	c.Kill(leader)
 	round() // while the others find a leader
-	c.Start(leader)
-	c.WaitReady(leader)
+	c.StartReady(leader)
 	round()
 	c.WaitConverged()
 	for i, nd := range c.Nodes {
-		var u usageAnswer
-		var s struct{ APIClients7d uint64 }
-		if _, err := nd.GetJSON("/api/usage", &u); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := nd.GetJSON("/api/stats", &s); err != nil {
-			t.Fatal(err)
-		}
+		u, err := nd.Client().Usage(t.Context(), 0)
+		s, statsErr := nd.Client().Stats(t.Context())
+		must.Do(t, errors.Join(err, statsErr))
 		// The three of above, and these calls themselves.
 		if u.Totals.DistinctClients != 4 || s.APIClients7d != 4 {
 			t.Errorf("node %d shows %d clients in usage, %d in stats, want 4", i, u.Totals.DistinctClients, s.APIClients7d)
@@ -127,9 +105,9 @@ func TestUsageAcrossNodes(t *testing.T) {
 // TestUsageAtShutdown holds that a node that stops in good order loses no count.
 func TestUsageAtShutdown(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, counting(time.Hour))
+	c := newCluster(t, 3, counting(time.Hour), func(cfg *config.Config) { cfg.Tuning.LastFold = nodetest.Patience })
 	c.WaitVoters()
-	var made uint64
+	var made int64
 	for _, i := range []int{c.WaitLeader(), c.Follower()} {
 		c.callFrom(i, "203.0.113.9", 7)
 		made += 7

@@ -1,44 +1,28 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // overview asks a node for the cluster as strangers are shown it.
-func (c *testCluster) overview(i int) (shown api.Cluster, missing string) {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, c.Nodes[i].URL()+"/cluster.json", http.NoBody)
+func (c *testCluster) overview(i int) (shown op.Cluster, err error) {
+	_, body, err := c.Nodes[i].GetText("/cluster.json")
 	if err != nil {
-		return shown, err.Error()
+		return shown, err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return shown, err.Error()
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return shown, err.Error()
-	}
-	for _, n := range c.Nodes {
-		if n.Run == nil {
-			continue
-		}
-		if id := n.Run.ServerID(); strings.Contains(string(body), id) {
-			return shown, fmt.Sprintf("strangers are shown the id %s", id)
+	for _, n := range c.Running() {
+		if id := c.Nodes[n].ServerID(); strings.Contains(body, id) {
+			return shown, fmt.Errorf("strangers are shown the id %s", id)
 		}
 	}
-	if err := json.Unmarshal(body, &shown); err != nil {
-		return shown, err.Error()
-	}
-	return shown, ""
+	err = json.Unmarshal([]byte(body), &shown)
+	return shown, err
 }
 
 // TestOverview holds that every node shows how all are, also while one is away.
@@ -48,37 +32,34 @@ func TestOverview(t *testing.T) {
 	c.WaitVoters()
 	health := func(i int, want map[string]string) {
 		t.Helper()
-		c.Eventually("the overview", func() string {
-			shown, missing := c.overview(i)
-			if missing != "" {
-				return missing
+		c.Eventually("the overview", func() error {
+			shown, err := c.overview(i)
+			if err != nil {
+				return err
 			}
 			leaders := 0
 			for _, n := range shown.Nodes {
 				if n.Health != want[n.Name] {
-					return fmt.Sprintf("%s is %s, want %s", n.Name, n.Health, want[n.Name])
+					return fmt.Errorf("%s is %s, want %s", n.Name, n.Health, want[n.Name])
 				}
 				if n.Role == "leader" {
 					leaders++
 				}
 			}
-			if len(shown.Nodes) != 3 || leaders != 1 || len(shown.Elections) == 0 {
-				return fmt.Sprintf("%+v", shown)
-			}
-			return ""
+			return nodetest.ErrorIf(len(shown.Nodes) != 3 || leaders != 1 || len(shown.Elections) == 0, "%+v", shown)
 		})
 	}
 	name := func(i int) string { return c.Nodes[i].Config.NodeID }
-	all := map[string]string{name(0): api.NodeWell, name(1): api.NodeWell, name(2): api.NodeWell}
+	all := map[string]string{name(0): op.NodeWell, name(1): op.NodeWell, name(2): op.NodeWell}
 	for i := range 3 {
 		health(i, all)
 	}
 	gone := c.WaitLeader()
 	asked := (gone + 1) % 3
 	c.Kill(gone)
-	all[name(gone)] = api.NodeAway
+	all[name(gone)] = op.NodeAway
 	health(asked, all)
 	c.Start(gone)
-	all[name(gone)] = api.NodeWell
+	all[name(gone)] = op.NodeWell
 	health(asked, all)
 }

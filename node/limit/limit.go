@@ -1,11 +1,11 @@
-// Package limit holds the token buckets of the write limits. They live on the
-// leader, where all writes meet, so that driving several nodes at once admits no
-// more than driving one. They are not replicated: a new leader starts with full
-// buckets.
+// Package limit holds the token buckets of the write limits. They are on the leader, which
+// all writes pass, so that several nodes together admit no more writes than one. They are
+// not replicated: a new leader starts with full buckets.
 package limit
 
 import (
 	"hash/maphash"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,34 +15,43 @@ import (
 )
 
 const (
-	// MaxBuckets bounds the keys that have their own bucket, in each of the tables.
-	// Further keys share sharedBuckets until idle buckets have been swept. These are
-	// many, and clients cannot see who shares which one, so that a client that fills
-	// the table does not shut out all others.
+	// MaxBuckets is the most keys with a bucket of their own, in each of the tables. Further
+	// keys share sharedBuckets until idle buckets have been swept. There are many of these,
+	// and clients cannot see which keys share one, so that a client that fills the table
+	// does not shut out all others.
 	MaxBuckets    = 1 << 16
 	sharedBuckets = 1 << 14
 )
 
-// nameShare is how many times one sender's allowance all writes without the key have
-// together under one name.
+// MaxRefunds is the number of refunds that a sender has at once, and that it gets back in a
+// minute.
+const MaxRefunds = 30
+
+// nameShare is the common allowance of all writes without the key under one name, as a
+// multiple of one sender's allowance.
 const nameShare = 8
 
-// Limiter admits writes by sender fingerprint, by the network that it is a part of, and
-// by agent name. Writes by key have separate buckets, which writes without a key never
-// drain, neither under the same name nor from the same address; writes by other keys
+// Limiter limits the writes of each sender fingerprint, of the network that it belongs to,
+// and of each agent name. Writes by key have separate buckets. Writes without a key never
+// drain these, neither under the same name nor from the same address; writes by other keys
 // from that address do. Writes by the key of an established name have a third set of
-// buckets: it takes time to get such a name, so new keys drain none of them. A sender's
-// bucket is as small as that of one name with a key; all writes without a key under one
-// name share a bucket nameShare times as large.
+// buckets, which new keys do not drain, because it takes time to get such a name. A sender's
+// bucket is as small as that of one name with a key. All writes without a key under one name
+// share a bucket nameShare times as large.
+//
+// When the limits change, all buckets are full.
 type Limiter struct {
-	now func() time.Time
+	limits func() (perMinute, burst int)
+	now    func() time.Time
 
 	mu                        sync.Mutex
+	perMinute, burst          int // the limits of the buckets
 	established, keyed, other buckets
+	refunds                   buckets // their tokens are the refunds that are left; names are not used
 }
 
-// buckets are the buckets of one kind of writes: by the keys of established names, by
-// other keys, or all others.
+// buckets holds the buckets of one kind of writes: by keys of established names, by other
+// keys, or without a key.
 type buckets struct{ senders, networks, names table }
 
 func newBuckets(perMinute float64, burst, networks, names int) buckets {
@@ -50,24 +59,59 @@ func newBuckets(perMinute float64, burst, networks, names int) buckets {
 	return buckets{times(1), times(networks), times(names)}
 }
 
-// New returns a limiter that admits perMinute writes a minute with the given
-// burst, for each sender and for each agent. Both are positive.
-func New(perMinute float64, burst int, now func() time.Time) *Limiter {
-	return &Limiter{
-		now:         now,
-		established: newBuckets(perMinute, burst, command.EstablishedShare*command.NetworkShare, 1),
-		keyed:       newBuckets(perMinute, burst, command.NetworkShare, 1),
-		other:       newBuckets(perMinute, burst, command.NetworkShare, nameShare),
+// New returns a limiter with the current limits for each sender and for each agent:
+// perMinute writes a minute, and burst at once. If one of the two is 0, it admits every
+// write.
+func New(limits func() (perMinute, burst int), now func() time.Time) *Limiter {
+	refunds := buckets{
+		senders:  newTable(MaxRefunds, MaxRefunds),
+		networks: newTable(MaxRefunds*command.NetworkShare, MaxRefunds*command.NetworkShare),
 	}
+	return &Limiter{limits: limits, now: now, refunds: refunds}
 }
 
-// Admit takes one write from the sender's, its network's and the agent's bucket. When
-// one is empty it takes nothing and returns how long to wait.
+// follow replaces the buckets if the limits have changed, and reports whether writes are
+// limited. The lock is held.
+func (l *Limiter) follow(perMinute, burst int) bool {
+	if perMinute == 0 || burst == 0 {
+		return false
+	}
+	if perMinute != l.perMinute || burst != l.burst {
+		rate := float64(perMinute)
+		l.perMinute, l.burst = perMinute, burst
+		l.established = newBuckets(rate, burst, command.EstablishedShare*command.NetworkShare, 1)
+		l.keyed = newBuckets(rate, burst, command.NetworkShare, 1)
+		l.other = newBuckets(rate, burst, command.NetworkShare, nameShare)
+	}
+	return true
+}
+
+// Admit takes one write from the sender's, its network's and the agent's bucket. If one is
+// empty, Admit leaves all as they are and returns how long to wait.
 func (l *Limiter) Admit(from command.Sender, standing command.Standing) (bool, time.Duration) {
+	return l.check(from, standing, 1)
+}
+
+// Peek reports the same as Admit and leaves the allowance as it is.
+func (l *Limiter) Peek(from command.Sender, standing command.Standing) (bool, time.Duration) {
+	return l.check(from, standing, 0)
+}
+
+// check takes tokens from each of the write's buckets if all of them hold at least one.
+func (l *Limiter) check(from command.Sender, standing command.Standing, tokens int) (bool, time.Duration) {
 	now := l.now()
+	perMinute, burst := l.limits()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.follow(perMinute, burst) {
+		return true, 0
+	}
+	wait := take(l.chargedFor(from, standing), now, tokens)
+	return wait == 0, wait
+}
 
+// chargedFor returns the buckets that pay for a write.
+func (l *Limiter) chargedFor(from command.Sender, standing command.Standing) []place {
 	b := &l.other
 	switch {
 	case standing.Established:
@@ -77,37 +121,59 @@ func (l *Limiter) Admit(from command.Sender, standing command.Standing) (bool, t
 	}
 	name := from.AgentKey
 	if len(standing.Problems()) > 0 {
-		name = "" // a rejection is the sender's alone
+		name = "" // a rejected write is charged to its sender, not to the name
 	}
+	return []place{{&b.senders, from.Fingerprint}, {&b.networks, command.NetworkOf(from.Fingerprint)}, {&b.names, name}}
+}
+
+// Refund gives back what Admit took for a write that had no effect, through
+// no fault of its sender. A sender has MaxRefunds a minute, and its network
+// command.NetworkShare times as many: further writes stay charged, because each of them
+// was a log entry all the same.
+func (l *Limiter) Refund(from command.Sender, standing command.Standing) {
+	now := l.now()
+	perMinute, burst := l.limits()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.follow(perMinute, burst) {
+		return
+	}
+	left := []place{{&l.refunds.senders, from.Fingerprint}, {&l.refunds.networks, command.NetworkOf(from.Fingerprint)}}
+	if take(left, now, 1) > 0 {
+		return
+	}
+	for _, p := range l.chargedFor(from, standing) {
+		if p.key != "" {
+			p.table.bucket(p.key, now).AllowN(now, -1) // a bucket over its burst is cut to it when it is next used
+		}
+	}
+}
+
+// place is the place of a bucket. An empty key has no bucket.
+type place struct {
+	table *table
+	key   string
+}
+
+// take takes tokens from each of the buckets if all of them hold a whole one. Otherwise it
+// leaves them as they are and returns how long to wait. A bucket is only made if those before
+// it hold a token, so a sender whose bucket is empty cannot fill the table of names.
+func take(places []place, now time.Time, tokens int) (wait time.Duration) {
 	var full []*rate.Limiter
-	// The agent's bucket is made only for a sender that has a token left, so one sender
-	// cannot fill the table with names.
-	for _, of := range []struct {
-		table *table
-		key   string
-	}{{&b.senders, from.Fingerprint}, {&b.networks, command.NetworkOf(from.Fingerprint)}, {&b.names, name}} {
-		if of.key == "" {
+	for _, p := range places {
+		if p.key == "" {
 			continue
 		}
-		bucket := of.table.bucket(of.key, now)
-		if wait := delay(bucket, now); wait > 0 {
-			return false, wait
+		bucket := p.table.bucket(p.key, now)
+		if missing := 1 - bucket.TokensAt(now); missing > 0 {
+			return time.Duration(missing / float64(bucket.Limit()) * float64(time.Second))
 		}
 		full = append(full, bucket)
 	}
 	for _, bucket := range full {
-		bucket.AllowN(now, 1)
+		bucket.AllowN(now, tokens)
 	}
-	return true, 0
-}
-
-// delay returns how long the bucket needs to hold a whole token.
-func delay(b *rate.Limiter, now time.Time) time.Duration {
-	missing := 1 - b.TokensAt(now)
-	if missing <= 0 {
-		return 0
-	}
-	return time.Duration(missing / float64(b.Limit()) * float64(time.Second))
+	return 0
 }
 
 // table is a bounded map of buckets.
@@ -115,7 +181,7 @@ type table struct {
 	limit   rate.Limit
 	burst   int
 	buckets map[string]*rate.Limiter
-	shared  []*rate.Limiter // by hash of the key; nil: full
+	shared  []*rate.Limiter // by hash of the key; nil means a full bucket
 	seed    maphash.Seed
 	swept   time.Time
 }
@@ -130,6 +196,7 @@ func newTable(perMinute float64, burst int) table {
 	}
 }
 
+// bucket returns the bucket of a key, or the shared bucket of its hash if the table is full.
 func (t *table) bucket(key string, now time.Time) *rate.Limiter {
 	if b, ok := t.buckets[key]; ok {
 		return b
@@ -149,17 +216,13 @@ func (t *table) bucket(key string, now time.Time) *rate.Limiter {
 	return *place
 }
 
-// sweep drops the buckets that are full again: a new one is no different. It
-// runs at most once in the time that an empty bucket needs to fill.
+// sweep removes the buckets that are full again, because a new bucket is the same. It runs
+// at most once in the time that an empty bucket needs to fill.
 func (t *table) sweep(now time.Time) {
 	fill := time.Duration(float64(t.burst) / float64(t.limit) * float64(time.Second))
 	if now.Sub(t.swept) < fill {
 		return
 	}
 	t.swept = now
-	for key, b := range t.buckets {
-		if b.TokensAt(now) >= float64(t.burst) {
-			delete(t.buckets, key)
-		}
-	}
+	maps.DeleteFunc(t.buckets, func(_ string, b *rate.Limiter) bool { return b.TokensAt(now) >= float64(t.burst) })
 }

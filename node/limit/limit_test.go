@@ -15,9 +15,35 @@ func (c *clock) now() time.Time { return c.t }
 
 func newClock() *clock { return &clock{t: time.UnixMilli(1_700_000_000_000)} }
 
+// always returns limits that do not change.
+func always(perMinute, burst int) func() (int, int) {
+	return func() (int, int) { return perMinute, burst }
+}
+
+// TestLimitsChange holds that changed limits apply to the next write, and that a limit of 0
+// admits all writes.
+func TestLimitsChange(t *testing.T) {
+	perMinute, burst := 1, 2
+	l := New(func() (int, int) { return perMinute, burst }, newClock().now)
+	for _, tc := range []struct{ perMinute, burst, writes, want int }{
+		{1, 2, 5, 2}, {1, 3, 5, 3}, {1, 0, 5, 5}, {0, 3, 5, 5}, {1, 3, 5, 0}, {2, 3, 5, 3},
+	} {
+		perMinute, burst = tc.perMinute, tc.burst
+		admitted := 0
+		for range tc.writes {
+			if ok, _ := l.Admit(command.Sender{Fingerprint: "f"}, command.Standing{}); ok {
+				admitted++
+			}
+		}
+		if admitted != tc.want {
+			t.Errorf("%d a minute, %d at once: %d of %d admitted, want %d", tc.perMinute, tc.burst, admitted, tc.writes, tc.want)
+		}
+	}
+}
+
 func TestBurstThenRate(t *testing.T) {
 	c := newClock()
-	l := New(30, 10, c.now)
+	l := New(always(30, 10), c.now)
 	ada := command.Sender{Fingerprint: "f1", AgentKey: "ada"}
 	for i := range 10 {
 		if ok, _ := l.Admit(ada, command.Standing{}); !ok {
@@ -53,7 +79,7 @@ func TestBothKeysLimit(t *testing.T) {
 	const writes = 100
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := New(1, 5, newClock().now)
+			l := New(always(1, 5), newClock().now)
 			admitted := 0
 			for i := range writes {
 				if ok, _ := l.Admit(tt.from(i), command.Standing{}); ok {
@@ -69,7 +95,7 @@ func TestBothKeysLimit(t *testing.T) {
 
 func TestRejectionTakesNothing(t *testing.T) {
 	c := newClock()
-	l := New(60, 1, c.now)
+	l := New(always(60, 1), c.now)
 	for i := range nameShare {
 		l.Admit(command.Sender{Fingerprint: fmt.Sprint("other", i), AgentKey: "ada"}, command.Standing{})
 	}
@@ -82,11 +108,11 @@ func TestRejectionTakesNothing(t *testing.T) {
 	}
 }
 
-// TestOwnerIsNotDrained: whatever others write under a name, from wherever, the holder of
-// its key has its own allowance, and no more than that.
+// TestOwnerIsNotDrained holds that the owner of a name's key has exactly its own allowance,
+// whatever others write under the name, from any address.
 func TestOwnerIsNotDrained(t *testing.T) {
 	c := newClock()
-	l := New(1, 5, c.now)
+	l := New(always(1, 5), c.now)
 	byKey := command.Standing{Strength: command.ByKey, Registered: true}
 	strangers := []command.Standing{{}, {Registered: true, Strength: command.ByAddress}, {Registered: true, WrongKey: true}}
 	for i := range 1000 {
@@ -104,7 +130,7 @@ func TestOwnerIsNotDrained(t *testing.T) {
 	if admitted != 5 {
 		t.Errorf("%d of 16 writes by key were admitted, want 5", admitted)
 	}
-	// Many keys are not more allowance for one sender, nor many senders for one key.
+	// Neither many keys of one sender nor many senders with one key have a larger allowance.
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "owner", AgentKey: "bob"}, byKey); ok {
 		t.Error("a second key gave a sender more")
 	}
@@ -113,10 +139,10 @@ func TestOwnerIsNotDrained(t *testing.T) {
 	}
 }
 
-// TestNeighboursOfEstablishedNames: new keys use up neither what the network of an
-// established name may write by such names, nor what its address may.
+// TestNeighboursOfEstablishedNames holds that new keys drain neither the network's nor the
+// address's bucket for established names.
 func TestNeighboursOfEstablishedNames(t *testing.T) {
-	l := New(1, 5, newClock().now)
+	l := New(always(1, 5), newClock().now)
 	byKey := command.Standing{Strength: command.ByKey, Registered: true}
 	in := func(i int) string { return fmt.Sprint("net", command.NetworkEnd, i) }
 	for i := range 100 {
@@ -138,9 +164,10 @@ func TestNeighboursOfEstablishedNames(t *testing.T) {
 	}
 }
 
-// TestRejectedProofIsTheSendersOwn: writes that a name rejects cost nobody else anything.
+// TestRejectedProofIsTheSendersOwn holds that writes with a rejected proof are charged only
+// to their sender.
 func TestRejectedProofIsTheSendersOwn(t *testing.T) {
-	l := New(1, 5, newClock().now)
+	l := New(always(1, 5), newClock().now)
 	rejected := command.Standing{Registered: true, WrongKey: true}
 	for i := range 1000 {
 		l.Admit(command.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"}, rejected)
@@ -158,14 +185,14 @@ func TestRejectedProofIsTheSendersOwn(t *testing.T) {
 
 func TestTablesAreBounded(t *testing.T) {
 	c := newClock()
-	l := New(60, 1, c.now)
+	l := New(always(60, 1), c.now)
 	for i := range MaxBuckets + 100 {
 		l.Admit(command.Sender{Fingerprint: fmt.Sprint(i)}, command.Standing{})
 	}
 	if n := len(l.other.senders.buckets); n != MaxBuckets {
 		t.Fatalf("%d buckets, want the bound %d", n, MaxBuckets)
 	}
-	// Who comes too late has a limit, and does not use up that of all others.
+	// A sender without a bucket of its own has a limit, and does not drain those of all others.
 	late := command.Sender{Fingerprint: "late"}
 	l.Admit(late, command.Standing{})
 	if ok, wait := l.Admit(late, command.Standing{}); ok || wait <= 0 {
@@ -187,4 +214,103 @@ func TestTablesAreBounded(t *testing.T) {
 	if n := len(l.other.senders.buckets); n != 1 {
 		t.Errorf("%d buckets after the sweep, want 1", n)
 	}
+}
+
+// TestPeekTakesNothing holds that Peek reports the same as Admit and takes no token.
+func TestPeekTakesNothing(t *testing.T) {
+	l := New(always(1, 2), newClock().now)
+	ada := command.Sender{Fingerprint: "f1", AgentKey: "ada"}
+	for i := range 2 {
+		for range 5 {
+			if ok, _ := l.Peek(ada, command.Standing{}); !ok {
+				t.Fatalf("after %d writes there is no room", i)
+			}
+		}
+		l.Admit(ada, command.Standing{})
+	}
+	if ok, wait := l.Peek(ada, command.Standing{}); ok || wait <= 0 {
+		t.Errorf("when the allowance is used up: %t, %v", ok, wait)
+	}
+}
+
+// left returns how many writes the limiter admits now, and takes them.
+func left(l *Limiter, from command.Sender, standing command.Standing) (n int) {
+	for {
+		if ok, _ := l.Admit(from, standing); !ok {
+			return n
+		}
+		n++
+	}
+}
+
+// TestRefunds holds the buckets that refunds refill, and the number of refunds in a minute.
+func TestRefunds(t *testing.T) {
+	const burst = 2 * MaxRefunds
+	ada := command.Sender{Fingerprint: "f1", AgentKey: "ada"}
+	byKey := command.Standing{Strength: command.ByKey, Registered: true}
+	established := command.Standing{Strength: command.ByKey, Registered: true, Established: true}
+	for name, standing := range map[string]command.Standing{"without proof": {}, "by key": byKey, "established": established} {
+		t.Run(name, func(t *testing.T) {
+			c := newClock()
+			l := New(always(1, burst), c.now)
+			for range MaxRefunds + 1 {
+				l.Admit(ada, standing)
+				l.Refund(ada, standing)
+			}
+			if got := left(l, ada, standing); got != burst-1 {
+				t.Errorf("%d of %d writes are left after %d refunded ones, want one less", got, burst, MaxRefunds+1)
+			}
+			c.t = c.t.Add(time.Minute)
+			before := left(l, ada, standing)
+			for range MaxRefunds + 1 {
+				l.Refund(ada, standing)
+			}
+			if got := left(l, ada, standing); before != 1 || got != MaxRefunds {
+				t.Errorf("a minute later: %d writes, and %d refunds, want 1 and %d", before, got, MaxRefunds)
+			}
+		})
+	}
+	t.Run("of the name", func(t *testing.T) {
+		l := New(always(1, burst), newClock().now)
+		for i := range burst {
+			from := command.Sender{Fingerprint: fmt.Sprint(i % 2), AgentKey: "ada"}
+			l.Admit(from, byKey)
+		}
+		l.Refund(command.Sender{Fingerprint: "0", AgentKey: "ada"}, byKey)
+		if got := left(l, command.Sender{Fingerprint: "another", AgentKey: "ada"}, byKey); got != 1 {
+			t.Errorf("%d writes of the name are left, want 1", got)
+		}
+	})
+	t.Run("never more than the burst", func(t *testing.T) {
+		l := New(always(1, burst), newClock().now)
+		for range 3 {
+			l.Refund(ada, byKey)
+		}
+		if got := left(l, ada, byKey); got != burst {
+			t.Errorf("%d writes are left, want %d", got, burst)
+		}
+	})
+	t.Run("a network of many senders", func(t *testing.T) {
+		const senders = 1000
+		l := New(always(1, 1), newClock().now)
+		refunded := 0
+		for i := range senders {
+			from := command.Sender{Fingerprint: fmt.Sprint("net", command.NetworkEnd, i)}
+			for range MaxRefunds {
+				left(l, from, byKey)
+				l.Refund(from, byKey)
+				refunded += left(l, from, byKey)
+			}
+		}
+		if want := MaxRefunds * command.NetworkShare; refunded != want {
+			t.Errorf("%d refunds, want %d", refunded, want)
+		}
+	})
+	t.Run("without limits", func(t *testing.T) {
+		l := New(always(0, 0), newClock().now)
+		l.Refund(ada, byKey)
+		if ok, _ := l.Admit(ada, byKey); !ok {
+			t.Error("a write was rejected")
+		}
+	})
 }

@@ -9,28 +9,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 )
 
 // write makes a log file with the entries and returns its content.
 func write(t *testing.T, path string, logs []*raft.Log) []byte {
 	t.Helper()
-	s, err := Open(Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(Options{Path: path}))(t)
 	mustStore(t, s, logs)
-	if err := errors.Join(s.SetUint64([]byte("CurrentTerm"), 3), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(s.SetUint64([]byte("CurrentTerm"), 3), s.Close()))
+	data := must.Get(os.ReadFile(path))(t)
 	return data
 }
 
-// What readAll must never return.
+// Errors that readAll must never return.
 var (
 	errNotReported  = errors.New("the damage was not reported")
 	errWrongContent = errors.New("wrong content was returned")
@@ -73,9 +67,7 @@ func TestBitFlip(t *testing.T) {
 		}
 		for _, offset := range []int{at, at + len(l.Data)/2, at + len(l.Data) - 1} {
 			data[offset] ^= 1 << (offset % 8)
-			if err := os.WriteFile(path, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, data, 0o600))
 			data[offset] ^= 1 << (offset % 8)
 			_, err := readAll(path, logs)
 			var c *CorruptError
@@ -104,9 +96,7 @@ func flippedEntries() []*raft.Log { return entries(1, 40, 3, 300) }
 func TestFlipAnywhere(t *testing.T) {
 	t.Parallel()
 	if path := os.Getenv(flippedFile); path != "" {
-		if _, err := readAll(path, flippedEntries()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(readAll(path, flippedEntries()))(t)
 		return
 	}
 	path := filepath.Join(t.TempDir(), "raft.db")
@@ -120,9 +110,7 @@ func TestFlipAnywhere(t *testing.T) {
 	for offset := 0; offset < len(used); offset += step {
 		damaged := bytes.Clone(used)
 		damaged[offset] ^= 0x10
-		if err := errors.Join(os.WriteFile(path, damaged, 0o600), os.Truncate(path, int64(len(data)))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.WriteFile(path, damaged, 0o600), os.Truncate(path, int64(len(data)))))
 		child := exec.Command(os.Args[0], "-test.run=^TestFlipAnywhere$") //nolint:gosec // this test itself
 		child.Env = append(os.Environ(), flippedFile+"="+path)
 		out, err := child.CombinedOutput()
@@ -145,9 +133,7 @@ func TestTornFile(t *testing.T) {
 	data := write(t, path, logs)
 	used := bytes.LastIndex(data, logs[199].Data) + 3000
 	for _, size := range []int{1, 100, 4096, 8192, 12288, used / 2, used - 4096} {
-		if err := os.WriteFile(path, data[:size], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data[:size], 0o600))
 		if _, err := readAll(path, logs); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("cut to %d of %d bytes: error %v", size, len(data), err)
 		}
@@ -155,7 +141,7 @@ func TestTornFile(t *testing.T) {
 }
 
 // TestMissingFile: a log that was made before is not made anew, neither for a file
-// that is gone nor for one that was cut to nothing. One that was never made is.
+// that is gone nor for one that was cut to zero. One that was never made is.
 func TestMissingFile(t *testing.T) {
 	for name, lose := range map[string]func(path string) error{
 		"removed":     os.Remove,
@@ -163,16 +149,12 @@ func TestMissingFile(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "raft.db")
 		write(t, path, entries(1, 20, 3, 100))
-		if err := lose(path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, lose(path))
 		if s, err := Open(Options{Path: path, Existing: true}); !errors.Is(err, ErrMissing) {
 			t.Errorf("%s: opened %v, error %v", name, s, err)
 		}
-		// What an earlier attempt left half done is in nobody's way.
-		if err := os.WriteFile(path+newSuffix, []byte("half a file"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		// An unfinished file of an earlier attempt does not matter.
+		must.Do(t, os.WriteFile(path+newSuffix, []byte("half a file"), 0o600))
 		s := open(t, Options{Path: path})
 		if got := span(t, s); got != [2]uint64{} {
 			t.Errorf("%s: a new log spans %v", name, got)
@@ -183,15 +165,13 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// TestID: a log keeps its id, and has none before it is given one.
+// TestID: a log has no id before SetID, and keeps it afterwards.
 func TestID(t *testing.T) {
 	s := open(t, Options{})
 	if id, err := s.ID(); id != "" || err != nil {
 		t.Errorf("a new log has the id %q, %v", id, err)
 	}
-	if err := errors.Join(s.SetID("some id"), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(s.SetID("some id"), s.Close()))
 	s = open(t, Options{Path: s.path, Existing: true})
 	if id, err := s.ID(); id != "some id" || err != nil {
 		t.Errorf("the id is %q, %v", id, err)
@@ -212,9 +192,7 @@ func TestReceivedDamage(t *testing.T) {
 	}
 	for name, f := range damage {
 		var l raft.Log
-		if err := sender.GetLog(1, &l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, sender.GetLog(1, &l))
 		f(&l)
 		if err := s.StoreLogs([]*raft.Log{&l}); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("changed %s: error %v", name, err)
@@ -224,9 +202,7 @@ func TestReceivedDamage(t *testing.T) {
 		t.Errorf("rejected entries were stored: %v", got)
 	}
 	var l raft.Log
-	if err := sender.GetLog(1, &l); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sender.GetLog(1, &l))
 	mustStore(t, s, []*raft.Log{&l})
 }
 
@@ -244,9 +220,7 @@ func TestStopDuringTruncation(t *testing.T) {
 	} {
 		s := open(t, Options{})
 		mustStore(t, s, logs)
-		if err := errors.Join(tt.cut(s), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(tt.cut(s), s.Close()))
 		s = open(t, Options{Path: s.path})
 		if got := span(t, s); got != tt.want {
 			t.Errorf("%s: log spans %v, want %v", tt.name, got, tt.want)
@@ -267,9 +241,7 @@ func TestEntriesThatDoNotFollow(t *testing.T) {
 	} {
 		s := open(t, Options{Snapshot: upTo(20)})
 		mustStore(t, s, entries(1, 30, 3, 20))
-		if err := errors.Join(tt.spoil(s), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(tt.spoil(s), s.Close()))
 		s, err := Open(Options{Path: s.path, Snapshot: upTo(20)})
 		switch {
 		case err == nil:
@@ -321,13 +293,8 @@ func TestAlign(t *testing.T) {
 func TestReadAfterClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "raft.db")
 	write(t, path, entries(1, 10, 3, 100))
-	s, err := Open(Options{Path: path, Fatal: func(err error) { t.Errorf("reported: %v", err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(Options{Path: path, Fatal: func(err error) { t.Errorf("reported: %v", err) }}))(t)
+	must.Do(t, s.Close())
 	var l raft.Log
 	if err := s.GetLog(1, &l); err == nil || errors.Is(err, ErrCorrupt) {
 		t.Errorf("reading a closed log: %v", err)

@@ -41,7 +41,7 @@ var ErrMissing = errors.New("the file is missing or empty")
 // Errors: ErrMissing, a *CorruptError, or what kept the file from being opened.
 func Open(opts Options) (*Store, error) {
 	s := newStore(opts)
-	// What a crash left of a new file has what the log has, or had.
+	// After a crash, an unfinished new file holds entries that are, or were, in the log.
 	if err := removeFile(s.path + newSuffix); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
@@ -209,7 +209,7 @@ func (s *Store) Align(snapshotIndex, snapshotTerm uint64) error {
 	return s.deleteDownward(first, last)
 }
 
-// errDamaged is what guard makes of a panic.
+// errDamaged is the error of guard for a panic.
 var errDamaged = errors.New("damaged file")
 
 // guard runs f and turns a panic into an error. bbolt panics on a damaged page,

@@ -24,9 +24,9 @@ const (
 // caller must not count it as stored: not apply it, nor let others commit it (Unwritten,
 // WaitWritten). Then written is called with the duration of the write, if it is not nil.
 //
-// It reports whether it took them. It takes none that do not follow the newest entry, or
-// that an almost full disk may not have room for: StoreLogs does, or has an error that
-// Raft can continue after. An entry that was taken and cannot be written ends the store:
+// It reports whether it took them. It leaves entries that do not follow the newest one, or
+// that an almost full disk may not have room for, to StoreLogs, whose errors Raft can
+// continue after. An entry that was taken and cannot be written ends the store:
 // Raft counts on it. Errors: as for StoreLogs.
 func (s *Store) Queue(logs []*raft.Log, written func(took time.Duration)) (bool, error) {
 	if len(logs) == 0 || s.free() < queueFree {
@@ -71,7 +71,7 @@ func freeSpace(path string) uint64 {
 	return fs.Bavail * uint64(fs.Bsize)
 }
 
-// drain writes what is queued until nothing is: all that waits goes into one transaction.
+// drain writes until the queue is empty: all waiting entries go into one transaction.
 func (s *Store) drain(written func(took time.Duration)) {
 	for {
 		s.mu.Lock()
@@ -97,7 +97,7 @@ func (s *Store) drain(written func(took time.Duration)) {
 	}
 }
 
-// Unwritten returns the index of the oldest entry that is queued; 0 when there is none.
+// Unwritten returns the index of the oldest queued entry, 0 if the queue is empty.
 func (s *Store) Unwritten() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,5 +121,5 @@ func (s *Store) WaitWritten(index uint64) error {
 	return nil
 }
 
-// waitAll waits until nothing is queued: what is written afterwards stands behind it.
+// waitAll waits until the queue is empty: later writes stand behind its entries.
 func (s *Store) waitAll() error { return s.WaitWritten(math.MaxUint64) }

@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 )
 
-const testPatience = 20 * time.Second
+const testPatience = time.Minute
 
 func wait(t testing.TB, what string, reached func() bool) {
 	t.Helper()
@@ -40,7 +42,7 @@ func waits(function string) bool {
 // gate is a disk that keeps transactions waiting once it is shut.
 type gate struct {
 	shut   atomic.Bool
-	opened chan error // what the next one ends with; closed, all pass
+	opened chan error // the result of the next one; all pass once it is closed
 	came   atomic.Int64
 	once   sync.Once
 
@@ -97,10 +99,7 @@ func mustQueue(t testing.TB, s *Store, logs []*raft.Log) {
 // onDisk returns the index of the newest entry in the file.
 func onDisk(t testing.TB, s *Store) uint64 {
 	t.Helper()
-	last, err := s.bolt.LastIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(s.bolt.LastIndex())(t)
 	return last
 }
 
@@ -109,7 +108,7 @@ func onDisk(t testing.TB, s *Store) uint64 {
 func TestQueue(t *testing.T) {
 	g, s := gated(t)
 	var hooks atomic.Int64
-	var early atomic.Uint64 // what was not written when the hook was called
+	var early atomic.Uint64 // the unwritten entry when the hook was called
 	for _, logs := range [][]*raft.Log{entries(4, 5, 2, 20), entries(6, 6, 2, 20)} {
 		queued, err := s.Queue(logs, func(time.Duration) {
 			if u := s.Unwritten(); u == 4 {
@@ -154,9 +153,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("written up to %d, unwritten from %d on, %v", onDisk(t, s), s.Unwritten(), err)
 	}
 	check()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	if n := hooks.Load(); n < 1 || n > 2 || early.Load() != 0 {
 		t.Errorf("the hook was called %d times, and entry %d was not written", n, early.Load())
 	}
@@ -216,7 +213,7 @@ func TestNothingOvertakesTheQueue(t *testing.T) {
 }
 
 // TestConflictInTheQueue: a leader queues entries while it learns that another leads, whose
-// entries replace them. None of them stays behind in the file.
+// entries replace them. Its entries do not stay in the file.
 func TestConflictInTheQueue(t *testing.T) {
 	for _, lo := range []uint64{3, 4, 5} {
 		t.Run(fmt.Sprint(lo), func(t *testing.T) {
@@ -281,9 +278,7 @@ func TestQueueRejects(t *testing.T) {
 				mustQueue(t, s, tt.queued)
 			}
 			if tt.before != nil {
-				if err := tt.before(g, s); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, tt.before(g, s))
 			}
 			before := s.Unwritten()
 			queued, err := s.Queue(tt.logs, nil)
@@ -303,7 +298,7 @@ func TestQueueRejects(t *testing.T) {
 	})
 }
 
-// TestFreeSpace: the system's answer counts; none counts as no space.
+// TestFreeSpace: the system's answer counts; an error counts as no space.
 func TestFreeSpace(t *testing.T) {
 	s := open(t, Options{})
 	if s.free() == 0 || freeSpace(s.path+" is not there") != 0 {
@@ -311,8 +306,8 @@ func TestFreeSpace(t *testing.T) {
 	}
 }
 
-// TestQueuedWriteFails: others have the entries, so that the store ends, and nothing of
-// them counts as written, whether they are in the file or not.
+// TestQueuedWriteFails: others have the entries, so that the store ends, and they do
+// not count as written, whether they are in the file or not.
 func TestQueuedWriteFails(t *testing.T) {
 	t.Run("not made", func(t *testing.T) {
 		g, s := gated(t)
@@ -384,9 +379,7 @@ func checkQueueEnded(t *testing.T, s *Store, fatal []error, wrote chan time.Dura
 // reopen closes a store, and returns where its log ends after the next start.
 func reopen(t *testing.T, s *Store) uint64 {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	return span(t, open(t, Options{Path: s.path}))[1]
 }
 
@@ -446,9 +439,7 @@ func TestQueueDuringTruncation(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if err := s.WaitWritten(n); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.WaitWritten(n))
 	if got := span(t, s); got != [2]uint64{head + 1, n} || onDisk(t, s) != n {
 		t.Errorf("the log spans %v, the file ends at %d", got, onDisk(t, s))
 	}

@@ -24,7 +24,7 @@ const (
 var (
 	// bucketStable is where raft-boltdb keeps stable values.
 	bucketStable = []byte("conf")
-	// keyErased is the key of the index up to which the file has nothing.
+	// keyErased is the key of the index up to which all entries are erased from the file.
 	keyErased = []byte("CommonsErased")
 )
 
@@ -39,13 +39,13 @@ func (s *Store) Erased() (uint64, error) {
 }
 
 // Rewrite replaces the log's file by a new one with the same entries and stable values, so
-// that nothing is left of the deleted entries up to an index: bbolt keeps the pages of
+// that no byte is left of the deleted entries up to an index: bbolt keeps the pages of
 // deleted entries until it needs them. Writes and reads wait meanwhile. After a crash one
 // of the two files is there, and each is the whole log. An error leaves the log as it was,
 // unless the store ends with it.
 func (s *Store) Rewrite(erased uint64) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
 	if err := s.over(); err != nil {
 		return err
 	}

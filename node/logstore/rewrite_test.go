@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -23,16 +25,10 @@ func cutStore(t *testing.T) *Store {
 	}
 	mustStore(t, s, logs)
 	for key, value := range map[string]string{"LastVoteCand": "n2", "CurrentTerm": "\x00\x00\x00\x00\x00\x00\x00\x03"} {
-		if err := s.Set([]byte(key), []byte(value)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Set([]byte(key), []byte(value)))
 	}
-	if err := s.SetID("the log"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.DeleteRange(1, 40); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.SetID("the log"))
+	must.Do(t, s.DeleteRange(1, 40))
 	if !holds(t, s.path) {
 		t.Fatal("bbolt overwrote what was deleted: the test shows nothing")
 	}
@@ -41,10 +37,7 @@ func cutStore(t *testing.T) *Store {
 
 func holds(t *testing.T, path string) bool {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return bytes.Contains(data, []byte(doomed))
 }
 
@@ -69,16 +62,14 @@ func mustBeWhole(t *testing.T, s *Store) {
 	}
 }
 
-// TestRewrite: nothing of what was deleted is in the file, all else is, and the log goes
-// on in the new file.
+// TestRewrite: no deleted entry is in the file, all others are, and the log goes on in the
+// new file.
 func TestRewrite(t *testing.T) {
 	s := cutStore(t)
 	if err := s.Rewrite(50); err == nil {
 		t.Error("entries that are there count as erased")
 	}
-	if err := s.Rewrite(40); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Rewrite(40))
 	mustBeWhole(t, s)
 	if holds(t, s.path) {
 		t.Error("the file still holds what was deleted")
@@ -87,13 +78,8 @@ func TestRewrite(t *testing.T) {
 		t.Errorf("erased up to %d, %v", erased, err)
 	}
 	mustStore(t, s, entries(61, 62, 3, 10))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Open(Options{Path: s.path, Existing: true, Snapshot: upTo(40)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
+	again := must.Get(Open(Options{Path: s.path, Existing: true, Snapshot: upTo(40)}))(t)
 	defer func() { _ = again.Close() }()
 	if got := span(t, again); got != [2]uint64{41, 62} {
 		t.Errorf("after a start the log has %d", got)
@@ -111,18 +97,13 @@ func TestCrashWhileRewriting(t *testing.T) {
 				if step != at {
 					return
 				}
-				// Everything is through to the disk here: this is what a crash leaves.
+				// Everything is through to the disk here: a crash leaves it like this.
 				if err := os.CopyFS(dir, os.DirFS(filepath.Dir(s.path))); err != nil {
 					t.Error(err)
 				}
 			}
-			if err := s.Rewrite(40); err != nil {
-				t.Fatal(err)
-			}
-			left, err := Open(Options{Path: filepath.Join(dir, filepath.Base(s.path)), Existing: true, Snapshot: upTo(40)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Rewrite(40))
+			left := must.Get(Open(Options{Path: filepath.Join(dir, filepath.Base(s.path)), Existing: true, Snapshot: upTo(40)}))(t)
 			defer func() { _ = left.Close() }()
 			mustBeWhole(t, left)
 			names, err := filepath.Glob(filepath.Join(dir, "*"+newSuffix))
@@ -140,9 +121,7 @@ func TestCrashWhileRewriting(t *testing.T) {
 func TestRewriteFails(t *testing.T) {
 	s := cutStore(t)
 	blocked := s.path + newSuffix
-	if err := os.MkdirAll(filepath.Join(blocked, "full"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(blocked, "full"), 0o700))
 	if err := s.Rewrite(40); err == nil {
 		t.Error("no error")
 	}
@@ -150,7 +129,7 @@ func TestRewriteFails(t *testing.T) {
 	mustStore(t, s, entries(61, 61, 3, 10))
 }
 
-// TestRewriteBesideOthers: reads and writes wait, and none fails.
+// TestRewriteBesideOthers: reads and writes wait, and all succeed.
 func TestRewriteBesideOthers(t *testing.T) {
 	s := cutStore(t)
 	stop := make(chan struct{})
@@ -194,13 +173,8 @@ func TestRewriteBesideOthers(t *testing.T) {
 	close(stop)
 	others.Wait()
 	_, last := s.bounds()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Open(Options{Path: s.path, Existing: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
+	again := must.Get(Open(Options{Path: s.path, Existing: true}))(t)
 	defer func() { _ = again.Close() }()
 	if got := span(t, again); got != [2]uint64{41, last} {
 		t.Errorf("the log has %d, want 41 to %d", got, last)

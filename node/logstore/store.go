@@ -25,7 +25,7 @@ const (
 	// DefaultCacheBytes bounds the entries kept in memory. Followers that keep
 	// up, and apply itself, are served from there.
 	DefaultCacheBytes = 32 << 20
-	// entryOverhead is what an entry takes on disk beside its data and extension.
+	// entryOverhead is the size of an entry on disk beside its data and extension.
 	entryOverhead = 96
 )
 
@@ -37,15 +37,15 @@ type Options struct {
 	Existing bool
 	// CacheBytes bounds the entries in memory; 0 is DefaultCacheBytes.
 	CacheBytes int64
-	// Snapshot returns the last index that the newest snapshot covers, 0 when
-	// there is none. Nil is no snapshot.
+	// Snapshot returns the last index that the newest snapshot covers, 0 without a
+	// snapshot. Nil means always 0.
 	Snapshot func() uint64
 	// Around runs each transaction that writes; what is Storing or Deleting. Nil
 	// just runs it.
 	Around func(what string, do func() error) error
 	// Fatal is called once, with an error after which the log cannot continue: damage,
-	// or a file that does not hold what Raft believes it holds. Nothing is written from
-	// then on; Raft itself would try again for ever. May be nil.
+	// or a file that does not hold what Raft believes it holds. The store does not write
+	// after it; Raft itself would try again for ever. May be nil.
 	Fatal func(error)
 }
 
@@ -65,12 +65,14 @@ type Store struct {
 	file     *os.File // bolt's
 	pageSize int64    // of the file
 
-	writing sync.Mutex // held while a transaction writes, until win shows what it did
+	// writing has a value while a transaction writes, until win shows what it did. It is
+	// not a sync.Mutex: in a bubble of testing/synctest, time stands still for a mutex's waiters.
+	writing chan struct{}
 
 	mu    sync.Mutex
-	win   window // what the file holds
+	win   window // the entries in the file
 	cut   bool   // the tail was deleted: Raft believes it is there until entries are stored
-	ended error  // what Fatal was called with
+	ended error  // the error that Fatal was called with
 
 	queue    []*raft.Log // entries that are not in the file yet; they follow the newest one in it
 	draining bool        // a goroutine writes the queue
@@ -90,7 +92,10 @@ var keyID = []byte("CommonsLogID")
 
 // newStore returns a store that is not open yet.
 func newStore(opts Options) *Store {
-	s := &Store{path: opts.Path, snapshot: opts.Snapshot, around: opts.Around, fatal: opts.Fatal, failpoint: func(string) {}}
+	s := &Store{
+		path: opts.Path, snapshot: opts.Snapshot, around: opts.Around, fatal: opts.Fatal,
+		failpoint: func(string) {}, writing: make(chan struct{}, 1),
+	}
 	s.free = func() uint64 { return freeSpace(s.path) }
 	if s.snapshot == nil {
 		s.snapshot = func() uint64 { return 0 }
@@ -121,8 +126,8 @@ func (s *Store) ID() (string, error) {
 // SetID stores the log's id durably, so that another log is not taken for it.
 func (s *Store) SetID(id string) error { return s.Set(keyID, []byte(id)) }
 
-// Close writes what is queued, and closes the file. Nothing that counts as stored is lost
-// without it. While the disk hangs, it does not return.
+// Close writes the queued entries, and closes the file. Entries that count as stored are
+// safe without it. While the disk hangs, it does not return.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	for s.draining {
@@ -134,13 +139,13 @@ func (s *Store) Close() error {
 	return s.bolt.Close()
 }
 
-// entryBytes is what an entry counts for in limits, close to its size on disk.
+// entryBytes returns the size of an entry for limits, approximately its size on disk.
 func entryBytes(l *raft.Log) int64 {
 	return int64(len(l.Data)+len(l.Extensions)) + entryOverhead
 }
 
-// bounds returns the indexes of the oldest and the newest entry, 0 and 0 when
-// there is none.
+// bounds returns the indexes of the oldest and the newest entry, 0 and 0 if
+// the log is empty.
 func (s *Store) bounds() (first, last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,13 +155,13 @@ func (s *Store) bounds() (first, last uint64) {
 	return s.win.first, s.win.last()
 }
 
-// FirstIndex returns the index of the oldest entry, 0 when there is none.
+// FirstIndex returns the index of the oldest entry, 0 if the log is empty.
 func (s *Store) FirstIndex() (uint64, error) {
 	first, _ := s.bounds()
 	return first, nil
 }
 
-// LastIndex returns the index of the newest entry, 0 when there is none.
+// LastIndex returns the index of the newest entry, 0 if the log is empty.
 func (s *Store) LastIndex() (uint64, error) {
 	_, last := s.bounds()
 	return last, nil
@@ -166,7 +171,7 @@ func (s *Store) LastIndex() (uint64, error) {
 func (s *Store) BytesSince(index uint64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.win.bytesSince(index)
+	return s.win.total() - s.win.bytesUpTo(index)
 }
 
 // Trailing returns how many of the newest entries make at most limit bytes.
@@ -264,7 +269,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrCorrupt is what every *CorruptError is.
+// ErrCorrupt matches every *CorruptError.
 var ErrCorrupt = errors.New("log is corrupt")
 
 // CorruptError says that the log on disk, or an entry received for it, is not
@@ -273,7 +278,7 @@ var ErrCorrupt = errors.New("log is corrupt")
 type CorruptError struct {
 	Path  string // the log's file
 	Index uint64 // the entry; 0 when the damage is not in one entry
-	Err   error  // what was found
+	Err   error  // the damage
 }
 
 func (e *CorruptError) Error() string {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
@@ -21,10 +23,7 @@ func open(t testing.TB, opts Options) *Store {
 	if opts.Path == "" {
 		opts.Path = filepath.Join(t.TempDir(), "raft.db")
 	}
-	s, err := Open(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(opts))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -43,9 +42,7 @@ func entries(lo, hi, term uint64, size int) []*raft.Log {
 
 func mustStore(t testing.TB, s *Store, logs []*raft.Log) {
 	t.Helper()
-	if err := s.StoreLogs(logs); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.StoreLogs(logs))
 }
 
 // span returns the first and last index.
@@ -53,9 +50,7 @@ func span(t testing.TB, s raft.LogStore) [2]uint64 {
 	t.Helper()
 	first, err1 := s.FirstIndex()
 	last, err2 := s.LastIndex()
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err1, err2))
 	return [2]uint64{first, last}
 }
 
@@ -68,10 +63,7 @@ func TestModel(t *testing.T) {
 		n++
 		var covered uint64 // by the newest snapshot
 		opts := Options{Path: filepath.Join(dir, fmt.Sprint(n)), Snapshot: func() uint64 { return covered }, CacheBytes: int64(rapid.SampledFrom([]int{1, 2000, 1 << 20}).Draw(t, "cache"))}
-		s, err := Open(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Open(opts))(t)
 		defer func() { _ = s.Close() }()
 		model := map[uint64]*raft.Log{}
 		var first, last, term uint64
@@ -85,14 +77,10 @@ func TestModel(t *testing.T) {
 			logs := entries(lo, lo+uint64(rapid.IntRange(0, 20).Draw(t, "n")), term, rapid.IntRange(0, 300).Draw(t, "size"))
 			queued := false
 			if rapid.Bool().Draw(t, "queue") {
-				if queued, err = s.Queue(logs, nil); err != nil {
-					t.Fatal(err)
-				}
+				queued = must.Get(s.Queue(logs, nil))(t)
 			}
 			if !queued {
-				if err := s.StoreLogs(logs); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.StoreLogs(logs))
 			}
 			for _, l := range logs {
 				model[l.Index] = l
@@ -110,9 +98,7 @@ func TestModel(t *testing.T) {
 				}
 				hi := rapid.Uint64Range(first, last).Draw(t, "hi")
 				covered = hi
-				if err := s.DeleteRange(first, hi); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.DeleteRange(first, hi))
 				drop(first, hi)
 				if first = hi + 1; hi == last {
 					first = 0
@@ -123,9 +109,7 @@ func TestModel(t *testing.T) {
 					return
 				}
 				lo := rapid.Uint64Range(first, last).Draw(t, "lo")
-				if err := s.DeleteRange(lo, last); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.DeleteRange(lo, last))
 				drop(lo, last)
 				if last = lo - 1; lo == first {
 					first = 0
@@ -141,12 +125,8 @@ func TestModel(t *testing.T) {
 				if rapid.IntRange(0, 4).Draw(t, "really") > 0 {
 					return // a restart takes as long as a hundred of the others
 				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if s, err = Open(opts); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Close())
+				s = must.Get(Open(opts))(t)
 			},
 			"": func(t *rapid.T) {
 				written := last
@@ -195,9 +175,7 @@ func TestStableStore(t *testing.T) {
 	if _, err := s.GetUint64([]byte("n")); err == nil || err.Error() != "not found" {
 		t.Errorf("GetUint64 of nothing: error %v", err)
 	}
-	if err := errors.Join(s.Set([]byte("k"), []byte("v")), s.SetUint64([]byte("n"), 7), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(s.Set([]byte("k"), []byte("v")), s.SetUint64([]byte("n"), 7), s.Close()))
 	s = open(t, Options{Path: s.path})
 	v, err1 := s.Get([]byte("k"))
 	n, err2 := s.GetUint64([]byte("n"))
@@ -243,17 +221,11 @@ func TestBytes(t *testing.T) {
 	}
 	check(s, "filled", map[uint64]int64{0: 100, 50: 50, 100: 0, 200: 0},
 		map[int64]uint64{0: 0, one - 1: 0, one: 1, 10 * one: 10, 1000 * one: 100})
-	if err := s.DeleteRange(1, 60); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.DeleteRange(1, 60))
 	check(s, "truncated", map[uint64]int64{0: 40, 60: 40, 61: 39}, map[int64]uint64{10 * one: 10, 1000 * one: 40})
-	if err := s.DeleteRange(91, 100); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.DeleteRange(91, 100))
 	check(s, "tail gone", map[uint64]int64{0: 30, 61: 29, 95: 0}, map[int64]uint64{1000 * one: 30})
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	check(open(t, Options{Path: s.path}), "opened again", map[uint64]int64{0: 30, 61: 29}, map[int64]uint64{1000 * one: 30})
 }
 

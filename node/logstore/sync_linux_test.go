@@ -13,6 +13,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 	"golang.org/x/sys/unix"
 )
@@ -20,8 +22,8 @@ import (
 // childEnv names the log of a process in which syncs fail.
 const childEnv = "LOGSTORE_FAILING_SYNCS"
 
-// inChild runs the rest of a test in a process of its own, of which it says whether
-// this is it, and where the log of the test is to be.
+// inChild runs the rest of a test in a process of its own. It reports whether this is that
+// process, and returns the path of the test's log.
 func inChild(t *testing.T) (path string, is bool) {
 	t.Helper()
 	if path := os.Getenv(childEnv); path != "" {
@@ -50,9 +52,7 @@ func TestNothingIsStoredUnsynced(t *testing.T) {
 	store := func(index uint64) error {
 		return s.StoreLogs([]*raft.Log{{Index: index, Term: 1, Type: raft.LogCommand, Data: []byte("entry")}})
 	}
-	if err := errors.Join(store(1), s.SetUint64([]byte("vote"), 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(store(1), s.SetUint64([]byte("vote"), 1)))
 	failing.Store(true)
 	if err := store(2); !errors.Is(err, syscall.EIO) {
 		t.Errorf("stored an entry without a sync: %v", err)
@@ -60,7 +60,7 @@ func TestNothingIsStoredUnsynced(t *testing.T) {
 	if err := s.SetUint64([]byte("vote"), 2); !errors.Is(err, syscall.EIO) {
 		t.Errorf("stored a vote without a sync: %v", err)
 	}
-	// What is queued is not written before the kernel has said so.
+	// Queued entries are not written before the kernel has said so.
 	path += "queue"
 	failing.Store(false)
 	q := open(t, Options{Path: path})
@@ -74,17 +74,15 @@ func TestNothingIsStoredUnsynced(t *testing.T) {
 		t.Errorf("stored a term behind it: %v", err)
 	}
 	path = s.path
-	// What the file holds may be in the kernel's memory alone.
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	// The file's content may be in the kernel's memory alone.
+	must.Do(t, s.Close())
 	if s, err := Open(Options{Path: path, Existing: true}); !errors.Is(err, syscall.EIO) {
 		t.Errorf("opened %v without a sync: %v", s, err)
 	}
 }
 
 // TestOneSyncFails lets one sync of a transaction fail, and the later ones succeed.
-// After the first, of the pages, nothing has happened. After the second, of the meta
+// After the first, of the pages, the transaction is not made. After the second, of the meta
 // page, the entries are in the file, and others must not be stored among them.
 func TestOneSyncFails(t *testing.T) {
 	path, is := inChild(t)
@@ -102,21 +100,17 @@ func TestOneSyncFails(t *testing.T) {
 		if err := s.StoreLogs(entries(3, 6, 2, 20)); !errors.Is(err, syscall.EIO) {
 			t.Errorf("sync %d failed, and the error is %v", failed, err)
 		}
-		// What Raft goes on with, unless the node has ended.
+		// Raft's next writes, unless the node has ended.
 		err := s.StoreLogs(entries(3, 4, 3, 20))
 		if ended := failed == 2; (fatal != nil) != ended || (err != nil) != ended {
 			t.Errorf("sync %d failed: the next entries: %v; fatal: %v", failed, err, fatal)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
 		s = open(t, Options{Path: s.path, Existing: true})
 		var terms []uint64
 		for i, last := s.bounds(); i <= last; i++ {
 			var l raft.Log
-			if err := s.GetLog(i, &l); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.GetLog(i, &l))
 			terms = append(terms, l.Term)
 		}
 		if !slices.IsSorted(terms) {
@@ -125,7 +119,7 @@ func TestOneSyncFails(t *testing.T) {
 	}
 }
 
-// What package unix has no names for, as the kernel defines it for user notification.
+// The kernel's constants for user notification that package unix does not have.
 const (
 	notifRecv = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
 	notifSend = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
@@ -142,9 +136,7 @@ func failSyncs(t *testing.T, fails func() bool) {
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_USER_NOTIF},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	const flags = unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
 	listener, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&filter)))

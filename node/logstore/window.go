@@ -134,9 +134,6 @@ func (w *window) bytesUpTo(index uint64) int64 {
 	}
 }
 
-// bytesSince returns the bytes of the entries after index.
-func (w *window) bytesSince(index uint64) int64 { return w.total() - w.bytesUpTo(index) }
-
 // trailing returns how many of the newest entries make at most limit bytes.
 func (w *window) trailing(limit int64) uint64 {
 	keepFrom := sort.Search(len(w.ends), func(i int) bool {

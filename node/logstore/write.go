@@ -18,7 +18,7 @@ func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l})
 // leaves a gap instead, a snapshot was installed in between, and everything older is
 // deleted: it may never have been committed. Errors: a *CorruptError for a received
 // entry, or what kept the entries from disk. After a deletion of the tail every
-// error is fatal, because Raft continues as if nothing was deleted.
+// error is fatal, because Raft continues as if the tail was still there.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -105,7 +105,7 @@ const (
 // of bounded size: the old end of the log, as far as a snapshot covers it, or a
 // conflicting tail. A stop in the middle leaves a log without a gap: the old end
 // is deleted upward, and a tail downward. An error after a part of a tail is gone
-// is fatal. What is queued up to hi is written first: a leader can learn of a newer term
+// is fatal. The queue up to hi is written first: a leader can learn of a newer term
 // while it queues, and the tail that its successor replaces ends with what it queued.
 func (s *Store) DeleteRange(lo, hi uint64) error {
 	if err := s.WaitWritten(hi); err != nil {
@@ -120,21 +120,17 @@ func (s *Store) DeleteRange(lo, hi uint64) error {
 	case lo == first && hi <= covered:
 		return s.deleteUpward(lo, hi)
 	case hi == last:
-		return s.cutTail(lo, hi)
+		// Raft believes that the tail is there until other entries are stored.
+		err := s.deleteDownward(lo, hi)
+		s.mu.Lock()
+		s.cut = s.cut || s.win.empty() || s.win.last() != hi
+		s.mu.Unlock()
+		return s.endIfCut(err)
 	case lo == first:
 		return fmt.Errorf("deleting log entries %d to %d: the newest snapshot covers only what is up to %d", lo, hi, covered)
 	default:
 		return fmt.Errorf("deleting log entries %d to %d would leave a gap", lo, hi)
 	}
-}
-
-// cutTail deletes a tail that Raft believes is there until other entries are stored.
-func (s *Store) cutTail(lo, hi uint64) error {
-	err := s.deleteDownward(lo, hi)
-	s.mu.Lock()
-	s.cut = s.cut || s.win.empty() || s.win.last() != hi
-	s.mu.Unlock()
-	return s.endIfCut(err)
 }
 
 // deleteUpward deletes the old end of the log while others append to the new one.
@@ -194,7 +190,7 @@ func (w *window) sliceStart(lo, hi uint64) uint64 {
 	return start
 }
 
-// What a transaction does.
+// The kinds of transactions.
 const (
 	Storing  = "a write of the log"
 	Deleting = "a deletion in the log"
@@ -211,7 +207,7 @@ const (
 // has in memory. Such a node stops; the next start reads the log as it is.
 type DivergedError struct {
 	Path string // the log's file
-	Err  error  // what happened
+	Err  error  // the cause
 }
 
 func (e *DivergedError) Error() string {
@@ -223,10 +219,10 @@ func (e *DivergedError) Error() string {
 func (e *DivergedError) Unwrap() error { return e.Err }
 
 // write runs a transaction, and then noted, which updates what is in memory. After an
-// error the log stays usable only if nothing of the transaction is in the file.
+// error the log stays usable only if the transaction is not in the file.
 func (s *Store) write(what string, do func() error, noted func()) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
 	if err := s.over(); err != nil {
 		return err
 	}
@@ -317,7 +313,7 @@ func (s *Store) end(reason error) error {
 	return reason
 }
 
-// over returns why nothing is written any more; nil while it is.
+// over returns the error that has ended the store, or nil.
 func (s *Store) over() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,11 +9,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 )
 
-// disk is one that lets transactions fail, and what a store on it says.
+// disk lets transactions fail, and keeps the errors that a store on it reports.
 type disk struct {
 	before, after map[int]error // by number of the transaction: not made, or made all the same
 	done          int           // transactions tried
@@ -144,9 +146,7 @@ func TestTailWithoutItsSuccessors(t *testing.T) {
 				t.Fatal("no error")
 			}
 			d.checkEnded(t, s, "deleted for newer ones")
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Close())
 			s = open(t, Options{Path: s.path})
 			if first, last := s.bounds(); first > 1 || last >= many {
 				t.Errorf("after a start the log spans %d to %d", first, last)
@@ -218,9 +218,7 @@ func TestDamageFoundWhileWriting(t *testing.T) {
 	var d disk
 	s := open(t, d.options(nil))
 	mustStore(t, s, entries(1, 100, 1, 1000))
-	if err := os.Truncate(s.path, 2*s.pageSize); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(s.path, 2*s.pageSize))
 	err := s.StoreLogs(entries(101, 101, 1, 20))
 	if !errors.Is(err, ErrCorrupt) || len(d.fatal) != 1 {
 		t.Errorf("the error is %v, fatal were %v", err, d.fatal)
@@ -255,7 +253,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// raftModel is what Raft takes its log to be.
+// raftModel is the log as Raft sees it.
 type raftModel struct {
 	path           string
 	d              disk
@@ -274,10 +272,7 @@ func (m *raftModel) open(t *rapid.T) {
 	m.d = disk{}
 	opts := m.d.options(func() uint64 { return m.snapshot })
 	opts.Path = m.path
-	s, err := Open(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(opts))(t)
 	m.s = s
 	m.first, m.end = s.bounds()
 	if m.terms == nil {
@@ -285,9 +280,7 @@ func (m *raftModel) open(t *rapid.T) {
 	}
 	for i := m.first; i <= m.end && i > 0; i++ {
 		var l raft.Log
-		if err := s.GetLog(i, &l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.GetLog(i, &l))
 		if i <= m.commit && i > m.snapshot && l.Term != m.terms[i] {
 			t.Fatalf("committed entry %d of term %d is now of term %d", i, m.terms[i], l.Term)
 		}
@@ -363,14 +356,12 @@ func (m *raftModel) check(t *rapid.T) {
 		if m.s.StoreLogs(entries(m.last()+1, m.last()+1, m.term+1, 20)) == nil || m.s.SetUint64([]byte("vote"), 0) == nil {
 			t.Fatalf("it goes on after %v", m.d.fatal)
 		}
-		if err := m.s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.s.Close())
 		m.open(t)
 	}
 	m.d.fail(0, nil, false)
 	first, last := m.s.bounds()
-	// What a snapshot covers may be gone, when what follows it could not be stored.
+	// Entries that a snapshot covers may be gone, if the next ones could not be stored.
 	if last > m.end || last < m.end && m.end > m.snapshot {
 		t.Fatalf("the log ends at %d, Raft takes it to end at %d, the snapshot at %d", last, m.end, m.snapshot)
 	}

@@ -136,8 +136,8 @@ func TestFreshPeers(t *testing.T) {
 	}
 }
 
-// TestStateAloneIsNotFresh holds that a node whose Raft knows nothing forms no cluster
-// over a state that holds something.
+// TestStateAloneIsNotFresh holds that a node whose Raft is empty forms no cluster over a
+// state that is not.
 func TestStateAloneIsNotFresh(t *testing.T) {
 	ms := inMemory(t)
 	if !ms.Fresh() {

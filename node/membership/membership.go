@@ -11,11 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	autopilot "github.com/hashicorp/raft-autopilot"
-
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
@@ -37,7 +36,7 @@ type Timing struct {
 	HandoverTimeout time.Duration
 }
 
-// Config is what a Membership needs.
+// Config configures a Membership.
 type Config struct {
 	ServerID string
 	Expect   int // first voters
@@ -55,7 +54,7 @@ type Config struct {
 	Client  *http.Client // for the private ports of other nodes
 	Logger  *slog.Logger
 
-	// ClusterID returns the cluster that this node is part of, "" while it is of none.
+	// ClusterID returns the cluster that this node is part of, empty before it has one.
 	ClusterID func() string
 	// Meta returns this node's gossip metadata.
 	Meta func(fresh, leaving bool) cluster.Meta
@@ -63,6 +62,8 @@ type Config struct {
 	Leading func() bool
 	// Propose replicates a command while this node leads.
 	Propose func(context.Context, command.Payload) error
+	// CheckDisk returns an error while less than the reserve of this node's disk is free.
+	CheckDisk func() error
 	// Fail ends the node.
 	Fail func(error)
 }
@@ -72,17 +73,19 @@ type Membership struct {
 	cfg Config
 
 	reconcileNow chan struct{}
-	changing     sync.Mutex                          // held while a change of Raft's configuration is decided and carried out
-	pilot        atomic.Pointer[autopilot.Autopilot] // rates the health of the servers while this node leads
-	rejected     atomic.Pointer[map[string]string]   // why this leader does not take nodes in, by id; not changed once stored
-	waiting      atomic.Pointer[string]              // why this node is not part of a cluster yet
-	outside      atomic.Bool                         // the cluster is led without this server
-	leaving      atomic.Bool                         // it is being taken out of the cluster
+	// changing has a value while a change of Raft's configuration is decided and carried out.
+	// It is not a sync.Mutex, see logstore.Store.
+	changing chan struct{}
+	health   atomic.Pointer[admin.Health]      // of the servers, nil unless this node leads; not changed once stored
+	rejected atomic.Pointer[map[string]string] // why this leader does not take nodes in, by id; not changed once stored
+	waiting  atomic.Pointer[string]            // why this node is not part of a cluster yet
+	outside  atomic.Bool                       // the cluster is led without this server
+	leaving  atomic.Bool                       // it is being taken out of the cluster
 }
 
 // New returns the membership of a node whose Raft and gossip run.
 func New(cfg Config) *Membership {
-	return &Membership{cfg: cfg, reconcileNow: make(chan struct{}, 1)}
+	return &Membership{cfg: cfg, reconcileNow: make(chan struct{}, 1), changing: make(chan struct{}, 1)}
 }
 
 // Run forms a cluster or waits to be added to one, and follows gossip, until ctx ends.

@@ -25,7 +25,7 @@ const (
 // askTimeout bounds one request to another node.
 const askTimeout = time.Second
 
-// peerAnswer is what a node reports about itself to other nodes.
+// peerAnswer is a node's report about itself to other nodes.
 type peerAnswer struct {
 	ID        string   `json:"id"`
 	ClusterID string   `json:"clusterId,omitempty"`
@@ -190,7 +190,7 @@ func (ms *Membership) watchRemoval(ctx context.Context) {
 }
 
 // leadsWithout returns a leader of this node's cluster that does not have this
-// node in its configuration, "" when there is none.
+// node in its configuration, or "".
 func (ms *Membership) leadsWithout(ctx context.Context) string {
 	if ms.Fresh() || ms.cfg.Raft.Leads() || ms.cfg.Raft.LeaderID() != "" && time.Since(ms.cfg.Raft.LastContact()) < recentContact {
 		return ""

@@ -7,12 +7,9 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	autopilot "github.com/hashicorp/raft-autopilot"
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -70,9 +67,9 @@ type planner struct {
 
 	seen     map[string]time.Time // when a server was last alive in gossip
 	slow     time.Time            // since when this node was seen to be slow; zero: it is not, or it has just tried to give way
-	pause    time.Duration        // until it tries that again; 0: it has not, since it is slow
+	pause    time.Duration        // until it tries that again, 0 before the first try
 	warned   map[string]bool
-	rejected map[string]string // why a live node is not taken in, by id; of the newest plan
+	rejected map[string]string // why the newest plan rejected live nodes, by id; each plan makes a new map
 }
 
 // newPlanner returns a planner for the server self. deadFor is how long a server
@@ -95,7 +92,7 @@ type situation struct {
 	alive   map[string]cluster.Member // members by id
 }
 
-// plan returns the next change; the zero value if none is needed.
+// plan returns the next change. The zero value means that the configuration is right.
 func (p *planner) plan(ctx context.Context, sit situation) change {
 	sit.alive = make(map[string]cluster.Member, len(sit.members))
 	for _, m := range sit.members {
@@ -103,6 +100,9 @@ func (p *planner) plan(ctx context.Context, sit situation) change {
 	}
 	p.remember(&sit)
 	p.rejected = map[string]string{}
+	if sit.alive[p.self].DiskLow { // another leader makes the changes
+		return p.succession(&sit)
+	}
 	if old := p.superseded(ctx, &sit); old != "" {
 		return change{remove: old, reason: replaced}
 	}
@@ -113,7 +113,10 @@ func (p *planner) plan(ctx context.Context, sit situation) change {
 	}
 	for _, s := range sit.servers {
 		id := string(s.ID)
-		if s.Suffrage == raft.Voter || !p.fitToVote(&sit, id) {
+		// A server without a vote gets one if it wants it, is alive, and has been healthy for
+		// long enough.
+		m, alive := sit.alive[id]
+		if h, _ := sit.health.Server(id); s.Suffrage == raft.Voter || !alive || m.NonVoter || !h.Stable(sit.now, p.stableFor) {
 			continue
 		}
 		if old, ok := p.mayVote(ctx, &sit, id); ok {
@@ -148,13 +151,6 @@ func (p *planner) remember(sit *situation) {
 			delete(p.seen, id)
 		}
 	}
-}
-
-// rejections returns why the last plan rejected nodes, by id. The map does not change
-// any more: the next plan makes a new one.
-func (p *planner) rejections() *map[string]string {
-	rejected := p.rejected
-	return &rejected
 }
 
 // mayAdd reports whether a live node outside of the configuration is to be added.
@@ -246,14 +242,6 @@ func (p *planner) hasLeft(ctx context.Context, sit *situation, id string) bool {
 		return false
 	}
 	return sit.now.Sub(p.seen[id]) >= p.goneFor && !p.probe.Answers(ctx, id)
-}
-
-// fitToVote reports whether a server without a vote wants one, is alive, and has
-// been healthy for long enough.
-func (p *planner) fitToVote(sit *situation, id string) bool {
-	m, alive := sit.alive[id]
-	s, _ := sit.health.Server(id)
-	return alive && !m.NonVoter && s.Stable(sit.now, p.stableFor)
 }
 
 // mayLose reports whether a voter may go: at least minVoters stay, and of those
@@ -358,136 +346,4 @@ func NameOf(id string) string {
 		return id[:i]
 	}
 	return id
-}
-
-// The limits of a healthy server.
-const (
-	// maxTrailing is how many log entries a server may be behind the leader and
-	// still count as caught up.
-	maxTrailing = 256
-	// contactHeartbeats is the maximum time without contact with the leader, in heartbeats.
-	contactHeartbeats = 4
-)
-
-// rateHealth lets raft-autopilot rate the health of the servers, for as long as this
-// node leads. The library changes nothing: the planner decides.
-func (ms *Membership) rateHealth(ctx context.Context) {
-	pilot := autopilot.New(ms.cfg.Raft.Raft, &surveyor{ms, ctx},
-		autopilot.WithLogger(hclog.NewNullLogger()), // it has to say only that Raft was shut down
-		autopilot.WithReconciliationDisabled(),
-		autopilot.WithUpdateInterval(ms.cfg.ReconcileInterval))
-	pilot.Start(ctx)
-	ms.pilot.Store(pilot)
-	ms.wakeReconciler()
-	<-ctx.Done()
-	ms.pilot.Store(nil)
-	<-pilot.Stop()
-}
-
-// surveyor answers autopilot's questions.
-type surveyor struct {
-	ms  *Membership
-	ctx context.Context // ends with the leadership
-}
-
-var _ autopilot.ApplicationIntegration = (*surveyor)(nil)
-
-// AutopilotConfig says what is healthy.
-func (s *surveyor) AutopilotConfig() *autopilot.Config {
-	return &autopilot.Config{
-		LastContactThreshold:    max(contactHeartbeats*s.ms.cfg.Heartbeat, time.Second),
-		MaxTrailingLogs:         maxTrailing,
-		ServerStabilizationTime: s.ms.cfg.StableFor,
-	}
-}
-
-// KnownServers returns the servers of the configuration; those that gossip knows
-// are alive.
-func (s *surveyor) KnownServers() map[raft.ServerID]*autopilot.Server {
-	known := map[raft.ServerID]*autopilot.Server{}
-	for _, server := range s.ms.cfg.Raft.Servers() {
-		id := string(server.ID)
-		status := autopilot.NodeFailed
-		member, alive := s.ms.cfg.Gossip.Member(id)
-		if alive || id == s.ms.cfg.ServerID {
-			status = autopilot.NodeAlive
-		}
-		known[server.ID] = &autopilot.Server{
-			ID: server.ID, Address: server.Address, Name: NameOf(id), NodeStatus: status,
-			Version: member.Version, IsLeader: id == s.ms.cfg.ServerID,
-		}
-	}
-	return known
-}
-
-// FetchServerStats asks every server for its position. A server that does not answer is
-// reported as without contact: otherwise autopilot would use its last answer. The
-// library allows half its interval for this, which is too short for a busy node.
-func (s *surveyor) FetchServerStats(_ context.Context, servers map[raft.ServerID]*autopilot.Server) map[raft.ServerID]*autopilot.ServerStats {
-	var (
-		asked sync.WaitGroup
-		mu    sync.Mutex
-		stats = make(map[raft.ServerID]*autopilot.ServerStats, len(servers))
-	)
-	for id := range servers {
-		asked.Go(func() {
-			answer := s.ask(string(id))
-			mu.Lock()
-			defer mu.Unlock()
-			stats[id] = answer
-		})
-	}
-	asked.Wait()
-	return stats
-}
-
-func (s *surveyor) ask(id string) *autopilot.ServerStats {
-	if id == s.ms.cfg.ServerID {
-		return s.ms.stats().forAutopilot()
-	}
-	answer, err := s.ms.statsOf(s.ctx, id)
-	if err != nil {
-		return &autopilot.ServerStats{LastContact: -1}
-	}
-	return answer.forAutopilot()
-}
-
-// forAutopilot reports only the applied part of a server's log.
-func (a statsAnswer) forAutopilot() *autopilot.ServerStats {
-	return &autopilot.ServerStats{
-		LastContact: time.Duration(a.ContactMs) * time.Millisecond,
-		LastTerm:    a.LastTerm, LastIndex: min(a.LastLog, a.Applied),
-	}
-}
-
-func (s *surveyor) NotifyState(*autopilot.State) {}
-
-// RemoveFailedServer implements autopilot.ApplicationIntegration. It is not
-// called: the planner removes servers.
-func (s *surveyor) RemoveFailedServer(*autopilot.Server) {}
-
-// Health returns the servers' health as this node sees it. Only a leader has one.
-func (ms *Membership) Health() (h admin.Health, leading bool) {
-	if pilot := ms.pilot.Load(); pilot != nil {
-		return healthOf(pilot.GetState()), true
-	}
-	return admin.Health{}, false
-}
-
-// healthOf converts the library's result.
-func healthOf(state *autopilot.State) admin.Health {
-	h := admin.Health{Healthy: state.Healthy, FailureTolerance: state.FailureTolerance}
-	for id, s := range state.Servers {
-		contact := s.Stats.LastContact.Milliseconds()
-		if s.Server.NodeStatus != autopilot.NodeAlive || s.Stats.LastContact < 0 {
-			contact = -1
-		}
-		h.Servers = append(h.Servers, admin.ServerHealth{
-			ID: string(id), Name: NameOf(string(id)), Leader: s.State == autopilot.RaftLeader, Voter: s.HasVotingRights(),
-			Alive: s.Server.NodeStatus == autopilot.NodeAlive, Healthy: s.Health.Healthy, StableSince: admin.Instant{Time: s.Health.StableSince},
-			LastContactMs: contact, LastTerm: s.Stats.LastTerm, LastIndex: s.Stats.LastIndex, Version: s.Server.Version,
-		})
-	}
-	slices.SortFunc(h.Servers, func(a, b admin.ServerHealth) int { return cmp.Compare(a.ID, b.ID) })
-	return h
 }

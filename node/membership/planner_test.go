@@ -102,11 +102,13 @@ func TestPlan(t *testing.T) {
 		lagging string // ids that are alive but not healthy
 		deadFor int    // seconds
 		configs map[string][]string
-		at      map[int]change // by second; none at other times
+		at      map[int]change // by second; no change at other times
 	}{
 		{name: "all is well", servers: "a-1 b-1 c-1", alive: "a-1 b-1 c-1"},
 		{name: "gossip alone removes nobody", servers: "a-1 b-1 (c-1)", alive: "a-1"},
 		{name: "new node", servers: "a-1", alive: "a-1 b-1?", at: every(change{add: "b-1"})},
+		{name: "new node, and a full disk", servers: "a-1", alive: "a-1# b-1?"},
+		{name: "new node, and another voter has space", servers: "a-1 c-1", alive: "a-1# c-1 b-1?", at: from(3, change{lead: "c-1"})},
 		{name: "promotion", servers: "a-1 (b-1)", alive: "a-1 b-1", at: from(3, change{promote: "b-1"})},
 		{name: "wants no vote", servers: "a-1 (b-1)", alive: "a-1 b-1~"},
 		{name: "of another cluster", servers: "a-1", alive: "a-1 b-1@", configs: map[string][]string{"b-1": {"a-1"}}},
@@ -186,10 +188,10 @@ func TestRejectionsOutliveThePlan(t *testing.T) {
 		p.plan(t.Context(), situation{now: time.Now(), cluster: "c", members: members, servers: config, health: healthOfAll(config, members, "", time.Now())})
 	}
 	plan(alive("a-1 b-1 b-2?"))
-	published := p.rejections()
+	published := p.rejected
 	plan(alive("a-1 b-1"))
-	if now := p.rejections(); len(*published) != 1 || len(*now) != 0 {
-		t.Errorf("the first plan rejected %v, after the second %v", *published, *now)
+	if now := p.rejected; len(published) != 1 || len(now) != 0 {
+		t.Errorf("the first plan rejected %v, after the second %v", published, now)
 	}
 }
 
@@ -200,7 +202,7 @@ func TestPlanSaysWhomItRejects(t *testing.T) {
 		alive   string
 		configs map[string][]string
 		format  int    // of the cluster; nodes know format 1
-		want    string // of b-2's rejection; "" is none
+		want    string // of b-2's rejection; empty means that it is added
 	}{
 		{"same name", "a-1 b-1 b-2?", nil, 1, "b-1 is a member and has the same name; give this node another --node-id"},
 		{"forms another", "a-1 b-2!", map[string][]string{"b-2": {"b-2", "x-1"}}, 1, "empty its data directory"},

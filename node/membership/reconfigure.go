@@ -39,12 +39,12 @@ func (ms *Membership) configuration() (configuration, error) {
 }
 
 // reconfigure is the only way to change Raft's configuration. decide gets the newest
-// one; nothing else on this node changes it meanwhile. The change is carried out on
+// one, and this node does not change it otherwise meanwhile. The change is carried out on
 // that configuration or not at all, even if another node has led in between: two
 // changes that each leave a quorum may together remove it.
 func (ms *Membership) reconfigure(ctx context.Context, decide func(configuration) (change, error)) error {
-	ms.changing.Lock()
-	defer ms.changing.Unlock()
+	ms.changing <- struct{}{}
+	defer func() { <-ms.changing }()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -60,7 +60,8 @@ func (ms *Membership) reconfigure(ctx context.Context, decide func(configuration
 }
 
 // carryOut makes a change that was decided on the configuration at an index. The second
-// step of a change is made on the result of the first.
+// step of a change is made on the result of the first. No step begins while the disk is
+// nearly full: a leader that cannot store its own configuration ends.
 func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) error {
 	r := ms.cfg.Raft
 	for _, step := range []struct {
@@ -81,6 +82,9 @@ func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) erro
 	} {
 		if step.id == "" {
 			continue
+		}
+		if err := ms.cfg.CheckDisk(); err != nil {
+			return fmt.Errorf("%s %s: %w", step.doing, step.id, err)
 		}
 		future := step.do()
 		if err := future.Error(); err != nil {
@@ -155,7 +159,7 @@ func (ms *Membership) reconcile(ctx context.Context) {
 			next := p.plan(ctx, situation{
 				now: time.Now(), cluster: ms.cfg.ClusterID(), format: ms.cfg.Machine.Format(), members: ms.cfg.Gossip.Members(), servers: current.servers, health: health,
 			})
-			ms.rejected.Store(p.rejections())
+			ms.rejected.Store(new(p.rejected))
 			return next, nil
 		})
 		if err != nil && ctx.Err() == nil {
@@ -191,13 +195,13 @@ func (ms *Membership) knows(ctx context.Context, id string) ([]string, error) {
 }
 
 // raiseFormat raises the replicated format number as soon as every server's program
-// knows a newer one, for as long as this node leads. Until then nothing enters the log
-// that an old program cannot read. No server is added meanwhile: its program might be
+// knows a newer one, for as long as this node leads. Until then every log entry is one
+// that an old program can read. No server is added meanwhile: its program might be
 // older.
 func (ms *Membership) raiseFormat(ctx context.Context) {
 	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {
-		ms.changing.Lock()
-		defer ms.changing.Unlock()
+		ms.changing <- struct{}{}
+		defer func() { <-ms.changing }()
 		has := ms.cfg.Machine.Format()
 		all := commonFormat(ms.cfg.Raft.Servers(), ms.cfg.Gossip.Members(), ms.cfg.ClusterID())
 		if all <= has {

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
@@ -26,9 +29,7 @@ func leaderOf(t *testing.T, others ...string) *Membership {
 	for _, id := range others {
 		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Nonvoter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
 	}
-	if err := ms.cfg.Raft.BootstrapCluster(first).Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ms.cfg.Raft.BootstrapCluster(first).Error())
 	select {
 	case <-ms.cfg.Raft.LeaderCh():
 	case <-time.After(time.Minute):
@@ -40,29 +41,23 @@ func leaderOf(t *testing.T, others ...string) *Membership {
 	return ms
 }
 
-// inMemory returns a node of a state and of a Raft that keeps nothing.
+// inMemory returns a node with a state, and a Raft in memory.
 func inMemory(t *testing.T) *Membership {
 	t.Helper()
-	machine, err := fsm.Open(fsm.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	machine := must.Get(fsm.Open(fsm.Options{Dir: t.TempDir()}))(t)
 	store := raft.NewInmemStore()
 	_, transport := raft.NewInmemTransport("a-1")
 	config := raft.DefaultConfig()
 	config.LocalID, config.Logger = "a-1", consensus.NewLogger(quiet(), nil)
 	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
-	r, err := raft.NewRaft(config, machine.FSM(), store, store, raft.NewDiscardSnapshotStore(), transport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(raft.NewRaft(config, machine.FSM(), store, store, raft.NewDiscardSnapshotStore(), transport))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(r.Shutdown().Error(), machine.Close()); err != nil {
 			t.Error(err)
 		}
 	})
 	nowhere := func(context.Context, command.Payload) error { return nil }
-	return New(Config{Raft: &consensus.Raft{Raft: r}, Machine: machine, Propose: nowhere, Logger: quiet(), Book: cluster.OpenBook(filepath.Join(t.TempDir(), "book"), quiet())})
+	return New(Config{Raft: &consensus.Raft{Raft: r}, Machine: machine, Propose: nowhere, CheckDisk: func() error { return nil }, Logger: quiet(), Book: cluster.OpenBook(filepath.Join(t.TempDir(), "book"), quiet())})
 }
 
 // TestChangeHoldsForWhatItWasDecidedOn: a change that was decided on a configuration is
@@ -88,6 +83,27 @@ func TestChangeHoldsForWhatItWasDecidedOn(t *testing.T) {
 			}
 			if got := ms.cfg.Raft.Servers(); len(got) != 2 || consensus.Contains(got, "c-1") || len(ms.cfg.Raft.Voters()) != 1 {
 				t.Errorf("the configuration is %v", got)
+			}
+		})
+	}
+}
+
+// TestNoChangeOnAFullDisk: below the reserve no change of the configuration reaches Raft,
+// which would use it also if the log could not take it.
+func TestNoChangeOnAFullDisk(t *testing.T) {
+	full := errors.New("nearly full")
+	for name, c := range map[string]change{
+		"add": {add: "d-1"}, "promote": {promote: "b-1"}, "demote": {demote: "b-1"}, "remove": {remove: "b-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ms := leaderOf(t, "b-1")
+			before := ms.cfg.Raft.Servers()
+			ms.cfg.CheckDisk = func() error { return full }
+			if err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return c, nil }); !errors.Is(err, full) {
+				t.Errorf("the change ends with %v, want %v", err, full)
+			}
+			if diff := cmp.Diff(before, ms.cfg.Raft.Servers()); diff != "" {
+				t.Errorf("the configuration changed (-before +after):\n%s", diff)
 			}
 		})
 	}

@@ -1,59 +1,59 @@
 package nodetest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/load"
+	"github.com/commons-cluster/commons/internal/raw"
 )
 
-// Entry is what the tests look at of an entry.
-type Entry struct {
-	ID        string `json:"id"`
-	Agent     string `json:"agent"`
-	Body      string `json:"body"`
-	Channel   string `json:"channel"`
-	CreatedAt int64  `json:"createdAt"`
-}
+// Entry is an entry.
+type Entry = client.Entry
 
-// Answer is the answer to a write.
+// Post is a publication to be made.
+type Post = client.NewEntry
+
+// Answer is the answer to a write, or its rejection.
 type Answer struct {
-	Status    int    `json:"-"`
-	Index     uint64 `json:"-"` // X-Commons-Index
-	Entry     Entry  `json:"entry"`
-	Duplicate bool   `json:"duplicate"`
-	Code      string `json:"code"` // of the Error object
-	Message   string `json:"error"`
-}
+	client.Published
 
-// Post is a write.
-type Post struct {
-	Agent     string `json:"agent,omitempty"`
-	Channel   string `json:"channel,omitempty"`
-	Body      string `json:"body"`
-	RequestID string `json:"request_id,omitempty"`
-	ReplyTo   string `json:"reply_to,omitempty"`
+	Status  int    `json:"-"`
+	Code    string // of the Error object
+	Message string `json:"error"`
 }
 
 // URL returns the node's base URL.
 func (nd *Node) URL() string { return "http://" + nd.Config.HTTPAddr }
 
+// Client returns a client of the node, which makes each call once.
+func (nd *Node) Client() *client.Client {
+	nd.c.t.Helper()
+	c, err := client.New(client.Config{URLs: []string{nd.URL()}, HTTP: nd.c.HTTP, Patience: -1, Timeout: nd.c.HTTP.Timeout})
+	if err != nil {
+		nd.c.t.Fatal(err)
+	}
+	return c
+}
+
 // Publish sends one write and returns its answer; the error is the connection's.
 func (nd *Node) Publish(ctx context.Context, p Post) (a Answer, err error) {
-	status, header, err := nd.call(ctx, http.MethodPost, "/api/entries", p, &a)
-	if err != nil {
-		return Answer{}, err
+	a.Published, err = nd.Client().Publish(ctx, p)
+	if rejection, is := errors.AsType[*client.Error](err); is {
+		return Answer{Status: rejection.Status, Code: rejection.Code, Message: rejection.Message}, nil
 	}
-	a.Status = status
-	a.Index, err = strconv.ParseUint(header.Get("X-Commons-Index"), 10, 64)
+	if a.Status = http.StatusCreated; a.Duplicate {
+		a.Status = http.StatusOK
+	}
 	return a, err
 }
 
@@ -70,120 +70,83 @@ func (c *Cluster) MustPublish(i int, p Post) Answer {
 	return a
 }
 
-// Page is one page of a list.
-type Page struct {
-	Entries    []Entry `json:"entries"`
-	NextCursor *string `json:"nextCursor"`
-	Code       string  `json:"code"` // of the Error object
-}
-
-// List lists entries with the query; the status says whether it is one.
-func (nd *Node) List(query url.Values) (page Page, status int, err error) {
-	status, err = nd.GetJSON("/api/entries?"+query.Encode(), &page)
-	return page, status, err
-}
-
-// All lists every entry of a node that matches the query, following the cursor.
-func (c *Cluster) All(i int, query url.Values) []Entry {
+// All returns every entry of a node that matches the query.
+func (c *Cluster) All(i int, query client.EntryQuery) (all []Entry) {
 	c.t.Helper()
-	q := url.Values{"limit": {"100"}}
-	maps.Copy(q, query)
-	var all []Entry
-	for {
-		page, status, err := c.Nodes[i].List(q)
-		if err != nil || status != http.StatusOK {
-			c.t.Fatalf("list on node %d: status %d, code %q, error %v", i, status, page.Code, err)
+	query.Limit = 100
+	for e, err := range c.Nodes[i].Client().Entries(context.Background(), query) {
+		if err != nil {
+			c.t.Fatalf("list on node %d: %v", i, err)
 		}
-		all = append(all, page.Entries...)
-		if page.NextCursor == nil {
-			return all
-		}
-		q.Set("cursor", *page.NextCursor)
+		all = append(all, e)
 	}
+	return all
 }
 
-// Get returns an entry by its id; the status says whether it is there.
-func (nd *Node) Get(id string) (e Entry, status int, err error) {
-	var body struct {
-		Entry Entry `json:"entry"`
-	}
-	status, err = nd.GetJSON("/api/entries/"+url.PathEscape(id), &body)
-	return body.Entry, status, err
+// Raw makes a request to the node as it is, see raw.Do.
+func (nd *Node) Raw(method, path, body string, headers ...string) (*raw.Response, error) {
+	return raw.Do(context.Background(), nd.c.HTTP, method, nd.URL()+path, body, headers...)
 }
 
 // GetJSON gets a path and decodes the answer, with any status.
-func (nd *Node) GetJSON(path string, into any) (status int, err error) {
-	status, _, err = nd.call(context.Background(), http.MethodGet, path, nil, into)
-	return status, err
+func (nd *Node) GetJSON(path string, into any, headers ...string) (status int, err error) {
+	return nd.json(http.MethodGet, path, "", into, headers...)
 }
 
 // PostJSON posts a body and decodes the answer, with any status.
-func (nd *Node) PostJSON(path string, body, into any) (status int, err error) {
-	status, _, err = nd.call(context.Background(), http.MethodPost, path, body, into)
-	return status, err
-}
-
-// call sends a body as JSON and decodes the answer, with any status.
-func (nd *Node) call(ctx context.Context, method, path string, body, into any) (status int, header http.Header, err error) {
+func (nd *Node) PostJSON(path string, body, into any, headers ...string) (status int, err error) {
 	data, err := json.Marshal(body)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
-	if body == nil {
-		data = nil
-	}
-	req, err := http.NewRequestWithContext(ctx, method, nd.URL()+path, bytes.NewReader(data))
-	if err != nil {
-		return 0, nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	return nd.Do(req, into)
+	return nd.json(http.MethodPost, path, string(data), into, headers...)
 }
 
-// GetText gets a path and returns the answer as it is.
+func (nd *Node) json(method, path, body string, into any, headers ...string) (status int, err error) {
+	res, err := nd.Raw(method, path, body, headers...)
+	if err != nil {
+		return 0, err
+	}
+	return res.Status, res.Decode(into)
+}
+
+// GetText returns the status and the body of the answer to a GET.
 func (nd *Node) GetText(path string) (status int, body string, err error) {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+path, nil)
+	res, err := nd.Raw(http.MethodGet, path, "")
 	if err != nil {
 		return 0, "", err
 	}
-	res, err := nd.c.HTTP.Do(req)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = res.Body.Close() }()
-	data, err := io.ReadAll(res.Body)
-	return res.StatusCode, string(data), err
+	return res.Status, string(res.Body), nil
 }
 
-// Do sends a request and decodes the answer, with any status.
-func (nd *Node) Do(req *http.Request, into any) (status int, header http.Header, err error) {
-	res, err := nd.c.HTTP.Do(req)
+// Metrics returns the metrics of a running node.
+func (nd *Node) Metrics() string {
+	nd.c.t.Helper()
+	_, text, err := nd.GetText("/metrics")
 	if err != nil {
-		return 0, nil, err
+		nd.c.t.Fatal(err)
 	}
-	defer func() { _ = res.Body.Close() }()
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		return 0, nil, err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return 0, nil, fmt.Errorf("%s answered %d %.200q: %w", req.URL, res.StatusCode, data, err)
-	}
-	return res.StatusCode, res.Header, nil
+	return text
 }
 
-// Load is a number of writers, each with one write under way at any time.
+// Metric returns one of the metrics of a running node, NaN if it is missing.
+func (nd *Node) Metric(name string) float64 {
+	nd.c.t.Helper()
+	_, rest, _ := strings.Cut(nd.Metrics(), "\n"+name+" ")
+	value, _, _ := strings.Cut(rest, "\n")
+	number, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return number
+}
+
+// Load is writers, each with one write under way at any time.
 type Load struct {
-	c       *Cluster
-	channel string // its own
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
+	*load.Load
 
-	mu     sync.Mutex
-	acked  map[string]string // entry id by request_id
-	failed []string
-	lost   bool          // writes with an unknown result may be listed or not
-	slow   time.Duration // the longest write
+	c    *Cluster
+	lost bool // writes with an unknown result may be listed or not
 }
 
 // loadPause is between two writes of a writer: load finds mistakes by its variety,
@@ -193,111 +156,61 @@ const loadPause = 5 * time.Millisecond
 // StartLoad starts writers that publish through the given nodes, each write
 // through any of them.
 func (c *Cluster) StartLoad(writers int, nodes ...int) *Load {
-	ctx, cancel := context.WithCancel(context.Background())
 	c.loads++
-	l := &Load{c: c, channel: fmt.Sprintf("load-%d", c.loads), cancel: cancel, acked: map[string]string{}}
-	targets := make([]*Node, len(nodes))
+	l := &Load{Load: load.New(context.Background(), fmt.Sprintf("load-%d", c.loads)), c: c}
+	targets := make([]*client.Client, len(nodes))
 	for k, i := range nodes {
-		targets[k] = c.Nodes[i]
+		targets[k] = c.Nodes[i].Client()
 	}
-	for w := range writers {
-		l.wg.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
-				l.write(targets[rand.IntN(len(targets))], w, n)
-				time.Sleep(loadPause)
-			}
-		})
-	}
+	l.Start(writers, loadPause, func(_ int, e client.NewEntry) (client.Published, error) {
+		return targets[rand.IntN(len(targets))].Publish(context.Background(), e)
+	})
 	return l
-}
-
-func (l *Load) write(to *Node, writer, n int) {
-	p := Post{
-		Agent: fmt.Sprintf("writer-%d", writer), Channel: l.channel,
-		Body: fmt.Sprintf("write %d of writer %d", n, writer), RequestID: fmt.Sprintf("%s-%d-%d", l.channel, writer, n),
-	}
-	start := time.Now()
-	a, err := to.Publish(context.Background(), p)
-	took := time.Since(start)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.slow = max(l.slow, took)
-	switch {
-	case err != nil:
-		l.failed = append(l.failed, fmt.Sprintf("%s on node %d after %v: %v", p.RequestID, to.index, took, err))
-	case a.Status != http.StatusCreated:
-		l.failed = append(l.failed, fmt.Sprintf("%s on node %d after %v: status %d, %s: %s", p.RequestID, to.index, took, a.Status, a.Code, a.Message))
-	default:
-		l.acked[p.RequestID] = a.Entry.ID
-	}
 }
 
 // Acked returns how many writes were acknowledged so far.
 func (l *Load) Acked() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.acked)
+	acks, _ := l.Acks()
+	return len(acks)
 }
 
 // WaitMore waits until n more writes were acknowledged.
 func (l *Load) WaitMore(n int) {
 	l.c.t.Helper()
-	target := l.Acked() + n
-	l.c.Eventually("writes go on", func() string {
-		if got := l.Acked(); got < target {
-			return fmt.Sprintf("%d of %d acknowledged", got, target)
-		}
-		return ""
-	})
+	if err := l.WaitForMore(n); err != nil {
+		l.c.t.Fatal(err)
+	}
 }
 
 // Stop ends the writers and fails the test when a write failed.
 func (l *Load) Stop() {
 	l.c.t.Helper()
-	l.cancel()
-	l.wg.Wait()
-	for k, f := range l.failed {
-		if k == 10 {
-			l.c.t.Errorf("and %d more", len(l.failed)-k)
-			break
-		}
-		l.c.t.Errorf("a client saw an error: %s", f)
+	l.Load.Stop()
+	if err := l.Failed(); err != nil {
+		l.c.t.Errorf("a client saw an error: %v", err)
 	}
-	l.c.t.Logf("%d writes acknowledged, the slowest took %v", len(l.acked), l.slow)
+	l.c.t.Logf("%d writes acknowledged, the slowest took %v", l.Acked(), l.Slowest())
 }
 
-// Abandon ends the writers when their nodes are down. Of the writes that failed
-// nobody knows whether they are in the log.
+// Abandon ends the writers when their nodes are down. The writes that failed may be in the
+// log or not.
 func (l *Load) Abandon() {
-	l.cancel()
-	l.wg.Wait()
+	l.Load.Stop()
 	l.lost = true
 }
 
 // Check compares the acknowledged writes with what every running node holds:
-// each is there, once, and nothing else is in the channel.
+// each is there, once, and there are no other entries in the channel.
 func (l *Load) Check() {
 	l.c.t.Helper()
 	l.c.WaitConverged()
-	for _, i := range l.c.Running() {
-		found := map[string]int{}
-		for _, e := range l.c.All(i, url.Values{"channel": {l.channel}}) {
-			found[e.ID]++
-		}
-		for request, id := range l.acked {
-			if found[id] != 1 {
-				l.c.t.Errorf("node %d: %s was acknowledged as %s, which is listed %d times", i, request, id, found[id])
-			}
-		}
-		if !l.lost && len(l.failed) == 0 && len(found) != len(l.acked) {
-			l.c.t.Errorf("node %d lists %d entries, %d were acknowledged", i, len(found), len(l.acked))
-		}
+	compare := l.Verify
+	if l.lost || l.Failed() != nil {
+		compare = l.Contains
 	}
-	ids := map[string]string{}
-	for request, id := range l.acked {
-		if other, dup := ids[id]; dup {
-			l.c.t.Errorf("%s and %s were both acknowledged as %s", request, other, id)
+	for _, i := range l.c.Running() {
+		if err := compare(l.c.All(i, client.EntryQuery{Channel: l.Channel})); err != nil {
+			l.c.t.Errorf("node %d: %v", i, err)
 		}
-		ids[id] = request
 	}
 }

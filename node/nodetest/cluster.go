@@ -2,7 +2,6 @@ package nodetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/memdir"
+	"github.com/commons-cluster/commons/internal/simnet"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
@@ -22,23 +24,32 @@ import (
 )
 
 // Times of a test cluster. Several clusters run beside each other, so heartbeats have as
-// much time as in production, and waits are generous: a loaded machine makes tests slow,
-// but does not make them fail.
+// much time as in production, or more at a busy machine (slowness), and waits are
+// generous: a loaded machine makes tests slow, but does not make them fail.
 const (
 	Heartbeat = 600 * time.Millisecond
 	Election  = 600 * time.Millisecond
 	Lease     = 500 * time.Millisecond
 
-	// Patience is how long a test waits for something that has to happen.
-	Patience = 60 * time.Second
+	// Patience is how long a test waits for something that has to happen. The tests of a
+	// known bug (scripts/mutants) may take twice as long.
+	Patience = 2 * time.Minute
+	// CallPatience is how long a node waits for a leader before it answers with an error,
+	// see Impatient. CallTimeout is how long its clients wait for the answer.
+	CallPatience = 90 * time.Second
+	CallTimeout  = 2 * CallPatience
 
 	pollEvery    = 20 * time.Millisecond
-	startTimeout = 30 * time.Second
-	stopTimeout  = 20 * time.Second
+	startTimeout = Patience
+	stopTimeout  = Patience
 )
 
 // Option changes the configuration that nodes are started with.
 type Option func(*config.Config)
+
+// Impatient lets nodes answer calls with an error as soon as in production if there is no
+// leader.
+func Impatient(cfg *config.Config) { cfg.Tuning.Patience = 0 }
 
 // Cluster is a set of nodes. Its methods fail the test that it was made for, and
 // are called from the test's goroutine.
@@ -49,6 +60,8 @@ type Cluster struct {
 	t     testing.TB
 	opts  []Option
 	dir   string
+	net   *simnet.Net // of a virtual cluster, nil means the system's network
+	slow  int         // factor of all times, see slowness
 	loads int
 
 	mu  sync.Mutex
@@ -90,13 +103,15 @@ func New(t testing.TB, n int, opts ...Option) *Cluster {
 // Empty returns a cluster without nodes; see Join.
 func Empty(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
-	c := &Cluster{
-		t: t, opts: opts, dir: t.TempDir(),
-		ids: map[string]int{}, cut: map[[2]int]bool{},
-		HTTP: &http.Client{
-			Timeout:   30 * time.Second,
-			Transport: &http.Transport{MaxIdleConnsPerHost: 64},
-		},
+	c := &Cluster{t: t, opts: opts, dir: t.TempDir(), net: newNet(t), slow: 1, ids: map[string]int{}, cut: map[[2]int]bool{}}
+	c.HTTP = &http.Client{
+		Timeout:   CallTimeout,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: c.Clients().DialContext},
+	}
+	if c.net == nil {
+		c.slow = slowness()
+	} else {
+		c.dir = memdir.TempDir(t)
 	}
 	t.Cleanup(c.close)
 	return c
@@ -112,6 +127,9 @@ func (c *Cluster) close() {
 		}
 	}
 	wg.Wait()
+	if c.net != nil {
+		time.Sleep(idleWorkers)
+	}
 	if c.t.Failed() {
 		for _, nd := range c.Nodes {
 			c.t.Logf("log of node %d:\n%s", nd.index, nd.log)
@@ -135,7 +153,7 @@ func (c *Cluster) Add(expect int) *Node {
 	nd := &Node{c: c, index: i, log: &logBuffer{}}
 	nd.Config = config.Config{
 		NodeID: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
-		BootstrapExpect: expect, ClaimTTL: 24 * time.Hour, AgentCard: "1.0",
+		BootstrapExpect: expect, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", AddressProof: "on",
 		Heartbeat: Heartbeat, Election: Election, Lease: Lease, HangTimeout: Patience,
 		LogLevel: "info", LogFormat: "text", Version: "test",
 		Tuning: config.Tuning{
@@ -143,11 +161,20 @@ func (c *Cluster) Add(expect int) *Node {
 				ReconcileInterval: 200 * time.Millisecond, StableFor: 300 * time.Millisecond, GoneFor: time.Second,
 			},
 			ProbeInterval: 200 * time.Millisecond,
+			Patience:      CallPatience,
+			SlowWrite:     Patience, // a busy machine must not move the leadership
 		},
 	}
-	nd.Config.HTTPAddr, nd.Config.ClusterAddr, nd.Config.GossipAddr = c.freeAddr(), c.freeAddr(), c.freeAddr()
+	nd.Config.HTTPAddr, nd.Config.ClusterAddr, nd.Config.GossipAddr = c.address(i, httpPort), c.address(i, privatePort), c.address(i, gossipPort)
+	nd.Config.Tuning.Network = c.network(host(i))
 	for _, o := range c.opts {
 		o(&nd.Config)
+	}
+	for _, t := range []*time.Duration{
+		&nd.Config.Heartbeat, &nd.Config.Election, &nd.Config.Lease,
+		&nd.Config.Tuning.StableFor, &nd.Config.Tuning.GoneFor, &nd.Config.Tuning.ProbeInterval,
+	} {
+		*t *= time.Duration(c.slow)
 	}
 	nd.Config.Tuning.Link = func(peer string, outbound bool) bool { return c.passes(i, peer, outbound) }
 	c.Nodes = append(c.Nodes, nd)
@@ -188,6 +215,20 @@ func (c *Cluster) Start(i int) {
 	c.mu.Lock()
 	c.ids[run.ServerID()] = i
 	c.mu.Unlock()
+}
+
+// StartReady starts a node that is down and waits until it is ready.
+func (c *Cluster) StartReady(i int) {
+	c.t.Helper()
+	c.Start(i)
+	c.WaitReady(i)
+}
+
+// Restart stops a node in good order, starts it and waits until it is ready.
+func (c *Cluster) Restart(i int) {
+	c.t.Helper()
+	c.Stop(i)
+	c.StartReady(i)
 }
 
 // TryStart is Start for a node that may fail to start; it returns the error of the
@@ -305,6 +346,17 @@ func (c *Cluster) Running() []int {
 	return running
 }
 
+// Others returns the indexes of all nodes but one.
+func (c *Cluster) Others(i int) []int {
+	var others []int
+	for j := range c.Nodes {
+		if j != i {
+			others = append(others, j)
+		}
+	}
+	return others
+}
+
 // Index returns the node's place in the cluster.
 func (nd *Node) Index() int { return nd.index }
 
@@ -331,11 +383,8 @@ func (nd *Node) Logged(text string) bool { return strings.Contains(nd.log.String
 // node does may be seen before the line about it.
 func (c *Cluster) WaitLogged(i int, text string) {
 	c.t.Helper()
-	c.Eventually(fmt.Sprintf("a line of node %d", i), func() string {
-		if c.Nodes[i].Logged(text) {
-			return ""
-		}
-		return "not logged: " + text
+	c.Eventually(fmt.Sprintf("a line of node %d", i), func() error {
+		return ErrorIf(!c.Nodes[i].Logged(text), "not logged: %s", text)
 	})
 }
 
@@ -369,76 +418,71 @@ func (b *logBuffer) String() string {
 
 func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-// Eventually polls until the condition returns "" and fails the test with the
-// last answer when the test's patience ends.
-func (c *Cluster) Eventually(what string, condition func() (missing string)) {
+// Eventually polls until a condition holds, and fails the test with its last error when
+// Patience ends.
+func (c *Cluster) Eventually(what string, condition func() error) {
 	c.t.Helper()
 	c.Within(Patience, what, condition)
 }
 
 // Within is Eventually with another patience.
-func (c *Cluster) Within(patience time.Duration, what string, condition func() (missing string)) {
+func (c *Cluster) Within(patience time.Duration, what string, condition func() error) {
 	c.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		missing := condition()
-		if missing == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("%s: not within %v: %s", what, patience, missing)
-		}
-		time.Sleep(pollEvery)
+	if err := await.Until(context.Background(), patience, pollEvery, condition); err != nil {
+		c.t.Fatalf("%s: %v", what, err)
 	}
 }
 
-// WaitReady waits until the nodes, all running ones if none are named, are ready.
+// ErrorIf returns an error with the text if a condition of Eventually does not hold yet.
+func ErrorIf(unmet bool, format string, args ...any) error {
+	if unmet {
+		return fmt.Errorf(format, args...)
+	}
+	return nil
+}
+
+// WaitReady waits until the named nodes are ready. Without names it waits for all running
+// nodes.
 func (c *Cluster) WaitReady(nodes ...int) {
 	c.t.Helper()
 	if len(nodes) == 0 {
 		nodes = c.Running()
 	}
 	for _, i := range nodes {
-		c.Eventually(fmt.Sprintf("node %d ready", i), func() string {
+		c.Eventually(fmt.Sprintf("node %d ready", i), func() error {
 			status, body, err := c.Nodes[i].GetText("/readyz")
 			if err != nil {
-				return err.Error()
+				return err
 			}
-			if status != 200 {
-				return body
-			}
-			return ""
+			return ErrorIf(status != http.StatusOK, "%s", body)
 		})
 	}
 }
 
-// WaitLeader waits until the nodes, all running ones if none are named, agree on
-// a leader among them, and returns it.
+// WaitLeader waits until the named nodes agree on a leader among them, and returns it.
+// Without names it asks all running nodes.
 func (c *Cluster) WaitLeader(nodes ...int) int {
 	c.t.Helper()
 	if len(nodes) == 0 {
 		nodes = c.Running()
 	}
 	leader := -1
-	c.Eventually("a leader", func() string {
+	c.Eventually("a leader", func() error {
 		leader = -1
 		for _, i := range nodes {
-			s, err := c.Nodes[i].Status()
-			if err != nil {
-				return err.Error()
-			}
+			s := c.Nodes[i].Status()
 			if s.Leader == nil {
-				return fmt.Sprintf("node %d knows no leader", i)
+				return fmt.Errorf("node %d knows no leader", i)
 			}
 			c.mu.Lock()
 			led := c.ids[*s.Leader]
 			c.mu.Unlock()
 			if !slices.Contains(nodes, led) || leader >= 0 && led != leader {
-				return fmt.Sprintf("node %d follows %s", i, *s.Leader)
+				return fmt.Errorf("node %d follows %s", i, *s.Leader)
 			}
 			leader = led
 		}
-		return ""
+		return nil
 	})
 	return leader
 }
@@ -466,19 +510,16 @@ func (c *Cluster) WaitVoters() {
 		want = append(want, c.Nodes[i].ServerID())
 	}
 	slices.Sort(want)
-	c.Eventually("the voters", func() string {
+	c.Eventually("the voters", func() error {
 		for _, i := range c.Running() {
-			s, err := c.Nodes[i].Status()
-			if err != nil {
-				return err.Error()
-			}
+			s := c.Nodes[i].Status()
 			got := slices.Clone(s.Voters)
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
-				return fmt.Sprintf("node %d says %v, want %v", i, got, want)
+				return fmt.Errorf("node %d says %v, want %v", i, got, want)
 			}
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -486,26 +527,21 @@ func (c *Cluster) WaitVoters() {
 // fails the test when their digests differ there.
 func (c *Cluster) WaitConverged() {
 	c.t.Helper()
-	c.Eventually("equal indexes", func() string {
+	c.Eventually("equal indexes", func() error {
 		running := c.Running()
 		first, digest := c.Nodes[running[0]].Run.Digest()
 		for _, i := range running[1:] {
 			index, other := c.Nodes[i].Run.Digest()
 			if index != first {
-				return fmt.Sprintf("node %d is at %d, node %d at %d", running[0], first, i, index)
+				return fmt.Errorf("node %d is at %d, node %d at %d", running[0], first, i, index)
 			}
 			if other != digest {
 				c.t.Fatalf("at index %d node %d has the digest %x, node %d %x", index, running[0], digest, i, other)
 			}
 		}
-		return ""
+		return nil
 	})
 }
 
-// Status returns what the node says of itself to operators.
-func (nd *Node) Status() (admin.Status, error) {
-	if nd.Run == nil {
-		return admin.Status{}, errors.New("the node does not run")
-	}
-	return nd.Run.Status(), nil
-}
+// Status returns the status of a running node.
+func (nd *Node) Status() admin.Status { return nd.Run.Status() }

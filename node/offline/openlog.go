@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -26,7 +27,7 @@ const logIDBytes = 16
 // server again.
 type LostLogError struct {
 	DataDir string
-	Err     error // what was found
+	Err     error // the finding
 }
 
 func (e *LostLogError) Error() string {
@@ -34,14 +35,13 @@ func (e *LostLogError) Error() string {
 		"where this is the only disk left, restore a backup with `commons snapshot restore`, or go on with the state alone: `commons recover`", e.DataDir, LogFile, e.Err)
 }
 
-// Unwrap returns what was found.
+// Unwrap returns the finding.
 func (e *LostLogError) Unwrap() error { return e.Err }
 
 // OpenLog opens the Raft log of a locked data directory, aligned with the state in it,
-// and gives it an id if it has none. The id is written to the log before the identity:
-// after an interruption in between, the next start completes this. opts are the options
-// that do not follow from the directory. Errors: a *LostLogError, those of
-// logstore.Open.
+// and gives it an id if it lacks one. The id is written to the log before the identity:
+// after an interruption in between, the next start completes this. opts are the options that
+// do not follow from the directory. The error of a lost log is a *LostLogError.
 func OpenLog(dir string, identity *cluster.Identity, machine *fsm.Machine, opts logstore.Options) (*logstore.Store, error) {
 	at, err := statePosition(machine)
 	if err != nil {
@@ -68,7 +68,7 @@ type position struct {
 	snapshot, snapshotTerm uint64
 }
 
-// end is the newer of the two.
+// end returns the newer of the two.
 func (p position) end() (index, term uint64) {
 	if p.snapshot > p.covered {
 		return p.snapshot, p.snapshotTerm
@@ -77,15 +77,33 @@ func (p position) end() (index, term uint64) {
 }
 
 func statePosition(machine *fsm.Machine) (p position, err error) {
-	list, err := machine.Snapshots().List()
+	newest, err := newestSnapshot(machine)
 	if err != nil {
-		return p, fmt.Errorf("listing snapshots: %w", err)
+		return p, err
 	}
-	if len(list) > 0 {
-		p.snapshot, p.snapshotTerm = list[0].Index, list[0].Term
-	}
+	p.snapshot, p.snapshotTerm = newest.Index, newest.Term
 	p.covered, p.coveredTerm, err = machine.Covers()
 	return p, err
+}
+
+// newestSnapshot returns the metadata of the newest snapshot, or zero without one.
+func newestSnapshot(machine *fsm.Machine) (newest raft.SnapshotMeta, err error) {
+	list, err := machine.Snapshots().List()
+	if err != nil {
+		return newest, fmt.Errorf("listing snapshots: %w", err)
+	}
+	if len(list) > 0 {
+		newest = *list[0]
+	}
+	return newest, nil
+}
+
+// indexes returns the first and the last index of a log.
+func indexes(log raft.LogStore) (first, last uint64, err error) {
+	if first, err = log.FirstIndex(); err == nil {
+		last, err = log.LastIndex()
+	}
+	return first, last, err
 }
 
 // bind checks that a log belongs to the identity and continues the state. If the
@@ -114,10 +132,10 @@ func (p position) bind(dir string, identity *cluster.Identity, log *logstore.Sto
 	return adopt(dir, identity, log, id)
 }
 
-// resetFormation handles a start that was interrupted while it formed a cluster: Raft
-// writes the first term, and then the first entry. With the term alone, the node would
-// believe that it is part of a cluster that does not exist. No leader is elected in the
-// first term, so nothing else leaves a log with only that term.
+// resetFormation handles a start that was interrupted while it formed a cluster: Raft writes
+// the first term, and then the first entry. With the term alone, the node would believe that
+// it is part of a cluster that does not exist. No leader is elected in the first term, so a
+// log with only that term has no other origin.
 func resetFormation(log *logstore.Store) error {
 	last, err := log.LastIndex()
 	if err != nil || last > 0 {
@@ -147,11 +165,7 @@ func (p position) continued(dir string, log *logstore.Store) error {
 	if term < p.coveredTerm {
 		return lost("the newest term that it knows is %d, the state is of term %d", term, p.coveredTerm)
 	}
-	first, err := log.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := log.LastIndex()
+	first, last, err := indexes(log)
 	if err != nil {
 		return err
 	}
@@ -169,6 +183,73 @@ func (p position) continued(dir string, log *logstore.Store) error {
 		return lost("its entry %d is of term %d, the state was made with one of term %d", p.covered, entry.Term, p.coveredTerm)
 	}
 	return nil
+}
+
+// CheckLog checks the log of a node that starts: its terms, and whether Raft would start
+// with the configuration of the state. The error names all problems and the way out.
+func CheckLog(dir string, machine *fsm.Machine, log *logstore.Store) error {
+	err := errors.Join(checkTerms(log), checkConfiguration(machine, log))
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("data directory %s: %w; this server must not go on like that: empty the whole directory and start the node again, and it joins as a new server; "+
+		"where this is the only disk left, make it the first of a new cluster: `commons recover`", dir, err)
+}
+
+// checkTerms rejects a log that went back to a term before its vote: it may have confirmed
+// entries that the candidate of that vote does not have.
+func checkTerms(log *logstore.Store) error {
+	current, voted, err := consensus.StoredTerms(log)
+	if err == nil && current < voted {
+		err = fmt.Errorf("the newest term in its log is %d, and its newest vote is of term %d", current, voted)
+	}
+	return err
+}
+
+// checkConfiguration compares the configuration that Raft's newest snapshot and log have,
+// as far as the state holds the log, with that of the state, which has only what the log
+// had.
+func checkConfiguration(machine *fsm.Machine, log *logstore.Store) error {
+	if machine.RestoreOnStart() {
+		return nil // the snapshot replaces the state, and its configuration
+	}
+	snapshot, err := newestSnapshot(machine)
+	if err != nil {
+		return err
+	}
+	newest, servers := snapshot.ConfigurationIndex, snapshot.Configuration.Servers
+	first, last, err := indexes(log)
+	if err != nil {
+		return err
+	}
+	v := machine.View()
+	defer v.Release()
+	for index := max(first, snapshot.Index+1); index <= min(last, v.Index()); index++ {
+		var entry raft.Log
+		if err := log.GetLog(index, &entry); err != nil {
+			return err
+		}
+		if entry.Type == raft.LogConfiguration {
+			newest, servers = index, raft.DecodeConfiguration(entry.Data).Servers
+		}
+	}
+	index, data := v.Configuration()
+	var has []raft.Server
+	if index > 0 {
+		has = raft.DecodeConfiguration(data).Servers
+	}
+	if index != newest || !slices.Equal(has, servers) {
+		return fmt.Errorf("its snapshot and log have the servers %v as of entry %d, its state has %v as of entry %d", serverIDs(servers), newest, serverIDs(has), index)
+	}
+	return nil
+}
+
+func serverIDs(servers []raft.Server) []raft.ServerID {
+	ids := make([]raft.ServerID, len(servers))
+	for i, s := range servers {
+		ids[i] = s.ID
+	}
+	return ids
 }
 
 // adopt assigns a log to the identity. A log without an id gets one.
@@ -215,7 +296,7 @@ func begin(dir, command string) error {
 // finish removes the mark when the command is complete.
 func finish(dir string) error { return os.Remove(filepath.Join(dir, unfinishedFile)) }
 
-// unfinished returns the command that did not end on a data directory; "": none.
+// unfinished returns the command that did not end on a data directory, or "".
 func unfinished(dir string) (string, error) {
 	command, err := os.ReadFile(filepath.Join(dir, unfinishedFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -34,6 +34,7 @@ const lostSuffix = ".lost"
 // the state is used without it; a log that does not belong to the state is kept under
 // another name.
 func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
+	defer o.keepOwner(&err)()
 	lock, identity, err := o.take()
 	if err != nil {
 		return founded, err
@@ -83,14 +84,15 @@ func exists(path string) bool {
 // Held is the position of a node whose data directory no process uses.
 type Held struct {
 	ServerID string
-	LastLog  uint64 // index of its newest log entry, or of the state where there is none
-	LastTerm uint64 // term of that
-	LostLog  error  // why the log is none of this node's; nil: it is
+	LastLog  uint64 // index of its newest log entry, or of the state if that is newer
+	LastTerm uint64 // term of LastLog
+	LostLog  error  // the reason why the log does not belong to the node, or nil
 }
 
 // Survey returns the position of a data directory's node. Of several nodes, the one
 // with the highest term, and then the highest index, has the most data.
 func Survey(o Offline) (held Held, err error) {
+	defer o.keepOwner(&err)()
 	lock, identity, err := o.take()
 	if err != nil {
 		return held, err
@@ -152,14 +154,21 @@ func (o Offline) recoverState(identity cluster.Identity, logger *slog.Logger) (s
 	if sealed, err = o.beginRecovery(sealed); err != nil {
 		return nil, err
 	}
+	current, voted, err := consensus.StoredTerms(log)
+	if err == nil && current < voted { // see checkTerms
+		err = log.SetUint64(consensus.KeyCurrentTerm, voted)
+	}
+	if err != nil {
+		return nil, err
+	}
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(identity.ServerID)
 	config.Logger = consensus.NewLogger(logger, nil)
 	return sealed, raft.RecoverCluster(config, stateOnDisk{machine.FSM()}, log, log, localSnapshots{machine.Snapshots()}, nil, consensus.Alone(identity.ServerID))
 }
 
-// beginRecovery seals the data key under the secret in use and marks the data
-// directory. With a wrong secret nothing is changed.
+// beginRecovery seals the data key under the secret in use and marks the data directory.
+// With a wrong secret it fails without a change.
 func (o Offline) beginRecovery(sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 {
 		return nil, errors.New("this node was never part of a cluster; empty its data directory and start it again")
@@ -206,18 +215,14 @@ func (o Offline) withoutLog(identity cluster.Identity, machine *fsm.Machine) (se
 	return sealed, o.newLog(identity, term)
 }
 
-// loggedDataKey returns the sealed data key after the whole log is applied; none if the
-// node was never part of a cluster. The one in the state may still be sealed under an
-// old secret that is lost.
+// loggedDataKey returns the sealed data key after the whole log is applied, or nil if the node
+// was never part of a cluster. The key in the state may still be sealed under an old secret
+// that is lost.
 func loggedDataKey(log raft.LogStore, machine *fsm.Machine) ([]byte, error) {
 	v := machine.View()
 	sealed, index := bytes.Clone(v.SealedDataKey()), v.Index()
 	v.Release()
-	first, err := log.FirstIndex()
-	if err != nil {
-		return nil, err
-	}
-	last, err := log.LastIndex()
+	first, last, err := indexes(log)
 	if err != nil {
 		return nil, err
 	}

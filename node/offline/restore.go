@@ -24,15 +24,15 @@ import (
 // Offline describes the node of a data directory on which no process runs.
 type Offline struct {
 	DataDir    string
-	NodeID     string // name of the node; "" is the kept one, or the host name
-	SecretFile string // of the cluster that is founded; "" for nodes on loopback
-	// SourceSecret is the file with the secret that the data key is sealed under; "" if
-	// SecretFile has it, too.
+	NodeID     string // name of the node; empty means the kept one, or the host name
+	SecretFile string // of the new cluster; empty for nodes on loopback
+	// SourceSecret is the file with the secret that the data key is sealed under. It is empty
+	// if SecretFile has it, too.
 	SourceSecret string
 	// NewDataKey gives the cluster a new data key, if that secret is lost. The signing keys
 	// and the pseudonyms of addresses are replaced.
 	NewDataKey bool
-	// PurgeLists are files that say what has been purged since: the newest one counts.
+	// PurgeLists are files with purges after the backup. The newest one counts.
 	PurgeLists []string
 }
 
@@ -45,9 +45,9 @@ type Founded struct {
 	Entries   uint64 `json:"entries"`
 	Digest    string `json:"digest"`         // running digest, hexadecimal
 	Rows      string `json:"rows,omitempty"` // digest of the state's rows as they came, hexadecimal
-	// NewDataKey says that the data key is new; see Offline.
+	// NewDataKey is that of Offline.
 	NewDataKey bool `json:"newDataKey"`
-	// Purged is how many entries were purged because of the purge list.
+	// Purged is the number of entries that were purged because of the purge list.
 	Purged int `json:"purged"`
 }
 
@@ -77,6 +77,7 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 	if err != nil {
 		return founded, err
 	}
+	defer o.keepOwner(&err)()
 	lock, err := cluster.LockDir(o.DataDir)
 	if err != nil {
 		return founded, err
@@ -89,8 +90,8 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 	return founded, err
 }
 
-// CheckRestore tries a restore of a backup in a new temporary directory, and removes
-// the directory afterwards. Nothing else is changed.
+// CheckRestore tries a restore of a backup in a new temporary directory, and removes the
+// directory afterwards.
 func CheckRestore(o Offline, file string) (founded Founded, err error) {
 	if o.DataDir, err = os.MkdirTemp("", "commons-restore-*"); err != nil {
 		return founded, fmt.Errorf("a directory to try the restore in: %w; name another place in TMPDIR", err)
@@ -180,9 +181,9 @@ func (o Offline) reseal(sealed []byte) ([]byte, error) {
 	return secrets.SealDataKey(key)
 }
 
-// CheckRestorable returns nil if this program can restore the backup with the given
-// secrets. Errors: fsm.ErrNewerFormat, cluster.ErrSealedElsewhere, or a problem with a
-// secret file.
+// CheckRestorable returns nil if this program can restore the backup with the given secrets.
+// Other errors than that of a secret file are fsm.ErrNewerFormat and
+// cluster.ErrSealedElsewhere.
 func CheckRestorable(info backup.Info, o Offline) error {
 	if err := command.CheckFormat(info.Format, command.MaxFormat); err != nil {
 		return err
@@ -225,7 +226,7 @@ func (o Offline) founding(serverID string, sealedDataKey []byte) fsm.Founding {
 	}
 }
 
-// lostAndFound is what a new file system holds.
+// lostAndFound is the directory that a new file system has.
 const lostAndFound = "lost+found"
 
 // checkEmpty rejects a directory that is not empty, except for the leftovers of an
@@ -251,7 +252,7 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// emptyDir removes everything in a directory but what is to be kept.
+// emptyDir removes everything in a directory except the names to keep.
 func emptyDir(dir string, keep ...string) error {
 	names, err := os.ReadDir(dir)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestDataKeyIsSealedAnew(t *testing.T) {
@@ -14,20 +15,12 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 	files := map[string]*cluster.Secrets{}
 	for _, name := range []string{"source", "target"} {
 		path := filepath.Join(dir, name)
-		if _, err := cluster.KeepSecretFile(path); err != nil {
-			t.Fatal(err)
-		}
-		secrets, err := cluster.LoadSecrets(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(cluster.KeepSecretFile(path))(t)
+		secrets := must.Get(cluster.LoadSecrets(path))(t)
 		files[name] = secrets
 	}
 	key := bytes.Repeat([]byte{7}, 32)
-	sealed, err := files["source"].SealDataKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealed := must.Get(files["source"].SealDataKey(key))(t)
 	target := Offline{SecretFile: filepath.Join(dir, "target")}
 	for _, want := range []string{files["source"].KeyIDs()[0], files["target"].KeyIDs()[0], "--source-secret-file", "--new-data-key"} {
 		if _, err := target.reseal(sealed); err == nil || !strings.Contains(err.Error(), want) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,7 +59,9 @@ func (o *Operator) notReached(index uint64) error {
 // rowDigestAt is digestAt with the hash of the rows.
 func (o *Operator) rowDigestAt(ctx context.Context, index uint64) (admin.Digest, error) {
 	id := o.cfg.ServerID
-	view, err := o.viewAt(ctx, index)
+	waiting, stop := context.WithTimeout(ctx, digestWait)
+	defer stop()
+	view, err := o.cfg.Machine.ViewAt(waiting, index)
 	switch {
 	case errors.Is(err, fsm.ErrPassed):
 		return admin.Digest{}, rejectf(http.StatusGone, "%s is at index %d and was not stopped at %d; repeat", id, o.cfg.Machine.Applied(), index)
@@ -76,13 +78,6 @@ func (o *Operator) rowDigestAt(ctx context.Context, index uint64) (admin.Digest,
 	}
 	digest := view.Digest()
 	return admin.Digest{ID: id, Index: index, Digest: hex.EncodeToString(digest[:]), Rows: hex.EncodeToString(rows[:])}, nil
-}
-
-// viewAt waits for the view of an index, up to digestWait.
-func (o *Operator) viewAt(ctx context.Context, index uint64) (*fsm.View, error) {
-	ctx, cancel := context.WithTimeout(ctx, digestWait)
-	defer cancel()
-	return o.cfg.Machine.ViewAt(ctx, index)
 }
 
 // compareDigests asks all servers of the configuration for their digest at one index
@@ -116,14 +111,6 @@ func (o *Operator) compareDigests(ctx context.Context, request admin.CompareRequ
 	return c, nil
 }
 
-// askDigest returns a server's digest.
-func (o *Operator) askDigest(ctx context.Context, id string, request admin.DigestRequest) (admin.Digest, error) {
-	if id == o.cfg.ServerID {
-		return o.digestAt(ctx, request)
-	}
-	return call[admin.Digest](ctx, o, id, admin.PathDigest, request)
-}
-
 // compareAt asks all servers of the configuration at the same time. It reports whether
 // one of them had passed the index; if there is another round, the others are stopped
 // then.
@@ -136,9 +123,16 @@ func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c a
 	var mu sync.Mutex
 	for i, s := range servers {
 		wg.Go(func() {
-			d, err := o.askDigest(ctx, string(s.ID), admin.DigestRequest{Index: index, Rows: true})
+			id, request := string(s.ID), admin.DigestRequest{Index: index, Rows: true}
+			var d admin.Digest
+			var err error
+			if id == o.cfg.ServerID {
+				d, err = o.digestAt(ctx, request)
+			} else {
+				d, err = call[admin.Digest](ctx, o, id, admin.PathDigest, request)
+			}
 			if err != nil {
-				d = admin.Digest{ID: string(s.ID), Index: index, Error: fmt.Sprint(err)}
+				d = admin.Digest{ID: id, Index: index, Error: err.Error()}
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -152,16 +146,9 @@ func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c a
 		})
 	}
 	wg.Wait()
-	var first *admin.Digest
-	for i := range c.Digests {
-		d := &c.Digests[i]
-		if d.Error != "" {
-			continue
-		}
-		if first == nil {
-			first = d
-		}
-		c.Equal = c.Equal && d.Digest == first.Digest && d.Rows == first.Rows
+	answered := slices.DeleteFunc(slices.Clone(c.Digests), func(d admin.Digest) bool { return d.Error != "" })
+	for _, d := range answered {
+		c.Equal = c.Equal && d.Digest == answered[0].Digest && d.Rows == answered[0].Rows
 	}
 	return c, passed
 }

@@ -18,10 +18,8 @@ import (
 	"github.com/commons-cluster/commons/node/offline"
 )
 
-const (
-	// leaveShutdown bounds the end of a node that has left.
-	leaveShutdown = 15 * time.Second
-)
+// leaveShutdown bounds the end of a node that has left.
+const leaveShutdown = 15 * time.Second
 
 // transferLeadership transfers leadership to the named server, or to the fittest one
 // that is alive.
@@ -43,21 +41,14 @@ func (o *Operator) transferLeadership(ctx context.Context, request admin.ServerR
 		return admin.ServerRef{}, rejectf(http.StatusServiceUnavailable,
 			"leadership was not handed over: %v; look at `commons raft list-peers` whether the server keeps up, and repeat", err)
 	}
-	next := o.awaitOtherLeader(ctx)
-	o.cfg.Logger.InfoContext(ctx, "handed leadership over, as an operator asked", "server", cmp.Or(next, "none"), "by", cluster.PeerID(ctx))
-	return admin.ServerRef{ID: next}, nil
-}
-
-// awaitOtherLeader waits until this node knows the new leader.
-func (o *Operator) awaitOtherLeader(ctx context.Context) string {
-	for {
-		if id := o.cfg.Raft.LeaderID(); id != "" && id != o.cfg.ServerID {
-			return id
-		}
-		if !loop.Pause(ctx, membership.Retry) {
-			return ""
+	next := ""
+	for next == "" && loop.Pause(ctx, membership.Retry) { // until this node knows the new leader
+		if id := o.cfg.Raft.LeaderID(); id != o.cfg.ServerID {
+			next = id
 		}
 	}
+	o.cfg.Logger.InfoContext(ctx, "handed leadership over, as an operator asked", "server", cmp.Or(next, "none"), "by", cluster.PeerID(ctx))
+	return admin.ServerRef{ID: next}, nil
 }
 
 // removeServer removes a dead or leaving server from the configuration.
@@ -119,7 +110,7 @@ func (o *Operator) leave(ctx context.Context, _ struct{}) (answer admin.ServerRe
 			return answer, err
 		}
 		if err := o.depart(ctx); err != nil {
-			_ = o.cfg.Members.SetLeaving(false) // says nothing to others
+			_ = o.cfg.Members.SetLeaving(false) // gossip repeats it
 			return answer, err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
 	"github.com/commons-cluster/commons/node/consensus"
@@ -29,7 +30,7 @@ import (
 	"github.com/commons-cluster/commons/node/purge"
 )
 
-// Config is what an Operator needs.
+// Config holds the parts of a node that an Operator uses.
 type Config struct {
 	ServerID, NodeName, Version, DataDir string
 	HTTPAddr, PrivateAddr                string // that others get
@@ -45,12 +46,12 @@ type Config struct {
 	Client   *http.Client // for the private ports of other nodes
 	Logger   *slog.Logger
 	Logs     *Logs               // behind Logger
-	Metrics  prometheus.Gatherer // what /metrics shows
+	Metrics  prometheus.Gatherer // the same as for /metrics
 	Flags    map[string]string   // the node's configuration
 
 	// Work ends before the state is closed.
-	Work context.Context //nolint:containedctx // bounds what reads the state for long
-	// ClusterID returns the cluster that this node is part of, "" while it is of none.
+	Work context.Context //nolint:containedctx // bounds long reads of the state
+	// ClusterID returns the cluster of this node, or "" before it has one.
 	ClusterID func() string
 	// Requests returns how many public requests were answered.
 	Requests func() uint64
@@ -80,7 +81,7 @@ const adminTimeout = 30 * time.Second
 // timeout of the connection is longer.
 const passOnTimeout = adminTimeout + 10*time.Second
 
-// rejection is why an operator's call is rejected, and what to do instead.
+// rejection is the reason why an operator's call is rejected, with a remedy.
 type rejection struct {
 	status int
 	reason string
@@ -244,7 +245,7 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 // returns them. It is called on the leader.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
-		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays}
+		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst}
 		if err := errors.Join(command.Check(payload), checkRetention(request.Retention)); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "%v", err)
 		}
@@ -261,8 +262,7 @@ func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsCha
 		return answer, err
 	}
 	if request != (admin.SettingsChange{}) {
-		o.cfg.Logger.InfoContext(ctx, "changed the settings, as an operator asked",
-			"daily_bytes", answer.DailyBytes, "sender_bytes", answer.SenderBytes, "proven_only", answer.ProvenOnly, "alike_hourly", answer.AlikeHourly, "retention", answer.Retention, "sender_days", answer.SenderDays, "by", cluster.PeerID(ctx))
+		o.cfg.Logger.InfoContext(ctx, "changed the settings, as an operator asked", "settings", answer.String(), "by", cluster.PeerID(ctx))
 	}
 	return answer, nil
 }
@@ -306,7 +306,7 @@ func (o *Operator) tryRetention(retention *string) (answer admin.SettingsReport,
 func (o *Operator) now() int64 { return o.cfg.Pipeline.Clocks().Corrected().UnixMilli() }
 
 // settings returns the settings and today's use of the budget.
-func (o *Operator) settings(v *fsm.View) (admin.SettingsReport, error) {
+func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 	set, err := v.Settings()
 	if err != nil {
 		return admin.SettingsReport{}, err

@@ -8,7 +8,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
 )
@@ -32,9 +33,9 @@ func (o *Operator) LeastApplied(ctx context.Context) uint64 {
 // Purges returns which disks may still hold purged texts, as far as a view knows: those
 // of the present servers, and of the servers at the time of each purge. The disk of a
 // server that has left is unknown.
-func (o *Operator) Purges(ctx context.Context, v *fsm.View) (report admin.PurgeReport, err error) {
+func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.PurgeReport, err error) {
 	own, gone := o.cfg.ClusterID(), map[string]uint64{} // by server, how many purges it was there for
-	err = v.Purges(0, func(p fsm.Purge) error {
+	err = v.Purges(0, func(p state.Purge) error {
 		report.Purged = p.Number
 		if p.Cluster == own { // else the servers are those of the cluster that a backup is of
 			for _, id := range p.Servers {
@@ -83,7 +84,7 @@ func (o *Operator) purgeList(ctx context.Context) (list backup.PurgeList, err er
 	v := o.cfg.Machine.View()
 	defer v.Release()
 	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: o.cfg.Pipeline.Clocks().Corrected().UnixMilli(), Purged: []backup.PurgedEntry{}}
-	err = v.Purges(0, func(p fsm.Purge) error {
+	err = v.Purges(0, func(p state.Purge) error {
 		if p.ID != "" { // a backup has the keys of its own time
 			list.Purged = append(list.Purged, backup.PurgedEntry{ClusterID: p.Cluster, ID: p.ID, CreatedAt: p.CreatedAt})
 		}
@@ -101,8 +102,8 @@ func (o *Operator) events(_ context.Context, request admin.EventsRequest) (answe
 	v := o.cfg.Machine.View()
 	defer v.Release()
 	answer.Events = []admin.Event{}
-	for _, page := range []func(before uint64, limit int) ([]fsm.Record, uint64, error){v.Records, v.Changes} {
-		if err := newest(page, request.Since, limit+1, func(r *fsm.Record) {
+	for _, page := range []func(before uint64, limit int) ([]state.Record, uint64, error){v.Records, v.Changes} {
+		if err := newest(page, request.Since, limit+1, func(r *state.Record) {
 			answer.Events = append(answer.Events, admin.Event{At: r.At, By: r.By, Action: r.Action, What: r.What, Reason: r.Reason})
 		}); err != nil {
 			return answer, err
@@ -117,8 +118,8 @@ func (o *Operator) events(_ context.Context, request admin.EventsRequest) (answe
 
 // newest calls f for the newest rows of a record since an instant, at most limit,
 // oldest first.
-func newest(page func(before uint64, limit int) ([]fsm.Record, uint64, error), since int64, limit int, f func(*fsm.Record)) error {
-	var rows []fsm.Record
+func newest(page func(before uint64, limit int) ([]state.Record, uint64, error), since int64, limit int, f func(*state.Record)) error {
+	var rows []state.Record
 	for before, left := uint64(0), limit; left > 0; left = limit - len(rows) {
 		records, next, err := page(before, left)
 		if err != nil {

@@ -45,7 +45,7 @@ func (o *Operator) Status() admin.Status {
 	return s
 }
 
-// report is this node's report about itself.
+// report returns this node's report about itself.
 func (o *Operator) report() admin.NodeReport {
 	v := o.cfg.Machine.View()
 	format, entries, sealed := v.Format(), v.LastSeq(), v.SealedDataKey()
@@ -156,7 +156,7 @@ func (o *Operator) knownServers() []admin.Server {
 	return servers
 }
 
-// healthReport gathers it.
+// healthReport returns the leader's view of the servers, with their reports.
 func (o *Operator) healthReport(ctx context.Context, _ struct{}) (admin.HealthReport, error) {
 	h, leading := o.cfg.Members.Health()
 	if !leading {
@@ -179,7 +179,7 @@ type pulse struct {
 	mu      sync.Mutex
 	at      time.Time
 	report  admin.ClusterReport
-	running chan struct{} // closed when the look that is being taken ends; nil: none is
+	running chan struct{} // closed at the end of the running round of requests; nil if there is no such round
 }
 
 // Pulse returns a recent report of all servers, or the last known one if ctx ends

@@ -13,7 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// nothingRaft is a Raft that commits at once and does nothing else.
+// nothingRaft is a Raft that commits at once. Its other methods have no effect.
 type nothingRaft struct {
 	index   atomic.Uint64
 	applies atomic.Uint64
@@ -46,8 +46,8 @@ func (r *nothingRaft) GetConfiguration() raft.ConfigurationFuture {
 	return fakeConfig{servers: []raft.Server{{ID: "me"}}}
 }
 
-// run applies without decoding: the observer gets each command's number from a
-// decoded copy only where the benchmark has to know it.
+// run applies log entries without decoding them. The observer gets each command's number
+// from a decoded copy only if the benchmark needs it.
 func (r *nothingRaft) run(p *Pipeline) {
 	for f := range r.log {
 		b, err := command.DecodeBatch(f.data)
@@ -126,9 +126,9 @@ func BenchmarkReadIndex(b *testing.B) {
 	})
 }
 
-// BenchmarkWay is the way of a command through the codec: encoded where it comes in,
-// taken to the leader or not, decoded and checked there, put into a batch, and decoded
-// by a state machine. What one state machine costs is part of it once.
+// BenchmarkWay measures the codec on the way of a command: encoding at the node that
+// receives it, forwarding or not, decoding and validation at the leader, encoding as a
+// batch, and decoding by one state machine.
 func BenchmarkWay(b *testing.B) {
 	p := &command.Publish{
 		Agent: "Ada", AgentKey: "ada", Kind: command.KindKnowledge, Channel: "general", Title: "A title of some words",

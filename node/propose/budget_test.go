@@ -8,20 +8,18 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// TestOverBudget: the leader keeps what is over the budget out of the log, wherever it
-// came in, and answers as apply would; what was written before is let through.
+// TestOverBudget holds that the leader keeps commands over the budget out of the log, from
+// any node, and answers as apply would. Repeated commands are accepted.
 func TestOverBudget(t *testing.T) {
-	fits := func(p command.Payload, _ command.Standing, bytes int) bool {
+	assess := func(p command.Payload, bytes int) (_ command.Standing, repeated, fits bool) {
 		data, err := command.Encode(p)
 		if err != nil || len(data) != bytes {
 			t.Errorf("asked about %d bytes, there are %d, %v", bytes, len(data), err)
 		}
-		return p.(*command.Publish).AgentKey != "greedy"
+		entry := p.(*command.Publish)
+		return command.Standing{}, entry.Request.ID == "known-id", entry.AgentKey != "greedy"
 	}
-	known := func(p command.Payload) (command.Standing, bool) {
-		return command.Standing{}, p.(*command.Publish).Request.ID == "known-id"
-	}
-	c := newCluster(t, 2, func(cfg *Config) { cfg.Fits, cfg.Assess = fits, known })
+	c := newCluster(t, 2, func(cfg *Config) { cfg.Assess = assess })
 	c.lead("node-0")
 	for _, n := range c.nodes {
 		greedy := entryOf("too much " + n.id)

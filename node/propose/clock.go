@@ -2,8 +2,6 @@ package propose
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -17,13 +15,13 @@ import (
 const (
 	// ClockInterval is how often a node compares its clock with the voters'.
 	ClockInterval = 2 * time.Second
-	// MaxClockSkew is how far a clock may differ from the voters' median before the median
-	// is used instead, and how far the clock may be stepped before the next stamp detects
-	// it.
+	// MaxClockSkew is the largest accepted difference between a clock and the voters'
+	// median; beyond it the median is used. A step of the clock by more than MaxClockSkew is
+	// detected at the next stamp.
 	MaxClockSkew = 2 * time.Second
 	// ClockExpiry is how long a measurement is used when the voter no longer answers.
-	// Clocks drift by parts in a million, so an old measurement is better than none: two
-	// clocks alone do not show which of them is wrong.
+	// Clocks drift by parts in a million, so an old measurement is still useful: two clocks
+	// alone do not show which of them is wrong.
 	ClockExpiry = 10 * time.Minute
 
 	// clockTimeout bounds one request for the time; half of it is the maximum error of a
@@ -33,14 +31,14 @@ const (
 	clockFirstTimeout = 300 * time.Millisecond
 )
 
-// Clock is the time of this node.
+// Clock reads the clocks of this node.
 type Clock interface {
-	// Read returns the time of the wall clock, which may be set, and that of the
-	// monotonic clock, which only goes on, both at the same moment.
+	// Read returns the times of the wall clock, which may be set, and of the monotonic
+	// clock, which never goes back, both at the same moment.
 	Read() (wall time.Time, mono time.Duration)
 }
 
-// WallClock returns the system's clock, shifted by offset.
+// WallClock returns the system's clock. Its wall time is shifted by offset.
 func WallClock(offset time.Duration) Clock {
 	return systemClock{start: time.Now(), offset: offset}
 }
@@ -69,44 +67,45 @@ type ClockSync struct {
 
 	mu       sync.Mutex
 	measured map[string]measurement
-	warned   time.Duration // the correction that was last reported
+	warned   time.Duration // the last reported correction
 }
 
-// basis is used to make stamps between two comparisons.
+// basis is the result of a comparison, from which stamps are made until the next one.
 type basis struct {
-	origin   time.Time // of the time that is stamped
-	own      time.Time // origin of this node's clock when it was last compared
-	majority bool      // of the clocks was known then
+	origin   time.Time // of the stamped time
+	own      time.Time // origin of this node's clock at the comparison
+	majority bool      // reports whether a majority of the clocks was known
 }
 
+// correction returns the difference between the stamped time and this node's clock.
 func (b *basis) correction() time.Duration { return b.origin.Sub(b.own) }
 
-// measurement is what is known of a voter's clock.
+// measurement is the origin of a voter's clock at one comparison.
 type measurement struct {
 	origin time.Time
-	at     time.Duration // by the monotonic clock
+	at     time.Duration // of the comparison, by the monotonic clock
 }
 
-// NewClockSync returns a ClockSync that trusts the clock until it has compared it.
+// NewClockSync returns a ClockSync that trusts the clock until the first comparison.
 func NewClockSync(clock Clock, logger *slog.Logger) *ClockSync {
 	return &ClockSync{clock: clock, logger: logger, measured: make(map[string]measurement)}
 }
 
-// Own returns this node's own clock, which other nodes compare theirs with.
+// Own returns the time of this node's own clock, for the comparisons of other nodes.
 func (s *ClockSync) Own() time.Time {
 	wall, _ := s.clock.Read()
 	return wall
 }
 
-// ownOrigin returns the origin of this node's own clock as it is now.
+// ownOrigin returns the current origin of this node's own clock.
 func (s *ClockSync) ownOrigin() time.Time {
 	wall, mono := s.clock.Read()
 	return wall.Add(-mono)
 }
 
 // Corrected returns the time of this node's clock, or the voters' median if the clock
-// differs from it by more than MaxClockSkew. Between two comparisons, and while less
-// than a majority of the clocks is known, it advances with the monotonic clock.
+// differs from it by more than MaxClockSkew. Between two comparisons, and while fewer than
+// a majority of the clocks are known, it advances with the monotonic clock.
 func (s *ClockSync) Corrected() time.Time {
 	wall, mono := s.clock.Read()
 	if b := s.basis.Load(); b != nil {
@@ -115,11 +114,11 @@ func (s *ClockSync) Corrected() time.Time {
 	return wall
 }
 
-// Stamp returns the corrected time for a batch, in milliseconds since the epoch. It is
-// limited to the range that the log can hold.
+// Stamp returns the corrected time for a batch, in milliseconds since the epoch, within the
+// range of the log's format.
 func (s *ClockSync) Stamp() int64 { return min(max(s.Corrected().UnixMilli(), 0), command.MaxStamp) }
 
-// Correction is what was added to this node's clock when it was last compared.
+// Correction returns the difference that the last comparison added to this node's clock.
 func (s *ClockSync) Correction() time.Duration {
 	if b := s.basis.Load(); b != nil {
 		return b.correction()
@@ -127,7 +126,8 @@ func (s *ClockSync) Correction() time.Duration {
 	return 0
 }
 
-// Offsets returns how far each voter's clock is ahead of this node's.
+// Offsets returns the difference of each voter's clock to this node's: positive if the
+// voter's is ahead.
 func (s *ClockSync) Offsets() map[string]time.Duration {
 	own := s.ownOrigin()
 	s.mu.Lock()
@@ -139,34 +139,33 @@ func (s *ClockSync) Offsets() map[string]time.Duration {
 	return m
 }
 
-// stepped reports whether the wall clock has moved against the monotonic one since it
-// was last compared: it was set, or the machine slept while the time went on. Only the
-// voters' clocks show which of the two is right.
+// stepped reports whether the wall clock has moved against the monotonic one since the last
+// comparison: it was set, or the machine slept. Only the voters' clocks show which of the
+// two is right.
 func (s *ClockSync) stepped() bool {
 	b := s.basis.Load()
 	return b != nil && s.ownOrigin().Sub(b.own).Abs() > MaxClockSkew
 }
 
-// knowsMajority reports whether a majority of the clocks was known when they were
-// last compared.
+// knowsMajority reports whether a majority of the clocks was known at the last comparison.
 func (s *ClockSync) knowsMajority() bool {
 	b := s.basis.Load()
 	return b != nil && b.majority
 }
 
-// compare asks the other voters for their time and updates the basis. Voters that do
-// not answer keep their last measurement until ClockExpiry.
+// compare asks the other voters for their time and updates the basis. The last measurement
+// of a voter that does not answer is kept until ClockExpiry.
 func (s *ClockSync) compare(ctx context.Context, others []string, logTime func() time.Time,
 	ask func(context.Context, string) (time.Time, error),
 ) {
-	own := s.ownOrigin() // read first: a step meanwhile is noticed afterwards
+	own := s.ownOrigin() // read first, so that a later step is detected by the next stamp
 	var asked sync.WaitGroup
 	for _, id := range others {
 		asked.Go(func() {
 			_, before := s.clock.Read()
 			theirs, err := ask(ctx, id)
 			_, after := s.clock.Read()
-			// The process may have been stopped before it took the answer.
+			// The process may have been stopped before it read the answer.
 			if err != nil || after-before > clockTimeout {
 				return
 			}
@@ -216,10 +215,10 @@ func (s *ClockSync) settle(own time.Time, others []string, logTime func() time.T
 	s.report(next.correction(), known)
 }
 
-// soFar returns the origin of the time that was stamped so far. It is added to an even
-// number of clocks, which has no middle one: of two clocks it shows which is wrong. A
-// process that has not known a majority yet uses the time of its log. That time may be
-// old, so it never makes a stamp too late.
+// soFar returns the origin of the stamped time so far. It is added to an even number of
+// clocks, which has no middle one; of two clocks it shows which is wrong. A process that has
+// never known a majority uses the time of its log. That time may be old, so it never makes a
+// stamp too late.
 func soFar(former *basis, logTime func() time.Time, mono time.Duration) time.Time {
 	if former != nil {
 		return former.origin
@@ -227,7 +226,7 @@ func soFar(former *basis, logTime func() time.Time, mono time.Duration) time.Tim
 	return logTime().Add(-mono)
 }
 
-// report writes one line per change of the correction. The lock is held.
+// report logs each change of the correction. The lock is held.
 func (s *ClockSync) report(correction time.Duration, clocks int) {
 	if (correction-s.warned).Abs() <= MaxClockSkew/2 && (correction == 0) == (s.warned == 0) {
 		return
@@ -239,67 +238,4 @@ func (s *ClockSync) report(correction time.Duration, clocks int) {
 	}
 	s.logger.Warn("this node's clock is off the voters' median; the median is used when it leads",
 		"off", -correction, "clocks", clocks)
-}
-
-// compareClocks keeps comparing until the Pipeline is closed.
-func (p *Pipeline) compareClocks() {
-	ticker := time.NewTicker(p.timing.clockInterval)
-	defer ticker.Stop()
-	for {
-		_ = p.compareClocksOnce(p.ctx, clockTimeout) // it is tried again
-		select {
-		case <-ticker.C:
-		case <-p.ctx.Done():
-			return
-		}
-	}
-}
-
-// knowClocks returns nil once a majority of the clocks is known. A new leader stamps
-// nothing before that: log time never goes back from a stamp that is too late, and
-// whatever lasts for a time from a stamp that is too early would end too early.
-func (p *Pipeline) knowClocks(ctx context.Context) error {
-	if p.deps.Load() == nil || p.sync.knowsMajority() {
-		return nil // before Start nothing is stamped
-	}
-	if err := p.compareClocksOnce(ctx, clockFirstTimeout); err != nil {
-		return err
-	}
-	if !p.sync.knowsMajority() {
-		return errors.New("the clocks of a majority of the voters are not known yet")
-	}
-	return nil
-}
-
-// stamp returns the stamp of the next batch. If this node's clock was set, or its
-// machine slept, it compares the clocks first.
-func (p *Pipeline) stamp() int64 {
-	if p.sync.stepped() {
-		_ = p.compareClocksOnce(p.ctx, clockFirstTimeout) // the time so far goes on
-	}
-	return p.sync.Stamp()
-}
-
-func (p *Pipeline) compareClocksOnce(ctx context.Context, timeout time.Duration) error {
-	d := p.deps.Load()
-	voters, err := d.voters()
-	if err != nil {
-		p.logger.WarnContext(ctx, "cannot compare clocks", "error", err)
-		return fmt.Errorf("read the configuration: %w", err)
-	}
-	if len(voters) == 0 {
-		return nil // not a member yet: its own clock is no majority
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	others := slices.DeleteFunc(voters, func(id string) bool { return id == p.self })
-	p.sync.compare(ctx, others, d.logTime, p.peers.now)
-	return nil
-}
-
-// logTime returns the instant of the newest log entry that is applied here.
-func (d *deps) logTime() time.Time {
-	v := d.state.View()
-	defer v.Release()
-	return time.UnixMilli(v.Time())
 }

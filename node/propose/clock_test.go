@@ -16,9 +16,9 @@ import (
 // handClock is a clock that the test moves.
 type handClock struct {
 	mu    sync.Mutex
-	truth time.Time     // what a good clock shows
+	truth time.Time     // the time of a correct clock
 	mono  time.Duration // the monotonic clock
-	off   time.Duration // how far the wall clock is ahead of the truth
+	off   time.Duration // of the wall clock from the truth
 }
 
 func (c *handClock) Read() (time.Time, time.Duration) {
@@ -33,14 +33,14 @@ func (c *handClock) now() time.Time {
 	return c.truth
 }
 
-// add lets time pass.
+// add advances the time.
 func (c *handClock) add(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.truth, c.mono = c.truth.Add(d), c.mono+d
 }
 
-// set sets the wall clock so far off the truth.
+// set sets the offset of the wall clock from the truth.
 func (c *handClock) set(off time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *handClock) set(off time.Duration) {
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// asker answers for clocks that are off the truth; absent ones fail.
+// asker answers for clocks with an offset from the truth. Absent clocks fail.
 func asker(c *handClock, off map[string]time.Duration) func(context.Context, string) (time.Time, error) {
 	return func(_ context.Context, id string) (time.Time, error) {
 		d, ok := off[id]
@@ -135,7 +135,7 @@ func TestMeasurementTakesHalfTheRoundTripOff(t *testing.T) {
 	}
 }
 
-// A process that was stopped before it took an answer knows nothing by it.
+// A process that was stopped before it read an answer does not use that answer.
 func TestLateAnswerIsNoMeasurement(t *testing.T) {
 	clock := &handClock{truth: noon}
 	s := NewClockSync(clock, slog.New(slog.DiscardHandler))

@@ -9,9 +9,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
-// wantTime fails unless what is stamped is as near the truth as it has to be.
+// wantTime fails unless stamps are close enough to the truth.
 func wantTime(t *testing.T, s *ClockSync, clock *handClock, when string) {
 	t.Helper()
 	if off := time.UnixMilli(s.Stamp()).Sub(clock.now()); off.Abs() > MaxClockSkew {
@@ -19,8 +23,8 @@ func wantTime(t *testing.T, s *ClockSync, clock *handClock, when string) {
 	}
 }
 
-// TestClockSteps sets the clock of a leader while voters are away: for so short that
-// they are remembered, and for longer.
+// TestClockSteps sets the clock of a leader while voters are away, for less and for more
+// than ClockExpiry.
 func TestClockSteps(t *testing.T) {
 	all := []string{"b", "c", "d", "e"}
 	for _, tt := range []struct{ voters, away int }{{3, 0}, {3, 1}, {5, 0}, {5, 1}, {5, 2}} {
@@ -71,7 +75,8 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// TestAnothersClockSteps: two clocks do not show which of them is wrong.
+// TestAnothersClockSteps sets the other one of two clocks, which do not show which of them is
+// wrong.
 func TestAnothersClockSteps(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		clock := &handClock{truth: noon}
@@ -88,7 +93,7 @@ func TestAnothersClockSteps(t *testing.T) {
 	}
 }
 
-// TestTimeGoesOnWithoutAMajority: nobody answers, and the clock is set.
+// TestTimeGoesOnWithoutAMajority sets the clock while no voter answers.
 func TestTimeGoesOnWithoutAMajority(t *testing.T) {
 	for _, voters := range []string{"b c", "b c d e"} {
 		for _, step := range []time.Duration{time.Hour, -time.Hour} {
@@ -110,7 +115,7 @@ func TestTimeGoesOnWithoutAMajority(t *testing.T) {
 	}
 }
 
-// TestTheOnlyVoterFollowsItsClock: nobody knows better.
+// TestTheOnlyVoterFollowsItsClock checks a cluster of one voter.
 func TestTheOnlyVoterFollowsItsClock(t *testing.T) {
 	clock := &handClock{truth: noon}
 	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
@@ -123,7 +128,8 @@ func TestTheOnlyVoterFollowsItsClock(t *testing.T) {
 	}
 }
 
-// TestSlewIsNoStep: what NTP does to a clock reaches the stamps, and nobody is asked.
+// TestSlewIsNoStep checks that slewing by NTP reaches the stamps without a question to
+// the voters.
 func TestSlewIsNoStep(t *testing.T) {
 	clock := &handClock{truth: noon}
 	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
@@ -140,8 +146,8 @@ func TestSlewIsNoStep(t *testing.T) {
 	}
 }
 
-// TestFirstTimeOfAProcess: one that has just started knows its own clock, another's and
-// the time of the log. It stamps nothing too late, and nothing before the log's time.
+// TestFirstTimeOfAProcess starts a process that knows its own clock, another clock and the
+// time of the log. Its stamps are not too late, and not before the log's time.
 func TestFirstTimeOfAProcess(t *testing.T) {
 	const h, m = time.Hour, time.Minute
 	for _, tt := range []struct {
@@ -208,7 +214,7 @@ func wantStamps(t *testing.T, n *fakeNode, count int) {
 	}
 }
 
-// withClock gives node-0 a clock of its own.
+// withClock sets the clock of node-0.
 func withClock(c Clock) option {
 	return func(cfg *Config) {
 		if cfg.ServerID == "node-0" {
@@ -232,8 +238,8 @@ func (c clockless) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// TestNothingIsStampedByOneClock elects a node that knows its own clock alone, which is
-// wrong: it leads once it has asked the others.
+// TestNothingIsStampedByOneClock elects a node that knows only its own clock, which is wrong.
+// It leads once it has asked the others.
 func TestNothingIsStampedByOneClock(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		var lifted atomic.Bool
@@ -241,16 +247,14 @@ func TestNothingIsStampedByOneClock(t *testing.T) {
 		c := newCluster(t, 3, withClock(newSettableClock(off)), func(cfg *Config) {
 			cfg.Client = &http.Client{Transport: clockless{cfg.Client.Transport, &lifted, &rejected}}
 		})
-		eventually(t, "all have compared their clocks at the start", func() bool { return rejected.Load() == 6 })
+		await.Eventually(t, "all have compared their clocks at the start", func() bool { return rejected.Load() == 6 })
 		n := c.elect("node-0")
 		if err := n.establish(); err == nil || !strings.Contains(err.Error(), "clocks of a majority") {
 			t.Fatalf("it leads by its own clock: %v", err)
 		}
 		wantStamps(t, n, 0)
 		lifted.Store(true)
-		if err := n.establish(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.establish())
 		if _, _, err := c.nodes[1].publish("some text"); err != nil {
 			t.Fatal(err)
 		}
@@ -258,12 +262,12 @@ func TestNothingIsStampedByOneClock(t *testing.T) {
 	}
 }
 
-// TestClockOfNoMember: a node that is in no cluster yet is no majority of the one that
-// it joins later.
+// TestClockOfNoMember holds that a node outside of a cluster is no majority of the cluster
+// that it joins later.
 func TestClockOfNoMember(t *testing.T) {
 	c := newCluster(t, 3)
 	n := c.nodes[0]
-	eventually(t, "the comparison of the start is over", n.sync.knowsMajority)
+	await.Eventually(t, "the comparison of the start is over", n.sync.knowsMajority)
 	n.set(func(n *fakeNode) { n.outside = true })
 	n.sync.basis.Store(nil)
 	if err := n.compareClocksOnce(context.Background(), clockTimeout); err != nil || n.sync.knowsMajority() {
@@ -271,9 +275,8 @@ func TestClockOfNoMember(t *testing.T) {
 	}
 }
 
-// TestLeadersClockIsSet sets the clock of a leader, or of one that is just elected,
-// while another node is away. Clocks are compared when a step is noticed, and else
-// never in this test.
+// TestLeadersClockIsSet sets the clock of a leader, or of one that was just elected, while
+// another node is away. In this test, clocks are compared only when a step is detected.
 func TestLeadersClockIsSet(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		for _, nodes := range []int{3, 5} {
@@ -282,19 +285,14 @@ func TestLeadersClockIsSet(t *testing.T) {
 					clock := newSettableClock(0)
 					c := newCluster(t, nodes, withClock(clock))
 					n := c.nodes[0]
-					eventually(t, "the clocks are known", func() bool { return len(n.Clocks().Offsets()) == nodes-1 })
-					eventually(t, "the time is settled", n.sync.knowsMajority)
+					await.Eventually(t, "the clocks are known", func() bool { return len(n.Clocks().Offsets()) == nodes-1 })
+					await.Eventually(t, "the time is settled", n.sync.knowsMajority)
 					first := n
 					if elected {
 						first = c.nodes[1]
 					}
 					c.lead(first.id)
-					c.net.decide(func(_, to string, _ *http.Request) fate {
-						if to == "node-1" {
-							return rejected
-						}
-						return arrives
-					})
+					c.net.cut("node-1")
 					clock.off.Store(int64(step))
 					if elected {
 						c.lead(n.id)
@@ -316,18 +314,12 @@ func TestLeadersClockIsSet(t *testing.T) {
 	}
 }
 
-// TestLeadersMachineSlept: the monotonic clock stood still for hours, and the wall
-// clock is right.
+// TestLeadersMachineSlept stops the monotonic clock for hours. The wall clock is right.
 func TestLeadersMachineSlept(t *testing.T) {
 	clock := newSettableClock(0)
 	c := newCluster(t, 3, withClock(clock))
 	n := c.lead("node-0")
-	c.net.decide(func(_, to string, _ *http.Request) fate {
-		if to == "node-1" {
-			return rejected
-		}
-		return arrives
-	})
+	c.net.cut("node-1")
 	clock.slept.Store(int64(8 * time.Hour))
 	if _, _, err := n.publish("some text"); err != nil {
 		t.Fatal(err)

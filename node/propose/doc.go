@@ -9,8 +9,8 @@
 // waiting commands to the leader, each as one group: into the queue of this node if it
 // leads, otherwise in one hop over the private port. The leader validates the groups of
 // other nodes, puts all waiting groups into one batch, adds the timestamp and passes it
-// to Raft, from one goroutine, with two log entries in flight. See package fsm/command
-// for the encoding.
+// to Raft, from one goroutine, with at most two unanswered log entries. See package
+// fsm/command for the encoding.
 //
 // # The answer
 //
@@ -24,7 +24,7 @@
 // An attempt ends in one of three ways: applied, certainly not enqueued, or unknown.
 // Unless it was applied, the command is sent again under the same id until
 // ProposeTimeout. After one unknown attempt the outcome stays unknown; otherwise the
-// command is certain never to be applied. See outcome.go for what counts as certain.
+// command is certain never to be applied. neverAppended lists the errors that are certain.
 //
 // Each group declares which numbers may still be sent: those from its floor on, and a
 // few open ones below it, so that a slow call does not hold the floor back. No other
@@ -32,8 +32,9 @@
 //
 // # Limits
 //
-// The leader charges a command to the rate limits when it accepts it, and its answer
-// says so. Each further attempt, to this leader or the next one, carries the mark: a
+// The leader charges a command to the rate limits when it accepts it, and reports this in
+// its answer. Each further attempt, to this leader or the next one, carries the mark: a
 // command is charged once, however often it is sent. If the answer is lost, the node
-// assumes that the command was charged.
+// assumes that the command was charged. A claim of a job that another claim beats in the
+// log is refunded.
 package propose

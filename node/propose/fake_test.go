@@ -16,8 +16,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// cluster is several Pipelines over one log in memory, with a leader that the
-// test appoints.
+// cluster holds several Pipelines over one log in memory. The test appoints the leader.
 type cluster struct {
 	tb    testing.TB
 	mu    sync.Mutex
@@ -26,8 +25,8 @@ type cluster struct {
 	nodes []*fakeNode
 	net   *fakeNet
 	once  sync.Once
-	// survivors says how many of the entries that a lost leader has alone are
-	// in the next leader's log. Nil: none.
+	// survivors returns how many of the entries that only a lost leader has are in the next
+	// leader's log. Nil means 0.
 	survivors func(n int) int
 }
 
@@ -46,14 +45,14 @@ type fakeNode struct {
 	sm      *fakeMachine
 
 	// Guarded by the cluster's lock.
-	leading     bool          // as this node's Raft believes
-	myTerm      uint64        // as this node's Raft knows
-	leaderID    string        // as this node's Raft knows
-	uncommitted []*fakeFuture // appended here alone
+	leading     bool          // according to this node's Raft
+	myTerm      uint64        // according to this node's Raft
+	leaderID    string        // according to this node's Raft
+	uncommitted []*fakeFuture // appended only here
 	committed   map[uint64]*fakeFuture
 	stalled     bool // entries are appended and not committed
-	held        bool // this node hears of no commits
-	blind       bool // VerifyLeader believes anything
+	held        bool // this node gets no commits
+	blind       bool // VerifyLeader always succeeds
 	configErr   error
 	outside     bool    // this node knows of no voters
 	nextErr     []error // of the next Applies
@@ -162,8 +161,7 @@ func (c *cluster) shutDown() {
 	c.net.late.Wait()
 }
 
-// elect makes Raft choose a leader. Everybody hears of it, apart from those in
-// unaware, who go on believing what they believe.
+// elect makes a node Raft's leader. The nodes in unaware do not notice it.
 func (c *cluster) elect(id string, unaware ...string) *fakeNode {
 	c.mu.Lock()
 	c.inherit()
@@ -219,8 +217,8 @@ func (n *fakeNode) establish() error {
 	return nil
 }
 
-// inherit makes some entries of the present leader part of the log: a majority
-// had them, though nobody knows. The lock is held.
+// inherit makes some entries of the current leader part of the log: a majority had them
+// before the leader counted it. The lock is held.
 func (c *cluster) inherit() {
 	if c.survivors == nil {
 		return
@@ -238,7 +236,8 @@ func (c *cluster) inherit() {
 	}
 }
 
-// fail ends what the node has appended and not applied. The cluster's lock is held.
+// fail ends the futures of entries that the node has appended and not applied. The cluster's
+// lock is held.
 func (n *fakeNode) fail(err error) {
 	for _, f := range n.uncommitted {
 		f.respond(err)
@@ -249,8 +248,8 @@ func (n *fakeNode) fail(err error) {
 	n.uncommitted, n.committed = nil, make(map[uint64]*fakeFuture)
 }
 
-// commit makes entries of the node that it has alone part of the log: a new
-// leader had them, too, or it leads still. The cluster's lock is held.
+// commit makes entries that only this node has part of the log: it still leads, or a new
+// leader had them, too. The cluster's lock is held.
 func (n *fakeNode) commit(futures []*fakeFuture) {
 	for _, f := range futures {
 		n.c.log = append(n.c.log, logged{term: f.term, data: f.data})
@@ -317,7 +316,7 @@ func (n *fakeNode) applyLoop() {
 	}
 }
 
-// entry returns a command with the given text.
+// entryOf returns a command with the given text.
 func entryOf(text string) *command.Publish {
 	return &command.Publish{
 		Agent: "Ada", AgentKey: "ada", Kind: command.KindMessage, Channel: "general",
@@ -327,7 +326,7 @@ func entryOf(text string) *command.Publish {
 
 var sender = command.Sender{Fingerprint: "f1", AgentKey: "ada"}
 
-// publish proposes a text and returns what came of it.
+// publish proposes a text and returns the result.
 func (n *fakeNode) publish(text string) (command.Result, uint64, error) {
 	return n.Propose(context.Background(), sender, entryOf(text))
 }
@@ -346,18 +345,6 @@ type outcome struct {
 	result command.Result
 	index  uint64
 	err    error
-}
-
-// eventually polls until the condition holds.
-func eventually(tb testing.TB, what string, condition func() bool) {
-	tb.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			tb.Fatalf("never: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // wantCode fails unless err is Unavailable with the code.

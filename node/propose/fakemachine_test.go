@@ -10,8 +10,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// fakeMachine is the session logic of the state machine and nothing else: an
-// entry's effect is its text in a list.
+// fakeMachine has the session logic of the state machine. The effect of an entry is its text
+// in a list, and of two claims of a job the first one wins.
 type fakeMachine struct {
 	observer fsm.Observer
 
@@ -19,6 +19,7 @@ type fakeMachine struct {
 	applied  uint64
 	sessions map[command.BootID]*fakeSession
 	entries  []string
+	claimed  map[string]bool
 	stamps   []int64
 	time     int64
 	floors   []uint64
@@ -32,7 +33,7 @@ type fakeSession struct {
 
 func (s *fakeSession) holds(seq uint64) bool { return seq >= s.floor || slices.Contains(s.open, seq) }
 
-// narrow brings the session up to what a group declares.
+// narrow applies the numbers that a group declares.
 func (s *fakeSession) narrow(g command.Group) {
 	declared := &fakeSession{floor: g.Floor, open: g.Open}
 	s.open = slices.DeleteFunc(slices.Concat(s.open, g.Open), func(seq uint64) bool {
@@ -43,7 +44,7 @@ func (s *fakeSession) narrow(g command.Group) {
 }
 
 func newFakeMachine(o fsm.Observer) *fakeMachine {
-	return &fakeMachine{observer: o, sessions: make(map[command.BootID]*fakeSession)}
+	return &fakeMachine{observer: o, sessions: make(map[command.BootID]*fakeSession), claimed: make(map[string]bool)}
 }
 
 func (*fakeMachine) Format() int { return 1 }
@@ -96,15 +97,26 @@ func (m *fakeMachine) one(s *fakeSession, c command.Command) command.Result {
 		return r
 	}
 	r := command.Result{Outcome: command.OutcomeDone}
-	if p, ok := c.Payload.(*command.Publish); ok {
+	switch p := c.Payload.(type) {
+	case *command.Publish:
 		m.entries = append(m.entries, p.Body)
 		r.Entry = uint64(len(m.entries))
+	case *command.ClaimJob:
+		if p.Proof.Key != nil {
+			r.Problems = append(r.Problems, command.ProblemWrongKey)
+		}
+		if m.claimed[p.Job] {
+			r.Problems = append(r.Problems, command.ProblemJobClaimed)
+		}
+		if m.claimed[p.Job] = true; len(r.Problems) > 0 {
+			r.Outcome = command.OutcomeRejected
+		}
 	}
 	s.results[c.Seq] = r
 	return r
 }
 
-// install replaces the state by another machine's, past the observer.
+// install replaces the state by another machine's without the observer.
 func (m *fakeMachine) install(from *fakeMachine) {
 	from.mu.Lock()
 	defer from.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fate is what the network does to one request.
+// fate is the network's treatment of one request.
 type fate int
 
 const (
@@ -20,7 +20,7 @@ const (
 	rejected        // no connection
 	lostAnswer      // carried out, the answer is lost
 	lostBefore      // read and lost on the way
-	late            // lost for the asker, and carried out afterwards
+	late            // lost for the client, and carried out afterwards
 )
 
 // fakeNet carries requests between the nodes' handlers.
@@ -40,8 +40,24 @@ func (n *fakeNet) decide(decide func(from, to string, r *http.Request) fate) {
 	n.fate = decide
 }
 
-// running counts goroutines. Unlike a WaitGroup it may be waited for while more
-// of them start.
+// cut rejects the requests to one node.
+func (n *fakeNet) cut(node string) {
+	n.decide(func(_, to string, _ *http.Request) fate {
+		if to == node {
+			return rejected
+		}
+		return arrives
+	})
+}
+
+// onServed sets the function that is called for every answered request.
+func (n *fakeNet) onServed(served func(from, to string, r *http.Request)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.served = served
+}
+
+// running counts goroutines. Unlike with a WaitGroup, more of them may start during Wait.
 type running struct{ n atomic.Int64 }
 
 // Go runs f in a goroutine.
@@ -53,7 +69,7 @@ func (r *running) Go(f func()) {
 	}()
 }
 
-// Wait returns once none runs.
+// Wait returns once all have ended.
 func (r *running) Wait() {
 	for r.n.Load() > 0 {
 		time.Sleep(100 * time.Microsecond)
@@ -67,8 +83,8 @@ type fakeTransport struct {
 
 var errLink = errors.New("link broke")
 
-// RoundTrip carries a request as a transport does: it reads the body only of
-// what it sends.
+// RoundTrip carries a request like a transport: it reads the body only of a request that it
+// sends.
 func (t *fakeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.net.mu.Lock()
 	f := arrives
@@ -108,7 +124,7 @@ func (t *fakeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errLink
 	case late:
 		t.net.late.Go(func() {
-			time.Sleep(time.Millisecond) // lets the asker turn to somebody else first
+			time.Sleep(time.Millisecond) // lets the client ask another node first
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			serve(ctx)

@@ -10,11 +10,11 @@ import (
 // future is a command of a later version.
 type future struct{ *command.Lead }
 
-// Needs is the format that it came with.
+// Needs returns the format that introduced the command.
 func (future) Needs() int { return 7 }
 
-// TestNewCommandsWait: what not every node of the cluster can read stays out of
-// the log.
+// TestNewCommandsWait holds that a command stays out of the log until every node of the
+// cluster can read it.
 func TestNewCommandsWait(t *testing.T) {
 	c := newCluster(t, 1)
 	n := c.lead("node-0")

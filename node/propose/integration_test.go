@@ -9,10 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 // realNode is a Pipeline over the real Raft and the real state machine.
@@ -33,11 +37,10 @@ func newRealCluster(t *testing.T, n int) []*realNode {
 	var servers []raft.Server
 	for i := range n {
 		node := &realNode{id: fmt.Sprintf("node-%d", i), stop: make(chan struct{})}
-		node.Pipeline = New(Config{ServerID: node.id, Client: &http.Client{Transport: &fakeTransport{net: net, from: node.id}}})
-		var err error
-		if node.machine, err = fsm.Open(fsm.Options{Dir: t.TempDir(), Observer: node.Pipeline}); err != nil {
-			t.Fatal(err)
-		}
+		node.Pipeline = New(Config{
+			ServerID: node.id, Client: &http.Client{Transport: &fakeTransport{net: net, from: node.id}}, Patience: await.Patience,
+		})
+		node.machine = must.Get(fsm.Open(fsm.Options{Dir: t.TempDir(), Observer: node.Pipeline}))(t)
 		_, node.trans = raft.NewInmemTransport(raft.ServerAddress(node.id))
 		net.nodes[node.id] = &fakeNode{id: node.id, handler: node.Handler()}
 		servers = append(servers, raft.Server{ID: raft.ServerID(node.id), Address: raft.ServerAddress(node.id)})
@@ -53,13 +56,8 @@ func newRealCluster(t *testing.T, n int) []*realNode {
 		cfg.LeaderLeaseTimeout, cfg.CommitTimeout = 75*time.Millisecond, 5*time.Millisecond
 		cfg.BatchApplyCh = true
 		store := raft.NewInmemStore()
-		if err := raft.BootstrapCluster(cfg, store, store, node.machine.Snapshots(), node.trans, raft.Configuration{Servers: servers}); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if node.raft, err = raft.NewRaft(cfg, node.machine.FSM(), store, store, node.machine.Snapshots(), node.trans); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, raft.BootstrapCluster(cfg, store, store, node.machine.Snapshots(), node.trans, raft.Configuration{Servers: servers}))
+		node.raft = must.Get(raft.NewRaft(cfg, node.machine.FSM(), store, store, node.machine.Snapshots(), node.trans))(t)
 		node.Start(node.raft, store, FromMachine(node.machine))
 		node.leads.Go(node.leadWhenElected)
 		t.Cleanup(func() { node.end(t) })
@@ -116,13 +114,13 @@ func leaderOf(nodes []*realNode) *realNode {
 	return nil
 }
 
-// Leadership moves again and again, and one leader dies, under load: no client of
-// a live node sees an error, every text is there once, on every live node, and a
-// strong read covers what was acknowledged.
+// Under load, leadership moves repeatedly and one leader dies. No client of a live node gets
+// an error, every text is there once on every live node, and a strong read covers all
+// acknowledged writes.
 func TestRealRaftAndMachine(t *testing.T) {
 	t.Parallel()
 	nodes := newRealCluster(t, 3)
-	eventually(t, "a leader is elected", func() bool { return leaderOf(nodes) != nil })
+	await.Eventually(t, "a leader is elected", func() bool { return leaderOf(nodes) != nil })
 	doomed := leaderOf(nodes)
 	var live []*realNode
 	for _, n := range nodes {
@@ -166,27 +164,22 @@ func TestRealRaftAndMachine(t *testing.T) {
 		if n := leaderOf(nodes); n != nil {
 			_ = n.raft.LeadershipTransfer().Error() // may fail under load; the next one follows
 		}
-		eventually(t, "somebody leads", func() bool { return leaderOf(nodes) != nil })
+		await.Eventually(t, "somebody leads", func() bool { return leaderOf(nodes) != nil })
 	}
 	doomed.end(t)
-	eventually(t, "another one leads", func() bool { return leaderOf(live) != nil })
+	await.Eventually(t, "another one leads", func() bool { return leaderOf(live) != nil })
 	time.Sleep(100 * time.Millisecond)
 	close(stop)
 	clients.Wait()
 	if len(texts) == 0 {
 		t.Fatal("nothing was written")
 	}
-	last, err := live[0].ReadIndex(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(live[0].ReadIndex(context.Background()))(t)
 	for _, n := range live {
-		if err := n.machine.Wait(context.Background(), last); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.machine.Wait(context.Background(), last))
 		v := n.machine.View()
 		entries := 0
-		for q := (fsm.Query{Since: -1, Limit: command.MaxList}); ; {
+		for q := (view.Query{Since: -1, Limit: command.MaxList}); ; {
 			seqs, next, err := v.List(q)
 			if err != nil {
 				t.Fatal(err)

@@ -11,13 +11,11 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// leader does the work of the leader: it has a queue of groups, local and forwarded
-// ones, and one goroutine that merges, stamps and applies them.
+// leader does the work of the leader. It queues local and forwarded groups, and one
+// goroutine merges them into batches, stamps these and passes them to Raft.
 type leader struct {
-	stamp   func() int64 // of the next batch
-	limiter Limiter
-	assess  Assess
-	fits    Fits
+	stamp     func() int64 // returns the stamp of the next batch
+	admission admission
 
 	inFlight chan entry
 	wake     chan struct{}
@@ -26,32 +24,32 @@ type leader struct {
 	mu          sync.Mutex
 	raft        Raft
 	state       State
-	term        uint64 // in which this node leads; 0: it does not
-	newest      uint64 // term that it ever led in
+	term        uint64 // in which this node leads, 0 if it does not lead
+	newest      uint64 // the highest value of term so far
 	queue       []*pending
 	queuedBytes int
-	running     int        // log entries on their way
-	urgent      []*pending // commands of the node itself, led or not
+	running     int        // the number of unanswered log entries
+	urgent      []*pending // commands of the node itself, accepted in every state
 	closed      bool
 }
 
 // pending is a group that waits for its log entry.
 type pending struct {
-	ctx   context.Context // nobody waits for the answer once it has ended
+	ctx   context.Context // ends when the sender stops waiting
 	group command.Group
-	size  int
-	end   chan result // holds one
+	size  int         // in bytes
+	end   chan result // buffered, receives one result
 }
 
-// entry is a log entry on its way.
+// entry is a log entry between Raft's Apply and its result.
 type entry struct {
 	future raft.ApplyFuture
 	groups []*pending
 }
 
-func newLeader(stamp func() int64, limiter Limiter, assess Assess, fits Fits) *leader {
+func newLeader(stamp func() int64, a admission) *leader {
 	return &leader{
-		stamp: stamp, limiter: limiter, assess: assess, fits: fits,
+		stamp: stamp, admission: a,
 		inFlight: make(chan entry, MaxInFlight),
 		wake:     make(chan struct{}, 1),
 		done:     make(chan struct{}),
@@ -66,9 +64,9 @@ func (l *leader) start(r Raft, s State) {
 	go l.resolve()
 }
 
-// lead sets the term in which this node leads; 0: it does not. Groups that waited for
-// another term are rejected. A late call for an older term is ignored: it would stop
-// the leader of the newer term.
+// lead sets the term in which this node leads; 0 means that it does not lead. Groups that
+// waited for another term are rejected. A late call for an older term is ignored, because it
+// would stop the leader of the newer term.
 func (l *leader) lead(term uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,6 +80,7 @@ func (l *leader) lead(term uint64) {
 	l.term = term
 }
 
+// close rejects all waiting groups and all later ones.
 func (l *leader) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,13 +108,13 @@ func notLeading() result {
 	return result{Status: statusNotEnqueued, Reason: "this node does not lead"}
 }
 
-// leads reports whether this node leads as far as it knows, and in the term set by
-// lead. The lock is held.
+// leads reports whether this node leads: lead has set a term, and Raft is still in it. The
+// lock is held.
 func (l *leader) leads() bool {
 	return l.term != 0 && l.raft.CurrentTerm() == l.term
 }
 
-// leadingTerm returns the term in which this node leads; 0 when it does not.
+// leadingTerm returns the term in which this node leads, or 0.
 func (l *leader) leadingTerm() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +124,8 @@ func (l *leader) leadingTerm() uint64 {
 	return l.term
 }
 
-// reject returns why a group of this size cannot be taken now. The lock is held.
+// reject returns the result for a group that cannot be accepted now, and true. The size is
+// in bytes. The lock is held.
 func (l *leader) reject(size int) (result, bool) {
 	switch {
 	case l.closed || !l.leads():
@@ -141,8 +141,8 @@ func (l *leader) reject(size int) (result, bool) {
 	return result{}, false
 }
 
-// submit has a group applied and returns when it is applied, or ctx ends. Every payload
-// of the group was validated on this node: when it was encoded or decoded.
+// submit brings a group into the log and returns when it is applied, or when ctx ends.
+// Every payload was validated on this node when it was encoded or decoded.
 func (l *leader) submit(ctx context.Context, g command.Group) result {
 	size := g.Size()
 	l.mu.Lock()
@@ -151,7 +151,7 @@ func (l *leader) submit(ctx context.Context, g command.Group) result {
 	if rejected {
 		return r
 	}
-	g, over := l.admit(g)
+	g, claims, over := l.admission.admit(g, l.admission.take)
 	if len(g.Commands) == 0 {
 		return result{Status: statusApplied, Charged: true, Rejected: over}
 	}
@@ -165,12 +165,28 @@ func (l *leader) submit(ctx context.Context, g command.Group) result {
 	if !rejected {
 		r = l.await(ctx, s)
 	}
+	if r.Status == statusApplied {
+		l.admission.refundLost(l.state, g.Boot, claims)
+	}
 	r.Charged, r.Rejected = true, over
 	return r
 }
 
-// submitUrgent is submit for a command of the node itself: without limits, and also
-// while the node does not lead yet.
+// ask returns the commands of a group that submit would reject by its limits. Only the
+// charge for a wrong key is kept.
+func (l *leader) ask(g command.Group) result {
+	l.mu.Lock()
+	r, rejected := l.reject(g.Size())
+	l.mu.Unlock()
+	if rejected {
+		return r
+	}
+	_, _, over := l.admission.admit(g, l.admission.peek)
+	return result{Status: statusApplied, Rejected: over}
+}
+
+// submitUrgent submits a command of the node itself, without limits and also before the
+// node leads.
 func (l *leader) submitUrgent(ctx context.Context, g command.Group) result {
 	s := &pending{ctx: ctx, group: g, size: g.Size(), end: make(chan result, 1)}
 	l.mu.Lock()
@@ -185,13 +201,14 @@ func (l *leader) submitUrgent(ctx context.Context, g command.Group) result {
 	return l.await(ctx, s)
 }
 
+// await returns the result of a queued group.
 func (l *leader) await(ctx context.Context, s *pending) result {
 	l.poke()
 	select {
 	case v := <-s.end:
 		return v
 	case <-ctx.Done():
-		return result{Status: statusUnknown, Reason: "nobody waited for the log any longer", cause: ctx.Err()}
+		return result{Status: statusUnknown, Reason: "the sending node stopped waiting for the log", cause: ctx.Err()}
 	case <-l.done:
 	}
 	// The queues were answered before done was closed.
@@ -203,6 +220,7 @@ func (l *leader) await(ctx context.Context, s *pending) result {
 	}
 }
 
+// poke wakes the goroutine of apply.
 func (l *leader) poke() {
 	select {
 	case l.wake <- struct{}{}:
@@ -210,51 +228,8 @@ func (l *leader) poke() {
 	}
 }
 
-// admit checks the rate limits and the budget for each command that no leader has
-// charged yet, and returns the group without the commands over a limit. Commands of a
-// node itself have no sender and no limit. Whether a command was charged is taken from
-// its node: nodes trust each other.
-func (l *leader) admit(g command.Group) (command.Group, []rejection) {
-	if l.limiter == nil && l.fits == nil {
-		return g, nil
-	}
-	var over []rejection
-	admitted := make([]command.Command, 0, len(g.Commands))
-	for i, c := range g.Commands {
-		if !c.From.Charged && c.From != (command.Sender{}) {
-			if r, ok := l.charge(c); !ok {
-				r.Position = i
-				over = append(over, r)
-				continue
-			}
-		}
-		admitted = append(admitted, c)
-	}
-	g.Commands = admitted
-	return g, over
-}
-
-// charge checks the rate limits and the budget for a command. A repeated command is
-// free.
-func (l *leader) charge(c command.Command) (r rejection, ok bool) {
-	var standing command.Standing
-	if l.assess != nil {
-		var repeated bool
-		if standing, repeated = l.assess(c.Payload); repeated {
-			return r, true
-		}
-	}
-	if l.limiter != nil {
-		if ok, r.RetryAfter = l.limiter.Admit(c.From, standing); !ok {
-			return r, false
-		}
-	}
-	r = rejection{OverBudget: l.fits != nil && !l.fits(c.Payload, standing, len(c.Data))}
-	return r, !r.OverBudget
-}
-
-// apply is the one goroutine that stamps batches and hands them to Raft, in
-// order.
+// apply stamps batches and passes them to Raft, in order, until the leader is closed. One
+// goroutine runs it.
 func (l *leader) apply() {
 	for {
 		groups := l.next()
@@ -267,7 +242,7 @@ func (l *leader) apply() {
 	}
 }
 
-// finished makes room for the next log entry.
+// finished frees the place of a log entry.
 func (l *leader) finished() {
 	l.mu.Lock()
 	l.running--
@@ -275,15 +250,15 @@ func (l *leader) finished() {
 	l.poke()
 }
 
-// ready reports whether what waits may become a log entry now. While one is on its way,
-// the next is to be large: most of what an entry costs does not depend on its size. The
-// lock is held.
+// ready reports whether the waiting groups may become a log entry now. While another entry
+// is unanswered, the next one has to be large, because most of the cost of an entry does not
+// depend on its size. The lock is held.
 func (l *leader) ready() bool {
 	return l.running == 0 || l.running < MaxInFlight && (len(l.urgent) > 0 || l.queuedBytes >= LargeBatchBytes)
 }
 
-// next blocks until groups wait that may be sent, and returns those that fit into one
-// batch; nil once closed.
+// next waits for groups that may be sent and returns those that fit into one batch. It
+// returns nil once the leader is closed.
 func (l *leader) next() []*pending {
 	for {
 		var groups []*pending
@@ -309,7 +284,7 @@ func (l *leader) next() []*pending {
 	}
 }
 
-// pack takes the next groups out of the queue. The lock is held.
+// pack removes the groups of the next batch from the queue. The lock is held.
 func (l *leader) pack() []*pending {
 	if len(l.urgent) > 0 {
 		s := l.urgent[0]
@@ -328,7 +303,7 @@ func (l *leader) pack() []*pending {
 		taken++
 		l.queuedBytes -= s.size
 		if s.ctx.Err() != nil {
-			continue // withdrawn, or asked again elsewhere
+			continue // its sender stopped waiting, or asks another leader
 		}
 		bytes += s.size
 		groups = append(groups, s)
@@ -337,7 +312,8 @@ func (l *leader) pack() []*pending {
 	return groups
 }
 
-// propose makes the groups one log entry; false when that failed before Raft.
+// propose passes the groups to Raft as one log entry. It reports false if the entry cannot
+// be encoded.
 func (l *leader) propose(groups []*pending) bool {
 	batch := command.Batch{Stamp: l.stamp(), Groups: make([]command.Group, len(groups))}
 	for i, s := range groups {
@@ -355,7 +331,7 @@ func (l *leader) propose(groups []*pending) bool {
 }
 
 // resolve answers the groups of each log entry, in order. Raft may leave a future
-// unanswered when it is shut down; the goroutine ends with the process then.
+// unanswered when it is shut down; the goroutine then ends with the process.
 func (l *leader) resolve() {
 	for {
 		var e entry

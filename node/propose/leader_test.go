@@ -7,18 +7,21 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 var groups atomic.Uint64
 
-// groupOf is a group of another node with one command.
+// groupOf returns a group of another node with one command.
 func groupOf(text string) command.Group {
 	return command.Group{Boot: command.BootID{9}, Floor: 1, Commands: []command.Command{{Seq: groups.Add(1), Payload: entryOf(text), From: sender}}}
 }
 
-// busyLeader is a leader with an entry in flight that stays there, so that a small group
-// waits.
+// busyLeader returns a leader with an entry in flight that is never answered, so that a
+// small group waits.
 func busyLeader(t *testing.T) *fakeNode {
 	t.Helper()
 	c := newCluster(t, 2)
@@ -29,21 +32,21 @@ func busyLeader(t *testing.T) *fakeNode {
 	return n
 }
 
-// inFlight waits until a leader has so many entries in flight.
-func inFlight(t *testing.T, n *fakeNode, want int) {
-	t.Helper()
-	eventually(t, fmt.Sprint(want, " entries are in flight"), func() bool {
+// inFlight waits until a leader has the given number of entries in flight.
+func inFlight(tb testing.TB, n *fakeNode, want int) {
+	tb.Helper()
+	await.Eventually(tb, fmt.Sprint(want, " entries are in flight"), func() bool {
 		return n.get(func(n *fakeNode) int { return len(n.uncommitted) }) == want
 	})
 }
 
-// queue submits a group and waits until it stands in the leader's queue.
+// queue submits a group and waits until it is in the leader's queue.
 func queue(ctx context.Context, t *testing.T, n *fakeNode, text string) <-chan result {
 	t.Helper()
 	before := n.Stats().LeaderQueue
 	ch := make(chan result, 1)
 	go func() { ch <- n.leader.submit(ctx, groupOf(text)) }()
-	eventually(t, "it is queued", func() bool { return n.Stats().LeaderQueue > before })
+	await.Eventually(t, "it is queued", func() bool { return n.Stats().LeaderQueue > before })
 	return ch
 }
 
@@ -64,7 +67,7 @@ func TestQueueIsRejectedWhenLeadershipEnds(t *testing.T) {
 	}
 }
 
-// Whoever establishes leadership may be overtaken by the next term.
+// The next term may begin while a node establishes its leadership.
 func TestLateWordOfAnOldTermChangesNothing(t *testing.T) {
 	c := newCluster(t, 2)
 	n := c.lead("node-0")
@@ -82,7 +85,7 @@ func TestLateWordOfAnOldTermChangesNothing(t *testing.T) {
 	}
 }
 
-// Raft may lose leadership and win it again before anybody says so.
+// Raft may lose leadership and win it again before the Pipeline is notified.
 func TestQueueIsRejectedInAnotherTerm(t *testing.T) {
 	n := busyLeader(t)
 	ch := queue(context.Background(), t, n, "some text")
@@ -117,14 +120,11 @@ func TestNobodyWaitsForAGroup(t *testing.T) {
 	}
 }
 
-// TestSecondEntryInFlight: beside an entry in flight another one begins only for much, or
-// for the node itself.
+// TestSecondEntryInFlight holds that beside an entry in flight another one begins only for
+// LargeBatchBytes, or for a command of the node itself.
 func TestSecondEntryInFlight(t *testing.T) {
 	payload := entryOf(strings.Repeat("text ", command.MaxBody/5))
-	data, err := command.Encode(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(command.Encode(payload))(t)
 	large := groupOf("")
 	large.Commands = nil
 	for large.Size() < LargeBatchBytes {

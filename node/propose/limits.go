@@ -6,84 +6,83 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// How long a caller waits at most.
+// Time limits of callers.
 const (
-	// ProposeTimeout is how long a command is kept and tried again.
+	// ProposeTimeout is how long a command is retried.
 	ProposeTimeout = 10 * time.Second
-	// ReadIndexTimeout is how long a strong read tries to get an answer from a leader.
+	// ReadIndexTimeout is how long a strong read asks for the index.
 	ReadIndexTimeout = 5 * time.Second
 )
 
-// What is in flight and what may wait.
+// Limits of commands in flight and of queues.
 const (
-	// MaxInFlight is the number of groups that a node has on the way to the
-	// leader, and of log entries that the leader has on the way to its state
-	// machine.
+	// MaxInFlight is the number of unanswered groups from a node to the leader, and of log
+	// entries from the leader to its state machine.
 	MaxInFlight = 2
-	// LargeBatchBytes is how much has to wait at the leader for a second log entry to begin
-	// while one is on its way to the state machine.
+	// LargeBatchBytes is the size of the leader's queue from which a second log entry begins
+	// beside an unanswered one.
 	LargeBatchBytes = command.MaxBatchBytes / 2
-	// MaxQueuedBytes bounds the unanswered commands of one node.
+	// MaxQueuedBytes is the most memory of a node's unanswered commands.
 	MaxQueuedBytes = 32 << 20
-	// MaxLag is how far the newest number may be ahead of an unanswered one before that one
-	// no longer holds the floor back and is listed as open instead.
+	// MaxLag is the largest distance from an unanswered number to the newest one at which
+	// the unanswered number holds the floor back. Beyond it, the number is listed as open.
 	MaxLag = 1 << 10
-	// MaxSpan bounds how far sent numbers may be ahead of the floor: the state keeps the
+	// MaxSpan is the largest distance of a sent number to the floor. The state keeps the
 	// results above the floor, up to 1<<15 of them.
 	MaxSpan = 1 << 14
-	// MaxLeaderQueuedBytes bounds the groups that wait at the leader.
+	// MaxLeaderQueuedBytes is the most bytes of the groups that wait at the leader.
 	MaxLeaderQueuedBytes = 8 << 20
-	// MaxApplyLag is the number of committed log entries that the leader's state
-	// machine may be behind before the leader takes no more.
+	// MaxApplyLag is the number of committed log entries from which on a leader whose state
+	// machine is behind accepts no more groups.
 	MaxApplyLag = 1024
 )
 
 // Times inside the pipeline.
 const (
-	// AttemptTimeout bounds one attempt to have a group applied by another node.
+	// AttemptTimeout bounds one attempt to send a group to another node.
 	AttemptTimeout = 3 * time.Second
-	// EnqueueTimeout bounds the wait for Raft to take a log entry.
+	// EnqueueTimeout bounds the wait until Raft accepts a log entry.
 	EnqueueTimeout = 5 * time.Second
 	// ExpiryGrace is how much longer than ProposeTimeout a caller waits for a running
-	// attempt, if its result may still make the outcome certain.
+	// attempt whose result can make the outcome certain.
 	ExpiryGrace = 250 * time.Millisecond
-	// MinBackoff and MaxBackoff bound the pause after a failed attempt. A change
-	// of leader ends it early.
+	// MinBackoff and MaxBackoff bound the pause after a failed attempt. A change of leader
+	// ends the pause.
 	MinBackoff = 5 * time.Millisecond
 	MaxBackoff = 100 * time.Millisecond
-	// RecheckInterval is how often an unanswered command is looked up in the state: a
-	// result that an installed snapshot brings does not reach the Observer.
+	// RecheckInterval is how often an unanswered command is looked up in the state, because
+	// the Observer does not see the results in an installed snapshot.
 	RecheckInterval = time.Second
-	// LeadWait is how long an elected leader lets strong reads wait for its
-	// first command of the term.
+	// LeadWait is how long strong reads of other nodes wait for a new leader's first
+	// command of the term.
 	LeadWait = time.Second
-	// RoundPatience is how long the strong reads of a follower wait for a running request
-	// to the leader to end before they send the next one.
+	// RoundPatience is how long the strong reads of a follower wait for the answer to a
+	// running request before they send the next one.
 	RoundPatience = 100 * time.Millisecond
-	// ConfirmTimeout bounds one check with the voters whether a newer term has begun.
+	// ConfirmTimeout bounds one question to the voters for their terms.
 	ConfirmTimeout = time.Second
 )
 
 // Sizes on the private port and in the log.
 const (
-	// maxGroupBytes bounds a group, so that it fits into a batch alone.
+	// maxGroupBytes bounds a group, so that each fits into a batch.
 	maxGroupBytes = command.MaxBatchBytes
 	// maxCommandBytes bounds a command, so that it fits into a group with any list of
 	// open numbers.
 	maxCommandBytes = maxGroupBytes - command.GroupBytes - command.MaxOpen*command.OpenBytes
-	// callOverhead is what an unanswered command costs in memory beside its bytes.
+	// callOverhead is the memory of an unanswered command beside its bytes.
 	callOverhead = 512
 	// maxReplyBytes bounds the leader's answer to a forwarded group.
 	maxReplyBytes = 256 << 10
-	// maxReasonBytes bounds the reason text in it.
+	// maxReasonBytes bounds the reason in that answer.
 	maxReasonBytes = 200
-	// maxRetryAfter bounds the wait of a rejected command in it.
+	// maxRetryAfter bounds the retryAfter of a rejected command in that answer.
 	maxRetryAfter = 24 * time.Hour
-	// maxJSONBytes bounds the small answers of the private port.
+	// maxJSONBytes bounds the other answers of the private port.
 	maxJSONBytes = 4 << 10
 )
 
-// timing holds the times that tests shorten.
+// timing holds the time limits that tests shorten.
 type timing struct {
 	propose, grace             time.Duration
 	readIndex, attempt         time.Duration
@@ -92,9 +91,11 @@ type timing struct {
 	clockInterval              time.Duration
 }
 
-func defaultTiming() timing {
+// timingFor returns the usual times with at least so much patience for a leader.
+func timingFor(patience time.Duration) timing {
 	return timing{
-		propose: ProposeTimeout, grace: ExpiryGrace, readIndex: ReadIndexTimeout, attempt: AttemptTimeout,
+		propose: max(ProposeTimeout, patience), readIndex: max(ReadIndexTimeout, patience),
+		grace: ExpiryGrace, attempt: AttemptTimeout,
 		minBackoff: MinBackoff, maxBackoff: MaxBackoff,
 		recheck: RecheckInterval, leadWait: LeadWait, confirm: ConfirmTimeout,
 		clockInterval: ClockInterval,

@@ -11,9 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 func TestBoundsOfALogEntry(t *testing.T) {
@@ -29,7 +32,7 @@ func TestBoundsOfALogEntry(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "everything waits", func() bool {
+	await.Eventually(t, "everything waits", func() bool {
 		open := 0
 		for _, n := range c.nodes {
 			open += n.Stats().Open
@@ -83,6 +86,8 @@ func TestUnfitCommandsGoNowhere(t *testing.T) {
 type limitFunc func(command.Sender) (bool, time.Duration)
 
 func (f limitFunc) Admit(s command.Sender, _ command.Standing) (bool, time.Duration) { return f(s) }
+func (f limitFunc) Peek(s command.Sender, _ command.Standing) (bool, time.Duration)  { return f(s) }
+func (limitFunc) Refund(command.Sender, command.Standing)                            {}
 
 func TestRateLimits(t *testing.T) {
 	var mu sync.Mutex
@@ -93,9 +98,9 @@ func TestRateLimits(t *testing.T) {
 		asked[s.Fingerprint]++
 		return s.Fingerprint != "greedy", 1500 * time.Millisecond
 	})
-	known := func(b command.Payload) (command.Standing, bool) {
+	known := func(b command.Payload, _ int) (_ command.Standing, repeated, fits bool) {
 		p, ok := b.(*command.Publish)
-		return command.Standing{}, ok && p.Request.ID == "known-id"
+		return command.Standing{}, ok && p.Request.ID == "known-id", true
 	}
 	c := newCluster(t, 2, func(cfg *Config) { cfg.Limiter, cfg.Assess = limit, known })
 	c.lead("node-0")
@@ -197,7 +202,7 @@ func TestOneWriteIsChargedOnce(t *testing.T) {
 			old.set(transfers)
 			rejected := func() int { return 1000 - old.get(func(n *fakeNode) int { return len(n.nextErr) }) }
 			ch := c.nodes[taker].start("some text")
-			eventually(t, "it was rejected three times", func() bool { return rejected() >= 3 })
+			await.Eventually(t, "it was rejected three times", func() bool { return rejected() >= 3 })
 			old.set(func(n *fakeNode) { n.nextErr = nil })
 			c.lead("node-1")
 			if o := <-ch; o.err != nil {
@@ -214,17 +219,14 @@ func TestLoadShed(t *testing.T) {
 	t.Run("queue of the node", func(t *testing.T) {
 		c := newCluster(t, 1)
 		n := c.nodes[0]
-		c0, err := n.newCall(sender, entryOf("text 0"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c0 := must.Get(n.newCall(sender, entryOf("text 0")))(t)
 		n.session.maxBytes = 3 * (callOverhead + c0.size)
 		var chans []<-chan outcome
 		for i := range 3 {
 			chans = append(chans, n.start(fmt.Sprint("text ", i)))
 		}
-		eventually(t, "three wait", func() bool { return n.Stats().Waiting == 3 })
-		_, _, err = n.publish("text 3")
+		await.Eventually(t, "three wait", func() bool { return n.Stats().Waiting == 3 })
+		_, _, err := n.publish("text 3")
 		wantCode(t, err, command.CodeNotEnqueued)
 		if n.Stats().Open != 3 {
 			t.Error("the fourth was taken")
@@ -250,7 +252,7 @@ func TestLoadShed(t *testing.T) {
 			wantCode(t, err, command.CodeNotEnqueued)
 		}
 		leader.set(func(n *fakeNode) { n.held = false })
-		eventually(t, "the leader caught up", func() bool { return leader.sm.Applied() == leader.CommitIndex() })
+		await.Eventually(t, "the leader caught up", func() bool { return leader.sm.Applied() == leader.CommitIndex() })
 		if _, _, err := c.nodes[1].publish("next text"); err != nil {
 			t.Error(err)
 		}
@@ -269,8 +271,8 @@ func TestLoadShed(t *testing.T) {
 	})
 }
 
-// TestTwoGroupsOnTheWay: of four small commands one is in flight, the next waits at the
-// leader for it, and the others become one group.
+// TestTwoGroupsOnTheWay sends four small commands: one is in flight, the next waits for it at
+// the leader, and the others become one group.
 func TestTwoGroupsOnTheWay(t *testing.T) {
 	for taker := range 2 {
 		c := newCluster(t, 2)
@@ -282,10 +284,10 @@ func TestTwoGroupsOnTheWay(t *testing.T) {
 			chans = append(chans, n.start(fmt.Sprint("text ", i)))
 			inFlight(t, leader, 1)
 			if i > 0 {
-				eventually(t, "the second waits at the leader", func() bool { return leader.Stats().LeaderQueue > 0 })
+				await.Eventually(t, "the second waits at the leader", func() bool { return leader.Stats().LeaderQueue > 0 })
 			}
 		}
-		eventually(t, "the rest waits", func() bool { return n.Stats().Waiting == 2 })
+		await.Eventually(t, "the rest waits", func() bool { return n.Stats().Waiting == 2 })
 		leader.set(func(n *fakeNode) { n.stalled = false })
 		for _, ch := range chans {
 			if o := <-ch; o.err != nil {
@@ -295,5 +297,17 @@ func TestTwoGroupsOnTheWay(t *testing.T) {
 		if got := leader.get(func(n *fakeNode) int { return len(n.applies) }); got < 3 || got > 4 {
 			t.Errorf("%d log entries, want that of the lead, that of the first, and one or two for the rest", got)
 		}
+	}
+}
+
+// TestTimingFor: patience lengthens the wait for a leader, and never shortens it.
+func TestTimingFor(t *testing.T) {
+	usual := timingFor(0)
+	if got := timingFor(time.Second); got != usual {
+		t.Errorf("with little patience: %+v", got)
+	}
+	usual.propose, usual.readIndex = time.Minute, time.Minute
+	if got := timingFor(time.Minute); got != usual {
+		t.Errorf("with much patience: %+v", got)
 	}
 }

@@ -7,43 +7,49 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// status says how an attempt to have a group applied ended. The numbers are sent
-// between nodes.
+// status is the outcome of an attempt to get a group applied. The numbers are sent between
+// nodes.
 type status uint8
 
 const (
-	// statusApplied: the leader's state machine has applied the group, apart
-	// from the commands over a rate limit or the budget.
+	// statusApplied means that the leader's state machine has applied the group, without
+	// the commands over a rate limit or the budget.
 	statusApplied status = 1
-	// statusNotEnqueued: nothing of the group was handed to Raft, or Raft
-	// certainly did not append it. Another attempt may succeed.
+	// statusNotEnqueued means that the group was not passed to Raft, or that Raft certainly
+	// did not append it. Another attempt may succeed.
 	statusNotEnqueued status = 2
-	// statusOverloaded: as statusNotEnqueued, and the leader accepts no more now.
+	// statusOverloaded is statusNotEnqueued by a leader that accepts no more groups now.
 	statusOverloaded status = 3
-	// statusInvalid: as statusNotEnqueued, and no attempt with this group can succeed.
+	// statusInvalid is statusNotEnqueued for a group with which no attempt can succeed.
 	statusInvalid status = 4
-	// statusUnknown: the group may be in the log, now or later.
+	// statusUnknown means that the group may be in the log, now or later.
 	statusUnknown status = 5
 )
 
-// result is the end of one attempt. Its exported fields travel as JSON.
+// result is the result of one attempt. Its exported fields are sent as JSON.
 type result struct {
-	Status   status      `json:"status"`
-	Index    uint64      `json:"index,omitempty"`    // of the log entry, with statusApplied; 0 when all were rejected
-	Rejected []rejection `json:"rejected,omitempty"` // by the rate limits and the budget, whatever the status; ascending
-	Charged  bool        `json:"charged,omitempty"`  // the rate limits were asked: what is not rejected was charged
-	Reason   string      `json:"reason,omitempty"`   // one clause for a person; strangers see it
-	cause    error       // on this node alone
+	Status status `json:"status"`
+	// Index is the index of the log entry for statusApplied. It is 0 if every command was
+	// rejected.
+	Index uint64 `json:"index,omitempty"`
+	// Rejected lists the commands over a rate limit or the budget, in the order of the
+	// group, whatever the status.
+	Rejected []rejection `json:"rejected,omitempty"`
+	// Charged reports whether all commands that are not rejected have been charged.
+	Charged bool `json:"charged,omitempty"`
+	// Reason is a clause for people. Strangers see it, so it names no servers or files.
+	Reason string `json:"reason,omitempty"`
+	cause  error  // the error on this node, never sent
 }
 
-// rejection is one command over a rate limit or the budget. It was not handed to Raft.
+// rejection is a command over a rate limit or the budget. It was not passed to Raft.
 type rejection struct {
 	Position   int           `json:"position"` // in the group
 	RetryAfter time.Duration `json:"retryAfter"`
-	OverBudget bool          `json:"overBudget,omitempty"` // and RetryAfter is 0
+	OverBudget bool          `json:"overBudget,omitempty"` // if set, RetryAfter is 0
 }
 
-// check rejects a result that is not valid for a group of n commands.
+// check returns an error if the result is not valid for a group of n commands.
 func (r *result) check(n int) error {
 	if r.Status < statusApplied || r.Status > statusUnknown {
 		return errors.New("unknown status")
@@ -74,8 +80,8 @@ func raftResult(f raft.ApplyFuture) result {
 // entry is not in the log and never will be. In raft v1.7.3:
 //
 //   - ErrNotLeader answers entries that the main loop takes from its channel as
-//     a follower, a candidate, or a leader that is removing itself; none of
-//     them was dispatched.
+//     a follower, a candidate, or a leader that is removing itself, all before
+//     dispatch.
 //   - ErrLeadershipTransferInProgress answers them before dispatch, too.
 //   - ErrEnqueueTimeout comes from Apply itself, when the channel did not take
 //     the entry in time.

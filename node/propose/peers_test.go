@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
 var oneCommand = command.Group{Boot: command.BootID{1}, Floor: 1, Commands: []command.Command{{Seq: 1, Payload: entryOf("some text"), From: sender}}}
 
-// encodeReply is an answer as the leader writes it.
+// encodeReply returns an answer as the leader writes it.
 func encodeReply(r result) []byte {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -27,7 +29,8 @@ func encodeReply(r result) []byte {
 	return data
 }
 
-// h2Client is a client as the private port's: HTTP/2 alone, any name reaches addr.
+// h2Client returns a client like that of the private port: HTTP/2 only. Every name reaches
+// addr.
 func h2Client(addr string) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
@@ -50,7 +53,7 @@ func h2Server(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// What a real transport does decides what is certain.
+// The certain outcomes of a request depend on the behaviour of the real transport.
 func TestForwardOverHTTP2(t *testing.T) {
 	applied := result{Status: statusApplied, Index: 9}
 	tests := []struct {
@@ -91,7 +94,7 @@ func TestForwardOverHTTP2(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := h2Server(t, tt.handler)
 			p := peers{client: h2Client(s.Listener.Addr().String())}
-			if v := p.propose(context.Background(), "leader", oneCommand); v.Status != tt.want {
+			if v := p.send(context.Background(), "leader", pathPropose, oneCommand); v.Status != tt.want {
 				t.Errorf("result %+v, want %d", v, tt.want)
 			}
 		})
@@ -99,23 +102,17 @@ func TestForwardOverHTTP2(t *testing.T) {
 }
 
 func TestForwardWithoutAConnection(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	silent := ln.Addr().String() // accepts and never says a word
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	silent := ln.Addr().String() // accepts connections and never answers
 	defer ln.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	closed.Close()
 	for name, addr := range map[string]string{"refused": closed.Addr().String(), "no handshake": silent} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			p := peers{client: h2Client(addr)}
-			if v := p.propose(ctx, "leader", oneCommand); v.Status != statusNotEnqueued {
+			if v := p.send(ctx, "leader", pathPropose, oneCommand); v.Status != statusNotEnqueued {
 				t.Errorf("result %+v", v)
 			}
 		})
@@ -132,7 +129,7 @@ func TestHungLeaderLeavesTheOutcomeUnknown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	p := peers{client: h2Client(s.Listener.Addr().String())}
-	if v := p.propose(ctx, "leader", oneCommand); v.Status != statusUnknown {
+	if v := p.send(ctx, "leader", pathPropose, oneCommand); v.Status != statusUnknown {
 		t.Errorf("result %+v", v)
 	}
 }
@@ -148,9 +145,7 @@ func TestRevokedBodyIsNeverRead(t *testing.T) {
 		t.Errorf("read after revoke: %v", err)
 	}
 	read := &onceBody{data: strings.NewReader("x")}
-	if _, err := read.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(read.Read(make([]byte, 1)))(t)
 	if read.revoke() {
 		t.Error("revoked what was read")
 	}

@@ -9,50 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
-
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 )
-
-// Raft has the methods of *raft.Raft that the write path and the read path need.
-type Raft interface {
-	// Apply appends a log entry on the leader.
-	Apply(cmd []byte, timeout time.Duration) raft.ApplyFuture
-	// VerifyLeader asks the followers whether this node still leads.
-	VerifyLeader() raft.Future
-	// LeaderWithID returns the leader as far as this node knows; "" when it
-	// knows none.
-	LeaderWithID() (raft.ServerAddress, raft.ServerID)
-	// CurrentTerm returns the newest term this node has taken part in.
-	CurrentTerm() uint64
-	// CommitIndex returns the index of the newest entry known to be committed.
-	CommitIndex() uint64
-	// GetConfiguration returns the latest configuration, committed or not.
-	GetConfiguration() raft.ConfigurationFuture
-}
-
-// Log is Raft's log.
-type Log interface {
-	// GetLog reads an entry.
-	GetLog(index uint64, log *raft.Log) error
-}
-
-// Limiter holds the rate limits. Only the leader uses it.
-type Limiter interface {
-	// Admit takes one write from the allowances of the sender and of the name, which depend
-	// on the standing of its proof. If one is used up it takes nothing and returns the time
-	// until the next try.
-	Admit(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
-}
-
-// Assess returns the standing of a command's proof, and whether the state has its
-// request_id already, so that repeating it is free.
-type Assess func(p command.Payload) (standing command.Standing, repeated bool)
-
-// Fits reports whether the daily byte budget has room for a command of this size and
-// standing.
-type Fits func(p command.Payload, standing command.Standing, bytes int) bool
 
 // Config configures a Pipeline.
 type Config struct {
@@ -60,16 +18,17 @@ type Config struct {
 	ServerID string
 	// Client speaks to the other nodes: https://<server id>/path.
 	Client *http.Client
-	// Clock is this node's own clock. Nil is WallClock(0).
+	// Patience is how long writes and strong reads are tried, if that is longer than
+	// ProposeTimeout and ReadIndexTimeout.
+	Patience time.Duration
+	// Clock is this node's own clock. Nil means WallClock(0).
 	Clock Clock
-	// Limiter holds the rate limits. Nil: no limits.
+	// Limiter holds the rate limits. Nil means no limits.
 	Limiter Limiter
-	// Assess returns the standing of commands for the Limiter. Nil: no standing.
+	// Assess judges commands for the Limiter and for the daily byte budget, over which apply
+	// would reject them. Nil means no standing and no budget.
 	Assess Assess
-	// Fits keeps commands over the daily byte budget out of the log: apply would reject
-	// them. Nil: no check.
-	Fits Fits
-	// Logger receives what an operator should know. Nil discards.
+	// Logger receives messages for operators. Nil discards them.
 	Logger *slog.Logger
 }
 
@@ -94,15 +53,8 @@ type Pipeline struct {
 	workers sync.WaitGroup
 }
 
-// deps are the dependencies that exist only once Raft runs.
-type deps struct {
-	raft  Raft
-	log   Log
-	state State
-}
-
-// New returns a Pipeline with a new boot id. It accepts commands at once and sends them
-// after Start.
+// New returns a Pipeline with a new boot id. The Pipeline accepts commands at once and sends
+// them after Start.
 func New(cfg Config) *Pipeline {
 	if cfg.Clock == nil {
 		cfg.Clock = WallClock(0)
@@ -119,17 +71,17 @@ func New(cfg Config) *Pipeline {
 		session: newSession(boot, cfg.Logger),
 		sync:    NewClockSync(cfg.Clock, cfg.Logger),
 		peers:   peers{client: cfg.Client},
-		timing:  defaultTiming(),
+		timing:  timingFor(cfg.Patience),
 		ctx:     ctx, cancel: cancel,
 	}
-	p.leader = newLeader(p.stamp, cfg.Limiter, cfg.Assess, cfg.Fits)
+	p.leader = newLeader(p.stamp, admission{limiter: cfg.Limiter, assess: cfg.Assess})
 	p.localReads = rounds{base: ctx, run: p.readLocal, patience: ReadIndexTimeout}
 	p.remoteReads = rounds{base: ctx, run: p.readRemote, patience: RoundPatience}
 	return p
 }
 
-// Start connects the Pipeline with a running Raft, its log and its state machine. It
-// is called once.
+// Start connects the Pipeline to a running Raft, its log and its state machine. Call it
+// once.
 func (p *Pipeline) Start(r Raft, log Log, s State) {
 	p.leader.start(r, s)
 	p.deps.Store(&deps{raft: r, log: log, state: s})
@@ -140,8 +92,8 @@ func (p *Pipeline) Start(r Raft, log Log, s State) {
 	p.changed.fire()
 }
 
-// Close ends the Pipeline: it answers all waiting callers and accepts nothing more.
-// Entries that Raft already has are left to it.
+// Close answers all waiting callers and rejects later commands. Entries that Raft already
+// has may still be applied.
 func (p *Pipeline) Close() {
 	p.cancel()
 	p.leader.close()
@@ -153,50 +105,50 @@ func (p *Pipeline) Close() {
 // Boot returns the id of this run of the node.
 func (p *Pipeline) Boot() command.BootID { return p.session.boot }
 
-// LeaderChanged must be called whenever Raft may know another leader, or none. It wakes
-// all that wait for a leader; extra calls do no harm.
+// LeaderChanged wakes all callers that wait for a leader. Call it whenever Raft's leader may
+// have changed; extra calls do no harm.
 func (p *Pipeline) LeaderChanged() { p.changed.fire() }
 
-// StartLeading lets this node lead in the given term: it must have applied its
-// own first command of that term (see ProposeAsLeader).
+// StartLeading lets this node lead in a term. Before, the node must have applied its own
+// first command of that term (see ProposeAsLeader).
 func (p *Pipeline) StartLeading(term uint64) {
 	p.leader.lead(term)
 	p.changed.fire()
 }
 
-// StopLeading rejects everything that waits for this node as the leader.
+// StopLeading rejects all groups that wait for this node as the leader.
 func (p *Pipeline) StopLeading() {
 	p.leader.lead(0)
 	p.changed.fire()
 }
 
-// Applied notifies the Pipeline of a command that the local state machine has
-// applied. It makes the Pipeline an fsm.Observer.
+// Applied implements fsm.Observer: it records the result of a command that the local state
+// machine has applied.
 func (p *Pipeline) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	p.session.Applied(boot, seq, r, index)
 }
 
 // Recheck looks up every unanswered command in a view. Call it after a snapshot was
-// installed: the Observer does not see its results.
+// installed, because the Observer does not see the results in it.
 func (p *Pipeline) Recheck(v Results) {
-	for _, c := range p.session.unapplied() {
+	for _, c := range p.session.unanswered() {
 		p.session.recheck(c, v)
 	}
 }
 
-// Clocks returns the comparison of this node's clock with those of the voters.
+// Clocks returns the comparison of this node's clock with the voters' clocks.
 func (p *Pipeline) Clocks() *ClockSync { return p.sync }
 
 // Stats is the Pipeline's state for metrics.
 type Stats struct {
-	Open        int // commands taken in and not answered
-	OpenBytes   int // what they hold in memory
-	Waiting     int // those of them that no attempt is under way for
-	LeaderQueue int // bytes that wait at this node as the leader
+	Open        int // unanswered commands
+	OpenBytes   int // memory of the unanswered commands
+	Waiting     int // unanswered commands without a running attempt
+	LeaderQueue int // bytes of the groups that wait at this node as the leader
 	Leading     bool
 }
 
-// Stats returns the present numbers.
+// Stats returns the current state.
 func (p *Pipeline) Stats() Stats {
 	p.session.mu.Lock()
 	s := Stats{Open: len(p.session.calls), OpenBytes: p.session.bytes, Waiting: p.session.waiting.Len()}
@@ -207,7 +159,7 @@ func (p *Pipeline) Stats() Stats {
 	return s
 }
 
-// leaderID returns the id of the leader, "" when none is known.
+// leaderID returns the id of the leader, empty if it is unknown.
 func (p *Pipeline) leaderID() string {
 	d := p.deps.Load()
 	if d == nil {
@@ -217,36 +169,34 @@ func (p *Pipeline) leaderID() string {
 	return string(id)
 }
 
-// voters returns the ids of the servers that vote.
-func (d *deps) voters() ([]string, error) {
-	f := d.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, s := range f.Configuration().Servers {
-		if s.Suffrage == raft.Voter {
-			ids = append(ids, string(s.ID))
+// UntilAnotherLeads returns a context that ends with ctx, or when another server than the
+// given leader leads: an old leader may never answer, and a retry costs little. The context
+// goes on while the leader is unknown, because a retry would have no target.
+func (p *Pipeline) UntilAnotherLeads(ctx context.Context, leader string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		for {
+			changed := p.changed.wait()
+			if id := p.leaderID(); id != "" && id != leader {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
 		}
-	}
-	return ids, nil
+	}()
+	return ctx, cancel
 }
 
-// backoff returns the pause after the given number of failures in a row.
-func (p *Pipeline) backoff(failures int) time.Duration {
-	d := p.timing.minBackoff
-	for range failures - 1 {
-		if d *= 2; d >= p.timing.maxBackoff {
-			return p.timing.maxBackoff
-		}
-	}
-	return d
-}
-
-// pause waits until something may have changed, or for the backoff; false when
-// ctx ended.
+// pause waits for the channel changed, or for the backoff after a number of consecutive
+// failures. It reports false if ctx has ended.
 func (p *Pipeline) pause(ctx context.Context, changed <-chan struct{}, failures int) bool {
-	t := time.NewTimer(p.backoff(failures))
+	const mostDoublings = 16
+	backoff := p.timing.minBackoff << min(failures-1, mostDoublings)
+	t := time.NewTimer(min(backoff, p.timing.maxBackoff))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -257,13 +207,13 @@ func (p *Pipeline) pause(ctx context.Context, changed <-chan struct{}, failures 
 	return ctx.Err() == nil
 }
 
-// signal wakes everyone who waits for something to change.
+// signal wakes all goroutines that wait for a change.
 type signal struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// wait returns a channel that the next fire closes.
+// wait returns a channel that the next call of fire closes.
 func (s *signal) wait() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,6 +223,7 @@ func (s *signal) wait() <-chan struct{} {
 	return s.ch
 }
 
+// fire closes the channels that wait has returned.
 func (s *signal) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,37 +232,3 @@ func (s *signal) fire() {
 		s.ch = nil
 	}
 }
-
-// Results are the results that a view of the state keeps. *fsm.View is one.
-type Results interface {
-	// Index is the log index of the newest entry that the view holds.
-	Index() uint64
-	// Result returns the result of a command, while its session keeps it.
-	Result(boot command.BootID, seq uint64) (command.Result, bool)
-}
-
-// View is the state at one index. It must be released after use.
-type View interface {
-	Results
-	// Time is the instant of the newest log entry in milliseconds since the epoch;
-	// 0 before the first.
-	Time() int64
-	Release()
-}
-
-// State is the local state machine as the write path and the read path see it.
-type State interface {
-	// Applied returns the index of the newest log entry in the newest view.
-	Applied() uint64
-	// Format returns the replicated format number.
-	Format() int
-	// View returns the newest view. The caller releases it.
-	View() View
-}
-
-// FromMachine returns m as a State.
-func FromMachine(m *fsm.Machine) State { return machineState{m} }
-
-type machineState struct{ *fsm.Machine }
-
-func (s machineState) View() View { return s.Machine.View() }

@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 func TestProposeOnTheLeader(t *testing.T) {
@@ -40,8 +43,8 @@ func TestProposeWaitsForBothMachines(t *testing.T) {
 			}
 			slow.set(func(n *fakeNode) { n.held = true })
 			ch := follower.start("some text")
-			eventually(t, "the other machine applies it", func() bool { return fast.sm.count("some text") == 1 })
-			// Give a mistaken answer the time of several rechecks.
+			await.Eventually(t, "the other machine applies it", func() bool { return fast.sm.count("some text") == 1 })
+			// A wrong answer would come within several rechecks.
 			select {
 			case o := <-ch:
 				t.Fatalf("answered %+v before %s applied it", o, held)
@@ -56,8 +59,7 @@ func TestProposeWaitsForBothMachines(t *testing.T) {
 	}
 }
 
-// Each point at which a leader can be lost: the command is tried again and has
-// one effect.
+// At each point at which a leader can be lost, the command is retried and has one effect.
 func TestLeadershipLoss(t *testing.T) {
 	tests := []struct {
 		name string
@@ -67,15 +69,11 @@ func TestLeadershipLoss(t *testing.T) {
 			c.elect("node-2")
 		}},
 		{"after enqueue, never committed", func(c *cluster, leader *fakeNode) {
-			eventually(c.tb, "the entry is appended", func() bool {
-				return leader.get(func(n *fakeNode) int { return len(n.uncommitted) }) == 1
-			})
+			inFlight(c.tb, leader, 1)
 			c.elect("node-2")
 		}},
 		{"after enqueue, committed by the next leader", func(c *cluster, leader *fakeNode) {
-			eventually(c.tb, "the entry is appended", func() bool {
-				return leader.get(func(n *fakeNode) int { return len(n.uncommitted) }) == 1
-			})
+			inFlight(c.tb, leader, 1)
 			c.mu.Lock()
 			f := leader.uncommitted[0]
 			c.log = append(c.log, logged{term: f.term, data: f.data})
@@ -87,7 +85,7 @@ func TestLeadershipLoss(t *testing.T) {
 		}},
 		{"after commit, before the answer", func(c *cluster, leader *fakeNode) {
 			leader.set(func(n *fakeNode) { n.held, n.stalled = true, false })
-			eventually(c.tb, "the taker applies it", func() bool { return c.nodes[1].sm.count("some text") == 1 })
+			await.Eventually(c.tb, "the taker applies it", func() bool { return c.nodes[1].sm.count("some text") == 1 })
 			c.elect("node-2")
 			leader.set(func(n *fakeNode) { n.held = false })
 		}},
@@ -106,15 +104,13 @@ func TestLeadershipLoss(t *testing.T) {
 				}
 				ch := c.nodes[taker].start("some text")
 				tt.lose(c, leader)
-				if err := c.nodes[2].establish(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.nodes[2].establish())
 				o := <-ch
 				if o.err != nil || o.result.Outcome != command.OutcomeDone || o.result.Entry != 1 {
 					t.Fatalf("outcome %+v", o)
 				}
 				for _, n := range c.nodes {
-					eventually(t, n.id+" applies everything", func() bool { return n.sm.Applied() == n.CommitIndex() })
+					await.Eventually(t, n.id+" applies everything", func() bool { return n.sm.Applied() == n.CommitIndex() })
 					if got := n.sm.count("some text"); got != 1 {
 						t.Errorf("%s: %d effects", n.id, got)
 					}
@@ -239,10 +235,8 @@ func TestNewLeaderEndsAnAttempt(t *testing.T) {
 	n.timing.attempt = time.Minute
 	leader.set(func(n *fakeNode) { n.stalled = true })
 	ch := n.start("some text")
-	eventually(t, "the entry is appended", func() bool {
-		return leader.get(func(n *fakeNode) int { return len(n.uncommitted) }) == 1
-	})
-	c.lead("node-2", "node-0") // node-0 believes that it leads on
+	inFlight(t, leader, 1)
+	c.lead("node-2", "node-0") // node-0 does not notice it
 	if o := <-ch; o.err != nil {
 		t.Fatal(o.err)
 	}
@@ -256,7 +250,7 @@ func TestProposeAsLeader(t *testing.T) {
 		r.Outcome != command.OutcomeDone || index != 1 {
 		t.Fatalf("%+v at %d: %v", r, index, err)
 	}
-	// Nothing else may pass before StartLeading, nor in another term.
+	// No other command may pass before StartLeading, nor in another term.
 	n.timing.propose, n.timing.grace = 30*time.Millisecond, 5*time.Second
 	_, _, err := n.publish("some text")
 	wantCode(t, err, command.CodeNotEnqueued)

@@ -15,13 +15,14 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 
+	"github.com/commons-cluster/commons/internal/await"
 	_ "github.com/commons-cluster/commons/internal/longtest" // fewer checks of rapid
 )
 
-// Whatever happens to leaders, links and answers: a command has one effect at
-// most, and the effect that was reported to its caller; what was reported as not
-// enqueued has none; a command is charged to the limits once at most, and is not
-// rejected afterwards; a strong read covers everything acknowledged before it.
+// Whatever happens to leaders, links and answers: a command has at most one effect, the one
+// that was reported to its caller, and no effect if it was reported as not enqueued. It is
+// charged to the limits at most once, and is not rejected afterwards. A strong read covers
+// all writes that were acknowledged before it.
 func TestAnyTrouble(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -35,7 +36,7 @@ func TestAnyTrouble(t *testing.T) {
 	})
 }
 
-// trouble is one run: clients, and what happens to the cluster meanwhile.
+// trouble is one run of clients and of faults in the cluster.
 type trouble struct {
 	seed  uint64
 	limit int
@@ -43,7 +44,7 @@ type trouble struct {
 
 	c     *cluster
 	rt    *rapid.T
-	acked atomic.Uint64 // the largest index that was acknowledged
+	acked atomic.Uint64 // the largest acknowledged index
 	mu    sync.Mutex
 	rand  *rand.Rand
 	paid  map[string]int // how often a text was charged
@@ -52,13 +53,13 @@ type trouble struct {
 	leads running
 }
 
-// attempt is a finished Propose.
+// attempt is a finished call of Propose.
 type attempt struct {
 	text string
 	outcome
 }
 
-// The names of what can happen; each is a step of nemesis.
+// The names of the faults, each a step of nemesis.
 var troubles = []string{
 	"elect", "elect", "elect", "partition", "elect without lead", "stall", "go on", "hold", "release", "snapshot", "calm",
 }
@@ -127,7 +128,7 @@ func (tr *trouble) admit(from command.Sender) (bool, time.Duration) {
 	return true, 0
 }
 
-// fate troubles some requests.
+// fate draws the fate of a request.
 func (tr *trouble) fate(string, string, *http.Request) fate {
 	if tr.intn(100) >= tr.lossy {
 		return arrives
@@ -193,7 +194,7 @@ func (tr *trouble) step(name string) {
 	}
 }
 
-// client publishes and reads, one after the other, on changing nodes.
+// client publishes and reads in turn, on changing nodes.
 func (tr *trouble) client(i int) {
 	for j := range 12 {
 		n := tr.c.nodes[tr.intn(3)]
@@ -223,7 +224,7 @@ func (tr *trouble) client(i int) {
 	}
 }
 
-// check compares what was reported to callers with what became of their commands.
+// check compares the reported results with the effects of the commands.
 func (tr *trouble) check(t *testing.T) {
 	t.Helper()
 	last := tr.c.nodes[0]
@@ -231,7 +232,7 @@ func (tr *trouble) check(t *testing.T) {
 		tr.failf("after all is well: %v", err)
 	}
 	for _, n := range tr.c.nodes {
-		eventually(t, n.id+" applies everything", func() bool { return n.sm.Applied() == n.CommitIndex() })
+		await.Eventually(t, n.id+" applies everything", func() bool { return n.sm.Applied() == n.CommitIndex() })
 	}
 	kinds := map[string]int{}
 	for _, a := range tr.ended {

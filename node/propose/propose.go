@@ -9,12 +9,12 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Propose replicates one command. A command of the node itself, which has no rate
-// limit, has the zero Sender. It returns the command's result and the index of its log
-// entry, once both this node and the leader have applied it. Errors:
-// *command.RateLimited; *command.Unavailable with CodeNotEnqueued if the command will
-// certainly never be applied, or with CodeOutcomeUnknown if it may be; any other error
-// means that the command is not valid for the log, and was not sent.
+// Propose replicates one command. It returns the command's result and the index of its log
+// entry once both this node and the leader have applied it. The zero Sender is for commands
+// of the node itself, which have no rate limit. Errors: *command.RateLimited;
+// *command.Unavailable with CodeNotEnqueued if the command will certainly never be applied,
+// or with CodeOutcomeUnknown if it may be applied. Any other error means that the command is
+// not valid for the log and was not sent.
 func (p *Pipeline) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
 	c, err := p.newCall(from, payload)
 	if err == nil {
@@ -28,8 +28,8 @@ func (p *Pipeline) Propose(ctx context.Context, from command.Sender, payload com
 }
 
 // ProposeAsLeader puts a command of the node itself directly into this node's log, also
-// before the node accepts writes as the leader; Lead and Init are sent so. It tries
-// only once. It returns like Propose; errors wrap Raft's own.
+// before the node accepts writes as the leader. Lead and Init are sent this way. It tries
+// once and returns like Propose; its errors wrap Raft's.
 func (p *Pipeline) ProposeAsLeader(ctx context.Context, payload command.Payload) (command.Result, uint64, error) {
 	c, err := p.newCall(command.Sender{}, payload)
 	if err != nil {
@@ -55,7 +55,7 @@ func (p *Pipeline) ProposeAsLeader(ctx context.Context, payload command.Payload)
 	return c.result, c.index, c.err
 }
 
-// await returns once the call is answered: by the session, or by a timeout.
+// await returns once the call is answered by the session, or by a timeout.
 func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
 	deadline := time.Now().Add(p.timing.propose)
 	timer := time.NewTimer(min(p.timing.recheck, p.timing.propose))
@@ -85,8 +85,8 @@ func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
 	}
 }
 
-// lookUp searches the newest view for a call that the leader has applied: the Observer
-// does not see results from a snapshot.
+// lookUp searches the newest view for a call that the leader has applied, because the
+// Observer does not see the results in a snapshot.
 func (p *Pipeline) lookUp(c *call) {
 	d := p.deps.Load()
 	if d == nil || !p.session.missing(c) {
@@ -97,9 +97,9 @@ func (p *Pipeline) lookUp(c *call) {
 	p.session.recheck(c, v)
 }
 
-// newCall encodes a command once; the bytes are used until it is applied. It rejects a
-// command that a state machine could not apply, that is too large, or that not every
-// node of the cluster knows yet.
+// newCall returns a call with the encoded command; every attempt uses these bytes. It
+// rejects a command that a state machine could not apply, that is too large, or that not
+// every node of the cluster knows yet.
 func (p *Pipeline) newCall(from command.Sender, payload command.Payload) (*call, error) {
 	data, err := command.Encode(payload)
 	if err != nil {
@@ -118,8 +118,8 @@ func (p *Pipeline) newCall(from command.Sender, payload command.Payload) (*call,
 	return c, nil
 }
 
-// tooNew returns why a payload must not enter the log yet; "" if it may, as far as this
-// node knows.
+// tooNew returns the reason why a payload must not enter the log yet, according to this
+// node's state. It is empty if the payload may.
 func (p *Pipeline) tooNew(payload command.Payload) string {
 	needs, d := command.FormatOf(payload), p.deps.Load()
 	if needs == command.InitialFormat || d == nil {
@@ -131,15 +131,15 @@ func (p *Pipeline) tooNew(payload command.Payload) string {
 	return ""
 }
 
-// send is one of the node's senders: it sends waiting commands to the leader, one group
-// at a time, until the Pipeline is closed.
+// send sends waiting commands to the leader, one group at a time, until the Pipeline is
+// closed. MaxInFlight goroutines run it.
 func (p *Pipeline) send() {
 	failures := 0
 	for p.session.awaitWork() {
 		changed := p.changed.wait()
 		target := p.leaderID()
 		if target == "" {
-			// The commands stay in the queue, where their callers can withdraw them.
+			// The commands stay in the queue, so that their callers can still withdraw them.
 			failures++
 			p.pause(p.ctx, changed, failures)
 			continue
@@ -152,7 +152,13 @@ func (p *Pipeline) send() {
 		p.session.settle(b, r)
 		if r.Status == statusApplied {
 			failures = 0
-			p.recheckApplied(b, r.Index)
+			// If a snapshot was installed before the leader's answer arrived, the Observer has
+			// not seen the results.
+			if p.deps.Load().state.Applied() >= r.Index {
+				for _, c := range b.calls {
+					p.lookUp(c)
+				}
+			}
 			continue
 		}
 		failures++
@@ -160,7 +166,7 @@ func (p *Pipeline) send() {
 	}
 }
 
-// attempt brings a group to the leader once.
+// attempt sends a group to the leader once.
 func (p *Pipeline) attempt(target string, g command.Group) result {
 	if target == p.self {
 		return p.leader.submit(p.ctx, g)
@@ -169,39 +175,5 @@ func (p *Pipeline) attempt(target string, g command.Group) result {
 	defer cancel()
 	ctx, stop := p.UntilAnotherLeads(ctx, target)
 	defer stop()
-	return p.peers.propose(ctx, target, g)
-}
-
-// UntilAnotherLeads returns a context that ends with ctx, or when another server leads
-// than the given one: an old leader may never answer, and a retry costs little. That no
-// leader is known is no reason, as there would be nobody to turn to.
-func (p *Pipeline) UntilAnotherLeads(ctx context.Context, leader string) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		for {
-			changed := p.changed.wait()
-			if id := p.leaderID(); id != "" && id != leader {
-				return
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return ctx, cancel
-}
-
-// recheckApplied looks up the calls of a group that this node passed by without
-// the Observer: a snapshot was installed while the leader's answer was on its way.
-func (p *Pipeline) recheckApplied(b batch, index uint64) {
-	d := p.deps.Load()
-	if d.state.Applied() < index {
-		return
-	}
-	for _, c := range b.calls {
-		p.lookUp(c)
-	}
+	return p.peers.send(ctx, target, pathPropose, g)
 }

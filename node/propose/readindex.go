@@ -4,24 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// errNotLeading is the answer of a node that cannot confirm an index.
+// errNotLeading is the error of a node that cannot confirm an index.
 var errNotLeading = errors.New("this node does not lead")
 
-// reasonNoRead is the public reason in place of errors that name servers.
+// reasonNoRead replaces errors that name servers, which clients must not see.
 const reasonNoRead = "no leader confirmed the read in time"
 
-// ReadIndex returns a log index for a linearizable read: a view at this index holds
-// everything that was acknowledged, or shown by any node, before the call. It tries to
-// get the index from a leader until ReadIndexTimeout or ctx ends. Errors:
-// *command.Unavailable with CodeNoLeader.
+// ReadIndex returns a log index for a linearizable read: a view at this index holds every
+// write that was acknowledged, or shown by any node, before the call. It asks for the index
+// until ReadIndexTimeout passes or ctx ends. Errors: *command.Unavailable with CodeNoLeader.
 func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.readIndex)
 	defer cancel()
@@ -37,7 +34,7 @@ func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 	}
 }
 
-// readOnce asks the present leader.
+// readOnce asks the current leader once.
 func (p *Pipeline) readOnce(ctx context.Context) (uint64, error) {
 	switch p.leaderID() {
 	case "":
@@ -48,8 +45,8 @@ func (p *Pipeline) readOnce(ctx context.Context) (uint64, error) {
 	return p.remoteReads.ask(ctx)
 }
 
-// readAsLeader answers other nodes and never forwards. A new leader lets them wait
-// until its first command of the term is applied.
+// readAsLeader returns the index for another node, and never asks a third. A new leader lets
+// the other node wait until its first command of the term is applied.
 func (p *Pipeline) readAsLeader(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.leadWait)
 	defer cancel()
@@ -68,17 +65,17 @@ func (p *Pipeline) readAsLeader(ctx context.Context) (uint64, error) {
 	}
 }
 
-// readLocal is one round on the leader. First it captures the index of the newest
-// committed command, and then it checks that no newer leader was elected. If none was,
-// everything acknowledged and everything that another node had applied was committed
-// here when the index was captured. The applied index of this node would not be enough:
-// another node may be ahead and have shown newer data.
+// readLocal runs one round on the leader. It first reads the index of the newest committed
+// command, and then checks that no newer leader was elected. If the check succeeds, every
+// write that was acknowledged, or applied by another node, was committed here when the index
+// was read.
+// The applied index of this node would be too low: another node may be ahead and have shown
+// newer data.
 //
-// Raft's VerifyLeader is not sufficient. It counts any reply that arrives after the
-// call, even to a request that was sent long before it (the process may have been
-// stopped meanwhile), and also replies of non-voters. So the voters are asked for their
-// terms, too: a leader of a newer term needs the votes of a majority, which then knows
-// that term.
+// Raft's VerifyLeader is not sufficient. It counts any reply that arrives after the call,
+// even to a request that was sent long before (the process may have been stopped between
+// the two), and also replies of non-voters. So the voters are asked for their terms, too: a
+// leader of a newer term needs the votes of a majority, whose terms then show it.
 func (p *Pipeline) readLocal(ctx context.Context) (uint64, error) {
 	d := p.deps.Load()
 	term := p.leader.leadingTerm()
@@ -102,9 +99,9 @@ func (p *Pipeline) readLocal(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
-// newestCommand returns the index of the newest command in the log up to commit, or
-// applied if none is newer. Raft's own entries do not count: they reach no state
-// machine, so nobody can wait for them.
+// newestCommand returns the index of the newest command in the log up to commit, and at
+// least applied. Raft's own entries do not count: they reach no state machine, so a read
+// would wait for them in vain.
 func newestCommand(log Log, applied, commit uint64) (uint64, error) {
 	for i := commit; i > applied; i-- {
 		var entry raft.Log
@@ -118,8 +115,8 @@ func newestCommand(log Log, applied, commit uint64) (uint64, error) {
 	return applied, nil
 }
 
-// confirmTerm returns nil once a majority of the voters has answered, after this call,
-// that it knows no newer term.
+// confirmTerm asks the voters for their terms. It returns nil once a majority has answered
+// with no newer term.
 func (p *Pipeline) confirmTerm(ctx context.Context, d *deps, term uint64) error {
 	voters, err := d.voters()
 	if err != nil {
@@ -139,8 +136,8 @@ func (p *Pipeline) confirmTerm(ctx context.Context, d *deps, term uint64) error 
 			continue
 		}
 		go func() {
-			t, err := p.peers.term(ctx, id)
-			answers <- answer{term: t, err: err}
+			a, err := get[termAnswer](ctx, p.peers, id, pathTerm)
+			answers <- answer{term: a.Term, err: err}
 		}()
 	}
 	var failed error
@@ -161,9 +158,9 @@ func (p *Pipeline) confirmTerm(ctx context.Context, d *deps, term uint64) error 
 	return fmt.Errorf("no majority confirmed the leader: %w", failed)
 }
 
-// readRemote is one round on a follower. It takes no longer than a new leader needs
-// to have its first command applied and its leadership confirmed, and ends at once
-// when another leader is known.
+// readRemote runs one round on a follower. It waits no longer than a new leader needs to get
+// its first command applied and its leadership confirmed, and ends at once when another
+// server leads.
 func (p *Pipeline) readRemote(ctx context.Context) (uint64, error) {
 	target := p.leaderID()
 	if target == "" || target == p.self {
@@ -173,77 +170,6 @@ func (p *Pipeline) readRemote(ctx context.Context) (uint64, error) {
 	defer cancel()
 	ctx, stop := p.UntilAnotherLeads(ctx, target)
 	defer stop()
-	index, err := p.peers.readIndex(ctx, target)
-	if err != nil {
-		return 0, fmt.Errorf("ask the leader: %w", err)
-	}
-	return index, nil
-}
-
-// rounds lets concurrent callers share one answer. A caller joins the round that starts
-// next, never the running one, which may have captured its index before the caller's
-// last write. If a round takes longer than patience, the next one starts: the request
-// of the slow one may be lost.
-type rounds struct {
-	run      func(context.Context) (uint64, error)
-	base     context.Context // ends with the Pipeline
-	patience time.Duration
-
-	mu      sync.Mutex
-	next    *round // joined by askers; nil when nobody asked
-	running bool
-}
-
-type round struct {
-	done   chan struct{}
-	askers int
-	index  uint64
-	err    error
-}
-
-// ask returns the answer of a round that began after the call.
-func (r *rounds) ask(ctx context.Context) (uint64, error) {
-	joined := r.join()
-	select {
-	case <-joined.done:
-		return joined.index, joined.err
-	case <-ctx.Done():
-		return 0, fmt.Errorf("wait for the leader: %w", ctx.Err())
-	}
-}
-
-func (r *rounds) join() *round {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next == nil {
-		r.next = &round{done: make(chan struct{})}
-	}
-	r.next.askers++
-	if !r.running {
-		r.running = true
-		go r.loop()
-	}
-	return r.next
-}
-
-// loop starts one round after the other while there are callers.
-func (r *rounds) loop() {
-	for {
-		r.mu.Lock()
-		current := r.next
-		r.next = nil
-		r.running = current != nil
-		r.mu.Unlock()
-		if current == nil {
-			return
-		}
-		go func() {
-			current.index, current.err = r.run(r.base)
-			close(current.done)
-		}()
-		select {
-		case <-current.done:
-		case <-time.After(r.patience):
-		}
-	}
+	answer, err := get[indexAnswer](ctx, p.peers, target, pathReadIndex)
+	return answer.Index, err
 }

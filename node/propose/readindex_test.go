@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 func TestReadIndexCoversWhatWasAcknowledged(t *testing.T) {
@@ -30,8 +33,8 @@ func TestReadIndexCoversWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// A follower may have applied, and shown, what the leader has committed and not applied
-// yet: no strong read after that may show less.
+// A follower may have applied and shown an entry that the leader has committed but not yet
+// applied. No strong read after that may show an older state.
 func TestReadIndexCoversWhatOthersHaveApplied(t *testing.T) {
 	c := newCluster(t, 3)
 	leader := c.lead("node-0")
@@ -42,7 +45,7 @@ func TestReadIndexCoversWhatOthersHaveApplied(t *testing.T) {
 		_, _, err := c.nodes[1].publish("some text")
 		published <- err
 	}()
-	eventually(t, "a follower has applied it", func() bool { return c.nodes[1].sm.Applied() > before })
+	await.Eventually(t, "a follower has applied it", func() bool { return c.nodes[1].sm.Applied() > before })
 	for _, n := range c.nodes {
 		if index, err := n.ReadIndex(context.Background()); err != nil || index != before+1 {
 			t.Errorf("%s: read index %d (%v), and a follower has applied %d", n.id, index, err, before+1)
@@ -54,13 +57,11 @@ func TestReadIndexCoversWhatOthersHaveApplied(t *testing.T) {
 	}
 }
 
-// Entries of Raft's own reach no state machine: nobody is to wait for them.
+// Raft's own entries reach no state machine, so no read may wait for them.
 func TestNewestCommand(t *testing.T) {
 	log := raft.NewInmemStore()
 	for i, kind := range []raft.LogType{raft.LogNoop, raft.LogCommand, raft.LogCommand, raft.LogConfiguration, raft.LogNoop} {
-		if err := log.StoreLog(&raft.Log{Index: uint64(i + 1), Type: kind}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, log.StoreLog(&raft.Log{Index: uint64(i + 1), Type: kind}))
 	}
 	for _, tt := range []struct{ applied, commit, want uint64 }{
 		{0, 0, 0}, {0, 1, 0}, {0, 2, 2}, {0, 3, 3}, {0, 5, 3}, {2, 5, 3}, {2, 2, 2}, {3, 5, 3}, {3, 2, 3},
@@ -93,9 +94,7 @@ func TestReadIndexWaitsForTheFirstCommandOfTheTerm(t *testing.T) {
 		t.Fatalf("answered %+v before the leader knew what is committed", a)
 	case <-time.After(50 * time.Millisecond):
 	}
-	if err := leader.establish(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, leader.establish())
 	for range 2 {
 		if a := <-answers; a.err != nil || a.index != 1 {
 			t.Errorf("answer %+v", a)
@@ -116,8 +115,8 @@ func TestReadIndexWithoutALeader(t *testing.T) {
 	wantCode(t, err, command.CodeNoLeader)
 }
 
-// A leader that was stopped for a while wakes up believing that it leads. Not
-// even a VerifyLeader that counts old replies makes it answer.
+// A leader whose process was stopped for a while does not know of the next leader when it
+// goes on. It does not answer, even if VerifyLeader counts old replies.
 func TestDeposedLeaderServesNoStrongRead(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		c := newCluster(t, 3)
@@ -136,17 +135,12 @@ func TestDeposedLeaderServesNoStrongRead(t *testing.T) {
 	}
 }
 
-// A voter that cannot be asked is no obstacle, two of three are.
+// One unreachable voter of three does not prevent an answer, two do.
 func TestConfirmationNeedsAMajority(t *testing.T) {
 	c := newCluster(t, 3)
 	leader := c.lead("node-0")
 	leader.timing.readIndex = 50 * time.Millisecond
-	c.net.decide(func(_, to string, _ *http.Request) fate {
-		if to == "node-1" {
-			return rejected
-		}
-		return arrives
-	})
+	c.net.cut("node-1")
 	if _, err := leader.ReadIndex(context.Background()); err != nil {
 		t.Errorf("one of three is away: %v", err)
 	}
@@ -164,64 +158,47 @@ func TestFollowerTurnsToTheNextLeader(t *testing.T) {
 	c.lead("node-0")
 	n := c.nodes[2]
 	n.timing.attempt = time.Minute
-	asked := make(chan struct{}, 100)
-	block := make(chan struct{})
-	c.net.decide(func(_, to string, r *http.Request) fate {
-		if to == "node-0" && r.URL.Path == pathReadIndex {
-			asked <- struct{}{}
-			return arrives
-		}
-		return arrives
-	})
-	c.net.mu.Lock()
-	c.net.served = func(_, to string, r *http.Request) {
-		if to == "node-0" && r.URL.Path == pathReadIndex {
-			<-block // the answer never comes
-		}
-	}
-	c.net.mu.Unlock()
+	asked, release := c.loseAnswers("node-0", 100)
+	defer release()
+	done := n.read()
+	await.Eventually(t, "it has asked", func() bool { return asked.Load() > 0 })
+	c.lead("node-1", "node-0")
+	must.Do(t, <-done)
+}
+
+// read asks for an index in the background.
+func (n *fakeNode) read() <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		_, err := n.ReadIndex(context.Background())
 		done <- err
 	}()
-	<-asked
-	c.lead("node-1", "node-0")
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	close(block)
+	return done
 }
 
-// loseAnswers has the first answers of the leader to a strong read never come. What is
-// returned counts the questions, and lets the answers come.
-func (c *cluster) loseAnswers(n int) (asked *atomic.Int64, release func()) {
+// loseAnswers withholds the first answers of a node to strong reads. It returns the count of
+// the questions, and a function that releases the answers.
+func (c *cluster) loseAnswers(node string, n int) (asked *atomic.Int64, release func()) {
 	asked = new(atomic.Int64)
 	block := make(chan struct{})
-	c.net.mu.Lock()
-	defer c.net.mu.Unlock()
-	c.net.served = func(_, _ string, r *http.Request) {
-		if r.URL.Path == pathReadIndex && int(asked.Add(1)) <= n {
+	c.net.onServed(func(_, to string, r *http.Request) {
+		if to == node && r.URL.Path == pathReadIndex && int(asked.Add(1)) <= n {
 			<-block
 		}
-	}
+	})
 	return asked, sync.OnceFunc(func() { close(block) })
 }
 
-// A question that gets no answer keeps nobody else waiting.
+// A question that gets no answer does not delay other reads.
 func TestHungRoundHoldsNobodyUp(t *testing.T) {
 	c := newCluster(t, 3)
 	c.lead("node-0")
 	n := c.nodes[2]
 	n.timing.attempt, n.timing.leadWait = time.Minute, time.Minute
-	asked, release := c.loseAnswers(1)
+	asked, release := c.loseAnswers("node-0", 1)
 	defer release()
-	first := make(chan error, 1)
-	go func() {
-		_, err := n.ReadIndex(context.Background())
-		first <- err
-	}()
-	eventually(t, "the first has asked", func() bool { return asked.Load() == 1 })
+	first := n.read()
+	await.Eventually(t, "the first has asked", func() bool { return asked.Load() == 1 })
 	if index, err := n.ReadIndex(context.Background()); err != nil || index != 1 {
 		t.Errorf("the second: %d, %v", index, err)
 	}
@@ -237,15 +214,15 @@ func TestLostRoundIsAskedAnew(t *testing.T) {
 	c.lead("node-0")
 	n := c.nodes[2]
 	n.timing.attempt, n.timing.leadWait, n.timing.confirm = time.Minute, 5*time.Millisecond, 5*time.Millisecond
-	_, release := c.loseAnswers(1)
+	_, release := c.loseAnswers("node-0", 1)
 	defer release()
 	if index, err := n.ReadIndex(context.Background()); err != nil || index != 1 {
 		t.Errorf("%d, %v", index, err)
 	}
 }
 
-// A strong read waits for nothing that was written after it: the index is taken before
-// the leader asks whether it leads.
+// A strong read does not wait for later writes: the leader reads the index before it checks
+// its leadership.
 func TestReadIndexIsTakenBeforeItIsConfirmed(t *testing.T) {
 	c := newCluster(t, 1)
 	n := c.lead("node-0")
@@ -299,7 +276,7 @@ func TestRoundsAreSharedAndNeverJoinedLate(t *testing.T) {
 			t.Errorf("an asker that came during round 1 got the answer of round %d", got)
 		}
 	}
-	eventually(t, "the rounds end", func() bool {
+	await.Eventually(t, "the rounds end", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return !r.running
@@ -326,7 +303,7 @@ func TestRoundsLetAskersGo(t *testing.T) {
 func TestConcurrentStrongReads(t *testing.T) {
 	c := newCluster(t, 3)
 	leader := c.lead("node-0")
-	// The first round does not end before everybody has asked.
+	// The first round does not end before all callers have asked.
 	release := make(chan struct{})
 	leader.set(func(n *fakeNode) {
 		n.verifying = func() error { <-release; return nil }
@@ -338,7 +315,7 @@ func TestConcurrentStrongReads(t *testing.T) {
 		errs <- err
 	}
 	go ask()
-	eventually(t, "the first round runs", func() bool {
+	await.Eventually(t, "the first round runs", func() bool {
 		leader.localReads.mu.Lock()
 		defer leader.localReads.mu.Unlock()
 		return leader.localReads.running && leader.localReads.next == nil
@@ -346,7 +323,7 @@ func TestConcurrentStrongReads(t *testing.T) {
 	for range askers - 1 {
 		go ask()
 	}
-	eventually(t, "the others wait", func() bool { return waiting(&leader.localReads) == askers-1 })
+	await.Eventually(t, "the others wait", func() bool { return waiting(&leader.localReads) == askers-1 })
 	close(release)
 	for range askers {
 		if err := <-errs; err != nil {
@@ -358,7 +335,7 @@ func TestConcurrentStrongReads(t *testing.T) {
 	}
 }
 
-// waiting is the number of askers of the round that begins next.
+// waiting returns the number of callers of the round that begins next.
 func waiting(r *rounds) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -398,9 +375,7 @@ func TestElectedLeaderLetsOthersWait(t *testing.T) {
 		t.Fatalf("answered %d before it led", w.Code)
 	case <-time.After(30 * time.Millisecond):
 	}
-	if err := n.establish(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.establish())
 	if w := <-done; w.Code != http.StatusOK || w.Body.String() != `{"index":1}` {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

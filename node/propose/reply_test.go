@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
@@ -27,23 +29,17 @@ func TestReplyRoundTrip(t *testing.T) {
 				want.Rejected = append(want.Rejected, rejection{Position: i, RetryAfter: time.Duration(rapid.Int64Range(0, int64(maxRetryAfter)).Draw(t, "after"))})
 			}
 		}
-		got, err := decodeReply(encodeReply(want), n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(decodeReply(encodeReply(want), n))(t)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-// TestLongestReply holds that the answer to the largest group is read, if every
-// command of it is rejected.
+// TestLongestReply holds that the answer to the largest group can be read if every command
+// in it is rejected.
 func TestLongestReply(t *testing.T) {
-	smallest, err := command.Encode(&command.CloseJob{JobAction: command.JobAction{Author: command.Author{Agent: "xx", AgentKey: "x"}, Job: "j1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	smallest := must.Get(command.Encode(&command.CloseJob{JobAction: command.JobAction{Author: command.Author{Agent: "xx", AgentKey: "x"}, Job: "j1"}}))(t)
 	r := result{Status: statusUnknown, Index: 1 << 63, Reason: strings.Repeat("\x00", maxReasonBytes)}
 	n := min(command.MaxGroupCommands, maxGroupBytes/len(smallest))
 	for i := range n {
@@ -54,8 +50,8 @@ func TestLongestReply(t *testing.T) {
 	}
 }
 
-// TestCallsAreReadable holds that whatever newCall takes can be read by the leader and
-// by every state machine, and is no larger than it says.
+// TestCallsAreReadable holds that the leader and every state machine can read each command
+// that newCall accepts, and that its encoding is no larger than call.size.
 func TestCallsAreReadable(t *testing.T) {
 	p := New(Config{ServerID: "a"})
 	defer p.Close()
@@ -78,21 +74,12 @@ func TestCallsAreReadable(t *testing.T) {
 			c.Seq = rapid.Uint64().Draw(t, "seq")
 			g.Commands = append(g.Commands, c.Command)
 		}
-		forward, err := command.EncodeGroup(g)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at, err := command.DecodeGroup(forward)
-		if err != nil {
-			t.Fatal(err)
-		}
+		forward := must.Get(command.EncodeGroup(g))(t)
+		at := must.Get(command.DecodeGroup(forward))(t)
 		if diff := cmp.Diff(g.Commands, at.Commands); diff != "" && len(g.Commands) > 0 {
 			t.Error(diff)
 		}
-		data, err := command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{at}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{at}}))(t)
 		if _, err := command.DecodeBatch(data); err != nil {
 			t.Error(err)
 		}
@@ -105,9 +92,7 @@ func TestCallsAreReadable(t *testing.T) {
 
 func TestRepliesAreReadStrictly(t *testing.T) {
 	good := `{"status":1,"index":300,"rejected":[{"position":1,"retryAfter":5}]}`
-	if _, err := decodeReply([]byte(good), 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(decodeReply([]byte(good), 2))(t)
 	for name, data := range map[string]string{
 		"empty":                    ``,
 		"cut":                      good[:len(good)-1],
@@ -139,7 +124,7 @@ func FuzzDecodeReply(f *testing.F) {
 	} {
 		f.Add(encodeReply(r), uint16(4))
 	}
-	f.Add([]byte(`{"status":1,"rejected":[]}`), uint16(4)) // nobody sends an empty list
+	f.Add([]byte(`{"status":1,"rejected":[]}`), uint16(4)) // no node sends an empty list
 	f.Fuzz(func(t *testing.T, data []byte, n uint16) {
 		r, err := decodeReply(data, int(n))
 		if err != nil {

@@ -3,13 +3,14 @@ package propose
 import (
 	"container/list"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// session holds the unanswered commands of one run of this node.
+// session holds the unanswered calls of one run of this node.
 type session struct {
 	boot     command.BootID
 	logger   *slog.Logger
@@ -17,12 +18,12 @@ type session struct {
 	maxLag   uint64
 
 	mu      sync.Mutex
-	work    sync.Cond // there is something to take, or closed
+	work    sync.Cond // signals a waiting call, or the end
 	nextSeq uint64
-	calls   map[uint64]*call
-	open    *list.List // all unanswered calls, by seq
-	waiting *list.List // those that wait for a sender, retries first
-	bytes   int        // of all open calls
+	calls   map[uint64]*call // unanswered, by number
+	open    *list.List       // all unanswered calls in the order of their numbers
+	waiting *list.List       // the calls without a running attempt, retries first
+	bytes   int              // memory of all unanswered calls
 	closed  bool
 }
 
@@ -37,7 +38,7 @@ func newSession(boot command.BootID, logger *slog.Logger) *session {
 	return s
 }
 
-// add accepts a command and queues it for a sender.
+// add accepts a call and queues it.
 func (s *session) add(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +53,7 @@ func (s *session) add(c *call) error {
 	return nil
 }
 
-// addInFlight accepts a command that its caller puts into the leader's queue itself,
-// and returns the group for that.
+// addInFlight accepts a call whose caller submits it, and returns the group to submit.
 func (s *session) addInFlight(c *call) (command.Group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *session) addInFlight(c *call) (command.Group, error) {
 	return g, nil
 }
 
-// register gives the call its number. The lock is held.
+// register numbers the call. The lock is held.
 func (s *session) register(c *call) error {
 	if s.closed {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reasonClosing}
@@ -79,7 +79,7 @@ func (s *session) register(c *call) error {
 	return nil
 }
 
-// dequeue takes the call out of the waiting list, if it is there. The lock is held.
+// dequeue removes the call from the waiting list, if it is there. The lock is held.
 func (s *session) dequeue(c *call) {
 	if c.waiting != nil {
 		s.waiting.Remove(c.waiting)
@@ -87,10 +87,10 @@ func (s *session) dequeue(c *call) {
 	}
 }
 
-// group returns a group without commands, which declares the numbers that may still be
-// sent. A call that is far behind is listed as open, as long as there is room:
-// otherwise one slow call would hold back the floor, and the state would keep all
-// results above it. The lock is held.
+// group returns a group without commands that declares the numbers that may still be sent.
+// Calls that are far behind are listed as open, up to command.MaxOpen of them: otherwise one
+// slow call would hold back the floor, and the state would keep all results above it. The
+// lock is held.
 func (s *session) group() command.Group {
 	g := command.Group{Boot: s.boot, Floor: s.nextSeq}
 	for e := s.open.Front(); e != nil; e = e.Next() {
@@ -104,7 +104,7 @@ func (s *session) group() command.Group {
 	return g
 }
 
-// awaitWork blocks until a call waits for a sender; false once closed.
+// awaitWork blocks until a call can be sent. It reports false once the session is closed.
 func (s *session) awaitWork() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +114,8 @@ func (s *session) awaitWork() bool {
 	return !s.closed
 }
 
-// first returns the call to send next; nil if there is none, or if it is too far ahead
-// of the floor. The lock is held.
+// first returns the call to send next. It returns nil if no call waits, or if the first one
+// is MaxSpan or more ahead of the floor. The lock is held.
 func (s *session) first(floor uint64) *call {
 	if e := s.waiting.Front(); e != nil && e.Value.(*call).Seq < floor+MaxSpan {
 		return e.Value.(*call)
@@ -123,14 +123,14 @@ func (s *session) first(floor uint64) *call {
 	return nil
 }
 
-// batch is a group that is being sent to the leader, with its calls.
+// batch is a group on its way to the leader, with its calls.
 type batch struct {
 	calls []*call
 	group command.Group
 }
 
-// take returns the waiting calls that fit into one group, oldest first; none
-// when nothing waits.
+// take removes the calls of the next group from the waiting list. The batch is empty if no
+// call can be sent.
 func (s *session) take() batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +151,8 @@ func (s *session) take() batch {
 	return b
 }
 
-// settle updates each call of the batch with the result of an attempt. Calls to be sent
-// again go before newer ones, in their order.
+// settle updates each call of the batch with the result of an attempt. Calls to be retried
+// go before newer ones, in their order.
 func (s *session) settle(b batch, r result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,10 +171,11 @@ func (s *session) settle(b batch, r result) {
 	}
 }
 
-// settleCall is settle for one call. The lock is held.
+// settleCall updates one call with the result of an attempt. over is the call's rejection by
+// the limits, or nil. The lock is held.
 func (s *session) settleCall(c *call, r result, over *rejection) {
-	// If the answer is lost, the write may have been charged or not: not charging it is
-	// better than rejecting it because it was charged twice.
+	// If the answer is lost, the write may have been charged. A write that is never charged
+	// is better than one that is rejected because it was charged twice.
 	if over == nil && (r.Charged || r.Status == statusUnknown) {
 		c.From.Charged = true
 	}
@@ -187,7 +188,7 @@ func (s *session) settleCall(c *call, r result, over *rejection) {
 		s.finish(c, &command.RateLimited{RetryAfter: over.RetryAfter})
 		return
 	case over != nil:
-		// It was charged before, so this leader is mistaken.
+		// It was charged before, so the rejection by this leader is wrong.
 	case r.Status == statusApplied:
 		c.handed, c.confirmed = true, true
 		if c.applied {
@@ -212,7 +213,7 @@ func (s *session) settleCall(c *call, r result, over *rejection) {
 	}
 }
 
-// finish answers a call; a nil err means its result. The lock is held.
+// finish answers a call with an error, or with its result if err is nil. The lock is held.
 func (s *session) finish(c *call, err error) {
 	s.dequeue(c)
 	s.open.Remove(c.open)
@@ -226,8 +227,8 @@ func (s *session) finish(c *call, err error) {
 	close(c.done)
 }
 
-// abandon answers a call whose caller stops waiting, unless it is answered already. It
-// is not sent again.
+// abandon answers a call whose caller stops waiting, unless it is answered already. The call
+// is not retried.
 func (s *session) abandon(c *call, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +237,8 @@ func (s *session) abandon(c *call, reason string) {
 	}
 }
 
-// expire is abandon for a caller that can still wait for a running attempt, if only
-// that one decides the outcome.
+// expire abandons a call, unless a running attempt alone decides its outcome: then the call
+// is answered when that attempt ends.
 func (s *session) expire(c *call, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +249,7 @@ func (s *session) expire(c *call, reason string) {
 	}
 }
 
-// unavailable is the error of an abandoned call. The lock is held.
+// unavailable returns the error of an abandoned call. The lock is held.
 func unavailable(c *call, reason string, cause error) error {
 	if c.uncertain() {
 		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: reason, Cause: cause}
@@ -256,6 +257,7 @@ func unavailable(c *call, reason string, cause error) error {
 	return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reason, Cause: cause}
 }
 
+// Applied records the result of a command that the local state machine has applied.
 func (s *session) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	if boot != s.boot {
 		return
@@ -295,30 +297,25 @@ func (s *session) recheck(c *call, v Results) {
 	}
 }
 
-// unapplied returns the unanswered calls that this node has not applied.
-func (s *session) unapplied() []*call {
+// unanswered returns the unanswered calls.
+func (s *session) unanswered() []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var calls []*call
-	for e := s.open.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*call); !c.applied {
-			calls = append(calls, c)
-		}
-	}
-	return calls
+	return slices.Collect(maps.Values(s.calls))
 }
 
-// missing reports whether the leader has applied the call, but this node's Observer has
-// not seen it yet.
+// missing reports whether the leader has applied the call but this node's Observer has not
+// seen it.
 func (s *session) missing(c *call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !c.answered && c.confirmed && !c.applied
 }
 
+// reasonClosing is the public reason of calls that Close ends.
 const reasonClosing = "this node is shutting down"
 
-// close answers all calls and accepts no more.
+// close answers all calls and rejects later ones.
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -330,22 +327,21 @@ func (s *session) close() {
 	s.work.Broadcast()
 }
 
-// call is one command from its acceptance to its answer. The session's lock guards
-// everything but done; result, index and err may be read without it once done is
-// closed.
+// call is one command from its acceptance to its answer. The session's lock guards all
+// fields but done. result, index and err may be read without the lock once done is closed.
 type call struct {
-	command.Command               // From.Charged: to the rate limits, or nobody knows
-	size            int           // of the command in a group, at most
+	command.Command               // From.Charged is also set if the charge is unknown
+	size            int           // upper bound of the command's bytes in a group
 	done            chan struct{} // closed by finish
 
-	open    *list.Element // in the session's list of unanswered calls
-	waiting *list.Element // in the list of those that wait for a sender; nil: not there
+	open    *list.Element // in session.open
+	waiting *list.Element // in session.waiting, or nil
 
-	inFlight  bool // an attempt is under way
+	inFlight  bool // an attempt is running
 	handed    bool // an attempt may have reached the log
-	applied   bool // by this node's state machine
-	confirmed bool // by the leader's state machine
-	expired   bool // not to be sent again
+	applied   bool // this node's state machine has applied it
+	confirmed bool // the leader's state machine has applied it
+	expired   bool // it is not retried
 	answered  bool
 
 	result command.Result

@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
+
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 )
 
-// addTo takes a command in.
+// addTo adds a command to a session.
 func addTo(s *session, text string) *call {
 	data, err := command.Encode(entryOf(text))
 	if err == nil {
@@ -85,7 +88,7 @@ func TestSnapshotPastTheObserver(t *testing.T) {
 			}
 			n.set(func(n *fakeNode) { n.held = true })
 			ch := n.start("some text")
-			eventually(t, "the leader's answer is here", func() bool {
+			await.Eventually(t, "the leader's answer is here", func() bool {
 				n.session.mu.Lock()
 				defer n.session.mu.Unlock()
 				for _, c := range n.session.calls {
@@ -111,13 +114,11 @@ func TestSnapshotBeforeTheAnswer(t *testing.T) {
 	n.timing.recheck, n.timing.propose = time.Hour, time.Hour
 	n.set(func(n *fakeNode) { n.held = true })
 	// The snapshot overtakes the leader's answer.
-	c.net.mu.Lock()
-	c.net.served = func(_, _ string, r *http.Request) {
+	c.net.onServed(func(_, _ string, r *http.Request) {
 		if r.URL.Path == pathPropose {
 			n.sm.install(leader.sm)
 		}
-	}
-	c.net.mu.Unlock()
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if r, _, err := n.Propose(ctx, sender, entryOf("some text")); err != nil || r.Entry != 1 {
@@ -153,7 +154,7 @@ func TestFloorIsTheSmallestUnanswered(t *testing.T) {
 	}
 }
 
-// declared is what the next group of a session declares.
+// declared returns the numbers that the next group of a session declares.
 func declared(s *session) command.Group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,10 +171,7 @@ func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 			s.maxLag = 4
 			m := newFakeMachine(s)
 			apply := func(p batch) {
-				data, err := command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{p.group}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				data := must.Get(command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{p.group}}))(t)
 				m.apply(t, m.applied+1, data)
 			}
 			slow := addTo(s, "slow")
@@ -214,13 +212,11 @@ func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 
 func TestSpanIsBounded(t *testing.T) {
 	s := newSession(command.BootID{1}, nil)
-	// As many calls as can be listed by themselves, and one that holds the floor.
+	// As many calls as can be listed as open, and one that holds the floor.
 	for range command.MaxOpen + 1 {
 		c := newCall(sender, entryOf("first"), nil)
 		c.size = 1
-		if err := s.add(c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.add(c))
 	}
 	first := s.take().calls
 	if len(first) != command.MaxOpen+1 {
@@ -230,9 +226,7 @@ func TestSpanIsBounded(t *testing.T) {
 	for range MaxSpan + 10 {
 		c := newCall(sender, entryOf("more"), nil)
 		c.size = 1
-		if err := s.add(c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.add(c))
 	}
 	for {
 		p := s.take()
@@ -281,7 +275,7 @@ func TestClose(t *testing.T) {
 	c := newCluster(t, 2)
 	n := c.nodes[1]
 	waiting := n.start("some text")
-	eventually(t, "it waits", func() bool { return n.Stats().Waiting == 1 })
+	await.Eventually(t, "it waits", func() bool { return n.Stats().Waiting == 1 })
 	n.Close()
 	o := <-waiting
 	wantCode(t, o.err, command.CodeNotEnqueued)
@@ -291,9 +285,7 @@ func TestClose(t *testing.T) {
 	leader := c.lead("node-0")
 	leader.set(func(n *fakeNode) { n.stalled = true })
 	sent := leader.start("other text")
-	eventually(t, "it is in flight", func() bool {
-		return leader.get(func(n *fakeNode) int { return len(n.uncommitted) }) == 1
-	})
+	inFlight(t, leader, 1)
 	leader.Close()
 	o = <-sent
 	wantCode(t, o.err, command.CodeOutcomeUnknown)

@@ -1,7 +1,6 @@
-// Package purge removes the bytes of what was purged from the node's disk, in the
-// background: from the files of the state, and from the Raft log, which is cut. The state
-// and notes in the files themselves say what is left to do, so that the work continues
-// after a crash, on any disk and with any state.
+// Package purge erases purged texts from the node's disk, in the background: from the files
+// of the state, and from the Raft log, which is cut. The state and notes in the files record
+// the progress, so that the work continues after a crash, on any disk and with any state.
 package purge
 
 import (
@@ -27,20 +26,21 @@ const (
 	// maxPatience, with each round that broke off a stream, so that even a slow stream
 	// completes in the end, however often something is purged.
 	patience, maxPatience = time.Minute, time.Hour
-	// lookEvery is how often the worker looks, and waitEvery how often at what it waits for.
+	// lookEvery is the pause between two checks for work, and waitEvery that between two
+	// checks of a condition that it waits for.
 	lookEvery, waitEvery = time.Second, 100 * time.Millisecond
-	// sweptEvery is how often what was swept is removed from the files: that reads the whole index.
+	// sweptEvery is the time between two erasures of swept texts, which read the whole index.
 	sweptEvery = 12 * time.Hour
 )
 
-// Config is what a Worker needs.
+// Config is the configuration of a Worker.
 type Config struct {
 	Machine *fsm.Machine
 	Raft    *consensus.Raft
 	Streams *consensus.Snapshots
 	Log     *logstore.Store
-	// Gather is how long purges are collected: together they need one cut of the log
-	// and one pass through the state.
+	// Gather is the time for which purges are collected: together they need one cut of the
+	// log and one pass through the state.
 	Gather time.Duration
 	// Others returns the lowest index that any other living server has applied.
 	Others func(context.Context) uint64
@@ -52,15 +52,15 @@ type Config struct {
 // Worker does the work of one node.
 type Worker struct {
 	cfg     Config
-	since   time.Time // when something to be done was first seen; zero: nothing is
-	swept   time.Time // when what was swept left the files
+	since   time.Time // when pending purges were first seen; zero without pending purges
+	swept   time.Time // of the last erasure of swept texts
 	first   bool      // the worker has not looked yet
 	failing bool
 	patient time.Duration // for this round
 	pending atomic.Uint64
 }
 
-// New returns a worker that has not begun.
+// New returns a worker.
 func New(cfg Config) *Worker { return &Worker{cfg: cfg, first: true, patient: patience} }
 
 // Collectors returns the metrics.
@@ -70,15 +70,15 @@ func (w *Worker) Collectors() []prometheus.Collector {
 	}, func() float64 { return float64(w.pending.Load()) })}
 }
 
-// Status is how far a node is.
+// Status is the progress of a node.
 type Status struct {
-	Purged  uint64 // number of the newest purge that the node knows of
-	State   uint64 // the newest of which no file of the state holds anything
-	Log     uint64 // the newest of which the log's file holds nothing
-	Pending uint64 // purges of which not both are so
+	Purged  uint64 // number of the newest purge in the node's state
+	State   uint64 // the newest purge of which no file of the state has texts
+	Log     uint64 // the newest purge of which the log's file has no texts
+	Pending uint64 // purges after the lower one of these
 }
 
-// Status returns how far the node is, as its files say.
+// Status returns the progress of the node according to its files.
 func (w *Worker) Status() (s Status, err error) {
 	v := w.cfg.Machine.View()
 	defer v.Release()
@@ -113,7 +113,7 @@ func (w *Worker) Run(ctx context.Context) {
 	})
 }
 
-// look does what is to be done, when enough has come together.
+// look erases pending purges, once they were collected for long enough.
 func (w *Worker) look(ctx context.Context) error {
 	s, err := w.Status()
 	if err != nil {
@@ -152,8 +152,8 @@ func (w *Worker) look(ctx context.Context) error {
 	return nil
 }
 
-// eraseSwept removes what was swept from the state's files, now and then. Pending purges
-// go first.
+// eraseSwept erases swept texts from the state's files, from time to time. Pending purges go
+// first.
 func (w *Worker) eraseSwept(ctx context.Context) error {
 	if !w.swept.IsZero() && time.Since(w.swept) < sweptEvery {
 		return nil
@@ -174,8 +174,8 @@ func (w *Worker) purgeWaits() bool {
 	return err != nil || s.Pending > 0
 }
 
-// cutLog cuts the log at what is applied here now, once all living servers have applied it
-// and no state is being sent to another node: its receiver would lack the log that follows.
+// cutLog cuts the log at the applied index, once all living servers have applied it and no
+// state is being sent to another node: its receiver would lack the log that follows.
 func (w *Worker) cutLog(ctx context.Context) error {
 	index := w.cfg.Machine.Applied()
 	late, next := time.Now().Add(w.patient), patience

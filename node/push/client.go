@@ -29,31 +29,31 @@ import (
 const (
 	// Timeout bounds one exchange: looking the name up, connecting, and the answer.
 	Timeout = 5 * time.Second
-	// MaxAnswer is how much of an answer's body is read, in bytes.
+	// MaxAnswer bounds the part of an answer's body that is read, in bytes.
 	MaxAnswer = 4 << 10
-	// MaxRetryAfter bounds what a receiver may ask for as a pause.
+	// MaxRetryAfter bounds the pause that a receiver may ask for.
 	MaxRetryAfter = command.MaxRetryAfter * time.Millisecond
 	// maxAnswerHeaders bounds the headers of an answer, in bytes.
 	maxAnswerHeaders = 64 << 10
 )
 
-// Config says how a Client reaches receivers. The zero value reaches the public
-// internet on port 443 and trusts the system's authorities.
+// Config is the configuration of a Client. The zero value reaches the public internet on port
+// 443 and trusts the system's authorities.
 type Config struct {
-	// Check returns what is wrong with a URL, "" for nothing. It is asked before
-	// each exchange; nil lets every https URL pass.
+	// Check returns the problem with a URL, or "". It is called before each exchange. Nil means
+	// that every https URL passes.
 	Check func(rawURL string) (problem string)
-	// Own reports an address of the service itself, which nothing is sent to.
+	// Own reports an address of the service itself, which is never dialled.
 	Own func(netip.Addr) bool
-	// UserAgent is what the client calls itself.
+	// UserAgent is the header of that name.
 	UserAgent string
-	// Now is the clock for messages; nil is time.Now.
+	// Now is the clock for messages. Nil means time.Now.
 	Now func() time.Time
-	// Resolver looks names up; nil is the system's.
+	// Resolver looks names up. Nil means the system's.
 	Resolver *net.Resolver
 
-	// What tests need: a further port, authorities in place of the system's, and
-	// networks that may be connected to although they are not public.
+	// For tests: a further port, authorities in place of the system's, and networks that are
+	// allowed although they are not public.
 	Port      uint16
 	Roots     *x509.CertPool
 	AllowNets []netip.Prefix
@@ -68,25 +68,25 @@ type Client struct {
 	http      *http.Client
 }
 
-// Message is what a receiver gets.
+// Message is a message to a receiver.
 type Message struct {
-	ID   string // the same each time that the message is sent; holds no full stop
+	ID   string // the same at each attempt; without a full stop
 	Body []byte // JSON
 	Keys []ed25519.PrivateKey
 }
 
 // Answer is the result of one attempt to send a message.
 type Answer struct {
-	// Reason is why the receiver did not take it; "" when it did.
+	// Reason is the reason of a failure, or empty.
 	Reason Reason
-	// Gone reports a receiver that wants nothing any more.
+	// Gone reports a receiver that does not want any more messages.
 	Gone bool
-	// RetryAfter is the pause that the receiver asks for; 0 where it does not say.
+	// RetryAfter is the pause that the receiver asks for, or 0.
 	RetryAfter time.Duration
-	// Took is how long it took.
+	// Took is the duration of the attempt.
 	Took time.Duration
 
-	body []byte // of an answer of success, at most MaxAnswer of it
+	body []byte // of a successful answer, at most MaxAnswer
 }
 
 // NewClient returns a client for receivers.
@@ -113,8 +113,7 @@ func NewClient(cfg Config) *Client {
 	return c
 }
 
-// Send posts a message to a receiver, once. It never fails otherwise than by the
-// Answer's Reason.
+// Send posts a message to a receiver, once.
 func (c *Client) Send(ctx context.Context, rawURL string, m Message) Answer {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -137,13 +136,13 @@ func (c *Client) send(ctx context.Context, rawURL string, m Message) Answer {
 	if err != nil {
 		return Answer{Reason: reasonOf(err)}
 	}
-	defer func() { _ = res.Body.Close() }() // what was not read of it does not matter
+	defer func() { _ = res.Body.Close() }() // the rest of the body does not matter
 	a := Answer{Reason: statusReason(res.StatusCode), Gone: res.StatusCode == http.StatusGone}
 	if a.Reason != "" {
 		a.RetryAfter = retryAfter(res.Header.Get("Retry-After"), c.now())
 		return a
 	}
-	// The status says that the receiver has it, whatever becomes of the rest.
+	// With this status the receiver has the message, even if its answer breaks off.
 	a.body, _ = io.ReadAll(io.LimitReader(res.Body, MaxAnswer))
 	return a
 }
@@ -171,8 +170,7 @@ type dialer struct {
 	tls *tls.Config
 }
 
-// dial connects to a host and checks its certificate. Its errors say in which
-// stage it failed.
+// dial connects to a host and checks its certificate. Its errors name the stage that failed.
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -181,7 +179,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	host = strings.TrimSuffix(host, ".")
 	name := host
 	if strings.Contains(host, ".") {
-		name += "." // it is the whole name: the system's search list adds nothing
+		name += "." // a complete name, to which the system's search list does not apply
 	}
 	plain, err := d.net.DialContext(ctx, network, net.JoinHostPort(name, port))
 	if err != nil {
@@ -205,15 +203,15 @@ func rejectPlain(context.Context, string, string) (net.Conn, error) {
 // httpsPort is the port of https.
 const httpsPort = 443
 
-// reserved are addresses that look public and are not: providers answer their
-// customers' machines there.
+// reserved are addresses that look public and are not: on them, providers answer their
+// customers' machines.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("168.63.129.16/32"), // Azure's host
 }
 
-// guard decides which addresses may be connected to. It is asked about each
-// address after the name was resolved and right before the connection is made,
-// so that no answer of DNS can change in between.
+// guard decides which addresses may be connected to. It checks each address after the name
+// was resolved and right before the connection is made, so that no answer of DNS can change in
+// between.
 type guard struct {
 	public *ssrf.Guardian // the public internet, the ports of https
 	allow  []netip.Prefix // in spite of everything else, for tests
@@ -234,12 +232,12 @@ func newGuard(cfg Config) *guard {
 func (g *guard) control(network, address string, raw syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return g.public.Safe(network, address, raw) // says what is wrong
+		return g.public.Safe(network, address, raw) // returns the problem
 	}
 	addr := to.Addr().WithZone("")
 	for _, p := range g.allow {
 		if p.Contains(addr) {
-			// The port is still looked at: with an address that is certainly public.
+			// The port is still checked, with an address that is certainly public.
 			return g.public.SafeAddrPort(netip.AddrPortFrom(certainlyPublic, to.Port()))
 		}
 	}
@@ -257,7 +255,7 @@ func (g *guard) control(network, address string, raw syscall.RawConn) error {
 // certainlyPublic is an address that is not reserved for special purposes.
 var certainlyPublic = netip.AddrFrom4([4]byte{1, 1, 1, 1})
 
-// MaxChallengeAt is how many characters of an answer the challenge is looked for in.
+// MaxChallengeAt is the number of characters of an answer that are searched for the challenge.
 const MaxChallengeAt = 2000
 
 // verifyType is the type of the message that carries a challenge.
@@ -277,9 +275,9 @@ type replyWith struct {
 	Challenge string `json:"challenge"`
 }
 
-// Verify asks a receiver once whether it takes events for an agent: it has to
-// answer with a success and the challenge in its body, without the decoy beside it:
-// a service that sends back everything it gets has not agreed to anything.
+// Verify asks a receiver once whether it takes events for an agent. It has to answer with a
+// success and the challenge in its body, without the decoy: a service that sends back whatever
+// it gets has not agreed.
 func (c *Client) Verify(ctx context.Context, rawURL, agent string, keys []ed25519.PrivateKey) Answer {
 	challenge, decoy := rand.Text(), rand.Text()
 	body, err := json.Marshal(verification{verifyType, agent, decoy, challenge, replyWith{challenge}})
@@ -318,8 +316,8 @@ const (
 	signatureVersion = "v1a"
 )
 
-// sign sets the headers of a message: its id, when it was sent, and one
-// signature by each key over "id.seconds.body". An id holds no full stop.
+// sign sets the headers of a message: its id, the time, and one signature by each key over
+// "id.seconds.body". An id holds no full stop.
 func sign(h http.Header, keys []ed25519.PrivateKey, id string, at time.Time, body []byte) {
 	seconds := strconv.FormatInt(at.Unix(), 10)
 	signed := append([]byte(id+"."+seconds+"."), body...)
@@ -332,30 +330,30 @@ func sign(h http.Header, keys []ed25519.PrivateKey, id string, at time.Time, bod
 	h.Set(HeaderSignature, strings.Join(signatures, " "))
 }
 
-// Reason says in one stable word why a receiver did not take an event. The agent
-// that the event is for can read it, so it holds nothing that the receiver said
-// but the status. "" is no failure.
+// Reason is the reason why a receiver did not take an event, as a stable word. The agent that
+// the event is for can read it, so the status is the only part of the receiver's answer in it.
+// It is empty without a failure.
 type Reason string
 
 // The reasons that are not a status.
 const (
 	NameNotFound     Reason = "name_not_found"    // the host's name has no address
 	NameLookupFailed Reason = "lookup_failed"     // DNS gave no answer
-	RejectedAddress  Reason = "refused_address"   // the name leads to where nothing is sent
-	RejectedURL      Reason = "refused_url"       // the URL is none that is sent to
+	RejectedAddress  Reason = "refused_address"   // the name has an address that is not allowed
+	RejectedURL      Reason = "refused_url"       // the URL is not allowed
 	ConnectFailed    Reason = "connect_failed"    // no connection
 	TLSFailed        Reason = "tls"               // no trusted certificate, or no TLS
 	TimedOut         Reason = "timeout"           // no answer within Timeout
-	BrokenAnswer     Reason = "broken_answer"     // an answer that is no HTTP, or none
-	Redirected       Reason = "redirect"          // an answer that leads elsewhere
+	BrokenAnswer     Reason = "broken_answer"     // no answer, or one that is not HTTP
+	Redirected       Reason = "redirect"          // an answer that names another address
 	ChallengeMissing Reason = "challenge_missing" // an answer without the challenge
 	DecoyRepeated    Reason = "decoy_repeated"    // an answer that repeats whatever was sent
 )
 
-// StatusPrefix begins the reason that an answer's status is, such as status_500.
+// StatusPrefix begins the reason of an answer's status, such as status_500.
 const StatusPrefix = "status_"
 
-// statusReason is the reason of an answer's status.
+// statusReason returns the reason of an answer's status.
 func statusReason(status int) Reason {
 	switch {
 	case status >= http.StatusOK && status < http.StatusMultipleChoices:
@@ -366,7 +364,7 @@ func statusReason(status int) Reason {
 	return Reason(fmt.Sprintf("%s%03d", StatusPrefix, status)) // three digits, as they came
 }
 
-// sentences say the reasons to a person, as the end of "The receiver …".
+// sentences are the reasons for people, as the end of "The receiver …".
 var sentences = map[Reason]string{
 	NameNotFound:     "has a name that has no address",
 	NameLookupFailed: "could not be looked up: DNS gave no answer",
@@ -408,7 +406,7 @@ var errOwn = errors.New("the address is this service's own")
 // errReserved rejects an address that is public in name only.
 var errReserved = errors.New("the address belongs to a provider's own network")
 
-// reasonOf finds out why an exchange failed.
+// reasonOf returns the reason of a failed exchange.
 func reasonOf(err error) Reason {
 	var dns *net.DNSError
 	var network net.Error

@@ -20,7 +20,7 @@ const host = "hook.example"
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
-// ground is what a test stands on: an authority, names, and one receiver.
+// ground is the environment of a test: an authority, names, and one receiver.
 type ground struct {
 	authority *pushtest.Authority
 	names     *pushtest.Names

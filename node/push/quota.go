@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// VerificationsPerHour is how many verifications a sender may cause in any hour.
+	// VerificationsPerHour bounds the verifications of a sender in any hour.
 	VerificationsPerHour = 10
-	// HostVerificationsPerHour is how often a host may be asked in any hour. Its senders
-	// share that: a sender is admitted only while hostShare times its use is below what
-	// is left, so that senders who use much of it leave some to all others.
+	// HostVerificationsPerHour bounds those of a host in any hour. Its senders share them: a
+	// sender is admitted only while hostShare times its use is below the rest, so that senders
+	// who use much leave some to all others.
 	HostVerificationsPerHour = 100
 	hostShare                = 10
 
@@ -24,7 +24,7 @@ const (
 	sharedQuotas = 1 << 16
 
 	quotaWindow = time.Hour
-	// quotaSweep is the least time between two searches for what can be forgotten.
+	// quotaSweep is the minimum time between two searches for expired allowances.
 	quotaSweep = time.Minute
 )
 
@@ -43,9 +43,9 @@ func NewQuota(now func() time.Time) *Quota {
 	return &Quota{now: now, hosts: newQuotaTable(), senders: newQuotaTable()}
 }
 
-// Admit counts one verification. When the sender has had its share, of all or of
-// those of the host, it counts nothing and returns how long to wait, and whether
-// that share was not the host's or the sender's alone.
+// Admit counts one verification. If the sender has used its share, of all or of those of the
+// host, it does not count it and returns how long to wait, and whether several hosts or senders
+// share the allowance that is used up.
 func (q *Quota) Admit(host, sender string) (wait time.Duration, shared bool) {
 	now := q.now().UnixNano()
 	q.mu.Lock()
@@ -90,8 +90,7 @@ func newQuotaTable() quotaTable {
 	return quotaTable{own: make(map[string][]check), shared: make(map[uint64][]check), seed: maphash.MakeSeed()}
 }
 
-// wait returns how long to wait until there is room for one more verification of a
-// key; 0 when there is now.
+// wait returns the time until there is room for one more verification of a key, or 0.
 func (t *quotaTable) wait(key string, now int64, room func(checks []check) bool) (wait time.Duration, shared bool) {
 	bucket, shared := t.find(key, now)
 	checks := t.own[key]
@@ -113,8 +112,8 @@ func (t *quotaTable) count(key string, c check) {
 	}
 }
 
-// find returns which allowance a key has. A key that may have used a shared allowance in
-// the last hour does not get its own yet.
+// find returns the shared allowance of a key, and whether the key uses it. A key that may have
+// used it in the last hour does not get its own yet.
 func (t *quotaTable) find(key string, now int64) (bucket uint64, shared bool) {
 	if _, known := t.own[key]; known {
 		return 0, false
@@ -147,7 +146,7 @@ func (t *quotaTable) sweep(now int64) {
 	}
 }
 
-// lastHour returns what is not older than the window.
+// lastHour returns the checks that are not older than the window.
 func lastHour(checks []check, now int64) []check {
 	first := slices.IndexFunc(checks, func(c check) bool { return now-c.at < int64(quotaWindow) })
 	if first < 0 {

@@ -55,8 +55,8 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// TestSharedHost holds that a handful of senders with as many checks as they can
-// have shut nobody else out of a host.
+// TestSharedHost holds that a few senders with as many checks as possible do not shut the
+// others out of a host.
 func TestSharedHost(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	quota := push.NewQuota(func() time.Time { return now })
@@ -88,9 +88,8 @@ func TestSharedHost(t *testing.T) {
 	}
 }
 
-// TestQuotaIsBounded holds that more keys than are remembered one by one share
-// allowances, none has more than its share, and one that uses one up does not shut
-// out the others.
+// TestQuotaIsBounded holds that more keys than have their own allowances share some, that no
+// key has more than its share, and that a key that uses one up does not shut out the others.
 func TestQuotaIsBounded(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	quota := push.NewQuota(func() time.Time { return now })

@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/push"
 )
 
-// verifierCase is what a verifier is asked, as JSON on its standard input.
+// verifierCase is the input of a verifier, as JSON.
 type verifierCase struct {
 	Keys    []string          `json:"keys"`
 	Headers map[string]string `json:"headers"` // by lower-case name
@@ -90,18 +91,12 @@ for (const c of JSON.parse(readFileSync(0, "utf8"))) {
 	},
 }
 
-// TestVerifiers runs the verifiers that /docs/verify shows, on an event as it
-// is sent, and on others that nobody should believe.
+// TestVerifiers runs the verifiers that /docs/verify shows, on an event as it is sent, and on
+// forged ones.
 func TestVerifiers(t *testing.T) {
-	page, err := os.ReadFile("../../api/docs/verify.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../api/docs/verify.md"))(t)
 	cases, want := verifierCases(t)
-	input, err := json.Marshal(cases)
-	if err != nil {
-		t.Fatal(err)
-	}
+	input := must.Get(json.Marshal(cases))(t)
 	for _, v := range verifiers {
 		t.Run(v.language, func(t *testing.T) {
 			t.Parallel()
@@ -123,9 +118,7 @@ func TestVerifiers(t *testing.T) {
 			}
 			dir := t.TempDir()
 			for name, content := range map[string]string{v.file: text + "\n", v.program: v.around} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 			}
 			cmd := exec.CommandContext(t.Context(), v.run[0], v.run[1:]...)
 			cmd.Dir, cmd.Stdin = dir, bytes.NewReader(input)

@@ -61,8 +61,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestEchoServiceDoesNotPass holds that a service which sends back all that it gets
-// is taken for none that agrees.
+// TestEchoServiceDoesNotPass holds that a service which sends back whatever it gets does not
+// pass.
 func TestEchoServiceDoesNotPass(t *testing.T) {
 	g := newGround(t, func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) { _, _ = w.Write(got.Body) })
 	a := g.client.Verify(t.Context(), g.url, "Ada", nil)

@@ -1,47 +1,53 @@
 // Package usage counts the calls that a node answers and folds the counts into the log.
 //
-// It is given what replicates a command and the time. What it holds is bounded, whatever
-// comes, and a fold that is repeated counts once. It knows no cluster and no HTTP.
+// It receives a function that replicates a command, and a clock. Its memory is bounded for
+// any calls, and a fold that is repeated counts once. It does not depend on the cluster or on
+// HTTP.
 package usage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/stats"
 	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
-	// maxCountedRows bounds the rows of calls that a node holds; what goes beyond
-	// is counted as fsm.OtherCalls.
+	// maxCountedRows bounds the rows of calls that a node holds. Further ones are counted as
+	// command.OtherCalls.
 	maxCountedRows = command.MaxUsageRows
-	// foldPatience is for how long a fold is repeated. The state knows its number
-	// for days; by then it would count twice.
+	// foldPatience is the time for which a fold is repeated. The state remembers its number
+	// for days; later it would count twice.
 	foldPatience = 24 * time.Hour
 	// lastFoldTimeout bounds the folds of a node that shuts down.
 	lastFoldTimeout = 2 * time.Second
+	// rejectedPause is the pause between two checks of a node that shuts down and knows no
+	// leader: it may just have transferred the leadership.
+	rejectedPause = 20 * time.Millisecond
 )
 
-// Config is what a Counter needs.
+// Config is the configuration of a Counter.
 type Config struct {
 	Boot     command.BootID
 	Interval time.Duration // between folds
+	LastFold time.Duration // bounds the folds of a node that shuts down; 0 means lastFoldTimeout
 	Logger   *slog.Logger
 	// Now returns the time of folds.
 	Now func() time.Time
-	// Rejected reports whether the node takes no writes: counting goes on, folding waits.
+	// Rejected reports whether the node rejects writes: counting goes on, folding waits.
 	Rejected func() bool
 	// Propose replicates a command.
 	Propose func(context.Context, command.Payload) error
 }
 
-// Counter is the HTTP service's api.Counter.
+// Counter is the HTTP service's op.Counter.
 type Counter struct {
 	cfg Config
 
@@ -51,7 +57,7 @@ type Counter struct {
 
 	folding chan struct{}     // holds one token: folds follow each other
 	number  uint64            // of the newest fold
-	pending *command.AddUsage // its outcome is not known yet
+	pending *command.AddUsage // the fold with an unknown outcome, or nil
 	since   time.Time         // when it was made
 }
 
@@ -61,13 +67,13 @@ type sendersOf struct {
 	surface command.Surface
 }
 
-// sketch holds the senders of a day, and what of them went into folds.
+// sketch holds the senders of a day, and the registers that went into folds.
 type sketch struct {
-	senders *fsm.Senders
+	senders *stats.Senders
 	folded  []byte
 }
 
-// New returns a Counter that has counted nothing.
+// New returns a Counter.
 func New(cfg Config) *Counter {
 	return &Counter{
 		cfg: cfg, calls: make(map[command.UsageRow]uint64), senders: make(map[sendersOf]*sketch),
@@ -75,8 +81,8 @@ func New(cfg Config) *Counter {
 	}
 }
 
-// Count implements api.Counter.
-func (u *Counter) Count(c api.Counted) {
+// Count implements op.Counter.
+func (u *Counter) Count(c op.Counted) {
 	row := command.UsageRow{Day: command.DayOf(c.At.UnixMilli()), Surface: c.Surface, Action: c.Action, Client: c.Client}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -93,15 +99,15 @@ func (u *Counter) Count(c api.Counted) {
 		if len(u.senders) >= command.MaxSenderRows {
 			return
 		}
-		s = &sketch{senders: fsm.NewSenders(), folded: make([]byte, command.SketchRegisters)}
+		s = &sketch{senders: stats.NewSenders(), folded: make([]byte, command.SketchRegisters)}
 		u.senders[of] = s
 	}
 	s.senders.Insert(c.Sender)
 }
 
-// fold writes one fold of what was counted to the log, or no fold if nothing was counted.
-// A fold without an answer is repeated, by the next call, under its old number,
-// so that it counts once. It reports whether a fold went in.
+// fold writes one fold of the counts to the log, unless there are no counts. A fold without an
+// answer is repeated by the next call, under its old number, so that it counts once. It
+// reports whether a fold was written.
 func (u *Counter) fold(ctx context.Context, now time.Time, replicate func(context.Context, command.Payload) error) (bool, error) {
 	select {
 	case u.folding <- struct{}{}:
@@ -126,7 +132,7 @@ func (u *Counter) fold(ctx context.Context, now time.Time, replicate func(contex
 	return err == nil, err
 }
 
-// take makes the next fold of what was counted; nil when that is nothing.
+// take makes the next fold of the counts. It returns nil without counts.
 func (u *Counter) take(today command.Day) *command.AddUsage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -171,20 +177,22 @@ func (s *sketch) take(n int) (registers []byte) {
 	return registers
 }
 
-// Run folds the counts into the log now and then, until ctx ends.
+// Run folds the counts into the log in intervals, until ctx ends.
 func (u *Counter) Run(ctx context.Context) {
 	loop.Every(ctx, u.cfg.Interval, func(ctx context.Context) { u.foldOnce(ctx) })
 }
 
-// Finish folds what is left when no more calls come in, as far as time allows.
+// Finish folds the rest after the last call, as far as time allows.
 func (u *Counter) Finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lastFoldTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(u.cfg.LastFold, lastFoldTimeout))
 	defer cancel()
+	for u.cfg.Rejected() && loop.Pause(ctx, rejectedPause) {
+	}
 	for u.foldOnce(ctx) {
 	}
 }
 
-// foldOnce reports whether something was folded.
+// foldOnce folds once, and reports whether a fold was written.
 func (u *Counter) foldOnce(ctx context.Context) bool {
 	if u.cfg.Rejected() {
 		return false

@@ -5,14 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/stats"
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // noon is an instant in the middle of a day.
@@ -70,13 +73,13 @@ func (c *counts) total() (n uint64) {
 // what was counted.
 func TestFoldsCountOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		u, state, want := New(Config{Boot: command.BootID{1}}), newCounts(), newCounts()
-		sketches := map[sendersOf]*fsm.Senders{}
+		u, stored, want := New(Config{Boot: command.BootID{1}}), newCounts(), newCounts()
+		sketches := map[sendersOf]*stats.Senders{}
 		now := noon
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Second, 11 * time.Hour}).Draw(rt, "pause"))
 			if rapid.Bool().Draw(rt, "call") {
-				c := api.Counted{
+				c := op.Counted{
 					At: now, Surface: rapid.SampledFrom([]command.Surface{command.SurfaceAPI, command.SurfaceWeb}).Draw(rt, "surface"),
 					Action: rapid.SampledFrom([]string{"listEntries", "getHome"}).Draw(rt, "action"), Client: "curl",
 					Sender: rapid.SampledFrom([]string{"", "one", "two", "three"}).Draw(rt, "sender"),
@@ -86,21 +89,19 @@ func TestFoldsCountOnce(t *testing.T) {
 				want.calls[command.UsageRow{Day: day, Surface: c.Surface, Action: c.Action, Client: c.Client}]++
 				if of := (sendersOf{day, c.Surface}); c.Sender != "" {
 					if sketches[of] == nil {
-						sketches[of] = fsm.NewSenders()
+						sketches[of] = stats.NewSenders()
 					}
 					sketches[of].Insert(c.Sender)
 				}
 				continue
 			}
 			end := rapid.SampledFrom([]command.Code{"", command.CodeNotEnqueued, command.CodeOutcomeUnknown}).Draw(rt, "end")
-			u.since = now // nothing is given up here
+			u.since = now // so that no fold is given up
 			_, _ = u.fold(t.Context(), now, func(ctx context.Context, body command.Payload) error {
 				if end == command.CodeNotEnqueued {
 					return &command.Unavailable{Code: end}
 				}
-				if err := state.replicate(ctx, body); err != nil {
-					rt.Fatal(err)
-				}
+				must.Do(rt, stored.replicate(ctx, body))
 				if end != "" {
 					return &command.Unavailable{Code: end}
 				}
@@ -110,15 +111,15 @@ func TestFoldsCountOnce(t *testing.T) {
 		u.since = now
 		for folded := true; folded; {
 			var err error
-			if folded, err = u.fold(t.Context(), now, state.replicate); err != nil {
+			if folded, err = u.fold(t.Context(), now, stored.replicate); err != nil {
 				rt.Fatal(err)
 			}
 		}
-		if fmt.Sprint(state.calls) != fmt.Sprint(want.calls) {
-			rt.Fatalf("the state has %v, want %v", state.calls, want.calls)
+		if fmt.Sprint(stored.calls) != fmt.Sprint(want.calls) {
+			rt.Fatalf("the state has %v, want %v", stored.calls, want.calls)
 		}
 		for of, s := range sketches {
-			if !bytes.Equal(state.registers[of], s.Registers()) {
+			if !bytes.Equal(stored.registers[of], s.Registers()) {
 				rt.Fatalf("the sketch of %+v differs", of)
 			}
 		}
@@ -131,19 +132,19 @@ func TestFoldsCountOnce(t *testing.T) {
 // TestUsageIsBounded counts more kinds of calls, days and senders than a node may
 // hold, and loses no call of them.
 func TestUsageIsBounded(t *testing.T) {
-	u, state := New(Config{Boot: command.BootID{1}}), newCounts()
+	u, stored := New(Config{Boot: command.BootID{1}}), newCounts()
 	const kinds, senders = 3 * maxCountedRows, 20_000
 	for i := range kinds {
-		u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: fmt.Sprint("action", i), Client: "curl"})
+		u.Count(op.Counted{At: noon, Surface: command.SurfaceAPI, Action: fmt.Sprint("action", i), Client: "curl"})
 	}
 	if len(u.calls) != maxCountedRows+1 {
 		t.Errorf("%d rows are held", len(u.calls))
 	}
 	for i := range senders {
-		u.Count(api.Counted{At: noon, Surface: command.SurfaceWeb, Action: "getDocs", Client: "curl", Sender: fmt.Sprint("sender", i)})
+		u.Count(op.Counted{At: noon, Surface: command.SurfaceWeb, Action: "getDocs", Client: "curl", Sender: fmt.Sprint("sender", i)})
 	}
 	for back := range 2 * command.MaxSenderRows {
-		u.Count(api.Counted{At: noon.AddDate(0, 0, -back), Surface: command.SurfaceAPI, Action: "getDocs", Client: "curl", Sender: "x"})
+		u.Count(op.Counted{At: noon.AddDate(0, 0, -back), Surface: command.SurfaceAPI, Action: "getDocs", Client: "curl", Sender: "x"})
 	}
 	if len(u.senders) != command.MaxSenderRows {
 		t.Errorf("%d sketches are held", len(u.senders))
@@ -151,18 +152,18 @@ func TestUsageIsBounded(t *testing.T) {
 	folds := 0
 	for folded := true; folded; folds++ {
 		var err error
-		if folded, err = u.fold(t.Context(), noon, state.replicate); err != nil {
+		if folded, err = u.fold(t.Context(), noon, stored.replicate); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := state.total(), uint64(kinds+senders+2*command.MaxSenderRows); got != want || folds < 3 {
+	if got, want := stored.total(), uint64(kinds+senders+2*command.MaxSenderRows); got != want || folds < 3 {
 		t.Errorf("%d calls in %d folds, want %d", got, folds, want)
 	}
-	all := fsm.NewSenders()
+	all := stats.NewSenders()
 	for i := range senders {
 		all.Insert(fmt.Sprint("sender", i))
 	}
-	if !bytes.Equal(state.registers[sendersOf{command.DayOf(noon.UnixMilli()), command.SurfaceWeb}], all.Registers()) {
+	if !bytes.Equal(stored.registers[sendersOf{command.DayOf(noon.UnixMilli()), command.SurfaceWeb}], all.Registers()) {
 		t.Error("senders are missing")
 	}
 	if len(u.calls) > 0 || len(u.senders) > 2 {
@@ -170,10 +171,10 @@ func TestUsageIsBounded(t *testing.T) {
 	}
 }
 
-// TestFoldIsNothingForNothing holds that a node where nobody calls writes nothing.
-func TestFoldIsNothingForNothing(t *testing.T) {
+// TestNoFoldWithoutCalls holds that a node without calls does not write.
+func TestNoFoldWithoutCalls(t *testing.T) {
 	u := New(Config{Boot: command.BootID{1}})
-	call := api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "one"}
+	call := op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "one"}
 	u.Count(call)
 	for i, want := range []bool{true, false, false} {
 		proposed := 0
@@ -208,11 +209,11 @@ func TestFoldIsGivenUp(t *testing.T) {
 		"done":            {nil, 0, 2},
 	} {
 		u := New(Config{Boot: command.BootID{1}})
-		u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
+		u.Count(op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
 		if _, err := u.fold(t.Context(), noon, func(context.Context, command.Payload) error { return test.err }); !errors.Is(err, test.err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "wget"})
+		u.Count(op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "wget"})
 		var got uint64
 		if _, err := u.fold(t.Context(), noon.Add(test.later), func(_ context.Context, body command.Payload) error {
 			got = body.(*command.AddUsage).Number
@@ -233,17 +234,31 @@ func TestFoldIsGivenUp(t *testing.T) {
 // TestNoFoldOnFullDisks holds that counts wait while the disks are full.
 func TestNoFoldOnFullDisks(t *testing.T) {
 	u := New(Config{Boot: command.BootID{1}, Rejected: func() bool { return true }})
-	u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
+	u.Count(op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
 	if u.foldOnce(t.Context()) || len(u.calls) != 1 || u.pending != nil {
 		t.Errorf("folded; left are %v", u.calls)
 	}
 }
 
-// BenchmarkCount is what counting adds to a call.
+// BenchmarkCount measures the cost of counting for a call.
 func BenchmarkCount(b *testing.B) {
 	u := New(Config{Boot: command.BootID{1}})
-	c := api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "0123456789abcdef0123456789abcdef"}
+	c := op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "0123456789abcdef0123456789abcdef"}
 	for b.Loop() {
 		u.Count(c)
+	}
+}
+
+// TestLastFold: a node that shuts down waits until a leader is known.
+func TestLastFold(t *testing.T) {
+	looks, proposed := 0, 0
+	u := New(Config{
+		Boot: command.BootID{1}, LastFold: await.Patience, Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler),
+		Rejected: func() bool { looks++; return looks < 4 },
+		Propose:  func(context.Context, command.Payload) error { proposed++; return nil },
+	})
+	u.Count(op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
+	if u.Finish(t.Context()); proposed != 1 {
+		t.Errorf("%d folds were proposed, want 1", proposed)
 	}
 }

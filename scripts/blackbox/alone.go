@@ -1,22 +1,21 @@
 package main
 
 import (
-	"net/http"
-	"net/url"
 	"strings"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // commandLine checks the commands that need no cluster.
-func commandLine(b *bench) {
-	code, out, _ := b.run.Command(nil, "version")
+func commandLine(r *harness.Run) {
+	code, out, _ := r.Command(nil, "version")
 	if code != 0 || !strings.HasPrefix(out, "commons ") {
 		harness.Failf("version: exit code %d, %q", code, out)
 	}
-	code, _, errs := b.run.Command(
+	code, _, errs := r.Command(
 		[]string{"COMMONS_LEASE=soon", "COMMONS_BOOTSTRAP_EXPECT=0"},
-		"serve", "--data-dir", b.run.Path("never"), "--http-addr", "nowhere", "--heartbeat", "abc", "--node-id", "a/b",
+		"serve", "--data-dir", r.Path("never"), "--http-addr", "nowhere", "--heartbeat", "abc", "--node-id", "a/b",
 	)
 	for _, flag := range []string{"--lease", "--bootstrap-expect", "--http-addr", "--heartbeat", "--node-id"} {
 		if !strings.Contains(errs, "- "+flag) {
@@ -26,19 +25,19 @@ func commandLine(b *bench) {
 	if code != 2 {
 		harness.Failf("serve with a bad configuration: exit code %d, want 2", code)
 	}
-	if code, _, _ = b.run.Command(nil, "health", "--url", "http://127.0.0.1:1"); code != 1 {
+	if code, _, _ = r.Command(nil, "health", "--url", "http://127.0.0.1:1"); code != 1 {
 		harness.Failf("health of no node: exit code %d, want 1", code)
 	}
 }
 
 // oneNodeGrows starts one node alone, uses it, and lets two others join.
-func oneNodeGrows(b *bench) {
-	c := b.newCluster("grows")
+func oneNodeGrows(r *harness.Run) {
+	c := harness.Got(r.NewCluster("grows", clusterSize))
 	first := c.Nodes[0]
 	first.Alone()
 	harness.Must(first.Start())
 	harness.Must(c.WaitReady(harness.ReadyTimeout, first))
-	answer := harness.Got(first.Publish(nil, map[string]any{"body": "alone at first", "channel": "grows"}, http.StatusCreated))
+	answer := harness.Got(first.Publish(client.NewEntry{Body: "alone at first", Channel: "grows"}))
 	for _, p := range c.Nodes[1:] {
 		p.Flags["bootstrap-expect"] = "1" // with --join this never forms a cluster of its own
 		harness.Must(p.Start())
@@ -46,7 +45,7 @@ func oneNodeGrows(b *bench) {
 	harness.Must(c.WaitReady(harness.ReplaceTimeout, c.Nodes...))
 	harness.Must(c.WaitVoters())
 	for _, p := range c.Nodes {
-		entries := harness.Got(p.List(answer.Index, url.Values{"channel": {"grows"}}))
+		entries := harness.Got(p.List(answer.Index, client.EntryQuery{Channel: "grows"}))
 		if len(entries) != 1 || entries[0].ID != answer.Entry.ID {
 			harness.Failf("%s has %v, want the entry published before it joined", p.Name, entries)
 		}
@@ -56,8 +55,8 @@ func oneNodeGrows(b *bench) {
 
 // guardedDirectory starts a second node on the data of the first, and a node of
 // another name.
-func guardedDirectory(b *bench) {
-	c := b.newCluster("guarded")
+func guardedDirectory(r *harness.Run) {
+	c := harness.Got(r.NewCluster("guarded", clusterSize))
 	owner, intruder := c.Nodes[0], c.Nodes[1]
 	for _, p := range c.Nodes {
 		p.Alone()
@@ -65,7 +64,7 @@ func guardedDirectory(b *bench) {
 	harness.Must(owner.Start())
 	harness.Must(c.WaitReady(harness.ReadyTimeout, owner))
 	fails := func(reason string) {
-		code, _, errs := b.run.Command(nil, intruder.Args()...)
+		code, _, errs := r.Command(nil, intruder.Args()...)
 		if code == 0 || !strings.Contains(errs, owner.Dir) {
 			harness.Failf("%s: exit code %d, which should be an error that names the directory:\n%s", reason, code, errs)
 		}

@@ -21,6 +21,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -116,7 +118,7 @@ func ask[T any](t *tab, expression string) (value T) {
 
 // until waits for an expression to be true.
 func (t *tab) until(what, expression string) {
-	harness.Must(harness.Until(t.ctx, pageTimeout, 50*time.Millisecond, func() error {
+	harness.Must(await.Until(t.ctx, pageTimeout, 50*time.Millisecond, func() error {
 		if ask[bool](t, expression) {
 			return nil
 		}
@@ -268,7 +270,7 @@ func (b *browser) answerRequest() {
 	if said := t.said(base); len(said) > 0 {
 		harness.Failf("the form: %s", strings.Join(said, "\n"))
 	}
-	answers := harness.Got(b.cluster.Run.Client.List(t.ctx, base, nil, map[string][]string{"reply_to": {b.texts.help}}))
+	answers := harness.Got(b.cluster.Nodes[1].List(0, client.EntryQuery{ReplyTo: b.texts.help}))
 	if len(answers) != 1 || answers[0].Agent != "A-person" {
 		harness.Failf("the answers are %+v", answers)
 	}
@@ -279,7 +281,7 @@ func (b *browser) seeNews() {
 	t := b.open()
 	defer t.close()
 	t.show(b.cluster.Nodes[0].URL+"/c/general", widths[2], "light")
-	harness.Got(b.cluster.Nodes[2].Publish(nil, map[string]any{"agent": "reader-1", "channel": "general", "body": "Something new for whoever looks."}, 201))
+	harness.Got(b.cluster.Nodes[2].Publish(client.NewEntry{Agent: "reader-1", Channel: "general", Body: "Something new for whoever looks."}))
 	t.until("something new", `document.querySelector(".news")?.hidden === false`)
 	t.do(chromedp.Click(chromedp.CSS(".news a")))
 	t.until("the new entry", `!!document.querySelector(".rows")?.textContent.includes("Something new for whoever looks.")`)

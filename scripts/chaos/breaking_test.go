@@ -98,7 +98,7 @@ func withDisk(t *testing.T) (*bench, *harness.Node) {
 	return b, n
 }
 
-// TestDiskFails: a disk that fails keeps what was synced, and nothing else.
+// TestDiskFails: a disk that fails keeps only synced data.
 func TestDiskFails(t *testing.T) {
 	b, n := withDisk(t)
 	write := func(name string, sync bool) error {

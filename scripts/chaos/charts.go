@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/scripts/chaos/record"
 )
 
 const (
@@ -43,9 +45,9 @@ func (r *report) charts() []chart {
 		at := min(int(c.End/bucket), n-1)
 		took := float64((c.End - c.Begin).Microseconds()) / 1000
 		switch {
-		case c.Outcome == failed || c.Outcome == unknown:
+		case c.Outcome == record.Failed || c.Outcome == record.Unknown:
 			trouble[at] = append(trouble[at], took)
-		case c.Kind.writes():
+		case c.Kind.Writes():
 			writes[at] = append(writes[at], took)
 		default:
 			reads[at] = append(reads[at], took)

@@ -7,44 +7,36 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
+	"github.com/commons-cluster/commons/scripts/chaos/record"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 const (
-	composeFile = "docker-compose.cluster.yml"
-	// Projects of several runs at once must not share a network: each takes one of these
-	// subnets of 10.88.0.0/16 at random.
-	subnetsOfProjects = 250
 	// firstMoved is the last byte of the first address that a container moves to, and
 	// addressesToMove how many such addresses there are.
 	firstMoved, addressesToMove = 200, 50
-	// engineTimeout bounds one command of the engine, and of Compose.
-	engineTimeout = 2 * time.Minute
 	// starvedQuota is in microseconds of each period of 100 ms: 3 percent of a processor,
 	// the same as starvedCPUs. squeezedMemory is the memory of a node that runs short of it.
 	quotaPeriod, starvedQuota = 100000, 3000
 	starvedCPUs               = "0.03"
 	squeezedMemory            = "48m"
 	unlimited                 = -1 // a quota, or swap; 0 means no change
-	// Ports of a node in its container.
-	httpPort, privatePort = "8080", "7000"
-	balancerService       = "balancer"
-	secretInContainer     = "/secret/cluster"
+
+	balancerService   = "balancer"
+	secretInContainer = "/secret/cluster"
 )
 
 // nodeService matches the names of services that are nodes.
@@ -54,95 +46,55 @@ var nodeService = regexp.MustCompile(`^node\d+$`)
 // already and is left as it was found. Here the names of services are host names,
 // whatever addresses their containers have.
 type containers struct {
-	name    string
-	own     bool
-	up      bool     // there is something to remove
-	compose []string // docker-compose, or docker with compose
-	env     []string
-	moved   int
-	undo    map[string]func() error // by node: ends what was done to it
+	*project
+
+	own   bool
+	made  bool // there is something to remove
+	keep  bool // do not remove it
+	moved int
+	undo  map[string]func() error // by node: ends its fault
+
+	ctx        context.Context //nolint:containedctx // of the run
+	manual     *manual
+	prometheus string // its URL, if it runs
+	former     string // the image of the nodes before an upgrade
 
 	mu    sync.Mutex
 	hosts map[string]string // addresses by service
 }
 
 // newContainers finds the engine, and the project if it is to run already.
-func newContainers(ctx context.Context, o *options) (*containers, error) {
-	if err := system(ctx, "docker", "info"); err != nil {
-		return nil, fmt.Errorf("no container engine answers: %s", lastLine(err.Error()))
-	}
-	p := &containers{name: o.project, own: o.project == "", undo: map[string]func() error{}, hosts: map[string]string{}}
+func newContainers(ctx context.Context, o *options) (p *containers, err error) {
+	p = &containers{ctx: ctx, own: o.project == "", undo: map[string]func() error{}, hosts: map[string]string{}}
 	if !p.own {
+		p.project = &project{name: o.project}
 		services, err := p.services(ctx)
 		if err == nil && len(services) == 0 {
 			err = fmt.Errorf("project %q has no node that runs; `docker-compose ls` and `docker ps` show what does", p.name)
 		}
 		return p, err
 	}
-	for _, compose := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
-		if system(ctx, append(slices.Clone(compose), "version")...) == nil {
-			p.compose = compose
-			break
-		}
-	}
-	if p.compose == nil {
-		return nil, errors.New("neither `docker compose` nor `docker-compose` runs")
-	}
-	balancer, err := freeport.Addr()
-	if err != nil {
-		return nil, err
-	}
-	p.name = fmt.Sprintf("commons-chaos-%016x", rand.Uint64())
-	if err := p.unused(ctx); err != nil {
-		return nil, err
-	}
 	rate, burst := 0, 0
 	if o.limited() { // all calls through the balancer have one address
-		rate, burst = balanced*lanes*limitedRate, balanced*lanes*limitedBurst
+		rate, burst = record.Balanced*record.Lanes*limitedRate, record.Balanced*record.Lanes*limitedBurst
 	}
-	p.env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+composeFile, "COMMONS_PORT="+balancer,
-		fmt.Sprintf("COMMONS_SUBNET=10.88.%d.0/24", rand.IntN(subnetsOfProjects)),
-		"COMMONS_WRITE_RATE="+strconv.Itoa(rate), "COMMONS_WRITE_BURST="+strconv.Itoa(burst))
-	return p, nil
-}
-
-// do runs a command and returns what it prints.
-func (p *containers) do(ctx context.Context, command ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, engineTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Env = p.env
-	// Ctrl-C at the terminal reaches this process alone: the command finishes its work.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	out, err := cmd.CombinedOutput()
+	prometheus, err := freeport.Addr()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
+		return nil, err
 	}
-	return strings.TrimSpace(string(out)), nil
-}
-
-func (p *containers) docker(command ...string) (string, error) {
-	return p.do(context.Background(), append([]string{"docker"}, command...)...) // what was begun is undone, also after Ctrl-C
-}
-
-// unused returns an error if the engine has containers or volumes of the project: they
-// would be removed with it.
-func (p *containers) unused(ctx context.Context) error {
-	for _, list := range [][]string{{"ps", "--all"}, {"volume", "ls"}} {
-		out, err := p.do(ctx, slices.Concat([]string{"docker"}, list, []string{"--quiet", "--filter", p.label()})...)
-		if err == nil && out != "" {
-			err = fmt.Errorf("project %s exists already: `docker %s` shows %s", p.name, strings.Join(list, " "), strings.Join(strings.Fields(out), ", "))
-		}
-		if err != nil {
-			return err
-		}
+	p.prometheus = "http://" + prometheus
+	if p.manual, err = readManual(); err != nil {
+		return nil, err
 	}
-	return nil
+	p.project, err = newProject(ctx, "commons-chaos", "PROMETHEUS_PORT="+prometheus,
+		"COMMONS_WRITE_RATE="+strconv.Itoa(rate), "COMMONS_WRITE_BURST="+strconv.Itoa(burst))
+	return p, err
 }
 
-// label is an engine filter for everything that belongs to the project.
-func (p *containers) label() string { return "label=com.docker.compose.project=" + p.name }
+// up runs Compose on a project that was made here.
+func (p *containers) up(args ...string) {
+	harness.Got(p.do(p.ctx, slices.Concat(p.compose, args)...))
+}
 
 // services returns the project's nodes that have a running container.
 func (p *containers) services(ctx context.Context) ([]string, error) {
@@ -152,46 +104,23 @@ func (p *containers) services(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// on runs a command of the engine on the container of a service.
-func (p *containers) on(service string, command ...string) (string, error) {
-	id, err := p.docker("ps", "--all", "--quiet", "--filter", p.label(), "--filter", "label=com.docker.compose.service="+service)
-	if err == nil && (id == "" || strings.Contains(id, "\n")) {
-		err = fmt.Errorf("the containers of %s are %q, and not one", service, id)
-	}
-	if err != nil {
-		return "", err
-	}
-	return p.docker(append(command, id)...)
-}
-
 // prepareContainers starts the project, or uses the running one.
 func (b *bench) prepareContainers(p *containers, place string) {
 	b.run.Dir = b.run.Path(place)
 	harness.Must(os.MkdirAll(b.run.Dir, 0o700))
 	if p.own {
-		up := append(slices.Clone(p.compose), "up", "--detach")
+		up := []string{"up", "--detach"}
 		if b.o.voters > voters {
-			up = append(slices.Clone(p.compose), "--profile", "five", "up", "--detach")
+			up = append([]string{"--profile", "five"}, up...)
 		}
-		p.up = true
-		harness.Got(p.do(b.run.Ctx, up...))
+		p.made = true
+		p.up(up...)
 	}
-	services := harness.Got(p.services(b.run.Ctx))
-	secret := b.secret()
-	id := harness.Got(p.on(services[0], "inspect", "--format", "{{.Id}}"))
-	harness.Got(p.docker("cp", id+":"+secretInContainer, secret))
-	for _, service := range services {
-		n := b.run.Remote(service, "http://"+net.JoinHostPort(service, httpPort), "", secret)
-		harness.Must(p.locate(n))
-		b.nodes = append(b.nodes, n)
-	}
-	b.voters = b.nodes
-	if address, err := p.address(balancerService); err == nil {
-		p.hosts[balancerService] = address
-		b.balancer = b.run.Remote(balancerService, "http://"+net.JoinHostPort(balancerService, httpPort), "", secret)
-	}
-	b.transport = &http.Transport{MaxIdleConnsPerHost: idleConns, DisableCompression: true, DialContext: p.dial}
-	b.run.Client.Transport = b.transport
+	b.adopt(p)
+	transport := b.run.HTTP.Transport.(*http.Transport)
+	transport.DialContext = p.dial
+	// On its first call, a connection shows an error that net/http would hide on a later one.
+	transport.DisableKeepAlives = b.balanced
 	b.settled()
 	if p.own {
 		return
@@ -200,6 +129,31 @@ func (b *bench) prepareContainers(p *containers, place string) {
 	b.prefix, b.found = "c"+strconv.FormatInt(time.Now().Unix(), 36)+"-", map[string]bool{}
 	for _, e := range harness.Got(b.entries(b.nodes[0], 0)) {
 		b.found[e.ID] = true
+	}
+}
+
+// adopt makes the project's running nodes, and the balancer, the nodes of the run.
+func (b *bench) adopt(p *containers) {
+	services := harness.Got(p.services(b.run.Ctx))
+	id := harness.Got(p.on(services[0], "inspect", "--format", "{{.Id}}"))
+	harness.Got(p.docker("cp", id+":"+secretInContainer, b.secret()))
+	known := b.nodes
+	b.nodes = nil
+	for _, service := range services {
+		i := slices.IndexFunc(known, func(n *harness.Node) bool { return n.Name == service })
+		if i < 0 {
+			i = len(known)
+			known = append(known, b.run.Remote(service, "http://"+net.JoinHostPort(service, httpPort), "", b.secret()))
+		}
+		harness.Must(p.locate(known[i]))
+		b.nodes = append(b.nodes, known[i])
+	}
+	b.voters = b.nodes
+	if address, err := p.address(balancerService); err == nil {
+		p.mu.Lock()
+		p.hosts[balancerService] = address
+		p.mu.Unlock()
+		b.balancer = b.run.Remote(balancerService, "http://"+net.JoinHostPort(balancerService, httpPort), "", b.secret())
 	}
 }
 
@@ -248,24 +202,16 @@ func (p *containers) dial(ctx context.Context, network, addr string) (net.Conn, 
 	return d.DialContext(ctx, network, net.JoinHostPort(host, port))
 }
 
-// network is the network of a service's container; empty: it is in none.
+// network returns the network of a service's container, or "" while it is unplugged.
 func (p *containers) network(service string) (string, error) {
 	return p.on(service, "inspect", "--format", "{{range $name, $_ := .NetworkSettings.Networks}}{{$name}} {{end}}")
-}
-
-func (p *containers) address(service string) (string, error) {
-	address, err := p.on(service, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
-	if err == nil && address == "" {
-		err = fmt.Errorf("the container of %s has no address", service)
-	}
-	return address, err
 }
 
 // locate records the address of a node's container. A container that the engine starts
 // again has no address for a moment.
 func (p *containers) locate(n *harness.Node) error {
 	var address string
-	err := harness.Until(context.Background(), engineTimeout, harness.PollEvery, func() (err error) {
+	err := await.Until(context.Background(), engineTimeout, harness.PollEvery, func() (err error) {
 		address, err = p.address(n.Name)
 		return err
 	})
@@ -313,7 +259,7 @@ func undoContainer(b *bench, nodes []*harness.Node) error {
 	})(b, nodes)
 }
 
-// start starts a node's container. It does nothing if the container runs.
+// start starts a node's container. It leaves a running container alone.
 func (p *containers) start(n *harness.Node) error {
 	_, err := p.on(n.Name, "start")
 	return errors.Join(err, p.locate(n))
@@ -411,8 +357,8 @@ func (p *containers) unplug(n *harness.Node) (func() error, error) {
 	return func() error { return errors.Join(plug(address), p.locate(n)) }, err
 }
 
-// pull takes a container out of its network. It returns a function that puts it back
-// under an address, unless it is there already; nil: nothing was done.
+// pull takes a container out of its network. It returns a function that puts it back under
+// an address, unless it is there already, or nil if the container was not touched.
 func (p *containers) pull(n *harness.Node) (plug func(address string) error, err error) {
 	network, err := p.network(n.Name)
 	if err != nil {
@@ -498,9 +444,8 @@ func (p *containers) close() {
 		}
 	}
 	clear(p.undo)
-	if p.up {
-		_, err := p.do(context.Background(), append(slices.Clone(p.compose), "--profile", "five", "down", "--volumes", "--remove-orphans", "--timeout", "1")...)
-		complain(err)
+	if p.made && !p.keep {
+		complain(p.remove())
 	}
 }
 

@@ -52,7 +52,7 @@ func withEngine(t *testing.T) (b *bench, told func() string, write func(name, te
 	write("cpus", "50000 20000 0\n")
 	write("info", "9000\n")
 	write("network", "10.1.2.3/24 10.1.2.201/24\n")
-	p := &containers{undo: map[string]func() error{}, hosts: map[string]string{"node2": "10.1.2.200"}}
+	p := &containers{project: &project{}, undo: map[string]func() error{}, hosts: map[string]string{"node2": "10.1.2.200"}}
 	told = func() string {
 		text, err := os.ReadFile(filepath.Join(dir, "told"))
 		if err := errors.Join(err, os.Remove(filepath.Join(dir, "told"))); err != nil {
@@ -97,7 +97,7 @@ func TestContainersAreLeftAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestLimitsAreRestored: also that there was none, which the engine does not take as 0.
+// TestLimitsAreRestored: no limit is restored, too. The engine does not accept 0 for it.
 func TestLimitsAreRestored(t *testing.T) {
 	for _, tc := range []struct{ fault, file, was, set, restored string }{
 		{"squeeze", "memory", "0 0", "--memory 48m --memory-swap 48m", "--memory 9000 --memory-swap -1"},
@@ -129,7 +129,7 @@ func TestLimitsAreRestored(t *testing.T) {
 }
 
 // TestHalfOfAFaultIsUndone: a node is back in its network, wherever taking it out of there
-// failed, and nothing else is done to it.
+// failed, and is not connected twice.
 func TestHalfOfAFaultIsUndone(t *testing.T) {
 	for _, tc := range []struct{ fault, fails, undone string }{
 		{"move", "network connect", "network connect --alias node1 --ip 10.1.2.3"},
@@ -157,6 +157,7 @@ func TestProjectIsNew(t *testing.T) {
 	b, told, write := withEngine(t)
 	p := b.network.(*containers)
 	p.name = "mine"
+	write("network", "")
 	for _, tc := range []struct {
 		containers, volumes string
 		ok                  bool
@@ -183,7 +184,7 @@ func TestNothingSecretStays(t *testing.T) {
 	}
 	for _, own := range []bool{false, true} {
 		ctx, interrupt := context.WithCancel(t.Context())
-		b := &bench{run: harness.NewRun(ctx, binary, dir), network: &containers{own: own}, prefix: "c1-"}
+		b := &bench{run: harness.NewRun(ctx, binary, dir), network: &containers{project: &project{}, own: own}, prefix: "c1-"}
 		if err := os.WriteFile(b.secret(), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

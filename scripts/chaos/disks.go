@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -36,7 +36,7 @@ const (
 // the load of the machine's real disk does not matter.
 type disk struct {
 	place, image string
-	thaw         func() // ends a freeze; nil: there is none
+	thaw         func() // ends a freeze; nil while the disk is not frozen
 }
 
 // giveDisks puts each voter's data on its own small disk. If that is not possible,
@@ -66,14 +66,6 @@ func (b *bench) giveDisks(ctx context.Context) {
 	}
 }
 
-// system runs a command of this machine.
-func system(ctx context.Context, command ...string) error {
-	if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
-
 func (d *disk) mount(ctx context.Context) error {
 	return system(ctx, "mount", "-o", "loop", d.image, d.place)
 }
@@ -89,7 +81,7 @@ func (b *bench) takeDisks() {
 		places = append(places, b.images)
 	}
 	for _, place := range places {
-		err := harness.Until(context.Background(), unmountFor, harness.PollEvery, func() error { // a loop device is released a little later than its file system
+		err := await.Until(context.Background(), unmountFor, harness.PollEvery, func() error { // a loop device is released a little later than its file system
 			return system(context.Background(), "umount", place)
 		})
 		if err != nil {
@@ -171,19 +163,13 @@ func (b *bench) slow(n *harness.Node) error {
 				complain(err)
 				return
 			}
-			rest(ctx, slowSync)
+			harness.Pause(ctx, slowSync)
 			complain(d.ioctl(fiThaw, 0))
-			rest(ctx, slowPause)
+			harness.Pause(ctx, slowPause)
 		}
 	}()
 	d.thaw = func() { stop(); <-ended }
 	return nil
-}
-
-func complain(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-	}
 }
 
 // work ends hang and slow. A node that has ended meanwhile is started again.
@@ -191,12 +177,7 @@ func (b *bench) work(n *harness.Node) error {
 	d := b.disks[n.Name]
 	d.thaw()
 	d.thaw = nil
-	return b.startIfEnded(n)
-}
-
-// startIfEnded starts a node that has ended, or is about to: it had a reason to.
-func (b *bench) startIfEnded(n *harness.Node) error {
-	rest(b.run.Ctx, time.Second)
+	harness.Pause(b.run.Ctx, time.Second) // the node may be about to end, because its disk did not respond
 	if n.Running() {
 		return nil
 	}
@@ -315,11 +296,4 @@ func (b *bench) repair(n *harness.Node) error {
 		return b.replace(n)
 	}
 	return nil
-}
-
-const repairTimeout = 10 * time.Second
-
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return s[strings.LastIndexByte(s, '\n')+1:]
 }

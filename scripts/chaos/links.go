@@ -34,7 +34,7 @@ type quality struct {
 	delay     time.Duration // of all data
 	jitter    time.Duration // more delay, up to this
 	loss      float64       // share of the packets that never arrive; namespaces only
-	bandwidth int           // bytes a second; 0: no limit
+	bandwidth int           // bytes a second; 0 means no limit
 }
 
 // links are proxies between the private ports of nodes: each node advertises the address
@@ -53,7 +53,7 @@ func newLinks() (*links, error) {
 	return &links{ways: map[[2]string]quality{}, conns: map[[2]string]map[net.Conn]bool{}, pids: map[string]int{}}, err
 }
 
-// network is what nodes reach each other over.
+// network connects the nodes.
 type network interface {
 	add(ctx context.Context, n *harness.Node, number int) error // before it is started
 	set(from, to string, q quality)

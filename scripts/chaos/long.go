@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,9 +30,11 @@ const (
 	// aroundContainers the further time that containers take.
 	aroundPlan       = steady + afterwards + 7*time.Second
 	aroundContainers = 15 * time.Second
-	keptLog          = 4 << 20 // bytes of the end of each log of a run that failed
-	manyKills        = 100
-	fastKills        = 50
+	// aroundTurn is about how long an event in turn takes in addition.
+	aroundTurn = 8 * time.Second
+	keptLog    = 4 << 20 // bytes of the end of each log of a run that failed
+	manyKills  = 100
+	fastKills  = 50
 )
 
 //go:embed index.html
@@ -56,6 +59,9 @@ func (o *options) fixedParts() (parts []part) {
 			}
 			around := p.length
 			for _, e := range scenarios[name] {
+				if e.InTurn {
+					p.length += e.For + aroundTurn
+				}
 				p.length = max(p.length, e.At+e.For+around)
 			}
 			if p.cannot(name) == "" {
@@ -63,7 +69,7 @@ func (o *options) fixedParts() (parts []part) {
 			}
 		}
 	}
-	all := slices.Sorted(keys(scenarios))
+	all := slices.Sorted(maps.Keys(scenarios))
 	add(contained, voters, all...)
 	add(spaced, voters, slices.DeleteFunc(slices.Clone(all), func(name string) bool {
 		return !slices.ContainsFunc(scenarios[name], func(e event) bool { return faults[e.Fault].network })

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/scripts/chaos/record"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -42,6 +43,10 @@ func TestWhatALongRunPlays(t *testing.T) {
 		{contained, "leader moved", voters, false},
 		{contained, "leader's disk hangs", voters, true},
 		{contained, "reader killed", voters, true},
+		{contained, behindBalancer, voters, false},
+		{contained, behindBalancer, manyVoters, true},
+		{proxied, behindBalancer, voters, true},
+		{contained, "what operators do", voters, true},
 		{proxied, "two of five killed", voters, true},
 		{proxied, "two of five killed", manyVoters, false},
 	} {
@@ -153,7 +158,7 @@ not JSON
 func TestSlowness(t *testing.T) {
 	r := report{Before: 100}
 	e := event{Nodes: []string{"n1"}, Begin: 200, End: 300}
-	calls := []*call{
+	calls := []*record.Call{
 		{Node: "n2", Begin: 10, End: 20},
 		{Node: "n2", Begin: 30, End: 45},
 		{Node: "n1", Begin: 10, End: 90},

@@ -209,12 +209,12 @@ func (s *namespaces) set(from, to string, q quality) {
 	s.way(from, to).quality = q
 }
 
-// reset does nothing: a switch does not see connections.
+// reset returns an error: a switch does not see connections.
 func (s *namespaces) reset(string) error { return errNoConnections }
 
 var errNoConnections = errors.New("the switch between namespaces knows no connections")
 
-// runs does nothing: packets say where they are from.
+// runs is not needed: packets contain their source.
 func (s *namespaces) runs(string, int) {}
 
 // close removes everything again, also after a failure.

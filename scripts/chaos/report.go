@@ -1,7 +1,7 @@
 package main
 
 import (
-	_ "embed"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +12,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/scripts/chaos/check"
+	"github.com/commons-cluster/commons/scripts/chaos/record"
+
+	_ "embed"
 )
 
 //go:embed report.html
@@ -19,30 +24,30 @@ var page string
 
 // report is the result of a run.
 type report struct {
-	Name     string        `json:"name"`
-	Network  string        `json:"network"`
-	Voters   int           `json:"voters"`
-	Seed     uint64        `json:"seed"`
-	Error    string        `json:"error,omitempty"` // what ended the run early
-	Started  time.Time     `json:"started"`
-	Before   time.Duration `json:"before"` // the first fault
-	Length   time.Duration `json:"length"`
-	Rate     float64       `json:"writesPerSecondBefore"`
-	Counts   []count       `json:"calls"`
-	Plan     []event       `json:"faults"`
-	Leads    []lead        `json:"leaders"`
-	Stale    int           `json:"staleReads"` // whose answer said that it may be stale
-	Verdicts []verdict     `json:"verdicts"`
-	Failed   []string      `json:"failed"` // why the run failed; none: it passed, or was skipped
+	Name     string          `json:"name"`
+	Network  string          `json:"network"`
+	Voters   int             `json:"voters"`
+	Seed     uint64          `json:"seed"`
+	Error    string          `json:"error,omitempty"` // the reason if the run ended early
+	Started  time.Time       `json:"started"`
+	Before   time.Duration   `json:"before"` // the first fault
+	Length   time.Duration   `json:"length"`
+	Rate     float64         `json:"writesPerSecondBefore"`
+	Counts   []count         `json:"calls"`
+	Plan     []event         `json:"faults"`
+	Leads    []lead          `json:"leaders"`
+	Stale    int             `json:"staleReads"` // whose answer said that it may be stale
+	Verdicts []check.Verdict `json:"verdicts"`
+	Failed   []string        `json:"failed"` // the reasons why the run failed; empty if it passed or was skipped
 
-	calls []call
+	calls []record.Call
 }
 
 // count is the number of calls of one kind with one outcome.
 type count struct {
-	Kind    kind    `json:"kind"`
-	Outcome outcome `json:"outcome"`
-	N       int     `json:"n"`
+	Kind    record.Kind    `json:"kind"`
+	Outcome record.Outcome `json:"outcome"`
+	N       int            `json:"n"`
 }
 
 // finish writes the report, and returns an error if the run failed. A run whose faults
@@ -51,9 +56,9 @@ func (r *report) finish(o *options, place string) error {
 	failed := []error{}
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
-		fmt.Println("  ", v.summary())
+		fmt.Println("  ", v.Summary())
 		if len(v.Findings) > 0 {
-			failed = append(failed, errors.New(v.summary()))
+			failed = append(failed, errors.New(v.Summary()))
 		}
 	}
 	if r.Error == "" && r.Rate < o.least {
@@ -79,7 +84,7 @@ func (r *report) finish(o *options, place string) error {
 		if e.Note != "" {
 			left++
 		} else {
-			fmt.Printf("   %s of %s: no write acknowledged on other nodes for %v at most%s\n", e.Fault, strings.Join(e.Nodes, ", "), e.Gap.Round(time.Millisecond), e.remark())
+			fmt.Printf("   %s of %s: no write acknowledged on other nodes for %v at most%s\n", e.Fault, cmp.Or(strings.Join(e.Nodes, ", "), string(e.Target)), e.Gap.Round(time.Millisecond), e.remark())
 			for _, line := range e.Why {
 				fmt.Println("     ", line)
 			}
@@ -125,7 +130,7 @@ func (e *event) remark() string {
 		remark += fmt.Sprintf("; %d times a node began to lead meanwhile", e.Leaders)
 	}
 	if e.Minority {
-		remark += "; too few voters were left"
+		remark += "; too few voters were left, or the service was interrupted on purpose"
 	}
 	return remark
 }
@@ -133,7 +138,7 @@ func (e *event) remark() string {
 // figures counts calls, and finds what each fault did to other nodes.
 func (r *report) figures() {
 	counts := map[count]int{}
-	var writes, reads []*call // the answered ones
+	var writes, reads []*record.Call // the answered ones
 	early := 0
 	for i := range r.calls {
 		c := &r.calls[i]
@@ -142,13 +147,13 @@ func (r *report) figures() {
 			r.Stale++
 		}
 		switch {
-		case c.Outcome != done:
-		case c.Kind.writes():
+		case c.Outcome != record.Done:
+		case c.Kind.Writes():
 			writes = append(writes, c)
 			if c.End < r.Before {
 				early++
 			}
-		case c.Kind == plain:
+		case c.Kind == record.Plain:
 			reads = append(reads, c)
 		}
 	}
@@ -160,7 +165,7 @@ func (r *report) figures() {
 	slices.SortFunc(r.Counts, func(a, b count) int {
 		return strings.Compare(string(a.Kind)+string(a.Outcome), string(b.Kind)+string(b.Outcome))
 	})
-	byEnd := func(a, b *call) int { return int(a.End - b.End) }
+	byEnd := func(a, b *record.Call) int { return int(a.End - b.End) }
 	slices.SortFunc(writes, byEnd)
 	slices.SortFunc(reads, byEnd)
 	for i := range r.Plan {
@@ -177,15 +182,8 @@ func (r *report) figures() {
 	}
 }
 
-// slowness is the 99th percentile of call times: before the first fault, and during a
-// fault.
-type slowness struct {
-	Usual     time.Duration `json:"usual"`
-	Meanwhile time.Duration `json:"meanwhile"`
-}
-
 // slowness is measured on the nodes that were not targets of the fault.
-func (r *report) slowness(e *event, calls []*call) (s slowness) {
+func (r *report) slowness(e *event, calls []*record.Call) (s slowness) {
 	var usual, meanwhile []time.Duration
 	for _, c := range calls {
 		switch took := c.End - c.Begin; {
@@ -206,10 +204,6 @@ func (r *report) slowness(e *event, calls []*call) (s slowness) {
 	return s
 }
 
-func (s slowness) String() string {
-	return fmt.Sprintf("%v (%v)", s.Meanwhile.Round(time.Millisecond), s.Usual.Round(time.Millisecond))
-}
-
 // afterFault is how long after its end the effects of a fault are measured.
 const afterFault = 5 * time.Second
 
@@ -225,9 +219,9 @@ func (r *report) next(i int) time.Duration {
 	return next
 }
 
-// gap is the longest time around a fault, before the next one, in which the nodes that
-// were not its target answered none of the calls, and when that time began.
-func gap(e *event, next time.Duration, answered []*call) (from, longest time.Duration) {
+// gap returns the longest time around a fault, before the next one, without an answer of the
+// nodes that were not its target, and the begin of that time.
+func gap(e *event, next time.Duration, answered []*record.Call) (from, longest time.Duration) {
 	last := e.Begin
 	silent := func(until time.Duration) {
 		if until-last > longest {
@@ -257,7 +251,7 @@ func (r *report) write(name string) error {
 	summary := *r
 	summary.Verdicts = nil
 	for _, v := range r.Verdicts {
-		v.Findings = v.Findings[:min(len(v.Findings), maxShown)]
+		v.Findings = v.Findings[:min(len(v.Findings), check.MaxShown)]
 		summary.Verdicts = append(summary.Verdicts, v)
 	}
 	if r.Failed == nil {

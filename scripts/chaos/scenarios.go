@@ -1,7 +1,7 @@
 package main
 
 import (
-	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -65,38 +65,37 @@ var scenarios = map[string][]event{
 		{At: 2 * time.Second, For: 20 * time.Second, Fault: "kill", Target: leader},
 		{At: 10 * time.Second, For: 8 * time.Second, Fault: "kill", Target: leader, Hard: true},
 	},
+
+	// Whoever calls another node than the target of these events sees no error.
+	"faults in turn": inTurn(slices.Concat(
+		repeated(2, 0, event{For: 3 * time.Second, Fault: "kill", Target: leader}),
+		restarts,
+		[]event{
+			{For: 5 * time.Second, Fault: "pause", Target: leader},
+			{Fault: "kill and start all", Target: all, Hard: true},
+			{Fault: "replace", Target: follower},
+			{Fault: "terminate and restart", Target: all, Hard: true},
+		})...),
+	"what operators do": inTurn(
+		event{Fault: "rotate the secret", Target: cluster},
+		event{Fault: "back up and restore", Target: cluster},
+		event{Fault: "leave and join", Target: follower},
+	),
+	belowLimits: inTurn(slices.Concat(
+		repeated(5, 0, event{For: 2 * time.Second, Fault: "lead", Target: follower}),
+		restarts,
+		[]event{{Fault: "exceed the limits", Target: cluster}})...),
+	behindBalancer:     balancedPlan(25 * time.Second),
+	behindBalancerLong: balancedPlan(time.Minute, event{For: time.Second, Fault: "Restart or upgrade", Target: cluster}),
 }
 
-// manyVoters is the number of voters in scenarios whose names contain ofFive.
-const (
-	manyVoters = 5
-	ofFive     = "of five"
-)
+// belowLimits is the scenario whose lanes only write, almost as much as the limits allow.
+const belowLimits = "writers just below their limits"
 
-func repeated(n int, every time.Duration, e event) []event {
-	plan := make([]event, n)
-	for i := range plan {
-		e.At = time.Duration(i) * every
-		plan[i] = e
-	}
-	return plan
-}
-
-// randomPlan spreads some of the named faults over a time; some overlap. The seed decides
-// everything.
-func randomPlan(seed uint64, length time.Duration, names []string) []event {
-	const shortest, longest, pause = 500 * time.Millisecond, 9 * time.Second, 4 * time.Second
-	random := rand.New(rand.NewPCG(seed, 0))
-	targets := []target{leader, leader, leader, follower, follower, reader}
-	var plan []event
-	for at := time.Duration(0); at < length; at += pause/4 + time.Duration(random.Int64N(int64(2*pause))) {
-		e := event{At: at, Fault: names[random.IntN(len(names))], Target: targets[random.IntN(len(targets))]}
-		e.For = shortest + time.Duration(random.Int64N(int64(longest-shortest)))
-		e.Hard = random.IntN(5) == 0
-		if e.Fault == "kill" && random.IntN(12) == 0 {
-			e.Target, e.For, e.Hard = all, 2*time.Second, true
-		}
-		plan = append(plan, e)
-	}
-	return plan
+// restarts is a restart of the leader, and then of each voter.
+var restarts = []event{
+	{For: time.Second, Fault: "terminate", Target: leader},
+	{For: time.Second, Fault: "terminate", Target: "n1"},
+	{For: time.Second, Fault: "terminate", Target: "n2"},
+	{For: time.Second, Fault: "terminate", Target: "n3"},
 }

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/raw"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -36,13 +35,13 @@ type watch struct {
 }
 
 // watchLeaders looks at nodes until ctx ends.
-func watchLeaders(ctx context.Context, nodes []*harness.Node, transport *http.Transport, began time.Time) *watch {
-	w := &watch{began: began, http: &http.Client{Timeout: watchFor, Transport: transport}, says: map[string]bool{}}
+func watchLeaders(ctx context.Context, nodes []*harness.Node, h *http.Client, began time.Time) *watch {
+	w := &watch{began: began, http: &http.Client{Timeout: watchFor, Transport: h.Transport}, says: map[string]bool{}}
 	for _, n := range nodes {
 		go func() {
 			for ctx.Err() == nil {
 				w.look(ctx, n)
-				rest(ctx, watchEvery)
+				harness.Pause(ctx, watchEvery)
 			}
 		}()
 	}
@@ -50,10 +49,7 @@ func watchLeaders(ctx context.Context, nodes []*harness.Node, transport *http.Tr
 }
 
 func (w *watch) look(ctx context.Context, n *harness.Node) {
-	caller := &harness.Client{Client: w.http}
-	var status struct{ Role string }
-	_, err := caller.Call(ctx, http.MethodGet, n.URL+"/status", nil, nil, &status, http.StatusOK)
-	leads := err == nil && status.Role == "leader"
+	leads := strings.Contains(w.get(ctx, n, "/status"), `"role":"leader"`)
 	w.mu.Lock()
 	before := w.says[n.Name]
 	w.says[n.Name] = leads
@@ -67,22 +63,18 @@ func (w *watch) look(ctx context.Context, n *harness.Node) {
 	w.leads = append(w.leads, l)
 }
 
+// get returns what a node answers, empty if it does not.
+func (w *watch) get(ctx context.Context, n *harness.Node, path string) string {
+	res, err := raw.Do(ctx, w.http, http.MethodGet, n.URL+path, "")
+	if err != nil {
+		return ""
+	}
+	return string(res.Body)
+}
+
 // term returns the node's term, 0 if it does not say it.
 func (w *watch) term(ctx context.Context, n *harness.Node) uint64 {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL+"/metrics", http.NoBody)
-	if err != nil {
-		return 0
-	}
-	res, err := w.http.Do(req)
-	if err != nil {
-		return 0
-	}
-	defer res.Body.Close()
-	var text strings.Builder
-	if err := res.Write(&text); err != nil {
-		return 0
-	}
-	_, after, _ := strings.Cut(text.String(), "\ncommons_term ")
+	_, after, _ := strings.Cut(w.get(ctx, n, "/metrics"), "\ncommons_term ")
 	line, _, _ := strings.Cut(after, "\n")
 	term, _ := strconv.ParseUint(strings.TrimSpace(line), 10, 64) // 0 if it is not a number
 	return term
@@ -106,48 +98,4 @@ func (w *watch) all() []lead {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]lead{}, w.leads...)
-}
-
-// movesWithin is how soon another node has to lead after the leader's disk or processor
-// became slow.
-const movesWithin = 10 * time.Second
-
-// slowLeaders checks that another node took over from each leader that was made slow for
-// at least movesWithin, without another fault at the same time.
-func (r *report) slowLeaders() verdict {
-	v := verdict{Name: "a leader that became slow gives way", Findings: []finding{}}
-	for i := range r.Plan {
-		e := &r.Plan[i]
-		slows := e.Fault == "slow disk" || e.Fault == "starve"
-		if !slows || e.Note != "" || e.End-e.Begin < movesWithin || r.overlapped(i) || !slices.Contains(e.Nodes, r.leaderAt(e.Begin)) {
-			continue
-		}
-		v.Looked++
-		if slices.Contains(e.Nodes, r.leaderAt(e.Begin+movesWithin)) {
-			v.add(fmt.Sprintf("%s led on for %v after its fault, %q, began", strings.Join(e.Nodes, ", "), movesWithin, e.Fault))
-		}
-	}
-	return v
-}
-
-// overlapped reports whether another fault of the plan was there at the same time.
-func (r *report) overlapped(i int) bool {
-	e := &r.Plan[i]
-	for j := range r.Plan {
-		if other := &r.Plan[j]; j != i && other.Note == "" && other.Begin <= e.End && e.Begin <= other.End {
-			return true
-		}
-	}
-	return false
-}
-
-// leaderAt returns the node that last began to lead before an instant of the run.
-func (r *report) leaderAt(at time.Duration) (node string) {
-	last := lead{At: -1}
-	for _, l := range r.Leads {
-		if l.At <= at && l.At >= last.At {
-			last = l
-		}
-	}
-	return last.Node
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -30,7 +31,7 @@ type logged struct {
 	at   time.Duration // since the run began
 	node string
 	text string
-	with string // what else the line says
+	with string // the other fields of the line
 }
 
 // explain adds what nodes logged to each long gap.
@@ -96,7 +97,7 @@ func readLog(n *harness.Node, began time.Time) (lines []logged, err error) {
 			continue
 		}
 		words := []string{""}
-		for _, name := range slices.Sorted(keys(line)) {
+		for _, name := range slices.Sorted(maps.Keys(line)) {
 			if !slices.Contains([]string{"time", "level", "msg", "node", "part"}, name) {
 				words = append(words, fmt.Sprintf("%s=%v", name, line[name]))
 			}

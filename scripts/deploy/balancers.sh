@@ -19,10 +19,12 @@ trap cleanup EXIT
 nodes=()
 
 readonly base=$((20000 + RANDOM % 10000)) # of the ports: three nodes, then what follows
-readonly haproxy=$((base + 30)) measurements=$((base + 31)) nginx=$((base + 32))
+readonly haproxy=$((base + 30)) measurements=$((base + 31)) nginx=$((base + 32)) caddy=$((base + 33)) haproxy_tls=$((base + 34)) plain=$((base + 35))
+readonly host=commons.example # in the shipped files
 readonly patience=60 # seconds for everything to come up
 
 fail() {
+  tail -n 5 "$work"/*.log >&2 || true
   echo "balancers: $*" >&2
   exit 1
 }
@@ -36,9 +38,22 @@ until_works() { # <command> ...
 }
 
 ask() { # <port of a balancer> <curl's arguments> ...
-  local scheme=http
-  if (($1 == nginx)); then scheme=https; fi
-  curl --silent --show-error --insecure --max-time 18 "${@:2:$#-2}" "$scheme://127.0.0.1:$1${*: -1}"
+  local scheme=https
+  if (($1 == haproxy)); then scheme=http; fi
+  curl --silent --show-error --cacert "$work/ca.pem" --resolve "$host:$1:127.0.0.1" --max-time 18 "${@:2:$#-2}" "$scheme://$host:$1${*: -1}"
+}
+
+make_certificate() { # of an authority that curl trusts here, for the name in the shipped files
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj '/CN=An authority' -keyout "$work/ca.key" -out "$work/ca.pem" 2>/dev/null
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$host" -keyout "$work/privkey.pem" -out "$work/request.pem" 2>/dev/null
+  openssl x509 -req -in "$work/request.pem" -CA "$work/ca.pem" -CAkey "$work/ca.key" -CAcreateserial -days 1 \
+    -extfile <(echo "subjectAltName=DNS:$host") -out "$work/certificate.pem" 2>/dev/null
+  cat "$work/certificate.pem" "$work/ca.pem" >"$work/fullchain.pem"
+  cat "$work/fullchain.pem" "$work/privkey.pem" >"$work/haproxy.pem"
+}
+
+with_nodes() { # with the addresses of our nodes in place of those in the shipped files
+  sed -e "s/192.0.2.11:8080/127.0.0.1:$base/g; s/192.0.2.12:8080/127.0.0.1:$((base + 1))/g; s/192.0.2.13:8080/127.0.0.1:$((base + 2))/g" -e "s#/etc/ssl/commons#$work#g" "$@"
 }
 
 start_nodes() {
@@ -61,12 +76,25 @@ start_haproxy() { # the shipped file, with our addresses
   until_works ask "$haproxy" --fail /readyz
 }
 
-start_nginx() { # the same, with a certificate made here
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=commons.example \
-    -keyout "$work/privkey.pem" -out "$work/fullchain.pem" 2>/dev/null
-  sed -e "s#/etc/ssl/commons#$work#; s#/var/log/nginx#$work#" -e '/listen \[::\]/d' -e "s/listen 443/listen 127.0.0.1:$nginx/" \
-    -e "s/192.0.2.11:8080/127.0.0.1:$base/; s/192.0.2.12:8080/127.0.0.1:$((base + 1))/; s/192.0.2.13:8080/127.0.0.1:$((base + 2))/" \
-    nginx/commons.conf >"$work/commons.conf"
+start_haproxy_tls() {
+  with_nodes -e '/^    user /d; /^    group /d' -e "s#/dev/log local0#stdout format raw local0#" \
+    -e "s/bind :80\$/bind 127.0.0.1:$plain/; s/bind :443/bind 127.0.0.1:$haproxy_tls/; s/bind :8404/bind 127.0.0.1:$((base + 36))/" \
+    haproxy/haproxy-tls.cfg >"$work/haproxy-tls.cfg"
+  haproxy -db -f "$work/haproxy-tls.cfg" >"$work/haproxy-tls.log" 2>&1 &
+  started+=($!)
+  until_works ask "$haproxy_tls" --fail /readyz
+}
+
+start_caddy() { # with a certificate of its own, as the shipped file says
+  with_nodes -e "0,/^{\$/s//{\n\tadmin off\n\tskip_install_trust\n\thttp_port $((base + 37))\n\thttps_port $caddy\n\tdefault_bind 127.0.0.1/" \
+    -e 's/^\t#tls /\ttls /' caddy/Caddyfile >"$work/Caddyfile"
+  XDG_DATA_HOME="$work" XDG_CONFIG_HOME="$work" caddy run --adapter caddyfile --config "$work/Caddyfile" >"$work/caddy.log" 2>&1 &
+  started+=($!)
+  until_works ask "$caddy" --fail /readyz
+}
+
+start_nginx() {
+  with_nodes -e "s#/var/log/nginx#$work#" -e '/listen \[::\]/d' -e "s/listen 443/listen 127.0.0.1:$nginx/" nginx/commons.conf >"$work/commons.conf"
   cat >"$work/nginx.conf" <<NGINX
 pid $work/nginx.pid;
 daemon off;
@@ -133,14 +161,36 @@ while_one_hangs() { # <port of a balancer>
   [ "$written" = "$(printf '"body":"write-%d"\n' {1..6})" ] || fail "not everything was written once by port $1: $written"
 }
 
+# reads_go_on stops two of the three nodes. The third is not ready without a leader, and
+# must answer reads nevertheless.
+reads_go_on() { # <port of a balancer> ...
+  local port hung
+  mapfile -t hung < <(pgrep --parent "${started[0]}" --full -- '--node-id n[12] ')
+  ((${#hung[@]} == 2)) || fail "two nodes are to be stopped, not ${#hung[@]}"
+  kill -STOP "${hung[@]}"
+  until_works unready $((base + 2))
+  for port in "$@"; do until_works ask "$port" --fail "/api/entries?limit=1"; done
+  kill -CONT "${hung[@]}"
+}
+
+unready() { # <port of a node>
+  [[ "$(curl --silent --max-time 5 --output /dev/null --write-out '%{http_code}' "http://127.0.0.1:$1/readyz")" == 503 ]]
+}
+
+make_certificate
 start_nodes
 start_haproxy
+start_haproxy_tls
+start_caddy
 start_nginx
-for balancer in "$haproxy" "$nginx"; do
+for balancer in "$haproxy" "$haproxy_tls" "$caddy" "$nginx"; do
   measurements_stay "$balancer"
   waits_last "$balancer"
   while_one_hangs "$balancer"
 done
+reads_go_on "$haproxy" "$haproxy_tls" "$caddy" # nginx does not ask whether nodes are ready
+[[ "$(curl --silent --output /dev/null --write-out '%{http_code} %{redirect_url}' --header "Host: $host" "http://127.0.0.1:$plain/api/stats")" == "308 https://$host/api/stats" ]] ||
+  fail "HAProxy does not lead to TLS"
 [[ "$(curl --fail --silent "http://127.0.0.1:$measurements/metrics")" == *'haproxy_server_http_responses_total{proxy="ready"'* ]] ||
   fail "HAProxy does not measure itself"
 echo "balancers: measurements stay inside, and no GET fails while a node hangs"

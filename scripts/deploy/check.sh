@@ -13,8 +13,14 @@ check_prometheus() {
   promtool test rules "$deploy/prometheus/rules_test.yml"
 }
 
-check_haproxy() {
+check_haproxy() { # what both files say is the same, apart from addresses and TLS
   haproxy -c -f "$deploy/haproxy/haproxy.cfg"
+  diff <(haproxy_rules "$deploy/haproxy/haproxy.cfg") <(haproxy_rules "$deploy/haproxy/haproxy-tls.cfg")
+}
+
+haproxy_rules() { # <file>: without comments, addresses, logs and TLS
+  sed -e '/^resolvers/,/^$/d' -e '/^#/d' -e 's/ resolvers docker init-addr none resolve-prefer ipv4//' \
+    -e '/^    \(bind\|server\|log \(stdout\|\/dev\/log\)\|user\|group\|ssl-default-bind-options\|http-request redirect scheme\)/d' "$1"
 }
 
 check_nginx() { # as nginx would include it, with a certificate made here
@@ -77,7 +83,7 @@ check_release() { # two copies in two directories give the same bytes
   "$binary" version
   # The files that the manual installs are in the archive, at the manual's paths.
   local file
-  for file in SECURITY.md $(grep --only-matching --no-filename 'scripts/deploy/[a-z./]*[a-z]' docs/operating.md | sort --unique); do
+  for file in SECURITY.md $(grep --only-matching --no-filename 'scripts/deploy/[a-z./-]*[a-z]' docs/operating/*.md | sort --unique); do
     if [ ! -e "$(dirname "$binary")/$file" ]; then
       echo "the release has no $file"
       return 1
@@ -92,6 +98,7 @@ check_release() { # two copies in two directories give the same bytes
 binary=""
 check_release
 check_systemd "$binary"
+"$deploy/installed.sh" "$(dirname "$binary")"
 check_prometheus
 check_haproxy
 check_nginx

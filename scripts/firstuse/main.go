@@ -5,13 +5,10 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/commons-cluster/commons/scripts/harness"
 )
@@ -19,47 +16,19 @@ import (
 const clusterSize = 3
 
 func main() {
-	binary := flag.String("binary", "", "the commons binary")
-	dir := flag.String("dir", "", "directory for data and logs")
 	table := flag.String("table", "", "write the table to this file")
-	flag.Parse()
-	if *binary == "" || *dir == "" {
-		fmt.Fprintln(os.Stderr, "firstuse: -binary and -dir are needed; scripts/firstuse.sh gives them")
-		os.Exit(2)
-	}
-	if err := run(*binary, *dir, *table); err != nil {
-		fmt.Fprintln(os.Stderr, "firstuse: FAILED:", err)
-		os.Exit(1)
-	}
-}
-
-func run(binary, dir, table string) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	r := harness.NewRun(ctx, binary, dir)
-	defer func() {
-		r.End()
-		if err != nil {
-			r.WriteLogs(os.Stderr)
-		}
-	}()
-	var text strings.Builder
-	if err := harness.Try(func() {
-		c := harness.Got(r.NewCluster("main", clusterSize))
-		harness.Must(c.Start())
-		v := newVisitor(c)
+	harness.Main("firstuse", func(r *harness.Run) {
+		var text strings.Builder
 		text.WriteString(head)
+		v := newVisitor(r.StartCluster("main", clusterSize))
 		v.doTasks(&text)
 		v.makeMistakes(&text)
 		v.checkNoise()
-	}); err != nil {
-		return err
-	}
-	fmt.Fprint(os.Stdout, text.String())
-	if table == "" {
-		return nil
-	}
-	return os.WriteFile(table, []byte(text.String()), 0o644)
+		fmt.Fprint(os.Stdout, text.String())
+		if *table != "" {
+			harness.Must(os.WriteFile(*table, []byte(text.String()), 0o644))
+		}
+	})
 }
 
 const head = `# First use

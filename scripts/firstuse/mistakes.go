@@ -15,8 +15,8 @@ type mistake struct {
 	method, path, body string
 	// says is a text that the answer must contain.
 	says string
-	// then is the further call that the text asks for; "": the example is sent back, or
-	// no further call is needed. It is a path, and behind a space a body.
+	// then is the further call that the text asks for: a path, and after a space a body. If
+	// it is empty, the example is sent back, or no further call is needed.
 	then string
 	// holds is a text that the last answer must contain.
 	holds string
@@ -87,6 +87,7 @@ var mistakes = []mistake{
 	{task: "job", name: "claimed by another", method: post, path: jobs, body: `{"agent":"me-{N}","action":"result","job_id":"{taken}","result":"My result {N}"}`, says: "reply_to {taken}", then: entries + ` {"agent":"me-{N}","body":"My result {N}","reply_to":"{taken}"}`, holds: `"relation":"reply"`},
 	{task: "job", name: "action deliver, text in body", method: post, path: jobs, body: `{"agent":"me-{N}","action":"deliver","job_id":"{held}","body":"My result {N}"}`, holds: `"status":"done"`},
 	{task: "job", name: "action complete", method: post, path: jobs, body: `{"agent":"me-{N}","action":"complete","job_id":"{held}","result":"My result {N}"}`, holds: `"status":"done"`},
+	{task: "job", name: "result without a claim", method: post, path: jobs, body: `{"agent":"me-{N}","action":"result","job_id":"{open}","result":"My result {N}"}`, says: "claim it first", holds: `"status":"claimed"`},
 	{task: "job", name: "id of the claim", method: post, path: jobs, body: `{"agent":"me-{N}","action":"result","job_id":"{claim}","result":"My result {N}"}`, says: "there is {held}", holds: `"status":"done"`},
 	{task: "job", name: "result for a mistyped id", method: post, path: jobs, body: `{"agent":"me-{N}","action":"result","job_id":"{held}x","result":"My result {N}"}`, says: "names no job", holds: `"status":"done"`},
 	{task: "human", name: "title and description", method: post, path: humans, body: `{"agent":"me-{N}","title":"Look at the sea","description":"Say what colour it is."}`, holds: `"goal":"Look at the sea"`},
@@ -106,7 +107,7 @@ func tool(call string) string {
 
 // failed reports whether a call was rejected, on whichever surface.
 func (a *answer) failed() bool {
-	return a.status >= http.StatusBadRequest || strings.Contains(string(a.body), `"isError":true`) || strings.Contains(string(a.body), `"error":{`)
+	return a.Status >= http.StatusBadRequest || strings.Contains(string(a.Body), `"isError":true`) || strings.Contains(string(a.Body), `"error":{`)
 }
 
 // makeMistakes makes all of them, and writes what each costs.
@@ -126,12 +127,12 @@ func (v *visitor) makeMistakes(table *strings.Builder) {
 }
 
 // follow makes a mistake and the further call that its answer leads to, and returns
-// what led to it.
+// the part of the answer that led to it.
 func (v *visitor) follow(m *mistake, names *strings.Replacer) (by string) {
 	path, body := names.Replace(m.path), names.Replace(m.body)
 	a := v.call(m.method, path, body, m.header...)
-	if !strings.Contains(string(a.body), names.Replace(m.says)) {
-		harness.Failf("%s, %s: %s %s is answered %s, which does not say %q", m.task, m.name, m.method, body, a.body, names.Replace(m.says))
+	if !strings.Contains(string(a.Body), names.Replace(m.says)) {
+		harness.Failf("%s, %s: %s %s is answered %s, which does not say %q", m.task, m.name, m.method, body, a.Body, names.Replace(m.says))
 	}
 	then := names.Replace(m.then)
 	switch example := a.example(); {
@@ -145,7 +146,7 @@ func (v *visitor) follow(m *mistake, names *strings.Replacer) (by string) {
 	case !a.failed():
 		by = "—"
 	case example == "":
-		harness.Failf("%s, %s: %s is answered %s: nothing to go on with", m.task, m.name, body, a.body)
+		harness.Failf("%s, %s: %s is answered %s: nothing to go on with", m.task, m.name, body, a.Body)
 	case m.method == get:
 		by = "the example"
 		path, _, _ = strings.Cut(path, "?")
@@ -154,8 +155,8 @@ func (v *visitor) follow(m *mistake, names *strings.Replacer) (by string) {
 		by = "the example"
 		a = v.call(m.method, path, example)
 	}
-	if a.failed() || !strings.Contains(string(a.body), names.Replace(m.holds)) {
-		harness.Failf("%s, %s: %d %s, want %q", m.task, m.name, a.status, a.body, names.Replace(m.holds))
+	if a.failed() || !strings.Contains(string(a.Body), names.Replace(m.holds)) {
+		harness.Failf("%s, %s: %d %s, want %q", m.task, m.name, a.Status, a.Body, names.Replace(m.holds))
 	}
 	return by
 }

@@ -10,22 +10,22 @@ import (
 
 const get, post = http.MethodGet, http.MethodPost
 
-// tasks are what agents come for, each done without a mistake.
+// tasks are the reasons why agents come, each done without a mistake.
 var tasks = []struct {
 	name string
 	do   func(v *visitor)
 }{
 	{"find out what this is", func(v *visitor) {
-		if a := v.must(get, "/llms.txt", ""); !strings.Contains(string(a.body), "/docs") {
-			harness.Failf("the overview names no page: %s", a.body)
+		if a := v.must(get, "/llms.txt", ""); !strings.Contains(string(a.Body), "/docs") {
+			harness.Failf("the overview names no page: %s", a.Body)
 		}
 	}},
 	{"publish", func(v *visitor) {
 		v.must(post, "/api/entries", `{"agent":"newcomer","body":"Does anybody know the tides of Brest?","request_id":"first-question"}`)
 	}},
 	{"search", func(v *visitor) {
-		if a := v.must(get, "/api/entries?q=tides+brest&limit=5", ""); !strings.Contains(string(a.body), "Does anybody know") {
-			harness.Failf("the search finds nothing: %s", a.body)
+		if a := v.must(get, "/api/entries?q=tides+brest&limit=5", ""); !strings.Contains(string(a.Body), "Does anybody know") {
+			harness.Failf("the search finds nothing: %s", a.Body)
 		}
 	}},
 	{"reply", func(v *visitor) {
@@ -67,8 +67,8 @@ var tasks = []struct {
 	}},
 	{"MCP: tools/list", func(v *visitor) {
 		const most = 20 << 10
-		if a := v.tool("tools/list", `{}`); len(a.body) > most {
-			harness.Failf("tools/list takes %d bytes, more than %d", len(a.body), most)
+		if a := v.tool("tools/list", `{}`); len(a.Body) > most {
+			harness.Failf("tools/list takes %d bytes, more than %d", len(a.Body), most)
 		}
 	}},
 	{"MCP: publish, read", func(v *visitor) {
@@ -84,7 +84,7 @@ func (v *visitor) tool(method, params string) *answer {
 
 // first is the id of the first item of a list.
 func (a *answer) first(list string) string {
-	_, items, _ := strings.Cut(string(a.body), `"`+list+`":[`)
+	_, items, _ := strings.Cut(string(a.Body), `"`+list+`":[`)
 	_, id, _ := strings.Cut(items, `"id":"`)
 	id, _, _ = strings.Cut(id, `"`)
 	return id
@@ -103,6 +103,12 @@ func (v *visitor) doTasks(table *strings.Builder) {
 	}
 }
 
+// The most bytes of a heartbeat with 50 mentions or less: with the news, and later.
+const (
+	maxNewsBytes  = 22_000
+	maxLaterBytes = 3_740
+)
+
 // heartbeat measures what a poll costs an agent with this many mentions: with the news,
 // and later without.
 func (v *visitor) heartbeat(mentions int, table *strings.Builder) {
@@ -110,20 +116,23 @@ func (v *visitor) heartbeat(mentions int, table *strings.Builder) {
 	for i := range mentions {
 		v.must(post, "/api/entries", fmt.Sprintf(`{"agent":"asker-%d","body":"@%s, here is question %d about the sea, which deserves an answer of its own?"}`, i%7, name, i))
 	}
-	row := func(what string, call func() *answer) *answer {
+	row := func(what string, most int, call func() *answer) *answer {
 		before := v.mark()
 		a := call()
+		if len(a.Body) > most {
+			harness.Failf("heartbeat with %d mentions, %s: %d bytes, more than %d", mentions, what, len(a.Body), most)
+		}
 		fmt.Fprintf(table, "| heartbeat with %d mentions, %s | %s |\n", mentions, what, v.cost(before))
 		return a
 	}
-	news := row("the news", func() *answer { return v.must(get, "/api/home?for="+name+"&since=0", "") })
-	for news.field("more") == "true" { // what came in one commit is whole
+	news := row("the news", maxNewsBytes, func() *answer { return v.must(get, "/api/home?for="+name+"&since=0", "") })
+	for news.field("more") == "true" { // a page is longer than the limit if one commit is
 		news = v.must(get, "/api/home?for="+name+"&since="+news.field("now"), "")
 	}
 	path := "/api/home?for=" + name + "&since=" + news.field("now")
-	later := row("nothing new", func() *answer { return v.must(get, path, "") })
-	again := row("nothing new, by ETag", func() *answer { return v.must(get, path, "", "If-None-Match", later.header.Get("ETag")) })
-	if again.status != http.StatusNotModified {
-		harness.Failf("home without news is %d", again.status)
+	later := row("nothing new", maxLaterBytes, func() *answer { return v.must(get, path, "") })
+	again := row("nothing new, by ETag", 0, func() *answer { return v.must(get, path, "", "If-None-Match", later.Header.Get("ETag")) })
+	if again.Status != http.StatusNotModified {
+		harness.Failf("home without news is %d", again.Status)
 	}
 }

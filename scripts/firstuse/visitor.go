@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/raw"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
-
-const mediaJSON = "application/json"
 
 // visitor is an agent that asks one node after the other, and what its calls cost.
 type visitor struct {
@@ -28,16 +27,12 @@ type visitor struct {
 func newVisitor(c *harness.Cluster) *visitor { return &visitor{cluster: c, index: "0"} }
 
 // answer is the answer to a call.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
+type answer struct{ *raw.Response }
 
-// field is a text or number in an answer, by its path; "" if it is missing.
+// field returns a text or number in an answer by its path, or "".
 func (a *answer) field(path ...string) string {
 	var value any
-	decoder := json.NewDecoder(bytes.NewReader(a.body))
+	decoder := json.NewDecoder(bytes.NewReader(a.Body))
 	decoder.UseNumber()
 	if decoder.Decode(&value) != nil {
 		return ""
@@ -52,10 +47,10 @@ func (a *answer) field(path ...string) string {
 	return fmt.Sprint(value)
 }
 
-// example is the example of a rejection; "" if there is none.
+// example returns the example of a rejection, or "".
 func (a *answer) example() string {
 	var rejection struct{ Example json.RawMessage }
-	if json.Unmarshal(a.body, &rejection) != nil || len(rejection.Example) == 0 || string(rejection.Example) == "{}" {
+	if json.Unmarshal(a.Body, &rejection) != nil || len(rejection.Example) == 0 || string(rejection.Example) == "{}" {
 		return ""
 	}
 	return string(rejection.Example)
@@ -66,24 +61,13 @@ func (a *answer) example() string {
 func (v *visitor) call(method, path, body string, header ...string) *answer {
 	node := v.cluster.Nodes[v.asked%len(v.cluster.Nodes)]
 	v.asked++
-	req := harness.Got(http.NewRequestWithContext(v.cluster.Run.Ctx, method, node.URL+path, strings.NewReader(body)))
-	req.Header.Set("X-Commons-Min-Index", v.index)
-	if body != "" {
-		req.Header.Set("Content-Type", mediaJSON)
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	res, err := v.cluster.Run.Client.Do(req)
-	harness.Must(err)
-	defer res.Body.Close()
-	a := &answer{res.StatusCode, res.Header, harness.Got(io.ReadAll(res.Body))}
-	if res.StatusCode == http.StatusCreated || method == http.MethodPost {
-		v.index = res.Header.Get("X-Commons-Index")
+	a := &answer{harness.Got(raw.Do(v.cluster.Run.Ctx, v.cluster.Run.HTTP, method, node.URL+path, body, append([]string{"X-Commons-Min-Index", v.index}, header...)...))}
+	if a.Status == http.StatusCreated || method == http.MethodPost {
+		v.index = a.Header.Get("X-Commons-Index")
 	}
 	v.calls++
 	v.sent += len(body)
-	v.got += len(a.body)
+	v.got += len(a.Body)
 	v.said.WriteString(body + "\n" + harness.Got(url.PathUnescape(strings.ReplaceAll(path, "+", " "))) + "\n")
 	return a
 }
@@ -91,8 +75,8 @@ func (v *visitor) call(method, path, body string, header ...string) *answer {
 // must makes a call that has to work.
 func (v *visitor) must(method, path, body string, header ...string) *answer {
 	a := v.call(method, path, body, header...)
-	if a.status >= http.StatusBadRequest {
-		harness.Failf("%s %s %s: %d %s", method, path, body, a.status, a.body)
+	if a.Status >= http.StatusBadRequest {
+		harness.Failf("%s %s %s: %d %s", method, path, body, a.Status, a.Body)
 	}
 	return a
 }
@@ -105,16 +89,16 @@ func (v *visitor) cost(since visitor) string {
 // mark is the count so far.
 func (v *visitor) mark() visitor { return visitor{calls: v.calls, sent: v.sent, got: v.got} }
 
-// checkNoise verifies that everything published is what the agent said: no example added
-// its own words.
+// checkNoise verifies that every entry has the agent's own words, and no words of an
+// example.
 func (v *visitor) checkNoise() {
 	said := v.said.String()
-	for _, e := range harness.Got(v.cluster.Nodes[0].List(0, nil)) {
+	for _, e := range harness.Got(v.cluster.Nodes[0].List(0, client.EntryQuery{})) {
 		quoted := harness.Got(json.Marshal(e.Body))
 		own := strings.Trim(string(quoted), `"`)
 		switch {
 		case strings.Contains(said, own), strings.Contains(said, e.Body), e.Body == "Retracted.", e.Channel == "human-help":
-		case e.Channel == "jobs" && e.Supersedes != nil: // a claim without a note
+		case e.Channel == "jobs" && e.Supersedes != "": // a claim without a note
 		default:
 			harness.Failf("%s was published as %s, and nobody has said it: %q", e.ID, e.Agent, e.Body)
 		}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
@@ -27,8 +28,8 @@ type Cluster struct {
 	Secret string // file with the cluster's secret
 }
 
-// NewCluster prepares n nodes, named n1 and so on, in a directory of their own. None
-// is started.
+// NewCluster prepares n nodes, named n1 and so on, in a directory of their own. It starts
+// no node.
 func (r *Run) NewCluster(name string, n int) (*Cluster, error) {
 	first, err := freeport.Take(3 * n)
 	if err != nil {
@@ -70,10 +71,19 @@ func (r *Run) NewCluster(name string, n int) (*Cluster, error) {
 	return c, nil
 }
 
-// Remote is a node that something else runs, such as a container engine. The run calls
-// it, and neither starts nor ends it. Whatever runs the node must write its log.
+// StartCluster prepares and starts n nodes.
+func (r *Run) StartCluster(name string, n int) *Cluster {
+	c := Got(r.NewCluster(name, n))
+	Must(c.Start())
+	return c
+}
+
+// Remote returns a node that a container engine runs, for example. The run calls it, and
+// neither starts nor ends it, nor writes its log.
 func (r *Run) Remote(name, url, private, secretFile string) *Node {
-	return &Node{run: r, Name: name, Log: r.Path(name + ".log"), URL: url, Private: private, Flags: map[string]string{"secret-file": secretFile}}
+	n := &Node{run: r, Name: name, Log: r.Path(name + ".log"), URL: url, Private: private, Flags: map[string]string{"secret-file": secretFile}}
+	r.nodes = append(r.nodes, n)
+	return n
 }
 
 // Start starts every node that does not run and waits until all are ready and vote.
@@ -96,7 +106,7 @@ func (c *Cluster) WaitReady(timeout time.Duration, nodes ...*Node) error {
 	for _, n := range nodes {
 		err := c.Run.Eventually(timeout, func() error {
 			if n.cmd != nil && !n.Running() {
-				return Final(fmt.Errorf("it has ended (%v)", n.cmd.ProcessState))
+				return await.Final(fmt.Errorf("it has ended (%v)", n.cmd.ProcessState))
 			}
 			return n.Ready()
 		})
@@ -121,7 +131,7 @@ func (c *Cluster) WaitVoters() error {
 				err = errors.New("no leader")
 			}
 			if err == nil {
-				err = OneVoterEach(s.Voters, names)
+				err = oneVoterEach(s.Voters, names)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", n.Name, err)
@@ -175,26 +185,19 @@ func (c *Cluster) Terminate() error {
 	return nil
 }
 
-// OneVoterEach returns an error unless the voters, which are server ids, are exactly one
+// oneVoterEach returns an error unless the voters, which are server ids, are exactly one
 // for each node name.
-func OneVoterEach(voters, names []string) error {
+func oneVoterEach(voters, names []string) error {
 	if len(voters) != len(names) {
 		return fmt.Errorf("voters %v, want one of each of %v", voters, names)
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(voters, func(id string) bool { return NameOf(id) == name }) {
+		isOf := func(id string) bool { return id[:max(0, strings.LastIndexByte(id, '-'))] == name }
+		if !slices.ContainsFunc(voters, isOf) {
 			return fmt.Errorf("voters %v, want one of %s", voters, name)
 		}
 	}
 	return nil
-}
-
-// NameOf returns the node's name in a server id.
-func NameOf(serverID string) string {
-	if i := strings.LastIndexByte(serverID, '-'); i >= 0 {
-		return serverID[:i]
-	}
-	return serverID
 }
 
 // Node is one node: its place, and the process that runs it at the moment.
@@ -317,35 +320,18 @@ func (n *Node) LogTail() string {
 	return string(log[max(0, len(log)-shown):])
 }
 
-// Memory is what a process has in memory, in bytes.
-type Memory struct {
-	Resident  uint64 // RSS
-	Anonymous uint64 // the part of Resident that is not from files: heap and stacks
-	Peak      uint64 // the most that was ever resident
-}
+// Memory returns the resident bytes of the node's process. It needs the /proc of Linux.
+func (n *Node) Memory() (uint64, error) { return residentMemory(n.PID()) }
 
-// Memory reads what the node has in memory. It needs the /proc of Linux.
-func (n *Node) Memory() (Memory, error) { return readMemory(n.PID()) }
-
-func readMemory(pid int) (m Memory, err error) {
+func residentMemory(pid int) (uint64, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
-		return m, err
+		return 0, err
 	}
-	fields := map[string]*uint64{"VmRSS:": &m.Resident, "RssAnon:": &m.Anonymous, "VmHWM:": &m.Peak}
-	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		if len(words) < 2 || fields[words[0]] == nil {
-			continue
-		}
-		kB, err := strconv.ParseUint(words[1], 10, 64)
-		if err != nil {
-			return m, err
-		}
-		*fields[words[0]] = kB << 10
+	_, after, _ := strings.Cut(string(text), "\nVmRSS:")
+	var kB uint64
+	if _, err := fmt.Sscan(after, &kB); err != nil {
+		return 0, fmt.Errorf("process %d has no memory, so it has ended: %w", pid, err)
 	}
-	if m.Resident == 0 {
-		return m, fmt.Errorf("process %d has no memory: it has ended", pid)
-	}
-	return m, nil
+	return kB << 10, nil
 }

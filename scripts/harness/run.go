@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/await"
 )
 
 // Deadlines of waits, with room for a busy machine.
@@ -29,9 +32,11 @@ type Run struct {
 	Ctx    context.Context
 	Binary string
 	Dir    string
-	Client *Client // of the calls to nodes
+	HTTP   *http.Client // of the calls to nodes
+	Only   string       // name of the scenario to play; empty means all
+	Long   bool         // take longer, and do more
 
-	Host func(node int) string // each node's, counted from 0; nil: all on the loopback address
+	Host func(node int) string // of each node, counted from 0; nil means the loopback address
 
 	nodes []*Node
 }
@@ -39,26 +44,29 @@ type Run struct {
 // NewRun prepares a run. The directory is for data and logs; it is made when
 // something is put into it, and stays.
 func NewRun(ctx context.Context, binary, dir string) *Run {
-	return &Run{Ctx: ctx, Binary: binary, Dir: dir, Client: NewClient(CallTimeout)}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
+	return &Run{Ctx: ctx, Binary: binary, Dir: dir, HTTP: &http.Client{Timeout: CallTimeout, Transport: transport}}
 }
 
-// Main is the main function of a program called name: it reads the flags, plays a run
-// with the binary and exits. Must and Ctrl-C end the run.
-func Main(name string, play func(r *Run, only string, long bool)) {
-	binary := flag.String("binary", "", "the commons binary")
-	dir := flag.String("dir", "", "directory for data and logs")
-	long := flag.Bool("long", false, "take longer, and do more")
-	only := flag.String("only", "", "run what has this name alone")
+// Main is the main function of a program called name: it reads the flags, also those that
+// the program has defined, plays a run with the binary and exits. Must and Ctrl-C end the
+// run.
+func Main(name string, play func(r *Run)) {
+	r := NewRun(context.Background(), "", "")
+	flag.StringVar(&r.Binary, "binary", "", "the commons binary")
+	flag.StringVar(&r.Dir, "dir", "", "directory for data and logs")
+	flag.BoolVar(&r.Long, "long", false, "take longer, and do more")
+	flag.StringVar(&r.Only, "only", "", "run the scenario of this name alone")
 	flag.Parse()
-	if *binary == "" || *dir == "" {
+	if r.Binary == "" || r.Dir == "" {
 		fmt.Fprintf(os.Stderr, "%s: -binary and -dir are needed; scripts/%[1]s.sh gives them\n", name)
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	r := NewRun(ctx, *binary, *dir)
+	ctx, stop := signal.NotifyContext(r.Ctx, os.Interrupt, syscall.SIGTERM)
+	r.Ctx = ctx
 	err := Try(func() {
 		defer r.End()
-		play(r, *only, *long)
+		play(r)
 	})
 	stop()
 	if err != nil {
@@ -80,7 +88,7 @@ func (r *Run) End() {
 // WriteLogs writes the end of each node's log.
 func (r *Run) WriteLogs(w io.Writer) {
 	for _, n := range r.nodes {
-		if n.cmd == nil {
+		if _, err := os.Stat(n.Log); err != nil {
 			continue // never started
 		}
 		fmt.Fprintf(w, "-- the end of %s:\n%s\n", n.Log, n.LogTail())
@@ -92,9 +100,9 @@ func (r *Run) Path(parts ...string) string {
 	return filepath.Join(append([]string{r.Dir}, parts...)...)
 }
 
-// Eventually is Until at the usual pace.
+// Eventually tries until it works, see await.Until.
 func (r *Run) Eventually(timeout time.Duration, try func() error) error {
-	return Until(r.Ctx, timeout, PollEvery, try)
+	return await.Until(r.Ctx, timeout, PollEvery, try)
 }
 
 // Command runs a command of the binary to its end, with variables added to a clean
@@ -120,37 +128,6 @@ func Environment() []string {
 		}
 	}
 	return kept
-}
-
-// finalError makes Until stop trying.
-type finalError struct{ error }
-
-func (e finalError) Unwrap() error { return e.error }
-
-// Final marks an error after which Until does not try again.
-func Final(err error) error { return finalError{err} }
-
-// Until tries until it works, the deadline passes, the error is Final, or the run is
-// interrupted.
-func Until(ctx context.Context, timeout, every time.Duration, try func() error) error {
-	deadline := time.Now().Add(timeout)
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		if final, is := errors.AsType[finalError](err); is {
-			return final.error
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not within %v: %w", timeout, err)
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(every):
-		}
-	}
 }
 
 // failure ends a scenario that cannot continue.
@@ -195,39 +172,26 @@ type Scenario[T any] struct {
 }
 
 // Play runs scenarios one after the other until one fails, and prints how long each
-// took. If only is not empty, it runs the scenario of that name alone.
-func Play[T any](ctx context.Context, shared T, only string, scenarios ...Scenario[T]) error {
+// took. If r.Only is not empty, it runs the scenario of that name alone.
+func Play[T any](r *Run, shared T, scenarios ...Scenario[T]) {
 	for _, s := range scenarios {
-		if only != "" && only != s.Name {
+		if r.Only != "" && r.Only != s.Name {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+		Must(r.Ctx.Err())
 		fmt.Fprintf(os.Stdout, "-- %s\n", s.Name)
 		start := time.Now()
 		if err := Try(func() { s.Run(shared) }); err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
+			Failf("%s: %w", s.Name, err)
 		}
 		fmt.Fprintf(os.Stdout, "ok %s (%.1f s)\n", s.Name, time.Since(start).Seconds())
 	}
-	return nil
 }
 
-// Examples returns the blocks of indented lines of a document, without the
-// indentation.
-func Examples(text string) []string {
-	var blocks []string
-	inside := false
-	for line := range strings.Lines(text) {
-		code, is := strings.CutPrefix(line, "    ")
-		switch {
-		case is && inside:
-			blocks[len(blocks)-1] += code
-		case is:
-			blocks = append(blocks, code)
-		}
-		inside = is
+// Pause waits until a time is over or the context ends.
+func Pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
-	return blocks
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/raw"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// attack is something that many strangers do repeatedly at the same time.
+// attack is a step that many strangers repeat at the same time.
 type attack struct {
 	name    string
 	clients int
@@ -25,7 +25,7 @@ type attack struct {
 	addresses string // where it comes from; a format
 }
 
-// step is what one of the clients does, at a node, from an address, for the nth time.
+// step is the nth step of one of the clients, at a node and from an address.
 type step func(ctx context.Context, b *bench, at stranger, n int)
 
 // stranger is a client of an attack.
@@ -56,7 +56,7 @@ const (
 	heldEach = 150
 	// owner is the agent with a proven name: strangers must not write with its proof.
 	owner = "owner"
-	// guarded is a name under which nobody else may write.
+	// guarded is a name under which only its owner may write.
 	guarded = "guarded"
 	// seeded is how many long entries there are before the attacks, and seedAddresses
 	// from how many addresses they came: each address has its own limit of writes.
@@ -65,7 +65,7 @@ const (
 	longest       = 4900 // code points of an entry
 )
 
-// dial opens a connection from an address; nil where that fails: an attack goes on.
+// dial opens a connection from an address. It returns nil if that fails: the attack goes on.
 func dial(ctx context.Context, at stranger) net.Conn {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(at.from)}, Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", at.node.HTTP)
@@ -86,8 +86,8 @@ func abandonedWait(ctx context.Context, _ *bench, at stranger, _ int) {
 	}
 }
 
-// held opens connections, says something on each, and reads nothing until the attack
-// ends.
+// held opens connections, sends a request on each, and leaves them open until the attack
+// ends, without a read.
 func held(request string) step {
 	return func(ctx context.Context, _ *bench, at stranger, n int) {
 		if n&(1<<20-1) >= heldEach {
@@ -109,16 +109,15 @@ func search(ctx context.Context, _ *bench, at stranger, _ int) {
 // wrongWrite sends an invalid body of the greatest length, full of text that a search for
 // credentials looks at.
 func wrongWrite(ctx context.Context, _ *bench, at stranger, n int) {
-	_, _, _ = post(ctx, at.Client, at.node.URL+"/api/entries", map[string]any{
-		"agent": fmt.Sprintf("wrong%d", n), "body": strings.Repeat("api_key secret token password ", 4000),
-	})
+	at.publish(ctx, fmt.Sprintf("wrong%d", n), strings.Repeat("api_key secret token password ", 4000))
 }
 
-// rareWords publishes bigrams and words that nobody else uses.
+// rareWords publishes bigrams that no other entry has.
 func rareWords(ctx context.Context, _ *bench, at stranger, n int) {
-	publish(ctx, at, fmt.Sprintf("rare%d", n), rareHan())
+	at.publish(ctx, fmt.Sprintf("rare%d", n), rareHan())
 }
 
+// rareHan returns a text of rare Chinese characters.
 func rareHan() string {
 	body := make([]rune, longest)
 	for i := range body {
@@ -128,29 +127,29 @@ func rareHan() string {
 }
 
 func mention(ctx context.Context, _ *bench, at stranger, n int) {
-	publish(ctx, at, fmt.Sprintf("junk%d", n), fmt.Sprintf("@%s, look at this: %d.", owner, n))
+	at.publish(ctx, fmt.Sprintf("junk%d", n), fmt.Sprintf("@%s, look at this: %d.", owner, n))
 }
 
 // impersonate tries to write as the proven owner, with wrong keys.
 func impersonate(ctx context.Context, _ *bench, at stranger, n int) {
-	url, client := at.node.URL, at.Client
-	_, _, _ = post(ctx, client, url+"/api/entries", map[string]any{"agent": owner, "body": fmt.Sprintf("I am the owner, believe me: %d.", n), "edit_key": fmt.Sprintf("ck_%032d", n)})
-	_, _, _ = post(ctx, client, url+"/api/entries", map[string]any{"agent": owner, "body": fmt.Sprintf("Still the owner: %d.", n)})
-	_, _, _ = post(ctx, client, url+"/api/agents", map[string]any{"id": owner, "description": "Taken over."})
+	at.post(ctx, "/api/entries", map[string]any{"agent": owner, "body": fmt.Sprintf("I am the owner, believe me: %d.", n), "edit_key": fmt.Sprintf("ck_%032d", n)})
+	at.publish(ctx, owner, fmt.Sprintf("Still the owner: %d.", n))
+	at.post(ctx, "/api/agents", map[string]any{"id": owner, "description": "Taken over."})
 }
 
-// takeOver tries what needs the owner's proof, in every way that once worked.
+// takeOver tries to do what needs the owner's proof, in every way that once worked.
 func takeOver(ctx context.Context, b *bench, at stranger, n int) {
-	try := func(what, path string, body map[string]any) {
-		status, answer, err := post(ctx, at.Client, at.node.URL+path, body)
-		if err == nil && status/100 == 2 {
-			b.wrong(fmt.Errorf("a stranger may %s: %d %.300s", what, status, answer))
+	try := func(deed, path string, body map[string]any) {
+		if status, answer := at.post(ctx, path, body); status/100 == 2 {
+			b.wrong(fmt.Errorf("a stranger may %s: %d %.300s", deed, status, answer))
 		}
 	}
 	text := fmt.Sprintf("For the owner, believe me: %d.", n)
-	try("retract another's entry", "/api/entries", map[string]any{"agent": owner, "body": text, "supersedes": b.entry, "relation": "retraction"})
-	try("correct another's entry", "/api/entries", map[string]any{"agent": owner, "body": text, "supersedes": b.entry, "relation": "correction"})
+	for _, relation := range []string{"retraction", "correction"} {
+		try("make a "+relation+" of another's entry", "/api/entries", map[string]any{"agent": owner, "body": text, "supersedes": b.entry, "relation": relation})
+	}
 	try("close another's job", "/api/jobs", map[string]any{"action": "close", "job_id": b.job, "agent": owner})
+	try("finish a job without a claim", "/api/jobs", map[string]any{"action": "result", "job_id": b.job, "agent": "passer-by", "result": text})
 	for _, action := range []string{"claim", "release", "result"} {
 		try(action+" a job that another has claimed", "/api/jobs", map[string]any{"action": action, "job_id": b.claimed, "agent": owner, "result": text, "note": text})
 	}
@@ -160,16 +159,17 @@ func takeOver(ctx context.Context, b *bench, at stranger, n int) {
 	}
 	// A request_id that a stranger has guessed is not used up for the owner.
 	id := fmt.Sprintf("daily-%08d", n)
-	_, _, _ = post(ctx, at.Client, at.node.URL+"/api/entries", map[string]any{"agent": owner, "body": text, "request_id": id})
-	status, answer, err := post(ctx, at.Client, at.node.URL+"/api/entries", map[string]any{"agent": owner, "body": "The owner's own: " + id, "request_id": id, "edit_key": b.key})
-	if err == nil && status == http.StatusOK {
+	at.post(ctx, "/api/entries", map[string]any{"agent": owner, "body": text, "request_id": id})
+	own := "The owner's own: " + id
+	status, answer := at.post(ctx, "/api/entries", map[string]any{"agent": owner, "body": own, "request_id": id, "edit_key": b.key})
+	if status == http.StatusOK && !strings.Contains(string(answer), own) { // an attack may be tried again
 		b.wrong(fmt.Errorf("a stranger has used up the owner's request_id: %.300s", answer))
 	}
 }
 
 // odd sends requests that proxies and readers interpret differently from us.
 func odd(ctx context.Context, b *bench, at stranger, n int) {
-	publish(ctx, at, fmt.Sprintf("odd%d", n), "Plain \U000e0041\U000e0042 and \u202e turned \x7f text.")
+	at.publish(ctx, fmt.Sprintf("odd%d", n), "Plain \U000e0041\U000e0042 and \u202e turned \x7f text.")
 	requests := []string{
 		"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n",
 		"GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
@@ -190,78 +190,52 @@ func odd(ctx context.Context, b *bench, at stranger, n int) {
 	}
 }
 
-func publish(ctx context.Context, at stranger, agent, body string) {
-	_, _, _ = post(ctx, at.Client, at.node.URL+"/api/entries", map[string]any{"agent": agent, "body": body})
-}
-
 // get makes a GET, reads the answer and returns its status.
-func get(ctx context.Context, client *http.Client, url string) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+func get(ctx context.Context, h *http.Client, url string) (int, error) {
+	res, err := raw.Do(ctx, h, http.MethodGet, url, "")
 	if err != nil {
 		return 0, err
 	}
-	res, err := client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	_, err = io.Copy(io.Discard, res.Body)
-	return res.StatusCode, err
+	return res.Status, nil
 }
 
-// post sends an object and returns the status and the answer.
-func post(ctx context.Context, client *http.Client, url string, body any) (int, []byte, error) {
-	payload, err := json.Marshal(body)
+// post sends an object and returns the status, 0 if the call failed, and the answer.
+func (at stranger) post(ctx context.Context, path string, body map[string]any) (status int, answer []byte) {
+	res, err := raw.Do(ctx, at.Client, http.MethodPost, at.node.URL+path, string(harness.Got(json.Marshal(body))))
 	if err != nil {
-		return 0, nil, err
+		return 0, nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(payload))
-	if err != nil {
-		return 0, nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := client.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	return res.StatusCode, answer, err
+	return res.Status, res.Body
+}
+
+func (at stranger) publish(ctx context.Context, agent, body string) {
+	at.post(ctx, "/api/entries", map[string]any{"agent": agent, "body": body})
+}
+
+// clientFrom returns a client of a node that calls from an address, each time on a new
+// connection.
+func clientFrom(address, key string, n *harness.Node) *client.Client {
+	h := from(address)
+	h.Transport.(*http.Transport).DisableKeepAlives = true
+	return harness.Got(client.New(client.Config{URLs: []string{n.URL}, HTTP: h, Key: key, Patience: -1}))
 }
 
 // prepare registers names, lets the owner write something that attacks try to take over,
 // and publishes long entries.
-func (b *bench) prepare() error {
-	client := from(honestAddress)
-	defer client.CloseIdleConnections()
-	write := func(client *http.Client, path string, body map[string]any) (id, key string, err error) {
-		status, answer, err := post(b.Run.Ctx, client, b.target.URL+path, body)
-		if err != nil || status != http.StatusCreated {
-			return "", "", fmt.Errorf("%s: status %d, %.300s, %w", path, status, answer, err)
-		}
-		var got struct {
-			EditKey    string `json:"edit_key"`
-			Entry, Job struct{ ID string }
-		}
-		err = json.Unmarshal(answer, &got)
-		return got.Entry.ID + got.Job.ID, got.EditKey, err
-	}
-	var failed error
-	made := func(path string, body map[string]any) (id, key string) {
-		id, key, err := write(client, path, body)
-		failed = errors.Join(failed, err)
-		return id, key
-	}
-	_, b.key = made("/api/agents", map[string]any{"id": owner, "description": "Owns this name."})
-	_, key := made("/api/agents", map[string]any{"id": guarded, "description": "Nobody else writes under this."})
-	made("/api/agents", map[string]any{"id": guarded, "protected": true, "edit_key": key})
-	b.entry, _ = made("/api/entries", map[string]any{"agent": owner, "body": "What the owner says.", "edit_key": b.key})
-	b.job, _ = made("/api/jobs", map[string]any{"action": "post", "agent": owner, "title": "The owner's job", "body": "To be done.", "edit_key": b.key})
-	b.claimed, _ = made("/api/jobs", map[string]any{"action": "post", "agent": "poster", "title": "A job for the owner", "body": "To be done."})
-	made("/api/jobs", map[string]any{"action": "claim", "job_id": b.claimed, "agent": owner, "edit_key": b.key})
-	for i := 0; i < seeded && failed == nil; i++ {
+func (b *bench) prepare() {
+	ctx := b.Run.Ctx
+	anyone := clientFrom(honestAddress, "", b.target)
+	b.key = harness.Got(anyone.Register(ctx, client.NewProfile{ID: owner, Description: "Owns this name."})).EditKey
+	key := harness.Got(anyone.Register(ctx, client.NewProfile{ID: guarded, Description: "Nobody else writes under this."})).EditKey
+	protected := true
+	harness.Got(clientFrom(honestAddress, key, b.target).Register(ctx, client.NewProfile{ID: guarded, Protected: &protected}))
+	own := clientFrom(honestAddress, b.key, b.target)
+	b.entry = harness.Got(own.Publish(ctx, client.NewEntry{Agent: owner, Body: "What the owner says."})).Entry.ID
+	b.job = harness.Got(own.ActOnJob(ctx, client.JobAction{Action: client.PostJob, Agent: owner, Title: "The owner's job", Body: "To be done."})).Job.ID
+	b.claimed = harness.Got(anyone.ActOnJob(ctx, client.JobAction{Action: client.PostJob, Agent: "poster", Title: "A job for the owner", Body: "To be done."})).Job.ID
+	harness.Got(own.ActOnJob(ctx, client.JobAction{Action: client.ClaimJob, Agent: owner, JobID: b.claimed}))
+	for i := range seeded {
 		address := fmt.Sprintf("127.0.3.%d", 1+i%seedAddresses)
-		seeder := from(address)
 		body := rareHan()
 		if i%2 == 0 {
 			var words strings.Builder
@@ -270,38 +244,22 @@ func (b *bench) prepare() error {
 			}
 			body = words.String()
 		}
-		_, _, failed = write(seeder, "/api/entries", map[string]any{"agent": "seed" + address, "body": body})
-		seeder.CloseIdleConnections()
+		harness.Got(clientFrom(address, "", b.target).Publish(ctx, client.NewEntry{Agent: "seed" + address, Body: body}))
 	}
-	return failed
 }
 
 // nameIsSafe fails when an entry under the owner's name says that it was proven but is not
 // the owner's, or says that it is the operator's. It also returns what attacks found wrong.
 func (b *bench) nameIsSafe() error {
-	client := harness.NewClient(harness.CallTimeout)
-	for page := "?limit=100&agent=" + owner; ; {
-		var list struct {
-			Entries []struct {
-				ID, Title           string
-				Body                string
-				NameVerified, House bool
-			}
-			NextCursor *string
+	entries, err := b.target.List(0, client.EntryQuery{Agent: owner})
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		own := e.ID == b.entry || e.ID == b.job || strings.HasPrefix(e.Body, "The owner's own: ") || strings.HasPrefix(e.Title, "Claimed: ")
+		if (e.House || e.NameVerified) && !own {
+			return fmt.Errorf("%s was written under a name that another key owns, with its proof", e.ID)
 		}
-		if _, err := client.Call(b.Run.Ctx, http.MethodGet, b.target.URL+"/api/entries"+page, nil, nil, &list, http.StatusOK); err != nil {
-			return err
-		}
-		for _, e := range list.Entries {
-			own := e.ID == b.entry || e.ID == b.job || strings.HasPrefix(e.Body, "The owner's own: ") || strings.HasPrefix(e.Title, "Claimed: ")
-			if (e.House || e.NameVerified) && !own {
-				return fmt.Errorf("%s was written under a name that another key owns, with its proof", e.ID)
-			}
-		}
-		if list.NextCursor == nil {
-			break
-		}
-		page = "?limit=100&agent=" + owner + "&cursor=" + *list.NextCursor
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -54,29 +53,19 @@ func words(random *rand.Rand, n int) []string {
 	return text
 }
 
-// tally counts answers by what they say.
+// tally counts answers by their result.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int
 }
 
-func (t *tally) add(what string) {
+func (t *tally) add(result string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.counts == nil {
 		t.counts = map[string]int{}
 	}
-	t.counts[what]++
-}
-
-func (t *tally) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	parts := make([]string, 0, len(t.counts))
-	for _, what := range slices.Sorted(maps.Keys(t.counts)) {
-		parts = append(parts, fmt.Sprintf("%s %d", what, t.counts[what]))
-	}
-	return strings.Join(parts, ", ")
+	t.counts[result]++
 }
 
 // taken is the result under which writes that were carried out are counted.
@@ -84,37 +73,21 @@ const taken = "taken"
 
 // send publishes an entry from an address and returns the result: taken, or the limit or
 // the code of the rejection.
-func send(ctx context.Context, n *harness.Node, address string, entry map[string]any) (string, error) {
-	client := from(address)
-	defer client.CloseIdleConnections()
-	payload, err := json.Marshal(entry)
-	if err != nil {
-		return "", err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL+"/api/entries", strings.NewReader(string(payload)))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	var answer struct{ Code, Error string }
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		return "", err
-	}
+func send(ctx context.Context, n *harness.Node, address string, entry client.NewEntry) (string, error) {
+	_, err := clientFrom(address, "", n).Publish(ctx, entry)
+	rejection, rejected := errors.AsType[*client.Error](err)
 	switch {
-	case res.StatusCode == http.StatusCreated:
+	case err == nil:
 		return taken, nil
-	case res.StatusCode == http.StatusTooManyRequests && res.Header.Get("Retry-After") == "":
-		return "", errors.New("a refusal does not say when to try again: " + answer.Error)
-	case res.StatusCode == http.StatusTooManyRequests:
-		limit, _, _ := strings.Cut(res.Header.Get("RateLimit"), ";")
+	case !rejected:
+		return "", err
+	case rejection.Status == http.StatusTooManyRequests && rejection.RetryAfter == 0:
+		return "", fmt.Errorf("a refusal does not say when to try again: %w", err)
+	case rejection.Status == http.StatusTooManyRequests:
+		limit, _, _ := strings.Cut(rejection.Header.Get("RateLimit"), ";")
 		return "limit " + limit, nil
 	}
-	return fmt.Sprintf("%d %s", res.StatusCode, answer.Code), nil
+	return fmt.Sprintf("%d %s", rejection.Status, rejection.Code), nil
 }
 
 // botnet replays the botnet beside the agents, prints what came through, and fails when an
@@ -142,8 +115,8 @@ func (b *bench) botnet() error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("   %d addresses sent %d variations of %d texts in %v: %s\n", bots, sent, botTexts, took.Round(time.Second/10), &through)
-	fmt.Printf("   %d honest agents beside them: %s\n", agents, &honest)
+	fmt.Printf("   %d addresses sent %d variations of %d texts in %v: %v\n", bots, sent, botTexts, took.Round(time.Second/10), through.counts)
+	fmt.Printf("   %d honest agents beside them: %v\n", agents, honest.counts)
 	if n := honest.counts[taken]; n != agents*honestWrites {
 		return fmt.Errorf("of %d honest writes %d were taken", agents*honestWrites, n)
 	}
@@ -163,12 +136,12 @@ func (b *bench) replay(ctx context.Context, failed context.CancelCauseFunc, thro
 		texts[i] = words(random, botWords)
 	}
 	rounds := botRounds
-	if b.long {
+	if b.Run.Long {
 		rounds = botRoundLong
 	}
 	type shot struct {
 		bot   int
-		entry map[string]any
+		entry client.NewEntry
 	}
 	shots := make(chan shot)
 	var group sync.WaitGroup
@@ -190,9 +163,9 @@ func (b *bench) replay(ctx context.Context, failed context.CancelCauseFunc, thro
 		for range 3 { // varied
 			text[random.IntN(len(text))] = vocabulary[random.IntN(len(vocabulary))]
 		}
-		entry := map[string]any{"agent": fmt.Sprintf("bot-%d-%d", bot, sent/bots), "title": fmt.Sprint("News ", sent), "body": strings.Join(text, " ")}
+		entry := client.NewEntry{Agent: fmt.Sprintf("bot-%d-%d", bot, sent/bots), Title: fmt.Sprint("News ", sent), Body: strings.Join(text, " ")}
 		if bot%2 == 0 {
-			entry["channel"] = fmt.Sprintf("bots-%d", sent)
+			entry.Channel = fmt.Sprintf("bots-%d", sent)
 		}
 		select {
 		case shots <- shot{bot, entry}:
@@ -212,17 +185,13 @@ func (b *bench) agent(ctx context.Context, i int, answers *tally) error {
 		if n != 1 {
 			text = strings.Join(words(random, 60+random.IntN(60)), " ")
 		}
-		entry := map[string]any{"agent": fmt.Sprint("agent-", i), "body": text, "channel": fmt.Sprint("work-", (i+n)%20)}
+		entry := client.NewEntry{Agent: fmt.Sprint("agent-", i), Body: text, Channel: fmt.Sprint("work-", (i+n)%20)}
 		what, err := send(ctx, b.Nodes[(i+n)%len(b.Nodes)], fmt.Sprintf("127.99.0.%d", 1+i), entry)
 		if err != nil {
 			return err
 		}
 		answers.add(what)
-		select {
-		case <-time.After(honestPace):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		harness.Pause(ctx, honestPace)
 	}
 	return nil
 }

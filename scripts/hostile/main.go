@@ -56,18 +56,17 @@ const (
 type bench struct {
 	*harness.Cluster
 	target *harness.Node
-	long   bool
 
 	mu    sync.Mutex
-	found error // what an attack found wrong
+	found error // the first finding of an attack
 
-	// What the owner owns, and its edit_key.
+	// The owner's entry and jobs, and its edit_key.
 	entry, job, claimed, key string
 }
 
 func main() { harness.Main("hostile", run) }
 
-func run(r *harness.Run, only string, long bool) {
+func run(r *harness.Run) {
 	c := harness.Got(r.NewCluster("hostile", clusterSize))
 	for _, n := range c.Nodes {
 		n.Env = []string{goMemory}
@@ -77,15 +76,15 @@ func run(r *harness.Run, only string, long bool) {
 		n.Flags["house-agents"] = owner
 	}
 	harness.Must(c.Start())
-	b := &bench{Cluster: c, target: c.Nodes[0], long: long}
-	harness.Must(b.prepare())
+	b := &bench{Cluster: c, target: c.Nodes[0]}
+	b.prepare()
 	scenarios := make([]harness.Scenario[*bench], 0, len(attacks))
 	for i, a := range attacks {
 		a.addresses = fmt.Sprintf("127.0.%d.%%d", firstAttackers+i)
 		scenarios = append(scenarios, harness.Scenario[*bench]{Name: a.name, Run: func(b *bench) { harness.Must(b.attack(a)) }})
 	}
 	scenarios = append(scenarios, harness.Scenario[*bench]{Name: "a botnet beside honest agents", Run: func(b *bench) { harness.Must(b.botnet()) }})
-	harness.Must(harness.Play(r.Ctx, b, only, scenarios...))
+	harness.Play(r, b, scenarios...)
 }
 
 // from returns a client that calls from an address of this machine.
@@ -146,10 +145,7 @@ func (b *bench) beside(a attack, length time.Duration) (p99 time.Duration, steps
 			for n := 0; ctx.Err() == nil; n++ {
 				a.step(ctx, b, at, i<<20|n)
 				made.Add(1)
-				select {
-				case <-time.After(attackPause):
-				case <-ctx.Done():
-				}
+				harness.Pause(ctx, attackPause)
 			}
 			at.CloseIdleConnections()
 		})
@@ -160,26 +156,26 @@ func (b *bench) beside(a attack, length time.Duration) (p99 time.Duration, steps
 	return p99, made.Load(), err
 }
 
-// honestPaths are what honest clients read.
+// honestPaths are the paths that honest clients read.
 var honestPaths = []string{"/livez", "/readyz", "/api/entries?limit=10", "/api/home?for=honest", "/api/entries?q=tide"}
 
 // honestStep reads as agents do, and writes now and then.
 func honestStep(ctx context.Context, _ *bench, at stranger, n int) {
 	if n%20 == 0 {
-		publish(ctx, at, "honest", fmt.Sprintf("The tide comes in, for the %dth time.", n))
+		at.publish(ctx, "honest", fmt.Sprintf("The tide comes in, for the %dth time.", n))
 	}
 	_, _ = get(ctx, at.Client, at.node.URL+honestPaths[n%len(honestPaths)])
 }
 
 func (b *bench) length() time.Duration {
-	if b.long {
+	if b.Run.Long {
 		return longAttack
 	}
 	return shortAttack
 }
 
-// honest calls health, lists and home for a while and returns the 99th percentile of
-// what a call took. Errors: a call that was not answered as it should be.
+// honest calls health, lists and home for a while and returns the 99th percentile of the
+// times of calls. It returns an error unless every call succeeds.
 func (b *bench) honest(ctx context.Context, length time.Duration) (time.Duration, error) {
 	client := from(honestAddress)
 	defer client.CloseIdleConnections()
@@ -211,7 +207,7 @@ func (b *bench) healthy() (most int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		most = max(most, int64(held.Resident>>20))
+		most = max(most, int64(held>>20))
 	}
 	if most > memoryMB {
 		err = fmt.Errorf("a node holds %d MB, more than %d", most, memoryMB)

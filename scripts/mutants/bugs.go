@@ -2,14 +2,13 @@ package main
 
 import "slices"
 
-// bug is a known bug: what turns the code back into one that has it, and the tests
-// that have to notice.
+// bug is a known bug: the edits that introduce it, and the tests that have to detect it.
 type bug struct {
 	name    string
 	edits   []edit
 	pkg     string // whose tests are run
 	run     string // which of them
-	because string // what the bug would do to users
+	because string // the effect on users
 }
 
 // edit replaces a text that stands in a file exactly once.
@@ -20,6 +19,78 @@ var bugs = slices.Concat(stateBugs, otherBugs)
 
 // otherBugs are those outside of the state machine.
 var otherBugs = []bug{
+	{
+		name:  "a client calls a lost write rejected",
+		edits: []edit{{"api/client/client.go", "unknown = unknown || lost && ", "unknown = unknown && lost && "}},
+		pkg:   "./api/client", run: "TestRepeats|TestContextEnds",
+		because: "an agent writes again under another request_id, and its entry is there twice",
+	},
+	{
+		name:  "a client takes half an event for a whole one",
+		edits: []edit{{"api/client/events.go", "\t\t\tdata = value\n", "\t\t\tdata = value\n\t\t\tif err := readEvent(kind, data, yield); err != nil {\n\t\t\t\treturn err\n\t\t\t}\n"}},
+		pkg:   "./api/client", run: "TestStreamBreaksWithinEvent",
+		because: "a stream that breaks at the wrong moment ends",
+	},
+	{
+		name:  "a forged X-Forwarded-For proves a name",
+		edits: []edit{{"api/client.go", "from.Proxied = !trusted && len(forwardedFor) > 0 || forwarded", "from.Proxied = forwarded"}},
+		pkg:   "./api", run: "TestProofByAddress",
+		because: "behind a balancer that is missing in --trusted-proxies, each client writes under the names of all others",
+	},
+	{
+		name:  "a dry run writes",
+		edits: []edit{{"api/op/write/draft.go", "\t\tcase f.Dry:\n", "\t\tcase false:\n"}},
+		pkg:   "./api", run: "TestDryRun",
+		because: "the placeholder of an example is published",
+	},
+	{
+		name:  "an example with a placeholder is a real write",
+		edits: []edit{{"api/op/write/example.go", "\t\to = o.Replace(FieldDryRun.Name, true)\n", ""}},
+		pkg:   "./api", run: "TestUnknownJobAction|TestReceiverFails",
+		because: "agents that send examples back publish placeholders",
+	},
+	{
+		name:  "an example is not checked",
+		edits: []edit{{"api/op/write/example.go", "if d = again; !d.Shared().Problems.Any() {", "if d = again; true {"}},
+		pkg:   "./api", run: "TestRetractJob|TestEveryFieldErrorHasAnExample",
+		because: "the example is rejected, too",
+	},
+	{
+		name:  "a dry run takes from the write limit",
+		edits: []edit{{"node/propose/admission.go", "return a.limiter.Peek(", "return a.limiter.Admit("}},
+		pkg:   "./node/propose", run: "TestAsk",
+		because: "who tries a write first has half as many",
+	},
+	{
+		name:  "a claim of a taken job is written to the log",
+		edits: []edit{{"api/op/write/policy.go", "if len(lost) > 0 {", "if false {"}},
+		pkg:   "./api", run: "TestTakenClaims",
+		because: "everybody who is late for a job costs each node a log entry, and pays for it",
+	},
+	{
+		name:  "a claim is refused by a node that is behind",
+		edits: []edit{{"api/op/write/policy.go", "\tc.Release()\n\treturn judge()", "\treturn judge()"}},
+		pkg:   "./api", run: "TestTakenClaims",
+		because: "an agent does not get a job that was given back",
+	},
+	{
+		name:  "a claim is refused until the other one has ended by every clock",
+		edits: []edit{{"api/op/write/policy.go", "c.Env.Now().Add(claimMargin)", "c.Env.Now()"}},
+		pkg:   "./api", run: "TestTakenClaims",
+		because: "an agent on a node whose clock is late does not get a job that is open at the leader",
+	},
+	{
+		name:  "a claim that loses with a wrong key is refunded",
+		edits: []edit{{"node/propose/admission.go", "slices.Equal(r.Problems, lostClaim)", "slices.Contains(r.Problems, command.ProblemJobClaimed)"}},
+		pkg:   "./node/propose", run: "TestLostClaimsAreRefunded",
+		because: "keys are guessed for free",
+	},
+	{
+		name:  "every lost claim is refunded",
+		edits: []edit{{"node/limit/limit.go", "if take(left, now, 1) > 0 {", "if take(left, now, 0) > 0 {"}},
+		pkg:   "./node/propose", run: "TestLostClaimsAreRefunded",
+		because: "a stranger writes log entries without a limit",
+	},
 	{
 		name:  "senders of one network have nothing in common",
 		edits: []edit{{"node/limit/limit.go", "{&b.networks, command.NetworkOf(from.Fingerprint)}, ", ""}},
@@ -76,13 +147,13 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a write that is checked again is charged again",
-		edits: []edit{{"api/handler.go", "from.Charged = true // what is checked again is charged once\n", ""}},
+		edits: []edit{{"api/op/write/draft.go", "from.Charged = true // what is checked again is charged once\n", ""}},
 		pkg:   "./api", run: "PolicyIsCheckedAgain",
 		because: "agents get 429 for one write whenever an operator changes a rule",
 	},
 	{
 		name:  "a repeat enters the log",
-		edits: []edit{{"api/policy.go", "err != nil || repeats {", "err != nil {"}},
+		edits: []edit{{"api/op/write/policy.go", "if repeats {", "if repeats && err != nil {"}},
 		pkg:   "./api", run: "RepeatsAreNotProposed",
 		because: "a text that was purged is in the log again",
 	},
@@ -166,7 +237,7 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a retry is charged again",
-		edits: []edit{{"node/propose/leader.go", "if !c.From.Charged && c.From", "if c.From"}},
+		edits: []edit{{"node/propose/admission.go", "if c.From.Charged || c.From ==", "if c.From =="}},
 		pkg:   "./node/propose", run: "ChargedOnce|RetriesAreFree",
 		because: "a writer below the limits is rejected while leadership moves",
 	},
@@ -185,7 +256,7 @@ var otherBugs = []bug{
 	{
 		name:  "a leader counts what its own disk does not have yet",
 		edits: []edit{{"node/consensus/transport.go", "return min(commit, unwritten-1)", "return commit"}},
-		pkg:   "./node/consensus", run: "NothingIsCommitted|EndAtTheQueue|EndsAtTheQueue",
+		pkg:   "./node/consensus", run: "NothingIsCommitted|EndAtTheQueue|CommitIndexEndsEarly",
 		because: "a follower applies an entry that the leader loses with its power, and the others replace",
 	},
 	{
@@ -208,15 +279,99 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a leader that was replaced makes entries in the next one's term",
-		edits: []edit{{"node/consensus/raft.go", "if entries[0].Term != voted {", "if entries[0].Term == 0 && voted > 0 {"}},
+		edits: []edit{{"node/consensus/raft.go", "l.terms.elected(entries[0].Term)", "l.terms.elected(l.terms.voted.Load())"}},
 		pkg:   "./node/consensus", run: "WhatIsQueued",
 		because: "two entries with the same index and term, and nodes that differ",
 	},
 	{
+		name:  "a heartbeat takes a node back behind its vote",
+		edits: []edit{{"node/consensus/receive.go", "if t.handleBeside(rpc, handle) {", "if handle(rpc); t != nil {"}},
+		pkg:   "./node/consensus", run: "HeartbeatDuringAVote",
+		because: "a node accepts entries that the leader it has voted for does not have, and a write is lost",
+	},
+	{
+		name:  "the stored term falls",
+		edits: []edit{{"node/consensus/terms.go", "term < current {", "term < current-current {"}},
+		pkg:   "./node/consensus", run: "OldTermIsNotStored",
+		because: "a node votes twice in a term",
+	},
+	{
+		name:  "a heartbeat is handled in a term that is on disk and not in memory",
+		edits: []edit{{"node/consensus/receive.go", "req.Term != t.terms.current.Load() || ", ""}},
+		pkg:   "./node/consensus", run: "HandledBesideRaft",
+		because: "the term in memory falls behind the one on disk",
+	},
+	{
+		name:  "a candidate's heartbeats are handled beside Raft",
+		edits: []edit{{"node/consensus/receive.go", " || r.State() != raft.Follower {", " {"}},
+		pkg:   "./node/consensus", run: "HandledBesideRaft",
+		because: "a heartbeat changes the state while Raft counts votes",
+	},
+	{
+		name:  "heartbeats wait for the disk",
+		edits: []edit{{"node/consensus/receive.go", "if t.handleBeside(rpc, handle) {", "if t.raft.Load() == nil {"}},
+		pkg:   "./node/consensus", run: "HeartbeatsDoNotWait",
+		because: "a slow disk of a follower makes a leader give up",
+	},
+	{
+		name:  "a configuration that is in no log stays in force",
+		edits: []edit{{"node/consensus/raft.go", "entries[0].Type == raft.LogConfiguration && entries[0].Index > 1 {", "entries[0].Type == raft.LogConfiguration && entries[0].Index == 1 {"}},
+		pkg:   "./node/consensus", run: "ConfigurationThatIsNotStored",
+		because: "after a full disk no change of the servers succeeds any more, or no leader is elected",
+	},
+	{
+		name:  "a leader sends in a term in which it was not elected",
+		edits: []edit{{"node/consensus/terms.go", "if t.voted.Load() != term {", "if t.voted.Load() > term {"}},
+		pkg:   "./node/consensus", run: "RequestsNeedAnElection",
+		because: "a notice of a commit rests on a log that the follower does not share",
+	},
+	{
+		name:  "a request commits more than it shows to match",
+		edits: []edit{{"node/consensus/transport.go", "min(written(l.log, req.LeaderCommitIndex), last)", "min(written(l.log, req.LeaderCommitIndex), last+req.LeaderCommitIndex)"}},
+		pkg:   "./node/consensus", run: "CommitIndexEndsEarly",
+		because: "a follower applies entries of another leader, and the nodes differ",
+	},
+	{
+		name:  "a late duplicate of a snapshot is installed",
+		edits: []edit{{"node/consensus/receive.go", "if s.begun || !s.covered() {", "if s.begun || !s.covered() || !s.begun {"}},
+		pkg:   "./node/consensus", run: "CoveredSnapshot",
+		because: "a node goes back to an old configuration",
+	},
+	{
+		name:  "a leader is not told that a follower has its snapshot",
+		edits: []edit{{"node/consensus/receive.go", "resp.Success, answer.Error = true, nil", "resp.Success = false"}},
+		pkg:   "./node/consensus", run: "CoveredSnapshot",
+		because: "the leader sends the same state again and again, and no entries",
+	},
+	{
+		name:  "servers are changed while the disk is full",
+		edits: []edit{{"node/membership/reconfigure.go", "if err := ms.cfg.CheckDisk(); err != nil {", "if err := error(nil); err != nil {"}},
+		pkg:   "./node/membership", run: "NoChangeOnAFullDisk",
+		because: "a leader that has no space ends where it could have handed over",
+	},
+	{
+		name:  "a leader without space tries a change instead of handing over",
+		edits: []edit{{"node/membership/planner.go", "if sit.alive[p.self].DiskLow {", "if sit.alive[p.self].DiskLow && p == nil {"}},
+		pkg:   "./node/membership", run: "TestPlan$",
+		because: "while a node waits to be added, the leader without space leads on",
+	},
+	{
+		name:  "a node starts with a configuration that no log had",
+		edits: []edit{{"node/offline/openlog.go", "if index != newest || !slices.Equal(has, servers) {", "if index > newest && !slices.Equal(has, servers) {"}},
+		pkg:   "./node/offline", run: "TestCheckLog",
+		because: "a node counts on a server that was never added",
+	},
+	{
+		name:  "a node starts in a term before its vote",
+		edits: []edit{{"node/offline/openlog.go", "if err == nil && current < voted {", "if err == nil && current < voted && voted == 0 {"}},
+		pkg:   "./node/offline", run: "TestCheckLog",
+		because: "a node that may have confirmed what it must not have leads others",
+	},
+	{
 		name: "a strong read shares a question that was asked before it",
 		edits: []edit{
-			{"node/propose/readindex.go", "\t\tr.next = nil\n\t\tr.running = current != nil\n", "\t\tr.running = current != nil\n"},
-			{"node/propose/readindex.go", "\t\t\tclose(current.done)\n", "\t\t\tr.mu.Lock()\n\t\t\tr.next = nil\n\t\t\tr.mu.Unlock()\n\t\t\tclose(current.done)\n"},
+			{"node/propose/rounds.go", "\t\tr.next = nil\n\t\tr.running = current != nil\n", "\t\tr.running = current != nil\n"},
+			{"node/propose/rounds.go", "\t\t\tclose(current.done)\n", "\t\t\tr.mu.Lock()\n\t\t\tr.next = nil\n\t\t\tr.mu.Unlock()\n\t\t\tclose(current.done)\n"},
 		},
 		pkg: "./node/propose", run: "ConcurrentStrongReads",
 		because: "a strong read misses what was acknowledged before it",
@@ -262,13 +417,13 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a new leader stamps by its own clock",
-		edits: []edit{{"node/propose/clock.go", "\tif !p.sync.knowsMajority() {", "\tif false {"}},
+		edits: []edit{{"node/propose/stamp.go", "\tif !p.sync.knowsMajority() {", "\tif false {"}},
 		pkg:   "./node/propose", run: "NothingIsStamped",
 		because: "a clock that is ahead puts the log's time ahead for good",
 	},
 	{
 		name:  "a step of the clock is not noticed",
-		edits: []edit{{"node/propose/clock.go", "\tif p.sync.stepped() {", "\tif false {"}},
+		edits: []edit{{"node/propose/stamp.go", "\tif p.sync.stepped() {", "\tif false {"}},
 		pkg:   "./node/propose", run: "MachineSlept|ClockIsSet",
 		because: "a leader whose machine slept writes into the past",
 	},
@@ -286,9 +441,21 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a rotation throws the former secret away",
-		edits: []edit{{"cluster/secret.go", "for i := 1; i < len(f.lines); i++ {", "for i := 1; i < 0; i++ {"}},
+		edits: []edit{{"cluster/secretfile.go", "for i := 1; i < len(f.lines); i++ {", "for i := 1; i < 0; i++ {"}},
 		pkg:   "./cluster", run: "SecretFileIsRotated",
 		because: "no backup from before can be restored",
+	},
+	{
+		name:  "root keeps what it restores",
+		edits: []edit{{"node/offline/owner.go", "os.Lchown(path, uid, gid)", "os.Lchown(path, 0*uid, 0*gid)"}},
+		pkg:   "./node/cli/operate", run: "TestRestoredFilesKeepTheOwner",
+		because: "the unit's user cannot open its data directory",
+	},
+	{
+		name:  "limits of writes stay as they were at the start",
+		edits: []edit{{"node/limit/limit.go", "if perMinute != l.perMinute || burst != l.burst {", "if l.perMinute == 0 {"}},
+		pkg:   "./node/limit", run: "TestLimitsChange",
+		because: "a setting of the cluster changes nothing",
 	},
 	{
 		name:  "a node's timers have no slack",
@@ -305,7 +472,7 @@ var otherBugs = []bug{
 	{
 		name:  "a backup passes for restorable without its secret",
 		edits: []edit{{"node/offline/restore.go", "\t_, err := o.openDataKey(info.SealedDataKey)\n\treturn err\n", "\treturn nil\n"}},
-		pkg:   "./node/cli", run: "SecretIsRotated",
+		pkg:   "./node/cli/operate", run: "SecretIsRotated",
 		because: "the volumes are deleted before the restore fails",
 	},
 	{
@@ -352,19 +519,19 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a trial carries the call out",
-		edits: []edit{{"api/handler.go", "if err != nil || c.trial {", "if err != nil {"}},
+		edits: []edit{{"api/op/serve.go", "if err != nil || c.Trial {", "if err != nil {"}},
 		pkg:   "./api", run: "TestMCPRejections",
 		because: "a tool call with wrong arguments is carried out, and others of them are not listed",
 	},
 	{
 		name:  "a write with problems is made",
-		edits: []edit{{"api/handler.go", "\tif f.problems.Any() {\n\t\trun", "\tif false {\n\t\trun"}},
+		edits: []edit{{"api/op/write/draft.go", "\t\tcase f.Problems.Any():\n\t\t\treturn decline(c, d)", "\t\tcase false:\n\t\t\treturn decline(c, d)"}},
 		pkg:   "./api", run: "TestRulesHoldOnEverySurface",
 		because: "the log takes what the rules forbid",
 	},
 	{
 		name:  "the headers of a HEAD request wait for a body",
-		edits: []edit{{"api/listener.go", " && !c.rctx.IsHead() {", " {"}},
+		edits: []edit{{"api/exchange.go", " && !x.rctx.IsHead() {", " {"}},
 		pkg:   "./api", run: "TestAnswersOnOneConnection",
 		because: "the client waits for an answer that never comes",
 	},

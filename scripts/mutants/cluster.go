@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// clusterBugs are those that show in a cluster of real nodes alone, or that a cluster
-// has to show, too. What finds them is scripts/chaos with the arguments in run.
+// clusterBugs are the bugs that scripts/chaos has to detect in a cluster of real nodes. In
+// run are its arguments.
 var clusterBugs = []bug{
 	{
 		name:  "a repeated command is carried out again",
-		edits: []edit{{"fsm/apply.go", "if r, ok := s.answers[c.Seq]; ok {", "if r, ok := s.answers[c.Seq]; ok && c.Seq == 0 {"}},
+		edits: []edit{{"fsm/apply/effects.go", "if r, ok := s.Answers[c.Seq]; ok {", "if r, ok := s.Answers[c.Seq]; ok && c.Seq == 0 {"}},
 		run:   "-scenario,leader killed,-seed,1", because: "a write is there twice after a change of leader",
 	},
 	{
 		name:  "nodes forget what they answered when they restart",
-		edits: []edit{{"fsm/store.go", "if l.sessions, err = loadSessions(s.db); err != nil {", "if l.sessions = (sessions{}); err != nil {"}},
+		edits: []edit{{"fsm/apply/load.go", "if l.Sessions, err = loadSessions(r); err != nil {", "if l.Sessions = (Sessions{}); err != nil {"}},
 		run:   "-scenario,rolling restart,-seed,1", because: "nodes hold different states",
 	},
 	{
@@ -59,12 +59,12 @@ var clusterBugs = []bug{
 	},
 	{
 		name:  "memory keeps the rows of what was hidden",
-		edits: []edit{{"fsm/apply.go", "m.store.recent.drop(tx.recast)", "m.store.recent.drop(nil)"}},
+		edits: []edit{{"fsm/apply/effects.go", "tx.stored.Recent.Drop(tx.recast)", "tx.stored.Recent.Drop(nil)"}},
 		run:   "-scenario,leader killed,-seed,1", because: "what was hidden is shown by every node that has it in memory",
 	},
 }
 
-// maxShown bounds what is shown of a run that found nothing.
+// maxShown bounds the output that is shown of a run without a finding, in bytes.
 const maxShown = 2000
 
 // tryCluster builds the program with the bug and lets chaos find it. by is the check

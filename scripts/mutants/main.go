@@ -1,6 +1,6 @@
-// Command mutants puts known bugs back, one by one, and runs the tests that have to
-// notice. It fails when one is not noticed, and when the tests fail without any.
-// The tree stays as it is: only the compiler sees a bug.
+// Command mutants reintroduces known bugs, one by one, and runs the tests that have to
+// detect them. It fails if a bug is not detected, or if the tests fail without a bug.
+// The edits are passed only to the compiler: the working tree does not change.
 //
 //	mutants [-cluster] [-for 3m] [-seed TEXT] [words of a bug's name ...]
 package main
@@ -24,8 +24,9 @@ import (
 	"time"
 )
 
-// testTimeout bounds the tests of one bug. They are chosen to take seconds.
-const testTimeout = 2 * time.Minute
+// testTimeout bounds the tests of one bug. They are chosen to take seconds, but some wait
+// for a condition that does not come, see nodetest.Patience.
+const testTimeout = 4 * time.Minute
 
 func main() {
 	limit := flag.Duration("for", 0, "begin no further bug after this time; 0 is no limit")
@@ -65,7 +66,7 @@ func choose(bugs []bug, words []string, seed string) []bug {
 	return chosen
 }
 
-// run tries the bugs in turn and begins none after the limit, but always one.
+// run tries the bugs in turn and begins no further bug after the limit.
 func run(ctx context.Context, chosen []bug, limit time.Duration, try func(*bug, context.Context, string) (string, error)) (err error) {
 	if len(chosen) == 0 {
 		return errors.New("no bug has such a name; they stand in scripts/mutants/bugs.go")

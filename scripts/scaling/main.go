@@ -1,11 +1,11 @@
-// Command scaling computes what docs/scaling.md says about replicas and several Raft
-// groups: how many requests a second a cluster takes, and which node is full first.
+// Command scaling computes the figures in docs/scaling.md about replicas and several Raft
+// groups: the requests a second that a cluster takes, and the balance of its nodes.
 //
 //	go run ./scripts/scaling -nodes 3,5,7 -groups 1,4 -reads 0.9
 //
-// It knows nothing but the CPU time of a request at each node that it concerns, as
-// docs/performance.md gives it, and spreads requests by chance as a load balancer
-// does. Give your own figures by flags.
+// Its model is the CPU time of a request at each node that it concerns, from
+// docs/performance.md. Requests are spread at random, as by a load balancer. Give your own
+// figures by flags.
 package main
 
 import (
@@ -28,7 +28,7 @@ type costs struct {
 	search   float64 // of a search or of home, in each group that it asks
 }
 
-// cluster is what is computed.
+// cluster is a configuration to compute.
 type cluster struct {
 	costs
 	nodes, voters, groups int
@@ -69,8 +69,8 @@ func (c *cluster) load(rng *rand.Rand) []float64 {
 	return busy
 }
 
-// requests returns how many requests a second the cluster takes: the fullest node
-// decides. It is the median of many placements.
+// requests returns the requests a second that the cluster takes, which the fullest node
+// limits. It is the median of many placements.
 func (c *cluster) requests() (perSecond float64, fullest string) {
 	const placements = 501
 	rng := rand.New(rand.NewPCG(1, uint64(c.groups)))

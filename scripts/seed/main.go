@@ -1,23 +1,23 @@
 // Seed publishes the texts of Debian's fortunes packages as entries: a channel
 // for each collection, tags for its language and name, the authors as agents,
-// and some texts as replies to earlier ones. Running it again changes nothing.
+// and some texts as replies to earlier ones. Another run publishes no text again.
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/commons-cluster/commons/api/client"
 )
 
 func main() {
@@ -70,29 +70,21 @@ func seed(dir string, urls []string, connections, limit int) error {
 	}
 }
 
-// How publishing continues when a node does not answer.
-const (
-	requestTimeout = 30 * time.Second
-	attempts       = 20
-	retryAfter     = 250 * time.Millisecond
-	maxAnswer      = 1 << 20
-)
+// patience is how long a publication is repeated at one node after the other.
+const patience = 5 * time.Second
 
 // publisher publishes chunks over connections to several nodes.
 type publisher struct {
-	urls       []string
-	client     *http.Client
-	retryAfter time.Duration
+	urls   []string
+	config client.Config
 
 	created, known, replies atomic.Int64
-	next                    atomic.Int64 // counts requests, to take the nodes in turn
 }
 
 func newPublisher(urls []string, connections int) *publisher {
-	return &publisher{urls: urls, retryAfter: retryAfter, client: &http.Client{
-		Timeout:   requestTimeout,
+	return &publisher{urls: urls, config: client.Config{Patience: patience, HTTP: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: connections, DisableCompression: true},
-	}}
+	}}}
 }
 
 // publishAll publishes all chunks, each in order, over the given number of
@@ -102,10 +94,17 @@ func (p *publisher) publishAll(ctx context.Context, chunks []chunk, connections 
 	defer cancel(nil)
 	work := make(chan chunk)
 	var group sync.WaitGroup
-	for range connections {
+	for i := range connections {
+		// Each begins at another node, and goes on at the next one if that fails.
+		config, first := p.config, i%len(p.urls)
+		config.URLs = slices.Concat(p.urls[first:], p.urls[:first])
+		node, err := client.New(config)
+		if err != nil {
+			return err
+		}
 		group.Go(func() {
 			for c := range work {
-				if err := p.publishChunk(ctx, c); err != nil {
+				if err := p.publishChunk(ctx, node, c); err != nil {
 					cancel(err)
 					return
 				}
@@ -125,20 +124,10 @@ feed:
 	return context.Cause(ctx)
 }
 
-// newEntry is the body of a publication.
-type newEntry struct {
-	Agent     string   `json:"agent"`
-	Channel   string   `json:"channel"`
-	Body      string   `json:"body"`
-	Tags      []string `json:"tags"`
-	RequestID string   `json:"request_id"`
-	ReplyTo   string   `json:"reply_to,omitempty"`
-}
-
-func (p *publisher) publishChunk(ctx context.Context, c chunk) error {
+func (p *publisher) publishChunk(ctx context.Context, node *client.Client, c chunk) error {
 	ids := make([]string, len(c.texts))
 	for i, t := range c.texts {
-		entry := newEntry{
+		entry := client.NewEntry{
 			Agent: t.author, Channel: c.channel(), Body: t.body,
 			Tags: []string{c.language, c.collection}, RequestID: c.requestID(t),
 		}
@@ -149,73 +138,19 @@ func (p *publisher) publishChunk(ctx context.Context, c chunk) error {
 			entry.ReplyTo = ids[i-replyTo]
 			p.replies.Add(1)
 		}
-		id, err := p.publish(ctx, entry)
+		published, err := node.Publish(ctx, entry)
+		if rejection, is := errors.AsType[*client.Error](err); is && rejection.Status == http.StatusTooManyRequests {
+			err = fmt.Errorf("the rate limits are on; `commons dev` and --write-rate 0 have none: %w", err)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.channel(), err)
 		}
-		ids[i] = id
+		ids[i] = published.Entry.ID
+		if published.Duplicate {
+			p.known.Add(1)
+		} else {
+			p.created.Add(1)
+		}
 	}
 	return nil
-}
-
-// errRejected is an answer that a repetition would not change.
-var errRejected = errors.New("rejected")
-
-// publish publishes one entry at the next node, and at others when that one
-// does not answer: the request id makes sure that there is one entry.
-func (p *publisher) publish(ctx context.Context, entry newEntry) (string, error) {
-	body, err := json.Marshal(entry)
-	if err != nil {
-		return "", err
-	}
-	for attempt := 1; ; attempt++ {
-		node := p.urls[int(p.next.Add(1))%len(p.urls)]
-		id, err := p.post(ctx, node+"/api/entries", body)
-		switch {
-		case err == nil:
-			return id, nil
-		case ctx.Err() != nil:
-			return "", context.Cause(ctx)
-		case errors.Is(err, errRejected), attempt == attempts:
-			return "", err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(p.retryAfter):
-		}
-	}
-}
-
-func (p *publisher) post(ctx context.Context, url string, body []byte) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := p.client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return "", err
-	}
-	var published struct{ Entry struct{ ID string } }
-	switch {
-	case res.StatusCode == http.StatusCreated:
-		p.created.Add(1)
-	case res.StatusCode == http.StatusOK:
-		p.known.Add(1)
-	case res.StatusCode >= http.StatusInternalServerError:
-		return "", fmt.Errorf("%s answers %s: %s", url, res.Status, answer)
-	case res.StatusCode == http.StatusTooManyRequests:
-		return "", fmt.Errorf("%w: the rate limits are on; `commons dev` and --write-rate 0 have none: %s", errRejected, answer)
-	default:
-		return "", fmt.Errorf("%w: %s answers %s: %s\nto %s", errRejected, url, res.Status, answer, body)
-	}
-	if err := json.Unmarshal(answer, &published); err != nil {
-		return "", fmt.Errorf("%s: %w", url, err)
-	}
-	return published.Entry.ID, nil
 }

@@ -9,9 +9,10 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"golang.org/x/text/encoding/charmap"
+
+	"github.com/commons-cluster/commons/api/client"
 )
 
 func TestCollect(t *testing.T) {
@@ -57,9 +58,9 @@ func TestCollect(t *testing.T) {
 // fakeService answers publications with ids and knows request ids.
 type fakeService struct {
 	mu      sync.Mutex
-	entries map[string]newEntry // by request id
-	ids     map[string]string   // request id by id
-	fail    int                 // requests to answer 503 first
+	entries map[string]client.NewEntry // by request id
+	ids     map[string]string          // request id by id
+	fail    int                        // requests to answer 503 first
 }
 
 func (s *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -70,21 +71,22 @@ func (s *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	var e newEntry
+	var e client.NewEntry
 	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if _, known := s.entries[e.RequestID]; !known {
+	_, known := s.entries[e.RequestID]
+	if !known {
 		s.entries[e.RequestID] = e
 		s.ids["e"+e.RequestID] = e.RequestID
 		w.WriteHeader(http.StatusCreated)
 	}
-	fmt.Fprintf(w, `{"entry":{"id":"e%s"}}`, e.RequestID)
+	fmt.Fprintf(w, `{"entry":{"id":"e%s"},"duplicate":%v}`, e.RequestID, known)
 }
 
 func TestPublishAll(t *testing.T) {
-	service := &fakeService{entries: map[string]newEntry{}, ids: map[string]string{}, fail: 3}
+	service := &fakeService{entries: map[string]client.NewEntry{}, ids: map[string]string{}, fail: 3}
 	server := httptest.NewServer(service)
 	defer server.Close()
 	var chunks []chunk
@@ -99,7 +101,6 @@ func TestPublishAll(t *testing.T) {
 	dead.Close()
 	for run := range 2 {
 		p := newPublisher([]string{server.URL, dead.URL}, 3)
-		p.retryAfter = time.Millisecond
 		if err := p.publishAll(t.Context(), chunks, 3); err != nil {
 			t.Fatal(err)
 		}
@@ -129,6 +130,7 @@ func TestARejectionEndsIt(t *testing.T) {
 	}))
 	defer server.Close()
 	p := newPublisher([]string{server.URL}, 2)
+	p.config.Patience = -1
 	err := p.publishAll(t.Context(), []chunk{{"en", "x", []text{{body: "some text"}}}}, 2)
 	if err == nil || !strings.Contains(err.Error(), "rate limits are on") {
 		t.Errorf("error %v", err)

@@ -33,7 +33,7 @@ const (
 // text is one saying.
 type text struct {
 	body   string
-	author string // "" when the collection names none
+	author string // empty if the collection does not name the author
 }
 
 // chunk is a run of texts of one collection.

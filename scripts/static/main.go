@@ -1,5 +1,5 @@
-// Command static answers every request with the same bytes from memory, by the web
-// framework that the product uses: what lists are compared with in scripts/bench.sh.
+// Command static answers every request with the same bytes from memory, by the web framework
+// of the product. scripts/bench.sh compares lists with it.
 package main
 
 import (
@@ -35,7 +35,7 @@ func run(args []string) error {
 	return app.Listen(args[0])
 }
 
-// fetch returns what a URL answers, and its media type.
+// fetch returns the answer of a URL, and its media type.
 func fetch(url string) (body []byte, kind string, err error) {
 	response, err := http.Get(url) //nolint:noctx,gosec // the caller's own node, once
 	if err != nil {

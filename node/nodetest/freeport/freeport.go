@@ -30,7 +30,7 @@ var ErrNone = errors.New("no free ports between " + strconv.Itoa(lowest) + " and
 var pool struct {
 	sync.Mutex
 
-	next, end int // ports of the current block that nobody was given
+	next, end int // ports of the current block that were not given out
 	held      []net.Listener
 }
 
@@ -65,8 +65,8 @@ func Addr() (string, error) {
 	return local(port), err
 }
 
-// takeBlock holds a block that nobody holds, starting at any, so that processes
-// that start together seldom try the same.
+// takeBlock holds a free block, starting at a random one, so that processes that start
+// together seldom try the same.
 func takeBlock() error {
 	const blocks = (highest - lowest) / blockSize
 	start := rand.IntN(blocks)

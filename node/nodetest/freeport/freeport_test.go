@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
 }
 
-// TestNoPortTwice takes ports in several goroutines and several processes, none
-// of which listens on what it was given.
+// TestNoPortTwice takes ports in several goroutines and several processes, which do not
+// listen on them.
 func TestNoPortTwice(t *testing.T) {
 	const processes, goroutines, each = 3, 4, blockSize
 	var mu sync.Mutex

@@ -1,5 +1,5 @@
-// Package pushtest holds what tests of push need: https receivers on loopback
-// addresses, an authority for their certificates, and names that lead to them.
+// Package pushtest has helpers for tests of push: https receivers on loopback addresses, an
+// authority for their certificates, and a name server.
 package pushtest
 
 import (
@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // Received is a request that a receiver got.
@@ -106,7 +108,7 @@ type Authority struct {
 	cert *x509.Certificate
 }
 
-// NewAuthority returns an authority that nobody knows yet.
+// NewAuthority returns a new authority.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{tb: tb, key: newKey(tb)}
@@ -164,10 +166,7 @@ func (a *Authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateK
 
 func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(tb)
 	return key
 }
 
@@ -180,7 +179,7 @@ type Names struct {
 	conn net.PacketConn
 
 	mu      sync.Mutex
-	answers map[string][][]netip.Addr // what the next questions get; the last one stays
+	answers map[string][][]netip.Addr // to the next questions; the last one stays
 	asked   map[string]int
 	silent  bool
 }
@@ -188,10 +187,7 @@ type Names struct {
 // NewNames starts a name server that runs until the test ends.
 func NewNames(tb testing.TB) *Names {
 	tb.Helper()
-	conn, err := (&net.ListenConfig{}).ListenPacket(tb.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	conn := must.Get((&net.ListenConfig{}).ListenPacket(tb.Context(), "udp", "127.0.0.1:0"))(tb)
 	n := &Names{conn: conn, answers: map[string][][]netip.Addr{}, asked: map[string]int{}}
 	served := make(chan struct{})
 	go func() {

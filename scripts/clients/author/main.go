@@ -67,7 +67,7 @@ func (a *author) publish() string {
 
 // readHome finds the question in the home of the agent that was asked.
 func (a *author) readHome(asked string) {
-	answer := must(a.next().HomeWithResponse(a.ctx, &commons.HomeParams{For: worker, MinIndex: &a.index}))
+	answer := must(a.next().HomeWithResponse(a.ctx, &commons.HomeParams{For: new(worker), MinIndex: &a.index}))
 	wanted(answer.JSON200 != nil && answer.JSON200.ForYou != nil &&
 		slices.ContainsFunc(*answer.JSON200.ForYou, func(e commons.EntrySummary) bool { return e.Id == asked }), answer.HTTPResponse, answer.Body)
 }
@@ -84,16 +84,16 @@ func (a *author) search(asked string) {
 
 // doJob posts a job, claims it, and hands in a result; a claim by a third is rejected.
 func (a *author) doJob() {
-	posted := a.act(commons.JobAction{Agent: poster, Title: new("Count the " + word), Body: new("All of them, once.")})
+	posted := a.act(commons.JobAction{Agent: new(poster), Title: new("Count the " + word), Body: new("All of them, once.")})
 	id := posted.Job.Id
-	claimed := a.act(commons.JobAction{Agent: worker, Action: new(commons.JobActionActionClaim), JobId: &id})
+	claimed := a.act(commons.JobAction{Agent: new(worker), Action: new(commons.JobActionActionClaim), JobId: &id})
 	if claimed.Job.ClaimedBy == nil || *claimed.Job.ClaimedBy != worker || claimed.Job.Status != commons.JobStatusClaimed {
 		fail("the job is not claimed: %+v", claimed.Job)
 	}
-	late := must(a.next().ActOnJobWithResponse(a.ctx, &commons.ActOnJobParams{}, commons.JobAction{Agent: "client-third", Action: new(commons.JobActionActionClaim), JobId: &id}))
+	late := must(a.next().ActOnJobWithResponse(a.ctx, &commons.ActOnJobParams{}, commons.JobAction{Agent: new("client-third"), Action: new(commons.JobActionActionClaim), JobId: &id}))
 	wanted(late.JSON409 != nil && late.JSON409.Code != "" && !late.JSON409.Retryable, late.HTTPResponse, late.Body)
 
-	a.act(commons.JobAction{Agent: worker, Action: new(commons.JobActionActionResult), JobId: &id, Result: new("There are three.")})
+	a.act(commons.JobAction{Agent: new(worker), Action: new(commons.JobActionActionResult), JobId: &id, Result: new("There are three.")})
 	done := must(a.next().GetJobWithResponse(a.ctx, id, &commons.GetJobParams{MinIndex: &a.index}))
 	wanted(done.JSON200 != nil && done.JSON200.Job.Status == commons.JobStatusDone && len(done.JSON200.Job.Results) == 1, done.HTTPResponse, done.Body)
 }

@@ -1,0 +1,134 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/page"
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// New makes a server. It fails when the registry already holds its measurements.
+func New(cfg Config) (*Server, error) {
+	if cfg.Backend == nil {
+		return nil, errors.New("api: no backend")
+	}
+	registry := cfg.Registry
+	if registry == nil {
+		registry = prometheus.NewRegistry()
+	}
+	measured := newMetrics()
+	if err := measured.register(registry); err != nil {
+		return nil, fmt.Errorf("register the measurements of the HTTP surface: %w", err)
+	}
+	cfg.Guard.Connections = cmp.Or(cfg.Guard.Connections, MaxConnections)
+	env, err := op.NewEnvironment(&cfg.Config, registry, operations())
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		Environment: env,
+		metrics:     measured,
+		requests:    newRequestLog(cfg.Logger, cfg.RequestLog),
+		clients:     clients{cfg.TrustedProxies, cfg.MetricsFrom},
+		publicURL:   strings.TrimSuffix(cfg.PublicURL, "/"),
+		operator:    cfg.Operator,
+		document:    cfg.Operator.described(openAPI),
+		dualCard:    cfg.DualCard,
+		noteRead:    cfg.NoteRead,
+		noteProxy:   cfg.NoteProxy,
+		robots:      cmp.Or(cfg.Robots, RobotsAllow),
+		table:       routes(),
+		exposition:  exposition(registry),
+	}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	s.router = s.newRouter()
+	s.http = s.newHTTP(cfg.Guard.Connections)
+	s.Waits, s.releaseWaits = context.WithCancel(context.Background())
+	s.Writes, s.endWrites = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// prepare builds the documents, cards and encoders that answers need.
+func (s *Server) prepare() (err error) {
+	if s.pages, err = readPages(s.operator.sentence()); err != nil {
+		return err
+	}
+	if s.tools, err = s.newTools(); err != nil {
+		return err
+	}
+	if s.encodings, err = newEncodings(); err != nil {
+		return err
+	}
+	if s.site, err = page.New(s.operator.sentence()); err != nil {
+		return fmt.Errorf("make the pages: %w", err)
+	}
+	return nil
+}
+
+// newRouter registers the table of operations with Fiber.
+func (s *Server) newRouter() fasthttp.RequestHandler {
+	app := fiber.New(fiber.Config{
+		DisableStartupMessage: true,
+		CaseSensitive:         true,
+		BodyLimit:             wire.MaxBodyBytes,
+		ErrorHandler:          s.unrouted,
+	})
+	for i := range s.table {
+		o := &s.table[i]
+		for _, path := range spellings(o.Path) {
+			app.Add(o.Method, path, s.serve(o))
+			if o.Method == http.MethodGet {
+				app.Add(http.MethodHead, path, s.serve(o))
+			}
+		}
+	}
+	return app.Handler()
+}
+
+// newHTTP makes the HTTP server below the router. We do not use Fiber's server, so
+// that every answer passes through one place, including answers to requests that
+// never reach the router.
+func (s *Server) newHTTP(connections int) *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:      s.handle,
+		ErrorHandler: s.unreadable,
+		Logger:       fasthttpLog{s.Log},
+		// Those that give way need a moment to end.
+		Concurrency:                  2*connections + guard.Reserve,
+		ConnState:                    connState,
+		ReadBufferSize:               maxHeaderBytes,
+		WriteBufferSize:              op.AnswerBuffer,
+		ReadTimeout:                  readTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxRequestBodySize:           wire.MaxBodyBytes,
+		DisablePreParseMultipartForm: true,
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		SecureErrorLogMessage:        true,
+		CloseOnShutdown:              true,
+		// Thousands of calls may wait in home: none of them keeps a buffer meanwhile.
+		ReduceMemoryUsage: true,
+	}
+}
+
+// fasthttpLog logs the messages of the HTTP server. Only their format is logged,
+// because their arguments quote requests.
+type fasthttpLog struct{ log *slog.Logger }
+
+func (l fasthttpLog) Printf(format string, _ ...any) {
+	l.log.Debug("http server", "event", format)
+}

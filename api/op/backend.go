@@ -1,0 +1,122 @@
+package op
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// Backend is the node as the handlers see it. The api package knows no Raft.
+type Backend interface {
+	// Propose replicates one command and returns its result once this node has
+	// applied it, with the index of the log entry that carries it. Errors:
+	// *Unavailable, *RateLimited, or ctx's.
+	Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error)
+	// Ask returns the error that Propose would return because of the rate limits, or
+	// because there is no leader, and writes nothing. Only a wrong key is charged.
+	Ask(ctx context.Context, from command.Sender, payload command.Payload) error
+	// View returns the newest view of the local state; the caller releases it.
+	View() *view.View
+	// WaitIndex waits until this node has applied the log index. Errors:
+	// *Unavailable with CodeBehind when the context ends first.
+	WaitIndex(ctx context.Context, index uint64) error
+	// ReadIndex returns a log index such that a view that has applied it holds
+	// everything acknowledged before the call. Errors: *Unavailable.
+	ReadIndex(ctx context.Context) (uint64, error)
+	// VerifyReceiver lets the leader check whether the receiver at an agent's
+	// notify_url agrees to get the agent's events, and returns nil if it does.
+	// Errors: *ReceiverFailed, *RateLimited, *Unavailable, or ctx's.
+	VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error
+	// Watch returns a channel that gets a value when something that concerns an
+	// agent (text.Fold) can be seen in View, and at other times. The caller calls
+	// stop when done.
+	Watch(agentKey string) (wake <-chan struct{}, stop func())
+	// WatchEvents is Watch for events.
+	WatchEvents() (wake <-chan struct{}, stop func())
+	// Fingerprint returns the pseudonym of a client address (IPv4 whole, IPv6
+	// /64) under the cluster's data key. Addresses themselves are never kept.
+	Fingerprint(addr netip.Addr) string
+	// Pseudonyms returns the pseudonyms of a client's address for the log, according
+	// to the newest view.
+	Pseudonyms(addr netip.Addr) command.Pseudonyms
+	// Joined returns a channel that is closed once this node is part of a cluster.
+	// Until then its state is empty and Fingerprint knows no key.
+	Joined() <-chan struct{}
+	// CaughtUp returns a channel that is closed when this node has applied everything
+	// that was acknowledged before its start. Until then it may hold purged entries.
+	CaughtUp() <-chan struct{}
+	// StaleFor returns for how long this node has not heard from the leader, or has
+	// been behind what the leader applied; zero on the leader itself.
+	StaleFor() time.Duration
+	// NodeName is the name shown in X-Commons-Node.
+	NodeName() string
+	// Status is what GET /status shows.
+	Status() Status
+	// Checks are the conditions of readiness, in a fixed order.
+	Checks() []Check
+
+	Overview
+	Disks
+}
+
+// Status is the public status of a node.
+type Status struct {
+	Role         string `json:"role"` // leader, follower or candidate
+	Ready        bool   `json:"ready"`
+	AppliedIndex uint64 `json:"appliedIndex"`
+}
+
+// Check is one condition of readiness.
+type Check struct {
+	Name   string
+	OK     bool
+	Detail string // one line that strangers may see
+}
+
+// ReceiverFailed is the error of a receiver that did not pass its check.
+type ReceiverFailed struct { //nolint:errname // names a condition of the receiver
+	Reason string // the end of a sentence that begins "The receiver"
+}
+
+func (e *ReceiverFailed) Error() string { return "the receiver " + e.Reason }
+
+// Disks is what a node knows of the disks of its cluster.
+type Disks interface {
+	// Purges is which disks still hold what was purged, as far as a view knows of it. It
+	// asks the nodes until ctx ends.
+	Purges(ctx context.Context, view *view.View) (Purges, error)
+}
+
+// Purges says which disks still hold what was purged.
+type Purges struct {
+	Purged  uint64      `json:"purged"` // the number of the newest purge, from 1
+	Servers []PurgeDisk `json:"servers"`
+}
+
+// PurgeDisk is one disk, by the id of its server.
+type PurgeDisk struct {
+	ID      string `json:"id"`
+	Part    string `json:"part"` // voter, non-voter, outside, removed or destroyed
+	Purged  uint64 `json:"purged"`
+	Done    uint64 `json:"done"`
+	Pending uint64 `json:"pending"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// Counter gets every call that somebody made of the service, whatever came
+// of it. It is called by many goroutines and must be quick.
+type Counter interface{ Count(call Counted) }
+
+// Counted is a call as it is counted.
+type Counted struct {
+	At      time.Time
+	Surface command.Surface
+	Action  string // the operationId of the call in the OpenAPI document, or a finer name
+	Client  string // what the User-Agent says, as one of a fixed set of names
+	// Sender is the fingerprint of the client's address; "" while the node cannot
+	// tell, and for the operator's own agents. It is to be counted and not to be kept.
+	Sender string
+}

@@ -1,0 +1,115 @@
+package op
+
+import (
+	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// Proof returns the proof of the request itself: the key of its header, and the
+// address, unless a page in a browser can have sent it.
+func (c *Call) Proof() command.Proof {
+	proof := command.Proof{Address: c.Header(HeaderOrigin) == "", Shared: c.Env.keysOnly || c.In.Origin().Proxied}
+	if key := c.BearerKey(); key != "" {
+		proof.Key = HashSecret(key)
+	}
+	c.Pseudonymise(&proof)
+	return proof
+}
+
+// bearerScheme comes before the edit_key in an Authorization header.
+const bearerScheme = "Bearer"
+
+// BearerKey returns the edit_key of the Authorization header; "": there is none.
+func (c *Call) BearerKey() string {
+	scheme, key, _ := strings.Cut(strings.TrimSpace(c.Header(HeaderAuthorization)), " ")
+	if !strings.EqualFold(scheme, bearerScheme) {
+		return ""
+	}
+	if key = strings.TrimSpace(key); !isEditKey(key) {
+		return "" // gateways send tokens of their own
+	}
+	return key
+}
+
+// KeyOwner returns the agent that an edit_key belongs to, or the key of the header if the
+// edit_key is empty; "" if there is none. A key that this node does not know may be newer
+// than its state: then the call waits for that of the leader, and keyErr is set if it cannot.
+func (c *Call) KeyOwner(editKey string) string {
+	if editKey == "" {
+		editKey = c.BearerKey()
+	}
+	if !isEditKey(editKey) {
+		return ""
+	}
+	find := func() (owner string) {
+		view := c.Env.Backend.View()
+		defer view.Release()
+		owner, c.KeyErr = view.KeyOwner(HashSecret(editKey))
+		return owner
+	}
+	if owner := find(); owner != "" || c.Trial || c.KeyErr != nil {
+		return owner
+	}
+	if c.KeyErr = c.Await(Freshness{Strong: true}); c.KeyErr != nil {
+		return ""
+	}
+	return find()
+}
+
+// Pseudonymise puts the pseudonyms of the sender into a proof.
+func (c *Call) Pseudonymise(proof *command.Proof) {
+	p := c.Env.Backend.Pseudonyms(c.Sender())
+	proof.Sender, proof.Former, proof.Unlimited = p.Sender, p.Former, c.Env.unlimited
+}
+
+// ModeratorTokenPrefix begins every token of a moderator.
+const ModeratorTokenPrefix = "cmod_"
+
+// Moderator returns the name of the moderator who makes the call; "" for others.
+func (c *Call) Moderator() (string, error) {
+	if c.Relay != nil && c.Relay.Operator {
+		return command.Operator, nil
+	}
+	scheme, token, _ := strings.Cut(strings.TrimSpace(c.Header(HeaderAuthorization)), " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, bearerScheme) || !strings.HasPrefix(token, ModeratorTokenPrefix) {
+		return "", nil
+	}
+	name, err := c.View().Moderator(HashSecret(token))
+	c.Release() // what is answered may have to wait for a newer view
+	if err == nil && name == "" {
+		err = NotModerator()
+	}
+	return name, err
+}
+
+// OnlyModerator is like moderator, but returns an error for others.
+func (c *Call) OnlyModerator() (string, error) {
+	by, err := c.Moderator()
+	if err == nil && by == "" {
+		err = NotModerator()
+	}
+	return by, err
+}
+
+// NotModerator returns the error for a caller without a moderator's token.
+func NotModerator() *wire.Error {
+	return &wire.Error{
+		Code: wire.CodeNotModerator, Message: "This is for moderators.",
+		Issues: []wire.Issue{{HeaderAuthorization, "must be " + bearerScheme + " and a moderator's token, which the operator gives out"}},
+	}
+}
+
+// KeyInHeader is the place of an edit_key that no body holds.
+const KeyInHeader = "in the header Authorization: " + bearerScheme + " " + wire.ExampleKey
+
+// Body returns the body of the request, and notes a hint of its decoder.
+func (c *Call) Body() (wire.Document, error) {
+	doc, err := c.In.Body()
+	if doc.Hint != "" {
+		c.Notes = append(c.Notes, doc.Hint)
+	}
+	doc.Owner = c.KeyOwner
+	return doc, err
+}

@@ -1,0 +1,534 @@
+// Package moderate holds the operations of moderators and of the operator: hiding and
+// erasing, rules, reports, and the public record.
+package moderate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/resource"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// The operations of moderation run for clients with a moderator's token, on any node,
+// and for the operator over the private port (Operate). Each consists of a form, read
+// like the parameters of a list, and one command.
+
+// maxSamples is how many entries are shown of those that a call hides, as many profiles,
+// and maxSampleBody how much of a body, in code points.
+const maxSamples, maxSampleBody = 5, 100
+
+var (
+	// selectionParams select entries.
+	selectionParams = []string{"sender_of", "agent", "channel", "words", "since", "until"}
+	hideParams      = append([]string{"ids", "profiles", "reason", "dry_run", "before"}, selectionParams...)
+)
+
+// Operations are the operations of moderators.
+func Operations() []op.Operation {
+	fails := []int{
+		http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable,
+	}
+	row := func(path, id string, handle op.Handler, does string, fields []string) op.Operation {
+		return op.Operation{Method: http.MethodPost, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does, Fails: fails, Fields: fields}
+	}
+	list := func(path, id string, handle op.Handler, does string, params []string) op.Operation {
+		return op.Operation{
+			Method: http.MethodGet, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does,
+			Fails: append([]int{http.StatusForbidden}, resource.FailsList...), Params: params,
+		}
+	}
+	return []op.Operation{
+		row("block", "block", ruling(blockParams, sampleBlock, blockRule), "Block a sender, a name or a network, for moderators", blockParams),
+		row("freeze", "freeze", ruling(freezeParams, sampleFreeze, freezeRule), "Let nobody write to a channel, or anywhere, for moderators", freezeParams),
+		row("watch", "watch", ruling(watchParams, sampleWatch, watchRule), "Reject or hold texts with some words, for moderators", watchParams),
+		row("lift", "lift", liftRule, "End a block, a freeze or a watch, for moderators", liftParams),
+		list("rules", "listRules", listRules, "What is blocked, frozen and watched, for moderators", recordParams),
+		list("held", "listHeld", listHeld, "What is held until somebody looks at it, for moderators", recordParams),
+		list("reports", "listReports", listReports, "What was reported, for moderators", reportListParams),
+		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
+		row("hide", "hide", hiding(false), "Hide entries and profiles, for moderators", hideParams),
+		row("unhide", "unhide", hiding(true), "Show what was hidden again, for moderators", hideParams),
+		row("purge", "purge", purging(), "Erase entries and profiles for good, for moderators", purgeParams),
+		{
+			Method: http.MethodGet, Path: "/api/moderation/purges", ID: "listPurges", Handle: listPurges,
+			Does: "Which disks still hold what was purged, for moderators", Fails: []int{http.StatusForbidden},
+		},
+		{
+			Method: http.MethodGet, Path: "/api/moderation/log", ID: "moderationLog", Handle: moderationLog,
+			Does: "What moderators did, and why", Fails: resource.FailsList, Params: recordParams,
+		},
+	}
+}
+
+// PathOf returns the method and path of an operation of moderation; "" if it
+// has none.
+func PathOf(operationID string) (method, path string) {
+	for _, o := range Operations() {
+		if o.ID == operationID {
+			return o.Method, o.Path
+		}
+	}
+	return "", ""
+}
+
+// OperatorOperations are the operations that only the operator may run. They have no path.
+func OperatorOperations() []op.Operation {
+	return []op.Operation{
+		{ID: "setModerator", Handle: setModerator},
+		{ID: "destroyDisk", Handle: destroyDisk},
+		{ID: "listModerators", Handle: op.Private(op.Simple(listModerators))},
+	}
+}
+
+// Operate runs an operation of moderation for the operator, over the private port.
+func Operate(e *op.Environment, operationID string, in wire.Invocation) wire.Performed {
+	if !slices.ContainsFunc(append(Operations(), OperatorOperations()...), func(o op.Operation) bool { return o.ID == operationID }) {
+		operationID = ""
+	}
+	return (&op.Relay{Env: e, Operator: true}).Perform(operationID, in)
+}
+
+// orderForm is the form of a moderator's write. Its fields are read like parameters.
+type orderForm struct {
+	*read.Params
+	command.Order
+	// example returns a form of the write that has no problems.
+	example func() wire.Object
+}
+
+// ordering is the handler of a moderator's write. sample is a valid one, without dry_run; nil
+// for the operator's own operations. read returns the function that carries the write out if
+// the form has no problems. It reads a linearizable view: a node that lags would miss
+// entries of a selection without the caller noticing.
+func ordering(params []string, sample wire.Object, read func(c *op.Call, f *orderForm) func() error) op.Handler {
+	return op.Private(func(c *op.Call) (op.Task, error) {
+		by, err := c.OnlyModerator()
+		if err != nil {
+			return op.Task{}, err
+		}
+		doc, err := c.Body()
+		if err != nil {
+			return op.Task{}, err
+		}
+		return op.Task{Fresh: op.Freshness{Strong: true}, Run: func() error {
+			f := newOrder(c, &doc, params, by)
+			run := read(c, f)
+			f.example = func() wire.Object { return orderExample(c, f, sample, read) }
+			if f.Problems.Any() {
+				return f.reject()
+			}
+			return run()
+		}}, nil
+	})
+}
+
+// reject returns the error for the problems of the form.
+func (f *orderForm) reject() error { return wire.Invalid(f.Problems.List, f.example()) }
+
+// orderExample returns a moderator's write without its fields that have problems, completed
+// from the sample, or the sample if this has problems too. It is a dry run, so that an
+// example that is sent back changes no more than was meant. An operation without a sample
+// has no example.
+func orderExample(c *op.Call, f *orderForm, sample wire.Object, read func(c *op.Call, f *orderForm) func() error) wire.Object {
+	if sample == nil {
+		return wire.Object{}
+	}
+	c.Notes = append(c.Notes, "The example is a dry run: check it, then send it without dry_run.")
+	example := wire.Object{}
+	for _, name := range f.Takes {
+		value, isBad := f.Doc.Get(name), f.Problems.Has(name)
+		if at := sample.Index(name); isBad && at >= 0 {
+			value = sample[at].Value
+		}
+		if value != nil && (!isBad || sample.Index(name) >= 0) && name != write.FieldDryRun.Name {
+			example = append(example, wire.Field{name, value})
+		}
+	}
+	doc, noted := wire.Document{}, len(c.Notes)
+	for _, m := range example {
+		doc.Fields = append(doc.Fields, wire.Field{m.Name, write.AsSent(m.Value)})
+	}
+	again := newOrder(c, &doc, f.Takes, f.By)
+	read(c, again)
+	if c.Notes = c.Notes[:noted]; again.Problems.Any() {
+		example = slices.Clone(sample)
+	}
+	return append(example, wire.Field{write.FieldDryRun.Name, true})
+}
+
+func newOrder(c *op.Call, doc *wire.Document, params []string, by string) *orderForm {
+	noted := len(c.Notes)
+	f := &orderForm{Params: read.New(c, doc, params, nil), Order: command.Order{By: by}}
+	for _, note := range c.Notes[noted:] { // what is not known may be what was to bound the call
+		f.Problems.Add("request", "%s", note)
+	}
+	for i := range doc.Fields {
+		if n, isNumber := doc.Fields[i].Value.(json.Number); isNumber {
+			doc.Fields[i].Value = n.String()
+		}
+	}
+	f.Reason = f.word("reason", command.MaxReason)
+	return f
+}
+
+// word reads a text; a value of another type is a problem.
+func (f *orderForm) word(field string, most int) string {
+	value := f.Doc.Get(field)
+	if _, isText := value.(string); value != nil && !isText {
+		f.Problems.Add(field, "must be a text")
+	}
+	return f.Text(field, most)
+}
+
+// flag reads a boolean.
+func (f *orderForm) flag(field string) bool {
+	switch value := f.Doc.Get(field).(type) {
+	case bool:
+		return value
+	case nil:
+		return false
+	case string:
+		if value == "true" || value == "false" {
+			return value == "true"
+		}
+	}
+	f.Problems.Add(field, "must be true or false")
+	return false
+}
+
+// words reads a list of texts.
+func (f *orderForm) words(field string, most int) (list []string) {
+	switch value := f.Doc.Get(field).(type) {
+	case nil:
+	case string:
+		list = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+	case []any:
+		for _, item := range value {
+			s, isText := item.(string)
+			if !isText {
+				f.Problems.Add(field, "must be a list of texts")
+				return nil
+			}
+			list = append(list, s)
+		}
+	default:
+		f.Problems.Add(field, "must be a list of texts")
+	}
+	if len(list) > most {
+		f.Problems.Add(field, "may have at most %d items; these are %d", most, len(list))
+	}
+	return list
+}
+
+// order proposes a command of a moderator.
+func order(c *op.Call, p command.Payload) (command.Result, error) {
+	result, err := write.Propose(c, command.Sender{}, p)
+	if err == nil && slices.Contains(result.Problems, command.ProblemNotModerator) {
+		err = op.NotModerator()
+	}
+	return result, err
+}
+
+// sampleItems is a valid call of hide, unhide and purge.
+var sampleItems = wire.Object{{"ids", []string{state.EntryID(1)}}, {"reason", "Advertisement"}}
+
+// hiding is the handler of hide and unhide, for named items or for a part of a
+// selection. The answer says where the next part begins: the caller continues until
+// there is none, and may repeat any call.
+func hiding(unhide bool) op.Handler {
+	return ordering(hideParams, sampleItems, func(c *op.Call, f *orderForm) func() error {
+		cmd := &command.Hide{Order: f.Order, Unhide: unhide, IDs: f.words("ids", command.MaxHidden)}
+		cmd.Agents = f.profiles(command.MaxHidden - len(cmd.IDs))
+		f.checkIDs(cmd.IDs)
+		dry, sel := f.flag("dry_run"), f.selection(c.View(), unhide)
+		named := len(cmd.IDs)+len(cmd.Agents) > 0
+		switch {
+		case named && sel != nil:
+			f.Problems.Add("ids", "go with none of %s: name what is meant, or select it", strings.Join(selectionParams, ", "))
+		case !named && sel == nil && !f.Problems.Any():
+			f.Problems.Add("ids", "is required: ids, profiles, or one of %s", strings.Join(selectionParams, ", "))
+		}
+		return func() error { return hide(c, cmd, sel, dry) }
+	})
+}
+
+// profiles reads the names of profiles, folded.
+func (f *orderForm) profiles(most int) (agents []string) {
+	for _, name := range f.words("profiles", most) {
+		agents = append(agents, text.Fold(text.AgentName(name)))
+	}
+	return agents
+}
+
+// checkIDs adds a problem for each invalid id.
+func (f *orderForm) checkIDs(ids []string) {
+	for _, id := range ids {
+		if _, _, ok := state.ParseID(id); !ok {
+			f.Problems.Add("ids", "has %s, which is no id", wire.Shorten(id, wire.MaxMethodShown))
+			return
+		}
+	}
+}
+
+// selection reads a selection of entries; nil if there is none.
+func (f *orderForm) selection(v *view.View, hidden bool) *view.Selection {
+	if !slices.ContainsFunc(selectionParams, func(name string) bool { return f.Doc.Get(name) != nil }) {
+		return nil
+	}
+	for _, name := range selectionParams {
+		if f.Doc.Get(name) != nil && f.word(name, wire.MaxRawName) == "" && !f.Problems.Has(name) {
+			f.Problems.Add(name, "must not be empty: nothing selects everything")
+		}
+	}
+	sel := &view.Selection{Query: f.Query, Until: -1, Hidden: hidden}
+	sel.AgentKey = text.Fold(f.Agent("agent"))
+	if s := f.Text("channel", wire.MaxRawName); s != "" {
+		sel.Channel = f.Name("channel", text.ChannelName(s), command.MaxChannel)
+	}
+	sel.Q = f.Text("words", command.MaxSearch)
+	sel.Since, sel.Until = f.Instant("since"), f.Instant("until")
+	entry := func(field, id string) (seq uint64) {
+		if id != "" {
+			var known bool
+			if seq, known = v.Resolve(id); !known {
+				f.Problems.Add(field, "names no entry that exists")
+			}
+		}
+		return seq
+	}
+	sel.SenderOf, sel.Before = entry("sender_of", f.Text("sender_of", command.MaxTarget)), entry("before", f.word("before", command.MaxTarget))
+	return sel
+}
+
+// hide hides or shows the items named by the command, or a part of the selection.
+func hide(c *op.Call, cmd *command.Hide, sel *view.Selection, dry bool) error {
+	if sel == nil {
+		return actOn(c, cmd, &cmd.IDs, &cmd.Agents, dry)
+	}
+	view := c.View()
+	if sel.Limit = command.MaxHidden; dry {
+		sel.Limit = 10 * command.MaxHidden
+	}
+	seqs, before, err := view.Select(sel)
+	if err != nil {
+		return fmt.Errorf("select entries: %w", err)
+	}
+	next := any(nil)
+	if before > 0 {
+		next = c.ShownID(view, before)
+	}
+	var due []uint64
+	for _, seq := range seqs {
+		is, err := view.Visibility(seq)
+		if err != nil {
+			return fmt.Errorf("look at entry %d: %w", seq, err)
+		}
+		if whyUnchanged(cmd, is) == "" {
+			due, cmd.IDs = append(due, seq), append(cmd.IDs, c.ShownID(view, seq))
+		}
+	}
+	return act(c, cmd, due, nil, len(due), next, dry)
+}
+
+// actOn carries out a moderator's action on the items named by the command. Items that
+// do not exist or need no change are noted and left out of the command.
+func actOn(c *op.Call, cmd command.Payload, ids, agents *[]string, dry bool) error {
+	view := c.View()
+	var seqs []uint64
+	var profiles, dueIDs, dueAgents []string
+	note := func(name, why string) { c.Notes = append(c.Notes, name+" "+why+".") }
+	for _, id := range *ids {
+		seq, known := view.Resolve(id)
+		switch is, err := view.Visibility(seq); {
+		case !known:
+			note(id, "names no entry that exists")
+		case err != nil:
+			return fmt.Errorf("look at %s: %w", id, err)
+		case !slices.Contains(seqs, seq):
+			seqs = append(seqs, seq)
+			if why := whyUnchanged(cmd, is); why != "" {
+				note(id, why)
+			} else {
+				dueIDs = append(dueIDs, id)
+			}
+		}
+	}
+	for _, name := range *agents {
+		switch is, known, err := view.ProfileVisibility(name); {
+		case err != nil:
+			return fmt.Errorf("look for profile %s: %w", name, err)
+		case !known:
+			note(name, "names no profile that exists")
+		case !slices.Contains(profiles, name):
+			profiles = append(profiles, name)
+			if why := whyUnchanged(cmd, is); why != "" {
+				note("The profile of "+name, why)
+			} else {
+				dueAgents = append(dueAgents, name)
+			}
+		}
+	}
+	*ids, *agents = dueIDs, dueAgents
+	return act(c, cmd, seqs, profiles, len(dueIDs)+len(dueAgents), nil, dry)
+}
+
+// whyUnchanged returns why a moderator's command does not change an item with this
+// visibility; "" if it does.
+func whyUnchanged(cmd command.Payload, is view.Visibility) string {
+	hide, isHide := cmd.(*command.Hide)
+	switch {
+	case is == view.Purged:
+		return "was erased before: nothing is left of it"
+	case !isHide:
+		return ""
+	case is == view.Expired:
+		return "has expired: nothing is left of it"
+	case is == view.Hidden && !hide.Unhide:
+		return "is hidden already"
+	case is == view.Visible && hide.Unhide:
+		return "is shown already"
+	}
+	return ""
+}
+
+// act carries out a moderator's action on entries and profiles, unless dry is set, and
+// answers. due is the number of items that it changes.
+func act(c *op.Call, cmd command.Payload, seqs []uint64, profiles []string, due int, next any, dry bool) error {
+	view := c.View()
+	samples, err := samplesOf(seqs, func(dst []byte, seq uint64) ([]byte, error) { return view.AppendOriginal(dst, seq, maxSampleBody) })
+	if err != nil {
+		return err
+	}
+	shown, err := samplesOf(profiles, view.AppendOriginalProfile)
+	if err != nil {
+		return err
+	}
+	answer := wire.Object{
+		{"matched", due}, {"samples", json.RawMessage(samples)}, {"profiles", json.RawMessage(shown)}, {"next", next},
+	}
+	if dry || due == 0 {
+		return c.AnswerObject(http.StatusOK, c.WithNotes(answer.With("changed", 0).With("record", nil)))
+	}
+	result, err := order(c, cmd)
+	if err != nil {
+		return err
+	}
+	changed, record := 0, any(nil)
+	if result.Outcome == command.OutcomeDone {
+		if view, err = write.ReadBack(c); err != nil {
+			return err
+		}
+		rows, _, err := view.Records(result.Entry+1, 1)
+		if err != nil || len(rows) == 0 {
+			return fmt.Errorf("read the record: %w", errors.Join(err, state.ErrNotFound))
+		}
+		changed, record = len(strings.Fields(rows[0].What)), result.Entry
+	}
+	return c.AnswerObject(http.StatusOK, c.WithNotes(answer.With("changed", changed).With("record", record)))
+}
+
+// samplesOf shows the first maxSamples items of a list.
+func samplesOf[T any](items []T, appendItem func([]byte, T) ([]byte, error)) (dst []byte, err error) {
+	dst = append(dst, '[')
+	for i, item := range items[:min(len(items), maxSamples)] {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = appendItem(dst, item); err != nil {
+			return nil, fmt.Errorf("show %v: %w", item, err)
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+var recordParams = []string{"limit", "cursor", "consistency", "min_index"}
+
+// moderationLog serves GET /api/moderation/log: to moderators, and without names to
+// everybody.
+func moderationLog(c *op.Call) (op.Task, error) {
+	by, err := c.Moderator()
+	if err != nil {
+		return op.Task{}, err
+	}
+	c.Out.Set(op.HeaderCacheControl, op.CachingNever)
+	return read.Handler(recordParams, func(l *read.Params) {
+		l.Scope = "record"
+		l.ReadPage()
+	}, func(c *op.Call, l *read.Params) error {
+		records, next, err := c.View().Records(l.Query.Before, l.Query.Limit)
+		if err != nil {
+			return fmt.Errorf("read the record: %w", err)
+		}
+		rows := make([]wire.Object, len(records))
+		for i, r := range records {
+			what := any(r.What)
+			if r.Private && by == "" && r.Action != state.ActionResolve { // what is resolved has ids and an outcome alone
+				what = nil
+			}
+			shown, _ := what.(string)
+			rows[i] = wire.Object{
+				{"number", r.Number}, {"at", r.At}, {"action", r.Action}, {"what", what}, {"text", recordText(r.Action, shown)}, {"reason", r.Reason},
+			}
+			if by != "" {
+				rows[i] = rows[i].With("by", r.By)
+			}
+		}
+		cursor := any(nil)
+		if next > 0 {
+			cursor = l.NextCursor(next)
+		}
+		return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"records", rows}, {"nextCursor", cursor}}))
+	})(c)
+}
+
+// setModerator creates or revokes the token of a moderator.
+func setModerator(c *op.Call) (op.Task, error) {
+	return ordering([]string{"name", "revoke"}, nil, func(c *op.Call, f *orderForm) func() error {
+		cmd := &command.SetModerator{Order: f.Order, Name: f.word("name", command.MaxName)}
+		revoke, token := f.flag("revoke"), ""
+		if !revoke {
+			token, cmd.Token = op.NewSecret(op.ModeratorTokenPrefix)
+		}
+		if err := command.Check(cmd); err != nil {
+			f.Problems.Add("name", "cannot be this: letters of a to z, digits and . _ - are allowed, and %s is none", command.Operator)
+		}
+		return func() error {
+			result, err := order(c, cmd)
+			if err != nil {
+				return err
+			}
+			for p, message := range map[command.Problem]string{
+				command.ProblemUnknownModerator:  "has no token",
+				command.ProblemTooManyModerators: fmt.Sprintf("is one too many: %d have a token", command.MaxModerators),
+			} {
+				if slices.Contains(result.Problems, p) {
+					f.Problems.Add("name", "%s", message)
+					return f.reject()
+				}
+			}
+			return c.AnswerObject(http.StatusOK, wire.Object{{"name", cmd.Name}, {"token", token}})
+		}
+	})(c)
+}
+
+func listModerators(c *op.Call) error {
+	names, err := c.View().Moderators()
+	if err != nil {
+		return fmt.Errorf("list moderators: %w", err)
+	}
+	return c.AnswerObject(http.StatusOK, wire.Object{{"moderators", append([]string{}, names...)}})
+}

@@ -1,0 +1,68 @@
+package moderate
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/commons-cluster/commons/api/op"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+var (
+	purgeParams   = []string{"ids", "profiles", "reason", "dry_run"}
+	destroyParams = []string{"server", "reason"}
+)
+
+// purging is the handler of purge: of what is named, and of nothing that a selection
+// might take in by mistake. It is for good.
+func purging() op.Handler {
+	return ordering(purgeParams, sampleItems, func(c *op.Call, f *orderForm) func() error {
+		cmd := &command.Purge{Order: f.Order, IDs: f.words("ids", command.MaxHidden)}
+		cmd.Agents = f.profiles(command.MaxHidden - len(cmd.IDs))
+		f.checkIDs(cmd.IDs)
+		if len(cmd.IDs)+len(cmd.Agents) == 0 && !f.Problems.Any() {
+			f.Problems.Add("ids", "is required, or profiles: what is purged is named")
+		}
+		if f.Reason == "" && !f.Problems.Has("reason") {
+			f.Problems.Add("reason", "is required")
+		}
+		dry := f.flag("dry_run")
+		return func() error { return actOn(c, cmd, &cmd.IDs, &cmd.Agents, dry) }
+	})
+}
+
+// destroyDisk is the handler by which the operator says that the disk of a former server
+// was destroyed.
+var destroyDisk = ordering(destroyParams, nil, func(c *op.Call, f *orderForm) func() error {
+	cmd := &command.DestroyDisk{Order: f.Order, Server: f.word("server", command.MaxServerIDBytes)}
+	for _, field := range destroyParams {
+		if f.Doc.Get(field) == nil {
+			f.Problems.Add(field, "is required")
+		}
+	}
+	return func() error {
+		if _, err := order(c, cmd); err != nil {
+			return err
+		}
+		return c.AnswerObject(http.StatusOK, wire.Object{{"server", cmd.Server}})
+	}
+})
+
+// listPurges serves GET /api/moderation/purges. It counts what the leader has confirmed:
+// a node that lags would take purges that it does not know for done.
+var listPurges = op.Private(func(c *op.Call) (op.Task, error) {
+	if _, err := c.OnlyModerator(); err != nil {
+		return op.Task{}, err
+	}
+	return op.Task{Fresh: op.Freshness{Strong: true}, Run: func() error {
+		ctx, done := c.Wait(op.WaitTimeout)
+		defer done()
+		purges, err := c.Env.Backend.Purges(ctx, c.View())
+		if err != nil {
+			return fmt.Errorf("read the purges: %w", err)
+		}
+		return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, purges), nil })
+	}}, nil
+})

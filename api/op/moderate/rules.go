@@ -1,0 +1,271 @@
+package moderate
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// The operations of moderators on the policy: rules that keep writes out, and what a rule
+// holds for a look.
+
+var (
+	blockParams  = []string{"sender_of", "agent", "network", "for", "reason", "dry_run"}
+	freezeParams = []string{"channel", "unproven", "all", "for", "reason", "dry_run"}
+	watchParams  = []string{"pattern", "hold", "for", "reason", "dry_run"}
+	liftParams   = []string{"number", "reason", "dry_run"}
+
+	// A valid call of each.
+	sampleBlock  = wire.Object{{"agent", write.ExampleName}, {"for", "7d"}, {"reason", "Advertisement"}}
+	sampleFreeze = wire.Object{{"channel", "general"}, {"for", "1h"}, {"reason", "Flood"}}
+	sampleWatch  = wire.Object{{"pattern", "(?i)cheap pills"}, {"for", "7d"}, {"reason", "Advertisement"}}
+	sampleLift   = wire.Object{{"number", "1"}, {"reason", "It is over"}}
+)
+
+// ruleProblems say what the state has against a change of the policy.
+var ruleProblems = map[command.Problem]wire.Issue{
+	command.ProblemUnknownSender: {"sender_of", "must be the id of an entry with a known sender"},
+	command.ProblemUnknownRule:   {"number", "is that of no rule that holds: GET /api/moderation/rules lists them"},
+	command.ProblemTooManyRules: {"reason", fmt.Sprintf("cannot be kept: there are %d rules of this kind, or %d patterns; lift one first",
+		command.MaxRules, command.MaxPatterns)},
+}
+
+// ruling is the handler of an operation that sets a rule. subject reads what it is about.
+func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *orderForm, cmd *command.SetRule)) op.Handler {
+	return ordering(params, sample, func(c *op.Call, f *orderForm) func() error {
+		cmd := &command.SetRule{Order: f.Order}
+		subject(c, f, cmd)
+		cmd.For = f.duration("for", cmd.Kind != command.RulePattern)
+		if !f.Problems.Any() {
+			if err := command.Check(cmd); err != nil {
+				f.Problems.Add(cmd.Kind.String(), "cannot be taken: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+			}
+		}
+		dry := f.flag("dry_run")
+		return func() error {
+			if dry {
+				return answerDryRule(c, wire.Object{{"kind", cmd.Kind.String()}, {"subject", cmd.Subject}, {"hold", cmd.Hold}, {"for", wire.OrNull(f.word("for", command.MaxName))}, {"reason", cmd.Reason}})
+			}
+			result, err := order(c, cmd)
+			if err != nil {
+				return err
+			}
+			return answerRule(c, f, &result, func(view *view.View) (wire.Object, error) {
+				rule, known := view.Policy().Rule(result.Entry)
+				if !known {
+					return nil, state.ErrNotFound
+				}
+				return ruleObject(rule), nil
+			})
+		}
+	})
+}
+
+// answerRule answers with what a change of the policy has left, or with why there was none.
+func answerRule(c *op.Call, f *orderForm, r *command.Result, show func(view *view.View) (wire.Object, error)) error {
+	for _, p := range r.Problems {
+		if issue, known := ruleProblems[p]; known {
+			f.Problems.Add(issue.Field, "%s", issue.Message)
+			return f.reject()
+		}
+	}
+	view, err := write.ReadBack(c)
+	if err != nil {
+		return err
+	}
+	answer, err := show(view)
+	if err != nil {
+		return err
+	}
+	return c.AnswerObject(http.StatusOK, c.WithNotes(answer))
+}
+
+// answerDryRule answers a dry run of a change of the policy.
+func answerDryRule(c *op.Call, would wire.Object) error {
+	c.Notes = append([]string{write.DryRunNote}, c.Notes...)
+	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"dry_run", true}, {"would", would}}))
+}
+
+// only returns which of some fields was sent; several or none are a problem.
+func (f *orderForm) only(fields ...string) string {
+	only := ""
+	for _, name := range fields {
+		if f.Doc.Get(name) == nil {
+			continue
+		}
+		if only != "" {
+			f.Problems.Add(name, "goes not with %s: give one of %s", only, strings.Join(fields, ", "))
+			return ""
+		}
+		only = name
+	}
+	if only == "" {
+		f.Problems.Add(fields[0], "is required, or one of %s", strings.Join(fields[1:], ", "))
+	}
+	return only
+}
+
+// duration reads for how long something holds, in milliseconds.
+func (f *orderForm) duration(field string, required bool) int64 {
+	s := f.word(field, command.MaxName)
+	var d time.Duration
+	var err error
+	switch days, inDays := strings.CutSuffix(s, "d"); {
+	case s == "" && !required || f.Problems.Has(field):
+		return 0
+	case inDays:
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		const day = 24 * time.Hour
+		d = time.Duration(n) * day //nolint:gosec // of 16 bits
+	default:
+		d, err = time.ParseDuration(s)
+	}
+	if err != nil || d < time.Second || d.Milliseconds() > command.MaxRuleMillis {
+		f.Problems.Add(field, "must be a time from 1s to 366d, such as 90m, 12h or 7d")
+		return 0
+	}
+	return d.Milliseconds()
+}
+
+// blockRule reads whose writes are blocked.
+func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
+	switch f.only("agent", "sender_of", "network") {
+	case "agent":
+		cmd.Kind, cmd.Subject = command.RuleName, text.Fold(f.Agent("agent"))
+	case "sender_of":
+		cmd.Kind, cmd.Subject = command.RuleSender, f.word("sender_of", command.MaxTarget)
+		if _, known := c.View().Resolve(cmd.Subject); !known && !f.Problems.Has("sender_of") {
+			f.Problems.Add("sender_of", "%s", ruleProblems[command.ProblemUnknownSender].Message)
+		}
+	case "network":
+		cmd.Kind, cmd.Subject = command.RuleNetwork, f.word("network", command.MaxName)
+		if !strings.Contains(cmd.Subject, "/") {
+			f.Problems.Add("network", "must be like 192.0.2.0/24 or 2001:db8::/32; /32 or /128 is one address")
+		}
+	}
+}
+
+// freezeRule reads which writes are frozen.
+func freezeRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
+	field := f.only("channel", "unproven", "all")
+	switch field {
+	case "channel":
+		cmd.Kind, cmd.Subject = command.RuleChannel, f.Name("channel", text.ChannelName(f.Text("channel", wire.MaxRawName)), command.MaxChannel)
+		return
+	case "unproven":
+		cmd.Kind = command.RuleUnproven
+	case "all":
+		cmd.Kind = command.RuleAll
+	default:
+		return
+	}
+	if !f.flag(field) && !f.Problems.Has(field) {
+		f.Problems.Add(field, "must be true, or be left out")
+	}
+}
+
+// watchRule reads which texts are watched.
+func watchRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
+	cmd.Kind, cmd.Subject, cmd.Hold = command.RulePattern, f.word("pattern", command.MaxPatternBytes), f.flag("hold")
+	if cmd.Subject == "" && !f.Problems.Has("pattern") {
+		f.Problems.Add("pattern", "is required: a regular expression (RE2) of up to %d bytes, such as (?i)cheap pills", command.MaxPatternBytes)
+	}
+}
+
+// liftRule serves POST /api/moderation/lift.
+var liftRule = ordering(liftParams, sampleLift, func(c *op.Call, f *orderForm) func() error {
+	number, err := strconv.ParseUint(f.word("number", command.MaxName), 10, 64)
+	if err != nil && !f.Problems.Has("number") {
+		f.Problems.Add("number", "is required: that of a rule, as GET /api/moderation/rules gives it")
+	}
+	dry := f.flag("dry_run")
+	return func() error {
+		if dry {
+			if _, known := c.View().Policy().Rule(number); !known {
+				c.Notes = append(c.Notes, "It would be refused: number "+ruleProblems[command.ProblemUnknownRule].Message+".")
+			}
+			return answerDryRule(c, wire.Object{{"number", number}, {"reason", f.Reason}})
+		}
+		result, err := order(c, &command.LiftRule{Order: f.Order, Number: number})
+		if err != nil {
+			return err
+		}
+		return answerRule(c, f, &result, func(*view.View) (wire.Object, error) {
+			return wire.Object{{"number", number}, {"record", result.Entry}}, nil
+		})
+	}
+})
+
+func ruleObject(r *state.Rule) wire.Object {
+	until := any(nil)
+	if r.Until > 0 {
+		until = r.Until
+	}
+	return wire.Object{
+		{"number", r.Number},
+		{"kind", r.Kind.String()},
+		{"subject", r.Subject},
+		{"hold", r.Hold},
+		{"at", r.At},
+		{"until", until},
+		{"by", r.By},
+		{"reason", r.Reason},
+	}
+}
+
+// forModerators is the handler of a list that moderators alone are shown.
+func forModerators(scope string, params []string, filters func(l *read.Params), run func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error)) op.Handler {
+	return op.Private(func(c *op.Call) (op.Task, error) {
+		if _, err := c.OnlyModerator(); err != nil {
+			return op.Task{}, err
+		}
+		return read.Handler(params, func(l *read.Params) {
+			l.Scope = scope
+			if filters != nil {
+				filters(l)
+			}
+			l.ReadPage()
+		}, func(c *op.Call, l *read.Params) error {
+			rows, next, err := run(c, l)
+			if err != nil {
+				return fmt.Errorf("list %s: %w", scope, err)
+			}
+			cursor := any(nil)
+			if next > 0 {
+				cursor = l.NextCursor(next)
+			}
+			return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{scope, append([]wire.Object{}, rows...)}, {"nextCursor", cursor}}))
+		})(c)
+	})
+}
+
+// listRules serves GET /api/moderation/rules.
+var listRules = forModerators("rules", recordParams, nil, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
+	rules, next := c.View().Policy().Rules(l.Query.Before, l.Query.Limit)
+	for _, r := range rules {
+		rows = append(rows, ruleObject(r))
+	}
+	return rows, next, nil
+})
+
+// listHeld serves GET /api/moderation/held.
+var listHeld = forModerators("held", recordParams, nil, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
+	held, next, err := c.View().HeldBack(l.Query.Before, l.Query.Limit)
+	for _, h := range held {
+		rows = append(rows, wire.Object{{"id", h.ID}, {"agent", h.Agent}, {"at", h.At}, {"rule", h.Rule}, {"texts", h.Texts}})
+	}
+	return rows, next, err
+})

@@ -1,0 +1,61 @@
+package op
+
+import "sync"
+
+// news notifies the followers of events when there are new ones. While there are
+// followers, one goroutine watches the state.
+type news struct {
+	watch func() (wake <-chan struct{}, stop func())
+
+	mu        sync.Mutex
+	followers int
+	wake      chan struct{} // is closed with the next news
+	done      chan struct{}
+}
+
+// join counts a follower, which calls leave when it stops.
+func (n *news) Join() (leave func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.followers++; n.followers == 1 {
+		n.wake, n.done = make(chan struct{}), make(chan struct{})
+		wake, stop := n.watch()
+		go n.run(wake, stop, n.done)
+	}
+	return sync.OnceFunc(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.followers--; n.followers == 0 {
+			close(n.done)
+		}
+	})
+}
+
+func (n *news) run(wake <-chan struct{}, stop func(), done <-chan struct{}) {
+	defer stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-wake:
+			n.mu.Lock()
+			close(n.wake)
+			n.wake = make(chan struct{})
+			n.mu.Unlock()
+		}
+	}
+}
+
+// next returns a channel that is closed with the next news. A caller that takes it first
+// and looks at a view afterwards misses nothing.
+func (n *news) Next() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.wake
+}
+
+func (n *news) Count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.followers
+}

@@ -1,0 +1,63 @@
+package read
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+)
+
+// cursorVersion is the first byte of a cursor.
+const cursorVersion = 1
+
+// cursorSumBytes is the length of the sum that binds a cursor to its list.
+const cursorSumBytes = 8
+
+// cursorCode is how a cursor's bytes are written.
+var cursorCode = base64.RawURLEncoding.Strict()
+
+// cursor returns the nextCursor of this list for a page of entries before a seq. It holds
+// the version, a sum over the filters and the place, and the place.
+func (l *Params) cursor(before uint64) string {
+	raw := append([]byte{cursorVersion}, l.cursorSum(before)...)
+	return cursorCode.EncodeToString(binary.AppendUvarint(raw, before))
+}
+
+// NextCursor is cursor, or "" where before is 0: on the last page.
+func (l *Params) NextCursor(before uint64) string {
+	if before == 0 {
+		return ""
+	}
+	return l.cursor(before)
+}
+
+// parseCursor reads a cursor of this list. It rejects every other text.
+func (l *Params) parseCursor(s string) (before uint64, ok bool) {
+	raw, err := cursorCode.DecodeString(s)
+	if err != nil || len(raw) < 1+cursorSumBytes || raw[0] != cursorVersion {
+		return 0, false
+	}
+	before, n := binary.Uvarint(raw[1+cursorSumBytes:])
+	if n <= 0 || before == 0 || l.cursor(before) != s {
+		return 0, false
+	}
+	return before, true
+}
+
+// cursorSum is a short hash of everything that selects entries, and a place. It
+// keeps mistakes out, not attackers: a cursor gives access to nothing.
+func (l *Params) cursorSum(before uint64) []byte {
+	q := &l.Query
+	var b []byte
+	for _, s := range []string{q.Channel, q.AgentKey, q.ForKey, q.TagKey, l.Thread, l.ReplyTo, q.Q} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	if l.Scope != "" {
+		b = append(append(b, l.Scope...), l.Status)
+		b = append(b, l.Claimant...)
+	}
+	b = append(b, byte(q.Kind))
+	b = binary.AppendVarint(b, q.Since)
+	b = binary.AppendUvarint(b, before)
+	sum := sha256.Sum256(b)
+	return sum[:cursorSumBytes]
+}

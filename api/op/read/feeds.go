@@ -1,0 +1,242 @@
+package read
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the templates
+	"encoding/hex"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/commons-cluster/commons/api/op"
+
+	"github.com/commons-cluster/commons/api/page"
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// ParamFormat is the parameter that asks for a list as a feed.
+const ParamFormat = "format"
+
+// The forms of lists beside our own.
+const (
+	formatAtom     = "atom"
+	formatJSONFeed = "jsonfeed"
+
+	contentAtom     = "application/atom+xml; charset=utf-8"
+	contentJSONFeed = "application/feed+json"
+)
+
+// readFormat reads the form in which the list is wanted.
+func (l *Params) readFormat() {
+	switch l.format = wire.Word(l.Text(ParamFormat, MaxNumber)); l.format {
+	case "json":
+		l.format = ""
+	case "":
+	case formatAtom, formatJSONFeed:
+		l.Looks = true
+	default:
+		l.Problems.Add(ParamFormat, "must be json, atom or jsonfeed")
+	}
+}
+
+// feedItem is an entry, a job or a request for help as a feed shows it.
+type feedItem struct {
+	ID, Agent, Title, Body string
+	Tags                   []string
+	CreatedAt              int64
+	Hidden                 *page.Hidden
+}
+
+// feed is a list as a feed, in whichever form.
+type feed struct {
+	Base, cluster string
+	ID, Title     string
+	Self, Page    string
+	Next          string // the page after this one; "": there is none
+	Items         []feedItem
+}
+
+// answerFeed answers with one page of a list as a feed, or with 304 where the client
+// has it.
+func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
+	if c.Inner {
+		return errors.New("a feed is for HTTP alone")
+	}
+	list, err := show([]byte("["), seqs)
+	if err != nil {
+		return fmt.Errorf("feed: %w", err)
+	}
+	f := feed{Base: c.In.BaseURL(), cluster: c.View().ClusterID()}
+	if err := json.Unmarshal(append(list, ']'), &f.Items); err != nil {
+		return fmt.Errorf("feed: %w", err)
+	}
+	f.describe(l)
+	if err := f.link(c, cursor); err != nil {
+		return err
+	}
+	var body []byte
+	contentType := contentAtom
+	if l.format == formatJSONFeed {
+		contentType = contentJSONFeed
+		body, err = f.json()
+	} else {
+		body, err = f.atom()
+	}
+	if err != nil {
+		return fmt.Errorf("feed: %w", err)
+	}
+	c.Work += len(body) / op.PageBytes
+	text := string(body)
+	if c.Unchanged(text) {
+		return nil
+	}
+	return c.AnswerText(http.StatusOK, contentType, text)
+}
+
+// describe says what is in the feed: its id, its title and the page that shows the same.
+func (f *feed) describe(l *Params) {
+	q := &l.Query
+	narrow := q.Kind != 0 || q.ForKey != "" || q.TagKey != "" || l.ReplyTo != "" || q.Q != "" || q.Since >= 0
+	f.Title, f.Page = "Commons", f.Base+"/"
+	switch l.Scope {
+	case ScopeJobs:
+		f.Title, f.Page = "Jobs on Commons", f.Base+"/jobs"
+	case ScopeHelp:
+		f.Title, f.Page = "Requests for human help on Commons", f.Base+"/human"
+	}
+	var filters []string
+	for _, name := range l.Takes {
+		s, given := l.Doc.Get(name).(string)
+		if given && s != "" && !slices.Contains(notOfFeeds, name) {
+			filters = append(filters, name+" "+s)
+		}
+	}
+	if len(filters) > 0 {
+		f.Title += ": " + strings.Join(filters, ", ")
+	}
+	switch one := len(filters) == 1 && l.Scope == "" && !narrow; {
+	case one && q.Channel != "":
+		f.Page += "c/" + url.PathEscape(q.Channel)
+	case one && q.AgentKey != "":
+		f.Page += "a/" + url.PathEscape(q.AgentKey)
+	case one && l.Thread != "":
+		f.Page += "e/" + url.PathEscape(l.Thread)
+	}
+	f.ID = f.URN("list " + hex.EncodeToString(l.cursorSum(0)))
+}
+
+// notOfFeeds are the parameters that do not say what is in a feed.
+var notOfFeeds = []string{ParamFormat, "limit", "cursor", "consistency", "min_index", "action"}
+
+// URN is the name of something of this cluster, which it has for good: by whatever
+// address it is read.
+func (f *feed) URN(name string) string {
+	sum := sha256.Sum256([]byte(f.cluster + "/" + name))
+	id := sum[:16]
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // a UUID of version 8
+	s := hex.EncodeToString(id)
+	return "urn:uuid:" + s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+}
+
+// link finds the feed's own address, and that of its next page.
+func (f *feed) link(c *op.Call, cursor string) error {
+	pairs, err := c.Query()
+	if err != nil {
+		return err
+	}
+	query := url.Values{}
+	for _, p := range pairs {
+		query.Set(p.Name, p.Value)
+	}
+	path := f.Base + c.Operation.Path + "?"
+	f.Self = path + query.Encode()
+	if cursor != "" {
+		query.Set("cursor", cursor)
+		f.Next = path + query.Encode()
+	}
+	return nil
+}
+
+// Updated is when what is shown of an item was written.
+func (i *feedItem) Updated() int64 {
+	if i.Hidden != nil {
+		return i.Hidden.At
+	}
+	return i.CreatedAt
+}
+
+// Resource is the path of an item below /api.
+func (i *feedItem) Resource() string {
+	switch state.EntryType(i.ID[0]) {
+	case state.TypeJob:
+		return "jobs/" + i.ID
+	case state.TypeHelp:
+		return "human-requests/" + i.ID
+	}
+	return "entries/" + i.ID
+}
+
+// Newest is when the newest item was written.
+func (f *feed) Newest() (newest int64) {
+	for i := range f.Items {
+		newest = max(newest, f.Items[i].Updated())
+	}
+	return newest
+}
+
+// The templates of feeds: Atom (RFC 4287), and JSON Feed 1.1 (jsonfeed.org). The white
+// space between their elements is not sent.
+var (
+	//go:embed atom.tmpl
+	atomText string
+	//go:embed jsonfeed.tmpl
+	jsonFeedText string
+
+	atomFeed = feedTemplate(formatAtom, betweenElements.ReplaceAllString(atomText, ""))
+	jsonFeed = feedTemplate(formatJSONFeed, jsonFeedText)
+
+	betweenElements = regexp.MustCompile(`\n\t*`)
+)
+
+func feedTemplate(name, text string) *template.Template {
+	return template.Must(template.New(name).Funcs(template.FuncMap{
+		"time": func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) },
+		"path": url.PathEscape,
+		"xml": func(text string) (string, error) {
+			var b strings.Builder
+			err := xml.EscapeText(&b, []byte(text))
+			return b.String(), err
+		},
+		"json": func(value any) (string, error) {
+			text, err := json.Marshal(value)
+			return string(text), err
+		},
+	}).Parse(text))
+}
+
+// atom is the feed as Atom.
+func (f *feed) atom() ([]byte, error) {
+	var b bytes.Buffer
+	err := atomFeed.Execute(&b, f)
+	return b.Bytes(), err
+}
+
+// json is the feed as JSON Feed.
+func (f *feed) json() ([]byte, error) {
+	var b, compact bytes.Buffer
+	if err := jsonFeed.Execute(&b, f); err != nil {
+		return nil, err
+	}
+	err := json.Compact(&compact, b.Bytes())
+	return compact.Bytes(), err
+}

@@ -1,0 +1,467 @@
+package resource
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// The fields of profiles (interface, 2.3).
+var (
+	fieldID           = write.Field{Name: "id", Most: wire.MaxRawName, Required: true, Like: write.ExampleName}
+	fieldDescription  = write.Field{Name: "description", Least: command.MinDescription, Most: command.MaxDescription}
+	fieldCapabilities = write.Field{
+		Name: "capabilities", Least: command.MinTag, Most: command.MaxCapability, Items: command.MaxCapabilities, Noun: "capability",
+	}
+	fieldEndpoint  = write.Field{Name: "endpoint", Most: command.MaxURL, Like: "https://example.org/your-agent"}
+	fieldNotifyURL = write.Field{Name: "notify_url", Most: command.MaxURL, Like: "https://example.org/your-receiver"}
+	fieldNotify    = write.Field{Name: "notify", Like: notifyObject(0)}
+	fieldNote      = write.Field{Name: "note", Most: command.MaxNote}
+	fieldProtected = write.Field{Name: "protected", Like: false}
+	fieldRotateKey = write.Field{Name: "rotate_key", Like: false}
+
+	profileFields = []write.Field{
+		fieldID, fieldDescription, fieldCapabilities, fieldEndpoint, fieldNotifyURL, fieldNotify, write.FieldEditKey, fieldNote, write.FieldRequestID,
+		fieldProtected, fieldRotateKey, write.FieldDryRun,
+	}
+)
+
+const (
+	// notifyOff is the notify_url that removes the current one.
+	notifyOff = "off"
+
+	verifiedNote = "The receiver at notify_url answered the challenge: replies and mentions are pushed to it from now on."
+
+	// howToPass ends the sentence that says why a receiver did not pass.
+	howToPass = `It has to answer a POST of {"type":"common.verify", …} with a 2xx status and its reply_with as the body.`
+)
+
+// profileRejections say what the rules of profiles mean to a client.
+var profileRejections = map[command.Problem]write.Rejection{
+	command.ProblemNoDescription: {Issue: wire.Issue{
+		fieldDescription.Name, fmt.Sprintf("is required for a new name, unless it comes with a note: %d to %d characters", command.MinDescription, command.MaxDescription),
+	}},
+	command.ProblemLookAlike: {Issue: wire.Issue{fieldID.Name, "looks like a name that is registered, so that readers would take one for the other: choose another"}},
+	command.ProblemOthersWrote: {
+		wire.Issue{fieldProtected.Name, "must wait: other senders used this name in the last 30 days, before it was registered or with proof. An operator can protect it sooner"},
+		wire.CodeNameInUse, "Others use this name, and would be locked out.",
+	},
+	command.ProblemUnchecked: {Issue: wire.Issue{fieldNotifyURL.Name, "was changed by another call while this one checked it: send it again"}},
+	command.ProblemWrongKey:  {wire.Issue{write.FieldEditKey.Name, "is not the key of this profile"}, wire.CodeWrongKey, onlyOwner},
+	command.ProblemNoKey: {
+		wire.Issue{write.FieldEditKey.Name, "is required to change this profile: its first registration returned it"}, wire.CodeWrongKey, onlyOwner,
+	},
+}
+
+const onlyOwner = "Only the holder of the edit_key may change this profile. The example is the current profile."
+
+// verifyTimeout is how long a registration waits for the check of a receiver. It leaves
+// time for a new leader to repeat the check.
+const verifyTimeout = 12 * time.Second
+
+// profileForm is the body of POST /api/agents as it was sent, and the command that it
+// means. A field that is null is cleared, one that is missing keeps its value.
+type profileForm struct {
+	write.Form
+	description, endpoint, note, notifyURL write.Sent
+	change                                 command.Register
+	key                                    string // the edit_key that the agent gets if one is due
+}
+
+// readProfile reads a profile. It finds every problem that can be seen without the
+// state.
+func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
+	f := &profileForm{Form: write.NewForm(doc, profileFields, &fieldID, command.OpRegister)}
+	f.Reread = func(doc *wire.Document) write.Draft { return readProfile(doc, notify) }
+	if doc.NotObject {
+		f.Problems.Add(fieldID.Name, "is required: the request body must be a JSON object with the text fields id and description")
+		return f
+	}
+	f.ReadName(&fieldID)
+	f.LookAt, f.KeyIsAll, f.Describing = "/api/agents/"+url.PathEscape(f.Author.Agent), true, onlyOwner
+	if f.Name.Given && !f.Problems.Has(fieldID.Name) && bytes.HasSuffix(write.LooksOf(f.Author.Agent), write.LooksOf(wire.Anonymous)) {
+		f.Problems.Add(fieldID.Name, "must be a name of your own: %s, and what looks like it, is nobody's", wire.Anonymous)
+		f.Ask(fieldID.Name)
+	}
+	f.ReadRequestID(false)
+	f.ReadKey(false)
+	f.description = f.Text(&fieldDescription)
+	f.change.Capabilities = f.Labels(&fieldCapabilities)
+	f.endpoint = f.Read(&fieldEndpoint)
+	f.validateURL(&fieldEndpoint, f.endpoint, op.PublicURLProblem)
+	f.note = f.Text(&fieldNote)
+	f.notifyURL = f.Private(&fieldNotifyURL)
+	if f.notifyURL.Value == notifyOff {
+		f.Settle(&fieldNotifyURL, true, notifyOff)
+		f.notifyURL.Value = ""
+	} else {
+		f.validateURL(&fieldNotifyURL, f.notifyURL, notify.Problem)
+	}
+	f.readNotify()
+	f.Settle(&fieldNotify, f.Doc.Get(fieldNotify.Name) != nil, notifyObject(f.change.Notify))
+	f.change.Protected, f.change.RotateKey = f.flag(&fieldProtected), f.flag(&fieldRotateKey)
+	f.End()
+	f.assign()
+	return f
+}
+
+// flag reads what is true or false; in a form, as a word. What is null is false.
+func (f *profileForm) flag(field *write.Field) bool {
+	value := f.Doc.Get(field.Name)
+	if s, isText := value.(string); isText && f.Doc.Flat && (s == "true" || s == "false") {
+		value = s == "true"
+	}
+	on, isBool := value.(bool)
+	if value != nil && !isBool {
+		f.Problems.Add(field.Name, "must be true or false")
+	}
+	f.Settle(field, value != nil, on)
+	return on
+}
+
+func (f *profileForm) validateURL(field *write.Field, s write.Sent, problem func(string) string) {
+	defer func() { f.Settle(field, s.Given, s.Value) }()
+	if !s.Given || f.Problems.Has(field.Name) {
+		return
+	}
+	if s.Length > field.Most {
+		f.Problems.Add(field.Name, "may have at most %d characters; this one has %d", field.Most, s.Length)
+	} else if problem := problem(s.Value); problem != "" {
+		f.Problems.Add(field.Name, "%s", problem)
+	}
+}
+
+// assign puts the fields that have no problem into the command.
+func (f *profileForm) assign() {
+	c := &f.change
+	c.Agent, c.AgentKey = f.Author.Agent, f.Author.AgentKey
+	for _, given := range []struct {
+		field *write.Field
+		bit   command.ProfileFields
+		value string
+		to    *string
+	}{
+		{&fieldDescription, command.FieldDescription, f.description.Value, &c.Description},
+		{&fieldEndpoint, command.FieldEndpoint, f.endpoint.Value, &c.Endpoint},
+		{&fieldNote, command.FieldNote, f.note.Value, &c.Note},
+		{&fieldNotifyURL, command.FieldNotifyURL, f.notifyURL.Value, &c.NotifyURL},
+		{&fieldNotify, command.FieldNotify, "", nil},
+		{&fieldCapabilities, command.FieldCapabilities, "", nil},
+		{&fieldProtected, command.FieldProtected, "", nil},
+	} {
+		if !f.Doc.Has(given.field.Name) || f.Problems.Has(given.field.Name) {
+			continue
+		}
+		c.Given |= given.bit
+		if given.to != nil {
+			*given.to = given.value
+		}
+	}
+}
+
+// notifyChoices are the members of notify: what they stand for, and whether that holds
+// when they are true.
+var notifyChoices = [...]struct {
+	name   string
+	filter command.PushFilter
+	on     bool
+}{
+	{"replies", command.NoReplies, false},
+	{"mentions", command.NoMentions, false},
+	{"jobs", command.NoJobs, false},
+	{"only_proven", command.OnlyProven, true},
+	{"digest", command.Digest, true},
+}
+
+// notifyObject says what is pushed through a filter.
+func notifyObject(f command.PushFilter) wire.Object {
+	o := make(wire.Object, len(notifyChoices))
+	for i, c := range notifyChoices {
+		o[i] = wire.Field{c.name, (f&c.filter != 0) == c.on}
+	}
+	return o
+}
+
+// readNotify reads what is to be pushed: an object, or its JSON where the source is
+// flat. What it leaves out is as in a new profile.
+func (f *profileForm) readNotify() {
+	value := f.Doc.Get(fieldNotify.Name)
+	if value == nil {
+		return
+	}
+	fields, isObject := membersOf(value, f.Doc.Flat)
+	if !isObject {
+		f.Problems.Add(fieldNotify.Name, `must be an object, such as {"mentions":false,"only_proven":true}`)
+		return
+	}
+	var filter command.PushFilter
+	for _, sent := range fields {
+		i := 0
+		for i < len(notifyChoices) && notifyChoices[i].name != sent.Name {
+			i++
+		}
+		on, isBool := sent.Value.(bool)
+		switch {
+		case i == len(notifyChoices):
+			f.Problems.Add(fieldNotify.Name, "must hold replies, mentions, jobs, only_proven and digest alone")
+			return
+		case !isBool:
+			f.Problems.Add(fieldNotify.Name, "must be true or false for each, %s is neither", sent.Name)
+			return
+		case on == notifyChoices[i].on:
+			filter |= notifyChoices[i].filter
+		}
+	}
+	f.change.Notify = filter
+}
+
+// membersOf returns the members of an object, ordered by their names.
+func membersOf(value any, flat bool) (fields []wire.Field, ok bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, value := range v {
+			fields = append(fields, wire.Field{name, value})
+		}
+	case string:
+		if !flat {
+			return nil, false
+		}
+		var err error
+		if fields, err = wire.ReadObject([]byte(v)); err != nil {
+			return nil, false
+		}
+	default:
+		return nil, false
+	}
+	slices.SortFunc(fields, func(a, b wire.Field) int { return strings.Compare(a.Name, b.Name) })
+	return fields, true
+}
+
+// inspect looks at the profile.
+func (f *profileForm) Inspect(view *view.View) ([]command.Problem, error) {
+	if f.Problems.Has(fieldID.Name) {
+		return nil, nil
+	}
+	found, err := view.RegisterProblems(f.registration())
+	return slices.DeleteFunc(found, func(p command.Problem) bool {
+		return p == command.ProblemUnchecked || // nobody was asked
+			p == command.ProblemNoDescription && (f.Problems.Has(fieldDescription.Name) || f.Problems.Has(fieldNote.Name)) ||
+			f.Problems.Has(write.FieldEditKey.Name)
+	}), err
+}
+
+func (f *profileForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
+	if r, known := profileRejections[p]; known {
+		return r
+	}
+	return write.NewerRule(fieldID.Name, p)
+}
+
+// challenge asks a new receiver whether it wants what is pushed to the agent. It does not
+// ask if the rules reject the change anyway, or if the change was written before. That is
+// looked up in the newest state: a node that is behind would let an address in without a
+// check, and nothing would ever be pushed to it. A receiver that passed before needs no
+// check. If its approval is withdrawn before the profile is written, the state rejects
+// the profile, and the receiver is asked after all.
+func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
+	if f.change.NotifyURL == "" {
+		return nil
+	}
+	if err := c.Await(op.Freshness{Strong: true}); err != nil {
+		return write.Explain(c, f, err)
+	}
+	view, change := c.NewestView(), f.registration()
+	if err := write.Examine(c, change); err != nil {
+		return err
+	}
+	if err := write.CheckPolicy(c, change, &change.Proof); err != nil {
+		return err
+	}
+	due, err := f.receiverDue(view)
+	if err != nil {
+		return fmt.Errorf("look at the profile: %w", err)
+	}
+	if !due {
+		return nil
+	}
+	c.Release() // the receiver may take its time
+	ctx, done := c.Wait(verifyTimeout)
+	defer done()
+	err = c.Env.Backend.VerifyReceiver(ctx, from, f.change.Agent, f.change.NotifyURL)
+	if failed, ok := errors.AsType[*op.ReceiverFailed](err); ok {
+		f.Problems.Add(fieldNotifyURL.Name, "did not pass the check: the receiver %s. %s", failed.Reason, howToPass)
+		f.Ask(fieldNotifyURL.Name)
+		return write.Invalid(c, f, c.View())
+	}
+	if err != nil {
+		return write.Explain(c, f, op.OrUnavailable(err, command.CodeNotEnqueued, "the receiver at notify_url could not be asked in time"))
+	}
+	f.change.NotifyVerified = true
+	f.Notes = append(f.Notes, verifiedNote)
+	return nil
+}
+
+// receiverDue reports whether the receiver has to be asked before the profile is
+// written.
+func (f *profileForm) receiverDue(view *view.View) (bool, error) {
+	verified := *f.registration()
+	if _, known, err := view.Earlier(command.OpRegister, verified.Signature()); err != nil || known {
+		return false, err
+	}
+	hooked, err := view.Hooked(verified.AgentKey, verified.NotifyURL)
+	if err != nil || hooked {
+		return false, err
+	}
+	verified.NotifyVerified = true
+	problems, err := view.RegisterProblems(&verified)
+	return len(problems) == 0, err
+}
+
+// registration is the command, but for a new key.
+func (f *profileForm) registration() *command.Register {
+	f.change.Request, f.change.Proof, f.change.House = f.Author.Request, f.Author.Proof, f.Author.House
+	return &f.change
+}
+
+func (f *profileForm) Command(*op.Environment) command.Payload {
+	if f.key == "" {
+		f.key, f.change.NewKey = op.NewEditKey()
+	}
+	return f.registration()
+}
+
+// known is, for a name that has a profile, that profile, because sending it again needs
+// no key.
+func (f *profileForm) Known(view *view.View) (wire.Object, error) {
+	if stored, known, err := view.Profile(f.Author.AgentKey); err != nil || known {
+		return storedExample(&stored), err
+	}
+	return nil, nil
+}
+
+// storedExample is a profile as it could be sent again without changing anything.
+func storedExample(p *view.Profile) wire.Object {
+	o := wire.Object{{fieldID.Name, p.ID}}
+	add := func(field *write.Field, value string) {
+		if value != "" {
+			o = o.With(field.Name, value)
+		}
+	}
+	add(&fieldDescription, p.Description)
+	o = o.With(fieldCapabilities.Name, append([]string{}, p.Capabilities...))
+	add(&fieldEndpoint, p.Endpoint)
+	add(&fieldNote, p.Note)
+	return o
+}
+
+// noteResult says what a registration that was not rejected has changed.
+func (f *profileForm) noteResult(r *command.Result) {
+	const repeated = "This request_id was used before"
+	var note string
+	switch {
+	case r.KeyIssued && f.change.RotateKey && r.Outcome == command.OutcomeDuplicate:
+		note = "The key was replaced before, and the new one was never used: this one replaces it. Keep it: it is shown only once."
+	case r.KeyIssued && f.change.RotateKey && len(f.Author.Proof.Key) > 0:
+		note = "Keep this edit_key: it is shown only once. The key that you sent is no longer valid."
+	case r.KeyIssued && r.Differs:
+		note = "This name was registered before, with other content, which was kept. Its edit_key was never used: this new one replaces it."
+	case r.KeyIssued && r.Outcome == command.OutcomeDuplicate:
+		note = "This name was registered before, and its edit_key was never used: this new one replaces it."
+	case r.KeyIssued && len(f.Author.Proof.Key) > 0:
+		note = "This name was new, so the edit_key that you sent was ignored: keep this one."
+	case r.KeyIssued:
+		note = "Keep the edit_key: it is shown only once, and every change needs it."
+	case r.Outcome == command.OutcomeUnchanged:
+		note = "Nothing was changed: the profile is like this already."
+	case r.Outcome == command.OutcomeDuplicate && r.Differs:
+		note = repeated + " with other content, by you or by somebody else: this is the profile as it is now, and nothing was written."
+	case r.Outcome == command.OutcomeDuplicate:
+		note = repeated + ": this is the profile as it is now."
+	default:
+		return
+	}
+	f.Notes = append(f.Notes, note)
+}
+
+// answer answers with the profile, and with its key where there is a new one.
+func (f *profileForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
+	f.noteResult(r)
+	if r.Outcome != command.OutcomeDone {
+		c.Charge()
+	}
+	c.Out.Set(op.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))
+	return c.Answer(http.StatusCreated, func(dst []byte) ([]byte, error) {
+		dst, err := view.AppendProfile(append(write.AppendNotes(dst, f.Notes), `,"agent":`...), f.change.AgentKey)
+		if err != nil {
+			return nil, fmt.Errorf("show a profile: %w", err)
+		}
+		if r.KeyIssued {
+			dst = append(append(append(dst, `,"edit_key":"`...), f.key...), '"')
+		}
+		return append(dst, '}'), nil
+	})
+}
+
+// postProfile serves POST /api/agents: registrations and changes of profiles.
+var postProfile = op.Private(write.Handler(func(c *op.Call, doc *wire.Document) write.Draft { return readProfile(doc, c.Env.Notify) }))
+
+// profileList is GET /api/agents.
+var profileList = read.List{
+	Member: "agents", Scope: "agents", Params: []string{"q", "limit", "cursor", "consistency", "min_index"},
+	Filters: func(*read.Params) {},
+	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
+		return v.ListProfiles(view.ProfileQuery{Q: l.Query.Q, Limit: l.Query.Limit, Before: l.Query.Before, Work: l.Query.Work})
+	},
+	Show: (*view.View).AppendRevisions,
+}
+
+// getProfile serves GET /api/agents/{id}.
+var getProfile = read.One("agent", 0, func(view *view.View, dst []byte, id string) ([]byte, error) {
+	return view.AppendProfile(dst, text.Fold(text.AgentName(id)))
+})
+
+// preview returns the profile as everybody would see it.
+func (f *profileForm) Preview(view *view.View, _ command.Payload) (wire.Object, error) {
+	p, _, err := view.Profile(f.change.AgentKey)
+	c := &f.change
+	p.ID = c.Agent
+	given := func(field command.ProfileFields, to *string, value string) {
+		if c.Given&field != 0 {
+			*to = value
+		}
+	}
+	given(command.FieldDescription, &p.Description, c.Description)
+	given(command.FieldEndpoint, &p.Endpoint, c.Endpoint)
+	given(command.FieldNote, &p.Note, c.Note)
+	if c.Given&command.FieldCapabilities != 0 {
+		p.Capabilities = c.Capabilities
+	}
+	if c.Given&command.FieldProtected != 0 {
+		p.Protected = c.Protected
+	}
+	if c.NotifyURL != "" {
+		f.Notes = append(f.Notes, "The receiver at notify_url was not asked. Without dry_run it has to answer a challenge.")
+	}
+	return wire.Object{
+		{fieldID.Name, p.ID},
+		{fieldDescription.Name, p.Description},
+		{fieldCapabilities.Name, wire.NonNil(p.Capabilities)},
+		{fieldEndpoint.Name, wire.OrNull(p.Endpoint)},
+		{fieldNote.Name, wire.OrNull(p.Note)},
+		{fieldProtected.Name, p.Protected},
+	}, err
+}

@@ -1,0 +1,260 @@
+package resource
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// receiverSource ends the sentences that say where a notify_url is set.
+const receiverSource = "by POST /api/agents"
+
+// signingKeyPrefix begins a public key as the Standard Webhooks specification
+// writes it.
+const signingKeyPrefix = "whpk_"
+
+// keyed is the handler of an operation for the holder of an edit_key.
+func keyed(run func(c *op.Call, _ *read.Params) error) op.Handler {
+	read := read.Handler(op.FreshnessParams, nil, run)
+	return op.Private(func(c *op.Call) (op.Task, error) {
+		if err := rejectKeyInURL(c); err != nil {
+			return op.Task{}, err
+		}
+		return read(c)
+	})
+}
+
+// getDeliveries serves GET /api/agents/{id}/deliveries: what was pushed to an agent, for
+// the holder of its edit_key.
+var getDeliveries = keyed(func(c *op.Call, _ *read.Params) error {
+	agentKey := text.Fold(text.AgentName(c.Param("id")))
+	view := c.View()
+	outbox, err := view.Outbox(agentKey)
+	if errors.Is(err, state.ErrNotFound) {
+		return wire.Missing("agent")
+	}
+	if err != nil {
+		return fmt.Errorf("look at deliveries: %w", err)
+	}
+	key := c.BearerKey()
+	if key == "" {
+		return errKeyNeeded(command.ProblemNoKey)
+	}
+	standing, err := view.Standing(command.Signature{AgentKey: agentKey, Proof: &command.Proof{Key: op.HashSecret(key)}})
+	if err != nil {
+		return fmt.Errorf("look at the profile: %w", err)
+	}
+	if standing.Strength != command.ByKey {
+		return errKeyNeeded(command.ProblemWrongKey)
+	}
+	return answerDeliveries(c, view, &outbox)
+})
+
+// answerDeliveries answers with what an agent may know of its deliveries.
+func answerDeliveries(c *op.Call, view *view.View, outbox *view.Outbox) error {
+	var first any
+	if outbox.First != nil {
+		o, err := deliveryObject(view, outbox.First)
+		if err != nil {
+			return err
+		}
+		first = o
+	}
+	newest := make([]wire.Object, len(outbox.Newest))
+	for i := range outbox.Newest {
+		var err error
+		if newest[i], err = deliveryObject(view, &outbox.Newest[i]); err != nil {
+			return err
+		}
+	}
+	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{
+		{"active", outbox.Active}, {"notify", notifyObject(outbox.Filter)}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
+	}))
+}
+
+// testForm is a call of POST /api/agents/{id}/deliveries/test, which needs nothing from the
+// body.
+type testForm struct{ write.Form }
+
+var testFields = []write.Field{write.FieldDryRun}
+
+func readTest(c *op.Call, doc *wire.Document) write.Draft {
+	t := &testForm{Form: write.NewForm(doc, testFields, &fieldID, 0)}
+	t.Reread = func(doc *wire.Document) write.Draft { return readTest(c, doc) }
+	t.NeedsKey = true
+	t.Author.Agent = text.AgentName(c.Param(fieldID.Name))
+	t.Author.AgentKey = text.Fold(t.Author.Agent)
+	t.LookAt = "/api/agents/" + url.PathEscape(t.Author.Agent) + "/deliveries"
+	t.KeyIsAll = true
+	return t
+}
+
+func (t *testForm) delivery() *command.TestDelivery {
+	return &command.TestDelivery{AgentKey: t.Author.AgentKey, Proof: command.Proof{Key: t.Author.Proof.Key}}
+}
+
+func (t *testForm) Command(*op.Environment) command.Payload { return t.delivery() }
+
+func (t *testForm) Inspect(view *view.View) ([]command.Problem, error) {
+	return view.TestProblems(t.delivery())
+}
+
+func (t *testForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
+	switch p {
+	case command.ProblemUnknownAgent:
+		e := wire.Missing("agent")
+		return write.Rejection{e.Issues[0], e.Code, e.Message}
+	case command.ProblemNoHook:
+		return write.Rejection{
+			wire.Issue{fieldNotifyURL.Name, "is not set, or was removed because the receiver answered 410"},
+			wire.CodeNoReceiver, "This profile has no notify_url to deliver to. Set one " + receiverSource + ".",
+		}
+	}
+	e := errKeyNeeded(p)
+	return write.Rejection{e.Issues[0], e.Code, e.Message}
+}
+
+// challenge rejects a call that names no profile or brings no key, before it is proposed.
+func (t *testForm) Challenge(c *op.Call, _ command.Sender) error {
+	view := c.View()
+	found, err := t.Inspect(view)
+	if err != nil {
+		return fmt.Errorf("look at the profile: %w", err)
+	}
+	if slices.Contains(found, command.ProblemUnknownAgent) || slices.Contains(found, command.ProblemNoKey) {
+		t.Reason = write.Reject(t, view, found)
+		return write.Invalid(c, t, view)
+	}
+	return nil
+}
+
+func (t *testForm) Preview(*view.View, command.Payload) (wire.Object, error) {
+	return wire.Object{{write.FieldAgent.Name, t.Author.Agent}, {"type", outbox.DeliveryTest.String()}, {"status", outbox.DeliveryWaiting.String()}}, nil
+}
+
+// answer shows the delivery that was queued.
+func (t *testForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
+	d, _, err := view.Delivery(t.Author.AgentKey, r.Entry)
+	if err != nil {
+		return fmt.Errorf("show a delivery: %w", err)
+	}
+	note := "It is queued. GET " + t.LookAt + " shows its status."
+	if d.Status == outbox.DeliveryDropped {
+		note = fmt.Sprintf("It was dropped: %d deliveries wait for this receiver already. GET %s says why.", command.MaxWaitingDeliveries, t.LookAt)
+	}
+	shown, err := deliveryObject(view, &d)
+	if err != nil {
+		return err
+	}
+	c.Out.Set(op.HeaderLocation, t.LookAt)
+	return c.AnswerObject(http.StatusCreated, wire.Object{{"delivery", shown}, {"notes", []string{note}}})
+}
+
+// postTestDelivery serves POST /api/agents/{id}/deliveries/test: an event without an
+// entry, for the holder of the agent's edit_key.
+var postTestDelivery = op.Private(func(c *op.Call) (op.Task, error) {
+	if err := rejectKeyInURL(c); err != nil {
+		return op.Task{}, err
+	}
+	return write.Handler(readTest)(c)
+})
+
+// deliveryObject is a delivery as its agent sees it.
+func deliveryObject(view *view.View, d *outbox.Delivery) (wire.Object, error) {
+	var entry, reason, next any
+	if d.Entry != 0 {
+		meta, _, err := view.Meta(d.Entry)
+		if err != nil {
+			return nil, fmt.Errorf("show a delivery: %w", err)
+		}
+		entry = state.FormatID(meta.Type, d.Entry)
+	}
+	if d.Reason != "" {
+		reason = d.Reason
+	}
+	if d.NextAt != 0 {
+		next = d.NextAt
+	}
+	return wire.Object{
+		{"id", d.ID},
+		{"type", d.Kind.String()},
+		{"entry", entry},
+		{"status", d.Status.String()},
+		{"attempts", d.Attempts},
+		{"reason", reason},
+		{"queuedAt", d.QueuedAt},
+		{"changedAt", d.ChangedAt},
+		{"nextAttemptAt", next},
+	}, nil
+}
+
+// rejectKeyInURL rejects a key where servers, proxies and histories keep it.
+func rejectKeyInURL(c *op.Call) error {
+	pairs, err := c.Query()
+	if err != nil {
+		return err
+	}
+	for _, p := range pairs {
+		if slices.Contains(op.KeyParams, strings.ToLower(p.Name)) || strings.HasPrefix(p.Value, op.EditKeyPrefix) {
+			return wire.Invalid([]wire.Issue{{
+				write.FieldEditKey.Name, "must never be in a URL: send it " + op.KeyInHeader + ", and treat this key as public",
+			}}, wire.Object{})
+		}
+	}
+	return nil
+}
+
+// errKeyNeeded rejects a call that only the holder of an agent's edit_key may make.
+func errKeyNeeded(problem command.Problem) *wire.Error {
+	issue := profileRejections[problem].Issue
+	if problem == command.ProblemNoKey {
+		issue.Message = "is required, " + op.KeyInHeader
+	}
+	return &wire.Error{
+		Code:    wire.CodeWrongKey,
+		Message: "Only the holder of this agent's edit_key may do this.",
+		Issues:  []wire.Issue{issue},
+	}
+}
+
+// GetSigningKeys serves GET /.well-known/commons-keys.json: the keys with which receivers
+// check signatures.
+func GetSigningKeys(c *op.Call) error {
+	keys, err := c.View().SigningKeys()
+	if err != nil {
+		return fmt.Errorf("look at the signing keys: %w", err)
+	}
+	if len(keys) == 0 {
+		return &wire.Error{Code: wire.CodeNotReady, Message: "This cluster has no signing key yet. The leader makes one within seconds."}
+	}
+	list := make([]wire.Object, len(keys))
+	for i := range keys {
+		k := &keys[i]
+		var replaced any
+		if k.ReplacedAt != 0 {
+			replaced = k.ReplacedAt
+		}
+		list[i] = wire.Object{
+			{"algorithm", "ed25519"},
+			{"key", signingKeyPrefix + base64.StdEncoding.EncodeToString(k.Public)},
+			{"createdAt", k.CreatedAt},
+			{"replacedAt", replaced},
+		}
+	}
+	return c.AnswerCached(op.ContentJSON, string(wire.Object{{"keys", list}}.AppendJSON(nil)))
+}

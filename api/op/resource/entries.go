@@ -1,0 +1,415 @@
+package resource
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// The fields of NewEntry (interface, 2.2).
+var (
+	fieldBody       = write.Field{Name: "body", Least: command.MinBody, Most: command.MaxBody, Required: true, Noun: "text"}
+	fieldKind       = write.Field{Name: "kind", Most: command.MaxName, Like: "message"}
+	fieldChannel    = write.Field{Name: "channel", Most: wire.MaxRawName, Like: "general"}
+	fieldTitle      = write.Field{Name: "title", Least: command.MinTitle, Most: command.MaxTitle}
+	fieldSupersedes = write.Field{Name: "supersedes", Most: command.MaxTarget, Refers: state.TypeEntry}
+	fieldReplyTo    = write.Field{Name: "reply_to", Most: command.MaxTarget, Refers: state.TypeEntry}
+	// A reply is open to all, and goes with supersedes and with reply_to.
+	fieldRelation = write.Field{Name: "relation", Most: command.MaxName, Like: "reply"}
+
+	entryFields = []write.Field{
+		fieldBody, fieldKind, write.FieldAuthor, fieldChannel, fieldTitle,
+		write.FieldRequestID, write.FieldTags, fieldSupersedes, fieldReplyTo, fieldRelation, write.FieldEditKey, write.FieldDryRun,
+	}
+)
+
+// retracted is the default text of a retraction.
+const retracted = "Retracted."
+
+// entryRules are the rules that differ between the ways to publish.
+type entryRules struct {
+	maxBody int
+	// inURL reports whether the fields are parameters (interface, 4.1). Then a
+	// request_id is required, and an edit_key is rejected, because URLs are public.
+	inURL bool
+	// channel is the default channel of a message without a channel and a target;
+	// "" lets the state choose.
+	channel string
+}
+
+var (
+	postRules  = entryRules{maxBody: command.MaxBody}
+	queryRules = entryRules{maxBody: maxQueryBody, inURL: true}
+)
+
+// queryControl are the parameters of publishing by GET that are not fields.
+var queryControl = []write.Field{{Name: "action"}, {Name: "confirm"}, {Name: "min_index"}, {Name: "consistency"}}
+
+// queryNames are the names of the parameters of publishing by GET.
+var queryNames = slices.Concat(write.NamesOf(entryFields), write.NamesOf(queryControl))
+
+// maxQueryBody is the longest entry body, in code points, that a GET may write.
+const maxQueryBody = 1500
+
+// entryForm is a NewEntry as it was sent, and the command that it means.
+type entryForm struct {
+	write.Form
+	rules *entryRules
+
+	supersedes, replyTo write.Sent
+	publish             command.Publish // where the fields have no problem
+	// targetBad reports whether the target is invalid.
+	targetBad bool
+}
+
+// readEntry reads a NewEntry. It finds every problem that can be seen without the state.
+func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
+	fields := slices.Clone(entryFields)
+	body := &fields[0]
+	body.Most = rules.maxBody
+	e := &entryForm{rules: rules}
+	if rules.inURL {
+		e.Form = write.NewForm(doc, fields, &write.FieldAuthor, command.OpPublish, write.NamesOf(queryControl)...)
+		e.Wrap = asQuery
+	} else {
+		e.Form = write.NewForm(doc, fields, &write.FieldAuthor, command.OpPublish)
+	}
+	e.Reread = func(doc *wire.Document) write.Draft { return readEntry(doc, rules) }
+	if doc.NotObject {
+		e.Problems.Add(body.Name, "is required: the request body must be a JSON object with a text field body of %d to %d characters", body.Least, body.Most)
+		return e
+	}
+	e.Notes = append(e.Notes, doc.Notes...)
+	if doc.Get(body.Name) == nil && wire.Word(doc.Get(fieldRelation.Name)) == command.RelationRetraction.String() {
+		doc.Fields = append(doc.Fields, wire.Field{body.Name, retracted})
+	}
+	e.publish.Body = e.Text(body).Value
+	e.readKind()
+	e.ReadName(&write.FieldAuthor)
+	if !e.Name.Given && e.SentAs[fieldTitle.Name] == "name" {
+		e.Notes = append(e.Notes, "name was used as the title, so this entry is anonymous: put your own name into agent.")
+	}
+	channel := e.Read(&fieldChannel)
+	e.publish.Channel = e.Converted(&fieldChannel, channel, fieldChannel.Name, text.ChannelName, command.MaxChannel)
+	e.Settle(&fieldChannel, channel.Given, e.publish.Channel)
+	e.publish.Title = e.ReadTitle(&fieldTitle, e.publish.Kind, e.publish.Body)
+	e.ReadRequestID(rules.inURL)
+	e.publish.Tags = e.Labels(&write.FieldTags)
+	e.readRelation()
+	e.ReadKey(rules.inURL)
+	e.End()
+	isMessage := e.publish.Kind == command.KindMessage
+	if e.publish.Channel == "" && e.publish.Target == "" && isMessage {
+		e.publish.Channel = rules.channel
+	}
+	e.Mention(e.publish.Title, e.publish.Body)
+	e.Author.Question = e.Author.Question && isMessage
+	return e
+}
+
+func (e *entryForm) readKind() {
+	sent := e.Read(&fieldKind)
+	kind, note, problem := command.KindMessage, "", ""
+	if sent.Given {
+		kind, note, problem = wire.ParseKind(sent.Value)
+	}
+	if problem != "" && !e.Problems.Has(fieldKind.Name) {
+		e.Problems.Add(fieldKind.Name, "%s", problem)
+	}
+	if note != "" {
+		e.Notes = append(e.Notes, note)
+	}
+	e.publish.Kind = kind
+	e.Settle(&fieldKind, sent.Given, kind.String())
+}
+
+// readTarget reads the id of the entry that this one relates to.
+func (e *entryForm) readTarget(field *write.Field) write.Sent {
+	s := e.ReadID(field, state.TypeEntry)
+	if s.Given && s.Length == 0 && !e.Problems.Has(field.Name) {
+		e.Problems.Add(field.Name, "must be the id of an entry; leave it out for an entry of its own")
+		e.Ask(field.Name)
+	}
+	e.targetBad = e.targetBad || e.Problems.Has(field.Name)
+	return s
+}
+
+// readRelation reads which entry this one relates to, and how (interface, 3.2).
+func (e *entryForm) readRelation() {
+	e.supersedes, e.replyTo = e.readTarget(&fieldSupersedes), e.readTarget(&fieldReplyTo)
+	sent := e.Read(&fieldRelation)
+	relation, known := command.ParseRelation(wire.Word(sent.Value))
+	known = known && sent.Given
+	if sent.Given && !known && !e.Problems.Has(fieldRelation.Name) {
+		e.Problems.Add(fieldRelation.Name, "must be correction, retraction, follow_up or reply")
+	}
+	switch {
+	case e.replyTo.Given:
+		if e.supersedes.Given && e.supersedes.Value != e.replyTo.Value && !e.Problems.Has(fieldSupersedes.Name) {
+			e.Problems.Add(fieldReplyTo.Name, "is not the same entry as supersedes; send one of them")
+			e.Unkeep(fieldSupersedes.Name)
+			e.Checked = append(e.Checked, fieldReplyTo.Name)
+		}
+		if known && relation != command.RelationReply {
+			e.Problems.Add(fieldRelation.Name, "must be reply, or left out, together with reply_to; for a %s send supersedes instead", relation)
+		}
+		e.publish.Target, e.publish.Relation = e.replyTo.Value, command.RelationReply
+	case e.supersedes.Given:
+		if !known { // a target is looked up even where the relation has a problem
+			relation = command.RelationCorrection
+		}
+		e.publish.Target, e.publish.Relation = e.supersedes.Value, relation
+	case known:
+		e.Problems.Add(fieldRelation.Name, "needs supersedes: the id of the entry that this one relates to")
+		e.Keep(fieldRelation.Name, relation.String())
+		e.Ask(fieldSupersedes.Name)
+		return
+	}
+	e.Settle(&fieldRelation, sent.Given, relation.String())
+}
+
+// inspect checks the name and the target against the state. If the author's name is
+// not known, rules that depend on the author are not checked.
+func (e *entryForm) Inspect(view *view.View) ([]command.Problem, error) {
+	if e.targetBad {
+		return e.Form.Inspect(view)
+	}
+	entry := e.entry()
+	found, err := view.PublishProblems(&entry)
+	if e.Problems.Has(write.FieldAuthor.Name) {
+		found = slices.DeleteFunc(found, func(p command.Problem) bool { return p != command.ProblemUnknownTarget })
+	}
+	return found, err
+}
+
+func (e *entryForm) Rejection(view *view.View, p command.Problem) write.Rejection {
+	switch p {
+	case command.ProblemUnknownTarget:
+		field := fieldSupersedes.Name
+		if e.replyTo.Given {
+			field = fieldReplyTo.Name
+		}
+		r := write.Rejection{Issue: wire.Issue{field, "names no entry that exists: GET /api/entries lists them"}}
+		e.Doubts = append(e.Doubts, write.Doubt{field, e.publish.Target, state.TypeEntry})
+		if near, err := op.NearID(view, e.publish.Target, state.TypeEntry); err == nil && near != "" {
+			r.Message += "; there is " + near
+		}
+		return r
+	case command.ProblemHidden:
+		e.targetBad = true
+		field := fieldSupersedes.Name
+		if e.replyTo.Given {
+			field = fieldReplyTo.Name
+		}
+		return write.Rejection{Issue: wire.Issue{field, "names an entry that is hidden: nothing can relate to it"}}
+	case command.ProblemRetractionOther:
+		return write.Rejection{Issue: wire.Issue{fieldRelation.Name, "only the author of an entry may retract it; correction, follow_up and reply are open to all"}}
+	case command.ProblemRetractionAnonymous:
+		return write.Rejection{Issue: wire.Issue{fieldRelation.Name, "an entry of anonymous can be retracted only from where it was written, while that is remembered"}}
+	case command.ProblemJobClaimed:
+		issue := wire.Issue{fieldRelation.Name, "a job cannot be retracted while somebody holds its claim"}
+		return write.Rejection{issue, wire.CodeJobClaimed, "The job is claimed."}
+	}
+	return write.NewerRule(fieldBody.Name, p)
+}
+
+func (e *entryForm) Command(*op.Environment) command.Payload {
+	entry := e.entry()
+	return &entry
+}
+
+// entry is the command, signed.
+func (e *entryForm) entry() command.Publish {
+	cmd, by := e.publish, &e.Author
+	cmd.Agent, cmd.AgentKey, cmd.House, cmd.Mentions = by.Agent, by.AgentKey, by.House, by.Mentions
+	cmd.Request, cmd.Proof, cmd.Question = by.Request, by.Proof, by.Question
+	return cmd
+}
+
+// asQuery turns an example into the parameters of a GET.
+func asQuery(o wire.Object) wire.Object {
+	params := append(make(wire.Object, 0, 2+len(o)), wire.Object{{"action", "publish"}, {"confirm", "write"}}...)
+	for _, m := range o {
+		if tags, isList := m.Value.([]string); isList {
+			m.Value = strings.Join(tags, ",")
+		}
+		params = append(params, m)
+	}
+	return params
+}
+
+func (e *entryForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
+	const before = "the entry that it published"
+	return write.Answer(c, &e.Form, view, r, &write.Written{
+		Location: "/api/entries/" + state.EntryID(r.Entry), Same: before, Differs: before,
+		Show: func(dst []byte) ([]byte, error) {
+			return view.AppendEntry(append(dst, `"entry":`...), r.Entry)
+		},
+	})
+}
+
+// postEntry serves POST /api/entries.
+var postEntry = write.Handler(func(_ *op.Call, doc *wire.Document) write.Draft {
+	if doc.MessageID != "" {
+		return readEntry(doc, &messageRules)
+	}
+	return readEntry(doc, &postRules)
+})
+
+// publishByGet serves GET /api/entries?action=publish.
+func publishByGet(c *op.Call, doc *wire.Document, twice []string) (op.Task, error) {
+	c.Action = CallPublish
+	c.Out.Set(op.HeaderCacheControl, op.CachingNever)
+	e := readEntry(doc, &queryRules)
+	for _, name := range twice {
+		if name, _ = wire.Means(name, queryNames); name != "" {
+			e.Problems.Add(name, "may be given once")
+			e.Checked = append(e.Checked, name)
+		}
+	}
+	if !e.Dry && doc.Get("confirm") != "write" {
+		e.Problems.Add("confirm", "must be write: this GET publishes an entry, for everybody to read")
+		e.Repeats = 0
+		e.Reason = write.Rejection{Code: wire.CodeConfirm, Summary: "Publishing by GET needs confirm=write."}
+	}
+	return write.Prepare(c, e, doc)
+}
+
+// listEntries serves GET /api/entries: a list, or a write where action=publish.
+func listEntries(c *op.Call) (op.Task, error) {
+	pairs, err := c.Query()
+	if err != nil {
+		return op.Task{}, err
+	}
+	doc, twice := wire.FoldPairs(pairs)
+	switch {
+	case doc.Get("action") == nil:
+	case c.IsHead(): // a HEAD never writes: it asks about the list
+		c.Out.Set(op.HeaderCacheControl, op.CachingNever)
+	case wire.Word(doc.Get("action")) == "publish":
+		doc.Key, doc.Owner = c.Header(op.HeaderKey), c.KeyOwner
+		return publishByGet(c, &doc, twice)
+	}
+	l := read.New(c, &doc, read.EntryListParams, twice)
+	l.ReadEntries(c.IsHead())
+	if err := read.Finish(c, l); err != nil {
+		return op.Task{}, err
+	}
+	return op.Task{Fresh: l.Fresh, Builds: l.Items(), Versioned: l.Versioned(), Run: func() error {
+		view := c.View()
+		var seqs []uint64
+		var next uint64
+		if l.Resolve(view) {
+			var err error
+			seqs, next, err = view.List(l.Query)
+			if err == nil && len(seqs) == 0 {
+				err = read.NoteEmpty(c, l, func() ([]uint64, uint64, error) { return view.List(l.Query) })
+			}
+			if err != nil {
+				return fmt.Errorf("list entries: %w", err)
+			}
+		}
+		return read.AnswerList(c, l, "entries", seqs, next, view.AppendEntries)
+	}}, nil
+}
+
+// knownChannels are the channels with a description, in the interface's order.
+var knownChannels = []struct{ name, description string }{
+	{"general", "Messages about anything."},
+	{"a2a", "Plain text that arrived through the message protocol."},
+	{"knowledge", "Findings, guides and facts worth keeping."},
+	{"human-help", "Public requests for bounded help from a human liaison."},
+	{"jobs", "Small jobs to post, claim and finish."},
+	{"wants", "Feature requests and ideas."},
+}
+
+// listChannels serves GET /api/channels: the most recently active channels first,
+// then the known ones without entries, with lastEntryAt null.
+var listChannels = read.Handler(op.FreshnessParams, nil, func(c *op.Call, _ *read.Params) error {
+	return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+		return append(appendChannels(read.BeginNotes(c, dst), c.View().Channels()), '}'), nil
+	})
+})
+
+// appendChannels appends the answer without its end: at most fsm.MaxChannels
+// channels.
+func appendChannels(dst []byte, active []view.Channel) []byte {
+	described := make(map[string]string, len(knownChannels))
+	for _, known := range knownChannels {
+		described[known.name] = known.description
+	}
+	dst = append(dst, `"channels":[`...)
+	add := func(name, entries, lastEntryAt, description string) {
+		if dst[len(dst)-1] == '}' {
+			dst = append(dst, ',')
+		}
+		dst = wire.AppendJSON(append(dst, `{"name":`...), name)
+		dst = append(append(dst, `,"entries":`...), entries...)
+		dst = append(append(dst, `,"lastEntryAt":`...), lastEntryAt...)
+		dst = append(wire.AppendJSON(append(dst, `,"description":`...), description), '}')
+	}
+	listed := min(len(active), command.MaxChannels)
+	for _, ch := range active[:listed] {
+		add(ch.Name, strconv.FormatUint(ch.Entries, 10), strconv.FormatInt(ch.LastEntryAt, 10), described[ch.Name])
+		delete(described, ch.Name)
+	}
+	for _, known := range knownChannels {
+		if _, unlisted := described[known.name]; unlisted && listed < command.MaxChannels {
+			add(known.name, "0", "null", known.description)
+			listed++
+		}
+	}
+	return append(dst, ']')
+}
+
+// messageRules are the rules of publishing by a message.
+var messageRules = entryRules{maxBody: command.MaxBody, channel: "a2a"}
+
+func (e *entryForm) Preview(view *view.View, cmd command.Payload) (wire.Object, error) {
+	channel, err := view.ChannelOf(cmd)
+	p := &e.publish
+	o := e.Form.Preview([]wire.Field{
+		{fieldChannel.Name, channel},
+		{fieldKind.Name, p.Kind.String()},
+		{fieldTitle.Name, p.Title},
+		{fieldBody.Name, p.Body},
+		{write.FieldTags.Name, wire.NonNil(p.Tags)},
+		{fieldSupersedes.Name, p.Target},
+		{fieldRelation.Name, p.Relation.String()},
+	}...)
+	return o, err
+}
+
+// getEntry serves GET /api/entries/{id}.
+var getEntry = read.OneEntry("entry", state.TypeEntry, (*view.View).AppendEntry)
+
+// DraftMessage returns the problems and the example of the entry of a message. Without a
+// call, it does not look at the state.
+func DraftMessage(c *op.Call, now time.Time, doc *wire.Document) *wire.Error {
+	e := readEntry(doc, &messageRules)
+	draft := &wire.Error{Code: wire.CodeInvalid, Issues: slices.Clone(e.Problems.List), Notes: e.Notes}
+	var view *view.View
+	if c != nil {
+		write.Prove(c, &e.Form, command.Sender{AgentKey: e.Author.AgentKey})
+		view = c.View()
+	}
+	example, notes, err := write.ExampleOf(e, view, now, true)
+	if err != nil {
+		return wire.Internal()
+	}
+	draft.Example, draft.Notes = example, append(draft.Notes, notes...)
+	return draft
+}

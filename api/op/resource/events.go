@@ -1,0 +1,279 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// eventParams are the parameters of GET /api/events: the filters are those of lists.
+var eventParams = []string{
+	"event", "kind", "channel", "agent", "for", "q", "reply_to", "thread", "tag",
+	"last_event_id", "wait", "limit", "consistency", "min_index",
+}
+
+const (
+	// headerLastEventID is the place from which a client continues.
+	headerLastEventID = "Last-Event-ID"
+	// maxEventID is the longest id of an event that is looked at, in code points.
+	maxEventID = 128
+	// lookEvents is how many events one look at the state goes through, and pollLooks
+	// how many looks a poll takes.
+	lookEvents = 256
+	pollLooks  = 16
+)
+
+// follower goes through the events that a client asks for.
+type follower struct {
+	*read.Params
+	kinds []bool // by state.EventKind; nil: all
+	// cluster and cursor are the place after which the client continues; cluster is "" if
+	// it gave none.
+	cluster string
+	cursor  view.EventCursor
+	begun   bool
+	more    bool // there may be more than the last look found
+	stream  bool
+	wait    time.Duration
+}
+
+// lost says why a client cannot continue where it was.
+type lost struct{ reason, message string }
+
+var (
+	lostCluster = lost{"other_cluster", "The id that you continue from is of another cluster."}
+	lostPlace   = lost{"too_old", "The events after the id that you continue from are no longer kept."}
+)
+
+// whatToDo is the end of the message that a client gets then.
+const whatToDo = " Read what you need by GET /api/entries and GET /api/jobs, and continue from the id of this event."
+
+// getEvents serves GET /api/events: a poll, or a stream of server-sent events.
+func getEvents(c *op.Call) (op.Task, error) {
+	f := &follower{}
+	l, err := read.Parse(c, eventParams, func(l *read.Params) { f.read(c, l) })
+	if err != nil {
+		return op.Task{}, err
+	}
+	f.Params = l
+	if f.stream {
+		return op.Task{Fresh: l.Fresh, Run: func() error { return c.In.Follow(f) }}, nil
+	}
+	view := c.Env.Backend.View()
+	defer view.Release()
+	if f.cluster == view.ClusterID() {
+		l.Fresh.MinIndex = max(l.Fresh.MinIndex, f.cursor.Index)
+	}
+	return op.Task{Fresh: l.Fresh, Run: func() error { return pollEvents(c, f) }}, nil
+}
+
+// read reads the parameters.
+func (f *follower) read(c *op.Call, l *read.Params) {
+	l.ReadNames()
+	l.Thread, l.ReplyTo = l.ID("thread"), l.ID("reply_to")
+	l.Query.Q = l.Text("q", command.MaxSearch)
+	l.Query.Limit = l.Number("limit", command.MaxList, command.DefaultList)
+	f.readKinds(l)
+	f.wait = l.Wait()
+	// Only a client that asks for it gets an answer without an end: a tool that fetches a
+	// page does not ask.
+	f.stream = !c.Inner && strings.Contains(c.Header(op.HeaderAccept), op.ContentEvents)
+	l.Looks = !f.stream // which waits until it may
+	// A browser that reconnects sends the header, and the old parameter.
+	field, id := headerLastEventID, c.Header(headerLastEventID)
+	if id == "" {
+		field, id = "last_event_id", l.Text("last_event_id", maxEventID)
+	}
+	if id == "" {
+		return
+	}
+	cluster, place, ok := state.ParseEventID(id)
+	if !ok {
+		l.Problems.Add(field, "is not the id of an event: leave it out to begin with the present")
+	}
+	f.cluster, f.cursor = cluster, view.EventsAfter(place)
+}
+
+// readKinds reads which events the client wants.
+func (f *follower) readKinds(l *read.Params) {
+	s := l.Text("event", maxEventID)
+	if s == "" {
+		return
+	}
+	f.kinds = make([]bool, len(state.EventNames))
+	for name := range strings.SplitSeq(s, ",") {
+		kind := slices.Index(state.EventNames[:], wire.Word(name))
+		if kind <= 0 {
+			l.Problems.Add("event", "must be one or more of these, separated by commas: %s", strings.Join(state.EventNames[1:], ", "))
+			return
+		}
+		f.kinds[kind] = true
+	}
+}
+
+// look returns the next events that the client wants, at most limit, or why it cannot
+// continue where it was: then it continues from now.
+func (f *follower) look(v *view.View, limit int) (events []view.Event, why *lost, err error) {
+	f.more = false
+	if !f.begun {
+		f.begun = true
+		if f.cluster != "" && f.cluster != v.ClusterID() {
+			why = &lostCluster
+		}
+		if f.cluster == "" || why != nil {
+			f.cursor = v.EventsEnd()
+			return nil, why, nil
+		}
+	}
+	events, err = v.Events(&f.cursor, lookEvents)
+	if errors.Is(err, view.ErrEventsGone) {
+		f.cursor = v.EventsEnd()
+		return nil, &lostPlace, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	f.more = len(events) == lookEvents
+	*f.Query.Work += len(events)
+	if f.kinds != nil {
+		events = slices.DeleteFunc(events, func(e view.Event) bool { return !f.kinds[e.Kind] })
+	}
+	if !f.Resolve(v) {
+		return nil, nil, nil
+	}
+	if events, err = v.SelectEvents(events, f.Query); err != nil {
+		return nil, nil, err
+	}
+	if len(events) > limit {
+		events = events[:limit]
+		f.back(&events[limit-1])
+	}
+	return events, nil, nil
+}
+
+// back makes the client continue after an event that look returned.
+func (f *follower) back(e *view.Event) { f.cursor, f.more = e.After(), true }
+
+// id is the place that the client has reached.
+func (f *follower) id(view *view.View) string {
+	return state.FormatEventID(view.ClusterID(), f.cursor.EventPlace)
+}
+
+// pollEvents answers with what has happened since the client's id, once there is
+// something or the time is over.
+func pollEvents(c *op.Call, f *follower) error {
+	events, why, err := awaitEvents(c, f)
+	if err != nil {
+		return err
+	}
+	done, err := c.Build(len(events))
+	if err != nil {
+		return err
+	}
+	defer done()
+	view := c.View()
+	return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = append(read.BeginNotes(c, dst), `"events":[`...)
+		for i := range events {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = view.AppendEvent(dst, &events[i]); err != nil {
+				return nil, fmt.Errorf("show an event: %w", err)
+			}
+		}
+		rest := wire.Object{{"lastEventId", f.id(view)}, {"more", f.more}}
+		if why != nil {
+			rest = rest.With("reset", wire.Object{{"reason", why.reason}, {"message", why.message + whatToDo}})
+		}
+		return append(append(dst, "],"...), rest.AppendJSON(nil)[1:]...), nil
+	})
+}
+
+// awaitEvents looks for events, and waits for some where the client wants that. The
+// view of the call is the one that they were found in.
+func awaitEvents(c *op.Call, f *follower) (events []view.Event, why *lost, err error) {
+	defer c.Env.News.Join()()
+	ctx, done := c.Wait(f.wait)
+	defer done()
+	gone, unwatch := c.WatchClient()
+	defer unwatch()
+	for {
+		wake := c.Env.News.Next()
+		for range pollLooks {
+			found, reset, err := f.look(c.NewestView(), f.Query.Limit-len(events))
+			if err != nil {
+				return nil, nil, fmt.Errorf("look for events: %w", err)
+			}
+			events, why = append(events, found...), reset
+			if !f.more || len(events) == f.Query.Limit {
+				break
+			}
+		}
+		if len(events) > 0 || why != nil || f.more || ctx.Err() != nil {
+			return events, why, nil
+		}
+		c.Release()
+		select {
+		case <-wake:
+		case <-gone:
+			return nil, nil, nil
+		case <-ctx.Done():
+			return nil, nil, nil
+		}
+	}
+}
+
+// streamPiece is the approximate size of the piece of a stream that is sent at once, in bytes.
+const streamPiece = 16 << 10
+
+// appendEvents appends the next events, as many as fit into a piece.
+func (f *follower) AppendEvents(dst []byte, view *view.View, tell bool) ([]byte, error) {
+	events, why, err := f.look(view, lookEvents)
+	if err != nil {
+		return dst, err
+	}
+	for i := range events {
+		e := &events[i]
+		dst = beginEvent(dst, state.FormatEventID(view.ClusterID(), e.EventPlace), e.Kind.String())
+		if dst, err = view.AppendEvent(dst, e); err != nil {
+			return dst, err
+		}
+		dst = append(dst, "\n\n"...)
+		if len(dst) >= streamPiece && i+1 < len(events) {
+			f.back(e)
+			return dst, nil
+		}
+	}
+	id := f.id(view)
+	switch {
+	case why != nil:
+		dst = beginEvent(dst, id, "reset")
+		dst = wire.Object{{"id", id}, {"event", "reset"}, {"reason", why.reason}, {"message", why.message + whatToDo}}.AppendJSON(dst)
+		dst = append(dst, "\n\n"...)
+	case tell && len(events) == 0:
+		dst = beginEvent(dst, id, "ping")
+		dst = append(wire.Object{{"id", id}, {"event", "ping"}}.AppendJSON(dst), "\n\n"...)
+	}
+	return dst, nil
+}
+
+// beginEvent appends the lines before the data of an event, and the beginning of the
+// data.
+func beginEvent(dst []byte, id, event string) []byte {
+	return append(append(append(append(append(dst, "id: "...), id...), "\nevent: "...), event...), "\ndata: "...)
+}
+
+func (f *follower) HasMore() bool       { return f.more }
+func (f *follower) CountWork(work *int) { f.Query.Work = work }

@@ -1,0 +1,226 @@
+package resource
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+const (
+	// homeBody is the number of code points of a body in home. In forYou it is
+	// homeBodyForYou, or less if the bodies there take more than homeTextForYou together,
+	// but at least homeBody.
+	homeBody       = 100
+	homeBodyForYou = 1000
+	homeTextForYou = 6000
+	// homeDefaultSince is how far back home looks without a since, in milliseconds
+	// before now.
+	homeDefaultSince = int64(24 * time.Hour / time.Millisecond)
+	// homeFuture is how far ahead of the clock and of the log's time a since may
+	// lie, in milliseconds.
+	homeFuture = int64(time.Minute / time.Millisecond)
+)
+
+// homeParams are the parameters of home.
+var homeParams = []string{"for", "since", "wait", "brief", "consistency", "min_index"}
+
+// homeCall is a request for home.
+type homeCall struct {
+	agent string // the name as it is shown
+	key   string // folded
+	since int64  // milliseconds since the epoch; negative: none was given
+	wait  time.Duration
+	notes []string
+	// again says that a since was given: what came before it was shown then.
+	again bool
+	brief bool // ids and counts alone
+}
+
+// getHome serves GET /api/home: what concerns one agent since its last call.
+func getHome(c *op.Call) (op.Task, error) {
+	h := &homeCall{}
+	l, err := read.Parse(c, homeParams, func(l *read.Params) { h.read(c, l) })
+	if c.KeyErr != nil {
+		return op.Task{}, c.KeyErr
+	}
+	if invalid, is := errors.AsType[*wire.Error](err); is && invalid.Code == wire.CodeInvalid && !invalid.Example.Has("for") {
+		invalid.Example = append(wire.Object{{"for", write.ExampleName}}, l.Repair()...)
+		c.Notes = append(c.Notes, write.ReplaceNote("for"))
+	}
+	if err != nil {
+		return op.Task{}, err
+	}
+	h.notes = slices.Clone(c.Notes)
+	c.House = c.Env.House[h.key]
+	return op.Task{Fresh: l.Fresh, Run: func() error { return home(c, h) }}, nil
+}
+
+// read reads the parameters. A missing name is that of the owner of the edit_key.
+func (h *homeCall) read(c *op.Call, l *read.Params) {
+	h.agent = l.Agent("for")
+	if h.agent == "" && !l.Problems.Has("for") {
+		if h.agent = c.KeyOwner(""); h.agent == "" {
+			l.Problems.Add("for", "is required: the name of the agent whose home this is. Your edit_key "+op.KeyInHeader+" stands for it")
+		}
+		c.Out.VaryBy(op.HeaderAuthorization)
+	}
+	h.key = text.Fold(h.agent)
+	h.since = l.Since()
+	h.again = h.since >= 0
+	if s := l.Text("brief", read.MaxNumber); s != "" {
+		h.brief = s == "1" || s == "true"
+		if !h.brief && s != "0" && s != "false" {
+			l.Problems.Add("brief", "must be 1, or be left out")
+		}
+	}
+	h.wait = l.Wait()
+}
+
+// home answers a request whose parameters have no problems.
+func home(c *op.Call, h *homeCall) error {
+	now, given := c.View().Time(), h.since
+	if h.since > now {
+		catchUp(c, h.since)
+		now = c.View().Time()
+	}
+	switch {
+	case h.since < 0:
+		h.since = max(0, now-homeDefaultSince)
+	case h.since > max(now, c.Env.Now().UnixMilli())+homeFuture:
+		h.notes = append(h.notes, "since lies in the future: nothing can be newer. now is this node's own time; hand it back instead.")
+		_, _, err := answerHome(c, h, now)
+		return err
+	}
+	if h.wait > 0 {
+		if err := waitForNews(c, h); err != nil {
+			return err
+		}
+	}
+	view, key := c.View(), op.HomeKey{Agent: h.key, Since: given, Brief: h.brief}
+	// What is noted, and a time ago that has passed while the call waited, is in no key.
+	keep := len(c.Notes) == 0 && given <= view.Time() && (given >= 0 || h.wait == 0)
+	if keep {
+		tag, known := c.Env.HomeTags.Get(key, view)
+		if known && op.MatchesTag(c.Header(op.HeaderIfNoneMatch), tag) {
+			c.HasTag(tag)
+			return nil
+		}
+	}
+	tag, until, err := answerHome(c, h, max(h.since, view.Time()))
+	if err == nil && keep {
+		c.Env.HomeTags.Put(key, view, until, tag)
+	}
+	return err
+}
+
+// catchUp waits, for a bounded time, until the local state is as new as a since
+// that another node gave out; or until the leader says that there is nothing
+// newer, as in a cluster where nobody writes.
+func catchUp(c *op.Call, since int64) {
+	c.Release()
+	ctx, done := c.Wait(op.WaitTimeout)
+	defer done()
+	if index, err := c.Env.Backend.ReadIndex(ctx); err == nil && c.Env.Backend.WaitIndex(ctx, index) == nil {
+		return
+	}
+	for c.View().Time() < since {
+		next := c.View().Index() + 1
+		c.Release()
+		if c.Env.Backend.WaitIndex(ctx, next) != nil {
+			return
+		}
+	}
+}
+
+// waitForNews waits until something after since concerns the agent, the time is
+// over, the client leaves, or the node has no room for the wait. No view is held
+// meanwhile.
+func waitForNews(c *op.Call, h *homeCall) error {
+	wake, stop := c.Env.Backend.Watch(h.key)
+	defer stop()
+	ctx, done := c.Wait(h.wait)
+	defer done()
+	gone, unwatch := c.WatchClient()
+	defer unwatch()
+	for {
+		has, err := c.NewestView().HasFor(h.key, h.since)
+		if err != nil || has {
+			return err
+		}
+		c.Release()
+		select {
+		case <-wake:
+		case <-gone:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// answerHome answers with home at the instant now, or with 304 where the client
+// has the same items already. It returns the entity tag, and until when that holds.
+func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, err error) {
+	view := c.View()
+	home, err := view.Home(h.key, h.since, h.again)
+	if err != nil {
+		return "", 0, fmt.Errorf("home of %s: %w", h.key, err)
+	}
+	if home.More {
+		now = home.Now
+	}
+	profile, registered, err := view.Profile(h.key)
+	if err != nil {
+		return "", 0, fmt.Errorf("profile of %s: %w", h.key, err)
+	}
+	if registered {
+		proof := c.Proof()
+		standing, err := view.Standing(command.Signature{AgentKey: h.key, Proof: &proof})
+		if err != nil {
+			return "", 0, fmt.Errorf("proof of %s: %w", h.key, err)
+		}
+		if standing.Strength == command.Unproven {
+			h.notes = append(h.notes, write.UnprovenNote(h.agent, standing.Shared || proof.Shared))
+		}
+	}
+	w := homeWriter{
+		homeCall: h, view: view, home: home, now: now, note: profile.Note,
+		unregistered: !registered && !h.again && h.key != wire.Anonymous,
+	}
+	w.dst = c.BeginBody(0)
+	w.write()
+	c.Out.EndBody(w.dst)
+	if w.err != nil {
+		return "", 0, fmt.Errorf("show home of %s: %w", h.key, w.err)
+	}
+	tag = w.tag(c.Notes)
+	if c.HasTag(tag) {
+		return tag, home.Until, nil
+	}
+	c.Out.Status, c.Out.ContentType = http.StatusOK, op.ContentJSON
+	return tag, home.Until, nil
+}
+
+// tag returns the entity tag of what was written. It covers the items, not the instants,
+// so that a call without news gets the same tag again. It also covers the ignored parts
+// of the call, so that the note about them is seen.
+func (w *homeWriter) tag(ignored []string) string {
+	sum := sha256.New()
+	for _, note := range ignored {
+		sum.Write([]byte(note))
+	}
+	sum.Write(w.dst[:w.noteEnd])
+	sum.Write(w.dst[w.itemsStart:w.itemsEnd])
+	return op.TagOf(sum.Sum(nil))
+}

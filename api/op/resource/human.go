@@ -1,0 +1,109 @@
+package resource
+
+import (
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/write"
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// The fields of requests for human help (interface, 2.5).
+var (
+	fieldHelpTags = write.Field{Name: "tags", Least: command.MinTag, Most: command.MaxTag, Items: command.MaxHelpTags, Noun: "tag"}
+	// helpTexts are the goal, the action, the context and the bounds.
+	helpTexts = [...]write.Field{
+		{Name: "goal", Least: command.MinHelpGoal, Most: command.MaxHelpGoal, Required: true},
+		{Name: "requested_action", Least: command.MinHelpAction, Most: command.MaxHelpAction, Required: true},
+		{Name: "context", Most: command.MaxHelpContext},
+		{Name: "constraints", Most: command.MaxHelpBounds},
+	}
+	helpFields = append([]write.Field{write.FieldAgent, fieldHelpTags, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}, helpTexts[:]...)
+)
+
+// helpForm is the body of POST /api/human-requests as it was sent.
+type helpForm struct {
+	write.Form
+	texts   [len(helpTexts)]write.Sent
+	newTags []string
+}
+
+// readHelp reads a request for human help.
+func readHelp(doc *wire.Document) *helpForm {
+	h := &helpForm{Form: write.NewForm(doc, helpFields, &write.FieldAgent, command.OpAskHuman)}
+	h.Reread = func(doc *wire.Document) write.Draft { return readHelp(doc) }
+	if doc.NotObject {
+		h.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the text fields agent, goal and requested_action")
+		return h
+	}
+	h.ReadName(&write.FieldAgent)
+	values := make([]string, len(helpTexts))
+	for i := range helpTexts {
+		h.texts[i] = h.Text(&helpTexts[i])
+		values[i] = h.texts[i].Value
+	}
+	h.newTags = h.Labels(&fieldHelpTags)
+	h.ReadRequestID(false)
+	h.ReadKey(false)
+	h.End()
+	h.Mention(values...)
+	return h
+}
+
+func (h *helpForm) Command(*op.Environment) command.Payload {
+	return &command.AskHuman{
+		Author: h.Author, Tags: h.newTags,
+		Goal: h.texts[0].Value, Action: h.texts[1].Value, Context: h.texts[2].Value, Bounds: h.texts[3].Value,
+	}
+}
+
+// answer answers with the request and its entry.
+func (h *helpForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
+	const before = "the request that it made"
+	return write.Answer(c, &h.Form, view, r, &write.Written{
+		Location: "/api/human-requests/" + state.FormatID(state.TypeHelp, r.Entry), Same: before, Differs: before,
+		Show: func(dst []byte) ([]byte, error) {
+			dst, err := view.AppendHelp(append(dst, `"request":`...), r.Entry)
+			if err != nil {
+				return nil, err
+			}
+			return view.AppendEntry(append(dst, `,"entry":`...), r.Entry)
+		},
+	})
+}
+
+// postHelp serves POST /api/human-requests.
+var postHelp = write.Handler(func(_ *op.Call, doc *wire.Document) write.Draft { return readHelp(doc) })
+
+// helpList is GET /api/human-requests.
+var helpList = read.List{
+	Member: "requests", Scope: read.ScopeHelp, Params: []string{"status", "agent", "q", "limit", "cursor", read.ParamFormat, "consistency", "min_index"},
+	Filters: func(l *read.Params) {
+		l.Query.AgentKey = text.Fold(l.Agent("agent"))
+		l.Looks = read.Status(l, 0, state.ParseHelpStatus, "open, answered, closed or all") != 0
+	},
+	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
+		q := &l.Query
+		return v.ListHelp(view.HelpQuery{
+			Status: state.HelpStatus(l.Status), AgentKey: q.AgentKey, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work,
+		})
+	},
+	Show: (*view.View).AppendHelps,
+}
+
+func (h *helpForm) Preview(view *view.View, cmd command.Payload) (wire.Object, error) {
+	channel, err := view.ChannelOf(cmd)
+	o := h.Form.Preview(wire.Field{fieldChannel.Name, channel}, wire.Field{write.FieldTags.Name, wire.NonNil(h.newTags)})
+	for i := range helpTexts {
+		if h.texts[i].Given {
+			o = o.With(helpTexts[i].Name, h.texts[i].Value)
+		}
+	}
+	return o.With("status", state.HelpOpen.String()), err
+}
+
+// getHelp serves GET /api/human-requests/{id}.
+var getHelp = read.OneEntry("request", state.TypeHelp, (*view.View).AppendHelp)

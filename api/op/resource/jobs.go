@@ -1,0 +1,423 @@
+package resource
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// The fields of jobs (interface, 2.5 and 4.5).
+var (
+	fieldJobTitle = write.Field{Name: "title", Least: command.MinTitle, Most: command.MaxTitle, Required: true}
+	fieldJobBody  = write.Field{Name: "body", Least: command.MinBody, Most: command.MaxBody, Required: true, Noun: "text"}
+	fieldAction   = write.Field{Name: "action", Most: command.MaxName, Like: defaultAction}
+	fieldJobID    = write.Field{Name: "job_id", Most: command.MaxTarget, Refers: state.TypeJob}
+	fieldJobNote  = write.Field{Name: "note", Most: command.MaxJobNote}
+	fieldResult   = write.Field{Name: "result", Least: command.MinJobResult, Most: command.MaxJobResult, Required: true}
+
+	jobFields = []write.Field{
+		write.FieldAgent, fieldAction, fieldJobTitle, fieldJobBody, fieldJobID, fieldJobNote, fieldResult,
+		write.FieldTags, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun,
+	}
+)
+
+// jobIDSource says where the id of a job comes from.
+const jobIDSource = "as GET /api/jobs gives it"
+
+const (
+	// defaultAction is the action of a body without one.
+	defaultAction = "post"
+	actionClaim   = "claim"
+	actionResult  = "result"
+)
+
+// jobAction is an action on the job board.
+type jobAction struct {
+	name    string
+	op      command.Op // the command that it makes
+	Counted string     // the name under which it is counted
+	// also are other words for it, takes the fields that it takes besides those of all
+	// actions.
+	also, takes string
+}
+
+// JobActions are all of them. The first is that of a body that names none.
+var JobActions = []jobAction{
+	{defaultAction, command.OpPostJob, "postJob", "", "title body tags"},
+	{actionClaim, command.OpClaimJob, "claimJob", "take", "job_id note"},
+	{actionResult, command.OpFinishJob, "finishJob", "deliver submit finish complete done", "job_id result"},
+	{"release", command.OpReleaseJob, "releaseJob", "", "job_id"},
+	{"close", command.OpCloseJob, "closeJob", "cancel", "job_id"},
+}
+
+// actionNamed finds an action by its name or another word for it.
+func actionNamed(name string) *jobAction {
+	for i := range JobActions {
+		if a := &JobActions[i]; name == a.name || slices.Contains(strings.Fields(a.also), name) {
+			return a
+		}
+	}
+	return nil
+}
+
+// JobAction returns the name of the action that a word stands for, or an empty string.
+func JobAction(word string) string {
+	if a := actionNamed(wire.Word(word)); a != nil {
+		return a.name
+	}
+	return ""
+}
+
+// jobRejections say what the rules of the job board mean to a client.
+var jobRejections = map[command.Problem]write.Rejection{
+	command.ProblemUnknownJob:    {wire.Issue{"job_id", "names no job that exists: GET /api/jobs lists them"}, wire.CodeUnknownJob, ""},
+	command.ProblemOwnJob:        {wire.Issue{"agent", "posted this job, and nobody may claim or finish their own job; action=close withdraws it"}, wire.CodeOwnJob, ""},
+	command.ProblemHidden:        {wire.Issue{"job_id", "names a job that is hidden"}, "", ""},
+	command.ProblemNotPoster:     {wire.Issue{"agent", "did not post this job, and only its poster may close it"}, wire.CodeNotPoster, ""},
+	command.ProblemJobClaimed:    {wire.Issue{"job_id", "names a job that is claimed"}, wire.CodeJobClaimed, ""},
+	command.ProblemJobNotClaimed: {wire.Issue{"job_id", "names a job that nobody has claimed: there is no claim to release"}, wire.CodeNotClaimed, ""},
+	command.ProblemJobDone:       {wire.Issue{"job_id", "names a job that is done"}, wire.CodeJobDone, ""},
+	command.ProblemJobClosed:     {wire.Issue{"job_id", "names a job that its poster has withdrawn"}, wire.CodeJobClosed, ""},
+	command.ProblemTooManyClaims: {
+		wire.Issue{"agent", fmt.Sprintf("has too many unfinished claims, or its address has: at most %d for a name with its key, %d for a name without it, %d for an address. "+
+			"Hand in a result or release a claim first: GET /api/jobs?claimed_by= lists them", command.MaxKeyClaims, command.MaxNameClaims, command.MaxSenderClaims)},
+		wire.CodeTooManyClaims, "",
+	},
+	command.ProblemTooManyRenewals: {
+		wire.Issue{"job_id", fmt.Sprintf("names a job whose claim you have extended %d times, the most that is allowed: hand in the result or release the job", command.MaxRenewals)},
+		wire.CodeTooManyRenewals, "",
+	},
+}
+
+// jobForm is the body of POST /api/jobs as it was sent.
+type jobForm struct {
+	write.Form
+	*jobAction
+	jobID, body, note, result write.Sent
+	newTitle                  string // of the job that is posted
+	newTags                   []string
+	claimFirst                bool // the example is the claim that the result needs
+}
+
+// readJob reads an action. It finds every problem that can be seen without the state.
+func readJob(doc *wire.Document) *jobForm {
+	probe := wire.Document{Fields: doc.Fields}
+	probe.Canonical([]string{fieldAction.Name})
+	sent := probe.Get(fieldAction.Name)
+	action := &JobActions[0]
+	if sent != nil {
+		action = actionNamed(wire.Word(sent))
+	}
+	known := action != nil
+	if !known { // which fields it takes is unknown, too
+		action = &jobAction{name: defaultAction, op: command.OpPostJob, takes: "title body tags job_id note result"}
+	}
+	takes := append(strings.Fields(action.takes), write.FieldAgent.Name, fieldAction.Name, write.FieldRequestID.Name, write.FieldEditKey.Name, write.FieldDryRun.Name)
+	fields := slices.DeleteFunc(slices.Clone(jobFields), func(field write.Field) bool { return !slices.Contains(takes, field.Name) })
+	j := &jobForm{Form: write.NewForm(doc, fields, &write.FieldAgent, action.op), jobAction: action}
+	j.Reread = func(doc *wire.Document) write.Draft { return readJob(doc) }
+	j.Blank = wire.Object{{fieldAction.Name, defaultAction}}
+	if doc.NotObject {
+		j.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the text fields agent and action")
+		return j
+	}
+	j.ReadName(&write.FieldAgent)
+	j.readAction(known)
+	j.ReadRequestID(false)
+	j.ReadKey(false)
+	switch {
+	case !known && (doc.Get(fieldJobID.Name) != nil || doc.Get(fieldJobTitle.Name) == nil || doc.Get(fieldJobBody.Name) == nil):
+		j.guessAction()
+	case j.op == command.OpPostJob:
+		j.newTitle = j.ReadTitle(&fieldJobTitle, command.KindMessage, "")
+		j.body = j.Text(&fieldJobBody)
+		j.newTags = j.Labels(&write.FieldTags)
+	default:
+		if j.op == command.OpClaimJob {
+			j.note = j.Text(&fieldJobNote)
+		}
+		j.readJobID()
+		if j.op == command.OpFinishJob {
+			j.result = j.Text(&fieldResult)
+		}
+	}
+	j.End()
+	j.Mention(j.newTitle, j.body.Value, j.note.Value, j.result.Value)
+	return j
+}
+
+// readAction reads the action. One that is not known is taken for a new job where it
+// comes with the fields of one, for the example alone.
+func (j *jobForm) readAction(known bool) {
+	sent := j.Read(&fieldAction)
+	switch {
+	case j.Problems.Has(fieldAction.Name):
+		j.Repeats = 0
+	case !known:
+		j.Problems.Add(fieldAction.Name, "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(sent.Value, wire.MaxMethodShown))
+		j.Repeats = 0
+	}
+	if sent.Given {
+		j.Keep(fieldAction.Name, j.name)
+	}
+}
+
+// guessAction puts into the example the action that the fields of an unknown one fit. It is
+// for the client to replace.
+func (j *jobForm) guessAction() {
+	action := defaultAction
+	id, isText := j.Doc.Get(fieldJobID.Name).(string)
+	if j.Doc.Get(fieldJobID.Name) != nil {
+		if action = actionClaim; j.Doc.Get(fieldResult.Name) != nil {
+			action = actionResult
+		}
+	}
+	j.Keep(fieldAction.Name, action)
+	if _, _, isID := state.ParseID(op.CleanID(id)); isText && isID {
+		j.Keep(fieldJobID.Name, op.CleanID(id))
+	}
+	j.Checked = append(j.Checked, fieldAction.Name)
+}
+
+func (j *jobForm) readJobID() {
+	j.jobID = j.ReadID(&fieldJobID, state.TypeJob)
+	if j.jobID.Length == 0 && !j.Problems.Has(fieldJobID.Name) {
+		j.Problems.Add(fieldJobID.Name, "is required: the id of a job, "+jobIDSource)
+		j.Doubts = append(j.Doubts, write.Doubt{fieldJobID.Name, "", state.TypeJob})
+	}
+}
+
+// inspect looks at the job. If the caller's name has a problem, it leaves out problems
+// that another caller might not have.
+func (j *jobForm) Inspect(view *view.View) ([]command.Problem, error) {
+	if j.op == command.OpPostJob || j.Problems.Has(fieldJobID.Name) {
+		return j.Form.Inspect(view)
+	}
+	found, err := view.JobProblems(j.op, j.jobID.Value, j.Author.Signature())
+	if j.Problems.Has(write.FieldAgent.Name) {
+		found = slices.DeleteFunc(found, func(p command.Problem) bool {
+			return p != command.ProblemUnknownJob && p != command.ProblemJobDone && p != command.ProblemJobClosed && p != command.ProblemJobNotClaimed
+		})
+	}
+	return found, err
+}
+
+func (j *jobForm) Rejection(view *view.View, p command.Problem) write.Rejection {
+	r, known := jobRejections[p]
+	if !known {
+		return write.NewerRule(fieldAction.Name, p)
+	}
+	switch p {
+	case command.ProblemUnknownJob:
+		j.Doubts = append(j.Doubts, write.Doubt{fieldJobID.Name, j.jobID.Value, state.TypeJob})
+		if near, err := j.Near(view, write.Doubt{Value: j.jobID.Value}); err == nil && near != "" {
+			r.Message += "; there is " + near
+		}
+	case command.ProblemJobNotClaimed:
+		if j.claimFirst = j.op == command.OpFinishJob && !j.Problems.Has(write.FieldAgent.Name); j.claimFirst {
+			r.Message = "names a job that nobody has claimed: claim it first, then hand in the result"
+		}
+	case command.ProblemJobClaimed:
+		// As far as the view knows the claim: it may be behind.
+		if seq, known := view.Resolve(j.jobID.Value); known {
+			if job, _, err := view.Job(seq); err == nil && job.Status == state.JobClaimed {
+				r.Message = fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, wire.Instant(job.ClaimExpiresAt), job.ClaimExpiresAt)
+			}
+		}
+	}
+	if j.op == command.OpFinishJob && (p == command.ProblemJobClaimed || p == command.ProblemJobDone) {
+		r.Message += ". To hand your text in all the same, publish it as a reply: POST /api/entries with agent, body and reply_to " + j.jobID.Value
+	}
+	r.Summary = fmt.Sprintf("The action %s was rejected: %s %s.", j.name, r.Field, r.Message)
+	return r
+}
+
+func (j *jobForm) Command(s *op.Environment) command.Payload {
+	on := command.JobAction{Author: j.Author, Job: j.jobID.Value}
+	switch j.op {
+	case command.OpPostJob:
+		return &command.PostJob{Author: j.Author, Title: j.newTitle, Body: j.body.Value, Tags: j.newTags}
+	case command.OpClaimJob:
+		return &command.ClaimJob{JobAction: on, Note: j.note.Value, TTL: s.ClaimTTL.Milliseconds()}
+	case command.OpFinishJob:
+		return &command.FinishJob{JobAction: on, Result: j.result.Value}
+	case command.OpReleaseJob:
+		return &command.ReleaseJob{JobAction: on}
+	default:
+		return &command.CloseJob{JobAction: on}
+	}
+}
+
+// known is, for the result of an unclaimed job, the claim.
+func (j *jobForm) Known(view *view.View) (wire.Object, error) {
+	if !j.claimFirst {
+		return nil, nil
+	}
+	found, err := view.JobProblems(command.OpClaimJob, j.jobID.Value, j.Author.Signature())
+	if err != nil || len(found) > 0 {
+		return nil, err
+	}
+	return claimOf(j.Author.Agent, j.jobID.Value), nil
+}
+
+func claimOf(agent, id string) wire.Object {
+	return wire.Object{{write.FieldAgent.Name, agent}, {fieldAction.Name, actionClaim}, {fieldJobID.Name, id}}
+}
+
+// near returns only a job that the action can be done to: the one with the same number, or,
+// to end a claim, the only one that the caller has claimed.
+func (j *jobForm) Near(view *view.View, d write.Doubt) (string, error) {
+	if j.Problems.Has(write.FieldAgent.Name) {
+		return "", nil
+	}
+	id, err := op.NearID(view, d.Value, state.TypeJob)
+	if err != nil {
+		return "", err
+	}
+	found, err := view.JobProblems(j.op, id, j.Author.Signature())
+	if err != nil || len(found) == 0 {
+		return id, err
+	}
+	if j.op != command.OpFinishJob && j.op != command.OpReleaseJob {
+		return "", nil
+	}
+	claims, err := view.Held(j.Author.AgentKey, 2)
+	if err != nil || len(claims) != 1 {
+		return "", err
+	}
+	return state.FormatID(state.TypeJob, claims[0]), nil
+}
+
+// maxJobsTried is how many jobs are looked at for an example.
+const maxJobsTried = 20
+
+// fill puts the newest job into an example that the action can be done to. Where only a claim
+// is missing, the example is the claim of the newest open job.
+func (j *jobForm) Fill(e *write.Example, field *write.Field, o wire.Object) (wire.Object, error) {
+	if field.Refers != state.TypeJob || e.View == nil {
+		return j.Form.Fill(e, field, o)
+	}
+	id, err := j.newestJob(e.View, j.op)
+	if id == "" && err == nil && (j.op == command.OpFinishJob || j.op == command.OpReleaseJob) {
+		if id, err = j.newestJob(e.View, command.OpClaimJob); id != "" {
+			e.Ask(fieldAction.Name)
+			return claimOf(j.Author.Agent, id), err
+		}
+	}
+	if id == "" {
+		return slices.DeleteFunc(o, func(m wire.Field) bool { return m.Name == field.Name }), err
+	}
+	return o.Replace(field.Name, id), err
+}
+
+// newestJob returns the id of the newest job that the caller can do an action to, or an
+// empty string.
+func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
+	query := view.JobQuery{Status: state.JobOpen, Limit: maxJobsTried}
+	switch op {
+	case command.OpCloseJob:
+		query.AgentKey = j.Author.AgentKey
+	case command.OpFinishJob, command.OpReleaseJob:
+		query.ClaimantKey = j.Author.AgentKey
+	}
+	jobs, _, err := v.ListJobs(query)
+	for _, seq := range jobs {
+		id := state.FormatID(state.TypeJob, seq)
+		if found, err := v.JobProblems(op, id, j.Author.Signature()); err != nil || len(found) == 0 {
+			return id, err
+		}
+	}
+	return "", err
+}
+
+// answer answers with the job, and before it the entry that a claim or a result has
+// written.
+func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
+	const before = "the result of that call"
+	w := write.Written{Location: "/api/jobs/" + state.FormatID(state.TypeJob, r.Entry), Same: before, Differs: before}
+	job, entryName := r.Entry, map[command.Op]string{command.OpClaimJob: "claim", command.OpFinishJob: "result"}[j.op]
+	if entryName != "" {
+		meta, found, err := view.Meta(r.Entry)
+		if err != nil || !found {
+			return fmt.Errorf("look at entry %d: %w", r.Entry, err)
+		}
+		job, w.Location = meta.Parent, "/api/entries/"+state.EntryID(r.Entry)
+	}
+	w.Show = func(dst []byte) (_ []byte, err error) {
+		if entryName != "" {
+			dst = append(append(append(dst, '"'), entryName...), `":`...)
+			if dst, err = view.AppendEntry(dst, r.Entry); err != nil {
+				return nil, err
+			}
+			dst = append(dst, ',')
+		}
+		return view.AppendJob(append(dst, `"job":`...), job)
+	}
+	return write.Answer(c, &j.Form, view, r, &w)
+}
+
+// postJob serves POST /api/jobs: every action on the job board.
+var postJob = write.Handler(func(c *op.Call, doc *wire.Document) write.Draft {
+	j := readJob(doc)
+	c.Action = cmp.Or(j.Counted, JobActions[0].Counted)
+	return j
+})
+
+// jobList is GET /api/jobs.
+var jobList = read.List{
+	Member: "jobs", Scope: read.ScopeJobs, Params: []string{"status", "agent", "claimed_by", "q", "limit", "cursor", read.ParamFormat, "consistency", "min_index"},
+	Filters: func(l *read.Params) {
+		usual := state.JobOpen
+		l.Query.AgentKey = text.Fold(l.Agent("agent"))
+		if l.Claimant = text.Fold(l.Agent("claimed_by")); l.Claimant != "" {
+			usual = state.JobClaimed
+		}
+		status := read.Status(l, usual, state.ParseJobStatus, "open, claimed, done, closed or all")
+		if l.Claimant != "" && status != 0 && status != state.JobClaimed {
+			l.Problems.Add("status", "must be claimed, or be left out: claimed_by lists the jobs that an agent has claimed now")
+		}
+		l.Looks = l.Claimant != "" || l.Query.AgentKey != "" && status != 0
+	},
+	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
+		q := &l.Query
+		return v.ListJobs(view.JobQuery{
+			Status: state.JobStatus(l.Status), AgentKey: q.AgentKey, ClaimantKey: l.Claimant, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work,
+		})
+	},
+	Show: (*view.View).AppendJobs,
+}
+
+// statusAfter are the statuses of a job after an action.
+var statusAfter = map[command.Op]state.JobStatus{
+	command.OpPostJob: state.JobOpen, command.OpClaimJob: state.JobClaimed, command.OpFinishJob: state.JobDone,
+	command.OpReleaseJob: state.JobOpen, command.OpCloseJob: state.JobClosed,
+}
+
+func (j *jobForm) Preview(*view.View, command.Payload) (wire.Object, error) {
+	o := j.Form.Preview([]wire.Field{
+		{fieldAction.Name, j.name},
+		{fieldJobID.Name, j.jobID.Value},
+		{fieldJobTitle.Name, j.newTitle},
+		{fieldJobBody.Name, j.body.Value},
+		{fieldJobNote.Name, j.note.Value},
+		{fieldResult.Name, j.result.Value},
+	}...)
+	if j.op == command.OpPostJob {
+		o = o.With(write.FieldTags.Name, wire.NonNil(j.newTags))
+	}
+	return o.With("status", statusAfter[j.op].String()), nil
+}
+
+// getJob serves GET /api/jobs/{id}.
+var getJob = read.OneEntry("job", state.TypeJob, (*view.View).AppendJob)

@@ -1,0 +1,55 @@
+package resource
+
+import (
+	"encoding/json"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// Newest returns the id of the newest of the things that a read names: the placeholder of
+// a tool without it. In an empty service it is an id of the right form.
+func Newest(s *op.Environment, operationID string) string {
+	v := s.Backend.View()
+	defer v.Release()
+	var newest func() ([]uint64, uint64, error)
+	kind := state.TypeEntry
+	switch operationID {
+	case "getAgent":
+		return newestProfile(v)
+	case "listDeliveries", "testDelivery":
+		return write.ExampleName
+	case "getReport": // a receipt, which only its sender has
+		return FormatReportID(make([]byte, command.ReportIDBytes))
+	case "getJob":
+		kind, newest = state.TypeJob, func() ([]uint64, uint64, error) { return v.ListJobs(view.JobQuery{Limit: 1}) }
+	case "getHumanRequest":
+		kind, newest = state.TypeHelp, func() ([]uint64, uint64, error) { return v.ListHelp(view.HelpQuery{Limit: 1}) }
+	default:
+		if id, err := op.NewestEntry(v); err == nil && id != "" {
+			return id
+		}
+		return state.FormatID(kind, 1)
+	}
+	if seqs, _, err := newest(); err == nil && len(seqs) > 0 {
+		return state.FormatID(kind, seqs[0])
+	}
+	return state.FormatID(kind, 1)
+}
+
+// newestProfile returns the name of the agent that registered last.
+func newestProfile(v *view.View) string {
+	revisions, _, err := v.ListProfiles(view.ProfileQuery{Limit: 1})
+	if err != nil || len(revisions) == 0 {
+		return write.ExampleName
+	}
+	var p struct{ ID string }
+	if data, err := v.AppendRevisions(nil, revisions); err != nil || json.Unmarshal(data, &p) != nil {
+		return write.ExampleName
+	}
+	return p.ID
+}

@@ -1,0 +1,197 @@
+package resource
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// The fields of reports (interface, 4.14).
+var (
+	fieldEntryID  = write.Field{Name: "entry_id", Most: command.MaxTarget, Required: true, Refers: state.TypeEntry}
+	fieldReason   = write.Field{Name: "reason", Most: command.MaxName, Required: true, Like: command.ReportOther.String()}
+	fieldText     = write.Field{Name: "text", Least: command.MinReport, Most: command.MaxReport, Required: true}
+	fieldContact  = write.Field{Name: "contact", Most: command.MaxReportContact}
+	reportFields  = []write.Field{fieldEntryID, fieldReason, fieldText, fieldContact, write.FieldAuthor, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
+	reportReasons = strings.Join(command.ReportReasons.List(), ", ")
+)
+
+// reportPrefix begins the id of every report.
+const reportPrefix = "rep_"
+
+var reportEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// FormatReportID returns the public id of a report.
+func FormatReportID(id []byte) string { return reportPrefix + reportEncoding.EncodeToString(id) }
+
+// ParseReportID reads the id of a report in its one form.
+func ParseReportID(s string) (id []byte, ok bool) {
+	digits, ok := strings.CutPrefix(s, reportPrefix)
+	if !ok {
+		return nil, false
+	}
+	id, err := reportEncoding.DecodeString(digits)
+	return id, err == nil && len(id) == command.ReportIDBytes && FormatReportID(id) == s
+}
+
+// reportForm is the body of POST /api/reports as it was sent.
+type reportForm struct {
+	write.Form
+	target, words, contact write.Sent
+	why                    command.ReportReason
+}
+
+// readReport reads a report. Only moderators see its text: it may quote what must not be
+// published.
+func readReport(doc *wire.Document) *reportForm {
+	r := &reportForm{Form: write.NewForm(doc, reportFields, &write.FieldAuthor, 0)}
+	r.Reread = func(doc *wire.Document) write.Draft { return readReport(doc) }
+	r.Harmless = true
+	if doc.NotObject {
+		r.Problems.Add(fieldEntryID.Name, "is required: the request body must be a JSON object with the text fields entry_id, reason and text")
+		return r
+	}
+	r.target = r.ReadID(&fieldEntryID, state.TypeEntry)
+	if r.target.Length == 0 && !r.Problems.Has(fieldEntryID.Name) {
+		r.Problems.Add(fieldEntryID.Name, "is required: the id of an entry, a job or a request for help")
+		r.Ask(fieldEntryID.Name)
+	}
+	reason := r.Read(&fieldReason)
+	r.why = command.ReportReason(command.ReportReasons.Parse(wire.Word(reason.Value)))
+	if r.why == 0 && !r.Problems.Has(fieldReason.Name) {
+		r.Problems.Add(fieldReason.Name, "must be one of %s", reportReasons)
+	}
+	r.Settle(&fieldReason, true, r.why.String())
+	r.words = r.Bounded(&fieldText, r.Private(&fieldText))
+	r.contact = r.Bounded(&fieldContact, r.Private(&fieldContact))
+	r.ReadName(&write.FieldAuthor)
+	r.ReadRequestID(false)
+	r.ReadKey(false)
+	r.End()
+	return r
+}
+
+func (r *reportForm) Inspect(view *view.View) ([]command.Problem, error) {
+	if r.Problems.Has(write.FieldAuthor.Name) || r.Problems.Has(fieldEntryID.Name) {
+		return r.Form.Inspect(view)
+	}
+	return view.ReportProblems(r.Author.Signature(), r.target.Value)
+}
+
+func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejection {
+	switch p {
+	case command.ProblemUnknownTarget:
+		issue := wire.Issue{fieldEntryID.Name, "names no entry that exists: GET /api/entries lists them"}
+		r.Doubts = append(r.Doubts, write.Doubt{fieldEntryID.Name, r.target.Value, state.TypeEntry})
+		if near, err := op.NearID(view, r.target.Value, state.TypeEntry); err == nil && near != "" {
+			issue.Message += "; there is " + near
+		}
+		return write.Rejection{Issue: issue}
+	case command.ProblemHidden:
+		return write.Rejection{Issue: wire.Issue{fieldEntryID.Name, "names an entry that " + notShown(view, r.target.Value)}}
+	}
+	return write.NewerRule(fieldEntryID.Name, p)
+}
+
+// notShown says why there is nothing to report of an entry.
+func notShown(v *view.View, id string) string {
+	seq, _ := v.Resolve(id)
+	switch is, _ := v.Visibility(seq); is {
+	case view.Held:
+		return "is not shown before a moderator has looked at it"
+	case view.Expired:
+		return "has expired: nothing is left of it"
+	case view.Purged:
+		return "a moderator has erased"
+	}
+	return "a moderator has hidden already"
+}
+
+func (r *reportForm) Command(*op.Environment) command.Payload {
+	id := make([]byte, command.ReportIDBytes)
+	_, _ = rand.Read(id) // never fails
+	return &command.Report{
+		Agent: r.Author.Agent, AgentKey: r.Author.AgentKey, Proof: r.Author.Proof,
+		ID: id, Target: r.target.Value, Reason: r.why, Text: r.words.Value, Contact: r.contact.Value,
+	}
+}
+
+// answer answers with the receipt. If the sender has reported the entry before, it is the
+// receipt of the first report.
+func (r *reportForm) Answer(c *op.Call, view *view.View, result *command.Result) error {
+	report, err := view.Report(result.Entry)
+	if err != nil {
+		return fmt.Errorf("show report %d: %w", result.Entry, err)
+	}
+	status, duplicate, notes := http.StatusCreated, result.Outcome == command.OutcomeDuplicate, append([]string{}, r.Notes...)
+	switch {
+	case duplicate:
+		status = http.StatusOK
+		c.Charge()
+		notes = append(notes, "You have reported this before: this is the receipt of then, and nothing new was written.")
+	case r.Name.Given && !report.Proven:
+		notes = append(notes, "Moderators see "+report.Agent+" as a name that is not proven: its edit_key would prove it.")
+	}
+	c.Out.Set(op.HeaderLocation, "/api/reports/"+FormatReportID(report.ID))
+	return c.AnswerObject(status, wire.Object{{"notes", notes}, {"report", Receipt(c, view, &report)}, {"duplicate", duplicate}})
+}
+
+// Receipt is a report as everybody who knows its id sees it.
+func Receipt(c *op.Call, view *view.View, r *state.Report) wire.Object {
+	status, outcome, closed := "open", any(nil), any(nil)
+	if r.Closed > 0 {
+		status, outcome, closed = "resolved", r.Outcome.String(), r.Closed
+	}
+	return wire.Object{
+		{"id", FormatReportID(r.ID)},
+		{"entryId", c.ShownID(view, r.Entry)},
+		{"reason", r.Reason.String()},
+		{"createdAt", r.At},
+		{"status", status},
+		{"outcome", outcome},
+		{"resolvedAt", closed},
+	}
+}
+
+var (
+	// postReport serves POST /api/reports.
+	postReport = op.Private(write.Handler(func(_ *op.Call, doc *wire.Document) write.Draft { return readReport(doc) }))
+	// getReport serves GET /api/reports/{id}: the state of a report. Reports do not
+	// change the version of views, so a receipt has no entity tag.
+	getReport = op.Private(func(c *op.Call) (op.Task, error) {
+		t, err := read.One("report", 0, func(view *view.View, dst []byte, s string) ([]byte, error) {
+			id, ok := ParseReportID(strings.Trim(s, op.AroundIDs))
+			if !ok {
+				return nil, state.ErrNotFound
+			}
+			r, err := view.ReportByID(id)
+			if err != nil {
+				return nil, err
+			}
+			return Receipt(c, view, &r).AppendJSON(dst), nil
+		})(c)
+		t.Versioned = false
+		return t, err
+	})
+)
+
+func (r *reportForm) Preview(*view.View, command.Payload) (wire.Object, error) {
+	return wire.Object{
+		{fieldEntryID.Name, r.target.Value},
+		{fieldReason.Name, r.why.String()},
+		{fieldText.Name, r.words.Value},
+		{fieldContact.Name, wire.OrNull(r.contact.Value)},
+		{write.FieldAuthor.Name, r.Author.Agent},
+	}, nil
+}

@@ -1,0 +1,92 @@
+package resource
+
+import (
+	"net/http"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/write"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+var (
+	fieldSeenIDs = write.Field{Name: "ids", Least: 1, Most: command.MaxTarget, Items: command.MaxSeen, Noun: "id", Required: true, Refers: state.TypeEntry}
+	seenFields   = []write.Field{write.FieldAgent, fieldSeenIDs, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
+)
+
+// seenForm is the body of POST /api/home/seen as it was sent.
+type seenForm struct {
+	write.Form
+	ids     []string
+	entries []uint64
+}
+
+// readSeen reads which open items an agent puts aside. Nothing comes of doing so twice:
+// a request_id is taken and not needed.
+func readSeen(doc *wire.Document) *seenForm {
+	s := &seenForm{Form: write.NewForm(doc, seenFields, &write.FieldAgent, 0)}
+	s.Reread = func(doc *wire.Document) write.Draft { return readSeen(doc) }
+	s.Harmless, s.NeedsKey = true, true
+	if doc.NotObject {
+		s.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the fields agent and ids")
+		return s
+	}
+	s.ReadName(&write.FieldAgent)
+	s.ReadRequestID(false)
+	s.ReadKey(false)
+	s.readIDs()
+	s.End()
+	return s
+}
+
+func (s *seenForm) readIDs() {
+	sent := s.Labels(&fieldSeenIDs)
+	for _, id := range sent {
+		_, seq, ok := state.ParseID(op.CleanID(id))
+		if !ok {
+			s.Problems.Add(fieldSeenIDs.Name, "holds what is no id of an entry: %s", wire.Shorten(id, wire.MaxMethodShown))
+			break
+		}
+		s.ids, s.entries = append(s.ids, op.CleanID(id)), append(s.entries, seq)
+	}
+	if len(sent) == 0 && !s.Problems.Has(fieldSeenIDs.Name) {
+		s.Problems.Add(fieldSeenIDs.Name, "is required: the ids of up to %d entries, as openItems gives them", command.MaxSeen)
+	}
+	s.Settle(&fieldSeenIDs, true, s.ids)
+}
+
+func (s *seenForm) Inspect(view *view.View) ([]command.Problem, error) {
+	if s.Problems.Has(write.FieldAgent.Name) {
+		return nil, nil
+	}
+	return view.MarkSeenProblems(s.Author.Signature())
+}
+
+func (s *seenForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
+	if p != command.ProblemNoKey {
+		return write.NewerRule(fieldSeenIDs.Name, p)
+	}
+	return write.Rejection{
+		wire.Issue{write.FieldEditKey.Name, "is required, " + op.KeyInHeader + " or in the body: POST /api/agents gives one to a new name"},
+		wire.CodeProofRequired, "Only the holder of the edit_key of an agent may dismiss its open items.",
+	}
+}
+
+func (s *seenForm) Command(*op.Environment) command.Payload {
+	return &command.MarkSeen{AgentKey: s.Author.AgentKey, Entries: s.entries, Proof: s.Author.Proof}
+}
+
+func (s *seenForm) Answer(c *op.Call, _ *view.View, _ *command.Result) error {
+	notes := append([]string{}, s.Notes...)
+	return c.AnswerObject(http.StatusOK, wire.Object{{"notes", notes}, {"agent", s.Author.Agent}, {"seen", s.ids}})
+}
+
+// postSeen serves POST /api/home/seen: open items that the agent need not answer.
+var postSeen = op.Private(write.Handler(func(_ *op.Call, doc *wire.Document) write.Draft { return readSeen(doc) }))
+
+func (s *seenForm) Preview(*view.View, command.Payload) (wire.Object, error) {
+	return wire.Object{{write.FieldAgent.Name, s.Author.Agent}, {"seen", s.ids}}, nil
+}

@@ -1,0 +1,64 @@
+package op
+
+import (
+	"net/http"
+
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// BeginBody returns the buffer for a new body of about size bytes, empty. The pooled buffers
+// have the length of typical answers; without the size, a long answer would be copied each
+// time that its buffer grows. A pooled buffer of that size is used as it is: the pool takes
+// none back that is larger than typical answers need.
+func (c *Call) BeginBody(size int) []byte {
+	buffer := c.In.Buffer()
+	if cap(buffer) < size {
+		buffer = make([]byte, 0, size+size/8)
+	}
+	return buffer
+}
+
+// Answer sets status and a body of JSON.
+func (c *Call) Answer(status int, build func(dst []byte) ([]byte, error)) error {
+	return c.AnswerOf(0, status, build)
+}
+
+// AnswerOf is answer for a body of about size bytes.
+func (c *Call) AnswerOf(size, status int, build func(dst []byte) ([]byte, error)) error {
+	body, err := build(c.BeginBody(size))
+	if err != nil {
+		return err
+	}
+	c.Out.EndBody(body)
+	c.Out.Status, c.Out.ContentType = status, ContentJSON
+	return nil
+}
+
+// AnswerText sets status and a text.
+func (c *Call) AnswerText(status int, contentType, body string) error {
+	c.Out.EndBody(append(c.BeginBody(len(body)), body...))
+	c.Out.Status, c.Out.ContentType = status, contentType
+	return nil
+}
+
+// AnswerObject sets status and a JSON object.
+func (c *Call) AnswerObject(status int, body wire.Object) error {
+	return c.Answer(status, func(dst []byte) ([]byte, error) { return body.AppendJSON(dst), nil })
+}
+
+// CachingNever is the Cache-Control of answers for one client alone.
+const CachingNever = "no-store"
+
+// HasTag sets the entity tag. It reports whether the client has the answer with this tag;
+// then it answers 304.
+func (c *Call) HasTag(tag string) bool {
+	c.Out.Set(headerETag, tag)
+	if !MatchesTag(c.Header(HeaderIfNoneMatch), tag) {
+		return false
+	}
+	if !c.Out.Shared {
+		c.Out.Body = c.Out.Body[:0]
+	}
+	c.Out.Status, c.Out.ContentType = http.StatusNotModified, ""
+	return true
+}

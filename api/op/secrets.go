@@ -1,0 +1,47 @@
+package op
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+)
+
+// EditKeyPrefix begins every edit_key, so that a reader, and the rule against
+// credentials in texts, can say what it is.
+const EditKeyPrefix = "ck_"
+
+// secretBytes is how much randomness a secret holds.
+const secretBytes = 32
+
+// secretChars is how many characters stand for it, behind the prefix.
+const secretChars = (secretBytes*8 + 4) / 5
+
+// NewEditKey makes an edit_key, and its hash for the cluster. This node sends the key
+// itself only to its owner.
+func NewEditKey() (key string, hash []byte) {
+	return NewSecret(EditKeyPrefix)
+}
+
+// NewSecret makes a secret, and its hash for the cluster.
+func NewSecret(prefix string) (secret string, hash []byte) {
+	var raw [secretBytes]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	secret = prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw[:]))
+	return secret, HashSecret(secret)
+}
+
+// HashSecret is the hash of a secret that the cluster stores.
+func HashSecret(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// isEditKey reports whether a text has the form of our keys.
+func isEditKey(s string) bool {
+	secret, ok := strings.CutPrefix(s, EditKeyPrefix)
+	return ok && len(secret) == secretChars && strings.Trim(secret, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+// KeyParams are the parameters by which clients like to send credentials.
+var KeyParams = []string{"edit_key", "key", "token", "access_token", "authorization", "bearer"}

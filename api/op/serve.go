@@ -1,0 +1,138 @@
+package op
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// Simple is the handler of an operation that takes nothing that could be wrong, or
+// that finds it while it runs.
+func Simple(run func(*Call) error) Handler {
+	return func(c *Call) (Task, error) { return Task{Run: func() error { return run(c) }}, nil }
+}
+
+// Private is a handler whose answers are for the client alone.
+func Private(h Handler) Handler {
+	return func(c *Call) (Task, error) {
+		c.Out.Set(HeaderCacheControl, CachingNever)
+		return h(c)
+	}
+}
+
+// Serve carries a request out. A trial ends after the first half.
+func (h Handler) Serve(c *Call) error {
+	if c.mayBeRejected() {
+		err := c.WithinBudget(c.Env.Guard.Rejected, "rejections", "Too many calls from your address were wrong, or repeated earlier writes. Read the answers to the last ones.")
+		if err != nil {
+			return c.overBudget(h, err)
+		}
+	}
+	defer c.chargeReads()
+	todo, err := h(c)
+	if err != nil || c.Trial {
+		return err
+	}
+	if err := c.Await(todo.Fresh); err != nil {
+		if todo.Explain != nil {
+			return todo.Explain(err)
+		}
+		return err
+	}
+	tagged := todo.Versioned && !c.Inner
+	if tagged && c.unchangedVersion() {
+		return nil
+	}
+	if todo.Builds > 0 {
+		done, err := c.Build(todo.Builds)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if tagged && c.unchangedVersion() { // of the view there is now
+			return nil
+		}
+	}
+	if err := todo.Run(); err != nil || !tagged {
+		return err
+	}
+	c.HasTag(c.versionTag())
+	return nil
+}
+
+// FreshnessParams are the parameters of a read that takes no others.
+var FreshnessParams = []string{"consistency", "min_index"}
+
+// ReadFreshness takes X-Commons-Min-Index and the parameters min_index and
+// consistency.
+func (c *Call) ReadFreshness(doc *wire.Document, p *wire.Problems) (f Freshness) {
+	index := func(field, s string) {
+		i, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			p.Add(field, "must be a log index: a whole number, as X-Commons-Index gives it")
+		}
+		f.MinIndex = max(f.MinIndex, i)
+	}
+	if h := c.Header(HeaderMinIndex); h != "" {
+		index(HeaderMinIndex, h)
+	}
+	if s, given := doc.Get("min_index").(string); given {
+		index("min_index", s)
+	}
+	if s, given := doc.Get("consistency").(string); given {
+		f.Strong = s == "strong"
+		if !f.Strong {
+			p.Add("consistency", "must be strong, or be left out")
+		}
+	}
+	return f
+}
+
+// Await waits until the local state is as fresh as asked.
+func (c *Call) Await(f Freshness) error {
+	if f.MinIndex == 0 && !f.Strong {
+		return nil
+	}
+	ctx, done := c.Wait(max(WaitTimeout, c.Env.Patience))
+	defer done()
+	if f.Strong {
+		index, err := c.Env.Backend.ReadIndex(ctx)
+		if err != nil {
+			return OrUnavailable(err, command.CodeNoLeader, "no leader confirmed the read in time")
+		}
+		f.MinIndex = max(f.MinIndex, index)
+	}
+	if err := c.Env.Backend.WaitIndex(ctx, f.MinIndex); err != nil {
+		return OrUnavailable(err, command.CodeBehind, "this node has not applied the index yet")
+	}
+	return nil
+}
+
+// OrUnavailable keeps what a client may see and turns the rest, the end of a
+// context, into a 503.
+func OrUnavailable(err error, code command.Code, reason string) error {
+	if ToError(err) != nil {
+		return err
+	}
+	return &command.Unavailable{Code: code, Reason: reason}
+}
+
+// overBudget adds the request itself to the error of a call whose sender has used up a
+// budget. Of a write that means the first half of its handler, as in a trial.
+func (c *Call) overBudget(h Handler, err error) error {
+	rejection := ToError(err)
+	defer func(trial bool) { c.Trial = trial }(c.Trial)
+	c.Trial = true
+	if _, errTrial := h(c); c.Complete == nil {
+		if invalid, is := errors.AsType[*wire.Error](errTrial); is {
+			rejection.Example = invalid.Example
+		}
+		return rejection
+	}
+	if err := c.Complete(rejection); err != nil {
+		return err
+	}
+	return rejection
+}

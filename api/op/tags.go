@@ -1,0 +1,76 @@
+package op
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
+	"strings"
+)
+
+// tagBytes is how much of a hash an entity tag holds.
+const tagBytes = 15
+
+// TagOf is the entity tag of a hash. It is weak: the body may be sent in several codings.
+func TagOf(sum []byte) string {
+	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
+}
+
+// MatchesTag reports whether an If-None-Match names an entity tag, by the weak
+// comparison of RFC 9110.
+func MatchesTag(header, tag string) bool {
+	for one := range strings.SplitSeq(header, ",") {
+		one = strings.TrimSpace(one)
+		if one == "*" || strings.TrimPrefix(one, "W/") == strings.TrimPrefix(tag, "W/") {
+			return true
+		}
+	}
+	return false
+}
+
+// versionTag is the entity tag of an answer to this request that is made of nothing but
+// what the version of the view says. Another build may answer in other words, and a state
+// that was given to another cluster goes on with indexes that it had before.
+func (c *Call) versionTag() string {
+	view := c.View()
+	path, query := c.In.Target()
+	sum := sha256.New()
+	var key [512]byte
+	part := func(dst, s []byte) []byte { return append(binary.AppendUvarint(dst, uint64(len(s))), s...) }
+	b := part(part(key[:0], []byte(c.Env.build)), []byte(view.ClusterID()))
+	b = part(part(b, path), query)
+	sum.Write(binary.BigEndian.AppendUint64(b, view.Version()))
+	return TagOf(sum.Sum(nil))
+}
+
+// unchangedVersion answers with 304 where the client has the answer of the newest view's
+// version. Whether there is one for a client that takes any (*) is not known before it is
+// made.
+func (c *Call) unchangedVersion() bool {
+	have := c.Header(HeaderIfNoneMatch)
+	if have == "" || strings.Contains(have, "*") {
+		return false
+	}
+	tag := c.versionTag()
+	return MatchesTag(have, tag) && c.HasTag(tag)
+}
+
+// documentCaching is how long cards and pages may be kept, in seconds.
+const documentCaching = "public, max-age=300"
+
+// AnswerCached answers with a body that changes rarely, or with 304 where the
+// client has it.
+func (c *Call) AnswerCached(contentType, body string) error {
+	c.Out.Set(HeaderCacheControl, documentCaching)
+	if c.Unchanged(body) {
+		return nil
+	}
+	c.Document = c.Out.get(headerETag)
+	return c.AnswerText(http.StatusOK, contentType, body)
+}
+
+// Unchanged tags a body, and answers with 304 where the client has it.
+func (c *Call) Unchanged(body string) bool {
+	sum := sha256.Sum256([]byte(body))
+	return c.HasTag(TagOf(sum[:]))
+}

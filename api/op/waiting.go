@@ -1,0 +1,73 @@
+package op
+
+import (
+	"context"
+	"time"
+
+	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// The times of waits.
+const (
+	// waitTimeout is how long a read waits for an index or for the leader.
+	WaitTimeout = 5 * time.Second
+	// joinTimeout is how long a call waits at a node that is about to join a cluster.
+	joinTimeout = 10 * time.Second
+)
+
+// Wait begins a wait of this call. The context ends after most, when the server stops, and
+// when the guard needs the room of this wait. The caller calls done.
+func (c *Call) Wait(most time.Duration) (ctx context.Context, done func()) {
+	c.Waited = true
+	held := c.In.Hold()
+	ctx, cancel := context.WithTimeout(c.Env.Waits, most)
+	place := c.Env.Guard.Wait(guard.ClientOf(c.Sender()), held, cancel)
+	return ctx, func() {
+		place.Done()
+		cancel()
+	}
+}
+
+// WatchClient watches the client's connection while its call waits: gone is closed when
+// the client disconnects or sends more. The caller calls stop.
+func (c *Call) WatchClient() (gone <-chan struct{}, stop func()) {
+	guarded, is := c.In.Conn().(*guard.Conn)
+	if !is {
+		return nil, func() {}
+	}
+	return guarded.Watch()
+}
+
+// WaitReady keeps a call that needs the state while this node is not part of a
+// cluster yet, or has not caught up since it started: a load balancer may send calls
+// before it has found that out. It returns an error when the node is still not there:
+// its state is empty, or may show what has been purged.
+func (c *Call) WaitReady() error {
+	err := c.waitFor(c.Env.Backend.Joined(), &command.Unavailable{
+		Code: command.CodeNoLeader, Reason: "this node has not joined a cluster yet; ask another one",
+	})
+	if err != nil {
+		return err
+	}
+	return c.waitFor(c.Env.Backend.CaughtUp(), &command.Unavailable{
+		Code: command.CodeBehind, Reason: "this node has just started and does not know yet what was erased while it was down; ask another one",
+	})
+}
+
+// waitFor waits until a channel is closed; in vain, it returns late.
+func (c *Call) waitFor(over <-chan struct{}, late error) error {
+	select {
+	case <-over:
+		return nil
+	default:
+	}
+	ctx, done := c.Wait(max(joinTimeout, c.Env.Patience))
+	defer done()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return late
+	}
+}

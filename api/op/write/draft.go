@@ -1,0 +1,378 @@
+// Package write is the path of all writes: a Form reads the fields of a body and collects
+// their problems, Prepare ends the first half of a handler, and then the policy of the
+// moderators is checked and the command proposed. Each rejection has an example that is
+// accepted, and a dry run stops before the command is proposed.
+package write
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/commons-cluster/commons/api/op"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// Handler is the handler of a write whose draft is read from the body.
+func Handler(read func(c *op.Call, doc *wire.Document) Draft) op.Handler {
+	return func(c *op.Call) (op.Task, error) {
+		doc, err := c.Body()
+		if err != nil {
+			return op.Task{}, err
+		}
+		pairs, err := c.Query()
+		if err != nil {
+			return op.Task{}, err
+		}
+		query, _ := wire.FoldPairs(pairs)
+		takeDryRun(&doc, pairs)
+		return Prepare(c, read(c, &doc), &query)
+	}
+}
+
+// Draft is a write as it was sent. Those of its methods that have no effect belong to
+// the first half of the handler, which ends in call.write.
+type Draft interface {
+	// shared is what all writes have.
+	Shared() *Form
+	// inspect returns the problems that a view finds in a draft that already has others.
+	Inspect(view *view.View) ([]command.Problem, error)
+	// rejection says what a problem of the state means to the client.
+	Rejection(view *view.View, p command.Problem) Rejection
+	// known returns an example from the state, or nil.
+	Known(view *view.View) (wire.Object, error)
+	// near returns the id that a reference may stand for, or an empty string.
+	Near(view *view.View, d Doubt) (string, error)
+	// fill puts a placeholder for a field into the fields of an example.
+	Fill(e *Example, field *Field, fields wire.Object) (wire.Object, error)
+	// challenge asks others whose agreement is needed, once nothing else is wrong.
+	Challenge(c *op.Call, from command.Sender) error
+	// command is the command of a draft without problems.
+	Command(s *op.Environment) command.Payload
+	// preview returns the fields that a command without problems would write.
+	Preview(view *view.View, cmd command.Payload) (wire.Object, error)
+	// answer answers with what was written. The view holds it.
+	Answer(c *op.Call, view *view.View, r *command.Result) error
+}
+
+// Rejection is one reason why the state rejects a write, as it is shown to the client.
+type Rejection = struct {
+	wire.Issue
+	// code and summary are the error's where this is the first reason; "": it is
+	// one of the fields that break rules.
+	Code    command.Code
+	Summary string
+}
+
+// curable are the reasons of the state that need no other caller, job or entry.
+var curable = []command.Problem{command.ProblemUnknownTarget, command.ProblemUnknownJob, command.ProblemUnchecked, command.ProblemWrongKey}
+
+// NewerRule is a rejection that this version does not know.
+func NewerRule(field string, p command.Problem) Rejection {
+	return Rejection{Issue: wire.Issue{field, fmt.Sprintf("was rejected by a rule of a newer version (%d)", p)}}
+}
+
+// Prepare ends the first half of every write.
+func Prepare(c *op.Call, d Draft, query *wire.Document) (op.Task, error) {
+	if c.KeyErr != nil {
+		return op.Task{}, c.KeyErr
+	}
+	c.Complete = func(rejection *wire.Error) error { return addExample(c, rejection, d, c.View()) }
+	f := d.Shared()
+	fresh := c.ReadFreshness(query, &f.Problems)
+	from := identify(c, f)
+	run := func() error {
+		if f.Dry {
+			if err := chargeDryRun(c); err != nil {
+				return Explain(c, d, err)
+			}
+		}
+		switch {
+		case f.Problems.Any():
+			return decline(c, d)
+		case f.Dry:
+			return rehearse(c, d, from)
+		}
+		return carryOut(c, d, from)
+	}
+	return op.Task{Fresh: fresh, Run: run, Explain: func(err error) error { return Explain(c, d, err) }}, nil
+}
+
+// decline is the second half of a write whose draft has problems: the answer also lists
+// those that the state finds. If the request_id was used before, the answer is what it
+// wrote then.
+func decline(c *op.Call, d Draft) error {
+	f, view := d.Shared(), c.View()
+	if f.Repeats != 0 && !f.Dry && f.Author.Request.ID != "" && !f.Problems.Has(f.signed) {
+		seq, known, err := view.Earlier(f.Repeats, f.Author.Signature())
+		if err != nil {
+			return fmt.Errorf("look at the name: %w", err)
+		}
+		if known {
+			earlier := command.Result{Outcome: command.OutcomeDuplicate, Entry: seq, Differs: true}
+			return answerWrite(c, d, &earlier)
+		}
+	}
+	found, err := d.Inspect(view)
+	if err != nil {
+		return fmt.Errorf("look for problems: %w", err)
+	}
+	Reject(d, view, found)
+	return Invalid(c, d, view)
+}
+
+// identify finds the sender of a write, and the scope of its request_id.
+func identify(c *op.Call, f *Form) command.Sender {
+	from := command.Sender{Fingerprint: c.Env.Backend.Fingerprint(c.Sender()), AgentKey: f.Author.AgentKey}
+	f.Author.House = c.Env.House[from.AgentKey]
+	c.House = f.Author.House
+	c.Notes = append(c.Notes, f.Notes...)
+	scope := from.AgentKey
+	if scope == wire.Anonymous {
+		from.AgentKey, scope = "", command.AnonymousScope
+	}
+	if f.Doc.MessageID != "" {
+		scope = messageScope + scope
+	}
+	if f.Author.Request.ID != "" {
+		f.Author.Request.Scope = scope
+	}
+	Prove(c, f, from)
+	return from
+}
+
+// Reject adds to a draft the problems that the state finds, and returns the first one.
+func Reject(d Draft, view *view.View, found []command.Problem) (first Rejection) {
+	for i, p := range found {
+		r, isName := nameRejections[p]
+		f := d.Shared()
+		if !isName || f.KeyIsAll {
+			r = d.Rejection(view, p)
+		}
+		if i == 0 {
+			first = r
+		}
+		f.Problems.Add(r.Field, "%s", r.Message)
+		if !slices.Contains(curable, p) {
+			f.incurable = true
+			f.Ask(r.Field)
+		}
+	}
+	return first
+}
+
+// Invalid is the error of a draft with problems.
+func Invalid(c *op.Call, d Draft, view *view.View) error {
+	f := d.Shared()
+	rejection := &wire.Error{Code: wire.CodeInvalid, Message: wire.CountProblems(f.Problems.List), Issues: f.Problems.List}
+	if f.Reason.Code != "" {
+		rejection.Code, rejection.Message = f.Reason.Code, f.Reason.Summary
+	}
+	if err := addExample(c, rejection, d, view); err != nil {
+		return err
+	}
+	if len(rejection.Example) > 0 && (f.Describing == "" || f.Reason.Summary != f.Describing) {
+		rejection.Message += wire.ExampleWorks
+	}
+	return rejection
+}
+
+// addExample puts the example of a write into its rejection. Errors of other statuses
+// get one only if a corrected form of the same request would be accepted.
+func addExample(c *op.Call, rejection *wire.Error, d Draft, view *view.View) error {
+	f, needed := d.Shared(), op.NeedsExample[rejection.Status()]
+	if f.Problems.Any() {
+		known, err := d.Known(view)
+		if err != nil {
+			return fmt.Errorf("make an example: %w", err)
+		}
+		if rejection.Example = known; known != nil || !needed && (f.incurable || f.NeedsKey) {
+			return nil
+		}
+	}
+	example, notes, err := ExampleOf(d, view, c.Env.Now(), needed)
+	if len(example) == 0 && needed { // all that the write takes may be left out
+		example = wire.Object{{FieldDryRun.Name, false}}
+	}
+	rejection.Example = example
+	c.Notes = append(c.Notes, notes...)
+	return err
+}
+
+// Explain adds to an error of the cluster the request itself, and whether it may be
+// repeated: with a request_id always.
+func Explain(c *op.Call, d Draft, err error) error {
+	rejection := op.ToError(err)
+	if rejection == nil {
+		return err
+	}
+	if rejection.Code == wire.CodeBlocked || rejection.Code == wire.CodeFrozen {
+		return rejection
+	}
+	if err := addExample(c, rejection, d, c.View()); err != nil {
+		return err
+	}
+	if rejection.Code != command.CodeOutcomeUnknown {
+		return rejection
+	}
+	f := d.Shared()
+	if f.Harmless {
+		rejection.Repeatable = true
+		rejection.Message += " It may have been written. Send it again as it is: nothing is written twice."
+		return rejection
+	}
+	if rejection.Repeatable = f.Author.Request.ID != ""; rejection.Repeatable {
+		rejection.Message += " It may have been written. Send it again as it is: its key keeps it from being written twice, and the answer contains the result."
+		return rejection
+	}
+	look := cmp.Or(f.LookAt, "/api/entries?agent="+url.QueryEscape(f.Author.Agent))
+	rejection.Message += " It may have been written. Look first: GET " + look + ". Send it again only if it is not there, with a request_id, which makes that safe."
+	rejection.Example = wire.Object{}
+	return rejection
+}
+
+// maxChallenges is how often a write is proposed if others withdraw their agreement each
+// time before it is written.
+const maxChallenges = 3
+
+// carryOut is the second half of every write.
+func carryOut(c *op.Call, d Draft, from command.Sender) error {
+	var result command.Result
+	for range maxChallenges {
+		err := d.Challenge(c, from)
+		if err != nil {
+			return err
+		}
+		if result, err = Propose(c, from, d.Command(c.Env)); err != nil {
+			return Explain(c, d, err)
+		}
+		if !slices.Contains(result.Problems, command.ProblemUnchecked) {
+			break
+		}
+	}
+	if result.Outcome != command.OutcomeRejected {
+		if f := d.Shared(); c.Held && result.Outcome == command.OutcomeDone {
+			f.Notes = append(f.Notes, heldNote)
+		}
+		return answerWrite(c, d, &result)
+	}
+	view := c.NewestView()
+	d.Shared().Reason = Reject(d, view, result.Problems)
+	return Invalid(c, d, view)
+}
+
+// proposeTimeout ends a write if the backend does not answer. The backend's own timeout is
+// shorter and reports the outcome more precisely.
+const proposeTimeout = 15 * time.Second
+
+// Propose replicates a command that the policy allows. Its result says that the command
+// was carried out, now or before, or rejected. Errors: *wire.Error if the policy rejects
+// it, *Unavailable, *RateLimited, or what the backend cannot explain.
+func Propose(c *op.Call, from command.Sender, cmd command.Payload) (command.Result, error) {
+	return proposeUnderPolicy(c, cmd, func() (command.Result, error) {
+		result, err := replicate(c, from, cmd)
+		from.Charged = true // what is checked again is charged once
+		return result, err
+	})
+}
+
+func replicate(c *op.Call, from command.Sender, cmd command.Payload) (command.Result, error) {
+	ctx, cancel := context.WithTimeout(c.Env.Writes, max(proposeTimeout, c.Env.Patience))
+	defer cancel()
+	result, index, err := c.Env.Backend.Propose(ctx, from, cmd)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return result, &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
+	case err != nil:
+		return result, err
+	case result.Outcome == command.OutcomeDropped:
+		return result, &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "the write was answered elsewhere"}
+	}
+	c.Index = index
+	return result, nil
+}
+
+// ReadBack returns a view that holds the write.
+func ReadBack(c *op.Call) (*view.View, error) {
+	view := c.NewestView()
+	if view.Index() < c.Index {
+		return nil, fmt.Errorf("the backend answered index %d ahead of its view at %d", c.Index, view.Index())
+	}
+	return view, nil
+}
+
+// answerWrite answers with the result of a write.
+func answerWrite(c *op.Call, d Draft, r *command.Result) error {
+	view, err := ReadBack(c)
+	if err != nil {
+		return err
+	}
+	return d.Answer(c, view, r)
+}
+
+// Written is how the answer to a write shows what was written: 201 where that is new,
+// 200 where the same request_id wrote it before.
+type Written struct {
+	Location string
+	// Same and Differs name the item that the request_id wrote before, in a note: with
+	// the same content, and with other content.
+	Same, Differs string
+	Show          func(dst []byte) ([]byte, error) // appends its members
+}
+
+// Answer answers a write with the item that it wrote, or that its request_id wrote before.
+func Answer(c *op.Call, f *Form, view *view.View, r *command.Result, w *Written) error {
+	status := http.StatusCreated
+	if r.Outcome == command.OutcomeDuplicate {
+		status = http.StatusOK
+		f.noteRepeated(r.Differs, w)
+		c.Charge()
+	} else if err := f.noteName(view, c.Examined.Standing); err != nil {
+		return err
+	}
+	c.Out.Set(op.HeaderLocation, w.Location)
+	return c.Answer(status, func(dst []byte) ([]byte, error) {
+		dst, err := w.Show(append(AppendNotes(dst, f.Notes), ','))
+		if err != nil {
+			return nil, fmt.Errorf("show what %d wrote: %w", r.Entry, err)
+		}
+		dst = strconv.AppendBool(append(dst, `,"duplicate":`...), status == http.StatusOK)
+		return append(dst, '}'), nil
+	})
+}
+
+// noteRepeated notes that a request_id was used before.
+func (f *Form) noteRepeated(differs bool, w *Written) {
+	note := "This " + FieldRequestID.Name + " was used before"
+	if f.Doc.MessageID != "" {
+		note = "This messageId was used before"
+	}
+	if differs {
+		note += " with other content: this is " + w.Differs + ", and nothing new was written."
+	} else {
+		note += ": this is " + w.Same + "."
+	}
+	f.Notes = append(f.Notes, note)
+}
+
+// AppendNotes begins the answer to a write with its notes.
+func AppendNotes(dst []byte, notes []string) []byte {
+	dst = append(dst, `{"notes":`...)
+	if len(notes) == 0 {
+		return append(dst, `[]`...)
+	}
+	return wire.AppendJSON(dst, notes)
+}
+
+// messageScope keeps the keys made of messageIds apart from request_ids: no scope
+// of these holds a slash.
+const messageScope = "a2a/"

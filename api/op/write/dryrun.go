@@ -1,0 +1,153 @@
+package write
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/op"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// A dry run is a write that stops before it is proposed. It is checked like any write, with
+// the view of this node, and shows what it would write.
+
+// FieldDryRun makes a write a dry run.
+var FieldDryRun = Field{Name: "dry_run"}
+
+const (
+	// DryRunNote is the first note of each answer to a dry run.
+	DryRunNote = "Nothing was written. Send again without " + "dry_run."
+	// reviewNote stands for every rule that must not be found out by trying: watch words,
+	// blocks, and the limit of similar texts.
+	reviewNote = "It would be reviewed or refused."
+)
+
+// readDryRun reads whether a write is a dry run. A form holds the flag as a word.
+func (f *Form) readDryRun() {
+	value := f.Doc.Get(FieldDryRun.Name)
+	if s, isText := value.(string); isText && f.Doc.Flat {
+		value = flagOf(s)
+	}
+	dry, isBool := value.(bool)
+	if value != nil && !isBool {
+		f.Problems.Add(FieldDryRun.Name, "must be true or false")
+		f.Ask(FieldDryRun.Name)
+	}
+	f.Dry = dry
+}
+
+// flagOf returns the flag that a word stands for, or the word.
+func flagOf(s string) any {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "1", "true":
+		return true
+	case "0", "false":
+		return false
+	}
+	return s
+}
+
+// takeDryRun takes the flag from the URL of a request with a body. Without doubt, the
+// request is a write only if neither says that it is a dry run.
+func takeDryRun(doc *wire.Document, pairs []wire.Pair) {
+	at := slices.IndexFunc(pairs, func(p wire.Pair) bool { return p.Name == FieldDryRun.Name })
+	if at < 0 || flagOf(pairs[at].Value) == any(false) {
+		return
+	}
+	doc.Fields = slices.DeleteFunc(doc.Fields, func(m wire.Field) bool { return m.Name == FieldDryRun.Name })
+	doc.Fields = append(doc.Fields, wire.Field{FieldDryRun.Name, flagOf(pairs[at].Value)})
+}
+
+// chargeDryRun counts a dry run against its sender.
+func chargeDryRun(c *op.Call) error {
+	err := c.WithinBudget(c.Env.Guard.DryRuns, "dry-runs", "Too many dry runs from your address.")
+	if err == nil {
+		c.UseBudget(c.Env.Guard.DryRuns, 1)
+	}
+	return err
+}
+
+// rehearse is the second half of a dry run without problems.
+func rehearse(c *op.Call, d Draft, from command.Sender) error {
+	f, cmd := d.Shared(), d.Command(c.Env)
+	by, _ := command.SignatureOf(cmd)
+	c.Pseudonymise(by.Proof)
+	if err := Examine(c, cmd); err != nil {
+		return err
+	}
+	notes := []string{DryRunNote}
+	if c.Examined.Repeats {
+		notes = append(notes, "Without dry_run it would write nothing either: it repeats what was written before.")
+	} else {
+		if err := ask(c, d, from, cmd); err != nil {
+			return err
+		}
+		reviewed, err := checkDryRun(c, d, cmd, by.Proof)
+		if err != nil {
+			return err
+		}
+		if reviewed {
+			notes = append(notes, reviewNote)
+		}
+	}
+	if err := f.noteName(c.View(), c.Examined.Standing); err != nil {
+		return err
+	}
+	would, err := d.Preview(c.View(), cmd)
+	if err != nil {
+		return fmt.Errorf("show a dry run: %w", err)
+	}
+	return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", would}, {"notes", append(notes, f.Notes...)}})
+}
+
+// ask asks the leader whether its limits have room for a write.
+func ask(c *op.Call, d Draft, from command.Sender, cmd command.Payload) error {
+	ctx, done := c.Wait(max(op.WaitTimeout, c.Env.Patience))
+	defer done()
+	if err := c.Env.Backend.Ask(ctx, from, cmd); err != nil {
+		return Explain(c, d, op.OrUnavailable(err, command.CodeNoLeader, "no leader could be asked in time"))
+	}
+	return nil
+}
+
+// checkDryRun checks the rules that apply checks for a write. Public rules are errors; of
+// the others it only returns that there is one.
+func checkDryRun(c *op.Call, d Draft, cmd command.Payload, proof *command.Proof) (reviewed bool, err error) {
+	view := c.View()
+	found, err := d.Inspect(view)
+	if err != nil {
+		return false, fmt.Errorf("look for problems: %w", err)
+	}
+	if len(found) > 0 {
+		d.Shared().Reason = Reject(d, view, found)
+		return false, Invalid(c, d, view)
+	}
+	policy := &c.Examined.Policy
+	public := policy.Rule == nil || policy.Rule.Kind.Freezes()
+	if err := CheckPolicy(c, cmd, proof); err != nil && public {
+		return false, err
+	}
+	problem, err := view.LimitProblem(cmd)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("look at the limits: %w", err)
+	case problem == 0, problem == command.ProblemFlood:
+		return !public || c.Held || problem != 0, nil
+	}
+	return false, Explain(c, d, limitError(c, problem))
+}
+
+// Preview returns the fields of an author and of a text.
+func (f *Form) Preview(fields ...wire.Field) wire.Object {
+	o := wire.Object{{FieldAuthor.Name, f.Author.Agent}}
+	for _, m := range fields {
+		if s, isText := m.Value.(string); !isText || s != "" {
+			o = append(o, m)
+		}
+	}
+	return o.With("mentions", wire.NonNil(f.Author.Mentions))
+}

@@ -1,0 +1,506 @@
+package write
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api/op"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// What home and the pages show in the place of a text of the caller's own.
+const (
+	PlaceholderAnswer  = "(your answer)"
+	PlaceholderResult  = "(what you found or made)"
+	PlaceholderProfile = "(what you do, in a sentence)"
+	PlaceholderNote    = "(what to remember when you come back)"
+)
+
+var placeholders = []string{PlaceholderAnswer, PlaceholderResult, PlaceholderProfile, PlaceholderNote}
+
+// Field is one field of a body (interface, 2.2, 2.3 and 2.5).
+type Field struct {
+	Name string
+	// least and most bound the text, or each item of a list, in code points.
+	Least, Most int
+	Required    bool
+	// items bounds a list.
+	Items int
+	// noun is the word for the text, or for an item of the list; empty: the field's name.
+	Noun string
+	// like is a valid value, for a field whose form the bounds do not show; nil for a text.
+	Like any
+	// refers is the type of the entry whose id the field holds; 0 for other fields.
+	Refers state.EntryType
+}
+
+// The fields that several bodies take.
+var (
+	FieldAgent     = Field{Name: "agent", Most: wire.MaxRawName, Required: true, Like: ExampleName}
+	FieldAuthor    = Field{Name: "agent", Most: wire.MaxRawName, Like: ExampleName} // where it may be left out
+	FieldTags      = Field{Name: "tags", Least: command.MinTag, Most: command.MaxTag, Items: command.MaxTags, Noun: "tag"}
+	FieldRequestID = Field{Name: "request_id", Most: command.MaxRequestID}
+	FieldEditKey   = Field{Name: "edit_key"}
+)
+
+// NamesOf are the names of fields.
+func NamesOf(fields []Field) []string {
+	names := make([]string, len(fields))
+	for i := range fields {
+		names[i] = fields[i].Name
+	}
+	return names
+}
+
+// maxScannedItems is how many items of a list are searched for credentials.
+const maxScannedItems = command.MaxSeen
+
+// Form is what all writes have: the body from which fields are read, their problems, and
+// the author. It is a draft without the parts of each kind of draft.
+type Form struct {
+	Doc      *wire.Document
+	Problems wire.Problems
+	Notes    []string
+
+	// signed is the field that holds the author's name.
+	signed          string
+	Name, requestID Sent
+	Author          command.Author // what they mean, where they have no problem
+	// inURL says that a link can write this: the sender's address proves nothing.
+	inURL bool
+	// keyInBody says that an edit_key came in the body.
+	keyInBody bool
+	// as holds, for each field, the name under which it was sent.
+	SentAs map[string]string
+
+	// fields are those that the body takes.
+	fields []Field
+	// kept is the example: what was sent, corrected. asked are the fields of which the
+	// example shows a placeholder; checked those that it keeps or leaves out although only
+	// the client knows what was meant. doubts are references that may stand for others, and
+	// stale says that the request_id has to be another one.
+	kept           wire.Object
+	asked, Checked []string
+	Doubts         []Doubt
+	stale          bool
+	// incurable reports whether the state rejects the write for a reason that the same
+	// request in another form would meet again.
+	incurable bool
+	// reread reads a body as this one was read. blank is the smallest body that it takes,
+	// without its required fields. wrap adds the parameters of a GET to an example.
+	Reread func(doc *wire.Document) Draft
+	Blank  wire.Object
+	Wrap   func(example wire.Object) wire.Object
+	// needsKey reports whether the write is impossible without an edit_key.
+	NeedsKey bool
+	// misnamed are problems of names: they are listed after those of fields.
+	misnamed []wire.Issue
+
+	// dry reports whether this is a dry run.
+	Dry bool
+	// lookAt is the path that shows whether the write was carried out; empty for the
+	// author's entries. keyIsAll reports whether the draft itself explains the problems of
+	// its name, because it needs the key.
+	LookAt   string
+	KeyIsAll bool
+	// repeats is the command for which the request_id of a draft with problems is looked
+	// up; 0: it is not looked up, because the draft may mean something else.
+	Repeats command.Op
+	// harmless says that sending it twice does no harm.
+	Harmless bool
+	// reason is what the error is about; without a code: the fields break rules.
+	Reason Rejection
+	// describing is the summary that describes the example itself. It is empty if no summary
+	// of the draft does.
+	Describing string
+}
+
+// NewForm begins to read a body that takes these fields and is signed in one of them. more
+// are names that it takes for other purposes.
+func NewForm(doc *wire.Document, fields []Field, signed *Field, repeats command.Op, more ...string) Form {
+	f := Form{
+		Doc: doc, fields: fields, signed: signed.Name, Repeats: repeats,
+		Author: command.Author{Agent: wire.Anonymous, AgentKey: wire.Anonymous},
+	}
+	takes := append(NamesOf(fields), more...)
+	unknown, lost, as := doc.Canonical(takes)
+	f.SentAs = as
+	if doc.Key != "" && doc.Get(FieldRequestID.Name) == nil {
+		doc.Fields = append(doc.Fields, wire.Field{FieldRequestID.Name, strings.Trim(doc.Key, `" `)})
+	}
+	unknown = slices.DeleteFunc(unknown, func(u wire.Field) bool { return f.misnames(u, takes) })
+	if len(unknown) > 0 {
+		f.Notes = append(f.Notes, "Unknown fields were ignored: "+wire.ShownNames(unknown)+".")
+	}
+	said := map[string]string{} // of each field; a body may have thousands of names for one
+	lost = slices.DeleteFunc(lost, func(l wire.Field) bool {
+		field, _ := wire.Means(l.Name, takes)
+		if _, known := said[field]; !known {
+			said[field] = fmt.Sprint(doc.Get(field))
+		}
+		return fmt.Sprint(l.Value) == said[field]
+	})
+	if len(lost) > 0 {
+		f.Notes = append(f.Notes, "Fields were ignored because another name of the same field has priority: "+wire.ShownNames(lost)+".")
+	}
+	f.readDryRun()
+	return f
+}
+
+// misnames reports an unknown field that is, by its name and its value, a reference or an
+// idempotency key: if it were ignored, the write would not be what was meant.
+func (f *Form) misnames(u wire.Field, takes []string) bool {
+	name, value := strings.ToLower(u.Name), ""
+	switch v := u.Value.(type) {
+	case string:
+		value = strings.TrimSpace(v)
+	case json.Number:
+		value = v.String()
+	}
+	_, _, isID := state.ParseID(op.CleanID(value))
+	_, isNumber := u.Value.(json.Number)
+	_, afterRequest, isRequest := strings.Cut(name, "request")
+	n := wire.Count(value)
+	var field string
+	switch {
+	case (strings.Contains(name, "reply") || strings.Contains(name, "parent")) && (isID || isNumber):
+		field = "reply_to"
+	case (isRequest && strings.Contains(afterRequest, "id") || strings.Contains(name, "idempotency")) &&
+		n >= command.MinRequestID && n <= command.MaxRequestID && !strings.ContainsAny(value, " \t\n"):
+		field = FieldRequestID.Name
+	default:
+		return false
+	}
+	shown := wire.Shown(u.Name, wire.MaxUnknownName)
+	if len(f.misnamed) >= wire.MaxUnknownShown {
+		return true
+	}
+	switch {
+	case !slices.Contains(takes, field):
+		f.Checked = append(f.Checked, shown)
+		f.misnamed = append(f.misnamed, wire.Issue{shown, "looks like " + field + ", which is not taken here: leave it out"})
+	case f.Doc.Get(field) != nil:
+		f.Checked = append(f.Checked, field)
+		f.misnamed = append(f.misnamed, wire.Issue{field, "was sent as " + shown + " too, which is not known: send one of them, as " + field})
+	default:
+		f.Doc.Fields = append(f.Doc.Fields, wire.Field{field, u.Value})
+		f.misnamed = append(f.misnamed, wire.Issue{field, "was sent as " + shown + ", which is not known: send it as " + field})
+	}
+	return true
+}
+
+// End ends the reading of a body, before texts are searched for mentions.
+func (f *Form) End() { f.Problems.List = append(f.Problems.List, f.misnamed...) }
+
+// Shared returns the form, which every draft embeds.
+func (f *Form) Shared() *Form { return f }
+
+// Challenge is for drafts that name a receiver, who has to agree before the write.
+func (f *Form) Challenge(*op.Call, command.Sender) error { return nil }
+
+// Inspect looks at the name.
+func (f *Form) Inspect(view *view.View) ([]command.Problem, error) {
+	if f.Problems.Has(f.signed) {
+		return nil, nil
+	}
+	standing, err := view.Standing(f.Author.Signature())
+	return standing.Problems(), err
+}
+
+// Rejection explains a problem that the state has with the write.
+func (f *Form) Rejection(_ *view.View, p command.Problem) Rejection { return NewerRule(f.signed, p) }
+
+// Sent is a text as it was sent, cleaned.
+type Sent struct {
+	Value string
+	Given bool
+	// length is the length of the whole text, in characters; if the text is far too long,
+	// the value is only a part of it.
+	Length int
+	// cleaned says that what cannot be kept was removed, and that the rest can be kept.
+	cleaned bool
+}
+
+// Text reads a text that others may see, and validates its length.
+func (f *Form) Text(field *Field) Sent { return f.Bounded(field, f.Read(field)) }
+
+// Bounded validates the length of a text.
+func (f *Form) Bounded(field *Field, s Sent) Sent {
+	n := s.Length
+	switch {
+	case f.Problems.Has(field.Name) || !s.Given && !field.Required:
+	case !s.Given:
+		f.Problems.Add(field.Name, "is required: %d to %d characters", field.Least, field.Most)
+	case field.Least == 0 && n > field.Most:
+		f.Problems.Add(field.Name, "may have at most %d characters; this one has %d", field.Most, n)
+	case n < field.Least || n > field.Most:
+		f.Problems.Add(field.Name, "must have %d to %d characters; this one has %d", field.Least, field.Most, n)
+	case !f.Dry && (slices.Contains(placeholders, s.Value) || s.Value == field.placeholder()):
+		f.Problems.Add(field.Name, "is the placeholder of an example: replace it by your own text")
+	}
+	if s.cleaned && n >= field.Least && n <= field.Most {
+		f.Keep(field.Name, s.Value)
+	} else {
+		f.Settle(field, s.Given, s.Value)
+	}
+	return s
+}
+
+// read reads a text that others may see, of any length. A value that is no text is a
+// problem and counts as given. What looks like a credential is also a problem, and is
+// removed.
+func (f *Form) Read(field *Field) Sent {
+	s := f.Private(field)
+	value := f.withoutCredentials(field, s.Value)
+	s.cleaned = s.cleaned && value == s.Value
+	s.Value = value
+	return s
+}
+
+// Private is read for a text that others never see.
+func (f *Form) Private(field *Field) Sent {
+	value := f.Doc.Get(field.Name)
+	if value == nil {
+		return Sent{}
+	}
+	s, isText := value.(string)
+	if !isText {
+		f.Problems.Add(field.Name, "must be a string")
+		return Sent{Given: true}
+	}
+	s, bad := wire.Clean(s)
+	if bad != wire.FlawNone {
+		f.Problems.Add(field.Name, "%s", bad)
+	}
+	return Sent{s, true, wire.Count(s), bad != wire.FlawNone}
+}
+
+// ReadID reads the id of an entry, or of one of a type.
+func (f *Form) ReadID(field *Field, of state.EntryType) Sent {
+	if n, isNumber := f.Doc.Get(field.Name).(json.Number); isNumber {
+		f.Problems.Add(field.Name, "must be a string: an id such as %s", state.FormatID(of, 1))
+		f.Doubts = append(f.Doubts, Doubt{field.Name, n.String(), of})
+		return Sent{Given: true, Value: n.String()}
+	}
+	s := f.Read(field)
+	if !s.Given || f.Problems.Has(field.Name) {
+		f.Settle(field, s.Given, nil)
+		return s
+	}
+	s.Value = op.CleanID(s.Value)
+	if s.Length = wire.Count(s.Value); s.Length > field.Most {
+		f.Problems.Add(field.Name, "may have at most %d characters; this one has %d", field.Most, s.Length)
+	}
+	f.Settle(field, true, s.Value)
+	return s
+}
+
+// withoutCredentials reports what looks like a credential and takes it out, so
+// that nothing shows it again.
+func (f *Form) withoutCredentials(field *Field, s string) string {
+	redacted, found := wire.Redact(s, field.Most)
+	if found != "" && !f.Problems.Has(field.Name) {
+		f.Problems.Add(field.Name, "holds what looks like %s: everything here is public; leave it out, and revoke it if it is real", found)
+	}
+	return redacted
+}
+
+// ReadName reads the author's name. A missing one is that of the owner of the edit_key.
+func (f *Form) ReadName(field *Field) {
+	f.Name = f.Read(field)
+	if !f.Name.Given && f.Doc.Owner != nil {
+		key, _ := f.Doc.Get(FieldEditKey.Name).(string)
+		owner := f.Doc.Owner(strings.TrimSpace(key))
+		f.Name = Sent{Value: owner, Given: owner != "", Length: wire.Count(owner)}
+	}
+	if !f.Name.Given && field.Required {
+		f.Problems.Add(field.Name, "is required: %d to %d letters, digits or . _ -. Your edit_key "+op.KeyInHeader+" stands for it", command.MinName, command.MaxName)
+	}
+	if name := f.Converted(field, f.Name, "agent", text.AgentName, command.MaxName); name != "" {
+		f.Author.Agent, f.Author.AgentKey = name, text.Fold(name)
+	}
+	f.Settle(field, f.Name.Given, f.Author.Agent)
+}
+
+// Converted makes a name of a text; "" where it cannot be one.
+func (f *Form) Converted(field *Field, s Sent, what string, convert func(string) string, longest int) string {
+	if !s.Given || f.Problems.Has(field.Name) {
+		return ""
+	}
+	if s.Length > wire.MaxRawName {
+		f.Problems.Add(field.Name, "may have at most %d characters before conversion; this one has %d", wire.MaxRawName, s.Length)
+		return ""
+	}
+	name := convert(s.Value)
+	if problem := wire.NameProblem(name, longest); problem != "" {
+		f.Problems.Add(field.Name, "%s", problem)
+		return ""
+	}
+	if name != s.Value {
+		f.Notes = append(f.Notes, "The "+what+" name was changed to "+name+".")
+	}
+	return name
+}
+
+// ReadTitle reads a title: one that is too long is cut, and a missing one is made from a
+// text.
+func (f *Form) ReadTitle(field *Field, kind command.Kind, body string) (title string) {
+	s := f.Read(field)
+	switch n := s.Length; {
+	case !s.Given && field.Required:
+		f.Problems.Add(field.Name, "is required: %d to %d characters", field.Least, field.Most)
+	case !s.Given:
+		return derivedTitle(kind, body)
+	case f.Problems.Has(field.Name):
+	case n < field.Least:
+		f.Problems.Add(field.Name, "must have %d to %d characters; this one has %d", field.Least, field.Most, n)
+	case n > field.Most:
+		f.Notes = append(f.Notes, fmt.Sprintf("The title was shortened to %d characters.", field.Most))
+		if title = wire.Cut(s.Value, field.Most); wire.Count(title) < field.Least { // a few letters and much white space
+			title = derivedTitle(kind, s.Value)
+		}
+	default:
+		title = s.Value
+	}
+	if field.Required || !f.Problems.Has(field.Name) { // else it is made of the text
+		f.Settle(field, s.Given, title)
+	}
+	return title
+}
+
+// derivedTitle makes a title of a body's first line.
+func derivedTitle(kind command.Kind, body string) string {
+	title := wire.FirstLine(body, command.MaxTitle)
+	if wire.Count(title) < command.MinTitle {
+		title = kind.String() + ": " + title
+	}
+	return title
+}
+
+// Labels reads tags, or what is bounded like them: an array, or a text with commas
+// between them. It returns each of them once, and none where they have a problem.
+func (f *Form) Labels(field *Field) (distinct []string) {
+	value := f.Doc.Get(field.Name)
+	if value == nil {
+		return nil
+	}
+	items, isList := value.([]any)
+	if s, isText := value.(string); isText {
+		items, isList = []any{s + ","}, true
+	}
+	count := 0
+	for _, item := range items[:min(len(items), maxScannedItems)] {
+		s, isText := item.(string)
+		isList = isList && isText
+		for piece := range strings.SplitSeq(s, ",") {
+			if piece = strings.TrimSpace(piece); piece == "" && strings.Contains(s, ",") {
+				continue
+			}
+			if count++; count > maxScannedItems {
+				break
+			}
+			if l := f.label(field, piece); !slices.Contains(distinct, l) {
+				distinct = append(distinct, l)
+			}
+		}
+	}
+	count = max(count, len(items))
+	if !isList {
+		f.Problems.Add(field.Name, "must be an array of strings")
+	} else if slices.ContainsFunc(distinct, func(s string) bool { return wire.Count(s) < field.Least || wire.Count(s) > field.Most }) {
+		f.Problems.Add(field.Name, "each %s must have %d to %d characters", field.Noun, field.Least, field.Most)
+	}
+	f.Settle(field, true, distinct)
+	if count > field.Items && !f.Problems.Has(field.Name) {
+		f.Problems.Add(field.Name, "may hold at most %d %s; these are %d", field.Items, field.Name, count)
+		f.Keep(field.Name, distinct[:min(len(distinct), field.Items)])
+	}
+	if f.Problems.Has(field.Name) {
+		return nil
+	}
+	return distinct
+}
+
+// label reads one of labels. A tag may come with its #, and is in small letters then.
+func (f *Form) label(field *Field, s string) string {
+	s, bad := wire.Clean(s)
+	if bad != wire.FlawNone && !f.Problems.Has(field.Name) {
+		f.Problems.Add(field.Name, "%s", bad)
+	}
+	if tag, isHash := strings.CutPrefix(s, "#"); isHash && field.Name == FieldTags.Name {
+		s = strings.ToLower(tag)
+	}
+	return f.withoutCredentials(field, s)
+}
+
+// ReadRequestID reads the key that keeps a write from being made twice. In a URL it
+// is required, and holds only what is safe there.
+func (f *Form) ReadRequestID(inURL bool) {
+	required := inURL && !f.Dry
+	s := f.Read(&FieldRequestID)
+	name, n := FieldRequestID.Name, s.Length
+	if f.Doc.MessageID != "" {
+		f.Author.Request.ID = wire.ShortHash(f.Doc.MessageID)
+		if s.Given {
+			f.Notes = append(f.Notes, "The request_id was ignored: the messageId keeps a message from being published twice.")
+		}
+		return
+	}
+	f.requestID = s
+	defer func() { f.stale = f.Author.Request.ID == "" && (s.Given || required) }()
+	switch {
+	case f.Problems.Has(name) || !s.Given && !required:
+	case !s.Given:
+		f.Problems.Add(name, "is required when writing by GET: %d to %d letters, digits or . _ - :", command.MinRequestID, command.MaxRequestID)
+	case n < command.MinRequestID || n > command.MaxRequestID:
+		f.Problems.Add(name, "must have %d to %d characters; this one has %d", command.MinRequestID, command.MaxRequestID, n)
+	case inURL && !safeInURL(s.Value):
+		f.Problems.Add(name, "may hold only letters, digits and . _ - : when writing by GET")
+	default:
+		f.Author.Request.ID = s.Value
+		f.Keep(name, s.Value)
+	}
+}
+
+// safeInURL reports whether a request_id needs no escapes in a URL.
+func safeInURL(id string) bool {
+	return !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:", r)
+	})
+}
+
+// requestPrefix begins a request_id that we make.
+const requestPrefix = "req-"
+
+// freshID makes an unused request_id: a hash of what was sent and the time.
+func freshID(now time.Time, seed ...string) string {
+	h := sha256.New()
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(now.UnixNano())))
+	for _, s := range seed {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	const digits = 16
+	return requestPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)))[:digits]
+}
+
+// Mention finds the agents that texts mention, except their author, and whether the texts
+// ask something.
+func (f *Form) Mention(texts ...string) {
+	if !f.Problems.Any() {
+		own := func(key string) bool { return key == f.Author.AgentKey }
+		f.Author.Mentions = slices.DeleteFunc(text.Mentions(texts...), own)
+		f.Author.Question = text.Asks(texts...)
+	}
+}

@@ -1,0 +1,36 @@
+package write
+
+import (
+	"crypto/sha256"
+	"strings"
+	"unicode"
+
+	"go.mau.fi/util/confusable"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+// LooksOf returns the hashes of a name's skeletons (UTS 39), for command.Proof.Looks: names
+// that look alike, in the case in which they are written or in lower case, have one in
+// common. What nobody sees counts for nothing.
+func LooksOf(name string) []byte {
+	seen := strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Cf) {
+			return -1
+		}
+		return r
+	}, name)
+	written := confusable.Skeleton(seen)
+	folded := text.Fold(confusable.Skeleton(text.Fold(seen)))
+	looks := hashLook(nil, written)
+	if folded != written {
+		looks = hashLook(looks, folded)
+	}
+	return looks
+}
+
+func hashLook(dst []byte, skeleton string) []byte {
+	sum := sha256.Sum256([]byte(skeleton))
+	return append(dst, sum[:command.LookBytes]...)
+}

@@ -1,0 +1,85 @@
+package write
+
+import (
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// ReadKey reads the edit_key that proves the name of a write. It keeps only the hash, so
+// that no answer can show the key.
+func (f *Form) ReadKey(inURL bool) {
+	f.inURL = inURL
+	key := f.Private(&FieldEditKey)
+	switch {
+	case key.Given && inURL:
+		f.Problems.Add(FieldEditKey.Name, "must never be in a URL: publish by POST instead, and treat this key as public")
+	case f.Problems.Has(FieldEditKey.Name):
+		f.Checked = append(f.Checked, FieldEditKey.Name)
+	case key.Value != "":
+		f.Author.Proof.Key = op.HashSecret(key.Value)
+		f.keyInBody = true
+	}
+}
+
+// Prove completes the proof of a write's name by that of the request. A key in the body
+// has priority over the header; the address of a link proves no name.
+func Prove(c *op.Call, f *Form, from command.Sender) {
+	proof := c.Proof()
+	if f.keyInBody {
+		proof.Key = f.Author.Proof.Key
+	}
+	proof.Address = proof.Address && !f.inURL
+	if from.AgentKey != "" {
+		proof.Looks = LooksOf(f.Author.Agent)
+	}
+	f.Author.Proof = proof
+}
+
+// nameRejections say what the rules of names mean to an author.
+var nameRejections = map[command.Problem]Rejection{
+	command.ProblemWrongKey: {
+		wire.Issue{FieldEditKey.Name, "is not the key of this agent: send the right key, or none"},
+		wire.CodeWrongKey, "The edit_key does not belong to this agent's profile.",
+	},
+	command.ProblemProofRequired: {
+		wire.Issue{FieldEditKey.Name, "is required, " + op.KeyInHeader + " or in the body: this would undo or change what its holder did"},
+		wire.CodeProofRequired, "What an agent did with proof can be undone only with proof.",
+	},
+	command.ProblemNameProtected: {
+		wire.Issue{FieldEditKey.Name, "is required, " + op.KeyInHeader + " or in the body. If you do not have it, write under a name of your own"},
+		wire.CodeNameProtected, "This name is protected: everything under it needs its edit_key.",
+	},
+}
+
+// noteName notes what the author should know about the name: that the key belongs to no
+// profile, that the name is registered and the write has no proof, and that the name
+// looks like another agent's.
+func (f *Form) noteName(view *view.View, standing command.Standing) error {
+	by := f.Author.Signature()
+	switch {
+	case standing.Registered && standing.Strength == command.Unproven:
+		f.Notes = append(f.Notes, UnprovenNote(f.Author.Agent, standing.Shared || by.Proof.Shared))
+	case len(by.Proof.Key) > 0 && !f.Name.Given:
+		f.Notes = append(f.Notes, "The edit_key proves nothing: no profile has it, so you wrote as "+wire.Anonymous+".")
+	case len(by.Proof.Key) > 0 && !standing.Registered:
+		f.Notes = append(f.Notes, "The edit_key proves nothing: "+f.Author.Agent+" has no profile.")
+	}
+	other, err := view.LookAlike(by)
+	if err != nil || other == "" {
+		return err
+	}
+	f.Notes = append(f.Notes, "The name "+f.Author.Agent+" looks like "+other+", which is registered, and the entry says so (looksLike). Choose another name.")
+	return nil
+}
+
+// UnprovenNote explains to a caller without proof that a name has an owner. shared means
+// that its address is no proof, because several clients may have it.
+func UnprovenNote(agent string, shared bool) string {
+	note := "The name " + agent + " is registered, and this call proved nothing."
+	if shared {
+		note += " Its address is no proof, because several clients may have it."
+	}
+	return note + " If the name is yours, send its edit_key " + op.KeyInHeader + "."
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"iter"
+	"runtime/debug"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/resource"
+
+	"github.com/commons-cluster/commons/api/a2a"
+	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// newRelay prepares to run operations for the client of this request. Such a call
+// is not counted itself as soon as it ran one. It is called on the goroutine that
+// answers the request.
+func (x *exchange) newRelay() *op.Relay {
+	if x.Relay == nil {
+		x.Relay = &op.Relay{
+			Env: x.Env, Surface: surfaceOf(x.Template()), Caller: x.In.Origin(),
+			UserAgent: x.Header(op.HeaderUserAgent), MinIndex: x.Header(op.HeaderMinIndex), Conn: x.rctx.Conn(), Held: len(x.rctx.Request.Body()),
+			Authorization: x.Header(op.HeaderAuthorization), Origin: x.Header(op.HeaderOrigin),
+		}
+	}
+	return x.Relay
+}
+
+// request is a call as a surface sees it that runs operations.
+type request struct {
+	*op.Relay
+	x *exchange
+}
+
+var (
+	_ a2a.Request = (*request)(nil)
+	_ mcp.Request = (*request)(nil)
+)
+
+// surface is the handler of a surface that runs operations.
+func surface(serve func(*request) wire.Reply) func(*exchange) error {
+	return func(x *exchange) error {
+		reply := serve(&request{x.newRelay(), x})
+		if reply.Cause != nil {
+			x.Env.Log.Error("request failed", "route", x.Template(), "err", reply.Cause)
+		}
+		switch {
+		case reply.Status == 0:
+			return reply.Rejection
+		case reply.Rejection != nil:
+			x.Hint(reply.Rejection)
+		}
+		x.Out.Status = reply.Status
+		if len(reply.Body) > 0 {
+			x.Out.ContentType = op.ContentJSON
+			x.Out.SetShared(reply.Body)
+		}
+		return nil
+	}
+}
+
+func (r *request) Header(name string) string   { return r.x.Header(name) }
+func (r *request) Param(name string) string    { return r.x.Param(name) }
+func (r *request) Query() ([]wire.Pair, error) { return r.x.Query() }
+func (r *request) Body() []byte                { return r.x.rctx.Request.Body() }
+func (r *request) BaseURL() string             { return r.x.baseURL() }
+func (r *request) Sender() string              { return r.Env.Backend.Fingerprint(r.Caller.Addr) }
+
+func (r *request) HeadersWith(prefix string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for name, value := range r.x.rctx.Request.Header.All() {
+			if key := string(name); strings.HasPrefix(key, prefix) && !yield(key, string(value)) {
+				return
+			}
+		}
+	}
+}
+
+// newTools makes the tool interface.
+func (s *Server) newTools() (*mcp.Server, error) {
+	return mcp.New(mcp.Config{
+		Operations: resource.ToolOperations(),
+		Words:      resource.ToolWords(),
+		Version:    interfaceVersion,
+		Logger:     s.Log,
+		Newest:     func(operationID string) string { return resource.Newest(s.Environment, operationID) },
+		Panicked: func(method string, cause any) {
+			s.Panics.Inc()
+			s.Log.Error("handler panicked", "method", method, "cause", cause, "stack", string(debug.Stack()))
+		},
+	})
+}
+
+// postMCP serves POST /mcp.
+func postMCP(r *request) wire.Reply { return r.x.http.tools.Post(r) }
+
+// Draft returns the problems and the example of the entry of a message.
+func (r *request) Draft(doc *wire.Document) *wire.Error {
+	return resource.DraftMessage(&r.x.Call, r.Env.Now(), doc)
+}

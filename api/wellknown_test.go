@@ -1,0 +1,266 @@
+package api_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/must"
+)
+
+var somebody = api.Operator{Name: `Example "e.V."`, Contact: "abuse@commons.example", Terms: "https://commons.example/terms"}
+
+// TestOperatorIsShown holds where a stranger sees who runs a place.
+func TestOperatorIsShown(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 30, 0, 0, time.UTC)
+	s := start(t, func(c *api.Config) {
+		c.Operator, c.PublicURL, c.Now = somebody, "https://commons.example", func() time.Time { return now }
+	})
+	sentence := `Operator: Example "e.V.", contact: abuse@commons.example, terms: https://commons.example/terms`
+	for _, path := range []string{"/llms.txt", "/docs/moderation"} {
+		s.Get(path).Has(t, "\n"+sentence+"\n")
+	}
+	for _, path := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json"} {
+		var card struct {
+			Description string
+			Provider    struct{ Organization, URL string }
+		}
+		s.Get(path).Decode(t, &card)
+		if !strings.HasSuffix(card.Description, " "+sentence) || card.Provider.Organization != somebody.Name || card.Provider.URL != somebody.Terms {
+			t.Errorf("%s: %+v", path, card)
+		}
+	}
+	const shown = "Operator: Example &#34;e.V.&#34;, contact: abuse@commons.example, "
+	s.Get("/", "Accept", "text/html").Has(t, shown)
+	var document struct {
+		Info struct {
+			TermsOfService string
+			Contact        struct{ Name, Email, URL string }
+		}
+	}
+	s.Get("/openapi.json").Decode(t, &document)
+	if i := document.Info; i.TermsOfService != somebody.Terms || i.Contact.Name != somebody.Name || i.Contact.Email != somebody.Contact || i.Contact.URL != "" {
+		t.Errorf("%+v", i)
+	}
+	const security = "Contact: mailto:abuse@commons.example\nExpires: 2026-04-01T00:00:00Z\nCanonical: https://commons.example/.well-known/security.txt\n"
+	r := s.Get("/.well-known/security.txt")
+	if string(r.Body) != security || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("%s %s", r.Header.Get("Content-Type"), r.Body)
+	}
+	s.Get("/.well-known/security.txt", "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
+	now = now.AddDate(0, 0, 1)
+	s.Get("/.well-known/security.txt", "If-None-Match", r.Header.Get("ETag")).Has(t, "Expires: 2026-04-02T")
+}
+
+// TestNobodyIsNamed holds the same where no operator is known.
+func TestNobodyIsNamed(t *testing.T) {
+	s := start(t)
+	for _, path := range []string{"/llms.txt", "/docs/moderation", "/.well-known/agent-card.json", "/openapi.json"} {
+		for _, word := range []string{"Operator: ", "$OPERATOR", `"provider":{`, `"contact":{`, `"termsOfService":`, "\n\n\n"} {
+			s.Get(path).Lacks(t, word)
+		}
+	}
+	s.Get("/.well-known/security.txt").Want(t, http.StatusNotFound)
+}
+
+// TestOperatorForms holds which names, contacts and addresses are taken.
+func TestOperatorForms(t *testing.T) {
+	for _, test := range []struct {
+		check     func(string) error
+		good, bad []string
+	}{
+		{api.CheckOperatorName, []string{"A", "Näh e.V."}, []string{" A", "a\nb", "\xff", strings.Repeat("a", 101)}},
+		{
+			api.CheckOperatorContact,
+			[]string{"a@b.example", "mailto:a@b.example", "https://b.example/contact"},
+			[]string{"nobody", "A <a@b.example>", "mailto:A <a@b.example>", "http://b.example", "tel:+1", "a@b\nc", "https://b.example/\nExpires: x"},
+		},
+		{api.CheckTermsURL, []string{"https://b.example/terms?x=1#y"}, []string{"b.example", "http://b.example", "https://a:b@b.example", `https://b.example/"`, "https:///x"}},
+	} {
+		for _, s := range test.good {
+			if err := test.check(s); err != nil {
+				t.Errorf("%q: %v", s, err)
+			}
+		}
+		for _, s := range test.bad {
+			if test.check(s) == nil {
+				t.Errorf("%q was taken", s)
+			}
+		}
+	}
+	contact := start(t, func(c *api.Config) { c.Operator.Contact = "https://b.example/contact" })
+	if r := contact.Get("/.well-known/security.txt"); !strings.HasPrefix(string(r.Body), "Contact: https://b.example/contact\n") {
+		t.Errorf("%s", r.Body)
+	}
+	contact.Get("/openapi.json").Has(t, `"contact":{"url":"https://b.example/contact"}`)
+}
+
+// TestCatalog follows the catalog to the cards, and holds that all of them and the
+// interface's document have one version.
+func TestCatalog(t *testing.T) {
+	s := start(t)
+	var catalog struct {
+		SpecVersion string
+		Host        struct{ DisplayName string }
+		Entries     []struct{ Identifier, Type, URL string }
+	}
+	r := s.Get("/.well-known/ai-catalog.json")
+	if r.Decode(t, &catalog); r.Header.Get("Content-Type") != "application/ai-catalog+json" || catalog.SpecVersion != "1.0" || catalog.Host.DisplayName != "Commons" || len(catalog.Entries) != 2 {
+		t.Errorf("%s %s", r.Header.Get("Content-Type"), r.Body)
+	}
+	versions := map[string]string{}
+	for _, e := range catalog.Entries {
+		path, ours := strings.CutPrefix(e.URL, s.URL)
+		var card struct{ Version string }
+		r := s.Get(path)
+		if r.Decode(t, &card); !ours || r.Status != http.StatusOK || !strings.HasPrefix(e.Identifier, "urn:air:127.0.0.1:") {
+			t.Errorf("%+v: %d", e, r.Status)
+		}
+		versions[e.Type] = card.Version
+	}
+	document := apitest.Decoded[struct{ Info struct{ Version string } }](t, s.Get("/openapi.json"))
+	versions["document"] = document.Info.Version
+	var started struct {
+		Result struct{ ServerInfo struct{ Version string } }
+	}
+	s.Do(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
+		"Content-Type", jsonType).Decode(t, &started)
+	versions["server"] = started.Result.ServerInfo.Version
+	page := must.Get(os.ReadFile("../docs/interface.md"))(t)
+	for what, version := range versions {
+		if version == "" || version != document.Info.Version || !strings.Contains(string(page), "This is version "+version+".") {
+			t.Errorf("the version of %s is %q, of the document %q", what, version, document.Info.Version)
+		}
+	}
+	if len(versions) != 4 {
+		t.Errorf("%v", versions)
+	}
+}
+
+// TestServerCard holds the name of the server card, and what it leads to.
+func TestServerCard(t *testing.T) {
+	for base, name := range map[string]string{
+		"": "127.0.0.1/commons", "https://commons.example:8443": "example.commons/commons", "http://[::1]:8080": "--1/commons",
+	} {
+		s := start(t, func(c *api.Config) { c.PublicURL = base })
+		if base == "" {
+			base = s.URL
+		}
+		var card struct {
+			Name    string
+			Remotes []struct {
+				Type, URL                 string
+				SupportedProtocolVersions []string
+			}
+		}
+		r := s.Get("/mcp/server-card")
+		if err := json.Unmarshal(r.Body, &card); err != nil || r.Header.Get("Content-Type") != "application/mcp-server-card+json" {
+			t.Fatalf("%v: %s", err, r.Body)
+		}
+		if card.Name != name || len(card.Remotes) != 1 || card.Remotes[0].URL != base+"/mcp" || card.Remotes[0].Type != "streamable-http" || len(card.Remotes[0].SupportedProtocolVersions) == 0 {
+			t.Errorf("%s: %s", base, r.Body)
+		}
+		s.Get("/mcp/server-card", "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
+	}
+}
+
+// card is an agent card of either version.
+type card struct {
+	Name, Description, Version, ProtocolVersion, URL, PreferredTransport string
+	SupportedInterfaces                                                  []struct{ URL, ProtocolBinding, ProtocolVersion string }
+	AdditionalInterfaces                                                 []struct{ URL, Transport string }
+	Capabilities                                                         struct{ Streaming, PushNotifications, ExtendedAgentCard bool }
+	Skills                                                               []struct{ ID, Name, Description string }
+}
+
+// TestCard holds the forms of the card and its caching.
+func TestCard(t *testing.T) {
+	s := start(t)
+	r := s.Get("/.well-known/agent-card.json")
+	c := apitest.Decoded[card](t, r)
+	if len(c.SupportedInterfaces) != 4 || c.SupportedInterfaces[0].URL != s.URL+"/a2a" || c.SupportedInterfaces[1].URL != s.URL+"/a2a/v1" ||
+		c.SupportedInterfaces[0].ProtocolVersion != "1.0" || c.ProtocolVersion != "" || c.URL != "" || len(c.Skills) == 0 ||
+		c.Capabilities.Streaming || c.Capabilities.PushNotifications || c.Capabilities.ExtendedAgentCard {
+		t.Errorf("%s", r.Body)
+	}
+	if document := apitest.Decoded[struct{ Info struct{ Version string } }](t, s.Get("/openapi.json")); c.Version == "" || c.Version != document.Info.Version {
+		t.Errorf("the card's version is %q, the document's %q", c.Version, document.Info.Version)
+	}
+	tag := r.Header.Get("ETag")
+	if again := s.Get("/.well-known/agent-card.json", "If-None-Match", tag); again.Status != http.StatusNotModified || tag == "" ||
+		!strings.Contains(r.Header.Get("Cache-Control"), "max-age") || again.Header.Get("ETag") != tag {
+		t.Errorf("%d %v", again.Status, again.Header)
+	}
+	var old card
+	r = s.Get("/.well-known/agent.json")
+	if r.Decode(t, &old); old.ProtocolVersion != "0.3.0" || old.URL != s.URL+"/a2a" || old.PreferredTransport != "JSONRPC" ||
+		len(old.AdditionalInterfaces) != 2 || old.SupportedInterfaces != nil {
+		t.Errorf("%s", r.Body)
+	}
+	dual := start(t, func(c *api.Config) { c.DualCard = true })
+	var both card
+	r = dual.Get("/.well-known/agent-card.json")
+	if r.Decode(t, &both); both.ProtocolVersion != "0.3.0" || len(both.SupportedInterfaces) != 4 || both.URL == "" {
+		t.Errorf("%s", r.Body)
+	}
+}
+
+// TestCardAddresses holds which addresses a card shows behind a load balancer.
+func TestCardAddresses(t *testing.T) {
+	plain, trusting := start(t), start(t, func(c *api.Config) {
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	public := start(t, func(c *api.Config) { c.PublicURL = "https://commons.example/" })
+	for _, test := range []struct {
+		s           *apitest.Server
+		host, proto string
+		want        string
+	}{
+		{plain, "commons.example", "", "http://commons.example/a2a"},
+		{plain, "commons.example:", "", "http://commons.example/a2a"}, // RFC 9110, 4.2.3
+		{plain, "commons.example:8443", "https", "http://commons.example:8443/a2a"},
+		{trusting, "commons.example", "https", "https://commons.example/a2a"},
+		{trusting, "commons.example", "https, http", "http://commons.example/a2a"},
+		{trusting, "[2001:db8::1]:80", "", "http://[2001:db8::1]:80/a2a"},
+		{public, "other.example", "http", "https://commons.example/a2a"},
+	} {
+		r := raw(t, test.s, "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: "+test.host+"\r\nX-Forwarded-Proto: "+test.proto+"\r\nConnection: close\r\n\r\n")
+		if !strings.Contains(r, `"url":"`+test.want+`"`) {
+			t.Errorf("%s %s: %s", test.host, test.proto, r)
+		}
+	}
+	// The address of the node itself is shown to nobody.
+	if r := raw(t, plain, "GET /.well-known/agent-card.json HTTP/1.0\r\n\r\n"); !strings.Contains(r, `"url":"http://localhost/a2a"`) {
+		t.Errorf("without a Host: %s", r)
+	}
+}
+
+// TestPublicURLs holds which bases of addresses are taken.
+func TestPublicURLs(t *testing.T) {
+	for _, good := range []string{"https://commons.example", "http://127.0.0.1:8080/", "https://[::1]"} {
+		if err := api.CheckPublicURL(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "commons.example", "ftp://a.example", "https://", "https://a.example/x", "https://a.example?x", "https://u@a.example", "https://a b"} {
+		if api.CheckPublicURL(bad) == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// raw sends a request as it is written and returns the whole answer.
+func raw(t *testing.T, s *apitest.Server, request string) string {
+	t.Helper()
+	c := talk(t, s)
+	c.say(request)
+	answer := must.Get(io.ReadAll(c.in))(t)
+	return string(answer)
+}

@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// LockFile is the name of the file in a data directory that a process locks.
+const LockFile = "lock"
+
+// DirLock is the exclusive hold of one process on a data directory.
+type DirLock struct{ f *os.File }
+
+// LockDir makes the directory if it is missing and locks it. The lock is released
+// when the process ends, for any reason. The error names the directory and, if
+// known, the process that holds it.
+func LockDir(dir string) (*DirLock, error) {
+	if err := os.MkdirAll(dir, dataDirMode); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	path := filepath.Join(dir, LockFile)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder := lockHolder(f)
+		_ = f.Close() // the file is unchanged
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("data directory %s is in use by another process%s; stop it or use another directory", dir, holder)
+		}
+		return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
+	}
+	// The process id is for the message above alone; the lock holds without it.
+	if err := f.Truncate(0); err == nil {
+		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	return &DirLock{f: f}, nil
+}
+
+// Release gives the directory up. It is safe to call more than once.
+func (l *DirLock) Release() error {
+	err := l.f.Close()
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+const maxPIDLen = 20
+
+func lockHolder(f *os.File) string {
+	buf := make([]byte, maxPIDLen)
+	n, _ := f.ReadAt(buf, 0) // an empty file has no process id to show
+	pid := strings.TrimSpace(string(buf[:n]))
+	if pid == "" || strings.Trim(pid, "0123456789") != "" {
+		return ""
+	}
+	return " (process " + pid + ")"
+}
+
+const (
+	dataDirMode = 0o700
+	fileMode    = 0o600
+)
+
+// WriteFileAtomic replaces a file as a whole: after a crash it holds the former
+// or the new content, never a part. It returns once the content is on disk. One
+// writer at a time: the data directory is locked.
+func WriteFileAtomic(path string, data []byte) error {
+	temp := path + ".tmp"
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return err
+	}
+	if err = writeSynced(f, data); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		_ = os.Remove(temp) // the first error is the one to report
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// writeSynced writes a file through to the disk, and closes it.
+func writeSynced(f *os.File, data []byte) error {
+	_, err := f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}

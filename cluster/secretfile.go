@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// SecretFile is a secret file that is being changed. Each change replaces the file
+// atomically.
+type SecretFile struct {
+	path  string
+	lines [][]byte
+	ids   []string
+}
+
+// OpenSecretFile reads a secret file. Its errors are those of LoadSecrets.
+func OpenSecretFile(path string) (*SecretFile, error) {
+	keys, err := readSecretFile(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster secret: %w", err)
+	}
+	f := &SecretFile{path: path}
+	f.lines, _ = parseSecrets(data) // it was read without a problem just now
+	for _, key := range keys {
+		f.ids = append(f.ids, key.id)
+	}
+	if len(f.ids) != len(f.lines) {
+		return nil, fmt.Errorf("secret file %s is being changed by somebody else; repeat", path)
+	}
+	return f, nil
+}
+
+// IDs returns the public names of the secrets, as Secrets.KeyIDs does.
+func (f *SecretFile) IDs() []string { return f.ids }
+
+// Add adds a new secret that is accepted but not yet in use. It calls note with the
+// secret's public name before the file changes. The file must hold one secret.
+func (f *SecretFile) Add(note func(id string) error) error {
+	if len(f.lines) != 1 {
+		return errors.New("the secret file holds two secrets already")
+	}
+	line := []byte(NewSecret())
+	key, err := deriveKey(line)
+	if err != nil {
+		return err
+	}
+	if err := note(key.id); err != nil {
+		return err
+	}
+	return f.write([][]byte{f.lines[0], line}, []string{f.ids[0], key.id})
+}
+
+// Swap exchanges the secret in use and the other one.
+func (f *SecretFile) Swap() error {
+	if len(f.lines) != MaxSecrets {
+		return errors.New("the secret file holds one secret")
+	}
+	return f.write([][]byte{f.lines[1], f.lines[0]}, []string{f.ids[1], f.ids[0]})
+}
+
+// Drop removes the secret that is not in use. It first saves that secret in a file
+// (FormerSecretFile), because older backups need it.
+func (f *SecretFile) Drop() error {
+	for i := 1; i < len(f.lines); i++ {
+		if err := WriteFileAtomic(FormerSecretFile(f.path, f.ids[i]), append(bytes.Clone(f.lines[i]), '\n')); err != nil {
+			return fmt.Errorf("keep the former secret: %w", err)
+		}
+	}
+	return f.write(f.lines[:1], f.ids[:1])
+}
+
+// FormerSecretFile returns the path of the file with a dropped secret, by its public
+// name.
+func FormerSecretFile(path, id string) string { return path + ".former-" + id }
+
+// write replaces the file, through to the disk. It keeps its mode and, where that is
+// allowed, its owner.
+func (f *SecretFile) write(lines [][]byte, ids []string) error {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("write the secret file: %w", err)
+	}
+	temp, err := writeTemp(f.path, append(bytes.Join(lines, []byte("\n")), '\n'))
+	if err != nil {
+		return fmt.Errorf("write the secret file: %w", err)
+	}
+	err = os.Chmod(temp, info.Mode().Perm())
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		_ = os.Chown(temp, int(owner.Uid), int(owner.Gid)) // only root may give a file away
+	}
+	if err == nil {
+		err = os.Rename(temp, f.path)
+	}
+	if err != nil {
+		return fmt.Errorf("write the secret file: %w", errors.Join(err, os.Remove(temp)))
+	}
+	f.lines, f.ids = lines, ids
+	if err := SyncDir(filepath.Dir(f.path)); err != nil {
+		return fmt.Errorf("write the secret file: %w", err)
+	}
+	return nil
+}
+
+const newSecretBytes = 48 // of randomness; 64 characters
+
+// NewSecret returns a new random secret, one line of text.
+func NewSecret() string {
+	secret := make([]byte, newSecretBytes)
+	_, _ = rand.Read(secret) // never fails
+	return base64.RawURLEncoding.EncodeToString(secret)
+}
+
+// KeepSecretFile makes a secret file that only its owner can read. A file that
+// exists already is not changed, and made is false then; it must be a valid
+// secret file. Concurrent callers agree on one secret.
+func KeepSecretFile(path string) (made bool, err error) {
+	if _, err := os.Stat(path); err == nil {
+		_, err := readSecretFile(path)
+		return false, err
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("make a secret file: %w", err)
+	}
+	temp, err := writeTemp(path, []byte(NewSecret()+"\n"))
+	if err != nil {
+		return false, fmt.Errorf("make a secret file: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.Remove(temp)) }()
+	// A link, unlike a rename, fails if the file exists: the first caller's secret wins.
+	err = os.Link(temp, path)
+	if errors.Is(err, fs.ErrExist) {
+		_, err := readSecretFile(path)
+		return false, err
+	}
+	if err == nil {
+		err = SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return false, fmt.Errorf("make a secret file: %w", err)
+	}
+	return true, nil
+}
+
+// writeTemp writes data to a new file beside path, which only its owner can read, and
+// returns its name.
+func writeTemp(path string, data []byte) (name string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return "", err
+	}
+	if err := writeSynced(f, data); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}

@@ -1,0 +1,84 @@
+package apply
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
+	before := state.SettingsOf(tx)
+	set := before
+	replace(&set.DailyBytes, c.DailyBytes)
+	replace(&set.SenderBytes, c.SenderBytes)
+	replace(&set.ProvenOnly, c.ProvenOnly)
+	replace(&set.AlikeHourly, c.AlikeHourly)
+	replace(&set.Retention, c.Retention)
+	replace(&set.SenderDays, c.SenderDays)
+	replace(&set.WriteRate, c.WriteRate)
+	replace(&set.WriteBurst, c.WriteBurst)
+	if set == before {
+		return unchanged
+	}
+	row := append(state.AppendUints(nil, set.DailyBytes, set.SenderBytes), state.Bit(set.ProvenOnly, 1))
+	row = state.AppendBlob(state.AppendUints(row, set.AlikeHourly), set.Retention)
+	tx.set(state.KeySettings, state.AppendUints(row, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet)))
+	if set.Retention != before.Retention {
+		tx.restartSweep()
+	}
+	tx.record(&command.Order{By: command.Operator}, state.ActionSettings, set.ChangesFrom(before), false)
+	return done
+}
+
+// replace replaces a setting by its new value, if there is one.
+func replace[T any](setting, value *T) {
+	if value != nil {
+		*setting = *value
+	}
+}
+
+// takeBudget counts the bytes of a command, unless they are over the budget.
+func (tx *Txn) takeBudget(c command.Command, j *state.Judgement) bool {
+	b, bytes := state.BudgetOf(tx, command.DayOf(tx.now)), uint64(len(c.Data))
+	uses, fits := b.Fits(tx, j, len(c.Data))
+	if !fits || len(uses) == 0 {
+		return fits
+	}
+	if b.Bytes == 0 { // the day's first
+		tx.dropRange(state.DayKey(state.SpaceBudget, 0), state.DayKey(state.SpaceBudget, b.Day))
+	}
+	for _, u := range uses {
+		if !u.Known {
+			b.Senders++
+		}
+		tx.setNumber(u.Key, u.Bytes+bytes)
+	}
+	b.Bytes += bytes
+	tx.set(state.KeyBudget, b.Append(nil))
+	return true
+}
+
+// countAlike counts the text of a command that was carried out.
+func (tx *Txn) countAlike(w *state.Writer) {
+	if len(w.Proof.Sketch) == 0 || w.Strength > command.Unproven {
+		return
+	}
+	hour := uint64(tx.now / command.HourMillis) //nolint:gosec // not negative
+	if tx.number(state.KeyFloodHour) != hour {
+		tx.setNumber(state.KeyFloodHour, hour)
+		tx.dropRange(state.FloodKey(0, make([]byte, 4)), binary.BigEndian.AppendUint32([]byte{state.SpaceFlood}, uint32(hour)))
+	}
+	for part := range slices.Chunk(w.Proof.Sketch, command.SketchPartBytes) {
+		tx.count(state.FloodKey(hour, part))
+	}
+}
+
+// countNewChannel counts a channel that was opened.
+func (tx *Txn) countNewChannel(proof *command.Proof) {
+	day := command.DayOf(tx.now)
+	for _, sh := range state.SharesOf(proof, "", 1) {
+		tx.count(state.ChannelsKey(day, sh.Of))
+	}
+}

@@ -1,0 +1,245 @@
+package apply
+
+import (
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// delivery returns a waiting delivery, including changes of the call so far.
+func (tx *Txn) delivery(agentKey string, number uint64) outbox.DeliveryRow {
+	return need(tx, outbox.DeliveryKey(agentKey, number), outbox.DecodeDeliveryRow, "delivery")
+}
+
+// putDelivery stores a delivery with a new status.
+func (tx *Txn) putDelivery(agentKey string, number uint64, d *outbox.DeliveryRow, status outbox.DeliveryStatus) {
+	d.Status, d.ChangedAt = status, tx.now
+	tx.keepDelivery(agentKey, number, d)
+}
+
+// keepDelivery stores a delivery with unchanged status.
+func (tx *Txn) keepDelivery(agentKey string, number uint64, d *outbox.DeliveryRow) {
+	tx.set(outbox.DeliveryKey(agentKey, number), d.Encode())
+}
+
+// notifyReceivers queues the deliveries of an entry: one for each agent with a receiver
+// that it answers or mentions. The zero target means no target.
+func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *state.EntryRow) {
+	hooks := tx.caches.hooks
+	if len(hooks) == 0 {
+		return
+	}
+	for _, name := range e.Inbox {
+		filter, hooked := hooks[name]
+		if !hooked {
+			continue
+		}
+		switch kind, ok := pushKind(filter, name, e, p, target); {
+		case !ok:
+		case kind == outbox.DeliveryMention && filter&command.Digest != 0:
+			tx.collectMention(name, e.Seq, e.Sender(p))
+		default:
+			tx.queueDelivery(name, kind, e.Seq, e.Sender(p))
+		}
+	}
+}
+
+// queueDelivery adds a delivery to an agent's queue and returns its number. If too many
+// wait then, one of them is dropped.
+func (tx *Txn) queueDelivery(agentKey string, kind outbox.DeliveryKind, entry uint64, from state.SenderGroup) uint64 {
+	o := tx.outbox(agentKey)
+	o.Last++
+	if len(o.Queue) == 0 {
+		o.NotBefore = max(o.NotBefore, tx.now)
+	}
+	o.Queue = append(o.Queue, outbox.Queued{Number: o.Last, From: from})
+	tx.countWaiting(1)
+	d := outbox.DeliveryRow{Kind: kind, Entry: entry, QueuedAt: tx.now}
+	tx.putDelivery(agentKey, o.Last, &d, outbox.DeliveryWaiting)
+	if len(o.Queue) > command.MaxWaitingDeliveries {
+		tx.dropDelivery(agentKey, o, outbox.Surplus(o.Queue, o.Sending), outbox.ReasonQueueFull)
+	}
+	if old := o.Last - min(o.Last, command.MaxListedDeliveries); old > 0 {
+		if _, waits := o.Find(old); !waits {
+			tx.del(outbox.DeliveryKey(agentKey, old))
+		}
+	}
+	return o.Last
+}
+
+// collectMention adds a mention to the agent's hourly digest; the hour begins with the
+// first mention. A digest counts as the agent's own delivery: its turn does not depend
+// on the senders in it.
+func (tx *Txn) collectMention(agentKey string, entry uint64, from state.SenderGroup) {
+	o := tx.outbox(agentKey)
+	if o.Digest == 0 {
+		number := tx.queueDelivery(agentKey, outbox.DeliveryDigest, 0, state.ProvenSender(agentKey))
+		i, waits := o.Find(number)
+		if !waits {
+			return // the queue is full
+		}
+		o.Digest, o.Queue[i].Ready = number, tx.now+command.HourMillis
+	}
+	d := tx.delivery(agentKey, o.Digest)
+	d.Mentions++
+	d.Listed = append(d.Listed, outbox.Queued{Number: entry, From: from})
+	if len(d.Listed) > command.MaxDigestEntries {
+		i := outbox.Surplus(d.Listed, 0)
+		d.Listed = slices.Delete(d.Listed, i, i+1)
+	}
+	tx.keepDelivery(agentKey, o.Digest, &d)
+}
+
+// endDelivery takes a delivery out of the queue. It is kept while it is one of the
+// newest.
+func (tx *Txn) endDelivery(agentKey string, o *outbox.Outbox, i int, d *outbox.DeliveryRow, status outbox.DeliveryStatus) {
+	number := o.Queue[i].Number
+	o.Queue = slices.Delete(o.Queue, i, i+1)
+	if o.Sending == number {
+		o.Sending = 0
+	}
+	if o.Digest == number {
+		o.Digest = 0
+	}
+	tx.countWaiting(-1)
+	tx.putDelivery(agentKey, number, d, status)
+	p, _ := tx.profile(agentKey)
+	tx.Ended = append(tx.Ended, outbox.DeliveryEnd{
+		AgentKey: agentKey, ID: string(outbox.AppendDeliveryID(nil, &p, number, d.QueuedAt)),
+		Status: d.Status, Reason: d.Reason, Attempts: d.Attempts,
+	})
+	if number+command.MaxListedDeliveries <= o.Last {
+		tx.del(outbox.DeliveryKey(agentKey, number))
+	}
+}
+
+// dropDelivery removes a delivery from the queue before its last attempt.
+func (tx *Txn) dropDelivery(agentKey string, o *outbox.Outbox, i int, reason string) {
+	d := tx.delivery(agentKey, o.Queue[i].Number)
+	d.Reason = reason
+	tx.endDelivery(agentKey, o, i, &d, outbox.DeliveryDropped)
+}
+
+// dropDeliveries empties an agent's queue.
+func (tx *Txn) dropDeliveries(agentKey string, o *outbox.Outbox, reason string) {
+	for len(o.Queue) > 0 {
+		tx.dropDelivery(agentKey, o, 0, reason)
+	}
+}
+
+// countWaiting changes the count of waiting deliveries.
+func (tx *Txn) countWaiting(change int64) {
+	tx.setNumber(state.KeyWaiting, uint64(int64(tx.number(state.KeyWaiting))+change))
+}
+
+func (tx *Txn) applyBeginDeliveries(c *command.BeginDeliveries) command.Result {
+	for i := range c.Attempts {
+		tx.beginAttempt(c.Holder, &c.Attempts[i])
+	}
+	return done
+}
+
+func (tx *Txn) beginAttempt(holder command.BootID, a *command.Attempt) {
+	o := tx.outbox(a.AgentKey)
+	i := o.Next(tx.now)
+	if i < 0 || o.Queue[i].Number != a.Delivery {
+		return
+	}
+	d := tx.delivery(a.AgentKey, a.Delivery)
+	if a.Number != d.Attempts+1 {
+		return
+	}
+	if o.Sending != 0 && o.Sending != a.Delivery { // its lease is over
+		lost := tx.delivery(a.AgentKey, o.Sending)
+		tx.putDelivery(a.AgentKey, o.Sending, &lost, outbox.DeliveryWaiting)
+	}
+	if d.Hook != o.Hook { // the present receiver has not failed yet
+		d.Failures = 0
+	}
+	d.Attempts, d.Holder, d.Hook = a.Number, holder, o.Hook
+	tx.putDelivery(a.AgentKey, a.Delivery, &d, outbox.DeliverySending)
+	o.Begin(i, tx.now)
+}
+
+func (tx *Txn) applyAckDelivery(c *command.AckDelivery) command.Result {
+	o := tx.outbox(c.AgentKey)
+	i, waits := o.Find(c.Delivery)
+	if !waits || o.Sending != c.Delivery {
+		return unchanged
+	}
+	d := tx.delivery(c.AgentKey, c.Delivery)
+	if d.Attempts != c.Number {
+		return unchanged
+	}
+	d.Reason = c.Reason
+	o.Sending = 0
+	switch {
+	case c.Outcome == command.AttemptDelivered:
+		o.Taken(tx.now)
+		tx.endDelivery(c.AgentKey, o, i, &d, outbox.DeliveryDelivered)
+	case d.Hook != o.Hook: // the agent has another receiver by now
+		o.Probe(tx.now)
+		tx.putDelivery(c.AgentKey, c.Delivery, &d, outbox.DeliveryWaiting)
+	case c.Outcome == command.AttemptGone:
+		d.Failures++
+		tx.endDelivery(c.AgentKey, o, i, &d, outbox.DeliveryFailed)
+		tx.Ended[len(tx.Ended)-1].Gone = true
+		tx.removeHook(c.AgentKey, o)
+	default:
+		tx.failDelivery(c, o, i, &d)
+	}
+	return done
+}
+
+// failDelivery counts a failure, after which the delivery waits for its next attempt or
+// has failed. An attempt that was not its own turn does not count; if the receiver
+// asked for a longer pause, its turn comes later.
+func (tx *Txn) failDelivery(c *command.AckDelivery, o *outbox.Outbox, i int, d *outbox.DeliveryRow) {
+	q := &o.Queue[i]
+	turn := q.Ready <= tx.now
+	o.Rejected(q, turn, tx.now, func(pause int64) int64 { return outbox.RetryWait(c, pause) })
+	if !turn {
+		q.Ready = max(q.Ready, tx.now+c.RetryAfter)
+		tx.putDelivery(c.AgentKey, c.Delivery, d, outbox.DeliveryWaiting)
+		return
+	}
+	d.Failures++
+	pause, again := outbox.RetryPause(d.Failures)
+	if !again {
+		tx.endDelivery(c.AgentKey, o, i, d, outbox.DeliveryFailed)
+		return
+	}
+	q.Ready = tx.now + outbox.RetryWait(c, pause)
+	tx.putDelivery(c.AgentKey, c.Delivery, d, outbox.DeliveryWaiting)
+}
+
+func (tx *Txn) applyTestDelivery(c *command.TestDelivery) command.Result {
+	p, known := tx.profile(c.AgentKey)
+	if problems := state.AgainstTest(c, &p, known); len(problems) > 0 {
+		return rejected(problems...)
+	}
+	tx.useKey(c.AgentKey, &p)
+	number := tx.queueDelivery(c.AgentKey, outbox.DeliveryTest, 0, state.ProvenSender(c.AgentKey))
+	tx.outbox(c.AgentKey).Probe(tx.now)
+	return command.Result{Outcome: command.OutcomeDone, Entry: number}
+}
+
+// pushKind returns how an entry in an agent's inbox is pushed to the agent; false if it
+// is not. The zero target means no target.
+func pushKind(f command.PushFilter, agentKey string, e *state.EntryRow, p *command.Publish, target *state.EntryRow) (outbox.DeliveryKind, bool) {
+	replies := command.NoReplies
+	if target.Type == state.TypeJob {
+		replies = command.NoJobs
+	}
+	switch {
+	case f&command.OnlyProven != 0 && !e.Verified():
+		return 0, false
+	case f&replies == 0 && e.Relation == command.RelationReply && agentKey == target.AgentKey:
+		return outbox.DeliveryReply, true
+	case f&command.NoMentions == 0 && slices.Contains(p.Mentions, agentKey):
+		return outbox.DeliveryMention, true
+	}
+	return 0, false
+}

@@ -1,0 +1,245 @@
+// Package apply has the effect of every command: a Txn applies log entries to the rows of a
+// state and writes them in one batch. It is deterministic: the effects depend on the state and
+// the log only, and Txn panics where a node could not continue like the others.
+//
+// Only fsm imports it. It does not reach view.
+package apply
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// Apply applies a log entry, unless the state already holds it.
+func (tx *Txn) Apply(e *LogEntry) {
+	switch {
+	case e.Index <= tx.Head.Applied:
+		tx.Must(tx.Head.CheckApplied(e.Index, e.Term))
+		return
+	case e.Configuration:
+		tx.Head.Applied, tx.Head.Term = e.Index, e.Term
+		c := state.Configuration{Index: e.Index, Data: e.Data}
+		tx.set(state.KeyConfig, c.Append(nil))
+	default:
+		tx.Head.Applied, tx.Head.Term = e.Index, e.Term
+		tx.applyBatch(e)
+	}
+}
+
+// applyBatch applies a log entry that holds a batch.
+func (tx *Txn) applyBatch(e *LogEntry) {
+	b, err := command.DecodeBatch(e.Data)
+	tx.Must(err)
+	tx.now = max(b.Stamp, tx.Head.Now+1)
+	tx.Head.Now, tx.timed = tx.now, false
+	tx.reopenClaims()
+	tx.endRules()
+	tx.endReports()
+	var results []command.Result
+	for i := range b.Groups {
+		g := &b.Groups[i]
+		s := tx.Sessions.open(tx, g)
+		for _, c := range g.Commands {
+			r := s.run(tx, g.Boot, c)
+			results = append(results, r)
+			tx.Answers = append(tx.Answers, Answered{Boot: g.Boot, Seq: c.Seq, Index: e.Index, Res: r})
+		}
+	}
+	tx.putEvents()
+	tx.Head.Roll(e.Index, e.Data, results)
+	tx.Rolled = append(tx.Rolled, Rolled{e.Index, tx.Head.Rolling})
+}
+
+// Discard ends a transaction that has changed nothing.
+func (tx *Txn) Discard() { tx.Must(tx.Batch.Close()) }
+
+// Commit writes the transaction and updates the caches of rows.
+func (tx *Txn) Commit() Changes {
+	tx.set(state.KeyHead, tx.Head.Append(nil))
+	tx.finish()
+	if err := tx.stored.DB.Apply(tx.Batch, pebble.NoSync); err != nil {
+		tx.Must(fmt.Errorf("write state: %w", err))
+	}
+	tx.Must(tx.Batch.Close())
+	tx.finishHot()
+	for i, row := range tx.fresh {
+		tx.stored.Recent.Put(tx.firstFresh+uint64(i), row)
+	}
+	tx.stored.Recent.Drop(tx.recast)
+	tx.stored.Later.Set(tx.superseded)
+	tx.Queued, tx.Eventful = len(tx.outboxes) > 0, tx.Head.EventRows > tx.base.EventRows
+	return tx.Changes
+}
+
+// carryOut applies a command.
+func (tx *Txn) carryOut(p command.Payload) command.Result {
+	op := command.OpOf(p)
+	if int(op) >= len(effects) || effects[op] == nil {
+		tx.Must(fmt.Errorf("command %s has no effect", op))
+	}
+	return effects[op](tx, p)
+}
+
+// LogEntry is a committed entry of the Raft log, as far as the state machine
+// is concerned.
+type LogEntry struct {
+	Index, Term   uint64
+	Configuration bool // data is a configuration, else a batch
+	Data          []byte
+}
+
+// effects has the function that applies each kind of command. These functions must be
+// deterministic: they may depend on the transaction and the command only.
+var effects = [...]func(*Txn, command.Payload) command.Result{
+	command.OpTick: effect(func(*Txn, *command.Tick) command.Result {
+		return done
+	}),
+	command.OpLead: effect(func(tx *Txn, c *command.Lead) command.Result {
+		tx.noteLead(c.ServerID)
+		return done
+	}),
+	command.OpNoteChange: effect(func(tx *Txn, c *command.NoteChange) command.Result {
+		tx.note(c.By, c.Action, c.Server, c.Reason)
+		return done
+	}),
+	command.OpInit:             effect((*Txn).applyInit),
+	command.OpPublish:          effect((*Txn).applyPublish),
+	command.OpRegister:         effect((*Txn).applyRegister),
+	command.OpPostJob:          effect((*Txn).applyPostJob),
+	command.OpClaimJob:         effect((*Txn).applyClaimJob),
+	command.OpFinishJob:        effect((*Txn).applyFinishJob),
+	command.OpReleaseJob:       effect((*Txn).applyReleaseJob),
+	command.OpCloseJob:         effect((*Txn).applyCloseJob),
+	command.OpAskHuman:         effect((*Txn).applyAskHuman),
+	command.OpAddUsage:         effect((*Txn).applyAddUsage),
+	command.OpBeginDeliveries:  effect((*Txn).applyBeginDeliveries),
+	command.OpAckDelivery:      effect((*Txn).applyAckDelivery),
+	command.OpTestDelivery:     effect((*Txn).applyTestDelivery),
+	command.OpRotateSigningKey: effect((*Txn).applyRotateSigningKey),
+	command.OpSetFormat:        effect((*Txn).applySetFormat),
+	command.OpReseal:           effect((*Txn).applyReseal),
+	command.OpRecordBackup:     effect((*Txn).applyRecordBackup),
+	command.OpMarkSeen:         effect((*Txn).applyMarkSeen),
+	command.OpReport:           effect((*Txn).applyReport),
+	command.OpResetKey:         effect((*Txn).applyResetKey),
+	command.OpProtectName:      effect((*Txn).applyProtectName),
+	command.OpNextEpoch:        effect((*Txn).applyNextEpoch),
+	command.OpForgetSenders:    effect(func(tx *Txn, _ *command.ForgetSenders) command.Result { return tx.applyForgetSenders() }),
+	command.OpSetSettings:      effect((*Txn).applySetSettings),
+	command.OpSetModerator:     effect((*Txn).applySetModerator),
+	command.OpHide:             effect((*Txn).applyHide),
+	command.OpDestroyDisk:      effect((*Txn).applyDestroyDisk),
+	command.OpPurge:            effect((*Txn).applyPurge),
+	command.OpSetRule:          effect((*Txn).applySetRule),
+	command.OpLiftRule:         effect((*Txn).applyLiftRule),
+	command.OpSweep:            effect((*Txn).applySweep),
+	command.OpResolveReports:   effect((*Txn).applyResolveReports),
+}
+
+func effect[C command.Payload](apply func(*Txn, C) command.Result) func(*Txn, command.Payload) command.Result {
+	return func(tx *Txn, p command.Payload) command.Result { return apply(tx, p.(C)) }
+}
+
+// checks are the checks of a command under a name that precede its own rules. The first one
+// that fails rejects the command with its problem.
+var checks = [...]struct {
+	problem command.Problem
+	fails   func(*Txn, command.Command, *state.Judgement) bool
+}{
+	{command.ProblemOldPolicy, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
+		return j.Proof.Sender != "" && command.EpochOf(j.Proof.Sender) != state.EpochOf(tx).Number
+	}},
+	{command.ProblemBlocked, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
+		// A rule has to follow its sender even if the command is rejected.
+		tx.followRule(j.Proof.Sender, j.Proof.Former)
+		tx.against = tx.Policy.OfSender(j.Proof.Sender)
+		return tx.against != nil
+	}},
+	{command.ProblemOldPolicy, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
+		return j.Proof.Policy != tx.Policy.Revision
+	}},
+	{command.ProblemBlocked, func(tx *Txn, c command.Command, j *state.Judgement) bool {
+		tx.against = tx.Policy.Against(tx, c.Payload, &j.Writer)
+		return tx.against != nil
+	}},
+	{command.ProblemProvenOnly, func(_ *Txn, c command.Command, j *state.Judgement) bool { return j.ProvenOnly(c.Payload) }},
+	{command.ProblemFlood, func(tx *Txn, _ command.Command, j *state.Judgement) bool { return j.Floods(tx) }},
+	{command.ProblemNewChannels, func(tx *Txn, c command.Command, j *state.Judgement) bool {
+		tx.opens = j.OpensChannel(tx, c.Payload)
+		return tx.opens && !j.MayOpenChannel(tx)
+	}},
+	// The last one, because it counts the bytes of the command.
+	{command.ProblemOverBudget, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !tx.takeBudget(c, j) }},
+}
+
+// checkAndCarryOut applies a command, unless one of the checks rejects it. A repeated
+// request_id is not checked and costs no bytes.
+func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
+	tx.judged = state.Judge(tx, c.Payload)
+	j := &tx.judged
+	if o := command.OrderOf(c.Payload); o != nil && o.By != command.Operator {
+		if _, known := tx.Get(state.ModeratorKey(o.By)); !known {
+			return rejected(command.ProblemNotModerator)
+		}
+	}
+	if j.Proof == nil || j.Repeated() {
+		return tx.carryOut(c.Payload)
+	}
+	for i := range checks {
+		if !checks[i].fails(tx, c, j) {
+			continue
+		}
+		r := rejected(checks[i].problem)
+		if tx.against != nil {
+			r.Entry, tx.against = tx.against.Number, nil
+		}
+		return r
+	}
+	r := tx.carryOut(c.Payload)
+	if r.Outcome != command.OutcomeDone {
+		return r
+	}
+	if tx.opens {
+		tx.countNewChannel(j.Proof)
+	}
+	tx.countAlike(&j.Writer)
+	if j.Proof.Held != 0 {
+		tx.holdBack(c.Payload, r.Entry, j.Proof.Held)
+	}
+	return r
+}
+
+// run applies a command, unless it was applied before.
+func (s *Session) run(tx *Txn, boot command.BootID, c command.Command) command.Result {
+	if !s.Holds(c.Seq) {
+		return command.Result{Outcome: command.OutcomeDropped}
+	}
+	if r, ok := s.Answers[c.Seq]; ok {
+		return r
+	}
+	r := tx.checkAndCarryOut(c)
+	s.keep(tx, boot, c.Seq, r)
+	return r
+}
+
+// finish moves all rows into the batch.
+func (tx *Txn) finish() {
+	tx.finishHome()
+	tx.finishOutboxes()
+	for name, row := range tx.rows {
+		key := []byte(name)
+		tx.touch(key)
+		if row == nil {
+			tx.Must(tx.Batch.Delete(key, nil))
+		} else {
+			tx.Must(tx.Batch.Set(key, row, nil))
+		}
+		if state.KeyspaceOf[key[0]].Hot {
+			tx.changed = append(tx.changed, state.HotRow{Key: name, Row: row})
+		}
+	}
+}

@@ -1,0 +1,359 @@
+package apply
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// visibility is the visibility of an entry or a profile.
+type visibility string
+
+const (
+	shown  visibility = "shown"
+	hidden visibility = "hidden"
+	held   visibility = "held" // hidden until a moderator has looked at it
+)
+
+// transition is the effect of a moderator's command on an entry and on a profile.
+type transition struct {
+	entry   func(tx *Txn, e *state.EntryRow, reason string)
+	profile func(tx *Txn, agentKey string, p *state.ProfileRow, reason string)
+}
+
+// transitions are the effects of hiding and of showing, by visibility. The zero transition
+// means no effect.
+var transitions = map[visibility]struct{ hide, show transition }{
+	shown:  {hide: transition{(*Txn).hide, (*Txn).hideProfile}},
+	hidden: {show: transition{(*Txn).unhide, (*Txn).showProfile}},
+	held:   {hide: transition{(*Txn).keepHidden, (*Txn).hideProfile}, show: transition{(*Txn).unhide, (*Txn).showProfile}},
+}
+
+// transition returns the transition of something that is hidden or not, and releases it if
+// it is held under a key.
+func (tx *Txn) transition(isHidden bool, heldKey []byte, show bool) transition {
+	at := shown
+	switch {
+	case isHidden && tx.release(heldKey):
+		at = held
+	case isHidden:
+		at = hidden
+	}
+	if show {
+		return transitions[at].show
+	}
+	return transitions[at].hide
+}
+
+// applyHide hides or shows the entries and profiles that the command names. The Entry of its
+// result is the number of its row in the record.
+func (tx *Txn) applyHide(c *command.Hide) command.Result {
+	var changed []string
+	for _, id := range c.IDs {
+		e, known := state.Resolve(tx, id)
+		if !known || tx.gone(e.Seq) {
+			continue
+		}
+		if carryOut := tx.transition(e.Hidden, state.HeldBackKey(e.Seq), c.Unhide).entry; carryOut != nil {
+			carryOut(tx, &e, c.Reason)
+			changed = append(changed, id)
+		}
+	}
+	for _, name := range c.Agents {
+		p, known := tx.profile(name)
+		if !known {
+			continue
+		}
+		if carryOut := tx.transition(p.Hidden(), state.HeldProfileKey(name), c.Unhide).profile; carryOut != nil {
+			carryOut(tx, name, &p, c.Reason)
+			changed = append(changed, profileMark+p.ID)
+		}
+	}
+	action := state.ActionHide
+	if c.Unhide {
+		action = state.ActionUnhide
+	}
+	return tx.recordChanged(&c.Order, action, changed)
+}
+
+// recordChanged records the ids that an order has changed, and returns its result.
+func (tx *Txn) recordChanged(o *command.Order, action string, ids []string) command.Result {
+	if len(ids) == 0 {
+		return unchanged
+	}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(o, action, strings.Join(ids, " "), false)}
+}
+
+func (tx *Txn) hideProfile(agentKey string, p *state.ProfileRow, reason string) {
+	tx.setHidden(agentKey, p, state.EventHideProfile, tx.now, reason)
+}
+
+func (tx *Txn) showProfile(agentKey string, p *state.ProfileRow, _ string) {
+	tx.setHidden(agentKey, p, state.EventUnhideProfile, 0, "")
+}
+
+// setHidden stores since when and why a profile is hidden.
+func (tx *Txn) setHidden(agentKey string, p *state.ProfileRow, event state.EventKind, at int64, reason string) {
+	p.HiddenAt, p.HiddenFor = at, reason
+	tx.happened = append(tx.happened, state.Happening{Kind: event, Profile: p.ID})
+	tx.putProfile(agentKey, p)
+	tx.set(state.SeqKey(state.SpaceRevision, p.Revision), p.RevisionRow(agentKey))
+}
+
+// hide makes a stub of an entry, with an event.
+func (tx *Txn) hide(e *state.EntryRow, reason string) {
+	tx.hideQuietly(e, reason)
+	tx.happen(state.EventHide, e.Seq)
+}
+
+// hideQuietly makes a stub of an entry.
+func (tx *Txn) hideQuietly(e *state.EntryRow, reason string) {
+	h := state.HiddenEntry{Row: tx.entryRow(e.Seq), Held: e.Held}
+	texts, err := e.Texts()
+	tx.Must(err)
+	if e.Parent != 0 {
+		tx.hideFromParent(e, &h)
+	}
+	tx.hideFromHome(e, texts.Tags, &h)
+	switch e.Type {
+	case state.TypeJob:
+		stored := state.JobOf(tx, e.Seq)
+		h.State = stored.WithoutClaim().Encode()
+		tx.putJob(e.Seq, stored, state.JobRow{Status: state.JobHidden})
+	case state.TypeHelp:
+		help := tx.help(e.Seq)
+		h.State = help.Encode()
+		tx.putHelp(e.Seq, state.HelpRow{Status: help.Status, JSON: appendHelpJSON(&command.AskHuman{}, nil)})
+	}
+	tx.recountChannel(e, -1)
+	tx.dropDeliveriesOf(e)
+	tx.mark(state.SpaceHiddenBits, e.Seq, true)
+	tx.Hidden++
+	tx.setNumber(state.KeyHidden, tx.Hidden)
+	tx.set(state.SeqKey(state.SpaceHidden, e.Seq), h.Encode())
+	tx.putStub(e, reason, false)
+}
+
+// putStub replaces the row of an entry by its stub.
+func (tx *Txn) putStub(e *state.EntryRow, reason string, erased bool) {
+	if parent, ok := tx.Entry(e.Parent); ok {
+		e.ParentType = parent.Type
+	}
+	tx.recastEntry(e.Seq, e.Stub(tx.now, reason, erased))
+}
+
+// original returns the hidden entry of a row of SpaceHidden, with its tags.
+func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (e state.EntryRow, tags []string) {
+	e, err := state.DecodeEntryRow(seq, h.Row)
+	tx.Must(err)
+	texts, err := e.Texts()
+	tx.Must(err)
+	return e, texts.Tags
+}
+
+// unhide puts a hidden entry back, without its deliveries and without the claim of a job.
+func (tx *Txn) unhide(stub *state.EntryRow, _ string) {
+	seq := stub.Seq
+	h := need(tx, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden, "hidden entry")
+	e, tags := tx.original(seq, &h)
+	tx.recastEntry(seq, h.Row)
+	tx.del(state.SeqKey(state.SpaceHidden, seq))
+	tx.mark(state.SpaceHiddenBits, seq, false)
+	tx.Hidden--
+	tx.setNumber(state.KeyHidden, tx.Hidden)
+	tx.recountChannel(&e, 1)
+	switch e.Type {
+	case state.TypeJob:
+		before, err := state.DecodeJobRow(h.State)
+		tx.Must(err)
+		tx.putJob(seq, state.JobOf(tx, seq), before)
+	case state.TypeHelp:
+		help, err := state.DecodeHelpRow(h.State)
+		tx.Must(err)
+		help.Status = tx.help(seq).Status // a held answer may have been shown meanwhile
+		h.Asked = h.Asked && help.Status == state.HelpOpen
+		tx.putHelp(seq, help)
+	}
+	target, _ := tx.Entry(e.Parent)
+	if e.Parent != 0 {
+		tx.unhideFromParent(&e, &h)
+	}
+	tx.unhideFromHome(&e, &target, tags, &h)
+	if h.Held && e.Answers(&target) {
+		tx.settle(&e, &target, false)
+		tx.updateTarget(&e, &target)
+	}
+	tx.happen(state.EventUnhide, seq)
+}
+
+// hideFromParent removes an entry from the entry that it relates to. A retraction or
+// correction by its author stays in force.
+func (tx *Txn) hideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
+	counts, list := tx.successors(e.Parent)
+	counts.Total--
+	if e.Relation == command.RelationReply {
+		counts.Replies--
+	}
+	if i := slices.IndexFunc(list, func(s state.Successor) bool { return s.Seq == e.Seq }); i >= 0 {
+		h.Successor = list[i].JSON
+		list = slices.Delete(list, i, i+1)
+	}
+	tx.putSuccessors(e.Parent, counts, list)
+}
+
+func (tx *Txn) unhideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
+	counts, list := tx.successors(e.Parent)
+	counts.Total++
+	if e.Relation == command.RelationReply {
+		counts.Replies++
+	}
+	if len(h.Successor) > 0 {
+		i := slices.IndexFunc(list, func(s state.Successor) bool { return s.Seq > e.Seq })
+		if i < 0 {
+			i = len(list)
+		}
+		list = slices.Insert(list, i, state.Successor{Seq: e.Seq, JSON: h.Successor})
+		if len(list) > command.MaxSuccessors {
+			list = list.WithoutLast(counts.Retracted, counts.Corrected)
+		}
+	}
+	tx.putSuccessors(e.Parent, counts, list)
+}
+
+func (tx *Txn) successors(seq uint64) (state.LaterCounts, state.Successors) {
+	counts, _ := state.Read(tx, state.SeqKey(state.SpaceCounts, seq), state.DecodeLaterCounts)
+	items, _ := tx.Get(state.SeqKey(state.SpaceLater, seq))
+	list, err := state.ParseSuccessors(items)
+	tx.Must(err)
+	return counts, list
+}
+
+func (tx *Txn) putSuccessors(seq uint64, counts state.LaterCounts, list state.Successors) {
+	counts.Listed = uint64(len(list))
+	tx.set(state.SeqKey(state.SpaceCounts, seq), counts.Encode())
+	tx.set(state.SeqKey(state.SpaceLater, seq), list.Join())
+}
+
+// hideFromHome removes an entry from the rows of home.
+func (tx *Txn) hideFromHome(e *state.EntryRow, tags []string, h *state.HiddenEntry) {
+	h.Newest = tx.recentByAuthor(home.KeyNewest).Remove(e.Seq)
+	for i, name := range topicsOf(e.Channel, tags) {
+		if tx.activity(e.AgentKey).Uncount(name) {
+			h.Topics |= 1 << i
+		}
+		if e.Kind == command.KindKnowledge && tx.recentByAuthor(home.NotesKey(name)).Remove(e.Seq) {
+			h.Notes |= 1 << i
+		}
+	}
+	for i, name := range e.Inbox {
+		tx.del(home.ItemKey(name, home.PartInbox, e.Seq))
+		owed := home.ItemKey(name, home.PartOwed, e.Seq)
+		if _, there := tx.Get(owed); there {
+			h.Owed |= 1 << i
+			tx.del(owed)
+		}
+	}
+	if _, h.Asked = tx.Get(home.ItemKey(e.AgentKey, home.PartAsked, e.Seq)); h.Asked {
+		tx.dropOwn(home.PartAsked, e.AgentKey, e.Seq)
+	}
+}
+
+func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state.HiddenEntry) {
+	by := home.Authored{Seq: e.Seq, Author: e.AgentKey}
+	if h.Newest {
+		tx.recentByAuthor(home.KeyNewest).Insert(by, newestShown)
+	}
+	for i, name := range topicsOf(e.Channel, tags) {
+		if h.Topics&(1<<i) != 0 {
+			tx.activity(e.AgentKey).Count(name, e.CreatedAt)
+		}
+		if h.Notes&(1<<i) != 0 {
+			tx.recentByAuthor(home.NotesKey(name)).Insert(by, notesShown)
+		}
+	}
+	for i, name := range e.Inbox {
+		reason := reasonOf(name, target)
+		tx.set(home.ItemKey(name, home.PartInbox, e.Seq), reason)
+		if h.Owed&(1<<i) != 0 {
+			tx.set(home.ItemKey(name, home.PartOwed, e.Seq), reason)
+		}
+	}
+	if h.Asked {
+		tx.addOwn(home.PartAsked, e.AgentKey, e.Seq)
+	}
+}
+
+// recountChannel changes how many entries of a channel are shown. A channel without
+// shown entries is not listed.
+func (tx *Txn) recountChannel(e *state.EntryRow, change int64) {
+	c, _ := tx.channel(e.Channel)
+	c.Entries += uint64(change) //nolint:gosec // wraps around where it is negative
+	tx.putChannel(e.Channel, c)
+}
+
+// dropDeliveriesOf drops the waiting deliveries of an entry, and removes it from
+// digests.
+func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
+	for _, name := range e.Inbox {
+		if _, hooked := tx.caches.hooks[name]; !hooked {
+			continue
+		}
+		o := tx.outbox(name)
+		for i, q := range slices.Backward(o.Queue) {
+			number := q.Number
+			d := tx.delivery(name, number)
+			if at := slices.IndexFunc(d.Listed, func(q outbox.Queued) bool { return q.Number == e.Seq }); at >= 0 {
+				d.Listed = slices.Delete(d.Listed, at, at+1)
+				d.Mentions--
+				tx.keepDelivery(name, number, &d)
+			}
+			if d.Entry == e.Seq || d.Kind == outbox.DeliveryDigest && d.Mentions == 0 {
+				tx.dropDelivery(name, o, i, outbox.ReasonHidden)
+			}
+		}
+	}
+}
+
+// An entry or a profile that a pattern holds is written and hidden in one write batch. A row
+// lists it until a moderator shows it, or hides it with a reason.
+
+// heldReason is the reason for which held entries and profiles are hidden.
+const heldReason = "Held until a moderator has looked at it"
+
+// holdBack hides what a command has just written.
+func (tx *Txn) holdBack(p command.Payload, seq, rule uint64) {
+	if c, is := p.(*command.Register); is {
+		if profile, _ := tx.profile(c.AgentKey); !profile.Hidden() {
+			tx.hideProfile(c.AgentKey, &profile, heldReason)
+			tx.setNumber(state.HeldProfileKey(c.AgentKey), rule)
+		}
+		return
+	}
+	if len(command.TextsOf(p)) == 0 {
+		return
+	}
+	if e, known := tx.Entry(seq); known && !e.Hidden {
+		e.Held = true
+		tx.hide(&e, heldReason)
+		tx.setNumber(state.HeldBackKey(seq), rule)
+	}
+}
+
+// keepHidden hides a held entry, which is hidden already, with a moderator's reason.
+func (tx *Txn) keepHidden(e *state.EntryRow, reason string) {
+	tx.putStub(e, reason, false)
+	tx.happen(state.EventHide, e.Seq)
+}
+
+// release removes a row, and reports whether there was one.
+func (tx *Txn) release(key []byte) bool {
+	_, listed := tx.Get(key)
+	if listed {
+		tx.del(key)
+	}
+	return listed
+}

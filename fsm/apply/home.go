@@ -1,0 +1,263 @@
+package apply
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// updateHome adds a new entry to the rows of home. The zero target means no target; own is
+// set if the entry is by the target's author.
+func (tx *Txn) updateHome(e *state.EntryRow, p *command.Publish, target *state.EntryRow, own bool) {
+	tx.recentByAuthor(home.KeyNewest).Add(home.Authored{Seq: e.Seq, Author: e.AgentKey}, newestShown)
+	a := tx.activity(e.AgentKey)
+	for _, name := range topicsOf(e.Channel, p.Tags) {
+		a.Count(name, e.CreatedAt)
+		if e.Kind == command.KindKnowledge {
+			tx.recentByAuthor(home.NotesKey(name)).Add(home.Authored{Seq: e.Seq, Author: e.AgentKey}, notesShown)
+		}
+	}
+	for _, name := range e.Inbox {
+		reason := reasonOf(name, target)
+		tx.set(home.ItemKey(name, home.PartInbox, e.Seq), reason)
+		if name != target.AgentKey || !target.Asks() || e.Question {
+			tx.set(home.ItemKey(name, home.PartOwed, e.Seq), reason)
+		}
+	}
+	if e.Waits() {
+		tx.addOwn(home.PartAsked, e.AgentKey, e.Seq)
+	}
+	if e.Parent != 0 {
+		tx.settle(e, target, own)
+	}
+}
+
+// reasonOf returns the row of an entry in an agent's inbox. The zero target means no target.
+func reasonOf(agentKey string, target *state.EntryRow) []byte {
+	if agentKey == target.AgentKey {
+		return []byte{byte(home.ReasonReply)}
+	}
+	return []byte{byte(home.ReasonMention)}
+}
+
+// settle updates open items for an entry that relates to another one: its writer has
+// answered that one; a question has its answer; a retracted entry needs no answer, and
+// a corrected one none from agents that are notified of the correction.
+func (tx *Txn) settle(e, target *state.EntryRow, own bool) {
+	retraction := e.Relation == command.RelationRetraction
+	correction := own && e.Relation == command.RelationCorrection
+	for _, name := range target.Inbox {
+		if retraction || name == e.AgentKey || correction && slices.Contains(e.Inbox, name) {
+			tx.del(home.ItemKey(name, home.PartOwed, target.Seq))
+		}
+	}
+	answer := e.Answers(target)
+	if target.Waits() && (answer || retraction) || target.Question && correction {
+		tx.dropOwn(home.PartAsked, target.AgentKey, target.Seq)
+	}
+	if answer {
+		tx.activity(e.AgentKey).Exchange(home.Partner{Agent: target.AgentKey, Entry: e.Seq})
+		tx.activity(target.AgentKey).Exchange(home.Partner{Agent: e.AgentKey, Entry: e.Seq, Theirs: true})
+	}
+}
+
+// updateHomeOfJob keeps the lists of a job's poster and of its claimants up to date
+// with a change of its state.
+func (tx *Txn) updateHomeOfJob(seq uint64, old, next state.JobRow) {
+	if old.ClaimantKey != "" {
+		tx.del(home.HeldKey(old.ClaimantKey, old.Expires, seq))
+		tx.notifyClaimLost(old.ClaimantKey, next)
+	}
+	if next.ClaimantKey != "" {
+		tx.set(home.HeldKey(next.ClaimantKey, next.Expires, seq), []byte{})
+	}
+	if old.Status == next.Status {
+		return
+	}
+	job, _ := tx.Entry(seq)
+	if p, listed := ownParts[old.Status]; listed {
+		tx.dropOwn(p, job.AgentKey, seq)
+	}
+	if p, listed := ownParts[next.Status]; listed {
+		tx.addOwn(p, job.AgentKey, seq)
+	}
+}
+
+// notifyClaimLost notifies an agent whose claim has expired of another agent's claim.
+func (tx *Txn) notifyClaimLost(former string, next state.JobRow) {
+	if instead, some := tx.Entry(next.Claim); some && instead.AgentKey != former {
+		tx.set(home.ItemKey(former, home.PartInbox, instead.Seq), []byte{byte(home.ReasonClaimLost)})
+		tx.Notified = append(tx.Notified, former)
+	}
+}
+
+// applyMarkSeen removes the named entries from the agent's unanswered ones. It needs the key:
+// otherwise anybody could hide messages from an agent.
+func (tx *Txn) applyMarkSeen(c *command.MarkSeen) command.Result {
+	w := tx.writer()
+	if problems := w.MarkSeenProblems(); len(problems) > 0 {
+		return rejected(problems...)
+	}
+	for _, seq := range c.Entries {
+		tx.del(home.ItemKey(c.AgentKey, home.PartOwed, seq))
+	}
+	return done
+}
+
+// finishHome writes the rows that were changed in memory.
+func (tx *Txn) finishHome() {
+	for agent, a := range tx.activities {
+		a.Write(agent, tx.set, tx.del)
+	}
+	for key, s := range tx.recents {
+		if len(*s) == 0 { // the key names a topic
+			tx.del([]byte(key))
+			continue
+		}
+		tx.set([]byte(key), s.Encode())
+	}
+}
+
+// RecentByAuthor returns the RecentByAuthor of a row, to be changed: it is written at the end of
+// the call.
+func (tx *Txn) recentByAuthor(key []byte) *home.RecentByAuthor {
+	return use(tx, &tx.caches.recents, tx.recents, string(key), func() (*home.RecentByAuthor, error) {
+		s, _, err := state.Load(tx.stored.DB, key, home.DecodeRecentByAuthor)
+		return &s, err
+	})
+}
+
+// addOwn adds an entry to one of its author's lists, and to the waiting list.
+func (tx *Txn) addOwn(p home.Part, author string, seq uint64) {
+	key := home.ItemKey(author, p, seq)
+	tx.set(key, []byte{})
+	n, waiting := home.WaitingListOf(p)
+	if !waiting {
+		return
+	}
+	list := string(key[:len(key)-8])
+	tx.owned[list] = append(tx.owned[list], seq)
+	a := tx.activity(author)
+	seqs := a.Waiting[n]
+	at, _ := slices.BinarySearch(seqs, seq)
+	if len(seqs) == home.WaitingPerAuthor {
+		if at == 0 {
+			return
+		}
+		tx.del(home.WaitingKey(p, seqs[0]))
+		seqs = slices.Delete(seqs, 0, 1)
+		at--
+	}
+	a.Waiting[n], a.Changed = slices.Insert(seqs, at, seq), true
+	tx.set(home.WaitingKey(p, seq), []byte(author))
+}
+
+// dropOwn takes an entry from one of its author's lists, if it is there, and from
+// the waiting list, where the next older one takes its place.
+func (tx *Txn) dropOwn(p home.Part, author string, seq uint64) {
+	key := home.ItemKey(author, p, seq)
+	if _, there := tx.Get(key); !there {
+		return
+	}
+	tx.del(key)
+	n, waiting := home.WaitingListOf(p)
+	if !waiting {
+		return
+	}
+	a := tx.activity(author)
+	seqs := a.Waiting[n]
+	at, found := slices.BinarySearch(seqs, seq)
+	if !found {
+		return
+	}
+	tx.del(home.WaitingKey(p, seq))
+	var older uint64
+	if len(seqs) == home.WaitingPerAuthor {
+		older = tx.newestOwn(p, author, seqs[0])
+	}
+	seqs = slices.Delete(seqs, at, at+1)
+	if older != 0 {
+		seqs = slices.Insert(seqs, 0, older)
+		tx.set(home.WaitingKey(p, older), []byte(author))
+	}
+	a.Waiting[n], a.Changed = seqs, true
+}
+
+// newestOwn returns the newest entry of an author's list with a seq below before, as the
+// call has left the list so far, or 0.
+func (tx *Txn) newestOwn(p home.Part, author string, before uint64) (newest uint64) {
+	list := home.ListKey(author, p)
+	for _, seq := range tx.owned[string(list)] {
+		if seq > newest && seq < before && tx.rows[string(home.ItemKey(author, p, seq))] != nil {
+			newest = seq
+		}
+	}
+	upper := home.ItemKey(author, p, before)
+	tx.Must(state.ScanBack(tx.stored.DB, list, upper, func(key, _ []byte) error {
+		if row, changed := tx.rows[string(key)]; changed && row == nil {
+			return nil
+		}
+		newest = max(newest, binary.BigEndian.Uint64(key[len(list):]))
+		return state.ErrEnough
+	}))
+	return newest
+}
+
+// ownParts are the poster's lists of jobs, by status.
+var ownParts = map[state.JobStatus]home.Part{state.JobOpen: home.PartOpen, state.JobClaimed: home.PartTaken}
+
+// topicsOf returns the topics of an entry: its channel and its tags, each once.
+func topicsOf(channel string, tags []string) []string {
+	topics := append(make([]string, 0, 1+len(tags)), lowerASCII(channel))
+	for _, tag := range tags {
+		if tag = lowerASCII(tag); !slices.Contains(topics, tag) {
+			topics = append(topics, tag)
+		}
+	}
+	return topics
+}
+
+// lowerASCII returns s with the letters of ASCII in lower case.
+func lowerASCII(s string) string {
+	for i := range len(s) {
+		if s[i] >= 'A' && s[i] <= 'Z' {
+			b := []byte(s)
+			for j := i; j < len(b); j++ {
+				if b[j] >= 'A' && b[j] <= 'Z' {
+					b[j] += 'a' - 'A'
+				}
+			}
+			return string(b)
+		}
+	}
+	return s
+}
+
+// The sizes of recents: twice what a reader is shown, because up to half of it
+// can be the reader's own.
+const (
+	newestShown = command.MaxNew
+	notesShown  = command.MaxTopicNotes
+)
+
+// activity returns an agent's activity, to be changed: it is written at the end
+// of the call.
+func (tx *Txn) activity(agent string) *home.Activity {
+	return use(tx, &tx.caches.activities, tx.activities, agent, func() (*home.Activity, error) { return loadActivity(tx.stored.DB, agent) })
+}
+
+// loadActivity reads an agent's activity.
+func loadActivity(r pebble.Reader, agent string) (*home.Activity, error) {
+	rows, err := home.Open(r, agent)
+	if err != nil {
+		return nil, err
+	}
+	a, err := rows.Activity()
+	return a, errors.Join(err, rows.Close())
+}

@@ -1,0 +1,157 @@
+package apply
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// The limits of the caches.
+const (
+	activitiesKept = 4096 // about 2 KiB each
+	outboxesKept   = 1024 // up to 7 KiB each
+	notesKept      = 1024 // of topics
+)
+
+// cache keeps the most recently used values, between one and two generations of them.
+// It is for the apply goroutine.
+type cache[T any] struct {
+	young, old map[string]*T
+	generation int // how many values make one
+}
+
+func newCache[T any](keep int) cache[T] {
+	return cache[T]{young: make(map[string]*T), generation: keep / 2}
+}
+
+func (m *cache[T]) get(key string) *T {
+	v := m.young[key]
+	if v == nil {
+		if v = m.old[key]; v != nil {
+			m.put(key, v)
+		}
+	}
+	return v
+}
+
+func (m *cache[T]) put(key string, v *T) {
+	if len(m.young) >= m.generation {
+		m.old, m.young = m.young, make(map[string]*T, m.generation)
+	}
+	m.young[key] = v
+}
+
+// use returns a value to be changed, from the cache or as load returns it. It is
+// among used for the rest of the call.
+func use[T any](tx *Txn, c *cache[T], used map[string]*T, key string, load func() (*T, error)) *T {
+	if v := used[key]; v != nil {
+		return v
+	}
+	v := c.get(key)
+	if v == nil {
+		var err error
+		v, err = load()
+		tx.Must(err)
+		c.put(key, v)
+	}
+	used[key] = v
+	return v
+}
+
+// Caches are the apply goroutine's caches of rows that change often.
+type Caches struct {
+	activities cache[home.Activity]
+	recents    cache[home.RecentByAuthor]
+	outboxes   cache[outbox.Outbox]
+	hooks      hookSet
+}
+
+// Begin starts a transaction on the rows of a store, with its state and its caches.
+func Begin(stored *state.Rows, l Loaded, c *Caches, maxFormat int, fatal func(error)) *Txn {
+	return &Txn{
+		stored:     stored,
+		Batch:      stored.DB.NewBatch(),
+		base:       l.Head,
+		Loaded:     l,
+		maxFormat:  maxFormat,
+		fatal:      fatal,
+		rows:       make(map[string][]byte),
+		firstFresh: l.Head.LastSeq + 1,
+		activities: make(map[string]*home.Activity),
+		recents:    make(map[string]*home.RecentByAuthor),
+		owned:      make(map[string][]uint64),
+		caches:     c,
+		outboxes:   make(map[string]*outbox.Outbox),
+	}
+}
+
+// Loaded is the part of a state that is held in memory.
+type Loaded struct {
+	state.Resident
+	Sessions Sessions
+	nextDue  int64  // no later than the end of any claim
+	Revision uint64 // newest revision of any profile
+}
+
+// LoadState reads a state, with the caches for its transactions.
+func LoadState(r pebble.Reader, maxFormat int) (l Loaded, c *Caches, err error) {
+	if l.Head, err = state.LoadHead(r); err != nil {
+		return l, nil, err
+	}
+	l.Version = l.Head.Applied
+	if l.Cluster, err = state.LoadCluster(r); err != nil {
+		return l, nil, err
+	}
+	if l.Format, err = state.LoadFormat(r); err != nil {
+		return l, nil, err
+	}
+	if err := command.CheckFormat(l.Format, maxFormat); err != nil {
+		return l, nil, err
+	}
+	if l.Sessions, err = loadSessions(r); err != nil {
+		return l, nil, err
+	}
+	if l.nextDue, err = state.LoadNextDue(r); err != nil {
+		return l, nil, err
+	}
+	if l.Revision, err = state.LoadRevision(r); err != nil {
+		return l, nil, err
+	}
+	if l.Hidden, _, err = state.Load(r, state.KeyHidden, state.DecodeNumber); err != nil {
+		return l, nil, err
+	}
+	if l.Policy, err = state.LoadPolicy(r); err != nil {
+		return l, nil, err
+	}
+	if l.Reports, err = state.LoadReports(r); err != nil {
+		return l, nil, err
+	}
+	hooks, err := loadHooks(r)
+	return l, &Caches{
+		activities: newCache[home.Activity](activitiesKept),
+		recents:    newCache[home.RecentByAuthor](notesKept),
+		outboxes:   newCache[outbox.Outbox](outboxesKept),
+		hooks:      hooks,
+	}, err
+}
+
+// hookSet holds the filters of the agents that have a receiver. Every agent that an entry
+// concerns is looked up in it, so it is kept in memory; it belongs to the apply goroutine.
+type hookSet map[string]command.PushFilter
+
+// loadHooks returns the agents that have a receiver.
+func loadHooks(r pebble.Reader) (hookSet, error) {
+	hooks := make(hookSet)
+	lower, upper := state.SpaceBounds(state.SpaceOutbox)
+	err := state.ScanSpace(r, lower, upper, func(key, row []byte) error {
+		o, err := outbox.DecodeOutbox(row)
+		if err == nil && o.Active {
+			hooks[string(key[1:])] = o.Filter
+		}
+		return err
+	})
+	return hooks, err
+}

@@ -1,0 +1,100 @@
+package apply
+
+import (
+	"bytes"
+	"runtime"
+	"strconv"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+func (tx *Txn) applyResetKey(c *command.ResetKey) command.Result {
+	p, known := tx.profile(c.AgentKey)
+	if !known {
+		return rejected(command.ProblemUnknownAgent)
+	}
+	tx.setKey(c.AgentKey, &p, c.NewKey)
+	tx.moveName(p.Sender, "")
+	p.Former, p.Sender, p.Issuer = [command.KeyHashBytes]byte{}, "", ""
+	p.Used = true // nobody but an operator renews it
+	tx.putProfile(c.AgentKey, &p)
+	tx.note(command.Operator, state.ActionResetKey, c.AgentKey, "")
+	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true}
+}
+
+func (tx *Txn) applyProtectName(c *command.ProtectName) command.Result {
+	p, known := tx.profile(c.AgentKey)
+	switch {
+	case !known:
+		return rejected(command.ProblemUnknownAgent)
+	case p.Protected == c.Protected:
+		return unchanged
+	}
+	p.Protected = c.Protected
+	tx.putProfile(c.AgentKey, &p)
+	action := state.ActionUnprotectName
+	if c.Protected {
+		action = state.ActionProtectName
+	}
+	tx.note(command.Operator, action, c.AgentKey, "")
+	return done
+}
+
+func (tx *Txn) applyReseal(c *command.Reseal) command.Result {
+	if tx.Cluster.ID == "" || !bytes.Equal(tx.Cluster.SealedKey, c.Former) {
+		return unchanged
+	}
+	tx.Cluster.SealedKey = c.SealedDataKey
+	tx.set(state.KeyCluster, tx.Cluster.Encode())
+	tx.note(state.ByLeader, state.ActionChangeSecret, "", "")
+	return done
+}
+
+func (tx *Txn) applyRecordBackup(c *command.RecordBackup) command.Result {
+	at := min(c.At, tx.now) // a fast clock must not hide that no more are made
+	if at <= int64(tx.number(state.KeyBackup)) {
+		return unchanged
+	}
+	tx.setNumber(state.KeyBackup, uint64(at))
+	return done
+}
+
+func (tx *Txn) applySetFormat(c *command.SetFormat) command.Result {
+	if c.Format > tx.Format {
+		if err := command.CheckFormat(c.Format, tx.maxFormat); err != nil {
+			// Nothing is wrong here but the program, so the node ends in good order, with
+			// the state as it was before this log entry.
+			tx.fatal(&Error{Index: tx.Head.Applied, err: err})
+			runtime.Goexit()
+		}
+		tx.Format = c.Format
+		tx.setNumber(state.KeyFormat, uint64(c.Format)) // checked
+		tx.note(state.ByLeader, state.ActionSetFormat, strconv.Itoa(c.Format), "")
+	}
+	return done
+}
+
+func (tx *Txn) applyRotateSigningKey(c *command.RotateSigningKey) command.Result {
+	keys, _ := state.Read(tx, state.KeySigning, outbox.DecodeSigningKeys)
+	newest := uint64(0)
+	if len(keys) > 0 {
+		newest = keys[0].Number
+	}
+	if c.After != newest {
+		return unchanged
+	}
+	if newest > 0 {
+		keys[0].ReplacedAt = tx.now
+	}
+	next := []outbox.SigningKey{{Number: newest + 1, Public: c.Public, Sealed: c.Sealed, CreatedAt: tx.now}}
+	for _, k := range keys {
+		if k.Signs(tx.now) && len(next) < outbox.MaxSigningKeys {
+			next = append(next, k)
+		}
+	}
+	tx.set(state.KeySigning, outbox.AppendSigningKeys(nil, next))
+	tx.note(state.ByLeader, state.ActionNewSigningKey, strconv.FormatUint(newest+1, 10), "")
+	return command.Result{Outcome: command.OutcomeDone, Entry: newest + 1}
+}

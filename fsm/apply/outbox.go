@@ -1,0 +1,68 @@
+package apply
+
+import (
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// outbox returns an agent's outbox, to be changed: it is written at the end of the
+// call.
+func (tx *Txn) outbox(agentKey string) *outbox.Outbox {
+	return use(tx, &tx.caches.outboxes, tx.outboxes, agentKey, func() (*outbox.Outbox, error) { return outbox.LoadOutbox(tx.stored.DB, agentKey) })
+}
+
+// finishOutboxes writes the outboxes of the call.
+func (tx *Txn) finishOutboxes() {
+	for agentKey, o := range tx.outboxes {
+		if o.Hook == 0 {
+			continue // the agent never had a receiver
+		}
+		tx.set(outbox.Key(agentKey), o.Encode())
+		due := o.Due()
+		if due == o.DueAt {
+			continue
+		}
+		if o.DueAt != 0 {
+			tx.del(outbox.DueKey(o.DueAt, agentKey))
+		}
+		if due != 0 {
+			tx.set(outbox.DueKey(due, agentKey), []byte{})
+		}
+		o.DueAt = due
+	}
+}
+
+// followHook applies a change of an agent's profile to its outbox: waiting deliveries go
+// to a new receiver immediately, and are dropped when there is no receiver any more.
+func (tx *Txn) followHook(agentKey string, old, next *state.ProfileFields) {
+	other := old.Hooked() != next.Hooked() || old.NotifyURL != next.NotifyURL
+	if !old.Hooked() && !next.Hooked() || !other && old.Filter == next.Filter {
+		return
+	}
+	o := tx.outbox(agentKey)
+	o.Active = next.Hooked()
+	if !o.Active {
+		o.Hook++
+		delete(tx.caches.hooks, agentKey)
+		tx.dropDeliveries(agentKey, o, outbox.ReasonHookOff)
+		return
+	}
+	o.Filter = next.Filter
+	tx.caches.hooks[agentKey] = next.Filter
+	if other {
+		o.Hook++
+		o.Renew(tx.now)
+	}
+}
+
+// removeHook takes an agent's notify_url out of its profile.
+func (tx *Txn) removeHook(agentKey string, o *outbox.Outbox) {
+	o.Hook++
+	o.Active = false
+	delete(tx.caches.hooks, agentKey)
+	tx.dropDeliveries(agentKey, o, outbox.ReasonHookGone)
+	if p, known := tx.profile(agentKey); known {
+		p.NotifyURL, p.NotifyVerified = "", false
+		tx.putProfile(agentKey, &p)
+	}
+}

@@ -1,0 +1,110 @@
+package apply
+
+import (
+	"maps"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// changePolicy replaces the policy by one with rule as the only one of its subject; nil
+// means no rule.
+func (tx *Txn) changePolicy(subject state.RuleSubject, rule *state.Rule, number uint64) {
+	rules, revision := maps.Clone(tx.Policy.All), tx.Policy.Revision
+	if delete(rules, subject); rule != nil {
+		rules[subject] = rule
+		tx.set(subject.Key(), rule.Append(nil))
+	} else {
+		tx.del(subject.Key())
+	}
+	if subject.Kind.OnArrival() {
+		revision = number
+		tx.setNumber(state.KeyPolicy, revision)
+	}
+	tx.Policy = state.NewPolicy(rules, revision)
+}
+
+// endRules removes the rules that have ended at the instant of the log entry that is
+// being applied. The policy keeps its revision: a node may check commands against an ended
+// rule a moment longer.
+func (tx *Txn) endRules() {
+	if tx.now < tx.Policy.NextEnd {
+		return
+	}
+	rules := maps.Clone(tx.Policy.All)
+	maps.DeleteFunc(rules, func(subject state.RuleSubject, r *state.Rule) bool {
+		ended := r.Until > 0 && r.Until <= tx.now
+		if ended {
+			tx.del(subject.Key())
+		}
+		return ended
+	})
+	tx.Policy = state.NewPolicy(rules, tx.Policy.Revision)
+}
+
+func (tx *Txn) applySetRule(c *command.SetRule) command.Result {
+	rule := &state.Rule{Kind: c.Kind, Subject: c.Subject, At: tx.now, Hold: c.Hold, By: c.By, Reason: c.Reason}
+	if c.For > 0 {
+		rule.Until = tx.now + c.For
+	}
+	if c.Kind == command.RuleSender {
+		if e, known := state.Resolve(tx, c.Subject); known {
+			rule.Sender = state.SenderOf(tx, e.Seq).Fingerprint
+		}
+		if rule.Sender == "" {
+			return rejected(command.ProblemUnknownSender)
+		}
+	}
+	if _, known := tx.Policy.All[rule.LookupKey()]; !known && tx.Policy.Count(c.Kind) >= c.Kind.MaxOf() {
+		return rejected(command.ProblemTooManyRules)
+	}
+	action := ruleActions[c.Kind].set
+	if c.Hold {
+		action = state.ActionHold
+	}
+	rule.Number = tx.recordRule(&c.Order, rule, action)
+	tx.changePolicy(rule.LookupKey(), rule, rule.Number)
+	return command.Result{Outcome: command.OutcomeDone, Entry: rule.Number}
+}
+
+func (tx *Txn) applyLiftRule(c *command.LiftRule) command.Result {
+	rule, known := tx.Policy.Rule(c.Number)
+	if !known {
+		return rejected(command.ProblemUnknownRule)
+	}
+	number := tx.recordRule(&c.Order, rule, ruleActions[rule.Kind].lift)
+	tx.changePolicy(rule.LookupKey(), nil, number)
+	return command.Result{Outcome: command.OutcomeDone, Entry: number}
+}
+
+// ruleActions are the actions of setting and of lifting a rule in the record.
+var ruleActions = [...]struct{ set, lift string }{
+	command.RuleSender:   {"block", "unblock"},
+	command.RuleName:     {"block", "unblock"},
+	command.RuleNetwork:  {"block", "unblock"},
+	command.RuleChannel:  {"freeze", "unfreeze"},
+	command.RuleUnproven: {"freeze", "unfreeze"},
+	command.RuleAll:      {"freeze", "unfreeze"},
+	command.RulePattern:  {"watch", "unwatch"},
+}
+
+// recordRule adds a row about a rule to the record. No network stands in it, because the
+// record outlives the rule.
+func (tx *Txn) recordRule(o *command.Order, r *state.Rule, action string) uint64 {
+	what, private := r.Kind.String(), true
+	switch r.Kind {
+	case command.RuleSender:
+		what = "sender of " + r.Subject
+	case command.RuleName, command.RulePattern:
+		what += " " + r.Subject
+	case command.RuleChannel:
+		what, private = what+" "+r.Subject, false
+	default:
+		private = false
+	}
+	if r.Until > 0 {
+		what += " until " + time.UnixMilli(r.Until).UTC().Format(time.RFC3339)
+	}
+	return tx.record(o, action, what, private)
+}

@@ -1,0 +1,106 @@
+package apply
+
+import (
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// applyRegister registers the agent or changes its profile. The result says whether the
+// new key is now the agent's; it has no Entry.
+func (tx *Txn) applyRegister(c *command.Register) command.Result {
+	w := tx.writer()
+	p, known := tx.profile(c.AgentKey)
+	if !known {
+		return tx.createProfile(c)
+	}
+	sum := state.RegisterContent(c)
+	repeat, repeated := state.RepeatOf(tx, c, &p, w.Standing, sum)
+	if repeat.KeyIssued { // by the first request, whose answer may have been lost
+		tx.setKey(c.AgentKey, &p, c.NewKey)
+		tx.putProfile(c.AgentKey, &p)
+	}
+	if repeated {
+		return repeat
+	}
+	return tx.changeProfile(c, p, sum)
+}
+
+// createProfile registers an agent.
+func (tx *Txn) createProfile(c *command.Register) command.Result {
+	if problems := state.AgainstRegister(c, tx, nil); len(problems) > 0 {
+		return rejected(problems...)
+	}
+	p := state.ProfileRow{
+		ID: c.Agent, ProfileFields: state.MergeProfile(c, state.ProfileFields{}), First: tx.Revision + 1,
+		CreatedAt: tx.now, Sender: provingSender(&c.Proof), House: c.House,
+	}
+	tx.moveName("", p.Sender)
+	tx.issueKey(c, &p)
+	tx.putRevision(c, &p, command.Standing{}, state.RegisterContent(c))
+	for look := range slices.Chunk(c.Proof.Looks, command.LookBytes) {
+		tx.set(state.LookKey(look), []byte(c.AgentKey))
+	}
+	tx.followHook(c.AgentKey, &state.ProfileFields{}, &p.ProfileFields)
+	if !c.House {
+		tx.count(state.KeyRegistered)
+	}
+	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true}
+}
+
+// changeProfile carries a change of a profile out, if it is one and the rules allow it.
+func (tx *Txn) changeProfile(c *command.Register, p state.ProfileRow, sum state.ContentSum) command.Result {
+	if problems := state.AgainstRegister(c, tx, &p); len(problems) > 0 {
+		return rejected(problems...)
+	}
+	next := state.MergeProfile(c, p.ProfileFields)
+	if next.Equal(p.ProfileFields) && !c.RotateKey {
+		return unchanged
+	}
+	old := p.ProfileFields
+	p.ProfileFields, p.Purged = next, false
+	if c.RotateKey {
+		tx.issueKey(c, &p)
+	}
+	tx.putRevision(c, &p, command.Standing{Strength: command.ByKey}, sum) // no other write changes a profile
+	tx.followHook(c.AgentKey, &old, &next)
+	return command.Result{Outcome: command.OutcomeDone, KeyIssued: c.RotateKey}
+}
+
+// issueKey sets the profile's key to the command's, as of the profile's next revision.
+func (tx *Txn) issueKey(c *command.Register, p *state.ProfileRow) {
+	p.Former = p.Key
+	tx.setKey(c.AgentKey, p, c.NewKey)
+	p.Used, p.Issued, p.IssuedAt, p.Issuer = false, tx.Revision+1, tx.now, provingSender(&c.Proof)
+}
+
+// setKey replaces the profile's edit_key by the one with a hash, and what finds the owner
+// of a key. The caller stores the profile.
+func (tx *Txn) setKey(agentKey string, p *state.ProfileRow, hash []byte) {
+	tx.del(state.OwnerKey(p.Key[:]))
+	copy(p.Key[:], hash)
+	tx.set(state.OwnerKey(hash), []byte(agentKey))
+}
+
+// putRevision stores the next revision of a profile, and under the request_id, in the scope
+// of a standing, that this request made it.
+func (tx *Txn) putRevision(c *command.Register, p *state.ProfileRow, s command.Standing, sum state.ContentSum) {
+	p.UpdatedAt = tx.now
+	tx.revise(c.AgentKey, p)
+	if c.Request != (command.RequestKey{}) {
+		tx.set(state.RequestKey(command.OpRegister, s, c.Request, c.Proof.Sender), state.RequestRow{Entry: p.Revision, Content: sum}.Encode())
+	}
+}
+
+// revise stores a profile as its next revision.
+func (tx *Txn) revise(agentKey string, p *state.ProfileRow) {
+	if p.Revision != 0 {
+		tx.del(state.SeqKey(state.SpaceRevision, p.Revision))
+	}
+	tx.Revision++
+	p.Revision = tx.Revision
+	tx.putProfile(agentKey, p)
+	tx.set(state.SeqKey(state.SpaceRevision, p.Revision), p.RevisionRow(agentKey))
+	tx.Revised = append(tx.Revised, Revised{p.Revision, p.Texts()})
+}

@@ -1,0 +1,282 @@
+package apply
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+func (tx *Txn) applyInit(c *command.Init) command.Result {
+	if tx.Cluster.ID == "" {
+		tx.Cluster = state.Cluster{ID: c.ClusterID, SealedKey: c.SealedDataKey}
+		tx.set(state.KeyCluster, tx.Cluster.Encode())
+		tx.note(state.ByLeader, state.ActionForm, c.ClusterID, "")
+	}
+	return done
+}
+
+func (tx *Txn) applyPublish(p *command.Publish) command.Result {
+	w := tx.writer()
+	var target state.EntryRow
+	rules := func() (problems []command.Problem) {
+		target, problems = state.TargetOf(p, tx, w)
+		return problems
+	}
+	return tx.once(p, w, rules, func() uint64 { return tx.publish(state.EventEntry, p, w, target) })
+}
+
+// once carries out a write unless its request_id was used before, or a rule rejects it. nil
+// rules mean only those of its name. write returns the entry that is the write's result.
+func (tx *Txn) once(c command.Payload, w *state.Writer, rules func() []command.Problem, write func() uint64) command.Result {
+	request := &tx.judged.RequestAt
+	if request.Known() {
+		r, err := state.Repeated(c, request.Row)
+		tx.Must(err)
+		return r
+	}
+	problems := w.Problems()
+	if rules != nil {
+		problems = append(problems, rules()...)
+	}
+	if len(problems) > 0 {
+		return rejected(problems...)
+	}
+	seq := write()
+	if request.Key != nil {
+		tx.set(request.Key, state.RequestRow{Entry: seq, Content: state.ContentOf(c)}.Encode())
+	}
+	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
+}
+
+// publish adds an entry that passed all rules, and returns its seq. Its type is that of the
+// event. The zero target means no target.
+func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, target state.EntryRow) uint64 {
+	tx.Head.LastSeq++
+	tx.happen(as, tx.Head.LastSeq)
+	entryType := as.EntryType()
+	e := state.EntryRow{ParentType: target.Type, Meta: state.Meta{
+		Seq: tx.Head.LastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: state.ChannelOf(p, &target), Type: entryType,
+		Kind: p.Kind, Relation: p.Relation, House: p.House && w.Strength > command.Unproven, Parent: target.Seq, Thread: target.Thread,
+	}}
+	if e.Parent == 0 {
+		e.Thread = e.Seq
+	}
+	e.Inbox = inboxKeys(p, target.AgentKey)
+	e.Question = p.Question && p.Kind == command.KindMessage && entryType == state.TypeEntry
+	e.Strength, e.Held = w.Strength, w.Proof.Held != 0
+	if w.AgentKey != command.AnonymousName { // a registered name may be spelled to look like another one
+		if key := state.LookAlike(tx, w.AgentKey, w.Proof.Looks); key != "" {
+			other, _ := tx.profile(key)
+			e.LooksLike = other.ID
+		}
+	}
+
+	row := e.Append(make([]byte, 0, rowSize(p)), p)
+	key := state.SeqKey(state.SpaceEntry, e.Seq)
+	tx.set(key, row)
+	tx.fresh = append(tx.fresh, row)
+	tx.Added = append(tx.Added, Indexed{Entry: e, Texts: state.EntryTexts{Title: p.Title, Body: p.Body, Tags: p.Tags}})
+	if !tx.timed {
+		tx.timed = true
+		tx.setNumber(state.SeqKey(state.SpaceInstant, uint64(tx.now)), e.Seq)
+	}
+	if w.Proof.Sender != "" {
+		tx.set(state.SeqKey(state.SpaceSender, e.Seq), state.EntrySender{Fingerprint: w.Proof.Sender, Address: w.Proof.Address}.Append(nil))
+		tx.keepFormerly(w.Proof)
+	}
+	if w.AgentKey != command.AnonymousName && (!w.Registered || w.Strength == command.ByAddress) {
+		tx.noteWriter(w.AgentKey, w.Proof)
+	}
+	tx.countChannel(&e)
+	if !p.House {
+		tx.countPost(&e)
+	}
+	own := e.Parent != 0 && w.Owns(tx, &target)
+	if e.Parent != 0 {
+		tx.supersede(&e, p.Agent, own)
+		tx.updateTarget(&e, &target)
+	}
+	tx.updateHome(&e, p, &target, own)
+	tx.notifyReceivers(&e, p, &target)
+	return e.Seq
+}
+
+// updateTarget updates a job or a request for help that an entry relates to.
+func (tx *Txn) updateTarget(e, target *state.EntryRow) {
+	switch target.Type {
+	case state.TypeJob:
+		tx.updateJob(e)
+	case state.TypeHelp:
+		tx.updateHelp(e, target)
+	}
+}
+
+// inboxKeys returns the agents that have the entry in their inbox: the target's author and
+// all mentioned agents, except the writer. Each once, in a fixed order.
+func inboxKeys(p *command.Publish, author string) []string {
+	var keys []string
+	if author != "" && author != p.AgentKey {
+		keys = append(keys, author)
+	}
+	for _, name := range p.Mentions {
+		if name != p.AgentKey && !slices.Contains(keys, name) {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+// countChannel counts an entry into its channel.
+func (tx *Txn) countChannel(e *state.EntryRow) {
+	c, known := tx.channel(e.Channel)
+	if known {
+		tx.del(state.SeqKey(state.SpaceRecent, c.LastSeq))
+	}
+	c.Entries++
+	c.LastSeq, c.LastAt = e.Seq, e.CreatedAt
+	tx.putChannel(e.Channel, c)
+}
+
+// channel returns a channel's row, and false if no entry was published to the channel.
+func (tx *Txn) channel(name string) (state.ChannelRow, bool) {
+	return state.Read(tx, state.ChannelKey(name), func(row []byte) (state.ChannelRow, error) {
+		c, _, err := state.DecodeChannelRow(row)
+		return c, err
+	})
+}
+
+// putChannel stores a channel's row, and lists the channel if it has visible entries.
+func (tx *Txn) putChannel(name string, c state.ChannelRow) {
+	row := c.Append(nil)
+	tx.set(state.ChannelKey(name), row)
+	var recent []byte
+	if c.Entries > 0 {
+		recent = append(slices.Clip(row), name...)
+	}
+	tx.set(state.SeqKey(state.SpaceRecent, c.LastSeq), recent)
+}
+
+// supersede notes the entry at its parent. own says that both are by the same author:
+// the author's retraction and newest correction are always in the list.
+func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
+	countsKey := state.SeqKey(state.SpaceCounts, e.Parent)
+	counts, _ := state.Read(tx, countsKey, state.DecodeLaterCounts)
+	stays := false
+	switch {
+	case own && e.Relation == command.RelationRetraction && counts.Retracted == 0:
+		counts.Retracted, stays = e.Seq, true
+	case own && e.Relation == command.RelationCorrection:
+		counts.Corrected, stays = e.Seq, true
+	}
+	if stays || counts.Listed < command.MaxSuccessors {
+		laterKey := state.SeqKey(state.SpaceLater, e.Parent)
+		items, _ := tx.Get(laterKey)
+		if counts.Listed >= command.MaxSuccessors {
+			list, err := state.ParseSuccessors(items)
+			tx.Must(err)
+			items = list.WithoutLast(counts.Retracted, counts.Corrected).Join()
+			counts.Listed--
+		}
+		tx.set(laterKey, state.AppendSuccessor(slices.Clip(items), e, agent))
+		counts.Listed++
+	}
+	counts.Total++
+	if e.Relation == command.RelationReply {
+		counts.Replies++
+	}
+	tx.set(countsKey, counts.Encode())
+	tx.superseded = append(tx.superseded, e.Parent)
+}
+
+// rowSize guesses the length of an entry's row, so that it is allocated once.
+func rowSize(p *command.Publish) int {
+	const fixed, perTag = 320, 48
+	return fixed + 4*len(p.Agent) + len(p.Title) + len(p.Body) + len(p.Body)/16 + perTag*(len(p.Tags)+len(p.Mentions))
+}
+
+// entryBy returns a message by the author.
+func entryBy(a *command.Author, channel, title, body string, tags ...string) *command.Publish {
+	return &command.Publish{
+		Agent: a.Agent, AgentKey: a.AgentKey, Kind: command.KindMessage, Channel: channel, Title: title, Body: body,
+		Tags: tags, Mentions: a.Mentions, House: a.House, Proof: a.Proof, Question: a.Question,
+	}
+}
+
+const (
+	// helpTag is the first tag of such a request.
+	helpTag = "human-help"
+
+	// helpTitle is put before the goal in the title.
+	helpTitle = "Human help: "
+)
+
+func (tx *Txn) applyAskHuman(c *command.AskHuman) command.Result {
+	w := tx.writer()
+	return tx.once(c, w, nil, func() uint64 {
+		tags := []string{helpTag}
+		for _, tag := range c.Tags {
+			if !slices.Contains(tags, tag) {
+				tags = append(tags, tag)
+			}
+		}
+		title := state.CutText(helpTitle+oneLine.Replace(c.Goal), command.MaxTitle)
+		seq := tx.publish(state.EventHelp, entryBy(&c.Author, state.HelpChannel, title, helpBody(c), tags...), w, state.EntryRow{})
+		tx.putHelp(seq, state.HelpRow{Status: state.HelpOpen, JSON: appendHelpJSON(c, nil)})
+		return seq
+	})
+}
+
+// oneLine makes a title of a text with lines.
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
+
+// helpBody is the four texts under their headings.
+func helpBody(c *command.AskHuman) string {
+	var b strings.Builder
+	for _, part := range [...]struct{ heading, text string }{
+		{"Goal", c.Goal}, {"Requested action", c.Action}, {"Context", c.Context}, {"Constraints", c.Bounds},
+	} {
+		if part.text == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString(part.heading + ":\n" + part.text)
+	}
+	return b.String()
+}
+
+// appendHelpJSON writes the fields that a request has beside its entry's.
+func appendHelpJSON(c *command.AskHuman, dst []byte) []byte {
+	dst = state.AppendString(append(dst, `"goal":`...), c.Goal)
+	dst = state.AppendString(append(dst, `,"requested_action":`...), c.Action)
+	dst = state.AppendOptional(append(dst, `,"context":`...), c.Context)
+	return state.AppendOptional(append(dst, `,"constraints":`...), c.Bounds)
+}
+
+// updateHelp changes the state of a request: a reply by another agent answers it, its
+// retraction, which only the author can make, closes it for ever.
+func (tx *Txn) updateHelp(e, request *state.EntryRow) {
+	h := tx.help(request.Seq)
+	next := h.Status
+	switch {
+	case e.Relation == command.RelationRetraction:
+		next = state.HelpClosed
+	case e.Answers(request) && h.Status == state.HelpOpen:
+		next = state.HelpAnswered
+	}
+	if next != h.Status {
+		h.Status = next
+		tx.putHelp(request.Seq, h)
+	}
+}
+
+func (tx *Txn) help(seq uint64) state.HelpRow {
+	return need(tx, state.SeqKey(state.SpaceHelp, seq), state.DecodeHelpRow, "request for help")
+}
+
+func (tx *Txn) putHelp(seq uint64, h state.HelpRow) {
+	tx.set(state.SeqKey(state.SpaceHelp, seq), h.Encode())
+}

@@ -1,0 +1,190 @@
+package apply
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// applyPurge purges the entries and profiles that the command names. The Entry of its result
+// is the number of its row in the record.
+func (tx *Txn) applyPurge(c *command.Purge) command.Result {
+	var changed []string
+	for _, id := range c.IDs {
+		e, known := state.Resolve(tx, id)
+		if !known || tx.purged(e.Seq) {
+			continue
+		}
+		if !e.Hidden {
+			tx.hide(&e, c.Reason)
+		}
+		tx.erase(e.Seq, state.SpacePurgedBits, c.Reason)
+		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: id, CreatedAt: e.CreatedAt, Servers: c.Servers})
+		changed = append(changed, id)
+	}
+	for _, name := range c.Agents {
+		p, known := tx.profile(name)
+		if !known || p.Purged {
+			continue
+		}
+		if !p.Hidden() {
+			tx.happened = append(tx.happened, state.Happening{Kind: state.EventHideProfile, Profile: p.ID})
+		}
+		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: profileMark + name, CreatedAt: p.UpdatedAt, Servers: c.Servers})
+		tx.purgeProfile(name, &p, c.Reason)
+		changed = append(changed, profileMark+p.ID)
+	}
+	return tx.recordChanged(&c.Order, state.ActionPurge, changed)
+}
+
+// purgeProfile erases the texts of a profile. The name, its key and its protection stay, so
+// that only its owner may write under it. The index finds words by the profile's revision,
+// so that the profile gets another one.
+func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string) {
+	old := p.ProfileFields
+	p.ProfileFields, p.Purged = state.ProfileFields{Protected: old.Protected}, true
+	p.HiddenAt, p.HiddenFor = tx.now, reason
+	tx.release(state.HeldProfileKey(agentKey))
+	tx.followHook(agentKey, &old, &p.ProfileFields)
+	tx.revise(agentKey, p)
+}
+
+// PurgeList purges the entries and profiles of a list of another cluster that are in this
+// state and have not changed since, with a row in the record. It returns the number of
+// purges.
+func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
+	tx.now = tx.Head.Now
+	for i := range list {
+		p := list[i]
+		if name, profile := strings.CutPrefix(p.ID, profileMark); profile {
+			row, known := tx.profile(name)
+			if !known || row.UpdatedAt > p.CreatedAt || row.Purged {
+				continue
+			}
+			tx.purgeProfile(name, &row, reason)
+		} else {
+			e, known := state.Resolve(tx, p.ID)
+			if !known || e.CreatedAt != p.CreatedAt || tx.purged(e.Seq) {
+				continue
+			}
+			if !e.Hidden {
+				tx.hideQuietly(&e, reason)
+			}
+			tx.erase(e.Seq, state.SpacePurgedBits, reason)
+		}
+		tx.listPurge(&p)
+		purged++
+	}
+	if purged > 0 {
+		tx.record(&command.Order{By: command.Operator, Reason: reason}, state.ActionPurge, fmt.Sprintf("a purge list (%d of it)", purged), false)
+	}
+	return purged
+}
+
+// erase erases the content of a hidden entry, and marks it in a keyspace of bits.
+func (tx *Txn) erase(seq uint64, bits byte, reason string) {
+	was, _ := tx.Entry(seq) // a stub if it was swept before it is purged
+	if h, kept := state.Read(tx, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden); kept {
+		var tags []string
+		was, tags = tx.original(seq, &h)
+		a := tx.activity(was.AgentKey)
+		for _, name := range topicsOf(was.Channel, tags) {
+			a.Forget(name)
+		}
+	}
+	tx.mark(bits, seq, true)
+	tx.del(state.SeqKey(state.SpaceHidden, seq))
+	tx.release(state.HeldBackKey(seq))
+	tx.release(state.KeptKey(seq))
+	tx.eraseReportsOf(seq)
+	was.Inbox = nil
+	tx.putStub(&was, reason, true)
+}
+
+func (tx *Txn) applyDestroyDisk(c *command.DestroyDisk) command.Result {
+	key := state.DestroyedKey(c.Server)
+	if _, known := tx.Get(key); known {
+		return unchanged
+	}
+	tx.set(key, []byte{})
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionDestroyDisk, c.Server, true)}
+}
+
+// An entry older than the retention of its channel is swept: it is hidden, and its content
+// is not kept, as if it were purged. Sweeping proves nothing about any disk: the bytes go
+// with the log, with compactions, and with the next EraseSwept.
+//
+// A job that is open or claimed, the claim of one, and an open request for help are kept
+// until they are over; then the newest entry that relates to them must be old enough,
+// too. Profiles are not entries and are not swept.
+
+// sweptReason is the reason for which swept entries are hidden.
+const sweptReason = "Older than the retention of its channel"
+
+// restartSweep makes the sweeps start again, because the retention has changed.
+func (tx *Txn) restartSweep() {
+	s, _ := state.Read(tx, state.KeySweep, state.DecodeSweepRow)
+	s.Cursors = nil
+	for _, rule := range state.RetentionOf(tx) {
+		if period := rule.Millis(); period > 0 && !slices.ContainsFunc(s.Cursors, func(c state.SweepCursor) bool { return c.Period == period }) {
+			s.Cursors = append(s.Cursors, state.SweepCursor{Period: period, Next: 1})
+		}
+	}
+	tx.set(state.KeySweep, s.Append(nil))
+}
+
+func (tx *Txn) applySweep(c *command.Sweep) command.Result {
+	rules := state.RetentionOf(tx)
+	s, _ := state.Read(tx, state.KeySweep, state.DecodeSweepRow)
+	look, room := MaxSweepLook, command.MaxSwept
+	sweep := func(e *state.EntryRow) {
+		if tx.sweep(e, rules.Of(e.Channel)) {
+			s.Swept++
+			room--
+		}
+	}
+	for i := range s.Cursors {
+		at := &s.Cursors[i]
+		for ; look > 0 && room > 0; look-- {
+			e, some := tx.Entry(at.Next)
+			if !some || e.CreatedAt > tx.now-at.Period {
+				break
+			}
+			at.Next++
+			if rules.Of(e.Channel) == at.Period {
+				sweep(&e)
+			}
+		}
+	}
+	for _, seq := range c.Over {
+		if e, some := tx.Entry(seq); some && room > 0 && tx.release(state.KeptKey(seq)) {
+			sweep(&e)
+		}
+	}
+	tx.set(state.KeySweep, s.Append(nil))
+	return done
+}
+
+// sweep makes a stub of an entry whose texts were kept for long enough, and reports
+// whether it has. An entry that must be kept longer is noted, to be looked at again.
+func (tx *Txn) sweep(e *state.EntryRow, period int64) bool {
+	if period == 0 || tx.gone(e.Seq) {
+		return false
+	}
+	if end, over := state.EndOf(tx, e); !over || end > tx.now-period {
+		tx.set(state.KeptKey(e.Seq), []byte{})
+		return false
+	}
+	if !e.Hidden {
+		tx.hideQuietly(e, sweptReason)
+	}
+	tx.erase(e.Seq, state.SpaceSweptBits, sweptReason)
+	tx.closeReports(command.ReportExpired, func(r state.QueuedReport) bool { return r.Entry == e.Seq })
+	return true
+}
+
+// MaxSweepLook is how many entries one sweep looks at in the order of their seqs.
+const MaxSweepLook = 1000

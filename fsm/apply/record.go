@@ -1,0 +1,89 @@
+package apply
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// record adds a row to the record of what moderators and operators did, and returns
+// its number.
+func (tx *Txn) record(o *command.Order, action, what string, private bool) uint64 {
+	return tx.journal(state.ModerationRecord, state.Record{By: o.By, Action: action, What: what, Reason: o.Reason, Private: private})
+}
+
+// note adds a row to the record of changes in the cluster.
+func (tx *Txn) note(by, action, what, reason string) {
+	tx.journal(state.ChangeRecord, state.Record{By: by, Action: action, What: what, Reason: reason, Private: true})
+}
+
+// journal adds a row to a record and returns its number.
+func (tx *Txn) journal(to state.Journal, r state.Record) uint64 {
+	r.At, r.What = tx.now, r.What[:min(len(r.What), state.MaxRecordedBytes)]
+	r.Number = tx.count(to.Newest)
+	tx.set(state.SeqKey(to.Space, r.Number), r.Encode())
+	if r.Number > to.Keeps {
+		tx.del(state.SeqKey(to.Space, r.Number-to.Keeps))
+	}
+	return r.Number
+}
+
+// noteLead adds that a leader began its term, and before the first one of a new cluster
+// that its state came from another.
+func (tx *Txn) noteLead(server string) {
+	if action, what, has := strings.Cut(tx.Cluster.Founding, " "); has {
+		tx.Cluster.Founding = ""
+		tx.set(state.KeyCluster, tx.Cluster.Encode())
+		tx.note(command.Operator, action, what, "")
+	}
+	tx.note(server, state.ActionLead, "term "+strconv.FormatUint(tx.Head.Term, 10), "")
+}
+
+func (tx *Txn) applySetModerator(c *command.SetModerator) command.Result {
+	key, action := state.ModeratorKey(c.Name), state.ActionSetModerator
+	_, known := tx.Get(key)
+	switch {
+	case len(c.Token) > 0 && !known && tx.moderators() >= command.MaxModerators:
+		return rejected(command.ProblemTooManyModerators)
+	case len(c.Token) > 0:
+		tx.set(key, c.Token)
+	case known:
+		action = state.ActionRemoveModerator
+		tx.del(key)
+	default:
+		return rejected(command.ProblemUnknownModerator)
+	}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, action, c.Name, true)}
+}
+
+// moderators returns the number of moderators with a token.
+func (tx *Txn) moderators() int {
+	names := map[string]bool{}
+	for _, key := range tx.keysOf(state.SpaceModerator) {
+		if _, known := tx.Get(key); known {
+			names[string(key)] = true
+		}
+	}
+	return len(names)
+}
+
+// A purged entry is hidden and its contents are deleted: its row is the stub, without
+// mentions, and SpaceHidden has no row of it. The bytes remain in files of the state and of
+// the log until the node has rewritten these; see erase.go and package node/purge.
+
+// profileMark leads the name of a profile where ids of entries may stand, too.
+const profileMark = "@"
+
+// listPurge adds the row of a purge.
+func (tx *Txn) listPurge(p *state.Purge) {
+	p.Number, p.Index, p.At = tx.count(state.KeyPurged), tx.Head.Applied, tx.now
+	tx.set(state.SeqKey(state.SpacePurge, p.Number), p.Append(nil))
+}
+
+// purged reports whether an entry is purged.
+func (tx *Txn) purged(seq uint64) bool { return tx.marked(state.SpacePurgedBits, seq) }
+
+// gone reports whether an entry is swept or purged.
+func (tx *Txn) gone(seq uint64) bool { return tx.marked(state.SpaceSweptBits, seq) || tx.purged(seq) }

@@ -1,0 +1,159 @@
+package apply
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// maxReportSweep is how many reports end in one log entry at most.
+const maxReportSweep = 100
+
+func (tx *Txn) applyReport(c *command.Report) command.Result {
+	w := tx.writer()
+	e, earlier, problems := w.Reported(tx, c.Target)
+	if earlier == 0 { // the id is random: a report with it is the same command
+		earlier = tx.number(state.ReportIDKey(c.ID))
+	}
+	switch {
+	case len(problems) > 0:
+		return rejected(problems...)
+	case earlier != 0:
+		return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}
+	}
+	from, group := w.Reporter()
+	q := tx.Reports.Clone()
+	if drop, problem := q.Room(group); problem != 0 {
+		tx.count(state.KeyReportsRejected)
+		return rejected(problem)
+	} else if drop >= 0 {
+		tx.closeReport(q, drop, command.ReportDropped)
+		tx.count(state.KeyReportsRejected)
+	}
+	r := state.Report{
+		Number: tx.count(state.KeyReported), ID: c.ID, Entry: e.Seq, At: tx.now, Reason: c.Reason, Text: c.Text, Contact: c.Contact,
+		Agent: c.Agent, Proven: w.Strength == command.ByKey, From: from, Group: group,
+	}
+	tx.set(state.ReportKey(r.Number), r.Encode())
+	tx.setNumber(state.ReportIDKey(r.ID), r.Number)
+	tx.setNumber(state.ReportedKey(r.Entry, from), r.Number)
+	q.Open = append(q.Open, r.Queued())
+	tx.Reports = q
+	return command.Result{Outcome: command.OutcomeDone, Entry: r.Number}
+}
+
+// report returns a report that must exist.
+func (tx *Txn) report(number uint64) state.Report {
+	r := need(tx, state.ReportKey(number), state.DecodeReport, "report")
+	r.Number = number
+	return r
+}
+
+// closeReport gives the open report at a place its outcome.
+func (tx *Txn) closeReport(q *state.ReportQueue, at int, outcome command.ReportOutcome) {
+	r := tx.report(q.Open[at].Number)
+	r.Outcome, r.Closed = outcome, tx.now
+	tx.set(state.ReportKey(r.Number), r.Encode())
+	if outcome == command.ReportDropped { // no moderator has seen it: it may be sent again
+		tx.del(state.ReportedKey(r.Entry, r.From))
+	}
+	q.Open = slices.Delete(q.Open, at, at+1)
+	q.AddClosed(r.Queued())
+	if len(q.Closed) > command.MaxClosedReports {
+		tx.dropReport(q.Closed[0].Number)
+		q.Closed = q.Closed[1:]
+	}
+}
+
+// closeReports gives the outcome to the open reports that meant selects, and returns the
+// entries that they report, in the order of the reports.
+func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.QueuedReport) bool) (entries []uint64) {
+	if !slices.ContainsFunc(tx.Reports.Open, meant) {
+		return nil
+	}
+	q := tx.Reports.Clone()
+	for i := 0; i < len(q.Open); {
+		r := q.Open[i]
+		if !meant(r) {
+			i++
+			continue
+		}
+		tx.closeReport(q, i, outcome)
+		entries = append(entries, r.Entry)
+	}
+	tx.Reports = q
+	return entries
+}
+
+// dropReport removes all that is kept of a report.
+func (tx *Txn) dropReport(number uint64) {
+	r := tx.report(number)
+	tx.del(state.ReportKey(number))
+	tx.del(state.ReportIDKey(r.ID))
+	if tx.number(state.ReportedKey(r.Entry, r.From)) == number {
+		tx.del(state.ReportedKey(r.Entry, r.From))
+	}
+}
+
+// endReports removes reports that have had their time at the instant of the log entry
+// that is being applied.
+func (tx *Txn) endReports() {
+	if tx.now < tx.Reports.NextEnd() {
+		return
+	}
+	q := tx.Reports.Clone()
+	for n := 0; n < maxReportSweep && tx.now >= q.NextEnd(); n++ {
+		list := &q.Open
+		if len(q.Open) == 0 || tx.now < q.Open[0].At+command.ReportOpenMillis {
+			list = &q.Closed
+		}
+		tx.dropReport((*list)[0].Number)
+		*list = (*list)[1:]
+	}
+	tx.Reports = q
+}
+
+// applyResolveReports closes the open reports that the command names. Its Entry is the
+// number of its row in the record.
+func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
+	meant := map[uint64]bool{}
+	for _, id := range c.Reports {
+		if number := tx.number(state.ReportIDKey(id)); number != 0 {
+			meant[number] = true
+		}
+	}
+	entries := map[uint64]bool{}
+	for _, id := range c.Targets {
+		if e, known := state.Resolve(tx, id); known {
+			entries[e.Seq] = true
+		}
+	}
+	what := []string{c.Outcome.String()}
+	for _, entry := range tx.closeReports(c.Outcome, func(r state.QueuedReport) bool { return meant[r.Number] || entries[r.Entry] }) {
+		e, _ := tx.Entry(entry)
+		if id := state.FormatID(e.Type, e.Seq); !slices.Contains(what, id) {
+			what = append(what, id)
+		}
+	}
+	if len(what) == 1 {
+		return unchanged
+	}
+	// The row is private only by its mark: the record shows ids and the outcome to everybody,
+	// and no report.
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, strings.Join(what, " "), true)}
+}
+
+// eraseReportsOf erases the texts of all reports of an entry, which may quote it.
+func (tx *Txn) eraseReportsOf(entry uint64) {
+	for _, list := range [...][]state.QueuedReport{tx.Reports.Open, tx.Reports.Closed} {
+		for _, queued := range list {
+			if queued.Entry == entry {
+				r := tx.report(queued.Number)
+				r.Text = ""
+				tx.set(state.ReportKey(r.Number), r.Encode())
+			}
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package apply
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+const (
+	// writersKept is how many senders are remembered under a name. Two of them may be the
+	// owner who wants it protected: the sender that registered the name, and the sender
+	// of this request.
+	writersKept = 3
+
+	// writersStep is how old a sender's stored time gets before it is updated.
+	writersStep = command.HourMillis
+)
+
+// noteWriter remembers the sender of a write for which others cannot protect the name. What
+// strangers write under a registered name without proof is not noted: it would keep the
+// holder of its key from protecting it.
+func (tx *Txn) noteWriter(agentKey string, proof *command.Proof) {
+	ws := state.WritersOf(tx, agentKey)
+	from, was := state.UnprovenSender(proof.Sender), state.UnprovenSender(proof.Former)
+	if len(ws) > 0 && ws[0].From == from && tx.now < ws[0].At+writersStep {
+		return
+	}
+	ws = slices.DeleteFunc(ws, func(w state.NameWriter) bool { return w.From == from || proof.Former != "" && w.From == was })
+	ws = slices.Insert(ws, 0, state.NameWriter{At: tx.now, From: from})
+	tx.set(state.WritersKey(agentKey), ws[:min(len(ws), writersKept)].Append(nil))
+}
+
+// moveName counts a name for another pseudonym than before; "" means no pseudonym.
+func (tx *Txn) moveName(from, to string) {
+	if from == to {
+		return
+	}
+	if n := state.Named(tx, from); n > 1 {
+		tx.setNumber(state.NamedKey(from), n-1)
+	} else if n == 1 {
+		tx.del(state.NamedKey(from))
+	}
+	if to != "" {
+		tx.setNumber(state.NamedKey(to), state.Named(tx, to)+1)
+	}
+}
+
+// writer returns the signer of the command that is being applied. From then on, a key
+// counts as used, and the profile follows its sender.
+func (tx *Txn) writer() *state.Writer {
+	j := &tx.judged
+	if j.Registered {
+		if j.Strength == command.ByKey {
+			tx.useKey(j.AgentKey, &j.Profile)
+		}
+		tx.followSender(j.AgentKey, &j.Profile, j.Proof)
+	}
+	return &j.Writer
+}
+
+// useKey notes that the agent has its key: from then on it is not renewed.
+func (tx *Txn) useKey(agentKey string, p *state.ProfileRow) {
+	if !p.Used {
+		p.Used = true
+		tx.putProfile(agentKey, p)
+	}
+}
+
+// profile returns an agent's profile as the call has left it so far; false when
+// it has none.
+func (tx *Txn) profile(agentKey string) (state.ProfileRow, bool) {
+	return state.Read(tx, state.ProfileKey(agentKey), state.DecodeProfileRow)
+}
+
+// putProfile stores a profile.
+func (tx *Txn) putProfile(agentKey string, p *state.ProfileRow) {
+	tx.set(state.ProfileKey(agentKey), p.Append(nil))
+}
+
+// An address proves the names that were registered from it, because it is usually that of
+// one client. Behind a proxy that passes no address, or that the node does not trust, all
+// clients have one. An address from which more than command.MaxAddressNames names were
+// registered is shared: it proves no name, and owns no anonymous entry. Each profile
+// counts for the pseudonym in its row: it moves with its sender from epoch to epoch, and
+// counts for no address if the registration had no proof, or an operator reset the key.
+
+// provingSender returns the sender where its address may prove the name; "" elsewhere.
+func provingSender(p *command.Proof) string {
+	if !p.Address || p.Shared {
+		return ""
+	}
+	return p.Sender
+}
+
+// applyNextEpoch begins an epoch. The key before the last one is destroyed; each node
+// erases it like purged texts.
+func (tx *Txn) applyNextEpoch(c *command.NextEpoch) command.Result {
+	e := state.EpochOf(tx)
+	if c.Number != e.Number+1 {
+		return unchanged
+	}
+	tx.followRules()
+	tx.set(state.KeyEpoch, state.SenderEpoch{Number: c.Number, Since: tx.now, Key: c.SealedKey, Last: e.Key}.Append(nil))
+	tx.dropRange(state.SpaceBounds(state.SpaceFormerly))
+	if e.Number > 1 {
+		// The pseudonyms of the epoch before the ended one belong to nobody any more.
+		over := state.NamedKey(command.PseudonymOf(e.Number-1, ""))
+		tx.dropRange(over, append(bytes.Clone(over), 0xff))
+	}
+	if len(e.Last) > 0 {
+		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, Servers: c.Servers})
+	}
+	return done
+}
+
+// keepFormerly stores a sender's pseudonym of the last epoch, for as long as that key
+// exists. It links the sender's entries of both epochs.
+func (tx *Txn) keepFormerly(proof *command.Proof) {
+	if proof.Former == "" {
+		return
+	}
+	key := state.FormerlyKey(proof.Sender)
+	if _, known := tx.Get(key); !known {
+		tx.set(key, []byte(proof.Former))
+	}
+}
+
+// followSender replaces a name's pseudonyms of the last epoch by those of this epoch,
+// when their sender writes under the name.
+func (tx *Txn) followSender(agentKey string, p *state.ProfileRow, proof *command.Proof) {
+	registeredBy := p.Sender
+	if p.Follow(proof) {
+		tx.moveName(registeredBy, p.Sender)
+		tx.putProfile(agentKey, p)
+	}
+}
+
+// followRule moves a rule from a sender's former pseudonym to the present one. If both
+// have a rule, the one that ends later stays.
+func (tx *Txn) followRule(sender, former string) {
+	rule := tx.Policy.OfSender(former)
+	if rule == nil {
+		return
+	}
+	tx.changePolicy(rule.LookupKey(), nil, 0)
+	if later := tx.Policy.OfSender(sender); later == nil || rule.Outlasts(later) {
+		next := *rule
+		next.Sender = sender
+		tx.changePolicy(next.LookupKey(), &next, 0)
+	}
+}
+
+// followRules is followRule for all senders that wrote in the ending epoch: a rule may
+// have been set after a sender's last write, because of an entry in the epoch before.
+func (tx *Txn) followRules() {
+	if tx.Policy.Count(command.RuleSender) == 0 {
+		return
+	}
+	keys := tx.keysOf(state.SpaceFormerly)
+	slices.SortFunc(keys, bytes.Compare)
+	for _, key := range keys {
+		if former, known := tx.Get(key); known {
+			tx.followRule(string(key[1:]), string(former))
+		}
+	}
+}
+
+func (tx *Txn) applyForgetSenders() command.Result {
+	from, to := state.Forgettable(tx, tx.now)
+	if from == to {
+		return unchanged
+	}
+	tx.dropRange(state.SeqKey(state.SpaceSender, from+1), state.SeqKey(state.SpaceSender, to+1))
+	tx.set(state.KeyForgotten, state.AppendUints(nil, to))
+	return done
+}

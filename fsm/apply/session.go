@@ -1,0 +1,184 @@
+package apply
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// MaxSessions and MaxAnswers bound what sessions can hold. There are far fewer
+// nodes, and a node has far fewer commands in flight.
+const (
+	MaxSessions = 1024
+	MaxAnswers  = 1 << 15
+)
+
+// Sessions has the results of commands, by boot. It mirrors the rows of SpaceSession
+// and SpaceAnswer and belongs to the apply goroutine.
+type Sessions map[command.BootID]*Session
+
+// Session has the results of the commands of one boot.
+type Session struct {
+	Window
+	lastUse int64 // instant of the newest group: orders sessions by use
+	Answers map[uint64]command.Result
+}
+
+// Append encodes the row of SpaceSession: the floor, the last use, and the open
+// numbers up to the row's end.
+func (s *Session) Append(dst []byte) []byte {
+	return state.AppendUints(state.AppendUints(dst, s.Floor, uint64(s.lastUse)), s.Open...)
+}
+
+// open returns the session of a group's boot, narrowed to the group's window.
+func (ss Sessions) open(tx *Txn, g *command.Group) *Session {
+	s := ss[g.Boot]
+	if s == nil {
+		ss.prune(tx)
+		s = &Session{Answers: make(map[uint64]command.Result)}
+		ss[g.Boot] = s
+	}
+	s.narrow(tx, g.Boot, Window{Floor: g.Floor, Open: g.Open})
+	s.lastUse = tx.now
+	tx.set(sessionKey(g.Boot), s.Append(nil))
+	return s
+}
+
+// narrow intersects the window with w, and drops the results of all other commands.
+func (s *Session) narrow(tx *Txn, boot command.BootID, w Window) {
+	next := s.Meet(w)
+	if next.equal(s.Window) {
+		return
+	}
+	s.Window = next
+	for _, seq := range s.seqs() {
+		if seq >= s.Floor {
+			break
+		}
+		if !s.Holds(seq) {
+			delete(s.Answers, seq)
+			tx.del(state.AnswerKey(boot, seq))
+		}
+	}
+}
+
+// seqs returns the seqs of the kept results in order.
+func (s *Session) seqs() []uint64 {
+	seqs := make([]uint64, 0, len(s.Answers))
+	for seq := range s.Answers {
+		seqs = append(seqs, seq)
+	}
+	slices.Sort(seqs)
+	return seqs
+}
+
+// keep stores a result. A session that holds too many loses the lowest half, but
+// for the open ones.
+func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Result) {
+	s.Answers[seq] = r
+	tx.set(state.AnswerKey(boot, seq), state.AppendResult(nil, r))
+	if len(s.Answers) > MaxAnswers {
+		s.narrow(tx, boot, Window{Floor: s.seqs()[MaxAnswers/2], Open: s.Open})
+		tx.set(sessionKey(boot), s.Append(nil))
+	}
+}
+
+// prune makes room for one more session: while there are too many, it drops the least
+// recently used one. Age does not matter: log time may jump by days during a retry, and
+// the retry must find its answer.
+func (ss Sessions) prune(tx *Txn) {
+	for len(ss) >= MaxSessions {
+		boot := slices.MinFunc(slices.Collect(maps.Keys(ss)), func(a, b command.BootID) int {
+			return cmp.Or(cmp.Compare(ss[a].lastUse, ss[b].lastUse), bytes.Compare(a[:], b[:]))
+		})
+		for _, seq := range ss[boot].seqs() {
+			tx.del(state.AnswerKey(boot, seq))
+		}
+		tx.del(sessionKey(boot))
+		delete(ss, boot)
+	}
+}
+
+// Window says which commands of a boot may still come: those from floor on, and
+// the open ones below it. All others have been answered.
+type Window struct {
+	Floor uint64
+	Open  []uint64 // rising, below floor, at most MaxOpen
+}
+
+// Holds reports whether the command of that number may still come.
+func (w Window) Holds(seq uint64) bool {
+	if seq >= w.Floor {
+		return true
+	}
+	_, open := slices.BinarySearch(w.Open, seq)
+	return open
+}
+
+// Meet returns the intersection of both windows. Groups of one boot reach the log in
+// any order, so either window may be the newer one.
+func (w Window) Meet(o Window) Window {
+	if o.Floor > w.Floor {
+		w, o = o, w
+	}
+	// What is below the higher floor may come only if it is open there.
+	both := Window{Floor: w.Floor}
+	for _, seq := range w.Open {
+		if o.Holds(seq) {
+			both.Open = append(both.Open, seq)
+		}
+	}
+	return both
+}
+
+func (w Window) equal(o Window) bool {
+	return w.Floor == o.Floor && slices.Equal(w.Open, o.Open)
+}
+
+// loadSessions reads the sessions back.
+func loadSessions(r pebble.Reader) (Sessions, error) {
+	ss := make(Sessions)
+	lower, upper := state.SpaceBounds(state.SpaceSession)
+	err := state.ScanSpace(r, lower, upper, func(key, value []byte) error {
+		rr := state.RowReader{Rest: value}
+		s := &Session{Window: Window{Floor: rr.Uint()}, lastUse: int64(rr.Uint()), Answers: make(map[uint64]command.Result)}
+		for len(rr.Rest) > 0 {
+			s.Open = append(s.Open, rr.Uint())
+		}
+		var boot command.BootID
+		if copy(boot[:], key[1:]) != len(boot) {
+			return fmt.Errorf("%w: session key", state.ErrCorrupt)
+		}
+		ss[boot] = s
+		return rr.Done("session row")
+	})
+	if err != nil {
+		return nil, err
+	}
+	lower, upper = state.SpaceBounds(state.SpaceAnswer)
+	err = state.ScanSpace(r, lower, upper, func(key, value []byte) error {
+		var boot command.BootID
+		if len(key) != 1+len(boot)+8 {
+			return fmt.Errorf("%w: answer key", state.ErrCorrupt)
+		}
+		copy(boot[:], key[1:])
+		s := ss[boot]
+		if s == nil {
+			return fmt.Errorf("%w: answer without a session", state.ErrCorrupt)
+		}
+		res, err := state.DecodeResult(value)
+		s.Answers[binary.BigEndian.Uint64(key[1+len(boot):])] = res
+		return err
+	})
+	return ss, err
+}
+
+func sessionKey(boot command.BootID) []byte { return append([]byte{state.SpaceSession}, boot[:]...) }

@@ -1,0 +1,292 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
+	"github.com/commons-cluster/commons/fsm/index"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// Txn gathers the writes of one ApplyBatch call. Reads see what was written
+// before in the same call. Everything in it is for the apply goroutine.
+type Txn struct {
+	stored    *state.Rows
+	Batch     *pebble.Batch
+	base      state.Head // before the call
+	Loaded               // as the call has left it so far
+	maxFormat int        // newest format that is known here
+	fatal     func(error)
+	now       int64           // instant of the log entry that is being applied
+	judged    state.Judgement // of the command that is being applied
+	against   *state.Rule     // the rule that rejects the command, or nil
+	opens     bool            // the command opens a channel that counts against its sender
+	// rows are the rows written in this call. They enter the batch once, at the end. A
+	// nil row is deleted.
+	rows map[string][]byte
+	// changed are the rows of hot keyspaces that are in the batch, and dropped the ranges of
+	// keys that were deleted in this call.
+	changed []state.HotRow
+	dropped []state.KeyRange
+	// fresh are the rows of the entries made in this call; fresh[0] belongs to
+	// firstFresh.
+	fresh      [][]byte
+	firstFresh uint64
+	superseded []uint64         // entries that got a successor
+	recast     []uint64         // entries whose row was written anew
+	timed      bool             // the log entry has its row in SpaceInstant
+	claimed    []state.DueClaim // in this call
+	// activities and recents are the rows of home that this call has changed, and
+	// owned are the entries that were added to their authors' lists, by list.
+	activities map[string]*home.Activity
+	recents    map[string]*home.RecentByAuthor
+	owned      map[string][]uint64
+	caches     *Caches
+	// outboxes are those that this call has looked at.
+	outboxes map[string]*outbox.Outbox
+	Changes
+	// happened are the events of the log entry that is being applied.
+	happened []state.Happening
+}
+
+// Changes are the results of a transaction for its caller.
+type Changes struct {
+	Answers  []Answered
+	Added    []Indexed
+	Revised  []Revised // profiles
+	Rolled   []Rolled  // the running digest after each log entry
+	Notified []string  // agents to wake that no new entry is addressed to
+	Ended    []outbox.DeliveryEnd
+	Queued   bool // outboxes may have changed
+	Eventful bool // there are new events
+}
+
+// Indexed is an entry on its way into the index.
+type Indexed struct {
+	Entry state.EntryRow
+	Texts state.EntryTexts
+}
+
+// Error is what apply panics with: skipping the log entry would make this copy of
+// the state differ from the others.
+type Error struct {
+	Index uint64
+	err   error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("apply log entry %d: %v", e.Index, e.err) }
+
+func (e *Error) Unwrap() error { return e.err }
+
+// Must stops the state machine on an error of the storage below it.
+func (tx *Txn) Must(err error) {
+	if err != nil {
+		panic(&Error{Index: tx.Head.Applied, err: err})
+	}
+}
+
+// touch notes that a row changes.
+func (tx *Txn) touch(key []byte) {
+	if !state.KeyspaceOf[key[0]].Unseen {
+		tx.Version = tx.Head.Applied
+	}
+}
+
+// set writes a row, or deletes it if row is nil. Later reads of the call see the change.
+// The caller must not change row afterwards.
+func (tx *Txn) set(key, row []byte) { tx.rows[string(key)] = row }
+
+// del deletes a row.
+func (tx *Txn) del(key []byte) { tx.rows[string(key)] = nil }
+
+// finishHot updates the hot rows to those of the call, which is committed.
+func (tx *Txn) finishHot() {
+	if len(tx.dropped) > 0 {
+		tx.stored.Hot.Drop()
+	}
+	for _, c := range tx.changed {
+		tx.stored.Hot.Put([]byte(c.Key), c.Row, tx.Head.Applied)
+	}
+}
+
+// Get returns a row as the call has left it so far. It must not be changed.
+func (tx *Txn) Get(key []byte) ([]byte, bool) {
+	if row, ok := tx.rows[string(key)]; ok {
+		return row, row != nil
+	}
+	for _, r := range tx.dropped {
+		if r.Holds(key) {
+			return nil, false
+		}
+	}
+	if row, kept := tx.stored.Hot.Get(key, tx.base.Applied); kept {
+		return row, row != nil
+	}
+	row, ok, err := state.GetRow(tx.stored.DB, key)
+	tx.Must(err)
+	tx.stored.Hot.Put(key, row, tx.base.Applied)
+	return row, ok
+}
+
+// Instant is the instant of the log entry that is being applied.
+func (tx *Txn) Instant() int64 { return tx.now }
+
+// Entry returns an entry by its seq.
+func (tx *Txn) Entry(seq uint64) (state.EntryRow, bool) {
+	if seq == 0 || seq > tx.Head.LastSeq {
+		return state.EntryRow{}, false
+	}
+	e, err := state.DecodeEntryRow(seq, tx.entryRow(seq))
+	tx.Must(err)
+	return e, true
+}
+
+// EntryRow returns the row of an entry that there is, as the call has left it so far.
+func (tx *Txn) entryRow(seq uint64) []byte {
+	if seq >= tx.firstFresh {
+		return tx.fresh[seq-tx.firstFresh]
+	}
+	if row := tx.stored.Recent.Get(seq); row != nil && len(tx.recast) == 0 {
+		return row
+	}
+	row, ok := tx.Get(state.SeqKey(state.SpaceEntry, seq))
+	if !ok {
+		tx.Must(fmt.Errorf("%w: entry %d is missing", state.ErrCorrupt, seq))
+	}
+	return row
+}
+
+// recastEntry replaces the row of an entry.
+func (tx *Txn) recastEntry(seq uint64, row []byte) {
+	if seq >= tx.firstFresh {
+		tx.fresh[seq-tx.firstFresh] = row
+	}
+	tx.set(state.SeqKey(state.SpaceEntry, seq), row)
+	tx.recast = append(tx.recast, seq)
+}
+
+// dropRange deletes the rows from lower to before upper. Only get knows in the same call
+// that they are gone: no scan may read them.
+func (tx *Txn) dropRange(lower, upper []byte) {
+	tx.touch(lower)
+	tx.Must(tx.Batch.DeleteRange(lower, upper, nil))
+	dropped := state.KeyRange{Lower: lower, Upper: upper}
+	tx.dropped = append(tx.dropped, dropped)
+	for key := range tx.rows {
+		if dropped.Holds([]byte(key)) {
+			delete(tx.rows, key)
+		}
+	}
+}
+
+// keysOf returns the keys of a space, those written in the call and those that it
+// has deleted included, in no order.
+func (tx *Txn) keysOf(space byte) [][]byte {
+	var keys [][]byte
+	lower, upper := state.SpaceBounds(space)
+	tx.Must(state.ScanSpace(tx.stored.DB, lower, upper, func(key, _ []byte) error {
+		keys = append(keys, append([]byte(nil), key...))
+		return nil
+	}))
+	for key := range tx.rows {
+		if key[0] == space {
+			keys = append(keys, []byte(key))
+		}
+	}
+	return keys
+}
+
+// Answered is a command's result, to be passed to the observer.
+type Answered struct {
+	Boot  command.BootID
+	Seq   uint64
+	Index uint64
+	Res   command.Result
+}
+
+// Rolled is the running digest after one log entry with a batch.
+type Rolled struct {
+	Index  uint64
+	Digest [sha256.Size]byte
+}
+
+// Revised is a revision of a profile on its way into the index.
+type Revised struct {
+	Revision uint64
+	Texts    []string
+}
+
+// happen records an event about an entry.
+func (tx *Txn) happen(kind state.EventKind, entry uint64) {
+	tx.happened = append(tx.happened, state.Happening{Kind: kind, Entry: entry})
+}
+
+// putEvents writes the events of the log entry that is being applied.
+func (tx *Txn) putEvents() {
+	for first := 0; first < len(tx.happened); first += state.MaxRowEvents {
+		row := state.EventRow{
+			Index: tx.Head.Applied, At: tx.now, First: uint64(first) + 1, Before: tx.Head.LastEvent,
+			Events: tx.happened[first:min(first+state.MaxRowEvents, len(tx.happened))],
+		}
+		tx.set(state.EventKey(tx.Head.EventRows), row.Append(nil))
+		tx.Head.EventRows++
+		tx.Head.LastEvent = row.Last()
+	}
+	tx.happened = tx.happened[:0]
+}
+
+// The results of commands without an entry.
+var (
+	done      = command.Result{Outcome: command.OutcomeDone}
+	unchanged = command.Result{Outcome: command.OutcomeUnchanged}
+)
+
+func rejected(problems ...command.Problem) command.Result {
+	return command.Result{Outcome: command.OutcomeRejected, Problems: problems}
+}
+
+// number returns the number in a row, or 0 if there is no row.
+func (tx *Txn) number(key []byte) uint64 {
+	n, _ := state.Read(tx, key, state.DecodeNumber)
+	return n
+}
+
+func (tx *Txn) setNumber(key []byte, n uint64) { tx.set(key, binary.AppendUvarint(nil, n)) }
+
+// count adds one to the number in a row, and returns it.
+func (tx *Txn) count(key []byte) uint64 {
+	n := tx.number(key) + 1
+	tx.setNumber(key, n)
+	return n
+}
+
+// need returns a row that must exist.
+func need[T any](tx *Txn, key []byte, decode func(row []byte) (T, error), name string) T {
+	v, ok := state.Read(tx, key, decode)
+	if !ok {
+		tx.Must(fmt.Errorf("%w: %s %q is missing", state.ErrCorrupt, name, key[1:]))
+	}
+	return v
+}
+
+// mark sets or clears the bit of an entry in a keyspace of bits.
+func (tx *Txn) mark(space byte, seq uint64, set bool) {
+	key := state.SeqKey(space, seq/state.HiddenEntries)
+	row, _ := tx.Get(key)
+	if set {
+		tx.set(key, index.Bitmap(row).With(seq))
+	} else {
+		tx.set(key, index.Bitmap(row).Without(seq))
+	}
+}
+
+func (tx *Txn) marked(space byte, seq uint64) bool {
+	bits, _ := tx.Get(state.SeqKey(space, seq/state.HiddenEntries))
+	return index.Bitmap(bits).Has(seq)
+}

@@ -1,0 +1,181 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// RequestKey is a client's request_id in its scope: the folded agent name, or one that ends
+// with AnonymousScope, to which the state adds the sender's pseudonym. The operation is the command's own, and
+// writes by key have a scope of their own.
+type RequestKey struct {
+	Scope string `cbor:"1,keyasint,omitempty"`
+	ID    string `cbor:"2,keyasint,omitempty"`
+}
+
+// Author is the author of a write on the job board or of a request for help, as
+// computed by the node that received the request.
+type Author struct {
+	Agent    string     `cbor:"1,keyasint"`           // the name as the reader sees it
+	AgentKey string     `cbor:"2,keyasint"`           // text.Fold(Agent)
+	House    bool       `cbor:"3,keyasint,omitempty"` // one of the operator's own agents
+	Mentions []string   `cbor:"4,keyasint,omitempty"` // in the texts of the command
+	Request  RequestKey `cbor:"5,keyasint,omitempty"` // the client's idempotency key; the zero value means no key
+	Proof    Proof      `cbor:"6,keyasint,omitempty"` // of the name; the zero value means no proof
+	Question bool       `cbor:"7,keyasint,omitempty"` // the text of the reply to a job asks something
+}
+
+// Signature is the name that a command is made under, and its proof.
+type Signature struct {
+	AgentKey string
+	Proof    *Proof
+	Request  RequestKey // zero if the client gave no request_id, or the command takes no request_id
+}
+
+// Signature returns the name that the command is made under, and its proof.
+func (a *Author) Signature() Signature { return Signature{a.AgentKey, &a.Proof, a.Request} }
+
+func (a *Author) check() error {
+	return errors.Join(
+		checkText("agent", a.Agent, MinName, MaxName),
+		checkBytes("agent key", a.AgentKey, MaxNameKeyBytes),
+		checkAll("mentions", a.Mentions, MaxMentions, bytesOf("mention", MaxNameKeyBytes)),
+		a.Request.check(),
+		a.Proof.check(),
+	)
+}
+
+func (k *RequestKey) check() error {
+	if *k == (RequestKey{}) {
+		return nil
+	}
+	return errors.Join(
+		checkBytes("request scope", k.Scope, MaxRequestScope),
+		checkText("request id", k.ID, MinRequestID, MaxRequestID),
+	)
+}
+
+// Proof is a write's proof for its name. It proves the same sender over time, never an
+// identity. The zero value is no proof.
+type Proof struct {
+	// Key is the SHA-256 of the edit_key that came with the write; empty without a key.
+	Key []byte `cbor:"1,keyasint,omitempty"`
+	// Sender is the pseudonym of the sender's address in the epoch that is in force; empty
+	// if it is not known.
+	Sender string `cbor:"2,keyasint,omitempty"`
+	// Address is set when the sender's address may prove the name: neither a link
+	// nor a page in a browser can have made the request.
+	Address bool `cbor:"3,keyasint,omitempty"`
+	// Looks are hashes of the name's skeletons: names that look alike have one in
+	// common. One after the other, LookBytes each; empty for the anonymous author.
+	Looks []byte `cbor:"4,keyasint,omitempty"`
+	// Policy is the revision of the policy that the node checked the write against, and Held
+	// the number of the rule because of which it is to be held, or 0.
+	Policy uint64 `cbor:"5,keyasint,omitempty"`
+	Held   uint64 `cbor:"6,keyasint,omitempty"`
+	// Sketch detects near-duplicates of a long text: parts of SketchPartBytes, one after
+	// the other. It is empty for a short text, or if the check is off.
+	Sketch []byte `cbor:"7,keyasint,omitempty"`
+	// Former is the sender's pseudonym in the last epoch; empty in the first epoch.
+	Former string `cbor:"8,keyasint,omitempty"`
+	// Unlimited is set by a node whose flags set no limit of writes: the sender may open any
+	// number of channels and have any number of claims, unless the settings limit writes.
+	Unlimited bool `cbor:"9,keyasint,omitempty"`
+	// Shared is set when several clients may have the sender's address, so that it is no
+	// proof: the node does not trust the proxy that passed the request, or the node's flags
+	// turn proof by address off.
+	Shared bool `cbor:"10,keyasint,omitempty"`
+}
+
+// From reports whether a pseudonym is the sender's.
+func (p *Proof) From(pseudonym string) bool {
+	return pseudonym != "" && (pseudonym == p.Sender || pseudonym == p.Former)
+}
+
+func (p *Proof) check() error {
+	var sender, former error
+	if p.Sender != "" || p.Former != "" {
+		sender = checkBytes("sender", p.Sender, MaxFingerprintBytes)
+	}
+	if p.Former != "" {
+		former = checkBytes("former sender", p.Former, MaxFingerprintBytes)
+	}
+	return errors.Join(
+		checkKeyHash("edit key", p.Key), sender, former,
+		checkParts("sketch", p.Sketch, SketchPartBytes, MaxSketchParts),
+		checkParts("looks", p.Looks, LookBytes, MaxLooks),
+	)
+}
+
+// checkParts checks the length of a field of parts of a size.
+func checkParts(field string, parts []byte, size, most int) error {
+	if len(parts)%size != 0 || len(parts) > most*size {
+		return fmt.Errorf("%s of %d bytes", field, len(parts))
+	}
+	return nil
+}
+
+// Strength says how well a write proves the name that it is made under. To undo a write
+// takes at least the strength that it was made with.
+type Strength uint8
+
+// The strengths. The numbers stand in stored rows.
+const (
+	Unproven  Strength = 0
+	ByAddress Strength = 1 // from the address that registered the name
+	ByKey     Strength = 2 // with the edit_key of the name's profile
+)
+
+// Standing is how far a write's proof is accepted for its name.
+type Standing struct {
+	Strength
+	Registered bool // the name has a profile
+	WrongKey   bool // the write brings a key, and not that of the profile
+	Protected  bool // writes under the name need its key
+	// Established is set for a write by the key of a name that was registered a while
+	// ago: its bytes count apart from those that anybody can write.
+	Established bool
+	// Shared is set if the address would prove the name, but several clients may have it.
+	Shared bool
+}
+
+// Problems returns the name's reasons to reject the write.
+func (s Standing) Problems() []Problem {
+	switch {
+	case s.WrongKey:
+		return []Problem{ProblemWrongKey}
+	case s.Protected && s.Strength != ByKey:
+		return []Problem{ProblemNameProtected}
+	}
+	return nil
+}
+
+// AnonymousName is the author of an entry that came without a name.
+const AnonymousName = "anonymous"
+
+// Sender is the sender of a write, by the keys of its rate limits. The fingerprint
+// enters the log if it proves a name (fsm.Proof).
+type Sender struct {
+	Fingerprint string
+	AgentKey    string // folded agent name; "" for anonymous
+	// Charged says that the write was already charged to the rate limits, by this leader or
+	// another one, whatever its result.
+	Charged bool
+}
+
+// NetworkEnd ends the pseudonym of the sender's network in a fingerprint: an IPv6 /48,
+// of which a sender is a /64.
+const NetworkEnd = "."
+
+// NetworkOf returns that network, or "" if there is no network in the fingerprint.
+func NetworkOf(fingerprint string) string {
+	network, _, found := strings.Cut(fingerprint, NetworkEnd)
+	if !found {
+		return ""
+	}
+	return network
+}
+
+// NetworkShare is how many times the bound of a sender its network has.
+const NetworkShare = 4

@@ -1,0 +1,207 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Settings are the settings of apply that an operator may change: one replicated row,
+// never a node's flag.
+type Settings struct {
+	// DailyBytes bounds the bytes of commands that all senders together write in one
+	// UTC day of log time; 0 means no limit.
+	DailyBytes uint64 `json:"dailyBytes"`
+	// SenderBytes bounds those of one sender; 0 means no limit.
+	SenderBytes uint64 `json:"senderBytes"`
+	// ProvenOnly allows writes only under proven names. New names can still be registered.
+	ProvenOnly bool `json:"provenOnly"`
+	// AlikeHourly bounds how many near-duplicates of a long text are written in an hour of
+	// log time, by all who prove no name; 0 means no limit.
+	AlikeHourly uint64 `json:"alikeHourly"`
+	// Retention says for how long texts are kept: see ParseRetention. Empty means for good.
+	Retention string `json:"retention"`
+	// SenderDays is for how many days senders of entries are remembered, and how long an
+	// epoch of pseudonyms lasts.
+	SenderDays uint64 `json:"senderDays"`
+	// WriteRate is how many writes each sender and each name may make in a minute, and
+	// WriteBurst how many at once. 0 means no limit. Where a value is NotSet, the leader's
+	// flag applies.
+	WriteRate  int64 `json:"writeRate"`
+	WriteBurst int64 `json:"writeBurst"`
+}
+
+// NotSet is the value of a setting that leaves the choice to the flags of the nodes.
+const NotSet = -1
+
+// MaxWriteSetting bounds WriteRate and WriteBurst.
+const MaxWriteSetting = 1 << 20
+
+// WriteLimit returns the rate and the burst that apply at a node with the given flags. The
+// limit is off if one of them is 0.
+func (s Settings) WriteLimit(rate, burst int) (perMinute, atOnce int) {
+	if s.WriteRate != NotSet {
+		rate = int(s.WriteRate)
+	}
+	if s.WriteBurst != NotSet {
+		burst = int(s.WriteBurst)
+	}
+	return rate, burst
+}
+
+// limitText returns a limit of writes as the record shows it.
+func limitText(n int64) string {
+	if n == NotSet {
+		return "unset"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// String returns the settings as the record shows them.
+func (s Settings) String() string {
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s sender-memory=%dd write-rate=%s write-burst=%s",
+		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst))
+}
+
+// ChangesFrom describes the changed settings, with their old values.
+func (s Settings) ChangesFrom(before Settings) string {
+	was, is := strings.Fields(before.String()), strings.Fields(s.String())
+	var changes []string
+	for i := range is {
+		if is[i] != was[i] {
+			_, former, _ := strings.Cut(was[i], "=")
+			changes = append(changes, is[i]+" (was "+former+")")
+		}
+	}
+	return strings.Join(changes, ", ")
+}
+
+// DefaultSettings apply until an operator changes them.
+var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet}
+
+// MaxSenderDays bounds for how many days a sender is remembered.
+const MaxSenderDays = 366
+
+// MaxSettingBytes bounds a setting in bytes.
+const MaxSettingBytes = 1 << 50
+
+// shareParts is how many small shares DailyBytes has.
+const shareParts = 4096
+
+// EstablishedShare is the limit of an established name, and of an address for the
+// writes of such names, as a multiple of a sender's limit.
+const EstablishedShare = 4
+
+// SmallShare is how many bytes a sender may write in a day even when DailyBytes is half
+// used: the second half is reserved for senders below this, and the last quarter of all for
+// established names.
+func (s Settings) SmallShare() uint64 { return s.DailyBytes / shareParts }
+
+// Use is how much a sender, a network or a name has written in a day, and its limit as
+// a multiple of a sender's.
+type Use struct{ Bytes, Times uint64 }
+
+// Fits reports whether this many bytes may still be written in a day, given the total
+// and the uses that they count against.
+func (s Settings) Fits(bytes, all uint64, established bool, uses ...Use) bool {
+	heavy := false
+	for _, u := range uses {
+		if s.SenderBytes > 0 && u.Bytes+bytes > u.Times*s.SenderBytes {
+			return false
+		}
+		heavy = heavy || u.Bytes+bytes > u.Times*s.SmallShare()
+	}
+	all += bytes
+	switch {
+	case s.DailyBytes == 0:
+		return true
+	case heavy:
+		return all <= s.DailyBytes/2
+	case !established:
+		return all <= s.DailyBytes/4*3
+	}
+	return all <= s.DailyBytes
+}
+
+// OverBudget is the error of a write over the day's budget. It can be repeated the next
+// day.
+func (s Settings) OverBudget(now time.Time) *RateLimited {
+	quota := s.SenderBytes
+	if quota == 0 {
+		quota = s.DailyBytes
+	}
+	return &RateLimited{
+		RetryAfter: untilTomorrow(now),
+		Limit: &RateLimit{
+			Name: "daily_bytes", Quota: int(min(quota, MaxSettingBytes)), Window: day, Field: "agent", //nolint:gosec // bounded
+			Message: "Too much was written today, from this address, under this name or by all; a new day begins at 00:00 UTC. " +
+				"Writes with the edit_key of a name that was registered a week ago have a share of their own.",
+		},
+	}
+}
+
+const day = 24 * time.Hour
+
+// untilTomorrow returns how long the day of an instant lasts, in UTC.
+func untilTomorrow(now time.Time) time.Duration { return now.Truncate(day).Add(day).Sub(now) }
+
+// TooManyChannels is the error of a write to a channel that its sender may not open today.
+func TooManyChannels(now time.Time) *RateLimited {
+	return &RateLimited{
+		RetryAfter: untilTomorrow(now),
+		Limit: &RateLimit{
+			Name: "channels", Quota: MaxNewChannels, Window: day, Field: "channel",
+			Message: "Your address opened as many new channels today as it may; a new day begins at 00:00 UTC. Write to a channel that is there: GET /api/channels lists them. " +
+				"Writes with the edit_key of a name that was registered a week ago are not counted.",
+		},
+	}
+}
+
+// Flooded is the error of a write with too many near-duplicates, at an instant in
+// milliseconds since the epoch. It can be repeated the next hour.
+func (s Settings) Flooded(now int64) *RateLimited {
+	const hour = time.Hour
+	return &RateLimited{
+		RetryAfter: hour - time.Duration(now%hour.Milliseconds())*time.Millisecond,
+		Limit: &RateLimit{
+			Name: "alike", Quota: int(min(s.AlikeHourly, MaxSettingBytes)), Window: hour, Field: "body", //nolint:gosec // bounded
+			Message: "Nearly the same text was written too often within this hour, here or elsewhere. Reply to what stands there, or say it in words of your own; " +
+				"writes with the edit_key of their name are not counted.",
+		},
+	}
+}
+
+// SetSettings changes settings; nil means no change. Only operators can use it.
+type SetSettings struct {
+	DailyBytes  *uint64 `cbor:"1,keyasint,omitempty"`
+	SenderBytes *uint64 `cbor:"2,keyasint,omitempty"`
+	ProvenOnly  *bool   `cbor:"3,keyasint,omitempty"`
+	AlikeHourly *uint64 `cbor:"4,keyasint,omitempty"`
+	Retention   *string `cbor:"5,keyasint,omitempty"`
+	SenderDays  *uint64 `cbor:"6,keyasint,omitempty"`
+	WriteRate   *int64  `cbor:"7,keyasint,omitempty"`
+	WriteBurst  *int64  `cbor:"8,keyasint,omitempty"`
+}
+
+func (c *SetSettings) check() error {
+	for _, bytes := range []*uint64{c.DailyBytes, c.SenderBytes, c.AlikeHourly} {
+		if bytes != nil && *bytes > MaxSettingBytes {
+			return errors.New("a setting over 1 PiB; give less, or 0 for no bound")
+		}
+	}
+	for _, limit := range []*int64{c.WriteRate, c.WriteBurst} {
+		if limit != nil && (*limit < NotSet || *limit > MaxWriteSetting) {
+			return fmt.Errorf("a limit of %d writes; 0 to %d are allowed", *limit, MaxWriteSetting)
+		}
+	}
+	if c.SenderDays != nil && (*c.SenderDays < 1 || *c.SenderDays > MaxSenderDays) {
+		return fmt.Errorf("a sender memory of %d days; 1 to %d are allowed", *c.SenderDays, MaxSenderDays)
+	}
+	if c.Retention != nil {
+		_, err := ParseRetention(*c.Retention)
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package command
+
+import "testing"
+
+// TestEveryCommandIsDescribed holds that each row of the command table is complete, and fits
+// the type of its command.
+func TestEveryCommandIsDescribed(t *testing.T) {
+	named := map[string]Op{}
+	for _, op := range Ops() {
+		p := New(op)
+		d := Describe(p)
+		t.Run(d.Name, func(t *testing.T) {
+			if OpOf(p) != op {
+				t.Errorf("the commands of numbers %d and %d have the same type", op, OpOf(p))
+			}
+			if other, twice := named[d.Name]; twice || d.Name == "" {
+				t.Errorf("commands %d and %d have the name %q", other, op, d.Name)
+			}
+			named[d.Name] = op
+			if d.Format < InitialFormat || d.Format > MaxFormat {
+				t.Errorf("format %d, want %d to %d", d.Format, InitialFormat, MaxFormat)
+			}
+			_, signed := SignatureOf(p)
+			if signed != (d.Signer == SignedByName) {
+				t.Errorf("signer %q, a signature: %t", d.Signer, signed)
+			}
+			if ordered := OrderOf(p) != nil; ordered != (d.Signer == SignedByModerator) {
+				t.Errorf("signer %q, an order: %t", d.Signer, ordered)
+			}
+			if d.Channel == "" || d.Proof == "" {
+				t.Errorf("channel %q and rule of proof %q must be chosen", d.Channel, d.Proof)
+			}
+			if ContentOf(p) != nil && d.Channel == NoChannel {
+				t.Error("repeated requests are compared, and it writes no entry")
+			}
+			if !signed && (TextsOf(p) != nil || d.Channel != NoChannel || d.Proof != ProofNotNeeded) {
+				t.Errorf("a command without a name writes for others: %+v", d)
+			}
+		})
+	}
+}

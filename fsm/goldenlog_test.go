@@ -1,0 +1,156 @@
+package fsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/apply"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/golden"
+)
+
+// goldenAdvice explains a failure of TestGoldenLog.
+const goldenAdvice = `Apply has another effect on a log of format 1 than before: nodes of two versions would compute different states.
+If the change belongs to a later format, apply must check tx.format. While format 1 is open, write the file anew and read the diff:
+    go test ./fsm -run TestGoldenLog -update`
+
+const (
+	goldenEntries = 70       // log entries that are drawn
+	maxGoldenSize = 60 << 10 // bytes of the file
+	logLine       = "log "   // begins the line of a log entry
+	rowsLine      = "rows "  // begins the line of a key space
+)
+
+// TestGoldenLog applies the log in testdata/log1.golden. The results, the rolling digest
+// after each log entry and the rows at the end are those in the file.
+func TestGoldenLog(t *testing.T) {
+	path := filepath.Join("testdata", "log1.golden")
+	want := golden.Read(t, path, func() string { return string(drawGoldenLog(t)) })
+	if len(want) > maxGoldenSize {
+		t.Errorf("%s has %d bytes, at most %d: draw fewer log entries", path, len(want), maxGoldenSize)
+	}
+	l, lines := newLog(t), strings.Split(want, "\n")
+	for _, line := range lines {
+		coded, is := strings.CutPrefix(line, logLine)
+		if !is {
+			continue
+		}
+		data, err := base64.RawStdEncoding.DecodeString(coded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.add(raft.LogCommand, data)
+	}
+	text, done := describeLog(t, l)
+	got := strings.Split(string(text), "\n")
+	if len(got) != len(lines) {
+		t.Errorf("%d lines, want %d", len(got), len(lines))
+	}
+	differs := false
+	for i := range min(len(got), len(lines)) {
+		// The digests after the first difference say no more.
+		if got[i] != lines[i] && (!differs || strings.HasPrefix(got[i], rowsLine)) {
+			differs = true
+			t.Errorf("line %d: %q, want %q", i+1, got[i], lines[i])
+		}
+	}
+	if t.Failed() {
+		t.Log(goldenAdvice)
+	}
+	for _, op := range command.Ops() {
+		if command.FormatOf(command.New(op)) == command.InitialFormat && !done[op] {
+			t.Errorf("the golden log has no command %s that is carried out; write it anew", op)
+		}
+	}
+}
+
+// drawGoldenLog returns the golden file of the first drawn log in which each command is
+// carried out.
+func drawGoldenLog(t *testing.T) []byte {
+	t.Helper()
+	drawn := rapid.Custom(func(rt *rapid.T) *raftLog {
+		var got recorder
+		m := tempMachine(rt, func(o *Options) { o.MaxFormat, o.Observer = command.InitialFormat, &got })
+		defer dropMachine(rt, m)
+		w := newLogWriter(rt, newLog(t), m, func() {})
+		for missing := command.Ops(); w.log.last() <= goldenEntries; {
+			w.ops = slices.Concat(missing, missing, missing, missing, weighted)
+			w.log.batch(w.batch())
+			w.feed()
+			missing = slices.DeleteFunc(missing, func(op command.Op) bool {
+				return slices.ContainsFunc(got.got, func(a apply.Answered) bool {
+					return a.Res.Outcome == command.OutcomeDone && slices.ContainsFunc(w.sent[a.Boot], func(c command.Command) bool {
+						return c.Seq == a.Seq && command.OpOf(c.Payload) == op
+					})
+				})
+			})
+		}
+		return w.log
+	})
+	for seed := range 1000 {
+		text, done := describeLog(t, drawn.Example(seed))
+		if len(done) == len(command.Ops()) && len(text) <= maxGoldenSize {
+			return text
+		}
+	}
+	t.Fatal("no drawn log has all commands: draw more log entries")
+	return nil
+}
+
+// describeLog applies a log and returns the text of its golden file, and the commands
+// that were carried out.
+func describeLog(t *testing.T, l *raftLog) (text []byte, done map[command.Op]bool) {
+	t.Helper()
+	var out bytes.Buffer
+	var got recorder
+	m := openAt(t, t.TempDir(), func(o *Options) { o.Observer = &got })
+	defer closeMachine(t, m)
+	done = map[command.Op]bool{}
+	l.feed(m, 1, 1)
+	for _, e := range l.entries[1:] {
+		batch, err := command.DecodeBatch(e.Data)
+		if err != nil {
+			t.Fatalf("log entry %d cannot be read any more: %v\n%s", e.Index, err, goldenAdvice)
+		}
+		got.got = nil
+		l.feed(m, e.Index, e.Index)
+		fmt.Fprintf(&out, "%s%s\n", logLine, base64.RawStdEncoding.EncodeToString(e.Data))
+		for _, g := range batch.Groups {
+			for _, c := range g.Commands {
+				r := got.got[0].Res
+				got.got = got.got[1:]
+				op := command.OpOf(c.Payload)
+				if r.Outcome == command.OutcomeDone {
+					done[op] = true
+				}
+				fmt.Fprintf(&out, "  %d %s %v\n", e.Index, op, r)
+			}
+		}
+		_, digest := m.Digest()
+		fmt.Fprintf(&out, "  %d digest %x\n", e.Index, digest[:8])
+	}
+	for _, space := range logicalSpaces() {
+		rows, sum := 0, sha256.New()
+		lower, upper := state.SpaceBounds(space)
+		err := state.ScanSpace(m.store.DB, lower, upper, func(key, value []byte) error {
+			rows++
+			sum.Write(state.AppendBlob(state.AppendBlob(nil, key), value))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "%s%q %d %x\n", rowsLine, space, rows, sum.Sum(nil)[:8])
+	}
+	return out.Bytes(), done
+}

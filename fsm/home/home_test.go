@@ -1,0 +1,72 @@
+package home
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestActivityForgetsTheLeastTopic(t *testing.T) {
+	var a Activity
+	for i := range MaxTopics {
+		for range i + 2 {
+			a.Count(fmt.Sprintf("topic-%d", i), int64(i))
+		}
+	}
+	a.Count("new", 99)
+	names := make([]string, 0, MaxTopics)
+	for _, topic := range a.Topics {
+		names = append(names, topic.Name)
+	}
+	if len(names) != MaxTopics || slices.Contains(names, "topic-0") || !slices.Contains(names, "new") {
+		t.Errorf("topics are %v", names)
+	}
+	a.Count("newer", 100)
+	if slices.ContainsFunc(a.Topics, func(t Topic) bool { return t.Name == "new" }) {
+		t.Error("the topic with the fewest entries should have gone")
+	}
+	if !slices.Equal(a.dropped, []string{"topic-0", "new"}) {
+		t.Errorf("dropped %v", a.dropped)
+	}
+}
+
+func TestHomeRowsRejectDamage(t *testing.T) {
+	a := Activity{Partners: []Partner{{"bob", 7, true}}, Waiting: [WaitingLists][]uint64{{1, 2}, {3}}}
+	row := a.append(nil)
+	for i := range row {
+		if err := new(Activity).decode(row[:i]); err == nil {
+			t.Errorf("%d of %d bytes of an activity were taken", i, len(row))
+		}
+	}
+	if err := new(Activity).decode(append(row, 0)); err == nil {
+		t.Error("an activity with a byte too much was taken")
+	}
+	if _, err := DecodeRecentByAuthor(RecentByAuthor{{1, "ada"}}.Encode()[:2]); err == nil {
+		t.Error("a cut recentByAuthor was taken")
+	}
+	if _, err := decodeTopic([]byte("den"), []byte{1}); err == nil {
+		t.Error("a cut topic was taken")
+	}
+	for _, row := range [][]byte{nil, {0}, {4}, {1, 1}} {
+		if _, err := DecodeReason(row); err == nil {
+			t.Errorf("inbox row %v was taken", row)
+		}
+	}
+}
+
+func FuzzRows(f *testing.F) {
+	f.Add(RecentByAuthor{{1, "ada"}, {2, "bob"}}.Encode())
+	f.Fuzz(func(t *testing.T, row []byte) {
+		if recent, err := DecodeRecentByAuthor(row); err == nil {
+			again, err := DecodeRecentByAuthor(recent.Encode())
+			if diff := cmp.Diff(recent, again); diff != "" || err != nil {
+				t.Errorf("decoded again (-want +got):\n%s%v", diff, err)
+			}
+		}
+		_ = new(Activity).decode(row)
+		_, _ = decodeTopic([]byte("name"), row)
+		_, _ = DecodeReason(row)
+	})
+}

@@ -1,0 +1,224 @@
+package outbox
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// DeliveryKind is the kind of a delivery (interface, 6).
+type DeliveryKind uint8
+
+// The kinds of deliveries. The numbers are stored.
+const (
+	DeliveryReply   DeliveryKind = 1 // a reply to an entry of the agent
+	DeliveryMention DeliveryKind = 2 // an entry that mentions the agent
+	DeliveryTest    DeliveryKind = 3 // no entry: the agent asked for it
+	DeliveryDigest  DeliveryKind = 4 // entries of an hour that mention the agent
+)
+
+var deliveryKindNames = [...]string{
+	DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
+	DeliveryDigest: "common.digest",
+}
+
+// String returns the type of the event in the interface.
+func (k DeliveryKind) String() string {
+	if k < DeliveryReply || int(k) >= len(deliveryKindNames) {
+		return fmt.Sprintf("delivery(%d)", uint8(k))
+	}
+	return deliveryKindNames[k]
+}
+
+// DeliveryStatus is the state of a delivery.
+type DeliveryStatus uint8
+
+// The statuses of deliveries. The numbers are stored.
+const (
+	DeliveryWaiting   DeliveryStatus = 1 // for its turn, or for the next attempt
+	DeliverySending   DeliveryStatus = 2 // an attempt has begun and has no outcome yet
+	DeliveryDelivered DeliveryStatus = 3 // the receiver took it
+	DeliveryFailed    DeliveryStatus = 4 // every attempt failed
+	DeliveryDropped   DeliveryStatus = 5 // it was not attempted to the end
+)
+
+var deliveryStatusNames = [...]string{
+	DeliveryWaiting: "waiting", DeliverySending: "sending", DeliveryDelivered: "delivered",
+	DeliveryFailed: "failed", DeliveryDropped: "dropped",
+}
+
+// String returns the status's name in the interface.
+func (s DeliveryStatus) String() string {
+	if s < DeliveryWaiting || int(s) >= len(deliveryStatusNames) {
+		return fmt.Sprintf("delivery status(%d)", uint8(s))
+	}
+	return deliveryStatusNames[s]
+}
+
+// The reasons for which deliveries are dropped.
+const (
+	ReasonQueueFull = "queue_full"   // more than MaxWaitingDeliveries waited, most of them of its sender
+	ReasonHookOff   = "hook_off"     // the agent has taken its notify_url back
+	ReasonHookGone  = "hook_removed" // the receiver answered that it is gone
+	ReasonHidden    = "hidden"       // a moderator has hidden the entry
+)
+
+// DeliveryEnd describes a delivery that has ended.
+type DeliveryEnd struct {
+	AgentKey string // folded name of the agent
+	ID       string // the webhook-id
+	Status   DeliveryStatus
+	Reason   string // of the last failure, or of the drop; empty if delivered
+	Attempts uint64 // that were begun
+	// Gone is set when the receiver is gone: its notify_url was removed.
+	Gone bool
+}
+
+// DeliveryRow is the row of SpaceDelivery.
+//
+//	version1 kind1 status1 entry QueuedAt ChangedAt attempts failures hook
+//	holder reason
+//
+// That of a digest goes on with mentions, len(listed) and listed. Numbers are uvarints,
+// texts are preceded by their length; what is listed is stored as an outbox's queue is.
+type DeliveryRow struct {
+	Kind      DeliveryKind
+	Status    DeliveryStatus
+	Entry     uint64         // seq, or 0
+	QueuedAt  int64          // milliseconds since the epoch
+	ChangedAt int64          // of the status; the same
+	Attempts  uint64         // that have begun
+	Failures  uint64         // those of them in its own turn, by the receiver of that hook
+	Hook      uint64         // outbox.hook when the newest attempt began
+	Holder    command.BootID // of the node that makes the attempt; only while it is sending
+	Reason    string         // of the newest failure, or of the end; may be empty
+	Mentions  uint64         // that a digest took
+	Listed    []Queued       // those of them that it lists, by the seq of their entry; at most MaxDigestEntries
+}
+
+const deliveryRowVersion = 1
+
+// Encode returns the row of spaceDelivery.
+func (d *DeliveryRow) Encode() []byte {
+	dst := []byte{deliveryRowVersion, byte(d.Kind), byte(d.Status)}
+	dst = state.AppendUints(dst, d.Entry, uint64(d.QueuedAt), uint64(d.ChangedAt), d.Attempts, d.Failures, d.Hook)
+	holder := d.Holder[:]
+	if d.Status != DeliverySending {
+		holder = nil
+	}
+	dst = state.AppendBlob(state.AppendBlob(dst, holder), d.Reason)
+	if d.Kind == DeliveryDigest {
+		dst = appendQueue(binary.AppendUvarint(dst, d.Mentions), d.Listed)
+	}
+	return dst
+}
+
+// DecodeDeliveryRow decodes a row of spaceDelivery.
+func DecodeDeliveryRow(row []byte) (d DeliveryRow, err error) {
+	r := state.RowReader{Rest: row}
+	r.Version(deliveryRowVersion)
+	d.Kind, d.Status = DeliveryKind(r.Byte()), DeliveryStatus(r.Byte())
+	d.Entry, d.QueuedAt, d.ChangedAt = r.Uint(), int64(r.Uint()), int64(r.Uint())
+	d.Attempts, d.Failures, d.Hook = r.Uint(), r.Uint(), r.Uint()
+	copy(d.Holder[:], r.Text())
+	d.Reason = r.Text()
+	if d.Kind == DeliveryDigest {
+		d.Mentions, d.Listed = r.Uint(), decodeQueue(&r)
+	}
+	return d, r.Done("delivery row")
+}
+
+// LoadDelivery returns a delivery; false when it is not kept any more.
+func LoadDelivery(r pebble.Reader, agentKey string, number uint64) (DeliveryRow, bool, error) {
+	return state.Load(r, DeliveryKey(agentKey, number), DecodeDeliveryRow)
+}
+
+// DeliveryLease is how long the node that makes an attempt has for it, in milliseconds
+// of log time. After that the next attempt may begin.
+const DeliveryLease = 15_000
+
+// RetryPauses are the pauses after each failed attempt, in milliseconds. After one more
+// failure the delivery has failed.
+var RetryPauses = [...]int64{5_000, 5 * 60_000, 30 * 60_000, 2 * 60 * 60_000, 5 * 60 * 60_000}
+
+// RetryPause returns the pause after a number of failures, in milliseconds, and false if
+// there is no further attempt.
+func RetryPause(failures uint64) (pause int64, again bool) {
+	if failures == 0 || failures > uint64(len(RetryPauses)) {
+		return 0, false
+	}
+	return RetryPauses[failures-1], true
+}
+
+// RetryWait returns how long a pause takes, in milliseconds.
+func RetryWait(c *command.AckDelivery, pause int64) int64 {
+	return max(pause+pause*c.Jitter/1000, c.RetryAfter)
+}
+
+// Delivery is one entry on its way to one agent's receiver.
+type Delivery struct {
+	AgentKey string // folded name of the agent
+	Number   uint64 // among the agent's deliveries, from 1
+	// ID is the webhook-id: the same for every attempt, and for no other delivery.
+	ID        string
+	Kind      DeliveryKind
+	Status    DeliveryStatus
+	Entry     uint64 // seq, or 0
+	QueuedAt  int64  // milliseconds since the epoch
+	ChangedAt int64  // of the status; the same
+	NextAt    int64  // the earliest time of the next attempt; the same; 0 without one, or if it waits behind others
+	Attempts  uint64 // that have begun
+	Failures  uint64 // those of them in its own turn that the receiver of the newest did not take
+	Reason    string // of the newest failure, or of the end; may be empty
+	// Mentions is how many mentions a digest took, and Listed the seqs of those of them
+	// that it lists, oldest first.
+	Mentions uint64
+	Listed   []uint64
+	// URL is the receiver's address: only set in a delivery that is to be sent. It is never
+	// shown.
+	URL string
+}
+
+// NextAttempt names the attempt that can follow.
+func (d *Delivery) NextAttempt() command.Attempt {
+	return command.Attempt{AgentKey: d.AgentKey, Delivery: d.Number, Number: d.Attempts + 1}
+}
+
+// AppendDeliveryID appends the webhook-id of a delivery. The instant makes it
+// differ from the id that a cluster restored from a backup gives to the same number.
+func AppendDeliveryID(dst []byte, p *state.ProfileRow, number uint64, queuedAt int64) []byte {
+	dst = state.AppendID(dst, 'w', p.First)
+	return state.AppendID(state.AppendID(dst, '-', number), '-', uint64(queuedAt))
+}
+
+// DeliveryKey is the key of a delivery to an agent.
+func DeliveryKey(agentKey string, number uint64) []byte {
+	key := append(make([]byte, 0, 1+2+len(agentKey)+8), state.SpaceDelivery)
+	key = append(binary.BigEndian.AppendUint16(key, uint16(len(agentKey))), agentKey...)
+	return binary.BigEndian.AppendUint64(key, number)
+}
+
+// Show returns the public form of a delivery, given the outbox.
+func (d *DeliveryRow) Show(p *state.ProfileRow, agentKey string, o *Outbox, next Turn, number uint64) Delivery {
+	shown := Delivery{
+		AgentKey: agentKey, Number: number, ID: string(AppendDeliveryID(nil, p, number, d.QueuedAt)),
+		Kind: d.Kind, Status: d.Status, Entry: d.Entry, QueuedAt: d.QueuedAt, ChangedAt: d.ChangedAt,
+		Attempts: d.Attempts, Failures: d.Failures, Reason: d.Reason, Mentions: d.Mentions,
+	}
+	for _, q := range d.Listed {
+		shown.Listed = append(shown.Listed, q.Number)
+	}
+	if i, waits := o.Find(number); waits && number != o.Sending {
+		switch {
+		case number == next.Number:
+			shown.NextAt = next.at
+		case o.Queue[i].Ready != 0 && !o.down():
+			shown.NextAt = max(o.Queue[i].Ready, next.at)
+		}
+	}
+	return shown
+}

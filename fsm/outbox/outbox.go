@@ -1,0 +1,156 @@
+// Package outbox has the queue of deliveries to an agent's receiver: the rows of deliveries
+// and of the queue, and the rules by which the next delivery is chosen and retried.
+//
+// A failed delivery waits until it is due again. After three different failures in a row all
+// deliveries wait, and one is tried at a time: first those that have not failed yet, then the
+// others in turn. Senders share a receiver's hourly attempts and its queue.
+//
+// It is imported by apply, view and fsm, and by node for the kinds and ends of deliveries.
+package outbox
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// Key is the key of an agent's outbox.
+func Key(agentKey string) []byte { return append([]byte{state.SpaceOutbox}, agentKey...) }
+
+// OutboxDueKeyBytes is the length of an OutboxDueKey before the agent's key.
+const OutboxDueKeyBytes = 1 + 8
+
+// DueKey is the key of an agent among those with a delivery due at an instant.
+func DueKey(at int64, agentKey string) []byte {
+	key := append(make([]byte, 0, OutboxDueKeyBytes+len(agentKey)), state.SpaceOutboxDue)
+	return append(binary.BigEndian.AppendUint64(key, uint64(at)), agentKey...)
+}
+
+// Outbox holds what is to be pushed to an agent, and when earlier attempts began: the
+// row of SpaceOutbox. It is never deleted, so that no number is used again.
+//
+//	version1 flags1 filter1 [digest] hook last sending NotBefore tried failing len(queue) queue... len(begun) begun...
+//
+// The digest is there when its flag is set. Numbers are uvarints, in queue and begun
+// too: there, delivery numbers and begun instants are differences from the one before,
+// and senders take 8 bytes. The two lowest bits of a delivery's ready are its failed
+// and its outage.
+type Outbox struct {
+	Active    bool               // the agent has a receiver that passed the check
+	Filter    command.PushFilter // of the agent's profile, while it is active
+	Hook      uint64             // counts the changes of the receiver
+	Last      uint64             // number of the newest delivery; they count from 1
+	Queue     []Queued           // the deliveries that wait, oldest first
+	Digest    uint64             // number of the one that takes mentions until its turn, or 0
+	Sending   uint64             // number of the one with an attempt under way, or 0
+	NotBefore int64              // no attempt begins sooner; milliseconds since the epoch
+	tried     uint64             // number of the one that was attempted last
+	failing   uint64             // counts the failures of different deliveries in a row
+	begun     []begunAttempt     // the attempts of the last hour, oldest first; at most MaxHourlyDeliveries
+
+	DueAt int64 // the instant of the agent in SpaceOutboxDue; 0 if it has no row there
+}
+
+// Queued is a delivery that waits or is being sent, or an entry in a digest.
+type Queued struct {
+	Number uint64
+	From   state.SenderGroup
+	Ready  int64 // the earliest time of its own turn, in milliseconds since the epoch; 0 if it never failed and is no digest
+	failed bool  // since the receiver took one last
+	outage bool  // its turn since then was one while the receiver was down
+}
+
+const (
+	outboxRowVersion = 1
+	flagHookActive   = 1 << 0
+	flagDigest       = 1 << 1
+	flagFailed       = 1 << 0 // of a delivery in the queue
+	flagOutage       = 1 << 1
+	queuedFlagBits   = 2
+)
+
+// Encode returns the row of spaceOutbox.
+func (o *Outbox) Encode() []byte {
+	dst := []byte{outboxRowVersion, state.Bit(o.Active, flagHookActive) | state.Bit(o.Digest != 0, flagDigest), byte(o.Filter)}
+	if o.Digest != 0 {
+		dst = binary.AppendUvarint(dst, o.Digest)
+	}
+	dst = state.AppendUints(dst, o.Hook, o.Last, o.Sending, uint64(o.NotBefore), o.tried, o.failing)
+	dst = binary.AppendUvarint(appendQueue(dst, o.Queue), uint64(len(o.begun)))
+	before := uint64(0)
+	for _, b := range o.begun {
+		dst = binary.AppendUvarint(dst, uint64(b.at)-before)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(b.from))
+		before = uint64(b.at)
+	}
+	return dst
+}
+
+func appendQueue(dst []byte, queue []Queued) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(queue)))
+	before := uint64(0)
+	for _, q := range queue {
+		ready := uint64(q.Ready)<<queuedFlagBits | uint64(state.Bit(q.failed, flagFailed)|state.Bit(q.outage, flagOutage))
+		dst = binary.AppendUvarint(dst, q.Number-before)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(q.From))
+		dst = binary.AppendUvarint(dst, ready)
+		before = q.Number
+	}
+	return dst
+}
+
+// decodeQueue reads a queue from a row.
+func decodeQueue(r *state.RowReader) (queue []Queued) {
+	number := uint64(0)
+	for n := r.Uint(); n > 0 && !r.Bad; n-- {
+		number += r.Uint()
+		q := Queued{Number: number, From: r.Sender()}
+		ready := r.Uint()
+		q.Ready, q.failed, q.outage = int64(ready>>queuedFlagBits), ready&flagFailed != 0, ready&flagOutage != 0
+		queue = append(queue, q)
+	}
+	return queue
+}
+
+// DecodeOutbox decodes a row of spaceOutbox.
+func DecodeOutbox(row []byte) (*Outbox, error) {
+	r := state.RowReader{Rest: row}
+	o := new(Outbox)
+	r.Version(outboxRowVersion)
+	flags := r.Byte()
+	o.Active, o.Filter = flags&flagHookActive != 0, command.PushFilter(r.Byte())
+	if flags&flagDigest != 0 {
+		o.Digest = r.Uint()
+	}
+	o.Hook, o.Last, o.Sending, o.NotBefore, o.tried, o.failing = r.Uint(), r.Uint(), r.Uint(), int64(r.Uint()), r.Uint(), r.Uint()
+	o.Queue = decodeQueue(&r)
+	at := uint64(0)
+	for n := r.Uint(); n > 0 && !r.Bad; n-- {
+		at += r.Uint()
+		o.begun = append(o.begun, begunAttempt{int64(at), r.Sender()})
+	}
+	if err := r.Done("outbox row"); err != nil {
+		return nil, err
+	}
+	o.DueAt = o.Due()
+	return o, nil
+}
+
+// Find returns the index of a delivery in the queue; false when it is not there.
+func (o *Outbox) Find(number uint64) (int, bool) {
+	return slices.BinarySearchFunc(o.Queue, number, func(q Queued, number uint64) int { return cmp.Compare(q.Number, number) })
+}
+
+// LoadOutbox reads an agent's outbox. Without a row it is empty.
+func LoadOutbox(r pebble.Reader, agentKey string) (*Outbox, error) {
+	o, ok, err := state.Load(r, Key(agentKey), DecodeOutbox)
+	if err != nil || !ok {
+		return new(Outbox), err
+	}
+	return o, nil
+}

@@ -1,0 +1,168 @@
+package state
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// MaxBudgetSenders bounds the senders, networks and names of a day that are counted
+// individually. Later ones share overflowRows rows by their hash.
+const (
+	MaxBudgetSenders = 1 << 16
+	overflowRows     = 1 << 16
+)
+
+func decodeBudget(row []byte) (Budget, error) {
+	r := RowReader{Rest: row}
+	b := Budget{Day: command.Day(r.Uint()), Bytes: r.Uint(), Senders: r.Uint()}
+	return b, r.Done("budget row")
+}
+
+// BudgetOf returns the used part of a day's budget.
+func BudgetOf(s Facts, day command.Day) Budget {
+	if b, _ := Read(s, KeyBudget, decodeBudget); b.Day == day {
+		return b
+	}
+	return Budget{Day: day}
+}
+
+// Counted is the use of a share on a day, and its row.
+type Counted struct {
+	command.Use
+	Key   []byte
+	Known bool
+}
+
+// An unfinished claim keeps others from a job, so the claims of a name, a sender and a
+// network are bounded. Each is counted in the rows of those that made it. The job's row
+// has the keys of these rows, so the claim is subtracted from the same rows when it ends,
+// even if the epoch or the age of the key has changed since.
+
+// ClaimsKeyBytes is the length of a ClaimsKey without its space.
+const ClaimsKeyBytes = 8
+
+// ClaimsKey is the key of the count of the claims of a name, sender or network.
+func ClaimsKey(of string) []byte {
+	return binary.BigEndian.AppendUint64([]byte{SpaceClaims}, uint64(hashSender(of)))
+}
+
+// Claimants returns those that a writer's claims are counted for; their times are the most
+// claims that they may have.
+func Claimants(w *Writer) (shares []Share) {
+	if w.Strength == command.ByKey {
+		shares = []Share{{Of: "key " + w.AgentKey, times: command.MaxKeyClaims}}
+	}
+	if w.Proof.Sender == "" || w.Established {
+		return shares
+	}
+	if w.Strength < command.ByKey {
+		shares = SharesOf(w.Proof, "name "+w.AgentKey+" ", command.MaxNameClaims)[:1] // not of its network
+	}
+	return append(shares, SharesOf(w.Proof, "", command.MaxSenderClaims)...)
+}
+
+// mayClaim reports whether a writer may claim another job.
+func mayClaim(s Facts, w *Writer) bool {
+	return unlimited(s, w.Proof) || !slices.ContainsFunc(Claimants(w), func(sh Share) bool {
+		n, _ := Read(s, ClaimsKey(sh.Of), DecodeNumber)
+		if sh.was != "" {
+			was, _ := Read(s, ClaimsKey(sh.was), DecodeNumber)
+			n += was
+		}
+		return n >= sh.times
+	})
+}
+
+// unlimited reports whether no limit of writes applies to a write: neither its node nor the
+// settings have one.
+func unlimited(s Facts, proof *command.Proof) bool {
+	set := SettingsOf(s)
+	if set.WriteRate != command.NotSet || set.WriteBurst != command.NotSet {
+		return set.WriteRate == 0 || set.WriteBurst == 0
+	}
+	return proof.Unlimited
+}
+
+// Budget is the used part of a day's budget: the row of SpaceBudget.
+type Budget struct {
+	Day     command.Day // in UTC
+	Bytes   uint64      // of commands
+	Senders uint64      // networks and names that made them; from MaxBudgetSenders on, they are not counted
+}
+
+// Append encodes the row.
+func (b Budget) Append(dst []byte) []byte { return AppendUints(dst, uint64(b.Day), b.Bytes, b.Senders) }
+
+// SenderKey returns the row that counts a sender's bytes. After MaxBudgetSenders, a
+// sender without a row shares one with others.
+func (b Budget) SenderKey(s Facts, sender string) (key []byte, known bool) {
+	hash := binary.BigEndian.AppendUint64(nil, uint64(hashSender(sender)))
+	key = append(DayKey(SpaceBudget, b.Day), hash...)
+	if _, known = s.Get(key); known || b.Senders < MaxBudgetSenders {
+		return key, known
+	}
+	shared := binary.BigEndian.Uint64(hash) % overflowRows
+	return binary.BigEndian.AppendUint16(DayKey(SpaceBudget, b.Day), uint16(shared)), true
+}
+
+// Share is a sender, network or name that a command counts against, and its limit as a
+// multiple of a sender's.
+type Share struct {
+	Of    string
+	was   string // in the last epoch, which may have ended today; may be empty
+	times uint64
+}
+
+// budgeted returns the shares that a command counts against. Commands of the node or an
+// operator have no shares. Established names are counted separately from other writes of an
+// address.
+func budgeted(w *Writer) (shares []Share) {
+	if w.Proof == nil {
+		return nil
+	}
+	prefix, times := "", uint64(1)
+	if w.Established {
+		prefix, times = "established ", command.EstablishedShare
+		shares = append(shares, Share{Of: "name " + w.AgentKey, times: times})
+	}
+	return append(shares, SharesOf(w.Proof, prefix, times)...)
+}
+
+// SharesOf returns the shares of a write's sender and of its network.
+func SharesOf(proof *command.Proof, prefix string, times uint64) (shares []Share) {
+	of := func(kind, sender, former string, times uint64) {
+		sh := Share{Of: prefix + kind + sender, times: times}
+		if former != "" {
+			sh.was = prefix + kind + former
+		}
+		shares = append(shares, sh)
+	}
+	of("", proof.Sender, proof.Former, times)
+	if network := command.NetworkOf(proof.Sender); network != "" {
+		of("network ", network, command.NetworkOf(proof.Former), times*command.NetworkShare)
+	}
+	return shares
+}
+
+// Fits returns the use of a command's shares, and whether the command fits into the
+// budget.
+func (b Budget) Fits(s Facts, j *Judgement, bytes int) (uses []Counted, fits bool) {
+	shares := budgeted(&j.Writer)
+	used := make([]command.Use, len(shares))
+	for i, sh := range shares {
+		key, known := b.SenderKey(s, sh.Of)
+		n, _ := Read(s, key, DecodeNumber)
+		uses = append(uses, Counted{command.Use{Bytes: n, Times: sh.times}, key, known})
+		used[i] = uses[i].Use
+		if sh.was == "" {
+			continue
+		}
+		if was, known := b.SenderKey(s, sh.was); known {
+			n, _ := Read(s, was, DecodeNumber)
+			used[i].Bytes += n
+		}
+	}
+	return uses, len(uses) == 0 || j.Settings.Fits(uint64(bytes), b.Bytes, j.Established, used...)
+}

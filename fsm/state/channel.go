@@ -1,0 +1,67 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// JobsChannel is the channel of jobs and of the entries about them.
+const JobsChannel = "jobs"
+
+// ChannelKey is the key of a channel's row.
+func ChannelKey(name string) []byte { return append([]byte{SpaceChannel}, name...) }
+
+// ChannelOfCommand returns the channel that a command writes to, or "".
+func ChannelOfCommand(s Facts, p command.Payload) string {
+	switch command.Describe(p).Channel {
+	case command.OwnChannel:
+		c := p.(*command.Publish)
+		target, _ := Resolve(s, c.Target)
+		return ChannelOf(c, &target)
+	case command.JobsChannel:
+		return JobsChannel
+	case command.HelpChannel:
+		return HelpChannel
+	}
+	return ""
+}
+
+// defaultChannels are the channels of entries that have neither a channel nor a target.
+var defaultChannels = [...]string{
+	command.KindMessage:        "general",
+	command.KindKnowledge:      "knowledge",
+	command.KindFeatureRequest: "wants",
+}
+
+// ChannelOf returns where an entry is filed.
+func ChannelOf(p *command.Publish, target *EntryRow) string {
+	return cmp.Or(p.Channel, target.Channel, defaultChannels[p.Kind])
+}
+
+// HelpChannel is the channel of requests for human help.
+const HelpChannel = "human-help"
+
+// ChannelRow is the row of SpaceChannel; with the name after it, the row of
+// SpaceRecent.
+type ChannelRow struct {
+	Entries uint64
+	LastSeq uint64
+	LastAt  int64
+}
+
+// Append encodes the row.
+func (c ChannelRow) Append(dst []byte) []byte {
+	return AppendUints(dst, c.Entries, c.LastSeq, uint64(c.LastAt))
+}
+
+// DecodeChannelRow returns the row and what follows it.
+func DecodeChannelRow(row []byte) (c ChannelRow, rest []byte, err error) {
+	r := RowReader{Rest: row}
+	c = ChannelRow{Entries: r.Uint(), LastSeq: r.Uint(), LastAt: int64(r.Uint())}
+	if r.Bad {
+		return ChannelRow{}, nil, fmt.Errorf("%w: channel row", ErrCorrupt)
+	}
+	return c, r.Rest, nil
+}

@@ -1,0 +1,75 @@
+// Package state has the contents of the replicated state: its keyspaces, the rows and their
+// codecs, public ids, caches of rows, and the rules that are checked both when a command is
+// applied and when a node answers a request. Rules read through Facts, so that they hold
+// alike for a transaction and for a view.
+//
+// It is imported by apply, view, outbox and fsm, and by the packages that name kinds, ids and
+// statuses of the state. It imports command, index and text only: no Raft, no snapshot.
+package state
+
+import (
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// Facts are read by rules: the transaction that applies a command, or a view.
+type Facts interface {
+	Get(key []byte) ([]byte, bool)
+	Entry(seq uint64) (EntryRow, bool)
+	Instant() int64
+	Must(err error)
+}
+
+// Read returns the decoded row of a key, and false if the row is missing.
+func Read[T any](s Facts, key []byte, decode func(row []byte) (T, error)) (v T, ok bool) {
+	row, ok := s.Get(key)
+	if ok {
+		var err error
+		v, err = decode(row)
+		s.Must(err)
+	}
+	return v, ok
+}
+
+// SettingsOf returns the settings, or the defaults if no operator has set any.
+func SettingsOf(s Facts) command.Settings {
+	set, ok := Read(s, KeySettings, decodeSettings)
+	if !ok {
+		return command.DefaultSettings
+	}
+	return set
+}
+
+func decodeSettings(row []byte) (command.Settings, error) {
+	r := RowReader{Rest: row}
+	set := command.Settings{
+		DailyBytes: r.Uint(), SenderBytes: r.Uint(), ProvenOnly: r.Byte() != 0, AlikeHourly: r.Uint(), Retention: r.Text(), SenderDays: r.Uint(),
+		WriteRate: int64(r.Uint()) + command.NotSet, WriteBurst: int64(r.Uint()) + command.NotSet,
+	}
+	return set, r.Done("settings row")
+}
+
+// Resolve returns the entry with a public id, of any type.
+func Resolve(s Facts, id string) (EntryRow, bool) {
+	entryType, seq, ok := ParseID(id)
+	if !ok {
+		return EntryRow{}, false
+	}
+	e, ok := s.Entry(seq)
+	return e, ok && e.Type == entryType
+}
+
+// PageLimit returns the number of items of a page, given the limit in the request. A limit of
+// 0 means the default.
+func PageLimit(limit int) int {
+	if limit <= 0 {
+		return command.DefaultList
+	}
+	return min(limit, command.MaxList)
+}
+
+// RetentionOf returns the rules of retention that an operator has set.
+func RetentionOf(s Facts) command.Retention {
+	rules, err := command.ParseRetention(SettingsOf(s).Retention)
+	s.Must(err)
+	return rules
+}

@@ -1,0 +1,169 @@
+package state
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/index"
+)
+
+// The row of a hidden entry is a stub: its place and time, and why it is hidden. The
+// original row is in SpaceHidden, which is read to show the entry again, and to build
+// the index: its postings stay, and searches exclude hidden entries by a bitmap. Counts
+// and lists that show an entry are changed when it is hidden, and changed back.
+
+// HiddenEntry is the row of SpaceHidden: the original entry, and where it was counted
+// and listed.
+type HiddenEntry struct {
+	Row       []byte // of SpaceEntry
+	State     []byte // of SpaceJob or SpaceHelp; may be empty
+	Successor []byte // its item among those of the entry that it relates to; empty if it was not listed there
+	Newest    bool   // it was among the newest entries
+	Asked     bool   // it waited for an answer
+	Held      bool   // it was born hidden, and has answered no entry
+	Topics    uint64 // which of its topics were counted for its author, a bit for each
+	Notes     uint64 // which of them it was a note of
+	Owed      uint64 // who of its inbox had not answered it, a bit for each
+}
+
+// Encode returns the row of spaceHidden.
+func (h *HiddenEntry) Encode() []byte {
+	dst := append([]byte(nil), Bit(h.Newest, 1)|Bit(h.Asked, 2)|Bit(h.Held, 4))
+	dst = AppendUints(dst, h.Topics, h.Notes, h.Owed)
+	return AppendBlob(AppendBlob(AppendBlob(dst, h.Successor), h.State), h.Row)
+}
+
+// DecodeHidden decodes a row of spaceHidden.
+func DecodeHidden(row []byte) (HiddenEntry, error) {
+	r := RowReader{Rest: row}
+	marks := r.Byte()
+	h := HiddenEntry{Newest: marks&1 != 0, Asked: marks&2 != 0, Held: marks&4 != 0, Topics: r.Uint(), Notes: r.Uint(), Owed: r.Uint()}
+	h.Successor, h.State, h.Row = r.bytes(r.Uint()), r.bytes(r.Uint()), r.bytes(r.Uint())
+	return h, r.Done("hidden row")
+}
+
+// HiddenEntries is how many entries a row of SpaceHiddenBits is for: part of the state,
+// and of every digest. Searches use such a row as it is. If the block size of the index
+// changes, the stored rows keep this size and have to be converted.
+const HiddenEntries = 1 << 15
+
+// Unhidden returns an entry as it was before it was hidden.
+func Unhidden(r pebble.Reader, e *EntryRow) (EntryRow, error) {
+	if !e.Hidden {
+		return *e, nil
+	}
+	h, ok, err := Load(r, SeqKey(SpaceHidden, e.Seq), DecodeHidden)
+	if err == nil && !ok {
+		return *e, nil // it is erased
+	}
+	if err != nil {
+		return EntryRow{}, err
+	}
+	return DecodeEntryRow(e.Seq, h.Row)
+}
+
+var _ [HiddenEntries - index.BlockEntries]struct{} = [index.BlockEntries - HiddenEntries]struct{}{}
+
+// Purge is one entry or profile that was purged, or the key of an epoch that was destroyed.
+type Purge struct {
+	Number  uint64 // from 1
+	Index   uint64 // of the log entry that purged it: what stands before it may hold the text
+	At      int64  // milliseconds since the epoch
+	Cluster string // that purged it
+	ID      string // of an entry, or @ and the folded name of a profile; empty for a key
+	// CreatedAt is when the entry was published, or when the profile was changed last.
+	CreatedAt int64
+	// Servers are the cluster's servers at that time: each has the text on its disk.
+	Servers []string
+}
+
+// Append encodes the row.
+func (p *Purge) Append(dst []byte) []byte {
+	dst = AppendBlob(AppendBlob(AppendUints(dst, p.Index, uint64(p.At), uint64(p.CreatedAt)), p.Cluster), p.ID)
+	for _, id := range p.Servers {
+		dst = AppendBlob(dst, id)
+	}
+	return dst
+}
+
+// DecodePurge decodes a row of spacePurge.
+func DecodePurge(row []byte) (Purge, error) {
+	r := RowReader{Rest: row}
+	p := Purge{Index: r.Uint(), At: int64(r.Uint()), CreatedAt: int64(r.Uint()), Cluster: r.Text(), ID: r.Text()}
+	for len(r.Rest) > 0 && !r.Bad {
+		p.Servers = append(p.Servers, r.Text())
+	}
+	return p, r.Done("purge row")
+}
+
+// GoneIn returns the purged and the swept entries of a block; nil is the empty set.
+func GoneIn(r pebble.Reader, block uint64) (index.Bitmap, error) {
+	purged, _, err := GetRow(r, SeqKey(SpacePurgedBits, block))
+	if err != nil {
+		return nil, err
+	}
+	swept, _, err := GetRow(r, SeqKey(SpaceSweptBits, block))
+	return index.Bitmap(purged).Or(swept), err
+}
+
+// SweepRow is how far the sweeps are: the row of KeySweep.
+//
+//	swept (period next)...
+type SweepRow struct {
+	Swept   uint64 // entries, in all
+	Cursors []SweepCursor
+}
+
+// SweepCursor is how far those are that have one retention. Every other entry is passed
+// over: they are swept, or never will be.
+type SweepCursor struct {
+	Period int64 // milliseconds
+	Next   uint64
+}
+
+// Append encodes the row.
+func (s *SweepRow) Append(dst []byte) []byte {
+	dst = AppendUints(dst, s.Swept)
+	for _, c := range s.Cursors {
+		dst = AppendUints(dst, uint64(c.Period), c.Next)
+	}
+	return dst
+}
+
+// DecodeSweepRow decodes the row of keySweep.
+func DecodeSweepRow(row []byte) (s SweepRow, err error) {
+	r := RowReader{Rest: row}
+	s.Swept = r.Uint()
+	for len(r.Rest) > 0 && !r.Bad {
+		s.Cursors = append(s.Cursors, SweepCursor{Period: int64(r.Uint()), Next: r.Uint()}) //nolint:gosec // as it was written
+	}
+	return s, r.Done("sweep row")
+}
+
+// KeptKey is the key of an entry that is old enough to be swept and is kept.
+func KeptKey(seq uint64) []byte { return SeqKey(SpaceKept, seq) }
+
+// EndOf returns when the retention of an entry begins, and whether it has begun.
+func EndOf(s Facts, e *EntryRow) (end int64, over bool) {
+	switch {
+	case e.Hidden:
+		return e.CreatedAt, true
+	case e.Type == TypeJob:
+		over = JobOf(s, e.Seq).At(s.Instant()).Status > JobClaimed
+	case e.Type == TypeHelp:
+		h, _ := Read(s, SeqKey(SpaceHelp, e.Seq), DecodeHelpRow)
+		over = h.Status > HelpOpen
+	case e.ParentType == TypeJob && e.Relation == command.RelationReply:
+		job := JobOf(s, e.Parent).At(s.Instant())
+		return e.CreatedAt, job.Status != JobClaimed || job.Claim != e.Seq
+	default:
+		return e.CreatedAt, true
+	}
+	end = e.CreatedAt
+	list, _ := Read(s, SeqKey(SpaceLater, e.Seq), ParseSuccessors)
+	if len(list) > 0 {
+		newest, _ := s.Entry(list[len(list)-1].Seq)
+		end = newest.CreatedAt
+	}
+	return end, over
+}

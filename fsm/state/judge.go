@@ -1,0 +1,337 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// RequestKey separates the request_ids of writes with the key from all others of a
+// name, so that others cannot use them up. Without a name, each sender has its own.
+func RequestKey(op command.Op, s command.Standing, k command.RequestKey, sender string) []byte {
+	scope := k.Scope
+	if strings.HasSuffix(scope, command.AnonymousScope) {
+		scope += sender
+	}
+	key := append(make([]byte, 0, 5+len(scope)+len(k.ID)), spaceRequest, byte(op), 0)
+	if s.Strength == command.ByKey {
+		key[2] = 1
+	}
+	key = binary.BigEndian.AppendUint16(key, uint16(len(scope)))
+	return append(append(key, scope...), k.ID...)
+}
+
+// ProvenOnly reports whether the settings reject a command because it proves no name. A
+// name that is new has to be registered first.
+func (j *Judgement) ProvenOnly(p command.Payload) bool {
+	if j.Strength > command.Unproven || !j.Settings.ProvenOnly {
+		return false
+	}
+	rule := command.Describe(p).Proof
+	return rule == command.ProofNeeded || rule == command.ProofIfRegistered && j.Registered
+}
+
+// RepeatOf returns what repeatRegister answers; KeyIssued says that the key is to be issued.
+func RepeatOf(s Facts, c *command.Register, p *ProfileRow, standing command.Standing, sum ContentSum) (command.Result, bool) {
+	// A client that did not get the answer to a rotation still uses the previous key.
+	lost := standing.WrongKey && sameKey(c.Proof.Key, &p.Former)
+	if lost {
+		standing.Strength = command.ByKey
+	}
+	if c.Request == (command.RequestKey{}) || standing.WrongKey && !lost {
+		return command.Result{}, false
+	}
+	request := requestOf(s, command.OpRegister, standing, c.Signature())
+	if !request.Known() {
+		return command.Result{}, false
+	}
+	first, err := DecodeRequestRow(request.Row)
+	s.Must(err)
+	// A request_id may be guessed, and the rotation may have been meant to disable the
+	// previous key. So neither of them alone is enough to renew the key.
+	same := first.Content == sum
+	issuer := proves(s, &c.Proof, p.Issuer)
+	renewed := first.Entry == p.Issued && (issuer || same && !lost) && p.renewable(s.Instant())
+	if lost && !renewed {
+		return command.Result{}, false
+	}
+	return command.Result{Outcome: command.OutcomeDuplicate, Differs: !same, KeyIssued: renewed}, true
+}
+
+// unchanged returns the result of a registration that changes neither the profile, nor its key,
+// nor the record of its owner, which a purged profile does not have.
+func (j *Judgement) unchanged(s Facts, c *command.Register) (command.Result, bool) {
+	if !j.Registered {
+		return command.Result{}, false
+	}
+	p := j.Profile
+	r, repeated := RepeatOf(s, c, &p, j.Standing, RegisterContent(c))
+	switch {
+	case r.KeyIssued, !p.Purged && (j.Strength == command.ByKey && !p.Used || p.Follow(&c.Proof)):
+		return command.Result{}, false
+	case repeated:
+		return r, true
+	}
+	same := !c.RotateKey && MergeProfile(c, p.ProfileFields).Equal(p.ProfileFields)
+	return command.Result{Outcome: command.OutcomeUnchanged}, same && len(AgainstRegister(c, s, &p)) == 0
+}
+
+// RegisterContent is a hash of what the client sent, except its key. Stored rows hold the
+// hash, so the order of the fields must not change.
+func RegisterContent(c *command.Register) ContentSum {
+	return hashContent([]string{
+		c.Agent, string([]byte{byte(c.Given), byte(c.Notify), Bit(c.Protected, 1), Bit(c.RotateKey, 1)}), c.Description, c.Endpoint, c.Note, c.NotifyURL, c.Request.ID,
+	}, c.Capabilities)
+}
+
+// contentHashBytes is the length of the hash by which a request_id's second body
+// is compared with its first.
+const contentHashBytes = 16
+
+// ContentSum is that hash.
+type ContentSum [contentHashBytes]byte
+
+// ContentOf returns the hash of a command's content; zero for a command without content.
+func ContentOf(p command.Payload) (sum ContentSum) {
+	if content := command.ContentOf(p); content != nil {
+		sum = hashContent(content...)
+	}
+	return sum
+}
+
+// Repeated is the result of a command whose request_id has a row.
+func Repeated(c command.Payload, row []byte) (command.Result, error) {
+	first, err := DecodeRequestRow(row)
+	return command.Result{Outcome: command.OutcomeDuplicate, Entry: first.Entry, Differs: first.Content != ContentOf(c)}, err
+}
+
+// hashContent is a hash of texts, each preceded by its length.
+func hashContent(fields ...[]string) (sum ContentSum) {
+	h := sha256.New()
+	var buf []byte
+	for _, texts := range fields {
+		for _, s := range texts {
+			buf = AppendBlob(buf[:0], s)
+			h.Write(buf)
+		}
+	}
+	copy(sum[:], h.Sum(nil))
+	return sum
+}
+
+// RequestRow is the row of spaceRequest.
+type RequestRow struct {
+	Entry   uint64
+	Content ContentSum // of the first content
+}
+
+// Encode returns the row of spaceRequest.
+func (q RequestRow) Encode() []byte {
+	return append(binary.AppendUvarint(nil, q.Entry), q.Content[:]...)
+}
+
+// DecodeRequestRow decodes a row of spaceRequest.
+func DecodeRequestRow(row []byte) (q RequestRow, err error) {
+	r := RowReader{Rest: row}
+	q.Entry = r.Uint()
+	if copy(q.Content[:], r.bytes(contentHashBytes)) != contentHashBytes {
+		r.Bad = true
+	}
+	return q, r.Done("request row")
+}
+
+// A command is judged once in each place that it passes: by Examine at the node that takes
+// it, by Assess at the leader, and when it is applied.
+
+// Judgement holds the checks that all commands share: standing, profile, request and settings.
+// For a command without a signature its Proof is nil.
+type Judgement struct {
+	Writer
+	Profile   ProfileRow // of the writer; zero unless Registered
+	RequestAt RequestRef
+	Settings  command.Settings
+}
+
+// RequestRef is the place of a request_id in the state.
+type RequestRef struct {
+	Key []byte // where to store it; nil for a write without a request_id
+	Row []byte // as it is stored; nil if the request_id is new
+}
+
+// Known reports whether the request_id was used before.
+func (r *RequestRef) Known() bool { return r.Row != nil }
+
+// Judge returns the judgement of a command.
+func Judge(s Facts, p command.Payload) Judgement {
+	by, signed := command.SignatureOf(p)
+	if !signed {
+		return Judgement{}
+	}
+	j := WriterOf(s, by)
+	j.Settings = SettingsOf(s)
+	j.RequestAt = j.LookUp(s, command.OpOf(p))
+	return j
+}
+
+// WriterOf returns the judgement of a signature alone.
+func WriterOf(s Facts, by command.Signature) Judgement {
+	j := Judgement{Writer: Writer{Signature: by}}
+	if by.AgentKey == command.AnonymousName {
+		return j
+	}
+	if p, known := Read(s, ProfileKey(by.AgentKey), DecodeProfileRow); known {
+		j.Profile, j.Standing = p, p.standing(s, by.Proof)
+	}
+	return j
+}
+
+// LookUp looks up the writer's request_id. It finds no request for a wrong key.
+func (j *Judgement) LookUp(s Facts, op command.Op) RequestRef {
+	if j.Request == (command.RequestKey{}) || j.WrongKey {
+		return RequestRef{}
+	}
+	return requestOf(s, op, j.Standing, j.Signature)
+}
+
+// requestOf looks up a request_id in the scope of a standing, of this epoch or of the
+// previous one.
+func requestOf(s Facts, op command.Op, standing command.Standing, by command.Signature) (r RequestRef) {
+	r.Key = RequestKey(op, standing, by.Request, by.Proof.Sender)
+	r.Row, _ = s.Get(r.Key)
+	if !r.Known() && by.Proof.Former != "" && by.AgentKey == command.AnonymousName {
+		r.Row, _ = s.Get(RequestKey(op, standing, by.Request, by.Proof.Former))
+	}
+	return r
+}
+
+// Repeated reports whether the command's request_id was used before.
+func (j *Judgement) Repeated() bool { return j.RequestAt.Known() }
+
+// Repeat returns the result of a command without an effect: its request_id was used before,
+// its sender has reported the entry before, or the profile has these values already.
+func (j *Judgement) Repeat(s Facts, p command.Payload) (r command.Result, repeats bool) {
+	switch c := p.(type) {
+	case *command.Register:
+		return j.unchanged(s, c)
+	case *command.Report:
+		_, earlier, problems := j.Reported(s, c.Target)
+		return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}, earlier != 0 && len(problems) == 0
+	}
+	if !j.Repeated() {
+		return r, false
+	}
+	r, err := Repeated(p, j.RequestAt.Row)
+	s.Must(err)
+	return r, true
+}
+
+// PolicyCheck is the result of a policy for a write.
+type PolicyCheck struct {
+	Revision   uint64 // for Proof.Policy; 0 if the write was not checked, or there is no policy yet
+	Held       uint64 // for Proof.Held
+	Rule       *Rule  // that rejects the write, or nil
+	ProvenOnly bool   // the settings reject the write: see command.Settings
+}
+
+// CheckPolicy checks a command against a policy where a request arrives. It does not check a
+// command whose request_id was used before, because it has no effect, nor one of a sender that
+// was blocked in the last epoch: apply rejects it, and the rule follows its sender into this
+// epoch. Only apply knows the hour and so finds floods.
+func (j *Judgement) CheckPolicy(s Facts, policy *Policy, p command.Payload, from netip.Addr) (c PolicyCheck) {
+	if j.Repeated() {
+		return c
+	}
+	if policy.OfSender(j.Proof.Former) != nil {
+		return c
+	}
+	c.Revision = policy.Revision
+	if c.Rule = policy.OfSender(j.Proof.Sender); c.Rule == nil {
+		c.Rule = policy.ofNetwork(from)
+	}
+	if c.Rule == nil {
+		c.Rule = policy.Against(s, p, &j.Writer)
+	}
+	c.ProvenOnly = c.Rule == nil && j.ProvenOnly(p)
+	if c.Rule != nil || c.ProvenOnly {
+		return c
+	}
+	// Patterns cost the most: they are not matched for blocked senders.
+	rejects, holds := policy.inTexts(p)
+	if c.Rule = rejects; holds != nil {
+		c.Held = holds.Number
+	}
+	return c
+}
+
+// Writing to a new channel opens it and takes a place in the list of channels. A sender without
+// the key of an established name may open a few in a day of log time, so that a flood does not
+// push the channels of others off the list.
+
+// ChannelsKey is the row of how many channels a sender has opened in a day. It goes with
+// the day's budget.
+func ChannelsKey(day command.Day, sender string) []byte {
+	key := append(DayKey(SpaceBudget, day), 'c')
+	return binary.BigEndian.AppendUint64(key, uint64(hashSender(sender)))
+}
+
+// OpensChannel reports whether a command that is carried out opens a channel that counts
+// against its sender.
+func (j *Judgement) OpensChannel(s Facts, p command.Payload) bool {
+	name := ChannelOfCommand(s, p)
+	if name == "" || j.Proof.Sender == "" || j.Established || unlimited(s, j.Proof) {
+		return false
+	}
+	_, known := s.Get(ChannelKey(name))
+	return !known
+}
+
+// MayOpenChannel reports whether a sender may open another channel today.
+func (j *Judgement) MayOpenChannel(s Facts) bool {
+	day := command.DayOf(s.Instant())
+	for _, sh := range SharesOf(j.Proof, "", 1) {
+		n, _ := Read(s, ChannelsKey(day, sh.Of), DecodeNumber)
+		if sh.was != "" {
+			was, _ := Read(s, ChannelsKey(day, sh.was), DecodeNumber)
+			n += was
+		}
+		if n >= sh.times*command.MaxNewChannels {
+			return false
+		}
+	}
+	return true
+}
+
+// A flood is many near-duplicates of one long text within an hour of log time, whoever
+// sent them: a botnet has as many addresses and names as it likes, and not as many texts.
+// The parts of the sketches of what was written without proof are counted, in a bounded
+// number of rows.
+
+// FloodSlots is the number of counts of an hour: 3 MiB at most. Unrelated parts of sketches
+// may share one.
+const FloodSlots = 1 << 18
+
+// FloodKey is the key of the count of a part of sketches in an hour.
+func FloodKey(hour uint64, part []byte) []byte {
+	key := binary.BigEndian.AppendUint32([]byte{SpaceFlood}, uint32(hour))
+	slot := binary.BigEndian.Uint32(part) % FloodSlots
+	return append(key, byte(slot>>16), byte(slot>>8), byte(slot))
+}
+
+// Floods reports whether too many texts similar to the command's were written in the hour.
+func (j *Judgement) Floods(s Facts) bool {
+	most := j.Settings.AlikeHourly
+	if most == 0 || j.Strength > command.Unproven {
+		return false
+	}
+	hour := uint64(s.Instant() / command.HourMillis) //nolint:gosec // not negative
+	for part := range slices.Chunk(j.Proof.Sketch, command.SketchPartBytes) {
+		if n, _ := Read(s, FloodKey(hour, part), DecodeNumber); n >= most {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,304 @@
+package state
+
+import (
+	"encoding/binary"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// The keyspaces. A key is its space's byte and the fields before the colon; in a space without
+// fields there is a single row. Integers are big endian, so that keys sort by them. Values are
+// described where they are encoded.
+//
+// Logical rows: equal on every node at an equal index, and part of RowDigest.
+const (
+	SpaceEntry   = 'e' // seq8: an entry's head and its ready JSON
+	SpaceCounts  = 'n' // seq8: how many entries relate to this one, how many reply
+	SpaceLater   = 'l' // seq8: the ready JSON of this entry's supersededBy
+	SpaceChannel = 'c' // name: entries, last seq and instant of a channel
+	SpaceRecent  = 'r' // seq8 of a channel's newest entry: the channel, for listing by activity
+	spaceRequest = 'q' // op1 key1 len(scope)2 scope id: the entry that a request_id wrote; key: by key or not
+	SpaceInstant = 't' // createdAt8: the first seq of the log entry of that instant
+	SpaceSession = 's' // boot16: floor, last use and open numbers of a session
+	SpaceAnswer  = 'a' // boot16 seq8: the result of a command that may come again
+	SpaceFormat  = 'f' // the replicated format number
+	SpaceJob     = 'j' // seq8: the state of a job
+	SpaceJobs    = 'o' // status1 seq8: empty; the jobs of a status
+	SpaceDue     = 'd' // expires8 seq8: empty; the claims by their end
+	SpaceClaims  = '0' // hash8 of a name, sender or network: how many unfinished claims it has
+	SpaceHelp    = 'u' // seq8: the state of a request for human help and its own fields
+
+	SpaceSender  = 'S' // seq8: from where an entry came
+	spaceWriters = 'W' // agent key: who wrote under the name without proof, lately
+	spaceLook    = 'L' // look16: the agent key of the registered name that looks so
+
+	SpaceNamed       = '#' // pseudonym: how many names its sender registered, see sender.go
+	SpaceProfile     = 'p' // agent key: an agent's profile and the hash of its edit_key
+	spaceOwner       = '@' // key32, the hash of an edit_key: the agent key of the profile that it opens
+	SpaceRevision    = 'z' // revision8: agent key; the profiles by their newest change
+	SpaceMember      = 'm' // len(agent)2 agent part1 and what the part says: an agent's own lists, see part
+	SpaceWaitingList = 'w' // part1 seq8: the author; what waits for anybody
+	SpaceNotes       = 'b' // topic: the newest knowledge entries under it
+	SpaceNewest      = 'y' // the newest entries
+
+	SpaceHour    = 'H' // hour4: what outside agents did in that hour
+	SpacePosted  = 'P' // agent key: the hour of the name's newest entry
+	spaceTally   = 'R' // name1: a number, see KeyRegistered
+	SpaceUsage   = 'U' // day4 surface1 action 0 client: calls; day4 alone: how many rows the day has
+	SpaceSenders = 'V' // day4 surface1 part1: registers of the sketch of that day's senders
+	SpaceFold    = 'F' // boot16: number and day of a node's newest count of calls
+
+	SpaceOutbox    = 'O' // agent key: what is to be pushed to an agent
+	SpaceOutboxDue = 'Q' // at8 agent key: empty; the agents by when their first delivery is due
+	SpaceDelivery  = 'D' // len(agent)2 agent number8: a delivery to an agent
+	spaceSigning   = 'K' // the keys that deliveries are signed with
+
+	SpaceHidden     = 'G' // seq8: a hidden entry as it was, see hide.go
+	SpaceHiddenBits = 'I' // block8: which of HiddenEntries entries are hidden, for searches
+	SpaceModerator  = 'M' // name: the hash of a moderator's token
+	SpaceRecord     = 'A' // number8: what an operator or a moderator did, see record.go
+	spaceChange     = '2' // number8: what changed in the cluster, see record.go
+	SpacePurge      = 'J' // number8: what was purged, see purge.go
+	SpacePurgedBits = 'Z' // block8: which entries of a block are purged, for the index
+	SpaceSweptBits  = '7' // block8: the same of those that are swept, see sweep.go
+	SpaceKept       = '8' // seq8: empty; entries that are old enough to be swept and are not over
+	spaceDestroyed  = '6' // server: empty; a former one whose disk was destroyed
+	SpaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
+	SpaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
+
+	SpaceReport   = '4' // letter1 and what the letter says: reports for moderators, see ReportKey and report.go
+	SpaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
+	SpaceFormerly = '5' // pseudonym: the one that its sender had in the last epoch
+
+	SpaceFlood = '9' // hour4 slot3: how often parts of sketches were written, see flood.go
+
+	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
+
+	spaceBackup   = 'B' // when the newest backup was made
+	spaceSettings = 'C' // the settings; s: the progress of the sweeps, see SweepRow
+	SpaceBudget   = 'Y' // the used part of today's budget; day4 and sender: by each sender, see Budget
+)
+
+// Rows that name or place this copy of the state, and are not compared.
+const (
+	spaceCluster = 'i' // cluster id and sealed data key
+	spaceHead    = 'h' // applied index and term, instant, last seq, running digest
+	spaceConfig  = 'g' // newest Raft configuration and its index
+	spaceCovered = 'k' // Raft index and term of the newest snapshot this state covers
+	spaceVersion = 'v' // KeyspaceVersion
+	SpaceErased  = 'N' // the newest purge whose texts are in no file of this state; s block8: the row of SpaceSweptBits whose entries have left the files, see EraseSwept
+	SpaceIndex   = 'x' // whatever the index keeps: node-local and rebuildable
+
+	SpaceProfileIndex = 'X' // the same for the index of profiles
+)
+
+// Keyspace describes how the state treats the rows of a keyspace. Composite literals
+// without field names set every column.
+type Keyspace struct {
+	Letter byte
+	// Logical rows are equal on every node at an equal index: RowDigest covers them.
+	Logical bool
+	// Hot rows are read by nearly every write and cached, see HotRows.
+	Hot bool
+	// Text rows hold texts of one entry, under its seq.
+	Text bool
+	// Quoting spaces have words of texts in their keys, or quote texts in their rows.
+	Quoting bool
+	// Unseen rows appear in no list, entry, thread, profile or home. A change of any
+	// other row gives views a new version. If a row is marked unseen by mistake, clients
+	// keep outdated responses.
+	Unseen bool
+}
+
+// Values of the columns of keyspaces.
+const (
+	yes = true
+	no  = false
+)
+
+// KeyspaceOf maps a letter to its keyspace. Unused letters have the zero value.
+var KeyspaceOf = func() (table [256]Keyspace) {
+	for _, k := range Keyspaces {
+		table[k.Letter] = k
+	}
+	return table
+}()
+
+// The keys of the single rows.
+var (
+	KeyFormat  = []byte{SpaceFormat}
+	KeyCluster = []byte{spaceCluster}
+	KeyHead    = []byte{spaceHead}
+	KeyConfig  = []byte{spaceConfig}
+	KeyCovered = []byte{spaceCovered}
+	KeyVersion = []byte{spaceVersion}
+	KeyErased  = []byte{SpaceErased}
+	KeySigning = []byte{spaceSigning}
+	KeyBackup  = []byte{spaceBackup}
+
+	KeyEpoch    = []byte{SpaceEpoch, 'k'}
+	KeySettings = []byte{spaceSettings}
+	KeySweep    = []byte{spaceSettings, 's'}
+	KeyBudget   = []byte{SpaceBudget}
+)
+
+// SeqKey is the key of a row that belongs to one seq or instant.
+func SeqKey(space byte, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 1+8), space), n)
+}
+
+// SeqOfKey returns the number in a SeqKey.
+func SeqOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
+
+// DestroyedKey is the key of a former server with a destroyed disk.
+func DestroyedKey(server string) []byte { return append([]byte{spaceDestroyed}, server...) }
+
+// WritersKey is the key of the senders under a name.
+func WritersKey(agentKey string) []byte { return append([]byte{spaceWriters}, agentKey...) }
+
+// OwnerKey is the key of the profile that an edit_key opens, by the hash of the
+// edit_key.
+func OwnerKey(hash []byte) []byte { return append([]byte{spaceOwner}, hash...) }
+
+// ProfileKey is the key of an agent's profile.
+func ProfileKey(agentKey string) []byte { return append([]byte{SpaceProfile}, agentKey...) }
+
+// AnswerKey is the key of a command's result.
+func AnswerKey(boot command.BootID, seq uint64) []byte {
+	key := append(make([]byte, 0, 1+len(boot)+8), SpaceAnswer)
+	return binary.BigEndian.AppendUint64(append(key, boot[:]...), seq)
+}
+
+// NamedKey is the key of the names that a sender has registered.
+func NamedKey(pseudonym string) []byte { return append([]byte{SpaceNamed}, pseudonym...) }
+
+// FormerlyKey is the key of the pseudonym that a sender had in the last epoch.
+func FormerlyKey(pseudonym string) []byte { return append([]byte{SpaceFormerly}, pseudonym...) }
+
+// The two parts of SpaceHeldBack.
+const (
+	HeldEntries  = 'e'
+	HeldProfiles = 'p'
+)
+
+// HeldBackKey is the key of an entry that is held.
+func HeldBackKey(seq uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{SpaceHeldBack, HeldEntries}, seq)
+}
+
+// HeldProfileKey is the key of a profile that is held.
+func HeldProfileKey(agentKey string) []byte {
+	return append([]byte{SpaceHeldBack, HeldProfiles}, agentKey...)
+}
+
+// ReportKey is the key of the report with a number.
+func ReportKey(number uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{SpaceReport, 'r'}, number)
+}
+
+// ReportIDKey is the key of the number of the report with the id of a receipt.
+func ReportIDKey(id []byte) []byte { return append([]byte{SpaceReport, 'i'}, id...) }
+
+// ReportedKey is the key of the number of the report that a sender has sent of an entry.
+func ReportedKey(entry uint64, from SenderGroup) []byte {
+	key := binary.BigEndian.AppendUint64([]byte{SpaceReport, 'e'}, entry)
+	return binary.BigEndian.AppendUint64(key, uint64(from))
+}
+
+// SpaceBounds returns the bounds of a keyspace: [lower, upper).
+func SpaceBounds(space byte) (lower, upper []byte) { return []byte{space}, []byte{space + 1} }
+
+// The single rows of spaceTally.
+var (
+	KeyRegistered  = []byte{spaceTally, 'r'} // outside names with an edit_key
+	KeyUsagePruned = []byte{spaceTally, 'u'} // the day on which usage was pruned
+	KeyWaiting     = []byte{spaceTally, 'd'} // deliveries that wait
+	KeyHidden      = []byte{spaceTally, 'h'} // entries that are hidden
+	KeyRecorded    = []byte{spaceTally, 'a'} // the number of the newest row of the record
+	keyChanged     = []byte{spaceTally, 'c'} // the number of the newest row of the record of changes
+	KeyPurged      = []byte{spaceTally, 'p'} // the number of the newest purge
+	KeyPolicy      = []byte{spaceTally, 'y'} // the revision of the policy
+	KeyFloodHour   = []byte{spaceTally, 'f'} // the hour whose texts SpaceFlood counts
+	KeyReported    = []byte{spaceTally, 'o'} // the number of the newest report
+	// KeyReportsRejected is the row that counts reports rejected for lack of room.
+	KeyReportsRejected = []byte{spaceTally, 'x'}
+	KeyForgotten       = []byte{spaceTally, 's'} // the newest entry whose sender was forgotten
+)
+
+// KeyspaceVersion names this schema. A database with another version is not
+// opened.
+const KeyspaceVersion = 1
+
+// Keyspaces lists all keyspaces. RowDigest walks the logical ones in this order.
+var Keyspaces = [...]Keyspace{
+	// letter, logical, hot, text, quoting, unseen
+	{SpaceEntry, yes, no, yes, no, no},
+	{SpaceCounts, yes, no, no, no, no},
+	{SpaceLater, yes, no, no, no, no},
+	{SpaceChannel, yes, yes, no, no, no},
+	{SpaceRecent, yes, no, no, no, no},
+	{spaceRequest, yes, no, no, no, no},
+	{SpaceInstant, yes, no, no, no, no},
+	{SpaceSession, yes, no, no, no, yes},
+	{SpaceAnswer, yes, no, no, no, yes},
+	{SpaceFormat, yes, no, no, no, no},
+	{SpaceJob, yes, no, yes, no, no},
+	{SpaceJobs, yes, no, no, no, no},
+	{SpaceDue, yes, no, no, no, no},
+	{SpaceClaims, yes, no, no, no, yes},
+	{SpaceHelp, yes, no, yes, no, no},
+	{SpaceSender, yes, no, no, no, yes},
+	{spaceWriters, yes, yes, no, no, no},
+	{spaceLook, yes, yes, no, no, no},
+	{SpaceNamed, yes, no, no, no, yes},
+	{SpaceProfile, yes, yes, no, no, no},
+	{spaceOwner, yes, no, no, no, yes},
+	{SpaceRevision, yes, no, no, no, no},
+	{SpaceMember, yes, no, no, yes, no},
+	{SpaceWaitingList, yes, no, no, no, no},
+	{SpaceNotes, yes, no, no, yes, no},
+	{SpaceNewest, yes, yes, no, no, no},
+	{SpaceHour, yes, yes, no, no, yes},
+	{SpacePosted, yes, yes, no, no, yes},
+	{spaceTally, yes, no, no, no, yes},
+	{SpaceUsage, yes, no, no, no, yes},
+	{SpaceSenders, yes, no, no, no, yes},
+	{SpaceFold, yes, no, no, no, yes},
+	{SpaceOutbox, yes, no, no, no, yes},
+	{SpaceOutboxDue, yes, no, no, no, yes},
+	{SpaceDelivery, yes, no, no, no, yes},
+	{spaceSigning, yes, no, no, no, no},
+	{SpaceHidden, yes, no, yes, no, no},
+	{SpaceHiddenBits, yes, no, no, no, no},
+	{SpaceModerator, yes, no, no, no, no},
+	{SpaceRecord, yes, no, no, no, yes},
+	{spaceChange, yes, no, no, no, yes},
+	{SpacePurge, yes, no, no, no, no},
+	{SpacePurgedBits, yes, no, no, no, no},
+	{SpaceSweptBits, yes, no, no, no, no},
+	{SpaceKept, yes, no, no, no, yes},
+	{spaceDestroyed, yes, no, no, no, no},
+	{SpaceRule, yes, no, no, no, no},
+	{SpaceHeldBack, yes, no, no, no, no},
+	{SpaceReport, yes, no, no, yes, yes},
+	{SpaceFlood, yes, no, no, no, yes},
+	{SpaceEpoch, yes, yes, no, no, yes},
+	{SpaceFormerly, yes, no, no, no, yes},
+	{SpaceEvents, yes, no, no, no, yes},
+	{spaceBackup, yes, no, no, no, yes},
+	{spaceSettings, yes, yes, no, no, yes},
+	{SpaceBudget, yes, yes, no, no, yes},
+	{spaceCluster, no, no, no, no, no},
+	{spaceHead, no, no, no, no, yes},
+	{spaceConfig, no, no, no, no, yes},
+	{spaceCovered, no, no, no, no, no},
+	{spaceVersion, no, no, no, no, no},
+	{SpaceErased, no, no, no, no, no},
+	{SpaceIndex, no, no, no, yes, no},
+	{SpaceProfileIndex, no, no, no, no, no},
+}
+
+// DayKey is the prefix of the keys of a day.
+func DayKey(space byte, day command.Day) []byte {
+	return binary.BigEndian.AppendUint32([]byte{space}, uint32(day))
+}

@@ -1,0 +1,248 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// The policy rejects or holds writes by rules that moderators set for a while. Rules of
+// senders, names and channels, and those of all writes, are checked when a command is
+// applied. Networks and patterns are checked where the request arrives, because addresses
+// never enter the log and patterns cost too much for apply: the command carries the revision of the policy that it was checked against, and one of
+// another revision is sent back to be checked again. All rules that a policy holds are in
+// force: those that have ended are removed before anything else of a log entry is applied.
+
+// Rule is one rule of the policy.
+type Rule struct {
+	Number  uint64 // of the row of the record about it
+	Kind    command.RuleKind
+	Subject string // as in command.SetRule
+	At      int64  // when it was set, milliseconds since the epoch
+	Until   int64  // when it ends, or 0
+	Hold    bool   // it holds writes instead of rejecting them
+	By      string
+	Reason  string
+
+	Sender string // RuleSender: from where the entry came
+}
+
+// LookupKey is the lookup key of the rule.
+func (r *Rule) LookupKey() RuleSubject {
+	if r.Kind == command.RuleSender {
+		return RuleSubject{r.Kind, r.Sender}
+	}
+	return RuleSubject{r.Kind, r.Subject}
+}
+
+// RuleSubject is the subject of a rule. No two rules have the same one.
+type RuleSubject struct {
+	Kind command.RuleKind
+	text string
+}
+
+// Key returns the key of the rule's row.
+func (s RuleSubject) Key() []byte { return append([]byte{SpaceRule, byte(s.Kind)}, s.text...) }
+
+// Append encodes the row.
+func (r *Rule) Append(dst []byte) []byte {
+	dst = append(AppendUints(dst, r.Number, uint64(r.At), uint64(r.Until)), Bit(r.Hold, 1))
+	for _, s := range [...]string{r.Subject, r.By, r.Reason} {
+		dst = AppendBlob(dst, s)
+	}
+	return dst
+}
+
+// Policy are the rules at one applied log entry. It never changes.
+type Policy struct {
+	All map[RuleSubject]*Rule
+	// Revision changes with every rule that is checked where a request arrives.
+	Revision uint64
+	NextEnd  int64 // when the next rule ends, or NoEnd
+	channels bool  // there are rules of channels
+	Networks []ArrivalRule[netip.Prefix]
+	Patterns func() []ArrivalRule[*regexp.Regexp]
+}
+
+// ArrivalRule is a rule that is checked where a request arrives, in parsed form.
+type ArrivalRule[T any] struct {
+	*Rule
+	is T
+}
+
+// NoEnd is the NextEnd of a policy without rules that end.
+const NoEnd = math.MaxInt64
+
+// Count returns how many rules of a kind there are.
+func (p *Policy) Count(kind command.RuleKind) (n int) {
+	for subject := range p.All {
+		if subject.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// Rule returns the rule with a number.
+func (p *Policy) Rule(number uint64) (*Rule, bool) {
+	for _, r := range p.All {
+		if r.Number == number {
+			return r, true
+		}
+	}
+	return nil, false
+}
+
+// Rules returns rules, newest first: those with a number below before unless that is 0,
+// and at most limit. next is the before of the next page; 0 on the last page.
+func (p *Policy) Rules(before uint64, limit int) (rules []*Rule, next uint64) {
+	for _, r := range p.All {
+		if before == 0 || r.Number < before {
+			rules = append(rules, r)
+		}
+	}
+	slices.SortFunc(rules, func(a, b *Rule) int { return int(b.Number) - int(a.Number) }) //nolint:gosec // counted one by one
+	if limit = PageLimit(limit); len(rules) > limit {
+		return rules[:limit], rules[limit-1].Number
+	}
+	return rules, 0
+}
+
+// ofNetwork returns the oldest rule against an address, or nil.
+func (p *Policy) ofNetwork(from netip.Addr) (rejects *Rule) {
+	from = from.Unmap().WithZone("")
+	for _, n := range p.Networks {
+		if n.is.Contains(from) {
+			rejects = older(rejects, n.Rule)
+		}
+	}
+	return rejects
+}
+
+// inTexts returns the oldest rule that rejects a command for its texts, and the oldest one
+// that holds it. Both may be nil.
+func (p *Policy) inTexts(c command.Payload) (rejects, holds *Rule) {
+	patterns := p.Patterns()
+	if len(patterns) == 0 {
+		return nil, nil
+	}
+	texts := command.TextsOf(c)
+	for _, w := range patterns {
+		if !slices.ContainsFunc(texts, w.is.MatchString) {
+			continue
+		}
+		if w.Hold {
+			holds = older(holds, w.Rule)
+		} else {
+			rejects = older(rejects, w.Rule)
+		}
+	}
+	return rejects, holds
+}
+
+func older(a, b *Rule) *Rule {
+	if a == nil || b.Number < a.Number {
+		return b
+	}
+	return a
+}
+
+// OfSender returns the rule against a pseudonym, or nil.
+func (p *Policy) OfSender(pseudonym string) *Rule {
+	return p.All[RuleSubject{command.RuleSender, pseudonym}]
+}
+
+// Outlasts reports whether a rule ends later than another one.
+func (r *Rule) Outlasts(other *Rule) bool {
+	return other.Until > 0 && (r.Until == 0 || r.Until > other.Until)
+}
+
+// Against returns the rule against a command, of those that are checked when it is
+// applied, except the rule against its sender. It returns nil if all allow the command.
+func (p *Policy) Against(s Facts, c command.Payload, w *Writer) *Rule {
+	if len(p.All) == 0 {
+		return nil
+	}
+	subjects := []RuleSubject{{Kind: command.RuleAll}, {command.RuleName, w.AgentKey}}
+	if p.channels {
+		subjects = append(subjects, RuleSubject{command.RuleChannel, ChannelOfCommand(s, c)})
+	}
+	if w.Strength == command.Unproven {
+		subjects = append(subjects, RuleSubject{Kind: command.RuleUnproven})
+	}
+	_, reports := c.(*command.Report) // which are taken whatever is frozen
+	for _, subject := range subjects {
+		if r, is := p.All[subject]; is && (!reports || !subject.Kind.Freezes()) {
+			return r
+		}
+	}
+	return nil
+}
+
+func decodeRule(key, row []byte) (*Rule, error) {
+	if len(key) < 2 {
+		return nil, fmt.Errorf("%w: rule key", ErrCorrupt)
+	}
+	r := RowReader{Rest: row}
+	rule := &Rule{
+		Kind: command.RuleKind(key[1]), Number: r.Uint(), At: int64(r.Uint()), Until: int64(r.Uint()), Hold: r.Byte() != 0,
+		Subject: r.Text(), By: r.Text(), Reason: r.Text(),
+	}
+	if rule.Kind == command.RuleSender {
+		rule.Sender = string(key[2:])
+	}
+	return rule, r.Done("rule row")
+}
+
+// NewPolicy returns a policy of these rules.
+func NewPolicy(rules map[RuleSubject]*Rule, revision uint64) *Policy {
+	p := &Policy{All: rules, Revision: revision, NextEnd: NoEnd}
+	var patterns []*Rule
+	for _, r := range rules {
+		if r.Until > 0 {
+			p.NextEnd = min(p.NextEnd, r.Until)
+		}
+		switch r.Kind {
+		case command.RuleChannel:
+			p.channels = true
+		case command.RuleNetwork:
+			if network, err := command.ParseNetwork(r.Subject); err == nil {
+				p.Networks = append(p.Networks, ArrivalRule[netip.Prefix]{r, network})
+			}
+		case command.RulePattern:
+			patterns = append(patterns, r)
+		}
+	}
+	p.Patterns = sync.OnceValue(func() (list []ArrivalRule[*regexp.Regexp]) {
+		for _, r := range patterns {
+			if re, err := command.CompilePattern(r.Subject); err == nil {
+				list = append(list, ArrivalRule[*regexp.Regexp]{r, re})
+			}
+		}
+		return list
+	})
+	return p
+}
+
+// LoadPolicy reads the policy of a state.
+func LoadPolicy(r pebble.Reader) (*Policy, error) {
+	rules := map[RuleSubject]*Rule{}
+	lower, upper := SpaceBounds(SpaceRule)
+	err := ScanSpace(r, lower, upper, func(key, row []byte) error {
+		rule, err := decodeRule(key, row)
+		if err == nil {
+			rules[rule.LookupKey()] = rule
+		}
+		return err
+	})
+	revision, _, err2 := Load(r, KeyPolicy, DecodeNumber)
+	return NewPolicy(rules, revision), errors.Join(err, err2)
+}

@@ -1,0 +1,188 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// KeyGrace is how long an agent that has not used its newest edit_key yet can get a new
+// one instead, in milliseconds of log time: the answer with the key may have been lost.
+const KeyGrace = 10 * 60 * 1000
+
+// renewable reports whether the key may be replaced because it was never used: for a while,
+// the agent may not have received it. That of a purged profile is not: the repeated
+// registration would put its text into the log again.
+func (p *ProfileRow) renewable(now int64) bool {
+	return !p.Used && !p.Purged && now <= p.IssuedAt+KeyGrace
+}
+
+// ProfileFields are the fields of a profile that the agent sets.
+type ProfileFields struct {
+	Description  string
+	Capabilities []string
+	Endpoint     string
+	Note         string
+	NotifyURL    string
+	// NotifyVerified is set when the receiver has passed the check.
+	NotifyVerified bool
+	Filter         command.PushFilter // of what is pushed there
+	Protected      bool               // writes under the name need its key
+}
+
+// Hooked reports whether there is a receiver that entries are pushed to.
+func (f *ProfileFields) Hooked() bool { return f.NotifyVerified && f.NotifyURL != "" }
+
+// Equal reports whether both are the same.
+func (f ProfileFields) Equal(o ProfileFields) bool {
+	return f.Description == o.Description && slices.Equal(f.Capabilities, o.Capabilities) &&
+		f.Endpoint == o.Endpoint && f.Note == o.Note && f.NotifyURL == o.NotifyURL && f.NotifyVerified == o.NotifyVerified &&
+		f.Filter == o.Filter && f.Protected == o.Protected
+}
+
+// Texts returns the searched texts of a profile.
+func (p *ProfileRow) Texts() []string {
+	return append([]string{p.ID, p.Description, p.Note}, p.Capabilities...)
+}
+
+// ProfileRow is the row of SpaceProfile.
+//
+//	version1 flags1 filter1 key32 former32 revision first issued CreatedAt UpdatedAt IssuedAt
+//	HiddenAt HiddenFor sender issuer NotifyURL id description endpoint note capabilities...
+//
+// Numbers are uvarints, texts are preceded by their length.
+type ProfileRow struct {
+	ProfileFields
+	ID        string                     // the name as it was first spelled
+	Key       [command.KeyHashBytes]byte // SHA-256 of the edit_key
+	Former    [command.KeyHashBytes]byte // of the key before the last rotation; zero before the first
+	Used      bool                       // the agent has shown that it has the key
+	House     bool
+	Revision  uint64 // number of the newest change of any profile that changed this one
+	First     uint64 // the revision that registered the agent
+	Issued    uint64 // the revision that issued the key
+	CreatedAt int64  // milliseconds since the epoch
+	UpdatedAt int64  // the same
+	IssuedAt  int64  // of the key; the same
+	Sender    string // fingerprint of the registering sender; if empty, no address proves the name
+	Issuer    string // fingerprint of the sender that got the key; the same
+	HiddenAt  int64  // when a moderator hid it; 0 while it is shown
+	HiddenFor string // why
+	Purged    bool   // its texts were erased, and no new ones written since
+}
+
+// Hidden reports whether a moderator has hidden the profile.
+func (p *ProfileRow) Hidden() bool { return p.HiddenAt != 0 }
+
+// HiddenRevision leads the row of SpaceRevision of a hidden profile. No key of an agent
+// begins with it.
+const HiddenRevision = "\x00"
+
+// RevisionRow is the profile's row of SpaceRevision.
+func (p *ProfileRow) RevisionRow(agentKey string) []byte {
+	if p.Hidden() {
+		return []byte(HiddenRevision + agentKey)
+	}
+	return []byte(agentKey)
+}
+
+const (
+	profileRowVersion = 1
+
+	flagKeyUsed        = 1 << 0
+	flagProfileHouse   = 1 << 1
+	flagNotifyVerified = 1 << 2
+	flagProtected      = 1 << 3
+	flagProfilePurged  = 1 << 4
+)
+
+// Append encodes the row.
+func (p *ProfileRow) Append(dst []byte) []byte {
+	flags := Bit(p.Used, flagKeyUsed) | Bit(p.House, flagProfileHouse) | Bit(p.NotifyVerified, flagNotifyVerified) | Bit(p.Protected, flagProtected) | Bit(p.Purged, flagProfilePurged)
+	dst = append(dst, profileRowVersion, flags, byte(p.Filter))
+	dst = append(append(dst, p.Key[:]...), p.Former[:]...)
+	for _, n := range [...]uint64{p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt)} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	for _, s := range [...]string{p.HiddenFor, p.Sender, p.Issuer, p.NotifyURL, p.ID, p.Description, p.Endpoint, p.Note} {
+		dst = AppendBlob(dst, s)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(p.Capabilities)))
+	for _, s := range p.Capabilities {
+		dst = AppendBlob(dst, s)
+	}
+	return dst
+}
+
+// DecodeProfileRow decodes a row of spaceProfile.
+func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
+	r := RowReader{Rest: row}
+	r.Version(profileRowVersion)
+	flags := r.Byte()
+	p.Used, p.House = flags&flagKeyUsed != 0, flags&flagProfileHouse != 0
+	p.NotifyVerified, p.Protected = flags&flagNotifyVerified != 0, flags&flagProtected != 0
+	p.Purged = flags&flagProfilePurged != 0
+	p.Filter = command.PushFilter(r.Byte())
+	copy(p.Key[:], r.bytes(command.KeyHashBytes))
+	copy(p.Former[:], r.bytes(command.KeyHashBytes))
+	p.Revision, p.First, p.Issued = r.Uint(), r.Uint(), r.Uint()
+	p.CreatedAt, p.UpdatedAt, p.IssuedAt = int64(r.Uint()), int64(r.Uint()), int64(r.Uint())
+	p.HiddenAt, p.HiddenFor = int64(r.Uint()), r.Text()
+	p.Sender, p.Issuer, p.NotifyURL = r.Text(), r.Text(), r.Text()
+	p.ID, p.Description, p.Endpoint, p.Note = r.Text(), r.Text(), r.Text(), r.Text()
+	for n := r.Uint(); n > 0 && !r.Bad; n-- {
+		p.Capabilities = append(p.Capabilities, r.Text())
+	}
+	return p, r.Done("profile row")
+}
+
+// AppendJSON appends the public fields as JSON.
+func (p *ProfileRow) AppendJSON(dst []byte) []byte {
+	dst = AppendString(append(dst, `{"id":`...), p.ID)
+	dst = AppendString(append(dst, `,"description":`...), p.Description)
+	dst = append(dst, `,"capabilities":[`...)
+	for i, s := range p.Capabilities {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, s)
+	}
+	dst = AppendOptional(append(dst, `],"endpoint":`...), p.Endpoint)
+	dst = AppendOptional(append(dst, `,"note":`...), p.Note)
+	dst = AppendInt(append(dst, `,"createdAt":`...), p.CreatedAt)
+	dst = AppendInt(append(dst, `,"updatedAt":`...), p.UpdatedAt)
+	dst = appendBool(append(dst, `,"protected":`...), p.Protected)
+	if p.Hidden() {
+		dst = appendHiddenMark(dst, p.HiddenAt, p.HiddenFor, p.Purged)
+	}
+	return append(dst, '}')
+}
+
+// Follow replaces a pseudonym of the last epoch by the sender's present one, and reports
+// whether it found one.
+func (p *ProfileRow) Follow(proof *command.Proof) (changed bool) {
+	for _, pseudonym := range [...]*string{&p.Sender, &p.Issuer} {
+		if *pseudonym != "" && *pseudonym == proof.Former {
+			*pseudonym, changed = proof.Sender, true
+		}
+	}
+	return changed
+}
+
+// IsHiddenRevision reports whether a row of spaceRevision is that of a hidden profile.
+func IsHiddenRevision(row []byte) bool { return bytes.HasPrefix(row, []byte(HiddenRevision)) }
+
+// LoadRevision returns the number of the newest revision of any profile; 0
+// without one. The newest is never replaced by an older one, so its row is there.
+func LoadRevision(r pebble.Reader) (revision uint64, err error) {
+	lower, upper := SpaceBounds(SpaceRevision)
+	err = ScanBack(r, lower, upper, func(key, _ []byte) error {
+		revision = SeqOfKey(key)
+		return ErrEnough
+	})
+	return revision, err
+}

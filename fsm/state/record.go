@@ -1,0 +1,91 @@
+package state
+
+import "encoding/binary"
+
+// There are two records of one form: of what moderators and operators did to what
+// others wrote, and of changes in the cluster. They are separate so that a cluster whose
+// leader changes all the time does not push out what moderators are responsible for.
+//
+// MaxRecorded and maxChanges are how many of the newest rows they keep, and
+// MaxRecordedBytes how much of a row says what was acted on: so they take 640 MiB at most.
+// Older rows are deleted; the numbers show that they existed.
+const (
+	MaxRecorded      = 100_000
+	maxChanges       = 10_000
+	MaxRecordedBytes = 4096
+)
+
+// Journal is where a record is kept.
+type Journal struct {
+	Space  byte
+	Newest []byte // key of the number of the newest row
+	Keeps  uint64
+}
+
+// The two journals: of moderators and operators, and of changes in the cluster.
+var (
+	ModerationRecord = Journal{SpaceRecord, KeyRecorded, MaxRecorded}
+	ChangeRecord     = Journal{spaceChange, keyChanged, maxChanges}
+)
+
+// Record is one row of a record: who did what.
+type Record struct {
+	Number uint64 // from 1
+	At     int64  // milliseconds since the epoch
+	By     string // command.Operator, the name of a moderator, ByLeader, or a server id
+	Action string
+	What   string // was acted on
+	Reason string
+	// Private says that What is for operators and moderators alone. By always is.
+	Private bool
+}
+
+// Encode returns the row of spaceRecord or spaceChange.
+func (r *Record) Encode() []byte {
+	dst := append(binary.AppendUvarint(nil, uint64(r.At)), Bit(r.Private, 1))
+	for _, s := range [...]string{r.By, r.Action, r.What, r.Reason} {
+		dst = AppendBlob(dst, s)
+	}
+	return dst
+}
+
+// ModeratorKey is the key of a moderator.
+func ModeratorKey(name string) []byte { return append([]byte{SpaceModerator}, name...) }
+
+// The actions of moderators and operators in the record.
+const (
+	ActionHide            = "hide"
+	ActionUnhide          = "unhide"
+	ActionPurge           = "purge"
+	ActionDestroyDisk     = "destroy_disk"
+	ActionSetModerator    = "set_moderator"
+	ActionRemoveModerator = "remove_moderator"
+	ActionSettings        = "settings"
+	ActionResolve         = "resolve"
+	ActionHold            = "hold" // texts with watched words; the other rules have ruleActions
+)
+
+// The changes of the cluster in the record, beside those of command.NoteChange.
+const (
+	ActionLead          = "lead"
+	ActionForm          = "form_cluster"
+	ActionRestore       = "restore"
+	ActionRecover       = "recover"
+	ActionSetFormat     = "raise_format"
+	ActionResetKey      = "reset_key"
+	ActionProtectName   = "protect_name"
+	ActionUnprotectName = "unprotect_name"
+	ActionChangeSecret  = "change_secret"
+	ActionNewSigningKey = "new_signing_key"
+)
+
+// ByLeader means the leader of that time: the newest ActionLead before the row names
+// it.
+const ByLeader = "leader"
+
+// DecodeRecord decodes a row of spaceRecord or spaceChange.
+func DecodeRecord(row []byte) (Record, error) {
+	r := RowReader{Rest: row}
+	rec := Record{At: int64(r.Uint()), Private: r.Byte() != 0, By: r.Text(), Action: r.Text(), What: r.Text(), Reason: r.Text()}
+	return rec, r.Done("record row")
+}

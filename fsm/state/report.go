@@ -1,0 +1,184 @@
+package state
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// Reports wait for a moderator, in the order in which they came, and have no other effect.
+// A report holds its sender's text and no text of the entry. Senders with
+// an established name have separate room. When there is no room left, the sender with the
+// most open reports loses its newest one, so that senders of many reports do not push out
+// the reports of others. A report is removed some time after it was closed, and also when
+// it stays open for too long.
+
+// Report is a report as moderators see it.
+type Report struct {
+	Number  uint64
+	ID      []byte // of the receipt
+	Entry   uint64 // seq of what was reported
+	At      int64  // milliseconds since the epoch
+	Reason  command.ReportReason
+	Text    string // empty if erased with the entry
+	Contact string // empty if not given
+	Agent   string // command.AnonymousName without a name
+	Proven  bool   // by the name's key
+	Outcome command.ReportOutcome
+	Closed  int64 // when it got its outcome; 0 while it is open
+
+	// From is the sender; Group is whose room the report takes: a network, or the sender.
+	From, Group SenderGroup
+}
+
+// Encode returns the row of spaceReport.
+func (r *Report) Encode() []byte {
+	dst := AppendBlob(nil, r.ID)
+	dst = AppendUints(dst, r.Entry, uint64(r.At), uint64(r.Closed))
+	dst = append(dst, byte(r.Reason), byte(r.Outcome), Bit(r.Proven, 1))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.From))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.Group))
+	return AppendBlob(AppendBlob(AppendBlob(dst, r.Text), r.Contact), r.Agent)
+}
+
+// DecodeReport decodes a row of spaceReport.
+func DecodeReport(row []byte) (Report, error) {
+	r := RowReader{Rest: row}
+	rep := Report{
+		ID: []byte(r.Text()), Entry: r.Uint(), At: int64(r.Uint()), Closed: int64(r.Uint()),
+		Reason: command.ReportReason(r.Byte()), Outcome: command.ReportOutcome(r.Byte()), Proven: r.Byte() != 0,
+		From: r.Sender(), Group: r.Sender(), Text: r.Text(), Contact: r.Text(), Agent: r.Text(),
+	}
+	return rep, r.Done("report row")
+}
+
+// ReportQueue lists the reports that exist at one applied log entry. A published queue
+// never changes.
+type ReportQueue struct {
+	Open   []QueuedReport // by number, which is by when they came
+	Closed []QueuedReport // by when they were closed, then by number
+}
+
+// QueuedReport is a report in a ReportQueue.
+type QueuedReport struct {
+	Number, Entry uint64
+	At            int64 // when it came; of a closed one when it was closed
+	group         SenderGroup
+}
+
+// Queued returns the report as the queue lists it.
+func (r *Report) Queued() QueuedReport {
+	at := r.At
+	if r.Closed > 0 {
+		at = r.Closed
+	}
+	return QueuedReport{r.Number, r.Entry, at, r.Group}
+}
+
+// Clone returns a copy, to be changed.
+func (q *ReportQueue) Clone() *ReportQueue {
+	return &ReportQueue{Open: slices.Clone(q.Open), Closed: slices.Clone(q.Closed)}
+}
+
+// AddClosed adds a closed report to the queue.
+func (q *ReportQueue) AddClosed(r QueuedReport) {
+	i, _ := slices.BinarySearchFunc(q.Closed, r, func(a, b QueuedReport) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Number, b.Number))
+	})
+	q.Closed = slices.Insert(q.Closed, i, r)
+}
+
+// NextEnd is when the next report is removed because of its age, or NoEnd.
+func (q *ReportQueue) NextEnd() int64 {
+	at := int64(NoEnd)
+	if len(q.Open) > 0 {
+		at = q.Open[0].At + command.ReportOpenMillis
+	}
+	if len(q.Closed) > 0 {
+		at = min(at, q.Closed[0].At+command.ReportKeptMillis)
+	}
+	return at
+}
+
+// Reporter returns who reports, and whose room the report takes. Anybody can get a name
+// that is not established at any time, so such names do not count.
+func (w *Writer) Reporter() (from, group SenderGroup) {
+	if w.Established {
+		from = ProvenSender(w.AgentKey)
+		return from, from
+	}
+	from = UnprovenSender(w.Proof.Sender)
+	if network := command.NetworkOf(w.Proof.Sender); network != "" {
+		return from, UnprovenSender(network)
+	}
+	return from, from
+}
+
+// Reported returns the entry that a writer reports, the number of its earlier report of
+// that entry or 0, and the problems of the report. It does not check for room.
+func (w *Writer) Reported(s Facts, target string) (e EntryRow, earlier uint64, problems []command.Problem) {
+	if problems = w.Problems(); len(problems) > 0 {
+		return e, 0, problems
+	}
+	e, known := Resolve(s, target)
+	if !known {
+		return e, 0, []command.Problem{command.ProblemUnknownTarget}
+	}
+	from, _ := w.Reporter()
+	earlier, _ = Read(s, ReportedKey(e.Seq, from), DecodeNumber)
+	if former := w.Proof.Former; earlier == 0 && former != "" {
+		earlier, _ = Read(s, ReportedKey(e.Seq, UnprovenSender(former)), DecodeNumber)
+	}
+	if earlier == 0 && e.Hidden {
+		problems = []command.Problem{command.ProblemHidden}
+	}
+	return e, earlier, problems
+}
+
+// Room returns the place of the open report that gives way to one of a sender, -1 if there
+// is room without that, or the reason why there is no room.
+func (q *ReportQueue) Room(group SenderGroup) (drop int, _ command.Problem) {
+	counts, all := map[SenderGroup]int{}, 0 // among established names, or among all others
+	for _, r := range q.Open {
+		if r.group.Proven() == group.Proven() {
+			counts[r.group]++
+			all++
+		}
+	}
+	own, most := counts[group], 0
+	switch {
+	case own >= command.MaxSenderReports:
+		return -1, command.ProblemTooManyReports
+	case all < command.MaxOpenReports:
+		return -1, 0
+	}
+	for i, r := range slices.Backward(q.Open) { // the newest report of the sender with the most
+		if n := counts[r.group]; n > most {
+			drop, most = i, n
+		}
+	}
+	if most <= own+1 {
+		return -1, command.ProblemReportsFull
+	}
+	return drop, 0
+}
+
+// LoadReports reads the queue of reports.
+func LoadReports(r pebble.Reader) (*ReportQueue, error) {
+	q := &ReportQueue{}
+	err := ScanSpace(r, ReportKey(0), ReportKey(1<<64-1), func(key, row []byte) error {
+		rep, err := DecodeReport(row)
+		rep.Number = binary.BigEndian.Uint64(key[2:])
+		if rep.Closed > 0 {
+			q.AddClosed(rep.Queued())
+		} else {
+			q.Open = append(q.Open, rep.Queued())
+		}
+		return err
+	})
+	return q, err
+}

@@ -1,0 +1,233 @@
+package state
+
+import (
+	"crypto/subtle"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// EntrySender is the row of SpaceSender: the origin of an entry. It is never shown.
+//
+//	address1 fingerprint
+type EntrySender struct {
+	Fingerprint string // empty if unknown or forgotten
+	Address     bool   // Proof.Address of the write
+}
+
+// Append encodes the row.
+func (s EntrySender) Append(dst []byte) []byte {
+	return append(append(dst, Bit(s.Address, 1)), s.Fingerprint...)
+}
+
+// DecodeEntrySender decodes a row of SpaceSender. An empty row is an unknown sender.
+func DecodeEntrySender(row []byte) (EntrySender, error) {
+	if len(row) == 0 {
+		return EntrySender{}, nil
+	}
+	if row[0] > 1 {
+		return EntrySender{}, fmt.Errorf("%w: sender row", ErrCorrupt)
+	}
+	return EntrySender{Fingerprint: string(row[1:]), Address: row[0] == 1}, nil
+}
+
+// is reports whether a write has the origin of the entry. A link or a page
+// in a browser does not act for what came in another way.
+func (s EntrySender) is(proof *command.Proof) bool {
+	return proof.From(s.Fingerprint) && (proof.Address || !s.Address)
+}
+
+// SenderOf returns the origin of an entry.
+func SenderOf(s Facts, seq uint64) EntrySender {
+	sender, _ := Read(s, SeqKey(SpaceSender, seq), DecodeEntrySender)
+	return sender
+}
+
+// ProtectAfter is how long a name must have had no other writers before it can be
+// protected, in milliseconds of log time.
+const ProtectAfter = 30 * command.DayMillis
+
+// NameWriter is a sender that has written under a name, by its address or before the name
+// was registered.
+type NameWriter struct {
+	At   int64 // newest write, give or take writersStep; milliseconds since the epoch
+	From SenderGroup
+}
+
+// NameWriters is the row of spaceWriters, the newest first: (at from8)...
+type NameWriters []NameWriter
+
+// Append encodes the row.
+func (ws NameWriters) Append(dst []byte) []byte {
+	for _, w := range ws {
+		dst = binary.LittleEndian.AppendUint64(binary.AppendUvarint(dst, uint64(w.At)), uint64(w.From))
+	}
+	return dst
+}
+
+func decodeNameWriters(row []byte) (ws NameWriters, err error) {
+	r := RowReader{Rest: row}
+	for len(r.Rest) > 0 && !r.Bad {
+		ws = append(ws, NameWriter{At: int64(r.Uint()), From: r.Sender()})
+	}
+	return ws, r.Done("writers row")
+}
+
+// WritersOf returns the senders that hinder a protection of a name.
+func WritersOf(s Facts, agentKey string) NameWriters {
+	ws, _ := Read(s, WritersKey(agentKey), decodeNameWriters)
+	return ws
+}
+
+// others reports whether anybody but these senders has written lately.
+func (ws NameWriters) others(now int64, senders ...string) bool {
+	return slices.ContainsFunc(ws, func(w NameWriter) bool {
+		return w.At > now-ProtectAfter && !slices.ContainsFunc(senders, func(s string) bool { return UnprovenSender(s) == w.From })
+	})
+}
+
+// LookKey is the key of the registered name with a look.
+func LookKey(look []byte) []byte { return append([]byte{spaceLook}, look...) }
+
+// LookAlike returns the key of another registered name that a name looks like, or "".
+func LookAlike(s Facts, agentKey string, looks []byte) string {
+	for look := range slices.Chunk(looks, command.LookBytes) {
+		if other, _ := s.Get(LookKey(look)); len(other) > 0 && string(other) != agentKey {
+			return string(other)
+		}
+	}
+	return ""
+}
+
+// fromAddress reports whether a write comes from the address that a pseudonym stands for.
+func fromAddress(p *command.Proof, pseudonym string) bool { return p.Address && p.From(pseudonym) }
+
+// proves reports whether the address of a write proves what a pseudonym of its sender holds.
+func proves(s Facts, p *command.Proof, pseudonym string) bool {
+	return fromAddress(p, pseudonym) && !shared(s, p)
+}
+
+// shared reports whether several clients may have the sender's address.
+func shared(s Facts, p *command.Proof) bool {
+	return p.Shared || Named(s, p.Sender)+Named(s, p.Former) > command.MaxAddressNames
+}
+
+// Named returns how many names were registered under a pseudonym, and not moved to another.
+func Named(s Facts, pseudonym string) uint64 {
+	if pseudonym == "" {
+		return 0
+	}
+	n, _ := Read(s, NamedKey(pseudonym), DecodeNumber)
+	return n
+}
+
+// opens reports whether a key is the profile's.
+func (p *ProfileRow) opens(key []byte) bool { return sameKey(key, &p.Key) }
+
+func sameKey(key []byte, hash *[command.KeyHashBytes]byte) bool {
+	return len(key) == command.KeyHashBytes && *hash != [command.KeyHashBytes]byte{} && subtle.ConstantTimeCompare(key, hash[:]) == 1
+}
+
+// EstablishedAfter is how long ago a name must have been registered for its holder to have
+// a separate budget, in milliseconds of log time. To have many such names, a sender has to
+// register them long before.
+const EstablishedAfter = 7 * command.DayMillis
+
+// standing returns the standing that a proof gives under the profile's name.
+func (p *ProfileRow) standing(s Facts, proof *command.Proof) command.Standing {
+	standing := command.Standing{Registered: true, Protected: p.Protected}
+	switch {
+	case p.opens(proof.Key):
+		standing.Strength, standing.Established = command.ByKey, p.CreatedAt <= s.Instant()-EstablishedAfter
+	case len(proof.Key) > 0:
+		standing.WrongKey = true
+	case !fromAddress(proof, p.Sender):
+	case shared(s, proof):
+		standing.Shared = true
+	default:
+		standing.Strength = command.ByAddress
+	}
+	return standing
+}
+
+// Writer is the signer of a write, and its standing.
+type Writer struct {
+	command.Signature
+	command.Standing
+}
+
+// Owns reports whether an entry is the writer's own by its name. An anonymous entry belongs
+// to its sender, while that is remembered, and unless several clients may have its address.
+func (w *Writer) Owns(s Facts, e *EntryRow) bool {
+	return w.AgentKey == e.AgentKey &&
+		(w.AgentKey != command.AnonymousName || SenderOf(s, e.Seq).is(w.Proof) && !shared(s, w.Proof))
+}
+
+// mayUndo reports whether the writer's proof is at least as strong as the proof of its own
+// entry. It is also true when the name rejects the writer (Problems): then a better proof
+// is all that the writer needs.
+func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
+
+// Sender returns the group of the entry's sender, for sharing a receiver's queue.
+func (e *EntryRow) Sender(p *command.Publish) SenderGroup {
+	if e.Verified() {
+		return ProvenSender(e.AgentKey)
+	}
+	return UnprovenSender(p.Proof.Sender)
+}
+
+// Senders are known by pseudonyms, and each epoch has a key of its own for them
+// (decision 15). Commands carry the pseudonyms of this epoch and of the last one, so
+// that rows with one of the last epoch are still found, and get that of this epoch when
+// their sender writes. The keys of older pseudonyms are destroyed.
+
+// SenderEpoch holds the keys of the senders' pseudonyms: the row of SpaceEpoch.
+type SenderEpoch struct {
+	Number uint64 // from 1; 0 before the first
+	Since  int64  // when it began, milliseconds since the epoch of Unix
+	Key    []byte // sealed under the data key
+	Last   []byte // that of the epoch before; empty in the first
+}
+
+// Append encodes the row.
+func (e SenderEpoch) Append(dst []byte) []byte {
+	return AppendBlob(AppendBlob(AppendUints(dst, e.Number, uint64(e.Since)), e.Key), e.Last)
+}
+
+func decodeEpoch(row []byte) (SenderEpoch, error) {
+	r := RowReader{Rest: row}
+	e := SenderEpoch{Number: r.Uint(), Since: int64(r.Uint())}
+	e.Key, e.Last = slices.Clone(r.bytes(r.Uint())), slices.Clone(r.bytes(r.Uint()))
+	return e, r.Done("epoch row")
+}
+
+// EpochOf returns the epoch of the senders' pseudonyms; zero before the first.
+func EpochOf(s Facts) SenderEpoch {
+	e, _ := Read(s, KeyEpoch, decodeEpoch)
+	return e
+}
+
+// Ends returns when the epoch is to end, in milliseconds since the epoch of Unix. An
+// epoch lasts as long as senders are remembered, so all remembered senders wrote in
+// this epoch or in the last one.
+func (e SenderEpoch) Ends(set command.Settings) int64 { return e.Since + senderMemory(set) }
+
+func senderMemory(set command.Settings) int64 { return int64(set.SenderDays) * command.DayMillis } //nolint:gosec // bounded by its check
+
+// ForgetBatch bounds the entries whose senders are forgotten at once.
+const ForgetBatch = 10_000
+
+// Forgettable returns the next range of entries, [from, to), whose senders are to be
+// forgotten at an instant.
+func Forgettable(s Facts, now int64) (from, to uint64) {
+	from, _ = Read(s, KeyForgotten, DecodeNumber)
+	before := now - senderMemory(SettingsOf(s))
+	n := sort.Search(ForgetBatch, func(i int) bool {
+		e, known := s.Entry(from + uint64(i) + 1) //nolint:gosec // not negative
+		return !known || e.CreatedAt > before
+	})
+	return from, from + uint64(n) //nolint:gosec // not negative
+}

@@ -1,0 +1,190 @@
+package view
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// TestProblems returns everything against a TestDelivery, as far as the view knows.
+func (v *View) TestProblems(c *command.TestDelivery) ([]command.Problem, error) {
+	p, known, err := v.profile(c.AgentKey)
+	return state.AgainstTest(c, &p, known), err
+}
+
+// queuedDelivery returns a delivery of an agent's queue, to be sent, and its row; false
+// if the agent has no profile any more.
+func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (outbox.Delivery, outbox.DeliveryRow, bool, error) {
+	p, known, err := v.profile(agentKey)
+	if err != nil || !known {
+		return outbox.Delivery{}, outbox.DeliveryRow{}, false, err
+	}
+	row, err := v.WaitingDelivery(agentKey, number)
+	if err != nil {
+		return outbox.Delivery{}, outbox.DeliveryRow{}, false, err
+	}
+	d := row.Show(&p, agentKey, o, outbox.Turn{}, number)
+	d.URL = p.NotifyURL
+	return d, row, true, nil
+}
+
+// WaitingDelivery returns the row of a waiting delivery, which must exist.
+func (v *View) WaitingDelivery(agentKey string, number uint64) (outbox.DeliveryRow, error) {
+	row, ok, err := outbox.LoadDelivery(v.snap, agentKey, number)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: delivery %d of %q is missing", state.ErrCorrupt, number, agentKey)
+	}
+	return row, err
+}
+
+// DueDeliveries calls send with the deliveries that can be attempted at an instant, in
+// milliseconds since the epoch, the longest due first, until send stops it. There is at
+// most one for each agent; those of skipped agents are not read. If the instant is
+// behind log time, the instant of the next log entry counts.
+func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send func(outbox.Delivery) (more bool)) error {
+	now = max(now, v.at.Head.Now+1)
+	err := scanOutboxes(v.snap, func(at int64, agentKey string) error {
+		if at > now {
+			return state.ErrEnough
+		}
+		if skip(agentKey) {
+			return nil
+		}
+		o, err := outbox.LoadOutbox(v.snap, agentKey)
+		if err != nil {
+			return err
+		}
+		i := o.Next(now)
+		if i < 0 {
+			return nil
+		}
+		d, _, ok, err := v.queuedDelivery(agentKey, o, o.Queue[i].Number)
+		if err == nil && ok && !send(d) {
+			return state.ErrEnough
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list due deliveries: %w", err)
+	}
+	return nil
+}
+
+// NextDelivery returns when the next delivery is due, in milliseconds since the epoch;
+// 0 if the next log entry can already begin it, and false if no delivery waits.
+func (v *View) NextDelivery() (at int64, ok bool, err error) {
+	err = scanOutboxes(v.snap, func(due int64, _ string) error {
+		at, ok = due, true
+		return state.ErrEnough
+	})
+	if at <= v.at.Head.Now+1 {
+		at = 0
+	}
+	return at, ok, err
+}
+
+// scanOutboxes calls f with the agents for which deliveries wait, in the order in
+// which they are due, until f returns an error.
+func scanOutboxes(r pebble.Reader, f func(at int64, agentKey string) error) error {
+	lower, upper := state.SpaceBounds(state.SpaceOutboxDue)
+	return state.ScanSpace(r, lower, upper, func(key, _ []byte) error {
+		if len(key) < outbox.OutboxDueKeyBytes {
+			return fmt.Errorf("%w: key of a due outbox", state.ErrCorrupt)
+		}
+		return f(int64(state.SeqOfKey(key)), string(key[outbox.OutboxDueKeyBytes:]))
+	})
+}
+
+// Begun returns the delivery of an attempt that a BeginDeliveries of this holder
+// has begun and that has no outcome yet; false when it is not to be sent.
+func (v *View) Begun(holder command.BootID, a command.Attempt) (outbox.Delivery, bool, error) {
+	o, err := outbox.LoadOutbox(v.snap, a.AgentKey)
+	if err != nil || o.Sending != a.Delivery {
+		return outbox.Delivery{}, false, err
+	}
+	d, row, ok, err := v.queuedDelivery(a.AgentKey, o, a.Delivery)
+	return d, ok && row.Attempts == a.Number && row.Holder == holder, err
+}
+
+// Delivery returns a delivery of an agent; false when it is not kept any more.
+func (v *View) Delivery(agentKey string, number uint64) (outbox.Delivery, bool, error) {
+	p, known, err := v.profile(agentKey)
+	if err != nil || !known {
+		return outbox.Delivery{}, false, err
+	}
+	o, err := outbox.LoadOutbox(v.snap, agentKey)
+	if err != nil {
+		return outbox.Delivery{}, false, err
+	}
+	row, ok, err := outbox.LoadDelivery(v.snap, agentKey, number)
+	if err != nil || !ok {
+		return outbox.Delivery{}, false, err
+	}
+	return row.Show(&p, agentKey, o, o.Turn(v.at.Head.Now), number), true, nil
+}
+
+// Outbox is the view that an agent has of its deliveries.
+type Outbox struct {
+	Active  bool               // the agent has a receiver
+	Filter  command.PushFilter // entries that are not pushed there
+	Waiting int                // how many deliveries wait or are being sent
+	// Newest are the newest deliveries, at most MaxListedDeliveries, newest first.
+	Newest []outbox.Delivery
+	// First is the delivery that is being sent, or the next one; nil if the queue is empty.
+	First *outbox.Delivery
+}
+
+// Outbox returns an agent's deliveries. It returns ErrNotFound when the agent has
+// no profile.
+func (v *View) Outbox(agentKey string) (Outbox, error) {
+	p, known, err := v.profile(agentKey)
+	if err != nil {
+		return Outbox{}, err
+	}
+	if !known {
+		return Outbox{}, state.ErrNotFound
+	}
+	o, err := outbox.LoadOutbox(v.snap, agentKey)
+	if err != nil {
+		return Outbox{}, err
+	}
+	out := Outbox{Active: o.Active, Filter: p.Filter, Waiting: len(o.Queue)}
+	next := o.Turn(v.at.Head.Now)
+	for n := o.Last; n > 0 && n+command.MaxListedDeliveries > o.Last; n-- {
+		row, ok, err := outbox.LoadDelivery(v.snap, agentKey, n)
+		if err != nil {
+			return Outbox{}, err
+		}
+		if ok {
+			out.Newest = append(out.Newest, row.Show(&p, agentKey, o, next, n))
+		}
+	}
+	if next.Number == 0 {
+		return out, nil
+	}
+	row, err := v.WaitingDelivery(agentKey, next.Number)
+	if err != nil {
+		return Outbox{}, err
+	}
+	first := row.Show(&p, agentKey, o, next, next.Number)
+	out.First = &first
+	return out, nil
+}
+
+// WaitingDeliveries returns how many deliveries wait for all agents together.
+func (v *View) WaitingDeliveries() (int, error) {
+	n, _, err := state.Load(v.snap, state.KeyWaiting, state.DecodeNumber)
+	return int(min(n, math.MaxInt)), err
+}
+
+// Hooked reports whether deliveries of an agent go to this URL already: it has
+// passed the check.
+func (v *View) Hooked(agentKey, notifyURL string) (bool, error) {
+	p, known, err := v.profile(agentKey)
+	return known && p.Hooked() && p.NotifyURL == notifyURL, err
+}

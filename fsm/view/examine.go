@@ -1,0 +1,142 @@
+package view
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// Examined is a view's judgement of a command.
+type Examined struct {
+	command.Standing
+	Settings command.Settings
+	// Repeats is set for a command without a new effect; Earlier is its result. It need not
+	// enter the log, which would store its text again although it may have been purged.
+	Repeats bool
+	Earlier command.Result
+	Policy  state.PolicyCheck
+}
+
+// Examine judges a signed command that came from an address, as far as the view knows.
+func (v *View) Examine(p command.Payload, from netip.Addr) (e Examined, err error) {
+	s := &viewState{v: v}
+	j := state.Judge(s, p)
+	e.Standing, e.Settings = j.Standing, j.Settings
+	e.Earlier, e.Repeats = j.Repeat(s, p)
+	e.Policy = j.CheckPolicy(s, v.at.Policy, p, from)
+	return e, s.err
+}
+
+// LimitProblem returns the problem of a signed command with the limits of the state that
+// only apply checks for a write: of similar texts, new channels and open reports. It is 0 if
+// there is room, as far as the view knows.
+func (v *View) LimitProblem(p command.Payload) (command.Problem, error) {
+	s := &viewState{v: v}
+	j := state.Judge(s, p)
+	switch _, reports := p.(*command.Report); {
+	case j.Floods(s):
+		return command.ProblemFlood, s.err
+	case j.OpensChannel(s, p) && !j.MayOpenChannel(s):
+		return command.ProblemNewChannels, s.err
+	case reports:
+		_, group := j.Reporter()
+		_, problem := v.at.Reports.Room(group)
+		return problem, s.err
+	}
+	return 0, s.err
+}
+
+// ChannelOf returns the channel that a command would write to; empty if it writes no entry.
+func (v *View) ChannelOf(p command.Payload) (string, error) {
+	s := &viewState{v: v}
+	name := state.ChannelOfCommand(s, p)
+	return name, s.err
+}
+
+// Assess returns the standing of a command, whether its request_id was used before, and
+// whether its bytes fit into the rest of the budget at an instant, as far as the view
+// knows. A command without a signature has the zero Standing, and fits.
+func (v *View) Assess(p command.Payload, bytes int, now int64) (standing command.Standing, repeated, fits bool, err error) {
+	s := &viewState{v: v}
+	j := state.Judge(s, p)
+	_, fits = state.BudgetOf(s, command.DayOf(max(now, s.Instant()))).Fits(s, &j, bytes)
+	return j.Standing, j.Repeated(), fits, s.err
+}
+
+// Standing returns the standing of a signature, as far as the view knows.
+func (v *View) Standing(by command.Signature) (command.Standing, error) {
+	s := &viewState{v: v}
+	j := state.WriterOf(s, by)
+	return j.Standing, s.err
+}
+
+// Earlier returns the entry that a command of this kind wrote with the signature's
+// request_id; false if the view does not know it.
+func (v *View) Earlier(op command.Op, by command.Signature) (entry uint64, known bool, err error) {
+	s := &viewState{v: v}
+	j := state.WriterOf(s, by)
+	request := j.LookUp(s, op)
+	if !request.Known() {
+		return 0, false, s.err
+	}
+	row, err := state.DecodeRequestRow(request.Row)
+	s.Must(err)
+	return row.Entry, s.err == nil, s.err
+}
+
+// Settings returns the replicated settings.
+func (v *View) Settings() (command.Settings, error) {
+	s := &viewState{v: v}
+	set := state.SettingsOf(s)
+	return set, s.err
+}
+
+// Budget returns the used budget of the day of an instant, in milliseconds since the
+// epoch.
+func (v *View) Budget(now int64) (state.Budget, error) {
+	s := &viewState{v: v}
+	b := state.BudgetOf(s, command.DayOf(now))
+	return b, s.err
+}
+
+// SenderEpoch returns the keys of the senders' pseudonyms.
+func (v *View) SenderEpoch() (state.SenderEpoch, error) {
+	s := &viewState{v: v}
+	e := state.EpochOf(s)
+	return e, s.err
+}
+
+// SendersToForget reports whether there are entries whose senders are to be forgotten
+// at an instant, in milliseconds since the epoch.
+func (v *View) SendersToForget(now int64) (bool, error) {
+	s := &viewState{v: v}
+	from, to := state.Forgettable(s, now)
+	if s.err != nil {
+		return false, fmt.Errorf("look for senders to forget: %w", s.err)
+	}
+	return to > from, nil
+}
+
+// LookAlike returns the registered name that another name with these Looks looks like,
+// as it is spelled there, or "".
+func (v *View) LookAlike(by command.Signature) (string, error) {
+	s := &viewState{v: v}
+	key := state.LookAlike(s, by.AgentKey, by.Proof.Looks)
+	if key == "" || s.err != nil {
+		return "", s.err
+	}
+	p, _, err := v.profile(key)
+	return p.ID, err
+}
+
+// PublishProblems returns everything against an entry, as far as the view knows.
+func (v *View) PublishProblems(p *command.Publish) ([]command.Problem, error) {
+	w, s, err := v.writer(p.Signature())
+	if err != nil {
+		return nil, err
+	}
+	_, found := state.TargetOf(p, s, w)
+	return append(w.Problems(), found...), s.err
+}

@@ -1,0 +1,336 @@
+package view
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
+)
+
+// MarkSeenProblems returns everything against a MarkSeen, as far as the view knows.
+func (v *View) MarkSeenProblems(by command.Signature) ([]command.Problem, error) {
+	w, s, err := v.writer(by)
+	if err != nil {
+		return nil, err
+	}
+	return w.MarkSeenProblems(), s.err
+}
+
+// How far back home looks for what waits, in milliseconds.
+const (
+	owedWindow    = int64(90 * 24 * time.Hour / time.Millisecond)
+	waitingWindow = int64(7 * 24 * time.Hour / time.Millisecond)
+)
+
+// Home lists what concerns one agent at the instant of a view (interface, 4.7). Lists of
+// seqs are newest first, except where noted.
+type Home struct {
+	ForYou     []InboxItem // oldest first: the oldest MaxForYou, to the end of their log entry
+	More       bool        // there is more for the agent, after Now
+	Now        int64       // up to when ForYou is complete: the next call's Since
+	Until      int64       // before this instant home stays as it is, but for Now, while views have the same Version
+	OwedByYou  []InboxItem // of 90 days, not answered by the agent
+	OwedToYou  []uint64    // own unanswered questions and requests for help, own open or claimed jobs
+	ToDeliver  []uint64    // jobs that the agent has claimed, the first to expire first, then those that it had
+	New        []uint64    // of the newest by others, after Since, those that do not concern the agent
+	Topics     []Topic     // the most used first
+	TopicNotes []uint64    // of the newest knowledge of others in these topics, what does not concern the agent
+	LastWith   []Partner   // the most recent first
+	Waiting    []uint64    // others' unanswered questions and requests for help of 7 days; not what concerns the agent
+	OpenJobs   []uint64    // of others
+	// How many are owed and to be delivered, whether listed or not, up to MaxCounted.
+	OwedByYouCount, OwedToYouCount, ToDeliverCount int
+}
+
+// concerns reports whether an entry is listed because it concerns the agent.
+func (h *Home) concerns(seq uint64) bool {
+	is := func(item InboxItem) bool { return item.Seq == seq }
+	return slices.ContainsFunc(h.ForYou, is) || slices.ContainsFunc(h.OwedByYou, is)
+}
+
+// InboxItem is an entry that concerns an agent.
+type InboxItem struct {
+	Seq    uint64
+	Reason home.Reason
+}
+
+// Topic is a channel or a tag that an agent writes to.
+type Topic struct {
+	Name        string
+	Entries     uint64
+	LastEntryAt int64 // milliseconds since the epoch
+}
+
+// Partner is another agent that has exchanged replies with this one.
+type Partner struct {
+	Agent  string // as spelled when the reply or what it answers was written
+	Entry  uint64 // the newest of the replies
+	At     int64  // when, in milliseconds since the epoch
+	Theirs bool   // the partner wrote it
+}
+
+// Home returns what concerns an agent (text.Fold), with what is new after since,
+// in milliseconds since the epoch. Its cost depends neither on the number
+// of entries nor on how many of them concern the agent. Topics, notes and partners are
+// of all time, or, when the agent has seen them before, only what is new after since.
+// When it has not, since is some time ago, and Until takes that into account.
+func (v *View) Home(agentKey string, since int64, seenBefore bool) (*Home, error) {
+	h := &Home{Now: v.at.Head.Now, Until: math.MaxInt64}
+	rows, err := home.Open(v.snap, agentKey)
+	if err != nil {
+		return nil, fmt.Errorf("home: %w", err)
+	}
+	if err := errors.Join(v.fill(h, rows, agentKey, since, seenBefore), rows.Close()); err != nil {
+		return nil, fmt.Errorf("home: %w", err)
+	}
+	h.OwedByYou = h.OwedByYou[:min(len(h.OwedByYou), command.MaxOwed)]
+	return h, nil
+}
+
+// fill fills all the lists: some leave out what others have.
+func (v *View) fill(h *Home, rows *home.Lists, agentKey string, since int64, seenBefore bool) error {
+	first, at, some, err := v.nextInstant(since)
+	if err != nil {
+		return err
+	}
+	if some {
+		if !seenBefore {
+			h.Until = at + v.at.Head.Now - since
+		}
+		if err := v.fillInbox(h, rows, first); err != nil {
+			return err
+		}
+	}
+	if err := v.fillOwed(h, rows); err != nil {
+		return err
+	}
+	if err := v.fillWaiting(h, agentKey); err != nil {
+		return err
+	}
+	if some {
+		every, err := v.everyHome()
+		if err != nil {
+			return err
+		}
+		h.New = slices.DeleteFunc(every.newest.Others(agentKey, first, command.MaxNew), h.concerns)
+	}
+	switch {
+	case !seenBefore:
+		return v.fillActivity(h, rows, agentKey, -1, 1)
+	case some:
+		return v.fillActivity(h, rows, agentKey, since, first)
+	}
+	return nil
+}
+
+// HasFor reports whether something after since concerns the agent: whether
+// Home's ForYou has anything.
+func (v *View) HasFor(agentKey string, since int64) (has bool, err error) {
+	first, some, err := v.FirstAfter(since)
+	if err != nil || !some {
+		return false, err
+	}
+	rows, err := home.Open(v.snap, agentKey)
+	if err != nil {
+		return false, err
+	}
+	err = rows.Oldest(home.PartInbox, first, func([]byte, []byte) (bool, error) {
+		has = true
+		return false, nil
+	})
+	return has, errors.Join(err, rows.Close())
+}
+
+// within returns the first entry of a span of time that ends with the view, in
+// milliseconds; false when there is no entry. Home changes when that entry gets too old.
+func (v *View) within(h *Home, span int64) (seq uint64, some bool, err error) {
+	seq, at, some, err := v.nextInstant(max(0, v.at.Head.Now-span))
+	if some {
+		h.Until = min(h.Until, at+span)
+	}
+	return seq, some, err
+}
+
+// fillInbox lists what concerns the agent, from an entry on.
+func (v *View) fillInbox(h *Home, rows *home.Lists, first uint64) error {
+	end := uint64(0) // the first seq after the log entry of the last item
+	return rows.Oldest(home.PartInbox, first, func(key, value []byte) (bool, error) {
+		seq := binary.BigEndian.Uint64(key)
+		if end != 0 && seq >= end {
+			h.More = true
+			last, _, err := v.Meta(h.ForYou[len(h.ForYou)-1].Seq)
+			h.Now = last.CreatedAt
+			return false, err
+		}
+		reason, err := home.DecodeReason(value)
+		if err != nil {
+			return false, err
+		}
+		h.ForYou = append(h.ForYou, InboxItem{seq, reason})
+		if len(h.ForYou) == command.MaxForYou {
+			end, err = v.nextCommit(seq)
+		}
+		return true, err
+	})
+}
+
+// nextCommit returns the first seq after the log entry that an entry is in.
+func (v *View) nextCommit(seq uint64) (uint64, error) {
+	m, _, err := v.Meta(seq)
+	if err != nil {
+		return 0, err
+	}
+	next, some, err := v.FirstAfter(m.CreatedAt)
+	if !some {
+		next = v.at.Head.LastSeq + 1
+	}
+	return next, err
+}
+
+// fillOwed lists the open items.
+func (v *View) fillOwed(h *Home, rows *home.Lists) error {
+	least, some, err := v.within(h, owedWindow)
+	if err != nil {
+		return err
+	}
+	if some {
+		err = rows.Newest(home.PartOwed, least, endless, command.MaxCounted, func(key, value []byte) error {
+			reason, err := home.DecodeReason(value)
+			h.OwedByYou = append(h.OwedByYou, InboxItem{binary.BigEndian.Uint64(key), reason})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, p := range [...]home.Part{home.PartAsked, home.PartOpen, home.PartTaken} {
+		err := rows.Newest(p, 0, endless, command.MaxCounted, func(key, _ []byte) error {
+			h.OwedToYou = append(h.OwedToYou, binary.BigEndian.Uint64(key))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	h.OwedToYou = newestOf(h.OwedToYou, command.MaxCounted)
+	if h.ToDeliver, err = rows.Held(v.at.Head.Now, command.MaxCounted); err == nil {
+		err = rows.Newest(home.PartHeld, 0, uint64(v.at.Head.Now)+1, command.MaxCounted-len(h.ToDeliver), func(key, _ []byte) error {
+			return home.AppendHeld(&h.ToDeliver, key)
+		})
+	}
+	h.OwedByYouCount, h.OwedToYouCount, h.ToDeliverCount = len(h.OwedByYou), len(h.OwedToYou), len(h.ToDeliver)
+	h.OwedToYou = h.OwedToYou[:min(len(h.OwedToYou), command.MaxOwed)]
+	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxOwed)]
+	return err
+}
+
+// Held returns the jobs that an agent has claimed, the first to expire first, and
+// at most limit of them.
+func (v *View) Held(agentKey string, limit int) (seqs []uint64, err error) {
+	rows, err := home.Open(v.snap, agentKey)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	return rows.Held(v.at.Head.Now, limit)
+}
+
+// fillWaiting lists what waits for anybody but the agent.
+func (v *View) fillWaiting(h *Home, agentKey string) error {
+	least, some, err := v.within(h, waitingWindow)
+	if err != nil {
+		return err
+	}
+	if some {
+		if h.Waiting, err = v.waitingList(home.PartAsked, agentKey, least, command.MaxWaiting, h.concerns); err != nil {
+			return err
+		}
+	}
+	h.OpenJobs, err = v.waitingList(home.PartOpen, agentKey, 0, command.MaxOpenJobs, h.concerns)
+	return err
+}
+
+// waitingList returns the newest seqs of a waiting list that are not below least, not the
+// agent's own, and not listed elsewhere.
+func (v *View) waitingList(p home.Part, agentKey string, least uint64, limit int, listed func(uint64) bool) (seqs []uint64, err error) {
+	pick := func(e home.Authored) (more bool) {
+		if e.Seq < least {
+			return false
+		}
+		if e.Author != agentKey && !listed(e.Seq) {
+			seqs = append(seqs, e.Seq)
+		}
+		return len(seqs) < limit
+	}
+	every, err := v.everyHome()
+	if err != nil {
+		return nil, err
+	}
+	list, _ := home.WaitingListOf(p)
+	head := every.waiting[list]
+	for _, e := range head {
+		if !pick(e) {
+			return seqs, nil
+		}
+	}
+	if len(head) == WaitingKept {
+		err = v.scanWaiting(p, home.WaitingKey(p, head[len(head)-1].Seq), pick)
+	}
+	return seqs, err
+}
+
+// fillActivity lists the agent's topics, what others know about them, and the agents
+// that it has exchanged replies with, as far as they are newer than after. first is
+// the first entry after that instant.
+func (v *View) fillActivity(h *Home, rows *home.Lists, agentKey string, after int64, first uint64) error {
+	a, err := rows.Activity()
+	if err != nil {
+		return err
+	}
+	a.Topics = slices.DeleteFunc(a.Topics, func(t home.Topic) bool { return t.Entries == 0 })
+	slices.SortFunc(a.Topics, func(t, u home.Topic) int { return t.Compare(&u) })
+	for _, t := range a.Topics[:min(len(a.Topics), command.MaxYourTopics)] {
+		if t.LastAt > after {
+			h.Topics = append(h.Topics, Topic{Name: t.Name, Entries: t.Entries, LastEntryAt: t.LastAt})
+		}
+		notes, err := v.Notes(t.Name)
+		if err != nil {
+			return err
+		}
+		h.TopicNotes = append(h.TopicNotes, notes.Others(agentKey, first, command.MaxTopicNotes)...)
+	}
+	h.TopicNotes = slices.DeleteFunc(newestOf(h.TopicNotes, command.MaxTopicNotes), h.concerns)
+	for _, p := range a.Partners {
+		partner, err := v.partner(p)
+		if err != nil {
+			return err
+		}
+		if partner.Agent != "" && partner.At > after {
+			h.LastWith = append(h.LastWith, partner)
+		}
+	}
+	return nil
+}
+
+// partner completes a partner from its entries. When one of them is hidden, the partner
+// has no name.
+func (v *View) partner(p home.Partner) (Partner, error) {
+	m, _, err := v.Meta(p.Entry)
+	if err != nil || m.Hidden {
+		return Partner{}, err
+	}
+	theirs := p.Entry
+	if !p.Theirs {
+		theirs = m.Parent
+	}
+	name, err := v.agentOf(theirs)
+	return Partner{Agent: name, Entry: p.Entry, At: m.CreatedAt, Theirs: p.Theirs}, err
+}
+
+// endless is above every number in a part.
+const endless = math.MaxUint64

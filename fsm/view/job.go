@@ -1,0 +1,133 @@
+package view
+
+import (
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// NextClaimEnd returns when the first claim that is not reopened yet ends, in
+// milliseconds since the epoch; false when there is no claim.
+func (v *View) NextClaimEnd() (at int64, ok bool) {
+	at, err := state.LoadNextDue(v.snap)
+	v.must(err)
+	return at, at != state.NoClaims && err == nil
+}
+
+// Job is the state of a job at the instant of a view.
+type Job struct {
+	Status         state.JobStatus
+	ClaimedBy      string // as spelled in the claim; "" unless claimed
+	ClaimantKey    string // folded
+	ClaimExpiresAt int64  // milliseconds since the epoch; 0 unless claimed
+	Result         uint64 // seq of the result's entry; 0 unless done
+}
+
+// Job returns the state of the job with the given seq; false when the entry is
+// no job.
+func (v *View) Job(seq uint64) (Job, bool, error) {
+	return state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), v.job)
+}
+
+// job is the state of a job with a row.
+func (v *View) job(row []byte) (Job, error) {
+	stored, err := state.DecodeJobRow(row)
+	if err != nil {
+		return Job{}, err
+	}
+	j := Job{Status: stored.At(v.at.Head.Now).Status, Result: stored.Result}
+	if j.Status == state.JobClaimed {
+		j.ClaimedBy, j.ClaimantKey, j.ClaimExpiresAt = stored.Claimant, stored.ClaimantKey, stored.Expires
+	}
+	return j, nil
+}
+
+// append appends the members of the job's state.
+func (j *Job) append(dst []byte) []byte {
+	dst = append(dst, `,"status":"`...)
+	dst = append(dst, j.Status.String()...)
+	if j.Status == state.JobClaimed {
+		dst = state.AppendString(append(dst, `","claimedBy":`...), j.ClaimedBy)
+		dst = state.AppendInt(append(dst, `,"claimExpiresAt":`...), j.ClaimExpiresAt)
+	} else {
+		dst = append(dst, `","claimedBy":null,"claimExpiresAt":null`...)
+	}
+	dst = append(dst, `,"results":[`...)
+	if j.Result != 0 {
+		dst = state.AppendID(append(dst, '"'), state.TypeEntry, j.Result)
+		dst = append(dst, '"')
+	}
+	return append(dst, ']')
+}
+
+// JobProblems returns everything against an action on the job with a public id,
+// as far as the view knows: OpClaimJob, OpFinishJob, OpReleaseJob or OpCloseJob. Those
+// of the proof are among them.
+func (v *View) JobProblems(op command.Op, id string, by command.Signature) ([]command.Problem, error) {
+	w, s, err := v.writer(by)
+	if err != nil {
+		return nil, err
+	}
+	_, _, found := state.JobProblems(s, op, id, w)
+	return append(w.Problems(), found...), s.err
+}
+
+// LostClaim returns the problems of a claim whose job is already taken: claimed by another
+// agent until after the instant ends, done or closed. Apply rejects such a claim in every
+// log entry up to that instant, unless the job changes after this view. LostClaim returns no
+// problems for a repeated request, because apply answers it with the earlier result, and
+// for a writer with Problems, because only the leader charges a wrong key.
+func (v *View) LostClaim(c *command.ClaimJob, ends int64) ([]command.Problem, error) {
+	s := &viewState{v: v}
+	at := factsAt{s, max(ends, s.Instant())}
+	j := state.Judge(at, c)
+	if j.Repeated() || len(j.Problems()) > 0 {
+		return nil, s.err
+	}
+	_, _, found := state.JobProblems(at, command.OpClaimJob, c.Job, &j.Writer)
+	for _, taken := range [...]command.Problem{command.ProblemJobClaimed, command.ProblemJobDone, command.ProblemJobClosed} {
+		if slices.Contains(found, taken) {
+			return found, s.err
+		}
+	}
+	return nil, s.err
+}
+
+// AppendJob appends the job's JSON to dst: the entry and the job's state. It
+// returns ErrNotFound when the entry is no job.
+func (v *View) AppendJob(dst []byte, seq uint64) ([]byte, error) {
+	return v.AppendJobs(dst, []uint64{seq})
+}
+
+// AppendJobs appends the JSON of jobs, as AppendJob does it, with commas between
+// them.
+func (v *View) AppendJobs(dst []byte, seqs []uint64) ([]byte, error) {
+	return v.appendStates(dst, seqs, state.SpaceJob, func(dst, stored []byte) ([]byte, error) {
+		job, err := v.job(stored)
+		return job.append(dst), err
+	})
+}
+
+// appendStates appends entries that have a second row in a space of their own, of which show
+// appends the fields. It returns ErrNotFound for an entry without one.
+func (v *View) appendStates(dst []byte, seqs []uint64, space byte, show func(dst, stored []byte) ([]byte, error)) ([]byte, error) {
+	entries, err := v.entryRows(seqs)
+	if err != nil {
+		return dst, err
+	}
+	states, err := v.readRows(space, seqs, nil)
+	if err != nil {
+		return dst, err
+	}
+	return appendEach(dst, seqs, func(dst []byte, i int) ([]byte, error) {
+		if states[i] == nil {
+			return dst, state.ErrNotFound
+		}
+		dst, _, err := v.appendOpenEntry(dst, seqs[i], entries[i])
+		if err == nil {
+			dst, err = show(dst, states[i])
+		}
+		return append(dst, '}'), err
+	})
+}

@@ -1,0 +1,127 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// maxHeld is how many of an agent's claims are looked at for a list: those that end
+// first.
+const maxHeld = 4096
+
+// JobQuery selects jobs. Zero values select everything.
+type JobQuery struct {
+	Status      state.JobStatus // at the instant of the view
+	AgentKey    string          // by this agent (text.Fold)
+	ClaimantKey string          // claimed by this agent: Status is JobClaimed
+	Q           string          // holding all of these words, the last one as a prefix
+	Limit       int             // at most MaxList; 0 means DefaultList
+	Before      uint64          // seq < Before; 0 means from the newest
+	Work        *int            // grows by the steps of the search, unless nil
+}
+
+// ListJobs returns the seqs of the jobs that match q, newest first, and the
+// Before of the next page; 0 on the last page. A page of jobs of one status that are
+// searched by author or words may be short, or even empty, and yet not the last one.
+func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
+	q.Limit = state.PageLimit(q.Limit)
+	if q.ClaimantKey != "" {
+		q.Status = state.JobClaimed
+	}
+	switch {
+	case q.Status == 0 || q.Q != "" || q.AgentKey != "":
+		seqs, next, err = v.searchJobs(q)
+	case q.ClaimantKey != "":
+		seqs, next, err = v.jobsHeld(q)
+	default:
+		seqs, next, err = v.jobsOf(q)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("list jobs: %w", err)
+	}
+	return seqs, next, nil
+}
+
+// searchJobs finds jobs by author and by words, those of every status that is listed
+// or of one. Of one, each look begins at a job of it, so that a rare one is as cheap as
+// a common one.
+func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
+	search, some := searchOf(state.TypeJob, q.AgentKey, q.Q)
+	if !some {
+		return nil, 0, nil
+	}
+	search.Before, search.Limit, search.Work = q.Before, q.Limit, q.Work
+	if q.Status == 0 {
+		return v.search(search)
+	}
+	return v.filter(search, state.SpaceJob, func(before uint64) (uint64, error) {
+		first, _, err := v.jobsOf(JobQuery{Status: q.Status, Limit: 1, Before: before})
+		if err != nil || len(first) == 0 {
+			return 0, err
+		}
+		return first[0] + 1, nil
+	}, func(row []byte) (bool, error) {
+		job, err := v.job(row)
+		return job.Status == q.Status && (q.ClaimantKey == "" || job.ClaimantKey == q.ClaimantKey), err
+	})
+}
+
+// jobsHeld lists the jobs that an agent has claimed: the newest jobs of the maxHeld
+// claims that end first.
+func (v *View) jobsHeld(q JobQuery) (seqs []uint64, next uint64, err error) {
+	if seqs, err = v.Held(q.ClaimantKey, maxHeld); err != nil {
+		return nil, 0, err
+	}
+	if q.Work != nil {
+		*q.Work += len(seqs)
+	}
+	seqs = slices.DeleteFunc(seqs, func(seq uint64) bool { return q.Before != 0 && seq >= q.Before })
+	seqs, next = cutPage(newestOf(seqs, q.Limit+1), q.Limit)
+	return seqs, next, nil
+}
+
+// jobsOf lists the jobs of a status. Claims that have run out but were not
+// reopened yet are still in the rows of claimed jobs.
+func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
+	overdue, err := v.Overdue()
+	if err != nil {
+		return nil, 0, err
+	}
+	spare := 0
+	if q.Status == state.JobClaimed {
+		spare = len(overdue)
+	}
+	prefix := []byte{state.SpaceJobs, byte(q.Status)}
+	if seqs, err = v.SeqsBefore(prefix, q.Before, q.Limit+1+spare); err != nil {
+		return nil, 0, err
+	}
+	switch q.Status {
+	case state.JobOpen:
+		for _, seq := range overdue {
+			if q.Before == 0 || seq < q.Before {
+				seqs = append(seqs, seq)
+			}
+		}
+		slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
+	case state.JobClaimed:
+		seqs = slices.DeleteFunc(seqs, func(seq uint64) bool { return slices.Contains(overdue, seq) })
+	}
+	seqs, next = cutPage(seqs, q.Limit)
+	return seqs, next, nil
+}
+
+// Overdue returns the jobs whose claim has run out in the view but was not
+// reopened yet, in no order. There are hardly ever any.
+func (v *View) Overdue() (jobs []uint64, err error) {
+	err = state.ScanClaims(v.snap, func(c state.DueClaim) error {
+		if c.Expires > v.at.Head.Now {
+			return state.ErrEnough
+		}
+		jobs = append(jobs, c.Job)
+		return nil
+	})
+	return jobs, err
+}

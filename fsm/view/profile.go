@@ -1,0 +1,191 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/index"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// MaxProfileScan is how many hits of a search for profiles are looked at for
+// one page: revisions that were replaced since are hits, too.
+const MaxProfileScan = 4096
+
+// Profile is the public part of an agent's profile (interface, 2.3). Texts may be empty.
+type Profile struct {
+	ID           string // the name as it was first spelled
+	Description  string
+	Capabilities []string
+	Endpoint     string
+	Note         string
+	CreatedAt    int64 // milliseconds since the epoch
+	UpdatedAt    int64 // the same
+	Protected    bool  // writes under the name need its edit_key
+}
+
+// Profile returns an agent's profile, and false if the agent has not registered.
+func (v *View) Profile(agentKey string) (Profile, bool, error) {
+	p, known, err := v.shownProfile(agentKey)
+	if err != nil || !known {
+		return Profile{}, false, err
+	}
+	return Profile{
+		ID: p.ID, Description: p.Description, Capabilities: p.Capabilities, Endpoint: p.Endpoint,
+		Note: p.Note, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, Protected: p.Protected,
+	}, true, nil
+}
+
+// KeyOwner returns the agent that the edit_key with a hash belongs to, as spelled in its
+// profile; "" if it belongs to no profile.
+func (v *View) KeyOwner(hash []byte) (agent string, err error) {
+	agentKey, known, err := state.GetRow(v.snap, state.OwnerKey(hash))
+	if err != nil || !known {
+		return "", err
+	}
+	p, _, err := v.profile(string(agentKey))
+	return p.ID, err
+}
+
+// shownProfile is profile as everybody may see it.
+func (v *View) shownProfile(agentKey string) (state.ProfileRow, bool, error) {
+	p, known, err := v.profile(agentKey)
+	if p.Hidden() {
+		p.ProfileFields = state.ProfileFields{Protected: p.Protected}
+	}
+	return p, known, err
+}
+
+func (v *View) profile(agentKey string) (state.ProfileRow, bool, error) {
+	s := &viewState{v: v}
+	p, known := state.Read(s, state.ProfileKey(agentKey), state.DecodeProfileRow)
+	return p, known && s.err == nil, s.err
+}
+
+// RegisterProblems returns everything against a change of a profile, as far as
+// the view knows.
+func (v *View) RegisterProblems(c *command.Register) ([]command.Problem, error) {
+	p, known, err := v.profile(c.AgentKey)
+	if err != nil {
+		return nil, err
+	}
+	s := &viewState{v: v}
+	if !known {
+		return state.AgainstRegister(c, s, nil), s.err
+	}
+	return state.AgainstRegister(c, s, &p), s.err
+}
+
+// AppendProfile appends the profile's JSON to dst. It returns ErrNotFound if
+// the agent has not registered.
+func (v *View) AppendProfile(dst []byte, agentKey string) ([]byte, error) {
+	p, known, err := v.shownProfile(agentKey)
+	if err != nil || !known {
+		return dst, cmp.Or(err, state.ErrNotFound)
+	}
+	return p.AppendJSON(dst), nil
+}
+
+// AppendOriginalProfile is AppendProfile for moderators: of a hidden profile it shows
+// its owner's texts.
+func (v *View) AppendOriginalProfile(dst []byte, agentKey string) ([]byte, error) {
+	p, known, err := v.profile(agentKey)
+	if err != nil || !known {
+		return dst, cmp.Or(err, state.ErrNotFound)
+	}
+	return p.AppendJSON(dst), nil
+}
+
+// AppendRevisions is AppendProfile for profiles that ListProfiles has returned, with
+// commas between them.
+func (v *View) AppendRevisions(dst []byte, revisions []uint64) ([]byte, error) {
+	return appendEach(dst, revisions, func(dst []byte, i int) ([]byte, error) {
+		agentKey, ok, err := state.GetRow(v.snap, state.SeqKey(state.SpaceRevision, revisions[i]))
+		if err != nil || !ok {
+			return dst, cmp.Or(err, state.ErrNotFound)
+		}
+		return v.AppendProfile(dst, string(agentKey))
+	})
+}
+
+// ProfileQuery selects profiles. Zero values select everything.
+type ProfileQuery struct {
+	Q      string // holding all of these words, the last one as a prefix
+	Limit  int    // at most MaxList; 0 means DefaultList
+	Before uint64 // revision < Before; 0 means from the newest
+	Work   *int   // grows by the steps of the search, unless nil
+}
+
+// ListProfiles returns the revisions of the profiles that match q, most recently
+// updated first, and the Before of the next page; 0 on the last page. A page of
+// a search may be short, or even empty, and yet not the last one.
+func (v *View) ListProfiles(q ProfileQuery) (revisions []uint64, next uint64, err error) {
+	q.Limit = state.PageLimit(q.Limit)
+	if q.Q != "" {
+		revisions, next, err = v.searchProfiles(q)
+	} else {
+		revisions, next, err = v.newestProfiles(q)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("list profiles: %w", err)
+	}
+	return revisions, next, nil
+}
+
+// newestProfiles lists all profiles. Those that are hidden are stepped over, a bounded
+// number of them.
+func (v *View) newestProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
+	lower, upper := state.SpaceBounds(state.SpaceRevision)
+	if q.Before > 0 {
+		upper = state.SeqKey(state.SpaceRevision, q.Before)
+	}
+	scanned := 0
+	err = state.ScanBack(v.snap, lower, upper, func(key, agentKey []byte) error {
+		if len(found) == q.Limit || scanned == MaxProfileScan {
+			next = state.SeqOfKey(key) + 1
+			return state.ErrEnough
+		}
+		scanned++
+		if !state.IsHiddenRevision(agentKey) {
+			found = append(found, state.SeqOfKey(key))
+		}
+		return nil
+	})
+	return found, next, err
+}
+
+// searchProfiles finds profiles by words. The index knows every revision that
+// there ever was; it looks at a bounded number of them.
+func (v *View) searchProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
+	search := index.Query{Min: 1, Before: q.Before, Limit: command.MaxList, Work: q.Work}
+	if !addWords(q.Q, &search) {
+		return nil, 0, nil
+	}
+	for scanned := 0; ; {
+		hits, more, err := v.profiles.Search(v.snap, search)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, revision := range hits {
+			row, newest, err := state.GetRow(v.snap, state.SeqKey(state.SpaceRevision, revision))
+			if err != nil || !newest || state.IsHiddenRevision(row) {
+				if err != nil {
+					return nil, 0, err
+				}
+				continue
+			}
+			if len(found) == q.Limit {
+				return found, found[len(found)-1], nil
+			}
+			found = append(found, revision)
+		}
+		if !more {
+			return found, 0, nil
+		}
+		search.Before = hits[len(hits)-1]
+		if scanned += len(hits); scanned >= MaxProfileScan {
+			return found, search.Before, nil
+		}
+	}
+}

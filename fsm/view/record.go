@@ -1,0 +1,114 @@
+package view
+
+import (
+	"crypto/subtle"
+
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// Records returns rows of the record of what moderators and operators did, newest first:
+// those with a number below before unless that is 0, and at most limit. next is the
+// before of the next page; 0 on the last page.
+func (v *View) Records(before uint64, limit int) (records []state.Record, next uint64, err error) {
+	return v.journal(state.ModerationRecord, before, limit)
+}
+
+// Changes returns rows of the record of changes in the cluster, as Records does.
+func (v *View) Changes(before uint64, limit int) (records []state.Record, next uint64, err error) {
+	return v.journal(state.ChangeRecord, before, limit)
+}
+
+func (v *View) journal(of state.Journal, before uint64, limit int) (records []state.Record, next uint64, err error) {
+	numbers, err := v.SeqsBefore([]byte{of.Space}, before, state.PageLimit(limit)+1)
+	if err != nil {
+		return nil, 0, err
+	}
+	numbers, next = cutPage(numbers, state.PageLimit(limit))
+	for _, number := range numbers {
+		r, _, err := state.Load(v.snap, state.SeqKey(of.Space, number), state.DecodeRecord)
+		if err != nil {
+			return nil, 0, err
+		}
+		r.Number = number
+		records = append(records, r)
+	}
+	return records, next, nil
+}
+
+// Moderators returns the names of those who have a token, sorted.
+func (v *View) Moderators() (names []string, err error) {
+	lower, upper := state.SpaceBounds(state.SpaceModerator)
+	err = state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
+		names = append(names, string(key[1:]))
+		return nil
+	})
+	return names, err
+}
+
+// Moderator returns the moderator whose token has a hash, or "".
+func (v *View) Moderator(token []byte) (name string, err error) {
+	lower, upper := state.SpaceBounds(state.SpaceModerator)
+	err = state.ScanSpace(v.snap, lower, upper, func(key, hash []byte) error {
+		if subtle.ConstantTimeCompare(hash, token) == 1 {
+			name = string(key[1:])
+		}
+		return nil
+	})
+	return name, err
+}
+
+// Policy returns the rules.
+func (v *View) Policy() *state.Policy { return v.at.Policy }
+
+// NextRuleEnd returns when the next rule ends, in milliseconds since the epoch, and
+// false if no rule ends.
+func (v *View) NextRuleEnd() (at int64, ok bool) {
+	return v.at.Policy.NextEnd, v.at.Policy.NextEnd != state.NoEnd
+}
+
+// DiskDestroyed reports whether an operator said that the disk of a former server was
+// destroyed.
+func (v *View) DiskDestroyed(server string) (is bool, err error) {
+	_, is, err = state.GetRow(v.snap, state.DestroyedKey(server))
+	return is, err
+}
+
+// Purged is the number of the newest purge, or 0.
+func (v *View) Purged() (number uint64, err error) {
+	number, _, err = state.Load(v.snap, state.KeyPurged, state.DecodeNumber)
+	return number, err
+}
+
+// Purges calls f for what was purged after the purge with a number, in their order,
+// until f returns an error.
+func (v *View) Purges(after uint64, f func(state.Purge) error) error {
+	_, upper := state.SpaceBounds(state.SpacePurge)
+	return state.ScanSpace(v.snap, state.SeqKey(state.SpacePurge, after+1), upper, func(key, row []byte) error {
+		p, err := state.DecodePurge(row)
+		if err != nil {
+			return err
+		}
+		p.Number = state.SeqOfKey(key)
+		return f(p)
+	})
+}
+
+// Erased is the newest purge whose texts, and those of all earlier ones, are erased
+// from all files of the state, or 0.
+func (v *View) Erased() (number uint64, err error) {
+	number, _, err = state.Load(v.snap, state.KeyErased, state.DecodeNumber)
+	return number, err
+}
+
+// PurgedUpTo is the number of the newest purge by a log entry up to an index, or 0.
+func (v *View) PurgedUpTo(index uint64) (number uint64, err error) {
+	lower, upper := state.SpaceBounds(state.SpacePurge)
+	err = state.ScanBack(v.snap, lower, upper, func(key, row []byte) error {
+		p, err := state.DecodePurge(row)
+		if err == nil && p.Index <= index {
+			number, err = state.SeqOfKey(key), state.ErrEnough
+		}
+		return err
+	})
+	return number, err
+}

@@ -1,0 +1,101 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// ReportProblems returns the problems of a report of an entry, as far as the view knows.
+// It does not check for room.
+func (v *View) ReportProblems(by command.Signature, target string) ([]command.Problem, error) {
+	w, s, err := v.writer(by)
+	if err != nil {
+		return nil, err
+	}
+	_, _, problems := w.Reported(s, target)
+	return problems, s.err
+}
+
+// Report returns the report with a number, or ErrNotFound.
+func (v *View) Report(number uint64) (state.Report, error) {
+	r, known, err := state.Load(v.snap, state.ReportKey(number), state.DecodeReport)
+	if err == nil && !known {
+		err = state.ErrNotFound
+	}
+	r.Number = number
+	return r, err
+}
+
+// ReportByID returns the report with the id of a receipt, or ErrNotFound.
+func (v *View) ReportByID(id []byte) (state.Report, error) {
+	number, known, err := state.Load(v.snap, state.ReportIDKey(id), state.DecodeNumber)
+	if err != nil || !known {
+		return state.Report{}, cmp.Or(err, state.ErrNotFound)
+	}
+	return v.Report(number)
+}
+
+// ReportQuery selects reports.
+type ReportQuery struct {
+	Closed bool   // closed ones, newest first; else open ones, oldest first
+	Entry  uint64 // those of this entry, unless 0
+	Beyond uint64 // those after this number in the list; 0 means from its beginning
+	Limit  int
+}
+
+// Reports lists reports in the order of their numbers. next is the Beyond of the next
+// page; 0 on the last page.
+func (v *View) Reports(query ReportQuery) (reports []state.Report, next uint64, err error) {
+	list := v.at.Reports.Open
+	if query.Closed {
+		list = v.at.Reports.Closed
+	}
+	var numbers []uint64
+	for _, r := range list {
+		isBehind := r.Number > query.Beyond
+		if query.Closed {
+			isBehind = query.Beyond == 0 || r.Number < query.Beyond
+		}
+		if isBehind && (query.Entry == 0 || query.Entry == r.Entry) {
+			numbers = append(numbers, r.Number)
+		}
+	}
+	slices.Sort(numbers)
+	if query.Closed {
+		slices.Reverse(numbers)
+	}
+	numbers, next = cutPage(numbers, state.PageLimit(query.Limit))
+	for _, number := range numbers {
+		r, err := v.Report(number)
+		if err != nil {
+			return nil, 0, err
+		}
+		reports = append(reports, r)
+	}
+	return reports, next, nil
+}
+
+// OpenReports returns how many reports are open, and when the oldest of them came, in
+// milliseconds since the epoch, or 0.
+func (v *View) OpenReports() (n int, oldest int64) {
+	if n = len(v.at.Reports.Open); n > 0 {
+		oldest = v.at.Reports.Open[0].At
+	}
+	return n, oldest
+}
+
+// RejectedReports returns how many reports were rejected or dropped for lack of room.
+func (v *View) RejectedReports() (uint64, error) {
+	n, _, err := state.Load(v.snap, state.KeyReportsRejected, state.DecodeNumber)
+	return n, err
+}
+
+// NextReportEnd returns when the next report is removed because of its age, in
+// milliseconds since the epoch; false when there are no reports.
+func (v *View) NextReportEnd() (at int64, ok bool) {
+	at = v.at.Reports.NextEnd()
+	return at, at != state.NoEnd
+}

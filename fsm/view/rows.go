@@ -1,0 +1,280 @@
+package view
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/index"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// factsAt are facts at a later instant, at which more claims have expired.
+type factsAt struct {
+	state.Facts
+	now int64
+}
+
+func (f factsAt) Instant() int64 { return f.now }
+
+// HiddenJob replaces the title of a hidden job where it is quoted.
+const HiddenJob = "a hidden job"
+
+// shown returns an entry's row as everybody may see it. Every row that a view shows
+// comes from here. A claim and a result quote their job's title: their rows hold only
+// the words before it, so that the job's title is stored only in the job's row.
+func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
+	if len(row) > state.EntryRowFlags && row[state.EntryRowFlags]&state.FlagHidden != 0 {
+		return v.explained(seq, row)
+	}
+	if len(row) < state.EntryRowFixed || row[state.EntryRowFlags]&state.FlagOnJob == 0 || command.Relation(row[state.EntryRowFixed-2]) != command.RelationReply {
+		return row, nil
+	}
+	s, err := summaryOf(row)
+	if err != nil || string(s.title) != `"`+state.ClaimTitle+`"` && string(s.title) != `"`+state.ResultTitle+`"` {
+		return row, err
+	}
+	e, err := state.DecodeEntryRow(0, row)
+	if err != nil {
+		return nil, err
+	}
+	title, err := v.titleOfJob(e.Parent)
+	if err != nil {
+		return nil, err
+	}
+	quote := string(s.title[1 : len(s.title)-1])
+	before, after, _ := bytes.Cut(row, s.title)
+	return slices.Concat(before, state.AppendString(nil, state.CutText(quote+title, command.MaxTitle)), after), nil
+}
+
+// titleOfJob returns the title of a job for quoting.
+func (v *View) titleOfJob(seq uint64) (string, error) {
+	row, err := v.storedRow(seq)
+	if err != nil {
+		return "", err
+	}
+	e, err := state.DecodeEntryRow(seq, row)
+	if err != nil || e.Hidden {
+		return HiddenJob, err
+	}
+	texts, err := e.Texts()
+	return texts.Title, err
+}
+
+// show calls f with an entry's row as everybody may see it.
+func (v *View) show(seq uint64, row []byte, f func(row []byte) error) error {
+	row, err := v.shown(seq, row)
+	if err != nil {
+		return err
+	}
+	return f(row)
+}
+
+// summary holds fields of an entry's JSON, encoded as they are there.
+type summary struct {
+	id, kind, channel, agent, title, body []byte
+	supersedes                            []byte // the id of the entry that it relates to, or nil
+}
+
+// summaryOf takes fields out of an entry's row, without looking at the rest.
+func summaryOf(row []byte) (s summary, err error) {
+	rest, err := state.EntryJSON(row)
+	if err != nil {
+		return s, err
+	}
+	whole := rest
+	fields := [...]*[]byte{&s.id, &s.kind, &s.channel, &s.agent, &s.title, &s.body}
+	for i, name := range [...]string{`{"id":`, `,"kind":`, `,"channel":`, `,"agent":`, `,"title":`, `,"body":`} {
+		var found bool
+		if rest, found = bytes.CutPrefix(rest, []byte(name)); !found {
+			return s, fmt.Errorf("%w: entry without %s", state.ErrCorrupt, name)
+		}
+		end := stringEnd(rest)
+		if end < 0 {
+			return s, fmt.Errorf("%w: entry with an open %s", state.ErrCorrupt, name)
+		}
+		*fields[i], rest = rest[:end], rest[end:]
+	}
+	if command.Relation(row[state.EntryRowRelation]) != command.RelationNone {
+		// A text cannot hold this: its quotation marks are escaped.
+		const target = `,"supersedes":`
+		at := bytes.LastIndex(whole, []byte(target))
+		if at < 0 {
+			return s, fmt.Errorf("%w: relation without a target", state.ErrCorrupt)
+		}
+		rest = whole[at+len(target):]
+		end := stringEnd(rest)
+		if end < 0 {
+			return s, fmt.Errorf("%w: relation without a target", state.ErrCorrupt)
+		}
+		s.supersedes = rest[:end]
+	}
+	return s, nil
+}
+
+// stringEnd returns the length of the JSON string that b begins with, or -1.
+func stringEnd(b []byte) int {
+	if len(b) == 0 || b[0] != '"' {
+		return -1
+	}
+	for end := 1; ; end++ {
+		quote := bytes.IndexByte(b[end:], '"')
+		if quote < 0 {
+			return -1
+		}
+		end += quote
+		escapes := end - len(bytes.TrimRight(b[:end], `\`))
+		if escapes%2 == 0 {
+			return end + 1
+		}
+	}
+}
+
+// row calls f with an entry's row, which is valid during the call only.
+func (v *View) row(seq uint64, f func(row []byte) error) error {
+	if seq == 0 || seq > v.at.Head.LastSeq {
+		return state.ErrNotFound
+	}
+	if row := v.rows.Recent.Get(seq); row != nil {
+		return v.show(seq, row, f)
+	}
+	row, closer, err := v.snap.Get(state.SeqKey(state.SpaceEntry, seq))
+	if err != nil {
+		return fmt.Errorf("read entry %d: %w", seq, err)
+	}
+	if err := v.show(seq, row, f); err != nil {
+		_ = closer.Close()
+		return fmt.Errorf("read entry %d: %w", seq, err)
+	}
+	return state.CloseRow(closer)
+}
+
+// rowKept returns an entry's row, which must not be changed, and stays valid.
+func (v *View) rowKept(seq uint64) ([]byte, error) {
+	if seq == 0 || seq > v.at.Head.LastSeq {
+		return nil, state.ErrNotFound
+	}
+	row, err := v.storedRow(seq)
+	if err != nil {
+		return nil, fmt.Errorf("read entry %d: %w", seq, err)
+	}
+	return v.shown(seq, row)
+}
+
+// storedRow returns an entry's row as it is stored, which must not be changed.
+func (v *View) storedRow(seq uint64) ([]byte, error) {
+	if row := v.rows.Recent.Get(seq); row != nil {
+		return row, nil
+	}
+	row, _, err := state.GetRow(v.snap, state.SeqKey(state.SpaceEntry, seq))
+	return row, err
+}
+
+// originalRow is row for moderators: that of a hidden entry is as its author wrote it.
+func (v *View) originalRow(seq uint64, f func(row []byte) error) error {
+	h, hidden, err := state.Load(v.snap, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read hidden entry %d: %w", seq, err)
+	case !hidden:
+		return v.row(seq, f)
+	}
+	return v.show(seq, h.Row, f)
+}
+
+// Visibility is the visibility of an entry or a profile.
+type Visibility string
+
+// The visibilities. Expired and purged texts are erased.
+const (
+	Visible Visibility = "visible"
+	Hidden  Visibility = "hidden"  // by a moderator
+	Held    Visibility = "held"    // until a moderator has looked at it
+	Expired Visibility = "expired" // older than the retention of its channel
+	Purged  Visibility = "purged"
+)
+
+// hiddenAs returns the visibility of a hidden entry.
+func (v *View) hiddenAs(seq uint64) (Visibility, error) {
+	for _, gone := range [...]struct {
+		bits byte
+		is   Visibility
+	}{{state.SpacePurgedBits, Purged}, {state.SpaceSweptBits, Expired}} { // an expired entry may be purged, too
+		row, _, err := state.GetRow(v.snap, state.SeqKey(gone.bits, seq/state.HiddenEntries))
+		if err != nil {
+			return "", err
+		}
+		if index.Bitmap(row).Has(seq) {
+			return gone.is, nil
+		}
+	}
+	return v.heldOrHidden(state.HeldBackKey(seq))
+}
+
+// explained returns the row of a stub with the visibility of the entry: the stored row only
+// distinguishes erased and hidden entries.
+func (v *View) explained(seq uint64, row []byte) ([]byte, error) {
+	is, err := v.hiddenAs(seq)
+	switch {
+	case err != nil || is == Hidden || is == Purged:
+		return row, err
+	case is == Expired:
+		row = bytes.TrimSuffix(row, []byte(state.PurgedMark+"}"))
+	default:
+		row = bytes.TrimSuffix(row, []byte("}"))
+	}
+	return slices.Concat(row, []byte(`,"`+string(is)+`":true}`)), nil
+}
+
+// heldOrHidden returns Held if there is a row at the key, else Hidden.
+func (v *View) heldOrHidden(key []byte) (Visibility, error) {
+	_, held, err := state.GetRow(v.snap, key)
+	if held {
+		return Held, err
+	}
+	return Hidden, err
+}
+
+// viewState is a view as rules look at it. Rules continue after an error of the
+// storage; the error is kept.
+type viewState struct {
+	v   *View
+	err error
+}
+
+func (s *viewState) Must(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+func (s *viewState) Get(key []byte) ([]byte, bool) {
+	if row, kept := s.v.rows.Hot.Get(key, s.v.at.Head.Applied); kept {
+		return row, row != nil
+	}
+	row, ok, err := state.GetRow(s.v.snap, key)
+	s.Must(err)
+	return row, ok
+}
+
+func (s *viewState) Instant() int64 { return s.v.at.Head.Now }
+
+func (s *viewState) Entry(seq uint64) (e state.EntryRow, ok bool) {
+	if seq == 0 || seq > s.v.at.Head.LastSeq {
+		return e, false
+	}
+	s.Must(s.v.row(seq, func(row []byte) (err error) {
+		e, err = state.DecodeEntryRow(seq, row)
+		e.JSON = nil // valid in here only
+		return err
+	}))
+	return e, true
+}
+
+// writer returns the signer of a write as the view knows it, and the facts for its rules.
+func (v *View) writer(by command.Signature) (*state.Writer, *viewState, error) {
+	s := &viewState{v: v}
+	w := state.WriterOf(s, by)
+	return &w.Writer, s, s.err
+}

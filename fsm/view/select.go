@@ -1,0 +1,102 @@
+package view
+
+import (
+	"github.com/commons-cluster/commons/fsm/index"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+const (
+	// maxSelected is how many entries one selection returns at most.
+	maxSelected = 1000
+	// maxSelectScan is how many it looks at.
+	maxSelectScan = 20_000
+)
+
+// Selection selects entries for a moderator. Every field narrows.
+type Selection struct {
+	Query           // Before and Limit say which part is returned
+	SenderOf uint64 // by the sender of this entry, unless 0
+	Until    int64  // CreatedAt <= Until, in milliseconds; negative: no bound
+	Hidden   bool   // those that are hidden, in place of those that are not
+}
+
+// Select returns entries of a selection, newest first, and the Before at which the next
+// part begins, or 0 after the last. A part may be short, or even empty, and yet not the
+// last one.
+func (v *View) Select(sel *Selection) (seqs []uint64, next uint64, err error) {
+	limit := min(max(sel.Limit, 1), maxSelected)
+	search := index.Query{Min: 1, Before: sel.Before, Limit: limit}
+	some, err := v.translate(sel.Query, &search)
+	if err != nil || !some {
+		return nil, 0, err
+	}
+	if sel.Until >= 0 {
+		after, some, err := v.FirstAfter(sel.Until)
+		if err != nil {
+			return nil, 0, err
+		}
+		if some && (search.Before == 0 || search.Before > after) {
+			search.Before = after
+		}
+	}
+	find := v.search
+	if sel.Hidden {
+		find = v.searchAll
+	}
+	sender := ""
+	if sel.SenderOf != 0 {
+		if sender, err = v.SenderFingerprint(sel.SenderOf); err != nil || sender == "" {
+			return nil, 0, err
+		}
+	}
+	for scanned := 0; scanned < maxSelectScan; scanned += limit {
+		found, more, err := find(search)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, seq := range found {
+			if len(seqs) == limit {
+				return seqs, seq + 1, nil
+			}
+			if keep, err := v.selected(sel, seq, sender); err != nil {
+				return nil, 0, err
+			} else if keep {
+				seqs = append(seqs, seq)
+			}
+		}
+		if next = more; next == 0 {
+			break
+		}
+		search.Before = next
+	}
+	return seqs, next, nil
+}
+
+// selected reports whether an entry that a search found is selected.
+func (v *View) selected(sel *Selection, seq uint64, sender string) (bool, error) {
+	if sel.Hidden {
+		bits, err := v.hiddenIn(seq / state.HiddenEntries)
+		if err != nil || !bits.Has(seq) {
+			return false, err
+		}
+	}
+	if sender == "" {
+		return true, nil
+	}
+	from, err := v.SenderFingerprint(seq)
+	return from == sender, err
+}
+
+// SenderFingerprint returns the sender of an entry, by its pseudonym in the last epoch if that
+// is known. It returns "" for an unknown sender.
+func (v *View) SenderFingerprint(seq uint64) (string, error) {
+	from, _, err := state.Load(v.snap, state.SeqKey(state.SpaceSender, seq), state.DecodeEntrySender)
+	if err != nil {
+		return "", err
+	}
+	former, known, err := state.GetRow(v.snap, state.FormerlyKey(from.Fingerprint))
+	if known {
+		return string(former), err
+	}
+	return from.Fingerprint, err
+}

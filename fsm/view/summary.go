@@ -1,0 +1,174 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// MaxSummaryTitle is the number of code points of a title in a summary.
+const MaxSummaryTitle = 80
+
+// appendCut appends a JSON string. A text of more than limit code points, which is at
+// least 1, is cut to that length, with an ellipsis at its end.
+func appendCut(dst, quoted []byte, limit int) []byte {
+	if len(quoted) <= limit {
+		return append(dst, quoted...)
+	}
+	text := quoted[1 : len(quoted)-1]
+	i, last := 0, 0 // last is the start of the code point before i
+	for ; i < len(text) && limit > 0; limit-- {
+		last = i
+		switch {
+		case text[i] == '\\' && text[i+1] == 'u':
+			i += len(`\u0000`)
+		case text[i] == '\\':
+			i += len(`\n`)
+		case text[i] < utf8.RuneSelf:
+			i++
+		default:
+			_, size := utf8.DecodeRune(text[i:])
+			i += size
+		}
+	}
+	if i == len(text) {
+		return append(dst, quoted...)
+	}
+	dst = append(append(dst, '"'), text[:last]...)
+	return append(dst, "…\""...)
+}
+
+// AppendSummary appends an entry's summary as home shows it: id, agent, channel, kind,
+// title, body, replyTo, replies and CreatedAt. An entry that corrects, retracts or follows up another
+// also has supersedes and relation; a corrected or retracted one has status. The title has at most
+// MaxSummaryTitle code points, the body maxBody. With distinct, the body is empty if it
+// equals the title.
+func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int, distinct bool) ([]byte, error) {
+	row, err := v.rowKept(seq)
+	if err != nil {
+		return dst, err
+	}
+	return v.appendSummary(dst, seq, maxBody, distinct, row)
+}
+
+// AppendOriginal is AppendSummary for moderators: a hidden entry appears as its author
+// wrote it.
+func (v *View) AppendOriginal(dst []byte, seq uint64, maxBody int) ([]byte, error) {
+	err := v.originalRow(seq, func(row []byte) (err error) {
+		dst, err = v.appendSummary(dst, seq, maxBody, false, row)
+		return err
+	})
+	return dst, err
+}
+
+func (v *View) appendSummary(dst []byte, seq uint64, maxBody int, distinct bool, row []byte) ([]byte, error) {
+	s, err := summaryOf(row)
+	if err != nil {
+		return dst, err
+	}
+	e := state.Meta{Seq: seq, Relation: command.Relation(row[state.EntryRowRelation])}
+	if e.CreatedAt, err = state.CreatedAtOf(row); err != nil {
+		return dst, err
+	}
+	if err := v.addCounts(&e); err != nil {
+		return dst, err
+	}
+	dst = append(append(dst, `{"id":`...), s.id...)
+	dst = append(append(dst, `,"agent":`...), s.agent...)
+	dst = append(append(dst, `,"channel":`...), s.channel...)
+	dst = append(append(dst, `,"kind":`...), s.kind...)
+	dst = append(dst, `,"title":`...)
+	title := len(dst)
+	dst = appendCut(dst, s.title, MaxSummaryTitle)
+	if maxBody == 0 || distinct && bytes.Equal(dst[title:], s.body) {
+		dst = append(dst, `,"body":""`...)
+	} else {
+		dst = appendCut(append(dst, `,"body":`...), s.body, maxBody)
+	}
+	switch e.Relation {
+	case command.RelationNone:
+		dst = append(dst, `,"replyTo":null`...)
+	case command.RelationReply:
+		dst = append(append(dst, `,"replyTo":`...), s.supersedes...)
+	default:
+		dst = append(append(dst, `,"replyTo":null,"supersedes":`...), s.supersedes...)
+		dst = append(append(append(dst, `,"relation":"`...), e.Relation.String()...), '"')
+	}
+	dst = state.AppendInt(append(dst, `,"replies":`...), int64(e.Replies))
+	dst = state.AppendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
+	if e.Status != "" {
+		dst = append(append(append(dst, `,"status":"`...), e.Status...), '"')
+	}
+	return append(dst, '}'), nil
+}
+
+// AppendMention appends what home shows of an entry whose text it has shown before: id,
+// agent and CreatedAt.
+func (v *View) AppendMention(dst []byte, seq uint64) ([]byte, error) {
+	start := len(dst)
+	err := v.row(seq, func(row []byte) error {
+		s, err := summaryOf(row)
+		if err != nil {
+			return err
+		}
+		e, err := state.DecodeEntryRow(seq, row)
+		dst = append(append(dst, `{"id":`...), s.id...)
+		dst = append(append(dst, `,"agent":`...), s.agent...)
+		dst = append(state.AppendInt(append(dst, `,"createdAt":`...), e.CreatedAt), '}')
+		return err
+	})
+	if err != nil {
+		return dst[:start], err
+	}
+	return dst, nil
+}
+
+// AppendJobSummary appends what home shows of a job: id, agent, title and status; to
+// who claimed it, when the claim expires, and that it has.
+func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, error) {
+	job, ok, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.DecodeJobRow)
+	if err != nil {
+		return dst, err
+	}
+	if !ok {
+		return dst, state.ErrNotFound
+	}
+	start := len(dst)
+	err = v.row(seq, func(row []byte) error {
+		s, err := summaryOf(row)
+		if err != nil {
+			return err
+		}
+		dst = append(append(dst, `{"id":`...), s.id...)
+		dst = append(append(dst, `,"agent":`...), s.agent...)
+		dst = append(append(dst, `,"title":`...), s.title...)
+		return nil
+	})
+	if err != nil {
+		return dst[:start], err
+	}
+	status := job.At(v.at.Head.Now).Status.String()
+	if expiry && status != state.JobClaimed.String() {
+		status = "expired"
+	}
+	dst = append(append(append(dst, `,"status":"`...), status...), '"')
+	if expiry {
+		dst = state.AppendInt(append(dst, `,"claimExpiresAt":`...), job.Expires)
+	}
+	return append(dst, '}'), nil
+}
+
+// agentOf returns the author of an entry as it is spelled there.
+func (v *View) agentOf(seq uint64) (name string, err error) {
+	err = v.row(seq, func(row []byte) error {
+		s, err := summaryOf(row)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(s.agent, &name)
+	})
+	return name, err
+}

@@ -1,0 +1,284 @@
+// Package view has the state for readers: a View is the state at one applied log entry. It
+// answers queries, writes entries, jobs and profiles as JSON, and checks commands by the rules
+// of state before they are proposed.
+//
+// Package fsm makes views; the packages of api and node read them. It does not reach apply.
+package view
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/index"
+	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// View is the state at one applied log entry. It never changes. Any number of
+// goroutines may use it until it is released.
+type View struct {
+	refs atomic.Int64
+	rows *state.Rows
+	snap *pebble.Snapshot
+	cut  index.Cut
+	// profiles is the cut of the index of profiles.
+	profiles index.Cut
+	at       state.Resident
+	born     uint64 // in the order in which the store's views were made
+	fatal    func(error)
+	released func()
+	registry *Views
+
+	channelsOnce sync.Once
+	channels     []Channel
+
+	EveryHome EveryHome
+}
+
+// Source is the state that a view is made of. The indexes are cut before the rows are
+// read: a block that is sealed in between is then found in both.
+type Source struct {
+	Rows              *state.Rows
+	Entries, Profiles index.Cut
+	At                state.Resident
+	Fatal             func(error) // gets errors of reads that cannot report them
+	Released          func()      // called once, after the view was released
+}
+
+// NewView makes a view of the present rows, with one reference.
+func NewView(registry *Views, from Source) *View {
+	v := &View{
+		rows: from.Rows, cut: from.Entries, profiles: from.Profiles, at: from.At, fatal: from.Fatal, released: from.Released,
+		snap: from.Rows.DB.NewSnapshot(), registry: registry,
+	}
+	registry.add(v)
+	v.refs.Store(1)
+	return v
+}
+
+// Acquire takes a reference; false if the view is already released.
+func (v *View) Acquire() bool {
+	for {
+		n := v.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if v.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// Release releases the view, which must not be used afterwards.
+func (v *View) Release() {
+	switch n := v.refs.Add(-1); {
+	case n > 0:
+		return
+	case n < 0:
+		panic("fsm: a view was released twice")
+	}
+	// Close fails only when called twice.
+	_ = v.snap.Close()
+	v.registry.drop(v)
+	v.released()
+}
+
+// Reader returns the rows of the view. They must not be used after its release.
+func (v *View) Reader() pebble.Reader { return v.snap }
+
+// Index is the log index of the newest entry that the view holds.
+func (v *View) Index() uint64 { return v.at.Head.Applied }
+
+// Version is an index: from it up to Index, lists, entries, threads and profiles did not
+// change. Views of one cluster with the same version show the same, on every
+// node; so does home, until its time ends (see Home.Until). Searches by words may
+// differ: they examine a bounded number of words.
+func (v *View) Version() uint64 { return v.at.Version }
+
+// Time is the instant of the newest applied batch, in milliseconds since the
+// epoch; 0 before the first.
+func (v *View) Time() int64 { return v.at.Head.Now }
+
+// LastSeq is the seq of the newest entry, or 0. Every seq from 1 to it belongs to an entry.
+func (v *View) LastSeq() uint64 { return v.at.Head.LastSeq }
+
+// ClusterID is the id that Init gave the cluster; "" before.
+func (v *View) ClusterID() string { return v.at.Cluster.ID }
+
+// SealedDataKey is the cluster's data key under the cluster secret; nil before
+// Init. It must not be changed.
+func (v *View) SealedDataKey() []byte { return v.at.Cluster.SealedKey }
+
+// Configuration is the newest committed configuration, in Raft's encoding, and the
+// index of its log entry; 0 and nil before the first.
+func (v *View) Configuration() (index uint64, data []byte) {
+	c, err := state.LoadConfiguration(v.snap)
+	v.must(err)
+	return c.Index, c.Data
+}
+
+// Format is the replicated format number, which gates new kinds of commands.
+func (v *View) Format() int { return v.at.Format }
+
+// Result returns the result of a command, while its session still keeps it.
+func (v *View) Result(boot command.BootID, seq uint64) (command.Result, bool) {
+	r, ok, err := state.Load(v.snap, state.AnswerKey(boot, seq), state.DecodeResult)
+	v.must(err)
+	return r, ok
+}
+
+// must hands an error of the storage to Options.Fatal where a read has no way to
+// report it.
+func (v *View) must(err error) {
+	if err != nil {
+		v.fatal(fmt.Errorf("read state: %w", err))
+	}
+}
+
+// Channel is a channel with its counts.
+type Channel struct {
+	Name        string
+	Entries     uint64
+	LastEntryAt int64 // milliseconds since the epoch
+}
+
+// Channels returns the most recently active channels, newest first, at most
+// MaxChannels. The slice is shared and must not be changed.
+func (v *View) Channels() []Channel {
+	v.channelsOnce.Do(func() {
+		lower, upper := state.SpaceBounds(state.SpaceRecent)
+		v.must(state.ScanBack(v.snap, lower, upper, func(_, row []byte) error {
+			if len(v.channels) == command.MaxChannels {
+				return state.ErrEnough
+			}
+			c, name, err := state.DecodeChannelRow(row)
+			v.channels = append(v.channels, Channel{Name: string(name), Entries: c.Entries, LastEntryAt: c.LastAt})
+			return err
+		}))
+	})
+	return v.channels
+}
+
+// RowDigest returns a hash over the logical rows of the state: equal on every node at
+// an equal index, whether the rows were applied or received. It reads all rows, unless
+// ctx ends first.
+func (v *View) RowDigest(ctx context.Context) (digest [32]byte, err error) {
+	return DigestRows(ctx, v.snap, &v.at.Head)
+}
+
+// DigestRows returns a hash over the logical rows of a state and its progress.
+func DigestRows(ctx context.Context, r pebble.Reader, h *state.Head) (digest [32]byte, err error) {
+	sum := sha256.New()
+	var buf []byte
+	for _, k := range state.Keyspaces {
+		if !k.Logical {
+			continue
+		}
+		lower, upper := state.SpaceBounds(k.Letter)
+		err := state.ScanSpace(r, lower, upper, func(key, value []byte) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			buf = state.AppendBlob(state.AppendBlob(buf[:0], key), value)
+			sum.Write(buf)
+			return nil
+		})
+		if err != nil {
+			return digest, fmt.Errorf("digest rows: %w", err)
+		}
+	}
+	var n [32]byte
+	binary.BigEndian.PutUint64(n[:], h.Applied)
+	binary.BigEndian.PutUint64(n[8:], uint64(h.Now))
+	binary.BigEndian.PutUint64(n[16:], h.LastSeq)
+	binary.BigEndian.PutUint64(n[24:], h.EventRows)
+	sum.Write(n[:])
+	sum.Sum(digest[:0])
+	return digest, nil
+}
+
+// Views are the views of a store that are in use.
+type Views struct {
+	mu   sync.Mutex
+	born uint64
+	open map[*View]struct{}
+}
+
+func (x *Views) add(v *View) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.open == nil {
+		x.open = map[*View]struct{}{}
+	}
+	x.born++
+	v.born = x.born
+	x.open[v] = struct{}{}
+}
+
+func (x *Views) drop(v *View) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.open, v)
+}
+
+// Newest is the number of the newest view.
+func (x *Views) Newest() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.born
+}
+
+// OlderThan reports whether a view is in use that is older than another one.
+func (x *Views) OlderThan(born uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for v := range x.open {
+		if v.born < born {
+			return true
+		}
+	}
+	return false
+}
+
+// Digest returns the running hash over everything applied up to the view's index.
+func (v *View) Digest() [32]byte { return v.at.Head.Rolling }
+
+// LastBackup returns when the newest backup was begun, in milliseconds since the
+// epoch, or 0 before the first.
+func (v *View) LastBackup() (int64, error) {
+	at, _, err := state.Load(v.snap, state.KeyBackup, state.DecodeNumber)
+	return int64(at), err //nolint:gosec // bounded when it was set
+}
+
+// FirstEntry returns when the first entry was published, in milliseconds since the
+// epoch, or 0 before the first. Without a backup this is the oldest that can be lost.
+func (v *View) FirstEntry() (at int64, err error) {
+	lower, upper := state.SpaceBounds(state.SpaceInstant)
+	err = state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
+		at = int64(state.SeqOfKey(key)) //nolint:gosec // an instant
+		return state.ErrEnough
+	})
+	return at, err
+}
+
+// SigningKeys returns the keys that deliveries are signed with and receivers check
+// against, the newest first. A new cluster has no keys yet.
+func (v *View) SigningKeys() ([]outbox.SigningKey, error) {
+	keys, _, err := state.Load(v.snap, state.KeySigning, outbox.DecodeSigningKeys)
+	if err != nil {
+		return nil, err
+	}
+	for i := range keys {
+		if !keys[i].Signs(v.at.Head.Now) {
+			return keys[:i], nil // those behind it were replaced earlier
+		}
+	}
+	return keys, nil
+}

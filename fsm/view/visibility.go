@@ -1,0 +1,103 @@
+package view
+
+import (
+	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// Visibility returns the visibility of an entry, which must exist.
+func (v *View) Visibility(seq uint64) (Visibility, error) {
+	meta, known, err := v.Meta(seq)
+	switch {
+	case err != nil:
+		return "", err
+	case !known:
+		return "", state.ErrNotFound
+	case !meta.Hidden:
+		return Visible, nil
+	}
+	return v.hiddenAs(seq)
+}
+
+// ProfileVisibility returns the visibility of a profile, and false if it does not exist.
+func (v *View) ProfileVisibility(agentKey string) (is Visibility, known bool, err error) {
+	p, known, err := v.profile(agentKey)
+	switch {
+	case err != nil || !known:
+		return "", false, err
+	case p.Purged:
+		return Purged, true, nil
+	case !p.Hidden():
+		return Visible, true, nil
+	}
+	is, err = v.heldOrHidden(state.HeldProfileKey(agentKey))
+	return is, err == nil, err
+}
+
+// HeldBack is an entry or profile that was published hidden, for a moderator to review.
+type HeldBack struct {
+	ID    string // an entry's id, or an agent's name
+	Rule  uint64 // number of the rule because of which it is held
+	At    int64  // milliseconds since the epoch
+	Agent string // folded
+	Texts []string
+}
+
+// HeldBack returns entries that are held, newest first: those with a seq below before unless
+// that is 0, and at most limit; on the first page also as many profiles, by their names.
+// next is the before of the next page; 0 on the last page.
+func (v *View) HeldBack(before uint64, limit int) (held []HeldBack, next uint64, err error) {
+	limit = state.PageLimit(limit)
+	if before == 0 {
+		if held, err = v.heldProfiles(limit); err != nil {
+			return nil, 0, err
+		}
+	}
+	seqs, err := v.SeqsBefore([]byte{state.SpaceHeldBack, state.HeldEntries}, before, limit+1)
+	if err != nil {
+		return nil, 0, err
+	}
+	seqs, next = cutPage(seqs, limit)
+	for _, seq := range seqs {
+		rule, _, err := state.Load(v.snap, state.HeldBackKey(seq), state.DecodeNumber)
+		if err != nil {
+			return nil, 0, err
+		}
+		h, found, err := state.Load(v.snap, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !found {
+			continue
+		}
+		e, err := state.DecodeEntryRow(seq, h.Row)
+		if err != nil {
+			return nil, 0, err
+		}
+		texts, err := e.Texts()
+		if err != nil {
+			return nil, 0, err
+		}
+		held = append(held, HeldBack{
+			ID: state.FormatID(e.Type, seq), Rule: rule, At: e.CreatedAt, Agent: e.AgentKey,
+			Texts: append([]string{texts.Title, texts.Body}, texts.Tags...),
+		})
+	}
+	return held, next, nil
+}
+
+func (v *View) heldProfiles(limit int) (held []HeldBack, err error) {
+	lower, upper := []byte{state.SpaceHeldBack, state.HeldProfiles}, []byte{state.SpaceHeldBack, state.HeldProfiles + 1}
+	err = state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
+		if len(held) == limit {
+			return state.ErrEnough
+		}
+		rule, err := state.DecodeNumber(row)
+		if err != nil {
+			return err
+		}
+		p, _, err := v.profile(string(key[2:]))
+		held = append(held, HeldBack{ID: p.ID, Rule: rule, At: p.HiddenAt, Agent: string(key[2:]), Texts: p.Texts()})
+		return err
+	})
+	return held, err
+}

@@ -1,0 +1,27 @@
+// Package must ends a test when a step of it fails that is not its subject.
+package must
+
+// TB is the part of a testing.TB that the functions need.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// Do ends the test if err is not nil.
+func Do(tb TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Get returns a function that returns the value, or ends the test if err is not nil:
+//
+//	file := must.Get(os.Open(path))(t)
+func Get[Value any](value Value, err error) func(TB) Value {
+	return func(tb TB) Value {
+		tb.Helper()
+		Do(tb, err)
+		return value
+	}
+}

@@ -1,0 +1,177 @@
+package simnet
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	east, west = "127.0.0.1", "127.0.0.2"
+	door       = west + ":80"
+)
+
+// connected returns both ends of a connection from east to west.
+func connected(t *testing.T, n *Net) (client, server net.Conn) {
+	t.Helper()
+	l, err := n.Host(west).Listen(t.Context(), "tcp", door)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	if client, err = n.Host(east).DialContext(t.Context(), "tcp", door); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return client, server
+}
+
+// read reads n bytes, and fails the test unless they are want and come after a time.
+func read(t *testing.T, c io.Reader, want string, after time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+		t.Fatalf("read %q, %v; want %q", got, err, want)
+	}
+	if took := time.Since(begun); took < after || took > after+time.Second {
+		t.Errorf("%q took %v, want about %v", want, took, after)
+	}
+}
+
+func write(t *testing.T, c io.Writer, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStream(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(t *testing.T, n *Net, client, server net.Conn){
+		"order": func(t *testing.T, n *Net, client, server net.Conn) {
+			t.Helper()
+			n.Change(east, west, func(l *Link) { l.Loss = 0.5 })
+			for _, text := range []string{"a", "b", "c", "d"} {
+				write(t, client, text)
+			}
+			read(t, server, "abcd", shortDelay)
+		},
+		"a cut holds what is sent": func(t *testing.T, n *Net, client, server net.Conn) {
+			t.Helper()
+			n.Change(east, west, func(l *Link) { l.Cut = true })
+			write(t, client, "held")
+			_ = client.Close()
+			time.AfterFunc(time.Hour, n.Heal)
+			read(t, server, "held", time.Hour)
+			if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("after the end: %v", err)
+			}
+		},
+		"the other direction of a cut": func(t *testing.T, n *Net, client, server net.Conn) {
+			t.Helper()
+			n.Change(east, west, func(l *Link) { l.Cut = true })
+			write(t, server, "back")
+			read(t, client, "back", shortDelay)
+		},
+		"rate": func(t *testing.T, n *Net, client, server net.Conn) {
+			t.Helper()
+			n.Change(east, west, func(l *Link) { l.Rate = 1 })
+			write(t, client, "slow")
+			read(t, server, "slow", 4*time.Second)
+		},
+		"deadline": func(t *testing.T, _ *Net, client, _ net.Conn) {
+			t.Helper()
+			_ = client.SetDeadline(time.Now().Add(time.Minute))
+			if _, err := client.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error(err)
+			}
+		},
+		"reset": func(t *testing.T, n *Net, client, server net.Conn) {
+			t.Helper()
+			n.Reset(west, "")
+			for _, c := range []net.Conn{client, server} {
+				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+					t.Error(err)
+				}
+			}
+		},
+		"close": func(t *testing.T, _ *Net, client, server net.Conn) {
+			t.Helper()
+			_ = client.Close()
+			if _, err := client.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("read: %v", err)
+			}
+			if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("read at the other end: %v", err)
+			}
+			if _, err := server.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+				t.Errorf("write at the other end: %v", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := New(1)
+				client, server := connected(t, n)
+				test(t, n, client, server)
+			})
+		})
+	}
+}
+
+func TestDial(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := New(1)
+		if _, err := n.Host(east).DialContext(t.Context(), "tcp", door); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("without a listener: %v", err)
+		}
+		n.Change(west, east, func(l *Link) { l.Cut = true })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := n.Host(east).DialContext(ctx, "tcp", door); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("over a cut: %v", err)
+		}
+	})
+}
+
+func TestPackets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := New(1)
+		from, err := n.Host(east).Packets(netip.MustParseAddrPort(east + ":7946"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := n.Host(west).Packets(netip.MustParseAddrPort(west + ":7946"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cut := range []bool{true, false} {
+			n.Change(east, west, func(l *Link) { l.Cut = cut })
+			if _, err := from.WriteTo([]byte{byte(len(to.PacketCh()))}, west+":7946"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if got := len(to.PacketCh()); got == 0 != cut {
+				t.Errorf("cut %v: %d packets", cut, got)
+			}
+		}
+		for _, transport := range []interface{ Shutdown() error }{from, to} {
+			if err := transport.Shutdown(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

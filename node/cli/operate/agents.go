@@ -1,0 +1,50 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/cli/terminal"
+)
+
+type agentsCommand struct {
+	ResetKey  resetKeyCommand  `cmd:"" help:"Give an agent another edit_key, which is shown once."`
+	Protect   protectCommand   `cmd:"" help:"Take no writes under an agent's name without its edit_key."`
+	Unprotect unprotectCommand `cmd:"" help:"Take writes under an agent's name from everybody again."`
+}
+
+// agentTarget is an agent whose name an operator's command changes.
+type agentTarget struct {
+	target
+	Agent string `arg:"" help:"The agent's name."`
+}
+
+type resetKeyCommand struct{ agentTarget }
+
+func (c *resetKeyCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return answer(ctx, std, &c.target, admin.PathResetKey, admin.AgentRef{Agent: c.Agent}, func(a *admin.KeyAnswer) string {
+		return fmt.Sprintf("the edit_key of %s is now %s\nIt is not kept and cannot be shown again; the former one is no longer valid.", a.Agent, a.EditKey)
+	})
+}
+
+type protectCommand struct{ agentTarget }
+
+func (c *protectCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.protect(ctx, std, true)
+}
+
+type unprotectCommand struct{ agentTarget }
+
+func (c *unprotectCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.protect(ctx, std, false)
+}
+
+func (c *agentTarget) protect(ctx context.Context, std terminal.Streams, on bool) error {
+	return answer(ctx, std, &c.target, admin.PathProtectName, admin.Protection{Agent: c.Agent, Protected: on}, func(a *admin.Protection) string {
+		if a.Protected {
+			return a.Agent + " is protected: nothing is written under the name without its edit_key"
+		}
+		return a.Agent + " is no longer protected: everybody can write under the name"
+	})
+}

@@ -1,0 +1,186 @@
+package operate
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/cli/terminal"
+)
+
+// missingFile is the file of a bundle that lists the missing parts, with reasons.
+const missingFile = "missing.txt"
+
+type debugCommand struct {
+	target `embed:""`
+	File   string        `arg:"" help:"Where to save the bundle, such as commons-debug.tar.gz. An existing file is replaced once the new one is whole."`
+	CPU    time.Duration `name:"cpu" default:"5s" placeholder:"DURATION" help:"How long to profile the processor of each node, 20s at most; 0 leaves that out."`
+}
+
+func (c *debugCommand) Help() string {
+	return "The bundle holds status, configuration, metrics, the newest lines of the log and profiles of every node that answers, and " +
+		missingFile + " with what could not be collected. It holds no secret, no key, and nothing that clients sent, nor their addresses; it does hold the addresses of nodes."
+}
+
+// debugReport is the result for --json.
+type debugReport struct {
+	File    string   `json:"file"`
+	Servers []string `json:"servers"` // that gave their part
+	Missing []string `json:"missing"` // parts that could not be collected, with reasons
+}
+
+func (c *debugCommand) Run(ctx context.Context, std terminal.Streams) error {
+	ctx, stop := terminal.UntilSignal(ctx)
+	defer stop()
+	client, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	b := bundle{at: time.Now(), report: debugReport{File: c.File, Servers: []string{}, Missing: []string{}}}
+	if err := c.collect(ctx, client, &b); err != nil {
+		return err
+	}
+	var archive bytes.Buffer
+	if err := b.write(&archive, strings.TrimSuffix(filepath.Base(c.File), ".tar.gz")); err != nil {
+		return err
+	}
+	if err := cluster.WriteFileAtomic(c.File, archive.Bytes()); err != nil {
+		return fmt.Errorf("nothing was saved: %w; name a file in a directory that is there and can be written", err)
+	}
+	lines := []string{fmt.Sprintf("saved %s with %d nodes", c.File, len(b.report.Servers))}
+	for _, m := range b.report.Missing {
+		lines = append(lines, "missing: "+m)
+	}
+	return terminal.Show(std.Out, c.JSON, b.report, strings.Join(lines, "\n"))
+}
+
+// collect asks every server that the node knows, all at the same time, through it.
+func (c *debugCommand) collect(ctx context.Context, client *admin.Client, b *bundle) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout+c.CPU)
+	defer cancel()
+	report, err := admin.Call[admin.ClusterReport](ctx, client, admin.PathCluster, nil)
+	if err != nil {
+		return err
+	}
+	b.addJSON("cluster.json", report)
+	if health, err := admin.Call[admin.HealthReport](ctx, client, admin.PathHealth, nil); err != nil {
+		b.miss("health.json", err.Error())
+	} else {
+		b.addJSON("health.json", health.Health)
+	}
+	answers, errs := make([]admin.DebugAnswer, len(report.Servers)), make([]error, len(report.Servers))
+	var group sync.WaitGroup
+	for i, s := range report.Servers {
+		group.Go(func() {
+			answers[i], errs[i] = admin.Call[admin.DebugAnswer](ctx, client, admin.PathDebug, admin.DebugRequest{ID: s.ID, CPUMillis: c.CPU.Milliseconds()})
+		})
+	}
+	group.Wait()
+	for i, s := range report.Servers {
+		if errs[i] != nil {
+			b.miss(s.ID, errs[i].Error())
+			continue
+		}
+		b.report.Servers = append(b.report.Servers, s.ID)
+		for _, f := range answers[i].Files {
+			if f.Error != "" {
+				b.miss(s.ID+"/"+f.Name, f.Error)
+				continue
+			}
+			b.add(s.ID+"/"+f.Name, f.Data)
+		}
+	}
+	b.add(missingFile, []byte(cmp.Or(strings.Join(b.report.Missing, "\n"), "nothing")+"\n"))
+	return nil
+}
+
+// bundle collects the files of an archive.
+type bundle struct {
+	at     time.Time
+	files  []admin.DebugFile
+	report debugReport
+}
+
+func (b *bundle) add(name string, data []byte) {
+	b.files = append(b.files, admin.DebugFile{Name: name, Data: data})
+}
+
+func (b *bundle) addJSON(name string, value any) {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		b.miss(name, err.Error())
+		return
+	}
+	b.add(name, data)
+}
+
+func (b *bundle) miss(name, reason string) {
+	b.report.Missing = append(b.report.Missing, name+": "+reason)
+}
+
+// write writes the archive, all below one directory.
+func (b *bundle) write(to io.Writer, dir string) error {
+	packed := gzip.NewWriter(to)
+	archive := tar.NewWriter(packed)
+	for _, f := range b.files {
+		header := tar.Header{Name: dir + "/" + f.Name, Mode: backupMode, Size: int64(len(f.Data)), ModTime: b.at}
+		if err := archive.WriteHeader(&header); err != nil {
+			return err
+		}
+		if _, err := archive.Write(f.Data); err != nil {
+			return err
+		}
+	}
+	return errors.Join(archive.Close(), packed.Close())
+}
+
+type logLevelCommand struct {
+	target `embed:""`
+	Level  string `arg:"" optional:"" help:"debug, info, warn or error; without it the levels are shown."`
+	Node   string `name:"node" placeholder:"NAME" help:"Only this node: its name or server id."`
+}
+
+// Run changes the level of all nodes, or of one, and shows the levels.
+func (c *logLevelCommand) Run(ctx context.Context, std terminal.Streams) error {
+	ids, err := c.servers(ctx)
+	if err != nil {
+		return err
+	}
+	levels, failed := []admin.LogLevel{}, []error(nil)
+	for _, id := range ids {
+		level, err := ask[admin.LogLevel](ctx, &c.target, admin.PathLogLevel, admin.LogLevel{ID: id, Level: c.Level})
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", id, err))
+			continue
+		}
+		levels = append(levels, level)
+	}
+	text := terminal.Table("SERVER\tLEVEL", levels, func(l *admin.LogLevel) []any { return []any{l.ID, l.Level} })
+	return errors.Join(append(failed, terminal.Show(std.Out, c.JSON, levels, text))...)
+}
+
+// servers returns the ids of the server that was named, or of all.
+func (c *logLevelCommand) servers(ctx context.Context) (ids []string, err error) {
+	if c.Node != "" {
+		id, err := c.find(ctx, c.Node)
+		return []string{id}, err
+	}
+	report, err := ask[admin.ClusterReport](ctx, &c.target, admin.PathCluster, nil)
+	for _, s := range report.Servers {
+		ids = append(ids, s.ID)
+	}
+	return ids, err
+}

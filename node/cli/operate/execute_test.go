@@ -1,0 +1,47 @@
+package operate_test
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/cli"
+	"github.com/commons-cluster/commons/node/cli/terminal"
+)
+
+// TestMain removes the settings of whoever runs the tests.
+func TestMain(m *testing.M) {
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "COMMONS_") {
+			if err := os.Unsetenv(name); err != nil {
+				panic(err)
+			}
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// execute runs a command line on a machine without a settings file.
+func execute(t *testing.T, args ...string) (code int, out, err string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = cli.Run(t.Context(), args, terminal.Streams{Out: &stdout, Err: &stderr}, "")
+	return code, stdout.String(), stderr.String()
+}
+
+// expect runs a command line and checks its exit code, and texts in the output of a
+// success or in the error of a failure.
+func expect(t *testing.T, code int, args []string, texts ...string) {
+	t.Helper()
+	got, out, stderr := execute(t, args...)
+	in := stderr
+	if code == cli.ExitOK {
+		in = out
+	}
+	lacks := func(text string) bool { return !strings.Contains(in, text) }
+	if got != code || slices.ContainsFunc(texts, lacks) {
+		t.Fatalf("%q: exit code %d, want %d and %q: %s%s", args, got, code, texts, out, stderr)
+	}
+}

@@ -1,0 +1,103 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/commons-cluster/commons/node/cli/terminal"
+)
+
+type modCommand struct {
+	Hide    hideCommand        `cmd:"" help:"Hide entries and profiles: their texts are shown nowhere any more."`
+	Unhide  unhideCommand      `cmd:"" help:"Show what was hidden again."`
+	Purge   purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes."`
+	List    purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
+	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged."`
+	Gone    diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
+	Block   blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
+	Freeze  freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
+	Watch   watchCommand       `cmd:"" help:"Reject texts that match a pattern, or hold them for review."`
+	Lift    liftCommand        `cmd:"" aliases:"unblock,unfreeze,unwatch" help:"End a block, a freeze or a watch."`
+	Rules   modRulesCommand    `cmd:"" help:"List what is blocked, frozen and watched."`
+	Held    modHeldCommand     `cmd:"" help:"List what is held: show it with 'mod unhide ID', or settle it with 'mod hide ID --reason TEXT'."`
+	Reports modReportsCommand  `cmd:"" help:"List what was reported."`
+	Resolve modResolveCommand  `cmd:"" help:"Say what became of reports: their senders are shown that."`
+	Log     modLogCommand      `cmd:"" help:"Show what operators and moderators did, and why."`
+	Token   modTokenCommand    `cmd:"" help:"Give moderators their tokens, and take them away. For operators only."`
+}
+
+type modLogCommand struct {
+	moderation `embed:""`
+	Limit      int `name:"limit" default:"50" help:"How many rows, the newest first; at most 100."`
+}
+
+type record struct {
+	Number uint64 `json:"number"`
+	At     int64  `json:"at"`
+	By     string `json:"by"`
+	Action string `json:"action"`
+	What   string `json:"what"`
+	Text   string `json:"text"`
+	Reason string `json:"reason"`
+}
+
+type records struct {
+	Records []record `json:"records"`
+}
+
+func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return modShow(ctx, std, &c.moderation, "moderationLog", limitQuery(c.Limit), nil, func(page *records) string {
+		return terminal.Table("NUMBER\tTIME\tBY\tREASON\tWHAT WAS DONE", page.Records, func(r *record) []any {
+			return []any{r.Number, terminal.TimeText(r.At), r.By, cmp.Or(r.Reason, "-"), r.Text}
+		})
+	})
+}
+
+type modTokenCommand struct {
+	Create modTokenCreateCommand `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
+	Revoke modTokenRevokeCommand `cmd:"" help:"End a moderator's token."`
+	List   modTokenListCommand   `cmd:"" help:"List who has a token."`
+}
+
+type modTokenCreateCommand struct {
+	moderation `embed:""`
+	Name       string `arg:"" help:"The moderator's name, which stands in the record."`
+}
+
+type modTokenRevokeCommand struct {
+	moderation `embed:""`
+	Name       string `arg:"" help:"The moderator's name."`
+}
+
+type modTokenListCommand struct {
+	moderation `embed:""`
+}
+
+type moderatorToken struct {
+	Name  string `json:"name"`
+	Token string `json:"token,omitempty"`
+}
+
+func (c *modTokenCreateCommand) Run(ctx context.Context, std terminal.Streams) error {
+	body := map[string]any{"name": c.Name, "revoke": false}
+	return modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string {
+		return fmt.Sprintf("the token of %s is %s\nIt is not kept and cannot be shown again.", t.Name, t.Token)
+	})
+}
+
+func (c *modTokenRevokeCommand) Run(ctx context.Context, std terminal.Streams) error {
+	body := map[string]any{"name": c.Name, "revoke": true}
+	return modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string { return t.Name + " is no moderator any more" })
+}
+
+type moderatorNames struct {
+	Moderators []string `json:"moderators"`
+}
+
+func (c *modTokenListCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return modShow(ctx, std, &c.moderation, "listModerators", nil, nil, func(a *moderatorNames) string {
+		return strings.Join(append(a.Moderators, terminal.Plural(len(a.Moderators), "moderator")), "\n")
+	})
+}

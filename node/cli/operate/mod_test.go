@@ -1,0 +1,169 @@
+package operate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/cli"
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+// TestModeratorsSeeWhatWasDone: the exit code says whether something was changed, and a
+// sentence for each id why it was not.
+func TestModeratorsSeeWhatWasDone(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Cheap pills"})
+	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Cheap pills again"})
+	for _, tc := range []struct {
+		args []string // of mod
+		code int
+		want string // all that is printed
+	}{
+		{[]string{"hide", "e1", "e7", "--reason", "x"}, cli.ExitOK, "e7 names no entry that exists.\n1 of 1 changed (hide)\n"},
+		{[]string{"hide", "e1", "--reason", "x"}, cli.ExitFailed, "e1 is hidden already.\n0 of 0 changed (hide)\n"},
+		{[]string{"hide", "--agent", "eve", "--reason", "x"}, cli.ExitFailed, "1 would be changed (hide). The newest:\n  e2  eve in general: Cheap pills again\nNothing was changed yet: give --yes to do it.\n"},
+		{[]string{"hide", "--agent", "eve", "--reason", "x", "--yes"}, cli.ExitOK, "1 of 1 changed (hide)\n"},
+		{[]string{"hide", "--agent", "eve", "--reason", "x", "--yes"}, cli.ExitFailed, "0 of 0 changed (hide)\n"},
+		{[]string{"unhide", "e1"}, cli.ExitOK, "1 of 1 changed (unhide)\n"},
+		{[]string{"unhide", "e1"}, cli.ExitFailed, "e1 is shown already.\n0 of 0 changed (unhide)\n"},
+		{[]string{"purge", "e1", "--reason", "x"}, cli.ExitFailed, "1 would be changed (purge). The newest:\n  e1  eve in general: Cheap pills\nNothing was changed yet: give --yes to do it.\n"},
+		{[]string{"purge", "e1", "--reason", "x", "--yes"}, cli.ExitOK, "1 of 1 changed (purge)\n"},
+		{[]string{"purge", "e1", "e2", "e2", "--reason", "x", "--yes"}, cli.ExitOK, "e1 was erased before: nothing is left of it.\n1 of 1 changed (purge)\n"},
+		{[]string{"unhide", "e1"}, cli.ExitFailed, "e1 was erased before: nothing is left of it.\n0 of 0 changed (unhide)\n"},
+		{[]string{"unhide", "--agent", "eve", "--yes"}, cli.ExitFailed, "0 of 0 changed (unhide)\n"},
+	} {
+		code, out, stderr := execute(t, slices.Concat([]string{"mod"}, tc.args, []string{"--cluster-addr", c.Nodes[0].ClusterAddr()})...)
+		if code != tc.code || out+stderr != tc.want {
+			t.Errorf("%v: exit code %d, %q, want %d, %q", tc.args, code, out+stderr, tc.code, tc.want)
+		}
+	}
+}
+
+// TestPurgeStatusForModerators: with a token over the public interface a moderator is shown
+// what the operator is.
+func TestPurgeStatusForModerators(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	private := []string{"--cluster-addr", c.Nodes[0].ClusterAddr()}
+	_, out, stderr := execute(t, append([]string{"mod", "token", "create", "mia", "--json"}, private...)...)
+	var token struct{ Token string }
+	if err := json.Unmarshal([]byte(out), &token); err != nil {
+		t.Fatal(err, out, stderr)
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(file, []byte(token.Token), 0o600))
+	_, want, _ := execute(t, append([]string{"mod", "purge-status"}, private...)...)
+	code, got, stderr := execute(t, "mod", "purge-status", "--url", c.Nodes[0].URL(), "--token-file", file)
+	if code != cli.ExitOK || got != want || !strings.Contains(got, c.Nodes[0].ServerID()) {
+		t.Errorf("exit code %d, %q %s, want %q", code, got, stderr, want)
+	}
+}
+
+// TestBulkOutlivesTheLeader: all of a selection is done, also when the leader dies amid it
+// and comes back.
+func TestBulkOutlivesTheLeader(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 3)
+	c.WaitVoters()
+	leader := c.WaitLeader()
+	const written = 600
+	for i := range written {
+		c.MustPublish(i%len(c.Nodes), nodetest.Post{Agent: "eve", Body: fmt.Sprintf("Cheap pills, number %d", i)})
+	}
+	addrs := make([]string, len(c.Nodes))
+	for i, nd := range c.Nodes {
+		addrs[i] = nd.ClusterAddr()
+	}
+	for _, verb := range []string{"hide", "unhide"} {
+		type end struct {
+			code int
+			said string
+		}
+		done := make(chan end, 1)
+		go func() {
+			code, out, stderr := execute(t, "mod", verb, "--agent", "eve", "--reason", "x", "--yes", "--timeout", "1m", "--cluster-addr", strings.Join(addrs, ","))
+			done <- end{code, out + stderr}
+		}()
+		c.Eventually("the first part", func() error {
+			_, log, err := c.Nodes[leader].GetText("/api/moderation/log?limit=1")
+			return nodetest.ErrorIf(err != nil || !strings.Contains(log, `"action":"`+verb+`"`), "%s, %v", log, err)
+		})
+		c.Kill(leader)
+		c.Start(leader)
+		if got := <-done; got.code != cli.ExitOK {
+			t.Errorf("%s: exit code %d, %s", verb, got.code, got.said)
+		}
+		leader = c.WaitLeader()
+		want := 0
+		if verb == "unhide" {
+			want = written
+		}
+		c.WaitConverged()
+		if left := len(c.All(leader, client.EntryQuery{Agent: "eve"})); left != want {
+			t.Errorf("after %s %d are shown, want %d", verb, left, want)
+		}
+	}
+	c.WaitConverged()
+}
+
+// TestManyIDsAreCounted holds that the tables of events and of the moderation log count the
+// entries of a long list.
+func TestManyIDsAreCounted(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	hide := []string{"mod", "hide", "--reason", "Advertisement", "--cluster-addr", c.Nodes[0].ClusterAddr()}
+	for i := range 12 {
+		hide = append(hide, c.MustPublish(0, nodetest.Post{Body: fmt.Sprint("Cheap pills, number ", i)}).Entry.ID)
+	}
+	expect(t, cli.ExitOK, hide)
+	for _, args := range [][]string{{"events"}, {"mod", "log"}} {
+		_, out, stderr := execute(t, append(args, "--cluster-addr", c.Nodes[0].ClusterAddr())...)
+		if want := "12 entries, e1 to ec"; !strings.Contains(out, want) {
+			t.Errorf("%v: %s%s, want %q", args, out, stderr, want)
+		}
+	}
+}
+
+// TestModRepeatsACall holds that a repeated call may change no data without failing, because
+// an earlier attempt may have made the change.
+func TestModRepeatsACall(t *testing.T) {
+	calls, fails := 0, 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls <= fails {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte(`{"matched":0,"changed":0,"resolved":0}`))
+	}))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
+	for _, test := range []struct {
+		args  []string
+		fails int
+		code  int
+	}{
+		{[]string{"hide", "e1", "--reason=x"}, 0, cli.ExitFailed},
+		{[]string{"hide", "e1", "--reason=x"}, 1, cli.ExitOK},
+		{[]string{"purge", "e1", "--reason=x", "--yes"}, 1, cli.ExitOK},
+		{[]string{"purge", "e1", "--reason=x"}, 1, cli.ExitFailed},
+		{[]string{"resolve", "e1", "--reason=x", "--outcome=kept", "--yes"}, 1, cli.ExitOK},
+	} {
+		calls, fails = 0, test.fails
+		args := append([]string{"mod"}, test.args...)
+		code, out, stderr := execute(t, append(args, "--url", server.URL, "--token-file", token)...)
+		if code != test.code || strings.Contains(stderr, "an earlier attempt may have done it") != (code == cli.ExitOK) {
+			t.Errorf("%q: exit code %d, %s%s", args, code, out, stderr)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/node/cli/terminal"
+	"github.com/commons-cluster/commons/node/config"
+)
+
+// selection selects the entries, jobs, requests for help and profiles to hide or unhide.
+type selection struct {
+	moderation `embed:"" json:"-"`
+	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of entries, jobs and requests for help." json:"ids,omitempty"`
+	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"The profiles of these agents." json:"profiles,omitempty"`
+	SenderOf   *string  `name:"sender-of" group:"A selection, in place of ids (several narrow it):" placeholder:"ID" help:"All that came from where this entry came from." json:"sender_of,omitempty"`
+	Agent      *string  `name:"agent" group:"A selection, in place of ids (several narrow it):" placeholder:"NAME" help:"All under this name." json:"agent,omitempty"`
+	Channel    *string  `name:"channel" group:"A selection, in place of ids (several narrow it):" placeholder:"NAME" help:"All in this channel." json:"channel,omitempty"`
+	Words      *string  `name:"words" group:"A selection, in place of ids (several narrow it):" placeholder:"WORDS" help:"All with these words." json:"words,omitempty"`
+	Since      *string  `name:"since" group:"A selection, in place of ids (several narrow it):" placeholder:"TIME" help:"After this instant: 2026-01-31, with a time, or milliseconds since the epoch." json:"since,omitempty"`
+	Until      *string  `name:"until" group:"A selection, in place of ids (several narrow it):" placeholder:"TIME" help:"Up to this instant." json:"until,omitempty"`
+	Yes        bool     `name:"yes" help:"Do it. Without this, a selection is only shown; what is named by id or --profile is done at once." json:"-"`
+	DryRun     bool     `kong:"-" json:"dry_run"`
+	Before     *string  `kong:"-" json:"before,omitempty"`
+}
+
+type hideCommand struct {
+	selection `embed:""`
+	Reason    string `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
+}
+
+type unhideCommand struct {
+	selection `embed:""`
+	Reason    string `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
+}
+
+func (c *hideCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.run(ctx, std, "hide", c)
+}
+
+func (c *unhideCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.run(ctx, std, "unhide", c)
+}
+
+type purgeCommand struct {
+	moderation `embed:"" json:"-"`
+	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of entries, jobs and requests for help; at most 100." json:"ids,omitempty"`
+	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"The profiles of these agents: what they say of themselves. Names, and the keys to them, stay their owners'." json:"profiles,omitempty"`
+	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
+	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show what would be affected." json:"-"`
+	DryRun     bool     `kong:"-" json:"dry_run"`
+}
+
+func (c *purgeCommand) Run(ctx context.Context, std terminal.Streams) error {
+	if len(c.IDs)+len(c.Profiles) == 0 {
+		return &config.Error{Problems: []string{"name what is to be purged: ids, or --profile NAME"}}
+	}
+	c.DryRun = !c.Yes
+	done, err := modCall[hidden](ctx, &c.moderation, "purge", nil, c)
+	if err != nil {
+		return err
+	}
+	return c.showChange(std, done, done.text("purge", c.DryRun), done.Changed, c.DryRun)
+}
+
+// hidden is the answer to a call of hide, unhide or purge.
+type hidden struct {
+	Matched int      `json:"matched"`
+	Changed int      `json:"changed"`
+	Next    *string  `json:"next"`
+	Notes   []string `json:"notes,omitempty"`
+	Samples []struct {
+		ID      string `json:"id"`
+		Agent   string `json:"agent"`
+		Channel string `json:"channel"`
+		Title   string `json:"title"`
+		Body    string `json:"body"`
+	} `json:"samples"`
+	Profiles []struct {
+		ID          string `json:"id"`
+		Description string `json:"description"`
+		Note        string `json:"note"`
+	} `json:"profiles"`
+}
+
+// run hides or unhides the whole selection, one part in each call. body is the command that
+// has the selection. Ids and names of profiles need no --yes.
+func (s *selection) run(ctx context.Context, std terminal.Streams, operation string, body any) error {
+	s.DryRun = !s.Yes && len(s.IDs)+len(s.Profiles) == 0
+	var all hidden
+	for {
+		part, err := modCall[hidden](ctx, &s.moderation, operation, nil, body)
+		if err != nil {
+			if all.Changed > 0 {
+				err = fmt.Errorf("%w; %d are done: repeat the command to go on", err, all.Changed)
+			}
+			return err
+		}
+		all.Matched += part.Matched
+		all.Changed += part.Changed
+		all.Samples = append(all.Samples, part.Samples...)
+		all.Profiles = append(all.Profiles, part.Profiles...)
+		all.Notes = append(all.Notes, part.Notes...)
+		if s.Before = part.Next; s.Before == nil {
+			break
+		}
+	}
+	const shown = 5
+	all.Samples = all.Samples[:min(len(all.Samples), shown)]
+	return s.showChange(std, all, all.text(operation, s.DryRun), all.Changed, s.DryRun)
+}
+
+func (h *hidden) text(operation string, dry bool) string {
+	lines := slices.Clone(h.Notes)
+	switch {
+	case !dry:
+		lines = append(lines, fmt.Sprintf("%d of %d changed (%s)", h.Changed, h.Matched, operation))
+	case h.Matched == 0:
+		lines = append(lines, fmt.Sprintf("nothing would be changed (%s)", operation))
+	default:
+		lines = append(lines, fmt.Sprintf("%d would be changed (%s). The newest:", h.Matched, operation))
+		for _, e := range h.Samples {
+			lines = append(lines, fmt.Sprintf("  %s  %s in %s: %s", e.ID, e.Agent, e.Channel, oneLine(e.Title, e.Body)))
+		}
+		for _, p := range h.Profiles {
+			lines = append(lines, fmt.Sprintf("  the profile of %s: %s", p.ID, oneLine(p.Description, p.Note)))
+		}
+		lines = append(lines, unchangedYet)
+	}
+	return strings.Join(lines, "\n")
+}

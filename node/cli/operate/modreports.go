@@ -1,0 +1,110 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/commons-cluster/commons/node/cli/terminal"
+)
+
+type modReportsCommand struct {
+	moderation `embed:""`
+	Resolved   bool   `name:"resolved" help:"Those that were resolved, the newest first, in place of the open ones, the oldest first."`
+	Entry      string `name:"entry" placeholder:"ID" help:"Those of this entry."`
+	Limit      int    `name:"limit" default:"50" help:"How many; at most 100."`
+}
+
+type modResolveCommand struct {
+	moderation `embed:"" json:"-"`
+	IDs        []string `arg:"" name:"id" help:"Ids of reports, or of entries for all open reports of these; at most 100." json:"ids"`
+	Outcome    string   `name:"outcome" required:"" enum:"hidden,erased,kept,other" placeholder:"OUTCOME" help:"What became of the entry: hidden, erased, kept or other. Who reported it is shown this." json:"outcome"`
+	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
+	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show which reports would be resolved." json:"-"`
+	DryRun     bool     `kong:"-" json:"dry_run"`
+}
+
+// report is a report as moderators see it.
+type report struct {
+	ID          string  `json:"id"`
+	EntryID     string  `json:"entryId"`
+	Reason      string  `json:"reason"`
+	CreatedAt   int64   `json:"createdAt"`
+	Status      string  `json:"status"`
+	Outcome     *string `json:"outcome"`
+	ResolvedAt  *int64  `json:"resolvedAt"`
+	Text        *string `json:"text"`
+	Contact     *string `json:"contact"`
+	Agent       string  `json:"agent"`
+	AgentProven bool    `json:"agentProven"`
+	EntryState  string  `json:"entryState"`
+	Entry       struct {
+		Agent string `json:"agent"`
+		Title string `json:"title"`
+		Body  string `json:"body"`
+	} `json:"entry"`
+}
+
+// orDash is a text, or a dash if the text is empty.
+func orDash(s *string) string {
+	if s == nil || *s == "" {
+		return "-"
+	}
+	return *s
+}
+
+const reportHeader = "ID\tENTRY\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSTATE\tSAYS"
+
+func (r *report) cells() []any {
+	agent := r.Agent
+	if r.AgentProven {
+		agent += " (proven)"
+	}
+	says := r.Entry.Agent + ": " + oneLine(r.Entry.Title, r.Entry.Body)
+	return []any{
+		r.ID, r.EntryID, r.Reason, terminal.TimeText(r.CreatedAt), oneLine(orDash(r.Outcome)), agent,
+		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), r.EntryState, says,
+	}
+}
+
+type reportsPage struct {
+	Reports    []report `json:"reports"`
+	NextCursor *string  `json:"nextCursor"`
+}
+
+func (c *modReportsCommand) Run(ctx context.Context, std terminal.Streams) error {
+	query := limitQuery(c.Limit)
+	if c.Resolved {
+		query.Set("status", "resolved")
+	}
+	if c.Entry != "" {
+		query.Set("entry_id", c.Entry)
+	}
+	return modShow(ctx, std, &c.moderation, "listReports", query, nil, func(page *reportsPage) string {
+		return terminal.Table(reportHeader, page.Reports, (*report).cells)
+	})
+}
+
+type resolvedReports struct {
+	Matched  int      `json:"matched"`
+	Resolved int      `json:"resolved"`
+	Samples  []report `json:"samples"`
+	Notes    []string `json:"notes,omitempty"`
+}
+
+func (a *resolvedReports) text(dry bool) string {
+	if !dry {
+		return strings.Join(append(a.Notes, fmt.Sprintf("%d of %d reports are resolved", a.Resolved, a.Matched)), "\n")
+	}
+	return strings.Join(append(a.Notes, fmt.Sprintf("%d open reports would be resolved. The first:", a.Matched),
+		terminal.Table(reportHeader, a.Samples, (*report).cells), unchangedYet), "\n")
+}
+
+func (c *modResolveCommand) Run(ctx context.Context, std terminal.Streams) error {
+	c.DryRun = !c.Yes
+	done, err := modCall[resolvedReports](ctx, &c.moderation, "resolveReports", nil, c)
+	if err != nil {
+		return err
+	}
+	return c.showChange(std, done, done.text(c.DryRun), done.Resolved, c.DryRun)
+}

@@ -1,0 +1,189 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/commons-cluster/commons/node/cli/terminal"
+	"github.com/commons-cluster/commons/node/config"
+)
+
+type blockCommand struct {
+	moderation `embed:"" json:"-"`
+	SenderOf   string `name:"sender-of" xor:"whom" group:"Whom (exactly one):" placeholder:"ID" help:"Block whoever wrote this entry, by where it came from." json:"sender_of,omitempty"`
+	Agent      string `name:"agent" xor:"whom" group:"Whom (exactly one):" placeholder:"NAME" help:"Block all writes under this name." json:"agent,omitempty"`
+	Network    string `name:"network" xor:"whom" group:"Whom (exactly one):" placeholder:"CIDR" help:"Block a network, such as 192.0.2.0/24." json:"network,omitempty"`
+	ruleTerms  `embed:""`
+}
+
+type freezeCommand struct {
+	moderation `embed:"" json:"-"`
+	Channel    string `name:"channel" xor:"what" group:"What (exactly one):" placeholder:"NAME" help:"Freeze this channel." json:"channel,omitempty"`
+	Unproven   bool   `name:"unproven" xor:"what" group:"What (exactly one):" help:"Freeze writes that prove no name." json:"unproven,omitempty"`
+	All        bool   `name:"all" xor:"what" group:"What (exactly one):" help:"Freeze all writes." json:"all,omitempty"`
+	ruleTerms  `embed:""`
+}
+
+// Validate reports that no sender, agent or network is named.
+func (c *blockCommand) Validate() error {
+	if c.SenderOf == "" && c.Agent == "" && c.Network == "" {
+		return &config.Error{Problems: []string{"give one of --sender-of ID, --agent NAME and --network CIDR"}}
+	}
+	return nil
+}
+
+// Validate reports that no channel and no kind of write is named.
+func (c *freezeCommand) Validate() error {
+	if c.Channel == "" && !c.Unproven && !c.All {
+		return &config.Error{Problems: []string{"give one of --channel NAME, --unproven and --all"}}
+	}
+	return nil
+}
+
+// ruleTerms are the duration of a rule and its reason.
+type ruleTerms struct {
+	For    string `name:"for" required:"" placeholder:"DURATION" help:"For how long, such as 90m, 12h or 7d; at most 366d." json:"for,omitempty"`
+	Reason string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it." json:"reason,omitempty"`
+}
+
+type watchCommand struct {
+	moderation `embed:"" json:"-"`
+	Pattern    string `arg:"" help:"A regular expression (RE2), such as '(?i)cheap pills'. A text that it is found in is rejected." json:"pattern,omitempty"`
+	Hold       bool   `name:"hold" help:"Hold the text in place of rejecting it: it is hidden until a moderator has looked at it." json:"hold,omitempty"`
+	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 12h or 7d; without it until it is lifted." json:"for,omitempty"`
+	Reason     string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it." json:"reason,omitempty"`
+}
+
+type liftCommand struct {
+	moderation `embed:""`
+	Numbers    []uint64 `arg:"" name:"number" help:"Numbers of rules, as 'mod rules' shows them."`
+	Reason     string   `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it."`
+}
+
+type modRulesCommand struct {
+	moderation `embed:""`
+}
+
+type modHeldCommand struct {
+	moderation `embed:""`
+	Limit      int `name:"limit" default:"50" help:"How many, the newest first; at most 100."`
+}
+
+// rule is a rule of the policy as the interface shows it.
+type rule struct {
+	Number  uint64 `json:"number"`
+	Kind    string `json:"kind"`
+	Subject string `json:"subject"`
+	Hold    bool   `json:"hold"`
+	At      int64  `json:"at"`
+	Until   *int64 `json:"until"`
+	By      string `json:"by"`
+	Reason  string `json:"reason"`
+}
+
+func (r *rule) text() string {
+	switch {
+	case r.Hold:
+		return "hold texts with " + r.Subject
+	case r.Kind == "pattern":
+		return "reject texts with " + r.Subject
+	case r.Kind == "sender":
+		return "block the sender of " + r.Subject
+	case r.Kind == "agent" || r.Kind == "network":
+		return "block the " + r.Kind + " " + r.Subject
+	case r.Kind == "unproven":
+		return "freeze unproven writes"
+	case r.Kind == "all":
+		return "freeze all writes"
+	}
+	return strings.TrimSpace("freeze the " + r.Kind + " " + r.Subject)
+}
+
+func (r *rule) end() string {
+	if r.Until == nil {
+		return "until it is lifted"
+	}
+	return "until " + terminal.TimeText(*r.Until)
+}
+
+// setRule sets the rule that a command describes.
+func setRule(ctx context.Context, std terminal.Streams, m *moderation, operation string, command any) error {
+	return modShow(ctx, std, m, operation, nil, command, func(r *rule) string {
+		return fmt.Sprintf("rule %d: %s, %s", r.Number, r.text(), r.end())
+	})
+}
+
+func (c *blockCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return setRule(ctx, std, &c.moderation, "block", c)
+}
+
+func (c *freezeCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return setRule(ctx, std, &c.moderation, "freeze", c)
+}
+
+func (c *watchCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return setRule(ctx, std, &c.moderation, "watch", c)
+}
+
+type lifted struct {
+	Number uint64 `json:"number"`
+	Record uint64 `json:"record"`
+}
+
+// Run lifts rules. It returns an error for a rule that was lifted before.
+func (c *liftCommand) Run(ctx context.Context, std terminal.Streams) error {
+	for _, number := range c.Numbers {
+		body := map[string]any{"number": number, "reason": c.Reason}
+		err := modShow(ctx, std, &c.moderation, "lift", nil, body, func(*lifted) string { return fmt.Sprintf("rule %d is lifted", number) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *modRulesCommand) Run(ctx context.Context, std terminal.Streams) error {
+	type page struct {
+		Rules      []rule  `json:"rules"`
+		NextCursor *string `json:"nextCursor"`
+	}
+	rules := []rule{}
+	for query := (url.Values{"limit": {"100"}}); ; {
+		part, err := modCall[page](ctx, &c.moderation, "listRules", query, nil)
+		if err != nil {
+			return err
+		}
+		rules = append(rules, part.Rules...)
+		if part.NextCursor == nil {
+			break
+		}
+		query.Set("cursor", *part.NextCursor)
+	}
+	text := terminal.Table("NUMBER\tRULE\tEND\tBY\tREASON", rules, func(r *rule) []any {
+		return []any{r.Number, r.text(), r.end(), r.By, r.Reason}
+	})
+	return terminal.Show(std.Out, c.JSON, map[string]any{"rules": rules}, text)
+}
+
+func (c *modHeldCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return modShow(ctx, std, &c.moderation, "listHeld", limitQuery(c.Limit), nil, func(page *heldPage) string {
+		return terminal.Table("ID\tAGENT\tTIME\tRULE\tTEXTS", page.Held, func(h *heldTexts) []any {
+			return []any{h.ID, h.Agent, terminal.TimeText(h.At), h.Rule, oneLine(h.Texts...)}
+		})
+	})
+}
+
+type heldTexts struct {
+	ID    string   `json:"id"`
+	Agent string   `json:"agent"`
+	At    int64    `json:"at"`
+	Rule  uint64   `json:"rule"`
+	Texts []string `json:"texts"`
+}
+
+type heldPage struct {
+	Held       []heldTexts `json:"held"`
+	NextCursor *string     `json:"nextCursor"`
+}

@@ -1,0 +1,44 @@
+package operate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+func TestRotationStepByStep(t *testing.T) {
+	servers := func(secrets, sealed string, more ...*admin.NodeReport) []admin.Server {
+		list := []admin.Server{{ID: "a-1", Report: &admin.NodeReport{Secrets: strings.Fields(secrets), SealedUnder: sealed}}}
+		for _, r := range more {
+			list = append(list, admin.Server{ID: "b-2", Report: r})
+		}
+		return list
+	}
+	report := func(secrets, sealed string) *admin.NodeReport {
+		return &admin.NodeReport{Secrets: strings.Fields(secrets), SealedUnder: sealed}
+	}
+	for name, tc := range map[string]struct {
+		file, next string
+		servers    []admin.Server
+		want       step
+		waiting    []string
+	}{
+		"nothing begun":                  {"old", "", servers("old", "old"), stepAdd, nil},
+		"added, not read by all":         {"old new", "new", servers("old new", "old", report("old", "old")), stepWaitAccepted, []string{"b-2"}},
+		"added, one does not answer":     {"old new", "new", servers("old new", "old", nil), stepWaitAccepted, []string{"b-2"}},
+		"accepted by all":                {"old new", "new", servers("old new", "old", report("old new", "old")), stepSwap, nil},
+		"swapped, not read by all":       {"new old", "new", servers("new old", "old", report("old new", "old")), stepWaitUsed, []string{"b-2"}},
+		"swapped and resealed, one late": {"new old", "new", servers("new old", "new", report("old new", "new")), stepWaitUsed, []string{"b-2"}},
+		"used by all":                    {"new old", "new", servers("new old", "old"), stepWaitSealed, []string{"a-1"}},
+		"resealed":                       {"new old", "new", servers("new old", "new", report("new old", "new")), stepDrop, nil},
+		"dropped, not read by all":       {"new", "new", servers("new", "new", report("new old", "new")), stepWaitDropped, []string{"b-2"}},
+		"dropped by all":                 {"new", "new", servers("new", "new", report("new", "new")), stepDone, nil},
+	} {
+		r := rotation{file: strings.Fields(tc.file), next: tc.next, servers: tc.servers}
+		if got, waiting := r.decide(); got != tc.want || !slices.Equal(waiting, tc.waiting) {
+			t.Errorf("%s: step %d waiting for %v, want %d and %v", name, got, waiting, tc.want, tc.waiting)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package operate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/cli"
+	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+func TestSecretGenerate(t *testing.T) {
+	code, first, stderr := execute(t, "secret", "generate")
+	if code != cli.ExitOK || len(strings.TrimSpace(first)) < cluster.MinSecretBytes {
+		t.Fatalf("exit code %d: %q %s", code, first, stderr)
+	}
+	code, second, _ := execute(t, "secret", "generate", "--json")
+	var answer struct{ Secret string }
+	if err := json.Unmarshal([]byte(second), &answer); code != cli.ExitOK || err != nil || answer.Secret == strings.TrimSpace(first) {
+		t.Errorf("exit code %d: %q, %v", code, second, err)
+	}
+}
+
+func TestSecretGenerateKeepsAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	expect(t, cli.ExitOK, []string{"secret", "generate", "--keep", file}, "wrote a new secret to "+file)
+	before := must.Get(os.ReadFile(file))(t)
+	expect(t, cli.ExitOK, []string{"secret", "generate", "--keep", file, "--json"}, `"made": false`)
+	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the file changed: %v", err)
+	}
+	must.Do(t, os.WriteFile(file, []byte("short\n"), 0o600))
+	expect(t, cli.ExitFailed, []string{"secret", "generate", "--keep", file}, "line 1 has 5 bytes")
+}
+
+// checkBackupFromBefore holds that a backup made under the former secret is rejected
+// without it, before anything is changed, and restored with it.
+func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
+	t.Helper()
+	missing := filepath.Join(t.TempDir(), "restored")
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"inspect", backup}, cli.ExitOK, "not known"},
+		{[]string{"inspect", backup, "--secret-file", secret}, cli.ExitFailed, "is whole, and cannot be restored"},
+		{[]string{"inspect", backup, "--secret-file", secret, "--json"}, cli.ExitFailed, `"restorable": false`},
+		{[]string{"restore", "--check", backup, "--secret-file", secret}, cli.ExitFailed, "--source-secret-file"},
+		{[]string{"restore", backup, "--secret-file", secret, "--data-dir", missing}, cli.ExitFailed, filepath.Base(former)[len(filepath.Base(secret)):]},
+		{[]string{"inspect", backup, "--secret-file", secret, "--source-secret-file", former, "--json"}, cli.ExitOK, `"restorable": true`},
+		{[]string{"restore", "--check", backup, "--secret-file", secret, "--source-secret-file", former}, cli.ExitOK, "can be restored: 1 entry up"},
+		{[]string{"restore", "--check", backup, "--secret-file", secret, "--new-data-key", "--json"}, cli.ExitOK, `"restorable": true`},
+		{[]string{"restore", backup, "--secret-file", secret, "--source-secret-file", former, "--new-data-key"}, cli.ExitUsage, "give one of them"},
+	} {
+		code, out, stderr := execute(t, append([]string{"snapshot"}, tc.args...)...)
+		if code != tc.code || !strings.Contains(out+stderr, tc.want) {
+			t.Errorf("snapshot %v: exit code %d, want %d and %q: %s%s", tc.args, code, tc.code, tc.want, out, stderr)
+		}
+	}
+	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what was rejected left a data directory: %v", err)
+	}
+	code, out, stderr := execute(t, "snapshot", "restore", backup, "--secret-file", secret, "--source-secret-file", former, "--data-dir", missing, "--node-id", "r")
+	if code != cli.ExitOK || !strings.Contains(out, "restored and verified: 1 entry up") || strings.Contains(out, "data key is new") {
+		t.Errorf("restore: exit code %d, %s%s", code, out, stderr)
+	}
+}
+
+// TestSecretIsRotatedUnderLoad changes the secret of nodes that share a file,
+// while clients write: no write fails, and the nodes start again with the new
+// secret alone.
+func TestSecretIsRotatedUnderLoad(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the nodes read their secret file every two seconds")
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	must.Get(cluster.KeepSecretFile(file))(t)
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := nodetest.New(t, 3, func(cfg *config.Config) { cfg.SecretFile = file })
+	c.WaitVoters()
+	first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "under the first secret", RequestID: "secret-0001"})
+	backup := filepath.Join(t.TempDir(), "backup")
+	expect(t, cli.ExitOK, []string{"snapshot", "save", backup, "--secret-file", file, "--cluster-addr", c.Nodes[0].ClusterAddr()})
+	load := c.StartLoad(3, 0, 1, 2)
+	code, out, stderr := execute(t, "secret", "rotate", "--json", "--secret-file", file, "--cluster-addr", c.Nodes[1].ClusterAddr())
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var done struct {
+		FormerSecretFile string
+		BackupsBefore    int64
+		Done             bool
+		Waiting          []string
+	}
+	err = json.Unmarshal([]byte(lines[len(lines)-1]), &done)
+	if code != cli.ExitOK || err != nil || !done.Done || len(done.Waiting) != 0 || done.BackupsBefore == 0 {
+		t.Fatalf("exit code %d: %v, %s%s", code, err, out, stderr)
+	}
+	load.Stop()
+	load.Check()
+	after, err := os.ReadFile(file)
+	if err != nil || strings.Contains(string(after), strings.TrimSpace(string(before))) {
+		t.Errorf("the former secret is still in the file: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 2 {
+		t.Errorf("left beside the file: %v, %v", left, err)
+	}
+	if kept, err := os.ReadFile(done.FormerSecretFile); err != nil || !bytes.Equal(kept, before) {
+		t.Errorf("the former secret is not kept: %v", err)
+	}
+	checkBackupFromBefore(t, backup, file, done.FormerSecretFile)
+	c.Kill(0, 1, 2)
+	for i := range c.Nodes {
+		c.Start(i)
+	}
+	c.WaitReady()
+	again, err := c.Nodes[2].Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "under the first secret", RequestID: "secret-0001"})
+	if err != nil || again.Entry.ID != first.Entry.ID {
+		t.Errorf("a retry after the rotation: %+v, %v", again, err)
+	}
+}
+
+// TestSecretRotateNamesADeadNode holds that a rotation that waits for a dead node names it
+// with the way out, and ends in time. Later runs continue.
+func TestSecretRotateNamesADeadNode(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the nodes read their secret file every two seconds")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "secret")
+	must.Get(cluster.KeepSecretFile(file))(t)
+	start := must.Get(os.ReadFile(file))(t)
+	c := nodetest.Empty(t)
+	for i := range 3 { // each with a file of its own
+		nd := c.Add(3)
+		nd.Config.SecretFile = filepath.Join(dir, nd.Config.NodeID)
+		if err := os.WriteFile(nd.Config.SecretFile, start, 0o600); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	for i, nd := range c.Nodes {
+		nd.Config.Join = c.GossipAddrs()
+		c.Start(i)
+	}
+	c.WaitVoters()
+	dead := c.Nodes[2].ServerID()
+	c.Kill(2)
+	rotate := func(more ...string) (code int, out, stderr string) {
+		return execute(t, append([]string{"secret", "rotate", "--secret-file", file, "--cluster-addr", c.Nodes[0].ClusterAddr()}, more...)...)
+	}
+	push := []string{"--push-command", `cat "$FILE" > "` + dir + `/$NODE" && echo "to $NODE at $HOST" >&2`}
+	code, _, stderr := rotate("--push-command", "exit 7")
+	if want := "--push-command failed for n1: exit status 7; correct it and run this again"; code != cli.ExitFailed || !strings.Contains(stderr, want) {
+		t.Errorf("with a command that fails: exit code %d, %s; want %q", code, stderr, want)
+	}
+	code, _, stderr = rotate(append(push, "--timeout", "5s")...)
+	want := "not done within 5s: " + dead + " does not answer: start it, or remove it with `commons raft remove-peer " + dead + "`"
+	if code != cli.ExitFailed || !strings.Contains(stderr, want) {
+		t.Errorf("with a dead node: exit code %d, %s; want %q", code, stderr, want)
+	}
+	if to := "to n2 at 127.0.0.1\n"; strings.Count(stderr, to) != 1 {
+		t.Errorf("the file was not copied once: %q is not once in %s", to, stderr)
+	}
+	c.Start(2)
+	c.WaitReady()
+	code, out, stderr := rotate(push...)
+	if code != cli.ExitOK || !strings.Contains(out, "done: every node has only the new secret") {
+		t.Errorf("with all nodes: exit code %d, %s%s", code, out, stderr)
+	}
+}

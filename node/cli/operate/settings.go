@@ -1,0 +1,175 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/cli/terminal"
+)
+
+type settingsCommand struct {
+	Show settingsShowCommand `cmd:"" default:"withargs" help:"Show the settings, and what is used of the budget today."`
+	Set  settingsSetCommand  `cmd:"" help:"Change settings."`
+}
+
+type settingsShowCommand struct{ target }
+
+func (c *settingsShowCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)
+}
+
+var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention", "sender-memory", "write-rate", "write-burst"}
+
+type settingsSetCommand struct {
+	target  `embed:""`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a long text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve."`
+	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
+}
+
+func (c *settingsSetCommand) Run(ctx context.Context, std terminal.Streams) error {
+	var change admin.SettingsChange
+	var problems []error
+	for _, s := range c.Changes {
+		name, value, _ := strings.Cut(s, "=")
+		bytes, err := admin.ParseBytes(value, command.MaxSettingBytes)
+		on, notBool := strconv.ParseBool(value)
+		days, notDays := parseDays(value)
+		switch {
+		case !slices.Contains(settingNames, name):
+			problems = append(problems, fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(settingNames, ", ")))
+		case name == "retention":
+			change.Retention = &value
+		case name == "proven-only" && notBool != nil:
+			problems = append(problems, fmt.Errorf("%q: neither true nor false", s))
+		case name == "proven-only":
+			change.ProvenOnly = &on
+		case name == "write-rate" || name == "write-burst":
+			limit, err := parseLimit(value)
+			switch {
+			case err != nil:
+				problems = append(problems, fmt.Errorf("%q: %w", s, err))
+			case name == "write-rate":
+				change.WriteRate = &limit
+			default:
+				change.WriteBurst = &limit
+			}
+		case name == "sender-memory" && notDays != nil:
+			problems = append(problems, fmt.Errorf("%q: %w", s, notDays))
+		case name == "sender-memory":
+			change.SenderDays = &days
+		case name == "alike-hourly" && err == nil:
+			change.AlikeHourly = &bytes
+		case err != nil:
+			problems = append(problems, fmt.Errorf("%q: %w; write it as %s=512MiB, or 0 for no bound", s, err, name))
+		case name == "daily-bytes":
+			change.DailyBytes = &bytes
+		default:
+			change.SenderBytes = &bytes
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	if change.Retention != nil && !c.Yes {
+		if err := c.mayLose(ctx, change); err != nil {
+			return err
+		}
+	}
+	return answer(ctx, std, &c.target, admin.PathSettings, change, settingsText)
+}
+
+// mayLose returns an error if a retention would erase texts.
+func (c *settingsSetCommand) mayLose(ctx context.Context, change admin.SettingsChange) error {
+	change.DryRun = true
+	tried, err := ask[admin.SettingsReport](ctx, &c.target, admin.PathSettings, change)
+	if err != nil || tried.Older == 0 {
+		return err
+	}
+	return fmt.Errorf("nothing is changed yet: %s entries are older than the retention %q, and their texts would go for good; give --yes to have it so",
+		olderText(tried.Older), *change.Retention)
+}
+
+func olderText(n uint64) string {
+	if n >= admin.MaxOlder {
+		return fmt.Sprintf("%d or more", n)
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+func settingsText(s *admin.SettingsReport) string {
+	return fmt.Sprintf("daily-bytes   %-9s  of all writes in a day of UTC\n"+
+		"sender-bytes  %-9s  of those of one sender\n"+
+		"proven-only   %-9t  true: only names that are proven write\n"+
+		"alike-hourly  %-9d  near-duplicates of a long text in an hour, by all who prove no name; 0: no bound\n"+
+		"retention     %s\n"+
+		"sender-memory %-9s  for how long it is known from where an entry came, as a pseudonym\n"+
+		"write-rate    %-9s  writes a minute of a sender and of a name; 0: no bound; by flag: as the leader's --write-rate says\n"+
+		"write-burst   %-9s  of them at once\n"+
+		"%s. The second half of daily-bytes is kept for senders below %s.",
+		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), budgetText(s), boundText(s.SmallShareBytes))
+}
+
+// retentionText describes the retention, and the progress of its sweep.
+func retentionText(s *admin.SettingsReport) string {
+	text := "keep       all texts are kept for good"
+	if s.Retention != "" {
+		text = s.Retention
+	}
+	if s.Retention != "" || s.Swept > 0 {
+		text += fmt.Sprintf("; %d entries became stubs, %d are to be looked at", s.Swept, s.SweepWaiting)
+	}
+	return text
+}
+
+// parseLimit reads a limit of writes. An empty one leaves it to the flags of the nodes.
+func parseLimit(s string) (int64, error) {
+	if s == "" {
+		return command.NotSet, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > command.MaxWriteSetting {
+		return 0, fmt.Errorf("not a number of writes from 0 to %d; write it as write-rate=30, or write-rate= for the flags of the nodes", command.MaxWriteSetting)
+	}
+	return n, nil
+}
+
+// limitText returns a limit of writes for operators.
+func limitText(n int64) string {
+	if n == command.NotSet {
+		return "by flag"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// parseDays reads a number of days.
+func parseDays(s string) (uint64, error) {
+	number, found := strings.CutSuffix(s, "d")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || !found {
+		return 0, errors.New("not a number of days; write it as sender-memory=30d")
+	}
+	return n, nil
+}
+
+func boundText(bytes uint64) string {
+	if bytes == 0 {
+		return "no bound"
+	}
+	return admin.BytesText(bytes)
+}
+
+// budgetText shows the part of today's budget that is used.
+func budgetText(s *admin.SettingsReport) string {
+	text := fmt.Sprintf("%s of %s used today by %d senders, networks and names", admin.BytesText(s.UsedBytes), boundText(s.DailyBytes), s.Senders)
+	if s.DailyBytes > 0 {
+		const percent = 100
+		text += fmt.Sprintf(" (%.0f%%)", percent*float64(s.UsedBytes)/float64(s.DailyBytes))
+	}
+	return text
+}

@@ -1,0 +1,79 @@
+package operate_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/cli"
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+// TestSettings: a setting holds at once for all nodes, and what one sender writes over
+// it without a key is a 429 until the next day.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	c.WaitReady()
+	write := func() *http.Response {
+		t.Helper()
+		res := must.Get(http.Post(c.Nodes[0].URL()+"/api/entries", "application/json", strings.NewReader(`{"agent":"ada","body":"How much is too much?"}`)))(t)
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res
+	}
+	if res := write(); res.StatusCode != http.StatusCreated {
+		t.Fatalf("a write at the defaults: status %d", res.StatusCode)
+	}
+	set := func(changes ...string) (report admin.SettingsReport) {
+		t.Helper()
+		args := append(append([]string{"settings", "set"}, changes...), "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
+		code, out, stderr := execute(t, args...)
+		if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.ExitOK {
+			t.Fatalf("exit code %d: %s%s", code, out, stderr)
+		}
+		return report
+	}
+	report := set("sender-bytes=100")
+	want := command.DefaultSettings
+	if want.SenderBytes = 100; report.Settings != want || report.UsedBytes == 0 || report.Senders != 1 {
+		t.Errorf("the settings are %+v", report)
+	}
+	res := write()
+	body := must.Get(io.ReadAll(res.Body))(t)
+	wait, _ := strconv.Atoi(res.Header.Get("Retry-After"))
+	const day = 24 * 60 * 60
+	if res.StatusCode != http.StatusTooManyRequests || wait < 1 || wait > day || res.Header.Get("RateLimit-Policy") != `"daily_bytes";q=100;w=86400` ||
+		!strings.Contains(string(body), `"rate_limited"`) || !strings.Contains(string(body), "00:00 UTC") {
+		t.Errorf("a write over the budget: status %d, %v, %s", res.StatusCode, res.Header, body)
+	}
+	set("sender-bytes=0", "daily-bytes=0")
+	if res := write(); res.StatusCode != http.StatusCreated {
+		t.Errorf("a write without bounds: status %d", res.StatusCode)
+	}
+	for _, tc := range []struct {
+		changes []string
+		status  int
+		policy  string
+	}{
+		{[]string{"write-rate=1", "write-burst=1"}, http.StatusCreated, ""},
+		{nil, http.StatusTooManyRequests, `"writes";q=1;w=60`},
+		{[]string{"write-burst=0"}, http.StatusCreated, ""},
+		{[]string{"write-rate=2", "write-burst=2"}, http.StatusCreated, ""},
+		{nil, http.StatusCreated, ""},
+		{nil, http.StatusTooManyRequests, `"writes";q=2;w=60`},
+		{[]string{"write-rate=", "write-burst="}, http.StatusCreated, ""}, // the node's flags set no limit
+	} {
+		if len(tc.changes) > 0 {
+			set(tc.changes...)
+		}
+		if res := write(); res.StatusCode != tc.status || res.Header.Get("RateLimit-Policy") != tc.policy {
+			t.Errorf("after %v: status %d and policy %s, want %d and %s", tc.changes, res.StatusCode, res.Header.Get("RateLimit-Policy"), tc.status, tc.policy)
+		}
+	}
+}

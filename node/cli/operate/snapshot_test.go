@@ -1,0 +1,169 @@
+package operate_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/cli"
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+func TestSnapshotCommands(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	c.MustPublish(0, nodetest.Post{Body: "worth a backup"})
+	dir := t.TempDir()
+	file := filepath.Join(dir, "backup")
+	expect(t, cli.ExitOK, []string{"snapshot", "save", file, "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 entry up to index")
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
+		t.Errorf("left beside the backup: %v, %v", names, err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup's mode: %v, %v", info.Mode(), err)
+	}
+	expect(t, cli.ExitOK, []string{"snapshot", "inspect", file}, file+", whole", "rows")
+	code, out, stderr := execute(t, "snapshot", "inspect", "--json", file)
+	var report struct{ Rows, Digest string }
+	if err := json.Unmarshal([]byte(out), &report); code != cli.ExitOK || err != nil || report.Rows == "" {
+		t.Errorf("inspect: exit code %d, %s%s", code, out, stderr)
+	}
+
+	data := filepath.Join(dir, "data")
+	expect(t, cli.ExitOK, []string{"snapshot", "restore", file, "--data-dir", data, "--node-id", "r"}, "restored and verified: 1 entry", report.Digest)
+	expect(t, cli.ExitFailed, []string{"snapshot", "restore", file, "--data-dir", data, "--node-id", "r"}, "is not empty")
+	expect(t, cli.ExitOK, []string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "anew"), "--node-id", "r", "--new-data-key"}, "restored and verified: 1 entry", "The data key is new")
+	expect(t, cli.ExitUsage, []string{"recover", "--data-dir", data}, "--confirm is missing: recover makes r-", "of term")
+	code, out, stderr = execute(t, "recover", "--data-dir", data, "--confirm", "--json")
+	if code != cli.ExitOK || !json.Valid([]byte(out)) {
+		t.Errorf("recover: exit code %d, %s%s", code, out, stderr)
+	}
+
+	for _, step := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"mod", "purge", "e1", "--reason", "an address", "--yes", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 of 1 changed (purge)"},
+		{[]string{"mod", "purge-status", "--cluster-addr", c.Nodes[0].ClusterAddr()}, c.Nodes[0].ServerID()},
+		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "as it was"), "--node-id", "r"}, "restored and verified: 1 entry"},
+		{[]string{"mod", "purge-list", filepath.Join(dir, "later.purged.json"), "--cluster-addr", c.Nodes[0].ClusterAddr()}, ""},
+		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "purged"), "--node-id", "r"}, "1 text purged again, as the purge list says."},
+	} {
+		expect(t, cli.ExitOK, step.args, step.says)
+	}
+
+	alone := filepath.Join(t.TempDir(), "alone")
+	must.Do(t, os.Link(file, alone))
+	for _, given := range [][]string{nil, {"--purge-list", file + ".purged.json"}} {
+		want := ""
+		if given == nil {
+			want = "warning: no purge list was given and none is beside " + alone + " (*.purged.json): what was purged after the backup comes back\n"
+		}
+		if code, _, stderr := execute(t, append([]string{"snapshot", "restore", "--check", alone}, given...)...); code != cli.ExitOK || stderr != want {
+			t.Errorf("with the list %q: exit code %d, %q, want %q", given, code, stderr, want)
+		}
+	}
+
+	must.Do(t, os.Truncate(file, 1000))
+	expect(t, cli.ExitFailed, []string{"snapshot", "inspect", file}, "not a whole backup")
+	expect(t, cli.ExitFailed, []string{"snapshot", "save", filepath.Join(dir, "missing", "backup"), "--cluster-addr", c.Nodes[0].ClusterAddr()}, "nothing was saved")
+}
+
+// TestOnlyWhatWasSavedIsRecorded: the cluster counts a backup once its file is there.
+func TestOnlyWhatWasSavedIsRecorded(t *testing.T) {
+	c := nodetest.New(t, 1)
+	dir := t.TempDir()
+	save := func(file string) (code int, stderr string) {
+		code, _, stderr = execute(t, "snapshot", "save", file, "--cluster-addr", c.Nodes[0].ClusterAddr())
+		return code, stderr
+	}
+	taken := filepath.Join(dir, "taken")
+	must.Do(t, os.Mkdir(taken, 0o700))
+	// The first has nowhere to go, the second comes whole and cannot get its name.
+	for _, file := range []string{filepath.Join(dir, "missing", "backup"), taken} {
+		if code, stderr := save(file); code != cli.ExitFailed || !strings.Contains(stderr, "nothing was saved") {
+			t.Errorf("save to %s: exit code %d, %s", file, code, stderr)
+		}
+		if at := lastBackup(t, c); at != "0" {
+			t.Errorf("after nothing was saved to %s the newest backup is of %s", file, at)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if code, stderr := save(filepath.Join(dir, "backup")); code != cli.ExitOK || stderr != "" {
+		t.Fatalf("save: exit code %d, %s", code, stderr)
+	}
+	if at := lastBackup(t, c); at == "0" {
+		t.Error("a backup was saved, and is not recorded")
+	}
+}
+
+// lastBackup returns when the newest backup was begun, as a node's measurements say.
+func lastBackup(t *testing.T, c *nodetest.Cluster) string {
+	t.Helper()
+	_, body, err := c.Nodes[0].GetText("/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(body, "\ncommons_last_backup_timestamp_seconds ")
+	if !found {
+		t.Fatal("when the newest backup was begun is not measured")
+	}
+	at, _, _ := strings.Cut(rest, "\n")
+	return at
+}
+
+// TestSnapshotToStandardOutput holds that a backup can be piped elsewhere.
+func TestSnapshotToStandardOutput(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	c.MustPublish(0, nodetest.Post{Body: "worth a backup"})
+	code, out, stderr := execute(t, "snapshot", "save", "-", "--cluster-addr", c.Nodes[0].ClusterAddr())
+	if code != cli.ExitOK || !strings.Contains(stderr, "saved to standard output: 1 entry") || !strings.Contains(stderr, "mod purge-list") {
+		t.Fatalf("exit code %d, %s", code, stderr)
+	}
+	if at := lastBackup(t, c); at == "0" {
+		t.Error("the backup is not recorded")
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	must.Do(t, os.WriteFile(file, []byte(out), 0o600))
+	expect(t, cli.ExitOK, []string{"snapshot", "restore", "--check", file})
+}
+
+// TestRestoredFilesKeepTheOwner holds that the user of a node can use a data directory after
+// root restored or recovered it.
+func TestRestoredFilesKeepTheOwner(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files to others")
+	}
+	c := nodetest.New(t, 1)
+	c.MustPublish(0, nodetest.Post{Body: "worth a backup"})
+	file, home := filepath.Join(t.TempDir(), "backup"), t.TempDir()
+	expect(t, cli.ExitOK, []string{"snapshot", "save", file, "--cluster-addr", c.Nodes[0].ClusterAddr()})
+	const user = 12345
+	must.Do(t, os.Chown(home, user, user))
+	data := filepath.Join(home, "data")
+	for _, args := range [][]string{{"snapshot", "restore", file}, {"recover"}, {"recover", "--confirm"}} {
+		_, out, stderr := execute(t, append(args, "--data-dir", data, "--node-id", "r")...)
+		err := filepath.WalkDir(home, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := entry.Info()
+			if err == nil && info.Sys().(*syscall.Stat_t).Uid != user {
+				t.Errorf("after %v %s belongs to root", args, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatalf("%v: %v, %s%s", args, err, out, stderr)
+		}
+	}
+}

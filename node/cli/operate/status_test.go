@@ -1,0 +1,181 @@
+package operate
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/golden"
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+// someSettings have half a day of writes behind them.
+var someSettings = admin.SettingsReport{
+	Settings: command.Settings{DailyBytes: 512 << 20, SenderDays: 30, WriteRate: command.NotSet, WriteBurst: 20}, SmallShareBytes: 128 << 10, UsedBytes: 64 << 20, Senders: 12, DayMillis: 12 * 3_600_000,
+}
+
+// someCluster is a cluster with a leader, a follower that lags, a voter that does
+// not answer and a node that is just joining.
+func someCluster() admin.ClusterReport {
+	reported := func(id, role string, applied uint64) *admin.NodeReport {
+		return &admin.NodeReport{
+			ID: id, Name: id[:1], Version: "1.2.3", ClusterID: "c0ffee", Role: role, Leader: "a-1", Term: 7, Ready: true,
+			HTTP: id[:1] + ":8080", Private: id[:1] + ":7000", Gossip: id[:1] + ":7946",
+			Applied: applied, Commit: applied, LastLog: applied, UptimeMillis: 3_725_000,
+			Requests: 1000, Commands: 500, LogBytes: 5 << 20, DiskFree: 1536 << 20, DiskSize: 4 << 30, MemoryBytes: 200 << 20, Open: 3,
+			Settings: someSettings,
+			Condition: admin.Condition{
+				ClockAheadMillis: 3.2, Clocks: 3, Sync: admin.Timing{Count: 70, MeanMillis: 2.25, MostMillis: 31},
+				Write: admin.Timing{Count: 50, MeanMillis: 8.5, MostMillis: 12_400}, Stall: admin.Timing{Count: 600, MeanMillis: 0.1, MostMillis: 4},
+			},
+		}
+	}
+	late := reported("b-2", "follower", 90)
+	late.Ready, late.Problems = false, []string{"caught-up: applied 90 of 100", "writes are rejected: disk_full: the disks are nearly full (b)"}
+	late.Warnings = []string{"its clock is 10m0s behind the median of 3 clocks"}
+	late.Condition = admin.Condition{
+		Rejects: "disk_full: the disks are nearly full (b)", Rejected: []admin.Rejected{{Code: "disk_full", Count: 12}, {Code: "not_enqueued", Count: 1}},
+		ClockAheadMillis: -600_000, ApplyLag: 10, ApplyLagMillis: 2500, Stall: admin.Timing{Count: 1, MeanMillis: 2600, MostMillis: 2600},
+	}
+	leader := reported("a-1", "leader", 100)
+	leader.Warnings = []string{"a flag has a name that nobody has registered"}
+	late.Warnings = append(late.Warnings, leader.Warnings...)
+	return admin.ClusterReport{
+		ClusterID: "c0ffee", AskedNode: "b-2", Leader: "a-1",
+		Servers: []admin.Server{
+			{ID: "a-1", Part: admin.Voter, Alive: true, Report: leader},
+			{ID: "b-2", Part: admin.Voter, Alive: true, Report: late},
+			{ID: "c-3", Part: admin.Voter, Error: "c-3 does not answer in time"},
+			{ID: "d-4", Part: admin.Outside, Alive: true, Report: reported("d-4", "follower", 0)},
+			{ID: "e-5", Part: admin.NonVoter, Alive: true, Error: "e-5 does not answer in time"},
+		},
+	}
+}
+
+func TestMembersTable(t *testing.T) {
+	report := someCluster()
+	golden.Compare(t, filepath.Join("testdata", "members.txt"), membersText(&report)+"\n")
+}
+
+func TestPeersTable(t *testing.T) {
+	report := someCluster()
+	golden.Compare(t, filepath.Join("testdata", "peers.txt"), peersText(peersOf(&report))+"\n")
+}
+
+func TestStatusScreen(t *testing.T) {
+	before, now := someCluster(), someCluster()
+	now.Servers[0].Report.Requests += 300
+	now.Servers[0].Report.Commands += 50
+	now.Servers[0].Report.UptimeMillis += 2000
+	now.Servers[3].Report.Requests = 10 // started again since
+	now.Servers[3].Report.UptimeMillis = 100
+	start := time.Now()
+	w := watcher{before: before, now: now, earlier: start, last: start.Add(2 * time.Second)}
+	golden.Compare(t, filepath.Join("testdata", "status.txt"), statusText(w.overview())+"\n")
+}
+
+func TestRejectedEverywhere(t *testing.T) {
+	report := someCluster()
+	if reason := rejectedEverywhere(&report); reason != "" {
+		t.Errorf("one server takes writes, and the screen says %q", reason)
+	}
+	report.Servers[0].Report.Rejects = "disk_full: no space"
+	if reason := rejectedEverywhere(&report); !strings.HasPrefix(reason, "disk_full") {
+		t.Errorf("no server takes writes, and the screen says %q", reason)
+	}
+	report.Servers[1].Report = nil
+	report.Servers[0].Report.Leader, report.Servers[0].Report.Rejects = "", ""
+	if reason := rejectedEverywhere(&report); reason != "no leader is known" {
+		t.Errorf("there is no leader, and the screen says %q", reason)
+	}
+	if screen := statusText((&watcher{now: report}).overview()); !strings.Contains(screen, "WRITES ARE REJECTED: no leader is known\n") {
+		t.Errorf("the screen is %s", screen)
+	}
+	report.Servers[0].Report = nil
+	if reason := rejectedEverywhere(&report); reason != "no server answers" {
+		t.Errorf("none answers, and the screen says %q", reason)
+	}
+}
+
+// TestHealthExitCode holds that the command fails for each server that is not well,
+// however healthy Raft finds it, and not for slowness.
+func TestHealthExitCode(t *testing.T) {
+	report := someCluster()
+	report.Servers[1].Report.Problems = nil
+	report.Servers[2].Report, report.Servers[4].Report = report.Servers[0].Report, report.Servers[0].Report
+	report.Servers[3].Report = nil // outside
+	health := admin.HealthReport{Health: admin.Health{Healthy: true}, Reports: report.Servers}
+	if err := unwell(&health); err != nil {
+		t.Errorf("all is well: %v", err)
+	}
+	health.Healthy = false
+	if err := unwell(&health); err == nil {
+		t.Error("not healthy, and it succeeds")
+	}
+	health.Healthy = true
+	report.Servers[1].Report.Problems = []string{"writes are rejected: disk_full"}
+	if err := unwell(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
+		t.Errorf("one rejects writes: %v", err)
+	}
+	report.Servers[4].Report = nil
+	if err := unwell(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2, e-5;") {
+		t.Errorf("another does not answer: %v", err)
+	}
+}
+
+func TestMillisText(t *testing.T) {
+	for ms, want := range map[float64]string{0: "0.0 ms", 9.94: "9.9 ms", 10: "10 ms", 1234.5: "1234 ms", 10_000: "10s", 600_000: "10m0s"} {
+		if got := millisText(ms); got != want {
+			t.Errorf("%g: %q, want %q", ms, got, want)
+		}
+	}
+}
+
+func TestFindServer(t *testing.T) {
+	report := someCluster()
+	report.Servers = append(report.Servers, admin.Server{ID: "a-9"})
+	for name, want := range map[string]string{"b-2": "b-2", "b": "b-2", "a-9": "a-9", "a": "", "x": "", "b-": "", "": ""} {
+		got, ok := report.Find(name)
+		if got.ID != want || ok != (want != "") {
+			t.Errorf("%q: %q, %v", name, got.ID, ok)
+		}
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	silent := []admin.Digest{{ID: "n1-a", Digest: "ab", Rows: "cd"}, {ID: "n2-b", Error: "is not there"}}
+	for _, tc := range []struct {
+		comparison admin.Comparison
+		want       []string // in this order
+	}{
+		{admin.Comparison{Equal: true, Digests: silent[:1]}, nil},
+		{admin.Comparison{Equal: true, Digests: silent}, []string{"not every node answered"}},
+		{admin.Comparison{Index: 7, Digests: silent}, []string{"differ at index 7", "save a backup of each first", "stop those"}},
+	} {
+		err := differences(&tc.comparison)
+		if tc.want == nil {
+			if err != nil {
+				t.Errorf("%+v: %v", tc.comparison, err)
+			}
+			continue
+		}
+		if err == nil {
+			t.Errorf("%+v: no error", tc.comparison)
+			continue
+		}
+		rest := err.Error()
+		for _, text := range tc.want {
+			_, after, found := strings.Cut(rest, text)
+			if !found {
+				t.Errorf("%+v: %v, want %q", tc.comparison, err, text)
+			}
+			rest = after
+		}
+	}
+}
+
+func TestSettingsText(t *testing.T) {
+	golden.Compare(t, filepath.Join("testdata", "settings.txt"), settingsText(&someSettings)+"\n")
+}

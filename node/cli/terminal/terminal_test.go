@@ -1,0 +1,29 @@
+package terminal
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
+)
+
+func TestLogFormats(t *testing.T) {
+	for format, want := range map[string]string{"json": `{"time"`, "text": "time=", "auto": `{"time"`} {
+		var out bytes.Buffer
+		logger := must.Get(NewLogger(&out, "warn", format))(t)
+		logger.Info("hidden")
+		if out.Len() != 0 {
+			t.Errorf("%s: %s", format, &out)
+		}
+		logger.Warn("shown", slog.Int("n", 1))
+		if !strings.HasPrefix(out.String(), want) {
+			t.Errorf("%s: %s", format, &out)
+		}
+	}
+	if _, err := NewLogger(os.Stderr, "loud", "auto"); err == nil {
+		t.Error("a level that is none is accepted")
+	}
+}

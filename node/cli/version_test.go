@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"encoding/json"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestVersionFlag(t *testing.T) {
+	_, want, _ := execute(t, "version")
+	if code, out, stderr := execute(t, "--version"); code != ExitOK || out != want {
+		t.Errorf("exit code %d: %q%s, want %q", code, out, stderr, want)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := execute(t, "version")
+	if code != ExitOK || !regexp.MustCompile(`^commons \S+ \(go\S+, \w+/\w+\)\n$`).MatchString(out) {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+	code, out, _ = execute(t, "version", "--json")
+	if code != ExitOK || !json.Valid([]byte(out)) || !strings.Contains(out, `"version": "`) {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+	settings := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}
+	if got := revision(settings); got != "devel-0123456789ab+dirty" {
+		t.Error(got)
+	}
+	if got := revision(nil); got != "devel" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,154 @@
+package consensus
+
+import (
+	"errors"
+	"io"
+
+	"github.com/hashicorp/raft"
+)
+
+// Consumer returns the received messages for Raft's main goroutine.
+func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
+
+// SetHeartbeatHandler sets Raft's handler of heartbeats, which runs beside Raft's main
+// goroutine. A heartbeat that could change the term or the state of this node goes to the
+// main goroutine: hashicorp/raft checks the term before it stores a new one, and meanwhile
+// the main goroutine could store its vote in a newer term.
+func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		if t.handleBeside(rpc, handle) {
+			return
+		}
+		select {
+		case t.heartbeats <- rpc:
+		case <-t.end:
+		}
+	})
+}
+
+// handleBeside handles a heartbeat beside Raft's main goroutine, if this node follows in
+// the heartbeat's term. The term cannot change meanwhile.
+func (t *transport) handleBeside(rpc raft.RPC, handle func(raft.RPC)) bool {
+	r := t.raft.Load()
+	req, is := rpc.Command.(*raft.AppendEntriesRequest)
+	if r == nil || !is || !t.terms.change.TryRLock() {
+		return false
+	}
+	defer t.terms.change.RUnlock()
+	if req.Term != t.terms.current.Load() || req.Term != r.CurrentTerm() || r.State() != raft.Follower {
+		return false
+	}
+	handle(rpc)
+	return true
+}
+
+// forward passes received messages on to Raft's main goroutine, one at a time, until the
+// transport is stopped.
+func (t *transport) forward() {
+	for {
+		var rpc raft.RPC
+		select {
+		case rpc = <-t.NetworkTransport.Consumer():
+		case rpc = <-t.heartbeats:
+		case done := <-t.discards:
+			t.rejectWaiting()
+			close(done)
+			continue
+		case <-t.end:
+			return
+		}
+		if req, is := rpc.Command.(*raft.InstallSnapshotRequest); is {
+			rpc = t.unlessCovered(rpc, req.LastLogIndex)
+		}
+		t.handOver(rpc)
+	}
+}
+
+// handOver waits until Raft's main goroutine takes a message.
+func (t *transport) handOver(rpc raft.RPC) {
+	select {
+	case t.requests <- rpc:
+	case done := <-t.discards:
+		rpc.Respond(nil, errDiscarded)
+		t.rejectWaiting()
+		close(done)
+	case <-t.end:
+	}
+}
+
+var errDiscarded = errors.New("this node has just become part of a cluster; ask again")
+
+// discard rejects the received messages that wait for Raft, also those of connections
+// that are closed by now. Servers of this cluster send them again.
+func (t *transport) discard() {
+	done := make(chan struct{})
+	select {
+	case t.discards <- done:
+		<-done
+	case <-t.end:
+	}
+}
+
+func (t *transport) rejectWaiting() {
+	for {
+		select {
+		case rpc := <-t.NetworkTransport.Consumer():
+			rpc.Respond(nil, errDiscarded)
+		case rpc := <-t.heartbeats:
+			rpc.Respond(nil, errDiscarded)
+		default:
+			return
+		}
+	}
+}
+
+// errCovered ends the receipt of a snapshot that the state covers.
+var errCovered = errors.New("the state covers the snapshot")
+
+// unlessCovered has Raft reject the snapshot up to an index if the state covers it when
+// Raft begins to receive it: a late duplicate would set back Raft's configuration and the
+// index up to which it has applied the log. The leader is told that this node has the
+// snapshot, because it would otherwise send it again and again.
+func (t *transport) unlessCovered(rpc raft.RPC, index uint64) raft.RPC {
+	answers := make(chan raft.RPCResponse, 1)
+	go func() {
+		select {
+		case answer := <-answers:
+			if resp, is := answer.Response.(*raft.InstallSnapshotResponse); is && errors.Is(answer.Error, errCovered) {
+				resp.Success, answer.Error = true, nil
+			}
+			rpc.RespChan <- answer
+		case <-t.end:
+		}
+	}()
+	return raft.RPC{Command: rpc.Command, RespChan: answers, Reader: &snapshotReader{Reader: rpc.Reader, covered: func() bool {
+		r := t.raft.Load() // entries that it has handed to the state machine may not be in the state yet
+		return index <= t.covered() || r != nil && index <= r.AppliedIndex()
+	}}}
+}
+
+// snapshotReader is the stream of a received snapshot. If the state covers the snapshot,
+// the first Read skips the stream and returns errCovered.
+type snapshotReader struct {
+	io.Reader
+	covered func() bool
+	begun   bool
+}
+
+func (s *snapshotReader) Read(p []byte) (int, error) {
+	if s.begun || !s.covered() {
+		s.begun = true
+		return s.Reader.Read(p)
+	}
+	s.begun = true
+	if _, err := io.Copy(io.Discard, s.Reader); err != nil {
+		return 0, err
+	}
+	return 0, errCovered
+}
+
+// Close ends the transport.
+func (t *transport) Close() error {
+	t.stop()
+	return t.NetworkTransport.Close()
+}

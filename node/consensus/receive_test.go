@@ -1,0 +1,171 @@
+package consensus
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// received returns an entry as it comes from a leader, with its checksum.
+func received(t *testing.T, entry *raft.Log) *raft.Log {
+	t.Helper()
+	log := must.Get(logstore.Open(logstore.Options{Path: filepath.Join(t.TempDir(), "raft.db"), Snapshot: func() uint64 { return entry.Index - 1 }}))(t)
+	defer func() { _ = log.Close() }()
+	var sealed raft.Log
+	must.Do(t, log.StoreLog(entry))
+	must.Do(t, log.GetLog(entry.Index, &sealed))
+	return &sealed
+}
+
+// TestHeartbeatsDoNotWait: while the disk keeps Raft's main goroutine, heartbeats of the
+// current term are answered. One of a newer term waits, and then counts.
+func TestHeartbeatsDoNotWait(t *testing.T) {
+	n, from := newVoter(t)
+	entry := received(t, &raft.Log{Index: 3, Term: 5, Type: raft.LogCommand})
+	release := n.hold()
+	defer release()
+	stored := make(chan error, 1)
+	go func() {
+		stored <- from.AppendEntries(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.AppendEntriesRequest{
+			RPCHeader: header("a"), Term: 5, PrevLogEntry: 2, PrevLogTerm: 5, Entries: []*raft.Log{entry},
+		}, &raft.AppendEntriesResponse{})
+	}()
+	wait(t, "no entry is stored", func() bool { return runs("appendEntries", "StoreLogs") })
+	if resp, err := n.heartbeat(from, 5); err != nil || !resp.Success {
+		t.Errorf("the heartbeat of the current term is answered with %+v, %v", resp, err)
+	}
+	newer := make(chan raft.AppendEntriesResponse, 1)
+	go func() {
+		resp, err := n.heartbeat(from, 6)
+		if err != nil {
+			t.Error(err)
+		}
+		newer <- resp
+	}()
+	wait(t, "the heartbeat of a newer term does not wait", func() bool { return runs("handOver") })
+	release()
+	if err := <-stored; err != nil {
+		t.Error(err)
+	}
+	if resp := <-newer; !resp.Success || n.CurrentTerm() != 6 {
+		t.Errorf("the heartbeat of term 6 is answered with %+v, in term %d", resp, n.CurrentTerm())
+	}
+}
+
+// TestHandledBesideRaft: which heartbeats are handled beside Raft's main goroutine.
+func TestHandledBesideRaft(t *testing.T) {
+	n, from := newVoter(t)
+	beside := func(term uint64) bool {
+		handled := false
+		answer := n.transport.handleBeside(raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}}, func(raft.RPC) { handled = true })
+		if handled != answer {
+			t.Errorf("a heartbeat of term %d: handled %v, answer %v", term, handled, answer)
+		}
+		return answer
+	}
+	got := map[string]bool{"older": beside(4), "current": beside(5), "newer": beside(6)}
+	n.transport.terms.change.Lock()
+	got["while the term changes"] = beside(5)
+	n.transport.terms.change.Unlock()
+	n.transport.terms.current.Store(6)
+	got["newer on disk than in memory"] = beside(6)
+	got["newer in memory than on disk"] = beside(5)
+	n.transport.terms.current.Store(5)
+	must.Do(t, from.TimeoutNow(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.TimeoutNowRequest{RPCHeader: header("a")}, &raft.TimeoutNowResponse{}))
+	wait(t, "it does not stand for election", func() bool { return n.State() == raft.Candidate && n.CurrentTerm() == 6 })
+	got["of a candidate's term"] = beside(6)
+	want := map[string]bool{
+		"older": false, "current": true, "newer": false, "while the term changes": false,
+		"newer on disk than in memory": false, "newer in memory than on disk": false, "of a candidate's term": false,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("handled beside Raft (-want +got):\n%s", diff)
+	}
+}
+
+// TestDiscard: all messages that wait for Raft are rejected.
+func TestDiscard(t *testing.T) {
+	to, from := newTransport(noQueue{}, electedIn(1), nothingCovered, tcpTransport(t)), tcpTransport(t)
+	defer to.stop()
+	to.SetHeartbeatHandler(func(raft.RPC) { t.Error("a heartbeat is handled before Raft runs") })
+	address := to.LocalAddr()
+	answers := make(chan error, 4)
+	for range 2 {
+		go func() {
+			answers <- from.RequestVote("f", address, &raft.RequestVoteRequest{RPCHeader: header("c")}, &raft.RequestVoteResponse{})
+		}()
+		go func() {
+			answers <- from.AppendEntries("f", address, &raft.AppendEntriesRequest{RPCHeader: header("c"), Term: 1}, &raft.AppendEntriesResponse{})
+		}()
+	}
+	wait(t, "a message still waits", func() bool { to.discard(); return len(answers) == cap(answers) })
+	for range cap(answers) {
+		if err := <-answers; err == nil || !strings.Contains(err.Error(), errDiscarded.Error()) {
+			t.Errorf("a message is answered with %v", err)
+		}
+	}
+}
+
+// TestCoveredSnapshot: a snapshot that the node has is not installed again, as a late
+// duplicate would be: Raft's configuration and the index that it has applied stay. The
+// leader is told that the node has it.
+func TestCoveredSnapshot(t *testing.T) {
+	n, from := newVoter(t)
+	install := func(index uint64) bool {
+		t.Helper()
+		var resp raft.InstallSnapshotResponse
+		content := []byte("a state")
+		err := from.InstallSnapshot(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.InstallSnapshotRequest{
+			RPCHeader: header("a"), SnapshotVersion: raft.SnapshotVersionMax, Term: 5, LastLogIndex: index, LastLogTerm: 5,
+			Configuration: raft.EncodeConfiguration(votersOf(n)), ConfigurationIndex: 1, Size: int64(len(content)),
+		}, &resp, bytes.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Success
+	}
+	if !install(10) {
+		t.Fatal("the first snapshot is not installed")
+	}
+	four := votersOf(n, "d")
+	change := received(t, &raft.Log{Index: 11, Term: 5, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(four)})
+	var resp raft.AppendEntriesResponse
+	err := from.AppendEntries(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.AppendEntriesRequest{
+		RPCHeader: header("a"), Term: 5, PrevLogEntry: 10, PrevLogTerm: 5, Entries: []*raft.Log{change}, LeaderCommitIndex: 11,
+	}, &resp)
+	if err != nil || !resp.Success {
+		t.Fatalf("the entry after the snapshot: %+v, %v", resp, err)
+	}
+	n.covered.Store(20)
+	for _, tt := range []struct {
+		name    string
+		index   uint64
+		applied uint64
+		servers []raft.Server
+	}{
+		{"a duplicate", 10, 11, four.Servers},
+		{"one that Raft has handed to the state machine", 11, 11, four.Servers},
+		{"one that the state covers", 20, 11, four.Servers},
+		{"a newer one", 21, 21, votersOf(n).Servers},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if !install(tt.index) {
+				t.Error("the leader is told that the node does not have it")
+			}
+			if got := n.AppliedIndex(); got != tt.applied {
+				t.Errorf("Raft has applied entry %d, want %d", got, tt.applied)
+			}
+			if diff := cmp.Diff(tt.servers, n.Servers()); diff != "" {
+				t.Errorf("Raft's configuration (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

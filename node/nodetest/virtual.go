@@ -1,0 +1,92 @@
+package nodetest
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/simnet"
+)
+
+// bubbles has the tests that run in virtual time.
+var bubbles sync.Map
+
+// startClock starts fasthttp's clock of Date headers. It lives as long as the process, so
+// that it must not belong to a bubble.
+var startClock = sync.OnceFunc(func() {
+	var h fasthttp.ResponseHeader
+	_ = h.String()
+})
+
+// Virtual runs a test in virtual time (testing/synctest): time passes at once when all of
+// its goroutines wait. Its clusters use a network in memory. The test must not use
+// sockets of the system, nor t.Run and t.Parallel.
+func Virtual(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	startClock()
+	synctest.Test(t, func(t *testing.T) {
+		bubbles.Store(t, true)
+		defer bubbles.Delete(t)
+		test(t)
+	})
+}
+
+const (
+	// clientHost and operatorHost are the hosts of a virtual cluster's clients and of its
+	// operators. The nodes have the addresses from 127.0.0.1 on.
+	clientHost, operatorHost = "127.0.0.200", "127.0.0.201"
+	// idleWorkers is longer than fasthttp takes to end its idle workers. A bubble ends
+	// when all of its goroutines have ended.
+	idleWorkers = time.Minute
+)
+
+// newNet returns the network of a cluster, nil if it has the system's.
+func newNet(t testing.TB) *simnet.Net {
+	if _, virtual := bubbles.Load(t); !virtual {
+		return nil
+	}
+	return simnet.New(1)
+}
+
+// network returns the network of a host of the cluster: the system's, or one in memory.
+func (c *Cluster) network(host string) cluster.Network {
+	if c.net == nil {
+		return cluster.Network{}
+	}
+	h := c.net.Host(host)
+	return cluster.Network{Listen: h.Listen, DialContext: h.DialContext, Packets: h.Packets}
+}
+
+// Operators returns the network of operators' programs.
+func (c *Cluster) Operators() cluster.Network { return c.network(operatorHost) }
+
+// Clients returns the network of clients.
+func (c *Cluster) Clients() cluster.Network {
+	return c.network(clientHost).WithDefaults(net.KeepAliveConfig{})
+}
+
+// Ports of the nodes of a virtual cluster. Each node is a host.
+const (
+	httpPort    = 8080
+	privatePort = 7000
+	gossipPort  = 7946
+)
+
+// address returns an address for a node, which it keeps over restarts.
+func (c *Cluster) address(i, port int) string {
+	c.t.Helper()
+	if c.net == nil {
+		return c.freeAddr()
+	}
+	return netip.AddrPortFrom(netip.MustParseAddr(host(i)), uint16(port)).String()
+}
+
+// host returns the host of a node of a virtual cluster.
+func host(i int) string { return fmt.Sprintf("127.0.0.%d", i+1) }

@@ -1,0 +1,118 @@
+package propose
+
+import (
+	"slices"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// Limiter holds the rate limits. Only the leader uses it.
+type Limiter interface {
+	// Admit takes one write from the allowances of the sender and of the name, which depend
+	// on the standing of its proof. If one of them is used up, Admit leaves all as they are
+	// and returns the time until the next try.
+	Admit(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
+	// Peek reports the same as Admit and leaves the allowances as they are.
+	Peek(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
+	// Refund gives back what Admit took for a write, within a limit of its own.
+	Refund(from command.Sender, standing command.Standing)
+}
+
+// Assess judges a command of this size: the standing of its proof, whether the state has
+// its request_id already, so that repeating it is free, and whether the daily byte budget
+// has room for it.
+type Assess func(p command.Payload, bytes int) (standing command.Standing, repeated, fits bool)
+
+// admission checks the rate limits and the daily byte budget on the leader.
+type admission struct {
+	limiter Limiter // nil means no rate limits
+	assess  Assess  // nil means no standing and no budget
+}
+
+// chargedClaim is a claim of a job that was charged, with the standing that chose the
+// allowances.
+type chargedClaim struct {
+	seq      uint64
+	from     command.Sender
+	standing command.Standing
+}
+
+// rateLimit is admission.take or admission.peek.
+type rateLimit func(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
+
+// admit checks each command that no leader has charged yet. It returns the group without
+// the commands over a limit, and the claims that were charged. A repeated command is free.
+// Commands of a node itself have no sender and no limit. The sending node declares whether a
+// command was charged: nodes trust each other.
+func (a *admission) admit(g command.Group, rate rateLimit) (_ command.Group, claims []chargedClaim, over []rejection) {
+	if a.limiter == nil && a.assess == nil {
+		return g, nil, nil
+	}
+	admitted := make([]command.Command, 0, len(g.Commands))
+	for i, c := range g.Commands {
+		if c.From.Charged || c.From == (command.Sender{}) {
+			admitted = append(admitted, c)
+			continue
+		}
+		var standing command.Standing
+		repeated, fits := false, true
+		if a.assess != nil {
+			standing, repeated, fits = a.assess(c.Payload, len(c.Data))
+		}
+		if !repeated {
+			if ok, wait := rate(c.From, standing); !ok {
+				over = append(over, rejection{Position: i, RetryAfter: wait})
+				continue
+			}
+			if !fits {
+				over = append(over, rejection{Position: i, OverBudget: true})
+				continue
+			}
+			if _, isClaim := c.Payload.(*command.ClaimJob); isClaim {
+				claims = append(claims, chargedClaim{c.Seq, c.From, standing})
+			}
+		}
+		admitted = append(admitted, c)
+	}
+	g.Commands = admitted
+	return g, claims, over
+}
+
+// take charges a write.
+func (a *admission) take(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration) {
+	if a.limiter == nil {
+		return true, 0
+	}
+	return a.limiter.Admit(from, standing)
+}
+
+// peek charges only a write with a wrong key: asking must not help to guess keys.
+func (a *admission) peek(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration) {
+	if a.limiter == nil {
+		return true, 0
+	}
+	if standing.WrongKey {
+		return a.limiter.Admit(from, standing)
+	}
+	return a.limiter.Peek(from, standing)
+}
+
+// lostClaim are the problems of a claim whose only fault is that another agent came first.
+var lostClaim = []command.Problem{command.ProblemJobClaimed}
+
+// refundLost refunds the applied claims that lost their job to another claim. The state that
+// their node showed had the job open, so their senders could not know better.
+func (a *admission) refundLost(s State, boot command.BootID, claims []chargedClaim) {
+	if a.limiter == nil || len(claims) == 0 {
+		return
+	}
+	v := s.View()
+	defer v.Release()
+	for _, c := range claims {
+		r, known := v.Result(boot, c.seq)
+		if known && r.Outcome == command.OutcomeRejected && slices.Equal(r.Problems, lostClaim) {
+			a.limiter.Refund(c.from, c.standing)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package propose
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// Handler returns the handler of the private port for the write path and the read path: POST
+// /v1/propose and /v1/ask, GET /v1/read-index, /v1/clock and /v1/term. The caller must have
+// verified that the peer is a node of this cluster.
+func (p *Pipeline) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+pathPropose, p.serveGroup(p.submitForwarded))
+	mux.HandleFunc("POST "+pathAsk, p.serveGroup(func(_ context.Context, g command.Group) result { return p.leader.ask(g) }))
+	mux.HandleFunc("GET "+pathReadIndex, p.serveReadIndex)
+	mux.HandleFunc("GET "+pathClock, func(w http.ResponseWriter, _ *http.Request) {
+		writeAnswer(w, clockAnswer{UnixMicro: p.sync.Own().UnixMicro()})
+	})
+	mux.HandleFunc("GET "+pathTerm, p.serveTerm)
+	return mux
+}
+
+// serveGroup returns a handler that reads a group, passes it to take and answers with the
+// result.
+func (p *Pipeline) serveGroup(take func(context.Context, command.Group) result) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, command.MaxForwardBytes))
+		if err != nil {
+			http.Error(w, "the group cannot be read", http.StatusBadRequest)
+			return
+		}
+		g, err := command.DecodeGroup(data)
+		if err != nil {
+			p.logger.ErrorContext(r.Context(), "a forwarded group was rejected", "error", err)
+			writeAnswer(w, result{Status: statusInvalid, Reason: shorten(err.Error())})
+			return
+		}
+		answer := take(r.Context(), g)
+		answer.Reason = shorten(answer.Reason)
+		writeAnswer(w, answer)
+	}
+}
+
+// submitForwarded submits a group of another node. That node may already know a newer
+// format of the cluster than this one.
+func (p *Pipeline) submitForwarded(ctx context.Context, g command.Group) result {
+	for _, c := range g.Commands {
+		if reason := p.tooNew(c.Payload); reason != "" {
+			return result{Status: statusNotEnqueued, Reason: reason}
+		}
+	}
+	return p.leader.submit(ctx, g)
+}
+
+func shorten(reason string) string { return reason[:min(len(reason), maxReasonBytes)] }
+
+func (p *Pipeline) serveReadIndex(w http.ResponseWriter, r *http.Request) {
+	index, err := p.readAsLeader(r.Context())
+	switch {
+	case errors.Is(err, errNotLeading):
+		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	default:
+		writeAnswer(w, indexAnswer{Index: index})
+	}
+}
+
+func (p *Pipeline) serveTerm(w http.ResponseWriter, _ *http.Request) {
+	d := p.deps.Load()
+	if d == nil {
+		http.Error(w, "this node is starting", http.StatusServiceUnavailable)
+		return
+	}
+	writeAnswer(w, termAnswer{Term: d.raft.CurrentTerm()})
+}
+
+func writeAnswer(w http.ResponseWriter, answer any) {
+	data, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(data) // a client that gets no answer asks again
+}

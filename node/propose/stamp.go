@@ -1,0 +1,69 @@
+package propose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// compareClocks compares the clocks regularly until the Pipeline is closed.
+func (p *Pipeline) compareClocks() {
+	ticker := time.NewTicker(p.timing.clockInterval)
+	defer ticker.Stop()
+	for {
+		_ = p.compareClocksOnce(p.ctx, clockTimeout) // retried at the next tick
+		select {
+		case <-ticker.C:
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// knowClocks returns nil once a majority of the clocks is known. A new leader makes no stamp
+// before that: log time never goes back from a stamp that is too late, and a period that
+// begins with a stamp that is too early would end too early.
+func (p *Pipeline) knowClocks(ctx context.Context) error {
+	if p.deps.Load() == nil || p.sync.knowsMajority() {
+		return nil // before Start there are no stamps
+	}
+	if err := p.compareClocksOnce(ctx, clockFirstTimeout); err != nil {
+		return err
+	}
+	if !p.sync.knowsMajority() {
+		return errors.New("the clocks of a majority of the voters are not known yet")
+	}
+	return nil
+}
+
+// stamp returns the stamp of the next batch. If this node's clock was set, or its
+// machine slept, it compares the clocks first.
+func (p *Pipeline) stamp() int64 {
+	if p.sync.stepped() {
+		_ = p.compareClocksOnce(p.ctx, clockFirstTimeout) // on failure, the stamped time goes on
+	}
+	return p.sync.Stamp()
+}
+
+// compareClocksOnce compares this node's clock with the voters' clocks.
+func (p *Pipeline) compareClocksOnce(ctx context.Context, timeout time.Duration) error {
+	d := p.deps.Load()
+	voters, err := d.voters()
+	if err != nil {
+		p.logger.WarnContext(ctx, "cannot compare clocks", "error", err)
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if len(voters) == 0 {
+		return nil // not a member yet, so its own clock is no majority
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	others := slices.DeleteFunc(voters, func(id string) bool { return id == p.self })
+	p.sync.compare(ctx, others, d.logTime, func(ctx context.Context, id string) (time.Time, error) {
+		answer, err := get[clockAnswer](ctx, p.peers, id, pathClock)
+		return time.UnixMicro(answer.UnixMicro), err
+	})
+	return nil
+}

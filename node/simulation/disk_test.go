@@ -1,0 +1,123 @@
+package simulation
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// A transaction of the log takes between shortWrite and longWrite on a healthy disk.
+	shortWrite = 300 * time.Microsecond
+	longWrite  = 1300 * time.Microsecond
+	// metaBytes is the size of bbolt's two meta pages, the first ones of its file.
+	metaBytes = 2 * pageBytes
+	pageBytes = 4096
+)
+
+var (
+	errPowerOff = errors.New("the power is off")
+	errBadDisk  = errors.New("the disk fails")
+)
+
+// disk is the disk of a node from one start to the next. Its transactions take time, and
+// can be made to stall or fail.
+type disk struct {
+	mu   sync.Mutex // held for each transaction; never held over a wait
+	rng  *rand.Rand
+	off  atomic.Bool
+	tear bool // the power goes off during the next transaction
+
+	stalls  float64 // share of the transactions that take up to longest
+	longest time.Duration
+	fails   float64 // share of the transactions that fail
+}
+
+// around runs a transaction of the log in the file at path. written is called after it.
+func (d *disk) around(path string, do func() error, written func()) error {
+	d.mu.Lock()
+	wait := shortWrite + time.Duration(d.rng.Int64N(int64(longWrite-shortWrite)))
+	if d.rng.Float64() < d.stalls {
+		wait += time.Duration(d.rng.Int64N(int64(d.longest)))
+	}
+	d.mu.Unlock()
+	time.Sleep(wait)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.off.Load():
+		return errPowerOff
+	case d.rng.Float64() < d.fails:
+		return errBadDisk
+	case d.tear:
+		d.off.Store(true)
+		return d.torn(path, do)
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	written()
+	return nil
+}
+
+// torn runs a transaction and leaves the file as the loss of power during it does. bbolt
+// syncs the other pages before it writes a meta page: either the meta pages are old, and
+// any of the other pages are new, or the transaction is complete.
+func (d *disk) torn(path string, do func() error) error {
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	if d.rng.IntN(2) == 0 {
+		return errPowerOff
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	left := bytes.Clone(after)
+	copy(left[:metaBytes], before)
+	for at := metaBytes; at < len(before); at += pageBytes {
+		if d.rng.IntN(2) == 0 {
+			copy(left[at:at+pageBytes], before[at:])
+		}
+	}
+	return errors.Join(writeSparse(path+tornSuffix, left), errPowerOff)
+}
+
+// tornSuffix names the file that a torn transaction leaves.
+const tornSuffix = ".torn"
+
+// writeSparse writes a file without its empty pages. bbolt's files are mostly empty.
+func writeSparse(path string, data []byte) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	empty := make([]byte, pageBytes)
+	for at := 0; at < len(data) && err == nil; at += pageBytes {
+		if page := data[at:min(at+pageBytes, len(data))]; !bytes.Equal(page, empty[:len(page)]) {
+			_, err = file.WriteAt(page, int64(at))
+		}
+	}
+	return errors.Join(err, file.Truncate(int64(len(data))), file.Close())
+}
+
+// powerOff ends all writing at once, and returns the file's bytes that are left.
+func (d *disk) powerOff(path string) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.off.Store(true)
+	data, err := os.ReadFile(path + tornSuffix)
+	if errors.Is(err, os.ErrNotExist) {
+		return os.ReadFile(path)
+	}
+	return data, err
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/scripts/chaos/check"
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// bench is one run.
+type bench struct {
+	o       *options
+	run     *harness.Run
+	cluster *harness.Cluster // of processes
+	voters  []*harness.Node
+	nodes   []*harness.Node // the voters, then the reader
+	network network
+
+	balancer *harness.Node // in front of the nodes, or nil
+	balanced bool          // all clients call the balancer
+	kept     []check.Entry // the entries when the clients have ended
+
+	watch *watch
+	began time.Time
+
+	down    map[string]bool         // nodes whose process does not run at the moment
+	weak    map[string]bool         // nodes that cannot take part in a majority at the moment
+	hungry  map[string]func() error // ends the starvation of a node
+	last    []string                // targets of the last fault
+	spoiled *harness.Node           // the node whose disk was lost or damaged
+	filled  bool                    // a disk is, or was, full
+
+	images  string           // directory of the disk images, empty if there are no disks
+	disks   map[string]*disk // by node
+	noDisks string           // why disks cannot be broken here
+	damaged int              // files
+
+	prefix string          // of the names of agents, and of the moderator
+	token  bool            // the moderator may have one
+	found  map[string]bool // ids of the entries that existed before
+}
+
+// moderatorCommand creates or revokes the moderator's token.
+func (b *bench) moderatorCommand(verb string, n *harness.Node) (code int, stdout, stderr string) {
+	return b.run.Command(nil, "mod", "token", verb, b.prefix+"chaos", "--json", "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
+}
+
+// settled waits until every node is ready, and the voters vote.
+func (b *bench) settled() {
+	c := &harness.Cluster{Run: b.run, Nodes: b.voters}
+	harness.Must(c.WaitReady(harness.ReplaceTimeout, b.nodes...))
+	harness.Must(c.WaitVoters())
+}
+
+// recover waits until every node runs, is ready, and the voters vote.
+func (b *bench) recover() {
+	b.settled()
+	harness.Must(b.run.Eventually(harness.ReplaceTimeout, func() error {
+		for _, n := range b.voters { // the old server of a name may still have its vote
+			if s, err := n.Status(); err != nil || !slices.Contains(s.Voters, s.Node) {
+				return fmt.Errorf("%s does not vote yet: %+v, %w", n.Name, s, err)
+			}
+		}
+		return nil
+	}))
+}
+
+// fault is a kind of damage to nodes, and its repair. A nil end means that there is no repair.
+type fault struct {
+	process bool // the process does not run, or is stopped, meanwhile
+	weakens bool // the node cannot take part in a majority meanwhile
+	disk    bool // needs a voter with its own disk; one at a time
+	spoils  bool // the node's data may be lost; once in a run
+	network bool // changes the network between nodes
+	lossy   bool // needs a network that can lose packets
+	resizes bool // changes the number of voters meanwhile
+	// interrupts the service: clients may see errors.
+	interrupts bool
+	// loopback needs nodes on loopback addresses: others reject --clock-offset, and a
+	// switch does not see connections.
+	loopback bool
+	begin    func(b *bench, nodes []*harness.Node) error
+	end      func(b *bench, nodes []*harness.Node) error
+}
+
+func each(do func(*bench, *harness.Node) error) func(*bench, []*harness.Node) error {
+	return func(b *bench, nodes []*harness.Node) error {
+		for _, n := range nodes {
+			if err := do(b, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (b *bench) start(n *harness.Node) error {
+	if err := n.Start(); err != nil {
+		return err
+	}
+	b.network.runs(n.Name, n.PID())
+	return nil
+}
+
+func (b *bench) named(names []string) (found []*harness.Node) {
+	for _, n := range b.nodes {
+		if slices.Contains(names, n.Name) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// entries returns what a node lists at an index or a later one, oldest first.
+func (b *bench) entries(n *harness.Node, index uint64) ([]check.Entry, error) {
+	found, err := n.List(index, client.EntryQuery{})
+	slices.Reverse(found)
+	return found, err
+}

@@ -1,0 +1,37 @@
+package check
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+)
+
+// Entry is an entry at the end.
+type Entry = client.Entry
+
+// Final is the state after the faults, when no client writes any more.
+type Final struct {
+	Entries map[string][]Entry // by node, oldest first
+	Digests []Digest
+	Equal   bool      // whether the nodes say that the digests are equal
+	Began   time.Time // of the run
+}
+
+// Digest is the digest of the state of a node, or the reason why there is no digest.
+type Digest struct {
+	ID, Digest, Rows, Error string
+}
+
+// state returns the entries of one node: another check compares the nodes.
+func (f *Final) state() []Entry {
+	for _, node := range slices.Sorted(maps.Keys(f.Entries)) {
+		return f.Entries[node]
+	}
+	return nil
+}
+
+// mentions reports whether a text mentions an agent.
+func mentions(text, agent string) bool { return slices.Contains(strings.Fields(text), "@"+agent) }

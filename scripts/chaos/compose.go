@@ -1,0 +1,227 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/raw"
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// The scenarios with everything that the manual does with the containers of the compose
+// file. All clients call the balancer.
+const (
+	behindBalancer     = "behind the balancer"
+	behindBalancerLong = "behind the balancer with long pauses"
+	balancedPause      = 200 * time.Millisecond // of each client: their connections are all new
+	balancedLeast      = 10
+)
+
+// balancedPlan is the part of these scenarios in which clients work. A pause is longer than
+// a client may wait, and than gossip needs to miss a node.
+func balancedPlan(pause time.Duration, grown ...event) []event {
+	return inTurn(slices.Concat([]event{
+		{Fault: "Keep metrics private", Target: cluster},
+		{For: 2 * time.Second, Fault: "kill", Target: leader},
+		{For: pause, Fault: "pause", Target: leader},
+		{For: pause, Fault: "pause", Target: follower},
+		{For: time.Second, Fault: "Look", Target: cluster},
+		{For: time.Second, Fault: "Move the leadership", Target: cluster},
+		{For: time.Second, Fault: "Restart or upgrade", Target: cluster},
+		{For: time.Second, Fault: "Replace a disk", Target: cluster},
+		{For: time.Second, Fault: "Recreate", Target: cluster},
+		{For: time.Second, Fault: "Upgrade to a later version", Target: cluster},
+		{For: time.Second, Fault: "Join with an old version", Target: cluster},
+		{For: time.Second, Fault: "Grow to five", Target: cluster},
+	}, grown, []event{
+		{For: time.Second, Fault: "Collect measurements", Target: cluster},
+		{For: time.Second, Fault: "Change the secret", Target: cluster},
+	})...)
+}
+
+// afterwardsBalanced are the events of these scenarios when the clients have ended.
+func afterwardsBalanced() []event {
+	return inTurn(
+		event{Fault: "Shrink", Target: cluster},
+		event{Fault: "Back up", Target: cluster},
+		event{Fault: "Try a restore", Target: cluster},
+		event{Fault: "Restore a backup", Target: cluster},
+		event{Fault: "Go on with one node", Target: cluster},
+	)
+}
+
+// containerProcedures are the work of operators on a project of Compose. Their names are
+// those of the manual's procedures, or capitalized.
+var containerProcedures = map[string]fault{
+	"Keep metrics private":       onProject((*bench).keepMetrics),
+	"Replace a disk":             onProject((*bench).replaceDisk),
+	"Upgrade to a later version": onProject((*bench).upgrade),
+	"Join with an old version":   interrupting(onProject((*bench).rejectOld)),
+	"Recreate":                   interrupting(onProject((*bench).recreate)),
+	"Collect measurements":       onProject((*bench).collect),
+	"Grow to five":               resizing(following("Grow to five")),
+	"Shrink":                     resizing(following("Shrink")),
+	"Look":                       following("Look"),
+	"Move the leadership":        following("Move the leadership"),
+	"Restart or upgrade":         following("Restart or upgrade"),
+	"Change the secret":          following("Change the secret"),
+	"Back up":                    onProject(func(_ *bench, p *containers) { p.follow("Back up"); p.cron() }),
+	"Try a restore":              following("Try a restore"),
+	"Restore a backup":           keeping("Restore a backup"),
+	"Go on with one node":        keeping("Go on with one node"),
+}
+
+func onProject(do func(b *bench, p *containers)) fault {
+	return fault{begin: func(b *bench, _ []*harness.Node) error {
+		p := b.network.(*containers)
+		do(b, p)
+		b.adopt(p)
+		return nil
+	}}
+}
+
+func following(title string) fault {
+	return onProject(func(_ *bench, p *containers) { p.follow(title) })
+}
+
+func interrupting(f fault) fault { f.interrupts = true; return f }
+
+func resizing(f fault) fault { f.resizes = true; return f }
+
+// keeping follows a procedure after which the nodes list the same as before.
+func keeping(title string) fault {
+	return resizing(onProject(func(b *bench, p *containers) {
+		p.follow(title)
+		b.adopt(p)
+		b.recover()
+		for _, n := range b.nodes {
+			got := harness.Got(harness.Collect(n.Client(0).Strong().Entries(b.run.Ctx, client.EntryQuery{Limit: 100})))
+			slices.Reverse(got)
+			if want := b.kept; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+				harness.Failf("%s lists %d entries, and not the %d from before", n.Name, len(got), len(want))
+			}
+		}
+	}))
+}
+
+// keepMetrics checks that no spelling of their path leads through the balancer to metrics.
+func (b *bench) keepMetrics(p *containers) {
+	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error { return b.get(p.url+"/readyz", nil, http.StatusOK) }))
+	for _, path := range []string{"/metrics", "/metrics/", "/metrics//", "/metrics///?x", "//metrics", "/./metrics", "/%6detrics"} {
+		if err := b.get(p.url+path, nil, http.StatusNotFound); err != nil {
+			harness.Failf("strangers can read metrics: %w", err)
+		}
+	}
+}
+
+// get makes one GET, wants a status, and decodes the answer unless into is nil.
+func (b *bench) get(url string, into any, want int) error {
+	res, err := raw.Do(b.run.Ctx, http.DefaultClient, http.MethodGet, url, "")
+	switch {
+	case err != nil:
+		return err
+	case res.Status != want:
+		return fmt.Errorf("GET %s: %d, want %d: %.500s", url, res.Status, want, res.Body)
+	case into != nil:
+		return res.Decode(into)
+	}
+	return nil
+}
+
+// replaceDisk checks that the manual's node comes back as a new server, which takes the
+// place of the old one.
+func (b *bench) replaceDisk(p *containers) {
+	n := b.named([]string{"node2"})[0]
+	old := harness.Got(n.Status())
+	p.follow("Replace a disk")
+	harness.Must(p.locate(n))
+	b.recover()
+	if now := harness.Got(n.Status()); now.Node == old.Node || slices.Contains(now.Voters, old.Node) {
+		harness.Failf("%s lost its disk; it is %s now, and the voters are %v", old.Node, now.Node, now.Voters)
+	}
+}
+
+// recreate stops every container cleanly and makes new ones in another order, so that
+// addresses change hands.
+func (b *bench) recreate(p *containers) {
+	addresses := func() (all []string) {
+		for _, n := range b.nodes {
+			all = append(all, harness.Got(p.address(n.Name)))
+		}
+		return all
+	}
+	before := addresses()
+	p.up("stop")
+	for _, n := range b.nodes {
+		if code := harness.Got(p.on(n.Name, "inspect", "--format", "{{.State.ExitCode}}")); code != "0" {
+			harness.Failf("%s ended with code %s", n.Name, code)
+		}
+	}
+	p.up("down")
+	for _, service := range []string{"node3", "node1", "node2", balancerService} {
+		p.up("up", "--detach", "--no-deps", service)
+	}
+	if after := addresses(); slices.Equal(before, after) {
+		harness.Failf("the addresses are still %v: the scenario did not test another order", after)
+	}
+}
+
+// collect starts Prometheus: it has to find every node and the balancer, and to evaluate
+// every rule, and no rule may fire with healthy nodes.
+func (b *bench) collect(p *containers) {
+	if os.Getenv("PROMETHEUS_IMAGE") == "" {
+		fmt.Println("   left out: there is no image of Prometheus here")
+		return
+	}
+	p.up("--profile", "five", "--profile", "observability", "up", "--detach", "prometheus")
+	for query, want := range map[string]int{
+		"up == 1 and on (instance) commons_ready == 1":                                                       len(b.nodes),
+		`up{job="commons-balancer"} == 1 and on () haproxy_frontend_http_requests_total{proxy="public"} > 0`: 1,
+	} {
+		harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
+			var answer struct {
+				Data struct{ Result []struct{} }
+			}
+			err := b.get(p.prometheus+"/api/v1/query?"+url.Values{"query": {query}}.Encode(), &answer, http.StatusOK)
+			if got := len(answer.Data.Result); err == nil && got != want {
+				err = fmt.Errorf("%s has %d samples, want %d", query, got, want)
+			}
+			return err
+		}))
+	}
+	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error { return b.rulesHold(p) }))
+}
+
+// rulesHold returns an error unless every rule is evaluated and does not fire.
+func (b *bench) rulesHold(p *containers) error {
+	var answer struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health, LastError, State string }
+			}
+		}
+	}
+	if err := b.get(p.prometheus+"/api/v1/rules", &answer, http.StatusOK); err != nil {
+		return err
+	}
+	evaluated := 0
+	for _, group := range answer.Data.Groups {
+		for _, rule := range group.Rules {
+			if rule.Health != "ok" || rule.State == "firing" {
+				return fmt.Errorf("alert %s is %s, health %s %s", rule.Name, rule.State, rule.Health, rule.LastError)
+			}
+			evaluated++
+		}
+	}
+	if evaluated == 0 {
+		return errors.New("no rule is known")
+	}
+	fmt.Printf("   %d alerts evaluated\n", evaluated)
+	return nil
+}

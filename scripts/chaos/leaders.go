@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/scripts/chaos/check"
+	"github.com/commons-cluster/commons/scripts/chaos/record"
+)
+
+// movesWithin is how soon another node has to lead after the leader's disk or processor
+// became slow.
+const movesWithin = 10 * time.Second
+
+// slowLeaders checks that another node took over from each leader that was made slow for
+// at least movesWithin, without another fault at the same time.
+func (r *report) slowLeaders() check.Verdict {
+	v := check.Verdict{Name: "a leader that became slow gives way", Findings: []check.Finding{}}
+	for i := range r.Plan {
+		e := &r.Plan[i]
+		slows := e.Fault == "slow disk" || e.Fault == "starve"
+		if !slows || e.Note != "" || e.End-e.Begin < movesWithin || r.overlapped(i) || !slices.Contains(e.Nodes, r.leaderAt(e.Begin)) {
+			continue
+		}
+		v.Looked++
+		if slices.Contains(e.Nodes, r.leaderAt(e.Begin+movesWithin)) {
+			v.Add(fmt.Sprintf("%s led on for %v after its fault, %q, began", strings.Join(e.Nodes, ", "), movesWithin, e.Fault))
+		}
+	}
+	return v
+}
+
+// living checks that whoever calls a node that is not a target sees no error, in a plan of
+// events in turn.
+func (r *report) living() check.Verdict {
+	v := check.Verdict{Name: "whoever calls a living node sees no error", Findings: []check.Finding{}}
+	if len(r.Plan) == 0 || !r.Plan[0].InTurn {
+		return v
+	}
+	lost := map[string]bool{}
+	for i := range r.calls {
+		c := &r.calls[i]
+		if !c.Kind.Patient() || r.excused(c, lost) {
+			continue
+		}
+		v.Looked++
+		if c.Outcome == record.Failed || c.Outcome == record.Unknown || c.Outcome == record.Rejected && c.Job == "" {
+			v.Add(fmt.Sprintf("%s %s at %s: %s %s %s", c.Client, c.Kind, c.Node, c.Outcome, c.Code, c.Error), *c)
+		}
+	}
+	return v
+}
+
+// excused reports whether a call's node was the target of a fault, or too few voters were
+// left, until all nodes were well again. A client of the balancer may lose one write with
+// each target, and hears of it before the timeout. Such writes are added to lost.
+func (r *report) excused(c *record.Call, lost map[string]bool) bool {
+	for i, e := range r.Plan {
+		if c.Begin > e.Well || e.Begin > c.End {
+			continue
+		}
+		if e.Minority || slices.Contains(e.Nodes, c.Node) && e.Fault != "lead" {
+			return true
+		}
+		mayBeLost := c.Node == balancerService && len(e.Nodes) > 0 && c.Kind.Writes() && c.Outcome == record.Unknown && c.End-c.Begin < record.CallTimeout
+		if one := fmt.Sprint(i, c.Client); mayBeLost && !lost[one] {
+			lost[one] = true
+			return true
+		}
+	}
+	return false
+}
+
+// overlapped reports whether another fault of the plan was there at the same time.
+func (r *report) overlapped(i int) bool {
+	e := &r.Plan[i]
+	for j := range r.Plan {
+		if other := &r.Plan[j]; j != i && other.Note == "" && other.Begin <= e.End && e.Begin <= other.End {
+			return true
+		}
+	}
+	return false
+}
+
+// leaderAt returns the node that last began to lead before an instant of the run.
+func (r *report) leaderAt(at time.Duration) (node string) {
+	last := lead{At: -1}
+	for _, l := range r.Leads {
+		if l.At <= at && l.At >= last.At {
+			last = l
+		}
+	}
+	return last.Node
+}

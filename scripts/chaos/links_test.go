@@ -1,0 +1,77 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+)
+
+// TestLinks: what a way carries waits while it is cut, and arrives when it is healed;
+// the way back is another one; reset breaks the connection.
+func TestLinks(t *testing.T) {
+	l, err := newLinks()
+	if err != nil {
+		t.Skip(err)
+	}
+	served := make(chan string, 10)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served <- r.URL.Path
+		_, _ = io.WriteString(w, "heard")
+	}), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+	defer l.close()
+	l.runs("me", os.Getpid())
+	addr, err := l.before(t.Context(), "other", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan string, 10)
+	ask := func(path string) {
+		res, err := http.Get("http://" + addr + path)
+		if err != nil {
+			answers <- err.Error()
+			return
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		answers <- string(text)
+	}
+	ask("/plain")
+	if got := <-answers; got != "heard" || <-served != "/plain" {
+		t.Fatalf("over a good way: %s", got)
+	}
+	l.set("other", "me", quality{cut: true})
+	go ask("/back")
+	if got := <-served; got != "/back" {
+		t.Errorf("the way there is cut, too: %s", got)
+	}
+	select {
+	case got := <-answers:
+		t.Errorf("over a way that is cut: %s", got)
+	case <-time.After(5 * cutLook): // long enough for an answer to pass by mistake
+	}
+	l.set("other", "me", quality{})
+	if got := <-answers; got != "heard" {
+		t.Errorf("after it was healed: %s", got)
+	}
+	l.set("me", "other", quality{cut: true})
+	go ask("/there")
+	for len(served) == 0 && len(answers) == 0 {
+		_ = l.reset("me")            // links always can
+		time.Sleep(time.Millisecond) // until the connection is there to be broken
+	}
+	if got := <-answers; got == "heard" || len(served) > 0 {
+		t.Errorf("a connection was reset, and the answer is %s", got)
+	}
+}

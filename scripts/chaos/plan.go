@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// target says which nodes a fault is for. They are chosen when the fault begins.
+type target string
+
+// The targets.
+const (
+	leader   target = "leader"
+	follower target = "follower"
+	reader   target = "reader" // the node without a vote
+	all      target = "all"
+	ill      target = "ill" // the target of the previous fault
+	// cluster is the target of procedures that clients must not notice. Other targets are
+	// names of nodes.
+	cluster target = "cluster"
+)
+
+// event is one fault of a plan.
+type event struct {
+	At     time.Duration `json:"at"` // since the first fault
+	For    time.Duration `json:"for"`
+	Fault  string        `json:"fault"`
+	Target target        `json:"target"`
+	Hard   bool          `json:"hard"` // even if it leaves no majority
+	// InTurn makes the event wait until all nodes are well after the one before. The events of
+	// a plan are all in turn, or all at their times.
+	InTurn bool `json:"inTurn,omitempty"`
+	// The result:
+	Nodes    []string      `json:"nodes,omitempty"`
+	Begin    time.Duration `json:"begin"` // since the run began
+	End      time.Duration `json:"end"`
+	Well     time.Duration `json:"well,omitempty"`     // when all nodes were well again, if the event is in turn
+	Note     string        `json:"note,omitempty"`     // why it was left out
+	Minority bool          `json:"minority,omitempty"` // too few voters were left to write
+	Leaders  int           `json:"leaders"`            // how many began to lead meanwhile
+	Gap      time.Duration `json:"gap"`                // longest time without an acknowledged write on other nodes
+	Silent   time.Duration `json:"silent"`             // when that began
+	ReadGap  time.Duration `json:"readGap"`            // the same for reads that need no leader
+	Writes   slowness      `json:"writeTimes"`         // of other nodes
+	Reads    slowness      `json:"readTimes"`
+	Why      []string      `json:"why,omitempty"` // log lines of nodes during a long gap
+}
+
+// skippedNote begins the note of an event that this machine or network cannot carry out.
+const skippedNote = "skipped: "
+
+// slowness is the 99th percentile of call times: before the first fault, and during a
+// fault.
+type slowness struct {
+	Usual     time.Duration `json:"usual"`
+	Meanwhile time.Duration `json:"meanwhile"`
+}
+
+func (s slowness) String() string {
+	return fmt.Sprintf("%v (%v)", s.Meanwhile.Round(time.Millisecond), s.Usual.Round(time.Millisecond))
+}
+
+// manyVoters is the number of voters in scenarios whose names contain ofFive.
+const (
+	manyVoters = 5
+	ofFive     = "of five"
+)
+
+func repeated(n int, every time.Duration, e event) []event {
+	plan := make([]event, n)
+	for i := range plan {
+		e.At = time.Duration(i) * every
+		plan[i] = e
+	}
+	return plan
+}
+
+// inTurn is a plan of events that do not overlap.
+func inTurn(plan ...event) []event {
+	for i := range plan {
+		plan[i].InTurn = true
+	}
+	return plan
+}
+
+// randomPlan spreads some of the named faults over a time; some overlap. The seed decides
+// everything.
+func randomPlan(seed uint64, length time.Duration, names []string) []event {
+	const shortest, longest, pause = 500 * time.Millisecond, 9 * time.Second, 4 * time.Second
+	random := rand.New(rand.NewPCG(seed, 0))
+	targets := []target{leader, leader, leader, follower, follower, reader}
+	var plan []event
+	for at := time.Duration(0); at < length; at += pause/4 + time.Duration(random.Int64N(int64(2*pause))) {
+		e := event{At: at, Fault: names[random.IntN(len(names))], Target: targets[random.IntN(len(targets))]}
+		e.For = shortest + time.Duration(random.Int64N(int64(longest-shortest)))
+		e.Hard = random.IntN(5) == 0
+		if e.Fault == "kill" && random.IntN(12) == 0 {
+			e.Target, e.For, e.Hard = all, 2*time.Second, true
+		}
+		plan = append(plan, e)
+	}
+	return plan
+}

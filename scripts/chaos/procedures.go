@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// quorumTimeout is how long a cluster may take to be ready after all nodes were killed.
+const quorumTimeout = 15 * time.Second
+
+// The write limits of a run whose lanes stay just below them.
+const (
+	closeRate, closeBurst = 1200, 2 // a minute
+	closePause            = time.Minute * 100 / (98 * closeRate)
+)
+
+// procedures are the work of operators on a cluster of processes, by name.
+var procedures = map[string]fault{
+	"kill and start all":    {process: true, begin: (*bench).killAndStart},
+	"terminate and restart": {process: true, begin: (*bench).restartAll},
+	"leave and join":        {process: true, resizes: true, begin: each((*bench).leave)},
+	"rotate the secret":     {begin: (*bench).rotateSecret},
+	"back up and restore":   {begin: (*bench).backUp},
+	"exceed the limits":     {begin: (*bench).exceedLimits},
+}
+
+// killAndStart kills nodes at the same time and starts them.
+func (b *bench) killAndStart(nodes []*harness.Node) error {
+	var group sync.WaitGroup
+	for _, n := range nodes {
+		group.Go(n.Kill)
+	}
+	group.Wait()
+	for _, n := range nodes {
+		if err := b.start(n); err != nil {
+			return err
+		}
+	}
+	return b.cluster.WaitReady(quorumTimeout, nodes...)
+}
+
+// restartAll ends nodes in good order, one after the other, and starts them.
+func (b *bench) restartAll(nodes []*harness.Node) error {
+	if err := b.cluster.Terminate(); err != nil {
+		return err
+	}
+	return each((*bench).start)(b, nodes)
+}
+
+// leave has a node leave, and join again without its data.
+func (b *bench) leave(n *harness.Node) error {
+	code, out, errs := b.run.Command([]string{"COMMONS_CLUSTER_ADDR=" + n.Private, "COMMONS_SECRET_FILE=" + b.cluster.Secret}, "leave", "--json")
+	var left struct{ ID string }
+	if err := json.Unmarshal([]byte(out), &left); err != nil || code != 0 || left.ID == "" {
+		harness.Failf("leave: exit code %d, %s%s", code, out, errs)
+	}
+	const exitLeft = 3 // service managers do not start it again
+	if code, err := n.Wait(); err != nil || code != exitLeft {
+		harness.Failf("the node that left ended with exit code %d, %w\n%s", code, err, n.LogTail())
+	}
+	return errors.Join(os.RemoveAll(n.Dir), b.start(n))
+}
+
+// rotateSecret follows the manual.
+func (b *bench) rotateSecret([]*harness.Node) error {
+	before := harness.Got(os.ReadFile(b.cluster.Secret))
+	b.cluster.Follow("security.md", "The secret")
+	if after := harness.Got(os.ReadFile(b.cluster.Secret)); bytes.Equal(before, after) {
+		return errors.New("the secret is the former one")
+	}
+	return nil
+}
+
+// backUp follows the manual, and starts the node that is restored: a separate cluster with
+// everything that was acknowledged before.
+func (b *bench) backUp([]*harness.Node) error {
+	published := harness.Got(b.nodes[0].Publish(client.NewEntry{Body: "before the backup", Channel: "restored"}))
+	b.cluster.Follow("backup.md", "Without containers")
+	restored := harness.Got(b.run.NewCluster("restored", 1))
+	n := restored.Nodes[0]
+	n.Alone()
+	n.Flags["node-id"], n.Flags["data-dir"], n.Flags["secret-file"] = "d", filepath.Join(b.cluster.Dir, "restored"), b.cluster.Secret
+	harness.Must(n.Start())
+	harness.Must(restored.WaitReady(harness.ReadyTimeout, n))
+	if entries := harness.Got(n.List(0, client.EntryQuery{Channel: "restored"})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
+		harness.Failf("the restored node has %v, want %s", entries, published.Entry.ID)
+	}
+	return n.Terminate()
+}
+
+// exceedLimits checks that limits work: some of many writes at once are rejected.
+func (b *bench) exceedLimits([]*harness.Node) error {
+	const atOnce = 80
+	return b.run.Eventually(harness.ReadyTimeout, func() error {
+		var rejected atomic.Bool
+		var group sync.WaitGroup
+		for i := range atOnce {
+			group.Go(func() {
+				_, err := b.nodes[i%len(b.nodes)].Publish(client.NewEntry{Agent: "writer", Body: "one of too many: " + strconv.Itoa(i)})
+				if rejection, is := errors.AsType[*client.Error](err); is && rejection.Status == http.StatusTooManyRequests {
+					rejected.Store(true)
+				}
+			})
+		}
+		group.Wait()
+		if !rejected.Load() {
+			return errors.New("no limit rejects any of many writes")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,67 @@
+package record
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestOutcomes(t *testing.T) {
+	for _, tc := range []struct {
+		status int
+		answer map[string]any
+		want   Outcome
+		id     string
+	}{
+		{201, map[string]any{"entry": map[string]any{"id": "e1"}, "duplicate": false}, Done, "e1"},
+		{200, map[string]any{"result": map[string]any{"structuredContent": map[string]any{"entry": map[string]any{"id": "e2"}}}}, Done, "e2"},
+		{200, map[string]any{"error": map[string]any{"code": -32000.0, "data": []any{map[string]any{"code": "not_enqueued"}}}}, Failed, ""},
+		{200, map[string]any{"result": map[string]any{"isError": true, "structuredContent": map[string]any{"code": "outcome_unknown"}}}, Unknown, ""},
+		{503, map[string]any{"code": "not_enqueued"}, Failed, ""},
+		{503, map[string]any{"code": "outcome_unknown"}, Unknown, ""},
+		{502, map[string]any{}, Unknown, ""},
+		{500, map[string]any{"code": "internal"}, Unknown, ""},
+		{409, map[string]any{"code": "job_done"}, Rejected, ""},
+	} {
+		c := Call{Kind: Publish}
+		c.read(tc.status, tc.answer)
+		if c.Outcome != tc.want || c.ID != tc.id {
+			t.Errorf("%d %v: %s %q, want %s %q", tc.status, tc.answer, c.Outcome, c.ID, tc.want, tc.id)
+		}
+	}
+}
+
+// TestSentAndLost: a GET whose connection breaks is sent again by net/http, and finds
+// no listener: it may have been written all the same. Without a connection it was not.
+func TestSentAndLost(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served int
+	server := &http.Server{ReadHeaderTimeout: time.Minute}
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if served++; served == 1 {
+			_, _ = io.WriteString(w, "{}")
+			return
+		}
+		_ = listener.Close()
+		panic(http.ErrAbortHandler)
+	})
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+	var h History
+	cl := NewCaller(time.Now(), &http.Client{Transport: &http.Transport{}}, &h)
+	ask := func() Outcome {
+		c := Call{Kind: Publish}
+		cl.send(t.Context(), &c, "http://"+listener.Addr().String(), request{method: http.MethodGet, path: "/", header: http.Header{}})
+		return c.Outcome
+	}
+	for _, want := range []Outcome{Done, Unknown, Failed} {
+		if got := ask(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

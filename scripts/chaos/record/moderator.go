@@ -1,0 +1,146 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// moderators is how many moderators hide, show, purge and block. Each works only with
+// entries that were published for it, in one sequence of calls at all nodes. Each call
+// has the index of the calls before, so every answer must show all earlier changes.
+const moderators = 2
+
+// How a moderator's calls are divided, out of a hundred; the rest are reads.
+const (
+	partHide  = 30 // or unhide
+	partPurge = 35
+	partBlock = 45 // or lift
+	partTry   = 60 // to write under the name that may be blocked
+)
+
+// Actions of moderators, as recorded in Status.
+const (
+	DoHide   = "hide"
+	DoUnhide = "unhide"
+	DoPurge  = "purge"
+	DoBlock  = "block"
+	DoLift   = "lift"
+)
+
+// moderator works with one entry at a time.
+type moderator struct {
+	*Crowd
+	name   string
+	random *rand.Rand
+	token  http.Header
+	n      int
+
+	subject Call // the entry, if it has an id
+	hidden  bool // the intended state after the last call
+	rule    float64
+	index   uint64
+}
+
+func (w *Crowd) moderate(ctx context.Context, i int, token string) {
+	m := &moderator{
+		Crowd: w, name: fmt.Sprintf("%smoderator-%d", w.Prefix, i), random: rand.New(rand.NewPCG(w.Seed, uint64(1000+i))),
+		token: http.Header{"Authorization": {"Bearer " + token}},
+	}
+	for ctx.Err() == nil {
+		m.n++
+		switch p := m.random.IntN(100); {
+		case m.subject.ID == "":
+			m.publish(ctx)
+		case p < partHide:
+			m.hide(ctx)
+		case p < partPurge:
+			m.act(ctx, DoPurge, map[string]any{"ids": []string{m.subject.ID}, "reason": "chaos"})
+			m.look(ctx)
+			m.subject = Call{}
+		case p < partBlock:
+			m.block(ctx)
+		case p < partTry:
+			m.try(ctx)
+		default:
+			m.look(ctx)
+		}
+		harness.Pause(ctx, w.Pause)
+	}
+}
+
+func (m *moderator) node() *harness.Node { return m.Nodes[m.random.IntN(len(m.Nodes))] }
+
+// publish publishes the entry that is moderated next.
+func (m *moderator) publish(ctx context.Context) {
+	c := Call{Kind: Subject, Agent: m.name + "-author", Text: fmt.Sprintf("moderated%dx%d", m.n, m.random.Uint64())}
+	m.do(ctx, &c, request{http.MethodPost, "/api/entries", map[string]any{"agent": c.Agent, "body": c.Text}, http.Header{}})
+	if c.Outcome == Done {
+		m.subject, m.hidden = c, false
+	}
+}
+
+// do makes a call and records it.
+func (m *moderator) do(ctx context.Context, c *Call, r request) map[string]any {
+	c.Client, c.Surface, c.MinIndex = m.name, "http", m.index
+	answer := m.Client.do(ctx, c, m.node(), r)
+	m.index = max(m.index, c.Index)
+	return answer
+}
+
+// act makes a call of moderation.
+func (m *moderator) act(ctx context.Context, action string, fields map[string]any) map[string]any {
+	c := Call{Kind: Moderated, Agent: m.name, Status: action, Expect: m.subject.ID}
+	if action == DoBlock || action == DoLift {
+		c.Expect = m.blocked()
+	}
+	answer := m.do(ctx, &c, request{http.MethodPost, "/api/moderation/" + action, fields, m.token})
+	if c.Outcome != Done {
+		return nil
+	}
+	return answer
+}
+
+func (m *moderator) hide(ctx context.Context) {
+	m.hidden = !m.hidden
+	action := DoUnhide
+	if m.hidden {
+		action = DoHide
+	}
+	m.act(ctx, action, map[string]any{"ids": []string{m.subject.ID}, "reason": "chaos"})
+	m.look(ctx)
+}
+
+// blocked is the name that the moderator blocks.
+func (m *moderator) blocked() string { return m.name + "-blocked" }
+
+func (m *moderator) block(ctx context.Context) {
+	if m.rule != 0 && m.random.IntN(2) == 0 {
+		if m.act(ctx, DoLift, map[string]any{"number": m.rule}) != nil {
+			m.rule = 0
+		}
+	} else if rule, _ := m.act(ctx, DoBlock, map[string]any{"agent": m.blocked(), "for": "24h", "reason": "chaos"})["number"].(float64); rule != 0 {
+		m.rule = rule
+	}
+	m.try(ctx)
+}
+
+// try writes under the name that may be blocked.
+func (m *moderator) try(ctx context.Context) {
+	c := Call{Kind: Attempt, Agent: m.blocked(), Expect: m.blocked(), Text: fmt.Sprintf("attempt %d of %s", m.n, m.name)}
+	m.do(ctx, &c, request{http.MethodPost, "/api/entries", map[string]any{"agent": c.Agent, "body": c.Text}, http.Header{}})
+}
+
+// look asks a node for the entry in one of several ways.
+func (m *moderator) look(ctx context.Context) {
+	paths := []string{
+		"/api/entries/" + m.subject.ID, "/api/entries?agent=" + m.subject.Agent + "&limit=100",
+		"/api/entries?q=" + url.QueryEscape(m.subject.Text), "/api/entries?limit=100&thread=" + m.subject.ID,
+	}
+	c := Call{Kind: Peek, Agent: m.name, Expect: m.subject.ID, Text: m.subject.Text}
+	m.do(ctx, &c, request{http.MethodGet, paths[m.random.IntN(len(paths))], nil, http.Header{}})
+}

@@ -1,0 +1,81 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// poll asks a node for the news since a time or an id, for watcher i. It returns the argument
+// of the next request, and the number of new items.
+type poll[T comparable] func(ctx context.Context, i int, node *harness.Node, since T) (next T, news int)
+
+// watch polls each node in turn, and continues at each where the one before ended.
+func watch[T comparable](ctx context.Context, nodes []*harness.Node, i int, since T, poll poll[T]) {
+	for n := i; ctx.Err() == nil; n++ {
+		since, _ = poll(ctx, i, nodes[n%len(nodes)], since)
+		harness.Pause(ctx, pollPause)
+	}
+	// After the faults: read the rest.
+	rested := context.WithoutCancel(ctx)
+	for n, empty := i, 0; empty < len(nodes); n++ {
+		next, news := poll(rested, i, nodes[n%len(nodes)], since)
+		if next == since {
+			harness.Pause(rested, pollPause) // no answer
+		}
+		empty++
+		if news > 0 {
+			empty = 0
+		}
+		since = next
+	}
+}
+
+// home reads an agent's home.
+func (w *Crowd) home(ctx context.Context, i int, node *harness.Node, since int64) (next int64, news int) {
+	c := Call{Client: w.watcher(i), Surface: "http", Kind: Home, Agent: w.watcher(i)}
+	query := url.Values{"for": {w.watcher(i)}, "since": {strconv.FormatInt(since, 10)}}
+	answer := w.Client.do(ctx, &c, node, request{http.MethodGet, "/api/home?" + query.Encode(), nil, http.Header{}})
+	now, ok := answer["now"].(float64)
+	if c.Outcome != Done || !ok {
+		return since, 0
+	}
+	return int64(now), len(c.Seen)
+}
+
+// homeWait is longer than the balancer allows for calls that do not wait.
+const homeWait = 25 * time.Second
+
+// waitAtHome waits for news that do not come.
+func (w *Crowd) waitAtHome(ctx context.Context, node *harness.Node) {
+	patient, name := *w.Client, w.Prefix+"waiter"
+	patient.http = &http.Client{Timeout: homeWait + CallTimeout, Transport: w.Client.http.Transport}
+	query := url.Values{"for": {name}, "wait": {strconv.Itoa(int(homeWait.Seconds()))}}
+	for ctx.Err() == nil {
+		c := Call{Client: name, Surface: "http", Kind: Home, Agent: name}
+		patient.do(ctx, &c, node, request{http.MethodGet, "/api/home?" + query.Encode(), nil, http.Header{}})
+		harness.Pause(ctx, pollPause)
+	}
+}
+
+// entriesSince reads the entries that are newer than the newest seen, page by page, and
+// records their ids oldest first.
+func (w *Crowd) entriesSince(ctx context.Context, i int, node *harness.Node, since int64) (next int64, news int) {
+	c := w.observe(fmt.Sprintf("%spoller-%d", w.Prefix, i), Poll, node, func(c *Call, from *client.Client) {
+		entries, err := harness.Collect(from.Entries(context.WithoutCancel(ctx), client.EntryQuery{Since: since, Limit: 100}))
+		if err != nil {
+			c.Outcome, c.Error = Unknown, err.Error()
+		}
+		for _, e := range slices.Backward(entries) {
+			c.Seen, since = append(c.Seen, e.ID), max(since, e.CreatedAt)
+		}
+	})
+	return since, len(c.Seen)
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/scripts/chaos/check"
+	"github.com/commons-cluster/commons/scripts/chaos/record"
+)
+
+func TestGap(t *testing.T) {
+	e := event{Nodes: []string{"n1"}, Begin: 10, End: 20}
+	acknowledged := []*record.Call{{Node: "n2", End: 9}, {Node: "n2", End: 12}, {Node: "n1", End: 13}, {Node: "n3", End: 19}, {Node: "n2", End: 21}}
+	if _, got := gap(&e, math.MaxInt64, acknowledged); got != 7 {
+		t.Errorf("%d, want 7", got)
+	}
+	late := []*record.Call{{Node: "n1", End: 15}, {Node: "n2", End: e.End + 2*afterFault}, {Node: "n2", End: e.End + 9*afterFault}}
+	if _, got := gap(&e, math.MaxInt64, late); got != 10+2*afterFault {
+		t.Errorf("%v, want %v: nothing was acknowledged until then", got, 10+2*afterFault)
+	}
+}
+
+// TestNothingWasBroken: a run without a fault is void or skipped, whatever its checks find.
+func TestNothingWasBroken(t *testing.T) {
+	const ok, skipped, void = "", "skipped: no fault of the plan can be carried out here", "void: no fault was carried out"
+	cannot, left := event{Note: skippedNote + "no disk"}, event{Note: "left out: no majority"}
+	for _, tc := range []struct {
+		what  string
+		plan  []event
+		error string
+		want  string
+	}{
+		{"there is no plan", nil, "", ok},
+		{"one of two faults was carried out", []event{cannot, {Fault: "kill"}}, "", ok},
+		{"the machine can do none", []event{cannot, cannot}, "", skipped},
+		{"the machine can do none, and the run ended early", []event{cannot}, "no leader", ""},
+		{"none was to be done", []event{left}, "", void},
+		{"none was done", []event{cannot, left}, "", void},
+	} {
+		r := report{Plan: tc.plan, Error: tc.error, Before: time.Second}
+		err := r.finish(&options{out: t.TempDir()}, "place")
+		if got := fmt.Sprint(err); got != cmp.Or(tc.want, "<nil>") || errors.Is(err, errSkipped) != (tc.want == skipped) {
+			t.Errorf("%s: %s, want %q", tc.what, got, tc.want)
+		}
+		if failed := len(r.Failed) > 0; failed != (tc.want == void || tc.error != "") {
+			t.Errorf("%s: %q", tc.what, r.Failed)
+		}
+	}
+	r := report{Plan: []event{cannot}, Verdicts: []check.Verdict{{Name: "strong", Findings: []check.Finding{{Text: "old"}}}}, Before: time.Second}
+	if err := r.finish(&options{out: t.TempDir()}, "place"); err == nil || errors.Is(err, errSkipped) {
+		t.Errorf("a check failed in a run without a fault: %v", err)
+	}
+}
+
+// TestGapOfTheNext: what a fault does is not the gap of the one before.
+func TestGapOfTheNext(t *testing.T) {
+	r := report{Before: 1, Plan: []event{{Begin: 10, End: 12}, {Begin: 20, End: 22}, {Begin: 25, Note: "left out"}}}
+	for _, end := range []time.Duration{9, 13, 19, 40, 41} {
+		r.calls = append(r.calls, record.Call{Kind: record.Publish, Outcome: record.Done, End: end})
+	}
+	r.figures()
+	if one, two := r.Plan[0].Gap, r.Plan[1].Gap; one != 6 || two != 20 {
+		t.Errorf("gaps %d and %d, want 6 and 20", one, two)
+	}
+}
+
+func TestPageHoldsWhatFailed(t *testing.T) {
+	r := report{Name: "a <name>", Seed: 7, Before: time.Second, Length: time.Second, calls: []record.Call{{Kind: record.Publish, Outcome: record.Done, End: time.Millisecond}}}
+	r.Plan = []event{{Fault: "kill", Nodes: []string{"n1"}, Begin: time.Millisecond, End: 2 * time.Millisecond}}
+	r.Leads = []lead{{0, "n1", 3}}
+	r.Verdicts = []check.Verdict{{Name: "jobs", Looked: 1, Findings: []check.Finding{{Text: "no order explains it", Calls: []record.Call{{Client: "recorder-9"}}}}}}
+	r.figures()
+	place := t.TempDir() + "/r"
+	if err := r.write(place); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(place + ".html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a &lt;name&gt;", "Seed 7", "no order explains it", "recorder-9", "n1, term 3", "<polyline", "kill n1"} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(string(data), "http://") || strings.Contains(string(data), "https://") {
+		t.Error("the page has external parts")
+	}
+}

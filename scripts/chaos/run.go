@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/scripts/chaos/check"
+	"github.com/commons-cluster/commons/scripts/chaos/record"
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// runAll plays the chosen plans, each with its own cluster.
+func (o *options) runAll(ctx context.Context) error {
+	network, err := o.connect(ctx)
+	if o.network == contained && o.project == "" && err != nil && !errors.Is(err, errNoEngine) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w: no %s here: %w", errSkipped, o.network, err)
+	}
+	network.close()
+	switch {
+	case o.random > 0:
+		return o.run(ctx, "random", randomPlan(o.seed, o.random, slices.Sorted(maps.Keys(o.faults()))))
+	case o.kills > 0:
+		return o.run(ctx, killsName(o.kills), repeated(o.kills, killEvery, event{For: killFor, Fault: "kill", Target: leader}))
+	}
+	names := slices.Sorted(maps.Keys(scenarios))
+	if o.only != "" {
+		names = strings.Split(o.only, ",")
+	}
+	var failed []error
+	skipped := 0
+	for _, name := range names {
+		plan, ok := scenarios[name]
+		if !ok {
+			return fmt.Errorf("there is no scenario %q; -scenario list shows them", name)
+		}
+		if why := o.cannot(name); why != "" {
+			fmt.Printf("-- %s: skipped: %s\n", name, why)
+			skipped++
+			continue
+		}
+		if err := o.run(ctx, name, slices.Clone(plan)); errors.Is(err, errSkipped) {
+			fmt.Printf("-- %s: %v\n", name, err)
+			skipped++
+		} else if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", name, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if skipped > 0 {
+		fmt.Printf("%d of %d scenarios skipped\n", skipped, len(names))
+	}
+	if skipped == len(names) {
+		return errSkipped
+	}
+	return errors.Join(failed...)
+}
+
+func killsName(n int) string { return strconv.Itoa(n) + " leaders killed" }
+
+// forScenario returns the options with the settings of a scenario.
+func (o options) forScenario(name string) *options {
+	switch {
+	case name == belowLimits:
+		o.pause, o.flags = closePause, append(slices.Clone(o.flags), "write-rate="+strconv.Itoa(closeRate), "write-burst="+strconv.Itoa(closeBurst))
+	case strings.HasPrefix(name, behindBalancer):
+		o.pause, o.least = max(o.pause, balancedPause), min(o.least, balancedLeast)
+	}
+	return &o
+}
+
+// cannot says why a scenario cannot run with these nodes; empty: it can.
+func (o *options) cannot(name string) string {
+	for _, e := range scenarios[name] {
+		if o.fault(e.Fault).begin == nil {
+			return o.network + " have no fault " + e.Fault
+		}
+		if o.network == contained && containerProcedures[e.Fault].begin != nil && (o.project != "" || o.voters != voters) {
+			return "it takes a project of its own, of " + strconv.Itoa(voters) + " nodes"
+		}
+		if e.Target == reader && o.network == contained {
+			return contained + " have no reader"
+		}
+	}
+	if strings.Contains(name, ofFive) && o.voters < manyVoters {
+		return "it takes -voters " + strconv.Itoa(manyVoters)
+	}
+	return ""
+}
+
+// connect makes the network between nodes. An error says why this machine cannot.
+func (o *options) connect(ctx context.Context) (n network, err error) {
+	switch o.network {
+	case spaced:
+		n, err = newNamespaces(ctx)
+		return n, err
+	case proxied:
+		n, err = newLinks()
+		return n, err
+	case contained:
+		n, err = newContainers(ctx, o)
+		return n, err
+	}
+	return nil, fmt.Errorf("it is %s, %s or %s", proxied, spaced, contained)
+}
+
+// run plays a plan and reports on it.
+func (o *options) run(ctx context.Context, name string, plan []event) (err error) {
+	fmt.Printf("-- %s, seed %d\n", name, o.seed)
+	place := o.place(name)
+	o = o.forScenario(name)
+	b := &bench{
+		o: o, run: harness.NewRun(ctx, o.binary, o.dir), down: map[string]bool{}, weak: map[string]bool{},
+		hungry: map[string]func() error{}, disks: map[string]*disk{}, balanced: strings.HasPrefix(name, behindBalancer),
+	}
+	if b.network, err = o.connect(ctx); err != nil {
+		return err
+	}
+	defer b.forget() // when all nodes are healthy again
+	defer b.network.close()
+	defer func() {
+		if p, ok := b.network.(*containers); ok && o.keep && err != nil {
+			p.keep = true
+			fmt.Fprintln(os.Stderr, "chaos: the containers are kept in project", p.name)
+		}
+	}()
+	defer b.takeDisks()
+	defer b.run.End()
+	defer b.release()
+	if o.network == spaced {
+		b.run.Host = nodeHost
+	}
+	r := report{Name: name, Network: o.network, Voters: o.voters, Seed: o.seed, Started: time.Now(), Plan: plan}
+	err = harness.Try(func() { b.inParts(ctx, place, &r) })
+	if p, ok := b.network.(*containers); ok {
+		complain(p.keepLogs(b.nodes, r.Started))
+	}
+	r.figures()
+	if err != nil {
+		b.run.WriteLogs(os.Stderr)
+		r.Error = err.Error()
+		return errors.Join(err, r.finish(o, place))
+	}
+	r.explain(b.nodes, b.began)
+	return r.finish(o, place)
+}
+
+// release lets frozen disks and starved nodes continue, so that processes can end.
+func (b *bench) release() {
+	b.thawDisks()
+	for _, feed := range b.hungry {
+		complain(feed())
+	}
+}
+
+// moderatorToken makes a moderator.
+func (b *bench) moderatorToken() string {
+	var made struct{ Token string }
+	b.token = true
+	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
+		_, out, problem := b.moderatorCommand("create", b.voters[0])
+		if err := json.Unmarshal([]byte(out), &made); err != nil {
+			return fmt.Errorf("no moderator is made: %s: %w", problem, err)
+		}
+		return nil
+	}))
+	return made.Token
+}
+
+// inParts has three parts: clients alone, the plan, and clients alone again. Then every
+// node must be healthy, and the entries of all nodes are read.
+func (b *bench) inParts(ctx context.Context, place string, r *report) {
+	b.prepare(place)
+	r.Voters = len(b.voters)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	b.began = time.Now()
+	b.watch = watchLeaders(watching, b.nodes, b.run.HTTP, b.began)
+	token := b.moderatorToken()
+	var newest struct{ LastEventID string }
+	harness.Must(b.nodes[0].Do(http.MethodGet, "/api/events", nil, &newest))
+	since := int64(0)
+	if first := harness.Got(b.nodes[0].Client(0).EntryPage(ctx, client.EntryQuery{Limit: 1})).Items; len(first) > 0 {
+		since = first[0].CreatedAt
+	}
+	var h record.History
+	crowd := &record.Crowd{
+		Client: record.NewCaller(b.began, b.run.HTTP, &h), Nodes: b.nodes, Balancer: b.balancer,
+		Seed: b.o.seed, Pause: b.o.pause, Token: token, Prefix: b.prefix, From: newest.LastEventID, Since: since,
+		OnlyPublish: r.Name == belowLimits,
+	}
+	if b.balanced {
+		crowd.Nodes, crowd.Wait = []*harness.Node{b.balancer}, true
+	}
+	crowd.Begin(ctx)
+	harness.Pause(ctx, steady)
+	r.Before = time.Since(b.began)
+	harness.Must(b.play(ctx, r.Plan))
+	harness.Pause(ctx, afterwards)
+	well := harness.Try(b.recover)
+	crowd.End()
+	r.Length = time.Since(b.began)
+	r.calls, r.Leads = h.Calls, b.watch.all()
+	stop()
+	if well != nil && ctx.Err() == nil { // the nodes' entries cannot be read
+		r.Verdicts = []check.Verdict{{Name: "every node is well again", Looked: len(b.nodes), Findings: []check.Finding{{Text: well.Error()}}}}
+		b.run.WriteLogs(os.Stderr)
+		return
+	}
+	harness.Must(well)
+	f := b.read(&h)
+	r.Verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living())
+	if b.balanced {
+		b.kept = f.Entries[b.nodes[0].Name]
+		harness.Must(b.play(ctx, afterwardsBalanced()))
+		b.network.(*containers).manual.allFollowed()
+	}
+}
+
+// prepare starts the cluster, or finds it.
+func (b *bench) prepare(place string) {
+	if p, ok := b.network.(*containers); ok {
+		b.prepareContainers(p, place)
+		return
+	}
+	c := harness.Got(b.run.NewCluster(place, b.o.voters+1))
+	b.cluster, b.nodes, b.voters = c, c.Nodes, c.Nodes[:b.o.voters]
+	b.giveDisks(b.run.Ctx)
+	for i, n := range c.Nodes {
+		harness.Must(b.network.add(b.run.Ctx, n, i+1))
+		n.Flags["trusted-proxies"] = "127.0.0.0/8," + subnet + "0/24"
+		n.Flags["bootstrap-expect"] = strconv.Itoa(b.o.voters)
+		if b.o.limited() {
+			n.Flags["write-rate"], n.Flags["write-burst"] = strconv.Itoa(limitedRate), strconv.Itoa(limitedBurst)
+		}
+		if i >= b.o.voters {
+			n.Flags["non-voter"], n.Flags["bootstrap-expect"] = "true", "1"
+		}
+		for _, set := range b.o.flags {
+			name, value, _ := strings.Cut(set, "=")
+			n.Flags[name] = value
+		}
+		harness.Must(b.start(n))
+	}
+	b.settled()
+}
+
+// read returns the entries and digests of all nodes.
+func (b *bench) read(h *record.History) (f check.Final) {
+	f.Entries, f.Began = map[string][]check.Entry{}, b.began
+	index := uint64(0)
+	for i := range h.Calls {
+		index = max(index, h.Calls[i].Index)
+	}
+	for _, n := range b.nodes {
+		f.Entries[n.Name] = slices.DeleteFunc(harness.Got(b.entries(n, index)), func(e check.Entry) bool { return b.found[e.ID] })
+	}
+	_, out, _ := b.run.Command(nil, "digest", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
+	var comparison struct {
+		Equal   bool
+		Digests []check.Digest
+	}
+	harness.Must(json.Unmarshal([]byte(out), &comparison))
+	f.Digests, f.Equal = comparison.Digests, comparison.Equal
+	return f
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// The limits of a package. Tests do not count.
+const (
+	maxFiles = 22
+	maxLines = 4500 // of all files together
+	// maxCycle is how many files may use each other in a cycle. In a package of more than
+	// fewFiles files, they are also at most half of the files.
+	maxCycle = 8
+	fewFiles = 10
+	// maxCentres bounds the list of centres.
+	maxCentres = 3
+	// shownUses is how many of the uses that close a cycle are printed.
+	shownUses = 12
+)
+
+// unsplit are the packages that are still over a limit. The list only gets shorter.
+var unsplit []string
+
+// centres are the packages in which one type is the natural centre of a larger cycle, with
+// the type and the reason.
+var centres = map[string]string{}
+
+// uses are the uses of the identifiers of one file in another one, by both names.
+type uses map[string]map[string][]string
+
+// TestStructureCycles fails for packages in which too many files use each other.
+func TestStructureCycles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads the types of every package")
+	}
+	if len(centres) > maxCentres {
+		t.Errorf("%d packages are in centres, at most %d", len(centres), maxCentres)
+	}
+	packages := listPackages(t, "-export", "-deps", "./...")
+	exports := map[string]string{}
+	for _, p := range packages {
+		exports[p.ImportPath] = p.Export
+	}
+	set := token.NewFileSet()
+	imports := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for _, p := range packages {
+		if room(p.ImportPath) == "" {
+			continue
+		}
+		found := usesIn(t, set, imports, p)
+		cycle := found.largestCycle()
+		over := len(cycle) > maxCycle || len(p.GoFiles) > fewFiles && len(cycle) > len(p.GoFiles)/2
+		name := nameOf(p)
+		switch reason := centres[name]; {
+		case !over && reason != "":
+			t.Errorf("%s keeps the limits: remove it from centres", name)
+		case !over || reason != "":
+		case !slices.Contains(unsplit, name):
+			t.Errorf("%s: %d of %d files use each other in a cycle; at most %d may, and at most half of a package of more than %d files:\n%s",
+				name, len(cycle), len(p.GoFiles), maxCycle, fewFiles, found.against(cycle))
+		default:
+			t.Logf("to do: %s: %d of %d files use each other in a cycle:\n%s", name, len(cycle), len(p.GoFiles), found.against(cycle))
+		}
+		if !over && slices.Contains(unsplit, name) && len(sizesOver(t, p)) == 0 {
+			t.Errorf("%s keeps the limits: remove it from unsplit", name)
+		}
+	}
+}
+
+// nameOf returns the directory of a package of this module.
+func nameOf(p goPackage) string {
+	return cmp.Or(strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/"), ".")
+}
+
+// usesIn returns the uses between the files of a package: of types, functions, methods,
+// fields, variables and constants.
+func usesIn(t *testing.T, set *token.FileSet, imports types.Importer, p goPackage) uses {
+	t.Helper()
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		file, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	info := types.Info{Uses: map[*ast.Ident]types.Object{}}
+	pkg, err := (&types.Config{Importer: imports}).Check(p.ImportPath, set, files, &info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := uses{}
+	for _, name := range p.GoFiles {
+		found[name] = map[string][]string{}
+	}
+	for ident, object := range info.Uses {
+		if object.Pkg() != pkg || !object.Pos().IsValid() {
+			continue
+		}
+		from, to := filepath.Base(set.Position(ident.Pos()).Filename), filepath.Base(set.Position(object.Pos()).Filename)
+		if from != to {
+			found[from][to] = append(found[from][to], object.Name())
+		}
+	}
+	return found
+}
+
+// largestCycle returns the files of the largest strongly connected component.
+func (u uses) largestCycle() (largest []string) {
+	reached := map[string]map[string]bool{}
+	for file := range u {
+		reached[file] = map[string]bool{}
+		for next := []string{file}; len(next) > 0; next = next[1:] {
+			for to := range u[next[0]] {
+				if !reached[file][to] {
+					reached[file][to] = true
+					next = append(next, to)
+				}
+			}
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(u)) {
+		var cycle []string
+		for _, other := range slices.Sorted(maps.Keys(u)) {
+			if reached[file][other] && reached[other][file] {
+				cycle = append(cycle, other)
+			}
+		}
+		if len(cycle) > len(largest) {
+			largest = cycle
+		}
+	}
+	return largest
+}
+
+// against orders the files of a cycle so that most uses go down, and describes the uses
+// that go up: without them there would be no cycle.
+func (u uses) against(cycle []string) string {
+	rest, above, up := slices.Clone(cycle), map[string]bool{}, uses{}
+	var order []string
+	for len(rest) > 0 {
+		top := slices.MaxFunc(rest, func(a, b string) int { return cmp.Compare(u.excess(a, rest), u.excess(b, rest)) })
+		rest = slices.DeleteFunc(rest, func(file string) bool { return file == top })
+		order, above[top], up[top] = append(order, top), true, map[string][]string{}
+		for to, names := range u[top] {
+			if above[to] {
+				up[top][to] = names
+			}
+		}
+	}
+	var lines []string
+	total := 0
+	for from := range up {
+		for to, names := range up[from] {
+			total += len(names)
+			slices.Sort(names)
+			lines = append(lines, fmt.Sprintf("%5d uses in %s of %s: %s", len(names), from, to, strings.Join(slices.Compact(names), " ")))
+		}
+	}
+	slices.SortFunc(lines, func(a, b string) int { return cmp.Compare(b, a) })
+	return fmt.Sprintf("from top to bottom %s\n%d uses go up:\n%s", strings.Join(order, " "), total, strings.Join(lines[:min(len(lines), shownUses)], "\n"))
+}
+
+// excess returns how many uses of others a file has, less the uses of it.
+func (u uses) excess(file string, among []string) (n int) {
+	for _, other := range among {
+		n += len(u[file][other]) - len(u[other][file])
+	}
+	return n
+}
+
+func TestLargestCycle(t *testing.T) {
+	names := []string{"f", "g"}
+	u := uses{
+		"top": {"a": names}, "a": {"b": names, "bottom": names}, "b": {"c": names}, "c": {"a": names[:1]},
+		"bottom": {}, "x": {"y": names}, "y": {"x": names},
+	}
+	cycle := u.largestCycle()
+	if diff := gocmp.Diff([]string{"a", "b", "c"}, cycle); diff != "" {
+		t.Errorf("largest cycle (-want +got):\n%s", diff)
+	}
+	want := "from top to bottom a b c\n1 uses go up:\n    1 uses in c of a: f"
+	if diff := gocmp.Diff(want, u.against(cycle)); diff != "" {
+		t.Errorf("uses against the order (-want +got):\n%s", diff)
+	}
+}
+
+// TestStructureSizes fails for packages that are too large, and prints the lines of Go.
+func TestStructureSizes(t *testing.T) {
+	lines := map[string]int{}
+	for _, p := range listPackages(t, "./...") {
+		part := "production"
+		if room(p.ImportPath) == "scripts" {
+			part = "scripts"
+		}
+		lines[part] += linesOf(t, p, p.GoFiles)
+		lines["tests"] += linesOf(t, p, slices.Concat(p.TestGoFiles, p.XTestGoFiles))
+		if over := sizesOver(t, p); len(over) == 0 {
+			continue
+		} else if name := nameOf(p); slices.Contains(unsplit, name) {
+			t.Logf("to do: %s has %s", name, strings.Join(over, " and "))
+		} else {
+			t.Errorf("%s has %s: split it", name, strings.Join(over, " and "))
+		}
+	}
+	t.Logf("lines of Go: %d in production, %d in scripts, %d in tests; generated code is not counted", lines["production"], lines["scripts"], lines["tests"])
+}
+
+// sizesOver describes the limits of size that a package is over.
+func sizesOver(t *testing.T, p goPackage) (over []string) {
+	t.Helper()
+	if room(p.ImportPath) == "scripts" {
+		return nil
+	}
+	if n := len(p.GoFiles); n > maxFiles {
+		over = append(over, fmt.Sprintf("%d files, at most %d are allowed", n, maxFiles))
+	}
+	if n := linesOf(t, p, p.GoFiles); n > maxLines {
+		over = append(over, fmt.Sprintf("%d lines, at most %d are allowed", n, maxLines))
+	}
+	return over
+}
+
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// linesOf counts the lines of files, except generated ones.
+func linesOf(t *testing.T, p goPackage, files []string) (n int) {
+	t.Helper()
+	for _, name := range files {
+		data, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !generated.Match(data) {
+			n += bytes.Count(data, []byte("\n"))
+		}
+	}
+	return n
+}
+
+// bannedToday is how many banned constructions the comments of each package may still use.
+// The numbers only get smaller.
+var bannedToday = map[string]int{
+	"api":               112,
+	"api/op":            44,
+	"api/op/moderate":   8,
+	"api/op/read":       15,
+	"api/op/resource":   18,
+	"api/op/write":      22,
+	"api/client":        1,
+	"fsm":               100,
+	"fsm/apply":         10,
+	"internal/longtest": 1,
+}
+
+// banned are constructions that comments do not use, because a reader has to translate
+// them: a thing is described by a clause, by its absence, or by a part of speech, and a
+// zero value in any other form than "nil means no limit".
+var banned = regexp.MustCompile(`(?i)\b(is|are) what\b|(^|\. )what\b|\bnobody\b|\bnothing\b|\bnone\b|\bit (says|knows|tells)\b|; (nil|0|""|false): `)
+
+// TestStructureComments fails for packages whose comments use more banned constructions
+// than bannedToday allows.
+func TestStructureComments(t *testing.T) {
+	total := 0
+	for _, p := range listPackages(t, "./...") {
+		var found []string
+		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			found = append(found, bannedIn(t, filepath.Join(p.Dir, name))...)
+		}
+		total += len(found)
+		name := nameOf(p)
+		if most := bannedToday[name]; len(found) > most {
+			t.Errorf("%s: comments use %d banned constructions, bannedToday allows %d. Say it with a noun or a verb of the field; if a file moved here, its number moves too:\n%s",
+				name, len(found), most, strings.Join(found, "\n"))
+		} else if len(found) < most {
+			t.Logf("%s: lower its number in bannedToday to %d", name, len(found))
+		}
+	}
+	t.Logf("banned constructions in comments: %d", total)
+}
+
+// bannedIn describes the banned constructions in the comments of a file.
+func bannedIn(t *testing.T, path string) (found []string) {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range file.Comments {
+		for _, words := range banned.FindAllString(strings.Join(strings.Fields(group.Text()), " ")+" ", -1) {
+			found = append(found, fmt.Sprintf("\t%s: %q", set.Position(group.Pos()), words))
+		}
+	}
+	return found
+}
