@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
 	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/fasthttpadaptor"
 	"golang.org/x/time/rate"
 )
 
@@ -68,9 +67,24 @@ func statusClass(status int) string {
 	return string(rune('0'+status/100)) + "xx"
 }
 
-// exposition serves what a registry gathers.
+// exposition serves the measurements of a registry in Prometheus's text format.
 func exposition(registry *prometheus.Registry) fasthttp.RequestHandler {
-	return fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	return func(ctx *fasthttp.RequestCtx) {
+		families, err := registry.Gather()
+		if err != nil {
+			ctx.Error("gathering measurements: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		ctx.SetContentType(string(format))
+		encoder := expfmt.NewEncoder(ctx, format)
+		for _, family := range families {
+			if err := encoder.Encode(family); err != nil {
+				ctx.Error("writing measurements: "+err.Error(), http.StatusInternalServerError)
+				return
+			}
+		}
+	}
 }
 
 // requestLog writes a sample of the requests: at most so many lines a second, and
