@@ -13,17 +13,15 @@ import (
 const (
 	// MaxAddrsPerName bounds how many addresses of one host name are tried.
 	MaxAddrsPerName = 16
-	// lookupTimeout bounds one host name lookup.
-	lookupTimeout = 5 * time.Second
-	maxHostLen    = 253 // DNS name
+	lookupTimeout   = 5 * time.Second // bounds one host name lookup
+	maxHostLen      = 253             // DNS name
 )
 
 // lookupFunc resolves a host name to addresses, as net.Resolver.LookupHost.
 type lookupFunc func(ctx context.Context, host string) ([]string, error)
 
-// CheckLoopback returns an error unless addr (host:port, the host a name or an
-// address) resolves to loopback addresses only. Nodes without a secret file may
-// use no others.
+// CheckLoopback returns an error unless addr, host:port, resolves to loopback addresses
+// only. Nodes without a secret file may use no others.
 func CheckLoopback(addr string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
@@ -93,10 +91,9 @@ func joinAddr(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// AdvertiseAddr returns the host:port that other nodes dial for a listener. The
-// bound address supplies the host or port that advertise lacks; port 0 counts as
-// lacking. If the bound host is unspecified, AdvertiseAddr uses the first address of
-// this machine that is not a loopback address, preferably a private one.
+// AdvertiseAddr returns the host:port that other nodes dial for a listener. The bound
+// address supplies the host or port that advertise lacks. For an unspecified host it is
+// the machine's first address that is not loopback, preferably a private one.
 func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 	boundAddr, err := netip.ParseAddrPort(bound.String())
 	if err != nil {
@@ -111,7 +108,7 @@ func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 	if port == 0 {
 		port = boundAddr.Port()
 	}
-	if host != "" && !isUnspecified(host) {
+	if ip, err := netip.ParseAddr(host); host != "" && (err != nil || !ip.IsUnspecified()) {
 		return joinAddr(host, port), nil
 	}
 	ip := boundAddr.Addr().Unmap()
@@ -121,12 +118,6 @@ func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 		}
 	}
 	return joinAddr(ip.String(), port), nil
-}
-
-// isUnspecified reports whether host is 0.0.0.0 or ::.
-func isUnspecified(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsUnspecified()
 }
 
 func machineAddr() (netip.Addr, error) {

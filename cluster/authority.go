@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -14,16 +15,14 @@ import (
 	"time"
 )
 
+// The validity of certificates, and the names in them.
 const (
 	caSeedBytes = ed25519.SeedSize
 
-	// LeafBackdate is how long before its creation a certificate is already valid:
-	// the clocks of two nodes may differ by that much.
-	LeafBackdate = 7 * 24 * time.Hour
-	// LeafValidity is how long after its creation a certificate stays valid.
-	LeafValidity = 2 * 365 * 24 * time.Hour
-	// leafRenewAfter is the age at which a new certificate is made, in either
-	// direction of the clock.
+	LeafBackdate = 7 * 24 * time.Hour       // validity before a certificate's creation: clocks may differ by that much
+	LeafValidity = 2 * 365 * 24 * time.Hour // validity after it
+	// leafRenewAfter is the age at which a new certificate is made, in either direction of
+	// the clock.
 	leafRenewAfter = 24 * time.Hour
 
 	certDNSName      = "node.commons.internal" // same for all; the URI distinguishes nodes
@@ -32,8 +31,7 @@ const (
 	subjectKeyIDSize = 20
 )
 
-// authority is the certificate authority derived from one secret. It is the same on
-// all nodes with that secret.
+// authority is the certificate authority that all nodes derive from a secret.
 type authority struct {
 	keyID string // of the secret
 	key   ed25519.PrivateKey
@@ -62,7 +60,6 @@ func newAuthority(keyID string, seed []byte) (*authority, error) {
 	return &authority{keyID: keyID, key: key, cert: cert}, nil
 }
 
-// sign creates a certificate from the template.
 func sign(template, parent *x509.Certificate, public ed25519.PublicKey, key ed25519.PrivateKey) (*x509.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
 	if err != nil {
@@ -84,7 +81,7 @@ func (a *authority) issue(who peerIdentity, now time.Time) (*tls.Certificate, er
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:    []string{certDNSName},
-		URIs:        []*url.URL{who.uri()},
+		URIs:        []*url.URL{{Scheme: identityScheme, Host: cmp.Or(who.clusterID, noClusterID), Path: "/" + who.serverID}},
 	}
 	leaf, err := sign(template, a.cert, public, a.key)
 	if err != nil {
@@ -93,19 +90,10 @@ func (a *authority) issue(who peerIdentity, now time.Time) (*tls.Certificate, er
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// peerIdentity is the identity in a peer's certificate.
+// peerIdentity is the identity in a peer's certificate: commons://<cluster id or ->/<server id>.
 type peerIdentity struct {
 	clusterID string // "" when the server belongs to no cluster yet
 	serverID  string
-}
-
-// uri returns the identity as commons://<cluster id or ->/<server id>.
-func (p peerIdentity) uri() *url.URL {
-	host := p.clusterID
-	if host == "" {
-		host = noClusterID
-	}
-	return &url.URL{Scheme: identityScheme, Host: host, Path: "/" + p.serverID}
 }
 
 func parseIdentity(cert *x509.Certificate) (peerIdentity, error) {

@@ -33,8 +33,7 @@ func (n Network) WithDefaults(keepAlive net.KeepAliveConfig) Network {
 	return n
 }
 
-// minAttempt is the minimum time for one address of a dial, as long as time is left.
-const minAttempt = 500 * time.Millisecond
+const minAttempt = 500 * time.Millisecond // the minimum time for one address of a dial, as long as time is left
 
 type dialTargetKey struct{}
 
@@ -59,8 +58,7 @@ func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	return s.port.dial(ctx, string(address), ProtocolRaft, nil)
 }
 
-// dial connects to a server, trying all addresses of its host name until one
-// proves to be that server.
+// dial tries all addresses of a server's host name until one proves to be that server.
 func (p *Port) dial(ctx context.Context, serverID, protocol string, via any) (net.Conn, error) {
 	addr, ok := p.cfg.Resolve(serverID)
 	if !ok {

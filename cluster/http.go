@@ -47,9 +47,8 @@ func PeerID(ctx context.Context) string {
 	return peerOf(ctx).serverID
 }
 
-// Serve answers HTTP/2 requests of other nodes until the port is closed. It
-// returns nil then. Request bodies are cut off at MaxRequestBytes. It may be
-// called once.
+// Serve answers HTTP/2 requests of other nodes until the port is closed, and returns nil
+// then. Request bodies are cut off at MaxRequestBytes. It may be called once.
 func (p *Port) Serve(h http.Handler) error {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
@@ -71,7 +70,8 @@ func (p *Port) Serve(h http.Handler) error {
 			WriteByteTimeout:              writeStallTimeout,
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, connPeer(c))
+			under := c.(*tls.Conn).NetConn().(*conn) // as admit hands it over
+			return context.WithValue(ctx, peerKey{}, peerIdentity{clusterID: under.cluster, serverID: under.peer})
 		},
 	}
 	if !p.server.CompareAndSwap(nil, server) {
@@ -81,19 +81,6 @@ func (p *Port) Serve(h http.Handler) error {
 		return err
 	}
 	return nil
-}
-
-// connPeer returns the peer of an accepted connection.
-func connPeer(c net.Conn) peerIdentity {
-	tc, ok := c.(*tls.Conn)
-	if !ok {
-		return peerIdentity{}
-	}
-	under, ok := tc.NetConn().(*conn)
-	if !ok {
-		return peerIdentity{}
-	}
-	return peerIdentity{clusterID: under.cluster, serverID: under.peer}
 }
 
 func peerOf(ctx context.Context) peerIdentity {
@@ -119,9 +106,8 @@ func Members(own func() string, member func(serverID string) bool, next http.Han
 	})
 }
 
-// Client returns the HTTP client for other nodes' private ports. The host of
-// its URLs is a server id: https://<server id>/path. It follows no redirects,
-// uses no proxy and has no timeout but the request's context.
+// Client returns the HTTP client for other nodes' private ports, https://<server id>/path.
+// It follows no redirects, uses no proxy, and only the request's context limits its time.
 func (p *Port) Client() *http.Client { return p.client }
 
 func newClient(rt http.RoundTripper) *http.Client {
@@ -164,5 +150,4 @@ func (p *Port) newTransport() (t *http.Transport) {
 	return t
 }
 
-// operatorName is the prefix of the peer name of operators' programs.
-const operatorName = "operator-"
+const operatorName = "operator-" // the prefix of the peer name of operators' programs

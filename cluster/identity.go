@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
+// Limits and the file of an identity.
 const (
-	// MaxNodeNameLen is the longest node name, in bytes.
-	MaxNodeNameLen = 63
-	// MaxServerIDLen is the longest server id: name, hyphen, suffix.
-	MaxServerIDLen = MaxNodeNameLen + 1 + suffixChars
+	MaxNodeNameLen = 63                               // bytes
+	MaxServerIDLen = MaxNodeNameLen + 1 + suffixChars // name, hyphen, suffix
 
 	suffixBytes = 5
 	suffixChars = 8 // base 32 of suffixBytes
@@ -31,16 +30,14 @@ var suffixEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").With
 // Identity identifies a node as long as its data directory exists. A node with a wiped
 // directory is a new server under the same name.
 type Identity struct {
-	NodeName string // given by the operator
-	ServerID string // node name, hyphen, random suffix
-	LogID    string // of the Raft log that belongs to it; empty before there is a log
+	NodeName string `json:"nodeName"`        // given by the operator
+	ServerID string `json:"serverId"`        // node name, hyphen, random suffix
+	LogID    string `json:"logId,omitempty"` // of the Raft log that belongs to it; empty before there is a log
 }
 
 type identityRecord struct {
-	Version  int    `json:"version"`
-	NodeName string `json:"nodeName"`
-	ServerID string `json:"serverId"`
-	LogID    string `json:"logId,omitempty"`
+	Version int `json:"version"`
+	Identity
 }
 
 // CheckNodeName returns an error unless the name is 1 to MaxNodeNameLen ASCII
@@ -64,10 +61,9 @@ func isNameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
 }
 
-// LoadIdentity returns the identity kept in the data directory, or makes one
-// there. An empty nodeName means the kept name, else the host name. A name that
-// contradicts the kept one, and a damaged file, are errors: neither may quietly
-// turn one server into another.
+// LoadIdentity returns the identity kept in the data directory, or makes one there. An empty
+// nodeName means the kept name, else the host name. A name that contradicts the kept one, and
+// a damaged file, are errors: neither may turn one server into another.
 func LoadIdentity(dir, nodeName string) (Identity, error) {
 	if nodeName != "" {
 		if err := CheckNodeName(nodeName); err != nil {
@@ -91,7 +87,7 @@ func LoadIdentity(dir, nodeName string) (Identity, error) {
 		return Identity{}, fmt.Errorf("this node is to be %q but its data directory %s belongs to %q (server id %s); use that name, or another data directory",
 			nodeName, dir, kept.NodeName, kept.ServerID)
 	}
-	return Identity{NodeName: kept.NodeName, ServerID: kept.ServerID, LogID: kept.LogID}, nil
+	return kept.Identity, nil
 }
 
 func makeIdentity(dir, nodeName string) (Identity, error) {
@@ -117,7 +113,7 @@ func newSuffix() string {
 
 // Keep writes the identity to the data directory, through to the disk.
 func (id *Identity) Keep(dir string) error {
-	data, err := json.Marshal(identityRecord{Version: identityVersion, NodeName: id.NodeName, ServerID: id.ServerID, LogID: id.LogID})
+	data, err := json.Marshal(identityRecord{identityVersion, *id})
 	if err == nil {
 		err = WriteFileAtomic(filepath.Join(dir, identityFile), append(data, '\n'))
 	}
@@ -127,7 +123,6 @@ func (id *Identity) Keep(dir string) error {
 	return nil
 }
 
-// hostNodeName turns a host name into a valid node name.
 func hostNodeName(host string) string {
 	name := strings.Map(func(r rune) rune {
 		if isNameRune(r) {

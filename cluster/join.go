@@ -29,7 +29,6 @@ type lostMember struct {
 // stranger is remembered. Each interval contacts every join address without a member.
 const strangerRounds = 5
 
-// stranger is a member of another cluster.
 type stranger struct {
 	Member
 	at time.Time
@@ -57,8 +56,7 @@ func (g *Gossip) noteStranger(meta Meta, addr string) {
 	}
 }
 
-// joinLoop contacts possible members until gossip closes: the join addresses, the known
-// addresses, and the last addresses of members that died.
+// joinLoop contacts possible members until gossip closes.
 func (g *Gossip) joinLoop() {
 	for {
 		missing := g.missingTargets()
@@ -135,7 +133,6 @@ func (g *Gossip) hints() []string {
 	return addrs
 }
 
-// lookupJoin returns all addresses of a join entry.
 func (g *Gossip) lookupJoin(name string) []netip.AddrPort {
 	host, port, err := splitAddr(name)
 	if err != nil {
@@ -158,7 +155,6 @@ func (g *Gossip) lookupJoin(name string) []netip.AddrPort {
 	return addrs
 }
 
-// joinAll exchanges members with every address, a few at a time.
 func (g *Gossip) joinAll(addrs []string) {
 	var group errgroup.Group
 	group.SetLimit(joinConcurrency)

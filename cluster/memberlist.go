@@ -39,7 +39,7 @@ func (d *delegate) MergeRemoteState([]byte, bool)   {}
 // NotifyAlive rejects members of another cluster. It also drops a member that moved to
 // another cluster: memberlist keeps that member's old metadata.
 func (d *delegate) NotifyAlive(node *memberlist.Node) error {
-	if node.Name == d.cfg.Name {
+	if node.Name == d.cfg.Meta.ServerID {
 		return nil
 	}
 	err := d.checkCluster(node)
@@ -59,7 +59,7 @@ func (d *delegate) NotifyAlive(node *memberlist.Node) error {
 // NotifyMerge rejects a join by, or to, members of another cluster.
 func (d *delegate) NotifyMerge(nodes []*memberlist.Node) error {
 	for _, node := range nodes {
-		if node.Name == d.cfg.Name || node.State == memberlist.StateDead || node.State == memberlist.StateLeft {
+		if node.Name == d.cfg.Meta.ServerID || node.State == memberlist.StateDead || node.State == memberlist.StateLeft {
 			continue
 		}
 		if err := d.checkCluster(node); err != nil {
@@ -96,7 +96,7 @@ func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 }
 
 func (d *delegate) NotifyJoin(node *memberlist.Node) {
-	if d.note(node) && node.Name != d.cfg.Name {
+	if d.note(node) && node.Name != d.cfg.Meta.ServerID {
 		d.logger.Info("member joined", "server", node.Name, "gossip", node.Address())
 	}
 }
@@ -121,7 +121,7 @@ func (d *delegate) note(node *memberlist.Node) bool {
 		}
 		return false
 	}
-	if node.Name == d.cfg.Name {
+	if node.Name == d.cfg.Meta.ServerID {
 		meta = d.meta // SetMeta may be ahead of what memberlist has
 	}
 	d.members[node.Name] = Member{Meta: meta, GossipAddr: addr}
@@ -132,28 +132,23 @@ func (d *delegate) NotifyLeave(node *memberlist.Node) {
 	addr := node.Address()
 	d.mu.Lock()
 	delete(d.members, node.Name)
-	if node.Name != d.cfg.Name {
+	if node.Name != d.cfg.Meta.ServerID {
 		(*Gossip)(d).rememberLost(node.Name, addr)
 	}
 	d.mu.Unlock()
 	notify(d.changed)
-	if node.Name != d.cfg.Name {
+	if node.Name != d.cfg.Meta.ServerID {
 		d.logger.Info("member gone", "server", node.Name, "gossip", addr)
 	}
 }
 
 const (
-	// maxGossipStreams bounds the concurrent incoming streams. Each node opens one
-	// every few seconds, for milliseconds.
-	maxGossipStreams = 16
-	// maxGossipStream bounds the bytes of an incoming stream. The metadata of
-	// hundreds of nodes takes a fifth of it.
-	maxGossipStream = 1 << 20
+	maxGossipStreams = 16      // concurrent incoming streams; a node opens one every few seconds, for milliseconds
+	maxGossipStream  = 1 << 20 // bytes of one; the metadata of hundreds of nodes takes a fifth of it
 )
 
-// gossipTransport bounds the memory that strangers can make memberlist use: memberlist
-// reads up to 20 MiB of a stream before it checks the sender's key. memberlist's
-// TCPTimeout bounds the duration of a stream.
+// gossipTransport bounds the memory that strangers can make memberlist use: it reads up to
+// 20 MiB of a stream before it checks the sender's key. TCPTimeout bounds a stream's time.
 type gossipTransport struct {
 	memberlist.NodeAwareTransport
 	streams chan net.Conn
@@ -194,7 +189,6 @@ func (t *gossipTransport) relay() {
 	}
 }
 
-// gossipStream is a stream that is read up to a limit.
 type gossipStream struct {
 	net.Conn
 	transport *gossipTransport
@@ -226,9 +220,8 @@ func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 func (l gossipLog) WithGroup(string) slog.Handler { return l }
 
-// noteworthy are the beginnings of lines that show misconfiguration or
-// strangers; memberlist's other errors are temporary, and membership changes are
-// logged from its events.
+// noteworthy are the beginnings of lines that show misconfiguration or strangers.
+// memberlist's other errors are temporary; changes of members are logged from its events.
 var noteworthy = []string{
 	"Decrypt packet failed",
 	"failed to receive",
@@ -243,8 +236,7 @@ var noteworthy = []string{
 	"Error reading UDP packet",
 }
 
-// otherKey is part of memberlist's error text for a message encrypted with an unknown
-// key. memberlist has no error value for it.
+// otherKey is part of the error text for a message that is encrypted with an unknown key.
 const otherKey = "no installed keys could decrypt"
 
 // Handle processes one line of the form "[LEVEL] memberlist: text".

@@ -25,16 +25,12 @@ import (
 	"unicode/utf8"
 )
 
+// Limits of the secret file, and lengths of keys.
 const (
-	// MinSecretBytes is the minimum length of a secret after trimming.
-	MinSecretBytes = 32
-	// MaxSecrets bounds the secrets in a file: the one in use, and one more that is
-	// accepted during a rotation.
-	MaxSecrets = 2
-	// MaxSecretFileBytes bounds the size of a secret file.
-	MaxSecretFileBytes = 8 << 10
-	// SecretReloadInterval is how often Watch reads the secret file again.
-	SecretReloadInterval = 2 * time.Second
+	MinSecretBytes       = 32              // after trimming
+	MaxSecrets           = 2               // in a file: the one in use, and one more that is accepted during a rotation
+	MaxSecretFileBytes   = 8 << 10         // the size of a secret file
+	SecretReloadInterval = 2 * time.Second // how often Watch reads the file again
 
 	gossipKeyBytes = 32 // AES-256
 	keyIDBytes     = 8
@@ -65,7 +61,6 @@ type keyset struct {
 	pool *x509.CertPool
 }
 
-// secretKey holds the keys derived from one secret.
 type secretKey struct {
 	id     string // public name of the secret, hex
 	ca     *authority
@@ -73,10 +68,9 @@ type secretKey struct {
 	seal   cipher.AEAD
 }
 
-// LoadSecrets reads the cluster secret from a file of at most MaxSecrets lines:
-// the first secret is used, both are accepted. Blank lines do not count. An
-// empty path gives the well-known loopback secret (see LoopbackOnly). The error
-// names every problem of the file and how to make a secret.
+// LoadSecrets reads the cluster secret from a file of at most MaxSecrets lines: the first
+// secret is used, both are accepted. An empty path gives the well-known loopback secret (see
+// LoopbackOnly). The error names every problem of the file and how to make a secret.
 func LoadSecrets(path string) (*Secrets, error) {
 	loopback, err := deriveKey([]byte(loopbackSecret))
 	if err != nil {
@@ -194,7 +188,6 @@ func newKeyset(keys []*secretKey) *keyset {
 	return k
 }
 
-// first is the key in use.
 func (k *keyset) first() *secretKey { return k.keys[0] }
 
 // accepts reports whether certificates under the named key are valid.
@@ -301,8 +294,7 @@ func checkSecretLine(line []byte) string {
 
 const (
 	sealKeyBytes = 32 // AES-256
-	// dataKeyBytes is the length of a cluster's data key.
-	dataKeyBytes = 32
+	dataKeyBytes = 32 // the length of a cluster's data key
 	// dataKeyContext names the purpose of the sealed data key.
 	dataKeyContext = "commons data key"
 	sealVersion    = 1
@@ -326,10 +318,9 @@ func (s *Secrets) SealDataKey(plain []byte) ([]byte, error) {
 	return key.seal.Seal(header, nil, plain, sealAAD(header)), nil
 }
 
-// OpenDataKey reverses SealDataKey. It accepts keys sealed under any secret in the file
-// and under the well-known loopback secret, so that a node that started without a
-// secret file keeps its data when it gets one. Errors: ErrSealedElsewhere, or a
-// description of what is damaged.
+// OpenDataKey reverses SealDataKey, under any secret in the file and under the well-known
+// loopback secret: so a node that started without a secret file keeps its data when it gets
+// one. It fails with ErrSealedElsewhere, or if the text is damaged.
 func (s *Secrets) OpenDataKey(sealed []byte) ([]byte, error) {
 	id, err := sealedKeyID(sealed)
 	if err != nil {

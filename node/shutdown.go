@@ -12,24 +12,17 @@ import (
 )
 
 const (
-	// leaveTimeout bounds the goodbye to gossip.
-	leaveTimeout = time.Second
-	// crashDrain is how long running requests may take when the node has failed.
-	crashDrain = 100 * time.Millisecond
-	// workersTimeout bounds the wait for what the node does in the background.
-	workersTimeout = 10 * time.Second
-	// abandonTimeout bounds the closing of listeners when the disk hangs.
-	abandonTimeout = 500 * time.Millisecond
+	leaveTimeout   = time.Second            // bounds the goodbye to gossip
+	crashDrain     = 100 * time.Millisecond // how long running requests may take when the node has failed
+	workersTimeout = 10 * time.Second       // bounds the wait for what the node does in the background
+	abandonTimeout = 500 * time.Millisecond // bounds the closing of listeners when the disk hangs
 )
 
 // ending says how a node ends. The zero value ends it at once, but closes everything.
 type ending struct {
-	// drain bounds how long running requests may take. Nil means crashDrain.
-	drain context.Context
-	// polite notifies the others.
-	polite bool
-	// crash leaves everything on disk as it is at this moment.
-	crash bool
+	drain  context.Context // bounds how long running requests may take; nil means crashDrain
+	polite bool            // notifies the others
+	crash  bool            // leaves everything on disk as it is at this moment
 }
 
 // Shutdown ends the node gracefully: it reports that it is not ready and still serves
@@ -173,7 +166,6 @@ func (n *Node) unwind(how ending) error {
 // connections stay open until the process ends.
 var errStillAtWork = fmt.Errorf("background work has not ended within %v", workersTimeout)
 
-// stopWorkers stops what startWorkers has started.
 func (n *Node) stopWorkers(ending) error {
 	n.endWork()
 	ended := make(chan struct{})

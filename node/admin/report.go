@@ -252,11 +252,6 @@ func (r *ClusterReport) Find(name string) (Server, bool) {
 	return found[0], true
 }
 
-// Voters returns the servers with a vote.
-func (r *ClusterReport) Voters() []Server {
-	return slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Part != Voter })
-}
-
 // Newest returns the highest applied index of any server.
 func (r *ClusterReport) Newest() uint64 {
 	var newest uint64
@@ -382,8 +377,8 @@ type ServerHealth struct {
 	Version       string  `json:"version,omitempty"`
 }
 
-// Instant is a time.Time that is milliseconds since the epoch in JSON. Within the process it
-// keeps the monotonic clock, so that a step of the wall clock makes no server stable.
+// Instant is a time.Time that is milliseconds since the epoch in JSON. It keeps the monotonic
+// clock, so that a step of the wall clock makes no server stable.
 type Instant struct{ time.Time }
 
 // MarshalJSON returns a number.
@@ -421,7 +416,6 @@ type HealthReport struct {
 	Reports []Server `json:"reports"` // by id
 }
 
-// sizes are the binary prefixes of numbers of bytes.
 var sizes = []string{"KiB", "MiB", "GiB", "TiB"}
 
 const sizeStep = 1024

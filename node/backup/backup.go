@@ -33,11 +33,9 @@ import (
 const Version = 1
 
 const (
-	magic = "commons backup\n"
-	// maxLine bounds the Info and the Trailer.
-	maxLine = 64 << 10
-	// maxWindow bounds the memory that a file may ask for when it is read.
-	maxWindow = 64 << 20
+	magic     = "commons backup\n"
+	maxLine   = 64 << 10 // bounds the Info and the Trailer
+	maxWindow = 64 << 20 // bounds the memory that a file may ask for when it is read
 )
 
 // Info describes the contents of a backup.
@@ -168,7 +166,6 @@ func (b *Reader) begin() error {
 	return nil
 }
 
-// line reads one line with its end.
 func (b *Reader) line() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if err != nil {
@@ -231,8 +228,7 @@ func Inspect(r io.Reader) (Report, error) {
 // PurgeListSuffix ends the file name of a backup's purge list.
 const PurgeListSuffix = ".purged.json"
 
-// purgeListMode is the mode of purge lists: their contents are public.
-const purgeListMode = 0o644
+const purgeListMode = 0o644 // the mode of purge lists: their contents are public
 
 // PurgeList is a list of all entries that a cluster has purged. An older backup still has the
 // texts, so a list is kept beside backups, and a restore repeats the purges of the newest list.

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -38,14 +39,12 @@ type caller struct {
 	answered chan struct{}
 }
 
-// waiting is the state that callers and wakers share.
 type waiting struct {
 	callers []*caller
 	held    atomic.Int64 // calls that are sent and not answered
 	fewest  int64        // lowest value of held so far
 }
 
-// wait measures Wait.
 func (o Options) wait(ctx context.Context, targets []*url.URL, run string) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -83,7 +82,6 @@ func (o Options) wait(ctx context.Context, targets []*url.URL, run string) (*Rep
 	return report, nil
 }
 
-// opened waits until every call is held once.
 func (w *waiting) opened(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
@@ -96,7 +94,6 @@ func (w *waiting) opened(ctx context.Context) error {
 	return nil
 }
 
-// watch notes how many calls are held until the end.
 func (w *waiting) watch(ctx context.Context) {
 	for loop.Pause(ctx, lookAtHeld) {
 		if held := w.held.Load(); ctx.Err() == nil {
@@ -105,16 +102,13 @@ func (w *waiting) watch(ctx context.Context) {
 	}
 }
 
-// call calls home until the end.
 func (w *waiting) call(ctx context.Context, c *caller) {
 	defer c.hangUp()
 	for ctx.Err() == nil {
 		if !c.connect(ctx) {
 			continue
 		}
-		c.address("/api/home?for=")
-		c.url = strconv.AppendInt(append(append(c.url, c.agent...), "&since="...), c.since, 10)
-		c.url = strconv.AppendInt(append(c.url, "&wait="...), waitSeconds, 10)
+		c.address(fmt.Sprintf("/api/home?for=%s&since=%d&wait=%d", c.agent, c.since, waitSeconds))
 		c.held.Store(true)
 		w.held.Add(1)
 		_, answered := c.exchange(ctx)
@@ -180,8 +174,7 @@ func (w *waiting) wake(ctx context.Context, by *worker) {
 
 // mention publishes an entry that mentions an agent, and reports whether it was created.
 func (w *worker) mention(ctx context.Context, agent string) bool {
-	w.body = append(append(w.body[:0], `{"agent":"bench-waker","channel":"bench-0","body":"@`...), agent...)
-	w.body = append(append(append(w.body, ": "...), mark(w.run, w.number, w.sent)...), `"}`...)
+	w.body = fmt.Appendf(w.body[:0], `{"agent":"bench-waker","channel":"bench-0","body":"@%s: %s"}`, agent, mark(w.run, w.number, w.sent))
 	w.sent++
 	w.address("/api/entries")
 	took, answered := w.exchange(ctx)

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"reflect"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -34,8 +32,7 @@ const (
 
 	maxRequestLog = 100_000 // lines a second
 
-	// maxBound is the largest bound on the resources that strangers may use.
-	maxBound = 1 << 20
+	maxBound = 1 << 20 // the largest bound on the resources that strangers may use
 
 	minDeadServerThreshold = time.Second
 	maxDeadServerThreshold = 30 * 24 * time.Hour
@@ -109,12 +106,9 @@ type Config struct {
 
 	PprofAddr string `name:"pprof-addr" env:"COMMONS_PPROF_ADDR" placeholder:"HOST:PORT" help:"Where Go's profiles are served, on a loopback address; none by default."`
 
-	// Version is the program's version, shown to operators and other nodes.
-	Version string `kong:"-"`
-	// Build distinguishes builds, also of one version; see api.Config.
-	Build string `kong:"-"`
-	// Tuning holds sizes and intervals that only tests change.
-	Tuning Tuning `kong:"-"`
+	Version string `kong:"-"` // of the program, shown to operators and other nodes
+	Build   string `kong:"-"` // distinguishes builds, also of one version; see api.Config
+	Tuning  Tuning `kong:"-"` // sizes and intervals that only tests change
 }
 
 // GuardLimits returns the bounds on the resources that strangers may use, for a node with this
@@ -128,38 +122,11 @@ func (c Config) GuardLimits(connections int) guard.Limits {
 	}
 }
 
-// NodeName returns the node's name: NodeID, or the host name if that is empty. It fails if the
-// host has no name.
-func (c Config) NodeName() (string, error) {
-	if c.NodeID != "" {
-		return c.NodeID, nil
-	}
-	return os.Hostname()
-}
-
-// NoWriteLimit reports whether writes are not limited.
-func (c Config) NoWriteLimit() bool { return c.WriteRate == 0 || c.WriteBurst == 0 }
-
-// TrustedNetworks returns TrustedProxies parsed; a single address is a network of
-// one. Entries that cannot be parsed are left out: Validate reports them.
-func (c Config) TrustedNetworks() []netip.Prefix { return parseNetworks(c.TrustedProxies) }
-
 // NoAddressProof reports whether an address proves no name.
 func (c Config) NoAddressProof() bool { return c.AddressProof == addressProofOff }
 
-// MetricsNetworks returns MetricsFrom parsed, as TrustedNetworks does.
-func (c Config) MetricsNetworks() []netip.Prefix { return parseNetworks(c.MetricsFrom) }
-
-// PushNetworks returns PushAllowNet parsed, as TrustedNetworks does.
-func (c Config) PushNetworks() []netip.Prefix { return parseNetworks(c.PushAllowNet) }
-
 // DualCard reports whether the agent card has the fields of A2A 0.3, too.
 func (c Config) DualCard() bool { return c.AgentCard == agentCardDual }
-
-// Operator returns the operator of this place.
-func (c Config) Operator() api.Operator {
-	return api.Operator{Name: c.OperatorName, Contact: c.OperatorContact, Terms: c.TermsURL}
-}
 
 // Unanswered reports whether other machines can reach the public service of the node, but
 // no operator is named who is responsible for it.
@@ -168,8 +135,9 @@ func (c Config) Unanswered() bool {
 	return public && (c.OperatorName == "" || c.OperatorContact == "")
 }
 
-// parseNetworks returns the networks that can be parsed.
-func parseNetworks(list []string) []netip.Prefix {
+// Networks returns the networks of a flag; a single address is a network of one. Entries
+// that cannot be parsed are left out: Validate reports them.
+func Networks(list []string) []netip.Prefix {
 	var nets []netip.Prefix
 	for _, s := range list {
 		if p, err := parseNetwork(s); err == nil {
@@ -204,22 +172,16 @@ const (
 // Tuning holds sizes and intervals that are constants of the product and that
 // only tests change. The zero value of a field is its default.
 type Tuning struct {
-	// SnapshotBytes of log since the last snapshot start the next one.
-	SnapshotBytes int64
-	// TrailingBytes of log stay behind a snapshot, for followers that lag a little.
-	TrailingBytes int64
+	SnapshotBytes int64 // of log since the last snapshot start the next one
+	TrailingBytes int64 // of log stay behind a snapshot, for followers that lag a little
 	membership.Timing
-	// ProbeInterval is the time between gossip's probes of a member.
-	ProbeInterval time.Duration
-	// PurgeGather is the time for which purges are collected before they are erased.
-	PurgeGather time.Duration
-	// UsageInterval is the time between two folds of the counts of calls into the log.
-	UsageInterval time.Duration
+	ProbeInterval time.Duration // the time between gossip's probes of a member
+	PurgeGather   time.Duration // the time for which purges are collected before they are erased
+	UsageInterval time.Duration // the time between two folds of the counts of calls into the log
 	// LastFold is how long a node that shuts down tries to add its counts to the log. Zero
 	// means the default of package usage.
 	LastFold time.Duration
-	// Resolver looks up the names of receivers. Nil means the system's.
-	Resolver *net.Resolver
+	Resolver *net.Resolver // of the names of receivers; nil means the system's
 	// AroundWrite runs each transaction of the log, and each write of the state, which it must
 	// make. Its error is that of the transaction. Nil means a plain call.
 	AroundWrite func(what string, do func() error) error
@@ -229,17 +191,13 @@ type Tuning struct {
 	// SlowWrite is the duration of a write of the log that is late, for a node that is slow
 	// by its disk alone. Zero means that late timers make a node slow, too.
 	SlowWrite time.Duration
-	// Clock is the node's own clock. Nil means the system's, shifted by ClockOffset.
-	Clock propose.Clock
-	// DiskSpace returns the free bytes and the size of the disk. Nil means those of the system.
-	DiskSpace func() (free, size uint64, err error)
-	// Format is the newest format that the node supports.
-	Format int
+	Clock     propose.Clock                         // nil means the system's, shifted by ClockOffset
+	DiskSpace func() (free, size uint64, err error) // of the disk, in bytes; nil asks the system
+	Format    int                                   // the newest format that the node supports
 	// Link reports whether messages to (outbound) or from another server's private port pass.
 	// Nil means that all pass.
-	Link func(serverID string, outbound bool) bool
-	// Network replaces the system's network.
-	Network cluster.Network
+	Link    func(serverID string, outbound bool) bool
+	Network cluster.Network // replaces the system's
 }
 
 // WithDefaults returns t with every zero field set.

@@ -31,7 +31,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("configuration: %d problems:\n  - %s", len(e.Problems), strings.Join(e.Problems, "\n  - "))
 }
 
-// validation collects problems.
 type validation struct {
 	problems []string
 }
@@ -50,7 +49,10 @@ func (c Config) Validate() error {
 	v.timing(c)
 	v.service(c)
 	v.pprof(c)
-	v.push(c)
+	if _, err := c.PushRoots(); err != nil {
+		v.addf("--push-ca-file: %v", err)
+	}
+	v.networks("--push-allow-net", c.PushAllowNet)
 	if _, err := health.ParseReserve(c.DiskReserve); err != nil {
 		v.addf("--disk-reserve: %q %v; write it as 256MiB, 2GiB or 5%%, or 0 for none", c.DiskReserve, err)
 	}
@@ -61,7 +63,10 @@ func (c Config) Validate() error {
 }
 
 func (v *validation) identity(c Config) {
-	name, err := c.NodeName()
+	name, err := c.NodeID, error(nil)
+	if name == "" {
+		name, err = os.Hostname()
+	}
 	switch {
 	case err != nil:
 		v.addf("--node-id: the host has no name to take (%v); give one", err)
@@ -80,26 +85,21 @@ func validNodeName(name string) bool {
 	return cluster.CheckNodeName(name) == nil && !strings.ContainsRune("._-", rune(name[0]))
 }
 
-// address is one of a node's three addresses.
 type address struct {
 	flag            string // without the leading dashes: http, cluster or gossip
 	bind, advertise string
 	private         bool
 }
 
-func (c Config) addressList() []address {
-	return []address{
-		{"http", c.HTTPAddr, c.HTTPAdvertise, false},
-		{"cluster", c.ClusterAddr, c.ClusterAdvertise, true},
-		{"gossip", c.GossipAddr, c.GossipAdvertise, true},
-	}
-}
-
 // addresses checks the addresses one by one and returns those that can be read.
 func (v *validation) addresses(c Config) []address {
 	var good []address
 	taken := map[string]string{}
-	for _, a := range c.addressList() {
+	for _, a := range []address{
+		{"http", c.HTTPAddr, c.HTTPAdvertise, false},
+		{"cluster", c.ClusterAddr, c.ClusterAdvertise, true},
+		{"gossip", c.GossipAddr, c.GossipAdvertise, true},
+	} {
 		host, port, err := splitAddr(a.bind)
 		if err != nil {
 			v.addf("--%s-addr: %q %v; write it as host:port, such as 127.0.0.1:8080", a.flag, a.bind, err)
@@ -263,14 +263,12 @@ func (v *validation) service(c Config) {
 	v.networks("--metrics-from", c.MetricsFrom)
 }
 
-// oneOf checks that a value is one of those that are known.
 func (v *validation) oneOf(flag, value string, known ...string) {
 	if last := len(known) - 1; !slices.Contains(known, value) {
 		v.addf("--%s: %q is unknown; use %s or %s", flag, value, strings.Join(known[:last], ", "), known[last])
 	}
 }
 
-// networks checks a list of networks.
 func (v *validation) networks(flag string, list []string) {
 	for _, s := range list {
 		if _, err := parseNetwork(s); err != nil {
@@ -344,7 +342,6 @@ func isLoopback(addr string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// maxCAFile is the maximum size of a file of authorities, in bytes.
 const maxCAFile = 1 << 20
 
 // PushFlags returns the flags that are set and only for tests.
@@ -362,13 +359,6 @@ func (c Config) PushFlags() []string {
 	return set
 }
 
-func (v *validation) push(c Config) {
-	if _, err := c.PushRoots(); err != nil {
-		v.addf("--push-ca-file: %v", err)
-	}
-	v.networks("--push-allow-net", c.PushAllowNet)
-}
-
 // PushRoots returns the authorities of receivers' certificates. Nil means the system's.
 func (c Config) PushRoots() (*x509.CertPool, error) {
 	if c.PushCAFile == "" {
@@ -380,12 +370,11 @@ func (c Config) PushRoots() (*x509.CertPool, error) {
 	}
 	roots := x509.NewCertPool()
 	if len(data) > maxCAFile || !roots.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s: %w", c.PushCAFile, errors.New("holds no certificate in PEM form"))
+		return nil, fmt.Errorf("%s: holds no certificate in PEM form", c.PushCAFile)
 	}
 	return roots, nil
 }
 
-// maxRobots is the maximum size of a robots.txt, in bytes.
 const maxRobots = 64 << 10
 
 // RobotsText returns the text of /robots.txt.

@@ -15,17 +15,12 @@ import (
 )
 
 const (
-	// snapshotCheck is how often the size of the log is looked at.
-	snapshotCheck = 500 * time.Millisecond
-	// streamHold is how long the log is kept for a follower after it received a snapshot.
-	streamHold = 30 * time.Second
-	// heldBytes bounds the log that is kept for such followers; the free disk space does,
-	// too.
-	heldBytes = 1 << 30
+	snapshotCheck = 500 * time.Millisecond // how often the size of the log is looked at
+	streamHold    = 30 * time.Second       // how long the log is kept for a follower after it received a snapshot
+	heldBytes     = 1 << 30                // of the log for such followers; the free disk space bounds it, too
 )
 
-// Snapshots is a snapshot store that knows whether a snapshot is on its way
-// to a follower.
+// Snapshots is a snapshot store that knows whether a snapshot is on its way to a follower.
 type Snapshots struct {
 	raft.SnapshotStore
 
@@ -153,7 +148,6 @@ func held(room uint64) int64 {
 	return int64(min(room, heldBytes)) //nolint:gosec // heldBytes at most
 }
 
-// reportSnapshot logs once that snapshots fail, and once that they succeed again.
 func reportSnapshot(ctx context.Context, logger *slog.Logger, was bool, err error) (failing bool) {
 	switch {
 	case err != nil && !was:

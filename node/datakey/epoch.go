@@ -24,8 +24,7 @@ const (
 	// epochInterval is how often the leader looks whether an epoch ends, and whether
 	// senders are to be forgotten.
 	epochInterval = time.Second
-	// epochKeyBytes is the length of an epoch's key, and of keys that seal others.
-	epochKeyBytes = 32
+	epochKeyBytes = 32 // the length of an epoch's key, and of keys that seal others
 )
 
 // errNoEpoch means that the leader has not begun the first epoch yet.
@@ -94,7 +93,7 @@ func (k *Keeper) Pseudonyms(addr netip.Addr) (p command.Pseudonyms) {
 }
 
 // KeepEpochs begins the first epoch, and the next one whenever one ends, and forgets from
-// where old entries came, until ctx ends: for as long as this node leads.
+// where old entries came, for as long as this node leads.
 func (k *Keeper) KeepEpochs(ctx context.Context) {
 	said := ""
 	loop.Every(ctx, epochInterval, func(ctx context.Context) {
@@ -109,7 +108,6 @@ func (k *Keeper) KeepEpochs(ctx context.Context) {
 	})
 }
 
-// renewEpoch begins the first epoch, and the next one when the current one ends.
 func (k *Keeper) renewEpoch(ctx context.Context) error {
 	v := k.cfg.Machine.View()
 	e, err := v.SenderEpoch()
@@ -136,7 +134,6 @@ func (k *Keeper) renewEpoch(ctx context.Context) error {
 	return nil
 }
 
-// forgetSenders has the senders of old entries forgotten.
 func (k *Keeper) forgetSenders(ctx context.Context) error {
 	for ctx.Err() == nil {
 		v := k.cfg.Machine.View()

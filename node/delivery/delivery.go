@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/cipher"
-	"crypto/x509"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -34,18 +32,10 @@ type Config struct {
 	Machine   *fsm.Machine
 	Client    *http.Client // for the private ports of other nodes
 	Logger    *slog.Logger
+	Push      push.Config // without Own, UserAgent and Now, which follow from this
 
-	// Check returns the problem with a receiver's address, or "".
-	Check func(rawURL string) (problem string)
 	// Members returns the live nodes, which are never receivers.
 	Members func() []cluster.Member
-	// Resolver resolves names. Nil means the system's.
-	Resolver *net.Resolver
-	// For tests, see push.Config.
-	Port      uint16
-	Roots     *x509.CertPool
-	AllowNets []netip.Prefix
-
 	// Work ends with the node. Go runs a function that the node waits for when it ends.
 	Work context.Context //nolint:containedctx // attempts outlive the leadership that began them
 	Go   func(func())
@@ -55,12 +45,10 @@ type Config struct {
 	// leader may propose.
 	Propose, ProposeAsLeader func(context.Context, command.Payload) error
 	// Stamp returns the timestamp for a log entry now, and Now the corrected time.
-	Stamp func() int64
-	Now   func() time.Time
-	// LeaderID returns the leader according to this node, or "".
-	LeaderID func() string
-	// Leading reports whether this node leads and takes writes.
-	Leading func() bool
+	Stamp    func() int64
+	Now      func() time.Time
+	LeaderID func() string // according to this node, or ""
+	Leading  func() bool   // whether this node leads and takes writes
 	// UntilAnotherLeads returns a context that ends when another server leads.
 	UntilAnotherLeads func(ctx context.Context, leader string) (context.Context, context.CancelFunc)
 }
@@ -86,11 +74,9 @@ func New(cfg Config) *Service {
 	if cfg.PublicURL != "" {
 		agent += " (+" + cfg.PublicURL + "/docs)"
 	}
-	s.receivers = push.NewClient(push.Config{
-		Check: cfg.Check, Own: s.ownAddress, UserAgent: agent,
-		Now:      cfg.Now, // receivers hold the times of messages against their own clocks
-		Resolver: cfg.Resolver, Port: cfg.Port, Roots: cfg.Roots, AllowNets: cfg.AllowNets,
-	})
+	cfg.Push.Own, cfg.Push.UserAgent = s.ownAddress, agent
+	cfg.Push.Now = cfg.Now // receivers hold the times of messages against their own clocks
+	s.receivers = push.NewClient(cfg.Push)
 	s.makeEvent = s.event
 	return s
 }
@@ -99,8 +85,7 @@ func New(cfg Config) *Service {
 // there is no time to resolve them.
 func (s *Service) Run(ctx context.Context) { loop.Every(ctx, ownNamesInterval, s.lookUpOwnNames) }
 
-// Lead maintains the signing key and sends due deliveries, for as long as this node
-// leads.
+// Lead maintains the signing key and sends due deliveries, for as long as this node leads.
 func (s *Service) Lead(ctx context.Context) {
 	var workers sync.WaitGroup
 	workers.Go(func() { s.keepSigningKey(ctx) })
@@ -117,10 +102,8 @@ func (s *Service) SetDataKey(key []byte) error {
 	return err
 }
 
-// outcomePassed is the outcome of an attempt or a check that did not fail.
-const outcomePassed = "ok"
+const outcomePassed = "ok" // the outcome of an attempt or a check that did not fail
 
-// metrics measures deliveries and verifications.
 type metrics struct {
 	attempts      *prometheus.CounterVec
 	ended         *prometheus.CounterVec
@@ -157,13 +140,6 @@ func newMetrics() *metrics {
 	}
 	return m
 }
-
-func (m *metrics) attempted(a push.Answer) {
-	m.attempts.WithLabelValues(outcomeOf(a.Reason)).Inc()
-	m.seconds.Observe(a.Took.Seconds())
-}
-
-func (m *metrics) verified(r push.Reason) { m.verifications.WithLabelValues(outcomeOf(r)).Inc() }
 
 // outcomeOf returns the label of a reason: of statuses only the first digit.
 func outcomeOf(r push.Reason) string {

@@ -21,9 +21,8 @@ const (
 	signingPurpose = "commons signing keys"
 	// signingKeyAge is how long a key signs deliveries before the leader makes a new one.
 	// The old one is used beside it for outbox.SigningKeyOverlap.
-	signingKeyAge = 90 * 24 * time.Hour
-	// signingInterval is how often the leader checks the age of the newest key.
-	signingInterval = time.Second
+	signingKeyAge   = 90 * 24 * time.Hour
+	signingInterval = time.Second // how often the leader checks the age of the newest key
 )
 
 var (
@@ -81,8 +80,7 @@ func (s *Service) signingKeys() ([]ed25519.PrivateKey, error) {
 	return openSigningKeys(*sealer, keys)
 }
 
-// keepSigningKey ensures that there is a signing key and that it is not too old, for as
-// long as this node leads.
+// keepSigningKey renews the signing key in time, for as long as this node leads.
 func (s *Service) keepSigningKey(ctx context.Context) {
 	complained := false
 	loop.Every(ctx, signingInterval, func(ctx context.Context) {
@@ -102,7 +100,6 @@ func signingKeyDue(keys []outbox.SigningKey, now int64) (after uint64, due bool)
 	return keys[0].Number, now-keys[0].CreatedAt >= signingKeyAge.Milliseconds()
 }
 
-// renewSigningKey makes the first key, or a new one if the newest is too old.
 func (s *Service) renewSigningKey(ctx context.Context) error {
 	sealer := s.signing.Load()
 	if sealer == nil {

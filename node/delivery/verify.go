@@ -20,14 +20,10 @@ import (
 )
 
 const (
-	// pathVerify is the path on which other nodes let the leader verify a receiver.
-	pathVerify = "/v1/push/verify"
-	// verifyRetry is the pause before the next attempt at a leader.
-	verifyRetry = 100 * time.Millisecond
-	// maxVerifying is how many receivers are verified at the same time.
-	maxVerifying = 64
-	// maxVerifyQuestion bounds the body of a request, in bytes.
-	maxVerifyQuestion = 16 << 10
+	pathVerify        = "/v1/push/verify"      // the path on which other nodes let the leader verify a receiver
+	verifyRetry       = 100 * time.Millisecond // the pause before the next attempt at a leader
+	maxVerifying      = 64                     // how many receivers are verified at the same time
+	maxVerifyQuestion = 16 << 10               // bounds the body of a request, in bytes
 )
 
 // verifyQuestion is the request to the leader to verify a receiver.
@@ -37,7 +33,6 @@ type verifyQuestion struct {
 	Sender string `json:"sender"` // fingerprint of the client
 }
 
-// verifyAnswer is the result.
 type verifyAnswer struct {
 	Reason push.Reason `json:"reason,omitempty"` // empty if the receiver passed
 	WaitMs int64       `json:"waitMs,omitempty"` // pause because of too many verifications
@@ -51,8 +46,7 @@ type FailedError struct {
 
 func (e *FailedError) Error() string { return "the receiver " + e.Reason }
 
-// errNotLeading is the answer of a node that is not the leader.
-var errNotLeading = errors.New("this node does not lead")
+var errNotLeading = errors.New("this node does not lead") // the answer of a node that is not the leader
 
 // Verify lets the leader verify a receiver for an agent. sender is the fingerprint of the
 // client. The error is a *FailedError, a *command.RateLimited or a *command.Unavailable.
@@ -134,7 +128,7 @@ func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswe
 		return verifyAnswer{WaitMs: max(1, wait.Milliseconds()), Shared: shared}, nil
 	}
 	a := s.receivers.Verify(ctx, q.URL, q.Agent, keys)
-	s.metrics.verified(a.Reason)
+	s.metrics.verifications.WithLabelValues(outcomeOf(a.Reason)).Inc()
 	s.cfg.Logger.InfoContext(ctx, "asked a receiver", "agent", q.Agent, "host", host, "outcome", outcomeText(a.Reason), "took", a.Took.Round(time.Millisecond).String())
 	return verifyAnswer{Reason: a.Reason}, nil
 }
@@ -142,7 +136,6 @@ func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswe
 // Handle serves other nodes' requests to verify a receiver.
 func (s *Service) Handle(mux *http.ServeMux) { mux.HandleFunc("POST "+pathVerify, s.serveVerify) }
 
-// serveVerify verifies a receiver for another node.
 func (s *Service) serveVerify(w http.ResponseWriter, r *http.Request) {
 	var q verifyQuestion
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxVerifyQuestion)).Decode(&q); err != nil {
@@ -214,7 +207,7 @@ func (s *Service) ownAddress(addr netip.Addr) bool {
 func (s *Service) lookUpOwnNames(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, ownNamesTimeout)
 	defer cancel()
-	resolver := s.cfg.Resolver
+	resolver := s.cfg.Push.Resolver
 	if resolver == nil {
 		resolver = net.DefaultResolver
 	}

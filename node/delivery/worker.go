@@ -26,8 +26,7 @@ const (
 	// many of them to one host.
 	maxSending       = 64
 	maxSendingToHost = 2
-	// maxParked bounds the list of agents that wait for their host.
-	maxParked = 1 << 16
+	maxParked        = 1 << 16 // bounds the list of agents that wait for their host
 
 	// deliverInterval is how often the leader looks for due deliveries, and deliverPause is
 	// the minimum time between two scans. After a scan it pauses deliverShare times as long
@@ -40,8 +39,7 @@ const (
 	// outcomes of its attempts.
 	lastDeliveriesTimeout = push.Timeout + time.Second
 
-	// reasonInternal is the reason that an agent sees if its event could not be encoded.
-	reasonInternal = "internal_error"
+	reasonInternal = "internal_error" // the reason that an agent sees if its event could not be encoded
 )
 
 // attempts are the running attempts of this node. They do not depend on its leadership:
@@ -64,7 +62,6 @@ func newAttempts() *attempts {
 	}
 }
 
-// sending returns how many attempts are under way.
 func (d *attempts) sending() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,13 +100,6 @@ func (d *attempts) pick(v *view.View, now int64) (picked []outbox.Delivery, err 
 	return nil, err
 }
 
-// end stops new attempts; running ones are finished.
-func (d *attempts) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ending = true
-}
-
 // skips reports whether an agent has a running attempt or its host has no room.
 func (d *attempts) skips(agentKey string) bool {
 	if _, busy := d.agents[agentKey]; busy {
@@ -143,7 +133,6 @@ func (d *attempts) free(agentKey string) {
 	}
 }
 
-// hostOf returns the host of a receiver's address.
 func hostOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -153,7 +142,11 @@ func hostOf(rawURL string) string {
 }
 
 // Stop stops new attempts; running ones are finished.
-func (s *Service) Stop() { s.attempts.end() }
+func (s *Service) Stop() {
+	s.attempts.mu.Lock()
+	defer s.attempts.mu.Unlock()
+	s.attempts.ending = true
+}
 
 // deliver sends due deliveries to receivers, for as long as this node leads.
 func (s *Service) deliver(ctx context.Context) {
@@ -248,7 +241,8 @@ func (s *Service) attempt(d *outbox.Delivery, a command.Attempt, body []byte, ke
 		case answer.Reason != "":
 			ack.Outcome = command.AttemptFailed
 		}
-		s.metrics.attempted(answer)
+		s.metrics.attempts.WithLabelValues(outcomeOf(answer.Reason)).Inc()
+		s.metrics.seconds.Observe(answer.Took.Seconds())
 		s.cfg.Logger.InfoContext(ctx, "delivery attempted", "id", d.ID, "agent", d.AgentKey, "host", hostOf(d.URL),
 			"attempt", a.Number, "outcome", outcomeText(answer.Reason), "took", answer.Took.Round(time.Millisecond).String())
 	}
@@ -283,18 +277,15 @@ type event struct {
 	Entries  []json.RawMessage `json:"entries,omitempty"`
 }
 
-// replyCall is the body of the call that answers an entry.
 type replyCall struct {
 	Agent   string `json:"agent"`
 	ReplyTo string `json:"reply_to"`
 	Body    string `json:"body"`
 }
 
-// digestBody is the maximum length of an entry's body in a digest, in characters.
-const digestBody = 280
+const digestBody = 280 // the maximum length of an entry's body in a digest, in characters
 
-// answerHere is the placeholder for the agent's answer in a call.
-const answerHere = "(your answer)"
+const answerHere = "(your answer)" // the placeholder for the agent's answer in a call
 
 // event returns the body of a delivery. Without a public URL its addresses are paths:
 // receivers are third parties and must not learn a node's own address.
@@ -310,8 +301,9 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		})
 	}
 	e := event{
-		Type: d.Kind.String(), Agent: p.ID, Entry: json.RawMessage("null"), Timestamp: timestamp(d.QueuedAt),
-		Read: "GET " + base + "/api/home?for=" + url.QueryEscape(p.ID),
+		Type: d.Kind.String(), Agent: p.ID, Entry: json.RawMessage("null"),
+		Timestamp: time.UnixMilli(d.QueuedAt).UTC().Format("2006-01-02T15:04:05.000Z07:00"),
+		Read:      "GET " + base + "/api/home?for=" + url.QueryEscape(p.ID),
 	}
 	if d.Kind == outbox.DeliveryDigest {
 		// since is exclusive: the first entry has the digest's instant.
@@ -352,9 +344,4 @@ func encodeEvent(value any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(value)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
-// timestamp renders milliseconds since the epoch.
-func timestamp(millis int64) string {
-	return time.UnixMilli(millis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }

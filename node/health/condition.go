@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -20,18 +21,13 @@ import (
 const (
 	// slowSync is for the average write of the log: every write of the cluster waits for
 	// it.
-	slowSync = 100 * time.Millisecond
-	// slowOne is for a single write of the log, or stall, which is then logged.
-	slowOne = time.Second
-	// slowWrite is for the average write of a client.
-	slowWrite = time.Second
-	// slowApply is for the time by which a node lags behind the leader.
-	slowApply = time.Second
+	slowSync  = 100 * time.Millisecond
+	slowOne   = time.Second // for a single write of the log, or stall, which is then logged
+	slowWrite = time.Second // for the average write of a client
+	slowApply = time.Second // for the time by which a node lags behind the leader
 
-	// stallInterval is how often a node checks whether it gets processor time.
-	stallInterval = 100 * time.Millisecond
-	// slowStall is for the average delay of that check.
-	slowStall = stallInterval / 2
+	stallInterval = 100 * time.Millisecond // how often a node checks whether it gets processor time
+	slowStall     = stallInterval / 2      // for the average delay of that check
 )
 
 // sinceStart returns the current time for measurements.
@@ -111,8 +107,7 @@ func (h *Health) Condition() admin.Condition {
 	return c
 }
 
-// Warnings describes the problems in a condition that do not stop the node from
-// serving.
+// Warnings describes the problems in a condition that do not stop the node from serving.
 func (h *Health) Warnings(c *admin.Condition) []string {
 	list := []string{}
 	warn := func(when bool, format string, args ...any) {
@@ -142,8 +137,7 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 	return list
 }
 
-// HouseWarning names the --house-agents that are not registered; "" if all are, or if
-// the state cannot be read.
+// HouseWarning names the --house-agents that are not registered.
 func (h *Health) HouseWarning() string {
 	v := h.src.Machine.View()
 	defer v.Release()
@@ -160,11 +154,9 @@ func (h *Health) HouseWarning() string {
 		"register each (POST /api/agents) and keep its edit_key, or take it out of the flag", strings.Join(free, ", "))
 }
 
-// unansweredText is the warning of a public node without an operator's name and
-// contact.
+// unansweredText is the warning of a public node without an operator's name and contact.
 const unansweredText = "it serves others than this machine and does not say who answers for it; give --operator-name and --operator-contact, and everybody is shown them"
 
-// aheadText describes the offset of a clock.
 func aheadText(ms float64) string {
 	if ms < 0 {
 		return fmt.Sprintf("%v behind", fromMillis(-ms))
@@ -180,8 +172,7 @@ const (
 	// historyParts and historyPart divide the hour of History.
 	historyParts = 120
 	historyPart  = 30 * time.Second
-	// maxElections is the number of elections in History.
-	maxElections = 10
+	maxElections = 10 // the number of elections in History
 )
 
 // series sums up durations by parts of the time. Instants are times since the node started.
@@ -198,7 +189,6 @@ type part struct {
 	sum, most time.Duration
 }
 
-// timing returns the sum for JSON.
 func (p *part) timing() (t admin.Timing) {
 	if p.count > 0 {
 		t = admin.Timing{Count: p.count, MeanMillis: millis(p.sum) / float64(p.count), MostMillis: millis(p.most)}
@@ -224,8 +214,7 @@ func (s *series) add(at, took time.Duration) {
 	p.most = max(p.most, took)
 }
 
-// until returns the parts until an instant, oldest first. A part without operations is
-// empty.
+// until returns the parts until an instant, oldest first.
 func (s *series) until(at time.Duration) []part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,10 +247,8 @@ func (s *series) timings(at time.Duration) []admin.Timing {
 	return list
 }
 
-// millis converts a time to milliseconds for JSON.
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// fromMillis converts it back, for a text.
 func fromMillis(ms float64) time.Duration {
 	return (time.Duration(ms*1000) * time.Microsecond).Round(time.Millisecond)
 }
@@ -277,7 +264,6 @@ type rejected struct {
 	reason string // in full, of the newest
 }
 
-// add counts a rejection at an instant.
 func (r *rejections) add(at time.Duration, rejection *command.Unavailable) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -313,8 +299,7 @@ type History struct {
 	// part has not ended yet.
 	Part          time.Duration
 	Writes, Reads []admin.Timing
-	// Elections are those that this node has seen since it started, newest first.
-	Elections []Election
+	Elections     []Election // those that this node has seen since it started, newest first
 }
 
 // Election is a new leader as this node saw it.
@@ -347,5 +332,60 @@ func (h *Health) History() History {
 	defer h.electionsMu.Unlock()
 	return History{
 		Part: historyPart, Writes: h.pastWrites.timings(at), Reads: h.pastReads.timings(at), Elections: slices.Clone(h.elections),
+	}
+}
+
+// proxyMemory is how long a proxy that is not trusted is shown after its last request, and
+// the time between two lines in the log.
+const proxyMemory = time.Hour
+
+// untrustedProxyText is the warning about a proxy that is not trusted.
+const untrustedProxyText = "%s passes requests and names their clients in X-Forwarded-For or Forwarded, which this node does not use: " +
+	"no address proves a name, and all clients share one limit of writes. If it is your balancer, add it to --trusted-proxies and let it send X-Forwarded-For"
+
+// publicProxy stands for a proxy with a public address: it may be a client that sends the
+// header itself, and addresses of clients are not kept.
+const publicProxy = "a public address"
+
+// proxies remembers the newest request of a proxy that is not trusted. The zero value is
+// ready. Instants are times since the node started.
+type proxies struct {
+	mu     sync.Mutex
+	name   string // empty before the first request
+	at     time.Duration
+	logged time.Duration
+}
+
+// add notes a request at an instant. It returns the proxy to log, or "" if a line was
+// logged within proxyMemory.
+func (p *proxies) add(at time.Duration, peer netip.Addr) (log string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := p.name == ""
+	p.name, p.at = publicProxy, at
+	if peer.IsLoopback() || peer.IsPrivate() || peer.IsLinkLocalUnicast() {
+		p.name = peer.String()
+	}
+	if !first && at < p.logged+proxyMemory {
+		return ""
+	}
+	p.logged = at
+	return p.name
+}
+
+// newest returns the proxy of the newest request within proxyMemory before an instant, or "".
+func (p *proxies) newest(at time.Duration) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at >= p.at+proxyMemory {
+		return ""
+	}
+	return p.name
+}
+
+// NoteProxy notes a request that names its client in a header which the node does not use.
+func (h *Health) NoteProxy(peer netip.Addr) {
+	if name := h.proxies.add(h.sinceStart(), peer); name != "" {
+		h.cfg.Logger.Warn("a proxy is not trusted", "problem", fmt.Sprintf(untrustedProxyText, name))
 	}
 }

@@ -26,34 +26,27 @@ type Config struct {
 	Heartbeat, Election, HangTimeout time.Duration
 	Reserve                          string // of the disk; see ParseReserve
 	HouseAgents                      []string
-	// Unanswered is true for a public service without the name of an operator.
-	Unanswered bool
+	Unanswered                       bool // true for a public service without the name of an operator
 	// SlowWrite is the duration of a write of the log that is late, if late timers are
 	// ignored. Zero means slowSync, and late timers make the node slow, too.
 	SlowWrite time.Duration
 	Logger    *slog.Logger
-	// Abandon ends the node because its disk hangs.
-	Abandon func(error)
-	// Around runs each write. Nil means a plain call.
-	Around func(what string, do func() error) error
-	// DiskSpace returns the free bytes and the size of the disk. Nil asks the system.
-	DiskSpace func() (free, size uint64, err error)
+	Abandon   func(error)                              // ends the node because its disk hangs
+	Around    func(what string, do func() error) error // runs each write; nil means a plain call
+	DiskSpace func() (free, size uint64, err error)    // of the disk; nil asks the system
 }
 
 // Sources are the parts of a running node that a Health looks at.
 type Sources struct {
-	Raft     *consensus.Raft
-	Machine  *fsm.Machine
-	Gossip   *cluster.Gossip
-	Members  *membership.Membership
-	Pipeline *propose.Pipeline
-	HTTPAddr string
-	// ClusterID returns the cluster of this node, or "" before it has one.
-	ClusterID func() string
-	// Joined reports whether this node can open its cluster's data key.
-	Joined func() bool
-	// Stopping reports whether the node is shutting down.
-	Stopping func() bool
+	Raft      *consensus.Raft
+	Machine   *fsm.Machine
+	Gossip    *cluster.Gossip
+	Members   *membership.Membership
+	Pipeline  *propose.Pipeline
+	HTTPAddr  string
+	ClusterID func() string // of this node, empty before it has one
+	Joined    func() bool   // whether this node can open its cluster's data key
+	Stopping  func() bool   // whether the node is shutting down
 }
 
 // Health watches the condition of one node. Its methods are safe for concurrent use; those
@@ -121,8 +114,7 @@ func (h *Health) Run(ctx context.Context) {
 	workers.Wait()
 }
 
-// watchdogTicks is the number of the watchdog's ticks after which a write counts as hanging.
-const watchdogTicks = 20
+const watchdogTicks = 20 // the number of the watchdog's ticks after which a write counts as hanging
 
 // watchdog detects writes that hang. A leader whose disk hangs still sends heartbeats,
 // so no other node would become the leader. Time is counted in the watchdog's own
@@ -134,7 +126,6 @@ type watchdog struct {
 	under map[uint64]write // writes under way
 }
 
-// write is one write under way.
 type write struct {
 	name  string
 	since uint64 // tick

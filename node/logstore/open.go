@@ -19,16 +19,12 @@ import (
 )
 
 const (
-	fileMode = 0o600
-	// lockTimeout bounds the wait for another process's lock on the file.
-	lockTimeout = time.Second
-	// initialMap is mapped at once, so that growing the file to its usual size
-	// never has to wait for readers.
-	initialMap = 256 << 20
+	fileMode    = 0o600
+	lockTimeout = time.Second // bounds the wait for another process's lock on the file
+	initialMap  = 256 << 20   // mapped at once: growing the file to its usual size never waits for readers
 )
 
-// bucketLogs is where raft-boltdb keeps log entries, by big-endian index.
-var bucketLogs = []byte("logs")
+var bucketLogs = []byte("logs") // where raft-boltdb keeps log entries, by big-endian index
 
 // newSuffix names a file that is being made.
 const newSuffix = ".new"
@@ -57,8 +53,7 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// find makes sure that there is a file with content. It makes one unless one must
-// exist already.
+// find makes a file, unless there is one with content or one must exist already.
 func (s *Store) find(existing bool) error {
 	info, err := os.Stat(s.path)
 	switch {
@@ -209,8 +204,7 @@ func (s *Store) Align(snapshotIndex, snapshotTerm uint64) error {
 	return s.deleteDownward(first, last)
 }
 
-// errDamaged is the error of guard for a panic.
-var errDamaged = errors.New("damaged file")
+var errDamaged = errors.New("damaged file") // the error of guard for a panic
 
 // guard runs f and turns a panic into an error. bbolt panics on a damaged page,
 // and reads of a mapped file fault when the file is shorter than it should be.

@@ -25,18 +25,14 @@ const (
 	// DefaultCacheBytes bounds the entries kept in memory. Followers that keep
 	// up, and apply itself, are served from there.
 	DefaultCacheBytes = 32 << 20
-	// entryOverhead is the size of an entry on disk beside its data and extension.
-	entryOverhead = 96
+	entryOverhead     = 96 // the size of an entry on disk beside its data and extension
 )
 
 // Options configure a Store.
 type Options struct {
-	// Path of the file. It is made when it is missing or empty.
-	Path string
-	// Existing says that the log was made before: a missing one is ErrMissing.
-	Existing bool
-	// CacheBytes bounds the entries in memory; 0 is DefaultCacheBytes.
-	CacheBytes int64
+	Path       string // of the file, which is made when it is missing or empty
+	Existing   bool   // the log was made before: a missing one is ErrMissing
+	CacheBytes int64  // bounds the entries in memory; 0 is DefaultCacheBytes
 	// Snapshot returns the last index that the newest snapshot covers, 0 without a
 	// snapshot. Nil means always 0.
 	Snapshot func() uint64
@@ -87,8 +83,7 @@ var (
 // ErrNotFound is the error of a stable value that was never set.
 var ErrNotFound = raftboltdb.ErrKeyNotFound
 
-// keyID is the key of the log's id among the stable values.
-var keyID = []byte("CommonsLogID")
+var keyID = []byte("CommonsLogID") // the key of the log's id among the stable values
 
 // newStore returns a store that is not open yet.
 func newStore(opts Options) *Store {
@@ -144,8 +139,7 @@ func entryBytes(l *raft.Log) int64 {
 	return int64(len(l.Data)+len(l.Extensions)) + entryOverhead
 }
 
-// bounds returns the indexes of the oldest and the newest entry, 0 and 0 if
-// the log is empty.
+// bounds returns the indexes of the oldest and the newest entry, 0 if the log is empty.
 func (s *Store) bounds() (first, last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +190,6 @@ func (s *Store) GetLog(index uint64, l *raft.Log) error {
 	return s.read(index, l)
 }
 
-// read reads an entry from disk and verifies it.
 func (s *Store) read(index uint64, l *raft.Log) error {
 	err := s.reading(func() error { return s.bolt.GetLog(index, l) })
 	switch {
@@ -296,7 +289,6 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // Unwrap returns what was found.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// checksum returns the CRC32C of an entry.
 func checksum(l *raft.Log) uint32 {
 	var head [17]byte
 	binary.BigEndian.PutUint64(head[0:], l.Index)
@@ -305,12 +297,10 @@ func checksum(l *raft.Log) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, head[:]), castagnoli, l.Data)
 }
 
-// extension returns the extension that belongs to an entry.
 func extension(l *raft.Log) []byte {
 	return binary.BigEndian.AppendUint32([]byte{extensionVersion}, checksum(l))
 }
 
-// verify compares an entry with its extension.
 func verify(l *raft.Log) error {
 	if len(l.Extensions) != extensionBytes || l.Extensions[0] != extensionVersion {
 		return fmt.Errorf("it carries no checksum of version %d", extensionVersion)

@@ -18,22 +18,19 @@ import (
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
-// metaInterval is how often this node's gossip metadata is updated.
-const metaInterval = 250 * time.Millisecond
+const metaInterval = 250 * time.Millisecond // how often this node's gossip metadata is updated
 
 // Timing holds intervals that are constants of the product and that tests change.
 type Timing struct {
 	// ReconcileInterval is how often the leader compares gossip with the
 	// configuration of Raft, besides at every change of either.
 	ReconcileInterval time.Duration
-	// StableFor is how long a non-voter must be caught up before it votes.
-	StableFor time.Duration
+	StableFor         time.Duration // how long a non-voter must be caught up before it votes
 	// GoneFor is how long a server must be out of gossip before a new one of the same name
 	// may replace it, and how long a returning server waits to be added again before it
 	// reports that it was removed.
-	GoneFor time.Duration
-	// HandoverTimeout bounds the hand-over of leadership at shutdown.
-	HandoverTimeout time.Duration
+	GoneFor         time.Duration
+	HandoverTimeout time.Duration // bounds the hand-over of leadership at shutdown
 }
 
 // Config configures a Membership.
@@ -54,18 +51,12 @@ type Config struct {
 	Client  *http.Client // for the private ports of other nodes
 	Logger  *slog.Logger
 
-	// ClusterID returns the cluster that this node is part of, empty before it has one.
-	ClusterID func() string
-	// Meta returns this node's gossip metadata.
-	Meta func(fresh, leaving bool) cluster.Meta
-	// Leading reports whether this node leads and takes writes.
-	Leading func() bool
-	// Propose replicates a command while this node leads.
-	Propose func(context.Context, command.Payload) error
-	// CheckDisk returns an error while less than the reserve of this node's disk is free.
-	CheckDisk func() error
-	// Fail ends the node.
-	Fail func(error)
+	ClusterID func() string                                // of this node, empty before it has one
+	Meta      func(fresh, leaving bool) cluster.Meta       // this node's gossip metadata
+	Leading   func() bool                                  // whether this node leads and takes writes
+	Propose   func(context.Context, command.Payload) error // replicates a command while this node leads
+	CheckDisk func() error                                 // fails while less than the reserve of this node's disk is free
+	Fail      func(error)                                  // ends the node
 }
 
 // Membership is one node's part in its cluster. Its methods are safe for concurrent use.
@@ -136,7 +127,6 @@ func (ms *Membership) followGossip(ctx context.Context) {
 	}
 }
 
-// announce updates this node's gossip metadata if it has changed.
 func (ms *Membership) announce() error {
 	if meta := ms.cfg.Meta(ms.Fresh(), ms.leaving.Load()); meta != ms.cfg.Gossip.Meta() {
 		return ms.cfg.Gossip.SetMeta(meta)
@@ -144,8 +134,8 @@ func (ms *Membership) announce() error {
 	return nil
 }
 
-// SetLeaving sets or clears the gossip mark that this node is leaving the cluster:
-// while it is set, the leader does not add the node again.
+// SetLeaving sets or clears the mark in gossip with which the leader does not add this node
+// again.
 func (ms *Membership) SetLeaving(leaving bool) error {
 	ms.leaving.Store(leaving)
 	if !leaving {
@@ -157,8 +147,7 @@ func (ms *Membership) SetLeaving(leaving bool) error {
 // Retry is the pause after a failed attempt to hand leadership over, or to leave.
 const Retry = 50 * time.Millisecond
 
-// HandOver transfers leadership to another voter. It returns nil also if this node does
-// not lead or no other voter can.
+// HandOver transfers leadership to another voter, if this node leads and another can.
 func (ms *Membership) HandOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ms.cfg.HandoverTimeout)
 	defer cancel()
@@ -205,7 +194,6 @@ func (ms *Membership) Successors() []string {
 	return byFitness(alive)
 }
 
-// successor is a server that may lead next.
 type successor struct {
 	id    string
 	fit   bool

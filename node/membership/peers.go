@@ -22,8 +22,7 @@ const (
 	pathStats = "/v1/stats"
 )
 
-// askTimeout bounds one request to another node.
-const askTimeout = time.Second
+const askTimeout = time.Second // bounds one request to another node
 
 // peerAnswer is a node's report about itself to other nodes.
 type peerAnswer struct {
@@ -38,7 +37,6 @@ type peerAnswer struct {
 	Rejected  string   `json:"refused,omitempty"` // why the leader does not take the asking node in
 }
 
-// statsAnswer is the position of a node.
 type statsAnswer struct {
 	ID        string `json:"id"`
 	Term      uint64 `json:"term"`
@@ -59,7 +57,6 @@ func (ms *Membership) Handle(mux *http.ServeMux) {
 	})
 }
 
-// aboutPeer is this node's answer about itself to another node.
 func (ms *Membership) aboutPeer(asking string) peerAnswer {
 	a := peerAnswer{
 		ID: ms.cfg.ServerID, ClusterID: ms.cfg.ClusterID(), Fresh: ms.Fresh(),
@@ -106,14 +103,12 @@ func lastTerm(stats map[string]string) uint64 {
 	return number("last_log_term")
 }
 
-// peer asks another node about itself.
 func (ms *Membership) peer(ctx context.Context, id string) (peerAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	return cluster.Ask[peerAnswer](ctx, ms.cfg.Client, id, pathPeer, nil)
 }
 
-// statsOf asks a server for its position.
 func (ms *Membership) statsOf(ctx context.Context, id string) (statsAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -131,12 +126,8 @@ func (ms *Membership) AppliedAt(ctx context.Context, id string) (uint64, error) 
 }
 
 const (
-	// recentContact: a node that heard from a leader within this time is certainly a
-	// member.
-	recentContact = time.Second
-	// outsideTimeout is the heartbeat and election timeout of a removed node, so that it
-	// does not start elections that it cannot win.
-	outsideTimeout = time.Hour
+	recentContact  = time.Second // a node that heard from a leader within this time is certainly a member
+	outsideTimeout = time.Hour   // heartbeat and election timeout of a removed node, which could not win an election
 )
 
 // The roles of a node in its cluster.
@@ -165,9 +156,8 @@ func (ms *Membership) Part() string {
 // Outside reports whether this node was removed from its cluster.
 func (ms *Membership) Outside() bool { return ms.outside.Load() }
 
-// watchRemoval detects that this node was removed from its cluster: a leader's
-// configuration does not include it, and the leader does not add it again. A removed
-// node reports this and starts no elections.
+// watchRemoval detects that this node was removed: a leader's configuration does not include
+// it, and the leader does not add it again. A removed node starts no elections.
 func (ms *Membership) watchRemoval(ctx context.Context) {
 	var since time.Time
 	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {

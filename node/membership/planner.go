@@ -18,11 +18,8 @@ import (
 )
 
 const (
-	// maxVoters bounds the voters: each additional one makes every write slower.
-	maxVoters = 9
-	// minVoters is how many voters stay when dead ones are removed: with fewer
-	// the loss of one more stops all writes.
-	minVoters = 3
+	maxVoters = 9 // bounds the voters: each additional one makes every write slower
+	minVoters = 3 // that stay when dead ones are removed: with fewer the loss of one more stops all writes
 	// slowPatience is for how long a leader is slow before it transfers leadership: if all
 	// voters become slow, this is known by then. After a failed transfer it waits as long
 	// before it tries again, then twice as long each time.
@@ -81,7 +78,6 @@ func newPlanner(self string, probe prober, t Timing, deadFor time.Duration, logg
 	}
 }
 
-// situation is the input of one decision.
 type situation struct {
 	now     time.Time
 	cluster string // its id
@@ -136,7 +132,6 @@ func (p *planner) plan(ctx context.Context, sit situation) change {
 	return p.succession(&sit)
 }
 
-// remember records which servers are alive.
 func (p *planner) remember(sit *situation) {
 	for id := range sit.alive {
 		p.seen[id] = sit.now

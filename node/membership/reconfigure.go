@@ -14,10 +14,8 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// changeTimeout bounds the wait for a change of the configuration to begin.
-const changeTimeout = 5 * time.Second
+const changeTimeout = 5 * time.Second // bounds the wait for a change of the configuration to begin
 
-// configuration is the newest committed configuration.
 type configuration struct {
 	index   uint64 // of its log entry
 	servers []raft.Server
@@ -120,16 +118,14 @@ func (ms *Membership) note(ctx context.Context, action, server, reason string) {
 	}
 }
 
-// Remove removes a server from the configuration for the given reason, unless may
-// returns an error.
+// Remove removes a server from the configuration, unless may returns an error.
 func (ms *Membership) Remove(ctx context.Context, id, reason string, may func([]raft.Server) error) error {
 	return ms.reconfigure(ctx, func(current configuration) (change, error) {
 		return change{remove: id, reason: reason}, may(current.servers)
 	})
 }
 
-// Without counts the voters that remain without a server, and those of them that are
-// alive.
+// Without counts the voters that remain without a server, and the living ones of them.
 func Without(servers []raft.Server, id string, lives func(id string) bool) (left, living int) {
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter || string(s.ID) == id {
@@ -174,7 +170,6 @@ func (ms *Membership) reconcile(ctx context.Context) {
 	}
 }
 
-// wakeReconciler lets the reconciler run at once.
 func (ms *Membership) wakeReconciler() {
 	select {
 	case ms.reconcileNow <- struct{}{}:

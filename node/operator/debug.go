@@ -22,9 +22,8 @@ import (
 const (
 	// maxDebugFile bounds each file of a node in a debug bundle: together, in base64, they
 	// stay below cluster.MaxAnswerBytes.
-	maxDebugFile = 512 << 10
-	// maxProfileTime bounds the duration of a CPU profile.
-	maxProfileTime = 20 * time.Second
+	maxDebugFile   = 512 << 10
+	maxProfileTime = 20 * time.Second // bounds the duration of a CPU profile
 )
 
 // debug returns a server's part of a debug bundle: of this server, or of the named one.
@@ -60,7 +59,6 @@ func (o *Operator) debug(ctx context.Context, request admin.DebugRequest) (admin
 	return answer, nil
 }
 
-// metrics returns what /metrics shows.
 func (o *Operator) metrics() ([]byte, error) {
 	families, err := o.cfg.Metrics.Gather()
 	if err != nil {
@@ -84,7 +82,6 @@ func profile(name string, form int) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// processorProfile takes a CPU profile.
 func processorProfile(ctx context.Context, millis int64) ([]byte, error) {
 	if millis <= 0 {
 		return nil, errors.New("it was not asked for; --cpu gives the time, such as 5s")
@@ -102,7 +99,6 @@ func processorProfile(ctx context.Context, millis int64) ([]byte, error) {
 }
 
 // logLevel changes the level of a server's log, if the call names one, and returns it.
-// It holds until the next change, or until the process ends.
 func (o *Operator) logLevel(ctx context.Context, request admin.LogLevel) (answer admin.LogLevel, err error) {
 	if request.ID != "" && request.ID != o.cfg.ServerID {
 		return call[admin.LogLevel](ctx, o, request.ID, admin.PathLogLevel, request)
@@ -121,10 +117,8 @@ func (o *Operator) logLevel(ctx context.Context, request admin.LogLevel) (answer
 }
 
 const (
-	// maxKeptLog bounds the newest lines of the log that a node keeps, in bytes.
-	maxKeptLog = 512 << 10
-	// maxKeptLine bounds one line of them; a longer one is cut.
-	maxKeptLine = 8 << 10
+	maxKeptLog  = 512 << 10 // bounds the newest lines of the log that a node keeps, in bytes
+	maxKeptLine = 8 << 10   // bounds one line of them; a longer one is cut
 )
 
 // Logs is the log of a node: its level can be changed, and it keeps the newest lines.

@@ -49,20 +49,13 @@ type Config struct {
 	Metrics  prometheus.Gatherer // the same as for /metrics
 	Flags    map[string]string   // the node's configuration
 
-	// Work ends before the state is closed.
-	Work context.Context //nolint:containedctx // bounds long reads of the state
-	// ClusterID returns the cluster of this node, or "" before it has one.
-	ClusterID func() string
-	// Requests returns how many public requests were answered.
-	Requests func() uint64
-	// NewEditKey returns a key of an agent and its hash.
+	Work       context.Context //nolint:containedctx // ends before the state is closed; bounds long reads of it
+	ClusterID  func() string   // of this node, empty before it has one
+	Requests   func() uint64   // public requests that were answered
 	NewEditKey func() (key string, hash []byte)
-	// Moderate runs an operation of moderation for the operator.
-	Moderate func(admin.Moderation) (status int, answer []byte)
-	// Purges returns how far purged texts are erased from this node's disk.
-	Purges func() (purge.Status, error)
-	// Shutdown ends the node gracefully.
-	Shutdown func(context.Context) error
+	Moderate   func(admin.Moderation) (status int, answer []byte) // an operation of moderation for the operator
+	Purges     func() (purge.Status, error)                       // how far purged texts are erased from this node's disk
+	Shutdown   func(context.Context) error
 }
 
 // Operator answers operators. Its methods are safe for concurrent use.
@@ -74,8 +67,7 @@ type Operator struct {
 // New returns the Operator of a running node.
 func New(cfg Config) *Operator { return &Operator{cfg: cfg} }
 
-// adminTimeout bounds one call of an operator, except those that stream.
-const adminTimeout = 30 * time.Second
+const adminTimeout = 30 * time.Second // bounds one call of an operator, except those that stream
 
 // passOnTimeout bounds a call that another node answers within adminTimeout. The
 // timeout of the connection is longer.
@@ -117,12 +109,10 @@ func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
 }
 
-// serve makes the handler of a call from a function.
 func serve[Request, Answer any](o *Operator, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
 	return serveFor(o, adminTimeout, do)
 }
 
-// serveFor is serve with another timeout.
 func serveFor[Request, Answer any](o *Operator, timeout time.Duration, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
@@ -147,7 +137,6 @@ func serveFor[Request, Answer any](o *Operator, timeout time.Duration, do func(c
 	}
 }
 
-// reject answers a call that was not carried out.
 func (o *Operator) reject(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
 	if rejected, ok := errors.AsType[*rejection](err); ok {
@@ -173,7 +162,6 @@ func (o *Operator) onLeader(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// passOn forwards a call to another node.
 func (o *Operator) passOn(client *http.Client, w http.ResponseWriter, r *http.Request, id string) {
 	ctx, cancel := context.WithTimeout(r.Context(), passOnTimeout)
 	defer cancel()
@@ -201,8 +189,7 @@ func call[Answer any](ctx context.Context, o *Operator, id, path string, request
 	return admin.Call[Answer](ctx, admin.NewNodeClient(o.cfg.Client, id), path, request)
 }
 
-// resetKey gives an agent another edit_key. It is called on the leader, and only
-// the key's hash leaves it.
+// resetKey gives an agent another edit_key. Only its hash leaves the leader.
 func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer admin.KeyAnswer, err error) {
 	name := text.AgentName(request.Agent)
 	key, hash := o.cfg.NewEditKey()
@@ -241,8 +228,7 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 	return nil
 }
 
-// changeSettings changes the replicated settings, if the call contains changes, and
-// returns them. It is called on the leader.
+// changeSettings changes the replicated settings, if the call contains changes, and returns them.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
 		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst}
@@ -305,7 +291,6 @@ func (o *Operator) tryRetention(retention *string) (answer admin.SettingsReport,
 // now is the corrected time, in milliseconds since the epoch.
 func (o *Operator) now() int64 { return o.cfg.Pipeline.Clocks().Corrected().UnixMilli() }
 
-// settings returns the settings and today's use of the budget.
 func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 	set, err := v.Settings()
 	if err != nil {
@@ -323,8 +308,7 @@ func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 	}, err
 }
 
-// profileHeaderTimeout bounds the time to read the header of a request for a profile.
-const profileHeaderTimeout = 5 * time.Second
+const profileHeaderTimeout = 5 * time.Second // bounds the time to read the header of a request for a profile
 
 // ServeProfiles serves Go's profiles at an address until the server is closed. The
 // address is a loopback one: profiles show what is in memory.
@@ -350,7 +334,6 @@ func ServeProfiles(ctx context.Context, addr string, logger *slog.Logger) (*http
 	return server, nil
 }
 
-// moderate runs an operation of moderation for the operator; any node can do so.
 func (o *Operator) moderate(_ context.Context, request admin.Moderation) (json.RawMessage, error) {
 	status, answer := o.cfg.Moderate(request)
 	if status == http.StatusOK {

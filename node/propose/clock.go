@@ -13,8 +13,7 @@ import (
 
 // Limits of the comparison of clocks.
 const (
-	// ClockInterval is how often a node compares its clock with the voters'.
-	ClockInterval = 2 * time.Second
+	ClockInterval = 2 * time.Second // between two comparisons with the voters' clocks
 	// MaxClockSkew is the largest accepted difference between a clock and the voters'
 	// median; beyond it the median is used. A step of the clock by more than MaxClockSkew is
 	// detected at the next stamp.
@@ -26,9 +25,8 @@ const (
 
 	// clockTimeout bounds one request for the time; half of it is the maximum error of a
 	// measurement.
-	clockTimeout = time.Second
-	// clockFirstTimeout bounds a comparison that a stamp waits for.
-	clockFirstTimeout = 300 * time.Millisecond
+	clockTimeout      = time.Second
+	clockFirstTimeout = 300 * time.Millisecond // bounds a comparison that a stamp waits for
 )
 
 // Clock reads the clocks of this node.
@@ -97,7 +95,6 @@ func (s *ClockSync) Own() time.Time {
 	return wall
 }
 
-// ownOrigin returns the current origin of this node's own clock.
 func (s *ClockSync) ownOrigin() time.Time {
 	wall, mono := s.clock.Read()
 	return wall.Add(-mono)

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// errNotLeading is the error of a node that cannot confirm an index.
-var errNotLeading = errors.New("this node does not lead")
+var errNotLeading = errors.New("this node does not lead") // the error of a node that cannot confirm an index
 
 // reasonNoRead replaces errors that name servers, which clients must not see.
 const reasonNoRead = "no leader confirmed the read in time"
@@ -34,7 +35,6 @@ func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 	}
 }
 
-// readOnce asks the current leader once.
 func (p *Pipeline) readOnce(ctx context.Context) (uint64, error) {
 	switch p.leaderID() {
 	case "":
@@ -172,4 +172,74 @@ func (p *Pipeline) readRemote(ctx context.Context) (uint64, error) {
 	defer stop()
 	answer, err := get[indexAnswer](ctx, p.peers, target, pathReadIndex)
 	return answer.Index, err
+}
+
+// rounds lets concurrent strong reads share one request for the index. A caller joins the
+// round that starts next, never the running one, which may have read its index before the
+// caller's last write. If a round takes longer than patience, the next one starts, because
+// the request of the slow one may be lost.
+type rounds struct {
+	run      func(context.Context) (uint64, error)
+	base     context.Context // ends with the Pipeline
+	patience time.Duration
+
+	mu      sync.Mutex
+	next    *round // the round that callers join, or nil
+	running bool
+}
+
+// round is one shared request. Its index and error are set before done is closed.
+type round struct {
+	done   chan struct{}
+	askers int
+	index  uint64
+	err    error
+}
+
+// ask returns the index of a round that began after the call.
+func (r *rounds) ask(ctx context.Context) (uint64, error) {
+	joined := r.join()
+	select {
+	case <-joined.done:
+		return joined.index, joined.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("wait for the leader: %w", ctx.Err())
+	}
+}
+
+// join returns the round that starts next, and starts the loop if it does not run.
+func (r *rounds) join() *round {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == nil {
+		r.next = &round{done: make(chan struct{})}
+	}
+	r.next.askers++
+	if !r.running {
+		r.running = true
+		go r.loop()
+	}
+	return r.next
+}
+
+// loop starts one round after another while callers join them.
+func (r *rounds) loop() {
+	for {
+		r.mu.Lock()
+		current := r.next
+		r.next = nil
+		r.running = current != nil
+		r.mu.Unlock()
+		if current == nil {
+			return
+		}
+		go func() {
+			current.index, current.err = r.run(r.base)
+			close(current.done)
+		}()
+		select {
+		case <-current.done:
+		case <-time.After(r.patience):
+		}
+	}
 }

@@ -32,9 +32,8 @@ const (
 	// MaxAnswer bounds the part of an answer's body that is read, in bytes.
 	MaxAnswer = 4 << 10
 	// MaxRetryAfter bounds the pause that a receiver may ask for.
-	MaxRetryAfter = command.MaxRetryAfter * time.Millisecond
-	// maxAnswerHeaders bounds the headers of an answer, in bytes.
-	maxAnswerHeaders = 64 << 10
+	MaxRetryAfter    = command.MaxRetryAfter * time.Millisecond
+	maxAnswerHeaders = 64 << 10 // bounds the headers of an answer, in bytes
 )
 
 // Config is the configuration of a Client. The zero value reaches the public internet on port
@@ -44,13 +43,10 @@ type Config struct {
 	// that every https URL passes.
 	Check func(rawURL string) (problem string)
 	// Own reports an address of the service itself, which is never dialled.
-	Own func(netip.Addr) bool
-	// UserAgent is the header of that name.
-	UserAgent string
-	// Now is the clock for messages. Nil means time.Now.
-	Now func() time.Time
-	// Resolver looks names up. Nil means the system's.
-	Resolver *net.Resolver
+	Own       func(netip.Addr) bool
+	UserAgent string           // the header of that name
+	Now       func() time.Time // for messages; nil means time.Now
+	Resolver  *net.Resolver    // nil means the system's
 
 	// For tests: a further port, authorities in place of the system's, and networks that are
 	// allowed although they are not public.
@@ -77,14 +73,11 @@ type Message struct {
 
 // Answer is the result of one attempt to send a message.
 type Answer struct {
-	// Reason is the reason of a failure, or empty.
-	Reason Reason
+	Reason Reason // the reason of a failure, or empty
 	// Gone reports a receiver that does not want any more messages.
-	Gone bool
-	// RetryAfter is the pause that the receiver asks for, or 0.
-	RetryAfter time.Duration
-	// Took is the duration of the attempt.
-	Took time.Duration
+	Gone       bool
+	RetryAfter time.Duration // the pause that the receiver asks for, or 0
+	Took       time.Duration // the duration of the attempt
 
 	body []byte // of a successful answer, at most MaxAnswer
 }
@@ -105,7 +98,10 @@ func NewClient(cfg Config) *Client {
 		// Each message has a separate connection: the name is looked up and
 		// checked each time, and no connection is left open at receivers.
 		Transport: &http.Transport{
-			DialContext: rejectPlain, DialTLSContext: d.dial, Protocols: &http1,
+			DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return nil, &stageError{RejectedURL, errors.New("nothing is sent without TLS")}
+			},
+			DialTLSContext: d.dial, Protocols: &http1,
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHeaders,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -164,7 +160,6 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), MaxRetryAfter)
 }
 
-// dialer makes the connections of a client.
 type dialer struct {
 	net net.Dialer
 	tls *tls.Config
@@ -195,12 +190,6 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return secured, nil
 }
 
-// rejectPlain dials for URLs without TLS.
-func rejectPlain(context.Context, string, string) (net.Conn, error) {
-	return nil, &stageError{RejectedURL, errors.New("nothing is sent without TLS")}
-}
-
-// httpsPort is the port of https.
 const httpsPort = 443
 
 // reserved are addresses that look public and are not: on them, providers answer their
@@ -215,20 +204,17 @@ var reserved = []netip.Prefix{
 type guard struct {
 	public *ssrf.Guardian // the public internet, the ports of https
 	allow  []netip.Prefix // in spite of everything else, for tests
-	ports  []uint16
 	own    func(netip.Addr) bool
 }
 
 func newGuard(cfg Config) *guard {
-	g := &guard{ports: []uint16{httpsPort}, allow: cfg.AllowNets, own: cfg.Own}
+	ports := []uint16{httpsPort}
 	if cfg.Port != 0 {
-		g.ports = append(g.ports, cfg.Port)
+		ports = append(ports, cfg.Port)
 	}
-	g.public = ssrf.New(ssrf.WithPorts(g.ports...))
-	return g
+	return &guard{public: ssrf.New(ssrf.WithPorts(ports...)), allow: cfg.AllowNets, own: cfg.Own}
 }
 
-// control is net.Dialer's Control.
 func (g *guard) control(network, address string, raw syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -252,16 +238,13 @@ func (g *guard) control(network, address string, raw syscall.RawConn) error {
 	return g.public.Safe(network, address, raw)
 }
 
-// certainlyPublic is an address that is not reserved for special purposes.
-var certainlyPublic = netip.AddrFrom4([4]byte{1, 1, 1, 1})
+var certainlyPublic = netip.AddrFrom4([4]byte{1, 1, 1, 1}) // an address that is not reserved for special purposes
 
 // MaxChallengeAt is the number of characters of an answer that are searched for the challenge.
 const MaxChallengeAt = 2000
 
-// verifyType is the type of the message that carries a challenge.
-const verifyType = "common.verify"
+const verifyType = "common.verify" // the type of the message that carries a challenge
 
-// verification is the body of a challenge.
 type verification struct {
 	Type      string    `json:"type"`
 	Agent     string    `json:"agent"`
@@ -296,7 +279,6 @@ func (c *Client) Verify(ctx context.Context, rawURL, agent string, keys []ed2551
 	return a
 }
 
-// firstCharacters cuts a text after n characters.
 func firstCharacters(s []byte, n int) []byte {
 	for i := range string(s) {
 		if n == 0 {
@@ -353,7 +335,6 @@ const (
 // StatusPrefix begins the reason of an answer's status, such as status_500.
 const StatusPrefix = "status_"
 
-// statusReason returns the reason of an answer's status.
 func statusReason(status int) Reason {
 	switch {
 	case status >= http.StatusOK && status < http.StatusMultipleChoices:
@@ -379,8 +360,7 @@ var sentences = map[Reason]string{
 	DecoyRepeated:    "repeated the decoy, as a service does that sends back whatever it gets: answer with reply_with alone",
 }
 
-// Sentence returns the reason as the end of a sentence that begins with "The
-// receiver".
+// Sentence returns the reason as the end of a sentence that begins with "The receiver".
 func (r Reason) Sentence() string {
 	if s, known := sentences[r]; known {
 		return s
@@ -391,7 +371,6 @@ func (r Reason) Sentence() string {
 	return "was not reached"
 }
 
-// stageError is the error of one stage of an exchange.
 type stageError struct {
 	reason Reason
 	err    error
@@ -406,7 +385,6 @@ var errOwn = errors.New("the address is this service's own")
 // errReserved rejects an address that is public in name only.
 var errReserved = errors.New("the address belongs to a provider's own network")
 
-// reasonOf returns the reason of a failed exchange.
 func reasonOf(err error) Reason {
 	var dns *net.DNSError
 	var network net.Error

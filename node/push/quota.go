@@ -24,8 +24,7 @@ const (
 	sharedQuotas = 1 << 16
 
 	quotaWindow = time.Hour
-	// quotaSweep is the minimum time between two searches for expired allowances.
-	quotaSweep = time.Minute
+	quotaSweep  = time.Minute // the minimum time between two searches for expired allowances
 )
 
 // Quota admits verifications by host and by sender. It lives in the memory of
@@ -103,7 +102,6 @@ func (t *quotaTable) wait(key string, now int64, room func(checks []check) bool)
 	return wait, shared && wait > 0
 }
 
-// count counts a verification of a key.
 func (t *quotaTable) count(key string, c check) {
 	if bucket, shared := t.find(key, c.at); shared {
 		t.shared[bucket] = append(lastHour(t.shared[bucket], c.at), c)

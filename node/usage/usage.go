@@ -25,9 +25,8 @@ const (
 	maxCountedRows = command.MaxUsageRows
 	// foldPatience is the time for which a fold is repeated. The state remembers its number
 	// for days; later it would count twice.
-	foldPatience = 24 * time.Hour
-	// lastFoldTimeout bounds the folds of a node that shuts down.
-	lastFoldTimeout = 2 * time.Second
+	foldPatience    = 24 * time.Hour
+	lastFoldTimeout = 2 * time.Second // bounds the folds of a node that shuts down
 	// rejectedPause is the pause between two checks of a node that shuts down and knows no
 	// leader: it may just have transferred the leadership.
 	rejectedPause = 20 * time.Millisecond
@@ -39,12 +38,9 @@ type Config struct {
 	Interval time.Duration // between folds
 	LastFold time.Duration // bounds the folds of a node that shuts down; 0 means lastFoldTimeout
 	Logger   *slog.Logger
-	// Now returns the time of folds.
-	Now func() time.Time
-	// Rejected reports whether the node rejects writes: counting goes on, folding waits.
-	Rejected func() bool
-	// Propose replicates a command.
-	Propose func(context.Context, command.Payload) error
+	Now      func() time.Time // of folds
+	Rejected func() bool      // whether the node rejects writes: counting goes on, folding waits
+	Propose  func(context.Context, command.Payload) error
 }
 
 // Counter is the HTTP service's op.Counter.
@@ -61,7 +57,6 @@ type Counter struct {
 	since   time.Time         // when it was made
 }
 
-// sendersOf identifies a sketch of senders.
 type sendersOf struct {
 	day     command.Day
 	surface command.Surface

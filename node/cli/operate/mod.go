@@ -5,8 +5,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/alecthomas/kong"
+
+	"github.com/commons-cluster/commons/api/op/moderate"
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
+	"github.com/commons-cluster/commons/node/config"
 )
 
 type modCommand struct {
@@ -56,40 +62,31 @@ func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 type modTokenCommand struct {
-	Create modTokenCreateCommand `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
-	Revoke modTokenRevokeCommand `cmd:"" help:"End a moderator's token."`
-	List   modTokenListCommand   `cmd:"" help:"List who has a token."`
+	Create setModeratorCommand `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
+	Revoke setModeratorCommand `cmd:"" help:"End a moderator's token."`
+	List   modTokenListCommand `cmd:"" help:"List who has a token."`
 }
 
-type modTokenCreateCommand struct {
+type setModeratorCommand struct {
 	moderation `embed:""`
 	Name       string `arg:"" help:"The moderator's name, which stands in the record."`
 }
 
-type modTokenRevokeCommand struct {
-	moderation `embed:""`
-	Name       string `arg:"" help:"The moderator's name."`
-}
-
-type modTokenListCommand struct {
-	moderation `embed:""`
-}
+type modTokenListCommand struct{ moderation }
 
 type moderatorToken struct {
 	Name  string `json:"name"`
 	Token string `json:"token,omitempty"`
 }
 
-func (c *modTokenCreateCommand) Run(ctx context.Context, std terminal.Streams) error {
-	body := map[string]any{"name": c.Name, "revoke": false}
+func (c *setModeratorCommand) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
+	body := map[string]any{"name": c.Name, "revoke": called.Selected().Name == "revoke"}
 	return modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string {
+		if t.Token == "" {
+			return t.Name + " is no moderator any more"
+		}
 		return fmt.Sprintf("the token of %s is %s\nIt is not kept and cannot be shown again.", t.Name, t.Token)
 	})
-}
-
-func (c *modTokenRevokeCommand) Run(ctx context.Context, std terminal.Streams) error {
-	body := map[string]any{"name": c.Name, "revoke": true}
-	return modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string { return t.Name + " is no moderator any more" })
 }
 
 type moderatorNames struct {
@@ -100,4 +97,31 @@ func (c *modTokenListCommand) Run(ctx context.Context, std terminal.Streams) err
 	return modShow(ctx, std, &c.moderation, "listModerators", nil, nil, func(a *moderatorNames) string {
 		return strings.Join(append(a.Moderators, terminal.Plural(len(a.Moderators), "moderator")), "\n")
 	})
+}
+
+type eventsCommand struct {
+	target `embed:""`
+	Since  time.Duration `name:"since" placeholder:"DURATION" help:"Only events of the last DURATION, such as 24h (default: all that are kept)."`
+	Limit  int           `name:"limit" default:"100" help:"How many events at most, the newest; up to 1000."`
+}
+
+func (c *eventsCommand) Run(ctx context.Context, std terminal.Streams) error {
+	if c.Since < 0 || c.Limit < 1 || c.Limit > admin.MaxEvents {
+		return &config.Error{Problems: []string{fmt.Sprintf("--since: give a time that has passed, such as 24h; --limit: give 1 to %d", admin.MaxEvents)}}
+	}
+	request := admin.EventsRequest{Limit: c.Limit}
+	if c.Since > 0 {
+		request.Since = time.Now().Add(-c.Since).UnixMilli()
+	}
+	answer, err := ask[admin.Events](ctx, &c.target, admin.PathEvents, request)
+	if err != nil {
+		return err
+	}
+	text := terminal.Table("TIME\tBY\tACTION\tWHAT\tREASON", answer.Events, func(e *admin.Event) []any {
+		return []any{terminal.TimeText(e.At), e.By, e.Action, moderate.RecordWhat(e.Action, e.What), e.Reason}
+	})
+	if answer.More && !c.JSON {
+		fmt.Fprintln(std.Err, "older events are left out; give a larger --limit")
+	}
+	return terminal.Show(std.Out, c.JSON, answer, text)
 }

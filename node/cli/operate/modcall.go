@@ -31,8 +31,7 @@ type moderation struct {
 	repeated bool // a call failed and was repeated; the failed one may have had its effect
 }
 
-// callPause is the pause before a failed call is repeated.
-const callPause = 500 * time.Millisecond
+const callPause = 500 * time.Millisecond // the pause before a failed call is repeated
 
 // modCall makes a call of moderation; nil means no body. It repeats a call that fails for
 // a temporary reason, such as a change of leader. That is safe, because all operations of
@@ -63,7 +62,6 @@ func modCall[Answer any](ctx context.Context, m *moderation, operation string, q
 	}
 }
 
-// modShow makes a call of moderation and shows the answer.
 func modShow[Answer any](ctx context.Context, std terminal.Streams, m *moderation, operation string, query url.Values, body any, text func(*Answer) string) error {
 	a, err := modCall[Answer](ctx, m, operation, query, body)
 	if err != nil {
@@ -72,7 +70,6 @@ func modShow[Answer any](ctx context.Context, std terminal.Streams, m *moderatio
 	return terminal.Show(std.Out, m.JSON, a, text(&a))
 }
 
-// modRequest makes the call by HTTP, with a token.
 func modRequest[Answer any](ctx context.Context, m *moderation, call admin.Moderation) (answer Answer, err error) {
 	method, path := moderate.PathOf(call.Operation)
 	token, err := os.ReadFile(m.TokenFile)
@@ -102,8 +99,7 @@ func modRequest[Answer any](ctx context.Context, m *moderation, call admin.Moder
 	return answer, err
 }
 
-// unchangedYet is the last line of a dry run.
-const unchangedYet = "Nothing was changed yet: give --yes to do it."
+const unchangedYet = "Nothing was changed yet: give --yes to do it." // the last line of a dry run
 
 // ErrUnchanged is the error of a command that changed no entry, profile or report. The
 // command has printed the reason.

@@ -47,8 +47,7 @@ func (c *secretGenerateCommand) Run(std terminal.Streams) error {
 }
 
 const (
-	// rotateInterval is the pause between two calls that ask the nodes for their secrets.
-	rotateInterval = time.Second
+	rotateInterval = time.Second // the pause between two calls that ask the nodes for their secrets
 	// rotatingSuffix is the suffix of the file that exists beside the secret file during a
 	// rotation. Its lines are the public names of the new and of the former secret.
 	rotatingSuffix = ".rotating"
@@ -63,7 +62,6 @@ type secretRotateCommand struct {
 	JSON        bool          `name:"json" help:"Print JSON, one line for each step."`
 }
 
-// rotationNews is a step as JSON.
 type rotationNews struct {
 	Done    bool     `json:"done"`
 	Message string   `json:"message"`
@@ -82,7 +80,6 @@ type rotation struct {
 	servers []admin.Server
 }
 
-// step is the next action of a rotation.
 type step int
 
 const (
@@ -254,7 +251,6 @@ func (c *secretRotateCommand) sayDone(news *rotationNews, former string) {
 		now.Format(time.RFC3339), former, news.FormerSecretFile)
 }
 
-// look returns the state of the rotation.
 func (c *secretRotateCommand) look(ctx context.Context) (r rotation, err error) {
 	file, err := cluster.OpenSecretFile(c.SecretFile)
 	if err != nil {
@@ -286,7 +282,6 @@ func (c *secretRotateCommand) rotating() (next, former string, err error) {
 	return next, former, err
 }
 
-// take changes the local file.
 func (c *secretRotateCommand) take(next step) error {
 	file, err := cluster.OpenSecretFile(c.SecretFile)
 	if err != nil {
