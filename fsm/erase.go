@@ -33,10 +33,9 @@ const (
 	erasePasses = 2
 )
 
-// Erase removes the purged texts that the newest view knows of from all files of the
-// state, and returns when none is left. It waits for copies of the state that are being
-// sent or exported. After an error or a crash, call it again. It is not safe for
-// concurrent use.
+// Erase removes the purged texts that the newest view knows of from all files of the state.
+// It waits for copies of the state that are being sent or exported. After an error or a
+// crash, call it again. It is not safe for concurrent use.
 func (m *Machine) Erase(ctx context.Context) error {
 	v := m.acquire()
 	s := v.store
@@ -104,7 +103,7 @@ func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
 	if err := poll(ctx, s.onlyLiveTables); err != nil {
 		return fmt.Errorf("waiting for old tables to go: %w", err)
 	}
-	// A copy that was begun earlier has old tables; one that begins now has none.
+	// A copy that was begun earlier has old tables; a later one does not.
 	others, err := s.otherStates()
 	if err != nil {
 		return err
@@ -313,10 +312,9 @@ func (s *store) otherStates() (names []string, err error) {
 	return names, nil
 }
 
-// PurgeListed purges what a list from elsewhere names, as far as the state has such
-// entries, those with the id and the time, and such profiles, unless they were changed
-// since. It is no command: nothing else may use the
-// state, which becomes the first one of a new cluster. It returns how many it purged.
+// PurgeListed purges the entries and profiles of a list from elsewhere, if the state has
+// them and they have not changed since. It returns how many it purged. It is not a command:
+// the state must become the first one of a new cluster before it has other users.
 func (m *Machine) PurgeListed(list []state.Purge, reason string) (purged int, err error) {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()

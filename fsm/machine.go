@@ -266,9 +266,9 @@ func (m *Machine) publish() {
 	}
 }
 
-// Close flushes the state to disk and releases it. Nothing may be applied meanwhile. It
-// waits up to closeGrace for views that are still in use. A full disk is no error: what
-// is not flushed is applied again from the log.
+// Close flushes the state to disk and releases it. No entry may be applied meanwhile. It
+// waits up to closeGrace for views that are still in use. A full disk is no error:
+// unflushed rows are applied again from the log.
 func (m *Machine) Close() error {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
@@ -283,8 +283,8 @@ func (m *Machine) Close() error {
 	return errors.Join(err, m.release())
 }
 
-// Abandon releases the state without flushing it: what is on disk afterwards is
-// what a crash would have left. Nothing may be applied meanwhile.
+// Abandon releases the state without flushing it, like a crash. No entry may be applied
+// meanwhile.
 func (m *Machine) Abandon() error {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()

@@ -24,8 +24,8 @@ func (r *rig) stats(at int64) view.Stats {
 	return s
 }
 
-// TestStats holds what is counted: not the operator's own agents, and nobody
-// without a name as an agent.
+// TestStats holds which writes are counted: not those of the operator's own agents, and no
+// agent without a name.
 func TestStats(t *testing.T) {
 	r := newRig(t)
 	house := func(p *command.Publish) { p.House = true }

@@ -223,12 +223,12 @@ const (
 	troubleEvery = 60
 )
 
-// trouble counts failures of Pebble's flushes and compactions. Pebble reports them
-// under its lock: nothing here waits.
+// trouble counts failures of Pebble's flushes and compactions. Pebble reports them under
+// its lock, so no method may block.
 type trouble struct {
 	mu     sync.Mutex
 	newest error
-	next   chan struct{} // closed at the next failure; nil when nothing waits
+	next   chan struct{} // closed at the next failure; nil without a waiting Flush
 	row    int           // failures since the last flush that went well
 }
 
@@ -283,15 +283,14 @@ func (s *store) backgroundError(log *slog.Logger, err error) {
 	}
 }
 
-// What Pebble gets. The defaults are made for another load: they stall writes
-// that come in batches of 128 KiB.
+// The settings of Pebble. Its defaults stall writes that come in batches of 128 KiB.
 const (
 	// DefaultMaxOpenFiles is how many files of a state are open at once.
 	DefaultMaxOpenFiles = 1000
 	// DefaultCacheBytes is the size of the block cache when all memtables are full.
 	DefaultCacheBytes = 64 << 20
-	// DefaultMemTableBytes is the size of one memtable. What is in memtables is
-	// read again from the Raft log after a crash.
+	// DefaultMemTableBytes is the size of one memtable. After a crash, rows in memtables
+	// are read again from the Raft log.
 	DefaultMemTableBytes = 32 << 20
 
 	// formatMajorVersion is Pebble's format on disk. A newer one must wait until

@@ -61,9 +61,9 @@ func (s *store) openIndex(lastSeq uint64) error {
 	return nil
 }
 
-// republish replaces the newest view after a seal, so that the sealed block can
-// leave memory even when nothing is applied. While something is applied or
-// swapped that happens anyway.
+// republish replaces the newest view after a seal, so that the sealed block can leave
+// memory even while no entry is applied. It does not wait: whoever holds applyMu publishes
+// a view.
 func (m *Machine) republish(s *store) {
 	if !m.applyMu.TryLock() {
 		return

@@ -99,10 +99,10 @@ type watchers struct {
 
 type watcher struct{ wake chan struct{} }
 
-// Watch returns a channel that gets a value when something that concerns the agent
-// (text.Fold) was applied, after the view that holds it was published; and also
-// when the whole state was replaced or closed. Watch first and look at a view
-// afterwards: then nothing is missed. The caller calls stop when done.
+// Watch returns a channel that gets a value when a change that concerns the agent
+// (text.Fold) was applied, after the view that holds it was published; and also when the
+// whole state was replaced or closed. Watch first and look at a view afterwards, so that no
+// change is missed. The caller calls stop when done.
 func (m *Machine) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	w := &watcher{wake: make(chan struct{}, 1)}
 	ws := &m.watchers

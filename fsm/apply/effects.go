@@ -54,7 +54,7 @@ func (tx *Txn) applyBatch(e *LogEntry) {
 	tx.Rolled = append(tx.Rolled, Rolled{e.Index, tx.Head.Rolling})
 }
 
-// Discard ends a transaction that has changed nothing.
+// Discard ends a transaction without changes.
 func (tx *Txn) Discard() { tx.Must(tx.Batch.Close()) }
 
 // Commit writes the transaction and updates the caches of rows.

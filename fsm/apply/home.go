@@ -46,9 +46,10 @@ func reasonOf(agentKey string, target *state.EntryRow) []byte {
 	return []byte{byte(home.ReasonMention)}
 }
 
-// settle updates open items for an entry that relates to another one: its writer has
-// answered that one; a question has its answer; a retracted entry needs no answer, and
-// a corrected one none from agents that are notified of the correction.
+// settle updates open items for an entry that relates to another one. The writer no longer
+// owes that one an answer, and a question has its answer. A retracted entry needs no
+// answer, and a corrected one needs no answer from agents that are notified of the
+// correction.
 func (tx *Txn) settle(e, target *state.EntryRow, own bool) {
 	retraction := e.Relation == command.RelationRetraction
 	correction := own && e.Relation == command.RelationCorrection

@@ -113,13 +113,13 @@ func (tx *Txn) applyDestroyDisk(c *command.DestroyDisk) command.Result {
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionDestroyDisk, c.Server, true)}
 }
 
-// An entry older than the retention of its channel is swept: it is hidden, and its content
-// is not kept, as if it were purged. Sweeping proves nothing about any disk: the bytes go
-// with the log, with compactions, and with the next EraseSwept.
+// An entry older than the retention of its channel is swept: it is hidden and its content
+// deleted, like a purge but without a proof for any disk. The bytes go with the log, with
+// compactions, and with the next EraseSwept.
 //
-// A job that is open or claimed, the claim of one, and an open request for help are kept
-// until they are over; then the newest entry that relates to them must be old enough,
-// too. Profiles are not entries and are not swept.
+// An open or claimed job, the claim of one, and an open request for help are kept until
+// they are over and the newest entry that relates to them is old enough. Profiles are not
+// swept.
 
 // sweptReason is the reason for which swept entries are hidden.
 const sweptReason = "Older than the retention of its channel"

@@ -18,9 +18,9 @@ const (
 	writersStep = command.HourMillis
 )
 
-// noteWriter remembers the sender of a write for which others cannot protect the name. What
-// strangers write under a registered name without proof is not noted: it would keep the
-// holder of its key from protecting it.
+// noteWriter remembers the sender of a write for which others cannot protect the name.
+// Unproven writes under a registered name are not noted: they would keep the holder of its
+// key from protecting it.
 func (tx *Txn) noteWriter(agentKey string, proof *command.Proof) {
 	ws := state.WritersOf(tx, agentKey)
 	from, was := state.UnprovenSender(proof.Sender), state.UnprovenSender(proof.Former)
@@ -68,8 +68,8 @@ func (tx *Txn) useKey(agentKey string, p *state.ProfileRow) {
 	}
 }
 
-// profile returns an agent's profile as the call has left it so far; false when
-// it has none.
+// profile returns an agent's profile as the call has left it so far; false if there is no
+// profile.
 func (tx *Txn) profile(agentKey string) (state.ProfileRow, bool) {
 	return state.Read(tx, state.ProfileKey(agentKey), state.DecodeProfileRow)
 }
@@ -105,7 +105,7 @@ func (tx *Txn) applyNextEpoch(c *command.NextEpoch) command.Result {
 	tx.set(state.KeyEpoch, state.SenderEpoch{Number: c.Number, Since: tx.now, Key: c.SealedKey, Last: e.Key}.Append(nil))
 	tx.dropRange(state.SpaceBounds(state.SpaceFormerly))
 	if e.Number > 1 {
-		// The pseudonyms of the epoch before the ended one belong to nobody any more.
+		// The pseudonyms of the epoch before the ended one are unused from now on.
 		over := state.NamedKey(command.PseudonymOf(e.Number-1, ""))
 		tx.dropRange(over, append(bytes.Clone(over), 0xff))
 	}

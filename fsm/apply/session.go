@@ -129,7 +129,7 @@ func (w Window) Meet(o Window) Window {
 	if o.Floor > w.Floor {
 		w, o = o, w
 	}
-	// What is below the higher floor may come only if it is open there.
+	// A number below the higher floor may come only if it is open there.
 	both := Window{Floor: w.Floor}
 	for _, seq := range w.Open {
 		if o.Holds(seq) {

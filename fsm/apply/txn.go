@@ -73,8 +73,8 @@ type Indexed struct {
 	Texts state.EntryTexts
 }
 
-// Error is what apply panics with: skipping the log entry would make this copy of
-// the state differ from the others.
+// Error is the value of apply's panics: skipping the log entry would make this copy of the
+// state differ from the others.
 type Error struct {
 	Index uint64
 	err   error
