@@ -27,12 +27,8 @@ func (tx *Txn) keepDelivery(agentKey string, number uint64, d *outbox.DeliveryRo
 // notifyReceivers queues the deliveries of an entry: one for each agent with a receiver
 // that it answers or mentions. The zero target means no target.
 func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *state.EntryRow) {
-	hooks := tx.caches.hooks
-	if len(hooks) == 0 {
-		return
-	}
 	for _, name := range e.Inbox {
-		filter, hooked := hooks[name]
+		filter, hooked := tx.caches.hooks[name]
 		if !hooked {
 			continue
 		}
@@ -122,13 +118,6 @@ func (tx *Txn) dropDelivery(agentKey string, o *outbox.Outbox, i int, reason str
 	tx.endDelivery(agentKey, o, i, &d, outbox.DeliveryDropped)
 }
 
-// dropDeliveries empties an agent's queue.
-func (tx *Txn) dropDeliveries(agentKey string, o *outbox.Outbox, reason string) {
-	for len(o.Queue) > 0 {
-		tx.dropDelivery(agentKey, o, 0, reason)
-	}
-}
-
 // countWaiting changes the count of waiting deliveries.
 func (tx *Txn) countWaiting(change int64) {
 	tx.setNumber(state.KeyWaiting, uint64(int64(tx.number(state.KeyWaiting))+change))
@@ -186,7 +175,11 @@ func (tx *Txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 		d.Failures++
 		tx.endDelivery(c.AgentKey, o, i, &d, outbox.DeliveryFailed)
 		tx.Ended[len(tx.Ended)-1].Gone = true
-		tx.removeHook(c.AgentKey, o)
+		tx.unhook(c.AgentKey, o, outbox.ReasonHookGone)
+		if p, known := tx.profile(c.AgentKey); known {
+			p.NotifyURL, p.NotifyVerified = "", false
+			tx.putProfile(c.AgentKey, &p)
+		}
 	default:
 		tx.failDelivery(c, o, i, &d)
 	}

@@ -16,16 +16,16 @@ import (
 
 // Apply applies a log entry, unless the state already holds it.
 func (tx *Txn) Apply(e *LogEntry) {
-	switch {
-	case e.Index <= tx.Head.Applied:
+	if e.Index <= tx.Head.Applied {
 		tx.Must(tx.Head.CheckApplied(e.Index, e.Term))
 		return
+	}
+	tx.Head.Applied, tx.Head.Term = e.Index, e.Term
+	switch {
 	case e.Configuration:
-		tx.Head.Applied, tx.Head.Term = e.Index, e.Term
 		c := state.Configuration{Index: e.Index, Data: e.Data}
 		tx.set(state.KeyConfig, c.Append(nil))
 	default:
-		tx.Head.Applied, tx.Head.Term = e.Index, e.Term
 		tx.applyBatch(e)
 	}
 }
@@ -65,7 +65,12 @@ func (tx *Txn) Commit() Changes {
 		tx.Must(fmt.Errorf("write state: %w", err))
 	}
 	tx.Must(tx.Batch.Close())
-	tx.finishHot()
+	if len(tx.dropped) > 0 {
+		tx.stored.Hot.Drop()
+	}
+	for _, c := range tx.changed {
+		tx.stored.Hot.Put([]byte(c.Key), c.Row, tx.Head.Applied)
+	}
 	for i, row := range tx.fresh {
 		tx.stored.Recent.Put(tx.firstFresh+uint64(i), row)
 	}
@@ -73,15 +78,6 @@ func (tx *Txn) Commit() Changes {
 	tx.stored.Later.Set(tx.superseded)
 	tx.Queued, tx.Eventful = len(tx.outboxes) > 0, tx.Head.EventRows > tx.base.EventRows
 	return tx.Changes
-}
-
-// carryOut applies a command.
-func (tx *Txn) carryOut(p command.Payload) command.Result {
-	op := command.OpOf(p)
-	if int(op) >= len(effects) || effects[op] == nil {
-		tx.Must(fmt.Errorf("command %s has no effect", op))
-	}
-	return effects[op](tx, p)
 }
 
 // LogEntry is a committed entry of the Raft log, as far as the state machine
@@ -186,8 +182,12 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 			return rejected(command.ProblemNotModerator)
 		}
 	}
+	op := command.OpOf(c.Payload)
+	if int(op) >= len(effects) || effects[op] == nil {
+		tx.Must(fmt.Errorf("command %s has no effect", op))
+	}
 	if j.Proof == nil || j.Repeated() {
-		return tx.carryOut(c.Payload)
+		return effects[op](tx, c.Payload)
 	}
 	for i := range checks {
 		if !checks[i].fails(tx, c, j) {
@@ -199,12 +199,14 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 		}
 		return r
 	}
-	r := tx.carryOut(c.Payload)
+	r := effects[op](tx, c.Payload)
 	if r.Outcome != command.OutcomeDone {
 		return r
 	}
 	if tx.opens {
-		tx.countNewChannel(j.Proof)
+		for _, sh := range state.SharesOf(j.Proof, "", 1) {
+			tx.count(state.ChannelsKey(command.DayOf(tx.now), sh.Of))
+		}
 	}
 	tx.countAlike(&j.Writer)
 	if j.Proof.Held != 0 {

@@ -49,8 +49,8 @@ func (tx *Txn) transition(isHidden bool, heldKey []byte, show bool) transition {
 	return transitions[at].hide
 }
 
-// applyHide hides or shows the entries and profiles that the command names. The Entry of its
-// result is the number of its row in the record.
+// applyHide hides or shows entries and profiles. Its Entry is the number of its row in the
+// record.
 func (tx *Txn) applyHide(c *command.Hide) command.Result {
 	var changed []string
 	for _, id := range c.IDs {
@@ -198,7 +198,7 @@ func (tx *Txn) hideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
 	if e.Relation == command.RelationReply {
 		counts.Replies--
 	}
-	if i := slices.IndexFunc(list, func(s state.Successor) bool { return s.Seq == e.Seq }); i >= 0 {
+	if i, listed := list.Find(e.Seq); listed {
 		h.Successor = list[i].JSON
 		list = slices.Delete(list, i, i+1)
 	}
@@ -212,10 +212,7 @@ func (tx *Txn) unhideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
 		counts.Replies++
 	}
 	if len(h.Successor) > 0 {
-		i := slices.IndexFunc(list, func(s state.Successor) bool { return s.Seq > e.Seq })
-		if i < 0 {
-			i = len(list)
-		}
+		i, _ := list.Find(e.Seq)
 		list = slices.Insert(list, i, state.Successor{Seq: e.Seq, JSON: h.Successor})
 		if len(list) > command.MaxSuccessors {
 			list = list.WithoutLast(counts.Retracted, counts.Corrected)
@@ -295,8 +292,7 @@ func (tx *Txn) recountChannel(e *state.EntryRow, change int64) {
 	tx.putChannel(e.Channel, c)
 }
 
-// dropDeliveriesOf drops the waiting deliveries of an entry, and removes it from
-// digests.
+// dropDeliveriesOf drops the waiting deliveries of an entry, and removes it from digests.
 func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
 	for _, name := range e.Inbox {
 		if _, hooked := tx.caches.hooks[name]; !hooked {

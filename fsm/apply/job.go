@@ -9,13 +9,12 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// MaxReopened is how many claims end at most in one log entry. The rest ends
-// in the next ones, and counts as ended from its own time on.
+// MaxReopened bounds the claims that end in one log entry. The rest ends in the next ones,
+// and counts as ended from its own time on.
 const MaxReopened = 1000
 
+// The body of a claim without a note, and the text before a note that is too short for a body.
 const (
-	// claimWithoutNote is the body of a claim that came without a note, and
-	// shortNote is put before a note that is too short for a body.
 	claimWithoutNote = "I am working on this job."
 	shortNote        = "Note: "
 )
@@ -92,9 +91,8 @@ func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *stat
 	return tx.once(c, w, rules, func() uint64 { return do(w, &job, stored) })
 }
 
-// replyToJob publishes the text of an action as a reply to the job. Its mentions are
-// those of the body: agents that the job's title mentions were notified of the job
-// itself.
+// replyToJob publishes the text of an action as a reply to the job. Its mentions are those of
+// the body: agents that the title mentions were notified of the job itself.
 func (tx *Txn) replyToJob(as state.EventKind, a *command.JobAction, w *state.Writer, job *state.EntryRow, title, body string) uint64 {
 	p := entryBy(&a.Author, state.JobsChannel, title, body)
 	p.Relation = command.RelationReply
@@ -144,8 +142,7 @@ func (tx *Txn) AddClaim(c state.DueClaim) {
 // DropClaim removes a claim from that list.
 func (tx *Txn) DropClaim(c state.DueClaim) { tx.del(state.DueKey(c)) }
 
-// reopenClaims ends the claims that have run out at the instant of the log entry
-// that is being applied: on every node at the same position of the log.
+// reopenClaims ends the claims that have run out at the instant of the log entry.
 func (tx *Txn) reopenClaims() {
 	if tx.now < tx.nextDue {
 		return

@@ -33,13 +33,12 @@ func (tx *Txn) endRules() {
 		return
 	}
 	rules := maps.Clone(tx.Policy.All)
-	maps.DeleteFunc(rules, func(subject state.RuleSubject, r *state.Rule) bool {
-		ended := r.Until > 0 && r.Until <= tx.now
-		if ended {
+	for subject, r := range tx.Policy.All {
+		if r.Until > 0 && r.Until <= tx.now {
+			delete(rules, subject)
 			tx.del(subject.Key())
 		}
-		return ended
-	})
+	}
 	tx.Policy = state.NewPolicy(rules, tx.Policy.Revision)
 }
 

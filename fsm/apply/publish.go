@@ -73,9 +73,10 @@ func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, 
 		}
 	}
 
-	row := e.Append(make([]byte, 0, rowSize(p)), p)
-	key := state.SeqKey(state.SpaceEntry, e.Seq)
-	tx.set(key, row)
+	// Room for the row, which is guessed, so that it is allocated once.
+	room := 320 + 4*len(p.Agent) + len(p.Title) + len(p.Body) + len(p.Body)/16 + 48*(len(p.Tags)+len(p.Mentions))
+	row := e.Append(make([]byte, 0, room), p)
+	tx.set(state.SeqKey(state.SpaceEntry, e.Seq), row)
 	tx.fresh = append(tx.fresh, row)
 	tx.Added = append(tx.Added, Indexed{Entry: e, Texts: state.EntryTexts{Title: p.Title, Body: p.Body, Tags: p.Tags}})
 	if !tx.timed {
@@ -190,12 +191,6 @@ func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	tx.superseded = append(tx.superseded, e.Parent)
 }
 
-// rowSize guesses the length of an entry's row, so that it is allocated once.
-func rowSize(p *command.Publish) int {
-	const fixed, perTag = 320, 48
-	return fixed + 4*len(p.Agent) + len(p.Title) + len(p.Body) + len(p.Body)/16 + perTag*(len(p.Tags)+len(p.Mentions))
-}
-
 // entryBy returns a message by the author.
 func entryBy(a *command.Author, channel, title, body string, tags ...string) *command.Publish {
 	return &command.Publish{
@@ -204,11 +199,9 @@ func entryBy(a *command.Author, channel, title, body string, tags ...string) *co
 	}
 }
 
+// A request for human help has helpTag as its first tag, and helpTitle before the goal.
 const (
-	// helpTag is the first tag of such a request.
-	helpTag = "human-help"
-
-	// helpTitle is put before the goal in the title.
+	helpTag   = "human-help"
 	helpTitle = "Human help: "
 )
 
@@ -260,17 +253,15 @@ func appendHelpJSON(c *command.AskHuman, dst []byte) []byte {
 // retraction, which only the author can make, closes it for ever.
 func (tx *Txn) updateHelp(e, request *state.EntryRow) {
 	h := tx.help(request.Seq)
-	next := h.Status
 	switch {
 	case e.Relation == command.RelationRetraction:
-		next = state.HelpClosed
+		h.Status = state.HelpClosed
 	case e.Answers(request) && h.Status == state.HelpOpen:
-		next = state.HelpAnswered
+		h.Status = state.HelpAnswered
+	default:
+		return
 	}
-	if next != h.Status {
-		h.Status = next
-		tx.putHelp(request.Seq, h)
-	}
+	tx.putHelp(request.Seq, h)
 }
 
 func (tx *Txn) help(seq uint64) state.HelpRow {

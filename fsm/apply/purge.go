@@ -9,8 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// applyPurge purges the entries and profiles that the command names. The Entry of its result
-// is the number of its row in the record.
+// applyPurge purges entries and profiles. Its Entry is the number of its row in the record.
 func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 	var changed []string
 	for _, id := range c.IDs {
@@ -41,8 +40,7 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 }
 
 // purgeProfile erases the texts of a profile. The name, its key and its protection stay, so
-// that only its owner may write under it. The index finds words by the profile's revision,
-// so that the profile gets another one.
+// that only its owner may write under it. Its words leave the index with its revision.
 func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string) {
 	old := p.ProfileFields
 	p.ProfileFields, p.Purged = state.ProfileFields{Protected: old.Protected}, true
@@ -52,9 +50,8 @@ func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string)
 	tx.revise(agentKey, p)
 }
 
-// PurgeList purges the entries and profiles of a list of another cluster that are in this
-// state and have not changed since, with a row in the record. It returns the number of
-// purges.
+// PurgeList purges the entries and profiles of another cluster's list that are in this state
+// and have not changed since. It returns the number of purges.
 func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 	tx.now = tx.Head.Now
 	for i := range list {

@@ -115,8 +115,7 @@ func (tx *Txn) endReports() {
 	tx.Reports = q
 }
 
-// applyResolveReports closes the open reports that the command names. Its Entry is the
-// number of its row in the record.
+// applyResolveReports closes open reports. Its Entry is the number of its row in the record.
 func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 	meant := map[uint64]bool{}
 	for _, id := range c.Reports {
@@ -147,13 +146,11 @@ func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 
 // eraseReportsOf erases the texts of all reports of an entry, which may quote it.
 func (tx *Txn) eraseReportsOf(entry uint64) {
-	for _, list := range [...][]state.QueuedReport{tx.Reports.Open, tx.Reports.Closed} {
-		for _, queued := range list {
-			if queued.Entry == entry {
-				r := tx.report(queued.Number)
-				r.Text = ""
-				tx.set(state.ReportKey(r.Number), r.Encode())
-			}
+	for _, queued := range slices.Concat(tx.Reports.Open, tx.Reports.Closed) {
+		if queued.Entry == entry {
+			r := tx.report(queued.Number)
+			r.Text = ""
+			tx.set(state.ReportKey(r.Number), r.Encode())
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (tx *Txn) writer() *state.Writer {
 	return &j.Writer
 }
 
-// useKey notes that the agent has its key: from then on it is not renewed.
+// useKey notes that the agent has its key, which is not renewed any more.
 func (tx *Txn) useKey(agentKey string, p *state.ProfileRow) {
 	if !p.Used {
 		p.Used = true
@@ -80,13 +80,12 @@ func (tx *Txn) putProfile(agentKey string, p *state.ProfileRow) {
 }
 
 // An address proves the names that were registered from it, because it is usually that of
-// one client. Behind a proxy that passes no address, or that the node does not trust, all
-// clients have one. An address from which more than command.MaxAddressNames names were
-// registered is shared: it proves no name, and owns no anonymous entry. Each profile
+// one client. An address from which more than command.MaxAddressNames names were registered
+// is shared, as behind a proxy: it proves no name, and owns no anonymous entry. Each profile
 // counts for the pseudonym in its row: it moves with its sender from epoch to epoch, and
 // counts for no address if the registration had no proof, or an operator reset the key.
 
-// provingSender returns the sender where its address may prove the name; "" elsewhere.
+// provingSender returns the sender if its address may prove the name, or "".
 func provingSender(p *command.Proof) string {
 	if !p.Address || p.Shared {
 		return ""

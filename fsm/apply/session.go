@@ -55,14 +55,11 @@ func (ss Sessions) open(tx *Txn, g *command.Group) *Session {
 // narrow intersects the window with w, and drops the results of all other commands.
 func (s *Session) narrow(tx *Txn, boot command.BootID, w Window) {
 	next := s.Meet(w)
-	if next.equal(s.Window) {
+	if next.Floor == s.Floor && slices.Equal(next.Open, s.Open) {
 		return
 	}
 	s.Window = next
 	for _, seq := range s.seqs() {
-		if seq >= s.Floor {
-			break
-		}
 		if !s.Holds(seq) {
 			delete(s.Answers, seq)
 			tx.del(state.AnswerKey(boot, seq))
@@ -71,14 +68,7 @@ func (s *Session) narrow(tx *Txn, boot command.BootID, w Window) {
 }
 
 // seqs returns the seqs of the kept results in order.
-func (s *Session) seqs() []uint64 {
-	seqs := make([]uint64, 0, len(s.Answers))
-	for seq := range s.Answers {
-		seqs = append(seqs, seq)
-	}
-	slices.Sort(seqs)
-	return seqs
-}
+func (s *Session) seqs() []uint64 { return slices.Sorted(maps.Keys(s.Answers)) }
 
 // keep stores a result. A session that holds too many loses the lowest half, but
 // for the open ones.
@@ -107,8 +97,8 @@ func (ss Sessions) prune(tx *Txn) {
 	}
 }
 
-// Window says which commands of a boot may still come: those from floor on, and
-// the open ones below it. All others have been answered.
+// Window has the commands of a boot that may still come: those from Floor on, and the
+// open ones below it. All others have been answered.
 type Window struct {
 	Floor uint64
 	Open  []uint64 // rising, below floor, at most MaxOpen
@@ -137,10 +127,6 @@ func (w Window) Meet(o Window) Window {
 		}
 	}
 	return both
-}
-
-func (w Window) equal(o Window) bool {
-	return w.Floor == o.Floor && slices.Equal(w.Open, o.Open)
 }
 
 // loadSessions reads the sessions back.

@@ -14,8 +14,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// Txn gathers the writes of one ApplyBatch call. Reads see what was written
-// before in the same call. Everything in it is for the apply goroutine.
+// Txn gathers the writes of one ApplyBatch call. Reads see earlier writes of the call. It
+// and its caches are for the apply goroutine.
 type Txn struct {
 	stored    *state.Rows
 	Batch     *pebble.Batch
@@ -104,16 +104,6 @@ func (tx *Txn) set(key, row []byte) { tx.rows[string(key)] = row }
 
 // del deletes a row.
 func (tx *Txn) del(key []byte) { tx.rows[string(key)] = nil }
-
-// finishHot updates the hot rows to those of the call, which is committed.
-func (tx *Txn) finishHot() {
-	if len(tx.dropped) > 0 {
-		tx.stored.Hot.Drop()
-	}
-	for _, c := range tx.changed {
-		tx.stored.Hot.Put([]byte(c.Key), c.Row, tx.Head.Applied)
-	}
-}
 
 // Get returns a row as the call has left it so far. It must not be changed.
 func (tx *Txn) Get(key []byte) ([]byte, bool) {
@@ -279,11 +269,11 @@ func need[T any](tx *Txn, key []byte, decode func(row []byte) (T, error), name s
 func (tx *Txn) mark(space byte, seq uint64, set bool) {
 	key := state.SeqKey(space, seq/state.HiddenEntries)
 	row, _ := tx.Get(key)
+	change := index.Bitmap.Without
 	if set {
-		tx.set(key, index.Bitmap(row).With(seq))
-	} else {
-		tx.set(key, index.Bitmap(row).Without(seq))
+		change = index.Bitmap.With
 	}
+	tx.set(key, change(row, seq))
 }
 
 func (tx *Txn) marked(space byte, seq uint64) bool {

@@ -36,9 +36,8 @@ type Counted struct {
 }
 
 // An unfinished claim keeps others from a job, so the claims of a name, a sender and a
-// network are bounded. Each is counted in the rows of those that made it. The job's row
-// has the keys of these rows, so the claim is subtracted from the same rows when it ends,
-// even if the epoch or the age of the key has changed since.
+// network are bounded. The job's row has the keys of the rows that count its claim, because
+// the epoch or the age of the key may change before the claim ends.
 
 // ClaimsKeyBytes is the length of a ClaimsKey without its space.
 const ClaimsKeyBytes = 8
@@ -66,12 +65,7 @@ func Claimants(w *Writer) (shares []Share) {
 // mayClaim reports whether a writer may claim another job.
 func mayClaim(s Facts, w *Writer) bool {
 	return unlimited(s, w.Proof) || !slices.ContainsFunc(Claimants(w), func(sh Share) bool {
-		n, _ := Read(s, ClaimsKey(sh.Of), DecodeNumber)
-		if sh.was != "" {
-			was, _ := Read(s, ClaimsKey(sh.was), DecodeNumber)
-			n += was
-		}
-		return n >= sh.times
+		return sh.counted(s, ClaimsKey) >= sh.times
 	})
 }
 
@@ -113,6 +107,16 @@ type Share struct {
 	Of    string
 	was   string // in the last epoch, which may have ended today; may be empty
 	times uint64
+}
+
+// counted returns the count of a share, under the names of this epoch and of the last one.
+func (sh Share) counted(s Facts, key func(of string) []byte) uint64 {
+	n, _ := Read(s, key(sh.Of), DecodeNumber)
+	if sh.was != "" {
+		was, _ := Read(s, key(sh.was), DecodeNumber)
+		n += was
+	}
+	return n
 }
 
 // budgeted returns the shares that a command counts against. Commands of the node or an

@@ -57,6 +57,12 @@ func (r *RowReader) bytes(n uint64) []byte {
 	return out
 }
 
+// rest reads all that is left.
+func (r *RowReader) rest() []byte { return r.bytes(uint64(len(r.Rest))) }
+
+// Fill reads as many bytes as dst has.
+func (r *RowReader) Fill(dst []byte) { copy(dst, r.bytes(uint64(len(dst)))) }
+
 // Text reads a text preceded by its length.
 func (r *RowReader) Text() string { return string(r.bytes(r.Uint())) }
 
@@ -184,7 +190,17 @@ func appendEscaped(dst []byte, b byte) []byte {
 // AppendInt appends n as a JSON number.
 func AppendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
 
-func appendBool(dst []byte, b bool) []byte { return strconv.AppendBool(dst, b) }
+// appendStrings appends a JSON array of strings.
+func appendStrings(dst []byte, list []string) []byte {
+	dst = append(dst, '[')
+	for i, s := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, s)
+	}
+	return append(dst, ']')
+}
 
 // AppendOptional appends s as a JSON string, or null if it is empty.
 func AppendOptional(dst []byte, s string) []byte {

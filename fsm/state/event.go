@@ -4,15 +4,13 @@ import (
 	"encoding/binary"
 )
 
-// Events notify clients that follow the service. They are stored in the log entry's own
-// write batch, in a ring of rows: a log entry with events writes one, or several if it has
-// very many. An event only names an entry, so that readers always see the entry as it may be
-// shown now. The id of an event consists of cluster, log index and a number within the log
-// entry; a binary search finds it in the ring of any node.
+// Events notify clients that follow the service. They are stored in a ring of rows: a log
+// entry with events writes one, or several if it has very many. An event only names an entry,
+// so that readers see it as it may be shown now. The id of an event consists of cluster, log
+// index and a number within the log entry; a binary search finds it in the ring of any node.
 
 const (
-	// MaxEventRows bounds the rows of events: those of the newest log entries with events
-	// are kept. With MaxRowEvents in each, the ring takes some 50 MB at most.
+	// MaxEventRows bounds the rows of events. With MaxRowEvents in each, they take 50 MB.
 	MaxEventRows = 1 << 15
 	// MaxRowEvents bounds the events of a row.
 	MaxRowEvents = 256

@@ -15,11 +15,11 @@ import (
 )
 
 // The policy rejects or holds writes by rules that moderators set for a while. Rules of
-// senders, names and channels, and those of all writes, are checked when a command is
-// applied. Networks and patterns are checked where the request arrives, because addresses
-// never enter the log and patterns cost too much for apply: the command carries the revision of the policy that it was checked against, and one of
-// another revision is sent back to be checked again. All rules that a policy holds are in
-// force: those that have ended are removed before anything else of a log entry is applied.
+// networks and patterns are checked where the request arrives, because addresses never enter
+// the log and patterns cost too much for apply. The command carries the revision of the policy
+// that it was checked against; one of another revision is sent back to be checked again. All
+// other rules are checked when a command is applied. All rules that a policy holds are in
+// force: apply first removes those that have ended.
 
 // Rule is one rule of the policy.
 type Rule struct {

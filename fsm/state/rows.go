@@ -62,6 +62,12 @@ func Load[T any](r pebble.Reader, key []byte, decode func(row []byte) (T, error)
 	return v, ok && err == nil, err
 }
 
+// LoadOrZero returns the decoded row of a key, or the zero value if the row is missing.
+func LoadOrZero[T any](r pebble.Reader, key []byte, decode func(row []byte) (T, error)) (T, error) {
+	v, _, err := Load(r, key, decode)
+	return v, err
+}
+
 // ErrEnough ends a scan early, without an error.
 var ErrEnough = errors.New("enough")
 
@@ -99,15 +105,12 @@ func scanRows(r pebble.Reader, lower, upper []byte, first, next func(*pebble.Ite
 	return nil
 }
 
+// The bounds of the cached rows of entries, and of hot keyspaces: 16 MiB at worst each.
 const (
-	// recentSlots bounds the cached rows of entries.
-	recentSlots = 4096
-	// RecentRowBytes bounds the size of a cached row of an entry: 16 MiB at worst together.
-	RecentRowBytes = 4 << 10
-	// hotSlots bounds the cached rows of hot keyspaces, and hotRowBytes the size of
-	// one: 16 MiB at worst.
-	hotSlots    = 4096
-	hotRowBytes = 1 << 10
+	recentSlots    = 4096
+	RecentRowBytes = 4 << 10 // of one row
+	hotSlots       = 4096
+	hotRowBytes    = 1 << 10 // of one row
 )
 
 // RecentRows keeps the rows of the newest entries: they are read far more often than
@@ -146,10 +149,9 @@ func (r *RecentRows) Drop(seqs []uint64) {
 	}
 }
 
-// HotRows caches rows of hot keyspaces of the newest state: the owner of a name, who
-// wrote under it and when, the keys of pseudonyms, the day's budget, and counts. A view may use a row that has
-// not changed since the view's index: a row changes here before the view with the
-// change is published. Only the apply goroutine writes; any goroutine may read.
+// HotRows caches rows of hot keyspaces of the newest state. A view may use a row that has not
+// changed since the view's index: a row changes here before the view with the change is
+// published. Only the apply goroutine writes; any goroutine may read.
 type HotRows struct {
 	Slots [hotSlots]atomic.Pointer[HotRow]
 }
@@ -173,11 +175,11 @@ func (h *HotRows) Put(key, row []byte, since uint64) {
 	if !KeyspaceOf[key[0]].Hot {
 		return
 	}
-	if len(row) > hotRowBytes {
-		h.slot(key).Store(nil)
-		return
+	var kept *HotRow
+	if len(row) <= hotRowBytes {
+		kept = &HotRow{Key: string(key), Row: row, since: since}
 	}
-	h.slot(key).Store(&HotRow{Key: string(key), Row: row, since: since})
+	h.slot(key).Store(kept)
 }
 
 // Get returns a row of the state at an index, if it is cached. The row must not be changed;
@@ -199,10 +201,9 @@ func (h *HotRows) Drop() {
 	}
 }
 
-// LaterBits holds for each entry whether a later one relates to it, so that the many
-// others need no second lookup: one bit for each entry, in blocks that are
-// read when first asked for. A bit may be set for a view that does not know the
-// later entry yet; it is never missing.
+// LaterBits holds for each entry whether a later one relates to it, so that the many others
+// need no second lookup. It loads blocks of bits on demand. A bit may be set for a view that
+// does not know the later entry yet; it is never missing.
 type LaterBits struct {
 	db     *pebble.DB
 	mu     sync.Mutex // held while a block is loaded and while bits are set
@@ -284,9 +285,9 @@ func (l *LaterBits) load(seq uint64) (*laterBlock, error) {
 // gapSlots bounds the cached gaps.
 const gapSlots = 32
 
-// Gaps keeps some of the times in which no entry came. Homes look for the first entry
-// after the same few instants again and again: a day, a week and 90 days ago. Entries
-// only come after all others, so what was a gap once stays one for every view.
+// Gaps caches times in which no entry came. Homes look for the first entry after the same few
+// instants: a day, a week and 90 days ago. New entries come after all others, so a gap stays
+// one for every view.
 type Gaps struct {
 	slots [gapSlots]atomic.Pointer[Gap]
 	puts  atomic.Uint32

@@ -88,13 +88,12 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 		return []command.Problem{command.ProblemWrongKey}
 	case !proven && changes:
 		return []command.Problem{command.ProblemNoKey}
-	case p == nil:
-		if c.Description == "" && c.Note == "" {
-			problems = append(problems, command.ProblemNoDescription)
-		}
-		if LookAlike(s, c.AgentKey, c.Proof.Looks) != "" {
-			problems = append(problems, command.ProblemLookAlike)
-		}
+	}
+	if p == nil && c.Description == "" && c.Note == "" {
+		problems = append(problems, command.ProblemNoDescription)
+	}
+	if p == nil && LookAlike(s, c.AgentKey, c.Proof.Looks) != "" {
+		problems = append(problems, command.ProblemLookAlike)
 	}
 	if changes && c.NotifyURL != "" && !next.NotifyVerified && len(problems) == 0 {
 		problems = append(problems, command.ProblemUnchecked)

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -19,18 +20,15 @@ func (v *View) TestProblems(c *command.TestDelivery) ([]command.Problem, error) 
 
 // queuedDelivery returns a delivery of an agent's queue, to be sent, and its row; false
 // if the agent has no profile any more.
-func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (outbox.Delivery, outbox.DeliveryRow, bool, error) {
+func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (d outbox.Delivery, row outbox.DeliveryRow, known bool, err error) {
 	p, known, err := v.profile(agentKey)
 	if err != nil || !known {
-		return outbox.Delivery{}, outbox.DeliveryRow{}, false, err
+		return d, row, false, err
 	}
-	row, err := v.WaitingDelivery(agentKey, number)
-	if err != nil {
-		return outbox.Delivery{}, outbox.DeliveryRow{}, false, err
-	}
-	d := row.Show(&p, agentKey, o, outbox.Turn{}, number)
+	row, err = v.WaitingDelivery(agentKey, number)
+	d = row.Show(&p, agentKey, o, outbox.Turn{}, number)
 	d.URL = p.NotifyURL
-	return d, row, true, nil
+	return d, row, err == nil, err
 }
 
 // WaitingDelivery returns the row of a waiting delivery, which must exist.
@@ -112,20 +110,20 @@ func (v *View) Begun(holder command.BootID, a command.Attempt) (outbox.Delivery,
 }
 
 // Delivery returns a delivery of an agent; false when it is not kept any more.
-func (v *View) Delivery(agentKey string, number uint64) (outbox.Delivery, bool, error) {
+func (v *View) Delivery(agentKey string, number uint64) (d outbox.Delivery, known bool, err error) {
 	p, known, err := v.profile(agentKey)
 	if err != nil || !known {
-		return outbox.Delivery{}, false, err
+		return d, false, err
 	}
 	o, err := outbox.LoadOutbox(v.snap, agentKey)
 	if err != nil {
-		return outbox.Delivery{}, false, err
+		return d, false, err
 	}
-	row, ok, err := outbox.LoadDelivery(v.snap, agentKey, number)
-	if err != nil || !ok {
-		return outbox.Delivery{}, false, err
+	row, known, err := outbox.LoadDelivery(v.snap, agentKey, number)
+	if known {
+		d = row.Show(&p, agentKey, o, o.Turn(v.at.Head.Now), number)
 	}
-	return row.Show(&p, agentKey, o, o.Turn(v.at.Head.Now), number), true, nil
+	return d, known, err
 }
 
 // Outbox is the view that an agent has of its deliveries.
@@ -143,11 +141,8 @@ type Outbox struct {
 // no profile.
 func (v *View) Outbox(agentKey string) (Outbox, error) {
 	p, known, err := v.profile(agentKey)
-	if err != nil {
-		return Outbox{}, err
-	}
-	if !known {
-		return Outbox{}, state.ErrNotFound
+	if err != nil || !known {
+		return Outbox{}, cmp.Or(err, state.ErrNotFound)
 	}
 	o, err := outbox.LoadOutbox(v.snap, agentKey)
 	if err != nil {
@@ -178,7 +173,7 @@ func (v *View) Outbox(agentKey string) (Outbox, error) {
 
 // WaitingDeliveries returns how many deliveries wait for all agents together.
 func (v *View) WaitingDeliveries() (int, error) {
-	n, _, err := state.Load(v.snap, state.KeyWaiting, state.DecodeNumber)
+	n, err := state.LoadOrZero(v.snap, state.KeyWaiting, state.DecodeNumber)
 	return int(min(n, math.MaxInt)), err
 }
 

@@ -182,24 +182,17 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 
 // counts returns how many entries relate to an entry.
 func (v *View) counts(seq uint64) (state.LaterCounts, error) {
-	c, _, err := state.Load(v.snap, state.SeqKey(state.SpaceCounts, seq), state.DecodeLaterCounts)
-	return c, err
+	return state.LoadOrZero(v.snap, state.SeqKey(state.SpaceCounts, seq), state.DecodeLaterCounts)
 }
 
 // Meta returns an entry's head; false when there is no such entry.
 func (v *View) Meta(seq uint64) (state.Meta, bool, error) {
-	if seq == 0 || seq > v.at.Head.LastSeq {
-		return state.Meta{}, false, nil
+	s := &viewState{v: v}
+	e, known := s.Entry(seq)
+	if !known || s.err != nil {
+		return state.Meta{}, false, s.err
 	}
-	var e state.EntryRow
-	err := v.row(seq, func(row []byte) (err error) {
-		e, err = state.DecodeEntryRow(seq, row)
-		return err
-	})
-	if err != nil {
-		return state.Meta{}, false, err
-	}
-	err = v.addCounts(&e.Meta)
+	err := v.addCounts(&e.Meta)
 	return e.Meta, err == nil, err
 }
 

@@ -67,9 +67,8 @@ func (v *View) Assess(p command.Payload, bytes int, now int64) (standing command
 
 // Standing returns the standing of a signature, as far as the view knows.
 func (v *View) Standing(by command.Signature) (command.Standing, error) {
-	s := &viewState{v: v}
-	j := state.WriterOf(s, by)
-	return j.Standing, s.err
+	w, s := v.writer(by)
+	return w.Standing, s.err
 }
 
 // Earlier returns the entry that a command of this kind wrote with the signature's
@@ -133,10 +132,7 @@ func (v *View) LookAlike(by command.Signature) (string, error) {
 
 // PublishProblems returns everything against an entry, as far as the view knows.
 func (v *View) PublishProblems(p *command.Publish) ([]command.Problem, error) {
-	w, s, err := v.writer(p.Signature())
-	if err != nil {
-		return nil, err
-	}
+	w, s := v.writer(p.Signature())
 	_, found := state.TargetOf(p, s, w)
 	return append(w.Problems(), found...), s.err
 }

@@ -65,10 +65,7 @@ func (j *Job) append(dst []byte) []byte {
 // as far as the view knows: OpClaimJob, OpFinishJob, OpReleaseJob or OpCloseJob. Those
 // of the proof are among them.
 func (v *View) JobProblems(op command.Op, id string, by command.Signature) ([]command.Problem, error) {
-	w, s, err := v.writer(by)
-	if err != nil {
-		return nil, err
-	}
+	w, s := v.writer(by)
 	_, _, found := state.JobProblems(s, op, id, w)
 	return append(w.Problems(), found...), s.err
 }

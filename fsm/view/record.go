@@ -75,8 +75,7 @@ func (v *View) DiskDestroyed(server string) (is bool, err error) {
 
 // Purged is the number of the newest purge, or 0.
 func (v *View) Purged() (number uint64, err error) {
-	number, _, err = state.Load(v.snap, state.KeyPurged, state.DecodeNumber)
-	return number, err
+	return state.LoadOrZero(v.snap, state.KeyPurged, state.DecodeNumber)
 }
 
 // Purges calls f for what was purged after the purge with a number, in their order,
@@ -96,8 +95,7 @@ func (v *View) Purges(after uint64, f func(state.Purge) error) error {
 // Erased is the newest purge whose texts, and those of all earlier ones, are erased
 // from all files of the state, or 0.
 func (v *View) Erased() (number uint64, err error) {
-	number, _, err = state.Load(v.snap, state.KeyErased, state.DecodeNumber)
-	return number, err
+	return state.LoadOrZero(v.snap, state.KeyErased, state.DecodeNumber)
 }
 
 // PurgedUpTo is the number of the newest purge by a log entry up to an index, or 0.

@@ -11,10 +11,7 @@ import (
 // ReportProblems returns the problems of a report of an entry, as far as the view knows.
 // It does not check for room.
 func (v *View) ReportProblems(by command.Signature, target string) ([]command.Problem, error) {
-	w, s, err := v.writer(by)
-	if err != nil {
-		return nil, err
-	}
+	w, s := v.writer(by)
 	_, _, problems := w.Reported(s, target)
 	return problems, s.err
 }
@@ -89,8 +86,7 @@ func (v *View) OpenReports() (n int, oldest int64) {
 
 // RejectedReports returns how many reports were rejected or dropped for lack of room.
 func (v *View) RejectedReports() (uint64, error) {
-	n, _, err := state.Load(v.snap, state.KeyReportsRejected, state.DecodeNumber)
-	return n, err
+	return state.LoadOrZero(v.snap, state.KeyReportsRejected, state.DecodeNumber)
 }
 
 // NextReportEnd returns when the next report is removed because of its age, in

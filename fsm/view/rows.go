@@ -21,9 +21,8 @@ func (f factsAt) Instant() int64 { return f.now }
 // HiddenJob replaces the title of a hidden job where it is quoted.
 const HiddenJob = "a hidden job"
 
-// shown returns an entry's row as everybody may see it. Every row that a view shows
-// comes from here. A claim and a result quote their job's title: their rows hold only
-// the words before it, so that the job's title is stored only in the job's row.
+// shown returns an entry's row as everybody may see it. A claim and a result quote their
+// job's title, which is stored only in the job's row.
 func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
 	if len(row) > state.EntryRowFlags && row[state.EntryRowFlags]&state.FlagHidden != 0 {
 		return v.explained(seq, row)
@@ -65,10 +64,10 @@ func (v *View) titleOfJob(seq uint64) (string, error) {
 // show calls f with an entry's row as everybody may see it.
 func (v *View) show(seq uint64, row []byte, f func(row []byte) error) error {
 	row, err := v.shown(seq, row)
-	if err != nil {
-		return err
+	if err == nil {
+		err = f(row)
 	}
-	return f(row)
+	return err
 }
 
 // summary holds fields of an entry's JSON, encoded as they are there.
@@ -273,8 +272,8 @@ func (s *viewState) Entry(seq uint64) (e state.EntryRow, ok bool) {
 }
 
 // writer returns the signer of a write as the view knows it, and the facts for its rules.
-func (v *View) writer(by command.Signature) (*state.Writer, *viewState, error) {
+func (v *View) writer(by command.Signature) (*state.Writer, *viewState) {
 	s := &viewState{v: v}
 	w := state.WriterOf(s, by)
-	return &w.Writer, s, s.err
+	return &w.Writer, s
 }

@@ -11,22 +11,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/stats"
 )
 
-// Posting counts the activity of outside agents in a span of time.
-type Posting struct {
-	Agents  uint64 `json:"agents"`  // different names
-	Posts   uint64 `json:"posts"`   // entries, replies among them
-	Replies uint64 `json:"replies"` // entries with relation reply
-}
-
-func (p *Posting) add(h stats.HourRow) {
-	p.Agents += h.Agents
-	p.Posts += h.Posts
-	p.Replies += h.Replies
-}
-
 // Stats are the public counts (interface, 4.8).
 type Stats struct {
-	Last24h, Last7d  Posting
+	Last24h, Last7d  stats.HourRow
 	RegisteredAgents uint64 // outside names with an edit_key
 	APIClients7d     uint64 // about how many senders called, but for those who only read pages
 }
@@ -43,9 +30,9 @@ func (v *View) Stats(now int64) (Stats, error) {
 	upper := stats.HourKey(hour + 1)
 	err = state.ScanSpace(v.snap, stats.HourKey(stats.OldestHour(hour)), upper, func(key, value []byte) error {
 		h, err := stats.DecodeHourRow(value)
-		s.Last7d.add(h)
+		s.Last7d.Add(h)
 		if uint64(binary.BigEndian.Uint32(key[1:]))+stats.DayHours > hour {
-			s.Last24h.add(h)
+			s.Last24h.Add(h)
 		}
 		return err
 	})

@@ -24,12 +24,11 @@ import (
 // View is the state at one applied log entry. It never changes. Any number of
 // goroutines may use it until it is released.
 type View struct {
-	refs atomic.Int64
-	rows *state.Rows
-	snap *pebble.Snapshot
-	cut  index.Cut
-	// profiles is the cut of the index of profiles.
-	profiles index.Cut
+	refs     atomic.Int64
+	rows     *state.Rows
+	snap     *pebble.Snapshot
+	cut      index.Cut
+	profiles index.Cut // of the index of profiles
 	at       state.Resident
 	born     uint64 // in the order in which the store's views were made
 	fatal    func(error)
@@ -96,10 +95,9 @@ func (v *View) Reader() pebble.Reader { return v.snap }
 // Index is the log index of the newest entry that the view holds.
 func (v *View) Index() uint64 { return v.at.Head.Applied }
 
-// Version is an index: from it up to Index, lists, entries, threads and profiles did not
-// change. Views of one cluster with the same version show the same, on every
-// node; so does home, until its time ends (see Home.Until). Searches by words may
-// differ: they examine a bounded number of words.
+// Version is the index since which lists, entries, threads and profiles did not change. Views
+// of one cluster with the same version show the same, on every node; so does home, until
+// Home.Until. Searches by words may differ: they examine a bounded number of words.
 func (v *View) Version() uint64 { return v.at.Version }
 
 // Time is the instant of the newest applied batch, in milliseconds since the
@@ -194,12 +192,9 @@ func DigestRows(ctx context.Context, r pebble.Reader, h *state.Head) (digest [32
 			return digest, fmt.Errorf("digest rows: %w", err)
 		}
 	}
-	var n [32]byte
-	binary.BigEndian.PutUint64(n[:], h.Applied)
-	binary.BigEndian.PutUint64(n[8:], uint64(h.Now))
-	binary.BigEndian.PutUint64(n[16:], h.LastSeq)
-	binary.BigEndian.PutUint64(n[24:], h.EventRows)
-	sum.Write(n[:])
+	for _, n := range [...]uint64{h.Applied, uint64(h.Now), h.LastSeq, h.EventRows} {
+		sum.Write(binary.BigEndian.AppendUint64(nil, n))
+	}
 	sum.Sum(digest[:0])
 	return digest, nil
 }
@@ -253,7 +248,7 @@ func (v *View) Digest() [32]byte { return v.at.Head.Rolling }
 // LastBackup returns when the newest backup was begun, in milliseconds since the
 // epoch, or 0 before the first.
 func (v *View) LastBackup() (int64, error) {
-	at, _, err := state.Load(v.snap, state.KeyBackup, state.DecodeNumber)
+	at, err := state.LoadOrZero(v.snap, state.KeyBackup, state.DecodeNumber)
 	return int64(at), err //nolint:gosec // bounded when it was set
 }
 
