@@ -101,8 +101,7 @@ func (g *Group) checkShape() error {
 	return nil
 }
 
-// SealedDataKey returns the sealed data key that a state with this one has when the
-// batch was applied.
+// SealedDataKey returns the sealed data key after the batch, given the one before it.
 func (b *Batch) SealedDataKey(sealed []byte) []byte {
 	for _, g := range b.Groups {
 		for _, c := range g.Commands {

@@ -37,10 +37,10 @@ const (
 	KindFeatureRequest Kind = 3
 )
 
-var kindNames = names{0: "kind", KindMessage: "message", KindKnowledge: "knowledge", KindFeatureRequest: "feature_request"}
+var kindNames = Names{0: "kind", KindMessage: "message", KindKnowledge: "knowledge", KindFeatureRequest: "feature_request"}
 
 // String returns the kind's name in the interface.
-func (k Kind) String() string { return kindNames.name(uint8(k)) }
+func (k Kind) String() string { return kindNames.Name(uint8(k)) }
 
 // Relation says how an entry relates to its target (interface, 3.2).
 type Relation uint8
@@ -54,7 +54,7 @@ const (
 	RelationReply      Relation = 4
 )
 
-var relationNames = names{
+var relationNames = Names{
 	0: "relation", RelationCorrection: "correction", RelationRetraction: "retraction",
 	RelationFollowUp: "follow_up", RelationReply: "reply",
 }
@@ -64,7 +64,7 @@ func (r Relation) String() string {
 	if r == RelationNone {
 		return ""
 	}
-	return relationNames.name(uint8(r))
+	return relationNames.Name(uint8(r))
 }
 
 // ParseRelation returns the relation with the given interface name.

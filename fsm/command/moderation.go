@@ -4,12 +4,11 @@ import (
 	"errors"
 )
 
-// Operator is who acts over the private port: whoever has the cluster's secret. No
-// moderator has this name.
+// Operator is the name of operators, who act over the private port with the cluster's secret.
+// No moderator has this name.
 const Operator = "operator"
 
-// Order is who acts on what others wrote or may write, and why. Both stand in the
-// record.
+// Order names the moderator or operator of an act, and the reason. Both stand in the record.
 type Order struct {
 	By     string `cbor:"1,keyasint"`           // Operator, or the name of a moderator
 	Reason string `cbor:"2,keyasint,omitempty"` // for everybody to read
@@ -78,10 +77,7 @@ func (c *Hide) check() error {
 
 func (c *Purge) check() error {
 	return errors.Join(
-		c.Order.check(),
-		checkRange("ids and agents", len(c.IDs)+len(c.Agents), 1, MaxHidden, "items"),
-		checkAll("ids", c.IDs, MaxHidden, textOf("id", MaxTarget)),
-		checkAll("agents", c.Agents, MaxHidden, bytesOf("agent", MaxNameKeyBytes)),
+		(&Hide{Order: c.Order, IDs: c.IDs, Agents: c.Agents}).check(), // of the same fields
 		checkAll("servers", c.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)),
 	)
 }

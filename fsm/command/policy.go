@@ -23,13 +23,13 @@ const (
 	RulePattern  RuleKind = 7 // those with a text that the pattern is found in
 )
 
-var ruleNames = names{
+var ruleNames = Names{
 	0: "rule", RuleSender: "sender", RuleName: "agent", RuleNetwork: "network", RuleChannel: "channel",
 	RuleUnproven: "unproven", RuleAll: "all", RulePattern: "pattern",
 }
 
 // String returns the kind's name in the interface.
-func (k RuleKind) String() string { return ruleNames.name(uint8(k)) }
+func (k RuleKind) String() string { return ruleNames.Name(uint8(k)) }
 
 // OnArrival reports whether rules of the kind are checked where a request arrives.
 func (k RuleKind) OnArrival() bool { return k == RuleNetwork || k == RulePattern }

@@ -7,8 +7,7 @@ import (
 )
 
 // RequestKey is a client's request_id in its scope: the folded agent name, or one that ends
-// with AnonymousScope, to which the state adds the sender's pseudonym. The operation is the command's own, and
-// writes by key have a scope of their own.
+// with AnonymousScope, to which the state adds the sender's pseudonym.
 type RequestKey struct {
 	Scope string `cbor:"1,keyasint,omitempty"`
 	ID    string `cbor:"2,keyasint,omitempty"`

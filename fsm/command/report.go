@@ -17,10 +17,10 @@ const (
 )
 
 // ReportReasons are the names of the reasons in the interface.
-var ReportReasons = names{0: "unknown", ReportIllegal: "illegal", ReportSpam: "spam", ReportSecret: "secret", ReportHarassment: "harassment", ReportOther: "other"}
+var ReportReasons = Names{0: "unknown", ReportIllegal: "illegal", ReportSpam: "spam", ReportSecret: "secret", ReportHarassment: "harassment", ReportOther: "other"}
 
 // String returns the reason's name in the interface.
-func (r ReportReason) String() string { return ReportReasons.name(uint8(r)) }
+func (r ReportReason) String() string { return ReportReasons.Name(uint8(r)) }
 
 // ReportOutcome is the outcome of a report.
 type ReportOutcome uint8
@@ -41,7 +41,7 @@ const (
 )
 
 // ReportOutcomes are the names of the outcomes that moderators give.
-var ReportOutcomes = names{0: "unknown", ReportHidden: "hidden", ReportErased: "erased", ReportKept: "kept", ReportSettled: "other"}
+var ReportOutcomes = Names{0: "unknown", ReportHidden: "hidden", ReportErased: "erased", ReportKept: "kept", ReportSettled: "other"}
 
 // String returns the outcome's name in the interface; "" for ReportOpen.
 func (o ReportOutcome) String() string {
@@ -53,7 +53,7 @@ func (o ReportOutcome) String() string {
 	case ReportExpired:
 		return "expired"
 	}
-	return ReportOutcomes.name(uint8(o))
+	return ReportOutcomes.Name(uint8(o))
 }
 
 // Report asks the moderators to review an entry. Only they see its text and its

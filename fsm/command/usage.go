@@ -18,10 +18,10 @@ const (
 	SurfaceWeb Surface = 4
 )
 
-var surfaceNames = names{0: "surface", SurfaceAPI: "api", SurfaceA2A: "a2a", SurfaceMCP: "mcp", SurfaceWeb: "web"}
+var surfaceNames = Names{0: "surface", SurfaceAPI: "api", SurfaceA2A: "a2a", SurfaceMCP: "mcp", SurfaceWeb: "web"}
 
 // String returns the surface's name in the interface.
-func (s Surface) String() string { return surfaceNames.name(uint8(s)) }
+func (s Surface) String() string { return surfaceNames.Name(uint8(s)) }
 
 // OtherCalls is the action and the client of calls on a day that has too many of
 // both to distinguish them.

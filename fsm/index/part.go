@@ -22,13 +22,11 @@ const maxPartBytes = 32 << 20
 const startLength = 3
 
 // part is a run of entries of one block whose postings are in memory: the whole block,
-// unless its terms take more than maxPartBytes. One goroutine adds to it; others may
-// read it meanwhile.
-//
+// unless its terms take more than maxPartBytes. One goroutine adds to it; others may read.
 // Lists are append-only: a slice of one, taken under the lock, may be read without it.
 type part struct {
 	start uint64        // the seq of its first entry
-	end   atomic.Uint64 // the seq after its last entry; until it is full, after the last it may have
+	end   atomic.Uint64 // the seq after its last entry; until it is full, the end of its block
 
 	mu sync.RWMutex
 	table
@@ -80,7 +78,7 @@ func (p *part) addText(off uint16, text string, hash uint64, class byte) {
 	p.file(id, off)
 }
 
-// newTerm returns the id of a term, which is new unless it has to be escaped.
+// newTerm returns the id of a term, which is new unless it is escaped.
 func (p *part) newTerm(text string, hash uint64, class byte) uint32 {
 	if escaped := escapeTerm(text); escaped != text {
 		text, hash = escaped, p.hash(escaped)
@@ -158,16 +156,6 @@ func (p *part) visitWords(prefix string, to, look int, visit func(id uint32, wor
 	return look
 }
 
-// load adds the offsets of a term. Some may belong to entries that were added after the
-// reader's cut.
-func (p *part) load(into *offsets, id uint32) {
-	var short [inlineList]uint16
-	p.mu.RLock()
-	list := p.list(id, &short)
-	p.mu.RUnlock()
-	into.setList(list)
-}
-
 // The keyspace, all of it below Options.Prefix:
 //
 //	m                       the seal mark: version (4 bytes), sealed seq (8 bytes)
@@ -181,8 +169,8 @@ func (p *part) load(into *offsets, id uint32) {
 // a term meets the newest run first, and in it the directory. A seal merges its record
 // into the directory: Pebble appends it, and joins the records when it compacts. So a
 // rare term has one key for a million entries, and a search for it reads one value.
-// Only the bytes of texts bound the number of parts of a block: in a part of few entries, a
-// posting of more than one entry is long, so that hundreds of directories fit into memory.
+// In a part of few entries, a posting of more than one entry is long, so that the
+// directories of a block of many parts fit into memory.
 //
 // A posting is valid wherever its part ended: unfinished parts and duplicate records do
 // no harm.
@@ -294,21 +282,16 @@ func (m mark) encode() []byte {
 // readMark returns the seal mark, and false before the first.
 func readMark(r pebble.Reader, prefix []byte) (m mark, ok bool, err error) {
 	value, closer, err := r.Get(append(slices.Clip(prefix), markKey))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return mark{}, false, nil
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return m, false, nil
+	case err != nil:
+		return m, false, fmt.Errorf("index: read seal mark: %w", err)
+	case len(value) != markBytes:
+		return m, false, errors.Join(errors.New("index: malformed seal mark"), closer.Close())
 	}
-	if err == nil {
-		if ok = len(value) == markBytes; ok {
-			m = mark{version: binary.BigEndian.Uint32(value), sealed: binary.BigEndian.Uint64(value[4:])}
-		} else {
-			err = errors.New("malformed")
-		}
-		err = errors.Join(err, closer.Close())
-	}
-	if err != nil {
-		return mark{}, false, fmt.Errorf("index: read seal mark: %w", err)
-	}
-	return m, ok, nil
+	m = mark{version: binary.BigEndian.Uint32(value), sealed: binary.BigEndian.Uint64(value[4:])}
+	return m, true, closer.Close()
 }
 
 // BlockEntries is the number of entries in a block.
@@ -434,17 +417,14 @@ func appendPosting(dst []byte, list []uint16) []byte {
 			dst = append(dst, byte(gap)|0x80, byte(gap>>7))
 		}
 		if len(dst)-start >= bitmapBytes {
-			return appendBitmap(dst[:start], list)
+			var set offsets
+			set.setList(list)
+			dst = dst[:start]
+			for _, word := range set {
+				dst = binary.LittleEndian.AppendUint64(dst, word)
+			}
+			return dst
 		}
-	}
-	return dst
-}
-
-func appendBitmap(dst []byte, list []uint16) []byte {
-	var set offsets
-	set.setList(list)
-	for _, word := range set {
-		dst = binary.LittleEndian.AppendUint64(dst, word)
 	}
 	return dst
 }

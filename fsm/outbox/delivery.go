@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -21,18 +20,13 @@ const (
 	DeliveryDigest  DeliveryKind = 4 // entries of an hour that mention the agent
 )
 
-var deliveryKindNames = [...]string{
-	DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
+var deliveryKindNames = command.Names{
+	0: "delivery", DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
 	DeliveryDigest: "common.digest",
 }
 
 // String returns the type of the event in the interface.
-func (k DeliveryKind) String() string {
-	if k < DeliveryReply || int(k) >= len(deliveryKindNames) {
-		return fmt.Sprintf("delivery(%d)", uint8(k))
-	}
-	return deliveryKindNames[k]
-}
+func (k DeliveryKind) String() string { return deliveryKindNames.Name(uint8(k)) }
 
 // DeliveryStatus is the state of a delivery.
 type DeliveryStatus uint8
@@ -46,18 +40,13 @@ const (
 	DeliveryDropped   DeliveryStatus = 5 // it was not attempted to the end
 )
 
-var deliveryStatusNames = [...]string{
-	DeliveryWaiting: "waiting", DeliverySending: "sending", DeliveryDelivered: "delivered",
+var deliveryStatusNames = command.Names{
+	0: "delivery status", DeliveryWaiting: "waiting", DeliverySending: "sending", DeliveryDelivered: "delivered",
 	DeliveryFailed: "failed", DeliveryDropped: "dropped",
 }
 
 // String returns the status's name in the interface.
-func (s DeliveryStatus) String() string {
-	if s < DeliveryWaiting || int(s) >= len(deliveryStatusNames) {
-		return fmt.Sprintf("delivery status(%d)", uint8(s))
-	}
-	return deliveryStatusNames[s]
-}
+func (s DeliveryStatus) String() string { return deliveryStatusNames.Name(uint8(s)) }
 
 // The reasons for which deliveries are dropped.
 const (

@@ -20,18 +20,13 @@ func (o *Outbox) Due() int64 {
 	opens := o.opens()
 	first := int64(math.MaxInt64)
 	for _, q := range o.Queue {
-		first = min(first, o.readyAt(q, opens))
+		at := opens[q.From]
+		if !o.down() || q.Number == o.Digest { // a probe need not wait for its own turn
+			at = max(at, q.Ready)
+		}
+		first = min(first, at)
 	}
 	return max(first, o.NotBefore)
-}
-
-// readyAt returns when the delivery's own turn and its sender's share allow an attempt. A probe need not wait for the delivery's turn, unless it is the digest that
-// still takes mentions until then.
-func (o *Outbox) readyAt(q Queued, opens map[state.SenderGroup]int64) int64 {
-	if o.down() && q.Number != o.Digest {
-		return opens[q.From]
-	}
-	return max(opens[q.From], q.Ready)
 }
 
 // Next returns the index in the queue of the delivery to attempt at an instant; -1: no

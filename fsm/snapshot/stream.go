@@ -134,10 +134,10 @@ func (p *packer) Read(buf []byte) (int, error) {
 
 // next goes from a file to its checksum and from there to the next file.
 func (p *packer) next() error {
+	if p.file != nil && p.left != 0 {
+		return fmt.Errorf("%w: a file of the snapshot is %d bytes short", ErrCorrupt, p.left)
+	}
 	if p.file != nil {
-		if p.left != 0 {
-			return fmt.Errorf("%w: a file of the snapshot is %d bytes short", ErrCorrupt, p.left)
-		}
 		p.part = bytes.NewReader(binary.LittleEndian.AppendUint32(nil, p.sum.Sum32()))
 		return p.closeFile()
 	}
@@ -174,8 +174,16 @@ func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHe
 	if err := admit(h); err != nil {
 		return nil, fmt.Errorf("receive snapshot: %w", err)
 	}
-	err = readFiles(r, h, func(name string, size int64, buf []byte) error {
-		return unpackFile(r, filepath.Join(dir, name), size, buf)
+	err = readFiles(r, h, func(name string, size int64, buf []byte) (err error) {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		if err := copyPart(f, r, size, buf); err != nil {
+			return err
+		}
+		return f.Sync()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("receive snapshot: %w", err)
@@ -229,19 +237,6 @@ func readStreamHeader(r io.Reader) (*streamHeader, error) {
 		return nil, err
 	}
 	return h, nil
-}
-
-// unpackFile writes the next file of a stream and checks it.
-func unpackFile(r io.Reader, path string, size int64, buf []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := copyPart(f, r, size, buf); err != nil {
-		return err
-	}
-	return f.Sync()
 }
 
 // copyPart copies the next file of a stream and checks it.

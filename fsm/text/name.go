@@ -25,7 +25,13 @@ func Fold(name string) string {
 	}
 	name = nfc(name)
 	if strings.ContainsFunc(name, isCherokee) {
-		name = strings.Map(lowerCherokee, name)
+		// cases.Fold swaps the cases of Cherokee instead of folding the lower into the upper one.
+		name = strings.Map(func(r rune) rune {
+			if isCherokee(r) {
+				return unicode.ToLower(r)
+			}
+			return r
+		}, name)
 	}
 	return nfc(cases.Fold().String(name))
 }
@@ -35,15 +41,6 @@ func Fold(name string) string {
 func nfc(s string) string { return norm.NFC.String(strings.ToValidUTF8(s, "\ufffd")) }
 
 func isCherokee(r rune) bool { return r > unicode.MaxLatin1 && unicode.Is(unicode.Cherokee, r) }
-
-// lowerCherokee corrects cases.Fold, which swaps the cases of Cherokee instead of
-// folding the lower into the upper one.
-func lowerCherokee(r rune) rune {
-	if isCherokee(r) {
-		return unicode.ToLower(r)
-	}
-	return r
-}
 
 // FoldTag returns the key under which tags are compared: the tag without
 // surrounding white space, folded like a name.

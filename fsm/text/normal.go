@@ -2,7 +2,6 @@ package text
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -139,7 +138,8 @@ func isCaselessBlock(r rune) bool {
 // The block of Unicode's unified Han characters.
 const firstUnified, lastUnified = 0x4e00, 0x9fff
 
-// appendFoldedRune appends the case folding of r, unless comparisons ignore r. Unlike Unicode's folding it takes the dotless i for an i.
+// appendFoldedRune appends the case folding of r, unless comparisons ignore r. Unlike Unicode's
+// folding it takes the dotless i for an i.
 func appendFoldedRune(dst []byte, r rune) []byte {
 	if r < utf8.RuneSelf {
 		if 'A' <= r && r <= 'Z' {
@@ -190,11 +190,5 @@ var unseen = func() *unicode.RangeTable {
 	})
 	return rangetable.New(found...)
 }()
-
-// endsWithWord reports whether word stands at the very end of the normalised
-// text s; connectors such as '_', which are trimmed from words, do not count.
-func endsWithWord(s, word string) bool {
-	return strings.HasSuffix(strings.TrimRightFunc(s, isConnector), word)
-}
 
 func isConnector(r rune) bool { return r == '_' || r > unicode.MaxASCII && unicode.Is(unicode.Pc, r) }

@@ -66,7 +66,8 @@ func QueryWords(q string) (words []string, prefix string) {
 	}
 	last := words[len(words)-1]
 	first, _ := utf8.DecodeRuneInString(last)
-	if !isUnspaced(first) && countLetters(last) >= minPrefixLetters && endsWithWord(scan.text, last) {
+	trimmed := strings.TrimRightFunc(scan.text, isConnector) // which words do not end with
+	if !isUnspaced(first) && countLetters(last) >= minPrefixLetters && strings.HasSuffix(trimmed, last) {
 		words, prefix = words[:len(words)-1], last
 	}
 	unique := words[:0]
