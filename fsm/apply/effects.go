@@ -80,16 +80,14 @@ func (tx *Txn) Commit() Changes {
 	return tx.Changes
 }
 
-// LogEntry is a committed entry of the Raft log, as far as the state machine
-// is concerned.
+// LogEntry is a committed entry of the Raft log, for the state machine.
 type LogEntry struct {
 	Index, Term   uint64
 	Configuration bool // data is a configuration, else a batch
 	Data          []byte
 }
 
-// effects has the function that applies each kind of command. These functions must be
-// deterministic: they may depend on the transaction and the command only.
+// effects has the function that applies each kind of command, deterministically.
 var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpTick: effect(func(*Txn, *command.Tick) command.Result {
 		return done
@@ -140,8 +138,7 @@ func effect[C command.Payload](apply func(*Txn, C) command.Result) func(*Txn, co
 	return func(tx *Txn, p command.Payload) command.Result { return apply(tx, p.(C)) }
 }
 
-// checks are the checks of a command under a name that precede its own rules. The first one
-// that fails rejects the command with its problem.
+// checks precede a command's own rules. The first that fails rejects it with its problem.
 var checks = [...]struct {
 	problem command.Problem
 	fails   func(*Txn, command.Command, *state.Judgement) bool

@@ -91,8 +91,7 @@ func (tx *Txn) updateHomeOfJob(seq uint64, old, next state.JobRow) {
 	}
 }
 
-// applyMarkSeen removes the named entries from the agent's unanswered ones. It needs the key:
-// otherwise anybody could hide messages from an agent.
+// applyMarkSeen removes the named entries from the agent's unanswered ones, given its key.
 func (tx *Txn) applyMarkSeen(c *command.MarkSeen) command.Result {
 	w := tx.writer()
 	if problems := w.MarkSeenProblems(); len(problems) > 0 {
@@ -151,8 +150,8 @@ func (tx *Txn) addOwn(p home.Part, author string, seq uint64) {
 	tx.set(home.WaitingKey(p, seq), []byte(author))
 }
 
-// dropOwn takes an entry from one of its author's lists, if it is there, and from
-// the waiting list, where the next older one takes its place.
+// dropOwn takes an entry from one of its author's lists, if it is there. In the waiting
+// list, the next older one takes its place.
 func (tx *Txn) dropOwn(p home.Part, author string, seq uint64) {
 	key := home.ItemKey(author, p, seq)
 	if _, there := tx.Get(key); !there {
@@ -182,8 +181,7 @@ func (tx *Txn) dropOwn(p home.Part, author string, seq uint64) {
 	a.Waiting[n], a.Changed = seqs, true
 }
 
-// newestOwn returns the newest entry of an author's list with a seq below before, as the
-// call has left the list so far, or 0.
+// newestOwn returns the newest entry of an author's list below a seq, or 0.
 func (tx *Txn) newestOwn(p home.Part, author string, before uint64) (newest uint64) {
 	list := home.ListKey(author, p)
 	for _, seq := range tx.owned[string(list)] {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"unicode/utf8"
@@ -78,8 +79,7 @@ func (tx *Txn) applyCloseJob(c *command.CloseJob) command.Result {
 	})
 }
 
-// actOnJob carries out an action if the rules allow it. do changes the job, given its
-// entry and its row as it is stored, and returns the command's entry.
+// actOnJob carries out an action if the rules allow it. do returns the command's entry.
 func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64) command.Result {
 	w := tx.writer()
 	var job state.EntryRow
@@ -111,8 +111,7 @@ func (tx *Txn) updateJob(e *state.EntryRow) {
 	}
 }
 
-// putJob replaces a job's row and moves it between the lists that it is in. The
-// zero row means that the job is new.
+// putJob replaces a job's row, and moves it between lists. old is zero for a new job.
 func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 	tx.set(state.SeqKey(state.SpaceJob, seq), next.Encode())
 	if old.Status != next.Status {
@@ -161,8 +160,7 @@ func (tx *Txn) reopenClaims() {
 	}
 }
 
-// EarliestClaims returns the claims that end first, as the call has left them so
-// far: those that have run out, the next one after them, and at most limit.
+// EarliestClaims returns at most limit claims: those that have run out, and the next one.
 func (tx *Txn) EarliestClaims(limit int) ([]state.DueClaim, error) {
 	var claims []state.DueClaim
 	for _, c := range tx.claimed {
@@ -181,7 +179,7 @@ func (tx *Txn) EarliestClaims(limit int) ([]state.DueClaim, error) {
 		}
 		return nil
 	})
-	slices.SortFunc(claims, state.DueClaim.Compare)
+	slices.SortFunc(claims, func(a, b state.DueClaim) int { return bytes.Compare(state.DueKey(a), state.DueKey(b)) })
 	claims = slices.Compact(claims)
 	return claims[:min(len(claims), limit)], err
 }

@@ -46,8 +46,7 @@ func (m *cache[T]) put(key string, v *T) {
 	m.young[key] = v
 }
 
-// use returns a value to be changed, from the cache or as load returns it. It is
-// among used for the rest of the call.
+// use returns a value to be changed, from used, from the cache, or from load.
 func use[T any](tx *Txn, c *cache[T], used map[string]*T, key string, load func() (*T, error)) *T {
 	if v := used[key]; v != nil {
 		return v

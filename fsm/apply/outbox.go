@@ -31,8 +31,8 @@ func (tx *Txn) finishOutboxes() {
 	}
 }
 
-// followHook applies a change of an agent's profile to its outbox: waiting deliveries go
-// to a new receiver immediately, and are dropped when there is no receiver any more.
+// followHook applies a change of a profile to its outbox: a new receiver gets the waiting
+// deliveries; without one they are dropped.
 func (tx *Txn) followHook(agentKey string, old, next *state.ProfileFields) {
 	other := old.Hooked() != next.Hooked() || old.NotifyURL != next.NotifyURL
 	if !old.Hooked() && !next.Hooked() || !other && old.Filter == next.Filter {

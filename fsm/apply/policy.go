@@ -8,8 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// changePolicy replaces the policy by one with rule as the only one of its subject; nil
-// means no rule.
+// changePolicy replaces the rule of a subject; nil means no rule.
 func (tx *Txn) changePolicy(subject state.RuleSubject, rule *state.Rule, number uint64) {
 	rules, revision := maps.Clone(tx.Policy.All), tx.Policy.Revision
 	if delete(rules, subject); rule != nil {
@@ -25,9 +24,8 @@ func (tx *Txn) changePolicy(subject state.RuleSubject, rule *state.Rule, number 
 	tx.Policy = state.NewPolicy(rules, revision)
 }
 
-// endRules removes the rules that have ended at the instant of the log entry that is
-// being applied. The policy keeps its revision: a node may check commands against an ended
-// rule a moment longer.
+// endRules removes the rules that have ended. The policy keeps its revision: a node may
+// check commands against an ended rule a moment longer.
 func (tx *Txn) endRules() {
 	if tx.now < tx.Policy.NextEnd {
 		return
@@ -88,8 +86,7 @@ var ruleActions = [...]struct{ set, lift string }{
 	command.RulePattern:  {"watch", "unwatch"},
 }
 
-// recordRule adds a row about a rule to the record. No network stands in it, because the
-// record outlives the rule.
+// recordRule adds a row about a rule to the record, which never has a network.
 func (tx *Txn) recordRule(o *command.Order, r *state.Rule, action string) uint64 {
 	what, private := r.Kind.String(), true
 	switch r.Kind {

@@ -27,8 +27,8 @@ func (tx *Txn) applyPublish(p *command.Publish) command.Result {
 	return tx.once(p, w, rules, func() uint64 { return tx.publish(state.EventEntry, p, w, target) })
 }
 
-// once carries out a write unless its request_id was used before, or a rule rejects it. nil
-// rules mean only those of its name. write returns the entry that is the write's result.
+// once carries out a write unless it is repeated, or a rule rejects it. nil rules mean only
+// those of its name. write returns the entry of the result.
 func (tx *Txn) once(c command.Payload, w *state.Writer, rules func() []command.Problem, write func() uint64) command.Result {
 	request := &tx.judged.RequestAt
 	if request.Known() {
@@ -50,8 +50,8 @@ func (tx *Txn) once(c command.Payload, w *state.Writer, rules func() []command.P
 	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
 }
 
-// publish adds an entry that passed all rules, and returns its seq. Its type is that of the
-// event. The zero target means no target.
+// publish adds an entry that passed all rules, and returns its seq. A zero target is no
+// target.
 func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, target state.EntryRow) uint64 {
 	tx.Head.LastSeq++
 	tx.happen(as, tx.Head.LastSeq)
@@ -114,8 +114,8 @@ func (tx *Txn) updateTarget(e, target *state.EntryRow) {
 	}
 }
 
-// inboxKeys returns the agents that have the entry in their inbox: the target's author and
-// all mentioned agents, except the writer. Each once, in a fixed order.
+// inboxKeys returns the target's author and all mentioned agents, except the writer, each
+// once.
 func inboxKeys(p *command.Publish, author string) []string {
 	var keys []string
 	if author != "" && author != p.AgentKey {
@@ -159,8 +159,8 @@ func (tx *Txn) putChannel(name string, c state.ChannelRow) {
 	tx.set(state.SeqKey(state.SpaceRecent, c.LastSeq), recent)
 }
 
-// supersede notes the entry at its parent. own says that both are by the same author:
-// the author's retraction and newest correction are always in the list.
+// supersede adds the entry to its parent's successors. An author's own retraction and
+// newest correction always stay in the list.
 func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	countsKey := state.SeqKey(state.SpaceCounts, e.Parent)
 	counts, _ := state.Read(tx, countsKey, state.DecodeLaterCounts)
@@ -249,8 +249,8 @@ func appendHelpJSON(c *command.AskHuman, dst []byte) []byte {
 	return state.AppendOptional(append(dst, `,"constraints":`...), c.Bounds)
 }
 
-// updateHelp changes the state of a request: a reply by another agent answers it, its
-// retraction, which only the author can make, closes it for ever.
+// updateHelp updates a request: a reply by another agent answers it, a retraction closes
+// it.
 func (tx *Txn) updateHelp(e, request *state.EntryRow) {
 	h := tx.help(request.Seq)
 	switch {

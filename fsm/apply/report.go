@@ -67,8 +67,8 @@ func (tx *Txn) closeReport(q *state.ReportQueue, at int, outcome command.ReportO
 	}
 }
 
-// closeReports gives the outcome to the open reports that meant selects, and returns the
-// entries that they report, in the order of the reports.
+// closeReports closes the open reports that meant selects, and returns their entries in
+// order.
 func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.QueuedReport) bool) (entries []uint64) {
 	if !slices.ContainsFunc(tx.Reports.Open, meant) {
 		return nil
@@ -97,8 +97,7 @@ func (tx *Txn) dropReport(number uint64) {
 	}
 }
 
-// endReports removes reports that have had their time at the instant of the log entry
-// that is being applied.
+// endReports removes the reports whose time has ended.
 func (tx *Txn) endReports() {
 	if tx.now < tx.Reports.NextEnd() {
 		return

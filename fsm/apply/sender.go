@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	// writersKept is how many senders are remembered under a name. Two of them may be the
-	// owner who wants it protected: the sender that registered the name, and the sender
-	// of this request.
+	// writersKept bounds the senders under a name: its owner is up to two of them, by the
+	// registration and by this request.
 	writersKept = 3
 
 	// writersStep is how old a sender's stored time gets before it is updated.
@@ -47,8 +46,7 @@ func (tx *Txn) moveName(from, to string) {
 	}
 }
 
-// writer returns the signer of the command that is being applied. From then on, a key
-// counts as used, and the profile follows its sender.
+// writer returns the signer of the command. Its key counts as used from then on.
 func (tx *Txn) writer() *state.Writer {
 	j := &tx.judged
 	if j.Registered {
@@ -68,8 +66,7 @@ func (tx *Txn) useKey(agentKey string, p *state.ProfileRow) {
 	}
 }
 
-// profile returns an agent's profile as the call has left it so far; false if there is no
-// profile.
+// profile returns an agent's profile as the call has left it, and false without one.
 func (tx *Txn) profile(agentKey string) (state.ProfileRow, bool) {
 	return state.Read(tx, state.ProfileKey(agentKey), state.DecodeProfileRow)
 }
@@ -93,8 +90,8 @@ func provingSender(p *command.Proof) string {
 	return p.Sender
 }
 
-// applyNextEpoch begins an epoch. The key before the last one is destroyed; each node
-// erases it like purged texts.
+// applyNextEpoch begins an epoch. Each node erases the key before the last like purged
+// texts.
 func (tx *Txn) applyNextEpoch(c *command.NextEpoch) command.Result {
 	e := state.EpochOf(tx)
 	if c.Number != e.Number+1 {
@@ -114,8 +111,8 @@ func (tx *Txn) applyNextEpoch(c *command.NextEpoch) command.Result {
 	return done
 }
 
-// keepFormerly stores a sender's pseudonym of the last epoch, for as long as that key
-// exists. It links the sender's entries of both epochs.
+// keepFormerly links the sender's pseudonyms of both epochs, until the older key is
+// destroyed.
 func (tx *Txn) keepFormerly(proof *command.Proof) {
 	if proof.Former == "" {
 		return
@@ -126,8 +123,7 @@ func (tx *Txn) keepFormerly(proof *command.Proof) {
 	}
 }
 
-// followSender replaces a name's pseudonyms of the last epoch by those of this epoch,
-// when their sender writes under the name.
+// followSender replaces a name's pseudonyms of the last epoch by those of this epoch.
 func (tx *Txn) followSender(agentKey string, p *state.ProfileRow, proof *command.Proof) {
 	registeredBy := p.Sender
 	if p.Follow(proof) {
@@ -136,8 +132,7 @@ func (tx *Txn) followSender(agentKey string, p *state.ProfileRow, proof *command
 	}
 }
 
-// followRule moves a rule from a sender's former pseudonym to the present one. If both
-// have a rule, the one that ends later stays.
+// followRule moves a rule to a sender's present pseudonym, unless one there lasts longer.
 func (tx *Txn) followRule(sender, former string) {
 	rule := tx.Policy.OfSender(former)
 	if rule == nil {

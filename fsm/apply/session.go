@@ -21,8 +21,7 @@ const (
 	MaxAnswers  = 1 << 15
 )
 
-// Sessions has the results of commands, by boot. It mirrors the rows of SpaceSession
-// and SpaceAnswer and belongs to the apply goroutine.
+// Sessions has the results of commands, by boot, as in SpaceSession and SpaceAnswer.
 type Sessions map[command.BootID]*Session
 
 // Session has the results of the commands of one boot.
@@ -32,8 +31,7 @@ type Session struct {
 	Answers map[uint64]command.Result
 }
 
-// Append encodes the row of SpaceSession: the floor, the last use, and the open
-// numbers up to the row's end.
+// Append encodes the row of SpaceSession: floor, last use, open numbers.
 func (s *Session) Append(dst []byte) []byte {
 	return state.AppendUints(state.AppendUints(dst, s.Floor, uint64(s.lastUse)), s.Open...)
 }
@@ -70,8 +68,7 @@ func (s *Session) narrow(tx *Txn, boot command.BootID, w Window) {
 // seqs returns the seqs of the kept results in order.
 func (s *Session) seqs() []uint64 { return slices.Sorted(maps.Keys(s.Answers)) }
 
-// keep stores a result. A session that holds too many loses the lowest half, but
-// for the open ones.
+// keep stores a result. A full session loses the lowest half, except open ones.
 func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Result) {
 	s.Answers[seq] = r
 	tx.set(state.AnswerKey(boot, seq), state.AppendResult(nil, r))
@@ -81,9 +78,8 @@ func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Resul
 	}
 }
 
-// prune makes room for one more session: while there are too many, it drops the least
-// recently used one. Age does not matter: log time may jump by days during a retry, and
-// the retry must find its answer.
+// prune drops the least recently used sessions while there are too many. Age does not
+// matter: log time may jump by days during a retry, and the retry must find its answer.
 func (ss Sessions) prune(tx *Txn) {
 	for len(ss) >= MaxSessions {
 		boot := slices.MinFunc(slices.Collect(maps.Keys(ss)), func(a, b command.BootID) int {

@@ -14,8 +14,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// Txn gathers the writes of one ApplyBatch call. Reads see earlier writes of the call. It
-// and its caches are for the apply goroutine.
+// Txn gathers the writes of one ApplyBatch call, which later reads of the call see.
 type Txn struct {
 	stored    *state.Rows
 	Batch     *pebble.Batch
@@ -27,23 +26,21 @@ type Txn struct {
 	judged    state.Judgement // of the command that is being applied
 	against   *state.Rule     // the rule that rejects the command, or nil
 	opens     bool            // the command opens a channel that counts against its sender
-	// rows are the rows written in this call. They enter the batch once, at the end. A
-	// nil row is deleted.
+	// rows are the rows of this call, which enter the batch at the end. A nil row is
+	// deleted.
 	rows map[string][]byte
-	// changed are the rows of hot keyspaces that are in the batch, and dropped the ranges of
-	// keys that were deleted in this call.
+	// changed are the hot rows in the batch, dropped the deleted ranges of this call.
 	changed []state.HotRow
 	dropped []state.KeyRange
-	// fresh are the rows of the entries made in this call; fresh[0] belongs to
-	// firstFresh.
+	// fresh are the rows of the entries made in this call, from firstFresh on.
 	fresh      [][]byte
 	firstFresh uint64
 	superseded []uint64         // entries that got a successor
 	recast     []uint64         // entries whose row was written anew
 	timed      bool             // the log entry has its row in SpaceInstant
 	claimed    []state.DueClaim // in this call
-	// activities and recents are the rows of home that this call has changed, and
-	// owned are the entries that were added to their authors' lists, by list.
+	// activities and recents are the rows of home that this call has changed, owned the
+	// entries that were added to their authors' lists, by list.
 	activities map[string]*home.Activity
 	recents    map[string]*home.RecentByAuthor
 	owned      map[string][]uint64
@@ -98,8 +95,8 @@ func (tx *Txn) touch(key []byte) {
 	}
 }
 
-// set writes a row, or deletes it if row is nil. Later reads of the call see the change.
-// The caller must not change row afterwards.
+// set writes a row, which the caller must not change afterwards, or deletes it if it is
+// nil.
 func (tx *Txn) set(key, row []byte) { tx.rows[string(key)] = row }
 
 // del deletes a row.
@@ -161,8 +158,8 @@ func (tx *Txn) recastEntry(seq uint64, row []byte) {
 	tx.recast = append(tx.recast, seq)
 }
 
-// dropRange deletes the rows from lower to before upper. Only get knows in the same call
-// that they are gone: no scan may read them.
+// dropRange deletes the rows from lower to before upper. No scan of the same call may read
+// them.
 func (tx *Txn) dropRange(lower, upper []byte) {
 	tx.touch(lower)
 	tx.Must(tx.Batch.DeleteRange(lower, upper, nil))
@@ -175,8 +172,7 @@ func (tx *Txn) dropRange(lower, upper []byte) {
 	}
 }
 
-// keysOf returns the keys of a space, those written in the call and those that it
-// has deleted included, in no order.
+// keysOf returns the keys of a space, in no order, with those deleted in the call.
 func (tx *Txn) keysOf(space byte) [][]byte {
 	var keys [][]byte
 	lower, upper := state.SpaceBounds(space)

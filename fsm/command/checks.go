@@ -46,8 +46,7 @@ func checkText(field, s string, least, most int) error {
 	return checkRange(field, utf8.RuneCountInString(s), least, most, "code points")
 }
 
-// checkBytes checks that a text is not empty, its length in bytes, and that it is
-// UTF-8.
+// checkBytes checks that a text is not empty, its length in bytes, and that it is UTF-8.
 func checkBytes(field, s string, most int) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("%s: not UTF-8", field)

@@ -4,9 +4,8 @@ import (
 	"errors"
 )
 
-// Publish publishes one entry. Everything that depends on Unicode tables or on a node's
-// settings is computed by the node that receives the request, so that apply needs
-// neither.
+// Publish publishes one entry. The node that receives the request computes everything that
+// depends on Unicode tables or on its settings.
 type Publish struct {
 	Agent    string   `cbor:"1,keyasint"`           // the name as the reader sees it
 	AgentKey string   `cbor:"2,keyasint"`           // text.Fold(Agent)

@@ -23,8 +23,7 @@ func (o *Order) check() error {
 
 func (o *Order) order() *Order { return o }
 
-// SetModerator gives a moderator a token, or takes it away. Only an operator asks
-// for this.
+// SetModerator gives a moderator a token, or revokes it. Only an operator can use it.
 type SetModerator struct {
 	Order
 	Name string `cbor:"10,keyasint"`
@@ -32,8 +31,7 @@ type SetModerator struct {
 	Token []byte `cbor:"11,keyasint,omitempty"`
 }
 
-// Hide hides entries and profiles, or shows them again. It has no effect on those that are
-// hidden, or shown, already.
+// Hide hides entries and profiles, or shows them again.
 type Hide struct {
 	Order
 	IDs    []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
@@ -41,8 +39,7 @@ type Hide struct {
 	Unhide bool     `cbor:"12,keyasint,omitempty"`
 }
 
-// Purge erases the texts of entries and profiles for good, also of those that are hidden
-// already.
+// Purge erases the texts of entries and profiles for good, hidden or not.
 type Purge struct {
 	Order
 	IDs []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
@@ -51,8 +48,8 @@ type Purge struct {
 	Agents  []string `cbor:"12,keyasint,omitempty"` // folded names of profiles
 }
 
-// DestroyDisk says that the disk of a server that left the cluster was destroyed or
-// erased by hand. Only an operator says so.
+// DestroyDisk records an operator's statement that the disk of a former server was
+// destroyed.
 type DestroyDisk struct {
 	Order
 	Server string `cbor:"10,keyasint"`

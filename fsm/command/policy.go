@@ -109,8 +109,7 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// CompilePattern reads a pattern of watch words. Its size and the cost of one match are
-// bounded.
+// CompilePattern reads a pattern of watch words, of bounded size and cost.
 func CompilePattern(s string) (*regexp.Regexp, error) {
 	if err := checkBytes("pattern", s, MaxPatternBytes); err != nil {
 		return nil, err

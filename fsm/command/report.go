@@ -32,11 +32,10 @@ const (
 	ReportErased  ReportOutcome = 2 // the entry was erased
 	ReportKept    ReportOutcome = 3 // the entry stays
 	ReportSettled ReportOutcome = 4 // something else was done
-	// ReportDropped: there was no decision; its sender had more open ones than any other
-	// when there was no more room. No moderator gives it.
+	// ReportDropped: more reports of its sender than of any other were open when there was
+	// no room.
 	ReportDropped ReportOutcome = 5
-	// ReportExpired: the entry got older than the retention of its channel, and is a stub.
-	// No moderator gives it.
+	// ReportExpired: the entry got older than the retention of its channel.
 	ReportExpired ReportOutcome = 6
 )
 
@@ -56,8 +55,7 @@ func (o ReportOutcome) String() string {
 	return ReportOutcomes.Name(uint8(o))
 }
 
-// Report asks the moderators to review an entry. Only they see its text and its
-// contact.
+// Report asks the moderators, who alone see its text and contact, to review an entry.
 type Report struct {
 	Agent    string       `cbor:"1,keyasint"`           // the name as moderators see it; AnonymousName without a name
 	AgentKey string       `cbor:"2,keyasint"`           // text.Fold(Agent)

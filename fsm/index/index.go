@@ -38,8 +38,8 @@ const (
 type Options struct {
 	// Prefix begins every key of the index. Only the index may use keys with this prefix.
 	Prefix []byte
-	// Version is the version of the code that makes terms, in 24 bits. An index of another
-	// version is dropped when it is opened.
+	// Version is the version of the terms, in 24 bits. An index of another version is
+	// dropped.
 	Version uint32
 	// First is the lowest seq of any entry.
 	First uint64
@@ -57,8 +57,8 @@ type Options struct {
 	OnSealed func(sealed uint64)
 }
 
-// Index is the index of all entries. Only the apply goroutine may call Add and Cut; all
-// other methods are safe for concurrent use.
+// Index is the index of all entries. Only apply may call Add and Cut; other methods are
+// safe for concurrent use.
 type Index struct {
 	db   *pebble.DB
 	opts Options
@@ -180,8 +180,7 @@ func (x *Index) startPart(seq uint64) *part {
 	return p
 }
 
-// tooMuchWaits reports whether the unsealed full parts reach a limit. The lock is held,
-// and every part in memory is full.
+// tooMuchWaits reports whether the unsealed parts, which are full, reach a limit.
 func (x *Index) tooMuchWaits() bool {
 	waiting, bytes := 0, 0
 	for _, p := range x.parts {
@@ -235,8 +234,7 @@ const (
 	sealBatch = 32 << 10
 	// sealRetry is the time before a failed seal is tried again.
 	sealRetry = time.Second
-	// meanTerm is the assumed mean length of a term in bytes, to size buffers when a part
-	// is sealed.
+	// meanTerm is the assumed mean length of a term in bytes.
 	meanTerm = 12
 )
 

@@ -35,8 +35,7 @@ type part struct {
 	starts map[uint32]uint32
 }
 
-// newPart returns an empty part that begins with the entry start; terms is how
-// many it will probably have.
+// newPart returns an empty part that begins with the entry start, with room for terms.
 func newPart(start uint64, terms int) *part {
 	terms = max(terms, minTerms)
 	p := &part{start: start, table: newTable(terms + terms/8), starts: make(map[uint32]uint32)}
@@ -47,8 +46,7 @@ func newPart(start uint64, terms int) *part {
 // block is the number of the block that the part belongs to.
 func (p *part) block() uint64 { return p.start >> blockShift }
 
-// add indexes the entry at off under its terms and words. off is higher than all
-// offsets before.
+// add indexes the entry at off, which is higher than all offsets before.
 func (p *part) add(off uint16, terms, words []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,8 +101,8 @@ func wordStart(word string) uint32 {
 	return start
 }
 
-// offsetsOf returns the offsets of an escaped term, in short if they fit there. Some
-// may belong to entries that were added after the reader's cut.
+// offsetsOf returns the offsets of an escaped term, in short if they fit there, also those
+// of entries after the reader's cut.
 func (p *part) offsetsOf(term string, short *[inlineList]uint16) []uint16 {
 	class := byte(0)
 	if word, ok := strings.CutPrefix(term, WordClass); ok {
@@ -194,16 +192,15 @@ const (
 	maxBlock = 1 << (8 * blockBytes)
 	// maxRecord is the length of the longest posting that is stored in a directory.
 	maxRecord = 64
-	// In a part with fewer entries than fewEntries, maxFewRecord takes the place of
-	// maxRecord.
+	// maxFewRecord takes the place of maxRecord in a part with fewer entries than
+	// fewEntries.
 	fewEntries   = BlockEntries / 8
 	maxFewRecord = 2
 	// recordHead is how many bytes a record has before its posting.
 	recordHead = 2
 )
 
-// WordClass is the class of the terms that are words of a text. The word "ada"
-// has the term WordClass + "ada".
+// WordClass leads the terms that are words of a text: "ada" has the term WordClass + "ada".
 const WordClass = "w:"
 
 // escapeTerm ensures that the end of a term in a key is unambiguous. 0xff is in no
@@ -228,8 +225,7 @@ func appendBlock(dst []byte, block uint64) []byte {
 	return binary.BigEndian.AppendUint32(dst, ^uint32(block))
 }
 
-// appendPart appends the end of a posting's key: the part that begins with the
-// entry start.
+// appendPart appends the end of a posting's key: the part that begins with start.
 func appendPart(dst []byte, start uint64) []byte {
 	return binary.BigEndian.AppendUint16(appendBlock(dst, start>>blockShift), ^uint16(start%BlockEntries))
 }
@@ -242,12 +238,10 @@ func appendDirectory(dst []byte, block uint64) []byte {
 	return append(appendBlock(dst, block|(1<<runShift-1)), 0, 0)
 }
 
-// appendPostings appends a key end that sorts after a directory and before all postings
-// of a block.
+// appendPostings appends a key end between a directory and all postings of a block.
 func appendPostings(dst []byte, block uint64) []byte { return append(appendBlock(dst, block), 0, 1) }
 
-// splitKey splits a key into the prefix of its term, the block, and the first offset of
-// the part, or directoryOff.
+// splitKey splits a key into the prefix of its term, the block, and the offset of the part.
 func splitKey(key []byte) (term []byte, block uint64, off uint16, err error) {
 	cut := len(key) - blockBytes - partBytes
 	if cut < 1 || key[cut-1] != 0 {
@@ -303,8 +297,7 @@ const (
 	bitmapBytes = BlockEntries / 8
 )
 
-// Bitmap is a set of seqs of a block: a bit for each, the lowest of a byte first; nil
-// is the empty set.
+// Bitmap is a set of seqs of a block, the lowest bit of a byte first; nil is empty.
 type Bitmap []byte
 
 // Has reports whether a seq of the block is in the set.
@@ -403,8 +396,7 @@ func (o *offsets) clip(from, to int) {
 // the offsets in rising order as varints, the first one as it is, each other one as the
 // difference to the one before, minus one.
 
-// appendPosting appends the posting value of list, which rises strictly and is
-// not empty.
+// appendPosting appends the posting value of a list that rises and is not empty.
 func appendPosting(dst []byte, list []uint16) []byte {
 	start := len(dst)
 	before := -1
@@ -500,8 +492,8 @@ func appendRecords(dst []record, directory []byte, block uint64) ([]record, erro
 	return dst, nil
 }
 
-// loadRecords adds the offsets of the records of a block, which appendRecords found, and
-// reports whether there are postings with keys of their own.
+// loadRecords adds the offsets of a block's records, and reports whether it has long
+// postings.
 func loadRecords(dst *offsets, records []byte) (long bool, err error) {
 	for posting := range postingsOf(records) {
 		if len(posting) == 0 {
@@ -526,8 +518,7 @@ func postingsOf(records []byte) iter.Seq[[]byte] {
 	}
 }
 
-// appendNewest appends the seqs of the set in a block that begins at start,
-// newest first, until dst has limit of them.
+// appendNewest appends the seqs of the set, newest first, until dst has limit of them.
 func (o *offsets) appendNewest(dst []uint64, start uint64, limit int) []uint64 {
 	for i := bitmapWords - 1; i >= 0; i-- {
 		for word := o[i]; word != 0; {

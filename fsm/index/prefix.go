@@ -10,13 +10,11 @@ import (
 // MaxPrefixWords is the maximum number of words that a prefix expands to.
 const MaxPrefixWords = 256
 
-// maxPrefixLook is the maximum number of words in memory that a search examines for a
-// prefix, newest first, so that thousands of words with the same beginning make no
-// search expensive. No language has that many.
+// maxPrefixLook bounds the words in memory that a search examines for a prefix, newest
+// first. No language has that many.
 const maxPrefixLook = 32 << 10
 
-// maxPrefixHeld is how many words from memory are collected before they are reduced to
-// the first ones.
+// maxPrefixHeld bounds the words from memory that are held before they are reduced.
 const maxPrefixHeld = 4 * MaxPrefixWords
 
 // words are the words that a prefix expands to, and a cursor over their union in the
@@ -89,8 +87,7 @@ func (w *words) hold(p *part, id uint32, word []byte, prefix int) {
 
 func (w *words) text(i int) []byte { return w.memory[i].text(w.texts) }
 
-// keepFirst sorts the words from memory and keeps the first MaxPrefixWords, plus one so
-// that list sees that there are more.
+// keepFirst sorts the words from memory and keeps the first ones, and one more for list.
 func (w *words) keepFirst() {
 	slices.SortFunc(w.memory, func(x, y memoryWord) int { return x.compare(y.sortedTerm, w.texts) })
 	distinct := 0
@@ -119,8 +116,8 @@ func (w *words) cut(n int) {
 	w.memory, w.texts = w.memory[:n], append(w.texts[:0], texts...)
 }
 
-// list goes through the words of both kinds in order, notes those on disk, and
-// stops at MaxPrefixWords. wordAt is where the word begins in a key.
+// list goes through the words of both kinds in order, up to MaxPrefixWords, and notes those
+// on disk. wordAt is where the word begins in a key.
 func (w *words) list(wordAt int) error {
 	count, mem := 0, 0
 	valid := w.iter != nil && w.iter.First()
@@ -204,8 +201,7 @@ func (w *words) nextWord(key []byte) bool {
 	return w.iter.SeekGE(w.key)
 }
 
-// startSealed prepares the cursor over the union, and returns false if no word
-// is on disk.
+// startSealed prepares the cursor over the union; false if no word is on disk.
 func (w *words) startSealed() bool {
 	w.heap = w.heap[:0]
 	for i := range w.sealed {
@@ -238,8 +234,7 @@ func (w *words) down(i int) {
 	}
 }
 
-// seek returns the newest block not above target in which one of the words
-// occurs, or false. Targets never rise from call to call.
+// seek returns the newest block with one of the words not above target. Targets never rise.
 func (w *words) seek(target uint64) (block uint64, ok bool, err error) {
 	for len(w.heap) > 0 && w.heap[0].block > target {
 		_, found, err := w.heap[0].seek(target)

@@ -126,16 +126,13 @@ func LoadDelivery(r pebble.Reader, agentKey string, number uint64) (DeliveryRow,
 	return state.Load(r, DeliveryKey(agentKey, number), DecodeDeliveryRow)
 }
 
-// DeliveryLease is how long the node that makes an attempt has for it, in milliseconds
-// of log time. After that the next attempt may begin.
+// DeliveryLease is the time for an attempt, in milliseconds of log time.
 const DeliveryLease = 15_000
 
-// RetryPauses are the pauses after each failed attempt, in milliseconds. After one more
-// failure the delivery has failed.
+// RetryPauses are the pauses after failed attempts, in milliseconds. One more is the last.
 var RetryPauses = [...]int64{5_000, 5 * 60_000, 30 * 60_000, 2 * 60 * 60_000, 5 * 60 * 60_000}
 
-// RetryPause returns the pause after a number of failures, in milliseconds, and false if
-// there is no further attempt.
+// RetryPause returns the pause after a number of failures, and false after the last.
 func RetryPause(failures uint64) (pause int64, again bool) {
 	if failures == 0 || failures > uint64(len(RetryPauses)) {
 		return 0, false
@@ -163,12 +160,10 @@ type Delivery struct {
 	Attempts  uint64 // that have begun
 	Failures  uint64 // those of them in its own turn that the receiver of the newest did not take
 	Reason    string // of the newest failure, or of the end; may be empty
-	// Mentions is how many mentions a digest took, and Listed the seqs of those of them
-	// that it lists, oldest first.
+	// Mentions is the number of mentions of a digest, Listed their seqs, oldest first.
 	Mentions uint64
 	Listed   []uint64
-	// URL is the receiver's address: only set in a delivery that is to be sent. It is never
-	// shown.
+	// URL is the receiver's address in a delivery that is to be sent. It is never shown.
 	URL string
 }
 

@@ -14,8 +14,7 @@ import (
 	"strings"
 )
 
-// Meta is the metadata of a snapshot. The state itself is durable in
-// Pebble already, so a snapshot is its position in the log and no data.
+// Meta is the metadata of a snapshot. Its state is durable in Pebble already.
 type Meta struct {
 	ID                 string `json:"id"`
 	Version            int    `json:"version"` // Raft's, of the metadata

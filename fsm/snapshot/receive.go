@@ -65,8 +65,7 @@ func (k *Sink) Write(p []byte) (int, error) {
 
 func (k *Sink) incoming() string { return numbered(incomingPrefix, k.number) }
 
-// admit rejects a stream that differs from what Raft announced, or that does not fit on
-// the disk.
+// admit rejects a stream that differs from Raft's announcement or does not fit on the disk.
 func (k *Sink) admit(h *streamHeader) error {
 	if h.Index != k.meta.Index || h.Term != k.meta.Term {
 		return fmt.Errorf("%w: the stream is of index %d and term %d, announced were %d and %d",
@@ -214,8 +213,7 @@ func (s *Store) admitContent(h *streamHeader) error {
 	return nil
 }
 
-// Restore makes the received state that r names the live one. The caller holds the lock
-// that serializes apply.
+// Restore makes the received state that r names live. The caller holds the lock of apply.
 func (s *Store) Restore(r io.Reader) error {
 	token, err := io.ReadAll(io.LimitReader(r, maxTokenBytes))
 	if err != nil {
@@ -271,9 +269,8 @@ func (s *Store) install(id string) error {
 	return nil
 }
 
-// keepInstead removes the received state of a snapshot, because the live one covers
-// more. Raft relies on the snapshot afterwards, so the live state is flushed before the
-// received one is removed. The caller holds mu.
+// keepInstead removes a received state, because the live one covers more. Raft relies on
+// the snapshot afterwards, so the live state is flushed first. The caller holds mu.
 func (s *Store) keepInstead(live State, meta *Meta) error {
 	if err := live.Flush(); err != nil {
 		return fmt.Errorf("keep the state: %w", err)

@@ -7,8 +7,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// MaxBudgetSenders bounds the senders, networks and names of a day that are counted
-// individually. Later ones share overflowRows rows by their hash.
+// MaxBudgetSenders bounds the individual counts of a day. Later ones share rows by their
+// hash.
 const (
 	MaxBudgetSenders = 1 << 16
 	overflowRows     = 1 << 16
@@ -47,8 +47,7 @@ func ClaimsKey(of string) []byte {
 	return binary.BigEndian.AppendUint64([]byte{SpaceClaims}, uint64(hashSender(of)))
 }
 
-// Claimants returns those that a writer's claims are counted for; their times are the most
-// claims that they may have.
+// Claimants returns the shares of a writer's claims, with the maximum of each as its times.
 func Claimants(w *Writer) (shares []Share) {
 	if w.Strength == command.ByKey {
 		shares = []Share{{Of: "key " + w.AgentKey, times: command.MaxKeyClaims}}
@@ -69,8 +68,7 @@ func mayClaim(s Facts, w *Writer) bool {
 	})
 }
 
-// unlimited reports whether no limit of writes applies to a write: neither its node nor the
-// settings have one.
+// unlimited reports whether neither a write's node nor the settings limit it.
 func unlimited(s Facts, proof *command.Proof) bool {
 	set := SettingsOf(s)
 	if set.WriteRate != command.NotSet || set.WriteBurst != command.NotSet {
@@ -89,8 +87,7 @@ type Budget struct {
 // Append encodes the row.
 func (b Budget) Append(dst []byte) []byte { return AppendUints(dst, uint64(b.Day), b.Bytes, b.Senders) }
 
-// SenderKey returns the row that counts a sender's bytes. After MaxBudgetSenders, a
-// sender without a row shares one with others.
+// SenderKey returns the row that counts a sender's bytes, which others may share.
 func (b Budget) SenderKey(s Facts, sender string) (key []byte, known bool) {
 	hash := binary.BigEndian.AppendUint64(nil, uint64(hashSender(sender)))
 	key = append(DayKey(SpaceBudget, b.Day), hash...)
@@ -101,8 +98,7 @@ func (b Budget) SenderKey(s Facts, sender string) (key []byte, known bool) {
 	return binary.BigEndian.AppendUint16(DayKey(SpaceBudget, b.Day), uint16(shared)), true
 }
 
-// Share is a sender, network or name that a command counts against, and its limit as a
-// multiple of a sender's.
+// Share is a sender, network or name, and its limit as a multiple of a sender's.
 type Share struct {
 	Of    string
 	was   string // in the last epoch, which may have ended today; may be empty
@@ -119,9 +115,8 @@ func (sh Share) counted(s Facts, key func(of string) []byte) uint64 {
 	return n
 }
 
-// budgeted returns the shares that a command counts against. Commands of the node or an
-// operator have no shares. Established names are counted separately from other writes of an
-// address.
+// budgeted returns the shares that a signed command counts against. Established names are
+// counted separately from other writes of an address.
 func budgeted(w *Writer) (shares []Share) {
 	if w.Proof == nil {
 		return nil
@@ -150,8 +145,7 @@ func SharesOf(proof *command.Proof, prefix string, times uint64) (shares []Share
 	return shares
 }
 
-// Fits returns the use of a command's shares, and whether the command fits into the
-// budget.
+// Fits returns the use of a command's shares, and whether the command fits the budget.
 func (b Budget) Fits(s Facts, j *Judgement, bytes int) (uses []Counted, fits bool) {
 	shares := budgeted(&j.Writer)
 	used := make([]command.Use, len(shares))

@@ -111,9 +111,8 @@ func Bit(set bool, flag byte) byte {
 	return 0
 }
 
-// SenderGroup identifies the sender of the writes that lead to deliveries, where senders
-// share a receiver: a hash of the name when it is proven, else of the fingerprint of the
-// sender's address. The lowest bit marks a proven name. The hash is such that a
+// SenderGroup identifies a sender among those that share a receiver: a hash of the proven
+// name, else of the fingerprint of the address. The lowest bit marks a proven name. A
 // sender cannot choose a name or address to land in another's group.
 type SenderGroup uint64
 
@@ -135,8 +134,7 @@ func (g SenderGroup) Proven() bool { return g&provenBit != 0 }
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string, the way encoding/json does without
-// HTML escaping.
+// AppendString appends s as a JSON string, as encoding/json does without HTML escaping.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	start := 0

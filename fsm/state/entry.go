@@ -188,8 +188,7 @@ func TypeOfFlags(flags byte) EntryType {
 // Waits reports whether the entry waits for an answer until it gets one.
 func (e *EntryRow) Waits() bool { return e.Question || e.Type == TypeHelp }
 
-// Asks reports whether the entry asks for replies: it is a question, a request for help
-// or a job. Its author need not answer such replies.
+// Asks reports whether the entry asks for replies. Its author need not answer these.
 func (e *EntryRow) Asks() bool { return e.Waits() || e.Type == TypeJob }
 
 // Answers reports whether the entry answers the one that it relates to: it is a reply

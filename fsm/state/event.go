@@ -104,8 +104,7 @@ func DecodeEventRow(row []byte) (EventRow, error) {
 	return e, r.Done("event row")
 }
 
-// EventKey is the key of the row of events with this number, until a later row replaces
-// it.
+// EventKey is the key of the row of events with this number, in the ring.
 func EventKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint32([]byte{SpaceEvents}, uint32(number%MaxEventRows))
 }

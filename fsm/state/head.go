@@ -10,8 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Head is the progress of a state. Its row is in the same write as the changes that it
-// describes.
+// Head is the progress of a state. Its row is in the same write as the changes.
 type Head struct {
 	Applied uint64 // index of the newest log entry that was applied
 	Term    uint64 // its term
@@ -29,8 +28,7 @@ func (h *Head) Append(dst []byte) []byte {
 	return append(AppendUints(dst, h.Applied, h.Term, uint64(h.Now), h.LastSeq, h.EventRows, h.LastEvent.Index, h.LastEvent.Number), h.Rolling[:]...)
 }
 
-// CheckApplied returns an error when a log entry is not the one that was applied
-// at its index, as far as that is known.
+// CheckApplied returns an error if a log entry is known to differ from the applied one.
 func (h *Head) CheckApplied(index, term uint64) error {
 	if index == h.Applied && term != h.Term {
 		return fmt.Errorf("log entry %d has the term %d, the state was made with one of term %d: wipe this node's data, the others bring it up to date",

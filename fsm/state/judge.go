@@ -138,9 +138,9 @@ func DecodeRequestRow(row []byte) (q RequestRow, err error) {
 	return q, r.Done("request row")
 }
 
-// Judgement holds the checks that all commands share: standing, profile, request and settings.
-// For a command without a signature its Proof is nil. A command is judged by View.Examine at
-// the node that takes it, by View.Assess at the leader, and when it is applied.
+// Judgement holds the checks that all commands share. Its Proof is nil for a command
+// without a signature. A command is judged by View.Examine at the node that takes it, by
+// View.Assess at the leader, and when it is applied.
 type Judgement struct {
 	Writer
 	Profile   ProfileRow // of the writer; zero unless Registered
@@ -189,8 +189,8 @@ func (j *Judgement) LookUp(s Facts, op command.Op) RequestRef {
 	return requestOf(s, op, j.Standing, j.Signature)
 }
 
-// requestOf looks up a request_id in the scope of a standing, of this epoch or of the
-// previous one.
+// requestOf looks up a request_id in the scope of a standing, of this epoch or the last
+// one.
 func requestOf(s Facts, op command.Op, standing command.Standing, by command.Signature) (r RequestRef) {
 	r.Key = RequestKey(op, standing, by.Request, by.Proof.Sender)
 	r.Row, _ = s.Get(r.Key)
@@ -258,15 +258,13 @@ func (j *Judgement) CheckPolicy(s Facts, policy *Policy, p command.Payload, from
 // A write to a new channel opens it. A sender without the key of an established name may open
 // a few in a day of log time, so that a flood does not push others off the list of channels.
 
-// ChannelsKey is the row of how many channels a sender has opened in a day. It goes with
-// the day's budget.
+// ChannelsKey is the row that counts the channels that a sender has opened in a day.
 func ChannelsKey(day command.Day, sender string) []byte {
 	key := append(DayKey(SpaceBudget, day), 'c')
 	return binary.BigEndian.AppendUint64(key, uint64(hashSender(sender)))
 }
 
-// OpensChannel reports whether a command that is carried out opens a channel that counts
-// against its sender.
+// OpensChannel reports whether a command opens a channel that counts against its sender.
 func (j *Judgement) OpensChannel(s Facts, p command.Payload) bool {
 	name := ChannelOfCommand(s, p)
 	if name == "" || j.Proof.Sender == "" || j.Established || unlimited(s, j.Proof) {
@@ -289,8 +287,7 @@ func (j *Judgement) MayOpenChannel(s Facts) bool {
 // many addresses and names, but not as many texts. The parts of the sketches of texts without
 // proof are counted, in a bounded number of rows.
 
-// FloodSlots is the number of counts of an hour: 3 MiB at most. Unrelated parts of sketches
-// may share one.
+// FloodSlots is the number of counts of an hour, which unrelated parts may share: 3 MiB.
 const FloodSlots = 1 << 18
 
 // FloodKey is the key of the count of a part of sketches in an hour.

@@ -101,8 +101,8 @@ func (p *Policy) Rule(number uint64) (*Rule, bool) {
 	return nil, false
 }
 
-// Rules returns rules, newest first: those with a number below before unless that is 0,
-// and at most limit. next is the before of the next page; 0 on the last page.
+// Rules returns at most limit rules below before, newest first. before 0 is the first page,
+// next 0 the end.
 func (p *Policy) Rules(before uint64, limit int) (rules []*Rule, next uint64) {
 	for _, r := range p.All {
 		if before == 0 || r.Number < before {
@@ -127,8 +127,8 @@ func (p *Policy) ofNetwork(from netip.Addr) (rejects *Rule) {
 	return rejects
 }
 
-// inTexts returns the oldest rule that rejects a command for its texts, and the oldest one
-// that holds it. Both may be nil.
+// inTexts returns the oldest rules that reject and that hold a command for its texts, or
+// nil.
 func (p *Policy) inTexts(c command.Payload) (rejects, holds *Rule) {
 	patterns := p.Patterns()
 	if len(patterns) == 0 {

@@ -78,8 +78,7 @@ type ProfileRow struct {
 // Hidden reports whether a moderator has hidden the profile.
 func (p *ProfileRow) Hidden() bool { return p.HiddenAt != 0 }
 
-// HiddenRevision leads the row of SpaceRevision of a hidden profile. No key of an agent
-// begins with it.
+// HiddenRevision leads the row of SpaceRevision of a hidden profile, but no agent's key.
 const HiddenRevision = "\x00"
 
 // RevisionRow is the profile's row of SpaceRevision.
@@ -154,8 +153,8 @@ func (p *ProfileRow) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// Follow replaces a pseudonym of the last epoch by the sender's present one, and reports
-// whether it found one.
+// Follow replaces pseudonyms of the last epoch by the sender's present one, if there are
+// any.
 func (p *ProfileRow) Follow(proof *command.Proof) (changed bool) {
 	for _, pseudonym := range [...]*string{&p.Sender, &p.Issuer} {
 		if *pseudonym != "" && *pseudonym == proof.Former {

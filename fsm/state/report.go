@@ -54,8 +54,7 @@ func DecodeReport(row []byte) (Report, error) {
 	return rep, r.Done("report row")
 }
 
-// ReportQueue lists the reports that exist at one applied log entry. A published queue
-// never changes.
+// ReportQueue lists the reports at one applied log entry. A published queue never changes.
 type ReportQueue struct {
 	Open   []QueuedReport // by number, which is by when they came
 	Closed []QueuedReport // by when they were closed, then by number

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"sync"
 	"sync/atomic"
 
@@ -42,15 +41,7 @@ func GetRow(r pebble.Reader, key []byte) ([]byte, bool, error) {
 		return nil, false, fmt.Errorf("read row: %w", err)
 	}
 	row := append([]byte{}, value...) // not nil: the row is there
-	return row, true, CloseRow(closer)
-}
-
-// CloseRow ends the reading of a row.
-func CloseRow(c io.Closer) error {
-	if err := c.Close(); err != nil {
-		return fmt.Errorf("read row: %w", err)
-	}
-	return nil
+	return row, true, closer.Close()
 }
 
 // Load returns the decoded row of a key, and false if the row is missing.
@@ -71,8 +62,8 @@ func LoadOrZero[T any](r pebble.Reader, key []byte, decode func(row []byte) (T, 
 // ErrEnough ends a scan early, without an error.
 var ErrEnough = errors.New("enough")
 
-// ScanSpace calls f for each row of a keyspace in key order, until f returns an
-// error. The slices are valid during the call only.
+// ScanSpace calls f for each row in key order, until f returns an error. Slices are valid
+// in f only.
 func ScanSpace(r pebble.Reader, lower, upper []byte, f func(key, value []byte) error) error {
 	return scanRows(r, lower, upper, (*pebble.Iterator).First, (*pebble.Iterator).Next, f)
 }
@@ -169,7 +160,7 @@ func (h *HotRows) slot(key []byte) *atomic.Pointer[HotRow] {
 	return &h.Slots[maphash.Bytes(hotSeed, key)%hotSlots]
 }
 
-// Put caches a row that is valid from an applied index on; the caller must not use it
+// Put caches a row, valid from an applied index on, which the caller must not use
 // afterwards.
 func (h *HotRows) Put(key, row []byte, since uint64) {
 	if !KeyspaceOf[key[0]].Hot {
@@ -223,9 +214,8 @@ func (l *LaterBits) loaded(seq uint64) *laterBlock {
 	return (*blocks)[seq/laterBlockBits]
 }
 
-// Set records that a later entry relates to seq. The apply goroutine calls it after the
-// commit and before it publishes the view: a block that is being loaded meanwhile
-// either sees the row or gets the bit.
+// Set records that a later entry relates to seq, between the commit and the publishing of
+// the view: a block that is being loaded either sees the row or gets the bit.
 func (l *LaterBits) Set(seqs []uint64) {
 	if len(seqs) == 0 {
 		return
@@ -293,8 +283,7 @@ type Gaps struct {
 	puts  atomic.Uint32
 }
 
-// Gap is a time in which no entry came: after one instant, and before another at which
-// there is an entry.
+// Gap is a time without entries: after one instant, and before another with an entry.
 type Gap struct {
 	After, End int64
 	Seq        uint64 // the first entry at the end

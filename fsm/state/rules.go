@@ -74,8 +74,7 @@ func JobProblems(s Facts, op command.Op, id string, w *Writer) (job EntryRow, st
 	return job, stored, problems
 }
 
-// AgainstRegister returns every rule that rejects the command, given the profile; p is nil
-// when there is no profile yet.
+// AgainstRegister returns every rule that rejects the command; p is nil without a profile.
 func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []command.Problem) {
 	old := ProfileFields{}
 	if p != nil {

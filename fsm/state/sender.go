@@ -166,8 +166,7 @@ func (w *Writer) Owns(s Facts, e *EntryRow) bool {
 }
 
 // mayUndo reports whether the writer's proof is at least as strong as the proof of its own
-// entry. It is also true when the name rejects the writer (Problems): then a better proof
-// is all that the writer needs.
+// entry. A writer that its name rejects (Problems) only needs a better proof.
 func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
 
 // Sender returns the group of the entry's sender, for sharing a receiver's queue.
@@ -217,8 +216,7 @@ func senderMemory(set command.Settings) int64 { return int64(set.SenderDays) * c
 // ForgetBatch bounds the entries whose senders are forgotten at once.
 const ForgetBatch = 10_000
 
-// Forgettable returns the next range of entries, [from, to), whose senders are to be
-// forgotten at an instant.
+// Forgettable returns the next entries, [from, to), whose senders are to be forgotten.
 func Forgettable(s Facts, now int64) (from, to uint64) {
 	from, _ = Read(s, KeyForgotten, DecodeNumber)
 	before := now - senderMemory(SettingsOf(s))

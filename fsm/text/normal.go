@@ -11,8 +11,7 @@ import (
 	"golang.org/x/text/unicode/rangetable"
 )
 
-// normalizer holds the buffers and iterators of one call, so that a text costs
-// few allocations.
+// normalizer holds the buffers and iterators of one call.
 type normalizer struct {
 	out      []byte
 	folded   []byte
@@ -88,9 +87,8 @@ func (n *normalizer) appendLower(s string) {
 	}
 }
 
-// appendFolded appends the normal form of one piece that is not ASCII. All steps
-// but composition look at one character at a time, and few texts need composition:
-// only accents, which are removed, could still be composed.
+// appendFolded appends the normal form of one piece that is not ASCII. Few texts need
+// composition, because accents are removed.
 func (n *normalizer) appendFolded(piece string) {
 	folded := n.folded[:0]
 	for i := 0; i < len(piece); {
@@ -128,9 +126,8 @@ func (n *normalizer) appendFolded(piece string) {
 	}
 }
 
-// isCaselessBlock reports whether r is a kana or Han character in a block
-// without upper case and accents; composition handles the few that have
-// compatibility forms.
+// isCaselessBlock reports whether r is in a block of kana or Han without upper case and
+// accents.
 func isCaselessBlock(r rune) bool {
 	return firstKana <= r && r <= lastKana || firstUnified <= r && r <= lastUnified
 }

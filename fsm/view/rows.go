@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -139,26 +140,13 @@ func (v *View) row(seq uint64, f func(row []byte) error) error {
 		return v.show(seq, row, f)
 	}
 	row, closer, err := v.snap.Get(state.SeqKey(state.SpaceEntry, seq))
+	if err == nil {
+		err = errors.Join(v.show(seq, row, f), closer.Close())
+	}
 	if err != nil {
 		return fmt.Errorf("read entry %d: %w", seq, err)
 	}
-	if err := v.show(seq, row, f); err != nil {
-		_ = closer.Close()
-		return fmt.Errorf("read entry %d: %w", seq, err)
-	}
-	return state.CloseRow(closer)
-}
-
-// rowKept returns an entry's row, which must not be changed, and stays valid.
-func (v *View) rowKept(seq uint64) ([]byte, error) {
-	if seq == 0 || seq > v.at.Head.LastSeq {
-		return nil, state.ErrNotFound
-	}
-	row, err := v.storedRow(seq)
-	if err != nil {
-		return nil, fmt.Errorf("read entry %d: %w", seq, err)
-	}
-	return v.shown(seq, row)
+	return nil
 }
 
 // storedRow returns an entry's row as it is stored, which must not be changed.
@@ -211,8 +199,7 @@ func (v *View) hiddenAs(seq uint64) (Visibility, error) {
 	return v.heldOrHidden(state.HeldBackKey(seq))
 }
 
-// explained returns the row of a stub with the visibility of the entry: the stored row only
-// distinguishes erased and hidden entries.
+// explained returns a stub with the visibility of the entry: stored rows only have purged.
 func (v *View) explained(seq uint64, row []byte) ([]byte, error) {
 	is, err := v.hiddenAs(seq)
 	switch {
@@ -235,8 +222,7 @@ func (v *View) heldOrHidden(key []byte) (Visibility, error) {
 	return Hidden, err
 }
 
-// viewState is a view as rules look at it. Rules continue after an error of the
-// storage; the error is kept.
+// viewState is a view as rules look at it. It keeps the first error of the storage.
 type viewState struct {
 	v   *View
 	err error

@@ -18,8 +18,7 @@ type Stats struct {
 	APIClients7d     uint64 // about how many senders called, but for those who only read pages
 }
 
-// Stats returns the counts up to an instant in milliseconds since the epoch. The
-// hour and the day of the instant are the newest that are counted.
+// Stats returns the counts up to the hour and the day of an instant.
 func (v *View) Stats(now int64) (Stats, error) {
 	var s Stats
 	var err error
@@ -43,8 +42,7 @@ func (v *View) Stats(now int64) (Stats, error) {
 	return s, err
 }
 
-// senders estimates how many different senders there were on the days from first
-// to last.
+// senders estimates the number of different senders on the days from first to last.
 func (v *View) senders(first, last command.Day, counts func(command.Surface) bool) (uint64, error) {
 	registers := make([]byte, command.SketchRegisters)
 	err := state.ScanSpace(v.snap, state.DayKey(state.SpaceSenders, first), state.DayKey(state.SpaceSenders, last+1), func(key, chunk []byte) error {

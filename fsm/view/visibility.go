@@ -42,9 +42,9 @@ type HeldBack struct {
 	Texts []string
 }
 
-// HeldBack returns entries that are held, newest first: those with a seq below before unless
-// that is 0, and at most limit; on the first page also as many profiles, by their names.
-// next is the before of the next page; 0 on the last page.
+// HeldBack returns held entries, newest first: at most limit below before, unless that is
+// 0; on the first page also as many profiles, by their names. next is the before of the
+// next page, or 0.
 func (v *View) HeldBack(before uint64, limit int) (held []HeldBack, next uint64, err error) {
 	limit = state.PageLimit(limit)
 	if before == 0 {
