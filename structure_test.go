@@ -265,8 +265,6 @@ var bannedToday = map[string]int{
 	"api/op/resource":   18,
 	"api/op/write":      22,
 	"api/client":        1,
-	"fsm":               100,
-	"fsm/apply":         10,
 	"internal/longtest": 1,
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// TestRecordBackup: the newest backup counts, whatever order they are recorded in,
-// and none counts for later than now.
+// TestRecordBackup: the newest backup counts, in whatever order they are recorded, and no
+// backup counts for later than now.
 func TestRecordBackup(t *testing.T) {
 	r := newRig(t)
 	times := func() (last, first int64) {

@@ -107,7 +107,7 @@ const (
 	benchStep  = 100 // milliseconds from one entry to the next: a day's fit into its budget
 )
 
-// fillCost is what filling took without making the entries.
+// fillCost is the cost of filling a machine, without making the entries.
 type fillCost struct {
 	wall   time.Duration
 	thread time.Duration // CPU time of the apply goroutine

@@ -101,9 +101,9 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestBudgetKeepsAReserve: heavy senders are cut at half of the budget, and whoever
-// has written little goes on; a new day begins with nothing used, and without rows
-// of the former one.
+// TestBudgetKeepsAReserve: heavy senders are cut at half of the budget, and those that have
+// written little go on. A new day begins with an unused budget and without rows of the
+// former one.
 func TestBudgetKeepsAReserve(t *testing.T) {
 	r := newRig(t)
 	const share = 2100 // two entries of taken, and not three

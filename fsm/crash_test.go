@@ -47,9 +47,9 @@ func untilCrash(t *testing.T, f func() error) (crashed bool) {
 	return false
 }
 
-// TestCrashWhileReceiving crashes at each step between the first byte of a
-// snapshot and the end of its installation. After a restart the state is the old
-// one or the new one, whole, nothing is left lying about, and it goes on.
+// TestCrashWhileReceiving crashes at each step between the first byte of a snapshot and the
+// end of its installation. After a restart the state is the old one or the new one, whole,
+// no leftover files remain, and the machine goes on.
 func TestCrashWhileReceiving(t *testing.T) {
 	l := newLog(t)
 	l.seed(40)

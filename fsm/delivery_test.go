@@ -58,7 +58,7 @@ func (r *rig) outbox(agent string) view.Outbox {
 	return o
 }
 
-// nobody is skipped.
+// A skip function that skips no agent.
 func nobody(string) bool { return false }
 
 // due returns what can be attempted at an instant.

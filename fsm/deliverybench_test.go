@@ -10,10 +10,10 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 )
 
-// BenchmarkPush compares what an entry costs a machine without receivers and one
-// with: 10,000 deliveries waiting, for agents that the entries do not concern; as
-// many receivers for which nothing waits; and receivers of everybody who is
-// answered. Both apply the same entries by turns; cost-% is that of the second.
+// BenchmarkPush compares the cost of an entry on a machine without receivers and on one
+// with: 10,000 waiting deliveries of agents that the entries do not concern; as many idle
+// receivers; and receivers of all agents that are answered. Both apply the same entries by
+// turns; cost-% is that of the second.
 func BenchmarkPush(b *testing.B) {
 	for _, bench := range []struct {
 		name     string

@@ -15,8 +15,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// pushModel is what is pushed to whom again, in the plainest way: it keeps every
-// delivery and every attempt that there ever was.
+// pushModel models deliveries in the plainest way: it keeps every delivery and every
+// attempt.
 type pushModel struct {
 	now     int64
 	authors []string // of the entries
@@ -25,14 +25,14 @@ type pushModel struct {
 }
 
 type pushAgent struct {
-	url     string // "": nothing is pushed
+	url     string // empty without a receiver
 	digests bool   // mentions come as digests
 	open    *pushed
 	change  int // counts changes of url
 	all     []*pushed
 	begun   []pushedAt // all attempts
 	quiet   int64      // no attempt begins before
-	failed  []*pushed  // what failed since the receiver took something, each attempt
+	failed  []*pushed  // every attempt that failed since the last success
 	sending *pushed
 	last    uint64 // number of the one that was attempted last
 }
@@ -57,7 +57,7 @@ type pushed struct {
 	reason   string
 	attempts uint64
 	failures uint64
-	ready    int64 // the next attempt is not before; 0: none has failed
+	ready    int64 // the earliest time of the next attempt; 0 before the first failure
 	change   int   // pushAgent.change when the newest attempt began
 	from     pushSender
 	outage   bool // its newest failure in its own turn was while the receiver was down
@@ -159,7 +159,7 @@ func (a *pushAgent) end(reason string) {
 
 // crowdedOut returns what has no place when too many wait.
 func (a *pushAgent) crowdedOut() *pushed {
-	all := a.waiting() // what is being sent counts, too
+	all := a.waiting() // a delivery that is being sent counts, too
 	list := slices.Clone(all)
 	slices.Reverse(list)
 	unproven := 0
@@ -585,11 +585,10 @@ func feedBySnapshot(rt *rapid.T, l *raftLog, m *Machine) {
 	}
 }
 
-// TestDeliveriesAgainstModel draws entries, changes of receivers, attempts and
-// their outcomes, those of leaders that are none any more among them, and clock
-// steps; now and then so many that the limits are reached. A second machine
-// applies the log in pieces, with restarts and crashes, or takes a part of it by a
-// snapshot, and must agree.
+// TestDeliveriesAgainstModel draws entries, changes of receivers, attempts and their
+// outcomes, also those of former leaders, and clock steps; now and then so many that the
+// limits are reached. A second machine applies the log in pieces, with restarts and
+// crashes, or takes a part of it by a snapshot, and must agree.
 func TestDeliveriesAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

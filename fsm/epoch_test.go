@@ -59,8 +59,8 @@ func (r *rig) wantDone(p command.Payload) uint64 {
 	return got.Entry
 }
 
-// TestEpochs: a block, a proof by address and the request_ids of nobody go on through
-// changes of epoch, as long as their sender writes in each.
+// TestEpochs: a block, a proof by address and the request_ids of anonymous senders stay in
+// force through changes of epoch, as long as their sender writes in each.
 func TestEpochs(t *testing.T) {
 	r := newRig(t)
 	r.epoch(1)
@@ -399,8 +399,8 @@ func TestForgetSenders(t *testing.T) {
 	}
 }
 
-// TestForgottenInTheSameCall: whether one call of Raft has both the command that forgets
-// senders and one that looks for a sender changes nothing.
+// TestForgottenInTheSameCall: the result is the same if one call of Raft has both the
+// command that forgets senders and one that looks for a sender.
 func TestForgottenInTheSameCall(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		r := newRig(t)
@@ -436,8 +436,9 @@ func (r *rig) rows(space byte) (n int) {
 	return n
 }
 
-// TestUnchangedRegistrationFollowsItsSender: what says nothing new enters the log once in an
-// epoch, for its sender is known by another pseudonym; not where the profile was purged.
+// TestUnchangedRegistrationFollowsItsSender: a registration without a change enters the log
+// once in an epoch, because its sender has another pseudonym; not where the profile was
+// purged.
 func TestUnchangedRegistrationFollowsItsSender(t *testing.T) {
 	r := newRig(t)
 	again := func(epoch uint64) *command.Register {

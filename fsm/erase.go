@@ -18,12 +18,10 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// How purged texts are erased from the files of the state. Pebble keeps replaced and
-// deleted values in its tables until they are compacted and no snapshot needs them; the
-// manifest contains index terms as bounds of tables; directories of former states, and
-// copies that are being sent, link old tables. Erase handles all of these and then
-// records its progress in the state. A copy of the state with that record was made of
-// files without the texts.
+// Pebble keeps replaced and deleted values in its tables until they are compacted and no
+// snapshot needs them. The manifest contains index terms as bounds of tables. Directories of
+// former states, and copies that are being sent, link old tables. Erase handles all of these
+// and then records its progress in the state, so that a copy with that record has no such text.
 
 const (
 	// erasePoll is how often Erase checks a condition that it waits for.
@@ -33,10 +31,9 @@ const (
 	erasePasses = 2
 )
 
-// Erase removes the purged texts that the newest view knows of from all files of the
-// state, and returns when none is left. It waits for copies of the state that are being
-// sent or exported. After an error or a crash, call it again. It is not safe for
-// concurrent use.
+// Erase removes the purged texts that the newest view knows of from all files of the state.
+// It waits for copies of the state that are being sent or exported. After an error or a
+// crash, call it again. It is not safe for concurrent use.
 func (m *Machine) Erase(ctx context.Context) error {
 	v := m.acquire()
 	s := v.store
@@ -76,14 +73,18 @@ func (m *Machine) Erase(ctx context.Context) error {
 
 // erase erases entries, and profiles where some were purged.
 func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
-	ranges := purgedRanges(seqs)
+	ranges := []state.KeyRange{wholeRange(state.SpaceEpoch), wholeRange(state.SpaceFormerly), wholeRange(state.SpaceSender)}
 	if profiles {
 		ranges = append(ranges, wholeRange(state.SpaceProfile), wholeRange(state.SpaceProfileIndex))
 		if err := s.profiles.Erase(ctx); err != nil {
 			return err
 		}
 	}
+	for _, seq := range seqs {
+		ranges = append(ranges, textRanges(seq, seq+1)...)
+	}
 	if len(seqs) > 0 {
+		ranges = append(ranges, quotingRanges()...)
 		if err := s.index.Erase(ctx); err != nil {
 			return err
 		}
@@ -102,16 +103,16 @@ func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
 		return err
 	}
 	if err := poll(ctx, s.onlyLiveTables); err != nil {
-		return fmt.Errorf("waiting for old tables to go: %w", err)
+		return fmt.Errorf("waiting for old tables to be removed: %w", err)
 	}
-	// A copy that was begun earlier has old tables; one that begins now has none.
+	// A copy that was begun earlier has old tables; a later one does not.
 	others, err := s.otherStates()
 	if err != nil {
 		return err
 	}
 	err = poll(ctx, func() (bool, error) {
 		now, err := s.otherStates()
-		return s.replaced() || !slices.ContainsFunc(now, func(name string) bool { return slices.Contains(others, name) }), err
+		return !s.Live() || !slices.ContainsFunc(now, func(name string) bool { return slices.Contains(others, name) }), err
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for copies of the state to go: %w", err)
@@ -141,22 +142,6 @@ func (m *Machine) renewView(s *store) {
 	if m.store == s && !m.closed {
 		m.publish()
 	}
-}
-
-// purgedRanges are the key ranges in which purges replace and delete rows, and those of
-// former epochs' keys.
-func purgedRanges(seqs []uint64) []state.KeyRange {
-	var ranges []state.KeyRange
-	for _, seq := range seqs {
-		ranges = append(ranges, textRanges(seq, seq+1)...)
-	}
-	if len(seqs) > 0 {
-		ranges = append(ranges, quotingRanges()...)
-	}
-	for _, space := range []byte{state.SpaceEpoch, state.SpaceFormerly, state.SpaceSender} {
-		ranges = append(ranges, wholeRange(space))
-	}
-	return ranges
 }
 
 // textRanges returns the ranges of the texts of the entries in [from, to).
@@ -208,8 +193,8 @@ func (s *store) compact(ctx context.Context, ranges []state.KeyRange) error {
 	return nil
 }
 
-// rangeEnds returns keys before and after those of a range that no row has: keys of
-// rows are neither a space's byte with another one nor that long.
+// rangeEnds returns unused keys before and after those of a range: keys of rows are neither a
+// space's byte with another one nor that long.
 func rangeEnds(r state.KeyRange) (low, high []byte) {
 	low = slices.Clone(r.Lower)
 	if len(low) > 1 { // the key before, and more
@@ -225,9 +210,8 @@ func rangeEnds(r state.KeyRange) (low, high []byte) {
 	return low, append(high, slices.Repeat([]byte{0xff}, 16)...)
 }
 
-// renewManifest makes Pebble start a new manifest without the bounds of former tables,
-// and removes the old one, which Pebble keeps. Pebble starts one after enough changes,
-// so some are made.
+// renewManifest makes Pebble start a new manifest, without the bounds of former tables, by
+// enough changes, and removes the old one, which Pebble keeps.
 func (s *store) renewManifest(ctx context.Context) error {
 	dir := filepath.Join(s.m.opts.Dir, s.dir)
 	first, err := currentManifest(dir)
@@ -291,13 +275,6 @@ func (s *store) onlyLiveTables() (bool, error) {
 	return !slices.ContainsFunc(names, func(path string) bool { return !live[filepath.Base(path)] }), nil
 }
 
-// replaced reports whether another store is live.
-func (s *store) replaced() bool {
-	v := s.m.acquire()
-	defer v.Release()
-	return v.store != s
-}
-
 // otherStates returns the other directories with states: former ones, and copies that
 // are being received or sent.
 func (s *store) otherStates() (names []string, err error) {
@@ -313,10 +290,9 @@ func (s *store) otherStates() (names []string, err error) {
 	return names, nil
 }
 
-// PurgeListed purges what a list from elsewhere names, as far as the state has such
-// entries, those with the id and the time, and such profiles, unless they were changed
-// since. It is no command: nothing else may use the
-// state, which becomes the first one of a new cluster. It returns how many it purged.
+// PurgeListed purges the entries and profiles of a list from elsewhere, if the state has
+// them and they have not changed since. It returns how many it purged. It is not a command:
+// the state must become the first one of a new cluster before it has other users.
 func (m *Machine) PurgeListed(list []state.Purge, reason string) (purged int, err error) {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()

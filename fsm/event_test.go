@@ -91,8 +91,8 @@ func TestEvents(t *testing.T) {
 	r.run(&command.Tick{}, closeJob("ada", 6))                                        // 9
 	r.run(&command.AskHuman{Author: author("ada"), Goal: "A goal", Action: "Do it."}) // 10: h10
 	r.run(hide("e1"), unhide("e1"), hide("e3"))                                       // 11
-	r.run(&command.Tick{}, retract("bob", 99))                                        // 12: nothing
-	r.run(register("Ada", "key", nil))                                                // 13: nothing
+	r.run(&command.Tick{}, retract("bob", 99))                                        // 12: not an event
+	r.run(register("Ada", "key", nil))                                                // 13: not an event
 	r.run(&command.Hide{Order: byOperator, Agents: []string{"ada"}})                  // 14
 	docs, texts := r.events()
 	want := []string{
@@ -182,7 +182,7 @@ func TestOldEventsGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.publish(nil)
-	edge := r.View() // what it read is gone, and nothing behind it
+	edge := r.View() // the events up to there are gone, and no later ones
 	defer edge.Release()
 	placed := c
 	if got, err := edge.Events(&placed, 1); err != nil || len(got) != 1 || got[0].Index != oldest+1 {

@@ -1,13 +1,12 @@
 package fsm
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"sort"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -19,9 +18,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// covers returns the position in the Raft log up to which the state is complete. The
-// position of the newest snapshot can be ahead of the newest applied log entry, because
-// Raft's own entries never reach the state machine.
+// covers returns the position in the Raft log up to which the state is complete. A snapshot's
+// position can be ahead of the newest applied entry: Raft's own entries are not applied.
 func covers(r pebble.Reader) (snapshot.Position, error) {
 	h, err := state.LoadHead(r)
 	if err != nil {
@@ -92,9 +90,8 @@ func Refound(opts Options, as Founding) (sum Summary, err error) {
 	return sum, s.found(snapshot.Contents{Position: at, Configuration: as.Configuration, ConfigurationIndex: newest[0].ConfigurationIndex}, as, state.ActionRecover, sum.ClusterID)
 }
 
-// keptDigests is how many of the newest running digests are remembered, so that
-// nodes which are not at the same index can still be compared at one: seconds of
-// log under full load.
+// keptDigests bounds the running digests that are remembered, so that nodes at different
+// indexes can be compared: seconds of log under full load.
 const keptDigests = 4096
 
 // digests are the newest running digests, oldest first.
@@ -124,14 +121,11 @@ func (d *digests) reset(h *state.Head) {
 func (d *digests) at(index uint64) ([sha256.Size]byte, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i, exact := slices.BinarySearchFunc(d.list, index, func(r apply.Rolled, index uint64) int { return cmp.Compare(r.Index, index) })
-	if exact {
-		return d.list[i].Digest, true
-	}
-	if i == 0 {
+	after := sort.Search(len(d.list), func(i int) bool { return d.list[i].Index > index })
+	if after == 0 {
 		return [sha256.Size]byte{}, false
 	}
-	return d.list[i-1].Digest, true
+	return d.list[after-1].Digest, true
 }
 
 // DigestAt is Digest at an earlier index. It returns false for an index that is
@@ -147,7 +141,7 @@ func (m *Machine) DigestAt(index uint64) (rolling [sha256.Size]byte, ok bool) {
 type Summary struct {
 	ClusterID     string
 	SealedDataKey []byte
-	Index, Term   uint64   // of the newest log entry that was applied
+	Index, Term   uint64   // that the state covers
 	Time          int64    // of the log, milliseconds since the epoch
 	Entries       uint64   // published so far
 	Format        int      // replicated format number
@@ -258,11 +252,9 @@ func (s *store) check(announced snapshot.Position) (got Imported, err error) {
 	return got, err
 }
 
-// found gives a state to a new cluster and makes this durable. Raft takes the index of
-// the configuration from the newest snapshot, and makes changes on the one with that
-// index.
-//
-// The first leader records that, with the action and the former cluster's id.
+// found gives a state to a new cluster and makes this durable. Raft bases changes of the
+// configuration on the index that the newest snapshot names. The first leader records the
+// action with the former cluster's id.
 func (s *store) found(c snapshot.Contents, as Founding, action, former string) error {
 	b := s.DB.NewBatch()
 	named := state.Cluster{ID: as.ClusterID, SealedKey: as.SealedDataKey, Founding: action + " " + former + " -> " + as.ClusterID}

@@ -93,15 +93,15 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	if err != nil || len(metas) != 1 || metas[0].Index != index || metas[0].Configuration.Servers[0].ID != "m1" {
 		t.Errorf("its snapshots are %+v, %v", metas, err)
 	}
-	// What it sends to followers carries its own name and servers.
+	// Its stream to followers carries its own name and servers.
 	meta, _, err := send(m)
 	if err != nil || meta.Configuration.Servers[0].ID != "m1" || m.RestoreOnStart() {
 		t.Errorf("it sends %+v, %v", meta, err)
 	}
 }
 
-// TestNewDataKeyDropsWhatTheFormerOneSealed holds that a cluster with another data key
-// has no signing keys, and nothing else of the state is missing.
+// TestNewDataKeyDropsWhatTheFormerOneSealed holds that a cluster with another data key has
+// no signing keys, and lacks no other part of the state.
 func TestNewDataKeyDropsWhatTheFormerOneSealed(t *testing.T) {
 	r := newRig(t)
 	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, rotate(0, 7), post("ada", nil))

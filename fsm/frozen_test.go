@@ -191,7 +191,7 @@ func sampleBatch(t *testing.T) []byte {
 	return data
 }
 
-// sampleRows returns a row of each kind, none of whose fields is empty.
+// sampleRows returns a row of each kind, with a value in every field.
 func sampleRows() []string {
 	return []string{
 		sample("entry", func(r *state.EntryRow) []byte {
@@ -243,8 +243,8 @@ func sample[Row any](name string, encode func(*Row) []byte) string {
 	return fmt.Sprintf("%s %x", name, encode(&row))
 }
 
-// fill sets a value to a small number, or to what holds it. The fields of a struct have
-// numbers that come from their names: a further one changes nothing of the others.
+// fill sets a value to a small number, or fills its elements. The fields of a struct have
+// numbers that come from their names: a further one does not change the others.
 func fill(v reflect.Value, n byte) {
 	if !v.CanSet() { // an unexported field
 		v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() //nolint:gosec // of the row that is filled
@@ -281,12 +281,12 @@ func fill(v reflect.Value, n byte) {
 		fill(value, n+1)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
-	default: // nothing of a row
+	default: // not a part of a row
 	}
 }
 
 // publicRows are the types of rows with fields that were exported when format 1 began. All
-// other rows outside of package command had none.
+// other rows outside of package command had no such field.
 var publicRows = []string{"Meta", "SigningKey", "Record", "Purge", "Rule", "Report", "SenderEpoch", "Budget", "EventPlace"}
 
 // privateFields are the fields of these types that were not exported then.

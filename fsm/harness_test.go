@@ -19,7 +19,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// tester is what testing and rapid have in common.
+// tester has the methods that testing and rapid share.
 type tester interface {
 	Helper()
 	Error(args ...any)
@@ -390,8 +390,8 @@ func fileNames(t testing.TB, dir string) []string {
 	return names
 }
 
-// helpStatus returns the state of the request for human help with the given seq;
-// false when the entry is none.
+// helpStatus returns the state of the request for human help with the given seq; false when
+// the entry is not one.
 func helpStatus(v *view.View, seq uint64) (state.HelpStatus, bool, error) {
 	h, ok, err := state.Load(v.Reader(), state.SeqKey(state.SpaceHelp, seq), state.DecodeHelpRow)
 	return h.Status, ok, err

@@ -25,7 +25,8 @@ func unhide(ids ...string) *command.Hide {
 	return &command.Hide{Order: byOperator, IDs: ids, Unhide: true}
 }
 
-// TestHiddenEntry: what is left is a stub, in a thread alone, and nothing relates to it.
+// TestHiddenEntry: a hidden entry is a stub, appears only in a thread, and rejects new
+// relations.
 func TestHiddenEntry(t *testing.T) {
 	r := newRig(t)
 	root := r.publish(func(p *command.Publish) { p.Channel = "den" })

@@ -236,7 +236,7 @@ func TestClaimLost(t *testing.T) {
 	if got := why("eve"); !slices.Equal(got, []string{"claim_lost"}) {
 		t.Errorf("the second one was told %v", got)
 	}
-	// Who takes its own job up again, or gives it back, has lost nothing.
+	// An agent that takes its own job up again, or gives it back, has not lost it.
 	r.run(postJob("ada"))
 	v := r.View()
 	job := v.LastSeq()
@@ -249,8 +249,8 @@ func TestClaimLost(t *testing.T) {
 	}
 }
 
-// TestNotOwed: what answers what an agent has asked for asks nothing of it, unless it
-// does, in words.
+// TestNotOwed: an answer to an agent's question needs no answer itself, unless it asks a
+// question.
 func TestNotOwed(t *testing.T) {
 	r := newRig(t)
 	r.run(postJob("ada"), post("ada", asking), ask("ada"), post("ada", nil))
@@ -297,7 +297,7 @@ func TestCorrectedQuestion(t *testing.T) {
 	}
 }
 
-// TestMarkSeen puts open items aside for who has the key, and nothing else.
+// TestMarkSeen puts open items aside for the holder of the key only.
 func TestMarkSeen(t *testing.T) {
 	r := newRig(t)
 	r.run(register("ada", "k1", nil))
@@ -475,7 +475,7 @@ func TestSummaryTitle(t *testing.T) {
 	}
 }
 
-// TestWatch wakes whom an entry concerns, after it can be seen, and nobody else.
+// TestWatch wakes the agents that an entry concerns, and no others, after it can be seen.
 func TestWatch(t *testing.T) {
 	r := newRig(t)
 	first := r.publish(nil)

@@ -24,7 +24,7 @@ type homeModel struct {
 	*homeHistory
 }
 
-// homeHistory is what of the commands no entry holds.
+// homeHistory is the part of the commands that is not in any entry.
 type homeHistory struct {
 	filed    map[uint64]*command.Publish
 	claimant map[uint64]string          // of a job: who claimed it last and did not give it back
@@ -122,7 +122,7 @@ func (m *homeModel) related(seq uint64, f func(e homeFact) bool) bool {
 	return slices.ContainsFunc(m.entries, func(e homeFact) bool { return e.Parent == seq && f(e) })
 }
 
-// waits reports a question or a request for help that nobody else has answered.
+// waits reports a question or a request for help without an answer by another agent.
 func (m *homeModel) waits(e homeFact) bool {
 	return (e.question || e.Type == state.TypeHelp) && !m.related(e.Seq, func(r homeFact) bool {
 		return r.Relation == command.RelationRetraction || r.Relation == command.RelationReply && r.AgentKey != e.AgentKey ||

@@ -18,7 +18,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(r *rig)
 		want string
-		url  string // "": nothing is due
+		url  string // empty if no delivery is due
 	}{
 		"another one": {
 			func(r *rig) { r.run(rehook("ada", other)) },
@@ -284,8 +284,7 @@ func TestDeliveriesSurviveRestart(t *testing.T) {
 	}
 }
 
-// TestWatchDeliveries is woken by what is queued and by what came of it, and by
-// nothing else.
+// TestWatchDeliveries is woken by queued deliveries and their outcomes only.
 func TestWatchDeliveries(t *testing.T) {
 	r := newRig(t)
 	wake, stop := r.WatchDeliveries()

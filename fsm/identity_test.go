@@ -27,7 +27,7 @@ var proofs = map[string]command.Proof{
 	"wrong key, right address": {Key: keyHash("k9"), Sender: "sender-1", Address: true},
 }
 
-// strengths are what they are worth; none: the write is rejected.
+// strengths are the strengths by name; a missing one means that the write is rejected.
 var strengths = map[string]command.Strength{"by key": command.ByKey, "by address": command.ByAddress, "by a link": command.Unproven, "unproven": command.Unproven}
 
 func withProof(b command.Payload, proof command.Proof) command.Payload {
@@ -160,8 +160,8 @@ func TestExtensionKeepsTheProof(t *testing.T) {
 	}
 }
 
-// TestAnonymousRetraction: an entry of nobody's is retracted from where it came, in the
-// way in which it came or a better one.
+// TestAnonymousRetraction: an anonymous entry is retracted by its sender, in the way in
+// which it came or a better one.
 func TestAnonymousRetraction(t *testing.T) {
 	here, link, elsewhere := command.Proof{Sender: "s1", Address: true}, command.Proof{Sender: "s1"}, command.Proof{Sender: "s2", Address: true}
 	for _, tt := range []struct {
@@ -262,7 +262,7 @@ func TestHouseNeedsProof(t *testing.T) {
 	}
 }
 
-// TestProtectedName: nothing is written under a protected name without its key.
+// TestProtectedName: every write under a protected name needs its key.
 func TestProtectedName(t *testing.T) {
 	r := newNames(t)
 	r.run(postJob("eve"), postJob("eve"), withProof(claim("ada", 2), proofs["unproven"]))
@@ -409,7 +409,8 @@ func (r *rig) owner(key string) string {
 	return owner
 }
 
-// TestRotateKey: another key opens from then on, and a lost answer locks nobody out.
+// TestRotateKey: another key opens from then on, and a lost answer does not lock the agent
+// out.
 func TestRotateKey(t *testing.T) {
 	rotate := func(key, newKey, sender, id string) *command.Register {
 		return register("ada", newKey, func(c *command.Register) {

@@ -102,7 +102,7 @@ func TestJobTransitions(t *testing.T) {
 		"extended twice":  {claim("Bob", 1), claim("bob", 1), claim("bob", 1)},
 		"done, retracted": {claim("eve", 1), finish("eve", 1), retract("ada", 1)},
 	}
-	type result = []command.Problem // none: allowed
+	type result = []command.Problem // zero means allowed
 	own, taken, free, over, gone, other := command.ProblemOwnJob, command.ProblemJobClaimed, command.ProblemJobNotClaimed, command.ProblemJobDone, command.ProblemJobClosed, command.ProblemNotPoster
 	acts := map[string]command.Payload{
 		"ada claims": claim("ada", 1), "bob claims": claim("bob", 1), "eve claims": claim("eve", 1),
@@ -183,8 +183,8 @@ func TestUnknownJobs(t *testing.T) {
 	}
 }
 
-// TestStylesOfTargets holds that entries can relate to jobs and requests for help,
-// and that an id with the wrong letter names nothing.
+// TestStylesOfTargets holds that entries can relate to jobs and requests for help, and that
+// an id with the wrong letter is unknown.
 func TestStylesOfTargets(t *testing.T) {
 	r := newRig(t)
 	r.run(postJob("ada"), &command.AskHuman{Author: author("ada"), Goal: "Some goal", Action: "Some action"}, post("ada", nil))
@@ -478,8 +478,8 @@ func TestNextClaimEnd(t *testing.T) {
 	}
 }
 
-// TestManyClaimsEndAtOnce holds that a log entry reopens a bounded number of
-// jobs, and that nobody can tell.
+// TestManyClaimsEndAtOnce holds that a log entry reopens a bounded number of jobs, and that
+// readers see no difference.
 func TestManyClaimsEndAtOnce(t *testing.T) {
 	const n = apply.MaxReopened + 200
 	r := newRig(t)

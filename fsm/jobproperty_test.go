@@ -11,8 +11,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// jobModel is the job board again, in the plainest way. It knows the rules of
-// interface 3.1 as sentences, not as the machine has them.
+// jobModel models the job board in the plainest way, by the sentences of interface 3.1.
 type jobModel struct {
 	now      int64
 	lastSeq  uint64

@@ -11,10 +11,10 @@
 package fsm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -102,21 +102,11 @@ type Machine struct {
 }
 
 func (o *Options) setDefaults() {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.CacheBytes == 0 {
-		o.CacheBytes = DefaultCacheBytes
-	}
-	if o.MaxOpenFiles == 0 {
-		o.MaxOpenFiles = DefaultMaxOpenFiles
-	}
-	if o.MemTableBytes == 0 {
-		o.MemTableBytes = DefaultMemTableBytes
-	}
-	if o.MaxFormat == 0 {
-		o.MaxFormat = command.MaxFormat
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.CacheBytes = cmp.Or(o.CacheBytes, DefaultCacheBytes)
+	o.MaxOpenFiles = cmp.Or(o.MaxOpenFiles, DefaultMaxOpenFiles)
+	o.MemTableBytes = cmp.Or(o.MemTableBytes, DefaultMemTableBytes)
+	o.MaxFormat = cmp.Or(o.MaxFormat, command.MaxFormat)
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }
 	}
@@ -126,17 +116,6 @@ func (o *Options) setDefaults() {
 	if o.failpoint == nil {
 		o.failpoint = func(string) {}
 	}
-}
-
-func (m *Machine) open() error {
-	st, err := m.snaps.Open()
-	if err != nil {
-		return err
-	}
-	m.applyMu.Lock()
-	defer m.applyMu.Unlock()
-	st.Adopt()
-	return nil
 }
 
 // adopt makes a loaded store the live one and publishes its view. The caller holds
@@ -155,18 +134,6 @@ func (m *Machine) adopt(s *store) {
 	if old != nil {
 		old.unref()
 	}
-}
-
-// restore makes the received snapshot that r names the live state. It is called on
-// the apply goroutine. Views of the old state stay valid.
-func (m *Machine) restore(r io.Reader) error {
-	m.applyMu.Lock()
-	defer m.applyMu.Unlock()
-	err := m.snaps.Restore(r)
-	if errors.Is(err, command.ErrNewerFormat) {
-		m.opts.Fatal(err) // the leader would send it again and again
-	}
-	return err
 }
 
 // closeStore closes a store that is not used any more, and deletes it if another one
@@ -266,9 +233,9 @@ func (m *Machine) publish() {
 	}
 }
 
-// Close flushes the state to disk and releases it. Nothing may be applied meanwhile. It
-// waits up to closeGrace for views that are still in use. A full disk is no error: what
-// is not flushed is applied again from the log.
+// Close flushes the state to disk and releases it. No entry may be applied meanwhile. It
+// waits up to closeGrace for views that are still in use. A full disk is no error:
+// unflushed rows are applied again from the log.
 func (m *Machine) Close() error {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
@@ -283,8 +250,8 @@ func (m *Machine) Close() error {
 	return errors.Join(err, m.release())
 }
 
-// Abandon releases the state without flushing it: what is on disk afterwards is
-// what a crash would have left. Nothing may be applied meanwhile.
+// Abandon releases the state without flushing it, like a crash. No entry may be applied
+// meanwhile.
 func (m *Machine) Abandon() error {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
@@ -325,16 +292,22 @@ var ErrClosed = errors.New("state machine is closed")
 // what a crash left unfinished. snapshot.ErrBehind means that the state must be wiped.
 func Open(opts Options) (*Machine, error) {
 	m := newMachine(opts)
-	if err := m.open(); err != nil {
+	st, err := m.snaps.Open()
+	if err != nil {
 		m.cache.Unref()
 		return nil, fmt.Errorf("open state machine: %w", err)
 	}
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	st.Adopt()
 	return m, nil
 }
 
 func newMachine(opts Options) *Machine {
 	opts.setDefaults()
-	m := &Machine{opts: opts, cache: newBlockCache(&opts)}
+	// Pebble takes the memtables' memory out of the cache, so it is made larger by as much.
+	cache := pebble.NewCache(opts.CacheBytes + memTablesBeforeStop*opts.MemTableBytes)
+	m := &Machine{opts: opts, cache: cache}
 	m.snaps = snapshot.New(states{m}, snapshot.Options{
 		Dir: opts.Dir, Logger: opts.Logger, Fatal: opts.Fatal, Failpoint: opts.failpoint,
 	})

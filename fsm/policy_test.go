@@ -38,7 +38,7 @@ func bySender(sender string) func(*command.Publish) {
 	return func(p *command.Publish) { p.Proof.Sender = sender }
 }
 
-// CheckPolicy is what a view says of a write from an address.
+// CheckPolicy returns a view's judgement of a write from an address.
 func (r *rig) checkPolicy(p command.Payload, addr string) state.PolicyCheck {
 	r.t.Helper()
 	v := r.View()
@@ -93,8 +93,8 @@ func TestRuleChecks(t *testing.T) {
 	checkRoundTrip(t, &command.LiftRule{Order: byOperator, Number: 7})
 }
 
-// TestRulesKeepWritesOut: each kind of rule is against what it names and nothing else,
-// on every kind of command, until it ends or is lifted.
+// TestRulesKeepWritesOut: each kind of rule is against its own subject only, on every kind
+// of command, until it ends or is lifted.
 func TestRulesKeepWritesOut(t *testing.T) {
 	author := func(agent, sender string) command.Author {
 		return command.Author{Agent: agent, AgentKey: agent, Proof: command.Proof{Sender: sender}}
@@ -256,7 +256,7 @@ func TestPolicyOnArrival(t *testing.T) {
 	if got := r.run(ready)[0]; got.Outcome != command.OutcomeDuplicate {
 		t.Errorf("its repetition: %+v", got)
 	}
-	r.set(rule(command.RuleName, "eve")) // is nothing for the door
+	r.set(rule(command.RuleName, "eve")) // is not checked on arrival
 	again := post("bob", nil)
 	again.Proof.Policy = r.checkPolicy(again, "2001:db8::1").Revision
 	if got := r.run(again)[0]; got.Outcome != command.OutcomeDone {
@@ -308,8 +308,8 @@ func TestRulesAreBounded(t *testing.T) {
 	}
 }
 
-// TestRecordOfRules: it says what was done, to strangers without names, and to nobody
-// which network.
+// TestRecordOfRules: the record shows each action, to strangers without names, and never a
+// network.
 func TestRecordOfRules(t *testing.T) {
 	r := newRig(t)
 	r.run(post("bob", bySender("s1")))
@@ -439,7 +439,7 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// TestHeldAnswer: what is held answers nothing until it is shown, also when a moderator
+// TestHeldAnswer: a held entry answers no question until it is shown, also when a moderator
 // hid it first.
 func TestHeldAnswer(t *testing.T) {
 	for name, orders := range map[string][]command.Payload{

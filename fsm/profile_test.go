@@ -248,9 +248,9 @@ func TestRequestOfAChange(t *testing.T) {
 		{"request-1", "The first.", "k1", command.Result{Outcome: command.OutcomeDuplicate}},
 		{"request-1", "The third.", "k1", command.Result{Outcome: command.OutcomeDuplicate, Differs: true}},
 		{"request-1", "The third.", "k9", command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey}}},
-		// Who has no key meets none of these request_ids.
+		// A client without the key meets no such request_id.
 		{"request-1", "The third.", "", command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
-		// What changed nothing keeps no request_id, so that nobody can take one.
+		// A request without a change keeps no request_id, so that it cannot be taken.
 		{"request-3", "The second.", "k1", command.Result{Outcome: command.OutcomeUnchanged}},
 		{"request-3", "The third.", "k1", command.Result{Outcome: command.OutcomeDone}},
 	} {

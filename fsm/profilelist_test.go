@@ -54,7 +54,7 @@ func TestListProfiles(t *testing.T) {
 			want []string
 		}{
 			{"", []string{"ada", "eve", "bob"}},
-			{"whales", []string{"bob"}}, // what ada said before is not found
+			{"whales", []string{"bob"}}, // the former text of ada is not found
 			{"WHAL", []string{"bob"}},
 			{"reads", []string{"ada", "eve"}},
 			{"translat", []string{"eve"}},

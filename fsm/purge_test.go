@@ -70,8 +70,8 @@ func publishPurged(r *rig) []string {
 	return ids
 }
 
-// TestPurgeLeavesTheState: what is purged stands in tables, and after Erase in no file,
-// whether it was hidden before or not; nobody else's text is touched.
+// TestPurgeLeavesTheState: a purged text is in tables before Erase and in no file after it,
+// whether it was hidden before or not. Texts of others stay.
 func TestPurgeLeavesTheState(t *testing.T) {
 	for name, hideFirst := range map[string]bool{"shown": false, "hidden": true} {
 		t.Run(name, func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestPurgesAreListed(t *testing.T) {
 	}
 }
 
-// TestPurgeAfterRestart: a node that was started again finds others by their words, and
-// nothing of what is purged.
+// TestPurgeAfterRestart: a restarted node finds other entries by their words, and no purged
+// ones.
 func TestPurgeAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	m := openAt(t, dir)

@@ -1,12 +1,14 @@
 package fsm
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/apply"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
@@ -42,8 +44,16 @@ func (f raftFSM) ApplyBatch(logs []*raft.Log) []any {
 // Snapshot begins a snapshot of everything that was applied.
 func (f raftFSM) Snapshot() (raft.FSMSnapshot, error) { return raftSnapshot{f.m.acquire()}, nil }
 
-// Restore makes a received snapshot the live state.
-func (f raftFSM) Restore(r io.ReadCloser) error { return f.m.restore(r) }
+// Restore makes a received snapshot the live state. Views of the old state stay valid.
+func (f raftFSM) Restore(r io.ReadCloser) error {
+	f.m.applyMu.Lock()
+	defer f.m.applyMu.Unlock()
+	err := f.m.snaps.Restore(r)
+	if errors.Is(err, command.ErrNewerFormat) {
+		f.m.opts.Fatal(err) // the leader would send it again and again
+	}
+	return err
+}
 
 // raftSnapshot holds the state's database open until the snapshot is taken.
 type raftSnapshot struct{ view *published }

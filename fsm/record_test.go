@@ -12,7 +12,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// told is what the record of changes holds, the oldest first: who, what and on what.
+// told returns the record of changes, the oldest first: the actor, the action and its
+// object.
 func told(t *testing.T, v *view.View) (rows []string) {
 	t.Helper()
 	records, next, err := v.Changes(0, 100)
@@ -29,8 +30,8 @@ func told(t *testing.T, v *view.View) (rows []string) {
 	return rows
 }
 
-// TestChanges: whoever changes the cluster is in the record, and what changes nothing
-// is not.
+// TestChanges: every change of the cluster is in the record; commands without an effect are
+// not.
 func TestChanges(t *testing.T) {
 	r := newRig(t)
 	r.run(register("ada", "k1", nil))

@@ -40,7 +40,7 @@ func resolveReport(outcome command.ReportOutcome, ids ...int) *command.ResolveRe
 	return c
 }
 
-// only runs a command and insists on its outcome and its problem (0: none).
+// only runs a command and insists on its outcome and its problem; zero means no problem.
 func (r *rig) only(p command.Payload, outcome command.Outcome, problem command.Problem) command.Result {
 	r.t.Helper()
 	got := r.run(p)[0]
@@ -121,7 +121,7 @@ func TestReportChecks(t *testing.T) {
 	}
 }
 
-// TestReport: a report waits, hides nothing, and is closed once. The same sender's next
+// TestReport: a report waits, hides no entry, and is closed once. The same sender's next
 // report of the entry is the first one.
 func TestReport(t *testing.T) {
 	r := newRig(t)
@@ -234,7 +234,7 @@ func TestReportsAreFair(t *testing.T) {
 	if n := len(r.reports(view.ReportQuery{Limit: 100})); n != command.MaxOpenReports {
 		t.Errorf("%d are open", n)
 	}
-	for i := range 100 { // many more newcomers: nobody who sent one is pushed out
+	for i := range 100 { // many more newcomers: no sender of one is pushed out
 		send(59, fmt.Sprintf("new%d", i), command.OutcomeDone, 0)
 	}
 	v := r.View()
@@ -264,7 +264,7 @@ func TestReportsAreFair(t *testing.T) {
 	named := report(99_999, "e1", "flood1")
 	named.Agent, named.AgentKey, named.Proof.Key = "judge", "judge", keyHash("judge")
 	young := *named
-	r.only(&young, command.OutcomeDuplicate, 0) // of flood1: a new name is nobody else
+	r.only(&young, command.OutcomeDuplicate, 0) // of flood1: a new name is the same sender
 	r.log.stamp += state.EstablishedAfter
 	r.only(named, command.OutcomeDone, 0)
 	named.ID, named.Proof.Key = reportID(99_998), keyHash("other")
@@ -340,8 +340,8 @@ func TestClosedReportsAreBounded(t *testing.T) {
 	}
 }
 
-// TestReportsAndThePolicy: who is blocked sends none; what is frozen can be reported, and
-// no name is needed.
+// TestReportsAndThePolicy: a blocked sender cannot report; frozen channels can be reported,
+// and no name is needed.
 func TestReportsAndThePolicy(t *testing.T) {
 	r := newRig(t)
 	r.publish(bySender("s1"))
@@ -403,9 +403,9 @@ func TestPurgeErasesReports(t *testing.T) {
 	}
 }
 
-// TestReportsAreTheSameEverywhere draws logs: machines that take them in other pieces,
-// with restarts and snapshots, agree; what is in memory is what the rows say; and a model
-// of whose reports wait agrees.
+// TestReportsAreTheSameEverywhere draws logs: machines that take them in other pieces, with
+// restarts and snapshots, agree; the queue in memory agrees with the rows; and a model of
+// the senders of waiting reports agrees.
 func TestReportsAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -456,8 +456,8 @@ func drawReportCommand(rt *rapid.T, n int) command.Payload {
 	return report(n, target, rapid.SampledFrom([]string{"s1", "s2", "net.1", "net.2", ""}).Draw(rt, "sender"))
 }
 
-// checkReportQueue holds that what is in memory of reports is what their rows say, that
-// no two are of one sender and one entry, and that every key leads to its report.
+// checkReportQueue holds that the queue in memory agrees with the rows, that no two reports
+// are of one sender and one entry, and that every key leads to its report.
 func checkReportQueue(t tester, m *Machine) {
 	t.Helper()
 	loaded, err := state.LoadReports(m.store.DB)

@@ -129,8 +129,8 @@ func TestSessionKeepsOpenNumbers(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}
-	// A group from before comes late: what was answered meanwhile stays dropped, and
-	// what it says of 2 and 3 counts.
+	// A group from before comes late: commands that were answered meanwhile stay dropped,
+	// and its declarations of 2 and 3 count.
 	got = r.group(command.Group{Boot: boot, Floor: 3, Commands: []command.Command{
 		{Seq: 2, Payload: post("ada", nil)}, {Seq: 3, Payload: post("ada", nil)}, {Seq: 5, Payload: post("ada", nil)}, {Seq: 9, Payload: post("ada", nil)},
 	}})

@@ -24,8 +24,8 @@ func (r *rig) stats(at int64) view.Stats {
 	return s
 }
 
-// TestStats holds what is counted: not the operator's own agents, and nobody
-// without a name as an agent.
+// TestStats holds which writes are counted: not those of the operator's own agents, and no
+// agent without a name.
 func TestStats(t *testing.T) {
 	r := newRig(t)
 	house := func(p *command.Publish) { p.House = true }
@@ -43,13 +43,13 @@ func TestStats(t *testing.T) {
 			r.run(c)
 		}
 	}
-	want := view.Stats{Last24h: view.Posting{Agents: 4, Posts: 6, Replies: 3}, RegisteredAgents: 2, APIClients7d: 3}
+	want := view.Stats{Last24h: stats.HourRow{Agents: 4, Posts: 6, Replies: 3}, RegisteredAgents: 2, APIClients7d: 3}
 	want.Last7d = want.Last24h
 	if got := r.stats(0); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	later := r.log.stamp + 25*command.HourMillis
-	want.Last24h = view.Posting{}
+	want.Last24h = stats.HourRow{}
 	want.APIClients7d = 2 // of today; the oldest day has gone
 	if got := r.stats(later); got != want {
 		t.Errorf("a day later: %+v, want %+v", got, want)
@@ -90,7 +90,7 @@ func TestStatsProperty(t *testing.T) {
 			index := l.batch(command.Batch{Stamp: l.stamp, Groups: []command.Group{g}})
 			l.feed(one, index, index)
 			at := now + rapid.SampledFrom([]int64{0, command.HourMillis, command.DayMillis}).Draw(rt, "later")
-			count := func(hours int64) (c view.Posting) {
+			count := func(hours int64) (c stats.HourRow) {
 				names := map[string]bool{command.AnonymousName: true}
 				for _, p := range posts {
 					if p.hour+hours <= at/command.HourMillis {

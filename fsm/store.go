@@ -20,27 +20,23 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// store is one Pebble database with what is kept in memory about its rows. A
-// snapshot from the leader replaces the whole store; views of the old one keep
-// it open until they are released.
+// store is one Pebble database with its indexes and caches. A snapshot from the leader
+// replaces the whole store; views of the old one keep it open until they are released.
 type store struct {
 	state.Rows
-	m     *Machine
-	dir   string // name below Options.Dir
-	index *index.Index
-	// profiles is the index of the revisions of profiles.
-	profiles *index.Index
+	m        *Machine
+	dir      string // name below Options.Dir
+	index    *index.Index
+	profiles *index.Index  // of their revisions
 	caches   *apply.Caches // of the apply goroutine
 	loaded   apply.Loaded
 	refs     atomic.Int64
 	closed   func(*store) // called once, when the last reference is gone
 
-	views   view.Views
-	trouble trouble
-	live    atomic.Bool // the store was made the live one
-
-	// indexSwept is how many entries were swept when EraseSwept was done with the index.
-	indexSwept uint64
+	views      view.Views
+	trouble    trouble
+	live       atomic.Bool // the store was made the live one
+	indexSwept uint64      // entries that were swept when EraseSwept was done with the index
 }
 
 // states gives the snapshots what they need of a machine.
@@ -51,7 +47,13 @@ func (x states) OpenState(path, name string) (snapshot.State, error) {
 	s := &store{m: x.m, dir: name}
 	log := x.m.opts.Logger
 	po := pebbleOptions(&x.m.opts, x.m.cache, s.fatal)
-	po.EventListener.BackgroundError = func(err error) { s.backgroundError(log, err) }
+	po.EventListener.BackgroundError = func(err error) {
+		s.trouble.add(log, err)
+		// Pebble tries again by itself, which helps only while a disk is full.
+		if pebble.IsCorruptionError(err) || oserror.IsNotExist(err) {
+			s.fatal(fmt.Errorf("state on disk: %w", err))
+		}
+	}
 	po.EventListener.FlushEnd = func(info pebble.FlushInfo) {
 		if info.Err == nil {
 			s.trouble.over(log)
@@ -100,7 +102,7 @@ func (m *Machine) openCheckpoint(path string) (*pebble.DB, error) {
 	return db, nil
 }
 
-// Load reads what is kept in memory of a store.
+// Load fills the indexes and caches.
 func (s *store) Load() (err error) {
 	l := &s.loaded
 	if *l, s.caches, err = apply.LoadState(s.DB, s.m.opts.MaxFormat); err != nil {
@@ -109,14 +111,11 @@ func (s *store) Load() (err error) {
 	if err := s.openIndex(l.Head.LastSeq); err != nil {
 		return err
 	}
-	if err := s.openProfileIndex(l.Revision); err != nil {
-		return err
-	}
 	s.m.newest = s
-	return nil
+	return s.openProfileIndex(l.Revision)
 }
 
-// Adopt makes the store the live one.
+// Adopt makes it the live state.
 func (s *store) Adopt() { s.m.adopt(s) }
 
 // Live reports whether the newest view is of this store.
@@ -125,13 +124,13 @@ func (s *store) Live() bool {
 	return v != nil && v.store == s
 }
 
-// Name is the name of the store's directory.
+// Name returns the name of the store's directory.
 func (s *store) Name() string { return s.dir }
 
-// Size is how many bytes the store takes on the disk.
+// Size returns the bytes of the store on the disk.
 func (s *store) Size() int64 { return int64(s.DB.Metrics().DiskSpaceUsage()) }
 
-// Covers returns the position up to which the store holds everything.
+// Covers returns the position up to which the store is complete.
 func (s *store) Covers() (snapshot.Position, error) { return covers(s.DB) }
 
 // Cover writes that position. Pebble makes writes durable in order: with this row,
@@ -223,12 +222,12 @@ const (
 	troubleEvery = 60
 )
 
-// trouble counts failures of Pebble's flushes and compactions. Pebble reports them
-// under its lock: nothing here waits.
+// trouble counts failures of Pebble's flushes and compactions. Pebble reports them under
+// its lock, so no method may block.
 type trouble struct {
 	mu     sync.Mutex
 	newest error
-	next   chan struct{} // closed at the next failure; nil when nothing waits
+	next   chan struct{} // closed at the next failure; nil without a waiting Flush
 	row    int           // failures since the last flush that went well
 }
 
@@ -274,24 +273,14 @@ func (t *trouble) over(log *slog.Logger) {
 	t.row = 0
 }
 
-// backgroundError handles an error of a flush or a compaction. Pebble tries
-// again by itself, which helps when a disk is full and never when bytes are wrong.
-func (s *store) backgroundError(log *slog.Logger, err error) {
-	s.trouble.add(log, err)
-	if pebble.IsCorruptionError(err) || oserror.IsNotExist(err) {
-		s.fatal(fmt.Errorf("state on disk: %w", err))
-	}
-}
-
-// What Pebble gets. The defaults are made for another load: they stall writes
-// that come in batches of 128 KiB.
+// The settings of Pebble. Its defaults stall writes that come in batches of 128 KiB.
 const (
 	// DefaultMaxOpenFiles is how many files of a state are open at once.
 	DefaultMaxOpenFiles = 1000
 	// DefaultCacheBytes is the size of the block cache when all memtables are full.
 	DefaultCacheBytes = 64 << 20
-	// DefaultMemTableBytes is the size of one memtable. What is in memtables is
-	// read again from the Raft log after a crash.
+	// DefaultMemTableBytes is the size of one memtable. After a crash, rows in memtables
+	// are read again from the Raft log.
 	DefaultMemTableBytes = 32 << 20
 
 	// formatMajorVersion is Pebble's format on disk. A newer one must wait until
@@ -348,21 +337,19 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
 		o.TargetFileSizes[i] = tableBytes << min(i, 3)
 	}
-	o.Experimental.SpanPolicyFunc = tablesOfSpace
+	// A table ends with the keyspace that it began with. Rows that are written once and in
+	// order, such as entries, then move from level to level as whole tables. A table that they
+	// share with rows that change would have to be rewritten.
+	o.Experimental.SpanPolicyFunc = func(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
+		_, end = state.SpaceBounds(start[0])
+		return policy, end, nil
+	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
 		settings := pebble.DBCompressionFastest
 		copy(settings.Levels[:plainLevels], pebble.DBCompressionNone.Levels[:])
 		return settings
 	})
 	return o
-}
-
-// tablesOfSpace ends a table with the keyspace that it began with. Rows that are written
-// once and in order, such as entries, then move from level to level as whole tables. A
-// table that they share with rows that change would have to be rewritten.
-func tablesOfSpace(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
-	_, end = state.SpaceBounds(start[0])
-	return policy, end, nil
 }
 
 // pebbleLogger passes on what matters of Pebble's log.
@@ -382,10 +369,4 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf("pebble: "+format, args...)
 	l.fatal(err)
 	panic(err)
-}
-
-// newBlockCache returns the block cache. Pebble takes the memtables' memory out of it,
-// so it is made larger by as much; what the memtables leave is cache.
-func newBlockCache(opts *Options) *pebble.Cache {
-	return pebble.NewCache(opts.CacheBytes + memTablesBeforeStop*opts.MemTableBytes)
 }

@@ -38,7 +38,8 @@ func (r *rig) sweepAll() (n int) {
 	}
 }
 
-// nextSweep returns the next sweep, however many looks that takes; nil: nothing is due.
+// nextSweep returns the next sweep, however many looks that takes; nil means that no entry
+// is due.
 func nextSweep(t tester, m *Machine, now int64, from uint64) (next *command.Sweep, to uint64) {
 	t.Helper()
 	v := m.View()
@@ -82,8 +83,8 @@ func in(channel string) func(*command.Publish) {
 	return func(p *command.Publish) { p.Channel = channel }
 }
 
-// TestSweep: what is older than the retention of its channel is a stub, in its thread and
-// by its id, and nothing else is; no event says so.
+// TestSweep: an entry older than the retention of its channel is a stub, in its thread and
+// by its id; others stay, and there is no event.
 func TestSweep(t *testing.T) {
 	r := newRig(t)
 	root := r.publish(func(p *command.Publish) {
@@ -158,8 +159,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepPassesOver: cursors, since and counts pass over what is swept between two
-// pages: nothing is missed, and nothing comes twice.
+// TestSweepPassesOver: cursors, since and counts pass over entries that are swept between
+// two pages. Every other entry is listed exactly once.
 func TestSweepPassesOver(t *testing.T) {
 	r := newRig(t)
 	r.run(retain("old-*=1h"))
@@ -273,7 +274,7 @@ func TestSweepKeepsWhatGoesOn(t *testing.T) {
 			t.Errorf("%s is a stub as soon as it is over", id)
 		}
 	}
-	for _, id := range []string{state.FormatID(state.TypeJob, open), state.EntryID(claimEntry)} { // nobody says anything to a job that is closed
+	for _, id := range []string{state.FormatID(state.TypeJob, open), state.EntryID(claimEntry)} { // a closed job without replies
 		if !slices.Contains(stubs, id) {
 			t.Errorf("%s is no stub once it is over: %s", id, stubs)
 		}
@@ -350,8 +351,8 @@ func TestLooksAreBounded(t *testing.T) {
 	}
 }
 
-// TestSweepClosesReports: of what is swept nothing is left to be looked at: its reports are
-// closed, and say so. Those of other entries wait on.
+// TestSweepClosesReports: the reports of a swept entry are closed as expired. Those of
+// other entries wait on.
 func TestSweepClosesReports(t *testing.T) {
 	r := newRig(t)
 	for _, channel := range []string{"old", "den", "old"} {
@@ -407,7 +408,7 @@ func TestRetentionChanges(t *testing.T) {
 	}
 	older("*=10d", 1) // the other is a stub already
 	r.run(hide("e2"))
-	older("*=10d", 1) // what is hidden is swept, too
+	older("*=10d", 1) // hidden entries are swept, too
 	older("den=10d", 1)
 	r.run(unhide("e2"))
 	older("den=10d", 1)
@@ -570,7 +571,7 @@ func TestEraseSweptGivesWay(t *testing.T) {
 			t.Errorf("it was done while something waits: %t %v, asked %d times", done, err, asked)
 		}
 	}
-	for range 2 { // the second has nothing to do
+	for range 2 { // the second has no work
 		asked = 0
 		if done, err := r.EraseSwept(t.Context(), func() bool { asked++; return false }); !done || err != nil {
 			t.Fatal(done, err)

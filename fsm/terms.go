@@ -15,16 +15,10 @@ import (
 // openIndex opens the store's index and adds the entries that were not sealed.
 // That also warms the memory of recent rows.
 func (s *store) openIndex(lastSeq uint64) error {
-	x, err := index.Open(s.DB, index.Options{
-		Prefix: []byte{state.SpaceIndex}, Version: indexVersion, First: 1,
-		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: func(block uint64) (index.Bitmap, error) { return state.GoneIn(s.DB, block) }, Lasting: lastingTerm,
-	})
-	if err != nil {
-		return fmt.Errorf("open index: %w", err)
-	}
-	s.index = x
-	if x.Sealed() > lastSeq+1 {
-		return fmt.Errorf("%w: the index is sealed up to %d, there are %d entries", state.ErrCorrupt, x.Sealed(), lastSeq)
+	gone := func(block uint64) (index.Bitmap, error) { return state.GoneIn(s.DB, block) }
+	x, err := s.openIndexIn(state.SpaceIndex, lastSeq, index.Options{Version: indexVersion, Erased: gone, Lasting: lastingTerm})
+	if s.index = x; err != nil {
+		return err
 	}
 	next := x.Sealed()
 	var tb termBuilder
@@ -61,9 +55,23 @@ func (s *store) openIndex(lastSeq uint64) error {
 	return nil
 }
 
-// republish replaces the newest view after a seal, so that the sealed block can
-// leave memory even when nothing is applied. While something is applied or
-// swapped that happens anyway.
+// openIndexIn opens the index in a keyspace, of numbers from 1 to last.
+func (s *store) openIndexIn(space byte, last uint64, opts index.Options) (*index.Index, error) {
+	opts.Prefix, opts.First, opts.Logger = []byte{space}, 1, s.m.opts.Logger
+	opts.OnSealed = func(uint64) { s.m.republish(s) }
+	x, err := index.Open(s.DB, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open index %c: %w", space, err)
+	}
+	if x.Sealed() > last+1 {
+		err = fmt.Errorf("%w: index %c is sealed up to %d, the newest number is %d", state.ErrCorrupt, space, x.Sealed(), last)
+	}
+	return x, err
+}
+
+// republish replaces the newest view after a seal, so that the sealed block can leave
+// memory even while no entry is applied. It does not wait: whoever holds applyMu publishes
+// a view.
 func (m *Machine) republish(s *store) {
 	if !m.applyMu.TryLock() {
 		return
@@ -77,18 +85,11 @@ func (m *Machine) republish(s *store) {
 // openProfileIndex opens the store's index of profiles and adds the revisions
 // that were not sealed. Those that were replaced since have no words any more.
 func (s *store) openProfileIndex(last uint64) error {
-	x, err := index.Open(s.DB, index.Options{
-		Prefix: []byte{state.SpaceProfileIndex}, Version: profileIndexVersion, First: 1,
-		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: s.replacedIn,
-	})
-	if err != nil {
-		return fmt.Errorf("open index of profiles: %w", err)
+	x, err := s.openIndexIn(state.SpaceProfileIndex, last, index.Options{Version: profileIndexVersion, Erased: s.replacedIn})
+	if s.profiles = x; err != nil {
+		return err
 	}
-	s.profiles = x
 	next := x.Sealed()
-	if next > last+1 {
-		return fmt.Errorf("%w: the index of profiles is sealed up to %d, there are %d", state.ErrCorrupt, next, last)
-	}
 	var tb termBuilder
 	_, upper := state.SpaceBounds(state.SpaceRevision)
 	err = state.ScanSpace(s.DB, state.SeqKey(state.SpaceRevision, next), upper, func(key, agentKey []byte) error {
@@ -113,8 +114,7 @@ func (s *store) openProfileIndex(last uint64) error {
 	return nil
 }
 
-// replacedIn returns which revisions of a block are no profile's newest any more: the
-// index need not know by which words they were found.
+// replacedIn returns the replaced revisions of a block, whose words the index drops.
 func (s *store) replacedIn(block uint64) (index.Bitmap, error) {
 	first := block * index.BlockEntries
 	replaced := index.Bitmap(slices.Repeat([]byte{0xff}, index.BlockEntries/8))
@@ -126,14 +126,10 @@ func (s *store) replacedIn(block uint64) (index.Bitmap, error) {
 	return replaced, err
 }
 
-// lastingTerm reports whether a term says where an entry was: its stub keeps such terms.
+// lastingTerm reports whether a term is of the place of an entry: its stub keeps such terms.
 func lastingTerm(term []byte) bool {
-	for _, class := range [...]string{state.TermChannel, state.TermParent, state.TermThread} {
-		if bytes.HasPrefix(term, []byte(class)) {
-			return true
-		}
-	}
-	return false
+	places := [...]string{state.TermChannel, state.TermParent, state.TermThread}
+	return slices.ContainsFunc(places[:], func(class string) bool { return bytes.HasPrefix(term, []byte(class)) })
 }
 
 // termBuilder makes terms. Its memory is used again for each entry.
@@ -163,31 +159,22 @@ func (b *termBuilder) terms(e *state.EntryRow, t state.EntryTexts) (terms, words
 	for _, key := range e.Inbox {
 		b.add(state.TermInbox, key)
 	}
-	clear(b.words) // or texts that were long stay in memory behind shorter ones
-	b.words = text.Words(b.words[:0], t.Title)
-	b.words = text.Words(b.words, t.Body)
 	for _, tag := range t.Tags {
 		b.add(state.TermTag, text.FoldTag(tag))
-		b.words = text.Words(b.words, tag)
 	}
-	return b.cut(), b.words
+	all, start := string(b.buf), 0 // one allocation for all terms
+	b.out = b.out[:0]
+	for _, end := range b.ends {
+		b.out = append(b.out, all[start:end])
+		start = end
+	}
+	texts := append(make([]string, 0, 2+command.MaxTags), t.Title, t.Body)
+	return b.out, b.textWords(append(texts, t.Tags...))
 }
 
 func (b *termBuilder) add(class, value string) {
 	b.buf = append(append(b.buf, class...), value...)
 	b.ends = append(b.ends, len(b.buf))
-}
-
-// cut splits the buffer into terms, with one allocation for all of them.
-func (b *termBuilder) cut() []string {
-	all := string(b.buf)
-	b.out = b.out[:0]
-	start := 0
-	for _, end := range b.ends {
-		b.out = append(b.out, all[start:end])
-		start = end
-	}
-	return b.out
 }
 
 // indexVersion numbers how entries become terms. It must change with them; the
@@ -200,7 +187,7 @@ const profileIndexVersion = 1<<16 | text.Version
 // textWords returns the words of texts. The slice is valid until the next call of the
 // builder.
 func (b *termBuilder) textWords(texts []string) []string {
-	clear(b.words)
+	clear(b.words) // or texts that were long stay in memory behind shorter ones
 	b.words = b.words[:0]
 	for _, s := range texts {
 		b.words = text.Words(b.words, s)

@@ -33,9 +33,9 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.buf.String(), text)
 }
 
-// TestFullDisk: while the disk is full a flush ends with an error instead of never,
-// Pebble tries again with pauses and says so once each time, and the state closes, with what
-// was flushed before. What is missing comes from the log.
+// TestFullDisk: while the disk is full a flush ends with an error instead of never, Pebble
+// tries again with pauses and logs that once each time, and the state closes, with the rows
+// that were flushed before. The rest comes from the log.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool

@@ -63,8 +63,8 @@ func TestFailingEventBlocksNoOther(t *testing.T) {
 	}
 }
 
-// TestReceiverThatIsDown holds that events wait together while a receiver takes
-// none, that one at a time probes, and that all are due at once when it took one.
+// TestReceiverThatIsDown holds that events wait together while a receiver is down, that one
+// at a time probes, and that all are due at once after it took one.
 func TestReceiverThatIsDown(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
@@ -261,8 +261,8 @@ func TestTestEventProbes(t *testing.T) {
 	}
 }
 
-// TestSenderOfEventsThatFail holds that what a receiver does not take of one sender
-// delays nobody else's for long: the next probe is another sender's.
+// TestSenderOfEventsThatFail holds that a receiver's failures with one sender's events do
+// not delay others for long: the next probe is another sender's.
 func TestSenderOfEventsThatFail(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
@@ -414,8 +414,8 @@ func ones(n, first int) []int {
 	return list
 }
 
-// checkRows holds that what waits for ada is counted, and that nothing else is kept
-// but the newest.
+// checkRows holds that the waiting deliveries of ada are counted, and that of the others
+// only the newest are kept.
 func checkRows(r *rig) {
 	r.t.Helper()
 	waiting := len(r.waiting("ada"))

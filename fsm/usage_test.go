@@ -167,8 +167,8 @@ func TestFoldCountsOnce(t *testing.T) {
 	}
 }
 
-// TestUsageDaysAreBounded holds that a day has only so many rows, and that
-// nothing is lost with them.
+// TestUsageDaysAreBounded holds that a day has a bounded number of rows, and that their sum
+// is complete.
 func TestUsageDaysAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.run(&command.Tick{})
@@ -252,7 +252,7 @@ func TestUsageIsPruned(t *testing.T) {
 	}
 }
 
-// usageModel is what usage should be.
+// usageModel models usage.
 type usageModel struct {
 	now     int64
 	pruned  command.Day

@@ -15,7 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// homeSeen is what home shows of an agent, and until when.
+// homeSeen is the home of an agent, and its end.
 type homeSeen struct {
 	shown string
 	until int64

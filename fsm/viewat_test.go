@@ -82,7 +82,7 @@ func TestViewAt(t *testing.T) {
 	}
 }
 
-// TestRowDigestEnds: a digest that nobody wants any more does not go on.
+// TestRowDigestEnds: a digest whose context has ended stops.
 func TestRowDigestEnds(t *testing.T) {
 	l := newLog(t)
 	l.seed(5)

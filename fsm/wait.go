@@ -13,8 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// waiters lets any number of goroutines wait for an index. The apply goroutine looks at the
-// lowest of these only.
+// waiters lets goroutines wait for an index. Apply looks at the lowest of these only.
 type waiters struct {
 	applied atomic.Uint64
 	mu      sync.Mutex
@@ -34,16 +33,12 @@ func (w *waiters) wait(ctx context.Context, index uint64) error {
 	}
 	me := &waiter{index: index, ready: make(chan struct{})}
 	w.mu.Lock()
-	switch {
-	case w.applied.Load() >= index:
-		w.mu.Unlock()
-		return nil
-	case w.closed:
-		w.mu.Unlock()
-		return ErrClosed
+	if w.applied.Load() >= index || w.closed {
+		close(me.ready)
+	} else {
+		at, _ := slices.BinarySearchFunc(w.waiting, index, func(o *waiter, index uint64) int { return cmp.Compare(o.index, index) })
+		w.waiting = slices.Insert(w.waiting, at, me)
 	}
-	at, _ := slices.BinarySearchFunc(w.waiting, index, func(o *waiter, index uint64) int { return cmp.Compare(o.index, index) })
-	w.waiting = slices.Insert(w.waiting, at, me)
 	w.mu.Unlock()
 
 	select {
@@ -94,29 +89,27 @@ func (w *waiters) close() {
 type watchers struct {
 	count atomic.Int64
 	mu    sync.Mutex
-	by    map[string]map[*watcher]struct{}
+	by    map[string]map[chan struct{}]bool
 }
 
-type watcher struct{ wake chan struct{} }
-
-// Watch returns a channel that gets a value when something that concerns the agent
-// (text.Fold) was applied, after the view that holds it was published; and also
-// when the whole state was replaced or closed. Watch first and look at a view
-// afterwards: then nothing is missed. The caller calls stop when done.
+// Watch returns a channel that gets a value when a change that concerns the agent
+// (text.Fold) was applied, after the view that holds it was published; and also when the
+// whole state was replaced or closed. Watch first and look at a view afterwards, so that no
+// change is missed. The caller calls stop when done.
 func (m *Machine) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
-	w := &watcher{wake: make(chan struct{}, 1)}
+	w := make(chan struct{}, 1)
 	ws := &m.watchers
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.by == nil {
-		ws.by = make(map[string]map[*watcher]struct{})
+		ws.by = make(map[string]map[chan struct{}]bool)
 	}
 	if ws.by[agentKey] == nil {
-		ws.by[agentKey] = make(map[*watcher]struct{})
+		ws.by[agentKey] = make(map[chan struct{}]bool)
 	}
-	ws.by[agentKey][w] = struct{}{}
+	ws.by[agentKey][w] = true
 	ws.count.Add(1)
-	return w.wake, sync.OnceFunc(func() {
+	return w, sync.OnceFunc(func() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		delete(ws.by[agentKey], w)
@@ -167,10 +160,10 @@ func (ws *watchers) notifyAll() {
 	}
 }
 
-func wakeAll(set map[*watcher]struct{}) {
-	for w := range set {
+func wakeAll(set map[chan struct{}]bool) {
+	for wake := range set {
 		select {
-		case w.wake <- struct{}{}:
+		case wake <- struct{}{}:
 		default: // it is woken already
 		}
 	}
@@ -188,14 +181,6 @@ type captures struct {
 type capture struct {
 	index uint64
 	view  chan *view.View // gets one value: nil if the index was passed
-}
-
-func (c *captures) add(index uint64) *capture {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	one := &capture{index: index, view: make(chan *view.View, 1)}
-	c.open = append(c.open, one)
-	return one
 }
 
 // drop removes a capture, and releases the view that it got.
@@ -254,8 +239,11 @@ func (c *captures) serve(m *Machine) {
 // for an index without a view, which belongs to neither a command nor a configuration;
 // and ctx's error.
 func (m *Machine) ViewAt(ctx context.Context, index uint64) (*view.View, error) {
-	one := m.captures.add(index)
-	defer m.captures.drop(one)
+	c, one := &m.captures, &capture{index: index, view: make(chan *view.View, 1)}
+	c.mu.Lock()
+	c.open = append(c.open, one)
+	c.mu.Unlock()
+	defer c.drop(one)
 	if m.Applied() >= index {
 		v := m.View()
 		if v.Index() == index {
@@ -266,10 +254,10 @@ func (m *Machine) ViewAt(ctx context.Context, index uint64) (*view.View, error) 
 	}
 	select {
 	case v := <-one.view:
-		if v == nil {
-			return nil, ErrPassed
+		if v != nil {
+			return v, nil
 		}
-		return v, nil
+		return nil, ErrPassed
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

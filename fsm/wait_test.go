@@ -72,8 +72,8 @@ func TestWaitEndsWithClose(t *testing.T) {
 	}
 }
 
-// TestViewsUnderCommits reads through views while log entries are applied: each
-// view is whole, their indexes never fall, and none is left behind.
+// TestViewsUnderCommits reads through views while log entries are applied: each view is
+// whole, their indexes never fall, and all are released.
 func TestViewsUnderCommits(t *testing.T) {
 	r := newRig(t)
 	stop := make(chan struct{})

@@ -74,11 +74,3 @@ func (tx *Txn) countAlike(w *state.Writer) {
 		tx.count(state.FloodKey(hour, part))
 	}
 }
-
-// countNewChannel counts a channel that was opened.
-func (tx *Txn) countNewChannel(proof *command.Proof) {
-	day := command.DayOf(tx.now)
-	for _, sh := range state.SharesOf(proof, "", 1) {
-		tx.count(state.ChannelsKey(day, sh.Of))
-	}
-}

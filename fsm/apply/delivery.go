@@ -24,15 +24,11 @@ func (tx *Txn) keepDelivery(agentKey string, number uint64, d *outbox.DeliveryRo
 	tx.set(outbox.DeliveryKey(agentKey, number), d.Encode())
 }
 
-// notifyReceivers queues the deliveries of an entry: one for each agent with a receiver
-// that it answers or mentions. The zero target means no target.
+// notifyReceivers queues the deliveries of an entry, for agents that it answers or
+// mentions.
 func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *state.EntryRow) {
-	hooks := tx.caches.hooks
-	if len(hooks) == 0 {
-		return
-	}
 	for _, name := range e.Inbox {
-		filter, hooked := hooks[name]
+		filter, hooked := tx.caches.hooks[name]
 		if !hooked {
 			continue
 		}
@@ -46,8 +42,7 @@ func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *st
 	}
 }
 
-// queueDelivery adds a delivery to an agent's queue and returns its number. If too many
-// wait then, one of them is dropped.
+// queueDelivery adds a delivery to an agent's queue, may drop one, and returns its number.
 func (tx *Txn) queueDelivery(agentKey string, kind outbox.DeliveryKind, entry uint64, from state.SenderGroup) uint64 {
 	o := tx.outbox(agentKey)
 	o.Last++
@@ -69,9 +64,8 @@ func (tx *Txn) queueDelivery(agentKey string, kind outbox.DeliveryKind, entry ui
 	return o.Last
 }
 
-// collectMention adds a mention to the agent's hourly digest; the hour begins with the
-// first mention. A digest counts as the agent's own delivery: its turn does not depend
-// on the senders in it.
+// collectMention adds a mention to the agent's hourly digest, which begins with its first
+// one. A digest counts as the agent's own delivery.
 func (tx *Txn) collectMention(agentKey string, entry uint64, from state.SenderGroup) {
 	o := tx.outbox(agentKey)
 	if o.Digest == 0 {
@@ -92,8 +86,7 @@ func (tx *Txn) collectMention(agentKey string, entry uint64, from state.SenderGr
 	tx.keepDelivery(agentKey, o.Digest, &d)
 }
 
-// endDelivery takes a delivery out of the queue. It is kept while it is one of the
-// newest.
+// endDelivery takes a delivery out of the queue. It keeps the newest ones.
 func (tx *Txn) endDelivery(agentKey string, o *outbox.Outbox, i int, d *outbox.DeliveryRow, status outbox.DeliveryStatus) {
 	number := o.Queue[i].Number
 	o.Queue = slices.Delete(o.Queue, i, i+1)
@@ -120,13 +113,6 @@ func (tx *Txn) dropDelivery(agentKey string, o *outbox.Outbox, i int, reason str
 	d := tx.delivery(agentKey, o.Queue[i].Number)
 	d.Reason = reason
 	tx.endDelivery(agentKey, o, i, &d, outbox.DeliveryDropped)
-}
-
-// dropDeliveries empties an agent's queue.
-func (tx *Txn) dropDeliveries(agentKey string, o *outbox.Outbox, reason string) {
-	for len(o.Queue) > 0 {
-		tx.dropDelivery(agentKey, o, 0, reason)
-	}
 }
 
 // countWaiting changes the count of waiting deliveries.
@@ -186,16 +172,19 @@ func (tx *Txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 		d.Failures++
 		tx.endDelivery(c.AgentKey, o, i, &d, outbox.DeliveryFailed)
 		tx.Ended[len(tx.Ended)-1].Gone = true
-		tx.removeHook(c.AgentKey, o)
+		tx.unhook(c.AgentKey, o, outbox.ReasonHookGone)
+		if p, known := tx.profile(c.AgentKey); known {
+			p.NotifyURL, p.NotifyVerified = "", false
+			tx.putProfile(c.AgentKey, &p)
+		}
 	default:
 		tx.failDelivery(c, o, i, &d)
 	}
 	return done
 }
 
-// failDelivery counts a failure, after which the delivery waits for its next attempt or
-// has failed. An attempt that was not its own turn does not count; if the receiver
-// asked for a longer pause, its turn comes later.
+// failDelivery counts a failure, after which the delivery waits for its next attempt or has
+// failed. An attempt before its own turn does not count, but may delay that turn.
 func (tx *Txn) failDelivery(c *command.AckDelivery, o *outbox.Outbox, i int, d *outbox.DeliveryRow) {
 	q := &o.Queue[i]
 	turn := q.Ready <= tx.now
@@ -226,8 +215,7 @@ func (tx *Txn) applyTestDelivery(c *command.TestDelivery) command.Result {
 	return command.Result{Outcome: command.OutcomeDone, Entry: number}
 }
 
-// pushKind returns how an entry in an agent's inbox is pushed to the agent; false if it
-// is not. The zero target means no target.
+// pushKind returns how an entry in an agent's inbox is pushed; false if it is not pushed.
 func pushKind(f command.PushFilter, agentKey string, e *state.EntryRow, p *command.Publish, target *state.EntryRow) (outbox.DeliveryKind, bool) {
 	replies := command.NoReplies
 	if target.Type == state.TypeJob {

@@ -16,16 +16,16 @@ import (
 
 // Apply applies a log entry, unless the state already holds it.
 func (tx *Txn) Apply(e *LogEntry) {
-	switch {
-	case e.Index <= tx.Head.Applied:
+	if e.Index <= tx.Head.Applied {
 		tx.Must(tx.Head.CheckApplied(e.Index, e.Term))
 		return
+	}
+	tx.Head.Applied, tx.Head.Term = e.Index, e.Term
+	switch {
 	case e.Configuration:
-		tx.Head.Applied, tx.Head.Term = e.Index, e.Term
 		c := state.Configuration{Index: e.Index, Data: e.Data}
 		tx.set(state.KeyConfig, c.Append(nil))
 	default:
-		tx.Head.Applied, tx.Head.Term = e.Index, e.Term
 		tx.applyBatch(e)
 	}
 }
@@ -54,7 +54,7 @@ func (tx *Txn) applyBatch(e *LogEntry) {
 	tx.Rolled = append(tx.Rolled, Rolled{e.Index, tx.Head.Rolling})
 }
 
-// Discard ends a transaction that has changed nothing.
+// Discard ends a transaction without changes.
 func (tx *Txn) Discard() { tx.Must(tx.Batch.Close()) }
 
 // Commit writes the transaction and updates the caches of rows.
@@ -65,7 +65,12 @@ func (tx *Txn) Commit() Changes {
 		tx.Must(fmt.Errorf("write state: %w", err))
 	}
 	tx.Must(tx.Batch.Close())
-	tx.finishHot()
+	if len(tx.dropped) > 0 {
+		tx.stored.Hot.Drop()
+	}
+	for _, c := range tx.changed {
+		tx.stored.Hot.Put([]byte(c.Key), c.Row, tx.Head.Applied)
+	}
 	for i, row := range tx.fresh {
 		tx.stored.Recent.Put(tx.firstFresh+uint64(i), row)
 	}
@@ -75,25 +80,14 @@ func (tx *Txn) Commit() Changes {
 	return tx.Changes
 }
 
-// carryOut applies a command.
-func (tx *Txn) carryOut(p command.Payload) command.Result {
-	op := command.OpOf(p)
-	if int(op) >= len(effects) || effects[op] == nil {
-		tx.Must(fmt.Errorf("command %s has no effect", op))
-	}
-	return effects[op](tx, p)
-}
-
-// LogEntry is a committed entry of the Raft log, as far as the state machine
-// is concerned.
+// LogEntry is a committed entry of the Raft log, for the state machine.
 type LogEntry struct {
 	Index, Term   uint64
 	Configuration bool // data is a configuration, else a batch
 	Data          []byte
 }
 
-// effects has the function that applies each kind of command. These functions must be
-// deterministic: they may depend on the transaction and the command only.
+// effects has the function that applies each kind of command, deterministically.
 var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpTick: effect(func(*Txn, *command.Tick) command.Result {
 		return done
@@ -144,8 +138,7 @@ func effect[C command.Payload](apply func(*Txn, C) command.Result) func(*Txn, co
 	return func(tx *Txn, p command.Payload) command.Result { return apply(tx, p.(C)) }
 }
 
-// checks are the checks of a command under a name that precede its own rules. The first one
-// that fails rejects the command with its problem.
+// checks precede a command's own rules. The first that fails rejects it with its problem.
 var checks = [...]struct {
 	problem command.Problem
 	fails   func(*Txn, command.Command, *state.Judgement) bool
@@ -186,8 +179,12 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 			return rejected(command.ProblemNotModerator)
 		}
 	}
+	op := command.OpOf(c.Payload)
+	if int(op) >= len(effects) || effects[op] == nil {
+		tx.Must(fmt.Errorf("command %s has no effect", op))
+	}
 	if j.Proof == nil || j.Repeated() {
-		return tx.carryOut(c.Payload)
+		return effects[op](tx, c.Payload)
 	}
 	for i := range checks {
 		if !checks[i].fails(tx, c, j) {
@@ -199,12 +196,14 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 		}
 		return r
 	}
-	r := tx.carryOut(c.Payload)
+	r := effects[op](tx, c.Payload)
 	if r.Outcome != command.OutcomeDone {
 		return r
 	}
 	if tx.opens {
-		tx.countNewChannel(j.Proof)
+		for _, sh := range state.SharesOf(j.Proof, "", 1) {
+			tx.count(state.ChannelsKey(command.DayOf(tx.now), sh.Of))
+		}
 	}
 	tx.countAlike(&j.Writer)
 	if j.Proof.Held != 0 {

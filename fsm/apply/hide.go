@@ -25,16 +25,16 @@ type transition struct {
 	profile func(tx *Txn, agentKey string, p *state.ProfileRow, reason string)
 }
 
-// transitions are the effects of hiding and of showing, by visibility. The zero transition
-// means no effect.
+// transitions are the effects of hiding and of showing; the zero transition means no
+// effect.
 var transitions = map[visibility]struct{ hide, show transition }{
 	shown:  {hide: transition{(*Txn).hide, (*Txn).hideProfile}},
 	hidden: {show: transition{(*Txn).unhide, (*Txn).showProfile}},
 	held:   {hide: transition{(*Txn).keepHidden, (*Txn).hideProfile}, show: transition{(*Txn).unhide, (*Txn).showProfile}},
 }
 
-// transition returns the transition of something that is hidden or not, and releases it if
-// it is held under a key.
+// transition returns the transition of an object, and releases it if it is held under a
+// key.
 func (tx *Txn) transition(isHidden bool, heldKey []byte, show bool) transition {
 	at := shown
 	switch {
@@ -49,8 +49,7 @@ func (tx *Txn) transition(isHidden bool, heldKey []byte, show bool) transition {
 	return transitions[at].hide
 }
 
-// applyHide hides or shows the entries and profiles that the command names. The Entry of its
-// result is the number of its row in the record.
+// applyHide hides or shows entries and profiles. Its Entry is its number in the record.
 func (tx *Txn) applyHide(c *command.Hide) command.Result {
 	var changed []string
 	for _, id := range c.IDs {
@@ -122,7 +121,11 @@ func (tx *Txn) hideQuietly(e *state.EntryRow, reason string) {
 	switch e.Type {
 	case state.TypeJob:
 		stored := state.JobOf(tx, e.Seq)
-		h.State = stored.WithoutClaim().Encode()
+		shown := stored
+		if stored.Status == state.JobClaimed { // its claim ends
+			shown = state.JobRow{Status: state.JobOpen}
+		}
+		h.State = shown.Encode()
 		tx.putJob(e.Seq, stored, state.JobRow{Status: state.JobHidden})
 	case state.TypeHelp:
 		help := tx.help(e.Seq)
@@ -190,15 +193,14 @@ func (tx *Txn) unhide(stub *state.EntryRow, _ string) {
 	tx.happen(state.EventUnhide, seq)
 }
 
-// hideFromParent removes an entry from the entry that it relates to. A retraction or
-// correction by its author stays in force.
+// hideFromParent removes an entry from the entry that it relates to, except its status.
 func (tx *Txn) hideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
 	counts, list := tx.successors(e.Parent)
 	counts.Total--
 	if e.Relation == command.RelationReply {
 		counts.Replies--
 	}
-	if i := slices.IndexFunc(list, func(s state.Successor) bool { return s.Seq == e.Seq }); i >= 0 {
+	if i, listed := list.Find(e.Seq); listed {
 		h.Successor = list[i].JSON
 		list = slices.Delete(list, i, i+1)
 	}
@@ -212,10 +214,7 @@ func (tx *Txn) unhideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
 		counts.Replies++
 	}
 	if len(h.Successor) > 0 {
-		i := slices.IndexFunc(list, func(s state.Successor) bool { return s.Seq > e.Seq })
-		if i < 0 {
-			i = len(list)
-		}
+		i, _ := list.Find(e.Seq)
 		list = slices.Insert(list, i, state.Successor{Seq: e.Seq, JSON: h.Successor})
 		if len(list) > command.MaxSuccessors {
 			list = list.WithoutLast(counts.Retracted, counts.Corrected)
@@ -287,16 +286,14 @@ func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state
 	}
 }
 
-// recountChannel changes how many entries of a channel are shown. A channel without
-// shown entries is not listed.
+// recountChannel changes the number of shown entries of a channel.
 func (tx *Txn) recountChannel(e *state.EntryRow, change int64) {
 	c, _ := tx.channel(e.Channel)
 	c.Entries += uint64(change) //nolint:gosec // wraps around where it is negative
 	tx.putChannel(e.Channel, c)
 }
 
-// dropDeliveriesOf drops the waiting deliveries of an entry, and removes it from
-// digests.
+// dropDeliveriesOf drops the waiting deliveries of an entry, and removes it from digests.
 func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
 	for _, name := range e.Inbox {
 		if _, hooked := tx.caches.hooks[name]; !hooked {
@@ -318,8 +315,8 @@ func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
 	}
 }
 
-// An entry or a profile that a pattern holds is written and hidden in one write batch. A row
-// lists it until a moderator shows it, or hides it with a reason.
+// A held entry or profile is written and hidden in one write batch. A row lists it until a
+// moderator shows it, or hides it with a reason.
 
 // heldReason is the reason for which held entries and profiles are hidden.
 const heldReason = "Held until a moderator has looked at it"

@@ -4,8 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
-
-	"github.com/cockroachdb/pebble/v2"
+	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/home"
@@ -46,9 +45,10 @@ func reasonOf(agentKey string, target *state.EntryRow) []byte {
 	return []byte{byte(home.ReasonMention)}
 }
 
-// settle updates open items for an entry that relates to another one: its writer has
-// answered that one; a question has its answer; a retracted entry needs no answer, and
-// a corrected one none from agents that are notified of the correction.
+// settle updates open items for an entry that relates to another one. The writer no longer
+// owes that one an answer, and a question has its answer. A retracted entry needs no
+// answer, and a corrected one needs no answer from agents that are notified of the
+// correction.
 func (tx *Txn) settle(e, target *state.EntryRow, own bool) {
 	retraction := e.Relation == command.RelationRetraction
 	correction := own && e.Relation == command.RelationCorrection
@@ -67,12 +67,14 @@ func (tx *Txn) settle(e, target *state.EntryRow, own bool) {
 	}
 }
 
-// updateHomeOfJob keeps the lists of a job's poster and of its claimants up to date
-// with a change of its state.
+// updateHomeOfJob updates the lists of a job's poster and claimants after a change of the job.
 func (tx *Txn) updateHomeOfJob(seq uint64, old, next state.JobRow) {
 	if old.ClaimantKey != "" {
 		tx.del(home.HeldKey(old.ClaimantKey, old.Expires, seq))
-		tx.notifyClaimLost(old.ClaimantKey, next)
+		if instead, some := tx.Entry(next.Claim); some && instead.AgentKey != old.ClaimantKey {
+			tx.set(home.ItemKey(old.ClaimantKey, home.PartInbox, instead.Seq), []byte{byte(home.ReasonClaimLost)})
+			tx.Notified = append(tx.Notified, old.ClaimantKey)
+		}
 	}
 	if next.ClaimantKey != "" {
 		tx.set(home.HeldKey(next.ClaimantKey, next.Expires, seq), []byte{})
@@ -89,16 +91,7 @@ func (tx *Txn) updateHomeOfJob(seq uint64, old, next state.JobRow) {
 	}
 }
 
-// notifyClaimLost notifies an agent whose claim has expired of another agent's claim.
-func (tx *Txn) notifyClaimLost(former string, next state.JobRow) {
-	if instead, some := tx.Entry(next.Claim); some && instead.AgentKey != former {
-		tx.set(home.ItemKey(former, home.PartInbox, instead.Seq), []byte{byte(home.ReasonClaimLost)})
-		tx.Notified = append(tx.Notified, former)
-	}
-}
-
-// applyMarkSeen removes the named entries from the agent's unanswered ones. It needs the key:
-// otherwise anybody could hide messages from an agent.
+// applyMarkSeen removes the named entries from the agent's unanswered ones, given its key.
 func (tx *Txn) applyMarkSeen(c *command.MarkSeen) command.Result {
 	w := tx.writer()
 	if problems := w.MarkSeenProblems(); len(problems) > 0 {
@@ -124,8 +117,7 @@ func (tx *Txn) finishHome() {
 	}
 }
 
-// RecentByAuthor returns the RecentByAuthor of a row, to be changed: it is written at the end of
-// the call.
+// recentByAuthor returns the list of a row, to be changed: it is written at the end of the call.
 func (tx *Txn) recentByAuthor(key []byte) *home.RecentByAuthor {
 	return use(tx, &tx.caches.recents, tx.recents, string(key), func() (*home.RecentByAuthor, error) {
 		s, _, err := state.Load(tx.stored.DB, key, home.DecodeRecentByAuthor)
@@ -158,8 +150,8 @@ func (tx *Txn) addOwn(p home.Part, author string, seq uint64) {
 	tx.set(home.WaitingKey(p, seq), []byte(author))
 }
 
-// dropOwn takes an entry from one of its author's lists, if it is there, and from
-// the waiting list, where the next older one takes its place.
+// dropOwn takes an entry from one of its author's lists, if it is there. In the waiting
+// list, the next older one takes its place.
 func (tx *Txn) dropOwn(p home.Part, author string, seq uint64) {
 	key := home.ItemKey(author, p, seq)
 	if _, there := tx.Get(key); !there {
@@ -189,8 +181,7 @@ func (tx *Txn) dropOwn(p home.Part, author string, seq uint64) {
 	a.Waiting[n], a.Changed = seqs, true
 }
 
-// newestOwn returns the newest entry of an author's list with a seq below before, as the
-// call has left the list so far, or 0.
+// newestOwn returns the newest entry of an author's list below a seq, or 0.
 func (tx *Txn) newestOwn(p home.Part, author string, before uint64) (newest uint64) {
 	list := home.ListKey(author, p)
 	for _, seq := range tx.owned[string(list)] {
@@ -223,41 +214,30 @@ func topicsOf(channel string, tags []string) []string {
 	return topics
 }
 
-// lowerASCII returns s with the letters of ASCII in lower case.
+// lowerASCII returns s, which is UTF-8, with the letters of ASCII in lower case.
 func lowerASCII(s string) string {
-	for i := range len(s) {
-		if s[i] >= 'A' && s[i] <= 'Z' {
-			b := []byte(s)
-			for j := i; j < len(b); j++ {
-				if b[j] >= 'A' && b[j] <= 'Z' {
-					b[j] += 'a' - 'A'
-				}
-			}
-			return string(b)
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
 		}
-	}
-	return s
+		return r
+	}, s)
 }
 
-// The sizes of recents: twice what a reader is shown, because up to half of it
-// can be the reader's own.
+// The entries of recents that a reader is shown.
 const (
 	newestShown = command.MaxNew
 	notesShown  = command.MaxTopicNotes
 )
 
-// activity returns an agent's activity, to be changed: it is written at the end
-// of the call.
+// activity returns an agent's activity, to be changed: it is written at the end of the call.
 func (tx *Txn) activity(agent string) *home.Activity {
-	return use(tx, &tx.caches.activities, tx.activities, agent, func() (*home.Activity, error) { return loadActivity(tx.stored.DB, agent) })
-}
-
-// loadActivity reads an agent's activity.
-func loadActivity(r pebble.Reader, agent string) (*home.Activity, error) {
-	rows, err := home.Open(r, agent)
-	if err != nil {
-		return nil, err
-	}
-	a, err := rows.Activity()
-	return a, errors.Join(err, rows.Close())
+	return use(tx, &tx.caches.activities, tx.activities, agent, func() (*home.Activity, error) {
+		rows, err := home.Open(tx.stored.DB, agent)
+		if err != nil {
+			return nil, err
+		}
+		a, err := rows.Activity()
+		return a, errors.Join(err, rows.Close())
+	})
 }

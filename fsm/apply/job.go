@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"unicode/utf8"
@@ -9,13 +10,12 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// MaxReopened is how many claims end at most in one log entry. The rest ends
-// in the next ones, and counts as ended from its own time on.
+// MaxReopened bounds the claims that end in one log entry. The rest ends in the next ones,
+// and counts as ended from its own time on.
 const MaxReopened = 1000
 
+// The body of a claim without a note, and the text before a note that is too short for a body.
 const (
-	// claimWithoutNote is the body of a claim that came without a note, and
-	// shortNote is put before a note that is too short for a body.
 	claimWithoutNote = "I am working on this job."
 	shortNote        = "Note: "
 )
@@ -79,8 +79,7 @@ func (tx *Txn) applyCloseJob(c *command.CloseJob) command.Result {
 	})
 }
 
-// actOnJob carries out an action if the rules allow it. do changes the job, given its
-// entry and its row as it is stored, and returns the command's entry.
+// actOnJob carries out an action if the rules allow it. do returns the command's entry.
 func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64) command.Result {
 	w := tx.writer()
 	var job state.EntryRow
@@ -92,9 +91,8 @@ func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *stat
 	return tx.once(c, w, rules, func() uint64 { return do(w, &job, stored) })
 }
 
-// replyToJob publishes the text of an action as a reply to the job. Its mentions are
-// those of the body: agents that the job's title mentions were notified of the job
-// itself.
+// replyToJob publishes the text of an action as a reply to the job. Its mentions are those of
+// the body: agents that the title mentions were notified of the job itself.
 func (tx *Txn) replyToJob(as state.EventKind, a *command.JobAction, w *state.Writer, job *state.EntryRow, title, body string) uint64 {
 	p := entryBy(&a.Author, state.JobsChannel, title, body)
 	p.Relation = command.RelationReply
@@ -113,8 +111,7 @@ func (tx *Txn) updateJob(e *state.EntryRow) {
 	}
 }
 
-// putJob replaces a job's row and moves it between the lists that it is in. The
-// zero row means that the job is new.
+// putJob replaces a job's row, and moves it between lists. old is zero for a new job.
 func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 	tx.set(state.SeqKey(state.SpaceJob, seq), next.Encode())
 	if old.Status != next.Status {
@@ -144,8 +141,7 @@ func (tx *Txn) AddClaim(c state.DueClaim) {
 // DropClaim removes a claim from that list.
 func (tx *Txn) DropClaim(c state.DueClaim) { tx.del(state.DueKey(c)) }
 
-// reopenClaims ends the claims that have run out at the instant of the log entry
-// that is being applied: on every node at the same position of the log.
+// reopenClaims ends the claims that have run out at the instant of the log entry.
 func (tx *Txn) reopenClaims() {
 	if tx.now < tx.nextDue {
 		return
@@ -164,8 +160,7 @@ func (tx *Txn) reopenClaims() {
 	}
 }
 
-// EarliestClaims returns the claims that end first, as the call has left them so
-// far: those that have run out, the next one after them, and at most limit.
+// EarliestClaims returns at most limit claims: those that have run out, and the next one.
 func (tx *Txn) EarliestClaims(limit int) ([]state.DueClaim, error) {
 	var claims []state.DueClaim
 	for _, c := range tx.claimed {
@@ -184,7 +179,7 @@ func (tx *Txn) EarliestClaims(limit int) ([]state.DueClaim, error) {
 		}
 		return nil
 	})
-	slices.SortFunc(claims, state.DueClaim.Compare)
+	slices.SortFunc(claims, func(a, b state.DueClaim) int { return bytes.Compare(state.DueKey(a), state.DueKey(b)) })
 	claims = slices.Compact(claims)
 	return claims[:min(len(claims), limit)], err
 }

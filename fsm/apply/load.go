@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"errors"
+
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -17,7 +19,6 @@ const (
 )
 
 // cache keeps the most recently used values, between one and two generations of them.
-// It is for the apply goroutine.
 type cache[T any] struct {
 	young, old map[string]*T
 	generation int // how many values make one
@@ -28,11 +29,12 @@ func newCache[T any](keep int) cache[T] {
 }
 
 func (m *cache[T]) get(key string) *T {
-	v := m.young[key]
-	if v == nil {
-		if v = m.old[key]; v != nil {
-			m.put(key, v)
-		}
+	if v := m.young[key]; v != nil {
+		return v
+	}
+	v := m.old[key]
+	if v != nil {
+		m.put(key, v)
 	}
 	return v
 }
@@ -44,8 +46,7 @@ func (m *cache[T]) put(key string, v *T) {
 	m.young[key] = v
 }
 
-// use returns a value to be changed, from the cache or as load returns it. It is
-// among used for the rest of the call.
+// use returns a value to be changed, from used, from the cache, or from load.
 func use[T any](tx *Txn, c *cache[T], used map[string]*T, key string, load func() (*T, error)) *T {
 	if v := used[key]; v != nil {
 		return v
@@ -66,7 +67,7 @@ type Caches struct {
 	activities cache[home.Activity]
 	recents    cache[home.RecentByAuthor]
 	outboxes   cache[outbox.Outbox]
-	hooks      hookSet
+	hooks      map[string]command.PushFilter // of the agents with a receiver: looked up for every Inbox
 }
 
 // Begin starts a transaction on the rows of a store, with its state and its caches.
@@ -98,53 +99,34 @@ type Loaded struct {
 
 // LoadState reads a state, with the caches for its transactions.
 func LoadState(r pebble.Reader, maxFormat int) (l Loaded, c *Caches, err error) {
-	if l.Head, err = state.LoadHead(r); err != nil {
-		return l, nil, err
-	}
-	l.Version = l.Head.Applied
-	if l.Cluster, err = state.LoadCluster(r); err != nil {
-		return l, nil, err
-	}
 	if l.Format, err = state.LoadFormat(r); err != nil {
 		return l, nil, err
 	}
 	if err := command.CheckFormat(l.Format, maxFormat); err != nil {
 		return l, nil, err
 	}
-	if l.Sessions, err = loadSessions(r); err != nil {
-		return l, nil, err
-	}
-	if l.nextDue, err = state.LoadNextDue(r); err != nil {
-		return l, nil, err
-	}
-	if l.Revision, err = state.LoadRevision(r); err != nil {
-		return l, nil, err
-	}
-	if l.Hidden, _, err = state.Load(r, state.KeyHidden, state.DecodeNumber); err != nil {
-		return l, nil, err
-	}
-	if l.Policy, err = state.LoadPolicy(r); err != nil {
-		return l, nil, err
-	}
-	if l.Reports, err = state.LoadReports(r); err != nil {
-		return l, nil, err
-	}
-	hooks, err := loadHooks(r)
-	return l, &Caches{
+	c = &Caches{
 		activities: newCache[home.Activity](activitiesKept),
 		recents:    newCache[home.RecentByAuthor](notesKept),
 		outboxes:   newCache[outbox.Outbox](outboxesKept),
-		hooks:      hooks,
-	}, err
+	}
+	var errs [9]error
+	l.Head, errs[0] = state.LoadHead(r)
+	l.Cluster, errs[1] = state.LoadCluster(r)
+	l.Sessions, errs[2] = loadSessions(r)
+	l.nextDue, errs[3] = state.LoadNextDue(r)
+	l.Revision, errs[4] = state.LoadRevision(r)
+	l.Hidden, _, errs[5] = state.Load(r, state.KeyHidden, state.DecodeNumber)
+	l.Policy, errs[6] = state.LoadPolicy(r)
+	l.Reports, errs[7] = state.LoadReports(r)
+	c.hooks, errs[8] = loadHooks(r)
+	l.Version = l.Head.Applied
+	return l, c, errors.Join(errs[:]...)
 }
 
-// hookSet holds the filters of the agents that have a receiver. Every agent that an entry
-// concerns is looked up in it, so it is kept in memory; it belongs to the apply goroutine.
-type hookSet map[string]command.PushFilter
-
-// loadHooks returns the agents that have a receiver.
-func loadHooks(r pebble.Reader) (hookSet, error) {
-	hooks := make(hookSet)
+// loadHooks returns the filters of the agents that have a receiver.
+func loadHooks(r pebble.Reader) (map[string]command.PushFilter, error) {
+	hooks := make(map[string]command.PushFilter)
 	lower, upper := state.SpaceBounds(state.SpaceOutbox)
 	err := state.ScanSpace(r, lower, upper, func(key, row []byte) error {
 		o, err := outbox.DecodeOutbox(row)

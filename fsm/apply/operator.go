@@ -18,7 +18,7 @@ func (tx *Txn) applyResetKey(c *command.ResetKey) command.Result {
 	tx.setKey(c.AgentKey, &p, c.NewKey)
 	tx.moveName(p.Sender, "")
 	p.Former, p.Sender, p.Issuer = [command.KeyHashBytes]byte{}, "", ""
-	p.Used = true // nobody but an operator renews it
+	p.Used = true // only an operator renews it
 	tx.putProfile(c.AgentKey, &p)
 	tx.note(command.Operator, state.ActionResetKey, c.AgentKey, "")
 	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true}
@@ -64,8 +64,8 @@ func (tx *Txn) applyRecordBackup(c *command.RecordBackup) command.Result {
 func (tx *Txn) applySetFormat(c *command.SetFormat) command.Result {
 	if c.Format > tx.Format {
 		if err := command.CheckFormat(c.Format, tx.maxFormat); err != nil {
-			// Nothing is wrong here but the program, so the node ends in good order, with
-			// the state as it was before this log entry.
+			// Only the program is outdated, so the node ends in good order, with the state
+			// as it was before this log entry.
 			tx.fatal(&Error{Index: tx.Head.Applied, err: err})
 			runtime.Goexit()
 		}

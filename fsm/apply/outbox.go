@@ -5,8 +5,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// outbox returns an agent's outbox, to be changed: it is written at the end of the
-// call.
+// outbox returns an agent's outbox, to be changed: it is written at the end of the call.
 func (tx *Txn) outbox(agentKey string) *outbox.Outbox {
 	return use(tx, &tx.caches.outboxes, tx.outboxes, agentKey, func() (*outbox.Outbox, error) { return outbox.LoadOutbox(tx.stored.DB, agentKey) })
 }
@@ -32,22 +31,19 @@ func (tx *Txn) finishOutboxes() {
 	}
 }
 
-// followHook applies a change of an agent's profile to its outbox: waiting deliveries go
-// to a new receiver immediately, and are dropped when there is no receiver any more.
+// followHook applies a change of a profile to its outbox: a new receiver gets the waiting
+// deliveries; without one they are dropped.
 func (tx *Txn) followHook(agentKey string, old, next *state.ProfileFields) {
 	other := old.Hooked() != next.Hooked() || old.NotifyURL != next.NotifyURL
 	if !old.Hooked() && !next.Hooked() || !other && old.Filter == next.Filter {
 		return
 	}
 	o := tx.outbox(agentKey)
-	o.Active = next.Hooked()
-	if !o.Active {
-		o.Hook++
-		delete(tx.caches.hooks, agentKey)
-		tx.dropDeliveries(agentKey, o, outbox.ReasonHookOff)
+	if !next.Hooked() {
+		tx.unhook(agentKey, o, outbox.ReasonHookOff)
 		return
 	}
-	o.Filter = next.Filter
+	o.Active, o.Filter = true, next.Filter
 	tx.caches.hooks[agentKey] = next.Filter
 	if other {
 		o.Hook++
@@ -55,14 +51,12 @@ func (tx *Txn) followHook(agentKey string, old, next *state.ProfileFields) {
 	}
 }
 
-// removeHook takes an agent's notify_url out of its profile.
-func (tx *Txn) removeHook(agentKey string, o *outbox.Outbox) {
+// unhook drops the waiting deliveries of an agent that has no receiver any more.
+func (tx *Txn) unhook(agentKey string, o *outbox.Outbox, reason string) {
 	o.Hook++
 	o.Active = false
 	delete(tx.caches.hooks, agentKey)
-	tx.dropDeliveries(agentKey, o, outbox.ReasonHookGone)
-	if p, known := tx.profile(agentKey); known {
-		p.NotifyURL, p.NotifyVerified = "", false
-		tx.putProfile(agentKey, &p)
+	for len(o.Queue) > 0 {
+		tx.dropDelivery(agentKey, o, 0, reason)
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// changePolicy replaces the policy by one with rule as the only one of its subject; nil
-// means no rule.
+// changePolicy replaces the rule of a subject; nil means no rule.
 func (tx *Txn) changePolicy(subject state.RuleSubject, rule *state.Rule, number uint64) {
 	rules, revision := maps.Clone(tx.Policy.All), tx.Policy.Revision
 	if delete(rules, subject); rule != nil {
@@ -25,21 +24,19 @@ func (tx *Txn) changePolicy(subject state.RuleSubject, rule *state.Rule, number 
 	tx.Policy = state.NewPolicy(rules, revision)
 }
 
-// endRules removes the rules that have ended at the instant of the log entry that is
-// being applied. The policy keeps its revision: a node may check commands against an ended
-// rule a moment longer.
+// endRules removes the rules that have ended. The policy keeps its revision: a node may
+// check commands against an ended rule a moment longer.
 func (tx *Txn) endRules() {
 	if tx.now < tx.Policy.NextEnd {
 		return
 	}
 	rules := maps.Clone(tx.Policy.All)
-	maps.DeleteFunc(rules, func(subject state.RuleSubject, r *state.Rule) bool {
-		ended := r.Until > 0 && r.Until <= tx.now
-		if ended {
+	for subject, r := range tx.Policy.All {
+		if r.Until > 0 && r.Until <= tx.now {
+			delete(rules, subject)
 			tx.del(subject.Key())
 		}
-		return ended
-	})
+	}
 	tx.Policy = state.NewPolicy(rules, tx.Policy.Revision)
 }
 
@@ -89,8 +86,7 @@ var ruleActions = [...]struct{ set, lift string }{
 	command.RulePattern:  {"watch", "unwatch"},
 }
 
-// recordRule adds a row about a rule to the record. No network stands in it, because the
-// record outlives the rule.
+// recordRule adds a row about a rule to the record, which never has a network.
 func (tx *Txn) recordRule(o *command.Order, r *state.Rule, action string) uint64 {
 	what, private := r.Kind.String(), true
 	switch r.Kind {

@@ -7,8 +7,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// applyRegister registers the agent or changes its profile. The result says whether the
-// new key is now the agent's; it has no Entry.
+// applyRegister registers the agent or changes its profile. Its result has no Entry.
 func (tx *Txn) applyRegister(c *command.Register) command.Result {
 	w := tx.writer()
 	p, known := tx.profile(c.AgentKey)
@@ -75,16 +74,16 @@ func (tx *Txn) issueKey(c *command.Register, p *state.ProfileRow) {
 	p.Used, p.Issued, p.IssuedAt, p.Issuer = false, tx.Revision+1, tx.now, provingSender(&c.Proof)
 }
 
-// setKey replaces the profile's edit_key by the one with a hash, and what finds the owner
-// of a key. The caller stores the profile.
+// setKey replaces the profile's edit_key by the one with a hash. The caller stores the
+// profile.
 func (tx *Txn) setKey(agentKey string, p *state.ProfileRow, hash []byte) {
 	tx.del(state.OwnerKey(p.Key[:]))
 	copy(p.Key[:], hash)
 	tx.set(state.OwnerKey(hash), []byte(agentKey))
 }
 
-// putRevision stores the next revision of a profile, and under the request_id, in the scope
-// of a standing, that this request made it.
+// putRevision stores the next revision of a profile, and the request_id in its standing's
+// scope.
 func (tx *Txn) putRevision(c *command.Register, p *state.ProfileRow, s command.Standing, sum state.ContentSum) {
 	p.UpdatedAt = tx.now
 	tx.revise(c.AgentKey, p)

@@ -27,8 +27,8 @@ func (tx *Txn) applyPublish(p *command.Publish) command.Result {
 	return tx.once(p, w, rules, func() uint64 { return tx.publish(state.EventEntry, p, w, target) })
 }
 
-// once carries out a write unless its request_id was used before, or a rule rejects it. nil
-// rules mean only those of its name. write returns the entry that is the write's result.
+// once carries out a write unless it is repeated, or a rule rejects it. nil rules mean only
+// those of its name. write returns the entry of the result.
 func (tx *Txn) once(c command.Payload, w *state.Writer, rules func() []command.Problem, write func() uint64) command.Result {
 	request := &tx.judged.RequestAt
 	if request.Known() {
@@ -50,8 +50,8 @@ func (tx *Txn) once(c command.Payload, w *state.Writer, rules func() []command.P
 	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
 }
 
-// publish adds an entry that passed all rules, and returns its seq. Its type is that of the
-// event. The zero target means no target.
+// publish adds an entry that passed all rules, and returns its seq. A zero target is no
+// target.
 func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, target state.EntryRow) uint64 {
 	tx.Head.LastSeq++
 	tx.happen(as, tx.Head.LastSeq)
@@ -73,9 +73,10 @@ func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, 
 		}
 	}
 
-	row := e.Append(make([]byte, 0, rowSize(p)), p)
-	key := state.SeqKey(state.SpaceEntry, e.Seq)
-	tx.set(key, row)
+	// Room for the row, which is guessed, so that it is allocated once.
+	room := 320 + 4*len(p.Agent) + len(p.Title) + len(p.Body) + len(p.Body)/16 + 48*(len(p.Tags)+len(p.Mentions))
+	row := e.Append(make([]byte, 0, room), p)
+	tx.set(state.SeqKey(state.SpaceEntry, e.Seq), row)
 	tx.fresh = append(tx.fresh, row)
 	tx.Added = append(tx.Added, Indexed{Entry: e, Texts: state.EntryTexts{Title: p.Title, Body: p.Body, Tags: p.Tags}})
 	if !tx.timed {
@@ -113,8 +114,8 @@ func (tx *Txn) updateTarget(e, target *state.EntryRow) {
 	}
 }
 
-// inboxKeys returns the agents that have the entry in their inbox: the target's author and
-// all mentioned agents, except the writer. Each once, in a fixed order.
+// inboxKeys returns the target's author and all mentioned agents, except the writer, each
+// once.
 func inboxKeys(p *command.Publish, author string) []string {
 	var keys []string
 	if author != "" && author != p.AgentKey {
@@ -158,8 +159,8 @@ func (tx *Txn) putChannel(name string, c state.ChannelRow) {
 	tx.set(state.SeqKey(state.SpaceRecent, c.LastSeq), recent)
 }
 
-// supersede notes the entry at its parent. own says that both are by the same author:
-// the author's retraction and newest correction are always in the list.
+// supersede adds the entry to its parent's successors. An author's own retraction and
+// newest correction always stay in the list.
 func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	countsKey := state.SeqKey(state.SpaceCounts, e.Parent)
 	counts, _ := state.Read(tx, countsKey, state.DecodeLaterCounts)
@@ -190,12 +191,6 @@ func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	tx.superseded = append(tx.superseded, e.Parent)
 }
 
-// rowSize guesses the length of an entry's row, so that it is allocated once.
-func rowSize(p *command.Publish) int {
-	const fixed, perTag = 320, 48
-	return fixed + 4*len(p.Agent) + len(p.Title) + len(p.Body) + len(p.Body)/16 + perTag*(len(p.Tags)+len(p.Mentions))
-}
-
 // entryBy returns a message by the author.
 func entryBy(a *command.Author, channel, title, body string, tags ...string) *command.Publish {
 	return &command.Publish{
@@ -204,11 +199,9 @@ func entryBy(a *command.Author, channel, title, body string, tags ...string) *co
 	}
 }
 
+// A request for human help has helpTag as its first tag, and helpTitle before the goal.
 const (
-	// helpTag is the first tag of such a request.
-	helpTag = "human-help"
-
-	// helpTitle is put before the goal in the title.
+	helpTag   = "human-help"
 	helpTitle = "Human help: "
 )
 
@@ -256,21 +249,19 @@ func appendHelpJSON(c *command.AskHuman, dst []byte) []byte {
 	return state.AppendOptional(append(dst, `,"constraints":`...), c.Bounds)
 }
 
-// updateHelp changes the state of a request: a reply by another agent answers it, its
-// retraction, which only the author can make, closes it for ever.
+// updateHelp updates a request: a reply by another agent answers it, a retraction closes
+// it.
 func (tx *Txn) updateHelp(e, request *state.EntryRow) {
 	h := tx.help(request.Seq)
-	next := h.Status
 	switch {
 	case e.Relation == command.RelationRetraction:
-		next = state.HelpClosed
+		h.Status = state.HelpClosed
 	case e.Answers(request) && h.Status == state.HelpOpen:
-		next = state.HelpAnswered
+		h.Status = state.HelpAnswered
+	default:
+		return
 	}
-	if next != h.Status {
-		h.Status = next
-		tx.putHelp(request.Seq, h)
-	}
+	tx.putHelp(request.Seq, h)
 }
 
 func (tx *Txn) help(seq uint64) state.HelpRow {

@@ -9,8 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// applyPurge purges the entries and profiles that the command names. The Entry of its result
-// is the number of its row in the record.
+// applyPurge purges entries and profiles. Its Entry is the number of its row in the record.
 func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 	var changed []string
 	for _, id := range c.IDs {
@@ -41,8 +40,7 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 }
 
 // purgeProfile erases the texts of a profile. The name, its key and its protection stay, so
-// that only its owner may write under it. The index finds words by the profile's revision,
-// so that the profile gets another one.
+// that only its owner may write under it. Its words leave the index with its revision.
 func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string) {
 	old := p.ProfileFields
 	p.ProfileFields, p.Purged = state.ProfileFields{Protected: old.Protected}, true
@@ -52,9 +50,8 @@ func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string)
 	tx.revise(agentKey, p)
 }
 
-// PurgeList purges the entries and profiles of a list of another cluster that are in this
-// state and have not changed since, with a row in the record. It returns the number of
-// purges.
+// PurgeList purges the entries and profiles of another cluster's list that are in this state
+// and have not changed since. It returns the number of purges.
 func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 	tx.now = tx.Head.Now
 	for i := range list {
@@ -113,13 +110,13 @@ func (tx *Txn) applyDestroyDisk(c *command.DestroyDisk) command.Result {
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionDestroyDisk, c.Server, true)}
 }
 
-// An entry older than the retention of its channel is swept: it is hidden, and its content
-// is not kept, as if it were purged. Sweeping proves nothing about any disk: the bytes go
-// with the log, with compactions, and with the next EraseSwept.
+// An entry older than the retention of its channel is swept: it is hidden and its content
+// deleted, like a purge but without a proof for any disk. The bytes go with the log, with
+// compactions, and with the next EraseSwept.
 //
-// A job that is open or claimed, the claim of one, and an open request for help are kept
-// until they are over; then the newest entry that relates to them must be old enough,
-// too. Profiles are not entries and are not swept.
+// An open or claimed job, the claim of one, and an open request for help are kept until
+// they are over and the newest entry that relates to them is old enough. Profiles are not
+// swept.
 
 // sweptReason is the reason for which swept entries are hidden.
 const sweptReason = "Older than the retention of its channel"

@@ -8,8 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// record adds a row to the record of what moderators and operators did, and returns
-// its number.
+// record adds a row to the record of moderators and operators, and returns its number.
 func (tx *Txn) record(o *command.Order, action, what string, private bool) uint64 {
 	return tx.journal(state.ModerationRecord, state.Record{By: o.By, Action: action, What: what, Reason: o.Reason, Private: private})
 }
@@ -30,8 +29,7 @@ func (tx *Txn) journal(to state.Journal, r state.Record) uint64 {
 	return r.Number
 }
 
-// noteLead adds that a leader began its term, and before the first one of a new cluster
-// that its state came from another.
+// noteLead records that a leader began its term, and before the first one the founding.
 func (tx *Txn) noteLead(server string) {
 	if action, what, has := strings.Cut(tx.Cluster.Founding, " "); has {
 		tx.Cluster.Founding = ""
@@ -69,9 +67,9 @@ func (tx *Txn) moderators() int {
 	return len(names)
 }
 
-// A purged entry is hidden and its contents are deleted: its row is the stub, without
-// mentions, and SpaceHidden has no row of it. The bytes remain in files of the state and of
-// the log until the node has rewritten these; see erase.go and package node/purge.
+// A purged entry is hidden and its contents are deleted: it has a stub without mentions,
+// and no row in SpaceHidden. The node erases the bytes later; see erase.go and package
+// node/purge.
 
 // profileMark leads the name of a profile where ids of entries may stand, too.
 const profileMark = "@"

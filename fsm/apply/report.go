@@ -67,8 +67,8 @@ func (tx *Txn) closeReport(q *state.ReportQueue, at int, outcome command.ReportO
 	}
 }
 
-// closeReports gives the outcome to the open reports that meant selects, and returns the
-// entries that they report, in the order of the reports.
+// closeReports closes the open reports that meant selects, and returns their entries in
+// order.
 func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.QueuedReport) bool) (entries []uint64) {
 	if !slices.ContainsFunc(tx.Reports.Open, meant) {
 		return nil
@@ -97,8 +97,7 @@ func (tx *Txn) dropReport(number uint64) {
 	}
 }
 
-// endReports removes reports that have had their time at the instant of the log entry
-// that is being applied.
+// endReports removes the reports whose time has ended.
 func (tx *Txn) endReports() {
 	if tx.now < tx.Reports.NextEnd() {
 		return
@@ -115,8 +114,7 @@ func (tx *Txn) endReports() {
 	tx.Reports = q
 }
 
-// applyResolveReports closes the open reports that the command names. Its Entry is the
-// number of its row in the record.
+// applyResolveReports closes open reports. Its Entry is the number of its row in the record.
 func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 	meant := map[uint64]bool{}
 	for _, id := range c.Reports {
@@ -147,13 +145,11 @@ func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 
 // eraseReportsOf erases the texts of all reports of an entry, which may quote it.
 func (tx *Txn) eraseReportsOf(entry uint64) {
-	for _, list := range [...][]state.QueuedReport{tx.Reports.Open, tx.Reports.Closed} {
-		for _, queued := range list {
-			if queued.Entry == entry {
-				r := tx.report(queued.Number)
-				r.Text = ""
-				tx.set(state.ReportKey(r.Number), r.Encode())
-			}
+	for _, queued := range slices.Concat(tx.Reports.Open, tx.Reports.Closed) {
+		if queued.Entry == entry {
+			r := tx.report(queued.Number)
+			r.Text = ""
+			tx.set(state.ReportKey(r.Number), r.Encode())
 		}
 	}
 }

@@ -9,18 +9,17 @@ import (
 )
 
 const (
-	// writersKept is how many senders are remembered under a name. Two of them may be the
-	// owner who wants it protected: the sender that registered the name, and the sender
-	// of this request.
+	// writersKept bounds the senders under a name: its owner is up to two of them, by the
+	// registration and by this request.
 	writersKept = 3
 
 	// writersStep is how old a sender's stored time gets before it is updated.
 	writersStep = command.HourMillis
 )
 
-// noteWriter remembers the sender of a write for which others cannot protect the name. What
-// strangers write under a registered name without proof is not noted: it would keep the
-// holder of its key from protecting it.
+// noteWriter remembers the sender of a write for which others cannot protect the name.
+// Unproven writes under a registered name are not noted: they would keep the holder of its
+// key from protecting it.
 func (tx *Txn) noteWriter(agentKey string, proof *command.Proof) {
 	ws := state.WritersOf(tx, agentKey)
 	from, was := state.UnprovenSender(proof.Sender), state.UnprovenSender(proof.Former)
@@ -47,8 +46,7 @@ func (tx *Txn) moveName(from, to string) {
 	}
 }
 
-// writer returns the signer of the command that is being applied. From then on, a key
-// counts as used, and the profile follows its sender.
+// writer returns the signer of the command. Its key counts as used from then on.
 func (tx *Txn) writer() *state.Writer {
 	j := &tx.judged
 	if j.Registered {
@@ -60,7 +58,7 @@ func (tx *Txn) writer() *state.Writer {
 	return &j.Writer
 }
 
-// useKey notes that the agent has its key: from then on it is not renewed.
+// useKey notes that the agent has its key, which is not renewed any more.
 func (tx *Txn) useKey(agentKey string, p *state.ProfileRow) {
 	if !p.Used {
 		p.Used = true
@@ -68,8 +66,7 @@ func (tx *Txn) useKey(agentKey string, p *state.ProfileRow) {
 	}
 }
 
-// profile returns an agent's profile as the call has left it so far; false when
-// it has none.
+// profile returns an agent's profile as the call has left it, and false without one.
 func (tx *Txn) profile(agentKey string) (state.ProfileRow, bool) {
 	return state.Read(tx, state.ProfileKey(agentKey), state.DecodeProfileRow)
 }
@@ -80,13 +77,12 @@ func (tx *Txn) putProfile(agentKey string, p *state.ProfileRow) {
 }
 
 // An address proves the names that were registered from it, because it is usually that of
-// one client. Behind a proxy that passes no address, or that the node does not trust, all
-// clients have one. An address from which more than command.MaxAddressNames names were
-// registered is shared: it proves no name, and owns no anonymous entry. Each profile
+// one client. An address from which more than command.MaxAddressNames names were registered
+// is shared, as behind a proxy: it proves no name, and owns no anonymous entry. Each profile
 // counts for the pseudonym in its row: it moves with its sender from epoch to epoch, and
 // counts for no address if the registration had no proof, or an operator reset the key.
 
-// provingSender returns the sender where its address may prove the name; "" elsewhere.
+// provingSender returns the sender if its address may prove the name, or "".
 func provingSender(p *command.Proof) string {
 	if !p.Address || p.Shared {
 		return ""
@@ -94,8 +90,8 @@ func provingSender(p *command.Proof) string {
 	return p.Sender
 }
 
-// applyNextEpoch begins an epoch. The key before the last one is destroyed; each node
-// erases it like purged texts.
+// applyNextEpoch begins an epoch. Each node erases the key before the last like purged
+// texts.
 func (tx *Txn) applyNextEpoch(c *command.NextEpoch) command.Result {
 	e := state.EpochOf(tx)
 	if c.Number != e.Number+1 {
@@ -105,7 +101,7 @@ func (tx *Txn) applyNextEpoch(c *command.NextEpoch) command.Result {
 	tx.set(state.KeyEpoch, state.SenderEpoch{Number: c.Number, Since: tx.now, Key: c.SealedKey, Last: e.Key}.Append(nil))
 	tx.dropRange(state.SpaceBounds(state.SpaceFormerly))
 	if e.Number > 1 {
-		// The pseudonyms of the epoch before the ended one belong to nobody any more.
+		// The pseudonyms of the epoch before the ended one are unused from now on.
 		over := state.NamedKey(command.PseudonymOf(e.Number-1, ""))
 		tx.dropRange(over, append(bytes.Clone(over), 0xff))
 	}
@@ -115,8 +111,8 @@ func (tx *Txn) applyNextEpoch(c *command.NextEpoch) command.Result {
 	return done
 }
 
-// keepFormerly stores a sender's pseudonym of the last epoch, for as long as that key
-// exists. It links the sender's entries of both epochs.
+// keepFormerly links the sender's pseudonyms of both epochs, until the older key is
+// destroyed.
 func (tx *Txn) keepFormerly(proof *command.Proof) {
 	if proof.Former == "" {
 		return
@@ -127,8 +123,7 @@ func (tx *Txn) keepFormerly(proof *command.Proof) {
 	}
 }
 
-// followSender replaces a name's pseudonyms of the last epoch by those of this epoch,
-// when their sender writes under the name.
+// followSender replaces a name's pseudonyms of the last epoch by those of this epoch.
 func (tx *Txn) followSender(agentKey string, p *state.ProfileRow, proof *command.Proof) {
 	registeredBy := p.Sender
 	if p.Follow(proof) {
@@ -137,8 +132,7 @@ func (tx *Txn) followSender(agentKey string, p *state.ProfileRow, proof *command
 	}
 }
 
-// followRule moves a rule from a sender's former pseudonym to the present one. If both
-// have a rule, the one that ends later stays.
+// followRule moves a rule to a sender's present pseudonym, unless one there lasts longer.
 func (tx *Txn) followRule(sender, former string) {
 	rule := tx.Policy.OfSender(former)
 	if rule == nil {

@@ -21,8 +21,7 @@ const (
 	MaxAnswers  = 1 << 15
 )
 
-// Sessions has the results of commands, by boot. It mirrors the rows of SpaceSession
-// and SpaceAnswer and belongs to the apply goroutine.
+// Sessions has the results of commands, by boot, as in SpaceSession and SpaceAnswer.
 type Sessions map[command.BootID]*Session
 
 // Session has the results of the commands of one boot.
@@ -32,8 +31,7 @@ type Session struct {
 	Answers map[uint64]command.Result
 }
 
-// Append encodes the row of SpaceSession: the floor, the last use, and the open
-// numbers up to the row's end.
+// Append encodes the row of SpaceSession: floor, last use, open numbers.
 func (s *Session) Append(dst []byte) []byte {
 	return state.AppendUints(state.AppendUints(dst, s.Floor, uint64(s.lastUse)), s.Open...)
 }
@@ -55,14 +53,11 @@ func (ss Sessions) open(tx *Txn, g *command.Group) *Session {
 // narrow intersects the window with w, and drops the results of all other commands.
 func (s *Session) narrow(tx *Txn, boot command.BootID, w Window) {
 	next := s.Meet(w)
-	if next.equal(s.Window) {
+	if next.Floor == s.Floor && slices.Equal(next.Open, s.Open) {
 		return
 	}
 	s.Window = next
 	for _, seq := range s.seqs() {
-		if seq >= s.Floor {
-			break
-		}
 		if !s.Holds(seq) {
 			delete(s.Answers, seq)
 			tx.del(state.AnswerKey(boot, seq))
@@ -71,17 +66,9 @@ func (s *Session) narrow(tx *Txn, boot command.BootID, w Window) {
 }
 
 // seqs returns the seqs of the kept results in order.
-func (s *Session) seqs() []uint64 {
-	seqs := make([]uint64, 0, len(s.Answers))
-	for seq := range s.Answers {
-		seqs = append(seqs, seq)
-	}
-	slices.Sort(seqs)
-	return seqs
-}
+func (s *Session) seqs() []uint64 { return slices.Sorted(maps.Keys(s.Answers)) }
 
-// keep stores a result. A session that holds too many loses the lowest half, but
-// for the open ones.
+// keep stores a result. A full session loses the lowest half, except open ones.
 func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Result) {
 	s.Answers[seq] = r
 	tx.set(state.AnswerKey(boot, seq), state.AppendResult(nil, r))
@@ -91,9 +78,8 @@ func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Resul
 	}
 }
 
-// prune makes room for one more session: while there are too many, it drops the least
-// recently used one. Age does not matter: log time may jump by days during a retry, and
-// the retry must find its answer.
+// prune drops the least recently used sessions while there are too many. Age does not
+// matter: log time may jump by days during a retry, and the retry must find its answer.
 func (ss Sessions) prune(tx *Txn) {
 	for len(ss) >= MaxSessions {
 		boot := slices.MinFunc(slices.Collect(maps.Keys(ss)), func(a, b command.BootID) int {
@@ -107,8 +93,8 @@ func (ss Sessions) prune(tx *Txn) {
 	}
 }
 
-// Window says which commands of a boot may still come: those from floor on, and
-// the open ones below it. All others have been answered.
+// Window has the commands of a boot that may still come: those from Floor on, and the
+// open ones below it. All others have been answered.
 type Window struct {
 	Floor uint64
 	Open  []uint64 // rising, below floor, at most MaxOpen
@@ -129,7 +115,7 @@ func (w Window) Meet(o Window) Window {
 	if o.Floor > w.Floor {
 		w, o = o, w
 	}
-	// What is below the higher floor may come only if it is open there.
+	// A number below the higher floor may come only if it is open there.
 	both := Window{Floor: w.Floor}
 	for _, seq := range w.Open {
 		if o.Holds(seq) {
@@ -137,10 +123,6 @@ func (w Window) Meet(o Window) Window {
 		}
 	}
 	return both
-}
-
-func (w Window) equal(o Window) bool {
-	return w.Floor == o.Floor && slices.Equal(w.Open, o.Open)
 }
 
 // loadSessions reads the sessions back.

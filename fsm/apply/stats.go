@@ -44,8 +44,7 @@ func (tx *Txn) moveNewest(agentKey string, hour uint64) bool {
 }
 
 const (
-	// MaxDayRows is how many rows a day has at most; what goes beyond is counted
-	// as OtherCalls.
+	// MaxDayRows bounds the rows of a day. Further calls are counted as OtherCalls.
 	MaxDayRows = 500
 	// FoldDays is for how many days the number of a run's newest fold is kept. A
 	// fold is repeated within a day or never.

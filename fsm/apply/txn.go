@@ -14,8 +14,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// Txn gathers the writes of one ApplyBatch call. Reads see what was written
-// before in the same call. Everything in it is for the apply goroutine.
+// Txn gathers the writes of one ApplyBatch call, which later reads of the call see.
 type Txn struct {
 	stored    *state.Rows
 	Batch     *pebble.Batch
@@ -27,23 +26,21 @@ type Txn struct {
 	judged    state.Judgement // of the command that is being applied
 	against   *state.Rule     // the rule that rejects the command, or nil
 	opens     bool            // the command opens a channel that counts against its sender
-	// rows are the rows written in this call. They enter the batch once, at the end. A
-	// nil row is deleted.
+	// rows are the rows of this call, which enter the batch at the end. A nil row is
+	// deleted.
 	rows map[string][]byte
-	// changed are the rows of hot keyspaces that are in the batch, and dropped the ranges of
-	// keys that were deleted in this call.
+	// changed are the hot rows in the batch, dropped the deleted ranges of this call.
 	changed []state.HotRow
 	dropped []state.KeyRange
-	// fresh are the rows of the entries made in this call; fresh[0] belongs to
-	// firstFresh.
+	// fresh are the rows of the entries made in this call, from firstFresh on.
 	fresh      [][]byte
 	firstFresh uint64
 	superseded []uint64         // entries that got a successor
 	recast     []uint64         // entries whose row was written anew
 	timed      bool             // the log entry has its row in SpaceInstant
 	claimed    []state.DueClaim // in this call
-	// activities and recents are the rows of home that this call has changed, and
-	// owned are the entries that were added to their authors' lists, by list.
+	// activities and recents are the rows of home that this call has changed, owned the
+	// entries that were added to their authors' lists, by list.
 	activities map[string]*home.Activity
 	recents    map[string]*home.RecentByAuthor
 	owned      map[string][]uint64
@@ -73,8 +70,8 @@ type Indexed struct {
 	Texts state.EntryTexts
 }
 
-// Error is what apply panics with: skipping the log entry would make this copy of
-// the state differ from the others.
+// Error is the value of apply's panics: skipping the log entry would make this copy of the
+// state differ from the others.
 type Error struct {
 	Index uint64
 	err   error
@@ -98,22 +95,12 @@ func (tx *Txn) touch(key []byte) {
 	}
 }
 
-// set writes a row, or deletes it if row is nil. Later reads of the call see the change.
-// The caller must not change row afterwards.
+// set writes a row, which the caller must not change afterwards, or deletes it if it is
+// nil.
 func (tx *Txn) set(key, row []byte) { tx.rows[string(key)] = row }
 
 // del deletes a row.
 func (tx *Txn) del(key []byte) { tx.rows[string(key)] = nil }
-
-// finishHot updates the hot rows to those of the call, which is committed.
-func (tx *Txn) finishHot() {
-	if len(tx.dropped) > 0 {
-		tx.stored.Hot.Drop()
-	}
-	for _, c := range tx.changed {
-		tx.stored.Hot.Put([]byte(c.Key), c.Row, tx.Head.Applied)
-	}
-}
 
 // Get returns a row as the call has left it so far. It must not be changed.
 func (tx *Txn) Get(key []byte) ([]byte, bool) {
@@ -171,8 +158,8 @@ func (tx *Txn) recastEntry(seq uint64, row []byte) {
 	tx.recast = append(tx.recast, seq)
 }
 
-// dropRange deletes the rows from lower to before upper. Only get knows in the same call
-// that they are gone: no scan may read them.
+// dropRange deletes the rows from lower to before upper. No scan of the same call may read
+// them.
 func (tx *Txn) dropRange(lower, upper []byte) {
 	tx.touch(lower)
 	tx.Must(tx.Batch.DeleteRange(lower, upper, nil))
@@ -185,8 +172,7 @@ func (tx *Txn) dropRange(lower, upper []byte) {
 	}
 }
 
-// keysOf returns the keys of a space, those written in the call and those that it
-// has deleted included, in no order.
+// keysOf returns the keys of a space, in no order, with those deleted in the call.
 func (tx *Txn) keysOf(space byte) [][]byte {
 	var keys [][]byte
 	lower, upper := state.SpaceBounds(space)
@@ -279,11 +265,11 @@ func need[T any](tx *Txn, key []byte, decode func(row []byte) (T, error), name s
 func (tx *Txn) mark(space byte, seq uint64, set bool) {
 	key := state.SeqKey(space, seq/state.HiddenEntries)
 	row, _ := tx.Get(key)
+	change := index.Bitmap.Without
 	if set {
-		tx.set(key, index.Bitmap(row).With(seq))
-	} else {
-		tx.set(key, index.Bitmap(row).Without(seq))
+		change = index.Bitmap.With
 	}
+	tx.set(key, change(row, seq))
 }
 
 func (tx *Txn) marked(space byte, seq uint64) bool {

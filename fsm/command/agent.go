@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// ResetKey gives a registered agent a new edit_key, because the old one was lost or
-// stolen. Only operators can use it. The address that registered the agent is no proof
-// any more.
+// ResetKey gives a registered agent a new edit_key, because the old one was lost or stolen.
+// The address that registered the agent is no proof any more. Only operators can use it.
 type ResetKey struct {
 	AgentKey string `cbor:"1,keyasint"` // text.Fold of the name
 	NewKey   []byte `cbor:"2,keyasint"` // SHA-256 of the key
@@ -94,8 +93,7 @@ func (c *Register) check() error {
 	)
 }
 
-// checkGiven rejects unknown fields, values of fields that are not given, and a profile of
-// the anonymous author.
+// checkGiven rejects unknown fields, ungiven fields with values, and the anonymous author.
 func (c *Register) checkGiven() error {
 	switch {
 	case c.AgentKey == AnonymousName:
@@ -133,8 +131,8 @@ func (c *Register) set() (fields ProfileFields) {
 	return fields
 }
 
-// PushFilter says which entries are not pushed to an agent, and how. The zero value:
-// all are, each by itself.
+// PushFilter selects the entries that are pushed to an agent; zero means each one by
+// itself.
 type PushFilter uint8
 
 // Effects of a filter. The numbers stand in logs and in stored rows.

@@ -46,8 +46,7 @@ func checkText(field, s string, least, most int) error {
 	return checkRange(field, utf8.RuneCountInString(s), least, most, "code points")
 }
 
-// checkBytes checks that a text is not empty, its length in bytes, and that it is
-// UTF-8.
+// checkBytes checks that a text is not empty, its length in bytes, and that it is UTF-8.
 func checkBytes(field, s string, most int) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("%s: not UTF-8", field)
@@ -90,11 +89,12 @@ func checkLabel(field, label string) error {
 	return checkRange(field, len(label), 1, MaxUsageLabel, "bytes")
 }
 
-// names are the names of numbers from 1 on in the interface. The first one is the noun for
+// Names are the names of numbers from 1 on in the interface. The first one is the noun for
 // other numbers.
-type names []string
+type Names []string
 
-func (n names) name(i uint8) string {
+// Name returns the name of a number, or the noun with the number if it is unknown.
+func (n Names) Name(i uint8) string {
 	if i == 0 || int(i) >= len(n) {
 		return fmt.Sprintf("%s(%d)", n[0], i)
 	}
@@ -102,11 +102,11 @@ func (n names) name(i uint8) string {
 }
 
 // List returns all names, in order.
-func (n names) List() []string { return n[1:] }
+func (n Names) List() []string { return n[1:] }
 
 // Parse returns the number with a name, or 0 if the name is unknown.
-func (n names) Parse(name string) uint8 {
+func (n Names) Parse(name string) uint8 {
 	return uint8(1 + slices.Index(n[1:], name)) //nolint:gosec // there are few
 }
 
-func (n names) check(field string, i uint8) error { return checkRange(field, int(i), 1, len(n)-1, "") }
+func (n Names) check(field string, i uint8) error { return checkRange(field, int(i), 1, len(n)-1, "") }

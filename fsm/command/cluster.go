@@ -86,10 +86,9 @@ const (
 	// InitialFormat is the format number of a new cluster.
 	InitialFormat = 1
 	// MaxFormat is the newest format that this program knows. Raise it with the first
-	// command, field or index version that older programs cannot read; see Descriptor and
-	// newer. Raise it also before apply changes its result
-	// for a command compared with a released program, and make apply depend on the format:
-	// the nodes of a rolling upgrade must agree.
+	// command, field or index version that older programs cannot read. Raise it also before
+	// apply changes a result, and make apply depend on the format: the nodes of a rolling
+	// upgrade must agree.
 	MaxFormat = 1
 	// maxFormatNumber bounds the number in the log.
 	maxFormatNumber = 1 << 16
@@ -98,8 +97,7 @@ const (
 // ErrNewerFormat means that the cluster uses a format that this program does not know.
 var ErrNewerFormat = errors.New("the cluster uses a newer format; run a newer version of this program")
 
-// SetFormat raises the replicated format number, once every node knows it. It
-// never lowers it.
+// SetFormat raises the replicated format number, once every node knows it.
 type SetFormat struct {
 	Format int `cbor:"1,keyasint"`
 }
@@ -108,8 +106,8 @@ func (c *SetFormat) check() error {
 	return checkRange("format", c.Format, InitialFormat, maxFormatNumber, "")
 }
 
-// CheckFormat returns ErrNewerFormat when a program that knows formats up to
-// newest cannot read the format.
+// CheckFormat returns ErrNewerFormat if a program that knows formats up to newest is too
+// old.
 func CheckFormat(format, newest int) error {
 	if format > newest {
 		return fmt.Errorf("%w: format %d, and this one knows up to %d", ErrNewerFormat, format, newest)

@@ -95,9 +95,9 @@ func EncodeBatch(b Batch) ([]byte, error) {
 	return seal(dst, batchFrame, MaxEncodedBytes)
 }
 
-// DecodeBatch reads only the output of EncodeBatch. It does not check the
-// payloads: a leader has done so before it proposed them. The commands keep their
-// bytes as Data, which are part of data.
+// DecodeBatch reads only the output of EncodeBatch. It does not check payloads: a leader
+// did so before it proposed them. The commands keep their bytes as Data, which are part of
+// data.
 func DecodeBatch(data []byte) (Batch, error) {
 	r := openFrame(data, batchFrame, MaxEncodedBytes)
 	b := Batch{Stamp: int64(r.uvarint(MaxStamp))} //nolint:gosec // bounded

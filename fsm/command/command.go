@@ -28,9 +28,9 @@ type Batch struct {
 // Group is a sequence of commands of one node.
 type Group struct {
 	Boot BootID
-	// Floor and Open declare which commands of this boot may still come: those from Floor
-	// on, and the numbers in Open, which are ascending and below Floor. All others have
-	// been answered: their results are dropped, and late copies of them are ignored.
+	// Floor and Open declare the commands of this boot that may still come: those from
+	// Floor on, and the numbers in Open, ascending and below Floor. The results of all
+	// others are dropped, and late copies of them are ignored.
 	Floor    uint64
 	Commands []Command
 	Open     []uint64
@@ -55,8 +55,7 @@ type Payload interface {
 	check() error
 }
 
-// checkShape reports a batch that a state machine could not read, regardless of its
-// payloads.
+// checkShape reports a batch that cannot be read, regardless of its payloads.
 func (b *Batch) checkShape() error {
 	if b.Stamp < 0 || b.Stamp > MaxStamp {
 		return fmt.Errorf("stamp %d, 0 to %d are allowed", b.Stamp, int64(MaxStamp))
@@ -72,8 +71,7 @@ func (b *Batch) checkShape() error {
 	return nil
 }
 
-// Size returns how many bytes the group takes in a batch, at most. Commands without
-// Data are not counted.
+// Size returns the maximum size of the group in a batch. It counts only commands with Data.
 func (g *Group) Size() int {
 	n := GroupBytes + len(g.Open)*OpenBytes
 	for i := range g.Commands {
@@ -101,8 +99,7 @@ func (g *Group) checkShape() error {
 	return nil
 }
 
-// SealedDataKey returns the sealed data key that a state with this one has when the
-// batch was applied.
+// SealedDataKey returns the sealed data key after the batch, given the one before it.
 func (b *Batch) SealedDataKey(sealed []byte) []byte {
 	for _, g := range b.Groups {
 		for _, c := range g.Commands {
@@ -121,6 +118,5 @@ func (b *Batch) SealedDataKey(sealed []byte) []byte {
 	return sealed
 }
 
-// Check reports a payload that must never reach the log: a field over its bound or
-// outside its set. Encode and DecodeGroup do so.
+// Check reports a payload that must never reach the log, as Encode and DecodeGroup do.
 func Check(p Payload) error { return p.check() }

@@ -33,8 +33,8 @@ func (a *Attempt) check() error {
 }
 
 // BeginDeliveries begins those of the attempts that are due, and counts them against the
-// hourly limit. The leader proposes it before it sends. View.Begun returns the attempts that
-// have begun.
+// hourly limit. The leader proposes it before it sends the attempts that View.Begun
+// returns.
 type BeginDeliveries struct {
 	// Holder is the run of the node that is going to send.
 	Holder   BootID    `cbor:"1,keyasint"`

@@ -4,9 +4,8 @@ import (
 	"errors"
 )
 
-// Publish publishes one entry. Everything that depends on Unicode tables or on a node's
-// settings is computed by the node that receives the request, so that apply needs
-// neither.
+// Publish publishes one entry. The node that receives the request computes everything that
+// depends on Unicode tables or on its settings.
 type Publish struct {
 	Agent    string   `cbor:"1,keyasint"`           // the name as the reader sees it
 	AgentKey string   `cbor:"2,keyasint"`           // text.Fold(Agent)
@@ -37,10 +36,10 @@ const (
 	KindFeatureRequest Kind = 3
 )
 
-var kindNames = names{0: "kind", KindMessage: "message", KindKnowledge: "knowledge", KindFeatureRequest: "feature_request"}
+var kindNames = Names{0: "kind", KindMessage: "message", KindKnowledge: "knowledge", KindFeatureRequest: "feature_request"}
 
 // String returns the kind's name in the interface.
-func (k Kind) String() string { return kindNames.name(uint8(k)) }
+func (k Kind) String() string { return kindNames.Name(uint8(k)) }
 
 // Relation says how an entry relates to its target (interface, 3.2).
 type Relation uint8
@@ -54,7 +53,7 @@ const (
 	RelationReply      Relation = 4
 )
 
-var relationNames = names{
+var relationNames = Names{
 	0: "relation", RelationCorrection: "correction", RelationRetraction: "retraction",
 	RelationFollowUp: "follow_up", RelationReply: "reply",
 }
@@ -64,7 +63,7 @@ func (r Relation) String() string {
 	if r == RelationNone {
 		return ""
 	}
-	return relationNames.name(uint8(r))
+	return relationNames.Name(uint8(r))
 }
 
 // ParseRelation returns the relation with the given interface name.

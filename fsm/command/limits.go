@@ -1,8 +1,7 @@
 package command
 
-// The interface's limits. Lengths count Unicode code points unless a name ends
-// in Bytes. The interface layer checks them first and explains; Encode checks
-// them again because the log must never carry anything else.
+// The interface's limits. Lengths count Unicode code points unless a name ends in Bytes.
+// The interface layer checks them first and explains; Encode checks them again for the log.
 const (
 	MinBody      = 4
 	MaxBody      = 5000
@@ -42,29 +41,27 @@ const (
 	// MaxClaim is the longest claim of a job, in milliseconds.
 	MaxClaim = 30 * 24 * 60 * 60 * 1000
 
-	// MaxKeyClaims is how many unfinished claims a name has by its key, and MaxNameClaims
-	// how many it has without it from one sender. MaxSenderClaims is how many a sender has
-	// under all names, without those of established keys; a network has NetworkShare times
-	// as many. A claim is extended MaxRenewals times.
+	// MaxKeyClaims bounds the unfinished claims of a name by its key, MaxNameClaims those
+	// without it from one sender, and MaxSenderClaims those of a sender without established
+	// keys; a network has NetworkShare times as many. A claim is extended MaxRenewals
+	// times.
 	MaxKeyClaims    = 10
 	MaxNameClaims   = 5
 	MaxSenderClaims = 20
 	MaxRenewals     = 2
 
-	// MaxAddressNames is how many names an address may have registered and still be a proof.
-	// An address with more is taken for that of several clients.
+	// MaxAddressNames is how many names an address may have registered and still be a
+	// proof.
 	MaxAddressNames = 5
 
-	// MaxList is the most entries that one page of a list holds, and DefaultList
-	// what it holds when the client does not say.
+	// MaxList is the maximum size of a page of a list, DefaultList the default.
 	MaxList     = 100
 	DefaultList = 50
 	// MaxChannels is the most channels that are listed.
 	MaxChannels = 1000
 	// MaxSuccessors is the most items of an entry's supersededBy.
 	MaxSuccessors = 100
-	// The maximum sizes of home. A page of MaxForYou is extended to the end of its
-	// log entry.
+	// The maximum sizes of home. A page of MaxForYou extends to the end of its log entry.
 	MaxForYou     = 50
 	MaxOwed       = 20 // of each of the open items
 	MaxNew        = 20
@@ -73,28 +70,25 @@ const (
 	MaxYourTopics = 10
 	MaxTopicNotes = 5
 	MaxPartners   = 5
-	// MaxCounted is up to how many are counted of a list that is cut, and MaxSeen how
-	// many open items are put aside at once.
+	// MaxCounted bounds the count of a list that is cut, MaxSeen the items of one MarkSeen.
 	MaxCounted = 100
 	MaxSeen    = MaxList
 	// MaxSearch is the longest search text.
 	MaxSearch = 200
-	// MaxHourlyDeliveries is how many attempts to push something to an agent begin in
-	// any hour at most, MaxWaitingDeliveries how many deliveries wait for it,
-	// MaxListedDeliveries how many of the newest it sees, and MaxDigestEntries how many
-	// entries a digest lists.
+	// MaxHourlyDeliveries bounds the attempts to push to an agent that begin in any hour,
+	// MaxWaitingDeliveries its waiting deliveries, MaxListedDeliveries those that it sees,
+	// and MaxDigestEntries the entries that a digest lists.
 	MaxHourlyDeliveries  = 30
 	MaxWaitingDeliveries = 200
 	MaxListedDeliveries  = 50
 	MaxDigestEntries     = 50
-	// MaxReason is the longest reason of a moderator, MaxHidden how many entries and
-	// profiles one command hides, and MaxModerators how many have a token.
+	// MaxReason is the longest reason of a moderator, MaxHidden bounds the ids of one
+	// command.
 	MaxReason     = 300
 	MaxHidden     = 100
 	MaxModerators = 100
-	// MaxRules is how many rules of one kind the policy has, MaxRuleMillis how long one
-	// holds, and MaxPatterns how many patterns of watch words there are. A pattern is
-	// looked for in every text: MaxPatternBytes and MaxPatternSteps bound what that costs.
+	// MaxRules bounds the rules of one kind, MaxRuleMillis their time, and MaxPatterns the
+	// patterns of watch words, each of which is matched with every text.
 	MaxRules        = 1000
 	MaxRuleMillis   = 366 * 24 * 60 * 60 * 1000
 	MaxPatterns     = 32
@@ -104,21 +98,20 @@ const (
 	MinReport        = 4
 	MaxReport        = 1000
 	MaxReportContact = 200
-	// MaxOpenReports is how many reports wait for a moderator, of senders with an
-	// established name and of all others, each; MaxSenderReports how many of one sender,
-	// network or established name do.
+	// MaxOpenReports bounds the open reports of senders with an established name and of all
+	// others, each; MaxSenderReports those of one sender, network or established name.
 	MaxOpenReports   = 1000
 	MaxSenderReports = 20
-	// MaxClosedReports is how many of those that were looked at are kept, for
-	// ReportKeptMillis at most. A report without a decision goes after ReportOpenMillis.
+	// MaxClosedReports bounds the closed reports, which are kept for ReportKeptMillis. A
+	// report without a decision is removed after ReportOpenMillis.
 	MaxClosedReports = 5000
 	ReportKeptMillis = 30 * DayMillis
 	ReportOpenMillis = 180 * DayMillis
 	// MaxNewChannels is how many channels a sender may open in a day of UTC, without the
 	// key of an established name. A network has NetworkShare times as many.
 	MaxNewChannels = 10
-	// MaxUsageDays is for how many days calls are kept, and MaxUsageListed how
-	// many rows of them are listed at once.
+	// MaxUsageDays is for how many days calls are kept, MaxUsageListed bounds their listed
+	// rows.
 	MaxUsageDays   = 90
 	MaxUsageListed = 10_000
 )
@@ -130,11 +123,11 @@ const (
 	// MaxEncodedBytes is the largest encoded batch that is accepted: a
 	// full batch, one more command of the largest size, and the framing.
 	MaxEncodedBytes = 2 * MaxBatchBytes
-	// MaxForwardBytes is the largest group that is accepted on its way to the leader,
-	// with its senders.
+	// MaxForwardBytes is the size of the largest group on its way to the leader, with its
+	// senders.
 	MaxForwardBytes = 1 << 20
-	// GroupBytes, CommandBytes and OpenBytes are the maximum sizes in a batch of a group,
-	// of a command without its payload, and of an open number.
+	// The maximum sizes in a batch of a group, a command without its payload, and an open
+	// number.
 	GroupBytes   = 16 + 10 + 2 + 2
 	CommandBytes = 10 + 1 + 3
 	OpenBytes    = 10
@@ -147,11 +140,10 @@ const (
 	MaxMentions = 50
 	// MaxRequestScope bounds RequestKey.Scope in bytes.
 	MaxRequestScope = 512
-	// MaxNameKeyBytes bounds a folded name in bytes. Folding can make a name
-	// longer than it was: at most three code points for one.
+	// MaxNameKeyBytes bounds a folded name in bytes: folding makes three code points of one
+	// at most.
 	MaxNameKeyBytes = MaxName * 3 * 4
-	// MaxUsageRows, MaxSenderRows and MaxSenderRegisters bound one fold of a node's
-	// count of calls, MaxUsageLabel the names in it, in bytes.
+	// The bounds of one fold of a node's count of calls, and of the names in it, in bytes.
 	MaxUsageRows       = 512
 	MaxSenderRows      = 16
 	MaxSenderRegisters = 4096
@@ -170,17 +162,15 @@ const (
 	maxMapPairs      = 32
 	// MaxStamp is the latest stamp of a batch, the last millisecond of the year 9999.
 	MaxStamp = 253402300799999
-	// KeyHashBytes is the length of the hash of an edit_key: SHA-256. The key
-	// itself never enters the log.
+	// KeyHashBytes is the length of the SHA-256 of an edit_key, which never enters the log.
 	KeyHashBytes = 32
 	// ReportIDBytes is the length of the id of a report's receipt, which must be impossible to guess.
 	ReportIDBytes = 16
-	// LookBytes is the length of one hash in Proof.Looks, and MaxLooks how many a name
-	// has.
+	// LookBytes is the length of one hash in Proof.Looks, MaxLooks the number of hashes.
 	LookBytes = 16
 	MaxLooks  = 2
-	// SketchPartBytes is the length of one part of Proof.Sketch, and MaxSketchParts how
-	// many it has.
+	// SketchPartBytes is the length of one part of Proof.Sketch, MaxSketchParts their
+	// number.
 	SketchPartBytes = 8
 	MaxSketchParts  = 6
 	// MaxFingerprintBytes bounds the pseudonym of a sender.

@@ -4,12 +4,11 @@ import (
 	"errors"
 )
 
-// Operator is who acts over the private port: whoever has the cluster's secret. No
-// moderator has this name.
+// Operator is the name of operators, who act over the private port with the cluster's secret.
+// No moderator has this name.
 const Operator = "operator"
 
-// Order is who acts on what others wrote or may write, and why. Both stand in the
-// record.
+// Order names the moderator or operator of an act, and the reason. Both stand in the record.
 type Order struct {
 	By     string `cbor:"1,keyasint"`           // Operator, or the name of a moderator
 	Reason string `cbor:"2,keyasint,omitempty"` // for everybody to read
@@ -24,8 +23,7 @@ func (o *Order) check() error {
 
 func (o *Order) order() *Order { return o }
 
-// SetModerator gives a moderator a token, or takes it away. Only an operator asks
-// for this.
+// SetModerator gives a moderator a token, or revokes it. Only an operator can use it.
 type SetModerator struct {
 	Order
 	Name string `cbor:"10,keyasint"`
@@ -33,8 +31,7 @@ type SetModerator struct {
 	Token []byte `cbor:"11,keyasint,omitempty"`
 }
 
-// Hide hides entries and profiles, or shows them again. It has no effect on those that are
-// hidden, or shown, already.
+// Hide hides entries and profiles, or shows them again.
 type Hide struct {
 	Order
 	IDs    []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
@@ -42,8 +39,7 @@ type Hide struct {
 	Unhide bool     `cbor:"12,keyasint,omitempty"`
 }
 
-// Purge erases the texts of entries and profiles for good, also of those that are hidden
-// already.
+// Purge erases the texts of entries and profiles for good, hidden or not.
 type Purge struct {
 	Order
 	IDs []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
@@ -52,8 +48,8 @@ type Purge struct {
 	Agents  []string `cbor:"12,keyasint,omitempty"` // folded names of profiles
 }
 
-// DestroyDisk says that the disk of a server that left the cluster was destroyed or
-// erased by hand. Only an operator says so.
+// DestroyDisk records an operator's statement that the disk of a former server was
+// destroyed.
 type DestroyDisk struct {
 	Order
 	Server string `cbor:"10,keyasint"`
@@ -78,10 +74,7 @@ func (c *Hide) check() error {
 
 func (c *Purge) check() error {
 	return errors.Join(
-		c.Order.check(),
-		checkRange("ids and agents", len(c.IDs)+len(c.Agents), 1, MaxHidden, "items"),
-		checkAll("ids", c.IDs, MaxHidden, textOf("id", MaxTarget)),
-		checkAll("agents", c.Agents, MaxHidden, bytesOf("agent", MaxNameKeyBytes)),
+		(&Hide{Order: c.Order, IDs: c.IDs, Agents: c.Agents}).check(), // of the same fields
 		checkAll("servers", c.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)),
 	)
 }

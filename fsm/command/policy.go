@@ -23,13 +23,13 @@ const (
 	RulePattern  RuleKind = 7 // those with a text that the pattern is found in
 )
 
-var ruleNames = names{
+var ruleNames = Names{
 	0: "rule", RuleSender: "sender", RuleName: "agent", RuleNetwork: "network", RuleChannel: "channel",
 	RuleUnproven: "unproven", RuleAll: "all", RulePattern: "pattern",
 }
 
 // String returns the kind's name in the interface.
-func (k RuleKind) String() string { return ruleNames.name(uint8(k)) }
+func (k RuleKind) String() string { return ruleNames.Name(uint8(k)) }
 
 // OnArrival reports whether rules of the kind are checked where a request arrives.
 func (k RuleKind) OnArrival() bool { return k == RuleNetwork || k == RulePattern }
@@ -109,8 +109,7 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// CompilePattern reads a pattern of watch words. Its size and the cost of one match are
-// bounded.
+// CompilePattern reads a pattern of watch words, of bounded size and cost.
 func CompilePattern(s string) (*regexp.Regexp, error) {
 	if err := checkBytes("pattern", s, MaxPatternBytes); err != nil {
 		return nil, err

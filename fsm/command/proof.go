@@ -7,8 +7,7 @@ import (
 )
 
 // RequestKey is a client's request_id in its scope: the folded agent name, or one that ends
-// with AnonymousScope, to which the state adds the sender's pseudonym. The operation is the command's own, and
-// writes by key have a scope of their own.
+// with AnonymousScope, to which the state adds the sender's pseudonym.
 type RequestKey struct {
 	Scope string `cbor:"1,keyasint,omitempty"`
 	ID    string `cbor:"2,keyasint,omitempty"`
@@ -82,9 +81,8 @@ type Proof struct {
 	// Unlimited is set by a node whose flags set no limit of writes: the sender may open any
 	// number of channels and have any number of claims, unless the settings limit writes.
 	Unlimited bool `cbor:"9,keyasint,omitempty"`
-	// Shared is set when several clients may have the sender's address, so that it is no
-	// proof: the node does not trust the proxy that passed the request, or the node's flags
-	// turn proof by address off.
+	// Shared is set when the sender's address is no proof, because the node does not trust
+	// the proxy that passed the request, or by the node's flags.
 	Shared bool `cbor:"10,keyasint,omitempty"`
 }
 

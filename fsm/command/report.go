@@ -17,10 +17,10 @@ const (
 )
 
 // ReportReasons are the names of the reasons in the interface.
-var ReportReasons = names{0: "unknown", ReportIllegal: "illegal", ReportSpam: "spam", ReportSecret: "secret", ReportHarassment: "harassment", ReportOther: "other"}
+var ReportReasons = Names{0: "unknown", ReportIllegal: "illegal", ReportSpam: "spam", ReportSecret: "secret", ReportHarassment: "harassment", ReportOther: "other"}
 
 // String returns the reason's name in the interface.
-func (r ReportReason) String() string { return ReportReasons.name(uint8(r)) }
+func (r ReportReason) String() string { return ReportReasons.Name(uint8(r)) }
 
 // ReportOutcome is the outcome of a report.
 type ReportOutcome uint8
@@ -32,16 +32,15 @@ const (
 	ReportErased  ReportOutcome = 2 // the entry was erased
 	ReportKept    ReportOutcome = 3 // the entry stays
 	ReportSettled ReportOutcome = 4 // something else was done
-	// ReportDropped: there was no decision; its sender had more open ones than any other
-	// when there was no more room. No moderator gives it.
+	// ReportDropped: more reports of its sender than of any other were open when there was
+	// no room.
 	ReportDropped ReportOutcome = 5
-	// ReportExpired: the entry got older than the retention of its channel, and is a stub.
-	// No moderator gives it.
+	// ReportExpired: the entry got older than the retention of its channel.
 	ReportExpired ReportOutcome = 6
 )
 
 // ReportOutcomes are the names of the outcomes that moderators give.
-var ReportOutcomes = names{0: "unknown", ReportHidden: "hidden", ReportErased: "erased", ReportKept: "kept", ReportSettled: "other"}
+var ReportOutcomes = Names{0: "unknown", ReportHidden: "hidden", ReportErased: "erased", ReportKept: "kept", ReportSettled: "other"}
 
 // String returns the outcome's name in the interface; "" for ReportOpen.
 func (o ReportOutcome) String() string {
@@ -53,11 +52,10 @@ func (o ReportOutcome) String() string {
 	case ReportExpired:
 		return "expired"
 	}
-	return ReportOutcomes.name(uint8(o))
+	return ReportOutcomes.Name(uint8(o))
 }
 
-// Report asks the moderators to review an entry. Only they see its text and its
-// contact.
+// Report asks the moderators, who alone see its text and contact, to review an entry.
 type Report struct {
 	Agent    string       `cbor:"1,keyasint"`           // the name as moderators see it; AnonymousName without a name
 	AgentKey string       `cbor:"2,keyasint"`           // text.Fold(Agent)

@@ -2,12 +2,10 @@ package command
 
 import "time"
 
-// Result is the result of a command. It is part of the replicated state: the session
-// keeps it until its node has answered.
+// Result is the result of a command. The state keeps it until its node has answered.
 type Result struct {
 	Outcome Outcome
-	// Entry is the seq of the entry that was created, or that the request_id
-	// created before. Zero if there is no such entry.
+	// Entry is the seq of the entry that the command or its request_id created, or 0.
 	Entry uint64
 	// Differs is set on a duplicate whose content is not the first one's.
 	Differs bool
@@ -29,8 +27,7 @@ const (
 	OutcomeUnchanged Outcome = 5 // the state is so already; without effect
 )
 
-// Problem is one reason for which the state machine rejected a command. The
-// interface layer turns it into an issue with a field and a sentence.
+// Problem is one reason for a rejection. The interface layer makes an issue of it.
 type Problem uint8
 
 // The problems. The numbers stand in logs and snapshots.
@@ -47,8 +44,7 @@ const (
 	ProblemJobDone       Problem = 14 // the job is done
 	ProblemJobClosed     Problem = 15 // the poster withdrew the job
 	ProblemNotPoster     Problem = 16 // only the poster may withdraw a job
-	// The claimant has as many unfinished claims as it may, and has extended this one
-	// MaxRenewals times.
+	// The limits of the claimant's unfinished claims, and of extensions of this one.
 	ProblemTooManyClaims   Problem = 17
 	ProblemTooManyRenewals Problem = 18
 
@@ -86,8 +82,7 @@ const (
 // Code is the stable code of an Error object.
 type Code string
 
-// The codes of unavailability: the request is valid, but the cluster cannot serve it
-// now.
+// The codes of unavailability: the cluster cannot serve a valid request now.
 const (
 	CodeNotEnqueued    Code = "not_enqueued"    // certainly not written; repeat freely
 	CodeOutcomeUnknown Code = "outcome_unknown" // may have been written; repeat with the same request_id

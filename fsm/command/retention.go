@@ -13,8 +13,7 @@ const (
 	MaxRetentionRules = 16
 	// MaxRetentionHours is the longest retention: a hundred years.
 	MaxRetentionHours = 100 * 365 * dayHours
-	// MaxSwept bounds the entries that one Sweep makes stubs of, and the seqs that it
-	// carries.
+	// MaxSwept bounds the entries that one Sweep makes stubs of, and those that it names.
 	MaxSwept = 100
 
 	dayHours = 24
@@ -31,12 +30,11 @@ type RetentionRule struct {
 	Hours    uint64 // of log time; 0 means for good
 }
 
-// Retention are the rules of Settings.Retention. The first one that is for a channel
-// counts; the texts of other channels are kept.
+// Retention are the rules of Settings.Retention. The first one that matches a channel
+// counts.
 type Retention []RetentionRule
 
-// Of returns for how long the texts of a channel are kept, in milliseconds of log time, or 0
-// if they are kept for good.
+// Of returns the retention of a channel in milliseconds of log time, or 0 for good.
 func (r Retention) Of(channel string) (millis int64) {
 	for _, rule := range r {
 		prefix, open := strings.CutSuffix(rule.Channels, "*")
@@ -50,8 +48,7 @@ func (r Retention) Of(channel string) (millis int64) {
 // Millis is Hours in milliseconds.
 func (r RetentionRule) Millis() int64 { return int64(r.Hours) * HourMillis } //nolint:gosec // bounded
 
-// ParseRetention reads Settings.Retention, such as "logs=12h,test-*=30d,*=365d", where
-// "keep" is for good; "" has no rule.
+// ParseRetention reads Settings.Retention, such as "logs=12h,test-*=keep,*=365d".
 func ParseRetention(s string) (rules Retention, err error) {
 	if s == "" {
 		return nil, nil
@@ -88,12 +85,11 @@ func parseRetentionRule(s string) (rule RetentionRule, err error) {
 	return rule, nil
 }
 
-// Sweep makes stubs of entries that are older than the retention of their channels, some
-// of the oldest. The leader proposes it while there are any. The instant is that of the
-// log entry.
+// Sweep makes stubs of some of the oldest entries that are older than the retention of
+// their channels, at the instant of the log entry. The leader proposes it while there are
+// any.
 type Sweep struct {
-	// Over are entries that were old enough before, but were kept because of open activity,
-	// which may have ended since.
+	// Over are older entries that were kept because of open activity, which may have ended.
 	Over []uint64 `cbor:"1,keyasint,omitempty"`
 }
 

@@ -8,27 +8,25 @@ import (
 	"time"
 )
 
-// Settings are the settings of apply that an operator may change: one replicated row,
-// never a node's flag.
+// Settings are the replicated settings of apply that an operator may change.
 type Settings struct {
-	// DailyBytes bounds the bytes of commands that all senders together write in one
-	// UTC day of log time; 0 means no limit.
+	// DailyBytes bounds the bytes of all commands in a UTC day of log time; 0 means no
+	// limit.
 	DailyBytes uint64 `json:"dailyBytes"`
 	// SenderBytes bounds those of one sender; 0 means no limit.
 	SenderBytes uint64 `json:"senderBytes"`
 	// ProvenOnly allows writes only under proven names. New names can still be registered.
 	ProvenOnly bool `json:"provenOnly"`
-	// AlikeHourly bounds how many near-duplicates of a long text are written in an hour of
-	// log time, by all who prove no name; 0 means no limit.
+	// AlikeHourly bounds the near-duplicates of a long text in an hour of log time, by all
+	// who prove no name; 0 means no limit.
 	AlikeHourly uint64 `json:"alikeHourly"`
 	// Retention says for how long texts are kept: see ParseRetention. Empty means for good.
 	Retention string `json:"retention"`
 	// SenderDays is for how many days senders of entries are remembered, and how long an
 	// epoch of pseudonyms lasts.
 	SenderDays uint64 `json:"senderDays"`
-	// WriteRate is how many writes each sender and each name may make in a minute, and
-	// WriteBurst how many at once. 0 means no limit. Where a value is NotSet, the leader's
-	// flag applies.
+	// WriteRate and WriteBurst bound the writes of each sender and name in a minute and at
+	// once. 0 means no limit; NotSet means the leader's flag.
 	WriteRate  int64 `json:"writeRate"`
 	WriteBurst int64 `json:"writeBurst"`
 }
@@ -39,8 +37,7 @@ const NotSet = -1
 // MaxWriteSetting bounds WriteRate and WriteBurst.
 const MaxWriteSetting = 1 << 20
 
-// WriteLimit returns the rate and the burst that apply at a node with the given flags. The
-// limit is off if one of them is 0.
+// WriteLimit returns the rate and burst at a node with the given flags. 0 means no limit.
 func (s Settings) WriteLimit(rate, burst int) (perMinute, atOnce int) {
 	if s.WriteRate != NotSet {
 		rate = int(s.WriteRate)
@@ -90,21 +87,19 @@ const MaxSettingBytes = 1 << 50
 // shareParts is how many small shares DailyBytes has.
 const shareParts = 4096
 
-// EstablishedShare is the limit of an established name, and of an address for the
-// writes of such names, as a multiple of a sender's limit.
+// EstablishedShare is the limit of an established name, and of an address for such names,
+// as a multiple of a sender's.
 const EstablishedShare = 4
 
-// SmallShare is how many bytes a sender may write in a day even when DailyBytes is half
-// used: the second half is reserved for senders below this, and the last quarter of all for
-// established names.
+// SmallShare bounds a sender's bytes of a day in the second half of DailyBytes. The last
+// quarter is reserved for established names.
 func (s Settings) SmallShare() uint64 { return s.DailyBytes / shareParts }
 
-// Use is how much a sender, a network or a name has written in a day, and its limit as
-// a multiple of a sender's.
+// Use has the written bytes of a sender, network or name in a day, and its limit in
+// senders'.
 type Use struct{ Bytes, Times uint64 }
 
-// Fits reports whether this many bytes may still be written in a day, given the total
-// and the uses that they count against.
+// Fits reports whether more bytes fit into a day, given the total and their uses.
 func (s Settings) Fits(bytes, all uint64, established bool, uses ...Use) bool {
 	heavy := false
 	for _, u := range uses {
@@ -125,8 +120,7 @@ func (s Settings) Fits(bytes, all uint64, established bool, uses ...Use) bool {
 	return all <= s.DailyBytes
 }
 
-// OverBudget is the error of a write over the day's budget. It can be repeated the next
-// day.
+// OverBudget is the error of a write over the day's budget.
 func (s Settings) OverBudget(now time.Time) *RateLimited {
 	quota := s.SenderBytes
 	if quota == 0 {
@@ -159,8 +153,7 @@ func TooManyChannels(now time.Time) *RateLimited {
 	}
 }
 
-// Flooded is the error of a write with too many near-duplicates, at an instant in
-// milliseconds since the epoch. It can be repeated the next hour.
+// Flooded is the error of a write with too many near-duplicates, at an instant.
 func (s Settings) Flooded(now int64) *RateLimited {
 	const hour = time.Hour
 	return &RateLimited{

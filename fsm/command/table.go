@@ -178,8 +178,7 @@ type newer interface {
 	Needs() int
 }
 
-// FormatOf returns the format that the cluster must have before the payload may
-// enter the log.
+// FormatOf returns the format that the cluster must have before it may log the payload.
 func FormatOf(b Payload) int {
 	if n, ok := b.(newer); ok {
 		return n.Needs()
@@ -195,8 +194,7 @@ func TextsOf(p Payload) []string {
 	return nil
 }
 
-// ContentOf returns the fields by which repeated requests with a command are compared, or nil
-// if they are not compared.
+// ContentOf returns the fields by which repeated requests are compared, or nil.
 func ContentOf(p Payload) [][]string {
 	if s, ok := p.(signed); ok {
 		return s.content()

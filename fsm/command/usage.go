@@ -18,13 +18,12 @@ const (
 	SurfaceWeb Surface = 4
 )
 
-var surfaceNames = names{0: "surface", SurfaceAPI: "api", SurfaceA2A: "a2a", SurfaceMCP: "mcp", SurfaceWeb: "web"}
+var surfaceNames = Names{0: "surface", SurfaceAPI: "api", SurfaceA2A: "a2a", SurfaceMCP: "mcp", SurfaceWeb: "web"}
 
 // String returns the surface's name in the interface.
-func (s Surface) String() string { return surfaceNames.name(uint8(s)) }
+func (s Surface) String() string { return surfaceNames.Name(uint8(s)) }
 
-// OtherCalls is the action and the client of calls on a day that has too many of
-// both to distinguish them.
+// OtherCalls is the action and the client of calls on a day with too many of both.
 const OtherCalls = "other"
 
 // Day numbers the days since the epoch, in UTC.
@@ -67,8 +66,7 @@ func AppendRegister(dst []byte, number int, rank byte) []byte {
 	return append(binary.BigEndian.AppendUint16(dst, uint16(number)), rank)
 }
 
-// AddUsage adds the counts of a node to the state. A repetition under the same number has no
-// effect.
+// AddUsage adds the counts of a node to the state. A repeated number has no effect.
 type AddUsage struct {
 	// Boot is the run of the node that counted.
 	Boot BootID `cbor:"1,keyasint"`
@@ -98,8 +96,7 @@ func (c *AddUsage) check() error {
 	return errors.Join(append(errs, checkRange("registers", registers, 0, MaxSenderRegisters, ""))...)
 }
 
-// MaxUsageCount bounds the calls that one row counts, so that sums do not
-// run over.
+// MaxUsageCount bounds the calls of one row, so that sums do not overflow.
 const MaxUsageCount = 1 << 40
 
 func (s Surface) check() error { return surfaceNames.check("surface", uint8(s)) }
@@ -119,8 +116,7 @@ func (r *SenderRow) checkRegisters() error {
 // The shape of a sketch of senders (see SenderRow).
 const (
 	SketchPrecision = 14
-	// SketchRegisters is how many registers a sketch has: estimates are right to
-	// within about one in a hundred.
+	// SketchRegisters is the number of registers: estimates are right to about one percent.
 	SketchRegisters = 1 << SketchPrecision
 	MaxRank         = 64 - SketchPrecision + 1
 )

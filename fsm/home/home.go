@@ -62,8 +62,8 @@ func (s *RecentByAuthor) Remove(seq uint64) (there bool) {
 	return len(*s) < before
 }
 
-// Others returns the newest n entries by others than the reader that are not older than
-// least, newest first.
+// Others returns the newest n entries by others than the reader, down to least, newest
+// first.
 func (s RecentByAuthor) Others(reader string, least uint64, n int) []uint64 {
 	var seqs []uint64
 	for _, e := range slices.Backward(s) {
@@ -132,13 +132,12 @@ func (r *Lists) Activity() (*Activity, error) {
 }
 
 const (
-	// MaxTopics is how many topics are counted for an agent, and maxPartners how
-	// many others are remembered.
+	// MaxTopics bounds the counted topics of an agent, maxPartners its partners.
 	MaxTopics   = 32
 	maxPartners = command.MaxPartners
 )
 
-// Activity is where an agent writes and who it talks with: its rows of partActivity and
+// Activity is where an agent writes and who it talks with: rows of partActivity and
 // partTopic.
 type Activity struct {
 	Topics   []Topic
@@ -168,8 +167,8 @@ type Partner struct {
 	Theirs bool   // they wrote it
 }
 
-// Count counts an entry in a topic. If there are too many topics, the one with the
-// fewest entries is dropped; of several, the least recently written one.
+// Count counts an entry in a topic. If there are too many, it drops the topic with the
+// fewest entries, of these the least recently written one.
 func (a *Activity) Count(name string, at int64) {
 	for i := range a.Topics {
 		if a.Topics[i].Name == name {
@@ -194,8 +193,8 @@ func (a *Activity) Count(name string, at int64) {
 	a.Topics[least] = next
 }
 
-// Uncount removes an entry from a topic's count; false if the topic is not counted. A
-// topic without entries keeps its place, and is not shown.
+// Uncount removes an entry from a topic's count, if it is counted. A topic without entries
+// keeps its place, and is not shown.
 func (a *Activity) Uncount(name string) bool {
 	i := slices.IndexFunc(a.Topics, func(t Topic) bool { return t.Name == name })
 	if i < 0 || a.Topics[i].Entries == 0 { // it was dropped since, and came anew
@@ -362,8 +361,7 @@ func NotesKey(topic string) []byte { return append([]byte{state.SpaceNotes}, top
 // KeyNewest is the key of the list of the newest entries.
 var KeyNewest = []byte{state.SpaceNewest}
 
-// Held lists the claims of the agent at an instant. Claims that have run out come
-// before it.
+// Held lists the claims of the agent that have not run out at an instant.
 func (r *Lists) Held(now int64, limit int) (seqs []uint64, err error) {
 	err = r.Oldest(PartHeld, uint64(now)+1, func(key, _ []byte) (bool, error) {
 		err := AppendHeld(&seqs, key)
@@ -402,8 +400,8 @@ func Open(reader pebble.Reader, agentKey string) (*Lists, error) {
 // Close ends the reading.
 func (r *Lists) Close() error { return r.iter.Close() }
 
-// Oldest calls f with the rows of a part from a number on, the lowest first, while f returns
-// true. The key is without the prefix of the part.
+// Oldest calls f with rows of a part from a number on, the lowest first, while f returns
+// true. Keys are without the prefix of the part.
 func (r *Lists) Oldest(p Part, from uint64, f func(key, value []byte) (more bool, err error)) error {
 	return r.from(p, binary.BigEndian.AppendUint64(nil, from), f)
 }

@@ -39,8 +39,7 @@ func openCursor(r pebble.Reader, term []byte) (cursor, error) {
 	return cursor{iter: iter, key: key, size: len(term), next: maxBlock}, nil
 }
 
-// seek goes to the newest block not above target in which the term occurs, or
-// returns false. Targets never rise from call to call.
+// seek goes to the newest block with the term not above target. Targets never rise.
 func (c *cursor) seek(target uint64) (block uint64, ok bool, err error) {
 	for {
 		last := len(c.records) - 1
@@ -93,8 +92,7 @@ func (c *cursor) read() error {
 	return nil
 }
 
-// load adds the offsets of the term in the block that seek returned, of all its
-// parts.
+// load adds the offsets of the term in all parts of the block that seek returned.
 func (c *cursor) load(into *offsets) error {
 	if c.hasAlso && c.also>>blockShift == c.block {
 		into.set(uint16(c.also % BlockEntries))

@@ -38,9 +38,8 @@ func (x *Index) lasts(term []byte) bool {
 	return x.opts.Lasting != nil && x.opts.Lasting(term[len(x.opts.Prefix)+1:len(term)-1])
 }
 
-// Erase removes the entries that Options.Erased names from all postings in Pebble, and
-// with them terms that only they had. It goes once through all postings, including
-// those of an interrupted seal.
+// Erase removes the entries that Options.Erased names from all postings in Pebble, and with
+// them terms that only they had.
 func (x *Index) Erase(ctx context.Context) error {
 	lower := append(append([]byte{}, x.opts.Prefix...), postingKey)
 	e := eraser{x: x, known: map[uint64]Bitmap{}}
@@ -63,8 +62,7 @@ type eraser struct {
 	records []record
 }
 
-// some processes the next postings, and returns the key to continue at, nil after the
-// last.
+// some processes the next postings, and returns the key to continue at, or nil.
 func (e *eraser) some(from, upper []byte) (next []byte, err error) {
 	e.x.sealing.Lock() // a seal adds to directories
 	defer e.x.sealing.Unlock()
@@ -118,8 +116,7 @@ func (e *eraser) posting(batch *pebble.Batch, key, value []byte) error {
 	return batch.Set(key, left, nil)
 }
 
-// left returns the rest of a posting, nil if it is empty, and whether something was
-// removed.
+// left returns the rest of a posting, or nil, and whether something was removed.
 func (e *eraser) left(block uint64, posting []byte) (left []byte, changed bool, err error) {
 	erased, known := e.known[block]
 	if !known {

@@ -38,8 +38,8 @@ const (
 type Options struct {
 	// Prefix begins every key of the index. Only the index may use keys with this prefix.
 	Prefix []byte
-	// Version is the version of the code that makes terms, in 24 bits. An index of another
-	// version is dropped when it is opened.
+	// Version is the version of the terms, in 24 bits. An index of another version is
+	// dropped.
 	Version uint32
 	// First is the lowest seq of any entry.
 	First uint64
@@ -57,8 +57,8 @@ type Options struct {
 	OnSealed func(sealed uint64)
 }
 
-// Index is the index of all entries. Only the apply goroutine may call Add and Cut; all
-// other methods are safe for concurrent use.
+// Index is the index of all entries. Only apply may call Add and Cut; other methods are
+// safe for concurrent use.
 type Index struct {
 	db   *pebble.DB
 	opts Options
@@ -180,8 +180,7 @@ func (x *Index) startPart(seq uint64) *part {
 	return p
 }
 
-// tooMuchWaits reports whether the unsealed full parts reach a limit. The lock is held,
-// and every part in memory is full.
+// tooMuchWaits reports whether the unsealed parts, which are full, reach a limit.
 func (x *Index) tooMuchWaits() bool {
 	waiting, bytes := 0, 0
 	for _, p := range x.parts {
@@ -195,13 +194,7 @@ func (x *Index) tooMuchWaits() bool {
 
 // unsealed returns a copy of the parts that cuts still need.
 func (x *Index) unsealed() []*part {
-	keep := make([]*part, 0, len(x.parts)+1)
-	for _, p := range x.parts {
-		if p.end.Load() > x.cutMark {
-			keep = append(keep, p)
-		}
-	}
-	return keep
+	return slices.DeleteFunc(slices.Clone(x.parts), func(p *part) bool { return p.end.Load() <= x.cutMark })
 }
 
 // Cut captures the current contents of the index. It is cheap. It is taken together
@@ -241,8 +234,7 @@ const (
 	sealBatch = 32 << 10
 	// sealRetry is the time before a failed seal is tried again.
 	sealRetry = time.Second
-	// meanTerm is the assumed mean length of a term in bytes, to size buffers when a part
-	// is sealed.
+	// meanTerm is the assumed mean length of a term in bytes.
 	meanTerm = 12
 )
 
@@ -377,7 +369,22 @@ type sortedTerm struct {
 	from, to uint32 // the term, with its class, in the texts of all
 }
 
+// newSortedTerm returns the term at the end of the texts, which begins at from. The first
+// bytes after those that all terms share make its head.
+func newSortedTerm(id uint32, texts []byte, from, shared int) sortedTerm {
+	var head [8]byte
+	copy(head[:], texts[from+shared:])
+	return sortedTerm{head: binary.BigEndian.Uint64(head[:]), id: id, from: uint32(from), to: uint32(len(texts))}
+}
+
 func (o sortedTerm) text(texts []byte) []byte { return texts[o.from:o.to] }
+
+func (o sortedTerm) compare(other sortedTerm, texts []byte) int {
+	if o.head != other.head {
+		return cmp.Compare(o.head, other.head)
+	}
+	return bytes.Compare(o.text(texts), other.text(texts))
+}
 
 // sorted returns the part's terms in the order of their keys, and their texts.
 func (p *part) sorted() (order []sortedTerm, texts []byte) {
@@ -386,17 +393,8 @@ func (p *part) sorted() (order []sortedTerm, texts []byte) {
 	for id := range p.terms {
 		from := len(texts)
 		texts = p.appendTerm(texts, uint32(id))
-		var head [8]byte
-		copy(head[:], texts[from:])
-		order[id] = sortedTerm{
-			head: binary.BigEndian.Uint64(head[:]), id: uint32(id), from: uint32(from), to: uint32(len(texts)),
-		}
+		order[id] = newSortedTerm(uint32(id), texts, from, 0)
 	}
-	slices.SortFunc(order, func(x, y sortedTerm) int {
-		if x.head != y.head {
-			return cmp.Compare(x.head, y.head)
-		}
-		return bytes.Compare(x.text(texts), y.text(texts))
-	})
+	slices.SortFunc(order, func(x, y sortedTerm) int { return x.compare(y, texts) })
 	return order, texts
 }

@@ -22,13 +22,11 @@ const maxPartBytes = 32 << 20
 const startLength = 3
 
 // part is a run of entries of one block whose postings are in memory: the whole block,
-// unless its terms take more than maxPartBytes. One goroutine adds to it; others may
-// read it meanwhile.
-//
+// unless its terms take more than maxPartBytes. One goroutine adds to it; others may read.
 // Lists are append-only: a slice of one, taken under the lock, may be read without it.
 type part struct {
 	start uint64        // the seq of its first entry
-	end   atomic.Uint64 // the seq after its last entry; until it is full, after the last it may have
+	end   atomic.Uint64 // the seq after its last entry; until it is full, the end of its block
 
 	mu sync.RWMutex
 	table
@@ -37,8 +35,7 @@ type part struct {
 	starts map[uint32]uint32
 }
 
-// newPart returns an empty part that begins with the entry start; terms is how
-// many it will probably have.
+// newPart returns an empty part that begins with the entry start, with room for terms.
 func newPart(start uint64, terms int) *part {
 	terms = max(terms, minTerms)
 	p := &part{start: start, table: newTable(terms + terms/8), starts: make(map[uint32]uint32)}
@@ -49,8 +46,7 @@ func newPart(start uint64, terms int) *part {
 // block is the number of the block that the part belongs to.
 func (p *part) block() uint64 { return p.start >> blockShift }
 
-// add indexes the entry at off under its terms and words. off is higher than all
-// offsets before.
+// add indexes the entry at off, which is higher than all offsets before.
 func (p *part) add(off uint16, terms, words []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +76,7 @@ func (p *part) addText(off uint16, text string, hash uint64, class byte) {
 	p.file(id, off)
 }
 
-// newTerm returns the id of a term, which is new unless it has to be escaped.
+// newTerm returns the id of a term, which is new unless it is escaped.
 func (p *part) newTerm(text string, hash uint64, class byte) uint32 {
 	if escaped := escapeTerm(text); escaped != text {
 		text, hash = escaped, p.hash(escaped)
@@ -105,8 +101,8 @@ func wordStart(word string) uint32 {
 	return start
 }
 
-// offsetsOf returns the offsets of an escaped term, in short if they fit there. Some
-// may belong to entries that were added after the reader's cut.
+// offsetsOf returns the offsets of an escaped term, in short if they fit there, also those
+// of entries after the reader's cut.
 func (p *part) offsetsOf(term string, short *[inlineList]uint16) []uint16 {
 	class := byte(0)
 	if word, ok := strings.CutPrefix(term, WordClass); ok {
@@ -158,16 +154,6 @@ func (p *part) visitWords(prefix string, to, look int, visit func(id uint32, wor
 	return look
 }
 
-// load adds the offsets of a term. Some may belong to entries that were added after the
-// reader's cut.
-func (p *part) load(into *offsets, id uint32) {
-	var short [inlineList]uint16
-	p.mu.RLock()
-	list := p.list(id, &short)
-	p.mu.RUnlock()
-	into.setList(list)
-}
-
 // The keyspace, all of it below Options.Prefix:
 //
 //	m                       the seal mark: version (4 bytes), sealed seq (8 bytes)
@@ -181,8 +167,8 @@ func (p *part) load(into *offsets, id uint32) {
 // a term meets the newest run first, and in it the directory. A seal merges its record
 // into the directory: Pebble appends it, and joins the records when it compacts. So a
 // rare term has one key for a million entries, and a search for it reads one value.
-// Only the bytes of texts bound the number of parts of a block: in a part of few entries, a
-// posting of more than one entry is long, so that hundreds of directories fit into memory.
+// In a part of few entries, a posting of more than one entry is long, so that the
+// directories of a block of many parts fit into memory.
 //
 // A posting is valid wherever its part ended: unfinished parts and duplicate records do
 // no harm.
@@ -206,16 +192,15 @@ const (
 	maxBlock = 1 << (8 * blockBytes)
 	// maxRecord is the length of the longest posting that is stored in a directory.
 	maxRecord = 64
-	// In a part with fewer entries than fewEntries, maxFewRecord takes the place of
-	// maxRecord.
+	// maxFewRecord takes the place of maxRecord in a part with fewer entries than
+	// fewEntries.
 	fewEntries   = BlockEntries / 8
 	maxFewRecord = 2
 	// recordHead is how many bytes a record has before its posting.
 	recordHead = 2
 )
 
-// WordClass is the class of the terms that are words of a text. The word "ada"
-// has the term WordClass + "ada".
+// WordClass leads the terms that are words of a text: "ada" has the term WordClass + "ada".
 const WordClass = "w:"
 
 // escapeTerm ensures that the end of a term in a key is unambiguous. 0xff is in no
@@ -240,8 +225,7 @@ func appendBlock(dst []byte, block uint64) []byte {
 	return binary.BigEndian.AppendUint32(dst, ^uint32(block))
 }
 
-// appendPart appends the end of a posting's key: the part that begins with the
-// entry start.
+// appendPart appends the end of a posting's key: the part that begins with start.
 func appendPart(dst []byte, start uint64) []byte {
 	return binary.BigEndian.AppendUint16(appendBlock(dst, start>>blockShift), ^uint16(start%BlockEntries))
 }
@@ -254,12 +238,10 @@ func appendDirectory(dst []byte, block uint64) []byte {
 	return append(appendBlock(dst, block|(1<<runShift-1)), 0, 0)
 }
 
-// appendPostings appends a key end that sorts after a directory and before all postings
-// of a block.
+// appendPostings appends a key end between a directory and all postings of a block.
 func appendPostings(dst []byte, block uint64) []byte { return append(appendBlock(dst, block), 0, 1) }
 
-// splitKey splits a key into the prefix of its term, the block, and the first offset of
-// the part, or directoryOff.
+// splitKey splits a key into the prefix of its term, the block, and the offset of the part.
 func splitKey(key []byte) (term []byte, block uint64, off uint16, err error) {
 	cut := len(key) - blockBytes - partBytes
 	if cut < 1 || key[cut-1] != 0 {
@@ -294,21 +276,16 @@ func (m mark) encode() []byte {
 // readMark returns the seal mark, and false before the first.
 func readMark(r pebble.Reader, prefix []byte) (m mark, ok bool, err error) {
 	value, closer, err := r.Get(append(slices.Clip(prefix), markKey))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return mark{}, false, nil
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return m, false, nil
+	case err != nil:
+		return m, false, fmt.Errorf("index: read seal mark: %w", err)
+	case len(value) != markBytes:
+		return m, false, errors.Join(errors.New("index: malformed seal mark"), closer.Close())
 	}
-	if err == nil {
-		if ok = len(value) == markBytes; ok {
-			m = mark{version: binary.BigEndian.Uint32(value), sealed: binary.BigEndian.Uint64(value[4:])}
-		} else {
-			err = errors.New("malformed")
-		}
-		err = errors.Join(err, closer.Close())
-	}
-	if err != nil {
-		return mark{}, false, fmt.Errorf("index: read seal mark: %w", err)
-	}
-	return m, ok, nil
+	m = mark{version: binary.BigEndian.Uint32(value), sealed: binary.BigEndian.Uint64(value[4:])}
+	return m, true, closer.Close()
 }
 
 // BlockEntries is the number of entries in a block.
@@ -320,8 +297,7 @@ const (
 	bitmapBytes = BlockEntries / 8
 )
 
-// Bitmap is a set of seqs of a block: a bit for each, the lowest of a byte first; nil
-// is the empty set.
+// Bitmap is a set of seqs of a block, the lowest bit of a byte first; nil is empty.
 type Bitmap []byte
 
 // Has reports whether a seq of the block is in the set.
@@ -420,8 +396,7 @@ func (o *offsets) clip(from, to int) {
 // the offsets in rising order as varints, the first one as it is, each other one as the
 // difference to the one before, minus one.
 
-// appendPosting appends the posting value of list, which rises strictly and is
-// not empty.
+// appendPosting appends the posting value of a list that rises and is not empty.
 func appendPosting(dst []byte, list []uint16) []byte {
 	start := len(dst)
 	before := -1
@@ -434,17 +409,14 @@ func appendPosting(dst []byte, list []uint16) []byte {
 			dst = append(dst, byte(gap)|0x80, byte(gap>>7))
 		}
 		if len(dst)-start >= bitmapBytes {
-			return appendBitmap(dst[:start], list)
+			var set offsets
+			set.setList(list)
+			dst = dst[:start]
+			for _, word := range set {
+				dst = binary.LittleEndian.AppendUint64(dst, word)
+			}
+			return dst
 		}
-	}
-	return dst
-}
-
-func appendBitmap(dst []byte, list []uint16) []byte {
-	var set offsets
-	set.setList(list)
-	for _, word := range set {
-		dst = binary.LittleEndian.AppendUint64(dst, word)
 	}
 	return dst
 }
@@ -520,8 +492,8 @@ func appendRecords(dst []record, directory []byte, block uint64) ([]record, erro
 	return dst, nil
 }
 
-// loadRecords adds the offsets of the records of a block, which appendRecords found, and
-// reports whether there are postings with keys of their own.
+// loadRecords adds the offsets of a block's records, and reports whether it has long
+// postings.
 func loadRecords(dst *offsets, records []byte) (long bool, err error) {
 	for posting := range postingsOf(records) {
 		if len(posting) == 0 {
@@ -546,8 +518,7 @@ func postingsOf(records []byte) iter.Seq[[]byte] {
 	}
 }
 
-// appendNewest appends the seqs of the set in a block that begins at start,
-// newest first, until dst has limit of them.
+// appendNewest appends the seqs of the set, newest first, until dst has limit of them.
 func (o *offsets) appendNewest(dst []uint64, start uint64, limit int) []uint64 {
 	for i := bitmapWords - 1; i >= 0; i-- {
 		for word := o[i]; word != 0; {

@@ -2,8 +2,6 @@ package index
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -12,13 +10,11 @@ import (
 // MaxPrefixWords is the maximum number of words that a prefix expands to.
 const MaxPrefixWords = 256
 
-// maxPrefixLook is the maximum number of words in memory that a search examines for a
-// prefix, newest first, so that thousands of words with the same beginning make no
-// search expensive. No language has that many.
+// maxPrefixLook bounds the words in memory that a search examines for a prefix, newest
+// first. No language has that many.
 const maxPrefixLook = 32 << 10
 
-// maxPrefixHeld is how many words from memory are collected before they are reduced to
-// the first ones.
+// maxPrefixHeld bounds the words from memory that are held before they are reduced.
 const maxPrefixHeld = 4 * MaxPrefixWords
 
 // words are the words that a prefix expands to, and a cursor over their union in the
@@ -39,12 +35,10 @@ type words struct {
 	key  []byte
 }
 
-// memoryWord is a word in a part of memory.
+// memoryWord is a word in a part of memory. Its head has the first bytes after the prefix.
 type memoryWord struct {
-	head     uint64 // its first bytes after the prefix, so that most comparisons are of numbers
-	part     *part
-	id       uint32
-	from, to uint32 // its text, in words.texts
+	sortedTerm
+	part *part
 }
 
 // expand finds the words for the query's prefix.
@@ -86,26 +80,16 @@ func (w *words) hold(p *part, id uint32, word []byte, prefix int) {
 		w.keepFirst()
 		w.room = len(w.memory) + maxPrefixHeld
 	}
-	var head [8]byte
-	copy(head[:], word[prefix:])
 	from := len(w.texts)
 	w.texts = append(w.texts, word...)
-	w.memory = append(w.memory, memoryWord{
-		head: binary.BigEndian.Uint64(head[:]), part: p, id: id, from: uint32(from), to: uint32(len(w.texts)),
-	})
+	w.memory = append(w.memory, memoryWord{newSortedTerm(id, w.texts, from, prefix), p})
 }
 
-func (w *words) text(i int) []byte { return w.texts[w.memory[i].from:w.memory[i].to] }
+func (w *words) text(i int) []byte { return w.memory[i].text(w.texts) }
 
-// keepFirst sorts the words from memory and keeps the first MaxPrefixWords, plus one so
-// that list sees that there are more.
+// keepFirst sorts the words from memory and keeps the first ones, and one more for list.
 func (w *words) keepFirst() {
-	slices.SortFunc(w.memory, func(x, y memoryWord) int {
-		if x.head != y.head {
-			return cmp.Compare(x.head, y.head)
-		}
-		return bytes.Compare(w.texts[x.from:x.to], w.texts[y.from:y.to])
-	})
+	slices.SortFunc(w.memory, func(x, y memoryWord) int { return x.compare(y.sortedTerm, w.texts) })
 	distinct := 0
 	for i := range w.memory {
 		if i > 0 && bytes.Equal(w.text(i), w.text(i-1)) {
@@ -132,8 +116,8 @@ func (w *words) cut(n int) {
 	w.memory, w.texts = w.memory[:n], append(w.texts[:0], texts...)
 }
 
-// list goes through the words of both kinds in order, notes those on disk, and
-// stops at MaxPrefixWords. wordAt is where the word begins in a key.
+// list goes through the words of both kinds in order, up to MaxPrefixWords, and notes those
+// on disk. wordAt is where the word begins in a key.
 func (w *words) list(wordAt int) error {
 	count, mem := 0, 0
 	valid := w.iter != nil && w.iter.First()
@@ -181,23 +165,25 @@ func (w *words) nextInMemory(i int) int {
 	return next
 }
 
-// loadMemory adds the offsets of all words in a part of memory.
+// loadMemory adds the offsets of all words in a part of memory. Some may belong to entries
+// that were added after the reader's cut.
 func (w *words) loadMemory(p *part, into *offsets) {
+	var short [inlineList]uint16
 	for i := range w.memory {
 		if w.memory[i].part == p {
-			p.load(into, w.memory[i].id)
+			p.mu.RLock()
+			list := p.list(w.memory[i].id, &short)
+			p.mu.RUnlock()
+			into.setList(list)
 		}
 	}
 }
 
-// addSealed returns a new cursor, reusing memory if possible.
+// addSealed returns a new cursor with the memory of a former one, if there is one.
 func (w *words) addSealed(term []byte) *cursor {
-	if len(w.sealed) < cap(w.sealed) {
-		w.sealed = w.sealed[:len(w.sealed)+1]
-	} else {
-		w.sealed = append(w.sealed, cursor{})
-	}
-	c := &w.sealed[len(w.sealed)-1]
+	n := len(w.sealed)
+	w.sealed = slices.Grow(w.sealed, 1)[:n+1]
+	c := &w.sealed[n]
 	*c = cursor{
 		iter: w.iter, key: append(c.key[:0], term...), size: len(term), next: maxBlock,
 		held: c.held[:0], records: c.records[:0],
@@ -215,8 +201,7 @@ func (w *words) nextWord(key []byte) bool {
 	return w.iter.SeekGE(w.key)
 }
 
-// startSealed prepares the cursor over the union, and returns false if no word
-// is on disk.
+// startSealed prepares the cursor over the union; false if no word is on disk.
 func (w *words) startSealed() bool {
 	w.heap = w.heap[:0]
 	for i := range w.sealed {
@@ -249,8 +234,7 @@ func (w *words) down(i int) {
 	}
 }
 
-// seek returns the newest block not above target in which one of the words
-// occurs, or false. Targets never rise from call to call.
+// seek returns the newest block with one of the words not above target. Targets never rise.
 func (w *words) seek(target uint64) (block uint64, ok bool, err error) {
 	for len(w.heap) > 0 && w.heap[0].block > target {
 		_, found, err := w.heap[0].seek(target)

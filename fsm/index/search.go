@@ -34,8 +34,7 @@ type Query struct {
 	Work *int
 }
 
-// Cut is the index at one instant. Any number of goroutines may search it, while
-// the index goes on. It keeps in memory what it needs.
+// Cut is the index at one instant. It is safe for concurrent use, while the index goes on.
 type Cut struct {
 	prefix []byte
 	parts  []*part // in memory, oldest first
@@ -78,8 +77,7 @@ func (c Cut) Search(r pebble.Reader, q Query) (seqs []uint64, more bool, err err
 	return seqs, false, nil
 }
 
-// newest returns the seqs in [from, to) that are not left out, newest first, at most
-// limit.
+// newest returns at most limit seqs in [from, to) that are not left out, newest first.
 func newest(from, to uint64, limit int, without func(block uint64) (Bitmap, error)) (seqs []uint64, err error) {
 	var out Bitmap
 	for seq := to; seq > from && len(seqs) < limit; {
@@ -160,8 +158,8 @@ func (s *search) run() ([]uint64, error) {
 	return s.found, nil
 }
 
-// take moves the hits of one block that lie in [from, to) and within the search's
-// bounds to found, and reports whether the limit is reached.
+// take moves the hits of one block in [from, to) to found, and reports whether that is
+// full.
 func (s *search) take(from, to uint64) (full bool, err error) {
 	start := from >> blockShift << blockShift
 	from, to = max(s.from, from), min(s.to, to)
@@ -179,9 +177,8 @@ func (s *search) take(from, to uint64) (full bool, err error) {
 	return len(s.found) == s.limit, nil
 }
 
-// memoryHits puts the entries of a part that carry everything into hits, and
-// reports whether there are any. Hits may include entries that were added after
-// the cut: they lie outside the search's bounds.
+// memoryHits puts the hits of a part into hits, and reports whether there are any. Hits
+// after the cut lie outside the search's bounds.
 func (s *search) memoryHits(p *part) bool {
 	for i, term := range s.query.All {
 		into := &s.other
@@ -267,8 +264,7 @@ func (s *search) openTerms() error {
 	return nil
 }
 
-// align returns the newest block not above target and not below bottom in which
-// all terms occur, with every cursor on it.
+// align moves every cursor to the newest block in [bottom, target] with all terms.
 func (s *search) align(target, bottom uint64) (at uint64, ok bool, err error) {
 	for {
 		for i := 0; i < len(s.terms); {
@@ -298,8 +294,7 @@ func (s *search) align(target, bottom uint64) (at uint64, ok bool, err error) {
 	}
 }
 
-// sealedHits puts the entries of a sealed block, on which all cursors are, that
-// carry everything into hits, and reports whether there are any.
+// sealedHits puts the hits of a sealed block, on which all cursors are, into hits.
 func (s *search) sealedHits(target uint64) (bool, error) {
 	s.work += len(s.terms)
 	if s.query.Prefix != "" {

@@ -83,8 +83,7 @@ func newTable(terms int) table {
 	}
 }
 
-// makeName returns the name of a text with the given hash; of a long one without
-// its index in table.long.
+// makeName returns the name of a text with a hash; of a long one without its index.
 func makeName(text string, hash uint64, class byte) name {
 	if len(text) > shortName {
 		return name{hash, uint64(class|longName) << tagShift}
@@ -234,8 +233,8 @@ func (t *table) file(id uint32, off uint16) {
 	t.room[e.inline>>chunkShift][e.inline%chunkSize+uint64(n)] = off
 }
 
-// grow returns a place in room for twice the offsets that a term had before, and
-// copies them. The old place stays as it is for those who read it.
+// grow copies the offsets of a term to a place in room for twice as many. Readers keep the
+// old one.
 func (t *table) grow(e *term) uint64 {
 	had := int(e.count) - 1
 	if chunkSize-t.used < 2*had {
@@ -257,8 +256,7 @@ func (t *table) grow(e *term) uint64 {
 	return at
 }
 
-// list returns the offsets of a term, in short if they fit there. They stay as
-// they are when the table grows.
+// list returns the offsets of a term, in short if they fit there. They never change.
 func (t *table) list(id uint32, short *[inlineList]uint16) []uint16 {
 	e := &t.terms[id]
 	if e.count > inlineList {

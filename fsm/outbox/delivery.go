@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -21,18 +20,13 @@ const (
 	DeliveryDigest  DeliveryKind = 4 // entries of an hour that mention the agent
 )
 
-var deliveryKindNames = [...]string{
-	DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
+var deliveryKindNames = command.Names{
+	0: "delivery", DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
 	DeliveryDigest: "common.digest",
 }
 
 // String returns the type of the event in the interface.
-func (k DeliveryKind) String() string {
-	if k < DeliveryReply || int(k) >= len(deliveryKindNames) {
-		return fmt.Sprintf("delivery(%d)", uint8(k))
-	}
-	return deliveryKindNames[k]
-}
+func (k DeliveryKind) String() string { return deliveryKindNames.Name(uint8(k)) }
 
 // DeliveryStatus is the state of a delivery.
 type DeliveryStatus uint8
@@ -46,18 +40,13 @@ const (
 	DeliveryDropped   DeliveryStatus = 5 // it was not attempted to the end
 )
 
-var deliveryStatusNames = [...]string{
-	DeliveryWaiting: "waiting", DeliverySending: "sending", DeliveryDelivered: "delivered",
+var deliveryStatusNames = command.Names{
+	0: "delivery status", DeliveryWaiting: "waiting", DeliverySending: "sending", DeliveryDelivered: "delivered",
 	DeliveryFailed: "failed", DeliveryDropped: "dropped",
 }
 
 // String returns the status's name in the interface.
-func (s DeliveryStatus) String() string {
-	if s < DeliveryWaiting || int(s) >= len(deliveryStatusNames) {
-		return fmt.Sprintf("delivery status(%d)", uint8(s))
-	}
-	return deliveryStatusNames[s]
-}
+func (s DeliveryStatus) String() string { return deliveryStatusNames.Name(uint8(s)) }
 
 // The reasons for which deliveries are dropped.
 const (
@@ -137,16 +126,13 @@ func LoadDelivery(r pebble.Reader, agentKey string, number uint64) (DeliveryRow,
 	return state.Load(r, DeliveryKey(agentKey, number), DecodeDeliveryRow)
 }
 
-// DeliveryLease is how long the node that makes an attempt has for it, in milliseconds
-// of log time. After that the next attempt may begin.
+// DeliveryLease is the time for an attempt, in milliseconds of log time.
 const DeliveryLease = 15_000
 
-// RetryPauses are the pauses after each failed attempt, in milliseconds. After one more
-// failure the delivery has failed.
+// RetryPauses are the pauses after failed attempts, in milliseconds. One more is the last.
 var RetryPauses = [...]int64{5_000, 5 * 60_000, 30 * 60_000, 2 * 60 * 60_000, 5 * 60 * 60_000}
 
-// RetryPause returns the pause after a number of failures, in milliseconds, and false if
-// there is no further attempt.
+// RetryPause returns the pause after a number of failures, and false after the last.
 func RetryPause(failures uint64) (pause int64, again bool) {
 	if failures == 0 || failures > uint64(len(RetryPauses)) {
 		return 0, false
@@ -174,12 +160,10 @@ type Delivery struct {
 	Attempts  uint64 // that have begun
 	Failures  uint64 // those of them in its own turn that the receiver of the newest did not take
 	Reason    string // of the newest failure, or of the end; may be empty
-	// Mentions is how many mentions a digest took, and Listed the seqs of those of them
-	// that it lists, oldest first.
+	// Mentions is the number of mentions of a digest, Listed their seqs, oldest first.
 	Mentions uint64
 	Listed   []uint64
-	// URL is the receiver's address: only set in a delivery that is to be sent. It is never
-	// shown.
+	// URL is the receiver's address in a delivery that is to be sent. It is never shown.
 	URL string
 }
 

@@ -11,8 +11,7 @@ import (
 // down reports whether the receiver counts as down, see DownAfter.
 func (o *Outbox) down() bool { return o.failing >= DownAfter }
 
-// Due returns the earliest time of an attempt, in milliseconds since the epoch, or 0 if the
-// queue is empty.
+// Due returns the earliest time of an attempt, in milliseconds since the epoch, or 0.
 func (o *Outbox) Due() int64 {
 	if len(o.Queue) == 0 {
 		return 0
@@ -20,23 +19,17 @@ func (o *Outbox) Due() int64 {
 	opens := o.opens()
 	first := int64(math.MaxInt64)
 	for _, q := range o.Queue {
-		first = min(first, o.readyAt(q, opens))
+		at := opens[q.From]
+		if !o.down() || q.Number == o.Digest { // a probe need not wait for its own turn
+			at = max(at, q.Ready)
+		}
+		first = min(first, at)
 	}
 	return max(first, o.NotBefore)
 }
 
-// readyAt returns when the delivery's own turn and its sender's share allow an attempt. A probe need not wait for the delivery's turn, unless it is the digest that
-// still takes mentions until then.
-func (o *Outbox) readyAt(q Queued, opens map[state.SenderGroup]int64) int64 {
-	if o.down() && q.Number != o.Digest {
-		return opens[q.From]
-	}
-	return max(opens[q.From], q.Ready)
-}
-
-// Next returns the index in the queue of the delivery to attempt at an instant; -1: no
-// attempt may begin. It is the oldest delivery whose turn has come. When the receiver
-// is down it is the best probe.
+// Next returns the index of the delivery to attempt at an instant, or -1. It is the oldest
+// delivery whose turn has come, or the best probe while the receiver is down.
 func (o *Outbox) Next(now int64) int {
 	if now < o.NotBefore {
 		return -1
@@ -109,8 +102,8 @@ func (o *Outbox) Taken(now int64) {
 	o.failing, o.NotBefore = 0, now
 }
 
-// Rejected notes that the receiver did not take a delivery. turn says whether it was the
-// delivery's own turn; wait returns how long a pause lasts.
+// Rejected notes a failure, in the delivery's own turn or not; wait returns the length of a
+// pause.
 func (o *Outbox) Rejected(q *Queued, turn bool, now int64, wait func(pause int64) int64) {
 	if turn {
 		q.outage = o.down()
@@ -151,8 +144,7 @@ func (o *Outbox) lately(now int64) []begunAttempt {
 	return o.begun[i:]
 }
 
-// opens returns for each sender in the queue when the hour has room for it, in milliseconds
-// since the epoch; 0 if it has room now.
+// opens returns when the hour has room for each sender in the queue; 0 means now.
 func (o *Outbox) opens() map[state.SenderGroup]int64 {
 	at := make(map[state.SenderGroup]int64)
 	use := useOf(o.begun)
@@ -183,8 +175,8 @@ const (
 	// DownAfter is the number of different deliveries that fail in a row before a
 	// receiver counts as down: then all wait, and one at a time probes.
 	DownAfter = 3
-	// firstProbePause is the pause before the first probe, in milliseconds. It doubles
-	// from one probe to the next.
+	// firstProbePause is the pause before the first probe, in milliseconds. It doubles each
+	// time.
 	firstProbePause int64 = 5_000
 	// MaxProbePause bounds that pause.
 	MaxProbePause   int64 = 10 * 60_000
@@ -202,8 +194,7 @@ const (
 	// while the sender has made fewer than senderShare times the attempts that the hour
 	// has left. One sender alone gets 25 of 30, so a second sender always finds room.
 	senderShare = 5
-	// unprovenShare bounds the part of all unproven senders together in the same
-	// way: 27 of 30.
+	// unprovenShare bounds the part of all unproven senders in the same way: 27 of 30.
 	unprovenShare = 9
 )
 

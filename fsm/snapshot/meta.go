@@ -14,8 +14,7 @@ import (
 	"strings"
 )
 
-// Meta is the metadata of a snapshot. The state itself is durable in
-// Pebble already, so a snapshot is its position in the log and no data.
+// Meta is the metadata of a snapshot. Its state is durable in Pebble already.
 type Meta struct {
 	ID                 string `json:"id"`
 	Version            int    `json:"version"` // Raft's, of the metadata
@@ -24,8 +23,7 @@ type Meta struct {
 	Configuration      []byte `json:"configuration"` // in Raft's encoding
 	ConfigurationIndex uint64 `json:"configurationIndex"`
 	Size               int64  `json:"size"` // length of the stream; an estimate until one is opened
-	// Received names the directory that holds the state that came with it; ""
-	// for a snapshot that was taken here.
+	// Received is the directory of a received state; empty if the snapshot was taken here.
 	Received string `json:"received,omitempty"`
 }
 
@@ -49,15 +47,6 @@ func numberOf(name string) uint64 {
 		return 0
 	}
 	return n
-}
-
-// encode returns the file's content: a checksum, and JSON.
-func (m *Meta) encode() ([]byte, error) {
-	data, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encode snapshot metadata: %w", err)
-	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(data, castagnoli), data), nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -109,26 +98,18 @@ func sortMetas(metas []Meta) {
 // writeFileAtomic makes path hold data, or leaves it as it was.
 func writeFileAtomic(path string, data []byte) error {
 	temp := path + tempSuffix
-	if err := writeFileSync(temp, data); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", filepath.Base(path), err), os.Remove(temp))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// writeFileSync writes a file through to the disk.
-func writeFileSync(path string, data []byte) error {
-	f, err := os.Create(path)
+	f, err := os.Create(temp)
 	if err == nil {
 		_, err = f.Write(data)
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	if err == nil {
+		err = os.Rename(temp, path)
 	}
-	return nil
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", filepath.Base(path), err), removeFile(temp))
+	}
+	return syncDir(filepath.Dir(path))
 }
 
 // syncDir makes the names in a directory durable.

@@ -1,8 +1,10 @@
 package snapshot
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"strings"
@@ -63,8 +65,7 @@ func (k *Sink) Write(p []byte) (int, error) {
 
 func (k *Sink) incoming() string { return numbered(incomingPrefix, k.number) }
 
-// admit rejects a stream that differs from what Raft announced, or that does not fit on
-// the disk.
+// admit rejects a stream that differs from Raft's announcement or does not fit on the disk.
 func (k *Sink) admit(h *streamHeader) error {
 	if h.Index != k.meta.Index || h.Term != k.meta.Term {
 		return fmt.Errorf("%w: the stream is of index %d and term %d, announced were %d and %d",
@@ -94,13 +95,11 @@ func (k *Sink) Close() error {
 
 // Cancel discards the snapshot.
 func (k *Sink) Cancel() error {
-	if k.ended {
+	if k.ended || k.pipe == nil {
+		k.ended = true
 		return nil
 	}
 	k.ended = true
-	if k.pipe == nil {
-		return nil
-	}
 	_ = k.pipe.CloseWithError(errors.New("cancelled"))
 	<-k.done //nolint:errcheck // why it ended does not matter
 	if err := os.RemoveAll(k.s.path(k.incoming())); err != nil {
@@ -140,18 +139,23 @@ func (s *Store) keep(meta Meta) error {
 		return err
 	}
 	s.Failpoint(StepPersisted)
+	return s.add(meta)
+}
+
+// add lists a snapshot, and removes the metadata of old ones. The caller holds mu.
+func (s *Store) add(meta Meta) error {
 	s.metas = append(s.metas, meta)
 	sortMetas(s.metas)
 	return s.sweepMetas()
 }
 
-// write stores metadata. The caller holds mu.
+// write stores metadata: a checksum, and JSON. The caller holds mu.
 func (s *Store) write(meta Meta) error {
-	data, err := meta.encode()
+	data, err := json.Marshal(meta)
 	if err != nil {
-		return err
+		return fmt.Errorf("encode snapshot metadata: %w", err)
 	}
-	return writeFileAtomic(s.metaPath(meta.ID), data)
+	return writeFileAtomic(s.metaPath(meta.ID), fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(data, castagnoli), data))
 }
 
 // receive turns an unpacked state into a pending one.
@@ -209,8 +213,7 @@ func (s *Store) admitContent(h *streamHeader) error {
 	return nil
 }
 
-// Restore makes the received state that r names the live one. The caller holds the lock
-// that serializes apply.
+// Restore makes the received state that r names live. The caller holds the lock of apply.
 func (s *Store) Restore(r io.Reader) error {
 	token, err := io.ReadAll(io.LimitReader(r, maxTokenBytes))
 	if err != nil {
@@ -260,17 +263,14 @@ func (s *Store) install(id string) error {
 		}
 	}
 	s.pending = nil
-	s.metas = append(s.metas, meta)
-	sortMetas(s.metas)
-	if err := s.sweepMetas(); err != nil {
+	if err := s.add(meta); err != nil {
 		s.Logger.Warn("removing old snapshot metadata failed", "error", err)
 	}
 	return nil
 }
 
-// keepInstead removes the received state of a snapshot, because the live one covers
-// more. Raft relies on the snapshot afterwards, so the live state is flushed before the
-// received one is removed. The caller holds mu.
+// keepInstead removes a received state, because the live one covers more. Raft relies on
+// the snapshot afterwards, so the live state is flushed first. The caller holds mu.
 func (s *Store) keepInstead(live State, meta *Meta) error {
 	if err := live.Flush(); err != nil {
 		return fmt.Errorf("keep the state: %w", err)
@@ -289,9 +289,8 @@ func (s *Store) keepInstead(live State, meta *Meta) error {
 }
 
 // Import creates a state from a stream, in a directory that must be empty or missing.
-// found gets the unpacked state and the position that the stream announced; it checks
-// the state, makes its changes durable, and returns the new contents. A failed import
-// leaves files that are no state.
+// found gets the unpacked state and its announced position. It checks the state, makes its
+// changes durable, and returns the new contents. A failed import leaves files without a state.
 func (s *Store) Import(r io.Reader, found func(st State, announced Position) (Contents, error)) error {
 	if err := os.MkdirAll(s.path(snapshotDir), 0o755); err != nil {
 		return err

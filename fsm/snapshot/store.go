@@ -53,9 +53,9 @@ var (
 	ErrCorrupt = errors.New("corrupt data")
 	// ErrNoSpace means that the disk has no room for a snapshot.
 	ErrNoSpace = errors.New("not enough free space")
-	// ErrBehind means that the state on disk is older than the newest snapshot. This only
-	// happens when files were lost or replaced by older copies: wipe the node's data, and
-	// it gets the state from the others.
+	// ErrBehind means that the state on disk is older than the newest snapshot, because
+	// files were lost or replaced by older copies: wipe the node's data, and it gets the
+	// state again.
 	ErrBehind = errors.New("state is older than its own snapshot")
 	// ErrExporting is returned by Export while another export is open.
 	ErrExporting = errors.New("another export is under way")
@@ -70,8 +70,7 @@ type State interface {
 	Name() string
 	// Covers returns the position up to which it is complete.
 	Covers() (Position, error)
-	// Cover records that it is complete up to a position. The next Flush makes the record
-	// durable, together with all earlier writes.
+	// Cover records that it is complete up to a position. The next Flush makes it durable.
 	Cover(Position) error
 	// Flush makes everything written so far durable.
 	Flush() error
@@ -95,8 +94,7 @@ type Machine interface {
 	OpenState(path, name string) (State, error)
 	// LiveState returns the live state. It stays open until release is called.
 	LiveState() (s State, release func())
-	// ReadCheckpoint returns what a checkpoint holds. It may include writes after the
-	// flush.
+	// ReadCheckpoint returns the contents of a checkpoint, which may include later writes.
 	ReadCheckpoint(path string) (Contents, error)
 }
 
@@ -156,9 +154,8 @@ func (s *Store) List() []Meta {
 	return slices.Clone(s.metas)
 }
 
-// Open opens and loads the live state, or an empty one. It finishes an installation
-// that a crash interrupted and removes what else the crash left. ErrBehind means
-// that the state must be wiped.
+// Open opens and loads the live state, or an empty one. It finishes or removes the
+// unfinished work of a crash. ErrBehind means that the state must be wiped.
 func (s *Store) Open() (State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +227,8 @@ func (s *Store) has(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// readCurrent returns the name of the live state's directory. In a new directory it is
-// a name that Pebble will create.
+// readCurrent returns the name of the live state's directory, or a new name for Pebble to
+// create.
 func (s *Store) readCurrent() (string, error) {
 	names, err := os.ReadDir(s.Dir)
 	if err != nil {

@@ -134,10 +134,10 @@ func (p *packer) Read(buf []byte) (int, error) {
 
 // next goes from a file to its checksum and from there to the next file.
 func (p *packer) next() error {
+	if p.file != nil && p.left != 0 {
+		return fmt.Errorf("%w: a file of the snapshot is %d bytes short", ErrCorrupt, p.left)
+	}
 	if p.file != nil {
-		if p.left != 0 {
-			return fmt.Errorf("%w: a file of the snapshot is %d bytes short", ErrCorrupt, p.left)
-		}
 		p.part = bytes.NewReader(binary.LittleEndian.AppendUint32(nil, p.sum.Sum32()))
 		return p.closeFile()
 	}
@@ -164,8 +164,7 @@ func (p *packer) closeFile() error {
 	return err
 }
 
-// unpack writes the files of a stream into dir, which must be empty, through to
-// the disk. It reads r to its end. admit can reject it before anything is written.
+// unpack writes the files of a stream to disk, into the empty dir, unless admit rejects it.
 func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHeader, error) {
 	h, err := readStreamHeader(r)
 	if err != nil {
@@ -174,8 +173,16 @@ func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHe
 	if err := admit(h); err != nil {
 		return nil, fmt.Errorf("receive snapshot: %w", err)
 	}
-	err = readFiles(r, h, func(name string, size int64, buf []byte) error {
-		return unpackFile(r, filepath.Join(dir, name), size, buf)
+	err = readFiles(r, h, func(name string, size int64, buf []byte) (err error) {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		if err := copyPart(f, r, size, buf); err != nil {
+			return err
+		}
+		return f.Sync()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("receive snapshot: %w", err)
@@ -231,19 +238,6 @@ func readStreamHeader(r io.Reader) (*streamHeader, error) {
 	return h, nil
 }
 
-// unpackFile writes the next file of a stream and checks it.
-func unpackFile(r io.Reader, path string, size int64, buf []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := copyPart(f, r, size, buf); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
 // copyPart copies the next file of a stream and checks it.
 func copyPart(w io.Writer, r io.Reader, size int64, buf []byte) error {
 	sum := crc32.New(castagnoli)
@@ -264,8 +258,8 @@ func copyPart(w io.Writer, r io.Reader, size int64, buf []byte) error {
 	return nil
 }
 
-// CheckStream reads a stream of a state to its end and checks every part of it.
-// It returns the position of the state and how many bytes of files it has.
+// CheckStream checks every part of a stream. It returns the position and the bytes of
+// files.
 func CheckStream(r io.Reader) (at Position, content int64, err error) {
 	h, err := readStreamHeader(r)
 	if err == nil {
@@ -290,8 +284,7 @@ const (
 	maxTokenBytes = 256
 )
 
-// Stream returns a snapshot's metadata and its stream. Both are of the current state,
-// which can be newer than the requested snapshot.
+// Stream returns a snapshot's metadata and a stream, both of the current state.
 func (s *Store) Stream(id string) (Meta, io.ReadCloser, error) {
 	s.mu.Lock()
 	if s.pending != nil && s.pending.ID == id {
@@ -321,16 +314,15 @@ func (s *Store) Stream(id string) (Meta, io.ReadCloser, error) {
 	return meta, out, nil
 }
 
-// Streams returns how many states are being sent to other nodes. Each receiver will
-// need the log from about now on.
+// Streams returns how many states are being sent. Each receiver will need the log from now
+// on.
 func (s *Store) Streams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.streams
 }
 
-// Export begins a copy of the live state. Errors: ErrExporting, or those of the
-// disk.
+// Export begins a copy of the live state. Errors: ErrExporting, or those of the disk.
 func (s *Store) Export() (*Outgoing, error) {
 	s.mu.Lock()
 	if s.exports >= maxExports {
@@ -362,8 +354,8 @@ func (s *Store) outgoing(count *int) *Outgoing {
 	return &Outgoing{s: s, count: count, dir: s.path(numbered(outgoingPrefix, s.number()))}
 }
 
-// start makes the checkpoint and begins its stream. It flushes first: without a
-// write-ahead log a checkpoint does not include memtables.
+// start begins the stream of a checkpoint. It flushes first: checkpoints include no
+// memtables.
 func (o *Outgoing) start() error {
 	live, release := o.s.machine.LiveState()
 	err := live.Flush()

@@ -7,8 +7,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// MaxBudgetSenders bounds the senders, networks and names of a day that are counted
-// individually. Later ones share overflowRows rows by their hash.
+// MaxBudgetSenders bounds the individual counts of a day. Later ones share rows by their
+// hash.
 const (
 	MaxBudgetSenders = 1 << 16
 	overflowRows     = 1 << 16
@@ -36,9 +36,8 @@ type Counted struct {
 }
 
 // An unfinished claim keeps others from a job, so the claims of a name, a sender and a
-// network are bounded. Each is counted in the rows of those that made it. The job's row
-// has the keys of these rows, so the claim is subtracted from the same rows when it ends,
-// even if the epoch or the age of the key has changed since.
+// network are bounded. The job's row has the keys of the rows that count its claim, because
+// the epoch or the age of the key may change before the claim ends.
 
 // ClaimsKeyBytes is the length of a ClaimsKey without its space.
 const ClaimsKeyBytes = 8
@@ -48,8 +47,7 @@ func ClaimsKey(of string) []byte {
 	return binary.BigEndian.AppendUint64([]byte{SpaceClaims}, uint64(hashSender(of)))
 }
 
-// Claimants returns those that a writer's claims are counted for; their times are the most
-// claims that they may have.
+// Claimants returns the shares of a writer's claims, with the maximum of each as its times.
 func Claimants(w *Writer) (shares []Share) {
 	if w.Strength == command.ByKey {
 		shares = []Share{{Of: "key " + w.AgentKey, times: command.MaxKeyClaims}}
@@ -66,17 +64,11 @@ func Claimants(w *Writer) (shares []Share) {
 // mayClaim reports whether a writer may claim another job.
 func mayClaim(s Facts, w *Writer) bool {
 	return unlimited(s, w.Proof) || !slices.ContainsFunc(Claimants(w), func(sh Share) bool {
-		n, _ := Read(s, ClaimsKey(sh.Of), DecodeNumber)
-		if sh.was != "" {
-			was, _ := Read(s, ClaimsKey(sh.was), DecodeNumber)
-			n += was
-		}
-		return n >= sh.times
+		return sh.counted(s, ClaimsKey) >= sh.times
 	})
 }
 
-// unlimited reports whether no limit of writes applies to a write: neither its node nor the
-// settings have one.
+// unlimited reports whether neither a write's node nor the settings limit it.
 func unlimited(s Facts, proof *command.Proof) bool {
 	set := SettingsOf(s)
 	if set.WriteRate != command.NotSet || set.WriteBurst != command.NotSet {
@@ -95,8 +87,7 @@ type Budget struct {
 // Append encodes the row.
 func (b Budget) Append(dst []byte) []byte { return AppendUints(dst, uint64(b.Day), b.Bytes, b.Senders) }
 
-// SenderKey returns the row that counts a sender's bytes. After MaxBudgetSenders, a
-// sender without a row shares one with others.
+// SenderKey returns the row that counts a sender's bytes, which others may share.
 func (b Budget) SenderKey(s Facts, sender string) (key []byte, known bool) {
 	hash := binary.BigEndian.AppendUint64(nil, uint64(hashSender(sender)))
 	key = append(DayKey(SpaceBudget, b.Day), hash...)
@@ -107,17 +98,25 @@ func (b Budget) SenderKey(s Facts, sender string) (key []byte, known bool) {
 	return binary.BigEndian.AppendUint16(DayKey(SpaceBudget, b.Day), uint16(shared)), true
 }
 
-// Share is a sender, network or name that a command counts against, and its limit as a
-// multiple of a sender's.
+// Share is a sender, network or name, and its limit as a multiple of a sender's.
 type Share struct {
 	Of    string
 	was   string // in the last epoch, which may have ended today; may be empty
 	times uint64
 }
 
-// budgeted returns the shares that a command counts against. Commands of the node or an
-// operator have no shares. Established names are counted separately from other writes of an
-// address.
+// counted returns the count of a share, under the names of this epoch and of the last one.
+func (sh Share) counted(s Facts, key func(of string) []byte) uint64 {
+	n, _ := Read(s, key(sh.Of), DecodeNumber)
+	if sh.was != "" {
+		was, _ := Read(s, key(sh.was), DecodeNumber)
+		n += was
+	}
+	return n
+}
+
+// budgeted returns the shares that a signed command counts against. Established names are
+// counted separately from other writes of an address.
 func budgeted(w *Writer) (shares []Share) {
 	if w.Proof == nil {
 		return nil
@@ -146,8 +145,7 @@ func SharesOf(proof *command.Proof, prefix string, times uint64) (shares []Share
 	return shares
 }
 
-// Fits returns the use of a command's shares, and whether the command fits into the
-// budget.
+// Fits returns the use of a command's shares, and whether the command fits the budget.
 func (b Budget) Fits(s Facts, j *Judgement, bytes int) (uses []Counted, fits bool) {
 	shares := budgeted(&j.Writer)
 	used := make([]command.Use, len(shares))

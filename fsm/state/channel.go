@@ -43,8 +43,7 @@ func ChannelOf(p *command.Publish, target *EntryRow) string {
 // HelpChannel is the channel of requests for human help.
 const HelpChannel = "human-help"
 
-// ChannelRow is the row of SpaceChannel; with the name after it, the row of
-// SpaceRecent.
+// ChannelRow is the row of SpaceChannel, and before the name that of SpaceRecent.
 type ChannelRow struct {
 	Entries uint64
 	LastSeq uint64

@@ -57,6 +57,12 @@ func (r *RowReader) bytes(n uint64) []byte {
 	return out
 }
 
+// rest reads all that is left.
+func (r *RowReader) rest() []byte { return r.bytes(uint64(len(r.Rest))) }
+
+// Fill reads as many bytes as dst has.
+func (r *RowReader) Fill(dst []byte) { copy(dst, r.bytes(uint64(len(dst)))) }
+
 // Text reads a text preceded by its length.
 func (r *RowReader) Text() string { return string(r.bytes(r.Uint())) }
 
@@ -105,9 +111,8 @@ func Bit(set bool, flag byte) byte {
 	return 0
 }
 
-// SenderGroup identifies the sender of the writes that lead to deliveries, where senders
-// share a receiver: a hash of the name when it is proven, else of the fingerprint of the
-// sender's address. The lowest bit marks a proven name. The hash is such that a
+// SenderGroup identifies a sender among those that share a receiver: a hash of the proven
+// name, else of the fingerprint of the address. The lowest bit marks a proven name. A
 // sender cannot choose a name or address to land in another's group.
 type SenderGroup uint64
 
@@ -129,8 +134,7 @@ func (g SenderGroup) Proven() bool { return g&provenBit != 0 }
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string, the way encoding/json does without
-// HTML escaping.
+// AppendString appends s as a JSON string, as encoding/json does without HTML escaping.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -184,7 +188,17 @@ func appendEscaped(dst []byte, b byte) []byte {
 // AppendInt appends n as a JSON number.
 func AppendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
 
-func appendBool(dst []byte, b bool) []byte { return strconv.AppendBool(dst, b) }
+// appendStrings appends a JSON array of strings.
+func appendStrings(dst []byte, list []string) []byte {
+	dst = append(dst, '[')
+	for i, s := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, s)
+	}
+	return append(dst, ']')
+}
 
 // AppendOptional appends s as a JSON string, or null if it is empty.
 func AppendOptional(dst []byte, s string) []byte {

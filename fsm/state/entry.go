@@ -1,10 +1,12 @@
 package state
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -60,12 +62,9 @@ const (
 	FlagHidden   = 1 << 6 // the row is a stub
 	FlagOnJob    = 1 << 7 // the entry relates to a job
 
-	// EntryRowFixed is the length of the fixed part of a row's head.
-	EntryRowFixed = 1 + 4 + 3
-	// EntryRowFlags is where the flags are in it.
-	EntryRowFlags = EntryRowFixed - 1
-	// EntryRowRelation is where the relation is.
-	EntryRowRelation = EntryRowFlags - 1
+	EntryRowFixed    = 1 + 4 + 3         // length of the fixed part of a row's head
+	EntryRowFlags    = EntryRowFixed - 1 // place of the flags
+	EntryRowRelation = EntryRowFlags - 1 // place of the relation
 )
 
 // Append adds the row's bytes to dst, given the JSON's source.
@@ -92,40 +91,22 @@ func (e *EntryRow) appendHead(dst []byte) []byte {
 
 // appendJSON writes the fields that never change, in the interface's order.
 func (e *EntryRow) appendJSON(dst []byte, p *command.Publish) []byte {
-	dst = append(dst, `{"id":"`...)
-	dst = AppendID(dst, e.Type, e.Seq)
-	dst = append(dst, `","kind":"`...)
-	dst = append(dst, e.Kind.String()...)
-	dst = append(dst, `","channel":`...)
-	dst = AppendString(dst, e.Channel)
-	dst = append(dst, `,"agent":`...)
-	dst = AppendString(dst, p.Agent)
-	dst = append(dst, `,"title":`...)
-	dst = AppendString(dst, p.Title)
-	dst = append(dst, `,"body":`...)
-	dst = AppendString(dst, p.Body)
-	dst = append(dst, `,"tags":[`...)
-	for i, tag := range p.Tags {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = AppendString(dst, tag)
-	}
-	dst = append(dst, `],"createdAt":`...)
-	dst = AppendInt(dst, e.CreatedAt)
+	dst = AppendID(append(dst, `{"id":"`...), e.Type, e.Seq)
+	dst = AppendString(append(dst, `","kind":`...), e.Kind.String())
+	dst = AppendString(append(dst, `,"channel":`...), e.Channel)
+	dst = AppendString(append(dst, `,"agent":`...), p.Agent)
+	dst = AppendString(append(dst, `,"title":`...), p.Title)
+	dst = AppendString(append(dst, `,"body":`...), p.Body)
+	dst = appendStrings(append(dst, `,"tags":`...), p.Tags)
+	dst = AppendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
 	if e.Relation == command.RelationNone {
 		dst = append(dst, `,"supersedes":null,"relation":null`...)
 	} else {
-		dst = append(dst, `,"supersedes":"`...)
-		dst = AppendID(dst, e.ParentType, e.Parent)
-		dst = append(dst, `","relation":"`...)
-		dst = append(dst, e.Relation.String()...)
-		dst = append(dst, '"')
+		dst = AppendID(append(dst, `,"supersedes":"`...), e.ParentType, e.Parent)
+		dst = AppendString(append(dst, `","relation":`...), e.Relation.String())
 	}
-	dst = append(dst, `,"nameVerified":`...)
-	dst = appendBool(dst, e.Verified())
-	dst = append(dst, `,"house":`...)
-	dst = appendBool(dst, e.House)
+	dst = strconv.AppendBool(append(dst, `,"nameVerified":`...), e.Verified())
+	dst = strconv.AppendBool(append(dst, `,"house":`...), e.House)
 	if e.LooksLike != "" {
 		dst = AppendString(append(dst, `,"looksLike":`...), e.LooksLike)
 	}
@@ -207,8 +188,7 @@ func TypeOfFlags(flags byte) EntryType {
 // Waits reports whether the entry waits for an answer until it gets one.
 func (e *EntryRow) Waits() bool { return e.Question || e.Type == TypeHelp }
 
-// Asks reports whether the entry asks for replies: it is a question, a request for help
-// or a job. Its author need not answer such replies.
+// Asks reports whether the entry asks for replies. Its author need not answer these.
 func (e *EntryRow) Asks() bool { return e.Waits() || e.Type == TypeJob }
 
 // Answers reports whether the entry answers the one that it relates to: it is a reply
@@ -315,6 +295,11 @@ func ParseSuccessors(items []byte) (list Successors, err error) {
 	return list, nil
 }
 
+// Find returns the place of an item, or the place for it.
+func (list Successors) Find(seq uint64) (i int, listed bool) {
+	return slices.BinarySearchFunc(list, seq, func(s Successor, seq uint64) int { return cmp.Compare(s.Seq, seq) })
+}
+
 // WithoutLast removes the last item that is not in keep.
 func (list Successors) WithoutLast(keep ...uint64) Successors {
 	for i, one := range slices.Backward(list) {
@@ -341,16 +326,12 @@ func AppendSuccessor(dst []byte, e *EntryRow, agent string) []byte {
 	if len(dst) > 0 {
 		dst = append(dst, ',')
 	}
-	dst = append(dst, `{"id":"`...)
-	dst = AppendID(dst, TypeEntry, e.Seq)
-	dst = append(dst, `","agent":`...)
-	dst = AppendString(dst, agent)
-	dst = append(dst, `,"relation":"`...)
-	dst = append(dst, e.Relation.String()...)
-	dst = append(dst, `","createdAt":`...)
-	dst = AppendInt(dst, e.CreatedAt)
-	dst = append(dst, `,"nameVerified":`...)
-	return append(appendBool(dst, e.Verified()), '}')
+	dst = AppendID(append(dst, `{"id":"`...), TypeEntry, e.Seq)
+	dst = AppendString(append(dst, `","agent":`...), agent)
+	dst = AppendString(append(dst, `,"relation":`...), e.Relation.String())
+	dst = AppendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
+	dst = strconv.AppendBool(append(dst, `,"nameVerified":`...), e.Verified())
+	return append(dst, '}')
 }
 
 // The classes of index terms. A term is its class followed by a value.

@@ -4,15 +4,13 @@ import (
 	"encoding/binary"
 )
 
-// Events notify clients that follow the service. They are stored in the log entry's own
-// write batch, in a ring of rows: a log entry with events writes one, or several if it has
-// very many. An event only names an entry, so that readers always see the entry as it may be
-// shown now. The id of an event consists of cluster, log index and a number within the log
-// entry; a binary search finds it in the ring of any node.
+// Events notify clients that follow the service. They are stored in a ring of rows: a log
+// entry with events writes one, or several if it has very many. An event only names an entry,
+// so that readers see it as it may be shown now. The id of an event consists of cluster, log
+// index and a number within the log entry; a binary search finds it in the ring of any node.
 
 const (
-	// MaxEventRows bounds the rows of events: those of the newest log entries with events
-	// are kept. With MaxRowEvents in each, the ring takes some 50 MB at most.
+	// MaxEventRows bounds the rows of events. With MaxRowEvents in each, they take 50 MB.
 	MaxEventRows = 1 << 15
 	// MaxRowEvents bounds the events of a row.
 	MaxRowEvents = 256
@@ -106,8 +104,7 @@ func DecodeEventRow(row []byte) (EventRow, error) {
 	return e, r.Done("event row")
 }
 
-// EventKey is the key of the row of events with this number, until a later row replaces
-// it.
+// EventKey is the key of the row of events with this number, in the ring.
 func EventKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint32([]byte{SpaceEvents}, uint32(number%MaxEventRows))
 }

@@ -58,8 +58,8 @@ func Resolve(s Facts, id string) (EntryRow, bool) {
 	return e, ok && e.Type == entryType
 }
 
-// PageLimit returns the number of items of a page, given the limit in the request. A limit of
-// 0 means the default.
+// PageLimit returns the size of a page, given the limit in the request; 0 means the
+// default.
 func PageLimit(limit int) int {
 	if limit <= 0 {
 		return command.DefaultList

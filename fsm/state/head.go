@@ -10,8 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Head is the progress of a state. Its row is in the same write as the changes that it
-// describes.
+// Head is the progress of a state. Its row is in the same write as the changes.
 type Head struct {
 	Applied uint64 // index of the newest log entry that was applied
 	Term    uint64 // its term
@@ -29,8 +28,7 @@ func (h *Head) Append(dst []byte) []byte {
 	return append(AppendUints(dst, h.Applied, h.Term, uint64(h.Now), h.LastSeq, h.EventRows, h.LastEvent.Index, h.LastEvent.Number), h.Rolling[:]...)
 }
 
-// CheckApplied returns an error when a log entry is not the one that was applied
-// at its index, as far as that is known.
+// CheckApplied returns an error if a log entry is known to differ from the applied one.
 func (h *Head) CheckApplied(index, term uint64) error {
 	if index == h.Applied && term != h.Term {
 		return fmt.Errorf("log entry %d has the term %d, the state was made with one of term %d: wipe this node's data, the others bring it up to date",
@@ -39,17 +37,15 @@ func (h *Head) CheckApplied(index, term uint64) error {
 	return nil
 }
 
-// Roll adds an applied log entry to the running digest: its index, its data and its
-// results.
+// Roll adds an applied log entry to the running digest: its index, its data and its results.
 func (h *Head) Roll(index uint64, data []byte, results []command.Result) {
 	sum := sha256.New()
 	sum.Write(h.Rolling[:])
-	var n [16]byte
-	binary.BigEndian.PutUint64(n[:8], index)
-	binary.BigEndian.PutUint64(n[8:], uint64(len(data)))
-	sum.Write(n[:])
+	buf := binary.BigEndian.AppendUint64(make([]byte, 0, 16), index)
+	buf = binary.BigEndian.AppendUint64(buf, uint64(len(data)))
+	sum.Write(buf)
 	sum.Write(data)
-	var buf []byte
+	buf = buf[:0]
 	for _, r := range results {
 		buf = AppendResult(buf, r)
 	}
@@ -94,43 +90,31 @@ func (c *Configuration) Append(dst []byte) []byte {
 
 // LoadHead reads the progress of a state; zero for an empty state.
 func LoadHead(r pebble.Reader) (Head, error) {
-	row, ok, err := GetRow(r, KeyHead)
-	if err != nil || !ok {
-		return Head{}, err
-	}
-	rr := RowReader{Rest: row}
-	h := Head{Applied: rr.Uint(), Term: rr.Uint(), Now: int64(rr.Uint()), LastSeq: rr.Uint(), EventRows: rr.Uint()}
-	h.LastEvent = EventPlace{rr.Uint(), rr.Uint()}
-	if copy(h.Rolling[:], rr.bytes(sha256.Size)) != sha256.Size {
-		rr.Bad = true
-	}
-	return h, rr.Done("head row")
+	return LoadOrZero(r, KeyHead, func(row []byte) (h Head, err error) {
+		rr := RowReader{Rest: row}
+		h.Applied, h.Term, h.Now, h.LastSeq = rr.Uint(), rr.Uint(), int64(rr.Uint()), rr.Uint()
+		h.EventRows, h.LastEvent = rr.Uint(), EventPlace{rr.Uint(), rr.Uint()}
+		rr.Fill(h.Rolling[:])
+		return h, rr.Done("head row")
+	})
 }
 
 // LoadCluster reads the identity of the cluster; zero before Init.
 func LoadCluster(r pebble.Reader) (Cluster, error) {
-	row, ok, err := GetRow(r, KeyCluster)
-	if err != nil || !ok {
-		return Cluster{}, err
-	}
-	rr := RowReader{Rest: row}
-	c := Cluster{ID: rr.Text(), SealedKey: []byte(rr.Text()), Founding: rr.Text()}
-	return c, rr.Done("cluster row")
+	return LoadOrZero(r, KeyCluster, func(row []byte) (Cluster, error) {
+		rr := RowReader{Rest: row}
+		c := Cluster{ID: rr.Text(), SealedKey: []byte(rr.Text()), Founding: rr.Text()}
+		return c, rr.Done("cluster row")
+	})
 }
 
 // LoadConfiguration reads the newest configuration; zero before the first.
 func LoadConfiguration(r pebble.Reader) (Configuration, error) {
-	row, ok, err := GetRow(r, KeyConfig)
-	if err != nil || !ok {
-		return Configuration{}, err
-	}
-	rr := RowReader{Rest: row}
-	c := Configuration{Index: rr.Uint()}
-	if rr.Bad {
-		return Configuration{}, fmt.Errorf("%w: configuration row", ErrCorrupt)
-	}
-	c.Data = rr.Rest
-	return c, nil
+	return LoadOrZero(r, KeyConfig, func(row []byte) (Configuration, error) {
+		rr := RowReader{Rest: row}
+		c := Configuration{Index: rr.Uint(), Data: rr.rest()}
+		return c, rr.Done("configuration row")
+	})
 }
 
 // LoadFormat reads the replicated format number.

@@ -8,9 +8,9 @@ import (
 )
 
 // The row of a hidden entry is a stub: its place and time, and why it is hidden. The
-// original row is in SpaceHidden, which is read to show the entry again, and to build
-// the index: its postings stay, and searches exclude hidden entries by a bitmap. Counts
-// and lists that show an entry are changed when it is hidden, and changed back.
+// original row is in SpaceHidden, to show the entry again and to build the index: its
+// postings stay, and searches exclude it by a bitmap. Its counts and lists are changed, and
+// changed back.
 
 // HiddenEntry is the row of SpaceHidden: the original entry, and where it was counted
 // and listed.
@@ -42,9 +42,8 @@ func DecodeHidden(row []byte) (HiddenEntry, error) {
 	return h, r.Done("hidden row")
 }
 
-// HiddenEntries is how many entries a row of SpaceHiddenBits is for: part of the state,
-// and of every digest. Searches use such a row as it is. If the block size of the index
-// changes, the stored rows keep this size and have to be converted.
+// HiddenEntries is the number of entries of a row of SpaceHiddenBits, which is part of
+// every digest. If the block size of the index changes, stored rows keep this size.
 const HiddenEntries = 1 << 15
 
 // Unhidden returns an entry as it was before it was hidden.
@@ -114,8 +113,7 @@ type SweepRow struct {
 	Cursors []SweepCursor
 }
 
-// SweepCursor is how far those are that have one retention. Every other entry is passed
-// over: they are swept, or never will be.
+// SweepCursor is the progress among entries of one retention. It passes over all others.
 type SweepCursor struct {
 	Period int64 // milliseconds
 	Next   uint64

@@ -54,9 +54,8 @@ func FormatID(t EntryType, seq uint64) string {
 	return string(AppendID(make([]byte, 0, maxIDDigits+1), t, seq))
 }
 
-// ParseID parses a public id. It accepts the canonical form only: lower case, no
-// leading zero, seq at least 1. It does not check whether the entry exists or has that
-// type.
+// ParseID parses a public id in canonical form: lower case, no leading zero, seq at least
+// 1. It does not check whether the entry exists.
 func ParseID(id string) (t EntryType, seq uint64, ok bool) {
 	if len(id) < 2 || len(id) > 1+maxIDDigits || id[1] == '0' {
 		return 0, 0, false
@@ -98,8 +97,7 @@ func AppendEventID(dst []byte, cluster string, p EventPlace) []byte {
 	return strconv.AppendUint(append(dst, '-'), p.Number, 10)
 }
 
-// ParseEventID parses the id of an event. It accepts only what FormatEventID returns,
-// and does not check whether the event exists.
+// ParseEventID parses an id that FormatEventID returned. The event need not exist.
 func ParseEventID(id string) (cluster string, p EventPlace, ok bool) {
 	if len(id) > maxEventIDBytes {
 		return "", p, false

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -37,8 +36,7 @@ const (
 	ResultTitle = "Result: "
 )
 
-// ParseJobStatus returns the status with the given interface name, of those that are
-// listed.
+// ParseJobStatus returns the status with the given interface name, except JobHidden.
 func ParseJobStatus(name string) (JobStatus, bool) {
 	i := slices.Index(jobStatusNames[:JobHidden], name)
 	return JobStatus(max(i, 0)), i > 0
@@ -58,19 +56,10 @@ type JobRow struct {
 	Counted     string // the rows of SpaceClaims that count the claim: their keys without the space
 }
 
-// At returns the job's state at an instant: an expired claim does not count, whether or
-// not the job was reopened yet.
+// At returns the job's state at an instant, at which an expired claim does not count.
 func (j JobRow) At(now int64) JobRow {
 	if j.Status == JobClaimed && j.Expires <= now {
 		j.Status, j.Renewed, j.Counted = JobOpen, 0, ""
-	}
-	return j
-}
-
-// WithoutClaim returns the job as it is when its claim is given back.
-func (j JobRow) WithoutClaim() JobRow {
-	if j.Status == JobClaimed {
-		return JobRow{Status: JobOpen}
 	}
 	return j
 }
@@ -111,13 +100,7 @@ type DueClaim struct {
 	Job     uint64
 }
 
-// Compare orders claims by their end.
-func (a DueClaim) Compare(b DueClaim) int {
-	return cmp.Or(cmp.Compare(a.Expires, b.Expires), cmp.Compare(a.Job, b.Job))
-}
-
-// ScanClaims calls f with the stored claims in the order in which they end, until f
-// returns an error.
+// ScanClaims calls f with the stored claims by their ends, until f returns an error.
 func ScanClaims(r pebble.Reader, f func(DueClaim) error) error {
 	lower, upper := SpaceBounds(SpaceDue)
 	return ScanSpace(r, lower, upper, func(key, _ []byte) error {

@@ -80,20 +80,16 @@ func (j *Judgement) unchanged(s Facts, c *command.Register) (command.Result, boo
 	return command.Result{Outcome: command.OutcomeUnchanged}, same && len(AgainstRegister(c, s, &p)) == 0
 }
 
-// RegisterContent is a hash of what the client sent, except its key. Stored rows hold the
-// hash, so the order of the fields must not change.
+// RegisterContent returns a hash of the client's request, without its key. Stored rows hold
+// the hash, so the order of the fields must not change.
 func RegisterContent(c *command.Register) ContentSum {
 	return hashContent([]string{
 		c.Agent, string([]byte{byte(c.Given), byte(c.Notify), Bit(c.Protected, 1), Bit(c.RotateKey, 1)}), c.Description, c.Endpoint, c.Note, c.NotifyURL, c.Request.ID,
 	}, c.Capabilities)
 }
 
-// contentHashBytes is the length of the hash by which a request_id's second body
-// is compared with its first.
-const contentHashBytes = 16
-
-// ContentSum is that hash.
-type ContentSum [contentHashBytes]byte
+// ContentSum is the hash by which a request_id's second body is compared with its first.
+type ContentSum [16]byte
 
 // ContentOf returns the hash of a command's content; zero for a command without content.
 func ContentOf(p command.Payload) (sum ContentSum) {
@@ -138,17 +134,13 @@ func (q RequestRow) Encode() []byte {
 func DecodeRequestRow(row []byte) (q RequestRow, err error) {
 	r := RowReader{Rest: row}
 	q.Entry = r.Uint()
-	if copy(q.Content[:], r.bytes(contentHashBytes)) != contentHashBytes {
-		r.Bad = true
-	}
+	r.Fill(q.Content[:])
 	return q, r.Done("request row")
 }
 
-// A command is judged once in each place that it passes: by Examine at the node that takes
-// it, by Assess at the leader, and when it is applied.
-
-// Judgement holds the checks that all commands share: standing, profile, request and settings.
-// For a command without a signature its Proof is nil.
+// Judgement holds the checks that all commands share. Its Proof is nil for a command
+// without a signature. A command is judged by View.Examine at the node that takes it, by
+// View.Assess at the leader, and when it is applied.
 type Judgement struct {
 	Writer
 	Profile   ProfileRow // of the writer; zero unless Registered
@@ -197,8 +189,8 @@ func (j *Judgement) LookUp(s Facts, op command.Op) RequestRef {
 	return requestOf(s, op, j.Standing, j.Signature)
 }
 
-// requestOf looks up a request_id in the scope of a standing, of this epoch or of the
-// previous one.
+// requestOf looks up a request_id in the scope of a standing, of this epoch or the last
+// one.
 func requestOf(s Facts, op command.Op, standing command.Standing, by command.Signature) (r RequestRef) {
 	r.Key = RequestKey(op, standing, by.Request, by.Proof.Sender)
 	r.Row, _ = s.Get(r.Key)
@@ -237,15 +229,11 @@ type PolicyCheck struct {
 	ProvenOnly bool   // the settings reject the write: see command.Settings
 }
 
-// CheckPolicy checks a command against a policy where a request arrives. It does not check a
-// command whose request_id was used before, because it has no effect, nor one of a sender that
-// was blocked in the last epoch: apply rejects it, and the rule follows its sender into this
-// epoch. Only apply knows the hour and so finds floods.
+// CheckPolicy checks a command against a policy where a request arrives. It passes a repeated
+// request, which has no effect, and a sender that was blocked in the last epoch: apply rejects
+// it, and the rule follows its sender into this epoch.
 func (j *Judgement) CheckPolicy(s Facts, policy *Policy, p command.Payload, from netip.Addr) (c PolicyCheck) {
-	if j.Repeated() {
-		return c
-	}
-	if policy.OfSender(j.Proof.Former) != nil {
+	if j.Repeated() || policy.OfSender(j.Proof.Former) != nil {
 		return c
 	}
 	c.Revision = policy.Revision
@@ -267,19 +255,16 @@ func (j *Judgement) CheckPolicy(s Facts, policy *Policy, p command.Payload, from
 	return c
 }
 
-// Writing to a new channel opens it and takes a place in the list of channels. A sender without
-// the key of an established name may open a few in a day of log time, so that a flood does not
-// push the channels of others off the list.
+// A write to a new channel opens it. A sender without the key of an established name may open
+// a few in a day of log time, so that a flood does not push others off the list of channels.
 
-// ChannelsKey is the row of how many channels a sender has opened in a day. It goes with
-// the day's budget.
+// ChannelsKey is the row that counts the channels that a sender has opened in a day.
 func ChannelsKey(day command.Day, sender string) []byte {
 	key := append(DayKey(SpaceBudget, day), 'c')
 	return binary.BigEndian.AppendUint64(key, uint64(hashSender(sender)))
 }
 
-// OpensChannel reports whether a command that is carried out opens a channel that counts
-// against its sender.
+// OpensChannel reports whether a command opens a channel that counts against its sender.
 func (j *Judgement) OpensChannel(s Facts, p command.Payload) bool {
 	name := ChannelOfCommand(s, p)
 	if name == "" || j.Proof.Sender == "" || j.Established || unlimited(s, j.Proof) {
@@ -292,26 +277,17 @@ func (j *Judgement) OpensChannel(s Facts, p command.Payload) bool {
 // MayOpenChannel reports whether a sender may open another channel today.
 func (j *Judgement) MayOpenChannel(s Facts) bool {
 	day := command.DayOf(s.Instant())
-	for _, sh := range SharesOf(j.Proof, "", 1) {
-		n, _ := Read(s, ChannelsKey(day, sh.Of), DecodeNumber)
-		if sh.was != "" {
-			was, _ := Read(s, ChannelsKey(day, sh.was), DecodeNumber)
-			n += was
-		}
-		if n >= sh.times*command.MaxNewChannels {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(SharesOf(j.Proof, "", 1), func(sh Share) bool {
+		n := sh.counted(s, func(of string) []byte { return ChannelsKey(day, of) })
+		return n >= sh.times*command.MaxNewChannels
+	})
 }
 
-// A flood is many near-duplicates of one long text within an hour of log time, whoever
-// sent them: a botnet has as many addresses and names as it likes, and not as many texts.
-// The parts of the sketches of what was written without proof are counted, in a bounded
-// number of rows.
+// A flood is many near-duplicates of one long text within an hour of log time: a botnet has
+// many addresses and names, but not as many texts. The parts of the sketches of texts without
+// proof are counted, in a bounded number of rows.
 
-// FloodSlots is the number of counts of an hour: 3 MiB at most. Unrelated parts of sketches
-// may share one.
+// FloodSlots is the number of counts of an hour, which unrelated parts may share: 3 MiB.
 const FloodSlots = 1 << 18
 
 // FloodKey is the key of the count of a part of sketches in an hour.

@@ -156,8 +156,7 @@ func DestroyedKey(server string) []byte { return append([]byte{spaceDestroyed}, 
 // WritersKey is the key of the senders under a name.
 func WritersKey(agentKey string) []byte { return append([]byte{spaceWriters}, agentKey...) }
 
-// OwnerKey is the key of the profile that an edit_key opens, by the hash of the
-// edit_key.
+// OwnerKey is the key of the owner of an edit_key, by its hash.
 func OwnerKey(hash []byte) []byte { return append([]byte{spaceOwner}, hash...) }
 
 // ProfileKey is the key of an agent's profile.
@@ -225,8 +224,7 @@ var (
 	KeyForgotten       = []byte{spaceTally, 's'} // the newest entry whose sender was forgotten
 )
 
-// KeyspaceVersion names this schema. A database with another version is not
-// opened.
+// KeyspaceVersion names this schema. A database with another version is not opened.
 const KeyspaceVersion = 1
 
 // Keyspaces lists all keyspaces. RowDigest walks the logical ones in this order.

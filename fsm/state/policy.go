@@ -15,11 +15,11 @@ import (
 )
 
 // The policy rejects or holds writes by rules that moderators set for a while. Rules of
-// senders, names and channels, and those of all writes, are checked when a command is
-// applied. Networks and patterns are checked where the request arrives, because addresses
-// never enter the log and patterns cost too much for apply: the command carries the revision of the policy that it was checked against, and one of
-// another revision is sent back to be checked again. All rules that a policy holds are in
-// force: those that have ended are removed before anything else of a log entry is applied.
+// networks and patterns are checked where the request arrives, because addresses never enter
+// the log and patterns cost too much for apply. The command carries the revision of the policy
+// that it was checked against; one of another revision is sent back to be checked again. All
+// other rules are checked when a command is applied. All rules that a policy holds are in
+// force: apply first removes those that have ended.
 
 // Rule is one rule of the policy.
 type Rule struct {
@@ -101,8 +101,8 @@ func (p *Policy) Rule(number uint64) (*Rule, bool) {
 	return nil, false
 }
 
-// Rules returns rules, newest first: those with a number below before unless that is 0,
-// and at most limit. next is the before of the next page; 0 on the last page.
+// Rules returns at most limit rules below before, newest first. before 0 is the first page,
+// next 0 the end.
 func (p *Policy) Rules(before uint64, limit int) (rules []*Rule, next uint64) {
 	for _, r := range p.All {
 		if before == 0 || r.Number < before {
@@ -127,8 +127,8 @@ func (p *Policy) ofNetwork(from netip.Addr) (rejects *Rule) {
 	return rejects
 }
 
-// inTexts returns the oldest rule that rejects a command for its texts, and the oldest one
-// that holds it. Both may be nil.
+// inTexts returns the oldest rules that reject and that hold a command for its texts, or
+// nil.
 func (p *Policy) inTexts(c command.Payload) (rejects, holds *Rule) {
 	patterns := p.Patterns()
 	if len(patterns) == 0 {

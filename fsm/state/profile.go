@@ -4,19 +4,19 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+	"strconv"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// KeyGrace is how long an agent that has not used its newest edit_key yet can get a new
-// one instead, in milliseconds of log time: the answer with the key may have been lost.
+// KeyGrace is how long an unused edit_key can be replaced, in milliseconds of log time: the
+// answer with the key may have been lost.
 const KeyGrace = 10 * 60 * 1000
 
-// renewable reports whether the key may be replaced because it was never used: for a while,
-// the agent may not have received it. That of a purged profile is not: the repeated
-// registration would put its text into the log again.
+// renewable reports whether the key may be replaced because it was never used. That of a
+// purged profile may not: the repeated registration would log its text again.
 func (p *ProfileRow) renewable(now int64) bool {
 	return !p.Used && !p.Purged && now <= p.IssuedAt+KeyGrace
 }
@@ -78,8 +78,7 @@ type ProfileRow struct {
 // Hidden reports whether a moderator has hidden the profile.
 func (p *ProfileRow) Hidden() bool { return p.HiddenAt != 0 }
 
-// HiddenRevision leads the row of SpaceRevision of a hidden profile. No key of an agent
-// begins with it.
+// HiddenRevision leads the row of SpaceRevision of a hidden profile, but no agent's key.
 const HiddenRevision = "\x00"
 
 // RevisionRow is the profile's row of SpaceRevision.
@@ -105,9 +104,7 @@ func (p *ProfileRow) Append(dst []byte) []byte {
 	flags := Bit(p.Used, flagKeyUsed) | Bit(p.House, flagProfileHouse) | Bit(p.NotifyVerified, flagNotifyVerified) | Bit(p.Protected, flagProtected) | Bit(p.Purged, flagProfilePurged)
 	dst = append(dst, profileRowVersion, flags, byte(p.Filter))
 	dst = append(append(dst, p.Key[:]...), p.Former[:]...)
-	for _, n := range [...]uint64{p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt)} {
-		dst = binary.AppendUvarint(dst, n)
-	}
+	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt))
 	for _, s := range [...]string{p.HiddenFor, p.Sender, p.Issuer, p.NotifyURL, p.ID, p.Description, p.Endpoint, p.Note} {
 		dst = AppendBlob(dst, s)
 	}
@@ -144,26 +141,20 @@ func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
 func (p *ProfileRow) AppendJSON(dst []byte) []byte {
 	dst = AppendString(append(dst, `{"id":`...), p.ID)
 	dst = AppendString(append(dst, `,"description":`...), p.Description)
-	dst = append(dst, `,"capabilities":[`...)
-	for i, s := range p.Capabilities {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = AppendString(dst, s)
-	}
-	dst = AppendOptional(append(dst, `],"endpoint":`...), p.Endpoint)
+	dst = appendStrings(append(dst, `,"capabilities":`...), p.Capabilities)
+	dst = AppendOptional(append(dst, `,"endpoint":`...), p.Endpoint)
 	dst = AppendOptional(append(dst, `,"note":`...), p.Note)
 	dst = AppendInt(append(dst, `,"createdAt":`...), p.CreatedAt)
 	dst = AppendInt(append(dst, `,"updatedAt":`...), p.UpdatedAt)
-	dst = appendBool(append(dst, `,"protected":`...), p.Protected)
+	dst = strconv.AppendBool(append(dst, `,"protected":`...), p.Protected)
 	if p.Hidden() {
 		dst = appendHiddenMark(dst, p.HiddenAt, p.HiddenFor, p.Purged)
 	}
 	return append(dst, '}')
 }
 
-// Follow replaces a pseudonym of the last epoch by the sender's present one, and reports
-// whether it found one.
+// Follow replaces pseudonyms of the last epoch by the sender's present one, if there are
+// any.
 func (p *ProfileRow) Follow(proof *command.Proof) (changed bool) {
 	for _, pseudonym := range [...]*string{&p.Sender, &p.Issuer} {
 		if *pseudonym != "" && *pseudonym == proof.Former {

@@ -2,13 +2,10 @@ package state
 
 import "encoding/binary"
 
-// There are two records of one form: of what moderators and operators did to what
-// others wrote, and of changes in the cluster. They are separate so that a cluster whose
-// leader changes all the time does not push out what moderators are responsible for.
-//
-// MaxRecorded and maxChanges are how many of the newest rows they keep, and
-// MaxRecordedBytes how much of a row says what was acted on: so they take 640 MiB at most.
-// Older rows are deleted; the numbers show that they existed.
+// The acts of moderators and operators, and the changes in the cluster, have separate records,
+// so that frequent changes of the leader do not push out acts of moderators. MaxRecorded and
+// maxChanges bound their rows, and MaxRecordedBytes the text on the object of an act: they
+// take 640 MiB at most. Older rows are deleted; the numbers show that they existed.
 const (
 	MaxRecorded      = 100_000
 	maxChanges       = 10_000

@@ -10,12 +10,10 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Reports wait for a moderator, in the order in which they came, and have no other effect.
-// A report holds its sender's text and no text of the entry. Senders with
-// an established name have separate room. When there is no room left, the sender with the
-// most open reports loses its newest one, so that senders of many reports do not push out
-// the reports of others. A report is removed some time after it was closed, and also when
-// it stays open for too long.
+// Reports wait for a moderator, in the order in which they came. A report holds its sender's
+// text and no text of the entry. Senders with an established name have separate room. When
+// there is no room left, the sender with the most open reports loses its newest one. A report
+// is removed some time after it was closed, or when it stays open for too long.
 
 // Report is a report as moderators see it.
 type Report struct {
@@ -56,8 +54,7 @@ func DecodeReport(row []byte) (Report, error) {
 	return rep, r.Done("report row")
 }
 
-// ReportQueue lists the reports that exist at one applied log entry. A published queue
-// never changes.
+// ReportQueue lists the reports at one applied log entry. A published queue never changes.
 type ReportQueue struct {
 	Open   []QueuedReport // by number, which is by when they came
 	Closed []QueuedReport // by when they were closed, then by number

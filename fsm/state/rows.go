@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"sync"
 	"sync/atomic"
 
@@ -42,15 +41,7 @@ func GetRow(r pebble.Reader, key []byte) ([]byte, bool, error) {
 		return nil, false, fmt.Errorf("read row: %w", err)
 	}
 	row := append([]byte{}, value...) // not nil: the row is there
-	return row, true, CloseRow(closer)
-}
-
-// CloseRow ends the reading of a row.
-func CloseRow(c io.Closer) error {
-	if err := c.Close(); err != nil {
-		return fmt.Errorf("read row: %w", err)
-	}
-	return nil
+	return row, true, closer.Close()
 }
 
 // Load returns the decoded row of a key, and false if the row is missing.
@@ -62,11 +53,17 @@ func Load[T any](r pebble.Reader, key []byte, decode func(row []byte) (T, error)
 	return v, ok && err == nil, err
 }
 
+// LoadOrZero returns the decoded row of a key, or the zero value if the row is missing.
+func LoadOrZero[T any](r pebble.Reader, key []byte, decode func(row []byte) (T, error)) (T, error) {
+	v, _, err := Load(r, key, decode)
+	return v, err
+}
+
 // ErrEnough ends a scan early, without an error.
 var ErrEnough = errors.New("enough")
 
-// ScanSpace calls f for each row of a keyspace in key order, until f returns an
-// error. The slices are valid during the call only.
+// ScanSpace calls f for each row in key order, until f returns an error. Slices are valid
+// in f only.
 func ScanSpace(r pebble.Reader, lower, upper []byte, f func(key, value []byte) error) error {
 	return scanRows(r, lower, upper, (*pebble.Iterator).First, (*pebble.Iterator).Next, f)
 }
@@ -99,15 +96,12 @@ func scanRows(r pebble.Reader, lower, upper []byte, first, next func(*pebble.Ite
 	return nil
 }
 
+// The bounds of the cached rows of entries, and of hot keyspaces: 16 MiB at worst each.
 const (
-	// recentSlots bounds the cached rows of entries.
-	recentSlots = 4096
-	// RecentRowBytes bounds the size of a cached row of an entry: 16 MiB at worst together.
-	RecentRowBytes = 4 << 10
-	// hotSlots bounds the cached rows of hot keyspaces, and hotRowBytes the size of
-	// one: 16 MiB at worst.
-	hotSlots    = 4096
-	hotRowBytes = 1 << 10
+	recentSlots    = 4096
+	RecentRowBytes = 4 << 10 // of one row
+	hotSlots       = 4096
+	hotRowBytes    = 1 << 10 // of one row
 )
 
 // RecentRows keeps the rows of the newest entries: they are read far more often than
@@ -146,10 +140,9 @@ func (r *RecentRows) Drop(seqs []uint64) {
 	}
 }
 
-// HotRows caches rows of hot keyspaces of the newest state: the owner of a name, who
-// wrote under it and when, the keys of pseudonyms, the day's budget, and counts. A view may use a row that has
-// not changed since the view's index: a row changes here before the view with the
-// change is published. Only the apply goroutine writes; any goroutine may read.
+// HotRows caches rows of hot keyspaces of the newest state. A view may use a row that has not
+// changed since the view's index: a row changes here before the view with the change is
+// published. Only the apply goroutine writes; any goroutine may read.
 type HotRows struct {
 	Slots [hotSlots]atomic.Pointer[HotRow]
 }
@@ -167,17 +160,17 @@ func (h *HotRows) slot(key []byte) *atomic.Pointer[HotRow] {
 	return &h.Slots[maphash.Bytes(hotSeed, key)%hotSlots]
 }
 
-// Put caches a row that is valid from an applied index on; the caller must not use it
+// Put caches a row, valid from an applied index on, which the caller must not use
 // afterwards.
 func (h *HotRows) Put(key, row []byte, since uint64) {
 	if !KeyspaceOf[key[0]].Hot {
 		return
 	}
-	if len(row) > hotRowBytes {
-		h.slot(key).Store(nil)
-		return
+	var kept *HotRow
+	if len(row) <= hotRowBytes {
+		kept = &HotRow{Key: string(key), Row: row, since: since}
 	}
-	h.slot(key).Store(&HotRow{Key: string(key), Row: row, since: since})
+	h.slot(key).Store(kept)
 }
 
 // Get returns a row of the state at an index, if it is cached. The row must not be changed;
@@ -199,10 +192,9 @@ func (h *HotRows) Drop() {
 	}
 }
 
-// LaterBits holds for each entry whether a later one relates to it, so that the many
-// others need no second lookup: one bit for each entry, in blocks that are
-// read when first asked for. A bit may be set for a view that does not know the
-// later entry yet; it is never missing.
+// LaterBits holds for each entry whether a later one relates to it, so that the many others
+// need no second lookup. It loads blocks of bits on demand. A bit may be set for a view that
+// does not know the later entry yet; it is never missing.
 type LaterBits struct {
 	db     *pebble.DB
 	mu     sync.Mutex // held while a block is loaded and while bits are set
@@ -222,9 +214,8 @@ func (l *LaterBits) loaded(seq uint64) *laterBlock {
 	return (*blocks)[seq/laterBlockBits]
 }
 
-// Set records that a later entry relates to seq. The apply goroutine calls it after the
-// commit and before it publishes the view: a block that is being loaded meanwhile
-// either sees the row or gets the bit.
+// Set records that a later entry relates to seq, between the commit and the publishing of
+// the view: a block that is being loaded either sees the row or gets the bit.
 func (l *LaterBits) Set(seqs []uint64) {
 	if len(seqs) == 0 {
 		return
@@ -284,16 +275,15 @@ func (l *LaterBits) load(seq uint64) (*laterBlock, error) {
 // gapSlots bounds the cached gaps.
 const gapSlots = 32
 
-// Gaps keeps some of the times in which no entry came. Homes look for the first entry
-// after the same few instants again and again: a day, a week and 90 days ago. Entries
-// only come after all others, so what was a gap once stays one for every view.
+// Gaps caches times in which no entry came. Homes look for the first entry after the same few
+// instants: a day, a week and 90 days ago. New entries come after all others, so a gap stays
+// one for every view.
 type Gaps struct {
 	slots [gapSlots]atomic.Pointer[Gap]
 	puts  atomic.Uint32
 }
 
-// Gap is a time in which no entry came: after one instant, and before another at which
-// there is an entry.
+// Gap is a time without entries: after one instant, and before another with an entry.
 type Gap struct {
 	After, End int64
 	Seq        uint64 // the first entry at the end

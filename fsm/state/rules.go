@@ -74,8 +74,7 @@ func JobProblems(s Facts, op command.Op, id string, w *Writer) (job EntryRow, st
 	return job, stored, problems
 }
 
-// AgainstRegister returns every rule that rejects the command, given the profile; p is nil
-// when there is no profile yet.
+// AgainstRegister returns every rule that rejects the command; p is nil without a profile.
 func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []command.Problem) {
 	old := ProfileFields{}
 	if p != nil {
@@ -88,13 +87,12 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 		return []command.Problem{command.ProblemWrongKey}
 	case !proven && changes:
 		return []command.Problem{command.ProblemNoKey}
-	case p == nil:
-		if c.Description == "" && c.Note == "" {
-			problems = append(problems, command.ProblemNoDescription)
-		}
-		if LookAlike(s, c.AgentKey, c.Proof.Looks) != "" {
-			problems = append(problems, command.ProblemLookAlike)
-		}
+	}
+	if p == nil && c.Description == "" && c.Note == "" {
+		problems = append(problems, command.ProblemNoDescription)
+	}
+	if p == nil && LookAlike(s, c.AgentKey, c.Proof.Looks) != "" {
+		problems = append(problems, command.ProblemLookAlike)
 	}
 	if changes && c.NotifyURL != "" && !next.NotifyVerified && len(problems) == 0 {
 		problems = append(problems, command.ProblemUnchecked)

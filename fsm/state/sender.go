@@ -131,9 +131,8 @@ func sameKey(key []byte, hash *[command.KeyHashBytes]byte) bool {
 	return len(key) == command.KeyHashBytes && *hash != [command.KeyHashBytes]byte{} && subtle.ConstantTimeCompare(key, hash[:]) == 1
 }
 
-// EstablishedAfter is how long ago a name must have been registered for its holder to have
-// a separate budget, in milliseconds of log time. To have many such names, a sender has to
-// register them long before.
+// EstablishedAfter is the age from which a registered name has a separate budget, in
+// milliseconds of log time: a sender of many such names has to register them long before.
 const EstablishedAfter = 7 * command.DayMillis
 
 // standing returns the standing that a proof gives under the profile's name.
@@ -167,8 +166,7 @@ func (w *Writer) Owns(s Facts, e *EntryRow) bool {
 }
 
 // mayUndo reports whether the writer's proof is at least as strong as the proof of its own
-// entry. It is also true when the name rejects the writer (Problems): then a better proof
-// is all that the writer needs.
+// entry. A writer that its name rejects (Problems) only needs a better proof.
 func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
 
 // Sender returns the group of the entry's sender, for sharing a receiver's queue.
@@ -179,10 +177,9 @@ func (e *EntryRow) Sender(p *command.Publish) SenderGroup {
 	return UnprovenSender(p.Proof.Sender)
 }
 
-// Senders are known by pseudonyms, and each epoch has a key of its own for them
-// (decision 15). Commands carry the pseudonyms of this epoch and of the last one, so
-// that rows with one of the last epoch are still found, and get that of this epoch when
-// their sender writes. The keys of older pseudonyms are destroyed.
+// Senders are known by pseudonyms, under a key for each epoch (decision 15). Commands carry
+// the pseudonyms of this epoch and of the last one, so that rows of the last epoch are found,
+// and updated when their sender writes. The keys of older pseudonyms are destroyed.
 
 // SenderEpoch holds the keys of the senders' pseudonyms: the row of SpaceEpoch.
 type SenderEpoch struct {
@@ -210,9 +207,8 @@ func EpochOf(s Facts) SenderEpoch {
 	return e
 }
 
-// Ends returns when the epoch is to end, in milliseconds since the epoch of Unix. An
-// epoch lasts as long as senders are remembered, so all remembered senders wrote in
-// this epoch or in the last one.
+// Ends returns when the epoch is to end, in milliseconds since the epoch of Unix: it lasts as
+// long as senders are remembered, so that these wrote in this epoch or in the last one.
 func (e SenderEpoch) Ends(set command.Settings) int64 { return e.Since + senderMemory(set) }
 
 func senderMemory(set command.Settings) int64 { return int64(set.SenderDays) * command.DayMillis } //nolint:gosec // bounded by its check
@@ -220,8 +216,7 @@ func senderMemory(set command.Settings) int64 { return int64(set.SenderDays) * c
 // ForgetBatch bounds the entries whose senders are forgotten at once.
 const ForgetBatch = 10_000
 
-// Forgettable returns the next range of entries, [from, to), whose senders are to be
-// forgotten at an instant.
+// Forgettable returns the next entries, [from, to), whose senders are to be forgotten.
 func Forgettable(s Facts, now int64) (from, to uint64) {
 	from, _ = Read(s, KeyForgotten, DecodeNumber)
 	before := now - senderMemory(SettingsOf(s))

@@ -25,13 +25,20 @@ const (
 	HoursKept = WeekDays * DayHours
 )
 
-// HourRow is the row of state.SpaceHour: what outside agents did in one hour.
+// HourRow is the row of state.SpaceHour: it counts the activity of outside agents in one hour.
 type HourRow struct {
-	Posts   uint64 // entries, replies among them
-	Replies uint64 // entries with relation reply
 	// Agents are the names whose newest entry is of this hour. Their sum over
 	// the hours up to now is how many different names wrote since.
-	Agents uint64
+	Agents  uint64 `json:"agents"`
+	Posts   uint64 `json:"posts"`   // entries, replies among them
+	Replies uint64 `json:"replies"` // entries with relation reply
+}
+
+// Add adds the counts of another hour.
+func (h *HourRow) Add(o HourRow) {
+	h.Agents += o.Agents
+	h.Posts += o.Posts
+	h.Replies += o.Replies
 }
 
 // Append encodes the row.

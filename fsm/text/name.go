@@ -17,15 +17,20 @@ const (
 	MaxMentions  = 50 // distinct names that the texts of one entry can mention
 )
 
-// Fold returns the key under which names are compared: NFC, case folded, NFC
-// again. Two names are one name exactly when their keys are equal.
+// Fold returns the key under which names are compared: NFC, case folded, NFC again.
 func Fold(name string) string {
 	if key, ok := lowerASCII(name); ok {
 		return key
 	}
 	name = nfc(name)
 	if strings.ContainsFunc(name, isCherokee) {
-		name = strings.Map(lowerCherokee, name)
+		// cases.Fold swaps the cases of Cherokee instead of folding the lower into the upper one.
+		name = strings.Map(func(r rune) rune {
+			if isCherokee(r) {
+				return unicode.ToLower(r)
+			}
+			return r
+		}, name)
 	}
 	return nfc(cases.Fold().String(name))
 }
@@ -36,17 +41,7 @@ func nfc(s string) string { return norm.NFC.String(strings.ToValidUTF8(s, "\ufff
 
 func isCherokee(r rune) bool { return r > unicode.MaxLatin1 && unicode.Is(unicode.Cherokee, r) }
 
-// lowerCherokee corrects cases.Fold, which swaps the cases of Cherokee instead of
-// folding the lower into the upper one.
-func lowerCherokee(r rune) rune {
-	if isCherokee(r) {
-		return unicode.ToLower(r)
-	}
-	return r
-}
-
-// FoldTag returns the key under which tags are compared: the tag without
-// surrounding white space, folded like a name.
+// FoldTag returns the key of a tag: without surrounding white space, folded like a name.
 func FoldTag(tag string) string { return Fold(strings.TrimSpace(tag)) }
 
 // AgentName returns s as an agent name: in NFC, each run of characters that no
@@ -88,9 +83,8 @@ func ChannelName(s string) string {
 	return AgentName(strings.ToLower(nfc(s)))
 }
 
-// IsNameRune reports whether r can be part of a name: a letter or digit of any
-// script, a mark of the kind that spells vowels or accents in some of them, or
-// one of '.', '_' and '-'.
+// IsNameRune reports whether r can be part of a name: a letter or digit of any script, a
+// mark that spells vowels or accents, or one of '.', '_' and '-'.
 func IsNameRune(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r == '.' || r == '_' || r == '-' || (r >= 0 && isASCIIAlnum(byte(r)))

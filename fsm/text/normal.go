@@ -2,7 +2,6 @@ package text
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -12,8 +11,7 @@ import (
 	"golang.org/x/text/unicode/rangetable"
 )
 
-// normalizer holds the buffers and iterators of one call, so that a text costs
-// few allocations.
+// normalizer holds the buffers and iterators of one call.
 type normalizer struct {
 	out      []byte
 	folded   []byte
@@ -89,9 +87,8 @@ func (n *normalizer) appendLower(s string) {
 	}
 }
 
-// appendFolded appends the normal form of one piece that is not ASCII. All steps
-// but composition look at one character at a time, and few texts need composition:
-// only accents, which are removed, could still be composed.
+// appendFolded appends the normal form of one piece that is not ASCII. Few texts need
+// composition, because accents are removed.
 func (n *normalizer) appendFolded(piece string) {
 	folded := n.folded[:0]
 	for i := 0; i < len(piece); {
@@ -129,9 +126,8 @@ func (n *normalizer) appendFolded(piece string) {
 	}
 }
 
-// isCaselessBlock reports whether r is a kana or Han character in a block
-// without upper case and accents; composition handles the few that have
-// compatibility forms.
+// isCaselessBlock reports whether r is in a block of kana or Han without upper case and
+// accents.
 func isCaselessBlock(r rune) bool {
 	return firstKana <= r && r <= lastKana || firstUnified <= r && r <= lastUnified
 }
@@ -139,7 +135,8 @@ func isCaselessBlock(r rune) bool {
 // The block of Unicode's unified Han characters.
 const firstUnified, lastUnified = 0x4e00, 0x9fff
 
-// appendFoldedRune appends the case folding of r, unless comparisons ignore r. Unlike Unicode's folding it takes the dotless i for an i.
+// appendFoldedRune appends the case folding of r, unless comparisons ignore r. Unlike Unicode's
+// folding it takes the dotless i for an i.
 func appendFoldedRune(dst []byte, r rune) []byte {
 	if r < utf8.RuneSelf {
 		if 'A' <= r && r <= 'Z' {
@@ -190,11 +187,5 @@ var unseen = func() *unicode.RangeTable {
 	})
 	return rangetable.New(found...)
 }()
-
-// endsWithWord reports whether word stands at the very end of the normalised
-// text s; connectors such as '_', which are trimmed from words, do not count.
-func endsWithWord(s, word string) bool {
-	return strings.HasSuffix(strings.TrimRightFunc(s, isConnector), word)
-}
 
 func isConnector(r rune) bool { return r == '_' || r > unicode.MaxASCII && unicode.Is(unicode.Pc, r) }

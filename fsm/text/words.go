@@ -26,8 +26,8 @@ const Version = 1
 // MaxTerm is the longest term of a text, in bytes. Longer words are cut.
 const MaxTerm = 64
 
-// minPrefixLetters is the number of letters from which the last word of a query
-// also matches the words that begin with it.
+// minPrefixLetters is the number of letters from which the last word of a query is a
+// prefix.
 const minPrefixLetters = 3
 
 // Words appends to dst the terms under which the text s is found, in order of
@@ -66,7 +66,8 @@ func QueryWords(q string) (words []string, prefix string) {
 	}
 	last := words[len(words)-1]
 	first, _ := utf8.DecodeRuneInString(last)
-	if !isUnspaced(first) && countLetters(last) >= minPrefixLetters && endsWithWord(scan.text, last) {
+	trimmed := strings.TrimRightFunc(scan.text, isConnector) // which words do not end with
+	if !isUnspaced(first) && countLetters(last) >= minPrefixLetters && strings.HasSuffix(trimmed, last) {
 		words, prefix = words[:len(words)-1], last
 	}
 	unique := words[:0]
@@ -238,8 +239,8 @@ func (s *scanner) spaced(stretch string) {
 	}
 }
 
-// trimWord cuts off what is neither letter nor number at the ends of a segment,
-// and what is longer than a term may be. The result may be empty.
+// trimWord cuts characters that are neither letter nor number from the ends, and the
+// length.
 func trimWord(word string) string {
 	for word != "" {
 		r, size := utf8.DecodeRuneInString(word)
@@ -324,8 +325,7 @@ const (
 	firstHan, firstSupplements = 0x2e80, 0x1aff0
 )
 
-// isUnspaced reports whether r is a letter of a script that puts no space
-// between words.
+// isUnspaced reports whether r is a letter of a script without spaces between words.
 func isUnspaced(r rune) bool {
 	switch {
 	case r < firstThai:
@@ -375,8 +375,8 @@ func endsSentence(s string) bool {
 // The sketch of a text is made of the least hashes of its runs of words: texts that
 // share most of these runs share some parts of their sketches.
 const (
-	// sketchParts is how many parts a sketch has, of 8 bytes each. Of texts with seven in
-	// ten runs in common, 98 in 100 pairs share one; with two in ten, 22.
+	// sketchParts is the number of 8-byte parts. With seven in ten runs in common, 98 in
+	// 100 pairs of texts share one; with two in ten, 22.
 	sketchParts = 6
 	// sketchRows is how many least hashes make a part, and sketchRun how many words a run.
 	sketchRows = 2

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -17,20 +18,17 @@ func (v *View) TestProblems(c *command.TestDelivery) ([]command.Problem, error) 
 	return state.AgainstTest(c, &p, known), err
 }
 
-// queuedDelivery returns a delivery of an agent's queue, to be sent, and its row; false
-// if the agent has no profile any more.
-func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (outbox.Delivery, outbox.DeliveryRow, bool, error) {
+// queuedDelivery returns a queued delivery, to be sent, and its row; false without a
+// profile.
+func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (d outbox.Delivery, row outbox.DeliveryRow, known bool, err error) {
 	p, known, err := v.profile(agentKey)
 	if err != nil || !known {
-		return outbox.Delivery{}, outbox.DeliveryRow{}, false, err
+		return d, row, false, err
 	}
-	row, err := v.WaitingDelivery(agentKey, number)
-	if err != nil {
-		return outbox.Delivery{}, outbox.DeliveryRow{}, false, err
-	}
-	d := row.Show(&p, agentKey, o, outbox.Turn{}, number)
+	row, err = v.WaitingDelivery(agentKey, number)
+	d = row.Show(&p, agentKey, o, outbox.Turn{}, number)
 	d.URL = p.NotifyURL
-	return d, row, true, nil
+	return d, row, err == nil, err
 }
 
 // WaitingDelivery returns the row of a waiting delivery, which must exist.
@@ -42,10 +40,9 @@ func (v *View) WaitingDelivery(agentKey string, number uint64) (outbox.DeliveryR
 	return row, err
 }
 
-// DueDeliveries calls send with the deliveries that can be attempted at an instant, in
-// milliseconds since the epoch, the longest due first, until send stops it. There is at
-// most one for each agent; those of skipped agents are not read. If the instant is
-// behind log time, the instant of the next log entry counts.
+// DueDeliveries calls send with the deliveries that are due at an instant, or at the next
+// log entry if that is later, the longest due first, until send stops it. There is at most
+// one for each agent; those of skipped agents are not read.
 func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send func(outbox.Delivery) (more bool)) error {
 	now = max(now, v.at.Head.Now+1)
 	err := scanOutboxes(v.snap, func(at int64, agentKey string) error {
@@ -75,8 +72,8 @@ func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send fu
 	return nil
 }
 
-// NextDelivery returns when the next delivery is due, in milliseconds since the epoch;
-// 0 if the next log entry can already begin it, and false if no delivery waits.
+// NextDelivery returns when the next delivery is due; 0 if the next log entry can begin it,
+// and false if no delivery waits.
 func (v *View) NextDelivery() (at int64, ok bool, err error) {
 	err = scanOutboxes(v.snap, func(due int64, _ string) error {
 		at, ok = due, true
@@ -88,8 +85,7 @@ func (v *View) NextDelivery() (at int64, ok bool, err error) {
 	return at, ok, err
 }
 
-// scanOutboxes calls f with the agents for which deliveries wait, in the order in
-// which they are due, until f returns an error.
+// scanOutboxes calls f with the agents by their due times, until f returns an error.
 func scanOutboxes(r pebble.Reader, f func(at int64, agentKey string) error) error {
 	lower, upper := state.SpaceBounds(state.SpaceOutboxDue)
 	return state.ScanSpace(r, lower, upper, func(key, _ []byte) error {
@@ -100,8 +96,7 @@ func scanOutboxes(r pebble.Reader, f func(at int64, agentKey string) error) erro
 	})
 }
 
-// Begun returns the delivery of an attempt that a BeginDeliveries of this holder
-// has begun and that has no outcome yet; false when it is not to be sent.
+// Begun returns the delivery of an attempt that this holder has begun; false if it is over.
 func (v *View) Begun(holder command.BootID, a command.Attempt) (outbox.Delivery, bool, error) {
 	o, err := outbox.LoadOutbox(v.snap, a.AgentKey)
 	if err != nil || o.Sending != a.Delivery {
@@ -112,20 +107,20 @@ func (v *View) Begun(holder command.BootID, a command.Attempt) (outbox.Delivery,
 }
 
 // Delivery returns a delivery of an agent; false when it is not kept any more.
-func (v *View) Delivery(agentKey string, number uint64) (outbox.Delivery, bool, error) {
+func (v *View) Delivery(agentKey string, number uint64) (d outbox.Delivery, known bool, err error) {
 	p, known, err := v.profile(agentKey)
 	if err != nil || !known {
-		return outbox.Delivery{}, false, err
+		return d, false, err
 	}
 	o, err := outbox.LoadOutbox(v.snap, agentKey)
 	if err != nil {
-		return outbox.Delivery{}, false, err
+		return d, false, err
 	}
-	row, ok, err := outbox.LoadDelivery(v.snap, agentKey, number)
-	if err != nil || !ok {
-		return outbox.Delivery{}, false, err
+	row, known, err := outbox.LoadDelivery(v.snap, agentKey, number)
+	if known {
+		d = row.Show(&p, agentKey, o, o.Turn(v.at.Head.Now), number)
 	}
-	return row.Show(&p, agentKey, o, o.Turn(v.at.Head.Now), number), true, nil
+	return d, known, err
 }
 
 // Outbox is the view that an agent has of its deliveries.
@@ -139,15 +134,11 @@ type Outbox struct {
 	First *outbox.Delivery
 }
 
-// Outbox returns an agent's deliveries. It returns ErrNotFound when the agent has
-// no profile.
+// Outbox returns an agent's deliveries, or ErrNotFound if the agent has no profile.
 func (v *View) Outbox(agentKey string) (Outbox, error) {
 	p, known, err := v.profile(agentKey)
-	if err != nil {
-		return Outbox{}, err
-	}
-	if !known {
-		return Outbox{}, state.ErrNotFound
+	if err != nil || !known {
+		return Outbox{}, cmp.Or(err, state.ErrNotFound)
 	}
 	o, err := outbox.LoadOutbox(v.snap, agentKey)
 	if err != nil {
@@ -178,12 +169,11 @@ func (v *View) Outbox(agentKey string) (Outbox, error) {
 
 // WaitingDeliveries returns how many deliveries wait for all agents together.
 func (v *View) WaitingDeliveries() (int, error) {
-	n, _, err := state.Load(v.snap, state.KeyWaiting, state.DecodeNumber)
+	n, err := state.LoadOrZero(v.snap, state.KeyWaiting, state.DecodeNumber)
 	return int(min(n, math.MaxInt)), err
 }
 
-// Hooked reports whether deliveries of an agent go to this URL already: it has
-// passed the check.
+// Hooked reports whether deliveries of an agent go to this URL, which has passed the check.
 func (v *View) Hooked(agentKey, notifyURL string) (bool, error) {
 	p, known, err := v.profile(agentKey)
 	return known && p.Hooked() && p.NotifyURL == notifyURL, err

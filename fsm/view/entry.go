@@ -11,8 +11,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// Resolve returns the seq of the entry, job or request for help with the given
-// public id, and false if it does not exist or has another type.
+// Resolve returns the seq of the entry of any type with a public id, and false without one.
 func (v *View) Resolve(id string) (seq uint64, ok bool) {
 	entryType, seq, ok := state.ParseID(id)
 	if !ok || seq > v.at.Head.LastSeq {
@@ -29,9 +28,8 @@ func (v *View) Resolve(id string) (seq uint64, ok bool) {
 	return seq, ok && err == nil
 }
 
-// A page shows rows that are not next to each other. A point read opens an iterator
-// on each level of the LSM tree, which costs more as the store grows; one iterator
-// that goes through all of a page's keys in their order does not.
+// A page shows distant rows. A point read opens an iterator on each level of the LSM tree,
+// so one iterator goes through all of a page's keys in their order.
 
 // AppendEntries appends the JSON of entries to dst, with commas between them. It
 // returns ErrNotFound when there is no such entry.
@@ -57,8 +55,7 @@ func appendEach(dst []byte, seqs []uint64, show func(dst []byte, i int) ([]byte,
 	return dst, nil
 }
 
-// entryRows returns the rows of entries; nil for an entry that is not there.
-// The rows must not be changed.
+// entryRows returns the rows of entries, nil for a missing one. They must not be changed.
 func (v *View) entryRows(seqs []uint64) ([][]byte, error) {
 	rows, err := v.readRows(state.SpaceEntry, seqs, func(seq uint64) []byte {
 		if seq > v.at.Head.LastSeq {
@@ -74,8 +71,8 @@ func (v *View) entryRows(seqs []uint64) ([][]byte, error) {
 	return rows, err
 }
 
-// readRows returns the rows of a keyspace, nil for a missing row. Rows that known
-// returns are not read; known may be nil.
+// readRows returns the rows of a keyspace, nil for a missing row. known may be nil, or have
+// some.
 func (v *View) readRows(space byte, seqs []uint64, known func(seq uint64) []byte) (rows [][]byte, err error) {
 	rows = make([][]byte, len(seqs))
 	missing := make([]int, 0, len(seqs))
@@ -126,8 +123,7 @@ func (v *View) readRows(space byte, seqs []uint64, known func(seq uint64) []byte
 // noSuccessors ends the JSON of an entry without successors.
 const noSuccessors = `,"supersededBy":[],"supersededByCount":0`
 
-// AppendEntry appends the entry's JSON to dst. It returns ErrNotFound when there
-// is no such entry.
+// AppendEntry appends the entry's JSON to dst, or returns ErrNotFound.
 func (v *View) AppendEntry(dst []byte, seq uint64) ([]byte, error) {
 	return v.AppendEntries(dst, []uint64{seq})
 }
@@ -168,12 +164,12 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 	dst = append(dst, `,"supersededBy":[`...)
 	if counts.Listed > 0 {
 		items, closer, err := v.snap.Get(state.SeqKey(state.SpaceLater, seq))
+		if err == nil {
+			dst = append(dst, items...)
+			err = closer.Close()
+		}
 		if err != nil {
 			return dst[:start], counts, fmt.Errorf("successors of entry %d: %w", seq, err)
-		}
-		dst = append(dst, items...)
-		if err := state.CloseRow(closer); err != nil {
-			return dst[:start], counts, err
 		}
 	}
 	dst = append(dst, `],"supersededByCount":`...)
@@ -182,24 +178,17 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 
 // counts returns how many entries relate to an entry.
 func (v *View) counts(seq uint64) (state.LaterCounts, error) {
-	c, _, err := state.Load(v.snap, state.SeqKey(state.SpaceCounts, seq), state.DecodeLaterCounts)
-	return c, err
+	return state.LoadOrZero(v.snap, state.SeqKey(state.SpaceCounts, seq), state.DecodeLaterCounts)
 }
 
 // Meta returns an entry's head; false when there is no such entry.
 func (v *View) Meta(seq uint64) (state.Meta, bool, error) {
-	if seq == 0 || seq > v.at.Head.LastSeq {
-		return state.Meta{}, false, nil
+	s := &viewState{v: v}
+	e, known := s.Entry(seq)
+	if !known || s.err != nil {
+		return state.Meta{}, false, s.err
 	}
-	var e state.EntryRow
-	err := v.row(seq, func(row []byte) (err error) {
-		e, err = state.DecodeEntryRow(seq, row)
-		return err
-	})
-	if err != nil {
-		return state.Meta{}, false, err
-	}
-	err = v.addCounts(&e.Meta)
+	err := v.addCounts(&e.Meta)
 	return e.Meta, err == nil, err
 }
 

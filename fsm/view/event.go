@@ -45,9 +45,9 @@ func (v *View) EventsEnd() EventCursor {
 	return EventCursor{end, v.at.Head.EventRows, true}
 }
 
-// Events returns the events after a cursor, oldest first and at most limit, and
-// advances the cursor; if there are no more, to the end of the view. A view that is
-// older than the cursor returns no events. Errors: ErrEventsGone.
+// Events returns at most limit events after a cursor, oldest first, and advances the
+// cursor; without more events, to the end of the view, unless that is older. Errors:
+// ErrEventsGone.
 func (v *View) Events(c *EventCursor, limit int) (events []Event, err error) {
 	if c.Index > v.at.Head.Applied {
 		return nil, nil
@@ -166,8 +166,8 @@ func (v *View) listed(seqs []uint64, q Query) (map[uint64]bool, error) {
 	return listed, nil
 }
 
-// AppendEvent appends an event's JSON to dst, with its entry as lists show it, and the
-// state of the job that it is about: both as they are in the view.
+// AppendEvent appends an event's JSON to dst, with its entry and job as they are in the
+// view.
 func (v *View) AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	dst = state.AppendEventID(append(dst, `{"id":"`...), v.at.Cluster.ID, e.EventPlace)
 	dst = append(append(append(dst, `","event":"`...), e.Kind.String()...), `","at":`...)

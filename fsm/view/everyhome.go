@@ -9,12 +9,11 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// WaitingKept bounds the newest rows of a waiting list that a view keeps: enough for nearly
-// every reader, who leaves out its own entries and those that concern it.
+// WaitingKept bounds the rows of a waiting list that a view keeps: enough for nearly every
+// reader.
 const WaitingKept = 64
 
-// NoteTopics bounds the topics whose notes a view keeps: homes show the notes of the
-// busiest topics of their agents, which many agents share.
+// NoteTopics bounds the topics whose notes a view keeps. Many agents share them.
 const NoteTopics = 256
 
 // EveryHome holds the rows that all homes of a view share. The first home reads them.
@@ -78,8 +77,7 @@ func (v *View) Notes(topic string) (home.RecentByAuthor, error) {
 	return notes, nil
 }
 
-// scanWaiting calls f with the entries of a waiting list before a key, newest first, while f
-// returns true.
+// scanWaiting calls f with the entries of a waiting list before a key, newest first.
 func (v *View) scanWaiting(p home.Part, upper []byte, f func(home.Authored) (more bool)) error {
 	return state.ScanBack(v.snap, home.WaitingKey(p, 0), upper, func(key, author []byte) error {
 		if !f(home.Authored{Seq: binary.BigEndian.Uint64(key[2:]), Author: string(author)}) {

@@ -29,9 +29,8 @@ func (v *View) Examine(p command.Payload, from netip.Addr) (e Examined, err erro
 	return e, s.err
 }
 
-// LimitProblem returns the problem of a signed command with the limits of the state that
-// only apply checks for a write: of similar texts, new channels and open reports. It is 0 if
-// there is room, as far as the view knows.
+// LimitProblem returns the problem of a signed command with the limits that only apply
+// checks for a write: of similar texts, new channels and open reports; 0 if there is room.
 func (v *View) LimitProblem(p command.Payload) (command.Problem, error) {
 	s := &viewState{v: v}
 	j := state.Judge(s, p)
@@ -56,8 +55,7 @@ func (v *View) ChannelOf(p command.Payload) (string, error) {
 }
 
 // Assess returns the standing of a command, whether its request_id was used before, and
-// whether its bytes fit into the rest of the budget at an instant, as far as the view
-// knows. A command without a signature has the zero Standing, and fits.
+// whether its bytes fit into the budget at an instant. A command without a signature fits.
 func (v *View) Assess(p command.Payload, bytes int, now int64) (standing command.Standing, repeated, fits bool, err error) {
 	s := &viewState{v: v}
 	j := state.Judge(s, p)
@@ -67,13 +65,12 @@ func (v *View) Assess(p command.Payload, bytes int, now int64) (standing command
 
 // Standing returns the standing of a signature, as far as the view knows.
 func (v *View) Standing(by command.Signature) (command.Standing, error) {
-	s := &viewState{v: v}
-	j := state.WriterOf(s, by)
-	return j.Standing, s.err
+	w, s := v.writer(by)
+	return w.Standing, s.err
 }
 
 // Earlier returns the entry that a command of this kind wrote with the signature's
-// request_id; false if the view does not know it.
+// request_id.
 func (v *View) Earlier(op command.Op, by command.Signature) (entry uint64, known bool, err error) {
 	s := &viewState{v: v}
 	j := state.WriterOf(s, by)
@@ -93,8 +90,7 @@ func (v *View) Settings() (command.Settings, error) {
 	return set, s.err
 }
 
-// Budget returns the used budget of the day of an instant, in milliseconds since the
-// epoch.
+// Budget returns the used budget of the day of an instant.
 func (v *View) Budget(now int64) (state.Budget, error) {
 	s := &viewState{v: v}
 	b := state.BudgetOf(s, command.DayOf(now))
@@ -108,8 +104,7 @@ func (v *View) SenderEpoch() (state.SenderEpoch, error) {
 	return e, s.err
 }
 
-// SendersToForget reports whether there are entries whose senders are to be forgotten
-// at an instant, in milliseconds since the epoch.
+// SendersToForget reports whether senders of entries are to be forgotten at an instant.
 func (v *View) SendersToForget(now int64) (bool, error) {
 	s := &viewState{v: v}
 	from, to := state.Forgettable(s, now)
@@ -119,8 +114,8 @@ func (v *View) SendersToForget(now int64) (bool, error) {
 	return to > from, nil
 }
 
-// LookAlike returns the registered name that another name with these Looks looks like,
-// as it is spelled there, or "".
+// LookAlike returns the registered name that another name looks like, as spelled there, or
+// "".
 func (v *View) LookAlike(by command.Signature) (string, error) {
 	s := &viewState{v: v}
 	key := state.LookAlike(s, by.AgentKey, by.Proof.Looks)
@@ -133,10 +128,7 @@ func (v *View) LookAlike(by command.Signature) (string, error) {
 
 // PublishProblems returns everything against an entry, as far as the view knows.
 func (v *View) PublishProblems(p *command.Publish) ([]command.Problem, error) {
-	w, s, err := v.writer(p.Signature())
-	if err != nil {
-		return nil, err
-	}
+	w, s := v.writer(p.Signature())
 	_, found := state.TargetOf(p, s, w)
 	return append(w.Problems(), found...), s.err
 }

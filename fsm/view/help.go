@@ -6,14 +6,12 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// AppendHelp appends the request's JSON to dst: the entry, its own four texts and
-// its state. It returns ErrNotFound when the entry is no request for human help.
+// AppendHelp appends the request's JSON to dst, or returns ErrNotFound for another entry.
 func (v *View) AppendHelp(dst []byte, seq uint64) ([]byte, error) {
 	return v.AppendHelps(dst, []uint64{seq})
 }
 
-// AppendHelps appends the JSON of requests for human help, as AppendHelp does it,
-// with commas between them.
+// AppendHelps appends the JSON of requests, with commas between them.
 func (v *View) AppendHelps(dst []byte, seqs []uint64) ([]byte, error) {
 	return v.appendStates(dst, seqs, state.SpaceHelp, func(dst, stored []byte) ([]byte, error) {
 		h, err := state.DecodeHelpRow(stored)
@@ -33,9 +31,9 @@ type HelpQuery struct {
 	Work     *int   // grows by the steps of the search, unless nil
 }
 
-// ListHelp returns the seqs of the requests that match q, newest first, and the
-// Before of the next page; 0 on the last page. A page of requests of one status may be
-// short, or even empty, and yet not be the last page.
+// ListHelp returns the seqs of the requests that match q, newest first, and the Before of
+// the next page; 0 on the last page. A page of one status may be short, and yet not the
+// last one.
 func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
 	search, some := searchOf(state.TypeHelp, q.AgentKey, q.Q)
 	if !some {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -14,10 +15,7 @@ import (
 
 // MarkSeenProblems returns everything against a MarkSeen, as far as the view knows.
 func (v *View) MarkSeenProblems(by command.Signature) ([]command.Problem, error) {
-	w, s, err := v.writer(by)
-	if err != nil {
-		return nil, err
-	}
+	w, s := v.writer(by)
 	return w.MarkSeenProblems(), s.err
 }
 
@@ -74,11 +72,10 @@ type Partner struct {
 	Theirs bool   // the partner wrote it
 }
 
-// Home returns what concerns an agent (text.Fold), with what is new after since,
-// in milliseconds since the epoch. Its cost depends neither on the number
-// of entries nor on how many of them concern the agent. Topics, notes and partners are
-// of all time, or, when the agent has seen them before, only what is new after since.
-// When it has not, since is some time ago, and Until takes that into account.
+// Home returns what concerns an agent (text.Fold), with new entries after since, in
+// milliseconds since the epoch. Its cost does not depend on the number of entries. Topics,
+// notes and partners are of all time, or, if the agent has seen them before, only new ones.
+// Otherwise since is some time ago, and Until takes that into account.
 func (v *View) Home(agentKey string, since int64, seenBefore bool) (*Home, error) {
 	h := &Home{Now: v.at.Head.Now, Until: math.MaxInt64}
 	rows, err := home.Open(v.snap, agentKey)
@@ -128,8 +125,7 @@ func (v *View) fill(h *Home, rows *home.Lists, agentKey string, since int64, see
 	return nil
 }
 
-// HasFor reports whether something after since concerns the agent: whether
-// Home's ForYou has anything.
+// HasFor reports whether Home's ForYou has an entry after since.
 func (v *View) HasFor(agentKey string, since int64) (has bool, err error) {
 	first, some, err := v.FirstAfter(since)
 	if err != nil || !some {
@@ -146,8 +142,8 @@ func (v *View) HasFor(agentKey string, since int64) (has bool, err error) {
 	return has, errors.Join(err, rows.Close())
 }
 
-// within returns the first entry of a span of time that ends with the view, in
-// milliseconds; false when there is no entry. Home changes when that entry gets too old.
+// within returns the first entry of a span of time that ends with the view, if there is
+// one. Home changes when that entry gets too old.
 func (v *View) within(h *Home, span int64) (seq uint64, some bool, err error) {
 	seq, at, some, err := v.nextInstant(max(0, v.at.Head.Now-span))
 	if some {
@@ -229,8 +225,7 @@ func (v *View) fillOwed(h *Home, rows *home.Lists) error {
 	return err
 }
 
-// Held returns the jobs that an agent has claimed, the first to expire first, and
-// at most limit of them.
+// Held returns at most limit jobs that an agent has claimed, the first to expire first.
 func (v *View) Held(agentKey string, limit int) (seqs []uint64, err error) {
 	rows, err := home.Open(v.snap, agentKey)
 	if err != nil {
@@ -255,8 +250,8 @@ func (v *View) fillWaiting(h *Home, agentKey string) error {
 	return err
 }
 
-// waitingList returns the newest seqs of a waiting list that are not below least, not the
-// agent's own, and not listed elsewhere.
+// waitingList returns the newest unlisted seqs of others from a waiting list, down to
+// least.
 func (v *View) waitingList(p home.Part, agentKey string, least uint64, limit int, listed func(uint64) bool) (seqs []uint64, err error) {
 	pick := func(e home.Authored) (more bool) {
 		if e.Seq < least {
@@ -284,9 +279,8 @@ func (v *View) waitingList(p home.Part, agentKey string, least uint64, limit int
 	return seqs, err
 }
 
-// fillActivity lists the agent's topics, what others know about them, and the agents
-// that it has exchanged replies with, as far as they are newer than after. first is
-// the first entry after that instant.
+// fillActivity lists the agent's topics, their notes by others, and its partners, as far as
+// they are newer than after. first is the first entry after that instant.
 func (v *View) fillActivity(h *Home, rows *home.Lists, agentKey string, after int64, first uint64) error {
 	a, err := rows.Activity()
 	if err != nil {
@@ -317,8 +311,7 @@ func (v *View) fillActivity(h *Home, rows *home.Lists, agentKey string, after in
 	return nil
 }
 
-// partner completes a partner from its entries. When one of them is hidden, the partner
-// has no name.
+// partner completes a partner from its entries. It has no name if one of them is hidden.
 func (v *View) partner(p home.Partner) (Partner, error) {
 	m, _, err := v.Meta(p.Entry)
 	if err != nil || m.Hidden {
@@ -328,8 +321,15 @@ func (v *View) partner(p home.Partner) (Partner, error) {
 	if !p.Theirs {
 		theirs = m.Parent
 	}
-	name, err := v.agentOf(theirs)
-	return Partner{Agent: name, Entry: p.Entry, At: m.CreatedAt, Theirs: p.Theirs}, err
+	partner := Partner{Entry: p.Entry, At: m.CreatedAt, Theirs: p.Theirs}
+	err = v.row(theirs, func(row []byte) error {
+		s, err := summaryOf(row)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(s.agent, &partner.Agent)
+	})
+	return partner, err
 }
 
 // endless is above every number in a part.

@@ -7,8 +7,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// NextClaimEnd returns when the first claim that is not reopened yet ends, in
-// milliseconds since the epoch; false when there is no claim.
+// NextClaimEnd returns when the next claim ends, in milliseconds since the epoch.
 func (v *View) NextClaimEnd() (at int64, ok bool) {
 	at, err := state.LoadNextDue(v.snap)
 	v.must(err)
@@ -24,8 +23,7 @@ type Job struct {
 	Result         uint64 // seq of the result's entry; 0 unless done
 }
 
-// Job returns the state of the job with the given seq; false when the entry is
-// no job.
+// Job returns the state of the job with the given seq; false if the entry is no job.
 func (v *View) Job(seq uint64) (Job, bool, error) {
 	return state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), v.job)
 }
@@ -61,23 +59,18 @@ func (j *Job) append(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// JobProblems returns everything against an action on the job with a public id,
-// as far as the view knows: OpClaimJob, OpFinishJob, OpReleaseJob or OpCloseJob. Those
-// of the proof are among them.
+// JobProblems returns everything against an action on the job with a public id, as far as
+// the view knows, and the problems of the proof.
 func (v *View) JobProblems(op command.Op, id string, by command.Signature) ([]command.Problem, error) {
-	w, s, err := v.writer(by)
-	if err != nil {
-		return nil, err
-	}
+	w, s := v.writer(by)
 	_, _, found := state.JobProblems(s, op, id, w)
 	return append(w.Problems(), found...), s.err
 }
 
-// LostClaim returns the problems of a claim whose job is already taken: claimed by another
-// agent until after the instant ends, done or closed. Apply rejects such a claim in every
-// log entry up to that instant, unless the job changes after this view. LostClaim returns no
-// problems for a repeated request, because apply answers it with the earlier result, and
-// for a writer with Problems, because only the leader charges a wrong key.
+// LostClaim returns the problems of a claim whose job is already taken until after the
+// instant ends. Apply rejects such a claim up to that instant, unless the job changes after
+// this view. It returns no problems for a repeated request, whose result is known, and for
+// a writer with Problems, because only the leader charges a wrong key.
 func (v *View) LostClaim(c *command.ClaimJob, ends int64) ([]command.Problem, error) {
 	s := &viewState{v: v}
 	at := factsAt{s, max(ends, s.Instant())}
@@ -94,14 +87,12 @@ func (v *View) LostClaim(c *command.ClaimJob, ends int64) ([]command.Problem, er
 	return nil, s.err
 }
 
-// AppendJob appends the job's JSON to dst: the entry and the job's state. It
-// returns ErrNotFound when the entry is no job.
+// AppendJob appends the job's JSON to dst, or returns ErrNotFound for another entry.
 func (v *View) AppendJob(dst []byte, seq uint64) ([]byte, error) {
 	return v.AppendJobs(dst, []uint64{seq})
 }
 
-// AppendJobs appends the JSON of jobs, as AppendJob does it, with commas between
-// them.
+// AppendJobs appends the JSON of jobs, with commas between them.
 func (v *View) AppendJobs(dst []byte, seqs []uint64) ([]byte, error) {
 	return v.appendStates(dst, seqs, state.SpaceJob, func(dst, stored []byte) ([]byte, error) {
 		job, err := v.job(stored)

@@ -8,8 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// maxHeld is how many of an agent's claims are looked at for a list: those that end
-// first.
+// maxHeld bounds the claims of an agent that a list reads: those that end first.
 const maxHeld = 4096
 
 // JobQuery selects jobs. Zero values select everything.
@@ -23,9 +22,9 @@ type JobQuery struct {
 	Work        *int            // grows by the steps of the search, unless nil
 }
 
-// ListJobs returns the seqs of the jobs that match q, newest first, and the
-// Before of the next page; 0 on the last page. A page of jobs of one status that are
-// searched by author or words may be short, or even empty, and yet not the last one.
+// ListJobs returns the seqs of the jobs that match q, newest first, and the Before of the
+// next page; 0 on the last page. A page of a search in one status may be short, and yet not
+// the last one.
 func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 	q.Limit = state.PageLimit(q.Limit)
 	if q.ClaimantKey != "" {
@@ -45,9 +44,8 @@ func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 	return seqs, next, nil
 }
 
-// searchJobs finds jobs by author and by words, those of every status that is listed
-// or of one. Of one, each look begins at a job of it, so that a rare one is as cheap as
-// a common one.
+// searchJobs finds jobs by author and by words, of one status or all. Of one, each look
+// begins at a job of it, so that a rare one is as cheap as a common one.
 func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 	search, some := searchOf(state.TypeJob, q.AgentKey, q.Q)
 	if !some {
@@ -69,8 +67,7 @@ func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 	})
 }
 
-// jobsHeld lists the jobs that an agent has claimed: the newest jobs of the maxHeld
-// claims that end first.
+// jobsHeld lists the newest jobs of an agent's maxHeld claims that end first.
 func (v *View) jobsHeld(q JobQuery) (seqs []uint64, next uint64, err error) {
 	if seqs, err = v.Held(q.ClaimantKey, maxHeld); err != nil {
 		return nil, 0, err
@@ -83,8 +80,7 @@ func (v *View) jobsHeld(q JobQuery) (seqs []uint64, next uint64, err error) {
 	return seqs, next, nil
 }
 
-// jobsOf lists the jobs of a status. Claims that have run out but were not
-// reopened yet are still in the rows of claimed jobs.
+// jobsOf lists the jobs of a status. Overdue claims are still in the rows of claimed jobs.
 func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
 	overdue, err := v.Overdue()
 	if err != nil {
@@ -113,8 +109,7 @@ func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
 	return seqs, next, nil
 }
 
-// Overdue returns the jobs whose claim has run out in the view but was not
-// reopened yet, in no order. There are hardly ever any.
+// Overdue returns the few jobs whose claim has run out and that were not reopened yet.
 func (v *View) Overdue() (jobs []uint64, err error) {
 	err = state.ScanClaims(v.snap, func(c state.DueClaim) error {
 		if c.Expires > v.at.Head.Now {

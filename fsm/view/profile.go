@@ -9,8 +9,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// MaxProfileScan is how many hits of a search for profiles are looked at for
-// one page: revisions that were replaced since are hits, too.
+// MaxProfileScan bounds the hits of a search for one page. Replaced revisions are hits,
+// too.
 const MaxProfileScan = 4096
 
 // Profile is the public part of an agent's profile (interface, 2.3). Texts may be empty.
@@ -37,8 +37,7 @@ func (v *View) Profile(agentKey string) (Profile, bool, error) {
 	}, true, nil
 }
 
-// KeyOwner returns the agent that the edit_key with a hash belongs to, as spelled in its
-// profile; "" if it belongs to no profile.
+// KeyOwner returns the agent that the edit_key with a hash belongs to, as spelled, or "".
 func (v *View) KeyOwner(hash []byte) (agent string, err error) {
 	agentKey, known, err := state.GetRow(v.snap, state.OwnerKey(hash))
 	if err != nil || !known {
@@ -63,8 +62,8 @@ func (v *View) profile(agentKey string) (state.ProfileRow, bool, error) {
 	return p, known && s.err == nil, s.err
 }
 
-// RegisterProblems returns everything against a change of a profile, as far as
-// the view knows.
+// RegisterProblems returns everything against a change of a profile, as far as the view
+// knows.
 func (v *View) RegisterProblems(c *command.Register) ([]command.Problem, error) {
 	p, known, err := v.profile(c.AgentKey)
 	if err != nil {
@@ -77,8 +76,7 @@ func (v *View) RegisterProblems(c *command.Register) ([]command.Problem, error) 
 	return state.AgainstRegister(c, s, &p), s.err
 }
 
-// AppendProfile appends the profile's JSON to dst. It returns ErrNotFound if
-// the agent has not registered.
+// AppendProfile appends the profile's JSON to dst, or returns ErrNotFound.
 func (v *View) AppendProfile(dst []byte, agentKey string) ([]byte, error) {
 	p, known, err := v.shownProfile(agentKey)
 	if err != nil || !known {
@@ -87,8 +85,8 @@ func (v *View) AppendProfile(dst []byte, agentKey string) ([]byte, error) {
 	return p.AppendJSON(dst), nil
 }
 
-// AppendOriginalProfile is AppendProfile for moderators: of a hidden profile it shows
-// its owner's texts.
+// AppendOriginalProfile is AppendProfile with the texts of a hidden profile, for
+// moderators.
 func (v *View) AppendOriginalProfile(dst []byte, agentKey string) ([]byte, error) {
 	p, known, err := v.profile(agentKey)
 	if err != nil || !known {
@@ -97,8 +95,7 @@ func (v *View) AppendOriginalProfile(dst []byte, agentKey string) ([]byte, error
 	return p.AppendJSON(dst), nil
 }
 
-// AppendRevisions is AppendProfile for profiles that ListProfiles has returned, with
-// commas between them.
+// AppendRevisions appends the JSON of profiles that ListProfiles returned, with commas.
 func (v *View) AppendRevisions(dst []byte, revisions []uint64) ([]byte, error) {
 	return appendEach(dst, revisions, func(dst []byte, i int) ([]byte, error) {
 		agentKey, ok, err := state.GetRow(v.snap, state.SeqKey(state.SpaceRevision, revisions[i]))
@@ -117,9 +114,9 @@ type ProfileQuery struct {
 	Work   *int   // grows by the steps of the search, unless nil
 }
 
-// ListProfiles returns the revisions of the profiles that match q, most recently
-// updated first, and the Before of the next page; 0 on the last page. A page of
-// a search may be short, or even empty, and yet not the last one.
+// ListProfiles returns the revisions of the profiles that match q, most recently updated
+// first, and the Before of the next page; 0 on the last page. A page of a search may be
+// short, and yet not the last one.
 func (v *View) ListProfiles(q ProfileQuery) (revisions []uint64, next uint64, err error) {
 	q.Limit = state.PageLimit(q.Limit)
 	if q.Q != "" {
@@ -133,8 +130,7 @@ func (v *View) ListProfiles(q ProfileQuery) (revisions []uint64, next uint64, er
 	return revisions, next, nil
 }
 
-// newestProfiles lists all profiles. Those that are hidden are stepped over, a bounded
-// number of them.
+// newestProfiles lists all profiles. It skips a bounded number of hidden ones.
 func (v *View) newestProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
 	lower, upper := state.SpaceBounds(state.SpaceRevision)
 	if q.Before > 0 {
@@ -155,8 +151,7 @@ func (v *View) newestProfiles(q ProfileQuery) (found []uint64, next uint64, err 
 	return found, next, err
 }
 
-// searchProfiles finds profiles by words. The index knows every revision that
-// there ever was; it looks at a bounded number of them.
+// searchProfiles finds profiles by words. It looks at a bounded number of revisions.
 func (v *View) searchProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
 	search := index.Query{Min: 1, Before: q.Before, Limit: command.MaxList, Work: q.Work}
 	if !addWords(q.Q, &search) {

@@ -46,8 +46,7 @@ func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
 	return seqs, next, nil
 }
 
-// ShowsStubs reports whether the list includes hidden entries, as stubs: in a thread, if the
-// query uses no field that hiding removes.
+// ShowsStubs reports whether the list includes hidden entries, as stubs in a thread.
 func (q *Query) ShowsStubs() bool { return q.Thread != 0 && q.NamesNothingHidden() }
 
 // NamesNothingHidden reports whether a query uses no field that hiding removes.
@@ -55,8 +54,8 @@ func (q *Query) NamesNothingHidden() bool {
 	return q.Kind == 0 && q.AgentKey == "" && q.ForKey == "" && q.TagKey == "" && q.Q == ""
 }
 
-// search returns the matching entries that are not hidden, and the Before of the next
-// page; 0 on the last page.
+// search returns matching entries that are not hidden, and the Before of the next page, or
+// 0.
 func (v *View) search(q index.Query) (seqs []uint64, next uint64, err error) {
 	if v.at.Hidden > 0 {
 		q.Without = v.hiddenIn
@@ -81,9 +80,9 @@ const (
 )
 
 // filter lists the hits of a search for which wanted accepts the row in a space. It looks
-// at a bounded number of hits: a page may be short, or even empty, and yet not be the last
-// page. skip, which may be nil, takes a Before and returns the Before of the newest hit
-// below it that could be wanted, or 0 after the last.
+// at a bounded number of hits: a page may be short, and yet not be the last page. skip may
+// be nil. Given a Before, it returns the Before of the newest hit that could be wanted, or
+// 0 at the end.
 func (v *View) filter(search index.Query, space byte, skip func(before uint64) (uint64, error), wanted func(row []byte) (bool, error)) (found []uint64, next uint64, err error) {
 	limit := search.Limit
 	search.Limit = FilterStep
@@ -127,8 +126,7 @@ func (v *View) filter(search index.Query, space byte, skip func(before uint64) (
 	return found, search.Before, nil
 }
 
-// searchOf returns the search for entries of a type, by an author and with words if those
-// are given. It returns false if no entry can match.
+// searchOf returns the search for entries of a type, by an author and with words if given.
 func searchOf(t state.EntryType, agentKey, words string) (search index.Query, some bool) {
 	search = index.Query{All: []string{state.TermType + string(rune(t))}, Min: 1}
 	if agentKey != "" {
@@ -175,15 +173,13 @@ func (v *View) translate(q Query, search *index.Query) (some bool, err error) {
 	return true, nil
 }
 
-// FirstAfter returns the first entry that is newer than an instant, and false if
-// there is no such entry.
+// FirstAfter returns the first entry that is newer than an instant, if there is one.
 func (v *View) FirstAfter(since int64) (seq uint64, ok bool, err error) {
 	seq, _, ok, err = v.nextInstant(since)
 	return seq, ok, err
 }
 
-// nextInstant returns the first instant after since that has entries, and the first of
-// these entries; false when there is no such instant.
+// nextInstant returns the first instant after since with entries, and the first of these.
 func (v *View) nextInstant(since int64) (seq uint64, at int64, ok bool, err error) {
 	if since >= v.at.Head.Now {
 		return 0, 0, false, nil
@@ -242,8 +238,8 @@ func cutPage(seqs []uint64, limit int) (page []uint64, next uint64) {
 	return seqs[:limit], seqs[limit-1]
 }
 
-// SeqsBefore returns the seqs behind a prefix of keys, highest first: those below
-// before unless that is 0, and at most limit.
+// SeqsBefore returns at most limit seqs behind a prefix of keys, highest first, below
+// before.
 func (v *View) SeqsBefore(prefix []byte, before uint64, limit int) (seqs []uint64, err error) {
 	upper := slices.Clone(prefix)
 	if before > 0 {

@@ -6,9 +6,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// Records returns rows of the record of what moderators and operators did, newest first:
-// those with a number below before unless that is 0, and at most limit. next is the
-// before of the next page; 0 on the last page.
+// Records returns rows of the record of moderators and operators, newest first: at most
+// limit below before, unless that is 0. next is the before of the next page; 0 on the last
+// page.
 func (v *View) Records(before uint64, limit int) (records []state.Record, next uint64, err error) {
 	return v.journal(state.ModerationRecord, before, limit)
 }
@@ -60,14 +60,13 @@ func (v *View) Moderator(token []byte) (name string, err error) {
 // Policy returns the rules.
 func (v *View) Policy() *state.Policy { return v.at.Policy }
 
-// NextRuleEnd returns when the next rule ends, in milliseconds since the epoch, and
-// false if no rule ends.
+// NextRuleEnd returns when the next rule ends, in milliseconds since the epoch, if one
+// ends.
 func (v *View) NextRuleEnd() (at int64, ok bool) {
 	return v.at.Policy.NextEnd, v.at.Policy.NextEnd != state.NoEnd
 }
 
-// DiskDestroyed reports whether an operator said that the disk of a former server was
-// destroyed.
+// DiskDestroyed reports an operator's statement that a former server's disk was destroyed.
 func (v *View) DiskDestroyed(server string) (is bool, err error) {
 	_, is, err = state.GetRow(v.snap, state.DestroyedKey(server))
 	return is, err
@@ -75,12 +74,10 @@ func (v *View) DiskDestroyed(server string) (is bool, err error) {
 
 // Purged is the number of the newest purge, or 0.
 func (v *View) Purged() (number uint64, err error) {
-	number, _, err = state.Load(v.snap, state.KeyPurged, state.DecodeNumber)
-	return number, err
+	return state.LoadOrZero(v.snap, state.KeyPurged, state.DecodeNumber)
 }
 
-// Purges calls f for what was purged after the purge with a number, in their order,
-// until f returns an error.
+// Purges calls f for the purges after a number, in their order, until f returns an error.
 func (v *View) Purges(after uint64, f func(state.Purge) error) error {
 	_, upper := state.SpaceBounds(state.SpacePurge)
 	return state.ScanSpace(v.snap, state.SeqKey(state.SpacePurge, after+1), upper, func(key, row []byte) error {
@@ -93,11 +90,10 @@ func (v *View) Purges(after uint64, f func(state.Purge) error) error {
 	})
 }
 
-// Erased is the newest purge whose texts, and those of all earlier ones, are erased
-// from all files of the state, or 0.
+// Erased is the newest purge up to which texts are erased from all files of the state, or
+// 0.
 func (v *View) Erased() (number uint64, err error) {
-	number, _, err = state.Load(v.snap, state.KeyErased, state.DecodeNumber)
-	return number, err
+	return state.LoadOrZero(v.snap, state.KeyErased, state.DecodeNumber)
 }
 
 // PurgedUpTo is the number of the newest purge by a log entry up to an index, or 0.

@@ -8,13 +8,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// ReportProblems returns the problems of a report of an entry, as far as the view knows.
-// It does not check for room.
+// ReportProblems returns the problems of a report of an entry. It does not check for room.
 func (v *View) ReportProblems(by command.Signature, target string) ([]command.Problem, error) {
-	w, s, err := v.writer(by)
-	if err != nil {
-		return nil, err
-	}
+	w, s := v.writer(by)
 	_, _, problems := w.Reported(s, target)
 	return problems, s.err
 }
@@ -78,8 +74,7 @@ func (v *View) Reports(query ReportQuery) (reports []state.Report, next uint64, 
 	return reports, next, nil
 }
 
-// OpenReports returns how many reports are open, and when the oldest of them came, in
-// milliseconds since the epoch, or 0.
+// OpenReports returns how many reports are open, and when the oldest of them came, or 0.
 func (v *View) OpenReports() (n int, oldest int64) {
 	if n = len(v.at.Reports.Open); n > 0 {
 		oldest = v.at.Reports.Open[0].At
@@ -89,12 +84,11 @@ func (v *View) OpenReports() (n int, oldest int64) {
 
 // RejectedReports returns how many reports were rejected or dropped for lack of room.
 func (v *View) RejectedReports() (uint64, error) {
-	n, _, err := state.Load(v.snap, state.KeyReportsRejected, state.DecodeNumber)
-	return n, err
+	return state.LoadOrZero(v.snap, state.KeyReportsRejected, state.DecodeNumber)
 }
 
-// NextReportEnd returns when the next report is removed because of its age, in
-// milliseconds since the epoch; false when there are no reports.
+// NextReportEnd returns when the next report is removed because of its age, if there is
+// one.
 func (v *View) NextReportEnd() (at int64, ok bool) {
 	at = v.at.Reports.NextEnd()
 	return at, at != state.NoEnd

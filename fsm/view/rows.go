@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,9 +22,8 @@ func (f factsAt) Instant() int64 { return f.now }
 // HiddenJob replaces the title of a hidden job where it is quoted.
 const HiddenJob = "a hidden job"
 
-// shown returns an entry's row as everybody may see it. Every row that a view shows
-// comes from here. A claim and a result quote their job's title: their rows hold only
-// the words before it, so that the job's title is stored only in the job's row.
+// shown returns an entry's row as everybody may see it. A claim and a result quote their
+// job's title, which is stored only in the job's row.
 func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
 	if len(row) > state.EntryRowFlags && row[state.EntryRowFlags]&state.FlagHidden != 0 {
 		return v.explained(seq, row)
@@ -65,10 +65,10 @@ func (v *View) titleOfJob(seq uint64) (string, error) {
 // show calls f with an entry's row as everybody may see it.
 func (v *View) show(seq uint64, row []byte, f func(row []byte) error) error {
 	row, err := v.shown(seq, row)
-	if err != nil {
-		return err
+	if err == nil {
+		err = f(row)
 	}
-	return f(row)
+	return err
 }
 
 // summary holds fields of an entry's JSON, encoded as they are there.
@@ -140,26 +140,13 @@ func (v *View) row(seq uint64, f func(row []byte) error) error {
 		return v.show(seq, row, f)
 	}
 	row, closer, err := v.snap.Get(state.SeqKey(state.SpaceEntry, seq))
+	if err == nil {
+		err = errors.Join(v.show(seq, row, f), closer.Close())
+	}
 	if err != nil {
 		return fmt.Errorf("read entry %d: %w", seq, err)
 	}
-	if err := v.show(seq, row, f); err != nil {
-		_ = closer.Close()
-		return fmt.Errorf("read entry %d: %w", seq, err)
-	}
-	return state.CloseRow(closer)
-}
-
-// rowKept returns an entry's row, which must not be changed, and stays valid.
-func (v *View) rowKept(seq uint64) ([]byte, error) {
-	if seq == 0 || seq > v.at.Head.LastSeq {
-		return nil, state.ErrNotFound
-	}
-	row, err := v.storedRow(seq)
-	if err != nil {
-		return nil, fmt.Errorf("read entry %d: %w", seq, err)
-	}
-	return v.shown(seq, row)
+	return nil
 }
 
 // storedRow returns an entry's row as it is stored, which must not be changed.
@@ -212,8 +199,7 @@ func (v *View) hiddenAs(seq uint64) (Visibility, error) {
 	return v.heldOrHidden(state.HeldBackKey(seq))
 }
 
-// explained returns the row of a stub with the visibility of the entry: the stored row only
-// distinguishes erased and hidden entries.
+// explained returns a stub with the visibility of the entry: stored rows only have purged.
 func (v *View) explained(seq uint64, row []byte) ([]byte, error) {
 	is, err := v.hiddenAs(seq)
 	switch {
@@ -236,8 +222,7 @@ func (v *View) heldOrHidden(key []byte) (Visibility, error) {
 	return Hidden, err
 }
 
-// viewState is a view as rules look at it. Rules continue after an error of the
-// storage; the error is kept.
+// viewState is a view as rules look at it. It keeps the first error of the storage.
 type viewState struct {
 	v   *View
 	err error
@@ -273,8 +258,8 @@ func (s *viewState) Entry(seq uint64) (e state.EntryRow, ok bool) {
 }
 
 // writer returns the signer of a write as the view knows it, and the facts for its rules.
-func (v *View) writer(by command.Signature) (*state.Writer, *viewState, error) {
+func (v *View) writer(by command.Signature) (*state.Writer, *viewState) {
 	s := &viewState{v: v}
 	w := state.WriterOf(s, by)
-	return &w.Writer, s, s.err
+	return &w.Writer, s
 }

@@ -20,9 +20,8 @@ type Selection struct {
 	Hidden   bool   // those that are hidden, in place of those that are not
 }
 
-// Select returns entries of a selection, newest first, and the Before at which the next
-// part begins, or 0 after the last. A part may be short, or even empty, and yet not the
-// last one.
+// Select returns entries of a selection, newest first, and the Before of the next part, or
+// 0 after the last. A part may be short, and yet not the last one.
 func (v *View) Select(sel *Selection) (seqs []uint64, next uint64, err error) {
 	limit := min(max(sel.Limit, 1), maxSelected)
 	search := index.Query{Min: 1, Before: sel.Before, Limit: limit}
@@ -87,8 +86,8 @@ func (v *View) selected(sel *Selection, seq uint64, sender string) (bool, error)
 	return from == sender, err
 }
 
-// SenderFingerprint returns the sender of an entry, by its pseudonym in the last epoch if that
-// is known. It returns "" for an unknown sender.
+// SenderFingerprint returns the sender of an entry, by its pseudonym in the last epoch if
+// that is known, or "".
 func (v *View) SenderFingerprint(seq uint64) (string, error) {
 	from, _, err := state.Load(v.snap, state.SeqKey(state.SpaceSender, seq), state.DecodeEntrySender)
 	if err != nil {

@@ -11,28 +11,14 @@ import (
 	"github.com/commons-cluster/commons/fsm/stats"
 )
 
-// Posting counts the activity of outside agents in a span of time.
-type Posting struct {
-	Agents  uint64 `json:"agents"`  // different names
-	Posts   uint64 `json:"posts"`   // entries, replies among them
-	Replies uint64 `json:"replies"` // entries with relation reply
-}
-
-func (p *Posting) add(h stats.HourRow) {
-	p.Agents += h.Agents
-	p.Posts += h.Posts
-	p.Replies += h.Replies
-}
-
 // Stats are the public counts (interface, 4.8).
 type Stats struct {
-	Last24h, Last7d  Posting
+	Last24h, Last7d  stats.HourRow
 	RegisteredAgents uint64 // outside names with an edit_key
 	APIClients7d     uint64 // about how many senders called, but for those who only read pages
 }
 
-// Stats returns the counts up to an instant in milliseconds since the epoch. The
-// hour and the day of the instant are the newest that are counted.
+// Stats returns the counts up to the hour and the day of an instant.
 func (v *View) Stats(now int64) (Stats, error) {
 	var s Stats
 	var err error
@@ -43,9 +29,9 @@ func (v *View) Stats(now int64) (Stats, error) {
 	upper := stats.HourKey(hour + 1)
 	err = state.ScanSpace(v.snap, stats.HourKey(stats.OldestHour(hour)), upper, func(key, value []byte) error {
 		h, err := stats.DecodeHourRow(value)
-		s.Last7d.add(h)
+		s.Last7d.Add(h)
 		if uint64(binary.BigEndian.Uint32(key[1:]))+stats.DayHours > hour {
-			s.Last24h.add(h)
+			s.Last24h.Add(h)
 		}
 		return err
 	})
@@ -56,8 +42,7 @@ func (v *View) Stats(now int64) (Stats, error) {
 	return s, err
 }
 
-// senders estimates how many different senders there were on the days from first
-// to last.
+// senders estimates the number of different senders on the days from first to last.
 func (v *View) senders(first, last command.Day, counts func(command.Surface) bool) (uint64, error) {
 	registers := make([]byte, command.SketchRegisters)
 	err := state.ScanSpace(v.snap, state.DayKey(state.SpaceSenders, first), state.DayKey(state.SpaceSenders, last+1), func(key, chunk []byte) error {

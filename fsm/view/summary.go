@@ -2,7 +2,7 @@ package view
 
 import (
 	"bytes"
-	"encoding/json"
+	"fmt"
 	"unicode/utf8"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -12,8 +12,7 @@ import (
 // MaxSummaryTitle is the number of code points of a title in a summary.
 const MaxSummaryTitle = 80
 
-// appendCut appends a JSON string. A text of more than limit code points, which is at
-// least 1, is cut to that length, with an ellipsis at its end.
+// appendCut appends a JSON string, cut to limit code points, at least 1, with an ellipsis.
 func appendCut(dst, quoted []byte, limit int) []byte {
 	if len(quoted) <= limit {
 		return append(dst, quoted...)
@@ -41,21 +40,25 @@ func appendCut(dst, quoted []byte, limit int) []byte {
 	return append(dst, "…\""...)
 }
 
-// AppendSummary appends an entry's summary as home shows it: id, agent, channel, kind,
-// title, body, replyTo, replies and CreatedAt. An entry that corrects, retracts or follows up another
-// also has supersedes and relation; a corrected or retracted one has status. The title has at most
-// MaxSummaryTitle code points, the body maxBody. With distinct, the body is empty if it
-// equals the title.
+// AppendSummary appends an entry's summary as home shows it. An entry that corrects,
+// retracts or follows up another also has supersedes and relation; a corrected or retracted
+// one has status. The title has at most MaxSummaryTitle code points, the body maxBody. With
+// distinct, the body is empty if it equals the title.
 func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int, distinct bool) ([]byte, error) {
-	row, err := v.rowKept(seq)
+	if seq == 0 || seq > v.at.Head.LastSeq {
+		return dst, state.ErrNotFound
+	}
+	row, err := v.storedRow(seq)
 	if err != nil {
+		return dst, fmt.Errorf("read entry %d: %w", seq, err)
+	}
+	if row, err = v.shown(seq, row); err != nil {
 		return dst, err
 	}
 	return v.appendSummary(dst, seq, maxBody, distinct, row)
 }
 
-// AppendOriginal is AppendSummary for moderators: a hidden entry appears as its author
-// wrote it.
+// AppendOriginal is AppendSummary with the texts of a hidden entry, for moderators.
 func (v *View) AppendOriginal(dst []byte, seq uint64, maxBody int) ([]byte, error) {
 	err := v.originalRow(seq, func(row []byte) (err error) {
 		dst, err = v.appendSummary(dst, seq, maxBody, false, row)
@@ -105,8 +108,7 @@ func (v *View) appendSummary(dst []byte, seq uint64, maxBody int, distinct bool,
 	return append(dst, '}'), nil
 }
 
-// AppendMention appends what home shows of an entry whose text it has shown before: id,
-// agent and CreatedAt.
+// AppendMention appends the short form of an entry that home has shown before.
 func (v *View) AppendMention(dst []byte, seq uint64) ([]byte, error) {
 	start := len(dst)
 	err := v.row(seq, func(row []byte) error {
@@ -159,16 +161,4 @@ func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, er
 		dst = state.AppendInt(append(dst, `,"claimExpiresAt":`...), job.Expires)
 	}
 	return append(dst, '}'), nil
-}
-
-// agentOf returns the author of an entry as it is spelled there.
-func (v *View) agentOf(seq uint64) (name string, err error) {
-	err = v.row(seq, func(row []byte) error {
-		s, err := summaryOf(row)
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(s.agent, &name)
-	})
-	return name, err
 }

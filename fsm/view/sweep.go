@@ -9,9 +9,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// NextSweep returns the next sweep at an instant, in milliseconds since the epoch, or nil
-// if no entry that it reads is due. It reads a bounded number of the entries that were kept,
-// starting at seq from. to is the start of the next call, or 0 after the last entry.
+// NextSweep returns the next sweep at an instant, or nil if no entry that it reads is due.
+// It reads a bounded number of kept entries from seq from on. to is the start of the next
+// call, or 0 after the last entry.
 func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64, err error) {
 	s := &viewState{v: v}
 	rules := state.RetentionOf(s)
@@ -45,8 +45,7 @@ func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64
 	return next, to, err
 }
 
-// Sweeps returns how many entries were swept, and how many are old enough at an instant
-// and were not looked at yet, be they to be swept or not.
+// Sweeps returns how many entries were swept, and how many old ones were not looked at yet.
 func (v *View) Sweeps(now int64) (swept, waiting uint64, err error) {
 	row, _, err := state.Load(v.snap, state.KeySweep, state.DecodeSweepRow)
 	for _, c := range row.Cursors {
@@ -59,8 +58,7 @@ func (v *View) Sweeps(now int64) (swept, waiting uint64, err error) {
 	return row.Swept, waiting, err
 }
 
-// firstAt returns the first entry that is newer than an instant, or the seq that the next
-// entry will get.
+// firstAt returns the first entry that is newer than an instant, or the next seq.
 func (v *View) firstAt(since int64) (uint64, error) {
 	seq, some, err := v.FirstAfter(max(since, -1))
 	if !some {
@@ -69,8 +67,7 @@ func (v *View) firstAt(since int64) (uint64, error) {
 	return seq, err
 }
 
-// Older returns how many entries that are not stubs for good are older at an instant than
-// a retention, hidden ones too, counted up to most.
+// Older returns how many entries with texts are older than a retention, up to most.
 func (v *View) Older(rules command.Retention, now int64, most uint64) (n uint64, err error) {
 	lower, upper := state.SpaceBounds(state.SpaceChannel)
 	err = state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
@@ -88,8 +85,7 @@ func (v *View) Older(rules command.Retention, now int64, most uint64) (n uint64,
 	return min(n, most), err
 }
 
-// countUpTo counts the entries of a channel of which something is left and that are not
-// newer than an instant, up to most.
+// countUpTo counts the entries of a channel with texts up to an instant, up to most.
 func (v *View) countUpTo(channel string, instant int64, most uint64) (n uint64, err error) {
 	before, err := v.firstAt(instant)
 	search := index.Query{All: []string{state.TermChannel + channel}, Min: 1, Before: before, Limit: maxSelected}

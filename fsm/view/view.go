@@ -21,15 +21,13 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// View is the state at one applied log entry. It never changes. Any number of
-// goroutines may use it until it is released.
+// View is the immutable state at one applied log entry. It is safe for concurrent use.
 type View struct {
-	refs atomic.Int64
-	rows *state.Rows
-	snap *pebble.Snapshot
-	cut  index.Cut
-	// profiles is the cut of the index of profiles.
-	profiles index.Cut
+	refs     atomic.Int64
+	rows     *state.Rows
+	snap     *pebble.Snapshot
+	cut      index.Cut
+	profiles index.Cut // of the index of profiles
 	at       state.Resident
 	born     uint64 // in the order in which the store's views were made
 	fatal    func(error)
@@ -42,8 +40,8 @@ type View struct {
 	EveryHome EveryHome
 }
 
-// Source is the state that a view is made of. The indexes are cut before the rows are
-// read: a block that is sealed in between is then found in both.
+// Source is the state of a view. The indexes are cut before the rows are read, so that a
+// block that is sealed in between is in both.
 type Source struct {
 	Rows              *state.Rows
 	Entries, Profiles index.Cut
@@ -96,14 +94,12 @@ func (v *View) Reader() pebble.Reader { return v.snap }
 // Index is the log index of the newest entry that the view holds.
 func (v *View) Index() uint64 { return v.at.Head.Applied }
 
-// Version is an index: from it up to Index, lists, entries, threads and profiles did not
-// change. Views of one cluster with the same version show the same, on every
-// node; so does home, until its time ends (see Home.Until). Searches by words may
-// differ: they examine a bounded number of words.
+// Version is the index since which lists, entries, threads and profiles did not change.
+// Views of one cluster with the same version show the same, home until Home.Until. Searches
+// by words may differ, because they examine a bounded number of words.
 func (v *View) Version() uint64 { return v.at.Version }
 
-// Time is the instant of the newest applied batch, in milliseconds since the
-// epoch; 0 before the first.
+// Time is the instant of the newest applied batch, in milliseconds since the epoch, or 0.
 func (v *View) Time() int64 { return v.at.Head.Now }
 
 // LastSeq is the seq of the newest entry, or 0. Every seq from 1 to it belongs to an entry.
@@ -112,12 +108,11 @@ func (v *View) LastSeq() uint64 { return v.at.Head.LastSeq }
 // ClusterID is the id that Init gave the cluster; "" before.
 func (v *View) ClusterID() string { return v.at.Cluster.ID }
 
-// SealedDataKey is the cluster's data key under the cluster secret; nil before
-// Init. It must not be changed.
+// SealedDataKey is the immutable data key under the cluster secret, or nil before Init.
 func (v *View) SealedDataKey() []byte { return v.at.Cluster.SealedKey }
 
-// Configuration is the newest committed configuration, in Raft's encoding, and the
-// index of its log entry; 0 and nil before the first.
+// Configuration is the newest committed configuration in Raft's encoding, with its index,
+// or 0 and nil.
 func (v *View) Configuration() (index uint64, data []byte) {
 	c, err := state.LoadConfiguration(v.snap)
 	v.must(err)
@@ -134,8 +129,7 @@ func (v *View) Result(boot command.BootID, seq uint64) (command.Result, bool) {
 	return r, ok
 }
 
-// must hands an error of the storage to Options.Fatal where a read has no way to
-// report it.
+// must passes an error of the storage to Options.Fatal, for reads that return no error.
 func (v *View) must(err error) {
 	if err != nil {
 		v.fatal(fmt.Errorf("read state: %w", err))
@@ -149,8 +143,8 @@ type Channel struct {
 	LastEntryAt int64 // milliseconds since the epoch
 }
 
-// Channels returns the most recently active channels, newest first, at most
-// MaxChannels. The slice is shared and must not be changed.
+// Channels returns the most recently active channels, newest first, which must not be
+// changed.
 func (v *View) Channels() []Channel {
 	v.channelsOnce.Do(func() {
 		lower, upper := state.SpaceBounds(state.SpaceRecent)
@@ -166,9 +160,8 @@ func (v *View) Channels() []Channel {
 	return v.channels
 }
 
-// RowDigest returns a hash over the logical rows of the state: equal on every node at
-// an equal index, whether the rows were applied or received. It reads all rows, unless
-// ctx ends first.
+// RowDigest returns a hash over the logical rows of the state, which are equal on every
+// node at an equal index. It reads all rows, unless ctx ends first.
 func (v *View) RowDigest(ctx context.Context) (digest [32]byte, err error) {
 	return DigestRows(ctx, v.snap, &v.at.Head)
 }
@@ -194,12 +187,9 @@ func DigestRows(ctx context.Context, r pebble.Reader, h *state.Head) (digest [32
 			return digest, fmt.Errorf("digest rows: %w", err)
 		}
 	}
-	var n [32]byte
-	binary.BigEndian.PutUint64(n[:], h.Applied)
-	binary.BigEndian.PutUint64(n[8:], uint64(h.Now))
-	binary.BigEndian.PutUint64(n[16:], h.LastSeq)
-	binary.BigEndian.PutUint64(n[24:], h.EventRows)
-	sum.Write(n[:])
+	for _, n := range [...]uint64{h.Applied, uint64(h.Now), h.LastSeq, h.EventRows} {
+		sum.Write(binary.BigEndian.AppendUint64(nil, n))
+	}
 	sum.Sum(digest[:0])
 	return digest, nil
 }
@@ -250,15 +240,15 @@ func (x *Views) OlderThan(born uint64) bool {
 // Digest returns the running hash over everything applied up to the view's index.
 func (v *View) Digest() [32]byte { return v.at.Head.Rolling }
 
-// LastBackup returns when the newest backup was begun, in milliseconds since the
-// epoch, or 0 before the first.
+// LastBackup returns when the newest backup was begun, in milliseconds since the epoch, or
+// 0.
 func (v *View) LastBackup() (int64, error) {
-	at, _, err := state.Load(v.snap, state.KeyBackup, state.DecodeNumber)
+	at, err := state.LoadOrZero(v.snap, state.KeyBackup, state.DecodeNumber)
 	return int64(at), err //nolint:gosec // bounded when it was set
 }
 
-// FirstEntry returns when the first entry was published, in milliseconds since the
-// epoch, or 0 before the first. Without a backup this is the oldest that can be lost.
+// FirstEntry returns when the first entry was published, in milliseconds since the epoch,
+// or 0.
 func (v *View) FirstEntry() (at int64, err error) {
 	lower, upper := state.SpaceBounds(state.SpaceInstant)
 	err = state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
@@ -268,8 +258,8 @@ func (v *View) FirstEntry() (at int64, err error) {
 	return at, err
 }
 
-// SigningKeys returns the keys that deliveries are signed with and receivers check
-// against, the newest first. A new cluster has no keys yet.
+// SigningKeys returns the present keys of deliveries, the newest first. A new cluster has
+// no keys.
 func (v *View) SigningKeys() ([]outbox.SigningKey, error) {
 	keys, _, err := state.Load(v.snap, state.KeySigning, outbox.DecodeSigningKeys)
 	if err != nil {

@@ -42,9 +42,9 @@ type HeldBack struct {
 	Texts []string
 }
 
-// HeldBack returns entries that are held, newest first: those with a seq below before unless
-// that is 0, and at most limit; on the first page also as many profiles, by their names.
-// next is the before of the next page; 0 on the last page.
+// HeldBack returns held entries, newest first: at most limit below before, unless that is
+// 0; on the first page also as many profiles, by their names. next is the before of the
+// next page, or 0.
 func (v *View) HeldBack(before uint64, limit int) (held []HeldBack, next uint64, err error) {
 	limit = state.PageLimit(limit)
 	if before == 0 {
@@ -57,32 +57,23 @@ func (v *View) HeldBack(before uint64, limit int) (held []HeldBack, next uint64,
 		return nil, 0, err
 	}
 	seqs, next = cutPage(seqs, limit)
+	s := &viewState{v: v}
 	for _, seq := range seqs {
-		rule, _, err := state.Load(v.snap, state.HeldBackKey(seq), state.DecodeNumber)
-		if err != nil {
-			return nil, 0, err
-		}
-		h, found, err := state.Load(v.snap, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden)
-		if err != nil {
-			return nil, 0, err
-		}
+		rule, _ := state.Read(s, state.HeldBackKey(seq), state.DecodeNumber)
+		h, found := state.Read(s, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden)
 		if !found {
 			continue
 		}
 		e, err := state.DecodeEntryRow(seq, h.Row)
-		if err != nil {
-			return nil, 0, err
-		}
+		s.Must(err)
 		texts, err := e.Texts()
-		if err != nil {
-			return nil, 0, err
-		}
+		s.Must(err)
 		held = append(held, HeldBack{
 			ID: state.FormatID(e.Type, seq), Rule: rule, At: e.CreatedAt, Agent: e.AgentKey,
 			Texts: append([]string{texts.Title, texts.Body}, texts.Tags...),
 		})
 	}
-	return held, next, nil
+	return held, next, s.err
 }
 
 func (v *View) heldProfiles(limit int) (held []HeldBack, err error) {

@@ -76,7 +76,7 @@ var stateBugs = []bug{
 	},
 	{
 		name:  "who lost a claim is not told",
-		edits: []edit{{"fsm/apply/home.go", "some && instead.AgentKey != former", "some && instead.AgentKey == former"}},
+		edits: []edit{{"fsm/apply/home.go", "some && instead.AgentKey != old.ClaimantKey", "some && instead.AgentKey == old.ClaimantKey"}},
 		pkg:   "./fsm", run: "ClaimLost",
 		because: "an agent finishes a job that somebody else has taken",
 	},
@@ -179,7 +179,7 @@ var stateBugs = []bug{
 	{
 		name: "a block is lost behind another rule",
 		edits: []edit{{
-			"fsm/state/judge.go", "if policy.OfSender(j.Proof.Former) != nil {",
+			"fsm/state/judge.go", "if j.Repeated() || policy.OfSender(j.Proof.Former) != nil {",
 			"if policy.OfSender(j.Proof.Former) != nil && policy.Against(s, p, &j.Writer) == nil {",
 		}},
 		pkg: "./fsm", run: "BlockFollows",
@@ -235,7 +235,7 @@ var stateBugs = []bug{
 	},
 	{
 		name:  "rows in memory stay as they were",
-		edits: []edit{{"fsm/apply/txn.go", "for _, c := range tx.changed {", "for _, c := range tx.changed[:0] {"}},
+		edits: []edit{{"fsm/apply/effects.go", "for _, c := range tx.changed {", "for _, c := range tx.changed[:0] {"}},
 		pkg:   "./fsm", run: "ViewsKeepTheirHotRows|BudgetIsTheSameEverywhere",
 		because: "a node that ran longer applies commands otherwise than one that restarted",
 	},
@@ -256,7 +256,7 @@ var stateBugs = []bug{
 	},
 	{
 		name:  "answers are forgotten at a restart",
-		edits: []edit{{"fsm/apply/load.go", "if l.Sessions, err = loadSessions(r); err != nil {", "if l.Sessions = (Sessions{}); err != nil {"}},
+		edits: []edit{{"fsm/apply/load.go", "l.Sessions, errs[2] = loadSessions(r)", "l.Sessions = Sessions{}"}},
 		pkg:   "./fsm", run: "TestSessionsSurviveRestarts",
 		because: "a node's own retry is applied twice",
 	},
@@ -277,7 +277,7 @@ var stateBugs = []bug{
 	},
 	{
 		name:  "the order of a map reaches the state",
-		edits: []edit{{"fsm/apply/session.go", "\tslices.Sort(seqs)\n\treturn seqs", "\treturn seqs"}},
+		edits: []edit{{"fsm/apply/session.go", "slices.Sorted(maps.Keys(s.Answers))", "slices.Collect(maps.Keys(s.Answers))"}},
 		pkg:   "./fsm", run: "TestSessionFloor",
 		because: "nodes hold different states",
 	},
