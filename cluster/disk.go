@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,9 @@ const (
 // or the new content, never a part. It returns once the content is on disk. One
 // writer at a time: the data directory is locked.
 func WriteFileAtomic(path string, data []byte) error {
+	if err := CheckReplaceable(path); err != nil {
+		return err
+	}
 	temp := path + ".tmp"
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -85,6 +89,15 @@ func WriteFileAtomic(path string, data []byte) error {
 		return err
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// CheckReplaceable returns an error if a path names a device, a pipe or a socket. A rename
+// by root would replace it, and other programs need it: such as /dev/null.
+func CheckReplaceable(path string) error {
+	if at, err := os.Stat(path); err == nil && at.Mode().Type()&^fs.ModeDir != 0 {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	return nil
 }
 
 // writeSynced writes a file through to the disk, and closes it.
