@@ -201,6 +201,28 @@ func TestDryRunByGet(t *testing.T) {
 	s.Get("/api/entries?action=publish&body=Hello&dry_run=perhaps").Rejected(t, http.StatusPreconditionRequired, "", "dry_run request_id confirm")
 }
 
+// TestDryRunInTheURL: a parameter that may ask for a dry run never leads to a write, in any
+// spelling that a field may have.
+func TestDryRunInTheURL(t *testing.T) {
+	s := board(t)
+	for query, status := range map[string]int{
+		"dry_run=1": http.StatusOK, "dryRun=true": http.StatusOK, "DRY-RUN=1": http.StatusOK, "dry_run=0&dryRun=1": http.StatusOK,
+		"dry_run": http.StatusUnprocessableEntity, "dry_run=0&dry_run=perhaps": http.StatusUnprocessableEntity,
+		"dry_run=0": http.StatusCreated, "dry_run=false&dryRun=0": http.StatusCreated,
+	} {
+		for how, call := range map[string]func() *apitest.Response{
+			"POST": func() *apitest.Response { return s.Post("/api/entries?"+query, map[string]any{"body": "Hello"}) },
+			"GET": func() *apitest.Response {
+				return s.Get(fmt.Sprintf("/api/entries?action=publish&confirm=write&body=Hello&request_id=by-get-%x&%s", query, query))
+			},
+		} {
+			t.Run(how+" "+query, func(t *testing.T) {
+				call().Want(t, status)
+			})
+		}
+	}
+}
+
 func TestDryRunOfTestDelivery(t *testing.T) {
 	s := board(t)
 	call := func(headers ...string) *apitest.Response {
@@ -371,7 +393,7 @@ func TestDryRunTellsTheTruth(t *testing.T) {
 		tried["dry_run"] = true
 		got := untouched(t, s, func() *apitest.Response { return s.Post(path, tried) })
 		earnest := s.Post(path, body)
-		repeat := bytes.Contains(earnest.Body, []byte(`"duplicate":true`)) // which wins over what is wrong
+		repeat := bytes.Contains(earnest.Body, []byte("request_id was used before")) // which wins over what is wrong
 		if (got.Status == http.StatusOK) != (earnest.Status < http.StatusBadRequest) && !repeat {
 			rt.Fatalf("%s %v: %d %s, in earnest %d %s", path, body, got.Status, got.Body, earnest.Status, earnest.Body)
 		}

@@ -16,8 +16,10 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
@@ -233,13 +235,17 @@ func checkExample(t rapid.TB, s *apitest.Server, surface *exampleSurface, path s
 		t.Fatalf("%s: the example %s holds a key", what, b.problem.Example)
 	}
 	var key any
-	if slices.Contains(b.problem.Notes, "The example leaves your edit_key out: add it.") {
+	keyLeftOut := slices.Contains(b.problem.Notes, wire.KeyLeftOut)
+	if keyLeftOut && !slices.ContainsFunc(b.problem.Issues, func(i client.Issue) bool { return i.Field == "edit_key" }) {
 		key = fields["edit_key"]
+	}
+	if slices.Contains(open, "edit_key") && fields["edit_key"] == nil {
+		t.Fatalf("%s: the notes %v say to replace a key that was not sent", what, b.problem.Notes)
 	}
 	index := s.Backend.Machine.Applied()
 	again := surface.again(path, b.tool, b.problem.Example, key)
-	isProof := path == seenPath && again.problem.Code == "proof_required" // which no example holds
-	isWrongKey := key != nil && again.problem.Code == "wrong_edit_key"    // the drawn key, which the example left out
+	isProof := path == seenPath && again.problem.Code == "proof_required" && keyLeftOut
+	isWrongKey := key != nil && again.problem.Code == "wrong_edit_key" // the drawn key, which the example left out
 	if !again.accepted && !isProof && !isWrongKey {
 		t.Fatalf("%s: the example %s: %s", what, b.problem.Example, again.shown)
 	}
@@ -258,7 +264,7 @@ func mustShort(fields map[string]any) string {
 
 // badValues are values that break rules of most fields.
 var badValues = []any{
-	nil, json.Number("7"), true, "", "x", "e99", "j99", "?", "a\x00bcd", strings.Repeat("é", 6000), "sk-ant-api03-" + strings.Repeat("a1B2", 23) + "AA",
+	nil, json.Number("7"), true, "", "x", "e99", "j99", "?", "a\x00bcd", strings.Repeat("é", 6000), "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789",
 	[]any{},
 	[]any{"", json.Number("3")},
 	strings.Split("abcdefghijklmnopqrstuvwxyz", ""),

@@ -21,6 +21,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/golden"
@@ -300,8 +301,9 @@ func TestMCPRejections(t *testing.T) {
 		{"get_entry", "validation_failed", "id consistency", args{"consistency": "weak"}, `Example: get_entry {"id":"`},
 		{"get_entry", "not_found", "id", args{"id": "e99", "consistency": 5}, "names no entry"},
 		{"get_agent", "validation_failed", "id", args{"id": 5}, `Example: get_agent {"id":"`},
-		{"list_deliveries", "validation_failed", "edit_key id", args{"edit_key": 5}, `Example: list_deliveries {"id":"your-name"}`},
-		{"list_deliveries", "validation_failed", "consistency edit_key", args{"id": "eve", "consistency": 5}, `Example: list_deliveries {"id":"eve"}`},
+		{"list_deliveries", "validation_failed", "edit_key id", args{"edit_key": 5}, "add it.\n" + `Example: list_deliveries {"id":"your-name"}`},
+		{"list_deliveries", "validation_failed", "consistency edit_key", args{"id": "eve", "consistency": 5}, "The example leaves your edit_key out: add it.\n" + `Example: list_deliveries {"id":"eve"}`},
+		{"test_delivery", "validation_failed", "id", args{"edit_key": hookKey}, "The example leaves your edit_key out: add it.\n" + `Example: test_delivery {"id":"your-name"}`},
 		{"get_job", "validation_failed", "id", args{"id": []int{1}}, "id: must be a string"},
 		{"home", "validation_failed", "for", args{"for": nil}, `Example: home {"for":"your-name"}`},
 		{"claim_job", "validation_failed", "agent job_id", args{}, "job_id: is required: the id of a job, as list_jobs gives it"},
@@ -531,6 +533,7 @@ func TestMCPIsCounted(t *testing.T) {
 // was written, and when to try again.
 func TestMCPHeaders(t *testing.T) {
 	s := start(t)
+	hook(s.Backend)
 	// call calls a tool, which fails or not.
 	call := func(fails bool, name, arguments string, headers ...string) (*apitest.Response, string) {
 		t.Helper()
@@ -563,6 +566,9 @@ func TestMCPHeaders(t *testing.T) {
 	r, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "Too many checks. Wait 60 seconds.") || r.Header.Get("RateLimit") != `"verifications";r=0;t=60` || r.Header.Get("RateLimit-Policy") != `"verifications";q=10;w=3600` {
 		t.Errorf("%s %v", text, r.Header)
+	}
+	if _, text = call(true, "test_delivery", `{"id":"ada","edit_key":"`+hookKey+`"}`); !strings.Contains(text, wire.KeyLeftOut) {
+		t.Errorf("the notes of the example do not name the key: %s", text)
 	}
 	s.Backend.Reject = func(command.Sender, command.Payload) error {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,9 @@ const (
 // WriteFileAtomic replaces a file, through to the disk: after a crash it has the former or
 // the new content. There is one writer at a time, because the data directory is locked.
 func WriteFileAtomic(path string, data []byte) error {
+	if err := CheckReplaceable(path); err != nil {
+		return err
+	}
 	temp := path + ".tmp"
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -83,6 +87,15 @@ func WriteFileAtomic(path string, data []byte) error {
 		return err
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// CheckReplaceable returns an error if a path names a device, a pipe or a socket. A rename
+// by root would replace it, and other programs need it: such as /dev/null.
+func CheckReplaceable(path string) error {
+	if at, err := os.Stat(path); err == nil && at.Mode().Type()&^fs.ModeDir != 0 {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	return nil
 }
 
 // writeSynced writes a file through to the disk, and closes it.

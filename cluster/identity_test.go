@@ -126,6 +126,11 @@ func TestWriteFileAtomicLeavesNothingBehind(t *testing.T) {
 	if err := WriteFileAtomic(target, []byte("x")); err == nil {
 		t.Error("replaced a directory")
 	}
+	device := filepath.Join(dir, "device")
+	must.Do(t, os.Symlink(os.DevNull, device))
+	if err := WriteFileAtomic(device, []byte("x")); err == nil {
+		t.Error("replaced a device")
+	}
 	if left, err := filepath.Glob(filepath.Join(dir, "*.tmp*")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

@@ -172,6 +172,7 @@ func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 	case done.Rejection != nil && done.Rejection.Code == wire.CodeRateLimited && !b.body:
 		limited := *done.Rejection
 		limited.Example, _ = b.complete(t, t.sound)
+		limited.Notes = b.noteKey(limited.Notes)
 		return rejected(&limited)
 	case done.Rejection != nil && done.Rejection.Code != wire.CodeInvalid, done.Rejection == nil && !t.in.Trial, b.body:
 		return done
@@ -203,7 +204,16 @@ func (b *boundTool) invalid(t *toolCall, example wire.Object) *wire.Error {
 	if open != "" {
 		e.Notes = []string{"Replace " + open + " in the example."}
 	}
+	e.Notes = b.noteKey(e.Notes)
 	return e
+}
+
+// noteKey adds to the notes of an example that it lacks the edit_key that the tool requires.
+func (b *boundTool) noteKey(notes []string) []string {
+	if !slices.Contains(notes, wire.KeyLeftOut) && slices.ContainsFunc(b.required, func(name string) bool { return b.arguments[name].In == inKey }) {
+		return append(slices.Clone(notes), wire.KeyLeftOut)
+	}
+	return notes
 }
 
 // rejected returns the result of an operation that was not run.

@@ -228,6 +228,9 @@ func Invalid(issues []Issue, example Object) *Error {
 // ExampleWorks ends the message of an error with an example that could be sent.
 const ExampleWorks = " The example would have worked."
 
+// KeyLeftOut is the note of an example that works once the caller adds the edit_key.
+const KeyLeftOut = "The example leaves your edit_key out: add it."
+
 // CountProblems returns a sentence with the number of problems.
 func CountProblems(issues []Issue) string {
 	if len(issues) == 1 {

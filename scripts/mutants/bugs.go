@@ -44,6 +44,12 @@ var otherBugs = []bug{
 		because: "the placeholder of an example is published",
 	},
 	{
+		name:  "a dry run in another spelling is a write",
+		edits: []edit{{"api/op/write/dryrun.go", `return means != "" && flagOf`, `return means == p.Name && flagOf`}},
+		pkg:   "./api", run: "DryRunInTheURL",
+		because: "a client that asked for a dry run publishes",
+	},
+	{
 		name:  "an example with a placeholder is a real write",
 		edits: []edit{{"api/op/write/example.go", "\t\to = o.Replace(FieldDryRun.Name, true)\n", ""}},
 		pkg:   "./api", run: "TestUnknownJobAction|TestReceiverFails",

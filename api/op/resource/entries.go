@@ -301,6 +301,7 @@ func listEntries(c *op.Call) (op.Task, error) {
 		c.Out.Set(op.HeaderCacheControl, op.CachingNever)
 	case wire.Word(doc.Get("action")) == "publish":
 		doc.Key, doc.Owner = c.Header(op.HeaderKey), c.KeyOwner
+		write.TakeDryRun(&doc, pairs)
 		return publishByGet(c, &doc, twice)
 	}
 	l := read.New(c, &doc, read.EntryListParams, twice)

@@ -34,7 +34,7 @@ func Handler(read func(c *op.Call, doc *wire.Document) Draft) op.Handler {
 			return op.Task{}, err
 		}
 		query, _ := wire.FoldPairs(pairs)
-		takeDryRun(&doc, pairs)
+		TakeDryRun(&doc, pairs)
 		return Prepare(c, read(c, &doc), &query)
 	}
 }

@@ -51,14 +51,21 @@ func flagOf(s string) any {
 	return s
 }
 
-// takeDryRun takes the flag from the URL of a request with a body. Without doubt, the
-// request is a write only if neither says that it is a dry run.
-func takeDryRun(doc *wire.Document, pairs []wire.Pair) {
-	at := slices.IndexFunc(pairs, func(p wire.Pair) bool { return p.Name == FieldDryRun.Name })
-	if at < 0 || flagOf(pairs[at].Value) == any(false) {
+// TakeDryRun takes the flag from the parameters of a URL into the document of a write, in
+// any spelling that a field may have. The request is a write only if neither the document
+// nor any parameter says otherwise.
+func TakeDryRun(doc *wire.Document, pairs []wire.Pair) {
+	at := slices.IndexFunc(pairs, func(p wire.Pair) bool {
+		means, _ := wire.Means(p.Name, []string{FieldDryRun.Name})
+		return means != "" && flagOf(p.Value) != any(false)
+	})
+	if at < 0 {
 		return
 	}
-	doc.Fields = slices.DeleteFunc(doc.Fields, func(m wire.Field) bool { return m.Name == FieldDryRun.Name })
+	doc.Fields = slices.DeleteFunc(doc.Fields, func(m wire.Field) bool {
+		means, _ := wire.Means(m.Name, []string{FieldDryRun.Name})
+		return means != ""
+	})
 	doc.Fields = append(doc.Fields, wire.Field{FieldDryRun.Name, flagOf(pairs[at].Value)})
 }
 

@@ -114,7 +114,10 @@ func ExampleOf(d Draft, view *view.View, now time.Time, needed bool) (wire.Objec
 func (e *Example) finish(f *Form) (wire.Object, []string) {
 	var notes []string
 	o := slices.Clone(e.fields)
-	switch open := slices.DeleteFunc(e.open, func(name string) bool { return name == FieldDryRun.Name }); {
+	keyMissing := f.NeedsKey && len(f.Author.Proof.Key) == 0
+	switch open := slices.DeleteFunc(e.open, func(name string) bool {
+		return name == FieldDryRun.Name || keyMissing && name == FieldEditKey.Name
+	}); {
 	case len(open) > 0:
 		begins := "The example is a dry run"
 		if e.another {
@@ -125,8 +128,8 @@ func (e *Example) finish(f *Form) (wire.Object, []string) {
 	case f.Dry, len(e.open) > 0:
 		o = o.Replace(FieldDryRun.Name, true)
 	}
-	if f.keyInBody && f.Reason.Code != wire.CodeWrongKey {
-		notes = append(notes, "The example leaves your edit_key out: add it.")
+	if keyMissing || f.keyInBody && f.Reason.Code != wire.CodeWrongKey {
+		notes = append(notes, wire.KeyLeftOut)
 	}
 	if f.Wrap != nil {
 		o = f.Wrap(o)

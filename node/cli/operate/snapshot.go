@@ -47,6 +47,9 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std terminal.Streams) err
 	if c.File == stdout {
 		return c.pipe(ctx, std, client)
 	}
+	if err := cluster.CheckReplaceable(c.File); err != nil {
+		return fmt.Errorf("nothing was saved: %w; with - the backup goes to standard output", err)
+	}
 	start := time.Now()
 	partial, err := os.CreateTemp(filepath.Dir(c.File), filepath.Base(c.File)+".*.partial")
 	if err != nil {

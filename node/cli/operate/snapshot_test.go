@@ -82,10 +82,12 @@ func TestOnlyWhatWasSavedIsRecorded(t *testing.T) {
 		code, _, stderr = execute(t, "snapshot", "save", file, "--cluster-addr", c.Nodes[0].ClusterAddr())
 		return code, stderr
 	}
-	taken := filepath.Join(dir, "taken")
+	taken, device := filepath.Join(dir, "taken"), filepath.Join(dir, "device")
 	must.Do(t, os.Mkdir(taken, 0o700))
-	// The first has nowhere to go, the second comes whole and cannot get its name.
-	for _, file := range []string{filepath.Join(dir, "missing", "backup"), taken} {
+	must.Do(t, os.Symlink(os.DevNull, device))
+	// The first has nowhere to go, the second comes whole and cannot get its name, and the
+	// third would replace a device.
+	for _, file := range []string{filepath.Join(dir, "missing", "backup"), taken, device} {
 		if code, stderr := save(file); code != cli.ExitFailed || !strings.Contains(stderr, "nothing was saved") {
 			t.Errorf("save to %s: exit code %d, %s", file, code, stderr)
 		}
@@ -93,8 +95,11 @@ func TestOnlyWhatWasSavedIsRecorded(t *testing.T) {
 			t.Errorf("after nothing was saved to %s the newest backup is of %s", file, at)
 		}
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if to, err := os.Readlink(device); err != nil || to != os.DevNull {
+		t.Errorf("the device was replaced: %s, %v", to, err)
 	}
 	if code, stderr := save(filepath.Join(dir, "backup")); code != cli.ExitOK || stderr != "" {
 		t.Fatalf("save: exit code %d, %s", code, stderr)
