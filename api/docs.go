@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )

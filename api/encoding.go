@@ -7,13 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/gofiber/fiber/v2"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/textcache"
 )
 

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )

@@ -7,14 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )

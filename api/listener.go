@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/valyala/fasthttp"
 	"golang.org/x/time/rate"
 
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 )
 

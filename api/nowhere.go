@@ -5,10 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/op/resource"
-
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/text"
 )

@@ -4,10 +4,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 )
 

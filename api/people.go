@@ -4,10 +4,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 )
 

@@ -4,11 +4,10 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/moderate"
 	"github.com/commons-cluster/commons/api/op/resource"
-
-	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/wire"
 )
 

@@ -7,14 +7,13 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-	"github.com/commons-cluster/commons/api/op/moderate"
-
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/moderate"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
 )

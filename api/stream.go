@@ -9,11 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )

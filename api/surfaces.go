@@ -5,11 +5,10 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/op"
-	"github.com/commons-cluster/commons/api/op/resource"
-
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/wire"
 )
 

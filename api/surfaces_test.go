@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op/resource"
-
 	"github.com/commons-cluster/commons/api/a2a"
+	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/wire"
 )
 

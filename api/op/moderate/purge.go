@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )

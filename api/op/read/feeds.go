@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/state"

@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )

@@ -9,7 +9,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"

@@ -5,7 +5,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"

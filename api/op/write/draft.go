@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
