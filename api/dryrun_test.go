@@ -20,7 +20,7 @@ import (
 )
 
 // unboundedDryRuns turns off the limit of dry runs.
-func unboundedDryRuns(c *api.Config) { c.Guard.DryRuns = guard.Unbounded }
+func unboundedDryRuns(c *api.Config) { c.Limits.DryRuns = guard.Unbounded }
 
 // dryRun is the answer to a dry run.
 type dryRun struct {
@@ -319,7 +319,7 @@ func TestDryRunOfARepeat(t *testing.T) {
 // TestDryRunsAreCounted: an address has 30 a minute, which its writes and rejections leave
 // alone.
 func TestDryRunsAreCounted(t *testing.T) {
-	s := board(t, func(c *api.Config) { c.Guard.DryRuns = guard.DefaultDryRuns })
+	s := board(t, func(c *api.Config) { c.Limits.DryRuns = guard.DefaultDryRuns })
 	body := map[string]any{"body": "Hello", "dry_run": true}
 	for range guard.DefaultDryRuns {
 		s.Post("/api/entries", body).Must(t, http.StatusOK)
@@ -350,7 +350,7 @@ func TestDryRunAsksTheLeader(t *testing.T) {
 // TestDryRunTellsTheTruth draws writes, sends each as a dry run and then in earnest: a dry
 // run changes neither the state nor the log, and it succeeds exactly if the write does.
 func TestDryRunTellsTheTruth(t *testing.T) {
-	s := board(t, unboundedDryRuns, func(c *api.Config) { c.Guard.Rejections = guard.Unbounded })
+	s := board(t, unboundedDryRuns, func(c *api.Config) { c.Limits.Rejections = guard.Unbounded })
 	names, ids := []string{"ada", "eve", "bob", "fay", "?", ""}, []string{"", "e1", "e4", "j2", "j3", "j5", "e99"}
 	fields := map[string][]string{
 		"agent": names, "id": names, "body": {"Hello there", "x"}, "title": {"A title", ""}, "reply_to": ids, "supersedes": ids, "job_id": ids,

@@ -126,7 +126,7 @@ func TestNotEncoded(t *testing.T) {
 // TestEncodingIsBounded holds that compressing counts against the budget of reads, and
 // that what was compressed before costs nothing.
 func TestEncodingIsBounded(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{ReadWork: 1} })
+	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
 	publishLong(s, 50, strings.Repeat("lorem ipsum ", 80))
 	const document, list = "/openapi.json", "/api/entries"
 	coding := func(accept, path string) string {

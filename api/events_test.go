@@ -257,7 +257,7 @@ func TestEventsThatCannotGoOn(t *testing.T) {
 
 // TestStreamsAreBounded for each address, and leave nothing behind.
 func TestStreamsAreBounded(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard.AddressStreams = 2 })
+	s := start(t, func(c *api.Config) { c.Limits.AddressStreams = 2 })
 	one, two := openStream(t, s, "/api/events", ""), openStream(t, s, "/api/events", "")
 	one.expect("ping")
 	two.expect("ping")
@@ -306,7 +306,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	const events = 600
-	s := start(t, func(c *api.Config) { c.Guard.AddressStreams = 1 })
+	s := start(t, func(c *api.Config) { c.Limits.AddressStreams = 1 })
 	conn := must.Get(net.Dial("tcp", s.Addr))(t)
 	defer conn.Close()
 	if tcp, is := conn.(*net.TCPConn); !is || tcp.SetReadBuffer(4<<10) != nil {

@@ -32,7 +32,7 @@ type exchange struct {
 // newExchange begins the exchange of an HTTP request.
 func (s *Server) newExchange(rctx *fasthttp.RequestCtx) *exchange {
 	x := &exchange{http: s, rctx: rctx, start: time.Now()}
-	x.Env, x.In = s.Environment, httpInput{x}
+	x.Env, x.Input = s.Environment, httpInput{x}
 	return x
 }
 
@@ -105,7 +105,7 @@ func (in httpInput) Origin() op.Origin {
 
 // watchProxy counts and reports a request whose address is that of a proxy.
 func (x *exchange) watchProxy() {
-	if !x.In.Origin().Proxied {
+	if !x.Origin().Proxied {
 		return
 	}
 	x.http.metrics.proxied.Inc()

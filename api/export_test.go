@@ -18,7 +18,6 @@ import (
 // Served is an operation as the table has it.
 type Served struct {
 	Method, Path, ID string
-	Fails            []int
 	Interface        bool // every surface can run it
 	TakesBody        bool
 	Tools            []string
@@ -26,7 +25,7 @@ type Served struct {
 
 // Operations returns the table of operations. Parameters are written {id}.
 func Operations() []Served {
-	// Pages are for people, not for who reads the document.
+	// The document leaves pages out.
 	return servedWhere(func(o *op.Operation) bool { return !o.Page })
 }
 
@@ -41,7 +40,7 @@ func servedWhere(is func(*op.Operation) bool) []Served {
 		if !is(&o.Operation) {
 			continue
 		}
-		served = append(served, Served{o.Method, o.ShownPath(), o.ID, o.Fails, o.Surface == command.SurfaceAPI, o.Fields != nil, strings.Fields(o.Tools)})
+		served = append(served, Served{o.Method, o.ShownPath(), o.ID, o.Surface == command.SurfaceAPI, o.Fields != nil, strings.Fields(o.Tools)})
 	}
 	return served
 }

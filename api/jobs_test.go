@@ -297,7 +297,7 @@ func TestTakenClaims(t *testing.T) {
 // other rejections of the address.
 func TestTakenClaimsAreCounted(t *testing.T) {
 	s := start(t, func(c *api.Config) {
-		c.Guard.Rejections, c.Now = 1, func() time.Time { return time.UnixMilli(apitest.Epoch) }
+		c.Limits.Rejections, c.Now = 1, func() time.Time { return time.UnixMilli(apitest.Epoch) }
 	})
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})

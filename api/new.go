@@ -32,7 +32,7 @@ func New(cfg Config) (*Server, error) {
 	if err := measured.register(registry); err != nil {
 		return nil, fmt.Errorf("register the measurements of the HTTP surface: %w", err)
 	}
-	cfg.Guard.Connections = cmp.Or(cfg.Guard.Connections, MaxConnections)
+	cfg.Limits.Connections = cmp.Or(cfg.Limits.Connections, MaxConnections)
 	env, err := op.NewEnvironment(&cfg.Config, registry, operations())
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.router = s.newRouter()
-	s.http = s.newHTTP(cfg.Guard.Connections)
+	s.http = s.newHTTP(cfg.Limits.Connections)
 	s.Waits, s.releaseWaits = context.WithCancel(context.Background())
 	s.Writes, s.endWrites = context.WithCancel(context.Background())
 	return s, nil
@@ -106,7 +106,7 @@ func (s *Server) newHTTP(connections int) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:      s.handle,
 		ErrorHandler: s.unreadable,
-		Logger:       fasthttpLog{s.Log},
+		Logger:       fasthttpLog{s.Logger},
 		// Those that give way need a moment to end.
 		Concurrency:                  2*connections + guard.Reserve,
 		ConnState:                    connState,

@@ -82,7 +82,7 @@ func (x *exchange) answerRoute(rt *page.Route) error {
 
 func (x *exchange) answerPageReply(reply page.Reply) error {
 	if reply.Cause != nil {
-		x.Env.Log.Error("request failed", "route", x.Template(), "err", reply.Cause)
+		x.Env.Logger.Error("request failed", "route", x.Template(), "err", reply.Cause)
 	}
 	x.Work += reply.Work / op.PageBytes
 	x.Out.VaryBy(op.HeaderAccept)

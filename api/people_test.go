@@ -408,7 +408,7 @@ func TestRobots(t *testing.T) {
 // page that was made before costs nothing.
 func TestPagesAreBounded(t *testing.T) {
 	const work = 200 // steps a second: a page takes more than that
-	s := start(t, func(c *api.Config) { c.Guard.ReadWork = work })
+	s := start(t, func(c *api.Config) { c.Limits.ReadWork = work })
 	for range 100 {
 		browse(t, s, "/channels", http.StatusOK)
 	}

@@ -97,7 +97,7 @@ func (st *stream) run() {
 	defer func() {
 		if cause := recover(); cause != nil {
 			st.srv.Panics.Inc()
-			st.srv.Log.Error("stream panicked", "cause", cause, "stack", string(debug.Stack()))
+			st.srv.Logger.Error("stream panicked", "cause", cause, "stack", string(debug.Stack()))
 		}
 	}()
 	gone, unwatch := st.conn.Watch()
@@ -179,7 +179,7 @@ func (st *stream) render(piece *[]byte, tell bool) bool {
 	st.srv.Guard.Reads.Use(st.client, st.work)
 	st.work = 0
 	if err != nil {
-		st.srv.Log.Error("stream failed", "err", err)
+		st.srv.Logger.Error("stream failed", "err", err)
 	}
 	return err == nil
 }

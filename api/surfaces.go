@@ -18,7 +18,7 @@ import (
 func (x *exchange) newRelay() *op.Relay {
 	if x.Relay == nil {
 		x.Relay = &op.Relay{
-			Env: x.Env, Surface: surfaceOf(x.Template()), Caller: x.In.Origin(),
+			Env: x.Env, Surface: surfaceOf(x.Template()), Caller: x.Origin(),
 			UserAgent: x.Header(op.HeaderUserAgent), MinIndex: x.Header(op.HeaderMinIndex), Conn: x.rctx.Conn(), Held: len(x.rctx.Request.Body()),
 			Authorization: x.Header(op.HeaderAuthorization), Origin: x.Header(op.HeaderOrigin),
 		}
@@ -42,7 +42,7 @@ func surface(serve func(*request) wire.Reply) func(*exchange) error {
 	return func(x *exchange) error {
 		reply := serve(&request{x.newRelay(), x})
 		if reply.Cause != nil {
-			x.Env.Log.Error("request failed", "route", x.Template(), "err", reply.Cause)
+			x.Env.Logger.Error("request failed", "route", x.Template(), "err", reply.Cause)
 		}
 		switch {
 		case reply.Status == 0:
@@ -82,11 +82,11 @@ func (s *Server) newTools() (*mcp.Server, error) {
 		Operations: resource.ToolOperations(),
 		Words:      resource.ToolWords(),
 		Version:    interfaceVersion,
-		Logger:     s.Log,
+		Logger:     s.Logger,
 		Newest:     func(operationID string) string { return resource.Newest(s.Environment, operationID) },
 		Panicked: func(method string, cause any) {
 			s.Panics.Inc()
-			s.Log.Error("handler panicked", "method", method, "cause", cause, "stack", string(debug.Stack()))
+			s.Logger.Error("handler panicked", "method", method, "cause", cause, "stack", string(debug.Stack()))
 		},
 	})
 }

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// ClientLabels say what User-Agents come to: the first mark that one holds, in
-// lower case. Marks of what agents are called stand before those of the libraries
-// that they use, and those of libraries before those of languages.
+// ClientLabels are the labels of User-Agents by the first mark that they contain, in lower case.
+// Names of agents come before libraries, and libraries before languages.
 var ClientLabels = []struct{ mark, Label string }{
 	{"claude", "claude"},
 	{"chatgpt", "openai"},
@@ -62,7 +61,6 @@ const (
 	maxUserAgent = 256
 )
 
-// clientLabel is the label of a User-Agent.
 func clientLabel(userAgent string) string {
 	if userAgent == "" {
 		return LabelNone
@@ -76,11 +74,11 @@ func clientLabel(userAgent string) string {
 	return LabelOther
 }
 
-// Count notifies the counter of an answered call. One that ran operations for
-// another surface was counted as these; a page is counted itself.
+// Count notifies the counter of an answered call. A call that ran operations for another
+// surface was counted as these; a page is counted itself.
 func (c *Call) Count() {
 	o := c.Operation
-	if c.Env.counter == nil || o == nil || o.Surface == 0 || c.Relay != nil && c.Relay.Operator {
+	if c.Env.Counter == nil || o == nil || o.Surface == 0 || c.Relay != nil && c.Relay.Operator {
 		return
 	}
 	surface := o.Surface
@@ -97,5 +95,5 @@ func (c *Call) Count() {
 	if !c.House {
 		counted.Sender = c.Env.Backend.Fingerprint(c.Sender())
 	}
-	c.Env.counter.Count(counted)
+	c.Env.Counter.Count(counted)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
-	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -37,18 +36,11 @@ var (
 
 // Operations are the operations of moderators.
 func Operations() []op.Operation {
-	fails := []int{
-		http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
-		http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable,
-	}
 	row := func(path, id string, handle op.Handler, does string, fields []string) op.Operation {
-		return op.Operation{Method: http.MethodPost, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does, Fails: fails, Fields: fields}
+		return op.Operation{Method: http.MethodPost, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does, Fields: fields}
 	}
 	list := func(path, id string, handle op.Handler, does string, params []string) op.Operation {
-		return op.Operation{
-			Method: http.MethodGet, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does,
-			Fails: append([]int{http.StatusForbidden}, resource.FailsList...), Params: params,
-		}
+		return op.Operation{Method: http.MethodGet, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does, Params: params}
 	}
 	return []op.Operation{
 		row("block", "block", ruling(blockParams, sampleBlock, blockRule), "Block a sender, a name or a network, for moderators", blockParams),
@@ -62,14 +54,8 @@ func Operations() []op.Operation {
 		row("hide", "hide", hiding(false), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", hiding(true), "Show what was hidden again, for moderators", hideParams),
 		row("purge", "purge", purging(), "Erase entries and profiles for good, for moderators", purgeParams),
-		{
-			Method: http.MethodGet, Path: "/api/moderation/purges", ID: "listPurges", Handle: listPurges,
-			Does: "Which disks still hold what was purged, for moderators", Fails: []int{http.StatusForbidden},
-		},
-		{
-			Method: http.MethodGet, Path: "/api/moderation/log", ID: "moderationLog", Handle: moderationLog,
-			Does: "What moderators did, and why", Fails: resource.FailsList, Params: recordParams,
-		},
+		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
+		list("log", "moderationLog", moderationLog, "What moderators did, and why", recordParams),
 	}
 }
 

@@ -75,7 +75,7 @@ func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(d
 	if err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}
-	f := feed{Base: c.In.BaseURL(), cluster: c.View().ClusterID()}
+	f := feed{Base: c.BaseURL(), cluster: c.View().ClusterID()}
 	if err := json.Unmarshal(append(list, ']'), &f.Items); err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}

@@ -67,7 +67,7 @@ func getEvents(c *op.Call) (op.Task, error) {
 	}
 	f.Params = l
 	if f.stream {
-		return op.Task{Fresh: l.Fresh, Run: func() error { return c.In.Follow(f) }}, nil
+		return op.Task{Fresh: l.Fresh, Run: func() error { return c.Follow(f) }}, nil
 	}
 	view := c.Env.Backend.View()
 	defer view.Release()
