@@ -109,8 +109,8 @@ func (x *exchange) watchProxy() {
 		return
 	}
 	x.http.metrics.proxied.Inc()
-	if x.http.noteProxy != nil {
-		x.http.noteProxy(peerAddress(x.rctx.RemoteAddr()))
+	if x.http.cfg.NoteProxy != nil {
+		x.http.cfg.NoteProxy(peerAddress(x.rctx.RemoteAddr()))
 	}
 }
 
@@ -174,11 +174,11 @@ func (in httpInput) Follow(events op.EventSource) error { return in.x.follow(eve
 func (in httpInput) BaseURL() string { return in.x.baseURL() }
 
 func (x *exchange) baseURL() string {
-	if x.http.publicURL != "" {
-		return x.http.publicURL
+	if x.http.cfg.PublicURL != "" {
+		return x.http.cfg.PublicURL
 	}
 	host := withoutEmptyPort(string(x.rctx.Host()))
-	if !validHost(host) { // HTTP/1.0 needs none, and the node's own address is private
+	if !validHost(host) { // HTTP/1.0 does not require a host, and the node's own address is private
 		host = "localhost"
 	}
 	return x.scheme() + "://" + host

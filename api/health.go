@@ -4,18 +4,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/gofiber/fiber/v2"
-
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// getLive serves GET /livez: the process runs and answers.
-func getLive(x *exchange) error {
-	return x.AnswerText(http.StatusOK, op.ContentText, "ok\n")
-}
-
-// getReady serves GET /readyz: one line per check, or JSON where it is asked for.
+// getReady serves GET /readyz: one line per check, or JSON.
 func getReady(x *exchange) error {
 	checks := x.Env.Backend.Checks()
 	status := http.StatusOK
@@ -35,7 +28,7 @@ func getReady(x *exchange) error {
 	if status != http.StatusOK {
 		x.Out.Set(op.HeaderRetryAfter, wire.RetryAfterUnavailable)
 	}
-	if !x.wantsJSON() {
+	if !strings.Contains(x.Header(op.HeaderAccept), op.ContentJSON) {
 		return x.AnswerText(status, op.ContentText, lines.String())
 	}
 	var body wire.Object
@@ -51,8 +44,8 @@ func getStatus(x *exchange) error {
 	return x.Answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, x.Env.Backend.Status()), nil })
 }
 
-// getMetrics serves GET /metrics: to operators, because it tells of versions, disks,
-// and how near the bounds are.
+// getMetrics serves GET /metrics: to operators, because it shows versions, disks, and how near
+// the bounds are.
 func getMetrics(x *exchange) error {
 	if !x.http.clients.measure(x.Sender()) {
 		return &wire.Error{
@@ -64,9 +57,4 @@ func getMetrics(x *exchange) error {
 	x.written = true
 	x.http.exposition(x.rctx)
 	return nil
-}
-
-// wantsJSON reports whether the client asked for JSON rather than text.
-func (x *exchange) wantsJSON() bool {
-	return strings.Contains(x.Header(fiber.HeaderAccept), op.ContentJSON)
 }

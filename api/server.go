@@ -60,16 +60,11 @@ type Config struct {
 // Server serves the public HTTP interface of one node.
 type Server struct {
 	*op.Environment
+	cfg        Config // with its defaults
 	requests   *requestLog
 	clients    clients
-	publicURL  string
-	operator   Operator
 	document   string // OpenAPI, with the operator
-	dualCard   bool
 	gate       gate
-	noteRead   func(time.Duration)
-	noteProxy  func(netip.Addr)
-	robots     string
 	table      []route
 	pages      map[string]string // of the documentation, by name
 	tools      *mcp.Server

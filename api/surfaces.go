@@ -12,9 +12,8 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// newRelay prepares to run operations for the client of this request. Such a call
-// is not counted itself as soon as it ran one. It is called on the goroutine that
-// answers the request.
+// newRelay prepares to run operations for the client of this request. A call that ran one is
+// not counted itself. It is called on the goroutine that answers the request.
 func (x *exchange) newRelay() *op.Relay {
 	if x.Relay == nil {
 		x.Relay = &op.Relay{
@@ -26,7 +25,7 @@ func (x *exchange) newRelay() *op.Relay {
 	return x.Relay
 }
 
-// request is a call as a surface sees it that runs operations.
+// request is a call of a surface that runs operations.
 type request struct {
 	*op.Relay
 	x *exchange
@@ -37,7 +36,7 @@ var (
 	_ mcp.Request = (*request)(nil)
 )
 
-// surface is the handler of a surface that runs operations.
+// surface returns the handler of a surface that runs operations.
 func surface(serve func(*request) wire.Reply) func(*exchange) error {
 	return func(x *exchange) error {
 		reply := serve(&request{x.newRelay(), x})

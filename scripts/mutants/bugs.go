@@ -33,7 +33,7 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a forged X-Forwarded-For proves a name",
-		edits: []edit{{"api/client.go", "from.Proxied = !trusted && len(forwardedFor) > 0 || forwarded", "from.Proxied = forwarded"}},
+		edits: []edit{{"api/clients.go", "from.Proxied = !trusted && len(forwardedFor) > 0 || forwarded", "from.Proxied = forwarded"}},
 		pkg:   "./api", run: "TestProofByAddress",
 		because: "behind a balancer that is missing in --trusted-proxies, each client writes under the names of all others",
 	},
