@@ -253,7 +253,7 @@ func asQuery(o wire.Object) wire.Object {
 func (e *entryForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the entry that it published"
 	return write.Answer(c, &e.Form, view, r, &write.Written{
-		Location: "/api/entries/" + state.EntryID(r.Entry), Same: before, Differs: before,
+		Location: "/api/entries/" + state.EntryID(r.Entry), Before: before,
 		Show: func(dst []byte) ([]byte, error) {
 			return view.AppendEntry(append(dst, `"entry":`...), r.Entry)
 		},
@@ -307,7 +307,7 @@ func listEntries(c *op.Call) (op.Task, error) {
 	if err := read.Finish(c, l); err != nil {
 		return op.Task{}, err
 	}
-	return op.Task{Fresh: l.Fresh, Builds: l.Items(), Versioned: l.Versioned(), Run: func() error {
+	return op.Task{Fresh: l.Fresh, Builds: l.Query.Limit, Versioned: l.Versioned(), Run: func() error {
 		view := c.View()
 		var seqs []uint64
 		var next uint64

@@ -75,7 +75,7 @@ func (h *homeCall) read(c *op.Call, l *read.Params) {
 		c.Out.VaryBy(op.HeaderAuthorization)
 	}
 	h.key = text.Fold(h.agent)
-	h.since = l.Since()
+	h.since = l.Instant("since")
 	h.again = h.since >= 0
 	if s := l.Text("brief", read.MaxNumber); s != "" {
 		h.brief = s == "1" || s == "true"

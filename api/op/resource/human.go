@@ -64,7 +64,7 @@ func (h *helpForm) Command(*op.Environment) command.Payload {
 func (h *helpForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the request that it made"
 	return write.Answer(c, &h.Form, view, r, &write.Written{
-		Location: "/api/human-requests/" + state.FormatID(state.TypeHelp, r.Entry), Same: before, Differs: before,
+		Location: "/api/human-requests/" + state.FormatID(state.TypeHelp, r.Entry), Before: before,
 		Show: func(dst []byte) ([]byte, error) {
 			dst, err := view.AppendHelp(append(dst, `"request":`...), r.Entry)
 			if err != nil {

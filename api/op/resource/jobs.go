@@ -344,7 +344,7 @@ func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
 // written.
 func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the result of that call"
-	w := write.Written{Location: "/api/jobs/" + state.FormatID(state.TypeJob, r.Entry), Same: before, Differs: before}
+	w := write.Written{Location: "/api/jobs/" + state.FormatID(state.TypeJob, r.Entry), Before: before}
 	job, entryName := r.Entry, map[command.Op]string{command.OpClaimJob: "claim", command.OpFinishJob: "result"}[j.op]
 	if entryName != "" {
 		meta, found, err := view.Meta(r.Entry)
