@@ -41,7 +41,7 @@ func getReady(x *exchange) error {
 
 // getStatus serves GET /status.
 func getStatus(x *exchange) error {
-	return x.Answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, x.Env.Backend.Status()), nil })
+	return x.AnswerValue(x.Env.Backend.Status())
 }
 
 // getMetrics serves GET /metrics: to operators, because it shows versions, disks, and how near

@@ -45,6 +45,11 @@ func (c *Call) AnswerObject(status int, body wire.Object) error {
 	return c.Answer(status, func(dst []byte) ([]byte, error) { return body.AppendJSON(dst), nil })
 }
 
+// AnswerValue answers 200 with a value as JSON.
+func (c *Call) AnswerValue(value any) error {
+	return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, value), nil })
+}
+
 // CachingNever is the Cache-Control of answers for one client alone.
 const CachingNever = "no-store"
 

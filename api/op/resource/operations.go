@@ -78,7 +78,7 @@ func Operations() []op.Operation {
 	}
 }
 
-// ToolOperations are the ids of the operations by the names of the tools that run them.
+// ToolOperations returns the ids of the operations by tool.
 func ToolOperations() map[string]string {
 	ids := map[string]string{}
 	for _, o := range Operations() {
@@ -89,8 +89,8 @@ func ToolOperations() map[string]string {
 	return ids
 }
 
-// ToolWords are pairs of what messages say in terms of HTTP, and what tools say: each
-// operation as its first tool, the longest path first.
+// ToolWords returns pairs of a phrase of HTTP in messages and its replacement for tools: each
+// operation becomes its first tool, the longest path first.
 func ToolWords() []string {
 	table := Operations()
 	slices.SortStableFunc(table, func(a, b op.Operation) int { return len(b.Path) - len(a.Path) })
