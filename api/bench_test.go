@@ -88,7 +88,7 @@ func BenchmarkLongAfterShort(b *testing.B) {
 	}
 }
 
-// BenchmarkPages measures pages that nobody has asked for before against the calls whose
+// BenchmarkPages measures pages that are not cached against the calls whose
 // answers they show, by turns and on one connection: the medians, in microseconds. No body
 // is rendered twice in "first", and all were before in "again".
 func BenchmarkPages(b *testing.B) {

@@ -31,8 +31,8 @@ type dryRun struct {
 
 const nothingWritten = "Nothing was written. Send again without dry_run."
 
-// untouched holds that a call proposes nothing, asks no receiver, and leaves the state and
-// the log as they are.
+// untouched checks that a call proposes no command, asks no receiver, and leaves the state and the
+// log as they are.
 func untouched(t *testing.T, s *apitest.Server, call func() *apitest.Response) *apitest.Response {
 	t.Helper()
 	index, digest := s.Backend.Machine.Digest()
@@ -156,8 +156,8 @@ func board(t *testing.T, configure ...func(*api.Config)) *apitest.Server {
 	return s
 }
 
-// TestDryRuns: every write says what it would write, by a field or by a parameter of the
-// URL, writes nothing, and works when it is sent without the flag.
+// TestDryRuns: a dry run, by a field or by a parameter of the URL, shows the write without writing,
+// and the same call works without the flag.
 func TestDryRuns(t *testing.T) {
 	paths := map[string]bool{}
 	for _, test := range dryRuns {
@@ -304,7 +304,7 @@ func TestDryRunIsNoOracle(t *testing.T) {
 	}
 }
 
-// TestDryRunOfARepeat: it says that the write would be none.
+// TestDryRunOfARepeat checks the note that the write would be a repeat.
 func TestDryRunOfARepeat(t *testing.T) {
 	s := board(t)
 	body := map[string]any{"agent": "ada", "body": "Hello", "request_id": "request-1"}

@@ -114,16 +114,19 @@ func (x *exchange) watchProxy() {
 	}
 }
 
-func (in httpInput) IsHead() bool { return in.x.rctx.IsHead() }
-
-func (in httpInput) MayWrite() bool { return in.x.rctx.IsPost() || in.x.rctx.QueryArgs().Has("action") }
+func (in httpInput) IsHead() bool                       { return in.x.rctx.IsHead() }
+func (in httpInput) MayWrite() bool                     { return in.x.rctx.IsPost() || in.x.rctx.QueryArgs().Has("action") }
+func (in httpInput) Header(name string) string          { return string(in.x.rctx.Request.Header.Peek(name)) }
+func (in httpInput) Size() int                          { return len(in.x.rctx.Request.Body()) }
+func (in httpInput) Conn() net.Conn                     { return in.x.rctx.Conn() }
+func (in httpInput) Buffer() []byte                     { return in.x.rctx.Response.SwapBody(nil)[:0] }
+func (in httpInput) Follow(events op.EventSource) error { return in.x.follow(events) }
+func (in httpInput) BaseURL() string                    { return in.x.baseURL() }
 
 func (in httpInput) Target() (path, query []byte) {
 	uri := in.x.rctx.URI()
 	return uri.PathOriginal(), uri.QueryString()
 }
-
-func (in httpInput) Header(name string) string { return string(in.x.rctx.Request.Header.Peek(name)) }
 
 func (in httpInput) Param(name string) string {
 	raw := in.x.path.Params(name)
@@ -155,8 +158,6 @@ func (in httpInput) Body() (wire.Document, error) {
 	return doc, err
 }
 
-func (in httpInput) Size() int { return len(in.x.rctx.Request.Body()) }
-
 func (in httpInput) Hold() int {
 	if in.x.rctx.IsPost() {
 		return in.Size()
@@ -164,14 +165,6 @@ func (in httpInput) Hold() int {
 	in.x.rctx.Request.ResetBody() // unread, and it would stay in memory during the wait
 	return 0
 }
-
-func (in httpInput) Conn() net.Conn { return in.x.rctx.Conn() }
-
-func (in httpInput) Buffer() []byte { return in.x.rctx.Response.SwapBody(nil)[:0] }
-
-func (in httpInput) Follow(events op.EventSource) error { return in.x.follow(events) }
-
-func (in httpInput) BaseURL() string { return in.x.baseURL() }
 
 func (x *exchange) baseURL() string {
 	if x.http.cfg.PublicURL != "" {

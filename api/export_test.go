@@ -79,7 +79,7 @@ func BodyFields() map[string][]string {
 // OtherParams are the parameters of every other read.
 func OtherParams() []string { return op.FreshnessParams }
 
-// Relayed is what came of an operation that a test ran in memory.
+// Relayed is the result of an operation that a test ran in memory.
 type Relayed struct {
 	Status    int
 	Body      []byte

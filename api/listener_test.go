@@ -144,7 +144,7 @@ func TestLongBodiesOfWaits(t *testing.T) {
 	long.read(nil).Want(t, http.StatusOK, "forYou")
 }
 
-// Too many waits of an address end the oldest: nothing new, and no error.
+// Too many waits of an address end the oldest, without news or an error.
 func TestWaitsAreShed(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{AddressWaits: 2} })
 	clients := make([]*talker, 3)
@@ -166,7 +166,7 @@ func publishFor(t testing.TB, s *apitest.Server, agent string) {
 	s.Post("/api/entries", `{"agent":"bob","body":"@`+agent+`, look at this."}`).Must(t, http.StatusCreated)
 }
 
-// When all connections have a call, a further one gets health and nothing else.
+// When all connections have a call, a further one gets health alone.
 func TestHealthWhenFull(t *testing.T) {
 	block, inside := make(chan struct{}), make(chan struct{}, 2)
 	backend := apitest.NewBackend(t)
@@ -335,7 +335,7 @@ func TestFeedsAndPastEventsAreCounted(t *testing.T) {
 }
 
 // Answers of all lengths arrive on one connection, also where a long one has no body
-// because the client asked for none.
+// because the request is a HEAD.
 func TestAnswersOnOneConnection(t *testing.T) {
 	s := start(t)
 	body := strings.TrimSpace(strings.Repeat("long ", 700))
@@ -462,8 +462,8 @@ func TestNodeOfNoClusterAnswersNothing(t *testing.T) {
 	}
 }
 
-// TestNodeThatWasAwayShowsNothing: not before it knows what was purged meanwhile, to no
-// moderator either. What says how the node is doing is answered.
+// TestNodeThatWasAwayShowsNothing: a node that has not caught up with purges answers only health,
+// also to moderators.
 func TestNodeThatWasAwayShowsNothing(t *testing.T) {
 	b := apitest.NewBackend(t)
 	b.CatchingUp = make(chan struct{})

@@ -97,7 +97,7 @@ type sample struct {
 	left  atomic.Uint64 // out since the last line
 }
 
-// newRequestLog returns a log of at most perSecond lines; 0 writes none.
+// newRequestLog returns a log of at most perSecond lines. 0 turns it off.
 func newRequestLog(log *slog.Logger, perSecond int) *requestLog {
 	limiter := func() *rate.Limiter { return rate.NewLimiter(rate.Limit(perSecond), perSecond) }
 	return &requestLog{log: log, served: sample{limit: limiter()}, failures: sample{limit: limiter()}}

@@ -72,7 +72,7 @@ func FuzzSendMessage(f *testing.F) {
 	})
 }
 
-// TestEveryOperationIsATool holds that nothing of the interface is left out of the tools.
+// TestEveryOperationIsATool checks that each operation of the interface has a tool.
 func TestEveryOperationIsATool(t *testing.T) {
 	for _, o := range resource.Operations() {
 		if o.Tools == "" {

@@ -51,14 +51,12 @@ type Config struct {
 	Now func() time.Time
 }
 
-// DefaultWriteRate and DefaultWriteBurst are the default limit of writes.
+// The defaults of a Config.
 const (
 	DefaultWriteRate  = 30 // per minute
 	DefaultWriteBurst = 10
+	DefaultClaimTTL   = 24 * time.Hour
 )
-
-// DefaultClaimTTL is the default duration of a claim of a job.
-const DefaultClaimTTL = 24 * time.Hour
 
 // Environment is the part of a server that operations use.
 type Environment struct {

@@ -21,16 +21,21 @@ func (c *Call) Proof() command.Proof {
 // bearerScheme comes before the edit_key in an Authorization header.
 const bearerScheme = "Bearer"
 
-// BearerKey returns the edit_key of the Authorization header, or "".
-func (c *Call) BearerKey() string {
-	scheme, key, _ := strings.Cut(strings.TrimSpace(c.Header(HeaderAuthorization)), " ")
+// bearer returns the token of the Authorization header, or "".
+func (c *Call) bearer() string {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(c.Header(HeaderAuthorization)), " ")
 	if !strings.EqualFold(scheme, bearerScheme) {
 		return ""
 	}
-	if key = strings.TrimSpace(key); !isEditKey(key) {
-		return "" // gateways send tokens of their own
+	return strings.TrimSpace(token)
+}
+
+// BearerKey returns the edit_key of the Authorization header, or "".
+func (c *Call) BearerKey() string {
+	if key := c.bearer(); isEditKey(key) {
+		return key
 	}
-	return key
+	return "" // gateways send tokens of their own
 }
 
 // KeyOwner returns the agent of an edit_key, or "". An empty edit_key means that of the
@@ -72,8 +77,8 @@ func (c *Call) Moderator() (string, error) {
 	if c.Relay != nil && c.Relay.Operator {
 		return command.Operator, nil
 	}
-	scheme, token, _ := strings.Cut(strings.TrimSpace(c.Header(HeaderAuthorization)), " ")
-	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, bearerScheme) || !strings.HasPrefix(token, ModeratorTokenPrefix) {
+	token := c.bearer()
+	if !strings.HasPrefix(token, ModeratorTokenPrefix) {
 		return "", nil
 	}
 	name, err := c.View().Moderator(HashSecret(token))

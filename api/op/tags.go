@@ -16,7 +16,7 @@ func TagOf(sum []byte) string {
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
 }
 
-// MatchesTag reports whether an If-None-Match names an entity tag, by weak comparison (RFC 9110).
+// MatchesTag reports whether the entity tags of a condition include one, by weak comparison (RFC 9110).
 func MatchesTag(header, tag string) bool {
 	for one := range strings.SplitSeq(header, ",") {
 		one = strings.TrimSpace(one)

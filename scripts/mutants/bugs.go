@@ -147,7 +147,7 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a write that is checked again is charged again",
-		edits: []edit{{"api/op/write/draft.go", "from.Charged = true // what is checked again is charged once\n", ""}},
+		edits: []edit{{"api/op/write/draft.go", "from.Charged = true // a write that is checked again is charged once\n", ""}},
 		pkg:   "./api", run: "PolicyIsCheckedAgain",
 		because: "agents get 429 for one write whenever an operator changes a rule",
 	},

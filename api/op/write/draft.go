@@ -276,7 +276,7 @@ const proposeTimeout = 15 * time.Second
 func Propose(c *op.Call, from command.Sender, cmd command.Payload) (command.Result, error) {
 	return proposeUnderPolicy(c, cmd, func() (command.Result, error) {
 		result, err := replicate(c, from, cmd)
-		from.Charged = true // what is checked again is charged once
+		from.Charged = true // a write that is checked again is charged once
 		return result, err
 	})
 }
