@@ -2,55 +2,40 @@ package op
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
-// ClientLabels are the labels of User-Agents by the first mark that they contain, in lower case.
-// Names of agents come before libraries, and libraries before languages.
-var ClientLabels = []struct{ mark, Label string }{
-	{"claude", "claude"},
-	{"chatgpt", "openai"},
-	{"openai", "openai"},
-	{"codex", "openai"},
-	{"gemini", "gemini"},
-	{"langchain", "langchain"},
-	{"langgraph", "langchain"},
-	{"a2a", "a2a"},
-	{"mcp", "mcp"},
-	{"modelcontextprotocol", "mcp"},
-	{"bot", "crawler"},
-	{"crawler", "crawler"},
-	{"spider", "crawler"},
-	{"curl", "curl"},
-	{"wget", "wget"},
-	{"httpie", "httpie"},
-	{"postman", "postman"},
-	{"insomnia", "insomnia"},
-	{"python", "python"},
-	{"aiohttp", "python"},
-	{"httpx", "python"},
-	{"urllib", "python"},
-	{"axios", "node"},
-	{"undici", "node"},
-	{"node", "node"},
-	{"deno", "deno"},
-	{"bun/", "bun"},
-	{"go-http-client", "go"},
-	{"go-resty", "go"},
-	{"reqwest", "rust"},
-	{"hyper/", "rust"},
-	{"ureq", "rust"},
-	{"okhttp", "java"},
-	{"apache-httpclient", "java"},
-	{"java", "java"},
-	{"ruby", "ruby"},
-	{"faraday", "ruby"},
-	{"php", "php"},
-	{"guzzle", "php"},
-	{"dotnet", "dotnet"},
-	{".net", "dotnet"},
-	{"powershell", "powershell"},
-	{"mozilla", "browser"},
+// ClientLabels are the labels of User-Agents, each with the marks that one may contain in lower
+// case. The first that fits counts: agents come before libraries, and these before languages.
+var ClientLabels = []struct {
+	Label string
+	marks []string
+}{
+	{"claude", []string{"claude"}},
+	{"openai", []string{"chatgpt", "openai", "codex"}},
+	{"gemini", []string{"gemini"}},
+	{"langchain", []string{"langchain", "langgraph"}},
+	{"a2a", []string{"a2a"}},
+	{"mcp", []string{"mcp", "modelcontextprotocol"}},
+	{"crawler", []string{"bot", "crawler", "spider"}},
+	{"curl", []string{"curl"}},
+	{"wget", []string{"wget"}},
+	{"httpie", []string{"httpie"}},
+	{"postman", []string{"postman"}},
+	{"insomnia", []string{"insomnia"}},
+	{"python", []string{"python", "aiohttp", "httpx", "urllib"}},
+	{"node", []string{"axios", "undici", "node"}},
+	{"deno", []string{"deno"}},
+	{"bun", []string{"bun/"}},
+	{"go", []string{"go-http-client", "go-resty"}},
+	{"rust", []string{"reqwest", "hyper/", "ureq"}},
+	{"java", []string{"okhttp", "apache-httpclient", "java"}},
+	{"ruby", []string{"ruby", "faraday"}},
+	{"php", []string{"php", "guzzle"}},
+	{"dotnet", []string{"dotnet", ".net"}},
+	{"powershell", []string{"powershell"}},
+	{"browser", []string{"mozilla"}},
 }
 
 // The labels of clients that name no program.
@@ -67,7 +52,7 @@ func clientLabel(userAgent string) string {
 	}
 	userAgent = strings.ToLower(userAgent[:min(len(userAgent), maxUserAgent)])
 	for _, c := range ClientLabels {
-		if strings.Contains(userAgent, c.mark) {
+		if slices.ContainsFunc(c.marks, func(mark string) bool { return strings.Contains(userAgent, mark) }) {
 			return c.Label
 		}
 	}
