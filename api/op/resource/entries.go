@@ -236,7 +236,7 @@ func (e *entryForm) entry() command.Publish {
 
 // asQuery turns an example into the parameters of a GET.
 func asQuery(o wire.Object) wire.Object {
-	params := wire.Object{{"action", "publish"}, {"confirm", "write"}}
+	params := append(make(wire.Object, 0, 2+len(o)), wire.Object{{"action", "publish"}, {"confirm", "write"}}...)
 	for _, m := range o {
 		if tags, isList := m.Value.([]string); isList {
 			m.Value = strings.Join(tags, ",")
