@@ -114,8 +114,9 @@ func (x *exchange) watchProxy() {
 	}
 }
 
-func (in httpInput) IsHead() bool                       { return in.x.rctx.IsHead() }
-func (in httpInput) MayWrite() bool                     { return in.x.rctx.IsPost() || in.x.rctx.QueryArgs().Has("action") }
+func (in httpInput) IsHead() bool   { return in.x.rctx.IsHead() }
+func (in httpInput) MayWrite() bool { return in.x.rctx.IsPost() || in.x.rctx.QueryArgs().Has("action") }
+
 func (in httpInput) Header(name string) string          { return string(in.x.rctx.Request.Header.Peek(name)) }
 func (in httpInput) Size() int                          { return len(in.x.rctx.Request.Body()) }
 func (in httpInput) Conn() net.Conn                     { return in.x.rctx.Conn() }
