@@ -570,8 +570,8 @@ func TestA2AExamples(t *testing.T) {
 	}
 }
 
-// TestA2ACommandExamples holds that the example in the rejection of a command is a
-// command: a client that sends it publishes nothing.
+// TestA2ACommandExamples checks that the example in the rejection of a command is a command: a
+// client that sends it does not publish.
 func TestA2ACommandExamples(t *testing.T) {
 	s := start(t)
 	applied := s.Backend.Machine.Applied()

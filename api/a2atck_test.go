@@ -18,9 +18,9 @@ type tckCall struct {
 	method, params string // of JSON-RPC
 	verb, path     string // of HTTP+JSON, which sends the same params
 	headers        []string
-	code, status   int    // of the error; 0: it succeeds
-	reason         string // of the error; "" where the protocol names none
-	holds          string // what stands in the answer
+	code, status   int    // of the error, or 0
+	reason         string // of the error, or ""
+	holds          string // a part of the answer
 }
 
 // The parameters that several calls send.
@@ -37,8 +37,8 @@ const (
 // apply:
 //   - CORE-SEND-002, CORE-GET-001, CORE-CANCEL-001 and -002, CORE-MULTI-003, -005 and
 //     -006, CORE-HIST-002, DM-TASK, DM-STATUS, DM-ART: there are no tasks.
-//   - CORE-STREAM, STREAM, JSONRPC-SSE-001, HTTP_JSON-SSE, PUSH: the card says that
-//     nothing is streamed or pushed, so that CORE-CAP-001 and -002 apply in their place.
+//   - CORE-STREAM, STREAM, JSONRPC-SSE-001, HTTP_JSON-SSE, PUSH: the card excludes streams
+//     and pushes, so that CORE-CAP-001 and -002 apply in their place.
 //   - CORE-CAP-004: no extension is required. CARD-SIGN: the card is not signed.
 //     AUTH, CARD-EXT-001: no scheme is declared. GRPC: it is not listed.
 //   - DM-SERIAL-003: no answer holds a timestamp of the protocol.
@@ -46,8 +46,8 @@ const (
 //
 // One departs: an extended card is rejected with ExtendedAgentCardNotConfigured, also
 // where the kit's text (not its test) wants UnsupportedOperation for it (CORE-CAP-003).
-// And where A2A-Version is empty the method's name decides, which is what VER-SERVER-003
-// wants of a client of 0.3, and what a careless one of 1.0 needs.
+// And where A2A-Version is empty the method's name decides, as VER-SERVER-003 requires for a
+// client of 0.3, and as a careless one of 1.0 needs.
 var tckCalls = []tckCall{
 	{"CORE-SEND-001 HTTP_JSON-URL-001", "SendMessage", tckHello, "POST", "/a2a/v1/message:send", nil, 0, 0, "", `"parts":[`},
 	{"CORE-EXECUTION-MODE-001", "SendMessage", tckWith(`"configuration":{"returnImmediately":false}`), "POST", "/a2a/v1/message:send", nil, 0, 0, "", ""},

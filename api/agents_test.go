@@ -125,8 +125,8 @@ func TestFormClears(t *testing.T) {
 	}
 }
 
-// TestForbiddenChange holds that a wrong or missing key changes nothing, and that
-// the example, sent back, changes nothing either.
+// TestForbiddenChange checks that neither a call with a wrong or missing key changes the profile,
+// nor its example, sent back.
 func TestForbiddenChange(t *testing.T) {
 	s := start(t)
 	for _, registered := range []map[string]any{
@@ -317,8 +317,7 @@ func TestUnavailableAgents(t *testing.T) {
 	}
 }
 
-// TestNobodysName: the name of those who have none cannot be registered, nor what looks
-// like it.
+// TestNobodysName checks that the name anonymous and names that look like it cannot be registered.
 func TestNobodysName(t *testing.T) {
 	s := start(t)
 	for _, id := range []string{"anonymous", "Anonymous", "anonyrnous", "аnonymous"} {

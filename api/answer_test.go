@@ -7,8 +7,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// TestLongAnswerKeepsThePooledBuffer: the pool of response buffers takes none back that is
-// larger than typical answers need. So a buffer that an answer fits into must not be
+// TestLongAnswerKeepsThePooledBuffer: the pool of response buffers drops buffers larger than
+// typical answers need. So a buffer that an answer fits into must not be
 // replaced by a larger one: with each long answer the next one would need two new ones.
 func TestLongAnswerKeepsThePooledBuffer(t *testing.T) {
 	const size = 64 << 10

@@ -88,7 +88,7 @@ func BenchmarkLongAfterShort(b *testing.B) {
 	}
 }
 
-// BenchmarkPages measures pages that nobody has asked for before against the calls whose
+// BenchmarkPages measures pages that are not cached against the calls whose
 // answers they show, by turns and on one connection: the medians, in microseconds. No body
 // is rendered twice in "first", and all were before in "again".
 func BenchmarkPages(b *testing.B) {
@@ -107,7 +107,7 @@ func BenchmarkPages(b *testing.B) {
 func benchmarkPage(b *testing.B, paths [2]string, first bool) {
 	b.Helper()
 	const entries = 2000
-	s := apitest.Start(b, apitest.NewBackend(b), func(c *api.Config) { c.Guard.ReadWork = 1 << 40 })
+	s := apitest.Start(b, apitest.NewBackend(b), func(c *api.Config) { c.Limits.ReadWork = 1 << 40 })
 	for i := range entries {
 		hello := publishHello
 		hello.Title, hello.Body = fmt.Sprint("Measured ", i), fmt.Sprint(i, strings.Repeat(" lorem *ipsum*", 20), "\n\n- one\n- two\n\n", strings.Repeat(" `dolor` sit", 20))

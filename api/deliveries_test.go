@@ -42,7 +42,7 @@ func keyed(b *apitest.Backend, names ...string) {
 	}
 }
 
-// deliveries is what an agent sees of them.
+// deliveries is the answer of listDeliveries.
 type deliveries struct {
 	Active  bool
 	Waiting int
@@ -143,7 +143,7 @@ func TestTestDelivery(t *testing.T) {
 	}
 }
 
-// TestTestDeliveryNeedsReceiver asks for agents to which nothing can be pushed.
+// TestTestDeliveryNeedsReceiver asks for agents without a receiver.
 func TestTestDeliveryNeedsReceiver(t *testing.T) {
 	s := start(t)
 	key := register(t, s, http.StatusCreated, map[string]any{"id": "bob", "note": "Later."}).EditKey
@@ -156,7 +156,7 @@ func TestTestDeliveryNeedsReceiver(t *testing.T) {
 	s.Do(http.MethodHead, "/api/agents/bob/deliveries", "", "Authorization", "Bearer "+key).Want(t, http.StatusOK)
 }
 
-// TestDeliveriesAreTheAgentsOwn holds that nothing of a receiver is told to anybody.
+// TestDeliveriesAreTheAgentsOwn checks that only the agent sees its receiver.
 func TestDeliveriesAreTheAgentsOwn(t *testing.T) {
 	s := start(t)
 	hook(s.Backend)
@@ -249,8 +249,8 @@ func TestReceiversAreAsked(t *testing.T) {
 	}
 }
 
-// TestReceiverIsTakenBackMeanwhile holds that no notify_url is stored that nothing
-// is pushed to, whatever others write between the look at the profile and the write.
+// TestReceiverIsTakenBackMeanwhile checks that no unverified notify_url is stored if others write
+// between the look at the profile and the write.
 func TestReceiverIsTakenBackMeanwhile(t *testing.T) {
 	for _, times := range []int{1, 2, 3} {
 		s, r := startWithReceivers(t)
@@ -340,7 +340,7 @@ func TestReceiverFails(t *testing.T) {
 	}
 }
 
-// notify is what is pushed to an agent, as it sees it.
+// notify is an agent's filter of pushed events.
 type notify struct {
 	Replies, Mentions, Jobs bool
 	OnlyProven              bool `json:"only_proven"`

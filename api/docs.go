@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
-
+	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -28,34 +28,15 @@ const (
 	// interfaceVersion is the version that cards and tools show, as the OpenAPI document
 	// does. The program's own is for operators.
 	interfaceVersion = "0.4.0"
-	// docsPath is where the pages are.
-	docsPath = "/docs"
-	// indexPage is the page at docsPath itself.
-	indexPage = "index"
-	overview  = "llms.txt"
-	// allPages is every page in one, in the order of the index.
-	allPages = "llms-full.txt"
-	// pageBase stands in the pages for the base of this service's addresses.
-	pageBase = "$URL"
-	// pageDaily, pageSender, pageAlike and pageWrites stand for settings, pageChannels for a
-	// limit.
-	pageDaily    = "$DAILY_BYTES"
-	pageSender   = "$SENDER_BYTES"
-	pageAlike    = "$ALIKE"
-	pageWrites   = "$WRITES"
-	pageChannels = "$NEW_CHANNELS"
-	// pageRetention stands for how long entries are kept.
-	pageRetention = "$RETENTION"
-	// pageOperator stands for who runs this place, where somebody has said so.
-	pageOperator = "$OPERATOR"
-	// pageSynonyms stands in a page for the table of synonyms.
-	pageSynonyms = "$SYNONYMS"
-	// markdownSuffix behind a page's path asks for Markdown, whatever Accept says.
-	markdownSuffix = ".md"
+	docsPath         = "/docs"
+	indexPage        = "index" // at docsPath itself
+	overview         = "llms.txt"
+	allPages         = "llms-full.txt" // every page in one, in the order of the index
+	markdownSuffix   = ".md"           // of a path asks for Markdown, whatever Accept names
 )
 
 // readPages returns the documentation by page: the names of the embedded files
-// without their suffix, overview, and allPages. They show who runs this place.
+// without their suffix, overview, and allPages. They name the operator.
 func readPages(operator string) (map[string]string, error) {
 	files, err := docFiles.ReadDir("docs")
 	if err != nil {
@@ -64,7 +45,11 @@ func readPages(operator string) (map[string]string, error) {
 	if operator != "" {
 		operator = "\n" + operator + "\n"
 	}
-	shown := strings.NewReplacer(pageSynonyms, synonymList(), pageOperator+"\n", operator)
+	synonyms := make([]string, len(wire.Synonyms))
+	for i, s := range wire.Synonyms {
+		synonyms[i] = "- `" + s.Field + "`: " + strings.Join(s.Names, ", ")
+	}
+	shown := strings.NewReplacer("$SYNONYMS", strings.Join(synonyms, "\n"), "$OPERATOR\n", operator)
 	pages := make(map[string]string, len(files))
 	for _, file := range files {
 		text, err := docFiles.ReadFile(path.Join("docs", file.Name()))
@@ -84,26 +69,12 @@ func readPages(operator string) (map[string]string, error) {
 // indexLink is a row of the index.
 var indexLink = regexp.MustCompile(`(?m)^\| \[[^]]+\]\(` + docsPath + `/([^)]+)\)`)
 
-// synonymList is the table of synonyms as a page shows it.
-func synonymList() string {
-	lines := make([]string, len(wire.Synonyms))
-	for i, s := range wire.Synonyms {
-		lines[i] = "- `" + s.Field + "`: " + strings.Join(s.Names, ", ")
-	}
-	return strings.Join(lines, "\n")
-}
-
-// document serves a page: of docsPath the list of them, and /llms.txt is in the form of
-// llmstxt.org.
+// document serves a page of a name, or of the name in the path.
 func document(name string) func(*exchange) error {
 	return func(x *exchange) error { return x.answerDocument(cmp.Or(name, x.Param("page"))) }
 }
 
-// getAllPages serves GET /llms-full.txt: every page in one, to agents and browsers alike.
-func getAllPages(x *exchange) error { return x.answerDocument(allPages + markdownSuffix) }
-
-// answerDocument answers with a page, its examples ready to run against the address
-// that the client uses.
+// answerDocument answers with a page. Its examples use the address that the client uses.
 func (x *exchange) answerDocument(name string) error {
 	name, markdown := strings.CutSuffix(name, markdownSuffix)
 	text, known := x.http.pages[name]
@@ -113,7 +84,7 @@ func (x *exchange) answerDocument(name string) error {
 			Issues: []wire.Issue{{"page", "names no page"}},
 		}
 	}
-	text, err := x.withSettings(strings.ReplaceAll(text, pageBase, x.baseURL()))
+	text, err := x.withSettings(strings.ReplaceAll(text, "$URL", x.baseURL()))
 	if err != nil {
 		return err
 	}
@@ -143,7 +114,8 @@ const unbounded = "without a bound"
 
 // withSettings puts the present settings into a page that shows them.
 func (x *exchange) withSettings(text string) (string, error) {
-	if !strings.Contains(text, pageDaily) {
+	const daily = "$DAILY_BYTES"
+	if !strings.Contains(text, daily) {
 		return text, nil
 	}
 	view := x.Env.Backend.View()
@@ -160,17 +132,14 @@ func (x *exchange) withSettings(text string) (string, error) {
 	if rate, burst := set.WriteLimit(x.Env.WriteRate, x.Env.WriteBurst); rate > 0 && burst > 0 {
 		writes = fmt.Sprintf("%d a minute, %d of them at once", rate, burst)
 	}
-	return strings.NewReplacer(
-		pageWrites, writes, pageDaily, boundText(set.DailyBytes), pageSender, boundText(set.SenderBytes), pageRetention, retentionText(set.Retention), pageAlike, alike, pageChannels, strconv.Itoa(command.MaxNewChannels),
-	).Replace(text), nil
-}
-
-// retentionText says for how long texts are kept.
-func retentionText(retention string) string {
-	if retention == "" {
-		return "Entries are kept for good."
+	retention := "Entries are kept for good."
+	if set.Retention != "" {
+		retention = "Entries are kept by channel, the first rule that fits counts: `" + set.Retention + "` (h: hours, d: days, keep: for good; no rule: for good). What is older becomes a stub without text; a job or a request for help that is open does not."
 	}
-	return "Entries are kept by channel, the first rule that fits counts: `" + retention + "` (h: hours, d: days, keep: for good; no rule: for good). What is older becomes a stub without text; a job or a request for help that is open does not."
+	return strings.NewReplacer(
+		"$WRITES", writes, daily, boundText(set.DailyBytes), "$SENDER_BYTES", boundText(set.SenderBytes),
+		"$RETENTION", retention, "$ALIKE", alike, "$NEW_CHANNELS", strconv.Itoa(command.MaxNewChannels),
+	).Replace(text), nil
 }
 
 // boundText returns a bound of bytes in MiB if it is a multiple of one, otherwise in bytes.
@@ -185,11 +154,10 @@ func boundText(bytes uint64) string {
 	return strconv.FormatUint(bytes, 10) + " bytes"
 }
 
-// getIndex serves GET /: what there is, and where to read on; to a browser, the place
-// itself.
+// getIndex serves GET /: the list of endpoints, or the front page to a browser.
 func getIndex(x *exchange) error {
 	if x.prefersHTML() {
-		return x.answerFront()
+		return x.answerRoute(&page.Front)
 	}
 	x.Out.VaryBy(op.HeaderAccept)
 	endpoints := make([]wire.Object, 0, len(x.http.table))
@@ -210,7 +178,7 @@ func getIndex(x *exchange) error {
 // OpenAPI returns the description of the interface that GET /openapi.json serves.
 func OpenAPI() string { return openAPI }
 
-// anchor is the name under which a heading is linked to.
+// anchor returns the anchor of a heading.
 func anchor(heading string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(strings.TrimSpace(heading)) {

@@ -17,7 +17,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// What a page may have, in bytes: an agent pays for every token of it.
+// The maximum size of a page, in bytes: an agent pays for every token of it.
 const (
 	maxOverview = 2 << 10
 	maxPage     = 4 << 10
@@ -157,7 +157,7 @@ var promised = regexp.MustCompile(`(?m)^# (\d{3})`)
 
 // TestPagesRun runs the examples of each page, as they are served, against a server
 // that others have used before, and holds them against the statuses that stand below
-// them: none may take an id for granted.
+// them: they must not assume an id.
 func TestPagesRun(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "jq", "openssl"} {

@@ -20,7 +20,7 @@ import (
 )
 
 // unboundedDryRuns turns off the limit of dry runs.
-func unboundedDryRuns(c *api.Config) { c.Guard.DryRuns = guard.Unbounded }
+func unboundedDryRuns(c *api.Config) { c.Limits.DryRuns = guard.Unbounded }
 
 // dryRun is the answer to a dry run.
 type dryRun struct {
@@ -31,8 +31,8 @@ type dryRun struct {
 
 const nothingWritten = "Nothing was written. Send again without dry_run."
 
-// untouched holds that a call proposes nothing, asks no receiver, and leaves the state and
-// the log as they are.
+// untouched checks that a call proposes no command, asks no receiver, and leaves the state and the
+// log as they are.
 func untouched(t *testing.T, s *apitest.Server, call func() *apitest.Response) *apitest.Response {
 	t.Helper()
 	index, digest := s.Backend.Machine.Digest()
@@ -156,8 +156,8 @@ func board(t *testing.T, configure ...func(*api.Config)) *apitest.Server {
 	return s
 }
 
-// TestDryRuns: every write says what it would write, by a field or by a parameter of the
-// URL, writes nothing, and works when it is sent without the flag.
+// TestDryRuns: a dry run, by a field or by a parameter of the URL, shows the write without writing,
+// and the same call works without the flag.
 func TestDryRuns(t *testing.T) {
 	paths := map[string]bool{}
 	for _, test := range dryRuns {
@@ -326,7 +326,7 @@ func TestDryRunIsNoOracle(t *testing.T) {
 	}
 }
 
-// TestDryRunOfARepeat: it says that the write would be none.
+// TestDryRunOfARepeat checks the note that the write would be a repeat.
 func TestDryRunOfARepeat(t *testing.T) {
 	s := board(t)
 	body := map[string]any{"agent": "ada", "body": "Hello", "request_id": "request-1"}
@@ -341,7 +341,7 @@ func TestDryRunOfARepeat(t *testing.T) {
 // TestDryRunsAreCounted: an address has 30 a minute, which its writes and rejections leave
 // alone.
 func TestDryRunsAreCounted(t *testing.T) {
-	s := board(t, func(c *api.Config) { c.Guard.DryRuns = guard.DefaultDryRuns })
+	s := board(t, func(c *api.Config) { c.Limits.DryRuns = guard.DefaultDryRuns })
 	body := map[string]any{"body": "Hello", "dry_run": true}
 	for range guard.DefaultDryRuns {
 		s.Post("/api/entries", body).Must(t, http.StatusOK)
@@ -372,7 +372,7 @@ func TestDryRunAsksTheLeader(t *testing.T) {
 // TestDryRunTellsTheTruth draws writes, sends each as a dry run and then in earnest: a dry
 // run changes neither the state nor the log, and it succeeds exactly if the write does.
 func TestDryRunTellsTheTruth(t *testing.T) {
-	s := board(t, unboundedDryRuns, func(c *api.Config) { c.Guard.Rejections = guard.Unbounded })
+	s := board(t, unboundedDryRuns, func(c *api.Config) { c.Limits.Rejections = guard.Unbounded })
 	names, ids := []string{"ada", "eve", "bob", "fay", "?", ""}, []string{"", "e1", "e4", "j2", "j3", "j5", "e99"}
 	fields := map[string][]string{
 		"agent": names, "id": names, "body": {"Hello there", "x"}, "title": {"A title", ""}, "reply_to": ids, "supersedes": ids, "job_id": ids,

@@ -7,13 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/gofiber/fiber/v2"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/textcache"
 )
 
@@ -22,8 +21,7 @@ const (
 	// clients that take it.
 	leastEncoded = 1 << 10
 	mostEncoded  = 1 << 20
-	// encodedBytes is how much of an answer that is compressed counts as one step of a
-	// search.
+	// encodedBytes of an answer cost as much to compress as one step of a search.
 	encodedBytes = 256
 	// keptEncodings bounds the bytes of compressed documents that are kept.
 	keptEncodings = 2 << 20
@@ -67,33 +65,30 @@ func newEncodings() (*encodings, error) {
 	return e, nil
 }
 
-// encode compresses a body; nil: every encoder is busy.
+// encode compresses a body. It returns nil if every encoder is busy.
 func (e *encodings) encode(coding string, body []byte) []byte {
+	var one *encoder
 	select {
-	case one := <-e.free:
-		defer func() { e.free <- one }()
-		return one.encode(coding, body)
+	case one = <-e.free:
 	default:
 		return nil
 	}
-}
-
-func (e *encoder) encode(coding string, body []byte) []byte {
 	if coding == codingZstd {
-		e.out = e.zstd.EncodeAll(body, e.out[:0])
+		one.out = one.zstd.EncodeAll(body, one.out[:0])
 	} else {
-		out := bytes.NewBuffer(e.out[:0])
-		e.gzip.Reset(out)
-		_, _ = e.gzip.Write(body) // a buffer takes everything
-		_ = e.gzip.Close()
-		e.out = out.Bytes()
+		out := bytes.NewBuffer(one.out[:0])
+		one.gzip.Reset(out)
+		_, _ = one.gzip.Write(body) // a buffer takes everything
+		_ = one.gzip.Close()
+		one.out = out.Bytes()
 	}
-	return bytes.Clone(e.out)
+	encoded := bytes.Clone(one.out)
+	e.free <- one
+	return encoded
 }
 
-// encode compresses the answer where the client takes it and that is worth it. Bodies
-// that hold something for this client alone are left as they are: what is beside a
-// secret could be guessed from how short it gets.
+// encode compresses the answer if the client accepts it and the body gets shorter. It leaves
+// bodies for one client alone as they are: their compressed length could reveal a secret.
 func (x *exchange) encode() {
 	resp := &x.rctx.Response
 	accept := x.rctx.Request.Header.Peek(fiber.HeaderAcceptEncoding)
@@ -121,8 +116,8 @@ func (x *exchange) encode() {
 	h.SetContentEncoding(coding)
 }
 
-// encoded is a body in a coding: that of a document is kept. It is nil where the client
-// has used up its budget of reads, or every encoder is busy.
+// encoded returns a body in a coding; documents are cached. It returns nil if the client has
+// used up its budget of reads, or every encoder is busy.
 func (x *exchange) encoded(coding string, body []byte) []byte {
 	e, client := x.http.encodings, guard.ClientOf(x.Sender())
 	key := coding + x.Document
@@ -142,9 +137,8 @@ func (x *exchange) encoded(coding string, body []byte) []byte {
 	return encoded
 }
 
-// preferredCoding is the coding that an Accept-Encoding prefers (RFC 9110, 12.5.3), of
-// two that it likes as much the shorter one: zstd, then gzip. It is identity where
-// neither is acceptable.
+// preferredCoding returns the coding that an Accept-Encoding prefers (RFC 9110, 12.5.3): zstd
+// before gzip if both have the same weight, identity if neither is acceptable.
 func preferredCoding(accept string) string {
 	const unnamed = -1
 	ofZstd, ofGzip, ofIdentity, ofOthers := float64(unnamed), float64(unnamed), 0.0, 0.0
@@ -176,7 +170,7 @@ func preferredCoding(accept string) string {
 	return codingIdentity
 }
 
-// weightOf is the weight among the parameters of a coding; 0 where it cannot be read.
+// weightOf returns the weight among the parameters of a coding, or 0 if it is invalid.
 func weightOf(params string) float64 {
 	for param := range strings.SplitSeq(params, ";") {
 		if name, value, has := strings.Cut(param, "="); has && strings.TrimSpace(name) == "q" {

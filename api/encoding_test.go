@@ -105,8 +105,8 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// TestNotEncoded is what goes as it is: what is short, what is too long, and what is
-// for one client alone.
+// TestNotEncoded checks that short and long answers, and those for one client alone, are not
+// compressed.
 func TestNotEncoded(t *testing.T) {
 	s := start(t)
 	publishLong(s, 100, strings.Repeat("世", 4990))
@@ -123,10 +123,10 @@ func TestNotEncoded(t *testing.T) {
 	}
 }
 
-// TestEncodingIsBounded holds that compressing counts against the budget of reads, and
-// that what was compressed before costs nothing.
+// TestEncodingIsBounded checks that compressing counts against the budget of reads, and that a
+// cached answer is free.
 func TestEncodingIsBounded(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{ReadWork: 1} })
+	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
 	publishLong(s, 50, strings.Repeat("lorem ipsum ", 80))
 	const document, list = "/openapi.json", "/api/entries"
 	coding := func(accept, path string) string {

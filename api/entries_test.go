@@ -263,7 +263,7 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// TestUnavailable is what a write says when the cluster cannot take it.
+// TestUnavailable checks the answer to a write that the cluster cannot take.
 func TestUnavailable(t *testing.T) {
 	s := start(t)
 	var fail error
@@ -306,8 +306,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// A target that does not exist is named beside a relation that is none, and the example
-// leaves it out.
+// An unknown target is an issue beside an invalid relation, and the example leaves it out.
 func TestUnknownTargetBesideBadRelation(t *testing.T) {
 	s := start(t)
 	for _, relation := range []any{"nope", 5} {

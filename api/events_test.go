@@ -255,9 +255,9 @@ func TestEventsThatCannotGoOn(t *testing.T) {
 	s.Get("/api/events?last_event_id=test-1-1").Want(t, http.StatusServiceUnavailable)
 }
 
-// TestStreamsAreBounded for each address, and leave nothing behind.
+// TestStreamsAreBounded for each address, and release their resources.
 func TestStreamsAreBounded(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard.AddressStreams = 2 })
+	s := start(t, func(c *api.Config) { c.Limits.AddressStreams = 2 })
 	one, two := openStream(t, s, "/api/events", ""), openStream(t, s, "/api/events", "")
 	one.expect("ping")
 	two.expect("ping")
@@ -306,7 +306,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	const events = 600
-	s := start(t, func(c *api.Config) { c.Guard.AddressStreams = 1 })
+	s := start(t, func(c *api.Config) { c.Limits.AddressStreams = 1 })
 	conn := must.Get(net.Dial("tcp", s.Addr))(t)
 	defer conn.Close()
 	if tcp, is := conn.(*net.TCPConn); !is || tcp.SetReadBuffer(4<<10) != nil {
@@ -320,7 +320,7 @@ func TestSlowReader(t *testing.T) {
 		hello.Body = strings.Repeat("long ", 1000)
 		s.Backend.Apply(&hello)
 	}
-	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 0 }) // nothing was read
+	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 0 }) // the answer was not read
 	got, err := io.ReadAll(conn)
 	ids := regexp.MustCompile(`(?m)^id: (\S+)\nevent: entry\ndata: .*\n\n`).FindAllSubmatch(got, -1)
 	if len(ids) == 0 || len(ids) >= events {

@@ -275,7 +275,7 @@ var badValues = []any{
 var alwaysAnExample = []string{"validation_failed", "confirmation_required"}
 
 // unboundedRejections turns off the limit of rejected calls.
-func unboundedRejections(c *api.Config) { c.Guard.Rejections = guard.Unbounded }
+func unboundedRejections(c *api.Config) { c.Limits.Rejections = guard.Unbounded }
 
 // TestEveryFieldErrorHasAnExample breaks each field of each write in every way, and leaves each
 // out, on every surface: no rejection is without an example, and each works as it is.
@@ -394,8 +394,8 @@ func TestLimitedWritesAreTheirExample(t *testing.T) {
 func TestExamplesOverABudget(t *testing.T) {
 	still := time.Now()
 	s := board(t, func(c *api.Config) {
-		c.Guard.Rejections, c.Guard.DryRuns, c.Guard.ReadWork = 1, 1, 1
-		c.Guard.Now = func() time.Time { return still } // budgets do not grow
+		c.Limits.Rejections, c.Limits.DryRuns, c.Limits.ReadWork = 1, 1, 1
+		c.Limits.Now = func() time.Time { return still } // budgets do not grow
 	})
 	for _, path := range []string{"/api/entries?action=publish", "/api/entries?q=tide"} {
 		for range 100 {

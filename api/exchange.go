@@ -6,13 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
@@ -33,7 +32,7 @@ type exchange struct {
 // newExchange begins the exchange of an HTTP request.
 func (s *Server) newExchange(rctx *fasthttp.RequestCtx) *exchange {
 	x := &exchange{http: s, rctx: rctx, start: time.Now()}
-	x.Env, x.In = s.Environment, httpInput{x}
+	x.Env, x.Input = s.Environment, httpInput{x}
 	return x
 }
 
@@ -106,25 +105,29 @@ func (in httpInput) Origin() op.Origin {
 
 // watchProxy counts and reports a request whose address is that of a proxy.
 func (x *exchange) watchProxy() {
-	if !x.In.Origin().Proxied {
+	if !x.Origin().Proxied {
 		return
 	}
 	x.http.metrics.proxied.Inc()
-	if x.http.noteProxy != nil {
-		x.http.noteProxy(peerAddress(x.rctx.RemoteAddr()))
+	if x.http.cfg.NoteProxy != nil {
+		x.http.cfg.NoteProxy(peerAddress(x.rctx.RemoteAddr()))
 	}
 }
 
-func (in httpInput) IsHead() bool { return in.x.rctx.IsHead() }
-
+func (in httpInput) IsHead() bool   { return in.x.rctx.IsHead() }
 func (in httpInput) MayWrite() bool { return in.x.rctx.IsPost() || in.x.rctx.QueryArgs().Has("action") }
+
+func (in httpInput) Header(name string) string          { return string(in.x.rctx.Request.Header.Peek(name)) }
+func (in httpInput) Size() int                          { return len(in.x.rctx.Request.Body()) }
+func (in httpInput) Conn() net.Conn                     { return in.x.rctx.Conn() }
+func (in httpInput) Buffer() []byte                     { return in.x.rctx.Response.SwapBody(nil)[:0] }
+func (in httpInput) Follow(events op.EventSource) error { return in.x.follow(events) }
+func (in httpInput) BaseURL() string                    { return in.x.baseURL() }
 
 func (in httpInput) Target() (path, query []byte) {
 	uri := in.x.rctx.URI()
 	return uri.PathOriginal(), uri.QueryString()
 }
-
-func (in httpInput) Header(name string) string { return string(in.x.rctx.Request.Header.Peek(name)) }
 
 func (in httpInput) Param(name string) string {
 	raw := in.x.path.Params(name)
@@ -156,8 +159,6 @@ func (in httpInput) Body() (wire.Document, error) {
 	return doc, err
 }
 
-func (in httpInput) Size() int { return len(in.x.rctx.Request.Body()) }
-
 func (in httpInput) Hold() int {
 	if in.x.rctx.IsPost() {
 		return in.Size()
@@ -166,20 +167,12 @@ func (in httpInput) Hold() int {
 	return 0
 }
 
-func (in httpInput) Conn() net.Conn { return in.x.rctx.Conn() }
-
-func (in httpInput) Buffer() []byte { return in.x.rctx.Response.SwapBody(nil)[:0] }
-
-func (in httpInput) Follow(events op.EventSource) error { return in.x.follow(events) }
-
-func (in httpInput) BaseURL() string { return in.x.baseURL() }
-
 func (x *exchange) baseURL() string {
-	if x.http.publicURL != "" {
-		return x.http.publicURL
+	if x.http.cfg.PublicURL != "" {
+		return x.http.cfg.PublicURL
 	}
 	host := withoutEmptyPort(string(x.rctx.Host()))
-	if !validHost(host) { // HTTP/1.0 needs none, and the node's own address is private
+	if !validHost(host) { // HTTP/1.0 does not require a host, and the node's own address is private
 		host = "localhost"
 	}
 	return x.scheme() + "://" + host

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -19,7 +18,6 @@ import (
 // Served is an operation as the table has it.
 type Served struct {
 	Method, Path, ID string
-	Fails            []int
 	Interface        bool // every surface can run it
 	TakesBody        bool
 	Tools            []string
@@ -27,7 +25,7 @@ type Served struct {
 
 // Operations returns the table of operations. Parameters are written {id}.
 func Operations() []Served {
-	// Pages are for people, not for who reads the document.
+	// The document leaves pages out.
 	return servedWhere(func(o *op.Operation) bool { return !o.Page })
 }
 
@@ -42,7 +40,7 @@ func servedWhere(is func(*op.Operation) bool) []Served {
 		if !is(&o.Operation) {
 			continue
 		}
-		served = append(served, Served{o.Method, o.ShownPath(), o.ID, o.Fails, o.Surface == command.SurfaceAPI, o.Fields != nil, strings.Fields(o.Tools)})
+		served = append(served, Served{o.Method, o.ShownPath(), o.ID, o.Surface == command.SurfaceAPI, o.Fields != nil, strings.Fields(o.Tools)})
 	}
 	return served
 }
@@ -81,7 +79,7 @@ func BodyFields() map[string][]string {
 // OtherParams are the parameters of every other read.
 func OtherParams() []string { return op.FreshnessParams }
 
-// Relayed is what came of an operation that a test ran in memory.
+// Relayed is the result of an operation that a test ran in memory.
 type Relayed struct {
 	Status    int
 	Body      []byte

@@ -3,29 +3,13 @@ package api
 import (
 	"bytes"
 	"errors"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 )
 
-// Errors of requests that a proxy in front of the node may read differently. The HTTP
-// server accepts such requests; checkFraming rejects them.
-var (
-	errBareLF     = errors.New("a header line ends in LF alone")
-	errFolded     = errors.New("a header is folded over two lines")
-	errTwoFrames  = errors.New("both Content-Length and Transfer-Encoding are given")
-	errVersion    = errors.New("the version must be HTTP/1.1 or HTTP/1.0")
-	errOldChunks  = errors.New("HTTP/1.0 has no Transfer-Encoding")
-	errUserInfo   = errors.New("a host must not hold user information: leave out everything before the @")
-	errNoHost     = errors.New("the header Host is missing: HTTP/1.1 requires it")
-	errHost       = errors.New("the header Host must name a host, perhaps with a port, and nothing else")
-	errOtherHosts = errors.New("the address of the request names another host than the header Host")
-)
-
-// The names of the headers that delimit a body, in lower case.
-var (
-	contentLengthName    = []byte("content-length")
-	transferEncodingName = []byte("transfer-encoding")
-)
+// errUserInfo is the error of a host with user information.
+var errUserInfo = errors.New("a host must not hold user information: leave out everything before the @")
 
 // The versions of HTTP that are served.
 const (
@@ -33,32 +17,32 @@ const (
 	http10 = "HTTP/1.0"
 )
 
-// checkFraming checks a request's first line and headers as they were received.
+// checkFraming checks a request's first line and headers as they were received. It rejects
+// requests that the HTTP server accepts, and that a proxy in front of it may read differently.
 func checkFraming(h *fasthttp.RequestHeader) error {
 	version := string(h.Protocol())
 	if version != http11 && version != http10 {
-		return errVersion
+		return errors.New("the version must be HTTP/1.1 or HTTP/1.0")
 	}
 	var length, encoding bool
 	for line := range bytes.Lines(h.RawHeaders()) {
 		end := len(line) - len("\r\n")
 		switch {
 		case end < 0 || line[end] != '\r':
-			return errBareLF
+			return errors.New("a header line ends in LF alone")
 		case line[0] == ' ' || line[0] == '\t':
-			return errFolded
+			return errors.New("a header is folded over two lines")
 		}
-		length = length || isHeader(line, contentLengthName)
-		encoding = encoding || isHeader(line, transferEncodingName)
+		length = length || isHeader(line, "Content-Length")
+		encoding = encoding || isHeader(line, "Transfer-Encoding")
 	}
 	switch {
 	case length && encoding:
-		return errTwoFrames
+		return errors.New("both Content-Length and Transfer-Encoding are given")
 	case encoding && version == http10:
-		return errOldChunks
-	}
-	if len(h.Host()) == 0 && version == http11 {
-		return errNoHost
+		return errors.New("HTTP/1.0 has no Transfer-Encoding")
+	case len(h.Host()) == 0 && version == http11:
+		return errors.New("the header Host is missing: HTTP/1.1 requires it")
 	}
 	return checkHost(h.Host(), h.RequestURI())
 }
@@ -70,7 +54,7 @@ func checkHost(host, target []byte) error {
 		return errUserInfo
 	}
 	if len(host) > 0 && !validHost(withoutEmptyPort(string(host))) {
-		return errHost
+		return errors.New("the header Host must name a host, perhaps with a port, and nothing else")
 	}
 	if len(target) == 0 || target[0] == '/' || target[0] == '*' {
 		return nil
@@ -87,12 +71,12 @@ func checkHost(host, target []byte) error {
 	case bytes.IndexByte(rest, '@') >= 0:
 		return errUserInfo
 	case len(host) > 0 && !bytes.EqualFold(rest, host):
-		return errOtherHosts
+		return errors.New("the address of the request names another host than the header Host")
 	}
 	return nil
 }
 
 // isHeader reports whether a line holds the header of this name.
-func isHeader(line, name []byte) bool {
-	return len(line) > len(name) && line[len(name)] == ':' && bytes.EqualFold(line[:len(name)], name)
+func isHeader(line []byte, name string) bool {
+	return len(line) > len(name) && line[len(name)] == ':' && strings.EqualFold(string(line[:len(name)]), name)
 }

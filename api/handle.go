@@ -1,13 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/http"
 	"strconv"
 	"time"
-
-	"github.com/commons-cluster/commons/api/op"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
@@ -15,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -37,7 +37,7 @@ type exchangeKey struct{}
 func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	conn, guarded := rctx.Conn().(*guard.Conn)
 	if guarded && !conn.Begin() {
-		rctx.SetConnectionClose() // it is closing: nobody reads the answer
+		rctx.SetConnectionClose() // it is closing
 		return
 	}
 	x := s.newExchange(rctx)
@@ -93,7 +93,7 @@ func (s *Server) serve(rt *route) fiber.Handler {
 
 // run carries out the request of a route.
 func (x *exchange) run(rt *route) error {
-	if needsState(&rt.Operation) {
+	if rt.Surface != 0 && (rt.Surface != command.SurfaceWeb || rt.Page) { // it shows the state
 		if err := x.WaitReady(); err != nil {
 			return err
 		}
@@ -102,11 +102,6 @@ func (x *exchange) run(rt *route) error {
 		return rt.Handle.Serve(&x.Call)
 	}
 	return op.Simple(func(*op.Call) error { return rt.serve(x) }).Serve(&x.Call)
-}
-
-// needsState reports whether an operation is about the state.
-func needsState(o *op.Operation) bool {
-	return o.Surface != 0 && (o.Surface != command.SurfaceWeb || o.Page)
 }
 
 // unrouted answers a request without a route.
@@ -125,12 +120,8 @@ func (x *exchange) turnAway() {
 
 // preflight answers OPTIONS for any path.
 func (x *exchange) preflight() {
-	allow := allowedMethods(x.http.table, string(x.rctx.URI().PathOriginal()))
-	if allow == "" {
-		allow = corsMethods
-	}
 	x.Out.Status = http.StatusNoContent
-	x.Out.Set(op.HeaderAllow, allow)
+	x.Out.Set(op.HeaderAllow, cmp.Or(allowedMethods(x.http.table, string(x.rctx.URI().PathOriginal())), corsMethods))
 	x.Out.Set(fiber.HeaderAccessControlAllowMethods, corsMethods)
 	x.Out.Set(fiber.HeaderAccessControlAllowHeaders, corsHeaders)
 	x.Out.Set(fiber.HeaderAccessControlMaxAge, corsMaxAge)
@@ -153,8 +144,8 @@ func (x *exchange) finish() {
 	took := time.Since(x.start)
 	s.metrics.inFlight.Dec()
 	s.metrics.observe(x.Template(), method, status, took)
-	if s.noteRead != nil && x.Operation != nil && x.Operation.Surface != 0 && x.Index == 0 && !x.Waited && x.Relay.Highest() == 0 {
-		s.noteRead(took)
+	if s.cfg.NoteRead != nil && x.Operation != nil && x.Operation.Surface != 0 && x.Index == 0 && !x.Waited && x.Relay.Highest() == 0 {
+		s.cfg.NoteRead(took)
 	}
 	if template := x.Template(); surfaceOf(template) != 0 {
 		s.requests.write(x.start.Add(took), method, template, status, len(x.rctx.Response.Body()), took)

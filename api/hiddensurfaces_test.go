@@ -13,17 +13,16 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 )
 
-// TestNoSurfaceShowsWhatIsHidden is the table of surfaces: each is asked for a word,
-// shows it, and shows it no more when all that holds it is hidden or purged. What is held
-// is shown nowhere from the start.
+// TestNoSurfaceShowsWhatIsHidden is the table of surfaces: each is asked for a word, shows it, and
+// no longer shows it when all texts with it are hidden or purged. It never shows a held text.
 func TestNoSurfaceShowsWhatIsHidden(t *testing.T) {
 	for _, action := range []string{"hide", "purge", "hold"} {
 		t.Run(action, func(t *testing.T) { testSurfaces(t, action) })
 	}
 }
 
-// wordless are the operations that show nothing of what others wrote, or that the table
-// of surfaces cannot ask, and why.
+// wordless are the operations that show no text of others, or that the table of surfaces cannot
+// ask, with the reason.
 var wordless = map[string]string{
 	"publishEntry": "", "registerAgent": "", "actOnJob": "", "askHuman": "", // repeats are in the table, new ones answer with what was sent
 	"listDeliveries": "for the owner's key alone; dropping what waits is tested in fsm", "testDelivery": "a test event", "markSeen": "ids alone",
@@ -54,8 +53,7 @@ type surfaceCall struct {
 	empty              bool // the answer never shows it
 }
 
-// checkSurfaces holds that every operation and every tool is asked, or listed as one that
-// shows nothing of what others wrote.
+// checkSurfaces checks that every operation and every tool is asked, or is in wordless.
 func checkSurfaces(t *testing.T, surfaces []surfaceCall) {
 	t.Helper()
 	for _, o := range api.AllOperations() {

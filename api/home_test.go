@@ -170,7 +170,7 @@ func TestHomeSince(t *testing.T) {
 	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d", entry.CreatedAt)); len(h.ForYou) != 0 || len(h.New) != 0 || h.Now != entry.CreatedAt {
 		t.Errorf("since is exclusive: %+v", h)
 	}
-	// The node has caught up as far as there is anything: nothing new, and since handed back.
+	// The node has caught up with the leader: no news, and since handed back.
 	later := entry.CreatedAt + 5
 	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d", later)); h.Now != later || len(h.ForYou) != 0 || len(h.Notes) != 0 {
 		t.Errorf("a since that is newer than the log: %+v", h)
@@ -408,7 +408,7 @@ func TestHomeSaysEachTextOnce(t *testing.T) {
 	since := getHome(t, s, "for=ada").Now
 	size("unanswered", fmt.Sprintf("since=%d", since), maxHomeUnanswered)
 	size("brief", fmt.Sprintf("brief=1&since=%d", since), maxHomeBrief)
-	// An agent that has kept nothing is told again what was said before the last day.
+	// An agent without a since gets texts of before the last day again.
 	s.Backend.Ahead = 48 * time.Hour
 	s.Backend.Apply(&command.Tick{})
 	lost := getHome(t, s, "for=ada")
@@ -431,7 +431,7 @@ func TestHomeBrief(t *testing.T) {
 	s.Get(query, "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
 }
 
-// TestMarkSeen puts an item aside: nobody else sees it, and forYou still has it.
+// TestMarkSeen dismisses an item: other agents cannot see that, and forYou still has it.
 func TestMarkSeen(t *testing.T) {
 	s := start(t)
 	registered := apitest.Decoded[client.Registered](t, s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}))

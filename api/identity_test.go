@@ -79,8 +79,8 @@ func messageOf(fields map[string]any, kind, text string) map[string]any {
 	return map[string]any{"message": map[string]any{"messageId": id, "role": role, "kind": "message", "parts": append(parts, data)}}
 }
 
-// TestProofOnEverySurface publishes in every way with every proof, and then retracts
-// what was published with every proof: without enough of it nothing is.
+// TestProofOnEverySurface publishes in every way with every proof, and then retracts the entries
+// with every proof, which fails if the proof is too weak.
 func TestProofOnEverySurface(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(c *api.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
@@ -380,7 +380,7 @@ func TestProofByAddress(t *testing.T) {
 			headers := append([]string{"Content-Type", jsonType}, test.headers...)
 			s.Post("/api/agents", `{"id":"ada","note":"Here."}`)
 			bob := apitest.Decoded[client.Registered](t, s.Do(http.MethodPost, "/api/agents", `{"id":"bob","note":"Here."}`, headers...))
-			s.Do(http.MethodPost, "/api/entries", `{"body":"Hello."}`, headers...) // by nobody: e1
+			s.Do(http.MethodPost, "/api/entries", `{"body":"Hello."}`, headers...) // anonymous: e1
 			for way, write := range ways {
 				if way == "get" {
 					continue // a link proves no name

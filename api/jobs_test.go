@@ -69,8 +69,8 @@ func TestJobGolden(t *testing.T) {
 // claimedUntil is how the rejection of an action on a claimed job ends.
 var claimedUntil = regexp.MustCompile(`: job_id names a job that Bob has claimed until 2026-01-01 \d\d:\d\d:\d\d UTC \(claimExpiresAt \d{13}\)\.( To hand your text in all the same, .*reply_to j1\.)?$`)
 
-// TestUnknownJobAction: nobody who misnames an action is asked for the fields of a
-// new job.
+// TestUnknownJobAction checks that the answer to an unknown action does not ask for the fields of
+// a new job.
 func TestUnknownJobAction(t *testing.T) {
 	s := start(t)
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
@@ -297,7 +297,7 @@ func TestTakenClaims(t *testing.T) {
 // other rejections of the address.
 func TestTakenClaimsAreCounted(t *testing.T) {
 	s := start(t, func(c *api.Config) {
-		c.Guard.Rejections, c.Now = 1, func() time.Time { return time.UnixMilli(apitest.Epoch) }
+		c.Limits.Rejections, c.Now = 1, func() time.Time { return time.UnixMilli(apitest.Epoch) }
 	})
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
@@ -504,9 +504,8 @@ func TestRejectedJobsPostNothing(t *testing.T) {
 	}
 }
 
-// TestExamplesNameNoOtherJob holds that an example acts on no job but the one that
-// was asked for or the only one that the caller has claimed: who sends it back does
-// nothing to the job of a stranger. An example with another job is a dry run.
+// TestExamplesNameNoOtherJob checks that an example acts only on the job of the call, or on the
+// only one that the caller has claimed. An example with another job is a dry run.
 func TestExamplesNameNoOtherJob(t *testing.T) {
 	long := strings.Repeat("x", command.MaxTarget+1)
 	s := start(t)
@@ -571,7 +570,7 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 	}
 }
 
-// TestJobUnavailable is what an action says when the cluster cannot take it.
+// TestJobUnavailable checks the answer to an action that the cluster cannot take.
 func TestJobUnavailable(t *testing.T) {
 	s := start(t)
 	s.Backend.Reject = func(command.Sender, command.Payload) error {

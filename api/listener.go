@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/valyala/fasthttp"
 	"golang.org/x/time/rate"
 
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
@@ -61,7 +60,7 @@ func (l listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if left, ok := l.failed.take(time.Now()); ok {
-			l.srv.Log.Warn("a connection could not be accepted; retrying", "error", err, "retry_in", pause, "leftOut", left)
+			l.srv.Logger.Warn("a connection could not be accepted; retrying", "error", err, "retry_in", pause, "leftOut", left)
 		}
 		select {
 		case <-l.srv.Waits.Done():

@@ -132,7 +132,7 @@ func TestWaitNoticesClient(t *testing.T) {
 
 // A call of a tool that waits counts as several where its body is long.
 func TestLongBodiesOfWaits(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressWaits: 2} })
+	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{AddressWaits: 2} })
 	short := talk(t, s)
 	short.say(waitingHome)
 	await.Eventually(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
@@ -144,9 +144,9 @@ func TestLongBodiesOfWaits(t *testing.T) {
 	long.read(nil).Want(t, http.StatusOK, "forYou")
 }
 
-// Too many waits of an address end the oldest: nothing new, and no error.
+// Too many waits of an address end the oldest, without news or an error.
 func TestWaitsAreShed(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressWaits: 2} })
+	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{AddressWaits: 2} })
 	clients := make([]*talker, 3)
 	for i := range clients {
 		clients[i] = talk(t, s)
@@ -166,7 +166,7 @@ func publishFor(t testing.TB, s *apitest.Server, agent string) {
 	s.Post("/api/entries", `{"agent":"bob","body":"@`+agent+`, look at this."}`).Must(t, http.StatusCreated)
 }
 
-// When all connections have a call, a further one gets health and nothing else.
+// When all connections have a call, a further one gets health alone.
 func TestHealthWhenFull(t *testing.T) {
 	block, inside := make(chan struct{}), make(chan struct{}, 2)
 	backend := apitest.NewBackend(t)
@@ -175,7 +175,7 @@ func TestHealthWhenFull(t *testing.T) {
 		<-block
 		return nil
 	}
-	s := apitest.Start(t, backend, func(c *api.Config) { c.Guard = guard.Limits{Connections: 1, AddressConnections: 9} })
+	s := apitest.Start(t, backend, func(c *api.Config) { c.Limits = guard.Limits{Connections: 1, AddressConnections: 9} })
 	const entry = `{"agent":"bob","body":"Is anybody here?"}`
 	writer := talk(t, s)
 	writer.say(fmt.Sprintf("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(entry), entry))
@@ -194,7 +194,7 @@ func TestHealthWhenFull(t *testing.T) {
 
 // A connection above the bound of its address gets an answer that says so.
 func TestTooManyConnections(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressConnections: 1} })
+	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{AddressConnections: 1} })
 	first := talk(t, s)
 	first.say(waitingHome)
 	await.Eventually(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
@@ -227,7 +227,7 @@ func TestAnswersHoldWhatTheySay(t *testing.T) {
 // unread gets 429.
 func TestUnreadAnswers(t *testing.T) {
 	s := start(t, func(c *api.Config) {
-		c.WriteRate, c.Guard = 0, guard.Limits{AnswerBytes: 8 << 20, AddressAnswerBytes: 3 << 20}
+		c.WriteRate, c.Limits = 0, guard.Limits{AnswerBytes: 8 << 20, AddressAnswerBytes: 3 << 20}
 	})
 	body := strings.Repeat("𠀀", 4990)
 	for i := range 100 {
@@ -259,7 +259,7 @@ func TestUnreadAnswers(t *testing.T) {
 
 // Calls that are wrong use up a budget of their own: reads and those of others go on.
 func TestRejectionsAreCounted(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{Rejections: 1} })
+	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{Rejections: 1} })
 	wrong := func() *apitest.Response {
 		return s.Post("/api/entries", `{"agent":"bob","body":""}`)
 	}
@@ -303,7 +303,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 		"a report":                            {reportsPath, `{"entry_id":"e1","reason":"spam","text":"This is advertisement."}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, func(c *api.Config) { c.Guard = guard.Limits{Rejections: 1} })
+			s := start(t, func(c *api.Config) { c.Limits = guard.Limits{Rejections: 1} })
 			s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills!"})
 			await.Eventually(t, "the budget is used up", func() bool {
 				return s.Post(call.path, call.body).Status == http.StatusTooManyRequests
@@ -314,7 +314,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 
 // Searches use up a budget by the steps that they take.
 func TestSearchesAreCounted(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{ReadWork: 1} })
+	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
 	var words strings.Builder
 	for i := range 500 {
 		fmt.Fprintf(&words, "aaa%d ", i)
@@ -327,7 +327,7 @@ func TestSearchesAreCounted(t *testing.T) {
 // Feeds, and events of the past, use up the same budget.
 func TestFeedsAndPastEventsAreCounted(t *testing.T) {
 	for _, path := range []string{"/api/entries?format=atom", "/api/jobs?format=jsonfeed", "/api/events?event=claim&last_event_id=test-0-0"} {
-		s := start(t, func(c *api.Config) { c.Guard = guard.Limits{ReadWork: 1} })
+		s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
 		publishLong(s, 60, "lorem ipsum ")
 		await.Eventually(t, path+" has used the budget up", func() bool { return s.Get(path).Status == http.StatusTooManyRequests })
 		s.Get("/api/jobs").Want(t, http.StatusOK)
@@ -335,7 +335,7 @@ func TestFeedsAndPastEventsAreCounted(t *testing.T) {
 }
 
 // Answers of all lengths arrive on one connection, also where a long one has no body
-// because the client asked for none.
+// because the request is a HEAD.
 func TestAnswersOnOneConnection(t *testing.T) {
 	s := start(t)
 	body := strings.TrimSpace(strings.Repeat("long ", 700))
@@ -364,7 +364,7 @@ func TestAnswersOnOneConnection(t *testing.T) {
 // Of requests that do not arrive, those that take the longest end when there are too
 // many of one address, and are told why; what arrives as a whole is answered.
 func TestSlowRequests(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressArrivals: 2} })
+	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{AddressArrivals: 2} })
 	const head = "POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 131072\r\n\r\n{"
 	clients := make([]*talker, 3)
 	for i := range clients {
@@ -462,8 +462,8 @@ func TestNodeOfNoClusterAnswersNothing(t *testing.T) {
 	}
 }
 
-// TestNodeThatWasAwayShowsNothing: not before it knows what was purged meanwhile, to no
-// moderator either. What says how the node is doing is answered.
+// TestNodeThatWasAwayShowsNothing: a node that has not caught up with purges answers only health,
+// also to moderators.
 func TestNodeThatWasAwayShowsNothing(t *testing.T) {
 	b := apitest.NewBackend(t)
 	b.CatchingUp = make(chan struct{})

@@ -93,7 +93,7 @@ func newToolbox(t *testing.T, s *apitest.Server) *toolbox {
 	return b
 }
 
-// used is what came of a call of a tool.
+// used is the result of a call of a tool.
 type used struct {
 	text    string
 	body    []byte // the structured content
@@ -187,8 +187,7 @@ func mustJSON(t *testing.T, value any) string {
 // args are the arguments of a call.
 type args = map[string]any
 
-// mcpWalk calls every tool, in an order in which all succeed. What a tool reads
-// stands at a path of HTTP, too.
+// mcpWalk calls every tool, in an order in which all succeed, and compares reads with HTTP.
 var mcpWalk = []struct {
 	tool       string
 	arguments  args
@@ -621,7 +620,7 @@ func TestMCPDescribesItself(t *testing.T) {
 // TestToolsAreLight holds what the list of tools costs every client, which tools are left
 // out of it, and that these work all the same.
 func TestToolsAreLight(t *testing.T) {
-	const most, mostEach = 20 << 10, 1174 // the latter is what GitHub's server takes for each
+	const most, mostEach = 20 << 10, 1174 // the latter is the size of a tool of GitHub's server
 	s := start(t)
 	list := func(path string) (names []string, bytes int) {
 		r := s.Post(path, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
@@ -700,7 +699,7 @@ func TestMCPLeavesNothingBehind(t *testing.T) {
 	await.Eventually(t, "no goroutine is left", func() bool { return goleak.Find(before, clock, cleaner) == nil })
 }
 
-// TestMCPUnknownTools: the error of a tool that there is none of names what there is.
+// TestMCPUnknownTools checks that the error of an unknown tool names similar ones.
 func TestMCPUnknownTools(t *testing.T) {
 	s := start(t)
 	for name, want := range map[string]string{

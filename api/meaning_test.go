@@ -123,7 +123,7 @@ func TestSynonymsAreTaken(t *testing.T) {
 					if path == seenPath && taken(path, r) {
 						continue
 					}
-					shows := path == reportsPath || strings.Contains(string(r.Body), fmt.Sprint(value)) // of a report nothing is shown
+					shows := path == reportsPath || strings.Contains(string(r.Body), fmt.Sprint(value)) // the text of a report is not shown
 					if r.Status != http.StatusCreated || !shows || strings.Contains(string(r.Body), "ignored") {
 						t.Errorf("%s as %s to %s: %d %s", synonym.Field, spelled, path, r.Status, r.Body)
 					}
@@ -289,7 +289,7 @@ func TestRejectionsNameUnknownFields(t *testing.T) {
 	s.Post("/api/entries", map[string]any{"body": "Hello", "title": "x"}).Lacks(t, `"notes"`)
 }
 
-// TestReadsNameUnknownParameters: a filter that was misspelled is none.
+// TestReadsNameUnknownParameters checks the note about a misspelled filter.
 func TestReadsNameUnknownParameters(t *testing.T) {
 	s := start(t)
 	for _, path := range []string{"/api/entries?", "/api/channels?", "/api/agents?", "/api/jobs?", "/api/human-requests?", "/api/home?for=ada&", "/api/stats?", "/api/usage?"} {

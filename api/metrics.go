@@ -51,7 +51,8 @@ func (m *metrics) register(registry prometheus.Registerer) error {
 // methods and classes of status.
 func (m *metrics) observe(route, method string, status int, took time.Duration) {
 	m.answered.Add(1)
-	m.durations.WithLabelValues(route, methodLabel(method), statusClass(status)).Observe(took.Seconds())
+	class := string(rune('0'+status/100)) + "xx"
+	m.durations.WithLabelValues(route, methodLabel(method), class).Observe(took.Seconds())
 }
 
 func methodLabel(method string) string {
@@ -61,10 +62,6 @@ func methodLabel(method string) string {
 		return method
 	}
 	return "other"
-}
-
-func statusClass(status int) string {
-	return string(rune('0'+status/100)) + "xx"
 }
 
 // exposition serves the measurements of a registry in Prometheus's text format.
@@ -87,9 +84,8 @@ func exposition(registry *prometheus.Registry) fasthttp.RequestHandler {
 	}
 }
 
-// requestLog writes a sample of the requests: at most so many lines a second, and
-// as many again for failures of ours, so that those are seen in any crowd. No line
-// holds anything that a client sent, nor its address.
+// requestLog writes a sample of the requests: at most so many lines a second, and as many again
+// for internal errors. A line contains no text that a client sent, nor its address.
 type requestLog struct {
 	log              *slog.Logger
 	served, failures sample
@@ -101,14 +97,13 @@ type sample struct {
 	left  atomic.Uint64 // out since the last line
 }
 
-// newRequestLog returns a log of at most perSecond lines; 0 writes none.
+// newRequestLog returns a log of at most perSecond lines. 0 turns it off.
 func newRequestLog(log *slog.Logger, perSecond int) *requestLog {
 	limiter := func() *rate.Limiter { return rate.NewLimiter(rate.Limit(perSecond), perSecond) }
 	return &requestLog{log: log, served: sample{limit: limiter()}, failures: sample{limit: limiter()}}
 }
 
-// take reports whether a line may be written now, and how many were left out
-// before it.
+// take reports whether a line may be written now, and how many were left out before it.
 func (s *sample) take(now time.Time) (left uint64, ok bool) {
 	if !s.limit.AllowN(now, 1) {
 		s.left.Add(1)

@@ -49,7 +49,7 @@ func mod(t *testing.T, s *apitest.Server, path string, body any) (answer hideAns
 	return answer
 }
 
-// TestHideBySelection: in parts, which may be repeated; dry runs change nothing.
+// TestHideBySelection: in parts, which may be repeated; dry runs do not hide.
 func TestHideBySelection(t *testing.T) {
 	s := withModerator(t)
 	const spam = 230
@@ -228,8 +228,8 @@ func TestDocumentedModerationWorks(t *testing.T) {
 	}
 }
 
-// TestModerationRejected: a call that cannot be read, or not carried out now, is rejected
-// like that of anybody else, and hides nothing.
+// TestModerationRejected: a call that cannot be read, or not carried out now, is rejected like
+// other calls, and hides no entry.
 func TestModerationRejected(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
@@ -278,8 +278,8 @@ func TestModerationRejected(t *testing.T) {
 	apitest.Equal(t, "index after the rejected calls", s.Backend.Machine.Applied(), before)
 }
 
-// TestPurge: the stub says that it is for good; a dry run changes nothing, and nothing is
-// purged that is not named with a reason.
+// TestPurge: the stub shows that it is for good; a dry run does not purge, and neither does a call
+// without names or a reason.
 func TestPurge(t *testing.T) {
 	s := withModerator(t)
 	s.Post("/api/entries", `{"agent":"eve","body":"Where ada lives."}`).Must(t, http.StatusCreated)

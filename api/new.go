@@ -19,7 +19,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// New makes a server. It fails when the registry already holds its measurements.
+// New makes a server. It fails if the registry already holds its metrics.
 func New(cfg Config) (*Server, error) {
 	if cfg.Backend == nil {
 		return nil, errors.New("api: no backend")
@@ -32,23 +32,20 @@ func New(cfg Config) (*Server, error) {
 	if err := measured.register(registry); err != nil {
 		return nil, fmt.Errorf("register the measurements of the HTTP surface: %w", err)
 	}
-	cfg.Guard.Connections = cmp.Or(cfg.Guard.Connections, MaxConnections)
+	cfg.Limits.Connections = cmp.Or(cfg.Limits.Connections, MaxConnections)
 	env, err := op.NewEnvironment(&cfg.Config, registry, operations())
 	if err != nil {
 		return nil, err
 	}
+	cfg.PublicURL = strings.TrimSuffix(cfg.PublicURL, "/")
+	cfg.Robots = cmp.Or(cfg.Robots, RobotsAllow)
 	s := &Server{
 		Environment: env,
+		cfg:         cfg,
 		metrics:     measured,
-		requests:    newRequestLog(cfg.Logger, cfg.RequestLog),
+		requests:    newRequestLog(env.Logger, cfg.RequestLog),
 		clients:     clients{cfg.TrustedProxies, cfg.MetricsFrom},
-		publicURL:   strings.TrimSuffix(cfg.PublicURL, "/"),
-		operator:    cfg.Operator,
 		document:    cfg.Operator.described(openAPI),
-		dualCard:    cfg.DualCard,
-		noteRead:    cfg.NoteRead,
-		noteProxy:   cfg.NoteProxy,
-		robots:      cmp.Or(cfg.Robots, RobotsAllow),
 		table:       routes(),
 		exposition:  exposition(registry),
 	}
@@ -56,7 +53,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.router = s.newRouter()
-	s.http = s.newHTTP(cfg.Guard.Connections)
+	s.http = s.newHTTP(cfg.Limits.Connections)
 	s.Waits, s.releaseWaits = context.WithCancel(context.Background())
 	s.Writes, s.endWrites = context.WithCancel(context.Background())
 	return s, nil
@@ -64,7 +61,8 @@ func New(cfg Config) (*Server, error) {
 
 // prepare builds the documents, cards and encoders that answers need.
 func (s *Server) prepare() (err error) {
-	if s.pages, err = readPages(s.operator.sentence()); err != nil {
+	operator := s.cfg.Operator.sentence()
+	if s.pages, err = readPages(operator); err != nil {
 		return err
 	}
 	if s.tools, err = s.newTools(); err != nil {
@@ -73,7 +71,7 @@ func (s *Server) prepare() (err error) {
 	if s.encodings, err = newEncodings(); err != nil {
 		return err
 	}
-	if s.site, err = page.New(s.operator.sentence()); err != nil {
+	if s.site, err = page.New(operator); err != nil {
 		return fmt.Errorf("make the pages: %w", err)
 	}
 	return nil
@@ -99,15 +97,14 @@ func (s *Server) newRouter() fasthttp.RequestHandler {
 	return app.Handler()
 }
 
-// newHTTP makes the HTTP server below the router. We do not use Fiber's server, so
-// that every answer passes through one place, including answers to requests that
-// never reach the router.
+// newHTTP makes the HTTP server. It is not Fiber's, so that every answer passes through one
+// place, also answers to requests that never reach the router.
 func (s *Server) newHTTP(connections int) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:      s.handle,
 		ErrorHandler: s.unreadable,
-		Logger:       fasthttpLog{s.Log},
-		// Those that give way need a moment to end.
+		Logger:       fasthttpLog{s.Logger},
+		// Connections that give way need a moment to end.
 		Concurrency:                  2*connections + guard.Reserve,
 		ConnState:                    connState,
 		ReadBufferSize:               maxHeaderBytes,
@@ -120,7 +117,7 @@ func (s *Server) newHTTP(connections int) *fasthttp.Server {
 		NoDefaultContentType:         true,
 		SecureErrorLogMessage:        true,
 		CloseOnShutdown:              true,
-		// Thousands of calls may wait in home: none of them keeps a buffer meanwhile.
+		// Thousands of calls may wait in home: they must not keep a buffer meanwhile.
 		ReduceMemoryUsage: true,
 	}
 }

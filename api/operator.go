@@ -11,7 +11,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// Operator says whose place this is. What is empty is not shown.
+// Operator is the operator of the service. Empty fields are not shown.
 type Operator struct {
 	Name    string // of a person or an organisation
 	Contact string // a mail address, or an https:// or mailto: address
@@ -27,7 +27,7 @@ const (
 	schemeMail  = "mailto"
 )
 
-// CheckOperatorName says what is wrong with the name of an operator.
+// CheckOperatorName returns an error if the name of an operator is invalid.
 func CheckOperatorName(s string) error {
 	if len(s) > maxOperatorName || !utf8.ValidString(s) || s != strings.TrimSpace(s) || strings.ContainsFunc(s, unicode.IsControl) {
 		return errors.New("must be one line of at most 100 bytes")
@@ -35,7 +35,7 @@ func CheckOperatorName(s string) error {
 	return nil
 }
 
-// CheckOperatorContact says what is wrong with where an operator is written to.
+// CheckOperatorContact returns an error if the contact of an operator is invalid.
 func CheckOperatorContact(s string) error {
 	u, err := url.Parse(contactURL(s))
 	if err == nil && u.Scheme == schemeMail {
@@ -44,7 +44,7 @@ func CheckOperatorContact(s string) error {
 			err = errors.New("a name")
 		}
 	} else if err == nil {
-		err = checkPublicPage(s)
+		err = CheckTermsURL(s)
 	}
 	if err != nil || len(s) > maxOperatorURL {
 		return errors.New("must be a mail address, such as abuse@commons.example, or an https:// address")
@@ -52,11 +52,8 @@ func CheckOperatorContact(s string) error {
 	return nil
 }
 
-// CheckTermsURL says what is wrong with the address of the terms of use.
-func CheckTermsURL(s string) error { return checkPublicPage(s) }
-
-// checkPublicPage takes an https:// address that can stand in any text.
-func checkPublicPage(s string) error {
+// CheckTermsURL returns an error unless s is an https:// address that is safe in any text.
+func CheckTermsURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != schemeHTTPS || !validHost(u.Host) || u.User != nil || len(s) > maxOperatorURL || strings.ContainsAny(s, "\"<>() ") {
 		return errors.New("must be an address such as https://commons.example/terms")
@@ -64,7 +61,7 @@ func checkPublicPage(s string) error {
 	return nil
 }
 
-// contactURL is a contact as an address: that of a mailbox has mailto: before it.
+// contactURL returns a contact as a URL: a mail address gets the scheme mailto.
 func contactURL(contact string) string {
 	if contact == "" || strings.Contains(contact, ":") {
 		return contact
@@ -72,7 +69,7 @@ func contactURL(contact string) string {
 	return schemeMail + ":" + contact
 }
 
-// sentence says whose place this is, "" where nobody has said so.
+// sentence describes the operator, or returns "".
 func (o *Operator) sentence() string {
 	var parts []string
 	if o.Name != "" {
@@ -87,7 +84,7 @@ func (o *Operator) sentence() string {
 	return strings.Join(parts, ", ")
 }
 
-// described is the OpenAPI document with the operator in its info.
+// described returns the OpenAPI document with the operator in its info.
 func (o *Operator) described(document string) string {
 	var fields wire.Object
 	if o.Name != "" || o.Contact != "" {

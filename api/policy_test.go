@@ -11,7 +11,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// ruleAnswer is what a call answers that sets a rule.
+// ruleAnswer is the answer to a call that sets a rule.
 type ruleAnswer struct {
 	Number  uint64
 	Kind    string
@@ -101,7 +101,7 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 }
 
 // TestPolicyIsCheckedAgain: a write that was checked against an older policy than the state has
-// when it is applied is checked again, and the client sees nothing of that.
+// when it is applied is checked again, and the client does not notice.
 func TestPolicyIsCheckedAgain(t *testing.T) {
 	s := withModerator(t)
 	order := command.Order{By: command.Operator, Reason: "a good reason"}
@@ -187,7 +187,7 @@ func TestHeldForALook(t *testing.T) {
 	}
 }
 
-// TestNoReceiverIsAskedForTheBlocked: nothing is sent for who may not write.
+// TestNoReceiverIsAskedForTheBlocked checks that a blocked write sends no challenge.
 func TestNoReceiverIsAskedForTheBlocked(t *testing.T) {
 	s := withModerator(t)
 	asked := 0
@@ -249,8 +249,8 @@ func checkOrderExample(t *testing.T, s *apitest.Server, path string, example []b
 	}
 }
 
-// TestRulesAreForModerators: nobody else sets, lifts or sees them, and what cannot be a
-// rule is rejected with an example that can.
+// TestRulesAreForModerators: other callers cannot set, lift or see rules, and an invalid rule is
+// rejected with a valid example.
 func TestRulesAreForModerators(t *testing.T) {
 	s := withModerator(t)
 	for path, body := range map[string]string{

@@ -76,9 +76,9 @@ func entriesIn(s *apitest.Server) (n uint64) {
 	return n
 }
 
-// rejected sends a request that is to be rejected, and holds that it writes nothing; and
-// that its example is the request itself, corrected: it works when it is sent back as it is,
-// writes once at most, and says nothing of its own but what a note tells to replace.
+// rejected sends an invalid request, and checks that it does not write, and that its example is the
+// corrected request: it works when it is sent back as it is, writes once at most, and a note names
+// its placeholders.
 func rejected(t *testing.T, s *apitest.Server, status int, method, target, body string, headers ...string) apitest.Problem {
 	t.Helper()
 	if method == http.MethodPost && len(headers) == 0 {
@@ -208,7 +208,7 @@ func checkOwn(t *testing.T, s *apitest.Server, sent any, p apitest.Problem, writ
 	}
 }
 
-// reportsPath is where nothing is taken while there is no entry.
+// reportsPath is the path of reports, which need an entry.
 const reportsPath = "/api/reports"
 
 // startFor starts a server in which what payloads has for a path works.
@@ -221,7 +221,7 @@ func startFor(t *testing.T, path string) *apitest.Server {
 	return s
 }
 
-// seenPath is where nothing is taken without a key, which no example holds.
+// seenPath is a path that needs a key, which no example holds.
 const seenPath = "/api/home/seen"
 
 // taken reports whether a request worked, or would with a key.
@@ -347,7 +347,7 @@ func TestRejectedReads(t *testing.T) {
 			"consistency=strong&consistency=strong": "consistency", "consistency=weak&min_index=100000": "consistency",
 		} {
 			if path == "/api/jobs/e1" || path == "/api/human-requests/e1" || path == "/api/reports/e1" {
-				continue // there is none; it would be a 404
+				continue // it does not exist; it would be a 404
 			}
 			p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, with+query, "")
 			apitest.Equal(t, "GET "+with+query, p.Fields(), fields)

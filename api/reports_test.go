@@ -67,7 +67,7 @@ func TestReportsAreAnnounced(t *testing.T) {
 }
 
 // TestReports: a report needs no name, is answered with a receipt, is shown to moderators
-// alone, hides nothing, and its receipt says what became of it.
+// alone, does not hide, and its receipt has the outcome.
 func TestReports(t *testing.T) {
 	var log bytes.Buffer
 	s := withModerator(t, func(c *api.Config) {
@@ -170,8 +170,8 @@ func TestReportAgainWhatWasDropped(t *testing.T) {
 	}
 }
 
-// TestReportedTexts: moderators see what was reported, also while it is not shown to others,
-// or else why nothing is left of it; who reports it then is told that, too.
+// TestReportedTexts: moderators see a reported text, also while it is not shown to others, or else
+// why it was erased; a further report is answered with that reason, too.
 func TestReportedTexts(t *testing.T) {
 	s := withModerator(t)
 	mod(t, s, "watch", map[string]any{"pattern": "casino", "hold": true, "reason": "a test"})

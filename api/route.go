@@ -17,8 +17,7 @@ type route struct {
 	serve func(*exchange) error
 }
 
-// allowedMethods returns the methods that a path takes, for Allow; "" when there
-// is no such path.
+// allowedMethods returns the methods of a path for Allow, or "" if the path does not exist.
 func allowedMethods(table []route, path string) string {
 	var methods []string
 	for i := range table {
@@ -37,8 +36,8 @@ func allowedMethods(table []route, path string) string {
 	return strings.Join(append(methods, http.MethodOptions), ", ")
 }
 
-// spellings are the forms of a path that Fiber gets: a colon inside a
-// segment starts no parameter, and some clients escape it.
+// spellings returns the forms of a path template for Fiber: a colon inside a segment starts no
+// parameter, and some clients escape it.
 func spellings(template string) []string {
 	path, verb, has := strings.Cut(template[1:], ":")
 	if !has || strings.HasSuffix(path, "/") {
@@ -48,8 +47,8 @@ func spellings(template string) []string {
 	return []string{path + `\:` + verb, path + "%3A" + verb, path + "%3a" + verb}
 }
 
-// matches reports whether a path, as it is written, fits a template. As for Fiber,
-// slashes at its end do not count.
+// matches reports whether a path, as it is written, fits a template. Trailing slashes are
+// ignored, as in Fiber.
 func matches(template, path string) bool {
 	if len(path) > 1 {
 		path = strings.TrimRight(path, "/")
@@ -61,8 +60,7 @@ func matches(template, path string) bool {
 
 var escapedColon = strings.NewReplacer("%3A", ":", "%3a", ":")
 
-// surfaceOf is the surface that a path template belongs to; 0 for what is for
-// operators, which is not counted.
+// surfaceOf returns the surface of a path template. 0 means that its calls are not counted.
 func surfaceOf(template string) command.Surface {
 	switch {
 	case strings.HasPrefix(template, "/api/"):

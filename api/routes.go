@@ -4,16 +4,14 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/moderate"
 	"github.com/commons-cluster/commons/api/op/resource"
-
-	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// otherRoutes are those of the other surfaces, the documents, and what is for
-// operators: method, path, id, handler, and the line for GET /.
+// otherRoutes are the routes of the other surfaces, of documents, and for operators.
 func otherRoutes() []route {
 	const get, post = http.MethodGet, http.MethodPost
 	row := func(method, path, id string, serve func(*exchange) error, does string) route {
@@ -29,16 +27,16 @@ func otherRoutes() []route {
 		row(get, serverCardPath, "getServerCard", getServerCard, "The tool interface as an MCP server card"),
 		row(get, "/.well-known/ai-catalog.json", "getCatalog", getCatalog, "The cards of this service, as an AI catalog"),
 		row(get, securityPath, "getSecurity", getSecurity, "Where to report security problems, if the operator says it (RFC 9116)"),
-		row(get, cardPath, "getAgentCard", getCard, "This service as an A2A agent"),
-		row(get, "/.well-known/agent.json", "getAgentCard03", getOldCard, "The card in the form of A2A 0.3"),
+		row(get, cardPath, "getAgentCard", func(x *exchange) error { return x.answerAgentCard(true, x.http.cfg.DualCard) }, "This service as an A2A agent"),
+		row(get, "/.well-known/agent.json", "getAgentCard03", func(x *exchange) error { return x.answerAgentCard(false, true) }, "The card in the form of A2A 0.3"),
 		row(get, "/.well-known/commons-keys.json", "getSigningKeys", func(x *exchange) error { return resource.GetSigningKeys(&x.Call) }, "The public keys that pushed events are signed with"),
 		row(get, "/", "getIndex", getIndex, "This overview"),
 		row(get, "/llms.txt", "getOverview", document(overview), "What this is and where to read on, for agents"),
-		row(get, "/llms-full.txt", "getAllPages", getAllPages, "Every page of the documentation in one"),
+		row(get, "/llms-full.txt", "getAllPages", document(allPages+markdownSuffix), "Every page of the documentation in one"),
 		row(get, docsPath, "getDocs", document(indexPage), "The pages of the documentation"),
 		row(get, docsPath+"/:page", "getDocsPage", document(""), "How to use one part of the service, with examples"),
-		row(get, "/openapi.json", "getOpenAPI", getOpenAPI, "The interface as OpenAPI 3.1"),
-		row(get, "/livez", "getLive", getLive, "Whether the process runs"),
+		row(get, "/openapi.json", "getOpenAPI", func(x *exchange) error { return x.AnswerCached(op.ContentJSON, x.http.document) }, "The interface as OpenAPI 3.1"),
+		row(get, "/livez", "getLive", func(x *exchange) error { return x.AnswerText(http.StatusOK, op.ContentText, "ok\n") }, "Whether the process runs"),
 		row(get, "/readyz", "getReady", getReady, "Whether this node serves, one line per check"),
 		row(get, "/status", "getStatus", getStatus, "This node and its part in the cluster"),
 		row(get, "/metrics", "getMetrics", getMetrics, "Measurements in Prometheus's text format"),

@@ -5,7 +5,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/resource"
-
 	"github.com/commons-cluster/commons/fsm/command"
 )
 

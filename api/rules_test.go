@@ -23,7 +23,7 @@ import (
 // idempotency key, under any name.
 type publisher struct {
 	name string // in ways
-	room string // the channel of a message that names none
+	room string // the default channel of a message
 	key  string // the kind of idempotency key: surfaces with the same share them
 }
 
@@ -112,7 +112,7 @@ var rejectedEntries = map[string]struct {
 }
 
 // TestRulesHoldOnEverySurface breaks every rule of publishing on every surface: the
-// same issues are found, nothing is written, and the words are those of HTTP.
+// same issues are found, the call does not write, and the words are those of HTTP.
 func TestRulesHoldOnEverySurface(t *testing.T) {
 	s := start(t)
 	s.Publish(map[string]any{"agent": "eve", "body": "An entry of eve"})
@@ -518,9 +518,8 @@ func checkToolExample(t *testing.T, b *toolbox, tool string, arguments any) {
 	}
 }
 
-// TestRulesHoldForTools breaks the rules of everything but publishing by HTTP and by
-// MCP: the same is found, in the same words, and nothing is written. Of the tools and
-// of the codes none is left out.
+// TestRulesHoldForTools breaks the rules of the other operations by HTTP and by MCP: the same
+// issues are found, in the same words, and the calls do not write. It covers every tool and code.
 func TestRulesHoldForTools(t *testing.T) {
 	s := start(t)
 	hook(s.Backend)

@@ -12,8 +12,7 @@ import (
 )
 
 // TestWritesAcrossEpochs: a write that was made in an epoch that is over when it is applied
-// is made again with other pseudonyms, and the client sees nothing of that; what its address
-// proves goes on.
+// is made again with other pseudonyms, and the client does not notice; its address remains a proof.
 func TestWritesAcrossEpochs(t *testing.T) {
 	s := start(t)
 	epoch := uint64(0)

@@ -7,14 +7,13 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-	"github.com/commons-cluster/commons/api/op/moderate"
-
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/moderate"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
 )
@@ -61,16 +60,11 @@ type Config struct {
 // Server serves the public HTTP interface of one node.
 type Server struct {
 	*op.Environment
+	cfg        Config // with its defaults
 	requests   *requestLog
 	clients    clients
-	publicURL  string
-	operator   Operator
 	document   string // OpenAPI, with the operator
-	dualCard   bool
 	gate       gate
-	noteRead   func(time.Duration)
-	noteProxy  func(netip.Addr)
-	robots     string
 	table      []route
 	pages      map[string]string // of the documentation, by name
 	tools      *mcp.Server

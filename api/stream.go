@@ -9,11 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -61,8 +60,8 @@ func (x *exchange) follow(events op.EventSource) error {
 		return nil
 	}
 	st := &stream{events: events, srv: x.http, conn: conn, client: guard.ClientOf(x.Sender())}
-	// Not derived from the server's context: a connection may break before its stream
-	// runs, and then nothing would end this one.
+	// Not derived from the server's context, which would keep it if the connection breaks before
+	// the stream runs.
 	st.ctx, st.cancel = context.WithCancel(context.Background())
 	x.rctx.Request.ResetBody() // unread, and it would stay in memory as long as the stream
 	if !x.Env.Guard.Stream(conn, st.client, len(x.rctx.Request.Header.RawHeaders()), st.cancel) {
@@ -98,7 +97,7 @@ func (st *stream) run() {
 	defer func() {
 		if cause := recover(); cause != nil {
 			st.srv.Panics.Inc()
-			st.srv.Log.Error("stream panicked", "cause", cause, "stack", string(debug.Stack()))
+			st.srv.Logger.Error("stream panicked", "cause", cause, "stack", string(debug.Stack()))
 		}
 	}()
 	gone, unwatch := st.conn.Watch()
@@ -152,11 +151,11 @@ func (st *stream) pause() bool {
 	return false
 }
 
-// pieces are the buffers in which streams put together what they send.
+// pieces are the buffers of streams for data to send.
 var pieces = sync.Pool{New: func() any { return new([]byte) }}
 
-// send sends the new events. If there are none and tell is set, it sends the position of
-// the stream. It returns false when the stream ends.
+// send sends the new events, or without any the position of the stream if tell is set. It
+// returns false when the stream ends.
 func (st *stream) send(tell bool) bool {
 	piece, _ := pieces.Get().(*[]byte)
 	defer pieces.Put(piece)
@@ -167,7 +166,7 @@ func (st *stream) send(tell bool) bool {
 	return len(*piece) == 0 || st.conn.Send(*piece, sendTimeout) == nil
 }
 
-// render puts together what there is to send.
+// render appends the data to send.
 func (st *stream) render(piece *[]byte, tell bool) bool {
 	if !st.srv.gate.enter() {
 		return false
@@ -180,7 +179,7 @@ func (st *stream) render(piece *[]byte, tell bool) bool {
 	st.srv.Guard.Reads.Use(st.client, st.work)
 	st.work = 0
 	if err != nil {
-		st.srv.Log.Error("stream failed", "err", err)
+		st.srv.Logger.Error("stream failed", "err", err)
 	}
 	return err == nil
 }

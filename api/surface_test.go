@@ -385,7 +385,7 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 	}
 }
 
-// TestShutdownReleasesWaits holds that nobody who waits for an index delays a stop.
+// TestShutdownReleasesWaits checks that a wait for an index does not delay a stop.
 func TestShutdownReleasesWaits(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.Patience = 2 * deadline }) // longer than stop waits
 	waiting := make(chan int)

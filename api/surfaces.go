@@ -5,21 +5,19 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/op"
-	"github.com/commons-cluster/commons/api/op/resource"
-
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// newRelay prepares to run operations for the client of this request. Such a call
-// is not counted itself as soon as it ran one. It is called on the goroutine that
-// answers the request.
+// newRelay prepares to run operations for the client of this request. A call that ran one is
+// not counted itself. It is called on the goroutine that answers the request.
 func (x *exchange) newRelay() *op.Relay {
 	if x.Relay == nil {
 		x.Relay = &op.Relay{
-			Env: x.Env, Surface: surfaceOf(x.Template()), Caller: x.In.Origin(),
+			Env: x.Env, Surface: surfaceOf(x.Template()), Caller: x.Origin(),
 			UserAgent: x.Header(op.HeaderUserAgent), MinIndex: x.Header(op.HeaderMinIndex), Conn: x.rctx.Conn(), Held: len(x.rctx.Request.Body()),
 			Authorization: x.Header(op.HeaderAuthorization), Origin: x.Header(op.HeaderOrigin),
 		}
@@ -27,7 +25,7 @@ func (x *exchange) newRelay() *op.Relay {
 	return x.Relay
 }
 
-// request is a call as a surface sees it that runs operations.
+// request is a call of a surface that runs operations.
 type request struct {
 	*op.Relay
 	x *exchange
@@ -38,12 +36,12 @@ var (
 	_ mcp.Request = (*request)(nil)
 )
 
-// surface is the handler of a surface that runs operations.
+// surface returns the handler of a surface that runs operations.
 func surface(serve func(*request) wire.Reply) func(*exchange) error {
 	return func(x *exchange) error {
 		reply := serve(&request{x.newRelay(), x})
 		if reply.Cause != nil {
-			x.Env.Log.Error("request failed", "route", x.Template(), "err", reply.Cause)
+			x.Env.Logger.Error("request failed", "route", x.Template(), "err", reply.Cause)
 		}
 		switch {
 		case reply.Status == 0:
@@ -83,11 +81,11 @@ func (s *Server) newTools() (*mcp.Server, error) {
 		Operations: resource.ToolOperations(),
 		Words:      resource.ToolWords(),
 		Version:    interfaceVersion,
-		Logger:     s.Log,
+		Logger:     s.Logger,
 		Newest:     func(operationID string) string { return resource.Newest(s.Environment, operationID) },
 		Panicked: func(method string, cause any) {
 			s.Panics.Inc()
-			s.Log.Error("handler panicked", "method", method, "cause", cause, "stack", string(debug.Stack()))
+			s.Logger.Error("handler panicked", "method", method, "cause", cause, "stack", string(debug.Stack()))
 		},
 	})
 }

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op/resource"
-
 	"github.com/commons-cluster/commons/api/a2a"
+	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
@@ -73,7 +72,7 @@ func FuzzSendMessage(f *testing.F) {
 	})
 }
 
-// TestEveryOperationIsATool holds that nothing of the interface is left out of the tools.
+// TestEveryOperationIsATool checks that each operation of the interface has a tool.
 func TestEveryOperationIsATool(t *testing.T) {
 	for _, o := range resource.Operations() {
 		if o.Tools == "" {

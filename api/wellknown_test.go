@@ -236,7 +236,7 @@ func TestCardAddresses(t *testing.T) {
 			t.Errorf("%s %s: %s", test.host, test.proto, r)
 		}
 	}
-	// The address of the node itself is shown to nobody.
+	// The address of the node itself is never shown.
 	if r := raw(t, plain, "GET /.well-known/agent-card.json HTTP/1.0\r\n\r\n"); !strings.Contains(r, `"url":"http://localhost/a2a"`) {
 		t.Errorf("without a Host: %s", r)
 	}

@@ -58,7 +58,7 @@ func bomb(t *testing.T) string {
 }
 
 // TestBadInput is faults 16: every kind of bad input gets a 4xx with the Error
-// object, and nothing of it reaches the state.
+// object, and does not change the state.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -178,8 +178,8 @@ func TestRejectedClientMayFinishSending(t *testing.T) {
 	}
 }
 
-// TestPipelinedRequests is faults 15: mixed requests down one connection, none of
-// which may change a field that another one stored or logged.
+// TestPipelinedRequests is faults 15: mixed requests down one connection, which must not change
+// fields that other requests stored or logged.
 func TestPipelinedRequests(t *testing.T) {
 	t.Parallel()
 	const connections = 4
@@ -214,8 +214,8 @@ func TestPipelinedRequests(t *testing.T) {
 	}
 }
 
-// pipelinedBody is what an agent of TestPipelinedRequests writes: of many lengths,
-// so that buffers are used over and over at shifting places.
+// pipelinedBody is the body of an entry of TestPipelinedRequests. The bodies have many lengths, so
+// that buffers are used again at shifting places.
 func pipelinedBody(agent string) string {
 	return "Body of " + agent + " " + strings.Repeat("x", int(agent[len(agent)-1]-'0')*37) + "."
 }
@@ -265,8 +265,8 @@ func pipeline(t *testing.T, s *apitest.Server, c, n int) {
 	}
 }
 
-// TestIdleConnectionIsClosed holds that a connection on which nothing arrives is
-// given up, and not at once: its like, which is silent for a while, gets an answer.
+// TestIdleConnectionIsClosed checks that a silent connection is closed, and not at once: another
+// one that is silent for a while gets an answer.
 func TestIdleConnectionIsClosed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the limit")

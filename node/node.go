@@ -488,7 +488,7 @@ func (n *Node) serveHTTP() (err error) {
 	n.server, err = api.New(api.Config{
 		Config: op.Config{
 			Backend: &backend{n}, Logger: n.logger, Counter: n.usage, Now: n.pipeline.Clocks().Corrected,
-			Guard:     n.cfg.GuardLimits(n.descriptors.Connections),
+			Limits:    n.cfg.GuardLimits(n.descriptors.Connections),
 			Patience:  n.cfg.Tuning.Patience,
 			Build:     n.cfg.Build,
 			WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, Unlimited: n.cfg.WriteRate == 0 || n.cfg.WriteBurst == 0,

@@ -84,21 +84,18 @@ func rejected(rejection *wire.Error, sent *message) *failure {
 	return &failure{kind: kind, message: message, rejection: rejection, sent: sent}
 }
 
-// unreached returns the error of a request over HTTP+JSON that never reached the protocol. Its
+// Below reports whether a path is one of HTTP+JSON.
+func Below(path string) bool { return strings.HasPrefix(path, unversioned) }
+
+// Unreached returns the response to a request over HTTP+JSON that never reached the protocol. Its
 // status is that of the rejection.
-func unreached(rejection *wire.Error) *failure {
+func Unreached(rejection *wire.Error) wire.Object {
 	e := rejected(rejection, nil)
 	kind := *cmp.Or(kindsUnreached[rejection.Status()], kindBadRequest)
 	kind.status = rejection.Status()
 	e.kind = &kind
-	return e
+	return e.http()
 }
-
-// Below reports whether a path is one of HTTP+JSON.
-func Below(path string) bool { return strings.HasPrefix(path, unversioned) }
-
-// Unreached returns the response to a request over HTTP+JSON that never reached the protocol.
-func Unreached(rejection *wire.Error) wire.Object { return unreached(rejection).http() }
 
 // reply returns an HTTP response. The failure, which may be nil, adds headers and the error to log.
 func (e *failure) reply(status int, body wire.Object) wire.Reply {

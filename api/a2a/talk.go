@@ -176,7 +176,7 @@ func (m *message) perform(r Request, operation string, in wire.Invocation, words
 	return &reply{text: text, data: json.RawMessage(done.Body)}, nil
 }
 
-// publish publishes the text. The response names the entry and the next steps.
+// publish publishes the text.
 func publish(r Request, m *message) (*reply, *failure) {
 	return m.perform(r, "publishEntry", wire.Invocation{Document: m.document()}, "published")
 }

@@ -90,6 +90,9 @@ func Check(tb testing.TB, req *http.Request, r *Response) {
 		return
 	}
 	answered.Store(answer{found.Method, found.Path, r.Status}, true)
+	if strings.HasPrefix(found.Path, "/api/") && slices.Contains(named, r.Status) && found.Operation.Responses.Value(strconv.Itoa(r.Status)) == nil {
+		tb.Errorf("%s %s: the document does not name the status %d: %s", req.Method, found.Path, r.Status, r.Body)
+	}
 	err = openapi3filter.ValidateResponse(tb.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: found},
 		Status:                 r.Status, Header: r.Header,
@@ -99,6 +102,12 @@ func Check(tb testing.TB, req *http.Request, r *Response) {
 	if err != nil {
 		tb.Errorf("%s %s: %d is not as documented: %v\n%s", req.Method, req.URL, r.Status, err, r.Body)
 	}
+}
+
+// named are the statuses of errors that the document has to name with each operation of the
+// interface that answers them. It may describe the others by its default.
+var named = []int{
+	http.StatusForbidden, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusPreconditionRequired,
 }
 
 // answer is a status of an operation.

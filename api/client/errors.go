@@ -18,7 +18,7 @@ type Error struct {
 	Example    json.RawMessage `json:"example"`   // the request, corrected; never {} with a status of 422, 428 or 429
 	Docs       string          `json:"docs"`      // path of the page about Code
 	Retryable  bool            `json:"retryable"` // the same request may succeed later
-	Notes      []string        `json:"notes"`     // what was ignored
+	Notes      []string        `json:"notes"`     // the ignored parts
 	RetryAfter time.Duration   `json:"-"`         // 0 if the answer does not name it
 	Header     http.Header     `json:"-"`         // of the answer
 }

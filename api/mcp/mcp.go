@@ -153,7 +153,9 @@ func (s *Server) handle() http.Handler {
 	}
 	server.AddResource(&sdk.Resource{
 		URI: guideURI, Name: "guide", Title: "Guide", MIMEType: mediaMarkdown, Description: "What this is, and how to take part.",
-	}, readGuide)
+	}, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: guideURI, MIMEType: mediaMarkdown, Text: guide}}}, nil
+	})
 	server.AddResource(&sdk.Resource{
 		URI: latestURI, Name: "latest", Title: "Latest entries", MIMEType: wire.MediaJSON, Description: "The newest " + latestShown + " entries.",
 	}, readLatest)
@@ -225,11 +227,6 @@ func (s *Server) noTool(name string) error {
 // failed returns an error that no model can repair.
 func failed(e *wire.Error) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: e.Message}
-}
-
-// readGuide reads the guide.
-func readGuide(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: guideURI, MIMEType: mediaMarkdown, Text: guide}}}, nil
 }
 
 // readLatest reads the newest entries.

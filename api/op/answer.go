@@ -1,8 +1,6 @@
 package op
 
-import (
-	"bytes"
-)
+import "bytes"
 
 // The headers of requests and answers that operations use.
 const (
@@ -19,7 +17,7 @@ const (
 	HeaderRetryAfter      = "Retry-After"
 	HeaderUserAgent       = "User-Agent"
 	HeaderVary            = "Vary"
-	// headerKey is the request_id in the header Idempotency-Key; some clients quote it.
+	// HeaderKey holds the request_id; some clients quote it.
 	HeaderKey      = "Idempotency-Key"
 	HeaderMinIndex = "X-Commons-Min-Index"
 )
@@ -40,8 +38,7 @@ type Answer struct {
 	ContentType string
 	Headers     []Header
 	Body        []byte
-	// shared reports whether the body belongs to somebody else, so that its buffer is not
-	// used again.
+	// Shared means that the buffer of the body is not used again.
 	Shared bool
 }
 
@@ -81,20 +78,17 @@ func (a *Answer) VaryBy(name string) {
 	a.Set(HeaderVary, name)
 }
 
-// SetShared sets a body whose buffer belongs to somebody else.
+// SetShared sets a body whose buffer is used elsewhere, too.
 func (a *Answer) SetShared(body []byte) { a.Body, a.Shared = body, true }
-
-// EndBody sets the body that was written to the buffer of BeginBody.
-func (a *Answer) EndBody(body []byte) { a.Body, a.Shared = fitted(body), false }
 
 // maxSpare is how many bytes more than twice its length a body's buffer may have.
 const maxSpare = 4 * AnswerBuffer
 
-// fitted returns the body in a buffer that is not much too large for it, because the
-// guard counts unread answers by their length, not by their memory.
-func fitted(body []byte) []byte {
+// EndBody sets the body that was written to the buffer of BeginBody. It replaces a buffer that
+// is much too large, because the guard counts unread answers by their length.
+func (a *Answer) EndBody(body []byte) {
 	if cap(body) > 2*len(body)+maxSpare {
-		return bytes.Clone(body)
+		body = bytes.Clone(body)
 	}
-	return body
+	a.Body, a.Shared = body, false
 }

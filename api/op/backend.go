@@ -16,7 +16,7 @@ type Backend interface {
 	// *Unavailable, *RateLimited, or ctx's.
 	Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error)
 	// Ask returns the error that Propose would return because of the rate limits, or
-	// because there is no leader, and writes nothing. Only a wrong key is charged.
+	// because there is no leader. It does not write. Only a wrong key is charged.
 	Ask(ctx context.Context, from command.Sender, payload command.Payload) error
 	// View returns the newest view of the local state; the caller releases it.
 	View() *view.View
@@ -30,9 +30,8 @@ type Backend interface {
 	// notify_url agrees to get the agent's events, and returns nil if it does.
 	// Errors: *ReceiverFailed, *RateLimited, *Unavailable, or ctx's.
 	VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error
-	// Watch returns a channel that gets a value when something that concerns an
-	// agent (text.Fold) can be seen in View, and at other times. The caller calls
-	// stop when done.
+	// Watch returns a channel that gets a value when View shows something new that
+	// concerns an agent (text.Fold), and at other times. The caller calls stop when done.
 	Watch(agentKey string) (wake <-chan struct{}, stop func())
 	// WatchEvents is Watch for events.
 	WatchEvents() (wake <-chan struct{}, stop func())
@@ -49,11 +48,11 @@ type Backend interface {
 	// that was acknowledged before its start. Until then it may hold purged entries.
 	CaughtUp() <-chan struct{}
 	// StaleFor returns for how long this node has not heard from the leader, or has
-	// been behind what the leader applied; zero on the leader itself.
+	// been behind the leader's applied index; zero on the leader itself.
 	StaleFor() time.Duration
 	// NodeName is the name shown in X-Commons-Node.
 	NodeName() string
-	// Status is what GET /status shows.
+	// Status is the answer of GET /status.
 	Status() Status
 	// Checks are the conditions of readiness, in a fixed order.
 	Checks() []Check
@@ -83,14 +82,14 @@ type ReceiverFailed struct { //nolint:errname // names a condition of the receiv
 
 func (e *ReceiverFailed) Error() string { return "the receiver " + e.Reason }
 
-// Disks is what a node knows of the disks of its cluster.
+// Disks returns the state of the disks of a cluster.
 type Disks interface {
-	// Purges is which disks still hold what was purged, as far as a view knows of it. It
-	// asks the nodes until ctx ends.
+	// Purges returns the disks that still hold purged data, according to a view. It asks
+	// the nodes until ctx ends.
 	Purges(ctx context.Context, view *view.View) (Purges, error)
 }
 
-// Purges says which disks still hold what was purged.
+// Purges lists the disks, with the purges that each has done.
 type Purges struct {
 	Purged  uint64      `json:"purged"` // the number of the newest purge, from 1
 	Servers []PurgeDisk `json:"servers"`
@@ -106,17 +105,17 @@ type PurgeDisk struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Counter gets every call that somebody made of the service, whatever came
-// of it. It is called by many goroutines and must be quick.
+// Counter gets every call of the service, also a rejected one. It is called by many
+// goroutines and must be quick.
 type Counter interface{ Count(call Counted) }
 
-// Counted is a call as it is counted.
+// Counted is the call that a Counter gets.
 type Counted struct {
 	At      time.Time
 	Surface command.Surface
 	Action  string // the operationId of the call in the OpenAPI document, or a finer name
-	Client  string // what the User-Agent says, as one of a fixed set of names
-	// Sender is the fingerprint of the client's address; "" while the node cannot
-	// tell, and for the operator's own agents. It is to be counted and not to be kept.
+	Client  string // the label of the User-Agent, one of a fixed set
+	// Sender is the fingerprint of the client's address; "" if the node has no key yet, and
+	// for the operator's own agents. The counter must not keep it.
 	Sender string
 }

@@ -40,27 +40,18 @@ func (s *Environment) TooManyAnswers() *wire.Error {
 	}
 }
 
-// rejections are the statuses of invalid calls. 404 and 429 do not count as invalid.
-var rejections = map[int]bool{
-	http.StatusBadRequest: true, http.StatusForbidden: true, http.StatusRequestEntityTooLarge: true,
-	http.StatusUnsupportedMediaType: true, http.StatusUnprocessableEntity: true, http.StatusPreconditionRequired: true,
-}
-
-// chargeRejection charges an invalid call to its sender.
-func (c *Call) chargeRejection(e *wire.Error) {
-	if rejections[e.Status()] {
-		c.Charge()
-	}
+// invalidStatuses are the statuses of invalid calls, which are charged to their sender. 404 and
+// 429 are not among them.
+var invalidStatuses = []int{
+	http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+	http.StatusUnprocessableEntity, http.StatusPreconditionRequired,
 }
 
 // Charge charges a call to its sender that the write limits do not charge: an invalid one,
 // or the repetition of a write. A large body costs more than a small one.
 func (c *Call) Charge() {
-	c.UseBudget(c.Env.Guard.Rejected, guard.RejectionOf(c.In.Size()))
+	c.UseBudget(c.Env.Guard.Rejected, guard.RejectionOf(c.Size()))
 }
-
-// chargeReads charges the work of a call's searches to its sender.
-func (c *Call) chargeReads() { c.UseBudget(c.Env.Guard.Reads, c.Work) }
 
 // UseBudget charges an amount to the caller's address.
 func (c *Call) UseBudget(budget *guard.Budgets, amount int) {
@@ -78,9 +69,9 @@ func (c *Call) mayBeRejected() bool {
 	case c.Inner:
 		return c.Operation.Method == http.MethodPost
 	case c.Operation.Surface == command.SurfaceMCP, c.Operation.Surface == command.SurfaceA2A:
-		return c.In.Size() > maxSurfaceRead
+		return c.Size() > maxSurfaceRead
 	}
-	return c.In.MayWrite()
+	return c.MayWrite()
 }
 
 // WithinBudget returns an error if the call's sender has used up a budget.

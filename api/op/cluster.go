@@ -2,23 +2,23 @@ package op
 
 import "context"
 
-// Overview is what a node knows of its cluster and of itself.
+// Overview returns the state of a node and of its cluster.
 type Overview interface {
-	// Cluster is what every node said a moment ago. It asks them until ctx ends.
+	// Cluster asks all nodes for their state until ctx ends.
 	Cluster(ctx context.Context) Cluster
-	// Measured is what this node has measured in the last hour.
+	// Measured returns the measurements of this node in the last hour.
 	Measured() Measured
 }
 
 // Cluster is the cluster as this node sees it.
 type Cluster struct {
-	Leader string        `json:"leader"` // name of the node that leads; "": none is known
+	Leader string        `json:"leader"` // name of the leader, empty if it is unknown
 	Nodes  []ClusterNode `json:"nodes"`
-	// Elections are those that this node has seen, newest first.
+	// Elections are the elections that this node has seen, newest first.
 	Elections []Election `json:"elections"`
 }
 
-// ClusterNode is one node of it.
+// ClusterNode is one node of a cluster.
 type ClusterNode struct {
 	Name   string `json:"name"`
 	Role   string `json:"role"`   // leader, follower or candidate; "" of one that does not answer
@@ -27,12 +27,12 @@ type ClusterNode struct {
 
 	Term         uint64  `json:"term"`
 	AppliedIndex uint64  `json:"appliedIndex"`
-	Lag          uint64  `json:"lag"` // log entries that it lacks of what any node has applied
+	Lag          uint64  `json:"lag"` // log entries that another node has applied and this one has not
 	UptimeMillis int64   `json:"uptimeMs"`
 	ReadRate     float64 `json:"readsPerSecond"`  // in the last minute
 	WriteRate    float64 `json:"writesPerSecond"` // in the last minute
 
-	// Detail is for moderators and operators alone; nil: it is not shown.
+	// Detail is for moderators and operators. nil means that it is not shown.
 	Detail *NodeDetail `json:"detail,omitempty"`
 }
 
@@ -43,7 +43,7 @@ const (
 	NodeAway    = "away"    // it does not answer
 )
 
-// NodeDetail is what strangers are not shown of a node.
+// NodeDetail is the part of a node's state that only moderators and operators see.
 type NodeDetail struct {
 	ID       string   `json:"id"` // server id
 	Version  string   `json:"version"`
@@ -59,8 +59,7 @@ type Election struct {
 	Term   uint64 `json:"term"`
 }
 
-// Measured is what a node has measured of its calls, by parts of the last hour, oldest
-// first.
+// Measured is the measurements of a node's calls, by parts of the last hour, oldest first.
 type Measured struct {
 	PartMillis int64   `json:"partMs"` // how long a part is
 	Writes     []Point `json:"writes"`

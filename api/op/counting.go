@@ -2,56 +2,40 @@ package op
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
-// ClientLabels say what User-Agents come to: the first mark that one holds, in
-// lower case. Marks of what agents are called stand before those of the libraries
-// that they use, and those of libraries before those of languages.
-var ClientLabels = []struct{ mark, Label string }{
-	{"claude", "claude"},
-	{"chatgpt", "openai"},
-	{"openai", "openai"},
-	{"codex", "openai"},
-	{"gemini", "gemini"},
-	{"langchain", "langchain"},
-	{"langgraph", "langchain"},
-	{"a2a", "a2a"},
-	{"mcp", "mcp"},
-	{"modelcontextprotocol", "mcp"},
-	{"bot", "crawler"},
-	{"crawler", "crawler"},
-	{"spider", "crawler"},
-	{"curl", "curl"},
-	{"wget", "wget"},
-	{"httpie", "httpie"},
-	{"postman", "postman"},
-	{"insomnia", "insomnia"},
-	{"python", "python"},
-	{"aiohttp", "python"},
-	{"httpx", "python"},
-	{"urllib", "python"},
-	{"axios", "node"},
-	{"undici", "node"},
-	{"node", "node"},
-	{"deno", "deno"},
-	{"bun/", "bun"},
-	{"go-http-client", "go"},
-	{"go-resty", "go"},
-	{"reqwest", "rust"},
-	{"hyper/", "rust"},
-	{"ureq", "rust"},
-	{"okhttp", "java"},
-	{"apache-httpclient", "java"},
-	{"java", "java"},
-	{"ruby", "ruby"},
-	{"faraday", "ruby"},
-	{"php", "php"},
-	{"guzzle", "php"},
-	{"dotnet", "dotnet"},
-	{".net", "dotnet"},
-	{"powershell", "powershell"},
-	{"mozilla", "browser"},
+// ClientLabels are the labels of User-Agents, each with the marks that one may contain in lower
+// case. The first that fits counts: agents come before libraries, and these before languages.
+var ClientLabels = []struct {
+	Label string
+	marks []string
+}{
+	{"claude", []string{"claude"}},
+	{"openai", []string{"chatgpt", "openai", "codex"}},
+	{"gemini", []string{"gemini"}},
+	{"langchain", []string{"langchain", "langgraph"}},
+	{"a2a", []string{"a2a"}},
+	{"mcp", []string{"mcp", "modelcontextprotocol"}},
+	{"crawler", []string{"bot", "crawler", "spider"}},
+	{"curl", []string{"curl"}},
+	{"wget", []string{"wget"}},
+	{"httpie", []string{"httpie"}},
+	{"postman", []string{"postman"}},
+	{"insomnia", []string{"insomnia"}},
+	{"python", []string{"python", "aiohttp", "httpx", "urllib"}},
+	{"node", []string{"axios", "undici", "node"}},
+	{"deno", []string{"deno"}},
+	{"bun", []string{"bun/"}},
+	{"go", []string{"go-http-client", "go-resty"}},
+	{"rust", []string{"reqwest", "hyper/", "ureq"}},
+	{"java", []string{"okhttp", "apache-httpclient", "java"}},
+	{"ruby", []string{"ruby", "faraday"}},
+	{"php", []string{"php", "guzzle"}},
+	{"dotnet", []string{"dotnet", ".net"}},
+	{"powershell", []string{"powershell"}},
+	{"browser", []string{"mozilla"}},
 }
 
 // The labels of clients that name no program.
@@ -62,25 +46,24 @@ const (
 	maxUserAgent = 256
 )
 
-// clientLabel is the label of a User-Agent.
 func clientLabel(userAgent string) string {
 	if userAgent == "" {
 		return LabelNone
 	}
 	userAgent = strings.ToLower(userAgent[:min(len(userAgent), maxUserAgent)])
 	for _, c := range ClientLabels {
-		if strings.Contains(userAgent, c.mark) {
+		if slices.ContainsFunc(c.marks, func(mark string) bool { return strings.Contains(userAgent, mark) }) {
 			return c.Label
 		}
 	}
 	return LabelOther
 }
 
-// Count notifies the counter of an answered call. One that ran operations for
-// another surface was counted as these; a page is counted itself.
+// Count notifies the counter of an answered call. A call that ran operations for another
+// surface was counted as these; a page is counted itself.
 func (c *Call) Count() {
 	o := c.Operation
-	if c.Env.counter == nil || o == nil || o.Surface == 0 || c.Relay != nil && c.Relay.Operator {
+	if c.Env.Counter == nil || o == nil || o.Surface == 0 || c.Relay != nil && c.Relay.Operator {
 		return
 	}
 	surface := o.Surface
@@ -97,5 +80,5 @@ func (c *Call) Count() {
 	if !c.House {
 		counted.Sender = c.Env.Backend.Fingerprint(c.Sender())
 	}
-	c.Env.counter.Count(counted)
+	c.Env.Counter.Count(counted)
 }

@@ -27,21 +27,20 @@ type Config struct {
 	NoAddressProof bool
 	// Logger receives errors and a sample of the requests. Nil discards.
 	Logger *slog.Logger
-	// Guard limits the resources of each client address. Connections may be lower
-	// because of the limit of open files; zero means MaxConnections.
-	Guard guard.Limits
+	// Limits limit the resources of each client address. Connections may be lower because of
+	// the limit of open files; zero means MaxConnections.
+	Limits guard.Limits
 	// HouseAgents are the names of the operator's own agents.
 	HouseAgents []string
-	// WriteRate (per minute) and WriteBurst are the limit of writes unless the settings of
-	// the cluster limit writes. The server shows it in RateLimit-Policy. Zero means the
-	// default.
+	// WriteRate (per minute) and WriteBurst are the limit of writes that RateLimit-Policy
+	// shows unless the settings of the cluster limit writes. Zero means the default.
 	WriteRate, WriteBurst int
 	// Unlimited means that the backend limits no writes, unless the settings do.
 	Unlimited bool
 	// ClaimTTL is how long a claim of a job lasts. Zero means DefaultClaimTTL.
 	ClaimTTL time.Duration
 	// Build identifies this build. Builds with different names share no entity tags,
-	// because their answers may differ. "" shares none with any other process.
+	// because their answers may differ. "" means a name of this process alone.
 	Build string
 	// Notify restricts the addresses of receivers of pushed events.
 	Notify NotifyRules
@@ -52,51 +51,36 @@ type Config struct {
 	Now func() time.Time
 }
 
-// DefaultWriteRate and DefaultWriteBurst are the default limit of writes.
+// The defaults of a Config.
 const (
 	DefaultWriteRate  = 30 // per minute
 	DefaultWriteBurst = 10
+	DefaultClaimTTL   = 24 * time.Hour
 )
-
-// DefaultClaimTTL is the default duration of a claim of a job.
-const DefaultClaimTTL = 24 * time.Hour
 
 // Environment is the part of a server that operations use.
 type Environment struct {
-	Backend  Backend
-	Log      *slog.Logger
-	Guard    *guard.Guard
-	rejected *prometheus.CounterVec // calls answered with an Error object, by code
-	Panics   prometheus.Counter
-	counter  Counter
-	// now is the clock for counting calls and for detecting a since in the future.
-	Now func() time.Time
-
-	House      map[string]bool // the operator's own agents, by folded name
-	WriteRate  int             // per minute, unless the settings limit writes
-	WriteBurst int
-	unlimited  bool // the backend limits no writes
-	keysOnly   bool // an address proves no name
-	ClaimTTL   time.Duration
-	Patience   time.Duration // the least time that calls wait for a leader and for an index
-	Notify     NotifyRules
-	build      string // identifies this build in entity tags
-
+	Config     // with its defaults
+	Guard      *guard.Guard
+	rejected   *prometheus.CounterVec // calls answered with an Error object, by code
+	Panics     prometheus.Counter
+	House      map[string]bool       // the operator's own agents, by folded name
 	operations map[string]*Operation // by id
 	News       news
 	HomeTags   homeTags
 	ItemBytes  atomic.Int64 // mean size of an item of the last list
 
-	// waits ends when the server stops, and ends all waiting calls.
-	// writes ends when the time for a graceful stop is over.
+	// Waits ends when the server stops, and ends all waiting calls.
+	// Writes ends when the time for a graceful stop is over.
 	Waits, Writes context.Context
 }
 
 // NewEnvironment returns the environment of a server. It registers the metrics of the
-// operations and of the guard. The caller sets waits and writes.
+// operations and of the guard. The caller sets Waits and Writes.
 func NewEnvironment(cfg *Config, registry prometheus.Registerer, table []Operation) (*Environment, error) {
 	e := &Environment{
-		Backend: cfg.Backend, Log: cfg.Logger, Guard: guard.New(cfg.Guard), counter: cfg.Counter, Now: cfg.Now,
+		Config: *cfg,
+		Guard:  guard.New(cfg.Limits),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "commons_http_rejected_total",
 			Help: "Calls of every surface that were answered with an Error object, by its code.",
@@ -105,16 +89,15 @@ func NewEnvironment(cfg *Config, registry prometheus.Registerer, table []Operati
 			Name: "commons_http_panics_total",
 			Help: "Requests whose handler panicked.",
 		}),
-		House:     make(map[string]bool, len(cfg.HouseAgents)),
-		WriteRate: cmp.Or(cfg.WriteRate, DefaultWriteRate), WriteBurst: cmp.Or(cfg.WriteBurst, DefaultWriteBurst), unlimited: cfg.Unlimited, keysOnly: cfg.NoAddressProof,
-		ClaimTTL:   cmp.Or(cfg.ClaimTTL, DefaultClaimTTL),
-		Patience:   cfg.Patience,
-		Notify:     cfg.Notify,
-		build:      cmp.Or(cfg.Build, rand.Text()),
+		House:      make(map[string]bool, len(cfg.HouseAgents)),
 		operations: make(map[string]*Operation),
 	}
-	if e.Log == nil {
-		e.Log = slog.New(slog.DiscardHandler)
+	e.WriteRate = cmp.Or(cfg.WriteRate, DefaultWriteRate)
+	e.WriteBurst = cmp.Or(cfg.WriteBurst, DefaultWriteBurst)
+	e.ClaimTTL = cmp.Or(cfg.ClaimTTL, DefaultClaimTTL)
+	e.Build = cmp.Or(cfg.Build, rand.Text())
+	if e.Logger == nil {
+		e.Logger = slog.New(slog.DiscardHandler)
 	}
 	if e.Now == nil {
 		e.Now = time.Now

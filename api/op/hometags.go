@@ -10,22 +10,21 @@ import (
 // maxHomeTags bounds the entity tags of homes that are kept.
 const maxHomeTags = 4096
 
-// homeTags keeps the entity tags of homes, between one and two generations of them, so
-// that a call without news costs no home.
+// homeTags is a cache of the entity tags of homes in two generations, so that a call without
+// news renders no home.
 type homeTags struct {
 	mu         sync.Mutex
 	young, old map[HomeKey]homeTag
 }
 
-// HomeKey is what of a request decides its home.
+// HomeKey is the part of a request that its home depends on.
 type HomeKey struct {
 	Agent string // folded
-	Since int64  // negative: some time ago
+	Since int64  // negative means the default
 	Brief bool
 }
 
-// homeTag is an entity tag, and of which views: those of a version, before an instant, of
-// a cluster.
+// homeTag is an entity tag, valid for the views of a version of a cluster before an instant.
 type homeTag struct {
 	tag, cluster string
 	version      uint64

@@ -18,14 +18,14 @@ func NewestEntry(v *view.View) (string, error) {
 	return state.FormatID(meta.Type, seqs[0]), err
 }
 
-// idInURL finds the id in an address of ours.
+// idInURL matches an id in a URL of this service.
 var idInURL = regexp.MustCompile(`(?i)/api/(?:entries|jobs|human-requests)(?:/|\?(?:[^#]*&)?(?:thread|reply_to)=)([0-9a-z]+)`)
 
-// AroundIDs is what stands around an id where agents copy it from.
+// AroundIDs are the characters that agents copy together with an id.
 const AroundIDs = " \t\n\\\"'`<>()[]{}#.,;:"
 
-// CleanID is the id in a text: in capitals, quoted, behind a # or in an address of ours.
-// What holds none stays as it is.
+// CleanID returns the id in a text: in capitals, quoted, behind a # or in a URL of this
+// service. It returns a text without an id as it is.
 func CleanID(s string) string {
 	id := strings.Trim(s, AroundIDs)
 	if found := idInURL.FindStringSubmatch(id); found != nil {
@@ -38,10 +38,8 @@ func CleanID(s string) string {
 	return s
 }
 
-// NearID is the id that a text which names nothing may stand for: that of the entry
-// with its number, or, where a job or a request for help is meant, of that which this
-// entry answers.
-// It is "" where there is none.
+// NearID suggests an id for one that does not exist: the entry with its number, or the job or
+// request for help that this entry answers. It returns "" if there is no suggestion.
 func NearID(view *view.View, s string, of state.EntryType) (string, error) {
 	number := strings.ToLower(strings.Trim(s, AroundIDs))
 	if len(number) > 1 && strings.ContainsRune("ejh", rune(number[0])) {

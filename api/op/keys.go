@@ -10,7 +10,7 @@ import (
 // Proof returns the proof of the request itself: the key of its header, and the
 // address, unless a page in a browser can have sent it.
 func (c *Call) Proof() command.Proof {
-	proof := command.Proof{Address: c.Header(HeaderOrigin) == "", Shared: c.Env.keysOnly || c.In.Origin().Proxied}
+	proof := command.Proof{Address: c.Header(HeaderOrigin) == "", Shared: c.Env.NoAddressProof || c.Origin().Proxied}
 	if key := c.BearerKey(); key != "" {
 		proof.Key = HashSecret(key)
 	}
@@ -21,21 +21,26 @@ func (c *Call) Proof() command.Proof {
 // bearerScheme comes before the edit_key in an Authorization header.
 const bearerScheme = "Bearer"
 
-// BearerKey returns the edit_key of the Authorization header; "": there is none.
-func (c *Call) BearerKey() string {
-	scheme, key, _ := strings.Cut(strings.TrimSpace(c.Header(HeaderAuthorization)), " ")
+// bearer returns the token of the Authorization header, or "".
+func (c *Call) bearer() string {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(c.Header(HeaderAuthorization)), " ")
 	if !strings.EqualFold(scheme, bearerScheme) {
 		return ""
 	}
-	if key = strings.TrimSpace(key); !isEditKey(key) {
-		return "" // gateways send tokens of their own
-	}
-	return key
+	return strings.TrimSpace(token)
 }
 
-// KeyOwner returns the agent that an edit_key belongs to, or the key of the header if the
-// edit_key is empty; "" if there is none. A key that this node does not know may be newer
-// than its state: then the call waits for that of the leader, and keyErr is set if it cannot.
+// BearerKey returns the edit_key of the Authorization header, or "".
+func (c *Call) BearerKey() string {
+	if key := c.bearer(); isEditKey(key) {
+		return key
+	}
+	return "" // gateways send tokens of their own
+}
+
+// KeyOwner returns the agent of an edit_key, or "". An empty edit_key means that of the
+// header. An unknown key may be newer than this node's state: then the call waits for that of
+// the leader, and sets KeyErr if the wait fails.
 func (c *Call) KeyOwner(editKey string) string {
 	if editKey == "" {
 		editKey = c.BearerKey()
@@ -61,7 +66,7 @@ func (c *Call) KeyOwner(editKey string) string {
 // Pseudonymise puts the pseudonyms of the sender into a proof.
 func (c *Call) Pseudonymise(proof *command.Proof) {
 	p := c.Env.Backend.Pseudonyms(c.Sender())
-	proof.Sender, proof.Former, proof.Unlimited = p.Sender, p.Former, c.Env.unlimited
+	proof.Sender, proof.Former, proof.Unlimited = p.Sender, p.Former, c.Env.Unlimited
 }
 
 // ModeratorTokenPrefix begins every token of a moderator.
@@ -72,19 +77,19 @@ func (c *Call) Moderator() (string, error) {
 	if c.Relay != nil && c.Relay.Operator {
 		return command.Operator, nil
 	}
-	scheme, token, _ := strings.Cut(strings.TrimSpace(c.Header(HeaderAuthorization)), " ")
-	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, bearerScheme) || !strings.HasPrefix(token, ModeratorTokenPrefix) {
+	token := c.bearer()
+	if !strings.HasPrefix(token, ModeratorTokenPrefix) {
 		return "", nil
 	}
 	name, err := c.View().Moderator(HashSecret(token))
-	c.Release() // what is answered may have to wait for a newer view
+	c.Release() // the answer may have to wait for a newer view
 	if err == nil && name == "" {
 		err = NotModerator()
 	}
 	return name, err
 }
 
-// OnlyModerator is like moderator, but returns an error for others.
+// OnlyModerator is Moderator with an error for other callers.
 func (c *Call) OnlyModerator() (string, error) {
 	by, err := c.Moderator()
 	if err == nil && by == "" {
@@ -101,12 +106,12 @@ func NotModerator() *wire.Error {
 	}
 }
 
-// KeyInHeader is the place of an edit_key that no body holds.
+// KeyInHeader names the place of an edit_key outside the body.
 const KeyInHeader = "in the header Authorization: " + bearerScheme + " " + wire.ExampleKey
 
 // Body returns the body of the request, and notes a hint of its decoder.
 func (c *Call) Body() (wire.Document, error) {
-	doc, err := c.In.Body()
+	doc, err := c.Input.Body()
 	if doc.Hint != "" {
 		c.Notes = append(c.Notes, doc.Hint)
 	}

@@ -13,7 +13,7 @@ type news struct {
 	done      chan struct{}
 }
 
-// join counts a follower, which calls leave when it stops.
+// Join counts a follower, which calls leave when it stops.
 func (n *news) Join() (leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,8 +46,8 @@ func (n *news) run(wake <-chan struct{}, stop func(), done <-chan struct{}) {
 	}
 }
 
-// next returns a channel that is closed with the next news. A caller that takes it first
-// and looks at a view afterwards misses nothing.
+// Next returns a channel that is closed with the next news. A caller that takes it before it
+// reads a view misses no news.
 func (n *news) Next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()

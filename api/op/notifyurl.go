@@ -20,21 +20,20 @@ var localNames = []string{
 	"onion", "private", "test",
 }
 
-// NotifyRules say which addresses events may be pushed to. The zero value takes
+// NotifyRules restrict the addresses that events may be pushed to. The zero value allows
 // hosts of the public internet on port 443.
 type NotifyRules struct {
-	// OwnHosts returns the names of this service itself as they are now, to which
-	// nothing is pushed; nil is none.
+	// OwnHosts returns the present host names of this service, which are rejected. nil means
+	// no names.
 	OwnHosts func() []string
-	// Port may be named beside 443, for tests; 0 is none.
+	// Port is a port that is allowed beside 443, for tests, or 0.
 	Port uint16
-	// Local lets names of local networks pass, for tests.
+	// Local allows names of local networks, for tests.
 	Local bool
 }
 
-// Problem says what is wrong with an address that events are to be pushed to; ""
-// is nothing. Where the name leads to is looked at each time that something is
-// sent there.
+// Problem returns the error message for the address of a receiver, or "". The address that the
+// name resolves to is checked at each delivery.
 func (r NotifyRules) Problem(s string) string {
 	u, reason := parseHTTPS(s)
 	if reason != "" {
@@ -59,17 +58,10 @@ func (r NotifyRules) Problem(s string) string {
 		return "must name its host in letters, digits and hyphens; write an international name in its xn-- form"
 	case !r.Local && (len(labels) < 2 || slices.Contains(localNames, last)):
 		return "must name a host on the public internet"
-	case r.owns(host):
+	case r.OwnHosts != nil && slices.ContainsFunc(r.OwnHosts(), func(own string) bool { return strings.EqualFold(strings.TrimSuffix(own, "."), host) }):
 		return "must name another host than this service"
 	}
 	return ""
-}
-
-// owns reports a name of this service itself.
-func (r NotifyRules) owns(host string) bool {
-	return r.OwnHosts != nil && slices.ContainsFunc(r.OwnHosts(), func(own string) bool {
-		return strings.EqualFold(strings.TrimSuffix(own, "."), host)
-	})
 }
 
 // takesPort reports whether the address is on a port that may be used.
@@ -84,7 +76,7 @@ func (r NotifyRules) takesPort(u *url.URL) bool {
 	}
 }
 
-// badLabel reports a part of a host's name that DNS would not take.
+// badLabel reports whether a part of a host name is invalid in DNS.
 func badLabel(label string) bool {
 	const longest = 63
 	if label == "" || len(label) > longest || label[0] == '-' || label[len(label)-1] == '-' {
@@ -93,14 +85,13 @@ func badLabel(label string) bool {
 	return strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != ""
 }
 
-// PublicURLProblem says what is wrong with an address that is shown to everybody;
-// "" is nothing.
+// PublicURLProblem returns the error message for an address that everybody sees, or "".
 func PublicURLProblem(s string) string {
 	_, reason := parseHTTPS(s)
 	return reason
 }
 
-// parseHTTPS reads an https address without credentials, or says what is wrong.
+// parseHTTPS reads an https address without credentials, or returns an error message.
 func parseHTTPS(s string) (*url.URL, string) {
 	if n := wire.Count(s); n > command.MaxURL {
 		return nil, "may have at most " + strconv.Itoa(command.MaxURL) + " characters; this one has " + strconv.Itoa(n)

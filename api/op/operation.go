@@ -10,23 +10,21 @@ import (
 type Operation struct {
 	Method string
 	Path   string // template; a segment that starts with a colon is a parameter
-	// id is the operationId in the OpenAPI document, under which its calls are counted
-	// where the handler knows no finer name, and by which other surfaces run it.
+	// ID is the operationId in the OpenAPI document. Other surfaces run the operation by it,
+	// and its calls are counted under it unless the handler sets Call.Action.
 	ID     string
 	Handle Handler
-	Does   string // one line for GET /; "" leaves the path out of it
-	// change says how to change what stands at the path, where {id} is its id.
+	Does   string // one line for GET /; "" omits the path there
+	// Change explains in a 405 how to change the thing at the path, where {id} is its id.
 	Change string
-	// tools names the tools that run it.
+	// Tools names the tools that run it.
 	Tools string
-	// fails are the statuses of its errors that the document describes.
-	Fails []int
-	// params are the parameters of the URL, fields the names of those of the body.
-	Params []string
-	Fields []string
-	// surface is what it belongs to; 0 for what is for operators, which is not counted.
+	// Params are the parameters of the URL, Fields the fields of the body.
+	Params, Fields []string
+	// Surface is the surface that it belongs to. 0 means that its calls are not counted: it
+	// is for operators.
 	Surface command.Surface
-	// page says that it is for people, and shows what other operations answer.
+	// Page means that it shows the answers of other operations to people.
 	Page bool
 }
 
@@ -42,21 +40,20 @@ func (o *Operation) ShownPath() string {
 	return strings.Join(segments, "/")
 }
 
-// Handler is the first half of an operation: it reads a request and collects all
-// that is wrong with it. It has no effect and waits for nothing, so that a call can
-// be tried. The second half is the task that it returns where nothing is wrong.
+// Handler is the first half of an operation: it reads a request and collects its problems. It
+// has no effect and does not wait, so that a call can be tried. It returns the second half.
 type Handler func(c *Call) (Task, error)
 
-// Task is what remains to be done of a request in which nothing is wrong.
+// Task is the second half of an operation, for a request without problems.
 type Task struct {
-	Fresh Freshness // how fresh the local state must be before run
-	// builds is how many items a list may have; 0: the task makes none.
+	Fresh Freshness // how fresh the local state must be before Run
+	// Builds is the maximum number of items of the list that Run makes, or 0.
 	Builds int
-	// versioned says that the answer is made of nothing but the request and what the
-	// version of the view says: it has an entity tag made of these.
+	// Versioned means that the answer depends only on the request and the view's version: it
+	// has an entity tag made of these.
 	Versioned bool
 	Run       func() error
-	// explain adds to an error of the wait what the client can do; nil adds nothing.
+	// Explain adds advice for the client to an error of the wait, or is nil.
 	Explain func(error) error
 }
 

@@ -16,10 +16,12 @@ import (
 func (c *Call) Reject(err error) *wire.Error {
 	e := ToError(err)
 	if e == nil {
-		c.Env.Log.Error("request failed", "route", c.Template(), "err", err)
+		c.Env.Logger.Error("request failed", "route", c.Template(), "err", err)
 		e = wire.Internal()
 	}
-	c.chargeRejection(e)
+	if slices.Contains(invalidStatuses, e.Status()) {
+		c.Charge()
+	}
 	if !c.Trial {
 		c.Env.rejected.WithLabelValues(string(e.Code)).Inc()
 	}
@@ -40,8 +42,8 @@ func (c *Call) Reject(err error) *wire.Error {
 // ModerationPath begins the paths of the operations of moderators.
 const ModerationPath = "/api/moderation/"
 
-// isOrder reports whether the call is a moderator's write. Invalid ones have no example: one
-// that is sent back might hide what was not meant.
+// isOrder reports whether the call is a moderator's write. Invalid ones have no example: sending
+// it back might hide entries by mistake.
 func (c *Call) isOrder() bool {
 	o := c.Operation
 	return o != nil && o.Method != http.MethodGet && (o.Path == "" || strings.HasPrefix(o.Path, ModerationPath))
@@ -56,7 +58,7 @@ func (c *Call) ownRequest() wire.Object {
 			o = append(o, wire.Field{p.Name, p.Value})
 		}
 	}
-	if doc, err := c.In.Body(); err == nil && len(doc.Fields) > 0 {
+	if doc, err := c.Input.Body(); err == nil && len(doc.Fields) > 0 {
 		o = doc.Fields
 	}
 	if o = withoutKeys(o); len(o) == 0 {
@@ -147,7 +149,7 @@ func (c *Call) writeLimit() (perMinute, burst int) {
 	defer view.Release()
 	set, err := view.Settings()
 	if err != nil {
-		c.Env.Log.Error("reading the settings failed", "error", err)
+		c.Env.Logger.Error("reading the settings failed", "error", err)
 		set = command.DefaultSettings
 	}
 	return set.WriteLimit(c.Env.WriteRate, c.Env.WriteBurst)

@@ -6,12 +6,11 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// BeginBody returns the buffer for a new body of about size bytes, empty. The pooled buffers
-// have the length of typical answers; without the size, a long answer would be copied each
-// time that its buffer grows. A pooled buffer of that size is used as it is: the pool takes
-// none back that is larger than typical answers need.
+// BeginBody returns an empty buffer for a body of about size bytes, so that a long answer is not
+// copied each time that its buffer grows. A pooled buffer of that size is used as it is: the
+// server pools only buffers of typical size.
 func (c *Call) BeginBody(size int) []byte {
-	buffer := c.In.Buffer()
+	buffer := c.Buffer()
 	if cap(buffer) < size {
 		buffer = make([]byte, 0, size+size/8)
 	}
@@ -23,7 +22,7 @@ func (c *Call) Answer(status int, build func(dst []byte) ([]byte, error)) error 
 	return c.AnswerOf(0, status, build)
 }
 
-// AnswerOf is answer for a body of about size bytes.
+// AnswerOf is Answer for a body of about size bytes.
 func (c *Call) AnswerOf(size, status int, build func(dst []byte) ([]byte, error)) error {
 	body, err := build(c.BeginBody(size))
 	if err != nil {
@@ -44,6 +43,11 @@ func (c *Call) AnswerText(status int, contentType, body string) error {
 // AnswerObject sets status and a JSON object.
 func (c *Call) AnswerObject(status int, body wire.Object) error {
 	return c.Answer(status, func(dst []byte) ([]byte, error) { return body.AppendJSON(dst), nil })
+}
+
+// AnswerValue answers 200 with a value as JSON.
+func (c *Call) AnswerValue(value any) error {
+	return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, value), nil })
 }
 
 // CachingNever is the Cache-Control of answers for one client alone.

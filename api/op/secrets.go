@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// EditKeyPrefix begins every edit_key, so that a reader, and the rule against
-// credentials in texts, can say what it is.
+// EditKeyPrefix begins every edit_key, so that readers and the search for credentials in texts
+// recognize it.
 const EditKeyPrefix = "ck_"
 
 // secretBytes is how much randomness a secret holds.
@@ -19,9 +19,7 @@ const secretChars = (secretBytes*8 + 4) / 5
 
 // NewEditKey makes an edit_key, and its hash for the cluster. This node sends the key
 // itself only to its owner.
-func NewEditKey() (key string, hash []byte) {
-	return NewSecret(EditKeyPrefix)
-}
+func NewEditKey() (key string, hash []byte) { return NewSecret(EditKeyPrefix) }
 
 // NewSecret makes a secret, and its hash for the cluster.
 func NewSecret(prefix string) (secret string, hash []byte) {

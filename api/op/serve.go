@@ -8,8 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Simple is the handler of an operation that takes nothing that could be wrong, or
-// that finds it while it runs.
+// Simple returns the handler of an operation whose first half has no work.
 func Simple(run func(*Call) error) Handler {
 	return func(c *Call) (Task, error) { return Task{Run: func() error { return run(c) }}, nil }
 }
@@ -30,7 +29,7 @@ func (h Handler) Serve(c *Call) error {
 			return c.overBudget(h, err)
 		}
 	}
-	defer c.chargeReads()
+	defer func() { c.UseBudget(c.Env.Guard.Reads, c.Work) }()
 	todo, err := h(c)
 	if err != nil || c.Trial {
 		return err
@@ -62,7 +61,7 @@ func (h Handler) Serve(c *Call) error {
 	return nil
 }
 
-// FreshnessParams are the parameters of a read that takes no others.
+// FreshnessParams are the parameters of a read without other parameters.
 var FreshnessParams = []string{"consistency", "min_index"}
 
 // ReadFreshness takes X-Commons-Min-Index and the parameters min_index and

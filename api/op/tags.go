@@ -16,8 +16,7 @@ func TagOf(sum []byte) string {
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
 }
 
-// MatchesTag reports whether an If-None-Match names an entity tag, by the weak
-// comparison of RFC 9110.
+// MatchesTag reports whether the entity tags of a condition include one, by weak comparison (RFC 9110).
 func MatchesTag(header, tag string) bool {
 	for one := range strings.SplitSeq(header, ",") {
 		one = strings.TrimSpace(one)
@@ -28,24 +27,23 @@ func MatchesTag(header, tag string) bool {
 	return false
 }
 
-// versionTag is the entity tag of an answer to this request that is made of nothing but
-// what the version of the view says. Another build may answer in other words, and a state
-// that was given to another cluster goes on with indexes that it had before.
+// versionTag returns the ETag of a response that depends only on the request and the view's
+// version. It contains the build, which may use other words, and the cluster, because a state
+// that was given to another cluster reuses indexes.
 func (c *Call) versionTag() string {
 	view := c.View()
-	path, query := c.In.Target()
+	path, query := c.Target()
 	sum := sha256.New()
 	var key [512]byte
 	part := func(dst, s []byte) []byte { return append(binary.AppendUvarint(dst, uint64(len(s))), s...) }
-	b := part(part(key[:0], []byte(c.Env.build)), []byte(view.ClusterID()))
+	b := part(part(key[:0], []byte(c.Env.Build)), []byte(view.ClusterID()))
 	b = part(part(b, path), query)
 	sum.Write(binary.BigEndian.AppendUint64(b, view.Version()))
 	return TagOf(sum.Sum(nil))
 }
 
-// unchangedVersion answers with 304 where the client has the answer of the newest view's
-// version. Whether there is one for a client that takes any (*) is not known before it is
-// made.
+// unchangedVersion answers with 304 if the client has the answer of the newest view's version.
+// A client that takes any tag (*) gets the answer: whether there is one is not known yet.
 func (c *Call) unchangedVersion() bool {
 	have := c.Header(HeaderIfNoneMatch)
 	if have == "" || strings.Contains(have, "*") {
@@ -58,8 +56,7 @@ func (c *Call) unchangedVersion() bool {
 // documentCaching is how long cards and pages may be kept, in seconds.
 const documentCaching = "public, max-age=300"
 
-// AnswerCached answers with a body that changes rarely, or with 304 where the
-// client has it.
+// AnswerCached answers with a body that changes rarely, or with 304 if the client has it.
 func (c *Call) AnswerCached(contentType, body string) error {
 	c.Out.Set(HeaderCacheControl, documentCaching)
 	if c.Unchanged(body) {
@@ -69,7 +66,7 @@ func (c *Call) AnswerCached(contentType, body string) error {
 	return c.AnswerText(http.StatusOK, contentType, body)
 }
 
-// Unchanged tags a body, and answers with 304 where the client has it.
+// Unchanged tags a body, and answers with 304 if the client has it.
 func (c *Call) Unchanged(body string) bool {
 	sum := sha256.Sum256([]byte(body))
 	return c.HasTag(TagOf(sum[:]))

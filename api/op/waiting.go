@@ -20,7 +20,7 @@ const (
 // when the guard needs the room of this wait. The caller calls done.
 func (c *Call) Wait(most time.Duration) (ctx context.Context, done func()) {
 	c.Waited = true
-	held := c.In.Hold()
+	held := c.Hold()
 	ctx, cancel := context.WithTimeout(c.Env.Waits, most)
 	place := c.Env.Guard.Wait(guard.ClientOf(c.Sender()), held, cancel)
 	return ctx, func() {
@@ -32,7 +32,7 @@ func (c *Call) Wait(most time.Duration) (ctx context.Context, done func()) {
 // WatchClient watches the client's connection while its call waits: gone is closed when
 // the client disconnects or sends more. The caller calls stop.
 func (c *Call) WatchClient() (gone <-chan struct{}, stop func()) {
-	guarded, is := c.In.Conn().(*guard.Conn)
+	guarded, is := c.Conn().(*guard.Conn)
 	if !is {
 		return nil, func() {}
 	}

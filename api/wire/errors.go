@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -49,50 +50,39 @@ const (
 	CodeFrozen           command.Code = "writes_frozen"
 )
 
-// errorKind is the status of a code, and whether a retry may succeed.
-type errorKind struct {
-	status    int
-	retryable bool // the same request may succeed later
+// codesOf are the codes of each status of HTTP.
+var codesOf = map[int][]command.Code{
+	http.StatusBadRequest:                  {CodeMalformedBody, CodeMalformedRequest},
+	http.StatusForbidden:                   {CodeWrongKey, CodeProofRequired, CodeNameProtected, CodeNotModerator, CodeBlocked, CodeFrozen},
+	http.StatusNotFound:                    {CodeNotFound, CodeUnknownJob},
+	http.StatusMethodNotAllowed:            {CodeMethodNotAllowed},
+	http.StatusRequestTimeout:              {CodeTimeout},
+	http.StatusRequestEntityTooLarge:       {CodeBodyTooLarge},
+	http.StatusUnsupportedMediaType:        {CodeUnsupportedMedia},
+	http.StatusUnprocessableEntity:         {CodeInvalid},
+	http.StatusPreconditionRequired:        {CodeConfirm},
+	http.StatusTooManyRequests:             {CodeRateLimited},
+	http.StatusRequestHeaderFieldsTooLarge: {CodeHeadersTooLarge},
+	http.StatusInternalServerError:         {CodeInternal},
+	http.StatusConflict: {
+		CodeOwnJob, CodeNotPoster, CodeNameInUse, CodeJobClaimed, CodeNotClaimed, CodeTooManyClaims, CodeTooManyRenewals,
+		CodeJobDone, CodeJobClosed, CodeNoReceiver,
+	},
+	http.StatusServiceUnavailable: {
+		CodeNotReady, command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,
+	},
 }
 
-// errorKinds is the one map from error to status.
-var errorKinds = map[command.Code]errorKind{
-	CodeMalformedBody:          {http.StatusBadRequest, false},
-	CodeMalformedRequest:       {http.StatusBadRequest, false},
-	CodeNotFound:               {http.StatusNotFound, false},
-	CodeMethodNotAllowed:       {http.StatusMethodNotAllowed, false},
-	CodeTimeout:                {http.StatusRequestTimeout, true},
-	CodeBodyTooLarge:           {http.StatusRequestEntityTooLarge, false},
-	CodeUnsupportedMedia:       {http.StatusUnsupportedMediaType, false},
-	CodeInvalid:                {http.StatusUnprocessableEntity, false},
-	CodeConfirm:                {http.StatusPreconditionRequired, false},
-	CodeRateLimited:            {http.StatusTooManyRequests, true},
-	CodeHeadersTooLarge:        {http.StatusRequestHeaderFieldsTooLarge, false},
-	CodeInternal:               {http.StatusInternalServerError, false},
-	CodeNotReady:               {http.StatusServiceUnavailable, true},
-	CodeUnknownJob:             {http.StatusNotFound, false},
-	CodeOwnJob:                 {http.StatusConflict, false},
-	CodeNotPoster:              {http.StatusConflict, false},
-	CodeWrongKey:               {http.StatusForbidden, false},
-	CodeProofRequired:          {http.StatusForbidden, false},
-	CodeNameProtected:          {http.StatusForbidden, false},
-	CodeNameInUse:              {http.StatusConflict, false},
-	CodeJobClaimed:             {http.StatusConflict, false},
-	CodeNotClaimed:             {http.StatusConflict, false},
-	CodeTooManyClaims:          {http.StatusConflict, false},
-	CodeTooManyRenewals:        {http.StatusConflict, false},
-	CodeJobDone:                {http.StatusConflict, false},
-	CodeJobClosed:              {http.StatusConflict, false},
-	CodeNoReceiver:             {http.StatusConflict, false},
-	CodeNotModerator:           {http.StatusForbidden, false},
-	CodeBlocked:                {http.StatusForbidden, false},
-	CodeFrozen:                 {http.StatusForbidden, false},
-	command.CodeNotEnqueued:    {http.StatusServiceUnavailable, true},
-	command.CodeOutcomeUnknown: {http.StatusServiceUnavailable, false},
-	command.CodeNoLeader:       {http.StatusServiceUnavailable, true},
-	command.CodeDiskFull:       {http.StatusServiceUnavailable, true},
-	command.CodeBehind:         {http.StatusServiceUnavailable, true},
-}
+// statuses are the statuses of the codes.
+var statuses = func() map[command.Code]int {
+	m := map[command.Code]int{}
+	for status, codes := range codesOf {
+		for _, code := range codes {
+			m[code] = status
+		}
+	}
+	return m
+}()
 
 // Issue is one problem of a request: the field it lies in, by the interface's
 // own name, and a sentence. It is an alias, so that lists of issues are written
@@ -125,15 +115,17 @@ type Error struct {
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
 // Status is the HTTP status of the error.
-func (e *Error) Status() int {
-	if kind, known := errorKinds[e.Code]; known {
-		return kind.status
-	}
-	return http.StatusInternalServerError
-}
+func (e *Error) Status() int { return cmp.Or(statuses[e.Code], http.StatusInternalServerError) }
 
-// Retryable reports whether the same request may be sent again.
-func (e *Error) Retryable() bool { return e.Repeatable || errorKinds[e.Code].retryable }
+// Retryable reports whether the same request may succeed later. A write whose outcome is unknown is
+// retryable only if it is Repeatable.
+func (e *Error) Retryable() bool {
+	switch e.Status() {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return e.Repeatable || e.Code != command.CodeOutcomeUnknown
+	}
+	return e.Repeatable
+}
 
 // Wait returns the Retry-After of the error in seconds, or "".
 func (e *Error) Wait() string {
@@ -245,7 +237,7 @@ func Seconds(d time.Duration) string {
 }
 
 // Codes returns every code that an Error object can carry, sorted.
-func Codes() []command.Code { return slices.Sorted(maps.Keys(errorKinds)) }
+func Codes() []command.Code { return slices.Sorted(maps.Keys(statuses)) }
 
 // RetryAfterUnavailable is the Retry-After of a 503, in seconds.
 const RetryAfterUnavailable = "1"

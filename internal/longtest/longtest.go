@@ -1,8 +1,7 @@
-// Package longtest says how long tests run. `go test ./...` is for whoever changes
-// the code, and short enough to wait for. What repeats the same with other random
-// input, or needs more rounds to be likely to find something, does more of it when
-// the variable TEST_LONG is 1, as in .ci/run. To import the package is enough to
-// have fewer checks of rapid; -rapid.checks sets them as ever.
+// Package longtest sets how long tests run. `go test ./...` is short enough to wait for.
+// With the variable TEST_LONG=1, as in .ci/run, tests with random input and tests that
+// need many rounds do more of them. Importing the package lowers the number of checks of
+// rapid; -rapid.checks still sets it.
 package longtest
 
 import (

@@ -33,7 +33,7 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a forged X-Forwarded-For proves a name",
-		edits: []edit{{"api/client.go", "from.Proxied = !trusted && len(forwardedFor) > 0 || forwarded", "from.Proxied = forwarded"}},
+		edits: []edit{{"api/clients.go", "from.Proxied = !trusted && len(forwardedFor) > 0 || forwarded", "from.Proxied = forwarded"}},
 		pkg:   "./api", run: "TestProofByAddress",
 		because: "behind a balancer that is missing in --trusted-proxies, each client writes under the names of all others",
 	},
@@ -153,7 +153,7 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a write that is checked again is charged again",
-		edits: []edit{{"api/op/write/draft.go", "from.Charged = true // what is checked again is charged once\n", ""}},
+		edits: []edit{{"api/op/write/draft.go", "from.Charged = true // a write that is checked again is charged once\n", ""}},
 		pkg:   "./api", run: "PolicyIsCheckedAgain",
 		because: "agents get 429 for one write whenever an operator changes a rule",
 	},

@@ -1,5 +1,7 @@
 // Package moderate holds the operations of moderators and of the operator: hiding and
-// erasing, rules, reports, and the public record.
+// erasing, rules, reports, and the public record. They run for clients with a moderator's token,
+// and for the operator over the private port (Operate). Each write consists of a form, read like
+// the parameters of a list, and one command.
 package moderate
 
 import (
@@ -12,9 +14,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
-	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -22,12 +22,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// The operations of moderation run for clients with a moderator's token, on any node,
-// and for the operator over the private port (Operate). Each consists of a form, read
-// like the parameters of a list, and one command.
-
-// maxSamples is how many entries are shown of those that a call hides, as many profiles,
-// and maxSampleBody how much of a body, in code points.
+// maxSamples is the number of entries and of profiles that a call shows, maxSampleBody the length
+// of their bodies in code points.
 const maxSamples, maxSampleBody = 5, 100
 
 var (
@@ -38,18 +34,11 @@ var (
 
 // Operations are the operations of moderators.
 func Operations() []op.Operation {
-	fails := []int{
-		http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
-		http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable,
-	}
 	row := func(path, id string, handle op.Handler, does string, fields []string) op.Operation {
-		return op.Operation{Method: http.MethodPost, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does, Fails: fails, Fields: fields}
+		return op.Operation{Method: http.MethodPost, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does, Fields: fields}
 	}
 	list := func(path, id string, handle op.Handler, does string, params []string) op.Operation {
-		return op.Operation{
-			Method: http.MethodGet, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does,
-			Fails: append([]int{http.StatusForbidden}, resource.FailsList...), Params: params,
-		}
+		return op.Operation{Method: http.MethodGet, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does, Params: params}
 	}
 	return []op.Operation{
 		row("block", "block", ruling(blockParams, sampleBlock, blockRule), "Block a sender, a name or a network, for moderators", blockParams),
@@ -63,19 +52,12 @@ func Operations() []op.Operation {
 		row("hide", "hide", hiding(false), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", hiding(true), "Show what was hidden again, for moderators", hideParams),
 		row("purge", "purge", purging(), "Erase entries and profiles for good, for moderators", purgeParams),
-		{
-			Method: http.MethodGet, Path: "/api/moderation/purges", ID: "listPurges", Handle: listPurges,
-			Does: "Which disks still hold what was purged, for moderators", Fails: []int{http.StatusForbidden},
-		},
-		{
-			Method: http.MethodGet, Path: "/api/moderation/log", ID: "moderationLog", Handle: moderationLog,
-			Does: "What moderators did, and why", Fails: resource.FailsList, Params: recordParams,
-		},
+		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
+		list("log", "moderationLog", moderationLog, "What moderators did, and why", recordParams),
 	}
 }
 
-// PathOf returns the method and path of an operation of moderation; "" if it
-// has none.
+// PathOf returns the method and path of an operation of moderation, or "".
 func PathOf(operationID string) (method, path string) {
 	for _, o := range Operations() {
 		if o.ID == operationID {
@@ -110,10 +92,9 @@ type orderForm struct {
 	example func() wire.Object
 }
 
-// ordering is the handler of a moderator's write. sample is a valid one, without dry_run; nil
-// for the operator's own operations. read returns the function that carries the write out if
-// the form has no problems. It reads a linearizable view: a node that lags would miss
-// entries of a selection without the caller noticing.
+// ordering returns the handler of a moderator's write. sample is a valid one, without dry_run; nil
+// for the operator's own operations. read reads the form and returns the function that carries the
+// write out. It gets a linearizable view: a node that lags would miss entries of a selection.
 func ordering(params []string, sample wire.Object, read func(c *op.Call, f *orderForm) func() error) op.Handler {
 	return op.Private(func(c *op.Call) (op.Task, error) {
 		by, err := c.OnlyModerator()
@@ -139,10 +120,9 @@ func ordering(params []string, sample wire.Object, read func(c *op.Call, f *orde
 // reject returns the error for the problems of the form.
 func (f *orderForm) reject() error { return wire.Invalid(f.Problems.List, f.example()) }
 
-// orderExample returns a moderator's write without its fields that have problems, completed
-// from the sample, or the sample if this has problems too. It is a dry run, so that an
-// example that is sent back changes no more than was meant. An operation without a sample
-// has no example.
+// orderExample returns the valid fields of a moderator's write, completed from the sample, or the
+// sample if these have problems, too. It is a dry run, so that sending it back changes no entry by
+// mistake. Without a sample it is empty.
 func orderExample(c *op.Call, f *orderForm, sample wire.Object, read func(c *op.Call, f *orderForm) func() error) wire.Object {
 	if sample == nil {
 		return wire.Object{}
@@ -173,7 +153,7 @@ func orderExample(c *op.Call, f *orderForm, sample wire.Object, read func(c *op.
 func newOrder(c *op.Call, doc *wire.Document, params []string, by string) *orderForm {
 	noted := len(c.Notes)
 	f := &orderForm{Params: read.New(c, doc, params, nil), Order: command.Order{By: by}}
-	for _, note := range c.Notes[noted:] { // what is not known may be what was to bound the call
+	for _, note := range c.Notes[noted:] { // an unknown field may be meant to restrict the call
 		f.Problems.Add("request", "%s", note)
 	}
 	for i := range doc.Fields {
@@ -246,9 +226,8 @@ func order(c *op.Call, p command.Payload) (command.Result, error) {
 // sampleItems is a valid call of hide, unhide and purge.
 var sampleItems = wire.Object{{"ids", []string{state.EntryID(1)}}, {"reason", "Advertisement"}}
 
-// hiding is the handler of hide and unhide, for named items or for a part of a
-// selection. The answer says where the next part begins: the caller continues until
-// there is none, and may repeat any call.
+// hiding returns the handler of hide and unhide, for named items or for a part of a selection. The
+// answer has the place of the next part, until the last one. Any call may be repeated.
 func hiding(unhide bool) op.Handler {
 	return ordering(hideParams, sampleItems, func(c *op.Call, f *orderForm) func() error {
 		cmd := &command.Hide{Order: f.Order, Unhide: unhide, IDs: f.words("ids", command.MaxHidden)}
@@ -284,7 +263,7 @@ func (f *orderForm) checkIDs(ids []string) {
 	}
 }
 
-// selection reads a selection of entries; nil if there is none.
+// selection reads a selection of entries, or returns nil.
 func (f *orderForm) selection(v *view.View, hidden bool) *view.Selection {
 	if !slices.ContainsFunc(selectionParams, func(name string) bool { return f.Doc.Get(name) != nil }) {
 		return nil
@@ -457,8 +436,7 @@ func samplesOf[T any](items []T, appendItem func([]byte, T) ([]byte, error)) (ds
 
 var recordParams = []string{"limit", "cursor", "consistency", "min_index"}
 
-// moderationLog serves GET /api/moderation/log: to moderators, and without names to
-// everybody.
+// moderationLog serves GET /api/moderation/log, without names unless the caller is a moderator.
 func moderationLog(c *op.Call) (op.Task, error) {
 	by, err := c.Moderator()
 	if err != nil {
@@ -476,7 +454,7 @@ func moderationLog(c *op.Call) (op.Task, error) {
 		rows := make([]wire.Object, len(records))
 		for i, r := range records {
 			what := any(r.What)
-			if r.Private && by == "" && r.Action != state.ActionResolve { // what is resolved has ids and an outcome alone
+			if r.Private && by == "" && r.Action != state.ActionResolve { // that one has only ids and an outcome
 				what = nil
 			}
 			shown, _ := what.(string)
@@ -487,11 +465,7 @@ func moderationLog(c *op.Call) (op.Task, error) {
 				rows[i] = rows[i].With("by", r.By)
 			}
 		}
-		cursor := any(nil)
-		if next > 0 {
-			cursor = l.NextCursor(next)
-		}
-		return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"records", rows}, {"nextCursor", cursor}}))
+		return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"records", rows}, {"nextCursor", wire.OrNull(l.NextCursor(next))}}))
 	})(c)
 }
 
@@ -530,5 +504,5 @@ func listModerators(c *op.Call) error {
 	if err != nil {
 		return fmt.Errorf("list moderators: %w", err)
 	}
-	return c.AnswerObject(http.StatusOK, wire.Object{{"moderators", append([]string{}, names...)}})
+	return c.AnswerObject(http.StatusOK, wire.Object{{"moderators", wire.NonNil(names)}})
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -15,8 +14,8 @@ var (
 	destroyParams = []string{"server", "reason"}
 )
 
-// purging is the handler of purge: of what is named, and of nothing that a selection
-// might take in by mistake. It is for good.
+// purging returns the handler of purge. It takes only names: a selection might include an entry by
+// mistake, and purging is for good.
 func purging() op.Handler {
 	return ordering(purgeParams, sampleItems, func(c *op.Call, f *orderForm) func() error {
 		cmd := &command.Purge{Order: f.Order, IDs: f.words("ids", command.MaxHidden)}
@@ -33,8 +32,7 @@ func purging() op.Handler {
 	})
 }
 
-// destroyDisk is the handler by which the operator says that the disk of a former server
-// was destroyed.
+// destroyDisk records that the operator destroyed the disk of a former server.
 var destroyDisk = ordering(destroyParams, nil, func(c *op.Call, f *orderForm) func() error {
 	cmd := &command.DestroyDisk{Order: f.Order, Server: f.word("server", command.MaxServerIDBytes)}
 	for _, field := range destroyParams {
@@ -50,8 +48,8 @@ var destroyDisk = ordering(destroyParams, nil, func(c *op.Call, f *orderForm) fu
 	}
 })
 
-// listPurges serves GET /api/moderation/purges. It counts what the leader has confirmed:
-// a node that lags would take purges that it does not know for done.
+// listPurges serves GET /api/moderation/purges. It reads a linearizable view, because a node that
+// lags does not know the newest purges.
 var listPurges = op.Private(func(c *op.Call) (op.Task, error) {
 	if _, err := c.OnlyModerator(); err != nil {
 		return op.Task{}, err
@@ -63,6 +61,6 @@ var listPurges = op.Private(func(c *op.Call) (op.Task, error) {
 		if err != nil {
 			return fmt.Errorf("read the purges: %w", err)
 		}
-		return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, purges), nil })
+		return c.AnswerValue(purges)
 	}}, nil
 })

@@ -8,8 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// recordTexts say what was done, by the action that the record names: to what is named,
-// and to what is not public.
+// recordTexts describe the actions of records: with their subject, and with one that is not public.
 var recordTexts = map[string]struct{ to, toSome string }{
 	state.ActionHide:            {"Hid %", ""},
 	state.ActionUnhide:          {"Showed % again", ""},

@@ -11,7 +11,6 @@ import (
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -27,8 +26,7 @@ var (
 // maxReportedBody is how many code points of a body moderators see beside a report.
 const maxReportedBody = 200
 
-// listReports serves GET /api/moderation/reports: the open ones, or those that are
-// resolved.
+// listReports serves GET /api/moderation/reports: the open or the resolved ones.
 var listReports = forModerators("reports", reportListParams, func(l *read.Params) {
 	switch wire.Word(l.Text("status", command.MaxName)) {
 	case "", "open":
@@ -58,7 +56,7 @@ var listReports = forModerators("reports", reportListParams, func(l *read.Params
 	return rows, next, nil
 })
 
-// reportRow is a report as moderators see it.
+// reportRow returns a report for moderators.
 func reportRow(c *op.Call, view *view.View, r *state.Report) (wire.Object, error) {
 	entry, err := view.AppendOriginal(nil, r.Entry, maxReportedBody)
 	state, errState := view.Visibility(r.Entry)
@@ -77,8 +75,8 @@ func reportRow(c *op.Call, view *view.View, r *state.Report) (wire.Object, error
 
 var sampleResolve = wire.Object{{"ids", []string{state.EntryID(1)}}, {"outcome", command.ReportKept.String()}, {"reason", "Not an advertisement"}}
 
-// resolveReports serves POST /api/moderation/resolve: it closes open reports, by their
-// ids, or all of an entry.
+// resolveReports serves POST /api/moderation/resolve: it closes reports by their ids, or all
+// reports of an entry.
 var resolveReports = ordering(resolveParams, sampleResolve, func(c *op.Call, f *orderForm) func() error {
 	cmd := &command.ResolveReports{Order: f.Order}
 	for _, s := range f.words("ids", command.MaxHidden) {
@@ -104,7 +102,7 @@ var resolveReports = ordering(resolveParams, sampleResolve, func(c *op.Call, f *
 	return func() error { return closeReports(c, cmd, dry) }
 })
 
-// resolveReports closes reports; with dry it only shows which.
+// closeReports closes reports; with dry it only shows them.
 func closeReports(c *op.Call, cmd *command.ResolveReports, dry bool) error {
 	matched, err := openReports(c, cmd)
 	if err != nil {

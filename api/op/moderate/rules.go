@@ -10,7 +10,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -18,23 +17,20 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// The operations of moderators on the policy: rules that keep writes out, and what a rule
-// holds for a look.
-
 var (
 	blockParams  = []string{"sender_of", "agent", "network", "for", "reason", "dry_run"}
 	freezeParams = []string{"channel", "unproven", "all", "for", "reason", "dry_run"}
 	watchParams  = []string{"pattern", "hold", "for", "reason", "dry_run"}
 	liftParams   = []string{"number", "reason", "dry_run"}
 
-	// A valid call of each.
+	// Valid calls.
 	sampleBlock  = wire.Object{{"agent", write.ExampleName}, {"for", "7d"}, {"reason", "Advertisement"}}
 	sampleFreeze = wire.Object{{"channel", "general"}, {"for", "1h"}, {"reason", "Flood"}}
 	sampleWatch  = wire.Object{{"pattern", "(?i)cheap pills"}, {"for", "7d"}, {"reason", "Advertisement"}}
 	sampleLift   = wire.Object{{"number", "1"}, {"reason", "It is over"}}
 )
 
-// ruleProblems say what the state has against a change of the policy.
+// ruleProblems explain why the state rejects a change of the policy.
 var ruleProblems = map[command.Problem]wire.Issue{
 	command.ProblemUnknownSender: {"sender_of", "must be the id of an entry with a known sender"},
 	command.ProblemUnknownRule:   {"number", "is that of no rule that holds: GET /api/moderation/rules lists them"},
@@ -42,7 +38,7 @@ var ruleProblems = map[command.Problem]wire.Issue{
 		command.MaxRules, command.MaxPatterns)},
 }
 
-// ruling is the handler of an operation that sets a rule. subject reads what it is about.
+// ruling returns the handler of an operation that sets a rule. subject reads its kind and subject.
 func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *orderForm, cmd *command.SetRule)) op.Handler {
 	return ordering(params, sample, func(c *op.Call, f *orderForm) func() error {
 		cmd := &command.SetRule{Order: f.Order}
@@ -73,7 +69,7 @@ func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *ord
 	})
 }
 
-// answerRule answers with what a change of the policy has left, or with why there was none.
+// answerRule answers with the result of a change of the policy, or with its rejection.
 func answerRule(c *op.Call, f *orderForm, r *command.Result, show func(view *view.View) (wire.Object, error)) error {
 	for _, p := range r.Problems {
 		if issue, known := ruleProblems[p]; known {
@@ -98,7 +94,7 @@ func answerDryRule(c *op.Call, would wire.Object) error {
 	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"dry_run", true}, {"would", would}}))
 }
 
-// only returns which of some fields was sent; several or none are a problem.
+// only returns the one of some fields that was sent. Any other number of them is a problem.
 func (f *orderForm) only(fields ...string) string {
 	only := ""
 	for _, name := range fields {
@@ -117,7 +113,7 @@ func (f *orderForm) only(fields ...string) string {
 	return only
 }
 
-// duration reads for how long something holds, in milliseconds.
+// duration reads a duration, in milliseconds.
 func (f *orderForm) duration(field string, required bool) int64 {
 	s := f.word(field, command.MaxName)
 	var d time.Duration
@@ -140,7 +136,7 @@ func (f *orderForm) duration(field string, required bool) int64 {
 	return d.Milliseconds()
 }
 
-// blockRule reads whose writes are blocked.
+// blockRule reads the subject of a block.
 func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
 	switch f.only("agent", "sender_of", "network") {
 	case "agent":
@@ -158,7 +154,7 @@ func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
 	}
 }
 
-// freezeRule reads which writes are frozen.
+// freezeRule reads the subject of a freeze.
 func freezeRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
 	field := f.only("channel", "unproven", "all")
 	switch field {
@@ -177,7 +173,7 @@ func freezeRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
 	}
 }
 
-// watchRule reads which texts are watched.
+// watchRule reads the pattern of a watch.
 func watchRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
 	cmd.Kind, cmd.Subject, cmd.Hold = command.RulePattern, f.word("pattern", command.MaxPatternBytes), f.flag("hold")
 	if cmd.Subject == "" && !f.Problems.Has("pattern") {
@@ -226,7 +222,7 @@ func ruleObject(r *state.Rule) wire.Object {
 	}
 }
 
-// forModerators is the handler of a list that moderators alone are shown.
+// forModerators returns the handler of a list for moderators alone.
 func forModerators(scope string, params []string, filters func(l *read.Params), run func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error)) op.Handler {
 	return op.Private(func(c *op.Call) (op.Task, error) {
 		if _, err := c.OnlyModerator(); err != nil {
@@ -243,11 +239,7 @@ func forModerators(scope string, params []string, filters func(l *read.Params), 
 			if err != nil {
 				return fmt.Errorf("list %s: %w", scope, err)
 			}
-			cursor := any(nil)
-			if next > 0 {
-				cursor = l.NextCursor(next)
-			}
-			return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{scope, append([]wire.Object{}, rows...)}, {"nextCursor", cursor}}))
+			return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{scope, append([]wire.Object{}, rows...)}, {"nextCursor", wire.OrNull(l.NextCursor(next))}}))
 		})(c)
 	})
 }

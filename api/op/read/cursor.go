@@ -12,22 +12,17 @@ const cursorVersion = 1
 // cursorSumBytes is the length of the sum that binds a cursor to its list.
 const cursorSumBytes = 8
 
-// cursorCode is how a cursor's bytes are written.
+// cursorCode is the encoding of cursors.
 var cursorCode = base64.RawURLEncoding.Strict()
 
-// cursor returns the nextCursor of this list for a page of entries before a seq. It holds
-// the version, a sum over the filters and the place, and the place.
-func (l *Params) cursor(before uint64) string {
-	raw := append([]byte{cursorVersion}, l.cursorSum(before)...)
-	return cursorCode.EncodeToString(binary.AppendUvarint(raw, before))
-}
-
-// NextCursor is cursor, or "" where before is 0: on the last page.
+// NextCursor returns the nextCursor of this list for a page of entries before a seq, or "" if
+// before is 0. It holds the version, a sum over the filters and the place, and the place.
 func (l *Params) NextCursor(before uint64) string {
 	if before == 0 {
 		return ""
 	}
-	return l.cursor(before)
+	raw := append([]byte{cursorVersion}, l.cursorSum(before)...)
+	return cursorCode.EncodeToString(binary.AppendUvarint(raw, before))
 }
 
 // parseCursor reads a cursor of this list. It rejects every other text.
@@ -37,14 +32,14 @@ func (l *Params) parseCursor(s string) (before uint64, ok bool) {
 		return 0, false
 	}
 	before, n := binary.Uvarint(raw[1+cursorSumBytes:])
-	if n <= 0 || before == 0 || l.cursor(before) != s {
+	if n <= 0 || before == 0 || l.NextCursor(before) != s {
 		return 0, false
 	}
 	return before, true
 }
 
-// cursorSum is a short hash of everything that selects entries, and a place. It
-// keeps mistakes out, not attackers: a cursor gives access to nothing.
+// cursorSum returns a short hash of the filters and a place. It detects mistakes, not attackers:
+// a cursor gives no access.
 func (l *Params) cursorSum(before uint64) []byte {
 	q := &l.Query
 	var b []byte

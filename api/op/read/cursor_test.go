@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
@@ -53,13 +52,13 @@ func FuzzListQuery(f *testing.F) {
 // FuzzCursor holds that only what cursor made is taken for a cursor.
 func FuzzCursor(f *testing.F) {
 	l := &Params{Query: view.Query{Since: -1, Channel: "lab"}}
-	f.Add(l.cursor(1))
-	f.Add(l.cursor(1 << 63))
+	f.Add(l.NextCursor(1))
+	f.Add(l.NextCursor(1 << 63))
 	f.Add("")
 	f.Add("AQAAAAAAAAAAAQ")
 	f.Fuzz(func(t *testing.T, s string) {
 		before, ok := l.parseCursor(s)
-		if ok && l.cursor(before) != s {
+		if ok && l.NextCursor(before) != s {
 			t.Errorf("%q was taken for the cursor of %d", s, before)
 		}
 		if other := (&Params{Query: view.Query{Since: -1, Channel: "hall"}}); ok {
@@ -72,7 +71,7 @@ func FuzzCursor(f *testing.F) {
 
 func checkCursor(t *testing.T, l *Params, before uint64) {
 	t.Helper()
-	if got, ok := l.parseCursor(l.cursor(before)); !ok || got != before {
+	if got, ok := l.parseCursor(l.NextCursor(before)); !ok || got != before {
 		t.Errorf("cursor of %d came back as %d, %v", before, got, ok)
 	}
 }
@@ -80,7 +79,7 @@ func checkCursor(t *testing.T, l *Params, before uint64) {
 // TestCursorIsBound holds that every filter is part of a cursor.
 func TestCursorIsBound(t *testing.T) {
 	base := Params{Query: view.Query{Since: -1}}
-	cursor := base.cursor(7)
+	cursor := base.NextCursor(7)
 	for name, change := range map[string]func(*Params){
 		"kind":     func(l *Params) { l.Query.Kind = command.KindKnowledge },
 		"channel":  func(l *Params) { l.Query.Channel = "lab" },

@@ -18,16 +18,15 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// ParamFormat is the parameter that asks for a list as a feed.
+// ParamFormat is the parameter for the format of a list.
 const ParamFormat = "format"
 
-// The forms of lists beside our own.
+// The formats of lists beside our own.
 const (
 	formatAtom     = "atom"
 	formatJSONFeed = "jsonfeed"
@@ -36,7 +35,7 @@ const (
 	contentJSONFeed = "application/feed+json"
 )
 
-// readFormat reads the form in which the list is wanted.
+// readFormat reads the format of the list.
 func (l *Params) readFormat() {
 	switch l.format = wire.Word(l.Text(ParamFormat, MaxNumber)); l.format {
 	case "json":
@@ -57,17 +56,16 @@ type feedItem struct {
 	Hidden                 *page.Hidden
 }
 
-// feed is a list as a feed, in whichever form.
+// feed is the data of a feed of either format.
 type feed struct {
 	Base, cluster string
 	ID, Title     string
 	Self, Page    string
-	Next          string // the page after this one; "": there is none
+	Next          string // the next page, or ""
 	Items         []feedItem
 }
 
-// answerFeed answers with one page of a list as a feed, or with 304 where the client
-// has it.
+// answerFeed answers with one page of a list as a feed, or with 304 if the client has it.
 func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
 	if c.Inner {
 		return errors.New("a feed is for HTTP alone")
@@ -76,7 +74,7 @@ func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(d
 	if err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}
-	f := feed{Base: c.In.BaseURL(), cluster: c.View().ClusterID()}
+	f := feed{Base: c.BaseURL(), cluster: c.View().ClusterID()}
 	if err := json.Unmarshal(append(list, ']'), &f.Items); err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}
@@ -84,26 +82,29 @@ func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(d
 	if err := f.link(c, cursor); err != nil {
 		return err
 	}
-	var body []byte
+	var b bytes.Buffer
 	contentType := contentAtom
 	if l.format == formatJSONFeed {
 		contentType = contentJSONFeed
-		body, err = f.json()
+		var spaced bytes.Buffer
+		if err = jsonFeed.Execute(&spaced, &f); err == nil {
+			err = json.Compact(&b, spaced.Bytes())
+		}
 	} else {
-		body, err = f.atom()
+		err = atomFeed.Execute(&b, &f)
 	}
 	if err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}
-	c.Work += len(body) / op.PageBytes
-	text := string(body)
+	c.Work += b.Len() / op.PageBytes
+	text := b.String()
 	if c.Unchanged(text) {
 		return nil
 	}
 	return c.AnswerText(http.StatusOK, contentType, text)
 }
 
-// describe says what is in the feed: its id, its title and the page that shows the same.
+// describe sets the feed's id, its title and the page with the same content.
 func (f *feed) describe(l *Params) {
 	q := &l.Query
 	narrow := q.Kind != 0 || q.ForKey != "" || q.TagKey != "" || l.ReplyTo != "" || q.Q != "" || q.Since >= 0
@@ -135,11 +136,10 @@ func (f *feed) describe(l *Params) {
 	f.ID = f.URN("list " + hex.EncodeToString(l.cursorSum(0)))
 }
 
-// notOfFeeds are the parameters that do not say what is in a feed.
+// notOfFeeds are the parameters that do not select the content of a feed.
 var notOfFeeds = []string{ParamFormat, "limit", "cursor", "consistency", "min_index", "action"}
 
-// URN is the name of something of this cluster, which it has for good: by whatever
-// address it is read.
+// URN returns a permanent id of a thing of this cluster, independent of its address.
 func (f *feed) URN(name string) string {
 	sum := sha256.Sum256([]byte(f.cluster + "/" + name))
 	id := sum[:16]
@@ -148,7 +148,7 @@ func (f *feed) URN(name string) string {
 	return "urn:uuid:" + s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// link finds the feed's own address, and that of its next page.
+// link sets the feed's own address, and that of its next page.
 func (f *feed) link(c *op.Call, cursor string) error {
 	pairs, err := c.Query()
 	if err != nil {
@@ -167,7 +167,7 @@ func (f *feed) link(c *op.Call, cursor string) error {
 	return nil
 }
 
-// Updated is when what is shown of an item was written.
+// Updated returns the time at which the shown content of an item was written.
 func (i *feedItem) Updated() int64 {
 	if i.Hidden != nil {
 		return i.Hidden.At
@@ -186,7 +186,7 @@ func (i *feedItem) Resource() string {
 	return "entries/" + i.ID
 }
 
-// Newest is when the newest item was written.
+// Newest returns the time of the newest item.
 func (f *feed) Newest() (newest int64) {
 	for i := range f.Items {
 		newest = max(newest, f.Items[i].Updated())
@@ -194,8 +194,7 @@ func (f *feed) Newest() (newest int64) {
 	return newest
 }
 
-// The templates of feeds: Atom (RFC 4287), and JSON Feed 1.1 (jsonfeed.org). The white
-// space between their elements is not sent.
+// The templates of feeds: Atom (RFC 4287), and JSON Feed 1.1 (jsonfeed.org).
 var (
 	//go:embed atom.tmpl
 	atomText string
@@ -222,21 +221,4 @@ func feedTemplate(name, text string) *template.Template {
 			return string(text), err
 		},
 	}).Parse(text))
-}
-
-// atom is the feed as Atom.
-func (f *feed) atom() ([]byte, error) {
-	var b bytes.Buffer
-	err := atomFeed.Execute(&b, f)
-	return b.Bytes(), err
-}
-
-// json is the feed as JSON Feed.
-func (f *feed) json() ([]byte, error) {
-	var b, compact bytes.Buffer
-	if err := jsonFeed.Execute(&b, f); err != nil {
-		return nil, err
-	}
-	err := json.Compact(&compact, b.Bytes())
-	return compact.Bytes(), err
 }

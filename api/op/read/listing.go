@@ -23,37 +23,30 @@ var ListParams = []string{
 	"limit", "cursor", ParamFormat, "consistency", "min_index",
 }
 
-// EntryListParams are those of GET /api/entries as a list.
+// EntryListParams are the parameters of GET /api/entries as a list.
 var EntryListParams = append([]string{"action"}, ListParams...)
 
-// Params are the parameters of a read as they were sent: for lists, which page.
+// Params are the parsed parameters of a read. Empty filters select everything.
 type Params struct {
 	Doc      *wire.Document
 	Problems wire.Problems
-	notes    []string // of what was taken as something else than it says
-	// params are the parameters that the read takes.
-	Takes []string
-	Fresh op.Freshness
-	Query view.Query
-	// scope distinguishes lists whose filters look alike; "" is that of entries.
-	Scope string
-	// days is how many days of usage are asked for.
-	Days int
-	// status narrows a list of jobs or of requests for help; zero is all.
-	Status uint8
-	// claimant has claimed the jobs of the list (text.Fold); "": anybody or nobody.
-	Claimant string
-	// looks says that the list reads more than it shows, as a search does, or makes more
-	// of it, as a feed does.
+	notes    []string // about values that were read as others
+	Takes    []string // the names of the parameters of the read
+	Fresh    op.Freshness
+	Query    view.Query
+	// Scope distinguishes lists with equal filters; "" is that of entries.
+	Scope           string
+	Days            int    // of usage
+	Status          uint8  // of jobs or requests for help
+	Claimant        string // of jobs (text.Fold)
+	Thread, ReplyTo string // ids of entries
+	// Looks means that the read costs more than its answer, as a search or a feed does.
 	Looks bool
-	// format is the form of the answer; "": our own.
+	// format is the format of the answer, empty for our own.
 	format string
-	// The entries that thread= and reply_to= name; "" is no filter.
-	Thread, ReplyTo string
 }
 
-// New is a listing from which nothing was read yet. It notes the parameters that
-// the operation does not take.
+// New returns unread parameters. It notes those that the operation does not take.
 func New(c *op.Call, doc *wire.Document, params, twice []string) *Params {
 	l := &Params{Doc: doc, Takes: params, Query: view.Query{Since: -1, Limit: command.DefaultList}}
 	unknown, lost, _ := doc.Canonical(params)
@@ -68,8 +61,8 @@ func New(c *op.Call, doc *wire.Document, params, twice []string) *Params {
 	return l
 }
 
-// Parse reads the parameters of a read: filters those beside freshness. Its error
-// lists all problems.
+// Parse reads the parameters of a read; filters, unless it is nil, reads those beside freshness.
+// The error lists all problems.
 func Parse(c *op.Call, params []string, filters func(l *Params)) (*Params, error) {
 	pairs, err := c.Query()
 	if err != nil {
@@ -83,19 +76,11 @@ func Parse(c *op.Call, params []string, filters func(l *Params)) (*Params, error
 	return l, Finish(c, l)
 }
 
-// Items is how many items the list may have.
-func (l *Params) Items() int {
-	if l.Query.Limit > 0 {
-		return l.Query.Limit
-	}
-	return command.DefaultList
-}
-
-// Versioned reports whether one version of the state has one such list. Searches look at
-// a bounded number of words, by node; feeds have a tag of their own.
+// Versioned reports whether the list depends only on the version of the state. Searches read a
+// bounded number of words that differs between nodes; feeds have a tag of their own.
 func (l *Params) Versioned() bool { return l.Query.Q == "" && l.format == "" }
 
-// Finish reads how fresh a read must be, after all its other parameters.
+// Finish reads the freshness of a read, after all its other parameters.
 func Finish(c *op.Call, l *Params) error {
 	l.Fresh = c.ReadFreshness(l.Doc, &l.Problems)
 	c.Notes = append(c.Notes, l.notes...)
@@ -119,16 +104,16 @@ const (
 	ScopeHelp = "human-requests"
 )
 
-// List is a list of the interface but for that of entries.
+// List is a list of the interface, except that of entries.
 type List struct {
-	Member, Scope string // of the answer, and of cursors
+	Member, Scope string // the member of the answer; the scope of cursors
 	Params        []string
 	Filters       func(l *Params)
 	Find          func(view *view.View, l *Params) (seqs []uint64, next uint64, err error)
 	Show          func(view *view.View, dst []byte, seqs []uint64) ([]byte, error)
 }
 
-// Handle is the handler of a list.
+// Handle implements op.Handler.
 func (of *List) Handle(c *op.Call) (op.Task, error) {
 	l, err := Parse(c, of.Params, func(l *Params) {
 		l.Scope = of.Scope
@@ -140,7 +125,7 @@ func (of *List) Handle(c *op.Call) (op.Task, error) {
 	if err != nil {
 		return op.Task{}, err
 	}
-	return op.Task{Fresh: l.Fresh, Builds: l.Items(), Versioned: l.Versioned(), Run: func() error {
+	return op.Task{Fresh: l.Fresh, Builds: l.Query.Limit, Versioned: l.Versioned(), Run: func() error {
 		view := c.View()
 		seqs, next, err := of.Find(view, l)
 		if err == nil && len(seqs) == 0 {
@@ -155,18 +140,13 @@ func (of *List) Handle(c *op.Call) (op.Task, error) {
 	}}, nil
 }
 
-// AnswerList answers with one page of a list, in the form that was asked for.
+// AnswerList answers with one page of a list, in the format that was asked for. show appends the
+// stored JSON of items.
 func AnswerList(c *op.Call, l *Params, name string, seqs []uint64, next uint64, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
 	cursor := l.NextCursor(next)
 	if l.format != "" {
 		return answerFeed(c, l, cursor, seqs, show)
 	}
-	return answerPage(c, name, seqs, cursor, show)
-}
-
-// answerPage answers with one page of a list, put together from stored bytes.
-// The cursor is null on the last page.
-func answerPage(c *op.Call, name string, seqs []uint64, cursor string, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
 	size := len(seqs) * int(c.Env.ItemBytes.Load())
 	return c.AnswerOf(size, http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = append(append(append(BeginNotes(c, dst), '"'), name...), `":[`...)
@@ -198,16 +178,15 @@ func BeginNotes(c *op.Call, dst []byte) []byte {
 }
 
 const (
-	// maxNearWords and nearCuts bound the searches that are tried if one finds nothing:
-	// up to nearCuts letters are cut off one of the last maxNearWords words.
+	// maxNearWords and nearCuts bound the searches that NoteEmpty tries: it cuts up to nearCuts
+	// letters off one of the last maxNearWords words, and keeps leastPrefix letters.
 	maxNearWords = 4
 	nearCuts     = 3
-	// leastPrefix is how many letters of a word are kept.
-	leastPrefix = 3
+	leastPrefix  = 3
 )
 
-// NoteEmpty notes why a search finds nothing, and suggests one that finds something:
-// one word is shortened and moved to the end, where the beginning of a word is enough.
+// NoteEmpty explains an empty search, and suggests a successful one: one word is shortened and
+// moved to the end, where the beginning of a word is enough.
 func NoteEmpty(c *op.Call, l *Params, find func() ([]uint64, uint64, error)) error {
 	words := strings.Fields(l.Query.Q)
 	if len(words) == 0 || l.Query.Before != 0 {
@@ -251,14 +230,14 @@ func (l *Params) ReadEntries(head bool) {
 	l.ReadNames()
 	l.Thread, l.ReplyTo = l.ID("thread"), l.ID("reply_to")
 	l.Query.Q = l.Text("q", command.MaxSearch)
-	if since := l.Since(); since >= 0 {
+	if since := l.Instant("since"); since >= 0 {
 		l.Query.Since = since
 	}
 	l.ReadPage()
 	l.readFormat()
 }
 
-// ID reads the id of an entry; "" when it is absent or has a problem.
+// ID reads the id of an entry. It returns "" if it is absent or has a problem.
 func (l *Params) ID(field string) string {
 	for i := range l.Doc.Fields {
 		if s, isText := l.Doc.Fields[i].Value.(string); isText && l.Doc.Fields[i].Name == field {
@@ -268,10 +247,7 @@ func (l *Params) ID(field string) string {
 	return l.Text(field, command.MaxTarget)
 }
 
-// Since reads an instant; -1 where none is given.
-func (l *Params) Since() int64 { return l.Instant("since") }
-
-// Instant is since for a field of another name.
+// Instant reads a time in milliseconds since the epoch. It returns -1 if the field is absent.
 func (l *Params) Instant(field string) int64 {
 	s := l.Text(field, maxSince)
 	if s == "" {
@@ -288,15 +264,12 @@ func (l *Params) Instant(field string) int64 {
 	return since
 }
 
-// allStatuses is the status of a list that is not narrowed by one.
-const allStatuses = "all"
-
-// Status reads a status; usual where none is given, zero for all.
+// Status reads a status, by default usual; zero means all.
 func Status[S ~uint8](l *Params, usual S, parse func(string) (S, bool), names string) S {
 	status := usual
 	switch s := wire.Word(l.Text("status", command.MaxName)); s {
 	case "":
-	case allStatuses:
+	case "all":
 		status = 0
 	default:
 		var known bool
@@ -308,7 +281,7 @@ func Status[S ~uint8](l *Params, usual S, parse func(string) (S, bool), names st
 	return status
 }
 
-// ReadPage reads which page of the list is asked for, after all filters.
+// ReadPage reads the limit and the cursor, after all filters.
 func (l *Params) ReadPage() {
 	l.Query.Limit = l.Number("limit", command.MaxList, command.DefaultList)
 	if s := l.Text("cursor", maxCursor); s != "" {
@@ -320,7 +293,7 @@ func (l *Params) ReadPage() {
 	}
 }
 
-// Number reads a number from 1 to most; the usual one where none is given.
+// Number reads a number from 1 to most, by default usual.
 func (l *Params) Number(field string, most, usual int) int {
 	s := l.Text(field, MaxNumber)
 	if s == "" {
@@ -340,7 +313,7 @@ const (
 	MaxWait = 60
 )
 
-// The longest texts of parameters whose form is fixed, in code points.
+// The longest texts of parameters with a fixed form, in code points.
 const (
 	maxSince  = 64
 	MaxNumber = 20
@@ -371,7 +344,7 @@ func (l *Params) ReadNames() {
 	}
 }
 
-// Agent reads the name of an agent; "" when it is absent or has a problem.
+// Agent reads the name of an agent. It returns "" if it is absent or has a problem.
 func (l *Params) Agent(field string) string {
 	s := l.Text(field, wire.MaxRawName)
 	if s == "" {
@@ -389,7 +362,7 @@ func (l *Params) Name(field, name string, longest int) string {
 	return name
 }
 
-// Text reads one parameter; "" when it is absent or has a problem.
+// Text reads one parameter. It returns "" if it is absent or has a problem.
 func (l *Params) Text(field string, longest int) string {
 	s, given := l.Doc.Get(field).(string)
 	if !given || l.Problems.Has(field) {
@@ -407,16 +380,15 @@ func (l *Params) Text(field string, longest int) string {
 	return s
 }
 
-// filterProblems reports a problem in a parameter that a cursor is bound to.
+// filterProblems reports whether a parameter that a cursor is bound to has a problem.
 func (l *Params) filterProblems() bool {
 	return slices.ContainsFunc(l.Problems.List, func(i wire.Issue) bool {
 		return !slices.Contains(wire.PageParams, i.Field)
 	})
 }
 
-// Resolve finds the entries that thread= and reply_to= name. It reports false when
-// one of them is unknown: then nothing is in the list. An id may be unknown here
-// and known elsewhere for a moment, so that it is no mistake of the caller.
+// Resolve looks up the entries of thread and reply_to. It returns false if one is unknown: then
+// the list is empty. That is no error, because another node may know the entry already.
 func (l *Params) Resolve(view *view.View) bool {
 	known := true
 	if l.Thread != "" {
@@ -428,13 +400,13 @@ func (l *Params) Resolve(view *view.View) bool {
 	return known
 }
 
-// Repair is the caller's own list without the parameters that only the caller can
-// correct, and with numbers within their bounds.
+// Repair returns the caller's parameters without those that only the caller can correct, and
+// with numbers within their bounds.
 func (l *Params) Repair() wire.Object {
 	o := wire.Object{}
 	for _, name := range l.Takes {
 		s, given := l.Doc.Get(name).(string)
-		if !given || name == "min_index" { // whether this node has it is not to be known here
+		if !given || name == "min_index" { // this node may not have it yet
 			continue
 		}
 		s, _ = wire.Clean(s)
@@ -450,8 +422,7 @@ func (l *Params) Repair() wire.Object {
 	return o
 }
 
-// neutral is a parameter that changes the answer in no way, as an example for a list
-// without parameters.
+// neutral returns a parameter without effect, as an example for a list without parameters.
 func (l *Params) neutral() wire.Object {
 	switch {
 	case slices.Contains(l.Takes, "limit"):
@@ -462,8 +433,7 @@ func (l *Params) neutral() wire.Object {
 	return wire.Object{{"min_index", 0}}
 }
 
-// inBounds brings a number into the bounds of 1 and most; a text that is no number
-// becomes the usual one.
+// inBounds returns a number within 1 and most, or usual if the text is no number.
 func inBounds(s string, most, usual int) int {
 	n, err := strconv.Atoi(s)
 	switch {
@@ -475,8 +445,8 @@ func inBounds(s string, most, usual int) int {
 	return usual
 }
 
-// sinceLayouts are the forms of ISO 8601 that are understood. A form without a
-// zone is UTC. Go reads a fraction of a second after any of the seconds.
+// sinceLayouts are the accepted forms of ISO 8601, in UTC without a zone. Go also reads a fraction
+// of a second after the seconds.
 var sinceLayouts = []string{
 	"2006-01-02",
 	"2006-01-02T15:04:05Z07:00",
@@ -489,15 +459,14 @@ var sinceLayouts = []string{
 	"2006-01-02T15:04Z07",
 }
 
-// Numbers in this range are seconds since the epoch, not milliseconds: years 1973 to
-// 5138. As milliseconds they would be before any entry.
+// Numbers in this range are seconds since the epoch: years 1973 to 5138. As milliseconds they
+// would be before any entry.
 const (
 	leastSeconds = 1e8
 	mostSeconds  = 1e11
 )
 
-// epochSeconds reads an instant in seconds, which may have a fraction, as
-// milliseconds.
+// epochSeconds returns an instant in seconds, perhaps with a fraction, in milliseconds.
 func epochSeconds(s string) (ms int64, ok bool) {
 	if s == "" || strings.Trim(s, "0123456789.") != "" {
 		return 0, false
@@ -506,8 +475,8 @@ func epochSeconds(s string) (ms int64, ok bool) {
 	return int64(n * 1000), err == nil && n >= leastSeconds && n < mostSeconds
 }
 
-// parseSince reads an instant: epoch milliseconds, or an ISO 8601 date or
-// date-time. It returns milliseconds since the epoch, rounded down.
+// parseSince reads an instant: epoch milliseconds, or an ISO 8601 date or date-time. It returns
+// milliseconds since the epoch, rounded down.
 func parseSince(s string) (ms int64, ok bool) {
 	if ms, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return ms, ms >= 0
@@ -526,8 +495,7 @@ func parseSince(s string) (ms int64, ok bool) {
 	return 0, false
 }
 
-// Handler is the handler of a read: filters reads its parameters beside those of
-// freshness, if there are any, and run answers.
+// Handler returns the handler of a read; see Parse for filters.
 func Handler(params []string, filters func(l *Params), run func(c *op.Call, l *Params) error) op.Handler {
 	return func(c *op.Call) (op.Task, error) {
 		l, err := Parse(c, params, filters)
@@ -538,7 +506,7 @@ func Handler(params []string, filters func(l *Params), run func(c *op.Call, l *P
 	}
 }
 
-// Wait reads for how long a call waits.
+// Wait reads the duration of a wait.
 func (l *Params) Wait() time.Duration {
 	s := l.Text("wait", MaxNumber)
 	if s == "" {

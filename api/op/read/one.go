@@ -5,15 +5,14 @@ import (
 	"net/http"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// One is the handler of a read of one thing by its id: of a profile where it is no type
-// of entries. show appends it, or returns state.ErrNotFound. That it does not exist is
-// said before what is wrong with the parameters, because no others would help.
+// One returns the handler of a read of one thing by its id; of is 0 unless it is an entry. show
+// appends it, or returns state.ErrNotFound. That error comes before problems of parameters,
+// because correcting them would not help.
 func One(what string, of state.EntryType, show func(view *view.View, dst []byte, id string) ([]byte, error)) op.Handler {
 	find := func(view *view.View, dst []byte, id string) ([]byte, error) {
 		dst, err := show(view, dst, id)
@@ -35,7 +34,7 @@ func One(what string, of state.EntryType, show func(view *view.View, dst []byte,
 		if l == nil {
 			return op.Task{}, rejected
 		}
-		id := c.Param("id") // a trial may have none
+		id := c.Param("id") // empty in some trials
 		if of != 0 {
 			id = op.CleanID(id)
 		}
@@ -44,7 +43,7 @@ func One(what string, of state.EntryType, show func(view *view.View, dst []byte,
 				return op.Task{}, err
 			}
 		}
-		return op.Task{Fresh: l.Fresh, Builds: l.Items(), Versioned: true, Run: func() error {
+		return op.Task{Fresh: l.Fresh, Builds: l.Query.Limit, Versioned: true, Run: func() error {
 			return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 				dst, err := find(c.View(), append(append(append(dst, `{"`...), what...), `":`...), id)
 				return append(dst, '}'), err
@@ -53,7 +52,7 @@ func One(what string, of state.EntryType, show func(view *view.View, dst []byte,
 	}
 }
 
-// OneEntry is one for what is filed as an entry. show appends that with a seq.
+// OneEntry is One for entries, jobs and requests for help. show appends the one with a seq.
 func OneEntry(what string, of state.EntryType, show func(view *view.View, dst []byte, seq uint64) ([]byte, error)) op.Handler {
 	return One(what, of, func(view *view.View, dst []byte, id string) ([]byte, error) {
 		seq, known := view.Resolve(id)

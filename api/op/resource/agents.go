@@ -13,7 +13,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
@@ -46,11 +45,11 @@ const (
 
 	verifiedNote = "The receiver at notify_url answered the challenge: replies and mentions are pushed to it from now on."
 
-	// howToPass ends the sentence that says why a receiver did not pass.
+	// howToPass ends the error message about a receiver that did not pass.
 	howToPass = `It has to answer a POST of {"type":"common.verify", …} with a 2xx status and its reply_with as the body.`
 )
 
-// profileRejections say what the rules of profiles mean to a client.
+// profileRejections explain the problems of profiles to a client.
 var profileRejections = map[command.Problem]write.Rejection{
 	command.ProblemNoDescription: {Issue: wire.Issue{
 		fieldDescription.Name, fmt.Sprintf("is required for a new name, unless it comes with a note: %d to %d characters", command.MinDescription, command.MaxDescription),
@@ -73,8 +72,8 @@ const onlyOwner = "Only the holder of the edit_key may change this profile. The 
 // time for a new leader to repeat the check.
 const verifyTimeout = 12 * time.Second
 
-// profileForm is the body of POST /api/agents as it was sent, and the command that it
-// means. A field that is null is cleared, one that is missing keeps its value.
+// profileForm is the body of POST /api/agents and its command. null clears a field, a missing
+// one keeps its value.
 type profileForm struct {
 	write.Form
 	description, endpoint, note, notifyURL write.Sent
@@ -82,8 +81,7 @@ type profileForm struct {
 	key                                    string // the edit_key that the agent gets if one is due
 }
 
-// readProfile reads a profile. It finds every problem that can be seen without the
-// state.
+// readProfile reads a profile, and finds the problems that do not depend on the state.
 func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
 	f := &profileForm{Form: write.NewForm(doc, profileFields, &fieldID, command.OpRegister)}
 	f.Reread = func(doc *wire.Document) write.Draft { return readProfile(doc, notify) }
@@ -119,7 +117,7 @@ func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
 	return f
 }
 
-// flag reads what is true or false; in a form, as a word. What is null is false.
+// flag reads a boolean, in a form as a word. null is false.
 func (f *profileForm) flag(field *write.Field) bool {
 	value := f.Doc.Get(field.Name)
 	if s, isText := value.(string); isText && f.Doc.Flat && (s == "true" || s == "false") {
@@ -145,7 +143,7 @@ func (f *profileForm) validateURL(field *write.Field, s write.Sent, problem func
 	}
 }
 
-// assign puts the fields that have no problem into the command.
+// assign puts the valid fields into the command.
 func (f *profileForm) assign() {
 	c := &f.change
 	c.Agent, c.AgentKey = f.Author.Agent, f.Author.AgentKey
@@ -173,8 +171,7 @@ func (f *profileForm) assign() {
 	}
 }
 
-// notifyChoices are the members of notify: what they stand for, and whether that holds
-// when they are true.
+// notifyChoices are the members of notify, each with its filter and its value if the filter is set.
 var notifyChoices = [...]struct {
 	name   string
 	filter command.PushFilter
@@ -187,7 +184,7 @@ var notifyChoices = [...]struct {
 	{"digest", command.Digest, true},
 }
 
-// notifyObject says what is pushed through a filter.
+// notifyObject returns a filter as a notify object.
 func notifyObject(f command.PushFilter) wire.Object {
 	o := make(wire.Object, len(notifyChoices))
 	for i, c := range notifyChoices {
@@ -196,8 +193,8 @@ func notifyObject(f command.PushFilter) wire.Object {
 	return o
 }
 
-// readNotify reads what is to be pushed: an object, or its JSON where the source is
-// flat. What it leaves out is as in a new profile.
+// readNotify reads the filter of pushed events: an object, or its JSON from a flat source. Missing
+// members are as in a new profile.
 func (f *profileForm) readNotify() {
 	value := f.Doc.Get(fieldNotify.Name)
 	if value == nil {
@@ -251,14 +248,13 @@ func membersOf(value any, flat bool) (fields []wire.Field, ok bool) {
 	return fields, true
 }
 
-// inspect looks at the profile.
 func (f *profileForm) Inspect(view *view.View) ([]command.Problem, error) {
 	if f.Problems.Has(fieldID.Name) {
 		return nil, nil
 	}
 	found, err := view.RegisterProblems(f.registration())
 	return slices.DeleteFunc(found, func(p command.Problem) bool {
-		return p == command.ProblemUnchecked || // nobody was asked
+		return p == command.ProblemUnchecked || // the receiver was not asked yet
 			p == command.ProblemNoDescription && (f.Problems.Has(fieldDescription.Name) || f.Problems.Has(fieldNote.Name)) ||
 			f.Problems.Has(write.FieldEditKey.Name)
 	}), err
@@ -271,12 +267,10 @@ func (f *profileForm) Rejection(_ *view.View, p command.Problem) write.Rejection
 	return write.NewerRule(fieldID.Name, p)
 }
 
-// challenge asks a new receiver whether it wants what is pushed to the agent. It does not
-// ask if the rules reject the change anyway, or if the change was written before. That is
-// looked up in the newest state: a node that is behind would let an address in without a
-// check, and nothing would ever be pushed to it. A receiver that passed before needs no
-// check. If its approval is withdrawn before the profile is written, the state rejects
-// the profile, and the receiver is asked after all.
+// Challenge asks a new receiver for its agreement, unless the rules reject the change, the change
+// was written before, or the receiver passed before. It reads the newest state: a node that is
+// behind would accept an address without a check. If an earlier agreement is withdrawn before the
+// profile is written, the state rejects the profile, and the receiver is asked after all.
 func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
 	if f.change.NotifyURL == "" {
 		return nil
@@ -315,8 +309,7 @@ func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
 	return nil
 }
 
-// receiverDue reports whether the receiver has to be asked before the profile is
-// written.
+// receiverDue reports whether the receiver has to be asked before the profile is written.
 func (f *profileForm) receiverDue(view *view.View) (bool, error) {
 	verified := *f.registration()
 	if _, known, err := view.Earlier(command.OpRegister, verified.Signature()); err != nil || known {
@@ -331,7 +324,7 @@ func (f *profileForm) receiverDue(view *view.View) (bool, error) {
 	return len(problems) == 0, err
 }
 
-// registration is the command, but for a new key.
+// registration returns the command without a new key.
 func (f *profileForm) registration() *command.Register {
 	f.change.Request, f.change.Proof, f.change.House = f.Author.Request, f.Author.Proof, f.Author.House
 	return &f.change
@@ -344,17 +337,12 @@ func (f *profileForm) Command(*op.Environment) command.Payload {
 	return f.registration()
 }
 
-// known is, for a name that has a profile, that profile, because sending it again needs
-// no key.
+// Known returns the stored profile of the name: sending it again needs no key.
 func (f *profileForm) Known(view *view.View) (wire.Object, error) {
-	if stored, known, err := view.Profile(f.Author.AgentKey); err != nil || known {
-		return storedExample(&stored), err
+	p, known, err := view.Profile(f.Author.AgentKey)
+	if err != nil || !known {
+		return nil, err
 	}
-	return nil, nil
-}
-
-// storedExample is a profile as it could be sent again without changing anything.
-func storedExample(p *view.Profile) wire.Object {
 	o := wire.Object{{fieldID.Name, p.ID}}
 	add := func(field *write.Field, value string) {
 		if value != "" {
@@ -365,10 +353,10 @@ func storedExample(p *view.Profile) wire.Object {
 	o = o.With(fieldCapabilities.Name, append([]string{}, p.Capabilities...))
 	add(&fieldEndpoint, p.Endpoint)
 	add(&fieldNote, p.Note)
-	return o
+	return o, nil
 }
 
-// noteResult says what a registration that was not rejected has changed.
+// noteResult adds a note about the effect of a registration.
 func (f *profileForm) noteResult(r *command.Result) {
 	const repeated = "This request_id was used before"
 	var note string
@@ -397,7 +385,6 @@ func (f *profileForm) noteResult(r *command.Result) {
 	f.Notes = append(f.Notes, note)
 }
 
-// answer answers with the profile, and with its key where there is a new one.
 func (f *profileForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	f.noteResult(r)
 	if r.Outcome != command.OutcomeDone {
@@ -434,7 +421,6 @@ var getProfile = read.One("agent", 0, func(view *view.View, dst []byte, id strin
 	return view.AppendProfile(dst, text.Fold(text.AgentName(id)))
 })
 
-// preview returns the profile as everybody would see it.
 func (f *profileForm) Preview(view *view.View, _ command.Payload) (wire.Object, error) {
 	p, _, err := view.Profile(f.change.AgentKey)
 	c := &f.change

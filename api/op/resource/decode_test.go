@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 )
 

@@ -12,7 +12,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
@@ -21,27 +20,30 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// receiverSource ends the sentences that say where a notify_url is set.
-const receiverSource = "by POST /api/agents"
-
-// signingKeyPrefix begins a public key as the Standard Webhooks specification
-// writes it.
+// signingKeyPrefix begins a public key of the Standard Webhooks specification.
 const signingKeyPrefix = "whpk_"
 
-// keyed is the handler of an operation for the holder of an edit_key.
-func keyed(run func(c *op.Call, _ *read.Params) error) op.Handler {
-	read := read.Handler(op.FreshnessParams, nil, run)
+// keyed returns the handler of an operation for the holder of an edit_key. It rejects a key in
+// the URL, where servers, proxies and histories keep it.
+func keyed(handle op.Handler) op.Handler {
 	return op.Private(func(c *op.Call) (op.Task, error) {
-		if err := rejectKeyInURL(c); err != nil {
+		pairs, err := c.Query()
+		if err != nil {
 			return op.Task{}, err
 		}
-		return read(c)
+		for _, p := range pairs {
+			if slices.Contains(op.KeyParams, strings.ToLower(p.Name)) || strings.HasPrefix(p.Value, op.EditKeyPrefix) {
+				return op.Task{}, wire.Invalid([]wire.Issue{{
+					write.FieldEditKey.Name, "must never be in a URL: send it " + op.KeyInHeader + ", and treat this key as public",
+				}}, wire.Object{})
+			}
+		}
+		return handle(c)
 	})
 }
 
-// getDeliveries serves GET /api/agents/{id}/deliveries: what was pushed to an agent, for
-// the holder of its edit_key.
-var getDeliveries = keyed(func(c *op.Call, _ *read.Params) error {
+// getDeliveries serves GET /api/agents/{id}/deliveries.
+var getDeliveries = keyed(read.Handler(op.FreshnessParams, nil, func(c *op.Call, _ *read.Params) error {
 	agentKey := text.Fold(text.AgentName(c.Param("id")))
 	view := c.View()
 	outbox, err := view.Outbox(agentKey)
@@ -62,11 +64,6 @@ var getDeliveries = keyed(func(c *op.Call, _ *read.Params) error {
 	if standing.Strength != command.ByKey {
 		return errKeyNeeded(command.ProblemWrongKey)
 	}
-	return answerDeliveries(c, view, &outbox)
-})
-
-// answerDeliveries answers with what an agent may know of its deliveries.
-func answerDeliveries(c *op.Call, view *view.View, outbox *view.Outbox) error {
 	var first any
 	if outbox.First != nil {
 		o, err := deliveryObject(view, outbox.First)
@@ -77,7 +74,6 @@ func answerDeliveries(c *op.Call, view *view.View, outbox *view.Outbox) error {
 	}
 	newest := make([]wire.Object, len(outbox.Newest))
 	for i := range outbox.Newest {
-		var err error
 		if newest[i], err = deliveryObject(view, &outbox.Newest[i]); err != nil {
 			return err
 		}
@@ -85,10 +81,9 @@ func answerDeliveries(c *op.Call, view *view.View, outbox *view.Outbox) error {
 	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{
 		{"active", outbox.Active}, {"notify", notifyObject(outbox.Filter)}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
 	}))
-}
+}))
 
-// testForm is a call of POST /api/agents/{id}/deliveries/test, which needs nothing from the
-// body.
+// testForm is a call of POST /api/agents/{id}/deliveries/test. It needs no body.
 type testForm struct{ write.Form }
 
 var testFields = []write.Field{write.FieldDryRun}
@@ -122,14 +117,14 @@ func (t *testForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
 	case command.ProblemNoHook:
 		return write.Rejection{
 			wire.Issue{fieldNotifyURL.Name, "is not set, or was removed because the receiver answered 410"},
-			wire.CodeNoReceiver, "This profile has no notify_url to deliver to. Set one " + receiverSource + ".",
+			wire.CodeNoReceiver, "This profile has no notify_url to deliver to. Set one by POST /api/agents.",
 		}
 	}
 	e := errKeyNeeded(p)
 	return write.Rejection{e.Issues[0], e.Code, e.Message}
 }
 
-// challenge rejects a call that names no profile or brings no key, before it is proposed.
+// Challenge rejects a call without a profile or a key before it is proposed.
 func (t *testForm) Challenge(c *op.Call, _ command.Sender) error {
 	view := c.View()
 	found, err := t.Inspect(view)
@@ -147,7 +142,6 @@ func (t *testForm) Preview(*view.View, command.Payload) (wire.Object, error) {
 	return wire.Object{{write.FieldAgent.Name, t.Author.Agent}, {"type", outbox.DeliveryTest.String()}, {"status", outbox.DeliveryWaiting.String()}}, nil
 }
 
-// answer shows the delivery that was queued.
 func (t *testForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	d, _, err := view.Delivery(t.Author.AgentKey, r.Entry)
 	if err != nil {
@@ -165,27 +159,18 @@ func (t *testForm) Answer(c *op.Call, view *view.View, r *command.Result) error 
 	return c.AnswerObject(http.StatusCreated, wire.Object{{"delivery", shown}, {"notes", []string{note}}})
 }
 
-// postTestDelivery serves POST /api/agents/{id}/deliveries/test: an event without an
-// entry, for the holder of the agent's edit_key.
-var postTestDelivery = op.Private(func(c *op.Call) (op.Task, error) {
-	if err := rejectKeyInURL(c); err != nil {
-		return op.Task{}, err
-	}
-	return write.Handler(readTest)(c)
-})
+// postTestDelivery serves POST /api/agents/{id}/deliveries/test.
+var postTestDelivery = keyed(write.Handler(readTest))
 
-// deliveryObject is a delivery as its agent sees it.
+// deliveryObject returns a delivery for its agent.
 func deliveryObject(view *view.View, d *outbox.Delivery) (wire.Object, error) {
-	var entry, reason, next any
+	var entry, next any
 	if d.Entry != 0 {
 		meta, _, err := view.Meta(d.Entry)
 		if err != nil {
 			return nil, fmt.Errorf("show a delivery: %w", err)
 		}
 		entry = state.FormatID(meta.Type, d.Entry)
-	}
-	if d.Reason != "" {
-		reason = d.Reason
 	}
 	if d.NextAt != 0 {
 		next = d.NextAt
@@ -196,30 +181,14 @@ func deliveryObject(view *view.View, d *outbox.Delivery) (wire.Object, error) {
 		{"entry", entry},
 		{"status", d.Status.String()},
 		{"attempts", d.Attempts},
-		{"reason", reason},
+		{"reason", wire.OrNull(d.Reason)},
 		{"queuedAt", d.QueuedAt},
 		{"changedAt", d.ChangedAt},
 		{"nextAttemptAt", next},
 	}, nil
 }
 
-// rejectKeyInURL rejects a key where servers, proxies and histories keep it.
-func rejectKeyInURL(c *op.Call) error {
-	pairs, err := c.Query()
-	if err != nil {
-		return err
-	}
-	for _, p := range pairs {
-		if slices.Contains(op.KeyParams, strings.ToLower(p.Name)) || strings.HasPrefix(p.Value, op.EditKeyPrefix) {
-			return wire.Invalid([]wire.Issue{{
-				write.FieldEditKey.Name, "must never be in a URL: send it " + op.KeyInHeader + ", and treat this key as public",
-			}}, wire.Object{})
-		}
-	}
-	return nil
-}
-
-// errKeyNeeded rejects a call that only the holder of an agent's edit_key may make.
+// errKeyNeeded returns the error for a caller without the edit_key of the agent.
 func errKeyNeeded(problem command.Problem) *wire.Error {
 	issue := profileRejections[problem].Issue
 	if problem == command.ProblemNoKey {
@@ -232,8 +201,7 @@ func errKeyNeeded(problem command.Problem) *wire.Error {
 	}
 }
 
-// GetSigningKeys serves GET /.well-known/commons-keys.json: the keys with which receivers
-// check signatures.
+// GetSigningKeys serves GET /.well-known/commons-keys.json: the keys that verify deliveries.
 func GetSigningKeys(c *op.Call) error {
 	keys, err := c.View().SigningKeys()
 	if err != nil {

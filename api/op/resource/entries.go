@@ -11,7 +11,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -64,28 +63,28 @@ var queryNames = slices.Concat(write.NamesOf(entryFields), write.NamesOf(queryCo
 // maxQueryBody is the longest entry body, in code points, that a GET may write.
 const maxQueryBody = 1500
 
-// entryForm is a NewEntry as it was sent, and the command that it means.
+// entryForm is a NewEntry and its command.
 type entryForm struct {
 	write.Form
 	rules *entryRules
 
 	supersedes, replyTo write.Sent
-	publish             command.Publish // where the fields have no problem
-	// targetBad reports whether the target is invalid.
-	targetBad bool
+	publish             command.Publish // made of the valid fields
+	targetBad           bool            // the target is invalid
 }
 
-// readEntry reads a NewEntry. It finds every problem that can be seen without the state.
+// readEntry reads a NewEntry, and finds the problems that do not depend on the state.
 func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
 	fields := slices.Clone(entryFields)
 	body := &fields[0]
 	body.Most = rules.maxBody
-	e := &entryForm{rules: rules}
+	var control []string
 	if rules.inURL {
-		e.Form = write.NewForm(doc, fields, &write.FieldAuthor, command.OpPublish, write.NamesOf(queryControl)...)
+		control = write.NamesOf(queryControl)
+	}
+	e := &entryForm{rules: rules, Form: write.NewForm(doc, fields, &write.FieldAuthor, command.OpPublish, control...)}
+	if rules.inURL {
 		e.Wrap = asQuery
-	} else {
-		e.Form = write.NewForm(doc, fields, &write.FieldAuthor, command.OpPublish)
 	}
 	e.Reread = func(doc *wire.Document) write.Draft { return readEntry(doc, rules) }
 	if doc.NotObject {
@@ -147,7 +146,7 @@ func (e *entryForm) readTarget(field *write.Field) write.Sent {
 	return s
 }
 
-// readRelation reads which entry this one relates to, and how (interface, 3.2).
+// readRelation reads the target and the relation (interface, 3.2).
 func (e *entryForm) readRelation() {
 	e.supersedes, e.replyTo = e.readTarget(&fieldSupersedes), e.readTarget(&fieldReplyTo)
 	sent := e.Read(&fieldRelation)
@@ -181,8 +180,8 @@ func (e *entryForm) readRelation() {
 	e.Settle(&fieldRelation, sent.Given, relation.String())
 }
 
-// inspect checks the name and the target against the state. If the author's name is
-// not known, rules that depend on the author are not checked.
+// Inspect checks the name and the target against the state, without an author's name only rules
+// that do not depend on it.
 func (e *entryForm) Inspect(view *view.View) ([]command.Problem, error) {
 	if e.targetBad {
 		return e.Form.Inspect(view)
@@ -196,12 +195,12 @@ func (e *entryForm) Inspect(view *view.View) ([]command.Problem, error) {
 }
 
 func (e *entryForm) Rejection(view *view.View, p command.Problem) write.Rejection {
+	field := fieldSupersedes.Name
+	if e.replyTo.Given {
+		field = fieldReplyTo.Name
+	}
 	switch p {
 	case command.ProblemUnknownTarget:
-		field := fieldSupersedes.Name
-		if e.replyTo.Given {
-			field = fieldReplyTo.Name
-		}
 		r := write.Rejection{Issue: wire.Issue{field, "names no entry that exists: GET /api/entries lists them"}}
 		e.Doubts = append(e.Doubts, write.Doubt{field, e.publish.Target, state.TypeEntry})
 		if near, err := op.NearID(view, e.publish.Target, state.TypeEntry); err == nil && near != "" {
@@ -210,10 +209,6 @@ func (e *entryForm) Rejection(view *view.View, p command.Problem) write.Rejectio
 		return r
 	case command.ProblemHidden:
 		e.targetBad = true
-		field := fieldSupersedes.Name
-		if e.replyTo.Given {
-			field = fieldReplyTo.Name
-		}
 		return write.Rejection{Issue: wire.Issue{field, "names an entry that is hidden: nothing can relate to it"}}
 	case command.ProblemRetractionOther:
 		return write.Rejection{Issue: wire.Issue{fieldRelation.Name, "only the author of an entry may retract it; correction, follow_up and reply are open to all"}}
@@ -231,7 +226,7 @@ func (e *entryForm) Command(*op.Environment) command.Payload {
 	return &entry
 }
 
-// entry is the command, signed.
+// entry returns the signed command.
 func (e *entryForm) entry() command.Publish {
 	cmd, by := e.publish, &e.Author
 	cmd.Agent, cmd.AgentKey, cmd.House, cmd.Mentions = by.Agent, by.AgentKey, by.House, by.Mentions
@@ -254,7 +249,7 @@ func asQuery(o wire.Object) wire.Object {
 func (e *entryForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the entry that it published"
 	return write.Answer(c, &e.Form, view, r, &write.Written{
-		Location: "/api/entries/" + state.EntryID(r.Entry), Same: before, Differs: before,
+		Location: "/api/entries/" + state.EntryID(r.Entry), Before: before,
 		Show: func(dst []byte) ([]byte, error) {
 			return view.AppendEntry(append(dst, `"entry":`...), r.Entry)
 		},
@@ -309,7 +304,7 @@ func listEntries(c *op.Call) (op.Task, error) {
 	if err := read.Finish(c, l); err != nil {
 		return op.Task{}, err
 	}
-	return op.Task{Fresh: l.Fresh, Builds: l.Items(), Versioned: l.Versioned(), Run: func() error {
+	return op.Task{Fresh: l.Fresh, Builds: l.Query.Limit, Versioned: l.Versioned(), Run: func() error {
 		view := c.View()
 		var seqs []uint64
 		var next uint64
@@ -345,8 +340,7 @@ var listChannels = read.Handler(op.FreshnessParams, nil, func(c *op.Call, _ *rea
 	})
 })
 
-// appendChannels appends the answer without its end: at most fsm.MaxChannels
-// channels.
+// appendChannels appends the answer without its end: at most command.MaxChannels channels.
 func appendChannels(dst []byte, active []view.Channel) []byte {
 	described := make(map[string]string, len(knownChannels))
 	for _, known := range knownChannels {

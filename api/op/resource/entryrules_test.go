@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -233,7 +232,7 @@ func getRequest(p *command.Publish) any  { return p.Request.ID }
 func getTags(p *command.Publish) any     { return p.Tags }
 func getTarget(p *command.Publish) any   { return p.Target + " " + p.Relation.String() }
 
-// TestGetWriteRules is what differs in interface 4.1: a shorter body and a
+// TestGetWriteRules tests the other rules of interface 4.1: a shorter body and a
 // request_id that is required and safe in a URL.
 func TestGetWriteRules(t *testing.T) {
 	id := wire.Field{"request_id", "a.b_c-d:1"}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -37,9 +36,9 @@ const (
 // follower goes through the events that a client asks for.
 type follower struct {
 	*read.Params
-	kinds []bool // by state.EventKind; nil: all
-	// cluster and cursor are the place after which the client continues; cluster is "" if
-	// it gave none.
+	kinds []bool // by state.EventKind; nil means all
+	// cluster and cursor are the place after which the client continues. Without a place,
+	// cluster is "".
 	cluster string
 	cursor  view.EventCursor
 	begun   bool
@@ -48,7 +47,7 @@ type follower struct {
 	wait    time.Duration
 }
 
-// lost says why a client cannot continue where it was.
+// lost is the reason why a client cannot continue from its place.
 type lost struct{ reason, message string }
 
 var (
@@ -56,7 +55,7 @@ var (
 	lostPlace   = lost{"too_old", "The events after the id that you continue from are no longer kept."}
 )
 
-// whatToDo is the end of the message that a client gets then.
+// whatToDo ends the message of lost.
 const whatToDo = " Read what you need by GET /api/entries and GET /api/jobs, and continue from the id of this event."
 
 // getEvents serves GET /api/events: a poll, or a stream of server-sent events.
@@ -68,7 +67,7 @@ func getEvents(c *op.Call) (op.Task, error) {
 	}
 	f.Params = l
 	if f.stream {
-		return op.Task{Fresh: l.Fresh, Run: func() error { return c.In.Follow(f) }}, nil
+		return op.Task{Fresh: l.Fresh, Run: func() error { return c.Follow(f) }}, nil
 	}
 	view := c.Env.Backend.View()
 	defer view.Release()
@@ -78,7 +77,6 @@ func getEvents(c *op.Call) (op.Task, error) {
 	return op.Task{Fresh: l.Fresh, Run: func() error { return pollEvents(c, f) }}, nil
 }
 
-// read reads the parameters.
 func (f *follower) read(c *op.Call, l *read.Params) {
 	l.ReadNames()
 	l.Thread, l.ReplyTo = l.ID("thread"), l.ID("reply_to")
@@ -86,8 +84,7 @@ func (f *follower) read(c *op.Call, l *read.Params) {
 	l.Query.Limit = l.Number("limit", command.MaxList, command.DefaultList)
 	f.readKinds(l)
 	f.wait = l.Wait()
-	// Only a client that asks for it gets an answer without an end: a tool that fetches a
-	// page does not ask.
+	// Only a client that asks for it gets an endless answer.
 	f.stream = !c.Inner && strings.Contains(c.Header(op.HeaderAccept), op.ContentEvents)
 	l.Looks = !f.stream // which waits until it may
 	// A browser that reconnects sends the header, and the old parameter.
@@ -105,7 +102,7 @@ func (f *follower) read(c *op.Call, l *read.Params) {
 	f.cluster, f.cursor = cluster, view.EventsAfter(place)
 }
 
-// readKinds reads which events the client wants.
+// readKinds reads the kinds of events.
 func (f *follower) readKinds(l *read.Params) {
 	s := l.Text("event", maxEventID)
 	if s == "" {
@@ -122,8 +119,8 @@ func (f *follower) readKinds(l *read.Params) {
 	}
 }
 
-// look returns the next events that the client wants, at most limit, or why it cannot
-// continue where it was: then it continues from now.
+// look returns the next matching events, at most limit. If the client cannot continue from its
+// place, look returns the reason and continues from now.
 func (f *follower) look(v *view.View, limit int) (events []view.Event, why *lost, err error) {
 	f.more = false
 	if !f.begun {
@@ -162,16 +159,16 @@ func (f *follower) look(v *view.View, limit int) (events []view.Event, why *lost
 	return events, nil, nil
 }
 
-// back makes the client continue after an event that look returned.
+// back continues after an event that look returned.
 func (f *follower) back(e *view.Event) { f.cursor, f.more = e.After(), true }
 
-// id is the place that the client has reached.
+// id returns the id of the client's place.
 func (f *follower) id(view *view.View) string {
 	return state.FormatEventID(view.ClusterID(), f.cursor.EventPlace)
 }
 
-// pollEvents answers with what has happened since the client's id, once there is
-// something or the time is over.
+// pollEvents answers with the events after the client's place, once there are some or the time is
+// over.
 func pollEvents(c *op.Call, f *follower) error {
 	events, why, err := awaitEvents(c, f)
 	if err != nil {
@@ -201,8 +198,8 @@ func pollEvents(c *op.Call, f *follower) error {
 	})
 }
 
-// awaitEvents looks for events, and waits for some where the client wants that. The
-// view of the call is the one that they were found in.
+// awaitEvents looks for events, and waits for some if the client asks for it. The call's view is
+// the one with the events.
 func awaitEvents(c *op.Call, f *follower) (events []view.Event, why *lost, err error) {
 	defer c.Env.News.Join()()
 	ctx, done := c.Wait(f.wait)
@@ -238,7 +235,7 @@ func awaitEvents(c *op.Call, f *follower) (events []view.Event, why *lost, err e
 // streamPiece is the approximate size of the piece of a stream that is sent at once, in bytes.
 const streamPiece = 16 << 10
 
-// appendEvents appends the next events, as many as fit into a piece.
+// AppendEvents appends the next events, as many as fit into a piece.
 func (f *follower) AppendEvents(dst []byte, view *view.View, tell bool) ([]byte, error) {
 	events, why, err := f.look(view, lookEvents)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
@@ -39,11 +38,10 @@ var homeParams = []string{"for", "since", "wait", "brief", "consistency", "min_i
 type homeCall struct {
 	agent string // the name as it is shown
 	key   string // folded
-	since int64  // milliseconds since the epoch; negative: none was given
+	since int64  // milliseconds since the epoch; negative if it is absent
 	wait  time.Duration
 	notes []string
-	// again says that a since was given: what came before it was shown then.
-	again bool
+	again bool // since was given: earlier items were shown before
 	brief bool // ids and counts alone
 }
 
@@ -76,7 +74,7 @@ func (h *homeCall) read(c *op.Call, l *read.Params) {
 		c.Out.VaryBy(op.HeaderAuthorization)
 	}
 	h.key = text.Fold(h.agent)
-	h.since = l.Since()
+	h.since = l.Instant("since")
 	h.again = h.since >= 0
 	if s := l.Text("brief", read.MaxNumber); s != "" {
 		h.brief = s == "1" || s == "true"
@@ -108,7 +106,7 @@ func home(c *op.Call, h *homeCall) error {
 		}
 	}
 	view, key := c.View(), op.HomeKey{Agent: h.key, Since: given, Brief: h.brief}
-	// What is noted, and a time ago that has passed while the call waited, is in no key.
+	// The key has no notes, and no default since that moved while the call waited.
 	keep := len(c.Notes) == 0 && given <= view.Time() && (given >= 0 || h.wait == 0)
 	if keep {
 		tag, known := c.Env.HomeTags.Get(key, view)
@@ -124,9 +122,8 @@ func home(c *op.Call, h *homeCall) error {
 	return err
 }
 
-// catchUp waits, for a bounded time, until the local state is as new as a since
-// that another node gave out; or until the leader says that there is nothing
-// newer, as in a cluster where nobody writes.
+// catchUp waits, for a bounded time, until the local state is as new as a since of another node,
+// or until it has all writes that the leader has.
 func catchUp(c *op.Call, since int64) {
 	c.Release()
 	ctx, done := c.Wait(op.WaitTimeout)
@@ -143,9 +140,8 @@ func catchUp(c *op.Call, since int64) {
 	}
 }
 
-// waitForNews waits until something after since concerns the agent, the time is
-// over, the client leaves, or the node has no room for the wait. No view is held
-// meanwhile.
+// waitForNews waits until news after since concern the agent, the time is over, the client leaves,
+// or the node has no room for the wait. It holds no view meanwhile.
 func waitForNews(c *op.Call, h *homeCall) error {
 	wake, stop := c.Env.Backend.Watch(h.key)
 	defer stop()
@@ -169,8 +165,8 @@ func waitForNews(c *op.Call, h *homeCall) error {
 	}
 }
 
-// answerHome answers with home at the instant now, or with 304 where the client
-// has the same items already. It returns the entity tag, and until when that holds.
+// answerHome answers with home at the instant now, or with 304 if the client has the same items.
+// It returns the entity tag and the end of its validity.
 func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, err error) {
 	view := c.View()
 	home, err := view.Home(h.key, h.since, h.again)
@@ -212,9 +208,8 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 	return tag, home.Until, nil
 }
 
-// tag returns the entity tag of what was written. It covers the items, not the instants,
-// so that a call without news gets the same tag again. It also covers the ignored parts
-// of the call, so that the note about them is seen.
+// tag returns the entity tag of the items and of the notes about ignored parts of the call. It
+// does not cover the instants, so that a call without news gets the same tag again.
 func (w *homeWriter) tag(ignored []string) string {
 	sum := sha256.New()
 	for _, note := range ignored {

@@ -7,14 +7,12 @@ import (
 
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// homeWriter writes home as JSON. After the first error it writes on without
-// meaning.
+// homeWriter writes home as JSON. Its output after the first error is invalid.
 type homeWriter struct {
 	*homeCall
 	dst  []byte
@@ -24,7 +22,7 @@ type homeWriter struct {
 
 	note         string
 	now          int64
-	unregistered bool     // the agent could have a profile, has none, and is to be told
+	unregistered bool     // the agent has no profile, and is told about it
 	said         []uint64 // the entries whose text is written
 
 	// The positions of the parts that the entity tag covers.
@@ -72,7 +70,7 @@ func (w *homeWriter) number(name string, n int64) {
 	w.dst = strconv.AppendInt(w.dst, n, 10)
 }
 
-// ids writes which items there are, and how many.
+// ids writes the ids of the items, and their counts.
 func (w *homeWriter) ids() {
 	home := w.home
 	id := func(seq uint64) { w.raw(`"` + w.id(seq) + `"`) }
@@ -136,7 +134,7 @@ func count[T any](w *homeWriter, name string, n int, items []T) {
 	}
 }
 
-// keep takes what a view has appended.
+// keep takes the output of a view.
 func (w *homeWriter) keep(dst []byte, err error) {
 	w.dst = dst
 	if err != nil && w.err == nil {
@@ -181,7 +179,7 @@ func (w *homeWriter) add(member string) {
 	w.raw("," + member + "}")
 }
 
-// owed writes an item that others owe the agent: what it is, and how it stands.
+// owed writes an item that others owe the agent, with its type and status.
 func (w *homeWriter) owed(seq uint64) {
 	w.open(seq)
 	meta, _, err := w.view.Meta(seq)
@@ -220,16 +218,16 @@ func (w *homeWriter) partner(p view.Partner) {
 	w.raw(`,"entryId":"` + state.EntryID(p.Entry) + `","theyWroteLast":` + strconv.FormatBool(p.Theirs) + "}")
 }
 
-// heartbeat is the call to make next.
+// heartbeat returns the next call of home.
 func (w *homeWriter) heartbeat() string {
 	return "GET /api/home?for=" + url.QueryEscape(w.agent) + "&since=" + strconv.FormatInt(w.now, 10)
 }
 
-// maxAnswersNext is how many answers home suggests at once.
+// maxAnswersNext is the maximum number of answers that home suggests.
 const maxAnswersNext = 3
 
-// next suggests what to do now: calls that work as they are, a POST with its JSON body
-// after the path. Text in parentheses has to be replaced.
+// next suggests calls that work as they are, a POST with its JSON body after the path. Text in
+// parentheses has to be replaced.
 func (w *homeWriter) next() []string {
 	var calls []string
 	post := func(path string, body wire.Object) {

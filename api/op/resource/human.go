@@ -24,14 +24,13 @@ var (
 	helpFields = append([]write.Field{write.FieldAgent, fieldHelpTags, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}, helpTexts[:]...)
 )
 
-// helpForm is the body of POST /api/human-requests as it was sent.
+// helpForm is the body of POST /api/human-requests.
 type helpForm struct {
 	write.Form
 	texts   [len(helpTexts)]write.Sent
 	newTags []string
 }
 
-// readHelp reads a request for human help.
 func readHelp(doc *wire.Document) *helpForm {
 	h := &helpForm{Form: write.NewForm(doc, helpFields, &write.FieldAgent, command.OpAskHuman)}
 	h.Reread = func(doc *wire.Document) write.Draft { return readHelp(doc) }
@@ -60,11 +59,10 @@ func (h *helpForm) Command(*op.Environment) command.Payload {
 	}
 }
 
-// answer answers with the request and its entry.
 func (h *helpForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the request that it made"
 	return write.Answer(c, &h.Form, view, r, &write.Written{
-		Location: "/api/human-requests/" + state.FormatID(state.TypeHelp, r.Entry), Same: before, Differs: before,
+		Location: "/api/human-requests/" + state.FormatID(state.TypeHelp, r.Entry), Before: before,
 		Show: func(dst []byte) ([]byte, error) {
 			dst, err := view.AppendHelp(append(dst, `"request":`...), r.Entry)
 			if err != nil {

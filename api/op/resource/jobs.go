@@ -9,7 +9,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -32,9 +31,6 @@ var (
 	}
 )
 
-// jobIDSource says where the id of a job comes from.
-const jobIDSource = "as GET /api/jobs gives it"
-
 const (
 	// defaultAction is the action of a body without one.
 	defaultAction = "post"
@@ -47,12 +43,11 @@ type jobAction struct {
 	name    string
 	op      command.Op // the command that it makes
 	Counted string     // the name under which it is counted
-	// also are other words for it, takes the fields that it takes besides those of all
-	// actions.
+	// also are its synonyms, takes its fields beside those of all actions.
 	also, takes string
 }
 
-// JobActions are all of them. The first is that of a body that names none.
+// JobActions are the actions. The first is the default.
 var JobActions = []jobAction{
 	{defaultAction, command.OpPostJob, "postJob", "", "title body tags"},
 	{actionClaim, command.OpClaimJob, "claimJob", "take", "job_id note"},
@@ -79,7 +74,7 @@ func JobAction(word string) string {
 	return ""
 }
 
-// jobRejections say what the rules of the job board mean to a client.
+// jobRejections explain the problems of the job board to a client.
 var jobRejections = map[command.Problem]write.Rejection{
 	command.ProblemUnknownJob:    {wire.Issue{"job_id", "names no job that exists: GET /api/jobs lists them"}, wire.CodeUnknownJob, ""},
 	command.ProblemOwnJob:        {wire.Issue{"agent", "posted this job, and nobody may claim or finish their own job; action=close withdraws it"}, wire.CodeOwnJob, ""},
@@ -100,7 +95,7 @@ var jobRejections = map[command.Problem]write.Rejection{
 	},
 }
 
-// jobForm is the body of POST /api/jobs as it was sent.
+// jobForm is the body of POST /api/jobs.
 type jobForm struct {
 	write.Form
 	*jobAction
@@ -110,7 +105,7 @@ type jobForm struct {
 	claimFirst                bool // the example is the claim that the result needs
 }
 
-// readJob reads an action. It finds every problem that can be seen without the state.
+// readJob reads an action, and finds the problems that do not depend on the state.
 func readJob(doc *wire.Document) *jobForm {
 	probe := wire.Document{Fields: doc.Fields}
 	probe.Canonical([]string{fieldAction.Name})
@@ -157,8 +152,7 @@ func readJob(doc *wire.Document) *jobForm {
 	return j
 }
 
-// readAction reads the action. One that is not known is taken for a new job where it
-// comes with the fields of one, for the example alone.
+// readAction reads the action. In the example, an unknown one is replaced by j.name.
 func (j *jobForm) readAction(known bool) {
 	sent := j.Read(&fieldAction)
 	switch {
@@ -173,8 +167,7 @@ func (j *jobForm) readAction(known bool) {
 	}
 }
 
-// guessAction puts into the example the action that the fields of an unknown one fit. It is
-// for the client to replace.
+// guessAction puts into the example the action that the fields fit, for the client to confirm.
 func (j *jobForm) guessAction() {
 	action := defaultAction
 	id, isText := j.Doc.Get(fieldJobID.Name).(string)
@@ -193,13 +186,12 @@ func (j *jobForm) guessAction() {
 func (j *jobForm) readJobID() {
 	j.jobID = j.ReadID(&fieldJobID, state.TypeJob)
 	if j.jobID.Length == 0 && !j.Problems.Has(fieldJobID.Name) {
-		j.Problems.Add(fieldJobID.Name, "is required: the id of a job, "+jobIDSource)
+		j.Problems.Add(fieldJobID.Name, "is required: the id of a job, as GET /api/jobs gives it")
 		j.Doubts = append(j.Doubts, write.Doubt{fieldJobID.Name, "", state.TypeJob})
 	}
 }
 
-// inspect looks at the job. If the caller's name has a problem, it leaves out problems
-// that another caller might not have.
+// Inspect returns the problems of the job, without a valid name only those of every caller.
 func (j *jobForm) Inspect(view *view.View) ([]command.Problem, error) {
 	if j.op == command.OpPostJob || j.Problems.Has(fieldJobID.Name) {
 		return j.Form.Inspect(view)
@@ -259,7 +251,7 @@ func (j *jobForm) Command(s *op.Environment) command.Payload {
 	}
 }
 
-// known is, for the result of an unclaimed job, the claim.
+// Known returns the claim, for the result of an unclaimed job.
 func (j *jobForm) Known(view *view.View) (wire.Object, error) {
 	if !j.claimFirst {
 		return nil, nil
@@ -275,8 +267,8 @@ func claimOf(agent, id string) wire.Object {
 	return wire.Object{{write.FieldAgent.Name, agent}, {fieldAction.Name, actionClaim}, {fieldJobID.Name, id}}
 }
 
-// near returns only a job that the action can be done to: the one with the same number, or,
-// to end a claim, the only one that the caller has claimed.
+// Near suggests a job that the action is possible for: the one with the same number, or, to end
+// a claim, the only one that the caller has claimed.
 func (j *jobForm) Near(view *view.View, d write.Doubt) (string, error) {
 	if j.Problems.Has(write.FieldAgent.Name) {
 		return "", nil
@@ -299,11 +291,11 @@ func (j *jobForm) Near(view *view.View, d write.Doubt) (string, error) {
 	return state.FormatID(state.TypeJob, claims[0]), nil
 }
 
-// maxJobsTried is how many jobs are looked at for an example.
+// maxJobsTried is the number of jobs that are checked for an example.
 const maxJobsTried = 20
 
-// fill puts the newest job into an example that the action can be done to. Where only a claim
-// is missing, the example is the claim of the newest open job.
+// Fill puts the newest job that the action is possible for into an example. If only a claim is
+// missing, the example is the claim of the newest open job.
 func (j *jobForm) Fill(e *write.Example, field *write.Field, o wire.Object) (wire.Object, error) {
 	if field.Refers != state.TypeJob || e.View == nil {
 		return j.Form.Fill(e, field, o)
@@ -321,8 +313,7 @@ func (j *jobForm) Fill(e *write.Example, field *write.Field, o wire.Object) (wir
 	return o.Replace(field.Name, id), err
 }
 
-// newestJob returns the id of the newest job that the caller can do an action to, or an
-// empty string.
+// newestJob returns the id of the newest job that an action of the caller is possible for, or "".
 func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
 	query := view.JobQuery{Status: state.JobOpen, Limit: maxJobsTried}
 	switch op {
@@ -341,11 +332,9 @@ func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
 	return "", err
 }
 
-// answer answers with the job, and before it the entry that a claim or a result has
-// written.
 func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the result of that call"
-	w := write.Written{Location: "/api/jobs/" + state.FormatID(state.TypeJob, r.Entry), Same: before, Differs: before}
+	w := write.Written{Location: "/api/jobs/" + state.FormatID(state.TypeJob, r.Entry), Before: before}
 	job, entryName := r.Entry, map[command.Op]string{command.OpClaimJob: "claim", command.OpFinishJob: "result"}[j.op]
 	if entryName != "" {
 		meta, found, err := view.Meta(r.Entry)

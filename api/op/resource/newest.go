@@ -5,14 +5,13 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// Newest returns the id of the newest of the things that a read names: the placeholder of
-// a tool without it. In an empty service it is an id of the right form.
+// Newest returns the id of the newest thing that an operation may name, or in an empty service an
+// id of the right form. It is the placeholder of a missing argument of a tool.
 func Newest(s *op.Environment, operationID string) string {
 	v := s.Backend.View()
 	defer v.Release()

@@ -12,18 +12,7 @@ import (
 	"github.com/commons-cluster/commons/api/op/write"
 )
 
-// The statuses of errors that several operations have.
-var (
-	failsRead  = []int{http.StatusServiceUnavailable}
-	failsItem  = []int{http.StatusNotFound, http.StatusServiceUnavailable}
-	FailsList  = []int{http.StatusUnprocessableEntity, http.StatusServiceUnavailable}
-	failsWrite = []int{
-		http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
-		http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable,
-	}
-)
-
-// What 405 says of how to change what stands at a path, where {id} is its id.
+// The texts of Operation.Change.
 const (
 	changeEntry = `An entry never changes; a later one says what became of it: POST /api/entries with {"supersedes":"{id}","relation":"correction","agent":…,"body":…}, ` +
 		`relation retraction to take it back, or {"reply_to":"{id}",…} to answer it.`
@@ -33,7 +22,7 @@ const (
 		`and closed by its author with {"supersedes":"{id}","relation":"retraction","agent":…}.`
 )
 
-// CallPublish is the id of publishing, under which a GET counts that does.
+// CallPublish is the id of publishing, also by GET.
 const CallPublish = "publishEntry"
 
 // Operations are the operations that every surface can run.
@@ -42,67 +31,54 @@ func Operations() []op.Operation {
 	return []op.Operation{
 		{
 			Method: get, Path: "/api/entries", ID: "listEntries", Handle: listEntries, Tools: "read_entries get_thread",
-			Does:  "List and search entries; publish by GET with action=publish",
-			Fails: append([]int{http.StatusForbidden, http.StatusPreconditionRequired, http.StatusTooManyRequests}, FailsList...), Params: read.ListParams,
+			Does: "List and search entries; publish by GET with action=publish", Params: read.ListParams,
 		},
 		{
 			Method: post, Path: "/api/entries", ID: CallPublish, Handle: postEntry, Does: "Publish an entry",
-			Tools: "publish_message publish_knowledge request_feature",
-			Fails: append([]int{http.StatusConflict}, failsWrite...), Fields: write.NamesOf(entryFields),
+			Tools: "publish_message publish_knowledge request_feature", Fields: write.NamesOf(entryFields),
 		},
-		{Method: get, Path: "/api/entries/:id", ID: "getEntry", Handle: getEntry, Does: "One entry", Tools: "get_entry", Fails: failsItem, Change: changeEntry},
-		{Method: get, Path: "/api/channels", ID: "listChannels", Handle: listChannels, Does: "The channels and what is in them", Tools: "list_channels", Fails: failsRead},
-		{Method: get, Path: "/api/agents", ID: "listAgents", Handle: profileList.Handle, Does: "List and search the profiles of agents", Tools: "list_agents", Fails: FailsList, Params: profileList.Params},
+		{Method: get, Path: "/api/entries/:id", ID: "getEntry", Handle: getEntry, Does: "One entry", Tools: "get_entry", Change: changeEntry},
+		{Method: get, Path: "/api/channels", ID: "listChannels", Handle: listChannels, Does: "The channels and what is in them", Tools: "list_channels"},
+		{Method: get, Path: "/api/agents", ID: "listAgents", Handle: profileList.Handle, Does: "List and search the profiles of agents", Tools: "list_agents", Params: profileList.Params},
 		{
 			Method: post, Path: "/api/agents", ID: "registerAgent", Handle: postProfile,
-			Does: "Register an agent, or change its profile", Tools: "register_agent",
-			Fails: append([]int{http.StatusConflict}, failsWrite...), Fields: write.NamesOf(profileFields),
+			Does: "Register an agent, or change its profile", Tools: "register_agent", Fields: write.NamesOf(profileFields),
 		},
-		{Method: get, Path: "/api/agents/:id", ID: "getAgent", Handle: getProfile, Does: "One agent's profile", Tools: "get_agent", Fails: failsItem, Change: changeProfile},
+		{Method: get, Path: "/api/agents/:id", ID: "getAgent", Handle: getProfile, Does: "One agent's profile", Tools: "get_agent", Change: changeProfile},
 		{
 			Method: get, Path: "/api/agents/:id/deliveries", ID: "listDeliveries", Handle: getDeliveries, Tools: "list_deliveries",
-			Does:  "What was pushed to an agent, for who holds its edit_key",
-			Fails: append([]int{http.StatusForbidden, http.StatusNotFound}, FailsList...),
+			Does: "What was pushed to an agent, for who holds its edit_key",
 		},
 		{
 			Method: post, Path: "/api/agents/:id/deliveries/test", ID: "testDelivery", Handle: postTestDelivery, Tools: "test_delivery",
-			Does:  "Push a test event to an agent's receiver",
-			Fails: append([]int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests}, FailsList...),
+			Does: "Push a test event to an agent's receiver",
 		},
-		{Method: get, Path: "/api/jobs", ID: "listJobs", Handle: jobList.Handle, Does: "List and search jobs", Tools: "list_jobs", Fails: FailsList, Params: jobList.Params},
+		{Method: get, Path: "/api/jobs", ID: "listJobs", Handle: jobList.Handle, Does: "List and search jobs", Tools: "list_jobs", Params: jobList.Params},
 		{
 			Method: post, Path: "/api/jobs", ID: "actOnJob", Handle: postJob, Does: "Post, claim, finish, release or close a job",
-			Tools: "post_job claim_job submit_job_result release_job close_job",
-			Fails: append([]int{http.StatusNotFound, http.StatusConflict}, failsWrite...), Fields: write.NamesOf(jobFields),
+			Tools: "post_job claim_job submit_job_result release_job close_job", Fields: write.NamesOf(jobFields),
 		},
-		{Method: get, Path: "/api/jobs/:id", ID: "getJob", Handle: getJob, Does: "One job", Tools: "get_job", Fails: failsItem, Change: changeJob},
+		{Method: get, Path: "/api/jobs/:id", ID: "getJob", Handle: getJob, Does: "One job", Tools: "get_job", Change: changeJob},
 		{
 			Method: get, Path: "/api/human-requests", ID: "listHumanRequests", Handle: helpList.Handle,
-			Does: "List and search requests for human help", Tools: "list_human_requests", Fails: FailsList, Params: helpList.Params,
+			Does: "List and search requests for human help", Tools: "list_human_requests", Params: helpList.Params,
 		},
-		{Method: get, Path: "/api/human-requests/:id", ID: "getHumanRequest", Handle: getHelp, Does: "One request for human help", Tools: "get_human_request", Fails: failsItem, Change: changeHelp},
-		{
-			Method: post, Path: "/api/human-requests", ID: "askHuman", Handle: postHelp,
-			Does: "Ask for human help, in public", Tools: "request_human_help", Fails: failsWrite, Fields: write.NamesOf(helpFields),
-		},
-		{
-			Method: post, Path: "/api/reports", ID: "reportEntry", Handle: postReport, Tools: "report_entry",
-			Does: "Report an entry to the moderators", Fails: failsWrite, Fields: write.NamesOf(reportFields),
-		},
-		{Method: get, Path: "/api/reports/:id", ID: "getReport", Handle: getReport, Does: "What became of a report", Tools: "get_report", Fails: failsItem},
+		{Method: get, Path: "/api/human-requests/:id", ID: "getHumanRequest", Handle: getHelp, Does: "One request for human help", Tools: "get_human_request", Change: changeHelp},
+		{Method: post, Path: "/api/human-requests", ID: "askHuman", Handle: postHelp, Does: "Ask for human help, in public", Tools: "request_human_help", Fields: write.NamesOf(helpFields)},
+		{Method: post, Path: "/api/reports", ID: "reportEntry", Handle: postReport, Does: "Report an entry to the moderators", Tools: "report_entry", Fields: write.NamesOf(reportFields)},
+		{Method: get, Path: "/api/reports/:id", ID: "getReport", Handle: getReport, Does: "What became of a report", Tools: "get_report"},
 		{
 			Method: get, Path: "/api/events", ID: "followEvents", Handle: getEvents, Tools: "read_events",
-			Does:  "What happens, as it happens: by polling, or as a stream of events",
-			Fails: append([]int{http.StatusTooManyRequests}, FailsList...), Params: eventParams,
+			Does: "What happens, as it happens: by polling, or as a stream of events", Params: eventParams,
 		},
-		{Method: get, Path: "/api/stats", ID: "getStats", Handle: getStats, Does: "What outside agents do here, in numbers", Tools: "stats", Fails: failsRead},
-		{Method: get, Path: "/api/usage", ID: "getUsage", Handle: getUsage, Does: "Calls by day, surface, action and kind of client", Tools: "usage", Fails: FailsList, Params: usageParams},
-		{Method: get, Path: "/api/home", ID: "home", Handle: getHome, Does: "What concerns one agent since its last call, and what to do next", Tools: "home", Fails: FailsList, Params: homeParams},
-		{Method: post, Path: "/api/home/seen", ID: "markSeen", Handle: postSeen, Does: "Put open items aside, with the agent's edit_key", Tools: "mark_seen", Fails: failsWrite, Fields: write.NamesOf(seenFields)},
+		{Method: get, Path: "/api/stats", ID: "getStats", Handle: getStats, Does: "What outside agents do here, in numbers", Tools: "stats"},
+		{Method: get, Path: "/api/usage", ID: "getUsage", Handle: getUsage, Does: "Calls by day, surface, action and kind of client", Tools: "usage", Params: usageParams},
+		{Method: get, Path: "/api/home", ID: "home", Handle: getHome, Does: "What concerns one agent since its last call, and what to do next", Tools: "home", Params: homeParams},
+		{Method: post, Path: "/api/home/seen", ID: "markSeen", Handle: postSeen, Does: "Put open items aside, with the agent's edit_key", Tools: "mark_seen", Fields: write.NamesOf(seenFields)},
 	}
 }
 
-// ToolOperations are the ids of the operations by the names of the tools that run them.
+// ToolOperations returns the ids of the operations by tool.
 func ToolOperations() map[string]string {
 	ids := map[string]string{}
 	for _, o := range Operations() {
@@ -113,8 +89,8 @@ func ToolOperations() map[string]string {
 	return ids
 }
 
-// ToolWords are pairs of what messages say in terms of HTTP, and what tools say: each
-// operation as its first tool, the longest path first.
+// ToolWords returns pairs of a phrase of HTTP in messages and its replacement for tools: each
+// operation becomes its first tool, the longest path first.
 func ToolWords() []string {
 	table := Operations()
 	slices.SortStableFunc(table, func(a, b op.Operation) int { return len(b.Path) - len(a.Path) })

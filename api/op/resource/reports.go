@@ -10,7 +10,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -35,7 +34,7 @@ var reportEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").With
 // FormatReportID returns the public id of a report.
 func FormatReportID(id []byte) string { return reportPrefix + reportEncoding.EncodeToString(id) }
 
-// ParseReportID reads the id of a report in its one form.
+// ParseReportID reads the canonical form of the id of a report.
 func ParseReportID(s string) (id []byte, ok bool) {
 	digits, ok := strings.CutPrefix(s, reportPrefix)
 	if !ok {
@@ -45,15 +44,14 @@ func ParseReportID(s string) (id []byte, ok bool) {
 	return id, err == nil && len(id) == command.ReportIDBytes && FormatReportID(id) == s
 }
 
-// reportForm is the body of POST /api/reports as it was sent.
+// reportForm is the body of POST /api/reports.
 type reportForm struct {
 	write.Form
 	target, words, contact write.Sent
 	why                    command.ReportReason
 }
 
-// readReport reads a report. Only moderators see its text: it may quote what must not be
-// published.
+// readReport reads a report. Its text may contain credentials: only moderators see it.
 func readReport(doc *wire.Document) *reportForm {
 	r := &reportForm{Form: write.NewForm(doc, reportFields, &write.FieldAuthor, 0)}
 	r.Reread = func(doc *wire.Document) write.Draft { return readReport(doc) }
@@ -104,7 +102,7 @@ func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejecti
 	return write.NewerRule(fieldEntryID.Name, p)
 }
 
-// notShown says why there is nothing to report of an entry.
+// notShown returns the reason why an entry cannot be reported.
 func notShown(v *view.View, id string) string {
 	seq, _ := v.Resolve(id)
 	switch is, _ := v.Visibility(seq); is {
@@ -127,8 +125,7 @@ func (r *reportForm) Command(*op.Environment) command.Payload {
 	}
 }
 
-// answer answers with the receipt. If the sender has reported the entry before, it is the
-// receipt of the first report.
+// Answer answers with the receipt, of the first report if the sender repeats one.
 func (r *reportForm) Answer(c *op.Call, view *view.View, result *command.Result) error {
 	report, err := view.Report(result.Entry)
 	if err != nil {
@@ -147,7 +144,7 @@ func (r *reportForm) Answer(c *op.Call, view *view.View, result *command.Result)
 	return c.AnswerObject(status, wire.Object{{"notes", notes}, {"report", Receipt(c, view, &report)}, {"duplicate", duplicate}})
 }
 
-// Receipt is a report as everybody who knows its id sees it.
+// Receipt returns the part of a report that is shown to everybody who has its id.
 func Receipt(c *op.Call, view *view.View, r *state.Report) wire.Object {
 	status, outcome, closed := "open", any(nil), any(nil)
 	if r.Closed > 0 {
@@ -165,10 +162,9 @@ func Receipt(c *op.Call, view *view.View, r *state.Report) wire.Object {
 }
 
 var (
-	// postReport serves POST /api/reports.
 	postReport = op.Private(write.Handler(func(_ *op.Call, doc *wire.Document) write.Draft { return readReport(doc) }))
-	// getReport serves GET /api/reports/{id}: the state of a report. Reports do not
-	// change the version of views, so a receipt has no entity tag.
+	// getReport serves GET /api/reports/{id}. Reports do not change the version of views, so a
+	// receipt has no entity tag.
 	getReport = op.Private(func(c *op.Call) (op.Task, error) {
 		t, err := read.One("report", 0, func(view *view.View, dst []byte, s string) ([]byte, error) {
 			id, ok := ParseReportID(strings.Trim(s, op.AroundIDs))

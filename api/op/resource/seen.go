@@ -5,7 +5,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/write"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -17,15 +16,15 @@ var (
 	seenFields   = []write.Field{write.FieldAgent, fieldSeenIDs, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
 )
 
-// seenForm is the body of POST /api/home/seen as it was sent.
+// seenForm is the body of POST /api/home/seen.
 type seenForm struct {
 	write.Form
 	ids     []string
 	entries []uint64
 }
 
-// readSeen reads which open items an agent puts aside. Nothing comes of doing so twice:
-// a request_id is taken and not needed.
+// readSeen reads the open items that an agent dismisses. A repetition has no effect, so the
+// request_id is accepted and not used.
 func readSeen(doc *wire.Document) *seenForm {
 	s := &seenForm{Form: write.NewForm(doc, seenFields, &write.FieldAgent, 0)}
 	s.Reread = func(doc *wire.Document) write.Draft { return readSeen(doc) }
@@ -80,8 +79,7 @@ func (s *seenForm) Command(*op.Environment) command.Payload {
 }
 
 func (s *seenForm) Answer(c *op.Call, _ *view.View, _ *command.Result) error {
-	notes := append([]string{}, s.Notes...)
-	return c.AnswerObject(http.StatusOK, wire.Object{{"notes", notes}, {"agent", s.Author.Agent}, {"seen", s.ids}})
+	return c.AnswerObject(http.StatusOK, wire.Object{{"notes", wire.NonNil(s.Notes)}, {"agent", s.Author.Agent}, {"seen", s.ids}})
 }
 
 // postSeen serves POST /api/home/seen: open items that the agent need not answer.

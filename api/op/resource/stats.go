@@ -7,18 +7,17 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// ClusterOperations are what the cluster page shows. They stand outside the interface:
-// what they answer may change.
+// ClusterOperations are the operations of the cluster page. They are not part of the interface:
+// their answers may change.
 func ClusterOperations() []op.Operation {
+	getMeasured := op.Simple(func(c *op.Call) error { return c.AnswerValue(c.Env.Backend.Measured()) })
 	return []op.Operation{
 		{Method: http.MethodGet, Path: "/cluster.json", ID: "getCluster", Handle: getCluster, Page: true},
-		{Method: http.MethodGet, Path: "/measured.json", ID: "getMeasured", Handle: op.Simple(getMeasured), Page: true},
+		{Method: http.MethodGet, Path: "/measured.json", ID: "getMeasured", Handle: getMeasured, Page: true},
 	}
 }
 
@@ -40,17 +39,11 @@ func getCluster(c *op.Call) (op.Task, error) {
 				cluster.Nodes[i].Detail = nil
 			}
 		}
-		return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, cluster), nil })
+		return c.AnswerValue(cluster)
 	}}, nil
 }
 
-// getMeasured serves GET /measured.json.
-func getMeasured(c *op.Call) error {
-	measured := c.Env.Backend.Measured()
-	return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, measured), nil })
-}
-
-// statsNotes say what the counts of GET /api/stats are.
+// statsNotes explain the counts of GET /api/stats.
 var statsNotes = []string{
 	"agents are the different names that wrote, without anonymous; posts are entries of any kind, replies those of them with relation reply.",
 	"last24h and last7d begin with a full hour, 23 and 167 hours before the present one.",
@@ -89,12 +82,7 @@ var getUsage = read.Handler(usageParams, func(l *read.Params) {
 	if err != nil {
 		return fmt.Errorf("read usage: %w", err)
 	}
-	return answerUsage(c, first, l.Days, &usage)
-})
-
-// answerUsage answers with the calls from a day on.
-func answerUsage(c *op.Call, first command.Day, days int, usage *view.Usage) error {
-	notes := append([]string{}, c.Notes...)
+	notes := wire.NonNil(c.Notes)
 	if usage.Cut {
 		notes = append(notes, "There are more rows, of older days. The totals include them.")
 	}
@@ -111,9 +99,9 @@ func answerUsage(c *op.Call, first command.Day, days int, usage *view.Usage) err
 	}
 	return c.AnswerObject(http.StatusOK, wire.Object{
 		{"since", first.Start()},
-		{"days", days},
+		{"days", l.Days},
 		{"totals", wire.Object{{"calls", usage.Calls}, {"distinctClients", usage.DistinctSenders}}},
 		{"rows", rows},
 		{"notes", notes},
 	})
-}
+})

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
@@ -39,44 +38,43 @@ func Handler(read func(c *op.Call, doc *wire.Document) Draft) op.Handler {
 	}
 }
 
-// Draft is a write as it was sent. Those of its methods that have no effect belong to
-// the first half of the handler, which ends in call.write.
+// Draft is a parsed write.
 type Draft interface {
-	// shared is what all writes have.
+	// Shared returns the part that all writes have.
 	Shared() *Form
-	// inspect returns the problems that a view finds in a draft that already has others.
+	// Inspect returns the problems that a view finds in a draft that already has others.
 	Inspect(view *view.View) ([]command.Problem, error)
-	// rejection says what a problem of the state means to the client.
+	// Rejection explains a problem of the state to the client.
 	Rejection(view *view.View, p command.Problem) Rejection
-	// known returns an example from the state, or nil.
+	// Known returns an example from the state, or nil.
 	Known(view *view.View) (wire.Object, error)
-	// near returns the id that a reference may stand for, or an empty string.
+	// Near returns the id that a reference may stand for, or an empty string.
 	Near(view *view.View, d Doubt) (string, error)
-	// fill puts a placeholder for a field into the fields of an example.
+	// Fill puts a placeholder for a field into the fields of an example.
 	Fill(e *Example, field *Field, fields wire.Object) (wire.Object, error)
-	// challenge asks others whose agreement is needed, once nothing else is wrong.
+	// Challenge asks others for their agreement to a draft without problems.
 	Challenge(c *op.Call, from command.Sender) error
-	// command is the command of a draft without problems.
+	// Command returns the command of a draft without problems.
 	Command(s *op.Environment) command.Payload
-	// preview returns the fields that a command without problems would write.
+	// Preview returns the fields that a command without problems would write.
 	Preview(view *view.View, cmd command.Payload) (wire.Object, error)
-	// answer answers with what was written. The view holds it.
+	// Answer answers with the result of the write, which the view holds.
 	Answer(c *op.Call, view *view.View, r *command.Result) error
 }
 
-// Rejection is one reason why the state rejects a write, as it is shown to the client.
+// Rejection is one reason why the state rejects a write.
 type Rejection = struct {
 	wire.Issue
-	// code and summary are the error's where this is the first reason; "": it is
-	// one of the fields that break rules.
+	// Code and Summary are those of the error if this is the first reason. Empty means the
+	// error of invalid fields.
 	Code    command.Code
 	Summary string
 }
 
-// curable are the reasons of the state that need no other caller, job or entry.
+// curable are the problems that do not require another caller, job or entry.
 var curable = []command.Problem{command.ProblemUnknownTarget, command.ProblemUnknownJob, command.ProblemUnchecked, command.ProblemWrongKey}
 
-// NewerRule is a rejection that this version does not know.
+// NewerRule returns the rejection for an unknown problem.
 func NewerRule(field string, p command.Problem) Rejection {
 	return Rejection{Issue: wire.Issue{field, fmt.Sprintf("was rejected by a rule of a newer version (%d)", p)}}
 }
@@ -107,9 +105,8 @@ func Prepare(c *op.Call, d Draft, query *wire.Document) (op.Task, error) {
 	return op.Task{Fresh: fresh, Run: run, Explain: func(err error) error { return Explain(c, d, err) }}, nil
 }
 
-// decline is the second half of a write whose draft has problems: the answer also lists
-// those that the state finds. If the request_id was used before, the answer is what it
-// wrote then.
+// decline is the second half of a write whose draft has problems. The answer also lists the
+// problems that the state finds. If the request_id was used before, it is the earlier result.
 func decline(c *op.Call, d Draft) error {
 	f, view := d.Shared(), c.View()
 	if f.Repeats != 0 && !f.Dry && f.Author.Request.ID != "" && !f.Problems.Has(f.signed) {
@@ -170,7 +167,7 @@ func Reject(d Draft, view *view.View, found []command.Problem) (first Rejection)
 	return first
 }
 
-// Invalid is the error of a draft with problems.
+// Invalid returns the error of a draft with problems.
 func Invalid(c *op.Call, d Draft, view *view.View) error {
 	f := d.Shared()
 	rejection := &wire.Error{Code: wire.CodeInvalid, Message: wire.CountProblems(f.Problems.List), Issues: f.Problems.List}
@@ -200,7 +197,7 @@ func addExample(c *op.Call, rejection *wire.Error, d Draft, view *view.View) err
 		}
 	}
 	example, notes, err := ExampleOf(d, view, c.Env.Now(), needed)
-	if len(example) == 0 && needed { // all that the write takes may be left out
+	if len(example) == 0 && needed { // the write has no required fields
 		example = wire.Object{{FieldDryRun.Name, false}}
 	}
 	rejection.Example = example
@@ -208,7 +205,7 @@ func addExample(c *op.Call, rejection *wire.Error, d Draft, view *view.View) err
 	return err
 }
 
-// Explain adds to an error of the cluster the request itself, and whether it may be
+// Explain adds to an error of the cluster the request as an example, and whether it may be
 // repeated: with a request_id always.
 func Explain(c *op.Call, d Draft, err error) error {
 	rejection := op.ToError(err)
@@ -274,13 +271,12 @@ func carryOut(c *op.Call, d Draft, from command.Sender) error {
 // shorter and reports the outcome more precisely.
 const proposeTimeout = 15 * time.Second
 
-// Propose replicates a command that the policy allows. Its result says that the command
-// was carried out, now or before, or rejected. Errors: *wire.Error if the policy rejects
-// it, *Unavailable, *RateLimited, or what the backend cannot explain.
+// Propose replicates a command that the policy allows. Errors: *wire.Error if the policy rejects
+// it, *Unavailable, *RateLimited, or an internal error of the backend.
 func Propose(c *op.Call, from command.Sender, cmd command.Payload) (command.Result, error) {
 	return proposeUnderPolicy(c, cmd, func() (command.Result, error) {
 		result, err := replicate(c, from, cmd)
-		from.Charged = true // what is checked again is charged once
+		from.Charged = true // a write that is checked again is charged once
 		return result, err
 	})
 }
@@ -319,17 +315,14 @@ func answerWrite(c *op.Call, d Draft, r *command.Result) error {
 	return d.Answer(c, view, r)
 }
 
-// Written is how the answer to a write shows what was written: 201 where that is new,
-// 200 where the same request_id wrote it before.
+// Written is the item of a write.
 type Written struct {
 	Location string
-	// Same and Differs name the item that the request_id wrote before, in a note: with
-	// the same content, and with other content.
-	Same, Differs string
-	Show          func(dst []byte) ([]byte, error) // appends its members
+	Before   string                           // describes it in a note if the request_id wrote it before
+	Show     func(dst []byte) ([]byte, error) // appends its members
 }
 
-// Answer answers a write with the item that it wrote, or that its request_id wrote before.
+// Answer answers a write with its item: 201 if it is new, 200 if its request_id wrote it before.
 func Answer(c *op.Call, f *Form, view *view.View, r *command.Result, w *Written) error {
 	status := http.StatusCreated
 	if r.Outcome == command.OutcomeDuplicate {
@@ -357,9 +350,9 @@ func (f *Form) noteRepeated(differs bool, w *Written) {
 		note = "This messageId was used before"
 	}
 	if differs {
-		note += " with other content: this is " + w.Differs + ", and nothing new was written."
+		note += " with other content: this is " + w.Before + ", and nothing new was written."
 	} else {
-		note += ": this is " + w.Same + "."
+		note += ": this is " + w.Before + "."
 	}
 	f.Notes = append(f.Notes, note)
 }

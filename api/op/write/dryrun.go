@@ -7,15 +7,12 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// A dry run is a write that stops before it is proposed. It is checked like any write, with
-// the view of this node, and shows what it would write.
-
-// FieldDryRun makes a write a dry run.
+// FieldDryRun makes a write a dry run: it is checked like any write, with the view of this node,
+// and is not proposed. The answer shows the fields that it would write.
 var FieldDryRun = Field{Name: "dry_run"}
 
 const (
@@ -111,7 +108,7 @@ func rehearse(c *op.Call, d Draft, from command.Sender) error {
 	return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", would}, {"notes", append(notes, f.Notes...)}})
 }
 
-// ask asks the leader whether its limits have room for a write.
+// ask returns the error of a write that the leader's limits would reject.
 func ask(c *op.Call, d Draft, from command.Sender, cmd command.Payload) error {
 	ctx, done := c.Wait(max(op.WaitTimeout, c.Env.Patience))
 	defer done()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -38,10 +37,10 @@ func (field *Field) placeholder() any {
 	return fmt.Sprintf("Your %s, %d to %d characters.", noun, field.Least, field.Most)
 }
 
-// Doubt is a reference that names nothing as it was sent.
+// Doubt is a reference to an entry that does not exist.
 type Doubt = struct {
 	Field, Value string
-	Of           state.EntryType // what it is to name
+	Of           state.EntryType // the type of the entry
 }
 
 // Keep puts a value into the example.
@@ -110,7 +109,7 @@ func ExampleOf(d Draft, view *view.View, now time.Time, needed bool) (wire.Objec
 	return o, notes, nil
 }
 
-// finish returns the example with what is no field of the body, and a note of what to replace.
+// finish returns the whole example, and a note about the placeholders.
 func (e *Example) finish(f *Form) (wire.Object, []string) {
 	var notes []string
 	o := slices.Clone(e.fields)
@@ -277,7 +276,7 @@ func AsSent(value any) any {
 	return value
 }
 
-// Known is for drafts of which the state holds an example.
+// Known implements Draft for drafts without an example in the state.
 func (f *Form) Known(*view.View) (wire.Object, error) { return nil, nil }
 
 // Near returns the id that a reference stands for, or an empty string.

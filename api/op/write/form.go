@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -19,7 +18,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// What home and the pages show in the place of a text of the caller's own.
+// The placeholders of texts in home and on the pages.
 const (
 	PlaceholderAnswer  = "(your answer)"
 	PlaceholderResult  = "(what you found or made)"
@@ -66,68 +65,59 @@ func NamesOf(fields []Field) []string {
 // maxScannedItems is how many items of a list are searched for credentials.
 const maxScannedItems = command.MaxSeen
 
-// Form is what all writes have: the body from which fields are read, their problems, and
-// the author. It is a draft without the parts of each kind of draft.
+// Form is the common part of all drafts: the body, the problems of its fields, and the author.
 type Form struct {
 	Doc      *wire.Document
 	Problems wire.Problems
 	Notes    []string
 
-	// signed is the field that holds the author's name.
-	signed          string
+	signed          string // the field with the author's name
 	Name, requestID Sent
-	Author          command.Author // what they mean, where they have no problem
-	// inURL says that a link can write this: the sender's address proves nothing.
-	inURL bool
-	// keyInBody says that an edit_key came in the body.
-	keyInBody bool
-	// as holds, for each field, the name under which it was sent.
-	SentAs map[string]string
+	Author          command.Author // made of the fields without problems
+	// inURL means that a link can make this write: the sender's address is no proof.
+	inURL     bool
+	keyInBody bool              // the body has an edit_key
+	SentAs    map[string]string // the name under which each field was sent
+	fields    []Field           // of the body
 
-	// fields are those that the body takes.
-	fields []Field
-	// kept is the example: what was sent, corrected. asked are the fields of which the
-	// example shows a placeholder; checked those that it keeps or leaves out although only
-	// the client knows what was meant. doubts are references that may stand for others, and
-	// stale says that the request_id has to be another one.
+	// kept are the corrected fields of the example. asked are the fields that get a
+	// placeholder, Checked those whose value only the client can confirm, and Doubts the
+	// references to unknown entries. stale means that the request_id has to be replaced.
 	kept           wire.Object
 	asked, Checked []string
 	Doubts         []Doubt
 	stale          bool
-	// incurable reports whether the state rejects the write for a reason that the same
-	// request in another form would meet again.
+	// incurable means that no corrected form of the same request would be accepted.
 	incurable bool
-	// reread reads a body as this one was read. blank is the smallest body that it takes,
-	// without its required fields. wrap adds the parameters of a GET to an example.
+	// Reread reads a body as this one was read. Blank is the smallest body, without its
+	// required fields. Wrap adds the parameters of a GET to an example.
 	Reread func(doc *wire.Document) Draft
 	Blank  wire.Object
 	Wrap   func(example wire.Object) wire.Object
-	// needsKey reports whether the write is impossible without an edit_key.
+	// NeedsKey means that the write is impossible without an edit_key.
 	NeedsKey bool
-	// misnamed are problems of names: they are listed after those of fields.
+	// misnamed are problems of names. They are listed after those of fields.
 	misnamed []wire.Issue
 
-	// dry reports whether this is a dry run.
-	Dry bool
-	// lookAt is the path that shows whether the write was carried out; empty for the
-	// author's entries. keyIsAll reports whether the draft itself explains the problems of
-	// its name, because it needs the key.
-	LookAt   string
+	Dry bool // this is a dry run
+	// LookAt is the path that shows whether the write was carried out; empty means the
+	// author's entries.
+	LookAt string
+	// KeyIsAll means that the draft itself explains the problems of its name.
 	KeyIsAll bool
-	// repeats is the command for which the request_id of a draft with problems is looked
-	// up; 0: it is not looked up, because the draft may mean something else.
+	// Repeats is the command whose request_ids are looked up for a draft with problems. 0
+	// means no look-up, because the draft may mean something else.
 	Repeats command.Op
-	// harmless says that sending it twice does no harm.
+	// Harmless means that a repetition has no effect.
 	Harmless bool
-	// reason is what the error is about; without a code: the fields break rules.
+	// Reason is the reason of the error, without a code if the fields break rules.
 	Reason Rejection
-	// describing is the summary that describes the example itself. It is empty if no summary
-	// of the draft does.
+	// Describing is the summary that describes the example itself, or "".
 	Describing string
 }
 
-// NewForm begins to read a body that takes these fields and is signed in one of them. more
-// are names that it takes for other purposes.
+// NewForm begins to read a body with these fields, signed in one of them. more are the names of
+// further members.
 func NewForm(doc *wire.Document, fields []Field, signed *Field, repeats command.Op, more ...string) Form {
 	f := Form{
 		Doc: doc, fields: fields, signed: signed.Name, Repeats: repeats,
@@ -200,16 +190,16 @@ func (f *Form) misnames(u wire.Field, takes []string) bool {
 	return true
 }
 
-// End ends the reading of a body, before texts are searched for mentions.
+// End ends the reading of the fields, before Mention.
 func (f *Form) End() { f.Problems.List = append(f.Problems.List, f.misnamed...) }
 
 // Shared returns the form, which every draft embeds.
 func (f *Form) Shared() *Form { return f }
 
-// Challenge is for drafts that name a receiver, who has to agree before the write.
+// Challenge implements Draft for drafts that need no agreement.
 func (f *Form) Challenge(*op.Call, command.Sender) error { return nil }
 
-// Inspect looks at the name.
+// Inspect returns the problems of the name.
 func (f *Form) Inspect(view *view.View) ([]command.Problem, error) {
 	if f.Problems.Has(f.signed) {
 		return nil, nil
@@ -225,10 +215,10 @@ func (f *Form) Rejection(_ *view.View, p command.Problem) Rejection { return New
 type Sent struct {
 	Value string
 	Given bool
-	// length is the length of the whole text, in characters; if the text is far too long,
-	// the value is only a part of it.
+	// Length is the length of the whole text, in characters. Value is only a part of a text
+	// that is far too long.
 	Length int
-	// cleaned says that what cannot be kept was removed, and that the rest can be kept.
+	// cleaned means that characters were removed, and that the rest is valid.
 	cleaned bool
 }
 
@@ -257,9 +247,8 @@ func (f *Form) Bounded(field *Field, s Sent) Sent {
 	return s
 }
 
-// read reads a text that others may see, of any length. A value that is no text is a
-// problem and counts as given. What looks like a credential is also a problem, and is
-// removed.
+// Read reads a text that others may see, of any length. A value of another type is a problem and
+// counts as given. A credential is also a problem, and is removed.
 func (f *Form) Read(field *Field) Sent {
 	s := f.Private(field)
 	value := f.withoutCredentials(field, s.Value)
@@ -268,7 +257,7 @@ func (f *Form) Read(field *Field) Sent {
 	return s
 }
 
-// Private is read for a text that others never see.
+// Private is Read for a text that others never see.
 func (f *Form) Private(field *Field) Sent {
 	value := f.Doc.Get(field.Name)
 	if value == nil {
@@ -306,8 +295,8 @@ func (f *Form) ReadID(field *Field, of state.EntryType) Sent {
 	return s
 }
 
-// withoutCredentials reports what looks like a credential and takes it out, so
-// that nothing shows it again.
+// withoutCredentials adds a problem for a credential and removes it, so that no answer or log
+// shows it.
 func (f *Form) withoutCredentials(field *Field, s string) string {
 	redacted, found := wire.Redact(s, field.Most)
 	if found != "" && !f.Problems.Has(field.Name) {
@@ -333,7 +322,7 @@ func (f *Form) ReadName(field *Field) {
 	f.Settle(field, f.Name.Given, f.Author.Agent)
 }
 
-// Converted makes a name of a text; "" where it cannot be one.
+// Converted returns the name made from a text, or "" and a problem.
 func (f *Form) Converted(field *Field, s Sent, what string, convert func(string) string, longest int) string {
 	if !s.Given || f.Problems.Has(field.Name) {
 		return ""
@@ -379,7 +368,7 @@ func (f *Form) ReadTitle(field *Field, kind command.Kind, body string) (title st
 	return title
 }
 
-// derivedTitle makes a title of a body's first line.
+// derivedTitle returns a title made from a body's first line.
 func derivedTitle(kind command.Kind, body string) string {
 	title := wire.FirstLine(body, command.MaxTitle)
 	if wire.Count(title) < command.MinTitle {
@@ -388,8 +377,8 @@ func derivedTitle(kind command.Kind, body string) string {
 	return title
 }
 
-// Labels reads tags, or what is bounded like them: an array, or a text with commas
-// between them. It returns each of them once, and none where they have a problem.
+// Labels reads tags or similar texts: an array, or a text with commas. It returns the distinct
+// ones, or nil if there is a problem.
 func (f *Form) Labels(field *Field) (distinct []string) {
 	value := f.Doc.Get(field.Name)
 	if value == nil {
@@ -432,7 +421,7 @@ func (f *Form) Labels(field *Field) (distinct []string) {
 	return distinct
 }
 
-// label reads one of labels. A tag may come with its #, and is in small letters then.
+// label reads one label. A tag may begin with #, and is converted to lower case then.
 func (f *Form) label(field *Field, s string) string {
 	s, bad := wire.Clean(s)
 	if bad != wire.FlawNone && !f.Problems.Has(field.Name) {
@@ -480,7 +469,7 @@ func safeInURL(id string) bool {
 	})
 }
 
-// requestPrefix begins a request_id that we make.
+// requestPrefix begins a request_id of an example.
 const requestPrefix = "req-"
 
 // freshID makes an unused request_id: a hash of what was sent and the time.

@@ -11,9 +11,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// LooksOf returns the hashes of a name's skeletons (UTS 39), for command.Proof.Looks: names
-// that look alike, in the case in which they are written or in lower case, have one in
-// common. What nobody sees counts for nothing.
+// LooksOf returns the hashes of a name's skeletons (UTS 39), for command.Proof.Looks. Names that
+// look alike, as written or in lower case, have one in common. Invisible characters are ignored.
 func LooksOf(name string) []byte {
 	seen := strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Cf) {

@@ -7,18 +7,16 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// maxPolicyChecks is how often a write is checked anew because the policy changed while it
-// was on its way.
+// maxPolicyChecks is how often a write is checked because the policy changed meanwhile.
 const maxPolicyChecks = 5
 
-// proposeUnderPolicy proposes a command, checked against the policy that the state has when it is applied.
+// proposeUnderPolicy proposes a command, checked against the policy at the time that it is applied.
 func proposeUnderPolicy(c *op.Call, cmd command.Payload, propose func() (command.Result, error)) (result command.Result, err error) {
 	by, signed := command.SignatureOf(cmd)
 	if !signed {
@@ -76,9 +74,9 @@ func Examine(c *op.Call, cmd command.Payload) (err error) {
 	return nil
 }
 
-// repeats reports whether a command writes nothing new, and need not enter the log. A repeat
-// that may be over on another node is judged again with the newest state; without a leader,
-// proposing the command fails.
+// repeats reports whether a command repeats an earlier one, and need not enter the log. A repeat
+// that may have ended is judged again with the newest state; without a leader, proposing the
+// command fails.
 func repeats(c *op.Call, cmd command.Payload) (bool, error) {
 	if err := Examine(c, cmd); err != nil || !c.Examined.Repeats || !mayBeOver(cmd) {
 		return c.Examined.Repeats, err
@@ -120,8 +118,8 @@ func lostClaim(c *op.Call, cmd command.Payload) ([]command.Problem, error) {
 	return judge()
 }
 
-// mayBeOver reports whether what a command repeats may end, so that it is none any more:
-// profiles change, and reports are dropped.
+// mayBeOver reports whether the record of an earlier request may expire, so that the command
+// would no longer be a repeat: profiles change, and reports are dropped.
 func mayBeOver(cmd command.Payload) bool {
 	switch cmd.(type) {
 	case *command.Register, *command.Report:
@@ -159,44 +157,33 @@ func limitProblem(problems []command.Problem) (command.Problem, bool) {
 	return problems[at], true
 }
 
-// limitError is the error of a write that is over a limit of the state.
+// limitError returns the error of a write that is over a limit of the state.
 func limitError(c *op.Call, problem command.Problem) error {
 	switch problem {
 	case command.ProblemFlood:
-		return flooded(c)
+		set, err := c.View().Settings()
+		if err != nil {
+			return fmt.Errorf("read the settings: %w", err)
+		}
+		return set.Flooded(c.View().Time())
 	case command.ProblemNewChannels:
 		return command.TooManyChannels(time.UnixMilli(c.NewestView().Time()))
 	}
-	return tooManyReports(problem == command.ProblemReportsFull)
-}
-
-// flooded is the error of a write that is one too many of its likes.
-func flooded(c *op.Call) error {
-	set, err := c.View().Settings()
-	if err != nil {
-		return fmt.Errorf("read the settings: %w", err)
-	}
-	return set.Flooded(c.View().Time())
-}
-
-// tooManyReports is the error of a report that there is no room for.
-func tooManyReports(full bool) error {
 	const lookAgain = time.Hour
 	limit := &command.RateLimit{
 		Name: "reports", Quota: command.MaxSenderReports, Window: lookAgain, Field: "entry_id",
 		Message: fmt.Sprintf("%d reports from your address, network or name wait for a moderator.", command.MaxSenderReports),
 	}
-	if full {
+	if problem == command.ProblemReportsFull {
 		limit.Message = "Too many reports wait for a moderator, and nobody has sent more of them than you. If it is urgent, write to the operator, whom /llms.txt names where there is one to write to."
 	}
 	return &command.RateLimited{RetryAfter: lookAgain, Limit: limit}
 }
 
-// heldNote is for who wrote something that is held.
+// heldNote is the note for the author of a held write.
 const heldNote = "A moderator has to look at this first: until then it is hidden. Do not send it again; GET it by its id to see whether it is shown."
 
-// ruleMessages say what the rules of a kind do: the code, the field, and the beginning of
-// a sentence.
+// ruleMessages are the code, the field, and the beginning of the message for each kind of rule.
 var ruleMessages = [...]struct {
 	code          command.Code
 	field, begins string
@@ -210,7 +197,7 @@ var ruleMessages = [...]struct {
 	command.RuleAll:      {wire.CodeFrozen, wire.RequestBody, "Nobody writes"},
 }
 
-// blocked is the error of a write that a rule is against; nil: it was lifted since.
+// blocked returns the error of a write that a rule rejects. A nil rule was lifted meanwhile.
 func blocked(c *op.Call, rule *state.Rule) error {
 	if rule == nil {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "a moderator's rule was against this until now; nothing was written"}

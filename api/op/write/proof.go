@@ -37,7 +37,7 @@ func Prove(c *op.Call, f *Form, from command.Sender) {
 	f.Author.Proof = proof
 }
 
-// nameRejections say what the rules of names mean to an author.
+// nameRejections explain the problems of names to an author.
 var nameRejections = map[command.Problem]Rejection{
 	command.ProblemWrongKey: {
 		wire.Issue{FieldEditKey.Name, "is not the key of this agent: send the right key, or none"},

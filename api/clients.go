@@ -14,13 +14,13 @@ import (
 // maxForwarded is the number of hops of an X-Forwarded-For that are checked.
 const maxForwarded = 32
 
-// clients finds out from which address a request came.
+// clients determines the address of a request's client.
 type clients struct {
 	trusted   []netip.Prefix
-	operators []netip.Prefix // who sees measurements; nil: loopback and private addresses
+	operators []netip.Prefix // may read /metrics; nil means loopback and private addresses
 }
 
-// measure reports whether a client sees measurements.
+// measure reports whether a client may read /metrics.
 func (c *clients) measure(addr netip.Addr) bool {
 	if c.operators == nil {
 		return addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast()
@@ -28,10 +28,9 @@ func (c *clients) measure(addr netip.Addr) bool {
 	return within(c.operators, addr)
 }
 
-// origin returns the peer's address, or, where the peer is a trusted proxy, the rightmost
-// address of X-Forwarded-For that is not trusted. Addresses further left were written by the
-// client itself and are ignored. So are those of Forwarded (RFC 7239): forwarded says only
-// that the request has the header.
+// origin returns the peer's address or, if the peer is a trusted proxy, the rightmost untrusted
+// address of X-Forwarded-For. The client itself wrote the addresses further left. forwarded
+// reports whether the request has the header Forwarded (RFC 7239), which is not read.
 func (c *clients) origin(peer net.Addr, forwardedFor [][]byte, forwarded bool) op.Origin {
 	from := op.Origin{Addr: peerAddress(peer)}
 	trusted := c.trusts(from.Addr)
@@ -64,8 +63,7 @@ func within(nets []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// peerAddress is the address of a connection's other end; the zero address where
-// it has none.
+// peerAddress returns the address of a connection's peer, or the zero address.
 func peerAddress(peer net.Addr) netip.Addr {
 	if tcp, isTCP := peer.(*net.TCPAddr); isTCP {
 		return tcp.AddrPort().Addr().Unmap().WithZone("")
@@ -88,11 +86,11 @@ func parseHop(hop string) (netip.Addr, bool) {
 // maxHost is the longest host name with a port, in bytes.
 const maxHost = 262
 
-// withoutEmptyPort takes the colon from a host whose port is empty, as RFC 9110 permits.
+// withoutEmptyPort removes the colon of an empty port, which RFC 9110 permits.
 func withoutEmptyPort(host string) string { return strings.TrimSuffix(host, ":") }
 
-// validHost reports whether a Host header names a host, perhaps with a port, and
-// nothing else that would change an address made of it.
+// validHost reports whether a Host header consists of a host and perhaps a port, so that it is
+// safe in a URL.
 func validHost(host string) bool {
 	if host == "" || len(host) > maxHost {
 		return false
@@ -111,7 +109,7 @@ func validHost(host string) bool {
 	return strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789.-_") == ""
 }
 
-// CheckPublicURL says what is wrong with a base of addresses; nil is nothing.
+// CheckPublicURL returns an error if a base of URLs is invalid.
 func CheckPublicURL(s string) error {
 	u, err := url.Parse(s)
 	switch {

@@ -5,16 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/op/resource"
-
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// noRoute is the 404 or 405 of a path. Paths are routed as they are written: who
-// keeps some from the public in front of a node need not know other forms of them.
+// noRoute returns the 404 or 405 of a path. Paths are routed as they are written, so that a
+// proxy can block a path without knowing other forms of it.
 func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 	written := string(uri.PathOriginal())
 	if allow := allowedMethods(s.table, written); allow != "" {
@@ -37,7 +36,8 @@ func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 	return e
 }
 
-// noMethod is the 405 of a path: what its methods do, and how to do what they do not.
+// noMethod returns the 405 of a path. It lists the methods of the path and the right path for
+// others.
 func (s *Server) noMethod(path, allow string) *wire.Error {
 	e := &wire.Error{
 		Code: wire.CodeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow,
@@ -58,8 +58,7 @@ func (s *Server) noMethod(path, allow string) *wire.Error {
 	return e
 }
 
-// otherPaths are the paths that other services have for what stands here elsewhere, by
-// the word in them.
+// otherPaths are the paths of this service by words in the paths of similar services.
 var otherPaths = map[string]string{
 	"messages": "/api/entries", "posts": "/api/entries", "notes": "/api/entries", "threads": "/api/entries", "feed": "/api/entries",
 	"knowledge": "/api/entries", "search": "/api/entries", "publish": "/api/entries", "replies": "/api/entries", "comments": "/api/entries",
@@ -69,10 +68,10 @@ var otherPaths = map[string]string{
 	"rooms": "/api/channels", "topics": "/api/channels",
 }
 
-// maxPathWords bounds how much of a path is looked at.
+// maxPathWords is the number of segments that nearPath reads.
 const maxPathWords = 8
 
-// nearPath is what may be meant by a path that is none; "": nobody knows.
+// nearPath suggests existing calls similar to a path, or returns "".
 func (s *Server) nearPath(path string) string {
 	words := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	words = words[:min(len(words), maxPathWords)]
@@ -100,8 +99,7 @@ func (s *Server) nearPath(path string) string {
 	return ""
 }
 
-// nearCall is the call at a path for what stands behind it: an id, and what is to be
-// done or to be seen of it.
+// nearCall describes the calls at a path, with the id and the action that follow it.
 func (s *Server) nearCall(path string, behind []string) string {
 	id := ""
 	if len(behind) > 0 {

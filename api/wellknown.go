@@ -1,22 +1,21 @@
 package api
 
 import (
+	"cmp"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
 const (
-	// securityDays is for how long what /.well-known/security.txt says counts; RFC 9116
-	// wants less than a year.
+	// securityDays is the validity of /.well-known/security.txt. RFC 9116 wants less than a year.
 	securityDays = 90
 
 	contentCatalog    = "application/ai-catalog+json"
@@ -30,14 +29,10 @@ const (
 
 // answerAgentCard answers with the card of some versions of the message protocol.
 func (x *exchange) answerAgentCard(with10, with03 bool) error {
-	operator, base := &x.http.operator, x.baseURL()
+	operator, base := &x.http.cfg.Operator, x.baseURL()
 	about := a2a.About{Base: base, Version: interfaceVersion, Operator: operator.sentence(), With10: with10, With03: with03}
 	if operator.Name != "" {
-		page := operator.Terms
-		if page == "" {
-			page = base
-		}
-		about.Provider = wire.Object{{"organization", operator.Name}, {"url", page}}
+		about.Provider = wire.Object{{"organization", operator.Name}, {"url", cmp.Or(operator.Terms, base)}}
 	}
 	card, err := a2a.Card(about)
 	if err != nil {
@@ -46,14 +41,7 @@ func (x *exchange) answerAgentCard(with10, with03 bool) error {
 	return x.AnswerCached(op.ContentJSON, card)
 }
 
-// getCard serves GET /.well-known/agent-card.json.
-func getCard(x *exchange) error { return x.answerAgentCard(true, x.http.dualCard) }
-
-// getOldCard serves GET /.well-known/agent.json.
-func getOldCard(x *exchange) error { return x.answerAgentCard(false, true) }
-
-// getServerCard serves GET /mcp/server-card: the tool interface as MCP's server cards
-// describe one.
+// getServerCard serves GET /mcp/server-card: the card of the tool interface.
 func getServerCard(x *exchange) error {
 	base := x.baseURL()
 	labels := strings.Split(hostOf(base), ".")
@@ -61,15 +49,12 @@ func getServerCard(x *exchange) error {
 		slices.Reverse(labels)
 	}
 	name := strings.ReplaceAll(strings.Join(labels, "."), ":", "-") + "/commons"
-	return x.answerCard(contentServerCard, mcp.ServerCard(base, name, interfaceVersion))
+	return x.AnswerCached(contentServerCard, string(mcp.ServerCard(base, name, interfaceVersion).AppendJSON(nil)))
 }
 
-// getCatalog serves GET /.well-known/ai-catalog.json: which cards there are.
+// getCatalog serves GET /.well-known/ai-catalog.json: the list of cards.
 func getCatalog(x *exchange) error {
-	base, name := x.baseURL(), x.http.operator.Name
-	if name == "" {
-		name = serviceName
-	}
+	base, name := x.baseURL(), cmp.Or(x.http.cfg.Operator.Name, serviceName)
 	entry := func(space, mediaType, path string) wire.Object {
 		return wire.Object{
 			{"identifier", "urn:air:" + hostOf(base) + ":" + space + ":commons"},
@@ -78,17 +63,17 @@ func getCatalog(x *exchange) error {
 			{"url", base + path},
 		}
 	}
-	return x.answerCard(contentCatalog, wire.Object{
+	return x.AnswerCached(contentCatalog, string(wire.Object{
 		{"specVersion", catalogVersion},
 		{"host", wire.Object{{"displayName", name}, {"documentationUrl", base + docsPath}}},
 		{"entries", []wire.Object{
 			entry("a2a", "application/a2a-agent-card+json", cardPath),
 			entry("mcp", contentServerCard, serverCardPath),
 		}},
-	})
+	}.AppendJSON(nil)))
 }
 
-// hostOf is the host of a base, without a port.
+// hostOf returns the host of a base URL, without a port.
 func hostOf(base string) string {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -97,15 +82,9 @@ func hostOf(base string) string {
 	return u.Hostname()
 }
 
-// answerCard answers with a card, or with 304 where the client has it.
-func (x *exchange) answerCard(contentType string, card wire.Object) error {
-	return x.AnswerCached(contentType, string(card.AppendJSON(nil)))
-}
-
-// getSecurity serves GET /.well-known/security.txt, the form of RFC 9116: where security
-// problems of this place are reported. What it says counts for days from now.
+// getSecurity serves GET /.well-known/security.txt (RFC 9116).
 func getSecurity(x *exchange) error {
-	contact := x.http.operator.Contact
+	contact := x.http.cfg.Operator.Contact
 	if contact == "" {
 		return &wire.Error{
 			Code: wire.CodeNotFound, Message: "The operator of this place has not said where to write to.",
@@ -117,6 +96,3 @@ func getSecurity(x *exchange) error {
 		"\nExpires: "+expires.Format(time.RFC3339)+
 		"\nCanonical: "+x.baseURL()+securityPath+"\n")
 }
-
-// getOpenAPI serves GET /openapi.json.
-func getOpenAPI(x *exchange) error { return x.AnswerCached(op.ContentJSON, x.http.document) }

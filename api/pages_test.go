@@ -66,7 +66,7 @@ func attr(n *html.Node, name string) string {
 	return ""
 }
 
-// text is what an element shows.
+// text returns the visible text of an element.
 func text(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -77,11 +77,11 @@ func text(n *html.Node) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// words is what the page shows between its header and its footer.
+// words returns the visible text of a page between its header and its footer.
 func (p shown) words() string { return text(p.all("main")[0]) }
 
-// check holds a page against what every page must be: nothing of another site, no
-// script of others, no attribute that runs, headings in order, and names on controls.
+// check checks the rules of every page: no resource of another site, no script of others, no
+// attribute that runs, headings in order, and names on controls.
 func (p shown) check(t *testing.T, path string) {
 	t.Helper()
 	policy := p.Header.Get("Content-Security-Policy")
@@ -137,7 +137,7 @@ func within(n *html.Node, class string) bool {
 	return false
 }
 
-// hostile is what a page must show as text.
+// hostile is a body that a page must show as text.
 const hostile = `<script>document.title="owned"</script><img src=x onerror=alert(1)> [click](javascript:alert(2)) ![i](https://evil.example/x.png) "'><svg onload=alert(3)> {{.}}`
 
 // TestPeopleSee holds what people see: each page shows what its operation answers, marks
@@ -264,8 +264,8 @@ func TestPagesAreNotStale(t *testing.T) {
 	}
 }
 
-// TestReportForm holds the form with which people report: it says what is wrong, takes
-// nothing from another site, and leads to the receipt.
+// TestReportForm checks the form for reports: it shows problems, rejects requests from another
+// site, and leads to the receipt.
 func TestReportForm(t *testing.T) {
 	s := withModerator(t)
 	s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills"})
@@ -303,8 +303,8 @@ func TestReportForm(t *testing.T) {
 	}
 }
 
-// TestForm holds the form with which people answer: it writes once, says what is wrong,
-// and takes nothing from another site.
+// TestForm checks the form for answers: it writes once, shows problems, and rejects requests from
+// another site.
 func TestForm(t *testing.T) {
 	s := start(t)
 	s.Post("/api/agents", map[string]any{"id": "Grace", "description": "Registered from this very address."})
@@ -404,11 +404,10 @@ func TestRobots(t *testing.T) {
 	}
 }
 
-// TestPagesAreBounded holds that whoever has many pages made is told to wait, and that a
-// page that was made before costs nothing.
+// TestPagesAreBounded checks the budget for rendering pages, and that a cached page is free.
 func TestPagesAreBounded(t *testing.T) {
 	const work = 200 // steps a second: a page takes more than that
-	s := start(t, func(c *api.Config) { c.Guard.ReadWork = work })
+	s := start(t, func(c *api.Config) { c.Limits.ReadWork = work })
 	for range 100 {
 		browse(t, s, "/channels", http.StatusOK)
 	}
@@ -425,8 +424,8 @@ func TestPagesAreBounded(t *testing.T) {
 	t.Error("a hundred pages were made at once")
 }
 
-// TestMissingPages holds that a browser gets a page where there is nothing, and a program
-// an Error object.
+// TestMissingPages checks that a browser gets a page for an unknown path, and a program an Error
+// object.
 func TestMissingPages(t *testing.T) {
 	s := start(t)
 	for _, path := range []string{"/nothing", "/docs/nothing", "/c", "/api", "/e/"} {

@@ -5,18 +5,10 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
-
-	"github.com/gofiber/fiber/v2"
-
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// getLive serves GET /livez: the process runs and answers.
-func getLive(x *exchange) error {
-	return x.AnswerText(http.StatusOK, op.ContentText, "ok\n")
-}
-
-// getReady serves GET /readyz: one line per check, or JSON where it is asked for.
+// getReady serves GET /readyz: one line per check, or JSON.
 func getReady(x *exchange) error {
 	checks := x.Env.Backend.Checks()
 	status := http.StatusOK
@@ -36,7 +28,7 @@ func getReady(x *exchange) error {
 	if status != http.StatusOK {
 		x.Out.Set(op.HeaderRetryAfter, wire.RetryAfterUnavailable)
 	}
-	if !x.wantsJSON() {
+	if !strings.Contains(x.Header(op.HeaderAccept), op.ContentJSON) {
 		return x.AnswerText(status, op.ContentText, lines.String())
 	}
 	var body wire.Object
@@ -49,11 +41,11 @@ func getReady(x *exchange) error {
 
 // getStatus serves GET /status.
 func getStatus(x *exchange) error {
-	return x.Answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, x.Env.Backend.Status()), nil })
+	return x.AnswerValue(x.Env.Backend.Status())
 }
 
-// getMetrics serves GET /metrics: to operators, because it tells of versions, disks,
-// and how near the bounds are.
+// getMetrics serves GET /metrics: to operators, because it shows versions, disks, and how near
+// the bounds are.
 func getMetrics(x *exchange) error {
 	if !x.http.clients.measure(x.Sender()) {
 		return &wire.Error{
@@ -65,9 +57,4 @@ func getMetrics(x *exchange) error {
 	x.written = true
 	x.http.exposition(x.rctx)
 	return nil
-}
-
-// wantsJSON reports whether the client asked for JSON rather than text.
-func (x *exchange) wantsJSON() bool {
-	return strings.Contains(x.Header(fiber.HeaderAccept), op.ContentJSON)
 }

@@ -4,26 +4,22 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
-
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// What crawlers may read where the operator says no more than that.
+// The usual values of Config.Robots.
 const (
-	// RobotsAllow is all pages but searches and forms.
+	// RobotsAllow lets crawlers read all pages but searches and forms.
 	RobotsAllow = "User-agent: *\nDisallow: /search\nDisallow: /publish\nDisallow: /report\nDisallow: /api/\n"
-	// RobotsDeny is nothing.
+	// RobotsDeny lets crawlers read no page.
 	RobotsDeny = "User-agent: *\nDisallow: /\n"
 )
-
-// getRobots serves GET /robots.txt.
-func getRobots(x *exchange) error { return x.AnswerText(http.StatusOK, op.ContentText, x.http.robots) }
 
 // pageRoutes are the pages for people. They run the operations of the interface.
 func pageRoutes() []route {
@@ -36,7 +32,7 @@ func pageRoutes() []route {
 	}
 	return append(table,
 		row(http.MethodGet, page.AssetPath+":file", "pageAsset", getAsset),
-		row(http.MethodGet, "/robots.txt", "getRobots", getRobots),
+		row(http.MethodGet, "/robots.txt", "getRobots", func(x *exchange) error { return x.AnswerText(http.StatusOK, op.ContentText, x.http.cfg.Robots) }),
 	)
 }
 
@@ -61,8 +57,8 @@ func (r pageRequest) EventID() string {
 func (r pageRequest) Now() time.Time { return r.Env.Now() }
 func (r pageRequest) Node() string   { return r.Env.Backend.NodeName() }
 
-// newPageRequest prepares a request for a page. The calls that the page runs are not
-// counted: the page is. What a browser writes is never proven by its address.
+// newPageRequest prepares a request for a page. The page is counted, and not the calls that it
+// runs. The address of a browser never proves the name of a write.
 func (x *exchange) newPageRequest() pageRequest {
 	r := x.newRelay()
 	r.Page = true
@@ -72,8 +68,7 @@ func (x *exchange) newPageRequest() pageRequest {
 	return pageRequest{&request{r, x}}
 }
 
-// answerRoute answers with a page, as long as making pages for the address has not taken
-// too much.
+// answerRoute answers with a page, within the budget of the client's address.
 func (x *exchange) answerRoute(rt *page.Route) error {
 	if err := x.WithinBudget(x.Env.Guard.Reads, "reads", "Pages and searches for your address have taken too much work. Ask for fewer, or by the paths below /api."); err != nil {
 		return err
@@ -83,7 +78,7 @@ func (x *exchange) answerRoute(rt *page.Route) error {
 
 func (x *exchange) answerPageReply(reply page.Reply) error {
 	if reply.Cause != nil {
-		x.Env.Log.Error("request failed", "route", x.Template(), "err", reply.Cause)
+		x.Env.Logger.Error("request failed", "route", x.Template(), "err", reply.Cause)
 	}
 	x.Work += reply.Work / op.PageBytes
 	x.Out.VaryBy(op.HeaderAccept)
@@ -118,14 +113,10 @@ func getAsset(x *exchange) error {
 	return x.answerPageReply(reply)
 }
 
-// answerFront answers GET / to a browser.
-func (x *exchange) answerFront() error { return x.answerRoute(&page.Front) }
-
 // prefersHTML reports whether a browser asks.
 func (x *exchange) prefersHTML() bool { return page.WantsHTML(x.Header(op.HeaderAccept)) }
 
-// showFailure answers with an Error object, and a browser that looks for a page with one
-// that shows it.
+// showFailure answers with an Error object, or with a page that shows it to a browser.
 func (x *exchange) showFailure(err error) {
 	e := x.refuse(err)
 	method := string(x.rctx.Method())
