@@ -78,11 +78,10 @@ var containerProcedures = map[string]fault{
 }
 
 func onProject(do func(b *bench, p *containers)) fault {
-	return fault{begin: func(b *bench, _ []*harness.Node) error {
+	return fault{begin: func(b *bench, _ []*harness.Node) {
 		p := b.network.(*containers)
 		do(b, p)
 		b.adopt(p)
-		return nil
 	}}
 }
 

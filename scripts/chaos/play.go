@@ -100,7 +100,7 @@ func (b *bench) watchVotes(ctx context.Context) (end func() error) {
 func (b *bench) carryOut(s step) error {
 	e, f := s.event, b.o.fault(s.event.Fault)
 	if s.end {
-		err := f.end(b, b.named(e.Nodes))
+		err := harness.Try(func() { f.end(b, b.named(e.Nodes)) })
 		for _, name := range e.Nodes {
 			delete(b.down, name)
 			delete(b.weak, name)
@@ -129,7 +129,7 @@ func (b *bench) carryOut(s step) error {
 	b.last = e.Nodes
 	e.Minority = f.interrupts || b.minority()
 	e.Begin = time.Since(b.began)
-	err := f.begin(b, nodes)
+	err := harness.Try(func() { f.begin(b, nodes) })
 	if f.end == nil {
 		for _, n := range nodes {
 			delete(b.weak, n.Name)

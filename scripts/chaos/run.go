@@ -237,7 +237,7 @@ func (b *bench) prepare(place string) {
 		b.prepareContainers(p, place)
 		return
 	}
-	c := harness.Got(b.run.NewCluster(place, b.o.voters+1))
+	c := b.run.NewCluster(place, b.o.voters+1)
 	b.cluster, b.nodes, b.voters = c, c.Nodes, c.Nodes[:b.o.voters]
 	b.giveDisks(b.run.Ctx)
 	for i, n := range c.Nodes {
@@ -254,7 +254,7 @@ func (b *bench) prepare(place string) {
 			name, value, _ := strings.Cut(set, "=")
 			n.Flags[name] = value
 		}
-		harness.Must(b.start(n))
+		b.start(n)
 	}
 	b.settled()
 }

@@ -67,7 +67,7 @@ type bench struct {
 func main() { harness.Main("hostile", run) }
 
 func run(r *harness.Run) {
-	c := harness.Got(r.NewCluster("hostile", clusterSize))
+	c := r.NewCluster("hostile", clusterSize)
 	for _, n := range c.Nodes {
 		n.Env = []string{goMemory}
 		// The default limits of writes apply to the attackers.
@@ -75,7 +75,7 @@ func run(r *harness.Run) {
 		delete(n.Flags, "write-burst")
 		n.Flags["house-agents"] = owner
 	}
-	harness.Must(c.Start())
+	c.Start()
 	b := &bench{Cluster: c, target: c.Nodes[0]}
 	b.prepare()
 	scenarios := make([]harness.Scenario[*bench], 0, len(attacks))
