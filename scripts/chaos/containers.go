@@ -57,7 +57,6 @@ type containers struct {
 	ctx        context.Context //nolint:containedctx // of the run
 	manual     *manual
 	prometheus string // its URL, if it runs
-	former     string // the image of the nodes before an upgrade
 
 	mu    sync.Mutex
 	hosts map[string]string // addresses by service

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -64,11 +65,20 @@ func (r *Run) NewCluster(name string, n int) *Cluster {
 	return c
 }
 
-// StartCluster prepares and starts n nodes.
-func (r *Run) StartCluster(name string, n int) *Cluster {
-	c := r.NewCluster(name, n)
+// StartCluster prepares and starts three nodes.
+func (r *Run) StartCluster() *Cluster {
+	c := r.NewCluster("main", 3)
 	c.Start()
 	return c
+}
+
+// URLs returns the addresses of the nodes' interfaces.
+func (c *Cluster) URLs() []string {
+	urls := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		urls[i] = n.URL
+	}
+	return urls
 }
 
 // Remote returns a node that a container engine runs, for example. The run calls it, and
@@ -95,7 +105,8 @@ func (c *Cluster) WaitReady(timeout time.Duration, nodes ...*Node) error {
 			if n.cmd != nil && !n.Running() {
 				return await.Final(fmt.Errorf("it has ended (%v)", n.cmd.ProcessState))
 			}
-			return n.Ready()
+			_, err := n.Raw(http.MethodGet, "/readyz", "", http.StatusOK)
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("%s is not ready: %w\n%s", n.Name, err, n.LogTail())

@@ -39,7 +39,7 @@ var known string
 // readBugs returns the bugs of a table: those that tests of a package have to detect, and
 // those that scripts/chaos has to detect.
 func readBugs(table string) (tested, played []bug, err error) {
-	for _, paragraph := range strings.Split(strings.TrimSpace(table), "\n\n") {
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(table), "\n\n") {
 		var b bug
 		var e *edit // the last one
 		for line := range strings.Lines(paragraph) {

@@ -121,7 +121,10 @@ func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
 	if out, err := command(ctx, ".", "go", "test", "-c", "-overlay", overlay, "-o", binary, b.pkg); err != nil {
 		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
-	defer b.keepClean()()
+	kept := filepath.Join(b.pkg, "testdata", "rapid") // inputs that random tests save when they fail
+	if _, err := os.Stat(kept); err != nil {
+		defer os.RemoveAll(kept)
+	} // otherwise someone investigates a failure
 	out, err := command(ctx, b.pkg, binary, "-test.run", b.run, "-test.failfast", "-test.timeout", testTimeout.String())
 	_, failed := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -133,16 +136,6 @@ func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
 		return "", fmt.Errorf("the tests %s of %s did not end in %v", b.run, b.pkg, testTimeout)
 	}
 	return noticedBy(out)
-}
-
-// keepClean returns a function that removes the inputs that random tests save when they
-// fail.
-func (b *bug) keepClean() (remove func()) {
-	kept := filepath.Join(b.pkg, "testdata", "rapid")
-	if _, err := os.Stat(kept); err == nil {
-		return func() {} // they were there before: someone is investigating a failure
-	}
-	return func() { _ = os.RemoveAll(kept) }
 }
 
 // noticedBy returns the test that an output says has failed.
