@@ -77,7 +77,8 @@ func (b *bench) playInTurn(ctx context.Context, plan []event) error {
 	return nil
 }
 
-// watchVotes looks at the configuration of each voter until the returned function is called. That returns an error if a node has counted too few: a server was removed before
+// watchVotes looks at the configuration of each voter until the returned function is
+// called. That returns an error if a node has counted too few: a server was removed before
 // its successor had a vote.
 func (b *bench) watchVotes(ctx context.Context) (end func() error) {
 	ctx, stop := context.WithCancel(ctx)

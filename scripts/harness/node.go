@@ -154,16 +154,14 @@ func (c *Cluster) Leader() (leader *Node, others []*Node) {
 			switch {
 			case err != nil:
 				return err
-			case s.Role == "leader" && leader == nil:
-				leader = n
 			case s.Role == "leader":
-				return errors.New("two leaders")
+				leader = n
 			default:
 				others = append(others, n)
 			}
 		}
-		if leader == nil {
-			return errors.New("no leader")
+		if len(others) != len(c.Nodes)-1 {
+			return fmt.Errorf("%d nodes lead", len(c.Nodes)-len(others))
 		}
 		return nil
 	}))
