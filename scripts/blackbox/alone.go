@@ -32,36 +32,36 @@ func commandLine(r *harness.Run) {
 
 // oneNodeGrows starts one node alone, uses it, and lets two others join.
 func oneNodeGrows(r *harness.Run) {
-	c := harness.Got(r.NewCluster("grows", clusterSize))
+	c := r.NewCluster("grows", clusterSize)
 	first := c.Nodes[0]
 	first.Alone()
-	harness.Must(first.Start())
+	first.Start()
 	harness.Must(c.WaitReady(harness.ReadyTimeout, first))
 	answer := harness.Got(first.Publish(client.NewEntry{Body: "alone at first", Channel: "grows"}))
 	for _, p := range c.Nodes[1:] {
 		p.Flags["bootstrap-expect"] = "1" // with --join this never forms a cluster of its own
-		harness.Must(p.Start())
+		p.Start()
 	}
 	harness.Must(c.WaitReady(harness.ReplaceTimeout, c.Nodes...))
-	harness.Must(c.WaitVoters())
+	c.WaitVoters()
 	for _, p := range c.Nodes {
 		entries := harness.Got(p.List(answer.Index, client.EntryQuery{Channel: "grows"}))
 		if len(entries) != 1 || entries[0].ID != answer.Entry.ID {
 			harness.Failf("%s has %v, want the entry published before it joined", p.Name, entries)
 		}
 	}
-	harness.Must(c.Terminate())
+	c.Terminate()
 }
 
 // guardedDirectory starts a second node on the data of the first, and a node of
 // another name.
 func guardedDirectory(r *harness.Run) {
-	c := harness.Got(r.NewCluster("guarded", clusterSize))
+	c := r.NewCluster("guarded", clusterSize)
 	owner, intruder := c.Nodes[0], c.Nodes[1]
 	for _, p := range c.Nodes {
 		p.Alone()
 	}
-	harness.Must(owner.Start())
+	owner.Start()
 	harness.Must(c.WaitReady(harness.ReadyTimeout, owner))
 	fails := func(reason string) {
 		code, _, errs := r.Command(nil, intruder.Args()...)
@@ -71,7 +71,7 @@ func guardedDirectory(r *harness.Run) {
 	}
 	intruder.Flags["node-id"], intruder.Flags["data-dir"] = owner.Name, owner.Dir
 	fails("a second process on a data directory")
-	harness.Must(owner.Terminate())
+	owner.Terminate()
 	intruder.Flags["node-id"] = "another"
 	fails("another name than the data directory's")
 }

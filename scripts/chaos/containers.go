@@ -57,7 +57,6 @@ type containers struct {
 	ctx        context.Context //nolint:containedctx // of the run
 	manual     *manual
 	prometheus string // its URL, if it runs
-	former     string // the image of the nodes before an upgrade
 
 	mu    sync.Mutex
 	hosts map[string]string // addresses by service
@@ -239,24 +238,24 @@ var containerFaults = map[string]fault{
 
 // container begins a fault. The fault returns how it is undone, even if only half of it
 // was done.
-func container(do func(p *containers, n *harness.Node) (undo func() error, err error)) func(*bench, []*harness.Node) error {
-	return each(func(b *bench, n *harness.Node) error {
+func container(do func(p *containers, n *harness.Node) (undo func() error, err error)) func(*bench, []*harness.Node) {
+	return each(func(b *bench, n *harness.Node) {
 		p := b.network.(*containers)
 		undo, err := do(p, n)
 		if undo != nil {
 			p.undo[n.Name] = undo
 		}
-		return err
+		harness.Must(err)
 	})
 }
 
-func undoContainer(b *bench, nodes []*harness.Node) error {
-	return each(func(b *bench, n *harness.Node) error {
-		p := b.network.(*containers)
+func undoContainer(b *bench, nodes []*harness.Node) {
+	p := b.network.(*containers)
+	for _, n := range nodes {
 		err := p.undo[n.Name]()
 		delete(p.undo, n.Name)
-		return err
-	})(b, nodes)
+		harness.Must(err)
+	}
 }
 
 // start starts a node's container. It leaves a running container alone.

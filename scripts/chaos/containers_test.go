@@ -77,16 +77,12 @@ func TestContainersAreLeftAsTheyWere(t *testing.T) {
 		"isolate":   {"network disconnect", "network connect --alias node1 --ip 10.1.2.3"},
 		"move":      {"network connect --alias node1 --ip 10.1.2.20", "start 0123"},
 	} {
-		for _, end := range []func() error{func() error { return containerFaults[name].end(b, nodes) }, func() error { p.close(); return nil }} {
-			if err := containerFaults[name].begin(b, nodes); err != nil {
-				t.Fatal(name, err)
-			}
+		for _, end := range []func(){func() { containerFaults[name].end(b, nodes) }, p.close} {
+			containerFaults[name].begin(b, nodes)
 			if got := told(); !strings.Contains(got, want[0]) {
 				t.Errorf("%s begins with\n%s", name, got)
 			}
-			if err := end(); err != nil {
-				t.Fatal(name, err)
-			}
+			end()
 			if got := told(); !strings.Contains(got, want[1]) {
 				t.Errorf("%s ends with\n%s", name, got)
 			}
@@ -108,22 +104,18 @@ func TestLimitsAreRestored(t *testing.T) {
 		b, told, write := withEngine(t)
 		write(tc.file, tc.was)
 		nodes := []*harness.Node{{Name: "node1"}}
-		if err := containerFaults[tc.fault].begin(b, nodes); err != nil {
-			t.Fatal(tc, err)
-		}
+		containerFaults[tc.fault].begin(b, nodes)
 		if got := told(); !strings.Contains(got, "update "+tc.set+" 0123\n") {
 			t.Errorf("%+v begins with\n%s", tc, got)
 		}
-		if err := containerFaults[tc.fault].end(b, nodes); err != nil {
-			t.Fatal(tc, err)
-		}
+		containerFaults[tc.fault].end(b, nodes)
 		if got := told(); !strings.Contains(got, "update "+tc.restored+" 0123\n") {
 			t.Errorf("%+v ends with\n%s", tc, got)
 		}
 	}
 	b, told, write := withEngine(t)
 	write("memory", "none")
-	if err := containerFaults["squeeze"].begin(b, []*harness.Node{{Name: "node1"}}); err == nil || strings.Contains(told(), "kill") {
+	if err := harness.Try(func() { containerFaults["squeeze"].begin(b, []*harness.Node{{Name: "node1"}}) }); err == nil || strings.Contains(told(), "kill") {
 		t.Errorf("a node whose limits are not known is squeezed: %v", err)
 	}
 }
@@ -139,7 +131,7 @@ func TestHalfOfAFaultIsUndone(t *testing.T) {
 	} {
 		b, told, write := withEngine(t)
 		write("fails", tc.fails)
-		if err := containerFaults[tc.fault].begin(b, []*harness.Node{{Name: "node1"}}); err == nil {
+		if err := harness.Try(func() { containerFaults[tc.fault].begin(b, []*harness.Node{{Name: "node1"}}) }); err == nil {
 			t.Errorf("%s with an engine that fails at %s is good", tc.fault, tc.fails)
 		}
 		began := told()

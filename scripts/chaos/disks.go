@@ -24,9 +24,11 @@ const (
 	// hangTimeout is the product's default: no other program uses these disks.
 	hangTimeout = "5s"
 	unmountFor  = 10 * time.Second
-	ballastFile = "ballast"
-	logFile     = "raft.db" // in the data directory
-	stateDir    = "state"
+	// repairTimeout is how long a damaged node may take to be ready.
+	repairTimeout = 10 * time.Second
+	ballastFile   = "ballast"
+	logFile       = "raft.db" // in the data directory
+	stateDir      = "state"
 	// slowSync is how long a slow disk takes for a write, and slowPause how long it is
 	// fast between two such writes.
 	slowSync, slowPause = 200 * time.Millisecond, 5 * time.Millisecond
@@ -101,24 +103,21 @@ func (b *bench) thawDisks() {
 }
 
 // fill leaves a node's disk without a free byte.
-func (b *bench) fill(n *harness.Node) error {
-	f, err := os.Create(filepath.Join(filepath.Dir(n.Dir), ballastFile))
-	if err != nil {
-		return err
-	}
-	block := make([]byte, 1<<20)
-	for err == nil {
+func (b *bench) fill(n *harness.Node) {
+	f := harness.Got(os.Create(filepath.Join(filepath.Dir(n.Dir), ballastFile)))
+	defer f.Close()
+	var err error
+	for block := make([]byte, 1<<20); err == nil; {
 		_, err = f.Write(block)
 	}
-	if errors.Is(err, syscall.ENOSPC) {
-		err = nil
+	if !errors.Is(err, syscall.ENOSPC) {
+		harness.Must(err)
 	}
-	return errors.Join(err, f.Close())
 }
 
 // empty frees the space again.
-func (b *bench) empty(n *harness.Node) error {
-	return os.Remove(filepath.Join(filepath.Dir(n.Dir), ballastFile))
+func (b *bench) empty(n *harness.Node) {
+	harness.Must(os.Remove(filepath.Join(filepath.Dir(n.Dir), ballastFile)))
 }
 
 // Of the kernel: ioctls of file systems (fs.h, ext4.h).
@@ -142,17 +141,14 @@ func (d *disk) ioctl(request uintptr, value uint32) error {
 }
 
 // hang makes every write of a node wait, until work is called.
-func (b *bench) hang(n *harness.Node) error {
+func (b *bench) hang(n *harness.Node) {
 	d := b.disks[n.Name]
-	if err := d.ioctl(fiFreeze, 0); err != nil {
-		return err
-	}
+	harness.Must(d.ioctl(fiFreeze, 0))
 	d.thaw = func() { complain(d.ioctl(fiThaw, 0)) }
-	return nil
 }
 
 // slow makes every write of a node wait for slowSync, until work is called.
-func (b *bench) slow(n *harness.Node) error {
+func (b *bench) slow(n *harness.Node) {
 	d := b.disks[n.Name]
 	ctx, stop := context.WithCancel(b.run.Ctx)
 	ended := make(chan struct{})
@@ -169,112 +165,88 @@ func (b *bench) slow(n *harness.Node) error {
 		}
 	}()
 	d.thaw = func() { stop(); <-ended }
-	return nil
 }
 
 // work ends hang and slow. A node that has ended meanwhile is started again.
-func (b *bench) work(n *harness.Node) error {
+func (b *bench) work(n *harness.Node) {
 	d := b.disks[n.Name]
 	d.thaw()
 	d.thaw = nil
 	harness.Pause(b.run.Ctx, time.Second) // the node may be about to end, because its disk did not respond
-	if n.Running() {
-		return nil
+	if !n.Running() {
+		b.start(n)
 	}
-	return b.start(n)
 }
 
 // fail makes every call to a node's disk fail from now on. Unsynced data is lost.
-func (b *bench) fail(n *harness.Node) error {
-	return b.disks[n.Name].ioctl(extShutdown, withoutJournal)
+func (b *bench) fail(n *harness.Node) {
+	harness.Must(b.disks[n.Name].ioctl(extShutdown, withoutJournal))
 }
 
 // remount kills a node after its disk failed, and starts it on the data that was kept.
-func (b *bench) remount(n *harness.Node) error {
+func (b *bench) remount(n *harness.Node) {
 	n.Kill()
 	d := b.disks[n.Name]
-	if err := errors.Join(system(b.run.Ctx, "umount", d.place), d.mount(b.run.Ctx)); err != nil {
-		return err
-	}
-	return b.start(n)
+	harness.Must(system(b.run.Ctx, "umount", d.place))
+	harness.Must(d.mount(b.run.Ctx))
+	b.start(n)
 }
 
-// losePower stops nodes together with their disks: unsynced data is lost.
-func (b *bench) losePower(nodes []*harness.Node) error {
-	for _, n := range nodes {
-		if b.disks[n.Name] != nil {
-			if err := b.fail(n); err != nil {
-				return err
-			}
-		}
-		n.Kill()
+// losePower stops a node together with its disk: unsynced data is lost.
+func (b *bench) losePower(n *harness.Node) {
+	if b.disks[n.Name] != nil {
+		b.fail(n)
 	}
-	return nil
+	n.Kill()
 }
 
-// restorePower starts nodes on the data that their disks kept.
-func (b *bench) restorePower(nodes []*harness.Node) error {
-	return each(func(b *bench, n *harness.Node) error {
-		if b.disks[n.Name] == nil {
-			return b.start(n)
-		}
-		return b.remount(n)
-	})(b, nodes)
+// restorePower starts a node on the data that its disk kept.
+func (b *bench) restorePower(n *harness.Node) {
+	if b.disks[n.Name] == nil {
+		b.start(n)
+	} else {
+		b.remount(n)
+	}
 }
 
 // flip kills a node, flips one bit in its log or its state at a place that the seed
 // decides, and starts it.
-func (b *bench) flip(n *harness.Node) error {
+func (b *bench) flip(n *harness.Node) {
 	n.Kill() // its files stay as they are from now on
-	files, err := b.files(n)
-	if err != nil {
-		return err
-	}
-	return b.damage(n, files, func(random *rand.Rand, f *os.File, size int64) error {
+	b.damage(n, files(n), func(random *rand.Rand, f *os.File, size int64) {
 		at := random.Int64N(size)
 		var one [1]byte
-		if _, err := f.ReadAt(one[:], at); err != nil {
-			return err
-		}
+		harness.Got(f.ReadAt(one[:], at))
 		one[0] ^= 1 << random.IntN(8)
-		_, err := f.WriteAt(one[:], at)
-		return err
+		harness.Got(f.WriteAt(one[:], at))
 	})
 }
 
 // tear kills a node, cuts the end of its log off, and starts it.
-func (b *bench) tear(n *harness.Node) error {
-	return b.damage(n, []string{filepath.Join(n.Dir, logFile)}, func(random *rand.Rand, f *os.File, size int64) error {
-		return f.Truncate(size - 1 - random.Int64N(size/2))
+func (b *bench) tear(n *harness.Node) {
+	n.Kill()
+	b.damage(n, []string{filepath.Join(n.Dir, logFile)}, func(random *rand.Rand, f *os.File, size int64) {
+		harness.Must(f.Truncate(size - 1 - random.Int64N(size/2)))
 	})
 }
 
-// damage kills a node, changes one of its files, and starts it.
-func (b *bench) damage(n *harness.Node, files []string, do func(random *rand.Rand, f *os.File, size int64) error) error {
-	n.Kill()
+// damage changes one of a node's files, and starts it.
+func (b *bench) damage(n *harness.Node, files []string, do func(random *rand.Rand, f *os.File, size int64)) {
 	random := rand.New(rand.NewPCG(b.o.seed, uint64(b.damaged)))
 	b.damaged++
 	name := files[random.IntN(len(files))]
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err == nil {
-		err = do(random, f, info.Size())
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
+	f := harness.Got(os.OpenFile(name, os.O_RDWR, 0))
+	do(random, f, harness.Got(f.Stat()).Size())
+	harness.Must(f.Close())
 	fmt.Printf("            in %s\n", strings.TrimPrefix(name, n.Dir+"/"))
-	return b.start(n)
+	b.start(n)
 }
 
 // files returns the files of a node's log and state. Half of the list is the log, repeated.
-func (b *bench) files(n *harness.Node) ([]string, error) {
+func files(n *harness.Node) []string {
 	log := filepath.Join(n.Dir, logFile)
 	found := []string{}
-	err := filepath.WalkDir(n.Dir, func(path string, entry os.DirEntry, err error) error {
+	harness.Must(filepath.WalkDir(n.Dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path == log {
 			return err
 		}
@@ -283,17 +255,16 @@ func (b *bench) files(n *harness.Node) ([]string, error) {
 			found = append(found, path)
 		}
 		return err
-	})
-	return append(found, slices.Repeat([]string{log}, max(1, len(found)))...), err
+	}))
+	return append(found, slices.Repeat([]string{log}, max(1, len(found)))...)
 }
 
 // repair waits until a damaged node is ready. If it refuses to run or does not become
 // ready, it gets an empty disk, as an operator would do.
-func (b *bench) repair(n *harness.Node) error {
-	c := &harness.Cluster{Run: b.run, Nodes: []*harness.Node{n}}
-	if err := c.WaitReady(repairTimeout, n); err != nil {
-		fmt.Printf("            %s refuses: %s\n", n.Name, lastLine(n.LogTail()))
-		return b.replace(n)
+func (b *bench) repair(n *harness.Node) {
+	if err := b.cluster.WaitReady(repairTimeout, n); err != nil {
+		log := strings.TrimSpace(n.LogTail())
+		fmt.Printf("            %s refuses: %s\n", n.Name, log[strings.LastIndexByte(log, '\n')+1:])
+		b.replace(n)
 	}
-	return nil
 }

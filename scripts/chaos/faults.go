@@ -10,7 +10,7 @@ import (
 
 // faults are all faults by name.
 var faults = map[string]fault{
-	"kill":       {process: true, begin: each(func(_ *bench, n *harness.Node) error { n.Kill(); return nil }), end: each((*bench).start)},
+	"kill":       {process: true, begin: each(func(_ *bench, n *harness.Node) { n.Kill() }), end: each((*bench).start)},
 	"terminate":  {process: true, begin: send(syscall.SIGTERM), end: each((*bench).startAgain)},
 	"pause":      {process: true, begin: send(syscall.SIGSTOP), end: send(syscall.SIGCONT)},
 	"starve":     {process: true, begin: each((*bench).starve), end: each((*bench).feed)},
@@ -23,7 +23,7 @@ var faults = map[string]fault{
 	"hang disk":  {disk: true, process: true, begin: each((*bench).hang), end: each((*bench).work)},
 	"slow disk":  {disk: true, process: true, begin: each((*bench).slow), end: each((*bench).work)},
 	"fail disk":  {disk: true, process: true, begin: each((*bench).fail), end: each((*bench).remount)},
-	"lose power": {disk: true, process: true, begin: (*bench).losePower, end: (*bench).restorePower},
+	"lose power": {disk: true, process: true, begin: each((*bench).losePower), end: each((*bench).restorePower)},
 	"flip bit":   {process: true, spoils: true, begin: each((*bench).flip), end: each((*bench).repair)},
 	"tear log":   {process: true, spoils: true, begin: each((*bench).tear), end: each((*bench).repair)},
 
@@ -34,7 +34,7 @@ var faults = map[string]fault{
 	"delay":      {network: true, begin: ways(distant, true, true), end: ways(quality{}, true, true)},
 	"lose":       {network: true, lossy: true, begin: pair(lossyLink), end: pair(quality{})},
 	"narrow":     {network: true, begin: ways(quality{bandwidth: 128 << 10}, true, true), end: ways(quality{}, true, true)},
-	"disconnect": {loopback: true, begin: each(func(b *bench, n *harness.Node) error { return b.network.reset(n.Name) })},
+	"disconnect": {loopback: true, begin: each(func(b *bench, n *harness.Node) { harness.Must(b.network.reset(n.Name)) })},
 }
 
 // distant is about 200 ms away, and lossyLink also loses every tenth packet.
@@ -44,8 +44,8 @@ var (
 )
 
 // ways changes the paths to and from nodes.
-func ways(q quality, to, from bool) func(*bench, []*harness.Node) error {
-	return each(func(b *bench, n *harness.Node) error {
+func ways(q quality, to, from bool) func(*bench, []*harness.Node) {
+	return each(func(b *bench, n *harness.Node) {
 		for _, other := range b.nodes {
 			if to {
 				b.network.set(other.Name, n.Name, q)
@@ -54,17 +54,15 @@ func ways(q quality, to, from bool) func(*bench, []*harness.Node) error {
 				b.network.set(n.Name, other.Name, q)
 			}
 		}
-		return nil
 	})
 }
 
 // pair changes the path between a voter and the next one, in both directions.
-func pair(q quality) func(*bench, []*harness.Node) error {
-	return each(func(b *bench, n *harness.Node) error {
+func pair(q quality) func(*bench, []*harness.Node) {
+	return each(func(b *bench, n *harness.Node) {
 		other := b.voters[(slices.Index(b.voters, n)+1)%len(b.voters)]
 		b.network.set(n.Name, other.Name, q)
 		b.network.set(other.Name, n.Name, q)
-		return nil
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"time"
 )
 
 // system runs a command of this machine.
@@ -21,11 +20,4 @@ func complain(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 	}
-}
-
-const repairTimeout = 10 * time.Second
-
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return s[strings.LastIndexByte(s, '\n')+1:]
 }

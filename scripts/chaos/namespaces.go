@@ -67,9 +67,6 @@ func newNamespaces(ctx context.Context) (*namespaces, error) {
 	return s, nil
 }
 
-// nodeHost is the address of a node, counted from 0.
-func nodeHost(node int) string { return subnet + strconv.Itoa(node+1) }
-
 // add makes a node's network, in which it runs when it is started.
 func (s *namespaces) add(ctx context.Context, n *harness.Node, number int) error {
 	space := s.id + n.Name

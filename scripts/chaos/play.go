@@ -77,7 +77,8 @@ func (b *bench) playInTurn(ctx context.Context, plan []event) error {
 	return nil
 }
 
-// watchVotes looks at the configuration of each voter until the returned function is called. That returns an error if a node has counted too few: a server was removed before
+// watchVotes looks at the configuration of each voter until the returned function is
+// called. That returns an error if a node has counted too few: a server was removed before
 // its successor had a vote.
 func (b *bench) watchVotes(ctx context.Context) (end func() error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -100,7 +101,7 @@ func (b *bench) watchVotes(ctx context.Context) (end func() error) {
 func (b *bench) carryOut(s step) error {
 	e, f := s.event, b.o.fault(s.event.Fault)
 	if s.end {
-		err := f.end(b, b.named(e.Nodes))
+		err := harness.Try(func() { f.end(b, b.named(e.Nodes)) })
 		for _, name := range e.Nodes {
 			delete(b.down, name)
 			delete(b.weak, name)
@@ -129,7 +130,7 @@ func (b *bench) carryOut(s step) error {
 	b.last = e.Nodes
 	e.Minority = f.interrupts || b.minority()
 	e.Begin = time.Since(b.began)
-	err := f.begin(b, nodes)
+	err := harness.Try(func() { f.begin(b, nodes) })
 	if f.end == nil {
 		for _, n := range nodes {
 			delete(b.weak, n.Name)

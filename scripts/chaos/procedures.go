@@ -28,7 +28,7 @@ const (
 // procedures are the work of operators on a cluster of processes, by name.
 var procedures = map[string]fault{
 	"kill and start all":    {process: true, begin: (*bench).killAndStart},
-	"terminate and restart": {process: true, begin: (*bench).restartAll},
+	"terminate and restart": {process: true, begin: func(b *bench, nodes []*harness.Node) { b.cluster.Terminate(); each((*bench).start)(b, nodes) }},
 	"leave and join":        {process: true, resizes: true, begin: each((*bench).leave)},
 	"rotate the secret":     {begin: (*bench).rotateSecret},
 	"back up and restore":   {begin: (*bench).backUp},
@@ -36,73 +36,59 @@ var procedures = map[string]fault{
 }
 
 // killAndStart kills nodes at the same time and starts them.
-func (b *bench) killAndStart(nodes []*harness.Node) error {
+func (b *bench) killAndStart(nodes []*harness.Node) {
 	var group sync.WaitGroup
 	for _, n := range nodes {
 		group.Go(n.Kill)
 	}
 	group.Wait()
-	for _, n := range nodes {
-		if err := b.start(n); err != nil {
-			return err
-		}
-	}
-	return b.cluster.WaitReady(quorumTimeout, nodes...)
-}
-
-// restartAll ends nodes in good order, one after the other, and starts them.
-func (b *bench) restartAll(nodes []*harness.Node) error {
-	if err := b.cluster.Terminate(); err != nil {
-		return err
-	}
-	return each((*bench).start)(b, nodes)
+	each((*bench).start)(b, nodes)
+	harness.Must(b.cluster.WaitReady(quorumTimeout, nodes...))
 }
 
 // leave has a node leave, and join again without its data.
-func (b *bench) leave(n *harness.Node) error {
+func (b *bench) leave(n *harness.Node) {
 	code, out, errs := b.run.Command([]string{"COMMONS_CLUSTER_ADDR=" + n.Private, "COMMONS_SECRET_FILE=" + b.cluster.Secret}, "leave", "--json")
 	var left struct{ ID string }
 	if err := json.Unmarshal([]byte(out), &left); err != nil || code != 0 || left.ID == "" {
 		harness.Failf("leave: exit code %d, %s%s", code, out, errs)
 	}
 	const exitLeft = 3 // service managers do not start it again
-	if code, err := n.Wait(); err != nil || code != exitLeft {
-		harness.Failf("the node that left ended with exit code %d, %w\n%s", code, err, n.LogTail())
-	}
-	return errors.Join(os.RemoveAll(n.Dir), b.start(n))
+	n.Wait(exitLeft)
+	harness.Must(os.RemoveAll(n.Dir))
+	b.start(n)
 }
 
 // rotateSecret follows the manual.
-func (b *bench) rotateSecret([]*harness.Node) error {
+func (b *bench) rotateSecret([]*harness.Node) {
 	before := harness.Got(os.ReadFile(b.cluster.Secret))
 	b.cluster.Follow("security.md", "The secret")
 	if after := harness.Got(os.ReadFile(b.cluster.Secret)); bytes.Equal(before, after) {
-		return errors.New("the secret is the former one")
+		harness.Failf("the secret is the former one")
 	}
-	return nil
 }
 
 // backUp follows the manual, and starts the node that is restored: a separate cluster with
 // everything that was acknowledged before.
-func (b *bench) backUp([]*harness.Node) error {
+func (b *bench) backUp([]*harness.Node) {
 	published := harness.Got(b.nodes[0].Publish(client.NewEntry{Body: "before the backup", Channel: "restored"}))
 	b.cluster.Follow("backup.md", "Without containers")
-	restored := harness.Got(b.run.NewCluster("restored", 1))
+	restored := b.run.NewCluster("restored", 1)
 	n := restored.Nodes[0]
 	n.Alone()
 	n.Flags["node-id"], n.Flags["data-dir"], n.Flags["secret-file"] = "d", filepath.Join(b.cluster.Dir, "restored"), b.cluster.Secret
-	harness.Must(n.Start())
+	n.Start()
 	harness.Must(restored.WaitReady(harness.ReadyTimeout, n))
 	if entries := harness.Got(n.List(0, client.EntryQuery{Channel: "restored"})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
 		harness.Failf("the restored node has %v, want %s", entries, published.Entry.ID)
 	}
-	return n.Terminate()
+	n.Terminate()
 }
 
 // exceedLimits checks that limits work: some of many writes at once are rejected.
-func (b *bench) exceedLimits([]*harness.Node) error {
+func (b *bench) exceedLimits([]*harness.Node) {
 	const atOnce = 80
-	return b.run.Eventually(harness.ReadyTimeout, func() error {
+	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
 		var rejected atomic.Bool
 		var group sync.WaitGroup
 		for i := range atOnce {
@@ -118,5 +104,5 @@ func (b *bench) exceedLimits([]*harness.Node) error {
 			return errors.New("no limit rejects any of many writes")
 		}
 		return nil
-	})
+	}))
 }

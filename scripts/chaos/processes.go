@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -11,53 +10,39 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-func send(s os.Signal) func(*bench, []*harness.Node) error {
-	return each(func(_ *bench, n *harness.Node) error { return n.Signal(s) })
+func send(s os.Signal) func(*bench, []*harness.Node) {
+	return each(func(_ *bench, n *harness.Node) { harness.Must(n.Signal(s)) })
 }
 
 // startAgain starts a node that was asked to end.
-func (b *bench) startAgain(n *harness.Node) error {
-	code, err := n.Wait()
-	if err == nil && code != 0 {
-		err = fmt.Errorf("it ended with exit code %d:\n%s", code, n.LogTail())
-	}
-	if err != nil {
-		return err
-	}
-	return b.start(n)
+func (b *bench) startAgain(n *harness.Node) {
+	n.Wait(0)
+	b.start(n)
 }
 
 // replace kills a node and starts it on an empty disk.
-func (b *bench) replace(n *harness.Node) error {
+func (b *bench) replace(n *harness.Node) {
 	n.Kill()
-	if err := os.RemoveAll(n.Dir); err != nil {
-		return err
-	}
-	return b.start(n)
+	harness.Must(os.RemoveAll(n.Dir))
+	b.start(n)
 }
 
 // reclock starts nodes again with another clock.
-func reclock(offset time.Duration) func(*bench, []*harness.Node) error {
-	return each(func(b *bench, n *harness.Node) error {
-		if err := n.Terminate(); err != nil {
-			return err
-		}
+func reclock(offset time.Duration) func(*bench, []*harness.Node) {
+	return each(func(b *bench, n *harness.Node) {
+		n.Terminate()
 		n.Flags["clock-offset"] = offset.String()
-		return b.start(n)
+		b.start(n)
 	})
 }
 
 // lead makes a node the leader.
-func (b *bench) lead(n *harness.Node) error {
-	s, err := n.Status()
-	if err != nil {
-		return err
-	}
-	code, _, text := b.run.Command(nil, "raft", "transfer-leader", s.Node, "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
+func (b *bench) lead(n *harness.Node) {
+	id := harness.Got(n.Status()).Node
+	code, _, text := b.run.Command(nil, "raft", "transfer-leader", id, "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
 	if code != 0 {
-		return fmt.Errorf("it does not lead: %s", text)
+		harness.Failf("it does not lead: %s", text)
 	}
-	return nil
 }
 
 // A starved node gets this share of each period, about 3 percent of the processor.
@@ -67,7 +52,7 @@ const (
 )
 
 // starve stops a node for most of the time, until feed is called.
-func (b *bench) starve(n *harness.Node) error {
+func (b *bench) starve(n *harness.Node) {
 	ctx, stop := context.WithCancel(b.run.Ctx)
 	ended := make(chan error)
 	go func() {
@@ -81,15 +66,15 @@ func (b *bench) starve(n *harness.Node) error {
 		ended <- err
 	}()
 	b.hungry[n.Name] = func() error { stop(); return <-ended }
-	return nil
 }
 
 // feed ends starve. A node that ended meanwhile is started again.
-func (b *bench) feed(n *harness.Node) error {
+func (b *bench) feed(n *harness.Node) {
 	err := b.hungry[n.Name]()
 	delete(b.hungry, n.Name)
-	if !n.Running() {
-		return b.start(n)
+	if n.Running() {
+		harness.Must(err)
+	} else {
+		b.start(n)
 	}
-	return err
 }

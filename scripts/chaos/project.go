@@ -106,18 +106,12 @@ func (p *project) unused(ctx context.Context) error {
 	return nil
 }
 
-// container returns the id of the container of a service.
-func (p *project) container(service string) (string, error) {
+// on runs a command of the engine on the container of a service.
+func (p *project) on(service string, command ...string) (string, error) {
 	id, err := p.docker("ps", "--all", "--quiet", "--filter", p.label(), "--filter", "label=com.docker.compose.service="+service)
 	if err == nil && (id == "" || strings.Contains(id, "\n")) {
 		err = fmt.Errorf("the containers of %s are %q, and not one", service, id)
 	}
-	return id, err
-}
-
-// on runs a command of the engine on the container of a service.
-func (p *project) on(service string, command ...string) (string, error) {
-	id, err := p.container(service)
 	if err != nil {
 		return "", err
 	}

@@ -103,17 +103,14 @@ func (o *options) cannot(name string) string {
 }
 
 // connect makes the network between nodes. An error says why this machine cannot.
-func (o *options) connect(ctx context.Context) (n network, err error) {
+func (o *options) connect(ctx context.Context) (network, error) {
 	switch o.network {
 	case spaced:
-		n, err = newNamespaces(ctx)
-		return n, err
+		return newNamespaces(ctx)
 	case proxied:
-		n, err = newLinks()
-		return n, err
+		return newLinks()
 	case contained:
-		n, err = newContainers(ctx, o)
-		return n, err
+		return newContainers(ctx, o)
 	}
 	return nil, fmt.Errorf("it is %s, %s or %s", proxied, spaced, contained)
 }
@@ -142,7 +139,7 @@ func (o *options) run(ctx context.Context, name string, plan []event) (err error
 	defer b.run.End()
 	defer b.release()
 	if o.network == spaced {
-		b.run.Host = nodeHost
+		b.run.Host = func(node int) string { return subnet + strconv.Itoa(node+1) }
 	}
 	r := report{Name: name, Network: o.network, Voters: o.voters, Seed: o.seed, Started: time.Now(), Plan: plan}
 	err = harness.Try(func() { b.inParts(ctx, place, &r) })
@@ -237,7 +234,7 @@ func (b *bench) prepare(place string) {
 		b.prepareContainers(p, place)
 		return
 	}
-	c := harness.Got(b.run.NewCluster(place, b.o.voters+1))
+	c := b.run.NewCluster(place, b.o.voters+1)
 	b.cluster, b.nodes, b.voters = c, c.Nodes, c.Nodes[:b.o.voters]
 	b.giveDisks(b.run.Ctx)
 	for i, n := range c.Nodes {
@@ -254,7 +251,7 @@ func (b *bench) prepare(place string) {
 			name, value, _ := strings.Cut(set, "=")
 			n.Flags[name] = value
 		}
-		harness.Must(b.start(n))
+		b.start(n)
 	}
 	b.settled()
 }

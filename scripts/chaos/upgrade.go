@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -19,43 +18,27 @@ const (
 	laterVariable = "COMMONS_LATER_IMAGE"
 	imageOfNodes  = "COMMONS_IMAGE"
 	laterChannel  = "later"
-)
-
-// Formats of this version and of the later one.
-const (
+	// format is the one of this version, and laterFormat that of the later one.
 	format      = 1
 	laterFormat = 2
-)
-
-// lateNode is the old node that wants to join, and tooOld its error message.
-const (
+	// lateNode is the old node that wants to join, and tooOld its error message.
 	lateNode = "node4"
 	tooOld   = "run a newer version of this program: format 2, and this one knows up to 1"
 )
 
-// useImage sets the image of nodes that are made from now on, and returns the former one.
-func (p *containers) useImage(image string) (former string) {
-	prefix := imageOfNodes + "="
-	p.env = slices.DeleteFunc(slices.Clone(p.env), func(variable string) bool {
-		value, is := strings.CutPrefix(variable, prefix)
-		if is {
-			former = value
-		}
-		return is
-	})
-	p.env = append(p.env, prefix+image)
-	return former
+// useImage sets the image of nodes that are made from now on, by the variable that names it.
+func (p *containers) useImage(variable string) {
+	p.env = append(p.env, imageOfNodes+"="+os.Getenv(variable)) // the last one counts
 }
 
 // upgrade replaces this version by a later one, node by node. The nodes reject entries that
 // the old version cannot read until the last one is upgraded.
 func (b *bench) upgrade(p *containers) {
-	later := os.Getenv(laterVariable)
-	if later == "" {
+	if os.Getenv(laterVariable) == "" {
 		fmt.Println("   left out: there is no image of a later version here")
 		return
 	}
-	p.former = p.useImage(later)
+	p.useImage(laterVariable)
 	for i, n := range b.nodes {
 		harness.Must(b.hasFormat(format))
 		p.up("up", "--detach", "--no-deps", "--force-recreate", n.Name)
@@ -74,10 +57,10 @@ func (b *bench) upgrade(p *containers) {
 
 // rejectOld starts a node of the version from before upgrade. It must not join.
 func (b *bench) rejectOld(p *containers) {
-	if p.former == "" {
+	if os.Getenv(laterVariable) == "" {
 		return
 	}
-	later := p.useImage(p.former)
+	p.useImage(imageOfNodes)
 	p.up("--profile", "five", "up", "--detach", "--no-deps", lateNode)
 	late := b.run.Remote(lateNode, "http://"+lateNode+":"+httpPort, "", b.secret())
 	harness.Must(p.locate(late))
@@ -100,7 +83,7 @@ func (b *bench) rejectOld(p *containers) {
 	}))
 	p.up("--profile", "five", "rm", "--stop", "--force", lateNode)
 	harness.Got(p.docker("volume", "rm", p.name+"_"+lateNode))
-	p.useImage(later)
+	p.useImage(laterVariable)
 }
 
 // hasFormat wants each node's state to have a format.

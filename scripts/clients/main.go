@@ -10,16 +10,10 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-const clusterSize = 3
-
 func main() {
 	author := flag.String("author", "", "the program that is run")
 	harness.Main("clients", func(r *harness.Run) {
-		urls := make([]string, 0, clusterSize)
-		for _, n := range r.StartCluster("main", clusterSize).Nodes {
-			urls = append(urls, n.URL)
-		}
-		cmd := exec.CommandContext(r.Ctx, *author, urls...)
+		cmd := exec.CommandContext(r.Ctx, *author, r.StartCluster().URLs()...)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		harness.Must(cmd.Run())
 	})

@@ -15,7 +15,6 @@ import (
 	"os"
 	"regexp/syntax"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 )
@@ -116,18 +115,11 @@ func generate(c *config, license string) ([]byte, error) {
 		}
 		taken++
 		pattern, bounded := strings.CutSuffix(r.Regex, terminator)
-		fmt.Fprintf(&b, "\t{%q, %#v, %s, %v, %v},\n", r.ID, words, quote(pattern), bounded, r.Entropy)
+		fmt.Fprintf(&b, "\t{%q, %#v, %#q, %v, %v},\n", r.ID, words, pattern, bounded, r.Entropy)
 	}
 	b.WriteString("}\n")
 	fmt.Fprintf(os.Stderr, "%d of %d rules\n", taken, len(c.Rules))
 	return format.Source(b.Bytes())
-}
-
-func quote(s string) string {
-	if strings.Contains(s, "`") {
-		return strconv.Quote(s)
-	}
-	return "`" + s + "`"
 }
 
 // suits returns the keywords of a rule, or why it is left out.

@@ -13,14 +13,12 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-const clusterSize = 3
-
 func main() {
 	table := flag.String("table", "", "write the table to this file")
 	harness.Main("firstuse", func(r *harness.Run) {
 		var text strings.Builder
 		text.WriteString(head)
-		v := newVisitor(r.StartCluster("main", clusterSize))
+		v := &visitor{cluster: r.StartCluster(), index: "0"}
 		v.doTasks(&text)
 		v.makeMistakes(&text)
 		v.checkNoise()

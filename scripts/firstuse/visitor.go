@@ -24,8 +24,6 @@ type visitor struct {
 	calls, sent, got int
 }
 
-func newVisitor(c *harness.Cluster) *visitor { return &visitor{cluster: c, index: "0"} }
-
 // answer is the answer to a call.
 type answer struct{ *raw.Response }
 

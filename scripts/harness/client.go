@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"net/http"
 	"os/exec"
 	"time"
 
@@ -105,10 +104,4 @@ func (n *Node) Status() (s Status, err error) {
 		}
 	}
 	return s, nil
-}
-
-// Ready returns what keeps the node from being ready.
-func (n *Node) Ready() error {
-	_, err := n.Raw(http.MethodGet, "/readyz", "", http.StatusOK)
-	return err
 }

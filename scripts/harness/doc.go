@@ -5,10 +5,10 @@
 //
 //	run := harness.NewRun(ctx, "bin/commons", dir)
 //	defer run.End()                                // kills processes that still run
-//	c, err := run.NewCluster("main", 3)            // prepared, not started
+//	c := run.NewCluster("main", 3)                 // prepared, not started
 //	c.Nodes[0].Flags["write-rate"] = "1200"        // any flag of `commons serve`
 //	c.Nodes[0].Env = []string{"GOMEMLIMIT=256MiB"} // no other COMMONS_ variable reaches a node
-//	err = c.Start()                                // ready, one leader, every node a voter
+//	c.Start()                                      // ready, one leader, every node a voter
 //	leader, others := c.Leader()
 //	published, err := leader.Publish(client.NewEntry{Body: "text"})
 //	leader.Kill()                                  // by its process id; also Terminate, Signal

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -30,18 +31,11 @@ type Cluster struct {
 
 // NewCluster prepares n nodes, named n1 and so on, in a directory of their own. It starts
 // no node.
-func (r *Run) NewCluster(name string, n int) (*Cluster, error) {
-	first, err := freeport.Take(3 * n)
-	if err != nil {
-		return nil, err
-	}
+func (r *Run) NewCluster(name string, n int) *Cluster {
+	first := Got(freeport.Take(3 * n))
 	c := &Cluster{Run: r, Dir: r.Path(name), Secret: r.Path(name, "secret")}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(c.Secret, []byte(strings.Repeat("black box ", 4)+"\n"), 0o600); err != nil {
-		return nil, err
-	}
+	Must(os.MkdirAll(c.Dir, 0o700))
+	Must(os.WriteFile(c.Secret, []byte(strings.Repeat("black box ", 4)+"\n"), 0o600))
 	addr := func(node, port int) string {
 		host := "127.0.0.1"
 		if r.Host != nil {
@@ -68,14 +62,23 @@ func (r *Run) NewCluster(name string, n int) (*Cluster, error) {
 		c.Nodes = append(c.Nodes, node)
 	}
 	r.nodes = append(r.nodes, c.Nodes...)
-	return c, nil
+	return c
 }
 
-// StartCluster prepares and starts n nodes.
-func (r *Run) StartCluster(name string, n int) *Cluster {
-	c := Got(r.NewCluster(name, n))
-	Must(c.Start())
+// StartCluster prepares and starts three nodes.
+func (r *Run) StartCluster() *Cluster {
+	c := r.NewCluster("main", 3)
+	c.Start()
 	return c
+}
+
+// URLs returns the addresses of the nodes' interfaces.
+func (c *Cluster) URLs() []string {
+	urls := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		urls[i] = n.URL
+	}
+	return urls
 }
 
 // Remote returns a node that a container engine runs, for example. The run calls it, and
@@ -86,19 +89,13 @@ func (r *Run) Remote(name, url, private, secretFile string) *Node {
 	return n
 }
 
-// Start starts every node that does not run and waits until all are ready and vote.
-func (c *Cluster) Start() error {
+// Start starts the nodes and waits until all are ready and vote.
+func (c *Cluster) Start() {
 	for _, n := range c.Nodes {
-		if !n.Running() {
-			if err := n.Start(); err != nil {
-				return err
-			}
-		}
+		n.Start()
 	}
-	if err := c.WaitReady(ReadyTimeout, c.Nodes...); err != nil {
-		return err
-	}
-	return c.WaitVoters()
+	Must(c.WaitReady(ReadyTimeout, c.Nodes...))
+	c.WaitVoters()
 }
 
 // WaitReady waits until the nodes are ready. A process that ends fails it at once.
@@ -108,7 +105,8 @@ func (c *Cluster) WaitReady(timeout time.Duration, nodes ...*Node) error {
 			if n.cmd != nil && !n.Running() {
 				return await.Final(fmt.Errorf("it has ended (%v)", n.cmd.ProcessState))
 			}
-			return n.Ready()
+			_, err := n.Raw(http.MethodGet, "/readyz", "", http.StatusOK)
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("%s is not ready: %w\n%s", n.Name, err, n.LogTail())
@@ -118,12 +116,12 @@ func (c *Cluster) WaitReady(timeout time.Duration, nodes ...*Node) error {
 }
 
 // WaitVoters waits until all nodes agree on one leader, and on themselves as the voters.
-func (c *Cluster) WaitVoters() error {
+func (c *Cluster) WaitVoters() {
 	names := make([]string, len(c.Nodes))
 	for i, n := range c.Nodes {
 		names[i] = n.Name
 	}
-	return c.Run.Eventually(ReadyTimeout, func() error {
+	Must(c.Run.Eventually(ReadyTimeout, func() error {
 		var first Status
 		for i, n := range c.Nodes {
 			s, err := n.Status()
@@ -144,7 +142,7 @@ func (c *Cluster) WaitVoters() error {
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // Leader waits until one node leads, and returns it and the others.
@@ -156,16 +154,14 @@ func (c *Cluster) Leader() (leader *Node, others []*Node) {
 			switch {
 			case err != nil:
 				return err
-			case s.Role == "leader" && leader == nil:
-				leader = n
 			case s.Role == "leader":
-				return errors.New("two leaders")
+				leader = n
 			default:
 				others = append(others, n)
 			}
 		}
-		if leader == nil {
-			return errors.New("no leader")
+		if len(others) != len(c.Nodes)-1 {
+			return fmt.Errorf("%d nodes lead", len(c.Nodes)-len(others))
 		}
 		return nil
 	}))
@@ -173,16 +169,12 @@ func (c *Cluster) Leader() (leader *Node, others []*Node) {
 }
 
 // Terminate asks all nodes that run to end, one after the other.
-func (c *Cluster) Terminate() error {
+func (c *Cluster) Terminate() {
 	for _, n := range c.Nodes {
-		if !n.Running() {
-			continue
-		}
-		if err := n.Terminate(); err != nil {
-			return err
+		if n.Running() {
+			n.Terminate()
 		}
 	}
-	return nil
 }
 
 // oneVoterEach returns an error unless the voters, which are server ids, are exactly one
@@ -234,26 +226,20 @@ func (n *Node) Alone() {
 }
 
 // Start runs the node and returns at once. Its output is added to its log.
-func (n *Node) Start() error {
-	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
+func (n *Node) Start() {
+	log := Got(os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	defer log.Close()
 	command := slices.Concat(n.Prefix, []string{n.run.Binary}, n.Args())
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // ended by hand, at the end of the run at the latest
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(Environment(), n.Env...)
-	if err := cmd.Start(); err != nil {
-		return err
-	}
+	Must(cmd.Start())
 	gone := make(chan struct{})
 	n.cmd, n.gone = cmd, gone
 	go func() {
 		_ = cmd.Wait() // how it ended is in cmd.ProcessState
 		close(gone)
 	}()
-	return nil
 }
 
 // Running reports whether the node's process was started and has not ended.
@@ -286,28 +272,24 @@ func (n *Node) Kill() {
 	<-n.gone
 }
 
-// Wait waits until the process has ended and returns its exit code.
-func (n *Node) Wait() (code int, err error) {
+// Wait waits until the process has ended, and wants an exit code.
+func (n *Node) Wait(want int) {
 	select {
 	case <-n.gone:
-		return n.cmd.ProcessState.ExitCode(), nil
 	case <-time.After(ExitTimeout):
-		return 0, fmt.Errorf("%s does not end within %v:\n%s", n.Name, ExitTimeout, n.LogTail())
+		Failf("%s does not end within %v:\n%s", n.Name, ExitTimeout, n.LogTail())
 	case <-n.run.Ctx.Done():
-		return 0, n.run.Ctx.Err()
+		Must(n.run.Ctx.Err())
+	}
+	if code := n.cmd.ProcessState.ExitCode(); code != want {
+		Failf("%s ends with exit code %d, want %d:\n%s", n.Name, code, want, n.LogTail())
 	}
 }
 
 // Terminate asks the process to end, and wants the exit code of success.
-func (n *Node) Terminate() error {
-	if err := n.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	code, err := n.Wait()
-	if err == nil && code != 0 {
-		err = fmt.Errorf("%s ends with exit code %d after SIGTERM:\n%s", n.Name, code, n.LogTail())
-	}
-	return err
+func (n *Node) Terminate() {
+	Must(n.Signal(syscall.SIGTERM))
+	n.Wait(0)
 }
 
 // LogTail returns the end of the node's log.

@@ -103,7 +103,7 @@ func held(request string) step {
 }
 
 func search(ctx context.Context, _ *bench, at stranger, _ int) {
-	_, _ = get(ctx, at.Client, at.node.URL+"/api/entries?q=a&limit=100")
+	_, _ = raw.Do(ctx, at.Client, http.MethodGet, at.node.URL+"/api/entries?q=a&limit=100", "")
 }
 
 // wrongWrite sends an invalid body of the greatest length, full of text that a search for
@@ -190,15 +190,6 @@ func odd(ctx context.Context, b *bench, at stranger, n int) {
 	}
 }
 
-// get makes a GET, reads the answer and returns its status.
-func get(ctx context.Context, h *http.Client, url string) (int, error) {
-	res, err := raw.Do(ctx, h, http.MethodGet, url, "")
-	if err != nil {
-		return 0, err
-	}
-	return res.Status, nil
-}
-
 // post sends an object and returns the status, 0 if the call failed, and the answer.
 func (at stranger) post(ctx context.Context, path string, body map[string]any) (status int, answer []byte) {
 	res, err := raw.Do(ctx, at.Client, http.MethodPost, at.node.URL+path, string(harness.Got(json.Marshal(body))))
@@ -249,21 +240,17 @@ func (b *bench) prepare() {
 }
 
 // nameIsSafe fails when an entry under the owner's name says that it was proven but is not
-// the owner's, or says that it is the operator's. It also returns what attacks found wrong.
-func (b *bench) nameIsSafe() error {
-	entries, err := b.target.List(0, client.EntryQuery{Agent: owner})
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
+// the owner's, or says that it is the operator's, or when an attack found something wrong.
+func (b *bench) nameIsSafe() {
+	for _, e := range harness.Got(b.target.List(0, client.EntryQuery{Agent: owner})) {
 		own := e.ID == b.entry || e.ID == b.job || strings.HasPrefix(e.Body, "The owner's own: ") || strings.HasPrefix(e.Title, "Claimed: ")
 		if (e.House || e.NameVerified) && !own {
-			return fmt.Errorf("%s was written under a name that another key owns, with its proof", e.ID)
+			harness.Failf("%s was written under a name that another key owns, with its proof", e.ID)
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.found
+	harness.Must(b.found)
 }
 
 // wrong keeps the first thing that an attack found.

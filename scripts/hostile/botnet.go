@@ -32,23 +32,17 @@ const (
 	honestPace = 2100 * time.Millisecond
 )
 
-// vocabulary is the words of the texts.
-var vocabulary = func() (words []string) {
-	for _, begin := range []string{"ba", "ce", "di", "fo", "gu", "ha", "je", "ki", "lo", "mu"} {
-		for _, middle := range []string{"ran", "sel", "tin", "vor", "wun"} {
-			for _, end := range []string{"da", "fe", "gi", "ho", "ku", "la", "me", "ni"} {
-				words = append(words, begin+middle+end)
-			}
-		}
-	}
-	return words
-}()
+// word returns one of the 400 words of the texts, at random.
+func word(random *rand.Rand) string {
+	pick := func(parts ...string) string { return parts[random.IntN(len(parts))] }
+	return pick("ba", "ce", "di", "fo", "gu", "ha", "je", "ki", "lo", "mu") + pick("ran", "sel", "tin", "vor", "wun") +
+		pick("da", "fe", "gi", "ho", "ku", "la", "me", "ni")
+}
 
-// words returns some of them, at random.
 func words(random *rand.Rand, n int) []string {
 	text := make([]string, n)
 	for i := range text {
-		text[i] = vocabulary[random.IntN(len(vocabulary))]
+		text[i] = word(random)
 	}
 	return text
 }
@@ -92,10 +86,10 @@ func send(ctx context.Context, n *harness.Node, address string, entry client.New
 
 // botnet replays the botnet beside the agents, prints what came through, and fails when an
 // honest write was refused or too much of the botnet's was not.
-func (b *bench) botnet() error {
+func (b *bench) botnet() {
 	code, _, stderr := b.Run.Command(nil, "settings", "set", fmt.Sprint("alike-hourly=", alikeHourly), "--cluster-addr", b.target.Private, "--secret-file", b.Secret)
 	if code != 0 {
-		return fmt.Errorf("settings: exit code %d: %s", code, stderr)
+		harness.Failf("settings: exit code %d: %s", code, stderr)
 	}
 	var through, honest tally
 	ctx, cancel := context.WithCancelCause(b.Run.Ctx)
@@ -112,20 +106,17 @@ func (b *bench) botnet() error {
 	sent := b.replay(ctx, cancel, &through)
 	took := time.Since(begun)
 	group.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
+	harness.Must(context.Cause(ctx))
 	fmt.Printf("   %d addresses sent %d variations of %d texts in %v: %v\n", bots, sent, botTexts, took.Round(time.Second/10), through.counts)
 	fmt.Printf("   %d honest agents beside them: %v\n", agents, honest.counts)
 	if n := honest.counts[taken]; n != agents*honestWrites {
-		return fmt.Errorf("of %d honest writes %d were taken", agents*honestWrites, n)
+		harness.Failf("of %d honest writes %d were taken", agents*honestWrites, n)
 	}
 	// A variation may share too little with the others of its text.
 	if n, most := through.counts[taken], 2*botTexts*alikeHourly; n > most || n == 0 {
-		return fmt.Errorf("%d of the botnet's writes came through, 1 to %d were expected", n, most)
+		harness.Failf("%d of the botnet's writes came through, 1 to %d were expected", n, most)
 	}
-	_, err := b.healthy()
-	return err
+	b.healthy()
 }
 
 // replay sends what the botnet sends, and returns how much that was.
@@ -161,7 +152,7 @@ func (b *bench) replay(ctx context.Context, failed context.CancelCauseFunc, thro
 		bot := sent % bots
 		text := slices.Clone(texts[random.IntN(botTexts)])
 		for range 3 { // varied
-			text[random.IntN(len(text))] = vocabulary[random.IntN(len(vocabulary))]
+			text[random.IntN(len(text))] = word(random)
 		}
 		entry := client.NewEntry{Agent: fmt.Sprintf("bot-%d-%d", bot, sent/bots), Title: fmt.Sprint("News ", sent), Body: strings.Join(text, " ")}
 		if bot%2 == 0 {

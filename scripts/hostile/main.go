@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/raw"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -67,7 +68,7 @@ type bench struct {
 func main() { harness.Main("hostile", run) }
 
 func run(r *harness.Run) {
-	c := harness.Got(r.NewCluster("hostile", clusterSize))
+	c := r.NewCluster("hostile", clusterSize)
 	for _, n := range c.Nodes {
 		n.Env = []string{goMemory}
 		// The default limits of writes apply to the attackers.
@@ -75,15 +76,15 @@ func run(r *harness.Run) {
 		delete(n.Flags, "write-burst")
 		n.Flags["house-agents"] = owner
 	}
-	harness.Must(c.Start())
+	c.Start()
 	b := &bench{Cluster: c, target: c.Nodes[0]}
 	b.prepare()
 	scenarios := make([]harness.Scenario[*bench], 0, len(attacks))
 	for i, a := range attacks {
 		a.addresses = fmt.Sprintf("127.0.%d.%%d", firstAttackers+i)
-		scenarios = append(scenarios, harness.Scenario[*bench]{Name: a.name, Run: func(b *bench) { harness.Must(b.attack(a)) }})
+		scenarios = append(scenarios, harness.Scenario[*bench]{Name: a.name, Run: func(b *bench) { b.attack(a) }})
 	}
-	scenarios = append(scenarios, harness.Scenario[*bench]{Name: "a botnet beside honest agents", Run: func(b *bench) { harness.Must(b.botnet()) }})
+	scenarios = append(scenarios, harness.Scenario[*bench]{Name: "a botnet beside honest agents", Run: func(b *bench) { b.botnet() }})
 	harness.Play(r, b, scenarios...)
 }
 
@@ -98,39 +99,34 @@ func from(address string) *http.Client {
 
 // attack runs one attack beside the honest client, and checks the effects. If the honest
 // client was slow, the machine may be the reason: the attack is tried again.
-func (b *bench) attack(a attack) (err error) {
+func (b *bench) attack(a attack) {
+	var slow error
 	for range tries {
-		var slow bool
-		if slow, err = b.attackOnce(a); !slow {
-			return err
+		if slow = b.attackOnce(a); slow == nil {
+			return
 		}
 	}
-	return err
+	harness.Must(slow)
 }
 
-func (b *bench) attackOnce(a attack) (slow bool, err error) {
+// attackOnce returns an error if the honest client was slow.
+func (b *bench) attackOnce(a attack) error {
 	// The usual value is measured again each time, beside as much honest load: attackers,
 	// nodes and other programs on this machine share the processor.
-	usual, _, err := b.beside(attack{clients: a.clients, step: honestStep, addresses: honestLoad}, b.length()/2)
-	if err != nil {
-		return false, fmt.Errorf("before the attack: %w", err)
-	}
-	beside, made, err := b.beside(a, b.length())
-	if err != nil {
-		return false, fmt.Errorf("the honest client: %w", err)
-	}
-	most, err := b.healthy()
+	usual, _ := b.beside(attack{name: "honest load", clients: a.clients, step: honestStep, addresses: honestLoad}, b.length()/2)
+	beside, made := b.beside(a, b.length())
+	most := b.healthy()
 	fmt.Printf("   %d steps; p99 of an honest client %v, beside it %v; at most %d MB\n", made, usual.Round(time.Millisecond), beside.Round(time.Millisecond), most)
-	if bound := slower * max(usual, leastP99); err == nil && beside > bound {
-		return true, fmt.Errorf("the honest client's p99 was %v, more than %v", beside, bound)
+	if bound := slower * max(usual, leastP99); beside > bound {
+		return fmt.Errorf("the honest client's p99 was %v, more than %v", beside, bound)
 	}
-	return false, err
+	return nil
 }
 
 // beside runs the clients of an attack, half of them at the node that the honest client
 // calls and the others at all three. It returns the honest client's 99th percentile
 // meanwhile, and the number of steps.
-func (b *bench) beside(a attack, length time.Duration) (p99 time.Duration, steps int64, err error) {
+func (b *bench) beside(a attack, length time.Duration) (p99 time.Duration, steps int64) {
 	ctx, cancel := context.WithTimeout(b.Run.Ctx, length)
 	defer cancel()
 	var made atomic.Int64
@@ -150,10 +146,13 @@ func (b *bench) beside(a attack, length time.Duration) (p99 time.Duration, steps
 			at.CloseIdleConnections()
 		})
 	}
-	p99, err = b.honest(ctx, length)
+	p99, err := b.honest(ctx, length)
 	cancel()
 	group.Wait()
-	return p99, made.Load(), err
+	if err != nil {
+		harness.Failf("the honest client beside %s: %w", a.name, err)
+	}
+	return p99, made.Load()
 }
 
 // honestPaths are the paths that honest clients read.
@@ -164,7 +163,7 @@ func honestStep(ctx context.Context, _ *bench, at stranger, n int) {
 	if n%20 == 0 {
 		at.publish(ctx, "honest", fmt.Sprintf("The tide comes in, for the %dth time.", n))
 	}
-	_, _ = get(ctx, at.Client, at.node.URL+honestPaths[n%len(honestPaths)])
+	_, _ = raw.Do(ctx, at.Client, http.MethodGet, at.node.URL+honestPaths[n%len(honestPaths)], "")
 }
 
 func (b *bench) length() time.Duration {
@@ -183,9 +182,12 @@ func (b *bench) honest(ctx context.Context, length time.Duration) (time.Duration
 	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(honestPause) {
 		path := honestPaths[len(took)%len(honestPaths)]
 		begun := time.Now()
-		status, err := get(b.Run.Ctx, client, b.target.URL+path)
-		if err != nil || status != http.StatusOK {
-			return 0, fmt.Errorf("%s: status %d, %w", path, status, err)
+		res, err := raw.Do(b.Run.Ctx, client, http.MethodGet, b.target.URL+path, "")
+		if err == nil && res.Status != http.StatusOK {
+			err = fmt.Errorf("status %d", res.Status)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
 		}
 		took = append(took, time.Since(begun))
 	}
@@ -198,19 +200,17 @@ func (b *bench) honest(ctx context.Context, length time.Duration) (time.Duration
 
 // healthy fails when a node has ended, holds too much, or let a stranger write under
 // the owner's name; it returns how many MB the largest holds.
-func (b *bench) healthy() (most int64, err error) {
+func (b *bench) healthy() (most uint64) {
 	for _, n := range b.Nodes {
 		if !n.Running() {
-			return 0, fmt.Errorf("%s has ended", n.Name)
+			harness.Failf("%s has ended", n.Name)
 		}
-		held, err := n.Memory()
-		if err != nil {
-			return 0, err
-		}
-		most = max(most, int64(held>>20))
+		most = max(most, harness.Got(n.Memory())>>20)
 	}
 	if most > memoryMB {
-		err = fmt.Errorf("a node holds %d MB, more than %d", most, memoryMB)
+		harness.Failf("a node holds %d MB, more than %d", most, memoryMB)
 	}
-	return most, errors.Join(err, b.WaitReady(harness.ReadyTimeout, b.Nodes...), b.nameIsSafe())
+	harness.Must(b.WaitReady(harness.ReadyTimeout, b.Nodes...))
+	b.nameIsSafe()
+	return most
 }

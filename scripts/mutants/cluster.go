@@ -11,59 +11,6 @@ import (
 	"strings"
 )
 
-// clusterBugs are the bugs that scripts/chaos has to detect in a cluster of real nodes. In
-// run are its arguments.
-var clusterBugs = []bug{
-	{
-		name:  "a repeated command is carried out again",
-		edits: []edit{{"fsm/apply/effects.go", "if r, ok := s.Answers[c.Seq]; ok {", "if r, ok := s.Answers[c.Seq]; ok && c.Seq == 0 {"}},
-		run:   "-scenario,leader killed,-seed,1", because: "a write is there twice after a change of leader",
-	},
-	{
-		name:  "nodes forget what they answered when they restart",
-		edits: []edit{{"fsm/apply/load.go", "l.Sessions, errs[2] = loadSessions(r)", "l.Sessions = Sessions{}"}},
-		run:   "-scenario,rolling restart,-seed,1", because: "nodes hold different states",
-	},
-	{
-		name:  "a minimum index is not waited for",
-		edits: []edit{{"node/backend.go", "if err := b.machine.Wait(ctx, index); err != nil {", "if err := ctx.Err(); err != nil {"}},
-		run:   "-scenario,bad network,-seed,1", because: "an agent does not read at one node what it wrote at another",
-	},
-	{
-		name:  "a strong read asks nobody",
-		edits: []edit{{"node/backend.go", "{ return b.pipeline.ReadIndex(ctx) }", "{ return b.machine.Applied(), ctx.Err() }"}},
-		run:   "-scenario,bad network,-seed,1", because: "a job that is taken reads as open",
-	},
-	{
-		name:  "what may have been written counts as not written",
-		edits: []edit{{"node/propose/session.go", "if c.uncertain() {\n\t\treturn &command.Unavailable{Code: command.CodeOutcomeUnknown", "if c.uncertain() && false {\n\t\treturn &command.Unavailable{Code: command.CodeOutcomeUnknown"}},
-		run:   "-scenario,followers paused,-seed,1", because: "an agent repeats freely, and writes twice",
-	},
-	{
-		name:  "a follower answers before it has applied",
-		edits: []edit{{"node/propose/session.go", "\t\tif c.applied {\n\t\t\ts.finish(c, nil)\n\t\t}\n\t\treturn\n\tcase r.Status == statusUnknown:", "\t\ts.finish(c, nil)\n\t\treturn\n\tcase r.Status == statusUnknown:"}},
-		run:   "-scenario,bad network,-seed,1", because: "an agent does not read what it has just written",
-	},
-	{
-		name: "a leader trusts its lease",
-		edits: []edit{
-			{"node/propose/readindex.go", "if err := p.confirmTerm(ctx, d, term); err != nil {", "if err := ctx.Err(); err != nil {"},
-			{"node/propose/readindex.go", "if err := verify.Error(); err != nil {", "if err := ctx.Err(); verify == nil {"},
-		},
-		run: "-scenario,leaders paused,-seed,1", because: "who asks a leader that was stopped reads what was true before",
-	},
-	{
-		name:  "the log is not synced",
-		edits: []edit{{"node/logstore/open.go", "MsgpackUseNewTimeFormat: true,", "MsgpackUseNewTimeFormat: true, NoSync: true,"}},
-		run:   "-scenario,power of everything is lost,-seed,1", because: "what was acknowledged is gone when the power fails",
-	},
-	{
-		name:  "memory keeps the rows of what was hidden",
-		edits: []edit{{"fsm/apply/effects.go", "tx.stored.Recent.Drop(tx.recast)", "tx.stored.Recent.Drop(nil)"}},
-		run:   "-scenario,leader killed,-seed,1", because: "what was hidden is shown by every node that has it in memory",
-	},
-}
-
 // maxShown bounds the output that is shown of a run without a finding, in bytes.
 const maxShown = 2000
 
@@ -84,8 +31,7 @@ func (b *bug) tryCluster(ctx context.Context, dir string) (by string, err error)
 	if err != nil {
 		return "", err
 	}
-	args := append([]string{"-binary", binary, "-dir", run, "-out", filepath.Join(dir, "report")}, strings.Split(b.run, ",")...)
-	out, err := command(ctx, ".", chaos, args...)
+	out, err := command(ctx, ".", chaos, "-binary", binary, "-dir", run, "-out", filepath.Join(dir, "report"), "-scenario", b.scenario, "-seed", "1")
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
 		return "", err
 	}
@@ -98,7 +44,7 @@ func (b *bug) tryCluster(ctx context.Context, dir string) (by string, err error)
 		}
 	}
 	if len(found) == 0 {
-		return "", fmt.Errorf("no check of chaos %s found it:\n%s", b.run, out[max(0, len(out)-maxShown):])
+		return "", fmt.Errorf("no check of %q found it:\n%s", b.scenario, out[max(0, len(out)-maxShown):])
 	}
 	return strings.Join(found, "; "), nil
 }

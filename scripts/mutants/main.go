@@ -34,11 +34,14 @@ func main() {
 	seed := flag.String("seed", "", "try the bugs in an order that this text decides, such as a commit's hash")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	table, try := bugs, (*bug).try
+	tested, played, err := readBugs(known)
+	table, try := tested, (*bug).try
 	if *cluster {
-		table, try = clusterBugs, (*bug).tryCluster
+		table, try = played, (*bug).tryCluster
 	}
-	err := run(ctx, choose(table, flag.Args(), *seed), *limit, try)
+	if err == nil {
+		err = run(ctx, choose(table, flag.Args(), *seed), *limit, try)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -69,7 +72,7 @@ func choose(bugs []bug, words []string, seed string) []bug {
 // run tries the bugs in turn and begins no further bug after the limit.
 func run(ctx context.Context, chosen []bug, limit time.Duration, try func(*bug, context.Context, string) (string, error)) (err error) {
 	if len(chosen) == 0 {
-		return errors.New("no bug has such a name; they stand in scripts/mutants/bugs.go")
+		return errors.New("no bug has such a name; they stand in scripts/mutants/bugs.txt")
 	}
 	dir, err := os.MkdirTemp("", "commons-mutants-")
 	if err != nil {
@@ -118,7 +121,10 @@ func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
 	if out, err := command(ctx, ".", "go", "test", "-c", "-overlay", overlay, "-o", binary, b.pkg); err != nil {
 		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
-	defer b.keepClean()()
+	kept := filepath.Join(b.pkg, "testdata", "rapid") // inputs that random tests save when they fail
+	if _, err := os.Stat(kept); err != nil {
+		defer os.RemoveAll(kept)
+	} // otherwise someone investigates a failure
 	out, err := command(ctx, b.pkg, binary, "-test.run", b.run, "-test.failfast", "-test.timeout", testTimeout.String())
 	_, failed := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -130,16 +136,6 @@ func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
 		return "", fmt.Errorf("the tests %s of %s did not end in %v", b.run, b.pkg, testTimeout)
 	}
 	return noticedBy(out)
-}
-
-// keepClean returns a function that removes the inputs that random tests save when they
-// fail.
-func (b *bug) keepClean() (remove func()) {
-	kept := filepath.Join(b.pkg, "testdata", "rapid")
-	if _, err := os.Stat(kept); err == nil {
-		return func() {} // they were there before: someone is investigating a failure
-	}
-	return func() { _ = os.RemoveAll(kept) }
 }
 
 // noticedBy returns the test that an output says has failed.
@@ -157,13 +153,8 @@ func noticedBy(out []byte) (string, error) {
 // them instead of the files of the tree.
 func (b *bug) overlay(dir string) (file string, err error) {
 	changed := map[string][]byte{}
-	for _, e := range b.edits {
-		if changed[e.file] == nil {
-			if changed[e.file], err = os.ReadFile(e.file); err != nil {
-				return "", err
-			}
-		}
-		if changed[e.file], err = e.apply(changed[e.file]); err != nil {
+	for i := range b.edits {
+		if err := b.edits[i].apply(changed); err != nil {
 			return "", err
 		}
 	}
@@ -180,14 +171,6 @@ func (b *bug) overlay(dir string) (file string, err error) {
 	}
 	file = filepath.Join(dir, "overlay.json")
 	return file, os.WriteFile(file, data, 0o600)
-}
-
-// apply returns data with the edit made.
-func (e *edit) apply(data []byte) ([]byte, error) {
-	if n := bytes.Count(data, []byte(e.was)); n != 1 {
-		return nil, fmt.Errorf("%s holds %q %d times, and not once", e.file, e.was, n)
-	}
-	return bytes.Replace(data, []byte(e.was), []byte(e.is), 1), nil
 }
 
 // command runs a program in a directory and returns what it prints.

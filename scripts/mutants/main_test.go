@@ -5,20 +5,32 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
+
+func knownBugs(t *testing.T) (tested, played []bug) {
+	t.Helper()
+	tested, played, err := readBugs(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tested, played
+}
 
 // TestBugsFit holds that each bug can still be put back: the text that it changes
 // stands in the code once.
 func TestBugsFit(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	if len(bugs) < 10 {
-		t.Errorf("only %d bugs", len(bugs))
+	tested, played := knownBugs(t)
+	if len(tested) < 150 || len(played) < 9 {
+		t.Errorf("only %d and %d bugs", len(tested), len(played))
 	}
 	dir := t.TempDir()
-	all := slices.Concat(bugs, clusterBugs)
+	all := slices.Concat(tested, played)
 	for i := range all {
 		b := &all[i]
 		file, err := b.overlay(dir)
@@ -51,6 +63,75 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
+// TestBugsAreRead holds that a table with a mistake is rejected.
+func TestBugsAreRead(t *testing.T) {
+	const whole = "bug: a name\nbecause: it hurts\ntests: ./fsm One|Two\nin: fsm store.Get\n- one\n- \ttwo\n+ three\n"
+	for _, test := range []struct{ name, table, wrong string }{
+		{"whole", "# a comment\n\n" + whole, ""},
+		{"in a cluster", strings.Replace(whole, "tests: ./fsm One|Two", "scenario: leader killed", 1), ""},
+		{"without tests", strings.Replace(whole, "tests: ./fsm One|Two\n", "", 1), "a line is missing"},
+		{"with tests and a scenario", whole + "scenario: leader killed\n", "one too many"},
+		{"without an edit", "bug: a name\nbecause: it hurts\ntests: ./fsm One\n", "a line is missing"},
+		{"without a name", strings.Replace(whole, "bug: a name\n", "", 1), "a line is missing"},
+		{"lines before their place", "bug: a name\n- one\n", "is no line of a bug"},
+		{"an unknown line", whole + "why: it hurts\n", "is no line of a bug"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tested, played, err := readBugs(test.table)
+			if test.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wrong) {
+					t.Errorf("error %v, want %q", err, test.wrong)
+				}
+				return
+			}
+			all := slices.Concat(tested, played)
+			if err != nil || len(all) != 1 {
+				t.Fatalf("%d bugs, error %v", len(all), err)
+			}
+			want := []edit{{place: "fsm", name: "store.Get", was: []string{"one", "\ttwo"}, is: []string{"three"}}}
+			if b := all[0]; b.name != "a name" || b.because != "it hurts" || !reflect.DeepEqual(b.edits, want) {
+				t.Errorf("read as %+v", b)
+			}
+		})
+	}
+}
+
+// TestEdits holds that an edit changes the declaration that it names, and no other one.
+func TestEdits(t *testing.T) {
+	const source = "package p\n\nvar limit = 3\n\nfunc add() {\n\tone()\n\t\ttwo()\n}\n\nfunc (s *set[T]) add() {\n\tone()\n\ttwo()\n\tone()\n}\n"
+	dir := t.TempDir()
+	file := filepath.Join(dir, "p.go")
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		edit edit
+		want string // empty if the edit is rejected
+	}{
+		{"function", edit{place: dir, name: "add", was: []string{"one()"}, is: []string{"two()"}}, strings.Replace(source, "one()", "two()", 1)},
+		{"other indentation", edit{place: dir, name: "add", was: []string{"one()", "two()"}}, strings.Replace(source, "one()\n\t\ttwo()", "", 1)},
+		{"method", edit{place: dir, name: "set.add", was: []string{"two()"}}, strings.Replace(source, "\ttwo()\n\tone", "\t\n\tone", 1)},
+		{"variable", edit{place: dir, name: "limit", was: []string{"3"}, is: []string{"4"}}, strings.Replace(source, "3", "4", 1)},
+		{"file", edit{place: file, was: []string{"package p"}, is: []string{"package q"}}, strings.Replace(source, "package p", "package q", 1)},
+		{"text that stands twice", edit{place: dir, name: "set.add", was: []string{"one()"}}, ""},
+		{"text of another declaration", edit{place: dir, name: "limit", was: []string{"one()"}}, ""},
+		{"no such declaration", edit{place: dir, name: "sub", was: []string{"one()"}}, ""},
+		{"no such package", edit{place: dir + "/none", name: "add", was: []string{"one()"}}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			changed := map[string][]byte{}
+			err := test.edit.apply(changed)
+			if (err == nil) != (test.want != "") {
+				t.Fatalf("error %v", err)
+			}
+			if got := string(changed[file]); err == nil && got != test.want {
+				t.Errorf("got\n%s", got)
+			}
+		})
+	}
+}
+
 // TestEveryBugHasItsTurn holds that runs with other seeds begin with other bugs, and
 // that a run can be repeated.
 func TestEveryBugHasItsTurn(t *testing.T) {
@@ -60,6 +141,7 @@ func TestEveryBugHasItsTurn(t *testing.T) {
 		}
 		return names
 	}
+	bugs, _ := knownBugs(t)
 	all := names(choose(bugs, nil, ""))
 	if len(all) != len(bugs) {
 		t.Fatalf("%d of %d bugs are chosen", len(all), len(bugs))

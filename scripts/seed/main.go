@@ -23,24 +23,22 @@ import (
 func main() {
 	dir := flag.String("dir", "/usr/share/games/fortunes", "directory of the collections")
 	urls := flag.String("url", "http://127.0.0.1:8080,http://127.0.0.1:8081,http://127.0.0.1:8082", "nodes, comma-separated")
-	connections := flag.Int("connections", 96, "connections that publish at the same time")
-	chunks := flag.Int("chunks", 0, "publish only so many runs of 50 texts; 0: all")
 	flag.Parse()
-	if err := seed(*dir, strings.Split(*urls, ","), *connections, *chunks); err != nil {
+	if err := seed(*dir, strings.Split(*urls, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "seed:", err)
 		os.Exit(1)
 	}
 }
 
-func seed(dir string, urls []string, connections, limit int) error {
+// connections is how many of them publish at the same time.
+const connections = 96
+
+func seed(dir string, urls []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	chunks, err := collect(os.DirFS(dir))
 	if err != nil {
 		return err
-	}
-	if limit > 0 && limit < len(chunks) {
-		chunks = chunks[:limit]
 	}
 	total := 0
 	for _, c := range chunks {

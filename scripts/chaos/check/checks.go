@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/commons-cluster/commons/scripts/chaos/record"
 )
@@ -67,10 +68,7 @@ func checkAcknowledged(v *Verdict, calls []record.Call, f *Final) {
 
 // checkOnce: a text that is sent under one request_id, or only once, makes one entry.
 func checkOnce(v *Verdict, calls []record.Call, f *Final) {
-	ids := map[string][]string{}
-	for _, e := range f.state() {
-		ids[e.Body] = append(ids[e.Body], e.ID)
-	}
+	ids := f.idsByText()
 	for text, sent := range grouped(calls, textOf) {
 		v.Looked++
 		if len(ids[text]) > 1 {
@@ -82,16 +80,13 @@ func checkOnce(v *Verdict, calls []record.Call, f *Final) {
 // checkFailed: if every call with a text was rejected or failed for certain, no entry has
 // the text.
 func checkFailed(v *Verdict, calls []record.Call, f *Final) {
-	there := map[string]bool{}
-	for _, e := range f.state() {
-		there[e.Body] = true
-	}
+	ids := f.idsByText()
 	for text, sent := range grouped(calls, textOf) {
 		if slices.ContainsFunc(sent, func(c record.Call) bool { return c.Outcome == record.Done || c.Outcome == record.Unknown }) {
 			continue
 		}
 		v.Looked++
-		if there[text] {
+		if len(ids[text]) > 0 {
 			v.Add(fmt.Sprintf("%q certainly failed, and is there", text), sent...)
 		}
 	}
@@ -222,7 +217,7 @@ func checkHome(v *Verdict, calls []record.Call, f *Final) {
 		}
 		for _, e := range f.state() {
 			want := 0
-			if e.Agent != agent && mentions(e.Body, agent) {
+			if e.Agent != agent && slices.Contains(strings.Fields(e.Body), "@"+agent) {
 				want = 1
 				v.Looked++
 			}

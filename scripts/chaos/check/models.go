@@ -51,26 +51,30 @@ func decide(v *Verdict, model porcupine.Model, groups map[string][]record.Call) 
 	}
 }
 
+// model is the model of calls by their effect on a state: step returns whether a state
+// allows a call's answer, and the state after it.
+func model[State comparable](first State, step func(State, *record.Call) (bool, State)) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return first },
+		Step: func(state, _, output any) (bool, any) { return step(state.(State), output.(*record.Call)) },
+	}
+}
+
 // writtenSomewhere is the state of a request_id whose entry exists, but no client has
 // got its id.
 const writtenSomewhere = "?"
 
 // requestIDs is the model of one request_id: its first write makes an entry, and each
 // further write is answered with that entry. The state is the entry's id.
-var requestIDs = porcupine.Model{
-	Init: func() any { return "" },
-	Step: func(state, _, output any) (bool, any) {
-		id, c := state.(string), output.(*record.Call)
-		switch {
-		case c.Outcome == record.Unknown:
-			return true, cmp.Or(id, writtenSomewhere)
-		case !c.Duplicate:
-			return id == "", c.ID
-		}
-		return id == c.ID || id == writtenSomewhere, c.ID
-	},
-	Equal: func(a, b any) bool { return a == b },
-}
+var requestIDs = model("", func(id string, c *record.Call) (bool, string) {
+	switch {
+	case c.Outcome == record.Unknown:
+		return true, cmp.Or(id, writtenSomewhere)
+	case !c.Duplicate:
+		return id == "", c.ID
+	}
+	return id == c.ID || id == writtenSomewhere, c.ID
+})
 
 func checkRequestIDs(v *Verdict, calls []record.Call, _ *Final) {
 	decide(v, requestIDs, grouped(calls, func(c *record.Call) string {
@@ -91,15 +95,8 @@ type jobState struct {
 const maxExtended = 2
 
 // jobs is the model of one job that another client has posted.
-var jobs = porcupine.Model{
-	Init: func() any { return jobState{status: "open"} },
-	Step: func(state, _, output any) (bool, any) {
-		return state.(jobState).step(output.(*record.Call))
-	},
-	Equal: func(a, b any) bool { return a == b },
-}
+var jobs = model(jobState{status: "open"}, jobState.step)
 
-// step returns whether a state allows a call's answer, and the state after it.
 func (s jobState) step(c *record.Call) (bool, jobState) {
 	if c.Kind == record.Look {
 		return s.status == c.Status && s.by == c.ClaimedBy, s

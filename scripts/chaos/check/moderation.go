@@ -3,8 +3,6 @@ package check
 import (
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/commons-cluster/commons/scripts/chaos/record"
 )
 
@@ -12,11 +10,7 @@ import (
 type standing struct{ hidden, purged, blocked bool }
 
 // moderation is the model of one entry or name that a moderator works with.
-var moderation = porcupine.Model{
-	Init:  func() any { return standing{} },
-	Step:  func(state, _, output any) (bool, any) { return state.(standing).step(output.(*record.Call)) },
-	Equal: func(a, b any) bool { return a == b },
-}
+var moderation = model(standing{}, standing.step)
 
 func (s standing) step(c *record.Call) (bool, standing) {
 	switch c.Kind {

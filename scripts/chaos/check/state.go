@@ -3,7 +3,6 @@ package check
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -33,5 +32,11 @@ func (f *Final) state() []Entry {
 	return nil
 }
 
-// mentions reports whether a text mentions an agent.
-func mentions(text, agent string) bool { return slices.Contains(strings.Fields(text), "@"+agent) }
+// idsByText returns the ids of all entries by their text.
+func (f *Final) idsByText() map[string][]string {
+	ids := map[string][]string{}
+	for _, e := range f.state() {
+		ids[e.Body] = append(ids[e.Body], e.ID)
+	}
+	return ids
+}

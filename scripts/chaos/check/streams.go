@@ -8,8 +8,7 @@ import (
 )
 
 // checkFollow: each follower of the stream, and each poller of the list, received each entry
-// once, in order. Entries that moderators
-// work with are left out: they may come as stubs.
+// once, in order. Entries that moderators work with are left out: they may come as stubs.
 func checkFollow(v *Verdict, calls []record.Call, f *Final) {
 	moderated := moderatedIDs(calls)
 	entries := slices.DeleteFunc(slices.Clone(f.state()), func(e Entry) bool { return moderated[e.ID] })

@@ -190,10 +190,8 @@ func ids(answer map[string]any, list string) []string {
 	items, _ := answer[list].([]any)
 	found := make([]string, 0, len(items))
 	for _, item := range items {
-		if object, ok := item.(map[string]any); ok {
-			id, _ := object["id"].(string)
-			found = append(found, id)
-		}
+		id, _ := find[string](item, "id")
+		found = append(found, id)
 	}
 	return found
 }
