@@ -22,6 +22,7 @@ func main() {
 		text.WriteString(head)
 		v := newVisitor(r.StartCluster("main", clusterSize))
 		v.doTasks(&text)
+		v.useCommandLine(&text)
 		v.makeMistakes(&text)
 		v.checkNoise()
 		fmt.Fprint(os.Stdout, text.String())
