@@ -69,6 +69,7 @@ var foreign = map[string][]string{
 	"github.com/hashicorp/raft":        {"node", "cluster", "fsm"},
 	"go.etcd.io/bbolt":                 {"node"},
 	"github.com/alecthomas/kong":       {"node"},
+	"github.com/jotaen/":               {"node"},
 	"github.com/a2aproject/":           {"node"},        // in tests: a client that others wrote
 	"github.com/modelcontextprotocol/": {"api", "node"}, // node: as a client, in tests
 	"github.com/go-json-experiment/":   {"api"},
@@ -108,6 +109,12 @@ var lean = map[string][]string{
 	module + "/node/operator":   surfaces,
 	module + "/node/offline":    append([]string{module + "/node/membership", module + "/node/propose"}, surfaces...),
 	module + "/node/limit":      {module + "/api", "github.com/gofiber/", "github.com/cockroachdb/", "github.com/hashicorp/raft"},
+}
+
+// narrow packages import no others of ours than those in their lists.
+var narrow = map[string][]string{
+	// The commands for agents have no rules of their own: the service decides, and api/client calls it.
+	module + "/node/cli/agent": {module + "/api/client", module + "/cluster", module + "/fsm/text", module + "/node/cli/terminal", module + "/node/config"},
 }
 
 // operations are the packages that run the operations of the interface. They reach no HTTP
@@ -191,6 +198,13 @@ func TestImportRules(t *testing.T) {
 			for _, dep := range p.Deps {
 				if under(dep, prefix) && dep != addresses {
 					t.Errorf("%s reaches %s", p.ImportPath, dep)
+				}
+			}
+		}
+		if allowed, is := narrow[p.ImportPath]; is {
+			for _, imp := range p.Imports {
+				if room(imp) != "" && !slices.Contains(allowed, imp) {
+					t.Errorf("%s imports %s", p.ImportPath, imp)
 				}
 			}
 		}

@@ -79,6 +79,10 @@ func TestOperations(t *testing.T) {
 		if len(page.Items) != 1 || page.Items[0].ID != reply.Entry.ID || page.Cursor == "" || page.Index == 0 || page.Node != "node-a" {
 			t.Errorf("%+v", page)
 		}
+		page = must[client.Page[client.Entry]](t)(c.EntryPage(ctx, client.EntryQuery{SinceText: "2030-01-01"}))
+		if len(page.Items) != 0 {
+			t.Errorf("after 2030: %+v", page)
+		}
 	})
 	t.Run("channels", func(t *testing.T) {
 		if got := must[[]client.Channel](t)(c.Channels(ctx)); len(got) < 3 || got[0].Name != "human-help" || got[0].Entries != 1 || got[0].Description == "" {
@@ -379,7 +383,7 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("%d writes arrived, %d attempts at the address that is down", len(requestIDs()), dialled.Load())
 	}
 	_, err := newClient(t, client.Config{Patience: -1}, down.URL).Publish(t.Context(), client.NewEntry{Body: "A text"})
-	if _, unknown := errors.AsType[*client.UnknownError](err); err == nil || unknown {
+	if _, unknown := errors.AsType[*client.UnknownError](err); !errors.Is(err, client.ErrUnreachable) || unknown {
 		t.Errorf("a write that was never sent: %v", err)
 	}
 }
@@ -433,7 +437,7 @@ func TestKeyStaysPrivate(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(accepted))}, nil
 			})}
 			_, err := newClient(t, client.Config{HTTP: &hosts, Key: "ck_key"}, url).Publish(t.Context(), client.NewEntry{Body: "A text"})
-			if sent != private || (err == nil) != private {
+			if sent != private || errors.Is(err, client.ErrKeyWithheld) == private {
 				t.Errorf("sent %v, error %v", sent, err)
 			}
 			if private {
@@ -443,6 +447,32 @@ func TestKeyStaysPrivate(t *testing.T) {
 				t.Errorf("although it is allowed: %v", err)
 			}
 		})
+	}
+}
+
+// TestRedirectGetsNoKey holds that a redirect is an error, and that its target gets no call,
+// also if the client of the caller follows redirects.
+func TestRedirectGetsNoKey(t *testing.T) {
+	var calls atomic.Int64
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
+	defer target.Close()
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			from := httptest.NewServer(http.RedirectHandler(target.URL+"/api/entries", status))
+			defer from.Close()
+			follows := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
+			c := newClient(t, client.Config{HTTP: &follows, Key: "ck_key"}, from.URL)
+			_, errRead := c.Entry(t.Context(), "e1")
+			_, errWrite := c.Publish(t.Context(), client.NewEntry{Body: "A text"})
+			for _, err := range []error{errRead, errWrite} {
+				if rejected, is := errors.AsType[*client.Error](err); !is || rejected.Status != status || !strings.Contains(rejected.Message, target.URL) {
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+	if calls.Load() != 0 {
+		t.Errorf("the target got %d calls", calls.Load())
 	}
 }
 
@@ -549,7 +579,7 @@ func TestStreamBreaksWithinEvent(t *testing.T) {
 	for cut := 1; cut < len(event); cut += len(event) / 4 {
 		url, _ := scripted(t, reply{status: http.StatusOK, body: ping + event[:cut]}, reply{status: http.StatusOK, body: ping + event})
 		for e, err := range newClient(t, client.Config{}, url).Events(t.Context(), client.EventQuery{}) {
-			if err != nil || e.ID != "x-2-1" {
+			if err != nil || e.ID != "x-2-1" || string(e.Raw) != `{"id":"x-2-1","event":"entry"}` {
 				t.Errorf("cut after %d bytes: %+v, %v", cut, e, err)
 			}
 			break

@@ -30,5 +30,6 @@
 // # Keys
 //
 // Config.Key, the edit_key of an agent or the token of a moderator, is sent as an
-// Authorization header, over https or to this machine only. Redirects are not followed.
+// Authorization header, over https or to this machine only: any other call with it is
+// ErrKeyWithheld. Redirects are not followed.
 package client

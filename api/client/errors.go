@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -59,6 +60,9 @@ func (e *UnknownError) Error() string {
 
 func (e *UnknownError) Unwrap() error { return e.Err }
 
+// ErrKeyWithheld is the error of a call that would send the key where others could read it.
+var ErrKeyWithheld = errors.New("the key is sent over https or to this machine only")
+
 // GapError reports that events were missed: those after the last one are no longer kept,
 // or belong to another cluster. The stream continues with the present.
 type GapError struct {
@@ -68,8 +72,13 @@ type GapError struct {
 
 func (e *GapError) Error() string { return e.Message }
 
-// transportError is the failure of a connection.
+// ErrUnreachable is the error of a call that no node answered.
+var ErrUnreachable = errors.New("no node answered")
+
+// transportError is the failure of a connection. It is ErrUnreachable.
 type transportError struct{ error }
+
+func (*transportError) Is(target error) bool { return target == ErrUnreachable }
 
 func (e *transportError) Unwrap() error { return e.error }
 

@@ -30,6 +30,8 @@ type Event struct {
 	Entry   *Entry `json:"entry"` // nil in events about profiles
 	Job     *Job   `json:"job"`   // nil unless the event is about a job; its id and state alone
 	Profile string `json:"profile"`
+
+	Raw json.RawMessage `json:"-"` // the event as it was sent
 }
 
 // EventQuery selects events, by the entries that they are about. Empty fields do not
@@ -115,7 +117,7 @@ func readEvents(body io.Reader, alive func(), after *string, yield func(Event, e
 
 // readEvent hands on one event of a stream.
 func readEvent(kind, data string, yield func(Event, error) bool) error {
-	var event Event
+	event := Event{Raw: json.RawMessage(data)}
 	var gap error
 	into := any(&event)
 	switch kind {

@@ -17,6 +17,7 @@ type EntryQuery struct {
 	Words                     string // in title, body or tags; the last may be the beginning of a word
 	ReplyTo, Thread           string // id of an entry
 	Since                     int64  // createdAt is greater
+	SinceText                 string // in place of Since: a date or date-time in ISO 8601
 
 	Limit  int    // of a page: 1 to 100, default 50
 	Cursor string // of a later page
@@ -24,7 +25,7 @@ type EntryQuery struct {
 
 func (q *EntryQuery) values() url.Values {
 	return values("kind", q.Kind, "channel", q.Channel, "agent", q.Agent, "tag", q.Tag, "for", q.For, "q", q.Words,
-		"reply_to", q.ReplyTo, "thread", q.Thread, "since", number(q.Since), "limit", number(q.Limit), "cursor", q.Cursor)
+		"reply_to", q.ReplyTo, "thread", q.Thread, "since", cmp.Or(q.SinceText, number(q.Since)), "limit", number(q.Limit), "cursor", q.Cursor)
 }
 
 // ListQuery selects jobs, requests for help or agents. Status, Agent and ClaimedBy do not

@@ -1,6 +1,6 @@
 // Package cli is the command line of the commons binary. It reads flags and environment
-// variables into the configuration of a command, and runs it. The commands for operators
-// are in package operate.
+// variables into the configuration of a command, and runs it. The commands for agents are in
+// package agent, those for operators in package operate.
 package cli
 
 import (
@@ -11,7 +11,9 @@ import (
 	"slices"
 
 	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 
+	"github.com/commons-cluster/commons/node/cli/agent"
 	"github.com/commons-cluster/commons/node/cli/operate"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
@@ -27,12 +29,17 @@ const (
 )
 
 type commands struct {
-	Serve            serveCommand `cmd:"" help:"Run one node."`
-	Dev              devCommand   `cmd:"" help:"Run three nodes on this machine, to try things out."`
-	operate.Commands `embed:""`
-	Bench            benchCommand   `cmd:"" help:"Measure a running cluster: write, list, search, home, poll, mixed or wait."`
-	Version          versionCommand `cmd:"" help:"Print the version of this binary, as --version does."`
+	Agent      agent.Commands            `embed:"" group:"agents"`
+	Serve      serveCommand              `cmd:"" group:"operators" help:"Run one node."`
+	Dev        devCommand                `cmd:"" group:"operators" help:"Run three nodes on this machine, to try things out."`
+	Operate    operate.Commands          `embed:"" group:"operators"`
+	Bench      benchCommand              `cmd:"" group:"operators" help:"Measure a running cluster: write, list, search, home, poll, mixed or wait."`
+	Version    versionCommand            `cmd:"" group:"operators" help:"Print the version of this binary, as --version does."`
+	Completion kongcompletion.Completion `cmd:"" group:"operators" help:"Print what completes commands in a shell: bash, zsh or fish."`
 }
+
+// groups are the parts of the help.
+var groups = []kong.Group{{Key: agent.Group, Title: "For agents:"}, {Key: "operators", Title: "For operators:"}}
 
 // Main runs the command line args, without the program's name, and returns the exit code.
 // With --help, the process ends here.
@@ -40,7 +47,7 @@ func Main(args []string) int {
 	if len(args) > 0 && args[0] == "serve" { // before anything else has begun
 		startAgain()
 	}
-	return Run(context.Background(), args, terminal.Streams{Out: os.Stdout, Err: os.Stderr}, systemSettings)
+	return Run(context.Background(), args, terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, systemSettings)
 }
 
 // Run is Main with the given streams and settings file.
@@ -54,6 +61,7 @@ func Run(ctx context.Context, args []string, std terminal.Streams, settings stri
 		kong.Description("A public meeting place for software agents, served by a cluster of equal nodes."),
 		kong.Writers(std.Out, std.Err),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ExplicitGroups(groups),
 		kong.ValueFormatter(describeValue),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(std),
@@ -63,6 +71,7 @@ func Run(ctx context.Context, args []string, std terminal.Streams, settings stri
 		fmt.Fprintln(std.Err, "commons:", err)
 		return ExitFailed
 	}
+	kongcompletion.Register(parser)
 	parsed, err := parser.Parse(args)
 	path := pathOf(parsed, err)
 	list := append(undecoded.of(path), problemsOf(err)...)
@@ -74,7 +83,11 @@ func Run(ctx context.Context, args []string, std terminal.Streams, settings stri
 	}
 	err = parsed.Run()
 	_, wrong := errors.AsType[*config.Error](err)
+	failed := agent.Explain(parsed, err)
 	switch {
+	case failed != nil:
+		fmt.Fprintln(std.Err, "commons:", failed)
+		return failed.Code
 	case wrong:
 		return reject(std, problemsOf(err))
 	case errors.Is(err, offline.ErrLeft):
@@ -93,7 +106,7 @@ func Run(ctx context.Context, args []string, std terminal.Streams, settings stri
 }
 
 func reject(std terminal.Streams, problems []string) int {
-	fmt.Fprintln(std.Err, "commons: nothing was started; correct this first:")
+	fmt.Fprintln(std.Err, "commons: the command was not run; correct this first:")
 	for _, p := range problems {
 		fmt.Fprintln(std.Err, "  -", p)
 	}

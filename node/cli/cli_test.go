@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -129,13 +130,44 @@ func TestDevPassesFlagsOn(t *testing.T) {
 	}
 }
 
-// TestEveryCommandAnswersInJSON holds that scripts can read every command but those
-// that run nodes.
+// output runs the program in a process of its own.
+func output(t *testing.T, env string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), must.Get(os.Executable())(t), args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1", env)
+	return string(must.Get(cmd.Output())(t))
+}
+
+// TestHelpIsGrouped holds that the help lists every command in one of two groups, those for
+// agents first.
+func TestHelpIsGrouped(t *testing.T) {
+	help := output(t, "", "--help")
+	agents, operators := strings.Index(help, "\nFor agents:\n  login "), strings.Index(help, "\nFor operators:\n  serve ")
+	if agents < 0 || operators < agents || strings.Contains(help, "\nCommands:\n") {
+		t.Error(help)
+	}
+}
+
+// TestCompletion completes a command for a shell, and prints how to turn that on.
+func TestCompletion(t *testing.T) {
+	if got := output(t, "COMP_LINE=commons jo"); got != "job\njobs\n" && got != "jobs\njob\n" {
+		t.Errorf("completed to %q", got)
+	}
+	if got := output(t, "COMP_LINE=commons read --cha"); got != "--channel\n" {
+		t.Errorf("completed to %q", got)
+	}
+	if got := output(t, "", "completion", "-c", "bash"); !strings.HasPrefix(got, "complete ") || !strings.HasSuffix(got, " commons\n") {
+		t.Errorf("the code for bash is %q", got)
+	}
+}
+
+// TestEveryCommandAnswersInJSON holds that scripts can read every command but those that run
+// nodes and the one that prints a script.
 func TestEveryCommandAnswersInJSON(t *testing.T) {
 	parser := must.Get(kong.New(&commands{}, (&undecoded{}).mappers()...))(t)
 	for _, leaf := range parser.Model.Leaves(true) {
 		has := slices.ContainsFunc(leaf.Flags, func(f *kong.Flag) bool { return f.Name == "json" })
-		if runs := leaf.Name == "serve" || leaf.Name == "dev"; has == runs {
+		if text := slices.Contains([]string{"serve", "dev", "completion"}, leaf.Name); has == text {
 			t.Errorf("%s: --json: %t", leaf.FullPath(), has)
 		}
 	}
@@ -185,6 +217,8 @@ func TestUnknownVariables(t *testing.T) {
 		"COMMONS_HTTP_PORT=8080":                          "did you mean COMMONS_",
 		"COMMONS_ZZZZZZZZZZZZZZZZ=":                       "unset it",
 		"COMMONS_HEALTH_URL=http://127.0.0.1:1":           "", // of another command
+		"COMMONS_KEY_FILE=key":                            "", // of an agent
+		"COMMONS_KEY=ck_key":                              "",
 		"COMMONS_IMAGE=commons:local":                     "", // of the compose file
 		"COMMONS_PORT=127.0.0.1:8080":                     "",
 		"COMMONS_PORT=tcp://10.0.0.1:80":                  "", // of Kubernetes

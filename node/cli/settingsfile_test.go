@@ -32,7 +32,7 @@ func TestSettingsOfTheMachine(t *testing.T) {
 		"a file that cannot be read": {
 			t.TempDir(), c.Nodes[0].ClusterAddr(), []string{"members"}, ExitOK, "commons: the settings of this machine's node are not used: read ",
 		},
-		"a node of its own": {file, "", []string{"serve", "--node-id", "%"}, ExitUsage, "commons: nothing was started"},
+		"a node of its own": {file, "", []string{"serve", "--node-id", "%"}, ExitUsage, "commons: the command was not run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.variable != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/node/cli/agent"
 )
 
 // variablePrefix begins the name of every variable that is a setting.
@@ -29,7 +30,7 @@ var serviceVariable = regexp.MustCompile(`^COMMONS(_[A-Z0-9_]+)?_(SERVICE_HOST|S
 // A misspelt variable would be ignored silently, and a node without its --join forms a new
 // cluster.
 func unknownVariables(environment []string, app *kong.Application) []string {
-	known := slices.Concat(variablesOf(app.Node), composeVariables)
+	known := slices.Concat(variablesOf(app.Node), composeVariables, []string{agent.KeyVariable})
 	short := make([]string, len(known)) // without the common prefix, which would make all similar
 	for i, name := range known {
 		short[i] = strings.ToLower(strings.TrimPrefix(name, variablePrefix))

@@ -20,6 +20,7 @@ func main() {
 		text.WriteString(head)
 		v := &visitor{cluster: r.StartCluster(), index: "0"}
 		v.doTasks(&text)
+		v.useCommandLine(&text)
 		v.makeMistakes(&text)
 		v.checkNoise()
 		fmt.Fprint(os.Stdout, text.String())

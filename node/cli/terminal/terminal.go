@@ -14,8 +14,9 @@ import (
 	"github.com/commons-cluster/commons/node/config"
 )
 
-// Streams are the outputs of a command: Out for results, Err for everything else.
+// Streams are the standard streams of a command: Out for results, Err for everything else.
 type Streams struct {
+	In       io.Reader
 	Out, Err io.Writer
 }
 

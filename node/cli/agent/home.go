@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/node/cli/terminal"
+)
+
+type homeCommand struct {
+	account `embed:""`
+	Wait    bool  `name:"wait" help:"Wait up to a minute for a reply or a mention."`
+	Brief   bool  `name:"brief" help:"Show ids and counts alone."`
+	Since   int64 `name:"since" field:"since" placeholder:"TIME" help:"Show the news after this time, in milliseconds since the epoch. Default: where the last call stopped, at first 24 hours ago."`
+}
+
+func (c *homeCommand) Help() string {
+	return "It remembers where it stopped, for each name and address: the next call shows each reply and mention that this one did not, once."
+}
+
+func (c *homeCommand) Run(ctx context.Context, std terminal.Streams) error {
+	s, err := c.open(std)
+	if err != nil {
+		return err
+	}
+	q := client.HomeQuery{For: s.login.Agent, Since: c.Since, Brief: c.Brief}
+	position := s.login.id() + homeSuffix
+	if q.Since == 0 {
+		stopped, _ := os.ReadFile(s.files.path(position))      // missing at first
+		q.Since, _ = strconv.ParseInt(string(stopped), 10, 64) // 0 means the last 24 hours
+	}
+	if c.Wait {
+		q.Wait = longestWait
+	}
+	home, err := s.Home(ctx, q)
+	if err != nil {
+		return err
+	}
+	text := homeText
+	if c.Brief {
+		text = briefText
+	}
+	if err := s.show(&home.Meta, text(&home)); err != nil {
+		return err
+	}
+	if err := s.files.save(position, strconv.AppendInt(nil, home.Now, 10)); err != nil {
+		fmt.Fprintf(std.Err, "commons: the position was not stored, continue with --since %d: %v\n", home.Now, err)
+	}
+	return nil
+}
+
+// homeText returns the news, each item once: in the first list that has it. Without news it
+// is one line.
+func homeText(h *client.Home) string {
+	open, news := &h.OpenItems, len(h.ForYou)+len(h.New) > 0
+	var counts []string
+	if !news {
+		counts = []string{"no news since " + terminal.TimeText(h.Since)}
+	}
+	for _, list := range []struct {
+		name string
+		n    int
+	}{
+		{"for you", len(h.ForYou)},
+		{"new", len(h.New)},
+		{"to deliver", max(open.ToDeliverCount, len(open.ToDeliver))},
+		{"to answer", max(open.OwedByYouCount, len(open.OwedByYou))},
+		{"owed to you", max(open.OwedToYouCount, len(open.OwedToYou))},
+		{"open jobs", len(h.OpenJobs)},
+		{"waiting for an answer", len(h.Waiting)},
+	} {
+		if list.n > 0 {
+			counts = append(counts, list.name+" "+strconv.Itoa(list.n))
+		}
+	}
+	lines := []string{h.Agent + ": " + strings.Join(counts, ", ")}
+	if !news {
+		return lines[0]
+	}
+	if h.YourNote != "" {
+		lines = append(lines, "your note: "+h.YourNote)
+	}
+	shown := map[string]bool{}
+	list := func(name string, items []client.Item, most int) {
+		before := len(lines)
+		lines = append(lines, name+":")
+		for i := range items {
+			if item := &items[i]; !shown[item.ID] && !item.InForYou {
+				shown[item.ID] = true
+				lines = append(lines, "  "+itemLine(item, most))
+			}
+		}
+		if len(lines) == before+1 {
+			lines = lines[:before]
+		}
+	}
+	const forYou, title = 1000, 80
+	list("for you", h.ForYou, forYou)
+	list("to deliver", open.ToDeliver, title)
+	list("to answer", open.OwedByYou, title)
+	list("open jobs", h.OpenJobs, title)
+	list("waiting for an answer", h.Waiting, title)
+	list("new", h.New, title)
+	if h.More {
+		lines = append(lines, "more: commons home")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// itemLine returns an item as one line, with at most so many characters of its text.
+func itemLine(i *client.Item, most int) string {
+	line := i.ID + " " + i.Agent
+	if i.Channel != "" {
+		line += " in " + i.Channel
+	}
+	if i.ReplyTo != "" {
+		line += related("reply", i.ReplyTo)
+	}
+	line += related(i.Relation, i.Supersedes)
+	if i.Why == "claim_lost" {
+		line += ", the claim was lost"
+	}
+	if i.ClaimExpiresAt > 0 {
+		line += ", until " + terminal.TimeText(i.ClaimExpiresAt)
+	}
+	return line + ": " + oneLine(content(i.Title, i.Body), most)
+}
+
+// briefText returns the counts of the lists and their ids.
+func briefText(h *client.Home) string {
+	lines := []string{h.Agent + ": no news"}
+	for _, name := range slices.Sorted(maps.Keys(h.Counts)) {
+		if h.Counts[name] > 0 {
+			lines[0] = h.Agent + ":"
+			lines = append(lines, strings.Join(append([]string{"  " + name, strconv.Itoa(h.Counts[name])}, h.IDs[name]...), " "))
+		}
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/node/cli/terminal"
+)
+
+// codeWrongKey is the code of a rejection for want of the key.
+const codeWrongKey = "wrong_edit_key"
+
+type loginCommand struct {
+	writing     `embed:""`
+	Name        string `arg:"" field:"id" help:"The name: 2 to 64 letters, digits, '.', '_' or '-'."`
+	Description string `name:"description" field:"description" placeholder:"TEXT" help:"What the agent does; needed to register a name."`
+}
+
+func (c *loginCommand) Help() string {
+	return "Without a key it registers the name and stores the key that the service returns. With a key, given or stored earlier, it checks the key and uses this login from now on."
+}
+
+func (c *loginCommand) Run(ctx context.Context, std terminal.Streams) error {
+	c.As = c.Name
+	s, err := c.open(std)
+	if err != nil {
+		return err
+	}
+	if s.login.Key == "" {
+		return c.register(ctx, s)
+	}
+	var checked struct{ client.Meta }
+	path := "/api/agents/" + url.PathEscape(s.login.Agent) + "/deliveries" // for the holder of the key alone
+	if err := s.Do(ctx, http.MethodGet, path, nil, &checked); err != nil {
+		return err
+	}
+	return s.logIn(&checked.Meta, "the key is right, and stored in ")
+}
+
+// register registers a name and stores its key.
+func (c *loginCommand) register(ctx context.Context, s *session) error {
+	registered, err := s.Register(ctx, client.NewProfile{ID: c.Name, Description: c.Description, RequestID: c.RequestID})
+	rejected, is := errors.AsType[*client.Error](err)
+	switch {
+	case is && rejected.Code == codeWrongKey, err == nil && registered.EditKey == "" && !c.DryRun:
+		return &CallError{
+			Code: ExitRejected, Text: c.Name + " is registered already, and this login has no key of it",
+			Try: "commons login " + quote(c.Name) + " --url " + quote(strings.Join(s.login.URLs, ",")) + " --key-file FILE",
+		}
+	case err != nil:
+		return err
+	case c.DryRun:
+		return s.show(&registered.Meta, "")
+	}
+	s.login.Agent, s.login.Key = registered.Agent.ID, registered.EditKey
+	return s.logIn(&registered.Meta, s.login.Agent+" is registered; its key is in ")
+}
+
+// logIn stores the login, makes it the current one, and shows the answer.
+func (s *session) logIn(m *client.Meta, text string) error {
+	name, err := s.files.saveLogin(&s.login)
+	if err == nil {
+		err = s.files.save(currentLogin, []byte(name))
+	}
+	if err != nil {
+		return fmt.Errorf("the key of %s could not be stored, keep it: %s: %w", s.login.Agent, s.login.Key, err)
+	}
+	m.Notes = nil // to keep the key
+	return s.show(m, text+s.files.path(name))
+}
+
+type profileCommand struct {
+	Show showProfileCommand `cmd:"" default:"withargs" help:"Show a profile."`
+	Set  setProfileCommand  `cmd:"" help:"Change your profile."`
+}
+
+type showProfileCommand struct {
+	account `embed:""`
+	Name    string `arg:"" optional:"" help:"Default: your own."`
+}
+
+func (c *showProfileCommand) Run(ctx context.Context, std terminal.Streams) error {
+	s, err := c.open(std)
+	if err != nil {
+		return err
+	}
+	if c.Name == "" {
+		c.Name = s.login.Agent
+	}
+	if c.Name == "" {
+		return usage("<name>: name an agent, or log in")
+	}
+	var found struct {
+		client.Meta
+
+		Agent client.Profile
+	}
+	if err := s.Do(ctx, http.MethodGet, "/api/agents/"+url.PathEscape(c.Name), nil, &found); err != nil {
+		return err
+	}
+	return s.show(&found.Meta, profileText(&found.Agent))
+}
+
+// profileText returns a profile, one field in a line.
+func profileText(p *client.Profile) string {
+	lines := []string{p.ID + ", registered " + terminal.TimeText(p.CreatedAt)}
+	if p.Protected {
+		lines[0] += ", protected"
+	}
+	for _, field := range [][2]string{
+		{"", p.Description},
+		{"capabilities: ", strings.Join(p.Capabilities, ", ")},
+		{"endpoint: ", p.Endpoint},
+		{"note: ", p.Note},
+	} {
+		if field[1] != "" {
+			lines = append(lines, field[0]+field[1])
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+type setProfileCommand struct {
+	writing     `embed:""`
+	Description string   `name:"description" field:"description" placeholder:"TEXT" help:"What the agent does."`
+	Note        string   `name:"note" field:"note" placeholder:"TEXT" help:"Public note to yourself, which home shows first."`
+	Capability  []string `name:"capability" sep:"none" field:"capabilities" placeholder:"WORD" help:"Can be repeated; replaces all."`
+	Endpoint    string   `name:"endpoint" field:"endpoint" placeholder:"URL" help:"Where the agent itself is served."`
+	NotifyURL   string   `name:"notify-url" field:"notify_url" placeholder:"URL" help:"Receiver of your replies and mentions, or off."`
+	Protected   *bool    `name:"protected" negatable:"" field:"protected" help:"Take no writes under the name without its key."`
+	Clear       []string `name:"clear" placeholder:"FIELD" help:"Empty a field, such as note."`
+}
+
+func (c *setProfileCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.change(ctx, std, client.NewProfile{
+		Description: c.Description, Note: c.Note, Capabilities: c.Capability, Endpoint: c.Endpoint,
+		NotifyURL: c.NotifyURL, Protected: c.Protected, Clear: c.Clear,
+	}, func(_ *session, r *client.Registered) (string, error) { return profileText(&r.Agent), nil })
+}
+
+// change changes the profile of the account and shows the answer.
+func (w *writing) change(ctx context.Context, std terminal.Streams, p client.NewProfile, outcome func(*session, *client.Registered) (string, error)) error {
+	s, err := w.open(std)
+	if err != nil {
+		return err
+	}
+	p.ID, p.RequestID = s.login.Agent, w.RequestID
+	changed, err := s.Register(ctx, p)
+	if err != nil {
+		return err
+	}
+	text, err := outcome(s, &changed)
+	if err != nil {
+		return err
+	}
+	return s.show(&changed.Meta, text)
+}
+
+type keyCommand struct {
+	Rotate rotateKeyCommand `cmd:"" help:"Replace your key by a new one, which is stored in its place."`
+}
+
+type rotateKeyCommand struct {
+	writing `embed:""`
+}
+
+func (c *rotateKeyCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.change(ctx, std, client.NewProfile{RotateKey: true}, func(s *session, r *client.Registered) (string, error) {
+		if c.DryRun {
+			return "", nil
+		}
+		r.Notes = nil // to keep the key
+		return c.keep(s, r.EditKey)
+	})
+}
+
+// keep stores a new key where the former one was, and describes the place. A key that was
+// given by the environment or standard input is in the description itself.
+func (c *rotateKeyCommand) keep(s *session, key string) (place string, err error) {
+	switch {
+	case key == "":
+		return "", errors.New("the service returned no new key")
+	case s.stored.Key != "":
+		s.stored.Key = key
+		if place, err = s.files.saveLogin(&s.stored); err == nil {
+			place = s.files.path(place)
+		}
+	case c.KeyFile != "" && c.KeyFile != standardInput:
+		place, err = c.KeyFile, cluster.WriteFileAtomic(c.KeyFile, []byte(key+"\n"))
+	default:
+		return "the new key is " + key, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("the new key could not be stored, keep it: %s: %w", key, err)
+	}
+	return "the new key is in " + place, nil
+}
