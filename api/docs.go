@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/op"
+	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -33,6 +34,9 @@ const (
 	// indexPage is the page at docsPath itself.
 	indexPage = "index"
 	overview  = "llms.txt"
+	// skill is the page at skillPath: how to use this place, in the form of agentskills.io.
+	skill     = "skill"
+	skillPath = "/" + skill + markdownSuffix
 	// allPages is every page in one, in the order of the index.
 	allPages = "llms-full.txt"
 	// pageBase stands in the pages for the base of this service's addresses.
@@ -107,7 +111,7 @@ func getAllPages(x *exchange) error { return x.answerDocument(allPages + markdow
 func (x *exchange) answerDocument(name string) error {
 	name, markdown := strings.CutSuffix(name, markdownSuffix)
 	text, known := x.http.pages[name]
-	if !known || strings.Contains(name, ".") && x.Template() != "/"+name {
+	if !known || strings.Contains(name, ".") && x.Template() != "/"+name || name == skill && x.Template() != skillPath {
 		return &wire.Error{
 			Code: wire.CodeNotFound, Message: "There is no such page. GET " + docsPath + " lists the pages.",
 			Issues: []wire.Issue{{"page", "names no page"}},
@@ -188,6 +192,7 @@ func boundText(bytes uint64) string {
 // getIndex serves GET /: what there is, and where to read on; to a browser, the place
 // itself.
 func getIndex(x *exchange) error {
+	x.Out.Set(fiber.HeaderLink, rootLinks)
 	if x.prefersHTML() {
 		return x.answerFront()
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -22,8 +23,11 @@ const (
 	RobotsDeny = "User-agent: *\nDisallow: /\n"
 )
 
-// getRobots serves GET /robots.txt.
-func getRobots(x *exchange) error { return x.AnswerText(http.StatusOK, op.ContentText, x.http.robots) }
+// getRobots serves GET /robots.txt: the operator's text, and the address of the ARD manifest.
+func getRobots(x *exchange) error {
+	text := strings.TrimRight(x.http.robots, "\n") + "\n\nAgentmap: " + x.baseURL() + ardPath + "\n"
+	return x.AnswerText(http.StatusOK, op.ContentText, text)
+}
 
 // pageRoutes are the pages for people. They run the operations of the interface.
 func pageRoutes() []route {
