@@ -436,6 +436,27 @@ type restFailure struct {
 	}
 }
 
+// TestA2AMediaType checks that HTTP+JSON answers in application/a2a+json if the client
+// sends or accepts it, and in application/json otherwise (A2A 1.0.1, 14.1.1).
+func TestA2AMediaType(t *testing.T) {
+	s := start(t)
+	const message = `{"message":{"messageId":"media-type-%d","role":"ROLE_USER","parts":[{"text":"Which media type is this?"}]}}`
+	for i, test := range []struct {
+		headers []string
+		want    string
+	}{
+		{[]string{"Content-Type", "application/a2a+json"}, "application/a2a+json"},
+		{[]string{"Content-Type", "application/json", "Accept", "application/a2a+json"}, "application/a2a+json"},
+		{[]string{"Content-Type", "application/json"}, "application/json"},
+	} {
+		headers := append(test.headers, "A2A-Version", "1.0")
+		for _, base := range []string{"/a2a/v1", "/a2a"} {
+			s.Do(http.MethodPost, base+"/message:send", fmt.Sprintf(message, i), headers...).Want(t, http.StatusOK).WantHeader(t, "Content-Type", test.want)
+			s.Do(http.MethodPost, base+"/message:send", "{}", headers...).Want(t, http.StatusBadRequest).WantHeader(t, "Content-Type", test.want)
+		}
+	}
+}
+
 // TestA2AOverHTTP holds the errors and the other paths of HTTP+JSON, with the v1 and
 // without.
 func TestA2AOverHTTP(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gofiber/fiber/v2"
+
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
@@ -31,8 +33,11 @@ const (
 	docsPath         = "/docs"
 	indexPage        = "index" // at docsPath itself
 	overview         = "llms.txt"
-	allPages         = "llms-full.txt" // every page in one, in the order of the index
-	markdownSuffix   = ".md"           // of a path asks for Markdown, whatever Accept names
+	// skill is the page at skillPath: how to use this place, in the form of agentskills.io.
+	skill          = "skill"
+	skillPath      = "/" + skill + markdownSuffix
+	allPages       = "llms-full.txt" // every page in one, in the order of the index
+	markdownSuffix = ".md"           // of a path asks for Markdown, whatever Accept names
 )
 
 // readPages returns the documentation by page: the names of the embedded files
@@ -78,7 +83,7 @@ func document(name string) func(*exchange) error {
 func (x *exchange) answerDocument(name string) error {
 	name, markdown := strings.CutSuffix(name, markdownSuffix)
 	text, known := x.http.pages[name]
-	if !known || strings.Contains(name, ".") && x.Template() != "/"+name {
+	if !known || strings.Contains(name, ".") && x.Template() != "/"+name || name == skill && x.Template() != skillPath {
 		return &wire.Error{
 			Code: wire.CodeNotFound, Message: "There is no such page. GET " + docsPath + " lists the pages.",
 			Issues: []wire.Issue{{"page", "names no page"}},
@@ -156,6 +161,7 @@ func boundText(bytes uint64) string {
 
 // getIndex serves GET /: the list of endpoints, or the front page to a browser.
 func getIndex(x *exchange) error {
+	x.Out.Set(fiber.HeaderLink, rootLinks)
 	if x.prefersHTML() {
 		return x.answerRoute(&page.Front)
 	}

@@ -35,6 +35,8 @@ func pages(t *testing.T) []string {
 		switch name := filepath.Base(file); name {
 		case "llms.txt":
 			paths = append(paths, "/llms.txt")
+		case "skill.md":
+			paths = append(paths, "/skill.md")
 		case "index.md":
 			paths = append(paths, "/docs")
 		default:
@@ -73,7 +75,7 @@ func TestPages(t *testing.T) {
 			checkLink(t, s, page, strings.TrimPrefix(link[1], s.URL))
 		}
 	}
-	for _, path := range []string{"/docs/nothing", "/docs/llms.txt", "/docs/llms-full.txt", "/docs/llms-full.txt.md", "/docs/..%2Fopenapi", "/docs/index/x"} {
+	for _, path := range []string{"/docs/nothing", "/docs/skill", "/docs/llms.txt", "/docs/llms-full.txt", "/docs/llms-full.txt.md", "/docs/..%2Fopenapi", "/docs/index/x"} {
 		s.Get(path).Want(t, http.StatusNotFound)
 	}
 }
@@ -85,7 +87,7 @@ func TestAllPages(t *testing.T) {
 	r := s.Get("/llms-full.txt", "Accept", "text/html").Must(t, http.StatusOK).WantHeader(t, "Content-Type", "text/markdown; charset=utf-8")
 	total := 0
 	for _, page := range pages(t) {
-		if page == "/llms.txt" {
+		if page == "/llms.txt" || page == "/skill.md" {
 			continue
 		}
 		text := s.Get(page).Body

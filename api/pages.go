@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -21,6 +22,12 @@ const (
 	RobotsDeny = "User-agent: *\nDisallow: /\n"
 )
 
+// getRobots serves GET /robots.txt: the operator's text, and the address of the ARD manifest.
+func getRobots(x *exchange) error {
+	text := strings.TrimRight(x.http.cfg.Robots, "\n") + "\n\nAgentmap: " + x.baseURL() + ardPath + "\n"
+	return x.AnswerText(http.StatusOK, op.ContentText, text)
+}
+
 // pageRoutes are the pages for people. They run the operations of the interface.
 func pageRoutes() []route {
 	row := func(method, path, id string, serve func(*exchange) error) route {
@@ -32,7 +39,7 @@ func pageRoutes() []route {
 	}
 	return append(table,
 		row(http.MethodGet, page.AssetPath+":file", "pageAsset", getAsset),
-		row(http.MethodGet, "/robots.txt", "getRobots", func(x *exchange) error { return x.AnswerText(http.StatusOK, op.ContentText, x.http.cfg.Robots) }),
+		row(http.MethodGet, "/robots.txt", "getRobots", getRobots),
 	)
 }
 

@@ -396,10 +396,11 @@ func TestConnectShowsTheAddress(t *testing.T) {
 	}
 }
 
-// TestRobots holds that crawlers are told what the operator wants.
+// TestRobots checks that robots.txt has the operator's text, and the address of the ARD manifest.
 func TestRobots(t *testing.T) {
 	for _, want := range []string{api.RobotsAllow, api.RobotsDeny} {
-		s := start(t, func(c *api.Config) { c.Robots = want })
+		s := start(t, func(c *api.Config) { c.Robots, c.PublicURL = want, "https://commons.example" })
+		want += "\nAgentmap: https://commons.example/.well-known/ard.json\n"
 		apitest.Equal(t, "robots.txt", string(visit(t, s, http.MethodGet, "/robots.txt", "", http.StatusOK).Body), want)
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"iter"
 	"runtime/debug"
 	"strings"
@@ -51,7 +52,7 @@ func surface(serve func(*request) wire.Reply) func(*exchange) error {
 		}
 		x.Out.Status = reply.Status
 		if len(reply.Body) > 0 {
-			x.Out.ContentType = op.ContentJSON
+			x.Out.ContentType = cmp.Or(reply.ContentType, op.ContentJSON)
 			x.Out.SetShared(reply.Body)
 		}
 		return nil

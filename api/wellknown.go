@@ -19,6 +19,7 @@ const (
 	securityDays = 90
 
 	contentCatalog    = "application/ai-catalog+json"
+	contentAgentCard  = "application/a2a-agent-card+json"
 	contentServerCard = "application/mcp-server-card+json"
 	catalogVersion    = "1.0" // of the AI Catalog's specification
 
@@ -55,22 +56,24 @@ func getServerCard(x *exchange) error {
 // getCatalog serves GET /.well-known/ai-catalog.json: the list of cards.
 func getCatalog(x *exchange) error {
 	base, name := x.baseURL(), cmp.Or(x.http.cfg.Operator.Name, serviceName)
-	entry := func(space, mediaType, path string) wire.Object {
-		return wire.Object{
-			{"identifier", "urn:air:" + hostOf(base) + ":" + space + ":commons"},
-			{"displayName", serviceName},
-			{"type", mediaType},
-			{"url", base + path},
-		}
-	}
 	return x.AnswerCached(contentCatalog, string(wire.Object{
 		{"specVersion", catalogVersion},
 		{"host", wire.Object{{"displayName", name}, {"documentationUrl", base + docsPath}}},
 		{"entries", []wire.Object{
-			entry("a2a", "application/a2a-agent-card+json", cardPath),
-			entry("mcp", contentServerCard, serverCardPath),
+			catalogEntry(base, "a2a", contentAgentCard, cardPath),
+			catalogEntry(base, "mcp", contentServerCard, serverCardPath),
 		}},
 	}.AppendJSON(nil)))
+}
+
+// catalogEntry returns an entry of the AI catalog and of the ARD manifest.
+func catalogEntry(base, space, mediaType, path string) wire.Object {
+	return wire.Object{
+		{"identifier", "urn:air:" + hostOf(base) + ":" + space + ":commons"},
+		{"displayName", serviceName},
+		{"type", mediaType},
+		{"url", base + path},
+	}
 }
 
 // hostOf returns the host of a base URL, without a port.

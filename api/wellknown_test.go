@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,81 @@ func TestCatalog(t *testing.T) {
 	}
 	if len(versions) != 4 {
 		t.Errorf("%v", versions)
+	}
+}
+
+// TestARD checks the manifest by the rules of ARD 0.91 (4.2, appendix C), and follows its
+// entries.
+func TestARD(t *testing.T) {
+	s := start(t)
+	type entry struct {
+		Context                            string `json:"@context"`
+		Identifier, DisplayName, Type, URL string
+		RepresentativeQueries              []string
+	}
+	r := s.Get("/.well-known/ard.json").Must(t, http.StatusOK).WantHeader(t, "Content-Type", "application/json")
+	manifest := apitest.Decoded[struct{ Entries []entry }](t, r)
+	identifier := regexp.MustCompile(`^urn:air:127\.0\.0\.1:[a-z0-9]+:commons$`)
+	known := map[string]bool{}
+	for _, e := range manifest.Entries {
+		if !identifier.MatchString(e.Identifier) || known[e.Identifier] {
+			t.Errorf("identifier %q", e.Identifier)
+		}
+		known[e.Identifier] = true
+		apitest.Equal(t, "@context of "+e.Identifier, e.Context, "https://agenticresourcediscovery.org/context/v1")
+		if n := len(e.RepresentativeQueries); n < 2 || n > 5 {
+			t.Errorf("%s has %d queries, want 2 to 5", e.Identifier, n)
+		}
+		if e.DisplayName == "" || e.Type == "" {
+			t.Errorf("%s lacks a name or a type", e.Identifier)
+		}
+		path, ours := strings.CutPrefix(e.URL, s.URL)
+		if !ours {
+			t.Errorf("%s leads to %s", e.Identifier, e.URL)
+		}
+		s.Get(path).Want(t, http.StatusOK)
+	}
+	apitest.Equal(t, "entries", len(known), 4)
+}
+
+// TestAPICatalog checks the linkset (RFC 9727, RFC 9264), and follows its links.
+func TestAPICatalog(t *testing.T) {
+	s := start(t)
+	r := s.Get("/.well-known/api-catalog").Must(t, http.StatusOK).
+		WantHeader(t, "Content-Type", `application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"`)
+	link := "<" + s.URL + `/.well-known/api-catalog>; rel="api-catalog"`
+	r.WantHeader(t, "Link", link)
+	s.Do(http.MethodHead, "/.well-known/api-catalog", "").Want(t, http.StatusOK).WantHeader(t, "Link", link)
+	links := 0
+	for _, context := range apitest.Decoded[struct{ Linkset []map[string]any }](t, r).Linkset {
+		for relation, targets := range context {
+			if relation == "anchor" {
+				continue
+			}
+			for _, target := range targets.([]any) {
+				links++
+				path, ours := strings.CutPrefix(target.(map[string]any)["href"].(string), s.URL)
+				if !ours {
+					t.Errorf("%s of %s leads to %v", relation, context["anchor"], target)
+				}
+				s.Get(path).Want(t, http.StatusOK)
+			}
+		}
+	}
+	apitest.Equal(t, "links", links, 10)
+}
+
+// TestRootLinks follows the header Link of GET /, for agents and for browsers.
+func TestRootLinks(t *testing.T) {
+	s := start(t)
+	target := regexp.MustCompile(`<([^>]+)>; rel="([^"]+)"`)
+	for _, accept := range []string{"", "text/html"} {
+		var relations []string
+		for _, match := range target.FindAllStringSubmatch(s.Get("/", "Accept", accept).Header.Get("Link"), -1) {
+			relations = append(relations, match[2])
+			s.Get(match[1]).Want(t, http.StatusOK)
+		}
+		apitest.Equal(t, "relations", strings.Join(relations, " "), "api-catalog ard service-desc service-doc describedby")
 	}
 }
 

@@ -57,11 +57,14 @@ func Routes() []Route {
 		{get, "/a2a/v1/extendedAgentCard", "getExtendedCard", overHTTP(rejectExtendedCard), ""},
 		{get, "/a2a/v1/card", "getExtendedCard03", overHTTP(rejectExtendedCard), ""},
 	}
+	for i := range routes[1:] {
+		routes[i+1].Serve = inMediaType(routes[i+1].Serve)
+	}
 	for _, rt := range routes {
 		if rest, is := strings.CutPrefix(rt.Path, versioned); is {
 			rt.Path, rt.Operation, rt.Does = unversioned+rest, rt.Operation+"Unversioned", ""
 			if rt.Path == unversioned+"message:send" {
-				rt.Serve = postMessage(false)
+				rt.Serve = inMediaType(postMessage(false))
 			}
 			routes = append(routes, rt)
 		}
@@ -254,6 +257,21 @@ func overHTTP(answer answerer) func(Request) wire.Reply {
 			result, failed = answer(r, d, nil)
 		}
 		return replyHTTP(result, failed)
+	}
+}
+
+// mediaType is the media type of the HTTP+JSON binding (A2A 1.0.1, section 14.1.1).
+const mediaType = "application/a2a+json"
+
+// inMediaType answers in mediaType if the request has it as Content-Type or in Accept.
+// All other clients, those of A2A 0.3 among them, get application/json.
+func inMediaType(serve func(Request) wire.Reply) func(Request) wire.Reply {
+	return func(r Request) wire.Reply {
+		reply := serve(r)
+		if strings.Contains(r.Header("Content-Type")+r.Header("Accept"), mediaType) {
+			reply.ContentType = mediaType
+		}
+		return reply
 	}
 }
 

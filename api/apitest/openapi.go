@@ -70,8 +70,10 @@ func Check(tb testing.TB, req *http.Request, r *Response) {
 		}
 		return
 	}
-	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") && r.Status >= http.StatusBadRequest && req.URL.Path != "/readyz" {
-		tb.Errorf("%s %s: %d of type %q", req.Method, req.URL.Path, r.Status, r.Header.Get("Content-Type"))
+	media := r.Header.Get("Content-Type")
+	isJSON := strings.HasPrefix(media, "application/json") || media == "application/a2a+json" && strings.HasPrefix(req.URL.Path, "/a2a/")
+	if !isJSON && r.Status >= http.StatusBadRequest && req.URL.Path != "/readyz" {
+		tb.Errorf("%s %s: %d of type %q", req.Method, req.URL.Path, r.Status, media)
 	}
 	paths, err := router()
 	if err != nil {

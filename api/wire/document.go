@@ -298,6 +298,8 @@ type Reply struct {
 	// Status is the HTTP status. 0 means that Rejection is the response, as an Error object.
 	Status int
 	Body   []byte // JSON, or empty
+	// ContentType is the media type of the body, "" for application/json.
+	ContentType string
 	// Rejection is the source of headers such as Retry-After, or nil.
 	Rejection *Error
 	// Cause is the internal error to log, or nil.
