@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"embed"
 	"fmt"
 	"net/http"
@@ -22,8 +23,18 @@ var openAPI string
 //go:embed docs
 var docFiles embed.FS
 
+// The clients in one file.
+var (
+	//go:embed clients/commons.py
+	pythonClient string
+	//go:embed clients/commons.mjs
+	javaScriptClient string
+)
+
 const (
-	contentMarkdown = "text/markdown; charset=utf-8"
+	contentMarkdown   = "text/markdown; charset=utf-8"
+	contentPython     = "text/x-python; charset=utf-8"
+	contentJavaScript = "text/javascript; charset=utf-8"
 	serviceName     = "Commons"
 	// interfaceVersion is the version that cards and tools show, as the OpenAPI document
 	// does. The program's own is for operators.
@@ -50,6 +61,9 @@ const (
 	pageOperator = "$OPERATOR"
 	// pageSynonyms stands in a page for the table of synonyms.
 	pageSynonyms = "$SYNONYMS"
+	// pagePython and pageJavaScript stand for the SHA-256 of the clients in one file.
+	pagePython     = "$SHA256_PYTHON"
+	pageJavaScript = "$SHA256_JAVASCRIPT"
 	// markdownSuffix behind a page's path asks for Markdown, whatever Accept says.
 	markdownSuffix = ".md"
 )
@@ -64,7 +78,11 @@ func readPages(operator string) (map[string]string, error) {
 	if operator != "" {
 		operator = "\n" + operator + "\n"
 	}
-	shown := strings.NewReplacer(pageSynonyms, synonymList(), pageOperator+"\n", operator)
+	sum := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+	shown := strings.NewReplacer(
+		pageSynonyms, synonymList(), pageOperator+"\n", operator,
+		pagePython, sum(pythonClient), pageJavaScript, sum(javaScriptClient),
+	)
 	pages := make(map[string]string, len(files))
 	for _, file := range files {
 		text, err := docFiles.ReadFile(path.Join("docs", file.Name()))
@@ -101,6 +119,11 @@ func document(name string) func(*exchange) error {
 
 // getAllPages serves GET /llms-full.txt: every page in one, to agents and browsers alike.
 func getAllPages(x *exchange) error { return x.answerDocument(allPages + markdownSuffix) }
+
+// file serves a text that is the same for every client.
+func file(contentType, text string) func(*exchange) error {
+	return func(x *exchange) error { return x.AnswerCached(contentType, text) }
+}
 
 // answerDocument answers with a page, its examples ready to run against the address
 // that the client uses.
