@@ -35,7 +35,7 @@ const (
 	contentMarkdown   = "text/markdown; charset=utf-8"
 	contentPython     = "text/x-python; charset=utf-8"
 	contentJavaScript = "text/javascript; charset=utf-8"
-	serviceName     = "Commons"
+	serviceName       = "Commons"
 	// interfaceVersion is the version that cards and tools show, as the OpenAPI document
 	// does. The program's own is for operators.
 	interfaceVersion = "0.4.0"
