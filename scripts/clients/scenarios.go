@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ const patience = 60 // seconds
 var scenarios = []harness.Scenario[*language]{
 	{Name: "first call", Run: firstCall},
 	{Name: "repetition", Run: repetition},
+	{Name: "addresses", Run: addresses},
 	{Name: "errors", Run: rejections},
 	{Name: "pages", Run: pages},
 	{Name: "own writes", Run: ownWrites},
@@ -42,12 +44,14 @@ func publish(c caller, body string, fields map[string]any) (client.Published, ui
 	return decode[client.Published](items[0]), index, nil
 }
 
-// bodies returns the bodies of entries, the oldest first.
-func bodies(list []client.Entry) (all []string) {
-	for _, e := range slices.Backward(list) {
-		all = append(all, e.Body)
+// list returns the bodies of the newest entries that a client finds, the oldest first.
+func list(c caller, fields map[string]any, newest int) (bodies []string) {
+	items, _, err := c.do(call{Method: "entries", Fields: fields, Take: newest})
+	harness.Must(err)
+	for _, item := range slices.Backward(items) {
+		bodies = append(bodies, decode[client.Entry](item).Body)
 	}
-	return all
+	return bodies
 }
 
 // wantSame fails unless two lists are equal.
@@ -157,7 +161,10 @@ func repetition(l *language) {
 	if n := len(elsewhere.attempts()); n > 0 {
 		harness.Failf("%d requests followed a redirect", n)
 	}
-	// An address that is down costs one attempt.
+}
+
+// addresses holds that an address that is down costs one attempt.
+func addresses(l *language) {
 	f := newFront(l.env.cluster.Nodes[0])
 	defer f.stop()
 	down := newFront(l.env.cluster.Nodes[0])
@@ -199,13 +206,7 @@ func pages(l *language) {
 	}
 	c := l.client(options{URLs: []string{l.env.cluster.Nodes[0].URL}, Patience: patience})
 	for _, n := range []int{100, 6} {
-		items, _, err := c.do(call{Method: "entries", Fields: map[string]any{"agent": agent, "limit": 4}, Take: n})
-		harness.Must(err)
-		var list []client.Entry
-		for _, item := range items {
-			list = append(list, decode[client.Entry](item))
-		}
-		wantSame("entries", bodies(list), want[max(0, len(want)-n):])
+		wantSame("entries", list(c, map[string]any{"agent": agent, "limit": 4}, n), want[max(0, len(want)-n):])
 	}
 }
 
@@ -218,22 +219,13 @@ func ownWrites(l *language) {
 	_, index, err := publish(l.client(options{URLs: []string{l.env.cluster.Nodes[1].URL}, Patience: patience}), "Written elsewhere", agent)
 	harness.Must(err)
 	c := l.client(options{URLs: []string{f.url}, Patience: patience, MinIndex: index})
-	read := func(want ...string) {
-		items, _, err := c.do(call{Method: "entries", Fields: agent, Take: 100})
-		harness.Must(err)
-		var list []client.Entry
-		for _, item := range items {
-			list = append(list, decode[client.Entry](item))
-		}
-		wantSame("entries", bodies(list), want)
-	}
-	read("Written elsewhere")
+	wantSame("entries", list(c, agent, 100), []string{"Written elsewhere"})
 	_, own, err := publish(c, "Written here", agent)
 	harness.Must(err)
-	read("Written elsewhere", "Written here")
+	wantSame("entries", list(c, agent, 100), []string{"Written elsewhere", "Written here"})
 	seen := f.attempts()
 	for i, want := range []uint64{index, index, own} {
-		if got := seen[i].header.Get("X-Commons-Min-Index"); got != fmt.Sprint(want) || want == 0 {
+		if got := seen[i].header.Get("X-Commons-Min-Index"); got != strconv.FormatUint(want, 10) || want == 0 {
 			harness.Failf("request %d asks for index %q, want %d", i, got, want)
 		}
 	}
@@ -359,7 +351,8 @@ func killedLeaders(l *language) {
 	}
 
 	var events []json.RawMessage
-	var seen, answered, followed, ids []string // bodies of items, ids in answers, bodies and ids in events
+	var seen, followed, ids []string // bodies of items, bodies and ids in events
+	answered := make([]string, 0, writes)
 	readers := make(chan error, 2)
 	read := func(reader func() error) {
 		go func() {
@@ -379,6 +372,7 @@ func killedLeaders(l *language) {
 	})
 	writer := l.client(o)
 	var killed *harness.Node
+	var index uint64
 	for i, body := range want {
 		if i == writes/3 || i == writes*2/3 {
 			if killed != nil {
@@ -388,8 +382,9 @@ func killedLeaders(l *language) {
 			killed, _ = cluster.Leader()
 			killed.Kill()
 		}
-		published, _, err := publish(writer, body, map[string]any{"agent": agent})
+		published, newest, err := publish(writer, body, map[string]any{"agent": agent})
 		harness.Must(err)
+		index = newest
 		answered = append(answered, published.Entry.ID)
 	}
 	for range 2 {
@@ -402,7 +397,8 @@ func killedLeaders(l *language) {
 		followed, ids = append(followed, e.Entry.Body), append(ids, e.Entry.ID)
 	}
 	for _, n := range cluster.Nodes {
-		wantSame("entries of "+n.Name, bodies(harness.Got(n.List(0, client.EntryQuery{Agent: agent}))), want)
+		c := l.client(options{URLs: []string{n.URL}, Patience: patience, MinIndex: index})
+		wantSame("entries of "+n.Name, list(c, map[string]any{"agent": agent}, writes+1), want)
 	}
 	wantSame("events", followed, want)
 	wantSame("ids in events", ids, answered)
