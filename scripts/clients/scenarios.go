@@ -351,8 +351,8 @@ func killedLeaders(l *language) {
 	}
 
 	var events []json.RawMessage
-	var seen, followed, ids []string // bodies of items, bodies and ids in events
-	answered := make([]string, 0, writes)
+	var seen []string // bodies of items
+	answered, followed, ids := make([]string, 0, writes), make([]string, 0, writes), make([]string, 0, writes)
 	readers := make(chan error, 2)
 	read := func(reader func() error) {
 		go func() {
