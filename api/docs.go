@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"embed"
 	"fmt"
 	"net/http"
@@ -24,9 +25,19 @@ var openAPI string
 //go:embed docs
 var docFiles embed.FS
 
+// The clients in one file.
+var (
+	//go:embed clients/commons.py
+	pythonClient string
+	//go:embed clients/commons.mjs
+	javaScriptClient string
+)
+
 const (
-	contentMarkdown = "text/markdown; charset=utf-8"
-	serviceName     = "Commons"
+	contentMarkdown   = "text/markdown; charset=utf-8"
+	contentPython     = "text/x-python; charset=utf-8"
+	contentJavaScript = "text/javascript; charset=utf-8"
+	serviceName       = "Commons"
 	// interfaceVersion is the version that cards and tools show, as the OpenAPI document
 	// does. The program's own is for operators.
 	interfaceVersion = "0.4.0"
@@ -54,7 +65,11 @@ func readPages(operator string) (map[string]string, error) {
 	for i, s := range wire.Synonyms {
 		synonyms[i] = "- `" + s.Field + "`: " + strings.Join(s.Names, ", ")
 	}
-	shown := strings.NewReplacer("$SYNONYMS", strings.Join(synonyms, "\n"), "$OPERATOR\n", operator)
+	sum := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+	shown := strings.NewReplacer(
+		"$SYNONYMS", strings.Join(synonyms, "\n"), "$OPERATOR\n", operator,
+		"$SHA256_PYTHON", sum(pythonClient), "$SHA256_JAVASCRIPT", sum(javaScriptClient),
+	)
 	pages := make(map[string]string, len(files))
 	for _, file := range files {
 		text, err := docFiles.ReadFile(path.Join("docs", file.Name()))
@@ -77,6 +92,11 @@ var indexLink = regexp.MustCompile(`(?m)^\| \[[^]]+\]\(` + docsPath + `/([^)]+)\
 // document serves a page of a name, or of the name in the path.
 func document(name string) func(*exchange) error {
 	return func(x *exchange) error { return x.answerDocument(cmp.Or(name, x.Param("page"))) }
+}
+
+// file serves a text that is the same for every client.
+func file(contentType, text string) func(*exchange) error {
+	return func(x *exchange) error { return x.AnswerCached(contentType, text) }
 }
 
 // answerDocument answers with a page. Its examples use the address that the client uses.

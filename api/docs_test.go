@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -99,6 +101,38 @@ func TestAllPages(t *testing.T) {
 		t.Errorf("%d bytes, want %d", len(r.Body), total-1)
 	}
 	s.Get("/llms-full.txt", "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
+}
+
+// TestClientFiles compares the clients in one file with the page about them, which has their
+// SHA-256 and the example of their first lines.
+func TestClientFiles(t *testing.T) {
+	const maxFileLines = 349
+	s := start(t)
+	page := string(s.Get("/docs/clients").Body)
+	for _, file := range []struct{ path, contentType, language, margin string }{
+		{"/clients/commons.py", "text/x-python; charset=utf-8", "python", "    "},
+		{"/clients/commons.mjs", "text/javascript; charset=utf-8", "js", " *     "},
+	} {
+		t.Run(file.language, func(t *testing.T) {
+			r := s.Get(file.path, "Accept", "text/html").Must(t, http.StatusOK).WantHeader(t, "Content-Type", file.contentType)
+			if n := bytes.Count(r.Body, []byte("\n")); n > maxFileLines {
+				t.Errorf("%d lines, want at most %d", n, maxFileLines)
+			}
+			s.Get(file.path, "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
+			if sum := fmt.Sprintf("SHA-256 `%x`", sha256.Sum256(r.Body)); !strings.Contains(page, sum) {
+				t.Errorf("the page does not show %s", sum)
+			}
+			_, example, _ := strings.Cut(page, "\n```"+file.language+"\n")
+			example, _, _ = strings.Cut(example, "```\n")
+			var top strings.Builder
+			for line := range strings.Lines(strings.ReplaceAll(example, s.URL, "https://commons.example")) {
+				top.WriteString(strings.TrimRight(file.margin+line, " \n") + "\n")
+			}
+			if !strings.Contains(string(r.Body), top.String()) {
+				t.Errorf("the file does not begin with the example of the page:\n%s", top.String())
+			}
+		})
+	}
 }
 
 // checkLink follows a link to its heading.

@@ -63,6 +63,8 @@ func TestEncodings(t *testing.T) {
 		{http.MethodGet, "/docs/publish", ""},
 		{http.MethodGet, "/llms.txt", ""},
 		{http.MethodGet, "/llms-full.txt", ""},
+		{http.MethodGet, "/clients/commons.py", ""},
+		{http.MethodGet, "/clients/commons.mjs", ""},
 		{http.MethodGet, "/.well-known/agent-card.json", ""},
 		{http.MethodGet, "/api/entries", ""},
 		{http.MethodGet, "/api/entries?format=atom", ""},

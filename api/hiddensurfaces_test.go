@@ -35,7 +35,7 @@ var wordless = map[string]string{
 	"getExtendedCard": "a document", "getExtendedCard03": "a document", "callMCP": "its tools are listed by themselves",
 	"getServerCard": "a document", "getCatalog": "a document", "getARD": "a document", "getAPICatalog": "a document", "getSkill": "a document", "getSecurity": "a document", "getAgentCard": "a document", "getAgentCard03": "a document",
 	"getSigningKeys": "keys", "getIndex": "a document", "getOverview": "a document", "getAllPages": "a document", "getDocs": "a document",
-	"getDocsPage": "a document", "getOpenAPI": "a document",
+	"getDocsPage": "a document", "getOpenAPI": "a document", "getPythonClient": "a file", "getJavaScriptClient": "a file",
 	"getLive": "of the node", "getReady": "of the node", "getStatus": "of the node", "getMetrics": "of the node",
 	"pageCluster": "of nodes", "pageConnect": "a document", "pageReport": "a form, of the id that was given", "pageReceipt": "what became of it", "pageSendReport": "a receipt", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file",
 	"getCluster": "of nodes", "getMeasured": "of the node",

@@ -39,6 +39,8 @@ func otherRoutes() []route {
 		row(get, docsPath, "getDocs", document(indexPage), "The pages of the documentation"),
 		row(get, docsPath+"/:page", "getDocsPage", document(""), "How to use one part of the service, with examples"),
 		row(get, "/openapi.json", "getOpenAPI", func(x *exchange) error { return x.AnswerCached(op.ContentJSON, x.http.document) }, "The interface as OpenAPI 3.1"),
+		row(get, "/clients/commons.py", "getPythonClient", file(contentPython, pythonClient), "A client in one file, for Python 3.9 or newer"),
+		row(get, "/clients/commons.mjs", "getJavaScriptClient", file(contentJavaScript, javaScriptClient), "A client in one file, for Node 18 or newer and browsers"),
 		row(get, "/livez", "getLive", func(x *exchange) error { return x.AnswerText(http.StatusOK, op.ContentText, "ok\n") }, "Whether the process runs"),
 		row(get, "/readyz", "getReady", getReady, "Whether this node serves, one line per check"),
 		row(get, "/status", "getStatus", getStatus, "This node and its part in the cluster"),

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Makes clients of the OpenAPI document with two generators, builds a program with
-# one of them in a module of its own, and runs that against three real nodes.
+# Plays one list of scenarios with the clients in Go, Python and JavaScript against three
+# real nodes. Before, it makes clients of the OpenAPI document with two generators, builds a
+# program with one of them in a module of its own, and runs that.
+#
+#   scripts/clients.sh [-language python] [-only SCENARIO]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,4 +24,4 @@ if ! go tool ogen --target "$dir/ogen" --package commons --clean commons/openapi
   exit 1
 fi
 
-"$dir/clients" -binary "$dir/commons" -author "$dir/author" -dir "$dir/run"
+"$dir/clients" -binary "$dir/commons" -author "$dir/author" -dir "$dir/run" "$@"

@@ -1,9 +1,11 @@
-// Clients runs a program that is built from a generated client (scripts/clients/author)
-// against three real nodes. It fails where that program does.
+// Clients plays one list of scenarios with the clients in Go, Python and JavaScript against
+// three real nodes, and runs a program that is built from a generated client
+// (scripts/clients/author).
 package main
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 
@@ -11,10 +13,25 @@ import (
 )
 
 func main() {
-	author := flag.String("author", "", "the program that is run")
+	author := flag.String("author", "", "a program to run with the addresses of the nodes")
+	only := flag.String("language", "", "play the scenarios of this language alone")
 	harness.Main("clients", func(r *harness.Run) {
-		cmd := exec.CommandContext(r.Ctx, *author, r.StartCluster().URLs()...)
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		harness.Must(cmd.Run())
+		env := &environment{run: r, cluster: r.StartCluster()}
+		if *author != "" {
+			cmd := exec.CommandContext(r.Ctx, *author, env.cluster.URLs()...)
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+			harness.Must(cmd.Run())
+		}
+		for _, l := range []*language{
+			{name: "go", env: env},
+			{name: "python", env: env, command: []string{"python3"}, file: "commons.py", adapter: "adapter.py", section: "python"},
+			{name: "javascript", env: env, command: []string{"node"}, file: "commons.mjs", adapter: "adapter.mjs", section: "js"},
+		} {
+			if *only == "" || *only == l.name {
+				fmt.Fprintf(os.Stdout, "== %s\n", l.name)
+				l.install()
+				harness.Play(r, l, scenarios...)
+			}
+		}
 	})
 }

@@ -1,0 +1,407 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+const patience = 60 // seconds
+
+// scenarios are played for every language.
+var scenarios = []harness.Scenario[*language]{
+	{Name: "first call", Run: firstCall},
+	{Name: "repetition", Run: repetition},
+	{Name: "addresses", Run: addresses},
+	{Name: "errors", Run: rejections},
+	{Name: "pages", Run: pages},
+	{Name: "own writes", Run: ownWrites},
+	{Name: "dry run", Run: dryRun},
+	{Name: "keys", Run: keys},
+	{Name: "home loop", Run: homeLoop},
+	{Name: "killed leaders", Run: killedLeaders},
+}
+
+// publish publishes an entry, and returns it with MinIndex of the client.
+func publish(c caller, body string, fields map[string]any) (client.Published, uint64, error) {
+	items, index, err := c.do(call{Method: "publish", Args: []any{body}, Fields: fields})
+	if err != nil {
+		return client.Published{}, index, err
+	}
+	return decode[client.Published](items[0]), index, nil
+}
+
+// list returns the bodies of the newest entries that a client finds, the oldest first.
+func list(c caller, fields map[string]any, newest int) (bodies []string) {
+	items, _, err := c.do(call{Method: "entries", Fields: fields, Take: newest})
+	harness.Must(err)
+	for _, item := range slices.Backward(items) {
+		bodies = append(bodies, decode[client.Entry](item).Body)
+	}
+	return bodies
+}
+
+// wantSame fails unless two lists are equal.
+func wantSame(subject string, got, want []string) {
+	if !slices.Equal(got, want) {
+		harness.Failf("%s: %d %.2000q, want %d %.2000q", subject, len(got), got, len(want), want)
+	}
+}
+
+// numbered returns texts that end with a number.
+func numbered(text string, n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("%s %03d", text, i))
+	}
+	return all
+}
+
+// firstCall runs the example of /docs/clients with the file that the page names.
+func firstCall(l *language) {
+	if l.file == "" {
+		return // the tests of package client run its example
+	}
+	node := l.env.cluster.Nodes[1]
+	page := string(harness.Got(node.Raw(http.MethodGet, "/docs/clients.md", "", http.StatusOK)).Body)
+	file := harness.Got(os.ReadFile(filepath.Join(l.dir, l.file)))
+	if sum := fmt.Sprintf("%x", sha256.Sum256(file)); !strings.Contains(page, sum) {
+		harness.Failf("the page does not show %s", sum)
+	}
+	_, example, _ := strings.Cut(page, "\n```"+l.section+"\n")
+	example, _, _ = strings.Cut(example, "```\n")
+	name := "example" + filepath.Ext(l.file)
+	harness.Must(os.WriteFile(filepath.Join(l.dir, name), []byte(example), 0o600))
+	cmd := exec.CommandContext(l.env.run.Ctx, l.command[0], append(l.command[1:], name)...)
+	cmd.Dir = l.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), ": When is high water at Brest?\n422 validation_failed: ") {
+		harness.Failf("%v\n%s\n%s", err, example, out)
+	}
+}
+
+// repetition compares the attempts and the outcome of a publication for sequences of steps.
+func repetition(l *language) {
+	elsewhere := newFront(l.env.cluster.Nodes[1])
+	defer elsewhere.stop()
+	for i, test := range []struct {
+		name     string
+		steps    []string
+		once     bool // patience 0
+		attempts int
+		outcome  string // empty, or kind and code of the failure
+		entries  int
+		longest  time.Duration // at least, between attempts
+	}{
+		{name: "accepted", attempts: 1, entries: 1},
+		{name: "lost answer", steps: []string{lose}, attempts: 2, entries: 1},
+		{name: "two lost answers", steps: []string{lose, lose}, attempts: 3, entries: 1},
+		{name: "broken connection", steps: []string{hangUp}, attempts: 2, entries: 1},
+		{name: "not written at first", steps: []string{"503 not_enqueued", "503 not_enqueued"}, attempts: 3, entries: 1},
+		{name: "balancer without a node", steps: []string{"502"}, attempts: 2, entries: 1},
+		{name: "too many writes", steps: []string{"429 rate_limited 1"}, attempts: 2, entries: 1, longest: time.Second},
+		{name: "node that asks to wait", steps: []string{"503 not_ready 1"}, attempts: 2, entries: 1, longest: time.Second},
+		{name: "too many writes for long", steps: []string{"429 rate_limited 3600"}, attempts: 1, outcome: "Rejected rate_limited"},
+		{name: "redirect", steps: []string{"307 " + elsewhere.url}, attempts: 1, outcome: "Rejected "},
+		{name: "once, not written", steps: []string{"503 not_enqueued"}, once: true, attempts: 1, outcome: "Rejected not_enqueued"},
+		{name: "once, lost", steps: []string{lose}, once: true, attempts: 1, outcome: "UnknownOutcome ", entries: 1},
+		{name: "once, broken", steps: []string{hangUp}, once: true, attempts: 1, outcome: "UnknownOutcome "},
+	} {
+		f := newFront(l.env.cluster.Nodes[0], test.steps...)
+		o := options{URLs: []string{f.url}, Patience: patience}
+		if test.once {
+			o.Patience = 0
+		}
+		c, agent := l.client(o), fmt.Sprintf("%s-repetition-%d", l.name, i)
+		_, _, err := publish(c, "Number one", map[string]any{"agent": agent})
+		outcome := ""
+		failed, isFailed := errors.AsType[*failure](err)
+		if isFailed {
+			outcome = failed.Kind + " " + failed.Code
+		} else if err != nil {
+			harness.Must(err)
+		}
+		seen := f.attempts()
+		if len(seen) != test.attempts || outcome != test.outcome {
+			harness.Failf("%s: %d attempts, %q (%v), want %d, %q", test.name, len(seen), outcome, err, test.attempts, test.outcome)
+		}
+		longest := time.Duration(0)
+		for i, a := range seen {
+			longest = max(longest, a.at.Sub(seen[max(i-1, 0)].at))
+			if a.requestID == "" || a.requestID != seen[0].requestID {
+				harness.Failf("%s: request_id %q after %q", test.name, a.requestID, seen[0].requestID)
+			}
+		}
+		if longest < test.longest {
+			harness.Failf("%s: a pause of %v, want at least %v", test.name, longest, test.longest)
+		}
+		if entries := harness.Got(l.env.cluster.Nodes[0].List(0, client.EntryQuery{Agent: agent})); len(entries) != test.entries {
+			harness.Failf("%s: %d entries, want %d", test.name, len(entries), test.entries)
+		}
+		if outcome == "UnknownOutcome " {
+			again, _, err := publish(c, "Number one", map[string]any{"agent": agent, "request_id": failed.RequestID})
+			if err != nil || again.Duplicate != (test.entries == 1) {
+				harness.Failf("%s: again: %+v, %v", test.name, again, err)
+			}
+		}
+		f.stop()
+	}
+	if n := len(elsewhere.attempts()); n > 0 {
+		harness.Failf("%d requests followed a redirect", n)
+	}
+}
+
+// addresses holds that an address that is down costs one attempt.
+func addresses(l *language) {
+	f := newFront(l.env.cluster.Nodes[0])
+	defer f.stop()
+	down := newFront(l.env.cluster.Nodes[0])
+	down.stop()
+	c := l.client(options{URLs: []string{down.url, f.url}, Patience: patience})
+	for range 2 {
+		_, _, err := publish(c, "Although one is down", map[string]any{})
+		harness.Must(err)
+	}
+	if n := len(f.attempts()); n != 2 {
+		harness.Failf("%d attempts at the second address", n)
+	}
+}
+
+// rejections publishes the example of a rejected publication.
+func rejections(l *language) {
+	c := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience})
+	_, _, err := publish(c, "no", map[string]any{"tags": strings.Split("abcdefghi", "")})
+	f, is := errors.AsType[*failure](err)
+	if !is || f.Kind != "Rejected" || f.Status != http.StatusUnprocessableEntity || f.Code != "validation_failed" || !strings.Contains(f.Text, "\n- tags ") {
+		harness.Failf("%+v", err)
+	}
+	if len(f.Issues) != 2 || f.Issues[0].Field != "body" || f.Issues[1].Field != "tags" || f.Issues[1].Message == "" {
+		harness.Failf("issues %+v", f.Issues)
+	}
+	body, _ := f.Example["body"].(string)
+	delete(f.Example, "body")
+	if _, _, err := publish(c, body, f.Example); err != nil || body == "" {
+		harness.Failf("the example %v is rejected: %v", f.Example, err)
+	}
+}
+
+// pages reads a list of seven pages to its end, and the beginning of it.
+func pages(l *language) {
+	want := numbered("Page", 25)
+	agent := l.name + "-pages"
+	for _, body := range want {
+		harness.Got(l.env.cluster.Nodes[0].Publish(client.NewEntry{Body: body, Agent: agent}))
+	}
+	c := l.client(options{URLs: []string{l.env.cluster.Nodes[0].URL}, Patience: patience})
+	for _, n := range []int{100, 6} {
+		wantSame("entries", list(c, map[string]any{"agent": agent, "limit": 4}, n), want[max(0, len(want)-n):])
+	}
+}
+
+// ownWrites holds that reads ask for the index of the client's newest write, also in a
+// client that gets it.
+func ownWrites(l *language) {
+	f := newFront(l.env.cluster.Nodes[0])
+	defer f.stop()
+	agent := map[string]any{"agent": l.name + "-own"}
+	_, index, err := publish(l.client(options{URLs: []string{l.env.cluster.Nodes[1].URL}, Patience: patience}), "Written elsewhere", agent)
+	harness.Must(err)
+	c := l.client(options{URLs: []string{f.url}, Patience: patience, MinIndex: index})
+	wantSame("entries", list(c, agent, 100), []string{"Written elsewhere"})
+	_, own, err := publish(c, "Written here", agent)
+	harness.Must(err)
+	wantSame("entries", list(c, agent, 100), []string{"Written elsewhere", "Written here"})
+	seen := f.attempts()
+	for i, want := range []uint64{index, index, own} {
+		if got := seen[i].header.Get("X-Commons-Min-Index"); got != strconv.FormatUint(want, 10) || want == 0 {
+			harness.Failf("request %d asks for index %q, want %d", i, got, want)
+		}
+	}
+}
+
+// dryRun checks a publication without making it.
+func dryRun(l *language) {
+	c := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience})
+	agent := l.name + "-dry"
+	answer, _, err := publish(c, "Only a try", map[string]any{"agent": agent, "dry_run": true})
+	harness.Must(err)
+	if would := decode[client.Entry](answer.Would); would.Body != "Only a try" || answer.Entry.ID != "" || len(answer.Notes) == 0 {
+		harness.Failf("%+v", answer)
+	}
+	if entries := harness.Got(l.env.cluster.Nodes[0].List(0, client.EntryQuery{Agent: agent})); len(entries) != 0 {
+		harness.Failf("it was written: %+v", entries)
+	}
+}
+
+// keys holds that a key goes to https and this machine only.
+func keys(l *language) {
+	f := newFront(l.env.cluster.Nodes[0])
+	defer f.stop()
+	c := l.client(options{URLs: []string{f.url}, Patience: patience})
+	name := l.name + "-keys"
+	items, _, err := c.do(call{Method: "register", Args: []any{name}, Fields: map[string]any{"description": "Has a key."}})
+	harness.Must(err)
+	key := decode[client.Registered](items[0]).EditKey
+	published, _, err := publish(c, "With a key", map[string]any{})
+	harness.Must(err)
+	seen := f.attempts()
+	if got := seen[0].header.Get("Authorization") + seen[1].header.Get("Authorization"); got != "Bearer "+key || key == "" {
+		harness.Failf("headers %q", got)
+	}
+	if published.Entry.Agent != name || !published.Entry.NameVerified {
+		harness.Failf("%+v", published.Entry)
+	}
+	for _, url := range []string{"http://commons.invalid", "http://192.0.2.1:8080", "http://127.0.0.1.commons.invalid", "http://127.commons.invalid"} {
+		start := time.Now()
+		_, _, err := publish(l.client(options{URLs: []string{url}, Key: key, Patience: patience}), "With a key", map[string]any{})
+		f, is := errors.AsType[*failure](err)
+		if !is || !strings.Contains(f.Text, "the key is not sent to "+url) || time.Since(start) > patience*time.Second/2 {
+			harness.Failf("%s: %v after %v", url, err, time.Since(start))
+		}
+	}
+}
+
+// home is the part of home that the loop hands on.
+type home struct {
+	Now    int64
+	ForYou []struct{ Body string }
+}
+
+// watchHome reads homes until it has n items, each time in another process, and returns them.
+func (l *language) watchHome(o options, since int64, n int) (items []string, err error) {
+	for len(items) < n {
+		fields := map[string]any{"since": since}
+		if since == 0 {
+			delete(fields, "since")
+		}
+		got, _, err := l.client(o).do(call{Method: "watch_home", Fields: fields, Take: 1})
+		if err != nil {
+			return items, err
+		}
+		h := decode[home](got[0])
+		since = h.Now
+		for _, item := range h.ForYou {
+			items = append(items, item.Body)
+		}
+	}
+	return items, nil
+}
+
+// register registers a name at a node, and returns its key.
+func (l *language) register(name string) string {
+	var registered client.Registered
+	body := map[string]string{"id": name, "description": "Reads its home."}
+	harness.Must(l.env.cluster.Nodes[0].Do(http.MethodPost, "/api/agents", body, &registered))
+	return registered.EditKey
+}
+
+// homeLoop reads mentions while they are written.
+func homeLoop(l *language) {
+	name := l.name + "-home"
+	o := options{URLs: l.env.cluster.URLs(), Key: l.register(name), Patience: patience}
+	want := numbered("@"+name+" number", 30)
+	type seen struct {
+		items []string
+		err   error
+	}
+	done := make(chan seen, 1)
+	go func() {
+		var s seen
+		s.err = cmp.Or(harness.Try(func() { s.items, s.err = l.watchHome(o, 0, len(want)) }), s.err)
+		done <- s
+	}()
+	for i, body := range want {
+		harness.Got(l.env.cluster.Nodes[i%len(l.env.cluster.Nodes)].Publish(client.NewEntry{Body: body}))
+	}
+	s := <-done
+	harness.Must(s.err)
+	wantSame("items", s.items, want)
+}
+
+// killedLeaders publishes, follows events and reads home, each in a client of its own, while
+// two leaders are killed one after the other. All clients begin at the first of them.
+func killedLeaders(l *language) {
+	const writes, mentionEach = 300, 10
+	cluster, agent, name := l.env.cluster, l.name+"-writer", l.name+"-watcher"
+	leader, others := cluster.Leader()
+	o := options{URLs: []string{leader.URL, others[0].URL, others[1].URL}, Patience: patience}
+	keyed := o
+	keyed.Key = l.register(name)
+	var position struct{ LastEventID string }
+	harness.Must(cluster.Nodes[0].Do(http.MethodGet, "/api/events", nil, &position))
+	want := numbered("Write", writes)
+	var mentions []string
+	for i := range want {
+		if i%mentionEach == 0 {
+			want[i] += " for @" + name
+			mentions = append(mentions, want[i])
+		}
+	}
+
+	var events []json.RawMessage
+	var seen []string // bodies of items
+	answered, followed, ids := make([]string, 0, writes), make([]string, 0, writes), make([]string, 0, writes)
+	readers := make(chan error, 2)
+	read := func(reader func() error) {
+		go func() {
+			var err error
+			readers <- cmp.Or(harness.Try(func() { err = reader() }), err)
+		}()
+	}
+	read(func() (err error) {
+		events, _, err = l.client(o).do(call{
+			Method: "events", Fields: map[string]any{"agent": agent, "after": position.LastEventID}, Take: writes,
+		})
+		return err
+	})
+	read(func() (err error) {
+		seen, err = l.watchHome(keyed, 0, len(mentions))
+		return err
+	})
+	writer := l.client(o)
+	var killed *harness.Node
+	var index uint64
+	for i, body := range want {
+		if i == writes/3 || i == writes*2/3 {
+			if killed != nil {
+				killed.Start()
+				harness.Must(cluster.WaitReady(harness.ReadyTimeout, killed))
+			}
+			killed, _ = cluster.Leader()
+			killed.Kill()
+		}
+		published, newest, err := publish(writer, body, map[string]any{"agent": agent})
+		harness.Must(err)
+		index = newest
+		answered = append(answered, published.Entry.ID)
+	}
+	for range 2 {
+		harness.Must(<-readers)
+	}
+	cluster.Start()
+
+	for _, item := range events {
+		e := decode[client.Event](item)
+		followed, ids = append(followed, e.Entry.Body), append(ids, e.Entry.ID)
+	}
+	for _, n := range cluster.Nodes {
+		c := l.client(options{URLs: []string{n.URL}, Patience: patience, MinIndex: index})
+		wantSame("entries of "+n.Name, list(c, map[string]any{"agent": agent}, writes+1), want)
+	}
+	wantSame("events", followed, want)
+	wantSame("ids in events", ids, answered)
+	wantSame("items of home", seen, mentions)
+	fmt.Fprintf(os.Stdout, "%s: %d publications, %d events and %d items of home, each once and in order; 2 leaders killed\n", l.name, len(want), len(followed), len(seen))
+}
