@@ -89,10 +89,12 @@ func (r *Run) Remote(name, url, private, secretFile string) *Node {
 	return n
 }
 
-// Start starts the nodes and waits until all are ready and vote.
+// Start starts every node that does not run and waits until all are ready and vote.
 func (c *Cluster) Start() {
 	for _, n := range c.Nodes {
-		n.Start()
+		if !n.Running() {
+			n.Start()
+		}
 	}
 	Must(c.WaitReady(ReadyTimeout, c.Nodes...))
 	c.WaitVoters()
