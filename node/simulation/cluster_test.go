@@ -29,7 +29,7 @@ const (
 
 // cluster is a simulated cluster and its checks.
 type cluster struct {
-	journal
+	*journal
 
 	seed  uint64
 	rng   *rand.Rand // of the faults
@@ -54,10 +54,11 @@ type cluster struct {
 }
 
 // newCluster starts the cluster of a seed.
-func newCluster(seed uint64, dir string) (*cluster, error) {
+func newCluster(seed uint64, o *journal, dir string) (*cluster, error) {
+	o.began = time.Now()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	c := &cluster{
-		journal: journal{began: time.Now()}, seed: seed, rng: rng, mix: drawMix(rng), dir: dir, net: simnet.New(seed),
+		journal: o, seed: seed, rng: rng, mix: drawMix(rng), dir: dir, net: simnet.New(seed),
 		leaders: map[uint64]string{}, terms: map[*node]uint64{},
 		applied: map[uint64]position{}, texts: map[string]uint64{}, acked: map[string]uint64{},
 	}
@@ -204,9 +205,8 @@ func (c *cluster) settle() {
 	c.net.Heal()
 	c.mix.stalls = 0
 	for _, n := range c.nodes {
-		n.disk.mu.Lock()
-		n.disk.stalls, n.disk.fails = 0, 0
-		n.disk.mu.Unlock()
+		n.disk.stall(0, 0)
+		n.disk.fail(0)
 	}
 	for began := time.Now(); time.Since(began) < settleFor; time.Sleep(beat) {
 		for _, n := range c.nodes {

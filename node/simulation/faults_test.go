@@ -97,14 +97,12 @@ func (c *cluster) fault(letter byte, a, b *node) {
 		c.crash(a)
 	case 'T':
 		c.event("%s loses power in its next write", a.id)
-		a.disk.mu.Lock()
-		a.disk.tear = true
-		a.disk.mu.Unlock()
+		a.disk.tearNext()
 	case 'b', 'B':
 		c.event("the disk of %s fails for a while", a.id)
 		d := a.disk
-		d.set(c.mix.fails)
-		time.AfterFunc(3*beat, func() { d.set(0) })
+		d.fail(c.mix.fails)
+		time.AfterFunc(3*beat, func() { d.fail(0) })
 	case 'p':
 		c.event("everything loses power")
 		for _, n := range c.nodes {
@@ -112,18 +110,10 @@ func (c *cluster) fault(letter byte, a, b *node) {
 		}
 	case 's':
 		c.event("each write of %s stalls", a.id)
-		a.disk.mu.Lock()
-		a.disk.stalls, a.disk.longest = 1, 2*beat
-		a.disk.mu.Unlock()
+		a.disk.stall(1, 2*beat)
 	case 'x':
 		c.replace(a)
 	}
-}
-
-func (d *disk) set(fails float64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fails = fails
 }
 
 // transfer has the leader hand leadership to another node.

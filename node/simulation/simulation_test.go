@@ -23,78 +23,92 @@ var (
 	verbose   = flag.Bool("log", false, "write the logs of all nodes to stderr")
 )
 
-// found are the seeds that have found something.
-var found = []struct {
+// known is a seed that has found a bug.
+type known struct {
 	seed uint64
 	bug  string
-}{
-	{18, "a heartbeat sets the stored term back behind a vote"},
 }
 
-// TestSimulation runs clusters with the faults of several seeds. A failure shows the seed
-// and the events of its run.
+// found and foundByNodes are the seeds of TestSimulation and of TestNodes that have found
+// something.
+var (
+	found = []known{
+		{18, "a heartbeat sets the stored term back behind a vote"},
+	}
+	foundByNodes = []known{}
+)
+
+// TestSimulation runs clusters of Raft with the faults of several seeds. A failure shows the
+// seed and the events of its run.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	began, runs := time.Now(), 0
 	dir := memdir.TempDir(t)
+	runs := 0
+	seeds(t, found, func(seed uint64, o *journal) {
+		runs++
+		simulate(t, seed, o, filepath.Join(dir, strconv.Itoa(runs)))
+	})
+}
+
+// seeds makes runs with the seeds that the flags choose, until one finds a problem.
+func seeds(t *testing.T, known []known, simulate func(seed uint64, o *journal)) {
+	t.Helper()
+	began, runs := time.Now(), 0
 	run := func(seed uint64) {
 		runs++
-		o := simulate(t, seed, filepath.Join(dir, strconv.Itoa(runs)))
-		if len(o.problems) == 0 {
-			return
+		hangs := time.AfterFunc(hangAfter, func() {
+			panic(fmt.Sprintf("seed %d: virtual time stands still; a goroutine waits for a mutex that is held over a wait, or runs in a loop", seed))
+		})
+		defer hangs.Stop()
+		o := &journal{}
+		leaving(func() { simulate(seed, o) })
+		if o.found() > 0 || t.Failed() {
+			t.Fatalf("seed %d failed, after %d runs and %v: -seed %d -times 20 runs it again\n%s", seed, runs, time.Since(began), seed, o)
 		}
-		var log strings.Builder
-		for _, e := range o.events {
-			fmt.Fprintf(&log, "%14v %s\n", e.at, e.text)
-		}
-		t.Fatalf("seed %d failed, after %d runs and %v: -seed %d -times 20 runs it again\n%s\n%s",
-			seed, runs, time.Since(began), seed, strings.Join(o.problems[:min(len(o.problems), maxProblems)], "\n"), log.String())
 	}
-	switch {
-	case *times > 0:
+	if *times > 0 {
 		for range *times {
 			run(*firstSeed)
 		}
-	default:
-		if *firstSeed == 0 {
-			for _, f := range found {
-				run(f.seed)
-			}
-		}
-		for seed := max(*firstSeed, 1); time.Since(began) < *runFor; seed++ {
-			run(seed)
+		return
+	}
+	if *firstSeed == 0 {
+		for _, k := range known {
+			run(k.seed)
 		}
 	}
+	for seed := max(*firstSeed, 1); time.Since(began) < *runFor; seed++ {
+		run(seed)
+	}
 	t.Logf("%d runs in %v", runs, time.Since(began))
+}
+
+// leaving makes a run that may leave goroutines behind. Raft's goroutines that wait for an
+// end of its main goroutine, or for an answer that never comes, do not end.
+func leaving(simulate func()) {
+	defer func() {
+		if r := recover(); r != nil && !strings.Contains(fmt.Sprint(r), "main bubble goroutine has exited") {
+			panic(r)
+		}
+	}()
+	simulate()
 }
 
 // hangAfter is the time after which a run hangs. It takes about a second.
 const hangAfter = 2 * time.Minute
 
 // simulate makes one run.
-func simulate(t *testing.T, seed uint64, dir string) (o *journal) {
+func simulate(t *testing.T, seed uint64, o *journal, dir string) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // the directory above is removed, too
-	hangs := time.AfterFunc(hangAfter, func() {
-		panic(fmt.Sprintf("seed %d: virtual time stands still; a goroutine waits for a mutex that is held over a wait, or runs in a loop", seed))
-	})
-	defer hangs.Stop()
-	// Raft's goroutines that wait for an end of its main goroutine, or for an answer that
-	// never comes, do not end. They stay behind.
-	defer func() {
-		if r := recover(); r != nil && !strings.Contains(fmt.Sprint(r), "main bubble goroutine has exited") {
-			panic(r)
-		}
-	}()
 	synctest.Test(t, func(t *testing.T) {
-		c, err := newCluster(seed, dir)
+		c, err := newCluster(seed, o, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o = &c.journal
 		stop := make(chan struct{})
 		var workers sync.WaitGroup
 		workers.Go(func() { c.watch(stop) })
@@ -117,5 +131,4 @@ func simulate(t *testing.T, seed uint64, dir string) (o *journal) {
 			t.Logf("seed %d: %d acknowledged, %d failed, %d terms, %d applied", seed, len(c.acked), c.failed, len(c.leaders), len(c.applied))
 		}
 	})
-	return o
 }

@@ -18,6 +18,7 @@ var clusterBugs = []bug{
 		name:  "a repeated command is carried out again",
 		edits: []edit{{"fsm/apply/effects.go", "if r, ok := s.Answers[c.Seq]; ok {", "if r, ok := s.Answers[c.Seq]; ok && c.Seq == 0 {"}},
 		run:   "-scenario,leader killed,-seed,1", because: "a write is there twice after a change of leader",
+		simulated: "TestNodes",
 	},
 	{
 		name:  "nodes forget what they answered when they restart",
@@ -28,16 +29,19 @@ var clusterBugs = []bug{
 		name:  "a minimum index is not waited for",
 		edits: []edit{{"node/backend.go", "if err := b.machine.Wait(ctx, index); err != nil {", "if err := ctx.Err(); err != nil {"}},
 		run:   "-scenario,bad network,-seed,1", because: "an agent does not read at one node what it wrote at another",
+		simulated: "TestNodes",
 	},
 	{
 		name:  "a strong read asks nobody",
 		edits: []edit{{"node/backend.go", "{ return b.pipeline.ReadIndex(ctx) }", "{ return b.machine.Applied(), ctx.Err() }"}},
 		run:   "-scenario,bad network,-seed,1", because: "a job that is taken reads as open",
+		simulated: "TestNodes",
 	},
 	{
 		name:  "what may have been written counts as not written",
 		edits: []edit{{"node/propose/session.go", "if c.uncertain() {\n\t\treturn &command.Unavailable{Code: command.CodeOutcomeUnknown", "if c.uncertain() && false {\n\t\treturn &command.Unavailable{Code: command.CodeOutcomeUnknown"}},
 		run:   "-scenario,followers paused,-seed,1", because: "an agent repeats freely, and writes twice",
+		simulated: "TestNodes",
 	},
 	{
 		name:  "a follower answers before it has applied",
@@ -51,6 +55,7 @@ var clusterBugs = []bug{
 			{"node/propose/readindex.go", "if err := verify.Error(); err != nil {", "if err := ctx.Err(); verify == nil {"},
 		},
 		run: "-scenario,leaders paused,-seed,1", because: "who asks a leader that was stopped reads what was true before",
+		simulated: "TestNodes",
 	},
 	{
 		name:  "the log is not synced",
@@ -61,6 +66,7 @@ var clusterBugs = []bug{
 		name:  "memory keeps the rows of what was hidden",
 		edits: []edit{{"fsm/apply/effects.go", "tx.stored.Recent.Drop(tx.recast)", "tx.stored.Recent.Drop(nil)"}},
 		run:   "-scenario,leader killed,-seed,1", because: "what was hidden is shown by every node that has it in memory",
+		simulated: "TestNodes",
 	},
 }
 
