@@ -184,10 +184,12 @@ func (c *cluster) reconcile(stop <-chan struct{}) {
 		case <-time.After(beat / 2):
 		}
 		c.state.Lock()
-		leader, ids := c.leader(), map[raft.ServerID]bool{}
+		leader, has := c.leader(), map[raft.ServerID]uint64{}
 		var r *consensus.Raft
 		for _, n := range c.nodes {
-			ids[raft.ServerID(n.id)] = true
+			if has[raft.ServerID(n.id)] = 0; n.raft != nil {
+				has[raft.ServerID(n.id)] = n.raft.LastIndex()
+			}
 		}
 		if leader != nil && c.replacing {
 			r = leader.raft
@@ -196,7 +198,7 @@ func (c *cluster) reconcile(stop <-chan struct{}) {
 		if r == nil {
 			continue
 		}
-		change, doing := nextChange(r, ids)
+		change, doing := nextChange(r, has)
 		if change == nil {
 			continue
 		}
@@ -210,25 +212,28 @@ func (c *cluster) reconcile(stop <-chan struct{}) {
 	}
 }
 
-// nextChange begins the next change of a configuration towards the servers of the nodes.
-func nextChange(r *consensus.Raft, ids map[raft.ServerID]bool) (change raft.IndexFuture, doing string) {
-	servers := r.Servers()
-	has := map[raft.ServerID]raft.ServerSuffrage{}
-	for _, s := range servers {
-		has[s.ID] = s.Suffrage
+// nextChange begins the next change of a configuration towards the servers of the nodes,
+// which have logs up to an index. A server gets its vote when it has all that is committed,
+// and so the configuration: with an older one it would reject candidates.
+func nextChange(r *consensus.Raft, has map[raft.ServerID]uint64) (change raft.IndexFuture, doing string) {
+	suffrages := map[raft.ServerID]raft.ServerSuffrage{}
+	for _, s := range r.Servers() {
+		suffrages[s.ID] = s.Suffrage
 	}
-	for id := range ids {
-		suffrage, known := has[id]
+	for id, last := range has {
+		suffrage, known := suffrages[id]
 		switch {
 		case !known:
 			return r.AddNonvoter(id, raft.ServerAddress(id), 0, writeTimeout), "adding " + string(id)
+		case suffrage == raft.Nonvoter && last < r.AppliedIndex():
+			return nil, ""
 		case suffrage == raft.Nonvoter:
 			return r.AddVoter(id, raft.ServerAddress(id), 0, writeTimeout), "promoting " + string(id)
 		}
 	}
-	for _, s := range servers {
-		if !ids[s.ID] {
-			return r.RemoveServer(s.ID, 0, writeTimeout), "removing " + string(s.ID)
+	for id := range suffrages {
+		if _, known := has[id]; !known {
+			return r.RemoveServer(id, 0, writeTimeout), "removing " + string(id)
 		}
 	}
 	return nil, ""

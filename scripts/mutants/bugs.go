@@ -515,6 +515,12 @@ var otherBugs = []bug{
 		because: "operators look elsewhere while nobody can write",
 	},
 	{
+		name:  "a server that lacks the configuration gets a vote",
+		edits: []edit{{"node/membership/planner.go", " || h.LastIndex < sit.index {", " {"}},
+		pkg:   "./node/membership", run: "TestPlan$",
+		because: "after the loss of a leader there is none again",
+	},
+	{
 		name:  "one voter fewer is enough for a majority",
 		edits: []edit{{"node/membership/reconfigure.go", "return living > voters/2", "return living >= voters/2"}},
 		pkg:   "./node/membership", run: "Plan",
