@@ -7,15 +7,16 @@ import (
 
 	"github.com/commons-cluster/commons/internal/simnet"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // Faults that a run of whole nodes draws from, by letter. A letter that stands twice is
 // twice as likely.
 const (
-	allNodeFaults  = "iihhhcorrdttkkgTbpswvvuu"
+	allNodeFaults  = "iihhhcorrdttkkgTbpswvvuul"
 	moveNodeFaults = "iitthhrgg" // leadership moves while nodes are away
 	diskNodeFaults = "kkTTbspgtuu"
-	confNodeFaults = "wwvhhikt"
+	confNodeFaults = "wwllvhhikt"
 )
 
 func drawNodesMix(rng *rand.Rand) mix {
@@ -91,6 +92,8 @@ func (c *nodes) fault(letter byte, a, b int) {
 		}
 	case 'w':
 		c.wipe(a)
+	case 'l':
+		c.depart(a)
 	}
 }
 
@@ -103,21 +106,39 @@ func (c *nodes) onlyClock(a int) bool {
 // wipe replaces the disk of a node that follows, if all nodes run and vote: two empty
 // disks of three would be a loss.
 func (c *nodes) wipe(a int) {
-	ids := make([]string, 0, len(c.Nodes))
-	for i := range c.Nodes {
-		if c.life(i).ended.Load() != nil {
-			return
-		}
-		ids = append(ids, c.Nodes[i].ServerID())
-	}
-	slices.Sort(ids)
-	for _, nd := range c.Nodes {
-		voters := slices.Sorted(slices.Values(nd.Status().Voters))
-		if s := nd.Status(); s.Role == "leader" && nd == c.Nodes[a] || !slices.Equal(voters, ids) {
-			return
-		}
+	if !c.allVote() || c.Nodes[a].Status().Role == "leader" {
+		return
 	}
 	c.event("%s gets an empty disk", c.Nodes[a].Config.NodeID)
 	c.crash(a)
 	c.Wipe(a)
+}
+
+// depart has a node leave the cluster for good, if all nodes run and vote. It comes back as
+// a new server.
+func (c *nodes) depart(a int) {
+	if !c.allVote() {
+		return
+	}
+	_, err := operate[admin.ServerRef](c, a, admin.PathLeave, nil)
+	c.event("%s leaves: %v", c.Nodes[a].Config.NodeID, err)
+	if err == nil {
+		c.stop(a) // if it does not end yet
+		c.Wipe(a)
+	}
+}
+
+// allVote reports whether every node runs, and says that all of them vote.
+func (c *nodes) allVote() bool {
+	ids := make([]string, 0, len(c.Nodes))
+	for i := range c.Nodes {
+		if c.life(i).ended.Load() != nil {
+			return false
+		}
+		ids = append(ids, c.Nodes[i].ServerID())
+	}
+	slices.Sort(ids)
+	return !slices.ContainsFunc(c.Nodes, func(nd *nodetest.Node) bool {
+		return !slices.Equal(slices.Sorted(slices.Values(nd.Status().Voters)), ids)
+	})
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,8 +28,9 @@ import (
 )
 
 const (
-	// nodesLength is the virtual time of a run of whole nodes with faults.
-	nodesLength = 30 * time.Second
+	// nodesLength is the virtual time of a run of whole nodes with faults, and raftLength that
+	// of one of Raft.
+	nodesLength, raftLength = 30 * time.Second, time.Minute
 	// lookEvery is the pause between two looks at all nodes, and clientPause that of a client.
 	lookEvery   = 50 * time.Millisecond
 	clientPause = time.Second
@@ -146,7 +148,7 @@ func (c *nodes) run() {
 		crowd.Nodes = append(crowd.Nodes, &harness.Node{Name: nd.Config.NodeID, URL: nd.URL()})
 	}
 	crowd.Begin(c.t.Context())
-	for time.Since(began) < nodesLength && c.found() == 0 {
+	for time.Since(began) < cmp.Or(*length, nodesLength) && c.found() == 0 {
 		c.pass(time.Duration(c.rng.Int64N(int64(c.mix.pause))))
 		c.startAll()
 		order := c.rng.Perm(len(c.Nodes))

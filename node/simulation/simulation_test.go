@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -19,7 +20,7 @@ var (
 	firstSeed = flag.Uint64("seed", 0, "the first seed; 0 means the known ones, and those from 1 on")
 	times     = flag.Int("times", 0, "how often to run the seed; 0 runs it and those that follow it, for -for")
 	runFor    = flag.Duration("for", 2*time.Second, "how long to start further seeds")
-	length    = flag.Duration("length", time.Minute, "virtual time of a run with faults")
+	length    = flag.Duration("length", 0, "virtual time of a run with faults; 0 means half a minute with whole nodes, and a minute without")
 	verbose   = flag.Bool("log", false, "write the logs of all nodes to stderr")
 )
 
@@ -119,7 +120,7 @@ func simulate(t *testing.T, seed uint64, o *journal, dir string) {
 		for client := range clients {
 			workers.Go(func() { c.write(client, stop) })
 		}
-		c.breakThings(*length)
+		c.breakThings(cmp.Or(*length, raftLength))
 		if c.found() == 0 {
 			c.settle()
 		}
