@@ -13,13 +13,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/commons-cluster/commons/internal/memdir"
 )
 
 var (
 	firstSeed = flag.Uint64("seed", 0, "the first seed; 0 means the known ones, and those from 1 on")
 	times     = flag.Int("times", 0, "how often to run the seed; 0 runs it and those that follow it, for -for")
-	runFor    = flag.Duration("for", 2*time.Second, "how long to start further seeds")
+	runFor    = flag.Duration("for", 2*time.Second, "how long to start further seeds, in CPU time; by the clock at most four times as long")
 	length    = flag.Duration("length", 0, "virtual time of a run with faults; 0 means half a minute with whole nodes, and a minute without")
 	verbose   = flag.Bool("log", false, "write the logs of all nodes to stderr")
 )
@@ -55,7 +57,7 @@ func TestSimulation(t *testing.T) {
 // seeds makes runs with the seeds that the flags choose, until one finds a problem.
 func seeds(t *testing.T, known []known, simulate func(seed uint64, o *journal)) {
 	t.Helper()
-	began, runs := time.Now(), 0
+	began, before, runs := time.Now(), spent(), 0
 	run := func(seed uint64) {
 		runs++
 		hangs := time.AfterFunc(hangAfter, func() {
@@ -65,7 +67,7 @@ func seeds(t *testing.T, known []known, simulate func(seed uint64, o *journal)) 
 		o := &journal{}
 		defer func() { // also if the run has ended the test
 			if o.found() > 0 || t.Failed() {
-				t.Fatalf("seed %d failed, after %d runs and %v: -seed %d -times 20 runs it again\n%s", seed, runs, time.Since(began), seed, o)
+				t.Fatalf("seed %d failed, after %d runs, %v, %v of CPU: -seed %d -times 20 runs it again\n%s", seed, runs, time.Since(began), spent()-before, seed, o)
 			}
 		}()
 		leaving(func() { simulate(seed, o) })
@@ -81,10 +83,17 @@ func seeds(t *testing.T, known []known, simulate func(seed uint64, o *journal)) 
 			run(k.seed)
 		}
 	}
-	for seed := max(*firstSeed, 1); time.Since(began) < *runFor; seed++ {
+	for seed := max(*firstSeed, 1); spent()-before < *runFor && time.Since(began) < 4**runFor; seed++ {
 		run(seed)
 	}
-	t.Logf("%d runs in %v", runs, time.Since(began))
+	t.Logf("%d runs, %v, %v of CPU", runs, time.Since(began), spent()-before)
+}
+
+// spent returns the CPU time of the process.
+func spent() time.Duration {
+	var usage unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage) // cannot fail
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // leaving makes a run that may leave goroutines behind. Raft's goroutines that wait for an
