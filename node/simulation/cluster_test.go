@@ -43,6 +43,7 @@ type cluster struct {
 	state   sync.Mutex // guards the nodes; never held over a wait
 	leaders map[uint64]string
 	terms   map[*node]uint64 // in memory
+	former  []durable        // of replaced disks
 	// replacing says that a disk was replaced and its old server is not removed yet.
 	replacing bool
 
@@ -127,9 +128,28 @@ func (c *cluster) checkMemory(n *node) {
 	case "":
 		c.leaders[term] = n.id
 		c.event("%s leads in term %d", n.id, term)
+		c.checkVotes(n.id, term)
 	case n.id:
 	default:
 		c.problem("%s and %s lead in term %d", c.leaders[term], n.id, term)
+	}
+}
+
+// checkVotes checks that a majority has its votes for a new leader on disk, or is in a later
+// term. The lock is held.
+func (c *cluster) checkVotes(leader string, term uint64) {
+	disks := slices.Clone(c.former)
+	for _, n := range c.nodes {
+		disks = append(disks, n.stored)
+	}
+	votes := 0
+	for _, d := range disks {
+		if d.votes[term] == leader || d.term > term {
+			votes++
+		}
+	}
+	if votes <= len(c.nodes)/2 {
+		c.problem("%s leads in term %d with %d votes on disk", leader, term, votes)
 	}
 }
 

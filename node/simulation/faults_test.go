@@ -170,7 +170,9 @@ func (c *cluster) replace(n *node) {
 	c.state.Unlock()
 	c.event("%s gets an empty disk", n.id)
 	c.crash(n)
+	c.state.Lock()
 	n.replace()
+	c.state.Unlock()
 	c.restart(n)
 }
 

@@ -160,6 +160,7 @@ func (n *node) replace() {
 	n.id += "x"
 	n.starts = 0
 	n.snapshots = &snapshots{}
+	n.c.former = append(n.c.former, n.stored)
 	n.stored = durable{votes: map[uint64]string{}}
 }
 
