@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,9 +27,9 @@ type mix struct {
 
 // Faults that a run draws from, by letter. A letter that stands twice is twice as likely.
 const (
-	allFaults  = "iihhhhtttcCoorrkkTTbBpdsx"
+	allFaults  = "iihhhhtttcCoorrkkTTbBpdsxq"
 	raceFaults = "iitthh" // leadership moves while nodes are away
-	diskFaults = "kkTTbBBhti"
+	diskFaults = "kkTTbBBhtiqq"
 	linkFaults = "iccooorrdlllhhhtt"
 	confFaults = "xxxhhhikt"
 )
@@ -113,6 +114,40 @@ func (c *cluster) fault(letter byte, a, b *node) {
 		a.disk.stall(1, 2*beat)
 	case 'x':
 		c.replace(a)
+	case 'q':
+		c.loseLagging()
+	}
+}
+
+// loseLagging turns the leader's power off while its disk lags and only the smallest
+// majority hears it. Then the others of this majority are isolated.
+func (c *cluster) loseLagging() {
+	c.state.Lock()
+	leader := c.leader()
+	c.state.Unlock()
+	if leader == nil || c.isDown(leader) {
+		return
+	}
+	c.event("the disk of %s lags, and then it loses power", leader.id)
+	c.net.Heal()
+	leader.disk.stall(1, 2*beat)
+	cut := func(a, b *node) {
+		for _, link := range [][2]string{{a.id, b.id}, {b.id, a.id}} {
+			c.net.Change(link[0], link[1], func(l *simnet.Link) { l.Cut = true })
+		}
+	}
+	followers := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return n == leader })
+	hear, deaf := followers[:len(followers)/2], followers[len(followers)/2:]
+	for _, n := range deaf {
+		cut(leader, n)
+	}
+	time.Sleep(beat / 2)
+	c.crash(leader)
+	c.net.Heal()
+	for _, n := range hear {
+		for _, other := range c.nodes {
+			cut(n, other)
+		}
 	}
 }
 

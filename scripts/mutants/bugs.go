@@ -306,7 +306,16 @@ var otherBugs = []bug{
 		name:  "a heartbeat takes a node back behind its vote",
 		edits: []edit{{"node/consensus/receive.go", "if t.handleBeside(rpc, handle) {", "if handle(rpc); t != nil {"}},
 		pkg:   "./node/consensus", run: "HeartbeatDuringAVote",
-		because:   "a node accepts entries that the leader it has voted for does not have, and a write is lost",
+		because: "a node accepts entries that the leader it has voted for does not have, and a write is lost",
+	},
+	{
+		name: "the term race",
+		edits: []edit{
+			{"node/consensus/receive.go", "if t.handleBeside(rpc, handle) {", "if handle(rpc); t != nil {"},
+			{"node/consensus/terms.go", "\tt.change.Lock()\n\tdefer t.change.Unlock()\n\tif current := t.current.Load(); term < current {", "\tif current := t.current.Load(); term < current-current {"},
+		},
+		pkg: "./node/consensus", run: "HeartbeatDuringAVote",
+		because:   "a node votes twice in a term, and a write is lost",
 		simulated: "TestSimulation",
 	},
 	{
