@@ -82,6 +82,7 @@ func (c *clock) Read() (wall time.Time, mono time.Duration) {
 func simulateNodes(t *testing.T, seed uint64, o *journal) {
 	t.Helper()
 	nodetest.VirtualSeed(t, seed, func(t *testing.T) {
+		t.Helper()
 		o.began = time.Now()
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := &nodes{

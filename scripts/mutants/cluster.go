@@ -41,7 +41,6 @@ var clusterBugs = []bug{
 		name:  "what may have been written counts as not written",
 		edits: []edit{{"node/propose/session.go", "if c.uncertain() {\n\t\treturn &command.Unavailable{Code: command.CodeOutcomeUnknown", "if c.uncertain() && false {\n\t\treturn &command.Unavailable{Code: command.CodeOutcomeUnknown"}},
 		run:   "-scenario,followers paused,-seed,1", because: "an agent repeats freely, and writes twice",
-		simulated: "TestNodes",
 	},
 	{
 		name:  "a follower answers before it has applied",
@@ -55,7 +54,6 @@ var clusterBugs = []bug{
 			{"node/propose/readindex.go", "if err := verify.Error(); err != nil {", "if err := ctx.Err(); verify == nil {"},
 		},
 		run: "-scenario,leaders paused,-seed,1", because: "who asks a leader that was stopped reads what was true before",
-		simulated: "TestNodes",
 	},
 	{
 		name:  "the log is not synced",
@@ -66,7 +64,6 @@ var clusterBugs = []bug{
 		name:  "memory keeps the rows of what was hidden",
 		edits: []edit{{"fsm/apply/effects.go", "tx.stored.Recent.Drop(tx.recast)", "tx.stored.Recent.Drop(nil)"}},
 		run:   "-scenario,leader killed,-seed,1", because: "what was hidden is shown by every node that has it in memory",
-		simulated: "TestNodes",
 	},
 }
 
