@@ -74,7 +74,7 @@ type Node struct {
 	registry  *prometheus.Registry
 
 	caughtUp chan struct{} // closed once the node has what was acknowledged before its start
-	stopping atomic.Bool
+	stopping atomic.Bool   // the node ends, or has ended
 
 	workCtx context.Context
 	endWork context.CancelFunc
@@ -82,7 +82,6 @@ type Node struct {
 
 	undo    []func(ending) error // the undoing of each step of the start, oldest first
 	begun   chan struct{}        // closed when Start returns
-	endOnce sync.Once
 	failure atomic.Pointer[error]
 	done    chan struct{}
 	err     error // why the node ended; read after done is closed
@@ -113,7 +112,7 @@ func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, 
 		}
 		if err != nil {
 			n.endWork()
-			n.endOnce.Do(func() { n.finish(ending{}, err) })
+			n.endOnce(func() { n.finish(ending{}, err) })
 			return nil, n.err
 		}
 	}

@@ -32,8 +32,7 @@ type ending struct {
 // not waited for.
 func (n *Node) Shutdown(ctx context.Context) error {
 	<-n.begun // an operator can have it leave before it serves
-	n.endOnce.Do(func() {
-		n.stopping.Store(true)
+	n.endOnce(func() {
 		n.logger.InfoContext(ctx, "shutting down", "delay", n.cfg.ShutdownDelay)
 		loop.Pause(ctx, n.cfg.ShutdownDelay)
 		n.delivery.Stop()
@@ -61,8 +60,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 // Kill simulates a crash as far as that is possible inside one process: without a notice
 // to the others, and without a flush. It is for tests.
 func (n *Node) Kill() {
-	n.endOnce.Do(func() {
-		n.stopping.Store(true)
+	n.endOnce(func() {
 		n.finish(ending{crash: true}, nil)
 	})
 	<-n.done
@@ -81,6 +79,13 @@ func (n *Node) fail(err error) {
 	n.endFor(err, func() { n.finish(ending{crash: true}, err) })
 }
 
+// endOnce runs end if it is the first call. A later one does not wait for the first.
+func (n *Node) endOnce(end func()) {
+	if n.stopping.CompareAndSwap(false, true) {
+		end()
+	}
+}
+
 // endFor ends the node once for its first failure, in the background.
 func (n *Node) endFor(cause error, end func()) {
 	if !n.failure.CompareAndSwap(nil, &cause) {
@@ -89,10 +94,7 @@ func (n *Node) endFor(cause error, end func()) {
 	n.logger.Error("this node cannot go on", "error", cause)
 	go func() {
 		<-n.begun // until then Start takes down what it has started
-		n.endOnce.Do(func() {
-			n.stopping.Store(true)
-			end()
-		})
+		n.endOnce(end)
 	}()
 }
 

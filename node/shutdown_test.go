@@ -61,7 +61,7 @@ func TestShutdownDuringTheStart(t *testing.T) {
 		t.Fatalf("ended during the start: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	n.endOnce.Do(func() { n.finish(ending{}, failed) })
+	n.endOnce(func() { n.finish(ending{}, failed) })
 	close(n.begun)
 	if err := <-ended; !errors.Is(err, failed) {
 		t.Errorf("ended with %v", err)

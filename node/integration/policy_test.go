@@ -139,39 +139,41 @@ func TestBlocksOutliveTheLeader(t *testing.T) {
 // a node carries out an order that it got even if its client has given up since.
 func TestSelectionMissesNothing(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	away := c.Follower()
-	to := (away + 1) % len(c.Nodes)
-	count := func(patience time.Duration, agent string) (matched int, err error) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		order := admin.Moderation{Operation: "hide", Body: fmt.Appendf(nil, `{"agent":%q,"reason":"a test","dry_run":true}`, agent)}
-		a, err := operateFor[struct{ Matched int }](ctx, c, away, admin.PathModerate, order)
-		return a.Matched, err
-	}
-	const written = 20
-	for agent, cutOff := range map[string]func(){
-		"eve":     func() { c.Isolate(away) },
-		"mallory": func() { c.Kill(away); c.Isolate(away) },
-	} {
-		cutOff()
-		for i := range written {
-			c.MustPublish(to, nodetest.Post{Agent: agent, Body: fmt.Sprintf("Buy %s, number %d", doomed, i)})
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitVoters()
+		away := c.Follower()
+		to := (away + 1) % len(c.Nodes)
+		count := func(patience time.Duration, agent string) (matched int, err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			order := admin.Moderation{Operation: "hide", Body: fmt.Appendf(nil, `{"agent":%q,"reason":"a test","dry_run":true}`, agent)}
+			a, err := operateFor[struct{ Matched int }](ctx, c, away, admin.PathModerate, order)
+			return a.Matched, err
 		}
-		if c.Nodes[away].Run == nil {
-			c.Start(away)
-		}
-		if matched, err := count(time.Second, agent); err == nil {
-			t.Errorf("cut off, the node finds %d entries of %s", matched, agent)
-		}
-		c.Heal()
-		c.Eventually("a selection", func() error {
-			matched, err := count(nodetest.Patience, agent)
-			if err == nil && matched != written {
-				t.Errorf("the node finds %d entries of %s, want %d", matched, agent, written)
+		const written = 20
+		for agent, cutOff := range map[string]func(){
+			"eve":     func() { c.Isolate(away) },
+			"mallory": func() { c.Kill(away); c.Isolate(away) },
+		} {
+			cutOff()
+			for i := range written {
+				c.MustPublish(to, nodetest.Post{Agent: agent, Body: fmt.Sprintf("Buy %s, number %d", doomed, i)})
 			}
-			return err
-		})
-	}
+			if c.Nodes[away].Run == nil {
+				c.Start(away)
+			}
+			if matched, err := count(time.Second, agent); err == nil {
+				t.Errorf("cut off, the node finds %d entries of %s", matched, agent)
+			}
+			c.Heal()
+			c.Eventually("a selection", func() error {
+				matched, err := count(nodetest.Patience, agent)
+				if err == nil && matched != written {
+					t.Errorf("the node finds %d entries of %s, want %d", matched, agent, written)
+				}
+				return err
+			})
+		}
+	})
 }

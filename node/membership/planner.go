@@ -84,6 +84,7 @@ type situation struct {
 	format  int    // of its log
 	members []cluster.Member
 	servers []raft.Server
+	index   uint64 // of the configuration that has these servers
 	health  admin.Health
 	alive   map[string]cluster.Member // members by id
 }
@@ -109,10 +110,12 @@ func (p *planner) plan(ctx context.Context, sit situation) change {
 	}
 	for _, s := range sit.servers {
 		id := string(s.ID)
-		// A server without a vote gets one if it wants it, is alive, and has been healthy for
-		// long enough.
+		// A server without a vote gets one if it wants it, is alive, has been healthy for long
+		// enough, and has the configuration. With an older one it would reject candidates that
+		// it does not know; if its vote is needed, there is no leader again.
 		m, alive := sit.alive[id]
-		if h, _ := sit.health.Server(id); s.Suffrage == raft.Voter || !alive || m.NonVoter || !h.Stable(sit.now, p.stableFor) {
+		h, _ := sit.health.Server(id)
+		if s.Suffrage == raft.Voter || !alive || m.NonVoter || !h.Stable(sit.now, p.stableFor) || h.LastIndex < sit.index {
 			continue
 		}
 		if old, ok := p.mayVote(ctx, &sit, id); ok {

@@ -100,6 +100,7 @@ func TestPlan(t *testing.T) {
 		alive   string
 		up      string // ids that answer though gossip does not know them
 		lagging string // ids that are alive but not healthy
+		index   uint64 // of the configuration
 		deadFor int    // seconds
 		configs map[string][]string
 		at      map[int]change // by second; no change at other times
@@ -110,6 +111,8 @@ func TestPlan(t *testing.T) {
 		{name: "new node, and a full disk", servers: "a-1", alive: "a-1# b-1?"},
 		{name: "new node, and another voter has space", servers: "a-1 c-1", alive: "a-1# c-1 b-1?", at: from(3, change{lead: "c-1"})},
 		{name: "promotion", servers: "a-1 (b-1)", alive: "a-1 b-1", at: from(3, change{promote: "b-1"})},
+		{name: "has the configuration", servers: "a-1 (b-1)", alive: "a-1 b-1", index: 99, at: from(3, change{promote: "b-1"})},
+		{name: "lacks the configuration", servers: "a-1 (b-1)", alive: "a-1 b-1", index: 100},
 		{name: "wants no vote", servers: "a-1 (b-1)", alive: "a-1 b-1~"},
 		{name: "of another cluster", servers: "a-1", alive: "a-1 b-1@", configs: map[string][]string{"b-1": {"a-1"}}},
 		{name: "lagging", servers: "a-1 (b-1)", alive: "a-1 b-1", lagging: "b-1"},
@@ -169,7 +172,7 @@ func TestPlan(t *testing.T) {
 			health := healthOfAll(config, members, tt.lagging, start)
 			for second := range planSeconds {
 				now := start.Add(time.Duration(second) * time.Second)
-				sit := situation{now: now, cluster: "c", members: members, servers: config, health: health}
+				sit := situation{now: now, cluster: "c", members: members, servers: config, index: tt.index, health: health}
 				got := p.plan(t.Context(), sit)
 				if got != tt.at[second] {
 					t.Errorf("after %d s: %+v, want %+v", second, got, tt.at[second])

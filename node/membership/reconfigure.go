@@ -153,7 +153,8 @@ func (ms *Membership) reconcile(ctx context.Context) {
 		err := ms.reconfigure(ctx, func(current configuration) (change, error) {
 			health, _ := ms.Health()
 			next := p.plan(ctx, situation{
-				now: time.Now(), cluster: ms.cfg.ClusterID(), format: ms.cfg.Machine.Format(), members: ms.cfg.Gossip.Members(), servers: current.servers, health: health,
+				now: time.Now(), cluster: ms.cfg.ClusterID(), format: ms.cfg.Machine.Format(), members: ms.cfg.Gossip.Members(),
+				servers: current.servers, index: current.index, health: health,
 			})
 			ms.rejected.Store(new(p.rejected))
 			return next, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/commons-cluster/commons/internal/simnet"
 )
 
-// bubbles has the tests that run in virtual time.
+// bubbles has the networks' seeds of the tests that run in virtual time.
 var bubbles sync.Map
 
 // startClock starts fasthttp's clock of Date headers. It lives as long as the process, so
@@ -34,11 +34,17 @@ var startClock = sync.OnceFunc(func() {
 // a bubble, in the year 2000, to the present it would take minutes.
 func Virtual(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
+	VirtualSeed(t, 1, test)
+}
+
+// VirtualSeed is Virtual with another seed for the delays of the network.
+func VirtualSeed(t *testing.T, seed uint64, test func(t *testing.T)) {
+	t.Helper()
 	startClock()
 	begin := time.Now().Round(0) // without the monotonic clock, which a bubble does not share
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(begin))
-		bubbles.Store(t, true)
+		bubbles.Store(t, seed)
 		defer bubbles.Delete(t)
 		test(t)
 	})
@@ -55,11 +61,19 @@ const (
 
 // newNet returns the network of a cluster, nil if it has the system's.
 func newNet(t testing.TB) *simnet.Net {
-	if _, virtual := bubbles.Load(t); !virtual {
+	seed, virtual := bubbles.Load(t)
+	if !virtual {
 		return nil
 	}
-	return simnet.New(1)
+	return simnet.New(seed.(uint64))
 }
+
+// Net returns the network of a virtual cluster, in which the host of a node is that of its
+// addresses.
+func (c *Cluster) Net() *simnet.Net { return c.net }
+
+// Host returns the node's host in the network of a virtual cluster.
+func (nd *Node) Host() string { return host(nd.index) }
 
 // network returns the network of a host of the cluster: the system's, or one in memory.
 func (c *Cluster) network(host string) cluster.Network {

@@ -29,7 +29,7 @@ const (
 
 // cluster is a simulated cluster and its checks.
 type cluster struct {
-	journal
+	*journal
 
 	seed  uint64
 	rng   *rand.Rand // of the faults
@@ -43,6 +43,7 @@ type cluster struct {
 	state   sync.Mutex // guards the nodes; never held over a wait
 	leaders map[uint64]string
 	terms   map[*node]uint64 // in memory
+	former  []durable        // of replaced disks
 	// replacing says that a disk was replaced and its old server is not removed yet.
 	replacing bool
 
@@ -54,10 +55,11 @@ type cluster struct {
 }
 
 // newCluster starts the cluster of a seed.
-func newCluster(seed uint64, dir string) (*cluster, error) {
+func newCluster(seed uint64, o *journal, dir string) (*cluster, error) {
+	o.began = time.Now()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	c := &cluster{
-		journal: journal{began: time.Now()}, seed: seed, rng: rng, mix: drawMix(rng), dir: dir, net: simnet.New(seed),
+		journal: o, seed: seed, rng: rng, mix: drawMix(rng), dir: dir, net: simnet.New(seed),
 		leaders: map[uint64]string{}, terms: map[*node]uint64{},
 		applied: map[uint64]position{}, texts: map[string]uint64{}, acked: map[string]uint64{},
 	}
@@ -126,9 +128,28 @@ func (c *cluster) checkMemory(n *node) {
 	case "":
 		c.leaders[term] = n.id
 		c.event("%s leads in term %d", n.id, term)
+		c.checkVotes(n.id, term)
 	case n.id:
 	default:
 		c.problem("%s and %s lead in term %d", c.leaders[term], n.id, term)
+	}
+}
+
+// checkVotes checks that a majority has its votes for a new leader on disk, or is in a later
+// term. The lock is held.
+func (c *cluster) checkVotes(leader string, term uint64) {
+	disks := slices.Clone(c.former)
+	for _, n := range c.nodes {
+		disks = append(disks, n.stored)
+	}
+	votes := 0
+	for _, d := range disks {
+		if d.votes[term] == leader || d.term > term {
+			votes++
+		}
+	}
+	if votes <= len(c.nodes)/2 {
+		c.problem("%s leads in term %d with %d votes on disk", leader, term, votes)
 	}
 }
 
@@ -204,9 +225,8 @@ func (c *cluster) settle() {
 	c.net.Heal()
 	c.mix.stalls = 0
 	for _, n := range c.nodes {
-		n.disk.mu.Lock()
-		n.disk.stalls, n.disk.fails = 0, 0
-		n.disk.mu.Unlock()
+		n.disk.stall(0, 0)
+		n.disk.fail(0)
 	}
 	for began := time.Now(); time.Since(began) < settleFor; time.Sleep(beat) {
 		for _, n := range c.nodes {

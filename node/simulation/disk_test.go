@@ -37,6 +37,27 @@ type disk struct {
 	fails   float64 // share of the transactions that fail
 }
 
+// fail sets the share of the transactions that fail.
+func (d *disk) fail(share float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fails = share
+}
+
+// stall sets the share of the transactions that take up to longest.
+func (d *disk) stall(share float64, longest time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stalls, d.longest = share, longest
+}
+
+// tearNext turns the power off during the next transaction.
+func (d *disk) tearNext() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tear = true
+}
+
 // around runs a transaction of the log in the file at path. written is called after it.
 func (d *disk) around(path string, do func() error, written func()) error {
 	d.mu.Lock()

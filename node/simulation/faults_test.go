@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,9 +27,9 @@ type mix struct {
 
 // Faults that a run draws from, by letter. A letter that stands twice is twice as likely.
 const (
-	allFaults  = "iihhhhtttcCoorrkkTTbBpdsx"
+	allFaults  = "iihhhhtttcCoorrkkTTbBpdsxq"
 	raceFaults = "iitthh" // leadership moves while nodes are away
-	diskFaults = "kkTTbBBhti"
+	diskFaults = "kkTTbBBhtiqq"
 	linkFaults = "iccooorrdlllhhhtt"
 	confFaults = "xxxhhhikt"
 )
@@ -97,14 +98,12 @@ func (c *cluster) fault(letter byte, a, b *node) {
 		c.crash(a)
 	case 'T':
 		c.event("%s loses power in its next write", a.id)
-		a.disk.mu.Lock()
-		a.disk.tear = true
-		a.disk.mu.Unlock()
+		a.disk.tearNext()
 	case 'b', 'B':
 		c.event("the disk of %s fails for a while", a.id)
 		d := a.disk
-		d.set(c.mix.fails)
-		time.AfterFunc(3*beat, func() { d.set(0) })
+		d.fail(c.mix.fails)
+		time.AfterFunc(3*beat, func() { d.fail(0) })
 	case 'p':
 		c.event("everything loses power")
 		for _, n := range c.nodes {
@@ -112,18 +111,44 @@ func (c *cluster) fault(letter byte, a, b *node) {
 		}
 	case 's':
 		c.event("each write of %s stalls", a.id)
-		a.disk.mu.Lock()
-		a.disk.stalls, a.disk.longest = 1, 2*beat
-		a.disk.mu.Unlock()
+		a.disk.stall(1, 2*beat)
 	case 'x':
 		c.replace(a)
+	case 'q':
+		c.loseLagging()
 	}
 }
 
-func (d *disk) set(fails float64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fails = fails
+// loseLagging turns the leader's power off while its disk lags and only the smallest
+// majority hears it. Then the others of this majority are isolated.
+func (c *cluster) loseLagging() {
+	c.state.Lock()
+	leader := c.leader()
+	c.state.Unlock()
+	if leader == nil || c.isDown(leader) {
+		return
+	}
+	c.event("the disk of %s lags, and then it loses power", leader.id)
+	c.net.Heal()
+	leader.disk.stall(1, 2*beat)
+	cut := func(a, b *node) {
+		for _, link := range [][2]string{{a.id, b.id}, {b.id, a.id}} {
+			c.net.Change(link[0], link[1], func(l *simnet.Link) { l.Cut = true })
+		}
+	}
+	followers := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return n == leader })
+	hear, deaf := followers[:len(followers)/2], followers[len(followers)/2:]
+	for _, n := range deaf {
+		cut(leader, n)
+	}
+	time.Sleep(beat / 2)
+	c.crash(leader)
+	c.net.Heal()
+	for _, n := range hear {
+		for _, other := range c.nodes {
+			cut(n, other)
+		}
+	}
 }
 
 // transfer has the leader hand leadership to another node.
@@ -180,7 +205,9 @@ func (c *cluster) replace(n *node) {
 	c.state.Unlock()
 	c.event("%s gets an empty disk", n.id)
 	c.crash(n)
+	c.state.Lock()
 	n.replace()
+	c.state.Unlock()
 	c.restart(n)
 }
 
@@ -194,10 +221,12 @@ func (c *cluster) reconcile(stop <-chan struct{}) {
 		case <-time.After(beat / 2):
 		}
 		c.state.Lock()
-		leader, ids := c.leader(), map[raft.ServerID]bool{}
+		leader, has := c.leader(), map[raft.ServerID]uint64{}
 		var r *consensus.Raft
 		for _, n := range c.nodes {
-			ids[raft.ServerID(n.id)] = true
+			if has[raft.ServerID(n.id)] = 0; n.raft != nil {
+				has[raft.ServerID(n.id)] = n.raft.LastIndex()
+			}
 		}
 		if leader != nil && c.replacing {
 			r = leader.raft
@@ -206,7 +235,7 @@ func (c *cluster) reconcile(stop <-chan struct{}) {
 		if r == nil {
 			continue
 		}
-		change, doing := nextChange(r, ids)
+		change, doing := nextChange(r, has)
 		if change == nil {
 			continue
 		}
@@ -220,25 +249,28 @@ func (c *cluster) reconcile(stop <-chan struct{}) {
 	}
 }
 
-// nextChange begins the next change of a configuration towards the servers of the nodes.
-func nextChange(r *consensus.Raft, ids map[raft.ServerID]bool) (change raft.IndexFuture, doing string) {
-	servers := r.Servers()
-	has := map[raft.ServerID]raft.ServerSuffrage{}
-	for _, s := range servers {
-		has[s.ID] = s.Suffrage
+// nextChange begins the next change of a configuration towards the servers of the nodes,
+// which have logs up to an index. A server gets its vote when it has all that is committed,
+// and so the configuration: with an older one it would reject candidates.
+func nextChange(r *consensus.Raft, has map[raft.ServerID]uint64) (change raft.IndexFuture, doing string) {
+	suffrages := map[raft.ServerID]raft.ServerSuffrage{}
+	for _, s := range r.Servers() {
+		suffrages[s.ID] = s.Suffrage
 	}
-	for id := range ids {
-		suffrage, known := has[id]
+	for id, last := range has {
+		suffrage, known := suffrages[id]
 		switch {
 		case !known:
 			return r.AddNonvoter(id, raft.ServerAddress(id), 0, writeTimeout), "adding " + string(id)
+		case suffrage == raft.Nonvoter && last < r.AppliedIndex():
+			return nil, ""
 		case suffrage == raft.Nonvoter:
 			return r.AddVoter(id, raft.ServerAddress(id), 0, writeTimeout), "promoting " + string(id)
 		}
 	}
-	for _, s := range servers {
-		if !ids[s.ID] {
-			return r.RemoveServer(s.ID, 0, writeTimeout), "removing " + string(s.ID)
+	for id := range suffrages {
+		if _, known := has[id]; !known {
+			return r.RemoveServer(id, 0, writeTimeout), "removing " + string(id)
 		}
 	}
 	return nil, ""

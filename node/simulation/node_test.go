@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -159,6 +160,7 @@ func (n *node) replace() {
 	n.id += "x"
 	n.starts = 0
 	n.snapshots = &snapshots{}
+	n.c.former = append(n.c.former, n.stored)
 	n.stored = durable{votes: map[uint64]string{}}
 }
 
@@ -208,6 +210,17 @@ func (j *journal) event(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.events = append(j.events, event{time.Since(j.began), fmt.Sprintf(format, args...)})
+}
+
+// String returns the problems and the events.
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var log strings.Builder
+	for _, e := range j.events {
+		fmt.Fprintf(&log, "%14v %s\n", e.at, e.text)
+	}
+	return strings.Join(j.problems[:min(len(j.problems), maxProblems)], "\n") + "\n" + log.String()
 }
 
 // maxProblems bounds the problems of a run that are kept. The first one causes most of the

@@ -16,11 +16,12 @@ import (
 
 // bug is a known bug: the edits that introduce it, and the tests that have to detect it.
 type bug struct {
-	name     string
-	because  string // the effect on users
-	pkg, run string // a package, and which of its tests
-	scenario string // of scripts/chaos; it has no tests of a package
-	edits    []edit
+	name      string
+	because   string // the effect on users
+	pkg, run  string // a package, and which of its tests
+	scenario  string // of scripts/chaos; it has no tests of a package
+	simulated string // the test of node/simulation that has to find it, or empty
+	edits     []edit
 }
 
 // edit replaces lines that stand exactly once in the declarations of a name. Indentation
@@ -54,6 +55,8 @@ func readBugs(table string) (tested, played []bug, err error) {
 				b.pkg, b.run, _ = strings.Cut(value, " ")
 			case key == "scenario:":
 				b.scenario = value
+			case key == "simulated:":
+				b.simulated = value
 			case key == "in:":
 				place, name, _ := strings.Cut(value, " ")
 				b.edits = append(b.edits, edit{place: place, name: name})

@@ -2,7 +2,7 @@
 // detect them. It fails if a bug is not detected, or if the tests fail without a bug.
 // The edits are passed only to the compiler: the working tree does not change.
 //
-//	mutants [-cluster] [-for 3m] [-seed TEXT] [words of a bug's name ...]
+//	mutants [-cluster | -simulation] [-for 3m] [-seed TEXT] [words of a bug's name ...]
 package main
 
 import (
@@ -31,13 +31,17 @@ const testTimeout = 4 * time.Minute
 func main() {
 	limit := flag.Duration("for", 0, "begin no further bug after this time; 0 is no limit")
 	cluster := flag.Bool("cluster", false, "try the bugs that scripts/chaos has to find in a cluster of real nodes, a minute each")
+	simulation := flag.Bool("simulation", false, "try the bugs that node/simulation has to find, at most a minute each")
 	seed := flag.String("seed", "", "try the bugs in an order that this text decides, such as a commit's hash")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	tested, played, err := readBugs(known)
 	table, try := tested, (*bug).try
-	if *cluster {
+	switch {
+	case *cluster:
 		table, try = played, (*bug).tryCluster
+	case *simulation:
+		table, try = simulatedBugs(slices.Concat(tested, played)), (*bug).trySimulated
 	}
 	if err == nil {
 		err = run(ctx, choose(table, flag.Args(), *seed), *limit, try)

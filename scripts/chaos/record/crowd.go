@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -33,6 +34,7 @@ type Crowd struct {
 	Nodes  []*harness.Node // that are called
 	Seed   uint64
 	Pause  time.Duration // of each lane after each call
+	Poll   time.Duration // of each reader after each call; 0 means pollPause
 	Token  string        // of moderators
 	Prefix string        // of agents' names
 	From   string        // the id of the newest event before the run
@@ -106,11 +108,11 @@ func (w *Crowd) Begin(parent context.Context) {
 		w.recording.Go(func() { w.waitAtHome(recording, w.Nodes[0]) })
 	}
 	for i := range watchers {
-		w.watching.Go(func() { watch(watching, w.Nodes, i, 1, w.home) })
+		w.watching.Go(func() { watch(watching, w.Nodes, i, w.pollPause(), 1, w.home) })
 	}
 	for i := range followers {
-		w.watching.Go(func() { watch(watching, w.Nodes, i, w.From, w.stream) })
-		w.watching.Go(func() { watch(watching, w.Nodes, i, w.Since, w.entriesSince) })
+		w.watching.Go(func() { watch(watching, w.Nodes, i, w.pollPause(), w.From, w.stream) })
+		w.watching.Go(func() { watch(watching, w.Nodes, i, w.pollPause(), w.Since, w.entriesSince) })
 	}
 }
 
@@ -122,6 +124,8 @@ func (w *Crowd) End() {
 	w.stopWatching()
 	w.watching.Wait()
 }
+
+func (w *Crowd) pollPause() time.Duration { return cmp.Or(w.Poll, pollPause) }
 
 func (w *Crowd) watcher(i int) string { return fmt.Sprintf("%swatcher-%d", w.Prefix, i) }
 

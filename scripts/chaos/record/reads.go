@@ -30,6 +30,6 @@ func (w *Crowd) read(ctx context.Context, how Kind, node *harness.Node, random *
 	for ctx.Err() == nil {
 		c := Call{Client: name, Surface: "http", Kind: how, Agent: name}
 		quick.do(ctx, &c, node, request{http.MethodGet, path, nil, http.Header{}})
-		harness.Pause(ctx, pollPause/2+time.Duration(random.Int64N(int64(pollPause))))
+		harness.Pause(ctx, w.pollPause()/2+time.Duration(random.Int64N(int64(w.pollPause()))))
 	}
 }

@@ -17,11 +17,11 @@ import (
 // of the next request, and the number of new items.
 type poll[T comparable] func(ctx context.Context, i int, node *harness.Node, since T) (next T, news int)
 
-// watch polls each node in turn, and continues at each where the one before ended.
-func watch[T comparable](ctx context.Context, nodes []*harness.Node, i int, since T, poll poll[T]) {
+// watch polls each node in turn, with a pause after each poll, and continues at each where the one before ended.
+func watch[T comparable](ctx context.Context, nodes []*harness.Node, i int, pause time.Duration, since T, poll poll[T]) {
 	for n := i; ctx.Err() == nil; n++ {
 		since, _ = poll(ctx, i, nodes[n%len(nodes)], since)
-		harness.Pause(ctx, pollPause)
+		harness.Pause(ctx, pause)
 	}
 	// After the faults: read the rest.
 	rested := context.WithoutCancel(ctx)

@@ -1,0 +1,144 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/commons-cluster/commons/internal/simnet"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+// Faults that a run of whole nodes draws from, by letter. A letter that stands twice is
+// twice as likely.
+const (
+	allNodeFaults  = "iihhhcorrdttkkgTbpswvvuul"
+	moveNodeFaults = "iitthhrgg" // leadership moves while nodes are away
+	diskNodeFaults = "kkTTbspgtuu"
+	confNodeFaults = "wwllvhhikt"
+)
+
+func drawNodesMix(rng *rand.Rand) mix {
+	m := drawMix(rng)
+	m.pause = pick(rng, 500*time.Millisecond, 2*time.Second, 4*time.Second)
+	m.logBytes = pick[int64](rng, 16<<10, 64<<10, 1<<30)
+	m.faults = pick(rng, allNodeFaults, allNodeFaults, moveNodeFaults, diskNodeFaults, confNodeFaults)
+	return m
+}
+
+// fault causes one fault at node a, or between a and b.
+func (c *nodes) fault(letter byte, a, b int) {
+	change := func(from, to int, change func(*simnet.Link)) {
+		c.Net().Change(c.Nodes[from].Host(), c.Nodes[to].Host(), change)
+	}
+	cut := func(l *simnet.Link) { l.Cut = true }
+	name, other := c.Nodes[a].Config.NodeID, c.Nodes[b].Config.NodeID
+	switch letter {
+	case 'i':
+		c.event("%s is isolated", name)
+		for _, j := range c.Others(a) {
+			change(a, j, cut)
+			change(j, a, cut)
+		}
+	case 'h':
+		c.event("the network is whole")
+		c.Net().Heal()
+	case 'c':
+		c.event("%s and %s are cut off from each other", name, other)
+		change(a, b, cut)
+		change(b, a, cut)
+	case 'o':
+		c.event("messages from %s to %s are held", name, other)
+		change(a, b, cut)
+	case 'r':
+		c.event("connections of %s and %s break", name, other)
+		c.Net().Reset(c.Nodes[a].Host(), c.Nodes[b].Host())
+	case 'd':
+		c.event("messages from %s to %s are slow, and some are lost", name, other)
+		change(a, b, func(l *simnet.Link) { l.Max, l.Loss, l.Rate = time.Second, 0.1, 64<<10 })
+	case 't':
+		_, err := operate[admin.ServerRef](c, a, admin.PathTransfer, admin.ServerRef{ID: c.Nodes[b].ServerID()})
+		c.event("%s asks that %s leads: %v", name, other, err)
+	case 'k':
+		c.event("%s loses power", name)
+		c.crash(a)
+	case 'p':
+		c.event("everything loses power")
+		all := c.Others(-1)
+		c.crash(all...)
+	case 'T':
+		c.event("%s loses power in its next write", name)
+		c.life(a).tearNext()
+	case 'b':
+		c.event("the disk of %s fails for a while", name)
+		d := c.life(a)
+		d.fail(c.mix.fails)
+		time.AfterFunc(3*beat, func() { d.fail(0) })
+	case 's':
+		c.event("each write of %s stalls", name)
+		c.life(a).stall(1, 2*beat)
+	case 'g':
+		c.event("%s is asked to end", name)
+		c.stop(a)
+	case 'u':
+		c.event("%s is upgraded", name)
+		c.stop(a)
+		c.Nodes[a].Config.Tuning.Format = after
+	case 'v':
+		if step := pick(c.rng, time.Hour, -time.Hour, 0); c.onlyClock(a) {
+			c.event("the clock of %s is off by %v", name, step)
+			c.hosts[a].clock.off.Store(int64(step))
+		}
+	case 'w':
+		c.wipe(a)
+	case 'l':
+		c.depart(a)
+	}
+}
+
+// onlyClock reports whether the clocks of all other nodes are right. The median of three
+// clocks of which two are wrong is wrong.
+func (c *nodes) onlyClock(a int) bool {
+	return !slices.ContainsFunc(c.Others(a), func(i int) bool { return c.hosts[i].clock.off.Load() != 0 })
+}
+
+// wipe replaces the disk of a node that follows, if all nodes run and vote: two empty
+// disks of three would be a loss.
+func (c *nodes) wipe(a int) {
+	if !c.allVote() || c.Nodes[a].Status().Role == "leader" {
+		return
+	}
+	c.event("%s gets an empty disk", c.Nodes[a].Config.NodeID)
+	c.crash(a)
+	c.Wipe(a)
+}
+
+// depart has a node leave the cluster for good, if all nodes run and vote. It comes back as
+// a new server.
+func (c *nodes) depart(a int) {
+	if !c.allVote() {
+		return
+	}
+	_, err := operate[admin.ServerRef](c, a, admin.PathLeave, nil)
+	c.event("%s leaves: %v", c.Nodes[a].Config.NodeID, err)
+	if err == nil {
+		c.stop(a) // if it does not end yet
+		c.Wipe(a)
+	}
+}
+
+// allVote reports whether every node runs, and says that all of them vote.
+func (c *nodes) allVote() bool {
+	ids := make([]string, 0, len(c.Nodes))
+	for i := range c.Nodes {
+		if c.life(i).ended.Load() != nil {
+			return false
+		}
+		ids = append(ids, c.Nodes[i].ServerID())
+	}
+	slices.Sort(ids)
+	return !slices.ContainsFunc(c.Nodes, func(nd *nodetest.Node) bool {
+		return !slices.Equal(slices.Sorted(slices.Values(nd.Status().Voters)), ids)
+	})
+}

@@ -1,0 +1,340 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/nodetest"
+	"github.com/commons-cluster/commons/node/offline"
+	"github.com/commons-cluster/commons/node/propose"
+	"github.com/commons-cluster/commons/scripts/chaos/check"
+	"github.com/commons-cluster/commons/scripts/chaos/record"
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+const (
+	// nodesLength is the virtual time of a run of whole nodes with faults, and raftLength that
+	// of one of Raft.
+	nodesLength, raftLength = 30 * time.Second, time.Minute
+	// lookEvery is the pause between two looks at all nodes, and clientPause that of a client.
+	lookEvery   = 50 * time.Millisecond
+	clientPause = time.Second
+	// before and after are the newest formats of the programs of a rolling upgrade.
+	before, after = 1, 2
+)
+
+// nodes is a cluster of whole nodes, recorded clients and their checks.
+type nodes struct {
+	*nodetest.Cluster
+	*journal
+
+	t       *testing.T
+	seed    uint64
+	rng     *rand.Rand // of the faults
+	mix     mix
+	hosts   []*host
+	leaders map[uint64]string   // by term
+	terms   map[string]uint64   // by server
+	digests map[uint64][32]byte // by index
+}
+
+// host is the machine of a node.
+type host struct {
+	clock clock
+	life  atomic.Pointer[life]
+}
+
+// life lasts from one start of a node to the next.
+type life struct {
+	*disk
+
+	ended atomic.Pointer[error] // the reason why the node ended by itself
+}
+
+// clock is the clock of a host, which can be set.
+type clock struct {
+	propose.Clock
+
+	off atomic.Int64
+}
+
+func (c *clock) Read() (wall time.Time, mono time.Duration) {
+	wall, mono = c.Clock.Read()
+	return wall.Add(time.Duration(c.off.Load())), mono
+}
+
+// simulateNodes makes one run of whole nodes.
+func simulateNodes(t *testing.T, seed uint64, o *journal) {
+	t.Helper()
+	nodetest.VirtualSeed(t, seed, func(t *testing.T) {
+		t.Helper()
+		o.began = time.Now()
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := &nodes{
+			t: t, seed: seed, rng: rng, mix: drawNodesMix(rng), journal: o,
+			leaders: map[uint64]string{}, terms: map[string]uint64{}, digests: map[uint64][32]byte{},
+		}
+		c.event("%+v", c.mix)
+		c.Cluster = nodetest.New(t, c.mix.voters, nodetest.Impatient, c.configure)
+		for i := range c.Nodes {
+			c.watchEnd(i)
+		}
+		c.WaitVoters()
+		c.run()
+	})
+}
+
+// configure gives a node its host.
+func (c *nodes) configure(cfg *config.Config) {
+	h := &host{clock: clock{Clock: propose.WallClock(0)}}
+	c.hosts = append(c.hosts, h)
+	cfg.TrustedProxies = []string{"127.0.0.0/8"}
+	cfg.Tuning.Clock, cfg.Tuning.Format = &h.clock, before
+	cfg.Tuning.SnapshotBytes, cfg.Tuning.TrailingBytes = c.mix.logBytes, c.mix.logBytes
+	c.renew(h, cfg)
+}
+
+// renew begins a life of a host, with a disk that works.
+func (c *nodes) renew(h *host, cfg *config.Config) {
+	l := &life{disk: &disk{rng: rand.New(rand.NewPCG(c.seed, c.rng.Uint64())), stalls: c.mix.stalls, longest: c.mix.longest}}
+	h.life.Store(l)
+	path := filepath.Join(cfg.DataDir, offline.LogFile)
+	cfg.Tuning.AroundWrite = func(what string, do func() error) error {
+		if what != logstore.Storing && what != logstore.Deleting {
+			return do()
+		}
+		return l.around(path, do, func() {})
+	}
+}
+
+func (c *nodes) life(i int) *life { return c.hosts[i].life.Load() }
+
+// watchEnd notices when a node ends by itself.
+func (c *nodes) watchEnd(i int) {
+	run, l := c.Nodes[i].Run, c.life(i)
+	go func() {
+		err := run.Wait()
+		l.ended.Store(&err)
+	}()
+}
+
+// run lets clients work during the faults, and checks their calls.
+func (c *nodes) run() {
+	token := c.moderator()
+	var newest struct{ LastEventID string }
+	if err := c.Nodes[0].Client().Do(c.t.Context(), http.MethodGet, "/api/events", nil, &newest); err != nil {
+		c.t.Fatal(err)
+	}
+	began := time.Now()
+	var history record.History
+	crowd := &record.Crowd{
+		Client: record.NewCaller(began, c.HTTP, &history), Seed: c.seed, Pause: clientPause, Poll: clientPause, Token: token, From: newest.LastEventID,
+	}
+	for _, nd := range c.Nodes {
+		crowd.Nodes = append(crowd.Nodes, &harness.Node{Name: nd.Config.NodeID, URL: nd.URL()})
+	}
+	crowd.Begin(c.t.Context())
+	for time.Since(began) < cmp.Or(*length, nodesLength) && c.found() == 0 {
+		c.pass(time.Duration(c.rng.Int64N(int64(c.mix.pause))))
+		c.startAll()
+		order := c.rng.Perm(len(c.Nodes))
+		c.fault(c.mix.faults[c.rng.IntN(len(c.mix.faults))], order[0], order[1])
+	}
+	c.settle()
+	crowd.End()
+	c.WaitConverged()
+	c.judge(history.Calls, began)
+}
+
+// moderator returns the token of a moderator.
+func (c *nodes) moderator() (token string) {
+	c.Eventually("a moderator", func() error {
+		order := admin.Moderation{Operation: "setModerator", Body: []byte(`{"name":"chaos"}`)}
+		answer, err := operate[struct{ Token string }](c, 0, admin.PathModerate, order)
+		token = answer.Token
+		return err
+	})
+	return token
+}
+
+// operate makes a call of an operator at a node.
+func operate[Answer any](c *nodes, i int, path string, request any) (answer Answer, err error) {
+	to, err := admin.NewClient(c.Operators(), c.Nodes[i].Config.SecretFile, c.Nodes[i].ClusterAddr())
+	if err != nil {
+		return answer, err
+	}
+	defer to.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), writeTimeout)
+	defer cancel()
+	return admin.Call[Answer](ctx, to, path, request)
+}
+
+// pass lets time pass, and looks at the nodes.
+func (c *nodes) pass(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(lookEvery) {
+		c.look()
+	}
+}
+
+// look checks the running nodes: terms never go back, a term has one leader, and digests
+// are equal at equal indexes.
+func (c *nodes) look() {
+	for i, nd := range c.Nodes {
+		if nd.Run == nil || c.life(i).ended.Load() != nil {
+			continue
+		}
+		s := nd.Status()
+		if was := c.terms[s.Node]; s.Term < was {
+			c.problem("%s: its term goes back from %d to %d", s.Node, was, s.Term)
+		}
+		c.terms[s.Node] = s.Term
+		if s.Role == "leader" && nd.Status().Term == s.Term {
+			switch c.leaders[s.Term] {
+			case "":
+				c.leaders[s.Term] = s.Node
+				c.event("%s leads in term %d", s.Node, s.Term)
+			case s.Node:
+			default:
+				c.problem("%s and %s lead in term %d", c.leaders[s.Term], s.Node, s.Term)
+			}
+		}
+		index, digest := nd.Run.Digest()
+		if was, known := c.digests[index]; known && was != digest {
+			c.problem("%s: its state at index %d differs from that of another node", s.Node, index)
+		}
+		c.digests[index] = digest
+	}
+}
+
+// startAll starts the nodes that are down.
+func (c *nodes) startAll() {
+	for i, nd := range c.Nodes {
+		if ended := c.life(i).ended.Load(); nd.Run != nil && ended != nil {
+			c.event("%s has ended: %v", nd.Config.NodeID, *ended)
+			if err := *ended; !errors.Is(err, errBadDisk) && !errors.Is(err, errPowerOff) {
+				c.problem("%s ended by itself: %v", nd.Config.NodeID, err)
+			}
+			c.crash(i)
+		}
+		if nd.Run == nil {
+			c.event("%s starts", nd.Config.NodeID)
+			c.renew(c.hosts[i], &nd.Config)
+			c.Start(i)
+			c.watchEnd(i)
+		}
+	}
+}
+
+// crash ends nodes at once. The next starts see only the parts of their logs that were
+// synced.
+func (c *nodes) crash(victims ...int) {
+	left, abandoned := map[int][]byte{}, map[int]bool{}
+	path := func(i int) string { return filepath.Join(c.Nodes[i].DataDir(), offline.LogFile) }
+	for _, i := range victims {
+		data, err := c.life(i).powerOff(path(i))
+		if err != nil {
+			c.problem("crash of %s: %v", c.Nodes[i].Config.NodeID, err)
+		}
+		left[i], abandoned[i] = data, c.life(i).ended.Load() != nil
+		c.Net().Reset(c.Nodes[i].Host(), "")
+	}
+	c.Kill(victims...)
+	for i, data := range left {
+		if abandoned[i] {
+			c.leave(i)
+		}
+		if err := errors.Join(writeSparse(path(i), data), os.RemoveAll(path(i)+tornSuffix)); err != nil {
+			c.problem("crash of %s: %v", c.Nodes[i].Config.NodeID, err)
+		}
+	}
+}
+
+// leave gives a node that has ended by itself a copy of its directory: if it cannot close
+// its files, it keeps them open until its process ends.
+func (c *nodes) leave(i int) {
+	synctest.Wait()
+	cfg := &c.Nodes[i].Config
+	from := cfg.DataDir
+	cfg.DataDir += "x"
+	if err := os.CopyFS(cfg.DataDir, os.DirFS(from)); err != nil {
+		c.problem("copy of %s: %v", from, err)
+	}
+}
+
+// stop asks a node to end. It may lack a quorum.
+func (c *nodes) stop(i int) {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	if err := c.Nodes[i].Run.Shutdown(ctx); err != nil {
+		c.event("%s: %v", c.Nodes[i].Config.NodeID, err)
+	}
+	c.Nodes[i].Run = nil
+}
+
+// settle ends the faults and waits until all nodes are well.
+func (c *nodes) settle() {
+	c.event("all faults end")
+	c.Net().Heal()
+	for _, h := range c.hosts {
+		h.clock.off.Store(0)
+		h.life.Load().fail(0)
+		h.life.Load().stall(0, 0)
+	}
+	c.startAll()
+	for began := time.Now(); time.Since(began) < settleFor/2; {
+		c.pass(beat)
+		c.startAll() // a node may end late
+	}
+	c.WaitReady()
+	c.WaitVoters()
+}
+
+// judge runs the checks of scripts/chaos on the calls.
+func (c *nodes) judge(calls []record.Call, began time.Time) {
+	f := check.Final{Entries: map[string][]check.Entry{}, Equal: true, Began: began}
+	for i, nd := range c.Nodes {
+		all := c.All(i, client.EntryQuery{})
+		slices.Reverse(all)
+		f.Entries[nd.Config.NodeID] = all
+	}
+	for _, v := range check.All(calls, &f) {
+		for _, finding := range v.Findings {
+			shown, err := json.Marshal(finding.Calls[:min(len(finding.Calls), check.MaxShown)])
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			c.problem("%s: %s\n%s", v.Name, finding.Text, shown)
+		}
+	}
+	kinds := map[string]int{}
+	for i := range calls {
+		kinds[string(calls[i].Outcome)]++
+	}
+	c.event("%d calls: %v, %d terms", len(calls), kinds, len(c.leaders))
+	if kinds[string(record.Done)] == 0 {
+		c.problem("no call succeeded")
+	}
+}
+
+// TestNodes runs whole nodes with the faults of several seeds: claims, strong reads and all
+// other calls of scripts/chaos, which its checks judge. A failure shows the seed and the
+// events of its run.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	seeds(t, foundByNodes, func(seed uint64, o *journal) { simulateNodes(t, seed, o) })
+}
