@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -449,7 +450,7 @@ func TestA2AMediaType(t *testing.T) {
 		{[]string{"Content-Type", "application/json", "Accept", "application/a2a+json"}, "application/a2a+json"},
 		{[]string{"Content-Type", "application/json"}, "application/json"},
 	} {
-		headers := append(test.headers, "A2A-Version", "1.0")
+		headers := slices.Concat(test.headers, []string{"A2A-Version", "1.0"})
 		for _, base := range []string{"/a2a/v1", "/a2a"} {
 			s.Do(http.MethodPost, base+"/message:send", fmt.Sprintf(message, i), headers...).Want(t, http.StatusOK).WantHeader(t, "Content-Type", test.want)
 			s.Do(http.MethodPost, base+"/message:send", "{}", headers...).Want(t, http.StatusBadRequest).WantHeader(t, "Content-Type", test.want)

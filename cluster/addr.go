@@ -108,7 +108,7 @@ func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 	if port == 0 {
 		port = boundAddr.Port()
 	}
-	if ip, err := netip.ParseAddr(host); host != "" && (err != nil || !ip.IsUnspecified()) {
+	if ip, _ := netip.ParseAddr(host); host != "" && !ip.IsUnspecified() { // a name gives the zero address
 		return joinAddr(host, port), nil
 	}
 	ip := boundAddr.Addr().Unmap()
