@@ -435,6 +435,12 @@ var otherBugs = []bug{
 		because: "the time stands still when a leader's clock is set back while a voter is away",
 	},
 	{
+		name:  "the first look at the log stays the witness",
+		edits: []edit{{"node/propose/clock.go", "former != nil && former.origin.After(origin)", "former != nil"}},
+		pkg:   "./node/propose", run: "LogIsAppliedAfter",
+		because: "after a power loss the time stands still for as long as the state was not flushed, if a clock is wrong and a voter is away",
+	},
+	{
 		name:  "a new leader stamps by its own clock",
 		edits: []edit{{"node/propose/stamp.go", "\tif !p.sync.knowsMajority() {", "\tif false {"}},
 		pkg:   "./node/propose", run: "NothingIsStamped",
