@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -61,6 +62,7 @@ func seeds(t *testing.T, known []known, simulate func(seed uint64, o *journal)) 
 	run := func(seed uint64) {
 		runs++
 		hangs := time.AfterFunc(hangAfter, func() {
+			debug.SetTraceback("all")
 			panic(fmt.Sprintf("seed %d: virtual time stands still; a goroutine waits for a mutex that is held over a wait, or runs in a loop", seed))
 		})
 		defer hangs.Stop()
