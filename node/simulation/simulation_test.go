@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/commons-cluster/commons/internal/memdir"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 var (
@@ -119,7 +119,8 @@ func simulate(t *testing.T, seed uint64, o *journal, dir string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // the directory above is removed, too
-	synctest.Test(t, func(t *testing.T) {
+	nodetest.VirtualSeed(t, seed, func(t *testing.T) {
+		t.Helper()
 		c, err := newCluster(seed, o, dir)
 		if err != nil {
 			t.Fatal(err)
