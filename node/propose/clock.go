@@ -213,14 +213,16 @@ func (s *ClockSync) settle(own time.Time, others []string, logTime func() time.T
 }
 
 // soFar returns the origin of the stamped time so far. It is added to an even number of
-// clocks, which has no middle one; of two clocks it shows which is wrong. A process that has
-// never known a majority uses the time of its log. That time may be old, so it never makes a
-// stamp too late.
+// clocks, which has no middle one; of two clocks it shows which is wrong. It is not before
+// the time of the log, which is all that a process has that has never known a majority. That
+// time may be old, so it never makes a stamp too late; it moves when a process that has
+// started again applies the rest of its log.
 func soFar(former *basis, logTime func() time.Time, mono time.Duration) time.Time {
-	if former != nil {
+	origin := logTime().Add(-mono)
+	if former != nil && former.origin.After(origin) {
 		return former.origin
 	}
-	return logTime().Add(-mono)
+	return origin
 }
 
 // report logs each change of the correction. The lock is held.

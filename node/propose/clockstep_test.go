@@ -181,6 +181,25 @@ func TestFirstTimeOfAProcess(t *testing.T) {
 	}
 }
 
+// TestLogIsAppliedAfterTheStart starts a process whose clock is behind, while another voter
+// is away. Its first comparison sees an old log. Stamps go on from the newest entry.
+func TestLogIsAppliedAfterTheStart(t *testing.T) {
+	clock := &handClock{truth: noon, off: -time.Hour}
+	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+	log := noon.Add(-30 * time.Minute)
+	compare := func() {
+		s.compare(context.Background(), []string{"b", "c"}, func() time.Time { return log }, asker(clock, map[string]time.Duration{"b": 0}))
+	}
+	compare()
+	clock.add(ClockInterval)
+	log = noon.Add(-time.Minute)
+	compare()
+	clock.add(ClockInterval)
+	if got, want := time.UnixMilli(s.Stamp()), log.Add(ClockInterval); !got.Equal(want) {
+		t.Errorf("stamped %v, want %v", got, want)
+	}
+}
+
 // settableClock is the system's clock, set by the test.
 type settableClock struct {
 	start      time.Time

@@ -109,8 +109,10 @@ func (c *nodes) configure(cfg *config.Config) {
 	c.renew(h, cfg)
 }
 
-// renew begins a life of a host, with a disk that works.
+// renew begins a life of a host, with a disk that works and a clock that was set. A process
+// that starts with a wrong clock while a voter is away can only go on from the log's time.
 func (c *nodes) renew(h *host, cfg *config.Config) {
+	h.clock.off.Store(0)
 	l := &life{disk: &disk{rng: rand.New(rand.NewPCG(c.seed, c.rng.Uint64())), stalls: c.mix.stalls, longest: c.mix.longest}}
 	h.life.Store(l)
 	path := filepath.Join(cfg.DataDir, offline.LogFile)

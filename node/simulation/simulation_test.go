@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/commons-cluster/commons/internal/memdir"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 var (
@@ -61,6 +62,7 @@ func seeds(t *testing.T, known []known, simulate func(seed uint64, o *journal)) 
 	run := func(seed uint64) {
 		runs++
 		hangs := time.AfterFunc(hangAfter, func() {
+			debug.SetTraceback("all")
 			panic(fmt.Sprintf("seed %d: virtual time stands still; a goroutine waits for a mutex that is held over a wait, or runs in a loop", seed))
 		})
 		defer hangs.Stop()
@@ -117,7 +119,8 @@ func simulate(t *testing.T, seed uint64, o *journal, dir string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // the directory above is removed, too
-	synctest.Test(t, func(t *testing.T) {
+	nodetest.VirtualSeed(t, seed, func(t *testing.T) {
+		t.Helper()
 		c, err := newCluster(seed, o, dir)
 		if err != nil {
 			t.Fatal(err)
