@@ -62,7 +62,6 @@ func newAuthority(keyID string, seed []byte) (*authority, error) {
 	return &authority{keyID: keyID, key: key, cert: cert}, nil
 }
 
-// sign creates a certificate from the template.
 func sign(template, parent *x509.Certificate, public ed25519.PublicKey, key ed25519.PrivateKey) (*x509.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
 	if err != nil {

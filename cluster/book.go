@@ -140,7 +140,6 @@ func (b *Book) Forget(serverID string) error {
 	return b.write()
 }
 
-// dropOldest removes the entry with the earliest time.
 func dropOldest[Entry any](entries map[string]Entry, at func(Entry) time.Time) {
 	delete(entries, slices.MinFunc(slices.Collect(maps.Keys(entries)), func(a, b string) int { return at(entries[a]).Compare(at(entries[b])) }))
 }

@@ -120,7 +120,6 @@ func (s *connSet) has(match func(*conn) bool) bool {
 	return false
 }
 
-// close closes all connections and the set.
 func (s *connSet) close() {
 	s.mu.Lock()
 	s.closed = true

@@ -79,7 +79,6 @@ func StartGossip(cfg GossipConfig) (*Gossip, error) {
 	return g, nil
 }
 
-// open binds the sockets and starts memberlist on them.
 func (g *Gossip) open() (err error) {
 	conf := memberlist.DefaultLANConfig()
 	conf.Logger = slog.NewLogLogger(gossipLog{g}, slog.LevelInfo)
@@ -257,7 +256,6 @@ func (g *Gossip) SetMeta(meta Meta) error {
 	return nil
 }
 
-// publishLoop sends metadata set by SetMeta to the other members.
 func (g *Gossip) publishLoop() {
 	for {
 		select {

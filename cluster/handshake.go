@@ -143,7 +143,6 @@ func (p *Port) clientHandshake(ctx context.Context, c *conn, serverID, protocol 
 	return tc, nil
 }
 
-// clientTLS performs the client's handshake of a connection between nodes.
 func clientTLS(raw net.Conn, own *tls.Certificate, keys *keyset, protocol string, verify func(tls.ConnectionState) error) *tls.Conn {
 	return tls.Client(raw, &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -195,13 +194,11 @@ func (c *credentials) certificate(keys *keyset) (*tls.Certificate, error) {
 	return cert, nil
 }
 
-// verifiedPeer is a peer with a verified certificate.
 type verifiedPeer struct {
 	peerIdentity
 	keyID string // secret that its certificate is under
 }
 
-// checkCluster rejects a server of another cluster.
 func (c *credentials) checkCluster(who peerIdentity) error {
 	if own := c.clusterID(); !sameCluster(own, who.clusterID) {
 		return fmt.Errorf("server %s belongs to cluster %s, this node to cluster %s", who.serverID, who.clusterID, own)

@@ -127,7 +127,6 @@ func (id *Identity) Keep(dir string) error {
 	return nil
 }
 
-// hostNodeName turns a host name into a valid node name.
 func hostNodeName(host string) string {
 	name := strings.Map(func(r rune) rune {
 		if isNameRune(r) {

@@ -29,7 +29,6 @@ type lostMember struct {
 // stranger is remembered. Each interval contacts every join address without a member.
 const strangerRounds = 5
 
-// stranger is a member of another cluster.
 type stranger struct {
 	Member
 	at time.Time
@@ -135,7 +134,6 @@ func (g *Gossip) hints() []string {
 	return addrs
 }
 
-// lookupJoin returns all addresses of a join entry.
 func (g *Gossip) lookupJoin(name string) []netip.AddrPort {
 	host, port, err := splitAddr(name)
 	if err != nil {
@@ -158,7 +156,6 @@ func (g *Gossip) lookupJoin(name string) []netip.AddrPort {
 	return addrs
 }
 
-// joinAll exchanges members with every address, a few at a time.
 func (g *Gossip) joinAll(addrs []string) {
 	var group errgroup.Group
 	group.SetLimit(joinConcurrency)

@@ -194,7 +194,6 @@ func (t *gossipTransport) relay() {
 	}
 }
 
-// gossipStream is a stream that is read up to a limit.
 type gossipStream struct {
 	net.Conn
 	transport *gossipTransport

@@ -73,7 +73,6 @@ func (p *Port) secretsChanged() {
 	})
 }
 
-// stopRotation ends the handling of changed secrets when the port closes.
 func (p *Port) stopRotation() {
 	p.rotationMu.Lock()
 	defer p.rotationMu.Unlock()

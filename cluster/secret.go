@@ -65,7 +65,6 @@ type keyset struct {
 	pool *x509.CertPool
 }
 
-// secretKey holds the keys derived from one secret.
 type secretKey struct {
 	id     string // public name of the secret, hex
 	ca     *authority
@@ -194,7 +193,6 @@ func newKeyset(keys []*secretKey) *keyset {
 	return k
 }
 
-// first is the key in use.
 func (k *keyset) first() *secretKey { return k.keys[0] }
 
 // accepts reports whether certificates under the named key are valid.

@@ -73,7 +73,6 @@ func (n *Node) serverIDs() (ids []string) {
 	return ids[:min(len(ids), command.MaxServers)]
 }
 
-// overBudget is the error of a write over the daily budget.
 func (b *backend) overBudget() error {
 	v := b.machine.View()
 	defer v.Release()
@@ -137,7 +136,6 @@ func (b *backend) VerifyReceiver(ctx context.Context, from command.Sender, agent
 	return err
 }
 
-// moderate runs an operation of the public interface for the operator.
 func (n *Node) moderate(request admin.Moderation) (status int, answer []byte) {
 	server := n.serving.Load()
 	if server == nil {

@@ -316,7 +316,6 @@ func (n *Node) liveMembers() []cluster.Member {
 	return nil
 }
 
-// leading reports whether this node leads and takes writes.
 func (n *Node) leading() bool { return n.pipeline.Stats().Leading }
 
 // proposeAsLeader replicates a command while this node leads.
@@ -394,7 +393,6 @@ func (n *Node) restored() {
 	n.pipeline.Recheck(v)
 }
 
-// openParts creates the parts that need Raft.
 func (n *Node) openParts() (err error) {
 	n.members = membership.New(membership.Config{
 		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,
@@ -428,7 +426,6 @@ func (n *Node) openParts() (err error) {
 	return nil
 }
 
-// requests returns how many public requests were answered.
 func (n *Node) requests() uint64 {
 	if server := n.serving.Load(); server != nil {
 		return server.Requests()

@@ -173,7 +173,6 @@ func (n *Node) unwind(how ending) error {
 // connections stay open until the process ends.
 var errStillAtWork = fmt.Errorf("background work has not ended within %v", workersTimeout)
 
-// stopWorkers stops what startWorkers has started.
 func (n *Node) stopWorkers(ending) error {
 	n.endWork()
 	ended := make(chan struct{})

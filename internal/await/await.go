@@ -51,7 +51,6 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// errNotYet is the error of a condition that does not hold.
 var errNotYet = errors.New("it does not hold")
 
 // Eventually fails a test unless a condition holds within Patience.

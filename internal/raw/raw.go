@@ -11,7 +11,6 @@ import (
 	"strings"
 )
 
-// maxBody bounds what is read of an answer.
 const maxBody = 8 << 20
 
 // Response is an answer, read to its end.

@@ -122,7 +122,6 @@ func (c *Client) rejected(res *http.Response) error {
 	return &CallError{res.StatusCode, fmt.Sprintf("%s answers %s", c.name, res.Status)}
 }
 
-// explain returns the reason why the node was not reached, and a remedy.
 func (c *Client) explain(err error) error {
 	absent, silent := "name the private port of a running node with --cluster-addr", "ask another one with --cluster-addr"
 	asker, remedy := "this command", "give the cluster's with --secret-file"

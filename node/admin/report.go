@@ -421,7 +421,6 @@ type HealthReport struct {
 	Reports []Server `json:"reports"` // by id
 }
 
-// sizes are the binary prefixes of numbers of bytes.
 var sizes = []string{"KiB", "MiB", "GiB", "TiB"}
 
 const sizeStep = 1024

@@ -168,7 +168,6 @@ func (b *Reader) begin() error {
 	return nil
 }
 
-// line reads one line with its end.
 func (b *Reader) line() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if err != nil {

@@ -143,7 +143,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, nil
 }
 
-// measure runs the mode for its time.
 func (o Options) measure(ctx context.Context, targets []*url.URL, run string) (*Report, error) {
 	if o.Mode == Wait {
 		return o.wait(ctx, targets, run)
@@ -178,7 +177,6 @@ func (o Options) start(ctx context.Context, targets []*url.URL, run string, left
 	return workers
 }
 
-// errorKind names a transport error for counting.
 func errorKind(err error) string {
 	var timeout net.Error
 	var transport *net.OpError

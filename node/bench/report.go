@@ -101,7 +101,6 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(int64(minLatency), int64(maxLatency), latencyDigits)
 }
 
-// record counts a latency.
 func record(h *hdrhistogram.Histogram, took time.Duration) {
 	_ = h.RecordValue(int64(min(max(took, 0), maxLatency))) // fails out of these bounds only
 }
@@ -116,7 +115,6 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-// firstError describes the most frequent kind of error.
 func (r *Report) firstError() string {
 	kinds := maps.Clone(r.Failures)
 	for status, n := range r.Statuses {
@@ -161,7 +159,6 @@ func (r *Report) Text() string {
 	return strings.TrimSuffix(w.String(), "\n")
 }
 
-// memoryInterval is the pause between two measurements of a process's memory.
 const memoryInterval = 500 * time.Millisecond
 
 // anonymousMemory returns the anonymous resident memory of a process in MB: what it

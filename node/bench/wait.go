@@ -38,14 +38,12 @@ type caller struct {
 	answered chan struct{}
 }
 
-// waiting is the state that callers and wakers share.
 type waiting struct {
 	callers []*caller
 	held    atomic.Int64 // calls that are sent and not answered
 	fewest  int64        // lowest value of held so far
 }
 
-// wait measures Wait.
 func (o Options) wait(ctx context.Context, targets []*url.URL, run string) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -83,7 +81,6 @@ func (o Options) wait(ctx context.Context, targets []*url.URL, run string) (*Rep
 	return report, nil
 }
 
-// opened waits until every call is held once.
 func (w *waiting) opened(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
@@ -96,7 +93,6 @@ func (w *waiting) opened(ctx context.Context) error {
 	return nil
 }
 
-// watch notes how many calls are held until the end.
 func (w *waiting) watch(ctx context.Context) {
 	for loop.Pause(ctx, lookAtHeld) {
 		if held := w.held.Load(); ctx.Err() == nil {
@@ -105,7 +101,6 @@ func (w *waiting) watch(ctx context.Context) {
 	}
 }
 
-// call calls home until the end.
 func (w *waiting) call(ctx context.Context, c *caller) {
 	defer c.hangUp()
 	for ctx.Err() == nil {

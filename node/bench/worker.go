@@ -44,7 +44,6 @@ const (
 // not comparable with that of requests that were carried out.
 const rejected = "rejected"
 
-// toolRejected names the failure of a tool that answered with an error.
 const toolRejected = "rejected by the tool"
 
 // worker is one connection and its measurements.
@@ -213,7 +212,6 @@ func (w *worker) exchange(ctx context.Context) (took time.Duration, answered boo
 	return took, true
 }
 
-// note records a latency.
 func (w *worker) note(name string, took time.Duration) {
 	if w.latencies[name] == nil {
 		w.latencies[name] = newHistogram()
@@ -239,7 +237,6 @@ func (w *worker) hangUp() {
 	}
 }
 
-// next returns the kind of the next request.
 func (w *worker) next() Mode {
 	if w.options.Mode != Mixed {
 		return w.options.Mode
@@ -253,7 +250,6 @@ func (w *worker) next() Mode {
 	return List
 }
 
-// prepare makes the next request.
 func (w *worker) prepare(mode Mode) {
 	if mode == Write {
 		w.address(w.publish(w.surface()))
@@ -323,7 +319,6 @@ var publications = map[Surface]publication{
 // keyedStart opens a message up to its key.
 const keyedStart = `{"message":{"messageId":"`
 
-// surfaceProblem returns the problems with the surfaces, or nil.
 func (o Options) surfaceProblem() error {
 	var problems []error
 	for i, s := range o.Surfaces {
@@ -451,7 +446,6 @@ func (w *writer) appendText(dst []byte, mark string, size int) []byte {
 	return dst
 }
 
-// mark returns the unique mark of a text.
 func mark(run string, connection, number int) string {
 	return run + "-" + strconv.Itoa(connection) + "-" + strconv.Itoa(number)
 }

@@ -26,7 +26,6 @@ const (
 	exitLeft   = 3 // the node has left its cluster; a service manager must not start it again
 )
 
-// commands is the grammar of the command line.
 type commands struct {
 	Serve            serveCommand `cmd:"" help:"Run one node."`
 	Dev              devCommand   `cmd:"" help:"Run three nodes on this machine, to try things out."`
@@ -93,7 +92,6 @@ func Run(ctx context.Context, args []string, std terminal.Streams, settings stri
 	return ExitOK
 }
 
-// reject prints every problem of the command line or configuration.
 func reject(std terminal.Streams, problems []string) int {
 	fmt.Fprintln(std.Err, "commons: nothing was started; correct this first:")
 	for _, p := range problems {

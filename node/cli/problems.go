@@ -13,7 +13,6 @@ import (
 	"github.com/commons-cluster/commons/node/config"
 )
 
-// problemsOf returns the problems that an error consists of.
 func problemsOf(err error) []string {
 	if err == nil {
 		return nil

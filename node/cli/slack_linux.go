@@ -46,7 +46,6 @@ func startAgain() {
 	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files)
 }
 
-// slackOfThread returns the slack of the calling thread.
 func slackOfThread() (time.Duration, error) {
 	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	return time.Duration(slack), err

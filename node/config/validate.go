@@ -31,7 +31,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("configuration: %d problems:\n  - %s", len(e.Problems), strings.Join(e.Problems, "\n  - "))
 }
 
-// validation collects problems.
 type validation struct {
 	problems []string
 }
@@ -80,7 +79,6 @@ func validNodeName(name string) bool {
 	return cluster.CheckNodeName(name) == nil && !strings.ContainsRune("._-", rune(name[0]))
 }
 
-// address is one of a node's three addresses.
 type address struct {
 	flag            string // without the leading dashes: http, cluster or gossip
 	bind, advertise string
@@ -263,14 +261,12 @@ func (v *validation) service(c Config) {
 	v.networks("--metrics-from", c.MetricsFrom)
 }
 
-// oneOf checks that a value is one of those that are known.
 func (v *validation) oneOf(flag, value string, known ...string) {
 	if last := len(known) - 1; !slices.Contains(known, value) {
 		v.addf("--%s: %q is unknown; use %s or %s", flag, value, strings.Join(known[:last], ", "), known[last])
 	}
 }
 
-// networks checks a list of networks.
 func (v *validation) networks(flag string, list []string) {
 	for _, s := range list {
 		if _, err := parseNetwork(s); err != nil {
@@ -344,7 +340,6 @@ func isLoopback(addr string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// maxCAFile is the maximum size of a file of authorities, in bytes.
 const maxCAFile = 1 << 20
 
 // PushFlags returns the flags that are set and only for tests.
@@ -385,7 +380,6 @@ func (c Config) PushRoots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// maxRobots is the maximum size of a robots.txt, in bytes.
 const maxRobots = 64 << 10
 
 // RobotsText returns the text of /robots.txt.

@@ -132,7 +132,6 @@ func panicAsError(start func() (*raft.Raft, error)) (r *raft.Raft, err error) {
 	return start()
 }
 
-// settings translates the configuration into Raft's.
 func (cfg *Config) settings() *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(cfg.ServerID)
@@ -285,7 +284,6 @@ func NewLogger(to *slog.Logger, ending func() bool) hclog.Logger {
 	return l
 }
 
-// slogSink writes lines to slog.
 type slogSink struct {
 	to     *slog.Logger
 	ending func() bool

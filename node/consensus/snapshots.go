@@ -153,7 +153,6 @@ func held(room uint64) int64 {
 	return int64(min(room, heldBytes)) //nolint:gosec // heldBytes at most
 }
 
-// reportSnapshot logs once that snapshots fail, and once that they succeed again.
 func reportSnapshot(ctx context.Context, logger *slog.Logger, was bool, err error) (failing bool) {
 	switch {
 	case err != nil && !was:

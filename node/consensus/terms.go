@@ -22,7 +22,6 @@ type terms struct {
 	current, voted atomic.Uint64
 }
 
-// loadTerms returns the terms that a log holds.
 func loadTerms(log raft.StableStore) (*terms, error) {
 	var t terms
 	current, voted, err := StoredTerms(log)

@@ -109,7 +109,6 @@ func (k *Keeper) KeepEpochs(ctx context.Context) {
 	})
 }
 
-// renewEpoch begins the first epoch, and the next one when the current one ends.
 func (k *Keeper) renewEpoch(ctx context.Context) error {
 	v := k.cfg.Machine.View()
 	e, err := v.SenderEpoch()
@@ -136,7 +135,6 @@ func (k *Keeper) renewEpoch(ctx context.Context) error {
 	return nil
 }
 
-// forgetSenders has the senders of old entries forgotten.
 func (k *Keeper) forgetSenders(ctx context.Context) error {
 	for ctx.Err() == nil {
 		v := k.cfg.Machine.View()

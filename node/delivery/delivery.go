@@ -120,7 +120,6 @@ func (s *Service) SetDataKey(key []byte) error {
 // outcomePassed is the outcome of an attempt or a check that did not fail.
 const outcomePassed = "ok"
 
-// metrics measures deliveries and verifications.
 type metrics struct {
 	attempts      *prometheus.CounterVec
 	ended         *prometheus.CounterVec

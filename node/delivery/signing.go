@@ -102,7 +102,6 @@ func signingKeyDue(keys []outbox.SigningKey, now int64) (after uint64, due bool)
 	return keys[0].Number, now-keys[0].CreatedAt >= signingKeyAge.Milliseconds()
 }
 
-// renewSigningKey makes the first key, or a new one if the newest is too old.
 func (s *Service) renewSigningKey(ctx context.Context) error {
 	sealer := s.signing.Load()
 	if sealer == nil {

@@ -37,7 +37,6 @@ type verifyQuestion struct {
 	Sender string `json:"sender"` // fingerprint of the client
 }
 
-// verifyAnswer is the result.
 type verifyAnswer struct {
 	Reason push.Reason `json:"reason,omitempty"` // empty if the receiver passed
 	WaitMs int64       `json:"waitMs,omitempty"` // pause because of too many verifications
@@ -142,7 +141,6 @@ func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswe
 // Handle serves other nodes' requests to verify a receiver.
 func (s *Service) Handle(mux *http.ServeMux) { mux.HandleFunc("POST "+pathVerify, s.serveVerify) }
 
-// serveVerify verifies a receiver for another node.
 func (s *Service) serveVerify(w http.ResponseWriter, r *http.Request) {
 	var q verifyQuestion
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxVerifyQuestion)).Decode(&q); err != nil {

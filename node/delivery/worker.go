@@ -64,7 +64,6 @@ func newAttempts() *attempts {
 	}
 }
 
-// sending returns how many attempts are under way.
 func (d *attempts) sending() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +102,6 @@ func (d *attempts) pick(v *view.View, now int64) (picked []outbox.Delivery, err 
 	return nil, err
 }
 
-// end stops new attempts; running ones are finished.
 func (d *attempts) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +141,6 @@ func (d *attempts) free(agentKey string) {
 	}
 }
 
-// hostOf returns the host of a receiver's address.
 func hostOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -283,7 +280,6 @@ type event struct {
 	Entries  []json.RawMessage `json:"entries,omitempty"`
 }
 
-// replyCall is the body of the call that answers an entry.
 type replyCall struct {
 	Agent   string `json:"agent"`
 	ReplyTo string `json:"reply_to"`
@@ -354,7 +350,6 @@ func encodeEvent(value any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// timestamp renders milliseconds since the epoch.
 func timestamp(millis int64) string {
 	return time.UnixMilli(millis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }

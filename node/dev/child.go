@@ -27,7 +27,6 @@ const (
 	maxLogLine   = 1 << 20
 )
 
-// child is the process of one member.
 type child struct {
 	member
 	options Options

@@ -40,7 +40,6 @@ type Options struct {
 // DefaultStopTimeout is a little more than a node allows itself for its end.
 const DefaultStopTimeout = 25 * time.Second
 
-// member is one node of the cluster.
 type member struct {
 	name    string
 	dataDir string
@@ -118,7 +117,6 @@ func Run(ctx context.Context, o Options) error {
 	return cause
 }
 
-// arguments of the command line of one node.
 func (o Options) arguments(m member, members []member, secret string) []string {
 	join := make([]string, len(members))
 	for i, other := range members {

@@ -62,7 +62,6 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// poll asks one member.
 func poll(ctx context.Context, client *http.Client, m member) (s state) {
 	code, body, err := get(ctx, client, m, "/readyz")
 	if err != nil {

@@ -164,7 +164,6 @@ func (h *Health) HouseWarning() string {
 // contact.
 const unansweredText = "it serves others than this machine and does not say who answers for it; give --operator-name and --operator-contact, and everybody is shown them"
 
-// aheadText describes the offset of a clock.
 func aheadText(ms float64) string {
 	if ms < 0 {
 		return fmt.Sprintf("%v behind", fromMillis(-ms))
@@ -198,7 +197,6 @@ type part struct {
 	sum, most time.Duration
 }
 
-// timing returns the sum for JSON.
 func (p *part) timing() (t admin.Timing) {
 	if p.count > 0 {
 		t = admin.Timing{Count: p.count, MeanMillis: millis(p.sum) / float64(p.count), MostMillis: millis(p.most)}
@@ -258,10 +256,8 @@ func (s *series) timings(at time.Duration) []admin.Timing {
 	return list
 }
 
-// millis converts a time to milliseconds for JSON.
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// fromMillis converts it back, for a text.
 func fromMillis(ms float64) time.Duration {
 	return (time.Duration(ms*1000) * time.Microsecond).Round(time.Millisecond)
 }
@@ -277,7 +273,6 @@ type rejected struct {
 	reason string // in full, of the newest
 }
 
-// add counts a rejection at an instant.
 func (r *rejections) add(at time.Duration, rejection *command.Unavailable) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

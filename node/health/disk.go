@@ -168,7 +168,6 @@ type Reserve struct {
 	percent uint64
 }
 
-// of returns the reserve of a disk, in bytes.
 func (r Reserve) of(size uint64) uint64 { return r.bytes + size/100*r.percent }
 
 // maxReservePercent leaves room to serve.

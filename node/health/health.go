@@ -134,7 +134,6 @@ type watchdog struct {
 	under map[uint64]write // writes under way
 }
 
-// write is one write under way.
 type write struct {
 	name  string
 	since uint64 // tick

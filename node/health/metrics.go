@@ -93,7 +93,6 @@ func truth(name, help string, value func() bool) gauge {
 	}}
 }
 
-// gauges are the node's own measurements.
 func (h *Health) gauges() []gauge {
 	s := &h.src
 	return []gauge{
@@ -127,7 +126,6 @@ func (h *Health) gauges() []gauge {
 	}
 }
 
-// conditionGauges are the node's measurements of its own condition.
 func (h *Health) conditionGauges() []gauge {
 	const perSecond = float64(time.Second / time.Millisecond)
 	return []gauge{
@@ -176,7 +174,6 @@ func inState[N int64 | uint64](h *Health, name, help string, by float64, read fu
 	}}
 }
 
-// diskGauges are the measurements of the data directory's file system.
 func (h *Health) diskGauges() []gauge {
 	return []gauge{
 		truth("writes_refused", "1 while this node rejects writes because too few disks have space.", func() bool { return h.diskFull.Load() != nil }),
@@ -191,7 +188,6 @@ func (h *Health) diskGauges() []gauge {
 	}
 }
 
-// newRejectedWrites returns the counter of rejected writes.
 func newRejectedWrites() *prometheus.CounterVec {
 	counted := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "commons", Name: "refused_writes_total", Help: "Writes of clients that this node did not take, by the code of the answer.",

@@ -63,7 +63,6 @@ func (h *Health) Checks() []Check {
 	return []Check{running, known, member, caughtUp, h.logCheck(), h.diskCheck()}
 }
 
-// notJoined is the reason why a node without state is not ready.
 const notJoined = "not part of a cluster yet"
 
 // memberCheck checks whether this node is part of its intended cluster.
@@ -193,7 +192,6 @@ func (h *Health) lag() time.Duration {
 	return 0
 }
 
-// wanted returns the last known index of the leader.
 func (h *Health) wanted() uint64 {
 	if m := h.behind.Load(); m != nil {
 		return m.index

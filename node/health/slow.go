@@ -25,7 +25,6 @@ const (
 	slowRest = time.Minute
 )
 
-// lateness counts late operations among all operations.
 type lateness struct{ late, all int }
 
 func (l *lateness) add(late bool) {
@@ -61,7 +60,6 @@ func (l *looks) look(number int) {
 	l.now = lateness{}
 }
 
-// slow reports whether enough checks were late.
 func (l *looks) slow() bool {
 	var count [late + 1]int
 	for _, verdict := range l.verdicts {

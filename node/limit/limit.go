@@ -176,7 +176,6 @@ func take(places []place, now time.Time, tokens int) (wait time.Duration) {
 	return 0
 }
 
-// table is a bounded map of buckets.
 type table struct {
 	limit   rate.Limit
 	burst   int

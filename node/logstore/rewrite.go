@@ -158,7 +158,6 @@ func sameContent(one, other *bbolt.DB) error {
 	})
 }
 
-// removeFile removes a file that may not be there.
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

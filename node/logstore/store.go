@@ -196,7 +196,6 @@ func (s *Store) GetLog(index uint64, l *raft.Log) error {
 	return s.read(index, l)
 }
 
-// read reads an entry from disk and verifies it.
 func (s *Store) read(index uint64, l *raft.Log) error {
 	err := s.reading(func() error { return s.bolt.GetLog(index, l) })
 	switch {
@@ -296,7 +295,6 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // Unwrap returns what was found.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// checksum returns the CRC32C of an entry.
 func checksum(l *raft.Log) uint32 {
 	var head [17]byte
 	binary.BigEndian.PutUint64(head[0:], l.Index)
@@ -305,12 +303,10 @@ func checksum(l *raft.Log) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, head[:]), castagnoli, l.Data)
 }
 
-// extension returns the extension that belongs to an entry.
 func extension(l *raft.Log) []byte {
 	return binary.BigEndian.AppendUint32([]byte{extensionVersion}, checksum(l))
 }
 
-// verify compares an entry with its extension.
 func verify(l *raft.Log) error {
 	if len(l.Extensions) != extensionBytes || l.Extensions[0] != extensionVersion {
 		return fmt.Errorf("it carries no checksum of version %d", extensionVersion)

@@ -313,7 +313,6 @@ func (s *Store) end(reason error) error {
 	return reason
 }
 
-// over returns the error that has ended the store, or nil.
 func (s *Store) over() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

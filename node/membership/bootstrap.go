@@ -184,7 +184,6 @@ func freshPeers(members []cluster.Member, self string, expect int) []string {
 // belongs reports whether a member is, or was, part of a cluster.
 func belongs(m cluster.Member) bool { return m.ClusterID != "" || !m.Fresh }
 
-// formCluster writes the first configuration.
 func (ms *Membership) formCluster(ctx context.Context, ids []string) {
 	var c raft.Configuration
 	for _, id := range ids {

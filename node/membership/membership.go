@@ -136,7 +136,6 @@ func (ms *Membership) followGossip(ctx context.Context) {
 	}
 }
 
-// announce updates this node's gossip metadata if it has changed.
 func (ms *Membership) announce() error {
 	if meta := ms.cfg.Meta(ms.Fresh(), ms.leaving.Load()); meta != ms.cfg.Gossip.Meta() {
 		return ms.cfg.Gossip.SetMeta(meta)
@@ -205,7 +204,6 @@ func (ms *Membership) Successors() []string {
 	return byFitness(alive)
 }
 
-// successor is a server that may lead next.
 type successor struct {
 	id    string
 	fit   bool

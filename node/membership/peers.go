@@ -38,7 +38,6 @@ type peerAnswer struct {
 	Rejected  string   `json:"refused,omitempty"` // why the leader does not take the asking node in
 }
 
-// statsAnswer is the position of a node.
 type statsAnswer struct {
 	ID        string `json:"id"`
 	Term      uint64 `json:"term"`
@@ -59,7 +58,6 @@ func (ms *Membership) Handle(mux *http.ServeMux) {
 	})
 }
 
-// aboutPeer is this node's answer about itself to another node.
 func (ms *Membership) aboutPeer(asking string) peerAnswer {
 	a := peerAnswer{
 		ID: ms.cfg.ServerID, ClusterID: ms.cfg.ClusterID(), Fresh: ms.Fresh(),
@@ -106,14 +104,12 @@ func lastTerm(stats map[string]string) uint64 {
 	return number("last_log_term")
 }
 
-// peer asks another node about itself.
 func (ms *Membership) peer(ctx context.Context, id string) (peerAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	return cluster.Ask[peerAnswer](ctx, ms.cfg.Client, id, pathPeer, nil)
 }
 
-// statsOf asks a server for its position.
 func (ms *Membership) statsOf(ctx context.Context, id string) (statsAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

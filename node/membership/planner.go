@@ -81,7 +81,6 @@ func newPlanner(self string, probe prober, t Timing, deadFor time.Duration, logg
 	}
 }
 
-// situation is the input of one decision.
 type situation struct {
 	now     time.Time
 	cluster string // its id
@@ -136,7 +135,6 @@ func (p *planner) plan(ctx context.Context, sit situation) change {
 	return p.succession(&sit)
 }
 
-// remember records which servers are alive.
 func (p *planner) remember(sit *situation) {
 	for id := range sit.alive {
 		p.seen[id] = sit.now

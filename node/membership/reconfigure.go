@@ -17,7 +17,6 @@ import (
 // changeTimeout bounds the wait for a change of the configuration to begin.
 const changeTimeout = 5 * time.Second
 
-// configuration is the newest committed configuration.
 type configuration struct {
 	index   uint64 // of its log entry
 	servers []raft.Server
@@ -174,7 +173,6 @@ func (ms *Membership) reconcile(ctx context.Context) {
 	}
 }
 
-// wakeReconciler lets the reconciler run at once.
 func (ms *Membership) wakeReconciler() {
 	select {
 	case ms.reconcileNow <- struct{}{}:

@@ -394,7 +394,6 @@ func (nd *Node) Log() string { return nd.log.String() }
 // maxLogLines bounds what is kept of one node's log.
 const maxLogLines = 600
 
-// logBuffer keeps the newest lines of a node's log.
 type logBuffer struct {
 	mu    sync.Mutex
 	lines []string

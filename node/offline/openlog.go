@@ -19,7 +19,6 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
-// logIDBytes is the length of a log's random id.
 const logIDBytes = 16
 
 // LostLogError means that a data directory has lost its Raft log. The node does not
@@ -68,7 +67,6 @@ type position struct {
 	snapshot, snapshotTerm uint64
 }
 
-// end returns the newer of the two.
 func (p position) end() (index, term uint64) {
 	if p.snapshot > p.covered {
 		return p.snapshot, p.snapshotTerm
@@ -98,7 +96,6 @@ func newestSnapshot(machine *fsm.Machine) (newest raft.SnapshotMeta, err error) 
 	return newest, nil
 }
 
-// indexes returns the first and the last index of a log.
 func indexes(log raft.LogStore) (first, last uint64, err error) {
 	if first, err = log.FirstIndex(); err == nil {
 		last, err = log.LastIndex()

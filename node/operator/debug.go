@@ -60,7 +60,6 @@ func (o *Operator) debug(ctx context.Context, request admin.DebugRequest) (admin
 	return answer, nil
 }
 
-// metrics returns what /metrics shows.
 func (o *Operator) metrics() ([]byte, error) {
 	families, err := o.cfg.Metrics.Gather()
 	if err != nil {
@@ -84,7 +83,6 @@ func profile(name string, form int) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// processorProfile takes a CPU profile.
 func processorProfile(ctx context.Context, millis int64) ([]byte, error) {
 	if millis <= 0 {
 		return nil, errors.New("it was not asked for; --cpu gives the time, such as 5s")

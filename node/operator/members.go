@@ -51,7 +51,6 @@ func (o *Operator) transferLeadership(ctx context.Context, request admin.ServerR
 	return admin.ServerRef{ID: next}, nil
 }
 
-// removeServer removes a dead or leaving server from the configuration.
 func (o *Operator) removeServer(ctx context.Context, request admin.Removal) (admin.ServerRef, error) {
 	err := o.cfg.Members.Remove(ctx, request.ID, "asked for by "+cluster.PeerID(ctx), func(servers []raft.Server) error {
 		return o.mayRemove(ctx, servers, request)

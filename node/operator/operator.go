@@ -117,12 +117,10 @@ func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
 }
 
-// serve makes the handler of a call from a function.
 func serve[Request, Answer any](o *Operator, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
 	return serveFor(o, adminTimeout, do)
 }
 
-// serveFor is serve with another timeout.
 func serveFor[Request, Answer any](o *Operator, timeout time.Duration, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
@@ -147,7 +145,6 @@ func serveFor[Request, Answer any](o *Operator, timeout time.Duration, do func(c
 	}
 }
 
-// reject answers a call that was not carried out.
 func (o *Operator) reject(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
 	if rejected, ok := errors.AsType[*rejection](err); ok {
@@ -173,7 +170,6 @@ func (o *Operator) onLeader(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// passOn forwards a call to another node.
 func (o *Operator) passOn(client *http.Client, w http.ResponseWriter, r *http.Request, id string) {
 	ctx, cancel := context.WithTimeout(r.Context(), passOnTimeout)
 	defer cancel()
@@ -305,7 +301,6 @@ func (o *Operator) tryRetention(retention *string) (answer admin.SettingsReport,
 // now is the corrected time, in milliseconds since the epoch.
 func (o *Operator) now() int64 { return o.cfg.Pipeline.Clocks().Corrected().UnixMilli() }
 
-// settings returns the settings and today's use of the budget.
 func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 	set, err := v.Settings()
 	if err != nil {

@@ -45,7 +45,6 @@ func (o *Operator) Status() admin.Status {
 	return s
 }
 
-// report returns this node's report about itself.
 func (o *Operator) report() admin.NodeReport {
 	v := o.cfg.Machine.View()
 	format, entries, sealed := v.Format(), v.LastSeq(), v.SealedDataKey()

@@ -79,7 +79,6 @@ func (a *admission) admit(g command.Group, rate rateLimit) (_ command.Group, cla
 	return g, claims, over
 }
 
-// take charges a write.
 func (a *admission) take(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration) {
 	if a.limiter == nil {
 		return true, 0

@@ -35,7 +35,6 @@ func (p *Pipeline) Ask(ctx context.Context, from command.Sender, payload command
 	}
 }
 
-// askOnce asks the current leader once.
 func (p *Pipeline) askOnce(ctx context.Context, g command.Group) result {
 	target := p.leaderID()
 	switch target {

@@ -97,7 +97,6 @@ func (s *ClockSync) Own() time.Time {
 	return wall
 }
 
-// ownOrigin returns the current origin of this node's own clock.
 func (s *ClockSync) ownOrigin() time.Time {
 	wall, mono := s.clock.Read()
 	return wall.Add(-mono)

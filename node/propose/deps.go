@@ -16,7 +16,6 @@ type deps struct {
 	state State
 }
 
-// voters returns the ids of the voting servers.
 func (d *deps) voters() ([]string, error) {
 	f := d.raft.GetConfiguration()
 	if err := f.Error(); err != nil {

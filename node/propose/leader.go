@@ -201,7 +201,6 @@ func (l *leader) submitUrgent(ctx context.Context, g command.Group) result {
 	return l.await(ctx, s)
 }
 
-// await returns the result of a queued group.
 func (l *leader) await(ctx context.Context, s *pending) result {
 	l.poke()
 	select {
@@ -220,7 +219,6 @@ func (l *leader) await(ctx context.Context, s *pending) result {
 	}
 }
 
-// poke wakes the goroutine of apply.
 func (l *leader) poke() {
 	select {
 	case l.wake <- struct{}{}:

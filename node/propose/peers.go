@@ -22,7 +22,6 @@ const (
 	pathTerm      = "/v1/term"
 )
 
-// peers is the client of the other nodes' private ports.
 type peers struct {
 	client *http.Client
 }
@@ -79,7 +78,6 @@ func decodeReply(data []byte, n int) (r result, err error) {
 	return r, nil
 }
 
-// get reads a JSON answer of a node.
 func get[Answer any](ctx context.Context, p peers, id, path string) (answer Answer, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+id+path, http.NoBody)
 	if err != nil {

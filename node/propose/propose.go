@@ -166,7 +166,6 @@ func (p *Pipeline) send() {
 	}
 }
 
-// attempt sends a group to the leader once.
 func (p *Pipeline) attempt(target string, g command.Group) result {
 	if target == p.self {
 		return p.leader.submit(p.ctx, g)

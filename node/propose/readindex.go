@@ -34,7 +34,6 @@ func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 	}
 }
 
-// readOnce asks the current leader once.
 func (p *Pipeline) readOnce(ctx context.Context) (uint64, error) {
 	switch p.leaderID() {
 	case "":

@@ -38,7 +38,6 @@ func newSession(boot command.BootID, logger *slog.Logger) *session {
 	return s
 }
 
-// add accepts a call and queues it.
 func (s *session) add(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +283,6 @@ func (s *session) deliver(c *call, r command.Result, index uint64) {
 	}
 }
 
-// recheck looks up one call in a view.
 func (s *session) recheck(c *call, v Results) {
 	r, ok := v.Result(s.boot, c.Seq)
 	if !ok {
@@ -297,7 +295,6 @@ func (s *session) recheck(c *call, v Results) {
 	}
 }
 
-// unanswered returns the unanswered calls.
 func (s *session) unanswered() []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,7 +312,6 @@ func (s *session) missing(c *call) bool {
 // reasonClosing is the public reason of calls that Close ends.
 const reasonClosing = "this node is shutting down"
 
-// close answers all calls and rejects later ones.
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,7 +47,6 @@ func (p *Pipeline) stamp() int64 {
 	return p.sync.Stamp()
 }
 
-// compareClocksOnce compares this node's clock with the voters' clocks.
 func (p *Pipeline) compareClocksOnce(ctx context.Context, timeout time.Duration) error {
 	d := p.deps.Load()
 	voters, err := d.voters()

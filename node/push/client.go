@@ -164,7 +164,6 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), MaxRetryAfter)
 }
 
-// dialer makes the connections of a client.
 type dialer struct {
 	net net.Dialer
 	tls *tls.Config
@@ -200,7 +199,6 @@ func rejectPlain(context.Context, string, string) (net.Conn, error) {
 	return nil, &stageError{RejectedURL, errors.New("nothing is sent without TLS")}
 }
 
-// httpsPort is the port of https.
 const httpsPort = 443
 
 // reserved are addresses that look public and are not: on them, providers answer their
@@ -228,7 +226,6 @@ func newGuard(cfg Config) *guard {
 	return g
 }
 
-// control is net.Dialer's Control.
 func (g *guard) control(network, address string, raw syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -261,7 +258,6 @@ const MaxChallengeAt = 2000
 // verifyType is the type of the message that carries a challenge.
 const verifyType = "common.verify"
 
-// verification is the body of a challenge.
 type verification struct {
 	Type      string    `json:"type"`
 	Agent     string    `json:"agent"`
@@ -296,7 +292,6 @@ func (c *Client) Verify(ctx context.Context, rawURL, agent string, keys []ed2551
 	return a
 }
 
-// firstCharacters cuts a text after n characters.
 func firstCharacters(s []byte, n int) []byte {
 	for i := range string(s) {
 		if n == 0 {
@@ -353,7 +348,6 @@ const (
 // StatusPrefix begins the reason of an answer's status, such as status_500.
 const StatusPrefix = "status_"
 
-// statusReason returns the reason of an answer's status.
 func statusReason(status int) Reason {
 	switch {
 	case status >= http.StatusOK && status < http.StatusMultipleChoices:
@@ -391,7 +385,6 @@ func (r Reason) Sentence() string {
 	return "was not reached"
 }
 
-// stageError is the error of one stage of an exchange.
 type stageError struct {
 	reason Reason
 	err    error
@@ -406,7 +399,6 @@ var errOwn = errors.New("the address is this service's own")
 // errReserved rejects an address that is public in name only.
 var errReserved = errors.New("the address belongs to a provider's own network")
 
-// reasonOf returns the reason of a failed exchange.
 func reasonOf(err error) Reason {
 	var dns *net.DNSError
 	var network net.Error

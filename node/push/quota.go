@@ -103,7 +103,6 @@ func (t *quotaTable) wait(key string, now int64, room func(checks []check) bool)
 	return wait, shared && wait > 0
 }
 
-// count counts a verification of a key.
 func (t *quotaTable) count(key string, c check) {
 	if bucket, shared := t.find(key, c.at); shared {
 		t.shared[bucket] = append(lastHour(t.shared[bucket], c.at), c)

@@ -61,7 +61,6 @@ type Counter struct {
 	since   time.Time         // when it was made
 }
 
-// sendersOf identifies a sketch of senders.
 type sendersOf struct {
 	day     command.Day
 	surface command.Surface

@@ -34,7 +34,6 @@ func (c *debugCommand) Help() string {
 		missingFile + " with what could not be collected. It holds no secret, no key, and nothing that clients sent, nor their addresses; it does hold the addresses of nodes."
 }
 
-// debugReport is the result for --json.
 type debugReport struct {
 	File    string   `json:"file"`
 	Servers []string `json:"servers"` // that gave their part
@@ -131,7 +130,6 @@ func (b *bundle) miss(name, reason string) {
 	b.report.Missing = append(b.report.Missing, name+": "+reason)
 }
 
-// write writes the archive, all below one directory.
 func (b *bundle) write(to io.Writer, dir string) error {
 	packed := gzip.NewWriter(to)
 	archive := tar.NewWriter(packed)

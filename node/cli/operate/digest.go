@@ -9,10 +9,8 @@ import (
 	"github.com/commons-cluster/commons/node/cli/terminal"
 )
 
-// shownDigest is the length of a digest in a table.
 const shownDigest = 16
 
-// short returns the part of a digest that a table shows.
 func short(digest string) string { return digest[:min(len(digest), shownDigest)] }
 
 type digestCommand struct{ target }

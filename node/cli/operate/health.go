@@ -16,7 +16,6 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// maxAnswer is the maximum size of a node's answer.
 const maxAnswer = 16 << 10
 
 type healthCommand struct {

@@ -32,7 +32,6 @@ type raftCommand struct {
 
 type listPeersCommand struct{ target }
 
-// peer is a row of the list.
 type peer struct {
 	ID      string `json:"id"`
 	Address string `json:"address"` // private port, "" when it does not answer

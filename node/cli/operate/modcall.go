@@ -63,7 +63,6 @@ func modCall[Answer any](ctx context.Context, m *moderation, operation string, q
 	}
 }
 
-// modShow makes a call of moderation and shows the answer.
 func modShow[Answer any](ctx context.Context, std terminal.Streams, m *moderation, operation string, query url.Values, body any, text func(*Answer) string) error {
 	a, err := modCall[Answer](ctx, m, operation, query, body)
 	if err != nil {
@@ -72,7 +71,6 @@ func modShow[Answer any](ctx context.Context, std terminal.Streams, m *moderatio
 	return terminal.Show(std.Out, m.JSON, a, text(&a))
 }
 
-// modRequest makes the call by HTTP, with a token.
 func modRequest[Answer any](ctx context.Context, m *moderation, call admin.Moderation) (answer Answer, err error) {
 	method, path := moderate.PathOf(call.Operation)
 	token, err := os.ReadFile(m.TokenFile)

@@ -15,7 +15,6 @@ type purgeStatusCommand struct {
 	moderation `embed:""`
 }
 
-// purgeStatus is the operation that purgeStatusCommand calls.
 const purgeStatus = "listPurges"
 
 type diskGoneCommand struct {

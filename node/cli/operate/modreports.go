@@ -24,7 +24,6 @@ type modResolveCommand struct {
 	DryRun     bool     `kong:"-" json:"dry_run"`
 }
 
-// report is a report as moderators see it.
 type report struct {
 	ID          string  `json:"id"`
 	EntryID     string  `json:"entryId"`

@@ -42,7 +42,6 @@ func (c *freezeCommand) Validate() error {
 	return nil
 }
 
-// ruleTerms are the duration of a rule and its reason.
 type ruleTerms struct {
 	For    string `name:"for" required:"" placeholder:"DURATION" help:"For how long, such as 90m, 12h or 7d; at most 366d." json:"for,omitempty"`
 	Reason string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it." json:"reason,omitempty"`
@@ -71,7 +70,6 @@ type modHeldCommand struct {
 	Limit      int `name:"limit" default:"50" help:"How many, the newest first; at most 100."`
 }
 
-// rule is a rule of the policy as the interface shows it.
 type rule struct {
 	Number  uint64 `json:"number"`
 	Kind    string `json:"kind"`
@@ -108,7 +106,6 @@ func (r *rule) end() string {
 	return "until " + terminal.TimeText(*r.Until)
 }
 
-// setRule sets the rule that a command describes.
 func setRule(ctx context.Context, std terminal.Streams, m *moderation, operation string, command any) error {
 	return modShow(ctx, std, m, operation, nil, command, func(r *rule) string {
 		return fmt.Sprintf("rule %d: %s, %s", r.Number, r.text(), r.end())

@@ -86,7 +86,6 @@ func (c *snapshotRestoreCommand) Run(std terminal.Streams) (err error) {
 	return c.report(std, "restored and verified", founded)
 }
 
-// tried is the result of --check as JSON.
 type tried struct {
 	Restorable bool   `json:"restorable"`
 	Former     string `json:"former"` // id of the cluster that was backed up

@@ -63,7 +63,6 @@ type secretRotateCommand struct {
 	JSON        bool          `name:"json" help:"Print JSON, one line for each step."`
 }
 
-// rotationNews is a step as JSON.
 type rotationNews struct {
 	Done    bool     `json:"done"`
 	Message string   `json:"message"`
@@ -82,7 +81,6 @@ type rotation struct {
 	servers []admin.Server
 }
 
-// step is the next action of a rotation.
 type step int
 
 const (
@@ -254,7 +252,6 @@ func (c *secretRotateCommand) sayDone(news *rotationNews, former string) {
 		now.Format(time.RFC3339), former, news.FormerSecretFile)
 }
 
-// look returns the state of the rotation.
 func (c *secretRotateCommand) look(ctx context.Context) (r rotation, err error) {
 	file, err := cluster.OpenSecretFile(c.SecretFile)
 	if err != nil {
@@ -286,7 +283,6 @@ func (c *secretRotateCommand) rotating() (next, former string, err error) {
 	return next, former, err
 }
 
-// take changes the local file.
 func (c *secretRotateCommand) take(next step) error {
 	file, err := cluster.OpenSecretFile(c.SecretFile)
 	if err != nil {

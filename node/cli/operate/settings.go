@@ -139,7 +139,6 @@ func parseLimit(s string) (int64, error) {
 	return n, nil
 }
 
-// limitText returns a limit of writes for operators.
 func limitText(n int64) string {
 	if n == command.NotSet {
 		return "by flag"
@@ -147,7 +146,6 @@ func limitText(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// parseDays reads a number of days.
 func parseDays(s string) (uint64, error) {
 	number, found := strings.CutSuffix(s, "d")
 	n, err := strconv.ParseUint(number, 10, 64)
@@ -164,7 +162,6 @@ func boundText(bytes uint64) string {
 	return admin.BytesText(bytes)
 }
 
-// budgetText shows the part of today's budget that is used.
 func budgetText(s *admin.SettingsReport) string {
 	text := fmt.Sprintf("%s of %s used today by %d senders, networks and names", admin.BytesText(s.UsedBytes), boundText(s.DailyBytes), s.Senders)
 	if s.DailyBytes > 0 {

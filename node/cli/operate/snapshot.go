@@ -33,7 +33,6 @@ type snapshotSaveCommand struct {
 	File   string `arg:"" help:"Where to save it. An existing file is replaced once the new one is whole. With - the backup goes to standard output; it is whole only if the exit code is 0."`
 }
 
-// stdout is the name of a file that stands for standard output.
 const stdout = "-"
 
 // Run checks the backup on its way to the disk.
@@ -103,7 +102,6 @@ func (c *snapshotSaveCommand) record(ctx context.Context, std terminal.Streams, 
 	}
 }
 
-// savePurgeList saves all that was purged to a file.
 func savePurgeList(ctx context.Context, client *admin.Client, path string) error {
 	stream, err := client.Stream(ctx, admin.PathPurged, nil) // it may be longer than other answers
 	if err != nil {
@@ -117,7 +115,6 @@ func savePurgeList(ctx context.Context, client *admin.Client, path string) error
 	return list.Write(path)
 }
 
-// savedBackup is a backup and its length on disk.
 type savedBackup struct {
 	backup.Report
 	FileBytes int64 `json:"fileBytes"`
@@ -226,7 +223,6 @@ func inspectedText(file string, found *inspected) string {
 	}, func(cells *[]any) []any { return *cells })
 }
 
-// entries counts entries.
 func entries(n uint64) string {
 	if n == 1 {
 		return "1 entry"

@@ -51,7 +51,6 @@ func (w *watcher) look(ctx context.Context) error {
 	return nil
 }
 
-// overview is the state of a cluster on one screen.
 type overview struct {
 	admin.ClusterReport
 	Term           uint64       `json:"term"`
@@ -65,7 +64,6 @@ type overview struct {
 	LargestBehind  uint64       `json:"largestBehind"`
 }
 
-// serverRate is the part of the overview about one server.
 type serverRate struct {
 	ID       string  `json:"id"`
 	Behind   uint64  `json:"behind"`
@@ -245,7 +243,6 @@ func rejectedText(r *admin.NodeReport) string {
 	return text
 }
 
-// timingText shows a mean and a maximum.
 func timingText(t admin.Timing) string {
 	if t.Count == 0 {
 		return "-"

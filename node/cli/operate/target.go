@@ -77,14 +77,12 @@ func (t *target) dial(ctx context.Context) (*admin.Client, error) {
 	return chosen, nil
 }
 
-// reached is the answer of one of several nodes.
 type reached struct {
 	client *admin.Client
 	leader string // according to the node; empty without a leader
 	err    error
 }
 
-// clients returns a client for each address.
 func (t *target) clients() (clients []*admin.Client, err error) {
 	var problems []string
 	for _, given := range t.ClusterAddr {
@@ -109,7 +107,6 @@ func (t *target) clients() (clients []*admin.Client, err error) {
 	return clients, nil
 }
 
-// ask makes one call.
 func ask[Answer any](ctx context.Context, t *target, path string, request any) (answer Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
@@ -121,7 +118,6 @@ func ask[Answer any](ctx context.Context, t *target, path string, request any) (
 	return admin.Call[Answer](ctx, client, path, request)
 }
 
-// answer makes one call and shows the answer.
 func answer[Answer any](ctx context.Context, std terminal.Streams, t *target, path string, request any, text func(*Answer) string) error {
 	a, err := ask[Answer](ctx, t, path, request)
 	if err != nil {

@@ -63,5 +63,4 @@ func (c *topCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return nil
 }
 
-// minLook is the minimum time limit of a call for a report.
 const minLook = 5 * time.Second
