@@ -111,7 +111,7 @@ func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 	if port == 0 {
 		port = boundAddr.Port()
 	}
-	if host != "" && !isUnspecified(host) {
+	if ip, err := netip.ParseAddr(host); host != "" && (err != nil || !ip.IsUnspecified()) {
 		return joinAddr(host, port), nil
 	}
 	ip := boundAddr.Addr().Unmap()
@@ -121,12 +121,6 @@ func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 		}
 	}
 	return joinAddr(ip.String(), port), nil
-}
-
-// isUnspecified reports whether host is 0.0.0.0 or ::.
-func isUnspecified(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsUnspecified()
 }
 
 func machineAddr() (netip.Addr, error) {

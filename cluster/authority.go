@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -83,7 +84,7 @@ func (a *authority) issue(who peerIdentity, now time.Time) (*tls.Certificate, er
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:    []string{certDNSName},
-		URIs:        []*url.URL{who.uri()},
+		URIs:        []*url.URL{{Scheme: identityScheme, Host: cmp.Or(who.clusterID, noClusterID), Path: "/" + who.serverID}},
 	}
 	leaf, err := sign(template, a.cert, public, a.key)
 	if err != nil {
@@ -92,19 +93,10 @@ func (a *authority) issue(who peerIdentity, now time.Time) (*tls.Certificate, er
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// peerIdentity is the identity in a peer's certificate.
+// peerIdentity is the identity in a peer's certificate: commons://<cluster id or ->/<server id>.
 type peerIdentity struct {
 	clusterID string // "" when the server belongs to no cluster yet
 	serverID  string
-}
-
-// uri returns the identity as commons://<cluster id or ->/<server id>.
-func (p peerIdentity) uri() *url.URL {
-	host := p.clusterID
-	if host == "" {
-		host = noClusterID
-	}
-	return &url.URL{Scheme: identityScheme, Host: host, Path: "/" + p.serverID}
 }
 
 func parseIdentity(cert *x509.Certificate) (peerIdentity, error) {

@@ -96,7 +96,7 @@ func (g *Gossip) open() (err error) {
 		return err
 	}
 	g.advertise = advertise
-	conf.Name = g.cfg.Name
+	conf.Name = g.cfg.Meta.ServerID
 	conf.Transport = transport
 	conf.AdvertiseAddr, conf.AdvertisePort = advertise.Addr().String(), int(advertise.Port())
 	conf.BindPort = int(advertise.Port())
@@ -237,8 +237,9 @@ func (g *Gossip) Meta() Meta {
 // The server id cannot change. If meta is invalid or too long, SetMeta returns an error
 // and keeps the old metadata.
 func (g *Gossip) SetMeta(meta Meta) error {
-	if meta.ServerID != g.cfg.Name {
-		return fmt.Errorf("gossip metadata: server id %q is not this node's, %q", meta.ServerID, g.cfg.Name)
+	self := g.cfg.Meta.ServerID
+	if meta.ServerID != self {
+		return fmt.Errorf("gossip metadata: server id %q is not this node's, %q", meta.ServerID, self)
 	}
 	encoded, err := meta.Encode()
 	if err != nil {
@@ -246,9 +247,9 @@ func (g *Gossip) SetMeta(meta Meta) error {
 	}
 	g.mu.Lock()
 	g.meta, g.encoded = meta, encoded
-	if self, ok := g.members[g.cfg.Name]; ok {
-		self.Meta = meta
-		g.members[g.cfg.Name] = self
+	if m, ok := g.members[self]; ok {
+		m.Meta = meta
+		g.members[self] = m
 	}
 	g.mu.Unlock()
 	notify(g.changed)
@@ -349,8 +350,6 @@ const (
 // GossipConfig configures the addresses on which gossip listens and the nodes that it
 // joins. Durations of 0 take their defaults; shorter ones serve tests.
 type GossipConfig struct {
-	// Name is this node's server id; it has to equal Meta.ServerID.
-	Name string
 	// Bind is the host:port for TCP and UDP; port 0 picks a free one.
 	Bind string
 	// Advertise is the address for other nodes, completed by AdvertiseAddr. A host
@@ -384,9 +383,6 @@ type GossipConfig struct {
 
 func checkGossipConfig(cfg *GossipConfig) (encoded []byte, err error) {
 	var problems []error
-	if cfg.Name != cfg.Meta.ServerID {
-		problems = append(problems, fmt.Errorf("name %q is not the server id %q of the metadata", cfg.Name, cfg.Meta.ServerID))
-	}
 	if len(cfg.Join) > MaxJoinAddrs {
 		problems = append(problems, fmt.Errorf("%d join addresses, at most %d are allowed", len(cfg.Join), MaxJoinAddrs))
 	}

@@ -26,7 +26,7 @@ func gossipConfig(id string, secrets *Secrets, join ...string) GossipConfig {
 	meta := testMeta(id)
 	meta.NodeName, _, _ = strings.Cut(id, "-")
 	return GossipConfig{
-		Name: id, Bind: "127.0.0.1:0", Join: join, Secrets: secrets, Meta: meta,
+		Bind: "127.0.0.1:0", Join: join, Secrets: secrets, Meta: meta,
 		ProbeInterval: 200 * time.Millisecond, ProbeTimeout: 150 * time.Millisecond,
 		ReclaimTime: 300 * time.Millisecond, PushPullInterval: 300 * time.Millisecond,
 		RejoinInterval: 100 * time.Millisecond, SettledInterval: 500 * time.Millisecond,
@@ -56,7 +56,7 @@ func (g *testGossip) ids() []string {
 
 func wantMembers(t *testing.T, g *testGossip, ids ...string) {
 	t.Helper()
-	await.Eventually(t, fmt.Sprintf("%s has members %v", g.cfg.Name, ids), func() bool { return slices.Equal(g.ids(), ids) })
+	await.Eventually(t, fmt.Sprintf("%s has members %v", g.cfg.Meta.ServerID, ids), func() bool { return slices.Equal(g.ids(), ids) })
 }
 
 func TestGossipJoinsByHostName(t *testing.T) {
@@ -169,7 +169,7 @@ func TestGossipRejectsAnotherKey(t *testing.T) {
 	wantMembers(t, b, "a-1", "b-1")
 	stranger := startGossip(t, gossipConfig("s-1", testSecrets(t, "b"), a.Addr(), b.Addr()))
 	for _, g := range []*testGossip{a, b} {
-		await.Eventually(t, g.cfg.Name+" says why", func() bool { return g.logs.has("has another cluster secret") && g.logs.has("level=WARN") })
+		await.Eventually(t, g.cfg.Meta.ServerID+" says why", func() bool { return g.logs.has("has another cluster secret") && g.logs.has("level=WARN") })
 	}
 	await.Eventually(t, "the stranger says why", func() bool {
 		return stranger.logs.has("level=WARN") && stranger.logs.has("a join address has another cluster secret") && stranger.logs.has(a.Addr())
@@ -207,7 +207,7 @@ func TestGossipRejectsAnotherCluster(t *testing.T) {
 	})
 	for _, g := range []*testGossip{a, b} {
 		if m, rejected := g.Stranger(); rejected {
-			t.Errorf("%s takes %s, which came by itself, for what it wants to join", g.cfg.Name, m.ServerID)
+			t.Errorf("%s takes %s, which came by itself, for what it wants to join", g.cfg.Meta.ServerID, m.ServerID)
 		}
 	}
 	for _, g := range []*testGossip{a, b} {
@@ -231,7 +231,7 @@ func TestGossipRejectsAnotherCluster(t *testing.T) {
 		wantMembers(t, g, "a-1", "b-1")
 		for _, node := range g.list.Members() {
 			if node.Name == "s-1" {
-				t.Errorf("%s gossips with the stranger", g.cfg.Name)
+				t.Errorf("%s gossips with the stranger", g.cfg.Meta.ServerID)
 			}
 		}
 	}
@@ -322,8 +322,8 @@ func TestGossipRotatesKeys(t *testing.T) {
 			meta.FreeMiB = free
 			must.Do(t, n.SetMeta(meta))
 			for _, other := range nodes {
-				await.Eventually(t, fmt.Sprintf("%s hears of %s at step %v", other.cfg.Name, n.cfg.Name, step), func() bool {
-					m, ok := other.Member(n.cfg.Name)
+				await.Eventually(t, fmt.Sprintf("%s hears of %s at step %v", other.cfg.Meta.ServerID, n.cfg.Meta.ServerID, step), func() bool {
+					m, ok := other.Member(n.cfg.Meta.ServerID)
 					return ok && m.FreeMiB == free
 				})
 				wantMembers(t, other, ids...)
@@ -332,7 +332,7 @@ func TestGossipRotatesKeys(t *testing.T) {
 	}
 	for _, n := range nodes {
 		if n.logs.has("member gone") {
-			t.Errorf("%s lost a member", n.cfg.Name)
+			t.Errorf("%s lost a member", n.cfg.Meta.ServerID)
 		}
 	}
 	late := startGossip(t, gossipConfig("d-1", testSecrets(t, "A"), nodes[0].Addr()))
@@ -415,7 +415,6 @@ func TestStartGossipProblems(t *testing.T) {
 		change func(*GossipConfig)
 		want   string
 	}{
-		"name": {func(c *GossipConfig) { c.Name = "b-1" }, "not the server id"},
 		"meta too long": {func(c *GossipConfig) {
 			c.Meta.ClusterAddr, c.Meta.HTTPAddr = strings.Repeat("h", 250)+":1", strings.Repeat("h", 250)+":1"
 		}, "at most 512"},

@@ -71,7 +71,8 @@ func (p *Port) Serve(h http.Handler) error {
 			WriteByteTimeout:              writeStallTimeout,
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, connPeer(c))
+			under := c.(*tls.Conn).NetConn().(*conn) // as admit hands it over
+			return context.WithValue(ctx, peerKey{}, peerIdentity{clusterID: under.cluster, serverID: under.peer})
 		},
 	}
 	if !p.server.CompareAndSwap(nil, server) {
@@ -81,19 +82,6 @@ func (p *Port) Serve(h http.Handler) error {
 		return err
 	}
 	return nil
-}
-
-// connPeer returns the peer of an accepted connection.
-func connPeer(c net.Conn) peerIdentity {
-	tc, ok := c.(*tls.Conn)
-	if !ok {
-		return peerIdentity{}
-	}
-	under, ok := tc.NetConn().(*conn)
-	if !ok {
-		return peerIdentity{}
-	}
-	return peerIdentity{clusterID: under.cluster, serverID: under.peer}
 }
 
 func peerOf(ctx context.Context) peerIdentity {

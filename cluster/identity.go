@@ -31,16 +31,14 @@ var suffixEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").With
 // Identity identifies a node as long as its data directory exists. A node with a wiped
 // directory is a new server under the same name.
 type Identity struct {
-	NodeName string // given by the operator
-	ServerID string // node name, hyphen, random suffix
-	LogID    string // of the Raft log that belongs to it; empty before there is a log
+	NodeName string `json:"nodeName"`        // given by the operator
+	ServerID string `json:"serverId"`        // node name, hyphen, random suffix
+	LogID    string `json:"logId,omitempty"` // of the Raft log that belongs to it; empty before there is a log
 }
 
 type identityRecord struct {
-	Version  int    `json:"version"`
-	NodeName string `json:"nodeName"`
-	ServerID string `json:"serverId"`
-	LogID    string `json:"logId,omitempty"`
+	Version int `json:"version"`
+	Identity
 }
 
 // CheckNodeName returns an error unless the name is 1 to MaxNodeNameLen ASCII
@@ -91,7 +89,7 @@ func LoadIdentity(dir, nodeName string) (Identity, error) {
 		return Identity{}, fmt.Errorf("this node is to be %q but its data directory %s belongs to %q (server id %s); use that name, or another data directory",
 			nodeName, dir, kept.NodeName, kept.ServerID)
 	}
-	return Identity{NodeName: kept.NodeName, ServerID: kept.ServerID, LogID: kept.LogID}, nil
+	return kept.Identity, nil
 }
 
 func makeIdentity(dir, nodeName string) (Identity, error) {
@@ -117,7 +115,7 @@ func newSuffix() string {
 
 // Keep writes the identity to the data directory, through to the disk.
 func (id *Identity) Keep(dir string) error {
-	data, err := json.Marshal(identityRecord{Version: identityVersion, NodeName: id.NodeName, ServerID: id.ServerID, LogID: id.LogID})
+	data, err := json.Marshal(identityRecord{identityVersion, *id})
 	if err == nil {
 		err = WriteFileAtomic(filepath.Join(dir, identityFile), append(data, '\n'))
 	}

@@ -39,7 +39,7 @@ func (d *delegate) MergeRemoteState([]byte, bool)   {}
 // NotifyAlive rejects members of another cluster. It also drops a member that moved to
 // another cluster: memberlist keeps that member's old metadata.
 func (d *delegate) NotifyAlive(node *memberlist.Node) error {
-	if node.Name == d.cfg.Name {
+	if node.Name == d.cfg.Meta.ServerID {
 		return nil
 	}
 	err := d.checkCluster(node)
@@ -59,7 +59,7 @@ func (d *delegate) NotifyAlive(node *memberlist.Node) error {
 // NotifyMerge rejects a join by, or to, members of another cluster.
 func (d *delegate) NotifyMerge(nodes []*memberlist.Node) error {
 	for _, node := range nodes {
-		if node.Name == d.cfg.Name || node.State == memberlist.StateDead || node.State == memberlist.StateLeft {
+		if node.Name == d.cfg.Meta.ServerID || node.State == memberlist.StateDead || node.State == memberlist.StateLeft {
 			continue
 		}
 		if err := d.checkCluster(node); err != nil {
@@ -96,7 +96,7 @@ func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 }
 
 func (d *delegate) NotifyJoin(node *memberlist.Node) {
-	if d.note(node) && node.Name != d.cfg.Name {
+	if d.note(node) && node.Name != d.cfg.Meta.ServerID {
 		d.logger.Info("member joined", "server", node.Name, "gossip", node.Address())
 	}
 }
@@ -121,7 +121,7 @@ func (d *delegate) note(node *memberlist.Node) bool {
 		}
 		return false
 	}
-	if node.Name == d.cfg.Name {
+	if node.Name == d.cfg.Meta.ServerID {
 		meta = d.meta // SetMeta may be ahead of what memberlist has
 	}
 	d.members[node.Name] = Member{Meta: meta, GossipAddr: addr}
@@ -132,12 +132,12 @@ func (d *delegate) NotifyLeave(node *memberlist.Node) {
 	addr := node.Address()
 	d.mu.Lock()
 	delete(d.members, node.Name)
-	if node.Name != d.cfg.Name {
+	if node.Name != d.cfg.Meta.ServerID {
 		(*Gossip)(d).rememberLost(node.Name, addr)
 	}
 	d.mu.Unlock()
 	notify(d.changed)
-	if node.Name != d.cfg.Name {
+	if node.Name != d.cfg.Meta.ServerID {
 		d.logger.Info("member gone", "server", node.Name, "gossip", addr)
 	}
 }

@@ -166,15 +166,11 @@ func checkPortConfig(cfg *PortConfig) error {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.MaxRequestBytes = cmp.Or(cfg.MaxRequestBytes, DefaultMaxRequestBytes)
-	cfg.Network = cfg.Network.WithDefaults(keepAlive())
+	cfg.Network = cfg.Network.WithDefaults(net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount})
 	if cfg.LookupHost == nil {
 		cfg.LookupHost = net.DefaultResolver.LookupHost
 	}
 	return nil
-}
-
-func keepAlive() net.KeepAliveConfig {
-	return net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount}
 }
 
 // AdvertiseAddr returns the host:port for other nodes.

@@ -34,6 +34,7 @@ import (
 	"github.com/commons-cluster/commons/node/operator"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/purge"
+	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/usage"
 )
 
@@ -269,9 +270,12 @@ func (n *Node) openDelivery() error {
 	}
 	n.delivery = delivery.New(delivery.Config{
 		ServerID: n.identity.ServerID, Version: n.cfg.Version, PublicURL: n.cfg.PublicURL, Machine: n.machine, Client: n.port.Client(), Logger: n.logger,
-		Check: func(rawURL string) string { return n.notifyRules().Problem(rawURL) }, Members: n.liveMembers,
-		Resolver: n.cfg.Tuning.Resolver, Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: n.cfg.PushNetworks(),
-		Work: n.workCtx, Go: n.workers.Go,
+		Push: push.Config{
+			Check:    func(rawURL string) string { return n.notifyRules().Problem(rawURL) },
+			Resolver: n.cfg.Tuning.Resolver, Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: config.Networks(n.cfg.PushAllowNet),
+		},
+		Members: n.liveMembers,
+		Work:    n.workCtx, Go: n.workers.Go,
 		Boot: n.pipeline.Boot(), Propose: n.proposeOwn, ProposeAsLeader: n.proposeAsLeader,
 		Stamp: n.pipeline.Clocks().Stamp, Now: n.pipeline.Clocks().Corrected,
 		LeaderID: func() string { return n.raft.LeaderID() }, Leading: n.leading, UntilAnotherLeads: n.pipeline.UntilAnotherLeads,
@@ -340,7 +344,7 @@ func (n *Node) openHTTP() (err error) {
 func (n *Node) openGossip() (err error) {
 	interval := n.cfg.Tuning.ProbeInterval
 	n.gossip, err = cluster.StartGossip(cluster.GossipConfig{
-		Name: n.identity.ServerID, Bind: n.cfg.GossipAddr, Advertise: n.cfg.GossipAdvertise,
+		Bind: n.cfg.GossipAddr, Advertise: n.cfg.GossipAdvertise,
 		Join: n.cfg.Join, Known: n.book.GossipAddrs, Secrets: n.secrets, Meta: n.meta(!n.hadState, false), Logger: n.logger, Network: n.cfg.Tuning.Network,
 		ProbeInterval: interval, ProbeTimeout: interval / 2, RejoinInterval: 2 * interval, PushPullInterval: 5 * interval,
 	})
@@ -404,7 +408,7 @@ func (n *Node) openParts() (err error) {
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Pipeline: n.pipeline, HTTPAddr: n.HTTPAddr(),
 		ClusterID: n.dataKey.ClusterID, Stopping: n.stopping.Load, Joined: n.dataKey.IsKnown,
 	})
-	n.purge = purge.New(purge.Config{
+	n.purge = &purge.Worker{
 		Machine: n.machine, Raft: n.raft, Streams: n.streams, Log: n.log, Logger: n.logger, Gather: n.cfg.Tuning.PurgeGather,
 		Others: func(ctx context.Context) uint64 { return n.operator.LeastApplied(ctx) },
 		Forget: func() {
@@ -412,7 +416,7 @@ func (n *Node) openParts() (err error) {
 				server.Forget()
 			}
 		},
-	})
+	}
 	if n.registry, err = n.health.NewRegistry(append(n.delivery.Collectors(), n.purge.Collectors()...)...); err != nil {
 		return err
 	}
@@ -488,13 +492,14 @@ func (n *Node) serveHTTP() (err error) {
 			Guard:     n.cfg.GuardLimits(n.descriptors.Connections),
 			Patience:  n.cfg.Tuning.Patience,
 			Build:     n.cfg.Build,
-			WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, Unlimited: n.cfg.NoWriteLimit(),
+			WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, Unlimited: n.cfg.WriteRate == 0 || n.cfg.WriteBurst == 0,
 			ClaimTTL: n.cfg.ClaimTTL, HouseAgents: n.cfg.HouseAgents,
 			NoAddressProof: n.cfg.NoAddressProof(), Notify: n.notifyRules(),
 		},
-		Robots: robots, PublicURL: n.cfg.PublicURL, Operator: n.cfg.Operator(), DualCard: n.cfg.DualCard(),
+		Operator: api.Operator{Name: n.cfg.OperatorName, Contact: n.cfg.OperatorContact, Terms: n.cfg.TermsURL},
+		Robots:   robots, PublicURL: n.cfg.PublicURL, DualCard: n.cfg.DualCard(),
 		RequestLog: n.cfg.RequestLog, Registry: n.registry, NoteRead: n.health.NoteRead,
-		TrustedProxies: n.cfg.TrustedNetworks(), MetricsFrom: n.cfg.MetricsNetworks(), NoteProxy: n.health.NoteProxy,
+		TrustedProxies: config.Networks(n.cfg.TrustedProxies), MetricsFrom: config.Networks(n.cfg.MetricsFrom), NoteProxy: n.health.NoteProxy,
 	})
 	if err != nil {
 		return err
@@ -512,12 +517,6 @@ func (n *Node) serveHTTP() (err error) {
 
 // HTTPAddr returns the bound address of the public HTTP service.
 func (n *Node) HTTPAddr() string { return n.httpListener.Addr().String() }
-
-// ClusterAddr returns the address of the private port that other nodes dial.
-func (n *Node) ClusterAddr() string { return n.port.AdvertiseAddr() }
-
-// GossipAddr returns the address that other nodes join at.
-func (n *Node) GossipAddr() string { return n.gossip.Addr() }
 
 // ServerID returns the node's id in the cluster.
 func (n *Node) ServerID() string { return n.identity.ServerID }

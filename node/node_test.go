@@ -100,8 +100,8 @@ func TestFailedStartTakesAllDown(t *testing.T) {
 	c := local(t)
 	for name, change := range map[string]func(*config.Config){
 		"http":    func(c *config.Config) { c.HTTPAddr = other.HTTPAddr() },
-		"cluster": func(c *config.Config) { c.ClusterAddr = other.ClusterAddr() },
-		"gossip":  func(c *config.Config) { c.GossipAddr = other.GossipAddr() },
+		"cluster": func(c *config.Config) { c.ClusterAddr = other.port.AdvertiseAddr() },
+		"gossip":  func(c *config.Config) { c.GossipAddr = other.gossip.Addr() },
 	} {
 		bad := c
 		change(&bad)

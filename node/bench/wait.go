@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -107,9 +108,7 @@ func (w *waiting) call(ctx context.Context, c *caller) {
 		if !c.connect(ctx) {
 			continue
 		}
-		c.address("/api/home?for=")
-		c.url = strconv.AppendInt(append(append(c.url, c.agent...), "&since="...), c.since, 10)
-		c.url = strconv.AppendInt(append(c.url, "&wait="...), waitSeconds, 10)
+		c.address(fmt.Sprintf("/api/home?for=%s&since=%d&wait=%d", c.agent, c.since, waitSeconds))
 		c.held.Store(true)
 		w.held.Add(1)
 		_, answered := c.exchange(ctx)
@@ -175,8 +174,7 @@ func (w *waiting) wake(ctx context.Context, by *worker) {
 
 // mention publishes an entry that mentions an agent, and reports whether it was created.
 func (w *worker) mention(ctx context.Context, agent string) bool {
-	w.body = append(append(w.body[:0], `{"agent":"bench-waker","channel":"bench-0","body":"@`...), agent...)
-	w.body = append(append(append(w.body, ": "...), mark(w.run, w.number, w.sent)...), `"}`...)
+	w.body = fmt.Appendf(w.body[:0], `{"agent":"bench-waker","channel":"bench-0","body":"@%s: %s"}`, agent, mark(w.run, w.number, w.sent))
 	w.sent++
 	w.address("/api/entries")
 	took, answered := w.exchange(ctx)

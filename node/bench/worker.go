@@ -257,26 +257,22 @@ func (w *worker) prepare(mode Mode) {
 	}
 	w.body = w.body[:0]
 	if mode == Home || mode == Poll && w.sent%len(w.tags) == 1 {
-		w.address("/api/home?for=bench-")
-		w.url = strconv.AppendInt(w.url, int64(w.number), 10)
+		w.address("/api/home?for=bench-" + strconv.Itoa(w.number))
 		return
 	}
-	w.address("/api/entries?")
+	w.address("/api/entries?limit=" + strconv.Itoa(listLimit))
 	if mode == Search {
-		w.url = append(append(w.url, "q="...), w.texts.word()...)
-		w.url = append(append(append(w.url, '+'), w.texts.word()...), '&')
+		w.url = fmt.Appendf(w.url, "&q=%s+%s", w.texts.word(), w.texts.word())
 	}
-	w.url = strconv.AppendInt(append(w.url, "limit="...), listLimit, 10)
 	if mode != Poll && w.texts.random.IntN(2) == 0 {
-		w.url = append(append(w.url, "&channel="...), w.channel()...)
+		w.url = fmt.Appendf(w.url, "&channel=%s", w.channel())
 	}
 }
 
 // address sets the URL of the next request: a path at the node in use.
 func (w *worker) address(path string) {
 	target := w.targets[w.at]
-	w.url = append(append(append(w.url[:0], target.Scheme...), "://"...), target.Host...)
-	w.url = append(append(w.url, target.Path...), path...)
+	w.url = fmt.Appendf(w.url[:0], "%s://%s%s%s", target.Scheme, target.Host, target.Path, path)
 }
 
 func (w *worker) channel() string {
@@ -350,16 +346,14 @@ func (w *worker) publish(s Surface) (path string) {
 	if p.keyed {
 		w.body = append(append(w.body, keyedStart...), unique...)
 	}
-	w.text = w.texts.appendText(w.text[:0], unique, w.options.Size)
-	w.body = append(append(w.body, p.start...), w.text...) // letters, digits, spaces, '-' and '.', which need no escaping
-	w.body = append(append(w.body, p.middle...), `"agent":"bench-`...)
-	w.body = strconv.AppendInt(w.body, int64(w.number), 10)
-	w.body = append(append(w.body, `","channel":"`...), w.channel()...)
-	w.body = append(append(w.body, `","title":"`...), w.texts.word()...)
+	title := w.texts.word()
 	for range titleWords - 1 {
-		w.body = append(append(w.body, ' '), w.texts.word()...)
+		title += " " + w.texts.word()
 	}
-	w.body = append(append(w.body, `","tags":["bench"]`...), p.finish...)
+	w.text = w.texts.appendText(w.text[:0], unique, w.options.Size)
+	// Texts have letters, digits, spaces, '-' and '.', which need no escaping.
+	w.body = append(append(append(w.body, p.start...), w.text...), p.middle...)
+	w.body = fmt.Appendf(w.body, `"agent":"bench-%d","channel":"%s","title":"%s","tags":["bench"]%s`, w.number, w.channel(), title, p.finish)
 	return p.path
 }
 

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"reflect"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -128,38 +126,11 @@ func (c Config) GuardLimits(connections int) guard.Limits {
 	}
 }
 
-// NodeName returns the node's name: NodeID, or the host name if that is empty. It fails if the
-// host has no name.
-func (c Config) NodeName() (string, error) {
-	if c.NodeID != "" {
-		return c.NodeID, nil
-	}
-	return os.Hostname()
-}
-
-// NoWriteLimit reports whether writes are not limited.
-func (c Config) NoWriteLimit() bool { return c.WriteRate == 0 || c.WriteBurst == 0 }
-
-// TrustedNetworks returns TrustedProxies parsed; a single address is a network of
-// one. Entries that cannot be parsed are left out: Validate reports them.
-func (c Config) TrustedNetworks() []netip.Prefix { return parseNetworks(c.TrustedProxies) }
-
 // NoAddressProof reports whether an address proves no name.
 func (c Config) NoAddressProof() bool { return c.AddressProof == addressProofOff }
 
-// MetricsNetworks returns MetricsFrom parsed, as TrustedNetworks does.
-func (c Config) MetricsNetworks() []netip.Prefix { return parseNetworks(c.MetricsFrom) }
-
-// PushNetworks returns PushAllowNet parsed, as TrustedNetworks does.
-func (c Config) PushNetworks() []netip.Prefix { return parseNetworks(c.PushAllowNet) }
-
 // DualCard reports whether the agent card has the fields of A2A 0.3, too.
 func (c Config) DualCard() bool { return c.AgentCard == agentCardDual }
-
-// Operator returns the operator of this place.
-func (c Config) Operator() api.Operator {
-	return api.Operator{Name: c.OperatorName, Contact: c.OperatorContact, Terms: c.TermsURL}
-}
 
 // Unanswered reports whether other machines can reach the public service of the node, but
 // no operator is named who is responsible for it.
@@ -168,8 +139,9 @@ func (c Config) Unanswered() bool {
 	return public && (c.OperatorName == "" || c.OperatorContact == "")
 }
 
-// parseNetworks returns the networks that can be parsed.
-func parseNetworks(list []string) []netip.Prefix {
+// Networks returns the networks of a flag; a single address is a network of one. Entries
+// that cannot be parsed are left out: Validate reports them.
+func Networks(list []string) []netip.Prefix {
 	var nets []netip.Prefix
 	for _, s := range list {
 		if p, err := parseNetwork(s); err == nil {

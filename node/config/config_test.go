@@ -180,7 +180,7 @@ func TestValidate(t *testing.T) {
 func TestTrustedNetworks(t *testing.T) {
 	c := Config{TrustedProxies: []string{"10.1.2.3/8", "192.0.2.7", "::ffff:192.0.2.8", "2001:db8::/32", "x"}}
 	var got []string
-	for _, p := range c.TrustedNetworks() {
+	for _, p := range Networks(c.TrustedProxies) {
 		got = append(got, p.String())
 	}
 	want := []string{"10.0.0.0/8", "192.0.2.7/32", "192.0.2.8/32", "2001:db8::/32"}

@@ -49,7 +49,10 @@ func (c Config) Validate() error {
 	v.timing(c)
 	v.service(c)
 	v.pprof(c)
-	v.push(c)
+	if _, err := c.PushRoots(); err != nil {
+		v.addf("--push-ca-file: %v", err)
+	}
+	v.networks("--push-allow-net", c.PushAllowNet)
 	if _, err := health.ParseReserve(c.DiskReserve); err != nil {
 		v.addf("--disk-reserve: %q %v; write it as 256MiB, 2GiB or 5%%, or 0 for none", c.DiskReserve, err)
 	}
@@ -60,7 +63,10 @@ func (c Config) Validate() error {
 }
 
 func (v *validation) identity(c Config) {
-	name, err := c.NodeName()
+	name, err := c.NodeID, error(nil)
+	if name == "" {
+		name, err = os.Hostname()
+	}
 	switch {
 	case err != nil:
 		v.addf("--node-id: the host has no name to take (%v); give one", err)
@@ -85,19 +91,15 @@ type address struct {
 	private         bool
 }
 
-func (c Config) addressList() []address {
-	return []address{
-		{"http", c.HTTPAddr, c.HTTPAdvertise, false},
-		{"cluster", c.ClusterAddr, c.ClusterAdvertise, true},
-		{"gossip", c.GossipAddr, c.GossipAdvertise, true},
-	}
-}
-
 // addresses checks the addresses one by one and returns those that can be read.
 func (v *validation) addresses(c Config) []address {
 	var good []address
 	taken := map[string]string{}
-	for _, a := range c.addressList() {
+	for _, a := range []address{
+		{"http", c.HTTPAddr, c.HTTPAdvertise, false},
+		{"cluster", c.ClusterAddr, c.ClusterAdvertise, true},
+		{"gossip", c.GossipAddr, c.GossipAdvertise, true},
+	} {
 		host, port, err := splitAddr(a.bind)
 		if err != nil {
 			v.addf("--%s-addr: %q %v; write it as host:port, such as 127.0.0.1:8080", a.flag, a.bind, err)
@@ -357,13 +359,6 @@ func (c Config) PushFlags() []string {
 	return set
 }
 
-func (v *validation) push(c Config) {
-	if _, err := c.PushRoots(); err != nil {
-		v.addf("--push-ca-file: %v", err)
-	}
-	v.networks("--push-allow-net", c.PushAllowNet)
-}
-
 // PushRoots returns the authorities of receivers' certificates. Nil means the system's.
 func (c Config) PushRoots() (*x509.CertPool, error) {
 	if c.PushCAFile == "" {
@@ -375,7 +370,7 @@ func (c Config) PushRoots() (*x509.CertPool, error) {
 	}
 	roots := x509.NewCertPool()
 	if len(data) > maxCAFile || !roots.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s: %w", c.PushCAFile, errors.New("holds no certificate in PEM form"))
+		return nil, fmt.Errorf("%s: holds no certificate in PEM form", c.PushCAFile)
 	}
 	return roots, nil
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/cipher"
-	"crypto/x509"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -34,18 +32,10 @@ type Config struct {
 	Machine   *fsm.Machine
 	Client    *http.Client // for the private ports of other nodes
 	Logger    *slog.Logger
+	Push      push.Config // without Own, UserAgent and Now, which follow from this
 
-	// Check returns the problem with a receiver's address, or "".
-	Check func(rawURL string) (problem string)
 	// Members returns the live nodes, which are never receivers.
 	Members func() []cluster.Member
-	// Resolver resolves names. Nil means the system's.
-	Resolver *net.Resolver
-	// For tests, see push.Config.
-	Port      uint16
-	Roots     *x509.CertPool
-	AllowNets []netip.Prefix
-
 	// Work ends with the node. Go runs a function that the node waits for when it ends.
 	Work context.Context //nolint:containedctx // attempts outlive the leadership that began them
 	Go   func(func())
@@ -86,11 +76,9 @@ func New(cfg Config) *Service {
 	if cfg.PublicURL != "" {
 		agent += " (+" + cfg.PublicURL + "/docs)"
 	}
-	s.receivers = push.NewClient(push.Config{
-		Check: cfg.Check, Own: s.ownAddress, UserAgent: agent,
-		Now:      cfg.Now, // receivers hold the times of messages against their own clocks
-		Resolver: cfg.Resolver, Port: cfg.Port, Roots: cfg.Roots, AllowNets: cfg.AllowNets,
-	})
+	cfg.Push.Own, cfg.Push.UserAgent = s.ownAddress, agent
+	cfg.Push.Now = cfg.Now // receivers hold the times of messages against their own clocks
+	s.receivers = push.NewClient(cfg.Push)
 	s.makeEvent = s.event
 	return s
 }
@@ -156,13 +144,6 @@ func newMetrics() *metrics {
 	}
 	return m
 }
-
-func (m *metrics) attempted(a push.Answer) {
-	m.attempts.WithLabelValues(outcomeOf(a.Reason)).Inc()
-	m.seconds.Observe(a.Took.Seconds())
-}
-
-func (m *metrics) verified(r push.Reason) { m.verifications.WithLabelValues(outcomeOf(r)).Inc() }
 
 // outcomeOf returns the label of a reason: of statuses only the first digit.
 func outcomeOf(r push.Reason) string {

@@ -18,7 +18,7 @@ func TestOwnHosts(t *testing.T) {
 	names.Set("node1.example.net", "192.0.2.7", "2001:db8::7")
 	node := cluster.Member{Meta: cluster.Meta{HTTPAddr: "node1.example.net:8080", ClusterAddr: "127.0.0.1:7000"}}
 	h := newTestbed(t, func(c *Config) {
-		c.PublicURL, c.Resolver = "https://commons.example.org", names.Resolver()
+		c.PublicURL, c.Push.Resolver = "https://commons.example.org", names.Resolver()
 		c.Members = func() []cluster.Member { return []cluster.Member{node} }
 	})
 	for _, host := range []string{"node1.example.net", "commons.example.org"} {

@@ -133,7 +133,7 @@ func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswe
 		return verifyAnswer{WaitMs: max(1, wait.Milliseconds()), Shared: shared}, nil
 	}
 	a := s.receivers.Verify(ctx, q.URL, q.Agent, keys)
-	s.metrics.verified(a.Reason)
+	s.metrics.verifications.WithLabelValues(outcomeOf(a.Reason)).Inc()
 	s.cfg.Logger.InfoContext(ctx, "asked a receiver", "agent", q.Agent, "host", host, "outcome", outcomeText(a.Reason), "took", a.Took.Round(time.Millisecond).String())
 	return verifyAnswer{Reason: a.Reason}, nil
 }
@@ -212,7 +212,7 @@ func (s *Service) ownAddress(addr netip.Addr) bool {
 func (s *Service) lookUpOwnNames(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, ownNamesTimeout)
 	defer cancel()
-	resolver := s.cfg.Resolver
+	resolver := s.cfg.Push.Resolver
 	if resolver == nil {
 		resolver = net.DefaultResolver
 	}

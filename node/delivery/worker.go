@@ -102,12 +102,6 @@ func (d *attempts) pick(v *view.View, now int64) (picked []outbox.Delivery, err 
 	return nil, err
 }
 
-func (d *attempts) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ending = true
-}
-
 // skips reports whether an agent has a running attempt or its host has no room.
 func (d *attempts) skips(agentKey string) bool {
 	if _, busy := d.agents[agentKey]; busy {
@@ -150,7 +144,11 @@ func hostOf(rawURL string) string {
 }
 
 // Stop stops new attempts; running ones are finished.
-func (s *Service) Stop() { s.attempts.end() }
+func (s *Service) Stop() {
+	s.attempts.mu.Lock()
+	defer s.attempts.mu.Unlock()
+	s.attempts.ending = true
+}
 
 // deliver sends due deliveries to receivers, for as long as this node leads.
 func (s *Service) deliver(ctx context.Context) {
@@ -245,7 +243,8 @@ func (s *Service) attempt(d *outbox.Delivery, a command.Attempt, body []byte, ke
 		case answer.Reason != "":
 			ack.Outcome = command.AttemptFailed
 		}
-		s.metrics.attempted(answer)
+		s.metrics.attempts.WithLabelValues(outcomeOf(answer.Reason)).Inc()
+		s.metrics.seconds.Observe(answer.Took.Seconds())
 		s.cfg.Logger.InfoContext(ctx, "delivery attempted", "id", d.ID, "agent", d.AgentKey, "host", hostOf(d.URL),
 			"attempt", a.Number, "outcome", outcomeText(answer.Reason), "took", answer.Took.Round(time.Millisecond).String())
 	}
@@ -306,8 +305,9 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		})
 	}
 	e := event{
-		Type: d.Kind.String(), Agent: p.ID, Entry: json.RawMessage("null"), Timestamp: timestamp(d.QueuedAt),
-		Read: "GET " + base + "/api/home?for=" + url.QueryEscape(p.ID),
+		Type: d.Kind.String(), Agent: p.ID, Entry: json.RawMessage("null"),
+		Timestamp: time.UnixMilli(d.QueuedAt).UTC().Format("2006-01-02T15:04:05.000Z07:00"),
+		Read:      "GET " + base + "/api/home?for=" + url.QueryEscape(p.ID),
 	}
 	if d.Kind == outbox.DeliveryDigest {
 		// since is exclusive: the first entry has the digest's instant.
@@ -348,8 +348,4 @@ func encodeEvent(value any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(value)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
-func timestamp(millis int64) string {
-	return time.UnixMilli(millis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }

@@ -16,7 +16,7 @@ import (
 // TestEventThatCannotBeMade holds that it is the only one of its batch that fails.
 func TestEventThatCannotBeMade(t *testing.T) {
 	h := newTestbed(t, func(c *Config) {
-		c.Check = func(string) string { return "must be public" } // as of addresses on loopback
+		c.Push.Check = func(string) string { return "must be public" } // as of addresses on loopback
 	})
 	h.makeEvent = func(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		if d.AgentKey == "a1" {

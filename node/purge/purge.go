@@ -4,6 +4,7 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,8 @@ const (
 	sweptEvery = 12 * time.Hour
 )
 
-// Config is the configuration of a Worker.
-type Config struct {
+// Worker does the work of one node. It begins with the zero values of the unexported fields.
+type Worker struct {
 	Machine *fsm.Machine
 	Raft    *consensus.Raft
 	Streams *consensus.Snapshots
@@ -47,21 +48,14 @@ type Config struct {
 	// Forget drops the texts that the interface keeps in memory.
 	Forget func()
 	Logger *slog.Logger
-}
 
-// Worker does the work of one node.
-type Worker struct {
-	cfg     Config
 	since   time.Time // when pending purges were first seen; zero without pending purges
 	swept   time.Time // of the last erasure of swept texts
-	first   bool      // the worker has not looked yet
+	begun   bool      // the worker has looked before
 	failing bool
-	patient time.Duration // for this round
+	patient time.Duration // for this round; 0 means patience
 	pending atomic.Uint64
 }
-
-// New returns a worker.
-func New(cfg Config) *Worker { return &Worker{cfg: cfg, first: true, patient: patience} }
 
 // Collectors returns the metrics.
 func (w *Worker) Collectors() []prometheus.Collector {
@@ -80,7 +74,7 @@ type Status struct {
 
 // Status returns the progress of the node according to its files.
 func (w *Worker) Status() (s Status, err error) {
-	v := w.cfg.Machine.View()
+	v := w.Machine.View()
 	defer v.Release()
 	if s.Purged, err = v.Purged(); err != nil {
 		return s, err
@@ -88,7 +82,7 @@ func (w *Worker) Status() (s Status, err error) {
 	if s.State, err = v.Erased(); err != nil {
 		return s, err
 	}
-	erased, err := w.cfg.Log.Erased()
+	erased, err := w.Log.Erased()
 	if err != nil {
 		return s, err
 	}
@@ -107,7 +101,7 @@ func (w *Worker) Run(ctx context.Context) {
 			return
 		}
 		if err != nil && !w.failing {
-			w.cfg.Logger.WarnContext(ctx, "what was purged is still on the disk; it is tried again until it is not", "error", err)
+			w.Logger.WarnContext(ctx, "what was purged is still on the disk; it is tried again until it is not", "error", err)
 		}
 		w.failing = err != nil
 	})
@@ -120,8 +114,8 @@ func (w *Worker) look(ctx context.Context) error {
 		return err
 	}
 	w.pending.Store(s.Pending)
-	first := w.first
-	w.first = false
+	begun := w.begun
+	w.begun = true
 	if s.Pending == 0 {
 		w.since = time.Time{}
 		return nil
@@ -129,7 +123,7 @@ func (w *Worker) look(ctx context.Context) error {
 	if w.since.IsZero() {
 		w.since = time.Now()
 	}
-	if !first && time.Since(w.since) < w.cfg.Gather { // after a start it has waited enough
+	if begun && time.Since(w.since) < w.Gather { // after a start it has waited enough
 		return nil
 	}
 	if s.Log < s.Purged {
@@ -138,17 +132,17 @@ func (w *Worker) look(ctx context.Context) error {
 		}
 	}
 	if s.State < s.Purged {
-		if err := w.cfg.Machine.Erase(ctx); err != nil {
+		if err := w.Machine.Erase(ctx); err != nil {
 			return err
 		}
-		w.cfg.Forget() // Erase has waited for whoever still read the texts
+		w.Forget() // Erase has waited for whoever still read the texts
 	}
 	if s, err = w.Status(); err != nil {
 		return err
 	}
 	w.pending.Store(s.Pending)
 	w.since = time.Time{}
-	w.cfg.Logger.InfoContext(ctx, "what was purged is gone from this disk", "purges", s.Purged-s.Pending)
+	w.Logger.InfoContext(ctx, "what was purged is gone from this disk", "purges", s.Purged-s.Pending)
 	return nil
 }
 
@@ -158,7 +152,7 @@ func (w *Worker) eraseSwept(ctx context.Context) error {
 	if !w.swept.IsZero() && time.Since(w.swept) < sweptEvery {
 		return nil
 	}
-	done, err := w.cfg.Machine.EraseSwept(ctx, w.purgeWaits)
+	done, err := w.Machine.EraseSwept(ctx, w.purgeWaits)
 	switch {
 	case err != nil:
 		w.swept = time.Now().Add(patience - sweptEvery) // soon again
@@ -177,14 +171,14 @@ func (w *Worker) purgeWaits() bool {
 // cutLog cuts the log at the applied index, once all living servers have applied it and no
 // state is being sent to another node: its receiver would lack the log that follows.
 func (w *Worker) cutLog(ctx context.Context) error {
-	index := w.cfg.Machine.Applied()
-	late, next := time.Now().Add(w.patient), patience
-	for w.cfg.Streams.Busy() || w.cfg.Others(ctx) < index {
+	index, patient := w.Machine.Applied(), cmp.Or(w.patient, patience)
+	late, next := time.Now().Add(patient), patience
+	for w.Streams.Busy() || w.Others(ctx) < index {
 		if time.Now().After(late) {
-			if w.cfg.Streams.Busy() {
-				next = min(2*w.patient, maxPatience)
+			if w.Streams.Busy() {
+				next = min(2*patient, maxPatience)
 			}
-			w.cfg.Streams.Break()
+			w.Streams.Break()
 			break
 		}
 		if !loop.Pause(ctx, waitEvery) {
@@ -192,7 +186,7 @@ func (w *Worker) cutLog(ctx context.Context) error {
 		}
 	}
 	w.patient = next
-	if err := w.cfg.Raft.CutLog(index); err != nil {
+	if err := w.Raft.CutLog(index); err != nil {
 		return fmt.Errorf("cutting the log: %w", err)
 	}
 	return nil

@@ -105,7 +105,10 @@ func NewClient(cfg Config) *Client {
 		// Each message has a separate connection: the name is looked up and
 		// checked each time, and no connection is left open at receivers.
 		Transport: &http.Transport{
-			DialContext: rejectPlain, DialTLSContext: d.dial, Protocols: &http1,
+			DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return nil, &stageError{RejectedURL, errors.New("nothing is sent without TLS")}
+			},
+			DialTLSContext: d.dial, Protocols: &http1,
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHeaders,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -194,11 +197,6 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return secured, nil
 }
 
-// rejectPlain dials for URLs without TLS.
-func rejectPlain(context.Context, string, string) (net.Conn, error) {
-	return nil, &stageError{RejectedURL, errors.New("nothing is sent without TLS")}
-}
-
 const httpsPort = 443
 
 // reserved are addresses that look public and are not: on them, providers answer their
@@ -213,17 +211,15 @@ var reserved = []netip.Prefix{
 type guard struct {
 	public *ssrf.Guardian // the public internet, the ports of https
 	allow  []netip.Prefix // in spite of everything else, for tests
-	ports  []uint16
 	own    func(netip.Addr) bool
 }
 
 func newGuard(cfg Config) *guard {
-	g := &guard{ports: []uint16{httpsPort}, allow: cfg.AllowNets, own: cfg.Own}
+	ports := []uint16{httpsPort}
 	if cfg.Port != 0 {
-		g.ports = append(g.ports, cfg.Port)
+		ports = append(ports, cfg.Port)
 	}
-	g.public = ssrf.New(ssrf.WithPorts(g.ports...))
-	return g
+	return &guard{public: ssrf.New(ssrf.WithPorts(ports...)), allow: cfg.AllowNets, own: cfg.Own}
 }
 
 func (g *guard) control(network, address string, raw syscall.RawConn) error {

@@ -4,14 +4,16 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 )
 
 type agentsCommand struct {
-	ResetKey  resetKeyCommand  `cmd:"" help:"Give an agent another edit_key, which is shown once."`
-	Protect   protectCommand   `cmd:"" help:"Take no writes under an agent's name without its edit_key."`
-	Unprotect unprotectCommand `cmd:"" help:"Take writes under an agent's name from everybody again."`
+	ResetKey  resetKeyCommand `cmd:"" help:"Give an agent another edit_key, which is shown once."`
+	Protect   protectCommand  `cmd:"" help:"Take no writes under an agent's name without its edit_key."`
+	Unprotect protectCommand  `cmd:"" help:"Take writes under an agent's name from everybody again."`
 }
 
 // agentTarget is an agent whose name an operator's command changes.
@@ -30,18 +32,9 @@ func (c *resetKeyCommand) Run(ctx context.Context, std terminal.Streams) error {
 
 type protectCommand struct{ agentTarget }
 
-func (c *protectCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.protect(ctx, std, true)
-}
-
-type unprotectCommand struct{ agentTarget }
-
-func (c *unprotectCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.protect(ctx, std, false)
-}
-
-func (c *agentTarget) protect(ctx context.Context, std terminal.Streams, on bool) error {
-	return answer(ctx, std, &c.target, admin.PathProtectName, admin.Protection{Agent: c.Agent, Protected: on}, func(a *admin.Protection) string {
+func (c *protectCommand) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
+	request := admin.Protection{Agent: c.Agent, Protected: called.Selected().Name == "protect"}
+	return answer(ctx, std, &c.target, admin.PathProtectName, request, func(a *admin.Protection) string {
 		if a.Protected {
 			return a.Agent + " is protected: nothing is written under the name without its edit_key"
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/commons-cluster/commons/node/cli/terminal"
 )
 
@@ -56,40 +58,31 @@ func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 type modTokenCommand struct {
-	Create modTokenCreateCommand `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
-	Revoke modTokenRevokeCommand `cmd:"" help:"End a moderator's token."`
-	List   modTokenListCommand   `cmd:"" help:"List who has a token."`
+	Create setModeratorCommand `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
+	Revoke setModeratorCommand `cmd:"" help:"End a moderator's token."`
+	List   modTokenListCommand `cmd:"" help:"List who has a token."`
 }
 
-type modTokenCreateCommand struct {
+type setModeratorCommand struct {
 	moderation `embed:""`
 	Name       string `arg:"" help:"The moderator's name, which stands in the record."`
 }
 
-type modTokenRevokeCommand struct {
-	moderation `embed:""`
-	Name       string `arg:"" help:"The moderator's name."`
-}
-
-type modTokenListCommand struct {
-	moderation `embed:""`
-}
+type modTokenListCommand struct{ moderation }
 
 type moderatorToken struct {
 	Name  string `json:"name"`
 	Token string `json:"token,omitempty"`
 }
 
-func (c *modTokenCreateCommand) Run(ctx context.Context, std terminal.Streams) error {
-	body := map[string]any{"name": c.Name, "revoke": false}
+func (c *setModeratorCommand) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
+	body := map[string]any{"name": c.Name, "revoke": called.Selected().Name == "revoke"}
 	return modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string {
+		if t.Token == "" {
+			return t.Name + " is no moderator any more"
+		}
 		return fmt.Sprintf("the token of %s is %s\nIt is not kept and cannot be shown again.", t.Name, t.Token)
 	})
-}
-
-func (c *modTokenRevokeCommand) Run(ctx context.Context, std terminal.Streams) error {
-	body := map[string]any{"name": c.Name, "revoke": true}
-	return modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string { return t.Name + " is no moderator any more" })
 }
 
 type moderatorNames struct {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
 )
@@ -34,14 +36,6 @@ type hideCommand struct {
 type unhideCommand struct {
 	selection `embed:""`
 	Reason    string `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
-}
-
-func (c *hideCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.run(ctx, std, "hide", c)
-}
-
-func (c *unhideCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.run(ctx, std, "unhide", c)
 }
 
 type purgeCommand struct {
@@ -85,9 +79,10 @@ type hidden struct {
 	} `json:"profiles"`
 }
 
-// run hides or unhides the whole selection, one part in each call. body is the command that
-// has the selection. Ids and names of profiles need no --yes.
-func (s *selection) run(ctx context.Context, std terminal.Streams, operation string, body any) error {
+// Run hides or unhides the whole selection, one part in each call. The operation has the
+// name of the command, and its body is the command. Ids and names of profiles need no --yes.
+func (s *selection) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
+	operation, body := called.Selected().Name, called.Selected().Target.Addr().Interface()
 	s.DryRun = !s.Yes && len(s.IDs)+len(s.Profiles) == 0
 	var all hidden
 	for {

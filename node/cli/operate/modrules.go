@@ -6,12 +6,24 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
 )
 
+// ruleSetter is a command that sets a rule.
+type ruleSetter struct{ moderation }
+
+// Run calls the operation with the name of the command. Its body is the command.
+func (c *ruleSetter) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
+	return modShow(ctx, std, &c.moderation, called.Selected().Name, nil, called.Selected().Target.Addr().Interface(), func(r *rule) string {
+		return fmt.Sprintf("rule %d: %s, %s", r.Number, r.text(), r.end())
+	})
+}
+
 type blockCommand struct {
-	moderation `embed:"" json:"-"`
+	ruleSetter `embed:"" json:"-"`
 	SenderOf   string `name:"sender-of" xor:"whom" group:"Whom (exactly one):" placeholder:"ID" help:"Block whoever wrote this entry, by where it came from." json:"sender_of,omitempty"`
 	Agent      string `name:"agent" xor:"whom" group:"Whom (exactly one):" placeholder:"NAME" help:"Block all writes under this name." json:"agent,omitempty"`
 	Network    string `name:"network" xor:"whom" group:"Whom (exactly one):" placeholder:"CIDR" help:"Block a network, such as 192.0.2.0/24." json:"network,omitempty"`
@@ -19,7 +31,7 @@ type blockCommand struct {
 }
 
 type freezeCommand struct {
-	moderation `embed:"" json:"-"`
+	ruleSetter `embed:"" json:"-"`
 	Channel    string `name:"channel" xor:"what" group:"What (exactly one):" placeholder:"NAME" help:"Freeze this channel." json:"channel,omitempty"`
 	Unproven   bool   `name:"unproven" xor:"what" group:"What (exactly one):" help:"Freeze writes that prove no name." json:"unproven,omitempty"`
 	All        bool   `name:"all" xor:"what" group:"What (exactly one):" help:"Freeze all writes." json:"all,omitempty"`
@@ -48,7 +60,7 @@ type ruleTerms struct {
 }
 
 type watchCommand struct {
-	moderation `embed:"" json:"-"`
+	ruleSetter `embed:"" json:"-"`
 	Pattern    string `arg:"" help:"A regular expression (RE2), such as '(?i)cheap pills'. A text that it is found in is rejected." json:"pattern,omitempty"`
 	Hold       bool   `name:"hold" help:"Hold the text in place of rejecting it: it is hidden until a moderator has looked at it." json:"hold,omitempty"`
 	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 12h or 7d; without it until it is lifted." json:"for,omitempty"`
@@ -104,24 +116,6 @@ func (r *rule) end() string {
 		return "until it is lifted"
 	}
 	return "until " + terminal.TimeText(*r.Until)
-}
-
-func setRule(ctx context.Context, std terminal.Streams, m *moderation, operation string, command any) error {
-	return modShow(ctx, std, m, operation, nil, command, func(r *rule) string {
-		return fmt.Sprintf("rule %d: %s, %s", r.Number, r.text(), r.end())
-	})
-}
-
-func (c *blockCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return setRule(ctx, std, &c.moderation, "block", c)
-}
-
-func (c *freezeCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return setRule(ctx, std, &c.moderation, "freeze", c)
-}
-
-func (c *watchCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return setRule(ctx, std, &c.moderation, "watch", c)
 }
 
 type lifted struct {
