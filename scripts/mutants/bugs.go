@@ -370,8 +370,8 @@ var otherBugs = []bug{
 	{
 		name: "a strong read shares a question that was asked before it",
 		edits: []edit{
-			{"node/propose/rounds.go", "\t\tr.next = nil\n\t\tr.running = current != nil\n", "\t\tr.running = current != nil\n"},
-			{"node/propose/rounds.go", "\t\t\tclose(current.done)\n", "\t\t\tr.mu.Lock()\n\t\t\tr.next = nil\n\t\t\tr.mu.Unlock()\n\t\t\tclose(current.done)\n"},
+			{"node/propose/readindex.go", "\t\tr.next = nil\n\t\tr.running = current != nil\n", "\t\tr.running = current != nil\n"},
+			{"node/propose/readindex.go", "\t\t\tclose(current.done)\n", "\t\t\tr.mu.Lock()\n\t\t\tr.next = nil\n\t\t\tr.mu.Unlock()\n\t\t\tclose(current.done)\n"},
 		},
 		pkg: "./node/propose", run: "ConcurrentStrongReads",
 		because: "a strong read misses what was acknowledged before it",
@@ -447,7 +447,7 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "root keeps what it restores",
-		edits: []edit{{"node/offline/owner.go", "os.Lchown(path, uid, gid)", "os.Lchown(path, 0*uid, 0*gid)"}},
+		edits: []edit{{"node/offline/restore.go", "os.Lchown(path, uid, gid)", "os.Lchown(path, 0*uid, 0*gid)"}},
 		pkg:   "./node/cli/operate", run: "TestRestoredFilesKeepTheOwner",
 		because: "the unit's user cannot open its data directory",
 	},

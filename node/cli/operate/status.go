@@ -3,6 +3,8 @@ package operate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
+	"github.com/commons-cluster/commons/node/config"
 )
 
 // rateInterval is the time between the two reports that rates are computed from.
@@ -279,4 +282,107 @@ func signedText(ms float64) string {
 		return "-" + millisText(-ms)
 	}
 	return "+" + millisText(ms)
+}
+
+const minTopInterval = 100 * time.Millisecond
+
+type topCommand struct {
+	nodes    `embed:""`
+	Interval time.Duration `name:"interval" default:"1s" placeholder:"DURATION" help:"Time between two screens."`
+	Count    int           `name:"count" default:"0" placeholder:"N" help:"End after so many screens; 0: at Ctrl-C."`
+	JSON     bool          `name:"json" help:"Print one line of JSON for each screen."`
+}
+
+// Run shows the cluster until a signal ends it. A failed call is shown and repeated,
+// because clusters are watched when things go wrong.
+func (c *topCommand) Run(ctx context.Context, std terminal.Streams) error {
+	if c.Interval < minTopInterval {
+		return &config.Error{Problems: []string{fmt.Sprintf("--interval: %v is too short; give %v or more", c.Interval, minTopInterval)}}
+	}
+	ctx, stop := terminal.UntilSignal(ctx)
+	defer stop()
+	s := terminal.Screen{Out: std.Out, Live: !c.JSON && terminal.IsTerminal(std.Out)}
+	s.Enter()
+	defer s.Leave()
+	w := watcher{target: &target{nodes: c.nodes, Timeout: max(c.Interval, minLook)}}
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	for shown := 0; c.Count == 0 || shown < c.Count; {
+		err := w.look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		switch {
+		case isConfigError(err):
+			return err
+		case err != nil:
+			s.Show(err.Error() + "\n")
+			shown++
+		case w.earlier.IsZero():
+		case c.JSON:
+			if err := json.NewEncoder(std.Out).Encode(w.overview()); err != nil {
+				return err
+			}
+			shown++
+		default:
+			s.Show(statusText(w.overview()) + "\n")
+			shown++
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+const minLook = 5 * time.Second
+
+type autopilotCommand struct {
+	Health autopilotHealthCommand `cmd:"" help:"Show how healthy the leader finds each server; fail unless all are healthy."`
+}
+
+type autopilotHealthCommand struct{ target }
+
+func (c *autopilotHealthCommand) Run(ctx context.Context, std terminal.Streams) error {
+	health, err := ask[admin.HealthReport](ctx, &c.target, admin.PathHealth, nil)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("voters that may be lost while a majority stays: %d\n\n%s\n\n%s",
+		health.FailureTolerance, healthText(&health.Health), conditionsText(health.Reports))
+	return errors.Join(terminal.Show(std.Out, c.JSON, health, text), unwell(&health))
+}
+
+// unwell returns an error that names the servers with problems, or nil. Slowness alone does
+// not count.
+func unwell(health *admin.HealthReport) error {
+	var ids []string
+	for _, s := range health.Reports {
+		if s.Part != admin.Outside && (s.Report == nil || len(s.Report.Problems) > 0) {
+			ids = append(ids, s.ID)
+		}
+	}
+	switch {
+	case len(ids) > 0:
+		return fmt.Errorf("not well: %s; the problems of each are listed above, and in its report with --json", strings.Join(ids, ", "))
+	case !health.Healthy:
+		return errors.New("not every server is healthy yet; see HEALTHY and STABLE SINCE above")
+	}
+	return nil
+}
+
+func healthText(health *admin.Health) string {
+	const names = "SERVER\tHEALTHY\tLEADER\tVOTER\tALIVE\tLAST CONTACT\tLAST TERM\tLAST INDEX\tSTABLE SINCE"
+	return terminal.Table(names, health.Servers, func(s *admin.ServerHealth) []any {
+		contact := "never"
+		if s.LastContactMs >= 0 {
+			contact = fmt.Sprintf("%d ms", s.LastContactMs)
+		}
+		return []any{
+			s.ID, terminal.YesNo(s.Healthy), terminal.YesNo(s.Leader), terminal.YesNo(s.Voter), terminal.YesNo(s.Alive), contact,
+			s.LastTerm, s.LastIndex, s.StableSince.UTC().Format(time.RFC3339),
+		}
+	})
 }
