@@ -9,15 +9,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/commons-cluster/commons/node/bench"
 	"github.com/commons-cluster/commons/node/cli/operate"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
-	"github.com/commons-cluster/commons/node/dev"
 	"github.com/commons-cluster/commons/node/offline"
 )
 
@@ -112,48 +109,4 @@ func describeValue(value *kong.Value) string {
 		value = &described
 	}
 	return kong.DefaultHelpValueFormatter(value)
-}
-
-type benchCommand struct {
-	bench.Options `embed:""`
-	JSON          bool `name:"json" help:"Print the report as JSON."`
-}
-
-func (c *benchCommand) Validate() error {
-	if err := c.Options.Validate(); err != nil {
-		return &config.Error{Problems: strings.Split(err.Error(), "\n")}
-	}
-	return nil
-}
-
-func (c *benchCommand) Run(ctx context.Context, std terminal.Streams) error {
-	ctx, stop := terminal.UntilSignal(ctx)
-	defer stop()
-	report, err := bench.Run(ctx, c.Options)
-	if err != nil {
-		return err
-	}
-	return terminal.Show(std.Out, c.JSON, report, report.Text())
-}
-
-type devCommand struct {
-	dev.Options `embed:""`
-}
-
-// AfterApply removes the -- before the flags of the nodes.
-func (c *devCommand) AfterApply() error {
-	if len(c.ServeFlags) > 0 && c.ServeFlags[0] == "--" {
-		c.ServeFlags = c.ServeFlags[1:]
-	}
-	return nil
-}
-
-func (c *devCommand) Run(ctx context.Context, std terminal.Streams) (err error) {
-	if c.Binary, err = os.Executable(); err != nil {
-		return err
-	}
-	c.Out = std.Out
-	ctx, stop := terminal.UntilSignal(ctx)
-	defer stop()
-	return dev.Run(ctx, c.Options)
 }
