@@ -16,13 +16,9 @@ import (
 	"github.com/commons-cluster/commons/internal/await"
 )
 
-// padding makes entries as long as real entries.
-var padding = strings.Repeat("the quick brown fox jumps over the lazy dog and ", 25)
-
 // Load is clients that work on one channel, and a record of what was acknowledged.
 type Load struct {
 	Channel string
-	Padding int // bytes of text in each entry beside its request id, at most 1,200
 
 	parent context.Context
 	ctx    context.Context // of the clients
@@ -94,13 +90,11 @@ func (l *Load) Stop() {
 // Entry is the publication with a request id. Its agent has the writer's name.
 func (l *Load) Entry(requestID string) client.NewEntry {
 	return client.NewEntry{
-		Agent: requestID[:strings.LastIndexByte(requestID, '-')], Channel: l.Channel, RequestID: requestID, Body: l.body(requestID),
+		Agent: requestID[:strings.LastIndexByte(requestID, '-')], Channel: l.Channel, RequestID: requestID, Body: bodyOf(requestID),
 	}
 }
 
-func (l *Load) body(requestID string) string {
-	return strings.TrimSpace("body of " + requestID + " " + padding[:l.Padding])
-}
+func bodyOf(requestID string) string { return "body of " + requestID }
 
 func (l *Load) acknowledged(requestID string, published client.Published, began time.Time) {
 	l.mu.Lock()
@@ -140,20 +134,6 @@ func (l *Load) WaitForMore(enough int) error {
 	})
 }
 
-// Gap returns the longest time without an acknowledgement since a moment.
-func (l *Load) Gap(since time.Time) time.Duration {
-	var longest time.Duration
-	last := since
-	acks, _ := l.Acks()
-	for _, a := range acks {
-		if a.At.After(since) {
-			longest = max(longest, a.At.Sub(last))
-			last = a.At
-		}
-	}
-	return longest
-}
-
 // Slowest returns the longest time that a publication took.
 func (l *Load) Slowest() (longest time.Duration) {
 	acks, _ := l.Acks()
@@ -189,7 +169,7 @@ func (l *Load) Contains(entries []client.Entry) error {
 	}
 	acks, _ := l.Acks()
 	for _, a := range acks {
-		body := l.body(a.RequestID)
+		body := bodyOf(a.RequestID)
 		if byID[a.ID] != body {
 			return fmt.Errorf("%s was acknowledged as %s and is lost (the entry of that id has body %.40q)", a.RequestID, a.ID, byID[a.ID])
 		}

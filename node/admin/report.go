@@ -252,11 +252,6 @@ func (r *ClusterReport) Find(name string) (Server, bool) {
 	return found[0], true
 }
 
-// Voters returns the servers with a vote.
-func (r *ClusterReport) Voters() []Server {
-	return slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Part != Voter })
-}
-
 // Newest returns the highest applied index of any server.
 func (r *ClusterReport) Newest() uint64 {
 	var newest uint64

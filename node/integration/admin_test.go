@@ -73,11 +73,11 @@ func TestOperatorsSeeTheCluster(t *testing.T) {
 		c.WaitConverged()
 		for i := range c.Nodes {
 			report := mustOperate[admin.ClusterReport](c, i, admin.PathCluster, nil)
-			if report.AskedNode != c.Nodes[i].ServerID() || report.Leader != c.Nodes[leader].ServerID() || len(report.Voters()) != 3 {
+			if report.AskedNode != c.Nodes[i].ServerID() || report.Leader != c.Nodes[leader].ServerID() || len(report.Servers) != 3 {
 				t.Errorf("node %d reports %+v", i, report)
 			}
 			for _, s := range report.Servers {
-				if s.Report == nil || !s.Alive || s.Report.ID != s.ID || s.Report.Entries != 1 || s.Report.DiskFree == 0 || s.Report.MemoryBytes == 0 {
+				if s.Report == nil || !s.Alive || s.Part != admin.Voter || s.Report.ID != s.ID || s.Report.Entries != 1 || s.Report.DiskFree == 0 || s.Report.MemoryBytes == 0 {
 					t.Errorf("node %d reports %+v of %s", i, s.Report, s.ID)
 				}
 				if r := s.Report; r != nil && (len(r.Secrets) != 1 || r.SealedUnder != r.Secrets[0]) {

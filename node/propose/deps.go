@@ -37,56 +37,39 @@ func (d *deps) logTime() time.Time {
 	return time.UnixMilli(v.Time())
 }
 
-// Raft has the methods of *raft.Raft that the write path and the read path need.
+// Raft has the methods of *consensus.Raft that the write path and the read path need.
 type Raft interface {
-	// Apply appends a log entry on the leader.
 	Apply(cmd []byte, timeout time.Duration) raft.ApplyFuture
-	// VerifyLeader asks the followers whether this node still leads.
 	VerifyLeader() raft.Future
-	// LeaderWithID returns the leader according to this node, empty if it is unknown.
 	LeaderWithID() (raft.ServerAddress, raft.ServerID)
-	// CurrentTerm returns the newest term in which this node has taken part.
 	CurrentTerm() uint64
-	// CommitIndex returns the index of the newest entry that this node knows to be
-	// committed.
 	CommitIndex() uint64
-	// GetConfiguration returns the latest configuration, committed or not.
 	GetConfiguration() raft.ConfigurationFuture
 }
 
 // Log is Raft's log.
 type Log interface {
-	// GetLog reads an entry.
 	GetLog(index uint64, log *raft.Log) error
 }
 
 // Results holds the results of the commands in a view of the state, such as *view.View.
 type Results interface {
-	// Index returns the log index of the newest applied entry.
-	Index() uint64
-	// Result returns the result of a command. It returns false once the command's session
-	// no longer keeps it.
+	Index() uint64 // of the newest applied log entry
+	// Result returns false once the command's session no longer keeps the result.
 	Result(boot command.BootID, seq uint64) (command.Result, bool)
 }
 
-// View is the state at one index. It must be released after use.
+// View has the methods of *view.View that the write path and the read path need.
 type View interface {
 	Results
-	// Time returns the instant of the newest applied entry in milliseconds since the
-	// epoch, 0 before the first entry.
 	Time() int64
-	// Release ends the use of the view.
 	Release()
 }
 
-// State has the methods of the local state machine that the write path and the read path
-// need.
+// State has the methods of *fsm.Machine that the write path and the read path need.
 type State interface {
-	// Applied returns the index of the newest log entry in the newest view.
 	Applied() uint64
-	// Format returns the replicated format number.
 	Format() int
-	// View returns the newest view. The caller releases it.
 	View() View
 }
 
