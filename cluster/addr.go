@@ -21,9 +21,8 @@ const (
 // lookupFunc resolves a host name to addresses, as net.Resolver.LookupHost.
 type lookupFunc func(ctx context.Context, host string) ([]string, error)
 
-// CheckLoopback returns an error unless addr (host:port, the host a name or an
-// address) resolves to loopback addresses only. Nodes without a secret file may
-// use no others.
+// CheckLoopback returns an error unless addr, host:port, resolves to loopback addresses
+// only. Nodes without a secret file may use no others.
 func CheckLoopback(addr string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
@@ -93,10 +92,9 @@ func joinAddr(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// AdvertiseAddr returns the host:port that other nodes dial for a listener. The
-// bound address supplies the host or port that advertise lacks; port 0 counts as
-// lacking. If the bound host is unspecified, AdvertiseAddr uses the first address of
-// this machine that is not a loopback address, preferably a private one.
+// AdvertiseAddr returns the host:port that other nodes dial for a listener. The bound
+// address supplies the host or port that advertise lacks. For an unspecified host it is
+// the machine's first address that is not loopback, preferably a private one.
 func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 	boundAddr, err := netip.ParseAddrPort(bound.String())
 	if err != nil {

@@ -18,13 +18,10 @@ import (
 const (
 	caSeedBytes = ed25519.SeedSize
 
-	// LeafBackdate is how long before its creation a certificate is already valid:
-	// the clocks of two nodes may differ by that much.
-	LeafBackdate = 7 * 24 * time.Hour
-	// LeafValidity is how long after its creation a certificate stays valid.
-	LeafValidity = 2 * 365 * 24 * time.Hour
-	// leafRenewAfter is the age at which a new certificate is made, in either
-	// direction of the clock.
+	LeafBackdate = 7 * 24 * time.Hour       // validity before a certificate's creation: clocks may differ by that much
+	LeafValidity = 2 * 365 * 24 * time.Hour // validity after it
+	// leafRenewAfter is the age at which a new certificate is made, in either direction of
+	// the clock.
 	leafRenewAfter = 24 * time.Hour
 
 	certDNSName      = "node.commons.internal" // same for all; the URI distinguishes nodes
@@ -33,8 +30,7 @@ const (
 	subjectKeyIDSize = 20
 )
 
-// authority is the certificate authority derived from one secret. It is the same on
-// all nodes with that secret.
+// authority is the certificate authority that all nodes derive from a secret.
 type authority struct {
 	keyID string // of the secret
 	key   ed25519.PrivateKey

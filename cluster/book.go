@@ -21,9 +21,8 @@ const (
 	maxBookBytes = 1 << 20
 )
 
-// Book keeps the last known addresses of servers on disk, so that a restarted
-// node can dial the others before gossip has their addresses. It is a hint: a node
-// works without it.
+// Book keeps the last known addresses of servers on disk, so that a restarted node can
+// dial the others before gossip has their addresses. A node works without it.
 type Book struct {
 	path   string
 	logger *slog.Logger
@@ -105,9 +104,8 @@ func (b *Book) GossipAddrs() []string {
 	return addrs
 }
 
-// Update stores the addresses of live members, and writes the book if any of them
-// changed. An error concerns the file only: the book in memory is up to date, and the
-// next change writes the file again.
+// Update stores the addresses of live members, and writes the book if one has changed. After
+// an error the book in memory is up to date, and the next change writes the file again.
 func (b *Book) Update(members []Member) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

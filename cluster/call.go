@@ -75,11 +75,10 @@ func Reply(w http.ResponseWriter, logger *slog.Logger, status int, answer any) {
 	}
 }
 
-// OperatorClient returns an HTTP client for the private port of the node at addr
-// (host:port); it ignores the host of URLs. Programs that have the cluster's secret and
-// are not nodes use it. Without a secret file, addr must be a loopback address. Only
-// the request's context limits a request's time. Requests on one kept connection reach
-// the same node.
+// OperatorClient returns an HTTP client for the private port of the node at addr, for
+// programs that have the cluster's secret and are not nodes. It ignores the host of URLs.
+// Without a secret file, addr must be a loopback address. Only a request's context limits
+// its time.
 func OperatorClient(network Network, secrets *Secrets, addr string) (*http.Client, error) {
 	host, port, err := splitAddr(addr)
 	if err != nil {

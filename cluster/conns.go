@@ -12,8 +12,7 @@ import (
 // Raft pools a few and HTTP/2 needs one or two.
 const MaxConnsPerPeer = 256
 
-// conn is the raw connection under TLS on the private port. Closing it ends all use of
-// the connection immediately.
+// conn is the raw connection under TLS on the private port.
 type conn struct {
 	net.Conn
 	set     *connSet

@@ -59,8 +59,7 @@ func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	return s.port.dial(ctx, string(address), ProtocolRaft, nil)
 }
 
-// dial connects to a server, trying all addresses of its host name until one
-// proves to be that server.
+// dial tries all addresses of a server's host name until one proves to be that server.
 func (p *Port) dial(ctx context.Context, serverID, protocol string, via any) (net.Conn, error) {
 	addr, ok := p.cfg.Resolve(serverID)
 	if !ok {

@@ -15,9 +15,8 @@ const LockFile = "lock"
 // DirLock is the exclusive hold of one process on a data directory.
 type DirLock struct{ f *os.File }
 
-// LockDir makes the directory if it is missing and locks it. The lock is released
-// when the process ends, for any reason. The error names the directory and, if
-// known, the process that holds it.
+// LockDir makes the directory if it is missing and locks it until the process ends. The
+// error names the process that holds it, if known.
 func LockDir(dir string) (*DirLock, error) {
 	if err := os.MkdirAll(dir, dataDirMode); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
@@ -68,9 +67,8 @@ const (
 	fileMode    = 0o600
 )
 
-// WriteFileAtomic replaces a file as a whole: after a crash it holds the former
-// or the new content, never a part. It returns once the content is on disk. One
-// writer at a time: the data directory is locked.
+// WriteFileAtomic replaces a file, through to the disk: after a crash it has the former or
+// the new content. There is one writer at a time, because the data directory is locked.
 func WriteFileAtomic(path string, data []byte) error {
 	temp := path + ".tmp"
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)

@@ -44,9 +44,8 @@ type Gossip struct {
 	ended       sync.Once
 }
 
-// StartGossip opens gossip and searches for other members in the background until it
-// is closed. Errors: a bad configuration or Meta, an address that cannot be bound,
-// or an address that is not loopback while there is no secret file.
+// StartGossip opens gossip and searches for other members in the background until it is
+// closed. Without a secret file it fails for an address that is not loopback.
 func StartGossip(cfg GossipConfig) (*Gossip, error) {
 	encoded, err := checkGossipConfig(&cfg)
 	if err != nil {
@@ -233,9 +232,8 @@ func (g *Gossip) Meta() Meta {
 	return g.meta
 }
 
-// SetMeta replaces this node's metadata and sends it to the others in the background.
-// The server id cannot change. If meta is invalid or too long, SetMeta returns an error
-// and keeps the old metadata.
+// SetMeta replaces this node's metadata, except for the server id, and sends it to the others
+// in the background. If meta is invalid, SetMeta keeps the old metadata.
 func (g *Gossip) SetMeta(meta Meta) error {
 	self := g.cfg.Meta.ServerID
 	if meta.ServerID != self {
@@ -350,23 +348,17 @@ const (
 // GossipConfig configures the addresses on which gossip listens and the nodes that it
 // joins. Durations of 0 take their defaults; shorter ones serve tests.
 type GossipConfig struct {
-	// Bind is the host:port for TCP and UDP; port 0 picks a free one.
-	Bind string
-	// Advertise is the address for other nodes, completed by AdvertiseAddr. A host
-	// name is resolved once, at the start.
-	Advertise string
+	Bind      string // host:port for TCP and UDP; port 0 picks a free one
+	Advertise string // for other nodes, completed by AdvertiseAddr; a host name is resolved once
 	// Join lists host[:port] of other nodes. A name with several addresses
 	// counts as all of them; this node's own address may be among them.
 	Join []string
 	// Known returns further addresses of possible members, such as
 	// Book.GossipAddrs. Nil means no further addresses.
-	Known func() []string
-	// Secrets supplies the encryption keys.
-	Secrets *Secrets
-	// Meta is the node's initial metadata; see SetMeta.
-	Meta Meta
-	// Logger receives membership changes and rejections; nil discards them.
-	Logger *slog.Logger
+	Known   func() []string
+	Secrets *Secrets     // for the encryption keys
+	Meta    Meta         // the node's initial metadata; see SetMeta
+	Logger  *slog.Logger // nil discards messages
 
 	ProbeInterval    time.Duration // between probes of one member; default 1 s
 	ProbeTimeout     time.Duration // for an answer to a probe; default 500 ms

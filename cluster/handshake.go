@@ -163,8 +163,8 @@ func (e *handshakeError) Error() string { return explain(e.err) }
 
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// credentials hands out this node's certificate. It makes a new one when the secrets
-// or the cluster id change, or when the certificate is too old.
+// credentials makes this node's certificate when the secrets or the cluster id change, or
+// when it is too old.
 type credentials struct {
 	serverID  string
 	clusterID func() string

@@ -47,9 +47,8 @@ func PeerID(ctx context.Context) string {
 	return peerOf(ctx).serverID
 }
 
-// Serve answers HTTP/2 requests of other nodes until the port is closed. It
-// returns nil then. Request bodies are cut off at MaxRequestBytes. It may be
-// called once.
+// Serve answers HTTP/2 requests of other nodes until the port is closed, and returns nil
+// then. Request bodies are cut off at MaxRequestBytes. It may be called once.
 func (p *Port) Serve(h http.Handler) error {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
@@ -107,9 +106,8 @@ func Members(own func() string, member func(serverID string) bool, next http.Han
 	})
 }
 
-// Client returns the HTTP client for other nodes' private ports. The host of
-// its URLs is a server id: https://<server id>/path. It follows no redirects,
-// uses no proxy and has no timeout but the request's context.
+// Client returns the HTTP client for other nodes' private ports, https://<server id>/path.
+// It follows no redirects, uses no proxy, and only the request's context limits its time.
 func (p *Port) Client() *http.Client { return p.client }
 
 func newClient(rt http.RoundTripper) *http.Client {

@@ -13,10 +13,8 @@ import (
 )
 
 const (
-	// MaxNodeNameLen is the longest node name, in bytes.
-	MaxNodeNameLen = 63
-	// MaxServerIDLen is the longest server id: name, hyphen, suffix.
-	MaxServerIDLen = MaxNodeNameLen + 1 + suffixChars
+	MaxNodeNameLen = 63                               // bytes
+	MaxServerIDLen = MaxNodeNameLen + 1 + suffixChars // name, hyphen, suffix
 
 	suffixBytes = 5
 	suffixChars = 8 // base 32 of suffixBytes
@@ -62,10 +60,9 @@ func isNameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
 }
 
-// LoadIdentity returns the identity kept in the data directory, or makes one
-// there. An empty nodeName means the kept name, else the host name. A name that
-// contradicts the kept one, and a damaged file, are errors: neither may quietly
-// turn one server into another.
+// LoadIdentity returns the identity kept in the data directory, or makes one there. An empty
+// nodeName means the kept name, else the host name. A name that contradicts the kept one, and
+// a damaged file, are errors: neither may turn one server into another.
 func LoadIdentity(dir, nodeName string) (Identity, error) {
 	if nodeName != "" {
 		if err := CheckNodeName(nodeName); err != nil {

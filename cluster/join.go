@@ -56,8 +56,7 @@ func (g *Gossip) noteStranger(meta Meta, addr string) {
 	}
 }
 
-// joinLoop contacts possible members until gossip closes: the join addresses, the known
-// addresses, and the last addresses of members that died.
+// joinLoop contacts possible members until gossip closes.
 func (g *Gossip) joinLoop() {
 	for {
 		missing := g.missingTargets()

@@ -21,12 +21,9 @@ type Member struct {
 func sameCluster(a, b string) bool { return a == "" || b == "" || a == b }
 
 const (
-	// MaxMetaBytes bounds an encoded Meta: memberlist's limit.
-	MaxMetaBytes = memberlist.MetaMaxSize
-	// MaxClusterIDLen is the longest cluster id, in bytes.
-	MaxClusterIDLen = 64
-	// ClusterIDBytes is the number of random bytes in a new cluster id.
-	ClusterIDBytes = 8
+	MaxMetaBytes    = memberlist.MetaMaxSize // of an encoded Meta
+	MaxClusterIDLen = 64                     // bytes
+	ClusterIDBytes  = 8                      // random bytes in a new cluster id
 
 	metaVersion      = 1
 	maxVersionLen    = 64

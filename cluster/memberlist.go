@@ -143,17 +143,12 @@ func (d *delegate) NotifyLeave(node *memberlist.Node) {
 }
 
 const (
-	// maxGossipStreams bounds the concurrent incoming streams. Each node opens one
-	// every few seconds, for milliseconds.
-	maxGossipStreams = 16
-	// maxGossipStream bounds the bytes of an incoming stream. The metadata of
-	// hundreds of nodes takes a fifth of it.
-	maxGossipStream = 1 << 20
+	maxGossipStreams = 16      // concurrent incoming streams; a node opens one every few seconds, for milliseconds
+	maxGossipStream  = 1 << 20 // bytes of one; the metadata of hundreds of nodes takes a fifth of it
 )
 
-// gossipTransport bounds the memory that strangers can make memberlist use: memberlist
-// reads up to 20 MiB of a stream before it checks the sender's key. memberlist's
-// TCPTimeout bounds the duration of a stream.
+// gossipTransport bounds the memory that strangers can make memberlist use: it reads up to
+// 20 MiB of a stream before it checks the sender's key. TCPTimeout bounds a stream's time.
 type gossipTransport struct {
 	memberlist.NodeAwareTransport
 	streams chan net.Conn
@@ -225,9 +220,8 @@ func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 func (l gossipLog) WithGroup(string) slog.Handler { return l }
 
-// noteworthy are the beginnings of lines that show misconfiguration or
-// strangers; memberlist's other errors are temporary, and membership changes are
-// logged from its events.
+// noteworthy are the beginnings of lines that show misconfiguration or strangers.
+// memberlist's other errors are temporary; changes of members are logged from its events.
 var noteworthy = []string{
 	"Decrypt packet failed",
 	"failed to receive",
@@ -242,8 +236,7 @@ var noteworthy = []string{
 	"Error reading UDP packet",
 }
 
-// otherKey is part of memberlist's error text for a message encrypted with an unknown
-// key. memberlist has no error value for it.
+// otherKey is part of the error text for a message that is encrypted with an unknown key.
 const otherKey = "no installed keys could decrypt"
 
 // Handle processes one line of the form "[LEVEL] memberlist: text".

@@ -16,18 +16,15 @@ import (
 )
 
 const (
-	// ProtocolHTTP is the ALPN name of HTTP/2 on the private port.
+	// The ALPN names of HTTP/2 and of Raft's stream on the private port.
 	ProtocolHTTP = "h2"
-	// ProtocolRaft is the ALPN name of Raft's stream on the private port.
 	ProtocolRaft = "commons-raft"
 
 	// HandshakeTimeout bounds an incoming handshake, and the wait for the protocol's
 	// server to accept the connection afterwards.
 	HandshakeTimeout = 5 * time.Second
-	// MaxHandshakes bounds the incoming handshakes at any time.
-	MaxHandshakes = 256
-	// DialTimeout bounds one HTTP/2 dial over all addresses of a server.
-	DialTimeout = 2 * time.Second
+	MaxHandshakes    = 256             // incoming, at any time
+	DialTimeout      = 2 * time.Second // of one HTTP/2 dial, over all addresses of a server
 	// RotationGrace is the time that connections stay open after the secret that
 	// verified them was removed.
 	RotationGrace = 10 * time.Second
@@ -41,25 +38,17 @@ const (
 
 // PortConfig configures a private port: its addresses and trusted peers.
 type PortConfig struct {
-	// Addr is the host:port to listen on; port 0 picks a free one.
-	Addr string
-	// Advertise is the address for other nodes, completed by AdvertiseAddr.
-	Advertise string
-	// ServerID is this node's server id.
-	ServerID string
+	Addr      string // host:port to listen on; port 0 picks a free one
+	Advertise string // for other nodes, completed by AdvertiseAddr
+	ServerID  string
 	// ClusterID returns the id of this node's cluster, empty before it has one. It is
 	// called at each handshake. Nil means always empty.
 	ClusterID func() string
-	// Secrets key the certificates.
-	Secrets *Secrets
-	// Resolve returns the host:port of a server's private port. It is called
-	// at each dial.
-	Resolve func(serverID string) (addr string, ok bool)
-	// Logger receives rejections and failures; nil discards them.
-	Logger *slog.Logger
-	// MaxRequestBytes bounds an HTTP request body; 0 means
-	// DefaultMaxRequestBytes.
-	MaxRequestBytes int64
+	Secrets   *Secrets
+	// Resolve returns the host:port of a server's private port, at each dial.
+	Resolve         func(serverID string) (addr string, ok bool)
+	Logger          *slog.Logger // nil discards messages
+	MaxRequestBytes int64        // of an HTTP request body; 0 means DefaultMaxRequestBytes
 
 	// Network replaces the system's network, for tests. DialContext gets addresses of the
 	// form IP:port; DialTarget returns the id of the dialed server.
@@ -103,9 +92,8 @@ type Port struct {
 }
 
 // Listen opens the private port. Connections are taken immediately and wait up to
-// HandshakeTimeout for Serve or the stream layer's Accept. Errors: a bad
-// configuration, an address that cannot be bound, or one that is not loopback
-// while there is no secret file.
+// HandshakeTimeout for Serve or the stream layer's Accept. Without a secret file it fails for
+// an address that is not loopback.
 func Listen(cfg PortConfig) (*Port, error) {
 	if err := checkPortConfig(&cfg); err != nil {
 		return nil, err

@@ -26,15 +26,10 @@ import (
 )
 
 const (
-	// MinSecretBytes is the minimum length of a secret after trimming.
-	MinSecretBytes = 32
-	// MaxSecrets bounds the secrets in a file: the one in use, and one more that is
-	// accepted during a rotation.
-	MaxSecrets = 2
-	// MaxSecretFileBytes bounds the size of a secret file.
-	MaxSecretFileBytes = 8 << 10
-	// SecretReloadInterval is how often Watch reads the secret file again.
-	SecretReloadInterval = 2 * time.Second
+	MinSecretBytes       = 32              // after trimming
+	MaxSecrets           = 2               // in a file: the one in use, and one more that is accepted during a rotation
+	MaxSecretFileBytes   = 8 << 10         // the size of a secret file
+	SecretReloadInterval = 2 * time.Second // how often Watch reads the file again
 
 	gossipKeyBytes = 32 // AES-256
 	keyIDBytes     = 8
@@ -72,10 +67,9 @@ type secretKey struct {
 	seal   cipher.AEAD
 }
 
-// LoadSecrets reads the cluster secret from a file of at most MaxSecrets lines:
-// the first secret is used, both are accepted. Blank lines do not count. An
-// empty path gives the well-known loopback secret (see LoopbackOnly). The error
-// names every problem of the file and how to make a secret.
+// LoadSecrets reads the cluster secret from a file of at most MaxSecrets lines: the first
+// secret is used, both are accepted. An empty path gives the well-known loopback secret (see
+// LoopbackOnly). The error names every problem of the file and how to make a secret.
 func LoadSecrets(path string) (*Secrets, error) {
 	loopback, err := deriveKey([]byte(loopbackSecret))
 	if err != nil {
@@ -324,10 +318,9 @@ func (s *Secrets) SealDataKey(plain []byte) ([]byte, error) {
 	return key.seal.Seal(header, nil, plain, sealAAD(header)), nil
 }
 
-// OpenDataKey reverses SealDataKey. It accepts keys sealed under any secret in the file
-// and under the well-known loopback secret, so that a node that started without a
-// secret file keeps its data when it gets one. Errors: ErrSealedElsewhere, or a
-// description of what is damaged.
+// OpenDataKey reverses SealDataKey, under any secret in the file and under the well-known
+// loopback secret: so a node that started without a secret file keeps its data when it gets
+// one. It fails with ErrSealedElsewhere, or if the text is damaged.
 func (s *Secrets) OpenDataKey(sealed []byte) ([]byte, error) {
 	id, err := sealedKeyID(sealed)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"syscall"
 )
 
-// SecretFile is a secret file that is being changed. Each change replaces the file
-// atomically.
+// SecretFile is a secret file. Each change replaces it atomically.
 type SecretFile struct {
 	path  string
 	lines [][]byte
@@ -121,9 +120,8 @@ func NewSecret() string {
 	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
-// KeepSecretFile makes a secret file that only its owner can read. A file that
-// exists already is not changed, and made is false then; it must be a valid
-// secret file. Concurrent callers agree on one secret.
+// KeepSecretFile makes a secret file that only its owner can read. It checks and keeps a
+// file that exists, and made is false then. Concurrent callers agree on one secret.
 func KeepSecretFile(path string) (made bool, err error) {
 	if _, err := os.Stat(path); err == nil {
 		_, err := readSecretFile(path)
