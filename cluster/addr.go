@@ -13,9 +13,8 @@ import (
 const (
 	// MaxAddrsPerName bounds how many addresses of one host name are tried.
 	MaxAddrsPerName = 16
-	// lookupTimeout bounds one host name lookup.
-	lookupTimeout = 5 * time.Second
-	maxHostLen    = 253 // DNS name
+	lookupTimeout   = 5 * time.Second // bounds one host name lookup
+	maxHostLen      = 253             // DNS name
 )
 
 // lookupFunc resolves a host name to addresses, as net.Resolver.LookupHost.

@@ -293,8 +293,7 @@ func checkSecretLine(line []byte) string {
 
 const (
 	sealKeyBytes = 32 // AES-256
-	// dataKeyBytes is the length of a cluster's data key.
-	dataKeyBytes = 32
+	dataKeyBytes = 32 // the length of a cluster's data key
 	// dataKeyContext names the purpose of the sealed data key.
 	dataKeyContext = "commons data key"
 	sealVersion    = 1

@@ -12,14 +12,10 @@ import (
 )
 
 const (
-	// leaveTimeout bounds the goodbye to gossip.
-	leaveTimeout = time.Second
-	// crashDrain is how long running requests may take when the node has failed.
-	crashDrain = 100 * time.Millisecond
-	// workersTimeout bounds the wait for what the node does in the background.
-	workersTimeout = 10 * time.Second
-	// abandonTimeout bounds the closing of listeners when the disk hangs.
-	abandonTimeout = 500 * time.Millisecond
+	leaveTimeout   = time.Second            // bounds the goodbye to gossip
+	crashDrain     = 100 * time.Millisecond // how long running requests may take when the node has failed
+	workersTimeout = 10 * time.Second       // bounds the wait for what the node does in the background
+	abandonTimeout = 500 * time.Millisecond // bounds the closing of listeners when the disk hangs
 )
 
 // ending says how a node ends. The zero value ends it at once, but closes everything.

@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// shared is Linux's file system in memory.
-	shared = "/dev/shm"
+	shared = "/dev/shm" // Linux's file system in memory
 	// minFree is the free space that shared must have. Containers often give it 64 MiB.
 	minFree = 1 << 30
 )

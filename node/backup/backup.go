@@ -33,11 +33,9 @@ import (
 const Version = 1
 
 const (
-	magic = "commons backup\n"
-	// maxLine bounds the Info and the Trailer.
-	maxLine = 64 << 10
-	// maxWindow bounds the memory that a file may ask for when it is read.
-	maxWindow = 64 << 20
+	magic     = "commons backup\n"
+	maxLine   = 64 << 10 // bounds the Info and the Trailer
+	maxWindow = 64 << 20 // bounds the memory that a file may ask for when it is read
 )
 
 // Info describes the contents of a backup.

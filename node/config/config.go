@@ -32,8 +32,7 @@ const (
 
 	maxRequestLog = 100_000 // lines a second
 
-	// maxBound is the largest bound on the resources that strangers may use.
-	maxBound = 1 << 20
+	maxBound = 1 << 20 // the largest bound on the resources that strangers may use
 
 	minDeadServerThreshold = time.Second
 	maxDeadServerThreshold = 30 * 24 * time.Hour
@@ -181,12 +180,9 @@ type Tuning struct {
 	// TrailingBytes of log stay behind a snapshot, for followers that lag a little.
 	TrailingBytes int64
 	membership.Timing
-	// ProbeInterval is the time between gossip's probes of a member.
-	ProbeInterval time.Duration
-	// PurgeGather is the time for which purges are collected before they are erased.
-	PurgeGather time.Duration
-	// UsageInterval is the time between two folds of the counts of calls into the log.
-	UsageInterval time.Duration
+	ProbeInterval time.Duration // the time between gossip's probes of a member
+	PurgeGather   time.Duration // the time for which purges are collected before they are erased
+	UsageInterval time.Duration // the time between two folds of the counts of calls into the log
 	// LastFold is how long a node that shuts down tries to add its counts to the log. Zero
 	// means the default of package usage.
 	LastFold time.Duration
@@ -205,8 +201,7 @@ type Tuning struct {
 	Clock propose.Clock
 	// DiskSpace returns the free bytes and the size of the disk. Nil means those of the system.
 	DiskSpace func() (free, size uint64, err error)
-	// Format is the newest format that the node supports.
-	Format int
+	Format    int // the newest format that the node supports
 	// Link reports whether messages to (outbound) or from another server's private port pass.
 	// Nil means that all pass.
 	Link func(serverID string, outbound bool) bool

@@ -32,16 +32,14 @@ const (
 	// maxAppendEntries bounds a message between nodes: Raft counts entries, not
 	// bytes, and an entry has up to fsm.MaxBatchBytes.
 	maxAppendEntries = 64
-	// raftPool is the number of idle connections kept per peer.
-	raftPool = 3
+	raftPool         = 3 // the number of idle connections kept per peer
 	// raftIOTimeout bounds one message and its answer. After it a broken connection is
 	// dialled again.
 	raftIOTimeout = 2 * time.Second
 	// neverSnapshot keeps Raft from taking snapshots by itself; see snapshots.go.
 	neverSnapshot         = math.MaxUint64
 	neverSnapshotInterval = 24 * time.Hour
-	// raftStopTimeout bounds the wait for Raft's goroutines at the end.
-	raftStopTimeout = 10 * time.Second
+	raftStopTimeout       = 10 * time.Second // bounds the wait for Raft's goroutines at the end
 )
 
 // Config configures Raft.
@@ -50,8 +48,7 @@ type Config struct {
 	Heartbeat, Election, Lease time.Duration
 	// TrailingBytes of log are kept after a snapshot, for followers that lag a little.
 	TrailingBytes int64
-	// SnapshotBytes is how much log after a snapshot triggers the next one.
-	SnapshotBytes int64
+	SnapshotBytes int64 // how much log after a snapshot triggers the next one
 
 	Machine raft.BatchingFSM
 	// RestoreOnStart has Raft install its newest snapshot when it starts.

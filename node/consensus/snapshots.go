@@ -15,10 +15,8 @@ import (
 )
 
 const (
-	// snapshotCheck is how often the size of the log is looked at.
-	snapshotCheck = 500 * time.Millisecond
-	// streamHold is how long the log is kept for a follower after it received a snapshot.
-	streamHold = 30 * time.Second
+	snapshotCheck = 500 * time.Millisecond // how often the size of the log is looked at
+	streamHold    = 30 * time.Second       // how long the log is kept for a follower after it received a snapshot
 	// heldBytes bounds the log that is kept for such followers; the free disk space does,
 	// too.
 	heldBytes = 1 << 30

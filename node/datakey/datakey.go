@@ -30,13 +30,11 @@ import (
 )
 
 const (
-	// openRetry is the pause before the data key is tried again with other secrets.
-	openRetry = 250 * time.Millisecond
+	openRetry = 250 * time.Millisecond // the pause before the data key is tried again with other secrets
 	// fingerprintPurpose keeps the key of fingerprints apart from other uses of
 	// the data key.
 	fingerprintPurpose = "commons sender fingerprint"
-	// fingerprintBytes is how much of the hash is kept.
-	fingerprintBytes = 16
+	fingerprintBytes   = 16 // how much of the hash is kept
 	// ipv6Network is the bits of an IPv6 address that distinguish hosts: the others are
 	// the host's own choice.
 	ipv6Network = 64

@@ -24,8 +24,7 @@ const (
 	// epochInterval is how often the leader looks whether an epoch ends, and whether
 	// senders are to be forgotten.
 	epochInterval = time.Second
-	// epochKeyBytes is the length of an epoch's key, and of keys that seal others.
-	epochKeyBytes = 32
+	epochKeyBytes = 32 // the length of an epoch's key, and of keys that seal others
 )
 
 // errNoEpoch means that the leader has not begun the first epoch yet.

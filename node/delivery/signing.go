@@ -21,9 +21,8 @@ const (
 	signingPurpose = "commons signing keys"
 	// signingKeyAge is how long a key signs deliveries before the leader makes a new one.
 	// The old one is used beside it for outbox.SigningKeyOverlap.
-	signingKeyAge = 90 * 24 * time.Hour
-	// signingInterval is how often the leader checks the age of the newest key.
-	signingInterval = time.Second
+	signingKeyAge   = 90 * 24 * time.Hour
+	signingInterval = time.Second // how often the leader checks the age of the newest key
 )
 
 var (

@@ -20,14 +20,10 @@ import (
 )
 
 const (
-	// pathVerify is the path on which other nodes let the leader verify a receiver.
-	pathVerify = "/v1/push/verify"
-	// verifyRetry is the pause before the next attempt at a leader.
-	verifyRetry = 100 * time.Millisecond
-	// maxVerifying is how many receivers are verified at the same time.
-	maxVerifying = 64
-	// maxVerifyQuestion bounds the body of a request, in bytes.
-	maxVerifyQuestion = 16 << 10
+	pathVerify        = "/v1/push/verify"      // the path on which other nodes let the leader verify a receiver
+	verifyRetry       = 100 * time.Millisecond // the pause before the next attempt at a leader
+	maxVerifying      = 64                     // how many receivers are verified at the same time
+	maxVerifyQuestion = 16 << 10               // bounds the body of a request, in bytes
 )
 
 // verifyQuestion is the request to the leader to verify a receiver.

@@ -26,8 +26,7 @@ const (
 	// many of them to one host.
 	maxSending       = 64
 	maxSendingToHost = 2
-	// maxParked bounds the list of agents that wait for their host.
-	maxParked = 1 << 16
+	maxParked        = 1 << 16 // bounds the list of agents that wait for their host
 
 	// deliverInterval is how often the leader looks for due deliveries, and deliverPause is
 	// the minimum time between two scans. After a scan it pauses deliverShare times as long
@@ -40,8 +39,7 @@ const (
 	// outcomes of its attempts.
 	lastDeliveriesTimeout = push.Timeout + time.Second
 
-	// reasonInternal is the reason that an agent sees if its event could not be encoded.
-	reasonInternal = "internal_error"
+	reasonInternal = "internal_error" // the reason that an agent sees if its event could not be encoded
 )
 
 // attempts are the running attempts of this node. They do not depend on its leadership:

@@ -21,18 +21,13 @@ import (
 const (
 	// slowSync is for the average write of the log: every write of the cluster waits for
 	// it.
-	slowSync = 100 * time.Millisecond
-	// slowOne is for a single write of the log, or stall, which is then logged.
-	slowOne = time.Second
-	// slowWrite is for the average write of a client.
-	slowWrite = time.Second
-	// slowApply is for the time by which a node lags behind the leader.
-	slowApply = time.Second
+	slowSync  = 100 * time.Millisecond
+	slowOne   = time.Second // for a single write of the log, or stall, which is then logged
+	slowWrite = time.Second // for the average write of a client
+	slowApply = time.Second // for the time by which a node lags behind the leader
 
-	// stallInterval is how often a node checks whether it gets processor time.
-	stallInterval = 100 * time.Millisecond
-	// slowStall is for the average delay of that check.
-	slowStall = stallInterval / 2
+	stallInterval = 100 * time.Millisecond // how often a node checks whether it gets processor time
+	slowStall     = stallInterval / 2      // for the average delay of that check
 )
 
 // sinceStart returns the current time for measurements.
@@ -180,8 +175,7 @@ const (
 	// historyParts and historyPart divide the hour of History.
 	historyParts = 120
 	historyPart  = 30 * time.Second
-	// maxElections is the number of elections in History.
-	maxElections = 10
+	maxElections = 10 // the number of elections in History
 )
 
 // series sums up durations by parts of the time. Instants are times since the node started.
@@ -309,8 +303,7 @@ type History struct {
 	// part has not ended yet.
 	Part          time.Duration
 	Writes, Reads []admin.Timing
-	// Elections are those that this node has seen since it started, newest first.
-	Elections []Election
+	Elections     []Election // those that this node has seen since it started, newest first
 }
 
 // Election is a new leader as this node saw it.

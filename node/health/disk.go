@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// diskInterval is how often the free space is checked.
-	diskInterval = time.Second
+	diskInterval = time.Second // how often the free space is checked
 	// diskResume: a disk no longer counts as low when 1/8 of the reserve is free above it.
 	diskResume = 8
 	// freeStep is the step of the free space in gossip, in MiB: every change is a message

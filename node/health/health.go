@@ -26,8 +26,7 @@ type Config struct {
 	Heartbeat, Election, HangTimeout time.Duration
 	Reserve                          string // of the disk; see ParseReserve
 	HouseAgents                      []string
-	// Unanswered is true for a public service without the name of an operator.
-	Unanswered bool
+	Unanswered                       bool // true for a public service without the name of an operator
 	// SlowWrite is the duration of a write of the log that is late, if late timers are
 	// ignored. Zero means slowSync, and late timers make the node slow, too.
 	SlowWrite time.Duration

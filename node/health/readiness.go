@@ -14,9 +14,8 @@ import (
 const (
 	// maxReadyLag is how many committed log entries a ready node may have left to apply.
 	// Some entries never reach a state machine.
-	maxReadyLag = 1024
-	// catchUpRetry is the pause between two attempts to catch up.
-	catchUpRetry = 100 * time.Millisecond
+	maxReadyLag  = 1024
+	catchUpRetry = 100 * time.Millisecond // the pause between two attempts to catch up
 	// catchUpWait is how long a node may take to apply the leader's index and count as
 	// caught up. It is well below maxLag, so that a node that is just too slow does not
 	// switch all the time.
@@ -150,10 +149,8 @@ func (h *Health) StaleFor() time.Duration {
 }
 
 const (
-	// lagInterval is how often a node asks the leader for its index.
-	lagInterval = time.Second
-	// maxLag is for how long a ready node may lag behind the leader.
-	maxLag = 5 * time.Second
+	lagInterval = time.Second     // how often a node asks the leader for its index
+	maxLag      = 5 * time.Second // for how long a ready node may lag behind the leader
 )
 
 // mark is an index that the leader had applied at a time, and this node had not.

@@ -19,9 +19,8 @@ import (
 )
 
 const (
-	fileMode = 0o600
-	// lockTimeout bounds the wait for another process's lock on the file.
-	lockTimeout = time.Second
+	fileMode    = 0o600
+	lockTimeout = time.Second // bounds the wait for another process's lock on the file
 	// initialMap is mapped at once, so that growing the file to its usual size
 	// never has to wait for readers.
 	initialMap = 256 << 20

@@ -22,10 +22,8 @@ const (
 )
 
 var (
-	// bucketStable is where raft-boltdb keeps stable values.
-	bucketStable = []byte("conf")
-	// keyErased is the key of the index up to which all entries are erased from the file.
-	keyErased = []byte("CommonsErased")
+	bucketStable = []byte("conf")          // where raft-boltdb keeps stable values
+	keyErased    = []byte("CommonsErased") // the key of the index up to which all entries are erased from the file
 )
 
 // Erased returns the index up to which the file holds no log entry, not even in free

@@ -25,8 +25,7 @@ const (
 	// DefaultCacheBytes bounds the entries kept in memory. Followers that keep
 	// up, and apply itself, are served from there.
 	DefaultCacheBytes = 32 << 20
-	// entryOverhead is the size of an entry on disk beside its data and extension.
-	entryOverhead = 96
+	entryOverhead     = 96 // the size of an entry on disk beside its data and extension
 )
 
 // Options configure a Store.
@@ -34,9 +33,8 @@ type Options struct {
 	// Path of the file. It is made when it is missing or empty.
 	Path string
 	// Existing says that the log was made before: a missing one is ErrMissing.
-	Existing bool
-	// CacheBytes bounds the entries in memory; 0 is DefaultCacheBytes.
-	CacheBytes int64
+	Existing   bool
+	CacheBytes int64 // bounds the entries in memory; 0 is DefaultCacheBytes
 	// Snapshot returns the last index that the newest snapshot covers, 0 without a
 	// snapshot. Nil means always 0.
 	Snapshot func() uint64

@@ -15,8 +15,7 @@ import (
 
 // The limits of a healthy server.
 const (
-	// maxTrailing is the maximum number of log entries that a server is behind the leader.
-	maxTrailing = 256
+	maxTrailing = 256 // the maximum number of log entries that a server is behind the leader
 	// contactHeartbeats is the maximum time without contact with the leader, in heartbeats,
 	// and at least minContact.
 	contactHeartbeats = 4

@@ -26,14 +26,12 @@ type Timing struct {
 	// ReconcileInterval is how often the leader compares gossip with the
 	// configuration of Raft, besides at every change of either.
 	ReconcileInterval time.Duration
-	// StableFor is how long a non-voter must be caught up before it votes.
-	StableFor time.Duration
+	StableFor         time.Duration // how long a non-voter must be caught up before it votes
 	// GoneFor is how long a server must be out of gossip before a new one of the same name
 	// may replace it, and how long a returning server waits to be added again before it
 	// reports that it was removed.
-	GoneFor time.Duration
-	// HandoverTimeout bounds the hand-over of leadership at shutdown.
-	HandoverTimeout time.Duration
+	GoneFor         time.Duration
+	HandoverTimeout time.Duration // bounds the hand-over of leadership at shutdown
 }
 
 // Config configures a Membership.

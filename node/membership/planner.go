@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// maxVoters bounds the voters: each additional one makes every write slower.
-	maxVoters = 9
+	maxVoters = 9 // bounds the voters: each additional one makes every write slower
 	// minVoters is how many voters stay when dead ones are removed: with fewer
 	// the loss of one more stops all writes.
 	minVoters = 3

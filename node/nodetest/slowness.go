@@ -9,9 +9,8 @@ import (
 const (
 	// idleTime is several times the duration of the work of slowness on an idle machine:
 	// there is room for a slow machine and for tests beside this one.
-	idleTime = 40 * time.Millisecond
-	// maxSlowness bounds how much longer times become: heartbeats stay far below Patience.
-	maxSlowness = 8
+	idleTime    = 40 * time.Millisecond
+	maxSlowness = 8 // bounds how much longer times become: heartbeats stay far below Patience
 )
 
 // slowness returns how many times as long as usual the work of a moment takes here: 1

@@ -22,9 +22,8 @@ import (
 const (
 	// maxDebugFile bounds each file of a node in a debug bundle: together, in base64, they
 	// stay below cluster.MaxAnswerBytes.
-	maxDebugFile = 512 << 10
-	// maxProfileTime bounds the duration of a CPU profile.
-	maxProfileTime = 20 * time.Second
+	maxDebugFile   = 512 << 10
+	maxProfileTime = 20 * time.Second // bounds the duration of a CPU profile
 )
 
 // debug returns a server's part of a debug bundle: of this server, or of the named one.
@@ -119,10 +118,8 @@ func (o *Operator) logLevel(ctx context.Context, request admin.LogLevel) (answer
 }
 
 const (
-	// maxKeptLog bounds the newest lines of the log that a node keeps, in bytes.
-	maxKeptLog = 512 << 10
-	// maxKeptLine bounds one line of them; a longer one is cut.
-	maxKeptLine = 8 << 10
+	maxKeptLog  = 512 << 10 // bounds the newest lines of the log that a node keeps, in bytes
+	maxKeptLine = 8 << 10   // bounds one line of them; a longer one is cut
 )
 
 // Logs is the log of a node: its level can be changed, and it keeps the newest lines.

@@ -18,16 +18,14 @@ import (
 )
 
 const (
-	// digestWait bounds the wait for a node to reach the index of a comparison.
-	digestWait = 5 * time.Second
+	digestWait = 5 * time.Second // bounds the wait for a node to reach the index of a comparison
 	// digestRounds is how often a comparison is tried again at a later index because a node
 	// had already passed the index.
 	digestRounds = 8
 	// digestPatience is how long a server may take in a comparison by default: it hashes
 	// some 150,000 entries a second.
 	digestPatience = 20 * time.Second
-	// digestTimeout is the maximum that the operator may set.
-	digestTimeout = 10 * time.Minute
+	digestTimeout  = 10 * time.Minute // the maximum that the operator may set
 )
 
 // digestAt returns this node's digest at an index, once it has applied it.

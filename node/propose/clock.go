@@ -26,9 +26,8 @@ const (
 
 	// clockTimeout bounds one request for the time; half of it is the maximum error of a
 	// measurement.
-	clockTimeout = time.Second
-	// clockFirstTimeout bounds a comparison that a stamp waits for.
-	clockFirstTimeout = 300 * time.Millisecond
+	clockTimeout      = time.Second
+	clockFirstTimeout = 300 * time.Millisecond // bounds a comparison that a stamp waits for
 )
 
 // Clock reads the clocks of this node.

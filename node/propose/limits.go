@@ -65,21 +65,15 @@ const (
 
 // Sizes on the private port and in the log.
 const (
-	// maxGroupBytes bounds a group, so that each fits into a batch.
-	maxGroupBytes = command.MaxBatchBytes
+	maxGroupBytes = command.MaxBatchBytes // bounds a group, so that each fits into a batch
 	// maxCommandBytes bounds a command, so that it fits into a group with any list of
 	// open numbers.
 	maxCommandBytes = maxGroupBytes - command.GroupBytes - command.MaxOpen*command.OpenBytes
-	// callOverhead is the memory of an unanswered command beside its bytes.
-	callOverhead = 512
-	// maxReplyBytes bounds the leader's answer to a forwarded group.
-	maxReplyBytes = 256 << 10
-	// maxReasonBytes bounds the reason in that answer.
-	maxReasonBytes = 200
-	// maxRetryAfter bounds the retryAfter of a rejected command in that answer.
-	maxRetryAfter = 24 * time.Hour
-	// maxJSONBytes bounds the other answers of the private port.
-	maxJSONBytes = 4 << 10
+	callOverhead    = 512            // the memory of an unanswered command beside its bytes
+	maxReplyBytes   = 256 << 10      // bounds the leader's answer to a forwarded group
+	maxReasonBytes  = 200            // bounds the reason in that answer
+	maxRetryAfter   = 24 * time.Hour // bounds the retryAfter of a rejected command in that answer
+	maxJSONBytes    = 4 << 10        // bounds the other answers of the private port
 )
 
 // timing holds the time limits that tests shorten.

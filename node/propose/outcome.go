@@ -18,10 +18,8 @@ const (
 	// statusNotEnqueued means that the group was not passed to Raft, or that Raft certainly
 	// did not append it. Another attempt may succeed.
 	statusNotEnqueued status = 2
-	// statusOverloaded is statusNotEnqueued by a leader that accepts no more groups now.
-	statusOverloaded status = 3
-	// statusInvalid is statusNotEnqueued for a group with which no attempt can succeed.
-	statusInvalid status = 4
+	statusOverloaded  status = 3 // statusNotEnqueued by a leader that accepts no more groups now
+	statusInvalid     status = 4 // statusNotEnqueued for a group with which no attempt can succeed
 	// statusUnknown means that the group may be in the log, now or later.
 	statusUnknown status = 5
 )

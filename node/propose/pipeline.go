@@ -14,8 +14,7 @@ import (
 
 // Config configures a Pipeline.
 type Config struct {
-	// ServerID is this node's own id in Raft's configuration.
-	ServerID string
+	ServerID string // this node's own id in Raft's configuration
 	// Client speaks to the other nodes: https://<server id>/path.
 	Client *http.Client
 	// Patience is how long writes and strong reads are tried, if that is longer than

@@ -30,8 +30,7 @@ const (
 	// lookEvery is the pause between two checks for work, and waitEvery that between two
 	// checks of a condition that it waits for.
 	lookEvery, waitEvery = time.Second, 100 * time.Millisecond
-	// sweptEvery is the time between two erasures of swept texts, which read the whole index.
-	sweptEvery = 12 * time.Hour
+	sweptEvery           = 12 * time.Hour // the time between two erasures of swept texts, which read the whole index
 )
 
 // Worker does the work of one node. It begins with the zero values of the unexported fields.

@@ -32,9 +32,8 @@ const (
 	// MaxAnswer bounds the part of an answer's body that is read, in bytes.
 	MaxAnswer = 4 << 10
 	// MaxRetryAfter bounds the pause that a receiver may ask for.
-	MaxRetryAfter = command.MaxRetryAfter * time.Millisecond
-	// maxAnswerHeaders bounds the headers of an answer, in bytes.
-	maxAnswerHeaders = 64 << 10
+	MaxRetryAfter    = command.MaxRetryAfter * time.Millisecond
+	maxAnswerHeaders = 64 << 10 // bounds the headers of an answer, in bytes
 )
 
 // Config is the configuration of a Client. The zero value reaches the public internet on port
@@ -44,9 +43,8 @@ type Config struct {
 	// that every https URL passes.
 	Check func(rawURL string) (problem string)
 	// Own reports an address of the service itself, which is never dialled.
-	Own func(netip.Addr) bool
-	// UserAgent is the header of that name.
-	UserAgent string
+	Own       func(netip.Addr) bool
+	UserAgent string // the header of that name
 	// Now is the clock for messages. Nil means time.Now.
 	Now func() time.Time
 	// Resolver looks names up. Nil means the system's.
@@ -77,14 +75,11 @@ type Message struct {
 
 // Answer is the result of one attempt to send a message.
 type Answer struct {
-	// Reason is the reason of a failure, or empty.
-	Reason Reason
+	Reason Reason // the reason of a failure, or empty
 	// Gone reports a receiver that does not want any more messages.
-	Gone bool
-	// RetryAfter is the pause that the receiver asks for, or 0.
-	RetryAfter time.Duration
-	// Took is the duration of the attempt.
-	Took time.Duration
+	Gone       bool
+	RetryAfter time.Duration // the pause that the receiver asks for, or 0
+	Took       time.Duration // the duration of the attempt
 
 	body []byte // of a successful answer, at most MaxAnswer
 }

@@ -24,8 +24,7 @@ const (
 	sharedQuotas = 1 << 16
 
 	quotaWindow = time.Hour
-	// quotaSweep is the minimum time between two searches for expired allowances.
-	quotaSweep = time.Minute
+	quotaSweep  = time.Minute // the minimum time between two searches for expired allowances
 )
 
 // Quota admits verifications by host and by sender. It lives in the memory of

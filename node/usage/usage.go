@@ -25,9 +25,8 @@ const (
 	maxCountedRows = command.MaxUsageRows
 	// foldPatience is the time for which a fold is repeated. The state remembers its number
 	// for days; later it would count twice.
-	foldPatience = 24 * time.Hour
-	// lastFoldTimeout bounds the folds of a node that shuts down.
-	lastFoldTimeout = 2 * time.Second
+	foldPatience    = 24 * time.Hour
+	lastFoldTimeout = 2 * time.Second // bounds the folds of a node that shuts down
 	// rejectedPause is the pause between two checks of a node that shuts down and knows no
 	// leader: it may just have transferred the leadership.
 	rejectedPause = 20 * time.Millisecond

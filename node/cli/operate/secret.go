@@ -47,8 +47,7 @@ func (c *secretGenerateCommand) Run(std terminal.Streams) error {
 }
 
 const (
-	// rotateInterval is the pause between two calls that ask the nodes for their secrets.
-	rotateInterval = time.Second
+	rotateInterval = time.Second // the pause between two calls that ask the nodes for their secrets
 	// rotatingSuffix is the suffix of the file that exists beside the secret file during a
 	// rotation. Its lines are the public names of the new and of the former secret.
 	rotatingSuffix = ".rotating"

@@ -18,10 +18,9 @@ import (
 )
 
 const (
-	lowest  = 10_000
-	highest = 32_000 // below /proc/sys/net/ipv4/ip_local_port_range of Linux
-	// blockSize is how many ports a process takes at a time.
-	blockSize = 200
+	lowest    = 10_000
+	highest   = 32_000 // below /proc/sys/net/ipv4/ip_local_port_range of Linux
+	blockSize = 200    // how many ports a process takes at a time
 )
 
 // ErrNone says that every block is held by a process.
