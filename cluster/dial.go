@@ -33,8 +33,7 @@ func (n Network) WithDefaults(keepAlive net.KeepAliveConfig) Network {
 	return n
 }
 
-// minAttempt is the minimum time for one address of a dial, as long as time is left.
-const minAttempt = 500 * time.Millisecond
+const minAttempt = 500 * time.Millisecond // the minimum time for one address of a dial, as long as time is left
 
 type dialTargetKey struct{}
 

@@ -150,5 +150,4 @@ func (p *Port) newTransport() (t *http.Transport) {
 	return t
 }
 
-// operatorName is the prefix of the peer name of operators' programs.
-const operatorName = "operator-"
+const operatorName = "operator-" // the prefix of the peer name of operators' programs

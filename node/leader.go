@@ -12,8 +12,7 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// leadRetry is the pause after a failed attempt to start leading.
-const leadRetry = 50 * time.Millisecond
+const leadRetry = 50 * time.Millisecond // the pause after a failed attempt to start leading
 
 // watchLeadership follows Raft's notifications of leadership: each time this node gains
 // it, establishLeadership runs until it is lost.
@@ -111,8 +110,7 @@ func (n *Node) observeRaft(ctx context.Context) {
 	}
 }
 
-// endsInterval is how often the leader checks for expired claims, rules and reports.
-const endsInterval = time.Second
+const endsInterval = time.Second // how often the leader checks for expired claims, rules and reports
 
 // endExpired advances log time when a claim, a rule of the policy or a report has
 // expired and no client writes, for as long as this node leads. Correctness does not
@@ -142,8 +140,7 @@ func (n *Node) due() bool {
 	return claimed && claim <= stamp || ruled && rule <= stamp || reported && report <= stamp
 }
 
-// catchUpRetry is the pause between attempts to hear from a leader.
-const catchUpRetry = 100 * time.Millisecond
+const catchUpRetry = 100 * time.Millisecond // the pause between attempts to hear from a leader
 
 // catchUp signals when the node has everything that was acknowledged before its start.
 // Until then, entries that were purged while it was down are still in its state, so that it

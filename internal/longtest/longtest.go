@@ -17,8 +17,7 @@ import (
 // Variable names the variable of the environment. It is no setting of a node.
 const Variable = "TEST_LONG"
 
-// checks is how many checks of rapid there are, of 100 in a long test.
-const checks = "25"
+const checks = "25" // how many checks of rapid there are, of 100 in a long test
 
 func init() {
 	if Wanted() {

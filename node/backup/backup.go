@@ -228,8 +228,7 @@ func Inspect(r io.Reader) (Report, error) {
 // PurgeListSuffix ends the file name of a backup's purge list.
 const PurgeListSuffix = ".purged.json"
 
-// purgeListMode is the mode of purge lists: their contents are public.
-const purgeListMode = 0o644
+const purgeListMode = 0o644 // the mode of purge lists: their contents are public
 
 // PurgeList is a list of all entries that a cluster has purged. An older backup still has the
 // texts, so a list is kept beside backups, and a restore repeats the purges of the newest list.

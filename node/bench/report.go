@@ -45,8 +45,7 @@ type Latency struct {
 
 const firstErrorStatus = 400
 
-// all is the key of the latencies of every kind of request together.
-const all = "all"
+const all = "all" // the key of the latencies of every kind of request together
 
 func summarize(o Options, workers []*worker, elapsed time.Duration) *Report {
 	r := &Report{

@@ -368,8 +368,7 @@ const (
 	corpusBytes    = 1 << 20
 )
 
-// vocabulary is the same in every run, so that searches find the entries of earlier runs.
-var vocabulary = makeVocabulary()
+var vocabulary = makeVocabulary() // the same in every run, so that searches find the entries of earlier runs
 
 func makeVocabulary() []string {
 	onsets := []string{"b", "br", "c", "ch", "d", "f", "fl", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "pl", "r", "s", "st", "t", "tr", "v", "w"}

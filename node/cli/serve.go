@@ -16,8 +16,7 @@ import (
 // accepted requests, and closing the stores.
 const shutdownTimeout = 20 * time.Second
 
-// shutdownGrace is the additional time to abort the remaining work.
-const shutdownGrace = 5 * time.Second
+const shutdownGrace = 5 * time.Second // the additional time to abort the remaining work
 
 type serveCommand struct {
 	Config config.Config `embed:""`

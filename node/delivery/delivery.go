@@ -105,8 +105,7 @@ func (s *Service) SetDataKey(key []byte) error {
 	return err
 }
 
-// outcomePassed is the outcome of an attempt or a check that did not fail.
-const outcomePassed = "ok"
+const outcomePassed = "ok" // the outcome of an attempt or a check that did not fail
 
 type metrics struct {
 	attempts      *prometheus.CounterVec

@@ -46,8 +46,7 @@ type FailedError struct {
 
 func (e *FailedError) Error() string { return "the receiver " + e.Reason }
 
-// errNotLeading is the answer of a node that is not the leader.
-var errNotLeading = errors.New("this node does not lead")
+var errNotLeading = errors.New("this node does not lead") // the answer of a node that is not the leader
 
 // Verify lets the leader verify a receiver for an agent. sender is the fingerprint of the
 // client. The error is a *FailedError, a *command.RateLimited or a *command.Unavailable.

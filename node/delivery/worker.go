@@ -283,11 +283,9 @@ type replyCall struct {
 	Body    string `json:"body"`
 }
 
-// digestBody is the maximum length of an entry's body in a digest, in characters.
-const digestBody = 280
+const digestBody = 280 // the maximum length of an entry's body in a digest, in characters
 
-// answerHere is the placeholder for the agent's answer in a call.
-const answerHere = "(your answer)"
+const answerHere = "(your answer)" // the placeholder for the agent's answer in a call
 
 // event returns the body of a delivery. Without a public URL its addresses are paths:
 // receivers are third parties and must not learn a node's own address.

@@ -120,8 +120,7 @@ func (h *Health) Run(ctx context.Context) {
 	workers.Wait()
 }
 
-// watchdogTicks is the number of the watchdog's ticks after which a write counts as hanging.
-const watchdogTicks = 20
+const watchdogTicks = 20 // the number of the watchdog's ticks after which a write counts as hanging
 
 // watchdog detects writes that hang. A leader whose disk hangs still sends heartbeats,
 // so no other node would become the leader. Time is counted in the watchdog's own

@@ -26,8 +26,7 @@ const (
 	initialMap = 256 << 20
 )
 
-// bucketLogs is where raft-boltdb keeps log entries, by big-endian index.
-var bucketLogs = []byte("logs")
+var bucketLogs = []byte("logs") // where raft-boltdb keeps log entries, by big-endian index
 
 // newSuffix names a file that is being made.
 const newSuffix = ".new"
@@ -208,8 +207,7 @@ func (s *Store) Align(snapshotIndex, snapshotTerm uint64) error {
 	return s.deleteDownward(first, last)
 }
 
-// errDamaged is the error of guard for a panic.
-var errDamaged = errors.New("damaged file")
+var errDamaged = errors.New("damaged file") // the error of guard for a panic
 
 // guard runs f and turns a panic into an error. bbolt panics on a damaged page,
 // and reads of a mapped file fault when the file is shorter than it should be.

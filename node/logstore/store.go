@@ -85,8 +85,7 @@ var (
 // ErrNotFound is the error of a stable value that was never set.
 var ErrNotFound = raftboltdb.ErrKeyNotFound
 
-// keyID is the key of the log's id among the stable values.
-var keyID = []byte("CommonsLogID")
+var keyID = []byte("CommonsLogID") // the key of the log's id among the stable values
 
 // newStore returns a store that is not open yet.
 func newStore(opts Options) *Store {

@@ -18,8 +18,7 @@ import (
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
-// metaInterval is how often this node's gossip metadata is updated.
-const metaInterval = 250 * time.Millisecond
+const metaInterval = 250 * time.Millisecond // how often this node's gossip metadata is updated
 
 // Timing holds intervals that are constants of the product and that tests change.
 type Timing struct {

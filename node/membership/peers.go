@@ -22,8 +22,7 @@ const (
 	pathStats = "/v1/stats"
 )
 
-// askTimeout bounds one request to another node.
-const askTimeout = time.Second
+const askTimeout = time.Second // bounds one request to another node
 
 // peerAnswer is a node's report about itself to other nodes.
 type peerAnswer struct {

@@ -14,8 +14,7 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// changeTimeout bounds the wait for a change of the configuration to begin.
-const changeTimeout = 5 * time.Second
+const changeTimeout = 5 * time.Second // bounds the wait for a change of the configuration to begin
 
 type configuration struct {
 	index   uint64 // of its log entry

@@ -391,8 +391,7 @@ func (c *Cluster) WaitLogged(i int, text string) {
 // Log returns the newest lines of the node's log.
 func (nd *Node) Log() string { return nd.log.String() }
 
-// maxLogLines bounds what is kept of one node's log.
-const maxLogLines = 600
+const maxLogLines = 600 // bounds what is kept of one node's log
 
 type logBuffer struct {
 	mu    sync.Mutex

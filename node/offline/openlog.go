@@ -276,8 +276,7 @@ const (
 // former cluster's id, and would claim to lead the others.
 const unfinishedFile = "unfinished"
 
-// leftFile is in the data directory of a node that has left.
-const leftFile = "left"
+const leftFile = "left" // in the data directory of a node that has left
 
 // The commands that change a data directory offline.
 const (

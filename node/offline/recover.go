@@ -22,8 +22,7 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
-// lostSuffix is added to the name of a log that does not belong to the state.
-const lostSuffix = ".lost"
+const lostSuffix = ".lost" // added to the name of a log that does not belong to the state
 
 // Recover makes the node of a data directory, on which no process runs, the only voter
 // of a new cluster with the state and the log that the directory holds. It is the last

@@ -138,8 +138,7 @@ func (o Offline) restore(b *backup.Reader, sealed []byte, list *backup.PurgeList
 	return founded, finish(o.DataDir)
 }
 
-// purgedAgain is the reason of purges from a list.
-const purgedAgain = "Purged before; the backup is older"
+const purgedAgain = "Purged before; the backup is older" // the reason of purges from a list
 
 // purge repeats the purges of a list, and erases the texts from the disk.
 func (o Offline) purge(list *backup.PurgeList) (purged int, err error) {
@@ -227,8 +226,7 @@ func (o Offline) founding(serverID string, sealedDataKey []byte) fsm.Founding {
 	}
 }
 
-// lostAndFound is the directory that a new file system has.
-const lostAndFound = "lost+found"
+const lostAndFound = "lost+found" // the directory that a new file system has
 
 // checkEmpty rejects a directory that is not empty, except for the leftovers of an
 // interrupted restore.

@@ -160,8 +160,7 @@ func notStopped(err error) bool {
 	return ok && rejected.status == http.StatusGone
 }
 
-// backupStall is how long the receiver of a backup may stop reading.
-const backupStall = time.Minute
+const backupStall = time.Minute // how long the receiver of a backup may stop reading
 
 // serveSnapshot streams a backup of the state to an operator: everything that was
 // acknowledged before the call. Only the operator's side knows whether it was saved,

@@ -18,8 +18,7 @@ import (
 	"github.com/commons-cluster/commons/node/offline"
 )
 
-// leaveShutdown bounds the end of a node that has left.
-const leaveShutdown = 15 * time.Second
+const leaveShutdown = 15 * time.Second // bounds the end of a node that has left
 
 // transferLeadership transfers leadership to the named server, or to the fittest one
 // that is alive.

@@ -74,8 +74,7 @@ type Operator struct {
 // New returns the Operator of a running node.
 func New(cfg Config) *Operator { return &Operator{cfg: cfg} }
 
-// adminTimeout bounds one call of an operator, except those that stream.
-const adminTimeout = 30 * time.Second
+const adminTimeout = 30 * time.Second // bounds one call of an operator, except those that stream
 
 // passOnTimeout bounds a call that another node answers within adminTimeout. The
 // timeout of the connection is longer.
@@ -318,8 +317,7 @@ func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 	}, err
 }
 
-// profileHeaderTimeout bounds the time to read the header of a request for a profile.
-const profileHeaderTimeout = 5 * time.Second
+const profileHeaderTimeout = 5 * time.Second // bounds the time to read the header of a request for a profile
 
 // ServeProfiles serves Go's profiles at an address until the server is closed. The
 // address is a loopback one: profiles show what is in memory.

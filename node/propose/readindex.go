@@ -12,8 +12,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// errNotLeading is the error of a node that cannot confirm an index.
-var errNotLeading = errors.New("this node does not lead")
+var errNotLeading = errors.New("this node does not lead") // the error of a node that cannot confirm an index
 
 // reasonNoRead replaces errors that name servers, which clients must not see.
 const reasonNoRead = "no leader confirmed the read in time"

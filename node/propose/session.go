@@ -309,8 +309,7 @@ func (s *session) missing(c *call) bool {
 	return !c.answered && c.confirmed && !c.applied
 }
 
-// reasonClosing is the public reason of calls that Close ends.
-const reasonClosing = "this node is shutting down"
+const reasonClosing = "this node is shutting down" // the public reason of calls that Close ends
 
 func (s *session) close() {
 	s.mu.Lock()

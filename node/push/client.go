@@ -240,14 +240,12 @@ func (g *guard) control(network, address string, raw syscall.RawConn) error {
 	return g.public.Safe(network, address, raw)
 }
 
-// certainlyPublic is an address that is not reserved for special purposes.
-var certainlyPublic = netip.AddrFrom4([4]byte{1, 1, 1, 1})
+var certainlyPublic = netip.AddrFrom4([4]byte{1, 1, 1, 1}) // an address that is not reserved for special purposes
 
 // MaxChallengeAt is the number of characters of an answer that are searched for the challenge.
 const MaxChallengeAt = 2000
 
-// verifyType is the type of the message that carries a challenge.
-const verifyType = "common.verify"
+const verifyType = "common.verify" // the type of the message that carries a challenge
 
 type verification struct {
 	Type      string    `json:"type"`

@@ -20,8 +20,7 @@ import (
 	"github.com/commons-cluster/commons/node/cli/terminal"
 )
 
-// missingFile is the file of a bundle that lists the missing parts, with reasons.
-const missingFile = "missing.txt"
+const missingFile = "missing.txt" // the file of a bundle that lists the missing parts, with reasons
 
 type debugCommand struct {
 	target `embed:""`

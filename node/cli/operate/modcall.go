@@ -31,8 +31,7 @@ type moderation struct {
 	repeated bool // a call failed and was repeated; the failed one may have had its effect
 }
 
-// callPause is the pause before a failed call is repeated.
-const callPause = 500 * time.Millisecond
+const callPause = 500 * time.Millisecond // the pause before a failed call is repeated
 
 // modCall makes a call of moderation; nil means no body. It repeats a call that fails for
 // a temporary reason, such as a change of leader. That is safe, because all operations of
@@ -100,8 +99,7 @@ func modRequest[Answer any](ctx context.Context, m *moderation, call admin.Moder
 	return answer, err
 }
 
-// unchangedYet is the last line of a dry run.
-const unchangedYet = "Nothing was changed yet: give --yes to do it."
+const unchangedYet = "Nothing was changed yet: give --yes to do it." // the last line of a dry run
 
 // ErrUnchanged is the error of a command that changed no entry, profile or report. The
 // command has printed the reason.

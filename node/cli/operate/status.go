@@ -16,8 +16,7 @@ import (
 	"github.com/commons-cluster/commons/node/config"
 )
 
-// rateInterval is the time between the two reports that rates are computed from.
-const rateInterval = time.Second
+const rateInterval = time.Second // the time between the two reports that rates are computed from
 
 type statusCommand struct{ target }
 

@@ -15,8 +15,7 @@ import (
 	"github.com/commons-cluster/commons/node/config"
 )
 
-// reachTimeout is the time limit for the first answer of several nodes.
-const reachTimeout = 3 * time.Second
+const reachTimeout = 3 * time.Second // the time limit for the first answer of several nodes
 
 // nodes are the private ports of nodes, of which one is asked, and the secret for them.
 type nodes struct {

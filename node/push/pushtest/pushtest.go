@@ -98,8 +98,7 @@ func Agree(w http.ResponseWriter, got Received) {
 	_, _ = w.Write(challenge.ReplyWith)
 }
 
-// validFor is the life of a test's certificates, to both sides of now.
-const validFor = 24 * time.Hour
+const validFor = 24 * time.Hour // the life of a test's certificates, to both sides of now
 
 // Authority signs certificates of receivers.
 type Authority struct {
@@ -170,8 +169,7 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// maxQuestion bounds a question to the name server, in bytes.
-const maxQuestion = 1 << 10
+const maxQuestion = 1 << 10 // bounds a question to the name server, in bytes
 
 // Names is a name server on a loopback address. A name that was not set
 // does not exist.
