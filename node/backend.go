@@ -23,9 +23,7 @@ var _ op.Backend = (*backend)(nil)
 // backend is the node's interface to the HTTP service.
 type backend struct{ *Node }
 
-// Propose replicates one command of a client. It rejects commands without a
-// fingerprint, which came before the fingerprint key was known here: only the node's
-// own commands lack one.
+// Propose replicates one command of a client.
 func (b *backend) Propose(ctx context.Context, from command.Sender, payload command.Payload) (result command.Result, index uint64, err error) {
 	begun := time.Now()
 	err = b.accepts(from, payload)
@@ -42,7 +40,8 @@ func (b *backend) Propose(ctx context.Context, from command.Sender, payload comm
 	return result, index, err
 }
 
-// accepts returns why this node takes no write from a sender now, or nil.
+// accepts returns why this node takes no write from a sender now, or nil. A sender without a
+// fingerprint came before the key of fingerprints was known here.
 func (b *backend) accepts(from command.Sender, payload command.Payload) error {
 	if from.Fingerprint == "" && command.OrderOf(payload) == nil { // a moderator is known by a token
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}

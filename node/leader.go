@@ -112,9 +112,8 @@ func (n *Node) observeRaft(ctx context.Context) {
 
 const endsInterval = time.Second // how often the leader checks for expired claims, rules and reports
 
-// endExpired advances log time when a claim, a rule of the policy or a report has
-// expired and no client writes, for as long as this node leads. Correctness does not
-// depend on it: for the next log entry, whatever it is, they have ended.
+// endExpired advances log time when a claim, a rule of the policy or a report has expired and
+// no client writes. Correctness does not depend on it: for the next log entry they have ended.
 func (n *Node) endExpired(ctx context.Context) {
 	loop.Every(ctx, endsInterval, func(ctx context.Context) {
 		for n.due() {
@@ -162,12 +161,8 @@ func (n *Node) catchUp(ctx context.Context) {
 }
 
 const (
-	// sweepInterval is how often the leader looks for entries that are older than their
-	// retention.
-	sweepInterval = 10 * time.Second
-	// sweepPause is the pause between two sweeps in a row, so that other writes get
-	// through.
-	sweepPause = 50 * time.Millisecond
+	sweepInterval = 10 * time.Second      // how often the leader looks for entries older than their retention
+	sweepPause    = 50 * time.Millisecond // between two sweeps in a row, so that other writes get through
 )
 
 // sweepExpired turns entries that are older than the retention of their channels into

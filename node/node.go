@@ -88,10 +88,9 @@ type Node struct {
 	err     error // why the node ended; read after done is closed
 }
 
-// Start validates the configuration and starts a node. It returns once the node listens
-// on all its addresses; /readyz reports whether it is ready to serve. Errors: a
-// *config.Error, or the reason why the node cannot start; then everything is stopped
-// again. ctx bounds the start only.
+// Start validates the configuration and starts a node. It returns once the node listens on
+// all its addresses; /readyz reports whether it is ready to serve. After an error, such as a
+// *config.Error, everything is stopped again. ctx bounds the start only.
 func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

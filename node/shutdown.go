@@ -20,12 +20,9 @@ const (
 
 // ending says how a node ends. The zero value ends it at once, but closes everything.
 type ending struct {
-	// drain bounds how long running requests may take. Nil means crashDrain.
-	drain context.Context
-	// polite notifies the others.
-	polite bool
-	// crash leaves everything on disk as it is at this moment.
-	crash bool
+	drain  context.Context // bounds how long running requests may take; nil means crashDrain
+	polite bool            // notifies the others
+	crash  bool            // leaves everything on disk as it is at this moment
 }
 
 // Shutdown ends the node gracefully: it reports that it is not ready and still serves

@@ -107,8 +107,7 @@ func (h *Health) Condition() admin.Condition {
 	return c
 }
 
-// Warnings describes the problems in a condition that do not stop the node from
-// serving.
+// Warnings describes the problems in a condition that do not stop the node from serving.
 func (h *Health) Warnings(c *admin.Condition) []string {
 	list := []string{}
 	warn := func(when bool, format string, args ...any) {
@@ -138,8 +137,7 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 	return list
 }
 
-// HouseWarning names the --house-agents that are not registered; "" if all are, or if
-// the state cannot be read.
+// HouseWarning names the --house-agents that are not registered.
 func (h *Health) HouseWarning() string {
 	v := h.src.Machine.View()
 	defer v.Release()
@@ -156,8 +154,7 @@ func (h *Health) HouseWarning() string {
 		"register each (POST /api/agents) and keep its edit_key, or take it out of the flag", strings.Join(free, ", "))
 }
 
-// unansweredText is the warning of a public node without an operator's name and
-// contact.
+// unansweredText is the warning of a public node without an operator's name and contact.
 const unansweredText = "it serves others than this machine and does not say who answers for it; give --operator-name and --operator-contact, and everybody is shown them"
 
 func aheadText(ms float64) string {
@@ -217,8 +214,7 @@ func (s *series) add(at, took time.Duration) {
 	p.most = max(p.most, took)
 }
 
-// until returns the parts until an instant, oldest first. A part without operations is
-// empty.
+// until returns the parts until an instant, oldest first.
 func (s *series) until(at time.Duration) []part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,8 +373,7 @@ func (p *proxies) add(at time.Duration, peer netip.Addr) (log string) {
 	return p.name
 }
 
-// newest returns the proxy of the newest request if that came within proxyMemory before an
-// instant, or "".
+// newest returns the proxy of the newest request within proxyMemory before an instant, or "".
 func (p *proxies) newest(at time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -135,8 +135,7 @@ func (h *Health) Room() uint64 {
 	return free - min(free, h.lastDisk().Reserve)
 }
 
-// CheckReserve returns an error while less than the reserve of this node's disk is free. It
-// measures at once.
+// CheckReserve measures this node's disk and returns an error if less than its reserve is free.
 func (h *Health) CheckReserve() error {
 	keep, err := ParseReserve(h.cfg.Reserve)
 	if err != nil || keep == (Reserve{}) {
@@ -151,8 +150,7 @@ func (h *Health) CheckReserve() error {
 	return nil
 }
 
-// diskCheck returns the line of /readyz. It never fails: reads go on with a full disk, and the
-// cluster decides about writes.
+// diskCheck never fails: reads go on with a full disk, and the cluster decides about writes.
 func (h *Health) diskCheck() Check {
 	c := Check{Name: "disk", OK: true, Detail: "writes are taken"}
 	if h.diskFull.Load() != nil {
@@ -193,9 +191,7 @@ func ParseReserve(s string) (Reserve, error) {
 }
 
 const (
-	// minDescriptors is the lowest limit of open files and connections with which a node
-	// can run.
-	minDescriptors = 256
+	minDescriptors = 256 // the lowest limit of open files and connections with which a node can run
 	// reservedDescriptors are kept, if the limit allows it, for everything but clients'
 	// connections: the files of two states while a snapshot is received, the log, the
 	// private port, gossip, and receivers.
@@ -226,9 +222,8 @@ func divide(limit uint64, maxClients int) (Descriptors, error) {
 	return Descriptors{total, total - reserved, min((reserved-others)/2, fsm.DefaultMaxOpenFiles)}, nil
 }
 
-// CountDescriptors divides the limit of this process; maxClients is the maximum for
-// clients' connections. Go has raised the soft limit to the hard one at the start of
-// the process.
+// CountDescriptors divides the limit of this process, which Go has raised to the hard one;
+// maxClients is the maximum for clients' connections.
 func CountDescriptors(maxClients int, logger *slog.Logger) (Descriptors, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

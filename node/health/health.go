@@ -31,28 +31,22 @@ type Config struct {
 	// ignored. Zero means slowSync, and late timers make the node slow, too.
 	SlowWrite time.Duration
 	Logger    *slog.Logger
-	// Abandon ends the node because its disk hangs.
-	Abandon func(error)
-	// Around runs each write. Nil means a plain call.
-	Around func(what string, do func() error) error
-	// DiskSpace returns the free bytes and the size of the disk. Nil asks the system.
-	DiskSpace func() (free, size uint64, err error)
+	Abandon   func(error)                              // ends the node because its disk hangs
+	Around    func(what string, do func() error) error // runs each write; nil means a plain call
+	DiskSpace func() (free, size uint64, err error)    // of the disk; nil asks the system
 }
 
 // Sources are the parts of a running node that a Health looks at.
 type Sources struct {
-	Raft     *consensus.Raft
-	Machine  *fsm.Machine
-	Gossip   *cluster.Gossip
-	Members  *membership.Membership
-	Pipeline *propose.Pipeline
-	HTTPAddr string
-	// ClusterID returns the cluster of this node, or "" before it has one.
-	ClusterID func() string
-	// Joined reports whether this node can open its cluster's data key.
-	Joined func() bool
-	// Stopping reports whether the node is shutting down.
-	Stopping func() bool
+	Raft      *consensus.Raft
+	Machine   *fsm.Machine
+	Gossip    *cluster.Gossip
+	Members   *membership.Membership
+	Pipeline  *propose.Pipeline
+	HTTPAddr  string
+	ClusterID func() string // of this node, empty before it has one
+	Joined    func() bool   // whether this node can open its cluster's data key
+	Stopping  func() bool   // whether the node is shutting down
 }
 
 // Health watches the condition of one node. Its methods are safe for concurrent use; those

@@ -66,7 +66,7 @@ func (h *Health) NewRegistry(more ...prometheus.Collector) (*prometheus.Registry
 	for _, c := range more {
 		err = errors.Join(err, registry.Register(c))
 	}
-	for _, g := range slices.Concat(h.gauges(), h.conditionGauges(), h.diskGauges()) {
+	for _, g := range slices.Concat(h.gauges(), h.conditionGauges()) {
 		err = errors.Join(err, registry.Register(prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Namespace: "commons", Name: g.name, Help: g.help}, g.value)))
 	}
@@ -123,6 +123,15 @@ func (h *Health) gauges() []gauge {
 			func() float64 { return s.Pipeline.Clocks().Correction().Seconds() },
 		},
 		truth("candidate", "1 while this node asks for votes.", func() bool { return s.Raft.State() == raft.Candidate }),
+		truth("writes_refused", "1 while this node rejects writes because too few disks have space.", func() bool { return h.diskFull.Load() != nil }),
+		count("disk_free_bytes", "Free space for the data directory; 0 when it cannot be told.", func() uint64 {
+			free, _, _ := h.src.Machine.DiskSpace() // both are 0 if that fails
+			return free
+		}),
+		count("disk_size_bytes", "Size of the file system that holds the data directory; 0 when it cannot be told.", func() uint64 {
+			_, size, _ := h.src.Machine.DiskSpace()
+			return size
+		}),
 	}
 }
 
@@ -172,20 +181,6 @@ func inState[N int64 | uint64](h *Health, name, help string, by float64, read fu
 		}
 		return float64(n) / by
 	}}
-}
-
-func (h *Health) diskGauges() []gauge {
-	return []gauge{
-		truth("writes_refused", "1 while this node rejects writes because too few disks have space.", func() bool { return h.diskFull.Load() != nil }),
-		count("disk_free_bytes", "Free space for the data directory; 0 when it cannot be told.", func() uint64 {
-			free, _, _ := h.src.Machine.DiskSpace() // both are 0 if that fails
-			return free
-		}),
-		count("disk_size_bytes", "Size of the file system that holds the data directory; 0 when it cannot be told.", func() uint64 {
-			_, size, _ := h.src.Machine.DiskSpace()
-			return size
-		}),
-	}
 }
 
 func newRejectedWrites() *prometheus.CounterVec {

@@ -16,9 +16,8 @@ const (
 	// Some entries never reach a state machine.
 	maxReadyLag  = 1024
 	catchUpRetry = 100 * time.Millisecond // the pause between two attempts to catch up
-	// catchUpWait is how long a node may take to apply the leader's index and count as
-	// caught up. It is well below maxLag, so that a node that is just too slow does not
-	// switch all the time.
+	// catchUpWait is how long a node that has caught up may take to apply the leader's index.
+	// It is well below maxLag, so that a node that is just too slow does not switch all the time.
 	catchUpWait = time.Second
 	// electionGrace is for how many minimum election times a node stays ready without a
 	// leader. It queues writes and answers reads meanwhile; a load balancer that dropped it
@@ -96,8 +95,7 @@ func (h *Health) named() bool {
 	return v.ClusterID() != ""
 }
 
-// led reports whether there is a leader, or was one so recently that the next one may
-// be elected soon.
+// led reports whether there is a leader, or the next one may be elected soon.
 func (h *Health) led() bool {
 	return h.src.Raft.LeaderID() != "" || time.Since(h.src.Raft.LastContact()) < electionGrace*(h.cfg.Heartbeat+h.cfg.Election)
 }
@@ -123,8 +121,7 @@ func (h *Health) watchCatchUp(ctx context.Context) {
 	}
 }
 
-// catchUp asks the leader for its index and reports whether this node applies it within
-// catchUpWait.
+// catchUp reports whether this node applies the leader's index within catchUpWait.
 func (h *Health) catchUp(ctx context.Context) bool {
 	index, err := h.src.Pipeline.ReadIndex(ctx)
 	if err != nil {
@@ -159,26 +156,20 @@ type mark struct {
 	since time.Time
 }
 
-// watchLag compares this node with the leader. Raft does not show a node its lag while
-// its log cannot be written.
+// watchLag marks the leader's index if this node has not applied it: Raft does not show a
+// node its lag while its log cannot be written. A mark stays until its index is applied. A
+// leader's applied index is committed, so it is valid under every later leader.
 func (h *Health) watchLag(ctx context.Context) {
-	loop.Every(ctx, lagInterval, h.compareWithLeader)
-}
-
-// compareWithLeader marks the leader's index if this node has not applied it. A mark
-// stays until its index is applied: a leader's applied index is committed, so it is
-// valid under every later leader.
-func (h *Health) compareWithLeader(ctx context.Context) {
-	leader := h.src.Raft.LeaderID()
-	if h.lag() > 0 || leader == "" || leader == h.cfg.ServerID {
-		return
-	}
-	asked := time.Now()
-	applied, err := h.src.Members.AppliedAt(ctx, leader)
-	if err != nil {
-		return // Raft's contact with the leader counts
-	}
-	h.behind.Store(&mark{applied, asked})
+	loop.Every(ctx, lagInterval, func(ctx context.Context) {
+		leader := h.src.Raft.LeaderID()
+		if h.lag() > 0 || leader == "" || leader == h.cfg.ServerID {
+			return
+		}
+		asked := time.Now()
+		if applied, err := h.src.Members.AppliedAt(ctx, leader); err == nil { // else Raft's contact with it counts
+			h.behind.Store(&mark{applied, asked})
+		}
+	})
 }
 
 // lag returns for how long this node has lagged behind the leader.

@@ -99,7 +99,6 @@ func processorProfile(ctx context.Context, millis int64) ([]byte, error) {
 }
 
 // logLevel changes the level of a server's log, if the call names one, and returns it.
-// It holds until the next change, or until the process ends.
 func (o *Operator) logLevel(ctx context.Context, request admin.LogLevel) (answer admin.LogLevel, err error) {
 	if request.ID != "" && request.ID != o.cfg.ServerID {
 		return call[admin.LogLevel](ctx, o, request.ID, admin.PathLogLevel, request)

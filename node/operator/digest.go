@@ -18,13 +18,9 @@ import (
 )
 
 const (
-	digestWait = 5 * time.Second // bounds the wait for a node to reach the index of a comparison
-	// digestRounds is how often a comparison is tried again at a later index because a node
-	// had already passed the index.
-	digestRounds = 8
-	// digestPatience is how long a server may take in a comparison by default: it hashes
-	// some 150,000 entries a second.
-	digestPatience = 20 * time.Second
+	digestWait     = 5 * time.Second  // bounds the wait for a node to reach the index of a comparison
+	digestRounds   = 8                // of a comparison, each at a later index, because a node had passed the former one
+	digestPatience = 20 * time.Second // the default time of a server in a comparison: it hashes some 150,000 entries a second
 	digestTimeout  = 10 * time.Minute // the maximum that the operator may set
 )
 
@@ -109,9 +105,8 @@ func (o *Operator) compareDigests(ctx context.Context, request admin.CompareRequ
 	return c, nil
 }
 
-// compareAt asks all servers of the configuration at the same time. It reports whether
-// one of them had passed the index; if there is another round, the others are stopped
-// then.
+// compareAt asks all servers at the same time. It reports whether one of them had passed the
+// index; if there is another round, the others are stopped then.
 func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c admin.Comparison, passed bool) {
 	servers := o.cfg.Raft.Servers()
 	c = admin.Comparison{Index: index, Equal: true, Digests: make([]admin.Digest, len(servers))}
@@ -162,9 +157,8 @@ func notStopped(err error) bool {
 
 const backupStall = time.Minute // how long the receiver of a backup may stop reading
 
-// serveSnapshot streams a backup of the state to an operator: everything that was
-// acknowledged before the call. Only the operator's side knows whether it was saved,
-// and reports it to recordBackup.
+// serveSnapshot streams a backup: everything that was acknowledged before the call. The
+// operator's side reports to recordBackup that it was saved.
 func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), adminTimeout)
 	defer cancel()

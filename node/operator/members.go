@@ -60,9 +60,8 @@ func (o *Operator) removeServer(ctx context.Context, request admin.Removal) (adm
 	return admin.ServerRef{ID: request.ID}, err
 }
 
-// mayRemove rejects the removal of a server that is not in the configuration, that
-// would be added again, or whose vote is needed. Temporary reasons are answered as
-// unavailable, not as a conflict.
+// mayRemove rejects the removal of a server that is not in the configuration, would be added
+// again, or whose vote is needed. Temporary reasons are answered as unavailable.
 func (o *Operator) mayRemove(ctx context.Context, servers []raft.Server, request admin.Removal) error {
 	id := request.ID
 	if !consensus.Contains(servers, id) {
@@ -156,8 +155,8 @@ func (o *Operator) depart(ctx context.Context) error {
 	}
 }
 
-// noMember reports whether a leader has answered that the server which asks, or is to be
-// removed, is not in its configuration. cluster.Members answers so, too.
+// noMember reports whether a leader, or cluster.Members on it, answered that the server is not
+// in its configuration.
 func noMember(err error) bool {
 	rejected, ok := errors.AsType[*admin.CallError](err)
 	return ok && (rejected.Status == http.StatusNotFound || rejected.Status == http.StatusForbidden)

@@ -49,20 +49,13 @@ type Config struct {
 	Metrics  prometheus.Gatherer // the same as for /metrics
 	Flags    map[string]string   // the node's configuration
 
-	// Work ends before the state is closed.
-	Work context.Context //nolint:containedctx // bounds long reads of the state
-	// ClusterID returns the cluster of this node, or "" before it has one.
-	ClusterID func() string
-	// Requests returns how many public requests were answered.
-	Requests func() uint64
-	// NewEditKey returns a key of an agent and its hash.
+	Work       context.Context //nolint:containedctx // ends before the state is closed; bounds long reads of it
+	ClusterID  func() string   // of this node, empty before it has one
+	Requests   func() uint64   // public requests that were answered
 	NewEditKey func() (key string, hash []byte)
-	// Moderate runs an operation of moderation for the operator.
-	Moderate func(admin.Moderation) (status int, answer []byte)
-	// Purges returns how far purged texts are erased from this node's disk.
-	Purges func() (purge.Status, error)
-	// Shutdown ends the node gracefully.
-	Shutdown func(context.Context) error
+	Moderate   func(admin.Moderation) (status int, answer []byte) // an operation of moderation for the operator
+	Purges     func() (purge.Status, error)                       // how far purged texts are erased from this node's disk
+	Shutdown   func(context.Context) error
 }
 
 // Operator answers operators. Its methods are safe for concurrent use.
@@ -196,8 +189,7 @@ func call[Answer any](ctx context.Context, o *Operator, id, path string, request
 	return admin.Call[Answer](ctx, admin.NewNodeClient(o.cfg.Client, id), path, request)
 }
 
-// resetKey gives an agent another edit_key. It is called on the leader, and only
-// the key's hash leaves it.
+// resetKey gives an agent another edit_key. Only its hash leaves the leader.
 func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer admin.KeyAnswer, err error) {
 	name := text.AgentName(request.Agent)
 	key, hash := o.cfg.NewEditKey()
@@ -236,8 +228,7 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 	return nil
 }
 
-// changeSettings changes the replicated settings, if the call contains changes, and
-// returns them. It is called on the leader.
+// changeSettings changes the replicated settings, if the call contains changes, and returns them.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
 		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst}
@@ -343,7 +334,6 @@ func ServeProfiles(ctx context.Context, addr string, logger *slog.Logger) (*http
 	return server, nil
 }
 
-// moderate runs an operation of moderation for the operator; any node can do so.
 func (o *Operator) moderate(_ context.Context, request admin.Moderation) (json.RawMessage, error) {
 	status, answer := o.cfg.Moderate(request)
 	if status == http.StatusOK {

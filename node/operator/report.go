@@ -98,8 +98,7 @@ func heldMemory() uint64 {
 	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
 }
 
-// ClusterReport gathers the reports of all servers that the configuration or
-// gossip knows.
+// ClusterReport gathers the reports of all servers that the configuration or gossip has.
 func (o *Operator) ClusterReport(ctx context.Context) admin.ClusterReport {
 	return o.clusterReport(ctx, reportTimeout)
 }
@@ -165,12 +164,8 @@ func (o *Operator) healthReport(ctx context.Context, _ struct{}) (admin.HealthRe
 }
 
 const (
-	// pulseAge is how long a report of the cluster is cached, so that clients cannot make
-	// nodes query each other more often.
-	pulseAge = 400 * time.Millisecond
-	// pulseTimeout is how long a node may take to answer for it: a lost node is to be shown
-	// as lost within two seconds.
-	pulseTimeout = 700 * time.Millisecond
+	pulseAge     = 400 * time.Millisecond // of a cached report: clients cannot make nodes query each other more often
+	pulseTimeout = 700 * time.Millisecond // of a node's answer for it: a lost node is shown as lost within two seconds
 )
 
 // pulse is the cached report of the cluster. The zero value is ready.
@@ -181,8 +176,7 @@ type pulse struct {
 	running chan struct{} // closed at the end of the running round of requests; nil if there is no such round
 }
 
-// Pulse returns a recent report of all servers, or the last known one if ctx ends
-// first.
+// Pulse returns a recent report of all servers, or the last one if ctx ends first.
 func (o *Operator) Pulse(ctx context.Context) admin.ClusterReport {
 	p := &o.pulse
 	p.mu.Lock()
