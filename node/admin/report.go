@@ -377,8 +377,8 @@ type ServerHealth struct {
 	Version       string  `json:"version,omitempty"`
 }
 
-// Instant is a time.Time that is milliseconds since the epoch in JSON. Within the process it
-// keeps the monotonic clock, so that a step of the wall clock makes no server stable.
+// Instant is a time.Time that is milliseconds since the epoch in JSON. It keeps the monotonic
+// clock, so that a step of the wall clock makes no server stable.
 type Instant struct{ time.Time }
 
 // MarshalJSON returns a number.

@@ -106,12 +106,9 @@ type Config struct {
 
 	PprofAddr string `name:"pprof-addr" env:"COMMONS_PPROF_ADDR" placeholder:"HOST:PORT" help:"Where Go's profiles are served, on a loopback address; none by default."`
 
-	// Version is the program's version, shown to operators and other nodes.
-	Version string `kong:"-"`
-	// Build distinguishes builds, also of one version; see api.Config.
-	Build string `kong:"-"`
-	// Tuning holds sizes and intervals that only tests change.
-	Tuning Tuning `kong:"-"`
+	Version string `kong:"-"` // of the program, shown to operators and other nodes
+	Build   string `kong:"-"` // distinguishes builds, also of one version; see api.Config
+	Tuning  Tuning `kong:"-"` // sizes and intervals that only tests change
 }
 
 // GuardLimits returns the bounds on the resources that strangers may use, for a node with this
@@ -175,10 +172,8 @@ const (
 // Tuning holds sizes and intervals that are constants of the product and that
 // only tests change. The zero value of a field is its default.
 type Tuning struct {
-	// SnapshotBytes of log since the last snapshot start the next one.
-	SnapshotBytes int64
-	// TrailingBytes of log stay behind a snapshot, for followers that lag a little.
-	TrailingBytes int64
+	SnapshotBytes int64 // of log since the last snapshot start the next one
+	TrailingBytes int64 // of log stay behind a snapshot, for followers that lag a little
 	membership.Timing
 	ProbeInterval time.Duration // the time between gossip's probes of a member
 	PurgeGather   time.Duration // the time for which purges are collected before they are erased
@@ -186,8 +181,7 @@ type Tuning struct {
 	// LastFold is how long a node that shuts down tries to add its counts to the log. Zero
 	// means the default of package usage.
 	LastFold time.Duration
-	// Resolver looks up the names of receivers. Nil means the system's.
-	Resolver *net.Resolver
+	Resolver *net.Resolver // of the names of receivers; nil means the system's
 	// AroundWrite runs each transaction of the log, and each write of the state, which it must
 	// make. Its error is that of the transaction. Nil means a plain call.
 	AroundWrite func(what string, do func() error) error
@@ -197,16 +191,13 @@ type Tuning struct {
 	// SlowWrite is the duration of a write of the log that is late, for a node that is slow
 	// by its disk alone. Zero means that late timers make a node slow, too.
 	SlowWrite time.Duration
-	// Clock is the node's own clock. Nil means the system's, shifted by ClockOffset.
-	Clock propose.Clock
-	// DiskSpace returns the free bytes and the size of the disk. Nil means those of the system.
-	DiskSpace func() (free, size uint64, err error)
-	Format    int // the newest format that the node supports
+	Clock     propose.Clock                         // nil means the system's, shifted by ClockOffset
+	DiskSpace func() (free, size uint64, err error) // of the disk, in bytes; nil asks the system
+	Format    int                                   // the newest format that the node supports
 	// Link reports whether messages to (outbound) or from another server's private port pass.
 	// Nil means that all pass.
-	Link func(serverID string, outbound bool) bool
-	// Network replaces the system's network.
-	Network cluster.Network
+	Link    func(serverID string, outbound bool) bool
+	Network cluster.Network // replaces the system's
 }
 
 // WithDefaults returns t with every zero field set.

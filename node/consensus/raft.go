@@ -64,21 +64,15 @@ type Config struct {
 
 // Hooks are called by Raft's goroutines. All of them are required.
 type Hooks struct {
-	// Around runs each write of the state.
-	Around func(what string, do func() error) error
-	// Stored is called when entries are on disk, with the duration of the write.
-	Stored func(took time.Duration)
-	// Failed is called when a write of the log failed.
-	Failed func(error)
+	Around func(what string, do func() error) error // runs each write of the state
+	Stored func(took time.Duration)                 // entries are on disk after a write of that duration
+	Failed func(error)                              // a write of the log failed
 	// Founded is called when the first configuration of a cluster is on disk. It reports
 	// whether this node was in no cluster before.
-	Founded func(clusterID string) bool
-	// Restored is called when a snapshot was installed.
-	Restored func()
-	// Abandon ends the node: a write of the log failed that Raft cannot continue without.
-	Abandon func(error)
-	// Covered returns the index up to which the state is complete.
-	Covered func() uint64
+	Founded  func(clusterID string) bool
+	Restored func()        // a snapshot was installed
+	Abandon  func(error)   // ends the node: a write of the log failed that Raft cannot continue without
+	Covered  func() uint64 // returns the index up to which the state is complete
 }
 
 // Raft is the running Raft of a node.
@@ -157,8 +151,7 @@ func (r *Raft) Reload(change func(*raft.ReloadableConfig)) error {
 	return r.ReloadConfig(c)
 }
 
-// HandOver transfers leadership to a voter. It returns when the voter leads, or with an
-// error after an election timeout at the latest.
+// HandOver transfers leadership to a voter. It fails after an election timeout.
 func (r *Raft) HandOver(id string) error {
 	r.transport.targets.add(raft.ServerID(id), r.cfg.Election+maxHandOff)
 	return r.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)).Error()
@@ -332,8 +325,7 @@ func isFirstStart(msg string, args []any) bool {
 	return known && of.name == ""
 }
 
-// isClosed reports whether an argument is the error of a connection that was closed
-// on this side.
+// isClosed reports whether an argument is the error of a connection closed on this side.
 func isClosed(arg any) bool {
 	err, ok := arg.(error)
 	return ok && (errors.Is(err, raft.ErrTransportShutdown) || errors.Is(err, net.ErrClosed))
@@ -477,8 +469,7 @@ func (l raftLog) failed(err error) error {
 // see a founder whose start was interrupted. Raft cannot: both logs begin with entry 1
 // of term 1.
 
-// foundedAs returns the id of the cluster that a log entry founds; "" for any other
-// entry.
+// foundedAs returns the id of the cluster that a log entry founds, or "".
 func foundedAs(entry *raft.Log) string {
 	if entry.Index != 1 || entry.Type != raft.LogConfiguration {
 		return ""
@@ -487,8 +478,7 @@ func foundedAs(entry *raft.Log) string {
 	return hex.EncodeToString(sum[:cluster.ClusterIDBytes])
 }
 
-// FoundedBy returns the id of the cluster that a log begins with; "" when it is
-// empty, or its beginning is in a snapshot.
+// FoundedBy returns the id of the cluster that a log begins with, or "".
 func FoundedBy(log *logstore.Store) (string, error) {
 	first, err := log.FirstIndex()
 	if err != nil || first != 1 {

@@ -17,13 +17,10 @@ import (
 const (
 	snapshotCheck = 500 * time.Millisecond // how often the size of the log is looked at
 	streamHold    = 30 * time.Second       // how long the log is kept for a follower after it received a snapshot
-	// heldBytes bounds the log that is kept for such followers; the free disk space does,
-	// too.
-	heldBytes = 1 << 30
+	heldBytes     = 1 << 30                // of the log for such followers; the free disk space bounds it, too
 )
 
-// Snapshots is a snapshot store that knows whether a snapshot is on its way
-// to a follower.
+// Snapshots is a snapshot store that knows whether a snapshot is on its way to a follower.
 type Snapshots struct {
 	raft.SnapshotStore
 

@@ -50,15 +50,12 @@ type Config struct {
 	Secrets *cluster.Secrets
 	Logger  *slog.Logger
 
-	// Joined is called once, when a node that was part of no cluster becomes part of one.
-	Joined func(id string)
+	Joined func(id string) // called once, when a node of no cluster becomes part of one
 	// Opened is called with the data key, before Known is closed. After an error the key
 	// is opened again.
-	Opened func(key []byte) error
-	// Servers returns what every server of the configuration says of itself.
-	Servers func(context.Context) []admin.Server
-	// ServerIDs returns the servers of the configuration.
-	ServerIDs func() []string
+	Opened    func(key []byte) error
+	Servers   func(context.Context) []admin.Server // with their reports
+	ServerIDs func() []string                      // of the configuration
 	// Propose replicates a command while this node leads, with what Stamp returns or more
 	// as its instant.
 	Propose func(context.Context, command.Payload) error
@@ -237,8 +234,8 @@ func (h *hasher) network(addr netip.Addr, bits int) string {
 // sealed anew.
 const resealInterval = time.Second
 
-// KeepSealed seals the data key under the secret in use when that has changed,
-// until ctx ends: for as long as this node leads. Then the former secret can go.
+// KeepSealed seals the data key under the secret in use when that has changed, for as long
+// as this node leads. Then the former secret can go.
 func (k *Keeper) KeepSealed(ctx context.Context) {
 	said := ""
 	loop.Every(ctx, resealInterval, func(ctx context.Context) {

@@ -93,7 +93,7 @@ func (k *Keeper) Pseudonyms(addr netip.Addr) (p command.Pseudonyms) {
 }
 
 // KeepEpochs begins the first epoch, and the next one whenever one ends, and forgets from
-// where old entries came, until ctx ends: for as long as this node leads.
+// where old entries came, for as long as this node leads.
 func (k *Keeper) KeepEpochs(ctx context.Context) {
 	said := ""
 	loop.Every(ctx, epochInterval, func(ctx context.Context) {

@@ -45,12 +45,10 @@ type Config struct {
 	// leader may propose.
 	Propose, ProposeAsLeader func(context.Context, command.Payload) error
 	// Stamp returns the timestamp for a log entry now, and Now the corrected time.
-	Stamp func() int64
-	Now   func() time.Time
-	// LeaderID returns the leader according to this node, or "".
-	LeaderID func() string
-	// Leading reports whether this node leads and takes writes.
-	Leading func() bool
+	Stamp    func() int64
+	Now      func() time.Time
+	LeaderID func() string // according to this node, or ""
+	Leading  func() bool   // whether this node leads and takes writes
 	// UntilAnotherLeads returns a context that ends when another server leads.
 	UntilAnotherLeads func(ctx context.Context, leader string) (context.Context, context.CancelFunc)
 }
@@ -87,8 +85,7 @@ func New(cfg Config) *Service {
 // there is no time to resolve them.
 func (s *Service) Run(ctx context.Context) { loop.Every(ctx, ownNamesInterval, s.lookUpOwnNames) }
 
-// Lead maintains the signing key and sends due deliveries, for as long as this node
-// leads.
+// Lead maintains the signing key and sends due deliveries, for as long as this node leads.
 func (s *Service) Lead(ctx context.Context) {
 	var workers sync.WaitGroup
 	workers.Go(func() { s.keepSigningKey(ctx) })

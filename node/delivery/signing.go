@@ -80,8 +80,7 @@ func (s *Service) signingKeys() ([]ed25519.PrivateKey, error) {
 	return openSigningKeys(*sealer, keys)
 }
 
-// keepSigningKey ensures that there is a signing key and that it is not too old, for as
-// long as this node leads.
+// keepSigningKey renews the signing key in time, for as long as this node leads.
 func (s *Service) keepSigningKey(ctx context.Context) {
 	complained := false
 	loop.Every(ctx, signingInterval, func(ctx context.Context) {

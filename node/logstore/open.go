@@ -21,9 +21,7 @@ import (
 const (
 	fileMode    = 0o600
 	lockTimeout = time.Second // bounds the wait for another process's lock on the file
-	// initialMap is mapped at once, so that growing the file to its usual size
-	// never has to wait for readers.
-	initialMap = 256 << 20
+	initialMap  = 256 << 20   // mapped at once: growing the file to its usual size never waits for readers
 )
 
 var bucketLogs = []byte("logs") // where raft-boltdb keeps log entries, by big-endian index
@@ -55,8 +53,7 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// find makes sure that there is a file with content. It makes one unless one must
-// exist already.
+// find makes a file, unless there is one with content or one must exist already.
 func (s *Store) find(existing bool) error {
 	info, err := os.Stat(s.path)
 	switch {

@@ -11,12 +11,8 @@ import (
 )
 
 const (
-	// queueBytes bounds the entries that wait to be written. The write path has two batches
-	// under way, so that it is not reached.
-	queueBytes = 4 << 20
-	// queueFree is how much space the disk has to have for entries to be queued: a write
-	// that fails afterwards ends the store.
-	queueFree = 64 << 20
+	queueBytes = 4 << 20  // of entries that wait to be written; the two batches of the write path do not reach it
+	queueFree  = 64 << 20 // space of the disk for entries to be queued: a write that fails afterwards ends the store
 )
 
 // Queue takes consecutive entries that this node appends as the leader, to write them in

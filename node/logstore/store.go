@@ -30,11 +30,9 @@ const (
 
 // Options configure a Store.
 type Options struct {
-	// Path of the file. It is made when it is missing or empty.
-	Path string
-	// Existing says that the log was made before: a missing one is ErrMissing.
-	Existing   bool
-	CacheBytes int64 // bounds the entries in memory; 0 is DefaultCacheBytes
+	Path       string // of the file, which is made when it is missing or empty
+	Existing   bool   // the log was made before: a missing one is ErrMissing
+	CacheBytes int64  // bounds the entries in memory; 0 is DefaultCacheBytes
 	// Snapshot returns the last index that the newest snapshot covers, 0 without a
 	// snapshot. Nil means always 0.
 	Snapshot func() uint64
@@ -141,8 +139,7 @@ func entryBytes(l *raft.Log) int64 {
 	return int64(len(l.Data)+len(l.Extensions)) + entryOverhead
 }
 
-// bounds returns the indexes of the oldest and the newest entry, 0 and 0 if
-// the log is empty.
+// bounds returns the indexes of the oldest and the newest entry, 0 if the log is empty.
 func (s *Store) bounds() (first, last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

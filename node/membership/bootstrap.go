@@ -19,8 +19,7 @@ import (
 // cluster, in addition to every change in gossip.
 const bootstrapInterval = 500 * time.Millisecond
 
-// Fresh reports whether this node has no state: no vote, log, snapshot or applied
-// entry.
+// Fresh reports whether this node has no state: no vote, log, snapshot or applied entry.
 func (ms *Membership) Fresh() bool {
 	return ms.cfg.Raft.CurrentTerm() == 0 && ms.cfg.Raft.LastIndex() == 0 && ms.cfg.Machine.Applied() == 0
 }
@@ -59,11 +58,10 @@ func (ms *Membership) bootstrap(ctx context.Context) {
 	}
 }
 
-// obstacle is why a node without state is not part of a cluster; wrong means that an
-// operator has to act.
+// obstacle is the reason why a node without state is not part of a cluster.
 type obstacle struct {
 	text  string
-	wrong bool
+	wrong bool // an operator has to act
 }
 
 // reportWaiting says why this node waits, in the log and in /readyz. The leader's

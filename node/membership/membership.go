@@ -51,18 +51,12 @@ type Config struct {
 	Client  *http.Client // for the private ports of other nodes
 	Logger  *slog.Logger
 
-	// ClusterID returns the cluster that this node is part of, empty before it has one.
-	ClusterID func() string
-	// Meta returns this node's gossip metadata.
-	Meta func(fresh, leaving bool) cluster.Meta
-	// Leading reports whether this node leads and takes writes.
-	Leading func() bool
-	// Propose replicates a command while this node leads.
-	Propose func(context.Context, command.Payload) error
-	// CheckDisk returns an error while less than the reserve of this node's disk is free.
-	CheckDisk func() error
-	// Fail ends the node.
-	Fail func(error)
+	ClusterID func() string                                // of this node, empty before it has one
+	Meta      func(fresh, leaving bool) cluster.Meta       // this node's gossip metadata
+	Leading   func() bool                                  // whether this node leads and takes writes
+	Propose   func(context.Context, command.Payload) error // replicates a command while this node leads
+	CheckDisk func() error                                 // fails while less than the reserve of this node's disk is free
+	Fail      func(error)                                  // ends the node
 }
 
 // Membership is one node's part in its cluster. Its methods are safe for concurrent use.
@@ -140,8 +134,8 @@ func (ms *Membership) announce() error {
 	return nil
 }
 
-// SetLeaving sets or clears the gossip mark that this node is leaving the cluster:
-// while it is set, the leader does not add the node again.
+// SetLeaving sets or clears the mark in gossip with which the leader does not add this node
+// again.
 func (ms *Membership) SetLeaving(leaving bool) error {
 	ms.leaving.Store(leaving)
 	if !leaving {
@@ -153,8 +147,7 @@ func (ms *Membership) SetLeaving(leaving bool) error {
 // Retry is the pause after a failed attempt to hand leadership over, or to leave.
 const Retry = 50 * time.Millisecond
 
-// HandOver transfers leadership to another voter. It returns nil also if this node does
-// not lead or no other voter can.
+// HandOver transfers leadership to another voter, if this node leads and another can.
 func (ms *Membership) HandOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ms.cfg.HandoverTimeout)
 	defer cancel()

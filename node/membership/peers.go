@@ -126,12 +126,8 @@ func (ms *Membership) AppliedAt(ctx context.Context, id string) (uint64, error) 
 }
 
 const (
-	// recentContact: a node that heard from a leader within this time is certainly a
-	// member.
-	recentContact = time.Second
-	// outsideTimeout is the heartbeat and election timeout of a removed node, so that it
-	// does not start elections that it cannot win.
-	outsideTimeout = time.Hour
+	recentContact  = time.Second // a node that heard from a leader within this time is certainly a member
+	outsideTimeout = time.Hour   // heartbeat and election timeout of a removed node, which could not win an election
 )
 
 // The roles of a node in its cluster.
@@ -160,9 +156,8 @@ func (ms *Membership) Part() string {
 // Outside reports whether this node was removed from its cluster.
 func (ms *Membership) Outside() bool { return ms.outside.Load() }
 
-// watchRemoval detects that this node was removed from its cluster: a leader's
-// configuration does not include it, and the leader does not add it again. A removed
-// node reports this and starts no elections.
+// watchRemoval detects that this node was removed: a leader's configuration does not include
+// it, and the leader does not add it again. A removed node starts no elections.
 func (ms *Membership) watchRemoval(ctx context.Context) {
 	var since time.Time
 	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {

@@ -19,9 +19,7 @@ import (
 
 const (
 	maxVoters = 9 // bounds the voters: each additional one makes every write slower
-	// minVoters is how many voters stay when dead ones are removed: with fewer
-	// the loss of one more stops all writes.
-	minVoters = 3
+	minVoters = 3 // that stay when dead ones are removed: with fewer the loss of one more stops all writes
 	// slowPatience is for how long a leader is slow before it transfers leadership: if all
 	// voters become slow, this is known by then. After a failed transfer it waits as long
 	// before it tries again, then twice as long each time.

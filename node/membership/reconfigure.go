@@ -118,16 +118,14 @@ func (ms *Membership) note(ctx context.Context, action, server, reason string) {
 	}
 }
 
-// Remove removes a server from the configuration for the given reason, unless may
-// returns an error.
+// Remove removes a server from the configuration, unless may returns an error.
 func (ms *Membership) Remove(ctx context.Context, id, reason string, may func([]raft.Server) error) error {
 	return ms.reconfigure(ctx, func(current configuration) (change, error) {
 		return change{remove: id, reason: reason}, may(current.servers)
 	})
 }
 
-// Without counts the voters that remain without a server, and those of them that are
-// alive.
+// Without counts the voters that remain without a server, and the living ones of them.
 func Without(servers []raft.Server, id string, lives func(id string) bool) (left, living int) {
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter || string(s.ID) == id {

@@ -13,8 +13,7 @@ import (
 
 // Limits of the comparison of clocks.
 const (
-	// ClockInterval is how often a node compares its clock with the voters'.
-	ClockInterval = 2 * time.Second
+	ClockInterval = 2 * time.Second // between two comparisons with the voters' clocks
 	// MaxClockSkew is the largest accepted difference between a clock and the voters'
 	// median; beyond it the median is used. A step of the clock by more than MaxClockSkew is
 	// detected at the next stamp.

@@ -8,30 +8,24 @@ import (
 
 // Time limits of callers.
 const (
-	// ProposeTimeout is how long a command is retried.
-	ProposeTimeout = 10 * time.Second
-	// ReadIndexTimeout is how long a strong read asks for the index.
-	ReadIndexTimeout = 5 * time.Second
+	ProposeTimeout   = 10 * time.Second // for which a command is retried
+	ReadIndexTimeout = 5 * time.Second  // for which a strong read asks for the index
 )
 
 // Limits of commands in flight and of queues.
 const (
 	// MaxInFlight is the number of unanswered groups from a node to the leader, and of log
 	// entries from the leader to its state machine.
-	MaxInFlight = 2
-	// LargeBatchBytes is the size of the leader's queue from which a second log entry begins
-	// beside an unanswered one.
-	LargeBatchBytes = command.MaxBatchBytes / 2
-	// MaxQueuedBytes is the most memory of a node's unanswered commands.
-	MaxQueuedBytes = 32 << 20
+	MaxInFlight     = 2
+	LargeBatchBytes = command.MaxBatchBytes / 2 // of the queue, from which a second log entry begins beside an unanswered one
+	MaxQueuedBytes  = 32 << 20                  // memory of a node's unanswered commands
 	// MaxLag is the largest distance from an unanswered number to the newest one at which
 	// the unanswered number holds the floor back. Beyond it, the number is listed as open.
 	MaxLag = 1 << 10
 	// MaxSpan is the largest distance of a sent number to the floor. The state keeps the
 	// results above the floor, up to 1<<15 of them.
-	MaxSpan = 1 << 14
-	// MaxLeaderQueuedBytes is the most bytes of the groups that wait at the leader.
-	MaxLeaderQueuedBytes = 8 << 20
+	MaxSpan              = 1 << 14
+	MaxLeaderQueuedBytes = 8 << 20 // of the groups that wait at the leader
 	// MaxApplyLag is the number of committed log entries from which on a leader whose state
 	// machine is behind accepts no more groups.
 	MaxApplyLag = 1024
@@ -39,10 +33,8 @@ const (
 
 // Times inside the pipeline.
 const (
-	// AttemptTimeout bounds one attempt to send a group to another node.
-	AttemptTimeout = 3 * time.Second
-	// EnqueueTimeout bounds the wait until Raft accepts a log entry.
-	EnqueueTimeout = 5 * time.Second
+	AttemptTimeout = 3 * time.Second // of one attempt to send a group to another node
+	EnqueueTimeout = 5 * time.Second // until Raft accepts a log entry
 	// ExpiryGrace is how much longer than ProposeTimeout a caller waits for a running
 	// attempt whose result can make the outcome certain.
 	ExpiryGrace = 250 * time.Millisecond
@@ -53,14 +45,9 @@ const (
 	// RecheckInterval is how often an unanswered command is looked up in the state, because
 	// the Observer does not see the results in an installed snapshot.
 	RecheckInterval = time.Second
-	// LeadWait is how long strong reads of other nodes wait for a new leader's first
-	// command of the term.
-	LeadWait = time.Second
-	// RoundPatience is how long the strong reads of a follower wait for the answer to a
-	// running request before they send the next one.
-	RoundPatience = 100 * time.Millisecond
-	// ConfirmTimeout bounds one question to the voters for their terms.
-	ConfirmTimeout = time.Second
+	LeadWait        = time.Second            // of other nodes' strong reads for a new leader's first command of the term
+	RoundPatience   = 100 * time.Millisecond // of a follower's strong reads for a running request, before the next one
+	ConfirmTimeout  = time.Second            // of one question to the voters for their terms
 )
 
 // Sizes on the private port and in the log.

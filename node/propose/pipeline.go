@@ -14,21 +14,13 @@ import (
 
 // Config configures a Pipeline.
 type Config struct {
-	ServerID string // this node's own id in Raft's configuration
-	// Client speaks to the other nodes: https://<server id>/path.
-	Client *http.Client
-	// Patience is how long writes and strong reads are tried, if that is longer than
-	// ProposeTimeout and ReadIndexTimeout.
-	Patience time.Duration
-	// Clock is this node's own clock. Nil means WallClock(0).
-	Clock Clock
-	// Limiter holds the rate limits. Nil means no limits.
-	Limiter Limiter
-	// Assess judges commands for the Limiter and for the daily byte budget, over which apply
-	// would reject them. Nil means no standing and no budget.
-	Assess Assess
-	// Logger receives messages for operators. Nil discards them.
-	Logger *slog.Logger
+	ServerID string        // this node's own id in Raft's configuration
+	Client   *http.Client  // of the other nodes: https://<server id>/path
+	Patience time.Duration // for writes and strong reads, if longer than ProposeTimeout and ReadIndexTimeout
+	Clock    Clock         // this node's own; nil means WallClock(0)
+	Limiter  Limiter       // nil means no limits
+	Assess   Assess        // for the Limiter and for the daily byte budget; nil means no standing and no budget
+	Logger   *slog.Logger  // nil discards messages
 }
 
 // Pipeline brings commands into the log, on the leader or through it, and answers
@@ -79,8 +71,7 @@ func New(cfg Config) *Pipeline {
 	return p
 }
 
-// Start connects the Pipeline to a running Raft, its log and its state machine. Call it
-// once.
+// Start connects the Pipeline to a running Raft, its log and its state machine, once.
 func (p *Pipeline) Start(r Raft, log Log, s State) {
 	p.leader.start(r, s)
 	p.deps.Store(&deps{raft: r, log: log, state: s})
@@ -104,8 +95,7 @@ func (p *Pipeline) Close() {
 // Boot returns the id of this run of the node.
 func (p *Pipeline) Boot() command.BootID { return p.session.boot }
 
-// LeaderChanged wakes all callers that wait for a leader. Call it whenever Raft's leader may
-// have changed; extra calls do no harm.
+// LeaderChanged wakes all callers that wait for a leader. Extra calls do no harm.
 func (p *Pipeline) LeaderChanged() { p.changed.fire() }
 
 // StartLeading lets this node lead in a term. Before, the node must have applied its own
@@ -121,8 +111,7 @@ func (p *Pipeline) StopLeading() {
 	p.changed.fire()
 }
 
-// Applied implements fsm.Observer: it records the result of a command that the local state
-// machine has applied.
+// Applied implements fsm.Observer.
 func (p *Pipeline) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	p.session.Applied(boot, seq, r, index)
 }

@@ -39,14 +39,10 @@ type Worker struct {
 	Raft    *consensus.Raft
 	Streams *consensus.Snapshots
 	Log     *logstore.Store
-	// Gather is the time for which purges are collected: together they need one cut of the
-	// log and one pass through the state.
-	Gather time.Duration
-	// Others returns the lowest index that any other living server has applied.
-	Others func(context.Context) uint64
-	// Forget drops the texts that the interface keeps in memory.
-	Forget func()
-	Logger *slog.Logger
+	Gather  time.Duration                // for which purges are collected: together they need one cut of the log
+	Others  func(context.Context) uint64 // the lowest index that any other living server has applied
+	Forget  func()                       // drops the texts that the interface keeps in memory
+	Logger  *slog.Logger
 
 	since   time.Time // when pending purges were first seen; zero without pending purges
 	swept   time.Time // of the last erasure of swept texts

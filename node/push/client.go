@@ -44,11 +44,9 @@ type Config struct {
 	Check func(rawURL string) (problem string)
 	// Own reports an address of the service itself, which is never dialled.
 	Own       func(netip.Addr) bool
-	UserAgent string // the header of that name
-	// Now is the clock for messages. Nil means time.Now.
-	Now func() time.Time
-	// Resolver looks names up. Nil means the system's.
-	Resolver *net.Resolver
+	UserAgent string           // the header of that name
+	Now       func() time.Time // for messages; nil means time.Now
+	Resolver  *net.Resolver    // nil means the system's
 
 	// For tests: a further port, authorities in place of the system's, and networks that are
 	// allowed although they are not public.
@@ -362,8 +360,7 @@ var sentences = map[Reason]string{
 	DecoyRepeated:    "repeated the decoy, as a service does that sends back whatever it gets: answer with reply_with alone",
 }
 
-// Sentence returns the reason as the end of a sentence that begins with "The
-// receiver".
+// Sentence returns the reason as the end of a sentence that begins with "The receiver".
 func (r Reason) Sentence() string {
 	if s, known := sentences[r]; known {
 		return s

@@ -38,12 +38,9 @@ type Config struct {
 	Interval time.Duration // between folds
 	LastFold time.Duration // bounds the folds of a node that shuts down; 0 means lastFoldTimeout
 	Logger   *slog.Logger
-	// Now returns the time of folds.
-	Now func() time.Time
-	// Rejected reports whether the node rejects writes: counting goes on, folding waits.
-	Rejected func() bool
-	// Propose replicates a command.
-	Propose func(context.Context, command.Payload) error
+	Now      func() time.Time // of folds
+	Rejected func() bool      // whether the node rejects writes: counting goes on, folding waits
+	Propose  func(context.Context, command.Payload) error
 }
 
 // Counter is the HTTP service's op.Counter.
