@@ -15,6 +15,7 @@ import (
 	"time"
 )
 
+// The validity of certificates, and the names in them.
 const (
 	caSeedBytes = ed25519.SeedSize
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 )
 
+// Limits and the file of an identity.
 const (
 	MaxNodeNameLen = 63                               // bytes
 	MaxServerIDLen = MaxNodeNameLen + 1 + suffixChars // name, hyphen, suffix

@@ -20,6 +20,7 @@ type Member struct {
 
 func sameCluster(a, b string) bool { return a == "" || b == "" || a == b }
 
+// Limits of the metadata.
 const (
 	MaxMetaBytes    = memberlist.MetaMaxSize // of an encoded Meta
 	MaxClusterIDLen = 64                     // bytes

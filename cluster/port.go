@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// Names, limits and times of the private port.
 const (
 	// The ALPN names of HTTP/2 and of Raft's stream on the private port.
 	ProtocolHTTP = "h2"

@@ -25,6 +25,7 @@ import (
 	"unicode/utf8"
 )
 
+// Limits of the secret file, and lengths of keys.
 const (
 	MinSecretBytes       = 32              // after trimming
 	MaxSecrets           = 2               // in a file: the one in use, and one more that is accepted during a rotation
