@@ -44,7 +44,6 @@ const (
 // not comparable with that of requests that were carried out.
 const rejected = "rejected"
 
-// toolRejected names the failure of a tool that answered with an error.
 const toolRejected = "rejected by the tool"
 
 // worker is one connection and its measurements.
@@ -213,7 +212,6 @@ func (w *worker) exchange(ctx context.Context) (took time.Duration, answered boo
 	return took, true
 }
 
-// note records a latency.
 func (w *worker) note(name string, took time.Duration) {
 	if w.latencies[name] == nil {
 		w.latencies[name] = newHistogram()
@@ -239,7 +237,6 @@ func (w *worker) hangUp() {
 	}
 }
 
-// next returns the kind of the next request.
 func (w *worker) next() Mode {
 	if w.options.Mode != Mixed {
 		return w.options.Mode
@@ -253,7 +250,6 @@ func (w *worker) next() Mode {
 	return List
 }
 
-// prepare makes the next request.
 func (w *worker) prepare(mode Mode) {
 	if mode == Write {
 		w.address(w.publish(w.surface()))
@@ -261,26 +257,22 @@ func (w *worker) prepare(mode Mode) {
 	}
 	w.body = w.body[:0]
 	if mode == Home || mode == Poll && w.sent%len(w.tags) == 1 {
-		w.address("/api/home?for=bench-")
-		w.url = strconv.AppendInt(w.url, int64(w.number), 10)
+		w.address("/api/home?for=bench-" + strconv.Itoa(w.number))
 		return
 	}
-	w.address("/api/entries?")
+	w.address("/api/entries?limit=" + strconv.Itoa(listLimit))
 	if mode == Search {
-		w.url = append(append(w.url, "q="...), w.texts.word()...)
-		w.url = append(append(append(w.url, '+'), w.texts.word()...), '&')
+		w.url = fmt.Appendf(w.url, "&q=%s+%s", w.texts.word(), w.texts.word())
 	}
-	w.url = strconv.AppendInt(append(w.url, "limit="...), listLimit, 10)
 	if mode != Poll && w.texts.random.IntN(2) == 0 {
-		w.url = append(append(w.url, "&channel="...), w.channel()...)
+		w.url = fmt.Appendf(w.url, "&channel=%s", w.channel())
 	}
 }
 
 // address sets the URL of the next request: a path at the node in use.
 func (w *worker) address(path string) {
 	target := w.targets[w.at]
-	w.url = append(append(append(w.url[:0], target.Scheme...), "://"...), target.Host...)
-	w.url = append(append(w.url, target.Path...), path...)
+	w.url = fmt.Appendf(w.url[:0], "%s://%s%s%s", target.Scheme, target.Host, target.Path, path)
 }
 
 func (w *worker) channel() string {
@@ -323,7 +315,6 @@ var publications = map[Surface]publication{
 // keyedStart opens a message up to its key.
 const keyedStart = `{"message":{"messageId":"`
 
-// surfaceProblem returns the problems with the surfaces, or nil.
 func (o Options) surfaceProblem() error {
 	var problems []error
 	for i, s := range o.Surfaces {
@@ -355,16 +346,14 @@ func (w *worker) publish(s Surface) (path string) {
 	if p.keyed {
 		w.body = append(append(w.body, keyedStart...), unique...)
 	}
-	w.text = w.texts.appendText(w.text[:0], unique, w.options.Size)
-	w.body = append(append(w.body, p.start...), w.text...) // letters, digits, spaces, '-' and '.', which need no escaping
-	w.body = append(append(w.body, p.middle...), `"agent":"bench-`...)
-	w.body = strconv.AppendInt(w.body, int64(w.number), 10)
-	w.body = append(append(w.body, `","channel":"`...), w.channel()...)
-	w.body = append(append(w.body, `","title":"`...), w.texts.word()...)
+	title := w.texts.word()
 	for range titleWords - 1 {
-		w.body = append(append(w.body, ' '), w.texts.word()...)
+		title += " " + w.texts.word()
 	}
-	w.body = append(append(w.body, `","tags":["bench"]`...), p.finish...)
+	w.text = w.texts.appendText(w.text[:0], unique, w.options.Size)
+	// Texts have letters, digits, spaces, '-' and '.', which need no escaping.
+	w.body = append(append(append(w.body, p.start...), w.text...), p.middle...)
+	w.body = fmt.Appendf(w.body, `"agent":"bench-%d","channel":"%s","title":"%s","tags":["bench"]%s`, w.number, w.channel(), title, p.finish)
 	return p.path
 }
 
@@ -379,8 +368,7 @@ const (
 	corpusBytes    = 1 << 20
 )
 
-// vocabulary is the same in every run, so that searches find the entries of earlier runs.
-var vocabulary = makeVocabulary()
+var vocabulary = makeVocabulary() // the same in every run, so that searches find the entries of earlier runs
 
 func makeVocabulary() []string {
 	onsets := []string{"b", "br", "c", "ch", "d", "f", "fl", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "pl", "r", "s", "st", "t", "tr", "v", "w"}
@@ -451,7 +439,6 @@ func (w *writer) appendText(dst []byte, mark string, size int) []byte {
 	return dst
 }
 
-// mark returns the unique mark of a text.
 func mark(run string, connection, number int) string {
 	return run + "-" + strconv.Itoa(connection) + "-" + strconv.Itoa(number)
 }
