@@ -44,6 +44,7 @@ const (
 // not comparable with that of requests that were carried out.
 const rejected = "rejected"
 
+// toolRejected names the failure of a tool that answered with an error.
 const toolRejected = "rejected by the tool"
 
 // worker is one connection and its measurements.
@@ -212,6 +213,7 @@ func (w *worker) exchange(ctx context.Context) (took time.Duration, answered boo
 	return took, true
 }
 
+// note records a latency.
 func (w *worker) note(name string, took time.Duration) {
 	if w.latencies[name] == nil {
 		w.latencies[name] = newHistogram()
@@ -237,6 +239,7 @@ func (w *worker) hangUp() {
 	}
 }
 
+// next returns the kind of the next request.
 func (w *worker) next() Mode {
 	if w.options.Mode != Mixed {
 		return w.options.Mode
@@ -250,6 +253,7 @@ func (w *worker) next() Mode {
 	return List
 }
 
+// prepare makes the next request.
 func (w *worker) prepare(mode Mode) {
 	if mode == Write {
 		w.address(w.publish(w.surface()))
@@ -257,22 +261,26 @@ func (w *worker) prepare(mode Mode) {
 	}
 	w.body = w.body[:0]
 	if mode == Home || mode == Poll && w.sent%len(w.tags) == 1 {
-		w.address("/api/home?for=bench-" + strconv.Itoa(w.number))
+		w.address("/api/home?for=bench-")
+		w.url = strconv.AppendInt(w.url, int64(w.number), 10)
 		return
 	}
-	w.address("/api/entries?limit=" + strconv.Itoa(listLimit))
+	w.address("/api/entries?")
 	if mode == Search {
-		w.url = fmt.Appendf(w.url, "&q=%s+%s", w.texts.word(), w.texts.word())
+		w.url = append(append(w.url, "q="...), w.texts.word()...)
+		w.url = append(append(append(w.url, '+'), w.texts.word()...), '&')
 	}
+	w.url = strconv.AppendInt(append(w.url, "limit="...), listLimit, 10)
 	if mode != Poll && w.texts.random.IntN(2) == 0 {
-		w.url = fmt.Appendf(w.url, "&channel=%s", w.channel())
+		w.url = append(append(w.url, "&channel="...), w.channel()...)
 	}
 }
 
 // address sets the URL of the next request: a path at the node in use.
 func (w *worker) address(path string) {
 	target := w.targets[w.at]
-	w.url = fmt.Appendf(w.url[:0], "%s://%s%s%s", target.Scheme, target.Host, target.Path, path)
+	w.url = append(append(append(w.url[:0], target.Scheme...), "://"...), target.Host...)
+	w.url = append(append(w.url, target.Path...), path...)
 }
 
 func (w *worker) channel() string {
@@ -315,6 +323,7 @@ var publications = map[Surface]publication{
 // keyedStart opens a message up to its key.
 const keyedStart = `{"message":{"messageId":"`
 
+// surfaceProblem returns the problems with the surfaces, or nil.
 func (o Options) surfaceProblem() error {
 	var problems []error
 	for i, s := range o.Surfaces {
@@ -346,14 +355,16 @@ func (w *worker) publish(s Surface) (path string) {
 	if p.keyed {
 		w.body = append(append(w.body, keyedStart...), unique...)
 	}
-	title := w.texts.word()
-	for range titleWords - 1 {
-		title += " " + w.texts.word()
-	}
 	w.text = w.texts.appendText(w.text[:0], unique, w.options.Size)
-	// Texts have letters, digits, spaces, '-' and '.', which need no escaping.
-	w.body = append(append(append(w.body, p.start...), w.text...), p.middle...)
-	w.body = fmt.Appendf(w.body, `"agent":"bench-%d","channel":"%s","title":"%s","tags":["bench"]%s`, w.number, w.channel(), title, p.finish)
+	w.body = append(append(w.body, p.start...), w.text...) // letters, digits, spaces, '-' and '.', which need no escaping
+	w.body = append(append(w.body, p.middle...), `"agent":"bench-`...)
+	w.body = strconv.AppendInt(w.body, int64(w.number), 10)
+	w.body = append(append(w.body, `","channel":"`...), w.channel()...)
+	w.body = append(append(w.body, `","title":"`...), w.texts.word()...)
+	for range titleWords - 1 {
+		w.body = append(append(w.body, ' '), w.texts.word()...)
+	}
+	w.body = append(append(w.body, `","tags":["bench"]`...), p.finish...)
 	return p.path
 }
 
@@ -368,7 +379,8 @@ const (
 	corpusBytes    = 1 << 20
 )
 
-var vocabulary = makeVocabulary() // the same in every run, so that searches find the entries of earlier runs
+// vocabulary is the same in every run, so that searches find the entries of earlier runs.
+var vocabulary = makeVocabulary()
 
 func makeVocabulary() []string {
 	onsets := []string{"b", "br", "c", "ch", "d", "f", "fl", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "pl", "r", "s", "st", "t", "tr", "v", "w"}
@@ -439,6 +451,7 @@ func (w *writer) appendText(dst []byte, mark string, size int) []byte {
 	return dst
 }
 
+// mark returns the unique mark of a text.
 func mark(run string, connection, number int) string {
 	return run + "-" + strconv.Itoa(connection) + "-" + strconv.Itoa(number)
 }
