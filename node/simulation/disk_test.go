@@ -93,6 +93,10 @@ func (d *disk) torn(path string, do func() error) error {
 	if err != nil {
 		return err
 	}
+	// A process that ends in good order after a torn write leaves the file of that write.
+	if err := os.Remove(path + tornSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	if err := do(); err != nil {
 		return err
 	}
