@@ -345,7 +345,7 @@ func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payl
 	maps.Copy(req.Header, r.header)
 	if c.config.Key != "" {
 		if base.Scheme == "http" && !c.config.KeyOverHTTP && !loopback(base.Hostname()) {
-			return nil, fmt.Errorf("client: %s: %w", base, ErrKeyWithheld)
+			return nil, fmt.Errorf("client: the key is not sent to %s: %w", base, ErrKeyWithheld)
 		}
 		req.Header.Set("Authorization", "Bearer "+c.config.Key)
 	}

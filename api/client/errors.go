@@ -61,7 +61,7 @@ func (e *UnknownError) Error() string {
 func (e *UnknownError) Unwrap() error { return e.Err }
 
 // ErrKeyWithheld is the error of a call that would send the key where others could read it.
-var ErrKeyWithheld = errors.New("the key is sent over https or to this machine only")
+var ErrKeyWithheld = errors.New("a key is sent over https or to this machine only")
 
 // GapError reports that events were missed: those after the last one are no longer kept,
 // or belong to another cluster. The stream continues with the present.

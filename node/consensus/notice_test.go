@@ -53,6 +53,29 @@ func wait(t *testing.T, what string, reached func() bool) {
 	}
 }
 
+// TestTransferWaitsForAnAnswer: a second transfer of leadership to a follower is not begun
+// before the follower has answered. Another term begins anew.
+func TestTransferWaitsForAnAnswer(t *testing.T) {
+	n := &notices{}
+	begins := func(when string, want bool) {
+		t.Helper()
+		if got := n.beginTransfer("f"); got != want {
+			t.Errorf("a transfer %s begins: %v, want %v", when, got, want)
+		}
+	}
+	begins("to a follower that was sent no request", false)
+	req := &raft.AppendEntriesRequest{Term: 2, PrevLogEntry: 1, PrevLogTerm: 1}
+	n.sent("f", "f", req)
+	begins("for the first time", true)
+	begins("again without an answer", false)
+	n.answered("f", &raft.AppendEntriesRequest{Term: 1}, &raft.AppendEntriesResponse{Term: 1, Success: true})
+	begins("after an answer of another term", false)
+	n.answered("f", req, &raft.AppendEntriesResponse{Term: 2})
+	begins("after an answer", true)
+	n.sent("f", "f", &raft.AppendEntriesRequest{Term: 3})
+	begins("in another term", true)
+}
+
 // noQueue is a log that has written all that it has taken in.
 type noQueue struct{}
 

@@ -151,8 +151,12 @@ func (r *Raft) Reload(change func(*raft.ReloadableConfig)) error {
 	return r.ReloadConfig(c)
 }
 
-// HandOver transfers leadership to a voter. It fails after an election timeout.
+// HandOver transfers leadership to a voter. It fails after an election timeout, and at once
+// if the voter has answered no request since the last attempt.
 func (r *Raft) HandOver(id string) error {
+	if !r.transport.notices.beginTransfer(raft.ServerID(id)) {
+		return fmt.Errorf("leadership is not handed to %s, which has answered nothing since the last attempt", id)
+	}
 	r.transport.targets.add(raft.ServerID(id), r.cfg.Election+maxHandOff)
 	return r.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)).Error()
 }

@@ -295,6 +295,8 @@ type progress struct {
 	commit  uint64                    // a request with it has gone out
 	sending bool
 	denied  bool // a pipeline, when one was last asked for
+	// transfer is true from a transfer of leadership to the follower until its next answer.
+	transfer bool
 }
 
 // lastOf returns the index and the term up to which a follower has the leader's log
@@ -330,13 +332,14 @@ func (n *notices) sent(id raft.ServerID, address raft.ServerAddress, req *raft.A
 // answered records what the answer to one of Raft's own requests proves.
 func (n *notices) answered(id raft.ServerID, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	index, term := lastOf(req)
-	if !resp.Success || resp.Term != req.Term {
-		return
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.peers[id]
-	if req.Term != n.term || p == nil || index <= p.matched.PrevLogEntry {
+	if req.Term != n.term || p == nil {
+		return
+	}
+	p.transfer = false
+	if !resp.Success || resp.Term != req.Term || index <= p.matched.PrevLogEntry {
 		return
 	}
 	p.matched = raft.AppendEntriesRequest{
@@ -344,6 +347,24 @@ func (n *notices) answered(id raft.ServerID, req *raft.AppendEntriesRequest, res
 		Term:      req.Term, PrevLogEntry: index, PrevLogTerm: term,
 	}
 	n.notify(p)
+}
+
+// beginTransfer reports whether leadership may be transferred to a follower: it has answered
+// a request of this term since the last attempt.
+//
+// hashicorp/raft leaves a question of a transfer that timed out with the goroutine that
+// sends entries to the follower, which has room for one. The next transfer waits until the
+// goroutine takes it. If the leadership ends before, it waits without end, and whenever the
+// node leads again, it rejects every write as in a transfer.
+func (n *notices) beginTransfer(id raft.ServerID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.peers[id]
+	if p == nil || p.transfer {
+		return false
+	}
+	p.transfer = true
+	return true
 }
 
 // deny reports whether a follower is to get what it lacks of the log up to an entry

@@ -33,7 +33,7 @@ func (ms *Membership) Health() (h admin.Health, leading bool) {
 // rateHealth rates the health of the servers, for as long as this node leads.
 func (ms *Membership) rateHealth(ctx context.Context) {
 	health := admin.Health{}
-	ms.health.Store(&health)
+	ms.health.Store(new(health)) // a copy: readers keep it
 	defer ms.health.Store(nil)
 	ms.wakeReconciler()
 	maxContact := max(contactHeartbeats*ms.cfg.Heartbeat, minContact)

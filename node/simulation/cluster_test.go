@@ -114,7 +114,7 @@ func (c *cluster) checkMemory(n *node) {
 		return
 	}
 	term := n.raft.CurrentTerm()
-	if stored := n.stored.term; term != stored {
+	if stored := n.onDisk().term; term != stored {
 		c.problem("%s: the term in memory is %d, on disk %d", n.id, term, stored)
 	}
 	if before := c.terms[n]; term < before {
@@ -140,7 +140,7 @@ func (c *cluster) checkMemory(n *node) {
 func (c *cluster) checkVotes(leader string, term uint64) {
 	disks := slices.Clone(c.former)
 	for _, n := range c.nodes {
-		disks = append(disks, n.stored)
+		disks = append(disks, n.onDisk())
 	}
 	votes := 0
 	for _, d := range disks {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -162,6 +163,13 @@ func (n *node) replace() {
 	n.snapshots = &snapshots{}
 	n.c.former = append(n.c.former, n.stored)
 	n.stored = durable{votes: map[uint64]string{}}
+}
+
+// onDisk returns a copy of the term and the votes on the disk.
+func (n *node) onDisk() durable {
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	return durable{term: n.stored.term, votes: maps.Clone(n.stored.votes)}
 }
 
 // checkStored checks the terms and votes on a disk after a transaction: a term never goes
