@@ -20,9 +20,9 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// CallTimeout is longer than a node keeps a write while leadership changes, and the longest
-// that a client of a balancer may wait.
-const CallTimeout = 20 * time.Second
+// CallTimeout is longer than a node keeps a write while leadership changes, and than the
+// balancer waits for a node to answer a write: 20 s for tools.
+const CallTimeout = 25 * time.Second
 
 // notWritten are the errors of writes that certainly had no effect.
 var notWritten = map[string]bool{"not_enqueued": true, "no_leader": true, "disk_full": true, "behind": true, "not_ready": true, "rate_limited": true}
