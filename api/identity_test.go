@@ -34,8 +34,7 @@ var ways = map[string]func(s *apitest.Server, fields map[string]any, headers ...
 		values := valuesOf(fields)
 		values.Set("action", "publish")
 		values.Set("confirm", "write")
-		messages++
-		values.Set("request_id", fmt.Sprint("get-write-", messages))
+		values.Set("request_id", fmt.Sprint("get-write-", messages.Add(1)))
 		return s.Get("/api/entries?"+values.Encode(), headers...)
 	},
 	"rpc": func(s *apitest.Server, fields map[string]any, headers ...string) *apitest.Response {
@@ -62,8 +61,7 @@ func messageOf(fields map[string]any, kind, text string) map[string]any {
 	rest := maps.Clone(fields)
 	id, keyed := rest["request_id"]
 	if !keyed {
-		messages++
-		id = fmt.Sprint("message-", messages)
+		id = fmt.Sprint("message-", messages.Add(1))
 	}
 	delete(rest, "body")
 	delete(rest, "request_id")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,7 +72,7 @@ func (p publisher) publish(t *testing.T, s *apitest.Server, fields map[string]an
 }
 
 // messages numbers the messages that bring no key.
-var messages int
+var messages atomic.Int64
 
 // rejectedEntries are entries that break the rules of publishing, and the fields
 // whose rules they break. e1 is an entry of eve, j2 a job of hers that is claimed.
