@@ -46,6 +46,9 @@ var (
 // TestSimulation runs clusters of Raft with the faults of several seeds. A failure shows the
 // seed and the events of its run.
 func TestSimulation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the steps test and simulation run it")
+	}
 	t.Parallel()
 	dir := memdir.TempDir(t)
 	runs := 0
