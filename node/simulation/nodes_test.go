@@ -337,6 +337,9 @@ func (c *nodes) judge(calls []record.Call, began time.Time) {
 // other calls of scripts/chaos, which its checks judge. A failure shows the seed and the
 // events of its run.
 func TestNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the steps test and simulation run it")
+	}
 	t.Parallel()
 	seeds(t, foundByNodes, func(seed uint64, o *journal) { simulateNodes(t, seed, o) })
 }
