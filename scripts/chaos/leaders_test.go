@@ -57,7 +57,7 @@ func TestLiving(t *testing.T) {
 		"two at a balancer":       {[]record.Call{failed(balancerService, 11, 12, record.Publish), failed(balancerService, 12, 13, record.Claim)}, 1},
 		"a read at a balancer":    {[]record.Call{failed(balancerService, 11, 12, record.List)}, 1},
 		"no target behind it":     {[]record.Call{failed(balancerService, 16, 17, record.Publish)}, 1},
-		"one hangs at a balancer": {[]record.Call{failed(balancerService, -10, 11, record.Publish)}, 1},
+		"one hangs at a balancer": {[]record.Call{failed(balancerService, -15, 11, record.Publish)}, 1},
 		"in time":                 {[]record.Call{{Node: "n2", Kind: record.Publish, Outcome: record.Done}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
