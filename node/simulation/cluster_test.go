@@ -241,12 +241,14 @@ func (c *cluster) settle() {
 // acknowledged.
 func (c *cluster) checkEnd() {
 	newest := uint64(0)
+	c.checks.Lock() // a slow node may still apply
 	for text, index := range c.acked {
 		newest = max(newest, index)
 		if at := c.texts[text]; at != index {
 			c.problem("%q was acknowledged at index %d, and is at %d", text, index, at)
 		}
 	}
+	c.checks.Unlock()
 	if newest == 0 {
 		c.problem("no write was acknowledged")
 	}

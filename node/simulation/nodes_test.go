@@ -278,12 +278,18 @@ func (c *nodes) leave(i int) {
 	}
 }
 
-// stop asks a node to end. It may lack a quorum.
+// stop asks a node to end. It may lack a quorum, and may crash meanwhile.
 func (c *nodes) stop(i int) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	if err := c.Nodes[i].Run.Shutdown(ctx); err != nil {
-		c.event("%s: %v", c.Nodes[i].Config.NodeID, err)
+	err := c.Nodes[i].Run.Shutdown(ctx)
+	synctest.Wait()
+	if ended := c.life(i).ended.Load(); err == nil && ended != nil {
+		err = *ended
+	}
+	if err != nil || c.life(i).off.Load() {
+		c.event("%s loses power as it ends: %v", c.Nodes[i].Config.NodeID, err)
+		c.crash(i)
 	}
 	c.Nodes[i].Run = nil
 }
