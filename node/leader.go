@@ -58,7 +58,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 			err = n.dataKey.Name(ctx)
 		}
 		if err == nil {
-			n.pipeline.StartLeading(term)
+			n.pipeline.StartLeading(ctx, term)
 			n.logger.InfoContext(ctx, "leading", "term", term)
 			break
 		}

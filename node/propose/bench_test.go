@@ -71,7 +71,7 @@ func benchPipeline(b *testing.B) (*Pipeline, *nothingRaft) {
 	p := New(Config{ServerID: "me"})
 	p.Start(r, r, r)
 	go r.run(p)
-	p.StartLeading(1)
+	p.StartLeading(context.Background(), 1)
 	b.Cleanup(func() {
 		p.Close()
 		close(r.log)

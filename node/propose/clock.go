@@ -195,11 +195,19 @@ func (s *ClockSync) settle(own time.Time, others []string, logTime func() time.T
 	former := s.basis.Load()
 	switch {
 	case next.majority:
+		var witness time.Time
+		var old bool
 		if known%2 == 0 {
-			origins = append(origins, soFar(former, logTime, mono))
+			witness, old = soFar(former, logTime, mono)
+			origins = append(origins, witness)
 		}
 		slices.SortFunc(origins, time.Time.Compare)
-		next.origin = origins[len(origins)/2]
+		middle := len(origins) / 2
+		// A clock far behind the log is wrong, and the log's time may be old: the clock after it.
+		if old && origins[middle].Equal(witness) && witness.Sub(origins[middle-1]) > MaxClockSkew {
+			middle++
+		}
+		next.origin = origins[middle]
 		if next.correction().Abs() <= MaxClockSkew {
 			next.origin = own
 		}
@@ -212,17 +220,17 @@ func (s *ClockSync) settle(own time.Time, others []string, logTime func() time.T
 	s.report(next.correction(), known)
 }
 
-// soFar returns the origin of the stamped time so far. It is added to an even number of
-// clocks, which has no middle one; of two clocks it shows which is wrong. It is not before
-// the time of the log, which is all that a process has that has never known a majority. That
-// time may be old, so it never makes a stamp too late; it moves when a process that has
-// started again applies the rest of its log.
-func soFar(former *basis, logTime func() time.Time, mono time.Duration) time.Time {
-	origin := logTime().Add(-mono)
+// soFar returns the origin of the stamped time so far, and whether it may be old. It is
+// added to an even number of clocks, which has no middle one; of two clocks it shows which is
+// wrong. It is not before the time of the log, which is all that a process has that has never
+// known a majority. The log's time may be old; it moves when a process that has started again
+// applies the rest of its log.
+func soFar(former *basis, logTime func() time.Time, mono time.Duration) (origin time.Time, old bool) {
+	origin = logTime().Add(-mono)
 	if former != nil && former.origin.After(origin) {
-		return former.origin
+		return former.origin, false
 	}
-	return origin
+	return origin, true
 }
 
 // report logs each change of the correction. The lock is held.

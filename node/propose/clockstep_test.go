@@ -155,12 +155,13 @@ func TestFirstTimeOfAProcess(t *testing.T) {
 		own, b, c, log time.Duration // off the truth; c 1: away
 		want           time.Duration
 	}{
-		{"own behind", -h, 0, 1, -m, -m},
+		{"own behind", -h, 0, 1, -m, 0},
 		{"own ahead", h, 0, 1, -m, 0},
-		{"the other's behind", 0, -h, 1, -m, -m},
+		{"the other's behind", 0, -h, 1, -m, 0},
 		{"the other's ahead", 0, h, 1, -m, 0},
 		{"the log stood still for long", -h, 0, 1, -2 * h, -h},
 		{"the log is ahead", 0, 0, 1, h, 0},
+		{"the log is a second ahead, the other's for long", 0, h, 1, time.Second, 0},
 		{"all are known", -h, 0, 0, -m, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -182,11 +183,12 @@ func TestFirstTimeOfAProcess(t *testing.T) {
 }
 
 // TestLogIsAppliedAfterTheStart starts a process whose clock is behind, while another voter
-// is away. Its first comparison sees an old log. Stamps go on from the newest entry.
+// is away. Its first comparison sees a log that is older than its clock. The newest entry
+// shows that its clock is wrong.
 func TestLogIsAppliedAfterTheStart(t *testing.T) {
 	clock := &handClock{truth: noon, off: -time.Hour}
 	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
-	log := noon.Add(-30 * time.Minute)
+	log := noon.Add(-2 * time.Hour)
 	compare := func() {
 		s.compare(context.Background(), []string{"b", "c"}, func() time.Time { return log }, asker(clock, map[string]time.Duration{"b": 0}))
 	}
@@ -195,9 +197,7 @@ func TestLogIsAppliedAfterTheStart(t *testing.T) {
 	log = noon.Add(-time.Minute)
 	compare()
 	clock.add(ClockInterval)
-	if got, want := time.UnixMilli(s.Stamp()), log.Add(ClockInterval); !got.Equal(want) {
-		t.Errorf("stamped %v, want %v", got, want)
-	}
+	wantTime(t, s, clock, "with the newest entry")
 }
 
 // settableClock is the system's clock, set by the test.
@@ -340,6 +340,30 @@ func TestLeadersMachineSlept(t *testing.T) {
 	n := c.lead("node-0")
 	c.net.cut("node-1")
 	clock.slept.Store(int64(8 * time.Hour))
+	if _, _, err := n.publish("some text"); err != nil {
+		t.Fatal(err)
+	}
+	wantStamps(t, n, 2)
+}
+
+// TestLogShowsAWrongClock has a node lead that compared the clocks before it applied its log:
+// of the two clocks it knows, the one that is behind was taken for right.
+func TestLogShowsAWrongClock(t *testing.T) {
+	behind := newSettableClock(-time.Hour)
+	c := newCluster(t, 3, func(cfg *Config) {
+		if cfg.ServerID == "node-1" {
+			cfg.Clock = behind
+		}
+	})
+	n := c.nodes[0]
+	await.Eventually(t, "the comparison of the start is over", n.sync.knowsMajority)
+	c.lead("node-0")
+	c.net.cut("node-2")
+	n.StopLeading()
+	own := n.sync.ownOrigin()
+	n.sync.measured = map[string]measurement{}
+	n.sync.basis.Store(&basis{origin: own.Add(-time.Hour), own: own, majority: true})
+	n.StartLeading(t.Context(), n.CurrentTerm())
 	if _, _, err := n.publish("some text"); err != nil {
 		t.Fatal(err)
 	}

@@ -213,7 +213,7 @@ func (n *fakeNode) establish() error {
 	if _, _, err := n.ProposeAsLeader(context.Background(), &command.Lead{ServerID: n.id}); err != nil {
 		return err
 	}
-	n.StartLeading(term)
+	n.StartLeading(context.Background(), term)
 	return nil
 }
 

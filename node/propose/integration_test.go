@@ -79,7 +79,7 @@ func (n *realNode) leadWhenElected() {
 			term := n.raft.CurrentTerm()
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			if _, _, err := n.ProposeAsLeader(ctx, &command.Lead{ServerID: n.id}); err == nil {
-				n.StartLeading(term)
+				n.StartLeading(ctx, term)
 			}
 			cancel()
 		}

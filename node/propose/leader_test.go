@@ -57,7 +57,7 @@ func TestQueueIsRejectedWhenLeadershipEnds(t *testing.T) {
 	if v := <-ch; v.Status != statusNotEnqueued {
 		t.Errorf("result %+v", v)
 	}
-	n.StartLeading(n.CurrentTerm())
+	n.StartLeading(context.Background(), n.CurrentTerm())
 	n.set(func(n *fakeNode) { n.stalled = false })
 	if _, _, err := n.publish("next text"); err != nil {
 		t.Fatal(err)
@@ -74,12 +74,12 @@ func TestLateWordOfAnOldTermChangesNothing(t *testing.T) {
 	old := n.CurrentTerm()
 	c.lead("node-1")
 	c.lead("node-0")
-	n.StartLeading(old)
+	n.StartLeading(context.Background(), old)
 	if _, _, err := n.publish("some text"); err != nil {
 		t.Error(err)
 	}
 	n.StopLeading()
-	n.StartLeading(n.CurrentTerm())
+	n.StartLeading(context.Background(), n.CurrentTerm())
 	if _, _, err := n.publish("next text"); err != nil {
 		t.Error(err)
 	}

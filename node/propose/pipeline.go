@@ -99,8 +99,10 @@ func (p *Pipeline) Boot() command.BootID { return p.session.boot }
 func (p *Pipeline) LeaderChanged() { p.changed.fire() }
 
 // StartLeading lets this node lead in a term. Before, the node must have applied its own
-// first command of that term (see ProposeAsLeader).
-func (p *Pipeline) StartLeading(term uint64) {
+// first command of that term (see ProposeAsLeader), and so all of the log before it, whose
+// time may show that a clock is wrong.
+func (p *Pipeline) StartLeading(ctx context.Context, term uint64) {
+	_ = p.knowClocks(ctx) // known since that command; on failure, the stamped time goes on
 	p.leader.lead(term)
 	p.changed.fire()
 }

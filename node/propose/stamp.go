@@ -24,9 +24,11 @@ func (p *Pipeline) compareClocks() {
 
 // knowClocks returns nil once a majority of the clocks is known. A new leader makes no stamp
 // before that: log time never goes back from a stamp that is too late, and a period that
-// begins with a stamp that is too early would end too early.
+// begins with a stamp that is too early would end too early. If the stamped time is behind
+// the log, which was not applied at the last comparison, the clocks are compared again.
 func (p *Pipeline) knowClocks(ctx context.Context) error {
-	if p.deps.Load() == nil || p.sync.knowsMajority() {
+	d := p.deps.Load()
+	if d == nil || p.sync.knowsMajority() && d.logTime().Sub(p.sync.Corrected()) <= MaxClockSkew {
 		return nil // before Start there are no stamps
 	}
 	if err := p.compareClocksOnce(ctx, clockFirstTimeout); err != nil {
