@@ -254,7 +254,7 @@ func TestProposeAsLeader(t *testing.T) {
 	n.timing.propose, n.timing.grace = 30*time.Millisecond, 5*time.Second
 	_, _, err := n.publish("some text")
 	wantCode(t, err, command.CodeNotEnqueued)
-	n.StartLeading(context.Background(), n.CurrentTerm() - 1)
+	n.StartLeading(context.Background(), n.CurrentTerm()-1)
 	_, _, err = n.publish("some text")
 	wantCode(t, err, command.CodeNotEnqueued)
 
