@@ -347,7 +347,7 @@ func TestLeadersMachineSlept(t *testing.T) {
 }
 
 // TestLogShowsAWrongClock has a node lead that compared the clocks before it applied its log:
-// of the two clocks it knows, the one that is behind was taken for right.
+// of two known clocks, the one that is behind was taken for right.
 func TestLogShowsAWrongClock(t *testing.T) {
 	behind := newSettableClock(-time.Hour)
 	c := newCluster(t, 3, func(cfg *Config) {
