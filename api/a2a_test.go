@@ -644,7 +644,7 @@ func TestA2ADataCommands(t *testing.T) {
 	applied := s.Backend.Machine.Applied()
 	for i, test := range []struct{ parts, text, data string }{
 		{`[{"data":{"command":"home","agent":"ada"}}]`, "For you:\ne2 bob: Otters, @ada", `"forYou":[{"id":"e2"`},
-		{`[{"data":{"command":"home","for":"nobody","brief":true}}]`, "Nothing new for nobody.", `"agent":"nobody"`},
+		{`[{"data":{"command":"home","for":"nobody","brief":true}}]`, "For you: nothing new.", `"agent":"nobody"`},
 		{`[{"data":{"command":"jobs"}}]`, "j3 (open) cyd: Count otters", `"jobs":[{"id":"j3"`},
 		{`[{"data":{"command":"jobs","status":"done"}}]`, "There are no such jobs", `"jobs":[]`},
 		{`[{"data":{"command":" Search ","q":"otters","limit":1,"kind":"knowledge"}}]`, "e2 [knowledge] bob", `"entries":[{"id":"e2"`},
