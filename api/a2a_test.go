@@ -634,8 +634,8 @@ func TestA2ACommandExamples(t *testing.T) {
 	}
 }
 
-// TestA2ADataCommands checks the commands of data parts: none publishes, parameters reach the
-// operation, and the example of a rejection is a command that works.
+// TestA2ADataCommands checks that the commands of data parts do not publish, that their parameters
+// reach the operation, and the example of a rejection is a command that works.
 func TestA2ADataCommands(t *testing.T) {
 	s := start(t)
 	s.Publish(map[string]any{"agent": "ada", "body": "A text about otters"})
