@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,7 +87,7 @@ func TestA2APublishes(t *testing.T) {
 			t.Errorf("published %+v", p)
 		}
 		apitest.Equal(t, m.Parts[0].Text, duplicate, strings.Contains(m.Parts[0].Text, "This messageId was used before"))
-		for _, want := range []string{p.Entry.ID, s.URL + "/api/entries/" + p.Entry.ID, "home?for=Ada"} {
+		for _, want := range []string{p.Entry.ID, s.URL + "/api/entries/" + p.Entry.ID, `{"command": "home", "agent": "Ada"}`, `"relation": "retraction", "agent": "Ada"}`} {
 			if !strings.Contains(m.Parts[0].Text, want) {
 				t.Errorf("the text lacks %s: %s", want, m.Parts[0].Text)
 			}
@@ -630,6 +631,87 @@ func TestA2ACommandExamples(t *testing.T) {
 	}
 	if now := s.Backend.Machine.Applied(); now != applied {
 		t.Errorf("%d commands were applied", now-applied)
+	}
+}
+
+// TestA2ADataCommands checks that the commands of data parts do not publish, that their parameters
+// reach the operation, and the example of a rejection is a command that works.
+func TestA2ADataCommands(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "A text about otters"})
+	s.Publish(map[string]any{"agent": "bob", "body": "Otters, @ada", "kind": "knowledge"})
+	s.Post("/api/jobs", map[string]any{"agent": "cyd", "title": "Count otters", "body": "All of them"}).Want(t, http.StatusCreated)
+	applied := s.Backend.Machine.Applied()
+	for i, test := range []struct{ parts, text, data string }{
+		{`[{"data":{"command":"home","agent":"ada"}}]`, "For you:\ne2 bob: Otters, @ada", `"forYou":[{"id":"e2"`},
+		{`[{"data":{"command":"home","for":"nobody","brief":true}}]`, "For you: nothing new.", `"agent":"nobody"`},
+		{`[{"data":{"command":"jobs"}}]`, "j3 (open) cyd: Count otters", `"jobs":[{"id":"j3"`},
+		{`[{"data":{"command":"jobs","status":"done"}}]`, "There are no such jobs", `"jobs":[]`},
+		{`[{"data":{"command":" Search ","q":"otters","limit":1,"kind":"knowledge"}}]`, "e2 [knowledge] bob", `"entries":[{"id":"e2"`},
+		{`[{"data":{"command":"search","channel":["general"]}}]`, "e1 [general] ada", `"entries":[{"id":"e1"`},
+		{`[{"text":"my home"},{"data":{"command":"read","id":"e1"}}]`, "The text of your message was not published", `"entry":{"id":"e1"`},
+	} {
+		for _, method := range []string{"SendMessage", "message/send"} {
+			r := rpc(t, s, say(method, "order-"+strconv.Itoa(i), test.parts))
+			if r.Error != nil {
+				t.Errorf("%s: %+v", test.parts, r.Error)
+				continue
+			}
+			m := r.Result.reply
+			if r.Result.Message != nil {
+				m = *r.Result.Message
+			}
+			if !strings.Contains(m.Parts[0].Text, test.text) || !strings.Contains(string(m.Parts[1].Data), test.data) {
+				t.Errorf("%s: %s %s", test.parts, m.Parts[0].Text, m.Parts[1].Data)
+			}
+		}
+	}
+	for _, test := range []struct{ parts, field, example string }{
+		{`[{"data":{"command":"delete"}}]`, "command", `{"data":{"command":"jobs"}}`},
+		{`[{"text":"x"},{"data":{"command":7,"agent":"ada"}}]`, "command", `{"data":{"command":"jobs"}}`},
+		{`[{"data":{"command":"jobs","status":"lost","limit":500}}]`, "status", `{"data":{"command":"jobs","limit":100}}`},
+		{`[{"data":{"command":"home","agent":"ada","since":"yore"}}]`, "since", `{"data":{"command":"home","agent":"ada"}}`},
+		{`[{"data":{"command":"search","q":["a","b"]}}]`, "q", `{"data":{"command":"search"`},
+	} {
+		r := rpc(t, s, say("SendMessage", "wrong", test.parts))
+		if r.Error == nil {
+			t.Errorf("%s: %+v", test.parts, r.Result)
+			continue
+		}
+		problem := problemOf(t, r.Error.Data)
+		if problem.Issues[0].Field != test.field || !strings.Contains(string(problem.Example), test.example) {
+			t.Errorf("%s: %+v %s", test.parts, problem.Issues, problem.Example)
+		}
+		if again := rpc(t, s, string(problem.Example)); again.Error != nil {
+			t.Errorf("%s: the example %s: %+v", test.parts, problem.Example, again.Error)
+		}
+	}
+	noID := rpc(t, s, say("SendMessage", "", `[{"data":{"command":"jobs","status":"lost"}}]`))
+	if problem := problemOf(t, noID.Error.Data); len(problem.Issues) != 2 || rpc(t, s, string(problem.Example)).Error != nil {
+		t.Errorf("a command without an id: %+v %s", problem.Issues, problem.Example)
+	}
+	if r := rpc(t, s, say("SendMessage", "lost", `[{"data":{"command":"read","id":"e99"}}]`)); r.Error == nil || problemOf(t, r.Error.Data).Code != "not_found" {
+		t.Errorf("an unknown entry: %+v", r)
+	}
+	if now := s.Backend.Machine.Applied(); now != applied {
+		t.Errorf("%d commands were applied", now-applied)
+	}
+}
+
+// TestA2ARetracts checks that the data part in the answer to a publication retracts it.
+func TestA2ARetracts(t *testing.T) {
+	s := start(t)
+	part := regexp.MustCompile(`data part (\{"supersedes".*\})`)
+	for i, data := range []string{`{}`, `{"agent":"ada"}`} {
+		published := rpc(t, s, say("SendMessage", "first-"+strconv.Itoa(i), `[{"text":"Sent too early"},{"data":`+data+`}]`))
+		found := part.FindStringSubmatch(published.Result.Message.Parts[0].Text)
+		if found == nil {
+			t.Fatalf("no data part in %s", published.Result.Message.Parts[0].Text)
+		}
+		r := rpc(t, s, say("SendMessage", "second-"+strconv.Itoa(i), `[{"text":"Sent too early, sorry"},{"data":`+found[1]+`}]`))
+		if r.Error != nil || !strings.Contains(string(r.Result.Message.Parts[1].Data), `"relation":"retraction"`) {
+			t.Errorf("%s: %+v", found[1], r)
+		}
 	}
 }
 

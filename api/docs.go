@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -201,9 +203,6 @@ func getIndex(x *exchange) error {
 	})
 }
 
-// OpenAPI returns the description of the interface that GET /openapi.json serves.
-func OpenAPI() string { return openAPI }
-
 // anchor returns the anchor of a heading.
 func anchor(heading string) string {
 	var b strings.Builder
@@ -216,4 +215,109 @@ func anchor(heading string) string {
 		}
 	}
 	return b.String()
+}
+
+// OpenAPI returns the strict description of the interface: answers have no other members than
+// those of their schemas. Tests check answers against it.
+func OpenAPI() string { return openAPI }
+
+var closing = regexp.MustCompile(`,\s*"additionalProperties": false`)
+
+// ServedOpenAPI returns a description of the interface as clients get it: later versions may add
+// members to any answer.
+func ServedOpenAPI(strict string) string { return closing.ReplaceAllString(strict, "") }
+
+// tagsOfOthers are the tags of operations that an agent with a client of HTTP does not need.
+var tagsOfOthers = []any{"message protocol", "operations"}
+
+// forAgents returns an OpenAPI document without the operations for moderators, by A2A and for
+// operators, and without the tags and components that no other operation uses.
+func forAgents(document string) (string, error) {
+	var doc map[string]any
+	read := json.NewDecoder(strings.NewReader(document))
+	read.UseNumber() // to keep numbers as they are
+	if err := read.Decode(&doc); err != nil {
+		return "", fmt.Errorf("read the OpenAPI document: %w", err)
+	}
+	used := map[string]bool{} // tags, and components by their references
+	paths, _ := doc["paths"].(map[string]any)
+	for path, item := range paths {
+		methods, _ := item.(map[string]any)
+		for _, method := range methods {
+			operation, _ := method.(map[string]any)
+			tags, _ := operation["tags"].([]any)
+			if strings.HasPrefix(path, op.ModerationPath) || slices.ContainsFunc(tags, func(tag any) bool { return slices.Contains(tagsOfOthers, tag) }) {
+				delete(paths, path)
+				break
+			}
+			for _, tag := range tags {
+				used[fmt.Sprint(tag)] = true
+			}
+		}
+	}
+	components, _ := doc["components"].(map[string]any)
+	var mark func(node any)
+	mark = func(node any) {
+		switch node := node.(type) {
+		case []any:
+			for _, value := range node {
+				mark(value)
+			}
+		case map[string]any:
+			if ref, isRef := node["$ref"].(string); isRef && !used[ref] {
+				used[ref] = true
+				kind, name, _ := strings.Cut(strings.TrimPrefix(ref, componentRef), "/")
+				group, _ := components[kind].(map[string]any)
+				mark(group[name])
+			}
+			schemes, _ := node["security"].([]any)
+			for _, scheme := range schemes {
+				names, _ := scheme.(map[string]any)
+				for name := range names {
+					used[componentRef+"securitySchemes/"+name] = true
+				}
+			}
+			for _, value := range node {
+				mark(value)
+			}
+		}
+	}
+	mark(paths)
+	mark(doc["webhooks"])
+	for kind, group := range components {
+		members, _ := group.(map[string]any)
+		for name := range members {
+			if !used[componentRef+kind+"/"+name] {
+				delete(members, name)
+			}
+		}
+	}
+	tags, _ := doc["tags"].([]any)
+	doc["tags"] = slices.DeleteFunc(tags, func(tag any) bool {
+		described, _ := tag.(map[string]any)
+		return !used[fmt.Sprint(described["name"])]
+	})
+	text, err := json.Marshal(doc)
+	return string(text), err
+}
+
+// componentRef begins the references to components.
+const componentRef = "#/components/"
+
+// getOpenAPI serves GET /openapi.json.
+func getOpenAPI(x *exchange) error {
+	pairs, err := x.Query()
+	if err != nil {
+		return err
+	}
+	for _, p := range pairs {
+		switch {
+		case p.Name != "for":
+		case p.Value == "agents":
+			return x.AnswerCached(op.ContentJSON, x.http.documentForAgents)
+		default:
+			return wire.Invalid([]wire.Issue{{"for", "must be agents, or be left out"}}, wire.Object{{"for", "agents"}})
+		}
+	}
+	return x.AnswerCached(op.ContentJSON, x.http.document)
 }

@@ -248,8 +248,41 @@ func TestBehind(t *testing.T) {
 		t.Skip("waits for the limit")
 	}
 	t.Parallel()
-	s := start(t)
-	s.Post("/api/entries?min_index=1000", map[string]any{"body": "Hello"}).Rejected(t, http.StatusServiceUnavailable, "behind", "", `"retryable":true`)
+	noLeader := &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
+	for _, test := range []struct {
+		name     string
+		ahead    uint64 // of the leader
+		err      error  // of the leader
+		path     string
+		body     any
+		header   []string
+		code     string
+		field    string
+		contains string
+	}{
+		{"a write the leader is ahead of", 1000, nil, "/api/entries?min_index=1000", map[string]any{"body": "Hello"}, nil, "behind", "", `"retryable":true`},
+		{"a read without a leader", 0, noLeader, "/api/entries?min_index=1000", nil, nil, "behind", "", `"retryable":true`},
+		{"a write", 0, nil, "/api/entries?min_index=1000", map[string]any{"body": "Hello"}, nil, "index_ahead", "min_index", `"example":{"body":"Hello"}`},
+		{"a read", 0, nil, "/api/entries?min_index=2&limit=3", nil, nil, "index_ahead", "min_index", `"example":{"limit":"3"}`},
+		{"a header", 0, nil, "/api/home?for=ada", nil, []string{"X-Commons-Min-Index", "1000"}, "index_ahead", "X-Commons-Min-Index", "whose newest is 1."},
+		{"a read without parameters", 0, nil, "/api/channels", nil, []string{"X-Commons-Min-Index", "1000"}, "index_ahead", "X-Commons-Min-Index", `"example":{"min_index":0}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			b := apitest.NewBackend(t)
+			b.ReadAhead, b.ReadIndexErr = test.ahead, test.err
+			s := apitest.Start(t, b)
+			r := s.Get
+			if test.body != nil {
+				r = func(path string, header ...string) *apitest.Response { return s.Post(path, test.body, header...) }
+			}
+			status := http.StatusServiceUnavailable
+			if test.code == "index_ahead" {
+				status = http.StatusConflict
+			}
+			r(test.path, test.header...).Rejected(t, status, test.code, test.field, test.contains)
+		})
+	}
 }
 
 // TestStale holds that a node says since when it has heard no leader.

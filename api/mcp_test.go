@@ -70,12 +70,13 @@ type toolbox struct {
 	t       *testing.T
 	session *mcp.ClientSession
 	inputs  map[string]*jsonschema.Schema
+	outputs map[string]*jsonschema.Schema // with no other members
 }
 
 // newToolbox lists the tools and compiles their schemas.
 func newToolbox(t *testing.T, s *apitest.Server) *toolbox {
 	t.Helper()
-	b := &toolbox{t, mcpConnect(t, s), map[string]*jsonschema.Schema{}}
+	b := &toolbox{t, mcpConnect(t, s), map[string]*jsonschema.Schema{}, map[string]*jsonschema.Schema{}}
 	list := must.Get(b.session.ListTools(t.Context(), nil))(t)
 	compile := func(name string, schema any) *jsonschema.Schema {
 		t.Helper()
@@ -89,8 +90,21 @@ func newToolbox(t *testing.T, s *apitest.Server) *toolbox {
 	}
 	for _, tool := range list.Tools {
 		b.inputs[tool.Name] = compile(tool.Name+"/in", tool.InputSchema)
+		b.outputs[tool.Name] = compile(tool.Name+"/out", closed(tool.OutputSchema))
 	}
 	return b
+}
+
+// closed returns a schema whose objects have no other members than the named ones.
+func closed(node any) any {
+	object, isObject := node.(map[string]any)
+	for name, value := range object {
+		object[name] = closed(value)
+	}
+	if isObject && object["properties"] != nil {
+		object["additionalProperties"] = false
+	}
+	return node
 }
 
 // used is the result of a call of a tool.
@@ -156,17 +170,49 @@ func TestMCPTools(t *testing.T) {
 		if err := b.inputs[step.tool].Validate(value); err != nil {
 			t.Errorf("%s: its own arguments: %v", step.tool, err)
 		}
+		structured := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(got.body)))(t)
+		if err := b.outputs[step.tool].Validate(structured); err != nil {
+			t.Errorf("%s: its structured content: %v", step.tool, err)
+		}
+		if text := inTexts.Find(got.body); text != nil {
+			t.Errorf("%s: the structured content repeats the text: %s in %s", step.tool, text, got.body)
+		}
 		if got.isError || !strings.Contains(got.text, step.says) {
 			t.Errorf("%s %v: %s, want %q", step.tool, step.arguments, got.text, step.says)
 		}
 		if step.path == "" {
 			continue
 		}
-		r := s.Get(step.path)
-		apitest.Equal(t, step.tool+" and "+step.path, anyJSON(t, got.body), anyJSON(t, r.Body))
+		checkPicked(t, step.tool+" and "+step.path, anyJSON(t, got.body), anyJSON(t, s.Get(step.path).Body))
 	}
 	for name := range unused {
 		t.Errorf("%s was not called", name)
+	}
+}
+
+// inTexts finds the members that only the text shows.
+var inTexts = regexp.MustCompile(`"(title|body|description|note|notes|goal|requested_action|next|nextCheck)":`)
+
+// checkPicked holds that HTTP answers with every member of structured content in the same place.
+func checkPicked(t *testing.T, place string, picked, whole any) {
+	t.Helper()
+	switch picked := picked.(type) {
+	case map[string]any:
+		object, isObject := whole.(map[string]any)
+		for name, member := range picked {
+			if _, has := object[name]; !has || !isObject {
+				t.Errorf("%s: HTTP does not answer with %s", place, name)
+			}
+			checkPicked(t, place+"."+name, member, object[name])
+		}
+	case []any:
+		list, _ := whole.([]any)
+		apitest.Equal(t, "items of "+place, len(picked), len(list))
+		for i := range min(len(picked), len(list)) {
+			checkPicked(t, place, picked[i], list[i])
+		}
+	default:
+		apitest.Equal(t, place, picked, whole)
 	}
 }
 
@@ -227,6 +273,12 @@ var mcpWalk = []struct {
 	{"test_delivery", args{"id": "hooked", "edit_key": hookKey}, "common.test", ""},
 	{"list_deliveries", args{"id": "hooked", "edit_key": hookKey}, "1 wait.", ""},
 	{"home", args{"for": "ada", "since": 0}, "For you", "/api/home?for=ada&since=0"},
+	{"home", args{"for": "ada", "since": 0, "full": true}, "Last with: bob (", "/api/home?for=ada&since=0"},
+	{"read_entries", args{"agent": "ada", "full": true}, "Does anybody know the tides of Brest?\nI need them for tomorrow.", "/api/entries?agent=ada"},
+	{"get_thread", args{"thread": "e1", "full": true}, "It is a reply to e1.", "/api/entries?thread=e1"},
+	{"list_jobs", args{"status": "all", "full": true}, "Read the gauge at noon.\n", "/api/jobs?status=all"},
+	{"list_human_requests", args{"full": true}, "Say how high it is.\n\nStatus: open", "/api/human-requests"},
+	{"list_agents", args{"full": true}, "Note: Look at e1.", "/api/agents"},
 	{"mark_seen", args{"agent": "hooked", "ids": []string{"e1"}, "edit_key": hookKey}, "Put aside for hooked: e1.", ""},
 	{"home", args{"for": "dan"}, "Nothing new for dan", "/api/home?for=dan"},
 	{"report_entry", args{"entry_id": "e5", "reason": "spam", "text": "It asks for tides again.", "contact": "bob@example.org"}, "of e5 (spam): open", ""},
@@ -620,7 +672,7 @@ func TestMCPDescribesItself(t *testing.T) {
 // TestToolsAreLight holds what the list of tools costs every client, which tools are left
 // out of it, and that these work all the same.
 func TestToolsAreLight(t *testing.T) {
-	const most, mostEach = 20 << 10, 1174 // the latter is the size of a tool of GitHub's server
+	const most, mostEach = 25 << 10, 1174 // the latter is the size of a tool of GitHub's server
 	s := start(t)
 	list := func(path string) (names []string, bytes int) {
 		r := s.Post(path, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
@@ -704,7 +756,8 @@ func TestMCPUnknownTools(t *testing.T) {
 	s := start(t)
 	for name, want := range map[string]string{
 		"publish": "Did you mean publish_message?", "read-entry": "Did you mean read_entries?", "list_chanels": "Did you mean list_channels?",
-		"Claim_Job": "Did you mean claim_job?", "weather": "", "": "", strings.Repeat("x", 500): "",
+		"Claim_Job": "Did you mean claim_job?", "search": `Call read_entries {"q": "your words"}`, "Finish-Job": `Call submit_job_result {"job_id": "j12", "result": "Your result"}`,
+		"post": `Call publish_message {"body": "Your text", "channel": "general"}`, "reply": `Call publish_message {"reply_to": "e12", "body": "Your answer"}`, "weather": "", "": "", strings.Repeat("x", 500): "",
 	} {
 		r := s.Post("/mcp", toolCall(name, args{}))
 		var answer struct {

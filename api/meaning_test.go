@@ -186,6 +186,7 @@ func TestShortMessagesAreExplained(t *testing.T) {
 	}{
 		{"question to the service", `[{"text":"What can you do?"}]`, true},
 		{"sign of life", `[{"text":"ping"},{"data":{"agent":"ada"}}]`, true},
+		{"nearly a command", `[{"text":"read e12"}]`, true},
 		{"filed", `[{"text":"ping"},{"data":{"channel":"general"}}]`, false},
 		{"long", `[{"text":"` + strings.Repeat("The tide is high. ", 10) + `"}]`, false},
 		{"lines", `[{"text":"ping\npong"}]`, false},
@@ -193,6 +194,7 @@ func TestShortMessagesAreExplained(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := s.Post("/a2a", say("SendMessage", test.name, test.parts)).Has(t, "Published: ")
 			apitest.Equal(t, "noted in "+string(r.Body), strings.Contains(string(r.Body), `"notes":["Commands: help, latest, search <words>, channels.`), test.noted)
+			apitest.Equal(t, "data part in "+string(r.Body), strings.Contains(string(r.Body), `{\"command\": \"jobs\"}`), test.noted)
 		})
 	}
 }

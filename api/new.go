@@ -45,7 +45,7 @@ func New(cfg Config) (*Server, error) {
 		metrics:     measured,
 		requests:    newRequestLog(env.Logger, cfg.RequestLog),
 		clients:     clients{cfg.TrustedProxies, cfg.MetricsFrom},
-		document:    cfg.Operator.described(openAPI),
+		document:    ServedOpenAPI(cfg.Operator.described(openAPI)),
 		table:       routes(),
 		exposition:  exposition(registry),
 	}
@@ -61,6 +61,9 @@ func New(cfg Config) (*Server, error) {
 
 // prepare builds the documents, cards and encoders that answers need.
 func (s *Server) prepare() (err error) {
+	if s.documentForAgents, err = forAgents(s.document); err != nil {
+		return err
+	}
 	operator := s.cfg.Operator.sentence()
 	if s.pages, err = readPages(operator); err != nil {
 		return err

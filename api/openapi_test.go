@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -97,6 +98,57 @@ func TestGeneratorsReadTheDocument(t *testing.T) {
 	if lists == 0 || refs == 0 {
 		t.Errorf("%d type lists and %d references were found", lists, refs)
 	}
+}
+
+// TestServedDocument holds that the document for clients lets answers have further members, and that
+// the one for agents has only their operations, with the components that these use.
+func TestServedDocument(t *testing.T) {
+	s := start(t)
+	load := func(path string) (*openapi3.T, string) {
+		t.Helper()
+		body := s.Get(path).Want(t, http.StatusOK).Body
+		doc := must.Get(openapi3.NewLoader().LoadFromData(body))(t)
+		if strings.Contains(strings.ReplaceAll(string(body), " ", ""), `"additionalProperties":false`) {
+			t.Errorf("%s closes an object", path)
+		}
+		return doc, string(body)
+	}
+	whole, _ := load("/openapi.json")
+	strict := apitest.Document(t)
+	if whole.Paths.Len() != strict.Paths.Len() || whole.Paths.Len() == 0 {
+		t.Errorf("%d paths are served of %d", whole.Paths.Len(), strict.Paths.Len())
+	}
+	agents, text := load("/openapi.json?for=agents")
+	for _, path := range []string{"/api/entries", "/api/home", "/api/jobs", "/api/reports", "/mcp"} {
+		if agents.Paths.Find(path) == nil {
+			t.Errorf("the document for agents lacks %s", path)
+		}
+	}
+	other := regexp.MustCompile(`^/(a2a|api/moderation|livez|readyz|status|metrics|\.well-known/agent)`)
+	for path := range agents.Paths.Map() {
+		if other.MatchString(path) {
+			t.Errorf("the document for agents has %s", path)
+		}
+	}
+	for name := range agents.Components.Schemas {
+		if !strings.Contains(text, `"#/components/schemas/`+name+`"`) {
+			t.Errorf("the document for agents has the schema %s, and does not use it", name)
+		}
+	}
+	if len(agents.Components.SecuritySchemes) != 1 || len(agents.Tags) == 0 || len(agents.Tags) >= len(whole.Tags) {
+		t.Errorf("the document for agents has %d security schemes and %d tags", len(agents.Components.SecuritySchemes), len(agents.Tags))
+	}
+	s.Get("/openapi.json?for=everybody").Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "for", `"example":{"for":"agents"}`)
+}
+
+// TestErrorCodesAreOpen holds that the document names all codes of errors, as values to which
+// others may be added.
+func TestErrorCodesAreOpen(t *testing.T) {
+	code := apitest.Document(t).Components.Schemas["Error"].Value.Properties["code"].Value
+	if len(code.Enum) > 0 {
+		t.Errorf("the codes are closed: %v", code.Enum)
+	}
+	apitest.Equal(t, "codes", mustJSON(t, code.Extensions["x-extensible-enum"]), mustJSON(t, wire.Codes()))
 }
 
 // TestEntriesAreDocumentedAlike holds that jobs and requests for human help say the
@@ -338,7 +390,7 @@ func TestDocumentedNotModified(t *testing.T) {
 		if item.Get == nil || item.Get.Responses.Value("304") == nil {
 			continue
 		}
-		path = pathParams.Replace(ids.Replace(path)) + "?for=ada&format=atom"
+		path = strings.Replace(pathParams.Replace(ids.Replace(path))+"?for=ada&format=atom", "/openapi.json?for=ada", "/openapi.json?for=agents", 1)
 		first := s.Get(path)
 		if first.Status == http.StatusServiceUnavailable {
 			continue // there are no keys yet, and there is a test of them

@@ -38,7 +38,7 @@ func otherRoutes() []route {
 		row(get, "/llms-full.txt", "getAllPages", document(allPages+markdownSuffix), "Every page of the documentation in one"),
 		row(get, docsPath, "getDocs", document(indexPage), "The pages of the documentation"),
 		row(get, docsPath+"/:page", "getDocsPage", document(""), "How to use one part of the service, with examples"),
-		row(get, "/openapi.json", "getOpenAPI", func(x *exchange) error { return x.AnswerCached(op.ContentJSON, x.http.document) }, "The interface as OpenAPI 3.1"),
+		row(get, "/openapi.json", "getOpenAPI", getOpenAPI, "The interface as OpenAPI 3.1; ?for=agents has only what agents need"),
 		row(get, "/clients/commons.py", "getPythonClient", file(contentPython, pythonClient), "A client in one file, for Python 3.9 or newer"),
 		row(get, "/clients/commons.mjs", "getJavaScriptClient", file(contentJavaScript, javaScriptClient), "A client in one file, for Node 18 or newer and browsers"),
 		row(get, "/livez", "getLive", func(x *exchange) error { return x.AnswerText(http.StatusOK, op.ContentText, "ok\n") }, "Whether the process runs"),

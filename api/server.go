@@ -60,20 +60,22 @@ type Config struct {
 // Server serves the public HTTP interface of one node.
 type Server struct {
 	*op.Environment
-	cfg        Config // with its defaults
-	requests   *requestLog
-	clients    clients
-	document   string // OpenAPI, with the operator
-	gate       gate
-	table      []route
-	pages      map[string]string // of the documentation, by name
-	tools      *mcp.Server
-	site       *page.Site
-	encodings  *encodings
-	metrics    *metrics
-	exposition fasthttp.RequestHandler
-	router     fasthttp.RequestHandler
-	http       *fasthttp.Server
+	cfg      Config // with its defaults
+	requests *requestLog
+	clients  clients
+	document string // OpenAPI, with the operator
+	// documentForAgents is the part of document that agents need.
+	documentForAgents string
+	gate              gate
+	table             []route
+	pages             map[string]string // of the documentation, by name
+	tools             *mcp.Server
+	site              *page.Site
+	encodings         *encodings
+	metrics           *metrics
+	exposition        fasthttp.RequestHandler
+	router            fasthttp.RequestHandler
+	http              *fasthttp.Server
 
 	releaseWaits, endWrites context.CancelFunc
 }

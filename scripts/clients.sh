@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/built.sh
 source scripts/built.sh clients
 cp -r scripts/clients/author "$dir/src"
-cp api/openapi.json "$dir/src/commons/"
+# As it is served: answers may have further members.
+sed -Ez 's/,\s*"additionalProperties": false//g' api/openapi.json >"$dir/src/commons/openapi.json"
 cd "$dir/src"
 
 echo "oapi-codegen: types and client"

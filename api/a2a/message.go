@@ -28,7 +28,9 @@ type message struct {
 	problems    wire.Problems
 	// command is the corrected command if the message is one.
 	command string
-	notes   []string // for the author of the entry
+	// order is the name of the command in the data, whose other members are its parameters, or "".
+	order string
+	notes []string // for the author of the entry
 }
 
 // readMessage reads and validates the parameters of sending a message. It finds every
@@ -58,7 +60,22 @@ func readMessage(params map[string]any) (*message, *failure) {
 		m.problems.Add("role", "must be user (ROLE_USER in version 1.0)")
 	}
 	failed := m.readParts(member2(message, "parts", "content"))
+	m.readOrder()
 	return m, failed
+}
+
+// readOrder takes the command out of the data.
+func (m *message) readOrder() {
+	at := slices.IndexFunc(m.data, func(f wire.Field) bool { return f.Name == memberCommand && f.Value != nil })
+	if at < 0 {
+		return
+	}
+	m.order, _ = m.data[at].Value.(string)
+	m.data = slices.Delete(m.data, at, at+1)
+	if m.order = strings.ToLower(strings.TrimSpace(m.order)); !slices.Contains(orderNames, m.order) {
+		m.problems.Add(memberCommand, "must be one of %s; other data needs no command", strings.Join(orderNames, ", "))
+		m.order, m.data = "jobs", nil // an example that works for everybody
+	}
 }
 
 // member2 returns a member of an object under either of its names; null is absent.
@@ -157,7 +174,7 @@ func (m *message) readData(name string, value any) {
 		data = inner
 	}
 	if !isObject {
-		m.problems.Add(name+".data", "must be an object with agent, channel, kind, tags, title or reply_to")
+		m.problems.Add(name+".data", "must be an object with agent, channel, kind, tags, title or reply_to, or with a command")
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
@@ -194,12 +211,21 @@ func (m *message) document() wire.Document {
 // empty if only the sender can correct it.
 func (m *message) example(d dialect, entry wire.Object) wire.Object {
 	text, data := m.command, wire.Object{}
-	if m.command != "" {
+	switch {
+	case m.command != "":
 		entry = nil
-	} else if len(entry) == 0 {
+	case len(entry) == 0:
 		return wire.Object{}
+	case m.order != "":
+		data = data.With(memberCommand, m.order)
 	}
 	for _, member := range entry {
+		if m.order == "home" && member.Name == "for" {
+			member.Name = "agent"
+		}
+		if member.Name == memberCommand {
+			continue
+		}
 		if s, isText := member.Value.(string); isText && member.Name == wire.TextNames[0] {
 			text = s
 			continue
@@ -210,7 +236,10 @@ func (m *message) example(d dialect, entry wire.Object) wire.Object {
 	if id == "" {
 		id = "m-" + wire.ShortHash("example", text)
 	}
-	parts := []wire.Object{d.textPart(text)}
+	var parts []wire.Object
+	if m.order == "" {
+		parts = append(parts, d.textPart(text))
+	}
 	if len(data) > 0 {
 		parts = append(parts, d.dataPart(data))
 	}

@@ -3,6 +3,7 @@ package a2a
 import (
 	_ "embed" // the texts
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"text/template"
@@ -46,6 +47,15 @@ func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *fai
 // reject returns the error of a message whose envelope is invalid. It includes the problems of the
 // entry inside.
 func (m *message) reject(r Request) *failure {
+	if m.order != "" {
+		in := m.invocation()
+		in.Trial = true
+		rejection := wire.Invalid(m.problems.List, append(wire.Object{{memberCommand, m.order}}, m.data...))
+		if tried := r.Perform(orders[m.order].operation, in).Rejection; tried != nil {
+			rejection = wire.Invalid(append(m.problems.List, tried.Issues...), tried.Example)
+		}
+		return rejected(rejection, m)
+	}
 	doc := m.document()
 	draft := r.Draft(&doc)
 	issues := m.problems.List
@@ -64,6 +74,9 @@ func (m *message) reject(r Request) *failure {
 
 // converse runs the command of a message, or publishes it.
 func converse(r Request, m *message) (*reply, *failure) {
+	if m.order != "" {
+		return m.obey(r)
+	}
 	line := strings.TrimSpace(m.text)
 	if m.filed() || strings.Contains(line, "\n") {
 		return publish(r, m)
@@ -89,7 +102,64 @@ func converse(r Request, m *message) (*reply, *failure) {
 }
 
 // commandsNote explains to the author of a short text why it was published.
-const commandsNote = "Commands: help, latest, search <words>, channels. Any other text is published, for everybody to read."
+const commandsNote = "Commands: help, latest, search <words>, channels. Any other text is published, for everybody to read. " +
+	`To read your home, jobs or an entry, send a data part: {"command": "home", "agent": "your-name"}, {"command": "jobs"}, {"command": "read", "id": "e12"}.`
+
+// memberCommand is the member of a data part that makes the message a command.
+const memberCommand = "command"
+
+// order is a command in a data part: an operation that reads, and the template of its answer.
+type order struct{ operation, words string }
+
+// orders are the commands of data parts by name.
+var orders = map[string]order{
+	"home": {"home", "home"}, "jobs": {"listJobs", "jobs"}, "search": {"listEntries", "found"}, "read": {"getEntry", "entry"},
+}
+
+// orderNames are the names of orders.
+var orderNames = slices.Sorted(maps.Keys(orders))
+
+// obey runs the command of the data part.
+func (m *message) obey(r Request) (*reply, *failure) {
+	said, failed := m.perform(r, orders[m.order].operation, m.invocation(), orders[m.order].words)
+	if failed == nil && m.texts > 0 {
+		said.text += "\nThe text of your message was not published, because its data part is a command."
+	}
+	return said, failed
+}
+
+// invocation returns the members of the data as the parameters of the command's operation: a list
+// repeats one.
+func (m *message) invocation() (in wire.Invocation) {
+	for _, f := range m.data {
+		values, isList := f.Value.([]any)
+		if !isList {
+			values = []any{f.Value}
+		}
+		for _, value := range values {
+			text, isText := value.(string)
+			if !isText {
+				text = string(wire.AppendJSON(nil, value))
+			}
+			switch {
+			case value == nil:
+			case f.Name == "edit_key":
+				in.EditKey = text
+			case f.Name == "id" && m.order == "read":
+				in.ID = text
+			case f.Name == "agent" && m.order == "home":
+				in.Params = append(in.Params, wire.Pair{"for", text})
+			default:
+				in.Params = append(in.Params, wire.Pair{f.Name, text})
+			}
+		}
+	}
+	limited := slices.ContainsFunc(in.Params, func(p wire.Pair) bool { return p.Name == "limit" })
+	if !limited && (m.order == "jobs" || m.order == "search") {
+		in.Params = append(in.Params, wire.Pair{"limit", listedEntries})
+	}
+	return in
+}
 
 // separates reports whether a character separates words.
 func separates(r rune) bool { return unicode.IsSpace(r) || unicode.IsPunct(r) || unicode.IsSymbol(r) }
@@ -137,6 +207,7 @@ func help(r Request) *reply {
 		text: strings.ReplaceAll(strings.TrimSpace(helpText), "BASE", base),
 		data: wire.Object{
 			{"commands", []string{"help", "latest", "search <words>", "channels"}},
+			{"dataCommands", orderNames},
 			{"fields", []string{"agent", "channel", "kind", "tags", "title", "reply_to"}},
 			{"docs", base + "/docs"},
 			{"openapi", base + "/openapi.json"},

@@ -31,7 +31,9 @@ const (
 	firstPause   = 50 * time.Millisecond // before the second attempt; doubles
 	longestPause = 2 * time.Second
 	maxAnswer    = 8 << 20
-	maxQuoted    = 300 // bytes of an answer that is not JSON, in an error
+	// codeIndexAhead rejects a minimum index that comes from before a backup was restored.
+	codeIndexAhead = "index_ahead"
+	maxQuoted      = 300 // bytes of an answer that is not JSON, in an error
 )
 
 // Config is the configuration of a Client.
@@ -107,7 +109,8 @@ func (c *Client) DryRun() *Client {
 }
 
 // MinIndex returns the log index that all answers include: that of the client's newest
-// write. A program that starts again can continue with it (Config.MinIndex).
+// write. A program that starts again can continue with it (Config.MinIndex). It is 0 after a
+// service whose backup was restored has rejected it.
 func (c *Client) MinIndex() uint64 { return c.index.Load() }
 
 // SetMinIndex raises MinIndex, for instance to the Index of another client's write.
@@ -215,9 +218,14 @@ func (c *Client) do(ctx context.Context, r request) error {
 	unknown := false // an attempt may have been carried out
 	for attempt := 1; ; attempt++ {
 		at := c.at.Load()
-		lost, err := c.attempt(ctx, c.urls[int(at)%len(c.urls)], &r, payload)
+		index := c.index.Load()
+		lost, err := c.attempt(ctx, c.urls[int(at)%len(c.urls)], &r, payload, index)
 		if err == nil {
 			return nil
+		}
+		if rejection, is := errors.AsType[*Error](err); is && rejection.Code == codeIndexAhead && index > 0 {
+			c.index.CompareAndSwap(index, 0)
+			continue // it was not carried out
 		}
 		unknown = unknown || lost && !r.reads() && !c.dryRun
 		pause, again := c.again(err, attempt)
@@ -269,7 +277,7 @@ func rest(ctx context.Context, pause time.Duration, deadline time.Time) bool {
 
 // attempt sends a request once. lost reports that it may have been carried out although it
 // failed.
-func (c *Client) attempt(ctx context.Context, base *url.URL, r *request, payload []byte) (lost bool, err error) {
+func (c *Client) attempt(ctx context.Context, base *url.URL, r *request, payload []byte, index uint64) (lost bool, err error) {
 	attemptContext, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(c.config.Timeout+r.wait, cancel)
@@ -277,7 +285,7 @@ func (c *Client) attempt(ctx context.Context, base *url.URL, r *request, payload
 	var sent atomic.Bool
 	req, err := c.newRequest(httptrace.WithClientTrace(attemptContext, &httptrace.ClientTrace{
 		WroteHeaders: func() { sent.Store(true) },
-	}), base, r, payload)
+	}), base, r, payload, index)
 	if err != nil {
 		return false, err
 	}
@@ -317,7 +325,7 @@ func (c *Client) attempt(ctx context.Context, base *url.URL, r *request, payload
 }
 
 // newRequest makes the HTTP request of an attempt.
-func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payload []byte) (*http.Request, error) {
+func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payload []byte, index uint64) (*http.Request, error) {
 	query := url.Values{}
 	maps.Copy(query, r.query)
 	if c.strong && r.reads() {
@@ -338,7 +346,7 @@ func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payl
 	if payload != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if index := c.index.Load(); index > 0 {
+	if index > 0 {
 		req.Header.Set("X-Commons-Min-Index", strconv.FormatUint(index, 10))
 	}
 	maps.Copy(req.Header, c.config.Header)

@@ -24,7 +24,8 @@
 // # Consistency
 //
 // Any node answers any call from its own copy of the state. A client reads its own writes:
-// each call waits until the node has applied the client's newest write (MinIndex). A client
+// each call waits until the node has applied the client's newest write (MinIndex). After a
+// restored backup the service rejects that index, and the client continues without it. A client
 // that Strong returns also reads all writes that others completed before.
 //
 // # Keys

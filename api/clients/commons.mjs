@@ -16,9 +16,7 @@
  *     });
  *
  * Later: new Commons([url, url], { key }), with several addresses of one cluster: any of them answers any call.
- *
  * Answers are the JSON of the interface (/docs of the service). Writes take dry_run: true, reads consistency: "strong".
- *
  * A call that fails for a reason that may pass is sent again, at the next address, for up to `patience` seconds. All
  * its attempts have one request_id, so a write is written once. Reads include the client's own writes, on any node. The
  * key is sent over https or to this machine only, and redirects are not followed.
@@ -29,8 +27,7 @@
  * @typedef {{method: string, path: string, query: Json, body?: Json, after?: string}} Call after: position of a stream
  */
 
-const firstPause = 0.05; // seconds before the second attempt; doubles
-const longestPause = 2;
+const [firstPause, longestPause] = [0.05, 2]; // seconds between attempts; the pause doubles
 const streamPause = 0.2; // seconds before a stream that broke is opened again
 const streamTimeout = 45; // seconds for which a stream may be silent: a node sends something every 15 s
 const longestWait = 60; // seconds for which a node holds a call of home
@@ -231,11 +228,14 @@ export class Commons {
     const requestId = call.body?.request_id ?? "";
     let unknown = false; // an attempt may have been carried out
     for (let attempt = 1; ; attempt++) {
-      const at = this.#at;
+      const [at, index] = [this.#at, this.minIndex];
       try {
         return await this.#attempt(this.urls[at % this.urls.length], call, writes);
       } catch (error) {
         if (!(error instanceof Rejected || error instanceof Unreachable)) throw error;
+        const isForeign = index && error instanceof Rejected && error.code === "index_ahead"; // a backup was restored
+        if (isForeign && this.minIndex === index) this.minIndex = 0;
+        if (isForeign) continue; // the call was not carried out
         unknown ||= writes && error.lost;
         let seconds = Math.min(firstPause * 2 ** (attempt - 1), longestPause) * (1 + Math.random() / 2);
         // Retry-After of one node does not apply to the others, but a write limit does.

@@ -231,11 +231,15 @@ class Commons:
         request_id = call.body.get("request_id", "")
         unknown, attempt = False, 0  # unknown: an attempt may have been carried out
         while True:
-            at, attempt = self._at, attempt + 1
+            at, attempt, index = self._at, attempt + 1, self.min_index
             try:
-                return self._attempt(self.urls[at % len(self.urls)], call)
+                return self._attempt(self.urls[at % len(self.urls)], call, index)
             except (Rejected, Unreachable) as failure:
                 error = failure
+            if index and isinstance(error, Rejected) and error.code == "index_ahead":
+                with self._lock:  # a backup was restored: forget the index; the call was not carried out
+                    self.min_index = 0 if self.min_index == index else self.min_index
+                continue
             unknown = unknown or call.writes and error.lost
             pause = min(FIRST_PAUSE * 2 ** min(attempt - 1, 10), LONGEST_PAUSE) * random.uniform(1, 1.5)
             # Retry-After of one node does not apply to the others, but a write limit does.
@@ -250,10 +254,10 @@ class Commons:
                 raise UnknownOutcome(request_id, error) from error
             raise error
 
-    def _attempt(self, base: str, call: _Call) -> Any:
+    def _attempt(self, base: str, call: _Call, index: int) -> Any:
         """Sends a call once, and returns its answer: of a stream the first event, and an iterator over the others."""
         timeout = self.timeout + float(call.query.get("wait") or 0) if call.after is None else STREAM_TIMEOUT
-        request = self._request(base, call)
+        request = self._request(base, call, index)
         try:
             response = (self._direct if _is_loopback(base) else self._opener).open(request, timeout=timeout)
             if call.after is not None and response.status == 200:
@@ -273,7 +277,7 @@ class Commons:
                 self.min_index = max(self.min_index, int(response.headers.get("X-Commons-Index") or 0))
         return answer
 
-    def _request(self, base: str, call: _Call) -> Request:
+    def _request(self, base: str, call: _Call, index: int) -> Request:
         if not call.path.startswith("/"):
             raise ValueError(f"{call.path!r} is not a path such as /api/entries")
         given = {name.rstrip("_"): value for name, value in call.query.items() if value not in (None, "")}
@@ -283,8 +287,8 @@ class Commons:
             headers["Content-Type"] = "application/json"
         if call.after:
             headers["Last-Event-ID"] = call.after
-        if self.min_index:
-            headers["X-Commons-Min-Index"] = str(self.min_index)
+        if index:
+            headers["X-Commons-Min-Index"] = str(index)
         if self.key:
             headers["Authorization"] = "Bearer " + self.key
         if (self.key or "edit_key" in call.body) and not (urlsplit(base).scheme == "https" or _is_loopback(base)):

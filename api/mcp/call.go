@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ type toolCall struct {
 	ignored []string
 	// problems are those of values with a wrong type, which the operation is not asked to validate.
 	problems wire.Problems
+	full     bool // the text shows everything
 	// sound are the parameters of the right type. Only the operation can find problems in them.
 	sound wire.Object
 }
@@ -102,6 +104,8 @@ func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 		case inKey:
 			t.in.EditKey = value
 			continue
+		case inTool:
+			t.full = value == "true"
 		case inPath:
 			t.in.ID = value
 		default:
@@ -232,19 +236,26 @@ func (b *boundTool) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	if done.Status >= http.StatusBadRequest {
 		return x.reject(b, done.Rejection, ignored), nil
 	}
-	text, err := wire.Say(b.words, x.BaseURL(), done.Body)
-	if err != nil {
-		x.srv.cfg.Logger.ErrorContext(ctx, "cannot write an answer as text", "tool", b.Name, "err", err)
-		return toolResult(string(done.Body), done.Body), nil
+	words := b.words
+	if t.full {
+		words = b.full
 	}
-	return toolResult(ignored+"\n"+text, done.Body), nil
+	var answer any
+	read := json.NewDecoder(bytes.NewReader(done.Body))
+	read.UseNumber() // to keep numbers as they are
+	text, err := wire.Say(words, x.BaseURL(), done.Body)
+	if err = errors.Join(err, read.Decode(&answer)); err != nil {
+		x.srv.cfg.Logger.ErrorContext(ctx, "cannot write an answer as text", "tool", b.Name, "err", err)
+		text = string(done.Body)
+	}
+	return toolResult(ignored+"\n"+text, b.output.pick(answer)), nil
 }
 
-// toolResult returns a result with both contents: a text, and the object that HTTP returns.
-func toolResult(text string, body []byte) *sdk.CallToolResult {
+// toolResult returns a result with both contents: a text, and an object.
+func toolResult(text string, structured any) *sdk.CallToolResult {
 	return &sdk.CallToolResult{
 		Content:           []sdk.Content{&sdk.TextContent{Text: strings.TrimSpace(text)}},
-		StructuredContent: json.RawMessage(body),
+		StructuredContent: structured,
 	}
 }
 
@@ -255,7 +266,7 @@ func (x *exchange) reject(b *boundTool, e *wire.Error, ignored string) *sdk.Call
 	if ignored != "" {
 		shown.Notes = append([]string{ignored}, shown.Notes...)
 	}
-	result := toolResult(b.rejection(shown, x.srv.exampleTool(b, e.Example).Name), shown.Object().AppendJSON(nil))
+	result := toolResult(b.rejection(shown, x.srv.exampleTool(b, e.Example).Name), json.RawMessage(shown.Object().AppendJSON(nil)))
 	result.IsError = true
 	return result
 }

@@ -19,7 +19,8 @@ const (
 	inQuery = "query"
 	inPath  = "path"
 	inBody  = "body"
-	inKey   = "key" // the edit_key, in the header Authorization
+	inKey   = "key"  // the edit_key, in the header Authorization
+	inTool  = "tool" // not in the request: it concerns the tool's answer
 )
 
 // The types of arguments that are no part of a body.
@@ -28,6 +29,45 @@ const (
 	typeInteger = "integer"
 	typeBoolean = "boolean"
 )
+
+// The structured content of each tool by name, as JSON schemas. The test of schemas.json writes
+// them, too.
+//
+//go:embed outputs.json
+var outputsJSON []byte
+
+// argFull is the argument of tools whose text is brief by default.
+const argFull = "full"
+
+var fullArgument = argument{In: inTool, Schema: schema{Type: typeBoolean, Description: "true: whole texts; default: one line each"}}
+
+// shape is a JSON schema of structured content, which also selects it.
+type shape struct {
+	Type       any               `json:"type,omitempty"`
+	Items      *shape            `json:"items,omitempty"`
+	Properties map[string]*shape `json:"properties,omitempty"`
+}
+
+// pick returns the parts of a value that the schema names.
+func (s *shape) pick(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		picked := map[string]any{}
+		for name, property := range s.Properties {
+			if member, has := value[name]; has {
+				picked[name] = property.pick(member)
+			}
+		}
+		return picked
+	case []any:
+		picked := make([]any, len(value))
+		for i, item := range value {
+			picked[i] = s.Items.pick(item)
+		}
+		return picked
+	}
+	return value
+}
 
 // argument is an argument of an operation.
 type argument struct {

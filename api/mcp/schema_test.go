@@ -27,7 +27,7 @@ func TestSchemas(t *testing.T) {
 	if err := json.Unmarshal(toolsJSON, &tools); err != nil {
 		t.Fatal(err)
 	}
-	schemas := map[string]map[string]argument{}
+	schemas, outputs := map[string]map[string]argument{}, map[string]*shape{}
 	for _, tool := range tools.Tools {
 		id := operations[tool.Name]
 		operation, err := doc.operation(id)
@@ -37,8 +37,17 @@ func TestSchemas(t *testing.T) {
 		if schemas[id] == nil {
 			schemas[id] = map[string]argument{}
 		}
+		outputs[tool.Name] = &shape{Type: "object"}
+		for path := range strings.FieldsSeq(tool.Gives) {
+			if !outputs[tool.Name].add(strings.Split(path, "."), operation.answers) {
+				t.Errorf("%s: no answer of %s has the member %s", tool.Name, id, path)
+			}
+		}
 		for word := range strings.FieldsSeq(tool.Wants) {
 			name := strings.TrimSuffix(word, "*")
+			if name == argFull {
+				continue
+			}
 			a, known := operation.arguments[name]
 			if !known {
 				t.Fatalf("%s: the operation %s takes no %s", tool.Name, id, name)
@@ -47,12 +56,81 @@ func TestSchemas(t *testing.T) {
 			schemas[id][name] = a
 		}
 	}
-	want, err := json.MarshalIndent(schemas, "", "  ")
-	if err != nil {
-		t.Fatal(err)
+	for name, content := range map[string]any{"schemas.json": schemas, "outputs.json": outputs} {
+		want, err := json.MarshalIndent(content, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Compare(t, name, string(append(want, '\n')))
 	}
-	want = append(want, '\n')
-	golden.Compare(t, "schemas.json", string(want))
+}
+
+// add adds the type of a member at a path, which one of the answers has.
+func (s *shape) add(path []string, answers []any) bool {
+	if len(path) == 0 {
+		return true
+	}
+	for _, value := range answers {
+		answer, _ := value.(map[string]any)
+		if list, several := answer["oneOf"].([]any); several {
+			if s.add(path, list) {
+				return true
+			}
+			continue
+		}
+		properties, _ := answer["properties"].(map[string]any)
+		member, _ := properties[path[0]].(map[string]any)
+		if member == nil {
+			continue
+		}
+		if s.Properties == nil {
+			s.Properties = map[string]*shape{}
+		}
+		inner := s.Properties[path[0]]
+		if inner == nil {
+			inner = &shape{Type: member["type"]}
+			s.Properties[path[0]] = inner
+		}
+		if items, isList := member["items"].(map[string]any); isList {
+			if inner.Items == nil {
+				inner.Items = &shape{Type: items["type"]}
+			}
+			inner, member = inner.Items, items
+		}
+		return inner.add(path[1:], []any{member})
+	}
+	return false
+}
+
+// TestGuesses holds that the calls for guessed names are of tools that there are, with arguments
+// that they take, and that no guess is the name of a tool.
+func TestGuesses(t *testing.T) {
+	s := newServer(t)
+	if len(s.guesses) == 0 {
+		t.Error("there are no guesses")
+	}
+	for guess, call := range s.guesses {
+		name, arguments, _ := strings.Cut(call, " ")
+		at := slices.IndexFunc(s.tools, func(b *boundTool) bool { return b.Name == name })
+		if at < 0 || slices.ContainsFunc(s.tools, func(b *boundTool) bool { return b.Name == guess }) {
+			t.Errorf("%s leads to %s", guess, call)
+			continue
+		}
+		var given map[string]any
+		if err := json.Unmarshal([]byte(arguments), &given); err != nil {
+			t.Errorf("%s: %v", guess, err)
+		}
+		for argument := range given {
+			if !slices.Contains(s.tools[at].takes, argument) {
+				t.Errorf("%s: %s takes no %s", guess, name, argument)
+			}
+		}
+		for _, required := range s.tools[at].required {
+			if given[required] == nil {
+				t.Errorf("%s: %s lacks %s", guess, call, required)
+			}
+		}
+	}
 }
 
 // maxSchemaDepth bounds how deep references of the document may lead.
@@ -120,11 +198,12 @@ const kinds = 3
 type documented struct {
 	arguments map[string]argument
 	full      map[string]map[string]any // their schemas
+	answers   []any                     // the schemas of successful answers
 }
 
 // operation finds an operation by its operationId.
 func (doc apiDocument) operation(id string) (documented, error) {
-	found := documented{map[string]argument{}, map[string]map[string]any{}}
+	found := documented{arguments: map[string]argument{}, full: map[string]map[string]any{}}
 	paths, _ := doc["paths"].(map[string]any)
 	for _, path := range paths {
 		methods, _ := path.(map[string]any)
@@ -197,6 +276,12 @@ func (doc apiDocument) find(ref string) (any, error) {
 
 // read takes the arguments from an operation without references.
 func (d *documented) read(operation map[string]any) {
+	responses, _ := operation["responses"].(map[string]any)
+	for _, status := range []string{"200", "201"} {
+		if schema := jsonSchema(responses[status]); schema != nil {
+			d.answers = append(d.answers, schema)
+		}
+	}
 	parameters, _ := operation["parameters"].([]any)
 	for _, value := range parameters {
 		p, _ := value.(map[string]any)
@@ -235,7 +320,7 @@ func (d *documented) read(operation map[string]any) {
 	}
 }
 
-// jsonSchema returns the schema of a JSON request, or nil.
+// jsonSchema returns the schema of a JSON request or response, or nil.
 func jsonSchema(message any) map[string]any {
 	m, _ := message.(map[string]any)
 	content, _ := m["content"].(map[string]any)

@@ -18,6 +18,8 @@ var answersText string
 // answers are the templates that describe responses of tools in words.
 var answers = wire.Words(answersText, template.FuncMap{
 	"instant": instant, "collapse": collapse, "join": join, "excerpt": excerpt, "actions": actions,
+	"shorten": func(text string, n int) string { return wire.Shorten(collapse(text), n) },
+	"beyond":  func(list []any, n int) int { return max(0, len(list)-n) },
 })
 
 // instant writes a time in milliseconds.

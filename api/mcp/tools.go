@@ -21,6 +21,9 @@ type tool struct {
 	// Wants names the arguments in the order in which they are shown; an asterisk
 	// marks those that are required.
 	Wants string
+	// Gives names the members of an answer that the structured content keeps, as paths: ids,
+	// states, times and cursors. The texts are in the content alone.
+	Gives string
 	// Fixed are arguments that the tool sets itself.
 	Fixed  map[string]string
 	Effect effect
@@ -54,7 +57,9 @@ type boundTool struct {
 	required  []string
 	body      bool // the arguments are the body of a request
 	schema    wire.Object
+	output    *shape             // of the structured content
 	words     *template.Template // puts an answer into words
+	full      *template.Template // the same with whole texts, or nil
 	newest    func(operationID string) string
 }
 
@@ -62,7 +67,8 @@ type boundTool struct {
 func bindTools(operations map[string]string) ([]*boundTool, error) {
 	var t struct{ Tools []tool }
 	var schemas map[string]map[string]argument
-	if err := errors.Join(json.Unmarshal(toolsJSON, &t), json.Unmarshal(schemasJSON, &schemas)); err != nil {
+	var outputs map[string]*shape
+	if err := errors.Join(json.Unmarshal(toolsJSON, &t), json.Unmarshal(schemasJSON, &schemas), json.Unmarshal(outputsJSON, &outputs)); err != nil {
 		return nil, fmt.Errorf("read the tools: %w", err)
 	}
 	if len(operations) != len(t.Tools) {
@@ -75,6 +81,7 @@ func bindTools(operations map[string]string) ([]*boundTool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make the tools: %w", err)
 		}
+		b.output = outputs[b.Name]
 		tools = append(tools, b)
 	}
 	return tools, nil
@@ -86,12 +93,15 @@ func (t *tool) bind(id string, arguments map[string]argument) (*boundTool, error
 	if words == nil {
 		return nil, fmt.Errorf("%s: no template %q puts its answer into words", t.Name, t.Answer)
 	}
-	b := &boundTool{tool: t, operation: id, arguments: map[string]argument{}, required: []string{}, words: words}
+	b := &boundTool{tool: t, operation: id, arguments: map[string]argument{}, required: []string{}, words: words, full: answers.Lookup(t.Answer + "Full")}
 	b.takes = append(b.takes, argMinIndex)
 	properties := wire.Object{}
 	for word := range strings.FieldsSeq(t.Wants) {
 		name, required := strings.CutSuffix(word, "*")
 		a, known := arguments[name]
+		if name == argFull {
+			a, known = fullArgument, b.full != nil
+		}
 		if !known {
 			return nil, fmt.Errorf("%s: the operation %s takes no %s that schemas.json describes", t.Name, id, name)
 		}
@@ -117,5 +127,5 @@ func (b *boundTool) describe() *sdk.Tool {
 	if b.Effect != reads {
 		hints.DestructiveHint = &no
 	}
-	return &sdk.Tool{Name: b.Name, Title: b.Title, Description: b.Does, Annotations: hints, InputSchema: b.schema}
+	return &sdk.Tool{Name: b.Name, Title: b.Title, Description: b.Does, Annotations: hints, InputSchema: b.schema, OutputSchema: b.output}
 }

@@ -1,7 +1,10 @@
 package op
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/commons-cluster/commons/api/wire"
@@ -104,9 +107,41 @@ func (c *Call) Await(f Freshness) error {
 		f.MinIndex = max(f.MinIndex, index)
 	}
 	if err := c.Env.Backend.WaitIndex(ctx, f.MinIndex); err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			if ahead := c.ahead(f.MinIndex); ahead != nil {
+				return ahead
+			}
+		}
 		return OrUnavailable(err, command.CodeBehind, "this node has not applied the index yet")
 	}
 	return nil
+}
+
+// ahead asks the leader about an index that this node did not reach. It returns the error of an
+// index that no log entry of this cluster has, as after a restore of an older backup, and nil
+// for any other index, or if no leader answers. An index that any node has shown is at most
+// that of a strong read, so every greater one is foreign.
+func (c *Call) ahead(index uint64) error {
+	ctx, done := c.Wait(aheadTimeout)
+	defer done()
+	newest, err := c.Env.Backend.ReadIndex(ctx)
+	if err != nil || index <= newest {
+		return nil
+	}
+	field, example := "min_index", slices.DeleteFunc(c.ownRequest(), func(m wire.Field) bool { return m.Name == "min_index" })
+	if given := c.Header(HeaderMinIndex); given == strconv.FormatUint(index, 10) {
+		field = HeaderMinIndex
+	}
+	if len(example) == 0 {
+		example = wire.Object{{"min_index", 0}}
+	}
+	return &wire.Error{
+		Code: wire.CodeIndexAhead,
+		Message: fmt.Sprintf("The log index %d is not of this cluster, whose newest is %d. A backup was restored since, or another cluster gave it. "+
+			"Drop the index that you stored, and send the same request without it.", index, newest),
+		Issues:  []wire.Issue{{field, fmt.Sprintf("must be at most %d: leave it out", newest)}},
+		Example: example,
+	}
 }
 
 // OrUnavailable keeps what a client may see and turns the rest, the end of a

@@ -10,8 +10,10 @@ import (
 
 // The times of waits.
 const (
-	// waitTimeout is how long a read waits for an index or for the leader.
+	// WaitTimeout is how long a read waits for an index or for the leader.
 	WaitTimeout = 5 * time.Second
+	// aheadTimeout is how long the leader is asked about an index after WaitTimeout.
+	aheadTimeout = 2 * time.Second
 	// joinTimeout is how long a call waits at a node that is about to join a cluster.
 	joinTimeout = 10 * time.Second
 )

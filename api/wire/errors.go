@@ -48,6 +48,7 @@ const (
 	CodeNotModerator     command.Code = "moderators_only"
 	CodeBlocked          command.Code = "blocked"
 	CodeFrozen           command.Code = "writes_frozen"
+	CodeIndexAhead       command.Code = "index_ahead"
 )
 
 // codesOf are the codes of each status of HTTP.
@@ -66,7 +67,7 @@ var codesOf = map[int][]command.Code{
 	http.StatusInternalServerError:         {CodeInternal},
 	http.StatusConflict: {
 		CodeOwnJob, CodeNotPoster, CodeNameInUse, CodeJobClaimed, CodeNotClaimed, CodeTooManyClaims, CodeTooManyRenewals,
-		CodeJobDone, CodeJobClosed, CodeNoReceiver,
+		CodeJobDone, CodeJobClosed, CodeNoReceiver, CodeIndexAhead,
 	},
 	http.StatusServiceUnavailable: {
 		CodeNotReady, command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -106,6 +107,51 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 		a, err := c.Nodes[1].Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "before the backup", RequestID: "backup-0001"})
 		if err != nil || !a.Duplicate || a.Entry.ID != first.Entry.ID {
 			t.Errorf("the request_id from before gives %+v, %v", a, err)
+		}
+	})
+}
+
+// TestIndexFromBeforeARestore holds that an index which the restored cluster has not reached is
+// rejected by every node, that a client goes on without it, and that it is 503 without a leader.
+func TestIndexFromBeforeARestore(t *testing.T) {
+	t.Parallel()
+	nodetest.Virtual(t, func(t *testing.T) {
+		old := newCluster(t, 1)
+		file, _ := old.save(0)
+		var lost nodetest.Answer
+		for range 100 {
+			lost = old.MustPublish(0, nodetest.Post{Agent: "ada", Body: "not in the backup"})
+		}
+
+		c := emptyCluster(t, nodetest.Impatient)
+		nd := c.Add(1)
+		must.Get(offline.Restore(offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}, file))(t)
+		c.Start(0)
+		c.WaitReady()
+		c.Join()
+		c.Join()
+		c.WaitReady()
+		c.WaitVoters()
+		header := []string{"X-Commons-Min-Index", strconv.FormatUint(lost.Index, 10)}
+		for i, nd := range c.Nodes {
+			var rejection nodetest.Answer
+			if status, err := nd.GetJSON("/api/entries", &rejection, header...); err != nil || status != http.StatusConflict || rejection.Code != "index_ahead" {
+				t.Errorf("node %d: %d %s, %v", i, status, rejection.Code, err)
+			}
+			returning := must.Get(client.New(client.Config{URLs: []string{nd.URL()}, HTTP: c.HTTP, Patience: -1, MinIndex: lost.Index}))(t)
+			if home, err := returning.Home(t.Context(), client.HomeQuery{For: "ada"}); err != nil || home.Index >= lost.Index {
+				t.Errorf("node %d: home of a returning client includes index %d: %v", i, home.Index, err)
+			}
+			written, err := returning.Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "after the restore"})
+			if err != nil || returning.MinIndex() != written.Index {
+				t.Errorf("node %d: a returning client writes at %d and asks for %d: %v", i, written.Index, returning.MinIndex(), err)
+			}
+		}
+		leader := c.WaitLeader()
+		c.Kill(c.Others(leader)...)
+		var rejection nodetest.Answer
+		if status, err := c.Nodes[leader].GetJSON("/api/entries", &rejection, header...); err != nil || status != http.StatusServiceUnavailable || rejection.Code != "behind" {
+			t.Errorf("without a majority: %d %s, %v", status, rejection.Code, err)
 		}
 	})
 }

@@ -29,6 +29,7 @@ var scenarios = []harness.Scenario[*language]{
 	{Name: "errors", Run: rejections},
 	{Name: "pages", Run: pages},
 	{Name: "own writes", Run: ownWrites},
+	{Name: "foreign index", Run: foreignIndex},
 	{Name: "dry run", Run: dryRun},
 	{Name: "keys", Run: keys},
 	{Name: "home loop", Run: homeLoop},
@@ -229,6 +230,23 @@ func ownWrites(l *language) {
 			harness.Failf("request %d asks for index %q, want %d", i, got, want)
 		}
 	}
+}
+
+// foreignIndex holds that a client forgets an index of another history, as from before a
+// restored backup, also if it makes each call once.
+func foreignIndex(l *language) {
+	const foreign = 1 << 40
+	agent := map[string]any{"agent": l.name + "-foreign"}
+	for _, seconds := range []float64{patience, 0} {
+		c := l.client(options{URLs: []string{l.env.cluster.Nodes[0].URL}, Patience: seconds, MinIndex: foreign})
+		_, index, err := publish(c, "Written after a restore", agent)
+		harness.Must(err)
+		if index == 0 || index >= foreign {
+			harness.Failf("after a foreign index the client asks for index %d", index)
+		}
+	}
+	c := l.client(options{URLs: []string{l.env.cluster.Nodes[1].URL}, Patience: patience, MinIndex: foreign})
+	wantSame("entries", list(c, agent, 100), []string{"Written after a restore", "Written after a restore"})
 }
 
 // dryRun checks a publication without making it.

@@ -21,6 +21,7 @@ func main() {
 		v := &visitor{cluster: r.StartCluster(), index: "0"}
 		v.doTasks(&text)
 		v.useCommandLine(&text)
+		v.useCurl(&text)
 		v.makeMistakes(&text)
 		v.checkNoise()
 		fmt.Fprint(os.Stdout, text.String())

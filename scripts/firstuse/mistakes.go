@@ -95,10 +95,21 @@ var mistakes = []mistake{
 
 	{task: "A2A", name: "a question to the service", method: post, path: "/a2a/v1/message:send", body: `{"message":{"messageId":"q-{N}","role":"ROLE_USER","parts":[{"text":"What can you do?"}]}}`, holds: "Commands: help"},
 	{task: "A2A", name: "wrong role", method: post, path: "/a2a/v1/message:send", body: `{"message":{"messageId":"q-{N}","role":"human","parts":[{"text":"My text {N}"}]}}`, says: "must be user", then: `/a2a/v1/message:send {"message":{"messageId":"q-{N}","role":"ROLE_USER","parts":[{"text":"My text {N}"}]}}`, holds: "Published"},
+	{task: "A2A", name: "read as a text", method: post, path: "/a2a/v1/message:send", body: say(`{"text":"read {theirs}"}`), says: `{\"command\": \"read\"`, then: "/a2a/v1/message:send " + say(`{"data":{"command":"read","id":"{theirs}"}}`), holds: "An entry of theirs"},
+	{task: "A2A", name: "an unknown command", method: post, path: "/a2a/v1/message:send", body: say(`{"data":{"command":"inbox","agent":"me-{N}"}}`), says: "must be one of home, jobs", then: "/a2a/v1/message:send " + say(`{"data":{"command":"home","agent":"me-{N}"}}`), holds: "Nothing new for me-{N}"},
+	{task: "MCP", name: "search", method: post, path: "/mcp", body: tool(`"search","arguments":{"query":"lighthouse"}`), says: "Call read_entries", then: "/mcp " + tool(`"read_entries","arguments":{"q":"lighthouse"}`), holds: "lighthouse is lit"},
+	{task: "MCP", name: "post", method: post, path: "/mcp", body: tool(`"post","arguments":{"text":"My text {N}"}`), says: "Call publish_message", then: "/mcp " + tool(`"publish_message","arguments":{"agent":"me-{N}","body":"My text {N}"}`), holds: "Published"},
+	{task: "MCP", name: "reply", method: post, path: "/mcp", body: tool(`"reply","arguments":{"id":"{theirs}","text":"My text {N}"}`), says: "Call publish_message", then: "/mcp " + tool(`"publish_message","arguments":{"agent":"me-{N}","reply_to":"{theirs}","body":"My text {N}"}`), holds: "Published"},
+	{task: "MCP", name: "finish_job", method: post, path: "/mcp", body: tool(`"finish_job","arguments":{"agent":"me-{N}","job_id":"{held}","result":"My result {N}"}`), says: "Call submit_job_result", then: "/mcp " + tool(`"submit_job_result","arguments":{"agent":"me-{N}","job_id":"{held}","result":"My result {N}"}`), holds: "is done"},
 	{task: "MCP", name: "entry_id for id", method: post, path: "/mcp", body: tool(`"get_entry","arguments":{"entry_id":"#{THEIRS}"}`), holds: "{theirs}"},
 	{task: "MCP", name: "unknown tool", method: post, path: "/mcp", body: tool(`"publish","arguments":{}`), says: "publish_message", then: "/mcp " + tool(`"publish_message","arguments":{"agent":"me-{N}","text":"My text {N}"}`), holds: "Published"},
 	{task: "MCP", name: "no id", method: post, path: "/mcp", body: tool(`"claim_job","arguments":{"agent":"me-{N}"}`), says: "list_jobs", then: "/mcp " + tool(`"claim_job","arguments":{"agent":"me-{N}","id":"{open}"}`), holds: "claimed by me-{N}"},
 	{task: "MCP", name: "claimed by another", method: post, path: "/mcp", body: tool(`"submit_job_result","arguments":{"agent":"me-{N}","job_id":"{taken}","result":"My result {N}"}`), says: "publish_message with reply_to {taken}", then: "/mcp " + tool(`"publish_message","arguments":{"agent":"me-{N}","body":"My result {N}","reply_to":"{taken}"}`), holds: "Published"},
+}
+
+// say sends a part by A2A.
+func say(part string) string {
+	return `{"message":{"messageId":"q-{N}","role":"ROLE_USER","parts":[` + part + `]}}`
 }
 
 func tool(call string) string {
@@ -110,9 +121,14 @@ func (a *answer) failed() bool {
 	return a.Status >= http.StatusBadRequest || strings.Contains(string(a.Body), `"isError":true`) || strings.Contains(string(a.Body), `"error":{`)
 }
 
+// maxWrongTurns is the number of mistakes that take a further call. It may only fall, except for new
+// mistakes.
+const maxWrongTurns = 44
+
 // makeMistakes makes all of them, and writes what each costs.
 func (v *visitor) makeMistakes(table *strings.Builder) {
 	table.WriteString("\n## Mistakes\n\n| task | mistake | further calls | by | bytes sent | bytes received |\n|---|---|---|---|---|---|\n")
+	wrong := 0
 	for i := range mistakes {
 		m := &mistakes[i]
 		names := v.prepare(i, m)
@@ -122,7 +138,12 @@ func (v *visitor) makeMistakes(table *strings.Builder) {
 			harness.Failf("%s, %s: %d calls", m.task, m.name, calls)
 		}
 		further := v.calls - before.calls - 1
+		wrong += further
 		fmt.Fprintf(table, "| %s | %s | %d | %s | %d | %d |\n", m.task, m.name, further, by, v.sent-before.sent, v.got-before.got)
+	}
+	fmt.Fprintf(table, "\n%d of %d mistakes are wrong turns: they take a further call.\n", wrong, len(mistakes))
+	if wrong > maxWrongTurns {
+		harness.Failf("%d mistakes take a further call; at most %d may", wrong, maxWrongTurns)
 	}
 }
 

@@ -66,7 +66,7 @@ var tasks = []struct {
 		v.tool("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"firstuse","version":"1"}}`)
 	}},
 	{"MCP: tools/list", func(v *visitor) {
-		const most = 20 << 10
+		const most = 25 << 10
 		if a := v.tool("tools/list", `{}`); len(a.Body) > most {
 			harness.Failf("tools/list takes %d bytes, more than %d", len(a.Body), most)
 		}

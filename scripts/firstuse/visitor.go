@@ -45,6 +45,15 @@ func (a *answer) field(path ...string) string {
 	return fmt.Sprint(value)
 }
 
+// list returns the texts of a member that is a list.
+func (a *answer) list(name string) []string {
+	var lists map[string]json.RawMessage
+	var texts []string
+	harness.Must(json.Unmarshal(a.Body, &lists))
+	harness.Must(json.Unmarshal(lists[name], &texts))
+	return texts
+}
+
 // example returns the example of a rejection, or "".
 func (a *answer) example() string {
 	var rejection struct{ Example json.RawMessage }

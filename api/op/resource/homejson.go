@@ -252,7 +252,9 @@ func (w *homeWriter) next() []string {
 		calls = append(calls, "GET /api/entries?thread="+w.id(home.Waiting[0]))
 	}
 	if len(home.OpenJobs) > 0 {
-		post("/api/jobs", wire.Object{{"agent", w.agent}, {"action", "claim"}, {"job_id", w.id(home.OpenJobs[0])}})
+		job := w.id(home.OpenJobs[0])
+		calls = append(calls, "GET /api/jobs/"+job) // a stranger's text: read before it is claimed
+		post("/api/jobs", wire.Object{{"agent", w.agent}, {"action", "claim"}, {"job_id", job}})
 	}
 	if len(calls) == 0 {
 		calls = append(calls, "GET /api/entries?limit=20")

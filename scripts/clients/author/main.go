@@ -75,11 +75,11 @@ func (a *author) readHome(asked string) {
 // search finds it by a word.
 func (a *author) search(asked string) {
 	answer := must(a.next().ListEntriesWithResponse(a.ctx, &commons.ListEntriesParams{Q: new(word), Since: new("2020-01-01"), MinIndex: &a.index}))
-	var list commons.EntryList
-	if answer.JSON200 != nil {
-		list = must(answer.JSON200.AsEntryList()) // a GET can publish, too
+	var found []commons.Entry
+	if answer.JSON200 != nil && answer.JSON200.Entries != nil {
+		found = *answer.JSON200.Entries
 	}
-	wanted(len(list.Entries) == 1 && list.Entries[0].Id == asked && list.Entries[0].Supersedes == nil && list.NextCursor == nil, answer.HTTPResponse, answer.Body)
+	wanted(len(found) == 1 && found[0].Id == asked && found[0].Supersedes == nil && answer.JSON200.NextCursor == nil, answer.HTTPResponse, answer.Body)
 }
 
 // doJob posts a job, claims it, and hands in a result; a claim by a third is rejected.
