@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -107,9 +108,7 @@ func TestBookIsBounded(t *testing.T) {
 		b.entries[id] = bookEntry{Cluster: "h:1", Seen: time.Unix(int64(i), 0)}
 	}
 	must.Do(t, b.Update([]Member{bookMember("new-1", "a:1", "192.0.2.1:1"), bookMember("n-1", "b:1", "192.0.2.1:1")}))
-	if len(b.entries) != MaxBookEntries {
-		t.Errorf("%d entries", len(b.entries))
-	}
+	check.Equal(t, len(b.entries), MaxBookEntries, "entries")
 	for id, want := range map[string]bool{"n-0": false, "n-1": true, "n-2": true, "new-1": true} {
 		if _, ok := b.Resolve(id); ok != want {
 			t.Errorf("%s: %v", id, ok)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/memberlist"
@@ -102,9 +103,7 @@ func TestGossipJoinsByHostName(t *testing.T) {
 		for _, m := range g.Members() {
 			want := testMeta(m.ServerID)
 			want.NodeName = m.ServerID[:2]
-			if m.Meta != want {
-				t.Errorf("%s says %+v", m.ServerID, m.Meta)
-			}
+			check.Equal(t, m.Meta, want, "meta of %s", m.ServerID)
 		}
 		await.Eventually(t, "notified of changes", func() bool {
 			select {
@@ -149,9 +148,7 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 			t.Errorf("accepted %+v", bad)
 		}
 	}
-	if b.Meta() != meta {
-		t.Error("a rejected meta was kept")
-	}
+	check.Equal(t, b.Meta(), meta, "a rejected meta was kept")
 
 	must.Do(t, b.Leave(testTimeout))
 	wantMembers(t, a, "a-1")
@@ -401,9 +398,7 @@ func TestGossipIgnoresUnreadableMeta(t *testing.T) {
 	}
 	for _, g := range []*testGossip{a, b} {
 		wantMembers(t, g, "a-1", "b-1")
-		if n := g.logs.count("ignored a gossip member"); n != 2 {
-			t.Errorf("logged %d times for two", n)
-		}
+		check.Equal(t, g.logs.count("ignored a gossip member"), 2, "lines logged for two")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const (
@@ -51,10 +52,7 @@ func (r *rig) outbox(agent string) view.Outbox {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	o, err := v.Outbox(agent)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	o := must.Get(v.Outbox(agent))(r.t)
 	return o
 }
 
@@ -66,9 +64,7 @@ func (r *rig) due(at int64) (due []outbox.Delivery) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	if err := v.DueDeliveries(at, nobody, func(d outbox.Delivery) bool { due = append(due, d); return true }); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, v.DueDeliveries(at, nobody, func(d outbox.Delivery) bool { due = append(due, d); return true }))
 	next, ok, err := v.NextDelivery()
 	if err != nil || (ok && next <= at) != (len(due) > 0) {
 		r.t.Fatalf("the next delivery is due at %d, %v, %v, but at %d there are %d", next, ok, err, at, len(due))
@@ -241,9 +237,7 @@ func TestLeaderBehindLogTime(t *testing.T) {
 	r.run(post("eve", mention("ada")))
 	r.later(-10 * minute)
 	due := r.due(r.now())
-	if len(due) != 1 {
-		t.Fatalf("due: %+v", due)
-	}
+	must.Equal(t, len(due), 1, "due: %+v", due)
 	if begun := r.beginAll(due[0].NextAttempt()); len(begun) != 1 {
 		t.Errorf("begun: %+v", begun)
 	}

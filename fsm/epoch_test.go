@@ -10,6 +10,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // byRequest is a write with a request_id and no proof.
@@ -53,9 +55,7 @@ func (r *rig) wantProblem(p command.Payload, want command.Problem) {
 func (r *rig) wantDone(p command.Payload) uint64 {
 	r.t.Helper()
 	got := r.run(p)[0]
-	if got.Outcome != command.OutcomeDone {
-		r.t.Errorf("%+v", got)
-	}
+	check.Equal(r.t, got.Outcome, command.OutcomeDone, "result: %+v", got)
 	return got.Entry
 }
 
@@ -104,9 +104,7 @@ func TestEpochs(t *testing.T) {
 		t.Error("a pseudonym whose key is gone proves a name")
 	}
 	r.wantDone(inEpoch(6, "spam", "eve", nil))
-	if n := r.rows(state.SpaceFormerly); n != 2 {
-		t.Errorf("%d former pseudonyms, want those of the two that wrote since", n)
-	}
+	check.Equal(t, r.rows(state.SpaceFormerly), 2, "former pseudonyms of the two that wrote since")
 	v := r.View()
 	defer v.Release()
 	purged, err := v.Purged()
@@ -372,10 +370,7 @@ func TestForgetSenders(t *testing.T) {
 	due := func() bool {
 		v := r.View()
 		defer v.Release()
-		some, err := v.SendersToForget(r.log.stamp)
-		if err != nil {
-			t.Fatal(err)
-		}
+		some := must.Get(v.SendersToForget(r.log.stamp))(t)
 		return some
 	}
 	if forget() != command.OutcomeUnchanged || due() {
@@ -430,9 +425,7 @@ func (r *rig) rows(space byte) (n int) {
 	v := r.View()
 	defer v.Release()
 	lower, upper := state.SpaceBounds(space)
-	if err := state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }))
 	return n
 }
 

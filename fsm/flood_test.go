@@ -10,6 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // longText is one of many texts of 120 words, in a variant: a tenth of its words differ.
@@ -52,9 +53,7 @@ func TestSketches(t *testing.T) {
 	if got := text.Sketch([]string{strings.Repeat("word ", 50)}); got != nil {
 		t.Errorf("a short text has a sketch of %d bytes", len(got))
 	}
-	if got := len(text.Sketch([]string{longText(1, 1)})); got != command.MaxSketchParts*command.SketchPartBytes {
-		t.Errorf("a sketch has %d bytes", got)
-	}
+	check.Equal(t, len(text.Sketch([]string{longText(1, 1)})), command.MaxSketchParts*command.SketchPartBytes, "a sketch has bytes")
 }
 
 // TestFloods replays a botnet of 1,000 senders with a name each and 40 texts with

@@ -17,6 +17,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // tester has the methods that testing and rapid share.
@@ -34,10 +35,7 @@ const smallTables = 1 << 20
 // openAt opens a machine and closes it with the test.
 func openAt(t testing.TB, dir string, change ...func(*Options)) *Machine {
 	t.Helper()
-	m, err := tryOpenAt(dir, change...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(tryOpenAt(dir, change...))(t)
 	t.Cleanup(func() { closeMachine(t, m) })
 	return m
 }
@@ -100,10 +98,7 @@ func (l *raftLog) add(kind raft.LogType, data []byte) uint64 {
 // batch adds one log entry.
 func (l *raftLog) batch(b command.Batch) uint64 {
 	l.t.Helper()
-	data, err := command.EncodeBatch(b)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	data := must.Get(command.EncodeBatch(b))(l.t)
 	return l.add(raft.LogCommand, data)
 }
 
@@ -188,9 +183,7 @@ func (r *rig) run(bodies ...command.Payload) []command.Result {
 func (r *rig) publish(change func(*command.Publish)) uint64 {
 	r.t.Helper()
 	res := r.run(post("ada", change))[0]
-	if res.Outcome != command.OutcomeDone {
-		r.t.Fatalf("publish: %+v", res)
-	}
+	must.Equal(r.t, res.Outcome, command.OutcomeDone, "publish: %+v", res)
 	return res.Entry
 }
 
@@ -329,18 +322,13 @@ func receive(m *Machine, meta *raft.SnapshotMeta, data []byte) error {
 // copyDir copies a state's directory.
 func copyDir(t testing.TB, to, from string) {
 	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(to, os.DirFS(from)))
 }
 
 // receivedDir returns the name of the state that CURRENT does not name.
 func receivedDir(t testing.TB, dir string) string {
 	t.Helper()
-	current, err := os.ReadFile(filepath.Join(dir, currentFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	current := must.Get(os.ReadFile(filepath.Join(dir, currentFile)))(t)
 	for _, name := range fileNames(t, dir) {
 		if strings.HasPrefix(name, dbPrefix) && name+"\n" != string(current) {
 			return name
@@ -358,13 +346,8 @@ func damageTables(t testing.TB, dir, name string, damage func([]byte) []byte) {
 		t.Fatalf("no tables to damage: %v", err)
 	}
 	for _, path := range tables {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, damage(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path))(t)
+		must.Do(t, os.WriteFile(path, damage(data), 0o600))
 	}
 }
 
@@ -379,10 +362,7 @@ const (
 // fileNames lists a directory.
 func fileNames(t testing.TB, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -404,11 +384,4 @@ func senders(v *view.View, day command.Day, surface command.Surface) ([]byte, er
 	upper := append(state.DayKey(state.SpaceSenders, day), byte(surface)+1)
 	err := state.ScanSpace(v.Reader(), lower, upper, func(key, chunk []byte) error { return view.MergeChunk(registers, key, chunk) })
 	return registers, err
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

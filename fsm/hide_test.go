@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // byOperator is an order of the operator's.
@@ -356,15 +357,12 @@ func rowsOf(t tester, m *Machine) map[string]string {
 			continue
 		}
 		lower, upper := state.SpaceBounds(space)
-		err := state.ScanSpace(m.store.DB, lower, upper, func(key, row []byte) error {
+		must.Do(t, state.ScanSpace(m.store.DB, lower, upper, func(key, row []byte) error {
 			if !slices.ContainsFunc([][]byte{state.KeyRecorded, state.KeyHidden, state.KeyPolicy}, func(other []byte) bool { return bytes.Equal(key, other) }) {
 				rows[string(key)] = string(row)
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return rows
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // homeModel answers what Home answers by looking at everything.
@@ -394,10 +395,7 @@ func checkHome(t *rapid.T, m *Machine, sent []command.Command, history *homeHist
 		}
 		for _, s := range since {
 			seenBefore := rapid.Bool().Draw(t, "seen before")
-			got, err := v.Home(agent, s, seenBefore)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(v.Home(agent, s, seenBefore))(t)
 			model := want.home(agent, s, seenBefore)
 			if diff := gocmp.Diff(model, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(view.Home{}, "Until")); diff != "" {
 				t.Fatalf("home of %s since %d (-want +got):\n%s", agent, s, diff)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestChangesOfTheReceiver takes the receiver away, in all ways, and gives others.
@@ -184,9 +186,7 @@ func TestNewReceiverStartsAnew(t *testing.T) {
 				r.later(pause)
 			}
 			r.attempt("ada", command.AttemptFailed, nil)
-			if got := r.summary("ada"); got != "mention e1 failed status_500" {
-				t.Errorf("after the last failure: %s", got)
-			}
+			check.Equal(t, r.summary("ada"), "mention e1 failed status_500", "after the last failure")
 		})
 	}
 }
@@ -266,13 +266,9 @@ func TestDeliveriesSurviveRestart(t *testing.T) {
 	r.run(post("eve", mention("ada", "bob")), post("eve", mention("ada")), rehook("bob", ""))
 	r.attempt("ada", command.AttemptFailed, nil)
 	want := r.outbox("ada")
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Close())
 	r.Machine = openAt(t, r.opts.Dir, func(o *Options) { o.Observer = r.obs })
-	if diff := cmp.Diff(want, r.outbox("ada")); diff != "" {
-		t.Errorf("the outbox (-before +after):\n%s", diff)
-	}
+	check.Diff(t, r.outbox("ada"), want, "the outbox")
 	r.run(post("eve", mention("ada", "bob")))
 	if ada, bob := r.summary("ada"), r.summary("bob"); ada != "mention e1 waiting status_500, mention e2 waiting, mention e3 waiting" || bob != "mention e1 dropped hook_off" {
 		t.Errorf("ada: %s; bob: %s", ada, bob)

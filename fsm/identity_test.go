@@ -11,6 +11,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // look is the hash of a skeleton.
@@ -402,10 +404,7 @@ func (r *rig) owner(key string) string {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	owner, err := v.KeyOwner(keyHash(key))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	owner := must.Get(v.KeyOwner(keyHash(key)))(r.t)
 	return owner
 }
 
@@ -459,15 +458,11 @@ func TestRotateKey(t *testing.T) {
 			if key == step.open {
 				owner = "ada"
 			}
-			if got := r.owner(key); got != owner {
-				t.Errorf("step %d: %s belongs to %q, want %q", i, key, got, owner)
-			}
+			check.Equal(t, r.owner(key), owner, "step %d: %s belongs to", i, key)
 		}
 	}
 	r.run(&command.Purge{Order: byOperator, Agents: []string{"ada"}})
-	if got := r.owner("k7"); got != "ada" {
-		t.Errorf("after a purge of the profile the key belongs to %q", got)
-	}
+	check.Equal(t, r.owner("k7"), "ada", "after a purge of the profile the key belongs to")
 	r = newNames(t)
 	r.run(rotate("k1", "k3", "sender-5", "rotate-01"))
 	r.log.stamp += state.KeyGrace

@@ -14,6 +14,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const hour = int64(60 * 60 * 1000)
@@ -61,10 +63,7 @@ func (r *rig) job(seq uint64) (view.Job, string) {
 	if err != nil || !ok {
 		r.t.Fatalf("job %d: %v, %v", seq, ok, err)
 	}
-	raw, err := v.AppendJob(nil, seq)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	raw := must.Get(v.AppendJob(nil, seq))(r.t)
 	return job, string(raw)
 }
 
@@ -293,9 +292,7 @@ func TestClaimsAreBounded(t *testing.T) {
 					break
 				}
 			}
-			if taken != tt.most {
-				t.Fatalf("%d claims, want %d", taken, tt.most)
-			}
+			must.Equal(t, taken, tt.most, "claims")
 			if taken == many {
 				return
 			}
@@ -437,9 +434,7 @@ func TestLostClaim(t *testing.T) {
 			if r.log.stamp += max(0, tt.later-1000); len(got) == 0 { // run goes on by a second
 				return
 			}
-			if diff := cmp.Diff(tt.want, r.run(tt.claim)[0].Problems); diff != "" {
-				t.Errorf("apply (-want +got):\n%s", diff)
-			}
+			check.Diff(t, r.run(tt.claim)[0].Problems, tt.want, "apply")
 		})
 	}
 }
@@ -456,26 +451,18 @@ func TestNextClaimEnd(t *testing.T) {
 		}
 		return at
 	}
-	if next() != state.NoClaims {
-		t.Error("a claim in an empty state")
-	}
+	check.Equal(t, next(), state.NoClaims, "a claim in an empty state")
 	r.run(postJob("ada"), postJob("ada"))
 	late, soon := claim("bob", 1), claim("bob", 2)
 	soon.TTL = hour
 	r.run(late, soon)
 	at := r.log.stamp
-	if got := next(); got != at+hour {
-		t.Errorf("next end %d, want %d", got, at+hour)
-	}
+	check.Equal(t, next(), at+hour, "next end")
 	r.run(release("bob", 2))
-	if got := next(); got != at+24*hour {
-		t.Errorf("after a release: %d, want %d", got, at+24*hour)
-	}
+	check.Equal(t, next(), at+24*hour, "after a release")
 	r.log.stamp += 24 * hour
 	r.run(&command.Tick{})
-	if next() != state.NoClaims {
-		t.Error("a claim after the last one ended")
-	}
+	check.Equal(t, next(), state.NoClaims, "a claim after the last one ended")
 }
 
 // TestManyClaimsEndAtOnce holds that a log entry reopens a bounded number of jobs, and that

@@ -14,6 +14,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const hourOfRule = 60 * 60 * 1000
@@ -27,9 +29,7 @@ func rule(kind command.RuleKind, subject string) *command.SetRule {
 func (r *rig) set(c *command.SetRule) uint64 {
 	r.t.Helper()
 	got := r.run(c)[0]
-	if got.Outcome != command.OutcomeDone {
-		r.t.Fatalf("%+v: %+v", c, got)
-	}
+	must.Equal(r.t, got.Outcome, command.OutcomeDone, "%+v: %+v", c, got)
 	return got.Entry
 }
 
@@ -43,10 +43,7 @@ func (r *rig) checkPolicy(p command.Payload, addr string) state.PolicyCheck {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	e, err := v.Examine(p, netip.MustParseAddr(addr))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	e := must.Get(v.Examine(p, netip.MustParseAddr(addr)))(r.t)
 	return e.Policy
 }
 
@@ -191,9 +188,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 			if !taken(test.against[0]) {
 				t.Error("a rule that has ended holds")
 			}
-			if rows := rowsIn(t, r.Machine, state.SpaceRule); rows != 0 {
-				t.Errorf("%d rows are left of rules that have ended", rows)
-			}
+			check.Equal(t, rowsIn(t, r.Machine, state.SpaceRule), 0, "rows of rules that have ended")
 		})
 	}
 }
@@ -204,9 +199,7 @@ func rowsIn(t testing.TB, m *Machine, space byte) (n int) {
 	v := m.View()
 	defer v.Release()
 	lower, upper := state.SpaceBounds(space)
-	if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { n++; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { n++; return nil }))
 	return n
 }
 
@@ -390,9 +383,7 @@ func TestHeldBack(t *testing.T) {
 		hold(&p.Proof)
 	})
 	for _, got := range r.run(reply, job, profile, late) {
-		if got.Outcome != command.OutcomeDone {
-			t.Fatalf("%+v", got)
-		}
+		must.Equal(t, got.Outcome, command.OutcomeDone, "result: %+v", got)
 	}
 	doc, raw := r.read(2)
 	if doc.Hidden == nil || doc.Hidden.Reason != "Held until a moderator has looked at it" || strings.Contains(raw, "pills") {
@@ -472,10 +463,7 @@ func (r *rig) waits() (n int) {
 	lower := []byte{state.SpaceWaitingList, byte(home.PartAsked)}
 	v := r.View()
 	defer v.Release()
-	err := state.ScanSpace(v.Reader(), lower, []byte{state.SpaceWaitingList, byte(home.PartAsked) + 1}, func([]byte, []byte) error { n++; return nil })
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, state.ScanSpace(v.Reader(), lower, []byte{state.SpaceWaitingList, byte(home.PartAsked) + 1}, func([]byte, []byte) error { n++; return nil }))
 	return n
 }
 
@@ -515,16 +503,16 @@ func TestPolicyIsTheSameEverywhere(t *testing.T) {
 		}
 		digest := func(step uint64) string {
 			dir := t.TempDir()
-			m := must(tryOpenAt(dir))
+			m := must.Get(tryOpenAt(dir))(t)
 			for first := uint64(1); first <= l.last(); first += step {
 				l.feed(m, first, min(l.last(), first+step-1))
 			}
 			v := m.View()
-			sum := fmt.Sprintf("%x", must(v.RowDigest(t.Context())))
+			sum := fmt.Sprintf("%x", must.Get(v.RowDigest(t.Context()))(t))
 			kept := policyText(v.Policy())
 			v.Release()
 			closeMachine(t, m)
-			m = must(tryOpenAt(dir))
+			m = must.Get(tryOpenAt(dir))(t)
 			defer closeMachine(t, m)
 			l.feed(m, 1, l.last())
 			v = m.View()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // keyHash is the hash of a key.
@@ -49,10 +50,7 @@ func (r *rig) opens(agent, key string) bool {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	s, err := v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: keyHash(key)}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: keyHash(key)}}))(r.t)
 	return s.Strength == command.ByKey
 }
 

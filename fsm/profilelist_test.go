@@ -7,6 +7,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // profileNames follows a list of profiles to its last page.
@@ -21,10 +22,7 @@ func profileNames(t tester, v *view.View, q view.ProfileQuery) (names []string) 
 			t.Fatalf("a page of %d for a limit of %d", len(revisions), q.Limit)
 		}
 		for _, n := range revisions {
-			doc, err := v.AppendRevisions(nil, []uint64{n})
-			if err != nil {
-				t.Fatal(err)
-			}
+			doc := must.Get(v.AppendRevisions(nil, []uint64{n}))(t)
 			var name string
 			if _, err := fmt.Sscanf(string(doc), `{"id":%q`, &name); err != nil {
 				t.Fatalf("%v: %s", err, doc)
@@ -78,22 +76,16 @@ func TestListProfiles(t *testing.T) {
 	dir := t.TempDir()
 	again := openAt(t, dir)
 	r.log.feed(again, 1, r.log.last())
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, again.Close())
 	again = openAt(t, dir)
 	check(again)
-	if err := takeSnapshot(again, r.log.last(), 99); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, takeSnapshot(again, r.log.last(), 99))
 	meta, data, err := send(again)
 	if err != nil {
 		t.Fatal(err)
 	}
 	third := openAt(t, t.TempDir())
-	if err := receive(third, meta, data); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, receive(third, meta, data))
 	check(third)
 	sameState(t, stateOf(t, r.Machine), stateOf(t, third))
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // reportID is the id of a receipt.
@@ -231,9 +233,7 @@ func TestReportsAreFair(t *testing.T) {
 	}
 	honest := n + 1
 	send(60, "honest", command.OutcomeDone, 0)
-	if n := len(r.reports(view.ReportQuery{Limit: 100})); n != command.MaxOpenReports {
-		t.Errorf("%d are open", n)
-	}
+	check.Equal(t, len(r.reports(view.ReportQuery{Limit: 100})), command.MaxOpenReports, "open reports")
 	for i := range 100 { // many more newcomers: no sender of one is pushed out
 		send(59, fmt.Sprintf("new%d", i), command.OutcomeDone, 0)
 	}
@@ -382,9 +382,7 @@ func TestPurgeErasesReports(t *testing.T) {
 	r.log.stamp += command.ReportKeptMillis
 	r.run(&command.Tick{}) // the first is gone
 	r.only(resolveReport(command.ReportErased, 1), command.OutcomeDone, 0)
-	if err := r.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.Flush())
 	if found := r.find(); len(found) == 0 {
 		t.Error("it is found nowhere before")
 	}
@@ -467,15 +465,10 @@ func checkReportQueue(t tester, m *Machine) {
 	rows, want := rowsOf(t, m), map[string]bool{}
 	for _, list := range [][]state.QueuedReport{loaded.Open, loaded.Closed} {
 		for _, queued := range list {
-			r, err := state.DecodeReport([]byte(rows[string(state.ReportKey(queued.Number))]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(state.DecodeReport([]byte(rows[string(state.ReportKey(queued.Number))])))(t)
 			number := string(binary.AppendUvarint(nil, queued.Number))
 			for _, key := range [][]byte{state.ReportIDKey(r.ID), state.ReportedKey(r.Entry, r.From)} {
-				if rows[string(key)] != number {
-					t.Fatalf("%q leads to %q, want %q", key, rows[string(key)], number)
-				}
+				must.Equal(t, rows[string(key)], number, "number of %q", key)
 				want[string(key)] = true
 			}
 			want[string(state.ReportKey(queued.Number))] = true

@@ -14,6 +14,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const day = command.DayMillis
@@ -99,9 +101,7 @@ func TestSweep(t *testing.T) {
 	other := r.publish(in("den"))
 	spam := r.publish(in("test-b"))
 	r.run(hide(state.EntryID(spam)))
-	if n := r.sweepAll(); n != 0 {
-		t.Errorf("%d sweeps without a retention", n)
-	}
+	check.Equal(t, r.sweepAll(), 0, "sweeps without a retention")
 	r.run(retain("test-*=2d,general=1d"))
 	r.later(day)
 	young := r.run(post("bob", relate(command.RelationReply, root)))[0].Entry // in test-a
@@ -331,9 +331,7 @@ func TestLooksAreBounded(t *testing.T) {
 	r.run(retain("*=1d"))
 	r.later(2 * day)
 	r.sweepAll()
-	if kept := r.rows(state.SpaceKept); kept != n {
-		t.Fatalf("%d are kept, want %d", kept, n)
-	}
+	must.Equal(t, r.rows(state.SpaceKept), n, "rows kept")
 	r.run(closeJob("ada", view.MaxKeptLook+7), closeJob("ada", n))
 	r.later(2 * day)
 	v := r.View()
@@ -450,9 +448,7 @@ func TestPurgeAfterSweep(t *testing.T) {
 			t.Errorf("the stub is %s", raw)
 		}
 	}
-	if err := r.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.Flush())
 	if len(r.find()) == 0 {
 		t.Fatal("the word is in no file before it is erased: the test shows nothing")
 	}
@@ -485,24 +481,19 @@ func TestSweptWordsLeaveTheIndex(t *testing.T) {
 	word := []byte(strings.ToLower(purgedWord))
 	terms := func() (n int) {
 		lower, upper := state.SpaceBounds(state.SpaceIndex)
-		err := state.ScanSpace(r.store.DB, lower, upper, func(key, _ []byte) error {
+		must.Do(t, state.ScanSpace(r.store.DB, lower, upper, func(key, _ []byte) error {
 			if bytes.Contains(key, word) {
 				n++
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return n
 	}
 	await.Eventually(t, "the first block to be sealed", func() bool { return terms() > 0 })
 	r.run(retain("den=1h"))
 	r.later(day)
 	r.sweepAll()
-	if err := r.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.Flush())
 	if terms() == 0 || len(r.find()) == 0 {
 		t.Fatal("the word left the files by itself: the test shows nothing")
 	}
@@ -554,9 +545,7 @@ func TestEraseSweptGivesWay(t *testing.T) {
 	r.run(closeJob("ada", job))
 	r.later(2 * day)
 	r.sweepAll()
-	if err := r.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.Flush())
 	inTables := func() bool {
 		return slices.ContainsFunc(r.find(), func(file string) bool { return strings.Contains(file, ".sst") })
 	}
@@ -590,9 +579,7 @@ func TestEraseSweptGivesWay(t *testing.T) {
 func (r *rig) reopen() {
 	r.t.Helper()
 	dir := r.opts.Dir
-	if err := r.Close(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.Close())
 	r.Machine = openAt(r.t, dir, func(o *Options) { o.Observer = r.obs })
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestWait(t *testing.T) {
@@ -22,9 +23,7 @@ func TestWait(t *testing.T) {
 	if err := r.Wait(ended, 2); !errors.Is(err, context.Canceled) {
 		t.Errorf("under an ended context: %v", err)
 	}
-	if n := len(r.waiters.waiting); n != 0 {
-		t.Errorf("%d waiters left behind", n)
-	}
+	check.Equal(t, len(r.waiters.waiting), 0, "waiters left behind")
 
 	const waiters = 2000
 	var wg sync.WaitGroup
@@ -110,12 +109,8 @@ func TestViewsUnderCommits(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	if n := r.store.refs.Load(); n != 2 {
-		t.Errorf("the store has %d references, want the machine's and the newest view's", n)
-	}
-	if n := r.store.DB.Metrics().Snapshots.Count; n != 1 {
-		t.Errorf("%d snapshots are open, want the newest view's", n)
-	}
+	check.Equal(t, r.store.refs.Load(), 2, "references to the store, by the machine and the newest view")
+	check.Equal(t, r.store.DB.Metrics().Snapshots.Count, 1, "open snapshots")
 }
 
 func TestViewReleasedTwice(t *testing.T) {
@@ -184,7 +179,5 @@ func TestObserverSeesTheView(t *testing.T) {
 	o := &lateReader{t: t}
 	o.m = openAt(t, t.TempDir(), func(opts *Options) { opts.Observer = o })
 	l.feed(o.m, 1, l.last())
-	if o.n != 3 {
-		t.Errorf("called for %d commands", o.n)
-	}
+	check.Equal(t, o.n, 3, "commands of the call")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/internal/await"
@@ -28,9 +29,7 @@ func TestShutdownDelay(t *testing.T) {
 		_ = n.Shutdown(ctx) // cut short: its error is ctx's
 	}()
 	await.Eventually(t, "not ready", func() bool { return statusOf(t, http.MethodGet, n, "/readyz", "") == http.StatusServiceUnavailable })
-	if got := statusOf(t, http.MethodPost, n, "/api/entries", "written during the delay"); got != http.StatusCreated {
-		t.Errorf("a publication during the delay: %d", got)
-	}
+	check.Equal(t, statusOf(t, http.MethodPost, n, "/api/entries", "written during the delay"), http.StatusCreated, "a publication during the delay")
 	select {
 	case <-ended:
 		t.Error("the node ended before its delay was over")

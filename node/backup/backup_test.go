@@ -27,15 +27,12 @@ func someBackup(t testing.TB) []byte {
 			t.Error(err)
 		}
 	}()
-	data, err := command.EncodeBatch(command.Batch{Stamp: 1_700_000_000_000, Groups: []command.Group{{
+	data := must.Get(command.EncodeBatch(command.Batch{Stamp: 1_700_000_000_000, Groups: []command.Group{{
 		Boot: command.BootID{1}, Commands: []command.Command{
 			{Seq: 1, Payload: &command.Init{ClusterID: "c0ffee", SealedDataKey: []byte("sealed")}},
 			{Seq: 2, Payload: &command.Publish{Agent: "ada", AgentKey: "ada", Kind: command.KindMessage, Title: "Title", Body: "some body"}},
 		},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	servers := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "n1"}}})
 	m.FSM().ApplyBatch([]*raft.Log{
 		{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: servers},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -199,8 +200,6 @@ func TestUnanswered(t *testing.T) {
 		"--http-addr=192.0.2.1:8080 --operator-name=A --operator-contact=a@b.example": false,
 	} {
 		c := defaults(t, strings.Fields(args)...)
-		if got := c.Unanswered(); got != want {
-			t.Errorf("%s: %t", args, got)
-		}
+		check.Equal(t, c.Unanswered(), want, "%s", args)
 	}
 }

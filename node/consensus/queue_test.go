@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -94,12 +95,8 @@ func TestCommitIndexEndsEarly(t *testing.T) {
 			defer close(end)
 			p := newPipeline(kept, end, time.Hour, link{&testQueue{unwritten: tt.unwritten}, electedIn(2), n, "f", "f"})
 			must.Get(p.AppendEntries(&raft.AppendEntriesRequest{Term: 2, PrevLogEntry: tt.prev, Entries: tt.entries, LeaderCommitIndex: tt.commit}, nil))(t)
-			if got := kept.sent[0].LeaderCommitIndex; got != tt.want {
-				t.Errorf("sent is the commit index %d, want %d", got, tt.want)
-			}
-			if got := n.peers["f"].commit; got != tt.want {
-				t.Errorf("noticed is the commit index %d, want %d", got, tt.want)
-			}
+			check.Equal(t, kept.sent[0].LeaderCommitIndex, tt.want, "sent is the commit index")
+			check.Equal(t, n.peers["f"].commit, tt.want, "noticed is the commit index")
 		})
 	}
 }
@@ -120,9 +117,7 @@ func TestRequestsEndAtTheQueue(t *testing.T) {
 	from := newTransport(&testQueue{unwritten: 5}, electedIn(2), nothingCovered, inner[0])
 	req := &raft.AppendEntriesRequest{Term: 2, PrevLogEntry: 20, PrevLogTerm: 2, LeaderCommitIndex: 9}
 	must.Do(t, from.AppendEntries("f", inner[1].LocalAddr(), req, &raft.AppendEntriesResponse{}))
-	if commit := <-got; commit != 4 {
-		t.Errorf("sent was the commit index %d, want 4", commit)
-	}
+	check.Equal(t, <-got, 4, "sent was the commit index")
 	from.stop()
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
@@ -308,9 +309,7 @@ func TestFilter(t *testing.T) {
 		{`panic: runtime error`, 0, true},
 	} {
 		now = now.Add(tc.after)
-		if got := f.shows(tc.line); got != tc.want {
-			t.Errorf("%s: shown %v", tc.line, got)
-		}
+		check.Equal(t, f.shows(tc.line), tc.want, "%s: shown", tc.line)
 	}
 	for i := range 2 * quietMessages {
 		f.shows(fmt.Sprintf("level=WARN msg=m%d", i))

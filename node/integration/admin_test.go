@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -139,9 +140,7 @@ func TestDigestSeesRowsThatDiffer(t *testing.T) {
 		}
 		differ := 0
 		for _, d := range comparison.Digests {
-			if d.Digest != comparison.Digests[0].Digest {
-				t.Errorf("the logs differ: %+v", comparison)
-			}
+			check.Equal(t, d.Digest, comparison.Digests[0].Digest, "the logs differ: %+v", comparison)
 			for _, other := range comparison.Digests {
 				if d.Rows != other.Rows {
 					differ++

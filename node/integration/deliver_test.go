@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 
@@ -117,9 +119,7 @@ func TestDeliveries(t *testing.T) {
 		t.Fatalf("keys %v, %v", keys, err)
 	}
 	got := h.pushed(t, "")
-	if len(got) != len(want) {
-		t.Fatalf("%d events, want %d", len(got), len(want))
-	}
+	must.Equal(t, len(got), len(want), "events")
 	ids := map[string]bool{}
 	for i, p := range got {
 		e := p.Event
@@ -226,9 +226,7 @@ func TestReceiversThatFail(t *testing.T) {
 	}
 	checkSchema(t, "Event", got[1].Body)
 	c.WaitLogged(0, "give --public-url")
-	if n := len(h.pushed(t, "gone")); n != 1 {
-		t.Errorf("%d events for the receiver that is gone", n)
-	}
+	check.Equal(t, len(h.pushed(t, "gone")), 1, "events for the receiver that is gone")
 	c.Eventually("the measurements", func() error {
 		metrics := c.Nodes[0].Metrics()
 		for _, line := range []string{

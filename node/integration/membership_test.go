@@ -11,6 +11,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -48,9 +49,7 @@ func TestSecondClusterIsNotFormed(t *testing.T) {
 		}
 		c.WaitReady()
 		c.WaitVoters()
-		if got := len(c.All(2, client.EntryQuery{})); got != 1 {
-			t.Errorf("the newest node lists %d entries", got)
-		}
+		check.Equal(t, len(c.All(2, client.EntryQuery{})), 1, "entries of the newest node")
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -132,9 +133,7 @@ func useSaved(t *testing.T, c *testCluster, saved savedState) {
 	for query, want := range map[client.EntryQuery]int{
 		{Tag: "old"}: savedEntries, {Words: "漢字"}: 1, {For: "ada"}: savedEntries, {Agent: "ADA", Kind: "message"}: 2,
 	} {
-		if n := len(c.All(0, query)); n != want {
-			t.Errorf("%+v: %d entries, want %d", query, n, want)
-		}
+		check.Equal(t, len(c.All(0, query)), want, "%+v: entries", query)
 	}
 	for id, want := range saved.Jobs {
 		c.waitJob(id, want)

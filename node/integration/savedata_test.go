@@ -203,9 +203,7 @@ func (c *testCluster) populateEntries(saved *savedState) {
 		return a.Entry
 	}
 	profile, status := c.register(0, map[string]any{"id": "Ada", "description": "Keeps what is old.", "capabilities": []string{"memory"}})
-	if status != http.StatusCreated {
-		c.t.Fatalf("register: %d %+v", status, profile)
-	}
+	must.Equal(c.t, status, http.StatusCreated, "register: %+v", profile)
 	saved.EditKey = profile.EditKey
 	post("/api/agents", map[string]any{"id": "Ada", "note": "Open the old data.", "edit_key": profile.EditKey})
 	first := c.MustPublish(0, nodetest.Post{Agent: "Ada", Channel: "saved", Body: "The first entry, @grace: is it there?", RequestID: "saved-0001"})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -120,15 +121,9 @@ func TestQueue(t *testing.T) {
 			t.Fatalf("queued %v, %v", queued, err)
 		}
 	}
-	if got := s.Unwritten(); got != 4 {
-		t.Errorf("unwritten from %d on, want 4", got)
-	}
-	if last := onDisk(t, s); last != 3 {
-		t.Errorf("the file ends at %d", last)
-	}
-	if got := span(t, s); got != [2]uint64{1, 3} {
-		t.Errorf("the log spans %v", got)
-	}
+	check.Equal(t, s.Unwritten(), 4, "unwritten from")
+	check.Equal(t, onDisk(t, s), 3, "the file ends at")
+	check.Equal(t, span(t, s), [2]uint64{1, 3}, "span of the log")
 	if err := s.WaitWritten(3); err != nil {
 		t.Errorf("waiting for what is written: %v", err)
 	}
@@ -324,9 +319,7 @@ func TestQueuedWriteFails(t *testing.T) {
 		}
 		g.open()
 		checkQueueEnded(t, s, g.fatals(), wrote)
-		if onDisk := reopen(t, s); onDisk != 3 {
-			t.Errorf("after a start the log ends at %d", onDisk)
-		}
+		check.Equal(t, reopen(t, s), 3, "after a start the log ends at")
 	})
 	t.Run("made all the same", func(t *testing.T) {
 		var d disk
@@ -346,9 +339,7 @@ func TestQueuedWriteFails(t *testing.T) {
 			return !s.draining
 		})
 		checkQueueEnded(t, s, d.fatal, wrote)
-		if last := reopen(t, s); last != 6 {
-			t.Errorf("after a start the log ends at %d", last)
-		}
+		check.Equal(t, reopen(t, s), 6, "after a start the log ends at")
 	})
 }
 
@@ -397,9 +388,7 @@ func TestCloseWritesTheQueue(t *testing.T) {
 	if err := <-closed; err != nil || len(g.fatals()) > 0 {
 		t.Errorf("%v, fatal %v", err, g.fatals())
 	}
-	if last := span(t, open(t, Options{Path: s.path}))[1]; last != 6 {
-		t.Errorf("after a start the log ends at %d", last)
-	}
+	check.Equal(t, span(t, open(t, Options{Path: s.path}))[1], 6, "after a start the log ends at")
 }
 
 // TestQueueDuringTruncation queues entries while the old end of the log is deleted, its

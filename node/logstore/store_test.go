@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -214,9 +215,7 @@ func TestBytes(t *testing.T) {
 			}
 		}
 		for limit, n := range trailing {
-			if got := s.Trailing(limit); got != n {
-				t.Errorf("%s: Trailing(%d) = %d, want %d", when, limit, got, n)
-			}
+			check.Equal(t, s.Trailing(limit), n, "%s: Trailing(%d)", when, limit)
 		}
 	}
 	check(s, "filled", map[uint64]int64{0: 100, 50: 50, 100: 0, 200: 0},
@@ -236,9 +235,7 @@ func TestDeleteInTheMiddle(t *testing.T) {
 	if err := s.DeleteRange(4, 6); err == nil {
 		t.Error("deleted the middle of the log")
 	}
-	if got := span(t, s); got != [2]uint64{1, 10} {
-		t.Errorf("log spans %v", got)
-	}
+	check.Equal(t, span(t, s), [2]uint64{1, 10}, "span of the log")
 }
 
 // TestAppendDuringTruncation truncates a long log under a writer and a reader.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
@@ -102,9 +102,7 @@ func TestNoChangeOnAFullDisk(t *testing.T) {
 			if err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return c, nil }); !errors.Is(err, full) {
 				t.Errorf("the change ends with %v, want %v", err, full)
 			}
-			if diff := cmp.Diff(before, ms.cfg.Raft.Servers()); diff != "" {
-				t.Errorf("the configuration changed (-before +after):\n%s", diff)
-			}
+			check.Diff(t, ms.cfg.Raft.Servers(), before, "the configuration changed")
 		})
 	}
 }
@@ -117,12 +115,9 @@ func TestChangeOfTwoSteps(t *testing.T) {
 		noted = append(noted, c)
 		return nil
 	}
-	err := ms.reconfigure(t.Context(), func(configuration) (change, error) {
+	must.Do(t, ms.reconfigure(t.Context(), func(configuration) (change, error) {
 		return change{add: "d-1", remove: "b-1", reason: "a test"}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	want := []command.Payload{
 		&command.NoteChange{Action: command.ChangeAdd, Server: "d-1", By: ms.cfg.ServerID, Reason: "it is alive and new"},
 		&command.NoteChange{Action: command.ChangeRemove, Server: "b-1", By: ms.cfg.ServerID, Reason: "a test"},
@@ -139,7 +134,7 @@ func TestChangeOfTwoSteps(t *testing.T) {
 func TestOneChangeAtATime(t *testing.T) {
 	ms := leaderOf(t, "b-1", "c-1")
 	second := make(chan error, 1)
-	err := ms.reconfigure(t.Context(), func(configuration) (change, error) {
+	must.Do(t, ms.reconfigure(t.Context(), func(configuration) (change, error) {
 		begun := make(chan struct{})
 		go func() {
 			close(begun)
@@ -152,13 +147,8 @@ func TestOneChangeAtATime(t *testing.T) {
 		}()
 		<-begun
 		return change{remove: "b-1"}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-second; err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.Do(t, <-second)
 	if got := ms.cfg.Raft.Servers(); len(got) != 1 {
 		t.Errorf("the configuration is %v", got)
 	}
@@ -189,8 +179,6 @@ func TestCommonFormat(t *testing.T) {
 		"one may join":                    {[]cluster.Member{member("a-1", "c", 3), member("b-1", "c", 3), member("d-1", "", 2)}, 2},
 		"another cluster is near":         {[]cluster.Member{member("a-1", "c", 3), member("b-1", "c", 3), member("d-1", "d", 2)}, 3},
 	} {
-		if got := commonFormat(servers("a-1 (b-1)"), tt.members, "c"); got != tt.want {
-			t.Errorf("%s: %d, want %d", name, got, tt.want)
-		}
+		check.Equal(t, commonFormat(servers("a-1 (b-1)"), tt.members, "c"), tt.want, "%s", name)
 	}
 }

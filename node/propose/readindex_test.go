@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -264,26 +265,18 @@ func TestRoundsAreSharedAndNeverJoinedLate(t *testing.T) {
 		late = append(late, ask())
 	}
 	finish <- 1
-	if got := <-first; got != 1 {
-		t.Errorf("the first asker got %d", got)
-	}
-	if got := <-started; got != 2 {
-		t.Errorf("round %d", got)
-	}
+	check.Equal(t, <-first, 1, "the first asker got")
+	check.Equal(t, <-started, 2, "round")
 	finish <- 2
 	for _, ch := range late {
-		if got := <-ch; got != 2 {
-			t.Errorf("an asker that came during round 1 got the answer of round %d", got)
-		}
+		check.Equal(t, <-ch, 2, "round of the answer to an asker that came during round 1")
 	}
 	await.Eventually(t, "the rounds end", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return !r.running
 	})
-	if n != 2 {
-		t.Errorf("%d rounds for 11 askers, want 2", n)
-	}
+	check.Equal(t, n, 2, "rounds for 11 askers")
 }
 
 func TestRoundsLetAskersGo(t *testing.T) {
@@ -381,7 +374,5 @@ func TestElectedLeaderLetsOthersWait(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	c.nodes[1].handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, pathReadIndex, http.NoBody))
-	if w.Code != http.StatusMisdirectedRequest {
-		t.Errorf("a follower answered %d", w.Code)
-	}
+	check.Equal(t, w.Code, http.StatusMisdirectedRequest, "a follower answered")
 }

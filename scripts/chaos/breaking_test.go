@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -89,9 +90,7 @@ func withDisk(t *testing.T) (*bench, *harness.Node) {
 		t.Skip("no disks here: ", b.noDisks)
 	}
 	n := c.Nodes[0]
-	if err := os.Mkdir(n.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(n.Dir, 0o700))
 	return b, n
 }
 
@@ -109,9 +108,7 @@ func TestDiskFails(t *testing.T) {
 		}
 		return errors.Join(err, f.Close())
 	}
-	if err := errors.Join(write("synced", true), write("lost", false)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(write("synced", true), write("lost", false)))
 	b.fail(n)
 	if err := write("late", false); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a disk that failed: %v", err)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func knownBugs(t *testing.T) (tested, played []bug) {
@@ -38,10 +40,7 @@ func TestBugsFit(t *testing.T) {
 			t.Errorf("%s: %v", b.name, err)
 			continue
 		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(t)
 		var overlay struct{ Replace map[string]string }
 		if err := json.Unmarshal(data, &overlay); err != nil || len(overlay.Replace) == 0 {
 			t.Fatalf("%s: %s, %v", b.name, data, err)
@@ -56,10 +55,7 @@ func TestBugsFit(t *testing.T) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return data
 }
 
@@ -101,9 +97,7 @@ func TestEdits(t *testing.T) {
 	const source = "package p\n\nvar limit = 3\n\nfunc add() {\n\tone()\n\t\ttwo()\n}\n\nfunc (s *set[T]) add() {\n\tone()\n\ttwo()\n\tone()\n}\n"
 	dir := t.TempDir()
 	file := filepath.Join(dir, "p.go")
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(source), 0o600))
 	for _, test := range []struct {
 		name string
 		edit edit
