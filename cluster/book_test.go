@@ -40,9 +40,7 @@ func TestBookIsKept(t *testing.T) {
 		}
 		got := b.GossipAddrs()
 		slices.Sort(got)
-		if !slices.Equal(got, []string{"192.0.2.1:1", "192.0.2.2:1"}) {
-			t.Errorf("gossip addresses %v", got)
-		}
+		check.Diff(t, got, []string{"192.0.2.1:1", "192.0.2.2:1"}, "gossip addresses")
 	}
 	check(b)
 	check(OpenBook(path, out.logger()))
@@ -66,9 +64,7 @@ func TestBookWritesOnlyChanges(t *testing.T) {
 	if got, _ := b.Resolve("a-1"); got != "a:1" {
 		t.Errorf("in memory: %q", got)
 	}
-	if err := b.Update([]Member{member}); err != nil {
-		t.Errorf("nothing changed, yet: %v", err)
-	}
+	check.Err(t, b.Update([]Member{member}), nil, "nothing changed, yet")
 }
 
 func TestBookCorrupt(t *testing.T) {

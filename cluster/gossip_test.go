@@ -40,9 +40,7 @@ func startGossip(t *testing.T, cfg GossipConfig) *testGossip {
 	cfg.Logger = out.logger()
 	g := must.Get(StartGossip(cfg))(t)
 	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		check.Err(t, g.Close(), nil, "close")
 	})
 	return &testGossip{Gossip: g, logs: out}
 }
@@ -152,9 +150,7 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 
 	must.Do(t, b.Leave(testTimeout))
 	wantMembers(t, a, "a-1")
-	if err := b.Leave(testTimeout); err != nil {
-		t.Errorf("second leave: %v", err)
-	}
+	check.Err(t, b.Leave(testTimeout), nil, "second leave")
 }
 
 func TestGossipRejectsAnotherKey(t *testing.T) {
@@ -172,13 +168,9 @@ func TestGossipRejectsAnotherKey(t *testing.T) {
 		return stranger.logs.has("level=WARN") && stranger.logs.has("a join address has another cluster secret") && stranger.logs.has(a.Addr())
 	})
 	for _, g := range []*testGossip{a, b} {
-		if got := g.ids(); !slices.Equal(got, []string{"a-1", "b-1"}) {
-			t.Errorf("members %v", got)
-		}
+		check.Diff(t, g.ids(), []string{"a-1", "b-1"}, "members")
 	}
-	if got := stranger.ids(); !slices.Equal(got, []string{"s-1"}) {
-		t.Errorf("the stranger sees %v", got)
-	}
+	check.Diff(t, stranger.ids(), []string{"s-1"}, "the stranger sees")
 }
 
 func TestGossipRejectsAnotherCluster(t *testing.T) {
@@ -334,9 +326,7 @@ func TestGossipRotatesKeys(t *testing.T) {
 	}
 	late := startGossip(t, gossipConfig("d-1", testSecrets(t, "A"), nodes[0].Addr()))
 	await.Eventually(t, "the old key is rejected", func() bool { return nodes[0].logs.has("has another cluster secret") })
-	if got := late.ids(); !slices.Equal(got, []string{"d-1"}) {
-		t.Errorf("with the old key: %v", got)
-	}
+	check.Diff(t, late.ids(), []string{"d-1"}, "with the old key")
 	startGossip(t, gossipConfig("e-1", testSecrets(t, "B"), nodes[0].Addr()))
 	wantMembers(t, nodes[0], "a-1", "b-1", "c-1", "e-1")
 }
@@ -355,9 +345,7 @@ func TestUpdateKeyring(t *testing.T) {
 	}
 	for _, tt := range tests {
 		ring := must.Get(memberlist.NewKeyring(keys(tt.from), keys(tt.from)[0]))(t)
-		if err := updateKeyring(ring, keys(tt.to)); err != nil {
-			t.Errorf("%s to %s: %v", tt.from, tt.to, err)
-		}
+		check.Err(t, updateKeyring(ring, keys(tt.to)), nil, "%s to %s", tt.from, tt.to)
 		got := ""
 		for _, k := range ring.GetKeys() {
 			got += string(k[0])

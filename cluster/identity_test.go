@@ -102,9 +102,7 @@ func TestLockDir(t *testing.T) {
 		t.Errorf("second process: %q", out)
 	}
 	must.Do(t, lock.Release())
-	if err := lock.Release(); err != nil {
-		t.Errorf("second release: %v", err)
-	}
+	check.Err(t, lock.Release(), nil, "second release")
 	check.Equal(t, second(), "", "after release")
 }
 

@@ -376,9 +376,7 @@ func TestRaftTransportOverThePort(t *testing.T) {
 			Logger: hclog.NewNullLogger(),
 		})
 		t.Cleanup(func() {
-			if err := errors.Join(trans.Close(), p.Close()); err != nil {
-				t.Errorf("close: %v", err)
-			}
+			check.Err(t, errors.Join(trans.Close(), p.Close()), nil, "close")
 		})
 		return trans
 	}

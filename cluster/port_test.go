@@ -43,9 +43,7 @@ func TestPortManyConnectionsAtOnce(t *testing.T) {
 	for i := range 40 {
 		text := strings.Repeat(fmt.Sprint(i), 100)
 		wg.Go(func() {
-			if err := a.echo("b-1", text); err != nil {
-				t.Errorf("echo: %v", err)
-			}
+			check.Err(t, a.echo("b-1", text), nil, "echo")
 		})
 		wg.Go(func() {
 			if got, err := a.ask("b-1", text); err != nil || got != "a-1 HTTP/2.0 "+text {
@@ -166,9 +164,7 @@ func TestPortRejectsStrangers(t *testing.T) {
 	own := must.Get(secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now()))(t)
 	old := must.Get(secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(-2*LeafValidity)))(t)
 	ahead := must.Get(secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(LeafBackdate/2)))(t)
-	if err := roughClient(a.AdvertiseAddr(), ahead, ProtocolRaft); err != nil {
-		t.Errorf("a peer whose clock is days ahead: %v", err)
-	}
+	check.Err(t, roughClient(a.AdvertiseAddr(), ahead, ProtocolRaft), nil, "a peer whose clock is days ahead")
 	for _, tt := range []struct {
 		name, reason string
 		dial         func() error
@@ -361,13 +357,9 @@ func TestPortShutdownLetsRequestsEnd(t *testing.T) {
 	default:
 	}
 	close(release)
-	if err := <-down; err != nil {
-		t.Errorf("shutdown: %v", err)
-	}
+	check.Err(t, <-down, nil, "shutdown")
 	wg.Wait()
-	if err := p.Close(); err != nil {
-		t.Errorf("close after shutdown: %v", err)
-	}
+	check.Err(t, p.Close(), nil, "close after shutdown")
 }
 
 // echoless asks over a connection of its own.

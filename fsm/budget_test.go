@@ -27,9 +27,7 @@ func sent(sender string, bytes int) *command.Publish {
 // setSettings sets both settings.
 func (r *rig) setSettings(daily, sender uint64) {
 	r.t.Helper()
-	if got := r.run(&command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})[0]; got.Outcome != command.OutcomeDone {
-		r.t.Fatalf("settings: %+v", got)
-	}
+	expect(r.t, r.run(&command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})[0], command.OutcomeDone, "settings")
 }
 
 // taken publishes entries of 1,000 bytes, each in a log entry, and counts those that
@@ -180,9 +178,7 @@ func TestBudgetOfASender(t *testing.T) {
 	zero := uint64(0)
 	r.run(&command.SetSettings{SenderBytes: &zero})
 	check.Equal(t, r.taken("bot", 1), 1, "a sender is bounded after the bound was lifted")
-	if got := r.run(&command.SetSettings{SenderBytes: &zero})[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("the same settings again: %+v", got)
-	}
+	expect(t, r.run(&command.SetSettings{SenderBytes: &zero})[0], command.OutcomeUnchanged, "the same settings again")
 }
 
 // TestBudgetOfManySenders: past the senders that are counted one by one, others share

@@ -159,13 +159,9 @@ func crashReceived(t *testing.T) (dir string, meta *raft.SnapshotMeta, data []by
 func abandon(t *testing.T, m *Machine) {
 	t.Helper()
 	if m.newest != nil && m.newest != m.store {
-		if err := m.newest.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, m.newest.Close(), nil, "close")
 	}
-	if err := m.Abandon(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, m.Abandon(), nil, "abandon")
 }
 
 // TestCrashWhileBootFinishesAnInstall crashes a second time, in the boot that
@@ -191,9 +187,7 @@ func TestCrashWhileBootFinishesAnInstall(t *testing.T) {
 			if metas, err := m.Snapshots().List(); err != nil || len(metas) != 0 {
 				t.Errorf("snapshots %v, %v", metas, err)
 			}
-			if err := receive(m, meta, data); err != nil {
-				t.Errorf("receiving again: %v", err)
-			}
+			check.Err(t, receive(m, meta, data), nil, "receiving again")
 		})
 	}
 	if m := openAt(t, dir); m.Applied() != meta.Index {
@@ -296,9 +290,7 @@ func readDamaged(t *testing.T, dir string, want contents) (noticed bool) {
 	if err != nil && !fatal.Load() {
 		t.Errorf("Fatal was not called with %v", err)
 	}
-	if err := m.Abandon(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, m.Abandon(), nil, "abandon")
 	return err != nil
 }
 

@@ -31,9 +31,7 @@ func pseudonyms(epoch uint64, who string) command.Proof {
 // epoch begins an epoch.
 func (r *rig) epoch(number uint64) {
 	r.t.Helper()
-	if got := r.run(&command.NextEpoch{Number: number, SealedKey: []byte{byte(number)}})[0]; got.Outcome != command.OutcomeDone {
-		r.t.Fatalf("epoch %d: %+v", number, got)
-	}
+	expect(r.t, r.run(&command.NextEpoch{Number: number, SealedKey: []byte{byte(number)}})[0], command.OutcomeDone, "epoch %d", number)
 }
 
 // inEpoch is an entry of a sender in an epoch.
@@ -111,9 +109,7 @@ func TestEpochs(t *testing.T) {
 	if e, errEpoch := v.SenderEpoch(); err != nil || errEpoch != nil || purged != 4 || e.Number != 6 || !slices.Equal(e.Key, []byte{6}) || !slices.Equal(e.Last, []byte{5}) {
 		t.Errorf("%d keys to destroy, %+v, %v %v", purged, e, err, errEpoch)
 	}
-	if got := r.run(&command.NextEpoch{Number: 6, SealedKey: []byte{9}})[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("an epoch that is in force already: %+v", got)
-	}
+	expect(t, r.run(&command.NextEpoch{Number: 6, SealedKey: []byte{9}})[0], command.OutcomeUnchanged, "an epoch that is in force already")
 }
 
 // TestBlockFollowsWhateverElseHolds: a block follows its sender through changes of epoch
@@ -134,9 +130,7 @@ func TestBlockFollowsWhateverElseHolds(t *testing.T) {
 			r.epoch(1)
 			r.wantDone(inEpoch(1, "spam", "eve", nil))
 			block := r.set(&command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: "e1"})
-			if got := r.run(other)[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("%+v", got)
-			}
+			expect(t, r.run(other)[0], command.OutcomeDone, "result")
 			write := func(epoch uint64) { // as a node does
 				t.Helper()
 				p := inEpoch(epoch, "spam", "eve", func(p *command.Publish) { p.Body = "Cheap pills" })
@@ -345,9 +339,7 @@ func TestReportsAcrossEpochs(t *testing.T) {
 	r.epoch(2)
 	again := report(2, target, "")
 	again.Proof = pseudonyms(2, "home")
-	if got := r.run(again)[0]; got.Outcome != command.OutcomeDuplicate {
-		t.Errorf("again: %+v", got)
-	}
+	expect(t, r.run(again)[0], command.OutcomeDuplicate, "again")
 	other := report(3, target, "")
 	other.Proof = pseudonyms(2, "elsewhere")
 	r.wantDone(other)

@@ -85,9 +85,7 @@ func TestFloods(t *testing.T) {
 		}
 		agent := fmt.Sprint("agent", i)
 		for _, body := range []string{longText(10_000+i, 0), "Thank you, that helped me a lot."} {
-			if got := write(agent, "h"+agent, body); got.Outcome != command.OutcomeDone {
-				t.Errorf("an honest write: %+v", got)
-			}
+			expect(t, write(agent, "h"+agent, body), command.OutcomeDone, "an honest write")
 		}
 	}
 	t.Logf("%d of 1000 writes of the botnet came through", through)
@@ -98,9 +96,7 @@ func TestFloods(t *testing.T) {
 		t.Errorf("%d rows", rows)
 	}
 	r.log.stamp += command.HourMillis
-	if got := write("bot", "s1", longText(1, 1)); got.Outcome != command.OutcomeDone {
-		t.Errorf("in the next hour: %+v", got)
-	}
+	expect(t, write("bot", "s1", longText(1, 1)), command.OutcomeDone, "in the next hour")
 	if rows := rowsIn(t, r.Machine, state.SpaceFlood); rows > command.MaxSketchParts {
 		t.Errorf("%d rows in the next hour", rows)
 	}

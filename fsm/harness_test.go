@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -51,9 +53,7 @@ func tryOpenAt(dir string, change ...func(*Options)) (*Machine, error) {
 func closeMachine(t testing.TB, m *Machine) {
 	t.Helper()
 	checkHotRows(t, m)
-	if err := m.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	check.Err(t, m.Close(), nil, "close")
 }
 
 // checkHotRows holds that the rows that are kept in memory are those on disk.
@@ -177,6 +177,23 @@ func (r *rig) run(bodies ...command.Payload) []command.Result {
 		r.t.Fatalf("%d results of %d commands", len(out), len(bodies))
 	}
 	return out
+}
+
+// expect ends the test if a result has another outcome than want. The format describes the
+// command.
+func expect(t tester, got command.Result, want command.Outcome, format string, args ...any) {
+	t.Helper()
+	if got.Outcome != want {
+		t.Fatalf("%s: %+v, want outcome %d", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+// expectProblem ends the test if a result has other problems than want alone.
+func expectProblem(t tester, got command.Result, want command.Problem, format string, args ...any) {
+	t.Helper()
+	if !slices.Equal(got.Problems, []command.Problem{want}) {
+		t.Fatalf("%s: %+v, want problem %d", fmt.Sprintf(format, args...), got, want)
+	}
 }
 
 // publish applies one entry and returns its seq.

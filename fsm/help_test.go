@@ -149,9 +149,7 @@ func TestHelpList(t *testing.T) {
 				}
 			}
 			v.Release()
-			if !cmp.Equal(got, tt.want) {
-				t.Errorf("%s, %d a page: %v, want %v", name, limit, got, tt.want)
-			}
+			check.Diff(t, got, tt.want, "%s, %d a page", name, limit)
 		}
 	}
 }

@@ -46,9 +46,7 @@ func TestPoolFillsUp(t *testing.T) {
 	r.run(answer(asked[4]), answer(asked[14]))
 	want := append([]uint64{asked[3]}, asked[5:14]...)
 	slices.Reverse(want)
-	if got := r.home("eve", 0).Waiting; !slices.Equal(got, want) {
-		t.Errorf("waiting are %v, want %v", got, want)
-	}
+	check.Diff(t, r.home("eve", 0).Waiting, want, "waiting")
 	if got := r.home("ada", 0); len(got.Waiting) != 0 || len(got.OwedToYou) != 13 {
 		t.Errorf("the author's own: waiting %v, owed %v", got.Waiting, got.OwedToYou)
 	}
@@ -161,9 +159,7 @@ func TestHomeOfClaims(t *testing.T) {
 	}
 	claim := &command.ClaimJob{JobAction: onJob("bob", job), TTL: 3000}
 	r.run(claim)
-	if got := held(); !slices.Equal(got, []uint64{job}) {
-		t.Errorf("bob holds %v", got)
-	}
+	check.Diff(t, held(), []uint64{job}, "bob holds")
 	if h := r.home("bob", 0); !slices.Equal(h.ToDeliver, []uint64{job}) || len(h.OpenJobs) != 0 {
 		t.Errorf("to deliver %v, open %v", h.ToDeliver, h.OpenJobs)
 	}
@@ -221,9 +217,7 @@ func TestClaimLost(t *testing.T) {
 	if got := why("bob"); len(got) != 1 {
 		t.Errorf("told twice: %v", got)
 	}
-	if got := why("eve"); !slices.Equal(got, []string{"claim_lost"}) {
-		t.Errorf("the second one was told %v", got)
-	}
+	check.Diff(t, why("eve"), []string{"claim_lost"}, "the second one was told")
 	// An agent that takes its own job up again, or gives it back, has not lost it.
 	r.run(postJob("ada"))
 	v := r.View()
@@ -294,9 +288,7 @@ func TestMarkSeen(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := r.run(markSeen("ada", "k1", 1, 3, 3, 4, 99))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("%+v", got)
-	}
+	expect(t, r.run(markSeen("ada", "k1", 1, 3, 3, 4, 99))[0], command.OutcomeDone, "result")
 	r.run(post("bob", func(p *command.Publish) { p.Mentions = []string{"ada"} }))
 	h := r.home("ada", 0)
 	if len(h.ForYou) != 4 || h.OwedByYouCount != 2 || h.OwedByYou[0].Seq != 4 || h.OwedByYou[1].Seq != 2 {

@@ -1,12 +1,9 @@
 package fsm
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
@@ -141,9 +138,7 @@ func TestEndsOfDeliveries(t *testing.T) {
 		{"bob", outbox.DeliveryDropped, outbox.ReasonQueueFull, 0, false}: 1,
 		{"bob", outbox.DeliveryDropped, outbox.ReasonHookOff, 0, false}:   command.MaxWaitingDeliveries,
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	check.Diff(t, got, want, "result")
 	if len(ids) != 1+2*(command.MaxWaitingDeliveries+1) || !ids[r.outbox("ada").Newest[0].ID] {
 		t.Errorf("%d ids", len(ids))
 	}
@@ -217,9 +212,7 @@ func TestReceiverIsAskedForOnce(t *testing.T) {
 		{unchecked(rehook("ada", url)), rejected(command.ProblemUnchecked), false},
 		{rehook("ada", url), command.Result{Outcome: command.OutcomeDone}, true},
 	} {
-		if got := r.run(step.c)[0]; !cmp.Equal(got, step.want) {
-			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
-		}
+		check.Diff(t, r.run(step.c)[0], step.want, "step %d", i)
 		v := r.View()
 		on, err := v.Hooked("ada", url)
 		v.Release()
@@ -249,9 +242,7 @@ func TestTestDelivery(t *testing.T) {
 		{ask("eve", "key of eve"), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownAgent}}},
 		{ask("bob", "key of bob"), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoHook}}},
 	} {
-		if got := r.run(tt.c)[0]; !cmp.Equal(got, tt.want) {
-			t.Errorf("%+v: %+v, want %+v", tt.c, got, tt.want)
-		}
+		check.Diff(t, r.run(tt.c)[0], tt.want, "%+v", tt.c)
 	}
 	d := r.attempt("ada", command.AttemptDelivered, nil)
 	if d.Kind != outbox.DeliveryTest || d.Entry != 0 {

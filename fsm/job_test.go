@@ -139,9 +139,7 @@ func TestJobTransitions(t *testing.T) {
 			t.Run(stored+"/"+act, func(t *testing.T) {
 				r := newRig(t)
 				for _, b := range append([]command.Payload{postJob("Ada")}, before...) {
-					if res := r.run(b)[0]; res.Outcome != command.OutcomeDone {
-						t.Fatalf("%T: %+v", b, res)
-					}
+					expect(t, r.run(b)[0], command.OutcomeDone, "%T", b)
 				}
 				was, _ := r.job(1)
 				got := r.run(body)[0]
@@ -301,9 +299,7 @@ func TestClaimsAreBounded(t *testing.T) {
 				t.Helper()
 				next := *last
 				next.Job = state.FormatID(state.TypeJob, uint64(taken)+1)
-				if got := r.run(end, &next)[1]; got.Outcome != command.OutcomeDone {
-					t.Errorf("after %T: %+v", end, got)
-				}
+				expect(t, r.run(end, &next)[1], command.OutcomeDone, "after %T", end)
 				taken++
 				last = &next
 			}
@@ -312,14 +308,10 @@ func TestClaimsAreBounded(t *testing.T) {
 				claimNext(&command.ReleaseJob{JobAction: last.JobAction})
 				claimNext(hide(last.Job))
 			}
-			if got := r.run(last)[0]; got.Outcome != command.OutcomeDone {
-				t.Errorf("an extension: %+v", got)
-			}
+			expect(t, r.run(last)[0], command.OutcomeDone, "an extension")
 			r.log.stamp += 1000_000 + 24*hour
 			last.Job = state.FormatID(state.TypeJob, many)
-			if got := r.run(last)[0]; got.Outcome != command.OutcomeDone {
-				t.Errorf("after the end of all claims: %+v", got)
-			}
+			expect(t, r.run(last)[0], command.OutcomeDone, "after the end of all claims")
 			checkClaimCounts(t, r.Machine)
 		})
 	}
@@ -365,9 +357,7 @@ func TestClaimEnds(t *testing.T) {
 		t.Errorf("1 ms before the end: %+v", got)
 	}
 	r.log.stamp = end - 1000
-	if got := r.run(claim("eve", 1))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("at the end: %+v", got)
-	}
+	expect(t, r.run(claim("eve", 1))[0], command.OutcomeDone, "at the end")
 	if job, raw := r.job(1); job.ClaimedBy != "eve" || job.ClaimExpiresAt != end+24*hour {
 		t.Errorf("%s", raw)
 	}
@@ -421,9 +411,7 @@ func TestLostClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			for _, b := range append([]command.Payload{postJob("ada")}, tt.before...) {
-				if res := r.run(b)[0]; res.Outcome != command.OutcomeDone {
-					t.Fatalf("%T: %+v", b, res)
-				}
+				expect(t, r.run(b)[0], command.OutcomeDone, "%T", b)
 			}
 			v := r.View()
 			got, err := v.LostClaim(tt.claim, r.log.stamp+tt.later)
@@ -506,9 +494,7 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	}
 	// The newest one, still to be reopened, can be claimed again in the next
 	// log entry, which reopens the others.
-	if got := r.run(claim("eve", n), closeJob("ada", n-1))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("%+v", got)
-	}
+	expect(t, r.run(claim("eve", n), closeJob("ada", n-1))[0], command.OutcomeDone, "result")
 	v = r.View()
 	defer v.Release()
 	if overdue, err = v.Overdue(); err != nil || len(overdue) != 0 {
@@ -570,9 +556,7 @@ func TestSearchStopsAtItsBound(t *testing.T) {
 	if err != nil || len(seqs) != 0 || next == 0 || next > 3*apart {
 		t.Errorf("first page %v, next %d, %v", seqs, next, err)
 	}
-	if got := r.jobs(q); !cmp.Equal(got, []uint64{1}) {
-		t.Errorf("all pages: %v", got)
-	}
+	check.Diff(t, r.jobs(q), []uint64{1}, "all pages")
 }
 
 // TestJobRequests is the request_id of each action.
@@ -644,12 +628,8 @@ func TestJobEntries(t *testing.T) {
 			t.Errorf("%s", raw)
 		}
 	}
-	if got := r.list(view.Query{Since: -1, ForKey: "ada"}); !cmp.Equal(got, []uint64{4, 3, 2}) {
-		t.Errorf("for the poster: %v", got)
-	}
-	if got := r.list(view.Query{Since: -1, ForKey: "eve"}); !cmp.Equal(got, []uint64{2}) {
-		t.Errorf("for whom the note mentions: %v", got)
-	}
+	check.Diff(t, r.list(view.Query{Since: -1, ForKey: "ada"}), []uint64{4, 3, 2}, "for the poster")
+	check.Diff(t, r.list(view.Query{Since: -1, ForKey: "eve"}), []uint64{2}, "for whom the note mentions")
 	v := r.View()
 	defer v.Release()
 	if _, err := v.AppendJob(nil, 2); err == nil {
@@ -685,9 +665,7 @@ func TestJobLists(t *testing.T) {
 	} {
 		for _, limit := range []int{0, 1, 2, 3} {
 			tt.q.Limit = limit
-			if got := r.jobs(tt.q); !cmp.Equal(got, tt.want) {
-				t.Errorf("%s, %d a page: %v, want %v", name, limit, got, tt.want)
-			}
+			check.Diff(t, r.jobs(tt.q), tt.want, "%s, %d a page", name, limit)
 		}
 	}
 }

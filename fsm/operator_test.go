@@ -34,9 +34,7 @@ func TestResetKey(t *testing.T) {
 	if got := r.run(&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, command.Result{Outcome: command.OutcomeDone, KeyIssued: true}) {
 		t.Fatalf("reset: %+v", got)
 	}
-	if got := change("k1", "", "With the old key."); !cmp.Equal(got.Problems, []command.Problem{command.ProblemWrongKey}) {
-		t.Errorf("the old key still opens: %+v", got)
-	}
+	expectProblem(t, change("k1", "", "With the old key."), command.ProblemWrongKey, "the old key still opens")
 	// Whoever registered has no claim any more, and cannot have the key renewed.
 	if got := r.run(first("k3"))[0]; got.KeyIssued {
 		t.Errorf("the first request has the key renewed: %+v", got)
@@ -47,9 +45,7 @@ func TestResetKey(t *testing.T) {
 	if err != nil || standing.Strength != command.Unproven {
 		t.Errorf("the sender that registered proves the name: %v, %v", standing, err)
 	}
-	if got := change("k2", "", "With the new key."); got.Outcome != command.OutcomeDone {
-		t.Errorf("the new key does not open: %+v", got)
-	}
+	expect(t, change("k2", "", "With the new key."), command.OutcomeDone, "the new key does not open")
 }
 
 func TestReseal(t *testing.T) {

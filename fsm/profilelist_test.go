@@ -7,6 +7,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -62,9 +63,7 @@ func TestListProfiles(t *testing.T) {
 			{"!!", nil},
 		} {
 			for _, limit := range []int{0, 1, 2} {
-				if got := profileNames(t, v, view.ProfileQuery{Q: tt.q, Limit: limit}); !slices.Equal(got, tt.want) {
-					t.Errorf("%q by %d: %v, want %v", tt.q, limit, got, tt.want)
-				}
+				check.Diff(t, profileNames(t, v, view.ProfileQuery{Q: tt.q, Limit: limit}), tt.want, "%q by %d", tt.q, limit)
 			}
 		}
 		if _, ok, err := v.Profile("nobody"); ok || err != nil {
@@ -106,9 +105,7 @@ func TestSearchOfManyRevisions(t *testing.T) {
 	}
 	v := r.View()
 	defer v.Release()
-	if got := profileNames(t, v, view.ProfileQuery{Q: "hand"}); !slices.Equal(got, []string{"ada", "bob"}) {
-		t.Errorf("found %v", got)
-	}
+	check.Diff(t, profileNames(t, v, view.ProfileQuery{Q: "hand"}), []string{"ada", "bob"}, "found")
 	if revisions, next, err := v.ListProfiles(view.ProfileQuery{Q: "hand"}); err != nil || len(revisions) != 1 || next == 0 {
 		t.Errorf("first page: %v, next %d, %v: it must stop somewhere", revisions, next, err)
 	}

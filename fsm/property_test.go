@@ -17,6 +17,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -399,10 +400,6 @@ func tempMachine(t *rapid.T, change ...func(*Options)) *Machine {
 
 func dropMachine(t *rapid.T, m *Machine) {
 	checkHotRows(t, m)
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := os.RemoveAll(m.opts.Dir); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, m.Close(), nil, "close")
+	check.Err(t, os.RemoveAll(m.opts.Dir), nil, "remove all")
 }

@@ -82,9 +82,7 @@ func TestPurgeLeavesTheState(t *testing.T) {
 			if found := r.find(); len(found) == 0 {
 				t.Fatal("the word is in no file before it is purged: the test finds nothing")
 			}
-			if got := r.run(purge(append(ids, "e999", "j1")...))[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("purge: %+v", got)
-			}
+			expect(t, r.run(purge(append(ids, "e999", "j1")...))[0], command.OutcomeDone, "purge")
 			for _, id := range ids {
 				_, seq, _ := state.ParseID(id)
 				doc, raw := r.read(seq)

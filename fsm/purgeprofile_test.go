@@ -31,9 +31,7 @@ func TestPurgeOfAProfile(t *testing.T) {
 			r.run(wordyProfile("eve", "k-eve"))
 			again := wordyProfile("eve", "k-eve")
 			again.Note, again.Proof.Key = "Another "+purgedWord+" note", keyHash("k-eve")
-			if got := r.run(again)[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("changing the profile: %+v", got)
-			}
+			expect(t, r.run(again)[0], command.OutcomeDone, "changing the profile")
 			r.publish(func(p *command.Publish) { p.Mentions = []string{"eve"}; p.Body = "Hello, @eve." })
 			before, _ := r.profile("ada")
 			if hideFirst {

@@ -69,9 +69,7 @@ func TestPushFilter(t *testing.T) {
 			if after := r.outbox("ada"); after.Filter != filter || after.Active != before.Active {
 				t.Errorf("outbox %+v, want filter %b", after, filter)
 			}
-			if got := r.run(tt.body)[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("%+v", got)
-			}
+			expect(t, r.run(tt.body)[0], command.OutcomeDone, "result")
 			if want != "" {
 				want += " e5 waiting"
 			}

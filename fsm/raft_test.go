@@ -53,12 +53,8 @@ func (n *raftNode) start() {
 // stop ends Raft, and the machine as a crash would.
 func (n *raftNode) stop() {
 	n.t.Helper()
-	if err := n.raft.Shutdown().Error(); err != nil {
-		n.t.Error(err)
-	}
-	if err := n.machine.Abandon(); err != nil {
-		n.t.Error(err)
-	}
+	check.Err(n.t, n.raft.Shutdown().Error(), nil, "shutdown")
+	check.Err(n.t, n.machine.Abandon(), nil, "abandon")
 }
 
 func connect(nodes ...*raftNode) {

@@ -187,9 +187,7 @@ func TestReport(t *testing.T) {
 	if err != nil || rows[0].What != "kept e1 e2" || rows[0].Action != state.ActionResolve || !rows[0].Private || rows[0].By != command.Operator {
 		t.Errorf("the record says %+v, %v", rows, err)
 	}
-	if got := numbersOf(r.reports(view.ReportQuery{Closed: true, Limit: 1})); !slices.Equal(got, []uint64{3, 1}) {
-		t.Errorf("closed are %d", got)
-	}
+	check.Diff(t, numbersOf(r.reports(view.ReportQuery{Closed: true, Limit: 1})), []uint64{3, 1}, "closed")
 	if got := r.only(report(6, spam, "s1"), command.OutcomeDuplicate, 0); got.Entry != 1 {
 		t.Errorf("a repeat of what was closed is report %d", got.Entry)
 	}
@@ -300,9 +298,7 @@ func TestReportsGo(t *testing.T) {
 		t.Helper()
 		r.log.stamp = instant - 1000
 		r.run(&command.Tick{})
-		if got := known(); !slices.Equal(got, want) {
-			t.Errorf("at %d there are %d", instant, got)
-		}
+		check.Diff(t, known(), want, "known at %d", instant)
 	}
 	at(next-1, 0, 1, 2)
 	at(next, 0, 2)
@@ -354,9 +350,7 @@ func TestReportsAndThePolicy(t *testing.T) {
 		t.Errorf("checked as %+v", j)
 	}
 	r.set(rule(command.RuleSender, "e1"))
-	if got := r.run(report(3, "e1", "s1"))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemBlocked}) {
-		t.Errorf("of a sender that is blocked: %+v", got)
-	}
+	expectProblem(t, r.run(report(3, "e1", "s1"))[0], command.ProblemBlocked, "of a sender that is blocked")
 	policy := r.set(rule(command.RuleNetwork, "192.0.2.0/24"))
 	if j := r.checkPolicy(report(2, "e1", "s3"), "192.0.2.1"); j.Rule == nil || j.Rule.Number != policy {
 		t.Errorf("from a network that is blocked: %+v", j)

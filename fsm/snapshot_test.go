@@ -155,9 +155,7 @@ func TestSnapshotTransfer(t *testing.T) {
 	oldState := stateOf(t, to)
 	must.Do(t, receive(to, meta, data))
 	sameState(t, stateOf(t, from), stateOf(t, to))
-	if err := to.Wait(t.Context(), meta.Index); err != nil {
-		t.Errorf("wait: %v", err)
-	}
+	check.Err(t, to.Wait(t.Context(), meta.Index), nil, "wait")
 	// The old view goes on.
 	if rows, err := old.RowDigest(t.Context()); err != nil || rows != oldState.Rows {
 		t.Errorf("the old view changed: %v", err)
@@ -222,9 +220,7 @@ func TestOlderSnapshotIsNotInstalled(t *testing.T) {
 	want := stateOf(t, to)
 	must.Do(t, receive(to, meta, data))
 	sameState(t, want, stateOf(t, to))
-	if got := fileNames(t, to.opts.Dir); !slices.Equal(got, []string{currentFile, to.store.dir, snapshotDir}) {
-		t.Errorf("left behind: %v", got)
-	}
+	check.Diff(t, fileNames(t, to.opts.Dir), []string{currentFile, to.store.dir, snapshotDir}, "left behind")
 	metas, err := to.Snapshots().List()
 	if err != nil || len(metas) != 1 || metas[0].Index != meta.Index {
 		t.Errorf("snapshots %+v, %v", metas, err)
@@ -259,9 +255,7 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		t.Errorf("one stream too many: %v; %d streams", err, m.snaps.Streams())
 	}
 	for _, c := range open {
-		if err := errors.Join(c.Close(), c.Close()); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, errors.Join(c.Close(), c.Close()), nil, "error")
 	}
 	check.Equal(t, m.snaps.Streams(), 0, "streams after the end")
 }
@@ -294,12 +288,8 @@ func TestDamagedStreams(t *testing.T) {
 	other.Index++
 	rejected("another index", &other, data)
 	sameState(t, want, stateOf(t, to))
-	if got := fileNames(t, to.opts.Dir); !slices.Equal(got, []string{currentFile, to.store.dir, snapshotDir}) {
-		t.Errorf("left behind: %v", got)
-	}
-	if err := receive(to, meta, data); err != nil {
-		t.Errorf("the stream as it was: %v", err)
-	}
+	check.Diff(t, fileNames(t, to.opts.Dir), []string{currentFile, to.store.dir, snapshotDir}, "left behind")
+	check.Err(t, receive(to, meta, data), nil, "the stream as it was")
 }
 
 // TestPersistOfAReplacedState takes a snapshot of a state that a restore replaces
@@ -317,9 +307,7 @@ func TestPersistOfAReplacedState(t *testing.T) {
 	if err := snap.Persist(sink); err == nil {
 		t.Error("persisted")
 	}
-	if err := sink.Cancel(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, sink.Cancel(), nil, "cancel")
 	metas, err := to.Snapshots().List()
 	if err != nil || len(metas) != 1 || metas[0].Index != meta.Index {
 		t.Errorf("snapshots %+v, %v", metas, err)

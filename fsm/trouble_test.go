@@ -78,9 +78,7 @@ func TestFullDisk(t *testing.T) {
 	l.seed(20)
 	l.feed(m, flushed+1, l.last())
 	full.Store(true)
-	if err := m.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	check.Err(t, m.Close(), nil, "close")
 	// Each pause lies between two tries of up to two writers at once. Without pauses
 	// there are thousands a second.
 	if n, most := tries.Load(), int64(4*(time.Since(began)/fullPause+2)); n > most {
@@ -94,7 +92,5 @@ func TestFullDisk(t *testing.T) {
 	m = openAt(t, dir, change)
 	must.Equal(t, m.Applied(), flushed, "the state on disk is at")
 	l.feed(m, flushed+1, l.last())
-	if err := m.store.Flush(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, m.store.Flush(), nil, "flush")
 }

@@ -15,14 +15,10 @@ import (
 func TestWait(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if err := r.Wait(ctx, 1); err != nil {
-		t.Errorf("for what is there: %v", err)
-	}
+	check.Err(t, r.Wait(ctx, 1), nil, "for what is there")
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := r.Wait(ended, 2); !errors.Is(err, context.Canceled) {
-		t.Errorf("under an ended context: %v", err)
-	}
+	check.Err(t, r.Wait(ended, 2), context.Canceled, "under an ended context")
 	check.Equal(t, len(r.waiters.waiting), 0, "waiters left behind")
 
 	const waiters = 2000
@@ -63,12 +59,8 @@ func TestWaitEndsWithClose(t *testing.T) {
 		return len(r.waiters.waiting) > 0
 	})
 	closeMachine(t, r.Machine)
-	if err := <-done; !errors.Is(err, ErrClosed) {
-		t.Errorf("wait ended with %v", err)
-	}
-	if err := r.Wait(context.Background(), 99); !errors.Is(err, ErrClosed) {
-		t.Errorf("wait after close: %v", err)
-	}
+	check.Err(t, <-done, ErrClosed, "wait ended")
+	check.Err(t, r.Wait(context.Background(), 99), ErrClosed, "wait after close")
 }
 
 // TestViewsUnderCommits reads through views while log entries are applied: each view is
@@ -145,12 +137,8 @@ func TestCloseWaitsForViews(t *testing.T) {
 		t.Error(err)
 	}
 	v.Release()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if err := r.Close(); err != nil {
-		t.Errorf("closed again: %v", err)
-	}
+	check.Err(t, <-done, nil, "done")
+	check.Err(t, r.Close(), nil, "closed again")
 }
 
 // lateReader is an Observer that looks at the view when it is called for a command.

@@ -62,9 +62,7 @@ func TestShutdownDuringTheStart(t *testing.T) {
 	}
 	n.endOnce(func() { n.finish(ending{}, failed) })
 	close(n.begun)
-	if err := <-ended; !errors.Is(err, failed) {
-		t.Errorf("ended with %v", err)
-	}
+	check.Err(t, <-ended, failed, "ended")
 }
 
 // TestFailureDuringHangingWork: a node that cannot go on ends although its work in
@@ -84,9 +82,7 @@ func TestFailureDuringHangingWork(t *testing.T) {
 	go func() { ended <- n.Wait() }()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, cause) {
-			t.Errorf("ended with %v", err)
-		}
+		check.Err(t, err, cause, "ended")
 	case <-time.After(testPatience):
 		t.Error("the node has not ended")
 	}

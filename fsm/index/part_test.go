@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -121,9 +122,7 @@ func TestPartsOfBlockMerge(t *testing.T) {
 		}
 	}
 	w.check(t, rng, 300)
-	if err := c.Verify(w.kept[0].snap, 0, 0, w.model.terms); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, c.Verify(w.kept[0].snap, 0, 0, w.model.terms), nil, "verify")
 }
 
 // TestPartsAfterCrash crashes at any moment, and checks that the parts of a block
@@ -160,9 +159,7 @@ func TestPartsAfterCrash(t *testing.T) {
 	w.add()
 	w.keep(false)
 	w.check(t, rng, 100)
-	if err := w.kept[0].cut.Verify(w.kept[0].snap, 0, 0, w.model.terms); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, w.kept[0].cut.Verify(w.kept[0].snap, 0, 0, w.model.terms), nil, "verify")
 }
 
 // TestPrefixLooksAtBoundedWords writes far more words with one beginning than any

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -36,9 +37,7 @@ func TestReadersBesideAdds(t *testing.T) {
 				for range 4 {
 					checkSearch(anywhere{t}, k.cut, k.snap, m.at(k.cut.next), m.draw(rng))
 				}
-				if err := k.snap.Close(); err != nil {
-					t.Error(err)
-				}
+				check.Err(t, k.snap.Close(), nil, "close")
 			}
 		})
 	}
@@ -158,9 +157,7 @@ func TestVerifyFindsDifferences(t *testing.T) {
 				!strings.Contains(err.Error(), fmt.Sprintf("entry %d ", seq)) {
 				t.Errorf("entry %d changed: %v, want %q", seq, err, change)
 			}
-			if err := c.Verify(snap, seq+1, 0, want); err != nil {
-				t.Errorf("range after the entry %d: %v", seq, err)
-			}
+			check.Err(t, c.Verify(snap, seq+1, 0, want), nil, "range after the entry %d", seq)
 			if err := c.Verify(snap, 0, seq, want); seq > 0 && err != nil {
 				t.Errorf("range before the entry %d: %v", seq, err)
 			}
@@ -190,9 +187,7 @@ func TestDamagedIndex(t *testing.T) {
 			t.Errorf("search %+v of a damaged index: %v, %v", q, got, err)
 		}
 	}
-	if err := c.Verify(w.db, 0, 0, w.model.terms); !errors.Is(err, ErrMismatch) {
-		t.Errorf("verify of a damaged index: %v", err)
-	}
+	check.Err(t, c.Verify(w.db, 0, 0, w.model.terms), ErrMismatch, "verify of a damaged index")
 	must.Do(t, w.db.Set(append(slices.Clone(testPrefix), markKey), []byte("x"), pebble.NoSync))
 	if x, err := Open(w.db, Options{Prefix: testPrefix, Version: testVersion}); err == nil {
 		x.Close()

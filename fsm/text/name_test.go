@@ -114,9 +114,7 @@ func TestMentions(t *testing.T) {
 		{[]string{"ada", "@bob"}, []string{"bob"}},
 		{nil, nil},
 	} {
-		if got := Mentions(c.texts...); !slices.Equal(got, c.want) {
-			t.Errorf("Mentions(%q) = %q, want %q", c.texts, got, c.want)
-		}
+		check.Diff(t, Mentions(c.texts...), c.want, "Mentions(%q)", c.texts)
 	}
 }
 

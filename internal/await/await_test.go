@@ -44,9 +44,7 @@ func TestUntil(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			for _, want := range test.want {
-				if !errors.Is(err, want) {
-					t.Errorf("error %v, want %v", err, want)
-				}
+				check.Err(t, err, want, "error")
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,17 @@ func TestChecks(t *testing.T) {
 	Equal(&f, time.Second, time.Minute, "patience")
 	Diff(&f, []int{1}, []int{1}, "seqs")
 	Diff(&f, []int{1}, []int{2}, "seqs of %s", "ada")
-	want := []string{"replies to e5: 3, want 4", `body: "a\n", want "a"`, "patience: 1s, want 1m0s", "seqs of ada (-want +got):\n"}
+	Err(&f, nil, nil, "close")
+	Err(&f, fmt.Errorf("close: %w", io.EOF), io.EOF, "close")
+	Err(&f, io.EOF, nil, "close")
+	Err(&f, nil, io.EOF, "read")
+	ErrText(&f, io.ErrUnexpectedEOF, "unexpected", "read")
+	ErrText(&f, io.EOF, "unexpected", "read of %d", 7)
+	ErrText(&f, nil, "EOF", "read")
+	want := []string{
+		"replies to e5: 3, want 4", `body: "a\n", want "a"`, "patience: 1s, want 1m0s", "seqs of ada (-want +got):\n",
+		"close: EOF, want <nil>", "read: <nil>, want EOF", `read of 7: EOF, want "unexpected"`, `read: <nil>, want "EOF"`,
+	}
 	for i, text := range f.list {
 		if i >= len(want) || !strings.HasPrefix(text, want[i]) {
 			t.Errorf("message %d: %q", i, text)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -161,9 +162,7 @@ func TestPackets(t *testing.T) {
 			}
 		}
 		for _, transport := range []interface{ Shutdown() error }{from, to} {
-			if err := transport.Shutdown(); err != nil {
-				t.Error(err)
-			}
+			check.Err(t, transport.Shutdown(), nil, "shutdown")
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -23,9 +24,7 @@ func someBackup(t testing.TB) []byte {
 	t.Helper()
 	m := must.Get(fsm.Open(fsm.Options{Dir: t.TempDir()}))(t)
 	defer func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, m.Close(), nil, "close")
 	}()
 	data := must.Get(command.EncodeBatch(command.Batch{Stamp: 1_700_000_000_000, Groups: []command.Group{{
 		Boot: command.BootID{1}, Commands: []command.Command{

@@ -261,9 +261,7 @@ func TestNothingAnswered(t *testing.T) {
 	o := options(Write, dead.URL)
 	o.Duration = 100 * time.Millisecond
 	_, err := Run(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("error %v", err)
-	}
+	check.ErrText(t, err, "refused", "error")
 }
 
 func TestBrokenServers(t *testing.T) {
@@ -371,15 +369,11 @@ func TestValidateListsEverything(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"http://localhost:8080", "http://127.0.0.9:1", "http://[::1]:8080"} {
-		if err := options(Write, host).Validate(); err != nil {
-			t.Errorf("%s: %v", host, err)
-		}
+		check.Err(t, options(Write, host).Validate(), nil, "%s", host)
 	}
 	remote := options(Write, "http://10.0.0.1:8080")
 	remote.AllowRemote = true
-	if err := remote.Validate(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, remote.Validate(), nil, "validate")
 }
 
 func TestReportIsJSON(t *testing.T) {
@@ -484,7 +478,5 @@ func TestRateIsKept(t *testing.T) {
 		t.Errorf("%+v: those that fell due meanwhile count from then on", got)
 	}
 	o.Mode = Wait
-	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--rate") {
-		t.Error(err)
-	}
+	check.ErrText(t, o.Validate(), "--rate", "validate")
 }

@@ -185,9 +185,7 @@ func TestTrustedNetworks(t *testing.T) {
 		got = append(got, p.String())
 	}
 	want := []string{"10.0.0.0/8", "192.0.2.7/32", "192.0.2.8/32", "2001:db8::/32"}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("networks %v, want %v", got, want)
-	}
+	check.Diff(t, got, want, "networks")
 }
 
 // TestUnanswered holds which nodes are public without an operator who is responsible for them.

@@ -281,9 +281,7 @@ func TestNotices(t *testing.T) {
 				},
 				func(index, term uint64) { n.committed(index, term); step() },
 			)
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("notices %v, want %v", got, tt.want)
-			}
+			check.Diff(t, got, tt.want, "notices")
 		})
 	}
 	t.Run("a rejection matches nothing", func(t *testing.T) {

@@ -244,9 +244,7 @@ func (n *queueNode) start(t *testing.T, stream raft.StreamLayer, election time.D
 		},
 	}))(t)
 	t.Cleanup(func() {
-		if err := errors.Join(n.Stop(), n.log.Close()); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, errors.Join(n.Stop(), n.log.Close()), nil, "error")
 	})
 }
 
@@ -336,9 +334,7 @@ func TestNothingIsCommittedBeforeTheLeaderHasIt(t *testing.T) {
 	}
 	release()
 	for i, a := range answers {
-		if err := <-a; err != nil {
-			t.Errorf("answer %d: %v", i, err)
-		}
+		check.Err(t, <-a, nil, "answer %d", i)
 	}
 	for _, n := range nodes {
 		wait(t, "it is not applied everywhere", func() bool { return len(n.machine.all()) == 4 && n.CommitIndex() == before+3 })
@@ -421,9 +417,7 @@ func TestWhatIsQueued(t *testing.T) {
 		{"a barrier", &raft.Log{Index: 4, Term: 2, Type: raft.LogBarrier}, nil},
 		{"a received command", &received, nil},
 	} {
-		if err := l.StoreLog(tt.entry); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
-		}
+		check.Err(t, l.StoreLog(tt.entry), tt.want, "%s", tt.name)
 		if last, err := log.LastIndex(); tt.want == nil && last != tt.entry.Index || err != nil {
 			t.Errorf("%s is taken, and the file ends at %d, %v", tt.name, last, err)
 		}

@@ -3,7 +3,6 @@ package consensus
 import (
 	"bytes"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
@@ -52,9 +51,7 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 	}()
 	wait(t, "the heartbeat of a newer term does not wait", func() bool { return runs("handOver") })
 	release()
-	if err := <-stored; err != nil {
-		t.Error(err)
-	}
+	check.Err(t, <-stored, nil, "stored")
 	if resp := <-newer; !resp.Success || n.CurrentTerm() != 6 {
 		t.Errorf("the heartbeat of term 6 is answered with %+v, in term %d", resp, n.CurrentTerm())
 	}
@@ -106,9 +103,7 @@ func TestDiscard(t *testing.T) {
 	}
 	wait(t, "a message still waits", func() bool { to.discard(); return len(answers) == cap(answers) })
 	for range cap(answers) {
-		if err := <-answers; err == nil || !strings.Contains(err.Error(), errDiscarded.Error()) {
-			t.Errorf("a message is answered with %v", err)
-		}
+		check.ErrText(t, <-answers, errDiscarded.Error(), "a message is answered")
 	}
 }
 

@@ -192,9 +192,7 @@ func TestConfigurationThatIsNotStored(t *testing.T) {
 	}
 	select {
 	case err := <-abandoned:
-		if !errors.Is(err, noSpace) {
-			t.Errorf("the node ends for another reason: %v", err)
-		}
+		check.Err(t, err, noSpace, "the node ends for another reason")
 	default:
 		t.Errorf("the node goes on with %v", r.Servers())
 	}
@@ -210,9 +208,7 @@ func TestConfigurationThatIsNotStored(t *testing.T) {
 	if diff := cmp.Diff(raft.DecodeConfiguration(data).Servers, r.Servers()); diff != "" {
 		t.Errorf("the configurations of the state and of Raft (-state +Raft):\n%s", diff)
 	}
-	if err := r.AddNonvoter("other", "other", index, testPatience).Error(); err != nil {
-		t.Errorf("the next change: %v", err)
-	}
+	check.Err(t, r.AddNonvoter("other", "other", index, testPatience).Error(), nil, "the next change")
 }
 
 // TestConfigurationOfAnOvertakenTerm: Raft ignores this error, too.
@@ -228,9 +224,7 @@ func TestConfigurationOfAnOvertakenTerm(t *testing.T) {
 	<-ended
 	select {
 	case err := <-abandoned:
-		if !errors.Is(err, errOvertaken) {
-			t.Errorf("the node ends for another reason: %v", err)
-		}
+		check.Err(t, err, errOvertaken, "the node ends for another reason")
 	default:
 		t.Error("the node goes on")
 	}

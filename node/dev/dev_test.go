@@ -237,9 +237,7 @@ func TestANodeThatHasJustBegun(t *testing.T) {
 func TestARejectedConfigurationEndsEverything(t *testing.T) {
 	c := start(t, "rejects")
 	err := c.end(t)
-	if err == nil || !strings.Contains(err.Error(), "rejects its configuration") {
-		t.Errorf("error %v", err)
-	}
+	check.ErrText(t, err, "rejects its configuration", "error")
 	if !strings.Contains(c.out.String(), "| fake: bad configuration") {
 		t.Error("the terminal does not show why")
 	}
@@ -259,9 +257,7 @@ func TestABinaryThatCannotBeStarted(t *testing.T) {
 		Binary: filepath.Join(t.TempDir(), "none"), DataDir: t.TempDir(), Out: &await.Buffer{},
 		HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t),
 	})
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v", err)
-	}
+	check.Err(t, err, os.ErrNotExist, "error")
 }
 
 func TestBusyPortsAreAllListed(t *testing.T) {

@@ -153,9 +153,7 @@ func checkSchema(t *testing.T, schema string, body []byte) {
 	if err := json.Unmarshal(body, &value); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	if err := apitest.Document(t).Components.Schemas[schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
-		t.Errorf("%s is not as documented: %v", body, err)
-	}
+	check.Err(t, apitest.Document(t).Components.Schemas[schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()), nil, "%s is not as documented", body)
 }
 
 // mustPost is PostJSON for a write that has to succeed.
@@ -348,9 +346,7 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 			got = append(got, p.Event.Entry.ID)
 		}
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	check.Diff(t, got, want, "list")
 	c.WaitConverged()
 }
 
@@ -640,9 +636,7 @@ func TestMovingLeadership(t *testing.T) {
 			ids = append(ids, p.ID)
 			order = append(order, p.Event.Entry.ID)
 		}
-		if !slices.Equal(order, entries) {
-			t.Errorf("a%d got %v, want %v", i, order, entries)
-		}
+		check.Diff(t, order, entries, "entries of a%d", i)
 		if len(got) > limit {
 			t.Errorf("a%d got %d events in an hour", i, len(got))
 		}

@@ -184,9 +184,7 @@ func TestLeavesThatRaceKeepAQuorum(t *testing.T) {
 			o := <-outcomes
 			if o.err == nil {
 				left++
-				if err := c.Nodes[o.node].Wait(); err != nil {
-					t.Errorf("node %d has left and ended with %v", o.node, err)
-				}
+				check.Err(t, c.Nodes[o.node].Wait(), nil, "node %d has left and ended", o.node)
 				continue
 			}
 			rejected(t, o.err, http.StatusConflict, "no majority")

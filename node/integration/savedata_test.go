@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -283,9 +284,7 @@ func logIn(t *testing.T, dir string) (entries []*raft.Log) {
 	t.Helper()
 	log := must.Get(logstore.Open(logstore.Options{Path: filepath.Join(dir, "raft.db"), Existing: true, Fatal: func(err error) { t.Error(err) }}))(t)
 	defer func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, log.Close(), nil, "close")
 	}()
 	first, err := log.FirstIndex()
 	last, lastErr := log.LastIndex()

@@ -191,9 +191,7 @@ func TestReceivedDamage(t *testing.T) {
 		var l raft.Log
 		must.Do(t, sender.GetLog(1, &l))
 		f(&l)
-		if err := s.StoreLogs([]*raft.Log{&l}); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("changed %s: error %v", name, err)
-		}
+		check.Err(t, s.StoreLogs([]*raft.Log{&l}), ErrCorrupt, "changed %s", name)
 	}
 	check.Equal(t, span(t, s), [2]uint64{}, "rejected entries were stored")
 	var l raft.Log

@@ -124,9 +124,7 @@ func TestQueue(t *testing.T) {
 	check.Equal(t, s.Unwritten(), 4, "unwritten from")
 	check.Equal(t, onDisk(t, s), 3, "the file ends at")
 	check.Equal(t, span(t, s), [2]uint64{1, 3}, "span of the log")
-	if err := s.WaitWritten(3); err != nil {
-		t.Errorf("waiting for what is written: %v", err)
-	}
+	check.Err(t, s.WaitWritten(3), nil, "waiting for what is written")
 	check := func() {
 		t.Helper()
 		for _, want := range append(entries(1, 3, 1, 20), entries(4, 6, 2, 20)...) {
@@ -135,9 +133,7 @@ func TestQueue(t *testing.T) {
 				t.Errorf("entry %d is %+v, %v", want.Index, got, err)
 			}
 		}
-		if err := s.GetLog(7, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
-			t.Errorf("entry 7: %v", err)
-		}
+		check.Err(t, s.GetLog(7, new(raft.Log)), raft.ErrLogNotFound, "entry 7")
 	}
 	check()
 	if hooks.Load() != 0 {
@@ -173,9 +169,7 @@ func TestWaitersAreWoken(t *testing.T) {
 	wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
 	reason := s.end(&CorruptError{Path: s.path, Err: errors.New("a test")})
 	wait(t, "who waits does not hear of the end", func() bool { return len(done) > 0 })
-	if err := <-done; !errors.Is(err, reason) {
-		t.Errorf("who waited is told %v", err)
-	}
+	check.Err(t, <-done, reason, "who waited is told")
 }
 
 // TestNothingOvertakesTheQueue: terms, votes and all other entries are stored behind it.
@@ -314,9 +308,7 @@ func TestQueuedWriteFails(t *testing.T) {
 		go func() { done <- s.WaitWritten(5) }()
 		wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
 		g.opened <- syscall.EIO
-		if err := <-done; !errors.Is(err, syscall.EIO) {
-			t.Errorf("who waited is told %v", err)
-		}
+		check.Err(t, <-done, syscall.EIO, "who waited is told")
 		g.open()
 		checkQueueEnded(t, s, g.fatals(), wrote)
 		check.Equal(t, reopen(t, s), 3, "after a start the log ends at")
@@ -330,9 +322,7 @@ func TestQueuedWriteFails(t *testing.T) {
 		if queued, err := s.Queue(entries(4, 6, 2, 20), func(took time.Duration) { wrote <- took }); !queued || err != nil {
 			t.Fatalf("queued %v, %v", queued, err)
 		}
-		if err := s.WaitWritten(4); !errors.Is(err, syscall.EIO) {
-			t.Errorf("who waited is told %v", err)
-		}
+		check.Err(t, s.WaitWritten(4), syscall.EIO, "who waited is told")
 		wait(t, "it goes on writing", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -423,9 +413,7 @@ func TestQueueDuringTruncation(t *testing.T) {
 	})
 	for i := uint64(10); i <= head; i += 10 {
 		covered.Store(i)
-		if err := errors.Join(s.DeleteRange(1, i), s.Rewrite(i)); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, errors.Join(s.DeleteRange(1, i), s.Rewrite(i)), nil, "error")
 	}
 	wg.Wait()
 	must.Do(t, s.WaitWritten(n))

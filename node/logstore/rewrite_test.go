@@ -95,9 +95,7 @@ func TestCrashWhileRewriting(t *testing.T) {
 					return
 				}
 				// Everything is through to the disk here: a crash leaves it like this.
-				if err := os.CopyFS(dir, os.DirFS(filepath.Dir(s.path))); err != nil {
-					t.Error(err)
-				}
+				check.Err(t, os.CopyFS(dir, os.DirFS(filepath.Dir(s.path))), nil, "copy")
 			}
 			must.Do(t, s.Rewrite(40))
 			left := must.Get(Open(Options{Path: filepath.Join(dir, filepath.Base(s.path)), Existing: true, Snapshot: upTo(40)}))(t)
@@ -163,9 +161,7 @@ func TestRewriteBesideOthers(t *testing.T) {
 		}
 	})
 	for range 20 {
-		if err := s.Rewrite(40); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, s.Rewrite(40), nil, "rewrite")
 	}
 	close(stop)
 	others.Wait()

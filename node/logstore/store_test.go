@@ -253,9 +253,7 @@ func TestAppendDuringTruncation(t *testing.T) {
 				appended = i - 1
 				return
 			default:
-				if err := s.StoreLog(entries(i, i, 1, 20)[0]); err != nil {
-					t.Errorf("append during truncation: %v", err)
-				}
+				check.Err(t, s.StoreLog(entries(i, i, 1, 20)[0]), nil, "append during truncation")
 			}
 		}
 	})
@@ -274,17 +272,13 @@ func TestAppendDuringTruncation(t *testing.T) {
 			floor = first
 			var l raft.Log
 			if i := 1 + rand.Uint64N(n); i >= n-10 {
-				if err := s.GetLog(i, &l); err != nil {
-					t.Errorf("entry %d beyond the truncation: %v", i, err)
-				}
+				check.Err(t, s.GetLog(i, &l), nil, "entry %d beyond the truncation", i)
 			} else if err := s.GetLog(i, &l); err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 				t.Errorf("entry %d: %v", i, err)
 			}
 		}
 	})
-	if err := s.DeleteRange(1, n-11); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, s.DeleteRange(1, n-11), nil, "delete range")
 	close(stop)
 	wg.Wait()
 	if got := span(t, s); got != [2]uint64{n - 10, appended} {

@@ -199,9 +199,7 @@ func TestHeadNeedsASnapshot(t *testing.T) {
 	if err := s.DeleteRange(1, 6); err == nil {
 		t.Error("deleted an entry that no snapshot covers")
 	}
-	if err := s.DeleteRange(1, 5); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, s.DeleteRange(1, 5), nil, "delete range")
 	check.Equal(t, span(t, s), [2]uint64{6, 10}, "span of the log")
 }
 
@@ -216,9 +214,7 @@ func TestDamageFoundWhileWriting(t *testing.T) {
 	if !errors.Is(err, ErrCorrupt) || len(d.fatal) != 1 {
 		t.Errorf("the error is %v, fatal were %v", err, d.fatal)
 	}
-	if err := s.SetUint64([]byte("vote"), 1); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a vote after it: %v", err)
-	}
+	check.Err(t, s.SetUint64([]byte("vote"), 1), ErrCorrupt, "a vote after it")
 }
 
 // TestFaults runs what Raft does to a log on a disk that lets transactions fail. The

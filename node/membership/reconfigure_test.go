@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -52,9 +50,7 @@ func inMemory(t *testing.T) *Membership {
 	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	r := must.Get(raft.NewRaft(config, machine.FSM(), store, store, raft.NewDiscardSnapshotStore(), transport))(t)
 	t.Cleanup(func() {
-		if err := errors.Join(r.Shutdown().Error(), machine.Close()); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, errors.Join(r.Shutdown().Error(), machine.Close()), nil, "error")
 	})
 	nowhere := func(context.Context, command.Payload) error { return nil }
 	return New(Config{Raft: &consensus.Raft{Raft: r}, Machine: machine, Propose: nowhere, CheckDisk: func() error { return nil }, Logger: quiet(), Book: cluster.OpenBook(filepath.Join(t.TempDir(), "book"), quiet())})
@@ -78,9 +74,7 @@ func TestChangeHoldsForWhatItWasDecidedOn(t *testing.T) {
 			err := ms.reconfigure(t.Context(), func(configuration) (change, error) {
 				return tt.c, ms.cfg.Raft.RemoveServer("c-1", 0, changeTimeout).Error()
 			})
-			if err == nil || !strings.Contains(err.Error(), "configuration changed since") {
-				t.Errorf("the change was made on another configuration: %v", err)
-			}
+			check.ErrText(t, err, "configuration changed since", "the change was made on another configuration")
 			if got := ms.cfg.Raft.Servers(); len(got) != 2 || consensus.Contains(got, "c-1") || len(ms.cfg.Raft.Voters()) != 1 {
 				t.Errorf("the configuration is %v", got)
 			}
@@ -122,9 +116,7 @@ func TestChangeOfTwoSteps(t *testing.T) {
 		&command.NoteChange{Action: command.ChangeAdd, Server: "d-1", By: ms.cfg.ServerID, Reason: "it is alive and new"},
 		&command.NoteChange{Action: command.ChangeRemove, Server: "b-1", By: ms.cfg.ServerID, Reason: "a test"},
 	}
-	if !reflect.DeepEqual(noted, want) {
-		t.Errorf("noted is %+v", noted)
-	}
+	check.Diff(t, noted, want, "noted")
 	if got := ms.cfg.Raft.Servers(); len(got) != 3 || consensus.Contains(got, "b-1") || !consensus.Contains(got, "d-1") {
 		t.Errorf("the configuration is %v", got)
 	}
@@ -158,9 +150,7 @@ func TestOneChangeAtATime(t *testing.T) {
 func TestNoChangeWithoutConfiguration(t *testing.T) {
 	ms := inMemory(t)
 	err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "b-1"}, nil })
-	if !errors.Is(err, errNoConfiguration) {
-		t.Errorf("a change without a configuration: %v", err)
-	}
+	check.Err(t, err, errNoConfiguration, "a change without a configuration")
 }
 
 func TestCommonFormat(t *testing.T) {

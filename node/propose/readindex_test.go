@@ -53,9 +53,7 @@ func TestReadIndexCoversWhatOthersHaveApplied(t *testing.T) {
 		}
 	}
 	leader.set(func(n *fakeNode) { n.held = false })
-	if err := <-published; err != nil {
-		t.Error(err)
-	}
+	check.Err(t, <-published, nil, "published")
 }
 
 // Raft's own entries reach no state machine, so no read may wait for them.
@@ -204,9 +202,7 @@ func TestHungRoundHoldsNobodyUp(t *testing.T) {
 		t.Errorf("the second: %d, %v", index, err)
 	}
 	release()
-	if err := <-first; err != nil {
-		t.Errorf("the first: %v", err)
-	}
+	check.Err(t, <-first, nil, "the first")
 }
 
 // A question that gets no answer is asked anew after the time that a new leader needs.
@@ -319,9 +315,7 @@ func TestConcurrentStrongReads(t *testing.T) {
 	await.Eventually(t, "the others wait", func() bool { return waiting(&leader.localReads) == askers-1 })
 	close(release)
 	for range askers {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+		check.Err(t, <-errs, nil, "errs")
 	}
 	if got := leader.get(func(n *fakeNode) int { return n.verifies }); got != 2 {
 		t.Errorf("%d rounds for %d askers, want 2", got, askers)

@@ -112,9 +112,7 @@ func TestLongRunGoesOn(t *testing.T) {
 	if err := ended(rows); err == nil {
 		t.Error("a run failed, and all are good")
 	}
-	if err := ended(rows[1:2]); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, ended(rows[1:2]), nil, "ended")
 	must.Do(t, writeIndex(o.out, time.Now(), rows))
 	page := must.Get(os.ReadFile(filepath.Join(o.out, "index.html")))(t)
 	for _, want := range []string{`href="chaos-random-3.html"`, "n1 lacks &lt;e1&gt;", "1 passed", "2 failed", "1 skipped"} {

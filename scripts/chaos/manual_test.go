@@ -35,7 +35,5 @@ func TestManual(t *testing.T) {
 	for _, e := range slices.Concat(balancedPlan(0), afterwardsBalanced()) {
 		m.followed[e.Fault] = true
 	}
-	if err := harness.Try(m.allFollowed); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, harness.Try(m.allFollowed), nil, "try")
 }

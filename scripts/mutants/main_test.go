@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -75,9 +76,7 @@ func TestBugsAreRead(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			tested, played, err := readBugs(test.table)
 			if test.wrong != "" {
-				if err == nil || !strings.Contains(err.Error(), test.wrong) {
-					t.Errorf("error %v, want %q", err, test.wrong)
-				}
+				check.ErrText(t, err, test.wrong, "error")
 				return
 			}
 			all := slices.Concat(tested, played)
@@ -159,9 +158,7 @@ func TestEveryBugHasItsTurn(t *testing.T) {
 	if a, b := names(choose(bugs, nil, "a commit")), names(choose(bugs, nil, "a commit")); !slices.Equal(a, b) {
 		t.Errorf("one seed gives %q and %q", a, b)
 	}
-	if got := names(choose(bugs, []string{"claimed job", "no such"}, "")); !slices.Equal(got, []string{"a claimed job is claimed again"}) {
-		t.Errorf("chosen by a word: %q", got)
-	}
+	check.Diff(t, names(choose(bugs, []string{"claimed job", "no such"}, "")), []string{"a claimed job is claimed again"}, "chosen by a word")
 }
 
 // TestNoticedBy holds that only a test that failed counts as one that noticed.

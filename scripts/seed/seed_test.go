@@ -124,7 +124,5 @@ func TestARejectionEndsIt(t *testing.T) {
 	p := newPublisher([]string{server.URL}, 2)
 	p.config.Patience = -1
 	err := p.publishAll(t.Context(), []chunk{{"en", "x", []text{{body: "some text"}}}}, 2)
-	if err == nil || !strings.Contains(err.Error(), "rate limits are on") {
-		t.Errorf("error %v", err)
-	}
+	check.ErrText(t, err, "rate limits are on", "error")
 }

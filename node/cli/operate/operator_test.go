@@ -150,9 +150,7 @@ func TestKeyIsReset(t *testing.T) {
 		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, c.Nodes[0].URL()+"/api/agents", bytes.NewReader(data)))(t)
 		req.Header.Set("Content-Type", "application/json")
 		res := must.Get(http.DefaultClient.Do(req))(t)
-		if err := res.Body.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, res.Body.Close(), nil, "close")
 		return res.StatusCode
 	}
 	must.Equal(t, register(map[string]string{"id": "Ada", "description": "Loses her keys."}), http.StatusCreated, "registration: status")
@@ -170,9 +168,7 @@ func TestKeyIsReset(t *testing.T) {
 	write := func() int {
 		t.Helper()
 		res := must.Get(http.Post(c.Nodes[0].URL()+"/api/entries", "application/json", strings.NewReader(`{"agent":"ada","body":"Who am I?"}`)))(t)
-		if err := res.Body.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, res.Body.Close(), nil, "close")
 		return res.StatusCode
 	}
 	for _, step := range []struct {

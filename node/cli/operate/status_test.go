@@ -102,22 +102,16 @@ func TestHealthExitCode(t *testing.T) {
 	report.Servers[2].Report, report.Servers[4].Report = report.Servers[0].Report, report.Servers[0].Report
 	report.Servers[3].Report = nil // outside
 	health := admin.HealthReport{Health: admin.Health{Healthy: true}, Reports: report.Servers}
-	if err := unwell(&health); err != nil {
-		t.Errorf("all is well: %v", err)
-	}
+	check.Err(t, unwell(&health), nil, "all is well")
 	health.Healthy = false
 	if err := unwell(&health); err == nil {
 		t.Error("not healthy, and it succeeds")
 	}
 	health.Healthy = true
 	report.Servers[1].Report.Problems = []string{"writes are rejected: disk_full"}
-	if err := unwell(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
-		t.Errorf("one rejects writes: %v", err)
-	}
+	check.ErrText(t, unwell(&health), "not well: b-2;", "one rejects writes")
 	report.Servers[4].Report = nil
-	if err := unwell(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2, e-5;") {
-		t.Errorf("another does not answer: %v", err)
-	}
+	check.ErrText(t, unwell(&health), "not well: b-2, e-5;", "another does not answer")
 }
 
 func TestMillisText(t *testing.T) {
