@@ -263,7 +263,7 @@ func linesOf(t *testing.T, p goPackage, files []string) (n int) {
 // banned are constructions that comments do not use, because a reader has to translate
 // them: a thing is described by a clause, by its absence, or by a part of speech, and a
 // zero value in any other form than "nil means no limit".
-var banned = regexp.MustCompile(`(?i)\b(is|are) what\b|(^|\. )what\b|\bnobody\b|\bnothing\b|\bnone\b|\bit (says|knows|tells)\b|; (nil|0|""|false): `)
+var banned = regexp.MustCompile(`(?i)\b(is|are) what\b|(^|\. )what\b|\bwhat (it|they)\b|\bnobody\b|\bnothing\b|\bnone\b|\bit (says|knows|tells)\b|; (nil|0|""|false): `)
 
 // TestStructureComments fails for comments that use a banned construction.
 func TestStructureComments(t *testing.T) {

@@ -47,8 +47,8 @@ var policyWrites = func() map[string]func(s *apitest.Server) *apitest.Response {
 	return writes
 }()
 
-// TestRulesHoldForEverySurface: what a rule is against is rejected everywhere, with the
-// reason and the end, and reading goes on; what it is not against is taken.
+// TestRulesHoldForEverySurface: a write against a rule is rejected everywhere, with the
+// reason and the end, and reading goes on; other writes are accepted.
 func TestRulesHoldForEverySurface(t *testing.T) {
 	for name, test := range map[string]struct {
 		path   string

@@ -93,7 +93,7 @@ func TestUsageExamplesWork(t *testing.T) {
 	}
 }
 
-// ledger is a Counter that keeps what it is told.
+// ledger is a Counter that records its calls.
 type ledger struct {
 	mu    sync.Mutex
 	calls []op.Counted

@@ -163,7 +163,7 @@ func TestBlockFollowsWhateverElseHolds(t *testing.T) {
 	}
 }
 
-// TestLongerBlockFollows: of two blocks of one sender, by what it wrote in two epochs, the
+// TestLongerBlockFollows: of two blocks of one sender, set by entries of two epochs, the
 // one that ends later follows it: in whichever order they were set, and whether or not the
 // sender tries to write before the next epoch.
 func TestLongerBlockFollows(t *testing.T) {

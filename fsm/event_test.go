@@ -79,7 +79,7 @@ func (r *rig) events() (docs []eventDoc, texts []string) {
 	return docs, texts
 }
 
-// TestEvents: everything that happens is told once, in order, with what it is about.
+// TestEvents: everything that happens is told once, in order, with its subject.
 func TestEvents(t *testing.T) {
 	r := newRig(t)
 	r.run(&command.Init{ClusterID: "c-1", SealedDataKey: []byte("sealed")})           // 2

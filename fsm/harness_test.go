@@ -151,7 +151,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// recorder is an Observer that keeps what it is called with.
+// recorder is an Observer that records its calls.
 type recorder struct {
 	got   []apply.Answered
 	ended []outbox.DeliveryEnd

@@ -212,7 +212,7 @@ func TestHiddenMention(t *testing.T) {
 	}
 }
 
-// TestHiddenProfile: it is in no list, and what it said is shown nowhere.
+// TestHiddenProfile: it is in no list, and its text is shown nowhere.
 func TestHiddenProfile(t *testing.T) {
 	r := newRig(t)
 	r.run(register("ada", "key-ada", func(c *command.Register) { c.Description, c.Note, c.Given = "I sell pills.", "pills", 31 }))

@@ -315,7 +315,7 @@ func TestHomeCounts(t *testing.T) {
 }
 
 // TestTopicCountsNothingBelowZero: a topic that was dropped and came anew does not count
-// what it held before.
+// its earlier entries.
 func TestTopicCountsNothingBelowZero(t *testing.T) {
 	a := &home.Activity{Topics: []home.Topic{{Name: "sea", Entries: 1}}}
 	for i, want := range []bool{true, false, false} {

@@ -32,7 +32,7 @@ type homeHistory struct {
 	claim    map[uint64]uint64          // of a job: the entry of that claim
 	ttl      map[uint64]int64           // of the entry of a claim
 	lost     map[uint64]string          // by the entry that came instead of a claim: whose
-	seen     map[string]map[uint64]bool // by agent: what it has put aside
+	seen     map[string]map[uint64]bool // by agent: the items that it has put aside
 	lastSeq  uint64
 }
 
@@ -79,8 +79,8 @@ type homeFact struct {
 	job      view.Job
 }
 
-// factsOf reads back what the machine filed; what it does not hold comes from the
-// commands that filed it.
+// factsOf reads back the rows of the machine; other facts come from the commands that
+// filed it.
 func factsOf(t tester, v *view.View, history *homeHistory) *homeModel {
 	t.Helper()
 	m := &homeModel{now: v.Time(), homeHistory: history}

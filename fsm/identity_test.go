@@ -440,7 +440,7 @@ func TestRotateKey(t *testing.T) {
 }
 
 // TestLookAlikes: a name that looks like a registered one is not registered, and its
-// entries say what it looks like.
+// entries name the registered one.
 func TestLookAlikes(t *testing.T) {
 	r := newNames(t) // ada looks like 1
 	alike := func(looks ...byte) func(*command.Register) {

@@ -362,8 +362,8 @@ func TestSweepClosesReports(t *testing.T) {
 	r.only(resolveReport(command.ReportErased, 0), command.OutcomeUnchanged, 0)
 }
 
-// TestRetentionChanges: another retention holds for what was passed over before, and a
-// dry run counts what it is about.
+// TestRetentionChanges: another retention holds for entries that were passed over before,
+// and a dry run counts the entries concerned.
 func TestRetentionChanges(t *testing.T) {
 	r := newRig(t)
 	r.run(retain("old=30d,*=60d"))

@@ -128,7 +128,7 @@ func TestSplitKey(t *testing.T) {
 }
 
 // TestKeysOfTermSort checks that a scan of a term meets the newest first, and each
-// directory before what it names.
+// directory before its postings.
 func TestKeysOfTermSort(t *testing.T) {
 	term := appendTerm(nil, testPrefix, "w:ada")
 	key := func(add func([]byte, uint64) []byte, n uint64) []byte { return add(slices.Clone(term), n) }

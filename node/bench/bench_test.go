@@ -24,7 +24,7 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// recorder is a server that keeps what it was asked.
+// recorder is a server that records its requests.
 type recorder struct {
 	mu     sync.Mutex
 	bodies map[string]int // of publications

@@ -242,8 +242,8 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// TestComposeVariables: what the compose file reads is either a setting of a node
-// or in the list of what it needs itself.
+// TestComposeVariables: each variable of the compose file is a setting of a node or in
+// the list of its own variables.
 func TestComposeVariables(t *testing.T) {
 	file := must.Get(os.ReadFile("../../docker-compose.cluster.yml"))(t)
 	var read []string

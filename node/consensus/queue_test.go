@@ -161,7 +161,7 @@ func (l wired) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, err
 	return conn, err
 }
 
-// textMachine is a state machine that keeps what it applied.
+// textMachine is a state machine that records the applied texts.
 type textMachine struct {
 	raft.BatchingFSM
 	mu    sync.Mutex
@@ -342,8 +342,8 @@ func TestNothingIsCommittedBeforeTheLeaderHasIt(t *testing.T) {
 }
 
 // TestReplacedLeaderWithAQueue: a leader whose write hangs is cut off, and its entry is
-// replaced. It takes no new term before it has written what it queued, and then has what
-// the others have.
+// replaced. It takes no new term before it has written its queue, and then has the log of
+// the others.
 func TestReplacedLeaderWithAQueue(t *testing.T) {
 	w, nodes := queueCluster(t)
 	old, others := leads(t, nodes...)

@@ -278,7 +278,7 @@ func TestFirstStartIsCutShort(t *testing.T) {
 	}
 }
 
-// TestOrderlyEndIsNoError ends nodes in good order and looks at what they log.
+// TestOrderlyEndIsNoError ends nodes in good order and looks at their logs.
 func TestOrderlyEndIsNoError(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -107,9 +107,9 @@ func unpackSaved(t *testing.T, file string) (c *testCluster, nd *nodetest.Node, 
 	return c, nd, saved
 }
 
-// replaySaved makes a state anew from a saved log, row by row what it was in the
-// version that wrote the log, because nodes of both may be in one cluster. Then a
-// node does the same.
+// replaySaved makes a state anew from a saved log, row by row equal to that of the
+// version that wrote the log, because nodes of both may be in one cluster. Then a node
+// does the same.
 func replaySaved(t *testing.T, file string) {
 	t.Helper()
 	c, nd, saved := unpackSaved(t, file)

@@ -364,7 +364,7 @@ func reopen(t *testing.T, s *Store) uint64 {
 	return span(t, open(t, Options{Path: s.path}))[1]
 }
 
-// TestCloseWritesTheQueue: a node that is stopped keeps what it queued.
+// TestCloseWritesTheQueue: a node that is stopped keeps its queue.
 func TestCloseWritesTheQueue(t *testing.T) {
 	g, s := gated(t)
 	mustQueue(t, s, entries(4, 6, 2, 20))

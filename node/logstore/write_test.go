@@ -314,7 +314,7 @@ func (m *raftModel) conflict(t *rapid.T) {
 	}
 }
 
-// compact takes a snapshot and deletes what it covers, but for some.
+// compact takes a snapshot and deletes the entries below it, except for some.
 func (m *raftModel) compact(t *rapid.T) {
 	if m.end == 0 || m.commit < m.first || m.commit > m.end {
 		return

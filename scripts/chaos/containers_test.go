@@ -16,9 +16,9 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// engine is a container engine with one container. It notes what it is told, fails at
-// what has the words of the file "fails", and answers what a file says that is named for
-// the first word of the command.
+// engine is a container engine with one container. It records its commands. A command
+// with the words of the file "fails" fails. The answer to others is in the file that is
+// named after their first word.
 const engine = `#!/bin/sh
 cd "$(dirname "$0")" || exit
 echo "$*" >>told

@@ -147,7 +147,8 @@ func position(t *testing.T, p *place) string {
 	return cluster + "-1-1"
 }
 
-// TestCorrections runs commands that are rejected, and then what they propose.
+// TestCorrections runs commands that are rejected, and then the commands that the
+// rejections propose.
 func TestCorrections(t *testing.T) {
 	p := newPlace(t)
 	bob, ada := p.shell("bob"), p.shell("ada")
