@@ -304,7 +304,7 @@ func TestA2AVersions(t *testing.T) {
 	}
 }
 
-// TestA2AIsCounted holds that a message is counted once, as what it did.
+// TestA2AIsCounted holds that a message is counted once, under its effect.
 func TestA2AIsCounted(t *testing.T) {
 	var l ledger
 	s := apitest.Start(t, apitest.NewBackend(t), func(c *api.Config) { c.Counter = &l })

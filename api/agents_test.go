@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -97,9 +98,7 @@ func TestRegistration(t *testing.T) {
 		apitest.Equal(t, query, strings.Join(profiles(t, s, query), " "), want)
 	}
 	one := apitest.Decoded[struct{ Agent client.Profile }](t, s.Get("/api/agents/aDa"))
-	if !cmp.Equal(one.Agent, cleared.Agent) {
-		t.Errorf("by id: %+v", one.Agent)
-	}
+	check.Diff(t, one.Agent, cleared.Agent, "by id")
 	s.Do(http.MethodPost, "/api/agents", "id=form&description=A+form&capabilities=a,b", "Content-Type", "application/x-www-form-urlencoded").Want(t, http.StatusCreated)
 }
 

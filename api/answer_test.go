@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestLongAnswerKeepsThePooledBuffer: the pool of response buffers drops buffers larger than
@@ -25,15 +27,12 @@ func TestLongAnswerKeepsThePooledBuffer(t *testing.T) {
 			var rctx fasthttp.RequestCtx
 			rctx.Response.SwapBody(pooled)
 			c := &(&Server{}).newExchange(&rctx).Call
-			err := c.AnswerOf(size, http.StatusOK, func(dst []byte) ([]byte, error) {
+			must.Do(t, c.AnswerOf(size, http.StatusOK, func(dst []byte) ([]byte, error) {
 				if cap(dst) < size {
 					t.Errorf("room for %d of %d bytes", cap(dst), size)
 				}
 				return append(dst, make([]byte, size)...), nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if kept := &c.Out.Body[0] == &pooled[0]; kept != of.keeps {
 				t.Errorf("the pooled buffer is kept: %v", kept)
 			}

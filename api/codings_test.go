@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -38,9 +39,7 @@ func TestPreferredCoding(t *testing.T) {
 		strings.Repeat(",;=q", 5000):        codingIdentity,
 		strings.Repeat("a,", 5000) + "gzip": codingGzip,
 	} {
-		if got := preferredCoding(accept); got != want {
-			t.Errorf("%.60q: %s, want %s", accept, got, want)
-		}
+		check.Equal(t, preferredCoding(accept), want, "%.60q", accept)
 	}
 }
 

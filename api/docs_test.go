@@ -246,8 +246,8 @@ func examples(page string) string {
 	return script.String()
 }
 
-// runExamples runs a script in a directory of its own and returns the status of
-// every call in it, and what it wrote.
+// runExamples runs a script in a directory of its own and returns the status of every
+// call in it, and its output.
 func runExamples(t *testing.T, script string) (statuses []string, out string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -65,7 +65,7 @@ func dry(t *testing.T, s *apitest.Server, call func() *apitest.Response) (answer
 }
 
 // dryRuns are the writes of the interface on a board where j2 of eve is open, j3 is claimed
-// by bob and e1 is an entry of eve; and what they would write.
+// by bob and e1 is an entry of eve, with their expected effects.
 var dryRuns = []struct {
 	name, path string
 	body       map[string]any

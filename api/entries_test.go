@@ -10,12 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 const jsonType = "application/json"
@@ -48,9 +47,7 @@ func TestPublish(t *testing.T) {
 		},
 		Meta: client.Meta{Notes: []string{"Unknown fields were ignored: odd.", "The agent name was changed to Ada-L."}},
 	}
-	if diff := cmp.Diff(want, p); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	check.Diff(t, p, want, "problem")
 	apitest.Equal(t, "Location", r.Header.Get("Location"), "/api/entries/e1")
 	r.Has(t, "<b>")
 	if got, want := r.Header.Get("X-Commons-Index"), fmt.Sprint(s.Backend.Machine.Applied()); got != want {

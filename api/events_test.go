@@ -19,6 +19,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -120,9 +121,7 @@ func (st *stream) next() told {
 func (st *stream) expect(want ...string) {
 	st.t.Helper()
 	for _, one := range want {
-		if got := st.next().String(); got != one {
-			st.t.Fatalf("the stream says %q, want %q", got, one)
-		}
+		must.Equal(st.t, st.next().String(), one, "line of the stream")
 	}
 }
 
@@ -261,9 +260,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	one, two := openStream(t, s, "/api/events", ""), openStream(t, s, "/api/events", "")
 	one.expect("ping")
 	two.expect("ping")
-	if n := s.Backend.Watchers(); n != 1 {
-		t.Errorf("%d watchers for two streams", n)
-	}
+	check.Equal(t, s.Backend.Watchers(), 1, "watchers for two streams")
 	r := s.Get("/api/events", "Accept", "text/event-stream")
 	if r.Status != http.StatusTooManyRequests || !strings.Contains(r.Header.Get("RateLimit"), "streams") {
 		t.Errorf("one stream more: %d %s", r.Status, r.Body)

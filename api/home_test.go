@@ -17,6 +17,7 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // getHome asks for home, which must be there.
@@ -234,9 +235,7 @@ func TestHomeCatchesUp(t *testing.T) {
 		t.Errorf("now is %d, before since %d", h.Now, since)
 	}
 	next := getHome(t, s, fmt.Sprintf("for=ada&since=%d", h.Now))
-	if len(h.ForYou)+len(next.ForYou) != 1 {
-		t.Errorf("%v and then %v", h.ForYou, next.ForYou)
-	}
+	check.Equal(t, len(h.ForYou)+len(next.ForYou), 1, "items of %v and then %v", h.ForYou, next.ForYou)
 }
 
 // TestHomePages follows now through more than one page.

@@ -304,9 +304,7 @@ func TestTakenClaimsAreCounted(t *testing.T) {
 	proposed := len(s.Backend.Senders)
 	for range 200 {
 		r := s.Post("/api/jobs", map[string]any{"agent": "eve", "action": "claim", "job_id": "j1"})
-		if len(s.Backend.Senders) != proposed {
-			t.Fatal("a claim was proposed")
-		}
+		must.Equal(t, len(s.Backend.Senders), proposed, "a claim was proposed")
 		if r.Status == http.StatusTooManyRequests {
 			return
 		}

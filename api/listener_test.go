@@ -45,9 +45,7 @@ func talk(t testing.TB, s *apitest.Server) *talker {
 
 func (c *talker) say(request string) {
 	c.t.Helper()
-	if _, err := io.WriteString(c, request); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, request))(c.t)
 }
 
 // hear reads one answer.
@@ -60,15 +58,9 @@ func (c *talker) hear() (status int, body string) {
 // read reads the answer to a request.
 func (c *talker) read(req *http.Request) *apitest.Response {
 	c.t.Helper()
-	resp, err := http.ReadResponse(c.in, req)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	resp := must.Get(http.ReadResponse(c.in, req))(c.t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(resp.Body))(c.t)
 	return &apitest.Response{Status: resp.StatusCode, Header: resp.Header, Body: body}
 }
 
@@ -240,9 +232,7 @@ func TestUnreadAnswers(t *testing.T) {
 		slow = talk(t, s)
 		must.Do(t, slow.Conn.(*net.TCPConn).SetReadBuffer(64<<10))
 		slow.say(list)
-		if _, err := slow.in.Peek(1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(slow.in.Peek(1))(t)
 		other.say(list)
 		status, _ := other.hear()
 		return status == http.StatusTooManyRequests
@@ -352,9 +342,7 @@ func TestAnswersOnOneConnection(t *testing.T) {
 		if got := read(http.MethodGet, "/api/entries"); strings.Count(got, body) != 2 {
 			t.Fatalf("a long answer: %d bytes, %.60q", len(got), got)
 		}
-		if got := read(http.MethodHead, "/api/entries"); got != "" {
-			t.Fatalf("HEAD: %q", got)
-		}
+		must.Equal(t, read(http.MethodHead, "/api/entries"), "", "body of HEAD")
 		if got := read(http.MethodGet, "/api/channels"); !strings.Contains(got, "general") {
 			t.Fatalf("a short answer: %q", got)
 		}

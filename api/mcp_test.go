@@ -548,7 +548,7 @@ func callTool(t *testing.T, s *apitest.Server, name string, arguments any, heade
 	return r, used{answer.Content[0].Text, answer.StructuredContent, answer.IsError}
 }
 
-// TestMCPIsCounted holds that a call counts once, as what it did.
+// TestMCPIsCounted holds that a call counts once, under its effect.
 func TestMCPIsCounted(t *testing.T) {
 	var l ledger
 	s := apitest.Start(t, apitest.NewBackend(t), func(c *api.Config) { c.Counter = &l })

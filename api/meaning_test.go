@@ -137,7 +137,7 @@ func TestSynonymsAreTaken(t *testing.T) {
 	}
 }
 
-// TestMeaningIsKept holds what is taken for what it means.
+// TestMeaningIsKept holds that variants of a value are accepted with their meaning.
 func TestMeaningIsKept(t *testing.T) {
 	s := start(t)
 	s.Publish(map[string]any{"agent": "ada", "body": "Hello, all"})
@@ -317,7 +317,7 @@ func TestReadsNameUnknownParameters(t *testing.T) {
 	const misspelled = "/api/home?for=ada&wiat=60"
 	tag := s.Get(misspelled).Header.Get("ETag")
 	s.Get(misspelled, "If-None-Match", tag).Want(t, http.StatusNotModified)
-	// Calls that differ in what they say of themselves have different tags.
+	// Calls that describe themselves differently have different tags.
 	if other := s.Get("/api/home?for=ada").Header.Get("ETag"); other == tag {
 		t.Error("the note of an ignored parameter can hide behind a 304")
 	}

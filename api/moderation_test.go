@@ -94,7 +94,7 @@ func TestHideBySelection(t *testing.T) {
 	}
 }
 
-// TestWhoModerates: those with a token alone; and the public sees what they do without
+// TestWhoModerates: those with a token alone; and the public sees their actions without
 // their names.
 func TestWhoModerates(t *testing.T) {
 	s := withModerator(t)
@@ -141,7 +141,7 @@ func TestPurgesForModerators(t *testing.T) {
 	s.Get(path, "Authorization", "Bearer "+modToken).Want(t, http.StatusServiceUnavailable)
 }
 
-// TestWhatIsUnchangedIsNotSent: a call that names what it changes and what it cannot
+// TestWhatIsUnchangedIsNotSent: a call that names entries with and without a possible
 // change leaves the latter alone, whatever its state lets the command do.
 func TestWhatIsUnchangedIsNotSent(t *testing.T) {
 	s := withModerator(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // ruleAnswer is the answer to a call that sets a rule.
@@ -46,8 +47,8 @@ var policyWrites = func() map[string]func(s *apitest.Server) *apitest.Response {
 	return writes
 }()
 
-// TestRulesHoldForEverySurface: what a rule is against is rejected everywhere, with the
-// reason and the end, and reading goes on; what it is not against is taken.
+// TestRulesHoldForEverySurface: a write against a rule is rejected everywhere, with the
+// reason and the end, and reading goes on; other writes are accepted.
 func TestRulesHoldForEverySurface(t *testing.T) {
 	for name, test := range map[string]struct {
 		path   string
@@ -175,9 +176,7 @@ func TestHeldForALook(t *testing.T) {
 		return ids
 	}
 	ids := list()
-	if len(ids) != len(policyWrites) {
-		t.Fatalf("held are %q", ids)
-	}
+	must.Equal(t, len(ids), len(policyWrites), "held are %q", ids)
 	mod(t, s, "unhide", map[string]any{"profiles": ids[:1], "ids": ids[1:]})
 	if left := list(); len(left) > 0 {
 		t.Errorf("held are %q still", left)

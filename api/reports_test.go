@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -209,9 +209,7 @@ func TestReportedTexts(t *testing.T) {
 	}
 	delete(shown, "e1") // its report may be closed by the sweep
 	want := map[string]string{"e3": "visible Reported, then visible", "e5": "hidden Reported, then hidden", "e7": "purged "}
-	if !maps.Equal(shown, want) {
-		t.Errorf("moderators see %q, want %q", shown, want)
-	}
+	check.Diff(t, shown, want, "text for moderators")
 }
 
 // TestReportsByName: who proves a name is shown as proven, and an error says so where the

@@ -70,8 +70,8 @@ func TestRepeatsAreNotProposed(t *testing.T) {
 }
 
 // TestReportsAndRegistrationsAreNotRepeated: a report of an entry that its sender has
-// reported, and a registration that says what the profile says, are answered without a
-// command, also after what they quote was purged.
+// reported, and a registration that equals the profile, are answered without a command,
+// also after the quoted text was purged.
 func TestReportsAndRegistrationsAreNotRepeated(t *testing.T) {
 	s := withModerator(t)
 	s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills!"})

@@ -12,6 +12,7 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/stats"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // atEpoch is a clock that stands a minute after the first command.
@@ -92,7 +93,7 @@ func TestUsageExamplesWork(t *testing.T) {
 	}
 }
 
-// ledger is a Counter that keeps what it is told.
+// ledger is a Counter that records its calls.
 type ledger struct {
 	mu    sync.Mutex
 	calls []op.Counted
@@ -167,9 +168,7 @@ func TestHouseIsNoSender(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	const each = 5
-	if len(l.calls) != 2*each {
-		t.Fatalf("%d calls were counted", len(l.calls))
-	}
+	must.Equal(t, len(l.calls), 2*each, "counted calls")
 	for i, c := range l.calls {
 		if house := i < each; (c.Sender == "") != house {
 			t.Errorf("call %d, %s: sender %q", i, c.Action, c.Sender)

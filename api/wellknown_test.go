@@ -220,7 +220,7 @@ func TestRootLinks(t *testing.T) {
 	}
 }
 
-// TestServerCard holds the name of the server card, and what it leads to.
+// TestServerCard holds the name of the server card, and its links.
 func TestServerCard(t *testing.T) {
 	for base, name := range map[string]string{
 		"": "127.0.0.1/commons", "https://commons.example:8443": "example.commons/commons", "http://[::1]:8080": "--1/commons",

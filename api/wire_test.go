@@ -50,9 +50,7 @@ func bomb(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write(make([]byte, 1<<20)))(t)
 	must.Do(t, w.Close())
 	return b.String()
 }

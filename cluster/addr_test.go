@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestCheckLoopback(t *testing.T) {
@@ -32,9 +34,7 @@ func TestCheckLoopback(t *testing.T) {
 			t.Errorf("%s: %v, want %q", addr, err, want)
 		}
 	}
-	if err := CheckLoopback("localhost:7000"); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, CheckLoopback("localhost:7000"), nil, "check loopback")
 }
 
 func TestAdvertiseAddr(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -39,9 +40,7 @@ func TestBookIsKept(t *testing.T) {
 		}
 		got := b.GossipAddrs()
 		slices.Sort(got)
-		if !slices.Equal(got, []string{"192.0.2.1:1", "192.0.2.2:1"}) {
-			t.Errorf("gossip addresses %v", got)
-		}
+		check.Diff(t, got, []string{"192.0.2.1:1", "192.0.2.2:1"}, "gossip addresses")
 	}
 	check(b)
 	check(OpenBook(path, out.logger()))
@@ -65,9 +64,7 @@ func TestBookWritesOnlyChanges(t *testing.T) {
 	if got, _ := b.Resolve("a-1"); got != "a:1" {
 		t.Errorf("in memory: %q", got)
 	}
-	if err := b.Update([]Member{member}); err != nil {
-		t.Errorf("nothing changed, yet: %v", err)
-	}
+	check.Err(t, b.Update([]Member{member}), nil, "nothing changed, yet")
 }
 
 func TestBookCorrupt(t *testing.T) {
@@ -107,9 +104,7 @@ func TestBookIsBounded(t *testing.T) {
 		b.entries[id] = bookEntry{Cluster: "h:1", Seen: time.Unix(int64(i), 0)}
 	}
 	must.Do(t, b.Update([]Member{bookMember("new-1", "a:1", "192.0.2.1:1"), bookMember("n-1", "b:1", "192.0.2.1:1")}))
-	if len(b.entries) != MaxBookEntries {
-		t.Errorf("%d entries", len(b.entries))
-	}
+	check.Equal(t, len(b.entries), MaxBookEntries, "entries")
 	for id, want := range map[string]bool{"n-0": false, "n-1": true, "n-2": true, "new-1": true} {
 		if _, ok := b.Resolve(id); ok != want {
 			t.Errorf("%s: %v", id, ok)

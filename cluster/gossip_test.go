@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/memberlist"
@@ -39,9 +40,7 @@ func startGossip(t *testing.T, cfg GossipConfig) *testGossip {
 	cfg.Logger = out.logger()
 	g := must.Get(StartGossip(cfg))(t)
 	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		check.Err(t, g.Close(), nil, "close")
 	})
 	return &testGossip{Gossip: g, logs: out}
 }
@@ -102,9 +101,7 @@ func TestGossipJoinsByHostName(t *testing.T) {
 		for _, m := range g.Members() {
 			want := testMeta(m.ServerID)
 			want.NodeName = m.ServerID[:2]
-			if m.Meta != want {
-				t.Errorf("%s says %+v", m.ServerID, m.Meta)
-			}
+			check.Equal(t, m.Meta, want, "meta of %s", m.ServerID)
 		}
 		await.Eventually(t, "notified of changes", func() bool {
 			select {
@@ -149,15 +146,11 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 			t.Errorf("accepted %+v", bad)
 		}
 	}
-	if b.Meta() != meta {
-		t.Error("a rejected meta was kept")
-	}
+	check.Equal(t, b.Meta(), meta, "a rejected meta was kept")
 
 	must.Do(t, b.Leave(testTimeout))
 	wantMembers(t, a, "a-1")
-	if err := b.Leave(testTimeout); err != nil {
-		t.Errorf("second leave: %v", err)
-	}
+	check.Err(t, b.Leave(testTimeout), nil, "second leave")
 }
 
 func TestGossipRejectsAnotherKey(t *testing.T) {
@@ -175,13 +168,9 @@ func TestGossipRejectsAnotherKey(t *testing.T) {
 		return stranger.logs.has("level=WARN") && stranger.logs.has("a join address has another cluster secret") && stranger.logs.has(a.Addr())
 	})
 	for _, g := range []*testGossip{a, b} {
-		if got := g.ids(); !slices.Equal(got, []string{"a-1", "b-1"}) {
-			t.Errorf("members %v", got)
-		}
+		check.Diff(t, g.ids(), []string{"a-1", "b-1"}, "members")
 	}
-	if got := stranger.ids(); !slices.Equal(got, []string{"s-1"}) {
-		t.Errorf("the stranger sees %v", got)
-	}
+	check.Diff(t, stranger.ids(), []string{"s-1"}, "the stranger sees")
 }
 
 func TestGossipRejectsAnotherCluster(t *testing.T) {
@@ -337,9 +326,7 @@ func TestGossipRotatesKeys(t *testing.T) {
 	}
 	late := startGossip(t, gossipConfig("d-1", testSecrets(t, "A"), nodes[0].Addr()))
 	await.Eventually(t, "the old key is rejected", func() bool { return nodes[0].logs.has("has another cluster secret") })
-	if got := late.ids(); !slices.Equal(got, []string{"d-1"}) {
-		t.Errorf("with the old key: %v", got)
-	}
+	check.Diff(t, late.ids(), []string{"d-1"}, "with the old key")
 	startGossip(t, gossipConfig("e-1", testSecrets(t, "B"), nodes[0].Addr()))
 	wantMembers(t, nodes[0], "a-1", "b-1", "c-1", "e-1")
 }
@@ -358,9 +345,7 @@ func TestUpdateKeyring(t *testing.T) {
 	}
 	for _, tt := range tests {
 		ring := must.Get(memberlist.NewKeyring(keys(tt.from), keys(tt.from)[0]))(t)
-		if err := updateKeyring(ring, keys(tt.to)); err != nil {
-			t.Errorf("%s to %s: %v", tt.from, tt.to, err)
-		}
+		check.Err(t, updateKeyring(ring, keys(tt.to)), nil, "%s to %s", tt.from, tt.to)
 		got := ""
 		for _, k := range ring.GetKeys() {
 			got += string(k[0])
@@ -401,9 +386,7 @@ func TestGossipIgnoresUnreadableMeta(t *testing.T) {
 	}
 	for _, g := range []*testGossip{a, b} {
 		wantMembers(t, g, "a-1", "b-1")
-		if n := g.logs.count("ignored a gossip member"); n != 2 {
-			t.Errorf("logged %d times for two", n)
-		}
+		check.Equal(t, g.logs.count("ignored a gossip member"), 2, "lines logged for two")
 	}
 }
 

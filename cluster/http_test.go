@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestMembers checks the peers that the private port answers.
@@ -31,8 +33,6 @@ func TestMembers(t *testing.T) {
 		own = tt.own
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(context.WithValue(t.Context(), peerKey{}, tt.who), http.MethodPost, "/", http.NoBody))
-		if w.Code != tt.want {
-			t.Errorf("%+v in cluster %q: %d, want %d", tt.who, tt.own, w.Code, tt.want)
-		}
+		check.Equal(t, w.Code, tt.want, "%+v in cluster %q", tt.who, tt.own)
 	}
 }

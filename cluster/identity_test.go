@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -70,9 +71,7 @@ func TestIdentityFromHostName(t *testing.T) {
 		t.Fatalf("%v, %v", id, err)
 	}
 	for host, want := range map[string]string{"a.b": "a.b", "ä b": "--b", "": "node", strings.Repeat("h", 80): strings.Repeat("h", 63)} {
-		if got := hostNodeName(host); got != want {
-			t.Errorf("%q: %q", host, got)
-		}
+		check.Equal(t, hostNodeName(host), want, "%q", host)
 	}
 }
 
@@ -103,12 +102,8 @@ func TestLockDir(t *testing.T) {
 		t.Errorf("second process: %q", out)
 	}
 	must.Do(t, lock.Release())
-	if err := lock.Release(); err != nil {
-		t.Errorf("second release: %v", err)
-	}
-	if out := second(); out != "" {
-		t.Errorf("after release: %q", out)
-	}
+	check.Err(t, lock.Release(), nil, "second release")
+	check.Equal(t, second(), "", "after release")
 }
 
 func TestWriteFileAtomicLeavesNothingBehind(t *testing.T) {

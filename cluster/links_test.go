@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/go-hclog"
@@ -358,9 +359,7 @@ func TestPendingHandshakesAreBounded(t *testing.T) {
 		}
 		_ = far.Close()
 	}
-	if len(pending.open) != MaxHandshakes {
-		t.Errorf("%d wait", len(pending.open))
-	}
+	check.Equal(t, len(pending.open), MaxHandshakes, "waiting handshakes")
 	set.close()
 }
 
@@ -377,16 +376,12 @@ func TestRaftTransportOverThePort(t *testing.T) {
 			Logger: hclog.NewNullLogger(),
 		})
 		t.Cleanup(func() {
-			if err := errors.Join(trans.Close(), p.Close()); err != nil {
-				t.Errorf("close: %v", err)
-			}
+			check.Err(t, errors.Join(trans.Close(), p.Close()), nil, "close")
 		})
 		return trans
 	}
 	a, b := transport("a-1"), transport("b-1")
-	if a.LocalAddr() != "a-1" {
-		t.Errorf("local address %q", a.LocalAddr())
-	}
+	check.Equal(t, a.LocalAddr(), "a-1", "local address")
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		rpc := <-b.Consumer()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/internal/await"
@@ -28,9 +29,7 @@ func TestPortServesBothProtocols(t *testing.T) {
 	a.wantBoth(t, "b-1")
 	b.wantBoth(t, "node_A.1-x")
 	a.wantBoth(t, "node_A.1-x")
-	if got := a.StreamLayer().Addr().String(); got != "node_A.1-x" {
-		t.Errorf("stream address %q", got)
-	}
+	check.Equal(t, a.StreamLayer().Addr().String(), "node_A.1-x", "stream address")
 	a.wantNeither(t, "c-1", "no address known")
 }
 
@@ -44,9 +43,7 @@ func TestPortManyConnectionsAtOnce(t *testing.T) {
 	for i := range 40 {
 		text := strings.Repeat(fmt.Sprint(i), 100)
 		wg.Go(func() {
-			if err := a.echo("b-1", text); err != nil {
-				t.Errorf("echo: %v", err)
-			}
+			check.Err(t, a.echo("b-1", text), nil, "echo")
 		})
 		wg.Go(func() {
 			if got, err := a.ask("b-1", text); err != nil || got != "a-1 HTTP/2.0 "+text {
@@ -167,9 +164,7 @@ func TestPortRejectsStrangers(t *testing.T) {
 	own := must.Get(secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now()))(t)
 	old := must.Get(secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(-2*LeafValidity)))(t)
 	ahead := must.Get(secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(LeafBackdate/2)))(t)
-	if err := roughClient(a.AdvertiseAddr(), ahead, ProtocolRaft); err != nil {
-		t.Errorf("a peer whose clock is days ahead: %v", err)
-	}
+	check.Err(t, roughClient(a.AdvertiseAddr(), ahead, ProtocolRaft), nil, "a peer whose clock is days ahead")
 	for _, tt := range []struct {
 		name, reason string
 		dial         func() error
@@ -205,9 +200,7 @@ func TestPortRejectsStrangers(t *testing.T) {
 			t.Error("served")
 		}
 	}
-	if n := a.logs.count("client didn't provide a certificate"); n != 1 {
-		t.Errorf("one reason from one host was logged %d times", n)
-	}
+	check.Equal(t, a.logs.count("client didn't provide a certificate"), 1, "lines of one reason from one host")
 }
 
 func TestPortHoldsSilentStrangersInCheck(t *testing.T) {
@@ -281,9 +274,7 @@ func TestPortTriesAllAddressesOfAName(t *testing.T) {
 	dir.set("c-1", joinAddr("nodes.test", port))
 	a.wantBoth(t, "b-1")
 	a.wantBoth(t, "c-1")
-	if n := lookups.Load(); n != 4 {
-		t.Errorf("%d lookups for 4 dials", n)
-	}
+	check.Equal(t, lookups.Load(), 4, "lookups for 4 dials")
 	dir.set("d-1", joinAddr("nodes.test", port))
 	a.wantNeither(t, "d-1", "server c-1 is there, not d-1")
 }
@@ -327,9 +318,7 @@ func TestPortBoundsRequests(t *testing.T) {
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a-1/", io.MultiReader(strings.NewReader(strings.Repeat("x", 1001)))))(t)
 	res := must.Get(a.Client().Do(req))(t)
 	_ = res.Body.Close()
-	if res.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("undeclared length: %d", res.StatusCode)
-	}
+	check.Equal(t, res.StatusCode, http.StatusRequestEntityTooLarge, "undeclared length")
 	if _, err := a.Client().Get("http://a-1/"); err == nil || !strings.Contains(err.Error(), "https://") {
 		t.Errorf("plain HTTP: %v", err)
 	}
@@ -368,13 +357,9 @@ func TestPortShutdownLetsRequestsEnd(t *testing.T) {
 	default:
 	}
 	close(release)
-	if err := <-down; err != nil {
-		t.Errorf("shutdown: %v", err)
-	}
+	check.Err(t, <-down, nil, "shutdown")
 	wg.Wait()
-	if err := p.Close(); err != nil {
-		t.Errorf("close after shutdown: %v", err)
-	}
+	check.Err(t, p.Close(), nil, "close after shutdown")
 }
 
 // echoless asks over a connection of its own.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/internal/await"
@@ -47,9 +48,7 @@ func TestLoadSecretsProblems(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if n := len(s.KeyIDs()); n != tt.keys {
-					t.Fatalf("%d keys, want %d", n, tt.keys)
-				}
+				must.Equal(t, len(s.KeyIDs()), tt.keys, "keys")
 				return
 			}
 			if err == nil {
@@ -137,9 +136,7 @@ func TestSealOpen(t *testing.T) {
 		if changed, err := s.Reload(); err != nil || !changed {
 			t.Fatalf("reload: %v, %v", changed, err)
 		}
-		if got := s.NeedsReseal(sealed); got != step.reseal {
-			t.Errorf("%v: needs reseal %v", step.names, got)
-		}
+		check.Equal(t, s.NeedsReseal(sealed), step.reseal, "%v: needs reseal", step.names)
 		open(step.want)
 	}
 }
@@ -203,7 +200,5 @@ func TestWatchFollowsTheFile(t *testing.T) {
 	await.Eventually(t, "change logged", func() bool { return out.has("secrets changed") })
 	cancel()
 	<-done
-	if n := out.count("former secrets stay"); n != 1 {
-		t.Errorf("problem logged %d times", n)
-	}
+	check.Equal(t, out.count("former secrets stay"), 1, "lines of the problem")
 }

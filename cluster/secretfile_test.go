@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -85,20 +86,14 @@ func TestKeepSecretFileMakesOneSecret(t *testing.T) {
 			makers++
 		}
 	}
-	if makers != 1 {
-		t.Errorf("%d callers made the file", makers)
-	}
+	check.Equal(t, makers, 1, "callers that made the file")
 	info := must.Get(os.Stat(path))(t)
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v", info.Mode())
-	}
+	check.Equal(t, info.Mode().Perm(), 0o600, "mode of %v", info.Mode())
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	s := must.Get(LoadSecrets(path))(t)
-	if n := len(s.KeyIDs()); n != 1 {
-		t.Errorf("%d secrets in the file", n)
-	}
+	check.Equal(t, len(s.KeyIDs()), 1, "secrets in the file")
 }
 
 func TestKeepSecretFileProblems(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -94,9 +95,7 @@ func startNode(t *testing.T, dir *directory, id string, secrets *Secrets, change
 		}
 	})
 	t.Cleanup(func() {
-		if err := port.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		check.Err(t, port.Close(), nil, "close")
 		wg.Wait()
 	})
 	return n
@@ -154,9 +153,7 @@ func (n *testNode) wantBoth(t *testing.T, to string) {
 	if got, err := n.ask(to, "hi"); err != nil || got != n.id+" HTTP/2.0 hi" {
 		t.Errorf("%s asks %s: %q, %v", n.id, to, got, err)
 	}
-	if err := n.echo(to, "raft bytes"); err != nil {
-		t.Errorf("%s echoes at %s: %v", n.id, to, err)
-	}
+	check.Err(t, n.echo(to, "raft bytes"), nil, "%s echoes at %s", n.id, to)
 }
 
 // wantNeither wants both protocols rejected for the reason. A connection that

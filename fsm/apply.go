@@ -64,7 +64,6 @@ func (m *Machine) begin() *apply.Txn {
 // commit writes a transaction and updates everything that is held in memory.
 func (m *Machine) commit(tx *apply.Txn) apply.Changes {
 	c := tx.Commit()
-	m.digests.add(c.Rolled)
 	m.Loaded = tx.Loaded
 	for i := range c.Added {
 		a := &c.Added[i]

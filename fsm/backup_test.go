@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestRecordBackup: the newest backup counts, in whatever order they are recorded, and no
@@ -59,10 +60,7 @@ func TestRecordBackupIsChecked(t *testing.T) {
 		t.Error("a backup without a time is fit for the log")
 	}
 	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: &command.RecordBackup{At: 7}}}}}}
-	data, err := command.EncodeBatch(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(command.EncodeBatch(want))(t)
 	if got, err := command.DecodeBatch(data); err != nil || !cmp.Equal(got, want, cmpopts.IgnoreFields(command.Command{}, "Data")) {
 		t.Errorf("decoded %+v, %v", got, err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/stats"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // sent is an entry of a sender, of about so many bytes.
@@ -25,9 +27,7 @@ func sent(sender string, bytes int) *command.Publish {
 // setSettings sets both settings.
 func (r *rig) setSettings(daily, sender uint64) {
 	r.t.Helper()
-	if got := r.run(&command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})[0]; got.Outcome != command.OutcomeDone {
-		r.t.Fatalf("settings: %+v", got)
-	}
+	expect(r.t, r.run(&command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})[0], command.OutcomeDone, "settings")
 }
 
 // taken publishes entries of 1,000 bytes, each in a log entry, and counts those that
@@ -37,7 +37,7 @@ func (r *rig) taken(sender string, entries int) (n int) {
 	for range entries {
 		p := sent(sender, 1000)
 		v := r.View()
-		_, _, fits, err := v.Assess(p, len(must(command.Encode(p))), r.now()+1000)
+		_, _, fits, err := v.Assess(p, len(must.Get(command.Encode(p))(r.t)), r.now()+1000)
 		v.Release()
 		if err != nil {
 			r.t.Fatal(err)
@@ -58,10 +58,7 @@ func (r *rig) budget() state.Budget {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	b, err := v.Budget(r.now())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := must.Get(v.Budget(r.now()))(r.t)
 	return b
 }
 
@@ -95,9 +92,7 @@ func TestFits(t *testing.T) {
 		{"no bound of a sender", command.Settings{DailyBytes: 1 << 22}, 100, 2000, one(2000), false, true},
 		{"no bounds", command.Settings{}, 100, 1 << 40, one(1 << 40), false, true},
 	} {
-		if got := test.set.Fits(test.bytes, test.all, test.established, test.uses...); got != test.want {
-			t.Errorf("%s: fits %t, want %t", test.name, got, test.want)
-		}
+		check.Equal(t, test.set.Fits(test.bytes, test.all, test.established, test.uses...), test.want, "%s: fits", test.name)
 	}
 }
 
@@ -114,31 +109,19 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 		r.applyMu.Lock()
 		defer r.applyMu.Unlock()
 		b.Day, b.Bytes = command.DayOf(r.now()), bytes
-		if err := r.store.DB.Set(state.KeyBudget, b.Append(nil), pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.store.DB.Set(state.KeyBudget, b.Append(nil), pebble.NoSync))
 		r.store.Hot.Drop()
 	}
-	if n := r.taken("bot", 4); n != 4 {
-		t.Errorf("%d of 4 entries fit into an empty budget", n)
-	}
+	check.Equal(t, r.taken("bot", 4), 4, "entries that fit into an empty budget, of 4")
 	fill(share * 4096 / 2)
 	r.run(&command.Tick{})
-	if n := r.taken("bot", 2); n != 0 {
-		t.Errorf("%d entries of a heavy sender were taken from the reserve", n)
-	}
-	if n := r.taken("honest", 3); n != 2 {
-		t.Errorf("%d entries of a light sender were taken from the reserve, want 2", n)
-	}
+	check.Equal(t, r.taken("bot", 2), 0, "entries of a heavy sender taken from the reserve")
+	check.Equal(t, r.taken("honest", 3), 2, "entries of a light sender taken from the reserve")
 	fill(share * 4096 * 3 / 4)
 	r.run(&command.Tick{})
-	if n := r.taken("other", 1); n != 0 {
-		t.Error("an entry was taken from the last quarter")
-	}
+	check.Equal(t, r.taken("other", 1), 0, "an entry was taken from the last quarter")
 	r.later(command.DayMillis)
-	if n := r.taken("bot", 3); n != 3 {
-		t.Errorf("%d of 3 entries fit on the next day", n)
-	}
+	check.Equal(t, r.taken("bot", 3), 3, "entries that fit on the next day, of 3")
 	if b := r.budget(); b.Senders != 1 || b.Day != command.DayOf(r.now()) || b.Bytes < 2500 || b.Bytes > 3500 {
 		t.Errorf("the next day has %+v", b)
 	}
@@ -159,9 +142,7 @@ func TestBudgetOfASender(t *testing.T) {
 	again := sent("bot", 1000)
 	again.Request = command.RequestKey{Scope: "ada", ID: "request-1"}
 	first := r.run(again)[0]
-	if n := r.taken("bot", 4); n != 1 {
-		t.Errorf("%d more entries of a sender were taken, want 1", n)
-	}
+	check.Equal(t, r.taken("bot", 4), 1, "further entries of a sender taken")
 	before := r.budget()
 	if got := r.run(again)[0]; got.Outcome != command.OutcomeDuplicate || got.Entry != first.Entry {
 		t.Errorf("what was written before: %+v", got)
@@ -184,9 +165,7 @@ func TestBudgetOfASender(t *testing.T) {
 		}
 	}
 	r.later(state.EstablishedAfter)
-	if n := r.taken("bot", 3); n != 2 {
-		t.Errorf("%d entries of a sender were taken on another day, want 2", n)
-	}
+	check.Equal(t, r.taken("bot", 3), 2, "entries of a sender taken on another day")
 	for i := range command.EstablishedShare * 3 {
 		if got := keyed(fmt.Sprint("bot", i%2), key); (got.Outcome == command.OutcomeDone) != (i < command.EstablishedShare*5/2) {
 			t.Errorf("write %d by the key of an established name: %+v", i, got)
@@ -195,17 +174,11 @@ func TestBudgetOfASender(t *testing.T) {
 	if got := keyed("bot", slices.Repeat([]byte{8}, command.KeyHashBytes)); !slices.Equal(got.Problems, over) {
 		t.Errorf("a write by a wrong key: %+v", got)
 	}
-	if n := r.taken("other", 2); n != 2 {
-		t.Errorf("%d of 2 entries of another sender were taken", n)
-	}
+	check.Equal(t, r.taken("other", 2), 2, "entries of another sender taken, of 2")
 	zero := uint64(0)
 	r.run(&command.SetSettings{SenderBytes: &zero})
-	if n := r.taken("bot", 1); n != 1 {
-		t.Error("a sender is bounded after the bound was lifted")
-	}
-	if got := r.run(&command.SetSettings{SenderBytes: &zero})[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("the same settings again: %+v", got)
-	}
+	check.Equal(t, r.taken("bot", 1), 1, "a sender is bounded after the bound was lifted")
+	expect(t, r.run(&command.SetSettings{SenderBytes: &zero})[0], command.OutcomeUnchanged, "the same settings again")
 }
 
 // TestBudgetOfManySenders: past the senders that are counted one by one, others share
@@ -216,17 +189,11 @@ func TestBudgetOfManySenders(t *testing.T) {
 	r.taken("early", 1)
 	b := r.budget()
 	b.Senders = state.MaxBudgetSenders
-	if err := r.store.DB.Set(state.KeyBudget, b.Append(nil), pebble.NoSync); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.DB.Set(state.KeyBudget, b.Append(nil), pebble.NoSync))
 	r.store.Hot.Drop()
 	r.run(&command.Tick{})
-	if n := r.taken("late", 2); n != 1 {
-		t.Errorf("%d entries of a sender in a shared row were taken, want 1", n)
-	}
-	if n := r.taken("early", 1); n != 0 {
-		t.Error("a sender that was counted has lost its count")
-	}
+	check.Equal(t, r.taken("late", 2), 1, "entries of a sender in a shared row taken")
+	check.Equal(t, r.taken("early", 1), 0, "a sender that was counted has lost its count")
 	if got := r.budget(); got.Senders != state.MaxBudgetSenders {
 		t.Errorf("%d senders are counted", got.Senders)
 	}
@@ -253,7 +220,7 @@ func TestViewsKeepTheirHotRows(t *testing.T) {
 	r.run(&command.SetSettings{DailyBytes: &more})
 	after := r.View()
 	defer after.Release()
-	if was, is := must(before.Settings()).DailyBytes, must(after.Settings()).DailyBytes; was != 2 || is != 9 {
+	if was, is := must.Get(before.Settings())(t).DailyBytes, must.Get(after.Settings())(t).DailyBytes; was != 2 || is != 9 {
 		t.Errorf("settings of %d bytes before and %d after the change, want 2 and 9", was, is)
 	}
 }
@@ -286,14 +253,14 @@ func TestBudgetIsTheSameEverywhere(t *testing.T) {
 			l.commands(bodies...)
 		}
 		digest := func(step uint64) string {
-			m := must(Open(Options{Dir: t.TempDir(), CacheBytes: 1 << 20, MemTableBytes: smallTables}))
+			m := must.Get(Open(Options{Dir: t.TempDir(), CacheBytes: 1 << 20, MemTableBytes: smallTables}))(t)
 			defer closeMachine(t, m)
 			for first := uint64(1); first <= l.last(); first += step {
 				l.feed(m, first, min(l.last(), first+step-1))
 			}
 			v := m.View()
 			defer v.Release()
-			return fmt.Sprintf("%x", must(v.RowDigest(t.Context())))
+			return fmt.Sprintf("%x", must.Get(v.RowDigest(t.Context()))(t))
 		}
 		if one, all := digest(1), digest(l.last()); one != all {
 			rt.Errorf("one by one %s, all at once %s", one, all)

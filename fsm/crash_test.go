@@ -13,6 +13,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/snapshot"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // crashAt is an option that panics at a step, once.
@@ -41,9 +43,7 @@ func untilCrash(t *testing.T, f func() error) (crashed bool) {
 			crashed = true
 		}
 	}()
-	if err := f(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f())
 	return false
 }
 
@@ -63,14 +63,9 @@ func TestCrashWhileReceiving(t *testing.T) {
 	} {
 		t.Run(step, func(t *testing.T) {
 			dir := t.TempDir()
-			m, err := tryOpenAt(dir, crashAt(step))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(tryOpenAt(dir, crashAt(step)))(t)
 			l.feed(m, 1, 5)
-			if err := m.store.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.store.Flush())
 			if !untilCrash(t, func() error { return receive(m, meta, data) }) {
 				t.Fatal("the step was not reached")
 			}
@@ -114,10 +109,7 @@ func TestCrashAfterKeeping(t *testing.T) {
 	for _, step := range []string{snapshot.StepReceived, snapshot.StepKept, snapshot.StepForgotten, ""} {
 		t.Run(step, func(t *testing.T) {
 			dir := t.TempDir()
-			m, err := tryOpenAt(dir, crashAt(step))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(tryOpenAt(dir, crashAt(step)))(t)
 			l.feed(m, 1, l.last())
 			if crashed := untilCrash(t, func() error { return receive(m, meta, data) }); crashed != (step != "") {
 				t.Fatal("the step was not reached")
@@ -140,9 +132,7 @@ func TestCrashAfterKeeping(t *testing.T) {
 // because its state is gone.
 func TestReceivedStateIsMissing(t *testing.T) {
 	dir, _, _ := crashReceived(t)
-	if err := os.RemoveAll(filepath.Join(dir, receivedDir(t, dir))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(dir, receivedDir(t, dir))))
 	if m, err := tryOpenAt(dir); !errors.Is(err, snapshot.ErrBehind) {
 		t.Errorf("opened %v, %v", m, err)
 	}
@@ -156,10 +146,7 @@ func crashReceived(t *testing.T) (dir string, meta *raft.SnapshotMeta, data []by
 	l.seed(40)
 	_, meta, data = leader(t, l)
 	dir = t.TempDir()
-	m, err := tryOpenAt(dir, crashAt(snapshot.StepReceived))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(tryOpenAt(dir, crashAt(snapshot.StepReceived)))(t)
 	if !untilCrash(t, func() error { return receive(m, meta, data) }) {
 		t.Fatal("the step was not reached")
 	}
@@ -172,13 +159,9 @@ func crashReceived(t *testing.T) (dir string, meta *raft.SnapshotMeta, data []by
 func abandon(t *testing.T, m *Machine) {
 	t.Helper()
 	if m.newest != nil && m.newest != m.store {
-		if err := m.newest.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, m.newest.Close(), nil, "close")
 	}
-	if err := m.Abandon(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, m.Abandon(), nil, "abandon")
 }
 
 // TestCrashWhileBootFinishesAnInstall crashes a second time, in the boot that
@@ -200,15 +183,11 @@ func TestCrashWhileBootFinishesAnInstall(t *testing.T) {
 			copyDir(t, copied, dir)
 			damageTables(t, copied, receivedDir(t, copied), damage)
 			m := openAt(t, copied)
-			if m.Applied() != 0 {
-				t.Errorf("applied %d", m.Applied())
-			}
+			check.Equal(t, m.Applied(), 0, "applied")
 			if metas, err := m.Snapshots().List(); err != nil || len(metas) != 0 {
 				t.Errorf("snapshots %v, %v", metas, err)
 			}
-			if err := receive(m, meta, data); err != nil {
-				t.Errorf("receiving again: %v", err)
-			}
+			check.Err(t, receive(m, meta, data), nil, "receiving again")
 		})
 	}
 	if m := openAt(t, dir); m.Applied() != meta.Index {
@@ -223,10 +202,7 @@ func TestCrashWhilePersisting(t *testing.T) {
 	for step, kept := range map[string]int{snapshot.StepCovered: 0, snapshot.StepPersisted: 1} {
 		t.Run(step, func(t *testing.T) {
 			dir := t.TempDir()
-			m, err := tryOpenAt(dir, crashAt(step))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(tryOpenAt(dir, crashAt(step)))(t)
 			l.feed(m, 1, 10)
 			if !untilCrash(t, func() error { return takeSnapshot(m, 10, 1) }) {
 				t.Fatal("the step was not reached")
@@ -259,9 +235,7 @@ func TestUndecodableEntryPanics(t *testing.T) {
 		if !errors.As(err, &e) || e.Index != 3 || !strings.Contains(err.Error(), "log entry 3") {
 			t.Errorf("panicked with %v", err)
 		}
-		if got := r.Applied(); got != 2 {
-			t.Errorf("applied %d", got)
-		}
+		check.Equal(t, r.Applied(), 2, "applied")
 	}()
 	r.apply([]apply.LogEntry{{Index: 3, Term: 1, Data: []byte("not a batch")}})
 }
@@ -285,21 +259,14 @@ func TestFlippedBitsInTheState(t *testing.T) {
 			t.Fatalf("no tables: %v", err)
 		}
 		path := tables[i%len(tables)]
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path))(t)
 		bad := bytes.Clone(data)
 		bad[len(bad)*i/40] ^= 1 << (i % 8)
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, bad, 0o600))
 		if readDamaged(t, dir, want) {
 			found++
 		}
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o600))
 	}
 	if found < 20 {
 		t.Errorf("only %d of 40 flipped bits were noticed", found)
@@ -323,9 +290,7 @@ func readDamaged(t *testing.T, dir string, want contents) (noticed bool) {
 	if err != nil && !fatal.Load() {
 		t.Errorf("Fatal was not called with %v", err)
 	}
-	if err := m.Abandon(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, m.Abandon(), nil, "abandon")
 	return err != nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const (
@@ -51,10 +52,7 @@ func (r *rig) outbox(agent string) view.Outbox {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	o, err := v.Outbox(agent)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	o := must.Get(v.Outbox(agent))(r.t)
 	return o
 }
 
@@ -66,9 +64,7 @@ func (r *rig) due(at int64) (due []outbox.Delivery) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	if err := v.DueDeliveries(at, nobody, func(d outbox.Delivery) bool { due = append(due, d); return true }); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, v.DueDeliveries(at, nobody, func(d outbox.Delivery) bool { due = append(due, d); return true }))
 	next, ok, err := v.NextDelivery()
 	if err != nil || (ok && next <= at) != (len(due) > 0) {
 		r.t.Fatalf("the next delivery is due at %d, %v, %v, but at %d there are %d", next, ok, err, at, len(due))
@@ -111,9 +107,7 @@ func (r *rig) attempt(agent string, outcome command.DeliveryOutcome, change func
 		if change != nil {
 			change(ack)
 		}
-		if got := r.run(ack)[0]; got.Outcome != command.OutcomeDone {
-			r.t.Fatalf("ack: %+v", got)
-		}
+		expect(r.t, r.run(ack)[0], command.OutcomeDone, "ack")
 		return d
 	}
 	r.t.Fatalf("nothing is due for %s at %d: %+v", agent, r.now()+1000, r.outbox(agent))
@@ -168,9 +162,7 @@ func TestWhatIsPushed(t *testing.T) {
 			r := newRig(t)
 			r.run(post("ada", nil), post("bob", mention("eve")), postJob("ada"), postJob("ada"), claim("bob", 4))
 			r.run(hooked("ada", nil), hooked("bob", nil))
-			if got := r.run(tt.body)[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("%+v", got)
-			}
+			expect(t, r.run(tt.body)[0], command.OutcomeDone, "result")
 			if ada, bob := r.summary("ada"), r.summary("bob"); ada != tt.ada || bob != tt.bob {
 				t.Errorf("ada: %q, want %q; bob: %q, want %q", ada, tt.ada, bob, tt.bob)
 			}
@@ -241,9 +233,7 @@ func TestLeaderBehindLogTime(t *testing.T) {
 	r.run(post("eve", mention("ada")))
 	r.later(-10 * minute)
 	due := r.due(r.now())
-	if len(due) != 1 {
-		t.Fatalf("due: %+v", due)
-	}
+	must.Equal(t, len(due), 1, "due: %+v", due)
 	if begun := r.beginAll(due[0].NextAttempt()); len(begun) != 1 {
 		t.Errorf("begun: %+v", begun)
 	}
@@ -292,13 +282,9 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 	if got := r.beginAll(second); len(got) != 1 || got[0].Attempts != 2 || got[0].Failures != 0 {
 		t.Fatalf("the second attempt: %+v", got)
 	}
-	if got := r.run(&command.AckDelivery{Attempt: first, Outcome: command.AttemptFailed, Reason: "late"})[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("the outcome of the first attempt: %+v", got)
-	}
+	expect(t, r.run(&command.AckDelivery{Attempt: first, Outcome: command.AttemptFailed, Reason: "late"})[0], command.OutcomeUnchanged, "the outcome of the first attempt")
 	r.run(&command.AckDelivery{Attempt: second, Outcome: command.AttemptDelivered})
-	if got := r.run(&command.AckDelivery{Attempt: second, Outcome: command.AttemptFailed, Reason: "late"})[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("the outcome of an ended delivery: %+v", got)
-	}
+	expect(t, r.run(&command.AckDelivery{Attempt: second, Outcome: command.AttemptFailed, Reason: "late"})[0], command.OutcomeUnchanged, "the outcome of an ended delivery")
 	if got := r.summary("ada"); got != "mention e1 delivered, mention e2 waiting" {
 		t.Error(got)
 	}
@@ -323,9 +309,7 @@ func TestLostAttemptWaitsAgain(t *testing.T) {
 	if got := r.summary("ada"); got != "mention e1 sending status_500, mention e2 waiting" {
 		t.Error(got)
 	}
-	if got := r.run(&command.AckDelivery{Attempt: lost, Outcome: command.AttemptDelivered})[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("the outcome of the lost attempt: %+v", got)
-	}
+	expect(t, r.run(&command.AckDelivery{Attempt: lost, Outcome: command.AttemptDelivered})[0], command.OutcomeUnchanged, "the outcome of the lost attempt")
 	r.run(&command.AckDelivery{Attempt: first, Outcome: command.AttemptDelivered})
 	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != 2 || d.Attempts != 1 {
 		t.Errorf("the last one: %+v", d)

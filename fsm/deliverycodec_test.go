@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // deliveryCommands are the commands on deliveries, with every field set.
@@ -26,9 +27,7 @@ func TestDeliveryCommandsRoundTrip(t *testing.T) {
 // TestDeliveryCommandsAreChecked breaks one bound at a time.
 func TestDeliveryCommandsAreChecked(t *testing.T) {
 	for _, b := range deliveryCommands() {
-		if err := command.Check(b); err != nil {
-			t.Errorf("%T: %v", b, err)
-		}
+		check.Err(t, command.Check(b), nil, "%T", b)
 	}
 	ack := func(change func(*command.AckDelivery)) func() command.Payload {
 		return func() command.Payload {

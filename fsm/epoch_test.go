@@ -10,6 +10,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // byRequest is a write with a request_id and no proof.
@@ -29,9 +31,7 @@ func pseudonyms(epoch uint64, who string) command.Proof {
 // epoch begins an epoch.
 func (r *rig) epoch(number uint64) {
 	r.t.Helper()
-	if got := r.run(&command.NextEpoch{Number: number, SealedKey: []byte{byte(number)}})[0]; got.Outcome != command.OutcomeDone {
-		r.t.Fatalf("epoch %d: %+v", number, got)
-	}
+	expect(r.t, r.run(&command.NextEpoch{Number: number, SealedKey: []byte{byte(number)}})[0], command.OutcomeDone, "epoch %d", number)
 }
 
 // inEpoch is an entry of a sender in an epoch.
@@ -53,9 +53,7 @@ func (r *rig) wantProblem(p command.Payload, want command.Problem) {
 func (r *rig) wantDone(p command.Payload) uint64 {
 	r.t.Helper()
 	got := r.run(p)[0]
-	if got.Outcome != command.OutcomeDone {
-		r.t.Errorf("%+v", got)
-	}
+	check.Equal(r.t, got.Outcome, command.OutcomeDone, "result: %+v", got)
 	return got.Entry
 }
 
@@ -104,18 +102,14 @@ func TestEpochs(t *testing.T) {
 		t.Error("a pseudonym whose key is gone proves a name")
 	}
 	r.wantDone(inEpoch(6, "spam", "eve", nil))
-	if n := r.rows(state.SpaceFormerly); n != 2 {
-		t.Errorf("%d former pseudonyms, want those of the two that wrote since", n)
-	}
+	check.Equal(t, r.rows(state.SpaceFormerly), 2, "former pseudonyms of the two that wrote since")
 	v := r.View()
 	defer v.Release()
 	purged, err := v.Purged()
 	if e, errEpoch := v.SenderEpoch(); err != nil || errEpoch != nil || purged != 4 || e.Number != 6 || !slices.Equal(e.Key, []byte{6}) || !slices.Equal(e.Last, []byte{5}) {
 		t.Errorf("%d keys to destroy, %+v, %v %v", purged, e, err, errEpoch)
 	}
-	if got := r.run(&command.NextEpoch{Number: 6, SealedKey: []byte{9}})[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("an epoch that is in force already: %+v", got)
-	}
+	expect(t, r.run(&command.NextEpoch{Number: 6, SealedKey: []byte{9}})[0], command.OutcomeUnchanged, "an epoch that is in force already")
 }
 
 // TestBlockFollowsWhateverElseHolds: a block follows its sender through changes of epoch
@@ -136,9 +130,7 @@ func TestBlockFollowsWhateverElseHolds(t *testing.T) {
 			r.epoch(1)
 			r.wantDone(inEpoch(1, "spam", "eve", nil))
 			block := r.set(&command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: "e1"})
-			if got := r.run(other)[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("%+v", got)
-			}
+			expect(t, r.run(other)[0], command.OutcomeDone, "result")
 			write := func(epoch uint64) { // as a node does
 				t.Helper()
 				p := inEpoch(epoch, "spam", "eve", func(p *command.Publish) { p.Body = "Cheap pills" })
@@ -171,7 +163,7 @@ func TestBlockFollowsWhateverElseHolds(t *testing.T) {
 	}
 }
 
-// TestLongerBlockFollows: of two blocks of one sender, by what it wrote in two epochs, the
+// TestLongerBlockFollows: of two blocks of one sender, set by entries of two epochs, the
 // one that ends later follows it: in whichever order they were set, and whether or not the
 // sender tries to write before the next epoch.
 func TestLongerBlockFollows(t *testing.T) {
@@ -347,9 +339,7 @@ func TestReportsAcrossEpochs(t *testing.T) {
 	r.epoch(2)
 	again := report(2, target, "")
 	again.Proof = pseudonyms(2, "home")
-	if got := r.run(again)[0]; got.Outcome != command.OutcomeDuplicate {
-		t.Errorf("again: %+v", got)
-	}
+	expect(t, r.run(again)[0], command.OutcomeDuplicate, "again")
 	other := report(3, target, "")
 	other.Proof = pseudonyms(2, "elsewhere")
 	r.wantDone(other)
@@ -372,10 +362,7 @@ func TestForgetSenders(t *testing.T) {
 	due := func() bool {
 		v := r.View()
 		defer v.Release()
-		some, err := v.SendersToForget(r.log.stamp)
-		if err != nil {
-			t.Fatal(err)
-		}
+		some := must.Get(v.SendersToForget(r.log.stamp))(t)
 		return some
 	}
 	if forget() != command.OutcomeUnchanged || due() {
@@ -430,9 +417,7 @@ func (r *rig) rows(space byte) (n int) {
 	v := r.View()
 	defer v.Release()
 	lower, upper := state.SpaceBounds(space)
-	if err := state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }))
 	return n
 }
 

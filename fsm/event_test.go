@@ -15,6 +15,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // eventsOf reads all events behind a cursor, some at a time.
@@ -77,7 +79,7 @@ func (r *rig) events() (docs []eventDoc, texts []string) {
 	return docs, texts
 }
 
-// TestEvents: everything that happens is told once, in order, with what it is about.
+// TestEvents: everything that happens is told once, in order, with its subject.
 func TestEvents(t *testing.T) {
 	r := newRig(t)
 	r.run(&command.Init{ClusterID: "c-1", SealedDataKey: []byte("sealed")})           // 2
@@ -129,9 +131,7 @@ func TestManyEventsOfOneLogEntry(t *testing.T) {
 		many = append(many, post("ada", nil))
 	}
 	r.run(many...)
-	if got := r.Head.EventRows; got != 3 {
-		t.Errorf("%d rows", got)
-	}
+	check.Equal(t, r.Head.EventRows, 3, "rows")
 	for _, from := range []uint64{0, 1, state.MaxRowEvents - 1, state.MaxRowEvents, state.MaxRowEvents + 1, n - 1, n} {
 		got := eventsOf(t, r.Machine, view.EventsAfter(state.EventPlace{Index: r.Applied(), Number: from}), 100)
 		if len(got) != int(n-from) || len(got) > 0 && (got[0].Number != from+1 || got[0].Entry != from+1) {
@@ -178,9 +178,7 @@ func TestOldEventsGo(t *testing.T) {
 		t.Errorf("%d rows, %v", rows, err)
 	}
 	c := view.EventsAfter(state.EventPlace{Index: oldest, Number: 0}) // one that is placed and falls behind
-	if _, err := v.Events(&c, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(v.Events(&c, 1))(t)
 	r.publish(nil)
 	edge := r.View() // the events up to there are gone, and no later ones
 	defer edge.Release()

@@ -2,16 +2,12 @@ package fsm
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"sort"
-	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -88,53 +84,6 @@ func Refound(opts Options, as Founding) (sum Summary, err error) {
 	}
 	at := snapshot.Position{Index: sum.Index, Term: sum.Term}
 	return sum, s.found(snapshot.Contents{Position: at, Configuration: as.Configuration, ConfigurationIndex: newest[0].ConfigurationIndex}, as, state.ActionRecover, sum.ClusterID)
-}
-
-// keptDigests bounds the running digests that are remembered, so that nodes at different
-// indexes can be compared: seconds of log under full load.
-const keptDigests = 4096
-
-// digests are the newest running digests, oldest first.
-type digests struct {
-	mu   sync.Mutex
-	list []apply.Rolled
-}
-
-// add appends the digests of one call.
-func (d *digests) add(newest []apply.Rolled) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.list = append(d.list, newest...)
-	if len(d.list) >= 2*keptDigests {
-		d.list = append(d.list[:0], d.list[len(d.list)-keptDigests:]...)
-	}
-}
-
-// reset drops all digests but that of a state that was just loaded.
-func (d *digests) reset(h *state.Head) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.list = append(d.list[:0], apply.Rolled{Index: h.Applied, Digest: h.Rolling})
-}
-
-// at returns the digest of the newest log entry that is not above index.
-func (d *digests) at(index uint64) ([sha256.Size]byte, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	after := sort.Search(len(d.list), func(i int) bool { return d.list[i].Index > index })
-	if after == 0 {
-		return [sha256.Size]byte{}, false
-	}
-	return d.list[after-1].Digest, true
-}
-
-// DigestAt is Digest at an earlier index. It returns false for an index that is
-// not applied yet, or too far back.
-func (m *Machine) DigestAt(index uint64) (rolling [sha256.Size]byte, ok bool) {
-	if index > m.Applied() {
-		return rolling, false
-	}
-	return m.digests.at(index)
 }
 
 // Summary describes a state: its position and contents.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/snapshot"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 var testFounding = Founding{
@@ -41,9 +42,7 @@ func exportOf(t *testing.T, m *Machine) (data []byte, sum Summary, rows [32]byte
 	if rows, err = e.RowDigest(); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Close())
 	return data, e.Summary, rows
 }
 
@@ -69,10 +68,7 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	}
 
 	dir := filepath.Join(t.TempDir(), "state")
-	got, err := Import(Options{Dir: dir}, bytes.NewReader(data), testFounding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Import(Options{Dir: dir}, bytes.NewReader(data), testFounding))(t)
 	if got.Rows != rows || got.Rolling != rolling {
 		t.Errorf("the import has the rows %x and the digest %x", got.Rows, got.Rolling)
 	}
@@ -174,9 +170,7 @@ func TestRefoundAState(t *testing.T) {
 	l := newLog(t)
 	l.commands(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
 	l.feed(m, 1, l.last())
-	if err := takeSnapshot(m, l.last()+3, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, takeSnapshot(m, l.last()+3, 1))
 	_, rolling := m.Digest()
 	closeMachine(t, m)
 	sum, err := Refound(Options{Dir: dir}, testFounding)

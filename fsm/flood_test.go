@@ -10,6 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // longText is one of many texts of 120 words, in a variant: a tenth of its words differ.
@@ -52,9 +53,7 @@ func TestSketches(t *testing.T) {
 	if got := text.Sketch([]string{strings.Repeat("word ", 50)}); got != nil {
 		t.Errorf("a short text has a sketch of %d bytes", len(got))
 	}
-	if got := len(text.Sketch([]string{longText(1, 1)})); got != command.MaxSketchParts*command.SketchPartBytes {
-		t.Errorf("a sketch has %d bytes", got)
-	}
+	check.Equal(t, len(text.Sketch([]string{longText(1, 1)})), command.MaxSketchParts*command.SketchPartBytes, "a sketch has bytes")
 }
 
 // TestFloods replays a botnet of 1,000 senders with a name each and 40 texts with
@@ -86,9 +85,7 @@ func TestFloods(t *testing.T) {
 		}
 		agent := fmt.Sprint("agent", i)
 		for _, body := range []string{longText(10_000+i, 0), "Thank you, that helped me a lot."} {
-			if got := write(agent, "h"+agent, body); got.Outcome != command.OutcomeDone {
-				t.Errorf("an honest write: %+v", got)
-			}
+			expect(t, write(agent, "h"+agent, body), command.OutcomeDone, "an honest write")
 		}
 	}
 	t.Logf("%d of 1000 writes of the botnet came through", through)
@@ -99,9 +96,7 @@ func TestFloods(t *testing.T) {
 		t.Errorf("%d rows", rows)
 	}
 	r.log.stamp += command.HourMillis
-	if got := write("bot", "s1", longText(1, 1)); got.Outcome != command.OutcomeDone {
-		t.Errorf("in the next hour: %+v", got)
-	}
+	expect(t, write("bot", "s1", longText(1, 1)), command.OutcomeDone, "in the next hour")
 	if rows := rowsIn(t, r.Machine, state.SpaceFlood); rows > command.MaxSketchParts {
 		t.Errorf("%d rows in the next hour", rows)
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // future is a payload of a later version.
@@ -18,9 +20,7 @@ func TestFormatOf(t *testing.T) {
 			t.Errorf("%s needs format %d, and this program knows up to %d", op, got, command.MaxFormat)
 		}
 	}
-	if got := command.FormatOf(&future{}); got != 7 {
-		t.Errorf("a later payload needs %d", got)
-	}
+	check.Equal(t, command.FormatOf(&future{}), 7, "a later payload needs")
 }
 
 // TestFormatOnlyRises: the number goes up, never down, survives a restart, and
@@ -29,24 +29,18 @@ func TestFormatOnlyRises(t *testing.T) {
 	knows := func(format int) func(*Options) { return func(o *Options) { o.MaxFormat = format } }
 	dir, l := t.TempDir(), newLog(t)
 	m := openAt(t, dir, knows(3))
-	if got := m.Format(); got != command.InitialFormat {
-		t.Errorf("a new state has format %d", got)
-	}
+	check.Equal(t, m.Format(), command.InitialFormat, "a new state has format")
 	for _, step := range []struct{ set, want int }{{2, 2}, {1, 2}, {3, 3}} {
 		index := l.commands(&command.SetFormat{Format: step.set})
 		l.feed(m, index, index)
-		if got := m.Format(); got != step.want {
-			t.Errorf("after %d: format %d, want %d", step.set, got, step.want)
-		}
+		check.Equal(t, m.Format(), step.want, "after %d: format", step.set)
 	}
 	closeMachine(t, m)
 	if _, err := tryOpenAt(dir, knows(2)); !errors.Is(err, command.ErrNewerFormat) {
 		t.Errorf("a program that knows format 2 opens format 3: %v", err)
 	}
 	m = openAt(t, dir, knows(3))
-	if got := m.Format(); got != 3 {
-		t.Errorf("after a restart: format %d", got)
-	}
+	check.Equal(t, m.Format(), 3, "after a restart: format")
 	closeMachine(t, m)
 	var fatal error
 	m = openAt(t, dir, knows(3), func(o *Options) { o.Fatal = func(err error) { fatal = err } })
@@ -68,9 +62,7 @@ func TestNewerSnapshotIsRejected(t *testing.T) {
 	l := newLog(t)
 	newer := openAt(t, t.TempDir(), func(o *Options) { o.MaxFormat = 2 })
 	l.feed(newer, 1, l.commands(&command.SetFormat{Format: 2}))
-	if err := takeSnapshot(newer, l.last(), 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, takeSnapshot(newer, l.last(), 3))
 	meta, data, err := send(newer)
 	if err != nil {
 		t.Fatal(err)

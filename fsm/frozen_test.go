@@ -27,6 +27,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/stats"
 	"github.com/commons-cluster/commons/internal/golden"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // whatToDo says what is to be done about a change of format 1.
@@ -101,20 +102,14 @@ func frozenName(name string) string {
 func constantsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	lines := map[string]string{}
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	set := token.NewFileSet()
 	var parsed []*ast.File
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(set, name, nil, parser.SkipObjectResolution))(t)
 		parsed = append(parsed, file)
 	}
 	lenient := types.Config{Error: func(error) {}, IgnoreFuncBodies: true} // without what is imported
@@ -182,12 +177,9 @@ func keysOf(t *testing.T, doc []byte) string {
 // sampleBatch returns the bytes of a log entry.
 func sampleBatch(t *testing.T) []byte {
 	t.Helper()
-	data, err := command.EncodeBatch(command.Batch{Stamp: 1_700_000_000_000, Groups: []command.Group{{
+	data := must.Get(command.EncodeBatch(command.Batch{Stamp: 1_700_000_000_000, Groups: []command.Group{{
 		Boot: boot1, Floor: 2, Open: []uint64{1}, Commands: []command.Command{{Seq: 2, Payload: post("ada", nil)}, {Seq: 3, Payload: &command.Tick{}}},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	return data
 }
 

@@ -16,7 +16,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/golden"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // goldenAdvice explains a failure of TestGoldenLog.
@@ -45,17 +47,12 @@ func TestGoldenLog(t *testing.T) {
 		if !is {
 			continue
 		}
-		data, err := base64.RawStdEncoding.DecodeString(coded)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(base64.RawStdEncoding.DecodeString(coded))(t)
 		l.add(raft.LogCommand, data)
 	}
 	text, done := describeLog(t, l)
 	got := strings.Split(string(text), "\n")
-	if len(got) != len(lines) {
-		t.Errorf("%d lines, want %d", len(got), len(lines))
-	}
+	check.Equal(t, len(got), len(lines), "lines")
 	differs := false
 	for i := range min(len(got), len(lines)) {
 		// The digests after the first difference say no more.
@@ -142,14 +139,11 @@ func describeLog(t *testing.T, l *raftLog) (text []byte, done map[command.Op]boo
 	for _, space := range logicalSpaces() {
 		rows, sum := 0, sha256.New()
 		lower, upper := state.SpaceBounds(space)
-		err := state.ScanSpace(m.store.DB, lower, upper, func(key, value []byte) error {
+		must.Do(t, state.ScanSpace(m.store.DB, lower, upper, func(key, value []byte) error {
 			rows++
 			sum.Write(state.AppendBlob(state.AppendBlob(nil, key), value))
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		fmt.Fprintf(&out, "%s%q %d %x\n", rowsLine, space, rows, sum.Sum(nil)[:8])
 	}
 	return out.Bytes(), done

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // tester has the methods that testing and rapid share.
@@ -34,10 +37,7 @@ const smallTables = 1 << 20
 // openAt opens a machine and closes it with the test.
 func openAt(t testing.TB, dir string, change ...func(*Options)) *Machine {
 	t.Helper()
-	m, err := tryOpenAt(dir, change...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(tryOpenAt(dir, change...))(t)
 	t.Cleanup(func() { closeMachine(t, m) })
 	return m
 }
@@ -53,9 +53,7 @@ func tryOpenAt(dir string, change ...func(*Options)) (*Machine, error) {
 func closeMachine(t testing.TB, m *Machine) {
 	t.Helper()
 	checkHotRows(t, m)
-	if err := m.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	check.Err(t, m.Close(), nil, "close")
 }
 
 // checkHotRows holds that the rows that are kept in memory are those on disk.
@@ -100,10 +98,7 @@ func (l *raftLog) add(kind raft.LogType, data []byte) uint64 {
 // batch adds one log entry.
 func (l *raftLog) batch(b command.Batch) uint64 {
 	l.t.Helper()
-	data, err := command.EncodeBatch(b)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	data := must.Get(command.EncodeBatch(b))(l.t)
 	return l.add(raft.LogCommand, data)
 }
 
@@ -156,7 +151,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// recorder is an Observer that keeps what it is called with.
+// recorder is an Observer that records its calls.
 type recorder struct {
 	got   []apply.Answered
 	ended []outbox.DeliveryEnd
@@ -184,13 +179,28 @@ func (r *rig) run(bodies ...command.Payload) []command.Result {
 	return out
 }
 
+// expect ends the test if a result has another outcome than want. The format describes the
+// command.
+func expect(t tester, got command.Result, want command.Outcome, format string, args ...any) {
+	t.Helper()
+	if got.Outcome != want {
+		t.Fatalf("%s: %+v, want outcome %d", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+// expectProblem ends the test if a result has other problems than want alone.
+func expectProblem(t tester, got command.Result, want command.Problem, format string, args ...any) {
+	t.Helper()
+	if !slices.Equal(got.Problems, []command.Problem{want}) {
+		t.Fatalf("%s: %+v, want problem %d", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
 // publish applies one entry and returns its seq.
 func (r *rig) publish(change func(*command.Publish)) uint64 {
 	r.t.Helper()
 	res := r.run(post("ada", change))[0]
-	if res.Outcome != command.OutcomeDone {
-		r.t.Fatalf("publish: %+v", res)
-	}
+	must.Equal(r.t, res.Outcome, command.OutcomeDone, "publish: %+v", res)
 	return res.Entry
 }
 
@@ -329,18 +339,13 @@ func receive(m *Machine, meta *raft.SnapshotMeta, data []byte) error {
 // copyDir copies a state's directory.
 func copyDir(t testing.TB, to, from string) {
 	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(to, os.DirFS(from)))
 }
 
 // receivedDir returns the name of the state that CURRENT does not name.
 func receivedDir(t testing.TB, dir string) string {
 	t.Helper()
-	current, err := os.ReadFile(filepath.Join(dir, currentFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	current := must.Get(os.ReadFile(filepath.Join(dir, currentFile)))(t)
 	for _, name := range fileNames(t, dir) {
 		if strings.HasPrefix(name, dbPrefix) && name+"\n" != string(current) {
 			return name
@@ -358,13 +363,8 @@ func damageTables(t testing.TB, dir, name string, damage func([]byte) []byte) {
 		t.Fatalf("no tables to damage: %v", err)
 	}
 	for _, path := range tables {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, damage(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path))(t)
+		must.Do(t, os.WriteFile(path, damage(data), 0o600))
 	}
 }
 
@@ -379,10 +379,7 @@ const (
 // fileNames lists a directory.
 func fileNames(t testing.TB, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -404,11 +401,4 @@ func senders(v *view.View, day command.Day, surface command.Surface) ([]byte, er
 	upper := append(state.DayKey(state.SpaceSenders, day), byte(surface)+1)
 	err := state.ScanSpace(v.Reader(), lower, upper, func(key, chunk []byte) error { return view.MergeChunk(registers, key, chunk) })
 	return registers, err
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

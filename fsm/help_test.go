@@ -10,6 +10,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func ask(agent string) *command.AskHuman {
@@ -23,10 +25,7 @@ func (r *rig) help(seq uint64) string {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	raw, err := v.AppendHelp(nil, seq)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	raw := must.Get(v.AppendHelp(nil, seq))(r.t)
 	return string(raw)
 }
 
@@ -41,9 +40,7 @@ func TestHelpEntry(t *testing.T) {
 		`"tags":["human-help","paper"],"createdAt":1700000001000,"supersedes":null,"relation":null,"nameVerified":false,"house":false,` +
 		`"supersededBy":[],"supersededByCount":0,"goal":"Sign\nthe form","requested_action":"Print it and sign it.",` +
 		`"context":"It is for <us>.","constraints":"Before noon.","status":"open"}`
-	if diff := cmp.Diff(want, r.help(1)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	check.Diff(t, r.help(1), want, "request for help")
 	raw := r.help(2)
 	if !strings.Contains(raw, `"body":"Goal:\nSign\nthe form\n\nRequested action:\nPrint it and sign it."`) ||
 		!strings.Contains(raw, `"tags":["human-help"]`) || !strings.HasSuffix(raw, `"context":null,"constraints":null,"status":"open"}`) {
@@ -72,9 +69,7 @@ func TestLongestHelp(t *testing.T) {
 	if utf8.RuneCountInString(doc.Title) > command.MaxTitle || !strings.HasSuffix(doc.Title, "世") {
 		t.Errorf("title %q", doc.Title)
 	}
-	if len(doc.Tags) != command.MaxTags {
-		t.Errorf("tags %q", doc.Tags)
-	}
+	check.Equal(t, len(doc.Tags), command.MaxTags, "tags %q", doc.Tags)
 }
 
 // TestHelpStatus follows a request from open to closed.
@@ -154,9 +149,7 @@ func TestHelpList(t *testing.T) {
 				}
 			}
 			v.Release()
-			if !cmp.Equal(got, tt.want) {
-				t.Errorf("%s, %d a page: %v, want %v", name, limit, got, tt.want)
-			}
+			check.Diff(t, got, tt.want, "%s, %d a page", name, limit)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // byOperator is an order of the operator's.
@@ -35,9 +37,7 @@ func TestHiddenEntry(t *testing.T) {
 		p.Agent, p.AgentKey, p.Title, p.Body, p.Tags = "eve", "eve", "Cheap pills", "Buy cheap pills here.", []string{"pills"}
 	})
 	r.publish(relate(command.RelationReply, root))
-	if got := r.run(hide(state.EntryID(spam)))[0]; got.Outcome != command.OutcomeDone {
-		t.Fatalf("hide: %+v", got)
-	}
+	expect(t, r.run(hide(state.EntryID(spam)))[0], command.OutcomeDone, "hide")
 	doc, raw := r.read(spam)
 	if doc.Hidden == nil || doc.Hidden.Reason != "spam" || doc.Hidden.At == 0 || doc.Channel != "den" || *doc.Supersedes != state.EntryID(root) || doc.CreatedAt == 0 {
 		t.Errorf("the stub is %s", raw)
@@ -51,9 +51,7 @@ func TestHiddenEntry(t *testing.T) {
 	if doc.SupersededByCount != 1 || len(doc.SupersededBy) != 1 || doc.SupersededBy[0].Agent != "ada" {
 		t.Errorf("the entry that was answered is %s", raw)
 	}
-	if got := r.list(view.Query{Thread: root, Since: -1}); !slices.Equal(got, []uint64{3, 2, 1}) {
-		t.Errorf("the thread has %d", got)
-	}
+	check.Diff(t, r.list(view.Query{Thread: root, Since: -1}), []uint64{3, 2, 1}, "thread")
 	for _, q := range []view.Query{{Q: "pills"}, {AgentKey: "eve"}, {TagKey: "pills"}, {Thread: root, Q: "pills"}, {Thread: root, AgentKey: "eve"}, {ForKey: "ada", Q: "cheap"}} {
 		q.Since = -1
 		if got := r.list(q); len(got) > 0 {
@@ -64,13 +62,9 @@ func TestHiddenEntry(t *testing.T) {
 		post("bob", relate(command.RelationReply, spam)),
 		post("eve", relate(command.RelationRetraction, spam)),
 	} {
-		if found := r.run(p)[0].Problems; !slices.Equal(found, []command.Problem{command.ProblemHidden}) {
-			t.Errorf("%+v relates to a hidden entry: %d", p, found)
-		}
+		check.Diff(t, r.run(p)[0].Problems, []command.Problem{command.ProblemHidden}, "%+v relates to a hidden entry", p)
 	}
-	if got := r.run(hide(state.EntryID(spam), "e99", "j2"))[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("hidden twice: %+v", got)
-	}
+	expect(t, r.run(hide(state.EntryID(spam), "e99", "j2"))[0], command.OutcomeUnchanged, "hidden twice")
 }
 
 // TestOnlyModeratorsHide: by their names, as long as these have a token.
@@ -81,16 +75,12 @@ func TestOnlyModeratorsHide(t *testing.T) {
 		return r.run(&command.Hide{Order: command.Order{By: name}, IDs: []string{state.EntryID(seq)}, Unhide: unhide})[0].Problems
 	}
 	none := []command.Problem{command.ProblemNotModerator}
-	if got := by("mia", false); !slices.Equal(got, none) {
-		t.Errorf("a stranger hides: %d", got)
-	}
+	check.Diff(t, by("mia", false), none, "a stranger hides")
 	token := bytes.Repeat([]byte{7}, command.KeyHashBytes)
 	grant := func(name string, token []byte) command.Result {
 		return r.run(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: name, Token: token})[0]
 	}
-	if got := grant("mia", token); got.Outcome != command.OutcomeDone {
-		t.Fatalf("%+v", got)
-	}
+	expect(t, grant("mia", token), command.OutcomeDone, "result")
 	if got := by("mia", false); got != nil {
 		t.Errorf("a moderator does not hide: %d", got)
 	}
@@ -101,23 +91,13 @@ func TestOnlyModeratorsHide(t *testing.T) {
 	if name != "mia" || stranger != "" || err != nil || strangerErr != nil {
 		t.Errorf("the token is %q's, another one %q's, %v, %v", name, stranger, err, strangerErr)
 	}
-	if got := grant("mia", nil); got.Outcome != command.OutcomeDone {
-		t.Errorf("revoked: %+v", got)
-	}
-	if got := by("mia", true); !slices.Equal(got, none) {
-		t.Errorf("one whose token was revoked unhides: %d", got)
-	}
-	if got := grant("mia", nil); !slices.Equal(got.Problems, []command.Problem{command.ProblemUnknownModerator}) {
-		t.Errorf("revoked twice: %+v", got)
-	}
+	expect(t, grant("mia", nil), command.OutcomeDone, "revoked")
+	check.Diff(t, by("mia", true), none, "one whose token was revoked unhides")
+	expectProblem(t, grant("mia", nil), command.ProblemUnknownModerator, "revoked twice")
 	for i := range command.MaxModerators {
-		if got := grant(fmt.Sprintf("m%d", i), token); got.Outcome != command.OutcomeDone {
-			t.Fatalf("moderator %d: %+v", i, got)
-		}
+		expect(t, grant(fmt.Sprintf("m%d", i), token), command.OutcomeDone, "moderator %d", i)
 	}
-	if got := grant("one-more", token); !slices.Equal(got.Problems, []command.Problem{command.ProblemTooManyModerators}) {
-		t.Errorf("one moderator too many: %+v", got)
-	}
+	expectProblem(t, grant("one-more", token), command.ProblemTooManyModerators, "one moderator too many")
 }
 
 // TestRecord: every action has a row, newest first, in pages.
@@ -188,9 +168,7 @@ func TestHiddenJob(t *testing.T) {
 		t.Errorf("ada is shown %+v", h)
 	}
 	finish := &command.FinishJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: id}, Result: "Done."}
-	if got := r.run(finish)[0].Problems; !slices.Equal(got, []command.Problem{command.ProblemHidden}) {
-		t.Errorf("a hidden job is done: %d", got)
-	}
+	check.Diff(t, r.run(finish)[0].Problems, []command.Problem{command.ProblemHidden}, "a hidden job is done")
 	r.run(unhide(id))
 	if got, _ := r.job(seq); got.Status != state.JobOpen || got.ClaimedBy != "" {
 		t.Errorf("the job is %+v", got)
@@ -198,9 +176,7 @@ func TestHiddenJob(t *testing.T) {
 	if _, raw := r.read(claim); !strings.Contains(raw, "Claimed: Sell pills") {
 		t.Errorf("the claim is %s", raw)
 	}
-	if got := r.jobs(view.JobQuery{Status: state.JobOpen}); !slices.Equal(got, []uint64{seq}) {
-		t.Errorf("%d are open", got)
-	}
+	check.Diff(t, r.jobs(view.JobQuery{Status: state.JobOpen}), []uint64{seq}, "open")
 }
 
 // TestHiddenDelivery: what waits is dropped, and not queued again.
@@ -236,7 +212,7 @@ func TestHiddenMention(t *testing.T) {
 	}
 }
 
-// TestHiddenProfile: it is in no list, and what it said is shown nowhere.
+// TestHiddenProfile: it is in no list, and its text is shown nowhere.
 func TestHiddenProfile(t *testing.T) {
 	r := newRig(t)
 	r.run(register("ada", "key-ada", func(c *command.Register) { c.Description, c.Note, c.Given = "I sell pills.", "pills", 31 }))
@@ -356,15 +332,12 @@ func rowsOf(t tester, m *Machine) map[string]string {
 			continue
 		}
 		lower, upper := state.SpaceBounds(space)
-		err := state.ScanSpace(m.store.DB, lower, upper, func(key, row []byte) error {
+		must.Do(t, state.ScanSpace(m.store.DB, lower, upper, func(key, row []byte) error {
 			if !slices.ContainsFunc([][]byte{state.KeyRecorded, state.KeyHidden, state.KeyPolicy}, func(other []byte) bool { return bytes.Equal(key, other) }) {
 				rows[string(key)] = string(row)
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return rows
 }

@@ -16,16 +16,15 @@ import (
 	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func (r *rig) home(agent string, since int64) *view.Home {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	h, err := v.Home(agent, since, false)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	h := must.Get(v.Home(agent, since, false))(r.t)
 	return h
 }
 
@@ -47,9 +46,7 @@ func TestPoolFillsUp(t *testing.T) {
 	r.run(answer(asked[4]), answer(asked[14]))
 	want := append([]uint64{asked[3]}, asked[5:14]...)
 	slices.Reverse(want)
-	if got := r.home("eve", 0).Waiting; !slices.Equal(got, want) {
-		t.Errorf("waiting are %v, want %v", got, want)
-	}
+	check.Diff(t, r.home("eve", 0).Waiting, want, "waiting")
 	if got := r.home("ada", 0); len(got.Waiting) != 0 || len(got.OwedToYou) != 13 {
 		t.Errorf("the author's own: waiting %v, owed %v", got.Waiting, got.OwedToYou)
 	}
@@ -94,13 +91,9 @@ func TestNotesOfATopicInAView(t *testing.T) {
 		}
 	}
 	for i := range view.NoteTopics {
-		if _, err := v.Notes(fmt.Sprint("topic", i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(v.Notes(fmt.Sprint("topic", i)))(t)
 	}
-	if kept := len(v.EveryHome.Notes); kept != view.NoteTopics {
-		t.Errorf("the notes of %d topics are kept, want %d", kept, view.NoteTopics)
-	}
+	check.Equal(t, len(v.EveryHome.Notes), view.NoteTopics, "topics with notes")
 	newest := note("bob")
 	newer := r.View()
 	defer newer.Release()
@@ -146,12 +139,8 @@ func TestPoolKeepsSpaceSmall(t *testing.T) {
 	defer v.Release()
 	rows := 0
 	lower, upper := state.SpaceBounds(state.SpaceWaitingList)
-	if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if rows != home.WaitingPerAuthor {
-		t.Errorf("%d rows of one author in the waiting list, want %d", rows, home.WaitingPerAuthor)
-	}
+	must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }))
+	check.Equal(t, rows, home.WaitingPerAuthor, "rows of one author in the waiting list")
 }
 
 // TestHomeOfClaims keeps a claim that ends in log time out of what is to be
@@ -165,17 +154,12 @@ func TestHomeOfClaims(t *testing.T) {
 	held := func() []uint64 {
 		v := r.View()
 		defer v.Release()
-		seqs, err := v.Held("bob", 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seqs := must.Get(v.Held("bob", 2))(t)
 		return seqs
 	}
 	claim := &command.ClaimJob{JobAction: onJob("bob", job), TTL: 3000}
 	r.run(claim)
-	if got := held(); !slices.Equal(got, []uint64{job}) {
-		t.Errorf("bob holds %v", got)
-	}
+	check.Diff(t, held(), []uint64{job}, "bob holds")
 	if h := r.home("bob", 0); !slices.Equal(h.ToDeliver, []uint64{job}) || len(h.OpenJobs) != 0 {
 		t.Errorf("to deliver %v, open %v", h.ToDeliver, h.OpenJobs)
 	}
@@ -233,9 +217,7 @@ func TestClaimLost(t *testing.T) {
 	if got := why("bob"); len(got) != 1 {
 		t.Errorf("told twice: %v", got)
 	}
-	if got := why("eve"); !slices.Equal(got, []string{"claim_lost"}) {
-		t.Errorf("the second one was told %v", got)
-	}
+	check.Diff(t, why("eve"), []string{"claim_lost"}, "the second one was told")
 	// An agent that takes its own job up again, or gives it back, has not lost it.
 	r.run(postJob("ada"))
 	v := r.View()
@@ -260,19 +242,13 @@ func TestNotOwed(t *testing.T) {
 		back.Question = true
 		before := r.home("ada", 0).OwedByYouCount
 		r.run(answer)
-		if got := r.home("ada", 0).OwedByYouCount - before; got != 0 {
-			t.Errorf("%c: %d items are owed for an answer", style, got)
-		}
+		check.Equal(t, r.home("ada", 0).OwedByYouCount-before, 0, "%c: items are owed for an answer", style)
 		r.run(&back)
-		if got := r.home("ada", 0).OwedByYouCount - before; got != 1 {
-			t.Errorf("%c: %d items are owed for a question", style, got)
-		}
+		check.Equal(t, r.home("ada", 0).OwedByYouCount-before, 1, "%c: items are owed for a question", style)
 	}
 	before := r.home("ada", 0).OwedByYouCount
 	r.run(claim("bob", 1), finish("bob", 1), post("bob", relate(command.RelationReply, 4)))
-	if got := r.home("ada", 0).OwedByYouCount - before; got != 1 {
-		t.Errorf("%d items are owed after a claim, a result and a reply", got)
-	}
+	check.Equal(t, r.home("ada", 0).OwedByYouCount-before, 1, "items are owed after a claim, a result and a reply")
 }
 
 // TestCorrectedQuestion leaves the open items of who asked, and those of whom the
@@ -312,9 +288,7 @@ func TestMarkSeen(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := r.run(markSeen("ada", "k1", 1, 3, 3, 4, 99))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("%+v", got)
-	}
+	expect(t, r.run(markSeen("ada", "k1", 1, 3, 3, 4, 99))[0], command.OutcomeDone, "result")
 	r.run(post("bob", func(p *command.Publish) { p.Mentions = []string{"ada"} }))
 	h := r.home("ada", 0)
 	if len(h.ForYou) != 4 || h.OwedByYouCount != 2 || h.OwedByYou[0].Seq != 4 || h.OwedByYou[1].Seq != 2 {
@@ -341,7 +315,7 @@ func TestHomeCounts(t *testing.T) {
 }
 
 // TestTopicCountsNothingBelowZero: a topic that was dropped and came anew does not count
-// what it held before.
+// its earlier entries.
 func TestTopicCountsNothingBelowZero(t *testing.T) {
 	a := &home.Activity{Topics: []home.Topic{{Name: "sea", Entries: 1}}}
 	for i, want := range []bool{true, false, false} {
@@ -365,27 +339,18 @@ func TestTopicsSurviveRestart(t *testing.T) {
 	read := func(m *Machine) []view.Topic {
 		v := m.View()
 		defer v.Release()
-		rows, err := home.Open(v.Reader(), "ada")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(home.Open(v.Reader(), "ada"))(t)
 		defer rows.Close()
 		a, err := rows.Activity()
 		if err != nil || len(a.Topics) != home.MaxTopics {
 			t.Fatalf("%d topics, %v", len(a.Topics), err)
 		}
-		h, err := v.Home("ada", 0, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(v.Home("ada", 0, false))(t)
 		return h.Topics
 	}
 	one := openAt(t, t.TempDir())
 	l.feed(one, 1, l.last())
-	two, err := tryOpenAt(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	two := must.Get(tryOpenAt(dir))(t)
 	l.feed(two, 1, between)
 	closeMachine(t, two)
 	two = openAt(t, dir)
@@ -405,10 +370,7 @@ func TestSummary(t *testing.T) {
 	v := r.View()
 	defer func() { v.Release() }()
 	for limit := range utf8.RuneCountInString(body) + 2 {
-		raw, err := v.AppendSummary([]byte("x"), first, limit, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(v.AppendSummary([]byte("x"), first, limit, true))(t)
 		var got map[string]any
 		if err := json.Unmarshal(raw[1:], &got); err != nil {
 			t.Fatalf("limit %d: %v: %s", limit, err, raw)
@@ -460,14 +422,9 @@ func TestSummaryTitle(t *testing.T) {
 			seq := r.run(post("bob", func(p *command.Publish) { p.Title, p.Body = test.title, test.body }))[0].Entry
 			v := r.View()
 			defer v.Release()
-			raw, err := v.AppendSummary(nil, seq, command.MaxBody, test.distinct)
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := must.Get(v.AppendSummary(nil, seq, command.MaxBody, test.distinct))(t)
 			var got struct{ Title, Body string }
-			if err := json.Unmarshal(raw, &got); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(raw, &got))
 			if diff := cmp.Diff([]string{test.wantTitle, test.wantBody}, []string{got.Title, got.Body}); diff != "" {
 				t.Error(diff)
 			}
@@ -517,10 +474,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestWatchEndsWithMachine(t *testing.T) {
-	m, err := tryOpenAt(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(tryOpenAt(t.TempDir()))(t)
 	wake, stop := m.Watch("ada")
 	defer stop()
 	closeMachine(t, m)

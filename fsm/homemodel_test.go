@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // homeModel answers what Home answers by looking at everything.
@@ -31,7 +32,7 @@ type homeHistory struct {
 	claim    map[uint64]uint64          // of a job: the entry of that claim
 	ttl      map[uint64]int64           // of the entry of a claim
 	lost     map[uint64]string          // by the entry that came instead of a claim: whose
-	seen     map[string]map[uint64]bool // by agent: what it has put aside
+	seen     map[string]map[uint64]bool // by agent: the items that it has put aside
 	lastSeq  uint64
 }
 
@@ -78,8 +79,8 @@ type homeFact struct {
 	job      view.Job
 }
 
-// factsOf reads back what the machine filed; what it does not hold comes from the
-// commands that filed it.
+// factsOf reads back the rows of the machine; other facts come from the commands that
+// filed it.
 func factsOf(t tester, v *view.View, history *homeHistory) *homeModel {
 	t.Helper()
 	m := &homeModel{now: v.Time(), homeHistory: history}
@@ -394,10 +395,7 @@ func checkHome(t *rapid.T, m *Machine, sent []command.Command, history *homeHist
 		}
 		for _, s := range since {
 			seenBefore := rapid.Bool().Draw(t, "seen before")
-			got, err := v.Home(agent, s, seenBefore)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(v.Home(agent, s, seenBefore))(t)
 			model := want.home(agent, s, seenBefore)
 			if diff := gocmp.Diff(model, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(view.Home{}, "Until")); diff != "" {
 				t.Fatalf("home of %s since %d (-want +got):\n%s", agent, s, diff)

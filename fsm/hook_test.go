@@ -1,15 +1,14 @@
 package fsm
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestChangesOfTheReceiver takes the receiver away, in all ways, and gives others.
@@ -139,9 +138,7 @@ func TestEndsOfDeliveries(t *testing.T) {
 		{"bob", outbox.DeliveryDropped, outbox.ReasonQueueFull, 0, false}: 1,
 		{"bob", outbox.DeliveryDropped, outbox.ReasonHookOff, 0, false}:   command.MaxWaitingDeliveries,
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	check.Diff(t, got, want, "result")
 	if len(ids) != 1+2*(command.MaxWaitingDeliveries+1) || !ids[r.outbox("ada").Newest[0].ID] {
 		t.Errorf("%d ids", len(ids))
 	}
@@ -184,9 +181,7 @@ func TestNewReceiverStartsAnew(t *testing.T) {
 				r.later(pause)
 			}
 			r.attempt("ada", command.AttemptFailed, nil)
-			if got := r.summary("ada"); got != "mention e1 failed status_500" {
-				t.Errorf("after the last failure: %s", got)
-			}
+			check.Equal(t, r.summary("ada"), "mention e1 failed status_500", "after the last failure")
 		})
 	}
 }
@@ -217,9 +212,7 @@ func TestReceiverIsAskedForOnce(t *testing.T) {
 		{unchecked(rehook("ada", url)), rejected(command.ProblemUnchecked), false},
 		{rehook("ada", url), command.Result{Outcome: command.OutcomeDone}, true},
 	} {
-		if got := r.run(step.c)[0]; !cmp.Equal(got, step.want) {
-			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
-		}
+		check.Diff(t, r.run(step.c)[0], step.want, "step %d", i)
 		v := r.View()
 		on, err := v.Hooked("ada", url)
 		v.Release()
@@ -249,9 +242,7 @@ func TestTestDelivery(t *testing.T) {
 		{ask("eve", "key of eve"), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownAgent}}},
 		{ask("bob", "key of bob"), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoHook}}},
 	} {
-		if got := r.run(tt.c)[0]; !cmp.Equal(got, tt.want) {
-			t.Errorf("%+v: %+v, want %+v", tt.c, got, tt.want)
-		}
+		check.Diff(t, r.run(tt.c)[0], tt.want, "%+v", tt.c)
 	}
 	d := r.attempt("ada", command.AttemptDelivered, nil)
 	if d.Kind != outbox.DeliveryTest || d.Entry != 0 {
@@ -266,13 +257,9 @@ func TestDeliveriesSurviveRestart(t *testing.T) {
 	r.run(post("eve", mention("ada", "bob")), post("eve", mention("ada")), rehook("bob", ""))
 	r.attempt("ada", command.AttemptFailed, nil)
 	want := r.outbox("ada")
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Close())
 	r.Machine = openAt(t, r.opts.Dir, func(o *Options) { o.Observer = r.obs })
-	if diff := cmp.Diff(want, r.outbox("ada")); diff != "" {
-		t.Errorf("the outbox (-before +after):\n%s", diff)
-	}
+	check.Diff(t, r.outbox("ada"), want, "the outbox")
 	r.run(post("eve", mention("ada", "bob")))
 	if ada, bob := r.summary("ada"), r.summary("bob"); ada != "mention e1 waiting status_500, mention e2 waiting, mention e3 waiting" || bob != "mention e1 dropped hook_off" {
 		t.Errorf("ada: %s; bob: %s", ada, bob)

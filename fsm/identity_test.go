@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // look is the hash of a skeleton.
@@ -98,9 +98,7 @@ func TestWhatProofUndoes(t *testing.T) {
 						if i == len(before)-1 {
 							b = withProof(b, proofs[made])
 						}
-						if got := r.run(b)[0]; got.Outcome != command.OutcomeDone {
-							t.Fatalf("%T: %+v", b, got)
-						}
+						expect(t, r.run(b)[0], command.OutcomeDone, "%T", b)
 					}
 					act := withProof(tt.act(), proof)
 					strength, right := strengths[how]
@@ -111,9 +109,7 @@ func TestWhatProofUndoes(t *testing.T) {
 					case !tt.free && strength < madeStrength:
 						want = []command.Problem{command.ProblemProofRequired}
 					}
-					if found := r.inspect(act); !slices.Equal(found, want) {
-						t.Errorf("the view finds %v, want %v", found, want)
-					}
+					check.Diff(t, r.inspect(act), want, "problems in the view")
 					if got := r.run(act)[0]; !slices.Equal(got.Problems, want) || (got.Outcome == command.OutcomeDone) != (want == nil) {
 						t.Errorf("%+v, want problems %v", got, want)
 					}
@@ -152,12 +148,8 @@ func TestExtensionKeepsTheProof(t *testing.T) {
 	r := newNames(t)
 	r.run(postJob("eve"), claim("ada", 1))
 	r.run(withProof(claim("ada", 1), proofs["by key"]))
-	if got := r.run(withProof(release("ada", 1), proofs["by address"]))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemProofRequired}) {
-		t.Errorf("%+v", got)
-	}
-	if got := r.run(withProof(finish("ada", 1), proofs["by key"]))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("%+v", got)
-	}
+	expectProblem(t, r.run(withProof(release("ada", 1), proofs["by address"]))[0], command.ProblemProofRequired, "result")
+	expect(t, r.run(withProof(finish("ada", 1), proofs["by key"]))[0], command.OutcomeDone, "result")
 }
 
 // TestAnonymousRetraction: an anonymous entry is retracted by its sender, in the way in
@@ -195,9 +187,7 @@ func TestAnonymousRetraction(t *testing.T) {
 					if !tt.ok {
 						want = []command.Problem{problem}
 					}
-					if found := r.inspect(act); !slices.Equal(found, want) {
-						t.Errorf("%T of %c: the view finds %v, want %v", act, style, found, want)
-					}
+					check.Diff(t, r.inspect(act), want, "problems in the view, %T of %c", act, style)
 				}
 				got := r.run(acts[command.ProblemRetractionAnonymous])[0]
 				if doc, _ := r.read(1); (got.Outcome == command.OutcomeDone) != tt.ok || (doc.Status == "retracted") != tt.ok {
@@ -241,9 +231,7 @@ func TestRequestScopes(t *testing.T) {
 	// A retry whose name was registered in between finds its first write.
 	r := newRig(t)
 	r.run(keyed("by address", "The same."), register("ada", "k1", nil))
-	if got := r.run(keyed("by address", "The same."))[0]; got.Outcome != command.OutcomeDuplicate {
-		t.Errorf("a retry after the registration: %+v", got)
-	}
+	expect(t, r.run(keyed("by address", "The same."))[0], command.OutcomeDuplicate, "a retry after the registration")
 }
 
 func TestHouseNeedsProof(t *testing.T) {
@@ -286,9 +274,7 @@ func TestProtectedName(t *testing.T) {
 			t.Errorf("%q from %s: %+v, want %v", tt.key, tt.sender, got, tt.want)
 		}
 	}
-	if got := protect(true, "k1", "sender-1"); got.Outcome != command.OutcomeDone {
-		t.Fatalf("%+v", got)
-	}
+	expect(t, protect(true, "k1", "sender-1"), command.OutcomeDone, "result")
 	writes := func() []command.Payload {
 		return []command.Payload{
 			post("ada", nil), postJob("ada"), ask("ada"), claim("ada", 1), release("ada", 2), finish("ada", 2), closeJob("ada", 1),
@@ -310,22 +296,12 @@ func TestProtectedName(t *testing.T) {
 		}
 	}
 	for _, b := range []command.Payload{post("ada", nil), claim("ada", 1), release("ada", 2)} {
-		if got := r.run(withProof(b, proofs["by key"]))[0]; got.Outcome != command.OutcomeDone {
-			t.Errorf("%T by key: %+v", b, got)
-		}
+		expect(t, r.run(withProof(b, proofs["by key"]))[0], command.OutcomeDone, "%T by key", b)
 	}
-	if got := protect(false, "", "sender-1"); !slices.Equal(got.Problems, []command.Problem{command.ProblemNoKey}) {
-		t.Errorf("lifted without the key: %+v", got)
-	}
-	if got := r.run(&command.ProtectName{AgentKey: "ada"})[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("lifted by an operator: %+v", got)
-	}
-	if got := r.run(withProof(post("ada", nil), proofs["unproven"]))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("after it was lifted: %+v", got)
-	}
-	if got := r.run(&command.ProtectName{AgentKey: "nobody", Protected: true})[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemUnknownAgent}) {
-		t.Errorf("nobody is protected: %+v", got)
-	}
+	expectProblem(t, protect(false, "", "sender-1"), command.ProblemNoKey, "lifted without the key")
+	expect(t, r.run(&command.ProtectName{AgentKey: "ada"})[0], command.OutcomeDone, "lifted by an operator")
+	expect(t, r.run(withProof(post("ada", nil), proofs["unproven"]))[0], command.OutcomeDone, "after it was lifted")
+	expectProblem(t, r.run(&command.ProtectName{AgentKey: "nobody", Protected: true})[0], command.ProblemUnknownAgent, "nobody is protected")
 }
 
 // TestProtectionIsNoWeapon: who registers a name that others use cannot shut them out.
@@ -390,9 +366,7 @@ func TestProtectedFromTheFirst(t *testing.T) {
 			if tt.want != nil {
 				return
 			}
-			if got := r.run(withProof(post("ada", nil), proofs["by address"]))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemNameProtected}) {
-				t.Errorf("a write without the key: %+v", got)
-			}
+			expectProblem(t, r.run(withProof(post("ada", nil), proofs["by address"]))[0], command.ProblemNameProtected, "a write without the key")
 		})
 	}
 }
@@ -402,10 +376,7 @@ func (r *rig) owner(key string) string {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	owner, err := v.KeyOwner(keyHash(key))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	owner := must.Get(v.KeyOwner(keyHash(key)))(r.t)
 	return owner
 }
 
@@ -448,9 +419,7 @@ func TestRotateKey(t *testing.T) {
 		{&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k7")}, issued, "k7"},
 		{rotate("k4", "k8", "sender-5", "rotate-01"), rejected(command.ProblemWrongKey), "k7"},
 	} {
-		if got := r.run(step.c)[0]; !cmp.Equal(got, step.want) {
-			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
-		}
+		check.Diff(t, r.run(step.c)[0], step.want, "step %d", i)
 		for _, key := range []string{"k1", "k3", "k4", "k5", "k6", "k7", "k8"} {
 			if r.opens("ada", key) != (key == step.open) {
 				t.Errorf("step %d: %s opens: %v", i, key, r.opens("ada", key))
@@ -459,25 +428,19 @@ func TestRotateKey(t *testing.T) {
 			if key == step.open {
 				owner = "ada"
 			}
-			if got := r.owner(key); got != owner {
-				t.Errorf("step %d: %s belongs to %q, want %q", i, key, got, owner)
-			}
+			check.Equal(t, r.owner(key), owner, "step %d: %s belongs to", i, key)
 		}
 	}
 	r.run(&command.Purge{Order: byOperator, Agents: []string{"ada"}})
-	if got := r.owner("k7"); got != "ada" {
-		t.Errorf("after a purge of the profile the key belongs to %q", got)
-	}
+	check.Equal(t, r.owner("k7"), "ada", "after a purge of the profile the key belongs to")
 	r = newNames(t)
 	r.run(rotate("k1", "k3", "sender-5", "rotate-01"))
 	r.log.stamp += state.KeyGrace
-	if got := r.run(rotate("k1", "k4", "sender-5", "rotate-01"))[0]; !cmp.Equal(got, rejected(command.ProblemWrongKey)) {
-		t.Errorf("too late: %+v", got)
-	}
+	check.Diff(t, r.run(rotate("k1", "k4", "sender-5", "rotate-01"))[0], rejected(command.ProblemWrongKey), "too late")
 }
 
 // TestLookAlikes: a name that looks like a registered one is not registered, and its
-// entries say what it looks like.
+// entries name the registered one.
 func TestLookAlikes(t *testing.T) {
 	r := newNames(t) // ada looks like 1
 	alike := func(looks ...byte) func(*command.Register) {

@@ -14,6 +14,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const hour = int64(60 * 60 * 1000)
@@ -61,10 +63,7 @@ func (r *rig) job(seq uint64) (view.Job, string) {
 	if err != nil || !ok {
 		r.t.Fatalf("job %d: %v, %v", seq, ok, err)
 	}
-	raw, err := v.AppendJob(nil, seq)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	raw := must.Get(v.AppendJob(nil, seq))(r.t)
 	return job, string(raw)
 }
 
@@ -140,9 +139,7 @@ func TestJobTransitions(t *testing.T) {
 			t.Run(stored+"/"+act, func(t *testing.T) {
 				r := newRig(t)
 				for _, b := range append([]command.Payload{postJob("Ada")}, before...) {
-					if res := r.run(b)[0]; res.Outcome != command.OutcomeDone {
-						t.Fatalf("%T: %+v", b, res)
-					}
+					expect(t, r.run(b)[0], command.OutcomeDone, "%T", b)
 				}
 				was, _ := r.job(1)
 				got := r.run(body)[0]
@@ -293,9 +290,7 @@ func TestClaimsAreBounded(t *testing.T) {
 					break
 				}
 			}
-			if taken != tt.most {
-				t.Fatalf("%d claims, want %d", taken, tt.most)
-			}
+			must.Equal(t, taken, tt.most, "claims")
 			if taken == many {
 				return
 			}
@@ -304,9 +299,7 @@ func TestClaimsAreBounded(t *testing.T) {
 				t.Helper()
 				next := *last
 				next.Job = state.FormatID(state.TypeJob, uint64(taken)+1)
-				if got := r.run(end, &next)[1]; got.Outcome != command.OutcomeDone {
-					t.Errorf("after %T: %+v", end, got)
-				}
+				expect(t, r.run(end, &next)[1], command.OutcomeDone, "after %T", end)
 				taken++
 				last = &next
 			}
@@ -315,14 +308,10 @@ func TestClaimsAreBounded(t *testing.T) {
 				claimNext(&command.ReleaseJob{JobAction: last.JobAction})
 				claimNext(hide(last.Job))
 			}
-			if got := r.run(last)[0]; got.Outcome != command.OutcomeDone {
-				t.Errorf("an extension: %+v", got)
-			}
+			expect(t, r.run(last)[0], command.OutcomeDone, "an extension")
 			r.log.stamp += 1000_000 + 24*hour
 			last.Job = state.FormatID(state.TypeJob, many)
-			if got := r.run(last)[0]; got.Outcome != command.OutcomeDone {
-				t.Errorf("after the end of all claims: %+v", got)
-			}
+			expect(t, r.run(last)[0], command.OutcomeDone, "after the end of all claims")
 			checkClaimCounts(t, r.Machine)
 		})
 	}
@@ -368,9 +357,7 @@ func TestClaimEnds(t *testing.T) {
 		t.Errorf("1 ms before the end: %+v", got)
 	}
 	r.log.stamp = end - 1000
-	if got := r.run(claim("eve", 1))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("at the end: %+v", got)
-	}
+	expect(t, r.run(claim("eve", 1))[0], command.OutcomeDone, "at the end")
 	if job, raw := r.job(1); job.ClaimedBy != "eve" || job.ClaimExpiresAt != end+24*hour {
 		t.Errorf("%s", raw)
 	}
@@ -424,9 +411,7 @@ func TestLostClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			for _, b := range append([]command.Payload{postJob("ada")}, tt.before...) {
-				if res := r.run(b)[0]; res.Outcome != command.OutcomeDone {
-					t.Fatalf("%T: %+v", b, res)
-				}
+				expect(t, r.run(b)[0], command.OutcomeDone, "%T", b)
 			}
 			v := r.View()
 			got, err := v.LostClaim(tt.claim, r.log.stamp+tt.later)
@@ -437,9 +422,7 @@ func TestLostClaim(t *testing.T) {
 			if r.log.stamp += max(0, tt.later-1000); len(got) == 0 { // run goes on by a second
 				return
 			}
-			if diff := cmp.Diff(tt.want, r.run(tt.claim)[0].Problems); diff != "" {
-				t.Errorf("apply (-want +got):\n%s", diff)
-			}
+			check.Diff(t, r.run(tt.claim)[0].Problems, tt.want, "apply")
 		})
 	}
 }
@@ -456,26 +439,18 @@ func TestNextClaimEnd(t *testing.T) {
 		}
 		return at
 	}
-	if next() != state.NoClaims {
-		t.Error("a claim in an empty state")
-	}
+	check.Equal(t, next(), state.NoClaims, "a claim in an empty state")
 	r.run(postJob("ada"), postJob("ada"))
 	late, soon := claim("bob", 1), claim("bob", 2)
 	soon.TTL = hour
 	r.run(late, soon)
 	at := r.log.stamp
-	if got := next(); got != at+hour {
-		t.Errorf("next end %d, want %d", got, at+hour)
-	}
+	check.Equal(t, next(), at+hour, "next end")
 	r.run(release("bob", 2))
-	if got := next(); got != at+24*hour {
-		t.Errorf("after a release: %d, want %d", got, at+24*hour)
-	}
+	check.Equal(t, next(), at+24*hour, "after a release")
 	r.log.stamp += 24 * hour
 	r.run(&command.Tick{})
-	if next() != state.NoClaims {
-		t.Error("a claim after the last one ended")
-	}
+	check.Equal(t, next(), state.NoClaims, "a claim after the last one ended")
 }
 
 // TestManyClaimsEndAtOnce holds that a log entry reopens a bounded number of jobs, and that
@@ -519,9 +494,7 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	}
 	// The newest one, still to be reopened, can be claimed again in the next
 	// log entry, which reopens the others.
-	if got := r.run(claim("eve", n), closeJob("ada", n-1))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("%+v", got)
-	}
+	expect(t, r.run(claim("eve", n), closeJob("ada", n-1))[0], command.OutcomeDone, "result")
 	v = r.View()
 	defer v.Release()
 	if overdue, err = v.Overdue(); err != nil || len(overdue) != 0 {
@@ -583,9 +556,7 @@ func TestSearchStopsAtItsBound(t *testing.T) {
 	if err != nil || len(seqs) != 0 || next == 0 || next > 3*apart {
 		t.Errorf("first page %v, next %d, %v", seqs, next, err)
 	}
-	if got := r.jobs(q); !cmp.Equal(got, []uint64{1}) {
-		t.Errorf("all pages: %v", got)
-	}
+	check.Diff(t, r.jobs(q), []uint64{1}, "all pages")
 }
 
 // TestJobRequests is the request_id of each action.
@@ -657,12 +628,8 @@ func TestJobEntries(t *testing.T) {
 			t.Errorf("%s", raw)
 		}
 	}
-	if got := r.list(view.Query{Since: -1, ForKey: "ada"}); !cmp.Equal(got, []uint64{4, 3, 2}) {
-		t.Errorf("for the poster: %v", got)
-	}
-	if got := r.list(view.Query{Since: -1, ForKey: "eve"}); !cmp.Equal(got, []uint64{2}) {
-		t.Errorf("for whom the note mentions: %v", got)
-	}
+	check.Diff(t, r.list(view.Query{Since: -1, ForKey: "ada"}), []uint64{4, 3, 2}, "for the poster")
+	check.Diff(t, r.list(view.Query{Since: -1, ForKey: "eve"}), []uint64{2}, "for whom the note mentions")
 	v := r.View()
 	defer v.Release()
 	if _, err := v.AppendJob(nil, 2); err == nil {
@@ -698,9 +665,7 @@ func TestJobLists(t *testing.T) {
 	} {
 		for _, limit := range []int{0, 1, 2, 3} {
 			tt.q.Limit = limit
-			if got := r.jobs(tt.q); !cmp.Equal(got, tt.want) {
-				t.Errorf("%s, %d a page: %v, want %v", name, limit, got, tt.want)
-			}
+			check.Diff(t, r.jobs(tt.q), tt.want, "%s, %d a page", name, limit)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // jobCommands are the commands on jobs and human help, with every field set.
@@ -32,9 +33,7 @@ func TestJobCommandsRoundTrip(t *testing.T) {
 func TestJobCommandsAreChecked(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("é", n+1) }
 	for _, b := range jobCommands() {
-		if err := command.Check(b); err != nil {
-			t.Errorf("%T: %v", b, err)
-		}
+		check.Err(t, command.Check(b), nil, "%T", b)
 	}
 	for name, change := range map[string]func() command.Payload{
 		"agent":     func() command.Payload { c := postJob("ada"); c.Agent = "a"; return c },

@@ -16,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // logWriter draws a log of all commands. Its machine applies each log entry as soon as
@@ -222,7 +223,7 @@ func (w *logWriter) command() command.Payload {
 
 // prove fills the proof of a command in, usually as a node does that gets the request.
 func (w *logWriter) prove(p command.Payload, by command.Signature) {
-	epoch := must(w.v.SenderEpoch()).Number
+	epoch := must.Get(w.v.SenderEpoch())(w).Number
 	if epoch > 1 && w.oneOf(20) {
 		epoch-- // of a node that is behind
 	}
@@ -240,7 +241,7 @@ func (w *logWriter) prove(p command.Payload, by command.Signature) {
 	}
 	by.Proof.Unlimited, by.Proof.Shared = w.oneOf(3), w.oneOf(10)
 	from := netip.MustParseAddr(one(w, "192.0.2.1", "198.51.100.1"))
-	policy := must(w.v.Examine(p, from)).Policy
+	policy := must.Get(w.v.Examine(p, from))(w).Policy
 	by.Proof.Policy, by.Proof.Held = policy.Revision, policy.Held
 	if w.oneOf(40) {
 		by.Proof.Policy++ // of a node that is behind
@@ -481,7 +482,7 @@ func (w *logWriter) ackDelivery() command.Payload {
 
 func (w *logWriter) rotateSigningKey() command.Payload {
 	var after uint64
-	if keys := must(w.v.SigningKeys()); len(keys) > 0 && !w.oneOf(4) {
+	if keys := must.Get(w.v.SigningKeys())(w); len(keys) > 0 && !w.oneOf(4) {
 		after = keys[0].Number
 	}
 	return rotate(after, byte(w.below(256)))
@@ -611,7 +612,7 @@ func (w *logWriter) resolveReports() command.Payload {
 }
 
 func (w *logWriter) nextEpoch() command.Payload {
-	number := must(w.v.SenderEpoch()).Number
+	number := must.Get(w.v.SenderEpoch())(w).Number
 	return &command.NextEpoch{Number: number + 1, SealedKey: fmt.Append(nil, "key ", number), Servers: []string{w.server()}}
 }
 
@@ -619,7 +620,7 @@ func (w *logWriter) nextEpoch() command.Payload {
 // commands are about an entry of one of them.
 func (w *logWriter) forgetSenders() command.Payload {
 	if !w.oneOf(4) {
-		w.log.stamp += int64(must(w.v.Settings()).SenderDays) * command.DayMillis //nolint:gosec // small
+		w.log.stamp += int64(must.Get(w.v.Settings())(w).SenderDays) * command.DayMillis //nolint:gosec // small
 	}
 	w.entry, w.left = 1+uint64(w.below(int(w.v.LastSeq())+1)), 6 //nolint:gosec // small
 	return &command.ForgetSenders{}

@@ -89,7 +89,6 @@ type Machine struct {
 	inUse    sync.WaitGroup // stores that a view or the machine refers to
 	stores   sync.WaitGroup // stores that are not closed yet
 	snaps    *snapshot.Store
-	digests  digests
 	captures captures
 
 	// applyMu serialises changes of the state: apply, restore, seals of the index, close.
@@ -128,7 +127,6 @@ func (m *Machine) adopt(s *store) {
 	m.inUse.Add(1)
 	m.stores.Add(1)
 	m.store, m.Loaded = s, s.loaded
-	m.digests.reset(&m.Head)
 	m.publish()
 	m.watchers.notifyAll()
 	if old != nil {

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestResetKey(t *testing.T) {
@@ -32,9 +34,7 @@ func TestResetKey(t *testing.T) {
 	if got := r.run(&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, command.Result{Outcome: command.OutcomeDone, KeyIssued: true}) {
 		t.Fatalf("reset: %+v", got)
 	}
-	if got := change("k1", "", "With the old key."); !cmp.Equal(got.Problems, []command.Problem{command.ProblemWrongKey}) {
-		t.Errorf("the old key still opens: %+v", got)
-	}
+	expectProblem(t, change("k1", "", "With the old key."), command.ProblemWrongKey, "the old key still opens")
 	// Whoever registered has no claim any more, and cannot have the key renewed.
 	if got := r.run(first("k3"))[0]; got.KeyIssued {
 		t.Errorf("the first request has the key renewed: %+v", got)
@@ -45,9 +45,7 @@ func TestResetKey(t *testing.T) {
 	if err != nil || standing.Strength != command.Unproven {
 		t.Errorf("the sender that registered proves the name: %v, %v", standing, err)
 	}
-	if got := change("k2", "", "With the new key."); got.Outcome != command.OutcomeDone {
-		t.Errorf("the new key does not open: %+v", got)
-	}
+	expect(t, change("k2", "", "With the new key."), command.OutcomeDone, "the new key does not open")
 }
 
 func TestReseal(t *testing.T) {
@@ -58,9 +56,7 @@ func TestReseal(t *testing.T) {
 		return string(v.SealedDataKey())
 	}
 	r.run(&command.Reseal{Former: []byte("x"), SealedDataKey: []byte("y")})
-	if got := sealed(); got != "" {
-		t.Errorf("a key without a cluster: %q", got)
-	}
+	check.Equal(t, sealed(), "", "a key without a cluster")
 	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("under-1")})
 	for _, step := range []struct {
 		former, next string
@@ -74,9 +70,7 @@ func TestReseal(t *testing.T) {
 			t.Errorf("%+v: %+v", step, got)
 		}
 	}
-	if got := sealed(); got != "under-2" {
-		t.Errorf("the key is %q", got)
-	}
+	check.Equal(t, sealed(), "under-2", "the key")
 }
 
 func TestOperatorCommandsAreChecked(t *testing.T) {
@@ -95,10 +89,7 @@ func TestOperatorCommandsAreChecked(t *testing.T) {
 	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: boot1, Commands: []command.Command{
 		{Seq: 1, Payload: &command.ResetKey{AgentKey: "ada", NewKey: hash}}, {Seq: 2, Payload: &command.Reseal{Former: []byte("x"), SealedDataKey: []byte("y")}},
 	}}}}
-	data, err := command.EncodeBatch(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(command.EncodeBatch(want))(t)
 	if got, err := command.DecodeBatch(data); err != nil || !cmp.Equal(got, want, cmpopts.IgnoreFields(command.Command{}, "Data")) {
 		t.Errorf("decoded %+v, %v", got, err)
 	}

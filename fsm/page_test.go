@@ -8,6 +8,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestPages compares pages of any choice and order with what is shown alone, for
@@ -33,10 +34,7 @@ func TestPages(t *testing.T) {
 			var want []string
 			for i := range seqs {
 				seqs[i] = all[rand.IntN(len(all))]
-				alone, err := page(nil, seqs[i:i+1])
-				if err != nil {
-					t.Fatal(err)
-				}
+				alone := must.Get(page(nil, seqs[i:i+1]))(t)
 				want = append(want, string(alone))
 			}
 			if got, err := page([]byte("["), seqs); err != nil || string(got) != "["+strings.Join(want, ",") {

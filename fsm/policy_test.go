@@ -14,6 +14,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const hourOfRule = 60 * 60 * 1000
@@ -27,9 +29,7 @@ func rule(kind command.RuleKind, subject string) *command.SetRule {
 func (r *rig) set(c *command.SetRule) uint64 {
 	r.t.Helper()
 	got := r.run(c)[0]
-	if got.Outcome != command.OutcomeDone {
-		r.t.Fatalf("%+v: %+v", c, got)
-	}
+	must.Equal(r.t, got.Outcome, command.OutcomeDone, "%+v: %+v", c, got)
 	return got.Entry
 }
 
@@ -43,10 +43,7 @@ func (r *rig) checkPolicy(p command.Payload, addr string) state.PolicyCheck {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	e, err := v.Examine(p, netip.MustParseAddr(addr))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	e := must.Get(v.Examine(p, netip.MustParseAddr(addr)))(r.t)
 	return e.Policy
 }
 
@@ -175,9 +172,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 					t.Errorf("not taken: %+v", p)
 				}
 			}
-			if got := r.run(&command.LiftRule{Order: byOperator, Number: number})[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("lift: %+v", got)
-			}
+			expect(t, r.run(&command.LiftRule{Order: byOperator, Number: number})[0], command.OutcomeDone, "lift")
 			if !taken(test.against[0]) {
 				t.Error("a lifted rule holds")
 			}
@@ -191,9 +186,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 			if !taken(test.against[0]) {
 				t.Error("a rule that has ended holds")
 			}
-			if rows := rowsIn(t, r.Machine, state.SpaceRule); rows != 0 {
-				t.Errorf("%d rows are left of rules that have ended", rows)
-			}
+			check.Equal(t, rowsIn(t, r.Machine, state.SpaceRule), 0, "rows of rules that have ended")
 		})
 	}
 }
@@ -204,9 +197,7 @@ func rowsIn(t testing.TB, m *Machine, space byte) (n int) {
 	v := m.View()
 	defer v.Release()
 	lower, upper := state.SpaceBounds(space)
-	if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { n++; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { n++; return nil }))
 	return n
 }
 
@@ -216,9 +207,7 @@ func TestPolicyOnArrival(t *testing.T) {
 	r := newRig(t)
 	old := post("bob", nil)
 	network := r.set(rule(command.RuleNetwork, "192.0.2.0/24"))
-	if got := r.run(old)[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemOldPolicy}) {
-		t.Fatalf("a write that was checked before: %+v", got)
-	}
+	expectProblem(t, r.run(old)[0], command.ProblemOldPolicy, "a write that was checked before")
 	if j := r.checkPolicy(old, "192.0.2.77"); j.Rule == nil || j.Rule.Number != network {
 		t.Errorf("from the network: %+v", j)
 	}
@@ -249,19 +238,13 @@ func TestPolicyOnArrival(t *testing.T) {
 	}
 	ready := post("bob", nil)
 	ready.Proof.Policy, ready.Request = hold, command.RequestKey{Scope: "bob", ID: "request-1"}
-	if got := r.run(ready)[0]; got.Outcome != command.OutcomeDone {
-		t.Fatalf("a write checked against the newest policy: %+v", got)
-	}
+	expect(t, r.run(ready)[0], command.OutcomeDone, "a write checked against the newest policy")
 	r.run(&command.LiftRule{Order: byOperator, Number: hold})
-	if got := r.run(ready)[0]; got.Outcome != command.OutcomeDuplicate {
-		t.Errorf("its repetition: %+v", got)
-	}
+	expect(t, r.run(ready)[0], command.OutcomeDuplicate, "its repetition")
 	r.set(rule(command.RuleName, "eve")) // is not checked on arrival
 	again := post("bob", nil)
 	again.Proof.Policy = r.checkPolicy(again, "2001:db8::1").Revision
-	if got := r.run(again)[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("%+v", got)
-	}
+	expect(t, r.run(again)[0], command.OutcomeDone, "result")
 }
 
 // TestRulesAreBounded in number, those of a kind.
@@ -273,9 +256,7 @@ func TestRulesAreBounded(t *testing.T) {
 	for i := range command.MaxPatterns {
 		r.set(pattern(i))
 	}
-	if got := r.run(pattern(command.MaxPatterns))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemTooManyRules}) {
-		t.Errorf("one too many: %+v", got)
-	}
+	expectProblem(t, r.run(pattern(command.MaxPatterns))[0], command.ProblemTooManyRules, "one too many")
 	again := r.set(pattern(0))
 	r.set(rule(command.RuleName, "eve"))
 	v := r.View()
@@ -293,18 +274,12 @@ func TestRulesAreBounded(t *testing.T) {
 	if len(seen) != command.MaxPatterns+1 || seen[1] != again || !slices.IsSortedFunc(seen, func(a, b uint64) int { return int(b) - int(a) }) {
 		t.Errorf("the rules are %d", seen)
 	}
-	if got := r.run(rule(command.RuleSender, "e1"))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemUnknownSender}) {
-		t.Errorf("a sender that is not known: %+v", got)
-	}
-	if got := r.run(&command.LiftRule{Order: byOperator, Number: 1})[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemUnknownRule}) {
-		t.Errorf("lifting what was replaced: %+v", got)
-	}
+	expectProblem(t, r.run(rule(command.RuleSender, "e1"))[0], command.ProblemUnknownSender, "a sender that is not known")
+	expectProblem(t, r.run(&command.LiftRule{Order: byOperator, Number: 1})[0], command.ProblemUnknownRule, "lifting what was replaced")
 	stranger := rule(command.RuleAll, "")
 	stranger.By = "mia"
 	for _, c := range []command.Payload{stranger, &command.LiftRule{Order: stranger.Order, Number: again}} {
-		if got := r.run(c)[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemNotModerator}) {
-			t.Errorf("a stranger's %T: %+v", c, got)
-		}
+		expectProblem(t, r.run(c)[0], command.ProblemNotModerator, "a stranger's %T", c)
 	}
 }
 
@@ -342,9 +317,7 @@ func TestRecordOfRules(t *testing.T) {
 		"watch pattern pills true", "unblock network false",
 		"settings proven-only=true (was false) false",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the record is %q", got)
-	}
+	check.Diff(t, got, want, "the record")
 }
 
 // TestProvenOnly: names without proof do not write, and new ones can be registered.
@@ -357,15 +330,11 @@ func TestProvenOnly(t *testing.T) {
 	if got := r.run(post("ada", nil))[0]; !slices.Equal(got.Problems, only) || !r.checkPolicy(post("ada", nil), "::1").ProvenOnly {
 		t.Errorf("a name that nobody registered: %+v", got)
 	}
-	if got := r.run(register)[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("a registration: %+v", got)
-	}
+	expect(t, r.run(register)[0], command.OutcomeDone, "a registration")
 	if got := r.run(post("ada", nil))[0]; !slices.Equal(got.Problems, only) {
 		t.Errorf("without the key: %+v", got)
 	}
-	if got := r.run(post("ada", func(p *command.Publish) { p.Proof.Key = key }))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("with the key: %+v", got)
-	}
+	expect(t, r.run(post("ada", func(p *command.Publish) { p.Proof.Key = key }))[0], command.OutcomeDone, "with the key")
 }
 
 // TestHeldBack: what is held is hidden from the moment on that it is written; no receiver
@@ -390,9 +359,7 @@ func TestHeldBack(t *testing.T) {
 		hold(&p.Proof)
 	})
 	for _, got := range r.run(reply, job, profile, late) {
-		if got.Outcome != command.OutcomeDone {
-			t.Fatalf("%+v", got)
-		}
+		must.Equal(t, got.Outcome, command.OutcomeDone, "result: %+v", got)
 	}
 	doc, raw := r.read(2)
 	if doc.Hidden == nil || doc.Hidden.Reason != "Held until a moderator has looked at it" || strings.Contains(raw, "pills") {
@@ -411,17 +378,13 @@ func TestHeldBack(t *testing.T) {
 	if !slices.Equal(held, []string{"Eve", "e4", "j3", "e2"}) {
 		t.Fatalf("held are %q", held)
 	}
-	if got := r.run(unhide("e2"))[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("%+v", got)
-	}
+	expect(t, r.run(unhide("e2"))[0], command.OutcomeDone, "result")
 	if _, raw := r.read(2); !strings.Contains(raw, "pills") {
 		t.Errorf("shown it is %s", raw)
 	}
 	settle := hide("j3", "e4")
 	settle.Agents = []string{"eve"}
-	if got := r.run(settle)[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("%+v", got)
-	}
+	expect(t, r.run(settle)[0], command.OutcomeDone, "result")
 	for _, seq := range []uint64{3, 4} {
 		if doc, raw := r.read(seq); doc.Hidden == nil || doc.Hidden.Reason != "spam" || seq == 4 && *doc.Supersedes != "e1" {
 			t.Errorf("hidden for good it is %s", raw)
@@ -430,9 +393,7 @@ func TestHeldBack(t *testing.T) {
 	if held := r.heldBack(); len(held) > 0 {
 		t.Errorf("held are %q still", held)
 	}
-	if got := r.run(hide("j3"))[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("hidden twice: %+v", got)
-	}
+	expect(t, r.run(hide("j3"))[0], command.OutcomeUnchanged, "hidden twice")
 	r.run(unhide("j3"))
 	if doc, raw := r.read(3); doc.Hidden != nil || !strings.Contains(raw, "pills") {
 		t.Errorf("shown after all it is %s", raw)
@@ -472,10 +433,7 @@ func (r *rig) waits() (n int) {
 	lower := []byte{state.SpaceWaitingList, byte(home.PartAsked)}
 	v := r.View()
 	defer v.Release()
-	err := state.ScanSpace(v.Reader(), lower, []byte{state.SpaceWaitingList, byte(home.PartAsked) + 1}, func([]byte, []byte) error { n++; return nil })
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, state.ScanSpace(v.Reader(), lower, []byte{state.SpaceWaitingList, byte(home.PartAsked) + 1}, func([]byte, []byte) error { n++; return nil }))
 	return n
 }
 
@@ -515,16 +473,16 @@ func TestPolicyIsTheSameEverywhere(t *testing.T) {
 		}
 		digest := func(step uint64) string {
 			dir := t.TempDir()
-			m := must(tryOpenAt(dir))
+			m := must.Get(tryOpenAt(dir))(t)
 			for first := uint64(1); first <= l.last(); first += step {
 				l.feed(m, first, min(l.last(), first+step-1))
 			}
 			v := m.View()
-			sum := fmt.Sprintf("%x", must(v.RowDigest(t.Context())))
+			sum := fmt.Sprintf("%x", must.Get(v.RowDigest(t.Context()))(t))
 			kept := policyText(v.Policy())
 			v.Release()
 			closeMachine(t, m)
-			m = must(tryOpenAt(dir))
+			m = must.Get(tryOpenAt(dir))(t)
 			defer closeMachine(t, m)
 			l.feed(m, 1, l.last())
 			v = m.View()

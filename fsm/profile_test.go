@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // keyHash is the hash of a key.
@@ -49,10 +49,7 @@ func (r *rig) opens(agent, key string) bool {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	s, err := v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: keyHash(key)}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: keyHash(key)}}))(r.t)
 	return s.Strength == command.ByKey
 }
 
@@ -90,9 +87,7 @@ func TestRegisterAndChange(t *testing.T) {
 		{"a wrong key alone", func(c *command.Register) { c.Proof.Key = keyHash("k9") }, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey}}},
 	}
 	for _, step := range steps {
-		if got := r.run(register("ada", "k2", step.change))[0]; !cmp.Equal(got, step.want) {
-			t.Errorf("%s: %+v, want %+v", step.name, got, step.want)
-		}
+		check.Diff(t, r.run(register("ada", "k2", step.change))[0], step.want, "%s", step.name)
 		if doc, _ := r.profile("ada"); doc != want {
 			t.Errorf("%s: the profile is now %s", step.name, doc)
 		}
@@ -254,9 +249,7 @@ func TestRequestOfAChange(t *testing.T) {
 		{"request-3", "The second.", "k1", command.Result{Outcome: command.OutcomeUnchanged}},
 		{"request-3", "The third.", "k1", command.Result{Outcome: command.OutcomeDone}},
 	} {
-		if got := change(step.id, step.description, step.key); !cmp.Equal(got, step.want) {
-			t.Errorf("%s %s: %+v, want %+v", step.id, step.description, got, step.want)
-		}
+		check.Diff(t, change(step.id, step.description, step.key), step.want, "%s %s", step.id, step.description)
 	}
 	if doc, _ := r.profile("ada"); !strings.Contains(doc, "The third.") {
 		t.Error(doc)
@@ -338,9 +331,7 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 			t.Errorf("%s: passed", name)
 		}
 	}
-	if err := command.Check(full()); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, command.Check(full()), nil, "check")
 	p := post("ada", func(p *command.Publish) { p.Proof.Key = []byte("short") })
 	if command.Check(p) == nil || command.Check(&command.AskHuman{Author: command.Author{Agent: "ada", AgentKey: "ada", Proof: p.Proof}, Goal: "Goal", Action: "Action"}) == nil {
 		t.Error("a key that is no hash passed")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // profileNames follows a list of profiles to its last page.
@@ -21,10 +23,7 @@ func profileNames(t tester, v *view.View, q view.ProfileQuery) (names []string) 
 			t.Fatalf("a page of %d for a limit of %d", len(revisions), q.Limit)
 		}
 		for _, n := range revisions {
-			doc, err := v.AppendRevisions(nil, []uint64{n})
-			if err != nil {
-				t.Fatal(err)
-			}
+			doc := must.Get(v.AppendRevisions(nil, []uint64{n}))(t)
 			var name string
 			if _, err := fmt.Sscanf(string(doc), `{"id":%q`, &name); err != nil {
 				t.Fatalf("%v: %s", err, doc)
@@ -64,9 +63,7 @@ func TestListProfiles(t *testing.T) {
 			{"!!", nil},
 		} {
 			for _, limit := range []int{0, 1, 2} {
-				if got := profileNames(t, v, view.ProfileQuery{Q: tt.q, Limit: limit}); !slices.Equal(got, tt.want) {
-					t.Errorf("%q by %d: %v, want %v", tt.q, limit, got, tt.want)
-				}
+				check.Diff(t, profileNames(t, v, view.ProfileQuery{Q: tt.q, Limit: limit}), tt.want, "%q by %d", tt.q, limit)
 			}
 		}
 		if _, ok, err := v.Profile("nobody"); ok || err != nil {
@@ -78,22 +75,16 @@ func TestListProfiles(t *testing.T) {
 	dir := t.TempDir()
 	again := openAt(t, dir)
 	r.log.feed(again, 1, r.log.last())
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, again.Close())
 	again = openAt(t, dir)
 	check(again)
-	if err := takeSnapshot(again, r.log.last(), 99); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, takeSnapshot(again, r.log.last(), 99))
 	meta, data, err := send(again)
 	if err != nil {
 		t.Fatal(err)
 	}
 	third := openAt(t, t.TempDir())
-	if err := receive(third, meta, data); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, receive(third, meta, data))
 	check(third)
 	sameState(t, stateOf(t, r.Machine), stateOf(t, third))
 }
@@ -114,9 +105,7 @@ func TestSearchOfManyRevisions(t *testing.T) {
 	}
 	v := r.View()
 	defer v.Release()
-	if got := profileNames(t, v, view.ProfileQuery{Q: "hand"}); !slices.Equal(got, []string{"ada", "bob"}) {
-		t.Errorf("found %v", got)
-	}
+	check.Diff(t, profileNames(t, v, view.ProfileQuery{Q: "hand"}), []string{"ada", "bob"}, "found")
 	if revisions, next, err := v.ListProfiles(view.ProfileQuery{Q: "hand"}); err != nil || len(revisions) != 1 || next == 0 {
 		t.Errorf("first page: %v, next %d, %v: it must stop somewhere", revisions, next, err)
 	}

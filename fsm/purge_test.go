@@ -15,6 +15,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // purgedWord stands in what the tests purge, and nowhere else.
@@ -29,17 +31,12 @@ func (r *rig) erase() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), await.Patience)
 	defer cancel()
-	if err := r.Erase(ctx); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.Erase(ctx))
 }
 
 func (r *rig) find() []string {
 	r.t.Helper()
-	found, err := fsmtest.FindText(r.opts.Dir, purgedWord)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	found := must.Get(fsmtest.FindText(r.opts.Dir, purgedWord))(r.t)
 	return found
 }
 
@@ -77,21 +74,15 @@ func TestPurgeLeavesTheState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			ids := publishPurged(r)
-			if err := r.store.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.store.Flush())
 			if hideFirst {
 				r.run(hide(ids...))
-				if err := r.store.Flush(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, r.store.Flush())
 			}
 			if found := r.find(); len(found) == 0 {
 				t.Fatal("the word is in no file before it is purged: the test finds nothing")
 			}
-			if got := r.run(purge(append(ids, "e999", "j1")...))[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("purge: %+v", got)
-			}
+			expect(t, r.run(purge(append(ids, "e999", "j1")...))[0], command.OutcomeDone, "purge")
 			for _, id := range ids {
 				_, seq, _ := state.ParseID(id)
 				doc, raw := r.read(seq)
@@ -99,9 +90,7 @@ func TestPurgeLeavesTheState(t *testing.T) {
 					t.Errorf("the stub is %s", raw)
 				}
 			}
-			if err := r.store.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.store.Flush())
 			if found := r.find(); len(found) == 0 {
 				t.Error("the word left the files by itself: the test shows nothing")
 			}
@@ -111,9 +100,7 @@ func TestPurgeLeavesTheState(t *testing.T) {
 				t.Errorf("the word is still in %s", found)
 			}
 			for key, row := range rowsOf(t, r.Machine) {
-				if before[key] != row {
-					t.Errorf("erasing changed the row %q", key)
-				}
+				check.Equal(t, before[key], row, "erasing changed the row %q", key)
 			}
 			if got := r.run(unhide(ids...), purge(ids...)); got[0].Outcome != command.OutcomeUnchanged || got[1].Outcome != command.OutcomeUnchanged {
 				t.Errorf("unhidden and purged again: %+v", got)
@@ -138,10 +125,7 @@ func TestEraseWaitsForCopies(t *testing.T) {
 		defer v.Release()
 		return v != held
 	})
-	e, err := r.Export()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(r.Export())(t)
 	if found, err := fsmtest.FindText(e.Dir(), purgedWord); err != nil || len(found) == 0 {
 		t.Errorf("the copy has the word in %s, %v: the test shows nothing", found, err)
 	}
@@ -157,9 +141,7 @@ func TestEraseWaitsForCopies(t *testing.T) {
 		done <- err
 	case <-time.After(10 * erasePoll):
 	}
-	if err := errors.Join(e.Close(), <-done); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(e.Close(), <-done))
 	if found := r.find(); len(found) > 0 {
 		t.Errorf("the word is still in %s", found)
 	}
@@ -176,9 +158,7 @@ func TestPurgesAreListed(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	var all []state.Purge
-	if err := v.Purges(0, func(p state.Purge) error { all = append(all, p); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, v.Purges(0, func(p state.Purge) error { all = append(all, p); return nil }))
 	erased, err := v.Erased()
 	if len(all) != 2 || all[0].ID != "e1" || all[1].ID != "e2" || all[1].Index != v.Index() || all[1].CreatedAt == 0 || !slices.Equal(all[1].Servers, []string{"n1-a", "n2-b"}) || erased != 1 || err != nil {
 		t.Errorf("%+v, erased up to %d, %v", all, erased, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // wordyProfile says the word in every field.
@@ -30,17 +31,13 @@ func TestPurgeOfAProfile(t *testing.T) {
 			r.run(wordyProfile("eve", "k-eve"))
 			again := wordyProfile("eve", "k-eve")
 			again.Note, again.Proof.Key = "Another "+purgedWord+" note", keyHash("k-eve")
-			if got := r.run(again)[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("changing the profile: %+v", got)
-			}
+			expect(t, r.run(again)[0], command.OutcomeDone, "changing the profile")
 			r.publish(func(p *command.Publish) { p.Mentions = []string{"eve"}; p.Body = "Hello, @eve." })
 			before, _ := r.profile("ada")
 			if hideFirst {
 				r.run(&command.Hide{Order: byOperator, Agents: []string{"eve"}})
 			}
-			if err := r.store.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.store.Flush())
 			if found := r.find(); len(found) == 0 {
 				t.Fatal("the word is in no file before it is purged: the test finds nothing")
 			}
@@ -83,9 +80,7 @@ func TestPurgeOfAProfileIsListed(t *testing.T) {
 	r.run(&command.Purge{Order: byOperator, Agents: []string{"eve"}})
 	var list []state.Purge
 	v := r.View()
-	if err := v.Purges(0, func(p state.Purge) error { list = append(list, p); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, v.Purges(0, func(p state.Purge) error { list = append(list, p); return nil }))
 	v.Release()
 	if len(list) != 1 || list[0].ID != "@eve" {
 		t.Fatalf("listed are %+v", list)
@@ -133,9 +128,7 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 		}
 		r.run(bodies...)
 	}
-	if err := r.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.Flush())
 	count := func() int {
 		v := r.View()
 		defer v.Release()
@@ -156,13 +149,10 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 	inIndex := func(space byte) bool {
 		lower, upper := state.SpaceBounds(space)
 		found := false
-		err := state.ScanSpace(r.store.DB, lower, upper, func(key, _ []byte) error {
+		must.Do(t, state.ScanSpace(r.store.DB, lower, upper, func(key, _ []byte) error {
 			found = found || strings.Contains(string(key), term)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return found
 	}
 	if !inIndex(state.SpaceIndex) || !inIndex(state.SpaceProfileIndex) {

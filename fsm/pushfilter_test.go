@@ -3,11 +3,11 @@ package fsm
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // notifies changes what is pushed to a registered agent.
@@ -69,15 +69,11 @@ func TestPushFilter(t *testing.T) {
 			if after := r.outbox("ada"); after.Filter != filter || after.Active != before.Active {
 				t.Errorf("outbox %+v, want filter %b", after, filter)
 			}
-			if got := r.run(tt.body)[0]; got.Outcome != command.OutcomeDone {
-				t.Fatalf("%+v", got)
-			}
+			expect(t, r.run(tt.body)[0], command.OutcomeDone, "result")
 			if want != "" {
 				want += " e5 waiting"
 			}
-			if got := r.summary("ada"); got != want {
-				t.Errorf("%s, filter %b: %q, want %q", name, filter, got, want)
-			}
+			check.Equal(t, r.summary("ada"), want, "%s, filter %b", name, filter)
 		}
 	}
 }
@@ -89,9 +85,7 @@ func TestPushFilterStays(t *testing.T) {
 	mentioned := func(want string) {
 		t.Helper()
 		r.run(post("eve", mention("ada")))
-		if got := r.summary("ada"); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		check.Equal(t, r.summary("ada"), want, "summary")
 	}
 	r.run(hooked("ada", nil))
 	mentioned("mention e1 waiting")
@@ -100,13 +94,9 @@ func TestPushFilterStays(t *testing.T) {
 	r.run(rehook("ada", "https://other.example.org/"))
 	mentioned("mention e1 waiting")
 	before := r.outbox("ada")
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Close())
 	r.Machine = openAt(t, r.opts.Dir, func(o *Options) { o.Observer = r.obs })
-	if diff := cmp.Diff(before, r.outbox("ada")); diff != "" {
-		t.Errorf("the outbox (-before +after):\n%s", diff)
-	}
+	check.Diff(t, r.outbox("ada"), before, "the outbox")
 	mentioned("mention e1 waiting")
 	r.run(notifies("ada", 0))
 	mentioned("mention e1 waiting, mention e5 waiting")

@@ -10,6 +10,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // raftNode is a machine under a real Raft, with transport and log in memory. The
@@ -45,21 +47,14 @@ func (n *raftNode) start() {
 	conf.BatchApplyCh = true
 	conf.LogOutput = io.Discard
 	_, n.trans = raft.NewInmemTransport(raft.ServerAddress(n.id))
-	n.raft, err = raft.NewRaft(conf, n.machine.FSM(), n.logs, n.logs, n.machine.Snapshots(), n.trans)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.raft = must.Get(raft.NewRaft(conf, n.machine.FSM(), n.logs, n.logs, n.machine.Snapshots(), n.trans))(n.t)
 }
 
 // stop ends Raft, and the machine as a crash would.
 func (n *raftNode) stop() {
 	n.t.Helper()
-	if err := n.raft.Shutdown().Error(); err != nil {
-		n.t.Error(err)
-	}
-	if err := n.machine.Abandon(); err != nil {
-		n.t.Error(err)
-	}
+	check.Err(n.t, n.raft.Shutdown().Error(), nil, "shutdown")
+	check.Err(n.t, n.machine.Abandon(), nil, "abandon")
 }
 
 func connect(nodes ...*raftNode) {
@@ -92,15 +87,10 @@ func write(t *testing.T, leader *raftNode, seq *uint64, count int) {
 	t.Helper()
 	for range count {
 		*seq++
-		data, err := command.EncodeBatch(command.Batch{Stamp: time.Now().UnixMilli(), Groups: []command.Group{{
+		data := must.Get(command.EncodeBatch(command.Batch{Stamp: time.Now().UnixMilli(), Groups: []command.Group{{
 			Boot: boot1, Floor: *seq, Commands: []command.Command{{Seq: *seq, Payload: post("ada", func(p *command.Publish) { p.Body = fmt.Sprintf("Entry %d.", *seq) })}},
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := leader.raft.Apply(data, 10*time.Second).Error(); err != nil {
-			t.Fatal(err)
-		}
+		}}}))(t)
+		must.Do(t, leader.raft.Apply(data, 10*time.Second).Error())
 	}
 }
 
@@ -120,9 +110,7 @@ func TestUnderRaft(t *testing.T) {
 		}
 	}()
 	connect(nodes...)
-	if err := nodes[0].raft.BootstrapCluster(servers).Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, nodes[0].raft.BootstrapCluster(servers).Error())
 	var seq uint64
 	lead := leaderOf(t, nodes...)
 	write(t, lead, &seq, 20)
@@ -134,17 +122,13 @@ func TestUnderRaft(t *testing.T) {
 	lagging.stop()
 	write(t, lead, &seq, 30)
 	// The snapshot's position counts the barrier, which no state machine sees.
-	if err := lead.raft.Barrier(10 * time.Second).Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lead.raft.Barrier(10*time.Second).Error())
 	for _, n := range nodes {
 		if n == lagging {
 			continue
 		}
 		await.Eventually(t, string(n.id)+" to catch up", func() bool { return n.machine.Applied() >= lead.machine.Applied() })
-		if err := n.raft.Snapshot().Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.raft.Snapshot().Error())
 		if err := n.logs.GetLog(30, new(raft.Log)); err == nil {
 			t.Fatal("the log was not truncated")
 		}
@@ -159,9 +143,7 @@ func TestUnderRaft(t *testing.T) {
 			await.Eventually(t, string(n.id)+" to catch up", func() bool { return n.machine.Applied() >= lead.machine.Applied() })
 		}
 		want := stateOf(t, lead.machine)
-		if want.LastSeq != seq {
-			t.Errorf("%d entries, want %d", want.LastSeq, seq)
-		}
+		check.Equal(t, want.LastSeq, seq, "entries")
 		for _, n := range nodes {
 			sameState(t, want, stateOf(t, n.machine))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // told returns the record of changes, the oldest first: the actor, the action and its
@@ -62,9 +63,7 @@ func TestFoundingIsRecorded(t *testing.T) {
 	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")})
 	data, _, _ := exportOf(t, r.Machine)
 	dir := filepath.Join(t.TempDir(), "state")
-	if _, err := Import(Options{Dir: dir}, bytes.NewReader(data), testFounding); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Import(Options{Dir: dir}, bytes.NewReader(data), testFounding))(t)
 	m := openAt(t, dir)
 	defer closeMachine(t, m)
 	r.log.feed(m, r.log.commands(&command.Lead{ServerID: "m1"}, &command.Lead{ServerID: "m1"}), r.log.last())

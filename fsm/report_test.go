@@ -17,6 +17,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // reportID is the id of a receipt.
@@ -185,9 +187,7 @@ func TestReport(t *testing.T) {
 	if err != nil || rows[0].What != "kept e1 e2" || rows[0].Action != state.ActionResolve || !rows[0].Private || rows[0].By != command.Operator {
 		t.Errorf("the record says %+v, %v", rows, err)
 	}
-	if got := numbersOf(r.reports(view.ReportQuery{Closed: true, Limit: 1})); !slices.Equal(got, []uint64{3, 1}) {
-		t.Errorf("closed are %d", got)
-	}
+	check.Diff(t, numbersOf(r.reports(view.ReportQuery{Closed: true, Limit: 1})), []uint64{3, 1}, "closed")
 	if got := r.only(report(6, spam, "s1"), command.OutcomeDuplicate, 0); got.Entry != 1 {
 		t.Errorf("a repeat of what was closed is report %d", got.Entry)
 	}
@@ -231,9 +231,7 @@ func TestReportsAreFair(t *testing.T) {
 	}
 	honest := n + 1
 	send(60, "honest", command.OutcomeDone, 0)
-	if n := len(r.reports(view.ReportQuery{Limit: 100})); n != command.MaxOpenReports {
-		t.Errorf("%d are open", n)
-	}
+	check.Equal(t, len(r.reports(view.ReportQuery{Limit: 100})), command.MaxOpenReports, "open reports")
 	for i := range 100 { // many more newcomers: no sender of one is pushed out
 		send(59, fmt.Sprintf("new%d", i), command.OutcomeDone, 0)
 	}
@@ -300,9 +298,7 @@ func TestReportsGo(t *testing.T) {
 		t.Helper()
 		r.log.stamp = instant - 1000
 		r.run(&command.Tick{})
-		if got := known(); !slices.Equal(got, want) {
-			t.Errorf("at %d there are %d", instant, got)
-		}
+		check.Diff(t, known(), want, "known at %d", instant)
 	}
 	at(next-1, 0, 1, 2)
 	at(next, 0, 2)
@@ -354,9 +350,7 @@ func TestReportsAndThePolicy(t *testing.T) {
 		t.Errorf("checked as %+v", j)
 	}
 	r.set(rule(command.RuleSender, "e1"))
-	if got := r.run(report(3, "e1", "s1"))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemBlocked}) {
-		t.Errorf("of a sender that is blocked: %+v", got)
-	}
+	expectProblem(t, r.run(report(3, "e1", "s1"))[0], command.ProblemBlocked, "of a sender that is blocked")
 	policy := r.set(rule(command.RuleNetwork, "192.0.2.0/24"))
 	if j := r.checkPolicy(report(2, "e1", "s3"), "192.0.2.1"); j.Rule == nil || j.Rule.Number != policy {
 		t.Errorf("from a network that is blocked: %+v", j)
@@ -382,9 +376,7 @@ func TestPurgeErasesReports(t *testing.T) {
 	r.log.stamp += command.ReportKeptMillis
 	r.run(&command.Tick{}) // the first is gone
 	r.only(resolveReport(command.ReportErased, 1), command.OutcomeDone, 0)
-	if err := r.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.Flush())
 	if found := r.find(); len(found) == 0 {
 		t.Error("it is found nowhere before")
 	}
@@ -467,15 +459,10 @@ func checkReportQueue(t tester, m *Machine) {
 	rows, want := rowsOf(t, m), map[string]bool{}
 	for _, list := range [][]state.QueuedReport{loaded.Open, loaded.Closed} {
 		for _, queued := range list {
-			r, err := state.DecodeReport([]byte(rows[string(state.ReportKey(queued.Number))]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(state.DecodeReport([]byte(rows[string(state.ReportKey(queued.Number))])))(t)
 			number := string(binary.AppendUvarint(nil, queued.Number))
 			for _, key := range [][]byte{state.ReportIDKey(r.ID), state.ReportedKey(r.Entry, r.From)} {
-				if rows[string(key)] != number {
-					t.Fatalf("%q leads to %q, want %q", key, rows[string(key)], number)
-				}
+				must.Equal(t, rows[string(key)], number, "number of %q", key)
 				want[string(key)] = true
 			}
 			want[string(state.ReportKey(queued.Number))] = true

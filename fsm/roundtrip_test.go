@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func samplePublish() *command.Publish {
@@ -30,14 +31,8 @@ func checkRoundTrip(t *testing.T, bodies ...command.Payload) {
 
 func checkBatch(t *testing.T, want command.Batch) {
 	t.Helper()
-	data, err := command.EncodeBatch(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := command.DecodeBatch(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(command.EncodeBatch(want))(t)
+	got := must.Get(command.DecodeBatch(data))(t)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(command.Command{}, "Data")); diff != "" {
 		t.Errorf("batch (-want +got):\n%s", diff)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // notSaved are the spaces whose rows the saved data need not have.
@@ -23,15 +24,9 @@ var notSaved = []byte{
 // TestSavedDataHasEveryRow: there is a row of each kind in the data directory that every
 // later version has to open.
 func TestSavedDataHasEveryRow(t *testing.T) {
-	file, err := os.Open(filepath.Join("..", "node", "testdata", "data-v1.tar.zst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(filepath.Join("..", "node", "testdata", "data-v1.tar.zst")))(t)
 	defer func() { _ = file.Close() }() // only read
-	packed, err := zstd.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := must.Get(zstd.NewReader(file))(t)
 	defer packed.Close()
 	dir := t.TempDir()
 	for archive := tar.NewReader(packed); ; {
@@ -47,9 +42,7 @@ func TestSavedDataHasEveryRow(t *testing.T) {
 		}
 		data, err := io.ReadAll(archive)
 		name := filepath.Join(dir, filepath.FromSlash(header.Name))
-		if err := errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, data, 0o600)))
 	}
 	m := openAt(t, filepath.Join(dir, "state"))
 	v := m.View()
@@ -57,9 +50,7 @@ func TestSavedDataHasEveryRow(t *testing.T) {
 	for _, space := range logicalSpaces() {
 		rows := 0
 		lower, upper := state.SpaceBounds(space)
-		if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }))
 		if rows == 0 && !slices.Contains(notSaved, space) {
 			t.Errorf("no row of the space %q is in the saved data: let TestSaveData in node/integration lead to one, and write the data anew", space)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // group applies one log entry with one group and returns the results.
@@ -42,9 +43,7 @@ func TestSessionAnswersAgain(t *testing.T) {
 	first := r.group(command.Group{Boot: boot, Commands: []command.Command{{Seq: 10, Payload: post("ada", nil)}, {Seq: 11, Payload: bad}}})
 	again := r.group(command.Group{Boot: boot, Commands: []command.Command{{Seq: 11, Payload: bad}, {Seq: 10, Payload: post("ada", nil)}, {Seq: 12, Payload: post("ada", nil)}}})
 	want := []command.Result{first[1], first[0], {Outcome: command.OutcomeDone, Entry: 2}}
-	if diff := cmp.Diff(want, again); diff != "" {
-		t.Errorf("second answers (-want +got):\n%s", diff)
-	}
+	check.Diff(t, again, want, "second answers")
 	if got, ok := r.result(boot, 11); !ok || !cmp.Equal(got, first[1]) {
 		t.Errorf("the view knows %+v, %v", got, ok)
 	}
@@ -61,9 +60,7 @@ func TestSessionComesBeforeRequest(t *testing.T) {
 	first := r.group(command.Group{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: p}}})
 	again := r.group(command.Group{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: p}, {Seq: 2, Payload: p}}})
 	want := []command.Result{first[0], {Outcome: command.OutcomeDuplicate, Entry: first[0].Entry}}
-	if diff := cmp.Diff(want, again); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
-	}
+	check.Diff(t, again, want, "answers")
 }
 
 func TestSessionFloor(t *testing.T) {
@@ -73,9 +70,7 @@ func TestSessionFloor(t *testing.T) {
 	// The floor rises to 3, and a late command from below it arrives.
 	got := r.group(command.Group{Boot: boot, Floor: 3, Commands: []command.Command{{Seq: 2, Payload: post("ada", nil)}, {Seq: 3, Payload: post("ada", nil)}}})
 	want := []command.Result{{Outcome: command.OutcomeDropped}, {Outcome: command.OutcomeDone, Entry: 3}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
-	}
+	check.Diff(t, got, want, "answers")
 	for seq, want := range map[uint64]bool{1: false, 2: false, 3: true} {
 		if _, ok := r.result(boot, seq); ok != want {
 			t.Errorf("result of %d kept: %v", seq, ok)
@@ -83,9 +78,7 @@ func TestSessionFloor(t *testing.T) {
 	}
 	// A floor never falls.
 	got = r.group(command.Group{Boot: boot, Floor: 1, Commands: []command.Command{{Seq: 2, Payload: post("ada", nil)}}})
-	if got[0].Outcome != command.OutcomeDropped {
-		t.Errorf("below a fallen floor: %+v", got[0])
-	}
+	check.Equal(t, got[0].Outcome, command.OutcomeDropped, "below a fallen floor: %+v", got[0])
 	if v := r.View(); v.LastSeq() != 3 {
 		t.Errorf("%d entries", v.LastSeq())
 	} else {
@@ -126,18 +119,14 @@ func TestSessionKeepsOpenNumbers(t *testing.T) {
 	}})
 	dropped := command.Result{Outcome: command.OutcomeDropped}
 	want := []command.Result{dropped, first[0], {Outcome: command.OutcomeDone, Entry: 3}, dropped, {Outcome: command.OutcomeDone, Entry: 4}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
-	}
+	check.Diff(t, got, want, "answers")
 	// A group from before comes late: commands that were answered meanwhile stay dropped,
 	// and its declarations of 2 and 3 count.
 	got = r.group(command.Group{Boot: boot, Floor: 3, Commands: []command.Command{
 		{Seq: 2, Payload: post("ada", nil)}, {Seq: 3, Payload: post("ada", nil)}, {Seq: 5, Payload: post("ada", nil)}, {Seq: 9, Payload: post("ada", nil)},
 	}})
 	want = []command.Result{dropped, want[2], dropped, want[4]}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers to a late group (-want +got):\n%s", diff)
-	}
+	check.Diff(t, got, want, "answers to a late group")
 	for seq, want := range map[uint64]bool{2: false, 3: true, 4: false, 5: false, 9: true} {
 		if _, ok := r.result(boot, seq); ok != want {
 			t.Errorf("result of %d kept: %v", seq, ok)
@@ -162,9 +151,7 @@ func TestWindowsMeet(t *testing.T) {
 		}
 		for seq := range uint64(30) {
 			want := !slices.ContainsFunc(all, func(g command.Group) bool { return seq < g.Floor && !slices.Contains(g.Open, seq) })
-			if met.Holds(seq) != want {
-				t.Errorf("%+v holds %d: %v, want %v", met, seq, !want, want)
-			}
+			check.Equal(t, met.Holds(seq), want, "%+v holds %d", met, seq)
 		}
 	})
 }
@@ -183,9 +170,7 @@ func TestRetryAfterLogTimeJumps(t *testing.T) {
 	}
 	v := r.View()
 	defer v.Release()
-	if v.LastSeq() != 1 {
-		t.Errorf("%d entries, want 1", v.LastSeq())
-	}
+	check.Equal(t, v.LastSeq(), 1, "entries")
 }
 
 func TestSessionsAreBounded(t *testing.T) {
@@ -194,9 +179,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	for i := range apply.MaxSessions + 3 {
 		r.group(command.Group{Boot: boot(i), Commands: []command.Command{{Seq: 1, Payload: &command.Lead{ServerID: "n"}}}})
 	}
-	if len(r.Sessions) != apply.MaxSessions {
-		t.Errorf("%d sessions", len(r.Sessions))
-	}
+	check.Equal(t, len(r.Sessions), apply.MaxSessions, "sessions")
 	for i, want := range map[int]bool{2: false, 3: true, apply.MaxSessions + 2: true} {
 		if _, ok := r.result(boot(i), 1); ok != want {
 			t.Errorf("session %d kept: %v", i, ok)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestSharedAddress registers names from one address until it is no proof any more.
@@ -39,9 +41,7 @@ func TestSharedAddress(t *testing.T) {
 				want = command.Standing{Registered: true, Shared: true}
 			}
 			write := withProof(post("ada", nil), direct)
-			if diff := cmp.Diff(want, r.standing(write)); diff != "" {
-				t.Errorf("standing (-want +got):\n%s", diff)
-			}
+			check.Diff(t, r.standing(write), want, "standing")
 			if doc, raw := r.read(r.wantDone(write)); doc.NameVerified == tt.shared {
 				t.Errorf("by address: %s", raw)
 			}
@@ -72,10 +72,7 @@ func (r *rig) standing(p command.Payload) command.Standing {
 	v := r.View()
 	defer v.Release()
 	by, _ := command.SignatureOf(p)
-	standing, err := v.Standing(by)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	standing := must.Get(v.Standing(by))(r.t)
 	return standing
 }
 
@@ -133,9 +130,7 @@ func TestSharedAddressAcrossEpochs(t *testing.T) {
 	}
 	r.wantDone(&command.ResetKey{AgentKey: name(3), NewKey: keyHash("reset again")}) // its address is forgotten
 	checkNameCounts(t, r.Machine)
-	if n := r.rows(state.SpaceNamed); n != 2 {
-		t.Errorf("%d rows of counts, want those of two epochs", n)
-	}
+	check.Equal(t, r.rows(state.SpaceNamed), 2, "rows of counts of two epochs")
 }
 
 // checkNameCounts compares the rows of SpaceNamed with the senders of the profiles.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // rotate makes a key of these bytes the newest.
@@ -18,10 +20,7 @@ func (r *rig) signingKeys() string {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	keys, err := v.SigningKeys()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	keys := must.Get(v.SigningKeys())(r.t)
 	var s string
 	for _, k := range keys {
 		s += fmt.Sprintf("%d:%d", k.Number, k.Public[0])
@@ -38,9 +37,7 @@ func (r *rig) signingKeys() string {
 
 func TestSigningKeys(t *testing.T) {
 	r := newRig(t)
-	if got := r.signingKeys(); got != "" {
-		t.Errorf("keys of a new cluster: %s", got)
-	}
+	check.Equal(t, r.signingKeys(), "", "keys of a new cluster")
 	for i, step := range []struct {
 		later int64
 		c     *command.RotateSigningKey
@@ -58,8 +55,6 @@ func TestSigningKeys(t *testing.T) {
 	} {
 		r.later(step.later)
 		r.run(step.c)
-		if got := r.signingKeys(); got != step.want {
-			t.Errorf("step %d: %s, want %s", i, got, step.want)
-		}
+		check.Equal(t, r.signingKeys(), step.want, "step %d", i)
 	}
 }

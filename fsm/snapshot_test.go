@@ -17,6 +17,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/snapshot"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestRestart(t *testing.T) {
@@ -28,9 +30,7 @@ func TestRestart(t *testing.T) {
 			m := openAt(t, dir)
 			l.feed(m, 1, 30)
 			want := stateOf(t, m)
-			if err := end(m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, end(m))
 			m = openAt(t, dir)
 			if name == "close" {
 				sameState(t, want, stateOf(t, m))
@@ -58,23 +58,17 @@ func TestPersistSurvivesACrash(t *testing.T) {
 	dir := t.TempDir()
 	m := openAt(t, dir)
 	l.feed(m, 1, last)
-	if err := takeSnapshot(m, last, 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, takeSnapshot(m, last, 3))
 	want := stateOf(t, m)
 	l.feed(m, last+1, l.last())
-	if err := m.Abandon(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Abandon())
 	m = openAt(t, dir)
 	sameState(t, want, stateOf(t, m))
 	metas, err := m.Snapshots().List()
 	if err != nil || len(metas) != 1 || metas[0].Index != last || metas[0].Term != 3 {
 		t.Fatalf("snapshots %+v, %v", metas, err)
 	}
-	if diff := cmp.Diff(testConfiguration, metas[0].Configuration); diff != "" {
-		t.Errorf("configuration (-want +got):\n%s", diff)
-	}
+	check.Diff(t, metas[0].Configuration, testConfiguration, "configuration")
 	if m.RestoreOnStart() {
 		t.Error("wants a restore")
 	}
@@ -89,50 +83,33 @@ func TestStateBehindItsSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	m := openAt(t, dir)
 	l.feed(m, 1, l.last())
-	if err := takeSnapshot(m, l.last(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, takeSnapshot(m, l.last(), 1))
 	live := m.store.dir
 	closeMachine(t, m)
 	t.Run("no state", func(t *testing.T) {
 		copied := t.TempDir()
-		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.RemoveAll(filepath.Join(copied, live)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(copied, os.DirFS(dir)))
+		must.Do(t, os.RemoveAll(filepath.Join(copied, live)))
 		if _, err := tryOpenAt(copied); !errors.Is(err, snapshot.ErrBehind) {
 			t.Errorf("opened with %v", err)
 		}
 	})
 	t.Run("no CURRENT", func(t *testing.T) {
 		copied := t.TempDir()
-		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(filepath.Join(copied, currentFile)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(copied, os.DirFS(dir)))
+		must.Do(t, os.Remove(filepath.Join(copied, currentFile)))
 		if _, err := tryOpenAt(copied); !errors.Is(err, snapshot.ErrCorrupt) {
 			t.Errorf("opened with %v", err)
 		}
 	})
 	t.Run("metadata with a flipped bit", func(t *testing.T) {
 		copied := t.TempDir()
-		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(copied, os.DirFS(dir)))
 		names := fileNames(t, filepath.Join(copied, snapshotDir))
 		path := filepath.Join(copied, snapshotDir, names[0])
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path))(t)
 		data[len(data)/2] ^= 1
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o600))
 		if _, err := tryOpenAt(copied); !errors.Is(err, snapshot.ErrCorrupt) {
 			t.Errorf("opened with %v", err)
 		}
@@ -145,9 +122,7 @@ func leader(t testing.TB, l *raftLog) (*Machine, *raft.SnapshotMeta, []byte) {
 	t.Helper()
 	m := openAt(t, t.TempDir())
 	l.feed(m, 1, l.last()/2)
-	if err := takeSnapshot(m, l.last()/2, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, takeSnapshot(m, l.last()/2, 1))
 	l.feed(m, l.last()/2+1, l.last())
 	meta, data, err := send(m)
 	if err != nil {
@@ -178,13 +153,9 @@ func TestSnapshotTransfer(t *testing.T) {
 	l.feed(to, 1, 5)
 	old := to.View()
 	oldState := stateOf(t, to)
-	if err := receive(to, meta, data); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, receive(to, meta, data))
 	sameState(t, stateOf(t, from), stateOf(t, to))
-	if err := to.Wait(t.Context(), meta.Index); err != nil {
-		t.Errorf("wait: %v", err)
-	}
+	check.Err(t, to.Wait(t.Context(), meta.Index), nil, "wait")
 	// The old view goes on.
 	if rows, err := old.RowDigest(t.Context()); err != nil || rows != oldState.Rows {
 		t.Errorf("the old view changed: %v", err)
@@ -204,14 +175,10 @@ func TestSnapshotTransfer(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := openAt(t, t.TempDir())
-	if err := receive(third, meta, data); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, receive(third, meta, data))
 	sameState(t, stateOf(t, from), stateOf(t, third))
 	// Restarts keep it.
-	if err := to.Abandon(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, to.Abandon())
 	to = openAt(t, dir)
 	l.feed(to, 1, l.last())
 	sameState(t, stateOf(t, from), stateOf(t, to))
@@ -227,9 +194,7 @@ func TestCoveredBeyondApplied(t *testing.T) {
 	l.seed(5)
 	m := openAt(t, t.TempDir())
 	l.feed(m, 1, l.last())
-	if err := takeSnapshot(m, l.last()+7, 9); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, takeSnapshot(m, l.last()+7, 9))
 	meta, data, err := send(m)
 	if err != nil {
 		t.Fatal(err)
@@ -239,9 +204,7 @@ func TestCoveredBeyondApplied(t *testing.T) {
 	}
 	dir := t.TempDir()
 	to := openAt(t, dir)
-	if err := receive(to, meta, data); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, receive(to, meta, data))
 	closeMachine(t, to)
 	to = openAt(t, dir)
 	sameState(t, stateOf(t, m), stateOf(t, to))
@@ -255,13 +218,9 @@ func TestOlderSnapshotIsNotInstalled(t *testing.T) {
 	to := openAt(t, t.TempDir())
 	l.feed(to, 1, l.last())
 	want := stateOf(t, to)
-	if err := receive(to, meta, data); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, receive(to, meta, data))
 	sameState(t, want, stateOf(t, to))
-	if got := fileNames(t, to.opts.Dir); !slices.Equal(got, []string{currentFile, to.store.dir, snapshotDir}) {
-		t.Errorf("left behind: %v", got)
-	}
+	check.Diff(t, fileNames(t, to.opts.Dir), []string{currentFile, to.store.dir, snapshotDir}, "left behind")
 	metas, err := to.Snapshots().List()
 	if err != nil || len(metas) != 1 || metas[0].Index != meta.Index {
 		t.Errorf("snapshots %+v, %v", metas, err)
@@ -274,17 +233,13 @@ func TestSnapshotsAreBounded(t *testing.T) {
 	m := openAt(t, t.TempDir())
 	for i := uint64(1); i <= 8; i++ {
 		l.feed(m, i, i)
-		if err := takeSnapshot(m, i, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, takeSnapshot(m, i, 1))
 	}
 	metas, err := m.Snapshots().List()
 	if err != nil || len(metas) != snapshot.Kept || metas[0].Index != 8 || metas[1].Index != 7 {
 		t.Errorf("snapshots %+v, %v", metas, err)
 	}
-	if n := len(fileNames(t, filepath.Join(m.opts.Dir, snapshotDir))); n != snapshot.Kept {
-		t.Errorf("%d files", n)
-	}
+	check.Equal(t, len(fileNames(t, filepath.Join(m.opts.Dir, snapshotDir))), snapshot.Kept, "files")
 	if _, _, err := m.Snapshots().Open("nonsense"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("open of what is not there: %v", err)
 	}
@@ -300,13 +255,9 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		t.Errorf("one stream too many: %v; %d streams", err, m.snaps.Streams())
 	}
 	for _, c := range open {
-		if err := errors.Join(c.Close(), c.Close()); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, errors.Join(c.Close(), c.Close()), nil, "error")
 	}
-	if m.snaps.Streams() != 0 {
-		t.Errorf("%d streams after the end", m.snaps.Streams())
-	}
+	check.Equal(t, m.snaps.Streams(), 0, "streams after the end")
 }
 
 // TestDamagedStreams damages the stream in many places. The receiver
@@ -337,12 +288,8 @@ func TestDamagedStreams(t *testing.T) {
 	other.Index++
 	rejected("another index", &other, data)
 	sameState(t, want, stateOf(t, to))
-	if got := fileNames(t, to.opts.Dir); !slices.Equal(got, []string{currentFile, to.store.dir, snapshotDir}) {
-		t.Errorf("left behind: %v", got)
-	}
-	if err := receive(to, meta, data); err != nil {
-		t.Errorf("the stream as it was: %v", err)
-	}
+	check.Diff(t, fileNames(t, to.opts.Dir), []string{currentFile, to.store.dir, snapshotDir}, "left behind")
+	check.Err(t, receive(to, meta, data), nil, "the stream as it was")
 }
 
 // TestPersistOfAReplacedState takes a snapshot of a state that a restore replaces
@@ -353,24 +300,14 @@ func TestPersistOfAReplacedState(t *testing.T) {
 	_, meta, data := leader(t, l)
 	to := openAt(t, t.TempDir())
 	l.feed(to, 1, 5)
-	snap, err := to.FSM().Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap := must.Get(to.FSM().Snapshot())(t)
 	defer snap.Release()
-	sink, err := to.Snapshots().Create(1, meta.Index+10, 9, testConfiguration, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := receive(to, meta, data); err != nil {
-		t.Fatal(err)
-	}
+	sink := must.Get(to.Snapshots().Create(1, meta.Index+10, 9, testConfiguration, 1, nil))(t)
+	must.Do(t, receive(to, meta, data))
 	if err := snap.Persist(sink); err == nil {
 		t.Error("persisted")
 	}
-	if err := sink.Cancel(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, sink.Cancel(), nil, "cancel")
 	metas, err := to.Snapshots().List()
 	if err != nil || len(metas) != 1 || metas[0].Index != meta.Index {
 		t.Errorf("snapshots %+v, %v", metas, err)
@@ -380,9 +317,7 @@ func TestPersistOfAReplacedState(t *testing.T) {
 func TestOtherKeyspaceVersionIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	m := openAt(t, dir)
-	if err := m.store.DB.Set(state.KeyVersion, []byte{state.KeyspaceVersion + 1}, pebble.NoSync); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.store.DB.Set(state.KeyVersion, []byte{state.KeyspaceVersion + 1}, pebble.NoSync))
 	closeMachine(t, m)
 	if _, err := tryOpenAt(dir); err == nil || !strings.Contains(err.Error(), "keyspace version") {
 		t.Errorf("opened with %v", err)

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // seed fills a log with n log entries of a few entries that relate to each other.
@@ -69,9 +69,7 @@ func stateOf(t tester, m *Machine) contents {
 
 func sameState(t tester, want, got contents) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("states differ (-want +got):\n%s", diff)
-	}
+	check.Diff(t, got, want, "states differ")
 }
 
 // fresh returns the state that a log makes of an empty machine.

@@ -11,16 +11,15 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/stats"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func (r *rig) stats(at int64) view.Stats {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	s, err := v.Stats(max(at, v.Time()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(v.Stats(max(at, v.Time())))(r.t)
 	return s
 }
 
@@ -45,18 +44,12 @@ func TestStats(t *testing.T) {
 	}
 	want := view.Stats{Last24h: stats.HourRow{Agents: 4, Posts: 6, Replies: 3}, RegisteredAgents: 2, APIClients7d: 3}
 	want.Last7d = want.Last24h
-	if got := r.stats(0); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	check.Equal(t, r.stats(0), want, "stats")
 	later := r.log.stamp + 25*command.HourMillis
 	want.Last24h = stats.HourRow{}
 	want.APIClients7d = 2 // of today; the oldest day has gone
-	if got := r.stats(later); got != want {
-		t.Errorf("a day later: %+v, want %+v", got, want)
-	}
-	if got := r.stats(r.log.stamp + 8*command.DayMillis); got != (view.Stats{RegisteredAgents: 2}) {
-		t.Errorf("a week later: %+v", got)
-	}
+	check.Equal(t, r.stats(later), want, "a day later")
+	check.Equal(t, r.stats(r.log.stamp+8*command.DayMillis), (view.Stats{RegisteredAgents: 2}), "a week later")
 }
 
 // TestStatsProperty holds the counts of entries over months against a plain model.
@@ -133,9 +126,7 @@ func countRows(t *rapid.T, m *Machine, space byte) (n int) {
 	v := m.View()
 	defer v.Release()
 	lower, upper := state.SpaceBounds(space)
-	if err := state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }))
 	return n
 }
 

@@ -39,7 +39,7 @@ type store struct {
 	indexSwept uint64      // entries that were swept when EraseSwept was done with the index
 }
 
-// states gives the snapshots what they need of a machine.
+// states is the part of a machine that snapshots use.
 type states struct{ m *Machine }
 
 // OpenState opens or creates the database in path and checks that it is ours.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestTablesOfSpaces holds that a table has rows of one keyspace only, both as it is
@@ -17,10 +18,7 @@ func TestTablesOfSpaces(t *testing.T) {
 	m, l := openAt(t, t.TempDir()), newLog(t)
 	check := func(when string) {
 		t.Helper()
-		levels, err := m.store.DB.SSTables()
-		if err != nil {
-			t.Fatal(err)
-		}
+		levels := must.Get(m.store.DB.SSTables())(t)
 		spaces := map[byte]bool{}
 		for _, tables := range levels {
 			for _, table := range tables {
@@ -43,16 +41,10 @@ func TestTablesOfSpaces(t *testing.T) {
 		}
 		l.feed(m, done+1, l.last())
 		done = l.last()
-		if err := m.store.DB.DeleteRange([]byte{'a'}, []byte{'b'}, pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.store.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.store.DB.DeleteRange([]byte{'a'}, []byte{'b'}, pebble.NoSync))
+		must.Do(t, m.store.Flush())
 		check("flushed")
 	}
-	if err := m.store.DB.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.store.DB.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
 	check("compacted")
 }

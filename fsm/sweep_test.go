@@ -14,6 +14,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const day = command.DayMillis
@@ -32,9 +34,7 @@ func (r *rig) sweepAll() (n int) {
 		if n > 1000 {
 			r.t.Fatalf("there is no end to it: %+v", next)
 		}
-		if got := r.run(next)[0]; got.Outcome != command.OutcomeDone {
-			r.t.Fatalf("%+v: %+v", next, got)
-		}
+		expect(r.t, r.run(next)[0], command.OutcomeDone, "%+v", next)
 	}
 }
 
@@ -99,25 +99,19 @@ func TestSweep(t *testing.T) {
 	other := r.publish(in("den"))
 	spam := r.publish(in("test-b"))
 	r.run(hide(state.EntryID(spam)))
-	if n := r.sweepAll(); n != 0 {
-		t.Errorf("%d sweeps without a retention", n)
-	}
+	check.Equal(t, r.sweepAll(), 0, "sweeps without a retention")
 	r.run(retain("test-*=2d,general=1d"))
 	r.later(day)
 	young := r.run(post("bob", relate(command.RelationReply, root)))[0].Entry // in test-a
 	r.sweepAll()
-	if got := r.stubs(); !slices.Equal(got, []string{state.EntryID(spam)}) {
-		t.Errorf("stubs before the time: %s", got)
-	}
+	check.Diff(t, r.stubs(), []string{state.EntryID(spam)}, "stubs before the time")
 	events, _ := r.events()
 	r.later(day + hour)
 	if _, waiting := r.sweeps(); waiting != 5 {
 		t.Errorf("%d looks at entries are due, want four after two days and one after a day", waiting)
 	}
 	r.sweepAll()
-	if got := r.stubs(); !slices.Equal(got, []string{state.EntryID(root), state.EntryID(reply), state.EntryID(spam)}) {
-		t.Errorf("stubs are %s", got)
-	}
+	check.Diff(t, r.stubs(), []string{state.EntryID(root), state.EntryID(reply), state.EntryID(spam)}, "stubs")
 	if swept, waiting := r.sweeps(); swept != 3 || waiting != 0 {
 		t.Errorf("%d are swept, %d wait", swept, waiting)
 	}
@@ -133,12 +127,8 @@ func TestSweep(t *testing.T) {
 			t.Errorf("the stub shows %q: %s", word, raw)
 		}
 	}
-	if got := r.list(view.Query{Thread: root, Since: -1}); !slices.Equal(got, []uint64{young, reply, root}) {
-		t.Errorf("the thread has %d", got)
-	}
-	if got := r.list(view.Query{Since: -1}); !slices.Equal(got, []uint64{young, other}) {
-		t.Errorf("the list has %d", got)
-	}
+	check.Diff(t, r.list(view.Query{Thread: root, Since: -1}), []uint64{young, reply, root}, "thread")
+	check.Diff(t, r.list(view.Query{Since: -1}), []uint64{young, other}, "list")
 	for _, q := range []view.Query{{Q: "rarely"}, {TagKey: "olden"}, {AgentKey: "ada", Channel: "test-a"}, {ForKey: "eve"}} {
 		q.Since = -1
 		if got := r.list(q); len(got) > 0 {
@@ -151,9 +141,7 @@ func TestSweep(t *testing.T) {
 	if got := r.run(request)[0]; got.Outcome != command.OutcomeDuplicate || got.Entry != root {
 		t.Errorf("the request again: %+v", got)
 	}
-	if got := r.run(post("bob", relate(command.RelationReply, root)))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemHidden}) {
-		t.Errorf("a reply to the stub: %+v", got)
-	}
+	expectProblem(t, r.run(post("bob", relate(command.RelationReply, root)))[0], command.ProblemHidden, "a reply to the stub")
 	if got := r.run(unhide(state.EntryID(root), state.EntryID(spam)), hide(state.EntryID(root))); got[0].Outcome != command.OutcomeUnchanged || got[1].Outcome != command.OutcomeUnchanged {
 		t.Errorf("unhidden and hidden: %+v", got)
 	}
@@ -197,9 +185,7 @@ func TestSweepPassesOver(t *testing.T) {
 		got = append(got, page...)
 	}
 	slices.Reverse(got)
-	if !slices.Equal(got, left) {
-		t.Errorf("the pages have %d, want %d", got, left)
-	}
+	check.Diff(t, got, left, "pages")
 	if got := r.list(view.Query{Since: since}); !slices.Equal(got, []uint64{40, 37, 34, 31, 28, 25, 22}) && !slices.Equal(got, []uint64{40, 37, 34, 31, 28, 25, 22, 19}) {
 		t.Errorf("since has %d", got)
 	}
@@ -213,9 +199,7 @@ func TestSweepPassesOver(t *testing.T) {
 			break
 		}
 	}
-	if !slices.Equal(forYou, left) {
-		t.Errorf("home has %d, want %d", forYou, left)
-	}
+	check.Diff(t, forYou, left, "entries in home")
 	if h := r.home("eve", 0); h.OwedByYouCount != len(left) {
 		t.Errorf("%d are owed, want %d", h.OwedByYouCount, len(left))
 	}
@@ -256,14 +240,10 @@ func TestSweepKeepsWhatGoesOn(t *testing.T) {
 	if job, raw := r.job(claimed); job.Status != state.JobClaimed || job.ClaimedBy != "bob" || !strings.Contains(raw, "Count the birds") {
 		t.Errorf("the claimed job is %s", raw)
 	}
-	if got := r.jobs(view.JobQuery{Status: state.JobOpen}); !slices.Equal(got, []uint64{open}) {
-		t.Errorf("open jobs are %d", got)
-	}
+	check.Diff(t, r.jobs(view.JobQuery{Status: state.JobOpen}), []uint64{open}, "open jobs")
 	r.later(day)
 	r.sweepAll()
-	if got := r.stubs(); !slices.Equal(got, []string{state.FormatID(state.TypeJob, done), state.FormatID(state.TypeHelp, answered), "e7", state.EntryID(result), "e9"}) {
-		t.Errorf("a day later stubs are %s", got)
-	}
+	check.Diff(t, r.stubs(), []string{state.FormatID(state.TypeJob, done), state.FormatID(state.TypeHelp, answered), "e7", state.EntryID(result), "e9"}, "stubs a day later")
 	r.run(finish("bob", claimed), closeJob("ada", open), post("ada", func(p *command.Publish) {
 		p.Relation, p.Target = command.RelationRetraction, state.FormatID(state.TypeHelp, asked)
 	}))
@@ -331,9 +311,7 @@ func TestLooksAreBounded(t *testing.T) {
 	r.run(retain("*=1d"))
 	r.later(2 * day)
 	r.sweepAll()
-	if kept := r.rows(state.SpaceKept); kept != n {
-		t.Fatalf("%d are kept, want %d", kept, n)
-	}
+	must.Equal(t, r.rows(state.SpaceKept), n, "rows kept")
 	r.run(closeJob("ada", view.MaxKeptLook+7), closeJob("ada", n))
 	r.later(2 * day)
 	v := r.View()
@@ -384,8 +362,8 @@ func TestSweepClosesReports(t *testing.T) {
 	r.only(resolveReport(command.ReportErased, 0), command.OutcomeUnchanged, 0)
 }
 
-// TestRetentionChanges: another retention holds for what was passed over before, and a
-// dry run counts what it is about.
+// TestRetentionChanges: another retention holds for entries that were passed over before,
+// and a dry run counts the entries concerned.
 func TestRetentionChanges(t *testing.T) {
 	r := newRig(t)
 	r.run(retain("old=30d,*=60d"))
@@ -414,14 +392,10 @@ func TestRetentionChanges(t *testing.T) {
 	older("den=10d", 1)
 	older("*=50d", 0)
 	older("den=keep,*=1d", 0)
-	if got := r.stubs(); !slices.Equal(got, []string{"e1"}) {
-		t.Errorf("stubs are %s", got)
-	}
+	check.Diff(t, r.stubs(), []string{"e1"}, "stubs")
 	r.run(retain("*=10d"))
 	r.sweepAll()
-	if got := r.stubs(); !slices.Equal(got, []string{"e1", "e2"}) {
-		t.Errorf("after it is shorter, stubs are %s", got)
-	}
+	check.Diff(t, r.stubs(), []string{"e1", "e2"}, "after it is shorter, stubs")
 	r.run(retain(""))
 	r.later(100 * day)
 	if n := r.sweepAll(); n > 0 {
@@ -441,18 +415,14 @@ func TestPurgeAfterSweep(t *testing.T) {
 	r.run(retain("*=1h"))
 	r.later(day)
 	r.sweepAll()
-	if got := r.run(purge(ids...))[0]; got.Outcome != command.OutcomeDone {
-		t.Fatalf("purge: %+v", got)
-	}
+	expect(t, r.run(purge(ids...))[0], command.OutcomeDone, "purge")
 	for _, id := range ids {
 		_, seq, _ := state.ParseID(id)
 		if doc, raw := r.read(seq); doc.Hidden == nil || doc.Hidden.Reason != "spam" || !doc.Hidden.Purged {
 			t.Errorf("the stub is %s", raw)
 		}
 	}
-	if err := r.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.Flush())
 	if len(r.find()) == 0 {
 		t.Fatal("the word is in no file before it is erased: the test shows nothing")
 	}
@@ -460,9 +430,7 @@ func TestPurgeAfterSweep(t *testing.T) {
 	if found := r.find(); len(found) > 0 {
 		t.Errorf("the word is still in %s", found)
 	}
-	if got := r.run(purge(ids...))[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("purged again: %+v", got)
-	}
+	expect(t, r.run(purge(ids...))[0], command.OutcomeUnchanged, "purged again")
 }
 
 // TestSweptWordsLeaveTheIndex: blocks that were sealed are written anew without the words,
@@ -485,35 +453,26 @@ func TestSweptWordsLeaveTheIndex(t *testing.T) {
 	word := []byte(strings.ToLower(purgedWord))
 	terms := func() (n int) {
 		lower, upper := state.SpaceBounds(state.SpaceIndex)
-		err := state.ScanSpace(r.store.DB, lower, upper, func(key, _ []byte) error {
+		must.Do(t, state.ScanSpace(r.store.DB, lower, upper, func(key, _ []byte) error {
 			if bytes.Contains(key, word) {
 				n++
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return n
 	}
 	await.Eventually(t, "the first block to be sealed", func() bool { return terms() > 0 })
 	r.run(retain("den=1h"))
 	r.later(day)
 	r.sweepAll()
-	if err := r.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.Flush())
 	if terms() == 0 || len(r.find()) == 0 {
 		t.Fatal("the word left the files by itself: the test shows nothing")
 	}
 	thread := func() {
 		t.Helper()
-		if got := r.list(view.Query{Thread: root, Since: -1}); !slices.Equal(got, []uint64{2, 1}) {
-			t.Errorf("the thread has %d", got)
-		}
-		if got := r.list(view.Query{Q: "body", Since: -1, Before: 10}); !slices.Equal(got, []uint64{9, 8, 7, 6, 5, 4, 3}) {
-			t.Errorf("found are %d", got)
-		}
+		check.Diff(t, r.list(view.Query{Thread: root, Since: -1}), []uint64{2, 1}, "thread")
+		check.Diff(t, r.list(view.Query{Q: "body", Since: -1, Before: 10}), []uint64{9, 8, 7, 6, 5, 4, 3}, "found")
 	}
 	thread()
 	for range 2 {
@@ -554,9 +513,7 @@ func TestEraseSweptGivesWay(t *testing.T) {
 	r.run(closeJob("ada", job))
 	r.later(2 * day)
 	r.sweepAll()
-	if err := r.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.Flush())
 	inTables := func() bool {
 		return slices.ContainsFunc(r.find(), func(file string) bool { return strings.Contains(file, ".sst") })
 	}
@@ -590,9 +547,7 @@ func TestEraseSweptGivesWay(t *testing.T) {
 func (r *rig) reopen() {
 	r.t.Helper()
 	dir := r.opts.Dir
-	if err := r.Close(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.Close())
 	r.Machine = openAt(r.t, dir, func(o *Options) { o.Observer = r.obs })
 }
 

@@ -13,6 +13,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // lines counts the lines of a log.
@@ -54,14 +57,9 @@ func TestFullDisk(t *testing.T) {
 	}
 	l := newLog(t)
 	l.seed(20)
-	m, err := tryOpenAt(dir, change)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(tryOpenAt(dir, change))(t)
 	l.feed(m, 1, l.last())
-	if err := m.store.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.store.Flush())
 	flushed := l.last()
 	l.seed(20)
 	l.feed(m, flushed+1, l.last())
@@ -75,38 +73,24 @@ func TestFullDisk(t *testing.T) {
 	}
 	time.Sleep(fullPause)
 	full.Store(false)
-	if err := m.store.DB.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.store.DB.Flush())
 	flushed = l.last()
 	l.seed(20)
 	l.feed(m, flushed+1, l.last())
 	full.Store(true)
-	if err := m.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	check.Err(t, m.Close(), nil, "close")
 	// Each pause lies between two tries of up to two writers at once. Without pauses
 	// there are thousands a second.
 	if n, most := tries.Load(), int64(4*(time.Since(began)/fullPause+2)); n > most {
 		t.Errorf("%d tries to write, want at most %d", n, most)
 	}
-	if n := out.count("writing the state failed"); n != 2 {
-		t.Errorf("%d lines about failed writes", n)
-	}
-	if n := out.count("the state is written again"); n != 1 {
-		t.Errorf("%d lines about writes that go well", n)
-	}
-	if n := out.count("the disk is full"); n != 1 {
-		t.Errorf("%d lines at the end", n)
-	}
+	check.Equal(t, out.count("writing the state failed"), 2, "lines about failed writes")
+	check.Equal(t, out.count("the state is written again"), 1, "lines about writes that go well")
+	check.Equal(t, out.count("the disk is full"), 1, "lines at the end")
 
 	full.Store(false)
 	m = openAt(t, dir, change)
-	if applied := m.Applied(); applied != flushed {
-		t.Fatalf("the state on disk is at %d, want %d", applied, flushed)
-	}
+	must.Equal(t, m.Applied(), flushed, "the state on disk is at")
 	l.feed(m, flushed+1, l.last())
-	if err := m.store.Flush(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, m.store.Flush(), nil, "flush")
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // mentions has one sender mention an agent so often.
@@ -313,9 +315,7 @@ func TestHourIsShared(t *testing.T) {
 			t.Fatalf("%s has more due after %d attempts: %+v", tt.who, tt.want, due)
 		}
 	}
-	if used != command.MaxHourlyDeliveries {
-		t.Errorf("%d attempts in the hour, want %d", used, command.MaxHourlyDeliveries)
-	}
+	check.Equal(t, used, command.MaxHourlyDeliveries, "attempts in the hour")
 	if o := r.outbox("ada"); o.First.NextAt != opened+command.HourMillis {
 		t.Errorf("the next attempt is at %d, the first one was at %d", o.First.NextAt, opened)
 	}
@@ -334,10 +334,7 @@ func (r *rig) waiting(agent string) (entries []uint64) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	o, err := outbox.LoadOutbox(v.Reader(), agent)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	o := must.Get(outbox.LoadOutbox(v.Reader(), agent))(r.t)
 	for _, q := range o.Queue {
 		d, ok, err := outbox.LoadDelivery(v.Reader(), agent, q.Number)
 		if err != nil || !ok {
@@ -426,9 +423,7 @@ func checkRows(r *rig) {
 	}
 	rows := 0
 	lower, upper := state.SpaceBounds(state.SpaceDelivery)
-	if err := state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }))
 	if rows > command.MaxWaitingDeliveries+command.MaxListedDeliveries {
 		r.t.Errorf("%d rows", rows)
 	}

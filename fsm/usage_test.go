@@ -18,6 +18,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/stats"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // fold is a fold of one row.
@@ -55,10 +57,7 @@ func (r *rig) usage(days int) view.Usage {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	u, err := v.Usage(r.today().Minus(days-1), r.today())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	u := must.Get(v.Usage(r.today().Minus(days-1), r.today()))(r.t)
 	return u
 }
 
@@ -84,10 +83,7 @@ func TestLargestFoldFits(t *testing.T) {
 		}
 		c.Senders = append(c.Senders, row)
 	}
-	data, err := command.EncodeGroup(command.Group{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: c}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(command.EncodeGroup(command.Group{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: c}}}))(t)
 	if err := command.Check(c); err != nil || len(data) > command.MaxBatchBytes {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
@@ -128,9 +124,7 @@ func TestUsageIsChecked(t *testing.T) {
 		},
 	} {
 		c := fold(1, 0, 1)
-		if err := command.Check(c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, command.Check(c))
 		if change(c); command.Check(c) == nil {
 			t.Errorf("%s: not rejected", name)
 		}
@@ -158,12 +152,8 @@ func TestFoldCountsOnce(t *testing.T) {
 			c.Rows[0].Count, step.outcome = 2, command.OutcomeDone
 		}
 		c.Boot = step.boot
-		if got := r.run(c)[0].Outcome; got != step.outcome {
-			t.Errorf("step %d: outcome %d, want %d", i, got, step.outcome)
-		}
-		if got := r.usage(1).Calls; got != step.calls {
-			t.Errorf("step %d: %d calls, want %d", i, got, step.calls)
-		}
+		check.Equal(t, r.run(c)[0].Outcome, step.outcome, "step %d: outcome", i)
+		check.Equal(t, r.usage(1).Calls, step.calls, "step %d: calls", i)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // homeSeen is the home of an agent, and its end.
@@ -196,9 +197,7 @@ func TestUnseenCommands(t *testing.T) {
 		&command.MarkSeen{AgentKey: "ada", Entries: []uint64{1}},
 	} {
 		r.run(c)
-		if version() != first {
-			t.Errorf("command %d, %s, changes the version", i, command.OpOf(c))
-		}
+		check.Equal(t, version(), first, "command %d, %s, changes the version", i, command.OpOf(c))
 	}
 	r.publish(nil)
 	second := version()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestViewAt: a view of one index can be had in the middle of what is applied in
@@ -77,9 +79,7 @@ func TestViewAt(t *testing.T) {
 	if _, err := m.ViewAt(brief, l.last()+1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an index to come: %v", err)
 	}
-	if len(m.captures.open) != 0 {
-		t.Error("somebody still waits")
-	}
+	check.Equal(t, len(m.captures.open), 0, "somebody still waits")
 }
 
 // TestRowDigestEnds: a digest whose context has ended stops.

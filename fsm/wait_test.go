@@ -9,22 +9,17 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestWait(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if err := r.Wait(ctx, 1); err != nil {
-		t.Errorf("for what is there: %v", err)
-	}
+	check.Err(t, r.Wait(ctx, 1), nil, "for what is there")
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := r.Wait(ended, 2); !errors.Is(err, context.Canceled) {
-		t.Errorf("under an ended context: %v", err)
-	}
-	if n := len(r.waiters.waiting); n != 0 {
-		t.Errorf("%d waiters left behind", n)
-	}
+	check.Err(t, r.Wait(ended, 2), context.Canceled, "under an ended context")
+	check.Equal(t, len(r.waiters.waiting), 0, "waiters left behind")
 
 	const waiters = 2000
 	var wg sync.WaitGroup
@@ -64,12 +59,8 @@ func TestWaitEndsWithClose(t *testing.T) {
 		return len(r.waiters.waiting) > 0
 	})
 	closeMachine(t, r.Machine)
-	if err := <-done; !errors.Is(err, ErrClosed) {
-		t.Errorf("wait ended with %v", err)
-	}
-	if err := r.Wait(context.Background(), 99); !errors.Is(err, ErrClosed) {
-		t.Errorf("wait after close: %v", err)
-	}
+	check.Err(t, <-done, ErrClosed, "wait ended")
+	check.Err(t, r.Wait(context.Background(), 99), ErrClosed, "wait after close")
 }
 
 // TestViewsUnderCommits reads through views while log entries are applied: each view is
@@ -110,12 +101,8 @@ func TestViewsUnderCommits(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	if n := r.store.refs.Load(); n != 2 {
-		t.Errorf("the store has %d references, want the machine's and the newest view's", n)
-	}
-	if n := r.store.DB.Metrics().Snapshots.Count; n != 1 {
-		t.Errorf("%d snapshots are open, want the newest view's", n)
-	}
+	check.Equal(t, r.store.refs.Load(), 2, "references to the store, by the machine and the newest view")
+	check.Equal(t, r.store.DB.Metrics().Snapshots.Count, 1, "open snapshots")
 }
 
 func TestViewReleasedTwice(t *testing.T) {
@@ -150,12 +137,8 @@ func TestCloseWaitsForViews(t *testing.T) {
 		t.Error(err)
 	}
 	v.Release()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if err := r.Close(); err != nil {
-		t.Errorf("closed again: %v", err)
-	}
+	check.Err(t, <-done, nil, "done")
+	check.Err(t, r.Close(), nil, "closed again")
 }
 
 // lateReader is an Observer that looks at the view when it is called for a command.
@@ -184,7 +167,5 @@ func TestObserverSeesTheView(t *testing.T) {
 	o := &lateReader{t: t}
 	o.m = openAt(t, t.TempDir(), func(opts *Options) { opts.Observer = o })
 	l.feed(o.m, 1, l.last())
-	if o.n != 3 {
-		t.Errorf("called for %d commands", o.n)
-	}
+	check.Equal(t, o.n, 3, "commands of the call")
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/alecthomas/kong"
@@ -49,9 +50,7 @@ func shutdown(t *testing.T, n *Node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testPatience)
 	defer cancel()
-	if err := n.Shutdown(ctx); err != nil {
-		t.Errorf("shutdown: %v", err)
-	}
+	check.Err(t, n.Shutdown(ctx), nil, "shutdown")
 }
 
 func (n *Node) readyForTest() bool {
@@ -76,9 +75,7 @@ func TestStartAndShutdown(t *testing.T) {
 	}
 	shutdown(t, n)
 	shutdown(t, n)
-	if err := n.Wait(); err != nil {
-		t.Errorf("Wait after Shutdown: %v", err)
-	}
+	check.Err(t, n.Wait(), nil, "Wait after Shutdown")
 	if _, err := http.Get("http://" + n.HTTPAddr()); err == nil {
 		t.Error("a node that was shut down answers")
 	}
@@ -174,9 +171,7 @@ func TestFailureEndsTheNode(t *testing.T) {
 	if err := n.Wait(); !errors.Is(err, cause) || strings.Contains(err.Error(), "another") {
 		t.Errorf("Wait returned %v", err)
 	}
-	if err := n.Shutdown(t.Context()); !errors.Is(err, cause) {
-		t.Errorf("Shutdown afterwards returned %v", err)
-	}
+	check.Err(t, n.Shutdown(t.Context()), cause, "Shutdown afterwards returned")
 }
 
 // TestStrangersSeeNoIDs: what everybody can ask names neither server nor cluster, and no

@@ -93,7 +93,7 @@ func (n *Node) endFor(cause error, end func()) {
 	}
 	n.logger.Error("this node cannot go on", "error", cause)
 	go func() {
-		<-n.begun // until then Start takes down what it has started
+		<-n.begun // until then Start takes down the parts that it has started
 		n.endOnce(end)
 	}()
 }

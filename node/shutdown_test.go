@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/internal/await"
@@ -28,9 +29,7 @@ func TestShutdownDelay(t *testing.T) {
 		_ = n.Shutdown(ctx) // cut short: its error is ctx's
 	}()
 	await.Eventually(t, "not ready", func() bool { return statusOf(t, http.MethodGet, n, "/readyz", "") == http.StatusServiceUnavailable })
-	if got := statusOf(t, http.MethodPost, n, "/api/entries", "written during the delay"); got != http.StatusCreated {
-		t.Errorf("a publication during the delay: %d", got)
-	}
+	check.Equal(t, statusOf(t, http.MethodPost, n, "/api/entries", "written during the delay"), http.StatusCreated, "a publication during the delay")
 	select {
 	case <-ended:
 		t.Error("the node ended before its delay was over")
@@ -63,9 +62,7 @@ func TestShutdownDuringTheStart(t *testing.T) {
 	}
 	n.endOnce(func() { n.finish(ending{}, failed) })
 	close(n.begun)
-	if err := <-ended; !errors.Is(err, failed) {
-		t.Errorf("ended with %v", err)
-	}
+	check.Err(t, <-ended, failed, "ended")
 }
 
 // TestFailureDuringHangingWork: a node that cannot go on ends although its work in
@@ -85,9 +82,7 @@ func TestFailureDuringHangingWork(t *testing.T) {
 	go func() { ended <- n.Wait() }()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, cause) {
-			t.Errorf("ended with %v", err)
-		}
+		check.Err(t, err, cause, "ended")
 	case <-time.After(testPatience):
 		t.Error("the node has not ended")
 	}

@@ -50,8 +50,8 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// TestOperations calls every operation once, and compares what it returns with what the
-// service has.
+// TestOperations calls every operation once, and compares its result with the state of
+// the service.
 func TestOperations(t *testing.T) {
 	s, c := start(t)
 	ctx := t.Context()

@@ -3,7 +3,7 @@
 // A false match rejects an honest agent. Therefore only unmistakable formats count: a fixed prefix,
 // an alphabet, a length.
 //
-// The table written by hand comes first; the rules of gitleaks add what it lacks.
+// The table written by hand comes first; the rules of gitleaks add further formats.
 //
 // The work is linear in the text. A keyword makes its rule look at a bounded number of bytes from
 // there on; no other byte is looked at twice. So the number of rules hardly matters for honest

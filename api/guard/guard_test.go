@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -48,9 +51,7 @@ func TestClientOf(t *testing.T) {
 			t.Errorf("%s and %s counted as one: %v, want %v", tt.a, tt.b, same, tt.same)
 		}
 	}
-	if ClientOf(addr("2001:db8:1:2::1")).wide != ClientOf(addr("2001:db8:1:3::1")).wide {
-		t.Error("two /64 of one /48 have nothing in common")
-	}
+	check.Equal(t, ClientOf(addr("2001:db8:1:2::1")).wide, ClientOf(addr("2001:db8:1:3::1")).wide, "two /64 of one /48 have nothing in common")
 }
 
 // An address at its bound loses its own idle connections, and never one with a call.
@@ -72,9 +73,7 @@ func TestAddressConnections(t *testing.T) {
 	if fourth, _ := admit(t, g, "192.0.2.1", false); fourth != nil {
 		t.Error("a connection above the bound was admitted beside two with calls")
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Close())
 	if again, _ := admit(t, g, "192.0.2.1", false); again == nil {
 		t.Error("no connection is admitted after another was closed")
 	}
@@ -95,9 +94,7 @@ func TestWiderNetwork(t *testing.T) {
 			}
 		}
 	}
-	if admitted != wideShare*2 {
-		t.Errorf("%d connections of one /48 were admitted, want %d", admitted, wideShare*2)
-	}
+	check.Equal(t, admitted, wideShare*2, "admitted connections of one /48")
 }
 
 // A full node closes idle connections of the address with the most. Without idle ones it keeps some
@@ -150,9 +147,7 @@ func TestWaits(t *testing.T) {
 	if len(ended) != 2 || ended[0] != 1 || ended[1] != 3 {
 		t.Errorf("waits %v ended, want 1 (its address has too many) and 3 (all are too many, its address has the most)", ended)
 	}
-	if g.waits.count != 4 {
-		t.Errorf("%d waits are counted, want 4", g.waits.count)
-	}
+	check.Equal(t, g.waits.count, 4, "counted waits")
 }
 
 func TestWaitsOfWiderNetwork(t *testing.T) {
@@ -162,9 +157,7 @@ func TestWaitsOfWiderNetwork(t *testing.T) {
 		from := netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 7: byte(i)})
 		g.Wait(ClientOf(from), 0, func() { ended++ })
 	}
-	if ended != 20-wideShare*2 {
-		t.Errorf("%d waits ended, want %d", ended, 20-wideShare*2)
-	}
+	check.Equal(t, ended, 20-wideShare*2, "ended waits")
 }
 
 // A wait that holds a long body counts as several.
@@ -345,31 +338,19 @@ func TestBudgets(t *testing.T) {
 	b := newBudgets(10, time.Second, 30, func() time.Time { return now })
 	who := ClientOf(addr("192.0.2.1"))
 	b.Use(who, 30)
-	if wait := b.Wait(who); wait != 0 {
-		t.Errorf("a client that used what it has waits for %v", wait)
-	}
+	check.Equal(t, b.Wait(who), 0, "wait of a client that used its burst")
 	b.Use(who, 1000)
-	if wait := b.Wait(who); wait != 3*time.Second {
-		t.Errorf("a client that owes a burst waits for %v", wait)
-	}
-	if wait := b.Wait(ClientOf(addr("192.0.2.2"))); wait != 0 {
-		t.Errorf("another client waits for %v", wait)
-	}
+	check.Equal(t, b.Wait(who), 3*time.Second, "wait of a client that owes a burst")
+	check.Equal(t, b.Wait(ClientOf(addr("192.0.2.2"))), 0, "wait of another client")
 	now = now.Add(3 * time.Second)
-	if wait := b.Wait(who); wait != 0 {
-		t.Errorf("after its wait it waits for %v", wait)
-	}
+	check.Equal(t, b.Wait(who), 0, "wait after its wait")
 	for i := range 2 * maxBudgets {
 		b.Use(ClientOf(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), 30)
 	}
-	if len(b.of) != maxBudgets {
-		t.Errorf("%d budgets, want %d", len(b.of), maxBudgets)
-	}
+	check.Equal(t, len(b.of), maxBudgets, "budgets")
 	off := newBudgets(Unbounded, time.Second, 3, time.Now)
 	off.Use(who, 1000)
-	if off.Wait(who) != 0 {
-		t.Error("a budget that is turned off bounds")
-	}
+	check.Equal(t, off.Wait(who), 0, "a budget that is turned off bounds")
 }
 
 // Addresses take turns to have lists made.

@@ -222,8 +222,7 @@ func (doc apiDocument) operation(id string) (documented, error) {
 	return found, fmt.Errorf("the OpenAPI document has no operation %q", id)
 }
 
-// resolve copies a part of the document with every reference replaced by what it
-// refers to.
+// resolve copies a part of the document with every reference resolved.
 func (doc apiDocument) resolve(node any, depth int) (any, error) {
 	if depth > maxSchemaDepth {
 		return nil, errors.New("the references of the OpenAPI document lead too deep")

@@ -3,6 +3,8 @@ package op
 import (
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestClientLabel(t *testing.T) {
@@ -24,8 +26,6 @@ func TestClientLabel(t *testing.T) {
 		strings.Repeat("x", 300) + "curl/8.5.0": "other",
 		"\xff\xfe":                              "other",
 	} {
-		if got := clientLabel(userAgent); got != want {
-			t.Errorf("%q is %s, want %s", userAgent, got, want)
-		}
+		check.Equal(t, clientLabel(userAgent), want, "%q", userAgent)
 	}
 }

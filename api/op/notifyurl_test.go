@@ -3,6 +3,8 @@ package op
 import (
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestNotifyURLs(t *testing.T) {
@@ -10,9 +12,7 @@ func TestNotifyURLs(t *testing.T) {
 		"https://example.org", "https://example.org/", "https://example.org:443/hook?a=b", "HTTPS://Example.ORG/Hook", "https://a-b.xn--bcher-kva.example/",
 		"https://example.org./x", "https://1password.com/", "https://3.example.org/", "https://local.example.org/",
 	} {
-		if reason := (NotifyRules{}).Problem(s); reason != "" {
-			t.Errorf("%s: %s", s, reason)
-		}
+		check.Equal(t, (NotifyRules{}).Problem(s), "", "%s", s)
 	}
 	for _, s := range []string{
 		"", "off", "http://example.org", "https:/example.org", "https://", "https:///x", "//example.org", "ftp://example.org", "javascript:alert(1)",

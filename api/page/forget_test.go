@@ -4,15 +4,13 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/textcache"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestForget holds that no text stays in memory once it must be gone.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	s, err := New("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(""))(t)
 	all := []*textcache.Cache{s.bodies, s.rows, s.pages}
 	for _, kept := range all {
 		kept.Put("key", "a text")

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestBody holds what of Markdown is shown, and that the rest is text.
@@ -55,10 +57,7 @@ func TestBodyIsBounded(t *testing.T) {
 		if most := max(maxGrowth*len(text)+growthBase, len(html.EscapeString(text))+64); len(got) > most {
 			t.Errorf("%d bytes of %q make %d", len(text), unit, len(got))
 		}
-		root, err := html.Parse(strings.NewReader(got))
-		if err != nil {
-			t.Fatal(err)
-		}
+		root := must.Get(html.Parse(strings.NewReader(got)))(t)
 		for n := range root.Descendants() {
 			if n.Type == html.ElementNode && (n.Data == "script" || n.Data == "img" || n.Data == "x") {
 				t.Errorf("%q makes <%s>", unit, n.Data)
@@ -97,10 +96,7 @@ func FuzzBody(f *testing.F) {
 	f.Add("[0](https://)0 [1](https:x)")
 	m := newMarkdown()
 	f.Fuzz(func(t *testing.T, text string) {
-		root, err := html.Parse(strings.NewReader(string(m.body(text))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		root := must.Get(html.Parse(strings.NewReader(string(m.body(text)))))(t)
 		for n := range root.Descendants() {
 			if n.Type != html.ElementNode {
 				continue
@@ -130,8 +126,6 @@ func TestExcerpt(t *testing.T) {
 		{"e1", "T", strings.Repeat("ü", excerptRunes+1), strings.Repeat("ü", excerptRunes) + "…"},
 	} {
 		e := entry{Job: client.Job{Entry: client.Entry{ID: test.id, Title: test.title, Body: test.body}}}
-		if got := e.Excerpt(); got != test.want {
-			t.Errorf("%q: %q, want %q", test.body, got, test.want)
-		}
+		check.Equal(t, e.Excerpt(), test.want, "%q", test.body)
 	}
 }

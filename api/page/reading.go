@@ -321,7 +321,7 @@ func fillAgents(p *builder, answer []byte) error {
 	return nil
 }
 
-// fillAgent is an agent: its profile, if it has one, and what it wrote.
+// fillAgent is an agent: its profile, if it has one, and its entries.
 func fillAgent(p *builder, answer []byte) error {
 	l, first, err := p.list(answer, byAgent)
 	if err != nil {

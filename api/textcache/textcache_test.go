@@ -3,6 +3,8 @@ package textcache
 import (
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestCache holds that what is kept is bounded, and that what is used stays.
@@ -40,9 +42,7 @@ func TestClear(t *testing.T) {
 		c.Put(key, strings.Repeat(key, 200))
 	}
 	c.Clear()
-	if len(c.young)+len(c.old)+c.bytes != 0 {
-		t.Errorf("%v and %v are kept, %d bytes", c.young, c.old, c.bytes)
-	}
+	check.Equal(t, len(c.young)+len(c.old)+c.bytes, 0, "bytes of %v and %v", c.young, c.old)
 	c.Put("f", "x")
 	if _, ok := c.Get("f"); !ok {
 		t.Error("nothing is kept afterwards")

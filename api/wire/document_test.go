@@ -2,11 +2,12 @@ package wire
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestDecodeBody(t *testing.T) {
@@ -55,9 +56,7 @@ func TestDecodeBody(t *testing.T) {
 			if code != test.code || (err != nil) != (test.code != "") {
 				t.Fatalf("error %v, want code %q", err, test.code)
 			}
-			if !reflect.DeepEqual(doc.Fields, test.want) {
-				t.Errorf("got %q, want %q", doc.Fields, test.want)
-			}
+			check.Diff(t, doc.Fields, test.want, "text")
 		})
 	}
 }
@@ -69,10 +68,7 @@ func TestDecodeBodyCopies(t *testing.T) {
 		if contentType == MediaJSON {
 			body = []byte(`{"body":"Hello","agent":"ada"}`)
 		}
-		doc, err := DecodeBody(contentType, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(DecodeBody(contentType, body))(t)
 		before := strings.Clone(doc.Get("body").(string))
 		for i := range body {
 			body[i] = 'x'

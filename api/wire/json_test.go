@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestReadObject(t *testing.T) {
@@ -124,9 +127,7 @@ func FuzzReadObject(f *testing.F) {
 		if err := dec.Decode(&want); err != nil {
 			t.Fatalf("accepted %q, but %v", data, err)
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%q: got %v, want %v", data, got, want)
-		}
+		check.Diff(t, got, want, "%q", data)
 	})
 }
 
@@ -137,9 +138,7 @@ func TestAppendJSONOfTexts(t *testing.T) {
 			var want strings.Builder
 			enc := json.NewEncoder(&want)
 			enc.SetEscapeHTML(false)
-			if err := enc.Encode(s); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, enc.Encode(s))
 			if got := string(AppendJSON([]byte("x"), s)); got+"\n" != "x"+want.String() {
 				t.Fatalf("%q is %s, want %s", s, got, want.String())
 			}

@@ -139,7 +139,7 @@ var otherPlaces = map[string]string{
 }
 
 // ParseKind reads the kind of an entry. An unknown kind is a problem, and KindMessage. The
-// note is empty if the kind means what it is called.
+// note is empty if the name of the kind needs no explanation.
 func ParseKind(s string) (kind command.Kind, note, problem string) {
 	s = Word(s)
 	kind, known := kinds[s]

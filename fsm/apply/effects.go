@@ -51,7 +51,6 @@ func (tx *Txn) applyBatch(e *LogEntry) {
 	}
 	tx.putEvents()
 	tx.Head.Roll(e.Index, e.Data, results)
-	tx.Rolled = append(tx.Rolled, Rolled{e.Index, tx.Head.Rolling})
 }
 
 // Discard ends a transaction without changes.

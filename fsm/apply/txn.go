@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 
@@ -57,7 +56,6 @@ type Changes struct {
 	Answers  []Answered
 	Added    []Indexed
 	Revised  []Revised // profiles
-	Rolled   []Rolled  // the running digest after each log entry
 	Notified []string  // agents to wake that no new entry is addressed to
 	Ended    []outbox.DeliveryEnd
 	Queued   bool // outboxes may have changed
@@ -194,12 +192,6 @@ type Answered struct {
 	Seq   uint64
 	Index uint64
 	Res   command.Result
-}
-
-// Rolled is the running digest after one log entry with a batch.
-type Rolled struct {
-	Index  uint64
-	Digest [sha256.Size]byte
 }
 
 // Revised is a revision of a profile on its way into the index.

@@ -16,12 +16,12 @@ var ErrCorrupt = errors.New("corrupt command")
 // encMode and decMode are the two directions of payloads, which are CBOR. The
 // settings are constants, so a failure is a mistake in this file.
 var (
-	encMode = must(cbor.EncOptions{
+	encMode = mustMode(cbor.EncOptions{
 		Sort:        cbor.SortNone,
 		IndefLength: cbor.IndefLengthForbidden,
 		TagsMd:      cbor.TagsForbidden,
 	}.EncMode())
-	decMode = must(cbor.DecOptions{
+	decMode = mustMode(cbor.DecOptions{
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
 		IndefLength:       cbor.IndefLengthForbidden,
 		TagsMd:            cbor.TagsForbidden,
@@ -33,7 +33,7 @@ var (
 	}.DecMode())
 )
 
-func must[T any](v T, err error) T {
+func mustMode[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}

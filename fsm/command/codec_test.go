@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestUnreadableBatchIsNotEncoded holds that a log entry which every node would stop
@@ -62,14 +64,8 @@ func TestBatchRoundTrip(t *testing.T) { checkBatch(t, sampleBatch()) }
 
 func checkBatch(t *testing.T, want Batch) {
 	t.Helper()
-	data, err := EncodeBatch(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodeBatch(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(EncodeBatch(want))(t)
+	got := must.Get(DecodeBatch(data))(t)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Command{}, "Data")); diff != "" {
 		t.Errorf("batch (-want +got):\n%s", diff)
 	}
@@ -129,10 +125,7 @@ func toLeader(t testing.TB) Group {
 	g := sampleBatch().Groups[1]
 	for i := range g.Commands {
 		c := &g.Commands[i]
-		data, err := Encode(c.Payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(Encode(c.Payload))(t)
 		c.Data, c.From = data, Sender{Fingerprint: "0123", AgentKey: "ada", Charged: i == 0}
 	}
 	return g
@@ -140,24 +133,15 @@ func toLeader(t testing.TB) Group {
 
 func TestGroupRoundTrip(t *testing.T) {
 	want := toLeader(t)
-	data, err := EncodeGroup(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodeGroup(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(EncodeGroup(want))(t)
+	got := must.Get(DecodeGroup(data))(t)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("group (-want +got):\n%s", diff)
 	}
 	if _, err := DecodeBatch(data); err == nil {
 		t.Error("a group passed for a batch")
 	}
-	batch, err := EncodeBatch(Batch{Groups: []Group{got}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	batch := must.Get(EncodeBatch(Batch{Groups: []Group{got}}))(t)
 	if _, err := DecodeGroup(batch); err == nil {
 		t.Error("a batch passed for a group")
 	}
@@ -171,14 +155,8 @@ func TestGroupRoundTrip(t *testing.T) {
 
 // TestEveryFlippedBitIsRejected flips each bit of an encoded batch and group in turn.
 func TestEveryFlippedBitIsRejected(t *testing.T) {
-	batch, err := EncodeBatch(sampleBatch())
-	if err != nil {
-		t.Fatal(err)
-	}
-	group, err := EncodeGroup(toLeader(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	batch := must.Get(EncodeBatch(sampleBatch()))(t)
+	group := must.Get(EncodeGroup(toLeader(t)))(t)
 	for name, try := range map[string]struct {
 		data   []byte
 		decode func([]byte) error
@@ -269,17 +247,11 @@ func TestLeaderChecksWhatIsForwarded(t *testing.T) {
 	if _, err := Encode(bad); err == nil {
 		t.Error("encoded where it comes in")
 	}
-	data, err := EncodeGroup(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(EncodeGroup(g))(t)
 	if _, err := DecodeGroup(data); err == nil || !strings.Contains(err.Error(), "title") {
 		t.Errorf("at the leader: %v", err)
 	}
-	data, err = EncodeBatch(Batch{Groups: []Group{g}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data = must.Get(EncodeBatch(Batch{Groups: []Group{g}}))(t)
 	if _, err := DecodeBatch(data); err != nil {
 		t.Errorf("a state machine rejects what it can read: %v", err)
 	}
@@ -287,10 +259,7 @@ func TestLeaderChecksWhatIsForwarded(t *testing.T) {
 
 func TestGroupsAreReadStrictly(t *testing.T) {
 	g := toLeader(t)
-	good, err := EncodeGroup(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(EncodeGroup(g))(t)
 	from := g.Commands[0].From
 	content := good[frameBytes:]
 	tail := len(content) - (1 + 1 + len(from.Fingerprint) + 1 + len(from.AgentKey))

@@ -3,6 +3,8 @@ package command
 import (
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestParseRetention(t *testing.T) {
@@ -22,9 +24,7 @@ func TestParseRetention(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 		for channel, millis := range want {
-			if got := rules.Of(channel); got != millis {
-				t.Errorf("%q: %s is kept for %d ms, want %d", text, channel, got, millis)
-			}
+			check.Equal(t, rules.Of(channel), millis, "%q: milliseconds that %s is kept", text, channel)
 		}
 	}
 	for _, text := range []string{

@@ -288,7 +288,7 @@ func (a *Activity) Forget(name string) {
 }
 
 // Part is one of the lists that are kept for an agent, so that the cost of home depends
-// only on what it shows. Seqs follow the part in the key; a list is in their order.
+// only on its length. Seqs follow the part in the key; a list is in their order.
 type Part byte
 
 // The parts. The letters are stored.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestActivityForgetsTheLeastTopic(t *testing.T) {
@@ -27,9 +29,7 @@ func TestActivityForgetsTheLeastTopic(t *testing.T) {
 	if slices.ContainsFunc(a.Topics, func(t Topic) bool { return t.Name == "new" }) {
 		t.Error("the topic with the fewest entries should have gone")
 	}
-	if !slices.Equal(a.dropped, []string{"topic-0", "new"}) {
-		t.Errorf("dropped %v", a.dropped)
-	}
+	check.Diff(t, a.dropped, []string{"topic-0", "new"}, "dropped")
 }
 
 func TestHomeRowsRejectDamage(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestErase checks that no posting has an erased entry, sealed before or not, that terms of
@@ -57,9 +59,7 @@ func TestErase(t *testing.T) {
 		defer close(added)
 		w.add()
 	}()
-	if err := w.index.Erase(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.index.Erase(t.Context()))
 	<-added
 	waitSealed(t, w.index)
 	if hasTerm(t, w.db, "doomed") {
@@ -82,16 +82,11 @@ func TestErase(t *testing.T) {
 
 func hasTerm(t *testing.T, db *pebble.DB, word string) bool {
 	t.Helper()
-	iter, err := db.NewIter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	iter := must.Get(db.NewIter(nil))(t)
 	found := false
 	for valid := iter.First(); valid; valid = iter.Next() {
 		found = found || bytes.Contains(iter.Key(), []byte(word))
 	}
-	if err := iter.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, iter.Close())
 	return found
 }

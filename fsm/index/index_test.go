@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	_ "github.com/commons-cluster/commons/internal/longtest" // fewer checks of rapid
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // world is an index under test with its model, its Pebble and cuts taken before.
@@ -69,9 +71,7 @@ func (w *world) keep(snapFirst bool) {
 
 func (w *world) dropKept() {
 	for _, k := range w.kept {
-		if err := k.snap.Close(); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, k.snap.Close())
 	}
 	w.kept = nil
 }
@@ -79,9 +79,7 @@ func (w *world) dropKept() {
 func (w *world) close() {
 	w.dropKept()
 	w.index.Close()
-	if err := w.db.Close(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.db.Close())
 }
 
 // crash loses what Pebble had not synced, and starts again from the rest.

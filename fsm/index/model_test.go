@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const (
@@ -26,12 +27,9 @@ var testPrefix = []byte("\x05ix")
 // so small that some of an index is on disk and some is not.
 func openDB(t testing.TB, fs vfs.FS) *pebble.DB {
 	t.Helper()
-	db, err := pebble.Open("db", &pebble.Options{
+	db := must.Get(pebble.Open("db", &pebble.Options{
 		FS: fs, DisableWAL: true, MemTableSize: 256 << 10, Logger: quiet{},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return db
 }
 
@@ -46,10 +44,7 @@ func (quiet) Fatalf(format string, args ...any) {
 
 func openIndex(t testing.TB, db *pebble.DB, first uint64) *Index {
 	t.Helper()
-	x, err := Open(db, Options{Prefix: testPrefix, Version: testVersion, First: first})
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(Open(db, Options{Prefix: testPrefix, Version: testVersion, First: first}))(t)
 	return x
 }
 

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // rareWords makes words that no other entry has.
@@ -36,9 +39,7 @@ func TestPartEndsByBytes(t *testing.T) {
 		if x.open == nil && before != nil {
 			parts++
 			greatest = max(greatest, before.bytes)
-			if end := before.end.Load(); end != seq+1 {
-				t.Fatalf("the part from %d on ends at %d, want %d", before.start, end, seq+1)
-			}
+			must.Equal(t, before.end.Load(), seq+1, "the part from %d on ends at", before.start)
 		}
 	}
 	if entry := perEntry * (termBytes + 20); parts < 5 || greatest > bound+entry {
@@ -56,13 +57,10 @@ func TestWaitingBytes(t *testing.T) {
 	db := openDB(t, vfs.NewMem())
 	defer db.Close()
 	hold, sealed := make(chan struct{}), make(chan uint64, maxWaiting)
-	x, err := Open(db, Options{Prefix: testPrefix, Version: testVersion, OnSealed: func(mark uint64) {
+	x := must.Get(Open(db, Options{Prefix: testPrefix, Version: testVersion, OnSealed: func(mark uint64) {
 		sealed <- mark
 		<-hold
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	defer x.Close()
 	x.partBytes = maxWaitingBytes / 2
 	rng := rand.New(rand.NewPCG(23, 24))
@@ -124,9 +122,7 @@ func TestPartsOfBlockMerge(t *testing.T) {
 		}
 	}
 	w.check(t, rng, 300)
-	if err := c.Verify(w.kept[0].snap, 0, 0, w.model.terms); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, c.Verify(w.kept[0].snap, 0, 0, w.model.terms), nil, "verify")
 }
 
 // TestPartsAfterCrash crashes at any moment, and checks that the parts of a block
@@ -153,9 +149,7 @@ func TestPartsAfterCrash(t *testing.T) {
 			}
 		}
 		if rng.IntN(2) == 0 {
-			if err := w.db.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.db.Flush())
 		}
 		w.crash(rng)
 		if mark := w.index.Sealed(); mark > 1 && !ends[mark] {
@@ -165,9 +159,7 @@ func TestPartsAfterCrash(t *testing.T) {
 	w.add()
 	w.keep(false)
 	w.check(t, rng, 100)
-	if err := w.kept[0].cut.Verify(w.kept[0].snap, 0, 0, w.model.terms); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, w.kept[0].cut.Verify(w.kept[0].snap, 0, 0, w.model.terms), nil, "verify")
 }
 
 // TestPrefixLooksAtBoundedWords writes far more words with one beginning than any
@@ -220,10 +212,7 @@ func TestDirectoryOfManyParts(t *testing.T) {
 	waitSealed(t, x)
 	x.Cut()
 	cut := x.Cut()
-	c, err := openCursor(db, appendTerm(nil, testPrefix, WordClass+"tide"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(openCursor(db, appendTerm(nil, testPrefix, WordClass+"tide")))(t)
 	defer c.iter.Close()
 	if x.Sealed() < (parts-1)*perPart {
 		t.Fatalf("sealed %d", x.Sealed())

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func listOf(set *offsets) (list []uint16) {
@@ -32,9 +34,7 @@ func TestPostingRoundTrip(t *testing.T) {
 			t.Fatalf("%d offsets in %d bytes", len(list), len(value))
 		}
 		var set offsets
-		if err := loadPosting(&set, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, loadPosting(&set, value))
 		if got := listOf(&set); !slices.Equal(got, list) {
 			t.Fatalf("got %v, want %v", got, list)
 		}
@@ -128,7 +128,7 @@ func TestSplitKey(t *testing.T) {
 }
 
 // TestKeysOfTermSort checks that a scan of a term meets the newest first, and each
-// directory before what it names.
+// directory before its postings.
 func TestKeysOfTermSort(t *testing.T) {
 	term := appendTerm(nil, testPrefix, "w:ada")
 	key := func(add func([]byte, uint64) []byte, n uint64) []byte { return add(slices.Clone(term), n) }

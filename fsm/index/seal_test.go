@@ -10,6 +10,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestSealedAfterRestart checks that a sealed block is not asked for again.
@@ -21,9 +23,7 @@ func TestSealedAfterRestart(t *testing.T) {
 	w.add()
 	waitSealed(t, w.index)
 	w.restart()
-	if got := w.index.Sealed(); got != 2*BlockEntries {
-		t.Fatalf("sealed %d after a restart, want %d", got, 2*BlockEntries)
-	}
+	must.Equal(t, w.index.Sealed(), 2*BlockEntries, "sealed after a restart")
 	w.add()
 	w.keep(false)
 	w.check(t, rng, 50)
@@ -78,13 +78,9 @@ func TestInterruptedSeal(t *testing.T) {
 		if !errors.Is(err, errCrash) {
 			t.Fatalf("seal in %d pieces: %v, want the crash", pieces, err)
 		}
-		if err := w.db.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.db.Flush())
 		w.crash(rng)
-		if got := w.index.Sealed(); got != 1 {
-			t.Fatalf("sealed %d after %d pieces, want 1", got, pieces)
-		}
+		must.Equal(t, w.index.Sealed(), 1, "sealed after %d pieces", pieces)
 		w.add()
 		w.keep(false)
 		waitSealed(t, w.index)
@@ -92,9 +88,7 @@ func TestInterruptedSeal(t *testing.T) {
 		w.keep(false)
 		w.check(t, rng, 20)
 		for _, k := range w.kept {
-			if err := k.cut.Verify(k.snap, 0, 0, w.model.terms); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, k.cut.Verify(k.snap, 0, 0, w.model.terms))
 		}
 		w.close()
 	}
@@ -106,9 +100,7 @@ func TestOtherVersion(t *testing.T) {
 	defer db.Close()
 	neighbors := [][]byte{[]byte("\x05iw\xff"), []byte("\x05iy")}
 	for _, key := range neighbors {
-		if err := db.Set(key, []byte("v"), pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Set(key, []byte("v"), pebble.NoSync))
 	}
 	x := openIndex(t, db, 1)
 	for seq := uint64(1); seq < BlockEntries+5; seq++ {
@@ -121,9 +113,7 @@ func TestOtherVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := x.Sealed(); got != 1 {
-		t.Fatalf("sealed %d under a new version, want 1", got)
-	}
+	must.Equal(t, x.Sealed(), 1, "sealed under a new version")
 	for seq := uint64(1); seq < BlockEntries+5; seq++ {
 		x.Add(seq, []string{"w:new"})
 	}
@@ -213,9 +203,7 @@ func TestAddWaits(t *testing.T) {
 		for range maxWaiting + 1 {
 			<-added
 		}
-		if mark := <-sealed; mark != BlockEntries {
-			t.Fatalf("first seal at %d", mark)
-		}
+		must.Equal(t, <-sealed, BlockEntries, "first seal at")
 		select {
 		case n := <-added:
 			t.Fatalf("%d entries taken with one block sealed", n)
@@ -234,9 +222,7 @@ func TestAddWaits(t *testing.T) {
 		}
 		closed.Wait()
 		x.Close()
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Close())
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestReadersBesideAdds searches while entries are added and blocks sealed. It is meant for
@@ -34,9 +37,7 @@ func TestReadersBesideAdds(t *testing.T) {
 				for range 4 {
 					checkSearch(anywhere{t}, k.cut, k.snap, m.at(k.cut.next), m.draw(rng))
 				}
-				if err := k.snap.Close(); err != nil {
-					t.Error(err)
-				}
+				check.Err(t, k.snap.Close(), nil, "close")
 			}
 		})
 	}
@@ -125,9 +126,7 @@ func TestPrefixStopsAtItsBound(t *testing.T) {
 			checkSearch(t, c, db, m, Query{Prefix: "word2", Limit: limit})
 		}
 		x.Close()
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Close())
 	}
 }
 
@@ -140,9 +139,7 @@ func TestVerifyFindsDifferences(t *testing.T) {
 	w.index.Cut()
 	w.keep(false)
 	c, snap := w.kept[0].cut, w.kept[0].snap
-	if c.sealed != BlockEntries {
-		t.Fatalf("sealed %d", c.sealed)
-	}
+	must.Equal(t, c.sealed, BlockEntries, "sealed")
 	for _, seq := range []uint64{1, 100, BlockEntries - 1, BlockEntries, w.model.next() - 1} {
 		for change, edit := range map[string]func([]string) []string{
 			"is not found by its term": func(terms []string) []string { return append(slices.Clone(terms), "w:missing") },
@@ -160,9 +157,7 @@ func TestVerifyFindsDifferences(t *testing.T) {
 				!strings.Contains(err.Error(), fmt.Sprintf("entry %d ", seq)) {
 				t.Errorf("entry %d changed: %v, want %q", seq, err, change)
 			}
-			if err := c.Verify(snap, seq+1, 0, want); err != nil {
-				t.Errorf("range after the entry %d: %v", seq, err)
-			}
+			check.Err(t, c.Verify(snap, seq+1, 0, want), nil, "range after the entry %d", seq)
 			if err := c.Verify(snap, 0, seq, want); seq > 0 && err != nil {
 				t.Errorf("range before the entry %d: %v", seq, err)
 			}
@@ -184,9 +179,7 @@ func TestDamagedIndex(t *testing.T) {
 	w.index.Cut()
 	for _, term := range []string{"channel:c0", "w:common"} {
 		key := appendPart(appendTerm(nil, testPrefix, term), 0)
-		if err := w.db.Set(key, []byte{0x80}, pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.db.Set(key, []byte{0x80}, pebble.NoSync))
 	}
 	c := w.index.Cut()
 	for _, q := range []Query{{All: []string{"channel:c0"}, Limit: 5}, {Prefix: "common", Limit: 5}} {
@@ -194,12 +187,8 @@ func TestDamagedIndex(t *testing.T) {
 			t.Errorf("search %+v of a damaged index: %v, %v", q, got, err)
 		}
 	}
-	if err := c.Verify(w.db, 0, 0, w.model.terms); !errors.Is(err, ErrMismatch) {
-		t.Errorf("verify of a damaged index: %v", err)
-	}
-	if err := w.db.Set(append(slices.Clone(testPrefix), markKey), []byte("x"), pebble.NoSync); err != nil {
-		t.Fatal(err)
-	}
+	check.Err(t, c.Verify(w.db, 0, 0, w.model.terms), ErrMismatch, "verify of a damaged index")
+	must.Do(t, w.db.Set(append(slices.Clone(testPrefix), markKey), []byte("x"), pebble.NoSync))
 	if x, err := Open(w.db, Options{Prefix: testPrefix, Version: testVersion}); err == nil {
 		x.Close()
 		t.Error("an index with a damaged mark was opened")

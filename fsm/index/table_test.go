@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestTable files offsets under texts of all lengths, with few hashes or one, so
@@ -45,9 +48,7 @@ func TestTable(t *testing.T) {
 				}
 			}
 		}
-		if len(tb.terms) != len(ids) {
-			t.Fatalf("%d terms, want %d", len(tb.terms), len(ids))
-		}
+		must.Equal(t, len(tb.terms), len(ids), "terms")
 		for k, id := range ids {
 			if got, ok := tb.find(k.text, hash(k.text), k.class); !ok || got != id {
 				t.Fatalf("%q: found %d, %v, want %d", k.text, got, ok, id)
@@ -56,9 +57,7 @@ func TestTable(t *testing.T) {
 			if k.class == wordName {
 				text = WordClass + text
 			}
-			if got := string(tb.appendTerm(nil, id)); got != text {
-				t.Fatalf("got the text %q, want %q", got, text)
-			}
+			must.Equal(t, string(tb.appendTerm(nil, id)), text, "got the text")
 			var short [inlineList]uint16
 			if got := tb.list(id, &short); !slices.Equal(got, want[k]) {
 				t.Fatalf("%q: got %v, want %v", k.text, got, want[k])
@@ -115,7 +114,5 @@ func TestTableLists(t *testing.T) {
 			room += longBytes + len(text)
 		}
 	}
-	if tb.bytes != room {
-		t.Errorf("%d bytes counted, want %d", tb.bytes, room)
-	}
+	check.Equal(t, tb.bytes, room, "bytes counted")
 }

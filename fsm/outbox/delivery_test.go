@@ -10,7 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// FuzzDeliveryRows holds that rows of any bytes are rejected, or stay what they are.
+// FuzzDeliveryRows holds that rows of any bytes are rejected, or stay as they are.
 func FuzzDeliveryRows(f *testing.F) {
 	f.Add((&DeliveryRow{Kind: DeliveryReply, Status: DeliverySending, Entry: 7, QueuedAt: 5, ChangedAt: 6, Attempts: 2, Hook: 1, Holder: command.BootID{1}, Reason: "timeout"}).Encode())
 	f.Add((&DeliveryRow{Kind: DeliveryDigest, Status: DeliveryWaiting, Mentions: 60, Listed: []Queued{{Number: 4, From: 2}}}).Encode())

@@ -5,17 +5,15 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestEntryID(t *testing.T) {
 	tests := map[uint64]string{1: "e1", 31: "ez", 32: "e10", 1023: "ezz", 1 << 20: "e10000", math.MaxUint64: "efzzzzzzzzzzzz"}
-	if got := FormatID(TypeJob, 33) + FormatID(TypeHelp, 34); got != "j11h12" {
-		t.Errorf("ids of other types: %s", got)
-	}
+	check.Equal(t, FormatID(TypeJob, 33)+FormatID(TypeHelp, 34), "j11h12", "ids of other types")
 	for seq, want := range tests {
-		if got := EntryID(seq); got != want {
-			t.Errorf("EntryID(%d) = %q, want %q", seq, got, want)
-		}
+		check.Equal(t, EntryID(seq), want, "EntryID(%d)", seq)
 	}
 }
 

@@ -7,15 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestEveryKeyspaceIsInTheTable reads keys.go: RowDigest would skip a space that the
 // table lacks, and two spaces with one letter would mix their rows.
 func TestEveryKeyspaceIsInTheTable(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "keys.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "keys.go", nil, 0))(t)
 	rows := map[byte]int{}
 	for _, k := range Keyspaces {
 		rows[k.Letter]++
@@ -40,9 +40,7 @@ func TestEveryKeyspaceIsInTheTable(t *testing.T) {
 			t.Errorf("%s and %s are the same", other, name)
 		}
 		names[letter[0]] = name
-		if n := rows[letter[0]]; n != 1 {
-			t.Errorf("%s has %d rows in keyspaces, want 1", name, n)
-		}
+		check.Equal(t, rows[letter[0]], 1, "rows of %s in keyspaces", name)
 		return true
 	})
 	if len(names) != len(Keyspaces) {

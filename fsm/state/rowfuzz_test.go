@@ -7,8 +7,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// decoded tries a decoder, and holds that what it takes is encoded as something that it
-// takes, too, and that is encoded alike.
+// decoded tries a decoder, and holds that an accepted row is encoded as an acceptable
+// row, and that is encoded alike.
 func decoded[Row any](t *testing.T, what string, row []byte, decode func([]byte) (Row, error), encode func(Row) []byte) {
 	t.Helper()
 	first, err := decode(row)
@@ -24,7 +24,7 @@ func decoded[Row any](t *testing.T, what string, row []byte, decode func([]byte)
 	}
 }
 
-// FuzzRows holds that rows and keys of any bytes are rejected, or stay what they are. Rows
+// FuzzRows holds that rows and keys of any bytes are rejected, or stay as they are. Rows
 // come from the snapshots of other nodes, too.
 func FuzzRows(f *testing.F) {
 	entry := EntryRow{Meta: Meta{

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestFold(t *testing.T) {
@@ -35,9 +37,7 @@ func TestFold(t *testing.T) {
 }
 
 func TestFoldTag(t *testing.T) {
-	if got := FoldTag("\t Straße  Bau "); got != "strasse  bau" {
-		t.Errorf("FoldTag = %q", got)
-	}
+	check.Equal(t, FoldTag("\t Straße  Bau "), "strasse  bau", "FoldTag")
 }
 
 func TestAgentName(t *testing.T) {
@@ -69,9 +69,7 @@ func TestAgentName(t *testing.T) {
 		"①ada":                  "ada",
 		strings.Repeat("a", 99): strings.Repeat("a", 99),
 	} {
-		if got := AgentName(in); got != want {
-			t.Errorf("AgentName(%q) = %q, want %q", in, got, want)
-		}
+		check.Equal(t, AgentName(in), want, "AgentName(%q)", in)
 	}
 }
 
@@ -85,9 +83,7 @@ func TestChannelName(t *testing.T) {
 		"İstanbul":   "istanbul",
 		"human-help": "human-help",
 	} {
-		if got := ChannelName(in); got != want {
-			t.Errorf("ChannelName(%q) = %q, want %q", in, got, want)
-		}
+		check.Equal(t, ChannelName(in), want, "ChannelName(%q)", in)
 	}
 }
 
@@ -118,9 +114,7 @@ func TestMentions(t *testing.T) {
 		{[]string{"ada", "@bob"}, []string{"bob"}},
 		{nil, nil},
 	} {
-		if got := Mentions(c.texts...); !slices.Equal(got, c.want) {
-			t.Errorf("Mentions(%q) = %q, want %q", c.texts, got, c.want)
-		}
+		check.Diff(t, Mentions(c.texts...), c.want, "Mentions(%q)", c.texts)
 	}
 }
 

@@ -1,6 +1,10 @@
 package text
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
+)
 
 func TestAsks(t *testing.T) {
 	for _, tt := range []struct {
@@ -31,9 +35,7 @@ func TestAsks(t *testing.T) {
 		{"What is it", false},
 		{"(?i)regular expressions", false},
 	} {
-		if got := Asks(tt.text); got != tt.want {
-			t.Errorf("Asks(%q) = %v, want %v", tt.text, got, tt.want)
-		}
+		check.Equal(t, Asks(tt.text), tt.want, "Asks(%q)", tt.text)
 	}
 	if !Asks("A title", "A body?") || Asks("A title", "A body.") || Asks() {
 		t.Error("every text counts, and only those")

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/text/unicode/rangetable"
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestWords(t *testing.T) {
@@ -77,9 +79,7 @@ func TestWords(t *testing.T) {
 
 func TestWordsAppends(t *testing.T) {
 	dst := Words([]string{"first"}, "é two")
-	if !slices.Equal(dst, []string{"first", "e", "two"}) {
-		t.Errorf("got %q", dst)
-	}
+	check.Diff(t, dst, []string{"first", "e", "two"}, "list")
 }
 
 func TestWordsCutsLongWords(t *testing.T) {

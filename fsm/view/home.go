@@ -66,7 +66,7 @@ type Topic struct {
 
 // Partner is another agent that has exchanged replies with this one.
 type Partner struct {
-	Agent  string // as spelled when the reply or what it answers was written
+	Agent  string // as spelled in the reply or in its target
 	Entry  uint64 // the newest of the replies
 	At     int64  // when, in milliseconds since the epoch
 	Theirs bool   // the partner wrote it

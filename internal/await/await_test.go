@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestUntil(t *testing.T) {
@@ -37,16 +39,12 @@ func TestUntil(t *testing.T) {
 				}
 				return nil
 			})
-			if tries != test.tries {
-				t.Errorf("%d tries, want %d", tries, test.tries)
-			}
+			check.Equal(t, tries, test.tries, "tries")
 			if (err == nil) != (test.want == nil) {
 				t.Errorf("error %v", err)
 			}
 			for _, want := range test.want {
-				if !errors.Is(err, want) {
-					t.Errorf("error %v, want %v", err, want)
-				}
+				check.Err(t, err, want, "error")
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestVerify compares lists of entries with what was acknowledged.
@@ -50,9 +51,7 @@ func TestKeepsErrors(t *testing.T) {
 		p.Entry.ID = e.RequestID
 		return p, err
 	})
-	if err := l.WaitForMore(1 << 40); !errors.Is(err, broken) {
-		t.Errorf("waiting for more: %v", err)
-	}
+	check.Err(t, l.WaitForMore(1<<40), broken, "waiting for more")
 	l.Stop()
 	acks, _ := l.Acks()
 	if err := l.Failed(); !errors.Is(err, broken) || slices.ContainsFunc(acks, func(a Ack) bool { return a.RequestID == "any-1-1-4" }) {

@@ -1,6 +1,8 @@
 // Package must ends a test when a step of it fails that is not its subject.
 package must
 
+import "github.com/commons-cluster/commons/internal/check"
+
 // TB is the part of a testing.TB that the functions need.
 type TB interface {
 	Helper()
@@ -23,5 +25,13 @@ func Get[Value any](value Value, err error) func(TB) Value {
 		tb.Helper()
 		Do(tb, err)
 		return value
+	}
+}
+
+// Equal ends the test if got is not want. The format describes got.
+func Equal[Value comparable](tb TB, got, want Value, format string, args ...any) {
+	tb.Helper()
+	if got != want {
+		tb.Fatal(check.Unequal(got, want, format, args...))
 	}
 }

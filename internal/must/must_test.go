@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -21,7 +22,5 @@ func TestMust(t *testing.T) {
 	failed := errors.New("failed")
 	must.Do(&r, failed)
 	must.Get(7, failed)(&r)
-	if len(r.ended) != 2 {
-		t.Errorf("with an error: %v", r.ended)
-	}
+	check.Equal(t, len(r.ended), 2, "with an error: %v", r.ended)
 }

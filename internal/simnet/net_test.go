@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const (
@@ -50,9 +53,7 @@ func read(t *testing.T, c io.Reader, want string, after time.Duration) {
 
 func write(t *testing.T, c io.Writer, text string) {
 	t.Helper()
-	if _, err := io.WriteString(c, text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, text))(t)
 }
 
 func TestStream(t *testing.T) {
@@ -150,28 +151,18 @@ func TestPackets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := New(1)
-		from, err := n.Host(east).Packets(netip.MustParseAddrPort(east + ":7946"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		to, err := n.Host(west).Packets(netip.MustParseAddrPort(west + ":7946"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		from := must.Get(n.Host(east).Packets(netip.MustParseAddrPort(east + ":7946")))(t)
+		to := must.Get(n.Host(west).Packets(netip.MustParseAddrPort(west + ":7946")))(t)
 		for _, cut := range []bool{true, false} {
 			n.Change(east, west, func(l *Link) { l.Cut = cut })
-			if _, err := from.WriteTo([]byte{byte(len(to.PacketCh()))}, west+":7946"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(from.WriteTo([]byte{byte(len(to.PacketCh()))}, west+":7946"))(t)
 			time.Sleep(time.Second)
 			if got := len(to.PacketCh()); got == 0 != cut {
 				t.Errorf("cut %v: %d packets", cut, got)
 			}
 		}
 		for _, transport := range []interface{ Shutdown() error }{from, to} {
-			if err := transport.Shutdown(); err != nil {
-				t.Error(err)
-			}
+			check.Err(t, transport.Shutdown(), nil, "shutdown")
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -30,9 +31,7 @@ func TestInstantIsANumber(t *testing.T) {
 
 func TestBytesText(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 200 << 20: "200 MiB", 3 << 40: "3.0 TiB"} {
-		if got := BytesText(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
+		check.Equal(t, BytesText(n), want, "%d", n)
 	}
 }
 

@@ -275,10 +275,9 @@ type Removal struct {
 	Leaving bool   `json:"leaving,omitempty"`
 }
 
-// DigestRequest asks for the digest at an index; 0 is the newest.
+// DigestRequest asks for the digest at an index that the node has not passed yet.
 type DigestRequest struct {
 	Index uint64 `json:"index"`
-	Rows  bool   `json:"rows,omitempty"` // hash the rows, too; not possible at an earlier index
 }
 
 // CompareRequest asks for a comparison of all servers.

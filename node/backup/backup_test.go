@@ -15,6 +15,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -23,19 +24,14 @@ func someBackup(t testing.TB) []byte {
 	t.Helper()
 	m := must.Get(fsm.Open(fsm.Options{Dir: t.TempDir()}))(t)
 	defer func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, m.Close(), nil, "close")
 	}()
-	data, err := command.EncodeBatch(command.Batch{Stamp: 1_700_000_000_000, Groups: []command.Group{{
+	data := must.Get(command.EncodeBatch(command.Batch{Stamp: 1_700_000_000_000, Groups: []command.Group{{
 		Boot: command.BootID{1}, Commands: []command.Command{
 			{Seq: 1, Payload: &command.Init{ClusterID: "c0ffee", SealedDataKey: []byte("sealed")}},
 			{Seq: 2, Payload: &command.Publish{Agent: "ada", AgentKey: "ada", Kind: command.KindMessage, Title: "Title", Body: "some body"}},
 		},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	servers := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "n1"}}})
 	m.FSM().ApplyBatch([]*raft.Log{
 		{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: servers},

@@ -18,14 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// recorder is a server that keeps what it was asked.
+// recorder is a server that records its requests.
 type recorder struct {
 	mu     sync.Mutex
 	bodies map[string]int // of publications
@@ -135,9 +134,7 @@ func TestWriteSendsUniqueBodiesOverKeptConnections(t *testing.T) {
 			}
 		}
 		r.mu.Unlock()
-		if n := r.conns.Load(); n != 2 {
-			t.Errorf("%d connections to one of two nodes, want 2 of 4", n)
-		}
+		check.Equal(t, r.conns.Load(), 2, "connections to one of two nodes")
 	}
 	// The last request of each connection may be cut off by the end.
 	if report.Statuses["201"] == 0 || report.Statuses["201"] > sent || sent > report.Statuses["201"]+4 {
@@ -229,12 +226,8 @@ func TestFillComesFirst(t *testing.T) {
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.bodies) != 123 {
-		t.Errorf("%d entries filled in, want 123", len(r.bodies))
-	}
-	if report.Statuses["201"] != 0 {
-		t.Errorf("the filling was measured: %v", report.Statuses)
-	}
+	check.Equal(t, len(r.bodies), 123, "entries filled in")
+	check.Equal(t, report.Statuses["201"], 0, "the filling was measured: %v", report.Statuses)
 }
 
 func TestErrorsAreCountedByStatus(t *testing.T) {
@@ -258,12 +251,8 @@ func TestADeadNodeIsLeftForALivingOne(t *testing.T) {
 	dead.Close()
 	r, base := newRecorder(t, nil)
 	report := mustRun(t, options(List, dead.URL, base), func() bool { return r.conns.Load() == 4 && r.served.Load() >= repeated })
-	if report.Failures["refused"] != 2 {
-		t.Errorf("failures %v, want one refusal for each of the two connections", report.Failures)
-	}
-	if n := r.conns.Load(); n != 4 {
-		t.Errorf("%d connections at the living node, want all 4", n)
-	}
+	check.Equal(t, report.Failures["refused"], 2, "refusals of %v", report.Failures)
+	check.Equal(t, r.conns.Load(), 4, "connections at the living node")
 }
 
 func TestNothingAnswered(t *testing.T) {
@@ -272,9 +261,7 @@ func TestNothingAnswered(t *testing.T) {
 	o := options(Write, dead.URL)
 	o.Duration = 100 * time.Millisecond
 	_, err := Run(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("error %v", err)
-	}
+	check.ErrText(t, err, "refused", "error")
 }
 
 func TestBrokenServers(t *testing.T) {
@@ -382,15 +369,11 @@ func TestValidateListsEverything(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"http://localhost:8080", "http://127.0.0.9:1", "http://[::1]:8080"} {
-		if err := options(Write, host).Validate(); err != nil {
-			t.Errorf("%s: %v", host, err)
-		}
+		check.Err(t, options(Write, host).Validate(), nil, "%s", host)
 	}
 	remote := options(Write, "http://10.0.0.1:8080")
 	remote.AllowRemote = true
-	if err := remote.Validate(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, remote.Validate(), nil, "validate")
 }
 
 func TestReportIsJSON(t *testing.T) {
@@ -402,9 +385,7 @@ func TestReportIsJSON(t *testing.T) {
 	out := must.Get(json.Marshal(report))(t)
 	var back Report
 	must.Do(t, json.Unmarshal(out, &back))
-	if diff := cmp.Diff(*report, back); diff != "" {
-		t.Errorf("the report as JSON (-want +got):\n%s", diff)
-	}
+	check.Diff(t, back, *report, "the report as JSON")
 }
 
 // TestSurfacesTakeTurns holds that both surfaces are written to alike, each with its
@@ -497,7 +478,5 @@ func TestRateIsKept(t *testing.T) {
 		t.Errorf("%+v: those that fell due meanwhile count from then on", got)
 	}
 	o.Mode = Wait
-	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--rate") {
-		t.Error(err)
-	}
+	check.ErrText(t, o.Validate(), "--rate", "validate")
 }

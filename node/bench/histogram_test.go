@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestPercentilesAreWithinTheResolution(t *testing.T) {
@@ -28,18 +31,14 @@ func TestPercentilesAreWithinTheResolution(t *testing.T) {
 		if got := left.ValueAtPercentile(p); got < exact || got > exact+exact/100+int64(minLatency) {
 			t.Fatalf("percentile %v is %d, exactly %d", p, got, exact)
 		}
-		if left.TotalCount() != int64(len(values)) {
-			t.Fatalf("total %d", left.TotalCount())
-		}
+		must.Equal(t, left.TotalCount(), int64(len(values)), "total")
 	})
 }
 
 // TestEveryLatencyCounts holds that what is out of bounds counts as the bound.
 func TestEveryLatencyCounts(t *testing.T) {
 	h := newHistogram()
-	if got := percentile(h, 50); got != 0 {
-		t.Errorf("an empty histogram has the median %v", got)
-	}
+	check.Equal(t, percentile(h, 50), 0, "an empty histogram has the median")
 	for _, d := range []time.Duration{-1, 0, 1, maxLatency, 3 * maxLatency} {
 		record(h, d)
 	}

@@ -160,8 +160,8 @@ func (r *Report) Text() string {
 
 const memoryInterval = 500 * time.Millisecond
 
-// anonymousMemory returns the anonymous resident memory of a process in MB: what it
-// has allocated, without the files that it has mapped.
+// anonymousMemory returns the anonymous resident memory of a process in MB: its own
+// allocations, without mapped files.
 func anonymousMemory(pid int) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

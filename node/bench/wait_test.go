@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // homes answers as home does: a call is held until its agent is mentioned.
@@ -73,9 +75,7 @@ func TestWaitWakes(t *testing.T) {
 	mux.HandleFunc("GET /api/home", h.serve)
 	mux.HandleFunc("POST /api/entries", func(w http.ResponseWriter, req *http.Request) {
 		var entry struct{ Body string }
-		if err := json.NewDecoder(req.Body).Decode(&entry); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, json.NewDecoder(req.Body).Decode(&entry), nil, "decode")
 		w.WriteHeader(http.StatusCreated)
 		h.publish(entry.Body)
 	})
@@ -124,11 +124,7 @@ func TestWaitEndsWithoutAnswers(t *testing.T) {
 func TestMemoryOfNobody(t *testing.T) {
 	o := options(Wait, "http://127.0.0.1:1")
 	o.PID = 1 << 30
-	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--pid: the memory of 1073741824 cannot be read") {
-		t.Error(err)
-	}
+	check.ErrText(t, o.Validate(), "--pid: the memory of 1073741824 cannot be read", "validate")
 	o.PID, o.Duration = os.Getpid(), time.Second
-	if err := o.Validate(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, o.Validate(), nil, "validate")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 )
@@ -74,9 +75,7 @@ func TestEveryProblemIsListed(t *testing.T) {
 			if code != ExitUsage || out != "" {
 				t.Errorf("exit code %d, output %q", code, out)
 			}
-			if n := strings.Count(stderr, "\n  - "); n != len(tc.want) {
-				t.Errorf("%d problems, want %d", n, len(tc.want))
-			}
+			check.Equal(t, strings.Count(stderr, "\n  - "), len(tc.want), "problems")
 			for _, want := range tc.want {
 				if !strings.Contains(stderr, want) {
 					t.Errorf("%q is missing", want)
@@ -153,9 +152,7 @@ func TestCompletion(t *testing.T) {
 	if got := output(t, "COMP_LINE=commons jo"); got != "job\njobs\n" && got != "jobs\njob\n" {
 		t.Errorf("completed to %q", got)
 	}
-	if got := output(t, "COMP_LINE=commons read --cha"); got != "--channel\n" {
-		t.Errorf("completed to %q", got)
-	}
+	check.Equal(t, output(t, "COMP_LINE=commons read --cha"), "--channel\n", "completed to")
 	if got := output(t, "", "completion", "-c", "bash"); !strings.HasPrefix(got, "complete ") || !strings.HasSuffix(got, " commons\n") {
 		t.Errorf("the code for bash is %q", got)
 	}
@@ -245,8 +242,8 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// TestComposeVariables: what the compose file reads is either a setting of a node
-// or in the list of what it needs itself.
+// TestComposeVariables: each variable of the compose file is a setting of a node or in
+// the list of its own variables.
 func TestComposeVariables(t *testing.T) {
 	file := must.Get(os.ReadFile("../../docker-compose.cluster.yml"))(t)
 	var read []string

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -28,9 +29,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	}
 	addr := found[1]
 	early := &http.Client{Timeout: childPatience, Transport: &http.Transport{MaxConnsPerHost: 1}}
-	if status := get(t, early, "http://"+addr+"/livez"); status != http.StatusOK {
-		t.Fatalf("before the crowd: status %d", status)
-	}
+	must.Equal(t, get(t, early, "http://"+addr+"/livez"), http.StatusOK, "before the crowd: status")
 	crowd := openMany(t, addr, 400)
 	last := crowd[len(crowd)-1]
 	must.Do(t, last.SetReadDeadline(time.Now().Add(childPatience)))
@@ -44,9 +43,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 		t.Fatalf("a client that was there before: %v\n%s", err, p.log.String())
 	}
 	_ = res.Body.Close() // its status is enough
-	if res.StatusCode != http.StatusCreated {
-		t.Errorf("a client that was there before: status %d", res.StatusCode)
-	}
+	check.Equal(t, res.StatusCode, http.StatusCreated, "a client that was there before: status")
 	for _, conn := range crowd {
 		_ = conn.Close() // some are closed by the node
 	}

@@ -76,24 +76,16 @@ func (p *program) ends() {
 
 func (p *program) signal(s syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.cmd.Process.Signal(s))
 }
 
 // ignores reports whether the process ignores a signal.
 func (p *program) ignores(s syscall.Signal) bool {
 	p.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)))(p.t)
 	_, mask, _ := strings.Cut(string(status), "SigIgn:\t")
 	mask, _, _ = strings.Cut(mask, "\n")
-	ignored, err := strconv.ParseUint(mask, 16, 64)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ignored := must.Get(strconv.ParseUint(mask, 16, 64))(p.t)
 	return ignored&(1<<(s-1)) != 0
 }
 
@@ -107,10 +99,7 @@ func newTerminal(t *testing.T) (ours, theirs *os.File) {
 	t.Cleanup(func() { _ = ours.Close() }) // the test may have closed it
 	must.Do(t, unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0))
 	number := must.Get(unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN))(t)
-	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs = must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0))(t)
 	return ours, theirs
 }
 

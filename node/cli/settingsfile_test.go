@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -39,9 +40,7 @@ func TestSettingsOfTheMachine(t *testing.T) {
 				t.Setenv("COMMONS_CLUSTER_ADDR", tc.variable)
 			}
 			code, _, stderr := executeWith(t, tc.file, tc.args...)
-			if code != tc.code {
-				t.Errorf("exit code %d, want %d", code, tc.code)
-			}
+			check.Equal(t, code, tc.code, "exit code")
 			if !strings.HasPrefix(stderr, tc.says) || tc.says == "" && stderr != "" {
 				t.Errorf("stderr %q, want %q at its start", stderr, tc.says)
 			}

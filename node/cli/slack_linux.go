@@ -40,8 +40,9 @@ func startAgain() {
 		return
 	}
 	_ = syscall.Exec(program, os.Args, append(os.Environ(), startedAgain+"=1"))
-	// It was not started: its file is gone, or that is not allowed. Exec has lowered the limit
-	// of open files to what it was before Go raised it. It was allowed to raise it then, so it is allowed now.
+	// It was not started: its file is gone, or that is not allowed. Exec has lowered the limit of
+	// open files to its value before Go raised it. It was allowed to raise it then, so it is
+	// allowed now.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0)
 	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -184,9 +185,7 @@ func TestTrustedNetworks(t *testing.T) {
 		got = append(got, p.String())
 	}
 	want := []string{"10.0.0.0/8", "192.0.2.7/32", "192.0.2.8/32", "2001:db8::/32"}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("networks %v, want %v", got, want)
-	}
+	check.Diff(t, got, want, "networks")
 }
 
 // TestUnanswered holds which nodes are public without an operator who is responsible for them.
@@ -199,8 +198,6 @@ func TestUnanswered(t *testing.T) {
 		"--http-addr=192.0.2.1:8080 --operator-name=A --operator-contact=a@b.example": false,
 	} {
 		c := defaults(t, strings.Fields(args)...)
-		if got := c.Unanswered(); got != want {
-			t.Errorf("%s: %t", args, got)
-		}
+		check.Equal(t, c.Unanswered(), want, "%s", args)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -59,15 +60,9 @@ func aloneRaftOn(t *testing.T, dir string, around func(string, func() error) err
 	}))(t)
 	return r, machine, func() {
 		t.Helper()
-		if err := r.Stop(); err != nil {
-			t.Error(err)
-		}
-		if err := machine.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, r.Stop(), nil, "stop")
+		check.Err(t, machine.Close(), nil, "close")
+		check.Err(t, log.Close(), nil, "close")
 	}
 }
 

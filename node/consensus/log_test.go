@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -86,8 +87,6 @@ func TestClusterIsNamedByItsFirstConfiguration(t *testing.T) {
 		t.Error("two clusters have one name")
 	}
 	for _, e := range []*raft.Log{entry(2, raft.LogConfiguration, "a-1"), entry(1, raft.LogCommand, "a-1")} {
-		if id := foundedAs(e); id != "" {
-			t.Errorf("entry %d of type %v founds cluster %s", e.Index, e.Type, id)
-		}
+		check.Equal(t, foundedAs(e), "", "entry %d of type %v founds cluster", e.Index, e.Type)
 	}
 }

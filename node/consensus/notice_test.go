@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -59,9 +60,7 @@ func TestTransferWaitsForAnAnswer(t *testing.T) {
 	n := &notices{}
 	begins := func(when string, want bool) {
 		t.Helper()
-		if got := n.beginTransfer("f"); got != want {
-			t.Errorf("a transfer %s begins: %v, want %v", when, got, want)
-		}
+		check.Equal(t, n.beginTransfer("f"), want, "a transfer %s begins", when)
 	}
 	begins("to a follower that was sent no request", false)
 	req := &raft.AppendEntriesRequest{Term: 2, PrevLogEntry: 1, PrevLogTerm: 1}
@@ -179,9 +178,7 @@ func TestNoticeOfAnOldTerm(t *testing.T) {
 	if !(<-answers).Success {
 		t.Fatal("the notice was rejected")
 	}
-	if f.raft.CommitIndex() != 4 {
-		t.Fatalf("committed up to %d, want 4", f.raft.CommitIndex())
-	}
+	must.Equal(t, f.raft.CommitIndex(), 4, "committed up to")
 	// The follower hears of the next leader. Late notices have no effect.
 	if !f.send(&notices{}, raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 4, PrevLogTerm: 2, Entries: entries(3, 5)}) {
 		t.Fatal("the follower does not take the 5 of term 3")
@@ -284,9 +281,7 @@ func TestNotices(t *testing.T) {
 				},
 				func(index, term uint64) { n.committed(index, term); step() },
 			)
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("notices %v, want %v", got, tt.want)
-			}
+			check.Diff(t, got, tt.want, "notices")
 		})
 	}
 	t.Run("a rejection matches nothing", func(t *testing.T) {
@@ -329,9 +324,7 @@ func TestNoticesAreCoalesced(t *testing.T) {
 		return !n.peers["f"].sending
 	})
 	n.committed(8, 2)
-	if third := <-commits; third != 8 {
-		t.Fatalf("a notice of %d, want 8", third)
-	}
+	must.Equal(t, <-commits, 8, "the third notice")
 	release <- nil
 }
 
@@ -422,8 +415,6 @@ func TestLaggingFollowerGetsNoPipeline(t *testing.T) {
 		last uint64
 		want bool
 	}{{1 + maxAppendEntries, false}, {2 + maxAppendEntries, true}, {1000, false}, {1000, true}, {1, false}, {1000, true}} {
-		if got := n.deny("b", ask.last); got != ask.want {
-			t.Errorf("question %d, log up to %d: denied %t, want %t", i, ask.last, got, ask.want)
-		}
+		check.Equal(t, n.deny("b", ask.last), ask.want, "question %d, log up to %d: denied", i, ask.last)
 	}
 }

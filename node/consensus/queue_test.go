@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -94,12 +95,8 @@ func TestCommitIndexEndsEarly(t *testing.T) {
 			defer close(end)
 			p := newPipeline(kept, end, time.Hour, link{&testQueue{unwritten: tt.unwritten}, electedIn(2), n, "f", "f"})
 			must.Get(p.AppendEntries(&raft.AppendEntriesRequest{Term: 2, PrevLogEntry: tt.prev, Entries: tt.entries, LeaderCommitIndex: tt.commit}, nil))(t)
-			if got := kept.sent[0].LeaderCommitIndex; got != tt.want {
-				t.Errorf("sent is the commit index %d, want %d", got, tt.want)
-			}
-			if got := n.peers["f"].commit; got != tt.want {
-				t.Errorf("noticed is the commit index %d, want %d", got, tt.want)
-			}
+			check.Equal(t, kept.sent[0].LeaderCommitIndex, tt.want, "sent is the commit index")
+			check.Equal(t, n.peers["f"].commit, tt.want, "noticed is the commit index")
 		})
 	}
 }
@@ -120,9 +117,7 @@ func TestRequestsEndAtTheQueue(t *testing.T) {
 	from := newTransport(&testQueue{unwritten: 5}, electedIn(2), nothingCovered, inner[0])
 	req := &raft.AppendEntriesRequest{Term: 2, PrevLogEntry: 20, PrevLogTerm: 2, LeaderCommitIndex: 9}
 	must.Do(t, from.AppendEntries("f", inner[1].LocalAddr(), req, &raft.AppendEntriesResponse{}))
-	if commit := <-got; commit != 4 {
-		t.Errorf("sent was the commit index %d, want 4", commit)
-	}
+	check.Equal(t, <-got, 4, "sent was the commit index")
 	from.stop()
 }
 
@@ -166,7 +161,7 @@ func (l wired) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, err
 	return conn, err
 }
 
-// textMachine is a state machine that keeps what it applied.
+// textMachine is a state machine that records the applied texts.
 type textMachine struct {
 	raft.BatchingFSM
 	mu    sync.Mutex
@@ -249,9 +244,7 @@ func (n *queueNode) start(t *testing.T, stream raft.StreamLayer, election time.D
 		},
 	}))(t)
 	t.Cleanup(func() {
-		if err := errors.Join(n.Stop(), n.log.Close()); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, errors.Join(n.Stop(), n.log.Close()), nil, "error")
 	})
 }
 
@@ -341,9 +334,7 @@ func TestNothingIsCommittedBeforeTheLeaderHasIt(t *testing.T) {
 	}
 	release()
 	for i, a := range answers {
-		if err := <-a; err != nil {
-			t.Errorf("answer %d: %v", i, err)
-		}
+		check.Err(t, <-a, nil, "answer %d", i)
 	}
 	for _, n := range nodes {
 		wait(t, "it is not applied everywhere", func() bool { return len(n.machine.all()) == 4 && n.CommitIndex() == before+3 })
@@ -351,8 +342,8 @@ func TestNothingIsCommittedBeforeTheLeaderHasIt(t *testing.T) {
 }
 
 // TestReplacedLeaderWithAQueue: a leader whose write hangs is cut off, and its entry is
-// replaced. It takes no new term before it has written what it queued, and then has what
-// the others have.
+// replaced. It takes no new term before it has written its queue, and then has the log of
+// the others.
 func TestReplacedLeaderWithAQueue(t *testing.T) {
 	w, nodes := queueCluster(t)
 	old, others := leads(t, nodes...)
@@ -426,9 +417,7 @@ func TestWhatIsQueued(t *testing.T) {
 		{"a barrier", &raft.Log{Index: 4, Term: 2, Type: raft.LogBarrier}, nil},
 		{"a received command", &received, nil},
 	} {
-		if err := l.StoreLog(tt.entry); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
-		}
+		check.Err(t, l.StoreLog(tt.entry), tt.want, "%s", tt.name)
 		if last, err := log.LastIndex(); tt.want == nil && last != tt.entry.Index || err != nil {
 			t.Errorf("%s is taken, and the file ends at %d, %v", tt.name, last, err)
 		}

@@ -227,7 +227,7 @@ func Alone(serverID string) raft.Configuration {
 // stateWrite names a write of the state; logstore names its own.
 const stateWrite = "a write of the state"
 
-// observedFSM is the state machine with its hooks, and the notices of what it applies.
+// observedFSM is the state machine with its hooks, and the notices of applied entries.
 // Commands in an installed snapshot are not observed one by one.
 type observedFSM struct {
 	raft.BatchingFSM

@@ -3,12 +3,11 @@ package consensus
 import (
 	"bytes"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/node/logstore"
@@ -52,9 +51,7 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 	}()
 	wait(t, "the heartbeat of a newer term does not wait", func() bool { return runs("handOver") })
 	release()
-	if err := <-stored; err != nil {
-		t.Error(err)
-	}
+	check.Err(t, <-stored, nil, "stored")
 	if resp := <-newer; !resp.Success || n.CurrentTerm() != 6 {
 		t.Errorf("the heartbeat of term 6 is answered with %+v, in term %d", resp, n.CurrentTerm())
 	}
@@ -86,9 +83,7 @@ func TestHandledBesideRaft(t *testing.T) {
 		"older": false, "current": true, "newer": false, "while the term changes": false,
 		"newer on disk than in memory": false, "newer in memory than on disk": false, "of a candidate's term": false,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("handled beside Raft (-want +got):\n%s", diff)
-	}
+	check.Diff(t, got, want, "handled beside Raft")
 }
 
 // TestDiscard: all messages that wait for Raft are rejected.
@@ -108,9 +103,7 @@ func TestDiscard(t *testing.T) {
 	}
 	wait(t, "a message still waits", func() bool { to.discard(); return len(answers) == cap(answers) })
 	for range cap(answers) {
-		if err := <-answers; err == nil || !strings.Contains(err.Error(), errDiscarded.Error()) {
-			t.Errorf("a message is answered with %v", err)
-		}
+		check.ErrText(t, <-answers, errDiscarded.Error(), "a message is answered")
 	}
 }
 
@@ -123,13 +116,10 @@ func TestCoveredSnapshot(t *testing.T) {
 		t.Helper()
 		var resp raft.InstallSnapshotResponse
 		content := []byte("a state")
-		err := from.InstallSnapshot(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.InstallSnapshotRequest{
+		must.Do(t, from.InstallSnapshot(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.InstallSnapshotRequest{
 			RPCHeader: header("a"), SnapshotVersion: raft.SnapshotVersionMax, Term: 5, LastLogIndex: index, LastLogTerm: 5,
 			Configuration: raft.EncodeConfiguration(votersOf(n)), ConfigurationIndex: 1, Size: int64(len(content)),
-		}, &resp, bytes.NewReader(content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, &resp, bytes.NewReader(content)))
 		return resp.Success
 	}
 	if !install(10) {
@@ -160,12 +150,8 @@ func TestCoveredSnapshot(t *testing.T) {
 			if !install(tt.index) {
 				t.Error("the leader is told that the node does not have it")
 			}
-			if got := n.AppliedIndex(); got != tt.applied {
-				t.Errorf("Raft has applied entry %d, want %d", got, tt.applied)
-			}
-			if diff := cmp.Diff(tt.servers, n.Servers()); diff != "" {
-				t.Errorf("Raft's configuration (-want +got):\n%s", diff)
-			}
+			check.Equal(t, n.AppliedIndex(), tt.applied, "Raft has applied entry")
+			check.Diff(t, n.Servers(), tt.servers, "Raft's configuration")
 		})
 	}
 }

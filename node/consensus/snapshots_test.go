@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -27,9 +28,7 @@ func TestSnapshotStreams(t *testing.T) {
 	s := &Snapshots{SnapshotStore: oneSnapshot{}}
 	expect := func(when string, busy bool) {
 		t.Helper()
-		if got := s.busy(); got != busy {
-			t.Errorf("%s: busy is %v", when, got)
-		}
+		check.Equal(t, s.busy(), busy, "%s: busy", when)
 	}
 	expect("at first", false)
 	if _, _, err := s.Open("other"); err == nil {
@@ -89,8 +88,6 @@ func TestFailingSnapshotsAreReportedOnce(t *testing.T) {
 // TestHeldLogIsBounded: however large the disk is.
 func TestHeldLogIsBounded(t *testing.T) {
 	for room, want := range map[uint64]int64{100 << 30: heldBytes, 300 << 20: 300 << 20, 0: 0} {
-		if got := held(room); got != want {
-			t.Errorf("%d bytes of room: %d are held, want %d", room, got, want)
-		}
+		check.Equal(t, held(room), want, "%d bytes of room: held", room)
 	}
 }

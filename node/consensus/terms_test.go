@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,12 +39,10 @@ func newVoter(t *testing.T) (*queueNode, *raft.NetworkTransport) {
 	t.Helper()
 	n, listener := newNode(t)
 	config := raft.EncodeConfiguration(votersOf(n))
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		n.log.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: config}, {Index: 2, Term: 5, Type: raft.LogCommand}}),
 		n.log.SetUint64(KeyCurrentTerm, 5),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	n.start(t, wired{listener, &wires{conns: map[net.Conn][2]string{}}}, time.Hour)
 	return n, tcpTransport(t)
 }
@@ -92,9 +91,7 @@ func TestHeartbeatDuringAVote(t *testing.T) {
 	wait(t, "the heartbeat does not arrive", func() bool { return runs("handOver") || runs("processHeartbeat", "setTerm") })
 	release()
 	group.Wait()
-	if diff := cmp.Diff([]uint64{7, 7}, []uint64{n.CurrentTerm(), n.storedTerm(t)}); diff != "" {
-		t.Errorf("the terms in memory and on disk (-want +got):\n%s", diff)
-	}
+	check.Diff(t, []uint64{n.CurrentTerm(), n.storedTerm(t)}, []uint64{7, 7}, "the terms in memory and on disk")
 }
 
 // TestTermsInMemoryAndOnDisk: votes and heartbeats in many terms arrive at once. The term
@@ -132,9 +129,7 @@ func TestTermsInMemoryAndOnDisk(t *testing.T) {
 	group.Wait()
 	done.Store(true)
 	watch.Wait()
-	if diff := cmp.Diff([]uint64{newest, newest}, []uint64{n.CurrentTerm(), n.storedTerm(t)}); diff != "" {
-		t.Errorf("the terms in memory and on disk (-want +got):\n%s", diff)
-	}
+	check.Diff(t, []uint64{n.CurrentTerm(), n.storedTerm(t)}, []uint64{newest, newest}, "the terms in memory and on disk")
 }
 
 // TestOldTermIsNotStored: an older term than the current one is not stored, and Raft is not
@@ -155,9 +150,7 @@ func TestOldTermIsNotStored(t *testing.T) {
 	if returned {
 		t.Error("Raft goes on in term 6")
 	}
-	if len(abandoned) != 1 {
-		t.Error("the node goes on")
-	}
+	check.Equal(t, len(abandoned), 1, "the node goes on")
 	if term, err := log.GetUint64(KeyCurrentTerm); term != 7 || err != nil {
 		t.Errorf("the term is %d, %v, want 7", term, err)
 	}
@@ -172,9 +165,7 @@ func TestLoadTerms(t *testing.T) {
 			must.Do(t, errors.Join(log.SetUint64(KeyCurrentTerm, want[0]), log.SetUint64(KeyLastVoteTerm, want[1])))
 		}
 		got := must.Get(loadTerms(log))(t)
-		if diff := cmp.Diff(want, [2]uint64{got.current.Load(), got.voted.Load()}); diff != "" {
-			t.Errorf("current and voted (-want +got):\n%s", diff)
-		}
+		check.Diff(t, [2]uint64{got.current.Load(), got.voted.Load()}, want, "current and voted")
 	}
 }
 
@@ -201,9 +192,7 @@ func TestConfigurationThatIsNotStored(t *testing.T) {
 	}
 	select {
 	case err := <-abandoned:
-		if !errors.Is(err, noSpace) {
-			t.Errorf("the node ends for another reason: %v", err)
-		}
+		check.Err(t, err, noSpace, "the node ends for another reason")
 	default:
 		t.Errorf("the node goes on with %v", r.Servers())
 	}
@@ -219,9 +208,7 @@ func TestConfigurationThatIsNotStored(t *testing.T) {
 	if diff := cmp.Diff(raft.DecodeConfiguration(data).Servers, r.Servers()); diff != "" {
 		t.Errorf("the configurations of the state and of Raft (-state +Raft):\n%s", diff)
 	}
-	if err := r.AddNonvoter("other", "other", index, testPatience).Error(); err != nil {
-		t.Errorf("the next change: %v", err)
-	}
+	check.Err(t, r.AddNonvoter("other", "other", index, testPatience).Error(), nil, "the next change")
 }
 
 // TestConfigurationOfAnOvertakenTerm: Raft ignores this error, too.
@@ -237,9 +224,7 @@ func TestConfigurationOfAnOvertakenTerm(t *testing.T) {
 	<-ended
 	select {
 	case err := <-abandoned:
-		if !errors.Is(err, errOvertaken) {
-			t.Errorf("the node ends for another reason: %v", err)
-		}
+		check.Err(t, err, errOvertaken, "the node ends for another reason")
 	default:
 		t.Error("the node goes on")
 	}

@@ -367,7 +367,7 @@ func (n *notices) beginTransfer(id raft.ServerID) bool {
 	return true
 }
 
-// deny reports whether a follower is to get what it lacks of the log up to an entry
+// deny reports whether a follower is to get the missing part of the log, up to an entry,
 // before it gets a pipeline; never twice in a row, as more may be written meanwhile.
 func (n *notices) deny(id raft.ServerID, last uint64) bool {
 	n.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -117,15 +118,11 @@ func TestPipelineBlocksNobody(t *testing.T) {
 			}
 			select {
 			case err := <-sent:
-				if !errors.Is(err, raft.ErrPipelineShutdown) {
-					t.Errorf("error %v", err)
-				}
+				check.Err(t, err, raft.ErrPipelineShutdown, "error")
 			case <-time.After(testPatience):
 				t.Fatal("the sender waits for ever")
 			}
-			if err := p.Close(); err != nil {
-				t.Errorf("closing it again: %v", err)
-			}
+			check.Err(t, p.Close(), nil, "closing it again")
 		})
 	}
 }
@@ -169,13 +166,9 @@ func TestRequestsNeedAnElection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, term := range []uint64{4, 6} {
-				if err := send(term); !errors.Is(err, errOvertaken) {
-					t.Errorf("in term %d: %v, want %v", term, err, errOvertaken)
-				}
+				check.Err(t, send(term), errOvertaken, "in term %d", term)
 			}
-			if err := send(5); err != nil {
-				t.Errorf("in the term of the election: %v", err)
-			}
+			check.Err(t, send(5), nil, "in the term of the election")
 		})
 	}
 }

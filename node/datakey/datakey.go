@@ -203,8 +203,8 @@ func (k *Keeper) Fingerprint(addr netip.Addr) string {
 	return ""
 }
 
-// hasher makes the hashes of addresses under one key. It keeps what it has computed from
-// the key: that is most of the work for a short text.
+// hasher makes the hashes of addresses under one key. It keeps the state computed from
+// the key, which is most of the work for a short text.
 type hasher struct{ idle sync.Pool } // of hash.Hash, which have the key already
 
 func newHasher(key []byte) *hasher {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestFingerprint(t *testing.T) {
@@ -22,9 +23,7 @@ func TestFingerprint(t *testing.T) {
 		{"fe80::1%eth0", "fe80::1%eth1"},
 	}
 	for _, s := range same {
-		if fp(one, s[0]) != fp(one, s[1]) {
-			t.Errorf("%s and %s differ", s[0], s[1])
-		}
+		check.Equal(t, fp(one, s[0]), fp(one, s[1]), "%s and %s differ", s[0], s[1])
 	}
 	for _, s := range [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}} {
 		if fp(one, s[0]) == fp(one, s[1]) {
@@ -38,9 +37,7 @@ func TestFingerprint(t *testing.T) {
 			t.Errorf("%s: networks %q and %q", other, a, b)
 		}
 	}
-	if got := command.NetworkOf(fp(one, "192.0.2.1")); got != "" {
-		t.Errorf("an IPv4 address is a part of %q", got)
-	}
+	check.Equal(t, command.NetworkOf(fp(one, "192.0.2.1")), "", "an IPv4 address is a part of")
 	if fp(one, "192.0.2.1") == fp(other, "192.0.2.1") {
 		t.Error("the key makes no difference")
 	}

@@ -27,7 +27,7 @@ import (
 // Config is the configuration of a Service.
 type Config struct {
 	ServerID  string
-	Version   string // of the program, which is part of what it calls itself
+	Version   string // of the program, which is part of the User-Agent
 	PublicURL string // base of the addresses in events; empty if it is not known
 	Machine   *fsm.Machine
 	Client    *http.Client // for the private ports of other nodes

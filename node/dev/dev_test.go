@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
@@ -236,9 +237,7 @@ func TestANodeThatHasJustBegun(t *testing.T) {
 func TestARejectedConfigurationEndsEverything(t *testing.T) {
 	c := start(t, "rejects")
 	err := c.end(t)
-	if err == nil || !strings.Contains(err.Error(), "rejects its configuration") {
-		t.Errorf("error %v", err)
-	}
+	check.ErrText(t, err, "rejects its configuration", "error")
 	if !strings.Contains(c.out.String(), "| fake: bad configuration") {
 		t.Error("the terminal does not show why")
 	}
@@ -258,9 +257,7 @@ func TestABinaryThatCannotBeStarted(t *testing.T) {
 		Binary: filepath.Join(t.TempDir(), "none"), DataDir: t.TempDir(), Out: &await.Buffer{},
 		HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t),
 	})
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v", err)
-	}
+	check.Err(t, err, os.ErrNotExist, "error")
 }
 
 func TestBusyPortsAreAllListed(t *testing.T) {
@@ -308,9 +305,7 @@ func TestFilter(t *testing.T) {
 		{`panic: runtime error`, 0, true},
 	} {
 		now = now.Add(tc.after)
-		if got := f.shows(tc.line); got != tc.want {
-			t.Errorf("%s: shown %v", tc.line, got)
-		}
+		check.Equal(t, f.shows(tc.line), tc.want, "%s: shown", tc.line)
 	}
 	for i := range 2 * quietMessages {
 		f.shows(fmt.Sprintf("level=WARN msg=m%d", i))

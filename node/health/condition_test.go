@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
 )
@@ -105,9 +106,7 @@ func TestStallOfAStoppedProcess(t *testing.T) {
 	must.Do(t, cmd.Start())
 	defer func() {
 		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, cmd.Wait(), nil, "wait")
 	}()
 	// ask returns the longest stall in milliseconds, and how many ticks there were.
 	ask := func() (most float64, ticks int) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -41,9 +42,7 @@ func TestLowDiskStaysLow(t *testing.T) {
 
 func TestFreeSpaceInGossip(t *testing.T) {
 	for free, want := range map[uint64]uint64{0: 1, 1 << 20: 1, 64 << 20: 64, 127 << 20: 64, 10<<30 + 5<<20: 10 << 10} {
-		if got := (Disk{Free: free}).FreeMiB(); got != want {
-			t.Errorf("%d bytes: %d, want %d", free, got, want)
-		}
+		check.Equal(t, (Disk{Free: free}).FreeMiB(), want, "%d bytes", free)
 	}
 }
 
@@ -64,9 +63,7 @@ func TestRoomLeavesTheReserve(t *testing.T) {
 		if tt.reserve > 0 {
 			h.disk.Store(&Disk{Free: tt.free, Reserve: tt.reserve})
 		}
-		if got := h.Room(); got != tt.want {
-			t.Errorf("%s: %d bytes of room, want %d", name, got, tt.want)
-		}
+		check.Equal(t, h.Room(), tt.want, "%s: bytes of room", name)
 	}
 }
 

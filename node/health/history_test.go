@@ -3,6 +3,8 @@ package health
 import (
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestHistory holds that each part of the last hour has its own sums, and that what is
@@ -27,9 +29,7 @@ func TestHistory(t *testing.T) {
 	}
 	got = h.pastWrites.timings(now + historyPart*historyParts)
 	for i, part := range got {
-		if part.Count != 0 {
-			t.Errorf("part %d after an hour: %+v", i, part)
-		}
+		check.Equal(t, part.Count, 0, "part %d after an hour: %+v", i, part)
 	}
 }
 
@@ -45,7 +45,5 @@ func TestElections(t *testing.T) {
 	if len(got) != maxElections || got[0].Term != seen-1 {
 		t.Errorf("%d elections, the newest of term %d", len(got), got[0].Term)
 	}
-	if changes := h.LeaderChanges.Load(); changes != seen {
-		t.Errorf("%d changes of the leader", changes)
-	}
+	check.Equal(t, h.LeaderChanges.Load(), seen, "changes of the leader")
 }

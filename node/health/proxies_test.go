@@ -8,15 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
 // TestProxies steps through the requests of proxies that are not trusted.
 func TestProxies(t *testing.T) {
 	var p proxies
-	if got := p.newest(0); got != "" {
-		t.Errorf("before the first request: %q", got)
-	}
+	check.Equal(t, p.newest(0), "", "before the first request")
 	for _, step := range []struct {
 		at              time.Duration
 		peer, log, then string
@@ -28,15 +27,9 @@ func TestProxies(t *testing.T) {
 		{3 * proxyMemory, "::1", "::1", "::1"},
 		{4 * proxyMemory, "fe80::1", "fe80::1", "fe80::1"},
 	} {
-		if got := p.add(step.at, netip.MustParseAddr(step.peer)); got != step.log {
-			t.Errorf("%v, %s: logs %q, want %q", step.at, step.peer, got, step.log)
-		}
-		if got := p.newest(step.at + proxyMemory - 1); got != step.then {
-			t.Errorf("%v, %s: shows %q, want %q", step.at, step.peer, got, step.then)
-		}
-		if got := p.newest(step.at + proxyMemory); got != "" {
-			t.Errorf("%v, %s: shows %q an hour later", step.at, step.peer, got)
-		}
+		check.Equal(t, p.add(step.at, netip.MustParseAddr(step.peer)), step.log, "%v, %s: logs", step.at, step.peer)
+		check.Equal(t, p.newest(step.at+proxyMemory-1), step.then, "%v, %s: shows", step.at, step.peer)
+		check.Equal(t, p.newest(step.at+proxyMemory), "", "%v, %s: shows an hour later", step.at, step.peer)
 	}
 }
 
@@ -47,9 +40,7 @@ func TestUntrustedProxyIsLogged(t *testing.T) {
 	for range 3 {
 		h.NoteProxy(netip.MustParseAddr("10.0.0.1"))
 	}
-	if got := strings.Count(lines.String(), "10.0.0.1 passes requests"); got != 1 {
-		t.Errorf("%d lines, want 1: %s", got, &lines)
-	}
+	check.Equal(t, strings.Count(lines.String(), "10.0.0.1 passes requests"), 1, "lines in %s", &lines)
 	c := admin.Condition{Proxy: h.proxies.newest(h.sinceStart())}
 	if got := h.Warnings(&c); len(got) != 1 || !strings.Contains(got[0], "10.0.0.1 passes requests") || !strings.Contains(got[0], "--trusted-proxies") {
 		t.Errorf("warnings %q", got)

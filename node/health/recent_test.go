@@ -7,14 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
 func TestRecentForgets(t *testing.T) {
 	r := newRecent()
-	if got := r.timing(0); got != (admin.Timing{}) {
-		t.Errorf("nothing was measured: %+v", got)
-	}
+	check.Equal(t, r.timing(0), (admin.Timing{}), "nothing was measured")
 	r.add(time.Second, 10*time.Millisecond)
 	r.add(2*time.Second, 30*time.Millisecond)
 	r.add(50*time.Second, 2*time.Millisecond)
@@ -26,9 +25,7 @@ func TestRecentForgets(t *testing.T) {
 		110 * time.Second: {},
 		time.Hour:         {},
 	} {
-		if got := r.timing(at); got != want {
-			t.Errorf("after %v: %+v, want %+v", at, got, want)
-		}
+		check.Equal(t, r.timing(at), want, "after %v", at)
 	}
 	// A part that replaces an old one begins anew.
 	r.add(61*time.Second, time.Millisecond)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestPace: what is slow for seconds makes a node slow until it was well for a while, and
@@ -84,8 +86,6 @@ func TestSlowWrite(t *testing.T) {
 			p.turn(tc.turn)
 			p.check(0)
 		}
-		if p.slow != tc.want {
-			t.Errorf("%+v: slow %v", tc, p.slow)
-		}
+		check.Equal(t, p.slow, tc.want, "%+v: slow", tc)
 	}
 }

@@ -1,6 +1,10 @@
 package health
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
+)
 
 func TestWatchdogCountsItsOwnTicks(t *testing.T) {
 	w := newWatchdog()
@@ -10,20 +14,12 @@ func TestWatchdogCountsItsOwnTicks(t *testing.T) {
 		}
 		return what
 	}
-	if what := ticks(3 * watchdogTicks); what != "" {
-		t.Errorf("%s hangs, and nothing was written", what)
-	}
+	check.Equal(t, ticks(3*watchdogTicks), "", "hanging without a write")
 	w.watch("outer", func() {
-		if what := ticks(watchdogTicks); what != "" {
-			t.Errorf("%s hangs after %d ticks", what, watchdogTicks)
-		}
+		check.Equal(t, ticks(watchdogTicks), "", "hanging after %d ticks", watchdogTicks)
 		w.watch("inner", func() {
-			if what := ticks(1); what != "outer" {
-				t.Errorf("%q hangs, want the outer write", what)
-			}
+			check.Equal(t, ticks(1), "outer", "hanging")
 		})
 	})
-	if what := ticks(3 * watchdogTicks); what != "" {
-		t.Errorf("%s hangs, and it came back", what)
-	}
+	check.Equal(t, ticks(3*watchdogTicks), "", "hanging, though it came back")
 }

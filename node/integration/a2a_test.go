@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -154,9 +155,7 @@ func TestA2AClientOfOthers(t *testing.T) {
 	c.killUnder(leader, &published, 20)
 	close(stop)
 	for range clients {
-		if err := <-failed; err != nil {
-			t.Error(err)
-		}
+		check.Err(t, <-failed, nil, "failed")
 	}
 	c.Start(leader)
 	c.WaitConverged()

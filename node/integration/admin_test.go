@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -139,9 +140,7 @@ func TestDigestSeesRowsThatDiffer(t *testing.T) {
 		}
 		differ := 0
 		for _, d := range comparison.Digests {
-			if d.Digest != comparison.Digests[0].Digest {
-				t.Errorf("the logs differ: %+v", comparison)
-			}
+			check.Equal(t, d.Digest, comparison.Digests[0].Digest, "the logs differ: %+v", comparison)
 			for _, other := range comparison.Digests {
 				if d.Rows != other.Rows {
 					differ++
@@ -207,13 +206,9 @@ func TestServersLeaveAndAreRemoved(t *testing.T) {
 		if err != nil || answer.ID != gone {
 			t.Fatalf("left: %+v, %v", answer, err)
 		}
-		if err := c.Nodes[leader].Wait(); err != nil {
-			t.Errorf("the node that left ended with %v", err)
-		}
+		check.Err(t, c.Nodes[leader].Wait(), nil, "the node that left ended")
 		c.WaitVoters()
-		if err := c.TryStart(leader); err == nil || !strings.Contains(err.Error(), "has left its cluster") {
-			t.Errorf("a node that has left starts again: %v", err)
-		}
+		check.ErrText(t, c.TryStart(leader), "has left its cluster", "a node that has left starts again")
 
 		// A dead one is removed by hand.
 		victim := c.Follower()
@@ -401,9 +396,7 @@ func TestRollingUpgrade(t *testing.T) {
 		c.WaitConverged()
 		c.Stop(0)
 		c.Nodes[0].Config.Tuning.Format = before
-		if err := c.TryStart(0); err == nil || !strings.Contains(err.Error(), "newer format") {
-			t.Errorf("the old program on the newer state: %v", err)
-		}
+		check.ErrText(t, c.TryStart(0), "newer format", "the old program on the newer state")
 		late := c.Add(1)
 		late.Config.Join = []string{c.Nodes[1].Config.GossipAddr}
 		c.Start(late.Index())

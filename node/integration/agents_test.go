@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -70,9 +72,7 @@ func TestKeysHoldOnEveryNode(t *testing.T) {
 			if holding(t, nd.DataDir(), registered["description"]) == "" {
 				t.Errorf("the search of node %d's disk finds nothing", i)
 			}
-			if held := holding(t, nd.DataDir(), first.EditKey, key); held != "" {
-				t.Errorf("node %d keeps the key in %s", i, held)
-			}
+			check.Equal(t, holding(t, nd.DataDir(), first.EditKey, key), "", "file of node %d with the key", i)
 			if nd.Logged(key) || nd.Logged(first.EditKey) {
 				t.Errorf("node %d logs the key", i)
 			}
@@ -83,7 +83,7 @@ func TestKeysHoldOnEveryNode(t *testing.T) {
 // holding returns the file below dir that holds one of the texts, or "".
 func holding(t *testing.T, dir string, texts ...string) (file string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -94,9 +94,6 @@ func holding(t *testing.T, dir string, texts ...string) (file string) {
 			}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return file
 }

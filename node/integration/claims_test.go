@@ -9,6 +9,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -124,8 +125,6 @@ func TestTakenClaimsStayOutOfTheLog(t *testing.T) {
 	c.WaitConverged()
 	for i := range c.Nodes {
 		c.Stop(i)
-		if n := countCommands(t, logIn(t, c.Nodes[i].DataDir()))[command.OpClaimJob]; n != 1 {
-			t.Errorf("the log of node %d has %d claims, want 1", i, n)
-		}
+		check.Equal(t, countCommands(t, logIn(t, c.Nodes[i].DataDir()))[command.OpClaimJob], 1, "claims in the log of node %d", i)
 	}
 }

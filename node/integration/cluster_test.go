@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/google/go-cmp/cmp"
@@ -227,9 +228,7 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 		// The test is about the snapshot.
 		c.WaitLogged(follower, "Installed remote snapshot")
 		a := c.MustPublish(follower, nodetest.Post{Body: "after the snapshot"})
-		if got := len(c.All(follower, client.EntryQuery{Channel: "fill"})); got != 320 {
-			t.Errorf("the follower lists %d entries of 320", got)
-		}
+		check.Equal(t, len(c.All(follower, client.EntryQuery{Channel: "fill"})), 320, "entries of the follower")
 		if e, err := c.Nodes[leader].Client().Entry(t.Context(), a.Entry.ID); err != nil {
 			t.Errorf("the leader has %+v, %v", e, err)
 		}
@@ -279,7 +278,7 @@ func TestFirstStartIsCutShort(t *testing.T) {
 	}
 }
 
-// TestOrderlyEndIsNoError ends nodes in good order and looks at what they log.
+// TestOrderlyEndIsNoError ends nodes in good order and looks at their logs.
 func TestOrderlyEndIsNoError(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 
@@ -117,9 +119,7 @@ func TestDeliveries(t *testing.T) {
 		t.Fatalf("keys %v, %v", keys, err)
 	}
 	got := h.pushed(t, "")
-	if len(got) != len(want) {
-		t.Fatalf("%d events, want %d", len(got), len(want))
-	}
+	must.Equal(t, len(got), len(want), "events")
 	ids := map[string]bool{}
 	for i, p := range got {
 		e := p.Event
@@ -153,9 +153,7 @@ func checkSchema(t *testing.T, schema string, body []byte) {
 	if err := json.Unmarshal(body, &value); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	if err := apitest.Document(t).Components.Schemas[schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
-		t.Errorf("%s is not as documented: %v", body, err)
-	}
+	check.Err(t, apitest.Document(t).Components.Schemas[schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()), nil, "%s is not as documented", body)
 }
 
 // mustPost is PostJSON for a write that has to succeed.
@@ -226,9 +224,7 @@ func TestReceiversThatFail(t *testing.T) {
 	}
 	checkSchema(t, "Event", got[1].Body)
 	c.WaitLogged(0, "give --public-url")
-	if n := len(h.pushed(t, "gone")); n != 1 {
-		t.Errorf("%d events for the receiver that is gone", n)
-	}
+	check.Equal(t, len(h.pushed(t, "gone")), 1, "events for the receiver that is gone")
 	c.Eventually("the measurements", func() error {
 		metrics := c.Nodes[0].Metrics()
 		for _, line := range []string{
@@ -350,9 +346,7 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 			got = append(got, p.Event.Entry.ID)
 		}
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	check.Diff(t, got, want, "list")
 	c.WaitConverged()
 }
 
@@ -642,9 +636,7 @@ func TestMovingLeadership(t *testing.T) {
 			ids = append(ids, p.ID)
 			order = append(order, p.Event.Entry.ID)
 		}
-		if !slices.Equal(order, entries) {
-			t.Errorf("a%d got %v, want %v", i, order, entries)
-		}
+		check.Diff(t, order, entries, "entries of a%d", i)
 		if len(got) > limit {
 			t.Errorf("a%d got %d events in an hour", i, len(got))
 		}

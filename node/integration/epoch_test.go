@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/fsm"
@@ -50,9 +51,7 @@ func epochIn(t *testing.T, dataDir string) state.SenderEpoch {
 	t.Helper()
 	machine := must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(dataDir, offline.StateDir)}))(t)
 	defer func() {
-		if err := machine.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, machine.Close(), nil, "close")
 	}()
 	v := machine.View()
 	defer v.Release()

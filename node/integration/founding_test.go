@@ -55,8 +55,8 @@ func TestFoundingThatWasCutShort(t *testing.T) {
 	})
 }
 
-// foundAlone leaves on a node's disk what it has when it has written the first
-// configuration, of itself and others, and was killed then.
+// foundAlone leaves on a node's disk the state of a node that was killed after it wrote
+// the first configuration, of itself and others.
 func (c *testCluster) foundAlone(i int, others ...int) {
 	c.t.Helper()
 	var first raft.Configuration

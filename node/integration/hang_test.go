@@ -1,11 +1,11 @@
 package integration
 
 import (
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -41,9 +41,7 @@ func TestHangingDisk(t *testing.T) {
 			go func() { ended <- c.Nodes[leader].Run.Wait() }()
 			select {
 			case err := <-ended:
-				if err == nil || !strings.Contains(err.Error(), write+" has not come back") {
-					t.Errorf("it ended with %v", err)
-				}
+				check.ErrText(t, err, write+" has not come back", "it ended")
 			case <-time.After(nodetest.Patience):
 				t.Fatal("the node with the hanging disk goes on")
 			}

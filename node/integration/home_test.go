@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -271,9 +272,7 @@ func TestHomeWithASkewedClock(t *testing.T) {
 		c.WaitConverged()
 		answer := c.waitAt(skewed, "ada", since)
 		a := c.MustPublish(other, nodetest.Post{Body: "This is for @ada."})
-		if got := <-answer; got != a.Entry.ID {
-			t.Errorf("waiting at the node: %q, want %s", got, a.Entry.ID)
-		}
+		check.Equal(t, <-answer, a.Entry.ID, "waiting at the node")
 
 		c.WaitLeader()
 		c.Isolate(skewed)
@@ -330,17 +329,13 @@ func TestHomeWaitsOnEveryNode(t *testing.T) {
 			answer := c.waitAt(i, agent, since)
 			c.MustPublish((i+1)%len(c.Nodes), nodetest.Post{Body: "This is for somebody else."})
 			a := c.MustPublish((i+2)%len(c.Nodes), nodetest.Post{Body: "This is for @" + agent})
-			if got := <-answer; got != a.Entry.ID {
-				t.Errorf("waiting at node %d: %q, want %s", i, got, a.Entry.ID)
-			}
+			check.Equal(t, <-answer, a.Entry.ID, "waiting at node %d", i)
 		}
 		leader := c.WaitLeader()
 		at, from := (leader+1)%len(c.Nodes), (leader+2)%len(c.Nodes)
 		answer := c.waitAt(at, "patient", since)
 		c.Kill(leader)
 		a := c.MustPublish(from, nodetest.Post{Body: "Are you still there, @patient?"})
-		if got := <-answer; got != a.Entry.ID {
-			t.Errorf("waiting through a change of leader: %q, want %s", got, a.Entry.ID)
-		}
+		check.Equal(t, <-answer, a.Entry.ID, "waiting through a change of leader")
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -28,9 +29,7 @@ func (c *testCluster) checkEnds(victim *nodetest.Node, reason ...string) {
 	select {
 	case err := <-ended:
 		for _, text := range append(reason, "start the node again") {
-			if err == nil || !strings.Contains(err.Error(), text) {
-				c.t.Errorf("it ended with %v, want %q", err, text)
-			}
+			check.ErrText(c.t, err, text, "it ended")
 		}
 		victim.Run = nil
 	case <-time.After(nodetest.Patience):

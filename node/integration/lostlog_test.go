@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -213,9 +214,7 @@ func TestFirstStartCutShort(t *testing.T) {
 	if now := identity(t, nd)["logId"]; now != logID || now == nil || now == "" {
 		t.Errorf("the log's id is %v, was %v", now, logID)
 	}
-	if n := identity(t, nd)["serverId"]; n != id["serverId"] {
-		t.Errorf("the server's id is %v", n)
-	}
+	check.Equal(t, identity(t, nd)["serverId"], id["serverId"], "the server's id")
 }
 
 // TestSavedDataWithoutItsLog loses the log of data directories in which no log has

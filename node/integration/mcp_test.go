@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -197,9 +198,7 @@ func TestMCPClientOfOthers(t *testing.T) {
 	c.killUnder(leader, &wrote, 50)
 	close(stop)
 	for range clients {
-		if err := <-failed; err != nil {
-			t.Error(err)
-		}
+		check.Err(t, <-failed, nil, "failed")
 	}
 	c.Start(leader)
 	c.WaitConverged()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -48,9 +49,7 @@ func TestSecondClusterIsNotFormed(t *testing.T) {
 		}
 		c.WaitReady()
 		c.WaitVoters()
-		if got := len(c.All(2, client.EntryQuery{})); got != 1 {
-			t.Errorf("the newest node lists %d entries", got)
-		}
+		check.Equal(t, len(c.All(2, client.EntryQuery{})), 1, "entries of the newest node")
 	})
 }
 
@@ -185,9 +184,7 @@ func TestLeavesThatRaceKeepAQuorum(t *testing.T) {
 			o := <-outcomes
 			if o.err == nil {
 				left++
-				if err := c.Nodes[o.node].Wait(); err != nil {
-					t.Errorf("node %d has left and ended with %v", o.node, err)
-				}
+				check.Err(t, c.Nodes[o.node].Wait(), nil, "node %d has left and ended", o.node)
 				continue
 			}
 			rejected(t, o.err, http.StatusConflict, "no majority")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/node/admin"
@@ -113,9 +114,7 @@ func TestBlocksOutliveTheLeader(t *testing.T) {
 					got := write(i, "eve", "Another one of eve's")
 					return nodetest.ErrorIf(got != want, "%s", got)
 				})
-				if got := write(i, "bob", "One of bob's"); got != created {
-					t.Errorf("bob's write at node %d: %s", i, got)
-				}
+				check.Equal(t, write(i, "bob", "One of bob's"), created, "bob's write at node %d", i)
 			}
 		}
 		check(blocked, c.Running()...)

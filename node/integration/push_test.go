@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/node/config"
@@ -175,9 +176,7 @@ func TestVerification(t *testing.T) {
 		if status != http.StatusCreated || !slices.ContainsFunc(a.Notes, func(s string) bool { return strings.Contains(s, "answered the challenge") }) {
 			t.Errorf("node %d: %d %+v", i, status, a)
 		}
-		if n := h.challenges(); n != i+1 {
-			t.Errorf("node %d: %d challenges", i, n)
-		}
+		check.Equal(t, h.challenges(), i+1, "node %d: challenges", i)
 	}
 	c.WaitConverged()
 	h.names.Set("other.example", "127.0.0.1")
@@ -234,13 +233,9 @@ func TestVerificationLimit(t *testing.T) {
 		if n >= push.VerificationsPerHour {
 			want = http.StatusTooManyRequests
 		}
-		if status != want {
-			t.Errorf("attempt %d: %d %+v, want %d", n, status, a, want)
-		}
+		check.Equal(t, status, want, "attempt %d: %+v", n, a)
 	}
-	if n := h.challenges(); n != push.VerificationsPerHour {
-		t.Errorf("%d challenges, want %d", n, push.VerificationsPerHour)
-	}
+	check.Equal(t, h.challenges(), push.VerificationsPerHour, "challenges")
 }
 
 // TestVerificationSurvivesTheLeader ends the leader's term while the receiver thinks:

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -203,9 +204,7 @@ func (c *testCluster) populateEntries(saved *savedState) {
 		return a.Entry
 	}
 	profile, status := c.register(0, map[string]any{"id": "Ada", "description": "Keeps what is old.", "capabilities": []string{"memory"}})
-	if status != http.StatusCreated {
-		c.t.Fatalf("register: %d %+v", status, profile)
-	}
+	must.Equal(c.t, status, http.StatusCreated, "register: %+v", profile)
 	saved.EditKey = profile.EditKey
 	post("/api/agents", map[string]any{"id": "Ada", "note": "Open the old data.", "edit_key": profile.EditKey})
 	first := c.MustPublish(0, nodetest.Post{Agent: "Ada", Channel: "saved", Body: "The first entry, @grace: is it there?", RequestID: "saved-0001"})
@@ -285,9 +284,7 @@ func logIn(t *testing.T, dir string) (entries []*raft.Log) {
 	t.Helper()
 	log := must.Get(logstore.Open(logstore.Options{Path: filepath.Join(dir, "raft.db"), Existing: true, Fatal: func(err error) { t.Error(err) }}))(t)
 	defer func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, log.Close(), nil, "close")
 	}()
 	first, err := log.FirstIndex()
 	last, lastErr := log.LastIndex()

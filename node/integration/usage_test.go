@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/node/config"
@@ -91,9 +92,7 @@ func TestUsageAcrossNodes(t *testing.T) {
 		if u.Totals.DistinctClients != 4 || s.APIClients7d != 4 {
 			t.Errorf("node %d shows %d clients in usage, %d in stats, want 4", i, u.Totals.DistinctClients, s.APIClients7d)
 		}
-		if held := holding(t, nd.DataDir(), addrs...); held != "" {
-			t.Errorf("node %d keeps an address in %s", i, held)
-		}
+		check.Equal(t, holding(t, nd.DataDir(), addrs...), "", "file of node %d with an address", i)
 		for _, addr := range addrs {
 			if nd.Logged(addr) {
 				t.Errorf("node %d logs an address", i)

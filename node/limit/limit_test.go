@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // clock is a hand-moved clock.
@@ -35,9 +36,7 @@ func TestLimitsChange(t *testing.T) {
 				admitted++
 			}
 		}
-		if admitted != tc.want {
-			t.Errorf("%d a minute, %d at once: %d of %d admitted, want %d", tc.perMinute, tc.burst, admitted, tc.writes, tc.want)
-		}
+		check.Equal(t, admitted, tc.want, "%d a minute, %d at once: admitted of %d", tc.perMinute, tc.burst, tc.writes)
 	}
 }
 
@@ -86,9 +85,7 @@ func TestBothKeysLimit(t *testing.T) {
 					admitted++
 				}
 			}
-			if admitted != tt.want {
-				t.Errorf("admitted %d of %d, want %d", admitted, writes, tt.want)
-			}
+			check.Equal(t, admitted, tt.want, "admitted of %d", writes)
 		})
 	}
 }
@@ -127,9 +124,7 @@ func TestOwnerIsNotDrained(t *testing.T) {
 			admitted++
 		}
 	}
-	if admitted != 5 {
-		t.Errorf("%d of 16 writes by key were admitted, want 5", admitted)
-	}
+	check.Equal(t, admitted, 5, "writes by key admitted of 16")
 	// Neither many keys of one sender nor many senders with one key have a larger allowance.
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "owner", AgentKey: "bob"}, byKey); ok {
 		t.Error("a second key gave a sender more")
@@ -211,9 +206,7 @@ func TestTablesAreBounded(t *testing.T) {
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "new"}, command.Standing{}); !ok {
 		t.Fatal("a new sender was rejected although every bucket is full again")
 	}
-	if n := len(l.other.senders.buckets); n != 1 {
-		t.Errorf("%d buckets after the sweep, want 1", n)
-	}
+	check.Equal(t, len(l.other.senders.buckets), 1, "buckets after the sweep")
 }
 
 // TestPeekTakesNothing holds that Peek reports the same as Admit and takes no token.
@@ -257,9 +250,7 @@ func TestRefunds(t *testing.T) {
 				l.Admit(ada, standing)
 				l.Refund(ada, standing)
 			}
-			if got := left(l, ada, standing); got != burst-1 {
-				t.Errorf("%d of %d writes are left after %d refunded ones, want one less", got, burst, MaxRefunds+1)
-			}
+			check.Equal(t, left(l, ada, standing), burst-1, "writes of %d left after %d refunded ones", burst, MaxRefunds+1)
 			c.t = c.t.Add(time.Minute)
 			before := left(l, ada, standing)
 			for range MaxRefunds + 1 {
@@ -277,18 +268,14 @@ func TestRefunds(t *testing.T) {
 			l.Admit(from, byKey)
 		}
 		l.Refund(command.Sender{Fingerprint: "0", AgentKey: "ada"}, byKey)
-		if got := left(l, command.Sender{Fingerprint: "another", AgentKey: "ada"}, byKey); got != 1 {
-			t.Errorf("%d writes of the name are left, want 1", got)
-		}
+		check.Equal(t, left(l, command.Sender{Fingerprint: "another", AgentKey: "ada"}, byKey), 1, "writes of the name left")
 	})
 	t.Run("never more than the burst", func(t *testing.T) {
 		l := New(always(1, burst), newClock().now)
 		for range 3 {
 			l.Refund(ada, byKey)
 		}
-		if got := left(l, ada, byKey); got != burst {
-			t.Errorf("%d writes are left, want %d", got, burst)
-		}
+		check.Equal(t, left(l, ada, byKey), burst, "writes left")
 	})
 	t.Run("a network of many senders", func(t *testing.T) {
 		const senders = 1000

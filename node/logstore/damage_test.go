@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -80,9 +81,7 @@ func TestBitFlip(t *testing.T) {
 			found++
 		}
 	}
-	if found != 60 {
-		t.Errorf("tried %d flips", found)
-	}
+	check.Equal(t, found, 60, "flips tried")
 }
 
 // flippedFile names the file that a child of TestFlipAnywhere reads.
@@ -156,9 +155,7 @@ func TestMissingFile(t *testing.T) {
 		// An unfinished file of an earlier attempt does not matter.
 		must.Do(t, os.WriteFile(path+newSuffix, []byte("half a file"), 0o600))
 		s := open(t, Options{Path: path})
-		if got := span(t, s); got != [2]uint64{} {
-			t.Errorf("%s: a new log spans %v", name, got)
-		}
+		check.Equal(t, span(t, s), [2]uint64{}, "%s: span of a new log", name)
 		if _, err := os.Stat(path + newSuffix); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: %s was left: %v", name, newSuffix, err)
 		}
@@ -194,13 +191,9 @@ func TestReceivedDamage(t *testing.T) {
 		var l raft.Log
 		must.Do(t, sender.GetLog(1, &l))
 		f(&l)
-		if err := s.StoreLogs([]*raft.Log{&l}); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("changed %s: error %v", name, err)
-		}
+		check.Err(t, s.StoreLogs([]*raft.Log{&l}), ErrCorrupt, "changed %s", name)
 	}
-	if got := span(t, s); got != [2]uint64{} {
-		t.Errorf("rejected entries were stored: %v", got)
-	}
+	check.Equal(t, span(t, s), [2]uint64{}, "rejected entries were stored")
 	var l raft.Log
 	must.Do(t, sender.GetLog(1, &l))
 	mustStore(t, s, []*raft.Log{&l})
@@ -222,9 +215,7 @@ func TestStopDuringTruncation(t *testing.T) {
 		mustStore(t, s, logs)
 		must.Do(t, errors.Join(tt.cut(s), s.Close()))
 		s = open(t, Options{Path: s.path})
-		if got := span(t, s); got != tt.want {
-			t.Errorf("%s: log spans %v, want %v", tt.name, got, tt.want)
-		}
+		check.Equal(t, span(t, s), tt.want, "%s: span of the log", tt.name)
 	}
 }
 
@@ -246,9 +237,7 @@ func TestEntriesThatDoNotFollow(t *testing.T) {
 		switch {
 		case err == nil:
 			_ = s.Close()
-			if tt.reason != "" {
-				t.Errorf("%s: it was opened", name)
-			}
+			check.Equal(t, tt.reason, "", "%s: it was opened", name)
 		case tt.reason == "" || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.reason):
 			t.Errorf("%s: %v, want %q", name, err, tt.reason)
 		}
@@ -282,9 +271,7 @@ func TestAlign(t *testing.T) {
 			if errors.Is(err, ErrCorrupt) != tt.fails || err != nil && !tt.fails {
 				t.Errorf("error %v, want failure %v", err, tt.fails)
 			}
-			if got := span(t, s); got != tt.want {
-				t.Errorf("log spans %v, want %v", got, tt.want)
-			}
+			check.Equal(t, span(t, s), tt.want, "span of the log")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -120,18 +121,10 @@ func TestQueue(t *testing.T) {
 			t.Fatalf("queued %v, %v", queued, err)
 		}
 	}
-	if got := s.Unwritten(); got != 4 {
-		t.Errorf("unwritten from %d on, want 4", got)
-	}
-	if last := onDisk(t, s); last != 3 {
-		t.Errorf("the file ends at %d", last)
-	}
-	if got := span(t, s); got != [2]uint64{1, 3} {
-		t.Errorf("the log spans %v", got)
-	}
-	if err := s.WaitWritten(3); err != nil {
-		t.Errorf("waiting for what is written: %v", err)
-	}
+	check.Equal(t, s.Unwritten(), 4, "unwritten from")
+	check.Equal(t, onDisk(t, s), 3, "the file ends at")
+	check.Equal(t, span(t, s), [2]uint64{1, 3}, "span of the log")
+	check.Err(t, s.WaitWritten(3), nil, "waiting for what is written")
 	check := func() {
 		t.Helper()
 		for _, want := range append(entries(1, 3, 1, 20), entries(4, 6, 2, 20)...) {
@@ -140,9 +133,7 @@ func TestQueue(t *testing.T) {
 				t.Errorf("entry %d is %+v, %v", want.Index, got, err)
 			}
 		}
-		if err := s.GetLog(7, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
-			t.Errorf("entry 7: %v", err)
-		}
+		check.Err(t, s.GetLog(7, new(raft.Log)), raft.ErrLogNotFound, "entry 7")
 	}
 	check()
 	if hooks.Load() != 0 {
@@ -178,9 +169,7 @@ func TestWaitersAreWoken(t *testing.T) {
 	wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
 	reason := s.end(&CorruptError{Path: s.path, Err: errors.New("a test")})
 	wait(t, "who waits does not hear of the end", func() bool { return len(done) > 0 })
-	if err := <-done; !errors.Is(err, reason) {
-		t.Errorf("who waited is told %v", err)
-	}
+	check.Err(t, <-done, reason, "who waited is told")
 }
 
 // TestNothingOvertakesTheQueue: terms, votes and all other entries are stored behind it.
@@ -319,14 +308,10 @@ func TestQueuedWriteFails(t *testing.T) {
 		go func() { done <- s.WaitWritten(5) }()
 		wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
 		g.opened <- syscall.EIO
-		if err := <-done; !errors.Is(err, syscall.EIO) {
-			t.Errorf("who waited is told %v", err)
-		}
+		check.Err(t, <-done, syscall.EIO, "who waited is told")
 		g.open()
 		checkQueueEnded(t, s, g.fatals(), wrote)
-		if onDisk := reopen(t, s); onDisk != 3 {
-			t.Errorf("after a start the log ends at %d", onDisk)
-		}
+		check.Equal(t, reopen(t, s), 3, "after a start the log ends at")
 	})
 	t.Run("made all the same", func(t *testing.T) {
 		var d disk
@@ -337,18 +322,14 @@ func TestQueuedWriteFails(t *testing.T) {
 		if queued, err := s.Queue(entries(4, 6, 2, 20), func(took time.Duration) { wrote <- took }); !queued || err != nil {
 			t.Fatalf("queued %v, %v", queued, err)
 		}
-		if err := s.WaitWritten(4); !errors.Is(err, syscall.EIO) {
-			t.Errorf("who waited is told %v", err)
-		}
+		check.Err(t, s.WaitWritten(4), syscall.EIO, "who waited is told")
 		wait(t, "it goes on writing", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return !s.draining
 		})
 		checkQueueEnded(t, s, d.fatal, wrote)
-		if last := reopen(t, s); last != 6 {
-			t.Errorf("after a start the log ends at %d", last)
-		}
+		check.Equal(t, reopen(t, s), 6, "after a start the log ends at")
 	})
 }
 
@@ -383,7 +364,7 @@ func reopen(t *testing.T, s *Store) uint64 {
 	return span(t, open(t, Options{Path: s.path}))[1]
 }
 
-// TestCloseWritesTheQueue: a node that is stopped keeps what it queued.
+// TestCloseWritesTheQueue: a node that is stopped keeps its queue.
 func TestCloseWritesTheQueue(t *testing.T) {
 	g, s := gated(t)
 	mustQueue(t, s, entries(4, 6, 2, 20))
@@ -397,9 +378,7 @@ func TestCloseWritesTheQueue(t *testing.T) {
 	if err := <-closed; err != nil || len(g.fatals()) > 0 {
 		t.Errorf("%v, fatal %v", err, g.fatals())
 	}
-	if last := span(t, open(t, Options{Path: s.path}))[1]; last != 6 {
-		t.Errorf("after a start the log ends at %d", last)
-	}
+	check.Equal(t, span(t, open(t, Options{Path: s.path}))[1], 6, "after a start the log ends at")
 }
 
 // TestQueueDuringTruncation queues entries while the old end of the log is deleted, its
@@ -434,9 +413,7 @@ func TestQueueDuringTruncation(t *testing.T) {
 	})
 	for i := uint64(10); i <= head; i += 10 {
 		covered.Store(i)
-		if err := errors.Join(s.DeleteRange(1, i), s.Rewrite(i)); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, errors.Join(s.DeleteRange(1, i), s.Rewrite(i)), nil, "error")
 	}
 	wg.Wait()
 	must.Do(t, s.WaitWritten(n))

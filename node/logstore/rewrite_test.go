@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -44,9 +45,7 @@ func holds(t *testing.T, path string) bool {
 // mustBeWhole holds that a store has what cutStore left in it.
 func mustBeWhole(t *testing.T, s *Store) {
 	t.Helper()
-	if got := span(t, s); got != [2]uint64{41, 60} {
-		t.Errorf("the log has %d", got)
-	}
+	check.Equal(t, span(t, s), [2]uint64{41, 60}, "span of the log")
 	want := entries(41, 60, 3, 900)
 	for i := range want {
 		var l raft.Log
@@ -81,9 +80,7 @@ func TestRewrite(t *testing.T) {
 	must.Do(t, s.Close())
 	again := must.Get(Open(Options{Path: s.path, Existing: true, Snapshot: upTo(40)}))(t)
 	defer func() { _ = again.Close() }()
-	if got := span(t, again); got != [2]uint64{41, 62} {
-		t.Errorf("after a start the log has %d", got)
-	}
+	check.Equal(t, span(t, again), [2]uint64{41, 62}, "after a start the log")
 }
 
 // TestCrashWhileRewriting: whatever step a crash comes after, the next start finds the
@@ -98,9 +95,7 @@ func TestCrashWhileRewriting(t *testing.T) {
 					return
 				}
 				// Everything is through to the disk here: a crash leaves it like this.
-				if err := os.CopyFS(dir, os.DirFS(filepath.Dir(s.path))); err != nil {
-					t.Error(err)
-				}
+				check.Err(t, os.CopyFS(dir, os.DirFS(filepath.Dir(s.path))), nil, "copy")
 			}
 			must.Do(t, s.Rewrite(40))
 			left := must.Get(Open(Options{Path: filepath.Join(dir, filepath.Base(s.path)), Existing: true, Snapshot: upTo(40)}))(t)
@@ -166,9 +161,7 @@ func TestRewriteBesideOthers(t *testing.T) {
 		}
 	})
 	for range 20 {
-		if err := s.Rewrite(40); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, s.Rewrite(40), nil, "rewrite")
 	}
 	close(stop)
 	others.Wait()

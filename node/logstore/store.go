@@ -61,8 +61,8 @@ type Store struct {
 	file     *os.File // bolt's
 	pageSize int64    // of the file
 
-	// writing has a value while a transaction writes, until win shows what it did. It is
-	// not a sync.Mutex: in a bubble of testing/synctest, time stands still for a mutex's waiters.
+	// writing has a value while a transaction writes, until win shows its effect. It is not a
+	// sync.Mutex: in a bubble of testing/synctest, time stands still for a mutex's waiters.
 	writing chan struct{}
 
 	mu    sync.Mutex

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -214,9 +215,7 @@ func TestBytes(t *testing.T) {
 			}
 		}
 		for limit, n := range trailing {
-			if got := s.Trailing(limit); got != n {
-				t.Errorf("%s: Trailing(%d) = %d, want %d", when, limit, got, n)
-			}
+			check.Equal(t, s.Trailing(limit), n, "%s: Trailing(%d)", when, limit)
 		}
 	}
 	check(s, "filled", map[uint64]int64{0: 100, 50: 50, 100: 0, 200: 0},
@@ -236,9 +235,7 @@ func TestDeleteInTheMiddle(t *testing.T) {
 	if err := s.DeleteRange(4, 6); err == nil {
 		t.Error("deleted the middle of the log")
 	}
-	if got := span(t, s); got != [2]uint64{1, 10} {
-		t.Errorf("log spans %v", got)
-	}
+	check.Equal(t, span(t, s), [2]uint64{1, 10}, "span of the log")
 }
 
 // TestAppendDuringTruncation truncates a long log under a writer and a reader.
@@ -256,9 +253,7 @@ func TestAppendDuringTruncation(t *testing.T) {
 				appended = i - 1
 				return
 			default:
-				if err := s.StoreLog(entries(i, i, 1, 20)[0]); err != nil {
-					t.Errorf("append during truncation: %v", err)
-				}
+				check.Err(t, s.StoreLog(entries(i, i, 1, 20)[0]), nil, "append during truncation")
 			}
 		}
 	})
@@ -277,17 +272,13 @@ func TestAppendDuringTruncation(t *testing.T) {
 			floor = first
 			var l raft.Log
 			if i := 1 + rand.Uint64N(n); i >= n-10 {
-				if err := s.GetLog(i, &l); err != nil {
-					t.Errorf("entry %d beyond the truncation: %v", i, err)
-				}
+				check.Err(t, s.GetLog(i, &l), nil, "entry %d beyond the truncation", i)
 			} else if err := s.GetLog(i, &l); err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 				t.Errorf("entry %d: %v", i, err)
 			}
 		}
 	})
-	if err := s.DeleteRange(1, n-11); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, s.DeleteRange(1, n-11), nil, "delete range")
 	close(stop)
 	wg.Wait()
 	if got := span(t, s); got != [2]uint64{n - 10, appended} {

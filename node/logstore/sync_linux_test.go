@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -54,12 +55,8 @@ func TestNothingIsStoredUnsynced(t *testing.T) {
 	}
 	must.Do(t, errors.Join(store(1), s.SetUint64([]byte("vote"), 1)))
 	failing.Store(true)
-	if err := store(2); !errors.Is(err, syscall.EIO) {
-		t.Errorf("stored an entry without a sync: %v", err)
-	}
-	if err := s.SetUint64([]byte("vote"), 2); !errors.Is(err, syscall.EIO) {
-		t.Errorf("stored a vote without a sync: %v", err)
-	}
+	check.Err(t, store(2), syscall.EIO, "stored an entry without a sync")
+	check.Err(t, s.SetUint64([]byte("vote"), 2), syscall.EIO, "stored a vote without a sync")
 	// Queued entries are not written before the kernel has said so.
 	path += "queue"
 	failing.Store(false)
@@ -70,9 +67,7 @@ func TestNothingIsStoredUnsynced(t *testing.T) {
 	if err := q.WaitWritten(2); !errors.Is(err, syscall.EIO) || q.Unwritten() != 2 {
 		t.Errorf("without a sync, unwritten from %d on: %v", q.Unwritten(), err)
 	}
-	if err := q.SetUint64([]byte("term"), 2); !errors.Is(err, syscall.EIO) {
-		t.Errorf("stored a term behind it: %v", err)
-	}
+	check.Err(t, q.SetUint64([]byte("term"), 2), syscall.EIO, "stored a term behind it")
 	path = s.path
 	// The file's content may be in the kernel's memory alone.
 	must.Do(t, s.Close())
@@ -97,9 +92,7 @@ func TestOneSyncFails(t *testing.T) {
 		mustStore(t, s, entries(1, 2, 1, 20))
 		syncs.Store(0)
 		fails.Store(failed)
-		if err := s.StoreLogs(entries(3, 6, 2, 20)); !errors.Is(err, syscall.EIO) {
-			t.Errorf("sync %d failed, and the error is %v", failed, err)
-		}
+		check.Err(t, s.StoreLogs(entries(3, 6, 2, 20)), syscall.EIO, "sync %d failed", failed)
 		// Raft's next writes, unless the node has ended.
 		err := s.StoreLogs(entries(3, 4, 3, 20))
 		if ended := failed == 2; (fatal != nil) != ended || (err != nil) != ended {

@@ -101,12 +101,12 @@ const (
 	maxYield = 50 * time.Millisecond
 )
 
-// DeleteRange deletes the entries from lo to hi, both included, in transactions
-// of bounded size: the old end of the log, as far as a snapshot covers it, or a
-// conflicting tail. A stop in the middle leaves a log without a gap: the old end
-// is deleted upward, and a tail downward. An error after a part of a tail is gone
-// is fatal. The queue up to hi is written first: a leader can learn of a newer term
-// while it queues, and the tail that its successor replaces ends with what it queued.
+// DeleteRange deletes the entries from lo to hi, both included, in transactions of
+// bounded size: the old end of the log, as far as a snapshot covers it, or a conflicting
+// tail. A stop in the middle leaves a log without a gap: the old end is deleted upward,
+// and a tail downward. An error after a part of a tail is gone is fatal. The queue up to
+// hi is written first: a leader can learn of a newer term while it queues, and the tail
+// that its successor replaces ends with the queue.
 func (s *Store) DeleteRange(lo, hi uint64) error {
 	if err := s.WaitWritten(hi); err != nil {
 		return err

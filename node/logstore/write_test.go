@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -51,9 +52,7 @@ func (d *disk) fail(succeed int, err error, made bool) {
 // checkEnded holds that the store has ended, and why, and that it takes no write.
 func (d *disk) checkEnded(t testing.TB, s *Store, reason ...string) {
 	t.Helper()
-	if len(d.fatal) != 1 {
-		t.Fatalf("Fatal was called with %v", d.fatal)
-	}
+	must.Equal(t, len(d.fatal), 1, "Fatal was called with %v", d.fatal)
 	for _, text := range append(reason, s.path, "start the node again") {
 		if !strings.Contains(d.fatal[0].Error(), text) {
 			t.Errorf("%v: does not say %q", d.fatal[0], text)
@@ -71,9 +70,7 @@ func (d *disk) checkEnded(t testing.TB, s *Store, reason ...string) {
 			t.Errorf("after %v it %s", d.fatal[0], what)
 		}
 	}
-	if len(d.fatal) != 1 {
-		t.Errorf("Fatal was called with %v", d.fatal)
-	}
+	check.Equal(t, len(d.fatal), 1, "Fatal was called with %v", d.fatal)
 }
 
 // TestWriteThatFailsAndIsThere lets every kind of write fail, once before it is in
@@ -97,9 +94,7 @@ func TestWriteThatFailsAndIsThere(t *testing.T) {
 				if err := do(s); !errors.Is(err, syscall.EIO) {
 					t.Fatalf("the error is %v", err)
 				}
-				if got := span(t, s); got != [2]uint64{1, 10} {
-					t.Errorf("Raft sees a log that spans %v", got)
-				}
+				check.Equal(t, span(t, s), [2]uint64{1, 10}, "span of the log that Raft sees")
 				if made {
 					d.checkEnded(t, s, "is in the file all the same")
 					return
@@ -204,12 +199,8 @@ func TestHeadNeedsASnapshot(t *testing.T) {
 	if err := s.DeleteRange(1, 6); err == nil {
 		t.Error("deleted an entry that no snapshot covers")
 	}
-	if err := s.DeleteRange(1, 5); err != nil {
-		t.Error(err)
-	}
-	if got := span(t, s); got != [2]uint64{6, 10} {
-		t.Errorf("log spans %v", got)
-	}
+	check.Err(t, s.DeleteRange(1, 5), nil, "delete range")
+	check.Equal(t, span(t, s), [2]uint64{6, 10}, "span of the log")
 }
 
 // TestDamageFoundWhileWriting: what bbolt finds damaged in a write ends the log, like
@@ -223,9 +214,7 @@ func TestDamageFoundWhileWriting(t *testing.T) {
 	if !errors.Is(err, ErrCorrupt) || len(d.fatal) != 1 {
 		t.Errorf("the error is %v, fatal were %v", err, d.fatal)
 	}
-	if err := s.SetUint64([]byte("vote"), 1); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a vote after it: %v", err)
-	}
+	check.Err(t, s.SetUint64([]byte("vote"), 1), ErrCorrupt, "a vote after it")
 }
 
 // TestFaults runs what Raft does to a log on a disk that lets transactions fail. The
@@ -325,7 +314,7 @@ func (m *raftModel) conflict(t *rapid.T) {
 	}
 }
 
-// compact takes a snapshot and deletes what it covers, but for some.
+// compact takes a snapshot and deletes the entries below it, except for some.
 func (m *raftModel) compact(t *rapid.T) {
 	if m.end == 0 || m.commit < m.first || m.commit > m.end {
 		return

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
@@ -131,9 +132,7 @@ func TestFreshPeers(t *testing.T) {
 	other := cluster.Member{Meta: cluster.Meta{ServerID: "e-1", Fresh: true, Expect: 5}}
 	silent := cluster.Member{Meta: cluster.Meta{ServerID: "f-1", Fresh: true, Expect: 3, NonVoter: true}}
 	got := freshPeers(append(members, other, silent), "d-1", 3)
-	if !slices.Equal(got, []string{"a-1", "d-1"}) {
-		t.Errorf("fresh peers %v", got)
-	}
+	check.Diff(t, got, []string{"a-1", "d-1"}, "fresh peers")
 }
 
 // TestStateAloneIsNotFresh holds that a node whose Raft is empty forms no cluster over a

@@ -3,6 +3,8 @@ package membership
 import (
 	"slices"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestSuccessorsByFitness(t *testing.T) {
@@ -21,8 +23,6 @@ func TestLastTerm(t *testing.T) {
 		"an installed snapshot only": {map[string]string{"last_log_index": "0", "last_log_term": "0", "last_snapshot_index": "8", "last_snapshot_term": "3"}, 3},
 		"a fresh node":               {map[string]string{"last_log_index": "0", "last_log_term": "0", "last_snapshot_index": "0", "last_snapshot_term": "0"}, 0},
 	} {
-		if got := lastTerm(tc.stats); got != tc.want {
-			t.Errorf("%s: term %d, want %d", name, got, tc.want)
-		}
+		check.Equal(t, lastTerm(tc.stats), tc.want, "%s: term", name)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -174,9 +175,7 @@ func TestPlan(t *testing.T) {
 				now := start.Add(time.Duration(second) * time.Second)
 				sit := situation{now: now, cluster: "c", members: members, servers: config, index: tt.index, health: health}
 				got := p.plan(t.Context(), sit)
-				if got != tt.at[second] {
-					t.Errorf("after %d s: %+v, want %+v", second, got, tt.at[second])
-				}
+				check.Equal(t, got, tt.at[second], "after %d s", second)
 			}
 		})
 	}
@@ -342,8 +341,6 @@ func apply(config []raft.Server, c change) []raft.Server {
 
 func TestNameOf(t *testing.T) {
 	for id, want := range map[string]string{"n1-abc": "n1", "a-b-c": "a-b", "n1": "n1", "-x": "-x"} {
-		if got := NameOf(id); got != want {
-			t.Errorf("NameOf(%q) = %q, want %q", id, got, want)
-		}
+		check.Equal(t, NameOf(id), want, "NameOf(%q)", id)
 	}
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
@@ -52,9 +50,7 @@ func inMemory(t *testing.T) *Membership {
 	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	r := must.Get(raft.NewRaft(config, machine.FSM(), store, store, raft.NewDiscardSnapshotStore(), transport))(t)
 	t.Cleanup(func() {
-		if err := errors.Join(r.Shutdown().Error(), machine.Close()); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, errors.Join(r.Shutdown().Error(), machine.Close()), nil, "error")
 	})
 	nowhere := func(context.Context, command.Payload) error { return nil }
 	return New(Config{Raft: &consensus.Raft{Raft: r}, Machine: machine, Propose: nowhere, CheckDisk: func() error { return nil }, Logger: quiet(), Book: cluster.OpenBook(filepath.Join(t.TempDir(), "book"), quiet())})
@@ -78,9 +74,7 @@ func TestChangeHoldsForWhatItWasDecidedOn(t *testing.T) {
 			err := ms.reconfigure(t.Context(), func(configuration) (change, error) {
 				return tt.c, ms.cfg.Raft.RemoveServer("c-1", 0, changeTimeout).Error()
 			})
-			if err == nil || !strings.Contains(err.Error(), "configuration changed since") {
-				t.Errorf("the change was made on another configuration: %v", err)
-			}
+			check.ErrText(t, err, "configuration changed since", "the change was made on another configuration")
 			if got := ms.cfg.Raft.Servers(); len(got) != 2 || consensus.Contains(got, "c-1") || len(ms.cfg.Raft.Voters()) != 1 {
 				t.Errorf("the configuration is %v", got)
 			}
@@ -102,9 +96,7 @@ func TestNoChangeOnAFullDisk(t *testing.T) {
 			if err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return c, nil }); !errors.Is(err, full) {
 				t.Errorf("the change ends with %v, want %v", err, full)
 			}
-			if diff := cmp.Diff(before, ms.cfg.Raft.Servers()); diff != "" {
-				t.Errorf("the configuration changed (-before +after):\n%s", diff)
-			}
+			check.Diff(t, ms.cfg.Raft.Servers(), before, "the configuration changed")
 		})
 	}
 }
@@ -117,19 +109,14 @@ func TestChangeOfTwoSteps(t *testing.T) {
 		noted = append(noted, c)
 		return nil
 	}
-	err := ms.reconfigure(t.Context(), func(configuration) (change, error) {
+	must.Do(t, ms.reconfigure(t.Context(), func(configuration) (change, error) {
 		return change{add: "d-1", remove: "b-1", reason: "a test"}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	want := []command.Payload{
 		&command.NoteChange{Action: command.ChangeAdd, Server: "d-1", By: ms.cfg.ServerID, Reason: "it is alive and new"},
 		&command.NoteChange{Action: command.ChangeRemove, Server: "b-1", By: ms.cfg.ServerID, Reason: "a test"},
 	}
-	if !reflect.DeepEqual(noted, want) {
-		t.Errorf("noted is %+v", noted)
-	}
+	check.Diff(t, noted, want, "noted")
 	if got := ms.cfg.Raft.Servers(); len(got) != 3 || consensus.Contains(got, "b-1") || !consensus.Contains(got, "d-1") {
 		t.Errorf("the configuration is %v", got)
 	}
@@ -139,7 +126,7 @@ func TestChangeOfTwoSteps(t *testing.T) {
 func TestOneChangeAtATime(t *testing.T) {
 	ms := leaderOf(t, "b-1", "c-1")
 	second := make(chan error, 1)
-	err := ms.reconfigure(t.Context(), func(configuration) (change, error) {
+	must.Do(t, ms.reconfigure(t.Context(), func(configuration) (change, error) {
 		begun := make(chan struct{})
 		go func() {
 			close(begun)
@@ -152,13 +139,8 @@ func TestOneChangeAtATime(t *testing.T) {
 		}()
 		<-begun
 		return change{remove: "b-1"}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-second; err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.Do(t, <-second)
 	if got := ms.cfg.Raft.Servers(); len(got) != 1 {
 		t.Errorf("the configuration is %v", got)
 	}
@@ -168,9 +150,7 @@ func TestOneChangeAtATime(t *testing.T) {
 func TestNoChangeWithoutConfiguration(t *testing.T) {
 	ms := inMemory(t)
 	err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "b-1"}, nil })
-	if !errors.Is(err, errNoConfiguration) {
-		t.Errorf("a change without a configuration: %v", err)
-	}
+	check.Err(t, err, errNoConfiguration, "a change without a configuration")
 }
 
 func TestCommonFormat(t *testing.T) {
@@ -189,8 +169,6 @@ func TestCommonFormat(t *testing.T) {
 		"one may join":                    {[]cluster.Member{member("a-1", "c", 3), member("b-1", "c", 3), member("d-1", "", 2)}, 2},
 		"another cluster is near":         {[]cluster.Member{member("a-1", "c", 3), member("b-1", "c", 3), member("d-1", "d", 2)}, 3},
 	} {
-		if got := commonFormat(servers("a-1 (b-1)"), tt.members, "c"); got != tt.want {
-			t.Errorf("%s: %d, want %d", name, got, tt.want)
-		}
+		check.Equal(t, commonFormat(servers("a-1 (b-1)"), tt.members, "c"), tt.want, "%s", name)
 	}
 }

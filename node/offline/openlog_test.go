@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/logstore"
@@ -75,9 +76,7 @@ func TestCheckLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() {
-				if err := errors.Join(machine.Close(), log.Close()); err != nil {
-					t.Error(err)
-				}
+				check.Err(t, errors.Join(machine.Close(), log.Close()), nil, "error")
 			}()
 			if err := errors.Join(log.SetUint64(consensus.KeyCurrentTerm, tt.current), log.SetUint64(consensus.KeyLastVoteTerm, tt.voted), log.StoreLogs(tt.log)); err != nil {
 				t.Fatal(err)

@@ -24,35 +24,9 @@ const (
 	digestTimeout  = 10 * time.Minute // the maximum that the operator may set
 )
 
-// digestAt returns this node's digest at an index, once it has applied it.
+// digestAt returns the digest of this node, stopped at an index.
 func (o *Operator) digestAt(ctx context.Context, request admin.DigestRequest) (admin.Digest, error) {
-	if request.Rows {
-		return o.rowDigestAt(ctx, request.Index)
-	}
-	id := o.cfg.ServerID
-	if request.Index == 0 {
-		index, digest := o.cfg.Machine.Digest()
-		return admin.Digest{ID: id, Index: index, Digest: hex.EncodeToString(digest[:])}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, digestWait)
-	defer cancel()
-	if err := o.cfg.Machine.Wait(ctx, request.Index); err != nil {
-		return admin.Digest{}, o.notReached(request.Index)
-	}
-	digest, ok := o.cfg.Machine.DigestAt(request.Index)
-	if !ok {
-		return admin.Digest{}, rejectf(http.StatusGone, "%s does not remember its digest at %d any more", id, request.Index)
-	}
-	return admin.Digest{ID: id, Index: request.Index, Digest: hex.EncodeToString(digest[:])}, nil
-}
-
-func (o *Operator) notReached(index uint64) error {
-	return rejectf(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", o.cfg.ServerID, o.cfg.Machine.Applied(), index)
-}
-
-// rowDigestAt is digestAt with the hash of the rows.
-func (o *Operator) rowDigestAt(ctx context.Context, index uint64) (admin.Digest, error) {
-	id := o.cfg.ServerID
+	id, index := o.cfg.ServerID, request.Index
 	waiting, stop := context.WithTimeout(ctx, digestWait)
 	defer stop()
 	view, err := o.cfg.Machine.ViewAt(waiting, index)
@@ -60,7 +34,7 @@ func (o *Operator) rowDigestAt(ctx context.Context, index uint64) (admin.Digest,
 	case errors.Is(err, fsm.ErrPassed):
 		return admin.Digest{}, rejectf(http.StatusGone, "%s is at index %d and was not stopped at %d; repeat", id, o.cfg.Machine.Applied(), index)
 	case err != nil:
-		return admin.Digest{}, o.notReached(index)
+		return admin.Digest{}, rejectf(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", id, o.cfg.Machine.Applied(), index)
 	}
 	defer view.Release()
 	ctx, cancel := context.WithCancel(ctx)
@@ -116,7 +90,7 @@ func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c a
 	var mu sync.Mutex
 	for i, s := range servers {
 		wg.Go(func() {
-			id, request := string(s.ID), admin.DigestRequest{Index: index, Rows: true}
+			id, request := string(s.ID), admin.DigestRequest{Index: index}
 			var d admin.Digest
 			var err error
 			if id == o.cfg.ServerID {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // counter is a Limiter that counts the writes that it charges.
@@ -50,9 +51,7 @@ func TestAsk(t *testing.T) {
 			p := entryOf("asked by " + n.id)
 			p.AgentKey = agentKey
 			overBudget, err := n.Ask(context.Background(), sender, p)
-			if got := n.sm.count("asked by " + n.id); got != 0 {
-				t.Errorf("%d entries were written", got)
-			}
+			check.Equal(t, n.sm.count("asked by "+n.id), 0, "entries written")
 			return overBudget, err
 		}
 		limits.full, limits.charged = false, 0

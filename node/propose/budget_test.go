@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestOverBudget holds that the leader keeps commands over the budget out of the log, from
@@ -28,9 +29,7 @@ func TestOverBudget(t *testing.T) {
 		if err != nil || index != 0 || r.Outcome != command.OutcomeRejected || !slices.Equal(r.Problems, []command.Problem{command.ProblemOverBudget}) {
 			t.Errorf("over the budget: %+v at %d, %v", r, index, err)
 		}
-		if got := n.sm.count("too much " + n.id); got != 0 {
-			t.Errorf("%d effects of what is over the budget", got)
-		}
+		check.Equal(t, n.sm.count("too much "+n.id), 0, "effects of what is over the budget")
 		greedy.Request = command.RequestKey{Scope: "greedy", ID: "known-id"}
 		if r, _, err := n.Propose(context.Background(), sender, greedy); err != nil || len(r.Problems) > 0 {
 			t.Errorf("what was written before: %+v, %v", r, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // handClock is a clock that the test moves.
@@ -88,16 +89,12 @@ func TestStampFollowsTheMedian(t *testing.T) {
 			clock := &handClock{truth: noon}
 			s := NewClockSync(clock, slog.New(slog.DiscardHandler))
 			s.compare(context.Background(), strings.Fields(tt.voters), emptyLog, asker(clock, tt.off))
-			if got := s.Correction(); got != tt.want {
-				t.Errorf("correction %v, want %v", got, tt.want)
-			}
+			check.Equal(t, s.Correction(), tt.want, "correction")
 			clock.add(time.Second)
 			if got, want := s.Stamp(), noon.Add(time.Second+tt.want).UnixMilli(); got != want {
 				t.Errorf("stamp %d, want %d", got, want)
 			}
-			if len(s.Offsets()) != len(tt.off) {
-				t.Errorf("offsets %v", s.Offsets())
-			}
+			check.Equal(t, len(s.Offsets()), len(tt.off), "offsets %v", s.Offsets())
 		})
 	}
 }
@@ -112,9 +109,7 @@ func TestStampIsInRange(t *testing.T) {
 		time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC):                             command.MaxStamp,
 	} {
 		got := NewClockSync(&handClock{truth: at}, slog.New(slog.DiscardHandler)).Stamp()
-		if got != want {
-			t.Errorf("at %v: stamp %d, want %d", at, got, want)
-		}
+		check.Equal(t, got, want, "at %v: stamp", at)
 		if _, err := command.EncodeBatch(command.Batch{Stamp: got}); err != nil {
 			t.Errorf("at %v: %v", at, err)
 		}
@@ -164,17 +159,13 @@ func TestMeasurementsExpire(t *testing.T) {
 		t.Error("forgot too soon")
 	}
 	compare("b", nil)
-	if len(s.Offsets()) != 1 {
-		t.Errorf("one that votes no more still counts: %v", s.Offsets())
-	}
+	check.Equal(t, len(s.Offsets()), 1, "one that votes no more still counts: %v", s.Offsets())
 	clock.add(time.Millisecond)
 	compare("b c", nil)
 	if len(s.Offsets()) != 0 || s.knowsMajority() {
 		t.Errorf("still knows %v", s.Offsets())
 	}
-	if s.Correction() != time.Hour {
-		t.Errorf("the time so far does not go on: corrected by %v", s.Correction())
-	}
+	check.Equal(t, s.Correction(), time.Hour, "the time so far does not go on: corrected by")
 }
 
 func TestOneLinePerChange(t *testing.T) {

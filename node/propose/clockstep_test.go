@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/internal/await"
@@ -66,9 +67,7 @@ func TestClockSteps(t *testing.T) {
 					clock.set(0)
 					compare()
 					wantTime(t, s, clock, "set right")
-					if s.Correction() != 0 {
-						t.Errorf("corrected by %v", s.Correction())
-					}
+					check.Equal(t, s.Correction(), 0, "corrected by")
 				})
 			}
 		}
@@ -175,9 +174,7 @@ func TestFirstTimeOfAProcess(t *testing.T) {
 			s.compare(context.Background(), []string{"b", "c"}, logTime, asker(clock, known))
 			clock.add(time.Second)
 			s.compare(context.Background(), []string{"b", "c"}, logTime, asker(clock, known))
-			if got := time.UnixMilli(s.Stamp()).Sub(clock.now()); got != tt.want {
-				t.Errorf("off by %v, want %v", got, tt.want)
-			}
+			check.Equal(t, time.UnixMilli(s.Stamp()).Sub(clock.now()), tt.want, "off by")
 		})
 	}
 }
@@ -223,9 +220,7 @@ func wantStamps(t *testing.T, n *fakeNode, count int) {
 	t.Helper()
 	n.sm.mu.Lock()
 	defer n.sm.mu.Unlock()
-	if len(n.sm.stamps) != count {
-		t.Errorf("%d batches, want %d", len(n.sm.stamps), count)
-	}
+	check.Equal(t, len(n.sm.stamps), count, "batches")
 	for i, stamp := range n.sm.stamps {
 		if off := time.Since(time.UnixMilli(stamp)); off.Abs() > time.Minute {
 			t.Errorf("stamp %d is off by %v", i, -off)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // future is a command of a later version.
@@ -25,9 +26,7 @@ func TestNewCommandsWait(t *testing.T) {
 	_, _, err = n.ProposeAsLeader(context.Background(), body)
 	wantCode(t, err, command.CodeNotEnqueued)
 	r := n.submitForwarded(context.Background(), command.Group{Commands: []command.Command{{Payload: &command.Lead{}}, {Payload: body}}})
-	if r.Status != statusNotEnqueued {
-		t.Errorf("forwarded by another node: %+v", r)
-	}
+	check.Equal(t, r.Status, statusNotEnqueued, "forwarded by another node: %+v", r)
 	if got := n.CommitIndex(); got != before {
 		t.Errorf("the log went from %d to %d", before, got)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -96,13 +97,9 @@ func (n *realNode) end(t *testing.T) {
 	close(n.stop)
 	n.Close()
 	n.trans.DisconnectAll()
-	if err := n.raft.Shutdown().Error(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, n.raft.Shutdown().Error(), nil, "shutdown")
 	n.leads.Wait()
-	if err := n.machine.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, n.machine.Close(), nil, "close")
 }
 
 func leaderOf(nodes []*realNode) *realNode {

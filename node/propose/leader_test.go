@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -62,9 +63,7 @@ func TestQueueIsRejectedWhenLeadershipEnds(t *testing.T) {
 	if _, _, err := n.publish("next text"); err != nil {
 		t.Fatal(err)
 	}
-	if n.sm.count("some text") != 0 {
-		t.Error("what was rejected showed up")
-	}
+	check.Equal(t, n.sm.count("some text"), 0, "what was rejected showed up")
 }
 
 // The next term may begin while a node establishes its leadership.
@@ -97,9 +96,7 @@ func TestQueueIsRejectedInAnotherTerm(t *testing.T) {
 	if v := <-ch; v.Status != statusNotEnqueued {
 		t.Errorf("result %+v", v)
 	}
-	if n.sm.count("some text") != 0 {
-		t.Error("what was rejected showed up")
-	}
+	check.Equal(t, n.sm.count("some text"), 0, "what was rejected showed up")
 }
 
 func TestNobodyWaitsForAGroup(t *testing.T) {

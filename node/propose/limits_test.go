@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -42,9 +43,7 @@ func TestBoundsOfALogEntry(t *testing.T) {
 	leader.set(func(n *fakeNode) { n.held = false })
 	wg.Wait()
 	leader.set(func(n *fakeNode) {
-		if n.maxPending != MaxInFlight {
-			t.Errorf("%d log entries in flight, want %d", n.maxPending, MaxInFlight)
-		}
+		check.Equal(t, n.maxPending, MaxInFlight, "log entries in flight")
 		full := 0
 		for _, data := range n.applies {
 			if len(data) > command.MaxBatchBytes {
@@ -77,9 +76,7 @@ func TestUnfitCommandsGoNowhere(t *testing.T) {
 	if err == nil {
 		t.Error("a sender without bounds was taken")
 	}
-	if n.CommitIndex() != before {
-		t.Error("something reached the log")
-	}
+	check.Equal(t, n.CommitIndex(), before, "something reached the log")
 }
 
 // limitFunc is a Limiter.
@@ -129,9 +126,7 @@ func TestRateLimits(t *testing.T) {
 			t.Errorf("a known request_id: %v", err)
 		}
 		for i := range 20 {
-			if got := n.sm.count(fmt.Sprint("text ", n.id, i)); got != 1-i%2 {
-				t.Errorf("text %d: %d effects", i, got)
-			}
+			check.Equal(t, n.sm.count(fmt.Sprint("text ", n.id, i)), 1-i%2, "text %d: effects", i)
 		}
 	}
 	for _, n := range c.nodes {
@@ -174,9 +169,7 @@ func TestRetriesAreFree(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if asked != 1 {
-		t.Errorf("the limits were asked %d times", asked)
-	}
+	check.Equal(t, asked, 1, "questions to the limits")
 }
 
 // TestOneWriteIsChargedOnce lets a leader reject writes that it has charged already,
@@ -228,9 +221,7 @@ func TestLoadShed(t *testing.T) {
 		await.Eventually(t, "three wait", func() bool { return n.Stats().Waiting == 3 })
 		_, _, err := n.publish("text 3")
 		wantCode(t, err, command.CodeNotEnqueued)
-		if n.Stats().Open != 3 {
-			t.Error("the fourth was taken")
-		}
+		check.Equal(t, n.Stats().Open, 3, "the fourth was taken")
 		c.lead("node-0")
 		for _, ch := range chans {
 			if o := <-ch; o.err != nil {
@@ -256,9 +247,7 @@ func TestLoadShed(t *testing.T) {
 		if _, _, err := c.nodes[1].publish("next text"); err != nil {
 			t.Error(err)
 		}
-		if got := leader.sm.count("some text"); got != 0 {
-			t.Error("a write that was not enqueued showed up")
-		}
+		check.Equal(t, leader.sm.count("some text"), 0, "a write that was not enqueued showed up")
 	})
 	t.Run("queue of the leader", func(t *testing.T) {
 		c := newCluster(t, 1)
@@ -303,11 +292,7 @@ func TestTwoGroupsOnTheWay(t *testing.T) {
 // TestTimingFor: patience lengthens the wait for a leader, and never shortens it.
 func TestTimingFor(t *testing.T) {
 	usual := timingFor(0)
-	if got := timingFor(time.Second); got != usual {
-		t.Errorf("with little patience: %+v", got)
-	}
+	check.Equal(t, timingFor(time.Second), usual, "with little patience")
 	usual.propose, usual.readIndex = time.Minute, time.Minute
-	if got := timingFor(time.Minute); got != usual {
-		t.Errorf("with much patience: %+v", got)
-	}
+	check.Equal(t, timingFor(time.Minute), usual, "with much patience")
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -173,13 +174,9 @@ func TestHandlerRejectsWhatItCannotRead(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		n.handler.ServeHTTP(w, r)
-		if w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("%s %s: status %d", r.Method, r.URL.Path, w.Code)
-		}
+		check.Equal(t, w.Code, http.StatusMethodNotAllowed, "%s %s: status", r.Method, r.URL.Path)
 	}
-	if n.CommitIndex() != before {
-		t.Error("something reached the log")
-	}
+	check.Equal(t, n.CommitIndex(), before, "something reached the log")
 }
 
 func TestHandlerBeforeStart(t *testing.T) {
@@ -190,8 +187,6 @@ func TestHandlerBeforeStart(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		p.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
-		if w.Code != want {
-			t.Errorf("%s: status %d, want %d", path, w.Code, want)
-		}
+		check.Equal(t, w.Code, want, "%s: status", path)
 	}
 }

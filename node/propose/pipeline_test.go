@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -26,9 +27,7 @@ func TestProposeOnTheLeader(t *testing.T) {
 	if r.Outcome != command.OutcomeDone || r.Entry != 1 || index != 2 {
 		t.Errorf("result %+v at %d, want entry 1 at 2", r, index)
 	}
-	if n.sm.count("first text") != 1 {
-		t.Error("not applied once")
-	}
+	check.Equal(t, n.sm.count("first text"), 1, "not applied once")
 }
 
 func TestProposeWaitsForBothMachines(t *testing.T) {
@@ -111,9 +110,7 @@ func TestLeadershipLoss(t *testing.T) {
 				}
 				for _, n := range c.nodes {
 					await.Eventually(t, n.id+" applies everything", func() bool { return n.sm.Applied() == n.CommitIndex() })
-					if got := n.sm.count("some text"); got != 1 {
-						t.Errorf("%s: %d effects", n.id, got)
-					}
+					check.Equal(t, n.sm.count("some text"), 1, "%s: effects", n.id)
 				}
 			})
 		}
@@ -179,9 +176,7 @@ func TestNoLeader(t *testing.T) {
 	if _, _, err := n.publish("next text"); err != nil {
 		t.Fatal(err)
 	}
-	if n.sm.count("lost text") != 0 {
-		t.Error("a write that was not enqueued showed up")
-	}
+	check.Equal(t, n.sm.count("lost text"), 0, "a write that was not enqueued showed up")
 }
 
 func TestContextEndsTheWait(t *testing.T) {
@@ -218,9 +213,7 @@ func TestForwardFailures(t *testing.T) {
 			if o := <-ch; o.err != nil {
 				t.Fatalf("after the link came back: %v", o.err)
 			}
-			if got := leader.sm.count("other text"); got != 1 {
-				t.Errorf("%d effects", got)
-			}
+			check.Equal(t, leader.sm.count("other text"), 1, "effects")
 			if got := leader.sm.count("some text"); got > 1 || tt.fate != lostAnswer && got > 0 {
 				t.Errorf("%d effects of the first", got)
 			}

@@ -277,7 +277,7 @@ func (tr *trouble) check(t *testing.T) {
 		tr.rt.Logf("%s: %d", kind, n)
 	}
 	for _, f := range tr.fails {
-		t.Log(f) // rapid keeps only what it can reproduce
+		t.Log(f) // rapid keeps only reproducible runs
 		tr.rt.Error(f)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -52,9 +53,7 @@ func TestReadIndexCoversWhatOthersHaveApplied(t *testing.T) {
 		}
 	}
 	leader.set(func(n *fakeNode) { n.held = false })
-	if err := <-published; err != nil {
-		t.Error(err)
-	}
+	check.Err(t, <-published, nil, "published")
 }
 
 // Raft's own entries reach no state machine, so no read may wait for them.
@@ -203,9 +202,7 @@ func TestHungRoundHoldsNobodyUp(t *testing.T) {
 		t.Errorf("the second: %d, %v", index, err)
 	}
 	release()
-	if err := <-first; err != nil {
-		t.Errorf("the first: %v", err)
-	}
+	check.Err(t, <-first, nil, "the first")
 }
 
 // A question that gets no answer is asked anew after the time that a new leader needs.
@@ -264,26 +261,18 @@ func TestRoundsAreSharedAndNeverJoinedLate(t *testing.T) {
 		late = append(late, ask())
 	}
 	finish <- 1
-	if got := <-first; got != 1 {
-		t.Errorf("the first asker got %d", got)
-	}
-	if got := <-started; got != 2 {
-		t.Errorf("round %d", got)
-	}
+	check.Equal(t, <-first, 1, "the first asker got")
+	check.Equal(t, <-started, 2, "round")
 	finish <- 2
 	for _, ch := range late {
-		if got := <-ch; got != 2 {
-			t.Errorf("an asker that came during round 1 got the answer of round %d", got)
-		}
+		check.Equal(t, <-ch, 2, "round of the answer to an asker that came during round 1")
 	}
 	await.Eventually(t, "the rounds end", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return !r.running
 	})
-	if n != 2 {
-		t.Errorf("%d rounds for 11 askers, want 2", n)
-	}
+	check.Equal(t, n, 2, "rounds for 11 askers")
 }
 
 func TestRoundsLetAskersGo(t *testing.T) {
@@ -326,9 +315,7 @@ func TestConcurrentStrongReads(t *testing.T) {
 	await.Eventually(t, "the others wait", func() bool { return waiting(&leader.localReads) == askers-1 })
 	close(release)
 	for range askers {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+		check.Err(t, <-errs, nil, "errs")
 	}
 	if got := leader.get(func(n *fakeNode) int { return n.verifies }); got != 2 {
 		t.Errorf("%d rounds for %d askers, want 2", got, askers)
@@ -381,7 +368,5 @@ func TestElectedLeaderLetsOthersWait(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	c.nodes[1].handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, pathReadIndex, http.NoBody))
-	if w.Code != http.StatusMisdirectedRequest {
-		t.Errorf("a follower answered %d", w.Code)
-	}
+	check.Equal(t, w.Code, http.StatusMisdirectedRequest, "a follower answered")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -138,9 +139,7 @@ func TestFloorIsTheSmallestUnanswered(t *testing.T) {
 	leader.sm.mu.Lock()
 	floors := leader.sm.floors[1:]
 	leader.sm.mu.Unlock()
-	if fmt.Sprint(floors) != "[1 2 3 4 5]" {
-		t.Errorf("floors %v", floors)
-	}
+	check.Equal(t, fmt.Sprint(floors), "[1 2 3 4 5]", "floors %v", floors)
 	s := n.session
 	one := addTo(s, "first text")
 	two := addTo(s, "second text")
@@ -203,9 +202,7 @@ func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 			default:
 				t.Error("the slow call is not answered")
 			}
-			if n := m.count("slow"); n != 1 {
-				t.Errorf("%d effects", n)
-			}
+			check.Equal(t, m.count("slow"), 1, "effects")
 		})
 	}
 }
@@ -219,9 +216,7 @@ func TestSpanIsBounded(t *testing.T) {
 		must.Do(t, s.add(c))
 	}
 	first := s.take().calls
-	if len(first) != command.MaxOpen+1 {
-		t.Fatalf("took %d", len(first))
-	}
+	must.Equal(t, len(first), command.MaxOpen+1, "handshakes")
 	sent := 1 // that one
 	for range MaxSpan + 10 {
 		c := newCall(sender, entryOf("more"), nil)
@@ -239,9 +234,7 @@ func TestSpanIsBounded(t *testing.T) {
 		}
 		s.settle(p, result{Status: statusApplied, Index: 1})
 	}
-	if sent != MaxSpan {
-		t.Errorf("sent %d numbers from the floor on, want %d", sent, MaxSpan)
-	}
+	check.Equal(t, sent, MaxSpan, "numbers sent from the floor on")
 	work := make(chan bool)
 	go func() { work <- s.awaitWork() }()
 	time.Sleep(20 * time.Millisecond) // lets it wait, so that it must be woken
@@ -266,9 +259,7 @@ func TestRequeuedCallsKeepTheirOrder(t *testing.T) {
 	for _, c := range s.take().calls {
 		seqs = append(seqs, c.Seq)
 	}
-	if fmt.Sprint(seqs) != "[1 2 4 5]" {
-		t.Errorf("order %v", seqs)
-	}
+	check.Equal(t, fmt.Sprint(seqs), "[1 2 4 5]", "order %v", seqs)
 }
 
 func TestClose(t *testing.T) {

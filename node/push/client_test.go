@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -73,24 +75,18 @@ func TestSend(t *testing.T) {
 		t.Fatalf("answer %+v", a)
 	}
 	got := g.receiver.Received()
-	if len(got) != 1 {
-		t.Fatalf("%d requests, want 1", len(got))
-	}
+	must.Equal(t, len(got), 1, "requests")
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "Commons/test",
 		push.HeaderID: "msg_7", push.HeaderTimestamp: "1767225600",
 	} {
-		if have := got[0].Header.Get(name); have != want {
-			t.Errorf("%s: %q, want %q", name, have, want)
-		}
+		check.Equal(t, got[0].Header.Get(name), want, "%s", name)
 	}
 	if !bytes.Equal(got[0].Body, body) || got[0].Path != "/hook" {
 		t.Errorf("got %s with %q", got[0].Path, got[0].Body)
 	}
 	signatures := strings.Fields(got[0].Header.Get(push.HeaderSignature))
-	if len(signatures) != 2 {
-		t.Fatalf("signatures %q, want one by each key", signatures)
-	}
+	must.Equal(t, len(signatures), 2, "signatures in %q", signatures)
 	for i, k := range []ed25519.PrivateKey{key, older} {
 		encoded, ok := strings.CutPrefix(signatures[i], "v1a,")
 		signature, err := base64.StdEncoding.DecodeString(encoded)
@@ -175,9 +171,7 @@ func TestAnswers(t *testing.T) {
 			if a.Reason != tt.reason || a.Gone != tt.gone || a.RetryAfter != tt.retryAfter {
 				t.Errorf("answer %+v, want reason %q, gone %v, pause %v", a, tt.reason, tt.gone, tt.retryAfter)
 			}
-			if n := len(g.receiver.Received()); n != 1 {
-				t.Errorf("%d requests, want 1", n)
-			}
+			check.Equal(t, len(g.receiver.Received()), 1, "requests")
 		})
 	}
 }
@@ -251,9 +245,7 @@ func TestRejectedAddresses(t *testing.T) {
 			if a := g.send(t, g.url); a.Reason != push.RejectedAddress {
 				t.Errorf("answer %+v, want %q", a, push.RejectedAddress)
 			}
-			if n := len(g.receiver.Received()); n != 0 {
-				t.Errorf("%d requests arrived", n)
-			}
+			check.Equal(t, len(g.receiver.Received()), 0, "requests")
 		})
 	}
 }
@@ -269,9 +261,7 @@ func TestNameThatChanges(t *testing.T) {
 		if a := g.send(t, g.url); a.Reason != want {
 			t.Errorf("attempt %d: answer %+v, want %q", i, a, want)
 		}
-		if asked := g.names.Asked(host); asked != i+1 {
-			t.Errorf("attempt %d: asked %d times", i, asked)
-		}
+		check.Equal(t, g.names.Asked(host), i+1, "questions in attempt %d", i)
 	}
 }
 
@@ -300,9 +290,7 @@ func TestRejections(t *testing.T) {
 			t.Errorf("%s: answer %+v, want %q", url, a, want)
 		}
 	}
-	if n := len(g.receiver.Received()); n != 0 {
-		t.Errorf("%d requests arrived", n)
-	}
+	check.Equal(t, len(g.receiver.Received()), 0, "requests")
 }
 
 func TestCertificates(t *testing.T) {
@@ -347,8 +335,6 @@ func TestSentences(t *testing.T) {
 		"status_503":      "answered with the status 503",
 		"status_007":      "answered with the status 007",
 	} {
-		if got := reason.Sentence(); got != want {
-			t.Errorf("%s: %q, want %q", reason, got, want)
-		}
+		check.Equal(t, reason.Sentence(), want, "%s", reason)
 	}
 }

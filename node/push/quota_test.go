@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -68,16 +69,12 @@ func TestSharedHost(t *testing.T) {
 		}
 		return n
 	}
-	if n := admit("greedy 0", 20); n != push.VerificationsPerHour {
-		t.Errorf("a sender alone had %d checks, want %d", n, push.VerificationsPerHour)
-	}
+	check.Equal(t, admit("greedy 0", 20), push.VerificationsPerHour, "checks of a sender alone")
 	for i := range 9 {
 		admit("greedy "+strconv.Itoa(i+1), 20)
 	}
 	for i := range 20 {
-		if n := admit("honest "+strconv.Itoa(i), 1); n != 1 {
-			t.Errorf("sender %d was shut out", i)
-		}
+		check.Equal(t, admit("honest "+strconv.Itoa(i), 1), 1, "sender %d was shut out", i)
 	}
 	used := 0
 	for i := range 300 {

@@ -118,7 +118,7 @@ func (n *node) start() error {
 }
 
 // abandon records that the node ended by itself. Damage of its log is a bug: the disk
-// never loses what it has synced.
+// never loses synced bytes.
 func (n *node) abandon(d *disk, err error) {
 	if d.off.Load() {
 		return

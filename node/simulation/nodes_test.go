@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
@@ -139,9 +140,7 @@ func (c *nodes) watchEnd(i int) {
 func (c *nodes) run() {
 	token := c.moderator()
 	var newest struct{ LastEventID string }
-	if err := c.Nodes[0].Client().Do(c.t.Context(), http.MethodGet, "/api/events", nil, &newest); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, c.Nodes[0].Client().Do(c.t.Context(), http.MethodGet, "/api/events", nil, &newest))
 	began := time.Now()
 	var history record.History
 	crowd := &record.Crowd{
@@ -322,10 +321,7 @@ func (c *nodes) judge(calls []record.Call, began time.Time) {
 	}
 	for _, v := range check.All(calls, &f) {
 		for _, finding := range v.Findings {
-			shown, err := json.Marshal(finding.Calls[:min(len(finding.Calls), check.MaxShown)])
-			if err != nil {
-				c.t.Fatal(err)
-			}
+			shown := must.Get(json.Marshal(finding.Calls[:min(len(finding.Calls), check.MaxShown)]))(c.t)
 			c.problem("%s: %s\n%s", v.Name, finding.Text, shown)
 		}
 	}

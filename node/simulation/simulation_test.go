@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/commons-cluster/commons/internal/memdir"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -118,16 +119,11 @@ const hangAfter = 8 * time.Minute
 // simulate makes one run.
 func simulate(t *testing.T, seed uint64, o *journal, dir string) {
 	t.Helper()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	defer func() { _ = os.RemoveAll(dir) }() // the directory above is removed, too
 	nodetest.VirtualSeed(t, seed, func(t *testing.T) {
 		t.Helper()
-		c, err := newCluster(seed, o, dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newCluster(seed, o, dir))(t)
 		stop := make(chan struct{})
 		var workers sync.WaitGroup
 		workers.Go(func() { c.watch(stop) })

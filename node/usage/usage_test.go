@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/stats"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -137,18 +138,14 @@ func TestUsageIsBounded(t *testing.T) {
 	for i := range kinds {
 		u.Count(op.Counted{At: noon, Surface: command.SurfaceAPI, Action: fmt.Sprint("action", i), Client: "curl"})
 	}
-	if len(u.calls) != maxCountedRows+1 {
-		t.Errorf("%d rows are held", len(u.calls))
-	}
+	check.Equal(t, len(u.calls), maxCountedRows+1, "rows held")
 	for i := range senders {
 		u.Count(op.Counted{At: noon, Surface: command.SurfaceWeb, Action: "getDocs", Client: "curl", Sender: fmt.Sprint("sender", i)})
 	}
 	for back := range 2 * command.MaxSenderRows {
 		u.Count(op.Counted{At: noon.AddDate(0, 0, -back), Surface: command.SurfaceAPI, Action: "getDocs", Client: "curl", Sender: "x"})
 	}
-	if len(u.senders) != command.MaxSenderRows {
-		t.Errorf("%d sketches are held", len(u.senders))
-	}
+	check.Equal(t, len(u.senders), command.MaxSenderRows, "sketches held")
 	folds := 0
 	for folded := true; folded; folds++ {
 		var err error

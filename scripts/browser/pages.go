@@ -42,7 +42,7 @@ const (
 	maxView = 60_000
 )
 
-// browser is a Chromium and what it tests.
+// browser is a Chromium and the cluster that it tests.
 type browser struct {
 	cluster *harness.Cluster
 	texts   *texts

@@ -8,12 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -62,9 +63,7 @@ func TestSwitch(t *testing.T) {
 		for range want {
 			got = append(got, (<-n2.packets)[0])
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%+v: %v, want %v", q, got, want)
-		}
+		check.Diff(t, got, want, "%+v", q)
 	}
 	packet := make([]byte, 20)
 	packet[0], packet[19] = 0x45, two
@@ -89,9 +88,7 @@ func withDisk(t *testing.T) (*bench, *harness.Node) {
 		t.Skip("no disks here: ", b.noDisks)
 	}
 	n := c.Nodes[0]
-	if err := os.Mkdir(n.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(n.Dir, 0o700))
 	return b, n
 }
 
@@ -109,13 +106,9 @@ func TestDiskFails(t *testing.T) {
 		}
 		return errors.Join(err, f.Close())
 	}
-	if err := errors.Join(write("synced", true), write("lost", false)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(write("synced", true), write("lost", false)))
 	b.fail(n)
-	if err := write("late", false); !errors.Is(err, syscall.EIO) {
-		t.Errorf("a disk that failed: %v", err)
-	}
+	check.Err(t, write("late", false), syscall.EIO, "a disk that failed")
 	b.start(n) // a program that ends at once, for remount to kill
 	b.remount(n)
 	for name, want := range map[string]bool{"synced": true, "lost": false, "late": false} {
@@ -137,9 +130,7 @@ func TestDiskHangs(t *testing.T) {
 	case <-time.After(100 * time.Millisecond): // long enough for a write to pass by mistake
 	}
 	b.thawDisks()
-	if err := <-written; err != nil {
-		t.Error(err)
-	}
+	check.Err(t, <-written, nil, "written")
 }
 
 // TestWhatIsLeftOut: what would leave no majority, and what this machine cannot do.
@@ -196,13 +187,9 @@ func TestPercentile(t *testing.T) {
 		all = append(all, time.Duration(i+1))
 	}
 	for p, want := range map[int]time.Duration{50: 50, 99: 99, 100: 100} {
-		if got := percentile(all, p); got != want {
-			t.Errorf("%d: %d, want %d", p, got, want)
-		}
+		check.Equal(t, percentile(all, p), want, "percentile %d", p)
 	}
-	if got := percentile(all[:3], 50); got != 2 {
-		t.Errorf("of three: %d", got)
-	}
+	check.Equal(t, percentile(all[:3], 50), 2, "of three")
 }
 
 // TestFaultsAreShown: what docs/faults.md says shows a fault is there, for each of the

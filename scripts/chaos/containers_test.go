@@ -11,12 +11,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// engine is a container engine with one container. It notes what it is told, fails at
-// what has the words of the file "fails", and answers what a file says that is named for
-// the first word of the command.
+// engine is a container engine with one container. It records its commands. A command
+// with the words of the file "fails" fails. The answer to others is in the file that is
+// named after their first word.
 const engine = `#!/bin/sh
 cd "$(dirname "$0")" || exit
 echo "$*" >>told
@@ -41,9 +43,7 @@ func withEngine(t *testing.T) (b *bench, told func() string, write func(name, te
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	write = func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 	}
 	write("docker", engine)
 	write("ps", "0123\n")
@@ -55,9 +55,7 @@ func withEngine(t *testing.T) (b *bench, told func() string, write func(name, te
 	p := &containers{project: &project{}, undo: map[string]func() error{}, hosts: map[string]string{"node2": "10.1.2.200"}}
 	told = func() string {
 		text, err := os.ReadFile(filepath.Join(dir, "told"))
-		if err := errors.Join(err, os.Remove(filepath.Join(dir, "told"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, os.Remove(filepath.Join(dir, "told"))))
 		return string(text)
 	}
 	return &bench{o: &options{network: contained}, network: p}, told, write
@@ -171,25 +169,17 @@ func TestNothingSecretStays(t *testing.T) {
 	dir := t.TempDir()
 	binary, told := filepath.Join(dir, "commons"), filepath.Join(dir, "told")
 	script := "#!/bin/sh\necho \"$*\" >>" + told + "\ncase \"$*\" in *revoke*10.1.2.3:*) exit 1 ;; esac\necho '{\"token\":\"t\"}'\n"
-	if err := os.WriteFile(binary, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(binary, []byte(script), 0o700))
 	for _, own := range []bool{false, true} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		b := &bench{run: harness.NewRun(ctx, binary, dir), network: &containers{project: &project{}, own: own}, prefix: "c1-"}
-		if err := os.WriteFile(b.secret(), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(b.secret(), nil, 0o600))
 		b.voters = []*harness.Node{b.run.Remote("node1", "", "10.1.2.3:7000", b.secret()), b.run.Remote("node2", "", "10.1.2.4:7000", b.secret())}
-		if token := b.moderatorToken(); token != "t" {
-			t.Errorf("token %q", token)
-		}
+		check.Equal(t, b.moderatorToken(), "t", "token")
 		interrupt()
 		b.forget()
 		text, err := os.ReadFile(told)
-		if err := errors.Join(err, os.Remove(told)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, os.Remove(told)))
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 		if last := lines[len(lines)-1]; !strings.HasPrefix(lines[0], "mod token create c1-chaos ") || !own && (!strings.HasPrefix(last, "mod token revoke c1-chaos ") || !strings.Contains(last, "10.1.2.4:7000")) || own && len(lines) > 1 {
 			t.Errorf("own project: %t, commands:\n%s", own, text)

@@ -7,6 +7,9 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestLinks: what a way carries waits while it is cut, and arrives when it is healed;
@@ -17,10 +20,7 @@ func TestLinks(t *testing.T) {
 		t.Skip(err)
 	}
 	served := make(chan string, 10)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		served <- r.URL.Path
 		_, _ = io.WriteString(w, "heard")
@@ -29,10 +29,7 @@ func TestLinks(t *testing.T) {
 	defer server.Close()
 	defer l.close()
 	l.runs("me", os.Getpid())
-	addr, err := l.before(t.Context(), "other", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := must.Get(l.before(t.Context(), "other", listener.Addr().String()))(t)
 	answers := make(chan string, 10)
 	ask := func(path string) {
 		res, err := http.Get("http://" + addr + path)
@@ -53,18 +50,14 @@ func TestLinks(t *testing.T) {
 	}
 	l.set("other", "me", quality{cut: true})
 	go ask("/back")
-	if got := <-served; got != "/back" {
-		t.Errorf("the way there is cut, too: %s", got)
-	}
+	check.Equal(t, <-served, "/back", "the way there is cut, too")
 	select {
 	case got := <-answers:
 		t.Errorf("over a way that is cut: %s", got)
 	case <-time.After(5 * cutLook): // long enough for an answer to pass by mistake
 	}
 	l.set("other", "me", quality{})
-	if got := <-answers; got != "heard" {
-		t.Errorf("after it was healed: %s", got)
-	}
+	check.Equal(t, <-answers, "heard", "after it was healed")
 	l.set("me", "other", quality{cut: true})
 	go ask("/there")
 	for len(served) == 0 && len(answers) == 0 {

@@ -22,7 +22,7 @@ import (
 
 const (
 	// partTimeout is how long one part may run before it counts as hanging. partGrace is
-	// the time that it then has to remove what it made.
+	// the time that it then has to clean up.
 	partTimeout, partGrace = 20 * time.Minute, 2 * time.Minute
 	// randomFor is how long each random plan of a long run is.
 	randomFor = 3 * time.Minute

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/scripts/chaos/record"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
@@ -86,9 +88,7 @@ func TestLongRunGoesOn(t *testing.T) {
 	good := report{Name: "random", Started: time.Now(), Rate: 150, Failed: []string{}, Plan: []event{{Gap: 3 * time.Second}, {Gap: time.Second}, {Note: "left out"}, {Gap: 2 * time.Second}}}
 	write := func(r *report) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(o.out, 0o700), r.write(filepath.Join(o.out, "chaos-random-3"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(o.out, 0o700), r.write(filepath.Join(o.out, "chaos-random-3"))))
 	}
 	failed := play("exit 1")
 	write(&good)
@@ -98,9 +98,7 @@ func TestLongRunGoesOn(t *testing.T) {
 	rejected := play("exit 1")
 	rows := []row{failed, passed, rejected, play("exit 77")}
 	for i, want := range []string{failedRun, passedRun, failedRun, skippedRun} {
-		if rows[i].Verdict != want {
-			t.Errorf("run %d: %+v, want %s", i, rows[i], want)
-		}
+		check.Equal(t, rows[i].Verdict, want, "run %d: %+v", i, rows[i])
 	}
 	if passed.Faults != 3 || passed.Left != 1 || passed.Median != 2*time.Second || passed.Longest != 3*time.Second || passed.Report == "" || len(failed.Why) == 0 {
 		t.Errorf("%+v\n%+v", passed, failed)
@@ -114,16 +112,9 @@ func TestLongRunGoesOn(t *testing.T) {
 	if err := ended(rows); err == nil {
 		t.Error("a run failed, and all are good")
 	}
-	if err := ended(rows[1:2]); err != nil {
-		t.Error(err)
-	}
-	if err := writeIndex(o.out, time.Now(), rows); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(o.out, "index.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Err(t, ended(rows[1:2]), nil, "ended")
+	must.Do(t, writeIndex(o.out, time.Now(), rows))
+	page := must.Get(os.ReadFile(filepath.Join(o.out, "index.html")))(t)
 	for _, want := range []string{`href="chaos-random-3.html"`, "n1 lacks &lt;e1&gt;", "1 passed", "2 failed", "1 skipped"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the index lacks %q", want)
@@ -143,9 +134,7 @@ not JSON
 {"time":"2026-01-02T03:04:12Z","level":"WARN","msg":"a write of the log was slow","took":"1.2s"}
 {"time":"2026-01-02T03:04:20Z","level":"WARN","msg":"too late"}
 `
-	if err := os.WriteFile(n.Log, []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(n.Log, []byte(log), 0o600))
 	r := report{Plan: []event{{Silent: 5 * time.Second, Gap: 3 * time.Second}, {Silent: 5 * time.Second, Gap: time.Second}}}
 	r.explain([]*harness.Node{n}, began)
 	want := []string{"   4.90 s  n1: election won term=3", "   6.00 s  n1: a write of the log was slow took=1.2s (2 times)"}
@@ -167,7 +156,5 @@ func TestSlowness(t *testing.T) {
 		{Node: "n1", Begin: 210, End: 290},
 		{Node: "n3", Begin: 299, End: 330},
 	}
-	if got := r.slowness(&e, calls); got != (slowness{Usual: 15, Meanwhile: 31}) {
-		t.Errorf("%+v", got)
-	}
+	check.Equal(t, r.slowness(&e, calls), (slowness{Usual: 15, Meanwhile: 31}), "result")
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -15,17 +15,12 @@ import (
 // that only commands are found in them.
 func TestManual(t *testing.T) {
 	t.Chdir("../..")
-	m, err := readManual()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(readManual())(t)
 	want := []string{
 		"Back up", "Change the secret", "Go on with one node", "Grow to five", "Look", "Move the leadership",
 		"Replace a disk", "Restart or upgrade", "Restore a backup", "Shrink", "Try a restore",
 	}
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(m.scripts))); diff != "" {
-		t.Errorf("procedures (-want +got):\n%s", diff)
-	}
+	check.Diff(t, slices.Sorted(maps.Keys(m.scripts)), want, "procedures")
 	for title, script := range m.scripts {
 		if !strings.HasPrefix(script, "docker compose ") && !strings.HasPrefix(script, "for node in ") {
 			t.Errorf("%s begins with %.40q", title, script)
@@ -40,7 +35,5 @@ func TestManual(t *testing.T) {
 	for _, e := range slices.Concat(balancedPlan(0), afterwardsBalanced()) {
 		m.followed[e.Fault] = true
 	}
-	if err := harness.Try(m.allFollowed); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, harness.Try(m.allFollowed), nil, "try")
 }

@@ -80,8 +80,8 @@ func (s *namespaces) add(ctx context.Context, n *harness.Node, number int) error
 	return system(ctx, "ip", "-n", space, "link", "set", "lo", "up")
 }
 
-// attach puts a device into a namespace, or into this process's own, and switches what
-// it sends.
+// attach puts a device into a namespace, or into this process's own, and switches its
+// packets.
 func (s *namespaces) attach(ctx context.Context, node string, host byte, space string) error {
 	name := s.id + "t" + strconv.Itoa(int(host))
 	device, err := openTun(name)

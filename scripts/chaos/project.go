@@ -68,7 +68,7 @@ func newProject(ctx context.Context, prefix string, env ...string) (*project, er
 	return p, err
 }
 
-// do runs a command and returns what it prints.
+// do runs a command and returns its output.
 func (p *project) do(ctx context.Context, command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, engineTimeout)
 	defer cancel()

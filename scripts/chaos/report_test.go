@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/scripts/chaos/check"
 	"github.com/commons-cluster/commons/scripts/chaos/record"
 )
@@ -77,13 +78,8 @@ func TestPageHoldsWhatFailed(t *testing.T) {
 	r.Verdicts = []check.Verdict{{Name: "jobs", Looked: 1, Findings: []check.Finding{{Text: "no order explains it", Calls: []record.Call{{Client: "recorder-9"}}}}}}
 	r.figures()
 	place := t.TempDir() + "/r"
-	if err := r.write(place); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(place + ".html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.write(place))
+	data := must.Get(os.ReadFile(place + ".html"))(t)
 	for _, want := range []string{"a &lt;name&gt;", "Seed 7", "no order explains it", "recorder-9", "n1, term 3", "<polyline", "kill n1"} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("the page lacks %q", want)

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestDocumentedCommands holds that /docs/clients names the generators, and calls
@@ -29,9 +31,6 @@ func TestDocumentedCommands(t *testing.T) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return string(data)
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestGenerate(t *testing.T) {
@@ -14,10 +16,7 @@ func TestGenerate(t *testing.T) {
 		{ID: "allowed", Regex: `vendor_[a-z]{20}`, Allowlists: []struct{ Regexes []string }{{[]string{"x"}}}},
 		{ID: "repeated", Regex: `vendor-([a-z]{4}-){3}`},
 	}
-	source, err := generate(&c, "MIT License\n\nCopyright\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(generate(&c, "MIT License\n\nCopyright\n"))(t)
 	for _, want := range []string{
 		"// MIT License", `{"taken", []string{"new_tkn_", "old_tkn_"}, ` + "`" + `\b((?:new|old)_tkn_[a-z]{20})` + "`, true, 3.5}",
 		"`vendor-(?:[a-z]{4}-){3}`",

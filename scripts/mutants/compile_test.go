@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestBugsCompile type-checks the packages with each bug. A bug that does not compile ends
@@ -28,13 +30,8 @@ func TestBugsCompile(t *testing.T) {
 		GoFiles                 []string
 	}
 	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles", "./...")
-	out, err := list.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := list.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(list.StdoutPipe())(t)
+	must.Do(t, list.Start())
 	exports, packages := map[string]string{}, map[string]goPackage{}
 	for decoder := json.NewDecoder(out); ; {
 		var p goPackage
@@ -47,13 +44,8 @@ func TestBugsCompile(t *testing.T) {
 		}
 		exports[p.ImportPath], packages[p.Dir] = p.Export, p
 	}
-	if err := list.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, list.Wait())
+	root := must.Get(os.Getwd())(t)
 	set, dir := token.NewFileSet(), t.TempDir()
 	imports := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	tested, played := knownBugs(t)
@@ -63,9 +55,7 @@ func TestBugsCompile(t *testing.T) {
 			t.Fatalf("%s: %v", b.name, err)
 		}
 		var overlay struct{ Replace map[string]string }
-		if err := json.Unmarshal(read(t, file), &overlay); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(read(t, file), &overlay))
 		changed, dirs := map[string]string{}, map[string]bool{}
 		for path, by := range overlay.Replace {
 			if !filepath.IsAbs(path) {

@@ -177,7 +177,7 @@ func (b *bug) overlay(dir string) (file string, err error) {
 	return file, os.WriteFile(file, data, 0o600)
 }
 
-// command runs a program in a directory and returns what it prints.
+// command runs a program in a directory and returns its output.
 func command(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	// A program that hangs in spite of its own limit is ended a little later.
 	ctx, cancel := context.WithTimeout(ctx, testTimeout+time.Minute)

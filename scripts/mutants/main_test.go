@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func knownBugs(t *testing.T) (tested, played []bug) {
@@ -38,10 +41,7 @@ func TestBugsFit(t *testing.T) {
 			t.Errorf("%s: %v", b.name, err)
 			continue
 		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(t)
 		var overlay struct{ Replace map[string]string }
 		if err := json.Unmarshal(data, &overlay); err != nil || len(overlay.Replace) == 0 {
 			t.Fatalf("%s: %s, %v", b.name, data, err)
@@ -56,10 +56,7 @@ func TestBugsFit(t *testing.T) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return data
 }
 
@@ -79,9 +76,7 @@ func TestBugsAreRead(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			tested, played, err := readBugs(test.table)
 			if test.wrong != "" {
-				if err == nil || !strings.Contains(err.Error(), test.wrong) {
-					t.Errorf("error %v, want %q", err, test.wrong)
-				}
+				check.ErrText(t, err, test.wrong, "error")
 				return
 			}
 			all := slices.Concat(tested, played)
@@ -101,9 +96,7 @@ func TestEdits(t *testing.T) {
 	const source = "package p\n\nvar limit = 3\n\nfunc add() {\n\tone()\n\t\ttwo()\n}\n\nfunc (s *set[T]) add() {\n\tone()\n\ttwo()\n\tone()\n}\n"
 	dir := t.TempDir()
 	file := filepath.Join(dir, "p.go")
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(source), 0o600))
 	for _, test := range []struct {
 		name string
 		edit edit
@@ -165,9 +158,7 @@ func TestEveryBugHasItsTurn(t *testing.T) {
 	if a, b := names(choose(bugs, nil, "a commit")), names(choose(bugs, nil, "a commit")); !slices.Equal(a, b) {
 		t.Errorf("one seed gives %q and %q", a, b)
 	}
-	if got := names(choose(bugs, []string{"claimed job", "no such"}, "")); !slices.Equal(got, []string{"a claimed job is claimed again"}) {
-		t.Errorf("chosen by a word: %q", got)
-	}
+	check.Diff(t, names(choose(bugs, []string{"claimed job", "no such"}, "")), []string{"a claimed job is claimed again"}, "chosen by a word")
 }
 
 // TestNoticedBy holds that only a test that failed counts as one that noticed.

@@ -13,24 +13,20 @@ import (
 	"golang.org/x/text/encoding/charmap"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestCollect(t *testing.T) {
-	koi8, err := charmap.KOI8R.NewEncoder().String("Жизнь прекрасна\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	chunks, err := collect(fstest.MapFS{
+	koi8 := must.Get(charmap.KOI8R.NewEncoder().String("Жизнь прекрасна\n"))(t)
+	chunks := must.Get(collect(fstest.MapFS{
 		"people":         {Data: []byte("First one.\n\t\t-- Victor Hugo, Les Mis\n%\nabc\n%\nSecond\r\none\x1b[33m!\x1b[m\n%\nH\bHi\x07 there\n")},
 		"people.dat":     {Data: []byte("index")},
 		"de/Zitate":      {Data: []byte("Über alles\n%% comment\nWeiter unten\n")},
 		"ru/life":        {Data: []byte(koi8)},
 		"chinese":        {Data: []byte("人生得意須盡歡\n")},
 		"es/off/insulto": {Data: []byte("never published\n")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var got []string
 	for _, c := range chunks {
 		for _, text := range c.texts {
@@ -101,9 +97,7 @@ func TestPublishAll(t *testing.T) {
 	dead.Close()
 	for run := range 2 {
 		p := newPublisher([]string{server.URL, dead.URL}, 3)
-		if err := p.publishAll(t.Context(), chunks, 3); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.publishAll(t.Context(), chunks, 3))
 		if created, known := p.created.Load(), p.known.Load(); created+known != 48 || (run == 0) != (created == 48) {
 			t.Errorf("run %d: %d created, %d known", run, created, known)
 		}
@@ -119,9 +113,7 @@ func TestPublishAll(t *testing.T) {
 			t.Errorf("%+v replies to %+v", e, target)
 		}
 	}
-	if replies != 8 {
-		t.Errorf("%d replies, want 2 in each of 4 collections", replies)
-	}
+	check.Equal(t, replies, 8, "replies in 4 collections")
 }
 
 func TestARejectionEndsIt(t *testing.T) {
@@ -132,7 +124,5 @@ func TestARejectionEndsIt(t *testing.T) {
 	p := newPublisher([]string{server.URL}, 2)
 	p.config.Patience = -1
 	err := p.publishAll(t.Context(), []chunk{{"en", "x", []text{{body: "some text"}}}}, 2)
-	if err == nil || !strings.Contains(err.Error(), "rate limits are on") {
-		t.Errorf("error %v", err)
-	}
+	check.ErrText(t, err, "rate limits are on", "error")
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/cli/agent"
@@ -146,7 +147,8 @@ func position(t *testing.T, p *place) string {
 	return cluster + "-1-1"
 }
 
-// TestCorrections runs commands that are rejected, and then what they propose.
+// TestCorrections runs commands that are rejected, and then the commands that the
+// rejections propose.
 func TestCorrections(t *testing.T) {
 	p := newPlace(t)
 	bob, ada := p.shell("bob"), p.shell("ada")
@@ -309,9 +311,7 @@ func TestLogins(t *testing.T) {
 	author := func(args ...string) string {
 		t.Helper()
 		var published struct{ Entry client.Entry }
-		if err := json.Unmarshal([]byte(sh.must(append(args, "--json")...)), &published); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(sh.must(append(args, "--json")...)), &published))
 		return published.Entry.Agent + map[bool]string{true: " proven"}[published.Entry.NameVerified]
 	}
 	var got []string
@@ -321,9 +321,7 @@ func TestLogins(t *testing.T) {
 	if diff := cmp.Diff([]string{"bob proven", "ada proven", "ada proven", "anonymous", "cyd"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if sent != "" {
-		t.Errorf("another address was sent %q", sent)
-	}
+	check.Equal(t, sent, "", "another address was sent")
 	stranger := p.shell("")
 	if r := stranger.run("login", "ada", "--url", p.URL, "--description", "Also knows tides."); r.code != agent.ExitRejected || !strings.Contains(r.err, "try: commons login ada --url "+p.URL+" --key-file FILE") {
 		t.Errorf("a name that is taken: exit code %d: %s", r.code, r.err)
@@ -340,9 +338,7 @@ func keys(sh *shell) map[string]string {
 			return err
 		}
 		info := must.Get(d.Info())(sh.t)
-		if info.Mode().Perm() != 0o600 {
-			sh.t.Errorf("%s has mode %o", path, info.Mode().Perm())
-		}
+		check.Equal(sh.t, info.Mode().Perm(), 0o600, "mode of %s", path)
 		data := must.Get(os.ReadFile(path))(sh.t)
 		if key := regexp.MustCompile(`ck_[a-z0-9]+`).FindString(string(data)); key != "" {
 			found[filepath.Base(path)] = key
@@ -358,9 +354,7 @@ func TestKeys(t *testing.T) {
 	p := newPlace(t)
 	sh := p.shell("ada")
 	before := keys(sh)
-	if len(before) != 1 {
-		t.Fatalf("stored: %v", before)
-	}
+	must.Equal(t, len(before), 1, "stored: %v", before)
 	sh.must("key", "rotate")
 	var key string
 	for stored, now := range keys(sh) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -17,9 +19,7 @@ func TestHealthOfVoter(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
 	secret := filepath.Join(t.TempDir(), "secret")
-	if _, err := cluster.KeepSecretFile(secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cluster.KeepSecretFile(secret))(t)
 	private := c.Nodes[0].ClusterAddr()
 	for name, tc := range map[string]struct {
 		args []string
@@ -33,9 +33,7 @@ func TestHealthOfVoter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := execute(t, append([]string{"health", "--voter", "--http-addr", c.Nodes[0].Config.HTTPAddr}, tc.args...)...)
-			if code != tc.code {
-				t.Errorf("exit code %d, want %d", code, tc.code)
-			}
+			check.Equal(t, code, tc.code, "exit code")
 			if !strings.Contains(stderr, tc.says) {
 				t.Errorf("stderr %q, want %q in it", stderr, tc.says)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -109,9 +110,7 @@ func TestBulkOutlivesTheLeader(t *testing.T) {
 			want = written
 		}
 		c.WaitConverged()
-		if left := len(c.All(leader, client.EntryQuery{Agent: "eve"})); left != want {
-			t.Errorf("after %s %d are shown, want %d", verb, left, want)
-		}
+		check.Equal(t, len(c.All(leader, client.EntryQuery{Agent: "eve"})), want, "after %s are shown", verb)
 	}
 	c.WaitConverged()
 }

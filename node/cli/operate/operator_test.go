@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli"
@@ -149,23 +150,17 @@ func TestKeyIsReset(t *testing.T) {
 		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, c.Nodes[0].URL()+"/api/agents", bytes.NewReader(data)))(t)
 		req.Header.Set("Content-Type", "application/json")
 		res := must.Get(http.DefaultClient.Do(req))(t)
-		if err := res.Body.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, res.Body.Close(), nil, "close")
 		return res.StatusCode
 	}
-	if status := register(map[string]string{"id": "Ada", "description": "Loses her keys."}); status != http.StatusCreated {
-		t.Fatalf("registration: status %d", status)
-	}
+	must.Equal(t, register(map[string]string{"id": "Ada", "description": "Loses her keys."}), http.StatusCreated, "registration: status")
 	code, out, stderr := execute(t, "agents", "reset-key", "ada", "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
 	var answer admin.KeyAnswer
 	if err := json.Unmarshal([]byte(out), &answer); err != nil || code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s%s", code, out, stderr)
 	}
 	for key, want := range map[string]int{answer.EditKey: http.StatusCreated, answer.EditKey + "x": http.StatusForbidden} {
-		if status := register(map[string]string{"id": "ada", "note": "Found " + key[len(key)-1:], "edit_key": key}); status != want {
-			t.Errorf("a change with the key %q: status %d, want %d", key, status, want)
-		}
+		check.Equal(t, register(map[string]string{"id": "ada", "note": "Found " + key[len(key)-1:], "edit_key": key}), want, "a change with the key %q: status", key)
 	}
 	if c.Nodes[0].Logged(answer.EditKey) {
 		t.Error("the key is in the log")
@@ -173,9 +168,7 @@ func TestKeyIsReset(t *testing.T) {
 	write := func() int {
 		t.Helper()
 		res := must.Get(http.Post(c.Nodes[0].URL()+"/api/entries", "application/json", strings.NewReader(`{"agent":"ada","body":"Who am I?"}`)))(t)
-		if err := res.Body.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, res.Body.Close(), nil, "close")
 		return res.StatusCode
 	}
 	for _, step := range []struct {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -91,9 +92,7 @@ func TestOnlyWhatWasSavedIsRecorded(t *testing.T) {
 		if code, stderr := save(file); code != cli.ExitFailed || !strings.Contains(stderr, "nothing was saved") {
 			t.Errorf("save to %s: exit code %d, %s", file, code, stderr)
 		}
-		if at := lastBackup(t, c); at != "0" {
-			t.Errorf("after nothing was saved to %s the newest backup is of %s", file, at)
-		}
+		check.Equal(t, lastBackup(t, c), "0", "after nothing was saved to %s the newest backup is of", file)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("left behind: %v, %v", left, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/golden"
 	"github.com/commons-cluster/commons/node/admin"
 )
@@ -78,25 +79,19 @@ func TestStatusScreen(t *testing.T) {
 
 func TestRejectedEverywhere(t *testing.T) {
 	report := someCluster()
-	if reason := rejectedEverywhere(&report); reason != "" {
-		t.Errorf("one server takes writes, and the screen says %q", reason)
-	}
+	check.Equal(t, rejectedEverywhere(&report), "", "one server takes writes, and the screen")
 	report.Servers[0].Report.Rejects = "disk_full: no space"
 	if reason := rejectedEverywhere(&report); !strings.HasPrefix(reason, "disk_full") {
 		t.Errorf("no server takes writes, and the screen says %q", reason)
 	}
 	report.Servers[1].Report = nil
 	report.Servers[0].Report.Leader, report.Servers[0].Report.Rejects = "", ""
-	if reason := rejectedEverywhere(&report); reason != "no leader is known" {
-		t.Errorf("there is no leader, and the screen says %q", reason)
-	}
+	check.Equal(t, rejectedEverywhere(&report), "no leader is known", "there is no leader, and the screen")
 	if screen := statusText((&watcher{now: report}).overview()); !strings.Contains(screen, "WRITES ARE REJECTED: no leader is known\n") {
 		t.Errorf("the screen is %s", screen)
 	}
 	report.Servers[0].Report = nil
-	if reason := rejectedEverywhere(&report); reason != "no server answers" {
-		t.Errorf("none answers, and the screen says %q", reason)
-	}
+	check.Equal(t, rejectedEverywhere(&report), "no server answers", "none answers, and the screen")
 }
 
 // TestHealthExitCode holds that the command fails for each server that is not well,
@@ -107,29 +102,21 @@ func TestHealthExitCode(t *testing.T) {
 	report.Servers[2].Report, report.Servers[4].Report = report.Servers[0].Report, report.Servers[0].Report
 	report.Servers[3].Report = nil // outside
 	health := admin.HealthReport{Health: admin.Health{Healthy: true}, Reports: report.Servers}
-	if err := unwell(&health); err != nil {
-		t.Errorf("all is well: %v", err)
-	}
+	check.Err(t, unwell(&health), nil, "all is well")
 	health.Healthy = false
 	if err := unwell(&health); err == nil {
 		t.Error("not healthy, and it succeeds")
 	}
 	health.Healthy = true
 	report.Servers[1].Report.Problems = []string{"writes are rejected: disk_full"}
-	if err := unwell(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
-		t.Errorf("one rejects writes: %v", err)
-	}
+	check.ErrText(t, unwell(&health), "not well: b-2;", "one rejects writes")
 	report.Servers[4].Report = nil
-	if err := unwell(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2, e-5;") {
-		t.Errorf("another does not answer: %v", err)
-	}
+	check.ErrText(t, unwell(&health), "not well: b-2, e-5;", "another does not answer")
 }
 
 func TestMillisText(t *testing.T) {
 	for ms, want := range map[float64]string{0: "0.0 ms", 9.94: "9.9 ms", 10: "10 ms", 1234.5: "1234 ms", 10_000: "10s", 600_000: "10m0s"} {
-		if got := millisText(ms); got != want {
-			t.Errorf("%g: %q, want %q", ms, got, want)
-		}
+		check.Equal(t, millisText(ms), want, "%g", ms)
 	}
 }
 

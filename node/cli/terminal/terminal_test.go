@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -15,9 +16,7 @@ func TestLogFormats(t *testing.T) {
 		var out bytes.Buffer
 		logger := must.Get(NewLogger(&out, "warn", format))(t)
 		logger.Info("hidden")
-		if out.Len() != 0 {
-			t.Errorf("%s: %s", format, &out)
-		}
+		check.Equal(t, out.Len(), 0, "%s: %s", format, &out)
 		logger.Warn("shown", slog.Int("n", 1))
 		if !strings.HasPrefix(out.String(), want) {
 			t.Errorf("%s: %s", format, &out)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // takeEnv makes the test binary a process that takes as many ports, prints them
@@ -52,16 +54,9 @@ func TestNoPortTwice(t *testing.T) {
 	for p := range processes {
 		cmd := exec.CommandContext(ctx, os.Args[0])
 		cmd.Env = append(os.Environ(), takeEnv+"="+strconv.Itoa(goroutines*each))
-		if _, err := cmd.StdinPipe(); err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(cmd.StdinPipe())(t)
+		out := must.Get(cmd.StdoutPipe())(t)
+		must.Do(t, cmd.Start())
 		t.Cleanup(func() {
 			cancel()
 			_ = cmd.Wait()
@@ -110,10 +105,7 @@ func TestSuccessivePortsSkipTheBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	busy := first + n + 1
-	l, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", local(busy))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get((&net.ListenConfig{}).ListenPacket(t.Context(), "udp", local(busy)))(t)
 	defer l.Close()
 	if second, err := Take(n); err != nil || second != busy+1 {
 		t.Errorf("with %d busy: %d, %v", busy, second, err)

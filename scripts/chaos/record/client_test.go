@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestOutcomes(t *testing.T) {
@@ -36,10 +38,7 @@ func TestOutcomes(t *testing.T) {
 // TestSentAndLost: a GET whose connection breaks is sent again by net/http, and finds
 // no listener: it may have been written all the same. Without a connection it was not.
 func TestSentAndLost(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var served int
 	server := &http.Server{ReadHeaderTimeout: time.Minute}
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,61 @@
+// Package check compares values in tests. The test goes on after a difference.
+package check
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TB is the part of a testing.TB that the functions need.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// Equal fails the test if got is not want. The format describes got.
+func Equal[Value comparable](tb TB, got, want Value, format string, args ...any) {
+	tb.Helper()
+	if got != want {
+		tb.Errorf("%s", Unequal(got, want, format, args...))
+	}
+}
+
+// Diff fails the test with the differences between got and want, unexported fields
+// included. The format describes got.
+func Diff(tb TB, got, want any, format string, args ...any) {
+	tb.Helper()
+	unexported := cmp.Exporter(func(reflect.Type) bool { return true })
+	if diff := cmp.Diff(want, got, unexported); diff != "" {
+		tb.Errorf("%s (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
+	}
+}
+
+// Unequal returns the message of a test that got another value than it wants.
+func Unequal(got, want any, format string, args ...any) string {
+	verb := "%+v"
+	if reflect.ValueOf(want).Kind() == reflect.String {
+		verb = "%q"
+	}
+	return fmt.Sprintf(format, args...) + fmt.Sprintf(": "+verb+", want "+verb, got, want)
+}
+
+// Err fails the test unless got is the error want or wraps it. Nil means no error. The
+// format describes the step that failed.
+func Err(tb TB, got, want error, format string, args ...any) {
+	tb.Helper()
+	if !errors.Is(got, want) {
+		tb.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+// ErrText fails the test unless got is an error with a text in its message.
+func ErrText(tb TB, got error, text, format string, args ...any) {
+	tb.Helper()
+	if got == nil || !strings.Contains(got.Error(), text) {
+		tb.Errorf("%s: %v, want %q", fmt.Sprintf(format, args...), got, text)
+	}
+}
