@@ -413,11 +413,11 @@ func (f *profileForm) Answer(c *op.Call, view *view.View, r *command.Result) err
 	}
 	c.Out.Set(op.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))
 	return c.Answer(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		dst, err := view.AppendProfile(append(write.AppendNotes(dst, f.Notes), `,"agent":`...), f.change.AgentKey)
-		if errors.Is(err, state.ErrNotFound) { // it is deleted
-			dst, err = append(dst, "null"...), nil
-		}
-		if err != nil {
+		dst = write.AppendNotes(dst, f.Notes)
+		shown, err := view.AppendProfile(append(slices.Clip(dst), `,"agent":`...), f.change.AgentKey)
+		if err == nil {
+			dst = shown
+		} else if !errors.Is(err, state.ErrNotFound) { // not found if it is deleted
 			return nil, fmt.Errorf("show a profile: %w", err)
 		}
 		if r.KeyIssued {
