@@ -284,6 +284,7 @@ func TestEveryFieldErrorHasAnExample(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := board(t, unboundedDryRuns, unboundedRejections)
+			s.Backend.Apply(&command.SetSettings{WriteRate: new(int64)}) // recovery codes, too
 			surfaces := surfacesOf(t, s)
 			rejections, turn := 0, 0
 			try := func(fields map[string]any) {
@@ -331,7 +332,7 @@ func TestEveryFieldErrorHasAnExample(t *testing.T) {
 func TestDrawnRejectionsHaveExamples(t *testing.T) {
 	s := board(t, unboundedDryRuns, unboundedRejections)
 	many := uint64(1 << 20)
-	s.Backend.Apply(&command.SetSettings{AlikeHourly: &many})
+	s.Backend.Apply(&command.SetSettings{AlikeHourly: &many, WriteRate: new(int64)})
 	surfaces := surfacesOf(t, s)
 	rapid.Check(t, func(rt *rapid.T) {
 		test := dryRuns[rapid.IntRange(0, len(dryRuns)-1).Draw(rt, "write")]

@@ -51,7 +51,10 @@ func newLogWriter(t *rapid.T, l *raftLog, m *Machine, applied func()) *logWriter
 		&command.Init{ClusterID: "c", SealedDataKey: []byte("key")}, &command.NextEpoch{Number: 1, SealedKey: []byte("key")}, &command.SetSettings{SenderDays: &days},
 	}
 	for _, name := range someAgents[:3] {
-		first = append(first, hooked(name, func(c *command.Register) { c.NewKey, c.Proof = keyHash(name), pseudonyms(1, "home") }))
+		first = append(first, hooked(name, func(c *command.Register) {
+			c.NewKey, c.Proof = keyHash(name), pseudonyms(1, "home")
+			c.Given, c.RecoverBy = c.Given|command.FieldRecoverBy, true
+		}))
 	}
 	l.commands(first...)
 	w.seqs[boot1] = l.nextSeq[boot1]
@@ -117,6 +120,8 @@ var draws = map[command.Op]struct {
 	command.OpDestroyDisk:    {1, func(w *logWriter) command.Payload { return &command.DestroyDisk{Order: byOperator, Server: w.server()} }},
 	command.OpNextEpoch:      {3, (*logWriter).nextEpoch},
 	command.OpForgetSenders:  {3, (*logWriter).forgetSenders},
+	command.OpRecover:        {4, func(w *logWriter) command.Payload { return &command.Recover{AgentKey: w.named()} }},
+	command.OpRedeem:         {4, (*logWriter).redeem},
 }
 
 // followers are commands that read the rows that a command has changed or deleted.
@@ -127,6 +132,7 @@ var followers = map[command.Op][]command.Op{
 	command.OpPurge:         {command.OpHide, command.OpPublish, command.OpReport},
 	command.OpClaimJob:      {command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob},
 	command.OpAddUsage:      {command.OpAddUsage},
+	command.OpRecover:       {command.OpRedeem},
 }
 
 // TestAllCommandsAreDrawn fails for a command of the table that logWriter does not draw.
@@ -386,6 +392,25 @@ func (w *logWriter) register() command.Payload {
 		c.Given |= command.FieldProtected
 		c.Protected = w.oneOf(2)
 	}
+	if w.oneOf(2) {
+		c.Given |= command.FieldRecoverBy
+		c.RecoverBy = !w.oneOf(4)
+	}
+	if w.oneOf(20) {
+		return &command.Register{Agent: name, AgentKey: name, NewKey: c.NewKey, Request: c.Request, Delete: true}
+	}
+	return c
+}
+
+// redeem draws a recovery code, often one that a name has.
+func (w *logWriter) redeem() command.Payload {
+	c := &command.Redeem{AgentKey: w.named(), Number: 1 + uint64(w.below(4)), NewKey: keyHash(w.named()), RequestID: one(w, "", "request-1", "request-2")}
+	newest := int64(0)
+	for _, name := range someAgents {
+		if codes := must(w.v.RecoveryCodes(name)); len(codes) > 0 && codes[len(codes)-1].At > newest && !w.oneOf(5) {
+			c.AgentKey, c.Number, newest = name, one(w, codes...).Number, codes[len(codes)-1].At
+		}
+	}
 	return c
 }
 
@@ -459,6 +484,10 @@ func (w *logWriter) beginDeliveries() command.Payload {
 // delivery is usually the one that is being sent.
 func (w *logWriter) attempt() command.Attempt {
 	a := command.Attempt{AgentKey: w.named(), Delivery: 1, Number: 1}
+	if w.oneOf(4) {
+		a.AgentKey = outbox.AlertsOf(a.AgentKey)
+		return a
+	}
 	box, err := w.v.Outbox(a.AgentKey)
 	if err != nil || len(box.Newest) == 0 { // the name has no profile, or no delivery
 		return a

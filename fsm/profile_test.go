@@ -308,7 +308,7 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 		"agent":          func(c *command.Register) { c.Agent = "a" },
 		"agent key":      func(c *command.Register) { c.AgentKey = "" },
 		"nobody":         func(c *command.Register) { c.AgentKey = command.AnonymousName },
-		"unknown fields": func(c *command.Register) { c.Given = command.AllProfileFields + 1 },
+		"deleted fields": func(c *command.Register) { c.Delete = true },
 		"not given":      func(c *command.Register) { c.Given = command.FieldDescription },
 		"short":          func(c *command.Register) { c.Description = "abc" },
 		"description":    func(c *command.Register) { c.Description = long(command.MaxDescription) },

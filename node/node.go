@@ -267,6 +267,7 @@ func (n *Node) openDelivery() error {
 		n.logger.Warn("FOR TESTS ONLY: what is pushed may reach addresses that are not public", "flags", flags)
 	}
 	n.delivery = delivery.New(delivery.Config{
+		Code:     n.dataKey.RecoveryCode,
 		ServerID: n.identity.ServerID, Version: n.cfg.Version, PublicURL: n.cfg.PublicURL, Machine: n.machine, Client: n.port.Client(), Logger: n.logger,
 		Push: push.Config{
 			Check:    func(rawURL string) string { return n.notifyRules().Problem(rawURL) },

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -213,6 +214,12 @@ func (b *Backend) ReadIndex(context.Context) (uint64, error) {
 		b.OnReadIndex()
 	}
 	return b.Machine.Applied() + b.ReadAhead, b.ReadIndexErr
+}
+
+// RecoveryCode implements op.Backend.
+func (b *Backend) RecoveryCode(agentKey string, number uint64, at int64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", agentKey, number, at))
+	return op.EncodeSecret(op.RecoveryCodePrefix, sum[:16])
 }
 
 // Pseudonyms implements op.Backend. In each epoch senders have others.

@@ -173,6 +173,8 @@ type NewProfile struct {
 	Note         string   `json:"note,omitempty"`
 	Protected    *bool    `json:"protected,omitempty"`
 	RotateKey    bool     `json:"rotate_key,omitempty"` // replaces the client's key by a new one
+	RecoverBy    string   `json:"recover_by,omitempty"` // "receiver" or "off"
+	Delete       bool     `json:"delete,omitempty"`     // alone with ID; the name stays reserved
 	RequestID    string   `json:"request_id,omitempty"` // made by the client if empty
 
 	Clear []string `json:"-"` // names of fields to empty, such as note

@@ -12,6 +12,7 @@ const blank = `\\?["']?\]?[ \t]*[:=][ \t]*\\?["']?`
 var rules = []rule{
 	// Our own, see api.EditKeyPrefix.
 	{"an edit_key of this service", []string{"ck_"}, inside(`ck_[a-z2-7]{52}`)},
+	{"a recovery code of this service", []string{"crc_"}, inside(`crc_[a-z2-7]{26}`)},
 	{"a moderator's token of this service", []string{"cmod_"}, inside(`cmod_[a-z2-7]{52}`)},
 
 	{"a private key", []string{"-----begin "}, privateKey},

@@ -25,8 +25,16 @@ func NewEditKey() (key string, hash []byte) { return NewSecret(EditKeyPrefix) }
 func NewSecret(prefix string) (secret string, hash []byte) {
 	var raw [secretBytes]byte
 	_, _ = rand.Read(raw[:]) // never fails
-	secret = prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw[:]))
+	secret = EncodeSecret(prefix, raw[:])
 	return secret, HashSecret(secret)
+}
+
+// RecoveryCodePrefix begins every recovery code.
+const RecoveryCodePrefix = "crc_"
+
+// EncodeSecret returns the text of a secret.
+func EncodeSecret(prefix string, raw []byte) string {
+	return prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw))
 }
 
 // HashSecret is the hash of a secret that the cluster stores.
@@ -42,4 +50,4 @@ func isEditKey(s string) bool {
 }
 
 // KeyParams are the parameters by which clients like to send credentials.
-var KeyParams = []string{"edit_key", "key", "token", "access_token", "authorization", "bearer"}
+var KeyParams = []string{"edit_key", "key", "token", "access_token", "authorization", "bearer", "recovery_code"}

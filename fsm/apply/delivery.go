@@ -44,6 +44,11 @@ func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *st
 
 // queueDelivery adds a delivery to an agent's queue, may drop one, and returns its number.
 func (tx *Txn) queueDelivery(agentKey string, kind outbox.DeliveryKind, entry uint64, from state.SenderGroup) uint64 {
+	return tx.enqueue(agentKey, outbox.DeliveryRow{Kind: kind, Entry: entry}, from)
+}
+
+// enqueue is queueDelivery for any delivery and queue.
+func (tx *Txn) enqueue(agentKey string, d outbox.DeliveryRow, from state.SenderGroup) uint64 {
 	o := tx.outbox(agentKey)
 	o.Last++
 	if len(o.Queue) == 0 {
@@ -51,7 +56,7 @@ func (tx *Txn) queueDelivery(agentKey string, kind outbox.DeliveryKind, entry ui
 	}
 	o.Queue = append(o.Queue, outbox.Queued{Number: o.Last, From: from})
 	tx.countWaiting(1)
-	d := outbox.DeliveryRow{Kind: kind, Entry: entry, QueuedAt: tx.now}
+	d.QueuedAt = tx.now
 	tx.putDelivery(agentKey, o.Last, &d, outbox.DeliveryWaiting)
 	if len(o.Queue) > command.MaxWaitingDeliveries {
 		tx.dropDelivery(agentKey, o, outbox.Surplus(o.Queue, o.Sending), outbox.ReasonQueueFull)
@@ -98,9 +103,9 @@ func (tx *Txn) endDelivery(agentKey string, o *outbox.Outbox, i int, d *outbox.D
 	}
 	tx.countWaiting(-1)
 	tx.putDelivery(agentKey, number, d, status)
-	p, _ := tx.profile(agentKey)
+	p, _ := tx.profile(outbox.OwnerOf(agentKey))
 	tx.Ended = append(tx.Ended, outbox.DeliveryEnd{
-		AgentKey: agentKey, ID: string(outbox.AppendDeliveryID(nil, &p, number, d.QueuedAt)),
+		AgentKey: agentKey, ID: string(outbox.AppendDeliveryID(nil, &p, number, d)),
 		Status: d.Status, Reason: d.Reason, Attempts: d.Attempts,
 	})
 	if number+command.MaxListedDeliveries <= o.Last {
@@ -171,6 +176,10 @@ func (tx *Txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 	case c.Outcome == command.AttemptGone:
 		d.Failures++
 		tx.endDelivery(c.AgentKey, o, i, &d, outbox.DeliveryFailed)
+		if outbox.IsAlerts(c.AgentKey) { // the others may go to another receiver
+			o.Probe(tx.now)
+			return done
+		}
 		tx.Ended[len(tx.Ended)-1].Gone = true
 		tx.unhook(c.AgentKey, o, outbox.ReasonHookGone)
 		if p, known := tx.profile(c.AgentKey); known {

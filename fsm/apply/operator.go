@@ -19,6 +19,11 @@ func (tx *Txn) applyResetKey(c *command.ResetKey) command.Result {
 	tx.moveName(p.Sender, "")
 	p.Former, p.Sender, p.Issuer = [command.KeyHashBytes]byte{}, "", ""
 	p.Used = true // only an operator renews it
+	tx.dropAlerts(c.AgentKey, &p)
+	if p.Hooked() {
+		tx.alert(c.AgentKey, outbox.DeliveryRow{Kind: outbox.DeliveryChange, To: p.NotifyURL, Changed: outbox.ChangedKey})
+	}
+	p.RecoverBy = false // the receiver may be that of a thief
 	tx.putProfile(c.AgentKey, &p)
 	tx.note(command.Operator, state.ActionResetKey, c.AgentKey, "")
 	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true}

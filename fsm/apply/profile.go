@@ -36,7 +36,7 @@ func (tx *Txn) createProfile(c *command.Register) command.Result {
 		CreatedAt: tx.now, Sender: provingSender(&c.Proof), House: c.House,
 	}
 	tx.moveName("", p.Sender)
-	tx.issueKey(c, &p)
+	tx.issueKey(c.AgentKey, c.NewKey, &c.Proof, &p)
 	tx.putRevision(c, &p, command.Standing{}, state.RegisterContent(c))
 	for look := range slices.Chunk(c.Proof.Looks, command.LookBytes) {
 		tx.set(state.LookKey(look), []byte(c.AgentKey))
@@ -60,18 +60,19 @@ func (tx *Txn) changeProfile(c *command.Register, p state.ProfileRow, sum state.
 	old := p.ProfileFields
 	p.ProfileFields, p.Purged = next, false
 	if c.RotateKey {
-		tx.issueKey(c, &p)
+		tx.issueKey(c.AgentKey, c.NewKey, &c.Proof, &p)
 	}
+	tx.alertChange(c.AgentKey, &p, &old, c.RotateKey)
 	tx.putRevision(c, &p, command.Standing{Strength: command.ByKey}, sum) // no other write changes a profile
 	tx.followHook(c.AgentKey, &old, &next)
 	return command.Result{Outcome: command.OutcomeDone, KeyIssued: c.RotateKey}
 }
 
-// issueKey sets the profile's key to the command's, as of the profile's next revision.
-func (tx *Txn) issueKey(c *command.Register, p *state.ProfileRow) {
+// issueKey gives a profile a new key, as of the profile's next revision.
+func (tx *Txn) issueKey(agentKey string, hash []byte, proof *command.Proof, p *state.ProfileRow) {
 	p.Former = p.Key
-	tx.setKey(c.AgentKey, p, c.NewKey)
-	p.Used, p.Issued, p.IssuedAt, p.Issuer = false, tx.Revision+1, tx.now, provingSender(&c.Proof)
+	tx.setKey(agentKey, p, hash)
+	p.Used, p.Issued, p.IssuedAt, p.Issuer = false, tx.Revision+1, tx.now, provingSender(proof)
 }
 
 // setKey replaces the profile's edit_key by the one with a hash. The caller stores the

@@ -43,10 +43,11 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 // that only its owner may write under it. Its words leave the index with its revision.
 func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string) {
 	old := p.ProfileFields
-	p.ProfileFields, p.Purged = state.ProfileFields{Protected: old.Protected}, true
+	p.ProfileFields, p.Purged = state.ProfileFields{Protected: old.Protected, Deleted: old.Deleted}, true
 	p.HiddenAt, p.HiddenFor = tx.now, reason
 	tx.release(state.HeldProfileKey(agentKey))
 	tx.followHook(agentKey, &old, &p.ProfileFields)
+	tx.dropAlerts(agentKey, p)
 	tx.revise(agentKey, p)
 }
 

@@ -40,8 +40,9 @@ const (
 	FieldNotifyURL    ProfileFields = 1 << 4
 	FieldNotify       ProfileFields = 1 << 5
 	FieldProtected    ProfileFields = 1 << 6
+	FieldRecoverBy    ProfileFields = 1 << 7
 
-	AllProfileFields = 1<<7 - 1
+	AllProfileFields = 1<<8 - 1
 )
 
 // Register registers an agent, or changes its profile. Fields that are not given
@@ -72,6 +73,10 @@ type Register struct {
 	Protected bool `cbor:"15,keyasint,omitempty"`
 	// RotateKey replaces the key that the command proves by NewKey.
 	RotateKey bool `cbor:"16,keyasint,omitempty"`
+	// RecoverBy lets the receiver at the notify_url get codes that replace a lost key.
+	RecoverBy bool `cbor:"17,keyasint,omitempty"`
+	// Delete clears all fields but Protected. The name stays registered.
+	Delete bool `cbor:"18,keyasint,omitempty"`
 }
 
 // Signature returns the name that the command is made under, and its proof.
@@ -98,8 +103,8 @@ func (c *Register) checkGiven() error {
 	switch {
 	case c.AgentKey == AnonymousName:
 		return errors.New("nobody is registered")
-	case c.Given > AllProfileFields:
-		return fmt.Errorf("fields %b", c.Given)
+	case c.Delete && c.Given != 0:
+		return errors.New("fields of a profile to delete")
 	case c.set()&^c.Given != 0:
 		return errors.New("a value of a field that is not given")
 	case c.Notify > AllPushFilters:
@@ -123,6 +128,7 @@ func (c *Register) set() (fields ProfileFields) {
 		{FieldNotifyURL, c.NotifyURL != "" || c.NotifyVerified},
 		{FieldNotify, c.Notify != 0},
 		{FieldProtected, c.Protected},
+		{FieldRecoverBy, c.RecoverBy},
 	} {
 		if f.has {
 			fields |= f.field

@@ -46,4 +46,6 @@ const (
 	OpDestroyDisk    Op = 34 // says that the disk of a former server was destroyed
 	OpNextEpoch      Op = 40 // makes senders have other pseudonyms
 	OpForgetSenders  Op = 41 // forgets from where old entries came
+	OpRecover        Op = 42 // asks for a code that replaces a lost edit_key
+	OpRedeem         Op = 43 // replaces an edit_key by means of such a code
 )

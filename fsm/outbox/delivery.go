@@ -18,11 +18,16 @@ const (
 	DeliveryMention DeliveryKind = 2 // an entry that mentions the agent
 	DeliveryTest    DeliveryKind = 3 // no entry: the agent asked for it
 	DeliveryDigest  DeliveryKind = 4 // entries of an hour that mention the agent
+	DeliveryCode    DeliveryKind = 5 // no entry: a code that replaces a lost edit_key
+	DeliveryChange  DeliveryKind = 6 // no entry: the key, the receiver or recover_by was changed
 )
+
+// alert reports whether deliveries of a kind are in a queue of alerts.
+func (k DeliveryKind) alert() bool { return k == DeliveryCode || k == DeliveryChange }
 
 var deliveryKindNames = command.Names{
 	0: "delivery", DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
-	DeliveryDigest: "common.digest",
+	DeliveryDigest: "common.digest", DeliveryCode: "common.recovery", DeliveryChange: "common.change",
 }
 
 // String returns the type of the event in the interface.
@@ -72,7 +77,8 @@ type DeliveryEnd struct {
 //	version1 kind1 status1 entry QueuedAt ChangedAt attempts failures hook
 //	holder reason
 //
-// That of a digest goes on with mentions, len(listed) and listed. Numbers are uvarints,
+// That of a digest goes on with mentions, len(listed) and listed, that of an alert with
+// changed1 and to. Numbers are uvarints,
 // texts are preceded by their length; what is listed is stored as an outbox's queue is.
 type DeliveryRow struct {
 	Kind      DeliveryKind
@@ -87,6 +93,8 @@ type DeliveryRow struct {
 	Reason    string         // of the newest failure, or of the end; may be empty
 	Mentions  uint64         // that a digest took
 	Listed    []Queued       // those of them that it lists, by the seq of their entry; at most MaxDigestEntries
+	Changed   Change         // the subject of a DeliveryChange
+	To        string         // the receiver of an alert, which the profile may have no longer
 }
 
 const deliveryRowVersion = 1
@@ -103,6 +111,9 @@ func (d *DeliveryRow) Encode() []byte {
 	if d.Kind == DeliveryDigest {
 		dst = appendQueue(binary.AppendUvarint(dst, d.Mentions), d.Listed)
 	}
+	if d.Kind.alert() {
+		dst = state.AppendBlob(append(dst, byte(d.Changed)), d.To)
+	}
 	return dst
 }
 
@@ -117,6 +128,9 @@ func DecodeDeliveryRow(row []byte) (d DeliveryRow, err error) {
 	d.Reason = r.Text()
 	if d.Kind == DeliveryDigest {
 		d.Mentions, d.Listed = r.Uint(), decodeQueue(&r)
+	}
+	if d.Kind.alert() {
+		d.Changed, d.To = Change(r.Byte()), r.Text()
 	}
 	return d, r.Done("delivery row")
 }
@@ -147,7 +161,8 @@ func RetryWait(c *command.AckDelivery, pause int64) int64 {
 
 // Delivery is one entry on its way to one agent's receiver.
 type Delivery struct {
-	AgentKey string // folded name of the agent
+	AgentKey string // folded name of the agent, or the name of its queue of alerts
+	Agent    string // as spelled in its profile
 	Number   uint64 // among the agent's deliveries, from 1
 	// ID is the webhook-id: the same for every attempt, and for no other delivery.
 	ID        string
@@ -163,6 +178,7 @@ type Delivery struct {
 	// Mentions is the number of mentions of a digest, Listed their seqs, oldest first.
 	Mentions uint64
 	Listed   []uint64
+	Changed  Change // the subject of a DeliveryChange
 	// URL is the receiver's address in a delivery that is to be sent. It is never shown.
 	URL string
 }
@@ -174,9 +190,13 @@ func (d *Delivery) NextAttempt() command.Attempt {
 
 // AppendDeliveryID appends the webhook-id of a delivery. The instant makes it
 // differ from the id that a cluster restored from a backup gives to the same number.
-func AppendDeliveryID(dst []byte, p *state.ProfileRow, number uint64, queuedAt int64) []byte {
-	dst = state.AppendID(dst, 'w', p.First)
-	return state.AppendID(state.AppendID(dst, '-', number), '-', uint64(queuedAt))
+func AppendDeliveryID(dst []byte, p *state.ProfileRow, number uint64, d *DeliveryRow) []byte {
+	queue := state.EntryType('w')
+	if d.Kind.alert() {
+		queue = 'x'
+	}
+	dst = state.AppendID(dst, queue, p.First)
+	return state.AppendID(state.AppendID(dst, '-', number), '-', uint64(d.QueuedAt))
 }
 
 // DeliveryKey is the key of a delivery to an agent.
@@ -189,9 +209,10 @@ func DeliveryKey(agentKey string, number uint64) []byte {
 // Show returns the public form of a delivery, given the outbox.
 func (d *DeliveryRow) Show(p *state.ProfileRow, agentKey string, o *Outbox, next Turn, number uint64) Delivery {
 	shown := Delivery{
-		AgentKey: agentKey, Number: number, ID: string(AppendDeliveryID(nil, p, number, d.QueuedAt)),
+		AgentKey: agentKey, Agent: p.ID, Number: number, ID: string(AppendDeliveryID(nil, p, number, d)),
 		Kind: d.Kind, Status: d.Status, Entry: d.Entry, QueuedAt: d.QueuedAt, ChangedAt: d.ChangedAt,
 		Attempts: d.Attempts, Failures: d.Failures, Reason: d.Reason, Mentions: d.Mentions,
+		Changed: d.Changed,
 	}
 	for _, q := range d.Listed {
 		shown.Listed = append(shown.Listed, q.Number)

@@ -32,6 +32,8 @@ type ProfileFields struct {
 	NotifyVerified bool
 	Filter         command.PushFilter // of what is pushed there
 	Protected      bool               // writes under the name need its key
+	RecoverBy      bool               // the receiver may replace the key, see RecoveredBy
+	Deleted        bool               // by its owner: only the name is left
 }
 
 // Hooked reports whether there is a receiver that entries are pushed to.
@@ -41,7 +43,7 @@ func (f *ProfileFields) Hooked() bool { return f.NotifyVerified && f.NotifyURL !
 func (f ProfileFields) Equal(o ProfileFields) bool {
 	return f.Description == o.Description && slices.Equal(f.Capabilities, o.Capabilities) &&
 		f.Endpoint == o.Endpoint && f.Note == o.Note && f.NotifyURL == o.NotifyURL && f.NotifyVerified == o.NotifyVerified &&
-		f.Filter == o.Filter && f.Protected == o.Protected
+		f.Filter == o.Filter && f.Protected == o.Protected && f.RecoverBy == o.RecoverBy && f.Deleted == o.Deleted
 }
 
 // Texts returns the searched texts of a profile.
@@ -52,7 +54,8 @@ func (p *ProfileRow) Texts() []string {
 // ProfileRow is the row of SpaceProfile.
 //
 //	version1 flags1 filter1 key32 former32 revision first issued CreatedAt UpdatedAt IssuedAt
-//	HiddenAt HiddenFor sender issuer NotifyURL id description endpoint note capabilities...
+//	HiddenAt HiddenFor sender issuer NotifyURL id description endpoint note
+//	len(capabilities) capabilities... earlier codes...
 //
 // Numbers are uvarints, texts are preceded by their length.
 type ProfileRow struct {
@@ -73,6 +76,8 @@ type ProfileRow struct {
 	HiddenAt  int64  // when a moderator hid it; 0 while it is shown
 	HiddenFor string // why
 	Purged    bool   // its texts were erased, and no new ones written since
+	Earlier   EarlierReceiver
+	Codes     []Code // of the last day, oldest first
 }
 
 // Hidden reports whether a moderator has hidden the profile.
@@ -81,9 +86,10 @@ func (p *ProfileRow) Hidden() bool { return p.HiddenAt != 0 }
 // HiddenRevision leads the row of SpaceRevision of a hidden profile, but no agent's key.
 const HiddenRevision = "\x00"
 
-// RevisionRow is the profile's row of SpaceRevision.
+// RevisionRow is the profile's row of SpaceRevision. A deleted profile is listed as little as a
+// hidden one.
 func (p *ProfileRow) RevisionRow(agentKey string) []byte {
-	if p.Hidden() {
+	if p.Hidden() || p.Deleted {
 		return []byte(HiddenRevision + agentKey)
 	}
 	return []byte(agentKey)
@@ -97,11 +103,14 @@ const (
 	flagNotifyVerified = 1 << 2
 	flagProtected      = 1 << 3
 	flagProfilePurged  = 1 << 4
+	flagRecoverBy      = 1 << 5
+	flagDeleted        = 1 << 6
 )
 
 // Append encodes the row.
 func (p *ProfileRow) Append(dst []byte) []byte {
-	flags := Bit(p.Used, flagKeyUsed) | Bit(p.House, flagProfileHouse) | Bit(p.NotifyVerified, flagNotifyVerified) | Bit(p.Protected, flagProtected) | Bit(p.Purged, flagProfilePurged)
+	flags := Bit(p.Used, flagKeyUsed) | Bit(p.House, flagProfileHouse) | Bit(p.NotifyVerified, flagNotifyVerified) | Bit(p.Protected, flagProtected) | Bit(p.Purged, flagProfilePurged) |
+		Bit(p.RecoverBy, flagRecoverBy) | Bit(p.Deleted, flagDeleted)
 	dst = append(dst, profileRowVersion, flags, byte(p.Filter))
 	dst = append(append(dst, p.Key[:]...), p.Former[:]...)
 	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt))
@@ -112,7 +121,7 @@ func (p *ProfileRow) Append(dst []byte) []byte {
 	for _, s := range p.Capabilities {
 		dst = AppendBlob(dst, s)
 	}
-	return dst
+	return p.appendRecovery(dst)
 }
 
 // DecodeProfileRow decodes a row of spaceProfile.
@@ -122,7 +131,7 @@ func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
 	flags := r.Byte()
 	p.Used, p.House = flags&flagKeyUsed != 0, flags&flagProfileHouse != 0
 	p.NotifyVerified, p.Protected = flags&flagNotifyVerified != 0, flags&flagProtected != 0
-	p.Purged = flags&flagProfilePurged != 0
+	p.Purged, p.RecoverBy, p.Deleted = flags&flagProfilePurged != 0, flags&flagRecoverBy != 0, flags&flagDeleted != 0
 	p.Filter = command.PushFilter(r.Byte())
 	copy(p.Key[:], r.bytes(command.KeyHashBytes))
 	copy(p.Former[:], r.bytes(command.KeyHashBytes))
@@ -134,6 +143,7 @@ func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
 	for n := r.Uint(); n > 0 && !r.Bad; n-- {
 		p.Capabilities = append(p.Capabilities, r.Text())
 	}
+	p.readRecovery(&r)
 	return p, r.Done("profile row")
 }
 

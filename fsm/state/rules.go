@@ -82,13 +82,16 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 	}
 	next := MergeProfile(c, old)
 	changes := !next.Equal(old) || c.RotateKey
+	if p == nil && c.Delete {
+		return []command.Problem{command.ProblemUnknownAgent}
+	}
 	switch proven := p == nil || p.opens(c.Proof.Key); {
 	case !proven && len(c.Proof.Key) > 0:
 		return []command.Problem{command.ProblemWrongKey}
 	case !proven && changes:
 		return []command.Problem{command.ProblemNoKey}
 	}
-	if p == nil && c.Description == "" && c.Note == "" {
+	if (p == nil || old.Deleted && !next.Deleted) && c.Description == "" && c.Note == "" {
 		problems = append(problems, command.ProblemNoDescription)
 	}
 	if p == nil && LookAlike(s, c.AgentKey, c.Proof.Looks) != "" {
@@ -109,6 +112,10 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 
 // MergeProfile returns the fields with those that the command gives.
 func MergeProfile(c *command.Register, f ProfileFields) ProfileFields {
+	if c.Delete {
+		return ProfileFields{Protected: f.Protected, Deleted: true}
+	}
+	f.Deleted = f.Deleted && c.Given == 0
 	if c.Given&command.FieldDescription != 0 {
 		f.Description = c.Description
 	}
@@ -130,6 +137,9 @@ func MergeProfile(c *command.Register, f ProfileFields) ProfileFields {
 	}
 	if c.Given&command.FieldProtected != 0 {
 		f.Protected = c.Protected
+	}
+	if c.Given&command.FieldRecoverBy != 0 {
+		f.RecoverBy = c.RecoverBy
 	}
 	return f
 }

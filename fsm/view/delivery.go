@@ -21,13 +21,13 @@ func (v *View) TestProblems(c *command.TestDelivery) ([]command.Problem, error) 
 // queuedDelivery returns a queued delivery, to be sent, and its row; false without a
 // profile.
 func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (d outbox.Delivery, row outbox.DeliveryRow, known bool, err error) {
-	p, known, err := v.profile(agentKey)
+	p, known, err := v.profile(outbox.OwnerOf(agentKey))
 	if err != nil || !known {
 		return d, row, false, err
 	}
 	row, err = v.WaitingDelivery(agentKey, number)
 	d = row.Show(&p, agentKey, o, outbox.Turn{}, number)
-	d.URL = p.NotifyURL
+	d.URL = cmp.Or(row.To, p.NotifyURL)
 	return d, row, err == nil, err
 }
 

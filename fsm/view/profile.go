@@ -50,10 +50,17 @@ func (v *View) KeyOwner(hash []byte) (agent string, err error) {
 // shownProfile is profile as everybody may see it.
 func (v *View) shownProfile(agentKey string) (state.ProfileRow, bool, error) {
 	p, known, err := v.profile(agentKey)
+	known = known && !p.Deleted
 	if p.Hidden() {
 		p.ProfileFields = state.ProfileFields{Protected: p.Protected}
 	}
 	return p, known, err
+}
+
+// RecoveryCodes returns the codes of a name that a Redeem may have.
+func (v *View) RecoveryCodes(agentKey string) ([]state.Code, error) {
+	p, _, err := v.profile(agentKey)
+	return p.Codes, err
 }
 
 func (v *View) profile(agentKey string) (state.ProfileRow, bool, error) {

@@ -9,8 +9,10 @@ package datakey
 import (
 	"context"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -22,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -34,7 +37,10 @@ const (
 	// fingerprintPurpose keeps the key of fingerprints apart from other uses of
 	// the data key.
 	fingerprintPurpose = "commons sender fingerprint"
-	fingerprintBytes   = 16 // how much of the hash is kept
+	// codePurpose does the same for the key of recovery codes, which have codeBytes.
+	codePurpose      = "commons recovery codes"
+	codeBytes        = 16
+	fingerprintBytes = 16 // how much of the hash is kept
 	// ipv6Network is the bits of an IPv6 address that distinguish hosts: the others are
 	// the host's own choice.
 	ipv6Network = 64
@@ -69,6 +75,7 @@ type Keeper struct {
 	fingerprints atomic.Pointer[hasher] // makes them, once their key is known
 	sealer       atomic.Pointer[cipher.AEAD]
 	epochs       atomic.Pointer[epochKeys] // those that were opened last
+	codes        atomic.Pointer[[]byte]    // the key of recovery codes
 	known        chan struct{}             // closed once fingerprints is set
 }
 
@@ -183,6 +190,11 @@ func (k *Keeper) open(sealed []byte) error {
 	if _, err := k.epoch(); err != nil {
 		return err
 	}
+	codes, err := hkdf.Key(sha256.New, key, nil, codePurpose, epochKeyBytes)
+	if err != nil {
+		return fmt.Errorf("key for %s: %w", codePurpose, err)
+	}
+	k.codes.Store(&codes)
 	if err := k.cfg.Opened(key); err != nil {
 		return err
 	}
@@ -191,6 +203,20 @@ func (k *Keeper) open(sealed []byte) error {
 	k.fingerprints.Store(newHasher(mac.Sum(nil)))
 	close(k.known)
 	return nil
+}
+
+// RecoveryCode returns the recovery code of a name with a number, made at an instant: 128 bits of
+// an HMAC under the data key. It is equal on every node, also after another secret seals the
+// data key. It returns "" while the key is not known.
+func (k *Keeper) RecoveryCode(agentKey string, number uint64, at int64) string {
+	key := k.codes.Load()
+	if key == nil {
+		return ""
+	}
+	mac := hmac.New(sha256.New, *key)
+	mac.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, number), uint64(at)))
+	mac.Write([]byte(agentKey))
+	return op.EncodeSecret(op.RecoveryCodePrefix, mac.Sum(nil)[:codeBytes])
 }
 
 // Fingerprint returns a hash of a client address under the cluster's data key, for what is

@@ -275,6 +275,11 @@ type event struct {
 	// shortened bodies.
 	Mentions uint64            `json:"mentions,omitempty"`
 	Entries  []json.RawMessage `json:"entries,omitempty"`
+	// Code replaces a lost edit_key until ExpiresAt.
+	Code      string `json:"code,omitempty"`
+	ExpiresAt string `json:"expiresAt,omitempty"`
+	// Changed are the fields of the profile that were changed.
+	Changed []string `json:"changed,omitempty"`
 }
 
 type replyCall struct {
@@ -290,10 +295,6 @@ const answerHere = "(your answer)" // the placeholder for the agent's answer in 
 // event returns the body of a delivery. Without a public URL its addresses are paths:
 // receivers are third parties and must not learn a node's own address.
 func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
-	p, _, err := v.Profile(d.AgentKey)
-	if err != nil {
-		return nil, fmt.Errorf("profile of %q: %w", d.AgentKey, err)
-	}
 	base := strings.TrimSuffix(s.cfg.PublicURL, "/")
 	if base == "" {
 		s.warnNoBase.Do(func() {
@@ -301,13 +302,13 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		})
 	}
 	e := event{
-		Type: d.Kind.String(), Agent: p.ID, Entry: json.RawMessage("null"),
-		Timestamp: time.UnixMilli(d.QueuedAt).UTC().Format("2006-01-02T15:04:05.000Z07:00"),
-		Read:      "GET " + base + "/api/home?for=" + url.QueryEscape(p.ID),
+		Type: d.Kind.String(), Agent: d.Agent, Entry: json.RawMessage("null"),
+		Timestamp: instant(d.QueuedAt),
+		Read:      "GET " + base + "/api/home?for=" + url.QueryEscape(d.Agent),
 	}
 	if d.Kind == outbox.DeliveryDigest {
 		// since is exclusive: the first entry has the digest's instant.
-		e.Read = fmt.Sprintf("GET %s/api/entries?for=%s&since=%d", base, url.QueryEscape(p.ID), d.QueuedAt-1)
+		e.Read = fmt.Sprintf("GET %s/api/entries?for=%s&since=%d", base, url.QueryEscape(d.Agent), d.QueuedAt-1)
 		e.Mentions = d.Mentions
 		for _, seq := range d.Listed {
 			summary, err := v.AppendSummary(nil, seq, digestBody, false)
@@ -316,6 +317,14 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 			}
 			e.Entries = append(e.Entries, summary)
 		}
+	}
+	switch d.Kind {
+	case outbox.DeliveryCode:
+		e.Code, e.ExpiresAt = s.cfg.Code(outbox.OwnerOf(d.AgentKey), d.Number, d.QueuedAt), instant(d.QueuedAt+command.CodeMillis)
+		return encodeAlert(&e, base, recoveryCall{ID: d.Agent, Code: e.Code})
+	case outbox.DeliveryChange:
+		e.Changed = d.Changed.Fields()
+		return encodeAlert(&e, base, recoveryCall{ID: d.Agent, Recover: true})
 	}
 	if d.Entry == 0 {
 		return encodeEvent(e)
@@ -328,13 +337,36 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		return nil, fmt.Errorf("entry %d of delivery %s: %w", d.Entry, d.ID, err)
 	}
 	id := state.FormatID(meta.Type, d.Entry)
-	call, err := encodeEvent(replyCall{p.ID, id, answerHere})
+	call, err := encodeEvent(replyCall{d.Agent, id, answerHere})
 	if err != nil {
 		return nil, fmt.Errorf("delivery %s: %w", d.ID, err)
 	}
 	reply := "POST " + base + "/api/entries " + string(call)
 	e.Read, e.Reply = "GET "+base+"/api/entries/"+id, &reply
 	return encodeEvent(e)
+}
+
+// recoveryCall is the body of a call that recovers a name.
+type recoveryCall struct {
+	ID      string `json:"id"`
+	Recover bool   `json:"recover,omitempty"`
+	Code    string `json:"recovery_code,omitempty"`
+}
+
+// encodeAlert returns the body of an alert, whose reply is a call that recovers the name.
+func encodeAlert(e *event, base string, call recoveryCall) ([]byte, error) {
+	body, err := encodeEvent(call)
+	if err != nil {
+		return nil, err
+	}
+	reply := "POST " + base + "/api/agents " + string(body)
+	e.Read, e.Reply = "GET "+base+"/api/agents/"+url.PathEscape(e.Agent), &reply
+	return encodeEvent(e)
+}
+
+// instant returns a time of events (RFC 3339).
+func instant(millis int64) string {
+	return time.UnixMilli(millis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
 // encodeEvent renders JSON in which texts stay readable.

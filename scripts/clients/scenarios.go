@@ -32,6 +32,7 @@ var scenarios = []harness.Scenario[*language]{
 	{Name: "foreign index", Run: foreignIndex},
 	{Name: "dry run", Run: dryRun},
 	{Name: "keys", Run: keys},
+	{Name: "a lost key", Run: lostKey},
 	{Name: "home loop", Run: homeLoop},
 	{Name: "killed leaders", Run: killedLeaders},
 }
@@ -260,6 +261,32 @@ func dryRun(l *language) {
 	}
 	if entries := harness.Got(l.env.cluster.Nodes[0].List(0, client.EntryQuery{Agent: agent})); len(entries) != 0 {
 		harness.Failf("it was written: %+v", entries)
+	}
+}
+
+// lostKey holds that a client without a key asks for a recovery code, that a wrong code is an
+// error, and that a profile can be deleted by its key.
+func lostKey(l *language) {
+	name := l.name + "-lost"
+	keyed := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience, Key: l.register(name)})
+	c := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience})
+	register := call{Method: "register", Args: []any{name}}
+	register.Fields = map[string]any{"recover": true}
+	if _, _, err := c.do(register); err != nil {
+		harness.Failf("asked for a code: %v", err)
+	}
+	register.Fields = map[string]any{"recovery_code": "crc_wrong"}
+	_, _, err := c.do(register)
+	if f, is := errors.AsType[*failure](err); !is || f.Code != "wrong_recovery_code" {
+		harness.Failf("a wrong code: %v", err)
+	}
+	register.Fields = map[string]any{"delete": true}
+	if _, _, err := keyed.do(register); err != nil {
+		harness.Failf("delete the profile: %v", err)
+	}
+	err = l.env.cluster.Nodes[0].Do(http.MethodGet, "/api/agents/"+name, nil, nil)
+	if rejected, is := errors.AsType[*client.Error](err); !is || rejected.Status != http.StatusNotFound {
+		harness.Failf("the deleted profile: %v", err)
 	}
 }
 

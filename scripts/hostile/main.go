@@ -84,7 +84,9 @@ func run(r *harness.Run) {
 		a.addresses = fmt.Sprintf("127.0.%d.%%d", firstAttackers+i)
 		scenarios = append(scenarios, harness.Scenario[*bench]{Name: a.name, Run: func(b *bench) { b.attack(a) }})
 	}
-	scenarios = append(scenarios, harness.Scenario[*bench]{Name: "a botnet beside honest agents", Run: func(b *bench) { b.botnet() }})
+	scenarios = append(scenarios,
+		harness.Scenario[*bench]{Name: "the timing of requests for recovery codes", Run: func(b *bench) { b.compareRecoveries() }},
+		harness.Scenario[*bench]{Name: "a botnet beside honest agents", Run: func(b *bench) { b.botnet() }})
 	harness.Play(r, b, scenarios...)
 }
 

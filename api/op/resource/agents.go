@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
 )
@@ -32,16 +33,20 @@ var (
 	fieldNote      = write.Field{Name: "note", Most: command.MaxNote}
 	fieldProtected = write.Field{Name: "protected", Like: false}
 	fieldRotateKey = write.Field{Name: "rotate_key", Like: false}
+	fieldRecoverBy = write.Field{Name: "recover_by", Like: recoverByReceiver}
+	fieldDelete    = write.Field{Name: "delete", Like: false}
 
 	profileFields = []write.Field{
 		fieldID, fieldDescription, fieldCapabilities, fieldEndpoint, fieldNotifyURL, fieldNotify, write.FieldEditKey, fieldNote, write.FieldRequestID,
-		fieldProtected, fieldRotateKey, write.FieldDryRun,
+		fieldProtected, fieldRotateKey, fieldRecoverBy, fieldRecover, fieldCode, fieldDelete, write.FieldDryRun,
 	}
 )
 
 const (
 	// notifyOff is the notify_url that removes the current one.
 	notifyOff = "off"
+	// recoverByReceiver is the recover_by that lets the receiver replace a lost key.
+	recoverByReceiver = "receiver"
 
 	verifiedNote = "The receiver at notify_url answered the challenge: replies and mentions are pushed to it from now on."
 
@@ -59,8 +64,9 @@ var profileRejections = map[command.Problem]write.Rejection{
 		wire.Issue{fieldProtected.Name, "must wait: other senders used this name in the last 30 days, before it was registered or with proof. An operator can protect it sooner"},
 		wire.CodeNameInUse, "Others use this name, and would be locked out.",
 	},
-	command.ProblemUnchecked: {Issue: wire.Issue{fieldNotifyURL.Name, "was changed by another call while this one checked it: send it again"}},
-	command.ProblemWrongKey:  {wire.Issue{write.FieldEditKey.Name, "is not the key of this profile"}, wire.CodeWrongKey, onlyOwner},
+	command.ProblemUnknownAgent: {wire.Issue{fieldID.Name, "has no profile"}, wire.CodeNotFound, "There is no such agent."},
+	command.ProblemUnchecked:    {Issue: wire.Issue{fieldNotifyURL.Name, "was changed by another call while this one checked it: send it again"}},
+	command.ProblemWrongKey:     {wire.Issue{write.FieldEditKey.Name, "is not the key of this profile"}, wire.CodeWrongKey, onlyOwner},
 	command.ProblemNoKey: {
 		wire.Issue{write.FieldEditKey.Name, "is required to change this profile: its first registration returned it"}, wire.CodeWrongKey, onlyOwner,
 	},
@@ -84,7 +90,6 @@ type profileForm struct {
 // readProfile reads a profile, and finds the problems that do not depend on the state.
 func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
 	f := &profileForm{Form: write.NewForm(doc, profileFields, &fieldID, command.OpRegister)}
-	f.Reread = func(doc *wire.Document) write.Draft { return readProfile(doc, notify) }
 	if doc.NotObject {
 		f.Problems.Add(fieldID.Name, "is required: the request body must be a JSON object with the text fields id and description")
 		return f
@@ -111,9 +116,20 @@ func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
 	}
 	f.readNotify()
 	f.Settle(&fieldNotify, f.Doc.Get(fieldNotify.Name) != nil, notifyObject(f.change.Notify))
-	f.change.Protected, f.change.RotateKey = f.flag(&fieldProtected), f.flag(&fieldRotateKey)
+	f.change.Protected, f.change.RotateKey, f.change.Delete = f.flag(&fieldProtected), f.flag(&fieldRotateKey), f.flag(&fieldDelete)
+	switch by := f.Private(&fieldRecoverBy); {
+	case f.Problems.Has(fieldRecoverBy.Name):
+	case by.Value == recoverByReceiver:
+		f.change.RecoverBy = true
+	case by.Given && by.Value != notifyOff:
+		f.Problems.Add(fieldRecoverBy.Name, "must be %s, or %s", recoverByReceiver, notifyOff)
+	}
+	f.Settle(&fieldRecoverBy, f.change.RecoverBy, recoverByReceiver)
 	f.End()
 	f.assign()
+	if f.change.Delete && f.change.Given != 0 {
+		f.Problems.Add(fieldDelete.Name, "must stand alone: it clears all other fields")
+	}
 	return f
 }
 
@@ -160,6 +176,7 @@ func (f *profileForm) assign() {
 		{&fieldNotify, command.FieldNotify, "", nil},
 		{&fieldCapabilities, command.FieldCapabilities, "", nil},
 		{&fieldProtected, command.FieldProtected, "", nil},
+		{&fieldRecoverBy, command.FieldRecoverBy, "", nil},
 	} {
 		if !f.Doc.Has(given.field.Name) || f.Problems.Has(given.field.Name) {
 			continue
@@ -371,6 +388,10 @@ func (f *profileForm) noteResult(r *command.Result) {
 		note = "This name was registered before, and its edit_key was never used: this new one replaces it."
 	case r.KeyIssued && len(f.Author.Proof.Key) > 0:
 		note = "This name was new, so the edit_key that you sent was ignored: keep this one."
+	case f.Doc.Has(fieldCode.Name) && r.KeyIssued:
+		note = "Keep this edit_key: it is shown only once. The former one is no longer valid, and the receiver that got the code is the profile's."
+	case f.change.Delete:
+		note = "The profile is deleted. Its name stays reserved: a description or a note with its edit_key fills it again."
 	case r.KeyIssued:
 		note = "Keep the edit_key: it is shown only once, and every change needs it."
 	case r.Outcome == command.OutcomeUnchanged:
@@ -392,8 +413,11 @@ func (f *profileForm) Answer(c *op.Call, view *view.View, r *command.Result) err
 	}
 	c.Out.Set(op.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))
 	return c.Answer(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		dst, err := view.AppendProfile(append(write.AppendNotes(dst, f.Notes), `,"agent":`...), f.change.AgentKey)
-		if err != nil {
+		dst = write.AppendNotes(dst, f.Notes)
+		shown, err := view.AppendProfile(append(slices.Clip(dst), `,"agent":`...), f.change.AgentKey)
+		if err == nil {
+			dst = shown
+		} else if !errors.Is(err, state.ErrNotFound) { // not found if it is deleted
 			return nil, fmt.Errorf("show a profile: %w", err)
 		}
 		if r.KeyIssued {
@@ -404,7 +428,7 @@ func (f *profileForm) Answer(c *op.Call, view *view.View, r *command.Result) err
 }
 
 // postProfile serves POST /api/agents: registrations and changes of profiles.
-var postProfile = op.Private(write.Handler(func(c *op.Call, doc *wire.Document) write.Draft { return readProfile(doc, c.Env.Notify) }))
+var postProfile = keyed(write.Handler(readAccount))
 
 // profileList is GET /api/agents.
 var profileList = read.List{
@@ -422,8 +446,11 @@ var getProfile = read.One("agent", 0, func(view *view.View, dst []byte, id strin
 })
 
 func (f *profileForm) Preview(view *view.View, _ command.Payload) (wire.Object, error) {
-	p, _, err := view.Profile(f.change.AgentKey)
 	c := &f.change
+	if c.Delete {
+		return wire.Object{{fieldID.Name, c.Agent}, {fieldDelete.Name, true}}, nil
+	}
+	p, _, err := view.Profile(c.AgentKey)
 	p.ID = c.Agent
 	given := func(field command.ProfileFields, to *string, value string) {
 		if c.Given&field != 0 {

@@ -111,19 +111,24 @@ func (a *account) key(std terminal.Streams) (string, error) {
 	if a.KeyFile == "" {
 		return strings.TrimSpace(os.Getenv(KeyVariable)), nil
 	}
-	key, err := input(std, a.KeyFile)
-	if a.KeyFile != standardInput {
+	return secretFrom(std, "--key-file", a.KeyFile)
+}
+
+// secretFrom returns the secret in the file of a flag, or from standard input for -.
+func secretFrom(std terminal.Streams, flag, file string) (string, error) {
+	secret, err := input(std, file)
+	if file != standardInput {
 		var data []byte
-		data, err = os.ReadFile(a.KeyFile)
-		key = strings.TrimSpace(string(data))
+		data, err = os.ReadFile(file)
+		secret = strings.TrimSpace(string(data))
 	}
 	switch {
 	case err != nil:
-		return "", usage("--key-file: " + err.Error())
-	case key == "":
-		return "", usage("--key-file: it has no key")
+		return "", usage(flag + ": " + err.Error())
+	case secret == "":
+		return "", usage(flag + ": it is empty")
 	}
-	return key, nil
+	return secret, nil
 }
 
 // input returns the text of an argument, or standard input for -.

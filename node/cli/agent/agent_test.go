@@ -216,7 +216,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "no text", args: []string{"post"}, code: 2, printed: "<text>"},
 		{name: "no address", args: []string{"post", "A text", "--url="}, code: 2, printed: "commons login NAME"},
 		{name: "no URL", args: []string{"post", "A text", "--url", "commons.example"}, code: 2, printed: "is not an address"},
-		{name: "no key in the file", args: []string{"post", "A text", "--key-file", os.DevNull}, code: 2, printed: "it has no key"},
+		{name: "no key in the file", args: []string{"post", "A text", "--key-file", os.DevNull}, code: 2, printed: "--key-file: it is empty"},
 		{name: "rejected", answer: handler(http.StatusConflict, [2]string{}, `{"error":"No.","issues":[{"field":"job_id","message":"is bad"}],"example":{},"code":"job_done"}`), args: []string{"take", "j1"}, code: 3, printed: "409 job_done: No.\n- job_id is bad\n"},
 		{name: "unknown field in the example", answer: handler(http.StatusUnprocessableEntity, [2]string{}, `{"error":"No.","issues":[],"example":{"body":"Text","new":1},"code":"validation_failed"}`), args: []string{"post", "x"}, code: 3, printed: `try: {"body":"Text","new":1}`},
 		{name: "not written", answer: handler(http.StatusServiceUnavailable, [2]string{}, `{"error":"Later.","code":"not_enqueued","retryable":true}`), args: []string{"post", "A text"}, code: 4, printed: "503 not_enqueued: Later."},
@@ -559,4 +559,39 @@ func TestJSON(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRecoverKey asks for a code, brings it by standard input, and goes on with the new key;
+// then it deletes the profile.
+func TestRecoverKey(t *testing.T) {
+	p := newPlace(t)
+	sh := p.shell("ada")
+	sh.must("profile", "set", "--notify-url", "https://ada.example/hook", "--recover-by", "receiver")
+	before := keys(sh)
+	if out := sh.must("key", "recover"); !strings.Contains(out, "a code was pushed to its receiver") {
+		t.Error(out)
+	}
+	v := p.Backend.View()
+	codes, err := v.RecoveryCodes("ada")
+	v.Release()
+	if err != nil || len(codes) != 1 {
+		t.Fatalf("%v, %v", codes, err)
+	}
+	code := p.Backend.RecoveryCode("ada", codes[0].Number, codes[0].At)
+	if r := sh.run("key", "recover", code); r.code == cli.ExitOK {
+		t.Error("a code was taken as an argument")
+	}
+	if r := sh.pipe(code+"\n", "key", "recover", "--code-file", "-"); r.code != cli.ExitOK || strings.Contains(r.out, "ck_") {
+		t.Errorf("%d %s%s", r.code, r.out, r.err)
+	}
+	for stored, now := range keys(sh) {
+		if now == before[stored] {
+			t.Errorf("%s has the former key", stored)
+		}
+	}
+	sh.must("profile", "delete")
+	if r := sh.run("profile", "show", "ada"); r.code == cli.ExitOK {
+		t.Errorf("shown: %s", r.out)
+	}
+	sh.must("profile", "set", "--note", "Back again.")
 }

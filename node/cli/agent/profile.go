@@ -78,6 +78,8 @@ func (s *session) logIn(m *client.Meta, text string) error {
 type profileCommand struct {
 	Show showProfileCommand `cmd:"" default:"withargs" help:"Show a profile."`
 	Set  setProfileCommand  `cmd:"" help:"Change your profile."`
+
+	Delete deleteProfileCommand `cmd:"" help:"Delete your profile. The name stays reserved for your key."`
 }
 
 type showProfileCommand struct {
@@ -133,6 +135,7 @@ type setProfileCommand struct {
 	Capability  []string `name:"capability" sep:"none" field:"capabilities" placeholder:"WORD" help:"Can be repeated; replaces all."`
 	Endpoint    string   `name:"endpoint" field:"endpoint" placeholder:"URL" help:"Where the agent itself is served."`
 	NotifyURL   string   `name:"notify-url" field:"notify_url" placeholder:"URL" help:"Receiver of your replies and mentions, or off."`
+	RecoverBy   string   `name:"recover-by" field:"recover_by" placeholder:"WHO" enum:",receiver,off" default:"" help:"Whether the receiver may replace a lost key: receiver, or off."`
 	Protected   *bool    `name:"protected" negatable:"" field:"protected" help:"Take no writes under the name without its key."`
 	Clear       []string `name:"clear" placeholder:"FIELD" help:"Empty a field, such as note."`
 }
@@ -140,8 +143,16 @@ type setProfileCommand struct {
 func (c *setProfileCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return c.change(ctx, std, client.NewProfile{
 		Description: c.Description, Note: c.Note, Capabilities: c.Capability, Endpoint: c.Endpoint,
-		NotifyURL: c.NotifyURL, Protected: c.Protected, Clear: c.Clear,
+		NotifyURL: c.NotifyURL, Protected: c.Protected, RecoverBy: c.RecoverBy, Clear: c.Clear,
 	}, func(_ *session, r *client.Registered) (string, error) { return profileText(&r.Agent), nil })
+}
+
+type deleteProfileCommand struct {
+	writing `embed:""`
+}
+
+func (c *deleteProfileCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.change(ctx, std, client.NewProfile{Delete: true}, func(*session, *client.Registered) (string, error) { return "", nil })
 }
 
 // change changes the profile of the account and shows the answer.
@@ -164,6 +175,46 @@ func (w *writing) change(ctx context.Context, std terminal.Streams, p client.New
 
 type keyCommand struct {
 	Rotate rotateKeyCommand `cmd:"" help:"Replace your key by a new one, which is stored in its place."`
+
+	Recover recoverKeyCommand `cmd:"" help:"Replace a lost key: ask for a code, and bring it."`
+}
+
+type recoverKeyCommand struct {
+	account  `embed:""`
+	CodeFile string `name:"code-file" placeholder:"FILE" help:"File with the code that was pushed to your receiver, or - for standard input. Without it a code is asked for."`
+}
+
+func (c *recoverKeyCommand) Help() string {
+	return "The receiver of your profile gets the code, if you have set recover_by before. The new key is stored as by login."
+}
+
+func (c *recoverKeyCommand) Run(ctx context.Context, std terminal.Streams) error {
+	s, err := c.open(std)
+	if err != nil {
+		return err
+	}
+	if s.login.Agent == "" {
+		return usage("--as: name the agent whose key is lost")
+	}
+	if c.CodeFile == "" {
+		asked, err := s.AskRecovery(ctx, s.login.Agent)
+		if err != nil {
+			return err
+		}
+		text := strings.Join(asked.Notes, "\n")
+		asked.Notes = nil
+		return s.show(&asked, text)
+	}
+	code, err := secretFrom(std, "--code-file", c.CodeFile)
+	if err != nil {
+		return err
+	}
+	recovered, err := s.Recover(ctx, s.login.Agent, code, "")
+	if err != nil {
+		return err
+	}
+	s.login.Key = recovered.EditKey
+	return s.logIn(&recovered.Meta, "the new key is in ")
 }
 
 type rotateKeyCommand struct {
