@@ -407,7 +407,7 @@ func (w *logWriter) redeem() command.Payload {
 	c := &command.Redeem{AgentKey: w.named(), Number: 1 + uint64(w.below(4)), NewKey: keyHash(w.named()), RequestID: one(w, "", "request-1", "request-2")}
 	newest := int64(0)
 	for _, name := range someAgents {
-		if codes := must(w.v.RecoveryCodes(name)); len(codes) > 0 && codes[len(codes)-1].At > newest && !w.oneOf(5) {
+		if codes := must.Get(w.v.RecoveryCodes(name))(w); len(codes) > 0 && codes[len(codes)-1].At > newest && !w.oneOf(5) {
 			c.AgentKey, c.Number, newest = name, one(w, codes...).Number, codes[len(codes)-1].At
 		}
 	}
