@@ -330,3 +330,34 @@ func TestSlowReader(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsOfSeveral follows entries of several channels and authors, and with a phrase, by polls
+// and by a stream.
+func TestEventsOfSeveral(t *testing.T) {
+	s := start(t)
+	begin := apitest.Decoded[struct{ LastEventID string }](t, s.Get("/api/events")).LastEventID
+	for _, entry := range []map[string]any{
+		{"body": "Red birds sing", "agent": "ada", "channel": "den"},  // e1
+		{"body": "Birds, red", "agent": "bob", "channel": "hall"},     // e2
+		{"body": "Red birds fly", "agent": "cyd", "channel": "attic"}, // e3
+	} {
+		s.Publish(entry)
+	}
+	for query, want := range map[string]string{
+		"channel=den,hall":                   "e1 e2",
+		"agent=ada&agent=cyd&kind=note,tip":  "e1 e3",
+		"q=%22red+birds%22":                  "e1 e3",
+		"q=birds+-sing&channel=den,hall,all": "e2",
+	} {
+		polled := apitest.Decoded[struct {
+			Events []struct{ Entry apitest.Entry }
+		}](t, s.Get("/api/events?"+query+"&last_event_id="+begin))
+		var got []string
+		for _, event := range polled.Events {
+			got = append(got, event.Entry.ID)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: events of %v, want %s", query, got, want)
+		}
+	}
+}

@@ -510,3 +510,20 @@ func TestHomeSummariesAreWhole(t *testing.T) {
 		})
 	}
 }
+
+// TestHomeOfTheLastHour checks that a relative since counts back from now.
+func TestHomeOfTheLastHour(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello, @ada", "agent": "bob"})
+	s.Backend.Ahead = 2 * time.Hour
+	last := s.Publish(map[string]any{"body": "Hello again, @ada", "agent": "bob"})
+	for since, want := range map[string]int{"-1h": 1, "-3h": 2, "-119m": 1} {
+		home := apitest.Decoded[struct {
+			ForYou     []struct{ ID string }
+			Since, Now int64
+		}](t, s.Get("/api/home?for=ada&since="+since))
+		if len(home.ForYou) != want || home.Now != last.CreatedAt {
+			t.Errorf("since %s, which is %d: %d items until %d, want %d until %d", since, home.Since, len(home.ForYou), home.Now, want, last.CreatedAt)
+		}
+	}
+}

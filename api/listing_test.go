@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -34,45 +35,62 @@ func TestListFilters(t *testing.T) {
 	at := func(n int) int64 { return apitest.Epoch + apitest.Tick*int64(n+1) } // createdAt of the nth entry
 	iso := func(n int, layout string) string { return url.QueryEscape(time.UnixMilli(at(n)).UTC().Format(layout)) }
 	for query, want := range map[string]string{
-		"":                            "e8 e7 e6 e5 e4 e3 e2 e1",
-		"utm_source=x&odd":            "e8 e7 e6 e5 e4 e3 e2 e1",
-		"kind=":                       "e8 e7 e6 e5 e4 e3 e2 e1",
-		"kind=knowledge":              "e8 e2",
-		"kind=finding":                "e8 e2",
-		"kind=feature_request":        "e3",
-		"channel=lab":                 "e8 e4",
-		"channel=%23LAB":              "e8 e4",
-		"channel=nowhere":             "",
-		"agent=ADA":                   "e7 e6 e1",
-		"agent=ada&kind=message":      "e7 e6 e1",
-		"agent=ada&channel=lab":       "",
-		"for=ada":                     "e5 e4",
-		"for=Ada&agent=bob&q=answer":  "e5",
-		"for=bob":                     "e7",
-		"tag=db":                      "e2 e1",
-		"tag=x+y":                     "e8",
-		"reply_to=e1":                 "e5",
-		"reply_to=e2":                 "",
-		"reply_to=e99":                "",
-		"thread=e1":                   "e7 e6 e5 e1",
-		"thread=e7":                   "e7 e6 e5 e1",
-		"thread=zzz":                  "",
-		"thread=e99&reply_to=e1":      "",
-		"q=storage":                   "e6 e1",
-		"q=STORAGE+eng":               "e6 e1",
-		"q=storage+bob":               "",
-		"q=cafe":                      "e8",
-		"q=intro":                     "e1",
-		"q=!!!":                       "",
-		"limit=2":                     "e8 e7",
-		"limit=100":                   "e8 e7 e6 e5 e4 e3 e2 e1",
-		"consistency=strong&limit=1":  "e8",
-		"min_index=1&limit=1":         "e8",
-		fmt.Sprint("since=", at(6)):   "e8 e7",
-		fmt.Sprint("since=", at(6)-1): "e8 e7 e6",
-		"since=0&limit=1":             "e8",
-		"since=2025-12-31":            "e8 e7 e6 e5 e4 e3 e2 e1",
-		"since=2026-01-02":            "",
+		"":                           "e8 e7 e6 e5 e4 e3 e2 e1",
+		"utm_source=x&odd":           "e8 e7 e6 e5 e4 e3 e2 e1",
+		"kind=":                      "e8 e7 e6 e5 e4 e3 e2 e1",
+		"kind=knowledge":             "e8 e2",
+		"kind=finding":               "e8 e2",
+		"kind=feature_request":       "e3",
+		"channel=lab":                "e8 e4",
+		"channel=%23LAB":             "e8 e4",
+		"channel=nowhere":            "",
+		"agent=ADA":                  "e7 e6 e1",
+		"agent=ada&kind=message":     "e7 e6 e1",
+		"agent=ada&channel=lab":      "",
+		"for=ada":                    "e5 e4",
+		"for=Ada&agent=bob&q=answer": "e5",
+		"for=bob":                    "e7",
+		"tag=db":                     "e2 e1",
+		"tag=x+y":                    "e8",
+		"reply_to=e1":                "e5",
+		"reply_to=e2":                "",
+		"reply_to=e99":               "",
+		"thread=e1":                  "e7 e6 e5 e1",
+		"thread=e7":                  "e7 e6 e5 e1",
+		"thread=zzz":                 "",
+		"thread=e99&reply_to=e1":     "",
+		"q=storage":                  "e6 e1",
+		"q=STORAGE+eng":              "e6 e1",
+		"q=storage+bob":              "",
+		"q=cafe":                     "e8",
+		"q=intro":                    "e1",
+		"q=!!!":                      "",
+		"kind=tip,idea":              "e8 e3 e2",
+		"kind=tip,+knowledge":        "e8 e2",
+		"channel=lab,wants,":         "e8 e4 e3",
+		"agent=bob&agent=CYD":        "e5 e4 e3 e2",
+		"author=bob&author=cyd":      "e5 e4 e3 e2",
+		"tag=x+y&tag=%23intro":       "e8 e1",
+		"agent=bob&agent=dan&tag=db": "e2",
+		"q=answer+-one":              "e7",
+		"q=-answer&agent=bob":        "e4 e2",
+		"q=%22storage+engines%22":    "e1",
+		"q=%22engines+storage%22":    "",
+		"q=storage+cafe&mode=any":    "e8 e6 e1",
+		"q=names+storage+cafe&mode=any&agent=ada&agent=dan":       "e6 e8 e1",
+		"q=names+storage+&mode=all":                               "e6",
+		"unanswered=1":                                            "",
+		"since=-1h&limit=1":                                       "e8",
+		"since=-2d&limit=1":                                       "e8",
+		"limit=2":                                                 "e8 e7",
+		"limit=100":                                               "e8 e7 e6 e5 e4 e3 e2 e1",
+		"consistency=strong&limit=1":                              "e8",
+		"min_index=1&limit=1":                                     "e8",
+		fmt.Sprint("since=", at(6)):                               "e8 e7",
+		fmt.Sprint("since=", at(6)-1):                             "e8 e7 e6",
+		"since=0&limit=1":                                         "e8",
+		"since=2025-12-31":                                        "e8 e7 e6 e5 e4 e3 e2 e1",
+		"since=2026-01-02":                                        "",
 		"since=" + iso(6, "2006-01-02T15:04:05Z07:00"):            "e8 e7",
 		"since=" + iso(6, "2006-01-02T15:04:05"):                  "e8 e7",
 		"since=" + iso(6, "2006-01-02T15:04:05.000Z"):             "e8 e7",
@@ -85,6 +103,149 @@ func TestListFilters(t *testing.T) {
 		list := apitest.Decoded[apitest.List](t, r)
 		if got := strings.Join(ids(list.Entries), " "); r.Status != http.StatusOK || got != want {
 			t.Errorf("%s: %d, got %q, want %q", query, r.Status, got, want)
+		}
+	}
+}
+
+// TestUnansweredQuestions lists questions and requests for help that wait, and those of the last
+// minutes of the log, page by page.
+func TestUnansweredQuestions(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Who knows this?", "agent": "ada"})                                          // e1
+	s.Publish(map[string]any{"body": "Who knows that?", "agent": "ada"})                                          // e2
+	s.Publish(map[string]any{"body": "I know.", "agent": "bob", "reply_to": "e1"})                                // e3
+	s.Post("/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."}) // h4
+	s.Backend.Ahead = 2 * time.Hour
+	s.Publish(map[string]any{"body": "Who knows more?", "agent": "bob"}) // e5
+	for query, want := range map[string]string{
+		"unanswered=1":           "e5 h4 e2",
+		"unanswered=1&agent=ada": "h4 e2",
+		"unanswered=1&since=-1h": "e5",
+		"since=-90m":             "e5",
+		"since=-3h&agent=bob":    "e5 e3",
+	} {
+		var got []string
+		for cursor := ""; ; {
+			list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?limit=1&"+query+cursor))
+			got = append(got, ids(list.Entries)...)
+			if list.NextCursor == nil {
+				break
+			}
+			cursor = "&cursor=" + *list.NextCursor
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+}
+
+// TestBriefLists checks that brief lists have ids and the cursor alone.
+func TestBriefLists(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello, all"})
+	s.Post("/api/jobs", map[string]any{"action": "post", "agent": "ada", "title": "A job", "body": "Do it.", "tags": []string{"wood"}})
+	s.Post("/api/jobs", map[string]any{"action": "post", "agent": "ada", "title": "Another", "body": "Do it."})
+	s.Post("/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."})
+	for path, want := range map[string]string{
+		"/api/entries?brief=1":                     `{"ids":["h4","j3","j2","e1"],"nextCursor":null}`,
+		"/api/jobs?brief=1":                        `{"ids":["j3","j2"],"nextCursor":null}`,
+		"/api/jobs?brief=1&tag=wood&tag=metal":     `{"ids":["j2"],"nextCursor":null}`,
+		"/api/jobs?brief=true&tag=metal":           `{"ids":[],"nextCursor":null}`,
+		"/api/human-requests?brief=1&agent=nobody": `{"ids":[],"nextCursor":null}`,
+	} {
+		if r := s.Get(path); r.Status != http.StatusOK || string(r.Body) != want {
+			t.Errorf("%s: %d %s, want %s", path, r.Status, r.Body, want)
+		}
+	}
+}
+
+// TestFilterProblems checks the bounds of filters and of ranked searches, and that each example
+// works.
+func TestFilterProblems(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello, all"})
+	many := func(name string, n int) (query string) {
+		for i := range n {
+			query += fmt.Sprintf("&%s=value-%d", name, i)
+		}
+		return query
+	}
+	words := strings.Repeat("word%d+", command.MaxAllValues+1)
+	for i := range command.MaxAllValues + 1 {
+		words = strings.Replace(words, "%d", fmt.Sprint(i), 1)
+	}
+	for query, want := range map[string]string{
+		"channel=a1,b2,c3,d4,e5,f6,g7,h8,i9":           "channel",
+		"channel=ops,%21":                              "channel",
+		"channel=,":                                    "channel",
+		"kind=note,job":                                "kind",
+		many("agent", command.MaxValues+1):             "agent",
+		many("tag", command.MaxValues+1):               "tag",
+		"kind=tip" + many("agent", 8) + many("tag", 8): "tag",
+		"since=-1w":                                    "since",
+		"since=-0h":                                    "since",
+		"q=a+b&mode=some":                              "mode",
+		"mode=any":                                     "mode",
+		"mode=any&q=" + words:                          "q",
+		"mode=any&q=%22a+b%22":                         "q",
+		"mode=any&q=a&since=-1h":                       "since",
+		"mode=any&q=a&cursor=AQ":                       "cursor",
+		"brief=yes":                                    "brief",
+		"brief=1&format=atom":                          "brief",
+		"unanswered=maybe":                             "unanswered",
+		"for=ada&for=bob":                              "for",
+		"limit=0&agent=ab&agent=cd":                    "limit",
+	} {
+		r := s.Get("/api/entries?" + query)
+		problem := apitest.Decoded[apitest.Problem](t, r)
+		var got []string
+		for _, issue := range problem.Issues {
+			got = append(got, issue.Field)
+		}
+		if r.Status != http.StatusUnprocessableEntity || strings.Join(got, " ") != want {
+			t.Errorf("%s: %d, problems of %v, want %s", query, r.Status, got, want)
+		}
+		example := url.Values{}
+		var fields map[string]any
+		if err := json.Unmarshal(problem.Example, &fields); err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range fields {
+			if list, isList := value.([]any); isList {
+				for _, one := range list {
+					example.Add(name, fmt.Sprint(one))
+				}
+				continue
+			}
+			example.Set(name, fmt.Sprint(value))
+		}
+		if again := s.Get("/api/entries?" + example.Encode()); again.Status != http.StatusOK {
+			t.Errorf("%s: the example %s: %d %s", query, example.Encode(), again.Status, again.Body)
+		}
+	}
+}
+
+// TestNotesOfSearches checks that the note about a search without matches gives a call that works.
+func TestNotesOfSearches(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Red birds", "agent": "ada", "channel": "lab"})
+	for query, want := range map[string]string{
+		"q=red+fish+&agent=ada&agent=bob&since=-1h": "GET /api/entries?agent=ada&agent=bob&mode=any&q=red+fish",
+		"q=fish":                "",
+		"q=fish+trees&mode=any": "",
+		"q=%22red+fish%22":      "",
+		"q=red+fish+-x":         "GET /api/entries?mode=any&q=red+fish+-x",
+	} {
+		list := apitest.Decoded[struct{ Notes []string }](t, s.Get("/api/entries?"+query))
+		_, call, found := strings.Cut(strings.Join(list.Notes, " "), "GET ")
+		if len(list.Notes) != 1 || found != (want != "") || found && "GET "+call != want {
+			t.Errorf("%s: notes %q, want %q", query, list.Notes, want)
+			continue
+		}
+		if found {
+			if again := apitest.Decoded[apitest.List](t, s.Get(call)); len(again.Entries) != 1 {
+				t.Errorf("%s: the call %s finds %v", query, call, ids(again.Entries))
+			}
 		}
 	}
 }

@@ -252,8 +252,31 @@ func benchQueries(b *testing.B, m *Machine, c *corpus) {
 	}{
 		{"newest", func(i int) view.Query { return view.Query{} }},
 		{"agent", func(i int) view.Query { return view.Query{AgentKey: fmt.Sprintf("agent-%d", i%1000)} }},
+		{"channel", func(i int) view.Query { return view.Query{Channel: fmt.Sprintf("room-%d", i%50)} }},
+		{"8 channels", func(i int) view.Query {
+			channel := fmt.Sprintf("room-%d", i%50)
+			for n := 1; n < command.MaxValues; n++ {
+				channel += view.Or + fmt.Sprintf("room-%d", (i+n)%50)
+			}
+			return view.Query{Channel: channel}
+		}},
+		{"8 agents", func(i int) view.Query {
+			agent := fmt.Sprintf("agent-%d", i%1000)
+			for n := 1; n < command.MaxValues; n++ {
+				agent += view.Or + fmt.Sprintf("agent-%d", (i+n)%1000)
+			}
+			return view.Query{AgentKey: agent}
+		}},
+		{"any of 8 words", func(i int) view.Query {
+			var words string
+			for n := range 8 {
+				words += word(200+(i*8+n)%5000) + " "
+			}
+			return view.Query{Q: words, AnyWord: true}
+		}},
+		{"phrase", func(i int) view.Query { return view.Query{Q: `"` + word(i%20) + " " + word(20+i%20) + `"`} }},
 		{"channel+kind", func(i int) view.Query {
-			return view.Query{Channel: fmt.Sprintf("room-%d", i%50), Kind: command.Kind(1 + i%3)}
+			return view.Query{Channel: fmt.Sprintf("room-%d", i%50), Kind: command.Kind(1 + i%3).String()}
 		}},
 		{"inbox", func(i int) view.Query { return view.Query{ForKey: fmt.Sprintf("agent-%d", i%1000)} }},
 		{"two words+channel", func(i int) view.Query {

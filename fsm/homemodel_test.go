@@ -388,6 +388,16 @@ func checkHome(t *rapid.T, m *Machine, sent []command.Command, history *homeHist
 		history.add(c.Payload, r)
 	}
 	want := factsOf(t, v, history)
+	waiting := want.pick(len(want.entries), want.waits)
+	for q := (view.Query{Since: -1, Unanswered: true, Limit: 7}); ; {
+		page, next, err := v.List(q)
+		if err != nil || !slices.Equal(page, waiting[:len(page)]) || next == 0 && len(page) < len(waiting) {
+			t.Fatalf("unanswered entries before %d: %v, next %d, %v, want %v", q.Before, page, next, err, waiting)
+		}
+		if waiting, q.Before = waiting[len(page):], next; next == 0 {
+			break
+		}
+	}
 	for _, agent := range append(homeAgents, command.AnonymousName, "nobody") {
 		since := []int64{0, v.Time(), v.Time() - 1, v.Time() - 1000, v.Time() + 5}
 		if n := len(want.entries); n > 0 {

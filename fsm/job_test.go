@@ -644,7 +644,7 @@ func TestJobLists(t *testing.T) {
 		r.run(postJob("ada"))
 	}
 	other := postJob("ada")
-	other.Title = "Count the trees"
+	other.Title, other.Tags = "Count the trees", []string{"wood"}
 	r.run(other, post("ada", func(p *command.Publish) { p.Title = "Birds, too" }))
 	r.run(claim("bob", 2), claim("bob", 3), finish("bob", 3), claim("eve", 4), finish("eve", 4), closeJob("ada", 5)) // entries 9 to 13
 	for name, tt := range map[string]struct {
@@ -659,6 +659,12 @@ func TestJobLists(t *testing.T) {
 		"words":             {view.JobQuery{Q: "bir"}, []uint64{6, 5, 4, 3, 2, 1}},
 		"words, open":       {view.JobQuery{Q: "birds", Status: state.JobOpen}, []uint64{6, 1}},
 		"words, none":       {view.JobQuery{Q: "fish", Status: state.JobOpen}, nil},
+		"without a word":    {view.JobQuery{Q: "the -birds"}, []uint64{7}},
+		"phrase":            {view.JobQuery{Q: `"count the trees"`}, []uint64{7}},
+		"phrase, open":      {view.JobQuery{Q: `"count the birds"`, Status: state.JobOpen}, []uint64{6, 1}},
+		"no phrase":         {view.JobQuery{Q: `"trees the count"`}, nil},
+		"tag":               {view.JobQuery{TagKey: "wood"}, []uint64{7}},
+		"tags, open":        {view.JobQuery{TagKey: "wood" + view.Or + "none", Status: state.JobOpen}, []uint64{7}},
 		"no word":           {view.JobQuery{Q: "!!"}, nil},
 		"no word, open":     {view.JobQuery{Q: "!!", Status: state.JobOpen}, nil},
 		"what only entries": {view.JobQuery{Q: "too"}, nil},

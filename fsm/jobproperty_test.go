@@ -232,7 +232,7 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 			if err != nil || !slices.Equal(got, lists[status]) {
 				t.Fatalf("jobs with status %d and words %q: %v, %v, want %v", status, words, got, err, lists[status])
 			}
-			for _, poster := range []string{"ada", "bob"} {
+			for _, poster := range []string{"ada", "bob", "ada" + view.Or + "bob"} {
 				checkJobsOf(t, v, want, view.JobQuery{Status: status, AgentKey: poster, Q: words})
 			}
 		}
@@ -251,7 +251,7 @@ func checkJobsOf(t *rapid.T, v *view.View, m *jobModel, q view.JobQuery) {
 	for _, j := range slices.Backward(m.jobs) {
 		status := j.status(m.now)
 		if q.ClaimantKey != "" && (status != state.JobClaimed || j.claimant != q.ClaimantKey) ||
-			q.Status != 0 && status != q.Status || q.AgentKey != "" && j.poster != q.AgentKey {
+			q.Status != 0 && status != q.Status || q.AgentKey != "" && !oneOf(q.AgentKey, j.poster) {
 			continue
 		}
 		want = append(want, j.seq)

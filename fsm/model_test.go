@@ -187,8 +187,11 @@ func (m *model) list(q view.Query) (seqs []uint64, next uint64) {
 	if limit == 0 {
 		limit = command.DefaultList
 	}
+	if q.AnyWord {
+		return m.rank(q, limit), 0
+	}
 	for _, e := range slices.Backward(m.entries) {
-		if !m.matches(e, q) {
+		if !m.matches(e, q) || !m.hasText(e, q.Q) {
 			continue
 		}
 		if len(seqs) == limit {
@@ -199,33 +202,77 @@ func (m *model) list(q view.Query) (seqs []uint64, next uint64) {
 	return seqs, 0
 }
 
-func (m *model) matches(e modelEntry, q view.Query) bool {
-	switch {
-	case e.hidden && (q.Thread == 0 || q.Kind != 0 || q.AgentKey+q.ForKey+q.TagKey+q.Q != ""),
-		q.Before > 0 && e.seq >= q.Before,
-		q.Since >= 0 && e.at <= q.Since,
-		q.Kind != 0 && e.p.Kind != q.Kind,
-		q.Channel != "" && e.channel != q.Channel,
-		q.AgentKey != "" && e.p.AgentKey != q.AgentKey,
-		q.ForKey != "" && !slices.Contains(e.inbox, q.ForKey),
-		q.TagKey != "" && !slices.ContainsFunc(e.p.Tags, func(t string) bool { return text.FoldTag(t) == q.TagKey }),
-		q.ReplyTo != 0 && (e.parent != q.ReplyTo || e.p.Relation != command.RelationReply):
-		return false
+// rank answers a query for entries with any of the words.
+func (m *model) rank(q view.Query, limit int) (seqs []uint64) {
+	found := map[uint64]int{}
+	p := text.ParseQuery(q.Q)
+	for _, e := range slices.Backward(m.entries) {
+		if !m.matches(e, q) || slices.ContainsFunc(p.Not, e.hasAll) {
+			continue
+		}
+		for _, w := range p.Words {
+			if e.hasAll([]string{w}) {
+				found[e.seq]++
+			}
+		}
+		if p.Prefix != "" && e.hasPrefix(p.Prefix) {
+			found[e.seq]++
+		}
+		if found[e.seq] > 0 {
+			seqs = append(seqs, e.seq)
+		}
 	}
-	if q.Thread != 0 && (q.Thread > uint64(len(m.entries)) || e.root != m.entries[q.Thread-1].root) {
-		return false
-	}
-	if q.Q == "" {
+	slices.SortStableFunc(seqs, func(a, b uint64) int { return found[b] - found[a] })
+	return seqs[:min(len(seqs), limit)]
+}
+
+func (e *modelEntry) hasAll(words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(e.words, w) })
+}
+
+func (e *modelEntry) hasPrefix(prefix string) bool {
+	return slices.ContainsFunc(e.words, func(w string) bool { return strings.HasPrefix(w, prefix) })
+}
+
+// hasText reports whether an entry matches a search text. It finds phrases of words with
+// spaces between them.
+func (m *model) hasText(e modelEntry, q string) bool {
+	if q == "" {
 		return true
 	}
-	words, prefix := text.QueryWords(q.Q)
-	for _, w := range words {
-		if !slices.Contains(e.words, w) {
+	p := text.ParseQuery(q)
+	for _, phrase := range p.Phrases {
+		within := func(s string) bool {
+			return strings.Contains(" "+strings.Join(text.Words(nil, s), " ")+" ", " "+strings.Join(phrase, " ")+" ")
+		}
+		if !slices.ContainsFunc(append([]string{e.p.Title, e.p.Body}, e.p.Tags...), within) {
 			return false
 		}
 	}
-	if prefix == "" {
-		return len(words) > 0
+	return len(p.Words)+len(p.Not)+len(p.Prefix) > 0 &&
+		e.hasAll(p.Words) && !slices.ContainsFunc(p.Not, e.hasAll) && (p.Prefix == "" || e.hasPrefix(p.Prefix))
+}
+
+// oneOf reports whether a value is one of those that a query asks for.
+func oneOf(asked, value string) bool { return slices.Contains(strings.Split(asked, view.Or), value) }
+
+// matches reports whether an entry meets the conditions of a query other than the text.
+func (m *model) matches(e modelEntry, q view.Query) bool {
+	since := q.Since
+	if since < -1 {
+		since = max(0, m.now+since)
 	}
-	return slices.ContainsFunc(e.words, func(w string) bool { return strings.HasPrefix(w, prefix) })
+	switch {
+	case e.hidden && (q.Thread == 0 || q.Kind+q.AgentKey+q.ForKey+q.TagKey+q.Q != ""),
+		q.Before > 0 && e.seq >= q.Before,
+		since >= 0 && e.at <= since,
+		q.Kind != "" && !oneOf(q.Kind, e.p.Kind.String()),
+		q.Channel != "" && !oneOf(q.Channel, e.channel),
+		q.AgentKey != "" && !oneOf(q.AgentKey, e.p.AgentKey),
+		q.ForKey != "" && !slices.Contains(e.inbox, q.ForKey),
+		q.TagKey != "" && !slices.ContainsFunc(e.p.Tags, func(t string) bool { return oneOf(q.TagKey, text.FoldTag(t)) }),
+		q.ReplyTo != 0 && (e.parent != q.ReplyTo || e.p.Relation != command.RelationReply):
+		return false
+	}
+	return q.Thread == 0 || q.Thread <= uint64(len(m.entries)) && e.root == m.entries[q.Thread-1].root
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,24 +132,30 @@ func drawLog(tb testing.TB, t *rapid.T) (*raftLog, *model) {
 }
 
 func drawQuery(t *rapid.T, m *model) view.Query {
-	some := rapid.IntRange(0, 1<<9-1).Draw(t, "fields")
+	some := rapid.IntRange(0, 1<<9-1).Draw(t, "fields") & rapid.IntRange(0, 1<<9-1).Draw(t, "fewer fields")
+	if rapid.Bool().Draw(t, "search") {
+		some = 1<<8 | some&^7
+	}
 	has := func(bit int) bool { return some>>bit&1 == 1 }
 	n := uint64(len(m.entries))
 	q := view.Query{Since: -1}
+	values := func(of []string, name string) string {
+		return strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(of), 1, 3, rapid.ID).Draw(t, name), view.Or)
+	}
 	if has(0) {
-		q.Kind = command.Kind(rapid.IntRange(1, 3).Draw(t, "kind"))
+		q.Kind = values([]string{"message", "knowledge", "feature_request"}, "kind")
 	}
 	if has(1) {
-		q.Channel = rapid.SampledFrom(someChannels).Draw(t, "channel")
+		q.Channel = values([]string{"general", "den", "hall", "none"}, "channel")
 	}
 	if has(2) {
-		q.AgentKey = rapid.SampledFrom(someAgents).Draw(t, "agent")
+		q.AgentKey = values(someAgents, "agent")
 	}
 	if has(3) {
 		q.ForKey = rapid.SampledFrom(someAgents).Draw(t, "for")
 	}
 	if has(4) {
-		q.TagKey = text.FoldTag(rapid.SampledFrom(someTags).Draw(t, "tag"))
+		q.TagKey = values([]string{text.FoldTag("red"), text.FoldTag("grün"), text.FoldTag("two words"), "none"}, "tag")
 	}
 	if has(5) {
 		q.Thread = rapid.Uint64Range(1, n+1).Draw(t, "thread")
@@ -157,10 +164,14 @@ func drawQuery(t *rapid.T, m *model) view.Query {
 		q.ReplyTo = rapid.Uint64Range(1, n+1).Draw(t, "reply to")
 	}
 	if has(7) {
-		q.Since = rapid.Int64Range(0, m.now+1).Draw(t, "since")
+		q.Since = rapid.Int64Range(-m.now-2, m.now+1).Draw(t, "since")
 	}
 	if has(8) {
-		q.Q = rapid.SampledFrom([]string{"alpha", "alp", "ALPHA", "alpha beta ", "beta alph", "uber", "naive gam", "世界", "the ", "a", "!!", "nothing"}).Draw(t, "q")
+		q.Q = rapid.SampledFrom([]string{
+			"alpha", "alp", "ALPHA", "alpha beta ", "beta alph", "uber", "naive gam", "世界", "the ", "a", "!!", "nothing", "alpha the ",
+			`"alpha beta"`, `"beta the" alp`, `"body a"`, "-alpha", "alp -beta", `-"alpha beta" the `, "alpha beta gamma delta",
+		}).Draw(t, "q")
+		q.AnyWord = rapid.Bool().Draw(t, "any word")
 	}
 	q.Limit = rapid.IntRange(0, 5).Draw(t, "limit")
 	return q
@@ -193,7 +204,7 @@ func TestMachineAgainstModel(t *testing.T) {
 				}
 			}
 		}
-		for range 20 {
+		for range 40 {
 			q := drawQuery(rt, want)
 			for page := 0; ; page++ {
 				seqs, next, err := v.List(q)

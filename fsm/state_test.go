@@ -49,7 +49,7 @@ func stateOf(t tester, m *Machine) contents {
 		{AgentKey: "ada"},
 		{Q: "number seed"},
 		{ForKey: "ada"},
-		{Kind: command.KindMessage, Limit: 3},
+		{Kind: command.KindMessage.String(), Limit: 3},
 		{Thread: 3},
 		{ReplyTo: 1},
 		{Since: v.Time() - 2000},

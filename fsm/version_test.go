@@ -46,7 +46,7 @@ func see(t *rapid.T, m *Machine) *sight {
 		s.answers[name] = fmt.Sprintf("%s next %d", dst, next)
 	}
 	agents := []string{"ada", "bob", "eve", command.AnonymousName}
-	queries := []view.Query{{}, {Kind: command.KindKnowledge}, {TagKey: "red"}, {Thread: 1}, {Thread: 3}, {ReplyTo: 2}, {Since: 1_700_000_020_000}}
+	queries := []view.Query{{}, {Kind: command.KindKnowledge.String()}, {TagKey: "red"}, {Thread: 1}, {Thread: 3}, {ReplyTo: 2}, {Since: 1_700_000_020_000}}
 	for _, name := range agents {
 		queries = append(queries, view.Query{AgentKey: name}, view.Query{ForKey: name})
 	}

@@ -37,16 +37,20 @@ type Event struct {
 // EventQuery selects events, by the entries that they are about. Empty fields do not
 // restrict it.
 type EventQuery struct {
-	Events                    string // kinds of events, separated by commas
-	Kind, Channel, Agent, Tag string
-	For, Words                string
-	ReplyTo, Thread           string
-	After                     string // id of an event; empty means from now on
+	Events          string // kinds of events, separated by commas
+	Kind, Channel   string // or several, separated by commas: any of them
+	Agent, Tag      string
+	Agents, Tags    []string // with Agent and Tag: any of them
+	For, Words      string
+	ReplyTo, Thread string
+	After           string // id of an event; empty means from now on
 }
 
 func (q *EventQuery) values() url.Values {
-	return values("event", q.Events, "kind", q.Kind, "channel", q.Channel, "agent", q.Agent, "tag", q.Tag,
+	v := values("event", q.Events, "kind", q.Kind, "channel", q.Channel, "agent", q.Agent, "tag", q.Tag,
 		"for", q.For, "q", q.Words, "reply_to", q.ReplyTo, "thread", q.Thread)
+	v["agent"], v["tag"] = append(v["agent"], q.Agents...), append(v["tag"], q.Tags...)
+	return v
 }
 
 // errStopped ends a stream whose reader wants no more.

@@ -12,35 +12,50 @@ import (
 
 // EntryQuery selects entries. Empty fields do not restrict the list.
 type EntryQuery struct {
-	Kind, Channel, Agent, Tag string
-	For                       string // entries by others that relate to this agent's, or mention it
-	Words                     string // in title, body or tags; the last may be the beginning of a word
-	ReplyTo, Thread           string // id of an entry
-	Since                     int64  // createdAt is greater
-	SinceText                 string // in place of Since: a date or date-time in ISO 8601
+	Kind, Channel   string // or several, separated by commas: any of them
+	Agent, Tag      string
+	Agents, Tags    []string // with Agent and Tag: any of them
+	For             string   // entries by others that relate to this agent's, or mention it
+	Words           string   // in title, body or tags; the last may be the beginning of a word
+	AnyWord         bool     // any of Words, the entries with the most first; one page
+	Unanswered      bool     // questions and requests for help without an answer
+	ReplyTo, Thread string   // id of an entry
+	Since           int64    // createdAt is greater
+	SinceText       string   // in place of Since: a date or date-time in ISO 8601, or relative, such as -1h
 
 	Limit  int    // of a page: 1 to 100, default 50
 	Cursor string // of a later page
 }
 
 func (q *EntryQuery) values() url.Values {
-	return values("kind", q.Kind, "channel", q.Channel, "agent", q.Agent, "tag", q.Tag, "for", q.For, "q", q.Words,
+	v := values("kind", q.Kind, "channel", q.Channel, "agent", q.Agent, "tag", q.Tag, "for", q.For, "q", q.Words,
 		"reply_to", q.ReplyTo, "thread", q.Thread, "since", cmp.Or(q.SinceText, number(q.Since)), "limit", number(q.Limit), "cursor", q.Cursor)
+	v["agent"], v["tag"] = append(v["agent"], q.Agents...), append(v["tag"], q.Tags...)
+	if q.AnyWord {
+		v.Set("mode", "any")
+	}
+	if q.Unanswered {
+		v.Set("unanswered", "1")
+	}
+	return v
 }
 
 // ListQuery selects jobs, requests for help or agents. Status, Agent and ClaimedBy do not
-// apply to agents, ClaimedBy applies to jobs alone.
+// apply to agents, ClaimedBy and Tags apply to jobs alone.
 type ListQuery struct {
 	Status    string // of jobs: open (default), claimed, done, closed or all; of requests also answered
 	Agent     string // author
 	ClaimedBy string
+	Tags      []string // any of them
 	Words     string
 	Limit     int
 	Cursor    string
 }
 
 func (q *ListQuery) values() url.Values {
-	return values("status", q.Status, "agent", q.Agent, "claimed_by", q.ClaimedBy, "q", q.Words, "limit", number(q.Limit), "cursor", q.Cursor)
+	v := values("status", q.Status, "agent", q.Agent, "claimed_by", q.ClaimedBy, "q", q.Words, "limit", number(q.Limit), "cursor", q.Cursor)
+	v["tag"] = q.Tags
+	return v
 }
 
 // pages returns every item of a list, newest first, page by page. An error ends it.

@@ -259,7 +259,7 @@ export class Commons {
       throw new TypeError(`the key is not sent to ${base}, where others could read it: use https`);
     }
     const given = Object.entries(call.query).filter(([, value]) => (value ?? "") !== "");
-    const query = new URLSearchParams(given.map(([name, value]) => [name, value === true ? "1" : String(value)]));
+    const query = new URLSearchParams(given.flatMap(([name, value]) => [value].flat().map((one) => [name, one === true ? "1" : String(one)])));
     const url = base + call.path + (given.length ? "?" + query : "");
     const isStream = call.after !== undefined;
     const headers = new Headers(this.options.headers);

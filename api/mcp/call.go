@@ -93,6 +93,13 @@ func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 			t.problems.Add(f.Name, "%s", a.wanted())
 			continue
 		}
+		if list, isList := f.Value.([]any); isList {
+			for _, one := range list {
+				t.in.Params = append(t.in.Params, wire.Pair{Name: f.Name, Value: fmt.Sprint(one)})
+			}
+			t.sound = t.sound.With(f.Name, f.Value)
+			continue
+		}
 		value := fmt.Sprint(f.Value)
 		if n, isNumber := f.Value.(json.Number); isNumber {
 			value = queryNumber(n)

@@ -27,6 +27,7 @@ const (
 const (
 	typeText    = "string"
 	typeInteger = "integer"
+	typeArray   = "array"
 	typeBoolean = "boolean"
 )
 
@@ -93,9 +94,11 @@ func (a argument) may(name string) bool {
 
 // takes reports whether a value of JSON has a type that the argument may have.
 func (a argument) takes(value any) bool {
-	switch value.(type) {
+	switch value := value.(type) {
 	case string:
 		return a.may(typeText)
+	case []any:
+		return a.may(typeArray) && !slices.ContainsFunc(value, func(one any) bool { _, isText := one.(string); return !isText })
 	case json.Number:
 		return a.may(typeInteger)
 	case bool:
@@ -115,6 +118,9 @@ func (a argument) wanted() string {
 	}
 	if a.may(typeBoolean) {
 		names = append(names, "true or false")
+	}
+	if a.may(typeArray) {
+		names = append(names, "a list of strings")
 	}
 	return "must be " + strings.Join(names, " or ")
 }

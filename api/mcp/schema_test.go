@@ -296,6 +296,9 @@ func (d *documented) read(operation map[string]any) {
 		if numbers[name] {
 			schema["type"] = []any{typeText, typeInteger}
 		}
+		if schema["type"] == typeArray { // a parameter that may be repeated
+			schema["type"] = []any{typeText, typeArray}
+		}
 		required, _ := p["required"].(bool)
 		d.arguments[name], d.full[name] = argument{In: in, Required: required}, schema
 	}

@@ -75,6 +75,13 @@ const (
 	MaxSeen    = MaxList
 	// MaxSearch is the longest search text.
 	MaxSearch = 200
+	// MaxValues bounds the values of a filter, MaxAllValues those of all filters of a call,
+	// and the words of a ranked search. MaxRanked is how many of the newest matches are
+	// ranked, MaxPhrased in how many matches of its words a page of a list looks for a phrase.
+	MaxValues    = 8
+	MaxAllValues = 16
+	MaxRanked    = 2000
+	MaxPhrased   = 200
 	// MaxHourlyDeliveries bounds the attempts to push to an agent that begin in any hour,
 	// MaxWaitingDeliveries its waiting deliveries, MaxListedDeliveries those that it sees,
 	// and MaxDigestEntries the entries that a digest lists.

@@ -123,3 +123,76 @@ func (c *cursor) load(into *offsets) error {
 	}
 	return c.iter.Error()
 }
+
+// union goes through the sealed blocks of several terms, newest first.
+type union struct {
+	cursors []cursor
+	heap    []*cursor // those that have blocks left, the one with the newest block on top
+}
+
+// start prepares the union. Each cursor has read a directory, if its term has one.
+func (u *union) start() {
+	u.heap = u.heap[:0]
+	for i := range u.cursors {
+		c := &u.cursors[i]
+		if n := len(c.records); n > 0 {
+			c.block = c.records[n-1].block
+			u.heap = append(u.heap, c)
+		}
+	}
+	for i := len(u.heap)/2 - 1; i >= 0; i-- {
+		u.down(i)
+	}
+}
+
+// down restores the heap order below i after its block became lower.
+func (u *union) down(i int) {
+	for {
+		newest := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(u.heap); child++ {
+			if u.heap[child].block > u.heap[newest].block {
+				newest = child
+			}
+		}
+		if newest == i {
+			return
+		}
+		u.heap[i], u.heap[newest] = u.heap[newest], u.heap[i]
+		i = newest
+	}
+}
+
+// seek returns the newest block with one of the terms not above target. Targets never rise.
+func (u *union) seek(target uint64) (block uint64, ok bool, err error) {
+	for len(u.heap) > 0 && u.heap[0].block > target {
+		_, found, err := u.heap[0].seek(target)
+		if err != nil {
+			return 0, false, err
+		}
+		if !found {
+			u.heap[0] = u.heap[len(u.heap)-1]
+			u.heap = u.heap[:len(u.heap)-1]
+		}
+		u.down(0)
+	}
+	if len(u.heap) == 0 {
+		return 0, false, nil
+	}
+	return u.heap[0].block, true, nil
+}
+
+// load adds the offsets of all terms in the block that seek returned.
+func (u *union) load(block uint64, into *offsets) error { return u.loadFrom(0, block, into) }
+
+func (u *union) loadFrom(i int, block uint64, into *offsets) error {
+	if i >= len(u.heap) || u.heap[i].block != block {
+		return nil
+	}
+	if err := u.heap[i].load(into); err != nil {
+		return err
+	}
+	if err := u.loadFrom(2*i+1, block, into); err != nil {
+		return err
+	}
+	return u.loadFrom(2*i+2, block, into)
+}

@@ -137,10 +137,14 @@ func (m *model) candidates(q Query) []uint64 {
 		}
 		sets = append(sets, list)
 	}
+	groups := slices.Clone(q.Any)
 	if q.Prefix != "" {
+		groups = append(groups, m.words(q.Prefix))
+	}
+	for _, group := range groups {
 		var union []uint64
-		for _, word := range m.words(q.Prefix) {
-			union = append(union, m.lists[word]...)
+		for _, term := range group {
+			union = append(union, m.lists[term]...)
 		}
 		slices.Sort(union)
 		sets = append(sets, slices.Compact(union))
@@ -148,14 +152,18 @@ func (m *model) candidates(q Query) []uint64 {
 	if sets == nil {
 		all, _ := newest(m.first, m.next(), len(m.entries), nil)
 		slices.Reverse(all)
-		return all
+		sets = append(sets, all)
 	}
 	slices.SortFunc(sets, func(a, b []uint64) int { return len(a) - len(b) })
+	has := func(set []uint64, seq uint64) bool {
+		_, found := slices.BinarySearch(set, seq)
+		return found
+	}
 	return slices.DeleteFunc(slices.Clone(sets[0]), func(seq uint64) bool {
-		return slices.ContainsFunc(sets[1:], func(set []uint64) bool {
-			_, found := slices.BinarySearch(set, seq)
-			return !found
-		})
+		return slices.ContainsFunc(sets[1:], func(set []uint64) bool { return !has(set, seq) }) ||
+			slices.ContainsFunc(q.Not, func(group []string) bool {
+				return !slices.ContainsFunc(group, func(term string) bool { return !has(m.lists[term], seq) })
+			})
 	})
 }
 
@@ -204,8 +212,18 @@ func (m *model) draw(rng *rand.Rand) Query {
 		"channel:c0", "channel:c1", "agent:a1", "agent:a2", "w:common", "w:comma", "w:ab", "w:wide007",
 		"tag:rare", "kind:seventh", "tag:with\x00nul", "tag:none",
 	}
+	term := func() string { return candidates[rng.IntN(len(candidates)-rng.IntN(2))] }
 	for range rng.IntN(4) {
-		q.All = append(q.All, candidates[rng.IntN(len(candidates)-rng.IntN(2))])
+		q.All = append(q.All, term())
+	}
+	for _, groups := range []*[][]string{&q.Any, &q.Not} {
+		for range rng.IntN(6) - 3 {
+			group := make([]string, 1+rng.IntN(4))
+			for i := range group {
+				group[i] = term()
+			}
+			*groups = append(*groups, group)
+		}
 	}
 	if rng.IntN(4) == 0 {
 		q.All = append(q.All, fmt.Sprintf("thread:%d", m.first+uint64(rng.IntN(9))))

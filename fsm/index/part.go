@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -357,6 +358,20 @@ func (o *offsets) and(other *offsets) bool {
 		left |= o[i]
 	}
 	return left != 0
+}
+
+// fill adds every offset.
+func (o *offsets) fill() {
+	for i := range o {
+		o[i] = math.MaxUint64
+	}
+}
+
+// remove removes the offsets of another set.
+func (o *offsets) remove(other *offsets) {
+	for i := range o {
+		o[i] &^= other[i]
+	}
 }
 
 // andNot removes what is in a bitmap.

@@ -17,8 +17,7 @@ const maxPrefixLook = 32 << 10
 // maxPrefixHeld bounds the words from memory that are held before they are reduced.
 const maxPrefixHeld = 4 * MaxPrefixWords
 
-// words are the words that a prefix expands to, and a cursor over their union in the
-// sealed blocks. There is no vocabulary on disk: the first directory of a word shows
+// words are the words that a prefix expands to, and their union in the sealed blocks. There is no vocabulary on disk: the first directory of a word shows
 // that the word is there, and reading it is the first step of the word's cursor.
 type words struct {
 	// memory has the first words, sorted, of the parts in memory; a word is there once for
@@ -28,8 +27,7 @@ type words struct {
 	bound  string // words of memory from this one on are not held; "" if all are
 	room   int    // how many may be held until only the first ones are kept
 
-	sealed []cursor  // they share iter
-	heap   []*cursor // by block, the newest on top
+	union // of the sealed blocks; its cursors share iter
 
 	iter *pebble.Iterator
 	key  []byte
@@ -181,9 +179,9 @@ func (w *words) loadMemory(p *part, into *offsets) {
 
 // addSealed returns a new cursor with the memory of a former one, if there is one.
 func (w *words) addSealed(term []byte) *cursor {
-	n := len(w.sealed)
-	w.sealed = slices.Grow(w.sealed, 1)[:n+1]
-	c := &w.sealed[n]
+	n := len(w.cursors)
+	w.cursors = slices.Grow(w.cursors, 1)[:n+1]
+	c := &w.cursors[n]
 	*c = cursor{
 		iter: w.iter, key: append(c.key[:0], term...), size: len(term), next: maxBlock,
 		held: c.held[:0], records: c.records[:0],
@@ -201,81 +199,13 @@ func (w *words) nextWord(key []byte) bool {
 	return w.iter.SeekGE(w.key)
 }
 
-// startSealed prepares the cursor over the union; false if no word is on disk.
-func (w *words) startSealed() bool {
-	w.heap = w.heap[:0]
-	for i := range w.sealed {
-		c := &w.sealed[i]
-		if n := len(c.records); n > 0 {
-			c.block = c.records[n-1].block
-			w.heap = append(w.heap, c)
-		}
-	}
-	for i := len(w.heap)/2 - 1; i >= 0; i-- {
-		w.down(i)
-	}
-	return len(w.heap) > 0
-}
-
-// down restores the heap order below i after its block became lower.
-func (w *words) down(i int) {
-	for {
-		newest := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(w.heap); child++ {
-			if w.heap[child].block > w.heap[newest].block {
-				newest = child
-			}
-		}
-		if newest == i {
-			return
-		}
-		w.heap[i], w.heap[newest] = w.heap[newest], w.heap[i]
-		i = newest
-	}
-}
-
-// seek returns the newest block with one of the words not above target. Targets never rise.
-func (w *words) seek(target uint64) (block uint64, ok bool, err error) {
-	for len(w.heap) > 0 && w.heap[0].block > target {
-		_, found, err := w.heap[0].seek(target)
-		if err != nil {
-			return 0, false, err
-		}
-		if !found {
-			w.heap[0] = w.heap[len(w.heap)-1]
-			w.heap = w.heap[:len(w.heap)-1]
-		}
-		w.down(0)
-	}
-	if len(w.heap) == 0 {
-		return 0, false, nil
-	}
-	return w.heap[0].block, true, nil
-}
-
-// load adds the offsets of all words in the block that seek returned.
-func (w *words) load(block uint64, into *offsets) error { return w.loadFrom(0, block, into) }
-
-func (w *words) loadFrom(i int, block uint64, into *offsets) error {
-	if i >= len(w.heap) || w.heap[i].block != block {
-		return nil
-	}
-	if err := w.heap[i].load(into); err != nil {
-		return err
-	}
-	if err := w.loadFrom(2*i+1, block, into); err != nil {
-		return err
-	}
-	return w.loadFrom(2*i+2, block, into)
-}
-
 // close releases the words, and keeps their memory for the next search.
 func (w *words) close() error {
 	clear(w.memory)
-	for i := range w.sealed {
-		w.sealed[i].iter = nil
+	for i := range w.cursors {
+		w.cursors[i].iter = nil
 	}
-	w.memory, w.texts, w.sealed, w.heap, w.bound, w.room = w.memory[:0], w.texts[:0], w.sealed[:0], w.heap[:0], "", 0
+	w.memory, w.texts, w.cursors, w.heap, w.bound, w.room = w.memory[:0], w.texts[:0], w.cursors[:0], w.heap[:0], "", 0
 	if w.iter == nil {
 		return nil
 	}

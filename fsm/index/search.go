@@ -9,11 +9,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Query selects the entries of a search: those that carry all terms of All
-// and, if Prefix is set, at least one word that begins with Prefix.
+// Query selects the entries of a search: those that carry all terms of All, a term of each
+// group of Any, not all terms of any group of Not, and, if Prefix is set, at least one
+// word that begins with Prefix. A query without terms and prefix selects every entry.
 type Query struct {
-	// All are terms. If it is empty, every entry matches.
-	All []string
+	All      []string
+	Any, Not [][]string
 	// Prefix is the beginning of a word, without its class, or "". It
 	// stands for the first MaxPrefixWords words of the whole cut that begin with
 	// it, in the order of their bytes, which the word Prefix itself leads.
@@ -55,7 +56,7 @@ func (c Cut) Search(r pebble.Reader, q Query) (seqs []uint64, more bool, err err
 		return nil, false, nil
 	}
 	limit := q.Limit + 1
-	if len(q.All) == 0 && q.Prefix == "" {
+	if len(q.All)+len(q.Any)+len(q.Not) == 0 && q.Prefix == "" {
 		if seqs, err = newest(from, to, limit, q.Without); err != nil {
 			return nil, false, err
 		}
@@ -105,8 +106,12 @@ type search struct {
 	found   []uint64
 	hits    offsets // of the present block
 	other   offsets
+	extra   offsets
 	terms   []cursor
+	unions  []*union   // of the groups of Any, and of the prefix
+	none    [][]cursor // of the groups of Not
 	words   words
+	grouped int // the number of terms in Any and Not
 	scratch []byte
 	short   [inlineList]uint16
 	work    int // see Query.Work
@@ -119,11 +124,16 @@ const maxFoundHint = 128
 
 func (s *search) run() ([]uint64, error) {
 	s.found = make([]uint64, 0, min(s.limit, maxFoundHint))
+	for _, groups := range [...][][]string{s.query.Any, s.query.Not} {
+		for _, group := range groups {
+			s.grouped += len(group)
+		}
+	}
 	if s.query.Prefix != "" {
 		if err := s.expand(); err != nil {
 			return nil, err
 		}
-		if len(s.words.memory) == 0 && len(s.words.sealed) == 0 {
+		if len(s.words.memory) == 0 && len(s.words.cursors) == 0 {
 			return nil, nil
 		}
 	}
@@ -134,7 +144,7 @@ func (s *search) run() ([]uint64, error) {
 		if p.start >= s.to {
 			continue
 		}
-		s.work += len(s.query.All)
+		s.work += len(s.query.All) + s.grouped
 		if !s.memoryHits(p) {
 			continue
 		}
@@ -147,11 +157,7 @@ func (s *search) run() ([]uint64, error) {
 	}
 	s.to = min(s.to, s.cut.sealed)
 	err := s.runSealed()
-	for _, cursors := range [][]cursor{s.terms, s.words.sealed} {
-		for i := range cursors {
-			s.work += cursors[i].loaded
-		}
-	}
+	s.eachCursor(func(c *cursor) { s.work += c.loaded })
 	if err != nil {
 		return nil, err
 	}
@@ -177,39 +183,69 @@ func (s *search) take(from, to uint64) (full bool, err error) {
 	return len(s.found) == s.limit, nil
 }
 
-// memoryHits puts the hits of a part into hits, and reports whether there are any. Hits
+// condition returns the empty set for the entries that meet condition n of a query.
+func (s *search) condition(n int) *offsets {
+	into := &s.other
+	if n == 0 {
+		into = &s.hits
+	}
+	*into = offsets{}
+	return into
+}
+
+// narrow reduces hits to the entries that meet condition n, and reports whether there are any.
+func (s *search) narrow(n int) bool { return n == 0 || s.hits.and(&s.other) }
+
+// memoryHits puts the hits of a part into hits, and reports whether there may be any. Hits
 // after the cut lie outside the search's bounds.
 func (s *search) memoryHits(p *part) bool {
 	for i, term := range s.query.All {
-		into := &s.other
-		if i == 0 {
-			into = &s.hits
-		}
 		list := p.offsetsOf(escapeTerm(term), &s.short)
 		also := s.isAlso(i) && s.query.Also>>blockShift == p.block()
 		if len(list) == 0 && !also {
 			return false
 		}
-		*into = offsets{}
+		into := s.condition(i)
 		into.setList(list)
 		if also {
 			into.set(uint16(s.query.Also % BlockEntries))
 		}
-		if i > 0 && !s.hits.and(&s.other) {
+		if !s.narrow(i) {
 			return false
 		}
 	}
-	if s.query.Prefix == "" {
-		return true
+	n := len(s.query.All)
+	for _, group := range s.query.Any {
+		into := s.condition(n)
+		for _, term := range group {
+			into.setList(p.offsetsOf(escapeTerm(term), &s.short))
+		}
+		if !s.narrow(n) {
+			return false
+		}
+		n++
 	}
-	into := &s.other
-	if len(s.query.All) == 0 {
-		into = &s.hits
+	if s.query.Prefix != "" {
+		s.work += len(s.words.memory)
+		s.words.loadMemory(p, s.condition(n))
+		if !s.narrow(n) {
+			return false
+		}
+		n++
 	}
-	*into = offsets{}
-	s.work += len(s.words.memory)
-	s.words.loadMemory(p, into)
-	return into == &s.hits || s.hits.and(&s.other)
+	if n == 0 {
+		s.hits.fill()
+	}
+	for _, group := range s.query.Not {
+		s.other.fill()
+		for _, term := range group {
+			s.extra = offsets{}
+			s.extra.setList(p.offsetsOf(escapeTerm(term), &s.short))
+			s.other.and(&s.extra)
+		}
+		s.hits.remove(&s.other)
+	}
+	return true
 }
 
 // isAlso reports whether All[i] is the term that the entry Also carries too.
@@ -222,11 +258,13 @@ func (s *search) isAlso(i int) bool { return s.query.Also != 0 && i == len(s.que
 func (s *search) runSealed() error {
 	top := (s.to - 1) >> blockShift
 	bottom := s.from >> blockShift
-	if s.query.Prefix != "" && !s.words.startSealed() {
-		return nil
-	}
-	if err := s.openTerms(); err != nil {
+	if err := s.openTerms(top); err != nil {
 		return err
+	}
+	for _, u := range s.unions {
+		if len(u.heap) == 0 {
+			return nil
+		}
 	}
 	for target := top; ; target-- {
 		at, ok, err := s.align(target, bottom)
@@ -248,23 +286,59 @@ func (s *search) runSealed() error {
 	}
 }
 
-// openTerms opens a cursor for each term.
-func (s *search) openTerms() error {
+// openTerms opens a cursor for each term, and the unions at the block top.
+func (s *search) openTerms(top uint64) (err error) {
 	for i, term := range s.query.All {
-		s.scratch = appendTerm(s.scratch[:0], s.cut.prefix, escapeTerm(term))
-		c, err := openCursor(s.reader, s.scratch)
-		if err != nil {
+		if s.terms, err = s.open(s.terms, term); err != nil {
 			return err
 		}
 		if s.isAlso(i) {
+			c := &s.terms[i]
 			c.also, c.hasAlso = s.query.Also, true
 		}
-		s.terms = append(s.terms, c)
+	}
+	for _, group := range s.query.Any {
+		u := &union{}
+		s.unions = append(s.unions, u)
+		for _, term := range group {
+			if u.cursors, err = s.open(u.cursors, term); err != nil {
+				return err
+			}
+		}
+		for i := range u.cursors {
+			if _, _, err := u.cursors[i].seek(top); err != nil {
+				return err
+			}
+		}
+		u.start()
+	}
+	for _, group := range s.query.Not {
+		s.none = append(s.none, nil)
+		for _, term := range group {
+			if s.none[len(s.none)-1], err = s.open(s.none[len(s.none)-1], term); err != nil {
+				return err
+			}
+		}
+	}
+	if s.query.Prefix != "" {
+		s.unions = append(s.unions, &s.words.union)
+		s.words.start()
 	}
 	return nil
 }
 
-// align moves every cursor to the newest block in [bottom, target] with all terms.
+// open appends a cursor for a term.
+func (s *search) open(cursors []cursor, term string) ([]cursor, error) {
+	s.scratch = appendTerm(s.scratch[:0], s.cut.prefix, escapeTerm(term))
+	c, err := openCursor(s.reader, s.scratch)
+	if err != nil {
+		return cursors, err
+	}
+	return append(cursors, c), nil
+}
+
+// align moves every cursor to the newest block in [bottom, target] in which all conditions
+// can be met.
 func (s *search) align(target, bottom uint64) (at uint64, ok bool, err error) {
 	for {
 		for i := 0; i < len(s.terms); {
@@ -280,61 +354,88 @@ func (s *search) align(target, bottom uint64) (at uint64, ok bool, err error) {
 			s.terms[0], s.terms[i] = s.terms[i], s.terms[0]
 			i = 1
 		}
-		if s.query.Prefix == "" {
+		lowest := target
+		for _, u := range s.unions {
+			if lowest, ok, err = u.seek(lowest); err != nil || !ok || lowest < bottom {
+				return 0, false, err
+			}
+		}
+		if lowest == target {
 			return target, true, nil
 		}
-		at, ok, err := s.words.seek(target)
-		if err != nil || !ok || at < bottom {
-			return 0, false, err
-		}
-		if at == target {
-			return target, true, nil
-		}
-		target = at
+		target = lowest
 	}
 }
 
 // sealedHits puts the hits of a sealed block, on which all cursors are, into hits.
 func (s *search) sealedHits(target uint64) (bool, error) {
-	s.work += len(s.terms)
+	s.work += len(s.terms) + s.grouped
 	if s.query.Prefix != "" {
-		s.work += len(s.words.sealed)
+		s.work += len(s.words.cursors)
 	}
+	n := 0
 	for i := range s.terms {
-		into := &s.other
-		if i == 0 {
-			into = &s.hits
-		}
-		*into = offsets{}
-		if err := s.terms[i].load(into); err != nil {
+		if err := s.terms[i].load(s.condition(n)); err != nil || !s.narrow(n) {
 			return false, err
 		}
-		if i > 0 && !s.hits.and(&s.other) {
-			return false, nil
+		n++
+	}
+	for _, u := range s.unions {
+		if err := u.load(target, s.condition(n)); err != nil || !s.narrow(n) {
+			return false, err
+		}
+		n++
+	}
+	if n == 0 {
+		s.hits.fill()
+	}
+	for _, group := range s.none {
+		s.other.fill()
+		for i := range group {
+			at, some, err := group[i].seek(target)
+			s.extra = offsets{}
+			if err == nil && some && at == target {
+				err = group[i].load(&s.extra)
+			}
+			if err != nil {
+				return false, err
+			}
+			if !s.other.and(&s.extra) {
+				break
+			}
+		}
+		s.hits.remove(&s.other)
+	}
+	return true, nil
+}
+
+// eachCursor calls visit for each cursor.
+func (s *search) eachCursor(visit func(c *cursor)) {
+	each := func(cursors []cursor) {
+		for i := range cursors {
+			visit(&cursors[i])
 		}
 	}
-	if s.query.Prefix == "" {
-		return true, nil
+	each(s.terms)
+	for _, u := range s.unions {
+		each(u.cursors)
 	}
-	if len(s.terms) == 0 {
-		s.hits = offsets{}
-		return true, s.words.load(target, &s.hits)
+	for _, group := range s.none {
+		each(group)
 	}
-	s.other = offsets{}
-	if err := s.words.load(target, &s.other); err != nil {
-		return false, err
-	}
-	return s.hits.and(&s.other), nil
 }
 
 // release closes what the search opened and gives its memory back.
-func (s *search) release() error {
-	err := s.words.close()
-	for i := range s.terms {
-		err = errors.Join(err, s.terms[i].iter.Close())
-		s.terms[i] = cursor{}
-	}
-	s.terms = s.terms[:0]
+func (s *search) release() (err error) {
+	s.eachCursor(func(c *cursor) {
+		if c.iter != s.words.iter {
+			err = errors.Join(err, c.iter.Close())
+		}
+	})
+	err = errors.Join(err, s.words.close())
+	clear(s.terms)
+	clear(s.unions)
+	s.terms, s.unions, s.none, s.grouped = s.terms[:0], s.unions[:0], nil, 0
 	s.cut, s.reader, s.query, s.found, s.work = Cut{}, nil, Query{}, nil, 0
 	searches.Put(s)
 	return err

@@ -106,6 +106,7 @@ type scanner struct {
 	dst     []string
 	text    string
 	singles bool // also the single characters of a run of an unspaced script
+	noPairs bool // not the pairs of such a run
 }
 
 // class sorts the ASCII characters for run.
@@ -285,7 +286,7 @@ func (s *scanner) unspaced(text string) int {
 			break
 		}
 		here := text[end : end+characterLen(text[end:])]
-		if before != "" {
+		if before != "" && !s.noPairs {
 			s.dst = append(s.dst, cutTerm(text[end-len(before):end+len(here)]))
 			pairs++
 		}

@@ -181,6 +181,21 @@ func (v *View) counts(seq uint64) (state.LaterCounts, error) {
 	return state.LoadOrZero(v.snap, state.SeqKey(state.SpaceCounts, seq), state.DecodeLaterCounts)
 }
 
+// AppendIDs appends the ids of entries as JSON, with commas between them.
+func (v *View) AppendIDs(dst []byte, seqs []uint64) ([]byte, error) {
+	for i, seq := range seqs {
+		row, err := v.storedRow(seq)
+		if err != nil || len(row) < state.EntryRowFixed {
+			return dst, fmt.Errorf("read entry %d: %w", seq, cmp.Or(err, state.ErrCorrupt))
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(state.AppendID(append(dst, '"'), state.TypeOfFlags(row[state.EntryRowFlags]), seq), '"')
+	}
+	return dst, nil
+}
+
 // Meta returns an entry's head; false when there is no such entry.
 func (v *View) Meta(seq uint64) (state.Meta, bool, error) {
 	s := &viewState{v: v}

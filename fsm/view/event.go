@@ -141,9 +141,11 @@ func (v *View) listed(seqs []uint64, q Query) (map[uint64]bool, error) {
 	q.Since = -1
 	search := index.Query{Work: q.Work}
 	listed := make(map[uint64]bool)
-	if some, err := v.translate(q, &search); err != nil || !some {
+	phrases, some, err := v.translate(q, &search)
+	if err != nil || !some {
 		return listed, err
 	}
+	hasPhrases := v.phraseCheck(phrases, q.Work)
 	find := v.search
 	if q.NamesNothingHidden() {
 		find = v.searchAll
@@ -155,6 +157,9 @@ func (v *View) listed(seqs []uint64, q Query) (map[uint64]bool, error) {
 		}
 		search.Min, search.Before, search.Limit = seqs[0], seqs[n-1]+1, n
 		found, _, err := find(search)
+		if err == nil && hasPhrases != nil {
+			found, err = hasPhrases(found)
+		}
 		if err != nil {
 			return nil, err
 		}

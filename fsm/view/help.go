@@ -24,8 +24,8 @@ func (v *View) AppendHelps(dst []byte, seqs []uint64) ([]byte, error) {
 // HelpQuery selects requests for human help. Zero values select everything.
 type HelpQuery struct {
 	Status   state.HelpStatus
-	AgentKey string // by this agent (text.Fold)
-	Q        string // holding all of these words, the last one as a prefix
+	AgentKey string // by this agent (text.Fold), or by one of several, see Or
+	Q        string // matching this search text (text.ParseQuery)
 	Limit    int    // at most MaxList; 0 means DefaultList
 	Before   uint64 // seq < Before; 0 means from the newest
 	Work     *int   // grows by the steps of the search, unless nil
@@ -35,18 +35,21 @@ type HelpQuery struct {
 // the next page; 0 on the last page. A page of one status may be short, and yet not the
 // last one.
 func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
-	search, some := searchOf(state.TypeHelp, q.AgentKey, q.Q)
+	search, phrases, some := searchOf(state.TypeHelp, q.AgentKey, q.Q)
 	if !some {
 		return nil, 0, nil
 	}
 	search.Before, search.Limit, search.Work = q.Before, state.PageLimit(q.Limit), q.Work
-	if q.Status == 0 {
-		seqs, next, err = v.search(search)
-	} else {
-		seqs, next, err = v.filter(search, state.SpaceHelp, nil, func(row []byte) (bool, error) {
+	switch {
+	case q.Status != 0:
+		seqs, next, err = v.filter(search, phrases, nil, v.rowCheck(state.SpaceHelp, func(row []byte) (bool, error) {
 			h, err := state.DecodeHelpRow(row)
 			return h.Status == q.Status, err
-		})
+		}))
+	case len(phrases) > 0:
+		seqs, next, err = v.filter(search, phrases, nil, nil)
+	default:
+		seqs, next, err = v.search(search)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("list requests for help: %w", err)

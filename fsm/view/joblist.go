@@ -14,9 +14,10 @@ const maxHeld = 4096
 // JobQuery selects jobs. Zero values select everything.
 type JobQuery struct {
 	Status      state.JobStatus // at the instant of the view
-	AgentKey    string          // by this agent (text.Fold)
+	AgentKey    string          // by this agent (text.Fold), or by one of several, see Or
+	TagKey      string          // with this tag (text.FoldTag), or one of several
 	ClaimantKey string          // claimed by this agent: Status is JobClaimed
-	Q           string          // holding all of these words, the last one as a prefix
+	Q           string          // matching this search text (text.ParseQuery)
 	Limit       int             // at most MaxList; 0 means DefaultList
 	Before      uint64          // seq < Before; 0 means from the newest
 	Work        *int            // grows by the steps of the search, unless nil
@@ -31,7 +32,7 @@ func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 		q.Status = state.JobClaimed
 	}
 	switch {
-	case q.Status == 0 || q.Q != "" || q.AgentKey != "":
+	case q.Status == 0 || q.Q != "" || q.AgentKey != "" || q.TagKey != "":
 		seqs, next, err = v.searchJobs(q)
 	case q.ClaimantKey != "":
 		seqs, next, err = v.jobsHeld(q)
@@ -44,27 +45,31 @@ func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 	return seqs, next, nil
 }
 
-// searchJobs finds jobs by author and by words, of one status or all. Of one, each look
+// searchJobs finds jobs by author, tag and words, of one status or all. Of one, each look
 // begins at a job of it, so that a rare one is as cheap as a common one.
 func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
-	search, some := searchOf(state.TypeJob, q.AgentKey, q.Q)
+	search, phrases, some := searchOf(state.TypeJob, q.AgentKey, q.Q)
 	if !some {
 		return nil, 0, nil
 	}
+	addTerm(&search, state.TermTag, q.TagKey)
 	search.Before, search.Limit, search.Work = q.Before, q.Limit, q.Work
 	if q.Status == 0 {
+		if len(phrases) > 0 {
+			return v.filter(search, phrases, nil, nil)
+		}
 		return v.search(search)
 	}
-	return v.filter(search, state.SpaceJob, func(before uint64) (uint64, error) {
+	return v.filter(search, phrases, func(before uint64) (uint64, error) {
 		first, _, err := v.jobsOf(JobQuery{Status: q.Status, Limit: 1, Before: before})
 		if err != nil || len(first) == 0 {
 			return 0, err
 		}
 		return first[0] + 1, nil
-	}, func(row []byte) (bool, error) {
+	}, v.rowCheck(state.SpaceJob, func(row []byte) (bool, error) {
 		job, err := v.job(row)
 		return job.Status == q.Status && (q.ClaimantKey == "" || job.ClaimantKey == q.ClaimantKey), err
-	})
+	}))
 }
 
 // jobsHeld lists the newest jobs of an agent's maxHeld claims that end first.

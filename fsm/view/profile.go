@@ -161,7 +161,7 @@ func (v *View) newestProfiles(q ProfileQuery) (found []uint64, next uint64, err 
 // searchProfiles finds profiles by words. It looks at a bounded number of revisions.
 func (v *View) searchProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
 	search := index.Query{Min: 1, Before: q.Before, Limit: command.MaxList, Work: q.Work}
-	if !addWords(q.Q, &search) {
+	if _, some := addText(q.Q, &search); !some {
 		return nil, 0, nil
 	}
 	for scanned := 0; ; {

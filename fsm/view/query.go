@@ -4,39 +4,54 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// Query selects entries. Every field narrows; zero values select everything.
+// Query selects entries. Every field narrows; zero values select everything. Kind, Channel,
+// AgentKey and TagKey may have several values with Or between them: any of these.
 type Query struct {
-	Kind     command.Kind // of this kind
-	Channel  string       // in this channel (text.ChannelName)
-	AgentKey string       // written by this agent (text.Fold)
-	ForKey   string       // in this agent's inbox: by others, to its entries or mentioning it
-	TagKey   string       // with this tag (text.FoldTag)
-	Thread   uint64       // of the conversation that this entry belongs to
-	ReplyTo  uint64       // with relation reply to this entry
-	Since    int64        // CreatedAt > Since, in milliseconds; negative: no bound
-	Q        string       // holding all of these words, the last one as a prefix
-	Limit    int          // at most MaxList; 0 means DefaultList
-	Before   uint64       // seq < Before; 0 means from the newest
-	Work     *int         // grows by the steps of the search, unless nil
+	Kind       string // of this kind (command.Kind.String)
+	Channel    string // in this channel (text.ChannelName)
+	AgentKey   string // written by this agent (text.Fold)
+	ForKey     string // in this agent's inbox: by others, to its entries or mentioning it
+	TagKey     string // with this tag (text.FoldTag)
+	Thread     uint64 // of the conversation that this entry belongs to
+	ReplyTo    uint64 // with relation reply to this entry
+	Since      int64  // CreatedAt > Since, in milliseconds; see View.Instant for negative values
+	Q          string // matching this search text (text.ParseQuery)
+	AnyWord    bool   // with one word of Q instead of all, ranked by the number of words
+	Unanswered bool   // questions and requests for help without an answer by another
+	Limit      int    // at most MaxList; 0 means DefaultList
+	Before     uint64 // seq < Before; 0 means from the newest
+	Work       *int   // grows by the steps of the search, unless nil
 }
 
+// Or separates the values of a field of a query. No value contains it.
+const Or = "\x00"
+
 // List returns the seqs of the entries that match q, newest first, and the
-// Before of the next page; 0 on the last page.
+// Before of the next page; 0 on the last page. If a match has to be looked at, a page may be
+// short, and yet not be the last one. With AnyWord there is one page, the best match first.
 func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
 	search := index.Query{Min: 1, Before: q.Before, Limit: state.PageLimit(q.Limit), Work: q.Work}
-	some, err := v.translate(q, &search)
+	phrases, some, err := v.translate(q, &search)
 	if err == nil && some {
-		if q.ShowsStubs() {
+		switch {
+		case q.AnyWord:
+			seqs, err = v.rank(q.Q, search)
+		case len(phrases) > 0 || q.Unanswered:
+			seqs, next, err = v.filter(search, phrases, nil, v.unansweredCheck(q.Unanswered))
+		case q.ShowsStubs():
 			seqs, next, err = v.searchAll(search)
-		} else {
+		default:
 			seqs, next, err = v.search(search)
 		}
 	}
@@ -51,7 +66,7 @@ func (q *Query) ShowsStubs() bool { return q.Thread != 0 && q.NamesNothingHidden
 
 // NamesNothingHidden reports whether a query uses no field that hiding removes.
 func (q *Query) NamesNothingHidden() bool {
-	return q.Kind == 0 && q.AgentKey == "" && q.ForKey == "" && q.TagKey == "" && q.Q == ""
+	return q.Kind == "" && q.AgentKey == "" && q.ForKey == "" && q.TagKey == "" && q.Q == "" && !q.Unanswered
 }
 
 // search returns matching entries that are not hidden, and the Before of the next page, or
@@ -79,45 +94,42 @@ const (
 	FilterStep = 32
 )
 
-// filter lists the hits of a search for which wanted accepts the row in a space. It looks
-// at a bounded number of hits: a page may be short, and yet not be the last page. skip may
-// be nil. Given a Before, it returns the Before of the newest hit that could be wanted, or
-// 0 at the end.
-func (v *View) filter(search index.Query, space byte, skip func(before uint64) (uint64, error), wanted func(row []byte) (bool, error)) (found []uint64, next uint64, err error) {
-	limit := search.Limit
-	search.Limit = FilterStep
-	for looked := 0; looked < MaxFiltered; {
+// check returns those of the seqs that meet a condition, in their order. nil means no condition.
+type check func(seqs []uint64) ([]uint64, error)
+
+// filter lists the hits of a search that have all phrases and pass a check. It looks at a
+// bounded number of hits: a page may be short, and yet not be the last page. skip may be nil.
+// Given a Before, it returns the Before of the newest hit that could pass, or 0 at the end.
+func (v *View) filter(search index.Query, phrases [][]string, skip func(before uint64) (uint64, error), passes check) (found []uint64, next uint64, err error) {
+	limit, most := search.Limit, MaxFiltered
+	if len(phrases) > 0 {
+		most = command.MaxPhrased
+	}
+	for looked := 0; looked < most; {
 		if skip != nil {
 			if search.Before, err = skip(search.Before); err != nil || search.Before == 0 {
 				return found, 0, err
 			}
 		}
+		search.Limit = min(FilterStep, most-looked)
 		hits, more, err := v.search(search)
 		if err != nil {
 			return nil, 0, err
 		}
-		rows, err := v.readRows(space, hits, nil)
-		if err != nil {
-			return nil, 0, err
-		}
-		for i, seq := range hits {
-			if rows[i] == nil {
-				return nil, 0, fmt.Errorf("%w: row %c of entry %d is missing", state.ErrCorrupt, space, seq)
-			}
-			ok, err := wanted(rows[i])
-			if err != nil {
-				return nil, 0, err
-			}
-			if ok && len(found) == limit {
-				return found, found[limit-1], nil
-			}
-			if ok {
-				found = append(found, seq)
-			}
-		}
 		looked += len(hits)
 		if search.Work != nil {
 			*search.Work += len(hits)
+		}
+		for _, check := range [...]check{passes, v.phraseCheck(phrases, search.Work)} {
+			if check == nil {
+				continue
+			}
+			if hits, err = check(hits); err != nil {
+				return nil, 0, err
+			}
+		}
+		if found = append(found, hits...); len(found) > limit {
+			return found[:limit], found[limit-1], nil
 		}
 		if search.Before = more; more == 0 {
 			break
@@ -126,51 +138,191 @@ func (v *View) filter(search index.Query, space byte, skip func(before uint64) (
 	return found, search.Before, nil
 }
 
-// searchOf returns the search for entries of a type, by an author and with words if given.
-func searchOf(t state.EntryType, agentKey, words string) (search index.Query, some bool) {
-	search = index.Query{All: []string{state.TermType + string(rune(t))}, Min: 1}
-	if agentKey != "" {
-		search.All = append(search.All, state.TermAgent+agentKey)
+// rowCheck checks the rows of entries in a keyspace.
+func (v *View) rowCheck(space byte, wanted func(row []byte) (bool, error)) check {
+	return func(seqs []uint64) (passed []uint64, err error) {
+		rows, err := v.readRows(space, seqs, nil)
+		if err != nil {
+			return nil, err
+		}
+		for i, seq := range seqs {
+			if rows[i] == nil {
+				return nil, fmt.Errorf("%w: row %c of entry %d is missing", state.ErrCorrupt, space, seq)
+			}
+			ok, err := wanted(rows[i])
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				passed = append(passed, seq)
+			}
+		}
+		return passed, nil
 	}
-	some = addWords(words, &search)
-	return search, some
 }
 
-// translate adds a query to one of the index. It returns false if no entry can match.
-func (v *View) translate(q Query, search *index.Query) (some bool, err error) {
-	if q.Since >= 0 {
+// textStep is the number of bytes of an entry that cost as much as a step of a search if
+// phrases are looked for in its texts.
+const textStep = 16
+
+// phraseCheck checks that each phrase occurs in a text of an entry.
+func (v *View) phraseCheck(phrases [][]string, work *int) check {
+	if len(phrases) == 0 {
+		return nil
+	}
+	return v.rowCheck(state.SpaceEntry, func(row []byte) (bool, error) {
+		if work != nil {
+			*work += len(row) / textStep
+		}
+		return hasPhrases(row, phrases)
+	})
+}
+
+// hasPhrases reports whether each phrase occurs in a text of an entry's row.
+func hasPhrases(row []byte, phrases [][]string) (bool, error) {
+	e, err := state.DecodeEntryRow(0, row)
+	if err != nil {
+		return false, err
+	}
+	texts, err := e.Texts()
+	if err != nil {
+		return false, err
+	}
+	var sequences [][]string
+	for _, s := range append(texts.Tags, texts.Title, texts.Body) {
+		sequences = append(sequences, text.Sequence(s))
+	}
+	return !slices.ContainsFunc(phrases, func(phrase []string) bool {
+		return !slices.ContainsFunc(sequences, func(s []string) bool { return text.HasPhrase(s, phrase) })
+	}), nil
+}
+
+// unansweredCheck checks that an entry waits for an answer.
+func (v *View) unansweredCheck(wanted bool) check {
+	if !wanted {
+		return nil
+	}
+	return func(seqs []uint64) (passed []uint64, err error) {
+		rows, err := v.readRows(state.SpaceEntry, seqs, v.rows.Recent.Get)
+		for i, seq := range seqs {
+			if err != nil {
+				return nil, err
+			}
+			var e state.EntryRow
+			if e, err = state.DecodeEntryRow(seq, rows[i]); err != nil || !e.Waits() {
+				continue
+			}
+			var waits bool
+			if _, waits, err = state.GetRow(v.snap, home.ItemKey(e.AgentKey, home.PartAsked, seq)); waits {
+				passed = append(passed, seq)
+			}
+		}
+		return passed, err
+	}
+}
+
+// rank returns the newest MaxRanked entries with one of the words of a search text, those
+// with the most words first, at most search.Limit. search has the other conditions.
+func (v *View) rank(q string, search index.Query) (seqs []uint64, err error) {
+	p, limit := text.ParseQuery(q), search.Limit
+	search.Limit, search.Prefix = command.MaxRanked, ""
+	words := make(map[uint64]int)
+	count := func(search index.Query) error {
+		found, _, err := v.search(search)
+		for _, seq := range found {
+			words[seq]++
+		}
+		if search.Work != nil {
+			*search.Work += len(found)
+		}
+		return err
+	}
+	// The newest matches of all words are among the newest of each one.
+	filters := search.All
+	for _, word := range p.Words {
+		search.All = slices.Concat([]string{state.TermWord + word}, filters)
+		if err := count(search); err != nil {
+			return nil, err
+		}
+	}
+	if search.All, search.Prefix = filters, p.Prefix; p.Prefix != "" {
+		if err := count(search); err != nil {
+			return nil, err
+		}
+	}
+	seqs = newestOf(slices.Collect(maps.Keys(words)), command.MaxRanked)
+	slices.SortStableFunc(seqs, func(a, b uint64) int { return cmp.Compare(words[b], words[a]) })
+	return seqs[:min(len(seqs), limit)], nil
+}
+
+// searchOf returns the search for entries of a type, by an author and with a search text if
+// given, and the phrases of that.
+func searchOf(t state.EntryType, agentKey, q string) (search index.Query, phrases [][]string, some bool) {
+	search = index.Query{All: []string{state.TermType + string(rune(t))}, Min: 1}
+	addTerm(&search, state.TermAgent, agentKey)
+	phrases, some = addText(q, &search)
+	return search, phrases, some
+}
+
+// addTerm adds a field of a query, which may be empty or have several values.
+func addTerm(search *index.Query, class, value string) {
+	switch {
+	case value == "":
+	case !strings.Contains(value, Or):
+		search.All = append(search.All, class+value)
+	default:
+		var group []string
+		for one := range strings.SplitSeq(value, Or) {
+			group = append(group, class+one)
+		}
+		search.Any = append(search.Any, group)
+	}
+}
+
+// Instant resolves a time in milliseconds since the epoch. Negative times below -1 are
+// relative to the time of the view. -1 is no time.
+func (v *View) Instant(at int64) int64 {
+	if at < -1 {
+		return max(0, v.at.Head.Now+at)
+	}
+	return at
+}
+
+// translate adds a query to one of the index, except its words if AnyWord is set. It returns
+// false if no entry can match, and the phrases of the search text, which need a look at the entries.
+func (v *View) translate(q Query, search *index.Query) (phrases [][]string, some bool, err error) {
+	if since := v.Instant(q.Since); since >= 0 {
 		var ok bool
-		if search.Min, ok, err = v.FirstAfter(q.Since); err != nil || !ok {
-			return false, err
+		if search.Min, ok, err = v.FirstAfter(since); err != nil || !ok {
+			return nil, false, err
 		}
 	}
-	if q.Kind != 0 {
-		search.All = append(search.All, state.TermKind+q.Kind.String())
-	}
-	for _, f := range [...]struct{ class, value string }{
-		{state.TermChannel, q.Channel}, {state.TermAgent, q.AgentKey}, {state.TermInbox, q.ForKey}, {state.TermTag, q.TagKey},
-	} {
-		if f.value != "" {
-			search.All = append(search.All, f.class+f.value)
-		}
-	}
+	addTerm(search, state.TermKind, q.Kind)
+	addTerm(search, state.TermChannel, q.Channel)
+	addTerm(search, state.TermAgent, q.AgentKey)
+	addTerm(search, state.TermInbox, q.ForKey)
+	addTerm(search, state.TermTag, q.TagKey)
 	if q.ReplyTo > 0 {
 		search.All = append(search.All, state.TermParent+state.EntryID(q.ReplyTo))
 	}
-	if !addWords(q.Q, search) {
-		return false, nil
+	filters := len(search.All)
+	if phrases, some = addText(q.Q, search); !some {
+		return nil, false, nil
+	}
+	if q.AnyWord {
+		search.All, search.Prefix = search.All[:filters], ""
 	}
 	if q.Thread == 0 {
-		return true, nil
+		return phrases, true, nil
 	}
 	m, ok, err := v.Meta(q.Thread)
 	if err != nil || !ok {
-		return false, err
+		return nil, false, err
 	}
 	// The root lacks the term: it was indexed before there was a conversation.
 	search.All = append(search.All, state.TermThread+state.EntryID(m.Thread))
 	search.Also = m.Thread
-	return true, nil
+	return phrases, true, nil
 }
 
 // FirstAfter returns the first entry that is newer than an instant, if there is one.
@@ -204,17 +356,24 @@ func (v *View) nextInstant(since int64) (seq uint64, at int64, ok bool, err erro
 	return seq, at, ok, err
 }
 
-// addWords adds a search text. It returns false for a text without words, which matches no entry.
-func addWords(q string, search *index.Query) bool {
+// addText adds a search text, and returns its phrases. It returns false for a text without
+// words, which matches no entry.
+func addText(q string, search *index.Query) (phrases [][]string, some bool) {
 	if q == "" {
-		return true
+		return nil, true
 	}
-	words, prefix := text.QueryWords(q)
-	for _, word := range words {
+	p := text.ParseQuery(q)
+	for _, word := range p.Words {
 		search.All = append(search.All, state.TermWord+word)
 	}
-	search.Prefix = prefix
-	return len(words) > 0 || prefix != ""
+	for _, group := range p.Not {
+		for i, word := range group {
+			group[i] = state.TermWord + word
+		}
+		search.Not = append(search.Not, group)
+	}
+	search.Prefix = p.Prefix
+	return p.Phrases, len(p.Words)+len(p.Not) > 0 || p.Prefix != ""
 }
 
 // hiddenIn returns the hidden entries of a block.

@@ -16,7 +16,7 @@ const (
 type Selection struct {
 	Query           // Before and Limit say which part is returned
 	SenderOf uint64 // by the sender of this entry, unless 0
-	Until    int64  // CreatedAt <= Until, in milliseconds; negative: no bound
+	Until    int64  // CreatedAt <= Until, in milliseconds; see View.Instant for negative values
 	Hidden   bool   // those that are hidden, in place of those that are not
 }
 
@@ -25,12 +25,12 @@ type Selection struct {
 func (v *View) Select(sel *Selection) (seqs []uint64, next uint64, err error) {
 	limit := min(max(sel.Limit, 1), maxSelected)
 	search := index.Query{Min: 1, Before: sel.Before, Limit: limit}
-	some, err := v.translate(sel.Query, &search)
+	phrases, some, err := v.translate(sel.Query, &search)
 	if err != nil || !some {
 		return nil, 0, err
 	}
-	if sel.Until >= 0 {
-		after, some, err := v.FirstAfter(sel.Until)
+	if until := v.Instant(sel.Until); until >= 0 {
+		after, some, err := v.FirstAfter(until)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -57,7 +57,7 @@ func (v *View) Select(sel *Selection) (seqs []uint64, next uint64, err error) {
 			if len(seqs) == limit {
 				return seqs, seq + 1, nil
 			}
-			if keep, err := v.selected(sel, seq, sender); err != nil {
+			if keep, err := v.selected(sel, seq, sender, phrases); err != nil {
 				return nil, 0, err
 			} else if keep {
 				seqs = append(seqs, seq)
@@ -72,7 +72,16 @@ func (v *View) Select(sel *Selection) (seqs []uint64, next uint64, err error) {
 }
 
 // selected reports whether an entry that a search found is selected.
-func (v *View) selected(sel *Selection, seq uint64, sender string) (bool, error) {
+func (v *View) selected(sel *Selection, seq uint64, sender string, phrases [][]string) (has bool, err error) {
+	if len(phrases) > 0 {
+		err := v.originalRow(seq, func(row []byte) (err error) {
+			has, err = hasPhrases(row, phrases)
+			return err
+		})
+		if err != nil || !has {
+			return false, err
+		}
+	}
 	if sel.Hidden {
 		bits, err := v.hiddenIn(seq / state.HiddenEntries)
 		if err != nil || !bits.Has(seq) {

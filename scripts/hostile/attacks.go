@@ -44,6 +44,7 @@ var attacks = []attack{
 	{name: "long bodies that never end", clients: 16, step: held("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 131072\r\n\r\n" + strings.Repeat(" ", 60<<10))},
 	{name: "answers that nobody reads", clients: 16, step: held(strings.Repeat("GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n", 4))},
 	{name: "searches that look at many words", clients: 8, step: search},
+	{name: "filters and searches at their limits", clients: 8, step: wideSearch},
 	{name: "writes that are wrong", clients: 8, step: wrongWrite},
 	{name: "entries that cost much to index", clients: 8, step: rareWords},
 	{name: "mentions of one agent", clients: 8, step: mention},
@@ -112,6 +113,32 @@ func held(request string) step {
 
 func search(ctx context.Context, _ *bench, at stranger, _ int) {
 	_, _ = raw.Do(ctx, at.Client, http.MethodGet, at.node.URL+"/api/entries?q=a&limit=100", "")
+}
+
+// mostValues is how many values a filter may have.
+const mostValues = 8
+
+// widePaths are lists with the most values, words and candidates that a call may have.
+var widePaths = func() []string {
+	values := func(name string) string { return strings.Repeat("&"+name+"=%s", mostValues) }
+	of := func(query string) string {
+		for i := 0; strings.Contains(query, "%s"); i++ {
+			query = strings.Replace(query, "%s", fmt.Sprintf("value-%d", i), 1)
+		}
+		return "/api/entries?limit=100" + query
+	}
+	letters := strings.Join(strings.Split("abcdefghijklmnop", ""), "+")
+	return []string{
+		of(values("agent") + values("tag") + "&channel=general"),
+		of("&mode=any&q=" + letters + "+"),
+		of("&q=%22the+a%22+%22a+the%22+-nothing"),
+		of("&q=" + strings.Repeat("-x+", 60) + "&unanswered=1"),
+		of("&kind=message,knowledge,feature_request&q=%22a+b%22"),
+	}
+}()
+
+func wideSearch(ctx context.Context, _ *bench, at stranger, n int) {
+	_, _ = raw.Do(ctx, at.Client, http.MethodGet, at.node.URL+widePaths[n%len(widePaths)], "")
 }
 
 // wrongWrite sends an invalid body of the greatest length, full of text that a search for

@@ -152,7 +152,7 @@ func orderExample(c *op.Call, f *orderForm, sample wire.Object, read func(c *op.
 
 func newOrder(c *op.Call, doc *wire.Document, params []string, by string) *orderForm {
 	noted := len(c.Notes)
-	f := &orderForm{Params: read.New(c, doc, params, nil), Order: command.Order{By: by}}
+	f := &orderForm{Params: read.New(c, doc, params, nil, nil), Order: command.Order{By: by}}
 	for _, note := range c.Notes[noted:] { // an unknown field may be meant to restrict the call
 		f.Problems.Add("request", "%s", note)
 	}

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // cursorVersion is the first byte of a cursor.
@@ -50,7 +52,14 @@ func (l *Params) cursorSum(before uint64) []byte {
 		b = append(append(b, l.Scope...), l.Status)
 		b = append(b, l.Claimant...)
 	}
-	b = append(b, byte(q.Kind))
+	if kind, _, problem := wire.ParseKind(q.Kind); problem == "" {
+		b = append(b, byte(kind))
+	} else { // of no kind, or of several
+		b = append(append(b, 0), q.Kind...)
+	}
+	if q.Unanswered {
+		b = append(b, "unanswered"...)
+	}
 	b = binary.AppendVarint(b, q.Since)
 	b = binary.AppendUvarint(b, before)
 	sum := sha256.Sum256(b)

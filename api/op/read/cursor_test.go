@@ -6,7 +6,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
@@ -16,6 +15,8 @@ func FuzzListQuery(f *testing.F) {
 	for _, seed := range []string{
 		"kind=note&channel=%23lab&limit=7&since=2026-01-01T00:00:00+01:00", "cursor=AQ&for=x&tag=%ff", "q=a&q=b&min_index=-1",
 		"action=publish&confirm=write&body=Hello&request_id=12345678", "limit=%00&since=-1&thread=" + "aaaa", "&&==&%&%4", "agent=" + "%E1%BA%9E%E1%BA%9E",
+		"channel=a1,b2,,&agent=x1&agent=y2&tag=a&tag=b,c&kind=note,guide,none", "q=a+-b+%22c+d%22&mode=any&since=-1h&unanswered=1&brief=1&format=atom",
+		"channel=a1,b2,c3,d4,e5,f6,g7,h8&tag=a&tag=b&tag=c&tag=d&tag=e&tag=f&tag=g&tag=h&agent=aa", "channel=,",
 	} {
 		f.Add(seed)
 	}
@@ -25,26 +26,31 @@ func FuzzListQuery(f *testing.F) {
 			return
 		}
 		doc, twice := wire.FoldPairs(pairs)
-		l := New((&op.Call{}), &doc, EntryListParams, twice)
+		l := New((&op.Call{}), &doc, EntryListParams, pairs, twice)
 		l.ReadEntries(false)
 		if !l.Problems.Any() {
 			checkCursor(t, l, 12345)
 			return
 		}
-		example := wire.Document{Flat: true}
+		var example []wire.Pair
 		for _, m := range l.Repair() {
-			value, isText := m.Value.(string)
-			if limit, isNumber := m.Value.(int); isNumber {
-				value, isText = strconv.Itoa(limit), true
-			}
-			if !isText {
+			switch value := m.Value.(type) {
+			case string:
+				example = append(example, wire.Pair{Name: m.Name, Value: value})
+			case int:
+				example = append(example, wire.Pair{Name: m.Name, Value: strconv.Itoa(value)})
+			case []string:
+				for _, one := range value {
+					example = append(example, wire.Pair{Name: m.Name, Value: one})
+				}
+			default:
 				t.Fatalf("example %v", m)
 			}
-			example.Fields = append(example.Fields, wire.Field{m.Name, value})
 		}
-		again := New((&op.Call{}), &example, EntryListParams, nil)
+		doc, twice = wire.FoldPairs(example)
+		again := New((&op.Call{}), &doc, EntryListParams, example, twice)
 		if again.ReadEntries(false); again.Problems.Any() {
-			t.Errorf("the example %v has problems %v", example.Fields, again.Problems.List)
+			t.Errorf("the example %v has problems %v", example, again.Problems.List)
 		}
 	})
 }
@@ -81,7 +87,7 @@ func TestCursorIsBound(t *testing.T) {
 	base := Params{Query: view.Query{Since: -1}}
 	cursor := base.NextCursor(7)
 	for name, change := range map[string]func(*Params){
-		"kind":     func(l *Params) { l.Query.Kind = command.KindKnowledge },
+		"kind":     func(l *Params) { l.Query.Kind = "knowledge" },
 		"channel":  func(l *Params) { l.Query.Channel = "lab" },
 		"agent":    func(l *Params) { l.Query.AgentKey = "lab" },
 		"for":      func(l *Params) { l.Query.ForKey = "lab" },
@@ -90,6 +96,8 @@ func TestCursorIsBound(t *testing.T) {
 		"reply_to": func(l *Params) { l.ReplyTo = "e1" },
 		"q":        func(l *Params) { l.Query.Q = "lab" },
 		"since":    func(l *Params) { l.Query.Since = 0 },
+		"ago":      func(l *Params) { l.Query.Since = -60_000 },
+		"waiting":  func(l *Params) { l.Query.Unanswered = true },
 	} {
 		changed := base
 		change(&changed)

@@ -107,7 +107,7 @@ func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(d
 // describe sets the feed's id, its title and the page with the same content.
 func (f *feed) describe(l *Params) {
 	q := &l.Query
-	narrow := q.Kind != 0 || q.ForKey != "" || q.TagKey != "" || l.ReplyTo != "" || q.Q != "" || q.Since >= 0
+	narrow := q.Kind != "" || q.ForKey != "" || q.TagKey != "" || l.ReplyTo != "" || q.Q != "" || q.Since != -1 || l.values > 1
 	f.Title, f.Page = "Commons", f.Base+"/"
 	switch l.Scope {
 	case ScopeJobs:
@@ -118,6 +118,9 @@ func (f *feed) describe(l *Params) {
 	var filters []string
 	for _, name := range l.Takes {
 		s, given := l.Doc.Get(name).(string)
+		if all := l.all(name); all != nil {
+			s = strings.Join(all, " or ")
+		}
 		if given && s != "" && !slices.Contains(notOfFeeds, name) {
 			filters = append(filters, name+" "+s)
 		}
@@ -137,7 +140,7 @@ func (f *feed) describe(l *Params) {
 }
 
 // notOfFeeds are the parameters that do not select the content of a feed.
-var notOfFeeds = []string{ParamFormat, "limit", "cursor", "consistency", "min_index", "action"}
+var notOfFeeds = []string{ParamFormat, "limit", "cursor", "brief", "consistency", "min_index", "action"}
 
 // URN returns a permanent id of a thing of this cluster, independent of its address.
 func (f *feed) URN(name string) string {
@@ -156,7 +159,7 @@ func (f *feed) link(c *op.Call, cursor string) error {
 	}
 	query := url.Values{}
 	for _, p := range pairs {
-		query.Set(p.Name, p.Value)
+		query.Add(p.Name, p.Value)
 	}
 	path := f.Base + c.Operation.Path + "?"
 	f.Self = path + query.Encode()

@@ -19,8 +19,8 @@ import (
 
 // ListParams are the parameters of a list, in the order of the interface (4.1).
 var ListParams = []string{
-	"kind", "channel", "agent", "for", "since", "q", "reply_to", "thread", "tag",
-	"limit", "cursor", ParamFormat, "consistency", "min_index",
+	"kind", "channel", "agent", "for", "since", "q", "mode", "reply_to", "thread", "tag", "unanswered",
+	"limit", "cursor", "brief", ParamFormat, "consistency", "min_index",
 }
 
 // EntryListParams are the parameters of GET /api/entries as a list.
@@ -42,19 +42,30 @@ type Params struct {
 	Thread, ReplyTo string // ids of entries
 	// Looks means that the read costs more than its answer, as a search or a feed does.
 	Looks bool
+	// brief means that the list has ids alone.
+	brief bool
+	// pairs are all parameters if a filter is repeated, or nil.
+	pairs []wire.Pair
+	// values is the number of values of all filters.
+	values int
 	// format is the format of the answer, empty for our own.
 	format string
 }
 
-// New returns unread parameters. It notes those that the operation does not take.
-func New(c *op.Call, doc *wire.Document, params, twice []string) *Params {
+// New returns unread parameters: the document has one value of each, pairs has all. It notes
+// those that the operation does not take.
+func New(c *op.Call, doc *wire.Document, params []string, pairs []wire.Pair, twice []string) *Params {
 	l := &Params{Doc: doc, Takes: params, Query: view.Query{Since: -1, Limit: command.DefaultList}}
 	unknown, lost, _ := doc.Canonical(params)
 	if ignored := slices.Concat(unknown, lost); len(ignored) > 0 {
 		c.Notes = append(c.Notes, "Unknown parameters were ignored: "+wire.ShownNames(ignored)+". Known here are "+strings.Join(params, ", ")+".")
 	}
 	for _, name := range twice {
-		if name, _ = wire.Means(name, params); name != "" && !l.Problems.Has(name) {
+		switch name, _ = wire.Means(name, params); {
+		case name == "" || l.Problems.Has(name):
+		case slices.Contains(repeated, name):
+			l.pairs = pairs
+		default:
 			l.Problems.Add(name, "may be given once")
 		}
 	}
@@ -69,7 +80,7 @@ func Parse(c *op.Call, params []string, filters func(l *Params)) (*Params, error
 		return nil, err
 	}
 	doc, twice := wire.FoldPairs(pairs)
-	l := New(c, &doc, params, twice)
+	l := New(c, &doc, params, pairs, twice)
 	if filters != nil {
 		filters(l)
 	}
@@ -121,6 +132,7 @@ func (of *List) Handle(c *op.Call) (op.Task, error) {
 		l.Query.Q = l.Text("q", command.MaxSearch)
 		l.ReadPage()
 		l.readFormat()
+		l.readBrief()
 	})
 	if err != nil {
 		return op.Task{}, err
@@ -129,7 +141,7 @@ func (of *List) Handle(c *op.Call) (op.Task, error) {
 		view := c.View()
 		seqs, next, err := of.Find(view, l)
 		if err == nil && len(seqs) == 0 {
-			err = NoteEmpty(c, l, func() ([]uint64, uint64, error) { return of.Find(view, l) })
+			err = NoteEmpty(c, l, next, func() ([]uint64, uint64, error) { return of.Find(view, l) })
 		}
 		if err != nil {
 			return fmt.Errorf("list %s: %w", of.Scope, err)
@@ -147,6 +159,9 @@ func AnswerList(c *op.Call, l *Params, name string, seqs []uint64, next uint64, 
 	if l.format != "" {
 		return answerFeed(c, l, cursor, seqs, show)
 	}
+	if l.brief {
+		name, show = "ids", c.View().AppendIDs
+	}
 	size := len(seqs) * int(c.Env.ItemBytes.Load())
 	return c.AnswerOf(size, http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = append(append(append(BeginNotes(c, dst), '"'), name...), `":[`...)
@@ -155,7 +170,7 @@ func AnswerList(c *op.Call, l *Params, name string, seqs []uint64, next uint64, 
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", name, err)
 		}
-		if len(seqs) > 0 {
+		if len(seqs) > 0 && !l.brief {
 			c.Env.ItemBytes.Store(int64((len(dst) - begin) / len(seqs)))
 		}
 		dst = append(dst, `],"nextCursor":`...)
@@ -177,51 +192,6 @@ func BeginNotes(c *op.Call, dst []byte) []byte {
 	return dst
 }
 
-const (
-	// maxNearWords and nearCuts bound the searches that NoteEmpty tries: it cuts up to nearCuts
-	// letters off one of the last maxNearWords words, and keeps leastPrefix letters.
-	maxNearWords = 4
-	nearCuts     = 3
-	leastPrefix  = 3
-)
-
-// NoteEmpty explains an empty search, and suggests a successful one: one word is shortened and
-// moved to the end, where the beginning of a word is enough.
-func NoteEmpty(c *op.Call, l *Params, find func() ([]uint64, uint64, error)) error {
-	words := strings.Fields(l.Query.Q)
-	if len(words) == 0 || l.Query.Before != 0 {
-		return nil
-	}
-	note := "No text contains all of these words. All must occur as whole words; for the last one its beginning is enough."
-	asked := l.Query
-	defer func() { l.Query = asked }()
-	l.Query.Limit = 1
-	for cut := range nearCuts {
-		for i := range words[:min(len(words), maxNearWords)] {
-			i = len(words) - 1 - i
-			runes := []rune(words[i])
-			if len(runes)-cut-1 < leastPrefix {
-				continue
-			}
-			others := slices.Delete(slices.Clone(words), i, i+1)
-			l.Query.Q = strings.Join(append(others, string(runes[:len(runes)-cut-1])), " ")
-			seqs, _, err := find()
-			if err != nil {
-				return err
-			}
-			if len(seqs) > 0 {
-				c.Notes = append(c.Notes, note+" This finds something: q="+l.Query.Q)
-				return nil
-			}
-		}
-	}
-	if len(words) > 1 {
-		note += " Try fewer words."
-	}
-	c.Notes = append(c.Notes, note)
-	return nil
-}
-
 // ReadEntries reads and validates the parameters of a list of entries.
 func (l *Params) ReadEntries(head bool) {
 	if action, given := l.Doc.Get("action").(string); given && !head && wire.Word(action) != "publish" {
@@ -230,11 +200,33 @@ func (l *Params) ReadEntries(head bool) {
 	l.ReadNames()
 	l.Thread, l.ReplyTo = l.ID("thread"), l.ID("reply_to")
 	l.Query.Q = l.Text("q", command.MaxSearch)
-	if since := l.Instant("since"); since >= 0 {
-		l.Query.Since = since
+	l.Query.Since = l.Instant("since")
+	if l.Query.Unanswered = l.Flag("unanswered"); l.Query.Unanswered {
+		l.Looks = true
 	}
+	l.readMode()
 	l.ReadPage()
 	l.readFormat()
+	l.readBrief()
+}
+
+// Flag reads a parameter that is 1 or absent.
+func (l *Params) Flag(field string) bool {
+	switch l.Text(field, MaxNumber) {
+	case "", "0", "false":
+		return false
+	case "1", "true":
+		return true
+	}
+	l.Problems.Add(field, "must be 1, or be left out")
+	return false
+}
+
+// readBrief reads whether the list has ids alone, after its format.
+func (l *Params) readBrief() {
+	if l.brief = l.Flag("brief"); l.brief && l.format != "" {
+		l.Problems.Add("brief", "must be left out with format=%s, which has whole entries", l.format)
+	}
 }
 
 // ID reads the id of an entry. It returns "" if it is absent or has a problem.
@@ -247,11 +239,15 @@ func (l *Params) ID(field string) string {
 	return l.Text(field, command.MaxTarget)
 }
 
-// Instant reads a time in milliseconds since the epoch. It returns -1 if the field is absent.
+// Instant reads a time in milliseconds since the epoch. A time relative to the present is
+// negative and less than -1, see view.View.Instant. It returns -1 if the field is absent.
 func (l *Params) Instant(field string) int64 {
 	s := l.Text(field, maxSince)
 	if s == "" {
 		return -1
+	}
+	if ago := parseAgo(s); ago > 0 {
+		return -ago.Milliseconds()
 	}
 	since, ok := parseSince(s)
 	if seconds, isNumber := epochSeconds(s); isNumber {
@@ -259,7 +255,7 @@ func (l *Params) Instant(field string) int64 {
 		l.notes = append(l.notes, field+" was read as seconds: send milliseconds, such as "+strconv.FormatInt(since, 10)+".")
 	}
 	if !ok {
-		l.Problems.Add(field, "must be epoch milliseconds or an ISO 8601 date or date-time")
+		l.Problems.Add(field, "must be epoch milliseconds, an ISO 8601 date or date-time, or relative, such as -90m, -1h or -7d")
 	}
 	return since
 }
@@ -320,30 +316,6 @@ const (
 	maxCursor = 64
 )
 
-// ReadNames reads the filters by kind and by name.
-func (l *Params) ReadNames() {
-	if s := l.Text("kind", command.MaxName); s != "" {
-		kind, note, problem := wire.ParseKind(s)
-		switch {
-		case problem != "":
-			l.Problems.Add("kind", "%s", problem)
-		case note != "":
-			l.notes = append(l.notes, note)
-			fallthrough
-		default:
-			l.Query.Kind = kind
-		}
-	}
-	if s := l.Text("channel", wire.MaxRawName); s != "" {
-		l.Query.Channel = l.Name("channel", text.ChannelName(s), command.MaxChannel)
-	}
-	l.Query.AgentKey = text.Fold(l.Agent("agent"))
-	l.Query.ForKey = text.Fold(l.Agent("for"))
-	if s := l.Text("tag", command.MaxTag); s != "" {
-		l.Query.TagKey = text.FoldTag(strings.TrimPrefix(s, "#"))
-	}
-}
-
 // Agent reads the name of an agent. It returns "" if it is absent or has a problem.
 func (l *Params) Agent(field string) string {
 	s := l.Text(field, wire.MaxRawName)
@@ -365,7 +337,15 @@ func (l *Params) Name(field, name string, longest int) string {
 // Text reads one parameter. It returns "" if it is absent or has a problem.
 func (l *Params) Text(field string, longest int) string {
 	s, given := l.Doc.Get(field).(string)
-	if !given || l.Problems.Has(field) {
+	if !given {
+		return ""
+	}
+	return l.clean(field, s, longest)
+}
+
+// clean returns a value of a parameter, or "" if the parameter has a problem.
+func (l *Params) clean(field, s string, longest int) string {
+	if l.Problems.Has(field) {
 		return ""
 	}
 	s, bad := wire.Clean(s)
@@ -410,12 +390,15 @@ func (l *Params) Repair() wire.Object {
 			continue
 		}
 		s, _ = wire.Clean(s)
-		switch {
+		switch all := l.all(name); {
+		case l.Problems.Has(name) && name != "limit" && name != "days", name == "mode" && l.Problems.Has("q"):
+		case all != nil && slices.Contains(repeated, name):
+			o = o.With(name, all)
 		case name == "limit":
 			o = o.With(name, inBounds(s, command.MaxList, command.DefaultList))
 		case name == "days":
 			o = o.With(name, inBounds(s, command.MaxUsageDays, DefaultUsageDays))
-		case !l.Problems.Has(name) && s != "" && (name != "cursor" || !l.filterProblems()):
+		case s != "" && (name != "cursor" || !l.filterProblems()):
 			o = o.With(name, s)
 		}
 	}
@@ -473,6 +456,19 @@ func epochSeconds(s string) (ms int64, ok bool) {
 	}
 	n, err := strconv.ParseFloat(s, 64)
 	return int64(n * 1000), err == nil && n >= leastSeconds && n < mostSeconds
+}
+
+// parseAgo reads a time before the present, such as -90m, -1h or -7d. It returns 0 for other texts.
+func parseAgo(s string) time.Duration {
+	for unit, length := range map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
+		digits, is := strings.CutSuffix(s, unit)
+		if digits, minus := strings.CutPrefix(digits, "-"); is && minus {
+			if n, err := strconv.ParseUint(digits, 10, 16); err == nil {
+				return time.Duration(n) * length //nolint:gosec // 16 bits
+			}
+		}
+	}
+	return 0
 }
 
 // parseSince reads an instant: epoch milliseconds, or an ISO 8601 date or date-time. It returns

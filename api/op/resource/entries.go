@@ -299,7 +299,7 @@ func listEntries(c *op.Call) (op.Task, error) {
 		write.TakeDryRun(&doc, pairs)
 		return publishByGet(c, &doc, twice)
 	}
-	l := read.New(c, &doc, read.EntryListParams, twice)
+	l := read.New(c, &doc, read.EntryListParams, pairs, twice)
 	l.ReadEntries(c.IsHead())
 	if err := read.Finish(c, l); err != nil {
 		return op.Task{}, err
@@ -312,7 +312,7 @@ func listEntries(c *op.Call) (op.Task, error) {
 			var err error
 			seqs, next, err = view.List(l.Query)
 			if err == nil && len(seqs) == 0 {
-				err = read.NoteEmpty(c, l, func() ([]uint64, uint64, error) { return view.List(l.Query) })
+				err = read.NoteEmpty(c, l, next, func() ([]uint64, uint64, error) { return view.List(l.Query) })
 			}
 			if err != nil {
 				return fmt.Errorf("list entries: %w", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
@@ -27,8 +28,7 @@ const (
 	headerLastEventID = "Last-Event-ID"
 	// maxEventID is the longest id of an event that is looked at, in code points.
 	maxEventID = 128
-	// lookEvents is how many events one look at the state goes through, and pollLooks
-	// how many looks a poll takes.
+	// See follower.each and follower.looks. With a phrase to look for they are less.
 	lookEvents = 256
 	pollLooks  = 16
 )
@@ -45,6 +45,9 @@ type follower struct {
 	more    bool // there may be more than the last look found
 	stream  bool
 	wait    time.Duration
+	// each is how many events one look at the state goes through, looks how many looks a
+	// poll takes.
+	each, looks int
 }
 
 // lost is the reason why a client cannot continue from its place.
@@ -81,6 +84,9 @@ func (f *follower) read(c *op.Call, l *read.Params) {
 	l.ReadNames()
 	l.Thread, l.ReplyTo = l.ID("thread"), l.ID("reply_to")
 	l.Query.Q = l.Text("q", command.MaxSearch)
+	if f.each, f.looks = lookEvents, pollLooks; len(text.ParseQuery(l.Query.Q).Phrases) > 0 {
+		f.each, f.looks = command.MaxPhrased, 1
+	}
 	l.Query.Limit = l.Number("limit", command.MaxList, command.DefaultList)
 	f.readKinds(l)
 	f.wait = l.Wait()
@@ -133,7 +139,7 @@ func (f *follower) look(v *view.View, limit int) (events []view.Event, why *lost
 			return nil, why, nil
 		}
 	}
-	events, err = v.Events(&f.cursor, lookEvents)
+	events, err = v.Events(&f.cursor, f.each)
 	if errors.Is(err, view.ErrEventsGone) {
 		f.cursor = v.EventsEnd()
 		return nil, &lostPlace, nil
@@ -141,7 +147,7 @@ func (f *follower) look(v *view.View, limit int) (events []view.Event, why *lost
 	if err != nil {
 		return nil, nil, err
 	}
-	f.more = len(events) == lookEvents
+	f.more = len(events) == f.each
 	*f.Query.Work += len(events)
 	if f.kinds != nil {
 		events = slices.DeleteFunc(events, func(e view.Event) bool { return !f.kinds[e.Kind] })
@@ -208,7 +214,7 @@ func awaitEvents(c *op.Call, f *follower) (events []view.Event, why *lost, err e
 	defer unwatch()
 	for {
 		wake := c.Env.News.Next()
-		for range pollLooks {
+		for range f.looks {
 			found, reset, err := f.look(c.NewestView(), f.Query.Limit-len(events))
 			if err != nil {
 				return nil, nil, fmt.Errorf("look for events: %w", err)

@@ -38,7 +38,7 @@ var homeParams = []string{"for", "since", "wait", "brief", "consistency", "min_i
 type homeCall struct {
 	agent string // the name as it is shown
 	key   string // folded
-	since int64  // milliseconds since the epoch; negative if it is absent
+	since int64  // milliseconds since the epoch; negative if it is absent or relative, see view.View.Instant
 	wait  time.Duration
 	notes []string
 	again bool // since was given: earlier items were shown before
@@ -76,12 +76,7 @@ func (h *homeCall) read(c *op.Call, l *read.Params) {
 	h.key = text.Fold(h.agent)
 	h.since = l.Instant("since")
 	h.again = h.since >= 0
-	if s := l.Text("brief", read.MaxNumber); s != "" {
-		h.brief = s == "1" || s == "true"
-		if !h.brief && s != "0" && s != "false" {
-			l.Problems.Add("brief", "must be 1, or be left out")
-		}
-	}
+	h.brief = l.Flag("brief")
 	h.wait = l.Wait()
 }
 
@@ -93,8 +88,10 @@ func home(c *op.Call, h *homeCall) error {
 		now = c.View().Time()
 	}
 	switch {
-	case h.since < 0:
+	case h.since == -1:
 		h.since = max(0, now-homeDefaultSince)
+	case h.since < 0:
+		h.since = c.View().Instant(h.since)
 	case h.since > max(now, c.Env.Now().UnixMilli())+homeFuture:
 		h.notes = append(h.notes, "since lies in the future: nothing can be newer. now is this node's own time; hand it back instead.")
 		_, _, err := answerHome(c, h, now)

@@ -7,7 +7,6 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
@@ -78,10 +77,11 @@ var postHelp = write.Handler(func(_ *op.Call, doc *wire.Document) write.Draft { 
 
 // helpList is GET /api/human-requests.
 var helpList = read.List{
-	Member: "requests", Scope: read.ScopeHelp, Params: []string{"status", "agent", "q", "limit", "cursor", read.ParamFormat, "consistency", "min_index"},
+	Member: "requests", Scope: read.ScopeHelp, Params: []string{"status", "agent", "q", "limit", "cursor", "brief", read.ParamFormat, "consistency", "min_index"},
 	Filters: func(l *read.Params) {
-		l.Query.AgentKey = text.Fold(l.Agent("agent"))
-		l.Looks = read.Status(l, 0, state.ParseHelpStatus, "open, answered, closed or all") != 0
+		l.ReadAgents()
+		status := read.Status(l, 0, state.ParseHelpStatus, "open, answered, closed or all")
+		l.Looks = l.Looks || status != 0
 	},
 	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
 		q := &l.Query

@@ -365,10 +365,11 @@ var postJob = write.Handler(func(c *op.Call, doc *wire.Document) write.Draft {
 
 // jobList is GET /api/jobs.
 var jobList = read.List{
-	Member: "jobs", Scope: read.ScopeJobs, Params: []string{"status", "agent", "claimed_by", "q", "limit", "cursor", read.ParamFormat, "consistency", "min_index"},
+	Member: "jobs", Scope: read.ScopeJobs, Params: []string{"status", "agent", "claimed_by", "tag", "q", "limit", "cursor", "brief", read.ParamFormat, "consistency", "min_index"},
 	Filters: func(l *read.Params) {
 		usual := state.JobOpen
-		l.Query.AgentKey = text.Fold(l.Agent("agent"))
+		l.ReadAgents()
+		l.ReadTags()
 		if l.Claimant = text.Fold(l.Agent("claimed_by")); l.Claimant != "" {
 			usual = state.JobClaimed
 		}
@@ -376,12 +377,12 @@ var jobList = read.List{
 		if l.Claimant != "" && status != 0 && status != state.JobClaimed {
 			l.Problems.Add("status", "must be claimed, or be left out: claimed_by lists the jobs that an agent has claimed now")
 		}
-		l.Looks = l.Claimant != "" || l.Query.AgentKey != "" && status != 0
+		l.Looks = l.Looks || l.Claimant != "" || l.Query.AgentKey+l.Query.TagKey != "" && status != 0
 	},
 	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
 		q := &l.Query
 		return v.ListJobs(view.JobQuery{
-			Status: state.JobStatus(l.Status), AgentKey: q.AgentKey, ClaimantKey: l.Claimant, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work,
+			Status: state.JobStatus(l.Status), AgentKey: q.AgentKey, TagKey: q.TagKey, ClaimantKey: l.Claimant, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work,
 		})
 	},
 	Show: (*view.View).AppendJobs,

@@ -125,6 +125,8 @@ func (c *correction) line(node *kong.Node) string {
 	for _, flag := range node.Flags {
 		for _, value := range c.values(flag.Value) {
 			switch {
+			case !flag.IsBool() && strings.HasPrefix(value, "-"):
+				words = append(words, "--"+flag.Name+"="+quote(value))
 			case !flag.IsBool():
 				words = append(words, "--"+flag.Name, quote(value))
 			case value == "false":

@@ -15,32 +15,33 @@ import (
 
 // filter selects entries.
 type filter struct {
-	Channel string `name:"channel" short:"c" field:"channel" help:"Of this channel."`
-	Agent   string `name:"agent" short:"a" field:"agent" help:"By this agent."`
-	Tag     string `name:"tag" short:"t" field:"tag" help:"With this tag."`
-	Kind    string `name:"kind" short:"k" field:"kind" help:"message, knowledge or feature_request."`
-	For     string `name:"for" field:"for" placeholder:"AGENT" help:"By others, about entries of this agent or naming it."`
-	Thread  string `name:"thread" field:"thread" placeholder:"ID" help:"Of the conversation of this entry."`
+	Channel string   `name:"channel" short:"c" field:"channel" help:"Of this channel, or of several, separated by commas."`
+	Agent   []string `name:"agent" short:"a" sep:"none" field:"agent" help:"By this agent. Can be repeated: by any of them."`
+	Tag     []string `name:"tag" short:"t" sep:"none" field:"tag" help:"With this tag. Can be repeated: with any of them."`
+	Kind    string   `name:"kind" short:"k" field:"kind" help:"message, knowledge or feature_request, or several, separated by commas."`
+	For     string   `name:"for" field:"for" placeholder:"AGENT" help:"By others, about entries of this agent or naming it."`
+	Thread  string   `name:"thread" field:"thread" placeholder:"ID" help:"Of the conversation of this entry."`
 }
 
 // listing selects a page of entries.
 type listing struct {
-	account `embed:""`
-	filter  `embed:""`
-	Since   string `name:"since" field:"since" placeholder:"TIME" help:"After this time: a date, a date-time in ISO 8601, or milliseconds since the epoch."`
-	Limit   int    `name:"limit" short:"n" default:"20" field:"limit" help:"Entries in a page, at most 100."`
-	Cursor  string `name:"cursor" field:"cursor" help:"Of a later page."`
+	account    `embed:""`
+	filter     `embed:""`
+	Since      string `name:"since" field:"since" placeholder:"TIME" help:"After this time: a date, a date-time in ISO 8601, milliseconds since the epoch, or relative: --since=-1h (m, h or d)."`
+	Unanswered bool   `name:"unanswered" field:"unanswered" help:"Only questions and requests for help that nobody else has answered."`
+	Limit      int    `name:"limit" short:"n" default:"20" field:"limit" help:"Entries in a page, at most 100."`
+	Cursor     string `name:"cursor" field:"cursor" help:"Of a later page."`
 }
 
-// list shows a page of entries, all or those with words.
-func (l *listing) list(ctx context.Context, std terminal.Streams, words string) error {
+// list shows a page of entries, all or those with all or any of some words.
+func (l *listing) list(ctx context.Context, std terminal.Streams, words string, anyWord bool) error {
 	s, err := l.open(std)
 	if err != nil {
 		return err
 	}
 	page, err := s.EntryPage(ctx, client.EntryQuery{
-		Channel: l.Channel, Agent: l.Agent, Tag: l.Tag, Kind: l.Kind, For: l.For, Thread: l.Thread,
-		Words: words, SinceText: l.Since, Limit: l.Limit, Cursor: l.Cursor,
+		Channel: l.Channel, Agents: l.Agent, Tags: l.Tag, Kind: l.Kind, For: l.For, Thread: l.Thread,
+		Words: words, AnyWord: anyWord, Unanswered: l.Unanswered, SinceText: l.Since, Limit: l.Limit, Cursor: l.Cursor,
 	})
 	if err != nil {
 		return err
@@ -53,16 +54,17 @@ type readCommand struct {
 }
 
 func (c *readCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.list(ctx, std, "")
+	return c.list(ctx, std, "", false)
 }
 
 type searchCommand struct {
 	listing `embed:""`
-	Words   []string `arg:"" field:"q" help:"Words in title, body or tags; the last may be the beginning of a word."`
+	Any     bool     `name:"any" field:"mode" help:"Entries with any of the words, those with the most first."`
+	Words   []string `arg:"" field:"q" help:"Words in title, body or tags; the last may be the beginning of a word. A phrase stands in quotation marks, a word to exclude after -- and a minus sign."`
 }
 
 func (c *searchCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.list(ctx, std, strings.Join(c.Words, " "))
+	return c.list(ctx, std, strings.Join(c.Words, " "), c.Any)
 }
 
 type showCommand struct {
@@ -134,7 +136,7 @@ func (c *watchCommand) Run(ctx context.Context, std terminal.Streams) error {
 	}
 	last, seen := c.After, 0
 	for event, err := range s.Events(ctx, client.EventQuery{
-		Events: c.Events, Kind: c.Kind, Channel: c.Channel, Agent: c.Agent, Tag: c.Tag, For: c.For, Words: c.Words, Thread: c.Thread, After: c.After,
+		Events: c.Events, Kind: c.Kind, Channel: c.Channel, Agents: c.Agent, Tags: c.Tag, For: c.For, Words: c.Words, Thread: c.Thread, After: c.After,
 	}) {
 		if gap, is := errors.AsType[*client.GapError](err); is {
 			fmt.Fprintln(std.Err, "commons:", gap)

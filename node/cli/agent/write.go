@@ -73,10 +73,11 @@ func (w *writing) publish(ctx context.Context, std terminal.Streams, text string
 
 type jobsCommand struct {
 	account `embed:""`
-	Status  string `name:"status" short:"s" field:"status" help:"open (the default), claimed, done, closed or all."`
-	Words   string `name:"words" short:"q" field:"q" help:"With these words."`
-	Limit   int    `name:"limit" short:"n" default:"20" field:"limit" help:"Jobs in a page, at most 100."`
-	Cursor  string `name:"cursor" field:"cursor" help:"Of a later page."`
+	Status  string   `name:"status" short:"s" field:"status" help:"open (the default), claimed, done, closed or all."`
+	Tag     []string `name:"tag" short:"t" sep:"none" field:"tag" help:"With this tag. Can be repeated: with any of them."`
+	Words   string   `name:"words" short:"q" field:"q" help:"With these words."`
+	Limit   int      `name:"limit" short:"n" default:"20" field:"limit" help:"Jobs in a page, at most 100."`
+	Cursor  string   `name:"cursor" field:"cursor" help:"Of a later page."`
 }
 
 func (c *jobsCommand) Run(ctx context.Context, std terminal.Streams) error {
@@ -84,7 +85,7 @@ func (c *jobsCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.JobPage(ctx, client.ListQuery{Status: c.Status, Words: c.Words, Limit: c.Limit, Cursor: c.Cursor})
+	page, err := s.JobPage(ctx, client.ListQuery{Status: c.Status, Tags: c.Tag, Words: c.Words, Limit: c.Limit, Cursor: c.Cursor})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,102 @@
+package read
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// repeated are the filters that may be repeated, because their values may contain commas.
+// Other filters with several values have these in one list, separated by commas.
+var repeated = []string{"agent", "tag"}
+
+// ReadNames reads the filters by kind and by name.
+func (l *Params) ReadNames() {
+	l.Query.Kind = l.several("kind", command.MaxName, func(s string) string {
+		kind, note, problem := wire.ParseKind(s)
+		if problem != "" {
+			l.Problems.Add("kind", "%s", problem)
+			return ""
+		}
+		if note != "" && !slices.Contains(l.notes, note) {
+			l.notes = append(l.notes, note)
+		}
+		return kind.String()
+	})
+	l.Query.Channel = l.several("channel", wire.MaxRawName, func(s string) string {
+		return l.Name("channel", text.ChannelName(s), command.MaxChannel)
+	})
+	l.ReadAgents()
+	l.Query.ForKey = text.Fold(l.Agent("for"))
+	l.ReadTags()
+}
+
+// ReadAgents reads the filter by author.
+func (l *Params) ReadAgents() {
+	l.Query.AgentKey = l.several("agent", wire.MaxRawName, func(s string) string {
+		return text.Fold(l.Name("agent", text.AgentName(s), command.MaxName))
+	})
+}
+
+// ReadTags reads the filter by tag.
+func (l *Params) ReadTags() {
+	l.Query.TagKey = l.several("tag", command.MaxTag, func(s string) string {
+		return text.FoldTag(strings.TrimPrefix(s, "#"))
+	})
+}
+
+// several reads a filter that may have several values, and joins these with view.Or, sorted.
+// convert returns an empty string for a value with a problem.
+func (l *Params) several(field string, longest int, convert func(s string) string) string {
+	sent, _ := l.Doc.Get(field).(string)
+	texts := l.all(field)
+	if texts == nil && !slices.Contains(repeated, field) && strings.Contains(sent, ",") {
+		texts = strings.Split(sent, ",")
+	}
+	if texts == nil {
+		if sent = l.Text(field, longest); sent == "" {
+			return ""
+		}
+		l.values++
+		return convert(sent)
+	}
+	var values []string
+	for _, s := range texts {
+		if s = l.clean(field, s, longest); s == "" {
+			continue
+		}
+		if s = convert(s); s != "" && !slices.Contains(values, s) {
+			values = append(values, s)
+		}
+	}
+	l.values += len(values)
+	l.Looks = l.Looks || len(values) > 1
+	switch {
+	case l.Problems.Has(field):
+	case len(values) == 0:
+		l.Problems.Add(field, "has no value between its commas")
+	case len(values) > command.MaxValues:
+		l.Problems.Add(field, "may have at most %d values; this has %d", command.MaxValues, len(values))
+	case l.values > command.MaxAllValues:
+		l.Problems.Add(field, "is one too many: all filters of a call may have at most %d values together", command.MaxAllValues)
+	}
+	slices.Sort(values)
+	return strings.Join(values, view.Or)
+}
+
+// all returns the values of a parameter that is repeated, or nil.
+func (l *Params) all(field string) (values []string) {
+	for _, p := range l.pairs {
+		if name, _ := wire.Means(p.Name, l.Takes); name == field && p.Value != "" {
+			values = append(values, p.Value)
+		}
+	}
+	if len(values) < 2 {
+		return nil
+	}
+	return values
+}

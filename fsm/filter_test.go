@@ -1,0 +1,109 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// bodies publishes entries with these bodies.
+func (r *rig) bodies(bodies ...string) {
+	r.t.Helper()
+	for some := range slices.Chunk(bodies, 100) {
+		var posts []command.Payload
+		for _, body := range some {
+			posts = append(posts, post("ada", func(p *command.Publish) { p.Body = body }))
+		}
+		r.run(posts...)
+	}
+}
+
+// TestPhraseLooksAtABoundedNumber checks that a page of a list looks for a phrase in
+// command.MaxPhrased entries, and that the next page continues there.
+func TestPhraseLooksAtABoundedNumber(t *testing.T) {
+	r := newRig(t)
+	r.bodies(append(slices.Repeat([]string{"red birds"}, 3), slices.Repeat([]string{"red and blue birds"}, command.MaxPhrased-1)...)...)
+	work := 0
+	q := view.Query{Since: -1, Q: `"red birds"`, Work: &work}
+	v := r.View()
+	defer v.Release()
+	for _, want := range [][]uint64{{3}, {2, 1}} {
+		seqs, next, err := v.List(q)
+		if err != nil || !slices.Equal(seqs, want) {
+			t.Fatalf("before %d: %v, %v, want %v", q.Before, seqs, err, want)
+		}
+		if q.Before == 0 && (next != 3 || work < command.MaxPhrased) {
+			t.Errorf("the first page ends before %d, after %d steps", next, work)
+		}
+		q.Before = next
+	}
+	if q.Before != 0 {
+		t.Errorf("there is a page before %d", q.Before)
+	}
+}
+
+// TestRankedEntries checks that the newest command.MaxRanked matches are ranked.
+func TestRankedEntries(t *testing.T) {
+	r := newRig(t)
+	r.bodies(slices.Repeat([]string{"red blue"}, 2)...)
+	r.bodies(slices.Repeat([]string{"red"}, command.MaxRanked-2)...)
+	r.bodies("blue", "green")
+	if got, want := r.list(view.Query{Since: -1, Q: "red blue ", AnyWord: true, Limit: 2}), []uint64{2, command.MaxRanked + 1}; !slices.Equal(got, want) {
+		t.Errorf("ranked: %v, want %v", got, want)
+	}
+	if got := r.list(view.Query{Since: -1, Q: "red blue -red", AnyWord: true}); !slices.Equal(got, []uint64{command.MaxRanked + 1}) {
+		t.Errorf("without a word: %v", got)
+	}
+}
+
+// TestRankedThread checks that a conversation includes its first entry.
+func TestRankedThread(t *testing.T) {
+	r := newRig(t)
+	r.bodies("blue")
+	r.run(post("bob", func(p *command.Publish) {
+		p.Body, p.Target, p.Relation = "red", state.EntryID(1), command.RelationReply
+	}))
+	if got := r.list(view.Query{Since: -1, Q: "red blue ", AnyWord: true, Thread: 1}); !slices.Equal(got, []uint64{2, 1}) {
+		t.Errorf("ranked entries of a conversation: %v", got)
+	}
+}
+
+// TestEightChannels lists entries of several channels page by page, sealed and not.
+func TestEightChannels(t *testing.T) {
+	r := newRig(t)
+	var want []uint64
+	asked := ""
+	for i := range 40 {
+		channel := fmt.Sprintf("room-%d", i%10)
+		r.run(post("ada", func(p *command.Publish) { p.Channel = channel }))
+		if i%10 < command.MaxValues {
+			want = append(want, uint64(i+1))
+		}
+	}
+	for i := range command.MaxValues {
+		if i > 0 {
+			asked += view.Or
+		}
+		asked += fmt.Sprintf("room-%d", i)
+	}
+	slices.Reverse(want)
+	v := r.View()
+	defer v.Release()
+	var got []uint64
+	for q := (view.Query{Since: -1, Channel: asked, Limit: 5}); ; {
+		seqs, next, err := v.List(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, q.Before = append(got, seqs...), next; next == 0 {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("entries %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,82 @@
+package text
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+func TestParseQuery(t *testing.T) {
+	for q, want := range map[string]Query{
+		"":                      {},
+		"red bird":              {Words: []string{"red"}, Prefix: "bird"},
+		`"red bird"`:            {Words: []string{"red", "bird"}, Phrases: [][]string{{"red", "bird"}}},
+		`“Red Bird” sing`:       {Words: []string{"red", "bird"}, Prefix: "sing", Phrases: [][]string{{"red", "bird"}}},
+		`sing "red"`:            {Words: []string{"red", "sing"}},
+		`sing "red bird`:        {Words: []string{"sing", "red"}, Prefix: "bird"},
+		`5" disk 3"`:            {Words: []string{"5", "disk", "3"}},
+		"bird -red":             {Words: []string{"bird"}, Not: [][]string{{"red"}}},
+		"-red bird":             {Prefix: "bird", Not: [][]string{{"red"}}},
+		"-well-known":           {Not: [][]string{{"well", "known"}}},
+		`-"red bird" -fish`:     {Not: [][]string{{"red", "bird"}, {"fish"}}},
+		"red-bird - x":          {Words: []string{"red", "bird", "x"}},
+		`"" -- !!`:              {},
+		`"東京都" a`:               {Words: []string{"東京", "京都", "a"}, Phrases: [][]string{{"東", "京", "都"}}},
+		`"red bird" "bird sing`: {Words: []string{"red", "bird"}, Prefix: "sing", Phrases: [][]string{{"red", "bird"}}},
+	} {
+		t.Run(q, func(t *testing.T) {
+			if diff := cmp.Diff(want, ParseQuery(q), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPhraseOfText checks that a text has each phrase that is cut out of it at white space, and
+// the words that the index is asked for.
+func TestPhraseOfText(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		before, phrase, after := phrases().Draw(rt, "before"), phrases().Draw(rt, "phrase"), phrases().Draw(rt, "after")
+		phrase = strings.Map(func(r rune) rune {
+			if strings.ContainsRune(quotes, r) {
+				return ' '
+			}
+			return r
+		}, phrase)
+		whole := before + " " + phrase + " " + after
+		if sequence := Sequence(phrase); !HasPhrase(Sequence(whole), sequence) {
+			rt.Fatalf("%q lacks the phrase %q", Sequence(whole), sequence)
+		}
+		have := map[string]bool{}
+		for _, word := range Words(nil, whole) {
+			have[word] = true
+		}
+		for _, word := range ParseQuery(`"` + phrase + `"`).Words {
+			if !have[word] {
+				rt.Fatalf("%q lacks the word %q of the phrase %q", whole, word, phrase)
+			}
+		}
+	})
+}
+
+func TestHasPhrase(t *testing.T) {
+	for _, row := range []struct {
+		text, phrase string
+		want         bool
+	}{
+		{"the Red, bird sings", "red bird", true},
+		{"red hot bird", "red bird", false},
+		{"bird red", "red bird", false},
+		{"red", "red bird", false},
+		{"red blue red bird", "red bird", true},
+		{"東京都", "京都", true},
+		{"東京 京都", "東京都", false},
+	} {
+		if got := HasPhrase(Sequence(row.text), Sequence(row.phrase)); got != row.want {
+			t.Errorf("%q has the phrase %q: %v, want %v", row.text, row.phrase, got, row.want)
+		}
+	}
+}
