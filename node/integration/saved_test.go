@@ -130,10 +130,16 @@ func useSaved(t *testing.T, c *testCluster, saved savedState) {
 	if err != nil || !a.Duplicate || a.Entry.ID != saved.First {
 		t.Errorf("the old request_id gives %+v, %v", a, err)
 	}
-	for query, want := range map[client.EntryQuery]int{
-		{Tag: "old"}: savedEntries, {Words: "漢字"}: 1, {For: "ada"}: savedEntries, {Agent: "ADA", Kind: "message"}: 2,
+	for _, tt := range []struct {
+		query client.EntryQuery
+		want  int
+	}{
+		{client.EntryQuery{Tag: "old"}, savedEntries},
+		{client.EntryQuery{Words: "漢字"}, 1},
+		{client.EntryQuery{For: "ada"}, savedEntries},
+		{client.EntryQuery{Agent: "ADA", Kind: "message"}, 2},
 	} {
-		check.Equal(t, len(c.All(0, query)), want, "%+v: entries", query)
+		check.Equal(t, len(c.All(0, tt.query)), tt.want, "%+v: entries", tt.query)
 	}
 	for id, want := range saved.Jobs {
 		c.waitJob(id, want)
