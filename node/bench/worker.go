@@ -316,7 +316,7 @@ var publications = map[Surface]publication{
 	},
 	MCP: {
 		path: "/mcp", start: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"publish_message","arguments":{"body":"`,
-		middle: `",`, finish: `}}}`, success: `"duplicate":false}}}`,
+		middle: `",`, finish: `}}}`, success: `"nameVerified":false}}}}`,
 	},
 }
 

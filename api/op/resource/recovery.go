@@ -92,8 +92,11 @@ func (f *redeemForm) Rejection(view *view.View, p command.Problem) write.Rejecti
 	return f.profileForm.Rejection(view, p)
 }
 
-// Inspect looks for the code among those that were sent.
+// Inspect looks for the code among those that were sent, if it may stand where it does.
 func (f *redeemForm) Inspect(view *view.View) ([]command.Problem, error) {
+	if f.Problems.Has(fieldCode.Name) {
+		return nil, nil
+	}
 	codes, err := view.RecoveryCodes(f.Author.AgentKey)
 	if err != nil {
 		return nil, fmt.Errorf("look at the codes of a name: %w", err)
