@@ -27,6 +27,7 @@ func newestCode(t *testing.T, s *apitest.Server, agent string) string {
 
 // recoverable sets ada's recover_by.
 func recoverable(t *testing.T) *apitest.Server {
+	t.Helper()
 	s := start(t)
 	hook(s.Backend)
 	s.Post("/api/agents", `{"id":"ada","recover_by":"receiver"}`, bearer...).Must(t, http.StatusCreated)
