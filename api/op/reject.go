@@ -80,7 +80,7 @@ func withoutKeys(o wire.Object) wire.Object {
 			value = withoutKeys(members)
 		}
 		s, _ := value.(string)
-		if !kept.Has(m.Name) && !slices.Contains(KeyParams, strings.ToLower(m.Name)) && !strings.Contains(s, EditKeyPrefix) && !strings.Contains(s, RecoveryCodePrefix) {
+		if !kept.Has(m.Name) && !slices.Contains(KeyParams, strings.ToLower(m.Name)) && !strings.Contains(s, EditKeyPrefix) && !strings.Contains(s, command.RecoveryCodePrefix) {
 			kept = kept.With(m.Name, value)
 		}
 	}

@@ -25,16 +25,8 @@ func NewEditKey() (key string, hash []byte) { return NewSecret(EditKeyPrefix) }
 func NewSecret(prefix string) (secret string, hash []byte) {
 	var raw [secretBytes]byte
 	_, _ = rand.Read(raw[:]) // never fails
-	secret = EncodeSecret(prefix, raw[:])
+	secret = prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw[:]))
 	return secret, HashSecret(secret)
-}
-
-// RecoveryCodePrefix begins every recovery code.
-const RecoveryCodePrefix = "crc_"
-
-// EncodeSecret returns the text of a secret.
-func EncodeSecret(prefix string, raw []byte) string {
-	return prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw))
 }
 
 // HashSecret is the hash of a secret that the cluster stores.

@@ -2,6 +2,10 @@ package command
 
 import "errors"
 
+// RecoveryCodePrefix begins every recovery code, so that the search for credentials in texts
+// and logs recognizes it.
+const RecoveryCodePrefix = "crc_"
+
 // Recover asks for a code that replaces the lost edit_key of a name. It has the same result
 // whether the name can be recovered or not. The code is not in the log: see RecoveryCode of
 // node/datakey.

@@ -12,6 +12,7 @@ import (
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -20,11 +21,11 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -216,7 +217,8 @@ func (k *Keeper) RecoveryCode(agentKey string, number uint64, at int64) string {
 	mac := hmac.New(sha256.New, *key)
 	mac.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, number), uint64(at)))
 	mac.Write([]byte(agentKey))
-	return op.EncodeSecret(op.RecoveryCodePrefix, mac.Sum(nil)[:codeBytes])
+	code := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(mac.Sum(nil)[:codeBytes])
+	return command.RecoveryCodePrefix + strings.ToLower(code)
 }
 
 // Fingerprint returns a hash of a client address under the cluster's data key, for what is
