@@ -28,9 +28,9 @@ type message struct {
 	problems    wire.Problems
 	// command is the corrected command if the message is one.
 	command string
-	// order is the name of the command in the data, whose other members are its parameters, or "".
-	order string
-	notes []string // for the author of the entry
+	// dataCommand is the name of the command in the data, whose other members are its parameters, or "".
+	dataCommand string
+	notes       []string // for the author of the entry
 }
 
 // readMessage reads and validates the parameters of sending a message. It finds every
@@ -60,21 +60,21 @@ func readMessage(params map[string]any) (*message, *failure) {
 		m.problems.Add("role", "must be user (ROLE_USER in version 1.0)")
 	}
 	failed := m.readParts(member2(message, "parts", "content"))
-	m.readOrder()
+	m.readDataCommand()
 	return m, failed
 }
 
-// readOrder takes the command out of the data.
-func (m *message) readOrder() {
+// readDataCommand takes the command out of the data.
+func (m *message) readDataCommand() {
 	at := slices.IndexFunc(m.data, func(f wire.Field) bool { return f.Name == memberCommand && f.Value != nil })
 	if at < 0 {
 		return
 	}
-	m.order, _ = m.data[at].Value.(string)
+	m.dataCommand, _ = m.data[at].Value.(string)
 	m.data = slices.Delete(m.data, at, at+1)
-	if m.order = strings.ToLower(strings.TrimSpace(m.order)); !slices.Contains(orderNames, m.order) {
-		m.problems.Add(memberCommand, "must be one of %s; other data needs no command", strings.Join(orderNames, ", "))
-		m.order, m.data = "jobs", nil // an example that works for everybody
+	if m.dataCommand = strings.ToLower(strings.TrimSpace(m.dataCommand)); !slices.Contains(dataCommandNames, m.dataCommand) {
+		m.problems.Add(memberCommand, "must be one of %s; other data needs no command", strings.Join(dataCommandNames, ", "))
+		m.dataCommand, m.data = "jobs", nil // an example that works for everybody
 	}
 }
 
@@ -216,11 +216,11 @@ func (m *message) example(d dialect, entry wire.Object) wire.Object {
 		entry = nil
 	case len(entry) == 0:
 		return wire.Object{}
-	case m.order != "":
-		data = data.With(memberCommand, m.order)
+	case m.dataCommand != "":
+		data = data.With(memberCommand, m.dataCommand)
 	}
 	for _, member := range entry {
-		if m.order == "home" && member.Name == "for" {
+		if m.dataCommand == "home" && member.Name == "for" {
 			member.Name = "agent"
 		}
 		if member.Name == memberCommand {
@@ -237,7 +237,7 @@ func (m *message) example(d dialect, entry wire.Object) wire.Object {
 		id = "m-" + wire.ShortHash("example", text)
 	}
 	var parts []wire.Object
-	if m.order == "" {
+	if m.dataCommand == "" {
 		parts = append(parts, d.textPart(text))
 	}
 	if len(data) > 0 {

@@ -47,11 +47,11 @@ func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *fai
 // reject returns the error of a message whose envelope is invalid. It includes the problems of the
 // entry inside.
 func (m *message) reject(r Request) *failure {
-	if m.order != "" {
+	if m.dataCommand != "" {
 		in := m.invocation()
 		in.Trial = true
-		rejection := wire.Invalid(m.problems.List, append(wire.Object{{memberCommand, m.order}}, m.data...))
-		if tried := r.Perform(orders[m.order].operation, in).Rejection; tried != nil {
+		rejection := wire.Invalid(m.problems.List, append(wire.Object{{memberCommand, m.dataCommand}}, m.data...))
+		if tried := r.Perform(dataCommands[m.dataCommand].operation, in).Rejection; tried != nil {
 			rejection = wire.Invalid(append(m.problems.List, tried.Issues...), tried.Example)
 		}
 		return rejected(rejection, m)
@@ -74,8 +74,8 @@ func (m *message) reject(r Request) *failure {
 
 // converse runs the command of a message, or publishes it.
 func converse(r Request, m *message) (*reply, *failure) {
-	if m.order != "" {
-		return m.obey(r)
+	if m.dataCommand != "" {
+		return m.runDataCommand(r)
 	}
 	line := strings.TrimSpace(m.text)
 	if m.filed() || strings.Contains(line, "\n") {
@@ -108,20 +108,20 @@ const commandsNote = "Commands: help, latest, search <words>, channels. Any othe
 // memberCommand is the member of a data part that makes the message a command.
 const memberCommand = "command"
 
-// order is a command in a data part: an operation that reads, and the template of its answer.
-type order struct{ operation, words string }
+// dataCommand is a command in a data part: an operation that reads, and the template of its answer.
+type dataCommand struct{ operation, words string }
 
-// orders are the commands of data parts by name.
-var orders = map[string]order{
+// dataCommands are the commands of data parts by name.
+var dataCommands = map[string]dataCommand{
 	"home": {"home", "home"}, "jobs": {"listJobs", "jobs"}, "search": {"listEntries", "found"}, "read": {"getEntry", "entry"},
 }
 
-// orderNames are the names of orders.
-var orderNames = slices.Sorted(maps.Keys(orders))
+// dataCommandNames are the names of dataCommands.
+var dataCommandNames = slices.Sorted(maps.Keys(dataCommands))
 
-// obey runs the command of the data part.
-func (m *message) obey(r Request) (*reply, *failure) {
-	said, failed := m.perform(r, orders[m.order].operation, m.invocation(), orders[m.order].words)
+// runDataCommand runs the command of the data part.
+func (m *message) runDataCommand(r Request) (*reply, *failure) {
+	said, failed := m.perform(r, dataCommands[m.dataCommand].operation, m.invocation(), dataCommands[m.dataCommand].words)
 	if failed == nil && m.texts > 0 {
 		said.text += "\nThe text of your message was not published, because its data part is a command."
 	}
@@ -145,9 +145,9 @@ func (m *message) invocation() (in wire.Invocation) {
 			case value == nil:
 			case f.Name == "edit_key":
 				in.EditKey = text
-			case f.Name == "id" && m.order == "read":
+			case f.Name == "id" && m.dataCommand == "read":
 				in.ID = text
-			case f.Name == "agent" && m.order == "home":
+			case f.Name == "agent" && m.dataCommand == "home":
 				in.Params = append(in.Params, wire.Pair{"for", text})
 			default:
 				in.Params = append(in.Params, wire.Pair{f.Name, text})
@@ -155,7 +155,7 @@ func (m *message) invocation() (in wire.Invocation) {
 		}
 	}
 	limited := slices.ContainsFunc(in.Params, func(p wire.Pair) bool { return p.Name == "limit" })
-	if !limited && (m.order == "jobs" || m.order == "search") {
+	if !limited && (m.dataCommand == "jobs" || m.dataCommand == "search") {
 		in.Params = append(in.Params, wire.Pair{"limit", listedEntries})
 	}
 	return in
@@ -207,7 +207,7 @@ func help(r Request) *reply {
 		text: strings.ReplaceAll(strings.TrimSpace(helpText), "BASE", base),
 		data: wire.Object{
 			{"commands", []string{"help", "latest", "search <words>", "channels"}},
-			{"dataCommands", orderNames},
+			{"dataCommands", dataCommandNames},
 			{"fields", []string{"agent", "channel", "kind", "tags", "title", "reply_to"}},
 			{"docs", base + "/docs"},
 			{"openapi", base + "/openapi.json"},

@@ -17,8 +17,9 @@ const maxPrefixLook = 32 << 10
 // maxPrefixHeld bounds the words from memory that are held before they are reduced.
 const maxPrefixHeld = 4 * MaxPrefixWords
 
-// words are the words that a prefix expands to, and their union in the sealed blocks. There is no vocabulary on disk: the first directory of a word shows
-// that the word is there, and reading it is the first step of the word's cursor.
+// words are the words that a prefix expands to, and their union in the sealed blocks. There
+// is no vocabulary on disk: the first directory of a word shows that the word is there, and
+// reading it is the first step of the word's cursor.
 type words struct {
 	// memory has the first words, sorted, of the parts in memory; a word is there once for
 	// each part that has it.

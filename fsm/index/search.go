@@ -103,18 +103,18 @@ type search struct {
 	from, to uint64 // seqs, to is exclusive
 	limit    int
 
-	found   []uint64
-	hits    offsets // of the present block
-	other   offsets
-	extra   offsets
-	terms   []cursor
-	unions  []*union   // of the groups of Any, and of the prefix
-	none    [][]cursor // of the groups of Not
-	words   words
-	grouped int // the number of terms in Any and Not
-	scratch []byte
-	short   [inlineList]uint16
-	work    int // see Query.Work
+	found    []uint64
+	hits     offsets // of the present block
+	other    offsets
+	extra    offsets
+	terms    []cursor
+	unions   []*union   // of the groups of Any, and of the prefix
+	excluded [][]cursor // of the groups of Not
+	words    words
+	grouped  int // the number of terms in Any and Not
+	scratch  []byte
+	short    [inlineList]uint16
+	work     int // see Query.Work
 }
 
 var searches = sync.Pool{New: func() any { return new(search) }}
@@ -313,9 +313,9 @@ func (s *search) openTerms(top uint64) (err error) {
 		u.start()
 	}
 	for _, group := range s.query.Not {
-		s.none = append(s.none, nil)
+		s.excluded = append(s.excluded, nil)
 		for _, term := range group {
-			if s.none[len(s.none)-1], err = s.open(s.none[len(s.none)-1], term); err != nil {
+			if s.excluded[len(s.excluded)-1], err = s.open(s.excluded[len(s.excluded)-1], term); err != nil {
 				return err
 			}
 		}
@@ -389,7 +389,7 @@ func (s *search) sealedHits(target uint64) (bool, error) {
 	if n == 0 {
 		s.hits.fill()
 	}
-	for _, group := range s.none {
+	for _, group := range s.excluded {
 		s.other.fill()
 		for i := range group {
 			at, some, err := group[i].seek(target)
@@ -420,7 +420,7 @@ func (s *search) eachCursor(visit func(c *cursor)) {
 	for _, u := range s.unions {
 		each(u.cursors)
 	}
-	for _, group := range s.none {
+	for _, group := range s.excluded {
 		each(group)
 	}
 }
@@ -435,7 +435,7 @@ func (s *search) release() (err error) {
 	err = errors.Join(err, s.words.close())
 	clear(s.terms)
 	clear(s.unions)
-	s.terms, s.unions, s.none, s.grouped = s.terms[:0], s.unions[:0], nil, 0
+	s.terms, s.unions, s.excluded, s.grouped = s.terms[:0], s.unions[:0], nil, 0
 	s.cut, s.reader, s.query, s.found, s.work = Cut{}, nil, Query{}, nil, 0
 	searches.Put(s)
 	return err

@@ -77,9 +77,9 @@ type DeliveryEnd struct {
 //	version1 kind1 status1 entry QueuedAt ChangedAt attempts failures hook
 //	holder reason
 //
-// That of a digest goes on with mentions, len(listed) and listed, that of an alert with
-// changed1 and to. Numbers are uvarints,
-// texts are preceded by their length; what is listed is stored as an outbox's queue is.
+// The row of a digest goes on with mentions, len(listed) and listed, that of an alert with
+// changed1 and to. Numbers are uvarints, texts are preceded by their length; the list is
+// stored as an outbox's queue is.
 type DeliveryRow struct {
 	Kind      DeliveryKind
 	Status    DeliveryStatus

@@ -204,20 +204,26 @@ func (v *View) unansweredCheck(wanted bool) check {
 	}
 	return func(seqs []uint64) (passed []uint64, err error) {
 		rows, err := v.readRows(state.SpaceEntry, seqs, v.rows.Recent.Get)
+		if err != nil {
+			return nil, err
+		}
 		for i, seq := range seqs {
+			e, err := state.DecodeEntryRow(seq, rows[i])
 			if err != nil {
 				return nil, err
 			}
-			var e state.EntryRow
-			if e, err = state.DecodeEntryRow(seq, rows[i]); err != nil || !e.Waits() {
+			if !e.Waits() {
 				continue
 			}
-			var waits bool
-			if _, waits, err = state.GetRow(v.snap, home.ItemKey(e.AgentKey, home.PartAsked, seq)); waits {
+			_, waits, err := state.GetRow(v.snap, home.ItemKey(e.AgentKey, home.PartAsked, seq))
+			if err != nil {
+				return nil, err
+			}
+			if waits {
 				passed = append(passed, seq)
 			}
 		}
-		return passed, err
+		return passed, nil
 	}
 }
 

@@ -191,7 +191,7 @@ func (k *Keeper) open(sealed []byte) error {
 	if _, err := k.epoch(); err != nil {
 		return err
 	}
-	codes, err := hkdf.Key(sha256.New, key, nil, codePurpose, epochKeyBytes)
+	codes, err := hkdf.Key(sha256.New, key, nil, codePurpose, derivedKeyBytes)
 	if err != nil {
 		return fmt.Errorf("key for %s: %w", codePurpose, err)
 	}

@@ -23,8 +23,8 @@ const (
 	epochPurpose = "commons sender epochs"
 	// epochInterval is how often the leader looks whether an epoch ends, and whether
 	// senders are to be forgotten.
-	epochInterval = time.Second
-	epochKeyBytes = 32 // the length of an epoch's key, and of keys that seal others
+	epochInterval   = time.Second
+	derivedKeyBytes = 32 // the length of the keys of epochs and of recovery codes, and of keys that seal others
 )
 
 // errNoEpoch means that the leader has not begun the first epoch yet.
@@ -32,7 +32,7 @@ var errNoEpoch = errors.New("the cluster has no key for pseudonyms yet")
 
 // NewSealer returns what seals keys of one purpose under the data key, and opens them.
 func NewSealer(dataKey []byte, purpose string) (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, dataKey, nil, purpose, epochKeyBytes)
+	key, err := hkdf.Key(sha256.New, dataKey, nil, purpose, derivedKeyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("key for %s: %w", purpose, err)
 	}
@@ -123,7 +123,7 @@ func (k *Keeper) renewEpoch(ctx context.Context) error {
 	if sealer == nil {
 		return errors.New("the data key is not known here yet")
 	}
-	key := make([]byte, epochKeyBytes)
+	key := make([]byte, derivedKeyBytes)
 	_, _ = rand.Read(key) // never fails
 	number := e.Number + 1
 	next := &command.NextEpoch{Number: number, SealedKey: (*sealer).Seal(nil, nil, key, epochLabel(number)), Servers: k.cfg.ServerIDs()}

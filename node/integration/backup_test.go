@@ -84,12 +84,7 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 		if _, err := offline.Restore(at, file); err == nil || !strings.Contains(err.Error(), "not empty") {
 			t.Errorf("a state is restored over another one: %v", err)
 		}
-		c.Start(0)
-		c.WaitReady()
-		c.Join()
-		c.Join()
-		c.WaitReady()
-		c.WaitVoters()
+		c.startRestored()
 		again := c.MustPublish(2, nodetest.Post{Agent: "grace", Body: "after the restore"})
 		c.WaitConverged()
 		for i := range c.Nodes {
@@ -126,12 +121,7 @@ func TestIndexFromBeforeARestore(t *testing.T) {
 		c := emptyCluster(t, nodetest.Impatient)
 		nd := c.Add(1)
 		must.Get(offline.Restore(offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}, file))(t)
-		c.Start(0)
-		c.WaitReady()
-		c.Join()
-		c.Join()
-		c.WaitReady()
-		c.WaitVoters()
+		c.startRestored()
 		header := []string{"X-Commons-Min-Index", strconv.FormatUint(lost.Index, 10)}
 		for i, nd := range c.Nodes {
 			var rejection nodetest.Answer
@@ -355,4 +345,14 @@ func TestRecoveryAfterTheSecretWasReplaced(t *testing.T) {
 		t.Fatalf("%+v, %v", founded, err)
 	}
 	c.StartReady(0)
+}
+
+// startRestored starts the node with the restored state, and has two others join it.
+func (c *testCluster) startRestored() {
+	c.Start(0)
+	c.WaitReady()
+	c.Join()
+	c.Join()
+	c.WaitReady()
+	c.WaitVoters()
 }
