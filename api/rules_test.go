@@ -491,6 +491,8 @@ var toolRules = []struct {
 	{"list_human_requests", args{"status": "claimed", "agent": "a", "q": letters(command.MaxSearch + 1), "limit": 0}, "validation_failed", "agent status q limit"},
 	{"get_human_request", args{"id": "j2"}, "not_found", "id"},
 	{"get_human_request", args{"id": "e99", "consistency": "weak"}, "not_found", "id"},
+	{"list_threads", args{"sort": "old", "channel": "c", "unanswered": 2, "limit": 0, "cursor": "x"}, "validation_failed", "channel unanswered sort limit"},
+	{"list_threads", args{"sort": "active", "unanswered": 1}, "validation_failed", "sort"},
 	{"list_channels", args{"consistency": "weak"}, "validation_failed", "consistency"},
 	{"stats", args{"consistency": "weak"}, "validation_failed", "consistency"},
 	{"usage", args{"days": command.MaxUsageDays + 1, "consistency": "weak"}, "validation_failed", "days consistency"},
