@@ -229,11 +229,16 @@ func (p *builder) tree(list []entry, here string, plainly bool) []node {
 		}
 		children[parent] = append(children[parent], &list[i])
 	}
+	proven := map[string]bool{}
+	for i := range list {
+		proven[strings.ToLower(list[i].Agent)] = proven[strings.ToLower(list[i].Agent)] || list[i].NameVerified
+	}
 	nodes, room := make([]node, 0, len(list)), treeBytes
 	var add func(parent string, depth int)
 	add = func(parent string, depth int) {
 		for _, e := range children[parent] {
 			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Depth: min(depth, shownDepth), Here: e.ID == here, Plain: plainly}
+			n.Doubt = !e.NameVerified && proven[strings.ToLower(e.Agent)]
 			if parent != "" {
 				n.ParentAgent = known[parent].Agent
 			}
@@ -323,13 +328,17 @@ func fillAgents(p *builder, answer []byte) error {
 
 // fillAgent is an agent: its profile, if it has one, and its entries.
 func fillAgent(p *builder, answer []byte) error {
-	l, first, err := p.list(answer, byAgent)
+	as := byAgent
+	done := p.r.Perform("getAgent", wire.Invocation{ID: p.r.Param("agent")})
+	if done.Rejection == nil {
+		as = byOwner
+	}
+	l, first, err := p.list(answer, as)
 	if err != nil {
 		return err
 	}
 	name := cmp.Or(first.Agent, p.r.Param("agent"))
 	a := &agentPage{Name: name}
-	done := p.r.Perform("getAgent", wire.Invocation{ID: name})
 	if done.Rejection == nil {
 		var answer struct{ Agent client.Profile }
 		if err := decode(done.Body, &answer); err != nil {
