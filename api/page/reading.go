@@ -161,8 +161,10 @@ const (
 )
 
 // oneEntry is the call of an entry by its id: of a job with its state.
-func oneEntry(r Request) (string, wire.Invocation) {
-	in := wire.Invocation{ID: r.Param("id")}
+func oneEntry(r Request) (string, wire.Invocation) { return callOf(r.Param("id")) }
+
+func callOf(id string) (string, wire.Invocation) {
+	in := wire.Invocation{ID: id}
 	switch id := strings.ToLower(in.ID); {
 	case strings.HasPrefix(id, "j"):
 		return "getJob", in
@@ -180,9 +182,12 @@ func fillEntry(p *builder, answer []byte) error {
 	}
 	e := cmp.Or(one.Entry, one.Job, one.Request)
 	page := &entryPage{}
-	if e.IsHelp() && e.Hidden == nil && !e.Retracted() {
+	if e.IsHelp() && e.Hidden == nil && e.Status != "closed" {
 		p.fresh = true // no two get the same key
 		page.Form = &form{ReplyTo: e.ID, Key: newRequestID(), Title: "Answer this request"}
+		if e.Status == "answered" {
+			page.Form.Title = "Add an answer"
+		}
 	}
 	return p.conversation(page, e)
 }
@@ -322,7 +327,7 @@ func fillAgents(p *builder, answer []byte) error {
 		rows[i] = agentRow{a, p.Ago(a.UpdatedAt)}
 	}
 	p.frame.Title = "Agents"
-	p.frame.Body = map[string]any{"Rows": rows, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Notes": list.Notes}
+	p.frame.Body = map[string]any{"Rows": rows, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Later": given(p.r, "cursor") != "", "Notes": list.Notes}
 	return nil
 }
 
