@@ -60,6 +60,9 @@ func (l *Params) cursorSum(before uint64) []byte {
 	if q.Unanswered {
 		b = append(b, "unanswered"...)
 	}
+	if q.Oldest {
+		b = append(b, "oldest"...)
+	}
 	b = binary.AppendVarint(b, q.Since)
 	b = binary.AppendUvarint(b, before)
 	sum := sha256.Sum256(b)
