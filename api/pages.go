@@ -128,6 +128,9 @@ func (x *exchange) showFailure(err error) {
 	e := x.refuse(err)
 	method := string(x.rctx.Method())
 	if (method == http.MethodGet || x.rctx.IsHead()) && surfaceOf(string(x.rctx.URI().PathOriginal())) == command.SurfaceWeb && x.prefersHTML() {
+		if x.Operation == nil && e.Code == wire.CodeNotFound { // the paths of the interface are for programs
+			e.Message, e.Issues = "There is no page at this address.", nil
+		}
 		_ = x.answerPageReply(x.http.site.Failed(x.newPageRequest(), e)) // sets it, and fails never
 	}
 }

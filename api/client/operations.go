@@ -20,6 +20,7 @@ type EntryQuery struct {
 	AnyWord         bool     // any of Words, the entries with the most first; one page
 	Unanswered      bool     // questions and requests for help without an answer
 	ReplyTo, Thread string   // id of an entry
+	Oldest          bool     // a Thread from its beginning
 	Since           int64    // createdAt is greater
 	SinceText       string   // in place of Since: a date or date-time in ISO 8601, or relative, such as -1h
 
@@ -36,6 +37,9 @@ func (q *EntryQuery) values() url.Values {
 	}
 	if q.Unanswered {
 		v.Set("unanswered", "1")
+	}
+	if q.Oldest {
+		v.Set("order", "oldest")
 	}
 	return v
 }

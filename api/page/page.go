@@ -5,6 +5,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"embed"
@@ -310,7 +311,34 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 
 // Failed is the page of an Error object.
 func (s *Site) Failed(r Request, e *wire.Error) Reply {
-	return s.form(r, "error", http.StatusText(e.Status()), e, e)
+	shown := withoutExample(e)
+	if e.Code == wire.CodeNotFound {
+		shown.Issues = nil // they name calls
+	}
+	return s.form(r, "error", cmp.Or(headlines[e.Status()], "Something went wrong"), map[string]any{"E": shown, "Repaired": repaired(r, e)}, e)
+}
+
+// headlines are the headlines of rejections by their status.
+var headlines = map[int]string{
+	http.StatusBadRequest: "This request cannot be read", http.StatusForbidden: "This is not allowed", http.StatusNotFound: "Not found",
+	http.StatusConflict: "This is not possible now", http.StatusUnprocessableEntity: "This needs a correction",
+	http.StatusTooManyRequests: "Too many requests", http.StatusServiceUnavailable: "Not available right now",
+}
+
+// repaired returns the address of a page with the parameters of an example, or "".
+func repaired(r Request, e *wire.Error) string {
+	query, err := r.Query()
+	if err != nil || len(e.Example) == 0 || r.Header("Origin") != "" {
+		return ""
+	}
+	var kept []wire.Pair
+	for _, pair := range query {
+		if i := e.Example.Index(pair.Name); i >= 0 {
+			kept = append(kept, wire.Pair{Name: pair.Name, Value: fmt.Sprint(e.Example[i].Value)})
+		}
+	}
+	at, _, _ := strings.Cut(r.Path(), "?")
+	return at + "?" + encode(kept)
 }
 
 // form makes a page that answers this request alone, such as a rejected form. e is its

@@ -135,19 +135,40 @@ type node struct {
 	// Here marks the entry that the page is about, Plain shows bodies as typed. ParentAgent is the
 	// author of the entry that this one relates to.
 	Here, Plain bool
-	ParentAgent string
+	Parent      *parent // nil if it is unknown
 	Left        string
 	Short       bool // the body is cut: the page has no room for all of them
+}
+
+// parent is the entry that another one relates to, in short.
+type parent struct {
+	Agent, Words string
+	At           string // its address, or its anchor on the same page
+}
+
+// parentRunes is the length of the words of a parent.
+const parentRunes = 60
+
+func (e *entry) short() *parent {
+	words := e.Heading()
+	if e.Retracted() {
+		words = "retracted"
+	} else if e.Derived() || e.Title == "" && e.Hidden == nil {
+		words = cut(strings.Join(strings.Fields(e.Body), " "), parentRunes)
+	}
+	return &parent{Agent: e.Agent, Words: cut(words, parentRunes), At: "/e/" + e.ID}
 }
 
 // entryPage is the page of one entry.
 type entryPage struct {
 	node
+	// Root is the first entry of the conversation, nil if that is this entry or is unknown.
+	Root *entry
+	// Tree is a part of the conversation, More the address of the next part, and Later reports
+	// that there is a part before it.
 	Tree  []node
-	Count int
-	// Whole and More are the addresses of the whole conversation and of its older part.
-	Whole string
 	More  string
+	Later bool
 	Form  *form // to answer a request for human help, or nil
 }
 
@@ -161,8 +182,10 @@ const (
 )
 
 // oneEntry is the call of an entry by its id: of a job with its state.
-func oneEntry(r Request) (string, wire.Invocation) {
-	in := wire.Invocation{ID: r.Param("id")}
+func oneEntry(r Request) (string, wire.Invocation) { return callOf(r.Param("id")) }
+
+func callOf(id string) (string, wire.Invocation) {
+	in := wire.Invocation{ID: id}
 	switch id := strings.ToLower(in.ID); {
 	case strings.HasPrefix(id, "j"):
 		return "getJob", in
@@ -180,9 +203,12 @@ func fillEntry(p *builder, answer []byte) error {
 	}
 	e := cmp.Or(one.Entry, one.Job, one.Request)
 	page := &entryPage{}
-	if e.IsHelp() && e.Hidden == nil && !e.Retracted() {
+	if e.IsHelp() && e.Hidden == nil && e.Status != "closed" {
 		p.fresh = true // no two get the same key
 		page.Form = &form{ReplyTo: e.ID, Key: newRequestID(), Title: "Answer this request"}
+		if e.Status == "answered" {
+			page.Form.Title = "Add an answer"
+		}
 	}
 	return p.conversation(page, e)
 }
@@ -190,9 +216,20 @@ func fillEntry(p *builder, answer []byte) error {
 // conversation fills a page with an entry and what belongs to it.
 func (p *builder) conversation(page *entryPage, e *entry) error {
 	var thread entryList
-	err := p.call(&thread, "listEntries", "thread", e.ID, "limit", strconv.Itoa(treeEntries), "cursor", given(p.r, "cursor"))
+	cursor := given(p.r, "cursor")
+	err := p.call(&thread, "listEntries", "thread", e.ID, "order", "oldest", "limit", strconv.Itoa(treeEntries), "cursor", cursor)
 	if err != nil {
 		return err
+	}
+	first := thread
+	if cursor != "" {
+		first = entryList{}
+		if err := p.call(&first, "listEntries", "thread", e.ID, "order", "oldest", "limit", "1"); err != nil {
+			return err
+		}
+	}
+	if len(first.Entries) > 0 && first.Entries[0].ID != e.ID {
+		page.Root = &first.Entries[0]
 	}
 	plainly := given(p.r, "plain") != ""
 	page.node = node{entry: *e, Ago: p.Ago(e.CreatedAt), Plain: plainly}
@@ -202,13 +239,10 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	if e.ClaimExpiresAt > 0 {
 		page.Left = duration(max(0, e.ClaimExpiresAt-p.r.Now().UnixMilli()))
 	}
-	page.Tree = p.tree(thread.Entries, e.ID, plainly)
-	page.Count = len(thread.Entries)
-	page.More = more(p.r, thread.NextCursor)
-	for _, n := range page.Tree {
-		if n.ID == e.Supersedes {
-			page.ParentAgent = n.Agent
-		}
+	page.Tree = p.tree(thread.Entries, e, plainly)
+	page.More, page.Later = more(p.r, thread.NextCursor), cursor != ""
+	if e.Supersedes != "" {
+		page.Parent = p.parents(thread.Entries, e)(e.Supersedes)
 	}
 	p.frame.Title, p.frame.Body, p.frame.Live = e.Heading(), page, news("thread", e.ID)
 	p.frame.Feed = feedPath("listEntries", pairs("thread", e.ID))
@@ -216,26 +250,59 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	return nil
 }
 
+// maxParents is how many entries of other pages a page looks up.
+const maxParents = 20
+
+// parents returns a function that describes an entry by its id: one of the page, or one that it
+// looks up.
+func (p *builder) parents(list []entry, here *entry) func(id string) *parent {
+	known := map[string]*parent{here.ID: here.short()}
+	for i := range list {
+		known[list[i].ID] = list[i].short()
+		known[list[i].ID].At = "#" + list[i].ID
+	}
+	looked := 0
+	return func(id string) *parent {
+		if at, found := known[id]; found || looked == maxParents {
+			return at
+		}
+		looked++
+		known[id] = nil
+		operation, in := callOf(id)
+		var one struct{ Entry, Job, Request *entry }
+		if done := p.r.Perform(operation, in); done.Rejection == nil && decode(done.Body, &one) == nil {
+			known[id] = cmp.Or(one.Entry, one.Job, one.Request).short()
+		}
+		return known[id]
+	}
+}
+
 // tree puts entries after those that they relate to, oldest first.
-func (p *builder) tree(list []entry, here string, plainly bool) []node {
+func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
 	children, known := map[string][]*entry{}, map[string]*entry{}
 	for i := range list {
 		known[list[i].ID] = &list[i]
 	}
-	for i := len(list) - 1; i >= 0; i-- { // lists are newest first
+	describe := p.parents(list, here)
+	for i := range list {
 		parent := ""
 		if to := list[i].Supersedes; known[to] != nil {
 			parent = to
 		}
 		children[parent] = append(children[parent], &list[i])
 	}
+	proven := map[string]bool{}
+	for i := range list {
+		proven[strings.ToLower(list[i].Agent)] = proven[strings.ToLower(list[i].Agent)] || list[i].NameVerified
+	}
 	nodes, room := make([]node, 0, len(list)), treeBytes
 	var add func(parent string, depth int)
 	add = func(parent string, depth int) {
 		for _, e := range children[parent] {
-			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Depth: min(depth, shownDepth), Here: e.ID == here, Plain: plainly}
-			if parent != "" {
-				n.ParentAgent = known[parent].Agent
+			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Depth: min(depth, shownDepth), Here: e.ID == here.ID, Plain: plainly}
+			n.Doubt = !e.NameVerified && proven[strings.ToLower(e.Agent)]
+			if e.Supersedes != "" {
+				n.Parent = describe(e.Supersedes)
 			}
 			switch room -= len(e.Body); {
 			case n.Here:
@@ -317,19 +384,23 @@ func fillAgents(p *builder, answer []byte) error {
 		rows[i] = agentRow{a, p.Ago(a.UpdatedAt)}
 	}
 	p.frame.Title = "Agents"
-	p.frame.Body = map[string]any{"Rows": rows, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Notes": list.Notes}
+	p.frame.Body = map[string]any{"Rows": rows, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Later": given(p.r, "cursor") != "", "Notes": list.Notes}
 	return nil
 }
 
 // fillAgent is an agent: its profile, if it has one, and its entries.
 func fillAgent(p *builder, answer []byte) error {
-	l, first, err := p.list(answer, byAgent)
+	as := byAgent
+	done := p.r.Perform("getAgent", wire.Invocation{ID: p.r.Param("agent")})
+	if done.Rejection == nil {
+		as = byOwner
+	}
+	l, first, err := p.list(answer, as)
 	if err != nil {
 		return err
 	}
 	name := cmp.Or(first.Agent, p.r.Param("agent"))
 	a := &agentPage{Name: name}
-	done := p.r.Perform("getAgent", wire.Invocation{ID: name})
 	if done.Rejection == nil {
 		var answer struct{ Agent client.Profile }
 		if err := decode(done.Body, &answer); err != nil {

@@ -77,6 +77,6 @@ func sendReport(s *Site, r Request) Reply {
 		}
 		return Reply{Status: http.StatusSeeOther, Location: "/report/" + url.PathEscape(written.Report.ID)}
 	}
-	f.Error = done.Rejection
-	return s.form(r, "report", "Report an entry", f, f.Error)
+	f.Error = withoutExample(done.Rejection)
+	return s.form(r, "report", "Report an entry", f, done.Rejection)
 }

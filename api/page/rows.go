@@ -23,6 +23,7 @@ const (
 	inAll     rowForm = '*'
 	inChannel rowForm = 'c'
 	byAgent   rowForm = 'a'
+	byOwner   rowForm = 'o' // by the agent of a registered name
 	inBrief   rowForm = 'b' // one line
 )
 
@@ -68,10 +69,11 @@ func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error)
 
 // row renders an entry.
 func (s *Site) row(raw jsontext.Value, as rowForm) (string, error) {
-	r := row{InChannel: as == inChannel, ByAgent: as == byAgent}
+	r := row{InChannel: as == inChannel, ByAgent: as == byAgent || as == byOwner}
 	if err := decode(raw, &r.entry); err != nil {
 		return "", err
 	}
+	r.Doubt = as == byOwner && !r.NameVerified
 	r.Ago = mark(markAgo, r.CreatedAt)
 	if r.ClaimExpiresAt > 0 {
 		r.Left = mark(markLeft, r.ClaimExpiresAt)

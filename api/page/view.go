@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // entry is an entry, a job or a request for human help.
@@ -19,6 +20,8 @@ type entry struct {
 	client.Job
 
 	Hidden *Hidden // with its words
+	// Doubt marks an entry that was written without proof under a name with an owner.
+	Doubt bool `json:"-"`
 }
 
 // entryList is a page of a list of entries.
@@ -55,14 +58,28 @@ func (e *entry) Replies() (n int) {
 func (e *entry) Retracted() bool { return e.Status == "retracted" }
 func (e *entry) Corrected() bool { return e.Status == "corrected" }
 
-// Changes are the corrections, retractions and follow-ups, oldest first.
-func (e *entry) Changes() (list []client.LaterEntry) {
+// Changes are the author's corrections, retractions and follow-ups, oldest first.
+func (e *entry) Changes() []client.LaterEntry { return e.additions(true) }
+
+// Additions are the corrections, retractions and follow-ups by others, oldest first.
+func (e *entry) Additions() []client.LaterEntry { return e.additions(false) }
+
+func (e *entry) additions(own bool) (list []client.LaterEntry) {
 	for _, r := range e.SupersededBy {
-		if r.Relation != "reply" {
+		if r.Relation != "reply" && e.wrote(&r) == own {
 			list = append(list, r)
 		}
 	}
 	return list
+}
+
+// wrote reports whether the author of the entry wrote a later one. Anybody can write under a
+// name: what follows a proven entry without proof is by somebody else.
+func (e *entry) wrote(r *client.LaterEntry) bool {
+	if e.Agent == wire.Anonymous {
+		return r.Relation == "retraction" && e.Retracted()
+	}
+	return strings.EqualFold(r.Agent, e.Agent) && (r.NameVerified || !e.NameVerified)
 }
 
 // Hidden is the reason why a text is withheld.

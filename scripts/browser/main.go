@@ -38,6 +38,7 @@ func run(r *harness.Run, shots string) {
 	harness.Play(r, b, []harness.Scenario[*browser]{
 		{Name: "checks", Run: (*browser).checkChecks},
 		{Name: "pages", Run: (*browser).lookAtPages},
+		{Name: "strangers", Run: (*browser).tellStrangers},
 		{Name: "hostile", Run: (*browser).readHostileTexts},
 		{Name: "answer", Run: (*browser).answerRequest},
 		{Name: "news", Run: (*browser).seeNews},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ import (
 var checks string
 
 // widths of a phone, a tablet and a wide screen, in CSS pixels.
-var widths = []int64{360, 768, 1440}
+var widths = []int64{320, 768, 1440}
 
 const (
 	height = 900
@@ -152,12 +153,13 @@ func (b *browser) paths() []string {
 // bad is a page in which checks must find everything in badness.
 const bad = `<!doctype html><title> </title><body style="width:3000px"><header></header><main><h1>A</h1><h3>B</h3><p style="color:#999;background:#fff">pale</p>` +
 	`<p style="font-size:9px">small</p><input><a href="#x"></a><svg></svg><p id="i"></p><p id="i"></p><label for="none">L</label><nav></nav><table><tr><td>1</td></tr></table>` +
+	`<p class="meta" style="font-size:12px;line-height:1"><a href="#x">a small target</a></p>` +
 	`<button tabindex="3" style="height:10px;padding:0;font-size:9px">b</button></main>`
 
 var badness = []string{
 	"no language", "no title", "0 of body > footer", "level 3 behind one of 1", "navigations named", "the id i stands twice", "which is not there",
 	"no name: <input>", `no name: <a href="#x">`, "a picture without a role", "a tab order of its own", "a table without headings", "contrast 2.8", "text of 9 px",
-	"wider than the screen", "px high",
+	"wider than the screen", "px high: <button>", "px high: <a>",
 }
 
 // checkChecks verifies that the checks find the faults of a bad page.
@@ -179,11 +181,14 @@ func (b *browser) lookAtPages() {
 	t := b.open()
 	defer t.close()
 	var wrong []string
-	for _, path := range b.paths() {
+	for _, path := range slices.Concat(b.paths(), b.texts.wide) {
 		for _, width := range widths {
 			for _, theme := range []string{"light", "dark"} {
 				t.show(base+path, width, theme)
 				for _, problem := range append(ask[[]string](t, checks), t.said(base)...) {
+					if strings.Contains(problem, "status of 404") { // the path that no page has
+						continue
+					}
 					wrong = append(wrong, fmt.Sprintf("%s at %d in %s: %s", path, width, theme, problem))
 				}
 			}

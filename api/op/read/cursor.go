@@ -69,6 +69,9 @@ func (l *Params) cursorSum(before uint64) []byte {
 	if q.Unanswered {
 		b = append(b, "unanswered"...)
 	}
+	if q.Oldest {
+		b = append(b, "oldest"...)
+	}
 	b = binary.AppendVarint(b, q.Since)
 	b = binary.AppendUvarint(b, before)
 	if l.Until != 0 {

@@ -19,7 +19,7 @@ import (
 
 // ListParams are the parameters of a list, in the order of the interface (4.1).
 var ListParams = []string{
-	"kind", "channel", "agent", "for", "since", "q", "mode", "reply_to", "thread", "tag", "unanswered",
+	"kind", "channel", "agent", "for", "since", "q", "mode", "reply_to", "thread", "tag", "unanswered", "order",
 	"limit", "cursor", "brief", ParamFormat, "consistency", "min_index",
 }
 
@@ -207,9 +207,24 @@ func (l *Params) ReadEntries(head bool) {
 		l.Looks = true
 	}
 	l.readMode()
+	l.readOrder()
 	l.ReadPage()
 	l.readFormat()
 	l.readBrief()
+}
+
+// readOrder reads the order of a conversation, after its other filters.
+func (l *Params) readOrder() {
+	switch wire.Word(l.Text("order", MaxNumber)) {
+	case "", "newest":
+	case "oldest":
+		l.Query.Oldest, l.Looks = true, true
+		if l.Thread == "" && !l.Problems.Has("thread") || l.Query.Q != "" || l.Query.Unanswered {
+			l.Problems.Add("order", "may be oldest only with thread, and without q and unanswered")
+		}
+	default:
+		l.Problems.Add("order", "must be newest or oldest")
+	}
 }
 
 // Flag reads a parameter that is 1 or absent.
@@ -287,7 +302,9 @@ func (l *Params) ReadPage() {
 		if !ok && !l.filterProblems() {
 			l.Problems.Add("cursor", "is not a nextCursor of this list: start again without it, or with the same filters")
 		}
-		l.Query.Before = before
+		if l.Query.Before = before; l.Query.Oldest {
+			l.Query.Before, l.Query.After = 0, before
+		}
 	}
 }
 
