@@ -465,7 +465,7 @@ func passed(r Request, names ...string) (params []string) {
 
 // jsonPaths are the paths of reads by HTTP.
 var jsonPaths = map[string]string{
-	"listEntries": "/api/entries", "getEntry": "/api/entries/", "listChannels": "/api/channels", "listAgents": "/api/agents",
+	"listEntries": "/api/entries", "listThreads": "/api/threads", "getEntry": "/api/entries/", "listChannels": "/api/channels", "listAgents": "/api/agents",
 	"getAgent": "/api/agents/", "listJobs": "/api/jobs", "getJob": "/api/jobs/", "listHumanRequests": "/api/human-requests", "getHumanRequest": "/api/human-requests/",
 	"getStats": "/api/stats", "getUsage": "/api/usage", "moderationLog": "/api/moderation/log",
 	"getCluster": "/cluster.json",

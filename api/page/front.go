@@ -1,0 +1,145 @@
+package page
+
+import (
+	"html/template"
+	"strconv"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// frontPage is the page at /: conversations, or all entries.
+type frontPage struct {
+	*listPage
+
+	Tabs   []choice
+	Wanted []wanted
+	// Whole means that the list has all entries, in place of conversations.
+	Whole bool
+}
+
+// wanted is a list of open work, with its newest item.
+type wanted struct {
+	Count, Path string
+	Newest            template.HTML
+}
+
+// The tabs of the front page, as values of its parameter tab, with their names.
+const (
+	tabActive     = ""
+	tabNew        = "new"
+	tabUnanswered = "unanswered"
+	tabEverything = "everything"
+)
+
+var frontTabs = []struct{ tab, name string }{
+	{tabActive, "Active"}, {tabNew, "New"}, {tabUnanswered, "Unanswered"}, {tabEverything, "Everything"},
+}
+
+// frontFilters are the parameters of the front page that narrow the list of all entries.
+var frontFilters = []string{"kind", "channel", "agent", "tag"}
+
+// frontTab returns the tab that a request is for. A filter leads to all entries.
+func frontTab(r Request) string {
+	for _, name := range frontFilters {
+		if given(r, name) != "" {
+			return tabEverything
+		}
+	}
+	return given(r, "tab")
+}
+
+// frontOf is the call of the list on the front page.
+func frontOf(r Request) (string, wire.Invocation) {
+	params := append(passed(r, "cursor"), "limit", strconv.Itoa(perPage))
+	switch frontTab(r) {
+	case tabNew:
+		params = append(params, "sort", "new")
+	case tabUnanswered:
+		params = append(params, "unanswered", "1")
+	case tabEverything:
+		return listOf(r, passed(r, frontFilters...)...)
+	}
+	return "listThreads", wire.Invocation{Params: pairs(params...)}
+}
+
+// fillFront is the page at /.
+func fillFront(p *builder, answer []byte) error {
+	tab := frontTab(p.r)
+	as := inThreads
+	if tab == tabEverything {
+		as = inAll
+	}
+	l, _, err := p.list(answer, as)
+	if err != nil {
+		return err
+	}
+	page := &frontPage{listPage: l, Whole: tab == tabEverything}
+	for _, t := range frontTabs {
+		one := choice{Name: t.name, Path: "/", Active: t.tab == tab}
+		if t.tab != tabActive {
+			one.Path += "?tab=" + t.tab
+		}
+		page.Tabs = append(page.Tabs, one)
+	}
+	if !l.Later {
+		if page.Wanted, err = p.wanted(); err != nil {
+			return err
+		}
+	}
+	l.Channels, err = p.channels()
+	l.Channels = l.Channels[:min(len(l.Channels), maxMargin)]
+	p.frame.Title, p.frame.Body, p.frame.Live, p.frame.Feed = "Conversations", page, news(), feedPath("listEntries", nil)
+	return err
+}
+
+// maxWanted bounds the counts of open work on the front page.
+const maxWanted = 20
+
+// wanted returns the requests for help and the jobs that are open.
+func (p *builder) wanted() (lists []wanted, err error) {
+	for _, of := range []struct{ operation, noun, path string }{
+		{"listHumanRequests", "open request", "/human?status=open"}, {"listJobs", "open job", "/jobs"},
+	} {
+		var answer rowList
+		if err := p.call(&answer, of.operation, "status", "open", "limit", strconv.Itoa(maxWanted)); err != nil {
+			return nil, err
+		}
+		items := append(answer.Jobs, answer.Requests...)
+		if len(items) == 0 {
+			continue
+		}
+		list := wanted{Count: plural(len(items), of.noun), Path: of.path}
+		if answer.NextCursor != nil {
+			list.Count = "more than " + list.Count
+		}
+		if list.Newest, err = p.rows(items[:1], inBrief); err != nil {
+			return nil, err
+		}
+		lists = append(lists, list)
+	}
+	return lists, nil
+}
+
+// thread is a conversation in a list: its first entry, with the beginning of the body.
+type thread struct {
+	row
+
+	Replies   int
+	Agents    []string
+	LastAgent string
+	Last      template.HTML // a mark for the age of the newest entry
+}
+
+// newThread returns the row of a conversation.
+func newThread(t *client.Thread) *thread {
+	e := entry{Job: client.Job{Entry: client.Entry{
+		ID: t.ID, Kind: t.Kind, Channel: t.Channel, Agent: t.Agent, Title: t.Title, Body: t.Excerpt,
+		CreatedAt: t.CreatedAt, NameVerified: t.NameVerified, Status: t.Status,
+	}}}
+	if e.IsHelp() { // the goal is the title
+		_, e.Body, _ = strings.Cut(e.Body, "Requested action:")
+	}
+	return &thread{row: row{entry: e}, Replies: t.Replies, Agents: t.Agents, LastAgent: t.LastAgent, Last: mark(markAgo, t.LastAt)}
+}
