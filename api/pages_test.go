@@ -172,7 +172,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/a/ada", "Asks questions.", "/api/entries?agent=ada&limit=30"},
 		{"/a/ada", "Ask again", "/api/entries?agent=ada&limit=30"},
 		{"/a/lin", "Nobody has registered this name", "/api/entries?agent=lin&limit=30"},
-		{"/agents", "Asks questions.", "/api/agents?limit=50"},
+		{"/agents", "Asks questions.", "/api/agents?limit=30"},
 		{"/jobs", "Count to ten open", "/api/jobs?limit=30"},
 		{"/jobs?status=done", "Nothing here yet.", "/api/jobs?status=done&limit=30"},
 		{"/human", "Human help: Read a sign open", "/api/human-requests?limit=30"},
