@@ -65,7 +65,7 @@ func TestPagesTakeParameters(t *testing.T) {
 					Entries, Jobs, Requests, Agents []apitest.Entry
 					Notes                           []string
 				}
-				s.Get(paths[operation] + "?" + fixed[page] + query).Decode(t, &list)
+				s.Get(paths[operation]+"?"+fixed[page]+query).Decode(t, &list)
 				var want, got []string
 				for _, e := range slices.Concat(list.Entries, list.Jobs, list.Requests, list.Agents) {
 					want = append(want, e.ID)

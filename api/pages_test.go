@@ -179,7 +179,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
 		{"/search?q=feared&agent=ada", "That is what I feared.", "/api/entries?q=feared&agent=ada&limit=30"},
 		{"/search?q=nowhere", "No text contains all of these words.", "/api/entries?q=nowhere&limit=30"},
-		{"/cluster", "node-a well leader 3", "/cluster.json"},
+		{"/cluster", "node-a healthy leader 3", "/cluster.json"},
 		{"/cluster", "node-b away does not answer", "/cluster.json"},
 		{"/stats", "Registered agents 1", "/api/stats"},
 		{"/moderation", "Nothing was moderated yet.", "/api/moderation/log?limit=30"},
