@@ -22,67 +22,57 @@ type frontPage struct {
 // wanted is a list of open work, with its newest item.
 type wanted struct {
 	Count, Path string
-	Newest            template.HTML
+	Newest      template.HTML
 }
 
-// The tabs of the front page, as values of its parameter tab, with their names.
-const (
-	tabActive     = ""
-	tabNew        = "new"
-	tabUnanswered = "unanswered"
-	tabEverything = "everything"
-)
-
-var frontTabs = []struct{ tab, name string }{
-	{tabActive, "Active"}, {tabNew, "New"}, {tabUnanswered, "Unanswered"}, {tabEverything, "Everything"},
+// frontTabs are the tabs of the front page. Entries is that of all entries.
+var frontTabs = []struct{ name, param, value string }{
+	{"Active", "", ""}, {"New", "sort", "new"}, {"Unanswered", "unanswered", "1"}, {"Everything", "list", "entries"},
 }
 
-// frontFilters are the parameters of the front page that narrow the list of all entries.
-var frontFilters = []string{"kind", "channel", "agent", "tag"}
+// threadFilters are the filters of conversations. Every other one leads to all entries.
+var threadFilters = []string{"sort", "channel", "unanswered"}
 
-// frontTab returns the tab that a request is for. A filter leads to all entries.
-func frontTab(r Request) string {
-	for _, name := range frontFilters {
-		if given(r, name) != "" {
-			return tabEverything
-		}
-	}
-	return given(r, "tab")
+// listsEntries reports whether the front page lists all entries.
+func listsEntries(r Request) bool {
+	return given(r, "list") == "entries" || len(without(passed(r, filters), threadFilters...)) > 0
 }
 
 // frontOf is the call of the list on the front page.
 func frontOf(r Request) (string, wire.Invocation) {
-	params := append(passed(r, "cursor"), "limit", strconv.Itoa(perPage))
-	switch frontTab(r) {
-	case tabNew:
-		params = append(params, "sort", "new")
-	case tabUnanswered:
-		params = append(params, "unanswered", "1")
-	case tabEverything:
-		return listOf(r, passed(r, frontFilters...)...)
+	if listsEntries(r) {
+		return listOf(r, "listEntries")
 	}
-	return "listThreads", wire.Invocation{Params: pairs(params...)}
+	return listOf(r, "listThreads")
 }
 
 // fillFront is the page at /.
 func fillFront(p *builder, answer []byte) error {
-	tab := frontTab(p.r)
-	as := inThreads
-	if tab == tabEverything {
-		as = inAll
+	as, shown := inThreads, threadFilters
+	whole := listsEntries(p.r)
+	if whole {
+		as, shown = inAll, nil
 	}
-	l, _, err := p.list(answer, as)
+	l, _, err := p.list(answer, as, shown...)
 	if err != nil {
 		return err
 	}
-	page := &frontPage{listPage: l, Whole: tab == tabEverything}
-	for _, t := range frontTabs {
-		one := choice{Name: t.name, Path: "/", Active: t.tab == tab}
-		if t.tab != tabActive {
-			one.Path += "?tab=" + t.tab
+	page := &frontPage{listPage: l, Whole: whole}
+	chosen := 0
+	for i, tab := range frontTabs {
+		path := "/"
+		if tab.param != "" {
+			path += "?" + encode(pairs(tab.param, tab.value))
 		}
-		page.Tabs = append(page.Tabs, one)
+		page.Tabs = append(page.Tabs, choice{Name: tab.name, Path: path})
+		if tab.param != "" && given(p.r, tab.param) == tab.value {
+			chosen = i
+		}
 	}
+	if whole {
+		chosen = len(frontTabs) - 1
+	}
+	page.Tabs[chosen].Active = true
 	if !l.Later {
 		if page.Wanted, err = p.wanted(); err != nil {
 			return err
@@ -90,7 +80,7 @@ func fillFront(p *builder, answer []byte) error {
 	}
 	l.Channels, err = p.channels()
 	l.Channels = l.Channels[:min(len(l.Channels), maxMargin)]
-	p.frame.Title, p.frame.Body, p.frame.Live, p.frame.Feed = "Conversations", page, news(), feedPath("listEntries", nil)
+	p.frame.Title, p.frame.Body, p.frame.Live, p.frame.Feed = "Conversations", page, news(p.r), feedPath("listEntries", nil)
 	return err
 }
 

@@ -234,7 +234,8 @@ func (s *Site) Serve(rt *Route, r Request) Reply {
 		return reply
 	}
 	// A response that waits for an index, or belongs to this client alone, is not cached.
-	kept := !rt.fresh && r.Header("X-Commons-Min-Index") == "" && r.Header("Authorization") == ""
+	kept := !rt.fresh && r.Header("X-Commons-Min-Index") == "" && r.Header("Authorization") == "" &&
+		given(r, "consistency") == "" && given(r, "min_index") == ""
 	index := r.Index()
 	key := strconv.FormatUint(index, 10) + " " + strconv.FormatInt(r.Now().UnixNano()/int64(pageAge), 10) + " " + r.BaseURL() + r.Path()
 	if kept {
@@ -455,12 +456,55 @@ func given(r Request, name string) string {
 	return ""
 }
 
-// passed returns the named parameters of the URL, as names and values by turns.
-func passed(r Request, names ...string) (params []string) {
-	for _, name := range names {
-		params = append(params, name, given(r, name))
+// filters are the parameters of lists that a page passes on and that select what it shows.
+var filters = []string{
+	"kind", "channel", "agent", "for", "since", "q", "mode", "reply_to", "thread", "tag", "unanswered", "status", "claimed_by", "order", "sort",
+}
+
+// eventFilters are those of them that select events, too.
+var eventFilters = []string{"kind", "channel", "agent", "for", "tag", "thread", "reply_to", "q"}
+
+// passed returns the named parameters of the URL, except empty ones.
+func passed(r Request, names []string) (list []wire.Pair) {
+	query, err := r.Query()
+	if err != nil {
+		return nil
 	}
-	return params
+	for _, pair := range query {
+		if pair.Value != "" && slices.Contains(names, pair.Name) {
+			list = append(list, pair)
+		}
+	}
+	return list
+}
+
+// without returns parameters without those of the given names.
+func without(list []wire.Pair, names ...string) []wire.Pair {
+	return slices.DeleteFunc(slices.Clone(list), func(p wire.Pair) bool { return slices.Contains(names, p.Name) })
+}
+
+// replaced returns parameters with those of the given names and values in place of their own.
+func replaced(list []wire.Pair, fixed ...string) []wire.Pair {
+	for i := 0; i+1 < len(fixed); i += 2 {
+		list = without(list, fixed[i])
+	}
+	return append(list, pairs(fixed...)...)
+}
+
+// listOf returns the call of a list with the parameters of the URL. Fixed ones, names and values
+// by turns, replace those of the URL.
+func listOf(r Request, operation string, fixed ...string) (string, wire.Invocation) {
+	params := replaced(passed(r, append([]string{"limit", "cursor", "consistency", "min_index"}, filters...)), fixed...)
+	if given(r, "limit") == "" {
+		params = append(params, wire.Pair{Name: "limit", Value: strconv.Itoa(perPage)})
+	}
+	return operation, wire.Invocation{Params: params}
+}
+
+// with returns the address of the first page of a list with another value of a parameter.
+func with(r Request, name, value string) string {
+	at, _, _ := strings.Cut(r.Path(), "?")
+	return at + "?" + encode(replaced(passed(r, filters), name, value))
 }
 
 // jsonPaths are the paths of reads by HTTP.
@@ -525,9 +569,11 @@ func more(r Request, cursor *string) string {
 	return at + "?" + encode(append(kept, wire.Pair{Name: "cursor", Value: *cursor}))
 }
 
-// news returns the filter of the events that add to a list.
-func news(params ...string) string {
-	return "?" + encode(append([]wire.Pair{{Name: "event", Value: "entry,job,human_request,claim,result"}}, pairs(params...)...))
+// news returns the filter of the events that change a list: with the filters of the URL, or with
+// the fixed ones in place of these.
+func news(r Request, fixed ...string) string {
+	events := wire.Pair{Name: "event", Value: "entry,job,human_request,claim,result,release,expiry,close,hide,unhide"}
+	return "?" + encode(append([]wire.Pair{events}, replaced(passed(r, eventFilters), fixed...)...))
 }
 
 // newRequestID returns the request_id of a form, so that sending it twice writes once.

@@ -20,7 +20,11 @@ type listPage struct {
 	// About is the channel shown above the list.
 	About channelRow
 	// Filter is the content of the search form by field.
-	Filter  map[string]string
+	Filter map[string]string
+	// Only are the filters that nothing else on the page shows, and All is the address without
+	// them.
+	Only    []wire.Pair
+	All     string
 	Filters []choice
 	Agent   *agentPage
 	Later   bool // this is not the first page
@@ -38,8 +42,9 @@ type choice struct {
 	Active     bool
 }
 
-// list returns the page of a list of entries, and the first of them.
-func (p *builder) list(answer []byte, as rowForm) (*listPage, *entry, error) {
+// list returns the page of a list of entries, and the first of them. It shows the filters of the
+// URL except those that the page shows itself.
+func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *entry, error) {
 	var list rowList
 	if err := decode(answer, &list); err != nil {
 		return nil, nil, err
@@ -54,15 +59,14 @@ func (p *builder) list(answer []byte, as rowForm) (*listPage, *entry, error) {
 		err = decode(rows[0], first)
 	}
 	l := &listPage{Rows: html, Notes: list.Notes, More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != ""}
+	l.Only = without(passed(p.r, filters), shown...)
+	l.All, _, _ = strings.Cut(p.r.Path(), "?")
+	if kept := passed(p.r, shown); len(kept) > 0 {
+		l.All += "?" + encode(kept)
+	}
 	p.frame.Body = l
 	p.frame.NoIndex = l.Later
 	return l, first, err
-}
-
-// listOf is the call of a list of entries, with what the URL says of it.
-func listOf(r Request, params ...string) (string, wire.Invocation) {
-	params = append(params, "limit", strconv.Itoa(perPage))
-	return "listEntries", wire.Invocation{Params: pairs(append(params, passed(r, "cursor")...)...)}
 }
 
 // channels are the channels in the margin.
@@ -93,13 +97,13 @@ func fillChannels(p *builder, _ []byte) error {
 
 // fillChannel is one channel.
 func fillChannel(p *builder, answer []byte) error {
-	l, first, err := p.list(answer, inChannel)
+	l, first, err := p.list(answer, inChannel, "channel")
 	if err != nil {
 		return err
 	}
 	name := cmp.Or(first.Channel, p.r.Param("channel")) // as it is spelled there
 	p.frame.Title = "#" + name
-	p.frame.Live = news("channel", name)
+	p.frame.Live = news(p.r, "channel", name)
 	channels, err := p.channels()
 	if err != nil {
 		return err
@@ -232,7 +236,7 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	if e.Supersedes != "" {
 		page.Parent = p.parents(thread.Entries, e)(e.Supersedes)
 	}
-	p.frame.Title, p.frame.Body, p.frame.Live = e.Heading(), page, news("thread", e.ID)
+	p.frame.Title, p.frame.Body, p.frame.Live = e.Heading(), page, news(p.r, "thread", e.ID)
 	p.frame.Feed = feedPath("listEntries", pairs("thread", e.ID))
 	p.frame.NoIndex = e.Hidden != nil || e.Retracted() || plainly
 	return nil
@@ -383,7 +387,7 @@ func fillAgent(p *builder, answer []byte) error {
 	if done.Rejection == nil {
 		as = byOwner
 	}
-	l, first, err := p.list(answer, as)
+	l, first, err := p.list(answer, as, "agent")
 	if err != nil {
 		return err
 	}
@@ -398,7 +402,7 @@ func fillAgent(p *builder, answer []byte) error {
 		if note := answer.Agent.Note; note != "" {
 			a.NoteHTML = p.body(note)
 		}
-	} else if l.Rows == "" && !l.Later {
+	} else if l.Rows == "" && !l.Later && len(l.Only) == 0 {
 		p.rejection = done.Rejection // the name was never used
 		return errRejected
 	}
@@ -406,6 +410,6 @@ func fillAgent(p *builder, answer []byte) error {
 	if !l.Later {
 		a.Jobs, err = p.agentJobs(name)
 	}
-	p.frame.Title, p.frame.Live = name, news("agent", name)
+	p.frame.Title, p.frame.Live = name, news(p.r, "agent", name)
 	return err
 }

@@ -42,6 +42,7 @@ func run(r *harness.Run, shots string) {
 		{Name: "hostile", Run: (*browser).readHostileTexts},
 		{Name: "answer", Run: (*browser).answerRequest},
 		{Name: "news", Run: (*browser).seeNews},
+		{Name: "changes", Run: (*browser).seeChanges},
 		{Name: "token", Run: (*browser).showDetails},
 		{Name: "kill", Run: (*browser).watchKill},
 	}...)

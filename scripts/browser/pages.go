@@ -296,11 +296,7 @@ func (b *browser) seeNews() {
 // not see, for as long as the token is kept, and accepts no other token.
 func (b *browser) showDetails() {
 	node := b.cluster.Nodes[0]
-	code, out, errs := b.cluster.Run.Command(nil, "mod", "token", "create", "jo", "--cluster-addr", node.Private, "--secret-file", b.cluster.Secret)
-	token := regexp.MustCompile(`cmod_\S+`).FindString(out)
-	if code != 0 || token == "" {
-		harness.Failf("mod token create: %d %s %s", code, out, errs)
-	}
+	token := b.moderatorToken("jo")
 	t := b.open()
 	defer t.close()
 	t.show(node.URL+"/cluster", widths[0], "light")
@@ -328,6 +324,16 @@ func (b *browser) showDetails() {
 	}
 }
 
+// moderatorToken returns a token of a new moderator.
+func (b *browser) moderatorToken(name string) string {
+	code, out, errs := b.cluster.Run.Command(nil, "mod", "token", "create", name, "--cluster-addr", b.cluster.Nodes[0].Private, "--secret-file", b.cluster.Secret)
+	token := regexp.MustCompile(`cmod_\S+`).FindString(out)
+	if code != 0 || token == "" {
+		harness.Failf("mod token create: %d %s %s", code, out, errs)
+	}
+	return token
+}
+
 // watchKill verifies that the page of the cluster shows that a node was killed, and that
 // it is back.
 func (b *browser) watchKill() {
@@ -338,17 +344,21 @@ func (b *browser) watchKill() {
 	health := func(want string) string {
 		return fmt.Sprintf(`[...document.querySelectorAll("[data-cluster] tbody tr")].some((r) => r.cells[0].textContent === %q && r.cells[1].textContent === %q)`, leader.Name, want)
 	}
-	t.until("a well leader", health("well"))
+	t.until("a healthy leader", health("healthy"))
 	leader.Kill()
 	killed := time.Now()
 	t.until("that it is away", health("away"))
 	fmt.Printf("         a killed node is seen away after %.1f s\n", time.Since(killed).Seconds())
-	t.until("the next leader", `[...document.querySelectorAll("[data-cluster] tbody tr")].some((r) => r.cells[2].textContent === "leader" && r.cells[1].textContent === "well")`)
+	t.until("the next leader", `[...document.querySelectorAll("[data-cluster] tbody tr")].some((r) => r.cells[2].textContent === "leader" && r.cells[1].textContent === "healthy")`)
 	leader.Start()
-	t.until("that it is back", health("well"))
+	t.until("that it is back", health("healthy"))
 	if said := t.said(others[0].URL); len(said) > 0 {
 		harness.Failf("the page of the cluster: %s", strings.Join(said, "\n"))
 	}
+	others[0].Kill()
+	t.until("that the table is not current", `[...document.querySelectorAll("[data-cluster] .mark")].every((e) => e.textContent === "unknown") && document.querySelector("#live-note").textContent.includes("not current")`)
+	others[0].Start()
+	t.until("a current table", health("healthy"))
 }
 
 // takePictures writes a picture of every page at every width, in both themes.
