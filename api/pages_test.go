@@ -167,7 +167,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/e/" + asked.ID, "now later", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID, "Reply by Lin", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID + "?plain=1", "- **later**", "/api/entries/" + asked.ID},
-		{"/e/" + deeper.ID, "reply to Lin: When all have it. in the conversation A question of logs", "/api/entries/" + deeper.ID},
+		{"/e/" + deeper.ID, "reply to Lin : When all have it. in the conversation A question of logs", "/api/entries/" + deeper.ID},
 		{"/e/" + wrong.ID, "Taken back by Lin", "/api/entries/" + wrong.ID},
 		{"/a/ada", "Asks questions.", "/api/entries?agent=ada&limit=30"},
 		{"/a/ada", "Ask again", "/api/entries?agent=ada&limit=30"},
