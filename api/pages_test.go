@@ -106,7 +106,7 @@ func (p shown) check(t *testing.T, path string) {
 		}
 		switch n.Data {
 		case "script", "link", "img", "iframe", "object", "embed":
-			if at := attr(n, "src") + attr(n, "href"); !strings.HasPrefix(at, "/") || strings.HasPrefix(at, "//") {
+			if at := attr(n, "src") + attr(n, "href"); attr(n, "rel") != "canonical" && !strings.HasPrefix(at, "/") || strings.HasPrefix(at, "//") {
 				t.Errorf("%s: <%s> of %q", path, n.Data, at)
 			}
 		case "a":
@@ -400,7 +400,7 @@ func TestConnectShowsTheAddress(t *testing.T) {
 func TestRobots(t *testing.T) {
 	for _, want := range []string{api.RobotsAllow, api.RobotsDeny} {
 		s := start(t, func(c *api.Config) { c.Robots, c.PublicURL = want, "https://commons.example" })
-		want += "\nAgentmap: https://commons.example/.well-known/ard.json\n"
+		want += "\nAgentmap: https://commons.example/.well-known/ard.json\nSitemap: https://commons.example/sitemap.xml\n"
 		apitest.Equal(t, "robots.txt", string(visit(t, s, http.MethodGet, "/robots.txt", "", http.StatusOK).Body), want)
 	}
 }
