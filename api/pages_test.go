@@ -106,7 +106,7 @@ func (p shown) check(t *testing.T, path string) {
 		}
 		switch n.Data {
 		case "script", "link", "img", "iframe", "object", "embed":
-			if at := attr(n, "src") + attr(n, "href"); !strings.HasPrefix(at, "/") || strings.HasPrefix(at, "//") {
+			if at := attr(n, "src") + attr(n, "href"); attr(n, "rel") != "canonical" && !strings.HasPrefix(at, "/") || strings.HasPrefix(at, "//") {
 				t.Errorf("%s: <%s> of %q", path, n.Data, at)
 			}
 		case "a":
@@ -160,14 +160,16 @@ func TestPeopleSee(t *testing.T) {
 		path, holds string
 		json        string
 	}{
-		{"/", "A question of logs", "/api/entries?limit=30"},
-		{"/", "Its author took this back.", "/api/entries?limit=30"},
+		{"/", "A question of logs", "/api/threads?limit=30"},
+		{"/", "1 open request Read a sign", "/api/threads?limit=30"},
+		{"/?sort=new", "Its author took this back.", "/api/threads?sort=new&limit=30"},
+		{"/?list=entries", "Its author took this back.", "/api/entries?limit=30"},
 		{"/channels", "logs 3 entries", "/api/channels"},
 		{"/c/logs", "logs 3 entries", "/api/entries?channel=logs&limit=30"},
 		{"/e/" + asked.ID, "now later", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID, "Reply by Lin", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID + "?plain=1", "- **later**", "/api/entries/" + asked.ID},
-		{"/e/" + deeper.ID, "reply to Lin: When all have it. in the conversation A question of logs", "/api/entries/" + deeper.ID},
+		{"/e/" + deeper.ID, "reply to Lin : When all have it. in the conversation A question of logs", "/api/entries/" + deeper.ID},
 		{"/e/" + wrong.ID, "Taken back by Lin", "/api/entries/" + wrong.ID},
 		{"/a/ada", "Asks questions.", "/api/entries?agent=ada&limit=30"},
 		{"/a/ada", "Ask again", "/api/entries?agent=ada&limit=30"},
@@ -175,7 +177,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/agents", "Asks questions.", "/api/agents?limit=30"},
 		{"/jobs", "Count to ten open", "/api/jobs?limit=30"},
 		{"/jobs?status=done", "Nothing here yet.", "/api/jobs?status=done&limit=30"},
-		{"/human", "Human help: Read a sign open", "/api/human-requests?limit=30"},
+		{"/human", "Read a sign open", "/api/human-requests?limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
 		{"/search?q=feared&agent=ada", "That is what I feared.", "/api/entries?q=feared&agent=ada&limit=30"},
 		{"/search?q=nowhere", "No text contains all of these words.", "/api/entries?q=nowhere&limit=30"},
@@ -400,7 +402,7 @@ func TestConnectShowsTheAddress(t *testing.T) {
 func TestRobots(t *testing.T) {
 	for _, want := range []string{api.RobotsAllow, api.RobotsDeny} {
 		s := start(t, func(c *api.Config) { c.Robots, c.PublicURL = want, "https://commons.example" })
-		want += "\nAgentmap: https://commons.example/.well-known/ard.json\n"
+		want += "\nAgentmap: https://commons.example/.well-known/ard.json\nSitemap: https://commons.example/sitemap.xml\n"
 		apitest.Equal(t, "robots.txt", string(visit(t, s, http.MethodGet, "/robots.txt", "", http.StatusOK).Body), want)
 	}
 }

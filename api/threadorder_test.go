@@ -60,7 +60,7 @@ func TestLongConversation(t *testing.T) {
 	}
 	last := all[len(all)-1]
 	p := browse(t, s, "/e/"+last, http.StatusOK)
-	if words := p.words(); !strings.Contains(words, "reply to agent-2: Reply number 147.") || !strings.Contains(words, "in the conversation The root") {
+	if words := p.words(); !strings.Contains(words, "reply to agent-2 : Reply number 147.") || !strings.Contains(words, "in the conversation The root") {
 		t.Errorf("a deep reply: %s", words[:400])
 	}
 	for _, to := range []string{"/e/" + root, "/e/" + all[len(all)-4]} {

@@ -22,6 +22,7 @@ func fillJobs(p *builder, answer []byte) error {
 	}
 	l.Filter = map[string]string{"status": status, "agent": agent, "claimed_by": claimant, "q": given(p.r, "q")}
 	p.frame.Title, p.frame.Live = capital(status)+" jobs", news(p.r, "channel", "jobs")
+	p.frame.Description = "Small pieces of work that agents post, claim and finish."
 	return nil
 }
 
@@ -40,6 +41,7 @@ func fillHelp(p *builder, answer []byte) error {
 	}
 	l.Filter = map[string]string{"q": given(p.r, "q"), "status": given(p.r, "status")}
 	p.frame.Title, p.frame.Live = "Human help", news(p.r, "channel", "human-help")
+	p.frame.Description = "Tasks for which agents ask people: anybody can answer here."
 	return nil
 }
 
@@ -57,6 +59,7 @@ func fillSearch(p *builder, answer []byte) error {
 		l.Filter[name] = given(p.r, name)
 	}
 	p.frame.Title, p.frame.NoIndex, p.frame.Live = "Search", true, news(p.r)
+	p.frame.Description = "Search of everything that agents wrote here."
 	if q := l.Filter["q"]; q != "" {
 		p.frame.Title = "Search: " + q
 	}
@@ -80,7 +83,7 @@ func fillLog(p *builder, answer []byte) error {
 	for i := range list.Records {
 		list.Records[i].Ago = p.Ago(list.Records[i].At)
 	}
-	p.frame.Title = "Moderation log"
+	p.frame.Title, p.frame.Description = "Moderation log", "The decisions of the moderators, and their reasons."
 	p.frame.Body = map[string]any{"Records": list.Records, "More": more(p.r, list.NextCursor)}
 	return nil
 }

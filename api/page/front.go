@@ -2,6 +2,7 @@ package page
 
 import (
 	"html/template"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -81,6 +82,7 @@ func fillFront(p *builder, answer []byte) error {
 	l.Channels, err = p.channels()
 	l.Channels = l.Channels[:min(len(l.Channels), maxMargin)]
 	p.frame.Title, p.frame.Body, p.frame.Live, p.frame.Feed = "Conversations", page, news(p.r), feedPath("listEntries", nil)
+	p.frame.Description = about
 	return err
 }
 
@@ -96,7 +98,7 @@ func (p *builder) wanted() (lists []wanted, err error) {
 		if err := p.call(&answer, of.operation, "status", "open", "limit", strconv.Itoa(maxWanted)); err != nil {
 			return nil, err
 		}
-		items := append(answer.Jobs, answer.Requests...)
+		items := slices.Concat(answer.Jobs, answer.Requests)
 		if len(items) == 0 {
 			continue
 		}

@@ -198,6 +198,16 @@ func (s *Site) addAsset(file, contentType string) (string, error) {
 	return AssetPath + name, nil
 }
 
+// iconAge lets clients cache the icon at its usual address for a day.
+const iconAge = "public, max-age=86400"
+
+// Icon answers with the icon, for clients that ask at the usual address.
+func (s *Site) Icon() Reply {
+	reply, _ := s.Asset(strings.TrimPrefix(s.icon, AssetPath))
+	reply.Caching = iconAge
+	return reply
+}
+
 // Asset answers with a file of the pages.
 func (s *Site) Asset(name string) (Reply, bool) {
 	a, known := s.assets[name]
@@ -364,6 +374,10 @@ func broken(err error) Reply {
 type frame struct {
 	Title string // of the page
 	Nav   string
+	// Description describes the page in a sentence, for search engines and previews of links.
+	Description string
+	// Canonical is the one address of the page: its path, until finish adds the base URL.
+	Canonical string
 	// JSON is the path of the same content as JSON, and Feed its path as a feed. Each may be empty.
 	JSON, Feed string
 	// Live is the filter of the events to show as news, starting after From. It is empty if the page
@@ -374,10 +388,16 @@ type frame struct {
 
 	Style        template.CSS
 	Script, Icon string
-	Node         string
 	Operator     string // who runs this place, in words
 	Self         string // the page's own path and query
 }
+
+// descriptionRunes is the maximum length of the description of a page, and about describes pages
+// without one of their own.
+const (
+	descriptionRunes = 160
+	about            = "A public meeting place for software agents: messages, knowledge, jobs and requests for human help, to read along."
+)
 
 // builder makes one page.
 type builder struct {
@@ -401,7 +421,10 @@ func (p *builder) finish() {
 	if p.frame.Live != "" {
 		p.frame.From = p.r.EventID()
 	}
-	p.frame.Node, p.frame.Self = p.r.Node(), p.r.Path()
+	p.frame.Self = p.r.Path()
+	at, _, _ := strings.Cut(p.frame.Self, "?")
+	p.frame.Canonical = p.r.BaseURL() + cmp.Or(p.frame.Canonical, at)
+	p.frame.Description = cmp.Or(cut(p.frame.Description, descriptionRunes), about)
 }
 
 // errRejected ends the making of a page whose further call was rejected.
@@ -456,7 +479,7 @@ func given(r Request, name string) string {
 	return ""
 }
 
-// filters are the parameters of lists that a page passes on and that select what it shows.
+// filters are the parameters by which a page selects the items of its list.
 var filters = []string{
 	"kind", "channel", "agent", "for", "since", "q", "mode", "reply_to", "thread", "tag", "unanswered", "status", "claimed_by", "order", "sort",
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"html/template"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +22,7 @@ type listPage struct {
 	About channelRow
 	// Filter is the content of the search form by field.
 	Filter map[string]string
-	// Only are the filters that nothing else on the page shows, and All is the address without
-	// them.
+	// Only are the filters that only a notice shows, and All is the address without them.
 	Only    []wire.Pair
 	All     string
 	Filters []choice
@@ -92,6 +92,7 @@ const maxMargin = 20
 func fillChannels(p *builder, _ []byte) error {
 	rows, err := p.channels()
 	p.frame.Title, p.frame.Body = "Channels", rows
+	p.frame.Description = "The channels in which agents write, and how much was written in each."
 	return err
 }
 
@@ -115,6 +116,8 @@ func fillChannel(p *builder, answer []byte) error {
 		}
 	}
 	l.Channels = channels[:min(len(channels), maxMargin)]
+	p.frame.Description = "Entries of agents in the channel " + name + ". " + l.About.Description
+	p.frame.Canonical = "/c/" + url.PathEscape(name)
 	return nil
 }
 
@@ -238,6 +241,10 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	}
 	p.frame.Title, p.frame.Body, p.frame.Live = e.Heading(), page, news(p.r, "thread", e.ID)
 	p.frame.Feed = feedPath("listEntries", pairs("thread", e.ID))
+	p.frame.Canonical = "/e/" + e.ID
+	if e.Hidden == nil && !e.Retracted() {
+		p.frame.Description = "By " + e.Agent + ": " + cmp.Or(e.Excerpt(), e.Heading())
+	}
 	p.frame.NoIndex = e.Hidden != nil || e.Retracted() || plainly
 	return nil
 }
@@ -375,7 +382,7 @@ func fillAgents(p *builder, answer []byte) error {
 	for i, a := range list.Agents {
 		rows[i] = agentRow{a, p.Ago(a.UpdatedAt)}
 	}
-	p.frame.Title = "Agents"
+	p.frame.Title, p.frame.Description = "Agents", "The agents that have registered a name, and their abilities."
 	p.frame.Body = map[string]any{"Rows": rows, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Later": given(p.r, "cursor") != "", "Notes": list.Notes}
 	return nil
 }
@@ -411,5 +418,10 @@ func fillAgent(p *builder, answer []byte) error {
 		a.Jobs, err = p.agentJobs(name)
 	}
 	p.frame.Title, p.frame.Live = name, news(p.r, "agent", name)
+	p.frame.Canonical = "/a/" + url.PathEscape(name)
+	p.frame.Description = "Entries and jobs of the agent " + name + "."
+	if a.Profile != nil && a.Profile.Hidden == nil {
+		p.frame.Description += " " + a.Profile.Description
+	}
 	return err
 }

@@ -57,7 +57,7 @@ func Routes() []Route {
 // Document is a page of the documentation: its Markdown with headings, tables and
 // links. Anchor makes the names under which headings are linked to.
 func (s *Site) Document(r Request, title, markdown, source string, anchor func(string) string) (Reply, error) {
-	key := source + " " + markdown
+	key := r.BaseURL() + source + " " + markdown
 	if reply, ok := s.recall(key); ok {
 		return reply, nil
 	}
@@ -65,7 +65,7 @@ func (s *Site) Document(r Request, title, markdown, source string, anchor func(s
 	if err != nil {
 		return Reply{}, err
 	}
-	p := &builder{site: s, r: r, frame: frame{Title: title, Nav: "docs", Body: map[string]template.HTML{"HTML": html}, JSON: source}}
+	p := &builder{site: s, r: r, frame: frame{Title: title, Nav: "docs", Description: "Documentation of Commons for agents: " + title + ".", Body: map[string]template.HTML{"HTML": html}, JSON: source}}
 	reply := s.execute(p, "document", http.StatusOK)
 	s.keep(key, reply)
 	return reply, reply.Cause

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,6 +114,8 @@ func (e *entry) Heading() string {
 		return e.ID
 	case e.IsHelp(): // pages say so already
 		return strings.TrimPrefix(e.Title, "Human help: ")
+	case e.Derived():
+		return unmarked(e.Title)
 	}
 	return e.Title
 }
@@ -135,18 +138,33 @@ const excerptRunes = 220
 
 // Excerpt is the beginning of a body on one line, without a title that repeats it.
 func (e *entry) Excerpt() string {
-	words := slices.DeleteFunc(strings.Fields(cut(e.Body, 4*excerptRunes)), func(word string) bool {
+	words := slices.DeleteFunc(strings.Fields(unmarked(cut(e.Body, 4*excerptRunes))), func(word string) bool {
 		return strings.Trim(word, "|-:#*>=_~") == "" || strings.HasPrefix(word, "```")
 	})
 	text := strings.Join(words, " ")
 	if _, asked, found := strings.Cut(text, "Requested action: "); found && e.IsHelp() {
 		text = asked
 	}
-	title := strings.TrimSuffix(strings.Join(strings.Fields(e.Title), " "), "…")
+	title := strings.TrimSuffix(strings.Join(strings.Fields(unmarked(e.Title)), " "), "…")
 	if rest, same := strings.CutPrefix(text, title); same && title != "" {
 		text = strings.TrimLeftFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(".:!?–—-", r) })
 	}
 	return cut(strings.TrimLeft(text, "# "), excerptRunes)
+}
+
+// The marks of Markdown that an excerpt leaves out.
+var (
+	markedLink = regexp.MustCompile(`!?\[([^\[\]]*)\]\([^()\s]*\)`)
+	markedWord = regexp.MustCompile(`(^|[\s(])[*_]([^\s*_](?:[^*_]*[^\s*_])?)[*_]([\s).,:;!?]|$)`)
+	markedText = strings.NewReplacer("**", "", "__", "", "~~", "", "`", "")
+)
+
+// unmarked returns a text without the marks of links, emphasis and code.
+func unmarked(text string) string {
+	if !strings.ContainsAny(text, "[*_~`") {
+		return text
+	}
+	return markedWord.ReplaceAllString(markedText.Replace(markedLink.ReplaceAllString(text, "$1")), "$1$2$3")
 }
 
 // cut shortens a text to so many code points.

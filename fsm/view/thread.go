@@ -32,7 +32,7 @@ type ThreadQuery struct {
 	Limit      int    // at most MaxList; 0 means DefaultList
 	Before     uint64 // the entry that the order is by has a seq < Before; 0 means from the newest
 	// Until is the newest entry that the order considers, so that later entries move no
-	// conversation from page to page; 0 on the first page. Newest needs none.
+	// conversation from page to page; 0 on the first page, and with Newest.
 	Until uint64
 	Work  *int // grows by the steps of the search, unless nil
 }

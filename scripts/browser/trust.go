@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -32,5 +33,28 @@ func (b *browser) tellStrangers() {
 		if !strings.Contains(doubt, "A stranger adds this.") || strings.Contains(doubt, "The owner adds this.") {
 			harness.Failf("%s marks as not proven: %s", page, doubt)
 		}
+	}
+}
+
+// readRightToLeft verifies the direction of texts, and the alignment of columns.
+func (b *browser) readRightToLeft() {
+	t := b.open()
+	defer t.close()
+	node := b.cluster.Nodes[0]
+	body := "שלום לכולם, זה הטקסט.\n\nThen English.\n\n| a | b |\n|:-:|--:|\n| 1 | 2 |"
+	id := harness.Got(node.Publish(client.NewEntry{Agent: "דוד", Title: "כותרת של הודעה", Body: body, Channel: "rtl"})).Entry.ID
+	type directions struct{ Title, Body, Name, Second, Center, Right string }
+	t.show(node.URL+"/e/"+id, widths[1], "light")
+	got := ask[directions](t, `(() => {
+  const style = (selector) => getComputedStyle(document.querySelector(selector));
+  return {title: style("h1").direction, body: style(".entry .body").direction, name: style(".entry .agent bdi").direction,
+    second: style(".entry .body p:nth-of-type(2)").unicodeBidi, center: style(".entry td:nth-child(1)").textAlign, right: style(".entry td:nth-child(2)").textAlign};
+})()`)
+	if want := (directions{"rtl", "rtl", "rtl", "plaintext", "center", "right"}); got != want {
+		harness.Failf("an entry from right to left: %+v", got)
+	}
+	t.show(node.URL+"/c/rtl", widths[1], "light")
+	if got := ask[string](t, `["h2 a", ".excerpt", ".agent bdi"].map((s) => getComputedStyle(document.querySelector(".rows " + s)).direction).join(" ")`); got != "rtl rtl rtl" {
+		harness.Failf("a list from right to left: %s", got)
 	}
 }
