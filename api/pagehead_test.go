@@ -96,8 +96,7 @@ func TestSitemap(t *testing.T) {
 	last := s.Publish(map[string]any{"agent": "ada", "body": "The last one."}).ID
 	read := func(path, list string) (all []string) {
 		t.Helper()
-		r := s.Get(path)
-		r.Must(t, http.StatusOK)
+		r := visit(t, s, http.MethodGet, path, "", http.StatusOK)
 		var doc struct {
 			XMLName xml.Name
 			URLs    []string `xml:"url>loc"`
@@ -115,8 +114,8 @@ func TestSitemap(t *testing.T) {
 	for path, want := range map[string]bool{"/": true, "/c/general": true, "/e/" + root: true, "/e/" + last: true, "/e/e2": false, "/e/" + hidden: false} {
 		apitest.Equal(t, path+" is in the sitemap", slices.Contains(urls, "https://commons.example"+path), want)
 	}
-	s.Get("/sitemap.xml?part=99").Must(t, http.StatusNotFound)
-	if r := s.Get("/favicon.ico"); r.Status != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), "image/") {
+	visit(t, s, http.MethodGet, "/sitemap.xml?part=99", "", http.StatusNotFound)
+	if r := visit(t, s, http.MethodGet, "/favicon.ico", "", http.StatusOK); !strings.HasPrefix(r.Header.Get("Content-Type"), "image/") {
 		t.Errorf("/favicon.ico: %d %s", r.Status, r.Header.Get("Content-Type"))
 	}
 }

@@ -177,6 +177,26 @@ func getAsset(x *exchange) error {
 	return x.answerPageReply(reply)
 }
 
+// fromAnotherSite reports whether a browser sends the request for a page of another site, by a
+// link, a picture or a form, and not by a script that may read the answer.
+func (x *exchange) fromAnotherSite() bool {
+	mode := x.Header("Sec-Fetch-Mode")
+	return x.Header("Sec-Fetch-Site") == "cross-site" && mode != "" && mode != "cors"
+}
+
+// askPerson rejects a write that a page of another site makes in the name of its visitor. In a
+// browser the answer is a page on which the person can confirm the write.
+func (x *exchange) askPerson() error {
+	e := &wire.Error{
+		Code: wire.CodeCrossSite, Message: "A page of another site has sent this write. Nothing was written. A script may send it by fetch; a person can confirm it in the browser.",
+		Issues: []wire.Issue{{"Sec-Fetch-Site", "is cross-site, with a Sec-Fetch-Mode other than cors"}},
+	}
+	if !x.prefersHTML() {
+		return e
+	}
+	return x.answerPageReply(x.http.site.Confirm(x.newPageRequest(), e, string(x.rctx.Method())))
+}
+
 // prefersHTML reports whether a browser asks.
 func (x *exchange) prefersHTML() bool { return page.WantsHTML(x.Header(op.HeaderAccept)) }
 

@@ -151,6 +151,25 @@ func withoutExample(e *wire.Error) *wire.Error {
 	return &shown
 }
 
+// Confirm is the page on which a person can confirm a write that another site has sent: a GET, or
+// a form.
+func (s *Site) Confirm(r Request, e *wire.Error, method string) Reply {
+	var fields []wire.Pair
+	get := method == http.MethodGet
+	path, _, _ := strings.Cut(r.Path(), "?")
+	if get {
+		fields, _ = r.Query() // read before
+	} else if doc, err := wire.DecodeBody(r.Header("Content-Type"), r.Body()); err == nil && doc.Flat {
+		for _, f := range doc.Fields {
+			if text, isText := f.Value.(string); isText {
+				fields = append(fields, wire.Pair{Name: f.Name, Value: text})
+			}
+		}
+	}
+	body := map[string]any{"Fields": fields, "Method": strings.ToLower(method), "Path": path}
+	return s.form(r, "confirm", "Did you want to write this?", body, e)
+}
+
 // asError is the part of an error that may be shown.
 func asError(err error) *wire.Error {
 	if e, is := err.(*wire.Error); is { //nolint:errorlint // what DecodeBody returns

@@ -49,6 +49,8 @@ const (
 	// pageAge is the maximum age of a cached page whose entries do not change: relative times on it
 	// get stale.
 	pageAge = 30 * time.Second
+	// pageRoom is the usual size of the part of a page beside its lists and the layout.
+	pageRoom = 4 << 10
 	// assetAge lets clients cache a file for good, because its name contains its hash.
 	assetAge = "public, max-age=31536000, immutable"
 )
@@ -109,17 +111,17 @@ type Route struct {
 
 // Site makes pages. Its methods are safe for concurrent use.
 type Site struct {
-	templates map[string]*template.Template
-	style     template.CSS
-	operator  string // who runs this place, in words
-	policy    string
-	script    string // its path
-	icon      string
-	assets    map[string]asset // by name
-	bodies    *textcache.Cache
-	rows      *textcache.Cache
-	pages     *textcache.Cache
-	markdown  *markdown
+	templates  map[string]*template.Template
+	operator   string // who runs this place, in words
+	policy     string
+	script     string // its path
+	fixedBytes int    // of the layout
+	icon       string
+	assets     map[string]asset // by name
+	bodies     *textcache.Cache
+	rows       *textcache.Cache
+	pages      *textcache.Cache
+	markdown   *markdown
 }
 
 type asset struct {
@@ -142,7 +144,6 @@ func New(operator string) (*Site, error) {
 		return nil, fmt.Errorf("read the style of the pages: %w", err)
 	}
 	small := shrink(string(style))
-	s.style = template.CSS(small) //nolint:gosec // ours
 	sum := sha256.Sum256([]byte(small))
 	s.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -152,10 +153,20 @@ func New(operator string) (*Site, error) {
 	if s.icon, err = s.addAsset("icon.svg", "image/svg+xml"); err != nil {
 		return nil, err
 	}
-	layout, err := template.New("layout").Funcs(s.functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
+	layout, err := template.New("layout").Funcs(s.functions()).ParseFS(templateFiles, "templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the templates: %w", err)
 	}
+	head, err := templateFiles.ReadFile("templates/layout.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the layout: %w", err)
+	}
+	// What all pages share is a part of the template: a value is copied and escaped for each page.
+	fixed := strings.NewReplacer("{{.Style}}", small, "{{.Script}}", s.script, "{{.Icon}}", s.icon).Replace(string(head))
+	if layout, err = layout.Parse(fixed); err != nil {
+		return nil, fmt.Errorf("read the layout: %w", err)
+	}
+	s.fixedBytes = len(fixed)
 	names, err := templateFiles.ReadDir("templates")
 	if err != nil {
 		return nil, fmt.Errorf("read the templates: %w", err)
@@ -304,6 +315,7 @@ func (s *Site) render(rt *Route, r Request) Reply {
 func (s *Site) execute(p *builder, name string, status int) Reply {
 	p.finish()
 	var b bytes.Buffer
+	b.Grow(s.fixedBytes + p.rowBytes + pageRoom)
 	if err := s.templates[name].ExecuteTemplate(&b, "layout", &p.frame); err != nil {
 		return broken(fmt.Errorf("page %s: %w", name, err))
 	}
@@ -312,12 +324,28 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 	}
 	reply := Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
 	if status == http.StatusOK && !p.fresh {
-		const tagBytes = 15
-		// The tag does not cover the start of the stream of events.
-		sum := sha256.Sum256(bytes.Replace(reply.Body, []byte(p.frame.From), nil, 1))
-		reply.Tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
+		reply.Tag = s.tag(reply.Body, p.frame.From)
 	}
 	return reply
+}
+
+// tag returns the entity tag of a page. It does not cover the start of the stream of events, and
+// covers the style by the policy.
+func (s *Site) tag(body []byte, from string) string {
+	const tagBytes = 15
+	sum := sha256.New()
+	sum.Write([]byte(s.policy))
+	before, rest, _ := bytes.Cut(body, []byte("<style>"))
+	_, rest, _ = bytes.Cut(rest, []byte("</style>"))
+	sum.Write(before)
+	if from != "" {
+		if before, after, found := bytes.Cut(rest, []byte(from)); found {
+			sum.Write(before)
+			rest = after
+		}
+	}
+	sum.Write(rest)
+	return `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:tagBytes]) + `"`
 }
 
 // Failed is the page of an Error object.
@@ -386,10 +414,8 @@ type frame struct {
 	NoIndex    bool
 	Body       any
 
-	Style        template.CSS
-	Script, Icon string
-	Operator     string // who runs this place, in words
-	Self         string // the page's own path and query
+	Operator string // who runs this place, in words
+	Self     string // the page's own path and query
 }
 
 // descriptionRunes is the maximum length of the description of a page, and about describes pages
@@ -405,6 +431,8 @@ type builder struct {
 	r     Request
 	frame frame
 	work  int
+	// rowBytes is the size of the lists on the page.
+	rowBytes int
 	// fresh means that the page belongs to this request alone.
 	fresh bool
 	// rejection is the rejection of a further call, or nil.
@@ -413,7 +441,6 @@ type builder struct {
 
 // finish fills in what every page has.
 func (p *builder) finish() {
-	p.frame.Style, p.frame.Script, p.frame.Icon = p.site.style, p.site.script, p.site.icon
 	p.frame.Operator = p.site.operator
 	if given(p.r, "cursor") != "" {
 		p.frame.Live = "" // news appear on the first page alone

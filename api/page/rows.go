@@ -54,6 +54,7 @@ func mark(kind string, ms int64) template.HTML {
 // rows renders entries. Each row is cached by the response that it shows.
 func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error) {
 	var b strings.Builder
+	b.Grow(len(list) * rowRoom)
 	for _, raw := range list {
 		key := string(as) + string(raw)
 		text, kept := p.site.rows.Get(key)
@@ -67,8 +68,12 @@ func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error)
 		}
 		p.writeRow(&b, text)
 	}
+	p.rowBytes += b.Len()
 	return template.HTML(b.String()), nil //nolint:gosec // made by a template
 }
+
+// rowRoom is the usual size of a row.
+const rowRoom = 1 << 10
 
 // row renders an entry or a conversation.
 func (s *Site) row(raw jsontext.Value, as rowForm) (string, error) {
