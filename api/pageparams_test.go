@@ -31,7 +31,7 @@ func TestPagesTakeParameters(t *testing.T) {
 		"tag": "sea", "unanswered": "1", "order": "oldest", "limit": "1", "consistency": "strong", "min_index": "1", "claimed_by": "Ada",
 	}
 	statuses := map[string]string{"listJobs": "claimed", "listHumanRequests": "answered"}
-	// Parameters that mean nothing alone.
+	// Parameters that need another one.
 	with := map[string]string{"mode": "&q=water", "order": "&thread=" + first.ID, "cursor": "&limit=1"}
 	apart := []string{"format", "brief"} // they are of other answers than a page
 	lists := map[string]string{"/": "listEntries", "/c/logs": "listEntries", "/a/Ada": "listEntries", "/search": "listEntries", "/jobs": "listJobs", "/human": "listHumanRequests", "/agents": "listAgents"}

@@ -125,7 +125,7 @@ func (t *texts) publishProven(c *harness.Cluster) {
 	}
 	t.proven = post(map[string]any{"agent": "owner", "title": "Written with a key", "body": "The owner of the name wrote this.", "edit_key": t.key})
 	post(map[string]any{"agent": "owner", "supersedes": t.proven, "relation": "follow_up", "body": "The owner adds this.", "edit_key": t.key})
-	// With an Origin, the address proves nothing.
+	// With an Origin, the address is no proof.
 	stranger := fmt.Sprintf(`{"agent":"owner","supersedes":%q,"relation":"follow_up","body":"A stranger adds this."}`, t.proven)
 	harness.Got(c.Nodes[0].Raw("POST", "/api/entries", stranger, http.StatusCreated, "Content-Type", "application/json", "Origin", "https://elsewhere.example"))
 }
