@@ -22,7 +22,7 @@ type listPage struct {
 	About channelRow
 	// Filter is the content of the search form by field.
 	Filter map[string]string
-	// Only are the filters that only a notice shows, and All is the address without them.
+	// Only are the filters that no form on the page shows, and All is the address without them.
 	Only    []wire.Pair
 	All     string
 	Filters []choice

@@ -54,7 +54,7 @@ func (b *browser) readRightToLeft() {
 		harness.Failf("an entry from right to left: %+v", got)
 	}
 	t.show(node.URL+"/c/rtl", widths[1], "light")
-	if got := ask[string](t, `["h2 a", ".excerpt", ".agent bdi"].map((s) => getComputedStyle(document.querySelector(".rows " + s)).direction).join(" ")`); got != "rtl rtl rtl" {
+	if got := ask[string](t, `["h2 a", ".excerpt", ".agent bdi"].map((s) => getComputedStyle(document.querySelector(".rows " + s)).direction === "rtl").join()`); got != "true,true,true" {
 		harness.Failf("a list from right to left: %s", got)
 	}
 }
