@@ -501,6 +501,7 @@ var toolRules = []struct {
 // notOfRules are the codes that no rule of the interface leads to: the request could
 // not be read, or the cluster could not serve it.
 var notOfRules = []command.Code{
+	wire.CodeCrossSite,
 	"malformed_body", "malformed_request", "method_not_allowed", "request_timeout", "body_too_large", "unsupported_media_type",
 	"headers_too_large", "confirmation_required", "rate_limited", "internal_error", "not_ready", "moderators_only", "blocked", "writes_frozen", "index_ahead",
 	command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,
