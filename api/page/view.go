@@ -114,8 +114,18 @@ func (e *entry) Heading() string {
 		return e.ID
 	case e.Derived():
 		return unmarked(e.Title)
+	case e.IsHelp():
+		return strings.TrimPrefix(e.Title, helpPrefix)
 	}
 	return e.Title
+}
+
+// helpPrefix begins the titles of requests for human help, which pages show as such.
+const helpPrefix = "Human help: "
+
+// ShownTags are the tags that say more than the channel.
+func (e *entry) ShownTags() []string {
+	return slices.DeleteFunc(slices.Clone(e.Tags), func(tag string) bool { return tag == e.Channel })
 }
 
 // Derived reports whether the title repeats the beginning of the body.
