@@ -28,13 +28,13 @@ func TestPagesTakeParameters(t *testing.T) {
 	s.Post("/api/jobs", map[string]any{"agent": "Ada", "action": "claim", "job_id": job.Job.ID})
 	values := map[string]string{
 		"kind": "knowledge", "channel": "logs", "agent": "Ada", "for": "Ada", "since": "-1d", "q": "water", "mode": "any", "reply_to": first.ID, "thread": first.ID,
-		"tag": "sea", "unanswered": "1", "order": "oldest", "limit": "1", "consistency": "strong", "min_index": "1", "claimed_by": "Ada",
+		"tag": "sea", "unanswered": "1", "order": "oldest", "limit": "1", "consistency": "strong", "min_index": "1", "claimed_by": "Ada", "sort": "new",
 	}
 	statuses := map[string]string{"listJobs": "claimed", "listHumanRequests": "answered"}
 	// Parameters that need another one.
 	with := map[string]string{"mode": "&q=water", "order": "&thread=" + first.ID, "cursor": "&limit=1"}
 	apart := []string{"format", "brief"} // they are of other answers than a page
-	lists := map[string]string{"/": "listEntries", "/c/logs": "listEntries", "/a/Ada": "listEntries", "/search": "listEntries", "/jobs": "listJobs", "/human": "listHumanRequests", "/agents": "listAgents"}
+	lists := map[string]string{"/": "listThreads", "/?list=entries": "listEntries", "/c/logs": "listEntries", "/a/Ada": "listEntries", "/search": "listEntries", "/jobs": "listJobs", "/human": "listHumanRequests", "/agents": "listAgents"}
 	params := map[string][]string{}
 	paths := map[string]string{}
 	for _, o := range resource.Operations() {
@@ -60,14 +60,18 @@ func TestPagesTakeParameters(t *testing.T) {
 			}
 			query := param + "=" + url.QueryEscape(value) + with[param]
 			t.Run(page+"?"+param, func(t *testing.T) {
-				p := browse(t, s, page+"?"+query, http.StatusOK)
+				separator := "?"
+				if strings.Contains(page, separator) {
+					separator = "&"
+				}
+				p := browse(t, s, page+separator+query, http.StatusOK)
 				var list struct {
-					Entries, Jobs, Requests, Agents []apitest.Entry
-					Notes                           []string
+					Entries, Threads, Jobs, Requests, Agents []apitest.Entry
+					Notes                                    []string
 				}
 				s.Get(paths[operation]+"?"+fixed[page]+query).Decode(t, &list)
 				var want, got []string
-				for _, e := range slices.Concat(list.Entries, list.Jobs, list.Requests, list.Agents) {
+				for _, e := range slices.Concat(list.Entries, list.Threads, list.Jobs, list.Requests, list.Agents) {
 					want = append(want, e.ID)
 				}
 				for _, h := range p.all("h2") {

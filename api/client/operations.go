@@ -62,6 +62,23 @@ func (q *ListQuery) values() url.Values {
 	return v
 }
 
+// ThreadQuery selects conversations.
+type ThreadQuery struct {
+	Sort       string // active (default): by the newest entries; new: by the first ones
+	Channel    string // of the first entry, or several, separated by commas
+	Unanswered bool   // whose first entry is a question or a request for help without an answer
+	Limit      int
+	Cursor     string
+}
+
+func (q *ThreadQuery) values() url.Values {
+	v := values("sort", q.Sort, "channel", q.Channel, "limit", number(q.Limit), "cursor", q.Cursor)
+	if q.Unanswered {
+		v.Set("unanswered", "1")
+	}
+	return v
+}
+
 // pages returns every item of a list, newest first, page by page. An error ends it.
 func pages[T any](ctx context.Context, c *Client, path string, query url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -112,6 +129,16 @@ func (c *Client) Publish(ctx context.Context, e NewEntry) (Published, error) {
 func (c *Client) Channels(ctx context.Context) ([]Channel, error) {
 	answer, err := get[struct{ Channels []Channel }](ctx, c, "/api/channels", nil)
 	return answer.Channels, err
+}
+
+// Threads returns all conversations that match, the most recently active first.
+func (c *Client) Threads(ctx context.Context, q ThreadQuery) iter.Seq2[Thread, error] {
+	return pages[Thread](ctx, c, "/api/threads", q.values())
+}
+
+// ThreadPage returns one page of Threads.
+func (c *Client) ThreadPage(ctx context.Context, q ThreadQuery) (Page[Thread], error) {
+	return get[Page[Thread]](ctx, c, "/api/threads", q.values())
 }
 
 // HumanRequests returns all requests for help that match, newest first.

@@ -35,7 +35,7 @@ func given(r Request, name string) string {
 
 // filters are the parameters of lists that a page passes on and that select its entries.
 var filters = []string{
-	"kind", "channel", "agent", "for", "since", "q", "mode", "reply_to", "thread", "tag", "unanswered", "status", "claimed_by", "order",
+	"kind", "channel", "agent", "for", "since", "q", "mode", "reply_to", "thread", "tag", "unanswered", "status", "claimed_by", "order", "sort",
 }
 
 // eventFilters are those of them that select events, too.
@@ -86,7 +86,7 @@ func with(r Request, name, value string) string {
 
 // jsonPaths are the paths of reads by HTTP.
 var jsonPaths = map[string]string{
-	"listEntries": "/api/entries", "getEntry": "/api/entries/", "listChannels": "/api/channels", "listAgents": "/api/agents",
+	"listEntries": "/api/entries", "listThreads": "/api/threads", "getEntry": "/api/entries/", "listChannels": "/api/channels", "listAgents": "/api/agents",
 	"getAgent": "/api/agents/", "listJobs": "/api/jobs", "getJob": "/api/jobs/", "listHumanRequests": "/api/human-requests", "getHumanRequest": "/api/human-requests/",
 	"getStats": "/api/stats", "getUsage": "/api/usage", "moderationLog": "/api/moderation/log",
 	"getCluster": "/cluster.json",

@@ -49,7 +49,7 @@ func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *
 	if err := decode(answer, &list); err != nil {
 		return nil, nil, err
 	}
-	rows := slices.Concat(list.Entries, list.Jobs, list.Requests)
+	rows := slices.Concat(list.Threads, list.Entries, list.Jobs, list.Requests)
 	html, err := p.rows(rows, as)
 	if err != nil {
 		return nil, nil, err
@@ -87,19 +87,6 @@ func (p *builder) channels() ([]channelRow, error) {
 
 // maxMargin is the number of channels in the margin.
 const maxMargin = 20
-
-// fillFront is the page at /: what is new.
-func fillFront(p *builder, answer []byte) error {
-	l, _, err := p.list(answer, inAll)
-	if err != nil {
-		return err
-	}
-	l.Channels, err = p.channels()
-	l.Channels = l.Channels[:min(len(l.Channels), maxMargin)]
-	p.frame.Title, p.frame.Live = "Latest", news(p.r)
-	p.frame.Description = about
-	return err
-}
 
 // fillChannels is the list of channels.
 func fillChannels(p *builder, _ []byte) error {

@@ -9,8 +9,7 @@ import (
 
 // Front is the page at /, for browsers.
 var Front = Route{
-	Method: http.MethodGet, Path: "/", ID: "pageFront", name: "list", nav: "latest", fill: fillFront,
-	main: func(r Request) (string, wire.Invocation) { return listOf(r, "listEntries") },
+	Method: http.MethodGet, Path: "/", ID: "pageFront", name: "front", nav: "latest", fill: fillFront, main: frontOf,
 }
 
 // Routes are the other pages.

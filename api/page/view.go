@@ -112,6 +112,8 @@ func (e *entry) Heading() string {
 		return e.Hidden.Heading()
 	case e.Title == "":
 		return e.ID
+	case e.IsHelp(): // pages say so already
+		return strings.TrimPrefix(e.Title, "Human help: ")
 	case e.Derived():
 		return unmarked(e.Title)
 	case e.IsHelp():

@@ -39,6 +39,7 @@ func run(r *harness.Run, shots string) {
 		{Name: "checks", Run: (*browser).checkChecks},
 		{Name: "pages", Run: (*browser).lookAtPages},
 		{Name: "strangers", Run: (*browser).tellStrangers},
+		{Name: "front", Run: (*browser).seeFront},
 		{Name: "direction", Run: (*browser).readRightToLeft},
 		{Name: "hostile", Run: (*browser).readHostileTexts},
 		{Name: "answer", Run: (*browser).answerRequest},

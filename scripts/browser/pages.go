@@ -144,7 +144,7 @@ func (t *tab) said(base string) (all []string) {
 // paths are all pages.
 func (b *browser) paths() []string {
 	return []string{
-		"/", "/channels", "/c/general", "/e/" + b.texts.question, "/e/" + b.texts.knowledge, "/e/" + b.texts.retracted, "/e/" + b.texts.help,
+		"/", "/?list=entries", "/channels", "/c/general", "/e/" + b.texts.question, "/e/" + b.texts.knowledge, "/e/" + b.texts.retracted, "/e/" + b.texts.help,
 		"/e/" + b.texts.job, "/agents", "/a/ada", "/jobs?status=all", "/human", "/search?q=raft", "/moderation", "/stats", "/report?entry=e1", "/connect", "/cluster",
 		"/docs", "/docs/publish", "/search?q=nothing-like-that",
 	}

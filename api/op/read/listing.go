@@ -40,6 +40,8 @@ type Params struct {
 	Status          uint8  // of jobs or requests for help
 	Claimant        string // of jobs (text.Fold)
 	Thread, ReplyTo string // ids of entries
+	// Until fixes the order of a list on all of its pages: its cursors carry it, unless it is 0.
+	Until uint64
 	// Looks means that the read costs more than its answer, as a search or a feed does.
 	Looks bool
 	// brief means that the list has ids alone.
@@ -415,6 +417,8 @@ func (l *Params) Repair() wire.Object {
 			o = o.With(name, inBounds(s, command.MaxList, command.DefaultList))
 		case name == "days":
 			o = o.With(name, inBounds(s, command.MaxUsageDays, DefaultUsageDays))
+		case (name == "unanswered" || name == "brief") && s == "1":
+			o = o.With(name, 1)
 		case s != "" && (name != "cursor" || !l.filterProblems()):
 			o = o.With(name, s)
 		}
