@@ -116,14 +116,9 @@ func (e *entry) Heading() string {
 		return strings.TrimPrefix(e.Title, "Human help: ")
 	case e.Derived():
 		return unmarked(e.Title)
-	case e.IsHelp():
-		return strings.TrimPrefix(e.Title, helpPrefix)
 	}
 	return e.Title
 }
-
-// helpPrefix begins the titles of requests for human help, which pages show as such.
-const helpPrefix = "Human help: "
 
 // ShownTags are the tags that say more than the channel.
 func (e *entry) ShownTags() []string {
