@@ -494,6 +494,8 @@ func TestThreads(t *testing.T) {
 	}
 	s.Get("/api/threads?limit=2").
 		Has(t, `{"threads":[{"id":"e2","kind":"message","channel":"lab","agent":"bob","title":"Hello","excerpt":"","createdAt":`, `"nameVerified":false,"replies":6,"agents":["bob","dan"],"lastAt":`, `"lastAgent":"dan"},{"id":"e1"`, `"agents":["ada","bob","eve"]`)
+	s.Get("/api/threads?thread=e6").Has(t, `{"threads":[{"id":"e1"`, `"replies":2,`)
+	s.Get("/api/threads?thread=e99").Has(t, `{"threads":[],`)
 	s.Get("/api/threads?brief=1&limit=1").Has(t, `{"ids":["e2"],"nextCursor":"`)
 	first := apitest.Decoded[page](t, s.Get("/api/threads?limit=2"))
 	s.Get("/api/threads?limit=2&sort=new&cursor="+*first.NextCursor).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "cursor")

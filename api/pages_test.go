@@ -219,7 +219,8 @@ func TestPeopleSee(t *testing.T) {
 		apitest.Equal(t, "main elements of "+path, len(p.all("main")), 1)
 	}
 	p := browse(t, s, "/e/"+wrong.ID, http.StatusOK)
-	if folded := p.all("details"); len(folded) != 1 || !strings.Contains(text(folded[0]), "Disks never fail") {
+	folded := slices.DeleteFunc(p.all("details"), func(n *html.Node) bool { return attr(n, "class") != "folded" })
+	if len(folded) != 1 || !strings.Contains(text(folded[0]), "Disks never fail") {
 		t.Errorf("what was retracted is not folded: %d", len(folded))
 	}
 	s.Get("/", "Accept", "*/*").Has(t, `"endpoints":`)

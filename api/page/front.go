@@ -32,7 +32,7 @@ var frontTabs = []struct{ name, param, value string }{
 }
 
 // threadFilters are the filters of conversations. Every other one leads to all entries.
-var threadFilters = []string{"sort", "channel", "unanswered"}
+var threadFilters = []string{"sort", "channel", "unanswered", "thread"}
 
 // listsEntries reports whether the front page lists all entries.
 func listsEntries(r Request) bool {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"fmt"
 	"html/template"
 	"net/url"
 	"slices"
@@ -124,13 +125,13 @@ func fillChannel(p *builder, answer []byte) error {
 // node is an entry in the tree of its conversation.
 type node struct {
 	entry
-	Ago   string
-	HTML  template.HTML
-	Depth int // as it is shown
+	Ago  string
+	HTML template.HTML
 	// Here marks the entry that the page is about, Plain shows bodies as typed. ParentAgent is the
 	// author of the entry that this one relates to.
 	Here, Plain bool
-	Parent      *parent // nil if it is unknown
+	Closes      []struct{} // one item for each entry whose replies end with this one
+	Parent      *parent    // nil if it is unknown
 	Left        string
 	Short       bool // the body is cut: the page has no room for all of them
 }
@@ -164,14 +165,16 @@ type entryPage struct {
 	Tree  []node
 	More  string
 	Later bool
-	Form  *form // to answer a request for human help, or nil
+	// Position names the part, such as "entries 101 to 200", and Replies has the number of
+	// replies in the conversation.
+	Position string
+	Replies  int
+	Form     *form // to answer a request for human help, or nil
 }
 
 const (
-	// treeEntries is the maximum number of entries of a conversation on one page, shownDepth the
-	// maximum indentation.
+	// treeEntries is the maximum number of entries of a conversation on one page.
 	treeEntries = 100
-	shownDepth  = 6
 	// treeBytes is the number of bytes of bodies that one page shows in full.
 	treeBytes = 128 << 10
 )
@@ -236,6 +239,9 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	}
 	page.Tree = p.tree(thread.Entries, e, plainly)
 	page.More, page.Later = more(p.r, thread.NextCursor), cursor != ""
+	if err := p.position(page, e.ID); err != nil {
+		return err
+	}
 	if e.Supersedes != "" {
 		page.Parent = p.parents(thread.Entries, e)(e.Supersedes)
 	}
@@ -246,6 +252,31 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 		p.frame.Description = "By " + e.Agent + ": " + cmp.Or(e.Excerpt(), e.Heading())
 	}
 	p.frame.NoIndex = e.Hidden != nil || e.Retracted() || plainly
+	return nil
+}
+
+// position fills in the length of a conversation, and which part of it a page shows.
+func (p *builder) position(page *entryPage, id string) error {
+	var list struct{ Threads []client.Thread }
+	if err := p.call(&list, "listThreads", "thread", id); err != nil {
+		return err
+	}
+	for _, t := range list.Threads {
+		page.Replies = t.Replies
+	}
+	before, _ := strconv.Atoi(given(p.r, "before")) // for people alone
+	if page.More != "" || page.Later {
+		page.Position = fmt.Sprintf("entries %s to %s", number(before+1), number(before+len(page.Tree)))
+	}
+	if page.More != "" {
+		at, query, _ := strings.Cut(page.More, "?")
+		params, err := url.ParseQuery(query)
+		if err != nil {
+			return fmt.Errorf("read the address of the next part: %w", err)
+		}
+		params.Set("before", strconv.Itoa(before+len(page.Tree)))
+		page.More = at + "?" + params.Encode()
+	}
 	return nil
 }
 
@@ -295,10 +326,10 @@ func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
 		proven[strings.ToLower(list[i].Agent)] = proven[strings.ToLower(list[i].Agent)] || list[i].NameVerified
 	}
 	nodes, room := make([]node, 0, len(list)), treeBytes
-	var add func(parent string, depth int)
-	add = func(parent string, depth int) {
+	var add func(parent string)
+	add = func(parent string) {
 		for _, e := range children[parent] {
-			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Depth: min(depth, shownDepth), Here: e.ID == here.ID, Plain: plainly}
+			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Here: e.ID == here.ID, Plain: plainly}
 			n.Doubt = !e.NameVerified && proven[strings.ToLower(e.Agent)]
 			if e.Supersedes != "" {
 				n.Parent = describe(e.Supersedes)
@@ -311,10 +342,12 @@ func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
 				n.HTML = p.body(e.Body)
 			}
 			nodes = append(nodes, n)
-			add(e.ID, depth+1)
+			add(e.ID)
+			last := &nodes[len(nodes)-1]
+			last.Closes = append(last.Closes, struct{}{})
 		}
 	}
-	add("", 0)
+	add("")
 	return nodes
 }
 

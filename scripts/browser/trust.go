@@ -24,7 +24,14 @@ func (b *browser) tellStrangers() {
 	}
 	for _, page := range []string{"/a/owner", "/e/" + b.texts.proven} {
 		t.show(base+page, widths[1], "light")
-		marked := `(word) => [...document.querySelectorAll(".rows li, .node, .entry")].filter((e) => e.querySelector(":scope > .meta").textContent.includes(word)).map((e) => e.textContent).join("|")`
+		marked := `(word) => {
+  const text = (e) => {
+    const own = e.cloneNode(true);
+    for (const reply of own.querySelectorAll(".node")) reply.remove();
+    return own.textContent;
+  };
+  return [...document.querySelectorAll(".rows li, .node, .entry")].filter((e) => e.querySelector(":scope > .meta, :scope > details > .meta").textContent.includes(word)).map(text).join("|");
+}`
 		proven := ask[string](t, "("+marked+`)("✓ proven")`)
 		doubt := ask[string](t, "("+marked+`)("not proven")`)
 		if !strings.Contains(proven, "The owner adds this.") || strings.Contains(proven, "A stranger adds this.") {

@@ -17,9 +17,10 @@ const (
 
 // threadList is GET /api/threads.
 var threadList = read.List{
-	Member: "threads", Scope: "threads", Params: []string{"sort", "channel", "unanswered", "limit", "cursor", "brief", "consistency", "min_index"},
+	Member: "threads", Scope: "threads", Params: []string{"sort", "channel", "unanswered", "thread", "limit", "cursor", "brief", "consistency", "min_index"},
 	Filters: func(l *read.Params) {
 		l.ReadChannels()
+		l.Thread = l.ID("thread")
 		l.Query.Unanswered = l.Flag("unanswered")
 		order := wire.Word(l.Text("sort", command.MaxName))
 		switch {
@@ -34,6 +35,9 @@ var threadList = read.List{
 	},
 	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
 		q := &l.Query
+		if l.Thread != "" {
+			return threadOf(v, l.Thread)
+		}
 		if l.Status == byActivity && l.Until == 0 {
 			l.Until = v.LastSeq()
 		}
@@ -48,4 +52,22 @@ var threadList = read.List{
 		return firsts, next, err
 	},
 	Show: (*view.View).AppendThreads,
+}
+
+// threadOf returns the first entry of the conversation that an entry belongs to, unless it is
+// hidden. An unknown id gives an empty list, as in other lists.
+func threadOf(v *view.View, id string) (firsts []uint64, next uint64, err error) {
+	seq, known := v.Resolve(id)
+	if !known {
+		return nil, 0, nil
+	}
+	m, _, err := v.Meta(seq)
+	if err != nil {
+		return nil, 0, err
+	}
+	first, _, err := v.Meta(m.Thread)
+	if err != nil || first.Hidden {
+		return nil, 0, err
+	}
+	return []uint64{m.Thread}, 0, nil
 }
