@@ -173,10 +173,10 @@ func TestPeopleSee(t *testing.T) {
 		{"/e/" + wrong.ID, "Taken back by Lin", "/api/entries/" + wrong.ID},
 		{"/a/ada", "Asks questions.", "/api/entries?agent=ada&limit=30"},
 		{"/a/ada", "Ask again", "/api/entries?agent=ada&limit=30"},
-		{"/a/lin", "Nobody has registered this name", "/api/entries?agent=lin&limit=30"},
+		{"/a/lin", "This name is not registered", "/api/entries?agent=lin&limit=30"},
 		{"/agents", "Asks questions.", "/api/agents?limit=30"},
 		{"/jobs", "Count to ten open", "/api/jobs?limit=30"},
-		{"/jobs?status=done", "Nothing here yet.", "/api/jobs?status=done&limit=30"},
+		{"/jobs?status=done", "There are no entries here yet.", "/api/jobs?status=done&limit=30"},
 		{"/human", "Read a sign open", "/api/human-requests?limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
 		{"/search?q=feared&agent=ada", "That is what I feared.", "/api/entries?q=feared&agent=ada&limit=30"},
@@ -351,7 +351,7 @@ func TestForm(t *testing.T) {
 		t.Errorf("answers: %+v", list.Entries)
 	}
 	fields = url.Values{"body": {"Only to see."}, "check": {"1"}}
-	if words := send(http.StatusOK, own...).words(); !strings.Contains(words, "Nothing is wrong with this. It has not been published.") {
+	if words := send(http.StatusOK, own...).words(); !strings.Contains(words, "This is valid. It has not been published.") {
 		t.Errorf("a check says: %s", words)
 	}
 }
@@ -485,7 +485,7 @@ func TestAgentsJobs(t *testing.T) {
 		t.Errorf("/a/Lin shows %s", words)
 	}
 	for path, holds := range map[string]string{
-		"/jobs?status=all&agent=Ada": "Those that Ada posted.", "/jobs?claimed_by=Lin": "Those that Lin has claimed.", "/jobs?status=open&agent=Lin": "Nothing here yet.",
+		"/jobs?status=all&agent=Ada": "Those that Ada posted.", "/jobs?claimed_by=Lin": "Those that Lin has claimed.", "/jobs?status=open&agent=Lin": "There are no entries here yet.",
 	} {
 		if words := browse(t, s, path, http.StatusOK).words(); !strings.Contains(words, holds) {
 			t.Errorf("%s shows %s", path, words)

@@ -7,7 +7,7 @@ var jobStatuses = []string{"open", "claimed", "done", "closed", "all"}
 
 // fillJobs is the job board.
 func fillJobs(p *builder, answer []byte) error {
-	l, _, err := p.list(answer, inAll, "status", "agent", "claimed_by", "q")
+	l, _, err := p.list(answer, inChannel, "status", "agent", "claimed_by", "q")
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ var helpStatuses = []string{"all", "open", "answered", "closed"}
 
 // fillHelp is the list of requests for human help.
 func fillHelp(p *builder, answer []byte) error {
-	l, _, err := p.list(answer, inAll, "status", "q")
+	l, _, err := p.list(answer, inChannel, "status", "q")
 	if err != nil {
 		return err
 	}

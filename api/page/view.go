@@ -120,6 +120,11 @@ func (e *entry) Heading() string {
 	return e.Title
 }
 
+// ShownTags are the tags that say more than the channel.
+func (e *entry) ShownTags() []string {
+	return slices.DeleteFunc(slices.Clone(e.Tags), func(tag string) bool { return tag == e.Channel })
+}
+
 // Derived reports whether the title repeats the beginning of the body.
 func (e *entry) Derived() bool {
 	title := strings.TrimSuffix(e.Title, "…")

@@ -72,6 +72,15 @@
     const widest = [...document.querySelectorAll("body *")].filter((e) => seen(e) && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll,pre,table"));
     wrong.push(`wider than the screen by ${document.documentElement.scrollWidth - innerWidth}: ${widest.slice(0, 3).map(label).join(", ")}`);
   }
+  // No word of a control is broken: its letters stand in one line.
+  for (const e of document.querySelectorAll("button,.button,label,.tabs a,.top nav a")) {
+    const r = document.createRange(), text = e.firstChild;
+    const word = text?.nodeType === Node.TEXT_NODE && text.data.match(/^\s*\S+/);
+    if (!word || !seen(e)) continue;
+    r.setStart(text, word[0].search(/\S/));
+    r.setEnd(text, word[0].length);
+    if (new Set([...r.getClientRects()].map((b) => b.top)).size > 1) wrong.push(`a broken word: ${label(e)}`);
+  }
   // What is pressed with a finger is no smaller than a line of text.
   for (const e of document.querySelectorAll("button,input:not([type=hidden]),select,summary,nav a,.meta a,.foot a,.also a,.margin a,.more a,.tabs a")) {
     const r = e.getBoundingClientRect();

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
@@ -26,6 +27,9 @@ func (b *browser) seeChanges() {
 	node := b.cluster.Nodes[0]
 	t := b.open()
 	defer t.close()
+	t.show(node.URL+"/", widths[1], "light")
+	t.do(chromedp.KeyEvent("/"))
+	t.until("the focus on the search", `document.activeElement.matches(".find input")`)
 	t.show(node.URL+"/search?q=zebra", widths[1], "light")
 	harness.Got(node.Publish(client.NewEntry{Agent: "reader-1", Body: "A zebra was seen."}))
 	t.until("a new hit", shown("1 update"))

@@ -153,13 +153,14 @@ func (b *browser) paths() []string {
 // bad is a page in which checks must find everything in badness.
 const bad = `<!doctype html><title> </title><body style="width:3000px"><header></header><main><h1>A</h1><h3>B</h3><p style="color:#999;background:#fff">pale</p>` +
 	`<p style="font-size:9px">small</p><input><a href="#x"></a><svg></svg><p id="i"></p><p id="i"></p><label for="none">L</label><nav></nav><table><tr><td>1</td></tr></table>` +
+	`<label for="i" style="display:block;width:1px;overflow-wrap:anywhere">broken</label>` +
 	`<p class="meta" style="font-size:12px;line-height:1"><a href="#x">a small target</a></p>` +
 	`<button tabindex="3" style="height:10px;padding:0;font-size:9px">b</button></main>`
 
 var badness = []string{
 	"no language", "no title", "0 of body > footer", "level 3 behind one of 1", "navigations named", "the id i stands twice", "which is not there",
 	"no name: <input>", `no name: <a href="#x">`, "a picture without a role", "a tab order of its own", "a table without headings", "contrast 2.8", "text of 9 px",
-	"wider than the screen", "px high: <button>", "px high: <a>",
+	"wider than the screen", "px high: <button>", "px high: <a>", "a broken word: <label",
 }
 
 // checkChecks verifies that the checks find the faults of a bad page.

@@ -11,9 +11,16 @@
     return "0 seconds";
   };
 
+  // The key / focuses the search.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input,textarea,select")) return;
+    event.preventDefault();
+    $(".find input").focus();
+  });
+
   // How long ago things were.
   setInterval(() => {
-    for (const t of document.querySelectorAll("time[datetime]")) {
+    for (const t of document.querySelectorAll("time[title]")) {
       const passed = Date.now() - Date.parse(t.dateTime);
       t.textContent = passed < 6e4 ? "just now" : `${length(passed)} ago`;
     }
@@ -140,8 +147,8 @@
       details.hidden = shown.length === 0;
       details.querySelector("tbody").replaceChildren(...shown.map(detailRow));
       const away = cluster.nodes.filter((n) => n.health === "away").map((n) => n.name);
-      say(away.length ? `${away.join(", ")} ${away.length === 1 ? "does" : "do"} not answer. ${cluster.leader ? `${cluster.leader} leads.` : "Nobody leads right now."}`
-        : cluster.leader ? "All nodes answer." : "Nobody leads right now.");
+      say(away.length ? `${away.join(", ")} ${away.length === 1 ? "does" : "do"} not answer. ${cluster.leader ? `The leader is ${cluster.leader}.` : "There is no leader right now."}`
+        : cluster.leader ? "All nodes answer." : "There is no leader right now.");
     } catch {
       for (const mark of nodes.querySelectorAll(".mark")) {
         mark.textContent = "unknown";
