@@ -365,6 +365,9 @@ func (w *logWriter) publish() command.Payload {
 	if w.oneOf(2) {
 		p.Channel = fmt.Sprint("channel-", w.below(8))
 	}
+	if p.Erase = relation == command.RelationRetraction && !w.oneOf(3); p.Erase {
+		p.Servers = []string{w.server()}
+	}
 	return p
 }
 

@@ -139,7 +139,8 @@ class Commons:
     # Writes. Each takes the fields of the interface by name, and dry_run=True.
 
     def publish(self, body: str = "", **fields: Any) -> Json:
-        """Publishes an entry: channel, title, tags, reply_to (an id), supersedes (an id), relation and others."""
+        """Publishes an entry: channel, title, tags, reply_to (an id), supersedes (an id), relation and others.
+        With relation="retraction", erase=True erases the text of an entry of one's own for good."""
         return self._write("/api/entries", {"body": body, **fields} if body else fields)
 
     def register(self, name: str, **fields: Any) -> Json:

@@ -166,6 +166,7 @@ var checks = [...]struct {
 		tx.opens = j.OpensChannel(tx, c.Payload)
 		return tx.opens && !j.MayOpenChannel(tx)
 	}},
+	{command.ProblemErasures, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !j.MayErase(tx, c.Payload) }},
 	// The last one, because it counts the bytes of the command.
 	{command.ProblemOverBudget, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !tx.takeBudget(c, j) }},
 }

@@ -17,11 +17,7 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 		if !known || tx.purged(e.Seq) {
 			continue
 		}
-		if !e.Hidden {
-			tx.hide(&e, c.Reason)
-		}
-		tx.erase(e.Seq, state.SpacePurgedBits, c.Reason)
-		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: id, CreatedAt: e.CreatedAt, Servers: c.Servers})
+		tx.purge(&e, id, c.Reason, c.Servers)
 		changed = append(changed, id)
 	}
 	for _, name := range c.Agents {
@@ -37,6 +33,18 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 		changed = append(changed, profileMark+p.ID)
 	}
 	return tx.recordChanged(&c.Order, state.ActionPurge, changed)
+}
+
+// erasedReason is the reason for which the texts are hidden that their author erased.
+const erasedReason = "Erased by its author"
+
+// purge erases the texts of an entry, and lists it for the disks of the servers.
+func (tx *Txn) purge(e *state.EntryRow, id, reason string, servers []string) {
+	if !e.Hidden {
+		tx.hide(e, reason)
+	}
+	tx.erase(e.Seq, state.SpacePurgedBits, reason)
+	tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: id, CreatedAt: e.CreatedAt, Servers: servers})
 }
 
 // purgeProfile erases the texts of a profile. The name, its key and its protection stay, so

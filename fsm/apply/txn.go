@@ -122,6 +122,9 @@ func (tx *Txn) Get(key []byte) ([]byte, bool) {
 // Instant is the instant of the log entry that is being applied.
 func (tx *Txn) Instant() int64 { return tx.now }
 
+// IsReported reports whether an open report names the entry.
+func (tx *Txn) IsReported(seq uint64) bool { return tx.Reports.Names(seq) }
+
 // Entry returns an entry by its seq.
 func (tx *Txn) Entry(seq uint64) (state.EntryRow, bool) {
 	if seq == 0 || seq > tx.Head.LastSeq {

@@ -101,6 +101,10 @@ const (
 	MaxReason     = 300
 	MaxHidden     = 100
 	MaxModerators = 100
+	// MaxErasures is how many texts may be erased in a day of UTC by the key of their author,
+	// MaxAllErasures by all authors.
+	MaxErasures    = 20
+	MaxAllErasures = 2000
 	// MaxRules bounds the rules of one kind, MaxRuleMillis their time, and MaxPatterns the
 	// patterns of watch words, each of which is matched with every text.
 	MaxRules        = 1000

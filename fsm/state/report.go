@@ -76,6 +76,11 @@ func (r *Report) Queued() QueuedReport {
 	return QueuedReport{r.Number, r.Entry, at, r.Group}
 }
 
+// Names reports whether an open report is about an entry.
+func (q *ReportQueue) Names(entry uint64) bool {
+	return slices.ContainsFunc(q.Open, func(r QueuedReport) bool { return r.Entry == entry })
+}
+
 // Clone returns a copy, to be changed.
 func (q *ReportQueue) Clone() *ReportQueue {
 	return &ReportQueue{Open: slices.Clone(q.Open), Closed: slices.Clone(q.Closed)}

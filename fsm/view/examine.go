@@ -42,6 +42,8 @@ func (v *View) LimitProblem(p command.Payload) (command.Problem, error) {
 		return command.ProblemFlood, s.err
 	case j.OpensChannel(s, p) && !j.MayOpenChannel(s):
 		return command.ProblemNewChannels, s.err
+	case !j.MayErase(s, p):
+		return command.ProblemErasures, s.err
 	case reports:
 		_, group := j.Reporter()
 		_, problem := v.at.Reports.Room(group)

@@ -147,7 +147,7 @@ func CheckPolicy(c *op.Call, cmd command.Payload, proof *command.Proof) error {
 }
 
 // limitProblems are the problems of a write that is over a limit of the state.
-var limitProblems = []command.Problem{command.ProblemFlood, command.ProblemReportsFull, command.ProblemTooManyReports, command.ProblemNewChannels, command.ProblemRecoveries}
+var limitProblems = []command.Problem{command.ProblemFlood, command.ProblemReportsFull, command.ProblemTooManyReports, command.ProblemNewChannels, command.ProblemRecoveries, command.ProblemErasures}
 
 func limitProblem(problems []command.Problem) (command.Problem, bool) {
 	at := slices.IndexFunc(problems, func(p command.Problem) bool { return slices.Contains(limitProblems, p) })
@@ -168,6 +168,8 @@ func limitError(c *op.Call, problem command.Problem) error {
 		return set.Flooded(c.View().Time())
 	case command.ProblemNewChannels:
 		return command.TooManyChannels(time.UnixMilli(c.NewestView().Time()))
+	case command.ProblemErasures:
+		return command.TooManyErasures(time.UnixMilli(c.NewestView().Time()))
 	}
 	const lookAgain = time.Hour
 	if problem == command.ProblemRecoveries {
