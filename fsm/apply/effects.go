@@ -95,10 +95,7 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 		tx.noteLead(c.ServerID)
 		return done
 	}),
-	command.OpNoteChange: effect(func(tx *Txn, c *command.NoteChange) command.Result {
-		tx.note(c.By, c.Action, c.Server, c.Reason)
-		return done
-	}),
+	command.OpNoteChange: effect((*Txn).applyNoteChange),
 	command.OpInit:             effect((*Txn).applyInit),
 	command.OpPublish:          effect((*Txn).applyPublish),
 	command.OpRegister:         effect((*Txn).applyRegister),

@@ -111,11 +111,12 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 }
 
 func (tx *Txn) applyDestroyDisk(c *command.DestroyDisk) command.Result {
-	key := state.DestroyedKey(c.Server)
-	if _, known := tx.Get(key); known {
+	f, _ := state.Read(tx, state.FormerKey(c.Server), state.DecodeFormerServer)
+	if f.Destroyed {
 		return unchanged
 	}
-	tx.set(key, []byte{})
+	f.Destroyed = true
+	tx.set(state.FormerKey(c.Server), f.Encode())
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionDestroyDisk, c.Server, true)}
 }
 

@@ -95,6 +95,30 @@ func DecodePurge(row []byte) (Purge, error) {
 	return p, r.Done("purge row")
 }
 
+// FormerServer is the row of SpaceFormer: a server that is not in the cluster any more.
+type FormerServer struct {
+	RemovedAt int64 // milliseconds since the epoch; 0 if its removal was not recorded
+	Destroyed bool  // an operator said that its disk was destroyed
+}
+
+// Encode returns the row of SpaceFormer.
+func (f FormerServer) Encode() []byte { return append(AppendUints(nil, uint64(f.RemovedAt)), Bit(f.Destroyed, 1)) }
+
+// DecodeFormerServer decodes a row of SpaceFormer.
+func DecodeFormerServer(row []byte) (FormerServer, error) {
+	r := RowReader{Rest: row}
+	f := FormerServer{RemovedAt: int64(r.Uint()), Destroyed: r.Byte() != 0}
+	return f, r.Done("row of a former server")
+}
+
+// Had reports whether the disk of the server may hold the text of a purge that does not name it,
+// because the server was removed before: it had all entries of its time. The texts of a profile
+// may be older than its last change.
+func (f FormerServer) Had(p *Purge) bool {
+	_, _, isEntry := ParseID(p.ID)
+	return f.RemovedAt > 0 && f.RemovedAt < p.At && (!isEntry || p.CreatedAt <= f.RemovedAt)
+}
+
 // GoneIn returns the purged and the swept entries of a block; nil is the empty set.
 func GoneIn(r pebble.Reader, block uint64) (index.Bitmap, error) {
 	purged, _, err := GetRow(r, SeqKey(SpacePurgedBits, block))

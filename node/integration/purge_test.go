@@ -143,6 +143,7 @@ func TestPurgeStatus(t *testing.T) {
 		c := newCluster(t, 3, soon)
 		c.WaitVoters()
 		id := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Buy " + doomed}).Entry.ID
+		later := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Buy more " + doomed}).Entry.ID
 		c.WaitConverged()
 		away := c.Follower()
 		c.Stop(away)
@@ -200,6 +201,16 @@ func TestPurgeStatus(t *testing.T) {
 		if got := status(); got[c.Nodes[away].Config.NodeID+" removed"] != 1 {
 			t.Errorf("the removed server's disk is not reported: %v", got)
 		}
+		c.purge(here[0], later, c.MustPublish(here[0], nodetest.Post{Agent: "eve", Body: "Never on that disk"}).Entry.ID)
+		if got := status(); got[c.Nodes[away].Config.NodeID+" removed"] != 2 {
+			t.Errorf("a text that was purged after the removal is not reported: %v", got)
+		}
+		c.Eventually("the other disks are done", func() error {
+			if got := status(); got[name(here[0])]+got[name(here[1])] > 0 {
+				return fmt.Errorf("%v", got)
+			}
+			return nil
+		})
 		body, _ := json.Marshal(map[string]string{"server": removed, "reason": "shredded"})
 		mustOperate[json.RawMessage](c, here[0], admin.PathModerate, admin.Moderation{Operation: "destroyDisk", Body: body})
 		report := must.Get(c.purges(here[0]))(t)
