@@ -7,6 +7,7 @@ package apply
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -48,6 +49,10 @@ func (tx *Txn) applyBatch(e *LogEntry) {
 			results = append(results, r)
 			tx.Answers = append(tx.Answers, Answered{Boot: g.Boot, Seq: c.Seq, Index: e.Index, Res: r})
 		}
+	}
+	if tx.refused {
+		tx.refused = false
+		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: state.RefusedTexts})
 	}
 	tx.putEvents()
 	tx.Head.Roll(e.Index, e.Data, results)
@@ -197,6 +202,10 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 	}
 	r := effects[op](tx, c.Payload)
 	if r.Outcome != command.OutcomeDone {
+		// Nodes do not propose what they see to be rejected, so this is rare.
+		tx.refused = tx.refused || slices.ContainsFunc(r.Problems, func(p command.Problem) bool {
+			return p == command.ProblemHidden || p == command.ProblemUnknownTarget
+		})
 		return r
 	}
 	if tx.opens {

@@ -69,12 +69,16 @@ type Purge struct {
 	Index   uint64 // of the log entry that purged it: what stands before it may hold the text
 	At      int64  // milliseconds since the epoch
 	Cluster string // that purged it
-	ID      string // of an entry, or @ and the folded name of a profile; empty for a key
+	ID      string // of an entry, or @ and the folded name of a profile; RefusedTexts, or empty for a key
 	// CreatedAt is when the entry was published, or when the profile was changed last.
 	CreatedAt int64
 	// Servers are the cluster's servers at that time: each has the text on its disk.
 	Servers []string
 }
+
+// RefusedTexts is the ID of the purge of texts that are in the log alone: they were rejected because
+// their target is hidden or unknown.
+const RefusedTexts = "refused"
 
 // Append encodes the row.
 func (p *Purge) Append(dst []byte) []byte {
@@ -116,7 +120,7 @@ func DecodeFormerServer(row []byte) (FormerServer, error) {
 // may be older than its last change.
 func (f FormerServer) Had(p *Purge) bool {
 	_, _, isEntry := ParseID(p.ID)
-	return f.RemovedAt > 0 && f.RemovedAt < p.At && (!isEntry || p.CreatedAt <= f.RemovedAt)
+	return f.RemovedAt > 0 && f.RemovedAt < p.At && p.ID != RefusedTexts && (!isEntry || p.CreatedAt <= f.RemovedAt)
 }
 
 // GoneIn returns the purged and the swept entries of a block; nil is the empty set.

@@ -131,6 +131,24 @@ func (v *View) LookAlike(by command.Signature) (string, error) {
 	return p.ID, err
 }
 
+// RefusedText returns the problems of a report or an entry with its target. Its text need not enter
+// the log, where it would stay. It returns no problems for a repeated request, whose result is
+// known, and for a writer with Problems, because only the leader charges a wrong key.
+func (v *View) RefusedText(p command.Payload) (found []command.Problem, err error) {
+	s := &viewState{v: v}
+	j := state.Judge(s, p)
+	if j.Repeated() || len(j.Problems()) > 0 {
+		return nil, s.err
+	}
+	switch c := p.(type) {
+	case *command.Publish:
+		_, found = state.TargetOf(c, s, &j.Writer)
+	case *command.Report:
+		_, _, found = j.Reported(s, c.Target)
+	}
+	return found, s.err
+}
+
 // PublishProblems returns everything against an entry, as far as the view knows.
 func (v *View) PublishProblems(p *command.Publish) ([]command.Problem, error) {
 	w, s := v.writer(p.Signature())

@@ -90,7 +90,7 @@ func (o *Operator) purgeList(ctx context.Context) (list backup.PurgeList, err er
 	defer v.Release()
 	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: o.cfg.Pipeline.Clocks().Corrected().UnixMilli(), Purged: []backup.PurgedEntry{}}
 	err = v.Purges(0, func(p state.Purge) error {
-		if p.ID != "" { // a backup has the keys of its own time
+		if p.ID != "" && p.ID != state.RefusedTexts { // a backup has the keys of its own time, and no log
 			list.Purged = append(list.Purged, backup.PurgedEntry{ClusterID: p.Cluster, ID: p.ID, CreatedAt: p.CreatedAt})
 		}
 		return ctx.Err()
