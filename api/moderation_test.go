@@ -119,6 +119,29 @@ func TestWhoModerates(t *testing.T) {
 	asMia(s, "unhide", map[string]any{"ids": []string{"e1"}}).Want(t, http.StatusForbidden)
 }
 
+// TestPastedItems: ids count in every form in which they are pasted, and hiding needs a reason. More
+// items than a call takes are named as such.
+func TestPastedItems(t *testing.T) {
+	s := withModerator(t)
+	for range 4 {
+		s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
+	}
+	asMia(s, "hide", map[string]any{"ids": []string{"e1"}}).Want(t, http.StatusUnprocessableEntity, `"field":"reason"`)
+	asMia(s, "hide", map[string]any{"ids": []string{"e1"}, "reason": " \t"}).Want(t, http.StatusUnprocessableEntity, `"field":"reason"`)
+	asMia(s, "purge", map[string]any{"ids": []string{"e1"}, "reason": " "}).Want(t, http.StatusUnprocessableEntity, `"field":"reason"`)
+	for _, pasted := range []any{[]string{"#E1"}, "https://commons.example/e/e2", []string{`"e3"`}, "E4, #e1"} {
+		if got := mod(t, s, "hide", map[string]any{"ids": pasted, "reason": "Advertisement"}); got.Changed != 1 {
+			t.Errorf("%v: %+v", pasted, got)
+		}
+	}
+	many := make([]string, command.MaxHidden+1)
+	for i := range many {
+		many[i] = "e1"
+	}
+	asMia(s, "hide", map[string]any{"ids": many, "reason": "x"}).Want(t, http.StatusUnprocessableEntity, "may have at most 100 items; these are 101").Lacks(t, "at most -")
+	asMia(s, "hide", map[string]any{"ids": many[:99], "profiles": []string{"ada", "bob"}, "reason": "x"}).Want(t, http.StatusUnprocessableEntity, "at most 100 together; these are 101")
+}
+
 // TestPurgesForModerators: they alone see which disks still hold what was purged, and
 // what the leader has confirmed counts.
 func TestPurgesForModerators(t *testing.T) {
@@ -234,11 +257,11 @@ func TestModerationRejected(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
 	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "More pills"})
-	mod(t, s, "hide", map[string]any{"ids": []string{"e2"}})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e2"}, "reason": "Advertisement"})
 	s.Post(reportsPath, map[string]any{"entry_id": "e1", "reason": "spam", "text": "Spam"})
 	before := s.Backend.Machine.Applied()
 	works := map[string]string{
-		"hide": `{"ids":["e1"]}`, "unhide": `{"ids":["e2"]}`, "purge": `{"ids":["e1"],"reason":"spam"}`,
+		"hide": `{"ids":["e1"],"reason":"spam"}`, "unhide": `{"ids":["e2"]}`, "purge": `{"ids":["e1"],"reason":"spam"}`,
 		"block": `{"agent":"eve","reason":"spam","for":"1h"}`, "freeze": `{"channel":"general","reason":"spam","for":"1h"}`,
 		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`,
 		"resolve": `{"ids":["e1"],"outcome":"kept","reason":"x"}`,
@@ -337,7 +360,7 @@ func TestStubsAreToldApart(t *testing.T) {
 	s.Backend.Apply(&command.Sweep{})
 	for id, want := range map[string]struct{ mark, page, tool string }{
 		"e1": {`,"expired":true}`, "This has expired:", "has expired, "},
-		"e2": {`"x","purged":true}`, "This was erased for good:", "was erased by a moderator, "},
+		"e2": {`"x","purged":true}`, "This was erased for good:", "was erased, "},
 		"e3": {`"reason":"x"}`, "This is hidden:", "was hidden by a moderator, "},
 		"e4": {`,"held":true}`, "This is held:", "is held, "},
 	} {

@@ -164,7 +164,9 @@ func TestEraseRules(t *testing.T) {
 func TestErasuresOfADay(t *testing.T) {
 	r := newRig(t)
 	r.wantDone(register("Bob", "bob", nil))
-	id := func() string { return state.FormatID(state.TypeEntry, r.wantDone(textByKey("bob", "A text to erase."))) }
+	id := func() string {
+		return state.FormatID(state.TypeEntry, r.wantDone(textByKey("bob", "A text to erase.")))
+	}
 	for range command.MaxErasures {
 		r.wantDone(erase("bob", id()))
 	}

@@ -100,7 +100,7 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 		tx.noteLead(c.ServerID)
 		return done
 	}),
-	command.OpNoteChange: effect((*Txn).applyNoteChange),
+	command.OpNoteChange:       effect((*Txn).applyNoteChange),
 	command.OpInit:             effect((*Txn).applyInit),
 	command.OpPublish:          effect((*Txn).applyPublish),
 	command.OpRegister:         effect((*Txn).applyRegister),

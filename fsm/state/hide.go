@@ -106,7 +106,9 @@ type FormerServer struct {
 }
 
 // Encode returns the row of SpaceFormer.
-func (f FormerServer) Encode() []byte { return append(AppendUints(nil, uint64(f.RemovedAt)), Bit(f.Destroyed, 1)) }
+func (f FormerServer) Encode() []byte {
+	return append(AppendUints(nil, uint64(f.RemovedAt)), Bit(f.Destroyed, 1))
+}
 
 // DecodeFormerServer decodes a row of SpaceFormer.
 func DecodeFormerServer(row []byte) (FormerServer, error) {
