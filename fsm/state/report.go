@@ -23,7 +23,7 @@ type Report struct {
 	At      int64  // milliseconds since the epoch
 	Reason  command.ReportReason
 	Text    string // empty if erased with the entry
-	Contact string // empty if not given
+	Contact string // empty if not given, or erased with the entry
 	Agent   string // command.AnonymousName without a name
 	Proven  bool   // by the name's key
 	Outcome command.ReportOutcome

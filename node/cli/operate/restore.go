@@ -85,7 +85,7 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 	if err != nil {
 		return err
 	}
-	at.PurgeLists = append(c.Purged, beside...)
+	at.PurgeLists = slices.Concat(c.Purged, beside)
 	if c.PurgedFrom != "" {
 		from := filepath.Join(temporary, "list")
 		if err := c.fetchList(ctx, from); err != nil {
