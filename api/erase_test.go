@@ -8,7 +8,7 @@ import (
 	"github.com/commons-cluster/commons/internal/check"
 )
 
-// TestErase: the holder of the key erases what it wrote with it, by any surface that publishes.
+// TestErase: the holder of the key erases its own texts, by any surface that publishes.
 func TestErase(t *testing.T) {
 	s := start(t)
 	hook(s.Backend)

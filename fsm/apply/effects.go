@@ -202,7 +202,7 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 	}
 	r := effects[op](tx, c.Payload)
 	if r.Outcome != command.OutcomeDone {
-		// Nodes do not propose what they see to be rejected, so this is rare.
+		// Nodes do not propose a text that their newest state rejects, so this is rare.
 		tx.refused = tx.refused || slices.ContainsFunc(r.Problems, func(p command.Problem) bool {
 			return p == command.ProblemHidden || p == command.ProblemUnknownTarget
 		})

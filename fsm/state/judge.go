@@ -296,7 +296,8 @@ func ErasuresKey(day command.Day, agentKey string) []byte {
 	return binary.BigEndian.AppendUint64(key, uint64(ProvenSender(agentKey)))
 }
 
-// MayErase reports whether a command erases nothing, or its name may erase another text today.
+// MayErase reports whether the name of a command that erases may erase another text today. It is true
+// of every other command.
 func (j *Judgement) MayErase(s Facts, p command.Payload) bool {
 	c, publishes := p.(*command.Publish)
 	if !publishes || !c.Erase {
