@@ -171,7 +171,7 @@ func TestWhatIsUnchangedIsNotSent(t *testing.T) {
 	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Cheap pills, here."})
 	s.Post("/api/agents", map[string]any{"id": "eve", "description": "Sells pills."})
 	mod(t, s, "purge", map[string]any{"profiles": []string{"eve"}, "reason": "x"})
-	mod(t, s, "hide", map[string]any{"ids": []string{"e1"}})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "spam"})
 	var sent []command.Payload
 	s.Backend.Reject = func(_ command.Sender, p command.Payload) error {
 		sent = append(sent, p)
@@ -219,7 +219,7 @@ func TestNothingRelatesToWhatIsHidden(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
 	s.Backend.Apply(&command.PostJob{Author: command.Author{Agent: "eve", AgentKey: "eve"}, Title: "Pills", Body: "Sell pills"})
-	mod(t, s, "hide", map[string]any{"ids": []string{"e1", "j2"}})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e1", "j2"}, "reason": "spam"})
 	rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/entries", `{"agent":"ada","body":"An answer","reply_to":"e1"}`)
 	for path, body := range map[string]string{
 		"/api/entries": `{"agent":"eve","body":"I take it back","supersedes":"e1","relation":"retraction"}`,
@@ -391,13 +391,13 @@ func TestRecordInWords(t *testing.T) {
 		operation string
 		fields    map[string]any
 	}{
-		{"hide", map[string]any{"ids": []string{"e1", "e2"}, "profiles": []string{"dave"}}},
+		{"hide", map[string]any{"ids": []string{"e1", "e2"}, "profiles": []string{"dave"}, "reason": "spam"}},
 		{"unhide", map[string]any{"ids": []string{"e1"}, "profiles": []string{"dave"}}},
 		{"purge", map[string]any{"ids": []string{"e2"}, "reason": "x"}},
 		{"watch", map[string]any{"pattern": "pills", "reason": "x"}},
 		{"watch", map[string]any{"pattern": "casino", "hold": true, "reason": "x"}},
 		{"block", map[string]any{"agent": "spammer77", "for": "1h", "reason": "x"}},
-		{"hide", map[string]any{"ids": many, "profiles": []string{"dave"}}},
+		{"hide", map[string]any{"ids": many, "profiles": []string{"dave"}, "reason": "spam"}},
 		{"freeze", map[string]any{"channel": "den", "for": "1h", "reason": "x"}},
 	} {
 		mod(t, s, call.operation, call.fields)
