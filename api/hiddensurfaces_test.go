@@ -132,6 +132,8 @@ func testSurfaces(t *testing.T, action string) {
 		{method: "GET", path: "/api/entries/e4"},
 		{method: "GET", path: "/api/entries/e7"},
 		{method: "GET", path: "/api/entries/eb"},
+		{method: "GET", path: "/api/export"},
+		{method: "GET", path: "/api/export?format=json"},
 		{method: "GET", path: "/api/channels"},
 		{method: "GET", path: "/api/threads"},
 		{method: "GET", path: "/sitemap.xml?part=0"},
@@ -192,6 +194,7 @@ func testSurfaces(t *testing.T, action string) {
 		{method: "POST", path: "/mcp", body: toolCall("home", `{"for":"bob"}`)},
 		{method: "POST", path: "/mcp", body: toolCall("get_human_request", `{"id":"h8"}`)},
 		{method: "POST", path: "/mcp", body: toolCall("read_events", `{"channel":"jobs","last_event_id":"`+first.LastEventID+`"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("export_entries", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("stats", `{}`), empty: true},
 		{method: "POST", path: "/mcp", body: toolCall("usage", `{}`), empty: true},
 	}

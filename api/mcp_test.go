@@ -286,6 +286,7 @@ var mcpWalk = []struct {
 	{"get_report", args{"id": "{report}"}, "of e5 (spam): open", "/api/reports/{report}"},
 	{"stats", args{}, "2 registered agents", "/api/stats"},
 	{"usage", args{"days": 1}, "0 calls", "/api/usage?days=1"},
+	{"export_entries", args{"limit": 1}, "e1 ", "/api/export?format=json&limit=1"},
 }
 
 // TestRejectedCallsDoNothing holds that a call with an argument of a wrong type neither
@@ -308,6 +309,7 @@ func TestRejectedCallsDoNothing(t *testing.T) {
 		{"list_agents", "q limit", args{"q": 1, "limit": 0}},
 		{"list_human_requests", "q limit", args{"q": 1, "limit": 0}},
 		{"usage", "consistency days", args{"consistency": 1, "days": 0}},
+		{"export_entries", "after limit", args{"after": 1, "limit": 0}},
 	} {
 		// Whatever does more than look at the state answers with another code.
 		s.Backend.Panic = true
@@ -692,7 +694,7 @@ func TestToolsAreLight(t *testing.T) {
 	}
 	all, more := list("/mcp?tools=all")
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
-	if want := []string{"get_human_request", "get_report", "list_deliveries", "list_threads", "read_events", "stats", "test_delivery", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
+	if want := []string{"export_entries", "get_human_request", "get_report", "list_deliveries", "list_threads", "read_events", "stats", "test_delivery", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
 	}
 	s.Post("/mcp", toolCall("stats", "{}")).Has(t, "registered agents")

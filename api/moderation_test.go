@@ -119,6 +119,29 @@ func TestWhoModerates(t *testing.T) {
 	asMia(s, "unhide", map[string]any{"ids": []string{"e1"}}).Want(t, http.StatusForbidden)
 }
 
+// TestPastedItems: ids count in every form in which they are pasted, and hiding needs a reason. More
+// items than a call takes are named as such.
+func TestPastedItems(t *testing.T) {
+	s := withModerator(t)
+	for range 4 {
+		s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
+	}
+	asMia(s, "hide", map[string]any{"ids": []string{"e1"}}).Want(t, http.StatusUnprocessableEntity, `"field":"reason"`)
+	asMia(s, "hide", map[string]any{"ids": []string{"e1"}, "reason": " \t"}).Want(t, http.StatusUnprocessableEntity, `"field":"reason"`)
+	asMia(s, "purge", map[string]any{"ids": []string{"e1"}, "reason": " "}).Want(t, http.StatusUnprocessableEntity, `"field":"reason"`)
+	for _, pasted := range []any{[]string{"#E1"}, "https://commons.example/e/e2", []string{`"e3"`}, "E4, #e1"} {
+		if got := mod(t, s, "hide", map[string]any{"ids": pasted, "reason": "Advertisement"}); got.Changed != 1 {
+			t.Errorf("%v: %+v", pasted, got)
+		}
+	}
+	many := make([]string, command.MaxHidden+1)
+	for i := range many {
+		many[i] = "e1"
+	}
+	asMia(s, "hide", map[string]any{"ids": many, "reason": "x"}).Want(t, http.StatusUnprocessableEntity, "may have at most 100 items; these are 101").Lacks(t, "at most -")
+	asMia(s, "hide", map[string]any{"ids": many[:99], "profiles": []string{"ada", "bob"}, "reason": "x"}).Want(t, http.StatusUnprocessableEntity, "at most 100 together; these are 101")
+}
+
 // TestPurgesForModerators: they alone see which disks still hold what was purged, and
 // what the leader has confirmed counts.
 func TestPurgesForModerators(t *testing.T) {
@@ -148,7 +171,7 @@ func TestWhatIsUnchangedIsNotSent(t *testing.T) {
 	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Cheap pills, here."})
 	s.Post("/api/agents", map[string]any{"id": "eve", "description": "Sells pills."})
 	mod(t, s, "purge", map[string]any{"profiles": []string{"eve"}, "reason": "x"})
-	mod(t, s, "hide", map[string]any{"ids": []string{"e1"}})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "spam"})
 	var sent []command.Payload
 	s.Backend.Reject = func(_ command.Sender, p command.Payload) error {
 		sent = append(sent, p)
@@ -196,7 +219,7 @@ func TestNothingRelatesToWhatIsHidden(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
 	s.Backend.Apply(&command.PostJob{Author: command.Author{Agent: "eve", AgentKey: "eve"}, Title: "Pills", Body: "Sell pills"})
-	mod(t, s, "hide", map[string]any{"ids": []string{"e1", "j2"}})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e1", "j2"}, "reason": "spam"})
 	rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/entries", `{"agent":"ada","body":"An answer","reply_to":"e1"}`)
 	for path, body := range map[string]string{
 		"/api/entries": `{"agent":"eve","body":"I take it back","supersedes":"e1","relation":"retraction"}`,
@@ -234,11 +257,11 @@ func TestModerationRejected(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
 	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "More pills"})
-	mod(t, s, "hide", map[string]any{"ids": []string{"e2"}})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e2"}, "reason": "Advertisement"})
 	s.Post(reportsPath, map[string]any{"entry_id": "e1", "reason": "spam", "text": "Spam"})
 	before := s.Backend.Machine.Applied()
 	works := map[string]string{
-		"hide": `{"ids":["e1"]}`, "unhide": `{"ids":["e2"]}`, "purge": `{"ids":["e1"],"reason":"spam"}`,
+		"hide": `{"ids":["e1"],"reason":"spam"}`, "unhide": `{"ids":["e2"]}`, "purge": `{"ids":["e1"],"reason":"spam"}`,
 		"block": `{"agent":"eve","reason":"spam","for":"1h"}`, "freeze": `{"channel":"general","reason":"spam","for":"1h"}`,
 		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`,
 		"resolve": `{"ids":["e1"],"outcome":"kept","reason":"x"}`,
@@ -337,7 +360,7 @@ func TestStubsAreToldApart(t *testing.T) {
 	s.Backend.Apply(&command.Sweep{})
 	for id, want := range map[string]struct{ mark, page, tool string }{
 		"e1": {`,"expired":true}`, "This has expired:", "has expired, "},
-		"e2": {`"x","purged":true}`, "This was erased for good:", "was erased by a moderator, "},
+		"e2": {`"x","purged":true}`, "This was erased for good:", "was erased, "},
 		"e3": {`"reason":"x"}`, "This is hidden:", "was hidden by a moderator, "},
 		"e4": {`,"held":true}`, "This is held:", "is held, "},
 	} {
@@ -368,13 +391,13 @@ func TestRecordInWords(t *testing.T) {
 		operation string
 		fields    map[string]any
 	}{
-		{"hide", map[string]any{"ids": []string{"e1", "e2"}, "profiles": []string{"dave"}}},
+		{"hide", map[string]any{"ids": []string{"e1", "e2"}, "profiles": []string{"dave"}, "reason": "spam"}},
 		{"unhide", map[string]any{"ids": []string{"e1"}, "profiles": []string{"dave"}}},
 		{"purge", map[string]any{"ids": []string{"e2"}, "reason": "x"}},
 		{"watch", map[string]any{"pattern": "pills", "reason": "x"}},
 		{"watch", map[string]any{"pattern": "casino", "hold": true, "reason": "x"}},
 		{"block", map[string]any{"agent": "spammer77", "for": "1h", "reason": "x"}},
-		{"hide", map[string]any{"ids": many, "profiles": []string{"dave"}}},
+		{"hide", map[string]any{"ids": many, "profiles": []string{"dave"}, "reason": "spam"}},
 		{"freeze", map[string]any{"channel": "den", "for": "1h", "reason": "x"}},
 	} {
 		mod(t, s, call.operation, call.fields)

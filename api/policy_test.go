@@ -93,7 +93,7 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 				t.Errorf("what was rejected is in the log: %d commands", after-before)
 			}
 			s.Get("/api/entries/e1").Want(t, http.StatusOK)
-			mod(t, s, "hide", map[string]any{"ids": []string{"e1"}}) // moderators go on
+			mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "spam"}) // moderators go on
 			asMia(s, "lift", map[string]any{"number": rule.Number}).Must(t, http.StatusOK)
 			policyWrites["post"](s).Want(t, http.StatusCreated)
 			s.Get("/api/moderation/log").Lacks(t, "127.", "ills", "Eve")

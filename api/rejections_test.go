@@ -304,6 +304,7 @@ func TestRejectedWrites(t *testing.T) {
 			return p
 		}
 		hook(b)
+		b.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"}) // to be reported
 		check(s.Do(http.MethodPost, hookPath+"/test", "", bearer...), "POST "+hookPath+"/test", test.retryable)
 		// A GET that writes has a request_id, so that it may always be sent again.
 		check(s.Get("/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello"), "GET-write", test.status != 500)

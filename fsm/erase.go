@@ -45,7 +45,7 @@ func (m *Machine) Erase(ctx context.Context) error {
 		err = v.Purges(done, func(p state.Purge) error {
 			if _, seq, isEntry := state.ParseID(p.ID); isEntry {
 				seqs = append(seqs, seq)
-			} else if p.ID != "" { // and no key of an epoch
+			} else if p.ID != "" && p.ID != state.RefusedTexts { // and no key of an epoch
 				profiles = true
 			}
 			return nil

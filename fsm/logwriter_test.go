@@ -112,7 +112,7 @@ var draws = map[command.Op]struct {
 	command.OpSetRule:      {3, (*logWriter).setRule},
 	command.OpLiftRule:     {3, (*logWriter).liftRule},
 	command.OpNoteChange: {1, func(w *logWriter) command.Payload {
-		return &command.NoteChange{Action: command.ChangeAdd, Server: w.server(), By: w.server()}
+		return &command.NoteChange{Action: one(w, command.ChangeAdd, command.ChangeRemove), Server: w.server(), By: w.server()}
 	}},
 	command.OpSweep:          {3, (*logWriter).sweep},
 	command.OpReport:         {3, (*logWriter).report},
@@ -364,6 +364,9 @@ func (w *logWriter) publish() command.Payload {
 	}
 	if w.oneOf(2) {
 		p.Channel = fmt.Sprint("channel-", w.below(8))
+	}
+	if p.Erase = relation == command.RelationRetraction && !w.oneOf(3); p.Erase {
+		p.Servers = []string{w.server()}
 	}
 	return p
 }

@@ -186,3 +186,46 @@ func TestPurgeAfterRestart(t *testing.T) {
 		t.Errorf("purged are %d, %v", number, err)
 	}
 }
+
+// TestRefusedTextsAreListed: a log entry with a text that is rejected because of its target is
+// listed once, so that the log is rewritten. Other rejections are not.
+func TestRefusedTextsAreListed(t *testing.T) {
+	reply := func(target string) *command.Publish {
+		return post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, target })
+	}
+	for name, tt := range map[string]struct {
+		refused []command.Payload
+		listed  int
+	}{
+		"replies to a hidden entry":   {[]command.Payload{reply("e1"), reply("e1")}, 1},
+		"a reply to an unknown entry": {[]command.Payload{reply("e99")}, 1},
+		"a report of a hidden entry":  {[]command.Payload{report(1, "e1", "sender-2")}, 1},
+		"a retraction by another":     {[]command.Payload{post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, "e2" })}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.publish(nil)
+			r.publish(nil)
+			r.run(hide("e1"))
+			v := r.View()
+			for _, p := range tt.refused {
+				if found, err := v.RefusedText(p); err != nil || len(found) == 0 {
+					t.Errorf("a view finds %v, %v", found, err)
+				}
+			}
+			v.Release()
+			for _, res := range r.run(tt.refused...) {
+				expect(t, res, command.OutcomeRejected, "a text without a target")
+			}
+			v = r.View()
+			defer v.Release()
+			listed := 0
+			must.Do(t, v.Purges(0, func(p state.Purge) error {
+				must.Equal(t, p.ID, state.RefusedTexts, "the id of the purge")
+				listed++
+				return nil
+			}))
+			check.Equal(t, listed, tt.listed, "listed log entries")
+		})
+	}
+}

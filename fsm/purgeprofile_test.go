@@ -8,6 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -186,12 +187,34 @@ func TestDestroyedDisks(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	for server, want := range map[string]bool{"n3-c": true, "n3": false} {
-		if is, err := v.DiskDestroyed(server); is != want || err != nil {
-			t.Errorf("%s: %t, %v", server, is, err)
+		if all, err := v.FormerServers(); all[server].Destroyed != want || err != nil {
+			t.Errorf("%s: %v, %v", server, all, err)
 		}
 	}
 	records, _, err := v.Records(0, 0)
 	if err != nil || len(records) != 1 || records[0].What != "n3-c" || records[0].Action != state.ActionDestroyDisk || !records[0].Private {
 		t.Errorf("the record is %+v, %v", records, err)
 	}
+}
+
+// TestFormerServers: a removed server may have the texts of its time, until it is added again.
+func TestFormerServers(t *testing.T) {
+	r := newRig(t)
+	before := r.publish(nil)
+	r.run(&command.NoteChange{Action: command.ChangeRemove, Server: "n3-c", By: "n1-a"}, &command.NoteChange{Action: command.ChangeRemove, Server: "n4-d", By: "n1-a"})
+	after := r.publish(nil)
+	r.run(&command.NoteChange{Action: command.ChangeAdd, Server: "n4-d", By: "n1-a"})
+	r.wantDone(register("Bob", "bob", nil))
+	r.run(purge(state.FormatID(state.TypeEntry, before), state.FormatID(state.TypeEntry, after)))
+	r.run(&command.Purge{Order: byOperator, Agents: []string{"bob"}})
+	v := r.View()
+	defer v.Release()
+	former := must.Get(v.FormerServers())(t)
+	check.Equal(t, len(former), 1, "former servers")
+	had := map[string]bool{}
+	must.Do(t, v.Purges(0, func(p state.Purge) error {
+		had[p.ID] = former["n3-c"].Had(&p)
+		return nil
+	}))
+	check.Diff(t, had, map[string]bool{state.FormatID(state.TypeEntry, before): true, state.FormatID(state.TypeEntry, after): false, "@bob": true}, "the purges of texts that the server may have")
 }

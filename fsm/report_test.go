@@ -366,9 +366,9 @@ func TestPurgeErasesReports(t *testing.T) {
 	}
 	for i, target := range []string{"e1", "e1", "e1", "e2"} {
 		c := report(i, target, fmt.Sprint("s", i))
-		c.Text = fmt.Sprintf("It says %s.", purgedWord)
+		c.Text, c.Contact = fmt.Sprintf("It says %s.", purgedWord), purgedWord+"@example.org"
 		if target == "e2" {
-			c.Text = "It says nothing."
+			c.Text, c.Contact = "It says nothing.", "me@example.org"
 		}
 		r.only(c, command.OutcomeDone, 0)
 	}
@@ -384,7 +384,7 @@ func TestPurgeErasesReports(t *testing.T) {
 	v := r.View()
 	for i := 1; i <= 3; i++ {
 		got, err := v.ReportByID(reportID(i))
-		if err != nil || (got.Text == "") != (i < 3) || got.Contact == "" || got.Reason != command.ReportSpam {
+		if err != nil || (got.Text == "") != (i < 3) || (got.Contact == "") != (i < 3) || got.Reason != command.ReportSpam {
 			t.Errorf("report %d is %+v, %v", i, got, err)
 		}
 	}

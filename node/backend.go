@@ -28,8 +28,13 @@ func (b *backend) Propose(ctx context.Context, from command.Sender, payload comm
 	begun := time.Now()
 	err = b.accepts(from, payload)
 	if err == nil {
-		if p, ok := payload.(*command.Purge); ok {
+		switch p := payload.(type) {
+		case *command.Purge:
 			p.Servers = b.serverIDs()
+		case *command.Publish:
+			if p.Erase {
+				p.Servers = b.serverIDs()
+			}
 		}
 		result, index, err = b.pipeline.Propose(ctx, from, payload)
 	}

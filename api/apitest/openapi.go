@@ -21,7 +21,7 @@ import (
 
 // document loads the OpenAPI document once.
 var document = sync.OnceValues(func() (*openapi3.T, error) {
-	for _, contentType := range []string{"text/markdown", "text/html", "text/event-stream", "application/atom+xml", "application/feed+json", "text/x-python", "text/javascript"} {
+	for _, contentType := range []string{"text/markdown", "text/html", "text/event-stream", "application/atom+xml", "application/feed+json", "application/x-ndjson", "text/x-python", "text/javascript"} {
 		openapi3filter.RegisterBodyDecoder(contentType,
 			func(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
 				data, err := io.ReadAll(body)

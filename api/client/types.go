@@ -54,6 +54,7 @@ type NewEntry struct {
 	ReplyTo    string   `json:"reply_to,omitempty"`   // short for Supersedes and Relation reply
 	Supersedes string   `json:"supersedes,omitempty"` // id of an earlier entry
 	Relation   string   `json:"relation,omitempty"`   // default correction
+	Erase      bool     `json:"erase,omitempty"`      // with Relation retraction, by key: erases the text for good
 	RequestID  string   `json:"request_id,omitempty"` // made by the client if empty
 }
 

@@ -139,7 +139,8 @@ class Commons:
     # Writes. Each takes the fields of the interface by name, and dry_run=True.
 
     def publish(self, body: str = "", **fields: Any) -> Json:
-        """Publishes an entry: channel, title, tags, reply_to (an id), supersedes (an id), relation and others."""
+        """Publishes an entry: channel, title, tags, reply_to (an id), supersedes (an id), relation and others.
+        With relation="retraction", erase=True erases the text of an entry of one's own for good."""
         return self._write("/api/entries", {"body": body, **fields} if body else fields)
 
     def register(self, name: str, **fields: Any) -> Json:
@@ -179,6 +180,16 @@ class Commons:
             if not page["nextCursor"]:
                 return
             query = {**query, "cursor": page["nextCursor"]}
+
+    def export(self, after: str = "") -> Iterator[Json]:
+        """Yields everything public after an entry, the oldest first: {"entry": …}, or {"id": …, "gone": …} where it is
+        withheld. Entries have no supersededBy."""
+        while True:
+            page = self.call("GET", "/api/export", {"format": "json", "after": after})
+            yield from page["lines"]
+            if not page["lines"]:
+                return
+            after = page["after"]
 
     def entry(self, id: str) -> Json:
         entry: Json = self.call("GET", "/api/entries/" + quote(id, safe=""))["entry"]

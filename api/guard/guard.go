@@ -103,6 +103,7 @@ type Guard struct {
 	streams waits
 	answers answers
 	builds  builds
+	exports holdings // one of each client
 	// Rejected counts rejected writes, Reads the work of reads, DryRuns dry runs.
 	Rejected, Reads, DryRuns *Budgets
 	metrics                  *metrics
@@ -124,6 +125,7 @@ func New(limits Limits) *Guard {
 	g.streams.init(limits.AddressStreams, limits.Streams, g.metrics.closed.WithLabelValues("stream"))
 	g.answers.init(g)
 	g.builds.init()
+	g.exports.shares = newShares(1)
 	return g
 }
 

@@ -19,7 +19,7 @@ func NewestEntry(v *view.View) (string, error) {
 }
 
 // idInURL matches an id in a URL of this service.
-var idInURL = regexp.MustCompile(`(?i)/api/(?:entries|jobs|human-requests)(?:/|\?(?:[^#]*&)?(?:thread|reply_to)=)([0-9a-z]+)`)
+var idInURL = regexp.MustCompile(`(?i)/(?:api/(?:entries|jobs|human-requests)|e)(?:/|\?(?:[^#]*&)?(?:thread|reply_to)=)([0-9a-z]+)`)
 
 // AroundIDs are the characters that agents copy together with an id.
 const AroundIDs = " \t\n\\\"'`<>()[]{}#.,;:"

@@ -7,6 +7,7 @@ package apply
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -48,6 +49,10 @@ func (tx *Txn) applyBatch(e *LogEntry) {
 			results = append(results, r)
 			tx.Answers = append(tx.Answers, Answered{Boot: g.Boot, Seq: c.Seq, Index: e.Index, Res: r})
 		}
+	}
+	if tx.refused {
+		tx.refused = false
+		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: state.RefusedTexts})
 	}
 	tx.putEvents()
 	tx.Head.Roll(e.Index, e.Data, results)
@@ -95,10 +100,7 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 		tx.noteLead(c.ServerID)
 		return done
 	}),
-	command.OpNoteChange: effect(func(tx *Txn, c *command.NoteChange) command.Result {
-		tx.note(c.By, c.Action, c.Server, c.Reason)
-		return done
-	}),
+	command.OpNoteChange:       effect((*Txn).applyNoteChange),
 	command.OpInit:             effect((*Txn).applyInit),
 	command.OpPublish:          effect((*Txn).applyPublish),
 	command.OpRegister:         effect((*Txn).applyRegister),
@@ -166,6 +168,7 @@ var checks = [...]struct {
 		tx.opens = j.OpensChannel(tx, c.Payload)
 		return tx.opens && !j.MayOpenChannel(tx)
 	}},
+	{command.ProblemErasures, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !j.MayErase(tx, c.Payload) }},
 	// The last one, because it counts the bytes of the command.
 	{command.ProblemOverBudget, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !tx.takeBudget(c, j) }},
 }
@@ -199,6 +202,10 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 	}
 	r := effects[op](tx, c.Payload)
 	if r.Outcome != command.OutcomeDone {
+		// Nodes do not propose a text that their newest state rejects, so this is rare.
+		tx.refused = tx.refused || slices.ContainsFunc(r.Problems, func(p command.Problem) bool {
+			return p == command.ProblemHidden || p == command.ProblemUnknownTarget
+		})
 		return r
 	}
 	if tx.opens {

@@ -24,7 +24,16 @@ func (tx *Txn) applyPublish(p *command.Publish) command.Result {
 		target, problems = state.TargetOf(p, tx, w)
 		return problems
 	}
-	return tx.once(p, w, rules, func() uint64 { return tx.publish(state.EventEntry, p, w, target) })
+	return tx.once(p, w, rules, func() uint64 {
+		seq := tx.publish(state.EventEntry, p, w, target)
+		if p.Erase {
+			day := command.DayOf(tx.now)
+			tx.count(state.ErasuresKey(day, p.AgentKey))
+			tx.count(state.ErasuresKey(day, ""))
+			tx.purge(&target, p.Target, erasedReason, p.Servers)
+		}
+		return seq
+	})
 }
 
 // once carries out a write unless it is repeated, or a rule rejects it. nil rules mean only

@@ -17,11 +17,7 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 		if !known || tx.purged(e.Seq) {
 			continue
 		}
-		if !e.Hidden {
-			tx.hide(&e, c.Reason)
-		}
-		tx.erase(e.Seq, state.SpacePurgedBits, c.Reason)
-		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: id, CreatedAt: e.CreatedAt, Servers: c.Servers})
+		tx.purge(&e, id, c.Reason, c.Servers)
 		changed = append(changed, id)
 	}
 	for _, name := range c.Agents {
@@ -37,6 +33,18 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 		changed = append(changed, profileMark+p.ID)
 	}
 	return tx.recordChanged(&c.Order, state.ActionPurge, changed)
+}
+
+// erasedReason is the reason for which the texts are hidden that their author erased.
+const erasedReason = "Erased by its author"
+
+// purge erases the texts of an entry, and lists it for the disks of the servers.
+func (tx *Txn) purge(e *state.EntryRow, id, reason string, servers []string) {
+	if !e.Hidden {
+		tx.hide(e, reason)
+	}
+	tx.erase(e.Seq, state.SpacePurgedBits, reason)
+	tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: id, CreatedAt: e.CreatedAt, Servers: servers})
 }
 
 // purgeProfile erases the texts of a profile. The name, its key and its protection stay, so
@@ -103,11 +111,12 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 }
 
 func (tx *Txn) applyDestroyDisk(c *command.DestroyDisk) command.Result {
-	key := state.DestroyedKey(c.Server)
-	if _, known := tx.Get(key); known {
+	f, _ := state.Read(tx, state.FormerKey(c.Server), state.DecodeFormerServer)
+	if f.Destroyed {
 		return unchanged
 	}
-	tx.set(key, []byte{})
+	f.Destroyed = true
+	tx.set(state.FormerKey(c.Server), f.Encode())
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionDestroyDisk, c.Server, true)}
 }
 

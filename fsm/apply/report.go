@@ -143,12 +143,13 @@ func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, strings.Join(what, " "), true)}
 }
 
-// eraseReportsOf erases the texts of all reports of an entry, which may quote it.
+// eraseReportsOf erases the texts of all reports of an entry, which may quote it, and the contacts
+// of those who sent them.
 func (tx *Txn) eraseReportsOf(entry uint64) {
 	for _, queued := range slices.Concat(tx.Reports.Open, tx.Reports.Closed) {
 		if queued.Entry == entry {
 			r := tx.report(queued.Number)
-			r.Text = ""
+			r.Text, r.Contact = "", ""
 			tx.set(state.ReportKey(r.Number), r.Encode())
 		}
 	}

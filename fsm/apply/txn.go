@@ -25,6 +25,7 @@ type Txn struct {
 	judged    state.Judgement // of the command that is being applied
 	against   *state.Rule     // the rule that rejects the command, or nil
 	opens     bool            // the command opens a channel that counts against its sender
+	refused   bool            // the log entry has a text that was rejected because of its target
 	// rows are the rows of this call, which enter the batch at the end. A nil row is
 	// deleted.
 	rows map[string][]byte
@@ -121,6 +122,9 @@ func (tx *Txn) Get(key []byte) ([]byte, bool) {
 
 // Instant is the instant of the log entry that is being applied.
 func (tx *Txn) Instant() int64 { return tx.now }
+
+// IsReported reports whether an open report names the entry.
+func (tx *Txn) IsReported(seq uint64) bool { return tx.Reports.Names(seq) }
 
 // Entry returns an entry by its seq.
 func (tx *Txn) Entry(seq uint64) (state.EntryRow, bool) {

@@ -24,6 +24,10 @@ type Publish struct {
 	Proof Proof `cbor:"13,keyasint,omitempty"`
 	// Question is set when the text asks something: text.Asks(Title, Body).
 	Question bool `cbor:"14,keyasint,omitempty"`
+	// Erase makes a retraction erase the texts of its target, as Purge does.
+	Erase bool `cbor:"15,keyasint,omitempty"`
+	// Servers are those of the cluster: each has the erased texts on its disk.
+	Servers []string `cbor:"16,keyasint,omitempty"`
 }
 
 // Kind is the kind of an entry (interface, 2.1).
@@ -90,6 +94,8 @@ func (p *Publish) check() error {
 		checkAll("mentions", p.Mentions, MaxMentions, bytesOf("mention", MaxNameKeyBytes)),
 		p.Request.check(),
 		p.Proof.check(),
+		refuse(p.Erase && p.Relation != RelationRetraction, "only a retraction erases"),
+		checkAll("servers", p.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)),
 	)
 }
 
@@ -124,7 +130,11 @@ func (c *AskHuman) texts() []string {
 }
 
 func (p *Publish) content() [][]string {
-	return [][]string{{p.Agent, p.Kind.String(), p.Channel, p.Title, p.Body, p.Target, p.Relation.String()}, p.Tags}
+	content := [][]string{{p.Agent, p.Kind.String(), p.Channel, p.Title, p.Body, p.Target, p.Relation.String()}, p.Tags}
+	if p.Erase {
+		content = append(content, []string{"erase"})
+	}
+	return content
 }
 
 func (c *AskHuman) content() [][]string {

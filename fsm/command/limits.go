@@ -57,6 +57,10 @@ const (
 	// MaxList is the maximum size of a page of a list, DefaultList the default.
 	MaxList     = 100
 	DefaultList = 50
+	// MaxExported is the maximum number of lines of one call of the export, MaxExportBytes the
+	// size after which it ends earlier.
+	MaxExported    = 1000
+	MaxExportBytes = 2 << 20
 	// MaxChannels is the most channels that are listed.
 	MaxChannels = 1000
 	// MaxSuccessors is the most items of an entry's supersededBy.
@@ -101,6 +105,10 @@ const (
 	MaxReason     = 300
 	MaxHidden     = 100
 	MaxModerators = 100
+	// MaxErasures is how many texts may be erased in a day of UTC by the key of their author,
+	// MaxAllErasures by all authors.
+	MaxErasures    = 20
+	MaxAllErasures = 2000
 	// MaxRules bounds the rules of one kind, MaxRuleMillis their time, and MaxPatterns the
 	// patterns of watch words, each of which is matched with every text.
 	MaxRules        = 1000

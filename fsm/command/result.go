@@ -36,6 +36,11 @@ const (
 	ProblemRetractionOther Problem = 2 // only the author of the target may retract it
 	// Only the sender of an anonymous entry may retract it, while the sender is known.
 	ProblemRetractionAnonymous Problem = 3
+	// A text is erased only with the key that it was written with, while no report of it is open.
+	ProblemEraseNoKey    Problem = 4
+	ProblemEraseUnproven Problem = 5
+	ProblemEraseReported Problem = 6
+	ProblemErasures      Problem = 7 // the name, or all names, erased as many texts today as they may
 
 	ProblemUnknownJob    Problem = 10 // the id names no job
 	ProblemOwnJob        Problem = 11 // the poster of a job may neither claim nor finish it

@@ -153,6 +153,17 @@ func TooManyChannels(now time.Time) *RateLimited {
 	}
 }
 
+// TooManyErasures is the error of a retraction that may erase no text today.
+func TooManyErasures(now time.Time) *RateLimited {
+	return &RateLimited{
+		RetryAfter: untilTomorrow(now),
+		Limit: &RateLimit{
+			Name: "erasures", Quota: MaxErasures, Window: day, Field: "erase",
+			Message: fmt.Sprintf("%d texts a day are erased for a name, and %d for all; a new day begins at 00:00 UTC. A retraction without erase is not counted.", MaxErasures, MaxAllErasures),
+		},
+	}
+}
+
 // Flooded is the error of a write with too many near-duplicates, at an instant.
 func (s Settings) Flooded(now int64) *RateLimited {
 	const hour = time.Hour

@@ -69,12 +69,16 @@ type Purge struct {
 	Index   uint64 // of the log entry that purged it: what stands before it may hold the text
 	At      int64  // milliseconds since the epoch
 	Cluster string // that purged it
-	ID      string // of an entry, or @ and the folded name of a profile; empty for a key
+	ID      string // of an entry, or @ and the folded name of a profile; RefusedTexts, or empty for a key
 	// CreatedAt is when the entry was published, or when the profile was changed last.
 	CreatedAt int64
 	// Servers are the cluster's servers at that time: each has the text on its disk.
 	Servers []string
 }
+
+// RefusedTexts is the ID of the purge of texts that are in the log alone: they were rejected because
+// their target is hidden or unknown.
+const RefusedTexts = "refused"
 
 // Append encodes the row.
 func (p *Purge) Append(dst []byte) []byte {
@@ -93,6 +97,32 @@ func DecodePurge(row []byte) (Purge, error) {
 		p.Servers = append(p.Servers, r.Text())
 	}
 	return p, r.Done("purge row")
+}
+
+// FormerServer is the row of SpaceFormer: a server that is not in the cluster any more.
+type FormerServer struct {
+	RemovedAt int64 // milliseconds since the epoch; 0 if its removal was not recorded
+	Destroyed bool  // an operator said that its disk was destroyed
+}
+
+// Encode returns the row of SpaceFormer.
+func (f FormerServer) Encode() []byte {
+	return append(AppendUints(nil, uint64(f.RemovedAt)), Bit(f.Destroyed, 1))
+}
+
+// DecodeFormerServer decodes a row of SpaceFormer.
+func DecodeFormerServer(row []byte) (FormerServer, error) {
+	r := RowReader{Rest: row}
+	f := FormerServer{RemovedAt: int64(r.Uint()), Destroyed: r.Byte() != 0}
+	return f, r.Done("row of a former server")
+}
+
+// Had reports whether the disk of the server may hold the text of a purge that does not name it,
+// because the server was removed before: it had all entries of its time. The texts of a profile
+// may be older than its last change.
+func (f FormerServer) Had(p *Purge) bool {
+	_, _, isEntry := ParseID(p.ID)
+	return f.RemovedAt > 0 && f.RemovedAt < p.At && p.ID != RefusedTexts && (!isEntry || p.CreatedAt <= f.RemovedAt)
 }
 
 // GoneIn returns the purged and the swept entries of a block; nil is the empty set.

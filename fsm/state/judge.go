@@ -283,6 +283,32 @@ func (j *Judgement) MayOpenChannel(s Facts) bool {
 	})
 }
 
+// A name may erase a few of its texts in a day of log time, and all names together some more,
+// because every erased text costs each node a part of a rewrite.
+
+// ErasuresKey is the row that counts the texts that were erased under a name in a day; under all
+// names if it is empty.
+func ErasuresKey(day command.Day, agentKey string) []byte {
+	key := append(DayKey(SpaceBudget, day), 'e')
+	if agentKey == "" {
+		return key
+	}
+	return binary.BigEndian.AppendUint64(key, uint64(ProvenSender(agentKey)))
+}
+
+// MayErase reports whether the name of a command that erases may erase another text today. It is true
+// of every other command.
+func (j *Judgement) MayErase(s Facts, p command.Payload) bool {
+	c, publishes := p.(*command.Publish)
+	if !publishes || !c.Erase {
+		return true
+	}
+	day := command.DayOf(s.Instant())
+	own, _ := Read(s, ErasuresKey(day, c.AgentKey), DecodeNumber)
+	all, _ := Read(s, ErasuresKey(day, ""), DecodeNumber)
+	return own < command.MaxErasures && all < command.MaxAllErasures
+}
+
 // A flood is many near-duplicates of one long text within an hour of log time: a botnet has
 // many addresses and names, but not as many texts. The parts of the sketches of texts without
 // proof are counted, in a bounded number of rows.

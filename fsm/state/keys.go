@@ -64,7 +64,7 @@ const (
 	SpacePurgedBits = 'Z' // block8: which entries of a block are purged, for the index
 	SpaceSweptBits  = '7' // block8: the same of those that are swept, see sweep.go
 	SpaceKept       = '8' // seq8: empty; entries that are old enough to be swept and are not over
-	spaceDestroyed  = '6' // server: empty; a former one whose disk was destroyed
+	SpaceFormer     = '6' // server: a former one, when it was removed, and whether its disk was destroyed
 	SpaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
 	SpaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
 
@@ -152,8 +152,8 @@ func SeqKey(space byte, n uint64) []byte {
 // SeqOfKey returns the number in a SeqKey.
 func SeqOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 
-// DestroyedKey is the key of a former server with a destroyed disk.
-func DestroyedKey(server string) []byte { return append([]byte{spaceDestroyed}, server...) }
+// FormerKey is the key of a former server.
+func FormerKey(server string) []byte { return append([]byte{SpaceFormer}, server...) }
 
 // WritersKey is the key of the senders under a name.
 func WritersKey(agentKey string) []byte { return append([]byte{spaceWriters}, agentKey...) }
@@ -279,7 +279,7 @@ var Keyspaces = [...]Keyspace{
 	{SpacePurgedBits, yes, no, no, no, no},
 	{SpaceSweptBits, yes, no, no, no, no},
 	{SpaceKept, yes, no, no, no, yes},
-	{spaceDestroyed, yes, no, no, no, no},
+	{SpaceFormer, yes, no, no, no, no},
 	{SpaceRule, yes, no, no, no, no},
 	{SpaceHeldBack, yes, no, no, no, no},
 	{SpaceReport, yes, no, no, yes, yes},

@@ -23,7 +23,7 @@ type Report struct {
 	At      int64  // milliseconds since the epoch
 	Reason  command.ReportReason
 	Text    string // empty if erased with the entry
-	Contact string // empty if not given
+	Contact string // empty if not given, or erased with the entry
 	Agent   string // command.AnonymousName without a name
 	Proven  bool   // by the name's key
 	Outcome command.ReportOutcome
@@ -74,6 +74,11 @@ func (r *Report) Queued() QueuedReport {
 		at = r.Closed
 	}
 	return QueuedReport{r.Number, r.Entry, at, r.Group}
+}
+
+// Names reports whether an open report is about an entry.
+func (q *ReportQueue) Names(entry uint64) bool {
+	return slices.ContainsFunc(q.Open, func(r QueuedReport) bool { return r.Entry == entry })
 }
 
 // Clone returns a copy, to be changed.

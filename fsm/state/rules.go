@@ -170,5 +170,29 @@ func TargetOf(p *command.Publish, s Facts, w *Writer) (EntryRow, []command.Probl
 	if p.Relation == command.RelationRetraction && target.Type == TypeJob && JobOf(s, target.Seq).At(s.Instant()).Status == JobClaimed {
 		problems = append(problems, command.ProblemJobClaimed)
 	}
+	if p.Erase && own {
+		problems = append(problems, w.eraseProblems(s, &target)...)
+	}
 	return target, problems
+}
+
+// eraseProblems returns every rule that forbids a writer to erase an entry of its own.
+func (w *Writer) eraseProblems(s Facts, e *EntryRow) (problems []command.Problem) {
+	switch {
+	case !w.mayUndo(e): // the retraction is rejected already
+		return nil
+	case w.Strength < command.ByKey:
+		return []command.Problem{command.ProblemEraseNoKey}
+	case e.Strength < command.ByKey:
+		problems = append(problems, command.ProblemEraseUnproven)
+	}
+	if s.IsReported(e.Seq) {
+		problems = append(problems, command.ProblemEraseReported)
+	}
+	if e.ParentType == TypeJob && e.Relation == command.RelationReply {
+		if job := JobOf(s, e.Parent).At(s.Instant()); job.Status == JobClaimed && job.Claim == e.Seq {
+			problems = append(problems, command.ProblemJobClaimed)
+		}
+	}
+	return problems
 }

@@ -42,6 +42,8 @@ func (v *View) LimitProblem(p command.Payload) (command.Problem, error) {
 		return command.ProblemFlood, s.err
 	case j.OpensChannel(s, p) && !j.MayOpenChannel(s):
 		return command.ProblemNewChannels, s.err
+	case !j.MayErase(s, p):
+		return command.ProblemErasures, s.err
 	case reports:
 		_, group := j.Reporter()
 		_, problem := v.at.Reports.Room(group)
@@ -127,6 +129,24 @@ func (v *View) LookAlike(by command.Signature) (string, error) {
 	}
 	p, _, err := v.profile(key)
 	return p.ID, err
+}
+
+// RefusedText returns the problems of a report or an entry with its target. Its text need not enter
+// the log, where it would stay. It returns no problems for a repeated request, whose result is
+// known, and for a writer with Problems, because only the leader charges a wrong key.
+func (v *View) RefusedText(p command.Payload) (found []command.Problem, err error) {
+	s := &viewState{v: v}
+	j := state.Judge(s, p)
+	if j.Repeated() || len(j.Problems()) > 0 {
+		return nil, s.err
+	}
+	switch c := p.(type) {
+	case *command.Publish:
+		_, found = state.TargetOf(c, s, &j.Writer)
+	case *command.Report:
+		_, _, found = j.Reported(s, c.Target)
+	}
+	return found, s.err
 }
 
 // PublishProblems returns everything against an entry, as far as the view knows.

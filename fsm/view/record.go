@@ -66,10 +66,16 @@ func (v *View) NextRuleEnd() (at int64, ok bool) {
 	return v.at.Policy.NextEnd, v.at.Policy.NextEnd != state.NoEnd
 }
 
-// DiskDestroyed reports an operator's statement that a former server's disk was destroyed.
-func (v *View) DiskDestroyed(server string) (is bool, err error) {
-	_, is, err = state.GetRow(v.snap, state.DestroyedKey(server))
-	return is, err
+// FormerServers returns the former servers by their ids.
+func (v *View) FormerServers() (map[string]state.FormerServer, error) {
+	former := map[string]state.FormerServer{}
+	lower, upper := state.SpaceBounds(state.SpaceFormer)
+	err := state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
+		f, err := state.DecodeFormerServer(row)
+		former[string(key[1:])] = f
+		return err
+	})
+	return former, err
 }
 
 // Purged is the number of the newest purge, or 0.

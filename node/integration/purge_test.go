@@ -135,6 +135,40 @@ func (c *testCluster) purges(node int) (admin.PurgeReport, error) {
 	return operate[admin.PurgeReport](c, node, admin.PathModerate, admin.Moderation{Operation: "listPurges"})
 }
 
+// TestRefusedTextsLeaveTheLog: a reply and a report that are rejected because their target is
+// hidden or unknown enter no log. A rejection by apply has the log rewritten.
+func TestRefusedTextsLeaveTheLog(t *testing.T) {
+	t.Parallel()
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, soon)
+		c.WaitVoters()
+		id := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "This will be hidden."}).Entry.ID
+		c.WaitConverged()
+		body, _ := json.Marshal(map[string]any{"ids": []string{id}, "reason": "a test"})
+		mustOperate[json.RawMessage](c, 0, admin.PathModerate, admin.Moderation{Operation: "hide", Body: body})
+		for i := range c.Nodes {
+			for _, target := range []string{id, "e999"} {
+				for path, body := range map[string]map[string]any{
+					"/api/entries": {"agent": "bob", "body": "About " + doomed, "reply_to": target},
+					"/api/reports": {"entry_id": target, "reason": "spam", "text": "It sells " + doomed},
+				} {
+					var rejection struct{ Code string }
+					if code, err := c.Nodes[i].PostJSON(path, body, &rejection); err != nil || code != http.StatusUnprocessableEntity {
+						t.Errorf("%s about %s at %d: %d, %v", path, target, i, code, err)
+					}
+				}
+			}
+		}
+		c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "What follows in the log."})
+		c.WaitConverged()
+		for i := range c.Nodes {
+			if found, err := c.doomedFiles(i); err != nil || len(found) > 0 {
+				t.Errorf("node %d has the word in %s, %v", i, found, err)
+			}
+		}
+	})
+}
+
 // TestPurgeStatus: every disk is listed with its pending purges, that of a removed server
 // too; and a node that was away does not answer before it has the purges.
 func TestPurgeStatus(t *testing.T) {
@@ -143,6 +177,7 @@ func TestPurgeStatus(t *testing.T) {
 		c := newCluster(t, 3, soon)
 		c.WaitVoters()
 		id := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Buy " + doomed}).Entry.ID
+		later := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Buy more " + doomed}).Entry.ID
 		c.WaitConverged()
 		away := c.Follower()
 		c.Stop(away)
@@ -200,6 +235,16 @@ func TestPurgeStatus(t *testing.T) {
 		if got := status(); got[c.Nodes[away].Config.NodeID+" removed"] != 1 {
 			t.Errorf("the removed server's disk is not reported: %v", got)
 		}
+		c.purge(here[0], later, c.MustPublish(here[0], nodetest.Post{Agent: "eve", Body: "Never on that disk"}).Entry.ID)
+		if got := status(); got[c.Nodes[away].Config.NodeID+" removed"] != 2 {
+			t.Errorf("a text that was purged after the removal is not reported: %v", got)
+		}
+		c.Eventually("the other disks are done", func() error {
+			if got := status(); got[name(here[0])]+got[name(here[1])] > 0 {
+				return fmt.Errorf("%v", got)
+			}
+			return nil
+		})
 		body, _ := json.Marshal(map[string]string{"server": removed, "reason": "shredded"})
 		mustOperate[json.RawMessage](c, here[0], admin.PathModerate, admin.Moderation{Operation: "destroyDisk", Body: body})
 		report := must.Get(c.purges(here[0]))(t)

@@ -50,6 +50,9 @@ type Founded struct {
 	NewDataKey bool `json:"newDataKey"`
 	// Purged is the number of entries that were purged because of the purge list.
 	Purged int `json:"purged"`
+	// PurgesUpTo is the time up to which the purges of the former cluster are in the state, in
+	// milliseconds since the epoch; 0 if the state is not that of a backup.
+	PurgesUpTo int64 `json:"purgesUpTo,omitempty"`
 }
 
 // Restore makes an empty data directory that of the first node of a new cluster, which
@@ -91,6 +94,23 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 	return founded, err
 }
 
+// PurgesKnown returns the time up to which a backup and lists know the purges, in milliseconds
+// since the epoch.
+func PurgesKnown(file string, lists ...string) (int64, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0, fmt.Errorf("open the backup: %w", err)
+	}
+	defer func() { _ = f.Close() }() // read only
+	b, err := backup.NewReader(f)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Close()
+	list, err := backup.NewestPurgeList(lists...)
+	return max(b.Info.Time, list.CreatedAt), err
+}
+
 // CheckRestore tries a restore of a backup in a new temporary directory, and removes the
 // directory afterwards.
 func CheckRestore(o Offline, file string) (founded Founded, err error) {
@@ -129,6 +149,7 @@ func (o Offline) restore(b *backup.Reader, sealed []byte, list *backup.PurgeList
 	if founded.Rows != rows || founded.Digest != b.Info.Digest {
 		return founded, fmt.Errorf("the restored state has the digest %s, the backup's had %s: the backup is damaged", founded.Rows, rows)
 	}
+	founded.PurgesUpTo = max(b.Info.Time, list.CreatedAt)
 	if founded.Purged, err = o.purge(list); err != nil {
 		return founded, err
 	}

@@ -31,12 +31,21 @@ func (o *Operator) LeastApplied(ctx context.Context) uint64 {
 }
 
 // Purges returns which disks may still hold purged texts, as far as a view knows: those
-// of the present servers, and of the servers at the time of each purge. The disk of a
-// server that has left is unknown.
+// of the present servers, of the servers at the time of each purge, and of those that were removed
+// before it and had the text. The disk of a server that has left is unknown.
 func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.PurgeReport, err error) {
 	own, gone := o.cfg.ClusterID(), map[string]uint64{} // by server, how many purges it was there for
+	former, err := v.FormerServers()
+	if err != nil {
+		return report, err
+	}
 	err = v.Purges(0, func(p state.Purge) error {
 		report.Purged = p.Number
+		for id, f := range former {
+			if f.Had(&p) && (p.Cluster != own || !slices.Contains(p.Servers, id)) {
+				gone[id]++
+			}
+		}
 		if p.Cluster == own { // else the servers are those of the cluster that a backup is of
 			for _, id := range p.Servers {
 				gone[id]++
@@ -58,11 +67,7 @@ func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.Purge
 	}
 	for _, id := range slices.Sorted(maps.Keys(gone)) {
 		on := admin.PurgeServer{ID: id, Part: admin.Removed, Purged: gone[id]}
-		destroyed, err := v.DiskDestroyed(id)
-		if err != nil {
-			return report, err
-		}
-		if destroyed {
+		if former[id].Destroyed {
 			on.Part, on.Done = admin.Destroyed, gone[id]
 		} else {
 			on.Pending, on.Problem = gone[id], "not in the cluster any more: erase or destroy its disk, then say so with 'mod purge-destroyed'"
@@ -85,7 +90,7 @@ func (o *Operator) purgeList(ctx context.Context) (list backup.PurgeList, err er
 	defer v.Release()
 	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: o.cfg.Pipeline.Clocks().Corrected().UnixMilli(), Purged: []backup.PurgedEntry{}}
 	err = v.Purges(0, func(p state.Purge) error {
-		if p.ID != "" { // a backup has the keys of its own time
+		if p.ID != "" && p.ID != state.RefusedTexts { // a backup has the keys of its own time, and no log
 			list.Purged = append(list.Purged, backup.PurgedEntry{ClusterID: p.Cluster, ID: p.ID, CreatedAt: p.CreatedAt})
 		}
 		return ctx.Err()

@@ -89,7 +89,7 @@ grep -q 'from /etc/commons/commons.env' "$root/members.err" || fail "a command d
 inside commons snapshot save /release/backup
 stop
 inside bash -euc 'rm -rf /var/lib/commons/*'
-inside commons snapshot restore /release/backup
+inside commons snapshot restore /release/backup --accept-purged-since 2000-01-01T00:00:00Z
 start
 stop
 echo "installed: the chapter on systemd works, and a node starts on what root restored"

@@ -183,6 +183,7 @@ func takeOver(ctx context.Context, b *bench, at stranger, n int) {
 	for _, relation := range []string{"retraction", "correction"} {
 		try("make a "+relation+" of another's entry", "/api/entries", map[string]any{"agent": owner, "body": text, "supersedes": b.entry, "relation": relation})
 	}
+	try("erase another's text", "/api/entries", map[string]any{"agent": owner, "supersedes": b.entry, "relation": "retraction", "erase": true, "edit_key": fmt.Sprintf("ck_%032d", n)})
 	try("close another's job", "/api/jobs", map[string]any{"action": "close", "job_id": b.job, "agent": owner})
 	try("finish a job without a claim", "/api/jobs", map[string]any{"action": "result", "job_id": b.job, "agent": "passer-by", "result": text})
 	for _, action := range []string{"claim", "release", "result"} {

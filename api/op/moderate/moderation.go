@@ -230,10 +230,12 @@ var sampleItems = wire.Object{{"ids", []string{state.EntryID(1)}}, {"reason", "A
 // answer has the place of the next part, until the last one. Any call may be repeated.
 func hiding(unhide bool) op.Handler {
 	return ordering(hideParams, sampleItems, func(c *op.Call, f *orderForm) func() error {
-		cmd := &command.Hide{Order: f.Order, Unhide: unhide, IDs: f.words("ids", command.MaxHidden)}
-		cmd.Agents = f.profiles(command.MaxHidden - len(cmd.IDs))
-		f.checkIDs(cmd.IDs)
+		cmd := &command.Hide{Order: f.Order, Unhide: unhide}
+		cmd.IDs, cmd.Agents = f.items()
 		dry, sel := f.flag("dry_run"), f.selection(c.View(), unhide)
+		if !unhide && !dry {
+			f.needReason()
+		}
 		named := len(cmd.IDs)+len(cmd.Agents) > 0
 		switch {
 		case named && sel != nil:
@@ -245,12 +247,33 @@ func hiding(unhide bool) op.Handler {
 	})
 }
 
-// profiles reads the names of profiles, folded.
-func (f *orderForm) profiles(most int) (agents []string) {
-	for _, name := range f.words("profiles", most) {
+// items reads ids, in any form in which they are pasted, and the names of profiles, folded.
+func (f *orderForm) items() (ids, agents []string) {
+	ids = f.ids()
+	f.checkIDs(ids)
+	for _, name := range f.words("profiles", command.MaxHidden) {
 		agents = append(agents, text.Fold(text.AgentName(name)))
 	}
-	return agents
+	if n := len(ids) + len(agents); n > command.MaxHidden && !f.Problems.Any() {
+		f.Problems.Add("ids", "and profiles may be at most %d together; these are %d: send the others in further calls", command.MaxHidden, n)
+	}
+	return ids, agents
+}
+
+// ids reads the field ids.
+func (f *orderForm) ids() []string {
+	ids := f.words("ids", command.MaxHidden)
+	for i := range ids {
+		ids[i] = op.CleanID(ids[i])
+	}
+	return ids
+}
+
+// needReason adds a problem if the reason, which everybody can read, is missing or blank.
+func (f *orderForm) needReason() {
+	if f.Reason == "" && !f.Problems.Has("reason") {
+		f.Problems.Add("reason", "is required: everybody can read it")
+	}
 }
 
 // checkIDs adds a problem for each invalid id.
@@ -289,7 +312,7 @@ func (f *orderForm) selection(v *view.View, hidden bool) *view.Selection {
 		}
 		return seq
 	}
-	sel.SenderOf, sel.Before = entry("sender_of", f.Text("sender_of", command.MaxTarget)), entry("before", f.word("before", command.MaxTarget))
+	sel.SenderOf, sel.Before = entry("sender_of", op.CleanID(f.Text("sender_of", command.MaxTarget))), entry("before", op.CleanID(f.word("before", command.MaxTarget)))
 	return sel
 }
 

@@ -18,15 +18,12 @@ var (
 // mistake, and purging is for good.
 func purging() op.Handler {
 	return ordering(purgeParams, sampleItems, func(c *op.Call, f *orderForm) func() error {
-		cmd := &command.Purge{Order: f.Order, IDs: f.words("ids", command.MaxHidden)}
-		cmd.Agents = f.profiles(command.MaxHidden - len(cmd.IDs))
-		f.checkIDs(cmd.IDs)
+		cmd := &command.Purge{Order: f.Order}
+		cmd.IDs, cmd.Agents = f.items()
 		if len(cmd.IDs)+len(cmd.Agents) == 0 && !f.Problems.Any() {
 			f.Problems.Add("ids", "is required, or profiles: what is purged is named")
 		}
-		if f.Reason == "" && !f.Problems.Has("reason") {
-			f.Problems.Add("reason", "is required")
-		}
+		f.needReason()
 		dry := f.flag("dry_run")
 		return func() error { return actOn(c, cmd, &cmd.IDs, &cmd.Agents, dry) }
 	})

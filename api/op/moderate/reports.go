@@ -79,7 +79,7 @@ var sampleResolve = wire.Object{{"ids", []string{state.EntryID(1)}}, {"outcome",
 // reports of an entry.
 var resolveReports = ordering(resolveParams, sampleResolve, func(c *op.Call, f *orderForm) func() error {
 	cmd := &command.ResolveReports{Order: f.Order}
-	for _, s := range f.words("ids", command.MaxHidden) {
+	for _, s := range f.ids() {
 		if id, ok := resource.ParseReportID(s); ok {
 			cmd.Reports = append(cmd.Reports, id)
 			continue

@@ -28,10 +28,11 @@ var (
 	fieldReplyTo    = write.Field{Name: "reply_to", Most: command.MaxTarget, Refers: state.TypeEntry}
 	// A reply is open to all, and goes with supersedes and with reply_to.
 	fieldRelation = write.Field{Name: "relation", Most: command.MaxName, Like: "reply"}
+	fieldErase    = write.Field{Name: "erase", Like: false}
 
 	entryFields = []write.Field{
 		fieldBody, fieldKind, write.FieldAuthor, fieldChannel, fieldTitle,
-		write.FieldRequestID, write.FieldTags, fieldSupersedes, fieldReplyTo, fieldRelation, write.FieldEditKey, write.FieldDryRun,
+		write.FieldRequestID, write.FieldTags, fieldSupersedes, fieldReplyTo, fieldRelation, fieldErase, write.FieldEditKey, write.FieldDryRun,
 	}
 )
 
@@ -108,6 +109,13 @@ func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
 	e.ReadRequestID(rules.inURL)
 	e.publish.Tags = e.Labels(&write.FieldTags)
 	e.readRelation()
+	if e.publish.Erase = e.Flag(&fieldErase); e.publish.Erase {
+		e.NeedsKey = true
+		if e.publish.Relation != command.RelationRetraction && !e.Problems.Has(fieldErase.Name) {
+			e.Problems.Add(fieldErase.Name, "needs relation retraction, with supersedes: only an entry that is taken back is erased")
+			e.Unkeep(fieldErase.Name)
+		}
+	}
 	e.ReadKey(rules.inURL)
 	e.End()
 	isMessage := e.publish.Kind == command.KindMessage
@@ -217,6 +225,13 @@ func (e *entryForm) Rejection(view *view.View, p command.Problem) write.Rejectio
 	case command.ProblemJobClaimed:
 		issue := wire.Issue{fieldRelation.Name, "a job cannot be retracted while somebody holds its claim"}
 		return write.Rejection{issue, wire.CodeJobClaimed, "The job is claimed."}
+	case command.ProblemEraseNoKey:
+		issue := wire.Issue{write.FieldEditKey.Name, "is required, " + op.KeyInHeader + " or in the body: a text is erased only by the key that wrote it"}
+		return write.Rejection{issue, wire.CodeProofRequired, "Only the key that wrote a text erases it."}
+	case command.ProblemEraseUnproven:
+		return write.Rejection{Issue: wire.Issue{fieldErase.Name, "is for entries that were written with the edit_key of their author, and this one was not: leave erase out, or write to the operator"}}
+	case command.ProblemEraseReported:
+		return write.Rejection{Issue: wire.Issue{fieldErase.Name, "must wait: the entry was reported, and a moderator has to look at it first. Leave erase out to retract it now"}}
 	}
 	return write.NewerRule(fieldBody.Name, p)
 }
@@ -248,6 +263,9 @@ func asQuery(o wire.Object) wire.Object {
 
 func (e *entryForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the entry that it published"
+	if e.publish.Erase && r.Outcome == command.OutcomeDone {
+		e.Notes = append(e.Notes, "The text of "+e.publish.Target+" is erased: it is in no answer any more, and leaves the disks within minutes. Copies that others made stay.")
+	}
 	return write.Answer(c, &e.Form, view, r, &write.Written{
 		Location: "/api/entries/" + state.EntryID(r.Entry), Before: before,
 		Show: func(dst []byte) ([]byte, error) {
@@ -385,6 +403,9 @@ func (e *entryForm) Preview(view *view.View, cmd command.Payload) (wire.Object, 
 		{fieldSupersedes.Name, p.Target},
 		{fieldRelation.Name, p.Relation.String()},
 	}...)
+	if p.Erase {
+		o = o.With(fieldErase.Name, true)
+	}
 	return o, err
 }
 

@@ -377,6 +377,20 @@ func derivedTitle(kind command.Kind, body string) string {
 	return title
 }
 
+// Flag reads a boolean, in a form as a word. null is false.
+func (f *Form) Flag(field *Field) bool {
+	value := f.Doc.Get(field.Name)
+	if s, isText := value.(string); isText && f.Doc.Flat && (s == "true" || s == "false") {
+		value = s == "true"
+	}
+	on, isBool := value.(bool)
+	if value != nil && !isBool {
+		f.Problems.Add(field.Name, "must be true or false")
+	}
+	f.Settle(field, value != nil, on)
+	return on
+}
+
 // Labels reads tags or similar texts: an array, or a text with commas. It returns the distinct
 // ones, or nil if there is a problem.
 func (f *Form) Labels(field *Field) (distinct []string) {

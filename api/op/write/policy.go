@@ -35,7 +35,7 @@ func proposeUnderPolicy(c *op.Call, cmd command.Payload, propose func() (command
 		if err := CheckPolicy(c, cmd, by.Proof); err != nil {
 			return result, err
 		}
-		lost, err := lostClaim(c, cmd)
+		lost, err := lostCause(c, cmd)
 		if err != nil {
 			return result, err
 		}
@@ -93,18 +93,19 @@ func repeats(c *op.Call, cmd command.Payload) (bool, error) {
 // leader, whose clock decides about the end, may be ahead of this node.
 const claimMargin = 5 * time.Second
 
-// lostClaim returns the problems of a claim whose job is already taken. It need not enter the
-// log. This node may be behind, so the claim is judged again with the newest state; without
-// a leader, proposing the command fails.
-func lostClaim(c *op.Call, cmd command.Payload) ([]command.Problem, error) {
-	claim, isClaim := cmd.(*command.ClaimJob)
-	if !isClaim {
-		return nil, nil
-	}
-	judge := func() ([]command.Problem, error) {
-		lost, err := c.View().LostClaim(claim, c.Env.Now().Add(claimMargin).UnixMilli())
+// lostCause returns the problems of a claim whose job is already taken, and of a report or an entry
+// that its target forbids. It need not enter the log, where its text would stay. This node may be
+// behind, so the command is judged again with the newest state; without a leader, proposing the
+// command fails.
+func lostCause(c *op.Call, cmd command.Payload) ([]command.Problem, error) {
+	judge := func() (lost []command.Problem, err error) {
+		if claim, isClaim := cmd.(*command.ClaimJob); isClaim {
+			lost, err = c.View().LostClaim(claim, c.Env.Now().Add(claimMargin).UnixMilli())
+		} else {
+			lost, err = c.View().RefusedText(cmd)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("look at a claim: %w", err)
+			return nil, fmt.Errorf("look at the target of a write: %w", err)
 		}
 		return lost, nil
 	}
@@ -147,7 +148,7 @@ func CheckPolicy(c *op.Call, cmd command.Payload, proof *command.Proof) error {
 }
 
 // limitProblems are the problems of a write that is over a limit of the state.
-var limitProblems = []command.Problem{command.ProblemFlood, command.ProblemReportsFull, command.ProblemTooManyReports, command.ProblemNewChannels, command.ProblemRecoveries}
+var limitProblems = []command.Problem{command.ProblemFlood, command.ProblemReportsFull, command.ProblemTooManyReports, command.ProblemNewChannels, command.ProblemRecoveries, command.ProblemErasures}
 
 func limitProblem(problems []command.Problem) (command.Problem, bool) {
 	at := slices.IndexFunc(problems, func(p command.Problem) bool { return slices.Contains(limitProblems, p) })
@@ -168,6 +169,8 @@ func limitError(c *op.Call, problem command.Problem) error {
 		return set.Flooded(c.View().Time())
 	case command.ProblemNewChannels:
 		return command.TooManyChannels(time.UnixMilli(c.NewestView().Time()))
+	case command.ProblemErasures:
+		return command.TooManyErasures(time.UnixMilli(c.NewestView().Time()))
 	}
 	const lookAgain = time.Hour
 	if problem == command.ProblemRecoveries {

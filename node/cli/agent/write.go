@@ -46,11 +46,12 @@ func (c *correctCommand) Run(ctx context.Context, std terminal.Streams) error {
 type retractCommand struct {
 	writing `embed:""`
 	ID      string `arg:"" field:"supersedes" help:"The entry to take back."`
+	Erase   bool   `name:"erase" field:"erase" help:"Erase its text for good, from every node. Only with the key that wrote it."`
 	Text    string `arg:"" optional:"" field:"body" help:"The reason, or - for standard input."`
 }
 
 func (c *retractCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.publish(ctx, std, c.Text, client.NewEntry{Supersedes: c.ID, Relation: "retraction"})
+	return c.publish(ctx, std, c.Text, client.NewEntry{Supersedes: c.ID, Relation: "retraction", Erase: c.Erase})
 }
 
 // publish publishes an entry with a text.

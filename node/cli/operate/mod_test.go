@@ -133,6 +133,26 @@ func TestManyIDsAreCounted(t *testing.T) {
 	}
 }
 
+// TestManyIDsAreManyCalls holds that a command takes more ids than a call, and shows the progress.
+func TestManyIDsAreManyCalls(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	var ids []string
+	for i := range 3 {
+		ids = append(ids, c.MustPublish(0, nodetest.Post{Body: fmt.Sprint("Cheap pills, number ", i)}).Entry.ID)
+	}
+	for len(ids) < 250 {
+		ids = slices.Insert(ids, 0, ids[0]) // the last ones are in the last call
+	}
+	for _, verb := range [][]string{{"hide"}, {"unhide"}, {"purge", "--yes"}} {
+		args := slices.Concat([]string{"mod"}, verb, []string{"--reason", "A test", "--cluster-addr", c.Nodes[0].ClusterAddr()}, ids)
+		code, out, stderr := execute(t, args...)
+		if code != cli.ExitOK || !strings.Contains(stderr, "commons: 100 of 250\ncommons: 200 of 250\ncommons: 250 of 250\n") || !strings.Contains(out, "3 of 3 changed ("+verb[0]+")") {
+			t.Errorf("%s: exit code %d, %.300s%s", verb, code, out, stderr)
+		}
+	}
+}
+
 // TestModRepeatsACall holds that a repeated call may change no data without failing, because
 // an earlier attempt may have made the change.
 func TestModRepeatsACall(t *testing.T) {

@@ -43,7 +43,7 @@ type unhideCommand struct {
 
 type purgeCommand struct {
 	moderation `embed:"" json:"-"`
-	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of entries, jobs and requests for help; at most 100." json:"ids,omitempty"`
+	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of entries, jobs and requests for help." json:"ids,omitempty"`
 	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"The profiles of these agents: what they say of themselves. Names, and the keys to them, stay their owners'." json:"profiles,omitempty"`
 	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
 	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show what would be affected." json:"-"`
@@ -55,11 +55,17 @@ func (c *purgeCommand) Run(ctx context.Context, std terminal.Streams) error {
 		return &config.Error{Problems: []string{"name what is to be purged: ids, or --profile NAME"}}
 	}
 	c.DryRun = !c.Yes
-	done, err := modCall[hidden](ctx, &c.moderation, "purge", nil, c)
+	var all hidden
+	err := all.inPages(std, c.IDs, c.Profiles, func(ids, profiles []string) error {
+		c.IDs, c.Profiles = ids, profiles
+		part, err := modCall[hidden](ctx, &c.moderation, "purge", nil, c)
+		all.add(part)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	return c.showChange(std, done, done.text("purge", c.DryRun), done.Changed, c.DryRun)
+	return c.showChange(std, all, all.text("purge", c.DryRun), all.Changed, c.DryRun)
 }
 
 // hidden is the answer to a call of hide, unhide or purge.
@@ -88,26 +94,71 @@ func (s *selection) Run(ctx context.Context, std terminal.Streams, called *kong.
 	operation, body := called.Selected().Name, called.Selected().Target.Addr().Interface()
 	s.DryRun = !s.Yes && len(s.IDs)+len(s.Profiles) == 0
 	var all hidden
-	for {
-		part, err := modCall[hidden](ctx, &s.moderation, operation, nil, body)
-		if err != nil {
-			if all.Changed > 0 {
-				err = fmt.Errorf("%w; %d are done: repeat the command to go on", err, all.Changed)
+	err := all.inPages(std, s.IDs, s.Profiles, func(ids, profiles []string) error {
+		for s.IDs, s.Profiles = ids, profiles; ; {
+			part, err := modCall[hidden](ctx, &s.moderation, operation, nil, body)
+			if err != nil {
+				return err
 			}
+			all.add(part)
+			if s.Before = part.Next; s.Before == nil {
+				return nil
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return s.showChange(std, all, all.text(operation, s.DryRun), all.Changed, s.DryRun)
+}
+
+const (
+	mostItems    = 100 // of one call
+	shownSamples = 5
+)
+
+// inPages calls f with all ids and profiles, as many at once as a call may have, or once without
+// any. It shows the progress, and adds to an error how much is done.
+func (h *hidden) inPages(std terminal.Streams, ids, profiles []string, f func(ids, profiles []string) error) error {
+	call := func(ids, profiles []string) error {
+		err := f(ids, profiles)
+		if err != nil && h.Changed > 0 {
+			err = fmt.Errorf("%w; %d are done: repeat the command to go on", err, h.Changed)
+		}
+		return err
+	}
+	all := len(ids) + len(profiles)
+	if all <= mostItems {
+		return call(ids, profiles)
+	}
+	done := 0
+	progress := func(n int) {
+		done += n
+		fmt.Fprintf(std.Err, "commons: %d of %d\n", done, all)
+	}
+	for part := range slices.Chunk(ids, mostItems) {
+		if err := call(part, nil); err != nil {
 			return err
 		}
-		all.Matched += part.Matched
-		all.Changed += part.Changed
-		all.Samples = append(all.Samples, part.Samples...)
-		all.Profiles = append(all.Profiles, part.Profiles...)
-		all.Notes = append(all.Notes, part.Notes...)
-		if s.Before = part.Next; s.Before == nil {
-			break
-		}
+		progress(len(part))
 	}
-	const shown = 5
-	all.Samples = all.Samples[:min(len(all.Samples), shown)]
-	return s.showChange(std, all, all.text(operation, s.DryRun), all.Changed, s.DryRun)
+	for part := range slices.Chunk(profiles, mostItems) {
+		if err := call(nil, part); err != nil {
+			return err
+		}
+		progress(len(part))
+	}
+	return nil
+}
+
+// add adds the answer to a further call.
+func (h *hidden) add(part hidden) {
+	h.Matched += part.Matched
+	h.Changed += part.Changed
+	h.Samples = append(h.Samples, part.Samples...)
+	h.Samples = h.Samples[:min(len(h.Samples), shownSamples)]
+	h.Profiles = append(h.Profiles, part.Profiles...)
+	h.Notes = append(h.Notes, part.Notes...)
 }
 
 func (h *hidden) text(operation string, dry bool) string {

@@ -1,8 +1,14 @@
 package operate
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/commons-cluster/commons/node/backup"
 	"github.com/commons-cluster/commons/node/cli/terminal"
@@ -46,6 +52,9 @@ Start it on %s, then the others with --join and empty data directories.`,
 	if founded.Purged > 0 {
 		text += "\n" + terminal.Plural(founded.Purged, "text") + " purged again, as the purge list says."
 	}
+	if founded.PurgesUpTo > 0 {
+		text += "\nPurges up to " + terminal.TimeText(founded.PurgesUpTo) + " are repeated; texts purged later are back."
+	}
 	if founded.NewDataKey {
 		text += newKeyNotice
 	}
@@ -53,37 +62,88 @@ Start it on %s, then the others with --join and empty data directories.`,
 }
 
 type snapshotRestoreCommand struct {
-	directory `embed:""`
-	File      string   `arg:"" help:"The backup."`
-	PurgeList []string `name:"purge-list" sep:"," placeholder:"FILE" help:"Lists of what was purged; what the newest one names is purged again (default: those beside the backup, named *.purged.json)."`
-	Check     bool     `name:"check" help:"Only try it: restore into a temporary directory (below TMPDIR), compare the digests, and remove it. No data directory is touched."`
+	directory  `embed:""`
+	File       string   `arg:"" help:"The backup."`
+	Purged     []string `name:"purged" sep:"," placeholder:"FILE" help:"Newer lists of what was purged; what the newest one names is purged again (default: those beside the backup, named *.purged.json)."`
+	PurgedFrom string   `name:"purged-from" placeholder:"HOST:PORT" help:"Private port of a node of the former cluster that is still alive: what it knows to be purged is purged again."`
+	Accept     string   `name:"accept-purged-since" placeholder:"TIME" help:"Go on without a newer list: texts that were purged after this time come back. RFC 3339, at most the time up to which purges are known."`
+	Check      bool     `name:"check" help:"Only try it: restore into a temporary directory (below TMPDIR), compare the digests, and remove it. No data directory is touched."`
 }
 
-func (c *snapshotRestoreCommand) Run(std terminal.Streams) (err error) {
+func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) (err error) {
 	at, err := c.node()
 	if err != nil {
 		return err
 	}
-	if at.PurgeLists = c.PurgeList; len(at.PurgeLists) == 0 {
-		if at.PurgeLists, err = filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix)); err != nil {
-			return err
-		}
+	temporary, err := os.MkdirTemp("", "commons-purged-*")
+	if err != nil {
+		return err
 	}
-	if len(at.PurgeLists) == 0 {
-		defer func() {
-			if err == nil {
-				fmt.Fprintf(std.Err, "warning: no purge list was given and none is beside %s (*%s): what was purged after the backup comes back\n", c.File, backup.PurgeListSuffix)
-			}
-		}()
+	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
+	own := c.File + backup.PurgeListSuffix // of the time of the backup
+	beside, err := filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix))
+	if err != nil {
+		return err
+	}
+	at.PurgeLists = slices.Concat(c.Purged, beside)
+	if c.PurgedFrom != "" {
+		from := filepath.Join(temporary, "list")
+		if err := c.fetchList(ctx, from); err != nil {
+			return fmt.Errorf("nothing was restored: --purged-from: %w", err)
+		}
+		at.PurgeLists = append(at.PurgeLists, from)
 	}
 	if c.Check {
 		return c.try(std, at)
+	}
+	if !slices.ContainsFunc(at.PurgeLists, func(list string) bool { return list != own }) {
+		if err := c.checkAccepted(at.PurgeLists); err != nil {
+			return err
+		}
 	}
 	founded, err := offline.Restore(at, c.File)
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
 	return c.report(std, "restored and verified", founded)
+}
+
+// fetchList saves the purge list of a node of the former cluster.
+func (c *snapshotRestoreCommand) fetchList(ctx context.Context, path string) error {
+	asked := target{nodes: nodes{ClusterAddr: []string{c.PurgedFrom}, SecretFile: cmp.Or(c.SourceSecret, c.SecretFile)}}
+	client, err := asked.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return savePurgeList(ctx, client, path)
+}
+
+const listTimeout = 30 * time.Second // for the purge list of a node
+
+// checkAccepted returns the error of a restore without a newer list than that of the backup,
+// unless the operator accepts that texts purged since come back.
+func (c *snapshotRestoreCommand) checkAccepted(lists []string) error {
+	upTo, err := offline.PurgesKnown(c.File, lists...)
+	if err != nil {
+		return fmt.Errorf("nothing was restored: %w", err)
+	}
+	shown := terminal.TimeText(upTo)
+	if c.Accept == "" {
+		return fmt.Errorf("nothing was restored: purges are known up to %s; texts purged later would be back. Name a newer list with --purged FILE "+
+			"(`commons mod purge-list`), ask a node of the former cluster that is still alive with --purged-from HOST:PORT, "+
+			"or go on with --accept-purged-since %s", shown, shown)
+	}
+	since, err := time.Parse(time.RFC3339, c.Accept)
+	if err != nil {
+		return &config.Error{Problems: []string{fmt.Sprintf("--accept-purged-since: %q is no time such as %s", c.Accept, shown)}}
+	}
+	if since.UnixMilli() > upTo {
+		return &config.Error{Problems: []string{fmt.Sprintf("--accept-purged-since: purges are known up to %s only: texts that were purged between it and %s would be back, too", shown, c.Accept)}}
+	}
+	return nil
 }
 
 type tried struct {

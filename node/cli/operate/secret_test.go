@@ -55,7 +55,7 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 		{[]string{"inspect", backup, "--secret-file", secret}, cli.ExitFailed, "is whole, and cannot be restored"},
 		{[]string{"inspect", backup, "--secret-file", secret, "--json"}, cli.ExitFailed, `"restorable": false`},
 		{[]string{"restore", "--check", backup, "--secret-file", secret}, cli.ExitFailed, "--source-secret-file"},
-		{[]string{"restore", backup, "--secret-file", secret, "--data-dir", missing}, cli.ExitFailed, filepath.Base(former)[len(filepath.Base(secret)):]},
+		{[]string{"restore", backup, "--secret-file", secret, "--data-dir", missing, "--accept-purged-since", longAgo}, cli.ExitFailed, filepath.Base(former)[len(filepath.Base(secret)):]},
 		{[]string{"inspect", backup, "--secret-file", secret, "--source-secret-file", former, "--json"}, cli.ExitOK, `"restorable": true`},
 		{[]string{"restore", "--check", backup, "--secret-file", secret, "--source-secret-file", former}, cli.ExitOK, "can be restored: 1 entry up"},
 		{[]string{"restore", "--check", backup, "--secret-file", secret, "--new-data-key", "--json"}, cli.ExitOK, `"restorable": true`},
@@ -69,7 +69,7 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what was rejected left a data directory: %v", err)
 	}
-	code, out, stderr := execute(t, "snapshot", "restore", backup, "--secret-file", secret, "--source-secret-file", former, "--data-dir", missing, "--node-id", "r")
+	code, out, stderr := execute(t, "snapshot", "restore", backup, "--secret-file", secret, "--source-secret-file", former, "--data-dir", missing, "--node-id", "r", "--accept-purged-since", longAgo)
 	if code != cli.ExitOK || !strings.Contains(out, "restored and verified: 1 entry up") || strings.Contains(out, "data key is new") {
 		t.Errorf("restore: exit code %d, %s%s", code, out, stderr)
 	}

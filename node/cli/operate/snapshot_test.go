@@ -36,9 +36,9 @@ func TestSnapshotCommands(t *testing.T) {
 	}
 
 	data := filepath.Join(dir, "data")
-	expect(t, cli.ExitOK, []string{"snapshot", "restore", file, "--data-dir", data, "--node-id", "r"}, "restored and verified: 1 entry", report.Digest)
-	expect(t, cli.ExitFailed, []string{"snapshot", "restore", file, "--data-dir", data, "--node-id", "r"}, "is not empty")
-	expect(t, cli.ExitOK, []string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "anew"), "--node-id", "r", "--new-data-key"}, "restored and verified: 1 entry", "The data key is new")
+	expect(t, cli.ExitOK, []string{"snapshot", "restore", file, "--data-dir", data, "--node-id", "r", "--accept-purged-since", longAgo}, "restored and verified: 1 entry", report.Digest)
+	expect(t, cli.ExitFailed, []string{"snapshot", "restore", file, "--data-dir", data, "--node-id", "r", "--accept-purged-since", longAgo}, "is not empty")
+	expect(t, cli.ExitOK, []string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "anew"), "--node-id", "r", "--new-data-key", "--accept-purged-since", longAgo}, "restored and verified: 1 entry", "The data key is new")
 	expect(t, cli.ExitUsage, []string{"recover", "--data-dir", data}, "--confirm is missing: recover makes r-", "of term")
 	code, out, stderr = execute(t, "recover", "--data-dir", data, "--confirm", "--json")
 	if code != cli.ExitOK || !json.Valid([]byte(out)) {
@@ -51,7 +51,7 @@ func TestSnapshotCommands(t *testing.T) {
 	}{
 		{[]string{"mod", "purge", "e1", "--reason", "an address", "--yes", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 of 1 changed (purge)"},
 		{[]string{"mod", "purge-status", "--cluster-addr", c.Nodes[0].ClusterAddr()}, c.Nodes[0].ServerID()},
-		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "as it was"), "--node-id", "r"}, "restored and verified: 1 entry"},
+		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "as it was"), "--node-id", "r", "--accept-purged-since", longAgo}, "restored and verified: 1 entry"},
 		{[]string{"mod", "purge-list", filepath.Join(dir, "later.purged.json"), "--cluster-addr", c.Nodes[0].ClusterAddr()}, ""},
 		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "purged"), "--node-id", "r"}, "1 text purged again, as the purge list says."},
 	} {
@@ -60,14 +60,29 @@ func TestSnapshotCommands(t *testing.T) {
 
 	alone := filepath.Join(t.TempDir(), "alone")
 	must.Do(t, os.Link(file, alone))
-	for _, given := range [][]string{nil, {"--purge-list", file + ".purged.json"}} {
-		want := ""
-		if given == nil {
-			want = "warning: no purge list was given and none is beside " + alone + " (*.purged.json): what was purged after the backup comes back\n"
-		}
-		if code, _, stderr := execute(t, append([]string{"snapshot", "restore", "--check", alone}, given...)...); code != cli.ExitOK || stderr != want {
-			t.Errorf("with the list %q: exit code %d, %q, want %q", given, code, stderr, want)
-		}
+	must.Do(t, os.Link(file+".purged.json", alone+".purged.json"))
+	from := c.Nodes[0].ClusterAddr()
+	for _, tc := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"without a newer list", nil, cli.ExitFailed, "texts purged later would be back"},
+		{"accepted", []string{"--accept-purged-since", longAgo}, cli.ExitOK, "texts purged later are back"},
+		{"accepted since a time that is too late", []string{"--accept-purged-since", "2999-01-01T00:00:00Z"}, cli.ExitUsage, "purges are known up to"},
+		{"no time", []string{"--accept-purged-since", "yesterday"}, cli.ExitUsage, "is no time such as"},
+		{"a newer list", []string{"--purged", filepath.Join(dir, "later.purged.json")}, cli.ExitOK, "1 text purged again"},
+		{"from a node", []string{"--purged-from", from}, cli.ExitOK, "1 text purged again"},
+		{"from no node", []string{"--purged-from", "127.0.0.1:1"}, cli.ExitFailed, "--purged-from"},
+		{"a drill", []string{"--check"}, cli.ExitOK, "can be restored"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			args := append([]string{"snapshot", "restore", alone, "--data-dir", filepath.Join(t.TempDir(), "data"), "--node-id", "r"}, tc.args...)
+			if code, out, stderr := execute(t, args...); code != tc.code || !strings.Contains(out+stderr, tc.says) {
+				t.Errorf("exit code %d, want %d and %q: %s%s", code, tc.code, tc.says, out, stderr)
+			}
+		})
 	}
 
 	must.Do(t, os.Truncate(file, 1000))
@@ -123,6 +138,9 @@ func lastBackup(t *testing.T, c *nodetest.Cluster) string {
 	return at
 }
 
+// longAgo is a time before every purge.
+const longAgo = "2000-01-01T00:00:00Z"
+
 // TestSnapshotToStandardOutput holds that a backup can be piped elsewhere.
 func TestSnapshotToStandardOutput(t *testing.T) {
 	t.Parallel()
@@ -154,7 +172,7 @@ func TestRestoredFilesKeepTheOwner(t *testing.T) {
 	const user = 12345
 	must.Do(t, os.Chown(home, user, user))
 	data := filepath.Join(home, "data")
-	for _, args := range [][]string{{"snapshot", "restore", file}, {"recover"}, {"recover", "--confirm"}} {
+	for _, args := range [][]string{{"snapshot", "restore", file, "--accept-purged-since", longAgo}, {"recover"}, {"recover", "--confirm"}} {
 		_, out, stderr := execute(t, append(args, "--data-dir", data, "--node-id", "r")...)
 		err := filepath.WalkDir(home, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {

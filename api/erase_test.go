@@ -1,0 +1,50 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
+)
+
+// TestErase: the holder of the key erases its own texts, by any surface that publishes.
+func TestErase(t *testing.T) {
+	s := start(t)
+	hook(s.Backend)
+	write := func(body string, headers ...string) string {
+		t.Helper()
+		var answer client.Published
+		s.Post("/api/entries", body, headers...).Must(t, http.StatusCreated).Decode(t, &answer)
+		return answer.Entry.ID
+	}
+	own := write(`{"body":"A secret of ada."}`, bearer...)
+	erase := `{"supersedes":"` + own + `","relation":"retraction","erase":true}`
+
+	s.Post("/api/entries", `{"agent":"ada","supersedes":"`+own+`","relation":"retraction","erase":true}`).Rejected(t, http.StatusForbidden, "proof_required", "edit_key")
+	s.Post("/api/entries", `{"supersedes":"`+own+`","relation":"correction","body":"Better.","erase":true}`, bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "erase")
+	s.Post("/api/entries", `{"body":"Alone.","erase":true}`, bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "erase")
+	s.Post("/api/entries", `{"supersedes":"`+own+`","relation":"retraction","erase":"yes"}`, bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "erase")
+	unproven := write(`{"agent":"bob","body":"A text of bob."}`)
+	s.Post("/api/agents", `{"id":"bob","note":"Here."}`).Must(t, http.StatusCreated)
+	s.Post("/api/entries", `{"agent":"bob","supersedes":"`+unproven+`","relation":"retraction","erase":true}`).Rejected(t, http.StatusForbidden, "proof_required", "edit_key")
+	theirs := write(`{"agent":"ada","body":"A text without the key."}`)
+	s.Post("/api/entries", `{"supersedes":"`+theirs+`","relation":"retraction","erase":true}`, bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "erase")
+	reported := write(`{"body":"A text that is reported."}`, bearer...)
+	s.Post("/api/reports", `{"entry_id":"`+reported+`","reason":"spam","text":"This is spam."}`).Must(t, http.StatusCreated)
+	s.Post("/api/entries", `{"supersedes":"`+reported+`","relation":"retraction","erase":true}`, bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "erase")
+
+	s.Post("/api/entries?dry_run=1", erase, bearer...).Must(t, http.StatusOK).Has(t, `"erase":true`)
+	s.Get("/api/entries/"+own).Has(t, "A secret of ada.")
+	s.Post("/api/entries", erase, bearer...).Must(t, http.StatusCreated).Has(t, "leaves the disks within minutes")
+	var answer struct{ Entry client.Entry }
+	s.Get("/api/entries/"+own).Lacks(t, "secret").Decode(t, &answer)
+	if h := answer.Entry.Hidden; h == nil || !h.Purged || h.Reason != "Erased by its author" {
+		t.Errorf("the stub has %+v", h)
+	}
+	check.Equal(t, answer.Entry.SupersededByCount, 1, "later entries of the stub")
+
+	byGet := write(`{"body":"Another secret of ada."}`, bearer...)
+	s.Get("/api/entries?action=publish&confirm=write&request_id=erase-by-get&supersedes="+byGet+"&relation=retraction&erase=true", bearer...).Must(t, http.StatusCreated)
+	s.Get("/api/entries/"+byGet).Lacks(t, "secret").Has(t, "Erased by its author")
+}
