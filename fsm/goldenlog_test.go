@@ -125,7 +125,7 @@ func reviewedJob() []command.Payload {
 	return []command.Payload{
 		register("poster", "key of poster", nil), p, claim("bob", 1), claim("bob", 1), &command.RevokeJob{PosterAction: because},
 		claim("eve", 1), finish("eve", 1), &command.RejectJob{PosterAction: because}, finish("eve", 1), &command.AcceptJob{PosterAction: because},
-		&command.ReopenJob{PosterAction: because}, claim("bob", 1), release("bob", 1), &command.CloseJob{JobAction: because.JobAction},
+		&command.ReopenJob{PosterAction: because}, &command.TakeJob{Author: author("ann"), Note: "Mine.", TTL: 1000_000, Jobs: []string{"j9", "j1"}, Next: "{}"}, release("ann", 1), &command.CloseJob{JobAction: because.JobAction},
 	}
 }
 

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ func jobCommands() []command.Payload {
 		&command.ClaimJob{JobAction: on, Note: "On it.", TTL: 1000},
 		&command.FinishJob{JobAction: on, Result: "Done."},
 		&command.ReleaseJob{JobAction: on}, &command.CloseJob{JobAction: on}, &command.Tick{},
+		&command.TakeJob{Author: a, Note: "Mine.", TTL: 1000, Jobs: []string{"j1", "j2"}, Next: "{}"},
 		&command.AcceptJob{PosterAction: because}, &command.RejectJob{PosterAction: because}, &command.RevokeJob{PosterAction: because}, &command.ReopenJob{PosterAction: because},
 		&command.AskHuman{Author: a, Goal: "Goal", Action: "Action", Context: "Context", Bounds: "Bounds", Tags: []string{"one"}},
 	}
@@ -45,18 +47,25 @@ func TestJobCommandsAreChecked(t *testing.T) {
 			c.Mentions = make([]string, command.MaxMentions+1)
 			return c
 		},
-		"request":      func() command.Payload { c := postJob("ada"); c.Request.ID = "short"; return c },
-		"title":        func() command.Payload { c := postJob("ada"); c.Title = "abc"; return c },
-		"body":         func() command.Payload { c := postJob("ada"); c.Body = long(command.MaxBody); return c },
-		"tags":         func() command.Payload { c := postJob("ada"); c.Tags = strings.Split("123456789", ""); return c },
-		"job":          func() command.Payload { c := release("ada", 1); c.Job = ""; return c },
-		"long job":     func() command.Payload { c := closeJob("ada", 1); c.Job = long(command.MaxTarget); return c },
-		"note":         func() command.Payload { c := claim("ada", 1); c.Note = long(command.MaxJobNote); return c },
-		"no claim":     func() command.Payload { c := claim("ada", 1); c.TTL = 0; return c },
-		"long claim":   func() command.Payload { c := claim("ada", 1); c.TTL = command.MaxClaim + 1; return c },
-		"result":       func() command.Payload { c := finish("ada", 1); c.Result = long(command.MaxJobResult); return c },
-		"no result":    func() command.Payload { c := finish("ada", 1); c.Result = ""; return c },
-		"bad UTF-8":    func() command.Payload { c := finish("ada", 1); c.Result = "abcd\xff"; return c },
+		"request":       func() command.Payload { c := postJob("ada"); c.Request.ID = "short"; return c },
+		"title":         func() command.Payload { c := postJob("ada"); c.Title = "abc"; return c },
+		"body":          func() command.Payload { c := postJob("ada"); c.Body = long(command.MaxBody); return c },
+		"tags":          func() command.Payload { c := postJob("ada"); c.Tags = strings.Split("123456789", ""); return c },
+		"job":           func() command.Payload { c := release("ada", 1); c.Job = ""; return c },
+		"long job":      func() command.Payload { c := closeJob("ada", 1); c.Job = long(command.MaxTarget); return c },
+		"note":          func() command.Payload { c := claim("ada", 1); c.Note = long(command.MaxJobNote); return c },
+		"no claim":      func() command.Payload { c := claim("ada", 1); c.TTL = 0; return c },
+		"long claim":    func() command.Payload { c := claim("ada", 1); c.TTL = command.MaxClaim + 1; return c },
+		"result":        func() command.Payload { c := finish("ada", 1); c.Result = long(command.MaxJobResult); return c },
+		"no result":     func() command.Payload { c := finish("ada", 1); c.Result = ""; return c },
+		"bad UTF-8":     func() command.Payload { c := finish("ada", 1); c.Result = "abcd\xff"; return c },
+		"no candidates": func() command.Payload { return &command.TakeJob{Author: author("ada"), TTL: 1, Next: "{}"} },
+		"candidates": func() command.Payload {
+			return &command.TakeJob{Author: author("ada"), TTL: 1, Next: "{}", Jobs: slices.Repeat([]string{"j1"}, command.MaxCandidates+1)}
+		},
+		"long next": func() command.Payload {
+			return &command.TakeJob{Author: author("ada"), TTL: 1, Next: long(command.MaxNextBytes), Jobs: []string{"j1"}}
+		},
 		"deadline":     func() command.Payload { c := postJob("ada"); c.ExpiresHours = command.MaxExpiresHours + 1; return c },
 		"short claims": func() command.Payload { c := postJob("ada"); c.ClaimHours = command.MinClaimHours - 1; return c },
 		"long claims":  func() command.Payload { c := postJob("ada"); c.ClaimHours = command.MaxClaimHours + 1; return c },

@@ -36,6 +36,7 @@ type modelJob struct {
 	done       bool
 	closed     bool
 	reopened   bool // it has no deadline any more
+	had        map[string]bool
 }
 
 func (j *modelJob) claimed(now int64) bool {
@@ -110,7 +111,7 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 	switch c := b.(type) {
 	case *command.PostJob:
 		entry = file()
-		m.jobs = append(m.jobs, &modelJob{PostJob: *c, seq: entry, poster: c.AgentKey, posted: m.now})
+		m.jobs = append(m.jobs, &modelJob{PostJob: *c, seq: entry, poster: c.AgentKey, posted: m.now, had: map[string]bool{}})
 		return entry, true
 	case *command.ClaimJob:
 		j := find(c.Job)
@@ -127,11 +128,20 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 		default:
 			j.extended, j.rejections = 0, 0
 		}
-		j.claimant, j.expires, j.began = c.AgentKey, m.now+c.TTL, m.now
+		j.claimant, j.expires, j.began, j.had[c.AgentKey] = c.AgentKey, m.now+c.TTL, m.now, true
 		if j.ClaimHours > 0 {
 			j.expires = m.now + int64(j.ClaimHours)*hour
 		}
 		return file(), true
+	case *command.TakeJob:
+		for _, id := range c.Jobs {
+			j := find(id)
+			if j == nil || j.poster == c.AgentKey || j.status(m.now) != state.JobOpen || j.ProvenOnly || j.had[c.AgentKey] {
+				continue
+			}
+			return m.act(&command.ClaimJob{JobAction: command.JobAction{Author: c.Author, Job: id}, TTL: c.TTL})
+		}
+		return 0, false
 	case *command.FinishJob:
 		j := find(c.Job)
 		if j == nil || !j.claimed(m.now) || j.claimant != c.AgentKey {
@@ -216,7 +226,7 @@ func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.Reques
 	if rapid.IntRange(0, 2).Draw(t, "keyed") == 0 {
 		on.Request = command.RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
 	}
-	ops := []command.Op{command.OpPostJob, command.OpClaimJob, command.OpClaimJob, command.OpClaimJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpPublish, command.OpTick}
+	ops := []command.Op{command.OpPostJob, command.OpClaimJob, command.OpClaimJob, command.OpTakeJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpPublish, command.OpTick}
 	posters := []command.Op{command.OpAcceptJob, command.OpRejectJob, command.OpRevokeJob, command.OpReopenJob}
 	ops = append(ops, posters...)
 	if agent == "pat" {
@@ -243,6 +253,12 @@ func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.Reques
 		return &command.ReopenJob{PosterAction: because}, on.Request
 	case command.OpClaimJob:
 		return &command.ClaimJob{JobAction: on, TTL: rapid.SampledFrom([]int64{1, 1000, 5000, 20_000, 3_600_000}).Draw(t, "ttl")}, on.Request
+	case command.OpTakeJob:
+		c := &command.TakeJob{Author: on.Author, TTL: hour, Jobs: []string{on.Job}, Next: "{}"}
+		for range rapid.IntRange(0, 3).Draw(t, "more candidates") {
+			c.Jobs = append(c.Jobs, state.FormatID(state.TypeJob, rapid.Uint64Range(1, lastSeq+2).Draw(t, "candidate")))
+		}
+		return c, on.Request
 	case command.OpFinishJob:
 		return &command.FinishJob{JobAction: on, Result: "The result."}, on.Request
 	case command.OpReleaseJob:
@@ -310,6 +326,20 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 		}
 	}
 	checkClaimCounts(t, m)
+	for _, agent := range []string{"bob", "eve"} {
+		var next []string
+		for _, j := range want.jobs {
+			if j.poster != agent && j.status(want.now) == state.JobOpen && !j.ProvenOnly && !j.had[agent] && len(next) < command.MaxCandidates {
+				next = append(next, state.FormatID(state.TypeJob, j.seq))
+			}
+		}
+		by := command.Signature{AgentKey: agent, Proof: &command.Proof{Sender: "s1"}}
+		for _, words := range []string{"", "title"} {
+			if got, err := v.NextJobs(view.Query{Since: -1, Q: words}, by); err != nil || !slices.Equal(got, next) {
+				t.Fatalf("next jobs of %s: %v, %v, want %v", agent, got, err, next)
+			}
+		}
+	}
 	lists := map[state.JobStatus][]uint64{}
 	for _, j := range slices.Backward(want.jobs) {
 		status := j.status(want.now)

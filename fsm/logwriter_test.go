@@ -82,12 +82,22 @@ var draws = map[command.Op]struct {
 	command.OpFinishJob: {3, func(w *logWriter) command.Payload {
 		return &command.FinishJob{JobAction: w.onJob(state.JobClaimed), Result: "The result."}
 	}},
-	command.OpReleaseJob:       {3, func(w *logWriter) command.Payload { return &command.ReleaseJob{JobAction: w.onJob(state.JobClaimed)} }},
-	command.OpCloseJob:         {3, func(w *logWriter) command.Payload { return &command.CloseJob{JobAction: w.onJob(state.JobOpen)} }},
-	command.OpAcceptJob:        {4, func(w *logWriter) command.Payload { return &command.AcceptJob{PosterAction: w.asPoster(state.JobReview)} }},
-	command.OpRejectJob:        {4, func(w *logWriter) command.Payload { return &command.RejectJob{PosterAction: w.asPoster(state.JobReview)} }},
-	command.OpRevokeJob:        {3, func(w *logWriter) command.Payload { return &command.RevokeJob{PosterAction: w.asPoster(state.JobClaimed)} }},
-	command.OpReopenJob:        {3, func(w *logWriter) command.Payload { return &command.ReopenJob{PosterAction: w.asPoster(state.JobDone)} }},
+	command.OpReleaseJob: {3, func(w *logWriter) command.Payload { return &command.ReleaseJob{JobAction: w.onJob(state.JobClaimed)} }},
+	command.OpCloseJob:   {3, func(w *logWriter) command.Payload { return &command.CloseJob{JobAction: w.onJob(state.JobOpen)} }},
+	command.OpAcceptJob: {4, func(w *logWriter) command.Payload {
+		return &command.AcceptJob{PosterAction: w.asPoster(state.JobReview)}
+	}},
+	command.OpRejectJob: {4, func(w *logWriter) command.Payload {
+		return &command.RejectJob{PosterAction: w.asPoster(state.JobReview)}
+	}},
+	command.OpRevokeJob: {3, func(w *logWriter) command.Payload {
+		return &command.RevokeJob{PosterAction: w.asPoster(state.JobClaimed)}
+	}},
+	command.OpReopenJob: {3, func(w *logWriter) command.Payload { return &command.ReopenJob{PosterAction: w.asPoster(state.JobDone)} }},
+	command.OpTakeJob: {4, func(w *logWriter) command.Payload {
+		a, b := w.onJob(state.JobOpen), w.onJob(state.JobOpen)
+		return &command.TakeJob{Author: a.Author, TTL: command.HourMillis, Jobs: []string{a.Job, b.Job}, Next: "{}"}
+	}},
 	command.OpTick:             {1, func(*logWriter) command.Payload { return &command.Tick{} }},
 	command.OpAskHuman:         {2, (*logWriter).askHuman},
 	command.OpAddUsage:         {3, (*logWriter).addUsage},

@@ -45,6 +45,12 @@ const (
 	CodeTooManyRenewals  command.Code = "too_many_renewals"
 	CodeJobDone          command.Code = "job_done"
 	CodeJobClosed        command.Code = "job_closed"
+	CodeInReview         command.Code = "in_review"
+	CodeNotInReview      command.Code = "not_in_review"
+	CodeNotByKey         command.Code = "not_by_key"
+	CodeTooEarly         command.Code = "too_early"
+	CodeNotDone          command.Code = "not_done"
+	CodeTooLate          command.Code = "too_late"
 	CodeNoReceiver       command.Code = "no_receiver"
 	CodeNotModerator     command.Code = "moderators_only"
 	CodeBlocked          command.Code = "blocked"
@@ -68,7 +74,8 @@ var codesOf = map[int][]command.Code{
 	http.StatusInternalServerError:         {CodeInternal},
 	http.StatusConflict: {
 		CodeOwnJob, CodeNotPoster, CodeNameInUse, CodeJobClaimed, CodeNotClaimed, CodeTooManyClaims, CodeTooManyRenewals,
-		CodeJobDone, CodeJobClosed, CodeNoReceiver, CodeIndexAhead,
+		CodeJobDone, CodeJobClosed, CodeInReview, CodeNotInReview, CodeNotByKey, CodeTooEarly, CodeNotDone, CodeTooLate,
+		CodeNoReceiver, CodeIndexAhead,
 	},
 	http.StatusServiceUnavailable: {
 		CodeNotReady, command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,

@@ -111,6 +111,7 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpRejectJob:        effect((*Txn).applyRejectJob),
 	command.OpRevokeJob:        effect((*Txn).applyRevokeJob),
 	command.OpReopenJob:        effect((*Txn).applyReopenJob),
+	command.OpTakeJob:          effect((*Txn).applyTakeJob),
 	command.OpAskHuman:         effect((*Txn).applyAskHuman),
 	command.OpAddUsage:         effect((*Txn).applyAddUsage),
 	command.OpBeginDeliveries:  effect((*Txn).applyBeginDeliveries),

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -39,20 +40,46 @@ func (tx *Txn) applyPostJob(c *command.PostJob) command.Result {
 // applyClaimJob publishes the claim and returns its entry.
 func (tx *Txn) applyClaimJob(c *command.ClaimJob) command.Result {
 	return tx.actOnJob(c, &c.JobAction, func(w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64 {
-		seq := tx.replyOnJob(state.EventClaim, &c.JobAction, w, job, state.ClaimTitle, cmp.Or(c.Note, claimWithoutNote))
-		next := stored.Bare(state.JobClaimed)
-		next.Claimant, next.ClaimantKey, next.Claim = c.Agent, c.AgentKey, seq
-		next.Expires = tx.now + cmp.Or(next.ClaimTime, c.TTL)
-		for _, sh := range state.Claimants(w) {
-			next.Counted += string(state.ClaimsKey(sh.Of)[1:])
-		}
-		if stored.At(tx.now).Status == state.JobClaimed {
-			next.Renewed = stored.Renewed + 1
-			next.Rejections, next.Rejection = stored.Rejections, stored.Rejection
-		}
-		tx.putJob(job.Seq, stored, next)
-		return seq
+		return tx.claim(c, w, job, stored)
 	})
+}
+
+// applyTakeJob claims the first candidate that the rules allow, and returns the claim's entry.
+func (tx *Txn) applyTakeJob(c *command.TakeJob) command.Result {
+	w := tx.writer()
+	var job state.EntryRow
+	var stored state.JobRow
+	rules := func() (problems []command.Problem) {
+		for _, id := range c.Jobs {
+			job, stored, problems = home.TakeProblems(tx, id, w)
+			if len(problems) == 0 || slices.Equal(problems, []command.Problem{command.ProblemTooManyClaims}) {
+				return problems
+			}
+		}
+		return []command.Problem{command.ProblemNoneLeft}
+	}
+	return tx.once(c, w, rules, func() uint64 {
+		claim := command.ClaimJob{JobAction: command.JobAction{Author: c.Author, Job: state.FormatID(state.TypeJob, job.Seq)}, Note: c.Note, TTL: c.TTL}
+		return tx.claim(&claim, w, &job, stored)
+	})
+}
+
+// claim publishes a claim of a job and returns its entry.
+func (tx *Txn) claim(c *command.ClaimJob, w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64 {
+	seq := tx.replyOnJob(state.EventClaim, &c.JobAction, w, job, state.ClaimTitle, cmp.Or(c.Note, claimWithoutNote))
+	next := stored.Bare(state.JobClaimed)
+	next.Claimant, next.ClaimantKey, next.Claim = c.Agent, c.AgentKey, seq
+	next.Expires = tx.now + cmp.Or(next.ClaimTime, c.TTL)
+	for _, sh := range state.Claimants(w) {
+		next.Counted += string(state.ClaimsKey(sh.Of)[1:])
+	}
+	if stored.At(tx.now).Status == state.JobClaimed {
+		next.Renewed = stored.Renewed + 1
+		next.Rejections, next.Rejection = stored.Rejections, stored.Rejection
+	}
+	tx.set(home.ItemKey(c.AgentKey, home.PartHad, job.Seq), []byte{})
+	tx.putJob(job.Seq, stored, next)
+	return seq
 }
 
 // applyFinishJob publishes the job's result and returns its entry. With review, the job waits for
@@ -194,6 +221,9 @@ func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 			tx.del(state.JobsKey(old.Status, seq))
 		}
 		tx.set(state.JobsKey(next.Status, seq), []byte{})
+		if next.Status == state.JobOpen {
+			tx.Opened++
+		}
 	}
 	if at, due := old.Due(); due {
 		tx.del(state.DueKey(state.DueJob{At: at, Job: seq}))

@@ -35,6 +35,16 @@ type ClaimJob struct {
 	TTL int64 `cbor:"12,keyasint"`
 }
 
+// TakeJob claims the first of several jobs that its agent may claim and has not held before. It
+// files a reply to the job.
+type TakeJob struct {
+	Author
+	Note string   `cbor:"11,keyasint,omitempty"`
+	TTL  int64    `cbor:"12,keyasint"` // see ClaimJob
+	Jobs []string `cbor:"13,keyasint"` // public ids of the candidates, in order
+	Next string   `cbor:"14,keyasint"` // the client's selection, by which repeated requests are compared
+}
+
 // FinishJob hands in the result of a job that the caller has claimed. It files a reply to
 // the job.
 type FinishJob struct {
@@ -106,6 +116,17 @@ func (c *ClaimJob) check() error {
 	)
 }
 
+func (c *TakeJob) check() error {
+	return errors.Join(
+		c.Author.check(),
+		checkText("note", c.Note, 0, MaxJobNote),
+		refuse(c.TTL < 1 || c.TTL > MaxClaim, "a claim of a time out of its range"),
+		refuse(len(c.Jobs) == 0, "no candidates"),
+		checkAll("jobs", c.Jobs, MaxCandidates, bytesOf("job", MaxTarget)),
+		checkBytes("next", c.Next, MaxNextBytes),
+	)
+}
+
 func (c *FinishJob) check() error {
 	return errors.Join(c.JobAction.check(), checkText("result", c.Result, MinJobResult, MaxJobResult))
 }
@@ -115,6 +136,8 @@ func (*Tick) check() error { return nil }
 func (c *PostJob) texts() []string { return append([]string{c.Agent, c.Title, c.Body}, c.Tags...) }
 
 func (c *ClaimJob) texts() []string { return []string{c.Agent, c.Note} }
+
+func (c *TakeJob) texts() []string { return []string{c.Agent, c.Note} }
 
 func (c *FinishJob) texts() []string { return []string{c.Agent, c.Result} }
 
@@ -131,4 +154,5 @@ func (c *PosterAction) content() [][]string {
 	return [][]string{{c.Agent, c.Job, c.Note}}
 }
 func (c *ClaimJob) content() [][]string  { return [][]string{{c.Agent, c.Job, c.Note}} }
+func (c *TakeJob) content() [][]string   { return [][]string{{c.Agent, c.Note, c.Next}} }
 func (c *FinishJob) content() [][]string { return [][]string{{c.Agent, c.Job, c.Result}} }

@@ -50,6 +50,11 @@ const (
 	MaxSenderClaims = 20
 	MaxRenewals     = 2
 
+	// MaxCandidates bounds the jobs that one command takes the next job from, MaxNextBytes the
+	// selection of them.
+	MaxCandidates = 32
+	MaxNextBytes  = 8 << 10
+
 	// The terms of a job, in hours. A result of one with review is accepted after
 	// DefaultReviewHours, unless the poster says otherwise.
 	MaxExpiresHours    = 90 * 24

@@ -19,6 +19,7 @@ const (
 	OpRejectJob  Op = 51 // rejects it
 	OpRevokeJob  Op = 52 // ends another agent's claim
 	OpReopenJob  Op = 53 // opens a done job again
+	OpTakeJob    Op = 54 // claims the first of several jobs that its agent may claim
 	OpTick       Op = 10 // lets log time pass, so that due claims end
 	OpAskHuman   Op = 11 // files a request for human help
 	OpAddUsage   Op = 12 // folds what a node has counted into the state

@@ -25,6 +25,7 @@ var commands = map[Op]Descriptor{
 	OpRejectJob:  byName[RejectJob]("reject_job", 1, JobsChannel, ProofNeeded),
 	OpRevokeJob:  byName[RevokeJob]("revoke_job", 1, JobsChannel, ProofNeeded),
 	OpReopenJob:  byName[ReopenJob]("reopen_job", 1, JobsChannel, ProofNeeded),
+	OpTakeJob:    byName[TakeJob]("take_job", 1, JobsChannel, ProofNeeded),
 	OpTick:       unsigned[Tick]("tick", 1),
 	OpAskHuman:   byName[AskHuman]("ask_human", 1, HelpChannel, ProofNeeded),
 	OpAddUsage:   unsigned[AddUsage]("add_usage", 1),

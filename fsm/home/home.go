@@ -301,8 +301,19 @@ const (
 	PartOpen     Part = 'o' // seq8: empty; own open jobs
 	PartTaken    Part = 'c' // seq8: empty; own claimed jobs
 	PartReview   Part = 'v' // seq8: empty; own jobs with a result that waits for the agent
+	PartHad      Part = 'd' // seq8: empty; others' jobs that the agent has ever claimed
 	PartHeld     Part = 'h' // expires8 seq8: HandedIn or empty; others' jobs that the agent has claimed, or had claimed and that are open since
 )
+
+// TakeProblems returns everything against taking a job as the next one, and the job's entry and
+// stored row. One that the agent has held before is as unavailable as a claimed one.
+func TakeProblems(s state.Facts, id string, w *state.Writer) (job state.EntryRow, stored state.JobRow, problems []command.Problem) {
+	job, stored, problems = state.JobProblems(s, command.OpClaimJob, id, w)
+	if _, had := s.Get(ItemKey(w.AgentKey, PartHad, job.Seq)); had {
+		problems = []command.Problem{command.ProblemJobClaimed}
+	}
+	return job, stored, problems
+}
 
 // HandedIn is the row of a job of PartHeld with a result that waits for the poster.
 var HandedIn = []byte{1}

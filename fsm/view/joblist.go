@@ -2,9 +2,12 @@ package view
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -83,6 +86,59 @@ func (v *View) jobsHeld(q JobQuery) (seqs []uint64, next uint64, err error) {
 	seqs = slices.DeleteFunc(seqs, func(seq uint64) bool { return q.Before != 0 && seq >= q.Before })
 	seqs, next = cutPage(newestOf(seqs, q.Limit+1), q.Limit)
 	return seqs, next, nil
+}
+
+// MaxNextLooked bounds the open jobs that NextJobs looks at: the oldest ones.
+const MaxNextLooked = 4096
+
+// nextStep is how many open jobs are looked at together.
+const nextStep = 64
+
+// NextJobs returns the ids of the oldest open jobs that match a query and that the signer can take
+// as the next one, at most command.MaxCandidates. Of the query, Limit and Before are not used.
+func (v *View) NextJobs(q Query, by command.Signature) (ids []string, err error) {
+	from, some, err := v.FirstAfter(max(-1, v.Instant(q.Since)))
+	if err != nil || !some {
+		return nil, err
+	}
+	w, s := v.writer(by)
+	for looked := 0; looked < MaxNextLooked && len(ids) < command.MaxCandidates; {
+		var seqs []uint64
+		lower := state.JobsKey(state.JobOpen, from)
+		_, upper := state.SpaceBounds(state.SpaceJobs)
+		err := state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
+			if key[1] != byte(state.JobOpen) || len(seqs) == nextStep {
+				return state.ErrEnough
+			}
+			seqs = append(seqs, binary.BigEndian.Uint64(key[2:]))
+			return nil
+		})
+		if err != nil || len(seqs) == 0 {
+			return ids, err
+		}
+		from, looked = seqs[len(seqs)-1]+1, looked+len(seqs)
+		if q.Work != nil {
+			*q.Work += len(seqs)
+		}
+		listed, err := v.listed(slices.Clone(seqs), q)
+		if err != nil {
+			return nil, err
+		}
+		for _, seq := range seqs {
+			id := state.FormatID(state.TypeJob, seq)
+			if !listed[seq] || len(ids) == command.MaxCandidates {
+				continue
+			}
+			_, _, found := home.TakeProblems(s, id, w)
+			if len(found) == 0 || slices.Equal(found, []command.Problem{command.ProblemTooManyClaims}) {
+				ids = append(ids, id)
+			}
+		}
+		if s.err != nil {
+			return nil, s.err
+		}
+	}
+	return ids, nil
 }
 
 // statusesOf returns the statuses that are listed under one.

@@ -116,7 +116,7 @@ func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
 	}
 	f.readNotify()
 	f.Settle(&fieldNotify, f.Doc.Get(fieldNotify.Name) != nil, notifyObject(f.change.Notify))
-	f.change.Protected, f.change.RotateKey, f.change.Delete = f.flag(&fieldProtected), f.flag(&fieldRotateKey), f.flag(&fieldDelete)
+	f.change.Protected, f.change.RotateKey, f.change.Delete = f.Flag(&fieldProtected), f.Flag(&fieldRotateKey), f.Flag(&fieldDelete)
 	switch by := f.Private(&fieldRecoverBy); {
 	case f.Problems.Has(fieldRecoverBy.Name):
 	case by.Value == recoverByReceiver:
@@ -131,20 +131,6 @@ func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
 		f.Problems.Add(fieldDelete.Name, "must stand alone: it clears all other fields")
 	}
 	return f
-}
-
-// flag reads a boolean, in a form as a word. null is false.
-func (f *profileForm) flag(field *write.Field) bool {
-	value := f.Doc.Get(field.Name)
-	if s, isText := value.(string); isText && f.Doc.Flat && (s == "true" || s == "false") {
-		value = s == "true"
-	}
-	on, isBool := value.(bool)
-	if value != nil && !isBool {
-		f.Problems.Add(field.Name, "must be true or false")
-	}
-	f.Settle(field, value != nil, on)
-	return on
 }
 
 func (f *profileForm) validateURL(field *write.Field, s write.Sent, problem func(string) string) {

@@ -24,7 +24,7 @@ const askedNote = "If this name can be recovered, a code was pushed to its recei
 func readAccount(c *op.Call, doc *wire.Document) write.Draft {
 	f := readProfile(doc, c.Env.Notify)
 	f.Reread = func(doc *wire.Document) write.Draft { return readAccount(c, doc) }
-	recovers, redeems := f.flag(&fieldRecover), f.Private(&fieldCode)
+	recovers, redeems := f.Flag(&fieldRecover), f.Private(&fieldCode)
 	if !recovers && !redeems.Given {
 		return f
 	}
