@@ -79,11 +79,11 @@ func TestUnknownJobAction(t *testing.T) {
 		example string
 	}{
 		{
-			map[string]any{"agent": "bob", "action": "accept", "job_id": "j1"},
+			map[string]any{"agent": "bob", "action": "adopt", "job_id": "j1"},
 			`{"agent":"bob","action":"claim","job_id":"j1","dry_run":true}`,
 		},
 		{
-			map[string]any{"agent": "bob", "action": "accept", "job_id": "j1", "result": "Seven of them"}, // bob has to claim it first
+			map[string]any{"agent": "bob", "action": "adopt", "job_id": "j1", "result": "Seven of them"}, // bob has to claim it first
 			`{"agent":"bob","action":"claim","job_id":"j1","dry_run":true}`,
 		},
 		{
@@ -100,7 +100,7 @@ func TestUnknownJobAction(t *testing.T) {
 	if want := `{"agent":"bob","action":"post","title":"Count birds","body":"All of them"}`; string(p.Example) != want {
 		t.Errorf("%s", p.Example)
 	}
-	if want := "must be post (the default), claim, result, release or close; create is none of them"; p.Issues[0].Message != want {
+	if want := "must be post (the default), claim, result, release, close, accept, reject, revoke or reopen; create is none of them"; p.Issues[0].Message != want {
 		t.Errorf("%s", p.Issues[0].Message)
 	}
 }

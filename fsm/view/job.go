@@ -127,6 +127,7 @@ func (v *View) LostClaim(c *command.ClaimJob, ends int64) ([]command.Problem, er
 	_, _, found := state.JobProblems(at, command.OpClaimJob, c.Job, &j.Writer)
 	for _, taken := range [...]command.Problem{command.ProblemJobClaimed, command.ProblemInReview, command.ProblemJobDone, command.ProblemJobClosed} {
 		if slices.Contains(found, taken) {
+			_, _, found = state.JobProblems(s, command.OpClaimJob, c.Job, &j.Writer)
 			return found, s.err
 		}
 	}

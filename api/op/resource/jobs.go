@@ -76,6 +76,9 @@ var JobActions = []jobAction{
 	{"reopen", command.OpReopenJob, "reopenJob", "", "job_id reason"},
 }
 
+// keyedActions are the actions that need the edit_key of the job's poster.
+var keyedActions = []command.Op{command.OpAcceptJob, command.OpRejectJob, command.OpRevokeJob, command.OpReopenJob}
+
 // actionNamed finds an action by its name or another word for it.
 func actionNamed(name string) *jobAction {
 	for i := range JobActions {
@@ -152,6 +155,7 @@ func readJob(doc *wire.Document) *jobForm {
 	fields := slices.DeleteFunc(slices.Clone(jobFields), func(field write.Field) bool { return !slices.Contains(takes, field.Name) })
 	j := &jobForm{Form: write.NewForm(doc, fields, &write.FieldAgent, action.op), jobAction: action}
 	j.Reread = func(doc *wire.Document) write.Draft { return readJob(doc) }
+	j.NeedsKey = slices.Contains(keyedActions, j.op)
 	j.Blank = wire.Object{{fieldAction.Name, defaultAction}}
 	if doc.NotObject {
 		j.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the text fields agent and action")
@@ -214,7 +218,7 @@ func (j *jobForm) readTerms() {
 		j.terms.ReviewHours = command.DefaultReviewHours
 	case j.terms.ReviewHours != 0 && j.Doc.Get(fieldReview.Name) != nil && !review:
 		j.Problems.Add(fieldReview.Name, "must be true with review_hours, or both be left out")
-		j.Unkeep(fieldReview.Name)
+		j.Unkeep(fieldReviewHours.Name)
 	}
 	j.terms.ExpiresHours, j.terms.ClaimHours = j.Number(&fieldExpires), j.Number(&fieldClaimHours)
 	j.terms.ProvenOnly = j.Flag(&fieldProvenOnly)
