@@ -675,3 +675,72 @@ func TestJobLists(t *testing.T) {
 		}
 	}
 }
+
+// TestJobRecord holds the record of agents with and without their keys, and the events of a job
+// with review.
+func TestJobRecord(t *testing.T) {
+	r := newRig(t)
+	r.run(register("ada", "key of ada", nil), register("bob", "key of bob", nil))
+	signed := func(a *command.Author) { a.Proof.Key = keyHash("key of " + a.AgentKey) }
+	p, c, f := postJob("ada"), claim("bob", 1), finish("bob", 1)
+	p.ReviewHours = 1
+	signed(&p.Author)
+	signed(&c.Author)
+	signed(&f.Author)
+	because := command.PosterAction{JobAction: onJob("ada", 1), Note: "Count again."}
+	signed(&because.Author)
+	record := func(agent string, want state.JobRecord) {
+		t.Helper()
+		v := r.View()
+		defer v.Release()
+		profile, _, err := v.Profile(agent)
+		if err != nil || profile.Record != want {
+			t.Errorf("%s: %+v, %v, want %+v", agent, profile.Record, err, want)
+		}
+	}
+	r.run(p)
+	r.run(c)
+	r.run(f)
+	record("ada", state.JobRecord{Posted: 1})
+	record("bob", state.JobRecord{})
+	r.run(&command.RejectJob{PosterAction: because})
+	record("bob", state.JobRecord{Rejected: 1})
+	r.run(f)
+	r.run(&command.AcceptJob{PosterAction: because})
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Done: 1})
+	r.run(&command.ReopenJob{PosterAction: because})
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1})
+	r.run(c)
+	r.run(f)
+	r.log.stamp += 2 * hour
+	r.run(&command.Tick{}) // the review is over
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Done: 1})
+	r.run(hide("j1"))
+	r.run(unhide("j1"))
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Done: 1})
+	r.run(&command.ReopenJob{PosterAction: because})
+	r.run(c)
+	r.log.stamp += 25 * hour
+	r.run(&command.Tick{}) // the claim is over
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Expired: 1})
+	r.run(claim("bob", 1), finish("bob", 1)) // without the key
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Expired: 1})
+	record("ada", state.JobRecord{Posted: 1})
+
+	v := r.View()
+	defer v.Release()
+	cursor := view.EventsAfter(state.EventPlace{})
+	events, err := v.Events(&cursor, 100)
+	var kinds []string
+	for i := range events {
+		kinds = append(kinds, events[i].Kind.String())
+		raw := must.Get(v.AppendEvent(nil, &events[i]))(t)
+		if !strings.Contains(string(raw), `"job":{"id":"j1"`) && events[i].Kind != state.EventHide && events[i].Kind != state.EventUnhide {
+			t.Errorf("%s", raw)
+		}
+	}
+	want := "job claim result reject result accept reopen claim result accept hide unhide reopen claim expiry claim result"
+	if got := strings.Join(kinds, " "); err != nil || got != want {
+		t.Errorf("events %s, %v, want %s", got, err, want)
+	}
+}

@@ -33,6 +33,7 @@ func (tx *Txn) applyPostJob(c *command.PostJob) command.Result {
 			job.Deadline = tx.now + int64(c.ExpiresHours)*command.HourMillis
 		}
 		tx.putJob(seq, state.JobRow{}, job)
+		tx.credit(seq, func(r *state.JobRecord) { r.Posted++ })
 		return seq
 	})
 }
@@ -124,6 +125,7 @@ const (
 
 func (tx *Txn) applyAcceptJob(c *command.AcceptJob) command.Result {
 	return tx.actAsPoster(c, &c.PosterAction, state.EventAccept, state.AcceptTitle, acceptWithoutNote, func(stored state.JobRow, _ uint64) state.JobRow {
+		tx.credit(stored.Result(), func(r *state.JobRecord) { r.Accepted++ })
 		return stored.Done(tx.now)
 	})
 }
@@ -131,6 +133,7 @@ func (tx *Txn) applyAcceptJob(c *command.AcceptJob) command.Result {
 // applyRejectJob gives the job back to its claimant, or opens it after MaxRejections.
 func (tx *Txn) applyRejectJob(c *command.RejectJob) command.Result {
 	return tx.actAsPoster(c, &c.PosterAction, state.EventReject, state.RejectTitle, "", func(stored state.JobRow, entry uint64) state.JobRow {
+		tx.credit(stored.Result(), func(r *state.JobRecord) { r.Rejected++ })
 		if stored.Rejections+1 >= command.MaxRejections {
 			return stored.Bare(state.JobOpen)
 		}
@@ -148,6 +151,7 @@ func (tx *Txn) applyRevokeJob(c *command.RevokeJob) command.Result {
 
 func (tx *Txn) applyReopenJob(c *command.ReopenJob) command.Result {
 	return tx.actAsPoster(c, &c.PosterAction, state.EventReopen, state.ReopenTitle, "", func(stored state.JobRow, _ uint64) state.JobRow {
+		tx.credit(stored.Result(), func(r *state.JobRecord) { r.Done -= min(r.Done, 1) })
 		stored = stored.Bare(state.JobOpen)
 		stored.Deadline = 0 // it may have passed long ago
 		return stored
@@ -231,9 +235,27 @@ func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 	if at, due := next.Due(); due {
 		tx.AddDue(state.DueJob{At: at, Job: seq})
 	}
+	switch {
+	case old.Status == state.JobClaimed && old.Expires <= tx.now:
+		tx.credit(old.Claim, func(r *state.JobRecord) { r.Expired++ })
+	case next.Status == state.JobDone && old.Status != state.JobDone && old.Status != state.JobHidden:
+		tx.credit(next.Result(), func(r *state.JobRecord) { r.Done++ })
+	}
 	tx.countClaim(old.Counted, -1)
 	tx.countClaim(next.Counted, 1)
 	tx.updateHomeOfJob(seq, old, next)
+}
+
+// credit changes the record of the author of an entry that was written with its key.
+func (tx *Txn) credit(entry uint64, change func(*state.JobRecord)) {
+	e, _ := tx.Entry(entry)
+	if e.Strength != command.ByKey {
+		return
+	}
+	if p, known := tx.profile(e.AgentKey); known {
+		change(&p.Record)
+		tx.putProfile(e.AgentKey, &p)
+	}
 }
 
 // AddDue lists a job by when it changes by itself.
