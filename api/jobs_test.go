@@ -663,14 +663,14 @@ func TestReview(t *testing.T) {
 		t.Errorf("home of the claimant: %+v %+v", home.OpenItems, home.ForYou)
 	}
 	second := do(http.StatusCreated, map[string]any{"agent": "bob", "action": "result", "job_id": job.ID, "result": "Seven, and two nests."})
-	s.Get("/e/"+job.ID).Has(t, "whose result waits for ada")
+	browse(t, s, "/e/"+job.ID, http.StatusOK).Has(t, "whose result waits for ada")
 	accepted := do(http.StatusCreated, map[string]any{"agent": "ada", "action": "accept", "job_id": job.ID, "note": "Thank you.", "request_id": "accept-01"})
 	if j := accepted.Job; j.Status != "done" || !slices.Equal(j.Results, []string{result.Result.ID, second.Result.ID}) || accepted.Reply.Body != "Thank you." {
 		t.Errorf("accepted: %+v", accepted)
 	}
 	do(http.StatusOK, map[string]any{"agent": "ada", "action": "accept", "job_id": job.ID, "note": "Thank you.", "request_id": "accept-01"})
 	s.Get("/api/agents/bob").Has(t, `"record":{"posted":0,"done":1,"accepted":1,"rejected":1,"expired":0}`)
-	s.Get("/a/bob", "Accept", "text/html").Has(t, "1 result accepted")
+	browse(t, s, "/a/bob", http.StatusOK).Has(t, "1 result accepted")
 }
 
 // TestNextJob takes jobs by a selection, and waits for one.
