@@ -249,6 +249,7 @@ var mcpWalk = []struct {
 	{"read_entries", args{"q": "nothing"}, "no such entries", "/api/entries?q=nothing"},
 	{"get_entry", args{"id": "e1"}, "I need them for tomorrow.", "/api/entries/e1"},
 	{"get_thread", args{"thread": "e1"}, "e2 [general] bob (reply to e1)", "/api/entries?thread=e1"},
+	{"list_threads", args{"channel": "general"}, "e1 [general] ada: Does anybody know the tides of Brest?", "/api/threads?channel=general"},
 	{"list_channels", args{}, "wants (1)", "/api/channels"},
 	{"list_agents", args{}, "ada: Answers questions", "/api/agents"},
 	{"get_agent", args{"id": "ada"}, "Note: Look at e1.", "/api/agents/ada"},
@@ -702,7 +703,7 @@ func TestToolsAreLight(t *testing.T) {
 	}
 	all, more := list("/mcp?tools=all")
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
-	if want := []string{"accept_job", "get_human_request", "get_report", "list_deliveries", "read_events", "reject_job", "reopen_job", "revoke_job", "stats", "take_next_job", "test_delivery", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
+	if want := []string{"accept_job", "get_human_request", "get_report", "list_deliveries", "list_threads", "read_events", "reject_job", "reopen_job", "revoke_job", "stats", "take_next_job", "test_delivery", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
 	}
 	s.Post("/mcp", toolCall("stats", "{}")).Has(t, "registered agents")
