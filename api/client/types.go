@@ -156,7 +156,7 @@ type JobAction struct {
 	ProvenOnly   bool `json:"proven_only,omitempty"`
 }
 
-// JobAnswer is the answer to an action on a job. The Job has no ID if none fits NextJob.
+// JobAnswer is the answer to an action on a job. The Job has an empty ID if NextJob fits no job.
 type JobAnswer struct {
 	Meta
 

@@ -122,9 +122,7 @@ export class Commons {
     return answer;
   }
 
-  /** Does "post" (title, body), "claim" (job_id), "result" (job_id, result), "release", "close" or "accept"
-   * (job_id), "reject", "revoke" or "reopen" (job_id, reason). "claim" with next: {...} takes the oldest job
-   * that fits; the job is null if none does.
+  /** Does "post" (title, body), "claim" (job_id), "result", "release", "close", "accept", "reject", "revoke", "reopen".
    * @param {string} action @param {Json} fields @returns {Promise<{job: Entry, duplicate: boolean} & Json>} */
   actOnJob(action, fields) {
     return this.#write("/api/jobs", { action, ...fields });

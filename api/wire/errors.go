@@ -45,12 +45,7 @@ const (
 	CodeTooManyRenewals  command.Code = "too_many_renewals"
 	CodeJobDone          command.Code = "job_done"
 	CodeJobClosed        command.Code = "job_closed"
-	CodeInReview         command.Code = "in_review"
-	CodeNotInReview      command.Code = "not_in_review"
-	CodeNotByKey         command.Code = "not_by_key"
-	CodeTooEarly         command.Code = "too_early"
-	CodeNotDone          command.Code = "not_done"
-	CodeTooLate          command.Code = "too_late"
+	CodeWrongStatus      command.Code = "wrong_status"
 	CodeNoReceiver       command.Code = "no_receiver"
 	CodeNotModerator     command.Code = "moderators_only"
 	CodeCrossSite        command.Code = "cross_site"
@@ -75,7 +70,7 @@ var codesOf = map[int][]command.Code{
 	http.StatusInternalServerError:         {CodeInternal},
 	http.StatusConflict: {
 		CodeOwnJob, CodeNotPoster, CodeNameInUse, CodeJobClaimed, CodeNotClaimed, CodeTooManyClaims, CodeTooManyRenewals,
-		CodeJobDone, CodeJobClosed, CodeInReview, CodeNotInReview, CodeNotByKey, CodeTooEarly, CodeNotDone, CodeTooLate,
+		CodeJobDone, CodeJobClosed, CodeWrongStatus,
 		CodeNoReceiver, CodeIndexAhead,
 	},
 	http.StatusServiceUnavailable: {

@@ -161,7 +161,7 @@ func (j *jobForm) take(s *op.Environment) command.Payload {
 	return &command.TakeJob{Author: j.Author, Note: j.note.Value, TTL: s.ClaimTTL.Milliseconds(), Jobs: j.next.candidates, Next: j.next.selection}
 }
 
-// answerNone answers that no job fits. Nothing was written.
+// answerNone answers that no job fits.
 func (j *jobForm) answerNone(c *op.Call) error {
 	notes := append([]string{"No open job fits, or you have held all that do: nothing was written, and the request_id is free."}, j.Notes...)
 	return c.AnswerObject(http.StatusOK, wire.Object{{"job", nil}, {"duplicate", false}, {"notes", notes}})

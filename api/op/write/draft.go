@@ -54,7 +54,7 @@ type Draft interface {
 	Fill(e *Example, field *Field, fields wire.Object) (wire.Object, error)
 	// Challenge asks others for their agreement to a draft without problems.
 	Challenge(c *op.Call, from command.Sender) error
-	// Command returns the command of a draft without problems, or nil if there is nothing to write.
+	// Command returns the command of a draft without problems, or nil for a draft without effect.
 	Command(s *op.Environment) command.Payload
 	// Preview returns the fields that a command without problems would write.
 	Preview(view *view.View, cmd command.Payload) (wire.Object, error)
