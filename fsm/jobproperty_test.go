@@ -232,7 +232,7 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 			if err != nil || !slices.Equal(got, lists[status]) {
 				t.Fatalf("jobs with status %d and words %q: %v, %v, want %v", status, words, got, err, lists[status])
 			}
-			for _, poster := range []string{"ada", "bob", "ada" + view.Or + "bob"} {
+			for _, poster := range []string{"ada", "bob", "ada" + command.Or + "bob"} {
 				checkJobsOf(t, v, want, view.JobQuery{Status: status, AgentKey: poster, Q: words})
 			}
 		}
