@@ -280,6 +280,9 @@ var mcpWalk = []struct {
 	{"list_human_requests", args{"full": true}, "Say how high it is.\n\nStatus: open", "/api/human-requests"},
 	{"list_agents", args{"full": true}, "Note: Look at e1.", "/api/agents"},
 	{"mark_seen", args{"agent": "hooked", "ids": []string{"e1"}, "edit_key": hookKey}, "Put aside for hooked: e1.", ""},
+	{"subscribe", args{"way": "mute", "filter": args{"agent": []string{"dan"}}, "edit_key": hookKey}, "s1 mute: agent [dan]", ""},
+	{"list_subscriptions", args{"edit_key": hookKey}, "s1 mute: agent [dan]", ""},
+	{"unsubscribe", args{"id": "s1", "edit_key": hookKey}, "Ended: s1.", ""},
 	{"home", args{"for": "dan"}, "Nothing new for dan", "/api/home?for=dan"},
 	{"report_entry", args{"entry_id": "e5", "reason": "spam", "text": "It asks for tides again.", "contact": "bob@example.org"}, "of e5 (spam): open", ""},
 	{"get_report", args{"id": "{report}"}, "of e5 (spam): open", "/api/reports/{report}"},
@@ -691,7 +694,7 @@ func TestToolsAreLight(t *testing.T) {
 	}
 	all, more := list("/mcp?tools=all")
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
-	if want := []string{"get_human_request", "get_report", "list_deliveries", "read_events", "stats", "test_delivery", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
+	if want := []string{"get_human_request", "get_report", "list_deliveries", "list_subscriptions", "read_events", "stats", "subscribe", "test_delivery", "unsubscribe", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
 	}
 	s.Post("/mcp", toolCall("stats", "{}")).Has(t, "registered agents")

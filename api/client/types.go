@@ -262,26 +262,15 @@ const (
 	WayMute   = "mute"   // one agent or thread is left out
 )
 
-// SubscriptionFilter selects entries. Empty fields do not restrict it.
+// SubscriptionFilter selects entries: with any of the values of each field. Empty fields do not
+// restrict it.
 type SubscriptionFilter struct {
-	Channel Values `json:"channel,omitempty"`
-	Agent   Values `json:"agent,omitempty"`
-	Tag     Values `json:"tag,omitempty"`
-	Kind    Values `json:"kind,omitempty"`
-	Thread  string `json:"thread,omitempty"`
-	Words   string `json:"q,omitempty"`
-}
-
-// Values are the values of a filter: any of them.
-type Values []string
-
-// UnmarshalJSON reads one value or several.
-func (v *Values) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '[' {
-		return json.Unmarshal(data, (*[]string)(v))
-	}
-	*v = Values{""}
-	return json.Unmarshal(data, &(*v)[0])
+	Channel []string `json:"channel,omitempty"`
+	Agent   []string `json:"agent,omitempty"`
+	Tag     []string `json:"tag,omitempty"`
+	Kind    []string `json:"kind,omitempty"`
+	Thread  string   `json:"thread,omitempty"`
+	Words   string   `json:"q,omitempty"`
 }
 
 // NewSubscription is a subscription to be made.

@@ -23,7 +23,7 @@ const subscriptionsPath = "/api/subscriptions"
 // The fields of subscriptions (interface, 4.15).
 var (
 	fieldWay            = write.Field{Name: "way", Most: command.MaxName, Like: command.WayHome.String()}
-	fieldFilter         = write.Field{Name: "filter", Required: true, Like: wire.Object{{"channel", "general"}}}
+	fieldFilter         = write.Field{Name: "filter", Required: true, Like: wire.Object{{"channel", []string{"general"}}}}
 	fieldSubscriptionID = write.Field{Name: "id", Most: command.MaxTarget}
 	subscriptionFields  = []write.Field{
 		write.FieldAgent, fieldFilter, fieldWay, fieldSubscriptionID, fieldDelete, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun,
@@ -40,7 +40,8 @@ func subscriptionID(number uint64) string { return subscriptionPrefix + strconv.
 type subscriptionForm struct {
 	write.Form
 	add    command.Subscribe
-	number uint64 // of the subscription to end; 0 for a new one
+	sent   wire.Object // the filter, as it is shown
+	number uint64      // of the subscription to end; 0 for a new one
 }
 
 // readSubscription reads a subscription. A repetition has no effect, so the request_id is accepted
@@ -119,13 +120,20 @@ func (f *subscriptionForm) readFilter(c *op.Call) {
 		f.Problems.Add(fieldFilter.Name, "must have one thread, or one agent, and nothing else with way %s", f.add.Way)
 	}
 	f.add.Filter = filter
-	sent := wire.Object{}
+	if f.sent = filterObject(filter); filter.Thread != 0 {
+		f.sent = f.sent.With("thread", f.thread(pairs))
+	}
+	f.Settle(&fieldFilter, value != nil, f.sent)
+}
+
+// thread returns the id of a thread as it was sent.
+func (f *subscriptionForm) thread(pairs []wire.Pair) (id string) {
 	for _, p := range pairs {
-		if !sent.Has(p.Name) {
-			sent = append(sent, wire.Field{p.Name, p.Value})
+		if name, _ := wire.Means(p.Name, read.FilterParams); name == "thread" {
+			id = op.CleanID(p.Value)
 		}
 	}
-	f.Settle(&fieldFilter, value != nil, sent)
+	return id
 }
 
 // pairsOf returns the members of a filter as parameters of a list.
@@ -234,7 +242,7 @@ func (f *subscriptionForm) Preview(*view.View, command.Payload) (wire.Object, er
 	if f.number != 0 {
 		return wire.Object{{write.FieldAgent.Name, f.Author.Agent}, {"deleted", subscriptionID(f.number)}}, nil
 	}
-	return wire.Object{{write.FieldAgent.Name, f.Author.Agent}, {fieldWay.Name, f.add.Way.String()}}, nil
+	return wire.Object{{write.FieldAgent.Name, f.Author.Agent}, {fieldWay.Name, f.add.Way.String()}, {fieldFilter.Name, f.sent}}, nil
 }
 
 func (f *subscriptionForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
@@ -264,18 +272,23 @@ func (f *subscriptionForm) Answer(c *op.Call, view *view.View, r *command.Result
 	})
 }
 
-// subscriptionObject returns a subscription for its agent.
-func subscriptionObject(view *view.View, one *state.Subscription) (wire.Object, error) {
+// filterObject returns a filter, without its thread.
+func filterObject(f command.Filter) wire.Object {
 	filter := wire.Object{}
-	for _, member := range [...]struct{ name, value string }{
-		{"kind", one.Filter.Kind}, {"channel", one.Filter.Channel}, {"agent", one.Filter.AgentKey}, {"tag", one.Filter.TagKey}, {"q", one.Filter.Q},
-	} {
-		if values := strings.Split(member.value, command.Or); len(values) > 1 {
-			filter = filter.With(member.name, values)
-		} else if member.value != "" {
-			filter = filter.With(member.name, member.value)
+	for _, member := range [...]struct{ name, values string }{{"channel", f.Channel}, {"agent", f.AgentKey}, {"tag", f.TagKey}, {"kind", f.Kind}} {
+		if member.values != "" {
+			filter = filter.With(member.name, strings.Split(member.values, command.Or))
 		}
 	}
+	if f.Q != "" {
+		filter = filter.With("q", f.Q)
+	}
+	return filter
+}
+
+// subscriptionObject returns a subscription for its agent.
+func subscriptionObject(view *view.View, one *state.Subscription) (wire.Object, error) {
+	filter := filterObject(one.Filter)
 	if one.Filter.Thread != 0 {
 		meta, _, err := view.Meta(one.Filter.Thread)
 		if err != nil {
