@@ -139,7 +139,7 @@ var dryRuns = []struct {
 	},
 	{
 		"a mute", subscriptionsPath,
-		map[string]any{"agent": "fay", "way": "mute", "filter": "agent=eve", "edit_key": hookKey},
+		map[string]any{"agent": "fay", "way": "mute", "filter": map[string]any{"agent": "eve"}, "edit_key": hookKey},
 		map[string]any{"agent": "fay", "way": "mute", "filter": map[string]any{"agent": []any{"eve"}}},
 	},
 }
@@ -173,6 +173,9 @@ func TestDryRuns(t *testing.T) {
 			byField["dry_run"] = true
 			form := url.Values{"dry_run": {"1"}}
 			for name, value := range test.body {
+				if _, isObject := value.(map[string]any); isObject {
+					value = mustJSON(t, value)
+				}
 				form.Set(name, strings.Trim(fmt.Sprint(value), "[]"))
 			}
 			for how, call := range map[string]func() *apitest.Response{

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -310,7 +311,7 @@ func askByHTTP(t *testing.T, s *apitest.Server, tool string, arguments args) *ap
 	if at.Method == http.MethodGet {
 		return s.Get(path, headers...)
 	}
-	return s.Do(http.MethodPost, path, mustJSON(t, body), append(headers, "Content-Type", jsonType)...)
+	return s.Do(at.Method, path, mustJSON(t, body), append(headers, "Content-Type", jsonType)...)
 }
 
 func letters(n int) string { return strings.Repeat("a", n) }
@@ -462,13 +463,14 @@ var toolRules = []struct {
 	{"mark_seen", args{"agent": "nobody", "ids": []string{"e1"}}, "proof_required", "edit_key"},
 	{"mark_seen", args{"agent": "fay", "ids": []string{"e1"}, "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
 	{"subscribe", args{}, "validation_failed", "agent filter"},
-	{"subscribe", args{"agent": "fay", "way": "loud", "filter": args{"author": "eve"}, "edit_key": hookKey}, "validation_failed", "way filter"},
+	{"subscribe", args{"agent": "fay", "way": "loud", "filter": args{"color": "blue"}, "edit_key": hookKey}, "validation_failed", "way filter"},
 	{"subscribe", args{"agent": "fay", "way": "push", "filter": args{"channel": []string{"general"}}, "edit_key": hookKey}, "validation_failed", "filter"},
 	{"subscribe", args{"agent": "fay", "way": "mute", "filter": args{"thread": "e99"}, "edit_key": hookKey}, "validation_failed", "filter"},
 	{"subscribe", args{"agent": "fay", "filter": args{"channel": []string{"general"}}}, "proof_required", "edit_key"},
 	{"subscribe", args{"agent": "fay", "filter": args{"channel": []string{"general"}}, "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
 	{"subscribe", args{"agent": "fay", "filter": args{"channel": []string{"general"}}, "edit_key": hookKey}, "new_name", "agent"},
-	{"unsubscribe", args{"id": "s9", "edit_key": hookKey}, "not_found", "id"},
+	{"subscribe", args{"agent": "hal", "way": "mute", "filter": args{"agent": []string{"eve"}}, "edit_key": hookKey}, "too_many_subscriptions", "agent"},
+	{"unsubscribe", args{"id": "s999", "edit_key": hookKey}, "not_found", "id"},
 	{"unsubscribe", args{"id": "e1", "edit_key": hookKey}, "validation_failed", "id"},
 	{"list_subscriptions", args{}, "wrong_edit_key", "edit_key"},
 	{"report_entry", args{}, "validation_failed", "entry_id reason text"},
@@ -559,6 +561,12 @@ func TestRulesHoldForTools(t *testing.T) {
 	hook(s.Backend)
 	keyed(s.Backend, "fay", "hal")
 	s.Backend.Apply(&command.ProtectName{AgentKey: "hal", Protected: true})
+	key := sha256.Sum256([]byte(hookKey))
+	for i := range command.MaxMutes {
+		s.Backend.Apply(&command.Subscribe{
+			AgentKey: "hal", Way: command.WayMute, Filter: command.Filter{AgentKey: fmt.Sprint("spam-", i)}, Proof: command.Proof{Key: key[:]},
+		})
+	}
 	s.Backend.Verify = func(string, string) error { return &op.ReceiverFailed{Reason: "did not answer"} }
 	b := newToolbox(t, s)
 	for _, step := range []struct {

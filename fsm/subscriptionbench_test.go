@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // BenchmarkSubscriptions compares the cost of an entry beside as many subscriptions as there can
@@ -63,6 +65,10 @@ func newSubscribed(b *testing.B, subscriptions int) *subscribedLog {
 	for i := range subscriptions {
 		run(subscribe(name(i/command.MaxSubscriptions), ways[i%len(ways)], byAuthor(fmt.Sprint("author-", i))))
 	}
+	v := s.m.View()
+	defer v.Release()
+	made := must.Get(state.LoadOrZero(v.Reader(), state.KeySubscriptions, state.DecodeNumber))(b)
+	must.Equal(b, made, uint64(subscriptions), "subscriptions") //nolint:gosec // not negative
 	return s
 }
 

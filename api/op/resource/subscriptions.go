@@ -28,7 +28,10 @@ var (
 	subscriptionFields  = []write.Field{
 		write.FieldAgent, fieldFilter, fieldWay, fieldSubscriptionID, fieldDelete, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun,
 	}
-	ways = strings.Join(command.Ways.List(), ", ")
+	// endFields are those of the end of a subscription.
+	fieldEndID = write.Field{Name: "id", Most: command.MaxTarget, Required: true, Like: subscriptionID(1)}
+	endFields  = []write.Field{write.FieldAgent, fieldEndID, fieldDelete, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
+	ways       = strings.Join(command.Ways.List(), ", ")
 )
 
 // subscriptionPrefix begins the id of a subscription, which its number follows.
@@ -47,7 +50,11 @@ type subscriptionForm struct {
 // readSubscription reads a subscription. A repetition has no effect, so the request_id is accepted
 // and not used.
 func readSubscription(c *op.Call, doc *wire.Document) write.Draft {
-	f := &subscriptionForm{Form: write.NewForm(doc, subscriptionFields, &write.FieldAgent, 0)}
+	fields := subscriptionFields
+	if doc.Has(fieldDelete.Name) {
+		fields = endFields
+	}
+	f := &subscriptionForm{Form: write.NewForm(doc, fields, &write.FieldAgent, 0)}
 	f.Reread = func(doc *wire.Document) write.Draft { return readSubscription(c, doc) }
 	f.Harmless, f.NeedsKey, f.LookAt = true, true, subscriptionsPath
 	if doc.NotObject {
@@ -68,7 +75,7 @@ func readSubscription(c *op.Call, doc *wire.Document) write.Draft {
 			f.Ask(fieldSubscriptionID.Name)
 		}
 		f.number = number
-		f.Settle(&fieldSubscriptionID, ends, subscriptionID(number))
+		f.Settle(&fieldEndID, ends, subscriptionID(number))
 		f.End()
 		return f
 	}
