@@ -134,7 +134,7 @@ func TestSubscribeRules(t *testing.T) {
 			case *command.Unsubscribe:
 				found = must.Get(v.UnsubscribeProblems(c))(t)
 			}
-			check.Equal(t, fmt.Sprint(found), fmt.Sprint([]command.Problem{tt.want}), "the view")
+			expectProblem(t, command.Result{Problems: found}, tt.want, "the view")
 			expectProblem(t, r.run(tt.c)[0], tt.want, "apply")
 		})
 	}

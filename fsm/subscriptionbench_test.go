@@ -53,6 +53,7 @@ type subscribedLog struct {
 
 // newSubscribed returns a log with so many subscriptions. It has the same profiles in any case.
 func newSubscribed(b *testing.B, subscriptions int) *subscribedLog {
+	b.Helper()
 	s := &subscribedLog{newLog(b), openAt(b, b.TempDir(), func(o *Options) { o.MemTableBytes, o.CacheBytes = 16<<20, 64<<20 })}
 	s.feed(s.m, 1, 1)
 	run := func(c command.Payload) { s.feed(s.m, s.add(c), s.last()) }

@@ -171,11 +171,9 @@ func (j *Judgement) AgainstSubscribe(s Facts, c *command.Subscribe) (f command.F
 	if i := slices.IndexFunc(subs.List, func(one Subscription) bool { return one.Way == c.Way && one.Filter == f }); i >= 0 && len(problems) == 0 {
 		return f, subs.List[i].Number, nil
 	}
-	mutes, full := subs.Of(command.WayMute), false
-	if c.Way == command.WayMute {
-		full = mutes >= command.MaxMutes
-	} else {
-		full = len(subs.List)-mutes >= command.MaxSubscriptions
+	full := subs.Of(command.WayMute) >= command.MaxMutes
+	if c.Way != command.WayMute {
+		full = len(subs.List)-subs.Of(command.WayMute) >= command.MaxSubscriptions
 		if !j.Established {
 			problems = append(problems, command.ProblemNewName)
 		}
@@ -210,11 +208,12 @@ func (j *Judgement) subscribing() []Share {
 }
 
 // Counting returns the keys of the rows that count a new subscription, without the space.
-func (j *Judgement) Counting() (counted string) {
+func (j *Judgement) Counting() string {
+	var keys []byte
 	for _, sh := range j.subscribing() {
-		counted += string(ClaimsKey(sh.Of)[1:])
+		keys = append(keys, ClaimsKey(sh.Of)[1:]...)
 	}
-	return counted
+	return string(keys)
 }
 
 // AgainstUnsubscribe returns every rule against an Unsubscribe.

@@ -77,7 +77,7 @@ func TestSaveData(t *testing.T) {
 	lapsed := c.populateLapsed()
 	old := c.MustPublish(0, nodetest.Post{Agent: "mary", Channel: "old", Body: "Nobody will read this."}).Entry.ID
 	subscriber := c.listen(h, "fern", 4) // names can subscribe after a week
-	c.Join() // and leaves again: the record has changes of the configuration
+	c.Join()                             // and leaves again: the record has changes of the configuration
 	c.WaitVoters()
 	mustOperate[admin.ServerRef](c, 1, admin.PathLeave, nil)
 	must.Do(t, c.Nodes[1].Wait())

@@ -176,7 +176,7 @@ func (h *homeCall) subscribed(c *op.Call, v *view.View) (found []view.Subscribed
 		}
 		page = subscribedPage{least, v.LastSeq() + 1}
 	}
-	if over := c.WithinBudget(c.Env.Guard.Reads, "reads", ""); over != nil {
+	if c.WithinBudget(c.Env.Guard.Reads, "reads", "") != nil {
 		h.notes = append(h.notes, "Your subscriptions were not looked at, because searches for your address have taken too much work. Read them later, with subscribed="+page.String()+".")
 		return nil, &page, nil
 	}

@@ -40,7 +40,7 @@ func (c *listSubscriptionsCommand) Run(ctx context.Context, std terminal.Streams
 
 // subscriptionLine returns a subscription as one line.
 func subscriptionLine(one *client.Subscription) string {
-	line := one.ID + " " + one.Way
+	words := []string{one.ID, one.Way}
 	f := &one.Filter
 	for _, member := range [...]struct {
 		name   string
@@ -49,10 +49,10 @@ func subscriptionLine(one *client.Subscription) string {
 		{"channel", f.Channel}, {"agent", f.Agent}, {"tag", f.Tag}, {"kind", f.Kind}, {"thread", []string{f.Thread}}, {"words", []string{f.Words}},
 	} {
 		if text := strings.Join(member.values, ","); text != "" {
-			line += fmt.Sprintf(" %s=%q", member.name, text)
+			words = append(words, fmt.Sprintf("%s=%q", member.name, text))
 		}
 	}
-	return line
+	return strings.Join(words, " ")
 }
 
 type addSubscriptionCommand struct {
