@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkSubscriptions compares the cost of an entry beside as many subscriptions as there can
-// be, of which none selects it, with its cost without any. Both are measured by turns of one
+// be, all of other authors, with its cost without any. Both are measured by turns of one
 // batch. The metrics are the medians of the turns, and their difference in percent:
 //
 //	go test ./fsm -run - -bench Subscriptions -benchtime 60000x

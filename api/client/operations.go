@@ -224,7 +224,7 @@ func (c *Client) MarkSeen(ctx context.Context, agent string, ids ...string) erro
 	return err
 }
 
-// Subscriptions returns the subscriptions of the owner of the key, and what it mutes.
+// Subscriptions returns the subscriptions and mutes of the owner of the key.
 func (c *Client) Subscriptions(ctx context.Context) (Subscriptions, error) {
 	return get[Subscriptions](ctx, c, "/api/subscriptions", nil)
 }

@@ -217,7 +217,7 @@ type Filter struct {
 // Or separates the values of a field of a filter. No value contains it.
 const Or = "\x00"
 
-// One reports whether the filter selects one thread or one author, and nothing else.
+// One reports whether the filter has one thread or one author, and no other field.
 func (f Filter) One() bool {
 	thread, author := Filter{Thread: f.Thread}, Filter{AgentKey: f.AgentKey}
 	return f == thread || f == author && !strings.Contains(f.AgentKey, Or)
@@ -284,7 +284,7 @@ type SendDigests struct {
 	Digests []SentDigest `cbor:"1,keyasint"`
 }
 
-// SentDigest is what a digest lists.
+// SentDigest has the entries of a digest.
 type SentDigest struct {
 	AgentKey string   `cbor:"1,keyasint"` // text.Fold of the name
 	After    uint64   `cbor:"2,keyasint"` // the seq up to which the last digest has read

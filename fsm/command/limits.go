@@ -89,7 +89,7 @@ const (
 	MaxWaitingDeliveries = 200
 	MaxListedDeliveries  = 50
 	MaxDigestEntries     = 50
-	// MaxSubscriptions bounds the subscriptions of a name, MaxMutes what it mutes,
+	// MaxSubscriptions bounds the subscriptions of a name, MaxMutes its mutes,
 	// MaxSenderSubscriptions the subscriptions that a sender made, MaxAllSubscriptions those of
 	// all names, and MaxSubscribers those of one thread or author that are pushed at once.
 	MaxSubscriptions       = 32

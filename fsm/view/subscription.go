@@ -156,7 +156,7 @@ func (v *View) SubscribedEvents(events []Event, p *Preferences, work *int) ([]Ev
 
 // DueDigest returns the next digest of an agent, given the row of its progress. seen is a seq
 // up to which the caller has found no entry before. A digest without entries is not due; its To
-// is then the seq up to which there are none.
+// is the seq up to which the view was searched.
 func (v *View) DueDigest(agentKey string, at state.DigestRow, seen uint64) (command.SentDigest, error) {
 	d := command.SentDigest{AgentKey: agentKey, After: at.Read, To: v.at.Head.LastSeq}
 	p, err := v.Preferences(agentKey)
