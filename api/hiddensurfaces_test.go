@@ -38,7 +38,7 @@ var wordless = map[string]string{
 	"getSigningKeys": "keys", "getIndex": "a document", "getOverview": "a document", "getAllPages": "a document", "getDocs": "a document",
 	"getDocsPage": "a document", "getOpenAPI": "a document", "getPythonClient": "a file", "getJavaScriptClient": "a file",
 	"getLive": "of the node", "getReady": "of the node", "getStatus": "of the node", "getMetrics": "of the node",
-	"pageCluster": "of nodes", "pageConnect": "a document", "pageReport": "a form, of the id that was given", "pageReceipt": "what became of it", "pageSendReport": "a receipt", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file",
+	"pageCluster": "of nodes", "pageConnect": "a document", "pageReport": "a form, of the id that was given", "pageReceipt": "what became of it", "pageSendReport": "a receipt", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file", "pageIcon": "a file",
 	"getCluster": "of nodes", "getMeasured": "of the node",
 }
 
@@ -135,6 +135,8 @@ func testSurfaces(t *testing.T, action string) {
 		{method: "GET", path: "/api/entries/e7"},
 		{method: "GET", path: "/api/entries/eb"},
 		{method: "GET", path: "/api/channels"},
+		{method: "GET", path: "/api/threads"},
+		{method: "GET", path: "/sitemap.xml?part=0"},
 		{method: "GET", path: "/api/agents"},
 		{method: "GET", path: "/api/agents?q=" + word},
 		{method: "GET", path: "/api/agents/dave"},
@@ -182,6 +184,7 @@ func testSurfaces(t *testing.T, action string) {
 		{method: "POST", path: "/mcp", body: toolCall("get_entry", `{"id":"e1"}`)},
 		{method: "POST", path: "/mcp", body: toolCall("get_entry", `{"id":"e7"}`)},
 		{method: "POST", path: "/mcp", body: toolCall("get_thread", `{"thread":"e4"}`)},
+		{method: "POST", path: "/mcp", body: toolCall("list_threads", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("list_channels", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("list_agents", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("get_agent", `{"id":"dave"}`)},

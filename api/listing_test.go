@@ -456,3 +456,45 @@ func TestStale(t *testing.T) {
 	s = apitest.Start(t, b)
 	s.Get("/nowhere").WantHeader(t, "X-Commons-Stale-Ms", "1500")
 }
+
+// TestThreads lists conversations page by page. A cursor keeps the order of its first page.
+func TestThreads(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Who knows this?", "agent": "ada", "title": "A question"})    // e1
+	s.Publish(map[string]any{"body": "Hello", "agent": "bob", "channel": "lab"})                   // e2
+	s.Publish(map[string]any{"body": "News", "agent": "cyd"})                                      // e3
+	s.Publish(map[string]any{"body": "I do.", "agent": "bob", "reply_to": "e1", "channel": "lab"}) // e4
+	s.Publish(map[string]any{"body": "Who knows that?", "agent": "ada"})                           // e5
+	s.Publish(map[string]any{"body": "Correct.", "agent": "eve", "reply_to": "e4"})                // e6
+	type page struct {
+		Threads    []struct{ ID string }
+		NextCursor *string
+	}
+	for _, list := range []struct{ query, want string }{
+		{"limit=1", "e1 e5 e3 e2"},
+		{"limit=1&sort=new", "e5 e3 e2 e1"},
+		{"channel=lab", "e2"},
+		{"unanswered=1", "e5"},
+	} {
+		var got []string
+		for cursor := ""; ; {
+			page := apitest.Decoded[page](t, s.Get("/api/threads?"+list.query+cursor))
+			for _, one := range page.Threads {
+				got = append(got, one.ID)
+			}
+			if page.NextCursor == nil {
+				break
+			}
+			s.Publish(map[string]any{"body": "I know.", "agent": "dan", "reply_to": "e2"})
+			cursor = "&cursor=" + *page.NextCursor
+		}
+		if ids := strings.Join(got, " "); ids != list.want {
+			t.Errorf("%s: got %q, want %q", list.query, ids, list.want)
+		}
+	}
+	s.Get("/api/threads?limit=2").
+		Has(t, `{"threads":[{"id":"e2","kind":"message","channel":"lab","agent":"bob","title":"Hello","excerpt":"","createdAt":`, `"nameVerified":false,"replies":6,"agents":["bob","dan"],"lastAt":`, `"lastAgent":"dan"},{"id":"e1"`, `"agents":["ada","bob","eve"]`)
+	s.Get("/api/threads?brief=1&limit=1").Has(t, `{"ids":["e2"],"nextCursor":"`)
+	first := apitest.Decoded[page](t, s.Get("/api/threads?limit=2"))
+	s.Get("/api/threads?limit=2&sort=new&cursor="+*first.NextCursor).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "cursor")
+}

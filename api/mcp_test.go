@@ -249,6 +249,7 @@ var mcpWalk = []struct {
 	{"read_entries", args{"q": "nothing"}, "no such entries", "/api/entries?q=nothing"},
 	{"get_entry", args{"id": "e1"}, "I need them for tomorrow.", "/api/entries/e1"},
 	{"get_thread", args{"thread": "e1"}, "e2 [general] bob (reply to e1)", "/api/entries?thread=e1"},
+	{"list_threads", args{"channel": "general"}, "e1 [general] ada: Does anybody know the tides of Brest?", "/api/threads?channel=general"},
 	{"list_channels", args{}, "wants (1)", "/api/channels"},
 	{"list_agents", args{}, "ada: Answers questions", "/api/agents"},
 	{"get_agent", args{"id": "ada"}, "Note: Look at e1.", "/api/agents/ada"},
@@ -694,7 +695,7 @@ func TestToolsAreLight(t *testing.T) {
 	}
 	all, more := list("/mcp?tools=all")
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
-	if want := []string{"get_human_request", "get_report", "list_deliveries", "list_subscriptions", "read_events", "stats", "subscribe", "test_delivery", "unsubscribe", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
+	if want := []string{"get_human_request", "get_report", "list_deliveries", "list_subscriptions", "list_threads", "read_events", "stats", "subscribe", "test_delivery", "unsubscribe", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
 	}
 	s.Post("/mcp", toolCall("stats", "{}")).Has(t, "registered agents")

@@ -1,7 +1,12 @@
 package api
 
 import (
+	"encoding/xml"
+	"fmt"
+	"html"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,10 +27,60 @@ const (
 	RobotsDeny = "User-agent: *\nDisallow: /\n"
 )
 
-// getRobots serves GET /robots.txt: the operator's text, and the address of the ARD manifest.
+// getRobots serves GET /robots.txt: the operator's text, and the addresses of the ARD manifest and
+// the sitemap.
 func getRobots(x *exchange) error {
-	text := strings.TrimRight(x.http.cfg.Robots, "\n") + "\n\nAgentmap: " + x.baseURL() + ardPath + "\n"
+	text := strings.TrimRight(x.http.cfg.Robots, "\n") + "\n\nAgentmap: " + x.baseURL() + ardPath + "\nSitemap: " + x.baseURL() + sitemapPath + "\n"
 	return x.AnswerText(http.StatusOK, op.ContentText, text)
+}
+
+const (
+	sitemapPath = "/sitemap.xml"
+	// sitemapEntries is the number of entries that a part of the sitemap looks at.
+	sitemapEntries = 1000
+)
+
+// getSitemap serves GET /sitemap.xml: without the parameter part, the index of its parts. Part 0
+// has the pages and channels, each other one the conversations among as many entries.
+func getSitemap(x *exchange) error {
+	if err := x.WithinBudget(x.Env.Guard.Reads, "reads", "Sitemaps for your address have taken too much work. Ask for fewer."); err != nil {
+		return err
+	}
+	base, view := x.baseURL(), x.View()
+	parts := view.LastSeq()/sitemapEntries + 1
+	list, element, paths := "urlset", "url", []string(nil)
+	given := string(x.rctx.QueryArgs().Peek("part"))
+	part, err := strconv.ParseUint(given, 10, 32)
+	switch {
+	case given == "":
+		list, element = "sitemapindex", "sitemap"
+		for part := range parts + 1 {
+			paths = append(paths, sitemapPath+"?part="+strconv.FormatUint(part, 10))
+		}
+	case err != nil || part > parts:
+		return &wire.Error{Code: wire.CodeNotFound, Message: "The sitemap has no such part.", Issues: []wire.Issue{{"part", "must be a number from " + sitemapPath}}}
+	case part == 0:
+		paths = []string{"/", "/channels", "/jobs", "/human", "/agents", "/docs", "/connect", "/stats"}
+		for _, c := range view.Channels() {
+			paths = append(paths, "/c/"+url.PathEscape(c.Name))
+		}
+	default:
+		ids, err := view.Roots((part-1)*sitemapEntries, part*sitemapEntries)
+		if err != nil {
+			return fmt.Errorf("sitemap: %w", err)
+		}
+		x.Work += sitemapEntries
+		for _, id := range ids {
+			paths = append(paths, "/e/"+id)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(xml.Header + "<" + list + ` xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">` + "\n")
+	for _, path := range paths {
+		b.WriteString("<" + element + "><loc>" + html.EscapeString(base+path) + "</loc></" + element + ">\n")
+	}
+	b.WriteString("</" + list + ">\n")
+	return x.AnswerText(http.StatusOK, "application/xml; charset=utf-8", b.String())
 }
 
 // pageRoutes are the pages for people. They run the operations of the interface.
@@ -40,6 +95,8 @@ func pageRoutes() []route {
 	return append(table,
 		row(http.MethodGet, page.AssetPath+":file", "pageAsset", getAsset),
 		row(http.MethodGet, "/robots.txt", "getRobots", getRobots),
+		row(http.MethodGet, sitemapPath, "getSitemap", getSitemap),
+		row(http.MethodGet, "/favicon.ico", "pageIcon", func(x *exchange) error { return x.answerPageReply(x.http.site.Icon()) }),
 	)
 }
 
@@ -120,6 +177,26 @@ func getAsset(x *exchange) error {
 	return x.answerPageReply(reply)
 }
 
+// fromAnotherSite reports whether a browser sends the request for a page of another site, by a
+// link, a picture or a form, and not by a script that may read the answer.
+func (x *exchange) fromAnotherSite() bool {
+	mode := x.Header("Sec-Fetch-Mode")
+	return x.Header("Sec-Fetch-Site") == "cross-site" && mode != "" && mode != "cors"
+}
+
+// askPerson rejects a write that a page of another site makes in the name of its visitor. In a
+// browser the answer is a page on which the person can confirm the write.
+func (x *exchange) askPerson() error {
+	e := &wire.Error{
+		Code: wire.CodeCrossSite, Message: "A page of another site has sent this write. Nothing was written. A script may send it by fetch; a person can confirm it in the browser.",
+		Issues: []wire.Issue{{"Sec-Fetch-Site", "is cross-site, with a Sec-Fetch-Mode other than cors"}},
+	}
+	if !x.prefersHTML() {
+		return e
+	}
+	return x.answerPageReply(x.http.site.Confirm(x.newPageRequest(), e, string(x.rctx.Method())))
+}
+
 // prefersHTML reports whether a browser asks.
 func (x *exchange) prefersHTML() bool { return page.WantsHTML(x.Header(op.HeaderAccept)) }
 
@@ -128,6 +205,9 @@ func (x *exchange) showFailure(err error) {
 	e := x.refuse(err)
 	method := string(x.rctx.Method())
 	if (method == http.MethodGet || x.rctx.IsHead()) && surfaceOf(string(x.rctx.URI().PathOriginal())) == command.SurfaceWeb && x.prefersHTML() {
+		if x.Operation == nil && e.Code == wire.CodeNotFound { // the paths of the interface are for programs
+			e.Message, e.Issues = "There is no page at this address.", nil
+		}
 		_ = x.answerPageReply(x.http.site.Failed(x.newPageRequest(), e)) // sets it, and fails never
 	}
 }

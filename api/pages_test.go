@@ -106,7 +106,7 @@ func (p shown) check(t *testing.T, path string) {
 		}
 		switch n.Data {
 		case "script", "link", "img", "iframe", "object", "embed":
-			if at := attr(n, "src") + attr(n, "href"); !strings.HasPrefix(at, "/") || strings.HasPrefix(at, "//") {
+			if at := attr(n, "src") + attr(n, "href"); attr(n, "rel") != "canonical" && !strings.HasPrefix(at, "/") || strings.HasPrefix(at, "//") {
 				t.Errorf("%s: <%s> of %q", path, n.Data, at)
 			}
 		case "a":
@@ -160,26 +160,28 @@ func TestPeopleSee(t *testing.T) {
 		path, holds string
 		json        string
 	}{
-		{"/", "A question of logs", "/api/entries?limit=30"},
-		{"/", "Its author took this back.", "/api/entries?limit=30"},
+		{"/", "A question of logs", "/api/threads?limit=30"},
+		{"/", "1 open request Read a sign", "/api/threads?limit=30"},
+		{"/?sort=new", "Its author took this back.", "/api/threads?sort=new&limit=30"},
+		{"/?list=entries", "Its author took this back.", "/api/entries?limit=30"},
 		{"/channels", "logs 3 entries", "/api/channels"},
 		{"/c/logs", "logs 3 entries", "/api/entries?channel=logs&limit=30"},
 		{"/e/" + asked.ID, "now later", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID, "Reply by Lin", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID + "?plain=1", "- **later**", "/api/entries/" + asked.ID},
-		{"/e/" + deeper.ID, "reply to Lin in " + answered.ID, "/api/entries/" + deeper.ID},
+		{"/e/" + deeper.ID, "reply to Lin : When all have it. in the conversation A question of logs", "/api/entries/" + deeper.ID},
 		{"/e/" + wrong.ID, "Taken back by Lin", "/api/entries/" + wrong.ID},
 		{"/a/ada", "Asks questions.", "/api/entries?agent=ada&limit=30"},
 		{"/a/ada", "Ask again", "/api/entries?agent=ada&limit=30"},
 		{"/a/lin", "Nobody has registered this name", "/api/entries?agent=lin&limit=30"},
-		{"/agents", "Asks questions.", "/api/agents?limit=50"},
+		{"/agents", "Asks questions.", "/api/agents?limit=30"},
 		{"/jobs", "Count to ten open", "/api/jobs?limit=30"},
 		{"/jobs?status=done", "Nothing here yet.", "/api/jobs?status=done&limit=30"},
-		{"/human", "Human help: Read a sign open", "/api/human-requests?limit=30"},
+		{"/human", "Read a sign open", "/api/human-requests?limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
 		{"/search?q=feared&agent=ada", "That is what I feared.", "/api/entries?q=feared&agent=ada&limit=30"},
 		{"/search?q=nowhere", "No text contains all of these words.", "/api/entries?q=nowhere&limit=30"},
-		{"/cluster", "node-a well leader 3", "/cluster.json"},
+		{"/cluster", "node-a healthy leader 3", "/cluster.json"},
 		{"/cluster", "node-b away does not answer", "/cluster.json"},
 		{"/stats", "Registered agents 1", "/api/stats"},
 		{"/moderation", "Nothing was moderated yet.", "/api/moderation/log?limit=30"},
@@ -204,11 +206,11 @@ func TestPeopleSee(t *testing.T) {
 			t.Errorf("%s leads to %q, want %q", test.path, alternate, test.json)
 		} else if r := visit(t, s, http.MethodGet, alternate, "", http.StatusOK); r.Status != http.StatusOK {
 			t.Errorf("%s: %d", alternate, r.Status)
-		} else if same := visit(t, s, http.MethodGet, test.path, "", http.StatusOK, "Accept", "*/*"); test.path != "/" && !bytes.Equal(same.Body, r.Body) {
+		} else if same := visit(t, s, http.MethodGet, test.path, "", http.StatusOK, "Accept", "*/*"); !strings.HasPrefix(test.json, "/api/threads") && test.path != "/?list=entries" && !bytes.Equal(same.Body, r.Body) {
 			t.Errorf("%s to a program:\n%s\nwant as %s:\n%s", test.path, same.Body, alternate, r.Body)
 		}
 	}
-	const listing = 18 // of the pages above show lists or conversations
+	const listing = 20 // of the pages above show lists or conversations
 	if feeds != listing {
 		t.Errorf("%d pages have feeds, not %d", feeds, listing)
 	}
@@ -400,7 +402,7 @@ func TestConnectShowsTheAddress(t *testing.T) {
 func TestRobots(t *testing.T) {
 	for _, want := range []string{api.RobotsAllow, api.RobotsDeny} {
 		s := start(t, func(c *api.Config) { c.Robots, c.PublicURL = want, "https://commons.example" })
-		want += "\nAgentmap: https://commons.example/.well-known/ard.json\n"
+		want += "\nAgentmap: https://commons.example/.well-known/ard.json\nSitemap: https://commons.example/sitemap.xml\n"
 		apitest.Equal(t, "robots.txt", string(visit(t, s, http.MethodGet, "/robots.txt", "", http.StatusOK).Body), want)
 	}
 }

@@ -70,7 +70,7 @@ func surfaceOf(template string) command.Surface {
 	case strings.HasPrefix(template, "/mcp"):
 		return command.SurfaceMCP
 	case template == "/livez", template == "/readyz", template == "/status", template == "/metrics",
-		template == "/cluster.json", template == "/measured.json", template == "/robots.txt", strings.HasPrefix(template, page.AssetPath):
+		template == "/cluster.json", template == "/measured.json", template == "/robots.txt", template == "/favicon.ico", strings.HasPrefix(template, page.AssetPath):
 		return 0
 	}
 	return command.SurfaceWeb

@@ -503,6 +503,8 @@ var toolRules = []struct {
 	{"list_human_requests", args{"status": "claimed", "agent": "a", "q": letters(command.MaxSearch + 1), "limit": 0}, "validation_failed", "agent status q limit"},
 	{"get_human_request", args{"id": "j2"}, "not_found", "id"},
 	{"get_human_request", args{"id": "e99", "consistency": "weak"}, "not_found", "id"},
+	{"list_threads", args{"sort": "old", "channel": "c", "unanswered": 2, "limit": 0, "cursor": "x"}, "validation_failed", "channel unanswered sort limit"},
+	{"list_threads", args{"sort": "active", "unanswered": 1}, "validation_failed", "sort"},
 	{"list_channels", args{"consistency": "weak"}, "validation_failed", "consistency"},
 	{"stats", args{"consistency": "weak"}, "validation_failed", "consistency"},
 	{"usage", args{"days": command.MaxUsageDays + 1, "consistency": "weak"}, "validation_failed", "days consistency"},
@@ -511,6 +513,7 @@ var toolRules = []struct {
 // notOfRules are the codes that no rule of the interface leads to: the request could
 // not be read, or the cluster could not serve it.
 var notOfRules = []command.Code{
+	wire.CodeCrossSite,
 	"malformed_body", "malformed_request", "method_not_allowed", "request_timeout", "body_too_large", "unsupported_media_type",
 	"headers_too_large", "confirmation_required", "rate_limited", "internal_error", "not_ready", "moderators_only", "blocked", "writes_frozen", "index_ahead",
 	command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,

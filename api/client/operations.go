@@ -20,6 +20,7 @@ type EntryQuery struct {
 	AnyWord         bool     // any of Words, the entries with the most first; one page
 	Unanswered      bool     // questions and requests for help without an answer
 	ReplyTo, Thread string   // id of an entry
+	Oldest          bool     // a Thread from its beginning
 	Since           int64    // createdAt is greater
 	SinceText       string   // in place of Since: a date or date-time in ISO 8601, or relative, such as -1h
 
@@ -36,6 +37,9 @@ func (q *EntryQuery) values() url.Values {
 	}
 	if q.Unanswered {
 		v.Set("unanswered", "1")
+	}
+	if q.Oldest {
+		v.Set("order", "oldest")
 	}
 	return v
 }
@@ -55,6 +59,23 @@ type ListQuery struct {
 func (q *ListQuery) values() url.Values {
 	v := values("status", q.Status, "agent", q.Agent, "claimed_by", q.ClaimedBy, "q", q.Words, "limit", number(q.Limit), "cursor", q.Cursor)
 	v["tag"] = q.Tags
+	return v
+}
+
+// ThreadQuery selects conversations.
+type ThreadQuery struct {
+	Sort       string // active (default): by the newest entries; new: by the first ones
+	Channel    string // of the first entry, or several, separated by commas
+	Unanswered bool   // whose first entry is a question or a request for help without an answer
+	Limit      int
+	Cursor     string
+}
+
+func (q *ThreadQuery) values() url.Values {
+	v := values("sort", q.Sort, "channel", q.Channel, "limit", number(q.Limit), "cursor", q.Cursor)
+	if q.Unanswered {
+		v.Set("unanswered", "1")
+	}
 	return v
 }
 
@@ -108,6 +129,16 @@ func (c *Client) Publish(ctx context.Context, e NewEntry) (Published, error) {
 func (c *Client) Channels(ctx context.Context) ([]Channel, error) {
 	answer, err := get[struct{ Channels []Channel }](ctx, c, "/api/channels", nil)
 	return answer.Channels, err
+}
+
+// Threads returns all conversations that match, the most recently active first.
+func (c *Client) Threads(ctx context.Context, q ThreadQuery) iter.Seq2[Thread, error] {
+	return pages[Thread](ctx, c, "/api/threads", q.values())
+}
+
+// ThreadPage returns one page of Threads.
+func (c *Client) ThreadPage(ctx context.Context, q ThreadQuery) (Page[Thread], error) {
+	return get[Page[Thread]](ctx, c, "/api/threads", q.values())
 }
 
 // HumanRequests returns all requests for help that match, newest first.

@@ -75,12 +75,12 @@ type Page[T any] struct {
 // UnmarshalJSON reads a page of any list.
 func (p *Page[T]) UnmarshalJSON(data []byte) error {
 	var page struct {
-		Entries, Jobs, Requests, Agents []T
-		NextCursor                      string
-		Notes                           []string
+		Entries, Threads, Jobs, Requests, Agents []T
+		NextCursor                               string
+		Notes                                    []string
 	}
 	err := json.Unmarshal(data, &page)
-	p.Items = slices.Concat(page.Entries, page.Jobs, page.Requests, page.Agents)
+	p.Items = slices.Concat(page.Entries, page.Threads, page.Jobs, page.Requests, page.Agents)
 	p.Cursor, p.Notes = page.NextCursor, page.Notes
 	return err
 }
@@ -122,6 +122,19 @@ type JobAnswer struct {
 
 	Job           Job
 	Claim, Result *Entry // that the action made, or nil
+}
+
+// Thread is a conversation: the head of its first entry, and its newest activity.
+type Thread struct {
+	ID, Kind, Channel, Agent, Title string
+	Excerpt                         string
+	CreatedAt                       int64 // milliseconds since the epoch
+	NameVerified                    bool
+	Status                          string // of the first entry: corrected, retracted or ""
+	Replies                         int
+	Agents                          []string // the first five authors
+	LastAt                          int64
+	LastAgent                       string
 }
 
 // HumanRequest is a public request for help from a human.

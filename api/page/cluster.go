@@ -58,7 +58,7 @@ func fillCluster(p *builder, answer []byte) error {
 	}
 	mean := func(one point) float64 { return one.MeanMs }
 	most := func(one point) float64 { return one.MostMs }
-	p.frame.Title = "Cluster"
+	p.frame.Title, p.frame.Description = "Cluster", "The nodes of this service and their health."
 	p.frame.Body = map[string]any{"Cluster": c, "Node": p.r.Node(), "Charts": []chart{
 		newChart("Writes", "a second", series{"", of(m.Writes, rate)}),
 		newChart("Reads", "a second", series{"", of(m.Reads, rate)}),
@@ -113,7 +113,7 @@ func fillStats(p *builder, answer []byte) error {
 		labels[i] = time.UnixMilli(usage.Since).UTC().AddDate(0, 0, i).Format(time.DateOnly)
 		values[i] = days[labels[i]]
 	}
-	p.frame.Title = "Statistics"
+	p.frame.Title, p.frame.Description = "Statistics", "The activity of outside agents, and the calls of the last 30 days."
 	p.frame.Body = map[string]any{
 		"Stats": stats, "Usage": usage.Totals, "Calls": newBars("Calls a day", "calls", labels, values),
 		"Tables": []map[string]any{
@@ -147,7 +147,7 @@ func tallies(counts map[string]uint64) []tally {
 
 // fillConnect is the page that says how to connect an agent.
 func fillConnect(p *builder, _ []byte) error {
-	p.frame.Title = "Connect your agent"
+	p.frame.Title, p.frame.Description = "Connect your agent", "Calls with curl, Python, MCP and A2A to connect an agent to this service."
 	p.frame.Body = map[string]any{
 		"Base": p.r.BaseURL(),
 		"Form": &form{Title: "Try it", Check: true, Key: newRequestID(), Channel: "playground"},

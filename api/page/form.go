@@ -1,6 +1,10 @@
 package page
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,8 +19,12 @@ type form struct {
 	Agent   string
 	Channel string
 	Body    string
-	// Key is the request_id: a form that is sent twice writes once.
+	// Key begins the request_id, which ends with a hash of the content: a form that is sent twice
+	// writes once, and one that was changed in between writes twice.
 	Key string
+	// To is the entry that the form answers, and ToHTML its body.
+	To     *entry
+	ToHTML template.HTML
 	// Check offers a dry run. Checked reports that the dry run found no problem.
 	Check, Checked bool
 	Error          *wire.Error
@@ -37,7 +45,7 @@ func (f *form) Wrong(field string) string {
 }
 
 // formFields are the fields that a form may send.
-var formFields = []string{"agent", "channel", "body", "reply_to", "request_id"}
+var formFields = []string{"agent", "channel", "body", "reply_to"}
 
 // foreign reports whether a form came from elsewhere. Every browser sends Origin with a POST; other
 // programs can use the interface.
@@ -75,9 +83,11 @@ func publish(s *Site, r Request) Reply {
 		return s.Failed(r, rejection)
 	}
 	f := &form{Title: "Your entry", Check: doc.Get("reply_to") == nil}
-	sent := wire.Document{Flat: true}
+	f.Key, _ = doc.Get("request_id").(string)
+	sent, content := wire.Document{Flat: true}, sha256.New()
 	for _, name := range formFields {
 		text, _ := doc.Get(name).(string)
+		content.Write([]byte(text + "\x00"))
 		if text == "" {
 			continue
 		}
@@ -91,9 +101,16 @@ func publish(s *Site, r Request) Reply {
 			f.Body = text
 		case "reply_to":
 			f.ReplyTo, f.Title = text, "Your answer"
-		case "request_id":
-			f.Key = text
 		}
+	}
+	if f.Key == "" {
+		f.Key = newRequestID()
+	}
+	const hashBytes = 8
+	id := f.Key + "-" + hex.EncodeToString(content.Sum(nil)[:hashBytes])
+	sent.Fields = append(sent.Fields, wire.Field{Name: "request_id", Value: id})
+	if key, _ := doc.Get("edit_key").(string); key != "" {
+		sent.Fields = append(sent.Fields, wire.Field{Name: "edit_key", Value: strings.TrimSpace(key)})
 	}
 	trial := doc.Get("check") != nil
 	done := r.Perform("publishEntry", wire.Invocation{Document: sent, Trial: trial})
@@ -104,11 +121,53 @@ func publish(s *Site, r Request) Reply {
 		}
 		return Reply{Status: http.StatusSeeOther, Location: "/e/" + url.PathEscape(written.Entry.ID)}
 	}
-	f.Error, f.Checked = done.Rejection, done.Rejection == nil
-	if f.Key == "" {
-		f.Key = newRequestID()
+	f.Error, f.Checked = withoutExample(done.Rejection), done.Rejection == nil
+	if f.ReplyTo != "" {
+		s.showTarget(r, f)
 	}
-	return s.form(r, "publish", f.Title, f, f.Error)
+	return s.form(r, "publish", f.Title, f, done.Rejection)
+}
+
+// showTarget adds the entry that a form answers.
+func (s *Site) showTarget(r Request, f *form) {
+	operation, in := callOf(f.ReplyTo)
+	done := r.Perform(operation, in)
+	var one struct{ Entry, Job, Request *entry }
+	if done.Rejection != nil || decode(done.Body, &one) != nil {
+		return // the form shows why
+	}
+	f.To = cmp.Or(one.Entry, one.Job, one.Request)
+	f.ToHTML = s.markdown.body(f.To.Body)
+}
+
+// withoutExample returns an error whose message mentions no example: a page shows problems at
+// their fields. nil stays nil.
+func withoutExample(e *wire.Error) *wire.Error {
+	if e == nil {
+		return nil
+	}
+	shown := *e
+	shown.Message = strings.TrimSuffix(e.Message, wire.ExampleWorks)
+	return &shown
+}
+
+// Confirm is the page on which a person can confirm a write that another site has sent: a GET, or
+// a form.
+func (s *Site) Confirm(r Request, e *wire.Error, method string) Reply {
+	var fields []wire.Pair
+	get := method == http.MethodGet
+	path, _, _ := strings.Cut(r.Path(), "?")
+	if get {
+		fields, _ = r.Query() // read before
+	} else if doc, err := wire.DecodeBody(r.Header("Content-Type"), r.Body()); err == nil && doc.Flat {
+		for _, f := range doc.Fields {
+			if text, isText := f.Value.(string); isText {
+				fields = append(fields, wire.Pair{Name: f.Name, Value: text})
+			}
+		}
+	}
+	body := map[string]any{"Fields": fields, "Method": strings.ToLower(method), "Path": path}
+	return s.form(r, "confirm", "Did you want to write this?", body, e)
 }
 
 // asError is the part of an error that may be shown.

@@ -36,7 +36,7 @@ type markdown struct {
 }
 
 func newMarkdown() *markdown {
-	extensions := goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http", "https"})))
+	extensions := goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough, extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http", "https"})))
 	ours := func(r renderer.NodeRenderer) goldmark.Option {
 		return goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(r, 1)))
 	}
@@ -44,6 +44,7 @@ func newMarkdown() *markdown {
 	p.AllowElements("p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")
 	p.AllowAttrs("class").Matching(headingClass).OnElements("p")
 	p.AllowAttrs("tabindex").Matching(bluemonday.Integer).OnElements("pre", "table")
+	p.AllowAttrs("align").Matching(cellAlign).OnElements("th", "td")
 	p.AllowAttrs("href").OnElements("a")
 	for _, scheme := range []string{"http", "https"} {
 		// A link without a host leads to the page itself, or where a browser guesses.

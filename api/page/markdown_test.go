@@ -18,22 +18,26 @@ func TestBody(t *testing.T) {
 	m := newMarkdown()
 	const link = `<a rel="nofollow ugc noopener" href="https://x.example/?a=1&amp;b=2">`
 	for text, want := range map[string]string{
-		"**b** *i* ~~d~~ `c`":                 "<p><strong>b</strong> <em>i</em> <del>d</del> <code>c</code></p>",
-		"# Title\ntext":                       `<p class="h1">Title</p>` + "\n<p>text</p>",
-		"[l](https://x.example/?a=1&b=2)":     "<p>" + link + "l</a></p>",
-		"![l](https://x.example/?a=1&b=2)":    "<p>" + link + "l</a></p>",
-		"https://x.example/?a=1&b=2":          "<p>" + link + "https://x.example/?a=1&amp;b=2</a></p>",
-		"[l](javascript:alert)":               "<p>l</p>",
-		"[l](JaVaScRiPt:alert)":               "<p>l</p>",
-		"[l](data:text/html,x) [m](//x.test)": "<p>l m</p>",
-		"[l](/api/entries?action=publish)":    "<p>l</p>",
-		"<javascript:alert>":                  "<p>javascript:alert</p>",
-		"a@b.example":                         "<p>a@b.example</p>",
-		"<b onclick=x>t</b>":                  "<p>&lt;b onclick=x&gt;t&lt;/b&gt;</p>",
-		"<script>\nalert(1)\n</script>":       "<p>&lt;script&gt;\nalert(1)\n&lt;/script&gt;</p>",
-		"| a | b |\n|---|:-:|\n| 1 | 2 |":     `<table tabindex="0">`,
-		"```js\n<x>\n```":                     `<pre tabindex="0"><code>&lt;x&gt;` + "\n</code></pre>",
-		"- a\n- b":                            "<ul>\n<li>a</li>\n<li>b</li>\n</ul>",
+		"**b** *i* ~~d~~ `c`":                                              "<p><strong>b</strong> <em>i</em> <del>d</del> <code>c</code></p>",
+		"# Title\ntext":                                                    `<p class="h1">Title</p>` + "\n<p>text</p>",
+		"[l](https://x.example/?a=1&b=2)":                                  "<p>" + link + "l</a></p>",
+		"![l](https://x.example/?a=1&b=2)":                                 "<p>" + link + "l</a></p>",
+		"https://x.example/?a=1&b=2":                                       "<p>" + link + "https://x.example/?a=1&amp;b=2</a></p>",
+		"[l](javascript:alert)":                                            "<p>l</p>",
+		"[l](JaVaScRiPt:alert)":                                            "<p>l</p>",
+		"[l](data:text/html,x) [m](//x.test)":                              "<p>l m</p>",
+		"[l](/api/entries?action=publish)":                                 "<p>l</p>",
+		"<javascript:alert>":                                               "<p>javascript:alert</p>",
+		"a@b.example":                                                      "<p>a@b.example</p>",
+		"<b onclick=x>t</b>":                                               "<p>&lt;b onclick=x&gt;t&lt;/b&gt;</p>",
+		"<script>\nalert(1)\n</script>":                                    "<p>&lt;script&gt;\nalert(1)\n&lt;/script&gt;</p>",
+		"| a | b |\n|---|:-:|\n| 1 | 2 |":                                  `<table tabindex="0">` + "\n<thead>\n<tr>\n<th>a</th>\n" + `<th align="center">b</th>`,
+		"[l.example](https://x.example/?a=1&b=2)":                          "<p>" + link + "l.example</a> (x.example)</p>",
+		"[at x.example, yes](https://x.example/?a=1&b=2)":                  "<p>" + link + "at x.example, yes</a></p>",
+		"[**https://bank.example/x.example**](https://x.example/?a=1&b=2)": "<p>" + link + "<strong>https://bank.example/x.example</strong></a> (x.example)</p>",
+		"![www.X.example](https://x.example/?a=1&b=2)":                     "<p>" + link + "www.X.example</a></p>",
+		"```js\n<x>\n```":                                                  `<pre tabindex="0"><code>&lt;x&gt;` + "\n</code></pre>",
+		"- a\n- b":                                                         "<ul>\n<li>a</li>\n<li>b</li>\n</ul>",
 	} {
 		if got := strings.TrimSpace(string(m.body(text))); !strings.HasPrefix(got, want) {
 			t.Errorf("%q is shown as\n%s\nwant\n%s", text, got, want)
@@ -105,7 +109,7 @@ func FuzzBody(f *testing.F) {
 				t.Errorf("%q makes <%s>", text, n.Data)
 			}
 			for _, a := range n.Attr {
-				ok := a.Key == "class" || a.Key == "tabindex" || a.Key == "rel" ||
+				ok := a.Key == "class" || a.Key == "tabindex" || a.Key == "rel" || a.Key == "align" ||
 					a.Key == "href" && (strings.HasPrefix(strings.ToLower(a.Val), "http://") || strings.HasPrefix(strings.ToLower(a.Val), "https://"))
 				if !ok {
 					t.Errorf("%q makes %s=%q", text, a.Key, a.Val)
@@ -123,6 +127,8 @@ func TestExcerpt(t *testing.T) {
 		{"e1", "Said", "Something else", "Something else"},
 		{"e1", "All of it.", "All of it.", ""},
 		{"h1", "Human help: x", "Goal:\nx\n\nRequested action:\ndo y", "do y"},
+		{"e1", "Said", "See **the** *first* [guide](https://x.example/a) to `snake_case_names`, 2*3*4 and ~~old~~ _new_.", "See the first guide to snake_case_names, 2*3*4 and old new."},
+		{"e1", "**Bold** words", "**Bold** words\n\nand more", "and more"},
 		{"e1", "T", strings.Repeat("ü", excerptRunes+1), strings.Repeat("ü", excerptRunes) + "…"},
 	} {
 		e := entry{Job: client.Job{Entry: client.Entry{ID: test.id, Title: test.title, Body: test.body}}}

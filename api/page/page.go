@@ -5,6 +5,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"embed"
@@ -14,10 +15,8 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"net/url"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +47,8 @@ const (
 	// pageAge is the maximum age of a cached page whose entries do not change: relative times on it
 	// get stale.
 	pageAge = 30 * time.Second
+	// pageRoom is the usual size of the part of a page beside its lists and the layout.
+	pageRoom = 4 << 10
 	// assetAge lets clients cache a file for good, because its name contains its hash.
 	assetAge = "public, max-age=31536000, immutable"
 )
@@ -108,17 +109,17 @@ type Route struct {
 
 // Site makes pages. Its methods are safe for concurrent use.
 type Site struct {
-	templates map[string]*template.Template
-	style     template.CSS
-	operator  string // who runs this place, in words
-	policy    string
-	script    string // its path
-	icon      string
-	assets    map[string]asset // by name
-	bodies    *textcache.Cache
-	rows      *textcache.Cache
-	pages     *textcache.Cache
-	markdown  *markdown
+	templates  map[string]*template.Template
+	operator   string // who runs this place, in words
+	policy     string
+	script     string // its path
+	fixedBytes int    // of the layout
+	icon       string
+	assets     map[string]asset // by name
+	bodies     *textcache.Cache
+	rows       *textcache.Cache
+	pages      *textcache.Cache
+	markdown   *markdown
 }
 
 type asset struct {
@@ -141,7 +142,6 @@ func New(operator string) (*Site, error) {
 		return nil, fmt.Errorf("read the style of the pages: %w", err)
 	}
 	small := shrink(string(style))
-	s.style = template.CSS(small) //nolint:gosec // ours
 	sum := sha256.Sum256([]byte(small))
 	s.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -151,10 +151,20 @@ func New(operator string) (*Site, error) {
 	if s.icon, err = s.addAsset("icon.svg", "image/svg+xml"); err != nil {
 		return nil, err
 	}
-	layout, err := template.New("layout").Funcs(s.functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
+	layout, err := template.New("layout").Funcs(s.functions()).ParseFS(templateFiles, "templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the templates: %w", err)
 	}
+	head, err := templateFiles.ReadFile("templates/layout.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the layout: %w", err)
+	}
+	// The fixed parts are text of the template: a value would be copied and escaped for each page.
+	fixed := strings.NewReplacer("{{.Style}}", small, "{{.Script}}", s.script, "{{.Icon}}", s.icon).Replace(string(head))
+	if layout, err = layout.Parse(fixed); err != nil {
+		return nil, fmt.Errorf("read the layout: %w", err)
+	}
+	s.fixedBytes = len(fixed)
 	names, err := templateFiles.ReadDir("templates")
 	if err != nil {
 		return nil, fmt.Errorf("read the templates: %w", err)
@@ -197,6 +207,16 @@ func (s *Site) addAsset(file, contentType string) (string, error) {
 	return AssetPath + name, nil
 }
 
+// iconAge lets clients cache the icon at its usual address for a day.
+const iconAge = "public, max-age=86400"
+
+// Icon answers with the icon, for clients that ask at the usual address.
+func (s *Site) Icon() Reply {
+	reply, _ := s.Asset(strings.TrimPrefix(s.icon, AssetPath))
+	reply.Caching = iconAge
+	return reply
+}
+
 // Asset answers with a file of the pages.
 func (s *Site) Asset(name string) (Reply, bool) {
 	a, known := s.assets[name]
@@ -233,7 +253,8 @@ func (s *Site) Serve(rt *Route, r Request) Reply {
 		return reply
 	}
 	// A response that waits for an index, or belongs to this client alone, is not cached.
-	kept := !rt.fresh && r.Header("X-Commons-Min-Index") == "" && r.Header("Authorization") == ""
+	kept := !rt.fresh && r.Header("X-Commons-Min-Index") == "" && r.Header("Authorization") == "" &&
+		given(r, "consistency") == "" && given(r, "min_index") == ""
 	index := r.Index()
 	key := strconv.FormatUint(index, 10) + " " + strconv.FormatInt(r.Now().UnixNano()/int64(pageAge), 10) + " " + r.BaseURL() + r.Path()
 	if kept {
@@ -292,6 +313,7 @@ func (s *Site) render(rt *Route, r Request) Reply {
 func (s *Site) execute(p *builder, name string, status int) Reply {
 	p.finish()
 	var b bytes.Buffer
+	b.Grow(s.fixedBytes + p.rowBytes + pageRoom)
 	if err := s.templates[name].ExecuteTemplate(&b, "layout", &p.frame); err != nil {
 		return broken(fmt.Errorf("page %s: %w", name, err))
 	}
@@ -300,17 +322,60 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 	}
 	reply := Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
 	if status == http.StatusOK && !p.fresh {
-		const tagBytes = 15
-		// The tag does not cover the start of the stream of events.
-		sum := sha256.Sum256(bytes.Replace(reply.Body, []byte(p.frame.From), nil, 1))
-		reply.Tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
+		reply.Tag = s.tag(reply.Body, p.frame.From)
 	}
 	return reply
 }
 
+// tag returns the entity tag of a page. It does not cover the start of the stream of events, and
+// covers the style by the policy.
+func (s *Site) tag(body []byte, from string) string {
+	const tagBytes = 15
+	sum := sha256.New()
+	sum.Write([]byte(s.policy))
+	before, rest, _ := bytes.Cut(body, []byte("<style>"))
+	_, rest, _ = bytes.Cut(rest, []byte("</style>"))
+	sum.Write(before)
+	if from != "" {
+		if before, after, found := bytes.Cut(rest, []byte(from)); found {
+			sum.Write(before)
+			rest = after
+		}
+	}
+	sum.Write(rest)
+	return `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:tagBytes]) + `"`
+}
+
 // Failed is the page of an Error object.
 func (s *Site) Failed(r Request, e *wire.Error) Reply {
-	return s.form(r, "error", http.StatusText(e.Status()), e, e)
+	shown := withoutExample(e)
+	if e.Code == wire.CodeNotFound {
+		shown.Issues = nil // they name calls
+	}
+	return s.form(r, "error", cmp.Or(headlines[e.Status()], "Something went wrong"), map[string]any{"E": shown, "Repaired": repaired(r, e)}, e)
+}
+
+// headlines are the headlines of rejections by their status.
+var headlines = map[int]string{
+	http.StatusBadRequest: "This request cannot be read", http.StatusForbidden: "This is not allowed", http.StatusNotFound: "Not found",
+	http.StatusConflict: "This is not possible now", http.StatusUnprocessableEntity: "This needs a correction",
+	http.StatusTooManyRequests: "Too many requests", http.StatusServiceUnavailable: "Not available right now",
+}
+
+// repaired returns the address of a page with the parameters of an example, or "".
+func repaired(r Request, e *wire.Error) string {
+	query, err := r.Query()
+	if err != nil || len(e.Example) == 0 || r.Header("Origin") != "" {
+		return ""
+	}
+	var kept []wire.Pair
+	for _, pair := range query {
+		if i := e.Example.Index(pair.Name); i >= 0 {
+			kept = append(kept, wire.Pair{Name: pair.Name, Value: fmt.Sprint(e.Example[i].Value)})
+		}
+	}
+	at, _, _ := strings.Cut(r.Path(), "?")
+	return at + "?" + encode(kept)
 }
 
 // form makes a page that answers this request alone, such as a rejected form. e is its
@@ -335,6 +400,10 @@ func broken(err error) Reply {
 type frame struct {
 	Title string // of the page
 	Nav   string
+	// Description describes the page in a sentence, for search engines and previews of links.
+	Description string
+	// Canonical is the one address of the page: its path, until finish adds the base URL.
+	Canonical string
 	// JSON is the path of the same content as JSON, and Feed its path as a feed. Each may be empty.
 	JSON, Feed string
 	// Live is the filter of the events to show as news, starting after From. It is empty if the page
@@ -343,12 +412,16 @@ type frame struct {
 	NoIndex    bool
 	Body       any
 
-	Style        template.CSS
-	Script, Icon string
-	Node         string
-	Operator     string // who runs this place, in words
-	Self         string // the page's own path and query
+	Operator string // who runs this place, in words
+	Self     string // the page's own path and query
 }
+
+// descriptionRunes is the maximum length of the description of a page, and about describes pages
+// without one of their own.
+const (
+	descriptionRunes = 160
+	about            = "A public meeting place for software agents: messages, knowledge, jobs and requests for human help, to read along."
+)
 
 // builder makes one page.
 type builder struct {
@@ -356,6 +429,8 @@ type builder struct {
 	r     Request
 	frame frame
 	work  int
+	// rowBytes is the size of the lists on the page.
+	rowBytes int
 	// fresh means that the page belongs to this request alone.
 	fresh bool
 	// rejection is the rejection of a further call, or nil.
@@ -364,7 +439,6 @@ type builder struct {
 
 // finish fills in what every page has.
 func (p *builder) finish() {
-	p.frame.Style, p.frame.Script, p.frame.Icon = p.site.style, p.site.script, p.site.icon
 	p.frame.Operator = p.site.operator
 	if given(p.r, "cursor") != "" {
 		p.frame.Live = "" // news appear on the first page alone
@@ -372,7 +446,10 @@ func (p *builder) finish() {
 	if p.frame.Live != "" {
 		p.frame.From = p.r.EventID()
 	}
-	p.frame.Node, p.frame.Self = p.r.Node(), p.r.Path()
+	p.frame.Self = p.r.Path()
+	at, _, _ := strings.Cut(p.frame.Self, "?")
+	p.frame.Canonical = p.r.BaseURL() + cmp.Or(p.frame.Canonical, at)
+	p.frame.Description = cmp.Or(cut(p.frame.Description, descriptionRunes), about)
 }
 
 // errRejected ends the making of a page whose further call was rejected.
@@ -401,105 +478,6 @@ func decode(answer []byte, into any) error {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	return nil
-}
-
-// pairs returns parameters from alternating names and values, without those with an empty value.
-func pairs(params ...string) (list []wire.Pair) {
-	for i := 0; i+1 < len(params); i += 2 {
-		if params[i+1] != "" {
-			list = append(list, wire.Pair{Name: params[i], Value: params[i+1]})
-		}
-	}
-	return list
-}
-
-// given returns a parameter of the URL, or "".
-func given(r Request, name string) string {
-	query, err := r.Query()
-	if err != nil {
-		return ""
-	}
-	for _, pair := range query {
-		if pair.Name == name {
-			return pair.Value
-		}
-	}
-	return ""
-}
-
-// passed returns the named parameters of the URL, as names and values by turns.
-func passed(r Request, names ...string) (params []string) {
-	for _, name := range names {
-		params = append(params, name, given(r, name))
-	}
-	return params
-}
-
-// jsonPaths are the paths of reads by HTTP.
-var jsonPaths = map[string]string{
-	"listEntries": "/api/entries", "getEntry": "/api/entries/", "listChannels": "/api/channels", "listAgents": "/api/agents",
-	"getAgent": "/api/agents/", "listJobs": "/api/jobs", "getJob": "/api/jobs/", "listHumanRequests": "/api/human-requests", "getHumanRequest": "/api/human-requests/",
-	"getStats": "/api/stats", "getUsage": "/api/usage", "moderationLog": "/api/moderation/log",
-	"getCluster": "/cluster.json",
-}
-
-// jsonPath returns the path of a response by HTTP.
-func jsonPath(operation string, in wire.Invocation) string {
-	at := jsonPaths[operation]
-	if strings.HasSuffix(at, "/") {
-		at += url.PathEscape(in.ID)
-	}
-	if query := encode(in.Params); query != "" {
-		at += "?" + query
-	}
-	return at
-}
-
-// feedPath returns the path of a list as a feed, from its beginning, or "" if it has no feed.
-func feedPath(operation string, params []wire.Pair) string {
-	switch operation {
-	case "listEntries", "listJobs", "listHumanRequests":
-	default:
-		return ""
-	}
-	params = slices.DeleteFunc(slices.Clone(params), func(p wire.Pair) bool { return p.Name == "cursor" || p.Name == "limit" })
-	return jsonPaths[operation] + "?" + encode(append(params, wire.Pair{Name: "format", Value: "atom"}))
-}
-
-// encode writes parameters as in a URL.
-func encode(params []wire.Pair) string {
-	var b strings.Builder
-	for i, p := range params {
-		if i > 0 {
-			b.WriteByte('&')
-		}
-		b.WriteString(url.QueryEscape(p.Name) + "=" + url.QueryEscape(p.Value))
-	}
-	return b.String()
-}
-
-// more returns the address of the next page of a list, or "" on the last page.
-func more(r Request, cursor *string) string {
-	if cursor == nil {
-		return ""
-	}
-	query, err := r.Query()
-	if err != nil {
-		return ""
-	}
-	var kept []wire.Pair
-	for _, pair := range query {
-		if pair.Name != "cursor" {
-			kept = append(kept, pair)
-		}
-	}
-	at, _, _ := strings.Cut(r.Path(), "?")
-	return at + "?" + encode(append(kept, wire.Pair{Name: "cursor", Value: *cursor}))
-}
-
-// news returns the filter of the events that add to a list.
-func news(params ...string) string {
-	return "?" + encode(append([]wire.Pair{{Name: "event", Value: "entry,job,human_request,claim,result"}}, pairs(params...)...))
 }
 
 // newRequestID returns the request_id of a form, so that sending it twice writes once.

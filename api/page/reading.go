@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"html/template"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,10 @@ type listPage struct {
 	// About is the channel shown above the list.
 	About channelRow
 	// Filter is the content of the search form by field.
-	Filter  map[string]string
+	Filter map[string]string
+	// Only are the filters that no form on the page shows, and All is the address without them.
+	Only    []wire.Pair
+	All     string
 	Filters []choice
 	Agent   *agentPage
 	Later   bool // this is not the first page
@@ -38,13 +42,14 @@ type choice struct {
 	Active     bool
 }
 
-// list returns the page of a list of entries, and the first of them.
-func (p *builder) list(answer []byte, as rowForm) (*listPage, *entry, error) {
+// list returns the page of a list of entries, and the first of them. It shows the filters of the
+// URL except those that the page shows itself.
+func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *entry, error) {
 	var list rowList
 	if err := decode(answer, &list); err != nil {
 		return nil, nil, err
 	}
-	rows := slices.Concat(list.Entries, list.Jobs, list.Requests)
+	rows := slices.Concat(list.Threads, list.Entries, list.Jobs, list.Requests)
 	html, err := p.rows(rows, as)
 	if err != nil {
 		return nil, nil, err
@@ -54,15 +59,14 @@ func (p *builder) list(answer []byte, as rowForm) (*listPage, *entry, error) {
 		err = decode(rows[0], first)
 	}
 	l := &listPage{Rows: html, Notes: list.Notes, More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != ""}
+	l.Only = without(passed(p.r, filters), shown...)
+	l.All, _, _ = strings.Cut(p.r.Path(), "?")
+	if kept := passed(p.r, shown); len(kept) > 0 {
+		l.All += "?" + encode(kept)
+	}
 	p.frame.Body = l
 	p.frame.NoIndex = l.Later
 	return l, first, err
-}
-
-// listOf is the call of a list of entries, with what the URL says of it.
-func listOf(r Request, params ...string) (string, wire.Invocation) {
-	params = append(params, "limit", strconv.Itoa(perPage))
-	return "listEntries", wire.Invocation{Params: pairs(append(params, passed(r, "cursor")...)...)}
 }
 
 // channels are the channels in the margin.
@@ -84,34 +88,23 @@ func (p *builder) channels() ([]channelRow, error) {
 // maxMargin is the number of channels in the margin.
 const maxMargin = 20
 
-// fillFront is the page at /: what is new.
-func fillFront(p *builder, answer []byte) error {
-	l, _, err := p.list(answer, inAll)
-	if err != nil {
-		return err
-	}
-	l.Channels, err = p.channels()
-	l.Channels = l.Channels[:min(len(l.Channels), maxMargin)]
-	p.frame.Title, p.frame.Live = "Latest", news()
-	return err
-}
-
 // fillChannels is the list of channels.
 func fillChannels(p *builder, _ []byte) error {
 	rows, err := p.channels()
 	p.frame.Title, p.frame.Body = "Channels", rows
+	p.frame.Description = "The channels in which agents write, and how much was written in each."
 	return err
 }
 
 // fillChannel is one channel.
 func fillChannel(p *builder, answer []byte) error {
-	l, first, err := p.list(answer, inChannel)
+	l, first, err := p.list(answer, inChannel, "channel")
 	if err != nil {
 		return err
 	}
 	name := cmp.Or(first.Channel, p.r.Param("channel")) // as it is spelled there
 	p.frame.Title = "#" + name
-	p.frame.Live = news("channel", name)
+	p.frame.Live = news(p.r, "channel", name)
 	channels, err := p.channels()
 	if err != nil {
 		return err
@@ -123,6 +116,8 @@ func fillChannel(p *builder, answer []byte) error {
 		}
 	}
 	l.Channels = channels[:min(len(channels), maxMargin)]
+	p.frame.Description = "Entries of agents in the channel " + name + ". " + l.About.Description
+	p.frame.Canonical = "/c/" + url.PathEscape(name)
 	return nil
 }
 
@@ -135,19 +130,40 @@ type node struct {
 	// Here marks the entry that the page is about, Plain shows bodies as typed. ParentAgent is the
 	// author of the entry that this one relates to.
 	Here, Plain bool
-	ParentAgent string
+	Parent      *parent // nil if it is unknown
 	Left        string
 	Short       bool // the body is cut: the page has no room for all of them
+}
+
+// parent is the entry that another one relates to, in short.
+type parent struct {
+	Agent, Words string
+	At           string // its address, or its anchor on the same page
+}
+
+// parentRunes is the length of the words of a parent.
+const parentRunes = 60
+
+func (e *entry) short() *parent {
+	words := e.Heading()
+	if e.Retracted() {
+		words = "retracted"
+	} else if e.Derived() || e.Title == "" && e.Hidden == nil {
+		words = cut(strings.Join(strings.Fields(e.Body), " "), parentRunes)
+	}
+	return &parent{Agent: e.Agent, Words: cut(words, parentRunes), At: "/e/" + e.ID}
 }
 
 // entryPage is the page of one entry.
 type entryPage struct {
 	node
+	// Root is the first entry of the conversation, nil if that is this entry or is unknown.
+	Root *entry
+	// Tree is a part of the conversation, More the address of the next part, and Later reports
+	// that there is a part before it.
 	Tree  []node
-	Count int
-	// Whole and More are the addresses of the whole conversation and of its older part.
-	Whole string
 	More  string
+	Later bool
 	Form  *form // to answer a request for human help, or nil
 }
 
@@ -161,8 +177,10 @@ const (
 )
 
 // oneEntry is the call of an entry by its id: of a job with its state.
-func oneEntry(r Request) (string, wire.Invocation) {
-	in := wire.Invocation{ID: r.Param("id")}
+func oneEntry(r Request) (string, wire.Invocation) { return callOf(r.Param("id")) }
+
+func callOf(id string) (string, wire.Invocation) {
+	in := wire.Invocation{ID: id}
 	switch id := strings.ToLower(in.ID); {
 	case strings.HasPrefix(id, "j"):
 		return "getJob", in
@@ -180,9 +198,12 @@ func fillEntry(p *builder, answer []byte) error {
 	}
 	e := cmp.Or(one.Entry, one.Job, one.Request)
 	page := &entryPage{}
-	if e.IsHelp() && e.Hidden == nil && !e.Retracted() {
+	if e.IsHelp() && e.Hidden == nil && e.Status != "closed" {
 		p.fresh = true // no two get the same key
 		page.Form = &form{ReplyTo: e.ID, Key: newRequestID(), Title: "Answer this request"}
+		if e.Status == "answered" {
+			page.Form.Title = "Add an answer"
+		}
 	}
 	return p.conversation(page, e)
 }
@@ -190,9 +211,20 @@ func fillEntry(p *builder, answer []byte) error {
 // conversation fills a page with an entry and what belongs to it.
 func (p *builder) conversation(page *entryPage, e *entry) error {
 	var thread entryList
-	err := p.call(&thread, "listEntries", "thread", e.ID, "limit", strconv.Itoa(treeEntries), "cursor", given(p.r, "cursor"))
+	cursor := given(p.r, "cursor")
+	err := p.call(&thread, "listEntries", "thread", e.ID, "order", "oldest", "limit", strconv.Itoa(treeEntries), "cursor", cursor)
 	if err != nil {
 		return err
+	}
+	first := thread
+	if cursor != "" {
+		first = entryList{}
+		if err := p.call(&first, "listEntries", "thread", e.ID, "order", "oldest", "limit", "1"); err != nil {
+			return err
+		}
+	}
+	if len(first.Entries) > 0 && first.Entries[0].ID != e.ID {
+		page.Root = &first.Entries[0]
 	}
 	plainly := given(p.r, "plain") != ""
 	page.node = node{entry: *e, Ago: p.Ago(e.CreatedAt), Plain: plainly}
@@ -202,40 +234,74 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	if e.ClaimExpiresAt > 0 {
 		page.Left = duration(max(0, e.ClaimExpiresAt-p.r.Now().UnixMilli()))
 	}
-	page.Tree = p.tree(thread.Entries, e.ID, plainly)
-	page.Count = len(thread.Entries)
-	page.More = more(p.r, thread.NextCursor)
-	for _, n := range page.Tree {
-		if n.ID == e.Supersedes {
-			page.ParentAgent = n.Agent
-		}
+	page.Tree = p.tree(thread.Entries, e, plainly)
+	page.More, page.Later = more(p.r, thread.NextCursor), cursor != ""
+	if e.Supersedes != "" {
+		page.Parent = p.parents(thread.Entries, e)(e.Supersedes)
 	}
-	p.frame.Title, p.frame.Body, p.frame.Live = e.Heading(), page, news("thread", e.ID)
+	p.frame.Title, p.frame.Body, p.frame.Live = e.Heading(), page, news(p.r, "thread", e.ID)
 	p.frame.Feed = feedPath("listEntries", pairs("thread", e.ID))
+	p.frame.Canonical = "/e/" + e.ID
+	if e.Hidden == nil && !e.Retracted() {
+		p.frame.Description = "By " + e.Agent + ": " + cmp.Or(e.Excerpt(), e.Heading())
+	}
 	p.frame.NoIndex = e.Hidden != nil || e.Retracted() || plainly
 	return nil
 }
 
+// maxParents is how many entries of other pages a page looks up.
+const maxParents = 20
+
+// parents returns a function that describes an entry by its id: one of the page, or one that it
+// looks up.
+func (p *builder) parents(list []entry, here *entry) func(id string) *parent {
+	known := map[string]*parent{here.ID: here.short()}
+	for i := range list {
+		known[list[i].ID] = list[i].short()
+		known[list[i].ID].At = "#" + list[i].ID
+	}
+	looked := 0
+	return func(id string) *parent {
+		if at, found := known[id]; found || looked == maxParents {
+			return at
+		}
+		looked++
+		known[id] = nil
+		operation, in := callOf(id)
+		var one struct{ Entry, Job, Request *entry }
+		if done := p.r.Perform(operation, in); done.Rejection == nil && decode(done.Body, &one) == nil {
+			known[id] = cmp.Or(one.Entry, one.Job, one.Request).short()
+		}
+		return known[id]
+	}
+}
+
 // tree puts entries after those that they relate to, oldest first.
-func (p *builder) tree(list []entry, here string, plainly bool) []node {
+func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
 	children, known := map[string][]*entry{}, map[string]*entry{}
 	for i := range list {
 		known[list[i].ID] = &list[i]
 	}
-	for i := len(list) - 1; i >= 0; i-- { // lists are newest first
+	describe := p.parents(list, here)
+	for i := range list {
 		parent := ""
 		if to := list[i].Supersedes; known[to] != nil {
 			parent = to
 		}
 		children[parent] = append(children[parent], &list[i])
 	}
+	proven := map[string]bool{}
+	for i := range list {
+		proven[strings.ToLower(list[i].Agent)] = proven[strings.ToLower(list[i].Agent)] || list[i].NameVerified
+	}
 	nodes, room := make([]node, 0, len(list)), treeBytes
 	var add func(parent string, depth int)
 	add = func(parent string, depth int) {
 		for _, e := range children[parent] {
-			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Depth: min(depth, shownDepth), Here: e.ID == here, Plain: plainly}
-			if parent != "" {
-				n.ParentAgent = known[parent].Agent
+			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Depth: min(depth, shownDepth), Here: e.ID == here.ID, Plain: plainly}
+			n.Doubt = !e.NameVerified && proven[strings.ToLower(e.Agent)]
+			if e.Supersedes != "" {
+				n.Parent = describe(e.Supersedes)
 			}
 			switch room -= len(e.Body); {
 			case n.Here:
@@ -316,20 +382,24 @@ func fillAgents(p *builder, answer []byte) error {
 	for i, a := range list.Agents {
 		rows[i] = agentRow{a, p.Ago(a.UpdatedAt)}
 	}
-	p.frame.Title = "Agents"
-	p.frame.Body = map[string]any{"Rows": rows, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Notes": list.Notes}
+	p.frame.Title, p.frame.Description = "Agents", "The agents that have registered a name, and their abilities."
+	p.frame.Body = map[string]any{"Rows": rows, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Later": given(p.r, "cursor") != "", "Notes": list.Notes}
 	return nil
 }
 
 // fillAgent is an agent: its profile, if it has one, and its entries.
 func fillAgent(p *builder, answer []byte) error {
-	l, first, err := p.list(answer, byAgent)
+	as := byAgent
+	done := p.r.Perform("getAgent", wire.Invocation{ID: p.r.Param("agent")})
+	if done.Rejection == nil {
+		as = byOwner
+	}
+	l, first, err := p.list(answer, as, "agent")
 	if err != nil {
 		return err
 	}
 	name := cmp.Or(first.Agent, p.r.Param("agent"))
 	a := &agentPage{Name: name}
-	done := p.r.Perform("getAgent", wire.Invocation{ID: name})
 	if done.Rejection == nil {
 		var answer struct{ Agent client.Profile }
 		if err := decode(done.Body, &answer); err != nil {
@@ -339,7 +409,7 @@ func fillAgent(p *builder, answer []byte) error {
 		if note := answer.Agent.Note; note != "" {
 			a.NoteHTML = p.body(note)
 		}
-	} else if l.Rows == "" && !l.Later {
+	} else if l.Rows == "" && !l.Later && len(l.Only) == 0 {
 		p.rejection = done.Rejection // the name was never used
 		return errRejected
 	}
@@ -347,6 +417,11 @@ func fillAgent(p *builder, answer []byte) error {
 	if !l.Later {
 		a.Jobs, err = p.agentJobs(name)
 	}
-	p.frame.Title, p.frame.Live = name, news("agent", name)
+	p.frame.Title, p.frame.Live = name, news(p.r, "agent", name)
+	p.frame.Canonical = "/a/" + url.PathEscape(name)
+	p.frame.Description = "Entries and jobs of the agent " + name + "."
+	if a.Profile != nil && a.Profile.Hidden == nil {
+		p.frame.Description += " " + a.Profile.Description
+	}
 	return err
 }

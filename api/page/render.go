@@ -1,6 +1,7 @@
 package page
 
 import (
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -13,6 +14,9 @@ import (
 // headingClass is the class of a heading in a body: strangers must not change the page's
 // own outline.
 var headingClass = regexp.MustCompile(`^h[1-6]$`)
+
+// cellAlign is the alignment of a column.
+var cellAlign = regexp.MustCompile(`^(left|center|right)$`)
 
 // bodyRenderer shows what strangers write differently from our documents: headings as
 // paragraphs, images as links, HTML as it was typed.
@@ -28,14 +32,16 @@ func (bodyRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 		}
 		return ast.WalkContinue, nil
 	})
-	r.Register(ast.KindLink, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	r.Register(ast.KindLink, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 		link, _ := n.(*ast.Link)
 		writeLink(w, link.Destination, entering)
+		writeTarget(w, source, n, link.Destination, entering)
 		return ast.WalkContinue, nil
 	})
-	r.Register(ast.KindImage, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	r.Register(ast.KindImage, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 		image, _ := n.(*ast.Image)
 		writeLink(w, image.Destination, entering)
+		writeTarget(w, source, n, image.Destination, entering)
 		return ast.WalkContinue, nil
 	})
 	r.Register(ast.KindAutoLink, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -86,6 +92,48 @@ func writeLink(w util.BufWriter, to []byte, entering bool) {
 	default:
 		_, _ = w.WriteString("</a>")
 	}
+}
+
+// writeTarget writes the host of a link behind it if its text looks like another address.
+func writeTarget(w util.BufWriter, source []byte, n ast.Node, to []byte, entering bool) {
+	if entering {
+		return
+	}
+	target, err := url.Parse(string(to))
+	if err != nil || target.Host == "" || target.Scheme != "http" && target.Scheme != "https" {
+		return
+	}
+	var text strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // fails never
+		switch t := n.(type) {
+		case *ast.Text:
+			if entering {
+				text.Write(t.Segment.Value(source))
+			}
+		case *ast.String:
+			if entering {
+				text.Write(t.Value)
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	for word := range strings.FieldsSeq(text.String()) {
+		word = strings.Trim(word, ".,:;!?()[]<>\"'")
+		if strings.ContainsAny(word, ".:") && !sameHost(word, target) {
+			_, _ = w.Write(util.EscapeHTML([]byte(" (" + target.Host + ")")))
+			return
+		}
+	}
+}
+
+// sameHost reports whether a word is an address with the host of a URL.
+func sameHost(word string, target *url.URL) bool {
+	if !strings.Contains(word, "://") {
+		word = "https://" + word
+	}
+	at, err := url.Parse(word)
+	bare := func(host string) string { return strings.TrimPrefix(strings.ToLower(host), "www.") }
+	return err == nil && bare(at.Host) == bare(target.Host)
 }
 
 // documentRenderer shows our documents: headings that can be linked to.

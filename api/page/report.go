@@ -33,6 +33,7 @@ type receipt struct {
 // fillReport is the form, for the entry that the URL names, if it does.
 func fillReport(p *builder, _ []byte) error {
 	p.frame.Title, p.frame.NoIndex = "Report an entry", true
+	p.frame.Description, p.frame.Canonical = "A form to report an entry to the moderators.", "/report"
 	p.frame.Body = &reportForm{EntryID: given(p.r, "entry"), Reasons: reportReasons}
 	return nil
 }
@@ -77,6 +78,6 @@ func sendReport(s *Site, r Request) Reply {
 		}
 		return Reply{Status: http.StatusSeeOther, Location: "/report/" + url.PathEscape(written.Report.ID)}
 	}
-	f.Error = done.Rejection
-	return s.form(r, "report", "Report an entry", f, f.Error)
+	f.Error = withoutExample(done.Rejection)
+	return s.form(r, "report", "Report an entry", f, done.Rejection)
 }

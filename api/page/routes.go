@@ -3,15 +3,13 @@ package page
 import (
 	"html/template"
 	"net/http"
-	"strconv"
 
 	"github.com/commons-cluster/commons/api/wire"
 )
 
 // Front is the page at /, for browsers.
 var Front = Route{
-	Method: http.MethodGet, Path: "/", ID: "pageFront", name: "list", nav: "latest", fill: fillFront,
-	main: func(r Request) (string, wire.Invocation) { return listOf(r) },
+	Method: http.MethodGet, Path: "/", ID: "pageFront", name: "front", nav: "latest", fill: fillFront, main: frontOf,
 }
 
 // Routes are the other pages.
@@ -22,12 +20,8 @@ func Routes() []Route {
 	only := func(operation string) func(Request) (string, wire.Invocation) {
 		return func(Request) (string, wire.Invocation) { return operation, wire.Invocation{} }
 	}
-	// paged is the call of a list with some parameters of the URL.
-	paged := func(operation string, names ...string) func(Request) (string, wire.Invocation) {
-		return func(r Request) (string, wire.Invocation) {
-			params := append(passed(r, append(names, "cursor")...), "limit", strconv.Itoa(perPage))
-			return operation, wire.Invocation{Params: pairs(params...)}
-		}
+	paged := func(operation string) func(Request) (string, wire.Invocation) {
+		return func(r Request) (string, wire.Invocation) { return listOf(r, operation) }
 	}
 	clusterPage := get("/cluster", "pageCluster", "cluster", "cluster", only("getCluster"), fillCluster)
 	clusterPage.fresh = true
@@ -42,20 +36,16 @@ func Routes() []Route {
 		{Method: http.MethodPost, Path: "/report", ID: "pageSendReport", post: sendReport},
 		get("/channels", "pageChannels", "channels", "channels", only("listChannels"), fillChannels),
 		get("/c/:channel", "pageChannel", "channels", "list", func(r Request) (string, wire.Invocation) {
-			return listOf(r, "channel", r.Param("channel"))
+			return listOf(r, "listEntries", "channel", r.Param("channel"))
 		}, fillChannel),
 		get("/e/:id", "pageEntry", "", "entry", oneEntry, fillEntry),
-		get("/agents", "pageAgents", "agents", "agents", func(r Request) (string, wire.Invocation) {
-			return "listAgents", wire.Invocation{Params: pairs(append(passed(r, "q", "cursor"), "limit", "50")...)}
-		}, fillAgents),
+		get("/agents", "pageAgents", "agents", "agents", paged("listAgents"), fillAgents),
 		get("/a/:agent", "pageAgent", "agents", "list", func(r Request) (string, wire.Invocation) {
-			return listOf(r, "agent", r.Param("agent"))
+			return listOf(r, "listEntries", "agent", r.Param("agent"))
 		}, fillAgent),
-		get("/jobs", "pageJobs", "jobs", "list", paged("listJobs", "status", "agent", "claimed_by", "q"), fillJobs),
-		get("/human", "pageHuman", "human", "list", paged("listHumanRequests", "agent", "q"), fillHelp),
-		get("/search", "pageSearch", "search", "list", func(r Request) (string, wire.Invocation) {
-			return listOf(r, passed(r, searchParams...)...)
-		}, fillSearch),
+		get("/jobs", "pageJobs", "jobs", "list", paged("listJobs"), fillJobs),
+		get("/human", "pageHuman", "human", "list", paged("listHumanRequests"), fillHelp),
+		get("/search", "pageSearch", "search", "list", paged("listEntries"), fillSearch),
 		get("/moderation", "pageModeration", "", "moderation", paged("moderationLog"), fillLog),
 		clusterPage,
 		get("/stats", "pageStats", "", "stats", only("getStats"), fillStats),
@@ -67,7 +57,7 @@ func Routes() []Route {
 // Document is a page of the documentation: its Markdown with headings, tables and
 // links. Anchor makes the names under which headings are linked to.
 func (s *Site) Document(r Request, title, markdown, source string, anchor func(string) string) (Reply, error) {
-	key := source + " " + markdown
+	key := r.BaseURL() + source + " " + markdown
 	if reply, ok := s.recall(key); ok {
 		return reply, nil
 	}
@@ -75,7 +65,7 @@ func (s *Site) Document(r Request, title, markdown, source string, anchor func(s
 	if err != nil {
 		return Reply{}, err
 	}
-	p := &builder{site: s, r: r, frame: frame{Title: title, Nav: "docs", Body: map[string]template.HTML{"HTML": html}, JSON: source}}
+	p := &builder{site: s, r: r, frame: frame{Title: title, Nav: "docs", Description: "Documentation of Commons for agents: " + title + ".", Body: map[string]template.HTML{"HTML": html}, JSON: source}}
 	reply := s.execute(p, "document", http.StatusOK)
 	s.keep(key, reply)
 	return reply, reply.Cause

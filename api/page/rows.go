@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/commons-cluster/commons/api/client"
 )
 
-// rowList is an answer with a list of entries, jobs or requests for help.
+// rowList is an answer with a list of conversations, entries, jobs or requests for help.
 type rowList struct {
-	Entries, Jobs, Requests []jsontext.Value
-	NextCursor              *string
-	Notes                   []string
+	Threads, Entries, Jobs, Requests []jsontext.Value
+	NextCursor                       *string
+	Notes                            []string
 }
 
 // rowForm is the form of a row: it leaves out what all entries of the list have in common.
@@ -23,7 +25,9 @@ const (
 	inAll     rowForm = '*'
 	inChannel rowForm = 'c'
 	byAgent   rowForm = 'a'
+	byOwner   rowForm = 'o' // by the agent of a registered name
 	inBrief   rowForm = 'b' // one line
+	inThreads rowForm = 't' // a conversation
 )
 
 // row is an entry in a list.
@@ -50,6 +54,7 @@ func mark(kind string, ms int64) template.HTML {
 // rows renders entries. Each row is cached by the response that it shows.
 func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error) {
 	var b strings.Builder
+	b.Grow(len(list) * rowRoom)
 	for _, raw := range list {
 		key := string(as) + string(raw)
 		text, kept := p.site.rows.Get(key)
@@ -63,15 +68,27 @@ func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error)
 		}
 		p.writeRow(&b, text)
 	}
+	p.rowBytes += b.Len()
 	return template.HTML(b.String()), nil //nolint:gosec // made by a template
 }
 
-// row renders an entry.
+// rowRoom is the usual size of a row.
+const rowRoom = 1 << 10
+
+// row renders an entry or a conversation.
 func (s *Site) row(raw jsontext.Value, as rowForm) (string, error) {
-	r := row{InChannel: as == inChannel, ByAgent: as == byAgent}
+	if as == inThreads {
+		var t client.Thread
+		if err := decode(raw, &t); err != nil {
+			return "", err
+		}
+		return s.rowOf("thread", newThread(&t))
+	}
+	r := row{InChannel: as == inChannel, ByAgent: as == byAgent || as == byOwner}
 	if err := decode(raw, &r.entry); err != nil {
 		return "", err
 	}
+	r.Doubt = as == byOwner && !r.NameVerified
 	r.Ago = mark(markAgo, r.CreatedAt)
 	if r.ClaimExpiresAt > 0 {
 		r.Left = mark(markLeft, r.ClaimExpiresAt)
@@ -80,8 +97,13 @@ func (s *Site) row(raw jsontext.Value, as rowForm) (string, error) {
 	if as == inBrief {
 		name = "brief"
 	}
+	return s.rowOf(name, &r)
+}
+
+// rowOf renders a row by a template.
+func (s *Site) rowOf(name string, r any) (string, error) {
 	var b strings.Builder
-	if err := s.templates["list"].ExecuteTemplate(&b, name, &r); err != nil {
+	if err := s.templates["list"].ExecuteTemplate(&b, name, r); err != nil {
 		return "", fmt.Errorf("show an entry in a list: %w", err)
 	}
 	return b.String(), nil

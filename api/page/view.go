@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // entry is an entry, a job or a request for human help.
@@ -19,6 +21,8 @@ type entry struct {
 	client.Job
 
 	Hidden *Hidden // with its words
+	// Doubt marks an entry that was written without proof under a name with an owner.
+	Doubt bool `json:"-"`
 }
 
 // entryList is a page of a list of entries.
@@ -55,14 +59,28 @@ func (e *entry) Replies() (n int) {
 func (e *entry) Retracted() bool { return e.Status == "retracted" }
 func (e *entry) Corrected() bool { return e.Status == "corrected" }
 
-// Changes are the corrections, retractions and follow-ups, oldest first.
-func (e *entry) Changes() (list []client.LaterEntry) {
+// Changes are the author's corrections, retractions and follow-ups, oldest first.
+func (e *entry) Changes() []client.LaterEntry { return e.additions(true) }
+
+// Additions are the corrections, retractions and follow-ups by others, oldest first.
+func (e *entry) Additions() []client.LaterEntry { return e.additions(false) }
+
+func (e *entry) additions(own bool) (list []client.LaterEntry) {
 	for _, r := range e.SupersededBy {
-		if r.Relation != "reply" {
+		if r.Relation != "reply" && e.wrote(&r) == own {
 			list = append(list, r)
 		}
 	}
 	return list
+}
+
+// wrote reports whether the author of the entry wrote a later one. Anybody can write under a
+// name: what follows a proven entry without proof is by somebody else.
+func (e *entry) wrote(r *client.LaterEntry) bool {
+	if e.Agent == wire.Anonymous {
+		return r.Relation == "retraction" && e.Retracted()
+	}
+	return strings.EqualFold(r.Agent, e.Agent) && (r.NameVerified || !e.NameVerified)
 }
 
 // Hidden is the reason why a text is withheld.
@@ -94,6 +112,10 @@ func (e *entry) Heading() string {
 		return e.Hidden.Heading()
 	case e.Title == "":
 		return e.ID
+	case e.IsHelp(): // pages say so already
+		return strings.TrimPrefix(e.Title, "Human help: ")
+	case e.Derived():
+		return unmarked(e.Title)
 	}
 	return e.Title
 }
@@ -116,18 +138,33 @@ const excerptRunes = 220
 
 // Excerpt is the beginning of a body on one line, without a title that repeats it.
 func (e *entry) Excerpt() string {
-	words := slices.DeleteFunc(strings.Fields(cut(e.Body, 4*excerptRunes)), func(word string) bool {
+	words := slices.DeleteFunc(strings.Fields(unmarked(cut(e.Body, 4*excerptRunes))), func(word string) bool {
 		return strings.Trim(word, "|-:#*>=_~") == "" || strings.HasPrefix(word, "```")
 	})
 	text := strings.Join(words, " ")
 	if _, asked, found := strings.Cut(text, "Requested action: "); found && e.IsHelp() {
 		text = asked
 	}
-	title := strings.TrimSuffix(strings.Join(strings.Fields(e.Title), " "), "…")
+	title := strings.TrimSuffix(strings.Join(strings.Fields(unmarked(e.Title)), " "), "…")
 	if rest, same := strings.CutPrefix(text, title); same && title != "" {
 		text = strings.TrimLeftFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(".:!?–—-", r) })
 	}
 	return cut(strings.TrimLeft(text, "# "), excerptRunes)
+}
+
+// The marks of Markdown that an excerpt leaves out.
+var (
+	markedLink = regexp.MustCompile(`!?\[([^\[\]]*)\]\([^()\s]*\)`)
+	markedWord = regexp.MustCompile(`(^|[\s(])[*_]([^\s*_](?:[^*_]*[^\s*_])?)[*_]([\s).,:;!?]|$)`)
+	markedText = strings.NewReplacer("**", "", "__", "", "~~", "", "`", "")
+)
+
+// unmarked returns a text without the marks of links, emphasis and code.
+func unmarked(text string) string {
+	if !strings.ContainsAny(text, "[*_~`") {
+		return text
+	}
+	return markedWord.ReplaceAllString(markedText.Replace(markedLink.ReplaceAllString(text, "$1")), "$1$2$3")
 }
 
 // cut shortens a text to so many code points.

@@ -47,6 +47,7 @@ const (
 	CodeJobClosed        command.Code = "job_closed"
 	CodeNoReceiver       command.Code = "no_receiver"
 	CodeNotModerator     command.Code = "moderators_only"
+	CodeCrossSite        command.Code = "cross_site"
 	CodeBlocked          command.Code = "blocked"
 	CodeFrozen           command.Code = "writes_frozen"
 	CodeIndexAhead       command.Code = "index_ahead"
@@ -58,7 +59,7 @@ const (
 // codesOf are the codes of each status of HTTP.
 var codesOf = map[int][]command.Code{
 	http.StatusBadRequest:                  {CodeMalformedBody, CodeMalformedRequest},
-	http.StatusForbidden:                   {CodeWrongKey, CodeWrongCode, CodeProofRequired, CodeNameProtected, CodeNewName, CodeNotModerator, CodeBlocked, CodeFrozen},
+	http.StatusForbidden:                   {CodeWrongKey, CodeWrongCode, CodeProofRequired, CodeNameProtected, CodeNewName, CodeCrossSite, CodeNotModerator, CodeBlocked, CodeFrozen},
 	http.StatusNotFound:                    {CodeNotFound, CodeUnknownJob},
 	http.StatusMethodNotAllowed:            {CodeMethodNotAllowed},
 	http.StatusRequestTimeout:              {CodeTimeout},

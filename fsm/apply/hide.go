@@ -117,6 +117,7 @@ func (tx *Txn) hideQuietly(e *state.EntryRow, reason string) {
 	if e.Parent != 0 {
 		tx.hideFromParent(e, &h)
 	}
+	tx.hideFromThread(e)
 	tx.hideFromHome(e, texts.Tags, &h)
 	switch e.Type {
 	case state.TypeJob:
@@ -185,6 +186,7 @@ func (tx *Txn) unhide(stub *state.EntryRow, _ string) {
 	if e.Parent != 0 {
 		tx.unhideFromParent(&e, &h)
 	}
+	tx.unhideInThread(&e)
 	tx.unhideFromHome(&e, &target, tags, &h)
 	if h.Held && e.Answers(&target) {
 		tx.settle(&e, &target, false)

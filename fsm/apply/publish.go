@@ -73,6 +73,7 @@ func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, 
 		}
 	}
 
+	tx.joinThread(&e, p.Agent)
 	// Room for the row, which is guessed, so that it is allocated once.
 	room := 320 + 4*len(p.Agent) + len(p.Title) + len(p.Body) + len(p.Body)/16 + 48*(len(p.Tags)+len(p.Mentions))
 	row := e.Append(make([]byte, 0, room), p)

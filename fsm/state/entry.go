@@ -24,6 +24,7 @@ type Meta struct {
 	Hidden     bool   // it is shown as a stub
 	Parent     uint64 // the entry this one relates to, or 0
 	Thread     uint64 // the first entry of the conversation; its own seq at a root
+	Previous   uint64 // the entry of the conversation before this one; 0 at a root
 	Successors uint64 // entries that relate to this one
 	Replies    uint64 // those of them with relation reply
 	Status     string // set by its author's later entries: corrected, retracted or ""
@@ -33,7 +34,7 @@ type Meta struct {
 // JSON that readers get.
 //
 //	version1 jsonOffset4 kind1 relation1 flags1 CreatedAt parent thread
-//	agentKey channel inbox... json
+//	previous agentKey channel inbox... json
 //
 // Numbers are uvarints, texts are preceded by their length. The JSON is the
 // entry without its derived fields and without the closing brace, so that
@@ -79,7 +80,7 @@ func (e *EntryRow) appendHead(dst []byte) []byte {
 		Bit(e.Strength == command.ByAddress, flagAddress) | Bit(e.Strength == command.ByKey, flagKey) |
 		Bit(e.Type == TypeJob, flagJob) | Bit(e.Type == TypeHelp, flagHelp) | Bit(e.ParentType == TypeJob, FlagOnJob)
 	dst = append(dst, entryRowVersion, 0, 0, 0, 0, byte(e.Kind), byte(e.Relation), flags)
-	dst = AppendUints(dst, uint64(e.CreatedAt), e.Parent, e.Thread)
+	dst = AppendUints(dst, uint64(e.CreatedAt), e.Parent, e.Thread, e.Previous)
 	dst = AppendBlob(AppendBlob(dst, e.AgentKey), e.Channel)
 	dst = binary.AppendUvarint(dst, uint64(len(e.Inbox)))
 	for _, key := range e.Inbox {
@@ -146,7 +147,7 @@ func DecodeEntryRow(seq uint64, row []byte) (EntryRow, error) {
 		e.ParentType = TypeJob
 	}
 	r := RowReader{Rest: row[EntryRowFixed : len(row)-len(text)]}
-	e.CreatedAt, e.Parent, e.Thread = int64(r.Uint()), r.Uint(), r.Uint()
+	e.CreatedAt, e.Parent, e.Thread, e.Previous = int64(r.Uint()), r.Uint(), r.Uint(), r.Uint()
 	e.AgentKey, e.Channel = r.Text(), r.Text()
 	for n := r.Uint(); n > 0 && !r.Bad; n-- {
 		e.Inbox = append(e.Inbox, r.Text())

@@ -27,6 +27,8 @@ const (
 	SpaceDue     = 'd' // expires8 seq8: empty; the claims by their end
 	SpaceClaims  = '0' // hash8 of a name, sender or network: how many unfinished claims it has
 	SpaceHelp    = 'u' // seq8: the state of a request for human help and its own fields
+	spaceThread  = ':' // seq8 of the first entry: the newest shown one of the conversation, if it is another
+	spaceActive  = ';' // shown1 seq8 of its newest shown entry: a conversation, see thread.go
 
 	SpaceSender  = 'S' // seq8: from where an entry came
 	spaceWriters = 'W' // agent key: who wrote under the name without proof, lately
@@ -248,6 +250,8 @@ var Keyspaces = [...]Keyspace{
 	{SpaceDue, yes, no, no, no, no},
 	{SpaceClaims, yes, no, no, no, yes},
 	{SpaceHelp, yes, no, yes, no, no},
+	{spaceThread, yes, no, no, no, no},
+	{spaceActive, yes, no, no, no, no},
 	{SpaceSender, yes, no, no, no, yes},
 	{spaceWriters, yes, yes, no, no, no},
 	{spaceLook, yes, yes, no, no, no},

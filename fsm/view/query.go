@@ -31,6 +31,8 @@ type Query struct {
 	Unanswered bool   // questions and requests for help without an answer by another
 	Limit      int    // at most MaxList; 0 means DefaultList
 	Before     uint64 // seq < Before; 0 means from the newest
+	Oldest     bool   // the oldest first; only with a Thread, and without Q and Unanswered
+	After      uint64 // seq > After, if Oldest is set
 	Work       *int   // grows by the steps of the search, unless nil
 }
 
@@ -42,6 +44,8 @@ func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
 	phrases, some, err := v.translate(q, &search)
 	if err == nil && some {
 		switch {
+		case q.Oldest:
+			seqs, next, err = v.oldest(search, q)
 		case q.AnyWord:
 			seqs, err = v.rank(q.Q, search)
 		case len(phrases) > 0 || q.Unanswered:
@@ -82,6 +86,39 @@ func (v *View) searchAll(q index.Query) (seqs []uint64, next uint64, err error) 
 		next = seqs[len(seqs)-1]
 	}
 	return seqs, next, err
+}
+
+// oldest returns the oldest entries of a search that are newer than q.After, oldest first, and
+// the After of the next page, or 0. The index finds the newest first, so oldest looks for the
+// bound below which a page has room: it takes a search for each halving of the distance.
+func (v *View) oldest(search index.Query, q Query) (seqs []uint64, next uint64, err error) {
+	find := v.search
+	if q.ShowsStubs() {
+		find = v.searchAll
+	}
+	search.Min = max(search.Min, q.After+1)
+	seqs, more, err := find(search)
+	if err != nil {
+		return nil, 0, err
+	}
+	for low, high := search.Min, v.at.Head.LastSeq+1; more != 0; {
+		search.Before = low + (high-low)/2
+		found, more, err := find(search)
+		if err != nil {
+			return nil, 0, err
+		}
+		if more == 0 && len(found) == search.Limit {
+			seqs, next = found, found[0]
+			break
+		}
+		if more != 0 {
+			high = search.Before
+		} else {
+			low = search.Before
+		}
+	}
+	slices.Reverse(seqs)
+	return seqs, next, nil
 }
 
 const (

@@ -73,7 +73,7 @@
     wrong.push(`wider than the screen by ${document.documentElement.scrollWidth - innerWidth}: ${widest.slice(0, 3).map(label).join(", ")}`);
   }
   // What is pressed with a finger is no smaller than a line of text.
-  for (const e of document.querySelectorAll("button,input:not([type=hidden]),select")) {
+  for (const e of document.querySelectorAll("button,input:not([type=hidden]),select,summary,nav a,.meta a,.foot a,.also a,.margin a,.more a,.tabs a")) {
     const r = e.getBoundingClientRect();
     if (seen(e) && r.height > 0 && r.left >= 0 && r.height < 24) wrong.push(`only ${r.height} px high: ${label(e)}`);
   }

@@ -38,9 +38,13 @@ func run(r *harness.Run, shots string) {
 	harness.Play(r, b, []harness.Scenario[*browser]{
 		{Name: "checks", Run: (*browser).checkChecks},
 		{Name: "pages", Run: (*browser).lookAtPages},
+		{Name: "strangers", Run: (*browser).tellStrangers},
+		{Name: "front", Run: (*browser).seeFront},
+		{Name: "direction", Run: (*browser).readRightToLeft},
 		{Name: "hostile", Run: (*browser).readHostileTexts},
 		{Name: "answer", Run: (*browser).answerRequest},
 		{Name: "news", Run: (*browser).seeNews},
+		{Name: "changes", Run: (*browser).seeChanges},
 		{Name: "token", Run: (*browser).showDetails},
 		{Name: "kill", Run: (*browser).watchKill},
 	}...)

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
@@ -12,6 +15,9 @@ import (
 type texts struct {
 	question, knowledge, retracted, job, help string
 	hostile                                   []string // pages with texts that try to act as markup or code
+	wide                                      []string // pages with texts that try to be wider than a screen
+	proven                                    string   // an entry with additions by its author and by a stranger
+	key                                       string   // of the author of proven
 }
 
 // hostileText tries to act as markup or code.
@@ -75,5 +81,51 @@ func publish(c *harness.Cluster) *texts {
 		"context": "It is in Georgian script and my reader takes it for ornament.",
 	}, &help))
 	t.help = help.Entry.ID
+	t.publishWide(c)
+	t.publishProven(c)
 	return t
+}
+
+// publishWide publishes texts that try to be wider than a screen, in every field.
+func (t *texts) publishWide(c *harness.Cluster) {
+	word, name := strings.Repeat("W", 180), strings.Repeat("n", 64)
+	channel, tag := strings.Repeat("c", 40), strings.Repeat("t", 40)
+	table := "| " + word + " | " + word + " |\n|---|---|\n| " + word + " | " + word + " |"
+	bodies := []string{word + "\n\n" + table + "\n\n```\n" + word + "\n```\n\n[" + word + "](https://example.org/" + word + ")", "A" + strings.Repeat("\u3000", 300) + "B", strings.Repeat("\u05d0", 300)}
+	var first string
+	for _, body := range bodies {
+		e := client.NewEntry{Agent: name, Channel: channel, Title: word, Body: body, Tags: []string{tag}}
+		if first != "" {
+			e.Channel, e.ReplyTo = "", first
+		}
+		id := harness.Got(c.Nodes[0].Publish(e)).Entry.ID
+		first = cmp.Or(first, id)
+		t.wide = append(t.wide, "/e/"+id)
+	}
+	harness.Got(c.Nodes[0].Publish(client.NewEntry{Agent: name, Supersedes: first, Relation: "correction", Body: word}))
+	harness.Got(c.Nodes[0].Publish(client.NewEntry{Agent: "short", Supersedes: first, Relation: "follow_up", Body: word}))
+	post := func(path string, fields map[string]any) { harness.Must(c.Nodes[0].Do("POST", path, fields, nil)) }
+	post("/api/agents", map[string]any{"id": name, "description": word, "note": table, "capabilities": []string{strings.Repeat("k", 40)}, "endpoint": "https://agents.example/" + word})
+	post("/api/jobs", map[string]any{"agent": name, "title": word, "body": table, "tags": []string{tag}})
+	post("/api/human-requests", map[string]any{"agent": name, "goal": word[:160], "requested_action": word, "context": table})
+	t.wide = append(t.wide, "/", "/c/"+channel, "/a/"+name, "/agents", "/jobs?status=all", "/human", "/channels", "/search?q="+word, "/report?entry="+t.knowledge, "/"+word)
+}
+
+// publishProven publishes an entry with its author's key, and additions under the same name.
+func (t *texts) publishProven(c *harness.Cluster) {
+	var registered struct {
+		EditKey string `json:"edit_key"`
+	}
+	harness.Must(c.Nodes[0].Do("POST", "/api/agents", map[string]any{"id": "owner", "description": "Writes with a key."}, &registered))
+	t.key = registered.EditKey
+	post := func(fields map[string]any) string {
+		var written struct{ Entry client.Entry }
+		harness.Must(c.Nodes[0].Do("POST", "/api/entries", fields, &written))
+		return written.Entry.ID
+	}
+	t.proven = post(map[string]any{"agent": "owner", "title": "Written with a key", "body": "The owner of the name wrote this.", "edit_key": t.key})
+	post(map[string]any{"agent": "owner", "supersedes": t.proven, "relation": "follow_up", "body": "The owner adds this.", "edit_key": t.key})
+	// With an Origin, the address is no proof.
+	stranger := fmt.Sprintf(`{"agent":"owner","supersedes":%q,"relation":"follow_up","body":"A stranger adds this."}`, t.proven)
+	harness.Got(c.Nodes[0].Raw("POST", "/api/entries", stranger, http.StatusCreated, "Content-Type", "application/json", "Origin", "https://elsewhere.example"))
 }

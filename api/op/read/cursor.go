@@ -18,13 +18,18 @@ const cursorSumBytes = 8
 var cursorCode = base64.RawURLEncoding.Strict()
 
 // NextCursor returns the nextCursor of this list for a page of entries before a seq, or "" if
-// before is 0. It holds the version, a sum over the filters and the place, and the place.
+// before is 0. It holds the version, a sum over the filters and the place, the place, and Until
+// unless that is 0.
 func (l *Params) NextCursor(before uint64) string {
 	if before == 0 {
 		return ""
 	}
 	raw := append([]byte{cursorVersion}, l.cursorSum(before)...)
-	return cursorCode.EncodeToString(binary.AppendUvarint(raw, before))
+	raw = binary.AppendUvarint(raw, before)
+	if l.Until != 0 {
+		raw = binary.AppendUvarint(raw, l.Until)
+	}
+	return cursorCode.EncodeToString(raw)
 }
 
 // parseCursor reads a cursor of this list. It rejects every other text.
@@ -34,7 +39,11 @@ func (l *Params) parseCursor(s string) (before uint64, ok bool) {
 		return 0, false
 	}
 	before, n := binary.Uvarint(raw[1+cursorSumBytes:])
-	if n <= 0 || before == 0 || l.NextCursor(before) != s {
+	if n <= 0 || before == 0 {
+		return 0, false
+	}
+	l.Until, _ = binary.Uvarint(raw[1+cursorSumBytes+n:])
+	if l.NextCursor(before) != s {
 		return 0, false
 	}
 	return before, true
@@ -60,8 +69,14 @@ func (l *Params) cursorSum(before uint64) []byte {
 	if q.Unanswered {
 		b = append(b, "unanswered"...)
 	}
+	if q.Oldest {
+		b = append(b, "oldest"...)
+	}
 	b = binary.AppendVarint(b, q.Since)
 	b = binary.AppendUvarint(b, before)
+	if l.Until != 0 {
+		b = binary.AppendUvarint(b, l.Until)
+	}
 	sum := sha256.Sum256(b)
 	return sum[:cursorSumBytes]
 }

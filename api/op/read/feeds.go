@@ -2,6 +2,7 @@ package read
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the templates
 	"encoding/hex"
@@ -54,6 +55,13 @@ type feedItem struct {
 	Tags                   []string
 	CreatedAt              int64
 	Hidden                 *page.Hidden
+	NameVerified           bool
+	Status                 string
+	SupersededBy           []struct {
+		ID, Agent, Relation string
+		CreatedAt           int64
+		NameVerified        bool
+	}
 }
 
 // feed is the data of a feed of either format.
@@ -62,7 +70,7 @@ type feed struct {
 	ID, Title     string
 	Self, Page    string
 	Next          string // the next page, or ""
-	Items         []feedItem
+	Items         []*feedItem
 }
 
 // answerFeed answers with one page of a list as a feed, or with 304 if the client has it.
@@ -75,8 +83,12 @@ func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(d
 		return fmt.Errorf("feed: %w", err)
 	}
 	f := feed{Base: c.BaseURL(), cluster: c.View().ClusterID()}
-	if err := json.Unmarshal(append(list, ']'), &f.Items); err != nil {
+	var items []feedItem
+	if err := json.Unmarshal(append(list, ']'), &items); err != nil {
 		return fmt.Errorf("feed: %w", err)
+	}
+	for i := range items {
+		f.Items = append(f.Items, &items[i])
 	}
 	f.describe(l)
 	if err := f.link(c, cursor); err != nil {
@@ -170,12 +182,54 @@ func (f *feed) link(c *op.Call, cursor string) error {
 	return nil
 }
 
-// Updated returns the time at which the shown content of an item was written.
+// Updated returns the time at which the shown content of an item was written, or changed by a
+// correction or retraction of its author.
 func (i *feedItem) Updated() int64 {
 	if i.Hidden != nil {
 		return i.Hidden.At
 	}
-	return i.CreatedAt
+	at, _ := i.change()
+	return max(i.CreatedAt, at)
+}
+
+// change returns the time and the id of the author's correction or retraction that the item's
+// status follows, or 0.
+func (i *feedItem) change() (at int64, id string) {
+	relation := map[string]string{"corrected": "correction", "retracted": "retraction"}[i.Status]
+	for _, r := range i.SupersededBy {
+		if r.Relation == relation && strings.EqualFold(r.Agent, i.Agent) && (r.NameVerified || !i.NameVerified) && r.CreatedAt >= at {
+			at, id = r.CreatedAt, r.ID
+		}
+	}
+	return at, id
+}
+
+// Heading returns the title of an item, with its status.
+func (i *feedItem) Heading() string {
+	switch title := cmp.Or(i.Title, i.ID); {
+	case i.Hidden != nil:
+		return i.Hidden.Heading()
+	case i.Status == "retracted":
+		return "Retracted: " + title
+	case i.Status == "corrected":
+		return "Corrected: " + title
+	default:
+		return title
+	}
+}
+
+// Content returns the text of an item. A retracted text is left to the entry's page.
+func (f *feed) Content(i *feedItem) string {
+	_, by := i.change()
+	switch {
+	case i.Hidden != nil:
+		return i.Hidden.Heading() + ": " + i.Hidden.Reason
+	case i.Status == "retracted":
+		return "Its author took this back: " + f.Base + "/e/" + i.ID
+	case i.Status == "corrected" && by != "":
+		return i.Body + "\n\nIts author corrected this: " + f.Base + "/e/" + by
+	}
+	return i.Body
 }
 
 // Resource is the path of an item below /api.
@@ -191,8 +245,8 @@ func (i *feedItem) Resource() string {
 
 // Newest returns the time of the newest item.
 func (f *feed) Newest() (newest int64) {
-	for i := range f.Items {
-		newest = max(newest, f.Items[i].Updated())
+	for _, item := range f.Items {
+		newest = max(newest, item.Updated())
 	}
 	return newest
 }

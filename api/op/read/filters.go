@@ -28,12 +28,17 @@ func (l *Params) ReadNames() {
 		}
 		return kind.String()
 	})
-	l.Query.Channel = l.several("channel", wire.MaxRawName, func(s string) string {
-		return l.Name("channel", text.ChannelName(s), command.MaxChannel)
-	})
+	l.ReadChannels()
 	l.ReadAgents()
 	l.Query.ForKey = text.Fold(l.Agent("for"))
 	l.ReadTags()
+}
+
+// ReadChannels reads the filter by channel.
+func (l *Params) ReadChannels() {
+	l.Query.Channel = l.several("channel", wire.MaxRawName, func(s string) string {
+		return l.Name("channel", text.ChannelName(s), command.MaxChannel)
+	})
 }
 
 // ReadAgents reads the filter by author.

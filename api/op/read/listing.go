@@ -19,7 +19,7 @@ import (
 
 // ListParams are the parameters of a list, in the order of the interface (4.1).
 var ListParams = []string{
-	"kind", "channel", "agent", "for", "since", "q", "mode", "reply_to", "thread", "tag", "unanswered",
+	"kind", "channel", "agent", "for", "since", "q", "mode", "reply_to", "thread", "tag", "unanswered", "order",
 	"limit", "cursor", "brief", ParamFormat, "consistency", "min_index",
 }
 
@@ -40,6 +40,8 @@ type Params struct {
 	Status          uint8  // of jobs or requests for help
 	Claimant        string // of jobs (text.Fold)
 	Thread, ReplyTo string // ids of entries
+	// Until fixes the order of a list on all of its pages: its cursors carry it, unless it is 0.
+	Until uint64
 	// Looks means that the read costs more than its answer, as a search or a feed does.
 	Looks bool
 	// brief means that the list has ids alone.
@@ -205,9 +207,24 @@ func (l *Params) ReadEntries(head bool) {
 		l.Looks = true
 	}
 	l.readMode()
+	l.readOrder()
 	l.ReadPage()
 	l.readFormat()
 	l.readBrief()
+}
+
+// readOrder reads the order of a conversation, after its other filters.
+func (l *Params) readOrder() {
+	switch wire.Word(l.Text("order", MaxNumber)) {
+	case "", "newest":
+	case "oldest":
+		l.Query.Oldest, l.Looks = true, true
+		if l.Thread == "" && !l.Problems.Has("thread") || l.Query.Q != "" || l.Query.Unanswered {
+			l.Problems.Add("order", "may be oldest only with thread, and without q and unanswered")
+		}
+	default:
+		l.Problems.Add("order", "must be newest or oldest")
+	}
 }
 
 // Flag reads a parameter that is 1 or absent.
@@ -285,7 +302,9 @@ func (l *Params) ReadPage() {
 		if !ok && !l.filterProblems() {
 			l.Problems.Add("cursor", "is not a nextCursor of this list: start again without it, or with the same filters")
 		}
-		l.Query.Before = before
+		if l.Query.Before = before; l.Query.Oldest {
+			l.Query.Before, l.Query.After = 0, before
+		}
 	}
 }
 
@@ -398,6 +417,8 @@ func (l *Params) Repair() wire.Object {
 			o = o.With(name, inBounds(s, command.MaxList, command.DefaultList))
 		case name == "days":
 			o = o.With(name, inBounds(s, command.MaxUsageDays, DefaultUsageDays))
+		case (name == "unanswered" || name == "brief") && s == "1":
+			o = o.With(name, 1)
 		case s != "" && (name != "cursor" || !l.filterProblems()):
 			o = o.With(name, s)
 		}

@@ -38,6 +38,10 @@ func Operations() []op.Operation {
 			Tools: "publish_message publish_knowledge request_feature", Fields: write.NamesOf(entryFields),
 		},
 		{Method: get, Path: "/api/entries/:id", ID: "getEntry", Handle: getEntry, Does: "One entry", Tools: "get_entry", Change: changeEntry},
+		{
+			Method: get, Path: "/api/threads", ID: "listThreads", Handle: threadList.Handle, Tools: "list_threads",
+			Does: "List conversations, by their newest activity", Params: threadList.Params,
+		},
 		{Method: get, Path: "/api/channels", ID: "listChannels", Handle: listChannels, Does: "The channels and what is in them", Tools: "list_channels"},
 		{Method: get, Path: "/api/agents", ID: "listAgents", Handle: profileList.Handle, Does: "List and search the profiles of agents", Tools: "list_agents", Params: profileList.Params},
 		{

@@ -23,34 +23,66 @@
   const news = $(".news");
   if (news) {
     const title = document.title;
-    let count = 0, source = null, last = document.body.dataset.from;
-    const more = (event) => {
-      count++;
-      news.firstElementChild.textContent = count === 1 ? "1 new entry. Show it" : `${count} new entries. Show them`;
+    const live = document.body.dataset.live, kinds = new URLSearchParams(live).get("event").split(",").filter((kind) => kind !== "hide");
+    let count = 0;
+    const show = (text) => {
+      news.firstElementChild.textContent = text;
       news.hidden = false;
-      document.title = `(${count}) ${title}`;
-      last = event.lastEventId;
     };
-    const follow = () => {
-      if (document.hidden === !source) return;
-      if (source) {
-        source.close();
-        source = null;
-        return;
+    // An entry that was hidden leaves the page, and so do its words in links.
+    const drop = (event) => {
+      const { id } = JSON.parse(event.data).entry ?? {};
+      for (const e of document.querySelectorAll("[data-id]")) {
+        if (e.dataset.id !== id) continue;
+        if (e.tagName === "LI") e.remove();
+        else e.replaceChildren("This entry was hidden.");
+        if (e.classList.contains("entry")) document.title = "Hidden · Commons";
       }
-      source = new EventSource(`/api/events${document.body.dataset.live}&last_event_id=${encodeURIComponent(last)}`);
-      source.addEventListener("error", () => { // a node that is starting, or too many streams
-        if (source?.readyState !== EventSource.CLOSED) return;
-        source = null;
-        setTimeout(follow, 5000);
-      });
-      for (const type of ["ping", "reset"]) source.addEventListener(type, (event) => { last = event.lastEventId; });
-      for (const type of ["entry", "job", "human_request", "claim", "result"]) source.addEventListener(type, more);
+      for (const a of document.querySelectorAll("main a")) {
+        if ([`/e/${id}`, `#${id}`].includes(a.getAttribute("href"))) a.textContent = "hidden";
+      }
     };
-    // A hidden page needs no connection: browsers have few.
-    document.addEventListener("visibilitychange", follow);
-    addEventListener("pagehide", () => source?.close());
-    follow();
+    // follow reads events from an address, while the page is visible: browsers have few connections.
+    const follow = (address, listeners) => {
+      let source = null, last = document.body.dataset.from;
+      const turn = () => {
+        if (document.hidden === !source) return;
+        if (source) {
+          source.close();
+          source = null;
+          return;
+        }
+        source = new EventSource(`${address}&last_event_id=${encodeURIComponent(last)}`);
+        source.addEventListener("error", () => { // a node that is starting, or too many streams
+          if (source?.readyState !== EventSource.CLOSED) return;
+          source = null;
+          setTimeout(turn, 5000);
+        });
+        for (const [type, heard] of Object.entries({ ping: () => {}, ...listeners })) {
+          source.addEventListener(type, (event) => {
+            last = event.lastEventId;
+            heard(event);
+          });
+        }
+      };
+      document.addEventListener("visibilitychange", turn);
+      addEventListener("pagehide", () => source?.close());
+      turn();
+    };
+    const listeners = {
+      hide: drop,
+      reset: () => show("Some updates were missed. Load the page again"),
+    };
+    for (const kind of kinds) {
+      listeners[kind] = () => {
+        count++;
+        show(count === 1 ? "1 update. Show it" : `${count} updates. Show them`);
+        document.title = `(${count}) ${title}`;
+      };
+    }
+    follow(`/api/events${live}`, listeners);
+    // With other filters a stream has no hidden entries.
+    if (["kind", "agent", "for", "tag", "q"].some((name) => new URLSearchParams(live).has(name))) follow("/api/events?event=hide", { hide: drop });
   }
 
   // The nodes.
@@ -71,7 +103,7 @@
     const health = cell("");
     const mark = document.createElement("span");
     mark.className = `mark ${n.health}`;
-    mark.textContent = n.health;
+    mark.textContent = n.health === "well" ? "healthy" : n.health;
     health.append(mark);
     row.append(name, health);
     if (n.health === "away") row.append(cell("does not answer"), ...Array.from({ length: 6 }, () => cell("–", "n")));
@@ -111,7 +143,11 @@
       say(away.length ? `${away.join(", ")} ${away.length === 1 ? "does" : "do"} not answer. ${cluster.leader ? `${cluster.leader} leads.` : "Nobody leads right now."}`
         : cluster.leader ? "All nodes answer." : "Nobody leads right now.");
     } catch {
-      say("This node does not answer any more. The others do: load the page again through the load balancer.");
+      for (const mark of nodes.querySelectorAll(".mark")) {
+        mark.textContent = "unknown";
+        mark.className = "mark unready";
+      }
+      say("This node does not answer, so the table is not current. Load the page again to ask another node.");
     } finally {
       clearTimeout(timer);
       setTimeout(look, document.hidden ? 1e4 : 700);

@@ -1,0 +1,70 @@
+package api_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api/apitest"
+)
+
+// TestWritesOfOtherSites checks that a page of another site cannot write in the name of its
+// visitors, except by fetch, and that a person can confirm the write.
+func TestWritesOfOtherSites(t *testing.T) {
+	s := start(t)
+	const form, plain = "application/x-www-form-urlencoded", "text/plain"
+	publish := "/api/entries?action=publish&confirm=write&request_id=other-site-1&agent=eve&body=" + url.QueryEscape("Sent by <another> site.")
+	fields := url.Values{"agent": {"eve"}, "body": {"Sent by <another> site."}, "request_id": {"other-site-1"}}.Encode()
+	for _, test := range []struct{ name, method, path, contentType, body string }{
+		{"picture or link", http.MethodGet, publish, "", ""},
+		{"form", http.MethodPost, "/api/entries", form, fields},
+		{"form of the pages", http.MethodPost, "/publish", form, fields},
+		{"report", http.MethodPost, "/report", form, "entry_id=e1&reason=spam&text=Advertisement"},
+		{"plain text", http.MethodPost, "/api/entries", plain, `{"agent":"eve","body":"Sent by another site."}`},
+		{"tools", http.MethodPost, "/mcp", plain, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`},
+		{"messages", http.MethodPost, "/a2a", plain, `{}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, mode := range []string{"navigate", "no-cors"} {
+				for _, accept := range []string{browserAccept, "*/*"} {
+					visit(t, s, test.method, test.path, test.body, http.StatusForbidden,
+						"Accept", accept, "Content-Type", test.contentType, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", mode)
+				}
+			}
+		})
+	}
+	if list := apitest.Decoded[apitest.List](t, s.Get("/api/entries")); len(list.Entries) != 0 {
+		t.Fatalf("other sites have written %+v", list.Entries)
+	}
+	// Reads are for every site, and writes for scripts of every site.
+	visit(t, s, http.MethodGet, "/", "", http.StatusOK, "Accept", browserAccept, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
+	visit(t, s, http.MethodPost, "/api/entries", `{"agent":"ada","body":"Sent by a script."}`, http.StatusCreated,
+		"Content-Type", "application/json", "Origin", "https://agents.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors")
+	for _, test := range []struct{ method, path, body string }{{http.MethodGet, publish, ""}, {http.MethodPost, "/publish", fields}} {
+		p := visit(t, s, test.method, test.path, test.body, http.StatusForbidden,
+			"Accept", browserAccept, "Content-Type", form, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
+		if words := p.words(); !strings.Contains(words, "Did you want to write this?") || !strings.Contains(words, "Sent by <another> site.") {
+			t.Errorf("the page says %s", words)
+		}
+		sent := url.Values{}
+		for _, input := range p.all("input") {
+			if attr(input, "type") == "hidden" {
+				sent.Set(attr(input, "name"), attr(input, "value"))
+			}
+		}
+		sent.Set("request_id", sent.Get("request_id")+test.method)
+		confirmed := p.all("form")[1] // behind the search
+		apitest.Equal(t, "method", strings.ToUpper(attr(confirmed, "method")), test.method)
+		path, body := attr(confirmed, "action"), sent.Encode()
+		if test.method == http.MethodGet {
+			path, body = path+"?"+body, ""
+		}
+		r := visit(t, s, test.method, path, body, 0, "Accept", browserAccept, "Content-Type", form, "Origin", s.URL, "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate")
+		if r.Status != http.StatusCreated && r.Status != http.StatusSeeOther {
+			t.Errorf("confirmed: %d %s", r.Status, r.Body)
+		}
+	}
+	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries"))
+	apitest.Equal(t, "entries", len(list.Entries), 3)
+}

@@ -1,0 +1,137 @@
+package page
+
+import (
+	"html/template"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// frontPage is the page at /: conversations, or all entries.
+type frontPage struct {
+	*listPage
+
+	Tabs   []choice
+	Wanted []wanted
+	// Whole means that the list has all entries, in place of conversations.
+	Whole bool
+}
+
+// wanted is a list of open work, with its newest item.
+type wanted struct {
+	Count, Path string
+	Newest      template.HTML
+}
+
+// frontTabs are the tabs of the front page. Entries is that of all entries.
+var frontTabs = []struct{ name, param, value string }{
+	{"Active", "", ""}, {"New", "sort", "new"}, {"Unanswered", "unanswered", "1"}, {"Everything", "list", "entries"},
+}
+
+// threadFilters are the filters of conversations. Every other one leads to all entries.
+var threadFilters = []string{"sort", "channel", "unanswered"}
+
+// listsEntries reports whether the front page lists all entries.
+func listsEntries(r Request) bool {
+	return given(r, "list") == "entries" || len(without(passed(r, filters), threadFilters...)) > 0
+}
+
+// frontOf is the call of the list on the front page.
+func frontOf(r Request) (string, wire.Invocation) {
+	if listsEntries(r) {
+		return listOf(r, "listEntries")
+	}
+	return listOf(r, "listThreads")
+}
+
+// fillFront is the page at /.
+func fillFront(p *builder, answer []byte) error {
+	as, shown := inThreads, threadFilters
+	whole := listsEntries(p.r)
+	if whole {
+		as, shown = inAll, nil
+	}
+	l, _, err := p.list(answer, as, shown...)
+	if err != nil {
+		return err
+	}
+	page := &frontPage{listPage: l, Whole: whole}
+	chosen := 0
+	for i, tab := range frontTabs {
+		path := "/"
+		if tab.param != "" {
+			path += "?" + encode(pairs(tab.param, tab.value))
+		}
+		page.Tabs = append(page.Tabs, choice{Name: tab.name, Path: path})
+		if tab.param != "" && given(p.r, tab.param) == tab.value {
+			chosen = i
+		}
+	}
+	if whole {
+		chosen = len(frontTabs) - 1
+	}
+	page.Tabs[chosen].Active = true
+	if !l.Later {
+		if page.Wanted, err = p.wanted(); err != nil {
+			return err
+		}
+	}
+	l.Channels, err = p.channels()
+	l.Channels = l.Channels[:min(len(l.Channels), maxMargin)]
+	p.frame.Title, p.frame.Body, p.frame.Live, p.frame.Feed = "Conversations", page, news(p.r), feedPath("listEntries", nil)
+	p.frame.Description = about
+	return err
+}
+
+// maxWanted bounds the counts of open work on the front page.
+const maxWanted = 20
+
+// wanted returns the requests for help and the jobs that are open.
+func (p *builder) wanted() (lists []wanted, err error) {
+	for _, of := range []struct{ operation, noun, path string }{
+		{"listHumanRequests", "open request", "/human?status=open"}, {"listJobs", "open job", "/jobs"},
+	} {
+		var answer rowList
+		if err := p.call(&answer, of.operation, "status", "open", "limit", strconv.Itoa(maxWanted)); err != nil {
+			return nil, err
+		}
+		items := slices.Concat(answer.Jobs, answer.Requests)
+		if len(items) == 0 {
+			continue
+		}
+		list := wanted{Count: plural(len(items), of.noun), Path: of.path}
+		if answer.NextCursor != nil {
+			list.Count = "more than " + list.Count
+		}
+		if list.Newest, err = p.rows(items[:1], inBrief); err != nil {
+			return nil, err
+		}
+		lists = append(lists, list)
+	}
+	return lists, nil
+}
+
+// thread is a conversation in a list: its first entry, with the beginning of the body.
+type thread struct {
+	row
+
+	Replies   int
+	Agents    []string
+	LastAgent string
+	Last      template.HTML // a mark for the age of the newest entry
+}
+
+// newThread returns the row of a conversation.
+func newThread(t *client.Thread) *thread {
+	e := entry{Job: client.Job{Entry: client.Entry{
+		ID: t.ID, Kind: t.Kind, Channel: t.Channel, Agent: t.Agent, Title: t.Title, Body: t.Excerpt,
+		CreatedAt: t.CreatedAt, NameVerified: t.NameVerified, Status: t.Status,
+	}}}
+	if e.IsHelp() { // the goal is the title
+		_, e.Body, _ = strings.Cut(e.Body, "Requested action:")
+	}
+	return &thread{row: row{entry: e}, Replies: t.Replies, Agents: t.Agents, LastAgent: t.LastAgent, Last: mark(markAgo, t.LastAt)}
+}

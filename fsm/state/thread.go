@@ -1,0 +1,115 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+)
+
+// MaxThreadAgents is how many authors a conversation lists.
+const MaxThreadAgents = 5
+
+// ThreadRow is a conversation: an entry that relates to no other, and all that relate to it,
+// directly or through others. Its place in spaceActive follows its newest entry.
+type ThreadRow struct {
+	First   uint64 // the first entry
+	Newest  uint64 // the newest entry, hidden or not
+	Channel string // of the first entry
+	Replies uint64 // entries with relation reply that are not hidden
+	LastAt  int64  // the time of the newest entry that is not hidden
+	// LastAgent wrote that entry.
+	LastAgent string
+	// Agents are the first MaxThreadAgents authors of entries that are not hidden, by their
+	// first entry.
+	Agents []ThreadAgent
+}
+
+// ThreadAgent is an author in a conversation.
+type ThreadAgent struct {
+	Seq       uint64 // of the first entry by the author
+	Key, Name string
+}
+
+// Encode returns the row.
+func (t *ThreadRow) Encode() []byte {
+	dst := AppendUints(nil, t.First, t.Newest, t.Replies, uint64(t.LastAt))
+	dst = AppendBlob(AppendBlob(dst, t.Channel), t.LastAgent)
+	for _, a := range t.Agents {
+		dst = AppendBlob(AppendUints(dst, a.Seq), a.Key)
+		if a.Name == a.Key { // as most names are spelled
+			a.Name = ""
+		}
+		dst = AppendBlob(dst, a.Name)
+	}
+	return dst
+}
+
+// DecodeThreadRow decodes a row of spaceActive.
+func DecodeThreadRow(row []byte) (ThreadRow, error) {
+	r := RowReader{Rest: row}
+	t := ThreadRow{First: r.Uint(), Newest: r.Uint(), Replies: r.Uint(), LastAt: int64(r.Uint())}
+	t.Channel, t.LastAgent = r.Text(), r.Text()
+	for len(r.Rest) > 0 {
+		a := ThreadAgent{Seq: r.Uint(), Key: r.Text()}
+		a.Name = cmp.Or(r.Text(), a.Key)
+		t.Agents = append(t.Agents, a)
+	}
+	return t, r.Done("conversation row")
+}
+
+// AddAgent adds the author of an entry. An author who is listed keeps the earlier entry.
+func (t *ThreadRow) AddAgent(a ThreadAgent) {
+	if i := t.agent(a.Key); i >= 0 {
+		if t.Agents[i].Seq <= a.Seq {
+			return
+		}
+		t.Agents = slices.Delete(t.Agents, i, i+1)
+	}
+	i, _ := slices.BinarySearchFunc(t.Agents, a.Seq, func(b ThreadAgent, seq uint64) int { return cmp.Compare(b.Seq, seq) })
+	if t.Agents = slices.Insert(t.Agents, i, a); len(t.Agents) > MaxThreadAgents {
+		t.Agents = t.Agents[:MaxThreadAgents]
+	}
+}
+
+func (t *ThreadRow) agent(key string) int {
+	return slices.IndexFunc(t.Agents, func(a ThreadAgent) bool { return a.Key == key })
+}
+
+// Lists reports whether an entry is the first one of a listed author.
+func (t *ThreadRow) Lists(seq uint64) bool {
+	return slices.ContainsFunc(t.Agents, func(a ThreadAgent) bool { return a.Seq == seq })
+}
+
+// ThreadKey is the key of the newest shown entry of a conversation.
+func ThreadKey(first uint64) []byte { return SeqKey(spaceThread, first) }
+
+// ActiveKey is the key of a conversation with a newest shown entry. Conversations with a
+// hidden first entry are apart, and in no list.
+func ActiveKey(last uint64, hidden bool) []byte {
+	return append([]byte{spaceActive, Bit(hidden, 1)}, SeqKey(0, last)[1:]...)
+}
+
+// LastOfActiveKey returns the newest shown entry in an ActiveKey.
+func LastOfActiveKey(key []byte) uint64 { return SeqOfKey(key[1:]) }
+
+// LoadThread returns a conversation by its first entry, with the function that loads rows,
+// its newest shown entry, and whether its first entry is hidden.
+func LoadThread(get func(key []byte) (row []byte, ok bool, err error), first uint64) (t ThreadRow, last uint64, hidden bool, err error) {
+	last = first
+	row, ok, err := get(ThreadKey(first))
+	if err == nil && ok {
+		last, err = DecodeNumber(row)
+	}
+	if err != nil {
+		return t, 0, false, err
+	}
+	for _, hidden = range [...]bool{false, true} {
+		if row, ok, err = get(ActiveKey(last, hidden)); err != nil {
+			return t, 0, false, err
+		}
+		if ok {
+			t, err = DecodeThreadRow(row)
+			return t, last, hidden, err
+		}
+	}
+	return t, 0, false, ErrNotFound
+}
