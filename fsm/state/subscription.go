@@ -209,8 +209,9 @@ func (j *Judgement) subscribing() []Share {
 
 // Counting returns the keys of the rows that count a new subscription, without the space.
 func (j *Judgement) Counting() string {
-	var keys []byte
-	for _, sh := range j.subscribing() {
+	shares := j.subscribing()
+	keys := make([]byte, 0, ClaimsKeyBytes*len(shares))
+	for _, sh := range shares {
 		keys = append(keys, ClaimsKey(sh.Of)[1:]...)
 	}
 	return string(keys)
