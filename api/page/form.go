@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"html/template"
@@ -132,11 +131,14 @@ func publish(s *Site, r Request) Reply {
 func (s *Site) showTarget(r Request, f *form) {
 	operation, in := callOf(f.ReplyTo)
 	done := r.Perform(operation, in)
-	var one struct{ Entry, Job, Request *entry }
-	if done.Rejection != nil || decode(done.Body, &one) != nil {
+	if done.Rejection != nil {
 		return // the form shows why
 	}
-	f.To = cmp.Or(one.Entry, one.Job, one.Request)
+	e, err := decodeEntry(done.Body)
+	if err != nil {
+		return
+	}
+	f.To = e
 	f.ToHTML = s.markdown.body(f.To.Body)
 }
 

@@ -26,7 +26,8 @@ type wanted struct {
 	Newest      template.HTML
 }
 
-// frontTabs are the tabs of the front page. Entries is that of all entries.
+// frontTabs are the tabs of the front page, with the parameter that chooses each. The last one has
+// all entries.
 var frontTabs = []struct{ name, param, value string }{
 	{"Active", "", ""}, {"New", "sort", "new"}, {"Unanswered", "unanswered", "1"}, {"Everything", "list", "entries"},
 }

@@ -127,8 +127,7 @@ type node struct {
 	entry
 	Ago  string
 	HTML template.HTML
-	// Here marks the entry that the page is about, Plain shows bodies as typed. ParentAgent is the
-	// author of the entry that this one relates to.
+	// Here marks the entry that the page is about, Plain shows bodies as typed.
 	Here, Plain bool
 	Closes      []struct{} // one item for each entry whose replies end with this one
 	Parent      *parent    // nil if it is unknown
@@ -182,6 +181,7 @@ const (
 // oneEntry is the call of an entry by its id: of a job with its state.
 func oneEntry(r Request) (string, wire.Invocation) { return callOf(r.Param("id")) }
 
+// callOf is the call of an entry by its id.
 func callOf(id string) (string, wire.Invocation) {
 	in := wire.Invocation{ID: id}
 	switch id := strings.ToLower(in.ID); {
@@ -193,13 +193,19 @@ func callOf(id string) (string, wire.Invocation) {
 	return "getEntry", in
 }
 
+// decodeEntry reads the answer to a call of callOf.
+func decodeEntry(answer []byte) (*entry, error) {
+	var one struct{ Entry, Job, Request *entry }
+	err := decode(answer, &one)
+	return cmp.Or(one.Entry, one.Job, one.Request), err
+}
+
 // fillEntry is an entry with its conversation.
 func fillEntry(p *builder, answer []byte) error {
-	var one struct{ Entry, Job, Request *entry }
-	if err := decode(answer, &one); err != nil {
+	e, err := decodeEntry(answer)
+	if err != nil {
 		return err
 	}
-	e := cmp.Or(one.Entry, one.Job, one.Request)
 	page := &entryPage{}
 	if e.IsHelp() && e.Hidden == nil && e.Status != "closed" {
 		p.fresh = true // no two get the same key
@@ -299,9 +305,10 @@ func (p *builder) parents(list []entry, here *entry) func(id string) *parent {
 		looked++
 		known[id] = nil
 		operation, in := callOf(id)
-		var one struct{ Entry, Job, Request *entry }
-		if done := p.r.Perform(operation, in); done.Rejection == nil && decode(done.Body, &one) == nil {
-			known[id] = cmp.Or(one.Entry, one.Job, one.Request).short()
+		if done := p.r.Perform(operation, in); done.Rejection == nil {
+			if e, err := decodeEntry(done.Body); err == nil {
+				known[id] = e.short()
+			}
 		}
 		return known[id]
 	}

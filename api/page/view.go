@@ -74,13 +74,19 @@ func (e *entry) additions(own bool) (list []client.LaterEntry) {
 	return list
 }
 
-// wrote reports whether the author of the entry wrote a later one. Anybody can write under a
-// name: what follows a proven entry without proof is by somebody else.
+// wrote reports whether the author of the entry wrote a later one.
 func (e *entry) wrote(r *client.LaterEntry) bool {
 	if e.Agent == wire.Anonymous {
 		return r.Relation == "retraction" && e.Retracted()
 	}
-	return strings.EqualFold(r.Agent, e.Agent) && (r.NameVerified || !e.NameVerified)
+	return SameAuthor(e.Agent, e.NameVerified, r)
+}
+
+// SameAuthor reports whether a later entry is by the author of an entry, given the author's name
+// and whether it was proven. Anybody can write under a name: a later entry without proof is not by
+// the author of a proven one.
+func SameAuthor(agent string, proven bool, later *client.LaterEntry) bool {
+	return strings.EqualFold(later.Agent, agent) && (later.NameVerified || !proven)
 }
 
 // Hidden is the reason why a text is withheld.

@@ -53,12 +53,12 @@ func (tx *Txn) joinThread(e *state.EntryRow, agent string) {
 	e.Previous = before.Newest
 	t := before
 	t.Newest = e.Seq
-	tx.showIn(&t, e, agent)
+	t.show(e, agent)
 	tx.putThread(&before, &t)
 }
 
-// showIn adds a shown entry to a conversation.
-func (tx *Txn) showIn(t *thread, e *state.EntryRow, agent string) {
+// show adds a shown entry to a conversation. The former list of authors stays as it is.
+func (t *thread) show(e *state.EntryRow, agent string) {
 	if e.Relation == command.RelationReply {
 		t.Replies++
 	}
@@ -96,7 +96,7 @@ func (tx *Txn) unhideInThread(e *state.EntryRow) {
 	if e.Parent == 0 {
 		t.hidden = false
 	}
-	tx.showIn(&t, e, tx.authorOf(e))
+	t.show(e, tx.authorOf(e))
 	tx.putThread(&before, &t)
 }
 
@@ -116,7 +116,8 @@ func (tx *Txn) shownBefore(e *state.EntryRow) state.EntryRow {
 }
 
 // agentsWithout returns the authors of a conversation when the first entry of one of them
-// becomes hidden. It considers the newest maxThreadWalk entries beside the listed ones.
+// becomes hidden. Beside the listed authors it considers those of the newest maxThreadWalk
+// entries.
 func (tx *Txn) agentsWithout(t *thread, e *state.EntryRow) []state.ThreadAgent {
 	left := state.ThreadRow{Agents: slices.DeleteFunc(slices.Clone(t.Agents), func(a state.ThreadAgent) bool { return a.Seq == e.Seq })}
 	seq := t.Newest

@@ -28,7 +28,7 @@ const (
 	SpaceClaims  = '0' // hash8 of a name, sender or network: how many unfinished claims it has
 	SpaceHelp    = 'u' // seq8: the state of a request for human help and its own fields
 	spaceThread  = ':' // seq8 of the first entry: the newest shown one of the conversation, if it is another
-	spaceActive  = ';' // shown1 seq8 of its newest shown entry: a conversation, see thread.go
+	spaceActive  = ';' // hidden1 seq8 of its newest shown entry: a conversation, see thread.go
 
 	SpaceSender  = 'S' // seq8: from where an entry came
 	spaceWriters = 'W' // agent key: who wrote under the name without proof, lately

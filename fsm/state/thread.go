@@ -9,7 +9,7 @@ import (
 const MaxThreadAgents = 5
 
 // ThreadRow is a conversation: an entry that relates to no other, and all that relate to it,
-// directly or through others. Its place in spaceActive follows its newest entry.
+// directly or through others. Its key in spaceActive has its newest shown entry.
 type ThreadRow struct {
 	First   uint64 // the first entry
 	Newest  uint64 // the newest entry, hidden or not
@@ -58,7 +58,7 @@ func DecodeThreadRow(row []byte) (ThreadRow, error) {
 
 // AddAgent adds the author of an entry. An author who is listed keeps the earlier entry.
 func (t *ThreadRow) AddAgent(a ThreadAgent) {
-	if i := t.agent(a.Key); i >= 0 {
+	if i := slices.IndexFunc(t.Agents, func(b ThreadAgent) bool { return b.Key == a.Key }); i >= 0 {
 		if t.Agents[i].Seq <= a.Seq {
 			return
 		}
@@ -68,10 +68,6 @@ func (t *ThreadRow) AddAgent(a ThreadAgent) {
 	if t.Agents = slices.Insert(t.Agents, i, a); len(t.Agents) > MaxThreadAgents {
 		t.Agents = t.Agents[:MaxThreadAgents]
 	}
-}
-
-func (t *ThreadRow) agent(key string) int {
-	return slices.IndexFunc(t.Agents, func(a ThreadAgent) bool { return a.Key == key })
 }
 
 // Lists reports whether an entry is the first one of a listed author.
@@ -91,8 +87,8 @@ func ActiveKey(last uint64, hidden bool) []byte {
 // LastOfActiveKey returns the newest shown entry in an ActiveKey.
 func LastOfActiveKey(key []byte) uint64 { return SeqOfKey(key[1:]) }
 
-// LoadThread returns a conversation by its first entry, with the function that loads rows,
-// its newest shown entry, and whether its first entry is hidden.
+// LoadThread returns the conversation of a first entry, its newest shown entry, and whether the
+// first one is hidden. get loads a row.
 func LoadThread(get func(key []byte) (row []byte, ok bool, err error), first uint64) (t ThreadRow, last uint64, hidden bool, err error) {
 	last = first
 	row, ok, err := get(ThreadKey(first))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -196,6 +197,14 @@ func (v *View) AppendIDs(dst []byte, seqs []uint64) ([]byte, error) {
 	return dst, nil
 }
 
+// beginsThread reports whether the entry of a row relates to no other.
+func beginsThread(row []byte) (bool, error) {
+	if len(row) < state.EntryRowFixed {
+		return false, state.ErrCorrupt
+	}
+	return command.Relation(row[state.EntryRowRelation]) == command.RelationNone, nil
+}
+
 // Roots returns the ids of the visible entries with first <= seq < end that begin a conversation.
 func (v *View) Roots(first, end uint64) (ids []string, err error) {
 	var seqs []uint64
@@ -207,10 +216,11 @@ func (v *View) Roots(first, end uint64) (ids []string, err error) {
 		return nil, err
 	}
 	for i, row := range rows {
-		if len(row) < state.EntryRowFixed {
-			return nil, fmt.Errorf("read entry %d: %w", seqs[i], state.ErrCorrupt)
+		first, err := beginsThread(row)
+		if err != nil {
+			return nil, fmt.Errorf("read entry %d: %w", seqs[i], err)
 		}
-		if row[state.EntryRowRelation] == 0 && row[state.EntryRowFlags]&state.FlagHidden == 0 {
+		if first && row[state.EntryRowFlags]&state.FlagHidden == 0 {
 			ids = append(ids, string(state.AppendID(nil, state.TypeOfFlags(row[state.EntryRowFlags]), seqs[i])))
 		}
 	}

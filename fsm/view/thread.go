@@ -56,16 +56,13 @@ func (v *View) ListThreads(q ThreadQuery) (firsts []uint64, next uint64, err err
 func (v *View) newestThreads(q ThreadQuery) (firsts []uint64, next uint64, err error) {
 	search := index.Query{Min: 1, Before: q.Before, Limit: q.Limit, Work: q.Work}
 	addTerm(&search, state.TermChannel, q.Channel)
-	unanswered := v.unansweredCheck(q.Unanswered)
+	first, unanswered := v.rowCheck(state.SpaceEntry, beginsThread), v.unansweredCheck(q.Unanswered)
 	return v.filter(search, nil, nil, func(seqs []uint64) ([]uint64, error) {
-		first, err := v.rowCheck(state.SpaceEntry, func(row []byte) (bool, error) {
-			e, err := state.DecodeEntryRow(0, row)
-			return e.Parent == 0, err
-		})(seqs)
+		firsts, err := first(seqs)
 		if err != nil || unanswered == nil {
-			return first, err
+			return firsts, err
 		}
-		return unanswered(first)
+		return unanswered(firsts)
 	})
 }
 

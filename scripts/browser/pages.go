@@ -187,7 +187,7 @@ func (b *browser) lookAtPages() {
 			for _, theme := range []string{"light", "dark"} {
 				t.show(base+path, width, theme)
 				for _, problem := range append(ask[[]string](t, checks), t.said(base)...) {
-					if strings.Contains(problem, "status of 404") { // the path that no page has
+					if strings.Contains(problem, "status of 404") && strings.HasSuffix(problem, base+path) { // no page has this path
 						continue
 					}
 					wrong = append(wrong, fmt.Sprintf("%s at %d in %s: %s", path, width, theme, problem))

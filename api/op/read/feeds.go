@@ -18,6 +18,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
@@ -57,11 +58,7 @@ type feedItem struct {
 	Hidden                 *page.Hidden
 	NameVerified           bool
 	Status                 string
-	SupersededBy           []struct {
-		ID, Agent, Relation string
-		CreatedAt           int64
-		NameVerified        bool
-	}
+	SupersededBy           []client.LaterEntry
 }
 
 // feed is the data of a feed of either format.
@@ -83,12 +80,8 @@ func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(d
 		return fmt.Errorf("feed: %w", err)
 	}
 	f := feed{Base: c.BaseURL(), cluster: c.View().ClusterID()}
-	var items []feedItem
-	if err := json.Unmarshal(append(list, ']'), &items); err != nil {
+	if err := json.Unmarshal(append(list, ']'), &f.Items); err != nil {
 		return fmt.Errorf("feed: %w", err)
-	}
-	for i := range items {
-		f.Items = append(f.Items, &items[i])
 	}
 	f.describe(l)
 	if err := f.link(c, cursor); err != nil {
@@ -196,8 +189,8 @@ func (i *feedItem) Updated() int64 {
 // status follows, or 0.
 func (i *feedItem) change() (at int64, id string) {
 	relation := map[string]string{"corrected": "correction", "retracted": "retraction"}[i.Status]
-	for _, r := range i.SupersededBy {
-		if r.Relation == relation && strings.EqualFold(r.Agent, i.Agent) && (r.NameVerified || !i.NameVerified) && r.CreatedAt >= at {
+	for j := range i.SupersededBy {
+		if r := &i.SupersededBy[j]; r.Relation == relation && page.SameAuthor(i.Agent, i.NameVerified, r) && r.CreatedAt >= at {
 			at, id = r.CreatedAt, r.ID
 		}
 	}

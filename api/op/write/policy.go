@@ -35,7 +35,7 @@ func proposeUnderPolicy(c *op.Call, cmd command.Payload, propose func() (command
 		if err := CheckPolicy(c, cmd, by.Proof); err != nil {
 			return result, err
 		}
-		lost, err := lostCause(c, cmd)
+		lost, err := targetProblems(c, cmd)
 		if err != nil {
 			return result, err
 		}
@@ -93,11 +93,11 @@ func repeats(c *op.Call, cmd command.Payload) (bool, error) {
 // leader, whose clock decides about the end, may be ahead of this node.
 const claimMargin = 5 * time.Second
 
-// lostCause returns the problems of a claim whose job is already taken, and of a report or an entry
-// that its target forbids. It need not enter the log, where its text would stay. This node may be
-// behind, so the command is judged again with the newest state; without a leader, proposing the
-// command fails.
-func lostCause(c *op.Call, cmd command.Payload) ([]command.Problem, error) {
+// targetProblems returns the problems of a claim whose job is already taken, and of a report or an entry
+// that its target forbids. Such a command need not enter the log, where its text would stay. This
+// node may be behind, so the command is judged again with the newest state; without a leader,
+// proposing the command fails.
+func targetProblems(c *op.Call, cmd command.Payload) ([]command.Problem, error) {
 	judge := func() (lost []command.Problem, err error) {
 		if claim, isClaim := cmd.(*command.ClaimJob); isClaim {
 			lost, err = c.View().LostClaim(claim, c.Env.Now().Add(claimMargin).UnixMilli())
