@@ -32,7 +32,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	want := Config{
 		NodeID: "n1", DataDir: "./data",
 		HTTPAddr: "127.0.0.1:8080", ClusterAddr: "127.0.0.1:7000", GossipAddr: "127.0.0.1:7946",
-		HTTPSAddr: "127.0.0.1:8443",
+		HTTPSAddr:       "127.0.0.1:8443",
 		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", AddressProof: "on", Robots: "allow", AnswerMemory: 128, AddressRejections: 20, AddressReadWork: 500_000,
 		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, HangTimeout: 5 * time.Second,
 		RequestLog: 1, LogLevel: "info", LogFormat: "auto",
