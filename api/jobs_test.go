@@ -79,11 +79,11 @@ func TestUnknownJobAction(t *testing.T) {
 		example string
 	}{
 		{
-			map[string]any{"agent": "bob", "action": "accept", "job_id": "j1"},
+			map[string]any{"agent": "bob", "action": "adopt", "job_id": "j1"},
 			`{"agent":"bob","action":"claim","job_id":"j1","dry_run":true}`,
 		},
 		{
-			map[string]any{"agent": "bob", "action": "accept", "job_id": "j1", "result": "Seven of them"}, // bob has to claim it first
+			map[string]any{"agent": "bob", "action": "adopt", "job_id": "j1", "result": "Seven of them"}, // bob has to claim it first
 			`{"agent":"bob","action":"claim","job_id":"j1","dry_run":true}`,
 		},
 		{
@@ -100,7 +100,7 @@ func TestUnknownJobAction(t *testing.T) {
 	if want := `{"agent":"bob","action":"post","title":"Count birds","body":"All of them"}`; string(p.Example) != want {
 		t.Errorf("%s", p.Example)
 	}
-	if want := "must be post (the default), claim, result, release or close; create is none of them"; p.Issues[0].Message != want {
+	if want := "must be post (the default), claim, result, release, close, accept, reject, revoke or reopen; create is none of them"; p.Issues[0].Message != want {
 		t.Errorf("%s", p.Issues[0].Message)
 	}
 }
@@ -622,4 +622,115 @@ func TestJobsByAgent(t *testing.T) {
 	}
 	page := apitest.Decoded[struct{ NextCursor string }](t, s.Get("/api/jobs?claimed_by=cyd&limit=1"))
 	s.Get("/api/jobs?claimed_by=eve&limit=1&cursor="+page.NextCursor).Want(t, http.StatusUnprocessableEntity)
+}
+
+// TestReview follows a job with review and terms: what each side sees on the way.
+func TestReview(t *testing.T) {
+	s := start(t)
+	keyed(s.Backend, "ada", "bob")
+	do := func(status int, fields map[string]any) client.JobAnswer {
+		t.Helper()
+		fields["edit_key"] = hookKey
+		return onJobs(t, s, status, fields)
+	}
+	job := do(http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them", "review_hours": 5, "expires_hours": 100, "claim_hours": 30, "proven_only": true}).Job
+	if job.ReviewHours != 5 || job.ClaimHours != 30 || !job.ProvenOnly || job.ExpiresAt != job.CreatedAt+100*time.Hour.Milliseconds() {
+		t.Errorf("%+v", job)
+	}
+	claimed := do(http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": job.ID})
+	if claimed.Job.ClaimExpiresAt != claimed.Claim.CreatedAt+30*time.Hour.Milliseconds() {
+		t.Errorf("%+v", claimed.Job)
+	}
+	result := do(http.StatusCreated, map[string]any{"agent": "bob", "action": "result", "job_id": job.ID, "result": "There are seven."})
+	if j := result.Job; j.Status != "claimed" || j.ClaimedBy != "bob" || j.ClaimExpiresAt != 0 || j.Review == nil || j.Review.Result != result.Result.ID || j.Review.Until != result.Result.CreatedAt+5*time.Hour.Milliseconds() {
+		t.Errorf("in review: %+v", j)
+	}
+	for query, want := range map[string]int{"status=review": 1, "status=claimed": 1, "claimed_by=bob": 1, "status=open": 0, "claimed_by=bob&status=review": 1} {
+		if got := jobIDs(t, s, query); len(got) != want {
+			t.Errorf("%s: %v", query, got)
+		}
+	}
+	home := apitest.Decoded[client.Home](t, s.Get("/api/home?for=ada"))
+	if items := home.OpenItems.ToReview; len(items) != 1 || items[0].Review.Result != result.Result.ID || len(home.OpenItems.OwedToYou) != 0 {
+		t.Errorf("home of the poster: %+v", home.OpenItems)
+	}
+	rejected := do(http.StatusCreated, map[string]any{"agent": "ada", "action": "reject", "job_id": job.ID, "reason": "Count the nests, too."})
+	if rejected.Reply.Supersedes != result.Result.ID || rejected.Job.Rejection != rejected.Reply.ID || rejected.Job.ClaimExpiresAt != rejected.Reply.CreatedAt+24*time.Hour.Milliseconds() {
+		t.Errorf("rejected: %+v", rejected)
+	}
+	home = apitest.Decoded[client.Home](t, s.Get("/api/home?for=bob"))
+	if items := home.OpenItems.ToDeliver; len(items) != 1 || items[0].Rejection == nil || items[0].Rejection.Reason != "Count the nests, too." || home.ForYou[0].ID != rejected.Reply.ID {
+		t.Errorf("home of the claimant: %+v %+v", home.OpenItems, home.ForYou)
+	}
+	second := do(http.StatusCreated, map[string]any{"agent": "bob", "action": "result", "job_id": job.ID, "result": "Seven, and two nests."})
+	browse(t, s, "/e/"+job.ID, http.StatusOK).Has(t, "whose result waits for ada")
+	accepted := do(http.StatusCreated, map[string]any{"agent": "ada", "action": "accept", "job_id": job.ID, "note": "Thank you.", "request_id": "accept-01"})
+	if j := accepted.Job; j.Status != "done" || !slices.Equal(j.Results, []string{result.Result.ID, second.Result.ID}) || accepted.Reply.Body != "Thank you." {
+		t.Errorf("accepted: %+v", accepted)
+	}
+	do(http.StatusOK, map[string]any{"agent": "ada", "action": "accept", "job_id": job.ID, "note": "Thank you.", "request_id": "accept-01"})
+	s.Get("/api/agents/bob").Has(t, `"record":{"posted":0,"done":1,"accepted":1,"rejected":1,"expired":0}`)
+	browse(t, s, "/a/bob", http.StatusOK).Has(t, "1 result accepted")
+}
+
+// TestNextJob takes jobs by a selection, and waits for one.
+func TestNextJob(t *testing.T) {
+	s := start(t)
+	next := func(status int, fields map[string]any) client.JobAnswer {
+		t.Helper()
+		fields["action"] = "claim"
+		return onJobs(t, s, status, fields)
+	}
+	none := map[string]any{"agent": "bob", "next": map[string]any{}, "request_id": "next-0001"}
+	if a := next(http.StatusOK, none); a.Job.ID != "" || len(a.Notes) != 1 {
+		t.Errorf("without jobs: %+v", a)
+	}
+	post := func(agent, title string, tags ...string) string {
+		return onJobs(t, s, http.StatusCreated, map[string]any{"agent": agent, "title": title, "body": "To be done", "tags": tags}).Job.ID
+	}
+	post("bob", "One of bob")
+	first, second, third := post("ada", "Count birds", "birds"), post("eve", "Count trees", "trees"), post("ada", "Count nests", "birds")
+	for _, test := range []struct {
+		selection map[string]any
+		want      string
+	}{
+		{map[string]any{"tags": []string{"trees", "stones"}}, second},
+		{map[string]any{"q": "nests"}, third},
+		{map[string]any{"poster": "Eve", "channel": "jobs"}, second},
+		{map[string]any{"channel": "general"}, ""},
+		{map[string]any{"max_age_hours": 1, "tags": "birds"}, first},
+	} {
+		would := s.Post("/api/jobs", map[string]any{"agent": "bob", "action": "claim", "next": test.selection, "dry_run": true}).Must(t, http.StatusOK)
+		if got := strings.Contains(string(would.Body), `"job_id":"`+test.want+`"`); got != (test.want != "") {
+			t.Errorf("%v: %s", test.selection, would.Body)
+		}
+	}
+	taken := next(http.StatusCreated, none) // its request_id was not used up
+	again := next(http.StatusOK, none)
+	if taken.Job.ID != first || taken.Claim.ID != again.Claim.ID || taken.Job.ClaimedBy != "bob" {
+		t.Errorf("%+v, again %+v", taken, again)
+	}
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": first})
+	for _, want := range []string{second, third, ""} { // not the first again, nor its own
+		fields := map[string]any{"agent": "bob", "action": "claim", "next": map[string]any{}}
+		var a client.JobAnswer
+		s.Post("/api/jobs", fields).Decode(t, &a)
+		if a.Job.ID != want {
+			t.Errorf("took %q, want %s", a.Job.ID, want)
+		}
+	}
+	waited := make(chan client.JobAnswer, 1)
+	go func() {
+		var a client.JobAnswer
+		s.Post("/api/jobs", map[string]any{"agent": "bob", "action": "claim", "next": map[string]any{"q": "stones"}, "wait": 60}).Decode(t, &a)
+		waited <- a
+	}()
+	for s.Backend.Watchers() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	post("ada", "Count leaves")
+	stones := post("ada", "Count stones")
+	if a := <-waited; a.Job.ID != stones {
+		t.Errorf("waited for %+v, want %s", a.Job, stones)
+	}
 }

@@ -125,7 +125,7 @@ func TestCallsAreCounted(t *testing.T) {
 	call(201, http.MethodPost, "/api/jobs", `{"agent":"ada","title":"A job","body":"To be done."}`)
 	call(201, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"claim","job_id":"j3"}`)
 	call(201, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"result","job_id":"j3","result":"Done."}`)
-	call(422, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"accept"}`)
+	call(422, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"adopt"}`)
 	call(422, http.MethodPost, "/api/jobs", `[]`)
 	call(400, http.MethodPost, "/api/jobs", `{`)
 	call(200, http.MethodGet, "/docs", "")

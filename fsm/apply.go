@@ -45,6 +45,7 @@ func (m *Machine) apply(entries []apply.LogEntry) {
 		c.Notified = append(c.Notified, watchEvents)
 	}
 	m.watchers.notify(c.Added, c.Notified...)
+	m.jobWaiters.wake(c.Opened)
 	if len(c.Ended) > 0 && m.opts.DeliveriesEnded != nil {
 		m.opts.DeliveriesEnded(c.Ended)
 	}

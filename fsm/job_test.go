@@ -427,19 +427,19 @@ func TestLostClaim(t *testing.T) {
 	}
 }
 
-// TestNextClaimEnd follows when the first claim ends.
-func TestNextClaimEnd(t *testing.T) {
+// TestNextDueJob follows when the first claim ends.
+func TestNextDueJob(t *testing.T) {
 	r := newRig(t)
 	next := func() int64 {
 		v := r.View()
 		defer v.Release()
-		at, ok := v.NextClaimEnd()
-		if ok != (at != state.NoClaims) {
-			t.Fatalf("NextClaimEnd = %d, %v", at, ok)
+		at, ok := v.NextDueJob()
+		if ok != (at != state.NeverDue) {
+			t.Fatalf("NextDueJob = %d, %v", at, ok)
 		}
 		return at
 	}
-	check.Equal(t, next(), state.NoClaims, "a claim in an empty state")
+	check.Equal(t, next(), state.NeverDue, "a claim in an empty state")
 	r.run(postJob("ada"), postJob("ada"))
 	late, soon := claim("bob", 1), claim("bob", 2)
 	soon.TTL = hour
@@ -450,13 +450,13 @@ func TestNextClaimEnd(t *testing.T) {
 	check.Equal(t, next(), at+24*hour, "after a release")
 	r.log.stamp += 24 * hour
 	r.run(&command.Tick{})
-	check.Equal(t, next(), state.NoClaims, "a claim after the last one ended")
+	check.Equal(t, next(), state.NeverDue, "a claim after the last one ended")
 }
 
 // TestManyClaimsEndAtOnce holds that a log entry reopens a bounded number of jobs, and that
 // readers see no difference.
 func TestManyClaimsEndAtOnce(t *testing.T) {
-	const n = apply.MaxReopened + 200
+	const n = apply.MaxPassed + 200
 	r := newRig(t)
 	for seq := uint64(1); seq <= n; {
 		var bodies []command.Payload
@@ -480,8 +480,8 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	v := r.View()
 	overdue, err := v.Overdue()
 	v.Release()
-	if err != nil || len(overdue) != n-apply.MaxReopened {
-		t.Fatalf("%d claims left, %v, want %d", len(overdue), err, n-apply.MaxReopened)
+	if err != nil || len(overdue) != n-apply.MaxPassed {
+		t.Fatalf("%d claims left, %v, want %d", len(overdue), err, n-apply.MaxPassed)
 	}
 	if got := r.jobs(view.JobQuery{Status: state.JobOpen}); len(got) != n || got[0] != n || got[n-1] != 1 {
 		t.Errorf("%d open jobs", len(got))
@@ -516,16 +516,16 @@ func TestClaimMadeAgain(t *testing.T) {
 	defer r.applyMu.Unlock()
 	tx := r.begin()
 	defer tx.Batch.Close()
-	c := state.DueClaim{Expires: r.log.stamp + 24*hour, Job: 1}
+	c := state.DueJob{At: r.log.stamp + 24*hour, Job: 1}
 	for range 2 {
-		if got, err := tx.EarliestClaims(5); err != nil || !cmp.Equal(got, []state.DueClaim{c}, cmp.AllowUnexported(state.DueClaim{})) {
+		if got, err := tx.EarliestDue(5); err != nil || !cmp.Equal(got, []state.DueJob{c}) {
 			t.Errorf("%v, %v, want %v", got, err, c)
 		}
-		tx.DropClaim(c)
-		if got, err := tx.EarliestClaims(5); err != nil || len(got) > 0 {
+		tx.DropDue(c)
+		if got, err := tx.EarliestDue(5); err != nil || len(got) > 0 {
 			t.Errorf("%v, %v, want none", got, err)
 		}
-		tx.AddClaim(c)
+		tx.AddDue(c)
 	}
 }
 
@@ -592,7 +592,7 @@ func TestJobRequests(t *testing.T) {
 	if got := r.run(f)[0]; !got.Differs || got.Entry != 6 {
 		t.Errorf("another result: %+v", got)
 	}
-	if job, raw := r.job(4); job != (view.Job{Status: state.JobDone, Result: 6}) {
+	if job, raw := r.job(4); job.Status != state.JobDone || job.Result != 6 {
 		t.Errorf("%s", raw)
 	}
 }
@@ -673,5 +673,74 @@ func TestJobLists(t *testing.T) {
 			tt.q.Limit = limit
 			check.Diff(t, r.jobs(tt.q), tt.want, "%s, %d a page", name, limit)
 		}
+	}
+}
+
+// TestJobRecord holds the record of agents with and without their keys, and the events of a job
+// with review.
+func TestJobRecord(t *testing.T) {
+	r := newRig(t)
+	r.run(register("ada", "key of ada", nil), register("bob", "key of bob", nil))
+	signed := func(a *command.Author) { a.Proof.Key = keyHash("key of " + a.AgentKey) }
+	p, c, f := postJob("ada"), claim("bob", 1), finish("bob", 1)
+	p.ReviewHours = 1
+	signed(&p.Author)
+	signed(&c.Author)
+	signed(&f.Author)
+	because := command.PosterAction{JobAction: onJob("ada", 1), Note: "Count again."}
+	signed(&because.Author)
+	record := func(agent string, want state.JobRecord) {
+		t.Helper()
+		v := r.View()
+		defer v.Release()
+		profile, _, err := v.Profile(agent)
+		if err != nil || profile.Record != want {
+			t.Errorf("%s: %+v, %v, want %+v", agent, profile.Record, err, want)
+		}
+	}
+	r.run(p)
+	r.run(c)
+	r.run(f)
+	record("ada", state.JobRecord{Posted: 1})
+	record("bob", state.JobRecord{})
+	r.run(&command.RejectJob{PosterAction: because})
+	record("bob", state.JobRecord{Rejected: 1})
+	r.run(f)
+	r.run(&command.AcceptJob{PosterAction: because})
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Done: 1})
+	r.run(&command.ReopenJob{PosterAction: because})
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1})
+	r.run(c)
+	r.run(f)
+	r.log.stamp += 2 * hour
+	r.run(&command.Tick{}) // the review is over
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Done: 1})
+	r.run(hide("j1"))
+	r.run(unhide("j1"))
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Done: 1})
+	r.run(&command.ReopenJob{PosterAction: because})
+	r.run(c)
+	r.log.stamp += 25 * hour
+	r.run(&command.Tick{}) // the claim is over
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Expired: 1})
+	r.run(claim("bob", 1), finish("bob", 1)) // without the key
+	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Expired: 1})
+	record("ada", state.JobRecord{Posted: 1})
+
+	v := r.View()
+	defer v.Release()
+	cursor := view.EventsAfter(state.EventPlace{})
+	events, err := v.Events(&cursor, 100)
+	var kinds []string
+	for i := range events {
+		kinds = append(kinds, events[i].Kind.String())
+		raw := must.Get(v.AppendEvent(nil, &events[i]))(t)
+		if !strings.Contains(string(raw), `"job":{"id":"j1"`) && events[i].Kind != state.EventHide && events[i].Kind != state.EventUnhide {
+			t.Errorf("%s", raw)
+		}
+	}
+	want := "job claim result reject result accept reopen claim result accept hide unhide reopen claim expiry claim result"
+	if got := strings.Join(kinds, " "); err != nil || got != want {
+		t.Errorf("events %s, %v, want %s", got, err, want)
 	}
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,11 +17,14 @@ func jobCommands() []command.Payload {
 		Request: command.RequestKey{Scope: "ada", ID: "request-1"},
 	}
 	on := command.JobAction{Author: a, Job: "j1"}
+	because := command.PosterAction{JobAction: on, Note: "A reason."}
 	return []command.Payload{
-		&command.PostJob{Author: a, Title: "A title", Body: "A body of some words.", Tags: []string{"one", "Two"}},
+		&command.PostJob{Author: a, Title: "A title", Body: "A body of some words.", Tags: []string{"one", "Two"}, ExpiresHours: 1, ClaimHours: 24, ReviewHours: 72, ProvenOnly: true},
 		&command.ClaimJob{JobAction: on, Note: "On it.", TTL: 1000},
 		&command.FinishJob{JobAction: on, Result: "Done."},
 		&command.ReleaseJob{JobAction: on}, &command.CloseJob{JobAction: on}, &command.Tick{},
+		&command.TakeJob{Author: a, Note: "Mine.", TTL: 1000, Jobs: []string{"j1", "j2"}, Next: "{}"},
+		&command.AcceptJob{PosterAction: because}, &command.RejectJob{PosterAction: because}, &command.RevokeJob{PosterAction: because}, &command.ReopenJob{PosterAction: because},
 		&command.AskHuman{Author: a, Goal: "Goal", Action: "Action", Context: "Context", Bounds: "Bounds", Tags: []string{"one"}},
 	}
 }
@@ -43,18 +47,38 @@ func TestJobCommandsAreChecked(t *testing.T) {
 			c.Mentions = make([]string, command.MaxMentions+1)
 			return c
 		},
-		"request":     func() command.Payload { c := postJob("ada"); c.Request.ID = "short"; return c },
-		"title":       func() command.Payload { c := postJob("ada"); c.Title = "abc"; return c },
-		"body":        func() command.Payload { c := postJob("ada"); c.Body = long(command.MaxBody); return c },
-		"tags":        func() command.Payload { c := postJob("ada"); c.Tags = strings.Split("123456789", ""); return c },
-		"job":         func() command.Payload { c := release("ada", 1); c.Job = ""; return c },
-		"long job":    func() command.Payload { c := closeJob("ada", 1); c.Job = long(command.MaxTarget); return c },
-		"note":        func() command.Payload { c := claim("ada", 1); c.Note = long(command.MaxJobNote); return c },
-		"no claim":    func() command.Payload { c := claim("ada", 1); c.TTL = 0; return c },
-		"long claim":  func() command.Payload { c := claim("ada", 1); c.TTL = command.MaxClaim + 1; return c },
-		"result":      func() command.Payload { c := finish("ada", 1); c.Result = long(command.MaxJobResult); return c },
-		"no result":   func() command.Payload { c := finish("ada", 1); c.Result = ""; return c },
-		"bad UTF-8":   func() command.Payload { c := finish("ada", 1); c.Result = "abcd\xff"; return c },
+		"request":       func() command.Payload { c := postJob("ada"); c.Request.ID = "short"; return c },
+		"title":         func() command.Payload { c := postJob("ada"); c.Title = "abc"; return c },
+		"body":          func() command.Payload { c := postJob("ada"); c.Body = long(command.MaxBody); return c },
+		"tags":          func() command.Payload { c := postJob("ada"); c.Tags = strings.Split("123456789", ""); return c },
+		"job":           func() command.Payload { c := release("ada", 1); c.Job = ""; return c },
+		"long job":      func() command.Payload { c := closeJob("ada", 1); c.Job = long(command.MaxTarget); return c },
+		"note":          func() command.Payload { c := claim("ada", 1); c.Note = long(command.MaxJobNote); return c },
+		"no claim":      func() command.Payload { c := claim("ada", 1); c.TTL = 0; return c },
+		"long claim":    func() command.Payload { c := claim("ada", 1); c.TTL = command.MaxClaim + 1; return c },
+		"result":        func() command.Payload { c := finish("ada", 1); c.Result = long(command.MaxJobResult); return c },
+		"no result":     func() command.Payload { c := finish("ada", 1); c.Result = ""; return c },
+		"bad UTF-8":     func() command.Payload { c := finish("ada", 1); c.Result = "abcd\xff"; return c },
+		"no candidates": func() command.Payload { return &command.TakeJob{Author: author("ada"), TTL: 1, Next: "{}"} },
+		"candidates": func() command.Payload {
+			return &command.TakeJob{Author: author("ada"), TTL: 1, Next: "{}", Jobs: slices.Repeat([]string{"j1"}, command.MaxCandidates+1)}
+		},
+		"long next": func() command.Payload {
+			return &command.TakeJob{Author: author("ada"), TTL: 1, Next: long(command.MaxNextBytes), Jobs: []string{"j1"}}
+		},
+		"deadline":     func() command.Payload { c := postJob("ada"); c.ExpiresHours = command.MaxExpiresHours + 1; return c },
+		"short claims": func() command.Payload { c := postJob("ada"); c.ClaimHours = command.MinClaimHours - 1; return c },
+		"long claims":  func() command.Payload { c := postJob("ada"); c.ClaimHours = command.MaxClaimHours + 1; return c },
+		"long review":  func() command.Payload { c := postJob("ada"); c.ReviewHours = command.MaxReviewHours + 1; return c },
+		"no reason": func() command.Payload {
+			return &command.RejectJob{PosterAction: command.PosterAction{JobAction: onJob("ada", 1)}}
+		},
+		"no why": func() command.Payload {
+			return &command.ReopenJob{PosterAction: command.PosterAction{JobAction: onJob("ada", 1)}}
+		},
+		"long reason": func() command.Payload {
+			return &command.AcceptJob{PosterAction: command.PosterAction{JobAction: onJob("ada", 1), Note: long(command.MaxJobNote)}}
+		},
 		"seen by":     func() command.Payload { return markSeen("", "k1", 1) },
 		"nothing":     func() command.Payload { return markSeen("ada", "k1") },
 		"too many":    func() command.Payload { return markSeen("ada", "k1", make([]uint64, command.MaxSeen+1)...) },
@@ -87,7 +111,10 @@ func TestSignatureOf(t *testing.T) {
 }
 
 func TestJobRows(t *testing.T) {
-	row := state.JobRow{Status: state.JobClaimed, Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678"}
+	row := state.JobRow{
+		Status: state.JobClaimed, JobTerms: state.JobTerms{Deadline: 1700000000001, ClaimTime: hour, ReviewTime: 2 * hour, ProvenOnly: true},
+		Results: "1234567812345678", DoneAt: 1600000000000, Rejections: 2, Rejection: 9, Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678",
+	}
 	got, err := state.DecodeJobRow(row.Encode())
 	if err != nil || got != row {
 		t.Errorf("%+v, %v", got, err)

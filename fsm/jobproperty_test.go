@@ -20,33 +20,63 @@ type jobModel struct {
 }
 
 type modelJob struct {
-	seq      uint64
-	poster   string
-	claimant string // of the newest claim
-	expires  int64  // its end; 0 once it is given back
-	extended int    // how often
-	done     bool
-	closed   bool
+	command.PostJob // its terms
+
+	seq        uint64
+	poster     string
+	posted     int64
+	claimant   string // of the newest claim
+	expires    int64  // its end, or that of the review; 0 once it is given back
+	began      int64  // when the newest claim was made or extended
+	extended   int    // how often
+	rejections int    // of the claim
+	review     bool
+	results    []uint64
+	doneAt     int64
+	done       bool
+	closed     bool
+	reopened   bool // it has no deadline any more
+	had        map[string]bool
 }
 
-func (j *modelJob) claimed(now int64) bool { return !j.done && !j.closed && now < j.expires }
+func (j *modelJob) claimed(now int64) bool {
+	return !j.done && !j.closed && !j.review && now < j.expires
+}
 
 func (j *modelJob) status(now int64) state.JobStatus {
 	switch {
-	case j.done:
+	case j.done || j.review && now >= j.expires:
 		return state.JobDone
 	case j.closed:
 		return state.JobClosed
+	case j.review:
+		return state.JobReview
 	case j.claimed(now):
 		return state.JobClaimed
+	case j.ExpiresHours > 0 && !j.reopened && now >= j.posted+int64(j.ExpiresHours)*hour:
+		return state.JobClosed
 	}
 	return state.JobOpen
+}
+
+// settle makes what has passed by itself part of the model.
+func (m *jobModel) settle() {
+	for _, j := range m.jobs {
+		switch j.status(m.now) {
+		case state.JobDone:
+			if !j.done {
+				j.done, j.review, j.doneAt = true, false, j.expires
+			}
+		case state.JobClosed:
+			j.closed = true
+		}
+	}
 }
 
 // claims returns how many unfinished claims an agent has.
 func (m *jobModel) claims(agent string) (n int) {
 	for _, j := range m.jobs {
-		if j.claimed(m.now) && j.claimant == agent {
+		if (j.claimed(m.now) || j.review) && j.claimant == agent {
 			n++
 		}
 	}
@@ -69,6 +99,7 @@ func (m *jobModel) apply(b command.Payload, request command.RequestKey) (entry u
 }
 
 func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
+	m.settle()
 	find := func(id string) *modelJob {
 		i := slices.IndexFunc(m.jobs, func(j *modelJob) bool { return state.FormatID(state.TypeJob, j.seq) == id })
 		if i < 0 {
@@ -80,12 +111,12 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 	switch c := b.(type) {
 	case *command.PostJob:
 		entry = file()
-		m.jobs = append(m.jobs, &modelJob{seq: entry, poster: c.AgentKey})
+		m.jobs = append(m.jobs, &modelJob{PostJob: *c, seq: entry, poster: c.AgentKey, posted: m.now, had: map[string]bool{}})
 		return entry, true
 	case *command.ClaimJob:
 		j := find(c.Job)
 		switch {
-		case j == nil || j.poster == c.AgentKey || j.done || j.closed:
+		case j == nil || j.poster == c.AgentKey || j.done || j.closed || j.review || j.ProvenOnly: // no claim has a key
 			return 0, false
 		case j.claimed(m.now):
 			if j.claimant != c.AgentKey || j.extended == 2 {
@@ -95,16 +126,65 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 		case m.claims(c.AgentKey) >= 5: // all are of one sender, and without proof
 			return 0, false
 		default:
-			j.extended = 0
+			j.extended, j.rejections = 0, 0
 		}
-		j.claimant, j.expires = c.AgentKey, m.now+c.TTL
+		j.claimant, j.expires, j.began, j.had[c.AgentKey] = c.AgentKey, m.now+c.TTL, m.now, true
+		if j.ClaimHours > 0 {
+			j.expires = m.now + int64(j.ClaimHours)*hour
+		}
 		return file(), true
+	case *command.TakeJob:
+		for _, id := range c.Jobs {
+			j := find(id)
+			if j == nil || j.poster == c.AgentKey || j.status(m.now) != state.JobOpen || j.ProvenOnly || j.had[c.AgentKey] {
+				continue
+			}
+			return m.act(&command.ClaimJob{JobAction: command.JobAction{Author: c.Author, Job: id}, TTL: c.TTL})
+		}
+		return 0, false
 	case *command.FinishJob:
 		j := find(c.Job)
 		if j == nil || !j.claimed(m.now) || j.claimant != c.AgentKey {
 			return 0, false
 		}
-		j.done = true
+		entry = file()
+		j.results = append(j.results, entry)
+		if j.ReviewHours > 0 {
+			j.review, j.expires = true, m.now+int64(j.ReviewHours)*hour
+		} else {
+			j.done, j.doneAt = true, m.now
+		}
+		return entry, true
+	case *command.AcceptJob:
+		j := find(c.Job)
+		if j == nil || !j.review || j.poster != c.AgentKey {
+			return 0, false
+		}
+		j.done, j.review, j.doneAt = true, false, m.now
+		return file(), true
+	case *command.RejectJob:
+		j := find(c.Job)
+		if j == nil || !j.review || j.poster != c.AgentKey {
+			return 0, false
+		}
+		j.review, j.expires = false, m.now+24*hour
+		if j.rejections++; j.rejections == 3 {
+			j.expires = 0
+		}
+		return file(), true
+	case *command.RevokeJob:
+		j := find(c.Job)
+		if j == nil || !j.claimed(m.now) || j.poster != c.AgentKey || j.poster != "pat" || j.extended == 0 && m.now < j.began+24*hour {
+			return 0, false
+		}
+		j.expires = 0
+		return file(), true
+	case *command.ReopenJob:
+		j := find(c.Job)
+		if j == nil || !j.done || j.poster != c.AgentKey || j.poster != "pat" || m.now >= j.doneAt+7*24*hour {
+			return 0, false
+		}
+		j.done, j.expires, j.reopened = false, 0, true
 		return file(), true
 	case *command.ReleaseJob:
 		j := find(c.Job)
@@ -123,7 +203,7 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 	case *command.Publish:
 		j := find(c.Target)
 		retraction := c.Relation == command.RelationRetraction
-		if j == nil || retraction && (j.poster != c.AgentKey || j.claimed(m.now)) {
+		if j == nil || retraction && (j.poster != c.AgentKey || j.claimed(m.now) || j.review) {
 			return 0, false
 		}
 		if retraction && j.status(m.now) == state.JobOpen {
@@ -136,17 +216,49 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 
 // drawJobCommand draws something that concerns jobs.
 func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.RequestKey) {
-	agent := rapid.SampledFrom([]string{"ada", "bob", "eve"}).Draw(t, "agent")
+	// Only pat has a key, which it always uses. It claims no jobs.
+	agent := rapid.SampledFrom([]string{"ada", "bob", "eve", "pat", "pat"}).Draw(t, "agent")
 	on := onJob(agent, rapid.Uint64Range(1, lastSeq+2).Draw(t, "job"))
 	on.Proof.Sender = "s1"
+	if agent == "pat" {
+		on.Proof.Key = keyHash("key of pat")
+	}
 	if rapid.IntRange(0, 2).Draw(t, "keyed") == 0 {
 		on.Request = command.RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
 	}
-	switch rapid.SampledFrom([]command.Op{command.OpPostJob, command.OpClaimJob, command.OpClaimJob, command.OpClaimJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpPublish, command.OpTick}).Draw(t, "op") {
+	ops := []command.Op{command.OpPostJob, command.OpClaimJob, command.OpClaimJob, command.OpTakeJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpPublish, command.OpTick}
+	posters := []command.Op{command.OpAcceptJob, command.OpRejectJob, command.OpRevokeJob, command.OpReopenJob}
+	ops = append(ops, posters...)
+	if agent == "pat" {
+		ops = slices.Concat([]command.Op{command.OpPostJob, command.OpCloseJob}, posters, posters)
+	}
+	because := command.PosterAction{JobAction: on, Note: "A reason."}
+	switch rapid.SampledFrom(ops).Draw(t, "op") {
 	case command.OpPostJob:
-		return &command.PostJob{Author: on.Author, Title: "A title", Body: "Some body."}, on.Request
+		c := &command.PostJob{Author: on.Author, Title: "A title", Body: "Some body."}
+		c.ExpiresHours = rapid.SampledFrom([]uint64{0, 0, 1}).Draw(t, "expires")
+		c.ClaimHours = rapid.SampledFrom([]uint64{0, 0, 24}).Draw(t, "claim")
+		c.ProvenOnly = rapid.IntRange(0, 9).Draw(t, "proven") == 0
+		if agent == "pat" {
+			c.ReviewHours = rapid.SampledFrom([]uint64{0, 1, 72}).Draw(t, "review")
+		}
+		return c, on.Request
+	case command.OpAcceptJob:
+		return &command.AcceptJob{PosterAction: because}, on.Request
+	case command.OpRejectJob:
+		return &command.RejectJob{PosterAction: because}, on.Request
+	case command.OpRevokeJob:
+		return &command.RevokeJob{PosterAction: because}, on.Request
+	case command.OpReopenJob:
+		return &command.ReopenJob{PosterAction: because}, on.Request
 	case command.OpClaimJob:
 		return &command.ClaimJob{JobAction: on, TTL: rapid.SampledFrom([]int64{1, 1000, 5000, 20_000, 3_600_000}).Draw(t, "ttl")}, on.Request
+	case command.OpTakeJob:
+		c := &command.TakeJob{Author: on.Author, TTL: hour, Jobs: []string{on.Job}, Next: "{}"}
+		for range rapid.IntRange(0, 3).Draw(t, "more candidates") {
+			c.Jobs = append(c.Jobs, state.FormatID(state.TypeJob, rapid.Uint64Range(1, lastSeq+2).Draw(t, "candidate")))
+		}
+		return c, on.Request
 	case command.OpFinishJob:
 		return &command.FinishJob{JobAction: on, Result: "The result."}, on.Request
 	case command.OpReleaseJob:
@@ -171,9 +283,11 @@ func TestJobsAgainstModel(t *testing.T) {
 		one := tempMachine(rt)
 		defer func() { dropMachine(rt, one) }()
 		l.feed(one, 1, 1)
-		var seq uint64
+		seq := uint64(1)
+		l.feed(one, 2, l.commands(register("pat", "key of pat", nil)))
+		want.now = l.stamp
 		for range rapid.IntRange(1, 25).Draw(rt, "log entries") {
-			l.stamp += rapid.SampledFrom([]int64{-10_000, 0, 1, 999, 1000, 1001, 5000, 30_000}).Draw(rt, "step")
+			l.stamp += rapid.SampledFrom([]int64{-10_000, 0, 1, 999, 1000, 1001, 5000, 30_000, hour, 25 * hour}).Draw(rt, "step")
 			want.now = max(l.stamp, want.now+1)
 			g := command.Group{Boot: boot1}
 			var expected []command.Result
@@ -212,32 +326,57 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 		}
 	}
 	checkClaimCounts(t, m)
+	for _, agent := range []string{"bob", "eve"} {
+		var next []string
+		for _, j := range want.jobs {
+			if j.poster != agent && j.status(want.now) == state.JobOpen && !j.ProvenOnly && !j.had[agent] && len(next) < command.MaxCandidates {
+				next = append(next, state.FormatID(state.TypeJob, j.seq))
+			}
+		}
+		by := command.Signature{AgentKey: agent, Proof: &command.Proof{Sender: "s1"}}
+		for _, words := range []string{"", "title"} {
+			if got, err := v.NextJobs(view.Query{Since: -1, Q: words}, by); err != nil || !slices.Equal(got, next) {
+				t.Fatalf("next jobs of %s: %v, %v, want %v", agent, got, err, next)
+			}
+		}
+	}
 	lists := map[state.JobStatus][]uint64{}
 	for _, j := range slices.Backward(want.jobs) {
 		status := j.status(want.now)
 		lists[status] = append(lists[status], j.seq)
+		if status == state.JobReview {
+			lists[state.JobClaimed] = append(lists[state.JobClaimed], j.seq)
+		}
 		lists[0] = append(lists[0], j.seq)
 		got, ok, err := v.Job(j.seq)
-		if err != nil || !ok || got.Status != status || (got.Result != 0) != (status == state.JobDone) {
+		if err != nil || !ok || got.Status != status || got.Result != last(j.results) || (got.ReviewUntil != 0) != (status == state.JobReview) {
 			t.Fatalf("job %d is %+v, %v, %v, want %s", j.seq, got, ok, err, status)
 		}
-		claimed := view.Job{Status: state.JobClaimed, ClaimedBy: j.claimant, ClaimantKey: j.claimant, ClaimExpiresAt: j.expires}
-		if status == state.JobClaimed && got != claimed || status != state.JobClaimed && (got.ClaimedBy != "" || got.ClaimExpiresAt != 0) {
-			t.Fatalf("job %d is %+v, want %+v", j.seq, got, claimed)
+		type claim struct {
+			by    string
+			until int64
+		}
+		var held claim
+		if status == state.JobClaimed || status == state.JobReview {
+			held = claim{j.claimant, j.expires}
+		}
+		if shown := (claim{got.ClaimedBy, got.ClaimExpiresAt + got.ReviewUntil}); shown != held {
+			t.Fatalf("job %d is %+v, want %+v", j.seq, got, held)
 		}
 	}
 	for _, words := range []string{"", "title"} {
-		for status := state.JobStatus(0); status <= state.JobClosed; status++ {
+		for status := state.JobStatus(0); status <= state.JobReview; status++ {
 			got, _, err := v.ListJobs(view.JobQuery{Status: status, Q: words, Limit: command.MaxList})
 			if err != nil || !slices.Equal(got, lists[status]) {
 				t.Fatalf("jobs with status %d and words %q: %v, %v, want %v", status, words, got, err, lists[status])
 			}
-			for _, poster := range []string{"ada", "bob", "ada" + view.Or + "bob"} {
+			for _, poster := range []string{"ada", "pat", "ada" + view.Or + "pat"} {
 				checkJobsOf(t, v, want, view.JobQuery{Status: status, AgentKey: poster, Q: words})
 			}
 		}
 		checkJobsOf(t, v, want, view.JobQuery{ClaimantKey: "bob", Q: words})
 		checkJobsOf(t, v, want, view.JobQuery{ClaimantKey: "bob", AgentKey: "ada", Q: words})
+		checkJobsOf(t, v, want, view.JobQuery{ClaimantKey: "bob", Status: state.JobReview, Q: words})
 	}
 	if overdue, err := v.Overdue(); err != nil || len(overdue) > 0 {
 		t.Fatalf("claims of %v were not ended, %v", overdue, err)
@@ -250,8 +389,10 @@ func checkJobsOf(t *rapid.T, v *view.View, m *jobModel, q view.JobQuery) {
 	var want, got []uint64
 	for _, j := range slices.Backward(m.jobs) {
 		status := j.status(m.now)
-		if q.ClaimantKey != "" && (status != state.JobClaimed || j.claimant != q.ClaimantKey) ||
-			q.Status != 0 && status != q.Status || q.AgentKey != "" && !oneOf(q.AgentKey, j.poster) {
+		inReview := status == state.JobReview
+		listed := status == q.Status || q.Status == state.JobClaimed && inReview
+		if q.ClaimantKey != "" && (status != state.JobClaimed && !inReview || j.claimant != q.ClaimantKey) ||
+			q.Status != 0 && !listed || q.AgentKey != "" && !oneOf(q.AgentKey, j.poster) {
 			continue
 		}
 		want = append(want, j.seq)
@@ -270,4 +411,11 @@ func checkJobsOf(t *rapid.T, v *view.View, m *jobModel, q view.JobQuery) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("%+v: %v, want %v", q, got, want)
 	}
+}
+
+func last(seqs []uint64) uint64 {
+	if len(seqs) == 0 {
+		return 0
+	}
+	return seqs[len(seqs)-1]
 }

@@ -80,10 +80,24 @@ var draws = map[command.Op]struct {
 	command.OpPostJob:  {4, (*logWriter).postJob},
 	command.OpClaimJob: {6, (*logWriter).claimJob},
 	command.OpFinishJob: {3, func(w *logWriter) command.Payload {
-		return &command.FinishJob{JobAction: w.onJob(), Result: "The result."}
+		return &command.FinishJob{JobAction: w.onJob(state.JobClaimed), Result: "The result."}
 	}},
-	command.OpReleaseJob:       {3, func(w *logWriter) command.Payload { return &command.ReleaseJob{JobAction: w.onJob()} }},
-	command.OpCloseJob:         {3, func(w *logWriter) command.Payload { return &command.CloseJob{JobAction: w.onJob()} }},
+	command.OpReleaseJob: {3, func(w *logWriter) command.Payload { return &command.ReleaseJob{JobAction: w.onJob(state.JobClaimed)} }},
+	command.OpCloseJob:   {3, func(w *logWriter) command.Payload { return &command.CloseJob{JobAction: w.onJob(state.JobOpen)} }},
+	command.OpAcceptJob: {4, func(w *logWriter) command.Payload {
+		return &command.AcceptJob{PosterAction: w.asPoster(state.JobReview)}
+	}},
+	command.OpRejectJob: {4, func(w *logWriter) command.Payload {
+		return &command.RejectJob{PosterAction: w.asPoster(state.JobReview)}
+	}},
+	command.OpRevokeJob: {3, func(w *logWriter) command.Payload {
+		return &command.RevokeJob{PosterAction: w.asPoster(state.JobClaimed)}
+	}},
+	command.OpReopenJob: {3, func(w *logWriter) command.Payload { return &command.ReopenJob{PosterAction: w.asPoster(state.JobDone)} }},
+	command.OpTakeJob: {4, func(w *logWriter) command.Payload {
+		a, b := w.onJob(state.JobOpen), w.onJob(state.JobOpen)
+		return &command.TakeJob{Author: a.Author, TTL: command.HourMillis, Jobs: []string{a.Job, b.Job}, Next: "{}"}
+	}},
 	command.OpTick:             {1, func(*logWriter) command.Payload { return &command.Tick{} }},
 	command.OpAskHuman:         {2, (*logWriter).askHuman},
 	command.OpAddUsage:         {3, (*logWriter).addUsage},
@@ -131,6 +145,7 @@ var followers = map[command.Op][]command.Op{
 	command.OpHide:          {command.OpHide, command.OpPublish, command.OpPurge},
 	command.OpPurge:         {command.OpHide, command.OpPublish, command.OpReport},
 	command.OpClaimJob:      {command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob},
+	command.OpFinishJob:     {command.OpAcceptJob, command.OpRejectJob, command.OpReopenJob},
 	command.OpAddUsage:      {command.OpAddUsage},
 	command.OpRecover:       {command.OpRedeem},
 }
@@ -418,13 +433,26 @@ func (w *logWriter) redeem() command.Payload {
 }
 
 func (w *logWriter) postJob() command.Payload {
-	return &command.PostJob{Author: w.by(), Title: "A job", Body: "The text of a job.", Tags: w.tags()}
+	c := &command.PostJob{Author: w.by(), Title: "A job", Body: "The text of a job.", Tags: w.tags()}
+	c.ExpiresHours, c.ClaimHours, c.ReviewHours = one[uint64](w, 0, 0, 0, 1), one[uint64](w, 0, 24, 168), one[uint64](w, 0, 1, 168)
+	c.ProvenOnly = w.oneOf(8)
+	return c
 }
 
-// onJob draws a job, and who acts on it: often its claimant, or its poster.
-func (w *logWriter) onJob() command.JobAction {
+// asPoster draws an action of the poster of a job in a status.
+func (w *logWriter) asPoster(status state.JobStatus) command.PosterAction {
+	a := command.PosterAction{JobAction: w.onJob(status), Note: "A reason."}
+	if seq, known := w.v.Resolve(a.Job); known {
+		meta, _ := w.meta(seq)
+		a.Agent, a.AgentKey = meta.AgentKey, meta.AgentKey
+	}
+	return a
+}
+
+// onJob draws a job, often in a status, and who acts on it: often its claimant, or its poster.
+func (w *logWriter) onJob(status state.JobStatus) command.JobAction {
 	a := command.JobAction{Author: w.by(), Job: w.id()}
-	jobs, _, err := w.v.ListJobs(view.JobQuery{Status: one(w, 0, state.JobClaimed), Limit: 4})
+	jobs, _, err := w.v.ListJobs(view.JobQuery{Status: one(w, status, status, 0), Limit: 4})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -435,17 +463,17 @@ func (w *logWriter) onJob() command.JobAction {
 	a.Job = state.FormatID(state.TypeJob, seq)
 	if job, _, err := w.v.Job(seq); err != nil {
 		w.Fatal(err)
-	} else if job.ClaimantKey != "" && w.oneOf(2) {
+	} else if job.ClaimantKey != "" && !w.oneOf(4) {
 		a.Agent, a.AgentKey = job.ClaimantKey, job.ClaimantKey
 	}
-	if meta, _ := w.meta(seq); w.oneOf(3) {
+	if meta, _ := w.meta(seq); w.oneOf(5) {
 		a.Agent, a.AgentKey = meta.AgentKey, meta.AgentKey
 	}
 	return a
 }
 
 func (w *logWriter) claimJob() command.Payload {
-	return &command.ClaimJob{JobAction: w.onJob(), Note: one(w, "", "A note."), TTL: one[int64](w, 1, 5000, command.HourMillis, command.MaxClaim)}
+	return &command.ClaimJob{JobAction: w.onJob(one(w, state.JobOpen, state.JobOpen, state.JobClaimed)), Note: one(w, "", "A note."), TTL: one[int64](w, 1, 5000, command.HourMillis, command.MaxClaim)}
 }
 
 func (w *logWriter) askHuman() command.Payload {

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -85,11 +86,13 @@ type Machine struct {
 	waiters waiters
 	// watchers wait for changes that concern an agent.
 	watchers watchers
-	view     atomic.Pointer[published]
-	inUse    sync.WaitGroup // stores that a view or the machine refers to
-	stores   sync.WaitGroup // stores that are not closed yet
-	snaps    *snapshot.Store
-	captures captures
+	// jobWaiters wait for a job to take.
+	jobWaiters jobWaiters
+	view       atomic.Pointer[published]
+	inUse      sync.WaitGroup // stores that a view or the machine refers to
+	stores     sync.WaitGroup // stores that are not closed yet
+	snaps      *snapshot.Store
+	captures   captures
 
 	// applyMu serialises changes of the state: apply, restore, seals of the index, close.
 	applyMu sync.Mutex
@@ -129,6 +132,7 @@ func (m *Machine) adopt(s *store) {
 	m.store, m.Loaded = s, s.loaded
 	m.publish()
 	m.watchers.notifyAll()
+	m.jobWaiters.wake(math.MaxInt)
 	if old != nil {
 		old.unref()
 	}
@@ -265,6 +269,7 @@ func (m *Machine) release() error {
 	m.closed = true
 	m.waiters.close()
 	m.watchers.notifyAll()
+	m.jobWaiters.wake(math.MaxInt)
 	m.view.Swap(nil).Release()
 	m.store.unref()
 	released := make(chan struct{})

@@ -169,6 +169,63 @@ func wakeAll(set map[chan struct{}]bool) {
 	}
 }
 
+// jobWaiters wait for a job that they can take, in order of arrival. Each job that becomes open
+// wakes one of them, so that not all propose to take it.
+type jobWaiters struct {
+	mu    sync.Mutex
+	queue []chan struct{} // each has room for one value: the waiter is woken
+}
+
+// WatchJobs returns a channel that gets a value when a job was opened, after the view that
+// holds it was published. Watch first and look at a view afterwards. A waiter that was woken
+// and takes no job calls pass, which wakes the next one; stop ends the waiting.
+func (m *Machine) WatchJobs() (wake <-chan struct{}, pass, stop func()) {
+	ws, me := &m.jobWaiters, make(chan struct{}, 1)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.queue = append(ws.queue, me)
+	pass = func() {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		ws.wakeFrom(slices.Index(ws.queue, me)+1, 1)
+	}
+	return me, pass, sync.OnceFunc(func() {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		at := slices.Index(ws.queue, me)
+		ws.queue = slices.Delete(ws.queue, at, at+1)
+		select {
+		case <-me: // it leaves without looking
+			ws.wakeFrom(at, 1)
+		default:
+		}
+	})
+}
+
+// wake wakes the first n waiters that are not woken yet.
+func (ws *jobWaiters) wake(n int) {
+	if n == 0 {
+		return
+	}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.wakeFrom(0, n)
+}
+
+// wakeFrom wakes the first n waiters from a place on that are not woken yet. The caller holds mu.
+func (ws *jobWaiters) wakeFrom(at, n int) {
+	for _, w := range ws.queue[at:] {
+		if n == 0 {
+			return
+		}
+		select {
+		case w <- struct{}{}:
+			n--
+		default: // it is woken already
+		}
+	}
+}
+
 // ErrPassed is returned by ViewAt for an index that is behind the state.
 var ErrPassed = errors.New("the state is past that index")
 

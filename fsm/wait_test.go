@@ -169,3 +169,37 @@ func TestObserverSeesTheView(t *testing.T) {
 	l.feed(o.m, 1, l.last())
 	check.Equal(t, o.n, 3, "commands of the call")
 }
+
+// TestJobWaiters holds that each open job wakes one waiter, in order of arrival, and that one
+// that takes no job passes it on.
+func TestJobWaiters(t *testing.T) {
+	r := newRig(t)
+	woken := func(wake <-chan struct{}) bool {
+		select {
+		case <-wake:
+			return true
+		default:
+			return false
+		}
+	}
+	first, pass, stop := r.WatchJobs()
+	second, _, stopSecond := r.WatchJobs()
+	third, _, stopThird := r.WatchJobs()
+	defer stopThird()
+	r.run(post("ada", nil))
+	check.Equal(t, woken(first) || woken(second) || woken(third), false, "woken by an entry")
+	r.run(postJob("ada"))
+	check.Equal(t, woken(first) && !woken(second) && !woken(third), true, "the first alone is woken by a job")
+	pass()
+	check.Equal(t, !woken(first) && woken(second) && !woken(third), true, "the second alone is woken by the first")
+	r.run(postJob("ada"), postJob("ada"))
+	stop() // without looking: the third is woken in its place
+	check.Equal(t, woken(second) && woken(third), true, "two are woken by two jobs, and by the first that leaves")
+	r.run(claim("bob", 2))
+	check.Equal(t, woken(second) || woken(third), false, "woken by a claim")
+	r.run(release("bob", 2))
+	check.Equal(t, woken(second) && !woken(third), true, "woken by a release")
+	r.run(postJob("ada"))
+	stopSecond()
+	check.Equal(t, woken(third), true, "woken after the second has left")
+}

@@ -113,6 +113,8 @@ func (b *backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	return b.machine.Watch(agentKey)
 }
 
+func (b *backend) WatchJobs() (wake <-chan struct{}, pass, stop func()) { return b.machine.WatchJobs() }
+
 func (b *backend) WatchEvents() (wake <-chan struct{}, stop func()) { return b.machine.WatchEvents() }
 func (b *backend) Joined() <-chan struct{}                          { return b.dataKey.Known() }
 func (b *backend) CaughtUp() <-chan struct{}                        { return b.caughtUp }

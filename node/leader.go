@@ -127,16 +127,16 @@ func (n *Node) endExpired(ctx context.Context) {
 	})
 }
 
-// due reports whether a command with this node's stamp would end a claim, a rule or a
+// due reports whether a command with this node's stamp would change a job, or end a rule or a
 // report.
 func (n *Node) due() bool {
 	v := n.machine.View()
 	defer v.Release()
 	stamp := n.pipeline.Clocks().Stamp()
-	claim, claimed := v.NextClaimEnd()
+	job, waits := v.NextDueJob()
 	rule, ruled := v.NextRuleEnd()
 	report, reported := v.NextReportEnd()
-	return claimed && claim <= stamp || ruled && rule <= stamp || reported && report <= stamp
+	return waits && job <= stamp || ruled && rule <= stamp || reported && report <= stamp
 }
 
 const catchUpRetry = 100 * time.Millisecond // the pause between attempts to hear from a leader

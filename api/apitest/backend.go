@@ -194,6 +194,13 @@ func (b *Backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	return b.counted(b.Machine.Watch(agentKey))
 }
 
+// WatchJobs implements op.Backend.
+func (b *Backend) WatchJobs() (wake <-chan struct{}, pass, stop func()) {
+	wake, pass, end := b.Machine.WatchJobs()
+	wake, stop = b.counted(wake, end)
+	return wake, pass, stop
+}
+
 // WatchEvents implements op.Backend.
 func (b *Backend) WatchEvents() (wake <-chan struct{}, stop func()) {
 	return b.counted(b.Machine.WatchEvents())

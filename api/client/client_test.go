@@ -117,7 +117,10 @@ func TestOperations(t *testing.T) {
 	t.Run("profile", func(t *testing.T) {
 		must[client.Registered](t)(ada.Register(ctx, client.NewProfile{ID: "ada", Clear: []string{"note"}}))
 		got := must[client.Profile](t)(c.Agent(ctx, "ada"))
-		want := client.Profile{ID: "ada", Description: "Knows the tides.", Capabilities: []string{"tides"}, CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt}
+		want := client.Profile{
+			ID: "ada", Description: "Knows the tides.", Capabilities: []string{"tides"}, CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt,
+			Record: &client.JobRecord{Posted: 1},
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}

@@ -49,7 +49,7 @@ func (q *EntryQuery) values() url.Values {
 // ListQuery selects jobs, requests for help or agents. Status, Agent and ClaimedBy do not
 // apply to agents, ClaimedBy and Tags apply to jobs alone.
 type ListQuery struct {
-	Status    string // of jobs: open (default), claimed, done, closed or all; of requests also answered
+	Status    string // of jobs: open (default), claimed, review, done, closed or all; of requests also answered
 	Agent     string // author
 	ClaimedBy string
 	Tags      []string // any of them
@@ -181,7 +181,7 @@ func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 	return answer.Job, err
 }
 
-// ActOnJob posts, claims, finishes, releases or closes a job.
+// ActOnJob posts, claims, finishes, reviews, releases or closes a job.
 func (c *Client) ActOnJob(ctx context.Context, a JobAction) (JobAnswer, error) {
 	a.RequestID = cmp.Or(a.RequestID, NewRequestID())
 	return post[JobAnswer](ctx, c, "/api/jobs", a.RequestID, a)

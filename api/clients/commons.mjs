@@ -122,7 +122,7 @@ export class Commons {
     return answer;
   }
 
-  /** Does "post" (title, body), "claim" (job_id), "result" (job_id, result), "release" or "close" (job_id).
+  /** Does "post" (title, body), "claim" (job_id), "result", "release", "close", "accept", "reject", "revoke", "reopen".
    * @param {string} action @param {Json} fields @returns {Promise<{job: Entry, duplicate: boolean} & Json>} */
   actOnJob(action, fields) {
     return this.#write("/api/jobs", { action, ...fields });

@@ -55,7 +55,8 @@ func (s *shape) pick(value any) any {
 	case map[string]any:
 		picked := map[string]any{}
 		for name, property := range s.Properties {
-			if member, has := value[name]; has {
+			member, has := value[name]
+			if none := member == nil && property.Properties != nil; has && !none {
 				picked[name] = property.pick(member)
 			}
 		}

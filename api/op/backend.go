@@ -33,6 +33,9 @@ type Backend interface {
 	// Watch returns a channel that gets a value when View shows something new that
 	// concerns an agent (text.Fold), and at other times. The caller calls stop when done.
 	Watch(agentKey string) (wake <-chan struct{}, stop func())
+	// WatchJobs returns a channel that gets a value when a job was opened that View shows. Each
+	// job wakes one waiter; if it takes no job, it calls pass. The caller calls stop when done.
+	WatchJobs() (wake <-chan struct{}, pass, stop func())
 	// WatchEvents is Watch for events.
 	WatchEvents() (wake <-chan struct{}, stop func())
 	// Fingerprint returns the pseudonym of a client address (IPv4 whole, IPv6

@@ -3,7 +3,7 @@ package page
 import "cmp"
 
 // jobStatuses are the views of the job board.
-var jobStatuses = []string{"open", "claimed", "done", "closed", "all"}
+var jobStatuses = []string{"open", "claimed", "review", "done", "closed", "all"}
 
 // fillJobs is the job board.
 func fillJobs(p *builder, answer []byte) error {

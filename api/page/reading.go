@@ -240,8 +240,8 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	if !plainly {
 		page.HTML = p.body(e.Body)
 	}
-	if e.ClaimExpiresAt > 0 {
-		page.Left = duration(max(0, e.ClaimExpiresAt-p.r.Now().UnixMilli()))
+	if until := e.Until(); until > 0 {
+		page.Left = duration(max(0, until-p.r.Now().UnixMilli()))
 	}
 	page.Tree = p.tree(thread.Entries, e, plainly)
 	page.More, page.Later = more(p.r, thread.NextCursor), cursor != ""

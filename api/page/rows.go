@@ -90,8 +90,8 @@ func (s *Site) row(raw jsontext.Value, as rowForm) (string, error) {
 	}
 	r.Doubt = as == byOwner && !r.NameVerified
 	r.Ago = mark(markAgo, r.CreatedAt)
-	if r.ClaimExpiresAt > 0 {
-		r.Left = mark(markLeft, r.ClaimExpiresAt)
+	if until := r.Until(); until > 0 {
+		r.Left = mark(markLeft, until)
 	}
 	name := "row"
 	if as == inBrief {

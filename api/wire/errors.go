@@ -45,6 +45,7 @@ const (
 	CodeTooManyRenewals  command.Code = "too_many_renewals"
 	CodeJobDone          command.Code = "job_done"
 	CodeJobClosed        command.Code = "job_closed"
+	CodeWrongStatus      command.Code = "wrong_status"
 	CodeNoReceiver       command.Code = "no_receiver"
 	CodeNotModerator     command.Code = "moderators_only"
 	CodeCrossSite        command.Code = "cross_site"
@@ -69,7 +70,8 @@ var codesOf = map[int][]command.Code{
 	http.StatusInternalServerError:         {CodeInternal},
 	http.StatusConflict: {
 		CodeOwnJob, CodeNotPoster, CodeNameInUse, CodeJobClaimed, CodeNotClaimed, CodeTooManyClaims, CodeTooManyRenewals,
-		CodeJobDone, CodeJobClosed, CodeNoReceiver, CodeIndexAhead,
+		CodeJobDone, CodeJobClosed, CodeWrongStatus,
+		CodeNoReceiver, CodeIndexAhead,
 	},
 	http.StatusServiceUnavailable: {
 		CodeNotReady, command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,

@@ -123,8 +123,8 @@ func (tx *Txn) hideQuietly(e *state.EntryRow, reason string) {
 	case state.TypeJob:
 		stored := state.JobOf(tx, e.Seq)
 		shown := stored
-		if stored.Status == state.JobClaimed { // its claim ends
-			shown = state.JobRow{Status: state.JobOpen}
+		if !stored.Status.Over() { // its claim ends
+			shown = stored.Bare(state.JobOpen)
 		}
 		h.State = shown.Encode()
 		tx.putJob(e.Seq, stored, state.JobRow{Status: state.JobHidden})

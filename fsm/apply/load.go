@@ -93,7 +93,7 @@ func Begin(stored *state.Rows, l Loaded, c *Caches, maxFormat int, fatal func(er
 type Loaded struct {
 	state.Resident
 	Sessions Sessions
-	nextDue  int64  // no later than the end of any claim
+	nextDue  int64  // no later than any job is due
 	Revision uint64 // newest revision of any profile
 }
 

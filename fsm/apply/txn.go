@@ -35,10 +35,10 @@ type Txn struct {
 	// fresh are the rows of the entries made in this call, from firstFresh on.
 	fresh      [][]byte
 	firstFresh uint64
-	superseded []uint64         // entries that got a successor
-	recast     []uint64         // entries whose row was written anew
-	timed      bool             // the log entry has its row in SpaceInstant
-	claimed    []state.DueClaim // in this call
+	superseded []uint64       // entries that got a successor
+	recast     []uint64       // entries whose row was written anew
+	timed      bool           // the log entry has its row in SpaceInstant
+	due        []state.DueJob // listed in this call
 	// activities and recents are the rows of home that this call has changed, owned the
 	// entries that were added to their authors' lists, by list.
 	activities map[string]*home.Activity
@@ -59,6 +59,7 @@ type Changes struct {
 	Revised  []Revised // profiles
 	Notified []string  // agents to wake that no new entry is addressed to
 	Ended    []outbox.DeliveryEnd
+	Opened   int  // how often a job became open
 	Queued   bool // outboxes may have changed
 	Eventful bool // there are new events
 }

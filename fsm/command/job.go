@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"fmt"
 )
 
 // PostJob files a job. The node that takes the request computes everything that depends on
@@ -11,6 +12,12 @@ type PostJob struct {
 	Title string   `cbor:"10,keyasint"`
 	Body  string   `cbor:"11,keyasint"`
 	Tags  []string `cbor:"12,keyasint,omitempty"`
+	// The terms, in hours; 0 means that the job has no deadline, that the node's setting is
+	// the time of a claim, and that there is no review.
+	ExpiresHours uint64 `cbor:"13,keyasint,omitempty"`
+	ClaimHours   uint64 `cbor:"14,keyasint,omitempty"`
+	ReviewHours  uint64 `cbor:"15,keyasint,omitempty"`
+	ProvenOnly   bool   `cbor:"16,keyasint,omitempty"` // only a name with its edit_key may claim it
 }
 
 // JobAction has the fields of every command on a job.
@@ -28,6 +35,16 @@ type ClaimJob struct {
 	TTL int64 `cbor:"12,keyasint"`
 }
 
+// TakeJob claims the first of several jobs that its agent may claim and has not held before. It
+// files a reply to the job.
+type TakeJob struct {
+	Author
+	Note string   `cbor:"11,keyasint,omitempty"`
+	TTL  int64    `cbor:"12,keyasint"` // see ClaimJob
+	Jobs []string `cbor:"13,keyasint"` // public ids of the candidates, in order
+	Next string   `cbor:"14,keyasint"` // the client's selection, by which repeated requests are compared
+}
+
 // FinishJob hands in the result of a job that the caller has claimed. It files a reply to
 // the job.
 type FinishJob struct {
@@ -41,6 +58,24 @@ type ReleaseJob struct{ JobAction }
 // CloseJob withdraws the caller's own open job.
 type CloseJob struct{ JobAction }
 
+// PosterAction has the fields of the commands of a job's poster that leave an entry.
+type PosterAction struct {
+	JobAction
+	Note string `cbor:"11,keyasint,omitempty"` // the reason; empty only for AcceptJob and RevokeJob
+}
+
+// AcceptJob accepts the result of a job in review. It files a reply to the result.
+type AcceptJob struct{ PosterAction }
+
+// RejectJob rejects the result of a job in review. It files a reply to the result.
+type RejectJob struct{ PosterAction }
+
+// RevokeJob ends another agent's claim. It files a reply to the claim.
+type RevokeJob struct{ PosterAction }
+
+// ReopenJob opens a done job again. It files a reply to the result.
+type ReopenJob struct{ PosterAction }
+
 // Tick has no effect of its own. A leader proposes it so that log time goes on and due
 // claims end while there are no writes.
 type Tick struct{}
@@ -51,7 +86,22 @@ func (c *PostJob) check() error {
 		checkText("title", c.Title, MinTitle, MaxTitle),
 		checkText("body", c.Body, MinBody, MaxBody),
 		checkAll("tags", c.Tags, MaxTags, checkTag),
+		refuse(c.ExpiresHours > MaxExpiresHours, "a job with a deadline out of its range"),
+		refuse(c.ClaimHours != 0 && (c.ClaimHours < MinClaimHours || c.ClaimHours > MaxClaimHours), "a job with a time of claims out of its range"),
+		refuse(c.ReviewHours > MaxReviewHours, "a job with a time of review out of its range"),
 	)
+}
+
+func (c *PosterAction) check() error {
+	return errors.Join(c.JobAction.check(), checkText("note", c.Note, 0, MaxJobNote))
+}
+
+func (c *RejectJob) check() error {
+	return errors.Join(c.PosterAction.check(), checkText("reason", c.Note, MinBody, MaxJobNote))
+}
+
+func (c *ReopenJob) check() error {
+	return errors.Join(c.PosterAction.check(), checkText("reason", c.Note, MinBody, MaxJobNote))
 }
 
 func (a *JobAction) check() error {
@@ -66,6 +116,17 @@ func (c *ClaimJob) check() error {
 	)
 }
 
+func (c *TakeJob) check() error {
+	return errors.Join(
+		c.Author.check(),
+		checkText("note", c.Note, 0, MaxJobNote),
+		refuse(c.TTL < 1 || c.TTL > MaxClaim, "a claim of a time out of its range"),
+		refuse(len(c.Jobs) == 0, "no candidates"),
+		checkAll("jobs", c.Jobs, MaxCandidates, bytesOf("job", MaxTarget)),
+		checkBytes("next", c.Next, MaxNextBytes),
+	)
+}
+
 func (c *FinishJob) check() error {
 	return errors.Join(c.JobAction.check(), checkText("result", c.Result, MinJobResult, MaxJobResult))
 }
@@ -76,11 +137,22 @@ func (c *PostJob) texts() []string { return append([]string{c.Agent, c.Title, c.
 
 func (c *ClaimJob) texts() []string { return []string{c.Agent, c.Note} }
 
+func (c *TakeJob) texts() []string { return []string{c.Agent, c.Note} }
+
 func (c *FinishJob) texts() []string { return []string{c.Agent, c.Result} }
 
 func (a *JobAction) texts() []string { return nil }
 
-func (c *PostJob) content() [][]string   { return [][]string{{c.Agent, c.Title, c.Body}, c.Tags} }
+func (c *PosterAction) texts() []string { return []string{c.Agent, c.Note} }
+
+func (c *PostJob) content() [][]string {
+	terms := fmt.Sprint(c.ExpiresHours, c.ClaimHours, c.ReviewHours, c.ProvenOnly)
+	return [][]string{{c.Agent, c.Title, c.Body}, c.Tags, {terms}}
+}
 func (a *JobAction) content() [][]string { return [][]string{{a.Agent, a.Job, ""}} }
+func (c *PosterAction) content() [][]string {
+	return [][]string{{c.Agent, c.Job, c.Note}}
+}
 func (c *ClaimJob) content() [][]string  { return [][]string{{c.Agent, c.Job, c.Note}} }
+func (c *TakeJob) content() [][]string   { return [][]string{{c.Agent, c.Note, c.Next}} }
 func (c *FinishJob) content() [][]string { return [][]string{{c.Agent, c.Job, c.Result}} }

@@ -177,13 +177,14 @@ func EndOf(s Facts, e *EntryRow) (end int64, over bool) {
 	case e.Hidden:
 		return e.CreatedAt, true
 	case e.Type == TypeJob:
-		over = JobOf(s, e.Seq).At(s.Instant()).Status > JobClaimed
+		over = JobOf(s, e.Seq).At(s.Instant()).Status.Over()
 	case e.Type == TypeHelp:
 		h, _ := Read(s, SeqKey(SpaceHelp, e.Seq), DecodeHelpRow)
 		over = h.Status > HelpOpen
 	case e.ParentType == TypeJob && e.Relation == command.RelationReply:
 		job := JobOf(s, e.Parent).At(s.Instant())
-		return e.CreatedAt, job.Status != JobClaimed || job.Claim != e.Seq
+		waits := job.Status == JobClaimed && job.Claim == e.Seq || job.Status == JobReview && job.Result() == e.Seq
+		return e.CreatedAt, !waits
 	default:
 		return e.CreatedAt, true
 	}

@@ -17,17 +17,27 @@ const (
 	JobOpen    JobStatus = 1
 	JobClaimed JobStatus = 2
 	JobDone    JobStatus = 3
-	JobClosed  JobStatus = 4 // withdrawn by its poster
-	JobHidden  JobStatus = 5 // by a moderator; it is in no list
+	JobClosed  JobStatus = 4 // withdrawn by its poster, or past its deadline
+	JobReview  JobStatus = 5 // claimed, with a result that waits for its poster
+	JobHidden  JobStatus = 6 // by a moderator; it is in no list
 )
 
-var jobStatusNames = [...]string{JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed", JobHidden: "hidden"}
+// The lists of jobs by status have these names.
+var jobStatusNames = [...]string{JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed", JobReview: "review", JobHidden: "hidden"}
 
-// String returns the status's name in the interface.
-func (s JobStatus) String() string { return jobStatusNames[s] }
+// String returns the status's name in the interface, in which a job in review is claimed.
+func (s JobStatus) String() string {
+	if s == JobReview {
+		s = JobClaimed
+	}
+	return jobStatusNames[s]
+}
 
-// NoClaims is the nextDue of a state without claims.
-const NoClaims = math.MaxInt64
+// Over reports whether the job needs no more work.
+func (s JobStatus) Over() bool { return s == JobDone || s == JobClosed || s == JobHidden }
+
+// NeverDue is the nextDue of a state in which no job is due.
+const NeverDue = math.MaxInt64
 
 // The titles of the entries that a claim and a result leave, before the job's own. No
 // title that a client sends ends with a blank: these rows are known by them.
@@ -36,50 +46,129 @@ const (
 	ResultTitle = "Result: "
 )
 
+// The titles of the entries that a poster's actions leave.
+const (
+	AcceptTitle = "Result accepted"
+	RejectTitle = "Result rejected"
+	RevokeTitle = "Claim revoked"
+	ReopenTitle = "Job reopened"
+)
+
 // ParseJobStatus returns the status with the given interface name, except JobHidden.
 func ParseJobStatus(name string) (JobStatus, bool) {
 	i := slices.Index(jobStatusNames[:JobHidden], name)
 	return JobStatus(max(i, 0)), i > 0
 }
 
+// JobTerms are the terms of a job, which its poster sets. The zero value has the defaults.
+type JobTerms struct {
+	Deadline   int64 // when the job closes unless it is claimed, milliseconds since the epoch; 0 means never
+	ClaimTime  int64 // how long a claim lasts, in milliseconds; 0 means the time in the claim
+	ReviewTime int64 // how long a result waits for its poster, in milliseconds; 0 means no review
+	ProvenOnly bool  // only a name with its edit_key may claim it
+}
+
 // JobRow is the row of SpaceJob.
 type JobRow struct {
 	Status JobStatus
+	JobTerms
+	Results string // the entries of the results, of 8 bytes each, oldest first; at most MaxResults
+	DoneAt  int64  // milliseconds since the epoch; 0 unless done
 	// The other fields are those of the claim, or of the last one, which ran out, until
 	// the job is claimed again.
 	Claimant    string // as spelled in the claim
 	ClaimantKey string // folded
-	Expires     int64  // end of the claim, milliseconds since the epoch
+	Expires     int64  // end of the claim, or of the review; milliseconds since the epoch
 	Claim       uint64 // the newest entry of the claimant about its claim
-	Result      uint64 // the entry of the result; 0 unless done
 	Renewed     uint64 // how often the claim was extended
+	Rejections  uint64 // how many of the claim's results were rejected
+	Rejection   uint64 // the entry of the newest rejection; 0 without one
 	Counted     string // the rows of SpaceClaims that count the claim: their keys without the space
 }
 
-// At returns the job's state at an instant, at which an expired claim does not count.
+// MaxResults bounds the results that a job lists: the newest ones.
+const MaxResults = 12
+
+// Bare returns the row in a status without a claim.
+func (j JobRow) Bare(s JobStatus) JobRow {
+	return JobRow{Status: s, JobTerms: j.JobTerms, Results: j.Results}
+}
+
+// Done returns the row of the job when its newest result was accepted.
+func (j JobRow) Done(at int64) JobRow {
+	j = j.Bare(JobDone)
+	j.DoneAt = at
+	return j
+}
+
+// WithResult adds a result, in place of the oldest one if there are MaxResults.
+func (j JobRow) WithResult(seq uint64) JobRow {
+	all := binary.BigEndian.AppendUint64([]byte(j.Results), seq)
+	j.Results = string(all[max(0, len(all)-8*MaxResults):])
+	return j
+}
+
+// Result returns the entry of the newest result; 0 without one.
+func (j JobRow) Result() uint64 {
+	if all := ResultsOf(j.Results); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return 0
+}
+
+// ResultsOf returns the entries in a JobRow's Results.
+func ResultsOf(results string) (seqs []uint64) {
+	for seq := range slices.Chunk([]byte(results), 8) {
+		seqs = append(seqs, binary.BigEndian.Uint64(seq))
+	}
+	return seqs
+}
+
+// Due returns when the job changes by itself, and false if it does not.
+func (j JobRow) Due() (at int64, changes bool) {
+	switch {
+	case j.Status == JobClaimed || j.Status == JobReview:
+		return j.Expires, true
+	case j.Status == JobOpen && j.Deadline != 0:
+		return j.Deadline, true
+	}
+	return 0, false
+}
+
+// At returns the job's state at an instant: a deadline that has passed counts as passed.
 func (j JobRow) At(now int64) JobRow {
+	if j.Status == JobReview && j.Expires <= now {
+		return j.Done(j.Expires)
+	}
 	if j.Status == JobClaimed && j.Expires <= now {
-		j.Status, j.Renewed, j.Counted = JobOpen, 0, ""
+		j.Status, j.Renewed, j.Rejections, j.Counted = JobOpen, 0, 0, ""
+	}
+	if j.Status == JobOpen && j.Deadline != 0 && j.Deadline <= now {
+		return j.Bare(JobClosed)
 	}
 	return j
 }
 
 // Encode returns the row of SpaceJob.
 func (j JobRow) Encode() []byte {
-	dst := []byte{byte(j.Status)}
-	dst = AppendBlob(dst, j.Claimant)
-	dst = AppendBlob(dst, j.ClaimantKey)
-	return AppendBlob(AppendUints(dst, uint64(j.Expires), j.Claim, j.Result, j.Renewed), j.Counted)
+	dst := []byte{byte(j.Status), Bit(j.ProvenOnly, 1)}
+	dst = AppendUints(dst, uint64(j.Deadline), uint64(j.ClaimTime), uint64(j.ReviewTime), uint64(j.DoneAt))
+	for _, s := range [...]string{j.Results, j.Claimant, j.ClaimantKey, j.Counted} {
+		dst = AppendBlob(dst, s)
+	}
+	return AppendUints(dst, uint64(j.Expires), j.Claim, j.Renewed, j.Rejections, j.Rejection)
 }
 
 // DecodeJobRow decodes a row of spaceJob.
 func DecodeJobRow(row []byte) (JobRow, error) {
 	r := RowReader{Rest: row}
-	j := JobRow{
-		Status: JobStatus(r.Byte()), Claimant: r.Text(), ClaimantKey: r.Text(),
-		Expires: int64(r.Uint()), Claim: r.Uint(), Result: r.Uint(), Renewed: r.Uint(), Counted: r.Text(),
-	}
-	if j.Status < JobOpen || j.Status > JobHidden {
+	j := JobRow{Status: JobStatus(r.Byte())}
+	flags := r.Byte()
+	j.JobTerms = JobTerms{Deadline: int64(r.Uint()), ClaimTime: int64(r.Uint()), ReviewTime: int64(r.Uint()), ProvenOnly: flags == 1}
+	j.DoneAt = int64(r.Uint())
+	j.Results, j.Claimant, j.ClaimantKey, j.Counted = r.Text(), r.Text(), r.Text(), r.Text()
+	j.Expires, j.Claim, j.Renewed, j.Rejections, j.Rejection = int64(r.Uint()), r.Uint(), r.Uint(), r.Uint(), r.Uint()
+	if j.Status < JobOpen || j.Status > JobHidden || flags > 1 || len(j.Results)%8 != 0 {
 		r.Bad = true
 	}
 	return j, r.Done("job row")
@@ -94,14 +183,15 @@ func JobOf(s Facts, seq uint64) JobRow {
 	return j
 }
 
-// DueClaim is a claim in the order in which claims end.
-type DueClaim struct {
-	Expires int64 // milliseconds since the epoch
-	Job     uint64
+// DueJob is a job in the order of JobRow.Due.
+type DueJob struct {
+	At  int64 // milliseconds since the epoch
+	Job uint64
 }
 
-// ScanClaims calls f with the stored claims by their ends, until f returns an error.
-func ScanClaims(r pebble.Reader, f func(DueClaim) error) error {
+// ScanDue calls f with the jobs that change by themselves, the next one first, until f
+// returns an error.
+func ScanDue(r pebble.Reader, f func(DueJob) error) error {
 	lower, upper := SpaceBounds(SpaceDue)
 	return ScanSpace(r, lower, upper, func(key, _ []byte) error {
 		c, err := ParseDueKey(key)
@@ -112,11 +202,11 @@ func ScanClaims(r pebble.Reader, f func(DueClaim) error) error {
 	})
 }
 
-// LoadNextDue returns when the first claim ends; NoClaims without one.
+// LoadNextDue returns when the first job changes by itself; NeverDue without one.
 func LoadNextDue(r pebble.Reader) (int64, error) {
-	next := int64(NoClaims)
-	err := ScanClaims(r, func(c DueClaim) error {
-		next = c.Expires
+	next := int64(NeverDue)
+	err := ScanDue(r, func(c DueJob) error {
+		next = c.At
 		return ErrEnough
 	})
 	return next, err
@@ -131,22 +221,22 @@ func JobsKey(status JobStatus, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(key, seq)
 }
 
-// DueKey is the key of a claim among all by their end.
-func DueKey(c DueClaim) []byte {
+// DueKey is the key of a job among all that are due.
+func DueKey(c DueJob) []byte {
 	key := append(make([]byte, 0, dueKeyBytes), SpaceDue)
-	key = binary.BigEndian.AppendUint64(key, uint64(c.Expires))
+	key = binary.BigEndian.AppendUint64(key, uint64(c.At))
 	return binary.BigEndian.AppendUint64(key, c.Job)
 }
 
 const dueKeyBytes = 1 + 8 + 8
 
 // ParseDueKey reads a DueKey.
-func ParseDueKey(key []byte) (DueClaim, error) {
+func ParseDueKey(key []byte) (DueJob, error) {
 	if len(key) != dueKeyBytes {
-		return DueClaim{}, fmt.Errorf("%w: claim key", ErrCorrupt)
+		return DueJob{}, fmt.Errorf("%w: key of a due job", ErrCorrupt)
 	}
-	return DueClaim{
-		Expires: int64(binary.BigEndian.Uint64(key[1:])),
-		Job:     binary.BigEndian.Uint64(key[1+8:]),
+	return DueJob{
+		At:  int64(binary.BigEndian.Uint64(key[1:])),
+		Job: binary.BigEndian.Uint64(key[1+8:]),
 	}, nil
 }

@@ -54,7 +54,7 @@ func (p *ProfileRow) Texts() []string {
 // ProfileRow is the row of SpaceProfile.
 //
 //	version1 flags1 filter1 key32 former32 revision first issued CreatedAt UpdatedAt IssuedAt
-//	HiddenAt HiddenFor sender issuer NotifyURL id description endpoint note
+//	HiddenAt record5 HiddenFor sender issuer NotifyURL id description endpoint note
 //	len(capabilities) capabilities... earlier codes...
 //
 // Numbers are uvarints, texts are preceded by their length.
@@ -76,8 +76,25 @@ type ProfileRow struct {
 	HiddenAt  int64  // when a moderator hid it; 0 while it is shown
 	HiddenFor string // why
 	Purged    bool   // its texts were erased, and no new ones written since
+	Record    JobRecord
 	Earlier   EarlierReceiver
 	Codes     []Code // of the last day, oldest first
+}
+
+// JobRecord counts what became of an agent's jobs and claims, of those made with its key. Done,
+// Accepted and Rejected are of its results, Expired of its claims.
+type JobRecord struct{ Posted, Done, Accepted, Rejected, Expired uint64 }
+
+// appendJSON appends the record as a member of a profile, unless it is empty.
+func (r *JobRecord) appendJSON(dst []byte) []byte {
+	if *r == (JobRecord{}) {
+		return dst
+	}
+	dst = strconv.AppendUint(append(dst, `,"record":{"posted":`...), r.Posted, 10)
+	dst = strconv.AppendUint(append(dst, `,"done":`...), r.Done, 10)
+	dst = strconv.AppendUint(append(dst, `,"accepted":`...), r.Accepted, 10)
+	dst = strconv.AppendUint(append(dst, `,"rejected":`...), r.Rejected, 10)
+	return append(strconv.AppendUint(append(dst, `,"expired":`...), r.Expired, 10), '}')
 }
 
 // Hidden reports whether a moderator has hidden the profile.
@@ -113,7 +130,8 @@ func (p *ProfileRow) Append(dst []byte) []byte {
 		Bit(p.RecoverBy, flagRecoverBy) | Bit(p.Deleted, flagDeleted)
 	dst = append(dst, profileRowVersion, flags, byte(p.Filter))
 	dst = append(append(dst, p.Key[:]...), p.Former[:]...)
-	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt))
+	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt),
+		p.Record.Posted, p.Record.Done, p.Record.Accepted, p.Record.Rejected, p.Record.Expired)
 	for _, s := range [...]string{p.HiddenFor, p.Sender, p.Issuer, p.NotifyURL, p.ID, p.Description, p.Endpoint, p.Note} {
 		dst = AppendBlob(dst, s)
 	}
@@ -137,7 +155,9 @@ func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
 	copy(p.Former[:], r.bytes(command.KeyHashBytes))
 	p.Revision, p.First, p.Issued = r.Uint(), r.Uint(), r.Uint()
 	p.CreatedAt, p.UpdatedAt, p.IssuedAt = int64(r.Uint()), int64(r.Uint()), int64(r.Uint())
-	p.HiddenAt, p.HiddenFor = int64(r.Uint()), r.Text()
+	p.HiddenAt = int64(r.Uint())
+	p.Record = JobRecord{Posted: r.Uint(), Done: r.Uint(), Accepted: r.Uint(), Rejected: r.Uint(), Expired: r.Uint()}
+	p.HiddenFor = r.Text()
 	p.Sender, p.Issuer, p.NotifyURL = r.Text(), r.Text(), r.Text()
 	p.ID, p.Description, p.Endpoint, p.Note = r.Text(), r.Text(), r.Text(), r.Text()
 	for n := r.Uint(); n > 0 && !r.Bad; n-- {
@@ -157,6 +177,7 @@ func (p *ProfileRow) AppendJSON(dst []byte) []byte {
 	dst = AppendInt(append(dst, `,"createdAt":`...), p.CreatedAt)
 	dst = AppendInt(append(dst, `,"updatedAt":`...), p.UpdatedAt)
 	dst = strconv.AppendBool(append(dst, `,"protected":`...), p.Protected)
+	dst = p.Record.appendJSON(dst)
 	if p.Hidden() {
 		dst = appendHiddenMark(dst, p.HiddenAt, p.HiddenFor, p.Purged)
 	}

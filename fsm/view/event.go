@@ -186,12 +186,13 @@ func (v *View) AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	}
 	job := e.Entry
 	switch e.Kind {
-	case state.EventClaim, state.EventResult, state.EventRelease, state.EventExpiry:
+	case state.EventClaim, state.EventResult, state.EventRelease, state.EventExpiry,
+		state.EventAccept, state.EventReject, state.EventRevoke, state.EventReopen:
 		m, _, err := v.Meta(e.Entry)
 		if err != nil {
 			return dst, err
 		}
-		job = m.Parent
+		job = m.Thread
 	case state.EventJob, state.EventClose:
 	default:
 		return append(dst, '}'), nil

@@ -2,9 +2,12 @@ package view
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -13,10 +16,10 @@ const maxHeld = 4096
 
 // JobQuery selects jobs. Zero values select everything.
 type JobQuery struct {
-	Status      state.JobStatus // at the instant of the view
+	Status      state.JobStatus // at the instant of the view; JobClaimed includes JobReview
 	AgentKey    string          // by this agent (text.Fold), or by one of several, see Or
 	TagKey      string          // with this tag (text.FoldTag), or one of several
-	ClaimantKey string          // claimed by this agent: Status is JobClaimed
+	ClaimantKey string          // claimed by this agent: Status is JobClaimed or JobReview
 	Q           string          // matching this search text (text.ParseQuery)
 	Limit       int             // at most MaxList; 0 means DefaultList
 	Before      uint64          // seq < Before; 0 means from the newest
@@ -28,11 +31,11 @@ type JobQuery struct {
 // the last one.
 func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 	q.Limit = state.PageLimit(q.Limit)
-	if q.ClaimantKey != "" {
+	if q.ClaimantKey != "" && q.Status != state.JobReview {
 		q.Status = state.JobClaimed
 	}
 	switch {
-	case q.Status == 0 || q.Q != "" || q.AgentKey != "" || q.TagKey != "":
+	case q.Status == 0 || q.Status == state.JobReview && q.ClaimantKey != "" || q.Q != "" || q.AgentKey != "" || q.TagKey != "":
 		seqs, next, err = v.searchJobs(q)
 	case q.ClaimantKey != "":
 		seqs, next, err = v.jobsHeld(q)
@@ -68,13 +71,13 @@ func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 		return first[0] + 1, nil
 	}, v.rowCheck(state.SpaceJob, func(row []byte) (bool, error) {
 		job, err := v.job(row)
-		return job.Status == q.Status && (q.ClaimantKey == "" || job.ClaimantKey == q.ClaimantKey), err
+		return slices.Contains(statusesOf(q.Status), job.Status) && (q.ClaimantKey == "" || job.ClaimantKey == q.ClaimantKey), err
 	}))
 }
 
 // jobsHeld lists the newest jobs of an agent's maxHeld claims that end first.
 func (v *View) jobsHeld(q JobQuery) (seqs []uint64, next uint64, err error) {
-	if seqs, err = v.Held(q.ClaimantKey, maxHeld); err != nil {
+	if seqs, err = v.Held(q.ClaimantKey, maxHeld, true); err != nil {
 		return nil, 0, err
 	}
 	if q.Work != nil {
@@ -85,42 +88,103 @@ func (v *View) jobsHeld(q JobQuery) (seqs []uint64, next uint64, err error) {
 	return seqs, next, nil
 }
 
-// jobsOf lists the jobs of a status. Overdue claims are still in the rows of claimed jobs.
+// MaxNextLooked bounds the open jobs that NextJobs looks at: the oldest ones.
+const MaxNextLooked = 4096
+
+// nextStep is how many open jobs are looked at together.
+const nextStep = 64
+
+// NextJobs returns the ids of the oldest open jobs that match a query and that the signer can take
+// as the next one, at most command.MaxCandidates. Of the query, Limit and Before are not used.
+func (v *View) NextJobs(q Query, by command.Signature) (ids []string, err error) {
+	from, some, err := v.FirstAfter(max(-1, v.Instant(q.Since)))
+	if err != nil || !some {
+		return nil, err
+	}
+	w, s := v.writer(by)
+	for looked := 0; looked < MaxNextLooked && len(ids) < command.MaxCandidates; {
+		var seqs []uint64
+		lower := state.JobsKey(state.JobOpen, from)
+		_, upper := state.SpaceBounds(state.SpaceJobs)
+		err := state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
+			if key[1] != byte(state.JobOpen) || len(seqs) == nextStep {
+				return state.ErrEnough
+			}
+			seqs = append(seqs, binary.BigEndian.Uint64(key[2:]))
+			return nil
+		})
+		if err != nil || len(seqs) == 0 {
+			return ids, err
+		}
+		from, looked = seqs[len(seqs)-1]+1, looked+len(seqs)
+		if q.Work != nil {
+			*q.Work += len(seqs)
+		}
+		listed, err := v.listed(slices.Clone(seqs), q)
+		if err != nil {
+			return nil, err
+		}
+		for _, seq := range seqs {
+			id := state.FormatID(state.TypeJob, seq)
+			if !listed[seq] || len(ids) == command.MaxCandidates {
+				continue
+			}
+			_, _, found := home.TakeProblems(s, id, w)
+			if len(found) == 0 || slices.Equal(found, []command.Problem{command.ProblemTooManyClaims}) {
+				ids = append(ids, id)
+			}
+		}
+		if s.err != nil {
+			return nil, s.err
+		}
+	}
+	return ids, nil
+}
+
+// statusesOf returns the statuses that are listed under one.
+func statusesOf(s state.JobStatus) []state.JobStatus {
+	if s == state.JobClaimed {
+		return []state.JobStatus{s, state.JobReview}
+	}
+	return []state.JobStatus{s}
+}
+
+// jobsOf lists the jobs of a status. The rows of overdue jobs have the status before.
 func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
 	overdue, err := v.Overdue()
 	if err != nil {
 		return nil, 0, err
 	}
-	spare := 0
-	if q.Status == state.JobClaimed {
-		spare = len(overdue)
-	}
-	prefix := []byte{state.SpaceJobs, byte(q.Status)}
-	if seqs, err = v.SeqsBefore(prefix, q.Before, q.Limit+1+spare); err != nil {
-		return nil, 0, err
-	}
-	switch q.Status {
-	case state.JobOpen:
-		for _, seq := range overdue {
-			if q.Before == 0 || seq < q.Before {
-				seqs = append(seqs, seq)
-			}
+	statuses := statusesOf(q.Status)
+	for _, s := range statuses {
+		of, err := v.SeqsBefore([]byte{state.SpaceJobs, byte(s)}, q.Before, q.Limit+1+len(overdue))
+		if err != nil {
+			return nil, 0, err
 		}
-		slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
-	case state.JobClaimed:
-		seqs = slices.DeleteFunc(seqs, func(seq uint64) bool { return slices.Contains(overdue, seq) })
+		seqs = append(seqs, of...)
 	}
-	seqs, next = cutPage(seqs, q.Limit)
+	for _, seq := range overdue {
+		seqs = slices.DeleteFunc(seqs, func(listed uint64) bool { return listed == seq })
+		job, _, err := v.Job(seq)
+		if err != nil {
+			return nil, 0, err
+		}
+		if slices.Contains(statuses, job.Status) && (q.Before == 0 || seq < q.Before) {
+			seqs = append(seqs, seq)
+		}
+	}
+	slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
+	seqs, next = cutPage(seqs[:min(len(seqs), q.Limit+1)], q.Limit)
 	return seqs, next, nil
 }
 
-// Overdue returns the few jobs whose claim has run out and that were not reopened yet.
+// Overdue returns the few jobs whose deadline has passed and whose rows were not changed yet.
 func (v *View) Overdue() (jobs []uint64, err error) {
-	err = state.ScanClaims(v.snap, func(c state.DueClaim) error {
-		if c.Expires > v.at.Head.Now {
+	err = state.ScanDue(v.snap, func(d state.DueJob) error {
+		if d.At > v.at.Head.Now {
 			return state.ErrEnough
 		}
-		jobs = append(jobs, c.Job)
+		jobs = append(jobs, d.Job)
 		return nil
 	})
 	return jobs, err

@@ -128,15 +128,19 @@ func (v *View) AppendMention(dst []byte, seq uint64) ([]byte, error) {
 	return dst, nil
 }
 
-// AppendJobSummary appends what home shows of a job: id, agent, title and status; to
-// who claimed it, when the claim expires, and that it has.
+// AppendJobSummary appends the summary of a job for home: id, agent, title, status and review. For
+// the claimant it has the end of the claim, and why the last result was rejected.
 func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, error) {
-	job, ok, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.DecodeJobRow)
+	row, ok, err := state.GetRow(v.snap, state.SeqKey(state.SpaceJob, seq))
 	if err != nil {
 		return dst, err
 	}
 	if !ok {
 		return dst, state.ErrNotFound
+	}
+	job, err := state.DecodeJobRow(row)
+	if err != nil {
+		return dst, err
 	}
 	start := len(dst)
 	err = v.row(seq, func(row []byte) error {
@@ -152,13 +156,43 @@ func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, er
 	if err != nil {
 		return dst[:start], err
 	}
-	status := job.At(v.at.Head.Now).Status.String()
+	now, err := v.job(row)
+	if err != nil {
+		return dst, err
+	}
+	status := now.Status.String()
 	if expiry && status != state.JobClaimed.String() {
 		status = "expired"
 	}
 	dst = append(append(append(dst, `,"status":"`...), status...), '"')
+	if now.Status == state.JobReview {
+		dst = now.appendReview(dst)
+	}
 	if expiry {
 		dst = state.AppendInt(append(dst, `,"claimExpiresAt":`...), job.Expires)
+		if dst, err = v.appendRejection(dst, now.Rejection); err != nil {
+			return dst, err
+		}
 	}
 	return append(dst, '}'), nil
+}
+
+// maxReasonShown bounds the reason of a rejection in home, in code points.
+const maxReasonShown = 300
+
+// appendRejection appends the entry that rejected a result, and its text, unless seq is 0.
+func (v *View) appendRejection(dst []byte, seq uint64) ([]byte, error) {
+	if seq == 0 {
+		return dst, nil
+	}
+	err := v.row(seq, func(row []byte) error {
+		s, err := summaryOf(row)
+		if err != nil {
+			return err
+		}
+		dst = append(append(dst, `,"rejection":{"id":`...), s.id...)
+		dst = append(appendCut(append(dst, `,"reason":`...), s.body, maxReasonShown), '}')
+		return nil
+	})
+	return dst, err
 }

@@ -23,10 +23,24 @@ var (
 	fieldAction   = write.Field{Name: "action", Most: command.MaxName, Like: defaultAction}
 	fieldJobID    = write.Field{Name: "job_id", Most: command.MaxTarget, Refers: state.TypeJob}
 	fieldJobNote  = write.Field{Name: "note", Most: command.MaxJobNote}
+	fieldNext     = write.Field{Name: "next", Like: wire.Object{}}
+	fieldWait     = write.Field{Name: "wait", Most: read.MaxWait, Like: read.MaxWait}
 	fieldResult   = write.Field{Name: "result", Least: command.MinJobResult, Most: command.MaxJobResult, Required: true}
 
+	fieldJobReason = write.Field{Name: "reason", Least: command.MinBody, Most: command.MaxJobNote, Required: true}
+	// A reason that may be left out.
+	fieldWhy = write.Field{Name: fieldJobReason.Name, Least: command.MinBody, Most: command.MaxJobNote}
+
+	// The terms of a job.
+	fieldReview      = write.Field{Name: "review", Like: true}
+	fieldReviewHours = write.Field{Name: "review_hours", Least: 1, Most: command.MaxReviewHours, Like: command.DefaultReviewHours}
+	fieldExpires     = write.Field{Name: "expires_hours", Least: 1, Most: command.MaxExpiresHours, Like: 7 * 24}
+	fieldClaimHours  = write.Field{Name: "claim_hours", Least: command.MinClaimHours, Most: command.MaxClaimHours, Like: 2 * command.MinClaimHours}
+	fieldProvenOnly  = write.Field{Name: "proven_only", Like: true}
+
 	jobFields = []write.Field{
-		write.FieldAgent, fieldAction, fieldJobTitle, fieldJobBody, fieldJobID, fieldJobNote, fieldResult,
+		write.FieldAgent, fieldAction, fieldJobTitle, fieldJobBody, fieldJobID, fieldJobNote, fieldResult, fieldJobReason,
+		fieldReview, fieldReviewHours, fieldExpires, fieldClaimHours, fieldProvenOnly, fieldNext, fieldWait,
 		write.FieldTags, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun,
 	}
 )
@@ -47,14 +61,23 @@ type jobAction struct {
 	also, takes string
 }
 
+const takesPost = "title body tags review review_hours expires_hours claim_hours proven_only"
+
 // JobActions are the actions. The first is the default.
 var JobActions = []jobAction{
-	{defaultAction, command.OpPostJob, "postJob", "", "title body tags"},
-	{actionClaim, command.OpClaimJob, "claimJob", "take", "job_id note"},
+	{defaultAction, command.OpPostJob, "postJob", "", takesPost},
+	{actionClaim, command.OpClaimJob, "claimJob", "take", "job_id note next wait"},
 	{actionResult, command.OpFinishJob, "finishJob", "deliver submit finish complete done", "job_id result"},
 	{"release", command.OpReleaseJob, "releaseJob", "", "job_id"},
 	{"close", command.OpCloseJob, "closeJob", "cancel", "job_id"},
+	{"accept", command.OpAcceptJob, "acceptJob", "approve", "job_id note"},
+	{"reject", command.OpRejectJob, "rejectJob", "decline", "job_id reason"},
+	{"revoke", command.OpRevokeJob, "revokeJob", "", "job_id reason"},
+	{"reopen", command.OpReopenJob, "reopenJob", "", "job_id reason"},
 }
+
+// keyedActions are the actions that need the edit_key of the job's poster.
+var keyedActions = []command.Op{command.OpAcceptJob, command.OpRejectJob, command.OpRevokeJob, command.OpReopenJob}
 
 // actionNamed finds an action by its name or another word for it.
 func actionNamed(name string) *jobAction {
@@ -79,11 +102,19 @@ var jobRejections = map[command.Problem]write.Rejection{
 	command.ProblemUnknownJob:    {wire.Issue{"job_id", "names no job that exists: GET /api/jobs lists them"}, wire.CodeUnknownJob, ""},
 	command.ProblemOwnJob:        {wire.Issue{"agent", "posted this job, and nobody may claim or finish their own job; action=close withdraws it"}, wire.CodeOwnJob, ""},
 	command.ProblemHidden:        {wire.Issue{"job_id", "names a job that is hidden"}, "", ""},
-	command.ProblemNotPoster:     {wire.Issue{"agent", "did not post this job, and only its poster may close it"}, wire.CodeNotPoster, ""},
+	command.ProblemNotPoster:     {wire.Issue{"agent", "did not post this job, and only its poster may do this"}, wire.CodeNotPoster, ""},
 	command.ProblemJobClaimed:    {wire.Issue{"job_id", "names a job that is claimed"}, wire.CodeJobClaimed, ""},
 	command.ProblemJobNotClaimed: {wire.Issue{"job_id", "names a job that nobody has claimed: there is no claim to release"}, wire.CodeNotClaimed, ""},
 	command.ProblemJobDone:       {wire.Issue{"job_id", "names a job that is done"}, wire.CodeJobDone, ""},
 	command.ProblemJobClosed:     {wire.Issue{"job_id", "names a job that its poster has withdrawn"}, wire.CodeJobClosed, ""},
+	command.ProblemInReview:      {wire.Issue{"job_id", "names a job with a result that waits for its poster: only accept and reject are possible"}, wire.CodeJobClaimed, ""},
+	command.ProblemNotInReview:   {wire.Issue{"job_id", "names a job without a result that waits for its poster"}, wire.CodeWrongStatus, ""},
+	command.ProblemNotByKey:      {wire.Issue{"job_id", "names a job that was posted without an edit_key: this action exists only for jobs posted with one"}, wire.CodeNotPoster, ""},
+	command.ProblemClaimYoung:    {wire.Issue{"job_id", "names a job whose claim is less than 24 hours old and was not extended: it cannot be revoked yet"}, wire.CodeJobClaimed, ""},
+	command.ProblemJobNotDone:    {wire.Issue{"job_id", "names a job that is not done: only a done job can be opened again"}, wire.CodeWrongStatus, ""},
+	command.ProblemReopenLate:    {wire.Issue{"job_id", "names a job that was done more than 7 days ago: post a new one"}, wire.CodeJobDone, ""},
+	command.ProblemProvenClaim:   {wire.Issue{"edit_key", "is required, " + op.KeyInHeader + " or in the body: only a name with its edit_key may claim this job"}, wire.CodeProofRequired, ""},
+	command.ProblemTermsNeedKey:  {wire.Issue{"edit_key", "is required, " + op.KeyInHeader + " or in the body: only a job that is posted with the edit_key of its name has review"}, wire.CodeProofRequired, ""},
 	command.ProblemTooManyClaims: {
 		wire.Issue{"agent", fmt.Sprintf("has too many unfinished claims, or its address has: at most %d for a name with its key, %d for a name without it, %d for an address. "+
 			"Hand in a result or release a claim first: GET /api/jobs?claimed_by= lists them", command.MaxKeyClaims, command.MaxNameClaims, command.MaxSenderClaims)},
@@ -102,7 +133,9 @@ type jobForm struct {
 	jobID, body, note, result write.Sent
 	newTitle                  string // of the job that is posted
 	newTags                   []string
-	claimFirst                bool // the example is the claim that the result needs
+	terms                     command.PostJob // its terms alone
+	next                      *nextJob        // for a claim of the next job
+	claimFirst                bool            // the example is the claim that the result needs
 }
 
 // readJob reads an action, and finds the problems that do not depend on the state.
@@ -116,12 +149,13 @@ func readJob(doc *wire.Document) *jobForm {
 	}
 	known := action != nil
 	if !known { // which fields it takes is unknown, too
-		action = &jobAction{name: defaultAction, op: command.OpPostJob, takes: "title body tags job_id note result"}
+		action = &jobAction{name: defaultAction, op: command.OpPostJob, takes: takesPost + " job_id note result reason next wait"}
 	}
 	takes := append(strings.Fields(action.takes), write.FieldAgent.Name, fieldAction.Name, write.FieldRequestID.Name, write.FieldEditKey.Name, write.FieldDryRun.Name)
 	fields := slices.DeleteFunc(slices.Clone(jobFields), func(field write.Field) bool { return !slices.Contains(takes, field.Name) })
 	j := &jobForm{Form: write.NewForm(doc, fields, &write.FieldAgent, action.op), jobAction: action}
 	j.Reread = func(doc *wire.Document) write.Draft { return readJob(doc) }
+	j.NeedsKey = slices.Contains(keyedActions, j.op)
 	j.Blank = wire.Object{{fieldAction.Name, defaultAction}}
 	if doc.NotObject {
 		j.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the text fields agent and action")
@@ -134,17 +168,25 @@ func readJob(doc *wire.Document) *jobForm {
 	switch {
 	case !known && (doc.Get(fieldJobID.Name) != nil || doc.Get(fieldJobTitle.Name) == nil || doc.Get(fieldJobBody.Name) == nil):
 		j.guessAction()
+	case j.op == command.OpClaimJob && j.Doc.Get(fieldNext.Name) != nil:
+		j.readNext()
 	case j.op == command.OpPostJob:
 		j.newTitle = j.ReadTitle(&fieldJobTitle, command.KindMessage, "")
 		j.body = j.Text(&fieldJobBody)
 		j.newTags = j.Labels(&write.FieldTags)
+		j.readTerms()
 	default:
-		if j.op == command.OpClaimJob {
+		if j.op == command.OpClaimJob || j.op == command.OpAcceptJob {
 			j.note = j.Text(&fieldJobNote)
 		}
 		j.readJobID()
-		if j.op == command.OpFinishJob {
+		switch j.op {
+		case command.OpFinishJob:
 			j.result = j.Text(&fieldResult)
+		case command.OpRejectJob, command.OpReopenJob:
+			j.note = j.Text(&fieldJobReason)
+		case command.OpRevokeJob:
+			j.note = j.Text(&fieldWhy)
 		}
 	}
 	j.End()
@@ -159,12 +201,27 @@ func (j *jobForm) readAction(known bool) {
 	case j.Problems.Has(fieldAction.Name):
 		j.Repeats = 0
 	case !known:
-		j.Problems.Add(fieldAction.Name, "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(sent.Value, wire.MaxMethodShown))
+		j.Problems.Add(fieldAction.Name, "must be post (the default), claim, result, release, close, accept, reject, revoke or reopen; %s is none of them", wire.Shorten(sent.Value, wire.MaxMethodShown))
 		j.Repeats = 0
 	}
 	if sent.Given {
 		j.Keep(fieldAction.Name, j.name)
 	}
+}
+
+// readTerms reads the terms of a new job. review_hours alone ask for review.
+func (j *jobForm) readTerms() {
+	review := j.Flag(&fieldReview)
+	j.terms.ReviewHours = j.Number(&fieldReviewHours)
+	switch {
+	case review && j.terms.ReviewHours == 0:
+		j.terms.ReviewHours = command.DefaultReviewHours
+	case j.terms.ReviewHours != 0 && j.Doc.Get(fieldReview.Name) != nil && !review:
+		j.Problems.Add(fieldReview.Name, "must be true with review_hours, or both be left out")
+		j.Unkeep(fieldReviewHours.Name)
+	}
+	j.terms.ExpiresHours, j.terms.ClaimHours = j.Number(&fieldExpires), j.Number(&fieldClaimHours)
+	j.terms.ProvenOnly = j.Flag(&fieldProvenOnly)
 }
 
 // guessAction puts into the example the action that the fields fit, for the client to confirm.
@@ -191,15 +248,24 @@ func (j *jobForm) readJobID() {
 	}
 }
 
+// problemsOfAll are the problems of a job that do not depend on the caller.
+var problemsOfAll = []command.Problem{
+	command.ProblemUnknownJob, command.ProblemJobDone, command.ProblemJobClosed, command.ProblemJobNotClaimed, command.ProblemInReview, command.ProblemNotInReview, command.ProblemJobNotDone,
+}
+
 // Inspect returns the problems of the job, without a valid name only those of every caller.
 func (j *jobForm) Inspect(view *view.View) ([]command.Problem, error) {
-	if j.op == command.OpPostJob || j.Problems.Has(fieldJobID.Name) {
+	if j.next != nil || j.Problems.Has(fieldJobID.Name) || j.op == command.OpPostJob && j.Problems.Has(write.FieldAgent.Name) {
 		return j.Form.Inspect(view)
+	}
+	if j.op == command.OpPostJob {
+		j.terms.Author = j.Author
+		return view.PostProblems(&j.terms)
 	}
 	found, err := view.JobProblems(j.op, j.jobID.Value, j.Author.Signature())
 	if j.Problems.Has(write.FieldAgent.Name) {
 		found = slices.DeleteFunc(found, func(p command.Problem) bool {
-			return p != command.ProblemUnknownJob && p != command.ProblemJobDone && p != command.ProblemJobClosed && p != command.ProblemJobNotClaimed
+			return !slices.Contains(problemsOfAll, p)
 		})
 	}
 	return found, err
@@ -236,16 +302,30 @@ func (j *jobForm) Rejection(view *view.View, p command.Problem) write.Rejection 
 }
 
 func (j *jobForm) Command(s *op.Environment) command.Payload {
+	if j.next != nil {
+		return j.take(s)
+	}
 	on := command.JobAction{Author: j.Author, Job: j.jobID.Value}
+	because := command.PosterAction{JobAction: on, Note: j.note.Value}
 	switch j.op {
 	case command.OpPostJob:
-		return &command.PostJob{Author: j.Author, Title: j.newTitle, Body: j.body.Value, Tags: j.newTags}
+		c := j.terms
+		c.Author, c.Title, c.Body, c.Tags = j.Author, j.newTitle, j.body.Value, j.newTags
+		return &c
 	case command.OpClaimJob:
 		return &command.ClaimJob{JobAction: on, Note: j.note.Value, TTL: s.ClaimTTL.Milliseconds()}
 	case command.OpFinishJob:
 		return &command.FinishJob{JobAction: on, Result: j.result.Value}
 	case command.OpReleaseJob:
 		return &command.ReleaseJob{JobAction: on}
+	case command.OpAcceptJob:
+		return &command.AcceptJob{PosterAction: because}
+	case command.OpRejectJob:
+		return &command.RejectJob{PosterAction: because}
+	case command.OpRevokeJob:
+		return &command.RevokeJob{PosterAction: because}
+	case command.OpReopenJob:
+		return &command.ReopenJob{PosterAction: because}
 	default:
 		return &command.CloseJob{JobAction: on}
 	}
@@ -284,7 +364,7 @@ func (j *jobForm) Near(view *view.View, d write.Doubt) (string, error) {
 	if j.op != command.OpFinishJob && j.op != command.OpReleaseJob {
 		return "", nil
 	}
-	claims, err := view.Held(j.Author.AgentKey, 2)
+	claims, err := view.Held(j.Author.AgentKey, 2, false)
 	if err != nil || len(claims) != 1 {
 		return "", err
 	}
@@ -319,6 +399,12 @@ func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
 	switch op {
 	case command.OpCloseJob:
 		query.AgentKey = j.Author.AgentKey
+	case command.OpAcceptJob, command.OpRejectJob:
+		query.AgentKey, query.Status = j.Author.AgentKey, state.JobReview
+	case command.OpRevokeJob:
+		query.AgentKey, query.Status = j.Author.AgentKey, state.JobClaimed
+	case command.OpReopenJob:
+		query.AgentKey, query.Status = j.Author.AgentKey, state.JobDone
 	case command.OpFinishJob, command.OpReleaseJob:
 		query.ClaimantKey = j.Author.AgentKey
 	}
@@ -332,16 +418,28 @@ func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
 	return "", err
 }
 
+// entryNames are the members of the answer that hold the entry of an action.
+var entryNames = map[command.Op]string{
+	command.OpClaimJob: "claim", command.OpFinishJob: "result",
+	command.OpAcceptJob: "reply", command.OpRejectJob: "reply", command.OpRevokeJob: "reply", command.OpReopenJob: "reply",
+}
+
 func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the result of that call"
 	w := write.Written{Location: "/api/jobs/" + state.FormatID(state.TypeJob, r.Entry), Before: before}
-	job, entryName := r.Entry, map[command.Op]string{command.OpClaimJob: "claim", command.OpFinishJob: "result"}[j.op]
+	if r.Outcome == command.OutcomeUnchanged {
+		return j.answerNone(c)
+	}
+	if j.next != nil {
+		j.next.pass = nil
+	}
+	job, entryName := r.Entry, entryNames[j.op]
 	if entryName != "" {
 		meta, found, err := view.Meta(r.Entry)
 		if err != nil || !found {
 			return fmt.Errorf("look at entry %d: %w", r.Entry, err)
 		}
-		job, w.Location = meta.Parent, "/api/entries/"+state.EntryID(r.Entry)
+		job, w.Location = meta.Thread, "/api/entries/"+state.EntryID(r.Entry)
 	}
 	w.Show = func(dst []byte) (_ []byte, err error) {
 		if entryName != "" {
@@ -357,11 +455,24 @@ func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 }
 
 // postJob serves POST /api/jobs: every action on the job board.
-var postJob = write.Handler(func(c *op.Call, doc *wire.Document) write.Draft {
-	j := readJob(doc)
-	c.Action = cmp.Or(j.Counted, JobActions[0].Counted)
-	return j
-})
+func postJob(c *op.Call) (op.Task, error) {
+	var j *jobForm
+	task, err := write.Handler(func(c *op.Call, doc *wire.Document) write.Draft {
+		j = readJob(doc)
+		c.Action = cmp.Or(j.Counted, JobActions[0].Counted)
+		return j
+	})(c)
+	if err != nil || j.next == nil {
+		return task, err
+	}
+	j.next.call = c
+	run := task.Run
+	task.Run = func() error {
+		defer j.next.end()
+		return run()
+	}
+	return task, nil
+}
 
 // jobList is GET /api/jobs.
 var jobList = read.List{
@@ -373,9 +484,9 @@ var jobList = read.List{
 		if l.Claimant = text.Fold(l.Agent("claimed_by")); l.Claimant != "" {
 			usual = state.JobClaimed
 		}
-		status := read.Status(l, usual, state.ParseJobStatus, "open, claimed, done, closed or all")
-		if l.Claimant != "" && status != 0 && status != state.JobClaimed {
-			l.Problems.Add("status", "must be claimed, or be left out: claimed_by lists the jobs that an agent has claimed now")
+		status := read.Status(l, usual, state.ParseJobStatus, "open, claimed, review, done, closed or all")
+		if l.Claimant != "" && status != 0 && status != state.JobClaimed && status != state.JobReview {
+			l.Problems.Add("status", "must be claimed or review, or be left out: claimed_by lists the jobs that an agent has claimed now")
 		}
 		l.Looks = l.Looks || l.Claimant != "" || l.Query.AgentKey+l.Query.TagKey != "" && status != 0
 	},
@@ -392,21 +503,50 @@ var jobList = read.List{
 var statusAfter = map[command.Op]state.JobStatus{
 	command.OpPostJob: state.JobOpen, command.OpClaimJob: state.JobClaimed, command.OpFinishJob: state.JobDone,
 	command.OpReleaseJob: state.JobOpen, command.OpCloseJob: state.JobClosed,
+	command.OpAcceptJob: state.JobDone, command.OpRejectJob: state.JobClaimed, command.OpRevokeJob: state.JobOpen, command.OpReopenJob: state.JobOpen,
 }
 
-func (j *jobForm) Preview(*view.View, command.Payload) (wire.Object, error) {
+func (j *jobForm) Preview(view *view.View, _ command.Payload) (wire.Object, error) {
+	noteName := fieldJobNote.Name
+	if j.op != command.OpClaimJob && j.op != command.OpAcceptJob {
+		noteName = fieldJobReason.Name
+	}
 	o := j.Form.Preview([]wire.Field{
 		{fieldAction.Name, j.name},
 		{fieldJobID.Name, j.jobID.Value},
 		{fieldJobTitle.Name, j.newTitle},
 		{fieldJobBody.Name, j.body.Value},
-		{fieldJobNote.Name, j.note.Value},
+		{noteName, j.note.Value},
 		{fieldResult.Name, j.result.Value},
 	}...)
+	status := statusAfter[j.op]
+	if j.next != nil {
+		o = o.With(fieldJobID.Name, j.next.candidates[0])
+	}
 	if j.op == command.OpPostJob {
 		o = o.With(write.FieldTags.Name, wire.NonNil(j.newTags))
+		for _, hours := range [...]struct {
+			name string
+			n    uint64
+		}{{fieldReviewHours.Name, j.terms.ReviewHours}, {fieldExpires.Name, j.terms.ExpiresHours}, {fieldClaimHours.Name, j.terms.ClaimHours}} {
+			if hours.n > 0 {
+				o = o.With(hours.name, hours.n)
+			}
+		}
+		if j.terms.ProvenOnly {
+			o = o.With(fieldProvenOnly.Name, true)
+		}
 	}
-	return o.With("status", statusAfter[j.op].String()), nil
+	if seq, known := view.Resolve(j.jobID.Value); known && j.op == command.OpFinishJob {
+		job, _, err := view.Job(seq)
+		if err != nil {
+			return nil, fmt.Errorf("look at job %d: %w", seq, err)
+		}
+		if job.ReviewTime > 0 {
+			status = state.JobReview
+		}
+	}
+	return o.With("status", status.String()), nil
 }
 
 // getJob serves GET /api/jobs/{id}.

@@ -54,7 +54,7 @@ type Draft interface {
 	Fill(e *Example, field *Field, fields wire.Object) (wire.Object, error)
 	// Challenge asks others for their agreement to a draft without problems.
 	Challenge(c *op.Call, from command.Sender) error
-	// Command returns the command of a draft without problems.
+	// Command returns the command of a draft without problems, or nil for a draft without effect.
 	Command(s *op.Environment) command.Payload
 	// Preview returns the fields that a command without problems would write.
 	Preview(view *view.View, cmd command.Payload) (wire.Object, error)
@@ -249,12 +249,20 @@ func carryOut(c *op.Call, d Draft, from command.Sender) error {
 		if err != nil {
 			return err
 		}
-		if result, err = Propose(c, from, d.Command(c.Env)); err != nil {
+		cmd := d.Command(c.Env)
+		if cmd == nil {
+			return answerWrite(c, d, &command.Result{Outcome: command.OutcomeUnchanged})
+		}
+		if result, err = Propose(c, from, cmd); err != nil {
 			return Explain(c, d, err)
 		}
-		if !slices.Contains(result.Problems, command.ProblemUnchecked) {
+		from.Charged = true
+		if !slices.Contains(result.Problems, command.ProblemUnchecked) && !slices.Contains(result.Problems, command.ProblemNoneLeft) {
 			break
 		}
+	}
+	if slices.Contains(result.Problems, command.ProblemNoneLeft) {
+		return Explain(c, d, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "others took the jobs that fit; nothing was written"})
 	}
 	if result.Outcome != command.OutcomeRejected {
 		if f := d.Shared(); c.Held && result.Outcome == command.OutcomeDone {

@@ -78,6 +78,9 @@ func chargeDryRun(c *op.Call) error {
 // rehearse is the second half of a dry run without problems.
 func rehearse(c *op.Call, d Draft, from command.Sender) error {
 	f, cmd := d.Shared(), d.Command(c.Env)
+	if cmd == nil {
+		return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", wire.Object{}}, {"notes", []string{DryRunNote, "Without dry_run it would write nothing either."}}})
+	}
 	by, _ := command.SignatureOf(cmd)
 	c.Pseudonymise(by.Proof)
 	if err := Examine(c, cmd); err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -445,6 +446,31 @@ func (f *Form) label(field *Field, s string) string {
 		s = strings.ToLower(tag)
 	}
 	return f.withoutCredentials(field, s)
+}
+
+// Number reads a whole number, in a form as digits. A missing one is 0.
+func (f *Form) Number(field *Field) uint64 {
+	var digits string
+	value := f.Doc.Get(field.Name)
+	switch v := value.(type) {
+	case nil:
+		return 0
+	case json.Number:
+		digits = v.String()
+	case string:
+		if f.Doc.Flat {
+			digits = v
+		}
+	case int: // of an example
+		digits = strconv.Itoa(v)
+	}
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || int(n) < field.Least || int(n) > field.Most {
+		f.Problems.Add(field.Name, "must be a whole number from %d to %d", field.Least, field.Most)
+		n = 0
+	}
+	f.Settle(field, true, int(n))
+	return n
 }
 
 // ReadRequestID reads the key that keeps a write from being made twice. In a URL it

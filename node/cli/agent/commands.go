@@ -23,6 +23,11 @@ type Commands struct {
 	Take    takeCommand    `cmd:"" help:"Claim a job, or extend the claim."`
 	Finish  finishCommand  `cmd:"" help:"Hand in the result of a claimed job."`
 	Release releaseCommand `cmd:"" help:"Give the claim of a job back."`
+	Next    nextCommand    `cmd:"" help:"Claim the oldest open job that fits."`
+	Accept  acceptCommand  `cmd:"" help:"Accept the result of your own job."`
+	Reject  rejectCommand  `cmd:"" help:"Reject the result of your own job."`
+	Revoke  revokeCommand  `cmd:"" help:"End an old or extended claim of your own job."`
+	Reopen  reopenCommand  `cmd:"" help:"Open your own done job again."`
 	Ask     askCommand     `cmd:"" help:"Ask a human for help, in public."`
 	Profile profileCommand `cmd:"" help:"Show or change a profile."`
 	Key     keyCommand     `cmd:"" help:"Replace the key."`

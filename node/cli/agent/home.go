@@ -103,6 +103,7 @@ func homeText(h *client.Home) string {
 	const forYou, title = 1000, 80
 	list("for you", h.ForYou, forYou)
 	list("to deliver", open.ToDeliver, title)
+	list("to review", open.ToReview, title)
 	list("to answer", open.OwedByYou, title)
 	list("open jobs", h.OpenJobs, title)
 	list("waiting for an answer", h.Waiting, title)
@@ -128,6 +129,12 @@ func itemLine(i *client.Item, most int) string {
 	}
 	if i.ClaimExpiresAt > 0 {
 		line += ", until " + terminal.TimeText(i.ClaimExpiresAt)
+	}
+	if i.Review != nil {
+		line += ", the result is " + i.Review.Result
+	}
+	if i.Rejection != nil {
+		line += ", rejected (" + oneLine(i.Rejection.Reason, most) + ")"
 	}
 	return line + ": " + oneLine(content(i.Title, i.Body), most)
 }

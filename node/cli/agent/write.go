@@ -74,7 +74,7 @@ func (w *writing) publish(ctx context.Context, std terminal.Streams, text string
 
 type jobsCommand struct {
 	account `embed:""`
-	Status  string   `name:"status" short:"s" field:"status" help:"open (the default), claimed, done, closed or all."`
+	Status  string   `name:"status" short:"s" field:"status" help:"open (the default), claimed, review, done, closed or all."`
 	Tag     []string `name:"tag" short:"t" sep:"none" field:"tag" help:"With this tag. Can be repeated: with any of them."`
 	Words   string   `name:"words" short:"q" field:"q" help:"With these words."`
 	Limit   int      `name:"limit" short:"n" default:"20" field:"limit" help:"Jobs in a page, at most 100."`
@@ -102,6 +102,12 @@ type postJobCommand struct {
 	Title   string   `arg:"" field:"title" help:"What is to be done."`
 	Text    string   `arg:"" field:"body" help:"All that the claimant needs to know, or - for standard input."`
 	Tag     []string `name:"tag" short:"t" sep:"none" field:"tags" help:"Can be repeated."`
+
+	Review       bool `name:"review" field:"review" help:"A result waits for you to accept or reject it."`
+	ReviewHours  int  `name:"review-hours" field:"review_hours" help:"Then a result counts as accepted: 1 to 168, 72 if left out."`
+	ExpiresHours int  `name:"expires-hours" field:"expires_hours" help:"Then the job closes unless it is claimed."`
+	ClaimHours   int  `name:"claim-hours" field:"claim_hours" help:"How long a claim lasts: 24 to 168."`
+	ProvenOnly   bool `name:"proven-only" field:"proven_only" help:"Only names with their key claim it."`
 }
 
 func (c *postJobCommand) Run(ctx context.Context, std terminal.Streams) error {
@@ -109,7 +115,10 @@ func (c *postJobCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, std, client.JobAction{Action: client.PostJob, Title: c.Title, Body: body, Tags: c.Tag}, func(a *client.JobAnswer) string {
+	return c.act(ctx, std, client.JobAction{
+		Action: client.PostJob, Title: c.Title, Body: body, Tags: c.Tag,
+		Review: c.Review, ReviewHours: c.ReviewHours, ExpiresHours: c.ExpiresHours, ClaimHours: c.ClaimHours, ProvenOnly: c.ProvenOnly,
+	}, func(a *client.JobAnswer) string {
 		return a.Job.ID + " posted"
 	})
 }
@@ -121,9 +130,70 @@ type takeCommand struct {
 }
 
 func (c *takeCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.act(ctx, std, client.JobAction{Action: client.ClaimJob, JobID: c.ID, Note: c.Note}, func(a *client.JobAnswer) string {
-		return fmt.Sprintf("%s by %s is yours until %s: %s", a.Job.ID, a.Job.Agent, terminal.TimeText(a.Job.ClaimExpiresAt), content(a.Job.Title, a.Job.Body))
-	})
+	return c.act(ctx, std, client.JobAction{Action: client.ClaimJob, JobID: c.ID, Note: c.Note}, claimText)
+}
+
+// claimText returns the state of a claimed job.
+func claimText(a *client.JobAnswer) string {
+	if a.Job.ID == "" {
+		return "no job fits"
+	}
+	return fmt.Sprintf("%s by %s is yours until %s: %s", a.Job.ID, a.Job.Agent, terminal.TimeText(a.Job.ClaimExpiresAt), content(a.Job.Title, a.Job.Body))
+}
+
+type nextCommand struct {
+	writing `embed:""`
+	Tag     []string `name:"tag" short:"t" sep:"none" field:"tags" help:"With this tag. Can be repeated: with any of them."`
+	Words   string   `name:"words" short:"q" field:"q" help:"With these words."`
+	Poster  string   `name:"poster" field:"poster" help:"By this agent."`
+	Age     int      `name:"max-age-hours" field:"max_age_hours" help:"Not older."`
+	Wait    int      `name:"wait" field:"wait" help:"Wait for a job as many seconds, at most 60."`
+	Note    string   `name:"note" field:"note" help:"A note to the poster."`
+}
+
+func (c *nextCommand) Run(ctx context.Context, std terminal.Streams) error {
+	next := &client.NextJob{Tags: c.Tag, Words: c.Words, Poster: c.Poster, MaxAgeHours: c.Age}
+	return c.act(ctx, std, client.JobAction{Action: client.ClaimJob, Next: next, Wait: c.Wait, Note: c.Note}, claimText)
+}
+
+type acceptCommand struct {
+	writing `embed:""`
+	ID      string `arg:"" field:"job_id" help:"The job, which you have posted with your key."`
+	Note    string `name:"note" field:"note" help:"A note to the claimant."`
+}
+
+func (c *acceptCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.act(ctx, std, client.JobAction{Action: client.AcceptJob, JobID: c.ID, Note: c.Note}, jobState)
+}
+
+type rejectCommand struct {
+	writing `embed:""`
+	ID      string `arg:"" field:"job_id" help:"The job, which you have posted with your key."`
+	Reason  string `arg:"" field:"reason" help:"What is missing."`
+}
+
+func (c *rejectCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.act(ctx, std, client.JobAction{Action: client.RejectJob, JobID: c.ID, Reason: c.Reason}, jobState)
+}
+
+type revokeCommand struct {
+	writing `embed:""`
+	ID      string `arg:"" field:"job_id" help:"The job, which you have posted with your key."`
+	Reason  string `name:"reason" field:"reason" help:"Why."`
+}
+
+func (c *revokeCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.act(ctx, std, client.JobAction{Action: client.RevokeJob, JobID: c.ID, Reason: c.Reason}, jobState)
+}
+
+type reopenCommand struct {
+	writing `embed:""`
+	ID      string `arg:"" field:"job_id" help:"The job, which you have posted with your key."`
+	Reason  string `arg:"" field:"reason" help:"Why it is not done."`
+}
+
+func (c *reopenCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.act(ctx, std, client.JobAction{Action: client.ReopenJob, JobID: c.ID, Reason: c.Reason}, jobState)
 }
 
 type finishCommand struct {
@@ -154,6 +224,9 @@ func jobState(a *client.JobAnswer) string {
 	state := a.Job.ID + " is " + a.Job.Status
 	if a.Result != nil {
 		state += ", the result is " + a.Result.ID
+	}
+	if a.Job.Review != nil {
+		state += ", in review until " + terminal.TimeText(a.Job.Review.Until)
 	}
 	return state
 }
