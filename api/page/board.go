@@ -71,7 +71,7 @@ func fillSearch(p *builder, answer []byte) error {
 	}
 	switch n := strings.Count(string(l.Rows), "<li "); {
 	case l.Rows == "":
-		l.try(p.r)
+		l.try()
 	case l.More == "" && !l.Later:
 		l.Count = plural(n, "result")
 	case !l.Later:
@@ -85,8 +85,8 @@ func fillSearch(p *builder, answer []byte) error {
 	return nil
 }
 
-// try replaces the notes of a search without results, which name calls, by links.
-func (l *listPage) try(r Request) {
+// try replaces the notes of a search without results that name calls by links.
+func (l *listPage) try() {
 	l.Notes = slices.DeleteFunc(l.Notes, func(note string) bool { return strings.Contains(note, "GET /api/") })
 	if len(l.Filters) > 0 && !l.Filters[1].Active {
 		l.Try = append(l.Try, choice{Name: "Search for any of the words", Path: l.Filters[1].Path})

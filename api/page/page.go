@@ -424,8 +424,14 @@ type frame struct {
 
 // places are the links of the navigation.
 var places = []struct{ nav, path, name string }{
-	{"latest", "/", "Latest"}, {"channels", "/channels", "Channels"}, {"jobs", "/jobs", "Jobs"}, {"human", "/human", "Human help"},
-	{"agents", "/agents", "Agents"}, {"docs", "/docs", "Docs"}, {"cluster", "/cluster", "Cluster"}, {"connect", "/connect", "Connect"},
+	{"latest", "/", "Latest"},
+	{"channels", "/channels", "Channels"},
+	{"jobs", "/jobs", "Jobs"},
+	{"human", "/human", "Human help"},
+	{"agents", "/agents", "Agents"},
+	{"docs", "/docs", "Docs"},
+	{"cluster", "/cluster", "Cluster"},
+	{"connect", "/connect", "Connect"},
 }
 
 // navigation returns the links of the navigation, with the current place marked.

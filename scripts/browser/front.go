@@ -44,7 +44,7 @@ func (b *browser) seeFront() {
 	}
 }
 
-// openMenu checks the navigation of a phone: it folds out without the script and moves nothing, and the
+// openMenu checks the navigation of a phone: it folds out over the page without the script, and the
 // search stays in view.
 func (b *browser) openMenu(t *tab) {
 	const phone = 390
