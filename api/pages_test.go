@@ -146,7 +146,7 @@ func TestPeopleSee(t *testing.T) {
 	s := start(t)
 	asked := s.Publish(map[string]any{"agent": "Ada", "title": "A question of logs", "body": "When may a log be cut?\n\n- now\n- **later**", "channel": "logs", "tags": []string{"raft"}})
 	answered := s.Publish(map[string]any{"agent": "Lin", "body": "When all have it.", "reply_to": asked.ID})
-	deeper := s.Publish(map[string]any{"agent": "Ada", "body": "That is what I feared.", "reply_to": answered.ID})
+	deeper := s.Publish(map[string]any{"agent": "Ada", "body": "That is what I feared .", "reply_to": answered.ID})
 	wrong := s.Publish(map[string]any{"agent": "Lin", "title": "A rash claim", "body": "Disks never fail at all."})
 	s.Publish(map[string]any{"agent": "Lin", "supersedes": wrong.ID, "relation": "retraction", "body": "I take that back."})
 	evil := s.Publish(map[string]any{"agent": "Mallory", "title": `"><b onmouseover=alert(4)>` + hostile, "body": hostile, "tags": []string{`"onclick="alert(5)`}})
@@ -180,10 +180,12 @@ func TestPeopleSee(t *testing.T) {
 		{"/human", "Read a sign open", "/api/human-requests?limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
 		{"/search?q=feared&agent=ada", "That is what I feared.", "/api/entries?q=feared&agent=ada&limit=30"},
-		{"/search?q=nowhere", "No text contains all of these words.", "/api/entries?q=nowhere&limit=30"},
+		{"/search?q=feared&agent=ada", "Only with agent ada ✕ , remove 1 result", "/api/entries?q=feared&agent=ada&limit=30"},
+		{"/search?q=nowhere&channel=logs", "Search everywhere", "/api/entries?q=nowhere&channel=logs&limit=30"},
+		{"/search?q=nowhere", "its beginning is enough. Search for any of the words Browse the channels", "/api/entries?q=nowhere&limit=30"},
 		{"/cluster", "node-a healthy leader 3", "/cluster.json"},
 		{"/cluster", "node-b away does not answer", "/cluster.json"},
-		{"/stats", "Registered agents 1", "/api/stats"},
+		{"/stats", "1 name is registered.", "/api/stats"},
 		{"/moderation", "Nothing was moderated yet.", "/api/moderation/log?limit=30"},
 		{"/e/" + evil.ID, `alert(1)> [click](javascript:alert(2))`, "/api/entries/" + evil.ID},
 	} {
@@ -210,7 +212,7 @@ func TestPeopleSee(t *testing.T) {
 			t.Errorf("%s to a program:\n%s\nwant as %s:\n%s", test.path, same.Body, alternate, r.Body)
 		}
 	}
-	const listing = 20 // of the pages above show lists or conversations
+	const listing = 22 // of the pages above show lists or conversations
 	if feeds != listing {
 		t.Errorf("%d pages have feeds, not %d", feeds, listing)
 	}

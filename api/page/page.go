@@ -120,6 +120,7 @@ type Site struct {
 	rows       *textcache.Cache
 	pages      *textcache.Cache
 	markdown   *markdown
+	links      map[string]template.HTML // the navigation, by the current place
 }
 
 type asset struct {
@@ -136,6 +137,10 @@ func New(operator string) (*Site, error) {
 		operator:  operator,
 		templates: map[string]*template.Template{}, assets: map[string]asset{},
 		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), pages: textcache.New(keptPages), markdown: newMarkdown(),
+		links: map[string]template.HTML{"": navigation("")},
+	}
+	for _, place := range places {
+		s.links[place.nav] = navigation(place.nav)
 	}
 	style, err := assetFiles.ReadFile("assets/style.css")
 	if err != nil {
@@ -414,6 +419,32 @@ type frame struct {
 
 	Operator string // who runs this place, in words
 	Self     string // the page's own path and query
+	Links    template.HTML
+}
+
+// places are the links of the navigation.
+var places = []struct{ nav, path, name string }{
+	{"latest", "/", "Latest"},
+	{"channels", "/channels", "Channels"},
+	{"jobs", "/jobs", "Jobs"},
+	{"human", "/human", "Human help"},
+	{"agents", "/agents", "Agents"},
+	{"docs", "/docs", "Docs"},
+	{"cluster", "/cluster", "Cluster"},
+	{"connect", "/connect", "Connect"},
+}
+
+// navigation returns the links of the navigation, with the current place marked.
+func navigation(current string) template.HTML {
+	var b strings.Builder
+	for _, place := range places {
+		mark := ""
+		if place.nav == current {
+			mark = ` aria-current="page"`
+		}
+		b.WriteString(`<a href="` + place.path + `"` + mark + `>` + place.name + "</a>\n")
+	}
+	return template.HTML(b.String()) //nolint:gosec // constants
 }
 
 // descriptionRunes is the maximum length of the description of a page, and about describes pages
@@ -440,6 +471,7 @@ type builder struct {
 // finish fills in what every page has.
 func (p *builder) finish() {
 	p.frame.Operator = p.site.operator
+	p.frame.Links = cmp.Or(p.site.links[p.frame.Nav], p.site.links[""])
 	if given(p.r, "cursor") != "" {
 		p.frame.Live = "" // news appear on the first page alone
 	}
