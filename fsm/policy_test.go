@@ -512,7 +512,7 @@ func drawPolicyCommand(rt *rapid.T) command.Payload {
 	proof := command.Proof{
 		Sender: rapid.SampledFrom([]string{"s1", "s2"}).Draw(rt, "sender"),
 		Policy: rapid.Uint64Range(0, 4).Draw(rt, "checked against"), Held: rapid.Uint64Range(0, 1).Draw(rt, "held"),
-		Sketch: rapid.SampledFrom([][]byte{nil, []byte("part one"), []byte("part onepart two")}).Draw(rt, "sketch"),
+		Sketch: rapid.SampledFrom([][]byte{nil, []byte("part one"), []byte("part onepart twopart six"), []byte("part onepart twopart ten")}).Draw(rt, "sketch"),
 	}
 	agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "agent")
 	id := state.EntryID(rapid.Uint64Range(1, 6).Draw(rt, "id"))
