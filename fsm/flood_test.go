@@ -156,7 +156,7 @@ func runsOf(body string) map[string]bool {
 	return runs
 }
 
-// withoutCopies removes the texts that have a third of their runs in common with another one.
+// withoutCopies removes the texts that have a quarter of their runs in common with another one.
 func withoutCopies(refused, texts []string) []string {
 	using := map[string][]int{} // the texts that have a run
 	sizes := make([]int, len(texts))
@@ -175,7 +175,7 @@ func withoutCopies(refused, texts []string) []string {
 			}
 		}
 		for i, n := range common {
-			if texts[i] != body && 3*n >= len(runs)+sizes[i]-n {
+			if texts[i] != body && 4*n >= len(runs)+sizes[i]-n {
 				return true
 			}
 		}

@@ -384,8 +384,8 @@ const (
 	// thank or agree in the same few words.
 	sketchWords = 8
 	// similarHashes is how many hashes of the sketches of similar texts agree. Of pairs of texts
-	// with half of their runs in common 92 in 100 are similar, with a fifth 3 in 100.
-	similarHashes = 9
+	// with half of their runs in common 85 in 100 are similar, with a fifth one in 100.
+	similarHashes = 10
 )
 
 // Sketch returns a sketch of some texts, taken together, for Similar. It returns nil for texts of
