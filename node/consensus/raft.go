@@ -81,7 +81,9 @@ type Raft struct {
 	cfg       Config
 	transport *transport
 	reload    sync.Mutex // held while settings are changed
-	cutting   sync.Mutex // held while the log is cut, which TrailingLogs is set for
+	// cutting has a value while the log is cut, which TrailingLogs is set for. It is not a
+	// sync.Mutex: a cut waits for Raft, and virtual time stands still for a mutex's waiters.
+	cutting chan struct{}
 }
 
 // Start runs Raft over the log, the state machine and the private port.
@@ -105,7 +107,7 @@ func Start(cfg Config) (*Raft, error) {
 		return nil, errors.Join(fmt.Errorf("starting Raft: %w", err), t.Close())
 	}
 	t.raft.Store(inner)
-	return &Raft{Raft: inner, cfg: cfg, transport: t}, nil
+	return &Raft{Raft: inner, cfg: cfg, transport: t, cutting: make(chan struct{}, 1)}, nil
 }
 
 // panicAsError returns what start panics with, such as the error of a corrupt log: Raft

@@ -120,8 +120,8 @@ func (r *Raft) TakeSnapshots(ctx context.Context, room func() uint64) {
 func (r *Raft) LogBytes() int64 { return r.cfg.Log.BytesSince(LastSnapshot(r.cfg.Snapshots)) }
 
 func (r *Raft) takeSnapshot(room func() uint64) error {
-	r.cutting.Lock()
-	defer r.cutting.Unlock()
+	r.cutting <- struct{}{}
+	defer func() { <-r.cutting }()
 	trailing := r.cfg.TrailingBytes
 	if r.cfg.Snapshots.busy() {
 		trailing = max(trailing, held(room()))
@@ -174,8 +174,8 @@ const cutTrailingBytes = 4 << 20
 // CutLog removes the log up to an applied index, from all pages of its file, too. A
 // follower that has less of the log is sent the state.
 func (r *Raft) CutLog(index uint64) error {
-	r.cutting.Lock()
-	defer r.cutting.Unlock()
+	r.cutting <- struct{}{}
+	defer func() { <-r.cutting }()
 	err := r.Reload(func(c *raft.ReloadableConfig) {
 		c.TrailingLogs = min(r.LastIndex()-index, r.cfg.Log.Trailing(cutTrailingBytes))
 	})

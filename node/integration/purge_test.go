@@ -284,7 +284,11 @@ func TestRestorePurgesAgain(t *testing.T) {
 		if found, err := fsmtest.FindText(at.DataDir, doomed); err != nil || len(found) == 0 {
 			t.Fatalf("the backup has the word in %s, %v: the test shows nothing", found, err)
 		}
-		at.DataDir, at.PurgeLists = nd.DataDir(), []string{all, none}
+		newest, err := backup.NewestPurgeList(all, none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at.DataDir, at.Purged = nd.DataDir(), newest
 		founded, err := offline.Restore(at, file)
 		if err != nil || founded.Purged != len(ids) {
 			t.Fatalf("restored %+v, %v", founded, err)
@@ -315,9 +319,8 @@ func TestRestorePurgesAgain(t *testing.T) {
 		if again, err := operate[backup.PurgeList](c, 0, admin.PathPurged, nil); err != nil || len(again.Purged) != len(ids) || again.Purged[0].ClusterID != founded.Former {
 			t.Errorf("the list of the new cluster is %+v, %v", again, err)
 		}
-		at.DataDir, at.PurgeLists = t.TempDir(), []string{file}
-		if _, err := offline.Restore(at, file); err == nil || !strings.Contains(err.Error(), "is not whole") {
-			t.Errorf("a list that is none: %v", err)
+		if _, err := backup.NewestPurgeList(all, file); err == nil || !strings.Contains(err.Error(), "is not whole") {
+			t.Errorf("a backup as a list: %v", err)
 		}
 	})
 }

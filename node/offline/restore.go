@@ -33,8 +33,8 @@ type Offline struct {
 	// NewDataKey gives the cluster a new data key, if that secret is lost. The signing keys
 	// and the pseudonyms of addresses are replaced.
 	NewDataKey bool
-	// PurgeLists are files with purges after the backup. The newest one counts.
-	PurgeLists []string
+	// Purged is a list of purges, those after the backup included.
+	Purged backup.PurgeList
 }
 
 // Founded describes the new cluster in a data directory.
@@ -77,26 +77,22 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 	if err != nil {
 		return founded, err
 	}
-	list, err := backup.NewestPurgeList(o.PurgeLists...)
-	if err != nil {
-		return founded, err
-	}
 	defer o.keepOwner(&err)()
 	lock, err := cluster.LockDir(o.DataDir)
 	if err != nil {
 		return founded, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	if founded, err = o.restore(b, sealed, &list); err != nil {
+	if founded, err = o.restore(b, sealed); err != nil {
 		// The mark is removed last: without it, leftovers would look like a node's data.
 		err = errors.Join(err, emptyDir(o.DataDir, unfinishedFile), emptyDir(o.DataDir))
 	}
 	return founded, err
 }
 
-// PurgesKnown returns the time up to which a backup and lists know the purges, in milliseconds
+// PurgesKnown returns the time up to which a backup and a list know the purges, in milliseconds
 // since the epoch.
-func PurgesKnown(file string, lists ...string) (int64, error) {
+func PurgesKnown(file string, list *backup.PurgeList) (int64, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return 0, fmt.Errorf("open the backup: %w", err)
@@ -107,8 +103,7 @@ func PurgesKnown(file string, lists ...string) (int64, error) {
 		return 0, err
 	}
 	defer b.Close()
-	list, err := backup.NewestPurgeList(lists...)
-	return max(b.Info.Time, list.CreatedAt), err
+	return max(b.Info.Time, list.CreatedAt), nil
 }
 
 // CheckRestore tries a restore of a backup in a new temporary directory, and removes the
@@ -122,7 +117,7 @@ func CheckRestore(o Offline, file string) (founded Founded, err error) {
 }
 
 // restore fills the locked directory.
-func (o Offline) restore(b *backup.Reader, sealed []byte, list *backup.PurgeList) (founded Founded, err error) {
+func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err error) {
 	if err := begin(o.DataDir, restoring); err != nil {
 		return founded, err
 	}
@@ -149,8 +144,8 @@ func (o Offline) restore(b *backup.Reader, sealed []byte, list *backup.PurgeList
 	if founded.Rows != rows || founded.Digest != b.Info.Digest {
 		return founded, fmt.Errorf("the restored state has the digest %s, the backup's had %s: the backup is damaged", founded.Rows, rows)
 	}
-	founded.PurgesUpTo = max(b.Info.Time, list.CreatedAt)
-	if founded.Purged, err = o.purge(list); err != nil {
+	founded.PurgesUpTo = max(b.Info.Time, o.Purged.CreatedAt)
+	if founded.Purged, err = o.purge(); err != nil {
 		return founded, err
 	}
 	if err := o.newLog(identity, got.Term); err != nil {
@@ -162,8 +157,8 @@ func (o Offline) restore(b *backup.Reader, sealed []byte, list *backup.PurgeList
 const purgedAgain = "Purged before; the backup is older" // the reason of purges from a list
 
 // purge repeats the purges of a list, and erases the texts from the disk.
-func (o Offline) purge(list *backup.PurgeList) (purged int, err error) {
-	if len(list.Purged) == 0 {
+func (o Offline) purge() (purged int, err error) {
+	if len(o.Purged.Purged) == 0 {
 		return 0, nil
 	}
 	machine, err := fsm.Open(fsm.Options{Dir: filepath.Join(o.DataDir, StateDir)})
@@ -171,7 +166,7 @@ func (o Offline) purge(list *backup.PurgeList) (purged int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	if purged, err = machine.PurgeListed(list.Purges(), purgedAgain); err != nil {
+	if purged, err = machine.PurgeListed(o.Purged.Purges(), purgedAgain); err != nil {
 		return 0, err
 	}
 	return purged, machine.Erase(context.Background())

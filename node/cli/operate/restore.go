@@ -3,9 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -70,34 +68,34 @@ type snapshotRestoreCommand struct {
 	Check      bool     `name:"check" help:"Only try it: restore into a temporary directory (below TMPDIR), compare the digests, and remove it. No data directory is touched."`
 }
 
-func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) (err error) {
+func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) error {
 	at, err := c.node()
 	if err != nil {
 		return err
 	}
-	temporary, err := os.MkdirTemp("", "commons-purged-*")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
 	own := c.File + backup.PurgeListSuffix // of the time of the backup
 	beside, err := filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix))
 	if err != nil {
 		return err
 	}
-	at.PurgeLists = slices.Concat(c.Purged, beside)
+	lists := slices.Concat(c.Purged, beside)
+	if at.Purged, err = backup.NewestPurgeList(lists...); err != nil {
+		return fmt.Errorf("nothing was restored: %w", err)
+	}
 	if c.PurgedFrom != "" {
-		from := filepath.Join(temporary, "list")
-		if err := c.fetchList(ctx, from); err != nil {
+		list, err := c.fetchList(ctx)
+		if err != nil {
 			return fmt.Errorf("nothing was restored: --purged-from: %w", err)
 		}
-		at.PurgeLists = append(at.PurgeLists, from)
+		if list.CreatedAt > at.Purged.CreatedAt {
+			at.Purged = list
+		}
 	}
 	if c.Check {
 		return c.try(std, at)
 	}
-	if !slices.ContainsFunc(at.PurgeLists, func(list string) bool { return list != own }) {
-		if err := c.checkAccepted(at.PurgeLists); err != nil {
+	if c.PurgedFrom == "" && !slices.ContainsFunc(lists, func(list string) bool { return list != own }) {
+		if err := c.checkAccepted(&at.Purged); err != nil {
 			return err
 		}
 	}
@@ -108,25 +106,25 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 	return c.report(std, "restored and verified", founded)
 }
 
-// fetchList saves the purge list of a node of the former cluster.
-func (c *snapshotRestoreCommand) fetchList(ctx context.Context, path string) error {
+// fetchList returns the purge list of a node of the former cluster.
+func (c *snapshotRestoreCommand) fetchList(ctx context.Context) (list backup.PurgeList, err error) {
 	asked := target{nodes: nodes{ClusterAddr: []string{c.PurgedFrom}, SecretFile: cmp.Or(c.SourceSecret, c.SecretFile)}}
 	client, err := asked.dial(ctx)
 	if err != nil {
-		return err
+		return list, err
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	return savePurgeList(ctx, client, path)
+	return fetchPurgeList(ctx, client)
 }
 
 const listTimeout = 30 * time.Second // for the purge list of a node
 
 // checkAccepted returns the error of a restore without a newer list than that of the backup,
 // unless the operator accepts that texts purged since come back.
-func (c *snapshotRestoreCommand) checkAccepted(lists []string) error {
-	upTo, err := offline.PurgesKnown(c.File, lists...)
+func (c *snapshotRestoreCommand) checkAccepted(list *backup.PurgeList) error {
+	upTo, err := offline.PurgesKnown(c.File, list)
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}

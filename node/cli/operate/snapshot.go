@@ -106,16 +106,23 @@ func (c *snapshotSaveCommand) record(ctx context.Context, std terminal.Streams, 
 }
 
 func savePurgeList(ctx context.Context, client *admin.Client, path string) error {
-	stream, err := client.Stream(ctx, admin.PathPurged, nil) // it may be longer than other answers
+	list, err := fetchPurgeList(ctx, client)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stream.Close() }() // read to its end
-	var list backup.PurgeList
-	if err := json.NewDecoder(stream).Decode(&list); err != nil {
-		return fmt.Errorf("the list was cut off: %w", err)
-	}
 	return list.Write(path)
+}
+
+func fetchPurgeList(ctx context.Context, client *admin.Client) (list backup.PurgeList, err error) {
+	stream, err := client.Stream(ctx, admin.PathPurged, nil) // it may be longer than other answers
+	if err != nil {
+		return list, err
+	}
+	defer func() { _ = stream.Close() }() // read to its end
+	if err := json.NewDecoder(stream).Decode(&list); err != nil {
+		return list, fmt.Errorf("the list was cut off: %w", err)
+	}
+	return list, nil
 }
 
 type savedBackup struct {
