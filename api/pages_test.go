@@ -85,7 +85,7 @@ func (p shown) words() string { return text(p.all("main")[0]) }
 func (p shown) check(t *testing.T, path string) {
 	t.Helper()
 	policy := p.Header.Get("Content-Security-Policy")
-	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+	if !strings.Contains(policy, "default-src 'none'") && path != "/moderate" || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
 		t.Errorf("%s: Content-Security-Policy %q", path, policy)
 	}
 	level, ids := 0, map[string]bool{}
@@ -491,6 +491,38 @@ func TestAgentsJobs(t *testing.T) {
 	} {
 		if words := browse(t, s, path, http.StatusOK).words(); !strings.Contains(words, holds) {
 			t.Errorf("%s shows %s", path, words)
+		}
+	}
+}
+
+// TestModeratePage is the page for moderators: stored nowhere, in no frame, with scripts of this
+// site alone, and no texts without the token that its script sends.
+func TestModeratePage(t *testing.T) {
+	s := start(t)
+	p := browse(t, s, "/moderate", http.StatusOK)
+	for header, want := range map[string]string{
+		"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "ETag": "",
+	} {
+		apitest.Equal(t, header, p.Header.Get(header), want)
+	}
+	if policy := p.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self'; object-src 'none'; ") {
+		t.Errorf("the policy is %q", policy)
+	}
+	p.Has(t, `<meta name="referrer" content="no-referrer">`, `content="noindex"`)
+	var scripts []string
+	for _, n := range p.all("script") {
+		if text(n) != "" {
+			t.Errorf("an inline script: %q", text(n))
+		}
+		scripts = append(scripts, attr(n, "src"))
+	}
+	if len(scripts) != 2 {
+		t.Fatalf("the scripts are %q", scripts)
+	}
+	script := s.Send(s.Request(http.MethodGet, scripts[1], "")).Must(t, http.StatusOK).Body
+	for _, unsafe := range []string{"innerHTML", "insertAdjacentHTML", "localStorage", "document.write", "eval("} {
+		if bytes.Contains(script, []byte(unsafe)) {
+			t.Errorf("the script has %s", unsafe)
 		}
 	}
 }

@@ -28,6 +28,8 @@ func Routes() []Route {
 	clusterPage.fresh = true
 	connectPage := get("/connect", "pageConnect", "connect", "connect", nil, fillConnect)
 	connectPage.fresh = true
+	moderatePage := get("/moderate", "pageModerate", "", "moderate", nil, fillModerate)
+	moderatePage.fresh, moderatePage.private = true, true
 	reportPage := get("/report", "pageReport", "", "report", nil, fillReport)
 	receiptPage := get("/report/:id", "pageReceipt", "", "receipt", oneReport, fillReceipt)
 	receiptPage.fresh = true
@@ -48,6 +50,7 @@ func Routes() []Route {
 		get("/human", "pageHuman", "human", "list", paged("listHumanRequests"), fillHelp),
 		get("/search", "pageSearch", "search", "list", paged("listEntries"), fillSearch),
 		get("/moderation", "pageModeration", "", "moderation", paged("moderationLog"), fillLog),
+		moderatePage,
 		clusterPage,
 		get("/stats", "pageStats", "", "stats", only("getStats"), fillStats),
 		connectPage,

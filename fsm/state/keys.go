@@ -72,7 +72,7 @@ const (
 	SpaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
 	SpaceFormerly = '5' // pseudonym: the one that its sender had in the last epoch
 
-	SpaceFlood = '9' // hour4 slot3: how often parts of sketches were written, see flood.go
+	SpaceFlood = '9' // hour4 part1 hash2: how often a part of sketches was written; hour4 ff number2: a sketch, see judge.go
 
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
 
@@ -220,6 +220,7 @@ var (
 	KeyPurged      = []byte{spaceTally, 'p'} // the number of the newest purge
 	KeyPolicy      = []byte{spaceTally, 'y'} // the revision of the policy
 	KeyFloodHour   = []byte{spaceTally, 'f'} // the hour whose texts SpaceFlood counts
+	KeySketched    = []byte{spaceTally, 'k'} // the number of the hour's newest text with a sketch
 	KeyReported    = []byte{spaceTally, 'o'} // the number of the newest report
 	// KeyReportsRejected is the row that counts reports rejected for lack of room.
 	KeyReportsRejected = []byte{spaceTally, 'x'}

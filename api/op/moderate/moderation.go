@@ -29,7 +29,9 @@ const maxSamples, maxSampleBody = 5, 100
 var (
 	// selectionParams select entries.
 	selectionParams = []string{"sender_of", "agent", "channel", "words", "since", "until"}
-	hideParams      = append([]string{"ids", "profiles", "reason", "dry_run", "before"}, selectionParams...)
+	actionParams    = append([]string{"ids", "profiles", "reason", "dry_run", "before", "hidden"}, selectionParams...)
+	hideParams      = append([]string{"block_for"}, actionParams...)
+	listParams      = append(append([]string{"hidden"}, selectionParams...), recordParams...)
 )
 
 // Operations are the operations of moderators.
@@ -47,11 +49,12 @@ func Operations() []op.Operation {
 		row("lift", "lift", liftRule, "End a block, a freeze or a watch, for moderators", liftParams),
 		list("rules", "listRules", listRules, "What is blocked, frozen and watched, for moderators", recordParams),
 		list("held", "listHeld", listHeld, "What is held until somebody looks at it, for moderators", recordParams),
+		list("entries", "selectEntries", selectEntries, "Entries of a selection, hidden or not, for moderators", listParams),
 		list("reports", "listReports", listReports, "What was reported, for moderators", reportListParams),
 		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
-		row("hide", "hide", hiding(false), "Hide entries and profiles, for moderators", hideParams),
-		row("unhide", "unhide", hiding(true), "Show what was hidden again, for moderators", hideParams),
-		row("purge", "purge", purging(), "Erase entries and profiles for good, for moderators", purgeParams),
+		row("hide", "hide", acting(hiding), "Hide entries and profiles, for moderators", hideParams),
+		row("unhide", "unhide", acting(showing), "Show what was hidden again, for moderators", actionParams),
+		row("purge", "purge", acting(purging), "Erase entries and profiles for good, for moderators", hideParams),
 		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
 		list("log", "moderationLog", moderationLog, "What moderators did, and why", recordParams),
 	}
@@ -226,25 +229,78 @@ func order(c *op.Call, p command.Payload) (command.Result, error) {
 // sampleItems is a valid call of hide, unhide and purge.
 var sampleItems = wire.Object{{"ids", []string{state.EntryID(1)}}, {"reason", "Advertisement"}}
 
-// hiding returns the handler of hide and unhide, for named items or for a part of a selection. The
-// answer has the place of the next part, until the last one. Any call may be repeated.
-func hiding(unhide bool) op.Handler {
-	return ordering(hideParams, sampleItems, func(c *op.Call, f *orderForm) func() error {
-		cmd := &command.Hide{Order: f.Order, Unhide: unhide}
-		cmd.IDs, cmd.Agents = f.items()
-		dry, sel := f.flag("dry_run"), f.selection(c.View(), unhide)
-		if !unhide && !dry {
+// action is a moderator's action on entries and profiles.
+type action struct {
+	cmd         command.Payload
+	order       command.Order
+	ids, agents *[]string
+	selected    *bool // set for a selection
+	needsReason bool
+	blockFor    int64 // for how long the senders are blocked, in milliseconds, or 0
+	dry         bool
+}
+
+func hiding(o command.Order, dry bool) action {
+	cmd := &command.Hide{Order: o}
+	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, selected: &cmd.Selected, needsReason: !dry}
+}
+
+func showing(o command.Order, _ bool) action {
+	cmd := &command.Hide{Order: o, Unhide: true}
+	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, selected: &cmd.Selected}
+}
+
+func purging(o command.Order, _ bool) action {
+	cmd := &command.Purge{Order: o}
+	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, selected: &cmd.Selected, needsReason: true}
+}
+
+// acting returns the handler of hide, unhide and purge, for named items or for a part of a
+// selection. The answer has the place of the next part, until the last one. Any call may be
+// repeated.
+func acting(begin func(o command.Order, dry bool) action) op.Handler {
+	params := hideParams
+	if showsAgain(begin(command.Order{}, false).cmd) {
+		params = actionParams
+	}
+	return ordering(params, sampleItems, func(c *op.Call, f *orderForm) func() error {
+		dry := f.flag("dry_run")
+		a := begin(f.Order, dry)
+		a.dry, a.order = dry, f.Order
+		*a.ids, *a.agents = f.items()
+		hidden, sel := f.flag("hidden"), f.selection()
+		if sel != nil {
+			f.resolve(c.View(), sel)
+			_, erases := a.cmd.(*command.Purge)
+			sel.Hidden, sel.All = hidden || showsAgain(a.cmd), erases && !hidden
+			*a.selected = true
+		}
+		if a.needsReason {
 			f.needReason()
 		}
-		named := len(cmd.IDs)+len(cmd.Agents) > 0
+		if slices.Contains(params, "block_for") {
+			if a.blockFor = f.duration("block_for", false); a.blockFor > 0 {
+				f.needReason()
+			}
+		}
+		named := len(*a.ids)+len(*a.agents) > 0
 		switch {
 		case named && sel != nil:
 			f.Problems.Add("ids", "go with none of %s: name what is meant, or select it", strings.Join(selectionParams, ", "))
 		case !named && sel == nil && !f.Problems.Any():
 			f.Problems.Add("ids", "is required: ids, profiles, or one of %s", strings.Join(selectionParams, ", "))
 		}
-		return func() error { return hide(c, cmd, sel, dry) }
+		if sel != nil {
+			return func() error { return a.onSelection(c, sel) }
+		}
+		return func() error { return a.onNamed(c) }
 	})
+}
+
+// showsAgain reports whether a command shows hidden items.
+func showsAgain(cmd command.Payload) bool {
+	hide, isHide := cmd.(*command.Hide)
+	return isHide && hide.Unhide
 }
 
 // items reads ids, in any form in which they are pasted, and the names of profiles, folded.
@@ -286,8 +342,8 @@ func (f *orderForm) checkIDs(ids []string) {
 	}
 }
 
-// selection reads a selection of entries, or returns nil.
-func (f *orderForm) selection(v *view.View, hidden bool) *view.Selection {
+// selection reads a selection of entries, or returns nil. Its sender is read by resolve.
+func (f *orderForm) selection() *view.Selection {
 	if !slices.ContainsFunc(selectionParams, func(name string) bool { return f.Doc.Get(name) != nil }) {
 		return nil
 	}
@@ -296,15 +352,25 @@ func (f *orderForm) selection(v *view.View, hidden bool) *view.Selection {
 			f.Problems.Add(name, "must not be empty: nothing selects everything")
 		}
 	}
-	sel := &view.Selection{Query: f.Query, Until: -1, Hidden: hidden}
+	return f.filters()
+}
+
+// filters reads the filters of a selection.
+func (f *orderForm) filters() *view.Selection {
+	sel := &view.Selection{Query: f.Query, Until: -1}
 	sel.AgentKey = text.Fold(f.Agent("agent"))
 	if s := f.Text("channel", wire.MaxRawName); s != "" {
 		sel.Channel = f.Name("channel", text.ChannelName(s), command.MaxChannel)
 	}
 	sel.Q = f.Text("words", command.MaxSearch)
 	sel.Since, sel.Until = f.Instant("since"), f.Instant("until")
-	entry := func(field, id string) (seq uint64) {
-		if id != "" {
+	return sel
+}
+
+// resolve reads the ids of a selection.
+func (f *orderForm) resolve(v *view.View, sel *view.Selection) {
+	entry := func(field string) (seq uint64) {
+		if id := op.CleanID(f.word(field, command.MaxTarget)); id != "" {
 			var known bool
 			if seq, known = v.Resolve(id); !known {
 				f.Problems.Add(field, "names no entry that exists")
@@ -312,17 +378,13 @@ func (f *orderForm) selection(v *view.View, hidden bool) *view.Selection {
 		}
 		return seq
 	}
-	sel.SenderOf, sel.Before = entry("sender_of", op.CleanID(f.Text("sender_of", command.MaxTarget))), entry("before", op.CleanID(f.word("before", command.MaxTarget)))
-	return sel
+	sel.SenderOf, sel.Before = entry("sender_of"), entry("before")
 }
 
-// hide hides or shows the items named by the command, or a part of the selection.
-func hide(c *op.Call, cmd *command.Hide, sel *view.Selection, dry bool) error {
-	if sel == nil {
-		return actOn(c, cmd, &cmd.IDs, &cmd.Agents, dry)
-	}
+// onSelection carries out an action on a part of a selection.
+func (a *action) onSelection(c *op.Call, sel *view.Selection) error {
 	view := c.View()
-	if sel.Limit = command.MaxHidden; dry {
+	if sel.Limit = command.MaxHidden; a.dry {
 		sel.Limit = 10 * command.MaxHidden
 	}
 	seqs, before, err := view.Select(sel)
@@ -339,21 +401,21 @@ func hide(c *op.Call, cmd *command.Hide, sel *view.Selection, dry bool) error {
 		if err != nil {
 			return fmt.Errorf("look at entry %d: %w", seq, err)
 		}
-		if whyUnchanged(cmd, is) == "" {
-			due, cmd.IDs = append(due, seq), append(cmd.IDs, c.ShownID(view, seq))
+		if whyUnchanged(a.cmd, is) == "" {
+			due, *a.ids = append(due, seq), append(*a.ids, c.ShownID(view, seq))
 		}
 	}
-	return act(c, cmd, due, nil, len(due), next, dry)
+	return a.act(c, due, seqs, nil, len(due), next)
 }
 
-// actOn carries out a moderator's action on the items named by the command. Items that
-// do not exist or need no change are noted and left out of the command.
-func actOn(c *op.Call, cmd command.Payload, ids, agents *[]string, dry bool) error {
+// onNamed carries out an action on the items that its command names. Items that do not exist or
+// need no change are noted and left out of the command.
+func (a *action) onNamed(c *op.Call) error {
 	view := c.View()
 	var seqs []uint64
 	var profiles, dueIDs, dueAgents []string
 	note := func(name, why string) { c.Notes = append(c.Notes, name+" "+why+".") }
-	for _, id := range *ids {
+	for _, id := range *a.ids {
 		seq, known := view.Resolve(id)
 		switch is, err := view.Visibility(seq); {
 		case !known:
@@ -362,14 +424,14 @@ func actOn(c *op.Call, cmd command.Payload, ids, agents *[]string, dry bool) err
 			return fmt.Errorf("look at %s: %w", id, err)
 		case !slices.Contains(seqs, seq):
 			seqs = append(seqs, seq)
-			if why := whyUnchanged(cmd, is); why != "" {
+			if why := whyUnchanged(a.cmd, is); why != "" {
 				note(id, why)
 			} else {
 				dueIDs = append(dueIDs, id)
 			}
 		}
 	}
-	for _, name := range *agents {
+	for _, name := range *a.agents {
 		switch is, known, err := view.ProfileVisibility(name); {
 		case err != nil:
 			return fmt.Errorf("look for profile %s: %w", name, err)
@@ -377,15 +439,45 @@ func actOn(c *op.Call, cmd command.Payload, ids, agents *[]string, dry bool) err
 			note(name, "names no profile that exists")
 		case !slices.Contains(profiles, name):
 			profiles = append(profiles, name)
-			if why := whyUnchanged(cmd, is); why != "" {
+			if why := whyUnchanged(a.cmd, is); why != "" {
 				note("The profile of "+name, why)
 			} else {
 				dueAgents = append(dueAgents, name)
 			}
 		}
 	}
-	*ids, *agents = dueIDs, dueAgents
-	return act(c, cmd, seqs, profiles, len(dueIDs)+len(dueAgents), nil, dry)
+	*a.ids, *a.agents = dueIDs, dueAgents
+	return a.act(c, seqs, seqs, profiles, len(dueIDs)+len(dueAgents), nil)
+}
+
+// blockSenders blocks the senders of entries, unless the action is dry, and returns their number.
+// Senders that are blocked already are left out.
+func (a *action) blockSenders(c *op.Call, seqs []uint64) (blocked int, err error) {
+	if a.blockFor == 0 {
+		return 0, nil
+	}
+	view, seen := c.View(), map[string]bool{"": true}
+	for _, seq := range seqs {
+		sender, err := view.SenderFingerprint(seq)
+		if err != nil {
+			return blocked, fmt.Errorf("look for the sender of entry %d: %w", seq, err)
+		}
+		if seen[sender] || view.Policy().OfSender(sender) != nil {
+			continue
+		}
+		if seen[sender] = true; !a.dry {
+			result, err := order(c, &command.SetRule{Order: a.order, Kind: command.RuleSender, Subject: c.ShownID(view, seq), For: a.blockFor})
+			if err != nil {
+				return blocked, err
+			}
+			if result.Outcome != command.OutcomeDone {
+				c.Notes = append(c.Notes, fmt.Sprintf("No more senders are blocked: there are %d rules of this kind. Block a network, or freeze unproven writes.", command.MaxRules))
+				return blocked, nil
+			}
+		}
+		blocked++
+	}
+	return blocked, nil
 }
 
 // whyUnchanged returns why a moderator's command does not change an item with this
@@ -407,9 +499,9 @@ func whyUnchanged(cmd command.Payload, is view.Visibility) string {
 	return ""
 }
 
-// act carries out a moderator's action on entries and profiles, unless dry is set, and
-// answers. due is the number of items that it changes.
-func act(c *op.Call, cmd command.Payload, seqs []uint64, profiles []string, due int, next any, dry bool) error {
+// act blocks the senders of some entries, carries out the action on entries and profiles, unless
+// it is dry, and answers. due is the number of items that it changes.
+func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due int, next any) error {
 	view := c.View()
 	samples, err := samplesOf(seqs, func(dst []byte, seq uint64) ([]byte, error) { return view.AppendOriginal(dst, seq, maxSampleBody) })
 	if err != nil {
@@ -419,13 +511,17 @@ func act(c *op.Call, cmd command.Payload, seqs []uint64, profiles []string, due 
 	if err != nil {
 		return err
 	}
-	answer := wire.Object{
-		{"matched", due}, {"samples", json.RawMessage(samples)}, {"profiles", json.RawMessage(shown)}, {"next", next},
+	blocked, err := a.blockSenders(c, senders)
+	if err != nil {
+		return err
 	}
-	if dry || due == 0 {
+	answer := wire.Object{
+		{"matched", due}, {"samples", json.RawMessage(samples)}, {"profiles", json.RawMessage(shown)}, {"next", next}, {"blocked", blocked},
+	}
+	if a.dry || due == 0 {
 		return c.AnswerObject(http.StatusOK, c.WithNotes(answer.With("changed", 0).With("record", nil)))
 	}
-	result, err := order(c, cmd)
+	result, err := order(c, a.cmd)
 	if err != nil {
 		return err
 	}
@@ -441,6 +537,44 @@ func act(c *op.Call, cmd command.Payload, seqs []uint64, profiles []string, due 
 		changed, record = len(strings.Fields(rows[0].What)), result.Entry
 	}
 	return c.AnswerObject(http.StatusOK, c.WithNotes(answer.With("changed", changed).With("record", record)))
+}
+
+// maxListedBody is how many code points of a body a list for moderators shows.
+const maxListedBody = 1000
+
+// selectEntries serves GET /api/moderation/entries: entries of a selection, or all.
+var selectEntries = forModerators("entries", listParams, func(l *read.Params) {
+	(&orderForm{Params: l}).filters()
+	l.Flag("hidden")
+	l.Thread = l.ID("sender_of")
+}, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
+	view := c.View()
+	if !l.Resolve(view) {
+		return nil, 0, nil
+	}
+	sel := (&orderForm{Params: l}).filters()
+	sel.Query.Thread, sel.SenderOf = 0, l.Query.Thread
+	sel.Hidden = l.Flag("hidden")
+	sel.All = !sel.Hidden
+	seqs, next, err := view.Select(sel)
+	for _, seq := range seqs {
+		row, err := entryRow(view, seq, maxListedBody)
+		if err != nil {
+			return nil, 0, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, next, err
+})
+
+// entryRow returns an entry for moderators, with the texts of a hidden one.
+func entryRow(v *view.View, seq uint64, maxBody int) (wire.Object, error) {
+	entry, err := v.AppendOriginal(nil, seq, maxBody)
+	state, errState := v.Visibility(seq)
+	if err = errors.Join(err, errState); err != nil {
+		return nil, fmt.Errorf("show entry %d: %w", seq, err)
+	}
+	return wire.Object{{"entryState", state}, {"entry", json.RawMessage(entry)}}, nil
 }
 
 // samplesOf shows the first maxSamples items of a list.
@@ -477,10 +611,10 @@ func moderationLog(c *op.Call) (op.Task, error) {
 		rows := make([]wire.Object, len(records))
 		for i, r := range records {
 			what := any(r.What)
+			shown := r.What
 			if r.Private && by == "" && r.Action != state.ActionResolve { // that one has only ids and an outcome
-				what = nil
+				what, shown = nil, selectedText(&r)
 			}
-			shown, _ := what.(string)
 			rows[i] = wire.Object{
 				{"number", r.Number}, {"at", r.At}, {"action", r.Action}, {"what", what}, {"text", recordText(r.Action, shown)}, {"reason", r.Reason},
 			}
