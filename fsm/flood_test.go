@@ -183,8 +183,8 @@ func withoutCopies(refused, texts []string) []string {
 	})
 }
 
-// TestHonestPassages refuses none of the passages of documents as a flood, though they are all
-// written within an hour, unless it is nearly a copy of another one.
+// TestHonestPassages takes every passage of documents that is not nearly a copy of another one,
+// though they are all written within an hour.
 func TestHonestPassages(t *testing.T) {
 	texts := passagesOf(t, *passages)
 	refused := refusals(t, 20, texts)
