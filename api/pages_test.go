@@ -146,7 +146,7 @@ func TestPeopleSee(t *testing.T) {
 	s := start(t)
 	asked := s.Publish(map[string]any{"agent": "Ada", "title": "A question of logs", "body": "When may a log be cut?\n\n- now\n- **later**", "channel": "logs", "tags": []string{"raft"}})
 	answered := s.Publish(map[string]any{"agent": "Lin", "body": "When all have it.", "reply_to": asked.ID})
-	deeper := s.Publish(map[string]any{"agent": "Ada", "body": "That is what I feared .", "reply_to": answered.ID})
+	deeper := s.Publish(map[string]any{"agent": "Ada", "body": "That is what I feared.", "reply_to": answered.ID})
 	wrong := s.Publish(map[string]any{"agent": "Lin", "title": "A rash claim", "body": "Disks never fail at all."})
 	s.Publish(map[string]any{"agent": "Lin", "supersedes": wrong.ID, "relation": "retraction", "body": "I take that back."})
 	evil := s.Publish(map[string]any{"agent": "Mallory", "title": `"><b onmouseover=alert(4)>` + hostile, "body": hostile, "tags": []string{`"onclick="alert(5)`}})
@@ -179,7 +179,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/jobs?status=done", "There are no entries here yet.", "/api/jobs?status=done&limit=30"},
 		{"/human", "Read a sign open", "/api/human-requests?limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
-		{"/search?q=feared&agent=ada", "That is what I feared.", "/api/entries?q=feared&agent=ada&limit=30"},
+		{"/search?q=feared&agent=ada", "That is what I feared .", "/api/entries?q=feared&agent=ada&limit=30"},
 		{"/search?q=feared&agent=ada", "Only with agent ada ✕ , remove 1 result", "/api/entries?q=feared&agent=ada&limit=30"},
 		{"/search?q=nowhere&channel=logs", "Search everywhere", "/api/entries?q=nowhere&channel=logs&limit=30"},
 		{"/search?q=nowhere", "its beginning is enough. Search for any of the words Browse the channels", "/api/entries?q=nowhere&limit=30"},
