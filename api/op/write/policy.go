@@ -129,11 +129,21 @@ func mayBeOver(cmd command.Payload) bool {
 	return false
 }
 
+// sketched returns the texts of a command without the writer's name and the channel, in which
+// the variants of one text differ, and which would make a few words a text.
+func sketched(cmd command.Payload) []string {
+	texts, names := command.TextsOf(cmd), 1
+	if _, is := cmd.(*command.Publish); is {
+		names = 2
+	}
+	return texts[min(names, len(texts)):]
+}
+
 // CheckPolicy returns the error of a policy that rejects the examined command. It adds to the
 // command's proof the results that apply needs.
 func CheckPolicy(c *op.Call, cmd command.Payload, proof *command.Proof) error {
 	if proof.Sketch = nil; c.Examined.Settings.AlikeHourly > 0 {
-		proof.Sketch = text.Sketch(command.TextsOf(cmd))
+		proof.Sketch = text.Sketch(sketched(cmd))
 	}
 	policy := &c.Examined.Policy
 	proof.Policy, proof.Held = policy.Revision, policy.Held
