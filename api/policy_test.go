@@ -235,6 +235,9 @@ func TestFloodsAreRejected(t *testing.T) {
 		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
 	}
 	policyWrites["post"](s).Want(t, http.StatusCreated)
+	for i := range int(most) + 2 { // a greeting is no text, with a name, a channel and the title made of it
+		s.Post("/api/entries", `{"agent":"agent-`+strconv.Itoa(i)+`","channel":"at-work","body":"Good morning. I agree."}`).Want(t, http.StatusCreated)
+	}
 	profile := apitest.Decoded[client.Registered](t, policyWrites["profile"](s))
 	write("eve", "", profile.EditKey).Want(t, http.StatusCreated)
 }

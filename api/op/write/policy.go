@@ -129,14 +129,17 @@ func mayBeOver(cmd command.Payload) bool {
 	return false
 }
 
-// sketched returns the texts of a command without the writer's name and the channel, in which
-// the variants of one text differ, and which would make a few words a text.
+// sketched returns the texts of a command without names, in which the variants of one text
+// differ, and without a title that repeats the body: a few words would count as a text.
 func sketched(cmd command.Payload) []string {
-	texts, names := command.TextsOf(cmd), 1
-	if _, is := cmd.(*command.Publish); is {
-		names = 2
+	texts, skipped := command.TextsOf(cmd), 1 // the writer's name
+	if p, is := cmd.(*command.Publish); is {
+		skipped++ // the channel
+		if strings.HasPrefix(p.Body, p.Title) {
+			skipped++
+		}
 	}
-	return texts[min(names, len(texts)):]
+	return texts[min(skipped, len(texts)):]
 }
 
 // CheckPolicy returns the error of a policy that rejects the examined command. It adds to the
