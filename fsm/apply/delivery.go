@@ -33,13 +33,14 @@ func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *st
 			continue
 		}
 		switch kind, ok := pushKind(filter, name, e, p, target); {
-		case !ok:
+		case !ok, tx.mutes(name, e):
 		case kind == outbox.DeliveryMention && filter&command.Digest != 0:
 			tx.collectMention(name, e.Seq, e.Sender(p))
 		default:
 			tx.queueDelivery(name, kind, e.Seq, e.Sender(p))
 		}
 	}
+	tx.notifySubscribers(e, p)
 }
 
 // queueDelivery adds a delivery to an agent's queue, may drop one, and returns its number.
