@@ -64,7 +64,7 @@ func readSubscription(c *op.Call, doc *wire.Document) write.Draft {
 	f.ReadName(&write.FieldAgent)
 	f.ReadRequestID(false)
 	f.ReadKey(false)
-	id, ends := f.Read(&fieldSubscriptionID), f.flag(&fieldDelete)
+	id, ends := f.Read(&fieldSubscriptionID), f.Flag(&fieldDelete)
 	if ends || id.Given {
 		number, err := strconv.ParseUint(strings.TrimPrefix(id.Value, subscriptionPrefix), 10, 63)
 		switch {
@@ -83,14 +83,6 @@ func readSubscription(c *op.Call, doc *wire.Document) write.Draft {
 	f.readFilter(c)
 	f.End()
 	return f
-}
-
-// flag reads a boolean, as profiles do.
-func (f *subscriptionForm) flag(field *write.Field) bool {
-	p := profileForm{Form: f.Form}
-	on := p.flag(field)
-	f.Form = p.Form
-	return on
 }
 
 func (f *subscriptionForm) readWay() {
