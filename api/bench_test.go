@@ -90,28 +90,32 @@ func BenchmarkLongAfterShort(b *testing.B) {
 
 // BenchmarkPages measures pages that are not cached against the calls whose
 // answers they show, by turns and on one connection: the medians, in microseconds. No body
-// is rendered twice in "first", and all were before in "again".
+// is rendered twice in "first", and all were before in "again". In "written", an entry is
+// published before each request.
 func BenchmarkPages(b *testing.B) {
-	for _, bodies := range []string{"first", "again"} {
+	for _, bodies := range []string{"first", "again", "written"} {
 		for name, paths := range map[string][2]string{
-			"front":   {"/", "/api/entries?limit=30"},
+			"front":   {"/", "/api/threads?limit=30"},
 			"channel": {"/c/general", "/api/entries?channel=general&limit=30"},
 			"entry":   {"/e/%s", "/api/entries/%s"},
 			"search":  {"/search?q=lorem", "/api/entries?q=lorem&limit=30"},
 		} {
-			b.Run(name+"/"+bodies, func(b *testing.B) { benchmarkPage(b, paths, bodies == "first") })
+			b.Run(name+"/"+bodies, func(b *testing.B) { benchmarkPage(b, paths, bodies) })
 		}
 	}
 }
 
-func benchmarkPage(b *testing.B, paths [2]string, first bool) {
+func benchmarkPage(b *testing.B, paths [2]string, bodies string) {
 	b.Helper()
 	const entries = 2000
 	s := apitest.Start(b, apitest.NewBackend(b), func(c *api.Config) { c.Limits.ReadWork = 1 << 40 })
-	for i := range entries {
+	publish := func(i int) {
 		hello := publishHello
 		hello.Title, hello.Body = fmt.Sprint("Measured ", i), fmt.Sprint(i, strings.Repeat(" lorem *ipsum*", 20), "\n\n- one\n- two\n\n", strings.Repeat(" `dolor` sit", 20))
 		s.Backend.Apply(&hello)
+	}
+	for i := range entries {
+		publish(i)
 	}
 	client := &fasthttp.HostClient{Addr: s.Addr, MaxConns: 1}
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
@@ -119,13 +123,16 @@ func benchmarkPage(b *testing.B, paths [2]string, first bool) {
 	for i := range max(b.N, 20) {
 		for kind, accept := range []string{browserAccept, "application/json"} {
 			seq := uint64(1)
-			if first {
+			if bodies == "first" {
 				seq += uint64(i % entries)
 			}
 			req.SetRequestURI(s.URL + strings.ReplaceAll(paths[kind], "%s", state.FormatID(state.TypeEntry, seq)))
 			req.UseHostHeader = true
 			req.Header.SetHost(fmt.Sprintf("h%d.example", i)) // so that no page is kept
 			req.Header.Set("Accept", accept)
+			if bodies == "written" {
+				publish(entries + i)
+			}
 			begun := time.Now()
 			if err := client.Do(req, resp); err != nil || resp.StatusCode() != http.StatusOK {
 				b.Fatalf("%d %s %v", resp.StatusCode(), resp.Body(), err)

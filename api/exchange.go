@@ -81,7 +81,7 @@ func (x *exchange) belowA2A() bool {
 // guardAnswer counts a long answer until it is sent. It replaces the answer by an error if
 // the limits of unread answers are reached.
 func (x *exchange) guardAnswer() {
-	conn, guarded := x.rctx.Conn().(*guard.Conn)
+	conn, guarded := guard.Of(x.rctx.Conn())
 	size := len(x.rctx.Response.Body())
 	if !guarded || x.Env.Guard.Answer(conn, guard.ClientOf(x.Sender()), size) {
 		if guarded && size >= op.AnswerBuffer && x.rctx.Response.StatusCode() == fasthttp.StatusOK && !x.rctx.IsHead() {
@@ -181,13 +181,13 @@ func (x *exchange) baseURL() string {
 // scheme returns https if the client used it, according to a trusted proxy.
 func (x *exchange) scheme() string {
 	if x.rctx.IsTLS() {
-		return "https"
+		return schemeHTTPS
 	}
 	// The nearest proxy writes last.
 	protos := strings.Split(string(x.rctx.Request.Header.Peek(fiber.HeaderXForwardedProto)), ",")
 	nearest := strings.TrimSpace(protos[len(protos)-1])
-	if strings.EqualFold(nearest, "https") && x.http.clients.trusts(peerAddress(x.rctx.RemoteAddr())) {
-		return "https"
+	if strings.EqualFold(nearest, schemeHTTPS) && x.http.clients.trusts(peerAddress(x.rctx.RemoteAddr())) {
+		return schemeHTTPS
 	}
 	return "http"
 }

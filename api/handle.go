@@ -35,7 +35,7 @@ type exchangeKey struct{}
 // handle answers one request. Everything passes through here: routed requests,
 // unknown paths and methods, and panics.
 func (s *Server) handle(rctx *fasthttp.RequestCtx) {
-	conn, guarded := rctx.Conn().(*guard.Conn)
+	conn, guarded := guard.Of(rctx.Conn())
 	if guarded && !conn.Begin() {
 		rctx.SetConnectionClose() // it is closing
 		return
@@ -67,6 +67,8 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 		return
 	}
 	switch method := string(rctx.Method()); {
+	case s.cfg.Redirect && x.scheme() != schemeHTTPS && !healthPaths[string(rctx.URI().PathOriginal())]:
+		x.redirect()
 	case method == http.MethodOptions:
 		x.preflight()
 	case methodLabel(method) == "other":
@@ -119,6 +121,17 @@ func (x *exchange) turnAway() {
 	x.rctx.SetConnectionClose()
 	x.fail(&wire.Error{Code: wire.CodeNotReady, Message: "This node is shutting down. Ask another one."})
 	x.send()
+}
+
+// redirect sends a request over plain HTTP to the same path of the public URL.
+func (x *exchange) redirect() {
+	uri := x.rctx.URI()
+	target := string(uri.PathOriginal())
+	if query := uri.QueryString(); len(query) > 0 {
+		target += "?" + string(query)
+	}
+	x.Out.Status = http.StatusPermanentRedirect
+	x.Out.Set(fiber.HeaderLocation, x.http.cfg.PublicURL+target)
 }
 
 // preflight answers OPTIONS for any path.
@@ -187,7 +200,7 @@ func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	defer s.gate.leave()
 	s.metrics.inFlight.Inc()
 	defer x.finish()
-	conn, guarded := rctx.Conn().(*guard.Conn)
+	conn, guarded := guard.Of(rctx.Conn())
 	if guarded {
 		conn.Linger()
 	}

@@ -29,7 +29,7 @@ var wordless = map[string]string{
 	"listSubscriptions": "one's own filters", "subscribe": "one's own filter", "unsubscribe": "an id",
 	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "listRules": "rules, for moderators",
 	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
-	"listHeld": "texts, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks",
+	"listHeld": "texts, for moderators", "selectEntries": "texts, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks",
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",
 	"sendMessage": "as callA2A", "streamMessage": "as callA2A", "listTasks": "rejected", "getTask": "rejected", "changeTask": "rejected",
 	"listTaskPushConfigs": "rejected", "createTaskPushConfig": "rejected", "getTaskPushConfig": "rejected", "deleteTaskPushConfig": "rejected",
@@ -38,7 +38,7 @@ var wordless = map[string]string{
 	"getSigningKeys": "keys", "getIndex": "a document", "getOverview": "a document", "getAllPages": "a document", "getDocs": "a document",
 	"getDocsPage": "a document", "getOpenAPI": "a document", "getPythonClient": "a file", "getJavaScriptClient": "a file",
 	"getLive": "of the node", "getReady": "of the node", "getStatus": "of the node", "getMetrics": "of the node",
-	"pageCluster": "of nodes", "pageConnect": "a document", "pageReport": "a form, of the id that was given", "pageReceipt": "what became of it", "pageSendReport": "a receipt", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file", "pageIcon": "a file",
+	"pageCluster": "of nodes", "pageConnect": "a document", "pageModerate": "its script asks, as a moderator", "pageReport": "a form, of the id that was given", "pageReceipt": "what became of it", "pageSendReport": "a receipt", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file", "pageIcon": "a file",
 	"getCluster": "of nodes", "getMeasured": "of the node",
 }
 

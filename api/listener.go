@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -23,15 +24,19 @@ type listener struct {
 	srv       *Server
 	closed    func() error
 	failed    *sample
-	rejection []byte // the response to a connection that is not admitted
+	rejection []byte      // the response to a connection that is not admitted
+	secure    *tls.Config // nil means HTTP in clear
 }
 
-func (s *Server) newListener(ln net.Listener) listener {
+func (s *Server) newListener(ln net.Listener, secure *tls.Config) listener {
 	failed := &sample{limit: rate.NewLimiter(rate.Every(acceptLogEvery), 1)}
 	body := tooManyConnections().Object().AppendJSON(nil)
 	rejection := fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
 		http.StatusServiceUnavailable, http.StatusText(http.StatusServiceUnavailable), op.ContentJSON, len(body), wire.RetryAfterUnavailable, body)
-	return listener{ln, s, sync.OnceValue(ln.Close), failed, rejection}
+	if secure != nil {
+		rejection = nil // a handshake would cost more than the connection
+	}
+	return listener{ln, s, sync.OnceValue(ln.Close), failed, rejection, secure}
 }
 
 // tooManyConnections returns the error for a connection beyond the limits.
@@ -51,10 +56,14 @@ func (l listener) Accept() (net.Conn, error) {
 		if err == nil {
 			pause = minAcceptPause
 			addr := peerAddress(conn.RemoteAddr())
-			if admitted := l.srv.Guard.Admit(conn, addr, l.srv.clients.trusts(addr), l.rejection); admitted != nil {
-				return admitted, nil
+			admitted := l.srv.Guard.Admit(conn, addr, l.srv.clients.trusts(addr), l.rejection)
+			switch {
+			case admitted == nil:
+				continue
+			case l.secure != nil:
+				return admitted.Secure(l.secure), nil
 			}
-			continue
+			return admitted, nil
 		}
 		if errors.Is(err, net.ErrClosed) {
 			return nil, err
@@ -73,7 +82,7 @@ func (l listener) Accept() (net.Conn, error) {
 
 // connState tells the guard about the states of a connection.
 func connState(conn net.Conn, state fasthttp.ConnState) {
-	guarded, is := conn.(*guard.Conn)
+	guarded, is := guard.Of(conn)
 	switch {
 	case is && state == fasthttp.StateActive:
 		guarded.Arriving()

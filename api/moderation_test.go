@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // modToken is the token of the moderator mia.
@@ -36,6 +37,7 @@ func asMia(s *apitest.Server, path string, body any) *apitest.Response {
 
 type hideAnswer struct {
 	Matched, Changed int
+	Blocked          int
 	Next             *string
 	Samples          []struct{ ID string }
 	Record           *uint64
@@ -289,7 +291,7 @@ func TestModerationRejected(t *testing.T) {
 		}
 	}
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
-	for _, path := range []string{"held", "rules", "reports"} {
+	for _, path := range []string{"held", "rules", "reports", "entries"} {
 		for query, code := range map[string]string{"limit=none": "validation_failed", "consistency=strong": "no_leader"} {
 			r := s.Get("/api/moderation/"+path+"?"+query, "Authorization", "Bearer "+modToken)
 			if p := apitest.CheckError(t, r); p.Code != code {
@@ -310,7 +312,7 @@ func TestPurge(t *testing.T) {
 		t.Errorf("the dry run answers %+v", dry)
 	}
 	for _, body := range []map[string]any{
-		{"reason": "x"}, {"ids": []string{"e1"}}, {"ids": []string{"e1"}, "agent": "eve", "reason": "x"}, {"ids": []string{"one"}, "reason": "x"},
+		{"reason": "x"}, {"ids": []string{"e1"}}, {"ids": []string{"e1"}, "agent": "eve", "reason": "x"}, {"agent": " ", "reason": "x"}, {"ids": []string{"one"}, "reason": "x"},
 	} {
 		asMia(s, "purge", body).Want(t, http.StatusUnprocessableEntity)
 	}
@@ -319,6 +321,64 @@ func TestPurge(t *testing.T) {
 	}
 	s.Get("/api/entries/e1").Has(t, `"reason":"an address","purged":true}`).Lacks(t, "lives")
 	s.Get("/api/moderation/log").Has(t, `"action":"purge","what":"e1","text":"Erased e1 for good","reason":"an address"`)
+}
+
+// TestPurgeBySelection purges an author's entries in parts, first the hidden ones alone, and blocks
+// the senders. The public record shows how many they are, and moderators see which.
+func TestPurgeBySelection(t *testing.T) {
+	s := withModerator(t)
+	const spam = 210
+	for i := range spam {
+		p := &command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: fmt.Sprintf("Pills, number %d", i)}
+		p.Proof.Sender = fmt.Sprint("s", i%3)
+		s.Backend.Apply(p)
+	}
+	mod(t, s, "hide", map[string]any{"ids": []string{"e1", "e2"}, "reason": "spam"})
+	list := func(query string) (ids []string) {
+		page := apitest.Decoded[struct {
+			Entries []struct {
+				EntryState string
+				Entry      struct{ ID, Body string }
+			}
+		}](t, s.Get("/api/moderation/entries?"+query, "Authorization", "Bearer "+modToken).Must(t, http.StatusOK))
+		for _, e := range page.Entries {
+			ids = append(ids, e.EntryState+" "+e.Entry.ID+" "+e.Entry.Body)
+		}
+		return ids
+	}
+	check.Diff(t, list("hidden=1&agent=eve"), []string{"hidden e2 Pills, number 1", "hidden e1 Pills, number 0"}, "the hidden entries are")
+	check.Equal(t, len(list("sender_of=e1&limit=100")), spam/3, "the entries of a sender")
+	s.Get("/api/moderation/entries?agent=eve").Want(t, http.StatusForbidden)
+	s.Get("/api/moderation/entries?since=soon", "Authorization", "Bearer "+modToken).Want(t, http.StatusUnprocessableEntity)
+
+	purge := func(fields map[string]any) (sum hideAnswer) {
+		fields["agent"], fields["reason"] = "eve", "spam"
+		for next := new(string); next != nil; {
+			part := mod(t, s, "purge", fields)
+			sum.Matched, sum.Changed, sum.Blocked = sum.Matched+part.Matched, sum.Changed+part.Changed, sum.Blocked+part.Blocked
+			if next = part.Next; next != nil {
+				fields["before"] = *next
+			}
+		}
+		return sum
+	}
+	for _, test := range []struct {
+		name   string
+		fields map[string]any
+		want   hideAnswer
+	}{
+		{"a dry run", map[string]any{"dry_run": true, "block_for": "1h"}, hideAnswer{Matched: spam, Blocked: 3}},
+		{"the hidden ones", map[string]any{"hidden": true}, hideAnswer{Matched: 2, Changed: 2}},
+		{"the others", map[string]any{"block_for": "1h"}, hideAnswer{Matched: spam - 2, Changed: spam - 2, Blocked: 3}},
+		{"again", map[string]any{"block_for": "1h"}, hideAnswer{}},
+	} {
+		t.Run(test.name, func(t *testing.T) { check.Diff(t, purge(test.fields), test.want, "the purge answers") })
+	}
+	asMia(s, "unhide", map[string]any{"ids": []string{"e1"}, "block_for": "1h"}).Want(t, http.StatusUnprocessableEntity, "block_for")
+
+	public := s.Get("/api/moderation/log?limit=100")
+	public.Has(t, `"what":null,"text":"Erased a selection of 2 entries for good"`, `"text":"Blocked a sender or a name"`).Lacks(t, `e2 e1`)
+	s.Get("/api/moderation/log?limit=100", "Authorization", "Bearer "+modToken).Has(t, `"what":"e2 e1"`)
 }
 
 // TestModeratorsSeeWhatWouldComeBack: a dry run shows what the authors of hidden entries

@@ -85,7 +85,7 @@ func (p shown) words() string { return text(p.all("main")[0]) }
 func (p shown) check(t *testing.T, path string) {
 	t.Helper()
 	policy := p.Header.Get("Content-Security-Policy")
-	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+	if !strings.Contains(policy, "default-src 'none'") && path != "/moderate" || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
 		t.Errorf("%s: Content-Security-Policy %q", path, policy)
 	}
 	level, ids := 0, map[string]bool{}
@@ -179,11 +179,13 @@ func TestPeopleSee(t *testing.T) {
 		{"/jobs?status=done", "There are no entries here yet.", "/api/jobs?status=done&limit=30"},
 		{"/human", "Read a sign open", "/api/human-requests?limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
-		{"/search?q=feared&agent=ada", "That is what I feared.", "/api/entries?q=feared&agent=ada&limit=30"},
-		{"/search?q=nowhere", "No text contains all of these words.", "/api/entries?q=nowhere&limit=30"},
+		{"/search?q=feared&agent=ada", "That is what I feared .", "/api/entries?q=feared&agent=ada&limit=30"},
+		{"/search?q=feared&agent=ada", "Only with agent ada ✕ , remove 1 result", "/api/entries?q=feared&agent=ada&limit=30"},
+		{"/search?q=nowhere&channel=logs", "Search everywhere", "/api/entries?q=nowhere&channel=logs&limit=30"},
+		{"/search?q=nowhere", "its beginning is enough. Search for any of the words Browse the channels", "/api/entries?q=nowhere&limit=30"},
 		{"/cluster", "node-a healthy leader 3", "/cluster.json"},
 		{"/cluster", "node-b away does not answer", "/cluster.json"},
-		{"/stats", "Registered agents 1", "/api/stats"},
+		{"/stats", "1 name is registered.", "/api/stats"},
 		{"/moderation", "Nothing was moderated yet.", "/api/moderation/log?limit=30"},
 		{"/e/" + evil.ID, `alert(1)> [click](javascript:alert(2))`, "/api/entries/" + evil.ID},
 	} {
@@ -210,7 +212,7 @@ func TestPeopleSee(t *testing.T) {
 			t.Errorf("%s to a program:\n%s\nwant as %s:\n%s", test.path, same.Body, alternate, r.Body)
 		}
 	}
-	const listing = 20 // of the pages above show lists or conversations
+	const listing = 22 // of the pages above show lists or conversations
 	if feeds != listing {
 		t.Errorf("%d pages have feeds, not %d", feeds, listing)
 	}
@@ -489,6 +491,38 @@ func TestAgentsJobs(t *testing.T) {
 	} {
 		if words := browse(t, s, path, http.StatusOK).words(); !strings.Contains(words, holds) {
 			t.Errorf("%s shows %s", path, words)
+		}
+	}
+}
+
+// TestModeratePage is the page for moderators: stored nowhere, in no frame, with scripts of this
+// site alone, and no texts without the token that its script sends.
+func TestModeratePage(t *testing.T) {
+	s := start(t)
+	p := browse(t, s, "/moderate", http.StatusOK)
+	for header, want := range map[string]string{
+		"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "ETag": "",
+	} {
+		apitest.Equal(t, header, p.Header.Get(header), want)
+	}
+	if policy := p.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self'; object-src 'none'; ") {
+		t.Errorf("the policy is %q", policy)
+	}
+	p.Has(t, `<meta name="referrer" content="no-referrer">`, `content="noindex"`)
+	var scripts []string
+	for _, n := range p.all("script") {
+		if text(n) != "" {
+			t.Errorf("an inline script: %q", text(n))
+		}
+		scripts = append(scripts, attr(n, "src"))
+	}
+	if len(scripts) != 2 {
+		t.Fatalf("the scripts are %q", scripts)
+	}
+	script := s.Send(s.Request(http.MethodGet, scripts[1], "")).Must(t, http.StatusOK).Body
+	for _, unsafe := range []string{"innerHTML", "insertAdjacentHTML", "localStorage", "document.write", "eval("} {
+		if bytes.Contains(script, []byte(unsafe)) {
+			t.Errorf("the script has %s", unsafe)
 		}
 	}
 }

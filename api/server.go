@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/mcp"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/moderate"
@@ -47,6 +49,8 @@ type Config struct {
 	// PublicURL is the base of the URLs that agents are shown, such as
 	// https://commons.example; "" means the address that the request was sent to.
 	PublicURL string
+	// Redirect sends requests over plain HTTP to PublicURL, except those for health.
+	Redirect bool
 	// Operator names the operator of this service.
 	Operator Operator
 	// DualCard adds the fields of A2A 0.3 to the agent card.
@@ -95,9 +99,16 @@ func (s *Server) Operate(operationID string, in wire.Invocation) wire.Performed 
 }
 
 // Serve answers requests on a listener until Shutdown, and returns nil then.
-func (s *Server) Serve(ln net.Listener) error {
+func (s *Server) Serve(ln net.Listener) error { return s.serveOn(ln, nil) }
+
+// ServeTLS is Serve over TLS 1.2 and 1.3.
+func (s *Server) ServeTLS(ln net.Listener, certificate guard.Certificate) error {
+	return s.serveOn(ln, guard.TLS(certificate))
+}
+
+func (s *Server) serveOn(ln net.Listener, secure *tls.Config) error {
 	// A Shutdown may come before the server below knows the listener.
-	guarded := s.newListener(ln)
+	guarded := s.newListener(ln, secure)
 	stop := context.AfterFunc(s.Waits, func() { _ = guarded.Close() })
 	defer stop()
 	if err := s.http.Serve(guarded); err != nil {

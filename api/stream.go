@@ -55,7 +55,7 @@ func (x *exchange) follow(events op.EventSource) error {
 	x.Out.ContentType = op.ContentEvents
 	x.Out.Set(op.HeaderCacheControl, op.CachingNever)
 	x.Out.Set("X-Accel-Buffering", "no")
-	conn, guarded := x.rctx.Conn().(*guard.Conn)
+	conn, guarded := guard.Of(x.rctx.Conn())
 	if x.rctx.IsHead() || !guarded {
 		return nil
 	}

@@ -265,7 +265,7 @@ func (w *logWriter) prove(p command.Payload, by command.Signature) {
 	look := sha256.Sum256([]byte(one(w, by.AgentKey, by.AgentKey, by.AgentKey, "alike")))
 	by.Proof.Looks = look[:command.LookBytes]
 	if w.oneOf(3) {
-		by.Proof.Sketch = []byte(one(w, "aaaaaaaabbbbbbbb", "aaaaaaaacccccccc", "ddddddddeeeeeeee"))
+		by.Proof.Sketch = []byte(one(w, "aaaaaaaabbbbbbbbcccccccc", "aaaaaaaabbbbbbbbccccdddd", "ddddddddeeeeeeee"))
 	}
 	by.Proof.Unlimited, by.Proof.Shared = w.oneOf(3), w.oneOf(10)
 	from := netip.MustParseAddr(one(w, "192.0.2.1", "198.51.100.1"))

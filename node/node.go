@@ -22,6 +22,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/certificate"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/datakey"
@@ -58,6 +59,8 @@ type Node struct {
 	usage    *usage.Counter
 
 	httpListener  net.Listener
+	httpsListener net.Listener        // nil without a certificate
+	certificate   *certificate.Keeper // nil without HTTPS
 	httpAdvertise string
 	server        *api.Server
 	serving       atomic.Pointer[api.Server] // server, for what may need it before it is there
@@ -141,10 +144,15 @@ func (n *Node) openDir() (err error) {
 	if n.secrets, err = cluster.LoadSecrets(n.cfg.SecretFile); err != nil {
 		return err
 	}
+	if n.cfg.TLSCert != "" {
+		if n.certificate, err = certificate.Load(n.cfg.TLSCert, n.cfg.TLSKey, n.logger, time.Now); err != nil {
+			return fmt.Errorf("load --tls-cert: %w", err)
+		}
+	}
 	n.health = health.New(health.Config{
 		Started: n.started, Version: n.cfg.Version, ServerID: n.identity.ServerID, DataDir: n.cfg.DataDir, Logger: n.logger, Abandon: n.abandon,
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, HangTimeout: n.cfg.HangTimeout, Reserve: n.cfg.DiskReserve, HouseAgents: n.cfg.HouseAgents,
-		Unanswered: n.cfg.Unanswered(), SlowWrite: n.cfg.Tuning.SlowWrite,
+		Unanswered: n.cfg.Unanswered(), Certificate: n.certificate, SlowWrite: n.cfg.Tuning.SlowWrite,
 		Around: n.cfg.Tuning.AroundWrite, DiskSpace: n.cfg.Tuning.DiskSpace,
 	})
 	n.book = cluster.OpenBook(filepath.Join(n.cfg.DataDir, offline.BookFile), n.logger)
@@ -336,6 +344,15 @@ func (n *Node) openHTTP() (err error) {
 		_ = n.httpListener.Close() // the server has closed it when it has run
 		return nil
 	})
+	if n.certificate != nil {
+		if n.httpsListener, err = listen(n.workCtx, "tcp", n.cfg.HTTPSAddr); err != nil {
+			return fmt.Errorf("public HTTPS: %w", err)
+		}
+		n.onEnd(func(ending) error {
+			_ = n.httpsListener.Close() // as above
+			return nil
+		})
+	}
 	n.httpAdvertise, err = cluster.AdvertiseAddr(n.cfg.HTTPAdvertise, n.httpListener.Addr())
 	return err
 }
@@ -473,6 +490,11 @@ func (n *Node) startWorkers() error {
 		n.members.Run, n.health.Run, n.usage.Run, n.delivery.Run, n.purge.Run, n.catchUp,
 		func(ctx context.Context) { n.raft.TakeSnapshots(ctx, n.health.Room) },
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
+		func(ctx context.Context) {
+			if n.certificate != nil {
+				n.certificate.Watch(ctx)
+			}
+		},
 	} {
 		n.workers.Go(func() { work(n.workCtx) })
 	}
@@ -496,7 +518,7 @@ func (n *Node) serveHTTP() (err error) {
 			NoAddressProof: n.cfg.NoAddressProof(), Notify: n.notifyRules(),
 		},
 		Operator: api.Operator{Name: n.cfg.OperatorName, Contact: n.cfg.OperatorContact, Terms: n.cfg.TermsURL},
-		Robots:   robots, PublicURL: n.cfg.PublicURL, DualCard: n.cfg.DualCard(),
+		Robots:   robots, PublicURL: n.cfg.PublicURL, Redirect: n.cfg.HTTPRedirect, DualCard: n.cfg.DualCard(),
 		RequestLog: n.cfg.RequestLog, Registry: n.registry, NoteRead: n.health.NoteRead,
 		TrustedProxies: config.Networks(n.cfg.TrustedProxies), MetricsFrom: config.Networks(n.cfg.MetricsFrom), NoteProxy: n.health.NoteProxy,
 	})
@@ -510,12 +532,24 @@ func (n *Node) serveHTTP() (err error) {
 			n.fail(fmt.Errorf("serving HTTP: %w", err))
 		}
 	}()
-	n.logger.Info("listening", "http", n.HTTPAddr(), "cluster", n.port.AdvertiseAddr(), "gossip", n.gossip.Addr(), "data", n.cfg.DataDir)
+	https := ""
+	if n.httpsListener != nil {
+		https = n.HTTPSAddr()
+		go func() {
+			if err := n.server.ServeTLS(n.httpsListener, n.certificate.Get); err != nil {
+				n.fail(fmt.Errorf("serving HTTPS: %w", err))
+			}
+		}()
+	}
+	n.logger.Info("listening", "http", n.HTTPAddr(), "https", https, "cluster", n.port.AdvertiseAddr(), "gossip", n.gossip.Addr(), "data", n.cfg.DataDir)
 	return nil
 }
 
 // HTTPAddr returns the bound address of the public HTTP service.
 func (n *Node) HTTPAddr() string { return n.httpListener.Addr().String() }
+
+// HTTPSAddr returns the bound address of the public service over TLS, which must be on.
+func (n *Node) HTTPSAddr() string { return n.httpsListener.Addr().String() }
 
 // ServerID returns the node's id in the cluster.
 func (n *Node) ServerID() string { return n.identity.ServerID }

@@ -2,11 +2,15 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +24,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
 const testPatience = time.Minute
@@ -214,5 +219,41 @@ func TestMetricsShowRaftAndNode(t *testing.T) {
 		if !strings.Contains(string(body), line) {
 			t.Errorf("no %q in the metrics", line)
 		}
+	}
+}
+
+// A node serves HTTPS beside HTTP, and takes a new certificate while it runs.
+func TestHTTPS(t *testing.T) {
+	c, dir, authority := local(t), t.TempDir(), pushtest.NewAuthority(t)
+	pushtest.WritePair(t, dir, authority.Certificate("commons.example"))
+	c.TLSCert, c.TLSKey, c.HTTPSAddr = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), "127.0.0.1:0"
+	n := mustStart(t, c)
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{RootCAs: authority.Pool(), ServerName: "commons.example"},
+	}}
+	await.Eventually(t, "ready", n.readyForTest)
+	ask := func() *x509.Certificate {
+		resp := must.Get(client.Get("https://" + n.HTTPSAddr() + "/readyz"))(t)
+		must.Do(t, resp.Body.Close())
+		check.Equal(t, resp.StatusCode, http.StatusOK, "status over TLS")
+		return resp.TLS.PeerCertificates[0]
+	}
+	first := ask()
+	next := authority.Certificate("commons.example")
+	pushtest.WritePair(t, dir, next)
+	await.Eventually(t, "the new certificate is in use", func() bool { return ask().Equal(next.Leaf) && !next.Leaf.Equal(first) })
+	must.Do(t, os.Remove(c.TLSKey))
+	await.Eventually(t, "status and metrics show the problem", func() bool {
+		resp := must.Get(http.Get("http://" + n.HTTPAddr() + "/metrics"))(t)
+		defer resp.Body.Close()
+		metrics := string(must.Get(io.ReadAll(resp.Body))(t))
+		condition := n.health.Condition()
+		return strings.Contains(metrics, "commons_certificate_rejected 1") && strings.Contains(strings.Join(n.health.Warnings(&condition), "; "), c.TLSKey)
+	})
+	ask()
+	shutdown(t, n)
+	if _, err := client.Get("https://" + n.HTTPSAddr()); err == nil {
+		t.Error("a node that was shut down answers over TLS")
 	}
 }

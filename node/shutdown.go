@@ -120,6 +120,9 @@ func (n *Node) closeNetwork() {
 	go func() {
 		defer close(closed)
 		err := errors.Join(n.port.Close(), n.httpListener.Close(), n.closeGossip(ending{crash: true}))
+		if n.httpsListener != nil {
+			err = errors.Join(err, n.httpsListener.Close())
+		}
 		if n.server != nil {
 			err = errors.Join(err, n.server.Shutdown(ctx))
 		}

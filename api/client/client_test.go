@@ -79,6 +79,10 @@ func TestOperations(t *testing.T) {
 		if len(page.Items) != 1 || page.Items[0].ID != reply.Entry.ID || page.Cursor == "" || page.Index == 0 || page.Node != "node-a" {
 			t.Errorf("%+v", page)
 		}
+		reply := page.Items[0]
+		if one := must[client.Page[client.Thread]](t)(c.ThreadPage(ctx, client.ThreadQuery{Thread: reply.ID})); len(one.Items) != 1 || one.Items[0].ID != reply.Supersedes {
+			t.Errorf("the conversation of %+v: %+v", reply, one.Items)
+		}
 		page = must[client.Page[client.Entry]](t)(c.EntryPage(ctx, client.EntryQuery{SinceText: "2030-01-01"}))
 		if len(page.Items) != 0 {
 			t.Errorf("after 2030: %+v", page)

@@ -69,12 +69,13 @@ type ThreadQuery struct {
 	Sort       string // active (default): by the newest entries; new: by the first ones
 	Channel    string // of the first entry, or several, separated by commas
 	Unanswered bool   // whose first entry is a question or a request for help without an answer
+	Thread     string // id of an entry: its conversation alone
 	Limit      int
 	Cursor     string
 }
 
 func (q *ThreadQuery) values() url.Values {
-	v := values("sort", q.Sort, "channel", q.Channel, "limit", number(q.Limit), "cursor", q.Cursor)
+	v := values("sort", q.Sort, "channel", q.Channel, "thread", q.Thread, "limit", number(q.Limit), "cursor", q.Cursor)
 	if q.Unanswered {
 		v.Set("unanswered", "1")
 	}

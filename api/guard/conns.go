@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"net/netip"
@@ -62,6 +63,11 @@ type Conn struct {
 	stream  atomic.Pointer[Wait] // the place of the stream of events on it
 	slow    atomic.Bool          // its request was ended, because it took too long to arrive
 	linger  atomic.Bool
+	// secure is the connection under TLS, or nil, and turn ends the turn of its handshake.
+	secure *tls.Conn
+	turn   atomic.Pointer[func()]
+	// final is the deadline of the newest Send, zero before the first.
+	final time.Time
 	// ahead is the byte that was read while the client's call waited, if any.
 	ahead []byte
 	// joins keeps the next Write in begun, to send it with the one after it; see Join.
@@ -300,6 +306,7 @@ func (c *Conn) Watch() (ended <-chan struct{}, stop func()) {
 
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
+	c.endTurn()
 	if len(c.ahead) > 0 && len(p) > 0 {
 		n := copy(p, c.ahead)
 		c.ahead = c.ahead[n:]
@@ -329,14 +336,18 @@ func (c *Conn) Write(p []byte) (written int, err error) {
 	}
 	c.joins, c.begun = false, nil
 	for len(begun)+len(p) > 0 {
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(writeProgress)); err != nil {
+		deadline := c.final
+		if deadline.IsZero() {
+			deadline = time.Now().Add(writeProgress)
+		}
+		if err := c.Conn.SetWriteDeadline(deadline); err != nil {
 			return written, err
 		}
 		n, err := c.send(begun, p[:min(len(p), writePiece)])
 		kept := min(n, len(begun))
 		begun = begun[kept:]
 		written, p = written+n-kept, p[n-kept:]
-		if timeout, is := err.(net.Error); err != nil && (n == 0 || !is || !timeout.Timeout()) { //nolint:errorlint // as it is returned
+		if timeout, is := err.(net.Error); err != nil && (n == 0 || !c.final.IsZero() || !is || !timeout.Timeout()) { //nolint:errorlint // as it is returned
 			return written, err
 		}
 	}
@@ -368,6 +379,7 @@ func (c *Conn) kill() {
 // Close implements net.Conn.
 func (c *Conn) Close() error {
 	c.arrived()
+	c.endTurn()
 	if place := c.stream.Swap(nil); place != nil {
 		place.Done()
 	}

@@ -42,6 +42,8 @@ type Limits struct {
 	Rejections int
 	// DryRuns is the maximum number of dry runs per minute of one address, or Unbounded.
 	DryRuns int
+	// Handshakes is the maximum number of TLS handshakes per second of one address, or Unbounded.
+	Handshakes int
 	// Now is the clock. nil means time.Now.
 	Now func() time.Time
 }
@@ -78,6 +80,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.ReadWork, DefaultReadWork)
 	setDefault(&l.Rejections, DefaultRejections)
 	setDefault(&l.DryRuns, DefaultDryRuns)
+	setDefault(&l.Handshakes, DefaultHandshakes)
 	if l.Now == nil {
 		l.Now = time.Now
 	}
@@ -102,10 +105,13 @@ type Guard struct {
 	// streams are the streams of events.
 	streams waits
 	answers answers
-	builds  builds
-	exports holdings // one of each client
+	builds  turns
+	// handshakes are the TLS handshakes that use the processor.
+	handshakes turns
+	exports    holdings // one of each client
 	// Rejected counts rejected writes, Reads the work of reads, DryRuns dry runs.
 	Rejected, Reads, DryRuns *Budgets
+	shakes                   *Budgets // of TLS handshakes
 	metrics                  *metrics
 }
 
@@ -117,6 +123,7 @@ func New(limits Limits) *Guard {
 		Rejected: newBudgets(limits.Rejections, time.Second, limits.Rejections*rejectionSeconds, limits.Now),
 		Reads:    newBudgets(limits.ReadWork, time.Second, limits.ReadWork*readSeconds, limits.Now),
 		DryRuns:  newBudgets(limits.DryRuns, time.Minute, limits.DryRuns-1, limits.Now), // one more may be owed
+		shakes:   newBudgets(limits.Handshakes, time.Second, limits.Handshakes*handshakeSeconds, limits.Now),
 		metrics:  newMetrics(),
 	}
 	g.conns.init(g)
@@ -124,7 +131,8 @@ func New(limits Limits) *Guard {
 	g.arrivals.init(limits.AddressArrivals, limits.Arrivals, g.metrics.closed.WithLabelValues("slow"))
 	g.streams.init(limits.AddressStreams, limits.Streams, g.metrics.closed.WithLabelValues("stream"))
 	g.answers.init(g)
-	g.builds.init()
+	g.builds.init(buildsPerCPU)
+	g.handshakes.init(handshakesPerCPU)
 	g.exports.shares = newShares(1)
 	return g
 }
@@ -215,7 +223,9 @@ func newMetrics() *metrics {
 			Help: "Waiting calls that were answered early to make room.",
 		}),
 	}
-	m.rejected.WithLabelValues("connections") // there from the start, at 0
+	for _, of := range []string{"connections", rejectedHandshakes} {
+		m.rejected.WithLabelValues(of) // there from the start, at 0
+	}
 	return m
 }
 

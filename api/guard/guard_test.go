@@ -374,7 +374,7 @@ func TestBuilds(t *testing.T) {
 		for n := 0; n != waiting; time.Sleep(time.Millisecond) {
 			g.builds.mu.Lock()
 			n = 0
-			for e := g.builds.turns.Front(); e != nil; e = e.Next() {
+			for e := g.builds.lines.Front(); e != nil; e = e.Next() {
 				n += len(e.Value.(*line).waiters)
 			}
 			g.builds.mu.Unlock()
@@ -399,7 +399,7 @@ func TestBuilds(t *testing.T) {
 	}
 	g.builds.done()
 	g.builds.done()
-	if g.builds.turns.Len() != 0 || len(g.builds.waiting) != 0 || g.builds.free != 1 {
-		t.Errorf("%d lines wait, %d places are free", g.builds.turns.Len(), g.builds.free)
+	if g.builds.lines.Len() != 0 || len(g.builds.waiting) != 0 || g.builds.free != 1 {
+		t.Errorf("%d lines wait, %d places are free", g.builds.lines.Len(), g.builds.free)
 	}
 }

@@ -129,12 +129,12 @@ func (w *Wait) Done() {
 // memory.
 const buildsPerCPU = 2
 
-// builds are the lists that are being made. If more are wanted, addresses take turns, so
-// that an address that wants many delays only itself.
-type builds struct {
+// turns bounds work that runs at the same time. If more is wanted, addresses take turns, so
+// that an address that wants much delays only itself.
+type turns struct {
 	mu      sync.Mutex
 	free    int
-	turns   *list.List // of *line, whose turn is next in front
+	lines   *list.List // of *line, whose turn is next in front
 	waiting map[netip.Prefix]*list.Element
 }
 
@@ -144,14 +144,17 @@ type line struct {
 	waiters []chan struct{}
 }
 
-func (b *builds) init() {
-	b.free, b.turns, b.waiting = buildsPerCPU*runtime.GOMAXPROCS(0), list.New(), make(map[netip.Prefix]*list.Element)
+func (b *turns) init(perCPU int) {
+	b.free, b.lines, b.waiting = perCPU*runtime.GOMAXPROCS(0), list.New(), make(map[netip.Prefix]*list.Element)
 }
 
 // Build waits for the turn of a client to have a list made, for so long at most and until
 // ctx ends; then it returns false. Else the caller calls done when the list is made.
 func (g *Guard) Build(ctx context.Context, most time.Duration, client Client) (done func(), ok bool) {
-	b := &g.builds
+	return g.builds.take(ctx, most, client)
+}
+
+func (b *turns) take(ctx context.Context, most time.Duration, client Client) (done func(), ok bool) {
 	b.mu.Lock()
 	if b.free > 0 {
 		b.free--
@@ -161,7 +164,7 @@ func (g *Guard) Build(ctx context.Context, most time.Duration, client Client) (d
 	turn := make(chan struct{})
 	at := b.waiting[client.narrow]
 	if at == nil {
-		at = b.turns.PushBack(&line{address: client.narrow})
+		at = b.lines.PushBack(&line{address: client.narrow})
 		b.waiting[client.narrow] = at
 	}
 	of, _ := at.Value.(*line)
@@ -189,10 +192,10 @@ func (g *Guard) Build(ctx context.Context, most time.Duration, client Client) (d
 }
 
 // done lets the next one have its turn.
-func (b *builds) done() {
+func (b *turns) done() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	next := b.turns.Front()
+	next := b.lines.Front()
 	if next == nil {
 		b.free++
 		return
@@ -200,13 +203,13 @@ func (b *builds) done() {
 	of, _ := next.Value.(*line)
 	close(of.waiters[0])
 	of.waiters = of.waiters[1:]
-	b.turns.MoveToBack(next)
+	b.lines.MoveToBack(next)
 	b.dropEmpty(of)
 }
 
-func (b *builds) dropEmpty(of *line) {
+func (b *turns) dropEmpty(of *line) {
 	if at := b.waiting[of.address]; len(of.waiters) == 0 && at != nil && at.Value == of {
-		b.turns.Remove(at)
+		b.lines.Remove(at)
 		delete(b.waiting, of.address)
 	}
 }
@@ -248,10 +251,12 @@ func (g *Guard) Stream(conn *Conn, client Client, bytes int, end func()) bool {
 
 // Send writes all of p, or fails if the client does not read it in time.
 func (c *Conn) Send(p []byte, within time.Duration) error {
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(within)); err != nil {
-		return err
+	c.final = time.Now().Add(within)
+	var over net.Conn = c
+	if c.secure != nil {
+		over = c.secure
 	}
-	_, err := c.Conn.Write(p)
+	_, err := over.Write(p)
 	if timeout, is := err.(net.Error); is && timeout.Timeout() { //nolint:errorlint // as it is returned
 		c.guard.metrics.closed.WithLabelValues("unread").Inc()
 	}

@@ -34,7 +34,7 @@ func (c *Call) Wait(most time.Duration) (ctx context.Context, done func()) {
 // WatchClient watches the client's connection while its call waits: gone is closed when
 // the client disconnects or sends more. The caller calls stop.
 func (c *Call) WatchClient() (gone <-chan struct{}, stop func()) {
-	guarded, is := c.Conn().(*guard.Conn)
+	guarded, is := guard.Of(c.Conn())
 	if !is {
 		return nil, func() {}
 	}

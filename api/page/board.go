@@ -1,6 +1,12 @@
 package page
 
-import "cmp"
+import (
+	"cmp"
+	"html/template"
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // jobStatuses are the views of the job board.
 var jobStatuses = []string{"open", "claimed", "review", "done", "closed", "all"}
@@ -50,7 +56,7 @@ var searchParams = []string{"q", "kind", "channel", "agent", "tag", "since"}
 
 // fillSearch is a search.
 func fillSearch(p *builder, answer []byte) error {
-	l, _, err := p.list(answer, inAll, searchParams...)
+	l, _, err := p.list(answer, inAll, "q", "mode")
 	if err != nil {
 		return err
 	}
@@ -58,12 +64,63 @@ func fillSearch(p *builder, answer []byte) error {
 	for _, name := range searchParams {
 		l.Filter[name] = given(p.r, name)
 	}
+	if words := searchWord.FindAllString(l.Filter["q"], -1); len(words) > 0 {
+		anyWord := given(p.r, "mode") == "any"
+		l.Filters = []choice{{"All words, newest first", with(p.r, "mode", ""), !anyWord}, {"Any word, best first", with(p.r, "mode", "any"), anyWord}}
+		l.Rows = emphasized(l.Rows, words)
+	}
+	switch n := strings.Count(string(l.Rows), "<li "); {
+	case l.Rows == "":
+		l.try()
+	case l.More == "" && !l.Later:
+		l.Count = plural(n, "result")
+	case !l.Later:
+		l.Count = "More than " + plural(n-1, "result")
+	}
 	p.frame.Title, p.frame.NoIndex, p.frame.Live = "Search", true, news(p.r)
 	p.frame.Description = "Search of everything that agents wrote here."
 	if q := l.Filter["q"]; q != "" {
 		p.frame.Title = "Search: " + q
 	}
 	return nil
+}
+
+// try replaces the notes of a search without results that name calls by links.
+func (l *listPage) try() {
+	l.Notes = slices.DeleteFunc(l.Notes, func(note string) bool { return strings.Contains(note, "GET /api/") })
+	if len(l.Filters) > 0 && !l.Filters[1].Active {
+		l.Try = append(l.Try, choice{Name: "Search for any of the words", Path: l.Filters[1].Path})
+	}
+	if q := l.Filter["q"]; q != "" && len(l.Chips) > 0 {
+		l.Try = append(l.Try, choice{Name: "Search everywhere", Path: "/search?" + encode(pairs("q", q))})
+	}
+	l.Try = append(l.Try, choice{Name: "Browse the channels", Path: "/channels"})
+}
+
+var (
+	searchWord = regexp.MustCompile(`[\pL\pN]+`)
+	// rowPart is a tag, a character reference or a word of a row.
+	rowPart = regexp.MustCompile(`<[^>]*>|&[#\w]+;|[\pL\pN]+`)
+)
+
+// emphasized marks words of a search in the titles and excerpts of rows, without case. Words that
+// begin with a word of the search are marked, too.
+func emphasized(rows template.HTML, words []string) template.HTML {
+	inside := false
+	marked := rowPart.ReplaceAllStringFunc(string(rows), func(part string) string {
+		switch {
+		case strings.HasPrefix(part, "<h2") || strings.HasPrefix(part, `<p class="excerpt"`):
+			inside = true
+		case part == "</h2>" || part == "</p>":
+			inside = false
+		case inside && part[0] != '<' && part[0] != '&' && slices.ContainsFunc(words, func(word string) bool {
+			return len(part) >= len(word) && strings.EqualFold(part[:len(word)], word)
+		}):
+			return "<mark>" + part + "</mark>"
+		}
+		return part
+	})
+	return template.HTML(marked) //nolint:gosec // words of escaped text between tags of ours
 }
 
 // fillLog is the log of what moderators did.

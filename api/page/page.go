@@ -76,6 +76,8 @@ type Reply struct {
 	// Policy is the Content-Security-Policy, Caching the Cache-Control, and Location the target of a
 	// redirect. Each may be empty.
 	Policy, Caching, Location string
+	// Private means that the page's address is not sent as a referrer.
+	Private bool
 	// Tag is the entity tag, or "".
 	Tag string
 	// Rejection is the source of headers such as Retry-After, or nil.
@@ -103,6 +105,9 @@ type Route struct {
 	name, nav string
 	// fresh means that every request gets a page of its own.
 	fresh bool
+	// private means that the page is for moderators: it is stored nowhere, and all it loads is this
+	// site's.
+	private bool
 	// post handles a form, or is nil.
 	post func(s *Site, r Request) Reply
 }
@@ -112,7 +117,9 @@ type Site struct {
 	templates  map[string]*template.Template
 	operator   string // who runs this place, in words
 	policy     string
+	private    string // the policy of private pages
 	script     string // its path
+	moderate   string // the path of the script for moderators
 	fixedBytes int    // of the layout
 	icon       string
 	assets     map[string]asset // by name
@@ -120,6 +127,7 @@ type Site struct {
 	rows       *textcache.Cache
 	pages      *textcache.Cache
 	markdown   *markdown
+	links      map[string]template.HTML // the navigation, by the current place
 }
 
 type asset struct {
@@ -136,6 +144,10 @@ func New(operator string) (*Site, error) {
 		operator:  operator,
 		templates: map[string]*template.Template{}, assets: map[string]asset{},
 		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), pages: textcache.New(keptPages), markdown: newMarkdown(),
+		links: map[string]template.HTML{"": navigation("")},
+	}
+	for _, place := range places {
+		s.links[place.nav] = navigation(place.nav)
 	}
 	style, err := assetFiles.ReadFile("assets/style.css")
 	if err != nil {
@@ -143,9 +155,14 @@ func New(operator string) (*Site, error) {
 	}
 	small := shrink(string(style))
 	sum := sha256.Sum256([]byte(small))
-	s.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-		"'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	if s.script, err = s.addAsset("script.js", "text/javascript; charset=utf-8"); err != nil {
+	inline := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	s.policy = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; " + inline
+	s.private = "default-src 'self'; object-src 'none'; " + inline
+	const contentScript = "text/javascript; charset=utf-8"
+	if s.script, err = s.addAsset("script.js", contentScript); err != nil {
+		return nil, err
+	}
+	if s.moderate, err = s.addAsset("moderate.js", contentScript); err != nil {
 		return nil, err
 	}
 	if s.icon, err = s.addAsset("icon.svg", "image/svg+xml"); err != nil {
@@ -288,7 +305,7 @@ func (s *Site) recall(key string) (Reply, bool) {
 
 // render makes a page.
 func (s *Site) render(rt *Route, r Request) Reply {
-	p := &builder{site: s, r: r, frame: frame{Nav: rt.nav}, fresh: rt.fresh}
+	p := &builder{site: s, r: r, frame: frame{Nav: rt.nav, NoIndex: rt.private, Private: rt.private}, fresh: rt.fresh}
 	var answer []byte
 	if rt.main != nil {
 		operation, in := rt.main(r)
@@ -306,7 +323,11 @@ func (s *Site) render(rt *Route, r Request) Reply {
 	case err != nil:
 		return broken(fmt.Errorf("page %s: %w", rt.ID, err))
 	}
-	return s.execute(p, rt.name, http.StatusOK)
+	reply := s.execute(p, rt.name, http.StatusOK)
+	if rt.private {
+		reply.Policy, reply.Caching, reply.Private = s.private, "no-store", true
+	}
+	return reply
 }
 
 // execute runs a template.
@@ -410,10 +431,37 @@ type frame struct {
 	// has no live updates.
 	Live, From string
 	NoIndex    bool
+	Private    bool // see Reply
 	Body       any
 
 	Operator string // who runs this place, in words
 	Self     string // the page's own path and query
+	Links    template.HTML
+}
+
+// places are the links of the navigation.
+var places = []struct{ nav, path, name string }{
+	{"latest", "/", "Latest"},
+	{"channels", "/channels", "Channels"},
+	{"jobs", "/jobs", "Jobs"},
+	{"human", "/human", "Human help"},
+	{"agents", "/agents", "Agents"},
+	{"docs", "/docs", "Docs"},
+	{"cluster", "/cluster", "Cluster"},
+	{"connect", "/connect", "Connect"},
+}
+
+// navigation returns the links of the navigation, with the current place marked.
+func navigation(current string) template.HTML {
+	var b strings.Builder
+	for _, place := range places {
+		mark := ""
+		if place.nav == current {
+			mark = ` aria-current="page"`
+		}
+		b.WriteString(`<a href="` + place.path + `"` + mark + `>` + place.name + "</a>\n")
+	}
+	return template.HTML(b.String()) //nolint:gosec // constants
 }
 
 // descriptionRunes is the maximum length of the description of a page, and about describes pages
@@ -440,6 +488,7 @@ type builder struct {
 // finish fills in what every page has.
 func (p *builder) finish() {
 	p.frame.Operator = p.site.operator
+	p.frame.Links = cmp.Or(p.site.links[p.frame.Nav], p.site.links[""])
 	if given(p.r, "cursor") != "" {
 		p.frame.Live = "" // news appear on the first page alone
 	}

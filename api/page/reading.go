@@ -23,12 +23,14 @@ type listPage struct {
 	About channelRow
 	// Filter is the content of the search form by field.
 	Filter map[string]string
-	// Only are the filters that no form on the page shows, and All is the address without them.
-	Only    []wire.Pair
-	All     string
+	// Chips are the filters that no tab or page shows, each with the address without it.
+	Chips   []choice
 	Filters []choice
-	Agent   *agentPage
-	Later   bool // this is not the first page
+	// Count is the number of results of a search, and Try other searches after one without results.
+	Count string
+	Try   []choice
+	Agent *agentPage
+	Later bool // this is not the first page
 }
 
 type channelRow struct {
@@ -60,10 +62,8 @@ func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *
 		err = decode(rows[0], first)
 	}
 	l := &listPage{Rows: html, Notes: list.Notes, More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != ""}
-	l.Only = without(passed(p.r, filters), shown...)
-	l.All, _, _ = strings.Cut(p.r.Path(), "?")
-	if kept := passed(p.r, shown); len(kept) > 0 {
-		l.All += "?" + encode(kept)
+	for _, filter := range without(passed(p.r, filters), shown...) {
+		l.Chips = append(l.Chips, choice{Name: filter.Name + " " + filter.Value, Path: strings.TrimSuffix(with(p.r, filter.Name, ""), "?")})
 	}
 	p.frame.Body = l
 	p.frame.NoIndex = l.Later
@@ -449,7 +449,7 @@ func fillAgent(p *builder, answer []byte) error {
 		if note := answer.Agent.Note; note != "" {
 			a.NoteHTML = p.body(note)
 		}
-	} else if l.Rows == "" && !l.Later && len(l.Only) == 0 {
+	} else if l.Rows == "" && !l.Later && len(l.Chips) == 0 {
 		p.rejection = done.Rejection // the name was never used
 		return errRejected
 	}

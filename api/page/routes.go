@@ -1,8 +1,9 @@
 package page
 
 import (
-	"html/template"
+	"html"
 	"net/http"
+	"regexp"
 
 	"github.com/commons-cluster/commons/api/wire"
 )
@@ -27,6 +28,8 @@ func Routes() []Route {
 	clusterPage.fresh = true
 	connectPage := get("/connect", "pageConnect", "connect", "connect", nil, fillConnect)
 	connectPage.fresh = true
+	moderatePage := get("/moderate", "pageModerate", "", "moderate", nil, fillModerate)
+	moderatePage.fresh, moderatePage.private = true, true
 	reportPage := get("/report", "pageReport", "", "report", nil, fillReport)
 	receiptPage := get("/report/:id", "pageReceipt", "", "receipt", oneReport, fillReceipt)
 	receiptPage.fresh = true
@@ -47,11 +50,31 @@ func Routes() []Route {
 		get("/human", "pageHuman", "human", "list", paged("listHumanRequests"), fillHelp),
 		get("/search", "pageSearch", "search", "list", paged("listEntries"), fillSearch),
 		get("/moderation", "pageModeration", "", "moderation", paged("moderationLog"), fillLog),
+		moderatePage,
 		clusterPage,
 		get("/stats", "pageStats", "", "stats", only("getStats"), fillStats),
 		connectPage,
 		{Method: http.MethodPost, Path: "/publish", ID: "pagePublish", post: publish},
 	}
+}
+
+// minContents is the number of headings from which on a document has contents.
+const minContents = 3
+
+var (
+	heading = regexp.MustCompile(`<h2 id="([^"]+)">(.*?)</h2>`)
+	inline  = regexp.MustCompile(`<[^>]*>`)
+)
+
+// contents returns links to the headings of a document, or nil if it has few.
+func contents(document string) (list []choice) {
+	for _, h := range heading.FindAllStringSubmatch(document, -1) {
+		list = append(list, choice{Name: html.UnescapeString(inline.ReplaceAllString(h[2], "")), Path: "#" + h[1]})
+	}
+	if len(list) < minContents {
+		return nil
+	}
+	return list
 }
 
 // Document is a page of the documentation: its Markdown with headings, tables and
@@ -61,11 +84,11 @@ func (s *Site) Document(r Request, title, markdown, source string, anchor func(s
 	if reply, ok := s.recall(key); ok {
 		return reply, nil
 	}
-	html, err := s.markdown.document(markdown, anchor)
+	text, err := s.markdown.document(markdown, anchor)
 	if err != nil {
 		return Reply{}, err
 	}
-	p := &builder{site: s, r: r, frame: frame{Title: title, Nav: "docs", Description: "Documentation of Commons for agents: " + title + ".", Body: map[string]template.HTML{"HTML": html}, JSON: source}}
+	p := &builder{site: s, r: r, frame: frame{Title: title, Nav: "docs", Description: "Documentation of Commons for agents: " + title + ".", Body: map[string]any{"HTML": text, "Contents": contents(string(text))}, JSON: source}}
 	reply := s.execute(p, "document", http.StatusOK)
 	s.keep(key, reply)
 	return reply, reply.Cause

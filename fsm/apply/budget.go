@@ -1,9 +1,6 @@
 package apply
 
 import (
-	"encoding/binary"
-	"slices"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
@@ -60,7 +57,7 @@ func (tx *Txn) takeBudget(c command.Command, j *state.Judgement) bool {
 	return true
 }
 
-// countAlike counts the text of a command that was carried out.
+// countAlike counts the text of a command that was carried out, and keeps its sketch.
 func (tx *Txn) countAlike(w *state.Writer) {
 	if len(w.Proof.Sketch) == 0 || w.Strength > command.Unproven {
 		return
@@ -68,9 +65,12 @@ func (tx *Txn) countAlike(w *state.Writer) {
 	hour := uint64(tx.now / command.HourMillis) //nolint:gosec // not negative
 	if tx.number(state.KeyFloodHour) != hour {
 		tx.setNumber(state.KeyFloodHour, hour)
-		tx.dropRange(state.FloodKey(0, make([]byte, 4)), binary.BigEndian.AppendUint32([]byte{state.SpaceFlood}, uint32(hour)))
+		tx.del(state.KeySketched)
+		tx.dropRange(state.FloodHour(0), state.FloodHour(hour))
 	}
-	for part := range slices.Chunk(w.Proof.Sketch, command.SketchPartBytes) {
-		tx.count(state.FloodKey(hour, part))
+	number := tx.count(state.KeySketched)
+	tx.set(state.SketchKey(hour, number), append(state.AppendUints(nil, number), w.Proof.Sketch...))
+	for _, part := range state.FloodPartsOf(tx, hour, w.Proof.Sketch) {
+		tx.set(part.Key, state.AppendUints(nil, part.Times+1, number))
 	}
 }

@@ -76,15 +76,15 @@ func (tx *Txn) applyHide(c *command.Hide) command.Result {
 	if c.Unhide {
 		action = state.ActionUnhide
 	}
-	return tx.recordChanged(&c.Order, action, changed)
+	return tx.recordChanged(&c.Order, action, changed, c.Selected)
 }
 
 // recordChanged records the ids that an order has changed, and returns its result.
-func (tx *Txn) recordChanged(o *command.Order, action string, ids []string) command.Result {
+func (tx *Txn) recordChanged(o *command.Order, action string, ids []string, private bool) command.Result {
 	if len(ids) == 0 {
 		return unchanged
 	}
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(o, action, strings.Join(ids, " "), false)}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(o, action, strings.Join(ids, " "), private)}
 }
 
 func (tx *Txn) hideProfile(agentKey string, p *state.ProfileRow, reason string) {

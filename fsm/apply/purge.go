@@ -32,7 +32,7 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 		tx.purgeProfile(name, &p, c.Reason)
 		changed = append(changed, profileMark+p.ID)
 	}
-	return tx.recordChanged(&c.Order, state.ActionPurge, changed)
+	return tx.recordChanged(&c.Order, state.ActionPurge, changed, c.Selected)
 }
 
 // erasedReason is the reason for which the texts are hidden that their author erased.

@@ -73,8 +73,8 @@ type Proof struct {
 	// the number of the rule because of which it is to be held, or 0.
 	Policy uint64 `cbor:"5,keyasint,omitempty"`
 	Held   uint64 `cbor:"6,keyasint,omitempty"`
-	// Sketch detects near-duplicates of a long text: parts of SketchPartBytes, one after
-	// the other. It is empty for a short text, or if the check is off.
+	// Sketch detects near-duplicates of a text: parts of SketchPartBytes, one after
+	// the other. It is empty for a few words, or if the check is off.
 	Sketch []byte `cbor:"7,keyasint,omitempty"`
 	// Former is the sender's pseudonym in the last epoch; empty in the first epoch.
 	Former string `cbor:"8,keyasint,omitempty"`

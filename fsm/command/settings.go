@@ -17,7 +17,7 @@ type Settings struct {
 	SenderBytes uint64 `json:"senderBytes"`
 	// ProvenOnly allows writes only under proven names. New names can still be registered.
 	ProvenOnly bool `json:"provenOnly"`
-	// AlikeHourly bounds the near-duplicates of a long text in an hour of log time, by all
+	// AlikeHourly bounds the near-duplicates of a text in an hour of log time, by all
 	// who prove no name; 0 means no limit.
 	AlikeHourly uint64 `json:"alikeHourly"`
 	// Retention says for how long texts are kept: see ParseRetention. Empty means for good.

@@ -74,7 +74,7 @@ const (
 
 	SpaceSubscribed = '+' // letter1 and what the letter says: subscriptions and their subscribers, see subscription.go
 
-	SpaceFlood = '9' // hour4 slot3: how often parts of sketches were written, see flood.go
+	SpaceFlood = '9' // hour4 part1 hash2: how often a part of sketches was written; hour4 ff number2: a sketch, see judge.go
 
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
 
@@ -222,6 +222,7 @@ var (
 	KeyPurged      = []byte{spaceTally, 'p'} // the number of the newest purge
 	KeyPolicy      = []byte{spaceTally, 'y'} // the revision of the policy
 	KeyFloodHour   = []byte{spaceTally, 'f'} // the hour whose texts SpaceFlood counts
+	KeySketched    = []byte{spaceTally, 'k'} // the number of the hour's newest text with a sketch
 	KeyReported    = []byte{spaceTally, 'o'} // the number of the newest report
 	// KeyReportsRejected is the row that counts reports rejected for lack of room.
 	KeyReportsRejected = []byte{spaceTally, 'x'}

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // The policy rejects or holds writes by rules that moderators set for a while. Rules of
@@ -69,13 +70,29 @@ type Policy struct {
 	NextEnd  int64 // when the next rule ends, or NoEnd
 	channels bool  // there are rules of channels
 	Networks []ArrivalRule[netip.Prefix]
-	Patterns func() []ArrivalRule[*regexp.Regexp]
+	Patterns func() []ArrivalRule[WatchedPattern]
 }
 
 // ArrivalRule is a rule that is checked where a request arrives, in parsed form.
 type ArrivalRule[T any] struct {
 	*Rule
 	is T
+}
+
+// WatchedPattern is a pattern, for texts as they were written and for text.Plain.
+type WatchedPattern struct{ raw, plain *regexp.Regexp }
+
+// NewWatchedPattern reads a pattern.
+func NewWatchedPattern(s string) (w WatchedPattern, err error) {
+	if w.raw, err = command.CompilePattern(s); err == nil {
+		w.plain, err = regexp.Compile("(?i)" + s)
+	}
+	return w, err
+}
+
+// Finds reports whether the pattern is found in one of some texts, or in their plain form.
+func (w WatchedPattern) Finds(texts []string, plain string) bool {
+	return w.plain.MatchString(plain) || slices.ContainsFunc(texts, w.raw.MatchString)
 }
 
 // NoEnd is the NextEnd of a policy without rules that end.
@@ -135,8 +152,9 @@ func (p *Policy) inTexts(c command.Payload) (rejects, holds *Rule) {
 		return nil, nil
 	}
 	texts := command.TextsOf(c)
+	plain := text.Plain(texts)
 	for _, w := range patterns {
-		if !slices.ContainsFunc(texts, w.is.MatchString) {
+		if !w.is.Finds(texts, plain) {
 			continue
 		}
 		if w.Hold {
@@ -221,10 +239,10 @@ func NewPolicy(rules map[RuleSubject]*Rule, revision uint64) *Policy {
 			patterns = append(patterns, r)
 		}
 	}
-	p.Patterns = sync.OnceValue(func() (list []ArrivalRule[*regexp.Regexp]) {
+	p.Patterns = sync.OnceValue(func() (list []ArrivalRule[WatchedPattern]) {
 		for _, r := range patterns {
-			if re, err := command.CompilePattern(r.Subject); err == nil {
-				list = append(list, ArrivalRule[*regexp.Regexp]{r, re})
+			if w, err := NewWatchedPattern(r.Subject); err == nil {
+				list = append(list, ArrivalRule[WatchedPattern]{r, w})
 			}
 		}
 		return list

@@ -18,6 +18,7 @@ type Selection struct {
 	SenderOf uint64 // by the sender of this entry, unless 0
 	Until    int64  // CreatedAt <= Until, in milliseconds; see View.Instant for negative values
 	Hidden   bool   // those that are hidden, in place of those that are not
+	All      bool   // both
 }
 
 // Select returns entries of a selection, newest first, and the Before of the next part, or
@@ -39,7 +40,7 @@ func (v *View) Select(sel *Selection) (seqs []uint64, next uint64, err error) {
 		}
 	}
 	find := v.search
-	if sel.Hidden {
+	if sel.Hidden || sel.All {
 		find = v.searchAll
 	}
 	sender := ""

@@ -49,6 +49,11 @@ type Config struct {
 	ClusterAddr string `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Where the private port between nodes listens (TCP)."`
 	GossipAddr  string `name:"gossip-addr" env:"COMMONS_GOSSIP_ADDR" default:"127.0.0.1:7946" placeholder:"HOST:PORT" help:"Where gossip listens (TCP and UDP)."`
 
+	TLSCert      string `name:"tls-cert" env:"COMMONS_TLS_CERT" placeholder:"FILE" help:"Certificate of HTTPS with its chain (PEM), read again when it changes. HTTPS is off without it."`
+	TLSKey       string `name:"tls-key" env:"COMMONS_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate (PEM)."`
+	HTTPSAddr    string `name:"https-addr" env:"COMMONS_HTTPS_ADDR" default:"127.0.0.1:8443" placeholder:"HOST:PORT" help:"Where the public service listens over TLS, with --tls-cert. --http-addr stays beside it, for balancers and probes."`
+	HTTPRedirect bool   `name:"http-redirect" env:"COMMONS_HTTP_REDIRECT" help:"Send requests over plain HTTP to --public-url, which must be https://, except those for health and /metrics."`
+
 	HTTPAdvertise    string `name:"http-advertise" env:"COMMONS_HTTP_ADVERTISE" placeholder:"HOST:PORT" help:"Public address that others get (default: the bound address)."`
 	ClusterAdvertise string `name:"cluster-advertise" env:"COMMONS_CLUSTER_ADVERTISE" placeholder:"HOST:PORT" help:"Private address that the other nodes dial (default: the bound address)."`
 	GossipAdvertise  string `name:"gossip-advertise" env:"COMMONS_GOSSIP_ADVERTISE" placeholder:"HOST:PORT" help:"Gossip address that the other nodes dial (default: the bound address)."`
@@ -131,7 +136,8 @@ func (c Config) DualCard() bool { return c.AgentCard == agentCardDual }
 // Unanswered reports whether other machines can reach the public service of the node, but
 // no operator is named who is responsible for it.
 func (c Config) Unanswered() bool {
-	public := !isLoopback(c.HTTPAddr) || c.PublicURL != "" // as behind a balancer on the same machine
+	public := !isLoopback(c.HTTPAddr) || c.TLSCert != "" && !isLoopback(c.HTTPSAddr) ||
+		c.PublicURL != "" // as behind a balancer on the same machine
 	return public && (c.OperatorName == "" || c.OperatorContact == "")
 }
 

@@ -32,6 +32,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	want := Config{
 		NodeID: "n1", DataDir: "./data",
 		HTTPAddr: "127.0.0.1:8080", ClusterAddr: "127.0.0.1:7000", GossipAddr: "127.0.0.1:7946",
+		HTTPSAddr:       "127.0.0.1:8443",
 		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", AddressProof: "on", Robots: "allow", AnswerMemory: 128, AddressRejections: 20, AddressReadWork: 500_000,
 		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, HangTimeout: 5 * time.Second,
 		RequestLog: 1, LogLevel: "info", LogFormat: "auto",
@@ -150,6 +151,13 @@ func TestValidate(t *testing.T) {
 			c.OperatorName, c.OperatorContact, c.TermsURL = "a\nb", "nobody", "http://b.example"
 			c.AddressProof = "no"
 		}, []string{"--write-rate", "--write-burst", "--claim-ttl", "--shutdown-delay", "--public-url", "--operator-name", "--operator-contact", "--terms-url", "--agent-card", "--address-proof", "--house-agents", `"proxy"`, "--metrics-from"}},
+		{"HTTPS without a key", func(c *Config) { c.TLSCert = secret }, []string{"--tls-key: "}},
+		{"HTTPS without a certificate", func(c *Config) { c.TLSKey = secret }, []string{"--tls-cert: "}},
+		{"HTTPS with another file", func(c *Config) { c.TLSCert, c.TLSKey, c.HTTPSAddr = secret, secret, ":8443" }, []string{"PEM"}},
+		{"HTTPS at a port in use", func(c *Config) { c.TLSCert, c.TLSKey, c.HTTPSAddr = secret, secret, c.HTTPAddr }, []string{"--https-addr: ", "PEM"}},
+		{"redirect to nowhere", func(c *Config) { c.HTTPRedirect = true }, []string{"--http-redirect: "}},
+		{"redirect to HTTP", func(c *Config) { c.HTTPRedirect, c.PublicURL = true, "http://commons.example" }, []string{"--http-redirect: "}},
+		{"redirect", func(c *Config) { c.HTTPRedirect, c.PublicURL = true, "https://commons.example" }, nil},
 		{"no limits", func(c *Config) { c.WriteRate, c.WriteBurst = 0, 0 }, nil},
 		{"logging", func(c *Config) { c.LogLevel, c.LogFormat = "loud", "xml" }, []string{"--log-level", "--log-format"}},
 	}

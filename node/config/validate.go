@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/node/certificate"
 	"github.com/commons-cluster/commons/node/health"
 )
 
@@ -49,6 +51,7 @@ func (c Config) Validate() error {
 	v.timing(c)
 	v.service(c)
 	v.pprof(c)
+	v.tls(c)
 	if _, err := c.PushRoots(); err != nil {
 		v.addf("--push-ca-file: %v", err)
 	}
@@ -95,11 +98,15 @@ type address struct {
 func (v *validation) addresses(c Config) []address {
 	var good []address
 	taken := map[string]string{}
-	for _, a := range []address{
+	list := []address{
 		{"http", c.HTTPAddr, c.HTTPAdvertise, false},
 		{"cluster", c.ClusterAddr, c.ClusterAdvertise, true},
 		{"gossip", c.GossipAddr, c.GossipAdvertise, true},
-	} {
+	}
+	if c.TLSCert != "" {
+		list = append(list, address{"https", c.HTTPSAddr, "", false})
+	}
+	for _, a := range list {
 		host, port, err := splitAddr(a.bind)
 		if err != nil {
 			v.addf("--%s-addr: %q %v; write it as host:port, such as 127.0.0.1:8080", a.flag, a.bind, err)
@@ -112,7 +119,7 @@ func (v *validation) addresses(c Config) []address {
 			}
 			taken[key] = a.flag
 		}
-		if a.advertise == "" && unspecified(host) {
+		if a.advertise == "" && unspecified(host) && a.flag != "https" {
 			v.addf("--%s-advertise: needed because --%s-addr %s is every address of the host; give the host:port that others reach this node at", a.flag, a.flag, a.bind)
 		}
 		if a.advertise != "" && !v.advertise(a) {
@@ -147,6 +154,23 @@ func (v *validation) pprof(c Config) {
 		v.addf("--pprof-addr: %q %v; write it as host:port, such as 127.0.0.1:6060", c.PprofAddr, err)
 	} else if !isLoopback(c.PprofAddr) {
 		v.addf("--pprof-addr: %s is not a loopback address, and profiles show what is in memory; use 127.0.0.1:6060 and, from elsewhere, an SSH tunnel", c.PprofAddr)
+	}
+}
+
+// tls checks the pair of HTTPS, and where plain HTTP is sent.
+func (v *validation) tls(c Config) {
+	switch {
+	case c.TLSCert == "" && c.TLSKey != "":
+		v.addf("--tls-cert: --tls-key %s has no certificate; give both, or neither for plain HTTP", c.TLSKey)
+	case c.TLSCert != "" && c.TLSKey == "":
+		v.addf("--tls-key: --tls-cert %s has no private key; give both, or neither for plain HTTP", c.TLSCert)
+	case c.TLSCert != "":
+		if _, err := certificate.Load(c.TLSCert, c.TLSKey, slog.Default(), time.Now); err != nil {
+			v.addf("--tls-cert: %v", err)
+		}
+	}
+	if c.HTTPRedirect && !strings.HasPrefix(c.PublicURL, "https://") {
+		v.addf("--http-redirect: requests are sent to --public-url, and %q is not https://; give it as https://commons.example", c.PublicURL)
 	}
 }
 

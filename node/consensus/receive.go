@@ -3,6 +3,7 @@ package consensus
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/hashicorp/raft"
 )
@@ -57,11 +58,37 @@ func (t *transport) forward() {
 		case <-t.end:
 			return
 		}
-		if req, is := rpc.Command.(*raft.InstallSnapshotRequest); is {
+		switch req := rpc.Command.(type) {
+		case *raft.InstallSnapshotRequest:
 			rpc = t.unlessCovered(rpc, req.LastLogIndex)
+		case *raft.RequestPreVoteRequest:
+			if t.isNonvoter(req.ID) && t.leaderless() && req.Term >= t.terms.current.Load() {
+				rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: req.RPCHeader, Term: req.Term, Granted: true}, nil)
+				continue
+			}
+		case *raft.RequestVoteRequest:
+			if t.isNonvoter(req.ID) {
+				req.ID = nil // Raft checks the candidate's log only
+			}
 		}
 		t.handOver(rpc)
 	}
+}
+
+// isNonvoter reports whether a candidate is a nonvoter in the newest configuration of this
+// server. Raft rejects such a candidate. But the candidate has got its vote in an entry
+// that this server lacks, and without this server's vote there may be no leader who sends
+// it: an election must not depend on the configuration of those who vote.
+func (t *transport) isNonvoter(candidate []byte) bool {
+	r := t.raft.Load()
+	return r != nil && slices.ContainsFunc(r.GetConfiguration().Configuration().Servers, func(s raft.Server) bool {
+		return string(s.ID) == string(candidate) && s.Suffrage == raft.Nonvoter
+	})
+}
+
+func (t *transport) leaderless() bool {
+	leader, _ := t.raft.Load().LeaderWithID()
+	return leader == ""
 }
 
 // handOver waits until Raft's main goroutine takes a message.

@@ -2,8 +2,11 @@ package consensus
 
 import (
 	"bytes"
+	"errors"
+	"net"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -154,4 +157,36 @@ func TestCoveredSnapshot(t *testing.T) {
 			check.Diff(t, n.Servers(), tt.servers, "Raft's configuration")
 		})
 	}
+}
+
+// TestACandidateThatIsANonvoterHere: a server has got its vote in an entry that this node
+// lacks. It is elected if its log is not behind, and not while there is a leader.
+func TestACandidateThatIsANonvoterHere(t *testing.T) {
+	n, listener := newNode(t)
+	servers := votersOf(n)
+	servers.Servers[2].Suffrage = raft.Nonvoter // c
+	must.Do(t, errors.Join(
+		n.log.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(servers)}, {Index: 2, Term: 5, Type: raft.LogCommand}}),
+		n.log.SetUint64(KeyCurrentTerm, 5),
+	))
+	n.start(t, wired{listener, &wires{conns: map[net.Conn][2]string{}}}, time.Hour)
+	from := tcpTransport(t)
+	id, address := raft.ServerID(n.id), raft.ServerAddress(n.id)
+	ask := func(candidate string, index uint64) (granted [2]bool) {
+		t.Helper()
+		var before raft.RequestPreVoteResponse
+		var vote raft.RequestVoteResponse
+		must.Do(t, errors.Join(
+			from.RequestPreVote(id, address, &raft.RequestPreVoteRequest{RPCHeader: header(candidate), Term: 7, LastLogIndex: index, LastLogTerm: 5}, &before),
+			from.RequestVote(id, address, &raft.RequestVoteRequest{RPCHeader: header(candidate), Term: 7, LastLogIndex: index, LastLogTerm: 5}, &vote),
+		))
+		return [2]bool{before.Granted, vote.Granted}
+	}
+	check.Diff(t, ask("c", 1), [2]bool{true, false}, "answers to a candidate with a shorter log")
+	check.Diff(t, ask("stranger", 3), [2]bool{false, false}, "answers to a server outside of the configuration")
+	check.Diff(t, ask("c", 3), [2]bool{true, true}, "answers to a candidate with a longer log")
+	if resp, err := n.heartbeat(from, 7); err != nil || !resp.Success {
+		t.Fatalf("the leader's heartbeat: %+v, %v", resp, err)
+	}
+	check.Diff(t, ask("c", 4), [2]bool{false, false}, "answers while there is a leader")
 }

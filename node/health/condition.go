@@ -134,7 +134,7 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 	warn(h.cfg.Unanswered, unansweredText)
 	d := h.lastDisk()
 	warn(d.Low, "its disk is nearly full: %s are free, %s are reserved", admin.BytesText(d.Free), admin.BytesText(d.Reserve))
-	return list
+	return append(list, h.cfg.Certificate.Warnings()...)
 }
 
 // HouseWarning names the --house-agents that are not registered.

@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/certificate"
 	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/loop"
 	"github.com/commons-cluster/commons/node/membership"
@@ -27,6 +28,8 @@ type Config struct {
 	Reserve                          string // of the disk; see ParseReserve
 	HouseAgents                      []string
 	Unanswered                       bool // true for a public service without the name of an operator
+	// Certificate is that of HTTPS; nil means plain HTTP.
+	Certificate *certificate.Keeper
 	// SlowWrite is the duration of a write of the log that is late, if late timers are
 	// ignored. Zero means slowSync, and late timers make the node slow, too.
 	SlowWrite time.Duration

@@ -146,6 +146,11 @@ func (h *Health) conditionGauges() []gauge {
 			"stall_seconds", "How late this node ran at most in the last minute when it wanted to: for want of the processor, or stopped.",
 			func() float64 { return h.stalls.timing(h.sinceStart()).MostMillis / perSecond },
 		},
+		{
+			"certificate_expiry_timestamp_seconds", "When the certificate of HTTPS ends; 0 without HTTPS.",
+			func() float64 { return float64(max(0, h.cfg.Certificate.Expiry().Unix())) },
+		},
+		truth("certificate_rejected", "1 while the files hold a new certificate that cannot be used.", func() bool { return h.cfg.Certificate.Rejected() != "" }),
 		truth("slow", "1 while this node's disk or processor is too slow to lead.", h.Slow),
 		inState(h, "last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.", perSecond, (*view.View).LastBackup),
 		inState(h, "first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.", perSecond, (*view.View).FirstEntry),

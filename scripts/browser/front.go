@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
@@ -33,9 +35,34 @@ func (b *browser) seeFront() {
 	if seen < rows {
 		harness.Failf("the first screen of 1280 by %d px has %d conversations, want %d", height, seen, rows)
 	}
+	b.openMenu(t)
+	t.show(node.URL+"/", 1280, "light")
 	for _, selector := range []string{`.hello a[href="/connect"]`, `.wanted a[href="/jobs"]`, `.wanted a[href="/human?status=open"]`} {
 		if !ask[bool](t, fmt.Sprintf("document.querySelector(%q)?.getBoundingClientRect().bottom < innerHeight", selector)) {
 			harness.Failf("the first screen lacks %s", selector)
 		}
+	}
+}
+
+// openMenu checks the navigation of a phone: it folds out over the page without the script, and the
+// search stays in view.
+func (b *browser) openMenu(t *tab) {
+	const phone = 390
+	top := `document.querySelector("main h1").getBoundingClientRect().top`
+	t.show(b.cluster.Nodes[0].URL+"/", phone, "light")
+	before := ask[float64](t, top)
+	if shown := ask[bool](t, `document.querySelector("header nav a").checkVisibility()`); shown {
+		harness.Failf("the navigation of a phone is open at first")
+	}
+	t.do(chromedp.Click(chromedp.CSS(".menu summary")))
+	if links := ask[int](t, `[...document.querySelectorAll(".menu a")].filter((a) => a.checkVisibility()).length`); links < 8 {
+		harness.Failf("the open navigation of a phone has %d links", links)
+	}
+	if after := ask[float64](t, top); after != before {
+		harness.Failf("the navigation of a phone moves the page by %.0f px", after-before)
+	}
+	ask[int](t, `(() => { scrollTo(0, 2000); return 0; })()`)
+	if !ask[bool](t, `scrollY > 500 && document.querySelector(".find input").getBoundingClientRect().top >= 0`) {
+		harness.Failf("the search of a phone does not stay in view")
 	}
 }

@@ -46,6 +46,7 @@ func run(r *harness.Run, shots string) {
 		{Name: "news", Run: (*browser).seeNews},
 		{Name: "changes", Run: (*browser).seeChanges},
 		{Name: "token", Run: (*browser).showDetails},
+		{Name: "moderate", Run: (*browser).moderate},
 		{Name: "kill", Run: (*browser).watchKill},
 	}...)
 }

@@ -43,6 +43,7 @@ var attacks = []attack{
 	{name: "requests that never end", clients: 16, step: held("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")},
 	{name: "long bodies that never end", clients: 16, step: held("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 131072\r\n\r\n" + strings.Repeat(" ", 60<<10))},
 	{name: "answers that nobody reads", clients: 16, step: held(strings.Repeat("GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n", 4))},
+	{name: "TLS handshakes", clients: 16, step: handshakes},
 	{name: "searches that look at many words", clients: 8, step: search},
 	{name: "filters and searches at their limits", clients: 8, step: wideSearch},
 	{name: "writes that are wrong", clients: 8, step: wrongWrite},
@@ -75,9 +76,12 @@ const (
 )
 
 // dial opens a connection from an address. It returns nil if that fails: the attack goes on.
-func dial(ctx context.Context, at stranger) net.Conn {
+func dial(ctx context.Context, at stranger) net.Conn { return dialAt(ctx, at, at.node.HTTP) }
+
+// dialAt is dial for any address of a node.
+func dialAt(ctx context.Context, at stranger, address string) net.Conn {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(at.from)}, Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", at.node.HTTP)
+	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil
 	}

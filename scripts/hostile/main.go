@@ -76,6 +76,7 @@ func run(r *harness.Run) {
 		delete(n.Flags, "write-burst")
 		n.Flags["house-agents"] = owner
 	}
+	serveTLS(c)
 	c.Start()
 	b := &bench{Cluster: c, target: c.Nodes[0]}
 	b.prepare()

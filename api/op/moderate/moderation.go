@@ -6,7 +6,6 @@ package moderate
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,8 +17,6 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/text"
-	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // maxSamples is the number of entries and of profiles that a call shows, maxSampleBody the length
@@ -29,7 +26,9 @@ const maxSamples, maxSampleBody = 5, 100
 var (
 	// selectionParams select entries.
 	selectionParams = []string{"sender_of", "agent", "channel", "words", "since", "until"}
-	hideParams      = append([]string{"ids", "profiles", "reason", "dry_run", "before"}, selectionParams...)
+	actionParams    = append([]string{"ids", "profiles", "reason", "dry_run", "before", "hidden"}, selectionParams...)
+	hideParams      = append([]string{"block_for"}, actionParams...)
+	listParams      = append(append([]string{"hidden"}, selectionParams...), recordParams...)
 )
 
 // Operations are the operations of moderators.
@@ -47,11 +46,12 @@ func Operations() []op.Operation {
 		row("lift", "lift", liftRule, "End a block, a freeze or a watch, for moderators", liftParams),
 		list("rules", "listRules", listRules, "What is blocked, frozen and watched, for moderators", recordParams),
 		list("held", "listHeld", listHeld, "What is held until somebody looks at it, for moderators", recordParams),
+		list("entries", "selectEntries", selectEntries, "Entries of a selection, hidden or not, for moderators", listParams),
 		list("reports", "listReports", listReports, "What was reported, for moderators", reportListParams),
 		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
-		row("hide", "hide", hiding(false), "Hide entries and profiles, for moderators", hideParams),
-		row("unhide", "unhide", hiding(true), "Show what was hidden again, for moderators", hideParams),
-		row("purge", "purge", purging(), "Erase entries and profiles for good, for moderators", purgeParams),
+		row("hide", "hide", acting(hiding), "Hide entries and profiles, for moderators", hideParams),
+		row("unhide", "unhide", acting(showing), "Show what was hidden again, for moderators", actionParams),
+		row("purge", "purge", acting(purging), "Erase entries and profiles for good, for moderators", hideParams),
 		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
 		list("log", "moderationLog", moderationLog, "What moderators did, and why", recordParams),
 	}
@@ -223,240 +223,6 @@ func order(c *op.Call, p command.Payload) (command.Result, error) {
 	return result, err
 }
 
-// sampleItems is a valid call of hide, unhide and purge.
-var sampleItems = wire.Object{{"ids", []string{state.EntryID(1)}}, {"reason", "Advertisement"}}
-
-// hiding returns the handler of hide and unhide, for named items or for a part of a selection. The
-// answer has the place of the next part, until the last one. Any call may be repeated.
-func hiding(unhide bool) op.Handler {
-	return ordering(hideParams, sampleItems, func(c *op.Call, f *orderForm) func() error {
-		cmd := &command.Hide{Order: f.Order, Unhide: unhide}
-		cmd.IDs, cmd.Agents = f.items()
-		dry, sel := f.flag("dry_run"), f.selection(c.View(), unhide)
-		if !unhide && !dry {
-			f.needReason()
-		}
-		named := len(cmd.IDs)+len(cmd.Agents) > 0
-		switch {
-		case named && sel != nil:
-			f.Problems.Add("ids", "go with none of %s: name what is meant, or select it", strings.Join(selectionParams, ", "))
-		case !named && sel == nil && !f.Problems.Any():
-			f.Problems.Add("ids", "is required: ids, profiles, or one of %s", strings.Join(selectionParams, ", "))
-		}
-		return func() error { return hide(c, cmd, sel, dry) }
-	})
-}
-
-// items reads ids, in any form in which they are pasted, and the names of profiles, folded.
-func (f *orderForm) items() (ids, agents []string) {
-	ids = f.ids()
-	f.checkIDs(ids)
-	for _, name := range f.words("profiles", command.MaxHidden) {
-		agents = append(agents, text.Fold(text.AgentName(name)))
-	}
-	if n := len(ids) + len(agents); n > command.MaxHidden && !f.Problems.Any() {
-		f.Problems.Add("ids", "and profiles may be at most %d together; these are %d: send the others in further calls", command.MaxHidden, n)
-	}
-	return ids, agents
-}
-
-// ids reads the field ids.
-func (f *orderForm) ids() []string {
-	ids := f.words("ids", command.MaxHidden)
-	for i := range ids {
-		ids[i] = op.CleanID(ids[i])
-	}
-	return ids
-}
-
-// needReason adds a problem if the reason, which everybody can read, is missing or blank.
-func (f *orderForm) needReason() {
-	if f.Reason == "" && !f.Problems.Has("reason") {
-		f.Problems.Add("reason", "is required: everybody can read it")
-	}
-}
-
-// checkIDs adds a problem for each invalid id.
-func (f *orderForm) checkIDs(ids []string) {
-	for _, id := range ids {
-		if _, _, ok := state.ParseID(id); !ok {
-			f.Problems.Add("ids", "has %s, which is no id", wire.Shorten(id, wire.MaxMethodShown))
-			return
-		}
-	}
-}
-
-// selection reads a selection of entries, or returns nil.
-func (f *orderForm) selection(v *view.View, hidden bool) *view.Selection {
-	if !slices.ContainsFunc(selectionParams, func(name string) bool { return f.Doc.Get(name) != nil }) {
-		return nil
-	}
-	for _, name := range selectionParams {
-		if f.Doc.Get(name) != nil && f.word(name, wire.MaxRawName) == "" && !f.Problems.Has(name) {
-			f.Problems.Add(name, "must not be empty: nothing selects everything")
-		}
-	}
-	sel := &view.Selection{Query: f.Query, Until: -1, Hidden: hidden}
-	sel.AgentKey = text.Fold(f.Agent("agent"))
-	if s := f.Text("channel", wire.MaxRawName); s != "" {
-		sel.Channel = f.Name("channel", text.ChannelName(s), command.MaxChannel)
-	}
-	sel.Q = f.Text("words", command.MaxSearch)
-	sel.Since, sel.Until = f.Instant("since"), f.Instant("until")
-	entry := func(field, id string) (seq uint64) {
-		if id != "" {
-			var known bool
-			if seq, known = v.Resolve(id); !known {
-				f.Problems.Add(field, "names no entry that exists")
-			}
-		}
-		return seq
-	}
-	sel.SenderOf, sel.Before = entry("sender_of", op.CleanID(f.Text("sender_of", command.MaxTarget))), entry("before", op.CleanID(f.word("before", command.MaxTarget)))
-	return sel
-}
-
-// hide hides or shows the items named by the command, or a part of the selection.
-func hide(c *op.Call, cmd *command.Hide, sel *view.Selection, dry bool) error {
-	if sel == nil {
-		return actOn(c, cmd, &cmd.IDs, &cmd.Agents, dry)
-	}
-	view := c.View()
-	if sel.Limit = command.MaxHidden; dry {
-		sel.Limit = 10 * command.MaxHidden
-	}
-	seqs, before, err := view.Select(sel)
-	if err != nil {
-		return fmt.Errorf("select entries: %w", err)
-	}
-	next := any(nil)
-	if before > 0 {
-		next = c.ShownID(view, before)
-	}
-	var due []uint64
-	for _, seq := range seqs {
-		is, err := view.Visibility(seq)
-		if err != nil {
-			return fmt.Errorf("look at entry %d: %w", seq, err)
-		}
-		if whyUnchanged(cmd, is) == "" {
-			due, cmd.IDs = append(due, seq), append(cmd.IDs, c.ShownID(view, seq))
-		}
-	}
-	return act(c, cmd, due, nil, len(due), next, dry)
-}
-
-// actOn carries out a moderator's action on the items named by the command. Items that
-// do not exist or need no change are noted and left out of the command.
-func actOn(c *op.Call, cmd command.Payload, ids, agents *[]string, dry bool) error {
-	view := c.View()
-	var seqs []uint64
-	var profiles, dueIDs, dueAgents []string
-	note := func(name, why string) { c.Notes = append(c.Notes, name+" "+why+".") }
-	for _, id := range *ids {
-		seq, known := view.Resolve(id)
-		switch is, err := view.Visibility(seq); {
-		case !known:
-			note(id, "names no entry that exists")
-		case err != nil:
-			return fmt.Errorf("look at %s: %w", id, err)
-		case !slices.Contains(seqs, seq):
-			seqs = append(seqs, seq)
-			if why := whyUnchanged(cmd, is); why != "" {
-				note(id, why)
-			} else {
-				dueIDs = append(dueIDs, id)
-			}
-		}
-	}
-	for _, name := range *agents {
-		switch is, known, err := view.ProfileVisibility(name); {
-		case err != nil:
-			return fmt.Errorf("look for profile %s: %w", name, err)
-		case !known:
-			note(name, "names no profile that exists")
-		case !slices.Contains(profiles, name):
-			profiles = append(profiles, name)
-			if why := whyUnchanged(cmd, is); why != "" {
-				note("The profile of "+name, why)
-			} else {
-				dueAgents = append(dueAgents, name)
-			}
-		}
-	}
-	*ids, *agents = dueIDs, dueAgents
-	return act(c, cmd, seqs, profiles, len(dueIDs)+len(dueAgents), nil, dry)
-}
-
-// whyUnchanged returns why a moderator's command does not change an item with this
-// visibility; "" if it does.
-func whyUnchanged(cmd command.Payload, is view.Visibility) string {
-	hide, isHide := cmd.(*command.Hide)
-	switch {
-	case is == view.Purged:
-		return "was erased before: nothing is left of it"
-	case !isHide:
-		return ""
-	case is == view.Expired:
-		return "has expired: nothing is left of it"
-	case is == view.Hidden && !hide.Unhide:
-		return "is hidden already"
-	case is == view.Visible && hide.Unhide:
-		return "is shown already"
-	}
-	return ""
-}
-
-// act carries out a moderator's action on entries and profiles, unless dry is set, and
-// answers. due is the number of items that it changes.
-func act(c *op.Call, cmd command.Payload, seqs []uint64, profiles []string, due int, next any, dry bool) error {
-	view := c.View()
-	samples, err := samplesOf(seqs, func(dst []byte, seq uint64) ([]byte, error) { return view.AppendOriginal(dst, seq, maxSampleBody) })
-	if err != nil {
-		return err
-	}
-	shown, err := samplesOf(profiles, view.AppendOriginalProfile)
-	if err != nil {
-		return err
-	}
-	answer := wire.Object{
-		{"matched", due}, {"samples", json.RawMessage(samples)}, {"profiles", json.RawMessage(shown)}, {"next", next},
-	}
-	if dry || due == 0 {
-		return c.AnswerObject(http.StatusOK, c.WithNotes(answer.With("changed", 0).With("record", nil)))
-	}
-	result, err := order(c, cmd)
-	if err != nil {
-		return err
-	}
-	changed, record := 0, any(nil)
-	if result.Outcome == command.OutcomeDone {
-		if view, err = write.ReadBack(c); err != nil {
-			return err
-		}
-		rows, _, err := view.Records(result.Entry+1, 1)
-		if err != nil || len(rows) == 0 {
-			return fmt.Errorf("read the record: %w", errors.Join(err, state.ErrNotFound))
-		}
-		changed, record = len(strings.Fields(rows[0].What)), result.Entry
-	}
-	return c.AnswerObject(http.StatusOK, c.WithNotes(answer.With("changed", changed).With("record", record)))
-}
-
-// samplesOf shows the first maxSamples items of a list.
-func samplesOf[T any](items []T, appendItem func([]byte, T) ([]byte, error)) (dst []byte, err error) {
-	dst = append(dst, '[')
-	for i, item := range items[:min(len(items), maxSamples)] {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		if dst, err = appendItem(dst, item); err != nil {
-			return nil, fmt.Errorf("show %v: %w", item, err)
-		}
-	}
-	return append(dst, ']'), nil
-}
-
 var recordParams = []string{"limit", "cursor", "consistency", "min_index"}
 
 // moderationLog serves GET /api/moderation/log, without names unless the caller is a moderator.
@@ -477,10 +243,10 @@ func moderationLog(c *op.Call) (op.Task, error) {
 		rows := make([]wire.Object, len(records))
 		for i, r := range records {
 			what := any(r.What)
+			shown := r.What
 			if r.Private && by == "" && r.Action != state.ActionResolve { // that one has only ids and an outcome
-				what = nil
+				what, shown = nil, selectedText(&r)
 			}
-			shown, _ := what.(string)
 			rows[i] = wire.Object{
 				{"number", r.Number}, {"at", r.At}, {"action", r.Action}, {"what", what}, {"text", recordText(r.Action, shown)}, {"reason", r.Reason},
 			}

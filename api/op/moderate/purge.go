@@ -9,25 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-var (
-	purgeParams   = []string{"ids", "profiles", "reason", "dry_run"}
-	destroyParams = []string{"server", "reason"}
-)
-
-// purging returns the handler of purge. It takes only names: a selection might include an entry by
-// mistake, and purging is for good.
-func purging() op.Handler {
-	return ordering(purgeParams, sampleItems, func(c *op.Call, f *orderForm) func() error {
-		cmd := &command.Purge{Order: f.Order}
-		cmd.IDs, cmd.Agents = f.items()
-		if len(cmd.IDs)+len(cmd.Agents) == 0 && !f.Problems.Any() {
-			f.Problems.Add("ids", "is required, or profiles: what is purged is named")
-		}
-		f.needReason()
-		dry := f.flag("dry_run")
-		return func() error { return actOn(c, cmd, &cmd.IDs, &cmd.Agents, dry) }
-	})
-}
+var destroyParams = []string{"server", "reason"}
 
 // destroyDisk records that the operator destroyed the disk of a former server.
 var destroyDisk = ordering(destroyParams, nil, func(c *op.Call, f *orderForm) func() error {

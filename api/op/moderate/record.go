@@ -34,7 +34,7 @@ const listedIDs = 10
 func RecordWhat(action, what string) string {
 	switch action {
 	case state.ActionHide, state.ActionUnhide, state.ActionPurge:
-		if !strings.HasPrefix(what, "a ") { // ids, and not a purge list
+		if !strings.HasPrefix(what, "a ") { // ids, and no purge list or selection
 			return idsText(what)
 		}
 	case state.ActionResolve:
@@ -47,6 +47,16 @@ func RecordWhat(action, what string) string {
 		return "1 entry as " + outcome + ": " + ids
 	}
 	return what
+}
+
+// selectedText returns the public subject of a record with a private one: the size of a selection,
+// whose ids together would link the names of a sender. Other private subjects are empty.
+func selectedText(r *state.Record) string {
+	switch r.Action {
+	case state.ActionHide, state.ActionUnhide, state.ActionPurge:
+		return fmt.Sprintf("a selection of %d entries", len(strings.Fields(r.What)))
+	}
+	return ""
 }
 
 // idsText lists the ids of entries and profiles if they are few. Otherwise it returns the

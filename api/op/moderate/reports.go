@@ -1,7 +1,6 @@
 package moderate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -58,19 +57,16 @@ var listReports = forModerators("reports", reportListParams, func(l *read.Params
 
 // reportRow returns a report for moderators.
 func reportRow(c *op.Call, view *view.View, r *state.Report) (wire.Object, error) {
-	entry, err := view.AppendOriginal(nil, r.Entry, maxReportedBody)
-	state, errState := view.Visibility(r.Entry)
-	if err = errors.Join(err, errState); err != nil {
-		return nil, fmt.Errorf("show entry %d: %w", r.Entry, err)
+	entry, err := entryRow(view, r.Entry, maxReportedBody)
+	if err != nil {
+		return nil, err
 	}
-	return append(resource.Receipt(c, view, r), wire.Object{
+	return append(append(resource.Receipt(c, view, r), wire.Object{
 		{"text", wire.OrNull(r.Text)},
 		{"contact", wire.OrNull(r.Contact)},
 		{"agent", r.Agent},
 		{"agentProven", r.Proven},
-		{"entryState", state},
-		{"entry", json.RawMessage(entry)},
-	}...), nil
+	}...), entry...), nil
 }
 
 var sampleResolve = wire.Object{{"ids", []string{state.EntryID(1)}}, {"outcome", command.ReportKept.String()}, {"reason", "Not an advertisement"}}

@@ -18,6 +18,20 @@
     $(".find input").focus();
   });
 
+  // Examples can be copied where the browser allows it.
+  for (const pre of navigator.clipboard ? document.querySelectorAll(".document pre,main>pre") : []) {
+    const box = document.createElement("div"), button = document.createElement("button");
+    box.className = "copied";
+    button.className = "quiet";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(pre.textContent);
+      button.textContent = "Copied";
+    });
+    pre.replaceWith(box);
+    box.append(pre, button);
+  }
+
   // How long ago things were.
   setInterval(() => {
     for (const t of document.querySelectorAll("time[title]")) {

@@ -16,6 +16,7 @@ import (
 )
 
 type modCommand struct {
+	Entries modListCommand     `cmd:"" name:"list" help:"List entries, hidden or not, with what their authors wrote."`
 	Hide    hideCommand        `cmd:"" help:"Hide entries and profiles: their texts are shown nowhere any more."`
 	Unhide  unhideCommand      `cmd:"" help:"Show what was hidden again."`
 	Purge   purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes."`

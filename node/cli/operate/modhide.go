@@ -12,7 +12,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
-	"github.com/commons-cluster/commons/node/config"
 )
 
 // selection selects the entries, jobs, requests for help and profiles to hide or unhide.
@@ -26,7 +25,8 @@ type selection struct {
 	Words      *string  `name:"words" group:"A selection, in place of ids (several narrow it):" placeholder:"WORDS" help:"All with these words." json:"words,omitempty"`
 	Since      *string  `name:"since" group:"A selection, in place of ids (several narrow it):" placeholder:"TIME" help:"After this instant: 2026-01-31, with a time, or milliseconds since the epoch." json:"since,omitempty"`
 	Until      *string  `name:"until" group:"A selection, in place of ids (several narrow it):" placeholder:"TIME" help:"Up to this instant." json:"until,omitempty"`
-	Yes        bool     `name:"yes" help:"Do it. Without this, a selection is only shown; what is named by id or --profile is done at once." json:"-"`
+	Hidden     bool     `name:"hidden" group:"A selection, in place of ids (several narrow it):" help:"Of these, only those that are hidden or held." json:"hidden,omitempty"`
+	Yes        bool     `name:"yes" help:"Do it. Without this, a selection is only shown, as is all that would be purged; what is hidden or shown by id or --profile is done at once." json:"-"`
 	DryRun     bool     `kong:"-" json:"dry_run"`
 	Before     *string  `kong:"-" json:"before,omitempty"`
 }
@@ -34,6 +34,7 @@ type selection struct {
 type hideCommand struct {
 	selection `embed:""`
 	Reason    string `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
+	BlockFor  string `name:"block-for" placeholder:"DURATION" help:"Block the senders, too, for so long, such as 12h or 7d." json:"block_for,omitempty"`
 }
 
 type unhideCommand struct {
@@ -42,36 +43,19 @@ type unhideCommand struct {
 }
 
 type purgeCommand struct {
-	moderation `embed:"" json:"-"`
-	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of entries, jobs and requests for help." json:"ids,omitempty"`
-	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"The profiles of these agents: what they say of themselves. Names, and the keys to them, stay their owners'." json:"profiles,omitempty"`
-	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
-	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show what would be affected." json:"-"`
-	DryRun     bool     `kong:"-" json:"dry_run"`
+	selection `embed:""`
+	Reason    string `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
+	BlockFor  string `name:"block-for" placeholder:"DURATION" help:"Block the senders, too, for so long." json:"block_for,omitempty"`
 }
 
-func (c *purgeCommand) Run(ctx context.Context, std terminal.Streams) error {
-	if len(c.IDs)+len(c.Profiles) == 0 {
-		return &config.Error{Problems: []string{"name what is to be purged: ids, or --profile NAME"}}
-	}
-	c.DryRun = !c.Yes
-	var all hidden
-	err := all.inPages(std, c.IDs, c.Profiles, func(ids, profiles []string) error {
-		c.IDs, c.Profiles = ids, profiles
-		part, err := modCall[hidden](ctx, &c.moderation, "purge", nil, c)
-		all.add(part)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return c.showChange(std, all, all.text("purge", c.DryRun), all.Changed, c.DryRun)
-}
+// purge is the name of the command and of the operation that erases.
+const purge = "purge"
 
 // hidden is the answer to a call of hide, unhide or purge.
 type hidden struct {
 	Matched int      `json:"matched"`
 	Changed int      `json:"changed"`
+	Blocked int      `json:"blocked"`
 	Next    *string  `json:"next"`
 	Notes   []string `json:"notes,omitempty"`
 	Samples []struct {
@@ -88,11 +72,12 @@ type hidden struct {
 	} `json:"profiles"`
 }
 
-// Run hides or unhides the whole selection, one part in each call. The operation has the
-// name of the command, and its body is the command. Ids and names of profiles need no --yes.
+// Run hides, unhides or purges the whole selection, one part in each call, and shows the progress.
+// The operation has the name of the command, and its body is the command. Ids and names of
+// profiles need no --yes, except for a purge.
 func (s *selection) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
 	operation, body := called.Selected().Name, called.Selected().Target.Addr().Interface()
-	s.DryRun = !s.Yes && len(s.IDs)+len(s.Profiles) == 0
+	s.DryRun = !s.Yes && (operation == purge || len(s.IDs)+len(s.Profiles) == 0)
 	var all hidden
 	err := all.inPages(std, s.IDs, s.Profiles, func(ids, profiles []string) error {
 		for s.IDs, s.Profiles = ids, profiles; ; {
@@ -104,6 +89,7 @@ func (s *selection) Run(ctx context.Context, std terminal.Streams, called *kong.
 			if s.Before = part.Next; s.Before == nil {
 				return nil
 			}
+			fmt.Fprintf(std.Err, "commons: %d so far\n", all.Matched)
 		}
 	})
 	if err != nil {
@@ -155,6 +141,7 @@ func (h *hidden) inPages(std terminal.Streams, ids, profiles []string, f func(id
 func (h *hidden) add(part hidden) {
 	h.Matched += part.Matched
 	h.Changed += part.Changed
+	h.Blocked += part.Blocked
 	h.Samples = append(h.Samples, part.Samples...)
 	h.Samples = h.Samples[:min(len(h.Samples), shownSamples)]
 	h.Profiles = append(h.Profiles, part.Profiles...)
@@ -166,6 +153,9 @@ func (h *hidden) text(operation string, dry bool) string {
 	switch {
 	case !dry:
 		lines = append(lines, fmt.Sprintf("%d of %d changed (%s)", h.Changed, h.Matched, operation))
+		if h.Blocked > 0 {
+			lines = append(lines, terminal.Plural(h.Blocked, "sender")+" blocked")
+		}
 	case h.Matched == 0:
 		lines = append(lines, fmt.Sprintf("nothing would be changed (%s)", operation))
 	default:

@@ -36,12 +36,58 @@ type report struct {
 	Contact     *string `json:"contact"`
 	Agent       string  `json:"agent"`
 	AgentProven bool    `json:"agentProven"`
-	EntryState  string  `json:"entryState"`
-	Entry       struct {
-		Agent string `json:"agent"`
-		Title string `json:"title"`
-		Body  string `json:"body"`
+	modEntry
+}
+
+// modEntry is an entry as moderators see it.
+type modEntry struct {
+	EntryState string `json:"entryState"`
+	Entry      struct {
+		ID        string `json:"id"`
+		Agent     string `json:"agent"`
+		Channel   string `json:"channel"`
+		CreatedAt int64  `json:"createdAt"`
+		Title     string `json:"title"`
+		Body      string `json:"body"`
 	} `json:"entry"`
+}
+
+type modListCommand struct {
+	moderation `embed:""`
+	Hidden     bool   `name:"hidden" help:"Only those that are hidden or held."`
+	SenderOf   string `name:"sender-of" placeholder:"ID" help:"Those that came from where this entry came from."`
+	Agent      string `name:"agent" placeholder:"NAME" help:"Those under this name."`
+	Channel    string `name:"channel" placeholder:"NAME" help:"Those in this channel."`
+	Words      string `name:"words" placeholder:"WORDS" help:"Those with these words."`
+	Since      string `name:"since" placeholder:"TIME" help:"Those after this instant."`
+	Until      string `name:"until" placeholder:"TIME" help:"Those up to this instant."`
+	Cursor     string `name:"cursor" placeholder:"CURSOR" help:"Go on with the next page: nextCursor of --json."`
+	Limit      int    `name:"limit" default:"50" help:"How many, the newest first; at most 100."`
+}
+
+type modEntries struct {
+	Entries    []modEntry `json:"entries"`
+	NextCursor *string    `json:"nextCursor"`
+}
+
+// Run lists entries of a selection.
+func (c *modListCommand) Run(ctx context.Context, std terminal.Streams) error {
+	query := limitQuery(c.Limit)
+	for field, value := range map[string]string{
+		"sender_of": c.SenderOf, "agent": c.Agent, "channel": c.Channel, "words": c.Words, "since": c.Since, "until": c.Until, "cursor": c.Cursor,
+	} {
+		if value != "" {
+			query.Set(field, value)
+		}
+	}
+	if c.Hidden {
+		query.Set("hidden", "1")
+	}
+	return modShow(ctx, std, &c.moderation, "selectEntries", query, nil, func(page *modEntries) string {
+		return terminal.Table("ID\tSTATE\tTIME\tAGENT\tCHANNEL\tSAYS", page.Entries, func(e *modEntry) []any {
+			return []any{e.Entry.ID, e.EntryState, terminal.TimeText(e.Entry.CreatedAt), e.Entry.Agent, e.Entry.Channel, oneLine(e.Entry.Title, e.Entry.Body)}
+		})
+	})
 }
 
 // orDash is a text, or a dash if the text is empty.

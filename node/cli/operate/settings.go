@@ -28,7 +28,7 @@ var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike
 
 type settingsSetCommand struct {
 	target  `embed:""`
-	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a long text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve."`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve."`
 	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
 }
 
@@ -106,7 +106,7 @@ func settingsText(s *admin.SettingsReport) string {
 	return fmt.Sprintf("daily-bytes   %-9s  of all writes in a day of UTC\n"+
 		"sender-bytes  %-9s  of those of one sender\n"+
 		"proven-only   %-9t  true: only names that are proven write\n"+
-		"alike-hourly  %-9d  near-duplicates of a long text in an hour, by all who prove no name; 0: no bound\n"+
+		"alike-hourly  %-9d  near-duplicates of a text in an hour, by all who prove no name; 0: no bound\n"+
 		"retention     %s\n"+
 		"sender-memory %-9s  for how long it is known from where an entry came, as a pseudonym\n"+
 		"write-rate    %-9s  writes a minute of a sender and of a name; 0: no bound; by flag: as the leader's --write-rate says\n"+

@@ -132,6 +132,17 @@ func (a *Authority) Certificate(hosts ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
+// WritePair writes a certificate and its key as cert.pem and key.pem.
+func WritePair(tb testing.TB, dir string, pair tls.Certificate) {
+	tb.Helper()
+	key := must.Get(x509.MarshalPKCS8PrivateKey(pair.PrivateKey))(tb)
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, "key.pem": {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		must.Do(tb, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+}
+
 // Pool returns the authority as the only one that is trusted.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()

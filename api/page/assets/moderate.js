@@ -1,0 +1,185 @@
+// The page for moderators. It calls the same interface as every client, with the token that
+// stays in this tab. Texts of strangers are set as text, never as HTML.
+(() => {
+  const $ = (selector) => document.querySelector(selector);
+  const key = "commons-moderator", pageSize = 50, most = 100;
+  const note = $("#mod-note"), rows = $("#mod-rows"), filters = $("#mod-filters"), act = $("#mod-act");
+  const fields = ["agent", "sender_of", "channel", "words", "since"];
+  let cursor = null;
+
+  const say = (text) => { note.textContent = text; };
+  const begin = () => {
+    const known = sessionStorage.getItem(key) !== null;
+    $("#mod-token").hidden = known;
+    $("#mod-work").hidden = !known;
+    if (!known) rows.replaceChildren();
+    return known;
+  };
+  const forget = () => {
+    sessionStorage.removeItem(key);
+    begin();
+  };
+
+  // call makes a call of moderation, and returns its answer. An error has the message for people.
+  const call = async (path, body) => {
+    const headers = { Authorization: `Bearer ${sessionStorage.getItem(key)}` };
+    if (body) headers["Content-Type"] = "application/json";
+    const answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), cache: "no-store", referrerPolicy: "no-referrer" });
+    const content = await answer.json();
+    if (answer.ok) return content;
+    if (answer.status === 401 || answer.status === 403) forget();
+    throw new Error([content.error, ...content.issues.map((i) => `${i.field} ${i.message}.`)].join(" "));
+  };
+  const run = async (work) => {
+    for (const button of document.querySelectorAll("#mod-work button")) button.disabled = true;
+    try {
+      await work();
+    } catch (e) {
+      say(e.message);
+    }
+    for (const button of document.querySelectorAll("#mod-work button")) button.disabled = false;
+  };
+
+  const element = (name, text, kind) => {
+    const e = document.createElement(name);
+    e.textContent = text;
+    if (kind) e.className = kind;
+    return e;
+  };
+  const button = (text, work) => {
+    const b = element("button", text, "quiet");
+    b.type = "button";
+    b.addEventListener("click", () => run(work));
+    return b;
+  };
+
+  // card shows an item of a list: {id, state, agent, channel, at, replyTo, texts, reports}.
+  const card = (item) => {
+    const li = element("li", ""), head = element("p", ""), mark = element("input", "");
+    mark.type = "checkbox";
+    mark.value = item.id;
+    mark.id = `mark-${item.id}-${rows.childElementCount}`;
+    const label = element("label", [item.id, item.state, `by ${item.agent}`, item.channel && `in ${item.channel}`, new Date(item.at).toISOString().slice(0, 16).replace("T", " ")].filter(Boolean).join(" · "));
+    label.htmlFor = mark.id;
+    head.append(mark, label);
+    li.append(head, ...item.reports.map((text) => element("p", text, "hint")));
+    for (const text of item.texts.filter(Boolean)) {
+      const p = element("p", text);
+      p.dir = "auto";
+      li.append(p);
+    }
+    const context = element("div", "");
+    li.append(context);
+    const buttons = element("p", "", "buttons");
+    buttons.append(button("Context", async () => {
+      const parent = item.replyTo ? [(await call(`/api/entries/${encodeURIComponent(item.replyTo)}`)).entry] : [];
+      const replies = (await call(`/api/entries?limit=10&reply_to=${encodeURIComponent(item.id)}`)).entries;
+      const line = (before) => (e) => element("p", [before, e.id, e.agent, e.title, e.body].filter(Boolean).join(" · "));
+      context.replaceChildren(...parent.map(line("It replies to")), ...replies.map(line("A reply")));
+      if (!context.hasChildNodes()) context.append(element("p", "It stands alone.", "hint"));
+    }), button("The sender's others", async () => {
+      filters.reset();
+      $("#mod-list").value = "entries";
+      $("#mod-sender").value = item.id;
+      await show(false);
+    }));
+    li.append(buttons);
+    return li;
+  };
+
+  const entryItem = (row) => ({
+    id: row.entry.id, state: row.entryState, agent: row.entry.agent, channel: row.entry.channel, at: row.entry.createdAt,
+    replyTo: row.entry.replyTo, texts: [row.entry.title, row.entry.body], reports: [],
+  });
+  const lists = {
+    reports: { path: "reports", of: (r) => ({ ...entryItem(r), reports: [`Reported as ${r.reason} by ${r.agent}: ${r.text || "no text"}${r.contact ? ` (${r.contact})` : ""}`] }) },
+    resolved: { path: "reports?status=resolved", member: "reports", of: (r) => ({ ...entryItem(r), reports: [`Reported as ${r.reason}: ${r.outcome}`] }) },
+    held: { path: "held", of: (h) => ({ id: h.id, state: `held by rule ${h.rule}`, agent: h.agent, at: h.at, texts: h.texts, reports: [] }) },
+    hidden: { path: "entries?hidden=1", member: "entries", filtered: true, of: entryItem },
+    entries: { path: "entries", filtered: true, of: entryItem },
+  };
+
+  // selection returns the filters that are set.
+  const selection = () => Object.fromEntries(fields.map((name) => [name, filters.elements[name].value.trim()]).filter(([, value]) => value));
+
+  // show shows a list from its beginning, or goes on with its next page.
+  const show = async (more) => {
+    const name = $("#mod-list").value, list = lists[name];
+    const query = new URLSearchParams({ limit: pageSize, ...(list.filtered ? selection() : {}), ...(more ? { cursor } : {}) });
+    const page = await call(`/api/moderation/${list.path}${list.path.includes("?") ? "&" : "?"}${query}`);
+    const items = page[list.member || list.path];
+    if (!more) rows.replaceChildren();
+    for (const item of items) rows.append(card(list.of(item)));
+    cursor = page.nextCursor;
+    $("#mod-more").hidden = !cursor;
+    say(`${rows.childElementCount} shown${cursor ? ", and there are more" : ""}.`);
+  };
+
+  // resolve closes the open reports of entries, in parts.
+  const resolve = async (ids, outcome, reason) => {
+    let resolved = 0;
+    for (let at = 0; at < ids.length; at += most) {
+      resolved += (await call("/api/moderation/resolve", { ids: ids.slice(at, at + most), outcome, reason })).resolved;
+    }
+    return resolved;
+  };
+  const outcomes = { hide: "hidden", purge: "erased", unhide: "kept", keep: "kept" };
+
+  // send carries an action out on all parts of a selection, or on marked entries.
+  const send = async (action, body, dry) => {
+    const sum = { matched: 0, changed: 0, blocked: 0 };
+    for (let before = null; ;) {
+      const part = await call(`/api/moderation/${action}`, { ...body, ...(before ? { before } : {}), ...(dry ? { dry_run: true } : {}) });
+      for (const count of Object.keys(sum)) sum[count] += part[count];
+      if (!part.next) return sum;
+      before = part.next;
+      say(`${sum.matched} so far.`);
+    }
+  };
+
+  const doIt = async () => {
+    const action = $("#mod-do").value, reason = $("#mod-reason").value.trim(), all = $("#mod-to").value === "all";
+    const ids = [...new Set([...rows.querySelectorAll("input:checked")].map((mark) => mark.value))];
+    const body = { reason, ...(all ? selection() : { ids }) };
+    if (all && Object.keys(selection()).length === 0) return say("Set a filter: it selects the entries.");
+    if (all && $("#mod-list").value === "hidden") body.hidden = true;
+    if (!all && ids.length === 0) return say("Mark entries first.");
+    if (action === "keep" && all) return say("Mark the entries to keep.");
+    if (action !== "unhide" && action !== "keep" && $("#mod-block").value) body.block_for = $("#mod-block").value;
+    let done = "";
+    if (action !== "keep") {
+      if (all || action === "purge") {
+        const would = await send(action, body, true);
+        if (would.matched === 0) return say("There is no entry to change.");
+        if (!confirm(`${action} ${would.matched} entries${would.blocked ? `, and block ${would.blocked} senders` : ""}?`)) return say("Nothing was changed.");
+      }
+      const sum = await send(action, body, false);
+      done = `${sum.changed} of ${sum.matched} changed, ${sum.blocked} senders blocked. `;
+    }
+    if (!all && $("#mod-resolve").checked) done += `${await resolve(ids, outcomes[action], reason)} reports resolved.`;
+    await show(false);
+    say(done);
+  };
+
+  $("#mod-token").addEventListener("submit", (event) => {
+    event.preventDefault();
+    sessionStorage.setItem(key, $("#mod-key").value.trim());
+    $("#mod-key").value = "";
+    if (begin()) run(() => show(false));
+  });
+  $("#mod-forget").addEventListener("click", () => {
+    forget();
+    say("The token is forgotten.");
+  });
+  filters.addEventListener("submit", (event) => {
+    event.preventDefault();
+    run(() => show(false));
+  });
+  act.addEventListener("submit", (event) => {
+    event.preventDefault();
+    run(doIt);
+  });
+  $("#mod-more").addEventListener("click", () => run(() => show(true)));
+  say("See reports and entries, and act on them.");
+  if (begin()) run(() => show(false));
+})();

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// moderate verifies that a moderator sees reports and hostile texts as text, and hides a reported
+// entry, blocks its sender and settles its report in one step; then all of a selection.
+func (b *browser) moderate() {
+	node := b.cluster.Nodes[0]
+	token := b.moderatorToken("max")
+	publish := func(n int) string {
+		return harness.Got(node.Publish(client.NewEntry{Agent: "spammer", Channel: "bazaar", Title: hostileTitle, Body: fmt.Sprint(hostileText, " number ", n)})).Entry.ID
+	}
+	reported, other := publish(1), publish(2)
+	harness.Got(node.Raw("POST", "/api/reports", fmt.Sprintf(`{"entry_id":%q,"reason":"spam","text":%q}`, reported, hostileTitle), 201, "Content-Type", "application/json"))
+
+	t := b.open()
+	defer t.close()
+	t.show(node.URL+"/moderate", widths[1], "light")
+	check := func(state string) {
+		if found := append(ask[[]string](t, checks), t.said(node.URL)...); len(found) > 0 {
+			harness.Failf("the page for moderators %s: %s", state, strings.Join(found, "\n"))
+		}
+		if ask[bool](t, `window.owned !== undefined || !!document.querySelector("main img, #mod-rows script")`) {
+			harness.Failf("the page for moderators %s: a text has run", state)
+		}
+	}
+	t.until("the question for the token", `!document.querySelector("#mod-token").hidden && document.querySelector("#mod-work").hidden`)
+	check("without a token")
+	t.do(chromedp.SendKeys(chromedp.CSS("#mod-key"), token), chromedp.Click(chromedp.CSS("#mod-token button")))
+	has := func(id string) string {
+		return fmt.Sprintf(`!!document.querySelector('#mod-rows input[value=%q]')`, id)
+	}
+	t.until("the reported entry", has(reported)+` && document.querySelector("#mod-rows").textContent.includes("<script>window.owned=1")`)
+	check("with reports")
+
+	note := func(what, text string) {
+		t.until(what, fmt.Sprintf(`document.querySelector("#mod-note").textContent.includes(%q)`, text))
+	}
+	ask[int](t, fmt.Sprintf(`(document.querySelector('#mod-rows input[value=%q]').checked = true, document.querySelector("#mod-block").value = "1h", 0)`, reported))
+	t.do(chromedp.SendKeys(chromedp.CSS("#mod-reason"), "Advertisement"), chromedp.Click(chromedp.CSS("#mod-act button")))
+	note("that the entry is hidden", "1 of 1 changed, 1 senders blocked. 1 reports resolved.")
+	t.until("that its report is settled", "!"+has(reported))
+
+	t.do(chromedp.SendKeys(chromedp.CSS("#mod-agent"), "spammer"))
+	ask[int](t, `(window.confirm = () => true, document.querySelector("#mod-list").value = "entries", document.querySelector("#mod-to").value = "all", document.querySelector("#mod-block").value = "", 0)`)
+	t.do(chromedp.Click(chromedp.CSS("#mod-filters button")))
+	t.until("the author's entries", has(reported)+" && "+has(other))
+	check("with entries")
+	t.do(chromedp.Click(chromedp.CSS("#mod-act button")))
+	note("that the other one is hidden", "1 of 1 changed, 0 senders blocked.")
+	if left := harness.Got(node.List(0, client.EntryQuery{Agent: "spammer"})); len(left) > 0 {
+		harness.Failf("%d entries are not hidden", len(left))
+	}
+	t.do(chromedp.Click(chromedp.CSS("#mod-forget")))
+	t.until("that the token is forgotten", `document.querySelector("#mod-rows").childElementCount === 0`)
+	if kept := ask[string](t, `JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + location.href`); strings.Contains(kept, "cmod_") {
+		harness.Failf("the browser keeps %s", kept)
+	}
+	var rules struct{ Rules []struct{ Number uint64 } }
+	as := []string{"Content-Type", "application/json", "Authorization", "Bearer " + token}
+	harness.Must(json.Unmarshal(harness.Got(node.Raw("GET", "/api/moderation/rules", "", 200, as...)).Body, &rules))
+	for _, r := range rules.Rules { // the other scenarios write from the same address
+		harness.Got(node.Raw("POST", "/api/moderation/lift", fmt.Sprintf(`{"number":%d}`, r.Number), 200, as...))
+	}
+}
