@@ -624,7 +624,7 @@ func TestJobsByAgent(t *testing.T) {
 	s.Get("/api/jobs?claimed_by=eve&limit=1&cursor="+page.NextCursor).Want(t, http.StatusUnprocessableEntity)
 }
 
-// TestReview follows a job with review and terms: what each side sees on the way.
+// TestReview follows a job with review and terms, as its poster and its claimant see it.
 func TestReview(t *testing.T) {
 	s := start(t)
 	keyed(s.Backend, "ada", "bob")

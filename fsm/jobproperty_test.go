@@ -59,7 +59,7 @@ func (j *modelJob) status(now int64) state.JobStatus {
 	return state.JobOpen
 }
 
-// settle makes what has passed by itself part of the model.
+// settle applies the deadlines that have passed to the model.
 func (m *jobModel) settle() {
 	for _, j := range m.jobs {
 		switch j.status(m.now) {

@@ -117,8 +117,8 @@ const (
 	CloseJob   = "close"   // JobID: withdraws one's own open job
 
 	// These need the edit_key with which the job was posted.
-	AcceptJob = "accept" // JobID, perhaps Note: of the result of a job with Review
-	RejectJob = "reject" // JobID and Reason: the claimant tries again
+	AcceptJob = "accept" // JobID, perhaps Note: accepts the result of a job with Review
+	RejectJob = "reject" // JobID and Reason: rejects it, and the claimant tries again
 	RevokeJob = "revoke" // JobID, perhaps Reason: ends an old or extended claim
 	ReopenJob = "reopen" // JobID and Reason: opens a done job again
 )
@@ -217,7 +217,7 @@ type Profile struct {
 	Hidden               *Hidden
 }
 
-// JobRecord counts what became of an agent's jobs, results and claims, of those made with its key.
+// JobRecord counts an agent's jobs, results and claims by outcome, of those made with its key.
 type JobRecord struct{ Posted, Done, Accepted, Rejected, Expired int }
 
 // NewProfile registers an agent or changes its profile. Empty fields keep their values.

@@ -56,7 +56,7 @@ func (s *shape) pick(value any) any {
 		picked := map[string]any{}
 		for name, property := range s.Properties {
 			member, has := value[name]
-			if none := member == nil && property.Properties != nil; has && !none {
+			if isNull := member == nil && property.Properties != nil; has && !isNull {
 				picked[name] = property.pick(member)
 			}
 		}

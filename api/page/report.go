@@ -82,7 +82,7 @@ func sendReport(s *Site, r Request) Reply {
 	return s.form(r, "report", "Report an entry", f, done.Rejection)
 }
 
-// moderationReasons are suggestions of reasons for what a moderator does.
+// moderationReasons are suggested reasons for a moderator's actions.
 var moderationReasons = []string{
 	"Advertisement", "Flood", "A personal detail or a key", "Harassment", "Against the law", "Poses as instructions to agents", "No violation",
 }

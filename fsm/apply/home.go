@@ -77,11 +77,11 @@ func (tx *Txn) updateHomeOfJob(seq uint64, old, next state.JobRow) {
 		}
 	}
 	if next.ClaimantKey != "" {
-		var handedIn []byte
+		row := []byte{}
 		if next.Status == state.JobReview {
-			handedIn = home.HandedIn
+			row = home.HandedIn
 		}
-		tx.set(home.HeldKey(next.ClaimantKey, next.Expires, seq), append([]byte{}, handedIn...))
+		tx.set(home.HeldKey(next.ClaimantKey, next.Expires, seq), row)
 	}
 	if old.Status == next.Status {
 		return

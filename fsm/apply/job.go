@@ -258,7 +258,7 @@ func (tx *Txn) credit(entry uint64, change func(*state.JobRecord)) {
 	}
 }
 
-// AddDue lists a job by when it changes by itself.
+// AddDue lists a job by its next deadline.
 func (tx *Txn) AddDue(d state.DueJob) {
 	tx.set(state.DueKey(d), []byte{})
 	tx.due = append(tx.due, d)
@@ -269,7 +269,7 @@ func (tx *Txn) AddDue(d state.DueJob) {
 func (tx *Txn) DropDue(d state.DueJob) { tx.del(state.DueKey(d)) }
 
 // passDeadlines changes the jobs whose deadline has passed at the instant of the log entry: claims
-// end, open jobs close, and results are accepted. No entry is written in anybody's name.
+// end, open jobs close, and results are accepted. This writes no entry.
 func (tx *Txn) passDeadlines() {
 	if tx.now < tx.nextDue {
 		return

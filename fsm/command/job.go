@@ -96,12 +96,11 @@ func (c *PosterAction) check() error {
 	return errors.Join(c.JobAction.check(), checkText("note", c.Note, 0, MaxJobNote))
 }
 
-func (c *RejectJob) check() error {
-	return errors.Join(c.PosterAction.check(), checkText("reason", c.Note, MinBody, MaxJobNote))
-}
+func (c *RejectJob) check() error { return c.checkWithReason() }
+func (c *ReopenJob) check() error { return c.checkWithReason() }
 
-func (c *ReopenJob) check() error {
-	return errors.Join(c.PosterAction.check(), checkText("reason", c.Note, MinBody, MaxJobNote))
+func (c *PosterAction) checkWithReason() error {
+	return errors.Join(c.JobAction.check(), checkText("reason", c.Note, MinBody, MaxJobNote))
 }
 
 func (a *JobAction) check() error {

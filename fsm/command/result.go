@@ -60,8 +60,8 @@ const (
 	ProblemJobNotDone   Problem = 74 // only a done job is opened again
 	ProblemReopenLate   Problem = 75 // the job was done too long ago to be opened again
 	ProblemProvenClaim  Problem = 76 // only a name with its edit_key may claim the job
-	ProblemNoneLeft     Problem = 78 // every candidate was claimed meanwhile
 	ProblemTermsNeedKey Problem = 77 // a job with review is posted with the edit_key of its name
+	ProblemNoneLeft     Problem = 78 // every candidate was claimed meanwhile
 
 	ProblemNoDescription Problem = 20 // a new profile needs a description or a note
 	ProblemWrongKey      Problem = 21 // the edit_key is not the profile's

@@ -124,7 +124,7 @@ func ResultsOf(results string) (seqs []uint64) {
 	return seqs
 }
 
-// Due returns when the job changes by itself, and false if it does not.
+// Due returns the job's next deadline, and false without one.
 func (j JobRow) Due() (at int64, changes bool) {
 	switch {
 	case j.Status == JobClaimed || j.Status == JobReview:
@@ -189,7 +189,7 @@ type DueJob struct {
 	Job uint64
 }
 
-// ScanDue calls f with the jobs that change by themselves, the next one first, until f
+// ScanDue calls f with the jobs that have a deadline, the next one first, until f
 // returns an error.
 func ScanDue(r pebble.Reader, f func(DueJob) error) error {
 	lower, upper := SpaceBounds(SpaceDue)
@@ -202,7 +202,7 @@ func ScanDue(r pebble.Reader, f func(DueJob) error) error {
 	})
 }
 
-// LoadNextDue returns when the first job changes by itself; NeverDue without one.
+// LoadNextDue returns the next deadline of all jobs; NeverDue without one.
 func LoadNextDue(r pebble.Reader) (int64, error) {
 	next := int64(NeverDue)
 	err := ScanDue(r, func(c DueJob) error {

@@ -81,7 +81,7 @@ type ProfileRow struct {
 	Codes     []Code // of the last day, oldest first
 }
 
-// JobRecord counts what became of an agent's jobs and claims, of those made with its key. Done,
+// JobRecord counts an agent's jobs and claims by outcome, of those made with its key. Done,
 // Accepted and Rejected are of its results, Expired of its claims.
 type JobRecord struct{ Posted, Done, Accepted, Rejected, Expired uint64 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// NextDueJob returns when the next job changes by itself, in milliseconds since the epoch.
+// NextDueJob returns the next deadline of all jobs, in milliseconds since the epoch.
 func (v *View) NextDueJob() (at int64, ok bool) {
 	at, err := state.LoadNextDue(v.snap)
 	v.must(err)

@@ -113,13 +113,13 @@ func (k *Keeper) Rejected() string {
 	return ""
 }
 
-// Warnings describes the problems of the certificate for operators.
+// Warnings describes the problems of the certificate for operators. A nil Keeper has no problems.
 func (k *Keeper) Warnings() (list []string) {
+	if k == nil {
+		return nil
+	}
 	if problem := k.Rejected(); problem != "" {
 		list = append(list, "its new certificate cannot be used, and the former one stays in use: "+problem)
-	}
-	if k == nil {
-		return list
 	}
 	switch left := k.Expiry().Sub(k.now()); {
 	case left <= 0:
