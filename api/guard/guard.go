@@ -8,6 +8,7 @@ package guard
 
 import (
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -131,8 +132,8 @@ func New(limits Limits) *Guard {
 	g.arrivals.init(limits.AddressArrivals, limits.Arrivals, g.metrics.closed.WithLabelValues("slow"))
 	g.streams.init(limits.AddressStreams, limits.Streams, g.metrics.closed.WithLabelValues("stream"))
 	g.answers.init(g)
-	g.builds.init(buildsPerCPU)
-	g.handshakes.init(handshakesPerCPU)
+	g.builds.init(buildsPerCPU * runtime.GOMAXPROCS(0))
+	g.handshakes.init(handshakesAtOnce())
 	g.exports.shares = newShares(1)
 	return g
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"runtime"
 	"time"
 )
 
@@ -13,13 +14,15 @@ const (
 	// and handshakeSeconds the size of a burst, in seconds of the budget.
 	DefaultHandshakes = 50
 	handshakeSeconds  = 10
-	// handshakesPerCPU is the number of handshakes for each processor that compute at once, and
-	// handshakeTurn how long one may wait for its turn.
-	handshakesPerCPU = 1
-	handshakeTurn    = 5 * time.Second
+	// handshakeTurn is how long a handshake may wait for its turn.
+	handshakeTurn = 5 * time.Second
 
 	rejectedHandshakes = "handshakes" // in the metrics
 )
+
+// handshakesAtOnce returns the number of handshakes that compute at the same time: half of the
+// processors are left to requests.
+func handshakesAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // errHandshakes ends a handshake over a bound. The client sees a closed connection.
 var errHandshakes = errors.New("too many TLS handshakes")

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http/httptest"
-	"runtime"
 	"testing"
 	"time"
 
@@ -73,7 +72,7 @@ func TestHandshakeTurns(t *testing.T) {
 	config := serveTLS(t)
 	hello := func(c *Conn) *tls.ClientHelloInfo { return &tls.ClientHelloInfo{Conn: c} }
 	var held []*Conn
-	for range handshakesPerCPU * runtime.GOMAXPROCS(0) {
+	for range handshakesAtOnce() {
 		c, _ := admit(t, g, "192.0.2.1", false)
 		check.Err(t, takeTurn(hello(c)), nil, "a free turn")
 		check.Err(t, takeTurn(hello(c)), nil, "the turn that a connection has")
@@ -103,7 +102,7 @@ func TestHandshakeTurns(t *testing.T) {
 	await.Eventually(t, "all turns are free", func() bool {
 		g.handshakes.mu.Lock()
 		defer g.handshakes.mu.Unlock()
-		return g.handshakes.free == handshakesPerCPU*runtime.GOMAXPROCS(0)
+		return g.handshakes.free == handshakesAtOnce()
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -144,8 +143,8 @@ type line struct {
 	waiters []chan struct{}
 }
 
-func (b *turns) init(perCPU int) {
-	b.free, b.lines, b.waiting = perCPU*runtime.GOMAXPROCS(0), list.New(), make(map[netip.Prefix]*list.Element)
+func (b *turns) init(most int) {
+	b.free, b.lines, b.waiting = most, list.New(), make(map[netip.Prefix]*list.Element)
 }
 
 // Build waits for the turn of a client to have a list made, for so long at most and until
