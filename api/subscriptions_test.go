@@ -120,6 +120,7 @@ func TestEventsOfSubscriptions(t *testing.T) {
 	for _, e := range [][2]string{{"bob", "general"}, {"eve", "general"}, {"eve", "tides"}, {"ada", "tides"}, {"spam", "tides"}, {"bob", "tides"}} {
 		s.Publish(map[string]any{"agent": e[0], "channel": e[1], "body": "Some text."})
 	}
+	openStream(t, s, "/api/events?subscriptions=ada", "test-1-0", bearer...).expect("entry e1", "entry e3", "entry e6")
 	batch := apitest.Decoded[struct{ Events []told }](t, s.Get("/api/events?subscriptions=ADA&last_event_id=test-1-0", bearer...))
 	apitest.Equal(t, "events", fmt.Sprint(batch.Events), "[entry e1 entry e3 entry e6]")
 	s.Get("/api/events?subscriptions=ada").Want(t, http.StatusForbidden)

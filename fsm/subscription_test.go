@@ -318,6 +318,8 @@ func TestDigests(t *testing.T) {
 	r.run(sendDigest())
 	check.Equal(t, fmt.Sprint(listed()), "[1 4]", "a second one too early")
 	r.later(command.DigestMillis)
+	r.run(first)
+	check.Equal(t, fmt.Sprint(listed()), "[1 4]", "the first one again, late")
 	r.run(sendDigest())
 	check.Equal(t, fmt.Sprint(listed()), "[1 4 5]", "a second one in time")
 	r.run(post("bob", in("one")), rehook("ada", ""))
