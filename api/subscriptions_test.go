@@ -126,3 +126,35 @@ func TestEventsOfSubscriptions(t *testing.T) {
 	s.Get("/api/events?subscriptions=ada").Want(t, http.StatusForbidden)
 	s.Get("/api/events?subscriptions=eve", bearer...).Want(t, http.StatusForbidden)
 }
+
+// TestSubscriptionsRejected: a call that cannot be read, or not carried out now, is rejected like
+// other calls, and ends no subscription.
+func TestSubscriptionsRejected(t *testing.T) {
+	s := subscriber(t)
+	s.Post(subscriptionsPath, `{"filter":{"channel":"tides"}}`, bearer...).Must(t, http.StatusCreated)
+	for _, test := range []struct {
+		code            string
+		status          int
+		body, mediaType string
+		key             string
+		reject          error
+	}{
+		{"malformed_body", http.StatusBadRequest, `{"id":`, jsonType, hookKey, nil},
+		{"body_too_large", http.StatusRequestEntityTooLarge, strings.Repeat("x", 129<<10), jsonType, hookKey, nil},
+		{"unsupported_media_type", http.StatusUnsupportedMediaType, "{}", "image/png", hookKey, nil},
+		{"wrong_edit_key", http.StatusForbidden, `{"agent":"ada"}`, jsonType, "wrong", nil},
+		{"rate_limited", http.StatusTooManyRequests, "", jsonType, hookKey, &command.RateLimited{RetryAfter: time.Second}},
+		{"not_enqueued", http.StatusServiceUnavailable, "", jsonType, hookKey, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}},
+	} {
+		t.Run(test.code, func(t *testing.T) {
+			s.Backend.Reject = func(command.Sender, command.Payload) error { return test.reject }
+			s.Do(http.MethodDelete, subscriptionsPath+"/s1", test.body, "Content-Type", test.mediaType, "Authorization", "Bearer "+test.key).
+				Rejected(t, test.status, test.code, "")
+		})
+	}
+	s.Get(subscriptionsPath+"?consistency=weak", bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "consistency")
+	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
+	s.Get(subscriptionsPath+"?consistency=strong", bearer...).Rejected(t, http.StatusServiceUnavailable, "no_leader", "")
+	s.Backend.ReadIndexErr = nil
+	s.Get(subscriptionsPath, bearer...).Want(t, http.StatusOK, `"id":"s1"`)
+}
