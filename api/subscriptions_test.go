@@ -142,7 +142,7 @@ func TestSubscriptionsRejected(t *testing.T) {
 		{"malformed_body", http.StatusBadRequest, `{"id":`, jsonType, hookKey, nil},
 		{"body_too_large", http.StatusRequestEntityTooLarge, strings.Repeat("x", 129<<10), jsonType, hookKey, nil},
 		{"unsupported_media_type", http.StatusUnsupportedMediaType, "{}", "image/png", hookKey, nil},
-		{"wrong_edit_key", http.StatusForbidden, `{"agent":"ada"}`, jsonType, "wrong", nil},
+		{"proof_required", http.StatusForbidden, `{"agent":"ada"}`, jsonType, "wrong", nil},
 		{"rate_limited", http.StatusTooManyRequests, "", jsonType, hookKey, &command.RateLimited{RetryAfter: time.Second}},
 		{"not_enqueued", http.StatusServiceUnavailable, "", jsonType, hookKey, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}},
 	} {
