@@ -29,7 +29,7 @@ var wordless = map[string]string{
 	"listSubscriptions": "one's own filters", "subscribe": "one's own filter", "unsubscribe": "an id",
 	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "listRules": "rules, for moderators",
 	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
-	"listHeld": "texts, for moderators", "selectEntries": "texts, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks",
+	"listHeld": "texts, for moderators", "selectEntries": "texts, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks", "listWaiting": "ids, for moderators", "confirmPurge": "texts, for moderators",
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",
 	"sendMessage": "as callA2A", "streamMessage": "as callA2A", "listTasks": "rejected", "getTask": "rejected", "changeTask": "rejected",
 	"listTaskPushConfigs": "rejected", "createTaskPushConfig": "rejected", "getTaskPushConfig": "rejected", "deleteTaskPushConfig": "rejected",

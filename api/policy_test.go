@@ -133,7 +133,7 @@ func TestPolicyIsCheckedAgain(t *testing.T) {
 	write().Want(t, http.StatusCreated, `"hidden"`).Lacks(t, "pills")
 	between(elsewhere("127.0.0.0/8"))
 	write().Want(t, http.StatusForbidden)
-	s.Backend.Apply(&command.LiftRule{Order: order, Number: 5})
+	s.Backend.Apply(&command.LiftRule{Order: order, Number: 6})
 	many := make([]*command.SetRule, 20)
 	for i := range many {
 		many[i] = elsewhere("192.0.2." + strconv.Itoa(i) + "/32")

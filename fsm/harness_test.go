@@ -73,6 +73,9 @@ func checkHotRows(t tester, m *Machine) {
 	}
 }
 
+// stampStep is the time between two log entries, in milliseconds.
+const stampStep = 1000
+
 // raftLog is a log as Raft keeps it, with indexes from 1 and no gaps.
 type raftLog struct {
 	t       testing.TB
@@ -107,7 +110,7 @@ var boot1 = command.BootID{1}
 // publish adds a log entry with these commands of one boot, at the next second.
 func (l *raftLog) commands(bodies ...command.Payload) uint64 {
 	l.t.Helper()
-	l.stamp += 1000
+	l.stamp += stampStep
 	g := command.Group{Boot: boot1}
 	for _, b := range bodies {
 		l.nextSeq[boot1]++

@@ -78,18 +78,18 @@ func TestOnlyModeratorsHide(t *testing.T) {
 	check.Diff(t, by("mia", false), none, "a stranger hides")
 	token := bytes.Repeat([]byte{7}, command.KeyHashBytes)
 	grant := func(name string, token []byte) command.Result {
-		return r.run(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: name, Token: token})[0]
+		return r.run(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: name, Token: token, Role: command.RoleHide, For: 1000_000})[0]
 	}
 	expect(t, grant("mia", token), command.OutcomeDone, "result")
 	if got := by("mia", false); got != nil {
 		t.Errorf("a moderator does not hide: %d", got)
 	}
 	v := r.View()
-	name, err := v.Moderator(token)
-	stranger, strangerErr := v.Moderator(make([]byte, command.KeyHashBytes))
+	mia, _, err := v.Moderator(token)
+	stranger, _, strangerErr := v.Moderator(make([]byte, command.KeyHashBytes))
 	v.Release()
-	if name != "mia" || stranger != "" || err != nil || strangerErr != nil {
-		t.Errorf("the token is %q's, another one %q's, %v, %v", name, stranger, err, strangerErr)
+	if mia.Name != "mia" || stranger.Name != "" || err != nil || strangerErr != nil {
+		t.Errorf("the token is %q's, another one %q's, %v, %v", mia.Name, stranger.Name, err, strangerErr)
 	}
 	expect(t, grant("mia", nil), command.OutcomeDone, "revoked")
 	check.Diff(t, by("mia", true), none, "one whose token was revoked unhides")

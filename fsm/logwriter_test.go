@@ -124,6 +124,7 @@ var draws = map[command.Op]struct {
 	command.OpSetModerator: {2, (*logWriter).setModerator},
 	command.OpHide:         {5, (*logWriter).hide},
 	command.OpPurge:        {2, (*logWriter).purge},
+	command.OpConfirmPurge: {4, (*logWriter).confirmPurge},
 	command.OpSetRule:      {3, (*logWriter).setRule},
 	command.OpLiftRule:     {3, (*logWriter).liftRule},
 	command.OpNoteChange: {1, func(w *logWriter) command.Payload {
@@ -149,7 +150,7 @@ var followers = map[command.Op][]command.Op{
 	command.OpForgetSenders: {command.OpPublish, command.OpSetRule, command.OpForgetSenders},
 	command.OpNextEpoch:     {command.OpPublish, command.OpSetRule, command.OpNextEpoch},
 	command.OpHide:          {command.OpHide, command.OpPublish, command.OpPurge},
-	command.OpPurge:         {command.OpHide, command.OpPublish, command.OpReport},
+	command.OpPurge:         {command.OpHide, command.OpPublish, command.OpReport, command.OpConfirmPurge},
 	command.OpClaimJob:      {command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob},
 	command.OpFinishJob:     {command.OpAcceptJob, command.OpRejectJob, command.OpReopenJob},
 	command.OpAddUsage:      {command.OpAddUsage},
@@ -600,7 +601,10 @@ func (w *logWriter) reseal() command.Payload {
 
 func (w *logWriter) setSettings() command.Payload {
 	number := func(of ...uint64) *uint64 { n := one(w, of...); return &n }
-	switch w.below(7) {
+	switch w.below(8) {
+	case 6:
+		confirm := !w.oneOf(4)
+		return &command.SetSettings{PurgeConfirm: &confirm}
 	case 0:
 		return retain(one(w, "", "channel-1=1h", "*=2h", "channel-*=1h,*=30d", "jobs=1h,*=keep"))
 	case 1:
@@ -622,7 +626,8 @@ func (w *logWriter) setSettings() command.Payload {
 func (w *logWriter) setModerator() command.Payload {
 	c := &command.SetModerator{Order: byOperator, Name: one(w, "moderator", "moderator", "other")}
 	if !w.oneOf(4) {
-		c.Token = keyHash("token")
+		c.Token, c.Role = keyHash("token"), command.Role(1+w.below(4)) //nolint:gosec // small
+		c.For = one[int64](w, 5000, 30*command.DayMillis, command.MaxTokenMillis)
 	}
 	return c
 }
@@ -642,6 +647,16 @@ func (w *logWriter) purge() command.Payload {
 	c := &command.Purge{Order: w.order(), IDs: []string{w.id()}, Servers: []string{w.server()}}
 	if w.oneOf(6) {
 		c.Agents = []string{w.named()}
+	}
+	return c
+}
+
+func (w *logWriter) confirmPurge() command.Payload {
+	c := &command.ConfirmPurge{Order: w.order(), Number: 1, Servers: []string{w.server()}}
+	if waiting, _, err := w.v.WaitingPurges(0, 10); err != nil {
+		w.Fatal(err)
+	} else if len(waiting) > 0 {
+		c.Number = one(w, waiting...).Number
 	}
 	return c
 }

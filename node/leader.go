@@ -112,8 +112,8 @@ func (n *Node) observeRaft(ctx context.Context) {
 
 const endsInterval = time.Second // how often the leader checks for expired claims, rules and reports
 
-// endExpired advances log time when a claim, a rule of the policy or a report has expired and
-// no client writes. Correctness does not depend on it: for the next log entry they have ended.
+// endExpired advances log time when a claim, a rule of the policy, a report or a token has expired
+// and no client writes. Correctness does not depend on it: for the next log entry they have ended.
 func (n *Node) endExpired(ctx context.Context) {
 	loop.Every(ctx, endsInterval, func(ctx context.Context) {
 		for n.due() {
@@ -127,8 +127,8 @@ func (n *Node) endExpired(ctx context.Context) {
 	})
 }
 
-// due reports whether a command with this node's stamp would change a job, or end a rule or a
-// report.
+// due reports whether a command with this node's stamp would change a job, or end a rule, a
+// report or a moderator's token.
 func (n *Node) due() bool {
 	v := n.machine.View()
 	defer v.Release()
@@ -136,7 +136,8 @@ func (n *Node) due() bool {
 	job, waits := v.NextDueJob()
 	rule, ruled := v.NextRuleEnd()
 	report, reported := v.NextReportEnd()
-	return waits && job <= stamp || ruled && rule <= stamp || reported && report <= stamp
+	token, ends := v.NextTokenEnd()
+	return waits && job <= stamp || ruled && rule <= stamp || reported && report <= stamp || ends && token <= stamp
 }
 
 const catchUpRetry = 100 * time.Millisecond // the pause between attempts to hear from a leader

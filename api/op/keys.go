@@ -2,9 +2,11 @@ package op
 
 import (
 	"strings"
+	"time"
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // Proof returns the proof of the request itself: the key of its header, and the
@@ -72,30 +74,48 @@ func (c *Call) Pseudonymise(proof *command.Proof) {
 // ModeratorTokenPrefix begins every token of a moderator.
 const ModeratorTokenPrefix = "cmod_"
 
-// Moderator returns the name of the moderator who makes the call; "" for others.
-func (c *Call) Moderator() (string, error) {
+// Moderator returns the moderator who makes the call. Others have no name.
+func (c *Call) Moderator() (m state.Moderator, err error) {
 	if c.Relay != nil && c.Relay.Operator {
-		return command.Operator, nil
+		return state.Moderator{Name: command.Operator, Role: command.RoleAdmin}, nil
 	}
 	token := c.bearer()
 	if !strings.HasPrefix(token, ModeratorTokenPrefix) {
-		return "", nil
+		return m, nil
 	}
-	name, err := c.View().Moderator(HashSecret(token))
+	m, ended, err := c.View().Moderator(HashSecret(token))
 	c.Release() // the answer may have to wait for a newer view
-	if err == nil && name == "" {
+	switch {
+	case err != nil:
+	case m.Name == "":
 		err = NotModerator()
+	case ended:
+		refusal := NotModerator()
+		refusal.Message = "Your token ended at " + time.UnixMilli(m.Until).UTC().Format(time.RFC3339) + "."
+		err = refusal
 	}
-	return name, err
+	return m, err
 }
 
-// OnlyModerator is Moderator with an error for other callers.
-func (c *Call) OnlyModerator() (string, error) {
+// OnlyModerator is Moderator with an error for other callers, and for those with a smaller role.
+func (c *Call) OnlyModerator(role command.Role) (state.Moderator, error) {
 	by, err := c.Moderator()
-	if err == nil && by == "" {
+	switch {
+	case err != nil:
+	case by.Name == "":
 		err = NotModerator()
+	case by.Role < role:
+		err = SmallRole(role)
 	}
 	return by, err
+}
+
+// SmallRole returns the error for a moderator whose role is smaller than the needed one.
+func SmallRole(needed command.Role) *wire.Error {
+	return &wire.Error{
+		Code: wire.CodeSmallRole, Message: "This needs a token with the role " + needed.String() + " or a larger one: the roles are " + strings.Join(command.Roles.List(), ", ") + ".",
+		Issues: []wire.Issue{{HeaderAuthorization, "must have a token with the role " + needed.String() + ", which the operator gives out"}},
+	}
 }
 
 // NotModerator returns the error for a caller without a moderator's token.

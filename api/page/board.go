@@ -128,7 +128,7 @@ func fillLog(p *builder, answer []byte) error {
 	type record struct {
 		Number, At   int64
 		Text, Reason string
-		Ago          string
+		By, Ago      string
 	}
 	var list struct {
 		Records    []record

@@ -134,6 +134,7 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpHide:             effect((*Txn).applyHide),
 	command.OpDestroyDisk:      effect((*Txn).applyDestroyDisk),
 	command.OpPurge:            effect((*Txn).applyPurge),
+	command.OpConfirmPurge:     effect((*Txn).applyConfirmPurge),
 	command.OpSetRule:          effect((*Txn).applySetRule),
 	command.OpLiftRule:         effect((*Txn).applyLiftRule),
 	command.OpSweep:            effect((*Txn).applySweep),
@@ -187,8 +188,12 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 	tx.judged = state.Judge(tx, c.Payload)
 	j := &tx.judged
 	if o := command.OrderOf(c.Payload); o != nil && o.By != command.Operator {
-		if _, known := tx.Get(state.ModeratorKey(o.By)); !known {
+		m, _ := state.Read(tx, state.ModeratorKey(o.By), state.DecodeModerator)
+		if m.Until <= tx.now {
 			return rejected(command.ProblemNotModerator)
+		}
+		if role := tx.roleFor(c.Payload); m.Role < role {
+			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRole}, Entry: uint64(role)}
 		}
 	}
 	op := command.OpOf(c.Payload)

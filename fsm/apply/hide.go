@@ -51,7 +51,15 @@ func (tx *Txn) transition(isHidden bool, heldKey []byte, show bool) transition {
 
 // applyHide hides or shows entries and profiles. Its Entry is its number in the record.
 func (tx *Txn) applyHide(c *command.Hide) command.Result {
-	var changed []string
+	action := state.ActionHide
+	if c.Unhide {
+		action = state.ActionUnhide
+	}
+	return tx.recordChanged(&c.Order, action, tx.changeHidden(c), c.Selected)
+}
+
+// changeHidden hides or shows entries and profiles, and returns those that it changed.
+func (tx *Txn) changeHidden(c *command.Hide) (changed []string) {
 	for _, id := range c.IDs {
 		e, known := state.Resolve(tx, id)
 		if !known || tx.gone(e.Seq) {
@@ -72,11 +80,7 @@ func (tx *Txn) applyHide(c *command.Hide) command.Result {
 			changed = append(changed, profileMark+p.ID)
 		}
 	}
-	action := state.ActionHide
-	if c.Unhide {
-		action = state.ActionUnhide
-	}
-	return tx.recordChanged(&c.Order, action, changed, c.Selected)
+	return changed
 }
 
 // recordChanged records the ids that an order has changed, and returns its result.

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,8 +10,73 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// applyPurge purges entries and profiles. Its Entry is the number of its row in the record.
+// applyPurge purges entries and profiles, or hides them until another moderator confirms the
+// purge. Its Entry is the number of its row in the record.
 func (tx *Txn) applyPurge(c *command.Purge) command.Result {
+	if c.By != command.Operator && state.SettingsOf(tx).PurgeConfirm {
+		return tx.askPurge(c)
+	}
+	return tx.carryOutPurge(c)
+}
+
+// askPurge hides what a purge would erase, and stores the purge until it is confirmed.
+func (tx *Txn) askPurge(c *command.Purge) command.Result {
+	p := state.WaitingPurge{At: tx.now, By: c.By, Reason: c.Reason, Selected: c.Selected}
+	var what []string
+	for _, id := range c.IDs {
+		if e, known := state.Resolve(tx, id); known && !tx.purged(e.Seq) {
+			p.IDs, what = append(p.IDs, id), append(what, id)
+		}
+	}
+	for _, name := range c.Agents {
+		if row, known := tx.profile(name); known && !row.Purged {
+			p.Agents, what = append(p.Agents, name), append(what, profileMark+row.ID)
+		}
+	}
+	if len(what) == 0 {
+		return unchanged
+	}
+	waiting, again := 0, uint64(0)
+	for _, key := range slices.CompactFunc(slices.SortedFunc(slices.Values(tx.keysOf(state.SpaceWaiting)), bytes.Compare), bytes.Equal) {
+		other, known := state.Read(tx, key, state.DecodeWaitingPurge)
+		switch {
+		case !known:
+		case other.Lapsed(tx.now):
+			tx.del(key)
+		case other.By == p.By && slices.Equal(other.IDs, p.IDs) && slices.Equal(other.Agents, p.Agents):
+			again = state.SeqOfKey(key)
+		default:
+			waiting++
+		}
+	}
+	if again == 0 && waiting >= command.MaxWaitingPurges {
+		return rejected(command.ProblemTooManyPurges)
+	}
+	tx.changeHidden(&command.Hide{Order: c.Order, IDs: p.IDs, Agents: p.Agents})
+	if again != 0 { // the call is repeated
+		return command.Result{Outcome: command.OutcomeDone, Entry: again}
+	}
+	r := tx.recordChanged(&c.Order, state.ActionAskPurge, what, c.Selected)
+	tx.set(state.SeqKey(state.SpaceWaiting, r.Entry), p.Encode())
+	return r
+}
+
+// applyConfirmPurge carries out the purge of another moderator, as that one's reason says.
+func (tx *Txn) applyConfirmPurge(c *command.ConfirmPurge) command.Result {
+	key := state.SeqKey(state.SpaceWaiting, c.Number)
+	p, known := state.Read(tx, key, state.DecodeWaitingPurge)
+	switch {
+	case !known || p.Lapsed(tx.now):
+		return rejected(command.ProblemUnknownPurge)
+	case p.By == c.By:
+		return rejected(command.ProblemOwnPurge)
+	}
+	tx.del(key)
+	order := command.Order{By: c.By, Reason: p.Reason}
+	return tx.carryOutPurge(&command.Purge{Order: order, IDs: p.IDs, Servers: c.Servers, Agents: p.Agents, Selected: p.Selected})
+}
+
+func (tx *Txn) carryOutPurge(c *command.Purge) command.Result {
 	var changed []string
 	for _, id := range c.IDs {
 		e, known := state.Resolve(tx, id)

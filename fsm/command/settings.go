@@ -29,6 +29,8 @@ type Settings struct {
 	// once. 0 means no limit; NotSet means the leader's flag.
 	WriteRate  int64 `json:"writeRate"`
 	WriteBurst int64 `json:"writeBurst"`
+	// PurgeConfirm makes the purge of a moderator wait for another one.
+	PurgeConfirm bool `json:"purgeConfirm"`
 }
 
 // NotSet is the value of a setting that leaves the choice to the flags of the nodes.
@@ -58,8 +60,8 @@ func limitText(n int64) string {
 
 // String returns the settings as the record shows them.
 func (s Settings) String() string {
-	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s sender-memory=%dd write-rate=%s write-burst=%s",
-		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst))
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s sender-memory=%dd write-rate=%s write-burst=%s purge-confirm=%t",
+		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm)
 }
 
 // ChangesFrom describes the changed settings, with their old values.
@@ -76,7 +78,7 @@ func (s Settings) ChangesFrom(before Settings) string {
 }
 
 // DefaultSettings apply until an operator changes them.
-var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet}
+var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, PurgeConfirm: true}
 
 // MaxSenderDays bounds for how many days a sender is remembered.
 const MaxSenderDays = 366
@@ -187,6 +189,8 @@ type SetSettings struct {
 	SenderDays  *uint64 `cbor:"6,keyasint,omitempty"`
 	WriteRate   *int64  `cbor:"7,keyasint,omitempty"`
 	WriteBurst  *int64  `cbor:"8,keyasint,omitempty"`
+
+	PurgeConfirm *bool `cbor:"9,keyasint,omitempty"`
 }
 
 func (c *SetSettings) check() error {

@@ -1,8 +1,11 @@
 package view
 
 import (
+	"bytes"
 	"crypto/subtle"
+	"errors"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -35,26 +38,80 @@ func (v *View) journal(of state.Journal, before uint64, limit int) (records []st
 	return records, next, nil
 }
 
-// Moderators returns the names of those who have a token, sorted.
-func (v *View) Moderators() (names []string, err error) {
+// Moderators returns those who have a token, sorted by name, also if it has ended.
+func (v *View) Moderators() (list []state.Moderator, err error) {
 	lower, upper := state.SpaceBounds(state.SpaceModerator)
-	err = state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
-		names = append(names, string(key[1:]))
-		return nil
+	err = state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
+		m, err := state.DecodeModerator(bytes.Clone(row))
+		m.Name = string(key[1:])
+		list = append(list, m)
+		return err
 	})
-	return names, err
+	return list, err
 }
 
-// Moderator returns the moderator whose token has a hash, or "".
-func (v *View) Moderator(token []byte) (name string, err error) {
-	lower, upper := state.SpaceBounds(state.SpaceModerator)
-	err = state.ScanSpace(v.snap, lower, upper, func(key, hash []byte) error {
-		if subtle.ConstantTimeCompare(hash, token) == 1 {
-			name = string(key[1:])
+// Moderator returns the moderator whose token has a hash, and whether the token has ended. The
+// name is empty for an unknown token.
+func (v *View) Moderator(token []byte) (found state.Moderator, ended bool, err error) {
+	list, err := v.Moderators()
+	for _, m := range list {
+		if subtle.ConstantTimeCompare(m.Token, token) == 1 {
+			found, ended = m, m.Until <= v.at.Head.Now
 		}
-		return nil
-	})
-	return name, err
+	}
+	return found, ended, err
+}
+
+// NextTokenEnd returns when the next token ends, in milliseconds since the epoch, if one ends.
+func (v *View) NextTokenEnd() (at int64, ok bool) {
+	list, err := v.Moderators()
+	for _, m := range list {
+		if m.Until > v.at.Head.Now && (!ok || m.Until < at) {
+			at, ok = m.Until, true
+		}
+	}
+	return at, ok && err == nil
+}
+
+// LastAdminEnd returns when the last token with the role admin ends or has ended, or 0.
+func (v *View) LastAdminEnd() (at int64, err error) {
+	list, err := v.Moderators()
+	for _, m := range list {
+		if m.Role == command.RoleAdmin {
+			at = max(at, m.Until)
+		}
+	}
+	return at, err
+}
+
+// WaitingPurge returns the purge with a number that waits for another moderator, or ErrNotFound.
+func (v *View) WaitingPurge(number uint64) (state.WaitingPurge, error) {
+	p, known, err := state.Load(v.snap, state.SeqKey(state.SpaceWaiting, number), state.DecodeWaitingPurge)
+	if err == nil && (!known || p.Lapsed(v.at.Head.Now)) {
+		err = state.ErrNotFound
+	}
+	p.Number = number
+	return p, err
+}
+
+// WaitingPurges lists the purges that wait for another moderator, the newest first, as Records does.
+func (v *View) WaitingPurges(before uint64, limit int) (list []state.WaitingPurge, next uint64, err error) {
+	numbers, err := v.SeqsBefore([]byte{state.SpaceWaiting}, before, state.PageLimit(limit)+1)
+	if err != nil {
+		return nil, 0, err
+	}
+	numbers, next = cutPage(numbers, state.PageLimit(limit))
+	for _, number := range numbers {
+		p, err := v.WaitingPurge(number)
+		switch {
+		case errors.Is(err, state.ErrNotFound): // it has lapsed, like all before it
+			return list, 0, nil
+		case err != nil:
+			return nil, 0, err
+		}
+		list = append(list, p)
+	}
+	return list, next, nil
 }
 
 // Policy returns the rules.

@@ -33,6 +33,8 @@ type SettingsChange struct {
 	SenderDays  *uint64 `json:"senderDays,omitempty"`
 	WriteRate   *int64  `json:"writeRate,omitempty"`  // command.NotSet: the leader's flag applies
 	WriteBurst  *int64  `json:"writeBurst,omitempty"` // command.NotSet: the leader's flag applies
+	// PurgeConfirm makes the purge of a moderator wait for another one.
+	PurgeConfirm *bool `json:"purgeConfirm,omitempty"`
 	// DryRun only counts the entries that the retention would affect.
 	DryRun bool `json:"dryRun,omitempty"`
 }

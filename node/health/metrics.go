@@ -166,6 +166,7 @@ func (h *Health) conditionGauges() []gauge {
 			}
 			return max(0, h.now()-oldest), nil
 		}),
+		inState(h, "admin_token_expiry_timestamp_seconds", "When the last moderator's token with the role admin ends or has ended; 0 when none was made.", perSecond, (*view.View).LastAdminEnd),
 		inState(h, "reports_rejected", "Reports that there was no room for, since the cluster began.", 1, (*view.View).RejectedReports),
 		inState(h, "budget_senders", "Senders, networks and names that wrote today, in UTC.", 1, func(v *view.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err }),
 	}

@@ -74,6 +74,9 @@ func (o *Operator) report() admin.NodeReport {
 	if warning := o.cfg.Health.HouseWarning(); warning != "" {
 		r.Warnings = append(r.Warnings, warning)
 	}
+	if warning := o.cfg.Health.TokenWarning(); warning != "" && stats.Leading { // it is of the cluster
+		r.Warnings = append(r.Warnings, warning)
+	}
 	for _, c := range o.cfg.Health.Checks() {
 		if !c.OK {
 			r.Problems = append(r.Problems, c.Name+": "+cmp.Or(c.Operators, c.Detail))

@@ -327,7 +327,7 @@ func (b *browser) showDetails() {
 
 // moderatorToken returns a token of a new moderator.
 func (b *browser) moderatorToken(name string) string {
-	code, out, errs := b.cluster.Run.Command(nil, "mod", "token", "create", name, "--cluster-addr", b.cluster.Nodes[0].Private, "--secret-file", b.cluster.Secret)
+	code, out, errs := b.cluster.Run.Command(nil, "mod", "token", "create", name, "--role", "purge", "--cluster-addr", b.cluster.Nodes[0].Private, "--secret-file", b.cluster.Secret)
 	token := regexp.MustCompile(`cmod_\S+`).FindString(out)
 	if code != 0 || token == "" {
 		harness.Failf("mod token create: %d %s %s", code, out, errs)

@@ -45,7 +45,11 @@ type bench struct {
 
 // moderatorCommand creates or revokes the moderator's token.
 func (b *bench) moderatorCommand(verb string, n *harness.Node) (code int, stdout, stderr string) {
-	return b.run.Command(nil, "mod", "token", verb, b.prefix+"chaos", "--json", "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
+	args := []string{"mod", "token", verb, b.prefix + "chaos", "--json", "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"]}
+	if verb == "create" {
+		args = append(args, "--role", "purge")
+	}
+	return b.run.Command(nil, args...)
 }
 
 // settled waits until every node is ready, and the voters vote.

@@ -25,6 +25,7 @@ var sampleItems = wire.Object{{"ids", []string{state.EntryID(1)}}, {"reason", "A
 type action struct {
 	cmd         command.Payload
 	order       command.Order
+	form        *orderForm
 	ids, agents *[]string
 	selected    *bool // set for a selection
 	needsReason bool
@@ -58,7 +59,7 @@ func acting(begin func(o command.Order, dry bool) action) op.Handler {
 	return ordering(params, sampleItems, func(c *op.Call, f *orderForm) func() error {
 		dry := f.flag("dry_run")
 		a := begin(f.Order, dry)
-		a.dry, a.order = dry, f.Order
+		a.dry, a.order, a.form = dry, f.Order, f
 		*a.ids, *a.agents = f.items()
 		hidden, sel := f.flag("hidden"), f.selection()
 		if sel != nil {
@@ -310,14 +311,17 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 	answer := wire.Object{
 		{"matched", due}, {"samples", json.RawMessage(samples)}, {"profiles", json.RawMessage(shown)}, {"next", next}, {"blocked", blocked},
 	}
+	changed, record, confirm := 0, any(nil), any(nil)
 	if a.dry || due == 0 {
-		return c.AnswerObject(http.StatusOK, c.WithNotes(answer.With("changed", 0).With("record", nil)))
+		return c.AnswerObject(http.StatusOK, c.WithNotes(append(answer, wire.Object{{"changed", changed}, {"record", record}, {"confirm", confirm}}...)))
 	}
 	result, err := order(c, a.cmd)
+	if err == nil {
+		err = a.form.refuse(result.Problems...)
+	}
 	if err != nil {
 		return err
 	}
-	changed, record := 0, any(nil)
 	if result.Outcome == command.OutcomeDone {
 		if view, err = write.ReadBack(c); err != nil {
 			return err
@@ -327,8 +331,11 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 			return fmt.Errorf("read the record: %w", errors.Join(err, state.ErrNotFound))
 		}
 		changed, record = len(strings.Fields(rows[0].What)), result.Entry
+		if rows[0].Action == state.ActionAskPurge {
+			confirm = result.Entry
+		}
 	}
-	return c.AnswerObject(http.StatusOK, c.WithNotes(answer.With("changed", changed).With("record", record)))
+	return c.AnswerObject(http.StatusOK, c.WithNotes(append(answer, wire.Object{{"changed", changed}, {"record", record}, {"confirm", confirm}}...)))
 }
 
 // maxListedBody is how many code points of a body a list for moderators shows.

@@ -5,6 +5,7 @@
 package moderate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -52,9 +53,23 @@ func Operations() []op.Operation {
 		row("hide", "hide", acting(hiding), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", acting(showing), "Show what was hidden again, for moderators", actionParams),
 		row("purge", "purge", acting(purging), "Erase entries and profiles for good, for moderators", hideParams),
+		list("waiting", "listWaiting", listWaiting, "Purges that another moderator has to confirm, for moderators", recordParams),
+		row("confirm", "confirmPurge", confirmPurge, "Carry out the purge of another moderator, for moderators", confirmParams),
 		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
 		list("log", "moderationLog", moderationLog, "What moderators did, and why", recordParams),
 	}
+}
+
+// roles are the roles that operations need, except RoleReport.
+var roles = map[string]command.Role{
+	"hide": command.RoleHide, "unhide": command.RoleHide, "block": command.RoleHide, "lift": command.RoleHide,
+	"purge": command.RolePurge, "confirmPurge": command.RolePurge,
+	"freeze": command.RoleAdmin, "watch": command.RoleAdmin,
+}
+
+// caller returns the moderator or operator who makes the call, with the role that it needs.
+func caller(c *op.Call) (state.Moderator, error) {
+	return c.OnlyModerator(max(command.RoleReport, roles[c.Operation.ID]))
 }
 
 // PathOf returns the method and path of an operation of moderation, or "".
@@ -88,6 +103,7 @@ func Operate(e *op.Environment, operationID string, in wire.Invocation) wire.Per
 type orderForm struct {
 	*read.Params
 	command.Order
+	role command.Role // of the caller
 	// example returns a form of the write that has no problems.
 	example func() wire.Object
 }
@@ -97,7 +113,7 @@ type orderForm struct {
 // write out. It gets a linearizable view: a node that lags would miss entries of a selection.
 func ordering(params []string, sample wire.Object, read func(c *op.Call, f *orderForm) func() error) op.Handler {
 	return op.Private(func(c *op.Call) (op.Task, error) {
-		by, err := c.OnlyModerator()
+		by, err := caller(c)
 		if err != nil {
 			return op.Task{}, err
 		}
@@ -142,7 +158,7 @@ func orderExample(c *op.Call, f *orderForm, sample wire.Object, read func(c *op.
 	for _, m := range example {
 		doc.Fields = append(doc.Fields, wire.Field{m.Name, write.AsSent(m.Value)})
 	}
-	again := newOrder(c, &doc, f.Takes, f.By)
+	again := newOrder(c, &doc, f.Takes, state.Moderator{Name: f.By, Role: f.role})
 	read(c, again)
 	if c.Notes = c.Notes[:noted]; again.Problems.Any() {
 		example = slices.Clone(sample)
@@ -150,9 +166,9 @@ func orderExample(c *op.Call, f *orderForm, sample wire.Object, read func(c *op.
 	return append(example, wire.Field{write.FieldDryRun.Name, true})
 }
 
-func newOrder(c *op.Call, doc *wire.Document, params []string, by string) *orderForm {
+func newOrder(c *op.Call, doc *wire.Document, params []string, by state.Moderator) *orderForm {
 	noted := len(c.Notes)
-	f := &orderForm{Params: read.New(c, doc, params, nil, nil), Order: command.Order{By: by}}
+	f := &orderForm{Params: read.New(c, doc, params, nil, nil), Order: command.Order{By: by.Name}, role: by.Role}
 	for _, note := range c.Notes[noted:] { // an unknown field may be meant to restrict the call
 		f.Problems.Add("request", "%s", note)
 	}
@@ -217,15 +233,20 @@ func (f *orderForm) words(field string, most int) (list []string) {
 // order proposes a command of a moderator.
 func order(c *op.Call, p command.Payload) (command.Result, error) {
 	result, err := write.Propose(c, command.Sender{}, p)
-	if err == nil && slices.Contains(result.Problems, command.ProblemNotModerator) {
+	switch {
+	case err != nil:
+	case slices.Contains(result.Problems, command.ProblemNotModerator):
 		err = op.NotModerator()
+	case slices.Contains(result.Problems, command.ProblemRole):
+		err = op.SmallRole(command.Role(result.Entry)) //nolint:gosec // of a byte
 	}
 	return result, err
 }
 
 var recordParams = []string{"limit", "cursor", "consistency", "min_index"}
 
-// moderationLog serves GET /api/moderation/log, without names unless the caller is a moderator.
+// moderationLog serves GET /api/moderation/log, without private subjects unless the caller is a
+// moderator.
 func moderationLog(c *op.Call) (op.Task, error) {
 	by, err := c.Moderator()
 	if err != nil {
@@ -244,14 +265,11 @@ func moderationLog(c *op.Call) (op.Task, error) {
 		for i, r := range records {
 			what := any(r.What)
 			shown := r.What
-			if r.Private && by == "" && r.Action != state.ActionResolve { // that one has only ids and an outcome
+			if r.Private && by.Name == "" && r.Action != state.ActionResolve { // that one has only ids and an outcome
 				what, shown = nil, selectedText(&r)
 			}
 			rows[i] = wire.Object{
-				{"number", r.Number}, {"at", r.At}, {"action", r.Action}, {"what", what}, {"text", recordText(r.Action, shown)}, {"reason", r.Reason},
-			}
-			if by != "" {
-				rows[i] = rows[i].With("by", r.By)
+				{"number", r.Number}, {"at", r.At}, {"by", r.By}, {"action", r.Action}, {"what", what}, {"text", recordText(r.Action, shown)}, {"reason", r.Reason},
 			}
 		}
 		return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"records", rows}, {"nextCursor", wire.OrNull(l.NextCursor(next))}}))
@@ -260,13 +278,18 @@ func moderationLog(c *op.Call) (op.Task, error) {
 
 // setModerator creates or revokes the token of a moderator.
 func setModerator(c *op.Call) (op.Task, error) {
-	return ordering([]string{"name", "revoke"}, nil, func(c *op.Call, f *orderForm) func() error {
+	return ordering([]string{"name", "revoke", "role", "for"}, nil, func(c *op.Call, f *orderForm) func() error {
 		cmd := &command.SetModerator{Order: f.Order, Name: f.word("name", command.MaxName)}
 		revoke, token := f.flag("revoke"), ""
 		if !revoke {
 			token, cmd.Token = op.NewSecret(op.ModeratorTokenPrefix)
+			cmd.Role = command.Role(command.Roles.Parse(cmp.Or(wire.Word(f.word("role", command.MaxName)), command.RoleHide.String())))
+			cmd.For = cmp.Or(f.duration("for", false), command.TokenMillis)
+			if cmd.Role == 0 {
+				f.Problems.Add("role", "must be one of %s", strings.Join(command.Roles.List(), ", "))
+			}
 		}
-		if err := command.Check(cmd); err != nil {
+		if err := command.Check(cmd); err != nil && !f.Problems.Any() {
 			f.Problems.Add("name", "cannot be this: letters of a to z, digits and . _ - are allowed, and %s is none", command.Operator)
 		}
 		return func() error {
@@ -276,22 +299,38 @@ func setModerator(c *op.Call) (op.Task, error) {
 			}
 			for p, message := range map[command.Problem]string{
 				command.ProblemUnknownModerator:  "has no token",
-				command.ProblemTooManyModerators: fmt.Sprintf("is one too many: %d have a token", command.MaxModerators),
+				command.ProblemTooManyModerators: fmt.Sprintf("is one too many: %d have a token; revoke those that have ended", command.MaxModerators),
 			} {
 				if slices.Contains(result.Problems, p) {
 					f.Problems.Add("name", "%s", message)
 					return f.reject()
 				}
 			}
-			return c.AnswerObject(http.StatusOK, wire.Object{{"name", cmd.Name}, {"token", token}})
+			answer := wire.Object{{"name", cmd.Name}, {"token", token}}
+			if !revoke {
+				view, err := write.ReadBack(c)
+				if err != nil {
+					return err
+				}
+				m, _, err := view.Moderator(cmd.Token)
+				if err != nil {
+					return fmt.Errorf("look for the token: %w", err)
+				}
+				answer = append(answer, wire.Object{{"role", m.Role.String()}, {"until", m.Until}}...)
+			}
+			return c.AnswerObject(http.StatusOK, answer)
 		}
 	})(c)
 }
 
 func listModerators(c *op.Call) error {
-	names, err := c.View().Moderators()
+	list, err := c.View().Moderators()
 	if err != nil {
 		return fmt.Errorf("list moderators: %w", err)
 	}
-	return c.AnswerObject(http.StatusOK, wire.Object{{"moderators", wire.NonNil(names)}})
+	rows := make([]wire.Object, len(list))
+	for i, m := range list {
+		rows[i] = wire.Object{{"name", m.Name}, {"role", m.Role.String()}, {"until", m.Until}}
+	}
+	return c.AnswerObject(http.StatusOK, wire.Object{{"moderators", rows}})
 }

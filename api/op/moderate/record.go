@@ -13,6 +13,7 @@ var recordTexts = map[string]struct{ to, toSome string }{
 	state.ActionHide:            {"Hid %", ""},
 	state.ActionUnhide:          {"Showed % again", ""},
 	state.ActionPurge:           {"Erased % for good", ""},
+	state.ActionAskPurge:        {"Hid %, to be erased if another moderator confirms it within a day", ""},
 	state.ActionDestroyDisk:     {"Said that the disk of the former server % was destroyed", "Said that the disk of a former server was destroyed"},
 	state.ActionSetModerator:    {"Gave the moderator % a token", "Gave a moderator a token"},
 	state.ActionRemoveModerator: {"Ended the token of the moderator %", "Ended the token of a moderator"},
@@ -33,7 +34,7 @@ const listedIDs = 10
 // RecordWhat returns the subject of a record, state.Record.What, as text.
 func RecordWhat(action, what string) string {
 	switch action {
-	case state.ActionHide, state.ActionUnhide, state.ActionPurge:
+	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge:
 		if !strings.HasPrefix(what, "a ") { // ids, and no purge list or selection
 			return idsText(what)
 		}
@@ -53,7 +54,7 @@ func RecordWhat(action, what string) string {
 // whose ids together would link the names of a sender. Other private subjects are empty.
 func selectedText(r *state.Record) string {
 	switch r.Action {
-	case state.ActionHide, state.ActionUnhide, state.ActionPurge:
+	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge:
 		return fmt.Sprintf("a selection of %d entries", len(strings.Fields(r.What)))
 	}
 	return ""

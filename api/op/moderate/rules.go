@@ -51,6 +51,9 @@ func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *ord
 		}
 		dry := f.flag("dry_run")
 		return func() error {
+			if f.role < cmd.Kind.Role() {
+				return op.SmallRole(cmd.Kind.Role())
+			}
 			if dry {
 				return answerDryRule(c, wire.Object{{"kind", cmd.Kind.String()}, {"subject", cmd.Subject}, {"hold", cmd.Hold}, {"for", wire.OrNull(f.word("for", command.MaxName))}, {"reason", cmd.Reason}})
 			}
@@ -225,7 +228,7 @@ func ruleObject(r *state.Rule) wire.Object {
 // forModerators returns the handler of a list for moderators alone.
 func forModerators(scope string, params []string, filters func(l *read.Params), run func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error)) op.Handler {
 	return op.Private(func(c *op.Call) (op.Task, error) {
-		if _, err := c.OnlyModerator(); err != nil {
+		if _, err := caller(c); err != nil {
 			return op.Task{}, err
 		}
 		return read.Handler(params, func(l *read.Params) {

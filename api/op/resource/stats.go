@@ -27,14 +27,14 @@ func getCluster(c *op.Call) (op.Task, error) {
 	if err != nil {
 		return op.Task{}, err
 	}
-	if by != "" {
+	if by.Name != "" {
 		c.Out.Set(op.HeaderCacheControl, op.CachingNever)
 	}
 	return op.Task{Run: func() error {
 		ctx, done := c.Wait(op.WaitTimeout)
 		defer done()
 		cluster := c.Env.Backend.Cluster(ctx)
-		if by == "" {
+		if by.Name == "" {
 			for i := range cluster.Nodes {
 				cluster.Nodes[i].Detail = nil
 			}

@@ -27,7 +27,7 @@
     const answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), cache: "no-store", referrerPolicy: "no-referrer" });
     const content = await answer.json();
     if (answer.ok) return content;
-    if (answer.status === 401 || answer.status === 403) forget();
+    if (answer.status === 401 || content.code === "moderators_only") forget();
     throw new Error([content.error, ...content.issues.map((i) => `${i.field} ${i.message}.`)].join(" "));
   };
   const run = async (work) => {
@@ -62,6 +62,7 @@
     const label = element("label", [item.id, item.state, `by ${item.agent}`, item.channel && `in ${item.channel}`, new Date(item.at).toISOString().slice(0, 16).replace("T", " ")].filter(Boolean).join(" · "));
     label.htmlFor = mark.id;
     head.append(mark, label);
+    if (item.confirm) head.replaceChildren(label, " ", button("Confirm: erase for good", () => confirmPurge(item)));
     li.append(head, ...item.reports.map((text) => element("p", text, "hint")));
     for (const text of item.texts.filter(Boolean)) {
       const p = element("p", text);
@@ -83,7 +84,7 @@
       $("#mod-sender").value = item.id;
       await show(false);
     }));
-    li.append(buttons);
+    if (!item.confirm) li.append(buttons);
     return li;
   };
 
@@ -94,6 +95,7 @@
   const lists = {
     reports: { path: "reports", of: (r) => ({ ...entryItem(r), reports: [`Reported as ${r.reason} by ${r.agent}: ${r.text || "no text"}${r.contact ? ` (${r.contact})` : ""}`] }) },
     resolved: { path: "reports?status=resolved", member: "reports", of: (r) => ({ ...entryItem(r), reports: [`Reported as ${r.reason}: ${r.outcome}`] }) },
+    waiting: { path: "waiting", of: (p) => ({ id: p.number, confirm: p.number, state: "waiting for confirmation", agent: p.by, at: p.at, texts: [...p.ids, ...p.profiles].slice(0, 100), reports: [p.reason] }) },
     held: { path: "held", of: (h) => ({ id: h.id, state: `held by rule ${h.rule}`, agent: h.agent, at: h.at, texts: h.texts, reports: [] }) },
     hidden: { path: "entries?hidden=1", member: "entries", filtered: true, of: entryItem },
     entries: { path: "entries", filtered: true, of: entryItem },
@@ -115,6 +117,16 @@
     say(`${rows.childElementCount} shown${cursor ? ", and there are more" : ""}.`);
   };
 
+  // confirmPurge shows what a purge of another moderator erases, and carries it out.
+  const confirmPurge = async ({ confirm: number }) => {
+    const would = await call("/api/moderation/confirm", { number, dry_run: true });
+    const texts = would.samples.map((e) => [e.id, e.title, e.body].filter(Boolean).join(" · "));
+    if (would.matched === 0 || !confirm([`Erase ${would.matched} for good?`, ...texts].join("\n"))) return say("Nothing was changed.");
+    const done = await call("/api/moderation/confirm", { number });
+    await show(false);
+    say(`${done.changed} of ${done.matched} erased.`);
+  };
+
   // resolve closes the open reports of entries, in parts.
   const resolve = async (ids, outcome, reason) => {
     let resolved = 0;
@@ -127,10 +139,11 @@
 
   // send carries an action out on all parts of a selection, or on marked entries.
   const send = async (action, body, dry) => {
-    const sum = { matched: 0, changed: 0, blocked: 0 };
+    const sum = { matched: 0, changed: 0, blocked: 0, waiting: 0 };
     for (let before = null; ;) {
       const part = await call(`/api/moderation/${action}`, { ...body, ...(before ? { before } : {}), ...(dry ? { dry_run: true } : {}) });
-      for (const count of Object.keys(sum)) sum[count] += part[count];
+      for (const count of ["matched", "changed", "blocked"]) sum[count] += part[count];
+      if (part.confirm) sum.waiting++;
       if (!part.next) return sum;
       before = part.next;
       say(`${sum.matched} so far.`);
@@ -155,6 +168,7 @@
       }
       const sum = await send(action, body, false);
       done = `${sum.changed} of ${sum.matched} changed, ${sum.blocked} senders blocked. `;
+      if (sum.waiting) done += "They are hidden, and erased once another moderator confirms it within 24 hours. ";
     }
     if (!all && $("#mod-resolve").checked) done += `${await resolve(ids, outcomes[action], reason)} reports resolved.`;
     await show(false);

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/commons-cluster/commons/api/op/moderate"
 	"github.com/commons-cluster/commons/node/admin"
@@ -23,6 +20,8 @@ type modCommand struct {
 	List    purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
 	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged."`
 	Gone    diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
+	Waiting modWaitingCommand  `cmd:"" help:"List the purges of moderators that wait for another one."`
+	Confirm modConfirmCommand  `cmd:"" help:"Carry out purges of another moderator: the texts go for good."`
 	Block   blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
 	Freeze  freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
 	Watch   watchCommand       `cmd:"" help:"Reject texts that match a pattern, or hold them for review."`
@@ -63,14 +62,21 @@ func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 type modTokenCommand struct {
-	Create setModeratorCommand `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
-	Revoke setModeratorCommand `cmd:"" help:"End a moderator's token."`
-	List   modTokenListCommand `cmd:"" help:"List who has a token."`
+	Create createTokenCommand  `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
+	Revoke revokeTokenCommand  `cmd:"" help:"End a moderator's token."`
+	List   modTokenListCommand `cmd:"" help:"List who has a token, with its role and its end."`
 }
 
-type setModeratorCommand struct {
-	moderation `embed:""`
-	Name       string `arg:"" help:"The moderator's name, which stands in the record."`
+type createTokenCommand struct {
+	moderation `embed:"" json:"-"`
+	Name       string `arg:"" help:"The moderator's name, which stands in the public record." json:"name"`
+	Role       string `name:"role" enum:"report,hide,purge,admin" default:"hide" help:"What the token may do; each role includes those before. report: see and resolve reports; hide: hide, and block senders and names; purge: erase; admin: freeze, watch, and block networks." json:"role"`
+	For        string `name:"for" default:"90d" placeholder:"DURATION" help:"For how long, such as 12h or 30d; at most 366d." json:"for"`
+}
+
+type revokeTokenCommand struct {
+	moderation `embed:"" json:"-"`
+	Name       string `arg:"" help:"The moderator's name." json:"name"`
 }
 
 type modTokenListCommand struct{ moderation }
@@ -78,25 +84,32 @@ type modTokenListCommand struct{ moderation }
 type moderatorToken struct {
 	Name  string `json:"name"`
 	Token string `json:"token,omitempty"`
+	Role  string `json:"role,omitempty"`
+	Until int64  `json:"until,omitempty"`
 }
 
-func (c *setModeratorCommand) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
-	body := map[string]any{"name": c.Name, "revoke": called.Selected().Name == "revoke"}
-	return modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string {
-		if t.Token == "" {
-			return t.Name + " is no moderator any more"
-		}
-		return fmt.Sprintf("the token of %s is %s\nIt is not kept and cannot be shown again.", t.Name, t.Token)
+func (c *createTokenCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return modShow(ctx, std, &c.moderation, "setModerator", nil, c, func(t *moderatorToken) string {
+		return fmt.Sprintf("the token of %s is %s\nIt has the role %s until %s. It is not kept and cannot be shown again.", t.Name, t.Token, t.Role, terminal.TimeText(t.Until))
 	})
 }
 
-type moderatorNames struct {
-	Moderators []string `json:"moderators"`
+func (c *revokeTokenCommand) Run(ctx context.Context, std terminal.Streams) error {
+	body := map[string]any{"name": c.Name, "revoke": true}
+	return modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string {
+		return t.Name + " is no moderator any more"
+	})
+}
+
+type moderatorList struct {
+	Moderators []moderatorToken `json:"moderators"`
 }
 
 func (c *modTokenListCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "listModerators", nil, nil, func(a *moderatorNames) string {
-		return strings.Join(append(a.Moderators, terminal.Plural(len(a.Moderators), "moderator")), "\n")
+	return modShow(ctx, std, &c.moderation, "listModerators", nil, nil, func(a *moderatorList) string {
+		return terminal.Table("NAME\tROLE\tUNTIL", a.Moderators, func(t *moderatorToken) []any {
+			return []any{t.Name, t.Role, terminal.TimeText(t.Until)}
+		})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/op/moderate"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 )
@@ -57,6 +58,9 @@ type hidden struct {
 	Changed int      `json:"changed"`
 	Blocked int      `json:"blocked"`
 	Next    *string  `json:"next"`
+	// Confirm is the number of a purge that waits for another moderator, Waiting all of these.
+	Confirm *uint64  `json:"confirm"`
+	Waiting []uint64 `json:"waiting,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
 	Samples []struct {
 		ID      string `json:"id"`
@@ -146,6 +150,9 @@ func (h *hidden) add(part hidden) {
 	h.Samples = h.Samples[:min(len(h.Samples), shownSamples)]
 	h.Profiles = append(h.Profiles, part.Profiles...)
 	h.Notes = append(h.Notes, part.Notes...)
+	if part.Confirm != nil {
+		h.Waiting = append(h.Waiting, *part.Confirm)
+	}
 }
 
 func (h *hidden) text(operation string, dry bool) string {
@@ -153,6 +160,9 @@ func (h *hidden) text(operation string, dry bool) string {
 	switch {
 	case !dry:
 		lines = append(lines, fmt.Sprintf("%d of %d changed (%s)", h.Changed, h.Matched, operation))
+		if len(h.Waiting) > 0 {
+			lines = append(lines, fmt.Sprintf("hidden, and erased once another moderator confirms it within 24 hours: commons mod confirm --yes %s", strings.Trim(fmt.Sprint(h.Waiting), "[]")))
+		}
 		if h.Blocked > 0 {
 			lines = append(lines, terminal.Plural(h.Blocked, "sender")+" blocked")
 		}
@@ -169,6 +179,53 @@ func (h *hidden) text(operation string, dry bool) string {
 		lines = append(lines, unchangedYet)
 	}
 	return strings.Join(lines, "\n")
+}
+
+type modWaitingCommand struct {
+	moderation `embed:""`
+	Limit      int `name:"limit" default:"50" help:"How many, the newest first; at most 100."`
+}
+
+type waitingPurge struct {
+	Number   uint64   `json:"number"`
+	Until    int64    `json:"until"`
+	By       string   `json:"by"`
+	Reason   string   `json:"reason"`
+	IDs      []string `json:"ids"`
+	Profiles []string `json:"profiles"`
+}
+
+type waitingPurges struct {
+	Waiting    []waitingPurge `json:"waiting"`
+	NextCursor *string        `json:"nextCursor"`
+}
+
+func (c *modWaitingCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return modShow(ctx, std, &c.moderation, "listWaiting", limitQuery(c.Limit), nil, func(page *waitingPurges) string {
+		return terminal.Table("NUMBER\tUNTIL\tBY\tREASON\tWHAT", page.Waiting, func(p *waitingPurge) []any {
+			what := moderate.RecordWhat(purge, strings.Join(append(p.IDs, p.Profiles...), " "))
+			return []any{p.Number, terminal.TimeText(p.Until), p.By, p.Reason, what}
+		})
+	})
+}
+
+type modConfirmCommand struct {
+	moderation `embed:""`
+	Numbers    []uint64 `arg:"" name:"number" help:"The numbers of purges, as 'mod waiting' shows them."`
+	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show what would be erased."`
+}
+
+// Run confirms purges one after another.
+func (c *modConfirmCommand) Run(ctx context.Context, std terminal.Streams) error {
+	var all hidden
+	for _, number := range c.Numbers {
+		done, err := modCall[hidden](ctx, &c.moderation, "confirmPurge", nil, map[string]any{"number": number, "dry_run": !c.Yes})
+		if err != nil {
+			return fmt.Errorf("purge %d: %w", number, err)
+		}
+		all.add(done)
+	}
+	return c.showChange(std, all, all.text(purge, !c.Yes), all.Changed, !c.Yes)
 }
 
 type purgeStatusCommand struct {

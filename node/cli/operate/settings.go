@@ -24,11 +24,11 @@ func (c *settingsShowCommand) Run(ctx context.Context, std terminal.Streams) err
 	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)
 }
 
-var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention", "sender-memory", "write-rate", "write-burst"}
+var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention", "sender-memory", "write-rate", "write-burst", "purge-confirm"}
 
 type settingsSetCommand struct {
 	target  `embed:""`
-	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve."`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. purge-confirm=off: a purge by a moderator needs no confirmation by another one."`
 	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
 }
 
@@ -38,15 +38,17 @@ func (c *settingsSetCommand) Run(ctx context.Context, std terminal.Streams) erro
 	for _, s := range c.Changes {
 		name, value, _ := strings.Cut(s, "=")
 		bytes, err := admin.ParseBytes(value, command.MaxSettingBytes)
-		on, notBool := strconv.ParseBool(value)
+		on, notBool := parseSwitch(value)
 		days, notDays := parseDays(value)
 		switch {
 		case !slices.Contains(settingNames, name):
 			problems = append(problems, fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(settingNames, ", ")))
 		case name == "retention":
 			change.Retention = &value
-		case name == "proven-only" && notBool != nil:
+		case (name == "proven-only" || name == "purge-confirm") && notBool != nil:
 			problems = append(problems, fmt.Errorf("%q: neither true nor false", s))
+		case name == "purge-confirm":
+			change.PurgeConfirm = &on
 		case name == "proven-only":
 			change.ProvenOnly = &on
 		case name == "write-rate" || name == "write-burst":
@@ -111,8 +113,9 @@ func settingsText(s *admin.SettingsReport) string {
 		"sender-memory %-9s  for how long it is known from where an entry came, as a pseudonym\n"+
 		"write-rate    %-9s  writes a minute of a sender and of a name; 0: no bound; by flag: as the leader's --write-rate says\n"+
 		"write-burst   %-9s  of them at once\n"+
+		"purge-confirm %-9t  true: a purge by a moderator waits until another one confirms it\n"+
 		"%s. The second half of daily-bytes is kept for senders below %s.",
-		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), budgetText(s), boundText(s.SmallShareBytes))
+		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm, budgetText(s), boundText(s.SmallShareBytes))
 }
 
 // retentionText describes the retention, and the progress of its sweep.
@@ -137,6 +140,14 @@ func parseLimit(s string) (int64, error) {
 		return 0, fmt.Errorf("not a number of writes from 0 to %d; write it as write-rate=30, or write-rate= for the flags of the nodes", command.MaxWriteSetting)
 	}
 	return n, nil
+}
+
+// parseSwitch reads true or false, also as on or off.
+func parseSwitch(s string) (bool, error) {
+	if s == "on" || s == "off" {
+		return s == "on", nil
+	}
+	return strconv.ParseBool(s)
 }
 
 func limitText(n int64) string {
