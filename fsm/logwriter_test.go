@@ -627,7 +627,7 @@ func (w *logWriter) setRule() command.Payload {
 	case command.RuleChannel:
 		c.Subject = "channel-1"
 	case command.RulePattern:
-		c.Subject, c.Hold = one(w, "alpha", "beta"), w.oneOf(2)
+		c.Fold, c.Subject, c.Hold = command.FoldVersion, one(w, "alpha", "beta"), w.oneOf(2)
 	case command.RuleUnproven, command.RuleAll:
 		c.For = 5000 // they keep most others out
 	}
