@@ -306,7 +306,7 @@ func TestRulesAreForModerators(t *testing.T) {
 }
 
 // TestPatternIsTested: a dry run of a watch shows in which of the newest entries the pattern is
-// found, also in hidden ones, and writes nothing.
+// found, also in hidden ones, and changes no state.
 func TestPatternIsTested(t *testing.T) {
 	s := withModerator(t)
 	for _, p := range []*command.Publish{
