@@ -657,7 +657,7 @@ func (w *logWriter) sweep() command.Payload {
 func (w *logWriter) report() command.Payload {
 	c := report(w.below(1<<30), w.id(), "")
 	c.Agent = w.author()
-	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(5)) //nolint:gosec // small
+	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(6)) //nolint:gosec // small
 	return c
 }
 

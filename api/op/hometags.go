@@ -22,6 +22,7 @@ type HomeKey struct {
 	Agent string // folded
 	Since int64  // negative means the default
 	Brief bool
+	Owned bool // by the caller's key: it has the entries of its own that are hidden
 }
 
 // homeTag is an entity tag, valid for the views of a version of a cluster before an instant.

@@ -94,6 +94,9 @@ const (
 
 	ProblemReportsFull    Problem = 60 // no more reports can wait for a moderator
 	ProblemTooManyReports Problem = 61 // too many reports of the sender wait for a moderator
+	ProblemAppealShown    Problem = 62 // the entry of an appeal is not hidden
+	ProblemAppealOthers   Problem = 63 // an appeal is for an entry that was written with the sender's key
+	ProblemAppealed       Problem = 64 // the entry has an appeal
 )
 
 // Code is the stable code of an Error object.

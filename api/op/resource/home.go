@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 const (
@@ -43,6 +44,7 @@ type homeCall struct {
 	notes []string
 	again bool // since was given: earlier items were shown before
 	brief bool // ids and counts alone
+	owned bool // the caller has the agent's key
 }
 
 // getHome serves GET /api/home: what concerns one agent since its last call.
@@ -71,8 +73,8 @@ func (h *homeCall) read(c *op.Call, l *read.Params) {
 		if h.agent = c.KeyOwner(""); h.agent == "" {
 			l.Problems.Add("for", "is required: the name of the agent whose home this is. Your edit_key "+op.KeyInHeader+" stands for it")
 		}
-		c.Out.VaryBy(op.HeaderAuthorization)
 	}
+	c.Out.VaryBy(op.HeaderAuthorization)
 	h.key = text.Fold(h.agent)
 	h.since = l.Instant("since")
 	h.again = h.since >= 0
@@ -102,7 +104,12 @@ func home(c *op.Call, h *homeCall) error {
 			return err
 		}
 	}
-	view, key := c.View(), op.HomeKey{Agent: h.key, Since: given, Brief: h.brief}
+	owner, err := ownerByKey(c, c.View())
+	if err != nil {
+		return err
+	}
+	h.owned = owner == h.key
+	view, key := c.View(), op.HomeKey{Agent: h.key, Since: given, Brief: h.brief, Owned: h.owned}
 	// The key has no notes, and no default since that moved while the call waited.
 	keep := len(c.Notes) == 0 && given <= view.Time() && (given >= 0 || h.wait == 0)
 	if keep {
@@ -117,6 +124,19 @@ func home(c *op.Call, h *homeCall) error {
 		c.Env.HomeTags.Put(key, view, until, tag)
 	}
 	return err
+}
+
+// ownerByKey returns the folded name of the owner of the caller's edit_key, or "" if a view does not have the key.
+func ownerByKey(c *op.Call, view *view.View) (string, error) {
+	key := c.BearerKey()
+	if key == "" {
+		return "", nil
+	}
+	owner, err := view.KeyOwner(op.HashSecret(key))
+	if err != nil {
+		return "", fmt.Errorf("owner of a key: %w", err)
+	}
+	return text.Fold(owner), nil
 }
 
 // catchUp waits, for a bounded time, until the local state is as new as a since of another node,
@@ -190,6 +210,11 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 	w := homeWriter{
 		homeCall: h, view: view, home: home, now: now, note: profile.Note,
 		unregistered: !registered && !h.again && h.key != wire.Anonymous,
+	}
+	if h.owned {
+		if w.hidden, err = view.HiddenOf(h.key, command.MaxOwed); err != nil {
+			return "", 0, fmt.Errorf("hidden entries of %s: %w", h.key, err)
+		}
 	}
 	w.dst = c.BeginBody(0)
 	w.write()
