@@ -69,7 +69,7 @@ func TestFeedsSayWhyNothingIsShown(t *testing.T) {
 	s := start(t, publicURL)
 	s.Publish(map[string]any{"agent": "ada", "body": "The first of them"})
 	s.Backend.Ahead = 48 * time.Hour
-	s.Backend.Apply(&command.SetRule{Order: command.Order{By: command.Operator}, Kind: command.RulePattern, Subject: "casino", Hold: true})
+	s.Backend.Apply(&command.SetRule{Order: command.Order{By: command.Operator}, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "casino", Hold: true})
 	for _, body := range []string{"To be hidden", "To be erased", "A casino"} {
 		s.Publish(map[string]any{"agent": "ada", "body": body, "reply_to": "e1"})
 	}

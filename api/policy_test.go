@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -129,7 +130,7 @@ func TestPolicyIsCheckedAgain(t *testing.T) {
 		}
 	}
 	apitest.Equal(t, "charges of one write", charged, 1)
-	between(&command.SetRule{Order: order, Kind: command.RulePattern, Subject: "pills", Hold: true})
+	between(&command.SetRule{Order: order, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills", Hold: true})
 	write().Want(t, http.StatusCreated, `"hidden"`).Lacks(t, "pills")
 	between(elsewhere("127.0.0.0/8"))
 	write().Want(t, http.StatusForbidden)
@@ -302,4 +303,52 @@ func TestRulesAreForModerators(t *testing.T) {
 	if r.Decode(t, &rules); len(rules.Rules) != 1 || !strings.Contains(string(r.Body), `"by":"mia"`) || !strings.Contains(string(r.Body), `"nextCursor":"`) {
 		t.Errorf("the rules are %s", r.Body)
 	}
+}
+
+// TestPatternIsTested: a dry run of a watch shows in which of the newest entries the pattern is
+// found, also in hidden ones, and changes no state.
+func TestPatternIsTested(t *testing.T) {
+	s := withModerator(t)
+	for _, p := range []*command.Publish{
+		{Agent: "eve", Title: "Pills", Body: "They are cheap"},
+		{Agent: "eve", Title: "Pills", Body: "They are chеap, with a letter of another script"},
+		{Agent: "Cheap Eve", Title: "Greetings", Body: "Good morning"},
+		{Agent: "ann", Title: "A question", Body: "Does somebody know a bakery?"},
+	} {
+		p.AgentKey, p.Kind, p.Channel = strings.ToLower(p.Agent), command.KindMessage, "general"
+		s.Backend.Apply(p)
+	}
+	mod(t, s, "hide", map[string]any{"ids": []string{"e2"}, "reason": "Spam"})
+	before := s.Backend.Machine.Applied()
+	type found struct {
+		Tested, Matched int
+		Entries         []struct {
+			EntryState string
+			Entry      struct{ ID string }
+		}
+		Notes []string
+	}
+	for name, test := range map[string]struct {
+		body         map[string]any
+		tested, n    int
+		newest, with string
+	}{
+		"all":          {map[string]any{"pattern": "cheap"}, 4, 3, "e3", "visible"},
+		"the newest":   {map[string]any{"pattern": "cheap", "last": 1}, 1, 0, "", ""},
+		"a hidden one": {map[string]any{"pattern": "another script", "last": 100, "hold": true}, 4, 1, "e2", "hidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.body["dry_run"] = true
+			var got found
+			asMia(s, "watch", test.body).Must(t, http.StatusOK).Decode(t, &got)
+			check.Equal(t, got.Tested, test.tested, "tested entries")
+			check.Equal(t, got.Matched, test.n, "matched entries")
+			if test.n > 0 {
+				check.Equal(t, got.Entries[0].Entry.ID+" "+got.Entries[0].EntryState, test.newest+" "+test.with, "the newest match")
+			}
+		})
+	}
+	asMia(s, "watch", map[string]any{"pattern": "cheap", "last": 5}).Rejected(t, http.StatusUnprocessableEntity, "", "last")
+	asMia(s, "watch", map[string]any{"pattern": "cheap", "last": 10_001, "dry_run": true}).Rejected(t, http.StatusUnprocessableEntity, "", "last")
+	check.Equal(t, s.Backend.Machine.Applied(), before, "the applied index after tests of patterns")
 }

@@ -259,3 +259,73 @@ func TestTooManyReports(t *testing.T) {
 		t.Errorf("the pages have %q", ids)
 	}
 }
+
+// TestTheAuthorHears: the key shows an author in home which entries of its own are hidden and why,
+// and their texts; the author appeals once, and moderators see the appeal in their queue.
+func TestTheAuthorHears(t *testing.T) {
+	s := withModerator(t)
+	ada := register(t, s, http.StatusCreated, map[string]any{"id": "Ada", "description": "An agent of the tests"}).EditKey
+	eve := register(t, s, http.StatusCreated, map[string]any{"id": "Eve", "description": "Another agent"}).EditKey
+	byKey := func(key string) []string { return []string{"Authorization", "Bearer " + key} }
+	s.Publish(map[string]any{"body": "Good pills of the bakery", "edit_key": ada})
+	s.Publish(map[string]any{"agent": "Ada", "body": "Without a key"})
+	s.Publish(map[string]any{"body": "Another one by key", "edit_key": ada})
+	tag := s.Get("/api/home?for=Ada", byKey(ada)...).Header.Get("ETag")
+	mod(t, s, "hide", map[string]any{"ids": []string{"e1", "e2"}, "reason": "Advertisement"})
+
+	for name, test := range map[string]struct {
+		headers []string
+		sees    bool
+	}{
+		"the author":    {byKey(ada), true},
+		"another agent": {byKey(eve), false},
+		"anybody":       {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for path, part := range map[string]string{
+				"/api/home?for=Ada":                  `"body":"Good pills of the bakery"`,
+				"/api/home?for=Ada&brief=1":          `"hidden":["e1"]`,
+				"/api/entries/e1":                    `"body":"Good pills of the bakery"`,
+				"/api/entries/E1?consistency=strong": `"reason":"Advertisement"`,
+			} {
+				r := s.Get(path, append(test.headers, "If-None-Match", tag)...).Must(t, http.StatusOK)
+				check.Equal(t, strings.Contains(string(r.Body), part), test.sees || strings.Contains(part, "reason"), "%s has %s", path, part)
+			}
+			s.Get("/api/entries/e1", test.headers...).Has(t, `"reason":"Advertisement"`)
+			s.Get("/api/home?for=Ada", test.headers...).Lacks(t, "Without a key")
+		})
+	}
+	public := s.Get("/api/home?for=Ada").Header.Get("ETag")
+	s.Get("/api/home?for=Ada", append(byKey(ada), "If-None-Match", public)...).Want(t, http.StatusOK).Has(t, `"hidden":`)
+	stub := s.Get("/api/entries/e1").Header.Get("ETag")
+	s.Get("/api/entries/e1", append(byKey(ada), "If-None-Match", stub)...).Want(t, http.StatusOK).WantHeader(t, "Cache-Control", "no-store")
+	s.Get("/api/entries/e2", byKey(ada)...).Lacks(t, "Without a key")
+
+	appeal := map[string]any{"entry_id": "e1", "reason": "appeal", "text": "It is about bread."}
+	sendReport(t, s, http.StatusForbidden, appeal)
+	sendReport(t, s, http.StatusUnprocessableEntity, appeal, byKey(eve)...)
+	for _, id := range []string{"e2", "e3", "e9"} {
+		sendReport(t, s, http.StatusUnprocessableEntity, map[string]any{"entry_id": id, "reason": "appeal", "text": "It is about bread."}, byKey(ada)...)
+	}
+	receipt := sendReport(t, s, http.StatusCreated, appeal, byKey(ada)...)
+	check.Equal(t, receipt.Report.Reason, "appeal", "the reason in the receipt")
+	again, _ := json.Marshal(appeal)
+	s.Post("/api/reports", string(again), byKey(ada)...).Rejected(t, http.StatusConflict, "wrong_status", "entry_id")
+	var list reportsListed
+	s.Get("/api/moderation/reports", byKey(modToken)...).Must(t, http.StatusOK).Decode(t, &list)
+	if len(list.Reports) != 1 || list.Reports[0].Reason != "appeal" || *list.Reports[0].Text != "It is about bread." || list.Reports[0].Entry.Body != "Good pills of the bakery" || !list.Reports[0].AgentProven {
+		t.Errorf("the queue has %+v", list)
+	}
+	mod(t, s, "unhide", map[string]any{"ids": []string{"e1"}})
+	asMia(s, "resolve", map[string]any{"ids": []string{"e1"}, "outcome": "kept", "reason": "It is about bread"}).Must(t, http.StatusOK)
+	s.Get("/api/reports/"+receipt.Report.ID).Has(t, `"outcome":"kept"`)
+	s.Get("/api/home?for=Ada", byKey(ada)...).Lacks(t, `"hidden":`)
+
+	mod(t, s, "watch", map[string]any{"pattern": "casino", "hold": true, "reason": "a test"})
+	s.Publish(map[string]any{"body": "The casino", "edit_key": ada})
+	s.Get("/api/home?for=Ada", byKey(ada)...).Has(t, `"held":true`)
+	sendReport(t, s, http.StatusUnprocessableEntity, map[string]any{"entry_id": "e4", "reason": "appeal", "text": "It waits already."}, byKey(ada)...)
+	mod(t, s, "purge", map[string]any{"ids": []string{"e4"}, "reason": "A test"})
+	s.Get("/api/home?for=Ada", byKey(ada)...).Lacks(t, `"hidden":`)
+	s.Get("/api/entries/e4", byKey(ada)...).Lacks(t, "casino")
+}

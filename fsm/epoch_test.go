@@ -122,7 +122,7 @@ func TestBlockFollowsWhateverElseHolds(t *testing.T) {
 		"channel":  rule(command.RuleChannel, "general"),
 		"name":     rule(command.RuleName, "eve"),
 		"network":  rule(command.RuleNetwork, "192.0.2.0/24"),
-		"pattern":  &command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "pills"},
+		"pattern":  &command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills"},
 		"settings": &command.SetSettings{ProvenOnly: &proven},
 	} {
 		t.Run(name, func(t *testing.T) {

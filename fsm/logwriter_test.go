@@ -679,7 +679,7 @@ func (w *logWriter) setRule() command.Payload {
 	case command.RuleChannel:
 		c.Subject = "channel-1"
 	case command.RulePattern:
-		c.Subject, c.Hold = one(w, "alpha", "beta"), w.oneOf(2)
+		c.Fold, c.Subject, c.Hold = command.FoldVersion, one(w, "alpha", "beta"), w.oneOf(2)
 	case command.RuleUnproven, command.RuleAll:
 		c.For = 5000 // they keep most others out
 	}
@@ -709,7 +709,7 @@ func (w *logWriter) sweep() command.Payload {
 func (w *logWriter) report() command.Payload {
 	c := report(w.below(1<<30), w.id(), "")
 	c.Agent = w.author()
-	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(5)) //nolint:gosec // small
+	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(6)) //nolint:gosec // small
 	return c
 }
 

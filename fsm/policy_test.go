@@ -82,6 +82,9 @@ func TestRuleChecks(t *testing.T) {
 		{kind: 99, subject: "x", forMS: 1, wrong: true},
 	} {
 		c := &command.SetRule{Order: byOperator, Kind: test.kind, Subject: test.subject, For: test.forMS, Hold: test.hold}
+		if c.Kind == command.RulePattern {
+			c.Fold = command.FoldVersion
+		}
 		if err := command.Check(c); (err != nil) != test.wrong {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -89,6 +92,12 @@ func TestRuleChecks(t *testing.T) {
 			checkRoundTrip(t, c)
 		}
 	}
+	for kind, fold := range map[command.RuleKind]uint8{command.RulePattern: 0, command.RuleName: 1} {
+		c := &command.SetRule{Order: byOperator, Kind: kind, Subject: "pills", For: 1, Fold: fold}
+		check.Equal(t, command.Check(c) != nil, true, "a rule of the kind %s with version %d of the fold is refused", kind, fold)
+	}
+	unknown := &command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "pills", Fold: command.FoldVersion + 1}
+	check.Equal(t, command.Check(unknown) != nil, true, "an unknown version of the fold is refused")
 	checkRoundTrip(t, &command.LiftRule{Order: byOperator, Number: 7})
 }
 
@@ -221,8 +230,8 @@ func TestPolicyOnArrival(t *testing.T) {
 	if j := r.checkPolicy(old, "::ffff:192.0.2.77"); j.Rule == nil {
 		t.Error("an address in its other form is let in")
 	}
-	reject := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: `(?i)\bpills\b`})
-	hold := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "lottery", Hold: true})
+	reject := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: `(?i)\bpills\b`})
+	hold := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "lottery", Hold: true})
 	for body, want := range map[string]state.PolicyCheck{
 		"Some Pills here":     {Rule: &state.Rule{Number: reject}},
 		"Some spills":         {},
@@ -274,7 +283,7 @@ func TestDocumentedPattern(t *testing.T) {
 func TestRulesAreBounded(t *testing.T) {
 	r := newRig(t)
 	pattern := func(i int) *command.SetRule {
-		return &command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: fmt.Sprint("word", i)}
+		return &command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: fmt.Sprint("word", i)}
 	}
 	for i := range command.MaxPatterns {
 		r.set(pattern(i))
@@ -288,6 +297,7 @@ func TestRulesAreBounded(t *testing.T) {
 	for before := uint64(0); ; {
 		rules, next := v.Policy().Rules(before, 10)
 		for _, rule := range rules {
+			check.Equal(t, rule.Fold == command.FoldVersion, rule.Kind == command.RulePattern, "rule %d has the version of the fold", rule.Number)
 			seen = append(seen, rule.Number)
 		}
 		if before = next; next == 0 {
@@ -314,7 +324,7 @@ func TestRecordOfRules(t *testing.T) {
 	for _, c := range []*command.SetRule{
 		rule(command.RuleNetwork, "192.0.2.0/24"), rule(command.RuleName, "eve"), rule(command.RuleSender, "e1"),
 		rule(command.RuleChannel, "den"),
-		{Order: byOperator, Kind: command.RulePattern, Subject: "pills"},
+		{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills"},
 	} {
 		r.set(c)
 	}
@@ -365,7 +375,7 @@ func TestProvenOnly(t *testing.T) {
 func TestHeldBack(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("bob", nil), post("bob", nil))
-	number := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "pills", Hold: true})
+	number := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills", Hold: true})
 	hold := func(p *command.Proof) { p.Policy, p.Held = number, number }
 	reply := post("eve", func(p *command.Publish) {
 		relate(command.RelationReply, 1)(p)
@@ -432,7 +442,7 @@ func TestHeldAnswer(t *testing.T) {
 		"asked in hiding":   {hide("h1"), unhide("e2"), unhide("h1")},
 	} {
 		r := newRig(t)
-		number := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "pills", Hold: true})
+		number := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills", Hold: true})
 		request := ask("ada")
 		request.Proof.Policy = number
 		answer := post("bob", func(p *command.Publish) {

@@ -91,7 +91,7 @@ func TestReportChecks(t *testing.T) {
 	for name, c := range map[string]command.Payload{
 		"short id":   &command.Report{Agent: "ada", AgentKey: "ada", ID: []byte("x"), Target: "e1", Reason: 1, Text: "Spam"},
 		"no reason":  &command.Report{Agent: "ada", AgentKey: "ada", ID: reportID(1), Target: "e1", Text: "Spam"},
-		"reason":     &command.Report{Agent: "ada", AgentKey: "ada", ID: reportID(1), Target: "e1", Reason: 6, Text: "Spam"},
+		"reason":     &command.Report{Agent: "ada", AgentKey: "ada", ID: reportID(1), Target: "e1", Reason: 7, Text: "Spam"},
 		"no text":    &command.Report{Agent: "ada", AgentKey: "ada", ID: reportID(1), Target: "e1", Reason: 1},
 		"long text":  &command.Report{Agent: "ada", AgentKey: "ada", ID: reportID(1), Target: "e1", Reason: 1, Text: strings.Repeat("x", command.MaxReport+1)},
 		"contact":    &command.Report{Agent: "ada", AgentKey: "ada", ID: reportID(1), Target: "e1", Reason: 1, Text: "Spam", Contact: strings.Repeat("x", command.MaxReportContact+1)},

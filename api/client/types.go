@@ -284,6 +284,7 @@ type Home struct {
 	New             []Item
 	Waiting         []Item `json:"waitingForAnswer"`
 	OpenJobs        []Item
+	Hidden          []Item   // own entries that are hidden, for the holder of the key
 	Next            []string // calls to make now
 	NextCheck       string
 
@@ -374,6 +375,7 @@ type Item struct {
 	Why                      string // reply, mention or claim_lost
 	Type                     string // question, human_request or job
 	InForYou                 bool   // its texts are in ForYou
+	Hidden                   *Hidden
 	ClaimExpiresAt           int64
 	Review                   *Review
 	Rejection                *struct{ ID, Reason string } // of the newest result of the claim

@@ -38,6 +38,9 @@ func (c *Call) versionTag() string {
 	part := func(dst, s []byte) []byte { return append(binary.AppendUvarint(dst, uint64(len(s))), s...) }
 	b := part(part(key[:0], []byte(c.Env.Build)), []byte(view.ClusterID()))
 	b = part(part(b, path), query)
+	if owner := c.BearerKey(); owner != "" { // it may show more
+		b = part(b, HashSecret(owner))
+	}
 	sum.Write(binary.BigEndian.AppendUint64(b, view.Version()))
 	return TagOf(sum.Sum(nil))
 }

@@ -245,6 +245,9 @@ func (tx *Txn) putSuccessors(seq uint64, counts state.LaterCounts, list state.Su
 
 // hideFromHome removes an entry from the rows of home.
 func (tx *Txn) hideFromHome(e *state.EntryRow, tags []string, h *state.HiddenEntry) {
+	if e.Strength == command.ByKey {
+		tx.set(home.ItemKey(e.AgentKey, home.PartHidden, e.Seq), []byte{})
+	}
 	h.Newest = tx.recentByAuthor(home.KeyNewest).Remove(e.Seq)
 	for i, name := range topicsOf(e.Channel, tags) {
 		if tx.activity(e.AgentKey).Uncount(name) {
@@ -268,6 +271,7 @@ func (tx *Txn) hideFromHome(e *state.EntryRow, tags []string, h *state.HiddenEnt
 }
 
 func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state.HiddenEntry) {
+	tx.release(home.ItemKey(e.AgentKey, home.PartHidden, e.Seq))
 	by := home.Authored{Seq: e.Seq, Author: e.AgentKey}
 	if h.Newest {
 		tx.recentByAuthor(home.KeyNewest).Insert(by, newestShown)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -171,6 +172,7 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	tx.del(state.SeqKey(state.SpaceHidden, seq))
 	tx.release(state.HeldBackKey(seq))
 	tx.release(state.KeptKey(seq))
+	tx.release(home.ItemKey(was.AgentKey, home.PartHidden, seq))
 	tx.eraseReportsOf(seq)
 	was.Inbox = nil
 	tx.putStub(&was, reason, true)

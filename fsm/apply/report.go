@@ -13,9 +13,9 @@ const maxReportSweep = 100
 
 func (tx *Txn) applyReport(c *command.Report) command.Result {
 	w := tx.writer()
-	e, earlier, problems := w.Reported(tx, c.Target)
-	if earlier == 0 { // the id is random: a report with it is the same command
-		earlier = tx.number(state.ReportIDKey(c.ID))
+	e, earlier, problems := w.Reported(tx, c.Target, c.Reason)
+	if same := tx.number(state.ReportIDKey(c.ID)); same != 0 { // the id is random: it is the same command
+		earlier, problems = same, nil
 	}
 	switch {
 	case len(problems) > 0:
@@ -24,6 +24,9 @@ func (tx *Txn) applyReport(c *command.Report) command.Result {
 		return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}
 	}
 	from, group := w.Reporter()
+	if c.Reason == command.ReportAppeal {
+		from = state.AppealSender
+	}
 	q := tx.Reports.Clone()
 	if drop, problem := q.Room(group); problem != 0 {
 		tx.count(state.KeyReportsRejected)

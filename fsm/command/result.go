@@ -98,6 +98,9 @@ const (
 
 	ProblemReportsFull    Problem = 60 // no more reports can wait for a moderator
 	ProblemTooManyReports Problem = 61 // too many reports of the sender wait for a moderator
+	ProblemAppealShown    Problem = 62 // the entry of an appeal is not hidden
+	ProblemAppealOthers   Problem = 63 // an appeal is for an entry that was written with the sender's key
+	ProblemAppealed       Problem = 64 // the entry has an appeal
 
 	ProblemNewName              Problem = 70 // the name is not registered for long enough to subscribe
 	ProblemTooManySubscriptions Problem = 71 // the name has MaxSubscriptions, or MaxMutes

@@ -302,6 +302,7 @@ const (
 	PartTaken    Part = 'c' // seq8: empty; own claimed jobs
 	PartReview   Part = 'v' // seq8: empty; own jobs with a result that waits for the agent
 	PartHad      Part = 'd' // seq8: empty; others' jobs that the agent has ever claimed
+	PartHidden   Part = 'x' // seq8: empty; own entries that were written by key and are hidden
 	PartHeld     Part = 'h' // expires8 seq8: HandedIn or empty; others' jobs that the agent has claimed, or had claimed and that are open since
 )
 

@@ -198,8 +198,9 @@ func (e *EntryRow) Answers(target *EntryRow) bool {
 	return e.Relation == command.RelationReply && e.AgentKey != target.AgentKey && !e.Held
 }
 
-// EntryTexts are the texts of an entry that are searched.
+// EntryTexts are the texts of an entry that are searched, and the name of its author.
 type EntryTexts struct {
+	Agent string   `json:"agent"`
 	Title string   `json:"title"`
 	Body  string   `json:"body"`
 	Tags  []string `json:"tags"`

@@ -211,7 +211,7 @@ func (j *Judgement) Repeat(s Facts, p command.Payload) (r command.Result, repeat
 	case *command.Register:
 		return j.unchanged(s, c)
 	case *command.Report:
-		_, earlier, problems := j.Reported(s, c.Target)
+		_, earlier, problems := j.Reported(s, c.Target, c.Reason)
 		return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}, earlier != 0 && len(problems) == 0
 	}
 	if !j.Repeated() {

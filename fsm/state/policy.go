@@ -30,6 +30,7 @@ type Rule struct {
 	At      int64  // when it was set, milliseconds since the epoch
 	Until   int64  // when it ends, or 0
 	Hold    bool   // it holds writes instead of rejecting them
+	Fold    uint8  // of a pattern, as in command.SetRule
 	By      string
 	Reason  string
 
@@ -55,7 +56,7 @@ func (s RuleSubject) Key() []byte { return append([]byte{SpaceRule, byte(s.Kind)
 
 // Append encodes the row.
 func (r *Rule) Append(dst []byte) []byte {
-	dst = append(AppendUints(dst, r.Number, uint64(r.At), uint64(r.Until)), Bit(r.Hold, 1))
+	dst = append(AppendUints(dst, r.Number, uint64(r.At), uint64(r.Until)), Bit(r.Hold, 1), r.Fold)
 	for _, s := range [...]string{r.Subject, r.By, r.Reason} {
 		dst = AppendBlob(dst, s)
 	}
@@ -211,7 +212,7 @@ func decodeRule(key, row []byte) (*Rule, error) {
 	}
 	r := RowReader{Rest: row}
 	rule := &Rule{
-		Kind: command.RuleKind(key[1]), Number: r.Uint(), At: int64(r.Uint()), Until: int64(r.Uint()), Hold: r.Byte() != 0,
+		Kind: command.RuleKind(key[1]), Number: r.Uint(), At: int64(r.Uint()), Until: int64(r.Uint()), Hold: r.Byte() != 0, Fold: r.Byte(),
 		Subject: r.Text(), By: r.Text(), Reason: r.Text(),
 	}
 	if rule.Kind == command.RuleSender {

@@ -120,15 +120,21 @@ func (w *Writer) Reporter() (from, group SenderGroup) {
 	return from, from
 }
 
+// AppealSender is the sender of the appeals of all authors: an entry has one.
+const AppealSender SenderGroup = 0
+
 // Reported returns the entry that a writer reports, the number of its earlier report of
 // that entry or 0, and the problems of the report. It does not check for room.
-func (w *Writer) Reported(s Facts, target string) (e EntryRow, earlier uint64, problems []command.Problem) {
+func (w *Writer) Reported(s Facts, target string, reason command.ReportReason) (e EntryRow, earlier uint64, problems []command.Problem) {
 	if problems = w.Problems(); len(problems) > 0 {
 		return e, 0, problems
 	}
 	e, known := Resolve(s, target)
 	if !known {
 		return e, 0, []command.Problem{command.ProblemUnknownTarget}
+	}
+	if reason == command.ReportAppeal {
+		return e, 0, w.appealProblems(s, &e)
 	}
 	from, _ := w.Reporter()
 	earlier, _ = Read(s, ReportedKey(e.Seq, from), DecodeNumber)
@@ -139,6 +145,27 @@ func (w *Writer) Reported(s Facts, target string) (e EntryRow, earlier uint64, p
 		problems = []command.Problem{command.ProblemHidden}
 	}
 	return e, earlier, problems
+}
+
+// appealProblems returns the first problem of an appeal: only the author, by key, appeals for a
+// hidden entry that has texts left, once.
+func (w *Writer) appealProblems(s Facts, e *EntryRow) []command.Problem {
+	_, texts := s.Get(SeqKey(SpaceHidden, e.Seq))
+	_, held := s.Get(HeldBackKey(e.Seq))
+	_, appealed := s.Get(ReportedKey(e.Seq, AppealSender))
+	switch {
+	case w.Strength < command.ByKey:
+		return []command.Problem{command.ProblemProofRequired}
+	case e.AgentKey != w.AgentKey || e.Strength < command.ByKey:
+		return []command.Problem{command.ProblemAppealOthers}
+	case !e.Hidden:
+		return []command.Problem{command.ProblemAppealShown}
+	case held || !texts:
+		return []command.Problem{command.ProblemHidden}
+	case appealed:
+		return []command.Problem{command.ProblemAppealed}
+	}
+	return nil
 }
 
 // Room returns the place of the open report that gives way to one of a sender, -1 if there

@@ -281,6 +281,19 @@ func (v *View) Held(agentKey string, limit int, inReview bool) (seqs []uint64, e
 	return rows.Held(v.at.Head.Now, limit, inReview)
 }
 
+// HiddenOf returns the newest entries, at most limit, that an agent wrote by key and that are hidden.
+func (v *View) HiddenOf(agentKey string, limit int) (seqs []uint64, err error) {
+	rows, err := home.Open(v.snap, agentKey)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	return seqs, rows.Newest(home.PartHidden, 0, endless, limit, func(key, _ []byte) error {
+		seqs = append(seqs, binary.BigEndian.Uint64(key))
+		return nil
+	})
+}
+
 // fillWaiting lists what waits for anybody but the agent.
 func (v *View) fillWaiting(h *Home, agentKey string) error {
 	least, some, err := v.within(h, waitingWindow)

@@ -9,9 +9,9 @@ import (
 )
 
 // ReportProblems returns the problems of a report of an entry. It does not check for room.
-func (v *View) ReportProblems(by command.Signature, target string) ([]command.Problem, error) {
+func (v *View) ReportProblems(by command.Signature, target string, reason command.ReportReason) ([]command.Problem, error) {
 	w, s := v.writer(by)
-	_, _, problems := w.Reported(s, target)
+	_, _, problems := w.Reported(s, target, reason)
 	return problems, s.err
 }
 

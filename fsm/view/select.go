@@ -3,6 +3,7 @@ package view
 import (
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
 )
 
 const (
@@ -94,6 +95,27 @@ func (v *View) selected(sel *Selection, seq uint64, sender string, phrases [][]s
 	}
 	from, err := v.SenderFingerprint(seq)
 	return from == sender, err
+}
+
+// Watched returns how many of the newest entries have texts, at most last, and which of these a
+// pattern is found in, newest first.
+func (v *View) Watched(w state.WatchedPattern, last int) (tested int, found []uint64, err error) {
+	for seq := v.at.Head.LastSeq; seq > 0 && tested < last && err == nil; seq-- {
+		err = v.originalRow(seq, func(row []byte) error {
+			e, err := state.DecodeEntryRow(seq, row)
+			if err != nil || e.Hidden { // it is erased
+				return err
+			}
+			texts, err := e.Texts()
+			tested++
+			all := append([]string{texts.Agent, e.Channel, texts.Title, texts.Body}, texts.Tags...)
+			if w.Finds(all, text.Plain(all)) {
+				found = append(found, seq)
+			}
+			return err
+		})
+	}
+	return tested, found, err
 }
 
 // SenderFingerprint returns the sender of an entry, by its pseudonym in the last epoch if

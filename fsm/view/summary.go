@@ -67,6 +67,51 @@ func (v *View) AppendOriginal(dst []byte, seq uint64, maxBody int) ([]byte, erro
 	return dst, err
 }
 
+// AppendHidden is AppendSummary with the texts of a hidden entry and why it is hidden, for its author.
+func (v *View) AppendHidden(dst []byte, seq uint64, maxBody int) ([]byte, error) {
+	dst, err := v.AppendOriginal(dst, seq, maxBody)
+	if err != nil {
+		return dst, err
+	}
+	return v.appendMark(dst, seq)
+}
+
+// AppendOwn is AppendEntry for the agent with a key: a hidden entry that it wrote by key has its texts.
+func (v *View) AppendOwn(dst []byte, seq uint64, owner string) ([]byte, error) {
+	var e state.EntryRow
+	row, err := v.storedRow(seq)
+	if err == nil {
+		e, err = state.DecodeEntryRow(seq, row)
+	}
+	if err != nil {
+		return dst, err
+	}
+	is, err := v.Visibility(seq)
+	if err != nil || is != Hidden && is != Held || e.AgentKey != owner || e.Strength < command.ByKey {
+		return v.AppendEntry(dst, seq)
+	}
+	err = v.originalRow(seq, func(row []byte) (err error) {
+		dst, err = v.appendEntry(dst, seq, row)
+		return err
+	})
+	if err != nil {
+		return dst, err
+	}
+	return v.appendMark(dst, seq)
+}
+
+// appendMark adds the member hidden of a stub to the JSON of its entry, which dst ends with.
+func (v *View) appendMark(dst []byte, seq uint64) ([]byte, error) {
+	err := v.row(seq, func(row []byte) error {
+		stub, err := state.EntryJSON(row)
+		if at := bytes.LastIndex(stub, []byte(`,"hidden":{`)); at >= 0 {
+			dst = append(append(dst[:len(dst)-1], stub[at:]...), '}')
+		}
+		return err
+	})
+	return dst, err
+}
+
 func (v *View) appendSummary(dst []byte, seq uint64, maxBody int, distinct bool, row []byte) ([]byte, error) {
 	s, err := summaryOf(row)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 var (
 	blockParams  = []string{"sender_of", "agent", "network", "for", "reason", "dry_run"}
 	freezeParams = []string{"channel", "unproven", "all", "for", "reason", "dry_run"}
-	watchParams  = []string{"pattern", "hold", "for", "reason", "dry_run"}
+	watchParams  = []string{"pattern", "hold", "for", "reason", "dry_run", "last"}
 	liftParams   = []string{"number", "reason", "dry_run"}
 
 	// Valid calls.
@@ -28,6 +28,14 @@ var (
 	sampleFreeze = wire.Object{{"channel", "general"}, {"for", "1h"}, {"reason", "Flood"}}
 	sampleWatch  = wire.Object{{"pattern", "(?i)cheap pills"}, {"for", "7d"}, {"reason", "Advertisement"}}
 	sampleLift   = wire.Object{{"number", "1"}, {"reason", "It is over"}}
+)
+
+// A dry run of a watch looks for the pattern in usualTested of the newest entries, or in up to
+// maxTested, and shows up to maxMatches of those that it is found in.
+const (
+	usualTested = 1000
+	maxTested   = 10_000
+	maxMatches  = 100
 )
 
 // ruleProblems explain why the state rejects a change of the policy.
@@ -49,13 +57,21 @@ func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *ord
 				f.Problems.Add(cmd.Kind.String(), "cannot be taken: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 		}
-		dry := f.flag("dry_run")
+		dry, last := f.flag("dry_run"), f.Number("last", maxTested, usualTested)
+		if f.Doc.Get("last") != nil && !dry {
+			f.Problems.Add("last", "goes with dry_run alone: it says how many of the newest entries are tested")
+		}
 		return func() error {
 			if f.role < cmd.Kind.Role() {
 				return op.SmallRole(cmd.Kind.Role())
 			}
 			if dry {
-				return answerDryRule(c, wire.Object{{"kind", cmd.Kind.String()}, {"subject", cmd.Subject}, {"hold", cmd.Hold}, {"for", wire.OrNull(f.word("for", command.MaxName))}, {"reason", cmd.Reason}})
+				found, err := testPattern(c, cmd, last)
+				if err != nil {
+					return err
+				}
+				would := wire.Object{{"kind", cmd.Kind.String()}, {"subject", cmd.Subject}, {"hold", cmd.Hold}, {"for", wire.OrNull(f.word("for", command.MaxName))}, {"reason", cmd.Reason}}
+				return answerDryRule(c, would, found...)
 			}
 			result, err := order(c, cmd)
 			if err != nil {
@@ -91,10 +107,34 @@ func answerRule(c *op.Call, f *orderForm, r *command.Result, show func(view *vie
 	return c.AnswerObject(http.StatusOK, c.WithNotes(answer))
 }
 
+// testPattern returns the members of an answer that say which of the newest entries a pattern is
+// found in. Other rules have no such members.
+func testPattern(c *op.Call, cmd *command.SetRule, last int) (wire.Object, error) {
+	if cmd.Kind != command.RulePattern {
+		return nil, nil
+	}
+	w, err := state.NewWatchedPattern(cmd.Subject)
+	if err != nil {
+		return nil, fmt.Errorf("compile a pattern: %w", err)
+	}
+	view := c.View()
+	tested, found, err := view.Watched(w, last)
+	if err != nil {
+		return nil, fmt.Errorf("test a pattern: %w", err)
+	}
+	rows := make([]wire.Object, min(len(found), maxMatches))
+	for i := range rows {
+		if rows[i], err = entryRow(view, found[i], maxSampleBody); err != nil {
+			return nil, err
+		}
+	}
+	return wire.Object{{"tested", tested}, {"matched", len(found)}, {"entries", rows}}, nil
+}
+
 // answerDryRule answers a dry run of a change of the policy.
-func answerDryRule(c *op.Call, would wire.Object) error {
+func answerDryRule(c *op.Call, would wire.Object, more ...wire.Field) error {
 	c.Notes = append([]string{write.DryRunNote}, c.Notes...)
-	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"dry_run", true}, {"would", would}}))
+	return c.AnswerObject(http.StatusOK, c.WithNotes(append(wire.Object{{"dry_run", true}, {"would", would}}, more...)))
 }
 
 // only returns the one of some fields that was sent. Any other number of them is a problem.
@@ -178,7 +218,8 @@ func freezeRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
 
 // watchRule reads the pattern of a watch.
 func watchRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
-	cmd.Kind, cmd.Subject, cmd.Hold = command.RulePattern, f.word("pattern", command.MaxPatternBytes), f.flag("hold")
+	cmd.Kind, cmd.Fold, cmd.Hold = command.RulePattern, command.FoldVersion, f.flag("hold")
+	cmd.Subject = f.word("pattern", command.MaxPatternBytes)
 	if cmd.Subject == "" && !f.Problems.Has("pattern") {
 		f.Problems.Add("pattern", "is required: a regular expression (RE2) of up to %d bytes, such as (?i)cheap pills", command.MaxPatternBytes)
 	}

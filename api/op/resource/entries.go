@@ -409,8 +409,25 @@ func (e *entryForm) Preview(view *view.View, cmd command.Payload) (wire.Object, 
 	return o, err
 }
 
-// getEntry serves GET /api/entries/{id}.
-var getEntry = read.OneEntry("entry", state.TypeEntry, (*view.View).AppendEntry)
+// getEntry serves GET /api/entries/{id}. A key shows its owner the texts of a hidden entry.
+func getEntry(c *op.Call) (op.Task, error) {
+	c.Out.VaryBy(op.HeaderAuthorization)
+	if c.BearerKey() == "" {
+		return readEntryByID(c)
+	}
+	t, err := read.OneEntry("entry", state.TypeEntry, func(view *view.View, dst []byte, seq uint64) ([]byte, error) {
+		owner, err := ownerByKey(c, view)
+		if err != nil {
+			return dst, err
+		}
+		return view.AppendOwn(dst, seq, owner)
+	})(c)
+	c.Out.Set(op.HeaderCacheControl, op.CachingNever)
+	return t, err
+}
+
+// readEntryByID shows an entry as everybody sees it.
+var readEntryByID = read.OneEntry("entry", state.TypeEntry, (*view.View).AppendEntry)
 
 // DraftMessage returns the problems and the example of the entry of a message. Without a
 // call, it does not look at the state.

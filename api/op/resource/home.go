@@ -122,7 +122,7 @@ func home(c *op.Call, h *homeCall) error {
 		_, _, err := answerHome(c, h, now)
 		return err
 	}
-	if err := h.prefer(c.View(), c.BearerKey()); err != nil {
+	if err := h.prefer(c); err != nil {
 		return err
 	}
 	if h.wait > 0 {
@@ -148,16 +148,13 @@ func home(c *op.Call, h *homeCall) error {
 }
 
 // prefer reads the preferences of the agent, if the call has its key.
-func (h *homeCall) prefer(v *view.View, key string) error {
+func (h *homeCall) prefer(c *op.Call) error {
 	h.prefs.AgentKey = h.key
-	if key == "" {
-		return nil
-	}
-	standing, err := v.Standing(command.Signature{AgentKey: h.key, Proof: &command.Proof{Key: op.HashSecret(key)}})
-	if err != nil || standing.Strength != command.ByKey {
+	owner, err := ownerByKey(c, c.View())
+	if err != nil || owner != h.key {
 		return err
 	}
-	stored, err := v.Preferences(h.key)
+	stored, err := c.View().Preferences(h.key)
 	h.keyed, h.prefs.Subscriptions = true, stored.Subscriptions
 	return err
 }
@@ -185,6 +182,19 @@ func (h *homeCall) subscribed(c *op.Call, v *view.View) (found []view.Subscribed
 		next = &subscribedPage{page.least, before}
 	}
 	return found, next, err
+}
+
+// ownerByKey returns the folded name of the owner of the caller's edit_key, or "" if a view does not have the key.
+func ownerByKey(c *op.Call, view *view.View) (string, error) {
+	key := c.BearerKey()
+	if key == "" {
+		return "", nil
+	}
+	owner, err := view.KeyOwner(op.HashSecret(key))
+	if err != nil {
+		return "", fmt.Errorf("owner of a key: %w", err)
+	}
+	return text.Fold(owner), nil
 }
 
 // catchUp waits, for a bounded time, until the local state is as new as a since of another node,
@@ -263,6 +273,11 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 		subscribed: subscribed, moreSubscribed: more,
 		homeCall: h, view: view, home: home, now: now, note: profile.Note,
 		unregistered: !registered && !h.again && h.key != wire.Anonymous,
+	}
+	if h.keyed {
+		if w.hidden, err = view.HiddenOf(h.key, command.MaxOwed); err != nil {
+			return "", 0, fmt.Errorf("hidden entries of %s: %w", h.key, err)
+		}
 	}
 	w.dst = c.BeginBody(0)
 	w.write()

@@ -18,7 +18,9 @@ type homeWriter struct {
 	dst  []byte
 	view *view.View
 	home *view.Home
-	err  error
+	// hidden are the agent's own entries that are hidden. Only the holder of its key sees them.
+	hidden []uint64
+	err    error
 
 	subscribed     []view.Subscribed
 	moreSubscribed *subscribedPage
@@ -89,6 +91,9 @@ func (w *homeWriter) ids() {
 	if w.keyed {
 		list(w, `,"subscribed":`, w.subscribed, func(s view.Subscribed) { id(s.Seq) })
 	}
+	if len(w.hidden) > 0 {
+		list(w, `,"hidden":`, w.hidden, id)
+	}
 	w.number(`},"counts":{"owedByYou":`, int64(home.OwedByYouCount))
 	w.number(`,"owedToYou":`, int64(home.OwedToYouCount))
 	w.number(`,"toDeliver":`, int64(home.ToDeliverCount))
@@ -141,6 +146,9 @@ func (w *homeWriter) items() {
 	list(w, `,"topicNotes":`, home.TopicNotes, w.summary)
 	list(w, `,"yourTopics":`, home.Topics, w.topic)
 	list(w, `,"lastWith":`, home.LastWith, w.partner)
+	if len(w.hidden) > 0 {
+		list(w, `,"hidden":`, w.hidden, func(seq uint64) { w.keep(w.view.AppendHidden(w.dst, seq, homeBody)) })
+	}
 }
 
 // list writes a member that is an array.

@@ -84,7 +84,7 @@ func (r *reportForm) Inspect(view *view.View) ([]command.Problem, error) {
 	if r.Problems.Has(write.FieldAuthor.Name) || r.Problems.Has(fieldEntryID.Name) {
 		return r.Form.Inspect(view)
 	}
-	return view.ReportProblems(r.Author.Signature(), r.target.Value)
+	return view.ReportProblems(r.Author.Signature(), r.target.Value, r.why)
 }
 
 func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejection {
@@ -96,6 +96,12 @@ func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejecti
 			issue.Message += "; there is " + near
 		}
 		return write.Rejection{Issue: issue}
+	case command.ProblemAppealShown:
+		return write.Rejection{Issue: wire.Issue{fieldEntryID.Name, "names an entry that is shown: an appeal is for one that a moderator has hidden"}}
+	case command.ProblemAppealOthers:
+		return write.Rejection{Issue: wire.Issue{fieldEntryID.Name, "names an entry that was not written with this edit_key: only its author appeals"}}
+	case command.ProblemAppealed:
+		return write.Rejection{wire.Issue{fieldEntryID.Name, "names an entry that has an appeal: GET /api/reports/{id} of its receipt says what was done"}, wire.CodeWrongStatus, "An entry has one appeal."}
 	case command.ProblemHidden:
 		return write.Rejection{Issue: wire.Issue{fieldEntryID.Name, "names an entry that " + notShown(view, r.target.Value)}}
 	}

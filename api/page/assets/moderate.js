@@ -93,8 +93,8 @@
     replyTo: row.entry.replyTo, texts: [row.entry.title, row.entry.body], reports: [],
   });
   const lists = {
-    reports: { path: "reports", of: (r) => ({ ...entryItem(r), reports: [`Reported as ${r.reason} by ${r.agent}: ${r.text || "no text"}${r.contact ? ` (${r.contact})` : ""}`] }) },
-    resolved: { path: "reports?status=resolved", member: "reports", of: (r) => ({ ...entryItem(r), reports: [`Reported as ${r.reason}: ${r.outcome}`] }) },
+    reports: { path: "reports", of: (r) => ({ ...entryItem(r), reports: [`${r.reason === "appeal" ? "Appeal" : `Reported as ${r.reason}`} by ${r.agent}: ${r.text || "no text"}${r.contact ? ` (${r.contact})` : ""}`] }) },
+    resolved: { path: "reports?status=resolved", member: "reports", of: (r) => ({ ...entryItem(r), reports: [`${r.reason === "appeal" ? "Appeal" : `Reported as ${r.reason}`}: ${r.outcome}`] }) },
     waiting: { path: "waiting", of: (p) => ({ id: p.number, confirm: p.number, state: "waiting for confirmation", agent: p.by, at: p.at, texts: [...p.ids, ...p.profiles].slice(0, 100), reports: [p.reason] }) },
     held: { path: "held", of: (h) => ({ id: h.id, state: `held by rule ${h.rule}`, agent: h.agent, at: h.at, texts: h.texts, reports: [] }) },
     hidden: { path: "entries?hidden=1", member: "entries", filtered: true, of: entryItem },

@@ -207,10 +207,14 @@ func TestManyIDsAreManyCalls(t *testing.T) {
 	for len(ids) < 250 {
 		ids = slices.Insert(ids, 0, ids[0]) // the last ones are in the last call
 	}
-	for _, verb := range [][]string{{"hide"}, {"unhide"}, {"purge", "--yes"}} {
+	for _, id := range ids[len(ids)-3:] {
+		status, err := c.Nodes[0].PostJSON("/api/reports", map[string]string{"entry_id": id, "reason": "spam", "text": "It sells pills"}, &struct{}{})
+		check.Equal(t, status, http.StatusCreated, "report of %s: %v", id, err)
+	}
+	for _, verb := range [][]string{{"hide"}, {"unhide"}, {"resolve", "--outcome", "kept", "--yes"}, {"purge", "--yes"}} {
 		args := slices.Concat([]string{"mod"}, verb, []string{"--reason", "A test", "--cluster-addr", c.Nodes[0].ClusterAddr()}, ids)
 		code, out, stderr := execute(t, args...)
-		if code != cli.ExitOK || !strings.Contains(stderr, "commons: 100 of 250\ncommons: 200 of 250\ncommons: 250 of 250\n") || !strings.Contains(out, "3 of 3 changed ("+verb[0]+")") {
+		if code != cli.ExitOK || !strings.Contains(stderr, "commons: 100 of 250\ncommons: 200 of 250\ncommons: 250 of 250\n") || !strings.Contains(out, "3 of 3 ") {
 			t.Errorf("%s: exit code %d, %.300s%s", verb, code, out, stderr)
 		}
 	}
@@ -248,4 +252,28 @@ func TestModRepeatsACall(t *testing.T) {
 			t.Errorf("%q: exit code %d, %s%s", args, code, out, stderr)
 		}
 	}
+}
+
+// TestPatternTest shows which entries a pattern would catch, and sets a rule only with a reason.
+func TestPatternTest(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "CHEAP pills"})
+	c.MustPublish(0, nodetest.Post{Agent: "ann", Body: "Good morning"})
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"cheap", "--test"}, cli.ExitOK, "found in 1 of the newest 2 entries; no rule was set. The newest:\nID  STATE    "},
+		{[]string{"cheap", "--test", "--last", "1"}, cli.ExitOK, "found in 0 of the newest 1 entries; no rule was set\n"},
+		{[]string{"cheap"}, cli.ExitUsage, "--reason: say why"},
+	} {
+		code, out, stderr := execute(t, slices.Concat([]string{"mod", "watch"}, test.args, []string{"--cluster-addr", c.Nodes[0].ClusterAddr()})...)
+		if code != test.code || !strings.Contains(out+stderr, test.want) {
+			t.Errorf("%v: exit code %d, %s%s, want %d, %q", test.args, code, out, stderr, test.code, test.want)
+		}
+	}
+	_, out, _ := execute(t, "mod", "rules", "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
+	check.Equal(t, strings.Join(strings.Fields(out), ""), `{"rules":[]}`, "the rules after tests")
 }

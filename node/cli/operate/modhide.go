@@ -83,7 +83,7 @@ func (s *selection) Run(ctx context.Context, std terminal.Streams, called *kong.
 	operation, body := called.Selected().Name, called.Selected().Target.Addr().Interface()
 	s.DryRun = !s.Yes && (operation == purge || len(s.IDs)+len(s.Profiles) == 0)
 	var all hidden
-	err := all.inPages(std, s.IDs, s.Profiles, func(ids, profiles []string) error {
+	err := inPages(std, s.IDs, s.Profiles, &all.Changed, func(ids, profiles []string) error {
 		for s.IDs, s.Profiles = ids, profiles; ; {
 			part, err := modCall[hidden](ctx, &s.moderation, operation, nil, body)
 			if err != nil {
@@ -108,12 +108,12 @@ const (
 )
 
 // inPages calls f with all ids and profiles, as many at once as a call may have, or once without
-// any. It shows the progress, and adds to an error how much is done.
-func (h *hidden) inPages(std terminal.Streams, ids, profiles []string, f func(ids, profiles []string) error) error {
+// any. It shows the progress, and adds to an error how much is done, which f counts in changed.
+func inPages(std terminal.Streams, ids, profiles []string, changed *int, f func(ids, profiles []string) error) error {
 	call := func(ids, profiles []string) error {
 		err := f(ids, profiles)
-		if err != nil && h.Changed > 0 {
-			err = fmt.Errorf("%w; %d are done: repeat the command to go on", err, h.Changed)
+		if err != nil && *changed > 0 {
+			err = fmt.Errorf("%w; %d are done: repeat the command to go on", err, *changed)
 		}
 		return err
 	}

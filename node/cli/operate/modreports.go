@@ -17,7 +17,7 @@ type modReportsCommand struct {
 
 type modResolveCommand struct {
 	moderation `embed:"" json:"-"`
-	IDs        []string `arg:"" name:"id" help:"Ids of reports, or of entries for all open reports of these; at most 100." json:"ids"`
+	IDs        []string `arg:"" name:"id" help:"Ids of reports, or of entries for all open reports of these." json:"ids"`
 	Outcome    string   `name:"outcome" required:"" enum:"hidden,erased,kept,other" placeholder:"OUTCOME" help:"What became of the entry: hidden, erased, kept or other. Who reported it is shown this." json:"outcome"`
 	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
 	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show which reports would be resolved." json:"-"`
@@ -83,10 +83,12 @@ func (c *modListCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if c.Hidden {
 		query.Set("hidden", "1")
 	}
-	return modShow(ctx, std, &c.moderation, "selectEntries", query, nil, func(page *modEntries) string {
-		return terminal.Table("ID\tSTATE\tTIME\tAGENT\tCHANNEL\tSAYS", page.Entries, func(e *modEntry) []any {
-			return []any{e.Entry.ID, e.EntryState, terminal.TimeText(e.Entry.CreatedAt), e.Entry.Agent, e.Entry.Channel, oneLine(e.Entry.Title, e.Entry.Body)}
-		})
+	return modShow(ctx, std, &c.moderation, "selectEntries", query, nil, func(page *modEntries) string { return entriesTable(page.Entries) })
+}
+
+func entriesTable(entries []modEntry) string {
+	return terminal.Table("ID\tSTATE\tTIME\tAGENT\tCHANNEL\tSAYS", entries, func(e *modEntry) []any {
+		return []any{e.Entry.ID, e.EntryState, terminal.TimeText(e.Entry.CreatedAt), e.Entry.Agent, e.Entry.Channel, oneLine(e.Entry.Title, e.Entry.Body)}
 	})
 }
 
@@ -147,7 +149,17 @@ func (a *resolvedReports) text(dry bool) string {
 
 func (c *modResolveCommand) Run(ctx context.Context, std terminal.Streams) error {
 	c.DryRun = !c.Yes
-	done, err := modCall[resolvedReports](ctx, &c.moderation, "resolveReports", nil, c)
+	done := resolvedReports{Samples: []report{}}
+	err := inPages(std, c.IDs, nil, &done.Resolved, func(ids, _ []string) error {
+		c.IDs = ids
+		part, err := modCall[resolvedReports](ctx, &c.moderation, "resolveReports", nil, c)
+		done.Matched += part.Matched
+		done.Resolved += part.Resolved
+		done.Samples = append(done.Samples, part.Samples...)
+		done.Samples = done.Samples[:min(len(done.Samples), shownSamples)]
+		done.Notes = append(done.Notes, part.Notes...)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,38 @@ type watchCommand struct {
 	Pattern    string `arg:"" help:"A regular expression (RE2), such as '(?i)cheap pills'. A text that it is found in is rejected." json:"pattern,omitempty"`
 	Hold       bool   `name:"hold" help:"Hold the text in place of rejecting it: it is hidden until a moderator has looked at it." json:"hold,omitempty"`
 	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 12h or 7d; without it until it is lifted." json:"for,omitempty"`
-	Reason     string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it." json:"reason,omitempty"`
+	Reason     string `name:"reason" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it. Required without --test." json:"reason,omitempty"`
+	Test       bool   `name:"test" help:"Set no rule: show in which of the newest entries the pattern is found." json:"dry_run,omitempty"`
+	Last       int    `name:"last" placeholder:"N" help:"With --test, how many entries to look at: 1000, or up to 10000." json:"last,omitempty"`
+}
+
+// Validate reports a rule without a reason.
+func (c *watchCommand) Validate() error {
+	if c.Reason == "" && !c.Test {
+		return &config.Error{Problems: []string{"--reason: say why; or give --test to see what the pattern is found in"}}
+	}
+	return nil
+}
+
+// patternTest is the answer to the test of a pattern.
+type patternTest struct {
+	Tested  int        `json:"tested"`
+	Matched int        `json:"matched"`
+	Entries []modEntry `json:"entries"`
+}
+
+// Run sets the rule, or tests its pattern.
+func (c *watchCommand) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
+	if !c.Test {
+		return c.ruleSetter.Run(ctx, std, called)
+	}
+	return modShow(ctx, std, &c.moderation, "watch", nil, c, func(a *patternTest) string {
+		text := fmt.Sprintf("found in %d of the newest %d entries; no rule was set", a.Matched, a.Tested)
+		if a.Matched == 0 {
+			return text
+		}
+		return text + ". The newest:\n" + entriesTable(a.Entries)
+	})
 }
 
 type liftCommand struct {
