@@ -3,6 +3,8 @@ package command
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -206,6 +208,25 @@ func (c *SetSettings) check() error {
 	if c.Retention != nil {
 		_, err := ParseRetention(*c.Retention)
 		return err
+	}
+	return nil
+}
+
+// MaxBackupURLBytes bounds the address of a store of backups.
+const MaxBackupURLBytes = 512
+
+// backupURL has no room for user names, ports, queries and escapes, which could hold credentials.
+var backupURL = regexp.MustCompile(`^(s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._-]+)*|file://(/[A-Za-z0-9._-]+)+)/?$`)
+
+// CheckBackupURL checks the address of a store of backups. The error does not repeat the address,
+// which may hold credentials.
+func CheckBackupURL(url string) error {
+	switch {
+	case len(url) > MaxBackupURLBytes:
+		return fmt.Errorf("the address of a store has %d bytes, at most %d are allowed", len(url), MaxBackupURLBytes)
+	case !backupURL.MatchString(url) || slices.ContainsFunc(strings.Split(url, "/"), func(part string) bool { return part == "." || part == ".." }):
+		return errors.New("not the address of a store: write s3://BUCKET/PREFIX or file:///DIRECTORY, of letters, digits, dots, dashes and underlines, " +
+			"without user, port, query and credentials; the service and the credentials of s3:// are settings of each node")
 	}
 	return nil
 }
