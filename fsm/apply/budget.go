@@ -16,12 +16,19 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	replace(&set.SenderDays, c.SenderDays)
 	replace(&set.WriteRate, c.WriteRate)
 	replace(&set.WriteBurst, c.WriteBurst)
+	replace(&set.BackupURL, c.BackupURL)
+	replace(&set.BackupSeconds, c.BackupSeconds)
+	replace(&set.BackupKeep, c.BackupKeep)
 	if set == before {
 		return unchanged
 	}
 	row := append(state.AppendUints(nil, set.DailyBytes, set.SenderBytes), state.Bit(set.ProvenOnly, 1))
 	row = state.AppendBlob(state.AppendUints(row, set.AlikeHourly), set.Retention)
-	tx.set(state.KeySettings, state.AppendUints(row, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet)))
+	row = state.AppendUints(row, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet))
+	tx.set(state.KeySettings, state.AppendUints(state.AppendBlob(row, set.BackupURL), set.BackupSeconds, set.BackupKeep))
+	if set.BackupURL != before.BackupURL {
+		tx.del(state.KeyBackupRun) // of the former store
+	}
 	if set.Retention != before.Retention {
 		tx.restartSweep()
 	}

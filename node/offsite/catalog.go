@@ -140,7 +140,7 @@ func List(ctx context.Context, s Store, clusterID string) (found []Manifest, err
 }
 
 // Prune deletes the scheduled backups of a cluster except for the newest ones, and backups that
-// were never finished. It returns the creation time of the oldest backup that stays.
+// were never finished. It returns the creation time of the oldest scheduled backup that stays.
 func Prune(ctx context.Context, s Store, clusterID string, keep int) (oldest int64, err error) {
 	found, err := List(ctx, s, clusterID)
 	if err != nil {
@@ -152,11 +152,12 @@ func Prune(ctx context.Context, s Store, clusterID string, keep int) (oldest int
 		switch {
 		case !m.Complete && newest-m.CreatedAt <= abandonedAfter.Milliseconds():
 			continue
-		case m.Complete && (!m.Scheduled || keep > 0):
+		case m.Complete && !m.Scheduled:
+			newest = max(newest, m.CreatedAt)
+			continue
+		case m.Complete && keep > 0:
 			newest, oldest = max(newest, m.CreatedAt), m.CreatedAt
-			if m.Scheduled {
-				keep--
-			}
+			keep--
 			continue
 		}
 		// The manifest goes last: without it the backup would stay for good.

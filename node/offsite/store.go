@@ -9,6 +9,7 @@
 package offsite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ var errTooMany = fmt.Errorf("the store has more than %d objects; give backups a 
 // Access is how a node, or a command, reaches buckets. Credentials come from a file, or else
 // from the environment.
 type Access struct {
-	Endpoint    string `name:"backup-endpoint" env:"COMMONS_BACKUP_ENDPOINT" default:"https://s3.amazonaws.com" placeholder:"URL" help:"Service of s3:// stores for backups: https://HOST, or http:// on loopback."`
+	Endpoint    string `name:"backup-endpoint" env:"COMMONS_BACKUP_ENDPOINT" placeholder:"URL" help:"Service of s3:// stores for backups: https://HOST, or http:// on loopback (default: https://s3.amazonaws.com)."`
 	Region      string `name:"backup-region" env:"COMMONS_BACKUP_REGION" placeholder:"NAME" help:"Region of the bucket for backups (default: that which the service names)."`
 	Credentials string `name:"backup-credentials" env:"COMMONS_BACKUP_CREDENTIALS" placeholder:"FILE" help:"File with aws_access_key_id = …, aws_secret_access_key = … and perhaps aws_session_token = … for the bucket for backups (default: AWS_ACCESS_KEY_ID and so on of the environment)."`
 }
@@ -59,9 +60,11 @@ func (a *Access) Check() error {
 	return err
 }
 
+const defaultEndpoint = "https://s3.amazonaws.com"
+
 func (a *Access) endpoint() (*url.URL, error) {
 	const remedy = "write it as https://HOST or https://HOST:PORT, without user, path and query; http:// is for loopback addresses"
-	u, err := url.Parse(a.Endpoint)
+	u, err := url.Parse(cmp.Or(a.Endpoint, defaultEndpoint))
 	if err != nil { // which repeats the address
 		return nil, errors.New("--backup-endpoint: not a URL; " + remedy)
 	}

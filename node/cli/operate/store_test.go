@@ -2,7 +2,9 @@ package operate_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
@@ -48,6 +50,45 @@ func TestBackupsInAStore(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	run(cli.ExitOK, "1 text purged again", append([]string{"snapshot", "restore", first, "--data-dir", data, "--node-id", "r"}, at...)...)
 	check.Equal(t, len(service.Names(t)), 5, "objects: two backups with their manifests, and one list of purges")
+
+	c.Nodes[0].Config.Access = access
+	c.Restart(0)
+	c.WaitReady()
+	set := func(code int, says string, changes ...string) {
+		t.Helper()
+		run(code, says, append(append([]string{"settings", "set"}, changes...), "--cluster-addr", c.Nodes[0].ClusterAddr())...)
+	}
+	set(cli.ExitFailed, "create the bucket", "backup.url=s3://missing")
+	set(cli.ExitFailed, "without user, port, query and credentials", "backup.url=s3://id:key@backups")
+	set(cli.ExitFailed, "write it as backup.every=24h", "backup.every=soon", "backup.keep=2")
+	set(cli.ExitOK, store, "backup.url="+store, "backup.every=36h", "backup.keep=2")
+	c.Eventually("a scheduled backup", func() error {
+		return nodetest.ErrorIf(c.Nodes[0].Metric("commons_backup_run_timestamp_seconds") == 0, "there was no run")
+	})
+	check.Equal(t, c.Nodes[0].Metric("commons_backup_every_seconds"), 36*60*60, "seconds between backups")
+	check.Equal(t, c.Nodes[0].Metric("commons_backup_run_failed"), 0, "a failed run")
+	run(cli.ExitOK, "backups "+store+"; newest of ", "status", "--cluster-addr", c.Nodes[0].ClusterAddr())
+
+	service.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		offsitetest.Fail(w, http.StatusForbidden, "SignatureDoesNotMatch")
+		return true
+	})
+	set(cli.ExitFailed, "does not work from the leader", "backup.url=s3://"+offsitetest.Bucket+"/other")
+	service.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		full := r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, ".json")
+		if full {
+			offsitetest.Fail(w, http.StatusInsufficientStorage, "XMinioStorageFull")
+		}
+		return full
+	})
+	set(cli.ExitOK, "other", "backup.url=s3://"+offsitetest.Bucket+"/other")
+	c.Eventually("a run that fails", func() error {
+		return nodetest.ErrorIf(c.Nodes[0].Metric("commons_backup_run_failed") == 0, "there was none")
+	})
+	run(cli.ExitOK, "XMinioStorageFull", "settings", "--cluster-addr", c.Nodes[0].ClusterAddr())
+	if log := c.Nodes[0].Log(); strings.Contains(log, offsitetest.Secret) || strings.Contains(log, offsitetest.KeyID) || !strings.Contains(log, "XMinioStorageFull") {
+		t.Errorf("the log has credentials, or no failure: %s", log)
+	}
 
 	run(cli.ExitFailed, "--backup-endpoint", "snapshot", "list", store, "--backup-endpoint", "http://192.0.2.1")
 	run(cli.ExitFailed, "without user", "snapshot", "save", "s3://id:key@backups", "--cluster-addr", c.Nodes[0].ClusterAddr())
