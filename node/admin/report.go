@@ -175,7 +175,7 @@ type PurgeReport struct {
 	Purged  uint64        `json:"purged"` // the number of the newest purge
 	Servers []PurgeServer `json:"servers"`
 	// BackupsUntil is when the schedule of backups will have deleted the last backup with purged
-	// texts, RFC 3339; empty if its store has none.
+	// texts, RFC 3339; empty without such a backup.
 	BackupsUntil string `json:"backupsUntil,omitempty"`
 }
 

@@ -100,7 +100,7 @@ func (s *Schedule) run(ctx context.Context, plan *Plan) *command.RecordBackup {
 }
 
 // unrecorded returns a whole backup of the schedule that is newer than the recorded ones, and young
-// enough that no other is due. It returns the zero value if there is none.
+// enough that no other is due, or else the zero value.
 func (s *Schedule) unrecorded(ctx context.Context, store Store, plan *Plan) (m Manifest, err error) {
 	found, err := List(ctx, store, s.ClusterID())
 	for _, f := range found {

@@ -126,8 +126,8 @@ func (p *place) after(d time.Duration, runs, failed, stored int) {
 
 const someTime, anHour, aDay = 5 * time.Second, time.Hour, 24 * time.Hour
 
-// TestSchedule: one backup a day, of which the two newest stay; the time that passes between
-// leaders changes nothing.
+// TestSchedule: one backup a day, of which the two newest stay, also with another leader, and after
+// a time without one.
 func TestSchedule(t *testing.T) {
 	inPlace(t, func(p *place) {
 		p.elect()
@@ -169,7 +169,7 @@ func TestLostRecord(t *testing.T) {
 	})
 }
 
-// TestFailedRuns: a run that fails is repeated after ten minutes, and leaves nothing that counts.
+// TestFailedRuns: a run that fails is repeated after ten minutes, and leaves no backup.
 func TestFailedRuns(t *testing.T) {
 	inPlace(t, func(p *place) {
 		good := p.leader.Backup

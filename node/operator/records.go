@@ -83,7 +83,7 @@ func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.Purge
 }
 
 // backupsUntil returns when the schedule will have deleted the last backup from before a purge, or
-// "" if the store has none.
+// "" without such a backup.
 func backupsUntil(v *view.View, purged int64) (string, error) {
 	set, err := v.Settings()
 	if err != nil {
