@@ -82,6 +82,8 @@ var foreign = map[string][]string{
 	"github.com/chromedp/":             {"scripts"},
 	"github.com/yuin/goldmark":         {"api"},
 	"github.com/microcosm-cc/":         {"api"},
+	"github.com/minio/":                {"node"},
+	"github.com/johannesboyne/":        {"node"}, // in tests: an S3-compatible service
 	"github.com/golangci/":             {},
 }
 

@@ -1,12 +1,15 @@
 package fsm
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -55,8 +58,72 @@ func TestRecordBackup(t *testing.T) {
 	}
 }
 
+// TestBackupRun: the newest run of the schedule counts, and a run that fails changes neither the
+// newest nor the oldest backup. Another store begins without a run.
+func TestBackupRun(t *testing.T) {
+	r := newRig(t)
+	url := "s3://backups/one"
+	r.run(&command.SetSettings{BackupURL: &url})
+	begin := r.now()
+	r.later(command.DayMillis)
+	first := state.BackupRun{Began: begin + 10, Saved: begin + 11, Oldest: begin + 1, Problem: "locked"}
+	failed := state.BackupRun{Began: begin + 20, Saved: begin + 11, Oldest: begin + 1, Failed: true, Problem: "full"}
+	for _, step := range []struct {
+		name    string
+		payload command.Payload
+		outcome command.Outcome
+		want    state.BackupRun
+		last    int64
+	}{
+		{"a run", &command.RecordBackup{At: begin + 11, Run: begin + 10, Oldest: begin + 1, Problem: "locked"}, command.OutcomeDone, first, begin + 11},
+		{"the same again", &command.RecordBackup{At: begin + 11, Run: begin + 10, Oldest: begin + 1}, command.OutcomeUnchanged, first, begin + 11},
+		{"a backup by hand", &command.RecordBackup{At: begin + 15}, command.OutcomeDone, first, begin + 15},
+		{"a run that fails", &command.RecordBackup{Run: begin + 20, Problem: "full"}, command.OutcomeDone, failed, begin + 15},
+		{"an earlier run", &command.RecordBackup{Run: begin + 19, Problem: "late"}, command.OutcomeUnchanged, failed, begin + 15},
+		{"the store again", &command.SetSettings{BackupURL: &url}, command.OutcomeUnchanged, failed, begin + 15},
+		{"another store", &command.SetSettings{BackupURL: new(string)}, command.OutcomeDone, state.BackupRun{}, begin + 15},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			check.Equal(t, r.run(step.payload)[0].Outcome, step.outcome, "outcome")
+			v := r.View()
+			defer v.Release()
+			check.Equal(t, must.Get(v.BackupRun())(t), step.want, "run")
+			check.Equal(t, must.Get(v.LastBackup())(t), step.last, "the newest backup")
+		})
+	}
+}
+
+// TestBackupSettings holds that credentials have no place in the address of a store.
+func TestBackupSettings(t *testing.T) {
+	few, none, much := uint64(command.MinBackupSeconds-1), uint64(0), uint64(command.MaxBackupKeep+1)
+	for _, c := range []*command.SetSettings{{BackupSeconds: &few}, {BackupKeep: &none}, {BackupKeep: &much}} {
+		if command.Check(c) == nil {
+			t.Errorf("%+v is fit for the log", c)
+		}
+	}
+	for url, fit := range map[string]bool{
+		"": true, "s3://backups": true, "s3://backups/a/b/": true, "file:///backups/a.b": true,
+		"s3://id:key@backups": false, "s3://backups?key=1": false, "s3://backups/a#b": false, "s3://backups:443/a": false, "s3://backups/%41": false,
+		"s3://backups/../other": false, "https://backups": false, "file://backups": false, "s3://" + strings.Repeat("b", command.MaxBackupURLBytes): false,
+	} {
+		err := command.Check(&command.SetSettings{BackupURL: &url})
+		check.Equal(t, err == nil, fit, "%q is fit for the log", url)
+		if err != nil && url != "" && strings.Contains(err.Error(), url) {
+			t.Errorf("the error repeats the address: %v", err)
+		}
+	}
+	r := newRig(t)
+	url, seconds, keep := "s3://backups/commons", uint64(3600), uint64(3)
+	r.run(&command.SetSettings{BackupURL: &url, BackupSeconds: &seconds, BackupKeep: &keep})
+	v := r.View()
+	defer v.Release()
+	want := command.DefaultSettings
+	want.BackupURL, want.BackupSeconds, want.BackupKeep = url, seconds, keep
+	check.Equal(t, must.Get(v.Settings())(t), want, "settings")
+}
+
 func TestRecordBackupIsChecked(t *testing.T) {
-	if command.Check(&command.RecordBackup{}) == nil || command.Check(&command.RecordBackup{At: -1}) == nil {
+	if command.Check(&command.RecordBackup{}) == nil || command.Check(&command.RecordBackup{At: -1}) == nil || command.Check(&command.RecordBackup{Run: 1}) == nil {
 		t.Error("a backup without a time is fit for the log")
 	}
 	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: &command.RecordBackup{At: 7}}}}}}

@@ -112,7 +112,14 @@ var draws = map[command.Op]struct {
 	}},
 	command.OpReseal: {1, (*logWriter).reseal},
 	command.OpRecordBackup: {1, func(w *logWriter) command.Payload {
-		return &command.RecordBackup{At: w.log.stamp - int64(w.below(5000))}
+		c := &command.RecordBackup{At: w.log.stamp - int64(w.below(5000))}
+		if w.oneOf(2) {
+			c.Run, c.Oldest = w.log.stamp-int64(w.below(5000)), c.At
+		}
+		if c.Run > 0 && w.oneOf(3) {
+			c.At, c.Oldest, c.Problem = 0, 0, "the bucket is full"
+		}
+		return c
 	}},
 	command.OpProtectName: {1, func(w *logWriter) command.Payload {
 		return &command.ProtectName{AgentKey: w.named(), Protected: w.oneOf(2)}
@@ -601,10 +608,13 @@ func (w *logWriter) reseal() command.Payload {
 
 func (w *logWriter) setSettings() command.Payload {
 	number := func(of ...uint64) *uint64 { n := one(w, of...); return &n }
-	switch w.below(8) {
+	switch w.below(9) {
 	case 6:
 		confirm := !w.oneOf(4)
 		return &command.SetSettings{PurgeConfirm: &confirm}
+	case 7:
+		url := one(w, "", "s3://backups/commons", "file:///backups")
+		return &command.SetSettings{BackupURL: &url, BackupSeconds: number(60, 86400), BackupKeep: number(1, 14)}
 	case 0:
 		return retain(one(w, "", "channel-1=1h", "*=2h", "channel-*=1h,*=30d", "jobs=1h,*=keep"))
 	case 1:

@@ -203,7 +203,7 @@ func shownNode(s *admin.Server, newest uint64) op.ClusterNode {
 
 func (b *backend) Purges(ctx context.Context, view *view.View) (op.Purges, error) {
 	report, err := b.operator.Purges(ctx, view)
-	p := op.Purges{Purged: report.Purged, Servers: make([]op.PurgeDisk, len(report.Servers))}
+	p := op.Purges{Purged: report.Purged, BackupsUntil: report.BackupsUntil, Servers: make([]op.PurgeDisk, len(report.Servers))}
 	for i, s := range report.Servers {
 		p.Servers[i] = op.PurgeDisk(s)
 	}

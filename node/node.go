@@ -32,6 +32,7 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/offline"
+	"github.com/commons-cluster/commons/node/offsite"
 	"github.com/commons-cluster/commons/node/operator"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/purge"
@@ -74,6 +75,7 @@ type Node struct {
 	delivery  *delivery.Service
 	operator  *operator.Operator
 	purge     *purge.Worker
+	backups   *offsite.Schedule
 	registry  *prometheus.Registry
 
 	caughtUp chan struct{} // closed once the node has what was acknowledged before its start
@@ -441,9 +443,27 @@ func (n *Node) openParts() (err error) {
 		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
 		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger, Logs: &n.logs, Metrics: n.registry, Flags: n.cfg.Flags(),
-		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, Requests: n.requests, NewEditKey: op.NewEditKey, Moderate: n.moderate, Purges: n.purge.Status, Shutdown: n.Shutdown,
+		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, Requests: n.requests, NewEditKey: op.NewEditKey, Moderate: n.moderate, Purges: n.purge.Status, Store: n.cfg.Access, Shutdown: n.Shutdown,
 	})
+	n.backups = &offsite.Schedule{
+		Access: n.cfg.Access, ClusterID: n.dataKey.ClusterID, Plan: n.backupPlan, Now: n.pipeline.Clocks().Corrected,
+		Backup: n.operator.Backup, Purged: n.operator.PurgeList, Propose: n.proposeAsLeader, ListEvery: n.cfg.Tuning.PurgeGather, Logger: n.logger,
+	}
 	return nil
+}
+
+// backupPlan returns the replicated part of the schedule of backups.
+func (n *Node) backupPlan() (p offsite.Plan, err error) {
+	v := n.machine.View()
+	defer v.Release()
+	if p.Settings, err = v.Settings(); err != nil {
+		return p, err
+	}
+	if p.Run, err = v.BackupRun(); err != nil {
+		return p, err
+	}
+	p.Purges, err = v.Purged()
+	return p, err
 }
 
 func (n *Node) requests() uint64 {

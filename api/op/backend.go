@@ -99,6 +99,9 @@ type Disks interface {
 type Purges struct {
 	Purged  uint64      `json:"purged"` // the number of the newest purge, from 1
 	Servers []PurgeDisk `json:"servers"`
+	// BackupsUntil is when the cluster will have deleted the last of its scheduled backups with
+	// purged texts, RFC 3339; empty without such a backup.
+	BackupsUntil string `json:"backupsUntil,omitempty"`
 }
 
 // PurgeDisk is one disk, by the id of its server.

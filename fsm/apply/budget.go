@@ -17,13 +17,19 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	replace(&set.WriteRate, c.WriteRate)
 	replace(&set.WriteBurst, c.WriteBurst)
 	replace(&set.PurgeConfirm, c.PurgeConfirm)
+	replace(&set.BackupURL, c.BackupURL)
+	replace(&set.BackupSeconds, c.BackupSeconds)
+	replace(&set.BackupKeep, c.BackupKeep)
 	if set == before {
 		return unchanged
 	}
 	row := append(state.AppendUints(nil, set.DailyBytes, set.SenderBytes), state.Bit(set.ProvenOnly, 1))
 	row = state.AppendBlob(state.AppendUints(row, set.AlikeHourly), set.Retention)
 	row = state.AppendUints(row, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet))
-	tx.set(state.KeySettings, append(row, state.Bit(set.PurgeConfirm, 1)))
+	tx.set(state.KeySettings, state.AppendUints(state.AppendBlob(append(row, state.Bit(set.PurgeConfirm, 1)), set.BackupURL), set.BackupSeconds, set.BackupKeep))
+	if set.BackupURL != before.BackupURL {
+		tx.del(state.KeyBackupRun) // of the former store
+	}
 	if set.Retention != before.Retention {
 		tx.restartSweep()
 	}

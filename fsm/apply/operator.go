@@ -59,10 +59,20 @@ func (tx *Txn) applyReseal(c *command.Reseal) command.Result {
 
 func (tx *Txn) applyRecordBackup(c *command.RecordBackup) command.Result {
 	at := min(c.At, tx.now) // a fast clock must not hide that no more are made
-	if at <= int64(tx.number(state.KeyBackup)) {
+	newer := at > int64(tx.number(state.KeyBackup))
+	if newer {
+		tx.setNumber(state.KeyBackup, uint64(at))
+	}
+	run, _ := state.Read(tx, state.KeyBackupRun, state.DecodeBackupRun)
+	if began := min(c.Run, tx.now); began > run.Began {
+		run.Began, run.Failed, run.Problem = began, c.At == 0, c.Problem
+		if !run.Failed {
+			run.Saved, run.Oldest = at, c.Oldest
+		}
+		tx.set(state.KeyBackupRun, run.Encode())
+	} else if !newer {
 		return unchanged
 	}
-	tx.setNumber(state.KeyBackup, uint64(at))
 	return done
 }
 

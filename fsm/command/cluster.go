@@ -42,15 +42,29 @@ func (c *Reseal) check() error {
 	)
 }
 
-// RecordBackup stores the start time of the newest saved backup, for monitoring.
+// RecordBackup stores the start time of the newest saved backup, and the outcome of a run of the
+// schedule.
 type RecordBackup struct {
 	// At is when the backup was begun, in milliseconds since the epoch by the clock
-	// of the node that made it: everything acknowledged before is in it.
+	// of the node that made it: everything acknowledged before is in it. 0 means that a
+	// run saved no backup.
 	At int64 `cbor:"1,keyasint"`
+	// Run is when the run of the schedule began, in milliseconds since the epoch; 0 for a
+	// backup by hand.
+	Run     int64  `cbor:"2,keyasint,omitempty"`
+	Problem string `cbor:"3,keyasint,omitempty"` // why the run saved no backup, or could not delete old ones
+	Oldest  int64  `cbor:"4,keyasint,omitempty"` // when the oldest backup in the store was begun
 }
 
+// MaxBackupProblem bounds the problem of a run, in characters.
+const MaxBackupProblem = 1000
+
 func (c *RecordBackup) check() error {
-	return refuse(c.At <= 0, "a backup has a time after the epoch")
+	return errors.Join(
+		refuse(c.At < 0 || c.Run < 0 || c.Oldest < 0 || c.At == 0 && c.Run == 0, "a backup has a time after the epoch"),
+		refuse(c.At == 0 && c.Problem == "", "a run without a backup has a problem"),
+		checkText("problem", c.Problem, 0, MaxBackupProblem),
+	)
 }
 
 // The changes of Raft's configuration, as NoteChange names them.

@@ -3,6 +3,8 @@ package command
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +33,12 @@ type Settings struct {
 	WriteBurst int64 `json:"writeBurst"`
 	// PurgeConfirm makes the purge of a moderator wait for another one.
 	PurgeConfirm bool `json:"purgeConfirm"`
+	// BackupURL is the store of scheduled backups: see CheckBackupURL. Empty means no schedule.
+	BackupURL string `json:"backupUrl"`
+	// BackupSeconds is the time between two scheduled backups, and BackupKeep is how many of
+	// them stay in the store.
+	BackupSeconds uint64 `json:"backupSeconds"`
+	BackupKeep    uint64 `json:"backupKeep"`
 }
 
 // NotSet is the value of a setting that leaves the choice to the flags of the nodes.
@@ -60,8 +68,14 @@ func limitText(n int64) string {
 
 // String returns the settings as the record shows them.
 func (s Settings) String() string {
-	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s sender-memory=%dd write-rate=%s write-burst=%s purge-confirm=%t",
-		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm)
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s sender-memory=%dd write-rate=%s write-burst=%s purge-confirm=%t backup.url=%s backup.every=%v backup.keep=%d",
+		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm,
+		s.BackupURL, s.BackupEvery(), s.BackupKeep)
+}
+
+// BackupEvery returns the time between two scheduled backups.
+func (s Settings) BackupEvery() time.Duration {
+	return time.Duration(s.BackupSeconds) * time.Second //nolint:gosec // bounded by its check
 }
 
 // ChangesFrom describes the changed settings, with their old values.
@@ -78,7 +92,7 @@ func (s Settings) ChangesFrom(before Settings) string {
 }
 
 // DefaultSettings apply until an operator changes them.
-var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, PurgeConfirm: true}
+var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, PurgeConfirm: true, BackupSeconds: 24 * 60 * 60, BackupKeep: 14}
 
 // MaxSenderDays bounds for how many days a sender is remembered.
 const MaxSenderDays = 366
@@ -191,6 +205,10 @@ type SetSettings struct {
 	WriteBurst  *int64  `cbor:"8,keyasint,omitempty"`
 
 	PurgeConfirm *bool `cbor:"9,keyasint,omitempty"`
+
+	BackupURL     *string `cbor:"10,keyasint,omitempty"` // empty ends the schedule
+	BackupSeconds *uint64 `cbor:"11,keyasint,omitempty"`
+	BackupKeep    *uint64 `cbor:"12,keyasint,omitempty"`
 }
 
 func (c *SetSettings) check() error {
@@ -207,9 +225,44 @@ func (c *SetSettings) check() error {
 	if c.SenderDays != nil && (*c.SenderDays < 1 || *c.SenderDays > MaxSenderDays) {
 		return fmt.Errorf("a sender memory of %d days; 1 to %d are allowed", *c.SenderDays, MaxSenderDays)
 	}
+	if c.BackupSeconds != nil && (*c.BackupSeconds < MinBackupSeconds || *c.BackupSeconds > MaxBackupSeconds) {
+		return fmt.Errorf("a backup every %d seconds; %d to %d are allowed", *c.BackupSeconds, MinBackupSeconds, MaxBackupSeconds)
+	}
+	if c.BackupKeep != nil && (*c.BackupKeep < 1 || *c.BackupKeep > MaxBackupKeep) {
+		return fmt.Errorf("%d backups to keep; 1 to %d are allowed", *c.BackupKeep, MaxBackupKeep)
+	}
+	if c.BackupURL != nil && *c.BackupURL != "" {
+		if err := CheckBackupURL(*c.BackupURL); err != nil {
+			return err
+		}
+	}
 	if c.Retention != nil {
 		_, err := ParseRetention(*c.Retention)
 		return err
+	}
+	return nil
+}
+
+// Bounds of the settings of scheduled backups.
+const (
+	MaxBackupURLBytes = 512
+	MinBackupSeconds  = 60
+	MaxBackupSeconds  = 366 * 24 * 60 * 60
+	MaxBackupKeep     = 1000
+)
+
+// backupURL has no room for user names, ports, queries and escapes, which could hold credentials.
+var backupURL = regexp.MustCompile(`^(s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._-]+)*|file://(/[A-Za-z0-9._-]+)+)/?$`)
+
+// CheckBackupURL checks the address of a store of backups. The error does not repeat the address,
+// which may hold credentials.
+func CheckBackupURL(url string) error {
+	switch {
+	case len(url) > MaxBackupURLBytes:
+		return fmt.Errorf("the address of a store has %d bytes, at most %d are allowed", len(url), MaxBackupURLBytes)
+	case !backupURL.MatchString(url) || slices.ContainsFunc(strings.Split(url, "/"), func(part string) bool { return part == "." || part == ".." }):
+		return errors.New("not the address of a store: write s3://BUCKET/PREFIX or file:///DIRECTORY, of letters, digits, dots, dashes and underlines, " +
+			"without user, port, query and credentials; the service and the credentials of s3:// are settings of each node")
 	}
 	return nil
 }

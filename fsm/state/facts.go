@@ -47,8 +47,32 @@ func decodeSettings(row []byte) (command.Settings, error) {
 		DailyBytes: r.Uint(), SenderBytes: r.Uint(), ProvenOnly: r.Byte() != 0, AlikeHourly: r.Uint(), Retention: r.Text(), SenderDays: r.Uint(),
 		WriteRate: int64(r.Uint()) + command.NotSet, WriteBurst: int64(r.Uint()) + command.NotSet,
 		PurgeConfirm: r.Byte() != 0,
+		BackupURL: r.Text(), BackupSeconds: r.Uint(), BackupKeep: r.Uint(),
 	}
 	return set, r.Done("settings row")
+}
+
+// BackupRun is the newest run of the schedule of backups to the present store. Times are in
+// milliseconds since the epoch; 0 means never.
+type BackupRun struct {
+	Began   int64  `json:"began"`
+	Saved   int64  `json:"saved"`   // when the newest backup of the schedule was begun
+	Oldest  int64  `json:"oldest"`  // when the oldest backup in the store was begun
+	Failed  bool   `json:"failed"`  // the run saved no backup
+	Problem string `json:"problem"` // of the run
+}
+
+// Encode returns the row.
+func (b BackupRun) Encode() []byte {
+	row := append(AppendUints(nil, uint64(b.Began), uint64(b.Saved), uint64(b.Oldest)), Bit(b.Failed, 1))
+	return AppendBlob(row, b.Problem)
+}
+
+// DecodeBackupRun decodes the row.
+func DecodeBackupRun(row []byte) (BackupRun, error) {
+	r := RowReader{Rest: row}
+	b := BackupRun{Began: int64(r.Uint()), Saved: int64(r.Uint()), Oldest: int64(r.Uint()), Failed: r.Byte() != 0, Problem: r.Text()}
+	return b, r.Done("row of the run of backups")
 }
 
 // Resolve returns the entry with a public id, of any type.

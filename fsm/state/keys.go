@@ -79,7 +79,7 @@ const (
 
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
 
-	spaceBackup   = 'B' // when the newest backup was made
+	spaceBackup   = 'B' // when the newest backup was made; r: the newest run of the schedule, see BackupRun
 	spaceSettings = 'C' // the settings; s: the progress of the sweeps, see SweepRow
 	SpaceBudget   = 'Y' // the used part of today's budget; day4 and sender: by each sender, see Budget
 )
@@ -140,6 +140,8 @@ var (
 	KeyErased  = []byte{SpaceErased}
 	KeySigning = []byte{spaceSigning}
 	KeyBackup  = []byte{spaceBackup}
+
+	KeyBackupRun = []byte{spaceBackup, 'r'}
 
 	KeyEpoch    = []byte{SpaceEpoch, 'k'}
 	KeySettings = []byte{spaceSettings}

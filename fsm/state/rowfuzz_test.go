@@ -57,6 +57,7 @@ func FuzzRows(f *testing.F) {
 		_, _ = DecodeEntrySender(row)
 		_, _ = decodeNameWriters(row)
 		_, _ = DecodeResult(row)
+		decoded(t, "run of backups", row, DecodeBackupRun, BackupRun.Encode)
 		_, _ = decodeSettings(row)
 		_, _ = decodeBudget(row)
 		_, _ = DecodeProfileRow(row)

@@ -247,6 +247,11 @@ func (v *View) LastBackup() (int64, error) {
 	return int64(at), err //nolint:gosec // bounded when it was set
 }
 
+// BackupRun returns the newest run of the schedule of backups.
+func (v *View) BackupRun() (state.BackupRun, error) {
+	return state.LoadOrZero(v.snap, state.KeyBackupRun, state.DecodeBackupRun)
+}
+
 // FirstEntry returns when the first entry was published, in milliseconds since the epoch,
 // or 0.
 func (v *View) FirstEntry() (at int64, err error) {

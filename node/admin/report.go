@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // The parts that a server can have in the configuration.
@@ -35,6 +36,10 @@ type SettingsChange struct {
 	WriteBurst  *int64  `json:"writeBurst,omitempty"` // command.NotSet: the leader's flag applies
 	// PurgeConfirm makes the purge of a moderator wait for another one.
 	PurgeConfirm *bool `json:"purgeConfirm,omitempty"`
+	// BackupURL is tried at the leader before it is stored; empty ends the schedule.
+	BackupURL     *string `json:"backupUrl,omitempty"`
+	BackupSeconds *uint64 `json:"backupSeconds,omitempty"`
+	BackupKeep    *uint64 `json:"backupKeep,omitempty"`
 	// DryRun only counts the entries that the retention would affect.
 	DryRun bool `json:"dryRun,omitempty"`
 }
@@ -45,11 +50,12 @@ const MaxOlder = 1_000_000
 // SettingsReport is the replicated settings, and today's use of the budget.
 type SettingsReport struct {
 	command.Settings
-	SmallShareBytes uint64 `json:"smallShareBytes"` // a sender may always write these in a day
-	UsedBytes       uint64 `json:"usedBytes"`       // today, in UTC
-	Senders         uint64 `json:"senders"`         // of UsedBytes
-	DayMillis       int64  `json:"dayMs"`           // time since the start of today
-	Swept           uint64 `json:"swept"`           // entries that became stubs because of the retention
+	Backup          state.BackupRun `json:"backup"`          // the newest run of the schedule of backups
+	SmallShareBytes uint64          `json:"smallShareBytes"` // a sender may always write these in a day
+	UsedBytes       uint64          `json:"usedBytes"`       // today, in UTC
+	Senders         uint64          `json:"senders"`         // of UsedBytes
+	DayMillis       int64           `json:"dayMs"`           // time since the start of today
+	Swept           uint64          `json:"swept"`           // entries that became stubs because of the retention
 	// SweepWaiting is the number of entries that are old enough and not checked yet.
 	SweepWaiting uint64 `json:"sweepWaiting"`
 	// Older is, after a dry run, the number of entries older than the new retention, at most
@@ -170,6 +176,9 @@ func (p Purges) Done() uint64 { return min(p.State, p.Log) }
 type PurgeReport struct {
 	Purged  uint64        `json:"purged"` // the number of the newest purge
 	Servers []PurgeServer `json:"servers"`
+	// BackupsUntil is when the schedule of backups will have deleted the last backup with purged
+	// texts, RFC 3339; empty without such a backup.
+	BackupsUntil string `json:"backupsUntil,omitempty"`
 }
 
 // PurgeServer is one disk.

@@ -261,6 +261,14 @@ func (l *PurgeList) Write(path string) error {
 	return nil
 }
 
+// Check returns an error if the list is of no cluster or no time.
+func (l *PurgeList) Check() error {
+	if l.ClusterID == "" || l.CreatedAt == 0 {
+		return errors.New("it names no cluster or no time")
+	}
+	return nil
+}
+
 // NewestPurgeList reads lists and returns the newest one.
 func NewestPurgeList(paths ...string) (newest PurgeList, err error) {
 	for _, path := range paths {
@@ -269,8 +277,8 @@ func NewestPurgeList(paths ...string) (newest PurgeList, err error) {
 			return newest, fmt.Errorf("read the purge list: %w", err)
 		}
 		var l PurgeList
-		if err = json.Unmarshal(data, &l); err == nil && (l.ClusterID == "" || l.CreatedAt == 0) {
-			err = errors.New("it names no cluster or no time")
+		if err = json.Unmarshal(data, &l); err == nil {
+			err = l.Check()
 		}
 		if err != nil {
 			return newest, fmt.Errorf("purge list %s is not whole: %w", path, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/membership"
+	"github.com/commons-cluster/commons/node/offsite"
 	"github.com/commons-cluster/commons/node/propose"
 )
 
@@ -106,6 +107,8 @@ type Config struct {
 
 	RequestLog int `name:"request-log" env:"COMMONS_REQUEST_LOG" default:"1" placeholder:"N" help:"Requests logged a second at most, and as many failures; each line says how many were left out. 0 logs none."`
 
+	offsite.Access `embed:""` // of the stores of backups
+
 	LogLevel  string `name:"log-level" env:"COMMONS_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"debug, info, warn or error."`
 	LogFormat string `name:"log-format" env:"COMMONS_LOG_FORMAT" default:"auto" placeholder:"FORMAT" help:"text, json, or auto: text on a terminal, else json."`
 
@@ -182,7 +185,9 @@ type Tuning struct {
 	TrailingBytes int64 // of log stay behind a snapshot, for followers that lag a little
 	membership.Timing
 	ProbeInterval time.Duration // the time between gossip's probes of a member
-	PurgeGather   time.Duration // the time for which purges are collected before they are erased
+	// PurgeGather is the time for which purges are collected before they are erased, and before
+	// their list is uploaded to the store of backups again.
+	PurgeGather   time.Duration
 	UsageInterval time.Duration // the time between two folds of the counts of calls into the log
 	// LastFold is how long a node that shuts down tries to add its counts to the log. Zero
 	// means the default of package usage.
@@ -269,9 +274,9 @@ func (t Tuning) PrivateNetwork() cluster.Network {
 func (c Config) Flags() map[string]string {
 	flags := map[string]string{}
 	values := reflect.ValueOf(c)
-	for i := range values.NumField() {
-		if name := values.Type().Field(i).Tag.Get("name"); name != "" {
-			flags[name] = fmt.Sprint(values.Field(i))
+	for _, field := range reflect.VisibleFields(values.Type()) {
+		if name := field.Tag.Get("name"); name != "" {
+			flags[name] = fmt.Sprint(values.FieldByIndex(field.Index))
 		}
 	}
 	return flags

@@ -56,6 +56,9 @@ func (c Config) Validate() error {
 		v.addf("--push-ca-file: %v", err)
 	}
 	v.networks("--push-allow-net", c.PushAllowNet)
+	if err := c.Access.Check(); err != nil {
+		v.addf("%v", err)
+	}
 	if _, err := health.ParseReserve(c.DiskReserve); err != nil {
 		v.addf("--disk-reserve: %q %v; write it as 256MiB, 2GiB or 5%%, or 0 for none", c.DiskReserve, err)
 	}

@@ -153,6 +153,21 @@ func (h *Health) conditionGauges() []gauge {
 		truth("certificate_rejected", "1 while the files hold a new certificate that cannot be used.", func() bool { return h.cfg.Certificate.Rejected() != "" }),
 		truth("slow", "1 while this node's disk or processor is too slow to lead.", h.Slow),
 		inState(h, "last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.", perSecond, (*view.View).LastBackup),
+		inState(h, "backup_every_seconds", "Time between two scheduled backups; 0 without a schedule.", 1, func(v *view.View) (uint64, error) {
+			set, err := v.Settings()
+			if set.BackupURL == "" {
+				return 0, err
+			}
+			return set.BackupSeconds, err
+		}),
+		inState(h, "backup_run_timestamp_seconds", "When the newest run of the schedule of backups began; 0 before the first one.", perSecond, func(v *view.View) (int64, error) { run, err := v.BackupRun(); return run.Began, err }),
+		inState(h, "backup_run_failed", "1 when the newest run of the schedule saved no backup.", 1, func(v *view.View) (uint64, error) {
+			run, err := v.BackupRun()
+			if run.Failed {
+				return 1, err
+			}
+			return 0, err
+		}),
 		inState(h, "first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.", perSecond, (*view.View).FirstEntry),
 		inState(h, "retention_swept_entries", "Entries that became stubs because they were older than the retention of their channel.", 1, func(v *view.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err }),
 		inState(h, "retention_waiting_entries", "Entries that are old enough and were not looked at yet, be their texts to be kept or not.", 1, func(v *view.View) (uint64, error) { _, waiting, err := v.Sweeps(h.now()); return waiting, err }),

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -35,6 +36,14 @@ type Offline struct {
 	NewDataKey bool
 	// Purged is a list of purges, those after the backup included.
 	Purged backup.PurgeList
+	Open   func(backup string) (io.ReadCloser, error) // nil opens a file
+}
+
+func (o Offline) open(backup string) (io.ReadCloser, error) {
+	if o.Open != nil {
+		return o.Open(backup)
+	}
+	return os.Open(backup)
 }
 
 // Founded describes the new cluster in a data directory.
@@ -63,7 +72,7 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 	if err := checkEmpty(o.DataDir); err != nil {
 		return founded, err
 	}
-	f, err := os.Open(file)
+	f, err := o.open(file)
 	if err != nil {
 		return founded, fmt.Errorf("open the backup: %w", err)
 	}
@@ -90,10 +99,10 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 	return founded, err
 }
 
-// PurgesKnown returns the time up to which a backup and a list know the purges, in milliseconds
+// PurgesKnown returns the time up to which a backup and the list know the purges, in milliseconds
 // since the epoch.
-func PurgesKnown(file string, list *backup.PurgeList) (int64, error) {
-	f, err := os.Open(file)
+func (o Offline) PurgesKnown(file string) (int64, error) {
+	f, err := o.open(file)
 	if err != nil {
 		return 0, fmt.Errorf("open the backup: %w", err)
 	}
@@ -103,7 +112,7 @@ func PurgesKnown(file string, list *backup.PurgeList) (int64, error) {
 		return 0, err
 	}
 	defer b.Close()
-	return max(b.Info.Time, list.CreatedAt), nil
+	return max(b.Info.Time, o.Purged.CreatedAt), nil
 }
 
 // CheckRestore tries a restore of a backup in a new temporary directory, and removes the
@@ -229,7 +238,7 @@ func (o Offline) openDataKey(sealed []byte) ([]byte, error) {
 		tried = append(tried, secrets.KeyIDs()...)
 	}
 	under := cluster.SealedUnder(sealed)
-	return nil, fmt.Errorf("%w: that is %s, and the files hold %s; name the file that holds it with --source-secret-file "+
+	return nil, fmt.Errorf("%w: that is %s, and the files hold %s; name the file that holds it with --old-secret FILE, which is also called --source-secret-file "+
 		"(`commons secret rotate` keeps a former secret beside the secret file as %s), or, where nobody has it any more, make a new data key with --new-data-key",
 		cluster.ErrSealedElsewhere, under, strings.Join(tried, ", "), filepath.Base(cluster.FormerSecretFile("NAME", under)))
 }

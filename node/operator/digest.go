@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -134,24 +135,13 @@ const backupStall = time.Minute // how long the receiver of a backup may stop re
 // serveSnapshot streams a backup: everything that was acknowledged before the call. The
 // operator's side reports to recordBackup that it was saved.
 func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), adminTimeout)
-	defer cancel()
-	begun := o.cfg.Pipeline.Clocks().Corrected()
-	export, err := o.exportState(ctx)
+	export, info, err := o.exportState(r.Context())
 	if err != nil {
 		o.reject(w, err)
 		return
 	}
-	defer func() {
-		if err := export.Close(); err != nil {
-			o.cfg.Logger.WarnContext(ctx, "the copy of the state for a backup was not removed", "error", err)
-		}
-	}()
+	defer o.closeExport(r.Context(), export)
 	w.Header().Set("Content-Type", "application/zstd")
-	info := backup.Info{
-		CreatedAt: begun.UnixMilli(), Node: o.cfg.ServerID, Program: o.cfg.Version,
-		SealedUnder: cluster.SealedUnder(export.SealedDataKey),
-	}
 	start := time.Now()
 	if err := backup.Write(steadyWriter{w, http.NewResponseController(w)}, export, info); err != nil {
 		// The reader notices that the end of the backup is missing.
@@ -160,6 +150,22 @@ func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	}
 	o.cfg.Logger.InfoContext(r.Context(), "sent a backup", "index", export.Index, "bytes", export.Size(),
 		"took", time.Since(start).Round(time.Millisecond).String(), "by", cluster.PeerID(r.Context()))
+}
+
+// Backup writes a backup: everything that was acknowledged before the call.
+func (o *Operator) Backup(ctx context.Context, w io.Writer) error {
+	export, info, err := o.exportState(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.closeExport(ctx, export)
+	return backup.Write(w, export, info)
+}
+
+func (o *Operator) closeExport(ctx context.Context, export *fsm.Export) {
+	if err := export.Close(); err != nil {
+		o.cfg.Logger.WarnContext(ctx, "the copy of the state for a backup was not removed", "error", err)
+	}
 }
 
 // recordBackup replicates the start time of the newest saved backup.
@@ -176,22 +182,28 @@ func (o *Operator) recordBackup(ctx context.Context, saved admin.SavedBackup) (a
 }
 
 // exportState starts an export that holds everything acknowledged so far.
-func (o *Operator) exportState(ctx context.Context) (*fsm.Export, error) {
+func (o *Operator) exportState(ctx context.Context) (export *fsm.Export, info backup.Info, err error) {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	begun := o.cfg.Pipeline.Clocks().Corrected()
 	index, err := o.cfg.Pipeline.ReadIndex(ctx)
 	if err != nil {
-		return nil, rejectf(http.StatusServiceUnavailable, "no leader can say what belongs into the backup: %v; see `commons members`", err)
+		return nil, info, rejectf(http.StatusServiceUnavailable, "no leader can say what belongs into the backup: %v; see `commons members`", err)
 	}
 	if err := o.cfg.Machine.Wait(ctx, index); err != nil {
-		return nil, rejectf(http.StatusServiceUnavailable, "%s does not keep up with the leader; ask another node", o.cfg.ServerID)
+		return nil, info, rejectf(http.StatusServiceUnavailable, "%s does not keep up with the leader; ask another node", o.cfg.ServerID)
 	}
-	export, err := o.cfg.Machine.Export()
+	export, err = o.cfg.Machine.Export()
 	switch {
 	case errors.Is(err, snapshot.ErrExporting):
-		return nil, rejectf(http.StatusConflict, "%s makes a backup already; wait for it, or ask another node", o.cfg.ServerID)
+		return nil, info, rejectf(http.StatusConflict, "%s makes a backup already; wait for it, or ask another node", o.cfg.ServerID)
 	case err != nil:
-		return nil, rejectf(http.StatusInternalServerError, "%v; ask another node", err)
+		return nil, info, rejectf(http.StatusInternalServerError, "%v; ask another node", err)
 	}
-	return export, nil
+	return export, backup.Info{
+		CreatedAt: begun.UnixMilli(), Node: o.cfg.ServerID, Program: o.cfg.Version,
+		SealedUnder: cluster.SealedUnder(export.SealedDataKey),
+	}, nil
 }
 
 // steadyWriter gives each write of a long answer a separate deadline.

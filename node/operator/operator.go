@@ -26,6 +26,7 @@ import (
 	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/health"
 	"github.com/commons-cluster/commons/node/membership"
+	"github.com/commons-cluster/commons/node/offsite"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/purge"
 )
@@ -55,6 +56,7 @@ type Config struct {
 	NewEditKey func() (key string, hash []byte)
 	Moderate   func(admin.Moderation) (status int, answer []byte) // an operation of moderation for the operator
 	Purges     func() (purge.Status, error)                       // how far purged texts are erased from this node's disk
+	Store      offsite.Access                                     // of backups
 	Shutdown   func(context.Context) error
 }
 
@@ -104,7 +106,7 @@ func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathProtectName, o.onLeader(serve(o, o.protectName)))
 	mux.HandleFunc("POST "+admin.PathSettings, o.onLeader(serve(o, o.changeSettings)))
 	mux.HandleFunc("POST "+admin.PathModerate, serve(o, o.moderate))
-	mux.HandleFunc("POST "+admin.PathPurged, serve(o, func(ctx context.Context, _ struct{}) (backup.PurgeList, error) { return o.purgeList(ctx) }))
+	mux.HandleFunc("POST "+admin.PathPurged, serve(o, func(ctx context.Context, _ struct{}) (backup.PurgeList, error) { return o.PurgeList(ctx) }))
 	mux.HandleFunc("POST "+admin.PathEvents, serve(o, o.events))
 	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
 }
@@ -231,12 +233,15 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 // changeSettings changes the replicated settings, if the call contains changes, and returns them.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
-		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst, PurgeConfirm: request.PurgeConfirm}
+		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst, PurgeConfirm: request.PurgeConfirm, BackupURL: request.BackupURL, BackupSeconds: request.BackupSeconds, BackupKeep: request.BackupKeep}
 		if err := errors.Join(command.Check(payload), checkRetention(request.Retention)); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "%v", err)
 		}
 		if request.DryRun {
 			return o.tryRetention(request.Retention)
+		}
+		if err := o.tryStore(ctx, request.BackupURL); err != nil {
+			return answer, rejectf(http.StatusBadRequest, "nothing is changed: the store of backups does not work from the leader, %s: %v", o.cfg.ServerID, err)
 		}
 		if _, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload); err != nil {
 			return answer, rejectf(http.StatusServiceUnavailable, "whether the settings hold now is not known: %v; repeat it", err)
@@ -251,6 +256,18 @@ func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsCha
 		o.cfg.Logger.InfoContext(ctx, "changed the settings, as an operator asked", "settings", answer.String(), "by", cluster.PeerID(ctx))
 	}
 	return answer, nil
+}
+
+// tryStore writes to a new store of backups, reads from it, and deletes there.
+func (o *Operator) tryStore(ctx context.Context, url *string) error {
+	if url == nil || *url == "" {
+		return nil
+	}
+	store, err := offsite.Open(*url, o.cfg.Store)
+	if err != nil {
+		return err
+	}
+	return offsite.Try(ctx, store, o.cfg.ClusterID())
 }
 
 // checkRetention rejects rules for names that no channel can have.
@@ -301,9 +318,13 @@ func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 	if err != nil {
 		return admin.SettingsReport{}, err
 	}
+	run, err := v.BackupRun()
+	if err != nil {
+		return admin.SettingsReport{}, err
+	}
 	swept, waiting, err := v.Sweeps(now)
 	return admin.SettingsReport{
-		Settings: set, SmallShareBytes: set.SmallShare(), UsedBytes: used.Bytes, Senders: used.Senders, DayMillis: now - used.Day.Start(),
+		Settings: set, Backup: run, SmallShareBytes: set.SmallShare(), UsedBytes: used.Bytes, Senders: used.Senders, DayMillis: now - used.Day.Start(),
 		Swept: swept, SweepWaiting: waiting,
 	}, err
 }

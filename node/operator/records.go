@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
@@ -39,8 +40,9 @@ func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.Purge
 	if err != nil {
 		return report, err
 	}
+	newest := int64(0)
 	err = v.Purges(0, func(p state.Purge) error {
-		report.Purged = p.Number
+		report.Purged, newest = p.Number, p.At
 		for id, f := range former {
 			if f.Had(&p) && (p.Cluster != own || !slices.Contains(p.Servers, id)) {
 				gone[id]++
@@ -54,6 +56,9 @@ func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.Purge
 		return ctx.Err()
 	})
 	if err != nil {
+		return report, err
+	}
+	if report.BackupsUntil, err = backupsUntil(v, newest); err != nil {
 		return report, err
 	}
 	for _, s := range o.ClusterReport(ctx).Servers {
@@ -77,8 +82,23 @@ func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.Purge
 	return report, nil
 }
 
-// purgeList returns all purges before the call.
-func (o *Operator) purgeList(ctx context.Context) (list backup.PurgeList, err error) {
+// backupsUntil returns when the schedule will have deleted the last backup from before a purge, or
+// "" without such a backup.
+func backupsUntil(v *view.View, purged int64) (string, error) {
+	set, err := v.Settings()
+	if err != nil {
+		return "", err
+	}
+	run, err := v.BackupRun()
+	if err != nil || run.Oldest == 0 || run.Oldest > purged {
+		return "", err
+	}
+	kept := int64(set.BackupKeep * set.BackupSeconds) //nolint:gosec // bounded by their check
+	return time.Unix(purged/1000+kept, 0).UTC().Format(time.RFC3339), nil
+}
+
+// PurgeList returns all purges before the call.
+func (o *Operator) PurgeList(ctx context.Context) (list backup.PurgeList, err error) {
 	index, err := o.cfg.Pipeline.ReadIndex(ctx)
 	if err == nil {
 		err = o.cfg.Machine.Wait(ctx, index)

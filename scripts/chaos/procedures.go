@@ -68,21 +68,24 @@ func (b *bench) rotateSecret([]*harness.Node) {
 	}
 }
 
-// backUp follows the manual, and starts the node that is restored: a separate cluster with
-// everything that was acknowledged before.
+// backUp follows the manual, and starts the nodes that are restored, from a file and from a
+// store: separate clusters with everything that was acknowledged before.
 func (b *bench) backUp([]*harness.Node) {
 	published := harness.Got(b.nodes[0].Publish(client.NewEntry{Body: "before the backup", Channel: "restored"}))
 	b.cluster.Follow("backup.md", "Without containers")
-	restored := b.run.NewCluster("restored", 1)
-	n := restored.Nodes[0]
-	n.Alone()
-	n.Flags["node-id"], n.Flags["data-dir"], n.Flags["secret-file"] = "d", filepath.Join(b.cluster.Dir, "restored"), b.cluster.Secret
-	n.Start()
-	harness.Must(restored.WaitReady(harness.ReadyTimeout, n))
-	if entries := harness.Got(n.List(0, client.EntryQuery{Channel: "restored"})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
-		harness.Failf("the restored node has %v, want %s", entries, published.Entry.ID)
+	b.cluster.Follow("backup.md", "In a mounted directory")
+	for name, dir := range map[string]string{"d": "restored", "e": "fromstore"} {
+		restored := b.run.NewCluster(dir, 1)
+		n := restored.Nodes[0]
+		n.Alone()
+		n.Flags["node-id"], n.Flags["data-dir"], n.Flags["secret-file"] = name, filepath.Join(b.cluster.Dir, dir), b.cluster.Secret
+		n.Start()
+		harness.Must(restored.WaitReady(harness.ReadyTimeout, n))
+		if entries := harness.Got(n.List(0, client.EntryQuery{Channel: "restored"})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
+			harness.Failf("the node with the data of %s has %v, want %s", dir, entries, published.Entry.ID)
+		}
+		n.Terminate()
 	}
-	n.Terminate()
 }
 
 // exceedLimits checks that limits work: some of many writes at once are rejected.

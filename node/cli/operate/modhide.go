@@ -278,8 +278,12 @@ func (c *purgeListCommand) Run(ctx context.Context, _ terminal.Streams) error {
 
 func (c *purgeStatusCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return modShow(ctx, std, &c.moderation, purgeStatus, nil, nil, func(report *op.Purges) string {
-		return terminal.Table("SERVER\tPART\tPURGED\tGONE\tPENDING\tPROBLEM", report.Servers, func(s *op.PurgeDisk) []any {
+		text := terminal.Table("SERVER\tPART\tPURGED\tGONE\tPENDING\tPROBLEM", report.Servers, func(s *op.PurgeDisk) []any {
 			return []any{s.ID, s.Part, s.Purged, s.Done, s.Pending, cmp.Or(s.Problem, "-")}
 		})
+		if report.BackupsUntil != "" {
+			text += "\nScheduled backups in the store have purged texts until " + report.BackupsUntil + "."
+		}
+		return text
 	})
 }

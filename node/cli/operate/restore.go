@@ -12,6 +12,7 @@ import (
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/offline"
+	"github.com/commons-cluster/commons/node/offsite"
 )
 
 // directory is the data directory that a command works on while no node runs on it.
@@ -61,8 +62,8 @@ Start it on %s, then the others with --join and empty data directories.`,
 
 type snapshotRestoreCommand struct {
 	directory  `embed:""`
-	File       string   `arg:"" help:"The backup."`
-	Purged     []string `name:"purged" sep:"," placeholder:"FILE" help:"Newer lists of what was purged; what the newest one names is purged again (default: those beside the backup, named *.purged.json)."`
+	stored     `embed:""`
+	Purged     []string `name:"purged" sep:"," placeholder:"FILE" help:"Newer lists of what was purged; what the newest one names is purged again (default: those beside the backup, named *.purged.json; from a store its newest)."`
 	PurgedFrom string   `name:"purged-from" placeholder:"HOST:PORT" help:"Private port of a node of the former cluster that is still alive: what it knows to be purged is purged again."`
 	Accept     string   `name:"accept-purged-since" placeholder:"TIME" help:"Go on without a newer list: texts that were purged after this time come back. RFC 3339, at most the time up to which purges are known."`
 	Check      bool     `name:"check" help:"Only try it: restore into a temporary directory (below TMPDIR), compare the digests, and remove it. No data directory is touched."`
@@ -74,13 +75,22 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 		return err
 	}
 	own := c.File + backup.PurgeListSuffix // of the time of the backup
-	beside, err := filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix))
-	if err != nil {
-		return err
+	var lists []string
+	at.Open, at.Purged, err = c.locate(ctx)
+	if err == nil && !offsite.IsURL(c.File) {
+		lists, err = filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix))
 	}
-	lists := slices.Concat(c.Purged, beside)
-	if at.Purged, err = backup.NewestPurgeList(lists...); err != nil {
+	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
+	}
+	lists = append(lists, c.Purged...)
+	newest, err := backup.NewestPurgeList(lists...)
+	if err != nil {
+		return fmt.Errorf("nothing was restored: %w", err)
+	}
+	known := at.Purged.CreatedAt > 0 || c.PurgedFrom != "" || slices.ContainsFunc(lists, func(list string) bool { return list != own })
+	if newest.CreatedAt > at.Purged.CreatedAt {
+		at.Purged = newest
 	}
 	if c.PurgedFrom != "" {
 		list, err := c.fetchList(ctx)
@@ -94,8 +104,8 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 	if c.Check {
 		return c.try(std, at)
 	}
-	if c.PurgedFrom == "" && !slices.ContainsFunc(lists, func(list string) bool { return list != own }) {
-		if err := c.checkAccepted(&at.Purged); err != nil {
+	if !known {
+		if err := c.checkAccepted(at); err != nil {
 			return err
 		}
 	}
@@ -123,8 +133,8 @@ const listTimeout = 30 * time.Second // for the purge list of a node
 
 // checkAccepted returns the error of a restore without a newer list than that of the backup,
 // unless the operator accepts that texts purged since come back.
-func (c *snapshotRestoreCommand) checkAccepted(list *backup.PurgeList) error {
-	upTo, err := offline.PurgesKnown(c.File, list)
+func (c *snapshotRestoreCommand) checkAccepted(at offline.Offline) error {
+	upTo, err := at.PurgesKnown(c.File)
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}

@@ -54,10 +54,10 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 		{[]string{"inspect", backup}, cli.ExitOK, "not known"},
 		{[]string{"inspect", backup, "--secret-file", secret}, cli.ExitFailed, "is whole, and cannot be restored"},
 		{[]string{"inspect", backup, "--secret-file", secret, "--json"}, cli.ExitFailed, `"restorable": false`},
-		{[]string{"restore", "--check", backup, "--secret-file", secret}, cli.ExitFailed, "--source-secret-file"},
+		{[]string{"restore", "--check", backup, "--secret-file", secret}, cli.ExitFailed, "--old-secret FILE"},
 		{[]string{"restore", backup, "--secret-file", secret, "--data-dir", missing, "--accept-purged-since", longAgo}, cli.ExitFailed, filepath.Base(former)[len(filepath.Base(secret)):]},
 		{[]string{"inspect", backup, "--secret-file", secret, "--source-secret-file", former, "--json"}, cli.ExitOK, `"restorable": true`},
-		{[]string{"restore", "--check", backup, "--secret-file", secret, "--source-secret-file", former}, cli.ExitOK, "can be restored: 1 entry up"},
+		{[]string{"restore", "--check", backup, "--secret-file", secret, "--old-secret", former}, cli.ExitOK, "can be restored: 1 entry up"},
 		{[]string{"restore", "--check", backup, "--secret-file", secret, "--new-data-key", "--json"}, cli.ExitOK, `"restorable": true`},
 		{[]string{"restore", backup, "--secret-file", secret, "--source-secret-file", former, "--new-data-key"}, cli.ExitUsage, "give one of them"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
@@ -24,11 +25,11 @@ func (c *settingsShowCommand) Run(ctx context.Context, std terminal.Streams) err
 	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)
 }
 
-var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention", "sender-memory", "write-rate", "write-burst", "purge-confirm"}
+var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention", "sender-memory", "write-rate", "write-burst", "purge-confirm", "backup.url", "backup.every", "backup.keep"}
 
 type settingsSetCommand struct {
 	target  `embed:""`
-	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. purge-confirm=off: a purge by a moderator needs no confirmation by another one."`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. purge-confirm=off: a purge by a moderator needs no confirmation by another one. backup.url=s3://BUCKET/PREFIX or file:///DIRECTORY: where the leader saves backups, after it tried it; backup.url=: no schedule; backup.every=24h; backup.keep=14: how many stay."`
 	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
 }
 
@@ -43,6 +44,21 @@ func (c *settingsSetCommand) Run(ctx context.Context, std terminal.Streams) erro
 		switch {
 		case !slices.Contains(settingNames, name):
 			problems = append(problems, fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(settingNames, ", ")))
+		case name == "backup.url":
+			change.BackupURL = &value
+		case name == "backup.every":
+			every, err := time.ParseDuration(value)
+			if err != nil || every < time.Second {
+				problems = append(problems, fmt.Errorf("%q: not a duration; write it as backup.every=24h", s))
+			}
+			seconds := uint64(every / time.Second) //nolint:gosec // checked
+			change.BackupSeconds = &seconds
+		case name == "backup.keep":
+			keep, err := strconv.ParseUint(value, 10, 64)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%q: not a number of backups; write it as backup.keep=14", s))
+			}
+			change.BackupKeep = &keep
 		case name == "retention":
 			change.Retention = &value
 		case (name == "proven-only" || name == "purge-confirm") && notBool != nil:
@@ -114,8 +130,11 @@ func settingsText(s *admin.SettingsReport) string {
 		"write-rate    %-9s  writes a minute of a sender and of a name; 0: no bound; by flag: as the leader's --write-rate says\n"+
 		"write-burst   %-9s  of them at once\n"+
 		"purge-confirm %-9t  true: a purge by a moderator waits until another one confirms it\n"+
+		"backup.url    %s\n"+
+		"backup.every  %-9v  between two scheduled backups\n"+
+		"backup.keep   %-9d  scheduled backups that stay in the store\n"+
 		"%s. The second half of daily-bytes is kept for senders below %s.",
-		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm, budgetText(s), boundText(s.SmallShareBytes))
+		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm, backupText(s), s.BackupEvery(), s.BackupKeep, budgetText(s), boundText(s.SmallShareBytes))
 }
 
 // retentionText describes the retention, and the progress of its sweep.
@@ -126,6 +145,22 @@ func retentionText(s *admin.SettingsReport) string {
 	}
 	if s.Retention != "" || s.Swept > 0 {
 		text += fmt.Sprintf("; %d entries became stubs, %d are to be looked at", s.Swept, s.SweepWaiting)
+	}
+	return text
+}
+
+// backupText describes the store of scheduled backups and the newest run.
+func backupText(s *admin.SettingsReport) string {
+	run := s.Backup
+	if s.BackupURL == "" {
+		return "-          no scheduled backups"
+	}
+	text := s.BackupURL + "; no backup yet"
+	if run.Saved > 0 {
+		text = s.BackupURL + "; newest of " + terminal.TimeText(run.Saved)
+	}
+	if run.Problem != "" {
+		text += "; the run of " + terminal.TimeText(run.Began) + " had a problem: " + run.Problem
 	}
 	return text
 }

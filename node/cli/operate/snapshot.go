@@ -16,11 +16,13 @@ import (
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/offline"
+	"github.com/commons-cluster/commons/node/offsite"
 )
 
 type snapshotCommand struct {
 	Save    snapshotSaveCommand    `cmd:"" help:"Save a backup of everything, while the cluster serves."`
 	Inspect snapshotInspectCommand `cmd:"" help:"Check a backup and show what it holds."`
+	List    snapshotListCommand    `cmd:"" help:"List the backups in a store: s3://… or file://…"`
 	Restore snapshotRestoreCommand `cmd:"" help:"Make an empty data directory the first node of a new cluster, with the state of a backup; or try whether that works."`
 }
 
@@ -29,8 +31,9 @@ type snapshotCommand struct {
 const backupMode = 0o600
 
 type snapshotSaveCommand struct {
-	target `embed:""`
-	File   string `arg:"" help:"Where to save it. An existing file is replaced once the new one is whole. With - the backup goes to standard output; it is whole only if the exit code is 0."`
+	target         `embed:""`
+	offsite.Access `embed:""`
+	File           string `arg:"" help:"Where to save it: a file, or the address of a store, s3://BUCKET/PREFIX or file:///DIRECTORY. An existing file is replaced once the new one is whole. With - the backup goes to standard output; it is whole only if the exit code is 0."`
 }
 
 const stdout = "-"
@@ -46,6 +49,9 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std terminal.Streams) err
 	defer client.Close()
 	if c.File == stdout {
 		return c.pipe(ctx, std, client)
+	}
+	if offsite.IsURL(c.File) {
+		return c.upload(ctx, std, client)
 	}
 	if err := cluster.CheckReplaceable(c.File); err != nil {
 		return fmt.Errorf("nothing was saved: %w; with - the backup goes to standard output", err)
@@ -165,14 +171,14 @@ func (w *countedWriter) Write(p []byte) (int, error) {
 
 type snapshotInspectCommand struct {
 	sources `embed:""`
-	File    string `arg:"" help:"The backup."`
-	JSON    bool   `name:"json" help:"Print JSON."`
+	stored  `embed:""`
+	JSON    bool `name:"json" help:"Print JSON."`
 }
 
 // sources are the files that may contain the secret of a backup or a data directory.
 type sources struct {
 	SecretFile   string `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret; of the new cluster where one is made."`
-	SourceSecret string `name:"source-secret-file" placeholder:"FILE" help:"Secret that the data key is sealed under, where --secret-file does not hold it: that of another cluster, or from before a rotation."`
+	SourceSecret string `name:"source-secret-file" aliases:"old-secret" placeholder:"FILE" help:"Secret that the data key is sealed under, where --secret-file does not hold it: that of another cluster, or from before a rotation."`
 }
 
 // inspected is the report on a whole backup. Restorable is about the given secrets.
@@ -184,8 +190,12 @@ type inspected struct {
 
 // Run reads the whole backup. It fails also when the secrets that were named do not
 // open it.
-func (c *snapshotInspectCommand) Run(std terminal.Streams) error {
-	f, err := os.Open(c.File)
+func (c *snapshotInspectCommand) Run(ctx context.Context, std terminal.Streams) error {
+	open, _, err := c.locate(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := open(c.File)
 	if err != nil {
 		return err
 	}

@@ -135,6 +135,9 @@ func statusText(p *overview) string {
 	for _, s := range p.Servers {
 		if s.Report != nil && s.ID == p.Leader {
 			fmt.Fprintf(&out, "%s%s\n\n", budgetText(&s.Report.Settings), daysText(p.Servers, &s.Report.Settings))
+			if s.Report.Settings.BackupURL != "" {
+				fmt.Fprintf(&out, "backups %s\n\n", backupText(&s.Report.Settings))
+			}
 			if s.Report.Settings.Retention != "" {
 				fmt.Fprintf(&out, "retention %s\n\n", retentionText(&s.Report.Settings))
 			}

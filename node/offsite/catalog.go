@@ -1,0 +1,264 @@
+package offsite
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/node/backup"
+)
+
+const (
+	backupSuffix   = ".commons"
+	manifestSuffix = ".json" // after the name of the backup
+	timeForm       = "20060102T150405.000Z"
+
+	maxManifestBytes = 64 << 10
+	// abandonedAfter is the age of an unfinished backup that no process uploads any more.
+	abandonedAfter = 24 * time.Hour
+)
+
+// Manifest describes a backup in a store.
+type Manifest struct {
+	Name      string `json:"name"` // of the backup
+	ClusterID string `json:"clusterId"`
+	CreatedAt int64  `json:"createdAt"` // milliseconds since the epoch; everything acknowledged before is in the backup
+	Scheduled bool   `json:"scheduled"` // made by the schedule of the cluster, which deletes it later
+	Complete  bool   `json:"complete"`  // read back and verified
+	// The others belong to a complete backup.
+	Bytes       int64  `json:"bytes,omitempty"`
+	Entries     uint64 `json:"entries,omitempty"`
+	Index       uint64 `json:"index,omitempty"`
+	SealedUnder string `json:"sealedUnder,omitempty"` // public name of the secret that it needs
+}
+
+func objectName(clusterID string, at int64, suffix string) string {
+	return clusterID + "/" + time.UnixMilli(at).UTC().Format(timeForm) + suffix
+}
+
+// Save uploads a backup that was begun at a time, reads it back, and only then marks it as
+// complete.
+func Save(ctx context.Context, s Store, clusterID string, scheduled bool, at int64, r io.Reader) (m Manifest, err error) {
+	m = Manifest{Name: objectName(clusterID, at, backupSuffix), ClusterID: clusterID, CreatedAt: at, Scheduled: scheduled}
+	if err := m.write(ctx, s); err != nil {
+		return m, err
+	}
+	if err := s.Put(ctx, m.Name, r); err != nil {
+		return m, fmt.Errorf("upload the backup: %w", err)
+	}
+	stored, err := s.Get(ctx, m.Name)
+	if err != nil {
+		return m, fmt.Errorf("read the backup back: %w", err)
+	}
+	defer func() { _ = stored.Close() }() // read only
+	counted := &counter{Reader: stored}
+	report, err := backup.Inspect(counted)
+	if err == nil && report.ClusterID != clusterID {
+		err = fmt.Errorf("it belongs to the cluster %s", report.ClusterID)
+	}
+	if err != nil {
+		return m, fmt.Errorf("read the backup back: %w", err)
+	}
+	m.Complete, m.CreatedAt, m.Bytes = true, report.CreatedAt, counted.n
+	m.Entries, m.Index, m.SealedUnder = report.Entries, report.Index, report.SealedUnder
+	return m, m.write(ctx, s)
+}
+
+type counter struct {
+	io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func (m *Manifest) write(ctx context.Context, s Store) error {
+	data, err := json.Marshal(m)
+	if err == nil {
+		err = s.Put(ctx, m.Name+manifestSuffix, bytes.NewReader(data))
+	}
+	if err != nil {
+		return fmt.Errorf("write the manifest of the backup: %w", err)
+	}
+	return nil
+}
+
+// read returns the contents of a small object.
+func read(ctx context.Context, s Store, name string, into any) error {
+	r, err := s.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // read only
+	if err := json.NewDecoder(r).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// List returns the manifests of a cluster, or of all clusters if clusterID is empty, the oldest
+// first. A manifest whose backup is missing or has another size is not complete.
+func List(ctx context.Context, s Store, clusterID string) (found []Manifest, err error) {
+	objects, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sizes := map[string]int64{}
+	for _, o := range objects {
+		sizes[o.Name] = o.Bytes
+	}
+	for _, o := range objects {
+		name, is := strings.CutSuffix(o.Name, backupSuffix+manifestSuffix)
+		id, _, _ := strings.Cut(name, "/")
+		if !is || clusterID != "" && id != clusterID || o.Bytes > maxManifestBytes {
+			continue
+		}
+		var m Manifest
+		if err := read(ctx, s, o.Name, &m); err != nil {
+			return nil, err
+		}
+		m.Name, m.ClusterID = name+backupSuffix, id // whatever the contents say
+		size, there := sizes[m.Name]
+		m.Complete = m.Complete && there && size == m.Bytes
+		found = append(found, m)
+	}
+	slices.SortFunc(found, func(a, b Manifest) int {
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.Name, b.Name))
+	})
+	return found, nil
+}
+
+// Prune deletes the scheduled backups of a cluster except for the newest ones, and backups that
+// were never finished. It returns the creation time of the oldest scheduled backup that stays.
+func Prune(ctx context.Context, s Store, clusterID string, keep int) (oldest int64, err error) {
+	found, err := List(ctx, s, clusterID)
+	if err != nil {
+		return 0, err
+	}
+	var failed []error
+	newest := int64(0) // of the complete ones
+	for _, m := range slices.Backward(found) {
+		switch {
+		case !m.Complete && newest-m.CreatedAt <= abandonedAfter.Milliseconds():
+			continue
+		case m.Complete && !m.Scheduled:
+			newest = max(newest, m.CreatedAt)
+			continue
+		case m.Complete && keep > 0:
+			newest, oldest = max(newest, m.CreatedAt), m.CreatedAt
+			keep--
+			continue
+		}
+		// The manifest goes last: without it the backup would stay for good.
+		err := s.Delete(ctx, m.Name)
+		if err == nil {
+			err = s.Delete(ctx, m.Name+manifestSuffix)
+		}
+		failed = append(failed, err)
+		if err != nil {
+			oldest = m.CreatedAt
+		}
+	}
+	return oldest, errors.Join(failed...)
+}
+
+// Try writes, lists, reads and deletes an object, and returns the reason why the store cannot be used.
+func Try(ctx context.Context, s Store, clusterID string) error {
+	name := clusterID + "/try-" + rand.Text()
+	if err := s.Put(ctx, name, strings.NewReader(name)); err != nil {
+		return err
+	}
+	r, err := s.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxManifestBytes))
+	if err = errors.Join(err, r.Close()); err == nil && string(data) != name {
+		err = errors.New("read from the store: an object is not as it was written")
+	}
+	if err == nil {
+		_, err = s.List(ctx)
+	}
+	return errors.Join(err, s.Delete(ctx, name))
+}
+
+// SavePurges uploads a list of purges, and deletes older lists of the cluster.
+func SavePurges(ctx context.Context, s Store, list *backup.PurgeList) error {
+	data, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	name := objectName(list.ClusterID, list.CreatedAt, backup.PurgeListSuffix)
+	if err := s.Put(ctx, name, bytes.NewReader(data)); err != nil {
+		return fmt.Errorf("upload the purge list: %w", err)
+	}
+	lists, err := purgeLists(ctx, s, list.ClusterID)
+	for _, former := range lists {
+		if former < name && err == nil {
+			err = s.Delete(ctx, former)
+		}
+	}
+	return err
+}
+
+// purgeLists returns the names of a cluster's lists, the oldest first.
+func purgeLists(ctx context.Context, s Store, clusterID string) (names []string, err error) {
+	objects, err := s.List(ctx)
+	for _, o := range objects {
+		if strings.HasPrefix(o.Name, clusterID+"/") && strings.HasSuffix(o.Name, backup.PurgeListSuffix) {
+			names = append(names, o.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// Purges returns the newest list of purges of a cluster. It is empty without one.
+func Purges(ctx context.Context, s Store, clusterID string) (list backup.PurgeList, err error) {
+	names, err := purgeLists(ctx, s, clusterID)
+	if err != nil || len(names) == 0 {
+		return list, err
+	}
+	if err := read(ctx, s, names[len(names)-1], &list); err != nil {
+		return list, err
+	}
+	return list, list.Check()
+}
+
+// Locate returns the store and the backup at an address: that of a backup, or of a store, of which
+// it is the newest. A store with backups of several clusters has no newest one.
+func Locate(ctx context.Context, address string, a Access) (s Store, m Manifest, err error) {
+	parts := strings.Split(address, "/")
+	if n := len(parts) - 2; n > 0 && strings.HasSuffix(address, backupSuffix) {
+		s, err = Open(strings.Join(parts[:n], "/"), a)
+		return s, Manifest{Name: strings.Join(parts[n:], "/"), ClusterID: parts[n]}, err
+	}
+	if s, err = Open(address, a); err != nil {
+		return s, m, err
+	}
+	found, err := List(ctx, s, "")
+	for _, f := range found {
+		if f.Complete && m.ClusterID != "" && m.ClusterID != f.ClusterID {
+			return s, m, fmt.Errorf("%s has backups of the clusters %s and %s: choose one of `commons snapshot list %s`, and name it as %s/%s",
+				address, m.ClusterID, f.ClusterID, address, strings.TrimSuffix(address, "/"), f.Name)
+		}
+		if f.Complete {
+			m = f
+		}
+	}
+	if err == nil && m.Name == "" {
+		err = fmt.Errorf("%s has no whole backup; see `commons snapshot list %s`", address, address)
+	}
+	return s, m, err
+}

@@ -1,0 +1,108 @@
+package offsite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/commons-cluster/commons/cluster"
+)
+
+// directory is a Store in an existing directory, which may be mounted.
+type directory string
+
+const (
+	directoryMode = 0o700
+	partial       = ".partial" // ends the name of a file that is being written
+)
+
+func (d directory) path(name string) string {
+	return filepath.Join(string(d), filepath.FromSlash(name))
+}
+
+// Put gives the file its name when it is whole and on the disk.
+func (d directory) Put(ctx context.Context, name string, r io.Reader) (err error) {
+	if err := d.check(); err != nil {
+		return err
+	}
+	path := d.path(name)
+	if err := os.MkdirAll(filepath.Dir(path), directoryMode); err != nil {
+		return err
+	}
+	f, err := os.Create(path + partial)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, &endingReader{ctx, r})
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the first error is the one to report
+		return err
+	}
+	return cluster.SyncDir(filepath.Dir(path))
+}
+
+func (d directory) Get(_ context.Context, name string) (io.ReadCloser, error) {
+	return os.Open(d.path(name))
+}
+
+func (d directory) List(ctx context.Context) (found []Object, err error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	err = fs.WalkDir(os.DirFS(string(d)), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		if len(found) == MaxObjects {
+			return errTooMany
+		}
+		info, err := entry.Info()
+		if err == nil {
+			found = append(found, Object{name, info.Size()})
+		}
+		return errors.Join(err, ctx.Err())
+	})
+	return found, err
+}
+
+// Delete removes the leftover of an interrupted Put, too.
+func (d directory) Delete(_ context.Context, name string) error {
+	for _, path := range []string{d.path(name), d.path(name) + partial} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// check rejects a missing directory: it is not created, because it may not be mounted.
+func (d directory) check() error {
+	info, err := os.Stat(string(d))
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", string(d))
+	}
+	if err != nil {
+		return fmt.Errorf("%w; mount or create the directory, for the user that the node runs as", err)
+	}
+	return nil
+}
+
+// endingReader ends with the error of a context.
+type endingReader struct {
+	ctx context.Context //nolint:containedctx // that of the call that reads
+	r   io.Reader
+}
+
+func (r *endingReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

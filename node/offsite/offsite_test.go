@@ -1,0 +1,336 @@
+package offsite_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/backup"
+	"github.com/commons-cluster/commons/node/offsite"
+	"github.com/commons-cluster/commons/node/offsite/offsitetest"
+)
+
+const own, day = "c0ffee", 24 * 60 * 60 * 1000
+
+// stores calls test with a store of each kind.
+func stores(t *testing.T, test func(t *testing.T, s offsite.Store)) {
+	t.Run("bucket", func(t *testing.T) {
+		service := offsitetest.New(t)
+		test(t, must.Get(offsite.Open("s3://"+offsitetest.Bucket+"/some/prefix/", service.Access(t)))(t))
+	})
+	t.Run("directory", func(t *testing.T) {
+		dir := filepath.Join("/tmp", "offsite-"+filepath.Base(filepath.Dir(t.TempDir()))) // a name that an address may have
+		must.Do(t, os.MkdirAll(dir, 0o700))
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		test(t, must.Get(offsite.Open("file://"+dir, offsite.Access{}))(t))
+	})
+}
+
+func names(t *testing.T, s offsite.Store) (found []string) {
+	t.Helper()
+	for _, o := range must.Get(s.List(t.Context()))(t) {
+		found = append(found, o.Name)
+	}
+	slices.Sort(found)
+	return found
+}
+
+func contents(t *testing.T, s offsite.Store, name string) string {
+	t.Helper()
+	r := must.Get(s.Get(t.Context(), name))(t)
+	defer func() { _ = r.Close() }()
+	return string(must.Get(io.ReadAll(r))(t))
+}
+
+func TestStore(t *testing.T) {
+	stores(t, func(t *testing.T, s offsite.Store) {
+		ctx := t.Context()
+		must.Do(t, s.Put(ctx, "a/one", strings.NewReader("first")))
+		must.Do(t, s.Put(ctx, "a/one", bytes.NewReader([]byte("second"))))
+		must.Do(t, s.Put(ctx, "b/two", strings.NewReader("other")))
+		check.Diff(t, names(t, s), []string{"a/one", "b/two"}, "objects")
+		check.Equal(t, contents(t, s, "a/one"), "second", "an object that was replaced")
+
+		check.ErrText(t, s.Put(ctx, "a/one", io.MultiReader(strings.NewReader("third"), iotest.ErrReader(errors.New("cut off")))), "cut off", "put")
+		check.ErrText(t, s.Put(ctx, "a/new", iotest.ErrReader(errors.New("cut off"))), "cut off", "put")
+		check.Diff(t, names(t, s), []string{"a/one", "b/two"}, "objects after uploads that were cut off")
+		check.Equal(t, contents(t, s, "a/one"), "second", "an object after an upload that was cut off")
+
+		must.Do(t, errors.Join(s.Delete(ctx, "a/one"), s.Delete(ctx, "a/one"), s.Delete(ctx, "a/missing")))
+		check.Diff(t, names(t, s), []string{"b/two"}, "objects after a deletion")
+		must.Do(t, offsite.Try(ctx, s, own))
+		check.Diff(t, names(t, s), []string{"b/two"}, "objects after a try")
+	})
+}
+
+// TestLargeUploadsGoInParts bounds the memory of an upload of unknown size.
+func TestLargeUploadsGoInParts(t *testing.T) {
+	t.Parallel()
+	service := offsitetest.New(t)
+	s := must.Get(offsite.Open("s3://"+offsitetest.Bucket, service.Access(t)))(t)
+	const size, part = 40 << 20, 16 << 20
+	must.Do(t, s.Put(t.Context(), "large", io.LimitReader(zeros{}, size)))
+	check.Equal(t, must.Get(s.List(t.Context()))(t)[0].Bytes, size, "bytes of the object")
+	if largest := service.LargestBody(); largest > part+part/8 {
+		t.Errorf("a request had %d bytes, parts have %d", largest, part)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// stream returns a backup as a node sends it, without its length.
+func stream(t *testing.T, cluster string, at int64) io.Reader {
+	return io.MultiReader(bytes.NewReader(offsitetest.Backup(t, cluster, at)))
+}
+
+func save(t *testing.T, s offsite.Store, cluster string, scheduled bool, at int64) (offsite.Manifest, error) {
+	t.Helper()
+	return offsite.Save(t.Context(), s, cluster, scheduled, at, stream(t, cluster, at))
+}
+
+// TestPruneKeepsWhatIsNotItsOwn: only scheduled backups of the cluster, and uploads that were
+// never finished, are deleted.
+func TestPruneKeepsWhatIsNotItsOwn(t *testing.T) {
+	stores(t, func(t *testing.T, s offsite.Store) {
+		for _, b := range []struct {
+			cluster   string
+			scheduled bool
+			at        int64
+		}{{own, true, day}, {own, false, 2 * day}, {own, true, 3 * day}, {"other", true, day}, {own, true, 5 * day}, {own, true, 6 * day}} {
+			m := must.Get(save(t, s, b.cluster, b.scheduled, b.at))(t)
+			check.Equal(t, m.Complete, true, "complete")
+		}
+		for _, at := range []int64{4 * day, 6*day - 1000} { // the first one is abandoned, the second may still be uploaded
+			_, err := offsite.Save(t.Context(), s, own, false, at, iotest.ErrReader(errors.New("cut off")))
+			check.ErrText(t, err, "cut off", "save")
+		}
+		must.Do(t, errors.Join(s.Put(t.Context(), "stranger", strings.NewReader("x")), s.Put(t.Context(), own+"/19700102T000000.000Z.txt", strings.NewReader("x"))))
+
+		oldest := must.Get(offsite.Prune(t.Context(), s, own, 2))(t)
+		check.Equal(t, oldest, 5*day, "creation of the oldest that stays")
+		const at = "T000000.000Z.commons"
+		check.Diff(t, names(t, s), []string{
+			own + "/19700102T000000.000Z.txt",
+			own + "/19700103" + at, own + "/19700103" + at + ".json", // by hand
+			own + "/19700106" + at, own + "/19700106" + at + ".json",
+			own + "/19700106T235959.000Z.commons.json",
+			own + "/19700107" + at, own + "/19700107" + at + ".json",
+			"other/19700102" + at, "other/19700102" + at + ".json",
+			"stranger",
+		}, "objects")
+	})
+}
+
+// TestOneDamagedObjectDoesNotCount holds that a manifest alone makes no backup.
+func TestOneDamagedObjectDoesNotCount(t *testing.T) {
+	stores(t, func(t *testing.T, s offsite.Store) {
+		good := must.Get(save(t, s, own, true, day))(t)
+		for i, damage := range []func(name string) error{
+			func(name string) error { return s.Delete(t.Context(), name) },
+			func(name string) error { return s.Put(t.Context(), name, strings.NewReader("short")) },
+		} {
+			m := must.Get(save(t, s, own, true, int64(i+2)*day))(t)
+			must.Do(t, damage(m.Name))
+		}
+		_, err := offsite.Save(t.Context(), s, own, true, 4*day, strings.NewReader("no backup"))
+		check.ErrText(t, err, "read the backup back", "save")
+		_, err = offsite.Save(t.Context(), s, own, true, 5*day, stream(t, "other", 5*day))
+		check.ErrText(t, err, "it belongs to the cluster other", "save")
+		var whole []string
+		for _, m := range must.Get(offsite.List(t.Context(), s, ""))(t) {
+			if m.Complete {
+				whole = append(whole, m.Name)
+			}
+		}
+		check.Diff(t, whole, []string{good.Name}, "backups that count")
+	})
+}
+
+func TestNewestPurgesCount(t *testing.T) {
+	stores(t, func(t *testing.T, s offsite.Store) {
+		for _, list := range []backup.PurgeList{
+			{ClusterID: own, CreatedAt: 2 * day, Purged: []backup.PurgedEntry{{ID: "e1"}, {ID: "e2"}}}, {ClusterID: own, CreatedAt: day}, {ClusterID: "other", CreatedAt: 3 * day},
+		} {
+			must.Do(t, offsite.SavePurges(t.Context(), s, &list))
+		}
+		check.Equal(t, len(must.Get(offsite.Purges(t.Context(), s, own))(t).Purged), 2, "purges of the newest list")
+		check.Equal(t, must.Get(offsite.Purges(t.Context(), s, "c0ffe"))(t).CreatedAt, 0, "time of the list of a cluster without one")
+		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 4 * day}))
+		check.Diff(t, names(t, s), []string{own + "/19700105T000000.000Z.purged.json", "other/19700104T000000.000Z.purged.json"}, "lists that are left")
+	})
+}
+
+func TestLocate(t *testing.T) {
+	t.Parallel()
+	service := offsitetest.New(t)
+	access, address := service.Access(t), "s3://"+offsitetest.Bucket+"/p"
+	s := must.Get(offsite.Open(address, access))(t)
+	_, _, err := offsite.Locate(t.Context(), address, access)
+	check.ErrText(t, err, "has no whole backup", "locate in an empty store")
+	first, second := must.Get(save(t, s, own, true, day))(t), must.Get(save(t, s, own, true, 2*day))(t)
+	for at, want := range map[string]string{address: second.Name, address + "/" + first.Name: first.Name} {
+		_, m, err := offsite.Locate(t.Context(), at, access)
+		check.Err(t, err, nil, "locate %s", at)
+		check.Equal(t, m.Name, want, "the backup at %s", at)
+		check.Equal(t, m.ClusterID, own, "its cluster")
+	}
+	must.Get(save(t, s, "other", true, day))(t)
+	_, _, err = offsite.Locate(t.Context(), address, access)
+	check.ErrText(t, err, "has backups of the clusters c0ffee and other: choose one", "locate among two clusters")
+}
+
+// TestFaults: after a fault of the service no backup counts, the error has a remedy, and the
+// next attempt succeeds.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	on := func(method string, fault func(w http.ResponseWriter, r *http.Request)) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			hit := r.Method == method && strings.Contains(r.URL.Path, ".commons") && !strings.HasSuffix(r.URL.Path, ".json")
+			if hit {
+				fault(w, r)
+			}
+			return hit
+		}
+	}
+	fails := func(status int, code string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) { offsitetest.Fail(w, status, code) }
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	for _, tc := range []struct {
+		name  string
+		fault func(http.ResponseWriter, *http.Request) bool
+		says  string
+	}{
+		{"the service is overloaded", on(http.MethodPut, fails(http.StatusServiceUnavailable, "SlowDown")), "SlowDown"},
+		{"the service forgets the bucket", on(http.MethodPut, fails(http.StatusNotFound, "NoSuchBucket")), "create the bucket"},
+		{"the bucket is full", on(http.MethodPut, fails(http.StatusInsufficientStorage, "XMinioStorageFull")), "XMinioStorageFull"},
+		{"the rights are missing", on(http.MethodPut, fails(http.StatusForbidden, "AccessDenied")), "--backup-credentials"},
+		{"the region is another", on(http.MethodPut, fails(http.StatusBadRequest, "AuthorizationHeaderMalformed")), "--backup-region"},
+		{"the upload is cut off", on(http.MethodPut, func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.CopyN(io.Discard, r.Body, 100)
+			panic(http.ErrAbortHandler)
+		}), "upload the backup"},
+		{"the end of the upload is lost", func(w http.ResponseWriter, r *http.Request) bool {
+			hit := r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
+			if hit {
+				offsitetest.Fail(w, http.StatusInternalServerError, "InternalError")
+			}
+			return hit
+		}, "InternalError"},
+		{"reading back is cut off", on(http.MethodGet, func(w http.ResponseWriter, r *http.Request) {
+			offsitetest.Cut(w, r, zeros{}, 100)
+		}), "read the backup back"},
+		{"the backup changed in the store", on(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
+			offsitetest.Describe(w)
+			_, _ = w.Write(bytes.Repeat([]byte{1}, 500))
+		}), "not a whole backup"},
+		{"the service hangs", on(http.MethodPut, func(_ http.ResponseWriter, r *http.Request) {
+			cancel()
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}), "context canceled"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			service := offsitetest.New(t)
+			s := must.Get(offsite.Open("s3://"+offsitetest.Bucket, service.Access(t)))(t)
+			before := must.Get(save(t, s, own, true, day))(t)
+			service.Break(tc.fault)
+			ctx := t.Context()
+			if tc.name == "the service hangs" {
+				ctx = cancelled
+			}
+			_, err := offsite.Save(ctx, s, own, true, 2*day, stream(t, own, 2*day))
+			check.ErrText(t, err, tc.says, "save")
+			if err != nil && strings.Contains(err.Error(), offsitetest.Secret) {
+				t.Errorf("the error holds the secret: %v", err)
+			}
+			service.Break(nil)
+			check.Equal(t, whole(t, s), before.Name, "backups that count")
+			after := must.Get(save(t, s, own, true, 3*day))(t)
+			check.Equal(t, whole(t, s), before.Name+" "+after.Name, "backups that count after another attempt")
+			must.Get(offsite.Prune(t.Context(), s, own, 1))(t)
+			check.Equal(t, whole(t, s), after.Name, "backups that count after old ones were deleted")
+		})
+	}
+}
+
+// whole returns the names of the backups that count.
+func whole(t *testing.T, s offsite.Store) string {
+	t.Helper()
+	var names []string
+	for _, m := range must.Get(offsite.List(t.Context(), s, own))(t) {
+		if m.Complete {
+			names = append(names, m.Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// TestLockedObjectsStay: a bucket that forbids deletions keeps every backup, and says so.
+func TestLockedObjectsStay(t *testing.T) {
+	t.Parallel()
+	service := offsitetest.New(t)
+	s := must.Get(offsite.Open("s3://"+offsitetest.Bucket, service.Access(t)))(t)
+	first, second := must.Get(save(t, s, own, true, day))(t), must.Get(save(t, s, own, true, 2*day))(t)
+	service.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodDelete {
+			offsitetest.Fail(w, http.StatusForbidden, "AccessDenied")
+		}
+		return r.Method == http.MethodDelete
+	})
+	oldest, err := offsite.Prune(t.Context(), s, own, 1)
+	check.ErrText(t, err, "delete in the bucket", "prune")
+	check.Equal(t, oldest, day, "creation of the oldest that stays")
+	check.Equal(t, whole(t, s), first.Name+" "+second.Name, "backups that count")
+	check.ErrText(t, offsite.Try(t.Context(), s, own), "delete in the bucket", "try")
+}
+
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	service := offsitetest.New(t)
+	wrong := service.Access(t)
+	must.Do(t, os.WriteFile(wrong.Credentials, []byte("AWS_ACCESS_KEY_ID=ANOTHER\nAWS_SECRET_ACCESS_KEY = "+offsitetest.Secret+"\n"), 0o600))
+	s := must.Get(offsite.Open("s3://"+offsitetest.Bucket, wrong))(t)
+	check.ErrText(t, offsite.Try(t.Context(), s, own), "see to the key in --backup-credentials", "try with another key")
+	must.Do(t, os.WriteFile(wrong.Credentials, []byte("aws_secret_access_key "+offsitetest.Secret+"\n"), 0o600))
+	for _, tc := range []struct {
+		name, address string
+		access        offsite.Access
+		says          string
+	}{
+		{"plain http", "s3://backups", offsite.Access{Endpoint: "http://192.0.2.1:9000"}, "http:// is for loopback"},
+		{"a user", "s3://backups", offsite.Access{Endpoint: "https://id:sesame@s3.example"}, "without user"},
+		{"a query", "s3://backups", offsite.Access{Endpoint: "https://s3.example?key=sesame"}, "without user, path and query"},
+		{"no URL", "s3://backups", offsite.Access{Endpoint: "https://sesame:%zz"}, "not a URL"},
+		{"no credentials", "s3://backups", wrong, "holds no key and secret"},
+		{"no file", "s3://backups", offsite.Access{Endpoint: "https://s3.example", Credentials: "/missing"}, "--backup-credentials"},
+		{"a user in the address", "s3://id:sesame@backups/x", offsite.Access{}, "without user"},
+		{"a query in the address", "s3://backups/x?key=sesame", offsite.Access{}, "without user"},
+		{"a way out", "file:///backups/../sesame", offsite.Access{}, "not the address of a store"},
+		{"a relative directory", "file://sesame", offsite.Access{}, "not the address of a store"},
+		{"another scheme", "https://sesame", offsite.Access{}, "not the address of a store"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := offsite.Open(tc.address, tc.access)
+			check.ErrText(t, err, tc.says, "open")
+			if err != nil && (strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), offsitetest.Secret)) {
+				t.Errorf("the error repeats credentials: %v", err)
+			}
+		})
+	}
+	missing := must.Get(offsite.Open("file:///missing", offsite.Access{}))(t)
+	check.ErrText(t, offsite.Try(t.Context(), missing, own), "mount or create the directory", "try")
+}

@@ -1,0 +1,222 @@
+package offsite_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/backup"
+	"github.com/commons-cluster/commons/node/offsite"
+	"github.com/commons-cluster/commons/node/offsite/offsitetest"
+)
+
+// place is a cluster of one leader after the other, in virtual time, with a directory as its store.
+type place struct {
+	*testing.T
+	store offsite.Store
+
+	mu       sync.Mutex
+	plan     offsite.Plan
+	records  []command.RecordBackup
+	lists    int
+	lost     bool // no record reaches the log
+	leader   *offsite.Schedule
+	stopLead func()
+}
+
+// inPlace runs a test in virtual time.
+func inPlace(t *testing.T, test func(p *place)) {
+	t.Helper()
+	dir := must.Get(os.MkdirTemp("/tmp", "offsite"))(t)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	backups := map[int64][]byte{} // made outside: a state machine has goroutines
+	synctest.Test(t, func(t *testing.T) {
+		p := &place{T: t, stopLead: func() {}}
+		p.plan.Settings = command.DefaultSettings
+		p.plan.Settings.BackupURL, p.plan.Settings.BackupKeep = "file://"+dir, 2
+		p.store = must.Get(offsite.Open(p.plan.Settings.BackupURL, offsite.Access{}))(t)
+		p.leader = &offsite.Schedule{
+			ClusterID: func() string { return own }, Now: time.Now, ListEvery: time.Minute, Logger: slog.New(slog.DiscardHandler),
+			Plan: func() (offsite.Plan, error) {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				return p.plan, nil
+			},
+			Backup: func(_ context.Context, w io.Writer) error {
+				at := time.Now().UnixMilli()
+				if backups[at] == nil {
+					backups[at] = offsitetest.Backup(t, own, at)
+				}
+				_, err := w.Write(backups[at])
+				return err
+			},
+			Purged: func(context.Context) (backup.PurgeList, error) {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.lists++
+				return backup.PurgeList{ClusterID: own, CreatedAt: time.Now().UnixMilli()}, nil
+			},
+			Propose: func(_ context.Context, payload command.Payload) error {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if p.lost {
+					return errors.New("not leading any more")
+				}
+				c := payload.(*command.RecordBackup)
+				must.Do(t, command.Check(c))
+				p.records = append(p.records, *c)
+				p.plan.Run.Began, p.plan.Run.Failed = c.Run, c.At == 0
+				if c.At > 0 {
+					p.plan.Run = state.BackupRun{Began: c.Run, Saved: c.At, Oldest: c.Oldest, Problem: c.Problem}
+				}
+				return nil
+			},
+		}
+		test(p)
+		p.stopLead()
+	})
+}
+
+// elect ends the leader and starts the next one.
+func (p *place) elect() {
+	p.stopLead()
+	ctx, cancel := context.WithCancel(p.Context())
+	var leading sync.WaitGroup
+	leading.Go(func() { p.leader.Lead(ctx) })
+	p.stopLead = func() { cancel(); leading.Wait() }
+}
+
+// change changes the replicated plan.
+func (p *place) change(f func(*offsite.Plan)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(&p.plan)
+}
+
+// after lets time pass, and checks how many runs were recorded, failed, and how many backups the
+// store has.
+func (p *place) after(d time.Duration, runs, failed, stored int) {
+	p.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	bad := 0
+	for _, r := range p.records {
+		if r.At == 0 {
+			bad++
+		}
+	}
+	check.Equal(p, len(p.records), runs, "recorded runs")
+	check.Equal(p, bad, failed, "failed runs")
+	check.Equal(p, len(strings.Fields(whole(p.T, p.store))), stored, "backups that count")
+}
+
+const someTime, anHour, aDay = 5 * time.Second, time.Hour, 24 * time.Hour
+
+// TestSchedule: one backup a day, of which the two newest stay, also with another leader, and after
+// a time without one.
+func TestSchedule(t *testing.T) {
+	inPlace(t, func(p *place) {
+		p.elect()
+		p.after(someTime, 1, 0, 1)
+		p.after(aDay-anHour, 1, 0, 1)
+		p.elect() // does not repeat it
+		p.after(someTime, 1, 0, 1)
+		p.after(anHour, 2, 0, 2)
+		p.stopLead()
+		p.after(aDay, 2, 0, 2)
+		p.elect() // does not forget it
+		p.after(someTime, 3, 0, 2)
+		check.Equal(p, p.records[2].Oldest, p.records[1].At, "creation of the oldest backup")
+		p.change(func(plan *offsite.Plan) { plan.Settings.BackupURL = "" })
+		p.after(3*aDay, 3, 0, 2)
+	})
+}
+
+// TestLostRecord: a backup that the former leader finished, and could not record, is that of
+// the next leader. One that is too old is not.
+func TestLostRecord(t *testing.T) {
+	inPlace(t, func(p *place) {
+		p.lost = true
+		p.elect()
+		p.after(someTime, 0, 0, 1)
+		p.stopLead()
+		p.lost = false
+		time.Sleep(anHour)
+		p.elect()
+		p.after(someTime, 1, 0, 1)
+		p.after(aDay-2*anHour, 1, 0, 1)
+		p.after(anHour, 2, 0, 2) // a day after the backup, not after its record
+		p.stopLead()
+		p.change(func(plan *offsite.Plan) { plan.Run = state.BackupRun{} })
+		time.Sleep(2 * aDay)
+		p.elect()
+		p.after(someTime, 3, 0, 2)
+		check.Equal(p, time.Since(time.UnixMilli(p.records[2].At)) <= someTime, true, "the backup is new")
+	})
+}
+
+// TestFailedRuns: a run that fails is repeated after ten minutes, and leaves no backup.
+func TestFailedRuns(t *testing.T) {
+	inPlace(t, func(p *place) {
+		good := p.leader.Backup
+		p.leader.Backup = func(_ context.Context, w io.Writer) error {
+			_, _ = w.Write([]byte("the beginning"))
+			return errors.New("cut off\nin the middle")
+		}
+		p.elect()
+		p.after(someTime, 1, 1, 0)
+		check.Equal(p, p.records[0].Problem, "upload the backup: cut off in the middle", "problem")
+		p.after(9*time.Minute, 1, 1, 0)
+		p.elect()
+		p.after(someTime, 1, 1, 0)
+		p.after(time.Minute, 2, 2, 0)
+		p.leader.Backup = good
+		p.after(10*time.Minute, 3, 2, 1)
+		p.after(aDay-anHour, 3, 2, 1)
+	})
+}
+
+// TestListOfPurges: the list is uploaded at once by a new leader, and after purges at most once a
+// minute. The newest one is in the store.
+func TestListOfPurges(t *testing.T) {
+	inPlace(t, func(p *place) {
+		p.elect()
+		p.after(time.Minute+someTime, 1, 0, 1)
+		p.mu.Lock()
+		begun := p.lists // by the election, and by the backup
+		p.mu.Unlock()
+		for range 150 {
+			p.change(func(plan *offsite.Plan) { plan.Purges++ })
+			time.Sleep(time.Second)
+		}
+		p.after(time.Minute, 1, 0, 1)
+		p.mu.Lock()
+		check.Equal(p, p.lists-begun, 3, "uploads after purges of two and a half minutes")
+		p.mu.Unlock()
+		p.after(anHour, 1, 0, 1)
+		p.mu.Lock()
+		check.Equal(p, p.lists-begun, 3, "uploads without further purges")
+		p.mu.Unlock()
+		var lists []string
+		for _, name := range names(p.T, p.store) {
+			if strings.HasSuffix(name, backup.PurgeListSuffix) {
+				lists = append(lists, filepath.Base(name))
+			}
+		}
+		check.Equal(p, len(lists), 1, "lists in the store, %v", lists)
+	})
+}
