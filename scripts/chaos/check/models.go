@@ -216,7 +216,7 @@ func postersOf(calls []record.Call) map[string]string {
 	return posters
 }
 
-// checkTakes checks that an agent takes jobs that fit: never its own, and none that it has held.
+// checkTakes checks that an agent takes jobs that fit, and each of them only once.
 func checkTakes(v *Verdict, calls []record.Call, _ *Final) {
 	held := grouped(calls, func(c *record.Call) string {
 		if c.Outcome != record.Done || c.Kind != record.Claim && c.Kind != record.Take {
