@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/subscription"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -331,11 +332,11 @@ func checkClaimCounts(t tester, m *Machine) {
 		}
 		return err
 	})
-	key := state.SubscriptionsKey("")
+	key := subscription.Key("")
 	err = errors.Join(err, state.ScanSpace(v.Reader(), key, []byte{key[0], key[1] + 1}, func(_, row []byte) error {
-		subs, err := state.DecodeSubscriptions(row)
-		for i := range subs.List {
-			for key := range slices.Chunk([]byte(subs.List[i].Counted), state.ClaimsKeyBytes) {
+		subs, err := subscription.Decode(row)
+		for i := range subs.All {
+			for key := range slices.Chunk([]byte(subs.All[i].Counted), state.ClaimsKeyBytes) {
 				want[string(key)]++
 			}
 		}

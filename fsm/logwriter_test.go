@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/subscription"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -464,7 +465,7 @@ func (w *logWriter) subscribe() command.Payload {
 // sendDigests draws the digests of some names, usually as their leader finds them.
 func (w *logWriter) sendDigests() command.Payload {
 	c := &command.SendDigests{}
-	check.Err(w, w.v.DigestsAfter("", func(name string, at state.DigestRow) error {
+	check.Err(w, w.v.DigestsAfter("", func(name string, at subscription.Digest) error {
 		if d := must.Get(w.v.DueDigest(name, at, 0))(w); len(d.Entries) > 0 {
 			c.Digests = append(c.Digests, d)
 		}

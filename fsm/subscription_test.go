@@ -8,6 +8,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/subscription"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -65,13 +66,13 @@ func checkSubscriptions(t tester, m *Machine) {
 	digests := map[string]bool{}
 	lower, upper := state.SpaceBounds(state.SpaceSubscribed)
 	must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
-		if key[1] != state.SubscriptionsKey("")[1] {
+		if key[1] != subscription.Key("")[1] {
 			return nil
 		}
 		agent := string(key[2:])
-		subs, err := state.DecodeSubscriptions(row)
-		for i := range subs.List {
-			one := &subs.List[i]
+		subs, err := subscription.Decode(row)
+		for i := range subs.All {
+			one := &subs.All[i]
 			if one.Way != command.WayMute {
 				total++
 			}
@@ -79,7 +80,7 @@ func checkSubscriptions(t tester, m *Machine) {
 				digests[agent] = true
 			}
 			if one.Way == command.WayPush {
-				at := string(state.SubscribersKey(one.Filter))
+				at := string(subscription.SubscribersKey(one.Filter))
 				subscribers[at] = append(subscribers[at], agent)
 			}
 		}
@@ -87,12 +88,12 @@ func checkSubscriptions(t tester, m *Machine) {
 	}))
 	must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
 		switch key[1] {
-		case state.SubscriptionsKey("")[1]:
-		case state.PartDigest:
+		case subscription.Key("")[1]:
+		case subscription.PartDigest:
 			check.Equal(t, digests[string(key[2:])], true, "a digest of %s", key[2:])
 			delete(digests, string(key[2:]))
 		default:
-			names, err := state.DecodeSubscribers(row)
+			names, err := subscription.DecodeSubscribers(row)
 			slices.Sort(names)
 			check.Equal(t, strings.Join(names, " "), strings.Join(subscribers[string(key)], " "), "subscribers at %q", key)
 			delete(subscribers, string(key))
@@ -174,7 +175,7 @@ func TestSubscriptionLimits(t *testing.T) {
 	checkSubscriptions(t, r.Machine)
 	checkClaimCounts(t, r.Machine)
 	r.run(&command.Register{Agent: "cy", AgentKey: "cy", NewKey: keyHash("unused"), Delete: true, Proof: command.Proof{Key: keyHash("key of cy")}})
-	check.Equal(t, len(r.preferences("cy").Subscriptions.List), 0, "subscriptions of a deleted profile")
+	check.Equal(t, len(r.preferences("cy").Subscriptions.All), 0, "subscriptions of a deleted profile")
 	checkSubscriptions(t, r.Machine)
 	checkClaimCounts(t, r.Machine)
 }
@@ -295,7 +296,7 @@ func TestDigests(t *testing.T) {
 		v := r.View()
 		defer v.Release()
 		c := &command.SendDigests{}
-		must.Do(t, v.DigestsAfter("", func(name string, at state.DigestRow) error {
+		must.Do(t, v.DigestsAfter("", func(name string, at subscription.Digest) error {
 			if d := must.Get(v.DueDigest(name, at, 0))(t); len(d.Entries) > 0 {
 				c.Digests = append(c.Digests, d)
 			}

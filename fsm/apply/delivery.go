@@ -6,6 +6,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/subscription"
 )
 
 // delivery returns a waiting delivery, including changes of the call so far.
@@ -256,7 +257,7 @@ func pushKind(f command.PushFilter, agentKey string, e *state.EntryRow, p *comma
 func (tx *Txn) applySendDigests(c *command.SendDigests) command.Result {
 	for i := range c.Digests {
 		d := &c.Digests[i]
-		at, known := state.Read(tx, state.DigestKey(d.AgentKey), state.DecodeDigest)
+		at, known := state.Read(tx, subscription.DigestKey(d.AgentKey), subscription.DecodeDigest)
 		_, hooked := tx.caches.hooks[d.AgentKey]
 		if !known || !hooked || at.Read != d.After || d.To > tx.Head.LastSeq || tx.now < at.At+command.DigestMillis && at.At != 0 {
 			continue
@@ -266,7 +267,7 @@ func (tx *Txn) applySendDigests(c *command.SendDigests) command.Result {
 			row.Listed = append(row.Listed, outbox.Queued{Number: seq})
 		}
 		tx.enqueue(d.AgentKey, row, state.ProvenSender(d.AgentKey))
-		tx.set(state.DigestKey(d.AgentKey), state.DigestRow{Read: d.To, At: tx.now}.Encode())
+		tx.set(subscription.DigestKey(d.AgentKey), subscription.Digest{Read: d.To, At: tx.now}.Encode())
 	}
 	return done
 }

@@ -61,9 +61,9 @@ func Claimants(w *Writer) (shares []Share) {
 	return append(shares, SharesOf(w.Proof, "", command.MaxSenderClaims)...)
 }
 
-// mayClaim reports whether a writer may claim another job.
-func mayClaim(s Facts, w *Writer) bool {
-	return unlimited(s, w.Proof) || !slices.ContainsFunc(Claimants(w), func(sh Share) bool {
+// HaveRoom reports whether all shares of a writer have room for another claim or subscription.
+func HaveRoom(s Facts, shares []Share, proof *command.Proof) bool {
+	return unlimited(s, proof) || !slices.ContainsFunc(shares, func(sh Share) bool {
 		return sh.counted(s, ClaimsKey) >= sh.times
 	})
 }

@@ -73,7 +73,7 @@ const (
 	SpaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
 	SpaceFormerly = '5' // pseudonym: the one that its sender had in the last epoch
 
-	SpaceSubscribed = '+' // letter1 and what the letter says: subscriptions and their subscribers, see subscription.go
+	SpaceSubscribed = '+' // letter1 and what the letter says: subscriptions and their subscribers, see package subscription
 
 	SpaceFlood = '9' // hour4 part1 hash2: how often a part of sketches was written; hour4 ff number2: a sketch, see judge.go
 

@@ -106,7 +106,7 @@ func JobProblems(s Facts, op command.Op, id string, w *Writer) (job EntryRow, st
 		if j.ProvenOnly && w.Strength != command.ByKey && len(w.Problems()) == 0 {
 			problems = append(problems, command.ProblemProvenClaim)
 		}
-		if !mayClaim(s, w) {
+		if !HaveRoom(s, Claimants(w), w.Proof) {
 			problems = append(problems, command.ProblemTooManyClaims)
 		}
 	}

@@ -8,19 +8,20 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/subscription"
 )
 
 // Preferences describe an agent as a reader. An agent without any has only a name.
 type Preferences struct {
 	AgentKey      string // text.Fold of the name
-	Subscriptions state.Subscriptions
+	Subscriptions subscription.List
 	OnlyProven    bool // leaves out entries whose writer has not proven the name
 }
 
 // Preferences returns those that an agent has stored.
 func (v *View) Preferences(agentKey string) (Preferences, error) {
 	s := &viewState{v: v}
-	p := Preferences{AgentKey: agentKey, Subscriptions: state.SubscriptionsOf(s, agentKey)}
+	p := Preferences{AgentKey: agentKey, Subscriptions: subscription.Of(s, agentKey)}
 	return p, s.err
 }
 
@@ -50,7 +51,7 @@ func withoutLeftOut[T any](v *View, p *Preferences, items []T, seq func(T) uint6
 func (v *View) SubscribeProblems(c *command.Subscribe) ([]command.Problem, error) {
 	s := &viewState{v: v}
 	j := state.WriterOf(s, c.Signature())
-	_, _, problems := j.AgainstSubscribe(s, c)
+	_, _, problems := subscription.Against(s, &j, c)
 	return problems, s.err
 }
 
@@ -58,7 +59,7 @@ func (v *View) SubscribeProblems(c *command.Subscribe) ([]command.Problem, error
 func (v *View) UnsubscribeProblems(c *command.Unsubscribe) ([]command.Problem, error) {
 	s := &viewState{v: v}
 	j := state.WriterOf(s, c.Signature())
-	return j.AgainstUnsubscribe(s, c), s.err
+	return subscription.AgainstEnd(s, &j, c), s.err
 }
 
 // Subscribed is an entry of a subscription.
@@ -77,8 +78,8 @@ func queryOf(f command.Filter, work *int) Query {
 // Each subscription takes one search for limit entries, so a page may be short, and yet not be
 // the last one. It has no entries of the agent itself.
 func (v *View) Subscribed(p *Preferences, way command.Way, least, before uint64, limit int, work *int) (found []Subscribed, next uint64, err error) {
-	for i := range p.Subscriptions.List {
-		one := &p.Subscriptions.List[i]
+	for i := range p.Subscriptions.All {
+		one := &p.Subscriptions.All[i]
 		if one.Way != way {
 			continue
 		}
@@ -128,8 +129,8 @@ func (v *View) SubscribedEvents(events []Event, p *Preferences, work *int) ([]Ev
 	slices.Sort(seqs)
 	seqs = slices.Compact(seqs)
 	listed := make(map[uint64]bool)
-	for i := range p.Subscriptions.List {
-		one := &p.Subscriptions.List[i]
+	for i := range p.Subscriptions.All {
+		one := &p.Subscriptions.All[i]
 		if one.Way == command.WayMute || len(seqs) == 0 {
 			continue
 		}
@@ -157,7 +158,7 @@ func (v *View) SubscribedEvents(events []Event, p *Preferences, work *int) ([]Ev
 // DueDigest returns the next digest of an agent, given the row of its progress. seen is a seq
 // up to which the caller has found no entry before. A digest without entries is not due; its To
 // is the seq up to which the view was searched.
-func (v *View) DueDigest(agentKey string, at state.DigestRow, seen uint64) (command.SentDigest, error) {
+func (v *View) DueDigest(agentKey string, at subscription.Digest, seen uint64) (command.SentDigest, error) {
 	d := command.SentDigest{AgentKey: agentKey, After: at.Read, To: v.at.Head.LastSeq}
 	p, err := v.Preferences(agentKey)
 	if err != nil {
@@ -189,13 +190,13 @@ const maxDigestPages = 8
 
 // DigestsAfter calls f with the agents that have digests and their progress, in the order of
 // their names, after one of them, until f returns an error.
-func (v *View) DigestsAfter(agentKey string, f func(agentKey string, at state.DigestRow) error) error {
-	first := append(state.DigestKey(agentKey), 0)
+func (v *View) DigestsAfter(agentKey string, f func(agentKey string, at subscription.Digest) error) error {
+	first := append(subscription.DigestKey(agentKey), 0)
 	if agentKey == "" {
-		first = state.DigestKey("")
+		first = subscription.DigestKey("")
 	}
-	return state.ScanSpace(v.snap, first, []byte{state.SpaceSubscribed, state.PartDigest + 1}, func(key, row []byte) error {
-		at, err := state.DecodeDigest(row)
+	return state.ScanSpace(v.snap, first, []byte{state.SpaceSubscribed, subscription.PartDigest + 1}, func(key, row []byte) error {
+		at, err := subscription.DecodeDigest(row)
 		if err != nil {
 			return err
 		}

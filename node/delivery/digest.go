@@ -6,6 +6,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/subscription"
 	"github.com/commons-cluster/commons/node/loop"
 )
 
@@ -46,7 +47,7 @@ func (s *Service) dueDigests(d *digests) (*command.SendDigests, error) {
 	c, now, looked := &command.SendDigests{}, max(s.cfg.Stamp(), v.Time()), 0
 	after := d.after
 	d.after = ""
-	err := v.DigestsAfter(after, func(agentKey string, at state.DigestRow) error {
+	err := v.DigestsAfter(after, func(agentKey string, at subscription.Digest) error {
 		if looked == maxDigestLook || len(c.Digests) == command.MaxDigests {
 			return state.ErrEnough
 		}

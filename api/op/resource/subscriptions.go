@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/subscription"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
 )
@@ -256,7 +257,7 @@ func (f *subscriptionForm) Answer(c *op.Call, view *view.View, r *command.Result
 	if i < 0 { // another call has ended it since
 		return write.Explain(c, f, &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "the subscription was ended by another call"})
 	}
-	shown, err := subscriptionObject(view, &p.Subscriptions.List[i])
+	shown, err := subscriptionObject(view, &p.Subscriptions.All[i])
 	if err != nil {
 		return err
 	}
@@ -286,7 +287,7 @@ func filterObject(f command.Filter) wire.Object {
 }
 
 // subscriptionObject returns a subscription for its agent.
-func subscriptionObject(view *view.View, one *state.Subscription) (wire.Object, error) {
+func subscriptionObject(view *view.View, one *subscription.Subscription) (wire.Object, error) {
 	filter := filterObject(one.Filter)
 	if one.Filter.Thread != 0 {
 		meta, _, err := view.Meta(one.Filter.Thread)
@@ -324,8 +325,8 @@ var (
 			return fmt.Errorf("list subscriptions: %w", err)
 		}
 		list := []wire.Object{}
-		for i := range p.Subscriptions.List {
-			shown, err := subscriptionObject(view, &p.Subscriptions.List[i])
+		for i := range p.Subscriptions.All {
+			shown, err := subscriptionObject(view, &p.Subscriptions.All[i])
 			if err != nil {
 				return err
 			}

@@ -1,36 +1,39 @@
-package state
+// Package subscription has the rows and the rules of subscriptions: filters by which an agent gets
+// entries, and the authors and threads that it mutes (interface, 4.15).
+package subscription
 
 import (
 	"encoding/binary"
 	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// The letters of SpaceSubscribed.
+// The letters of the keyspace.
 const (
 	partSubscriptions = 'n' // agent key: the agent's subscriptions and mutes
-	PartDigest        = 'd' // agent key: the progress of its digests, see DigestRow
+	PartDigest        = 'd' // agent key: the progress of its digests, see Digest
 	partAuthor        = 'a' // agent key: who gets this author's entries at once
 	partThread        = 't' // seq8: who gets the entries of this thread at once
 )
 
-// SubscriptionsKey is the key of an agent's subscriptions.
-func SubscriptionsKey(agentKey string) []byte {
-	return append([]byte{SpaceSubscribed, partSubscriptions}, agentKey...)
+// Key is the key of an agent's subscriptions.
+func Key(agentKey string) []byte {
+	return append([]byte{state.SpaceSubscribed, partSubscriptions}, agentKey...)
 }
 
 // DigestKey is the key of the progress of an agent's digests.
 func DigestKey(agentKey string) []byte {
-	return append([]byte{SpaceSubscribed, PartDigest}, agentKey...)
+	return append([]byte{state.SpaceSubscribed, PartDigest}, agentKey...)
 }
 
 // SubscribersKey is the key of the subscribers of the one thread or author of a filter.
 func SubscribersKey(f command.Filter) []byte {
 	if f.Thread != 0 {
-		return binary.BigEndian.AppendUint64([]byte{SpaceSubscribed, partThread}, f.Thread)
+		return binary.BigEndian.AppendUint64([]byte{state.SpaceSubscribed, partThread}, f.Thread)
 	}
-	return append([]byte{SpaceSubscribed, partAuthor}, f.AgentKey...)
+	return append([]byte{state.SpaceSubscribed, partAuthor}, f.AgentKey...)
 }
 
 // Subscribers are the folded names of agents, in the order in which they subscribed.
@@ -39,34 +42,34 @@ type Subscribers []string
 // Encode returns the row.
 func (s Subscribers) Encode() (dst []byte) {
 	for _, name := range s {
-		dst = AppendBlob(dst, name)
+		dst = state.AppendBlob(dst, name)
 	}
 	return dst
 }
 
 // DecodeSubscribers decodes the row.
 func DecodeSubscribers(row []byte) (s Subscribers, err error) {
-	r := RowReader{Rest: row}
+	r := state.RowReader{Rest: row}
 	for len(r.Rest) > 0 && !r.Bad {
 		s = append(s, r.Text())
 	}
 	return s, r.Done("subscribers row")
 }
 
-// DigestRow is the progress of an agent's digests. It exists while the agent has
+// Digest is the progress of an agent's digests. It exists while the agent has
 // subscriptions of that way.
-type DigestRow struct {
+type Digest struct {
 	Read uint64 // the seq up to which entries were looked at
 	At   int64  // of the last digest, milliseconds since the epoch; 0 before the first
 }
 
 // Encode returns the row.
-func (d DigestRow) Encode() []byte { return AppendUints(nil, d.Read, uint64(d.At)) }
+func (d Digest) Encode() []byte { return state.AppendUints(nil, d.Read, uint64(d.At)) }
 
 // DecodeDigest decodes the row.
-func DecodeDigest(row []byte) (DigestRow, error) {
-	r := RowReader{Rest: row}
-	d := DigestRow{Read: r.Uint(), At: int64(r.Uint())}
+func DecodeDigest(row []byte) (Digest, error) {
+	r := state.RowReader{Rest: row}
+	d := Digest{Read: r.Uint(), At: int64(r.Uint())}
 	return d, r.Done("digest row")
 }
 
@@ -77,38 +80,38 @@ type Subscription struct {
 	Filter    command.Filter // its thread is that of a first entry
 	After     uint64         // the newest entry when it was made
 	CreatedAt int64          // milliseconds since the epoch
-	Counted   string         // the rows of SpaceClaims that count it: their keys without the space
+	Counted   string         // the rows of state.SpaceClaims that count it: their keys without the space
 }
 
-// Subscriptions are those of one agent, oldest first. The row is kept without any, so that no
+// List are those of one agent, oldest first. The row is kept without any, so that no
 // number is used again.
-type Subscriptions struct {
+type List struct {
 	Last uint64 // the number of the newest
-	List []Subscription
+	All  []Subscription
 }
 
-const subscriptionsVersion = 1
+const version = 1
 
 // Encode returns the row:
 //
 //	version1 last (number way1 thread after createdAt kind channel agentKey tagKey q counted)...
-func (s *Subscriptions) Encode() []byte {
-	dst := binary.AppendUvarint([]byte{subscriptionsVersion}, s.Last)
-	for i := range s.List {
-		one := &s.List[i]
+func (s *List) Encode() []byte {
+	dst := binary.AppendUvarint([]byte{version}, s.Last)
+	for i := range s.All {
+		one := &s.All[i]
 		dst = append(binary.AppendUvarint(dst, one.Number), byte(one.Way))
-		dst = AppendUints(dst, one.Filter.Thread, one.After, uint64(one.CreatedAt))
+		dst = state.AppendUints(dst, one.Filter.Thread, one.After, uint64(one.CreatedAt))
 		for _, text := range [...]string{one.Filter.Kind, one.Filter.Channel, one.Filter.AgentKey, one.Filter.TagKey, one.Filter.Q, one.Counted} {
-			dst = AppendBlob(dst, text)
+			dst = state.AppendBlob(dst, text)
 		}
 	}
 	return dst
 }
 
-// DecodeSubscriptions decodes the row.
-func DecodeSubscriptions(row []byte) (s Subscriptions, err error) {
-	r := RowReader{Rest: row}
-	r.Version(subscriptionsVersion)
+// Decode decodes the row.
+func Decode(row []byte) (s List, err error) {
+	r := state.RowReader{Rest: row}
+	r.Version(version)
 	s.Last = r.Uint()
 	for len(r.Rest) > 0 && !r.Bad {
 		one := Subscription{Number: r.Uint(), Way: command.Way(r.Byte())}
@@ -116,29 +119,29 @@ func DecodeSubscriptions(row []byte) (s Subscriptions, err error) {
 		for _, text := range [...]*string{&one.Filter.Kind, &one.Filter.Channel, &one.Filter.AgentKey, &one.Filter.TagKey, &one.Filter.Q, &one.Counted} {
 			*text = r.Text()
 		}
-		s.List = append(s.List, one)
+		s.All = append(s.All, one)
 	}
 	return s, r.Done("subscriptions row")
 }
 
-// SubscriptionsOf returns the subscriptions of an agent.
-func SubscriptionsOf(s Facts, agentKey string) Subscriptions {
-	subs, _ := Read(s, SubscriptionsKey(agentKey), DecodeSubscriptions)
+// Of returns the subscriptions of an agent.
+func Of(s state.Facts, agentKey string) List {
+	subs, _ := state.Read(s, Key(agentKey), Decode)
 	return subs
 }
 
 // Mutes reports whether the agent has muted an entry's author or thread.
-func (s *Subscriptions) Mutes(e *Meta) bool {
-	return slices.ContainsFunc(s.List, func(one Subscription) bool {
+func (s *List) Mutes(e *state.Meta) bool {
+	return slices.ContainsFunc(s.All, func(one Subscription) bool {
 		f := &one.Filter
 		return one.Way == command.WayMute && (f.Thread != 0 && f.Thread == e.Thread || f.AgentKey != "" && f.AgentKey == e.AgentKey)
 	})
 }
 
 // Of returns how many there are of a way.
-func (s *Subscriptions) Of(way command.Way) (n int) {
-	for i := range s.List {
-		if s.List[i].Way == way {
+func (s *List) Of(way command.Way) (n int) {
+	for i := range s.All {
+		if s.All[i].Way == way {
 			n++
 		}
 	}
@@ -146,13 +149,13 @@ func (s *Subscriptions) Of(way command.Way) (n int) {
 }
 
 // Index returns the place of a subscription, or -1.
-func (s *Subscriptions) Index(number uint64) int {
-	return slices.IndexFunc(s.List, func(one Subscription) bool { return one.Number == number })
+func (s *List) Index(number uint64) int {
+	return slices.IndexFunc(s.All, func(one Subscription) bool { return one.Number == number })
 }
 
-// AgainstSubscribe returns every rule against a Subscribe, the filter to store, and the number
+// Against returns every rule against a Subscribe, the filter to store, and the number
 // of the same subscription if the agent has it already.
-func (j *Judgement) AgainstSubscribe(s Facts, c *command.Subscribe) (f command.Filter, earlier uint64, problems []command.Problem) {
+func Against(s state.Facts, j *state.Judgement, c *command.Subscribe) (f command.Filter, earlier uint64, problems []command.Problem) {
 	f = c.Filter
 	if problems = j.MarkSeenProblems(); len(problems) > 0 {
 		return f, 0, problems
@@ -167,23 +170,23 @@ func (j *Judgement) AgainstSubscribe(s Facts, c *command.Subscribe) (f command.F
 			f.Thread = e.Thread
 		}
 	}
-	subs := SubscriptionsOf(s, c.AgentKey)
-	if i := slices.IndexFunc(subs.List, func(one Subscription) bool { return one.Way == c.Way && one.Filter == f }); i >= 0 && len(problems) == 0 {
-		return f, subs.List[i].Number, nil
+	subs := Of(s, c.AgentKey)
+	if i := slices.IndexFunc(subs.All, func(one Subscription) bool { return one.Way == c.Way && one.Filter == f }); i >= 0 && len(problems) == 0 {
+		return f, subs.All[i].Number, nil
 	}
 	full := subs.Of(command.WayMute) >= command.MaxMutes
 	if c.Way != command.WayMute {
-		full = len(subs.List)-subs.Of(command.WayMute) >= command.MaxSubscriptions
+		full = len(subs.All)-subs.Of(command.WayMute) >= command.MaxSubscriptions
 		if !j.Established {
 			problems = append(problems, command.ProblemNewName)
 		}
 		if c.Way != command.WayHome && !j.Profile.Hooked() {
 			problems = append(problems, command.ProblemNoHook)
 		}
-		if slices.ContainsFunc(j.subscribing(), func(sh Share) bool { return sh.counted(s, ClaimsKey) >= sh.times }) && !unlimited(s, j.Proof) {
+		if !state.HaveRoom(s, shares(j), j.Proof) {
 			problems = append(problems, command.ProblemSenderSubscriptions)
 		}
-		if n, _ := Read(s, KeySubscriptions, DecodeNumber); n >= command.MaxAllSubscriptions {
+		if n, _ := state.Read(s, state.KeySubscriptions, state.DecodeNumber); n >= command.MaxAllSubscriptions {
 			problems = append(problems, command.ProblemSubscriptionsFull)
 		}
 	}
@@ -191,36 +194,36 @@ func (j *Judgement) AgainstSubscribe(s Facts, c *command.Subscribe) (f command.F
 		problems = append(problems, command.ProblemTooManySubscriptions)
 	}
 	if c.Way == command.WayPush {
-		if others, _ := Read(s, SubscribersKey(f), DecodeSubscribers); len(others) >= command.MaxSubscribers {
+		if others, _ := state.Read(s, SubscribersKey(f), DecodeSubscribers); len(others) >= command.MaxSubscribers {
 			problems = append(problems, command.ProblemTooManySubscribers)
 		}
 	}
 	return f, 0, problems
 }
 
-// subscribing returns the shares that a subscription counts against. Their rows are apart from
+// shares returns the shares that a subscription counts against. Their rows are apart from
 // those of claims.
-func (j *Judgement) subscribing() []Share {
+func shares(j *state.Judgement) []state.Share {
 	if j.Proof.Sender == "" {
 		return nil
 	}
-	return SharesOf(j.Proof, "subscriptions ", command.MaxSenderSubscriptions)
+	return state.SharesOf(j.Proof, "subscriptions ", command.MaxSenderSubscriptions)
 }
 
 // Counting returns the keys of the rows that count a new subscription, without the space.
-func (j *Judgement) Counting() string {
-	shares := j.subscribing()
-	keys := make([]byte, 0, ClaimsKeyBytes*len(shares))
-	for _, sh := range shares {
-		keys = append(keys, ClaimsKey(sh.Of)[1:]...)
+func Counting(j *state.Judgement) string {
+	counted := shares(j)
+	keys := make([]byte, 0, state.ClaimsKeyBytes*len(counted))
+	for _, sh := range counted {
+		keys = append(keys, state.ClaimsKey(sh.Of)[1:]...)
 	}
 	return string(keys)
 }
 
-// AgainstUnsubscribe returns every rule against an Unsubscribe.
-func (j *Judgement) AgainstUnsubscribe(s Facts, c *command.Unsubscribe) []command.Problem {
+// AgainstEnd returns every rule against an Unsubscribe.
+func AgainstEnd(s state.Facts, j *state.Judgement, c *command.Unsubscribe) []command.Problem {
 	problems := j.MarkSeenProblems()
-	if subs := SubscriptionsOf(s, c.AgentKey); len(problems) == 0 && subs.Index(c.Number) < 0 {
+	if subs := Of(s, c.AgentKey); len(problems) == 0 && subs.Index(c.Number) < 0 {
 		problems = append(problems, command.ProblemUnknownSubscription)
 	}
 	return problems
