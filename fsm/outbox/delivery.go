@@ -20,14 +20,18 @@ const (
 	DeliveryDigest  DeliveryKind = 4 // entries of an hour that mention the agent
 	DeliveryCode    DeliveryKind = 5 // no entry: a code that replaces a lost edit_key
 	DeliveryChange  DeliveryKind = 6 // no entry: the key, the receiver or recover_by was changed
+	DeliveryNews    DeliveryKind = 7 // no entry: there is work for moderators
 )
 
 // alert reports whether deliveries of a kind are in a queue of alerts.
-func (k DeliveryKind) alert() bool { return k == DeliveryCode || k == DeliveryChange }
+func (k DeliveryKind) alert() bool {
+	return k == DeliveryCode || k == DeliveryChange || k == DeliveryNews
+}
 
 var deliveryKindNames = command.Names{
 	0: "delivery", DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
 	DeliveryDigest: "common.digest", DeliveryCode: "common.recovery", DeliveryChange: "common.change",
+	DeliveryNews: "common.moderation",
 }
 
 // String returns the type of the event in the interface.

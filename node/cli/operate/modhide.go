@@ -54,10 +54,10 @@ const purge = "purge"
 
 // hidden is the answer to a call of hide, unhide or purge.
 type hidden struct {
-	Matched int      `json:"matched"`
-	Changed int      `json:"changed"`
-	Blocked int      `json:"blocked"`
-	Next    *string  `json:"next"`
+	Matched int     `json:"matched"`
+	Changed int     `json:"changed"`
+	Blocked int     `json:"blocked"`
+	Next    *string `json:"next"`
 	// Confirm is the number of a purge that waits for another moderator, Waiting all of these.
 	Confirm *uint64  `json:"confirm"`
 	Waiting []uint64 `json:"waiting,omitempty"`
