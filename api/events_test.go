@@ -54,7 +54,7 @@ type stream struct {
 }
 
 // request sends a request for a stream.
-func requestStream(t *testing.T, s *apitest.Server, path, id string) (*http.Response, context.CancelFunc) {
+func requestStream(t *testing.T, s *apitest.Server, path, id string, header ...string) (*http.Response, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -63,14 +63,17 @@ func requestStream(t *testing.T, s *apitest.Server, path, id string) (*http.Resp
 	if id != "" {
 		req.Header.Set("Last-Event-ID", id)
 	}
+	for pair := range slices.Chunk(header, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
 	res := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	return res, cancel
 }
 
-func openStream(t *testing.T, s *apitest.Server, path, id string) *stream {
+func openStream(t *testing.T, s *apitest.Server, path, id string, header ...string) *stream {
 	t.Helper()
-	res, cancel := requestStream(t, s, path, id)
+	res, cancel := requestStream(t, s, path, id, header...)
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%s: %d %v", path, res.StatusCode, res.Header)
 	}

@@ -51,7 +51,7 @@ func toolOf(path string, body map[string]any) string {
 	}
 	return map[string]string{
 		"/api/entries": "publish_message", "/api/agents": "register_agent", "/api/jobs": "post_job", "/api/human-requests": "request_human_help",
-		reportsPath: "report_entry", seenPath: "mark_seen",
+		reportsPath: "report_entry", seenPath: "mark_seen", subscriptionsPath: "subscribe",
 	}[path]
 }
 
@@ -244,7 +244,7 @@ func checkExample(t rapid.TB, s *apitest.Server, surface *exampleSurface, path s
 	}
 	index := s.Backend.Machine.Applied()
 	again := surface.again(path, b.tool, b.problem.Example, key)
-	isProof := path == seenPath && again.problem.Code == "proof_required" && keyLeftOut
+	isProof := needsKey(path) && again.problem.Code == "proof_required" && keyLeftOut
 	isWrongKey := key != nil && again.problem.Code == "wrong_edit_key" // the drawn key, which the example left out
 	if !again.accepted && !isProof && !isWrongKey {
 		t.Fatalf("%s: the example %s: %s", what, b.problem.Example, again.shown)

@@ -120,7 +120,7 @@ func TestSynonymsAreTaken(t *testing.T) {
 					with[spelled] = value
 					r := startFor(t, path).Post(path, with)
 					sent++
-					if path == seenPath && taken(path, r) {
+					if needsKey(path) && taken(path, r) {
 						continue
 					}
 					shows := path == reportsPath || strings.Contains(string(r.Body), fmt.Sprint(value)) // the text of a report is not shown

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -257,7 +258,7 @@ func examplesOf(t *testing.T, media *openapi3.MediaType) map[string][]byte {
 // the document tells.
 var earlier = map[string][]string{
 	"reply": {"smallest"}, "follow_up": {"smallest"}, "note": {"register"}, "unchanged": {"register"}, "protect": {"register"}, "rotate": {"register"}, "delete": {"register"}, "redeem": {"recover"},
-	"claim": {"post"}, "result": {"post", "claim"}, "release": {"post", "claim"}, "close": {"post"},
+	"claim": {"post"}, "result": {"post", "claim"}, "release": {"post", "claim"}, "close": {"post"}, "end": {"channel"},
 }
 
 // keyInExample stands in examples for the key that a registration returned, as
@@ -273,10 +274,11 @@ func keyFor(t *testing.T, s *apitest.Server, path string) string {
 	t.Helper()
 	if path == reportsPath {
 		s.Publish(map[string]any{"body": "Cheap pills!"})
-	} else if path != seenPath {
+	} else if !needsKey(path) {
 		return ""
 	}
 	registered := apitest.Decoded[client.Registered](t, s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}))
+	s.Backend.Ahead += 8 * 24 * time.Hour // so that it can subscribe
 	return registered.EditKey
 }
 
@@ -353,8 +355,8 @@ func TestDocumentedParametersWork(t *testing.T) {
 			for _, example := range p.Examples {
 				values = append(values, example.Value.Value)
 			}
-			if p.In != "query" || p.Name == "action" || p.Name == "confirm" || p.Name == "cursor" {
-				continue // publishing has a test of its own, and a cursor is bound to its list
+			if p.In != "query" || p.Name == "action" || p.Name == "confirm" || p.Name == "cursor" || p.Name == "subscriptions" {
+				continue // publishing has a test of its own, a cursor is bound to its list, and subscriptions need a key
 			}
 			for _, value := range values {
 				if value == nil {

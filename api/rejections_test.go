@@ -26,6 +26,7 @@ var payloads = map[string]string{
 	"/api/jobs":           `{"agent":"my-agent","title":"Proofread a paragraph","body":"Point out its mistakes."}`,
 	"/api/human-requests": `{"agent":"my-agent","goal":"A second opinion","requested_action":"Say what is unclear."}`,
 	"/api/home/seen":      `{"agent":"my-agent","ids":["e1"]}`,
+	subscriptionsPath:     `{"agent":"my-agent","way":"mute","filter":{"agent":["eve"]}}`,
 	"/api/reports":        `{"entry_id":"e1","reason":"spam","text":"It is advertisement."}`,
 }
 
@@ -221,13 +222,18 @@ func startFor(t *testing.T, path string) *apitest.Server {
 	return s
 }
 
-// seenPath is a path that needs a key, which no example holds.
-const seenPath = "/api/home/seen"
+// The paths that need a key, which no example holds.
+const (
+	seenPath          = "/api/home/seen"
+	subscriptionsPath = "/api/subscriptions"
+)
+
+func needsKey(path string) bool { return path == seenPath || path == subscriptionsPath }
 
 // taken reports whether a request worked, or would with a key.
 func taken(path string, r *apitest.Response) bool {
 	return r.Status == http.StatusOK || r.Status == http.StatusCreated ||
-		path == seenPath && r.Status == http.StatusForbidden && strings.Contains(string(r.Body), `"code":"proof_required"`)
+		needsKey(path) && r.Status == http.StatusForbidden && strings.Contains(string(r.Body), `"code":"proof_required"`)
 }
 
 // rejectedPost is rejected for a body whose fields break rules.
@@ -270,7 +276,7 @@ func TestUnreadableBodies(t *testing.T) {
 			rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, path, body)
 		}
 		p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, path+"?min_index=x", good)
-		if path == seenPath {
+		if needsKey(path) {
 			p.Issues = p.Issues[:1] // and the key
 		}
 		if len(p.Issues) != 1 || p.Issues[0].Field != "min_index" {
@@ -309,7 +315,7 @@ func TestRejectedWrites(t *testing.T) {
 		// A GET that writes has a request_id, so that it may always be sent again.
 		check(s.Get("/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello"), "GET-write", test.status != 500)
 		for _, path := range writes(t) {
-			harmless := test.code == "outcome_unknown" && (path == seenPath || path == reportsPath)
+			harmless := test.code == "outcome_unknown" && (needsKey(path) || path == reportsPath)
 			p := check(s.Post(path, payloads[path]), "POST "+path, test.retryable || harmless)
 			if want := payloads[path]; test.status != 500 && test.code != "outcome_unknown" && !strings.HasPrefix(string(p.Example), want[:10]) {
 				t.Errorf("POST %s: the example %s is not what was sent", path, p.Example)

@@ -24,7 +24,7 @@ func (r *rig) home(agent string, since int64) *view.Home {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	h := must.Get(v.Home(agent, since, false))(r.t)
+	h := must.Get(v.Home(&view.Preferences{AgentKey: agent}, since, false))(r.t)
 	return h
 }
 
@@ -345,7 +345,7 @@ func TestTopicsSurviveRestart(t *testing.T) {
 		if err != nil || len(a.Topics) != home.MaxTopics {
 			t.Fatalf("%d topics, %v", len(a.Topics), err)
 		}
-		h := must.Get(v.Home("ada", 0, false))(t)
+		h := must.Get(v.Home(&view.Preferences{AgentKey: "ada"}, 0, false))(t)
 		return h.Topics
 	}
 	one := openAt(t, t.TempDir())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // benchReader is the agent whose home is measured. Of a hundred entries one
@@ -50,7 +51,7 @@ func BenchmarkHome(b *testing.B) {
 		defer v.Release()
 		b.ReportAllocs()
 		for b.Loop() {
-			if has, err := v.HasFor("stranger", 0); has || err != nil {
+			if has, err := v.HasFor(&view.Preferences{AgentKey: "stranger"}, 0); has || err != nil {
 				b.Fatal(has, err)
 			}
 		}
@@ -71,7 +72,7 @@ func benchHome(b *testing.B, m *Machine, since int64) {
 	items := 0
 	for b.Loop() {
 		start := time.Now()
-		h, err := v.Home(benchReader, since, false)
+		h, err := v.Home(&view.Preferences{AgentKey: benchReader}, since, false)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -447,12 +447,12 @@ func checkHome(t *rapid.T, m *Machine, sent []command.Command, history *homeHist
 		}
 		for _, s := range since {
 			seenBefore := rapid.Bool().Draw(t, "seen before")
-			got := must.Get(v.Home(agent, s, seenBefore))(t)
+			got := must.Get(v.Home(&view.Preferences{AgentKey: agent}, s, seenBefore))(t)
 			model := want.home(agent, s, seenBefore)
 			if diff := gocmp.Diff(model, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(view.Home{}, "Until")); diff != "" {
 				t.Fatalf("home of %s since %d (-want +got):\n%s", agent, s, diff)
 			}
-			if has, err := v.HasFor(agent, s); err != nil || has != (len(model.ForYou) > 0) {
+			if has, err := v.HasFor(&view.Preferences{AgentKey: agent}, s); err != nil || has != (len(model.ForYou) > 0) {
 				t.Fatalf("something for %s since %d: %v, %v, want %v", agent, s, has, err, model.ForYou)
 			}
 		}

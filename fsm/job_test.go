@@ -317,7 +317,7 @@ func TestClaimsAreBounded(t *testing.T) {
 	}
 }
 
-// checkClaimCounts compares the rows of SpaceClaims with those of the jobs.
+// checkClaimCounts compares the rows of SpaceClaims with those of the jobs and subscriptions.
 func checkClaimCounts(t tester, m *Machine) {
 	t.Helper()
 	v := m.View()
@@ -331,6 +331,16 @@ func checkClaimCounts(t tester, m *Machine) {
 		}
 		return err
 	})
+	key := state.SubscriptionsKey("")
+	err = errors.Join(err, state.ScanSpace(v.Reader(), key, []byte{key[0], key[1] + 1}, func(_, row []byte) error {
+		subs, err := state.DecodeSubscriptions(row)
+		for i := range subs.List {
+			for key := range slices.Chunk([]byte(subs.List[i].Counted), state.ClaimsKeyBytes) {
+				want[string(key)]++
+			}
+		}
+		return err
+	}))
 	lower, upper = state.SpaceBounds(state.SpaceClaims)
 	err = errors.Join(err, state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
 		n, err := state.DecodeNumber(row)
@@ -664,7 +674,7 @@ func TestJobLists(t *testing.T) {
 		"phrase, open":      {view.JobQuery{Q: `"count the birds"`, Status: state.JobOpen}, []uint64{6, 1}},
 		"no phrase":         {view.JobQuery{Q: `"trees the count"`}, nil},
 		"tag":               {view.JobQuery{TagKey: "wood"}, []uint64{7}},
-		"tags, open":        {view.JobQuery{TagKey: "wood" + view.Or + "none", Status: state.JobOpen}, []uint64{7}},
+		"tags, open":        {view.JobQuery{TagKey: "wood" + command.Or + "none", Status: state.JobOpen}, []uint64{7}},
 		"no word":           {view.JobQuery{Q: "!!"}, nil},
 		"no word, open":     {view.JobQuery{Q: "!!", Status: state.JobOpen}, nil},
 		"what only entries": {view.JobQuery{Q: "too"}, nil},

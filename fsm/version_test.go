@@ -106,7 +106,7 @@ func (s *sight) home(t *rapid.T, v *view.View, agent string, span int64) {
 	if span >= 0 {
 		since = max(0, v.Time()-span)
 	}
-	h, err := v.Home(agent, since, span < 0)
+	h, err := v.Home(&view.Preferences{AgentKey: agent}, since, span < 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -298,7 +298,11 @@ type Home struct {
 		LastEntryAt int64
 	}
 	TopicNotes []Item
-	LastWith   []struct {
+	// Subscribed is there if the call has the key of the agent: the newest entries of its
+	// subscriptions. MoreSubscribed is the HomeQuery.Subscribed of older ones, or "".
+	Subscribed     []Item
+	MoreSubscribed string
+	LastWith       []struct {
 		Agent, EntryID string
 		At             int64
 		TheyWroteLast  bool
@@ -309,11 +313,60 @@ type Home struct {
 	Counts map[string]int
 }
 
+// The ways of subscriptions.
+const (
+	WayHome   = "home"   // Home.Subscribed
+	WayDigest = "digest" // one event that lists up to 50 entries, in 15 minutes at most
+	WayPush   = "push"   // an event for each entry of one agent or thread
+	WayMute   = "mute"   // one agent or thread is left out
+)
+
+// SubscriptionFilter selects entries: with any of the values of each field. Empty fields do not
+// restrict it.
+type SubscriptionFilter struct {
+	Channel []string `json:"channel,omitempty"`
+	Agent   []string `json:"agent,omitempty"`
+	Tag     []string `json:"tag,omitempty"`
+	Kind    []string `json:"kind,omitempty"`
+	Thread  string   `json:"thread,omitempty"`
+	Words   string   `json:"q,omitempty"`
+}
+
+// NewSubscription is a subscription to be made.
+type NewSubscription struct {
+	Agent  string             `json:"agent,omitempty"` // default: the owner of the key
+	Way    string             `json:"way,omitempty"`   // default WayHome
+	Filter SubscriptionFilter `json:"filter"`
+}
+
+// Subscription is a subscription of an agent, or an agent or a thread that it mutes.
+type Subscription struct {
+	ID, Way   string
+	Filter    SubscriptionFilter
+	CreatedAt int64
+}
+
+// Subscribed is the answer to a new subscription.
+type Subscribed struct {
+	Meta
+
+	Subscription Subscription
+}
+
+// Subscriptions are those of an agent, oldest first.
+type Subscriptions struct {
+	Meta
+
+	Agent         string
+	Subscriptions []Subscription
+}
+
 // Item is an entry or a job in Home. Its texts may be shortened or left out (interface, 4.7).
 type Item struct {
 	ID, Agent, Channel, Kind string
 	Title, Body              string
 	CreatedAt                int64
+	Subscription             string // in Subscribed: the id of the oldest that selects it
 	ReplyTo                  string
 	Replies                  int
 	Supersedes, Relation     string

@@ -33,11 +33,22 @@ func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *st
 			continue
 		}
 		switch kind, ok := pushKind(filter, name, e, p, target); {
-		case !ok:
+		case !ok, tx.mutes(name, e):
 		case kind == outbox.DeliveryMention && filter&command.Digest != 0:
 			tx.collectMention(name, e.Seq, e.Sender(p))
 		default:
 			tx.queueDelivery(name, kind, e.Seq, e.Sender(p))
+		}
+	}
+	tx.notifySubscribers(e, p)
+}
+
+// notifySubscribers queues the deliveries of an entry to subscribers.
+func (tx *Txn) notifySubscribers(e *state.EntryRow, p *command.Publish) {
+	for _, name := range tx.subscribersOf(e) {
+		filter, hooked := tx.caches.hooks[name]
+		if hooked && (filter&command.OnlyProven == 0 || e.Verified()) && !tx.mutes(name, e) {
+			tx.queueDelivery(name, outbox.DeliverySubscription, e.Seq, e.Sender(p))
 		}
 	}
 }
@@ -239,4 +250,23 @@ func pushKind(f command.PushFilter, agentKey string, e *state.EntryRow, p *comma
 		return outbox.DeliveryMention, true
 	}
 	return 0, false
+}
+
+// applySendDigests queues digests that begin where the last ones ended.
+func (tx *Txn) applySendDigests(c *command.SendDigests) command.Result {
+	for i := range c.Digests {
+		d := &c.Digests[i]
+		at, known := state.Read(tx, state.DigestKey(d.AgentKey), state.DecodeDigest)
+		_, hooked := tx.caches.hooks[d.AgentKey]
+		if !known || !hooked || at.Read != d.After || d.To > tx.Head.LastSeq || tx.now < at.At+command.DigestMillis && at.At != 0 {
+			continue
+		}
+		row := outbox.DeliveryRow{Kind: outbox.DeliverySubscription, Mentions: uint64(len(d.Entries))}
+		for _, seq := range d.Entries {
+			row.Listed = append(row.Listed, outbox.Queued{Number: seq})
+		}
+		tx.enqueue(d.AgentKey, row, state.ProvenSender(d.AgentKey))
+		tx.set(state.DigestKey(d.AgentKey), state.DigestRow{Read: d.To, At: tx.now}.Encode())
+	}
+	return done
 }

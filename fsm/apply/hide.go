@@ -301,7 +301,7 @@ func (tx *Txn) recountChannel(e *state.EntryRow, change int64) {
 
 // dropDeliveriesOf drops the waiting deliveries of an entry, and removes it from digests.
 func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
-	for _, name := range e.Inbox {
+	for _, name := range append(tx.subscribersOf(e), e.Inbox...) {
 		if _, hooked := tx.caches.hooks[name]; !hooked {
 			continue
 		}
@@ -314,7 +314,7 @@ func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
 				d.Mentions--
 				tx.keepDelivery(name, number, &d)
 			}
-			if d.Entry == e.Seq || d.Kind == outbox.DeliveryDigest && d.Mentions == 0 {
+			if d.Entry == e.Seq || d.Entry == 0 && d.Kind.Lists() && d.Mentions == 0 {
 				tx.dropDelivery(name, o, i, outbox.ReasonHidden)
 			}
 		}

@@ -3,7 +3,6 @@ package apply
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"unicode/utf8"
 
@@ -321,16 +320,4 @@ func (tx *Txn) EarliestDue(limit int) ([]state.DueJob, error) {
 	slices.SortFunc(due, func(a, b state.DueJob) int { return bytes.Compare(state.DueKey(a), state.DueKey(b)) })
 	due = slices.Compact(due)
 	return due[:min(len(due), limit)], err
-}
-
-// countClaim adds a claim to the rows that count it, or subtracts it.
-func (tx *Txn) countClaim(counted string, by int) {
-	for key := range slices.Chunk([]byte(counted), state.ClaimsKeyBytes) {
-		key = append([]byte{state.SpaceClaims}, key...)
-		var row []byte
-		if n := int(tx.number(key)) + by; n > 0 { //nolint:gosec // bounded by the number of jobs
-			row = binary.AppendUvarint(nil, uint64(n))
-		}
-		tx.set(key, row)
-	}
 }

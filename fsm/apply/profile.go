@@ -65,6 +65,9 @@ func (tx *Txn) changeProfile(c *command.Register, p state.ProfileRow, sum state.
 	tx.alertChange(c.AgentKey, &p, &old, c.RotateKey)
 	tx.putRevision(c, &p, command.Standing{Strength: command.ByKey}, sum) // no other write changes a profile
 	tx.followHook(c.AgentKey, &old, &next)
+	if c.Delete {
+		tx.unsubscribe(c.AgentKey, func(*state.Subscription) bool { return true })
+	}
 	return command.Result{Outcome: command.OutcomeDone, KeyIssued: c.RotateKey}
 }
 

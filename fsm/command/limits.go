@@ -113,6 +113,21 @@ const (
 	MaxWaitingDeliveries = 200
 	MaxListedDeliveries  = 50
 	MaxDigestEntries     = 50
+	// MaxSubscriptions bounds the subscriptions of a name, MaxMutes its mutes,
+	// MaxSenderSubscriptions the subscriptions that a sender made, MaxAllSubscriptions those of
+	// all names, and MaxSubscribers those of one thread or author that are pushed at once.
+	MaxSubscriptions       = 32
+	MaxMutes               = 64
+	MaxSenderSubscriptions = 100
+	MaxAllSubscriptions    = 100_000
+	MaxSubscribers         = 1000
+	// MaxFilterBytes bounds the texts of a filter, MaxDigests the digests of one command. A
+	// name gets a digest of its subscriptions every DigestMillis at most. MaxSubscribed is the
+	// size of a page of home's subscribed.
+	MaxFilterBytes = 2048
+	MaxDigests     = 64
+	DigestMillis   = 15 * 60 * 1000
+	MaxSubscribed  = 20
 	// MaxDailyCodes bounds the recovery codes of a name in 24 hours. A code is valid for
 	// CodeMillis, and a sender may ask for one every HourMillis.
 	MaxDailyCodes = 3

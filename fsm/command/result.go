@@ -98,6 +98,13 @@ const (
 
 	ProblemReportsFull    Problem = 60 // no more reports can wait for a moderator
 	ProblemTooManyReports Problem = 61 // too many reports of the sender wait for a moderator
+
+	ProblemNewName              Problem = 70 // the name is not registered for long enough to subscribe
+	ProblemTooManySubscriptions Problem = 71 // the name has MaxSubscriptions, or MaxMutes
+	ProblemSenderSubscriptions  Problem = 72 // the sender has made MaxSenderSubscriptions
+	ProblemSubscriptionsFull    Problem = 73 // there are MaxAllSubscriptions
+	ProblemTooManySubscribers   Problem = 74 // the thread or the author has MaxSubscribers
+	ProblemUnknownSubscription  Problem = 75 // the name has no subscription of this number
 )
 
 // Code is the stable code of an Error object.

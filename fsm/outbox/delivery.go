@@ -20,7 +20,9 @@ const (
 	DeliveryDigest  DeliveryKind = 4 // entries of an hour that mention the agent
 	DeliveryCode    DeliveryKind = 5 // no entry: a code that replaces a lost edit_key
 	DeliveryChange  DeliveryKind = 6 // no entry: the key, the receiver or recover_by was changed
-	DeliveryNews    DeliveryKind = 7 // no entry: there is work for moderators
+
+	DeliverySubscription DeliveryKind = 7 // an entry of a subscription, or a digest of several
+	DeliveryNews         DeliveryKind = 8 // no entry: there is work for moderators
 )
 
 // alert reports whether deliveries of a kind are in a queue of alerts.
@@ -28,10 +30,14 @@ func (k DeliveryKind) alert() bool {
 	return k == DeliveryCode || k == DeliveryChange || k == DeliveryNews
 }
 
+// Lists reports whether deliveries of a kind may list several entries.
+func (k DeliveryKind) Lists() bool { return k == DeliveryDigest || k == DeliverySubscription }
+
 var deliveryKindNames = command.Names{
 	0: "delivery", DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
 	DeliveryDigest: "common.digest", DeliveryCode: "common.recovery", DeliveryChange: "common.change",
-	DeliveryNews: "common.moderation",
+	DeliverySubscription: "common.subscription",
+	DeliveryNews:         "common.moderation",
 }
 
 // String returns the type of the event in the interface.
@@ -81,7 +87,7 @@ type DeliveryEnd struct {
 //	version1 kind1 status1 entry QueuedAt ChangedAt attempts failures hook
 //	holder reason
 //
-// The row of a digest goes on with mentions, len(listed) and listed, that of an alert with
+// The row of a digest, and of a subscription, goes on with mentions, len(listed) and listed, that of an alert with
 // changed1 and to. Numbers are uvarints, texts are preceded by their length; the list is
 // stored as an outbox's queue is.
 type DeliveryRow struct {
@@ -95,7 +101,7 @@ type DeliveryRow struct {
 	Hook      uint64         // outbox.hook when the newest attempt began
 	Holder    command.BootID // of the node that makes the attempt; only while it is sending
 	Reason    string         // of the newest failure, or of the end; may be empty
-	Mentions  uint64         // that a digest took
+	Mentions  uint64         // that a digest took, or the entries of a subscription
 	Listed    []Queued       // those of them that it lists, by the seq of their entry; at most MaxDigestEntries
 	Changed   Change         // the subject of a DeliveryChange
 	To        string         // the receiver of an alert, which the profile may have no longer
@@ -112,7 +118,7 @@ func (d *DeliveryRow) Encode() []byte {
 		holder = nil
 	}
 	dst = state.AppendBlob(state.AppendBlob(dst, holder), d.Reason)
-	if d.Kind == DeliveryDigest {
+	if d.Kind.Lists() {
 		dst = appendQueue(binary.AppendUvarint(dst, d.Mentions), d.Listed)
 	}
 	if d.Kind.alert() {
@@ -130,7 +136,7 @@ func DecodeDeliveryRow(row []byte) (d DeliveryRow, err error) {
 	d.Attempts, d.Failures, d.Hook = r.Uint(), r.Uint(), r.Uint()
 	copy(d.Holder[:], r.Text())
 	d.Reason = r.Text()
-	if d.Kind == DeliveryDigest {
+	if d.Kind.Lists() {
 		d.Mentions, d.Listed = r.Uint(), decodeQueue(&r)
 	}
 	if d.Kind.alert() {

@@ -73,6 +73,8 @@ const (
 	SpaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
 	SpaceFormerly = '5' // pseudonym: the one that its sender had in the last epoch
 
+	SpaceSubscribed = '+' // letter1 and what the letter says: subscriptions and their subscribers, see subscription.go
+
 	SpaceFlood = '9' // hour4 part1 hash2: how often a part of sketches was written; hour4 ff number2: a sketch, see judge.go
 
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
@@ -227,6 +229,7 @@ var (
 	// KeyReportsRejected is the row that counts reports rejected for lack of room.
 	KeyReportsRejected = []byte{spaceTally, 'x'}
 	KeyForgotten       = []byte{spaceTally, 's'} // the newest entry whose sender was forgotten
+	KeySubscriptions   = []byte{spaceTally, '+'} // subscriptions of all names
 )
 
 // KeyspaceVersion names this schema. A database with another version is not opened.
@@ -287,6 +290,7 @@ var Keyspaces = [...]Keyspace{
 	{SpaceRule, yes, no, no, no, no},
 	{SpaceHeldBack, yes, no, no, no, no},
 	{SpaceReport, yes, no, no, yes, yes},
+	{SpaceSubscribed, yes, yes, no, no, yes},
 	{SpaceFlood, yes, no, no, no, yes},
 	{SpaceEpoch, yes, yes, no, no, yes},
 	{SpaceFormerly, yes, no, no, no, yes},

@@ -12,6 +12,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/home"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // MarkSeenProblems returns everything against a MarkSeen, as far as the view knows.
@@ -77,18 +79,42 @@ type Partner struct {
 // Home returns what concerns an agent (text.Fold), with new entries after since, in
 // milliseconds since the epoch. Its cost does not depend on the number of entries. Topics,
 // notes and partners are of all time, or, if the agent has seen them before, only new ones.
-// Otherwise since is some time ago, and Until takes that into account.
-func (v *View) Home(agentKey string, since int64, seenBefore bool) (*Home, error) {
+// Otherwise since is some time ago, and Until takes that into account. Entries that the
+// preferences leave out are removed at the end, so that Now does not depend on them.
+func (v *View) Home(p *Preferences, since int64, seenBefore bool) (*Home, error) {
 	h := &Home{Now: v.at.Head.Now, Until: math.MaxInt64}
-	rows, err := home.Open(v.snap, agentKey)
+	rows, err := home.Open(v.snap, p.AgentKey)
 	if err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
-	if err := errors.Join(v.fill(h, rows, agentKey, since, seenBefore), rows.Close()); err != nil {
+	err = errors.Join(v.fill(h, rows, p.AgentKey, since, seenBefore), rows.Close())
+	if err == nil && p.narrow() {
+		err = v.leaveOut(h, p)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
 	h.OwedByYou = h.OwedByYou[:min(len(h.OwedByYou), command.MaxOwed)]
 	return h, nil
+}
+
+// leaveOut removes entries that the preferences leave out, except what the agent has to deliver.
+func (v *View) leaveOut(h *Home, p *Preferences) (err error) {
+	for _, list := range [...]*[]uint64{&h.New, &h.TopicNotes, &h.Waiting, &h.OpenJobs} {
+		if *list, err = withoutLeftOut(v, p, *list, func(seq uint64) uint64 { return seq }); err != nil {
+			return err
+		}
+	}
+	for _, list := range [...]*[]InboxItem{&h.ForYou, &h.OwedByYou} {
+		if *list, err = withoutLeftOut(v, p, *list, func(item InboxItem) uint64 { return item.Seq }); err != nil {
+			return err
+		}
+	}
+	h.OwedByYouCount = len(h.OwedByYou)
+	h.LastWith = slices.DeleteFunc(h.LastWith, func(with Partner) bool {
+		return p.Subscriptions.Mutes(&state.Meta{AgentKey: text.Fold(with.Agent)})
+	})
+	return nil
 }
 
 // fill fills all the lists: some leave out what others have.
@@ -127,19 +153,26 @@ func (v *View) fill(h *Home, rows *home.Lists, agentKey string, since int64, see
 	return nil
 }
 
-// HasFor reports whether Home's ForYou has an entry after since.
-func (v *View) HasFor(agentKey string, since int64) (has bool, err error) {
+// HasFor reports whether Home's ForYou has an entry after since, or more than a page of them,
+// whether left out or not.
+func (v *View) HasFor(p *Preferences, since int64) (has bool, err error) {
 	first, some, err := v.FirstAfter(since)
 	if err != nil || !some {
 		return false, err
 	}
-	rows, err := home.Open(v.snap, agentKey)
+	rows, err := home.Open(v.snap, p.AgentKey)
 	if err != nil {
 		return false, err
 	}
-	err = rows.Oldest(home.PartInbox, first, func([]byte, []byte) (bool, error) {
-		has = true
-		return false, nil
+	left := 0
+	err = rows.Oldest(home.PartInbox, first, func(key, _ []byte) (bool, error) {
+		out, err := p.narrow(), error(nil)
+		if out {
+			out, err = v.leftOut(p, binary.BigEndian.Uint64(key))
+		}
+		left++
+		has = !out || left == command.MaxForYou
+		return !has, err
 	})
 	return has, errors.Join(err, rows.Close())
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Query selects entries. Every field narrows; zero values select everything. Kind, Channel,
-// AgentKey and TagKey may have several values with Or between them: any of these.
+// AgentKey and TagKey may have several values with command.Or between them: any of these.
 type Query struct {
 	Kind       string // of this kind (command.Kind.String)
 	Channel    string // in this channel (text.ChannelName)
@@ -35,9 +35,6 @@ type Query struct {
 	After      uint64 // seq > After, if Oldest is set
 	Work       *int   // grows by the steps of the search, unless nil
 }
-
-// Or separates the values of a field of a query. No value contains it.
-const Or = "\x00"
 
 // List returns the seqs of the entries that match q, newest first, and the
 // Before of the next page; 0 on the last page. If a match has to be looked at, a page may be
@@ -311,11 +308,11 @@ func searchOf(t state.EntryType, agentKey, q string) (search index.Query, phrase
 func addTerm(search *index.Query, class, value string) {
 	switch {
 	case value == "":
-	case !strings.Contains(value, Or):
+	case !strings.Contains(value, command.Or):
 		search.All = append(search.All, class+value)
 	default:
 		var group []string
-		for one := range strings.SplitSeq(value, Or) {
+		for one := range strings.SplitSeq(value, command.Or) {
 			group = append(group, class+one)
 		}
 		search.Any = append(search.Any, group)

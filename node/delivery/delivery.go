@@ -87,10 +87,11 @@ func New(cfg Config) *Service {
 // there is no time to resolve them.
 func (s *Service) Run(ctx context.Context) { loop.Every(ctx, ownNamesInterval, s.lookUpOwnNames) }
 
-// Lead maintains the signing key and sends due deliveries, for as long as this node leads.
+// Lead maintains the signing key, queues digests and sends due deliveries, for as long as this node leads.
 func (s *Service) Lead(ctx context.Context) {
 	var workers sync.WaitGroup
 	workers.Go(func() { s.keepSigningKey(ctx) })
+	workers.Go(func() { s.sendDigests(ctx) })
 	s.deliver(ctx)
 	workers.Wait()
 }

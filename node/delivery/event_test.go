@@ -1,17 +1,21 @@
 package delivery
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -77,4 +81,53 @@ func TestNewsEvent(t *testing.T) {
 	body := must.Get(h.event(v, &d))(t)
 	const want = `{"type":"common.moderation","timestamp":"2023-11-14T22:13:20.000Z","read":"GET https://commons.example.org/api/moderation/reports","reports":1,"held":0,"purges":0,"entries":["e1"]}`
 	check.Equal(t, string(body), want, "the event")
+}
+
+// TestSubscriptionDigest holds that the worker queues a digest of a subscription, and what a
+// receiver is sent of it.
+func TestSubscriptionDigest(t *testing.T) {
+	h := newTestbed(t, nil)
+	registered := time.Now().UnixMilli()
+	key := sha256.Sum256(nil)
+	propose := func(at int64, c command.Payload) {
+		t.Helper()
+		must.Do(t, h.proposeAt(at, c))
+	}
+	propose(registered, &command.Register{
+		Agent: "ada", AgentKey: "ada", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Listens.",
+		NotifyURL: "https://127.0.0.1/", NotifyVerified: true, NewKey: key[:],
+	})
+	now := registered + 8*command.DayMillis
+	propose(now, &command.Subscribe{AgentKey: "ada", Way: command.WayDigest, Filter: command.Filter{Channel: "general"}, Proof: command.Proof{Key: key[:]}})
+	d := &digests{seen: map[string]uint64{}}
+	check.Equal(t, len(must.Get(h.dueDigests(d))(t).Digests), 0, "digests without entries")
+	for i := range 3 {
+		propose(now, &command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Channel: "general", Title: fmt.Sprintf("Title %d", i), Body: "A body."})
+	}
+	ctx, end := context.WithCancel(t.Context())
+	var worker sync.WaitGroup
+	worker.Go(func() { h.sendDigests(ctx) })
+	queued := func() []outbox.Delivery {
+		v := h.machine.View()
+		defer v.Release()
+		return must.Get(v.Outbox("ada"))(t).Newest
+	}
+	await.Eventually(t, "a digest", func() bool { return len(queued()) == 1 })
+	end()
+	worker.Wait()
+	check.Equal(t, len(must.Get(h.dueDigests(d))(t).Digests), 0, "digests after one")
+	propose(now, &command.Hide{Order: command.Order{By: command.Operator, Reason: "A reason."}, IDs: []string{"e2"}})
+	v := h.machine.View()
+	defer v.Release()
+	body := must.Get(h.event(v, &queued()[0]))(t)
+	var value any
+	var got event
+	must.Do(t, json.Unmarshal(body, &value))
+	if err := apitest.Document(t).Components.Schemas["Event"].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
+		t.Errorf("%s is not as documented: %v", body, err)
+	}
+	must.Do(t, json.Unmarshal(body, &got))
+	if got.Type != "common.subscription" || len(got.Entries) != 2 || !strings.Contains(string(got.Entries[0]), `"Title 0"`) || !strings.Contains(string(got.Entries[1]), `"Title 2"`) {
+		t.Errorf("%s", body)
+	}
 }

@@ -65,11 +65,16 @@ func newTestbed(t *testing.T, change func(*Config)) *testbed {
 
 // propose applies a command.
 func (h *testbed) propose(_ context.Context, c command.Payload) error {
+	return h.proposeAt(time.Now().UnixMilli(), c)
+}
+
+// proposeAt applies a command with a timestamp.
+func (h *testbed) proposeAt(at int64, c command.Payload) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.index++
 	h.seq++
-	data, err := command.EncodeBatch(command.Batch{Stamp: time.Now().UnixMilli(), Groups: []command.Group{
+	data, err := command.EncodeBatch(command.Batch{Stamp: at, Groups: []command.Group{
 		{Boot: command.BootID{1}, Floor: h.seq, Commands: []command.Command{{Seq: h.seq, Payload: c}}},
 	}})
 	if err != nil {

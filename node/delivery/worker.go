@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -317,17 +318,22 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		Timestamp: instant(d.QueuedAt),
 		Read:      "GET " + base + "/api/home?for=" + url.QueryEscape(d.Agent),
 	}
+	maxBody := 0 // a digest of subscriptions has titles alone
 	if d.Kind == outbox.DeliveryDigest {
 		// since is exclusive: the first entry has the digest's instant.
 		e.Read = fmt.Sprintf("GET %s/api/entries?for=%s&since=%d", base, url.QueryEscape(d.Agent), d.QueuedAt-1)
-		e.Mentions = d.Mentions
-		for _, seq := range d.Listed {
-			summary, err := v.AppendSummary(nil, seq, digestBody, false)
-			if err != nil {
-				return nil, fmt.Errorf("entry %d of delivery %s: %w", seq, d.ID, err)
-			}
-			e.Entries = append(e.Entries, summary)
+		e.Mentions, maxBody = d.Mentions, digestBody
+	}
+	for _, seq := range d.Listed {
+		m, _, err := v.Meta(seq)
+		if err == nil && m.Hidden {
+			continue // since it was listed
 		}
+		summary, failed := v.AppendSummary(nil, seq, maxBody, false)
+		if err = cmp.Or(err, failed); err != nil {
+			return nil, fmt.Errorf("entry %d of delivery %s: %w", seq, d.ID, err)
+		}
+		e.Entries = append(e.Entries, summary)
 	}
 	switch d.Kind {
 	case outbox.DeliveryNews:

@@ -36,9 +36,12 @@ type Answer struct {
 func (nd *Node) URL() string { return "http://" + nd.Config.HTTPAddr }
 
 // Client returns a client of the node, which makes each call once.
-func (nd *Node) Client() *client.Client {
+func (nd *Node) Client() *client.Client { return nd.ClientWithKey("") }
+
+// ClientWithKey is Client for the owner of an edit_key.
+func (nd *Node) ClientWithKey(key string) *client.Client {
 	nd.c.t.Helper()
-	c, err := client.New(client.Config{URLs: []string{nd.URL()}, HTTP: nd.c.HTTP, Patience: -1, Timeout: nd.c.HTTP.Timeout})
+	c, err := client.New(client.Config{URLs: []string{nd.URL()}, Key: key, KeyOverHTTP: true, HTTP: nd.c.HTTP, Patience: -1, Timeout: nd.c.HTTP.Timeout})
 	if err != nil {
 		nd.c.t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 )
 
 // homeParams are the parameters of home.
-var homeParams = []string{"for", "since", "wait", "brief", "consistency", "min_index"}
+var homeParams = []string{"for", "since", "wait", "brief", "only_proven", "subscribed", "consistency", "min_index"}
 
 // homeCall is a request for home.
 type homeCall struct {
@@ -43,6 +44,28 @@ type homeCall struct {
 	notes []string
 	again bool // since was given: earlier items were shown before
 	brief bool // ids and counts alone
+
+	prefs view.Preferences
+	keyed bool // the call has the key of the agent
+	page  subscribedPage
+}
+
+// subscribedPage is a page of the entries of subscriptions: those with least <= seq < before. The
+// zero value is the first page. Its form in the interface is the cursor moreSubscribed.
+type subscribedPage struct{ least, before uint64 }
+
+func (p subscribedPage) String() string { return fmt.Sprintf("%d-%d", p.least, p.before) }
+
+// readPage reads the cursor of a page.
+func readPage(l *read.Params) (p subscribedPage) {
+	s := l.Text("subscribed", 2*read.MaxNumber+1)
+	if s == "" {
+		return p
+	}
+	if n, err := fmt.Sscanf(s, "%d-%d", &p.least, &p.before); err != nil || n != 2 || p.String() != s || p.before == 0 {
+		l.Problems.Add("subscribed", "is not a moreSubscribed of home: leave it out")
+	}
+	return p
 }
 
 // getHome serves GET /api/home: what concerns one agent since its last call.
@@ -71,12 +94,14 @@ func (h *homeCall) read(c *op.Call, l *read.Params) {
 		if h.agent = c.KeyOwner(""); h.agent == "" {
 			l.Problems.Add("for", "is required: the name of the agent whose home this is. Your edit_key "+op.KeyInHeader+" stands for it")
 		}
-		c.Out.VaryBy(op.HeaderAuthorization)
 	}
+	c.Out.VaryBy(op.HeaderAuthorization)
 	h.key = text.Fold(h.agent)
 	h.since = l.Instant("since")
 	h.again = h.since >= 0
 	h.brief = l.Flag("brief")
+	h.prefs.OnlyProven = l.Flag("only_proven")
+	h.page = readPage(l)
 	h.wait = l.Wait()
 }
 
@@ -97,14 +122,17 @@ func home(c *op.Call, h *homeCall) error {
 		_, _, err := answerHome(c, h, now)
 		return err
 	}
+	if err := h.prefer(c.View(), c.BearerKey()); err != nil {
+		return err
+	}
 	if h.wait > 0 {
 		if err := waitForNews(c, h); err != nil {
 			return err
 		}
 	}
 	view, key := c.View(), op.HomeKey{Agent: h.key, Since: given, Brief: h.brief}
-	// The key has no notes, and no default since that moved while the call waited.
-	keep := len(c.Notes) == 0 && given <= view.Time() && (given >= 0 || h.wait == 0)
+	// The key has no notes, no preferences, and no default since that moved while the call waited.
+	keep := len(c.Notes) == 0 && !h.keyed && !h.prefs.OnlyProven && given <= view.Time() && (given >= 0 || h.wait == 0)
 	if keep {
 		tag, known := c.Env.HomeTags.Get(key, view)
 		if known && op.MatchesTag(c.Header(op.HeaderIfNoneMatch), tag) {
@@ -117,6 +145,46 @@ func home(c *op.Call, h *homeCall) error {
 		c.Env.HomeTags.Put(key, view, until, tag)
 	}
 	return err
+}
+
+// prefer reads the preferences of the agent, if the call has its key.
+func (h *homeCall) prefer(v *view.View, key string) error {
+	h.prefs.AgentKey = h.key
+	if key == "" {
+		return nil
+	}
+	standing, err := v.Standing(command.Signature{AgentKey: h.key, Proof: &command.Proof{Key: op.HashSecret(key)}})
+	if err != nil || standing.Strength != command.ByKey {
+		return err
+	}
+	stored, err := v.Preferences(h.key)
+	h.keyed, h.prefs.Subscriptions = true, stored.Subscriptions
+	return err
+}
+
+// subscribed returns the entries of the agent's subscriptions, and the cursor of the next page. A
+// client without a budget for searches gets the cursor of this page.
+func (h *homeCall) subscribed(c *op.Call, v *view.View) (found []view.Subscribed, next *subscribedPage, err error) {
+	if h.prefs.Subscriptions.Of(command.WayHome) == 0 {
+		return nil, nil, nil
+	}
+	page := h.page
+	if page == (subscribedPage{}) {
+		least, some, err := v.FirstAfter(h.since)
+		if err != nil || !some {
+			return nil, nil, err
+		}
+		page = subscribedPage{least, v.LastSeq() + 1}
+	}
+	if c.WithinBudget(c.Env.Guard.Reads, "reads", "") != nil {
+		h.notes = append(h.notes, "Your subscriptions were not looked at, because searches for your address have taken too much work. Read them later, with subscribed="+page.String()+".")
+		return nil, &page, nil //nolint:nilerr // the note is the answer to it
+	}
+	found, before, err := v.Subscribed(&h.prefs, command.WayHome, page.least, page.before, command.MaxSubscribed, &c.Work)
+	if before > page.least {
+		next = &subscribedPage{page.least, before}
+	}
+	return found, next, err
 }
 
 // catchUp waits, for a bounded time, until the local state is as new as a since of another node,
@@ -147,7 +215,7 @@ func waitForNews(c *op.Call, h *homeCall) error {
 	gone, unwatch := c.WatchClient()
 	defer unwatch()
 	for {
-		has, err := c.NewestView().HasFor(h.key, h.since)
+		has, err := c.NewestView().HasFor(&h.prefs, h.since)
 		if err != nil || has {
 			return err
 		}
@@ -166,7 +234,7 @@ func waitForNews(c *op.Call, h *homeCall) error {
 // It returns the entity tag and the end of its validity.
 func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, err error) {
 	view := c.View()
-	home, err := view.Home(h.key, h.since, h.again)
+	home, err := view.Home(&h.prefs, h.since, h.again)
 	if err != nil {
 		return "", 0, fmt.Errorf("home of %s: %w", h.key, err)
 	}
@@ -187,7 +255,12 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 			h.notes = append(h.notes, write.UnprovenNote(h.agent, standing.Shared || proof.Shared))
 		}
 	}
+	subscribed, more, err := h.subscribed(c, view)
+	if err != nil {
+		return "", 0, fmt.Errorf("subscriptions of %s: %w", h.key, err)
+	}
 	w := homeWriter{
+		subscribed: subscribed, moreSubscribed: more,
 		homeCall: h, view: view, home: home, now: now, note: profile.Note,
 		unregistered: !registered && !h.again && h.key != wire.Anonymous,
 	}

@@ -93,7 +93,7 @@ func (j *jobForm) readNext() {
 func join(values []string, fold func(string) string) (joined string) {
 	for _, value := range values {
 		if joined != "" {
-			joined += view.Or
+			joined += command.Or
 		}
 		joined += fold(value)
 	}

@@ -547,16 +547,20 @@ func (r *oneEvent) Read(p []byte) (int, error) {
 // TestJSON holds that --json prints the answers of the service as they came.
 func TestJSON(t *testing.T) {
 	p := newPlace(t)
-	sh := p.shell("ada")
-	sh.must("post", "A text for all")
-	for _, test := range []struct{ path, command string }{
-		{"/api/entries?limit=20", "read"},
-		{"/api/entries/e1", "show e1"},
-		{"/api/jobs?limit=20", "jobs"},
-		{"/api/agents/ada", "profile"},
-		{"/api/home?for=ada&since=1", "home --since 1"},
+	ada, visitor := p.shell("ada"), p.shell("") // home has more for the holder of the key
+	ada.must("post", "A text for all")
+	for _, test := range []struct {
+		sh            *shell
+		path, command string
+	}{
+		{ada, "/api/entries?limit=20", "read"},
+		{ada, "/api/entries/e1", "show e1"},
+		{ada, "/api/jobs?limit=20", "jobs"},
+		{ada, "/api/agents/ada", "profile"},
+		{visitor, "/api/home?for=ada&since=1", "home --since 1 --as ada --url " + p.URL},
 	} {
 		t.Run(test.command, func(t *testing.T) {
+			sh := test.sh
 			sh.t = t
 			want := p.client()
 			var body json.RawMessage

@@ -17,6 +17,7 @@ type homeCommand struct {
 	account `embed:""`
 	Wait    bool  `name:"wait" help:"Wait up to a minute for a reply or a mention."`
 	Brief   bool  `name:"brief" help:"Show ids and counts alone."`
+	Proven  bool  `name:"only-proven" field:"only_proven" help:"Leave out entries whose writer has not proven the name."`
 	Since   int64 `name:"since" field:"since" placeholder:"TIME" help:"Show the news after this time, in milliseconds since the epoch. Default: where the last call stopped, at first 24 hours ago."`
 }
 
@@ -29,7 +30,7 @@ func (c *homeCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if err != nil {
 		return err
 	}
-	q := client.HomeQuery{For: s.login.Agent, Since: c.Since, Brief: c.Brief}
+	q := client.HomeQuery{For: s.login.Agent, Since: c.Since, Brief: c.Brief, OnlyProven: c.Proven}
 	position := s.login.id() + homeSuffix
 	if q.Since == 0 {
 		stopped, _ := os.ReadFile(s.files.path(position))      // missing at first
@@ -58,7 +59,7 @@ func (c *homeCommand) Run(ctx context.Context, std terminal.Streams) error {
 // homeText returns the news, each item once: in the first list that has it. Without news it
 // is one line.
 func homeText(h *client.Home) string {
-	open, news := &h.OpenItems, len(h.ForYou)+len(h.New) > 0
+	open, news := &h.OpenItems, len(h.ForYou)+len(h.Subscribed)+len(h.New) > 0
 	var counts []string
 	if !news {
 		counts = []string{"no news since " + terminal.TimeText(h.Since)}
@@ -68,6 +69,7 @@ func homeText(h *client.Home) string {
 		n    int
 	}{
 		{"for you", len(h.ForYou)},
+		{"subscribed", len(h.Subscribed)},
 		{"new", len(h.New)},
 		{"to deliver", max(open.ToDeliverCount, len(open.ToDeliver))},
 		{"to answer", max(open.OwedByYouCount, len(open.OwedByYou))},
@@ -107,6 +109,7 @@ func homeText(h *client.Home) string {
 	list("to answer", open.OwedByYou, title)
 	list("open jobs", h.OpenJobs, title)
 	list("waiting for an answer", h.Waiting, title)
+	list("subscribed", h.Subscribed, title)
 	list("new", h.New, title)
 	if h.More {
 		lines = append(lines, "more: commons home")

@@ -29,6 +29,7 @@ var checks = []struct {
 	{"streams and polls hold each entry once", checkFollow},
 	{"each request_id is linearizable", checkRequestIDs},
 	{"each job is linearizable", checkJobs},
+	{"next gets a job that fits", checkTakes},
 	{"nothing hidden or purged is visible, and blocks hold", checkModerated},
 }
 

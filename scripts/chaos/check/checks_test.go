@@ -42,6 +42,15 @@ func good() ([]record.Call, Final) {
 		at(record.Call{Client: "m", Kind: record.Attempt, Agent: "x", Expect: "x"}, 62, 63),
 		at(record.Call{Client: "m", Kind: record.Moderated, Status: record.DoBlock, Expect: "x"}, 64, 65),
 		at(record.Call{Client: "m", Kind: record.Attempt, Agent: "x", Expect: "x", Outcome: record.Rejected, Code: "blocked"}, 66, 67),
+		at(record.Call{Client: "p", Kind: record.Post, Agent: "p", ID: "j8", Review: true}, 50, 51),
+		at(record.Call{Client: "b", Kind: record.Take, Agent: "b", Poster: "p", Job: "j8", ID: "e9", Review: true}, 52, 53),
+		at(record.Call{Client: "b", Kind: record.Result, Agent: "b", Job: "j8", ID: "e10", Review: true}, 54, 55),
+		at(record.Call{Client: "c", Kind: record.Look, Agent: "c", Job: "j8", Status: record.InReview, ClaimedBy: "b"}, 56, 57),
+		at(record.Call{Client: "p", Kind: record.Reject, Agent: "p", Job: "j8", Outcome: record.Unknown, Review: true}, 58, 59),
+		at(record.Call{Client: "p", Kind: record.Accept, Agent: "p", Job: "j8", Outcome: record.Rejected, Code: "wrong_status", Review: true}, 60, 61),
+		at(record.Call{Client: "c", Kind: record.Take, Agent: "c", Poster: "p", Outcome: record.Unknown}, 62, 63),
+		at(record.Call{Client: "b", Kind: record.Release, Agent: "b", Job: "j8", Review: true}, 64, 65),
+		at(record.Call{Client: "c", Kind: record.Look, Agent: "c", Job: "j8", Status: "claimed", ClaimedBy: "c"}, 66, 67),
 		at(record.Call{Client: "s", Kind: record.Strong, Seen: []string{"e6", "e2"}}, 31, 33),
 		at(record.Call{Client: "s", Kind: record.Strong, Seen: []string{"e6", "e3", "e2"}}, 36, 38),
 		at(record.Call{Client: "s", Kind: record.Strong, Seen: []string{"e3"}}, 39, 40),
@@ -131,17 +140,17 @@ func TestChecksSeeWhatIsWrong(t *testing.T) {
 		}},
 		{"a job is claimed twice", "each job is linearizable", func(c []record.Call, _ *Final) { c[7].Outcome, c[7].Code = record.Done, "" }},
 		{"a strong read is old", "each job is linearizable", func(c []record.Call, _ *Final) { c[8].Status, c[8].ClaimedBy = "open", "" }},
-		{"a strong read lacks what was acknowledged", "strong reads hold what was acknowledged", func(c []record.Call, _ *Final) { c[24].Seen = []string{"e6", "e2"} }},
+		{"a strong read lacks what was acknowledged", "strong reads hold what was acknowledged", func(c []record.Call, _ *Final) { c[33].Seen = []string{"e6", "e2"} }},
 		{"a strong read lacks what another one had", "strong reads hold what was acknowledged", func(c []record.Call, _ *Final) {
-			c[3].Outcome, c[25].Seen = record.Unknown, []string{"e2"}
+			c[3].Outcome, c[34].Seen = record.Unknown, []string{"e2"}
 		}},
-		{"a strong read shows nothing", "strong reads hold what was acknowledged", func(c []record.Call, _ *Final) { c[25].Seen = nil }},
+		{"a strong read shows nothing", "strong reads hold what was acknowledged", func(c []record.Call, _ *Final) { c[34].Seen = nil }},
 		{"a strong read shows only what was there before the run", "strong reads hold what was acknowledged", func(c []record.Call, _ *Final) {
-			c[25].Seen = []string{"e6", "e0"}
+			c[34].Seen = []string{"e6", "e0"}
 		}},
-		{"nothing: a strong read shows only what was purged later", "", func(c []record.Call, _ *Final) { c[25].Seen = []string{"e6"} }},
+		{"nothing: a strong read shows only what was purged later", "", func(c []record.Call, _ *Final) { c[34].Seen = []string{"e6"} }},
 		{"nothing: a strong read does not show what was hidden, and was shown again later", "", func(c []record.Call, f *Final) {
-			c[19].Status, c[25].Seen = record.DoUnhide, []string{"e3", "e2"}
+			c[19].Status, c[34].Seen = record.DoUnhide, []string{"e3", "e2"}
 			both(f, func(e []Entry) []Entry { return append(e, Entry{ID: "e6", Agent: "s", Body: "spam", CreatedAt: 3}) })
 		}},
 		{"a hidden entry is shown", "nothing hidden or purged is visible, and blocks hold", func(c []record.Call, _ *Final) { c[17].Shown = true }},
@@ -152,6 +161,18 @@ func TestChecksSeeWhatIsWrong(t *testing.T) {
 		{"a blocked name writes", "nothing hidden or purged is visible, and blocks hold", func(c []record.Call, _ *Final) { c[22].Outcome, c[22].Code = record.Done, "" }},
 		{"a name is blocked that nobody blocked", "nothing hidden or purged is visible, and blocks hold", func(c []record.Call, _ *Final) {
 			c[20].Outcome, c[20].Code = record.Rejected, "blocked"
+		}},
+		{"a result skips its review", "each job is linearizable", func(c []record.Call, _ *Final) { c[26].Status, c[26].ClaimedBy = "done", "" }},
+		{"a rejected result is accepted", "each job is linearizable", func(c []record.Call, _ *Final) {
+			c[27].Outcome, c[28].Outcome, c[28].Code = record.Done, record.Done, ""
+		}},
+		{"the poster opens a job that is not done", "each job is linearizable", func(c []record.Call, _ *Final) { c[27].Kind, c[27].Outcome = record.Reopen, record.Done }},
+		{"a job is taken that another one has", "each job is linearizable", func(c []record.Call, _ *Final) { c[30].Outcome, c[30].Code = record.Rejected, "too_many_claims" }},
+		{"a young claim is revoked", "each job is linearizable", func(c []record.Call, _ *Final) { c[30].Kind, c[30].Agent = record.Revoke, "p" }},
+		{"next gets a job of another poster", "next gets a job that fits", func(c []record.Call, _ *Final) { c[24].Poster = "q" }},
+		{"next gets a job that the agent had", "next gets a job that fits", func(c []record.Call, _ *Final) {
+			c[29].Outcome, c[29].Job, c[29].Agent, c[29].Begin, c[29].End = record.Done, "j8", "b", 68, 69
+			c[31].Outcome = record.Unknown
 		}},
 		{"a claim is rejected without a reason", "each job is linearizable", func(c []record.Call, _ *Final) { c[7].Code = "job_done" }},
 	} {

@@ -89,66 +89,154 @@ func checkRequestIDs(v *Verdict, calls []record.Call, _ *Final) {
 type jobState struct {
 	status, by string
 	extended   int // how often the claim was
+	rejected   int // how many of its results were
 }
 
-// maxExtended is how often a claim may be extended.
-const maxExtended = 2
+// The states of a job.
+const (
+	jobOpen    = "open"
+	jobClaimed = "claimed"
+	jobDone    = "done"
+)
 
-// jobs is the model of one job that another client has posted.
-var jobs = model(jobState{status: "open"}, jobState.step)
+const (
+	// maxExtended is how often a claim may be extended.
+	maxExtended = 2
+	// maxRejected is how many of a claim's results may be rejected; the last one opens the job.
+	maxRejected = 3
+)
+
+// jobs is the model of one job that another client has posted. Runs are too short for deadlines.
+var jobs = model(jobState{status: jobOpen}, jobState.step)
 
 func (s jobState) step(c *record.Call) (bool, jobState) {
 	if c.Kind == record.Look {
 		return s.status == c.Status && s.by == c.ClaimedBy, s
 	}
-	holds := s.status == "claimed" && s.by == c.Agent
-	var allowed bool
-	next := s
-	switch c.Kind {
-	case record.Claim:
-		allowed, next = s.status == "open", jobState{status: "claimed", by: c.Agent}
-		if holds {
-			allowed, next.extended = s.extended < maxExtended, s.extended+1
-		}
-	case record.Release:
-		allowed, next = holds, jobState{status: "open"}
-	case record.Result:
-		allowed, next = holds, jobState{status: "done"}
-	}
-	if !allowed {
-		next = s
-	}
+	next, allowed := s.after(c)
 	switch c.Outcome {
 	case record.Done:
 		return allowed, next
 	case record.Rejected:
-		switch c.Code {
-		case "too_many_claims": // the state of one job does not tell
-			return c.Kind == record.Claim && s.status == "open", s
-		case "too_many_renewals":
-			return c.Kind == record.Claim && holds && !allowed, s
-		}
-		return !allowed && s.explains(c.Code), s
+		return s.explains(c, allowed), s
 	}
 	return true, next // unknown: if it takes effect, this is the effect
 }
 
-// explains reports whether the state agrees with an error code.
-func (s jobState) explains(code string) bool {
-	switch code {
-	case "job_claimed":
-		return s.status == "claimed"
-	case "job_done":
-		return s.status == "done"
+// after returns the state after an action, and whether it is allowed; if not, the state is the same.
+func (s jobState) after(c *record.Call) (next jobState, allowed bool) {
+	next = s
+	holds, inReview := s.status == jobClaimed && s.by == c.Agent, s.status == record.InReview
+	switch c.Kind {
+	case record.Claim, record.Take:
+		if holds && c.Kind == record.Claim {
+			next.extended++
+			allowed = s.extended < maxExtended
+			break
+		}
+		next, allowed = jobState{status: jobClaimed, by: c.Agent}, s.status == jobOpen
+	case record.Release:
+		next, allowed = jobState{status: jobOpen}, holds
+	case record.Result:
+		if c.Review {
+			next.status = record.InReview
+		} else {
+			next = jobState{status: jobDone}
+		}
+		allowed = holds
+	case record.Accept:
+		next, allowed = jobState{status: jobDone}, inReview
+	case record.Reject:
+		next.status = jobClaimed
+		if next.rejected++; next.rejected == maxRejected {
+			next = jobState{status: jobOpen}
+		}
+		allowed = inReview
+	case record.Revoke: // a claim that was not extended is too young
+		next, allowed = jobState{status: jobOpen}, s.status == jobClaimed && s.extended > 0
+	case record.Reopen:
+		next, allowed = jobState{status: jobOpen}, s.status == jobDone
 	}
-	return code == "not_claimed" // also where another agent holds it
+	if !allowed {
+		next = s
+	}
+	return next, allowed
 }
 
+// explains reports whether the state agrees with the error code of an action.
+func (s jobState) explains(c *record.Call, allowed bool) bool {
+	switch c.Code {
+	case "too_many_claims": // the state of one job does not tell
+		return c.Kind == record.Claim && s.status == jobOpen
+	case "too_many_renewals":
+		return c.Kind == record.Claim && s.status == jobClaimed && s.by == c.Agent && !allowed
+	case "job_claimed":
+		return !allowed && (s.status == jobClaimed || s.status == record.InReview)
+	case "job_done":
+		return !allowed && s.status == jobDone
+	case "wrong_status":
+		return !allowed && (c.Kind == record.Accept || c.Kind == record.Reject || c.Kind == record.Reopen)
+	case "not_claimed":
+		return !allowed && s.status == jobOpen
+	}
+	return false
+}
+
+// checkJobs checks the calls of each job. A Take of unknown outcome may have got any job of its
+// poster.
 func checkJobs(v *Verdict, calls []record.Call, _ *Final) {
-	decide(v, jobs, grouped(calls, func(c *record.Call) string {
+	groups := grouped(calls, func(c *record.Call) string {
 		if c.Kind == record.Look && c.Outcome != record.Done || c.Outcome == record.Failed {
 			return ""
 		}
 		return c.Job
-	}))
+	})
+	posters := postersOf(calls)
+	for _, c := range calls {
+		if c.Kind != record.Take || c.Outcome != record.Unknown {
+			continue
+		}
+		for job, group := range groups {
+			if posters[job] == c.Poster {
+				groups[job] = append(group, c)
+			}
+		}
+	}
+	decide(v, jobs, groups)
+}
+
+// postersOf returns the posters of the jobs whose post was answered.
+func postersOf(calls []record.Call) map[string]string {
+	posters := map[string]string{}
+	for _, c := range calls {
+		if c.Kind == record.Post && c.Outcome == record.Done {
+			posters[c.ID] = c.Agent
+		}
+	}
+	return posters
+}
+
+// checkTakes checks that an agent takes jobs that fit: never its own, and none that it has held.
+func checkTakes(v *Verdict, calls []record.Call, _ *Final) {
+	held := grouped(calls, func(c *record.Call) string {
+		if c.Outcome != record.Done || c.Kind != record.Claim && c.Kind != record.Take {
+			return ""
+		}
+		return c.Job + " " + c.Agent
+	})
+	posters := postersOf(calls)
+	for _, c := range calls {
+		if c.Kind != record.Take || c.Outcome != record.Done || c.Job == "" {
+			continue
+		}
+		v.Looked++
+		if poster, known := posters[c.Job]; known && poster != c.Poster {
+			v.Add(fmt.Sprintf("%s asked for a job of %s and got %s of %s", c.Agent, c.Poster, c.Job, poster), c)
+		}
+		for _, earlier := range held[c.Job+" "+c.Agent] {
+			if earlier.End < c.Begin {
+				v.Add(fmt.Sprintf("%s got %s again, which it had held", c.Agent, c.Job), earlier, c)
+			}
+		}
+	}
 }

@@ -121,14 +121,28 @@ func (c *Call) read(status int, answer map[string]any) {
 		return
 	}
 	c.Duplicate, _ = find[bool](answer, "duplicate")
-	of := map[Kind]string{Publish: "entry", Subject: "entry", post: "job", Claim: "claim", Release: "job", Result: "result", Look: "job"}[c.Kind]
-	if object, ok := find[map[string]any](answer, of); ok {
+	if object, ok := find[map[string]any](answer, objects[c.Kind]); ok {
 		c.ID, _ = object["id"].(string)
 	}
 	if object, ok := find[map[string]any](answer, "job"); ok {
 		c.Status, _ = object["status"].(string)
+		if object["review"] != nil {
+			c.Status = InReview
+		}
 		c.ClaimedBy, _ = object["claimedBy"].(string)
+		if c.Kind == Take {
+			c.Job, _ = object["id"].(string)
+		}
 	}
+}
+
+// InReview is the Status of a job with a result that waits for its poster.
+const InReview = "review"
+
+// objects are the names of the objects whose ids are recorded.
+var objects = map[Kind]string{
+	Publish: "entry", Subject: "entry", Post: "job", Claim: "claim", Take: "claim", Release: "job", Result: "result", Look: "job",
+	Accept: "reply", Reject: "reply", Revoke: "reply", Reopen: "reply",
 }
 
 // find returns the member with a name and of type T, at any depth of an answer.

@@ -52,7 +52,10 @@ type Crowd struct {
 	jobs []job // the newest
 }
 
-type job struct{ id, poster string }
+type job struct {
+	id, poster string
+	review     bool
+}
 
 // lane is one of a recorder's sequences of calls, under an agent's name of its own.
 type lane struct {
@@ -64,6 +67,7 @@ type lane struct {
 	n      int         // of calls
 
 	last  Call // the newest publication that was acknowledged
+	held  job  // the newest job that it claimed
 	index uint64
 }
 
@@ -198,47 +202,105 @@ func (l *lane) publish(ctx context.Context, surface string, repeat bool, superse
 	}
 }
 
-// job posts a job, or acts on a job that another lane has posted.
+// job posts a job, or acts on one.
 func (l *lane) job(ctx context.Context) {
 	c := Call{Client: l.name, Surface: "http", Agent: l.name}
-	jobs := l.others()
-	if len(jobs) == 0 || l.random.IntN(20) == 0 {
-		c.Kind, c.Text = post, fmt.Sprintf("%s has work, number %d", l.name, l.n)
-		l.Client.do(ctx, &c, l.node(), l.act(&c, map[string]string{"action": "post", "title": c.Text, "body": c.Text}))
-		if c.Outcome == Done {
-			l.mu.Lock()
-			l.jobs = append(l.jobs[max(0, len(l.jobs)+1-maxJobs):], job{c.ID, l.name})
-			l.mu.Unlock()
-		}
-		return
-	}
-	c.Job = jobs[l.random.IntN(len(jobs))].id
+	jobs := l.board()
+	own := slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return j.poster != l.name || !j.review })
+	others := slices.DeleteFunc(jobs, func(j job) bool { return j.poster == l.name })
 	switch p := l.random.IntN(20); {
+	case len(others) == 0 || p == 0:
+		l.post(ctx, &c)
+	case p < 8 && len(own) > 0:
+		l.judge(ctx, &c, own[l.random.IntN(len(own))])
+	default:
+		j := others[l.random.IntN(len(others))]
+		if l.held.id != "" && l.random.IntN(2) == 0 {
+			j = l.held
+		}
+		if l.workOn(ctx, &c, j); (c.Kind == Claim || c.Kind == Take) && c.Outcome == Done && c.Job != "" {
+			l.hold(c.Job)
+		}
+	}
+}
+
+// hold remembers a job that the lane has claimed, if it is one of the newest.
+func (l *lane) hold(id string) {
+	for _, j := range l.board() {
+		if j.id == id {
+			l.held = j
+		}
+	}
+}
+
+// post posts a job, half of them with review if the lane has a key.
+func (l *lane) post(ctx context.Context, c *Call) {
+	c.Kind, c.Text = Post, fmt.Sprintf("%s has work, number %d", l.name, l.n)
+	c.Review = l.header.Get("Authorization") != "" && l.random.IntN(2) == 0
+	l.act(ctx, c, map[string]any{"title": c.Text, "body": c.Text, "review": c.Review})
+	if c.Outcome == Done {
+		l.mu.Lock()
+		l.jobs = append(l.jobs[max(0, len(l.jobs)+1-maxJobs):], job{c.ID, l.name, c.Review})
+		l.mu.Unlock()
+	}
+}
+
+// judge acts as the poster of a job with review.
+func (l *lane) judge(ctx context.Context, c *Call, j job) {
+	c.Job, c.Review = j.id, true
+	fields := map[string]any{"job_id": c.Job}
+	switch p := l.random.IntN(10); {
+	case p < 3:
+		c.Kind = Accept
 	case p < 7:
+		c.Kind, c.Text = Reject, fmt.Sprintf("%s wants it better, number %d", l.name, l.n)
+		fields["reason"] = c.Text
+	case p < 8:
+		c.Kind = Revoke
+	default:
+		c.Kind, c.Text = Reopen, fmt.Sprintf("%s wants more, number %d", l.name, l.n)
+		fields["reason"] = c.Text
+	}
+	l.act(ctx, c, fields)
+}
+
+// workOn acts on a job that another lane has posted.
+func (l *lane) workOn(ctx context.Context, c *Call, j job) {
+	c.Job, c.Review = j.id, j.review
+	switch p := l.random.IntN(20); {
+	case p < 5:
 		c.Kind = Claim
-		l.Client.do(ctx, &c, l.node(), l.act(&c, map[string]string{"action": "claim", "job_id": c.Job}))
-	case p < 11:
+		l.act(ctx, c, map[string]any{"job_id": c.Job})
+	case p < 7:
+		c.Kind, c.Job, c.Review, c.Poster = Take, "", false, j.poster
+		l.act(ctx, c, map[string]any{"next": map[string]any{"poster": c.Poster}})
+	case p < 10:
 		c.Kind = Release
-		l.Client.do(ctx, &c, l.node(), l.act(&c, map[string]string{"action": "release", "job_id": c.Job}))
-	case p < 12:
+		l.act(ctx, c, map[string]any{"job_id": c.Job})
+	case p < 13:
 		c.Kind, c.Text = Result, fmt.Sprintf("%s has done number %d", l.name, l.n)
-		l.Client.do(ctx, &c, l.node(), l.act(&c, map[string]string{"action": "result", "job_id": c.Job, "result": c.Text}))
+		l.act(ctx, c, map[string]any{"job_id": c.Job, "result": c.Text})
 	default:
 		c.Kind = Look
-		l.Client.do(ctx, &c, l.node(), request{http.MethodGet, "/api/jobs/" + c.Job + "?consistency=strong", nil, l.header})
+		l.Client.do(ctx, c, l.node(), request{http.MethodGet, "/api/jobs/" + c.Job + "?consistency=strong", nil, l.header})
 	}
 }
 
-// others returns jobs that other lanes have posted.
-func (l *lane) others() []job {
+// board returns the newest jobs.
+func (l *lane) board() []job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(l.jobs), func(j job) bool { return j.poster == l.name })
+	return slices.Clone(l.jobs)
 }
 
-func (l *lane) act(c *Call, fields map[string]string) request {
-	fields["agent"] = c.Agent
-	return request{http.MethodPost, "/api/jobs", fields, l.header}
+// act makes a call of the job board. Its action has the name of the call's kind, but for Take.
+func (l *lane) act(ctx context.Context, c *Call, fields map[string]any) {
+	action := c.Kind
+	if action == Take {
+		action = Claim
+	}
+	fields["agent"], fields["action"] = c.Agent, string(action)
+	l.Client.do(ctx, c, l.node(), request{http.MethodPost, "/api/jobs", fields, l.header})
 }
 
 // list reads the lane's own newest entries, at least at the index that it has seen.

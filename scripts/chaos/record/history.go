@@ -11,10 +11,15 @@ type Kind string
 // The kinds of calls.
 const (
 	Publish Kind = "publish"
-	post    Kind = "post" // a job
+	Post    Kind = "post" // a job
 	Claim   Kind = "claim"
 	Release Kind = "release"
 	Result  Kind = "result"
+	Take    Kind = "take"   // the oldest open job that fits
+	Accept  Kind = "accept" // this and the next are of a job's poster
+	Reject  Kind = "reject"
+	Revoke  Kind = "revoke"
+	Reopen  Kind = "reopen"
 	Look    Kind = "look" // at a job, strongly consistent
 	List    Kind = "list"
 	Home    Kind = "home"
@@ -32,7 +37,7 @@ const (
 // Writes reports whether such a call changes anything, for good.
 func (k Kind) Writes() bool {
 	switch k {
-	case Publish, post, Claim, Release, Result:
+	case Publish, Post, Claim, Release, Result, Take, Accept, Reject, Revoke, Reopen:
 		return true
 	}
 	return false
@@ -72,6 +77,8 @@ type Call struct {
 	RequestID  string `json:"requestId,omitempty"`
 	Supersedes string `json:"supersedes,omitempty"`
 	Job        string `json:"job,omitempty"`
+	Poster     string `json:"poster,omitempty"`   // of the jobs that a Take may get
+	Review     bool   `json:"review,omitempty"`   // results of the job wait for its poster
 	Expect     string `json:"expect,omitempty"`   // the id that a list has to hold, or that a moderator works with
 	MinIndex   uint64 `json:"minIndex,omitempty"` // of the request
 
