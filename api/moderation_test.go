@@ -378,7 +378,9 @@ func TestPurgeIsConfirmed(t *testing.T) {
 	s.Get("/api/entries/e2").Want(t, http.StatusOK, `"hidden":{`).Lacks(t, "ada lives", `"purged":true`)
 	s.Get("/api/moderation/waiting", "Authorization", "Bearer "+modToken).
 		Has(t, fmt.Sprintf(`"waiting":[{"number":%d,`, *own.Confirm), `"by":"mia","reason":"an address","ids":["e2"],"profiles":[]`, fmt.Sprintf(`{"number":%d,`, waits), `"by":"zoe"`)
-	asMia(s, "confirm", map[string]any{"number": *own.Confirm}).Want(t, http.StatusUnprocessableEntity, "another moderator has to confirm it")
+	for _, dry := range []bool{false, true} {
+		asMia(s, "confirm", map[string]any{"number": *own.Confirm, "dry_run": dry}).Want(t, http.StatusUnprocessableEntity, "another moderator has to confirm it")
+	}
 	asMia(s, "confirm", map[string]any{}).Want(t, http.StatusUnprocessableEntity, `"field":"number"`)
 	if dry := mod(t, s, "confirm", map[string]any{"number": waits, "dry_run": true}); dry.Matched != 1 || dry.Changed != 0 || len(dry.Samples) != 1 {
 		t.Errorf("the dry run answers %+v", dry)

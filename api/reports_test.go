@@ -16,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -328,4 +329,30 @@ func TestTheAuthorHears(t *testing.T) {
 	mod(t, s, "purge", map[string]any{"ids": []string{"e4"}, "reason": "A test"})
 	s.Get("/api/home?for=Ada", byKey(ada)...).Lacks(t, `"hidden":`)
 	s.Get("/api/entries/e4", byKey(ada)...).Lacks(t, "casino")
+}
+
+// TestReportsAreAwaited: a call waits for a report that the caller has not seen.
+func TestReportsAreAwaited(t *testing.T) {
+	s := withModerator(t)
+	s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills"})
+	s.Publish(map[string]any{"agent": "eve", "body": "More cheap pills"})
+	report := func(id string) {
+		t.Helper()
+		s.Post(reportsPath, map[string]any{"entry_id": id, "reason": "spam", "text": "Spam"}).Must(t, http.StatusCreated)
+	}
+	list := func(query string) *apitest.Response {
+		return s.Get("/api/moderation/reports?"+query, "Authorization", "Bearer "+modToken)
+	}
+	report("e1")
+	list("wait=60").Want(t, http.StatusOK, `"entryId":"e1"`, `"number":1`)
+	list("after=1").Want(t, http.StatusOK, `"reports":[]`)
+	for _, query := range []string{"wait=61", "after=e1", "status=resolved&wait=1", "status=resolved&after=1"} {
+		list(query).Want(t, http.StatusUnprocessableEntity)
+	}
+	got := make(chan *apitest.Response, 1)
+	go func() { got <- list("wait=60&after=1") }()
+	await.Eventually(t, "a call that waits", func() bool { return s.Backend.Watchers() == 1 })
+	report("e2")
+	(<-got).Want(t, http.StatusOK, `"entryId":"e2"`, `"number":2`).Lacks(t, `"entryId":"e1"`)
+	await.Eventually(t, "the end of the wait", func() bool { return s.Backend.Watchers() == 0 })
 }

@@ -132,6 +132,9 @@ var draws = map[command.Op]struct {
 	command.OpSetModerator: {2, (*logWriter).setModerator},
 	command.OpHide:         {5, (*logWriter).hide},
 	command.OpPurge:        {2, (*logWriter).purge},
+	command.OpSetWebhook: {1, func(w *logWriter) command.Payload {
+		return &command.SetWebhook{Order: byOperator, URL: one(w, "", "https://mods.example/a", "https://mods.example/b")}
+	}},
 	command.OpConfirmPurge: {4, (*logWriter).confirmPurge},
 	command.OpSetRule:      {3, (*logWriter).setRule},
 	command.OpLiftRule:     {3, (*logWriter).liftRule},

@@ -134,6 +134,7 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpHide:             effect((*Txn).applyHide),
 	command.OpDestroyDisk:      effect((*Txn).applyDestroyDisk),
 	command.OpPurge:            effect((*Txn).applyPurge),
+	command.OpSetWebhook:       effect((*Txn).applySetWebhook),
 	command.OpConfirmPurge:     effect((*Txn).applyConfirmPurge),
 	command.OpSetRule:          effect((*Txn).applySetRule),
 	command.OpLiftRule:         effect((*Txn).applyLiftRule),

@@ -337,6 +337,7 @@ func (tx *Txn) holdBack(p command.Payload, seq, rule uint64) {
 		if profile, _ := tx.profile(c.AgentKey); !profile.Hidden() {
 			tx.hideProfile(c.AgentKey, &profile, heldReason)
 			tx.setNumber(state.HeldProfileKey(c.AgentKey), rule)
+			tx.pushNews()
 		}
 		return
 	}
@@ -347,6 +348,7 @@ func (tx *Txn) holdBack(p command.Payload, seq, rule uint64) {
 		e.Held = true
 		tx.hide(&e, heldReason)
 		tx.setNumber(state.HeldBackKey(seq), rule)
+		tx.pushNews()
 	}
 }
 

@@ -59,6 +59,7 @@ func (tx *Txn) askPurge(c *command.Purge) command.Result {
 	}
 	r := tx.recordChanged(&c.Order, state.ActionAskPurge, what, c.Selected)
 	tx.set(state.SeqKey(state.SpaceWaiting, r.Entry), p.Encode())
+	tx.pushNews()
 	return r
 }
 

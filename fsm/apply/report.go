@@ -44,6 +44,8 @@ func (tx *Txn) applyReport(c *command.Report) command.Result {
 	tx.setNumber(state.ReportedKey(r.Entry, from), r.Number)
 	q.Open = append(q.Open, r.Queued())
 	tx.Reports = q
+	tx.Notified = append(tx.Notified, state.WatchReports)
+	tx.pushNews()
 	return command.Result{Outcome: command.OutcomeDone, Entry: r.Number}
 }
 

@@ -143,6 +143,8 @@ const (
 	// A moderator's token is valid for TokenMillis, unless the operator says otherwise.
 	TokenMillis    = 90 * DayMillis
 	MaxTokenMillis = 366 * DayMillis
+	// NewsMillis is the time for which news for moderators are gathered before they are pushed.
+	NewsMillis = 60 * 1000
 	// MaxWaitingPurges bounds the purges that wait for another moderator, for ConfirmMillis.
 	MaxWaitingPurges = 1000
 	ConfirmMillis    = DayMillis

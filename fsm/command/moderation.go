@@ -80,6 +80,13 @@ type ConfirmPurge struct {
 	Servers []string `cbor:"11,keyasint,omitempty"` // as in Purge
 }
 
+// SetWebhook sets the receiver of news for moderators; an empty URL removes it. Only an operator
+// can use it.
+type SetWebhook struct {
+	Order
+	URL string `cbor:"10,keyasint,omitempty"`
+}
+
 // DestroyDisk records an operator's statement that the disk of a former server was
 // destroyed.
 type DestroyDisk struct {
@@ -122,6 +129,13 @@ func (c *Purge) check() error {
 
 func (c *ConfirmPurge) check() error {
 	return errors.Join(c.Order.check(), checkAll("servers", c.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)))
+}
+
+func (c *SetWebhook) check() error {
+	return errors.Join(
+		c.Order.check(), checkText("url", c.URL, 0, MaxURL),
+		refuse(c.By != Operator, "only an operator sets the webhook"),
+	)
 }
 
 func (c *DestroyDisk) check() error {

@@ -15,6 +15,10 @@ const alertMark = "/"
 // of the key cannot use up their attempts.
 func AlertsOf(agentKey string) string { return agentKey + alertMark }
 
+// Moderators is the name of the queue of news for moderators, which go to the operator's receiver.
+// It is a queue of alerts, and no agent is its owner.
+const Moderators = "moderators" + alertMark + alertMark
+
 // OwnerOf returns the folded name of the agent of a queue.
 func OwnerOf(queue string) string { return strings.TrimSuffix(queue, alertMark) }
 

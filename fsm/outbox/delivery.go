@@ -22,10 +22,13 @@ const (
 	DeliveryChange  DeliveryKind = 6 // no entry: the key, the receiver or recover_by was changed
 
 	DeliverySubscription DeliveryKind = 7 // an entry of a subscription, or a digest of several
+	DeliveryNews         DeliveryKind = 8 // no entry: there is work for moderators
 )
 
 // alert reports whether deliveries of a kind are in a queue of alerts.
-func (k DeliveryKind) alert() bool { return k == DeliveryCode || k == DeliveryChange }
+func (k DeliveryKind) alert() bool {
+	return k == DeliveryCode || k == DeliveryChange || k == DeliveryNews
+}
 
 // Lists reports whether deliveries of a kind may list several entries.
 func (k DeliveryKind) Lists() bool { return k == DeliveryDigest || k == DeliverySubscription }
@@ -34,6 +37,7 @@ var deliveryKindNames = command.Names{
 	0: "delivery", DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
 	DeliveryDigest: "common.digest", DeliveryCode: "common.recovery", DeliveryChange: "common.change",
 	DeliverySubscription: "common.subscription",
+	DeliveryNews:         "common.moderation",
 }
 
 // String returns the type of the event in the interface.

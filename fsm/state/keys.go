@@ -80,7 +80,7 @@ const (
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
 
 	spaceBackup   = 'B' // when the newest backup was made; r: the newest run of the schedule, see BackupRun
-	spaceSettings = 'C' // the settings; s: the progress of the sweeps, see SweepRow
+	spaceSettings = 'C' // the settings; s: the progress of the sweeps, see SweepRow; w: the URL that gets news for moderators
 	SpaceBudget   = 'Y' // the used part of today's budget; day4 and sender: by each sender, see Budget
 )
 
@@ -146,6 +146,7 @@ var (
 	KeyEpoch    = []byte{SpaceEpoch, 'k'}
 	KeySettings = []byte{spaceSettings}
 	KeySweep    = []byte{spaceSettings, 's'}
+	KeyWebhook  = []byte{spaceSettings, 'w'}
 	KeyBudget   = []byte{SpaceBudget}
 )
 

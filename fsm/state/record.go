@@ -118,6 +118,8 @@ const (
 	ActionSetModerator    = "set_moderator"
 	ActionRemoveModerator = "remove_moderator"
 	ActionSettings        = "settings"
+	ActionSetWebhook      = "set_webhook"
+	ActionRemoveWebhook   = "remove_webhook"
 	ActionResolve         = "resolve"
 	ActionHold            = "hold" // texts with watched words; the other rules have ruleActions
 )

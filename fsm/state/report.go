@@ -60,6 +60,9 @@ type ReportQueue struct {
 	Closed []QueuedReport // by when they were closed, then by number
 }
 
+// WatchReports is the key of those who wait for reports. No agent has such a key.
+const WatchReports = "\r"
+
 // QueuedReport is a report in a ReportQueue.
 type QueuedReport struct {
 	Number, Entry uint64

@@ -93,3 +93,30 @@ func (v *View) NextReportEnd() (at int64, ok bool) {
 	at = v.at.Reports.NextEnd()
 	return at, at != state.NoEnd
 }
+
+// News is the work that waits for moderators. Counts end at command.MaxCounted.
+type News struct {
+	Reports, Held, Purges int
+	Entries               []string // that were reported, the newest first; at most MaxDigestEntries
+}
+
+// News returns the work that waits for moderators.
+func (v *View) News() (n News, err error) {
+	n.Reports = min(len(v.at.Reports.Open), command.MaxCounted)
+	for _, r := range slices.Backward(v.at.Reports.Open[len(v.at.Reports.Open)-n.Reports:]) {
+		meta, known, err := v.Meta(r.Entry)
+		if err != nil {
+			return n, err
+		}
+		if id := state.FormatID(meta.Type, r.Entry); known && !slices.Contains(n.Entries, id) && len(n.Entries) < command.MaxDigestEntries {
+			n.Entries = append(n.Entries, id)
+		}
+	}
+	held, _, err := v.HeldBack(0, command.MaxCounted)
+	if err != nil {
+		return n, err
+	}
+	waiting, _, err := v.WaitingPurges(0, command.MaxCounted)
+	n.Held, n.Purges = min(len(held), command.MaxCounted), len(waiting)
+	return n, err
+}

@@ -283,6 +283,17 @@ type event struct {
 	Changed []string `json:"changed,omitempty"`
 }
 
+// newsEvent is the body of news for moderators. It has counts and ids, and no texts.
+type newsEvent struct {
+	Type      string   `json:"type"`
+	Timestamp string   `json:"timestamp"` // of the first of the news (RFC 3339)
+	Read      string   `json:"read"`      // a call that lists the reports: GET and an address
+	Reports   int      `json:"reports"`   // that are open
+	Held      int      `json:"held"`      // entries and profiles
+	Purges    int      `json:"purges"`    // that wait for another moderator
+	Entries   []string `json:"entries"`   // ids of the newest ones that were reported
+}
+
 type replyCall struct {
 	Agent   string `json:"agent"`
 	ReplyTo string `json:"reply_to"`
@@ -325,6 +336,15 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		e.Entries = append(e.Entries, summary)
 	}
 	switch d.Kind {
+	case outbox.DeliveryNews:
+		news, err := v.News()
+		if err != nil {
+			return nil, fmt.Errorf("news for moderators: %w", err)
+		}
+		return encodeEvent(newsEvent{
+			Type: e.Type, Timestamp: instant(d.QueuedAt), Read: "GET " + base + "/api/moderation/reports",
+			Reports: news.Reports, Held: news.Held, Purges: news.Purges, Entries: news.Entries,
+		})
 	case outbox.DeliveryCode:
 		e.Code, e.ExpiresAt = s.cfg.Code(outbox.OwnerOf(d.AgentKey), d.Number, d.QueuedAt), instant(d.QueuedAt+command.CodeMillis)
 		return encodeAlert(&e, base, recoveryCall{ID: d.Agent, Code: e.Code})

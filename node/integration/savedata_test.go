@@ -111,6 +111,7 @@ func TestSaveData(t *testing.T) {
 	for _, call := range []admin.Moderation{
 		{Operation: "purge", Body: []byte(`{"ids":["` + purged + `"],"reason":"a test"}`)},
 		{Operation: "resolveReports", Body: []byte(`{"ids":["` + purged + `"],"outcome":"erased","reason":"a test"}`)},
+		{Operation: "setWebhook", Body: []byte(`{"url":"` + h.url(4) + `"}`)},
 		{Operation: "setModerator", Body: []byte(`{"name":"mia","role":"admin","for":"366d"}`)},
 		{Operation: "block", Body: []byte(`{"agent":"spammer","for":"1h","reason":"a test"}`)},
 		{Operation: "block", Body: []byte(`{"network":"192.0.2.0/24","for":"1h","reason":"a test"}`)},

@@ -60,6 +60,13 @@ func (b *browser) moderate() {
 	if left := harness.Got(node.List(0, client.EntryQuery{Agent: "spammer"})); len(left) > 0 {
 		harness.Failf("%d entries are not hidden", len(left))
 	}
+	harness.Got(node.Raw("POST", "/api/moderation/purge", fmt.Sprintf(`{"ids":[%q],"reason":"An address"}`, other), 200, "Content-Type", "application/json", "Authorization", "Bearer "+b.moderatorToken("kim")))
+	ask[int](t, `(document.querySelector("#mod-list").value = "waiting", 0)`)
+	t.do(chromedp.Click(chromedp.CSS("#mod-filters button")))
+	t.until("the purge that waits", fmt.Sprintf(`document.querySelector("#mod-rows").textContent.includes("waiting for confirmation · by kim") && document.querySelector("#mod-rows").textContent.includes(%q)`, other))
+	check("with a purge that waits")
+	t.do(chromedp.Click(chromedp.CSS("#mod-rows button")))
+	note("that the other one is erased", "1 of 1 erased.")
 	t.do(chromedp.Click(chromedp.CSS("#mod-forget")))
 	t.until("that the token is forgotten", `document.querySelector("#mod-rows").childElementCount === 0`)
 	if kept := ask[string](t, `JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + location.href`); strings.Contains(kept, "cmod_") {

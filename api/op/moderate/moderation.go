@@ -87,6 +87,7 @@ func OperatorOperations() []op.Operation {
 	return []op.Operation{
 		{ID: "setModerator", Handle: setModerator},
 		{ID: "destroyDisk", Handle: destroyDisk},
+		{ID: "setWebhook", Handle: setWebhook},
 		{ID: "listModerators", Handle: op.Private(op.Simple(listModerators))},
 	}
 }

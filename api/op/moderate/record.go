@@ -18,6 +18,8 @@ var recordTexts = map[string]struct{ to, toSome string }{
 	state.ActionSetModerator:    {"Gave the moderator % a token", "Gave a moderator a token"},
 	state.ActionRemoveModerator: {"Ended the token of the moderator %", "Ended the token of a moderator"},
 	state.ActionSettings:        {"Changed settings: %", ""},
+	state.ActionSetWebhook:      {"", "Set the receiver of news for moderators"},
+	state.ActionRemoveWebhook:   {"", "Removed the receiver of news for moderators"},
 	state.ActionResolve:         {"Settled reports of %", ""},
 	state.ActionHold:            {"Holds texts with the %, for review", "Holds texts with certain words, for review"},
 	"watch":                     {"Rejects texts with the %", "Rejects texts with certain words"},

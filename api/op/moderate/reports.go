@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
@@ -17,7 +19,7 @@ import (
 )
 
 var (
-	reportListParams = append([]string{"status", "entry_id"}, recordParams...)
+	reportListParams = append([]string{"status", "entry_id", "after", "wait"}, recordParams...)
 	resolveParams    = []string{"ids", "outcome", "reason", "dry_run"}
 	reportOutcomes   = strings.Join(command.ReportOutcomes.List(), ", ")
 )
@@ -35,18 +37,25 @@ var listReports = forModerators("reports", reportListParams, func(l *read.Params
 		l.Problems.Add("status", "must be open (the usual) or resolved")
 	}
 	l.Thread = l.ID("entry_id")
+	for _, field := range []string{"after", "wait"} {
+		if l.Doc.Get(field) != nil && l.Status == 1 {
+			l.Problems.Add(field, "goes only with open reports")
+		}
+	}
+	l.Wait()
+	reportsAfter(l)
 }, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
-	view, query := c.View(), view.ReportQuery{Closed: l.Status == 1, Beyond: l.Query.Before, Limit: l.Query.Limit}
-	if !l.Resolve(view) {
+	query := view.ReportQuery{Closed: l.Status == 1, Beyond: max(l.Query.Before, reportsAfter(l)), Limit: l.Query.Limit}
+	if !l.Resolve(c.View()) {
 		return nil, 0, nil
 	}
 	query.Entry = l.Query.Thread
-	reports, next, err := view.Reports(query)
+	reports, next, err := awaitReports(c, query, l.Wait())
 	if err != nil {
 		return nil, 0, err
 	}
 	for i := range reports {
-		row, err := reportRow(c, view, &reports[i])
+		row, err := reportRow(c, c.View(), &reports[i])
 		if err != nil {
 			return nil, 0, err
 		}
@@ -55,6 +64,39 @@ var listReports = forModerators("reports", reportListParams, func(l *read.Params
 	return rows, next, nil
 })
 
+// reportsAfter reads the number of the newest report that the caller has seen.
+func reportsAfter(l *read.Params) uint64 {
+	s := l.Text("after", command.MaxName)
+	number, err := strconv.ParseUint(s, 10, 64)
+	if s != "" && err != nil {
+		l.Problems.Add("after", "must be the number of a report")
+	}
+	return number
+}
+
+// awaitReports lists reports, and waits for one if the list is empty.
+func awaitReports(c *op.Call, query view.ReportQuery, wait time.Duration) (reports []state.Report, next uint64, err error) {
+	wake, stop := c.Env.Backend.Watch(state.WatchReports)
+	defer stop()
+	ctx, done := c.Wait(wait)
+	defer done()
+	gone, unwatch := c.WatchClient()
+	defer unwatch()
+	for {
+		reports, next, err = c.NewestView().Reports(query)
+		if err != nil || len(reports) > 0 || ctx.Err() != nil {
+			return reports, next, err
+		}
+		c.Release()
+		select {
+		case <-wake:
+		case <-gone:
+			return nil, 0, nil
+		case <-ctx.Done():
+		}
+	}
+}
+
 // reportRow returns a report for moderators.
 func reportRow(c *op.Call, view *view.View, r *state.Report) (wire.Object, error) {
 	entry, err := entryRow(view, r.Entry, maxReportedBody)
@@ -62,6 +104,7 @@ func reportRow(c *op.Call, view *view.View, r *state.Report) (wire.Object, error
 		return nil, err
 	}
 	return append(append(resource.Receipt(c, view, r), wire.Object{
+		{"number", r.Number},
 		{"text", wire.OrNull(r.Text)},
 		{"contact", wire.OrNull(r.Contact)},
 		{"agent", r.Agent},
@@ -190,3 +233,33 @@ func reportsOf(v *view.View, seq uint64) (all []state.Report, err error) {
 		query.Beyond = next
 	}
 }
+
+// setWebhook sets the receiver of news for moderators, once it has passed the check that
+// receivers of agents pass. Without a URL it removes it.
+var setWebhook = ordering([]string{"url"}, nil, func(c *op.Call, f *orderForm) func() error {
+	cmd := &command.SetWebhook{Order: f.Order, URL: f.word("url", command.MaxURL)}
+	if cmd.URL != "" && !f.Problems.Any() {
+		if reason := c.Env.Notify.Problem(cmd.URL); reason != "" {
+			f.Problems.Add("url", "%s", reason)
+		}
+	}
+	return func() error {
+		if cmd.URL != "" {
+			c.Release() // the receiver may take its time
+			ctx, done := c.Wait(resource.VerifyTimeout)
+			defer done()
+			err := c.Env.Backend.VerifyReceiver(ctx, command.Sender{}, "moderators", cmd.URL)
+			if failed, is := errors.AsType[*op.ReceiverFailed](err); is {
+				f.Problems.Add("url", "did not pass the check: the receiver %s", failed.Reason)
+				return f.reject()
+			}
+			if err != nil {
+				return op.OrUnavailable(err, command.CodeNotEnqueued, "the receiver could not be asked in time")
+			}
+		}
+		if _, err := order(c, cmd); err != nil {
+			return err
+		}
+		return c.AnswerObject(http.StatusOK, wire.Object{{"url", cmd.URL}})
+	}
+})

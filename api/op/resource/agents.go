@@ -74,9 +74,9 @@ var profileRejections = map[command.Problem]write.Rejection{
 
 const onlyOwner = "Only the holder of the edit_key may change this profile. The example is the current profile."
 
-// verifyTimeout is how long a registration waits for the check of a receiver. It leaves
+// VerifyTimeout is how long a registration waits for the check of a receiver. It leaves
 // time for a new leader to repeat the check.
-const verifyTimeout = 12 * time.Second
+const VerifyTimeout = 12 * time.Second
 
 // profileForm is the body of POST /api/agents and its command. null clears a field, a missing
 // one keeps its value.
@@ -296,7 +296,7 @@ func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
 		return nil
 	}
 	c.Release() // the receiver may take its time
-	ctx, done := c.Wait(verifyTimeout)
+	ctx, done := c.Wait(VerifyTimeout)
 	defer done()
 	err = c.Env.Backend.VerifyReceiver(ctx, from, f.change.Agent, f.change.NotifyURL)
 	if failed, ok := errors.AsType[*op.ReceiverFailed](err); ok {

@@ -62,7 +62,7 @@
     const label = element("label", [item.id, item.state, `by ${item.agent}`, item.channel && `in ${item.channel}`, new Date(item.at).toISOString().slice(0, 16).replace("T", " ")].filter(Boolean).join(" · "));
     label.htmlFor = mark.id;
     head.append(mark, label);
-    if (item.confirm) head.replaceChildren(label, " ", button("Confirm: erase for good", () => confirmPurge(item)));
+    if (item.confirm) head.replaceChildren(label.textContent, " ", button("Confirm: erase for good", () => confirmPurge(item)));
     li.append(head, ...item.reports.map((text) => element("p", text, "hint")));
     for (const text of item.texts.filter(Boolean)) {
       const p = element("p", text);
@@ -159,7 +159,7 @@
     if (!all && ids.length === 0) return say("Mark entries first.");
     if (action === "keep" && all) return say("Mark the entries to keep.");
     if (action !== "unhide" && action !== "keep" && $("#mod-block").value) body.block_for = $("#mod-block").value;
-    let done = "";
+    let done = "", outcome = outcomes[action];
     if (action !== "keep") {
       if (all || action === "purge") {
         const would = await send(action, body, true);
@@ -168,9 +168,12 @@
       }
       const sum = await send(action, body, false);
       done = `${sum.changed} of ${sum.matched} changed, ${sum.blocked} senders blocked. `;
-      if (sum.waiting) done += "They are hidden, and erased once another moderator confirms it within 24 hours. ";
+      if (sum.waiting) {
+        outcome = "hidden";
+        done += "They are hidden, and erased once another moderator confirms it within 24 hours. ";
+      }
     }
-    if (!all && $("#mod-resolve").checked) done += `${await resolve(ids, outcomes[action], reason)} reports resolved.`;
+    if (!all && $("#mod-resolve").checked) done += `${await resolve(ids, outcome, reason)} reports resolved.`;
     await show(false);
     say(done);
   };

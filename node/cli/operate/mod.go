@@ -31,6 +31,7 @@ type modCommand struct {
 	Reports modReportsCommand  `cmd:"" help:"List what was reported."`
 	Resolve modResolveCommand  `cmd:"" help:"Say what became of reports: their senders are shown that."`
 	Log     modLogCommand      `cmd:"" help:"Show what operators and moderators did, and why."`
+	Webhook modWebhookCommand  `cmd:"" help:"Push news for moderators, counts and ids alone, to a receiver of yours. For operators only."`
 	Token   modTokenCommand    `cmd:"" help:"Give moderators their tokens, and take them away. For operators only."`
 }
 
@@ -59,6 +60,32 @@ func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 			return []any{r.Number, terminal.TimeText(r.At), r.By, cmp.Or(r.Reason, "-"), r.Text}
 		})
 	})
+}
+
+type modWebhookCommand struct {
+	Set    setWebhookCommand    `cmd:"" help:"Set the receiver, which has to pass the check that receivers of agents pass (/docs/push)."`
+	Remove removeWebhookCommand `cmd:"" help:"Push no more news."`
+}
+
+type setWebhookCommand struct {
+	moderation `embed:"" json:"-"`
+	URL        string `arg:"" name:"receiver" help:"An https address on the public internet." json:"url"`
+}
+
+type removeWebhookCommand struct {
+	moderation `embed:"" json:"-"`
+}
+
+type webhook struct {
+	URL string `json:"url"`
+}
+
+func (c *setWebhookCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return modShow(ctx, std, &c.moderation, "setWebhook", nil, c, func(w *webhook) string { return "news for moderators go to " + w.URL })
+}
+
+func (c *removeWebhookCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return modShow(ctx, std, &c.moderation, "setWebhook", nil, c, func(*webhook) string { return "no news are pushed" })
 }
 
 type modTokenCommand struct {
