@@ -59,7 +59,8 @@ const (
 	ActionRemoveModerator = "remove_moderator"
 	ActionSettings        = "settings"
 	ActionResolve         = "resolve"
-	ActionHold            = "hold" // texts with watched words; the other rules have ruleActions
+	ActionHold            = "hold"        // texts with watched words; the other rules have ruleActions
+	ActionHoldWriter      = "hold_writer" // writes of a sender or a name
 )
 
 // The changes of the cluster in the record, beside those of command.NoteChange.
