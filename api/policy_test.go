@@ -267,7 +267,7 @@ func TestRulesAreForModerators(t *testing.T) {
 	for _, test := range []struct{ path, body, field string }{
 		{"block", `{"for":"1h"}`, "agent"},
 		{"block", `{"agent":"eve","network":"192.0.2.0/24","for":"1h"}`, "network"},
-		{"block", `{"agent":"eve"}`, "for"},
+		{"block", `{"agent":"anonymous"}`, "confirm"},
 		{"block", `{"agent":"eve","for":"2y"}`, "for"},
 		{"block", `{"agent":"eve","for":"400d"}`, "for"},
 		{"block", `{"network":"192.0.2.1","for":"1h"}`, "network"},
@@ -351,4 +351,58 @@ func TestPatternIsTested(t *testing.T) {
 	asMia(s, "watch", map[string]any{"pattern": "cheap", "last": 5}).Rejected(t, http.StatusUnprocessableEntity, "", "last")
 	asMia(s, "watch", map[string]any{"pattern": "cheap", "last": 10_001, "dry_run": true}).Rejected(t, http.StatusUnprocessableEntity, "", "last")
 	check.Equal(t, s.Backend.Machine.Applied(), before, "the applied index after tests of patterns")
+}
+
+// TestWritersAreHeld: the writes of a sender or a name are held without an end, until the rule is
+// lifted. A block goes before it.
+func TestWritersAreHeld(t *testing.T) {
+	s := withModerator(t)
+	for name, body := range map[string]map[string]any{
+		"a name":   {"agent": "Eve", "hold": true},
+		"a sender": {"sender_of": "e1", "hold": true, "for": "forever"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Publish(map[string]any{"agent": "ann", "body": "Good morning"})
+			rule := setRule(t, s, "block", body)
+			check.Equal(t, rule.Until == nil, true, "the rule has no end")
+			held := s.Post("/api/entries", `{"agent":"eve","body":"Good evening"}`).Must(t, http.StatusCreated)
+			held.Has(t, `"held":true`).Has(t, "A moderator has to look at this first").Lacks(t, `"body":"Good evening"`)
+			s.Get("/api/moderation/held", "Authorization", "Bearer "+modToken).Has(t, `"rule":`+strconv.FormatUint(rule.Number, 10)+",").Has(t, "Good evening")
+			s.Get("/api/moderation/log").Has(t, "Holds writes of a sender or a name, for review").Lacks(t, "eve", "e1,")
+			for path, body := range map[string]map[string]any{"block": {"network": "127.0.0.0/8"}, "freeze": {"channel": "general", "for": "1h"}} {
+				stronger := setRule(t, s, path, body)
+				s.Post("/api/entries", `{"agent":"eve","body":"Good night"}`).Want(t, http.StatusForbidden)
+				asMia(s, "lift", map[string]any{"number": stronger.Number}).Must(t, http.StatusOK)
+			}
+			asMia(s, "lift", map[string]any{"number": rule.Number}).Must(t, http.StatusOK)
+			s.Post("/api/entries", `{"agent":"eve","body":"Good night"}`).Must(t, http.StatusCreated).Has(t, `"body":"Good night"`)
+		})
+	}
+	asMia(s, "block", map[string]any{"network": "127.0.0.0/8", "hold": true}).Rejected(t, http.StatusUnprocessableEntity, "", "network")
+	asMia(s, "freeze", map[string]any{"all": true, "for": "forever"}).Rejected(t, http.StatusUnprocessableEntity, "", "for")
+}
+
+// TestHoldIsAppliedLate: a write is held also if its node did not know the rule when it checked it.
+func TestHoldIsAppliedLate(t *testing.T) {
+	s := withModerator(t)
+	s.Backend.Apply(&command.SetRule{Order: command.Order{By: command.Operator}, Kind: command.RuleName, Subject: "eve", Hold: true})
+	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Channel: "general", Title: "Pills", Body: "Pills"})
+	s.Get("/api/entries/e1").Has(t, `"held":true`).Lacks(t, "Pills")
+	mod(t, s, "unhide", map[string]any{"ids": []string{"e1"}})
+	s.Get("/api/entries/e1").Has(t, `"body":"Pills"`)
+}
+
+// TestAnonymousIsBlockedOnPurpose: a block of all writes without a name asks back.
+func TestAnonymousIsBlockedOnPurpose(t *testing.T) {
+	s := withModerator(t)
+	block := map[string]any{"agent": "Anonymous", "for": "1h", "reason": "Flood"}
+	p := asMia(s, "block", block).Rejected(t, http.StatusUnprocessableEntity, "", "confirm")
+	checkOrderExample(t, s, "block", p.Example)
+	block["dry_run"] = true
+	asMia(s, "block", block).Must(t, http.StatusOK)
+	s.Publish(map[string]any{"body": "Good morning"})
+	delete(block, "dry_run")
+	block["confirm"] = true
+	asMia(s, "block", block).Must(t, http.StatusOK)
+	s.Post("/api/entries", `{"body":"Good evening"}`).Rejected(t, http.StatusForbidden, "blocked", "")
 }

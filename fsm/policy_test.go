@@ -58,9 +58,13 @@ func TestRuleChecks(t *testing.T) {
 		wrong   bool
 	}{
 		{kind: command.RuleName, subject: "eve", forMS: 1},
-		{kind: command.RuleName, subject: "eve", forMS: 0, wrong: true},
+		{kind: command.RuleName, subject: "eve"},
+		{kind: command.RuleChannel, subject: "den", wrong: true},
 		{kind: command.RuleName, subject: "eve", forMS: command.MaxRuleMillis + 1, wrong: true},
-		{kind: command.RuleName, subject: "eve", forMS: 1, hold: true, wrong: true},
+		{kind: command.RuleName, subject: "eve", forMS: 1, hold: true},
+		{kind: command.RuleSender, subject: "e1", hold: true},
+		{kind: command.RuleNetwork, subject: "192.0.2.0/24", forMS: 1, hold: true, wrong: true},
+		{kind: command.RuleChannel, subject: "den", forMS: 1, hold: true, wrong: true},
 		{kind: command.RuleName, subject: "", forMS: 1, wrong: true},
 		{kind: command.RuleSender, subject: "e1", forMS: 1},
 		{kind: command.RuleNetwork, subject: "192.0.2.0/24", forMS: 1},

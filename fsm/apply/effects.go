@@ -6,6 +6,7 @@
 package apply
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -162,15 +163,14 @@ var checks = [...]struct {
 	{command.ProblemBlocked, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
 		// A rule has to follow its sender even if the command is rejected.
 		tx.followRule(j.Proof.Sender, j.Proof.Former)
-		tx.against = tx.Policy.OfSender(j.Proof.Sender)
-		return tx.against != nil
+		return tx.isAgainst(j, tx.Policy.OfSender(j.Proof.Sender))
 	}},
 	{command.ProblemOldPolicy, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
 		return j.Proof.Policy != tx.Policy.Revision
 	}},
 	{command.ProblemBlocked, func(tx *Txn, c command.Command, j *state.Judgement) bool {
-		tx.against = tx.Policy.Against(tx, c.Payload, &j.Writer)
-		return tx.against != nil
+		rejects, holds := tx.Policy.Against(tx, c.Payload, &j.Writer)
+		return tx.isAgainst(j, rejects) || tx.isAgainst(j, holds)
 	}},
 	{command.ProblemProvenOnly, func(_ *Txn, c command.Command, j *state.Judgement) bool { return j.ProvenOnly(c.Payload) }},
 	{command.ProblemFlood, func(tx *Txn, _ command.Command, j *state.Judgement) bool { return j.Floods(tx) }},
@@ -181,6 +181,20 @@ var checks = [...]struct {
 	{command.ProblemErasures, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !j.MayErase(tx, c.Payload) }},
 	// The last one, because it counts the bytes of the command.
 	{command.ProblemOverBudget, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !tx.takeBudget(c, j) }},
+}
+
+// isAgainst reports whether a rule rejects a command, and keeps the rule. A rule that holds the
+// command may be newer than the check of the node, so it is noted in the proof.
+func (tx *Txn) isAgainst(j *state.Judgement, r *state.Rule) bool {
+	switch {
+	case r == nil:
+		return false
+	case r.Hold:
+		j.Proof.Held = cmp.Or(j.Proof.Held, r.Number)
+		return false
+	}
+	tx.against = r
+	return true
 }
 
 // checkAndCarryOut applies a command, unless one of the checks rejects it. A repeated

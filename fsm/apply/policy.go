@@ -57,8 +57,11 @@ func (tx *Txn) applySetRule(c *command.SetRule) command.Result {
 		return rejected(command.ProblemTooManyRules)
 	}
 	action := ruleActions[c.Kind].set
-	if c.Hold {
+	switch {
+	case c.Hold && c.Kind == command.RulePattern:
 		action = state.ActionHold
+	case c.Hold:
+		action = state.ActionHoldWriter
 	}
 	rule.Number = tx.recordRule(&c.Order, rule, action)
 	tx.changePolicy(rule.LookupKey(), rule, rule.Number)

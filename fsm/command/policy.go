@@ -60,9 +60,11 @@ type SetRule struct {
 	// Subject is the id of an entry for RuleSender, a folded name, a network as CIDR, a
 	// channel, or a pattern (RE2); "" for the others.
 	Subject string `cbor:"11,keyasint,omitempty"`
-	For     int64  `cbor:"12,keyasint,omitempty"` // milliseconds of log time; 0 means for good, and is for patterns only
-	Hold    bool   `cbor:"13,keyasint,omitempty"` // hide entries with the pattern from the beginning in place of rejecting them
-	Fold    uint8  `cbor:"14,keyasint,omitempty"` // FoldVersion of the program that made a pattern; 0 for the others
+	For     int64  `cbor:"12,keyasint,omitempty"` // milliseconds of log time; 0 means for good, except for freezes
+	// Hold hides writes from the beginning in place of rejecting them. It is for senders, names and
+	// patterns.
+	Hold bool  `cbor:"13,keyasint,omitempty"`
+	Fold uint8 `cbor:"14,keyasint,omitempty"` // FoldVersion of the program that made a pattern; 0 for the others
 }
 
 // FoldVersion is the version of text.Plain. A pattern is matched by the version that it was made
@@ -91,9 +93,9 @@ func (c *SetRule) check() error {
 
 func (c *SetRule) checkFor() error {
 	switch {
-	case c.Hold && c.Kind != RulePattern:
-		return errors.New("only what a pattern is found in can be held")
-	case c.For == 0 && c.Kind == RulePattern:
+	case c.Hold && (c.Kind == RuleNetwork || c.Kind.Freezes()):
+		return errors.New("only writes of a sender or a name, or with a pattern, can be held")
+	case c.For == 0 && !c.Kind.Freezes():
 		return nil
 	case c.For < 1 || c.For > MaxRuleMillis:
 		return fmt.Errorf("a rule for %d milliseconds, allowed are 1 to %d", c.For, int64(MaxRuleMillis))

@@ -238,22 +238,31 @@ func (j *Judgement) CheckPolicy(s Facts, policy *Policy, p command.Payload, from
 		return c
 	}
 	c.Revision = policy.Revision
-	if c.Rule = policy.OfSender(j.Proof.Sender); c.Rule == nil {
-		c.Rule = policy.ofNetwork(from)
-	}
-	if c.Rule == nil {
-		c.Rule = policy.Against(s, p, &j.Writer)
-	}
+	c.add(policy.OfSender(j.Proof.Sender))
+	c.add(policy.ofNetwork(from))
+	rejects, holds := policy.Against(s, p, &j.Writer)
+	c.add(rejects)
+	c.add(holds)
 	c.ProvenOnly = c.Rule == nil && j.ProvenOnly(p)
 	if c.Rule != nil || c.ProvenOnly {
 		return c
 	}
 	// Patterns cost the most: they are not matched for blocked senders.
-	rejects, holds := policy.inTexts(p)
-	if c.Rule = rejects; holds != nil {
-		c.Held = holds.Number
-	}
+	rejects, holds = policy.inTexts(p)
+	c.add(rejects)
+	c.add(holds)
 	return c
+}
+
+// add notes a rule, unless an earlier one has its effect.
+func (c *PolicyCheck) add(r *Rule) {
+	switch {
+	case r == nil:
+	case r.Hold && c.Held == 0:
+		c.Held = r.Number
+	case !r.Hold && c.Rule == nil:
+		c.Rule = r
+	}
 }
 
 // A write to a new channel opens it. A sender without the key of an established name may open

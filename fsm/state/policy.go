@@ -184,11 +184,11 @@ func (r *Rule) Outlasts(other *Rule) bool {
 	return other.Until > 0 && (r.Until == 0 || r.Until > other.Until)
 }
 
-// Against returns the rule against a command, of those that are checked when it is
-// applied, except the rule against its sender. It returns nil if all allow the command.
-func (p *Policy) Against(s Facts, c command.Payload, w *Writer) *Rule {
+// Against returns the rules that reject and that hold a command, of those that are checked when
+// it is applied, except the rule of its sender; nil if there is no such rule.
+func (p *Policy) Against(s Facts, c command.Payload, w *Writer) (rejects, holds *Rule) {
 	if len(p.All) == 0 {
-		return nil
+		return nil, nil
 	}
 	subjects := []RuleSubject{{Kind: command.RuleAll}, {command.RuleName, w.AgentKey}}
 	if p.channels {
@@ -199,11 +199,15 @@ func (p *Policy) Against(s Facts, c command.Payload, w *Writer) *Rule {
 	}
 	_, reports := c.(*command.Report) // which are taken whatever is frozen
 	for _, subject := range subjects {
-		if r, is := p.All[subject]; is && (!reports || !subject.Kind.Freezes()) {
-			return r
+		switch r, is := p.All[subject]; {
+		case !is || reports && subject.Kind.Freezes():
+		case r.Hold:
+			holds = r
+		case rejects == nil:
+			rejects = r
 		}
 	}
-	return nil
+	return rejects, holds
 }
 
 func decodeRule(key, row []byte) (*Rule, error) {

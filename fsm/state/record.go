@@ -121,7 +121,8 @@ const (
 	ActionSetWebhook      = "set_webhook"
 	ActionRemoveWebhook   = "remove_webhook"
 	ActionResolve         = "resolve"
-	ActionHold            = "hold" // texts with watched words; the other rules have ruleActions
+	ActionHold            = "hold"        // texts with watched words; the other rules have ruleActions
+	ActionHoldWriter      = "hold_writer" // writes of a sender or a name
 )
 
 // The changes of the cluster in the record, beside those of command.NoteChange.

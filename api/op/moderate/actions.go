@@ -255,7 +255,7 @@ func (a *action) blockSenders(c *op.Call, seqs []uint64) (blocked int, err error
 		if err != nil {
 			return blocked, fmt.Errorf("look for the sender of entry %d: %w", seq, err)
 		}
-		if seen[sender] || view.Policy().OfSender(sender) != nil {
+		if rule := view.Policy().OfSender(sender); seen[sender] || rule != nil && !rule.Hold {
 			continue
 		}
 		if seen[sender] = true; !a.dry {

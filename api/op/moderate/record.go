@@ -22,6 +22,7 @@ var recordTexts = map[string]struct{ to, toSome string }{
 	state.ActionRemoveWebhook:   {"", "Removed the receiver of news for moderators"},
 	state.ActionResolve:         {"Settled reports of %", ""},
 	state.ActionHold:            {"Holds texts with the %, for review", "Holds texts with certain words, for review"},
+	state.ActionHoldWriter:      {"Holds writes of the %, for review", "Holds writes of a sender or a name, for review"},
 	"watch":                     {"Rejects texts with the %", "Rejects texts with certain words"},
 	"unwatch":                   {"No longer looks for the %", "No longer looks for certain words"},
 	"block":                     {"Blocked the %", "Blocked a sender or a name"},

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	blockParams  = []string{"sender_of", "agent", "network", "for", "reason", "dry_run"}
+	blockParams  = []string{"sender_of", "agent", "network", "hold", "for", "confirm", "reason", "dry_run"}
 	freezeParams = []string{"channel", "unproven", "all", "for", "reason", "dry_run"}
 	watchParams  = []string{"pattern", "hold", "for", "reason", "dry_run", "last"}
 	liftParams   = []string{"number", "reason", "dry_run"}
@@ -38,6 +38,9 @@ const (
 	maxMatches  = 100
 )
 
+// forever is the time of a rule without an end; a missing time means the same.
+const forever = "forever"
+
 // ruleProblems explain why the state rejects a change of the policy.
 var ruleProblems = map[command.Problem]wire.Issue{
 	command.ProblemUnknownSender: {"sender_of", "must be the id of an entry with a known sender"},
@@ -51,7 +54,9 @@ func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *ord
 	return ordering(params, sample, func(c *op.Call, f *orderForm) func() error {
 		cmd := &command.SetRule{Order: f.Order}
 		subject(c, f, cmd)
-		cmd.For = f.duration("for", cmd.Kind != command.RulePattern)
+		if wire.Word(f.word("for", command.MaxName)) != forever || cmd.Kind.Freezes() {
+			cmd.For = f.duration("for", cmd.Kind.Freezes())
+		}
 		if !f.Problems.Any() {
 			if err := command.Check(cmd); err != nil {
 				f.Problems.Add(cmd.Kind.String(), "cannot be taken: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -173,7 +178,7 @@ func (f *orderForm) duration(field string, required bool) int64 {
 		d, err = time.ParseDuration(s)
 	}
 	if err != nil || d < time.Second || d.Milliseconds() > command.MaxRuleMillis {
-		f.Problems.Add(field, "must be a time from 1s to 366d, such as 90m, 12h or 7d")
+		f.Problems.Add(field, "must be a time from 1s to 366d, such as 90m, 12h or 7d; for a block or a watch without end: "+forever)
 		return 0
 	}
 	return d.Milliseconds()
@@ -181,9 +186,14 @@ func (f *orderForm) duration(field string, required bool) int64 {
 
 // blockRule reads the subject of a block.
 func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
+	cmd.Hold = f.flag("hold")
+	confirmed := f.flag("confirm") || f.flag("dry_run")
 	switch f.only("agent", "sender_of", "network") {
 	case "agent":
 		cmd.Kind, cmd.Subject = command.RuleName, text.Fold(f.Agent("agent"))
+		if cmd.Subject == command.AnonymousName && !confirmed && !f.Problems.Has("confirm") {
+			f.Problems.Add("confirm", "must be true: this concerns everybody who writes without a name. To let only proven names write for a while, freeze with unproven: true")
+		}
 	case "sender_of":
 		cmd.Kind, cmd.Subject = command.RuleSender, f.word("sender_of", command.MaxTarget)
 		if _, known := c.View().Resolve(cmd.Subject); !known && !f.Problems.Has("sender_of") {

@@ -462,6 +462,21 @@ func TestKeyStaysPrivate(t *testing.T) {
 	}
 }
 
+// TestHomeShowsHiddenEntries: home says which entries of the agent moderators have hidden, and why.
+func TestHomeShowsHiddenEntries(t *testing.T) {
+	p := newPlace(t)
+	ada := p.shell("ada")
+	ada.must("post", "Good pills of the bakery")
+	p.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "Advertisement"}, IDs: []string{"e1"}})
+	if out := ada.must("home"); !strings.Contains(out, "yours, hidden 1") {
+		t.Errorf("without news: %s", out)
+	}
+	must.Get(p.client().Publish(t.Context(), client.NewEntry{Agent: "bob", Body: "Hello @ada"}))(t)
+	if out := ada.must("home"); !strings.Contains(out, "yours, hidden by moderators:\n  e1 ada in general, hidden (Advertisement): Good pills of the bakery") {
+		t.Errorf("with news: %s", out)
+	}
+}
+
 // TestAskWaits waits for the answer to a request for help, past a mention.
 func TestAskWaits(t *testing.T) {
 	p := newPlace(t)

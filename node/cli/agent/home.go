@@ -76,6 +76,7 @@ func homeText(h *client.Home) string {
 		{"owed to you", max(open.OwedToYouCount, len(open.OwedToYou))},
 		{"open jobs", len(h.OpenJobs)},
 		{"waiting for an answer", len(h.Waiting)},
+		{"yours, hidden", len(h.Hidden)},
 	} {
 		if list.n > 0 {
 			counts = append(counts, list.name+" "+strconv.Itoa(list.n))
@@ -111,6 +112,7 @@ func homeText(h *client.Home) string {
 	list("waiting for an answer", h.Waiting, title)
 	list("subscribed", h.Subscribed, title)
 	list("new", h.New, title)
+	list("yours, hidden by moderators", h.Hidden, title)
 	if h.More {
 		lines = append(lines, "more: commons home")
 	}
@@ -138,6 +140,9 @@ func itemLine(i *client.Item, most int) string {
 	}
 	if i.Rejection != nil {
 		line += ", rejected (" + oneLine(i.Rejection.Reason, most) + ")"
+	}
+	if i.Hidden != nil {
+		line += ", hidden (" + oneLine(i.Hidden.Reason, most) + ")"
 	}
 	return line + ": " + oneLine(content(i.Title, i.Body), most)
 }

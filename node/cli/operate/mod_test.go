@@ -254,8 +254,8 @@ func TestModRepeatsACall(t *testing.T) {
 	}
 }
 
-// TestPatternTest shows which entries a pattern would catch, and sets a rule only with a reason.
-func TestPatternTest(t *testing.T) {
+// TestModAsksBack: a pattern is tested without a rule, and a wide block needs --yes.
+func TestModAsksBack(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
 	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "CHEAP pills"})
@@ -272,6 +272,18 @@ func TestPatternTest(t *testing.T) {
 		code, out, stderr := execute(t, slices.Concat([]string{"mod", "watch"}, test.args, []string{"--cluster-addr", c.Nodes[0].ClusterAddr()})...)
 		if code != test.code || !strings.Contains(out+stderr, test.want) {
 			t.Errorf("%v: exit code %d, %s%s, want %d, %q", test.args, code, out, stderr, test.code, test.want)
+		}
+	}
+	for yes, want := range map[string]int{"": cli.ExitUsage, "--yes": cli.ExitOK} {
+		args := []string{"mod", "block", "--agent", "anonymous", "--reason", "Flood", "--cluster-addr", c.Nodes[0].ClusterAddr()}
+		if yes != "" {
+			args = append(args, yes)
+		}
+		code, out, stderr := execute(t, args...)
+		check.Equal(t, code, want, "exit code with %q: %s%s", yes, out, stderr)
+		if code == cli.ExitOK {
+			check.Equal(t, out, "rule 1: block the agent anonymous, until it is lifted\n", "the answer")
+			expect(t, cli.ExitOK, []string{"mod", "lift", "1", "--cluster-addr", c.Nodes[0].ClusterAddr()})
 		}
 	}
 	_, out, _ := execute(t, "mod", "rules", "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())

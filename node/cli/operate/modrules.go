@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
 )
@@ -27,7 +28,10 @@ type blockCommand struct {
 	SenderOf   string `name:"sender-of" xor:"whom" group:"Whom (exactly one):" placeholder:"ID" help:"Block whoever wrote this entry, by where it came from." json:"sender_of,omitempty"`
 	Agent      string `name:"agent" xor:"whom" group:"Whom (exactly one):" placeholder:"NAME" help:"Block all writes under this name." json:"agent,omitempty"`
 	Network    string `name:"network" xor:"whom" group:"Whom (exactly one):" placeholder:"CIDR" help:"Block a network, such as 192.0.2.0/24." json:"network,omitempty"`
-	ruleTerms  `embed:""`
+	Hold       bool   `name:"hold" help:"Hold the writes of a sender or a name in place of rejecting them: they are hidden until a moderator has looked at them." json:"hold,omitempty"`
+	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 90m, 12h or 7d, at most 366d; without it, or with forever, until it is lifted." json:"for,omitempty"`
+	Reason     string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it." json:"reason,omitempty"`
+	Yes        bool   `name:"yes" help:"Needed for --agent anonymous, which is everybody who writes without a name." json:"confirm,omitempty"`
 }
 
 type freezeCommand struct {
@@ -42,6 +46,9 @@ type freezeCommand struct {
 func (c *blockCommand) Validate() error {
 	if c.SenderOf == "" && c.Agent == "" && c.Network == "" {
 		return &config.Error{Problems: []string{"give one of --sender-of ID, --agent NAME and --network CIDR"}}
+	}
+	if c.Agent == command.AnonymousName && !c.Yes {
+		return &config.Error{Problems: []string{"--agent anonymous is everybody who writes without a name: give --yes to do it, or let only proven names write by mod freeze --unproven"}}
 	}
 	return nil
 }
@@ -63,7 +70,7 @@ type watchCommand struct {
 	ruleSetter `embed:"" json:"-"`
 	Pattern    string `arg:"" help:"A regular expression (RE2), such as '(?i)cheap pills'. A text that it is found in is rejected." json:"pattern,omitempty"`
 	Hold       bool   `name:"hold" help:"Hold the text in place of rejecting it: it is hidden until a moderator has looked at it." json:"hold,omitempty"`
-	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 12h or 7d; without it until it is lifted." json:"for,omitempty"`
+	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 12h or 7d; without it, or with forever, until it is lifted." json:"for,omitempty"`
 	Reason     string `name:"reason" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it. Required without --test." json:"reason,omitempty"`
 	Test       bool   `name:"test" help:"Set no rule: show in which of the newest entries the pattern is found." json:"dry_run,omitempty"`
 	Last       int    `name:"last" placeholder:"N" help:"With --test, how many entries to look at: 1000, or up to 10000." json:"last,omitempty"`
@@ -126,8 +133,12 @@ type rule struct {
 
 func (r *rule) text() string {
 	switch {
-	case r.Hold:
+	case r.Hold && r.Kind == "pattern":
 		return "hold texts with " + r.Subject
+	case r.Hold && r.Kind == "sender":
+		return "hold writes of the sender of " + r.Subject
+	case r.Hold:
+		return "hold writes of the " + r.Kind + " " + r.Subject
 	case r.Kind == "pattern":
 		return "reject texts with " + r.Subject
 	case r.Kind == "sender":
