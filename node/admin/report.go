@@ -35,9 +35,9 @@ type SettingsChange struct {
 	WriteRate   *int64  `json:"writeRate,omitempty"`  // command.NotSet: the leader's flag applies
 	WriteBurst  *int64  `json:"writeBurst,omitempty"` // command.NotSet: the leader's flag applies
 	// BackupURL is tried at the leader before it is stored; empty ends the schedule.
-	BackupURL     *string `json:"backupUrl,omitempty"`
-	BackupSeconds *uint64 `json:"backupSeconds,omitempty"`
-	BackupKeep    *uint64 `json:"backupKeep,omitempty"`
+	BackupURL    *string `json:"backupUrl,omitempty"`
+	BackupMillis *uint64 `json:"backupEveryMs,omitempty"`
+	BackupKeep   *uint64 `json:"backupKeep,omitempty"`
 	// DryRun only counts the entries that the retention would affect.
 	DryRun bool `json:"dryRun,omitempty"`
 }

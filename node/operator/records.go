@@ -94,8 +94,8 @@ func backupsUntil(v *view.View, purged int64) (string, error) {
 	if err != nil || run.Oldest == 0 || run.Oldest > purged {
 		return "", err
 	}
-	kept := int64(set.BackupKeep * set.BackupSeconds) //nolint:gosec // bounded by their check
-	return time.Unix(purged/1000+kept, 0).UTC().Format(time.RFC3339), nil
+	kept := int64(set.BackupKeep * set.BackupMillis) //nolint:gosec // bounded by their check
+	return time.UnixMilli(purged + kept).UTC().Format(time.RFC3339), nil
 }
 
 // PurgeList returns all purges before the call.
