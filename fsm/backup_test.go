@@ -95,8 +95,8 @@ func TestBackupRun(t *testing.T) {
 
 // TestBackupSettings holds that credentials have no place in the address of a store.
 func TestBackupSettings(t *testing.T) {
-	few, none, much := uint64(command.MinBackupSeconds-1), uint64(0), uint64(command.MaxBackupKeep+1)
-	for _, c := range []*command.SetSettings{{BackupSeconds: &few}, {BackupKeep: &none}, {BackupKeep: &much}} {
+	few, none, much := uint64(command.MinBackupMillis-1), uint64(0), uint64(command.MaxBackupKeep+1)
+	for _, c := range []*command.SetSettings{{BackupMillis: &few}, {BackupKeep: &none}, {BackupKeep: &much}} {
 		if command.Check(c) == nil {
 			t.Errorf("%+v is fit for the log", c)
 		}
@@ -113,12 +113,12 @@ func TestBackupSettings(t *testing.T) {
 		}
 	}
 	r := newRig(t)
-	url, seconds, keep := "s3://backups/commons", uint64(3600), uint64(3)
-	r.run(&command.SetSettings{BackupURL: &url, BackupSeconds: &seconds, BackupKeep: &keep})
+	url, millis, keep := "s3://backups/commons", uint64(3_600_000), uint64(3)
+	r.run(&command.SetSettings{BackupURL: &url, BackupMillis: &millis, BackupKeep: &keep})
 	v := r.View()
 	defer v.Release()
 	want := command.DefaultSettings
-	want.BackupURL, want.BackupSeconds, want.BackupKeep = url, seconds, keep
+	want.BackupURL, want.BackupMillis, want.BackupKeep = url, millis, keep
 	check.Equal(t, must.Get(v.Settings())(t), want, "settings")
 }
 

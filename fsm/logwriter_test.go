@@ -618,7 +618,7 @@ func (w *logWriter) setSettings() command.Payload {
 		return &command.SetSettings{PurgeConfirm: &confirm}
 	case 7:
 		url := one(w, "", "s3://backups/commons", "file:///backups")
-		return &command.SetSettings{BackupURL: &url, BackupSeconds: number(60, 86400), BackupKeep: number(1, 14)}
+		return &command.SetSettings{BackupURL: &url, BackupMillis: number(60_000, 86_400_000), BackupKeep: number(1, 14)}
 	case 0:
 		return retain(one(w, "", "channel-1=1h", "*=2h", "channel-*=1h,*=30d", "jobs=1h,*=keep"))
 	case 1:

@@ -78,6 +78,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	workers.Go(func() { n.dataKey.KeepEpochs(ctx) })
 	workers.Go(func() { n.delivery.Lead(ctx) })
 	workers.Go(func() { n.backups.Lead(ctx) })
+	workers.Go(func() { n.operator.LogEvents(ctx) })
 	n.members.Lead(ctx)
 }
 

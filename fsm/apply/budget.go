@@ -18,7 +18,7 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	replace(&set.WriteBurst, c.WriteBurst)
 	replace(&set.PurgeConfirm, c.PurgeConfirm)
 	replace(&set.BackupURL, c.BackupURL)
-	replace(&set.BackupSeconds, c.BackupSeconds)
+	replace(&set.BackupMillis, c.BackupMillis)
 	replace(&set.BackupKeep, c.BackupKeep)
 	if set == before {
 		return unchanged
@@ -26,7 +26,7 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	row := append(state.AppendUints(nil, set.DailyBytes, set.SenderBytes), state.Bit(set.ProvenOnly, 1))
 	row = state.AppendBlob(state.AppendUints(row, set.AlikeHourly), set.Retention)
 	row = state.AppendUints(row, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet))
-	tx.set(state.KeySettings, state.AppendUints(state.AppendBlob(append(row, state.Bit(set.PurgeConfirm, 1)), set.BackupURL), set.BackupSeconds, set.BackupKeep))
+	tx.set(state.KeySettings, state.AppendUints(state.AppendBlob(append(row, state.Bit(set.PurgeConfirm, 1)), set.BackupURL), set.BackupMillis, set.BackupKeep))
 	if set.BackupURL != before.BackupURL {
 		tx.del(state.KeyBackupRun) // of the former store
 	}

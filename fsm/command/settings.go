@@ -35,10 +35,10 @@ type Settings struct {
 	PurgeConfirm bool `json:"purgeConfirm"`
 	// BackupURL is the store of scheduled backups: see CheckBackupURL. Empty means no schedule.
 	BackupURL string `json:"backupUrl"`
-	// BackupSeconds is the time between two scheduled backups, and BackupKeep is how many of
+	// BackupMillis is the time in milliseconds between two scheduled backups, and BackupKeep is how many of
 	// them stay in the store.
-	BackupSeconds uint64 `json:"backupSeconds"`
-	BackupKeep    uint64 `json:"backupKeep"`
+	BackupMillis uint64 `json:"backupEveryMs"`
+	BackupKeep   uint64 `json:"backupKeep"`
 }
 
 // NotSet is the value of a setting that leaves the choice to the flags of the nodes.
@@ -75,7 +75,7 @@ func (s Settings) String() string {
 
 // BackupEvery returns the time between two scheduled backups.
 func (s Settings) BackupEvery() time.Duration {
-	return time.Duration(s.BackupSeconds) * time.Second //nolint:gosec // bounded by its check
+	return time.Duration(s.BackupMillis) * time.Millisecond //nolint:gosec // bounded by its check
 }
 
 // ChangesFrom describes the changed settings, with their old values.
@@ -92,7 +92,7 @@ func (s Settings) ChangesFrom(before Settings) string {
 }
 
 // DefaultSettings apply until an operator changes them.
-var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, PurgeConfirm: true, BackupSeconds: 24 * 60 * 60, BackupKeep: 14}
+var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, PurgeConfirm: true, BackupMillis: DayMillis, BackupKeep: 14}
 
 // MaxSenderDays bounds for how many days a sender is remembered.
 const MaxSenderDays = 366
@@ -206,9 +206,9 @@ type SetSettings struct {
 
 	PurgeConfirm *bool `cbor:"9,keyasint,omitempty"`
 
-	BackupURL     *string `cbor:"10,keyasint,omitempty"` // empty ends the schedule
-	BackupSeconds *uint64 `cbor:"11,keyasint,omitempty"`
-	BackupKeep    *uint64 `cbor:"12,keyasint,omitempty"`
+	BackupURL    *string `cbor:"10,keyasint,omitempty"` // empty ends the schedule
+	BackupMillis *uint64 `cbor:"11,keyasint,omitempty"`
+	BackupKeep   *uint64 `cbor:"12,keyasint,omitempty"`
 }
 
 func (c *SetSettings) check() error {
@@ -225,8 +225,8 @@ func (c *SetSettings) check() error {
 	if c.SenderDays != nil && (*c.SenderDays < 1 || *c.SenderDays > MaxSenderDays) {
 		return fmt.Errorf("a sender memory of %d days; 1 to %d are allowed", *c.SenderDays, MaxSenderDays)
 	}
-	if c.BackupSeconds != nil && (*c.BackupSeconds < MinBackupSeconds || *c.BackupSeconds > MaxBackupSeconds) {
-		return fmt.Errorf("a backup every %d seconds; %d to %d are allowed", *c.BackupSeconds, MinBackupSeconds, MaxBackupSeconds)
+	if c.BackupMillis != nil && (*c.BackupMillis < MinBackupMillis || *c.BackupMillis > MaxBackupMillis) {
+		return fmt.Errorf("a backup every %d ms; %d to %d are allowed", *c.BackupMillis, MinBackupMillis, MaxBackupMillis)
 	}
 	if c.BackupKeep != nil && (*c.BackupKeep < 1 || *c.BackupKeep > MaxBackupKeep) {
 		return fmt.Errorf("%d backups to keep; 1 to %d are allowed", *c.BackupKeep, MaxBackupKeep)
@@ -246,8 +246,8 @@ func (c *SetSettings) check() error {
 // Bounds of the settings of scheduled backups.
 const (
 	MaxBackupURLBytes = 512
-	MinBackupSeconds  = 60
-	MaxBackupSeconds  = 366 * 24 * 60 * 60
+	MinBackupMillis   = 60_000
+	MaxBackupMillis   = 366 * DayMillis
 	MaxBackupKeep     = 1000
 )
 

@@ -47,7 +47,7 @@ func decodeSettings(row []byte) (command.Settings, error) {
 		DailyBytes: r.Uint(), SenderBytes: r.Uint(), ProvenOnly: r.Byte() != 0, AlikeHourly: r.Uint(), Retention: r.Text(), SenderDays: r.Uint(),
 		WriteRate: int64(r.Uint()) + command.NotSet, WriteBurst: int64(r.Uint()) + command.NotSet,
 		PurgeConfirm: r.Byte() != 0,
-		BackupURL:    r.Text(), BackupSeconds: r.Uint(), BackupKeep: r.Uint(),
+		BackupURL:    r.Text(), BackupMillis: r.Uint(), BackupKeep: r.Uint(),
 	}
 	return set, r.Done("settings row")
 }

@@ -37,9 +37,9 @@ type SettingsChange struct {
 	// PurgeConfirm makes the purge of a moderator wait for another one.
 	PurgeConfirm *bool `json:"purgeConfirm,omitempty"`
 	// BackupURL is tried at the leader before it is stored; empty ends the schedule.
-	BackupURL     *string `json:"backupUrl,omitempty"`
-	BackupSeconds *uint64 `json:"backupSeconds,omitempty"`
-	BackupKeep    *uint64 `json:"backupKeep,omitempty"`
+	BackupURL    *string `json:"backupUrl,omitempty"`
+	BackupMillis *uint64 `json:"backupEveryMs,omitempty"`
+	BackupKeep   *uint64 `json:"backupKeep,omitempty"`
 	// DryRun only counts the entries that the retention would affect.
 	DryRun bool `json:"dryRun,omitempty"`
 }
@@ -70,16 +70,19 @@ const MaxEvents = 1000
 type EventsRequest struct {
 	Since int64 `json:"since,omitempty"` // milliseconds since the epoch
 	Limit int   `json:"limit,omitempty"` // of the newest events; 0 and more than MaxEvents mean MaxEvents
+	// From asks for the oldest events with this number or a higher one. 0 means the newest events.
+	From uint64 `json:"from,omitempty"`
 }
 
 // Events are the newest actions of operators, moderators and leaders, the oldest first.
 type Events struct {
 	Events []Event `json:"events"`
-	More   bool    `json:"more"` // older ones since the instant were left out
+	More   bool    `json:"more"` // some were left out: older ones since the instant, or newer ones than those from a number
 }
 
 // Event is an action of an operator, a moderator or a leader.
 type Event struct {
+	Number uint64 `json:"number"` // in the order of all events, from 1; the same on every node
 	At     int64  `json:"at"`     // milliseconds since the epoch
 	By     string `json:"by"`     // operator, a moderator's name, leader, or a server id
 	Action string `json:"action"` // such as hide, set_settings, remove_server

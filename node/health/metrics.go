@@ -153,12 +153,12 @@ func (h *Health) conditionGauges() []gauge {
 		truth("certificate_rejected", "1 while the files hold a new certificate that cannot be used.", func() bool { return h.cfg.Certificate.Rejected() != "" }),
 		truth("slow", "1 while this node's disk or processor is too slow to lead.", h.Slow),
 		inState(h, "last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.", perSecond, (*view.View).LastBackup),
-		inState(h, "backup_every_seconds", "Time between two scheduled backups; 0 without a schedule.", 1, func(v *view.View) (uint64, error) {
+		inState(h, "backup_every_seconds", "Time between two scheduled backups; 0 without a schedule.", perSecond, func(v *view.View) (uint64, error) {
 			set, err := v.Settings()
 			if set.BackupURL == "" {
 				return 0, err
 			}
-			return set.BackupSeconds, err
+			return set.BackupMillis, err
 		}),
 		inState(h, "backup_run_timestamp_seconds", "When the newest run of the schedule of backups began; 0 before the first one.", perSecond, func(v *view.View) (int64, error) { run, err := v.BackupRun(); return run.Began, err }),
 		inState(h, "backup_run_failed", "1 when the newest run of the schedule saved no backup.", 1, func(v *view.View) (uint64, error) {

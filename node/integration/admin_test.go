@@ -267,6 +267,18 @@ func (c *testCluster) checkEvents(at int, removed ...string) {
 	if err != nil || len(last.Events) != 1 || last.Events[0].Action != state.ActionSettings || !last.More {
 		c.t.Errorf("the newest: %+v, %v", last, err)
 	}
+	for i, e := range all.Events {
+		check.Equal(c.t, e.Number, uint64(i+1), "the number of event %d", i)
+	}
+	second, err := operate[admin.Events](c, at, admin.PathEvents, admin.EventsRequest{From: 2, Limit: 1})
+	if err != nil || !second.More || !slices.Equal(second.Events, all.Events[1:2]) {
+		c.t.Errorf("one event from the second on: %+v, %v", second, err)
+	}
+	check.Equal(c.t, last.Events[0].Number, uint64(len(all.Events)), "the number of the newest event alone")
+	later, err := operate[admin.Events](c, at, admin.PathEvents, admin.EventsRequest{From: last.Events[0].Number + 1})
+	if err != nil || len(later.Events) != 0 || later.More {
+		c.t.Errorf("after the newest: %+v, %v", later, err)
+	}
 	none, err := operate[admin.Events](c, at, admin.PathEvents, admin.EventsRequest{Since: last.Events[0].At + 1})
 	if err != nil || len(none.Events) != 0 || none.More {
 		c.t.Errorf("since then: %+v, %v", none, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // LeastApplied returns the lowest applied index of the other servers that gossip knows;
@@ -93,8 +94,8 @@ func backupsUntil(v *view.View, purged int64) (string, error) {
 	if err != nil || run.Oldest == 0 || run.Oldest > purged {
 		return "", err
 	}
-	kept := int64(set.BackupKeep * set.BackupSeconds) //nolint:gosec // bounded by their check
-	return time.Unix(purged/1000+kept, 0).UTC().Format(time.RFC3339), nil
+	kept := int64(set.BackupKeep * set.BackupMillis) //nolint:gosec // bounded by their check
+	return time.UnixMilli(purged + kept).UTC().Format(time.RFC3339), nil
 }
 
 // PurgeList returns all purges before the call.
@@ -118,7 +119,7 @@ func (o *Operator) PurgeList(ctx context.Context) (list backup.PurgeList, err er
 	return list, err
 }
 
-// events returns the newest rows of both records, merged, from this node's state.
+// events returns rows of both records, merged, from this node's state.
 func (o *Operator) events(_ context.Context, request admin.EventsRequest) (answer admin.Events, err error) {
 	limit := request.Limit
 	if limit <= 0 || limit > admin.MaxEvents {
@@ -126,29 +127,100 @@ func (o *Operator) events(_ context.Context, request admin.EventsRequest) (answe
 	}
 	v := o.cfg.Machine.View()
 	defer v.Release()
-	answer.Events = []admin.Event{}
-	for _, page := range []func(before uint64, limit int) ([]state.Record, uint64, error){v.Records, v.Changes} {
-		if err := newest(page, request.Since, limit+1, func(r *state.Record) {
-			answer.Events = append(answer.Events, admin.Event{At: r.At, By: r.By, Action: r.Action, What: r.What, Reason: r.Reason})
-		}); err != nil {
+	events, err := merged(v, request.Since, limit+1)
+	if err != nil {
+		return answer, err
+	}
+	events = events[max(0, len(events)-limit-1):] // rows of the other record may be missing before these
+	if request.From == 0 {
+		if over := len(events) - limit; over > 0 {
+			events, answer.More = events[over:], true
+		}
+		answer.Events = events
+		return answer, nil
+	}
+	if len(events) > limit && events[0].Number > request.From { // a collector that is far behind
+		if events, err = merged(v, request.Since, math.MaxInt); err != nil {
 			return answer, err
 		}
 	}
-	slices.SortStableFunc(answer.Events, func(a, b admin.Event) int { return cmp.Compare(a.At, b.At) })
-	if over := len(answer.Events) - limit; over > 0 {
-		answer.Events, answer.More = answer.Events[over:], true
-	}
+	first, _ := slices.BinarySearchFunc(events, request.From, func(e admin.Event, from uint64) int { return cmp.Compare(e.Number, from) })
+	events = events[first:]
+	answer.More = len(events) > limit
+	answer.Events = events[:min(len(events), limit)]
 	return answer, nil
 }
 
-// newest calls f for the newest rows of a record since an instant, at most limit,
-// oldest first.
-func newest(page func(before uint64, limit int) ([]state.Record, uint64, error), since int64, limit int, f func(*state.Record)) error {
-	var rows []state.Record
+const logEventsEvery = time.Second
+
+// LogEvents logs each event from now on, for as long as this node leads.
+func (o *Operator) LogEvents(ctx context.Context) {
+	next := uint64(0)
+	loop.Every(ctx, logEventsEvery, func(ctx context.Context) {
+		request := admin.EventsRequest{From: next}
+		if next == 0 {
+			request.Limit = 1
+		}
+		for more := true; more; {
+			answer, err := o.events(ctx, request)
+			if err != nil {
+				o.cfg.Logger.WarnContext(ctx, "events cannot be read", "error", err)
+				return
+			}
+			for _, e := range answer.Events {
+				if next > 0 {
+					o.cfg.Logger.InfoContext(ctx, "event", "number", e.Number, "at", time.UnixMilli(e.At).UTC(), "by", e.By, "action", e.Action, "what", e.What, "reason", e.Reason)
+				}
+				request.From = e.Number + 1
+			}
+			more = next > 0 && answer.More
+			next = max(request.From, 1)
+		}
+	})
+}
+
+// merged returns the newest rows of both records since an instant, at least limit if there are as
+// many, in their order. The number of an event is that of its row plus the number of the rows of
+// the other record before it. Rows of one instant are of one log entry, so no later row comes
+// between them.
+func merged(v *view.View, since int64, limit int) ([]admin.Event, error) {
+	var rows [2][]state.Record
+	var before [2]uint64 // rows of each record before the current one
+	for i, page := range []recordPage{v.Records, v.Changes} {
+		last, _, err := page(0, 1)
+		if err == nil && len(last) > 0 {
+			before[i] = last[0].Number
+			rows[i], err = newest(page, since, limit)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(rows[i]) > 0 {
+			before[i] = rows[i][0].Number - 1
+		}
+	}
+	events := []admin.Event{}
+	for len(rows[0])+len(rows[1]) > 0 {
+		next := 0
+		if len(rows[0]) == 0 || len(rows[1]) > 0 && rows[1][0].At < rows[0][0].At {
+			next = 1
+		}
+		r := &rows[next][0]
+		rows[next], before[next] = rows[next][1:], r.Number
+		events = append(events, admin.Event{Number: before[0] + before[1], At: r.At, By: r.By, Action: r.Action, What: r.What, Reason: r.Reason})
+	}
+	return events, nil
+}
+
+// recordPage returns rows of a record; see view.View.Records.
+type recordPage func(before uint64, limit int) ([]state.Record, uint64, error)
+
+// newest returns the newest rows of a record since an instant, at most limit, oldest first.
+func newest(page recordPage, since int64, limit int) (rows []state.Record, err error) {
 	for before, left := uint64(0), limit; left > 0; left = limit - len(rows) {
 		records, next, err := page(before, left)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, r := range records {
 			if r.At < since {
@@ -161,8 +233,6 @@ func newest(page func(before uint64, limit int) ([]state.Record, uint64, error),
 			break
 		}
 	}
-	for i := range slices.Backward(rows) {
-		f(&rows[i])
-	}
-	return nil
+	slices.Reverse(rows)
+	return rows, nil
 }

@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 type modCommand struct {
@@ -144,13 +146,24 @@ type eventsCommand struct {
 	target `embed:""`
 	Since  time.Duration `name:"since" placeholder:"DURATION" help:"Only events of the last DURATION, such as 24h (default: all that are kept)."`
 	Limit  int           `name:"limit" default:"100" help:"How many events at most, the newest; up to 1000."`
+	Follow bool          `name:"follow" help:"With --json, print each event as a line as it happens, until it is interrupted. It goes on after an error of the node."`
+	From   uint64        `name:"from" placeholder:"N" help:"Events from this number on: one more than the last that was read."`
 }
+
+// followPause is the time between two questions for new events.
+const followPause = time.Second
 
 func (c *eventsCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if c.Since < 0 || c.Limit < 1 || c.Limit > admin.MaxEvents {
 		return &config.Error{Problems: []string{fmt.Sprintf("--since: give a time that has passed, such as 24h; --limit: give 1 to %d", admin.MaxEvents)}}
 	}
-	request := admin.EventsRequest{Limit: c.Limit}
+	if c.Follow && !c.JSON {
+		return &config.Error{Problems: []string{"--follow: prints lines of JSON; give --json, too"}}
+	}
+	if c.Follow {
+		return c.follow(ctx, std)
+	}
+	request := admin.EventsRequest{Limit: c.Limit, From: c.From}
 	if c.Since > 0 {
 		request.Since = time.Now().Add(-c.Since).UnixMilli()
 	}
@@ -162,7 +175,46 @@ func (c *eventsCommand) Run(ctx context.Context, std terminal.Streams) error {
 		return []any{terminal.TimeText(e.At), e.By, e.Action, moderate.RecordWhat(e.Action, e.What), e.Reason}
 	})
 	if answer.More && !c.JSON {
-		fmt.Fprintln(std.Err, "older events are left out; give a larger --limit")
+		fmt.Fprintln(std.Err, "events are left out; give a larger --limit")
 	}
 	return terminal.Show(std.Out, c.JSON, answer, text)
+}
+
+// follow prints each event as a line, from a number on, or after the newest.
+func (c *eventsCommand) follow(ctx context.Context, std terminal.Streams) error {
+	request := admin.EventsRequest{From: c.From}
+	if c.From == 0 {
+		request.Limit = 1
+	}
+	lines := json.NewEncoder(std.Out)
+	for problem := ""; ; {
+		answer, err := ask[admin.Events](ctx, &c.target, admin.PathEvents, request)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			if text := err.Error(); text != problem {
+				problem = text
+				fmt.Fprintln(std.Err, "no events, trying again:", text)
+			}
+		default:
+			problem = ""
+			if request.From == 0 { // begins after the newest
+				request.From, request.Limit = 1, 0
+				if last := len(answer.Events) - 1; last >= 0 {
+					request.From = answer.Events[last].Number + 1
+				}
+				answer = admin.Events{}
+			}
+			for i := range answer.Events {
+				if err := lines.Encode(&answer.Events[i]); err != nil {
+					return err
+				}
+				request.From = answer.Events[i].Number + 1
+			}
+		}
+		if !answer.More && !loop.Pause(ctx, followPause) {
+			return nil
+		}
+	}
 }

@@ -1,8 +1,10 @@
 package operate_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,7 +17,9 @@ import (
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli"
+	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -194,6 +198,54 @@ func TestManyIDsAreCounted(t *testing.T) {
 			t.Errorf("%v: %s%s, want %q", args, out, stderr, want)
 		}
 	}
+}
+
+// TestFollowEvents: the events from a number on, and later ones as they happen, each once; the leader
+// logs them, too.
+func TestFollowEvents(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	at := []string{"--json", "--cluster-addr", c.Nodes[0].ClusterAddr()}
+	for i := range 8 {
+		expect(t, cli.ExitOK, append([]string{"settings", "set", fmt.Sprint("alike-hourly=", i+1)}, at...))
+	}
+	read := func(args ...string) (events admin.Events) {
+		t.Helper()
+		code, out, stderr := execute(t, append(append([]string{"events"}, args...), at...)...)
+		if err := json.Unmarshal([]byte(out), &events); err != nil || code != cli.ExitOK {
+			t.Fatalf("exit code %d: %s%s", code, out, stderr)
+		}
+		return events
+	}
+	all := read().Events
+	for i := range all {
+		page := read("--from", fmt.Sprint(i+1), "--limit", "2").Events
+		page = page[:min(len(page), len(all)-i)] // without later ones of the leader
+		check.Diff(t, page, all[i:min(i+2, len(all))], "two events from %d on", i+1)
+	}
+	expect(t, cli.ExitUsage, []string{"events", "--follow"}, "give --json, too")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Run(ctx, append([]string{"events", "--follow", "--from", "2"}, at...), terminal.Streams{Out: w, Err: io.Discard}, "")
+	}()
+	lines := json.NewDecoder(r)
+	last := uint64(1)
+	for i := range 2 {
+		expect(t, cli.ExitOK, append([]string{"settings", "set", fmt.Sprint("alike-hourly=", i+20)}, at...))
+		for _, want := range read("--from", fmt.Sprint(last+1)).Events { // those of the leader, too
+			var e admin.Event
+			must.Do(t, lines.Decode(&e))
+			check.Equal(t, e, want, "the next event")
+			last++
+			check.Equal(t, e.Number, last, "its number")
+		}
+		c.WaitLogged(0, fmt.Sprintf("msg=event node=%s number=%d", c.Nodes[0].ServerID(), last))
+	}
+	cancel()
+	check.Equal(t, <-ended, cli.ExitOK, "exit code")
 }
 
 // TestManyIDsAreManyCalls holds that a command takes more ids than a call, and shows the progress.

@@ -48,11 +48,11 @@ func (c *settingsSetCommand) Run(ctx context.Context, std terminal.Streams) erro
 			change.BackupURL = &value
 		case name == "backup.every":
 			every, err := time.ParseDuration(value)
-			if err != nil || every < time.Second {
+			if err != nil || every < time.Millisecond {
 				problems = append(problems, fmt.Errorf("%q: not a duration; write it as backup.every=24h", s))
 			}
-			seconds := uint64(every / time.Second) //nolint:gosec // checked
-			change.BackupSeconds = &seconds
+			millis := uint64(every.Milliseconds()) //nolint:gosec // checked
+			change.BackupMillis = &millis
 		case name == "backup.keep":
 			keep, err := strconv.ParseUint(value, 10, 64)
 			if err != nil {

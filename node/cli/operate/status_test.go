@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/golden"
 	"github.com/commons-cluster/commons/node/admin"
@@ -14,7 +15,12 @@ import (
 
 // someSettings have half a day of writes behind them.
 var someSettings = admin.SettingsReport{
-	Settings: command.Settings{DailyBytes: 512 << 20, SenderDays: 30, WriteRate: command.NotSet, WriteBurst: 20}, SmallShareBytes: 128 << 10, UsedBytes: 64 << 20, Senders: 12, DayMillis: 12 * 3_600_000,
+	Settings: command.Settings{
+		DailyBytes: 512 << 20, SenderDays: 30, WriteRate: command.NotSet, WriteBurst: 20,
+		BackupURL: "s3://backups/commons", BackupMillis: command.DayMillis, BackupKeep: 14,
+	},
+	Backup:          state.BackupRun{Began: 1_700_086_400_000, Saved: 1_700_000_000_000, Failed: true, Problem: "the bucket is full"},
+	SmallShareBytes: 128 << 10, UsedBytes: 64 << 20, Senders: 12, DayMillis: 12 * 3_600_000,
 }
 
 // someCluster is a cluster with a leader, a follower that lags, a voter that does
