@@ -54,8 +54,13 @@ var listWaiting = forModerators("waiting", recordParams, nil, func(c *op.Call, l
 	for i := range list {
 		p := &list[i]
 		rows = append(rows, wire.Object{
-			{"number", p.Number}, {"at", p.At}, {"until", p.At + command.ConfirmMillis}, {"by", p.By}, {"reason", p.Reason},
-			{"ids", wire.NonNil(p.IDs)}, {"profiles", wire.NonNil(p.Agents)},
+			{"number", p.Number},
+			{"at", p.At},
+			{"until", p.At + command.ConfirmMillis},
+			{"by", p.By},
+			{"reason", p.Reason},
+			{"ids", wire.NonNil(p.IDs)},
+			{"profiles", wire.NonNil(p.Agents)},
 		})
 	}
 	return rows, next, err

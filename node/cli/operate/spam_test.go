@@ -27,7 +27,7 @@ func TestWaveOfSpam(t *testing.T) {
 	}
 	c := nodetest.New(t, 1, func(cfg *config.Config) { cfg.TrustedProxies = []string{"127.0.0.0/8"} })
 	address := func(i int) string { return fmt.Sprintf("203.0.%d.%d", i/100, i%100+1) }
-	publish := func(from string, body string) int {
+	publish := func(from, body string) int {
 		entry := map[string]string{"agent": "agent-of-" + from, "body": body}
 		status, err := c.Nodes[0].PostJSON("/api/entries", entry, &struct{}{}, "X-Forwarded-For", from)
 		check.Equal(t, err, nil, "error of a write from %s", from)
