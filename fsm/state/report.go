@@ -137,7 +137,8 @@ func (w *Writer) Reported(s Facts, target string, reason command.ReportReason) (
 		return e, 0, []command.Problem{command.ProblemUnknownTarget}
 	}
 	if reason == command.ReportAppeal {
-		return e, 0, w.appealProblems(s, &e)
+		problems = w.appealProblems(s, &e)
+		return e, 0, problems
 	}
 	from, _ := w.Reporter()
 	earlier, _ = Read(s, ReportedKey(e.Seq, from), DecodeNumber)

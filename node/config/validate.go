@@ -56,7 +56,7 @@ func (c Config) Validate() error {
 		v.addf("--push-ca-file: %v", err)
 	}
 	v.networks("--push-allow-net", c.PushAllowNet)
-	if err := c.Access.Check(); err != nil {
+	if err := c.Access.Check(); err != nil { //nolint:staticcheck // a configuration has no check of this name
 		v.addf("%v", err)
 	}
 	if _, err := health.ParseReserve(c.DiskReserve); err != nil {

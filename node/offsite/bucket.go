@@ -97,7 +97,7 @@ func (b *bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 func (b *bucket) List(ctx context.Context) (found []Object, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for o := range b.core.Client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix, Recursive: true}) {
+	for o := range b.core.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix, Recursive: true}) {
 		if o.Err != nil {
 			return nil, explain("list", o.Err)
 		}

@@ -69,7 +69,8 @@ func Save(ctx context.Context, s Store, clusterID string, scheduled bool, at int
 	}
 	m.Complete, m.CreatedAt, m.Bytes = true, report.CreatedAt, counted.n
 	m.Entries, m.Index, m.SealedUnder = report.Entries, report.Index, report.SealedUnder
-	return m, m.write(ctx, s)
+	err = m.write(ctx, s)
+	return m, err
 }
 
 type counter struct {
@@ -233,7 +234,8 @@ func Purges(ctx context.Context, s Store, clusterID string) (list backup.PurgeLi
 	if err := read(ctx, s, names[len(names)-1], &list); err != nil {
 		return list, err
 	}
-	return list, list.Check()
+	err = list.Check()
+	return list, err
 }
 
 // Locate returns the store and the backup at an address: that of a backup, or of a store, of which

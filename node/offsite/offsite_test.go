@@ -24,12 +24,13 @@ const own, day = "c0ffee", 24 * 60 * 60 * 1000
 
 // stores calls test with a store of each kind.
 func stores(t *testing.T, test func(t *testing.T, s offsite.Store)) {
+	t.Helper()
 	t.Run("bucket", func(t *testing.T) {
 		service := offsitetest.New(t)
 		test(t, must.Get(offsite.Open("s3://"+offsitetest.Bucket+"/some/prefix/", service.Access(t)))(t))
 	})
 	t.Run("directory", func(t *testing.T) {
-		dir := filepath.Join("/tmp", "offsite-"+filepath.Base(filepath.Dir(t.TempDir()))) // a name that an address may have
+		dir := filepath.Join(os.TempDir(), "offsite-"+filepath.Base(filepath.Dir(t.TempDir()))) // a name that an address may have
 		must.Do(t, os.MkdirAll(dir, 0o700))
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		test(t, must.Get(offsite.Open("file://"+dir, offsite.Access{}))(t))
@@ -54,6 +55,7 @@ func contents(t *testing.T, s offsite.Store, name string) string {
 
 func TestStore(t *testing.T) {
 	stores(t, func(t *testing.T, s offsite.Store) {
+		t.Helper()
 		ctx := t.Context()
 		must.Do(t, s.Put(ctx, "a/one", strings.NewReader("first")))
 		must.Do(t, s.Put(ctx, "a/one", bytes.NewReader([]byte("second"))))
@@ -92,6 +94,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // stream returns a backup as a node sends it, without its length.
 func stream(t *testing.T, cluster string, at int64) io.Reader {
+	t.Helper()
 	return io.MultiReader(bytes.NewReader(offsitetest.Backup(t, cluster, at)))
 }
 
@@ -104,6 +107,7 @@ func save(t *testing.T, s offsite.Store, cluster string, scheduled bool, at int6
 // never finished, are deleted.
 func TestPruneKeepsWhatIsNotItsOwn(t *testing.T) {
 	stores(t, func(t *testing.T, s offsite.Store) {
+		t.Helper()
 		for _, b := range []struct {
 			cluster   string
 			scheduled bool
@@ -136,6 +140,7 @@ func TestPruneKeepsWhatIsNotItsOwn(t *testing.T) {
 // TestOneDamagedObjectDoesNotCount holds that a manifest alone makes no backup.
 func TestOneDamagedObjectDoesNotCount(t *testing.T) {
 	stores(t, func(t *testing.T, s offsite.Store) {
+		t.Helper()
 		good := must.Get(save(t, s, own, true, day))(t)
 		for i, damage := range []func(name string) error{
 			func(name string) error { return s.Delete(t.Context(), name) },
@@ -160,6 +165,7 @@ func TestOneDamagedObjectDoesNotCount(t *testing.T) {
 
 func TestNewestPurgesCount(t *testing.T) {
 	stores(t, func(t *testing.T, s offsite.Store) {
+		t.Helper()
 		for _, list := range []backup.PurgeList{
 			{ClusterID: own, CreatedAt: 2 * day, Purged: []backup.PurgedEntry{{ID: "e1"}, {ID: "e2"}}}, {ClusterID: own, CreatedAt: day}, {ClusterID: "other", CreatedAt: 3 * day},
 		} {

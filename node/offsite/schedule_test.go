@@ -124,7 +124,7 @@ func (p *place) after(d time.Duration, runs, failed, stored int) {
 	check.Equal(p, len(strings.Fields(whole(p.T, p.store))), stored, "backups that count")
 }
 
-const someTime, anHour, aDay = 5 * time.Second, time.Hour, 24 * time.Hour
+const someTime, pause, aDay = 5 * time.Second, time.Hour, 24 * time.Hour
 
 // TestSchedule: one backup a day, of which the two newest stay, also with another leader, and after
 // a time without one.
@@ -132,10 +132,10 @@ func TestSchedule(t *testing.T) {
 	inPlace(t, func(p *place) {
 		p.elect()
 		p.after(someTime, 1, 0, 1)
-		p.after(aDay-anHour, 1, 0, 1)
+		p.after(aDay-pause, 1, 0, 1)
 		p.elect() // does not repeat it
 		p.after(someTime, 1, 0, 1)
-		p.after(anHour, 2, 0, 2)
+		p.after(pause, 2, 0, 2)
 		p.stopLead()
 		p.after(aDay, 2, 0, 2)
 		p.elect() // does not forget it
@@ -155,11 +155,11 @@ func TestLostRecord(t *testing.T) {
 		p.after(someTime, 0, 0, 1)
 		p.stopLead()
 		p.lost = false
-		time.Sleep(anHour)
+		time.Sleep(pause)
 		p.elect()
 		p.after(someTime, 1, 0, 1)
-		p.after(aDay-2*anHour, 1, 0, 1)
-		p.after(anHour, 2, 0, 2) // a day after the backup, not after its record
+		p.after(aDay-2*pause, 1, 0, 1)
+		p.after(pause, 2, 0, 2) // a day after the backup, not after its record
 		p.stopLead()
 		p.change(func(plan *offsite.Plan) { plan.Run = state.BackupRun{} })
 		time.Sleep(2 * aDay)
@@ -186,7 +186,7 @@ func TestFailedRuns(t *testing.T) {
 		p.after(time.Minute, 2, 2, 0)
 		p.leader.Backup = good
 		p.after(10*time.Minute, 3, 2, 1)
-		p.after(aDay-anHour, 3, 2, 1)
+		p.after(aDay-pause, 3, 2, 1)
 	})
 }
 
@@ -207,7 +207,7 @@ func TestListOfPurges(t *testing.T) {
 		p.mu.Lock()
 		check.Equal(p, p.lists-begun, 3, "uploads after purges of two and a half minutes")
 		p.mu.Unlock()
-		p.after(anHour, 1, 0, 1)
+		p.after(pause, 1, 0, 1)
 		p.mu.Lock()
 		check.Equal(p, p.lists-begun, 3, "uploads without further purges")
 		p.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -53,7 +54,7 @@ var clientHello = sync.OnceValue(func() []byte {
 	record := make([]byte, binary.BigEndian.Uint16(header[recordHeader-2:]))
 	harness.Got(io.ReadFull(recorded, record))
 	harness.Must(recorded.Close())
-	return append(header, record...)
+	return slices.Concat(header, record)
 })
 
 // handshakes begins handshakes and leaves: at once, or when the server has answered.

@@ -191,7 +191,7 @@ func (c *eventsCommand) follow(ctx context.Context, std terminal.Streams) error 
 		answer, err := ask[admin.Events](ctx, &c.target, admin.PathEvents, request)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the operator ended the command
 		case err != nil:
 			if text := err.Error(); text != problem {
 				problem = text

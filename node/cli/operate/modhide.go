@@ -161,7 +161,7 @@ func (h *hidden) text(operation string, dry bool) string {
 	case !dry:
 		lines = append(lines, fmt.Sprintf("%d of %d changed (%s)", h.Changed, h.Matched, operation))
 		if len(h.Waiting) > 0 {
-			lines = append(lines, fmt.Sprintf("hidden, and erased once another moderator confirms it within 24 hours: commons mod confirm --yes %s", strings.Trim(fmt.Sprint(h.Waiting), "[]")))
+			lines = append(lines, "hidden, and erased once another moderator confirms it within 24 hours: commons mod confirm --yes "+strings.Trim(fmt.Sprint(h.Waiting), "[]"))
 		}
 		if h.Blocked > 0 {
 			lines = append(lines, terminal.Plural(h.Blocked, "sender")+" blocked")

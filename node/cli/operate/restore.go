@@ -75,15 +75,15 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 		return err
 	}
 	own := c.File + backup.PurgeListSuffix // of the time of the backup
-	var lists []string
+	var beside []string
 	at.Open, at.Purged, err = c.locate(ctx)
 	if err == nil && !offsite.IsURL(c.File) {
-		lists, err = filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix))
+		beside, err = filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix))
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
-	lists = append(lists, c.Purged...)
+	lists := slices.Concat(beside, c.Purged)
 	newest, err := backup.NewestPurgeList(lists...)
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -116,9 +117,9 @@ func Describe(w http.ResponseWriter) {
 }
 
 // Cut sends the first bytes of a body, and then closes the connection.
-func Cut(w http.ResponseWriter, r *http.Request, body io.Reader, first int64) {
+func Cut(w http.ResponseWriter, _ *http.Request, body io.Reader, first int64) {
 	Describe(w)
-	w.Header().Set("Content-Length", fmt.Sprint(first+1))
+	w.Header().Set("Content-Length", strconv.FormatInt(first+1, 10))
 	_, _ = io.CopyN(w, body, first) // the client sees that the rest is missing
-	panic(http.ErrAbortHandler)
+	panic(http.ErrAbortHandler)     //nolint:forbidigo // the server of net/http takes it for the end of the connection
 }
