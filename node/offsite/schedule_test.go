@@ -184,7 +184,9 @@ func TestFailedRuns(t *testing.T) {
 		p.elect()
 		p.after(someTime, 1, 1, 0)
 		p.after(time.Minute, 2, 2, 0)
+		p.stopLead()
 		p.leader.Backup = good
+		p.elect()
 		p.after(10*time.Minute, 3, 2, 1)
 		p.after(aDay-pause, 3, 2, 1)
 	})
