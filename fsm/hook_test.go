@@ -279,14 +279,6 @@ func TestWatchDeliveries(t *testing.T) {
 	r := newRig(t)
 	wake, stop := r.WatchDeliveries()
 	defer stop()
-	woken := func() bool {
-		select {
-		case <-wake:
-			return true
-		default:
-			return false
-		}
-	}
 	for i, step := range []struct {
 		do   func()
 		want bool
@@ -300,7 +292,7 @@ func TestWatchDeliveries(t *testing.T) {
 		}, true},
 		{func() { r.run(&command.Tick{}) }, false},
 	} {
-		if step.do(); woken() != step.want {
+		if step.do(); woken(wake) != step.want {
 			t.Errorf("step %d: want %v", i, step.want)
 		}
 	}

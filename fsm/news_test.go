@@ -100,16 +100,8 @@ func TestReportsWake(t *testing.T) {
 	r := newRig(t)
 	wake, stop := r.Watch(state.WatchReports)
 	defer stop()
-	woken := func() bool {
-		select {
-		case <-wake:
-			return true
-		default:
-			return false
-		}
-	}
 	r.publish(nil)
-	check.Equal(t, woken(), false, "an entry wakes")
+	check.Equal(t, woken(wake), false, "an entry wakes")
 	r.only(report(1, "e1", "s1"), command.OutcomeDone, 0)
-	check.Equal(t, woken(), true, "a report wakes")
+	check.Equal(t, woken(wake), true, "a report wakes")
 }

@@ -170,18 +170,20 @@ func TestObserverSeesTheView(t *testing.T) {
 	check.Equal(t, o.n, 3, "commands of the call")
 }
 
+// woken reports whether a watcher was woken since it was looked at.
+func woken(wake <-chan struct{}) bool {
+	select {
+	case <-wake:
+		return true
+	default:
+		return false
+	}
+}
+
 // TestJobWaiters holds that each open job wakes one waiter, in order of arrival, and that one
 // that takes no job passes it on.
 func TestJobWaiters(t *testing.T) {
 	r := newRig(t)
-	woken := func(wake <-chan struct{}) bool {
-		select {
-		case <-wake:
-			return true
-		default:
-			return false
-		}
-	}
 	first, pass, stop := r.WatchJobs()
 	second, _, stopSecond := r.WatchJobs()
 	third, _, stopThird := r.WatchJobs()

@@ -95,7 +95,7 @@ func (m *Manifest) write(ctx context.Context, s Store) error {
 	return nil
 }
 
-// read returns the contents of a small object.
+// read decodes an object of JSON.
 func read(ctx context.Context, s Store, name string, into any) error {
 	r, err := s.Get(ctx, name)
 	if err != nil {

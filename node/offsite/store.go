@@ -50,7 +50,7 @@ var errTooMany = fmt.Errorf("the store has more than %d objects; give backups a 
 // from the environment.
 type Access struct {
 	Endpoint    string `name:"backup-endpoint" env:"COMMONS_BACKUP_ENDPOINT" placeholder:"URL" help:"Service of s3:// stores for backups: https://HOST, or http:// on loopback (default: https://s3.amazonaws.com)."`
-	Region      string `name:"backup-region" env:"COMMONS_BACKUP_REGION" placeholder:"NAME" help:"Region of the bucket for backups (default: that which the service names)."`
+	Region      string `name:"backup-region" env:"COMMONS_BACKUP_REGION" placeholder:"NAME" help:"Region of the bucket for backups (default: the one that the service names)."`
 	Credentials string `name:"backup-credentials" env:"COMMONS_BACKUP_CREDENTIALS" placeholder:"FILE" help:"File with aws_access_key_id = …, aws_secret_access_key = … and perhaps aws_session_token = … for the bucket for backups (default: AWS_ACCESS_KEY_ID and so on of the environment)."`
 }
 

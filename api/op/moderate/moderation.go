@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -189,6 +190,15 @@ func (f *orderForm) word(field string, most int) string {
 		f.Problems.Add(field, "must be a text")
 	}
 	return f.Text(field, most)
+}
+
+// number reads the required field number; of says which number it is.
+func (f *orderForm) number(of string) uint64 {
+	number, err := strconv.ParseUint(f.word("number", command.MaxName), 10, 64)
+	if err != nil && !f.Problems.Has("number") {
+		f.Problems.Add("number", "is required: that of a %s", of)
+	}
+	return number
 }
 
 // flag reads a boolean.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
@@ -73,10 +72,7 @@ var (
 
 // confirmPurge serves POST /api/moderation/confirm.
 var confirmPurge = ordering(confirmParams, sampleConfirm, func(c *op.Call, f *orderForm) func() error {
-	number, err := strconv.ParseUint(f.word("number", command.MaxName), 10, 64)
-	if err != nil && !f.Problems.Has("number") {
-		f.Problems.Add("number", "is required: that of a purge, as GET /api/moderation/waiting gives it")
-	}
+	number := f.number("purge, as GET /api/moderation/waiting gives it")
 	dry := f.flag("dry_run")
 	return func() error {
 		p, err := c.View().WaitingPurge(number)

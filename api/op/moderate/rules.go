@@ -237,10 +237,7 @@ func watchRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
 
 // liftRule serves POST /api/moderation/lift.
 var liftRule = ordering(liftParams, sampleLift, func(c *op.Call, f *orderForm) func() error {
-	number, err := strconv.ParseUint(f.word("number", command.MaxName), 10, 64)
-	if err != nil && !f.Problems.Has("number") {
-		f.Problems.Add("number", "is required: that of a rule, as GET /api/moderation/rules gives it")
-	}
+	number := f.number("rule, as GET /api/moderation/rules gives it")
 	dry := f.flag("dry_run")
 	return func() error {
 		if dry {

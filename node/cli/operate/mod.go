@@ -66,7 +66,7 @@ func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 
 type modWebhookCommand struct {
 	Set    setWebhookCommand    `cmd:"" help:"Set the receiver, which has to pass the check that receivers of agents pass (/docs/push)."`
-	Remove removeWebhookCommand `cmd:"" help:"Push no more news."`
+	Remove removeWebhookCommand `cmd:"" help:"Stop the pushes of news."`
 }
 
 type setWebhookCommand struct {
@@ -87,7 +87,7 @@ func (c *setWebhookCommand) Run(ctx context.Context, std terminal.Streams) error
 }
 
 func (c *removeWebhookCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "setWebhook", nil, c, func(*webhook) string { return "no news are pushed" })
+	return modShow(ctx, std, &c.moderation, "setWebhook", nil, c, func(*webhook) string { return "news for moderators are no longer pushed" })
 }
 
 type modTokenCommand struct {
