@@ -305,6 +305,7 @@ func TestModerationRejected(t *testing.T) {
 				t.Errorf("%s?%s: %d %s, want %s", path, query, r.Status, r.Body, code)
 			}
 		}
+		s.Get("/api/moderation/"+path).Rejected(t, http.StatusForbidden, "moderators_only", "")
 	}
 	s.Post("/api/moderation/purge", works["purge"]).Want(t, http.StatusForbidden)
 	apitest.Equal(t, "index after the rejected calls", s.Backend.Machine.Applied(), before)
