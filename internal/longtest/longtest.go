@@ -1,5 +1,5 @@
 // Package longtest sets how long tests run. `go test ./...` is short enough to wait for.
-// With the variable TEST_LONG=1, as in .ci/run, tests with random input and tests that
+// With the variable TEST_LONG=1, as every night, tests with random input and tests that
 // need many rounds do more of them. Importing the package lowers the number of checks of
 // rapid; -rapid.checks still sets it.
 package longtest
