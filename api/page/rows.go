@@ -51,18 +51,22 @@ func mark(kind string, ms int64) template.HTML {
 	return template.HTML(kind + strconv.FormatInt(ms, 10) + markClose) //nolint:gosec // a number
 }
 
-// rows renders entries. Each row is cached by the response that it shows.
+// rows renders entries. Each row is cached by the response that it shows and the words that it
+// emphasizes.
 func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error) {
 	var b strings.Builder
 	b.Grow(len(list) * rowRoom)
 	for _, raw := range list {
-		key := string(as) + string(raw)
+		key := string(as) + strings.Join(p.words, " ") + string(raw)
 		text, kept := p.site.rows.Get(key)
 		if !kept {
 			p.work += len(raw)
 			var err error
 			if text, err = p.site.row(raw, as); err != nil {
 				return "", err
+			}
+			if len(p.words) > 0 {
+				text = emphasized(text, p.words)
 			}
 			p.site.rows.Put(key, text)
 		}
