@@ -3,6 +3,8 @@ package page
 import (
 	"fmt"
 	"html/template"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -131,4 +133,26 @@ func (p *builder) writeRow(b *strings.Builder, text string) {
 			b.WriteString(duration(max(0, ms-now)))
 		}
 	}
+}
+
+// rowPart is a tag, a mark, a character reference or a word of a row.
+var rowPart = regexp.MustCompile(`<[^>]*>|&[#\w]+;|[\pL\pN]+`)
+
+// emphasized marks words of a search in the title and excerpt of a row, without case. Words that
+// begin with a word of the search are marked, too.
+func emphasized(row string, words []string) string {
+	inside := false
+	return rowPart.ReplaceAllStringFunc(row, func(part string) string {
+		switch {
+		case strings.HasPrefix(part, "<h2") || strings.HasPrefix(part, `<p class="excerpt"`):
+			inside = true
+		case part == "</h2>" || part == "</p>":
+			inside = false
+		case inside && part[0] != '<' && part[0] != '&' && slices.ContainsFunc(words, func(word string) bool {
+			return len(part) >= len(word) && strings.EqualFold(part[:len(word)], word)
+		}):
+			return "<mark>" + part + "</mark>"
+		}
+		return part
+	})
 }
