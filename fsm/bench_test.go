@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -176,7 +177,8 @@ func BenchmarkApply(b *testing.B) {
 
 func benchOpen(b *testing.B, dir string) *Machine {
 	b.Helper()
-	m, err := Open(Options{Dir: dir})
+	mib, _ := strconv.ParseInt(os.Getenv("COMMONS_BENCH_CACHE"), 10, 64) // 0 is the default
+	m, err := Open(Options{Dir: dir, CacheBytes: mib << 20})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -198,7 +200,7 @@ func rssAnon() float64 {
 // BenchmarkState builds one state, opens it again, and measures reading.
 func BenchmarkState(b *testing.B) {
 	n := benchEntries(b)
-	dir := b.TempDir()
+	dir := cmp.Or(os.Getenv("COMMONS_BENCH_DIR"), b.TempDir()) // the first is kept, and filled once
 	m := benchOpen(b, dir)
 	c := newCorpus()
 	cost := c.fill(b, m, n)

@@ -29,6 +29,9 @@ const (
 	// erasePasses is how often each range is compacted: the first time, tables may just be
 	// moved to a lower level, together with deleted values.
 	erasePasses = 2
+	// eraseGap is the distance of entries up to which their range is compacted at once: they are
+	// mostly in one table, which each compaction writes anew.
+	eraseGap = 4096
 )
 
 // Erase removes the purged texts that the newest view knows of from all files of the state.
@@ -80,8 +83,12 @@ func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
 			return err
 		}
 	}
-	for _, seq := range seqs {
-		ranges = append(ranges, textRanges(seq, seq+1)...)
+	slices.Sort(seqs)
+	for i, first := 0, 0; i < len(seqs); i++ {
+		if i+1 == len(seqs) || seqs[i+1] > seqs[i]+eraseGap {
+			ranges = append(ranges, textRanges(seqs[first], seqs[i]+1)...)
+			first = i + 1
+		}
 	}
 	if len(seqs) > 0 {
 		ranges = append(ranges, quotingRanges()...)

@@ -242,7 +242,47 @@ func TestChannels(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	want := []view.Channel{{Name: "bb", Entries: 2, LastEntryAt: r.log.stamp}, {Name: "cc", Entries: 1, LastEntryAt: r.log.stamp - 1000}, {Name: "aa", Entries: 2, LastEntryAt: early}}
-	check.Diff(t, v.Channels(), want, "channels")
+	check.Diff(t, listed(v.Channels()), want, "channels")
+}
+
+// listed returns channels without the fields of package view.
+func listed(channels []view.Channel) (list []view.Channel) {
+	for _, c := range channels {
+		list = append(list, view.Channel{Name: c.Name, Entries: c.Entries, LastEntryAt: c.LastEntryAt})
+	}
+	return list
+}
+
+// TestChannelsAcrossHours: a channel is listed once, under the hour of its newest entry, and not
+// while all of its entries are hidden.
+func TestChannelsAcrossHours(t *testing.T) {
+	r := newRig(t)
+	in := func(name string) command.Payload { return post("ada", func(p *command.Publish) { p.Channel = name }) }
+	want := func(want ...string) {
+		t.Helper()
+		v := r.View()
+		defer v.Release()
+		var names []string
+		for _, c := range v.Channels() {
+			names = append(names, fmt.Sprint(c.Name, " ", c.Entries))
+		}
+		check.Diff(t, names, want, "channels")
+	}
+	r.run(in("aa"), in("bb"))
+	r.run(in("cc"))
+	want("cc 1", "bb 1", "aa 1")
+	r.log.stamp += command.HourMillis
+	r.run(in("bb"))
+	want("bb 2", "cc 1", "aa 1")
+	r.run(hide("e3", "e2"))
+	want("bb 1", "aa 1")
+	r.run(hide("e4"))
+	want("aa 1")
+	r.run(unhide("e3", "e4"))
+	want("bb 1", "cc 1", "aa 1")
+	r.log.stamp += command.HourMillis
+	r.run(in("aa"), in("cc"))
+	want("cc 2", "aa 2", "bb 1")
 }
 
 func TestChannelsAreBounded(t *testing.T) {

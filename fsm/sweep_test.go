@@ -207,7 +207,7 @@ func TestSweepPassesOver(t *testing.T) {
 	defer v.Release()
 	var channels []string
 	err = state.ScanSpace(v.Reader(), []byte{state.SpaceChannel}, []byte{state.SpaceChannel + 1}, func(key, row []byte) error {
-		c, _, err := state.DecodeChannelRow(row)
+		c, err := state.DecodeChannelRow(row)
 		channels = append(channels, fmt.Sprintf("%s %d", key[1:], c.Entries))
 		return err
 	})
@@ -724,7 +724,7 @@ func checkSwept(t *rapid.T, m *Machine, text string) {
 		}
 	}
 	err = state.ScanSpace(v.Reader(), []byte{state.SpaceChannel}, []byte{state.SpaceChannel + 1}, func(key, row []byte) error {
-		c, _, err := state.DecodeChannelRow(row)
+		c, err := state.DecodeChannelRow(row)
 		if name := string(key[1:]); c.Entries != shown[name] {
 			t.Errorf("%s has %d entries, %d are shown", name, c.Entries, shown[name])
 		}

@@ -31,6 +31,7 @@ import (
 	"github.com/commons-cluster/commons/node/limit"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/membership"
+	"github.com/commons-cluster/commons/node/memory"
 	"github.com/commons-cluster/commons/node/offline"
 	"github.com/commons-cluster/commons/node/offsite"
 	"github.com/commons-cluster/commons/node/operator"
@@ -165,7 +166,7 @@ func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
 		Dir: filepath.Join(n.cfg.DataDir, offline.StateDir), Logger: n.logger,
 		Observer: observer{n}, DeliveriesEnded: func(ended []outbox.DeliveryEnd) { n.delivery.Ended(ended) }, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
-		MaxOpenFiles: n.descriptors.StateFiles,
+		MaxOpenFiles: n.descriptors.StateFiles, CacheBytes: memory.Cache(),
 	})
 	if err != nil {
 		return err

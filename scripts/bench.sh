@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Measures the parts inside the process and a cluster of three, for benchstat.
 #
-#   scripts/bench.sh [--count N] [--time D] [--only parts|cluster|growth] [--old BINARY]
+#   scripts/bench.sh [--count N] [--time D] [--only parts|cluster|growth|operations] [--old BINARY]
 #                    [--etcd BINARY --etcd-benchmark BINARY] [--entries N] [name]
 #
 # Writes docs/benchmarks/results/NAME-parts.txt and NAME-cluster.txt, and with --only
 # growth NAME-growth.txt: a cluster of at least 10,000 entries and of at least --entries
-# (1,000,000). The name is the commit if none is given. --count is how often each is
+# (1,000,000). --only operations writes NAME-operations.txt: what the operations of a cluster
+# of so many entries take, and what they do to writes and reads meanwhile. The name is the commit if none is given. --count is how often each is
 # measured (6), --time how long each time (1s for a part, ten times as long for the
 # cluster). --old and --etcd measure another build of commons and etcd beside this one, in
 # turns, and print ratios. Needs jq, curl, a quiet machine, and the ports from
@@ -34,12 +35,14 @@ done
 name="${1:-$(git rev-parse --short HEAD)}"
 out=docs/benchmarks/results
 mkdir -p "$out"
+export -n COMMONS_BENCH_PORT # commons rejects variables that it does not know
 work="$(mktemp -d "${TMPDIR:-/tmp}/commons-bench.XXXXXX")"
 declare -A nodes # the processes of each cluster
 started=()
+load=() # what sends requests during an operation
 finish() {
   if ((${#started[@]} > 0)); then
-    kill -INT "${started[@]}" 2>/dev/null || true
+    kill -INT "${started[@]}" "${load[@]}" 2>/dev/null || true
     wait "${started[@]}" || true
   fi
   rm -rf "$work"
@@ -70,13 +73,13 @@ ready() { # <url> <log>
   done
   echo "bench: $1 is not ready" >&2
   tail -n 20 "$2" >&2
-  exit 1
+  return 1
 }
 
-start_commons() { # <name> <binary> <port>
+start_commons() { # <name> <binary> <port> [flag of serve ...]
   local port="$3" i
   "$2" dev --data-dir "$work/$1" --http-port "$port" --cluster-port $((port + 10)) --gossip-port $((port + 20)) \
-    -- --address-read-work 0 >"$work/$1.log" 2>&1 &
+    -- --address-read-work 0 "${@:4}" >"$work/$1.log" 2>&1 &
   started+=($!)
   for i in 0 1 2; do ready "http://127.0.0.1:$((port + i))/readyz" "$work/$1.log"; done
   nodes[$1]="$(pgrep -d ' ' -P "${started[-1]}")"
@@ -98,7 +101,7 @@ start_etcd() { # <port>
 cpu() { # <name>: milliseconds that its processes have used
   local pid total=0
   for pid in ${nodes[$1]}; do
-    total=$((total + $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | awk '{print ($12 + $13) * 10}')))
+    total=$((total + $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | awk '{ms = ($12 + $13) * 10} END {print ms + 0}')))
   done
   echo "$total"
 }
@@ -274,11 +277,112 @@ growth() { # the same measurements with few entries and with many
   wait "$tee"
 }
 
+process() { # <name> <index>: of a node of commons dev
+  pgrep -f -- "--data-dir $work/$1/n$2 "
+}
+
+during() { # <row> <command ...>: one row of the operations
+  local row="$1" port="${COMMONS_BENCH_PORT:-8480}" i begun before took roles=()
+  shift
+  for i in 0 1 2; do roles+=("$(curl -s "http://127.0.0.1:$((port + i))/status" | jq -r .role)"); done
+  for i in 0 1 2; do
+    if [ "${roles[i]}" = leader ]; then
+      "$work/commons" bench write --url "http://127.0.0.1:$((port + i))" --connections 16 --rate 200 --pid "$(process new $((i + 1)))" --duration 10h --json >"$work/writes" &
+      load=($!)
+    fi
+  done
+  for i in 0 1 2; do if [ "${roles[i]}" = follower ]; then break; fi; done
+  "$work/commons" bench list --url "http://127.0.0.1:$((port + i))" --connections 16 --rate 200 --pid "$(process new $((i + 1)))" --duration 10h --json >"$work/reads" &
+  load+=($!)
+  sleep 1
+  nodes[new]="$(pgrep -d ' ' -P "${started[0]}")" # some may have started again
+  before="$(cpu new)" begun="$(date +%s%N)"
+  "$@" >"$work/operation.log" 2>&1 || sed "s/^/# $row failed: /" "$work/operation.log"
+  took=$((($(date +%s%N) - begun) / 1000000))
+  kill -INT "${load[@]}" || true
+  wait "${load[@]}" || true
+  load=()
+  jq -rn --arg row "$row" --argjson ms "$took" --argjson cpu $(($(cpu new) - before)) --argjson entries "$entries" \
+    --slurpfile w "$work/writes" --slurpfile r "$work/reads" --slurpfile q "$work/quiet" '
+    def p99: [.latencyMs[]] | max_by(.requests) | .p99;
+    ($w[0] | p99) as $writes | ($r[0] | p99) as $reads | ($q[0] // {writes: $writes, reads: $reads}) as $quiet
+    | "\($row)\t\($ms / 1000) s\t\(if $cpu < 0 then "-" else $cpu / 1000 end) s CPU\tleader \($w[0].peakRssAnonMB | round) MB\tfollower \($r[0].peakRssAnonMB | round) MB"
+      + "\twrites p99 \($writes) ms, \($writes / $quiet.writes * 100 | round / 100)\treads p99 \($reads) ms, \($reads / $quiet.reads * 100 | round / 100)\terrors \($w[0].errors + $r[0].errors)"'
+  if [ "$row" = quiet ]; then
+    jq -n --slurpfile w "$work/writes" --slurpfile r "$work/reads" 'def p99: [.latencyMs[]] | max_by(.requests) | .p99; {writes: ($w[0] | p99), reads: ($r[0] | p99)}' >"$work/quiet.new"
+    mv "$work/quiet.new" "$work/quiet"
+  fi
+}
+
+join_cluster() { # a fourth node, from nothing
+  local port="${COMMONS_BENCH_PORT:-8480}"
+  "$work/commons" serve --node-id n4 --data-dir "$work/n4" --http-addr "127.0.0.1:$((port + 3))" --cluster-addr "127.0.0.1:$((port + 13))" \
+    --gossip-addr "127.0.0.1:$((port + 23))" --join "127.0.0.1:$((port + 20))" --non-voter --secret-file "$work/new/secret" >"$work/n4.log" 2>&1 &
+  started+=($!)
+  ready "http://127.0.0.1:$((port + 3))/readyz" "$work/n4.log"
+}
+
+copy_state() { # for comparison with a join
+  cp -r "$work/new/n1" "$work/copy" && find "$work/copy" -type f -exec sha256sum {} + && rm -r "$work/copy"
+}
+
+purge_entries() { # until no disk holds their texts
+  seq -f 'e%.0f' 1000 | xargs -n 100 "$work/commons" mod purge "${control[@]}" --yes --reason measurement
+  until "$work/commons" status --json "${control[@]}" | jq -e '[.servers[].report.purges | .known == .state and .known == .log] | all' >/dev/null; do sleep 0.5; done
+}
+
+rolling_restart() {
+  local port="${COMMONS_BENCH_PORT:-8480}" i pid
+  for i in 1 2 3; do
+    pid="$(process new "$i")"
+    kill -INT "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    ready "http://127.0.0.1:$((port + i - 1))/readyz" "$work/new.log"
+  done
+}
+
+sweep() { # what a retention of a day ends; needs a clock that is ahead
+  local port="${COMMONS_BENCH_PORT:-8480}"
+  "$work/commons" settings set 'retention=*=1d' "${control[@]}"
+  until curl -s "http://127.0.0.1:$port/metrics" | awk '/^commons_retention_waiting_entries/ { waiting = $2 } END { exit waiting != 0 }'; do sleep 0.2; done
+}
+
+operations() {
+  local port="${COMMONS_BENCH_PORT:-8480}" results tee
+  control=(--cluster-addr "127.0.0.1:$((port + 10))" --secret-file "$work/new/secret")
+  go build -o "$work/commons" .
+  start_commons new "$work/commons" "$port"
+  "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 256 --fill "$entries" --duration 1s --json >"$work/report"
+  : >"$work/quiet"
+  exec {results}> >(tee "$out/$name-operations.txt") # no pipe: finish has to know what is started here
+  tee=$!
+  {
+    header
+    printf '# %s entries, 200 writes and 200 lists a second meanwhile; state of a node: %s\n' "$entries" "$(du -sh "$work/new/n1" | cut -f 1)"
+    during quiet sleep $((10 * seconds))
+    during 'copy and checksums' copy_state
+    during 'join from nothing' join_cluster
+    during 'snapshot save' "$work/commons" snapshot save "$work/backup" "${control[@]}" --timeout 1h
+    during 'snapshot restore' "$work/commons" snapshot restore "$work/backup" --data-dir "$work/restored" --node-id r1 --secret-file "$work/new/secret" --purged-from "127.0.0.1:$((port + 10))"
+    during digest "$work/commons" digest "${control[@]}" --timeout 1h
+    during 'purge of 1,000' purge_entries
+    during 'rolling restart' rolling_restart
+    during 'quiet again' sleep $((10 * seconds))
+    kill -INT "${started[@]}" || true
+    wait "${started[@]}" || true
+    start_commons new "$work/commons" "$port" --clock-offset 48h
+    started=("${started[-1]}")
+    during 'retention sweep, epoch' sweep
+  } >&"$results"
+  exec {results}>&-
+  wait "$tee"
+}
+
 case "$only" in
   '') parts && cluster ;;
-  parts | cluster | growth) "$only" ;;
+  parts | cluster | growth | operations) "$only" ;;
   *)
-    echo "bench: --only parts, cluster or growth" >&2
+    echo "bench: --only parts, cluster, growth or operations" >&2
     exit 2
     ;;
 esac

@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"html/template"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,6 +55,7 @@ var searchParams = []string{"q", "kind", "channel", "agent", "tag", "since"}
 
 // fillSearch is a search.
 func fillSearch(p *builder, answer []byte) error {
+	p.words = searchWord.FindAllString(given(p.r, "q"), -1)
 	l, _, err := p.list(answer, inAll, "q", "mode")
 	if err != nil {
 		return err
@@ -64,10 +64,9 @@ func fillSearch(p *builder, answer []byte) error {
 	for _, name := range searchParams {
 		l.Filter[name] = given(p.r, name)
 	}
-	if words := searchWord.FindAllString(l.Filter["q"], -1); len(words) > 0 {
+	if len(p.words) > 0 {
 		anyWord := given(p.r, "mode") == "any"
 		l.Filters = []choice{{"All words, newest first", with(p.r, "mode", ""), !anyWord}, {"Any word, best first", with(p.r, "mode", "any"), anyWord}}
-		l.Rows = emphasized(l.Rows, words)
 	}
 	switch n := strings.Count(string(l.Rows), "<li "); {
 	case l.Rows == "":
@@ -97,31 +96,7 @@ func (l *listPage) try() {
 	l.Try = append(l.Try, choice{Name: "Browse the channels", Path: "/channels"})
 }
 
-var (
-	searchWord = regexp.MustCompile(`[\pL\pN]+`)
-	// rowPart is a tag, a character reference or a word of a row.
-	rowPart = regexp.MustCompile(`<[^>]*>|&[#\w]+;|[\pL\pN]+`)
-)
-
-// emphasized marks words of a search in the titles and excerpts of rows, without case. Words that
-// begin with a word of the search are marked, too.
-func emphasized(rows template.HTML, words []string) template.HTML {
-	inside := false
-	marked := rowPart.ReplaceAllStringFunc(string(rows), func(part string) string {
-		switch {
-		case strings.HasPrefix(part, "<h2") || strings.HasPrefix(part, `<p class="excerpt"`):
-			inside = true
-		case part == "</h2>" || part == "</p>":
-			inside = false
-		case inside && part[0] != '<' && part[0] != '&' && slices.ContainsFunc(words, func(word string) bool {
-			return len(part) >= len(word) && strings.EqualFold(part[:len(word)], word)
-		}):
-			return "<mark>" + part + "</mark>"
-		}
-		return part
-	})
-	return template.HTML(marked) //nolint:gosec // words of escaped text between tags of ours
-}
+var searchWord = regexp.MustCompile(`[\pL\pN]+`)
 
 // fillLog is the log of what moderators did.
 func fillLog(p *builder, answer []byte) error {

@@ -477,6 +477,8 @@ type builder struct {
 	r     Request
 	frame frame
 	work  int
+	// words are the words of a search, which rows emphasize.
+	words []string
 	// rowBytes is the size of the lists on the page.
 	rowBytes int
 	// fresh means that the page belongs to this request alone.

@@ -3,6 +3,8 @@ package page
 import (
 	"fmt"
 	"html/template"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,18 +53,22 @@ func mark(kind string, ms int64) template.HTML {
 	return template.HTML(kind + strconv.FormatInt(ms, 10) + markClose) //nolint:gosec // a number
 }
 
-// rows renders entries. Each row is cached by the response that it shows.
+// rows renders entries. Each row is cached by the response that it shows and the words that it
+// emphasizes.
 func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error) {
 	var b strings.Builder
 	b.Grow(len(list) * rowRoom)
 	for _, raw := range list {
-		key := string(as) + string(raw)
+		key := string(as) + strings.Join(p.words, " ") + string(raw)
 		text, kept := p.site.rows.Get(key)
 		if !kept {
 			p.work += len(raw)
 			var err error
 			if text, err = p.site.row(raw, as); err != nil {
 				return "", err
+			}
+			if len(p.words) > 0 {
+				text = emphasized(text, p.words)
 			}
 			p.site.rows.Put(key, text)
 		}
@@ -127,4 +133,26 @@ func (p *builder) writeRow(b *strings.Builder, text string) {
 			b.WriteString(duration(max(0, ms-now)))
 		}
 	}
+}
+
+// rowPart is a tag, a mark, a character reference or a word of a row.
+var rowPart = regexp.MustCompile(`<[^>]*>|&[#\w]+;|[\pL\pN]+`)
+
+// emphasized marks words of a search in the title and excerpt of a row, without case. Words that
+// begin with a word of the search are marked, too.
+func emphasized(row string, words []string) string {
+	inside := false
+	return rowPart.ReplaceAllStringFunc(row, func(part string) string {
+		switch {
+		case strings.HasPrefix(part, "<h2") || strings.HasPrefix(part, `<p class="excerpt"`):
+			inside = true
+		case part == "</h2>" || part == "</p>":
+			inside = false
+		case inside && part[0] != '<' && part[0] != '&' && slices.ContainsFunc(words, func(word string) bool {
+			return len(part) >= len(word) && strings.EqualFold(part[:len(word)], word)
+		}):
+			return "<mark>" + part + "</mark>"
+		}
+		return part
+	})
 }

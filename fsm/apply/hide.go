@@ -300,7 +300,13 @@ func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state
 func (tx *Txn) recountChannel(e *state.EntryRow, change int64) {
 	c, _ := tx.channel(e.Channel)
 	c.Entries += uint64(change) //nolint:gosec // wraps around where it is negative
-	tx.putChannel(e.Channel, c)
+	tx.set(state.ChannelKey(e.Channel), c.Append(nil))
+	switch recent := state.RecentKey(c.LastAt, e.Channel); {
+	case c.Entries == 0:
+		tx.del(recent)
+	case c.Entries == 1 && change > 0:
+		tx.set(recent, []byte{})
+	}
 }
 
 // dropDeliveriesOf drops the waiting deliveries of an entry, and removes it from digests.

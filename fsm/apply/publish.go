@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -141,32 +142,22 @@ func inboxKeys(p *command.Publish, author string) []string {
 
 // countChannel counts an entry into its channel.
 func (tx *Txn) countChannel(e *state.EntryRow) {
-	c, known := tx.channel(e.Channel)
-	if known {
-		tx.del(state.SeqKey(state.SpaceRecent, c.LastSeq))
+	c, _ := tx.channel(e.Channel)
+	// A channel without entries is not listed. The keys of others change once an hour: a
+	// reader has to step over every key that was deleted.
+	before, now := state.RecentKey(c.LastAt, e.Channel), state.RecentKey(e.CreatedAt, e.Channel)
+	if c.Entries == 0 || !bytes.Equal(before, now) {
+		tx.del(before)
+		tx.set(now, []byte{})
 	}
 	c.Entries++
 	c.LastSeq, c.LastAt = e.Seq, e.CreatedAt
-	tx.putChannel(e.Channel, c)
+	tx.set(state.ChannelKey(e.Channel), c.Append(nil))
 }
 
 // channel returns a channel's row, and false if no entry was published to the channel.
 func (tx *Txn) channel(name string) (state.ChannelRow, bool) {
-	return state.Read(tx, state.ChannelKey(name), func(row []byte) (state.ChannelRow, error) {
-		c, _, err := state.DecodeChannelRow(row)
-		return c, err
-	})
-}
-
-// putChannel stores a channel's row, and lists the channel if it has visible entries.
-func (tx *Txn) putChannel(name string, c state.ChannelRow) {
-	row := c.Append(nil)
-	tx.set(state.ChannelKey(name), row)
-	var recent []byte
-	if c.Entries > 0 {
-		recent = append(slices.Clip(row), name...)
-	}
-	tx.set(state.SeqKey(state.SpaceRecent, c.LastSeq), recent)
+	return state.Read(tx, state.ChannelKey(name), state.DecodeChannelRow)
 }
 
 // supersede adds the entry to its parent's successors. An author's own retraction and

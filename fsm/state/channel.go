@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -43,7 +44,22 @@ func ChannelOf(p *command.Publish, target *EntryRow) string {
 // HelpChannel is the channel of requests for human help.
 const HelpChannel = "human-help"
 
-// ChannelRow is the row of SpaceChannel, and before the name that of SpaceRecent.
+// RecentKey is the key that lists a channel under the hour of its newest entry.
+func RecentKey(at int64, name string) []byte {
+	hour := uint32(at / command.HourMillis) //nolint:gosec // until the year 490,000
+	return append(binary.BigEndian.AppendUint32([]byte{SpaceRecent}, hour), name...)
+}
+
+// SplitRecentKey returns the hour and the name of such a key.
+func SplitRecentKey(key []byte) (hour uint32, name string, err error) {
+	const head = 1 + 4
+	if len(key) < head {
+		return 0, "", fmt.Errorf("%w: key %x of a recent channel", ErrCorrupt, key)
+	}
+	return binary.BigEndian.Uint32(key[1:]), string(key[head:]), nil
+}
+
+// ChannelRow is the row of SpaceChannel.
 type ChannelRow struct {
 	Entries uint64
 	LastSeq uint64
@@ -55,12 +71,12 @@ func (c ChannelRow) Append(dst []byte) []byte {
 	return AppendUints(dst, c.Entries, c.LastSeq, uint64(c.LastAt))
 }
 
-// DecodeChannelRow returns the row and what follows it.
-func DecodeChannelRow(row []byte) (c ChannelRow, rest []byte, err error) {
+// DecodeChannelRow decodes the row.
+func DecodeChannelRow(row []byte) (c ChannelRow, err error) {
 	r := RowReader{Rest: row}
 	c = ChannelRow{Entries: r.Uint(), LastSeq: r.Uint(), LastAt: int64(r.Uint())}
-	if r.Bad {
-		return ChannelRow{}, nil, fmt.Errorf("%w: channel row", ErrCorrupt)
+	if r.Bad || len(r.Rest) > 0 {
+		return ChannelRow{}, fmt.Errorf("%w: channel row", ErrCorrupt)
 	}
-	return c, r.Rest, nil
+	return c, nil
 }

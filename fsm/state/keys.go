@@ -16,7 +16,7 @@ const (
 	SpaceCounts  = 'n' // seq8: how many entries relate to this one, how many reply
 	SpaceLater   = 'l' // seq8: the ready JSON of this entry's supersededBy
 	SpaceChannel = 'c' // name: entries, last seq and instant of a channel
-	SpaceRecent  = 'r' // seq8 of a channel's newest entry: the channel, for listing by activity
+	SpaceRecent  = 'r' // hour4 of a channel's newest entry, name; for listing by activity
 	spaceRequest = 'q' // op1 key1 len(scope)2 scope id: the entry that a request_id wrote; key: by key or not
 	SpaceInstant = 't' // createdAt8: the first seq of the log entry of that instant
 	SpaceSession = 's' // boot16: floor, last use and open numbers of a session

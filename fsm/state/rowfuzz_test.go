@@ -51,7 +51,7 @@ func FuzzRows(f *testing.F) {
 		decoded(t, "request", row, DecodeRequestRow, RequestRow.Encode)
 		decoded(t, "help", row, DecodeHelpRow, HelpRow.Encode)
 		decoded(t, "job", row, DecodeJobRow, JobRow.Encode)
-		_, _, _ = DecodeChannelRow(row)
+		decoded(t, "channel", row, DecodeChannelRow, func(c ChannelRow) []byte { return c.Append(nil) })
 		_, _ = ParseSuccessors(row)
 		_, _ = DecodeNumber(row)
 		_, _ = DecodeEntrySender(row)

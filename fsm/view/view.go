@@ -6,10 +6,12 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -141,21 +143,33 @@ type Channel struct {
 	Name        string
 	Entries     uint64
 	LastEntryAt int64 // milliseconds since the epoch
+	lastSeq     uint64
 }
 
+// maxChannelLook bounds the channels of one hour that are put in order.
+const maxChannelLook = 4 * command.MaxChannels
+
 // Channels returns the most recently active channels, newest first, which must not be
-// changed.
+// changed. If more than maxChannelLook were active in an hour, some of that hour are left out.
 func (v *View) Channels() []Channel {
 	v.channelsOnce.Do(func() {
 		lower, upper := state.SpaceBounds(state.SpaceRecent)
-		v.must(state.ScanBack(v.snap, lower, upper, func(_, row []byte) error {
-			if len(v.channels) == command.MaxChannels {
+		var hour uint32
+		v.must(state.ScanBack(v.snap, lower, upper, func(key, _ []byte) error {
+			in, name, err := state.SplitRecentKey(key)
+			if err != nil {
+				return err
+			}
+			if n := len(v.channels); n == maxChannelLook || n >= command.MaxChannels && in != hour {
 				return state.ErrEnough
 			}
-			c, name, err := state.DecodeChannelRow(row)
-			v.channels = append(v.channels, Channel{Name: string(name), Entries: c.Entries, LastEntryAt: c.LastAt})
+			hour = in
+			c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.DecodeChannelRow)
+			v.channels = append(v.channels, Channel{Name: name, Entries: c.Entries, LastEntryAt: c.LastAt, lastSeq: c.LastSeq})
 			return err
 		}))
+		slices.SortFunc(v.channels, func(a, b Channel) int { return cmp.Compare(b.lastSeq, a.lastSeq) })
+		v.channels = v.channels[:min(len(v.channels), command.MaxChannels)]
 	})
 	return v.channels
 }

@@ -156,6 +156,8 @@ type NodeReport struct {
 	DiskFree     uint64 `json:"diskFree"` // bytes for the data directory
 	DiskSize     uint64 `json:"diskSize"`
 	MemoryBytes  uint64 `json:"memoryBytes"` // held by the process, as the runtime counts
+	MemoryLimit  int64  `json:"memoryLimit"` // the soft limit of that; 0 without one
+	CacheBytes   int64  `json:"cacheBytes"`  // size of the cache of the state
 
 	Settings SettingsReport `json:"settings"`
 	Purges   Purges         `json:"purges"`

@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/memory"
 	"github.com/commons-cluster/commons/node/offline"
 )
 
@@ -43,6 +44,7 @@ func (c *serveCommand) Run(ctx context.Context, std terminal.Streams) error {
 		logger.WarnContext(ctx, "this build has no name: entity tags differ from those of other nodes", "error", err)
 	}
 	logger.InfoContext(ctx, "starting", "version", c.Config.Version)
+	memory.SetLimit()
 	n, err := node.Start(ctx, c.Config, logger)
 	if err != nil {
 		return err

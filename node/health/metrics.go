@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/memory"
 )
 
 // raftSink collects Raft's own measurements. They go through a registry of the
@@ -103,6 +104,7 @@ func (h *Health) gauges() []gauge {
 			return commit - min(s.Machine.Applied(), commit)
 		}),
 		count("log_bytes", "Bytes of log since the newest snapshot.", s.Raft.LogBytes),
+		count("cache_bytes", "Size of the cache of the state, a part of the soft limit of memory.", memory.Cache),
 		truth("leader", "1 when this node leads and takes writes.", func() bool { return s.Pipeline.Stats().Leading }),
 		count("term", "Raft's term.", s.Raft.CurrentTerm),
 		count("voters", "Servers with a vote.", func() int { return len(s.Raft.Voters()) }),

@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/health"
+	"github.com/commons-cluster/commons/node/memory"
 )
 
 // reportTimeout bounds the wait for one node's report: a hanging node must not delay
@@ -61,7 +62,7 @@ func (o *Operator) report() admin.NodeReport {
 		Applied: o.cfg.Machine.Applied(), Commit: o.cfg.Raft.CommitIndex(), LastLog: o.cfg.Raft.LastIndex(), Format: format,
 		UptimeMillis: time.Since(o.cfg.Started).Milliseconds(), StaleMillis: o.cfg.Health.StaleFor().Milliseconds(),
 		Commands: o.cfg.Health.Commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
-		Entries: entries, LogBytes: o.cfg.Raft.LogBytes(), MemoryBytes: heldMemory(),
+		Entries: entries, LogBytes: o.cfg.Raft.LogBytes(), MemoryBytes: heldMemory(), MemoryLimit: memory.Limit(), CacheBytes: memory.Cache(),
 		Settings: set, Secrets: o.cfg.Secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
 		Problems: []string{}, Condition: o.cfg.Health.Condition(),
 	}

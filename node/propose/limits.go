@@ -19,6 +19,9 @@ const (
 	MaxInFlight     = 2
 	LargeBatchBytes = command.MaxBatchBytes / 2 // of the queue, from which a second log entry begins beside an unanswered one
 	MaxQueuedBytes  = 32 << 20                  // memory of a node's unanswered commands
+	// MaxQueueWait bounds the estimated time until a command is sent. A command that would wait
+	// longer is rejected.
+	MaxQueueWait = 2 * time.Second
 	// MaxLag is the largest distance from an unanswered number to the newest one at which
 	// the unanswered number holds the floor back. Beyond it, the number is listed as open.
 	MaxLag = 1 << 10

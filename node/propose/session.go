@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -25,6 +26,8 @@ type session struct {
 	waiting *list.List       // the calls without a running attempt, retries first
 	bytes   int              // memory of all unanswered calls
 	closed  bool
+
+	pace pace
 }
 
 func newSession(boot command.BootID, logger *slog.Logger) *session {
@@ -33,6 +36,7 @@ func newSession(boot command.BootID, logger *slog.Logger) *session {
 		nextSeq: 1,
 		calls:   make(map[uint64]*call),
 		open:    list.New(), waiting: list.New(),
+		pace: pace{now: time.Now},
 	}
 	s.work.L = &s.mu
 	return s
@@ -43,6 +47,9 @@ func (s *session) add(c *call) error {
 	defer s.mu.Unlock()
 	if !s.closed && s.bytes+c.size+callOverhead > s.maxBytes {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "too many writes are waiting on this node"}
+	}
+	if !s.closed && s.pace.wait(s.waiting.Len()) > MaxQueueWait {
+		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "writes wait too long on this node: it is overloaded"}
 	}
 	if err := s.register(c); err != nil {
 		return err
@@ -122,6 +129,35 @@ func (s *session) first(floor uint64) *call {
 	return nil
 }
 
+// pace estimates how long a call waits to be sent.
+type pace struct {
+	now  func() time.Time
+	last time.Time        // when the newest group was taken
+	more bool             // another group was behind it
+	each [2]time.Duration // for each call of the two newest groups that others were behind
+}
+
+// taken notes a group of n calls.
+func (p *pace) taken(n int, more bool) {
+	if n == 0 {
+		return
+	}
+	now := p.now()
+	if p.each[0], p.each[1] = p.each[1], 0; p.more {
+		p.each[1] = now.Sub(p.last) / time.Duration(n)
+	}
+	p.last, p.more = now, more
+}
+
+// wait returns the estimated wait behind n calls. It is 0 if they may fit into one group, and
+// after a single pause, as without a leader.
+func (p *pace) wait(n int) time.Duration {
+	if !p.more {
+		return 0
+	}
+	return min(p.each[0], p.each[1]) * time.Duration(n)
+}
+
 // batch is a group on its way to the leader, with its calls.
 type batch struct {
 	calls []*call
@@ -144,9 +180,11 @@ func (s *session) take() batch {
 		b.calls = append(b.calls, c)
 		b.group.Commands = append(b.group.Commands, c.Command)
 	}
-	if s.first(floor) != nil {
+	more := s.first(floor) != nil
+	if more {
 		s.work.Signal()
 	}
+	s.pace.taken(len(b.calls), more)
 	return b
 }
 

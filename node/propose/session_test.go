@@ -2,6 +2,7 @@ package propose
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -245,6 +246,44 @@ func TestSpanIsBounded(t *testing.T) {
 	if p := s.take(); len(p.calls) != 11 || len(p.group.Open) != command.MaxOpen {
 		t.Errorf("took %d once the floor rose, want 11; %d are open below it", len(p.calls), len(p.group.Open))
 	}
+}
+
+// TestOverload holds that a call is rejected if, at the pace of the newest groups, it would wait
+// longer than MaxQueueWait, and not after a single pause.
+func TestOverload(t *testing.T) {
+	s := newSession(command.BootID{1}, nil)
+	var now time.Time
+	s.pace.now = func() time.Time { return now }
+	add := func(n int) (err error) {
+		for range n {
+			c := newCall(sender, entryOf("text"), nil)
+			c.size = 1
+			err = errors.Join(err, s.add(c))
+		}
+		return err
+	}
+	take := func(pause time.Duration) {
+		t.Helper()
+		now = now.Add(pause)
+		b := s.take()
+		check.Equal(t, len(b.calls), command.MaxGroupCommands, "calls of a group")
+		for _, c := range b.calls {
+			s.abandon(c, "")
+		}
+	}
+	const each = MaxQueueWait / command.MaxGroupCommands / 2 // so that two groups may wait
+	must.Do(t, add(5*command.MaxGroupCommands))
+	take(0)
+	take(time.Hour) // as without a leader
+	must.Do(t, add(1))
+	take(each * command.MaxGroupCommands)
+	wantCode(t, add(1), command.CodeNotEnqueued)
+	take(each * command.MaxGroupCommands)
+	must.Do(t, add(1)) // the queue is shorter
+	take(time.Hour)
+	check.Equal(t, len(s.take().calls), 2, "calls of the last group")
+	s.pace.each = [2]time.Duration{time.Hour, time.Hour}
+	must.Do(t, add(2)) // all that wait fit into the next group
 }
 
 func TestRequeuedCallsKeepTheirOrder(t *testing.T) {

@@ -146,7 +146,7 @@ func statusText(p *overview) string {
 	if p.Rejected != "" {
 		fmt.Fprintf(&out, "WRITES ARE REJECTED: %s\n\n", p.Rejected)
 	}
-	const names = "SERVER\tROLE\tPART\tREADY\tAPPLIED\tBEHIND\tREQ/S\tOPEN\tLOG\tDISK FREE\tMEMORY\tUP"
+	const names = "SERVER\tROLE\tPART\tREADY\tAPPLIED\tBEHIND\tREQ/S\tOPEN\tLOG\tDISK FREE\tMEMORY\tCACHE\tUP"
 	rates := p.Rates
 	servers := terminal.Table(names, p.Servers, func(s *admin.Server) []any {
 		r, rate := s.Report, rates[0]
@@ -156,7 +156,7 @@ func statusText(p *overview) string {
 		}
 		return []any{
 			s.ID, r.Role, s.Part, terminal.YesNo(r.Ready), r.Applied, rate.Behind, fmt.Sprintf("%.0f", rate.Requests), r.Open,
-			admin.BytesText(uint64(max(r.LogBytes, 0))), admin.BytesText(r.DiskFree), admin.BytesText(r.MemoryBytes), (time.Duration(r.UptimeMillis) * time.Millisecond).Round(time.Second),
+			admin.BytesText(uint64(max(r.LogBytes, 0))), admin.BytesText(r.DiskFree), admin.BytesText(r.MemoryBytes), admin.BytesText(uint64(max(r.CacheBytes, 0))), (time.Duration(r.UptimeMillis) * time.Millisecond).Round(time.Second),
 		}
 	})
 	return out.String() + servers + "\n\n" + conditionsText(p.Servers)

@@ -31,7 +31,7 @@ func someCluster() admin.ClusterReport {
 			ID: id, Name: id[:1], Version: "1.2.3", ClusterID: "c0ffee", Role: role, Leader: "a-1", Term: 7, Ready: true,
 			HTTP: id[:1] + ":8080", Private: id[:1] + ":7000", Gossip: id[:1] + ":7946",
 			Applied: applied, Commit: applied, LastLog: applied, UptimeMillis: 3_725_000,
-			Requests: 1000, Commands: 500, LogBytes: 5 << 20, DiskFree: 1536 << 20, DiskSize: 4 << 30, MemoryBytes: 200 << 20, Open: 3,
+			Requests: 1000, Commands: 500, LogBytes: 5 << 20, DiskFree: 1536 << 20, DiskSize: 4 << 30, MemoryBytes: 200 << 20, CacheBytes: 192 << 20, Open: 3,
 			Settings: someSettings,
 			Condition: admin.Condition{
 				ClockAheadMillis: 3.2, Clocks: 3, Sync: admin.Timing{Count: 70, MeanMillis: 2.25, MostMillis: 31},
