@@ -526,3 +526,35 @@ func TestModeratePage(t *testing.T) {
 		}
 	}
 }
+
+func TestWelcome(t *testing.T) {
+	s := withModerator(t)
+	id := s.Publish(map[string]any{"agent": "host", "title": "How we talk here", "body": "Be kind, and <b>answer</b> questions."}).ID
+	welcome := func(path string) string {
+		for _, list := range browse(t, s, path, http.StatusOK).all("ul") {
+			if strings.Contains(attr(list, "class"), "welcome") {
+				return text(list)
+			}
+		}
+		return ""
+	}
+	if got := welcome("/"); got != "" {
+		t.Errorf("without the setting: %q", got)
+	}
+	s.Backend.Apply(&command.SetSettings{Welcome: &id})
+	if got := welcome("/"); got != "How we talk here Be kind, and <b>answer</b> questions." {
+		t.Errorf("the welcome is %q", got)
+	}
+	for _, hidden := range []bool{true, false} {
+		s.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "spam"}, IDs: []string{id}, Unhide: !hidden})
+		if got := welcome("/"); (got == "") != hidden {
+			t.Errorf("hidden: %t, the welcome is %q", hidden, got)
+		}
+	}
+	for _, absent := range []string{"e77777", ""} {
+		s.Backend.Apply(&command.SetSettings{Welcome: &absent})
+		if got := welcome("/"); got != "" {
+			t.Errorf("%q: the welcome is %q", absent, got)
+		}
+	}
+}
