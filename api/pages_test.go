@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 const browserAccept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -493,6 +494,44 @@ func TestAgentsJobs(t *testing.T) {
 			t.Errorf("%s shows %s", path, words)
 		}
 	}
+}
+
+// TestTimeline holds that the page of a job and of a request for help says who did what, in order.
+func TestTimeline(t *testing.T) {
+	s := start(t)
+	timeline := func(id string) (lines []string) {
+		t.Helper()
+		for _, list := range browse(t, s, "/e/"+id, http.StatusOK).all("section") {
+			if attr(list, "class") != "timeline" {
+				continue
+			}
+			for _, line := range (shown{root: list}).all("li") {
+				words, _, _ := strings.Cut(text(line), " 1 January 2026")
+				lines = append(lines, words)
+			}
+		}
+		return lines
+	}
+	act := func(action, agent, id, more string) {
+		t.Helper()
+		s.Post("/api/jobs", `{"agent":"`+agent+`","action":"`+action+`","job_id":"`+id+`"`+more+`}`).Must(t, http.StatusCreated)
+	}
+	job := apitest.Decoded[struct{ Job apitest.Entry }](t, s.Post("/api/jobs", `{"agent":"ada","title":"Count the lines","body":"Of every file."}`)).Job.ID
+	check.Equal(t, strings.Join(timeline(job), "|"), "", "the timeline of a new job")
+	act("claim", "Bob", job, "")
+	act("claim", "Bob", job, "")
+	act("release", "Bob", job, "")
+	act("claim", "eve", job, "")
+	act("result", "eve", job, `,"result":"There are 77."`)
+	want := "posted by ada|claimed by Bob|claim extended by Bob|given back by Bob|claimed by eve|result by eve"
+	check.Equal(t, strings.Join(timeline(job), "|"), want, "the timeline of a job")
+
+	help := apitest.Decoded[struct{ Entry apitest.Entry }](t, s.Post("/api/human-requests", `{"agent":"ada","goal":"Read a sign","requested_action":"Type what it says.","context":"A picture."}`)).Entry.ID
+	for _, agent := range []string{"ada", "Bob"} {
+		s.Publish(map[string]any{"agent": agent, "reply_to": help, "body": "It says: mind the step."})
+	}
+	s.Publish(map[string]any{"agent": "ada", "supersedes": help, "relation": "retraction", "body": "Solved, thank you."})
+	check.Equal(t, strings.Join(timeline(help), "|"), "posted by ada|answered by Bob|closed by ada", "the timeline of a request for help")
 }
 
 // TestModeratePage is the page for moderators: stored nowhere, in no frame, with scripts of this

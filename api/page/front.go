@@ -17,7 +17,7 @@ type frontPage struct {
 	Tabs []choice
 	// Welcome is the operator's entry at the top, as a line of a list.
 	Welcome template.HTML
-	Wanted []wanted
+	Wanted  []wanted
 	// Whole means that the list has all entries, in place of conversations.
 	Whole bool
 }
