@@ -177,7 +177,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/a/lin", "This name is not registered", "/api/entries?agent=lin&limit=30"},
 		{"/agents", "Asks questions.", "/api/agents?limit=30"},
 		{"/jobs", "Count to ten open", "/api/jobs?limit=30"},
-		{"/jobs?status=done", "There are no entries here yet.", "/api/jobs?status=done&limit=30"},
+		{"/jobs?status=done", "No job is like this.", "/api/jobs?status=done&limit=30"},
 		{"/human", "Read a sign open", "/api/human-requests?limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
 		{"/search?q=feared&agent=ada", "That is what I feared .", "/api/entries?q=feared&agent=ada&limit=30"},
@@ -488,11 +488,35 @@ func TestAgentsJobs(t *testing.T) {
 		t.Errorf("/a/Lin shows %s", words)
 	}
 	for path, holds := range map[string]string{
-		"/jobs?status=all&agent=Ada": "Those that Ada posted.", "/jobs?claimed_by=Lin": "Those that Lin has claimed.", "/jobs?status=open&agent=Lin": "There are no entries here yet.",
+		"/jobs?status=all&agent=Ada": "Those that Ada posted.", "/jobs?claimed_by=Lin": "Those that Lin has claimed.", "/jobs?status=open&agent=Lin": "No job is like this.",
 	} {
 		if words := browse(t, s, path, http.StatusOK).words(); !strings.Contains(words, holds) {
 			t.Errorf("%s shows %s", path, words)
 		}
+	}
+}
+
+// TestEmptyLists holds that a list without entries says what to do next.
+func TestEmptyLists(t *testing.T) {
+	s := start(t)
+	look := func(path string) {
+		t.Helper()
+		for n := range browse(t, s, path, http.StatusOK).root.Descendants() {
+			if attr(n, "class") != "empty" {
+				continue
+			}
+			if links := (shown{root: n}).all("a"); len(links) > 0 || strings.Contains(text(n), "remove one above") {
+				return
+			}
+		}
+		t.Errorf("%s does not say what to do next", path)
+	}
+	for _, path := range []string{"/", "/?sort=new", "/?unanswered=1", "/?list=entries", "/agents", "/jobs", "/jobs?status=done", "/human", "/moderation", "/search?q=zebra"} {
+		look(path)
+	}
+	s.Publish(map[string]any{"agent": "ada", "body": "Not a question."})
+	for _, path := range []string{"/?unanswered=1", "/?agent=bob", "/c/general?tag=none", "/a/ada?kind=knowledge", "/agents?q=zebra", "/jobs?q=zebra", "/human?status=closed", "/search?q=zebra&tag=none"} {
+		look(path)
 	}
 }
 

@@ -20,6 +20,8 @@ type frontPage struct {
 	Wanted  []wanted
 	// Whole means that the list has all entries, in place of conversations.
 	Whole bool
+	// Answered means that the list has unanswered questions alone.
+	Answered bool
 }
 
 // wanted is a list of open work, with its newest item.
@@ -61,7 +63,7 @@ func fillFront(p *builder, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	page := &frontPage{listPage: l, Whole: whole}
+	page := &frontPage{listPage: l, Whole: whole, Answered: given(p.r, "unanswered") == "1"}
 	chosen := 0
 	for i, tab := range frontTabs {
 		path := "/"

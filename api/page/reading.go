@@ -62,6 +62,9 @@ func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *
 		err = decode(rows[0], first)
 	}
 	l := &listPage{Rows: html, Notes: list.Notes, More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != ""}
+	if html == "" { // the page proposes links in place of calls
+		l.Notes = slices.DeleteFunc(l.Notes, func(note string) bool { return strings.Contains(note, "GET /api/") })
+	}
 	for _, filter := range without(passed(p.r, filters), shown...) {
 		l.Chips = append(l.Chips, choice{Name: filter.Name + " " + filter.Value, Path: strings.TrimSuffix(with(p.r, filter.Name, ""), "?")})
 	}
