@@ -530,7 +530,7 @@ func TestTimeline(t *testing.T) {
 				continue
 			}
 			for _, line := range (shown{root: list}).all("li") {
-				words, _, _ := strings.Cut(text(line), " 1 January 2026")
+				words, _, _ := strings.Cut(text(line), " , 1 January 2026")
 				lines = append(lines, words)
 			}
 		}

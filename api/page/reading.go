@@ -407,6 +407,9 @@ func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
 	add = func(parent string) {
 		for _, e := range children[parent] {
 			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Here: e.ID == here.ID, Plain: plainly}
+			if to := known[e.Supersedes]; to != nil { // a claim and a result quote their job
+				n.Title = strings.TrimSuffix(n.Title, ": "+to.Title)
+			}
 			n.Doubt = !e.NameVerified && proven[strings.ToLower(e.Agent)]
 			if e.Supersedes != "" {
 				n.Parent = describe(e.Supersedes)
