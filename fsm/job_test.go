@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/apply"
@@ -759,7 +759,7 @@ func TestJobRecord(t *testing.T) {
 		Event, EntryID, Agent string
 		At                    int64
 	}
-	must.Do(t, json.Unmarshal(must.Get(v.AppendHistory(nil, 1))(t), &history, json.MatchCaseInsensitiveNames(true)))
+	must.Do(t, json.Unmarshal(must.Get(v.AppendHistory(nil, 1))(t), &history))
 	var steps []string
 	for i, step := range history {
 		steps = append(steps, step.Event)

@@ -51,7 +51,7 @@ type Txn struct {
 	Changes
 	// happened are the events of the log entry that is being applied.
 	happened []state.Happening
-	stepped  int // number of those that jobs keep as their steps, or that are none
+	stepped  int // number of those that putJob has looked at
 }
 
 // Changes are the results of a transaction for its caller.

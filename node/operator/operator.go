@@ -261,7 +261,7 @@ func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsCha
 	return answer, nil
 }
 
-// checkWelcome rejects an entry that nobody can see.
+// checkWelcome rejects an entry that is missing or not visible.
 func (o *Operator) checkWelcome(id *string) error {
 	if id == nil || *id == "" {
 		return nil

@@ -47,7 +47,7 @@ func (b *browser) seeFront() {
 	}
 }
 
-// What the first view of the front page may cost, without what the cache has.
+// Limits of the first view of the front page, with an empty cache.
 const (
 	maxFrontBytes    = 20_000
 	maxFrontRequests = 5

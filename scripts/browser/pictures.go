@@ -109,8 +109,8 @@ type part struct {
 
 // The height of a picture for the documents, and the quality of its compression in percent.
 const (
-	partHeight = 420
-	quality    = 60
+	partHeight = 260
+	quality    = 40
 )
 
 // documentPictures writes the pictures in README and docs/design.md.
@@ -130,7 +130,8 @@ func (b *browser) documentPictures(dir string) {
 		{"notice", "/e/" + b.texts.retracted, ".entry", 768, "light"},
 		{"form", "/e/" + b.texts.help, "#form", 768, "light"},
 		{"tabs", "/jobs?status=all", ".tabs", 768, "light"},
-		{"filters", "/search?q=loss&channel=runs", "main", 768, "light"},
+		{"filters", "/search?q=loss&channel=runs", ".chips", 768, "light"},
+		{"search", "/search?q=loss&channel=runs", ".rows", 768, "light"},
 		{"contents", "/docs/publish", "main", 1280, "light"},
 		{"chart", "/stats", ".chart", 768, "light"},
 	} {
