@@ -49,6 +49,9 @@ func TestFormWithKey(t *testing.T) {
 	if !strings.Contains(names, "edit_key") || !strings.Contains(p.words(), "This is not allowed") && !strings.Contains(p.words(), "protected") {
 		t.Errorf("the form has %s and says %s", names, p.words())
 	}
+	if strings.Contains(p.words(), "Authorization") {
+		t.Errorf("the form asks for a header: %s", p.words())
+	}
 	fields.Set("edit_key", registered.EditKey)
 	fields.Set("body", "No")
 	sendForm(t, s, "/publish", fields, http.StatusUnprocessableEntity).Lacks(t, registered.EditKey)

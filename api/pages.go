@@ -121,6 +121,11 @@ func (r pageRequest) EventID() string {
 func (r pageRequest) Now() time.Time { return r.Env.Now() }
 func (r pageRequest) Node() string   { return r.Env.Backend.NodeName() }
 
+func (r pageRequest) Welcome() (string, error) {
+	set, err := r.x.View().Settings()
+	return set.Welcome, err
+}
+
 // newPageRequest prepares a request for a page. The page is counted, and not the calls that it
 // runs. The address of a browser never proves the name of a write.
 func (x *exchange) newPageRequest() pageRequest {

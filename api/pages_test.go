@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 const browserAccept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -176,7 +177,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/a/lin", "This name is not registered", "/api/entries?agent=lin&limit=30"},
 		{"/agents", "Asks questions.", "/api/agents?limit=30"},
 		{"/jobs", "Count to ten open", "/api/jobs?limit=30"},
-		{"/jobs?status=done", "There are no entries here yet.", "/api/jobs?status=done&limit=30"},
+		{"/jobs?status=done", "No job is like this.", "/api/jobs?status=done&limit=30"},
 		{"/human", "Read a sign open", "/api/human-requests?limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
 		{"/search?q=feared&agent=ada", "That is what I feared .", "/api/entries?q=feared&agent=ada&limit=30"},
@@ -487,12 +488,74 @@ func TestAgentsJobs(t *testing.T) {
 		t.Errorf("/a/Lin shows %s", words)
 	}
 	for path, holds := range map[string]string{
-		"/jobs?status=all&agent=Ada": "Those that Ada posted.", "/jobs?claimed_by=Lin": "Those that Lin has claimed.", "/jobs?status=open&agent=Lin": "There are no entries here yet.",
+		"/jobs?status=all&agent=Ada": "Those that Ada posted.", "/jobs?claimed_by=Lin": "Those that Lin has claimed.", "/jobs?status=open&agent=Lin": "No job is like this.",
 	} {
 		if words := browse(t, s, path, http.StatusOK).words(); !strings.Contains(words, holds) {
 			t.Errorf("%s shows %s", path, words)
 		}
 	}
+}
+
+// TestEmptyLists holds that a list without entries says what to do next.
+func TestEmptyLists(t *testing.T) {
+	s := start(t)
+	look := func(path string) {
+		t.Helper()
+		for n := range browse(t, s, path, http.StatusOK).root.Descendants() {
+			if attr(n, "class") != "empty" {
+				continue
+			}
+			if links := (shown{root: n}).all("a"); len(links) > 0 || strings.Contains(text(n), "remove one above") {
+				return
+			}
+		}
+		t.Errorf("%s does not say what to do next", path)
+	}
+	for _, path := range []string{"/", "/?sort=new", "/?unanswered=1", "/?list=entries", "/agents", "/jobs", "/jobs?status=done", "/human", "/moderation", "/search?q=zebra"} {
+		look(path)
+	}
+	s.Publish(map[string]any{"agent": "ada", "body": "Not a question."})
+	for _, path := range []string{"/?unanswered=1", "/?agent=bob", "/c/general?tag=none", "/a/ada?kind=knowledge", "/agents?q=zebra", "/jobs?q=zebra", "/human?status=closed", "/search?q=zebra&tag=none"} {
+		look(path)
+	}
+}
+
+// TestTimeline holds that the page of a job and of a request for help says who did what, in order.
+func TestTimeline(t *testing.T) {
+	s := start(t)
+	timeline := func(id string) (lines []string) {
+		t.Helper()
+		for _, list := range browse(t, s, "/e/"+id, http.StatusOK).all("section") {
+			if attr(list, "class") != "timeline" {
+				continue
+			}
+			for _, line := range (shown{root: list}).all("li") {
+				words, _, _ := strings.Cut(text(line), " , 1 January 2026")
+				lines = append(lines, words)
+			}
+		}
+		return lines
+	}
+	act := func(action, agent, id, more string) {
+		t.Helper()
+		s.Post("/api/jobs", `{"agent":"`+agent+`","action":"`+action+`","job_id":"`+id+`"`+more+`}`).Must(t, http.StatusCreated)
+	}
+	job := apitest.Decoded[struct{ Job apitest.Entry }](t, s.Post("/api/jobs", `{"agent":"ada","title":"Count the lines","body":"Of every file."}`)).Job.ID
+	check.Equal(t, strings.Join(timeline(job), "|"), "", "the timeline of a new job")
+	act("claim", "Bob", job, "")
+	act("claim", "Bob", job, "")
+	act("release", "Bob", job, "")
+	act("claim", "eve", job, "")
+	act("result", "eve", job, `,"result":"There are 77."`)
+	want := "posted by ada|claimed by Bob|claim extended by Bob|given back by Bob|claimed by eve|result by eve"
+	check.Equal(t, strings.Join(timeline(job), "|"), want, "the timeline of a job")
+
+	help := apitest.Decoded[struct{ Entry apitest.Entry }](t, s.Post("/api/human-requests", `{"agent":"ada","goal":"Read a sign","requested_action":"Type what it says.","context":"A picture."}`)).Entry.ID
+	for _, agent := range []string{"ada", "Bob"} {
+		s.Publish(map[string]any{"agent": agent, "reply_to": help, "body": "It says: mind the step."})
+	}
+	s.Publish(map[string]any{"agent": "ada", "supersedes": help, "relation": "retraction", "body": "Solved, thank you."})
+	check.Equal(t, strings.Join(timeline(help), "|"), "posted by ada|answered by Bob|closed by ada", "the timeline of a request for help")
 }
 
 // TestModeratePage is the page for moderators: stored nowhere, in no frame, with scripts of this
@@ -523,6 +586,38 @@ func TestModeratePage(t *testing.T) {
 	for _, unsafe := range []string{"innerHTML", "insertAdjacentHTML", "localStorage", "document.write", "eval("} {
 		if bytes.Contains(script, []byte(unsafe)) {
 			t.Errorf("the script has %s", unsafe)
+		}
+	}
+}
+
+func TestWelcome(t *testing.T) {
+	s := withModerator(t)
+	id := s.Publish(map[string]any{"agent": "host", "title": "How we talk here", "body": "Be kind, and <b>answer</b> questions."}).ID
+	welcome := func(path string) string {
+		for _, list := range browse(t, s, path, http.StatusOK).all("ul") {
+			if strings.Contains(attr(list, "class"), "welcome") {
+				return text(list)
+			}
+		}
+		return ""
+	}
+	if got := welcome("/"); got != "" {
+		t.Errorf("without the setting: %q", got)
+	}
+	s.Backend.Apply(&command.SetSettings{Welcome: &id})
+	if got := welcome("/"); got != "How we talk here Be kind, and <b>answer</b> questions." {
+		t.Errorf("the welcome is %q", got)
+	}
+	for _, hidden := range []bool{true, false} {
+		s.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "spam"}, IDs: []string{id}, Unhide: !hidden})
+		if got := welcome("/"); (got == "") != hidden {
+			t.Errorf("hidden: %t, the welcome is %q", hidden, got)
+		}
+	}
+	for _, absent := range []string{"e77777", ""} {
+		s.Backend.Apply(&command.SetSettings{Welcome: &absent})
+		if got := welcome("/"); got != "" {
+			t.Errorf("%q: the welcome is %q", absent, got)
 		}
 	}
 }

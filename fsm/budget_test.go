@@ -206,6 +206,18 @@ func TestBudgetOfManySenders(t *testing.T) {
 	}
 }
 
+func TestWelcomeSetting(t *testing.T) {
+	for id, fit := range map[string]bool{"": true, "e12": true, "jzz": true, "h1": true, "x1": false, "e": false, "E1": false, "e1 e2": false, "e12345678901234": false} {
+		check.Equal(t, command.Check(&command.SetSettings{Welcome: &id}) == nil, fit, "the welcome %q is fit for the log", id)
+	}
+	r := newRig(t)
+	id := "e12"
+	r.run(&command.SetSettings{Welcome: &id})
+	v := r.View()
+	defer v.Release()
+	check.Equal(t, must.Get(v.Settings())(t).Welcome, id, "the welcome")
+}
+
 // TestViewsKeepTheirHotRows: what is kept in memory of rows that change does not reach
 // views of before the change.
 func TestViewsKeepTheirHotRows(t *testing.T) {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -754,4 +755,32 @@ func TestJobRecord(t *testing.T) {
 	if got := strings.Join(kinds, " "); err != nil || got != want {
 		t.Errorf("events %s, %v, want %s", got, err, want)
 	}
+	var history []struct {
+		Event, EntryID, Agent string
+		At                    int64
+	}
+	must.Do(t, json.Unmarshal(must.Get(v.AppendHistory(nil, 1))(t), &history))
+	var steps []string
+	for i, step := range history {
+		steps = append(steps, step.Event)
+		if i > 0 && (step.At < history[i-1].At || step.EntryID == "" || step.Agent != "ada" && step.Agent != "bob") {
+			t.Errorf("step %d is %+v", i, step)
+		}
+	}
+	want = strings.ReplaceAll(strings.TrimPrefix(want, "job "), " hide unhide", "")
+	check.Equal(t, strings.Join(steps, " "), want, "history")
+	r.run(hide("j1"))
+	hidden := r.View()
+	defer hidden.Release()
+	check.Equal(t, string(must.Get(hidden.AppendHistory(nil, 1))(t)), "[]", "history of a hidden job")
+}
+
+func TestJobStepsAreBounded(t *testing.T) {
+	var job state.JobRow
+	for n := range uint64(state.MaxJobSteps + 5) {
+		job = job.WithStep(state.JobStep{Kind: state.EventClaim, Entry: n, At: int64(n)})
+	}
+	steps := state.StepsOf(job.Steps)
+	check.Equal(t, len(steps), state.MaxJobSteps, "steps")
+	check.Equal(t, steps[0], state.JobStep{Kind: state.EventClaim, Entry: 5, At: 5}, "the oldest step")
 }

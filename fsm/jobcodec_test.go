@@ -113,7 +113,7 @@ func TestSignatureOf(t *testing.T) {
 func TestJobRows(t *testing.T) {
 	row := state.JobRow{
 		Status: state.JobClaimed, JobTerms: state.JobTerms{Deadline: 1700000000001, ClaimTime: hour, ReviewTime: 2 * hour, ProvenOnly: true},
-		Results: "1234567812345678", DoneAt: 1600000000000, Rejections: 2, Rejection: 9, Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678",
+		Results: "1234567812345678", Steps: state.JobRow{}.WithStep(state.JobStep{Kind: state.EventClaim, Entry: 7, At: 1}).Steps, DoneAt: 1600000000000, Rejections: 2, Rejection: 9, Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678",
 	}
 	got, err := state.DecodeJobRow(row.Encode())
 	if err != nil || got != row {

@@ -612,7 +612,10 @@ func (w *logWriter) reseal() command.Payload {
 
 func (w *logWriter) setSettings() command.Payload {
 	number := func(of ...uint64) *uint64 { n := one(w, of...); return &n }
-	switch w.below(9) {
+	switch w.below(10) {
+	case 8:
+		welcome := one(w, "", "e1", "j2")
+		return &command.SetSettings{Welcome: &welcome}
 	case 6:
 		confirm := !w.oneOf(4)
 		return &command.SetSettings{PurgeConfirm: &confirm}

@@ -84,9 +84,8 @@ func fillSearch(p *builder, answer []byte) error {
 	return nil
 }
 
-// try replaces the notes of a search without results that name calls by links.
+// try proposes other searches after one without results.
 func (l *listPage) try() {
-	l.Notes = slices.DeleteFunc(l.Notes, func(note string) bool { return strings.Contains(note, "GET /api/") })
 	if len(l.Filters) > 0 && !l.Filters[1].Active {
 		l.Try = append(l.Try, choice{Name: "Search for any of the words", Path: l.Filters[1].Path})
 	}

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
@@ -150,6 +151,13 @@ func withoutExample(e *wire.Error) *wire.Error {
 	}
 	shown := *e
 	shown.Message = strings.TrimSuffix(e.Message, wire.ExampleWorks)
+	shown.Issues = slices.Clone(e.Issues)
+	for i := range shown.Issues { // a form has a field for the key
+		before, rest, _ := strings.Cut(shown.Issues[i].Message, ", in the header ")
+		if _, after, found := strings.Cut(rest, " or in the body"); found {
+			shown.Issues[i].Message = before + after
+		}
+	}
 	return &shown
 }
 

@@ -14,10 +14,14 @@ import (
 type frontPage struct {
 	*listPage
 
-	Tabs   []choice
-	Wanted []wanted
+	Tabs []choice
+	// Welcome is the operator's entry at the top, as a line of a list.
+	Welcome template.HTML
+	Wanted  []wanted
 	// Whole means that the list has all entries, in place of conversations.
 	Whole bool
+	// Answered means that the list has unanswered questions alone.
+	Answered bool
 }
 
 // wanted is a list of open work, with its newest item.
@@ -59,7 +63,7 @@ func fillFront(p *builder, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	page := &frontPage{listPage: l, Whole: whole}
+	page := &frontPage{listPage: l, Whole: whole, Answered: given(p.r, "unanswered") == "1"}
 	chosen := 0
 	for i, tab := range frontTabs {
 		path := "/"
@@ -79,12 +83,35 @@ func fillFront(p *builder, answer []byte) error {
 		if page.Wanted, err = p.wanted(); err != nil {
 			return err
 		}
+		if page.Welcome, err = p.welcome(); err != nil {
+			return err
+		}
 	}
 	l.Channels, err = p.channels()
 	l.Channels = l.Channels[:min(len(l.Channels), maxMargin)]
 	p.frame.Title, p.frame.Body, p.frame.Live, p.frame.Feed = "Conversations", page, news(p.r), feedPath("listEntries", nil)
 	p.frame.Description = about
 	return err
+}
+
+// welcome returns the operator's entry for the front page. It is empty if the entry is hidden,
+// erased or taken back.
+func (p *builder) welcome() (template.HTML, error) {
+	id, err := p.r.Welcome()
+	if err != nil || id == "" {
+		return "", err
+	}
+	operation, in := callOf(id)
+	done := p.r.Perform(operation, in)
+	if done.Rejection != nil {
+		return "", nil
+	}
+	e, err := decodeEntry(done.Body)
+	if err != nil || e.Hidden != nil || e.Retracted() {
+		return "", err
+	}
+	text, err := p.site.rowOf("welcome", e)
+	return template.HTML(text), err //nolint:gosec // made by a template
 }
 
 // maxWanted bounds the counts of open work on the front page.

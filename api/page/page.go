@@ -66,6 +66,8 @@ type Request interface {
 	Now() time.Time
 	// Node is the name of the node that answers.
 	Node() string
+	// Welcome is the id of the operator's entry for the front page, empty without one.
+	Welcome() (string, error)
 }
 
 // Reply is the answer to a request for a page.

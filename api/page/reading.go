@@ -62,6 +62,9 @@ func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *
 		err = decode(rows[0], first)
 	}
 	l := &listPage{Rows: html, Notes: list.Notes, More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != ""}
+	if html == "" { // the page proposes links in place of calls
+		l.Notes = slices.DeleteFunc(l.Notes, func(note string) bool { return strings.Contains(note, "GET /api/") })
+	}
 	for _, filter := range without(passed(p.r, filters), shown...) {
 		l.Chips = append(l.Chips, choice{Name: filter.Name + " " + filter.Value, Path: strings.TrimSuffix(with(p.r, filter.Name, ""), "?")})
 	}
@@ -168,6 +171,7 @@ type entryPage struct {
 	// replies in the conversation.
 	Position string
 	Replies  int
+	Timeline []step
 	Form     *form // to answer a request for human help, or nil
 }
 
@@ -195,10 +199,75 @@ func callOf(id string) (string, wire.Invocation) {
 
 // decodeEntry reads the answer to a call of callOf.
 func decodeEntry(answer []byte) (*entry, error) {
-	var one struct{ Entry, Job, Request *entry }
+	var one struct {
+		Entry, Job, Request *entry
+		History             []step
+	}
 	err := decode(answer, &one)
-	return cmp.Or(one.Entry, one.Job, one.Request), err
+	e := cmp.Or(one.Entry, one.Job, one.Request)
+	if e != nil {
+		e.History = one.History
+	}
+	return e, err
 }
+
+// step is a line of the timeline of a job or a request for help: an event by an entry.
+type step struct {
+	Event, EntryID, Agent string
+	At                    int64
+
+	Words string // to be followed by the agent
+	Ago   string
+}
+
+// stepWords describe the events of a job, to be followed by the name of an agent.
+var stepWords = map[string]string{
+	"claim": "claimed by", "result": "result by", "release": "given back by", "expiry": "claim run out of", "close": "closed",
+	"accept": "accepted by", "reject": "rejected by", "revoke": "claim ended by", "reopen": "opened again by",
+}
+
+// timeline returns the history of a job, or of a request for help: its answers by others, and its
+// end. Other entries, and those without a change yet, have no timeline.
+func (p *builder) timeline(e *entry) (steps []step) {
+	for i, s := range e.History {
+		s.Words = stepWords[s.Event]
+		switch {
+		case s.Event == "claim" && i > 0 && e.History[i-1].Event == "claim": // only its holder extends a claim
+			s.Words = "claim extended by"
+		case s.Event == "accept" && slices.Contains(e.Results, s.EntryID):
+			s.Words = "accepted as the time of review was over: the result of"
+		case s.Event == "close":
+			s.Agent = ""
+		}
+		steps = append(steps, s)
+	}
+	for _, later := range e.SupersededBy {
+		s := step{EntryID: later.ID, Agent: later.Agent, At: later.CreatedAt}
+		switch {
+		case !e.IsHelp():
+			continue
+		case later.Relation == "reply" && !strings.EqualFold(later.Agent, e.Agent):
+			s.Words = "answered by"
+		case later.Relation == "retraction" && e.wrote(&later):
+			s.Words = "closed by"
+		default:
+			continue
+		}
+		steps = append(steps, s)
+	}
+	if len(steps) == 0 || e.Hidden != nil {
+		return nil
+	}
+	posted := step{EntryID: e.ID, Agent: e.Agent, At: e.CreatedAt, Words: "posted by"}
+	steps = append([]step{posted}, steps[max(0, len(steps)-maxSteps):]...)
+	for i := range steps {
+		steps[i].Ago = p.Ago(steps[i].At)
+	}
+	return steps
+}
+
+// maxSteps is the length of a timeline after its beginning.
+const maxSteps = 20
 
 // fillEntry is an entry with its conversation.
 func fillEntry(p *builder, answer []byte) error {
@@ -243,6 +312,7 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	if until := e.Until(); until > 0 {
 		page.Left = duration(max(0, until-p.r.Now().UnixMilli()))
 	}
+	page.Timeline = p.timeline(e)
 	page.Tree = p.tree(thread.Entries, e, plainly)
 	page.More, page.Later = more(p.r, thread.NextCursor), cursor != ""
 	if err := p.position(page, e.ID); err != nil {
@@ -337,6 +407,9 @@ func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
 	add = func(parent string) {
 		for _, e := range children[parent] {
 			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Here: e.ID == here.ID, Plain: plainly}
+			if to := known[e.Supersedes]; to != nil { // a claim and a result quote their job
+				n.Title = strings.TrimSuffix(n.Title, ": "+to.Title)
+			}
 			n.Doubt = !e.NameVerified && proven[strings.ToLower(e.Agent)]
 			if e.Supersedes != "" {
 				n.Parent = describe(e.Supersedes)

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"fmt"
 	"html/template"
 	"regexp"
@@ -58,13 +59,24 @@ func mark(kind string, ms int64) template.HTML {
 func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error) {
 	var b strings.Builder
 	b.Grow(len(list) * rowRoom)
+	var owned [][]byte // names that are proven in this list
 	for _, raw := range list {
+		if name, proven := author(raw); proven {
+			owned = append(owned, name)
+		}
+	}
+	for _, raw := range list {
+		name, proven := author(raw)
+		doubt := !proven && (as == byOwner || slices.ContainsFunc(owned, func(of []byte) bool { return bytes.EqualFold(of, name) }))
 		key := string(as) + strings.Join(p.words, " ") + string(raw)
+		if doubt {
+			key = "!" + key
+		}
 		text, kept := p.site.rows.Get(key)
 		if !kept {
 			p.work += len(raw)
 			var err error
-			if text, err = p.site.row(raw, as); err != nil {
+			if text, err = p.site.row(raw, as, doubt); err != nil {
 				return "", err
 			}
 			if len(p.words) > 0 {
@@ -81,20 +93,31 @@ func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error)
 // rowRoom is the usual size of a row.
 const rowRoom = 1 << 10
 
-// row renders an entry or a conversation.
-func (s *Site) row(raw jsontext.Value, as rowForm) (string, error) {
+// author returns the name of the author of an entry as it stands in its JSON, and whether it is
+// proven. Texts hold no quotation marks there without a backslash.
+func author(raw jsontext.Value) (name []byte, proven bool) {
+	_, rest, _ := bytes.Cut(raw, []byte(`,"agent":"`))
+	name, rest, _ = bytes.Cut(rest, []byte(`"`))
+	_, rest, _ = bytes.Cut(rest, []byte(`,"nameVerified":`))
+	return name, len(name) > 0 && bytes.HasPrefix(rest, []byte("true"))
+}
+
+// row renders an entry or a conversation. doubt marks its author as not proven.
+func (s *Site) row(raw jsontext.Value, as rowForm, doubt bool) (string, error) {
 	if as == inThreads {
 		var t client.Thread
 		if err := decode(raw, &t); err != nil {
 			return "", err
 		}
-		return s.rowOf("thread", newThread(&t))
+		of := newThread(&t)
+		of.Doubt = doubt
+		return s.rowOf("thread", of)
 	}
 	r := row{InChannel: as == inChannel, ByAgent: as == byAgent || as == byOwner}
 	if err := decode(raw, &r.entry); err != nil {
 		return "", err
 	}
-	r.Doubt = as == byOwner && !r.NameVerified
+	r.Doubt = doubt
 	r.Ago = mark(markAgo, r.CreatedAt)
 	if until := r.Until(); until > 0 {
 		r.Left = mark(markLeft, until)

@@ -21,6 +21,8 @@ type entry struct {
 	client.Job
 
 	Hidden *Hidden // with its words
+	// History has the changes of a job on its own page.
+	History []step `json:"-"`
 	// Doubt marks an entry that was written without proof under a name with an owner.
 	Doubt bool `json:"-"`
 }

@@ -20,13 +20,15 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	replace(&set.BackupURL, c.BackupURL)
 	replace(&set.BackupMillis, c.BackupMillis)
 	replace(&set.BackupKeep, c.BackupKeep)
+	replace(&set.Welcome, c.Welcome)
 	if set == before {
 		return unchanged
 	}
 	row := append(state.AppendUints(nil, set.DailyBytes, set.SenderBytes), state.Bit(set.ProvenOnly, 1))
 	row = state.AppendBlob(state.AppendUints(row, set.AlikeHourly), set.Retention)
 	row = state.AppendUints(row, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet))
-	tx.set(state.KeySettings, state.AppendUints(state.AppendBlob(append(row, state.Bit(set.PurgeConfirm, 1)), set.BackupURL), set.BackupMillis, set.BackupKeep))
+	row = state.AppendUints(state.AppendBlob(append(row, state.Bit(set.PurgeConfirm, 1)), set.BackupURL), set.BackupMillis, set.BackupKeep)
+	tx.set(state.KeySettings, state.AppendBlob(row, set.Welcome))
 	if set.BackupURL != before.BackupURL {
 		tx.del(state.KeyBackupRun) // of the former store
 	}

@@ -212,12 +212,19 @@ func (tx *Txn) updateJob(e *state.EntryRow) {
 	}
 }
 
-// putJob replaces a job's row, and moves it between lists. old is zero for a new job.
+// putJob replaces a job's row, and moves it between lists. old is zero for a new job. The events
+// since the last call are steps of this job.
 func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 	if ended := next.At(tx.now); next.Status == state.JobOpen && ended.Status == state.JobClosed {
 		next = ended // its deadline passed while it was claimed
 		tx.happen(state.EventClose, seq)
 	}
+	for _, h := range tx.happened[tx.stepped:] {
+		if h.Kind.IsStep() {
+			next = next.WithStep(state.JobStep{Kind: h.Kind, Entry: h.Entry, At: tx.now})
+		}
+	}
+	tx.stepped = len(tx.happened)
 	tx.set(state.SeqKey(state.SpaceJob, seq), next.Encode())
 	if old.Status != next.Status {
 		if old.Status != 0 {

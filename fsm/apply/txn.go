@@ -51,6 +51,7 @@ type Txn struct {
 	Changes
 	// happened are the events of the log entry that is being applied.
 	happened []state.Happening
+	stepped  int // number of those that putJob has looked at
 }
 
 // Changes are the results of a transaction for its caller.
@@ -222,7 +223,7 @@ func (tx *Txn) putEvents() {
 		tx.Head.EventRows++
 		tx.Head.LastEvent = row.Last()
 	}
-	tx.happened = tx.happened[:0]
+	tx.happened, tx.stepped = tx.happened[:0], 0
 }
 
 // The results of commands without an entry.

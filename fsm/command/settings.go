@@ -39,6 +39,8 @@ type Settings struct {
 	// them stay in the store.
 	BackupMillis uint64 `json:"backupEveryMs"`
 	BackupKeep   uint64 `json:"backupKeep"`
+	// Welcome is the id of the entry at the top of the front page, empty without one.
+	Welcome string `json:"welcome"`
 }
 
 // NotSet is the value of a setting that leaves the choice to the flags of the nodes.
@@ -68,9 +70,9 @@ func limitText(n int64) string {
 
 // String returns the settings as the record shows them.
 func (s Settings) String() string {
-	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s sender-memory=%dd write-rate=%s write-burst=%s purge-confirm=%t backup.url=%s backup.every=%v backup.keep=%d",
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s sender-memory=%dd write-rate=%s write-burst=%s purge-confirm=%t backup.url=%s backup.every=%v backup.keep=%d welcome=%s",
 		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm,
-		s.BackupURL, s.BackupEvery(), s.BackupKeep)
+		s.BackupURL, s.BackupEvery(), s.BackupKeep, s.Welcome)
 }
 
 // BackupEvery returns the time between two scheduled backups.
@@ -209,6 +211,8 @@ type SetSettings struct {
 	BackupURL    *string `cbor:"10,keyasint,omitempty"` // empty ends the schedule
 	BackupMillis *uint64 `cbor:"11,keyasint,omitempty"`
 	BackupKeep   *uint64 `cbor:"12,keyasint,omitempty"`
+
+	Welcome *string `cbor:"13,keyasint,omitempty"` // empty ends it
 }
 
 func (c *SetSettings) check() error {
@@ -236,6 +240,9 @@ func (c *SetSettings) check() error {
 			return err
 		}
 	}
+	if c.Welcome != nil && !welcomeID.MatchString(*c.Welcome) {
+		return fmt.Errorf("%.40q is not the id of an entry; write it as welcome=e12, or welcome= for none", *c.Welcome)
+	}
 	if c.Retention != nil {
 		_, err := ParseRetention(*c.Retention)
 		return err
@@ -253,6 +260,9 @@ const (
 
 // backupURL has no room for user names, ports, queries and escapes, which could hold credentials.
 var backupURL = regexp.MustCompile(`^(s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._-]+)*|file://(/[A-Za-z0-9._-]+)+)/?$`)
+
+// welcomeID matches the id of an entry, a job or a request for help, or an empty text.
+var welcomeID = regexp.MustCompile(`^([ejh][0-9a-z]{1,13})?$`)
 
 // CheckBackupURL checks the address of a store of backups. The error does not repeat the address,
 // which may hold credentials.

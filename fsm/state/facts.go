@@ -48,6 +48,7 @@ func decodeSettings(row []byte) (command.Settings, error) {
 		WriteRate: int64(r.Uint()) + command.NotSet, WriteBurst: int64(r.Uint()) + command.NotSet,
 		PurgeConfirm: r.Byte() != 0,
 		BackupURL:    r.Text(), BackupMillis: r.Uint(), BackupKeep: r.Uint(),
+		Welcome: r.Text(),
 	}
 	return set, r.Done("settings row")
 }

@@ -74,6 +74,7 @@ type JobRow struct {
 	JobTerms
 	Results string // the entries of the results, of 8 bytes each, oldest first; at most MaxResults
 	DoneAt  int64  // milliseconds since the epoch; 0 unless done
+	Steps   string // the newest changes of the job, see StepsOf
 	// The other fields are those of the claim, or of the last one, which ran out, until
 	// the job is claimed again.
 	Claimant    string // as spelled in the claim
@@ -91,7 +92,7 @@ const MaxResults = 12
 
 // Bare returns the row in a status without a claim.
 func (j JobRow) Bare(s JobStatus) JobRow {
-	return JobRow{Status: s, JobTerms: j.JobTerms, Results: j.Results}
+	return JobRow{Status: s, JobTerms: j.JobTerms, Results: j.Results, Steps: j.Steps}
 }
 
 // Done returns the row of the job when its newest result was accepted.
@@ -124,6 +125,40 @@ func ResultsOf(results string) (seqs []uint64) {
 	return seqs
 }
 
+// JobStep is a change of a job: an event, its entry and its instant in milliseconds since the epoch.
+type JobStep struct {
+	Kind  EventKind
+	Entry uint64
+	At    int64
+}
+
+const (
+	// MaxJobSteps bounds the steps that a job keeps: the newest ones.
+	MaxJobSteps  = 20
+	jobStepBytes = 1 + 8 + 8
+)
+
+// IsStep reports whether an event of this kind changes a job after it was posted.
+func (k EventKind) IsStep() bool {
+	return k >= EventClaim && k <= EventClose || k >= EventAccept && k <= EventReopen
+}
+
+// WithStep adds a step, in place of the oldest one if there are MaxJobSteps.
+func (j JobRow) WithStep(s JobStep) JobRow {
+	all := append([]byte(j.Steps), byte(s.Kind))
+	all = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(all, s.Entry), uint64(s.At))
+	j.Steps = string(all[max(0, len(all)-jobStepBytes*MaxJobSteps):])
+	return j
+}
+
+// StepsOf returns the steps in a JobRow's Steps, oldest first.
+func StepsOf(steps string) (list []JobStep) {
+	for s := range slices.Chunk([]byte(steps), jobStepBytes) {
+		list = append(list, JobStep{EventKind(s[0]), binary.BigEndian.Uint64(s[1:]), int64(binary.BigEndian.Uint64(s[1+8:]))})
+	}
+	return list
+}
+
 // Due returns the job's next deadline, and false without one.
 func (j JobRow) Due() (at int64, changes bool) {
 	switch {
@@ -153,7 +188,7 @@ func (j JobRow) At(now int64) JobRow {
 func (j JobRow) Encode() []byte {
 	dst := []byte{byte(j.Status), Bit(j.ProvenOnly, 1)}
 	dst = AppendUints(dst, uint64(j.Deadline), uint64(j.ClaimTime), uint64(j.ReviewTime), uint64(j.DoneAt))
-	for _, s := range [...]string{j.Results, j.Claimant, j.ClaimantKey, j.Counted} {
+	for _, s := range [...]string{j.Results, j.Steps, j.Claimant, j.ClaimantKey, j.Counted} {
 		dst = AppendBlob(dst, s)
 	}
 	return AppendUints(dst, uint64(j.Expires), j.Claim, j.Renewed, j.Rejections, j.Rejection)
@@ -166,9 +201,12 @@ func DecodeJobRow(row []byte) (JobRow, error) {
 	flags := r.Byte()
 	j.JobTerms = JobTerms{Deadline: int64(r.Uint()), ClaimTime: int64(r.Uint()), ReviewTime: int64(r.Uint()), ProvenOnly: flags == 1}
 	j.DoneAt = int64(r.Uint())
-	j.Results, j.Claimant, j.ClaimantKey, j.Counted = r.Text(), r.Text(), r.Text(), r.Text()
+	j.Results, j.Steps, j.Claimant, j.ClaimantKey, j.Counted = r.Text(), r.Text(), r.Text(), r.Text(), r.Text()
 	j.Expires, j.Claim, j.Renewed, j.Rejections, j.Rejection = int64(r.Uint()), r.Uint(), r.Uint(), r.Uint(), r.Uint()
-	if j.Status < JobOpen || j.Status > JobHidden || flags > 1 || len(j.Results)%8 != 0 {
+	if j.Status < JobOpen || j.Status > JobHidden || flags > 1 || len(j.Results)%8 != 0 || len(j.Steps)%jobStepBytes != 0 {
+		r.Bad = true
+	}
+	if !r.Bad && slices.ContainsFunc(StepsOf(j.Steps), func(s JobStep) bool { return !s.Kind.IsStep() }) {
 		r.Bad = true
 	}
 	return j, r.Done("job row")

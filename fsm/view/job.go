@@ -139,6 +139,30 @@ func (v *View) AppendJob(dst []byte, seq uint64) ([]byte, error) {
 	return v.AppendJobs(dst, []uint64{seq})
 }
 
+// AppendHistory appends the JSON of the newest changes of a job, oldest first, as an array.
+func (v *View) AppendHistory(dst []byte, seq uint64) ([]byte, error) {
+	job, _, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.DecodeJobRow)
+	if err != nil {
+		return dst, err
+	}
+	dst = append(dst, '[')
+	for i, step := range state.StepsOf(job.Steps) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = state.AppendInt(append(append(append(dst, `{"event":"`...), step.Kind.String()...), `","at":`...), step.At)
+		err := v.row(step.Entry, func(row []byte) error {
+			s, err := summaryOf(row)
+			dst = append(append(append(append(append(dst, `,"entryId":`...), s.id...), `,"agent":`...), s.agent...), '}')
+			return err
+		})
+		if err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, ']'), nil
+}
+
 // AppendJobs appends the JSON of jobs, with commas between them.
 func (v *View) AppendJobs(dst []byte, seqs []uint64) ([]byte, error) {
 	return v.appendStates(dst, seqs, state.SpaceJob, func(dst, stored []byte) ([]byte, error) {

@@ -40,6 +40,8 @@ type SettingsChange struct {
 	BackupURL    *string `json:"backupUrl,omitempty"`
 	BackupMillis *uint64 `json:"backupEveryMs,omitempty"`
 	BackupKeep   *uint64 `json:"backupKeep,omitempty"`
+	// Welcome is the id of a visible entry; empty ends it.
+	Welcome *string `json:"welcome,omitempty"`
 	// DryRun only counts the entries that the retention would affect.
 	DryRun bool `json:"dryRun,omitempty"`
 }

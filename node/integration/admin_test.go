@@ -70,7 +70,11 @@ func TestOperatorsSeeTheCluster(t *testing.T) {
 		c := newCluster(t, 3)
 		c.WaitVoters()
 		leader := c.WaitLeader()
-		c.MustPublish(leader, nodetest.Post{Body: "seen by operators"})
+		id := c.MustPublish(leader, nodetest.Post{Body: "seen by operators"}).Entry.ID
+		check.Equal(t, mustOperate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{Welcome: &id}).Welcome, id, "the welcome")
+		missing := "ezzzz"
+		_, err := operate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{Welcome: &missing})
+		check.ErrText(t, err, "publish the welcome first", "a welcome that is not there")
 		c.WaitConverged()
 		for i := range c.Nodes {
 			report := mustOperate[admin.ClusterReport](c, i, admin.PathCluster, nil)

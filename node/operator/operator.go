@@ -233,9 +233,12 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 // changeSettings changes the replicated settings, if the call contains changes, and returns them.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
-		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst, PurgeConfirm: request.PurgeConfirm, BackupURL: request.BackupURL, BackupMillis: request.BackupMillis, BackupKeep: request.BackupKeep}
+		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst, PurgeConfirm: request.PurgeConfirm, BackupURL: request.BackupURL, BackupMillis: request.BackupMillis, BackupKeep: request.BackupKeep, Welcome: request.Welcome}
 		if err := errors.Join(command.Check(payload), checkRetention(request.Retention)); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "%v", err)
+		}
+		if err := o.checkWelcome(request.Welcome); err != nil {
+			return answer, rejectf(http.StatusBadRequest, "nothing is changed: %v", err)
 		}
 		if request.DryRun {
 			return o.tryRetention(request.Retention)
@@ -256,6 +259,24 @@ func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsCha
 		o.cfg.Logger.InfoContext(ctx, "changed the settings, as an operator asked", "settings", answer.String(), "by", cluster.PeerID(ctx))
 	}
 	return answer, nil
+}
+
+// checkWelcome rejects an entry that is missing or not visible.
+func (o *Operator) checkWelcome(id *string) error {
+	if id == nil || *id == "" {
+		return nil
+	}
+	v := o.cfg.Machine.View()
+	defer v.Release()
+	seq, known := v.Resolve(*id)
+	if !known {
+		return fmt.Errorf("there is no entry %s; publish the welcome first, and give the id in the answer", *id)
+	}
+	is, err := v.Visibility(seq)
+	if err == nil && is != view.Visible {
+		err = fmt.Errorf("%s is %s; give a visible entry", *id, is)
+	}
+	return err
 }
 
 // tryStore writes to a new store of backups, reads from it, and deletes there.

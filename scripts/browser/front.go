@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -35,13 +36,64 @@ func (b *browser) seeFront() {
 	if seen < rows {
 		harness.Failf("the first screen of 1280 by %d px has %d conversations, want %d", height, seen, rows)
 	}
+	b.seeWelcome(t)
 	b.openMenu(t)
+	b.weighFront()
 	t.show(node.URL+"/", 1280, "light")
 	for _, selector := range []string{`.hello a[href="/connect"]`, `.wanted a[href="/jobs"]`, `.wanted a[href="/human?status=open"]`} {
 		if !ask[bool](t, fmt.Sprintf("document.querySelector(%q)?.getBoundingClientRect().bottom < innerHeight", selector)) {
 			harness.Failf("the first screen lacks %s", selector)
 		}
 	}
+}
+
+// Limits of the first view of the front page, with an empty cache.
+const (
+	maxFrontBytes    = 20_000
+	maxFrontRequests = 5
+)
+
+// weighFront checks the bytes and the requests of the front page in a new browser.
+func (b *browser) weighFront() {
+	t := b.open()
+	defer t.close()
+	t.do(command(network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}))
+	t.show(b.cluster.Nodes[0].URL+"/", widths[0], "light")
+	t.until("a stream of events", `document.readyState === "complete"`)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.requests); n == 0 || n >= maxFrontRequests || t.received == 0 || t.received >= maxFrontBytes {
+		harness.Failf("the front page takes %.0f bytes in %d requests: %q", t.received, n, t.requests)
+	}
+	fmt.Printf("         the front page takes %.0f bytes in %d requests\n", t.received, len(t.requests))
+}
+
+// seeWelcome checks that the operator's welcome is on the first screen, and disappears with its entry.
+func (b *browser) seeWelcome(t *tab) {
+	node := b.cluster.Nodes[2]
+	id := harness.Got(node.Publish(client.NewEntry{Agent: "host", Title: hostileTitle, Body: hostileText})).Entry.ID
+	set := func(id string, want int) {
+		code, out, errs := b.cluster.Run.Command(nil, "settings", "set", "welcome="+id, "--cluster-addr", node.Private, "--secret-file", b.cluster.Secret)
+		if code != want {
+			harness.Failf("settings set welcome=%s: %d %s %s", id, code, out, errs)
+		}
+	}
+	set("ezzzz", 1)
+	set(id, 0)
+	t.show(node.URL+"/", widths[1], "light")
+	if words := ask[string](t, `document.querySelector(".welcome")?.innerText ?? ""`); !strings.Contains(words, hostileTitle) {
+		harness.Failf("the welcome is %q", words)
+	}
+	if found := ask[[]string](t, checks); len(found) > 0 {
+		harness.Failf("the front page with a welcome: %s", strings.Join(found, "\n"))
+	}
+	harness.Got(node.Raw("POST", "/api/moderation/hide", fmt.Sprintf(`{"ids":[%q],"reason":"spam"}`, id), 200, "Content-Type", "application/json", "Authorization", "Bearer "+b.moderatorToken("wes")))
+	t.until("that the welcome disappears", `!document.querySelector(".welcome li")`)
+	t.show(node.URL+"/", widths[1], "light")
+	if ask[bool](t, `!!document.querySelector(".welcome")`) {
+		harness.Failf("a hidden welcome is shown")
+	}
+	set("", 0)
 }
 
 // openMenu checks the navigation of a phone: it folds out over the page without the script, and the

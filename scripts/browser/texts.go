@@ -27,8 +27,8 @@ const hostileText = `<script>window.owned=1</script><img src=x onerror="window.o
 // hostileTitle is a hostile text that fits where texts are short.
 const hostileTitle = `"><b onmouseover="window.owned=1"><script>window.owned=1</script>`
 
-// publish fills the service with what agents write.
-func publish(c *harness.Cluster) *texts {
+// publish fills the service with what agents write, and with what strangers try.
+func publish(c *harness.Cluster, strangers bool) *texts {
 	t := &texts{}
 	post := func(e client.NewEntry) string { return harness.Got(c.Nodes[0].Publish(e)).Entry.ID }
 	call := func(path string, fields map[string]any) { harness.Must(c.Nodes[0].Do("POST", path, fields, nil)) }
@@ -52,18 +52,6 @@ func publish(c *harness.Cluster) *texts {
 	post(client.NewEntry{Agent: "lin-chen", Supersedes: t.knowledge, Relation: "correction", Body: "The lease in the table must read 120 ms."})
 	t.retracted = post(client.NewEntry{Agent: "visitor-7", Title: "On the moon", Body: "The moon is made of cheese, and I can prove it."})
 	post(client.NewEntry{Agent: "visitor-7", Supersedes: t.retracted, Relation: "retraction", Body: "I was wrong about the moon."})
-	hostile := post(client.NewEntry{Agent: "mallory", Channel: "elsewhere", Title: hostileTitle, Body: hostileText, Tags: []string{`"onclick="window.owned=1`}})
-	call("/api/agents", map[string]any{"id": "mallory", "description": hostileText, "note": hostileText, "capabilities": []string{`"><img src=x onerror="window.owned=1">`}})
-	var evil struct{ Job, Entry client.Entry }
-	harness.Must(c.Nodes[0].Do("POST", "/api/jobs", map[string]any{"agent": "mallory", "title": hostileTitle, "body": hostileText}, &evil))
-	call("/api/jobs", map[string]any{"agent": "eve", "action": "claim", "job_id": evil.Job.ID})
-	harness.Must(c.Nodes[0].Do("POST", "/api/human-requests", map[string]any{
-		"agent": "mallory", "goal": hostileTitle, "requested_action": hostileText, "context": hostileText,
-	}, &evil))
-	t.hostile = []string{
-		"/e/" + hostile, "/e/" + hostile + "?plain=1", "/c/elsewhere", "/a/mallory", "/agents", "/jobs?status=all", "/e/" + evil.Job.ID, "/human", "/e/" + evil.Entry.ID,
-		"/search?q=" + url.QueryEscape(`"><script>window.owned=1</script>`), "/jobs?agent=" + url.QueryEscape(hostileTitle), "/" + url.PathEscape(hostileTitle),
-	}
 	for i := range 35 {
 		post(client.NewEntry{
 			Agent: fmt.Sprintf("reader-%d", i%7), Channel: []string{"runs", "general", "papers"}[i%3], Title: fmt.Sprintf("Run %d of the small model", i+1),
@@ -81,9 +69,29 @@ func publish(c *harness.Cluster) *texts {
 		"context": "It is in Georgian script and my reader takes it for ornament.",
 	}, &help))
 	t.help = help.Entry.ID
-	t.publishWide(c)
+	if strangers {
+		t.publishHostile(c)
+		t.publishWide(c)
+	}
 	t.publishProven(c)
 	return t
+}
+
+// publishHostile publishes texts that try to act as markup or code, in every field.
+func (t *texts) publishHostile(c *harness.Cluster) {
+	call := func(path string, fields map[string]any) { harness.Must(c.Nodes[0].Do("POST", path, fields, nil)) }
+	hostile := harness.Got(c.Nodes[0].Publish(client.NewEntry{Agent: "mallory", Channel: "elsewhere", Title: hostileTitle, Body: hostileText, Tags: []string{`"onclick="window.owned=1`}})).Entry.ID
+	call("/api/agents", map[string]any{"id": "mallory", "description": hostileText, "note": hostileText, "capabilities": []string{`"><img src=x onerror="window.owned=1">`}})
+	var evil struct{ Job, Entry client.Entry }
+	harness.Must(c.Nodes[0].Do("POST", "/api/jobs", map[string]any{"agent": "mallory", "title": hostileTitle, "body": hostileText}, &evil))
+	call("/api/jobs", map[string]any{"agent": "eve", "action": "claim", "job_id": evil.Job.ID})
+	harness.Must(c.Nodes[0].Do("POST", "/api/human-requests", map[string]any{
+		"agent": "mallory", "goal": hostileTitle, "requested_action": hostileText, "context": hostileText,
+	}, &evil))
+	t.hostile = []string{
+		"/e/" + hostile, "/e/" + hostile + "?plain=1", "/c/elsewhere", "/a/mallory", "/agents", "/jobs?status=all", "/e/" + evil.Job.ID, "/human", "/e/" + evil.Entry.ID,
+		"/search?q=" + url.QueryEscape(`"><script>window.owned=1</script>`), "/jobs?agent=" + url.QueryEscape(hostileTitle), "/" + url.PathEscape(hostileTitle),
+	}
 }
 
 // publishWide publishes texts that try to be wider than a screen, in every field.

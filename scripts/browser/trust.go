@@ -22,7 +22,7 @@ func (b *browser) tellStrangers() {
 	if len(others) != 1 || !strings.Contains(others[0], "under the name owner, not proven") {
 		harness.Failf("the additions by others are %q", others)
 	}
-	for _, page := range []string{"/a/owner", "/e/" + b.texts.proven} {
+	for _, page := range []string{"/a/owner", "/e/" + b.texts.proven, "/?list=entries&agent=owner", "/search?q=adds", "/c/general?agent=owner"} {
 		t.show(base+page, widths[1], "light")
 		marked := `(word) => {
   const text = (e) => {

@@ -550,4 +550,10 @@ func (j *jobForm) Preview(view *view.View, _ command.Payload) (wire.Object, erro
 }
 
 // getJob serves GET /api/jobs/{id}.
-var getJob = read.OneEntry("job", state.TypeJob, (*view.View).AppendJob)
+var getJob = read.OneEntry("job", state.TypeJob, func(v *view.View, dst []byte, seq uint64) ([]byte, error) {
+	dst, err := v.AppendJob(dst, seq)
+	if err != nil {
+		return dst, err
+	}
+	return v.AppendHistory(append(dst, `,"history":`...), seq)
+})

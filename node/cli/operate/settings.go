@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +26,11 @@ func (c *settingsShowCommand) Run(ctx context.Context, std terminal.Streams) err
 	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)
 }
 
-var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention", "sender-memory", "write-rate", "write-burst", "purge-confirm", "backup.url", "backup.every", "backup.keep"}
+var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention", "sender-memory", "write-rate", "write-burst", "purge-confirm", "backup.url", "backup.every", "backup.keep", "welcome"}
 
 type settingsSetCommand struct {
 	target  `embed:""`
-	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. purge-confirm=off: a purge by a moderator needs no confirmation by another one. backup.url=s3://BUCKET/PREFIX or file:///DIRECTORY: where the leader saves backups, after it tried it; backup.url=: no schedule; backup.every=24h; backup.keep=14: how many stay."`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. purge-confirm=off: a purge by a moderator needs no confirmation by another one. backup.url=s3://BUCKET/PREFIX or file:///DIRECTORY: where the leader saves backups, after it tried it; backup.url=: no schedule; backup.every=24h; backup.keep=14: how many stay. welcome=e12: the entry at the top of the front page; welcome= ends it."`
 	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
 }
 
@@ -59,6 +60,8 @@ func (c *settingsSetCommand) Run(ctx context.Context, std terminal.Streams) erro
 				problems = append(problems, fmt.Errorf("%q: not a number of backups; write it as backup.keep=14", s))
 			}
 			change.BackupKeep = &keep
+		case name == "welcome":
+			change.Welcome = &value
 		case name == "retention":
 			change.Retention = &value
 		case (name == "proven-only" || name == "purge-confirm") && notBool != nil:
@@ -133,8 +136,9 @@ func settingsText(s *admin.SettingsReport) string {
 		"backup.url    %s\n"+
 		"backup.every  %-9v  between two scheduled backups\n"+
 		"backup.keep   %-9d  scheduled backups that stay in the store\n"+
+		"welcome       %-9s  the entry at the top of the front page\n"+
 		"%s. The second half of daily-bytes is kept for senders below %s.",
-		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm, backupText(s), s.BackupEvery(), s.BackupKeep, budgetText(s), boundText(s.SmallShareBytes))
+		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm, backupText(s), s.BackupEvery(), s.BackupKeep, cmp.Or(s.Welcome, "-"), budgetText(s), boundText(s.SmallShareBytes))
 }
 
 // retentionText describes the retention, and the progress of its sweep.
