@@ -183,6 +183,12 @@ var checks = [...]struct {
 	{command.ProblemOverBudget, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !tx.takeBudget(c, j) }},
 }
 
+// targetProblems reject a text because of its target. It is in the log alone, which is to be rewritten.
+// Nodes do not propose a text that their newest state rejects, so this is rare.
+var targetProblems = []command.Problem{
+	command.ProblemHidden, command.ProblemUnknownTarget, command.ProblemAppealShown, command.ProblemAppealOthers, command.ProblemAppealed,
+}
+
 // isAgainst reports whether a rule rejects a command, and keeps the rule. A rule that holds the
 // command may be newer than the check of the node, so it is noted in the proof.
 func (tx *Txn) isAgainst(j *state.Judgement, r *state.Rule) bool {
@@ -230,10 +236,7 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 	}
 	r := effects[op](tx, c.Payload)
 	if r.Outcome != command.OutcomeDone {
-		// Nodes do not propose a text that their newest state rejects, so this is rare.
-		tx.refused = tx.refused || slices.ContainsFunc(r.Problems, func(p command.Problem) bool {
-			return p == command.ProblemHidden || p == command.ProblemUnknownTarget
-		})
+		tx.refused = tx.refused || slices.ContainsFunc(r.Problems, func(p command.Problem) bool { return slices.Contains(targetProblems, p) })
 		return r
 	}
 	if tx.opens {

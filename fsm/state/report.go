@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -54,10 +55,18 @@ func DecodeReport(row []byte) (Report, error) {
 	return rep, r.Done("report row")
 }
 
-// ReportQueue lists the reports at one applied log entry. A published queue never changes.
+// ReportQueue lists the reports, and the purges that wait for another moderator, at one applied log
+// entry. A published queue never changes.
 type ReportQueue struct {
-	Open   []QueuedReport // by number, which is by when they came
-	Closed []QueuedReport // by when they were closed, then by number
+	Open    []QueuedReport // by number, which is by when they came
+	Closed  []QueuedReport // by when they were closed, then by number
+	Waiting []QueuedPurge  // by number, which is by when they were asked for
+}
+
+// QueuedPurge is a purge in a ReportQueue: the number of its row in the record, and when it lapses.
+type QueuedPurge struct {
+	Number uint64
+	Lapses int64 // milliseconds since the epoch
 }
 
 // WatchReports is the key of those who wait for reports. No agent has such a key.
@@ -86,7 +95,7 @@ func (q *ReportQueue) Names(entry uint64) bool {
 
 // Clone returns a copy, to be changed.
 func (q *ReportQueue) Clone() *ReportQueue {
-	return &ReportQueue{Open: slices.Clone(q.Open), Closed: slices.Clone(q.Closed)}
+	return &ReportQueue{Open: slices.Clone(q.Open), Closed: slices.Clone(q.Closed), Waiting: slices.Clone(q.Waiting)}
 }
 
 // AddClosed adds a closed report to the queue.
@@ -97,7 +106,7 @@ func (q *ReportQueue) AddClosed(r QueuedReport) {
 	q.Closed = slices.Insert(q.Closed, i, r)
 }
 
-// NextEnd is when the next report is removed because of its age, or NoEnd.
+// NextEnd is when the next report is removed because of its age, or the next purge lapses, or NoEnd.
 func (q *ReportQueue) NextEnd() int64 {
 	at := int64(NoEnd)
 	if len(q.Open) > 0 {
@@ -105,6 +114,9 @@ func (q *ReportQueue) NextEnd() int64 {
 	}
 	if len(q.Closed) > 0 {
 		at = min(at, q.Closed[0].At+command.ReportKeptMillis)
+	}
+	if len(q.Waiting) > 0 {
+		at = min(at, q.Waiting[0].Lapses)
 	}
 	return at
 }
@@ -200,7 +212,7 @@ func (q *ReportQueue) Room(group SenderGroup) (drop int, _ command.Problem) {
 	return drop, 0
 }
 
-// LoadReports reads the queue of reports.
+// LoadReports reads the queue of reports and purges.
 func LoadReports(r pebble.Reader) (*ReportQueue, error) {
 	q := &ReportQueue{}
 	err := ScanSpace(r, ReportKey(0), ReportKey(1<<64-1), func(key, row []byte) error {
@@ -213,5 +225,11 @@ func LoadReports(r pebble.Reader) (*ReportQueue, error) {
 		}
 		return err
 	})
-	return q, err
+	lower, upper := SpaceBounds(SpaceWaiting)
+	errWaiting := ScanSpace(r, lower, upper, func(key, row []byte) error {
+		p, err := DecodeWaitingPurge(row)
+		q.Waiting = append(q.Waiting, QueuedPurge{SeqOfKey(key), p.Lapses()})
+		return err
+	})
+	return q, errors.Join(err, errWaiting)
 }

@@ -3,7 +3,6 @@ package view
 import (
 	"bytes"
 	"crypto/subtle"
-	"errors"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -87,7 +86,7 @@ func (v *View) LastAdminEnd() (at int64, err error) {
 // WaitingPurge returns the purge with a number that waits for another moderator, or ErrNotFound.
 func (v *View) WaitingPurge(number uint64) (state.WaitingPurge, error) {
 	p, known, err := state.Load(v.snap, state.SeqKey(state.SpaceWaiting, number), state.DecodeWaitingPurge)
-	if err == nil && (!known || p.Lapsed(v.at.Head.Now)) {
+	if err == nil && !known {
 		err = state.ErrNotFound
 	}
 	p.Number = number
@@ -103,10 +102,7 @@ func (v *View) WaitingPurges(before uint64, limit int) (list []state.WaitingPurg
 	numbers, next = cutPage(numbers, state.PageLimit(limit))
 	for _, number := range numbers {
 		p, err := v.WaitingPurge(number)
-		switch {
-		case errors.Is(err, state.ErrNotFound): // it has lapsed, like all before it
-			return list, 0, nil
-		case err != nil:
+		if err != nil {
 			return nil, 0, err
 		}
 		list = append(list, p)

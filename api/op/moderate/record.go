@@ -14,6 +14,7 @@ var recordTexts = map[string]struct{ to, toSome string }{
 	state.ActionUnhide:          {"Showed % again", ""},
 	state.ActionPurge:           {"Erased % for good", ""},
 	state.ActionAskPurge:        {"Hid %, to be erased if another moderator confirms it within a day", ""},
+	state.ActionLapsePurge:      {"No other moderator confirmed within a day that % is to be erased: the texts are kept", ""},
 	state.ActionDestroyDisk:     {"Said that the disk of the former server % was destroyed", "Said that the disk of a former server was destroyed"},
 	state.ActionSetModerator:    {"Gave the moderator % a token", "Gave a moderator a token"},
 	state.ActionRemoveModerator: {"Ended the token of the moderator %", "Ended the token of a moderator"},
@@ -37,7 +38,7 @@ const listedIDs = 10
 // RecordWhat returns the subject of a record, state.Record.What, as text.
 func RecordWhat(action, what string) string {
 	switch action {
-	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge:
+	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge, state.ActionLapsePurge:
 		if !strings.HasPrefix(what, "a ") { // ids, and no purge list or selection
 			return idsText(what)
 		}
@@ -57,7 +58,7 @@ func RecordWhat(action, what string) string {
 // whose ids together would link the names of a sender. Other private subjects are empty.
 func selectedText(r *state.Record) string {
 	switch r.Action {
-	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge:
+	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge, state.ActionLapsePurge:
 		return fmt.Sprintf("a selection of %d entries", len(strings.Fields(r.What)))
 	}
 	return ""
