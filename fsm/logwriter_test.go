@@ -678,7 +678,7 @@ func (w *logWriter) confirmPurge() command.Payload {
 // ruleKinds are drawn from. Senders are the only subjects that are rows of entries.
 var ruleKinds = []command.RuleKind{
 	command.RuleSender, command.RuleSender, command.RuleSender, command.RuleSender,
-	command.RuleName, command.RuleNetwork, command.RuleChannel, command.RulePattern, command.RuleUnproven, command.RuleAll,
+	command.RuleName, command.RuleNetwork, command.RuleChannel, command.RulePattern, command.RuleUnproven, command.RuleAll, command.RuleHiddenChannel,
 }
 
 func (w *logWriter) setRule() command.Payload {
@@ -690,7 +690,7 @@ func (w *logWriter) setRule() command.Payload {
 		c.Subject = w.named()
 	case command.RuleNetwork:
 		c.Subject = "192.0.2.0/24"
-	case command.RuleChannel:
+	case command.RuleChannel, command.RuleHiddenChannel:
 		c.Subject = "channel-1"
 	case command.RulePattern:
 		c.Fold, c.Subject, c.Hold = command.FoldVersion, one(w, "alpha", "beta"), w.oneOf(2)

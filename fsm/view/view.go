@@ -153,6 +153,9 @@ func (v *View) Channels() []Channel {
 				return state.ErrEnough
 			}
 			c, name, err := state.DecodeChannelRow(row)
+			if v.at.Policy.HiddenChannel(string(name)) != nil {
+				return err
+			}
 			v.channels = append(v.channels, Channel{Name: string(name), Entries: c.Entries, LastEntryAt: c.LastAt})
 			return err
 		}))

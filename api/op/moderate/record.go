@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // recordTexts describe the actions of records: with their subject, and with one that is not public.
@@ -28,8 +30,10 @@ var recordTexts = map[string]struct{ to, toSome string }{
 	"unwatch":                   {"No longer looks for the %", "No longer looks for certain words"},
 	"block":                     {"Blocked the %", "Blocked a sender or a name"},
 	"unblock":                   {"Unblocked the %", "Unblocked a sender or a name"},
-	"freeze":                    {"Froze writes: %", ""},
-	"unfreeze":                  {"Ended the freeze of writes: %", ""},
+	"freeze":                    {"Froze writes: %", "Froze writes to a channel"},
+	"unfreeze":                  {"Ended the freeze of writes: %", "Ended the freeze of a channel"},
+	"hide_channel":              {"Hid the name of the %", "Hid the name of a channel"},
+	"unhide_channel":            {"Showed the name of the % again", "Showed the name of a channel again"},
 }
 
 // listedIDs is how many ids a text about a record lists. More of them are counted.
@@ -62,6 +66,12 @@ func selectedText(r *state.Record) string {
 		return fmt.Sprintf("a selection of %d entries", len(strings.Fields(r.What)))
 	}
 	return ""
+}
+
+// hidesChannel reports whether a public record names a channel whose name is hidden.
+func hidesChannel(v *view.View, r *state.Record) bool {
+	words := strings.Fields(r.What)
+	return len(words) > 1 && words[0] == command.RuleChannel.String() && v.Policy().HiddenChannel(words[1]) != nil
 }
 
 // idsText lists the ids of entries and profiles if they are few. Otherwise it returns the

@@ -22,11 +22,13 @@ var (
 	freezeParams = []string{"channel", "unproven", "all", "for", "reason", "dry_run"}
 	watchParams  = []string{"pattern", "hold", "for", "reason", "dry_run", "last"}
 	liftParams   = []string{"number", "reason", "dry_run"}
+	nameParams   = []string{"channel", "for", "reason", "dry_run"}
 
 	// Valid calls.
 	sampleBlock  = wire.Object{{"agent", write.ExampleName}, {"for", "7d"}, {"reason", "Advertisement"}}
 	sampleFreeze = wire.Object{{"channel", "general"}, {"for", "1h"}, {"reason", "Flood"}}
 	sampleWatch  = wire.Object{{"pattern", "(?i)cheap pills"}, {"for", "7d"}, {"reason", "Advertisement"}}
+	sampleName   = wire.Object{{"channel", "general"}, {"reason", "A personal detail"}}
 	sampleLift   = wire.Object{{"number", "1"}, {"reason", "It is over"}}
 )
 
@@ -204,6 +206,14 @@ func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
 		if !strings.Contains(cmd.Subject, "/") {
 			f.Problems.Add("network", "must be like 192.0.2.0/24 or 2001:db8::/32; /32 or /128 is one address")
 		}
+	}
+}
+
+// channelRule reads the channel whose name is to be hidden.
+func channelRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
+	cmd.Kind, cmd.Subject = command.RuleHiddenChannel, f.Name("channel", text.ChannelName(f.Text("channel", wire.MaxRawName)), command.MaxChannel)
+	if !f.flag("dry_run") {
+		f.needReason()
 	}
 }
 

@@ -18,6 +18,7 @@ type modCommand struct {
 	Entries modListCommand     `cmd:"" name:"list" help:"List entries, hidden or not, with what their authors wrote."`
 	Hide    hideCommand        `cmd:"" help:"Hide entries and profiles: their texts are shown nowhere any more."`
 	Unhide  unhideCommand      `cmd:"" help:"Show what was hidden again."`
+	Channel hideChannelCommand `cmd:"" name:"hide-channel" help:"Hide the name of a channel everywhere; 'mod lift NUMBER' shows it again."`
 	Purge   purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes."`
 	List    purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
 	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged."`
