@@ -724,11 +724,14 @@ func (w *logWriter) report() command.Payload {
 	c := report(w.below(1<<30), w.id(), "")
 	c.Agent = w.author()
 	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(6)) //nolint:gosec // small
+	if w.oneOf(4) {
+		c.Target = one(w, command.ProfileMark+w.named(), command.ChannelMark+"channel-1")
+	}
 	return c
 }
 
 func (w *logWriter) resolveReports() command.Payload {
-	c := &command.ResolveReports{Order: w.order(), Targets: []string{w.id()}, Outcome: command.ReportOutcome(1 + w.below(4))} //nolint:gosec // small
+	c := &command.ResolveReports{Order: w.order(), Targets: []string{w.id(), command.ChannelMark + "channel-1"}, Outcome: command.ReportOutcome(1 + w.below(4))} //nolint:gosec // small
 	if reports, _, err := w.v.Reports(view.ReportQuery{Limit: 10}); err != nil {
 		w.Fatal(err)
 	} else if len(reports) > 0 {

@@ -30,7 +30,7 @@ func (tx *Txn) askPurge(c *command.Purge) command.Result {
 	}
 	for _, name := range c.Agents {
 		if row, known := tx.profile(name); known && !row.Purged {
-			p.Agents, what = append(p.Agents, name), append(what, profileMark+row.ID)
+			p.Agents, what = append(p.Agents, name), append(what, command.ProfileMark+row.ID)
 		}
 	}
 	if len(what) == 0 {
@@ -71,7 +71,7 @@ func (tx *Txn) lapsePurge(number uint64) {
 	what := slices.Clone(p.IDs)
 	for _, name := range p.Agents {
 		row, _ := tx.profile(name)
-		what = append(what, profileMark+row.ID)
+		what = append(what, command.ProfileMark+row.ID)
 	}
 	tx.recordChanged(&command.Order{By: p.By, Reason: p.Reason}, state.ActionLapsePurge, what, p.Selected)
 }
@@ -112,9 +112,9 @@ func (tx *Txn) carryOutPurge(c *command.Purge) command.Result {
 		if !p.Hidden() {
 			tx.happened = append(tx.happened, state.Happening{Kind: state.EventHideProfile, Profile: p.ID})
 		}
-		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: profileMark + name, CreatedAt: p.UpdatedAt, Servers: c.Servers})
+		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: command.ProfileMark + name, CreatedAt: p.UpdatedAt, Servers: c.Servers})
 		tx.purgeProfile(name, &p, c.Reason)
-		changed = append(changed, profileMark+p.ID)
+		changed = append(changed, command.ProfileMark+p.ID)
 	}
 	return tx.recordChanged(&c.Order, state.ActionPurge, changed, c.Selected)
 }
@@ -138,6 +138,7 @@ func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string)
 	p.ProfileFields, p.Purged = state.ProfileFields{Protected: old.Protected, Deleted: old.Deleted}, true
 	p.HiddenAt, p.HiddenFor = tx.now, reason
 	tx.release(state.HeldProfileKey(agentKey))
+	tx.eraseReportsOf(state.ReportSubject{Name: command.ProfileMark + agentKey})
 	tx.followHook(agentKey, &old, &p.ProfileFields)
 	tx.dropAlerts(agentKey, p)
 	tx.revise(agentKey, p)
@@ -149,7 +150,7 @@ func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 	tx.now = tx.Head.Now
 	for i := range list {
 		p := list[i]
-		if name, profile := strings.CutPrefix(p.ID, profileMark); profile {
+		if name, profile := strings.CutPrefix(p.ID, command.ProfileMark); profile {
 			row, known := tx.profile(name)
 			if !known || row.UpdatedAt > p.CreatedAt || row.Purged {
 				continue
@@ -190,7 +191,7 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	tx.release(state.HeldBackKey(seq))
 	tx.release(state.KeptKey(seq))
 	tx.release(home.ItemKey(was.AgentKey, home.PartHidden, seq))
-	tx.eraseReportsOf(seq)
+	tx.eraseReportsOf(state.ReportSubject{Entry: seq})
 	was.Inbox = nil
 	tx.putStub(&was, reason, true)
 }

@@ -206,12 +206,6 @@ func ReportKey(number uint64) []byte {
 // ReportIDKey is the key of the number of the report with the id of a receipt.
 func ReportIDKey(id []byte) []byte { return append([]byte{SpaceReport, 'i'}, id...) }
 
-// ReportedKey is the key of the number of the report that a sender has sent of an entry.
-func ReportedKey(entry uint64, from SenderGroup) []byte {
-	key := binary.BigEndian.AppendUint64([]byte{SpaceReport, 'e'}, entry)
-	return binary.BigEndian.AppendUint64(key, uint64(from))
-}
-
 // SpaceBounds returns the bounds of a keyspace: [lower, upper).
 func SpaceBounds(space byte) (lower, upper []byte) { return []byte{space}, []byte{space + 1} }
 

@@ -280,7 +280,12 @@ func moderationLog(c *op.Call) (op.Task, error) {
 			if by.Name == "" && hidesChannel(c.View(), &r) {
 				r.Private = true
 			}
-			if r.Private && by.Name == "" && r.Action != state.ActionResolve { // that one has only ids and an outcome
+			switch {
+			case by.Name != "":
+			case r.Action == state.ActionResolve: // it has only ids, names and an outcome
+				shown = withoutChannels(r.What)
+				what = shown
+			case r.Private:
 				what, shown = nil, selectedText(&r)
 			}
 			rows[i] = wire.Object{

@@ -48,7 +48,7 @@ func RecordWhat(action, what string) string {
 		}
 	case state.ActionResolve:
 		outcome, ids, _ := strings.Cut(what, " ")
-		if n := len(strings.Fields(ids)); n > listedIDs {
+		if n := len(strings.Fields(ids)); n > listedIDs || strings.ContainsAny(ids, command.ProfileMark+command.ChannelMark) {
 			return idsText(ids) + " as " + outcome
 		} else if n > 1 {
 			return fmt.Sprintf("%d entries as %s: %s", n, outcome, idsText(ids))
@@ -66,6 +66,17 @@ func selectedText(r *state.Record) string {
 		return fmt.Sprintf("a selection of %d entries", len(strings.Fields(r.What)))
 	}
 	return ""
+}
+
+// withoutChannels returns the subject of a record of settled reports without the names of channels.
+func withoutChannels(what string) string {
+	words := strings.Fields(what)
+	for i, word := range words {
+		if strings.HasPrefix(word, command.ChannelMark) {
+			words[i] = "(channel)"
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // hidesChannel reports whether a public record names a channel whose name is hidden.
