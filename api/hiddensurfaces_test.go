@@ -28,7 +28,7 @@ var wordless = map[string]string{
 	"publishEntry": "", "registerAgent": "", "actOnJob": "", "askHuman": "", // repeats are in the table, new ones answer with what was sent
 	"listDeliveries": "for the owner's key alone; dropping what waits is tested in fsm", "testDelivery": "a test event", "markSeen": "ids alone",
 	"listSubscriptions": "one's own filters", "subscribe": "one's own filter", "unsubscribe": "an id",
-	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "hideChannel": "a rule", "listRules": "rules, for moderators",
+	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "hideChannel": "a rule", "setNote": "a number", "listNotes": "texts, for moderators", "listRules": "rules, for moderators",
 	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
 	"listHeld": "texts, for moderators", "selectEntries": "texts, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks", "listWaiting": "ids, for moderators", "confirmPurge": "texts, for moderators",
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",

@@ -132,6 +132,18 @@ var draws = map[command.Op]struct {
 	command.OpSetModerator: {2, (*logWriter).setModerator},
 	command.OpHide:         {5, (*logWriter).hide},
 	command.OpPurge:        {2, (*logWriter).purge},
+	command.OpSetNote: {2, func(w *logWriter) command.Payload {
+		c := &command.SetNote{Order: w.order(), Text: "Says sorry"}
+		switch w.below(3) {
+		case 0:
+			c.Agent = w.named()
+		case 1:
+			c.Sender = w.id()
+		default:
+			c.Text, c.Remove = "", 1+uint64(w.below(20)) //nolint:gosec // not negative
+		}
+		return c
+	}},
 	command.OpSetWebhook: {1, func(w *logWriter) command.Payload {
 		return &command.SetWebhook{Order: byOperator, URL: one(w, "", "https://mods.example/a", "https://mods.example/b")}
 	}},

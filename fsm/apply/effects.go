@@ -136,6 +136,7 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpDestroyDisk:      effect((*Txn).applyDestroyDisk),
 	command.OpPurge:            effect((*Txn).applyPurge),
 	command.OpSetWebhook:       effect((*Txn).applySetWebhook),
+	command.OpSetNote:          effect((*Txn).applySetNote),
 	command.OpConfirmPurge:     effect((*Txn).applyConfirmPurge),
 	command.OpSetRule:          effect((*Txn).applySetRule),
 	command.OpLiftRule:         effect((*Txn).applyLiftRule),

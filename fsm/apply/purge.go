@@ -139,6 +139,7 @@ func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string)
 	p.HiddenAt, p.HiddenFor = tx.now, reason
 	tx.release(state.HeldProfileKey(agentKey))
 	tx.eraseReportsOf(state.ReportSubject{Name: command.ProfileMark + agentKey})
+	tx.dropNotes(agentKey)
 	tx.followHook(agentKey, &old, &p.ProfileFields)
 	tx.dropAlerts(agentKey, p)
 	tx.revise(agentKey, p)

@@ -55,6 +55,8 @@ func Operations() []op.Operation {
 		row("unhide", "unhide", acting(showing), "Show what was hidden again, for moderators", actionParams),
 		row("purge", "purge", acting(purging), "Erase entries and profiles for good, for moderators", hideParams),
 		row("hide-channel", "hideChannel", ruling(nameParams, sampleName, channelRule), "Hide the name of a channel, for moderators", nameParams),
+		row("note", "setNote", setNote, "Note something on a sender or a name, for moderators", noteParams),
+		list("notes", "listNotes", listNotes, "Notes on senders and names, for moderators", noteListParams),
 		list("waiting", "listWaiting", listWaiting, "Purges that another moderator has to confirm, for moderators", recordParams),
 		row("confirm", "confirmPurge", confirmPurge, "Carry out the purge of another moderator, for moderators", confirmParams),
 		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
@@ -90,6 +92,7 @@ func OperatorOperations() []op.Operation {
 		{ID: "setModerator", Handle: setModerator},
 		{ID: "destroyDisk", Handle: destroyDisk},
 		{ID: "setWebhook", Handle: setWebhook},
+		{ID: "getWebhook", Handle: op.Private(op.Simple(getWebhook))},
 		{ID: "listModerators", Handle: op.Private(op.Simple(listModerators))},
 	}
 }

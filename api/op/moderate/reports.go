@@ -137,17 +137,18 @@ func subjectRow(v *view.View, of state.ReportSubject) (wire.Object, error) {
 	if isProfile {
 		profile, err := v.AppendOriginalProfile(nil, name)
 		is, _, errState := v.ProfileVisibility(name)
-		if err = errors.Join(err, errState); err != nil {
+		notes, errNotes := notesOn(v, name, 0)
+		if err = errors.Join(err, errState, errNotes); err != nil {
 			return nil, fmt.Errorf("show profile %s: %w", name, err)
 		}
-		return wire.Object{{"entryState", is}, {"entry", nil}, {"profile", json.RawMessage(profile)}}, nil
+		return wire.Object{{"entryState", is}, {"entry", nil}, {"moderatorNotes", notes}, {"profile", json.RawMessage(profile)}}, nil
 	}
 	_, hidden, _, err := v.ReportSubject(of.Name)
 	is := view.Visible
 	if hidden {
 		is = view.Hidden
 	}
-	return wire.Object{{"entryState", is}, {"entry", nil}, {"profile", nil}}, err
+	return wire.Object{{"entryState", is}, {"entry", nil}, {"moderatorNotes", []wire.Object{}}, {"profile", nil}}, err
 }
 
 var sampleResolve = wire.Object{{"ids", []string{state.EntryID(1)}}, {"outcome", command.ReportKept.String()}, {"reason", "Not an advertisement"}}
@@ -282,6 +283,15 @@ func reportsOf(v *view.View, subject state.ReportSubject) (all []state.Report, e
 		}
 		query.Beyond = next
 	}
+}
+
+// getWebhook shows the receiver of news for moderators, or "".
+func getWebhook(c *op.Call) error {
+	url, err := c.View().Webhook()
+	if err != nil {
+		return fmt.Errorf("read the webhook: %w", err)
+	}
+	return c.AnswerObject(http.StatusOK, wire.Object{{"url", url}})
 }
 
 // setWebhook sets the receiver of news for moderators, once it has passed the check that

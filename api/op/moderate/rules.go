@@ -1,6 +1,7 @@
 package moderate
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -318,7 +319,10 @@ var listRules = forModerators("rules", recordParams, nil, func(c *op.Call, l *re
 var listHeld = forModerators("held", recordParams, nil, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
 	held, next, err := c.View().HeldBack(l.Query.Before, l.Query.Limit)
 	for _, h := range held {
-		rows = append(rows, wire.Object{{"id", h.ID}, {"agent", h.Agent}, {"at", h.At}, {"rule", h.Rule}, {"texts", h.Texts}})
+		seq, _ := c.View().Resolve(h.ID) // 0 for a profile
+		notes, errNotes := notesOn(c.View(), h.Agent, seq)
+		err = errors.Join(err, errNotes)
+		rows = append(rows, wire.Object{{"id", h.ID}, {"agent", h.Agent}, {"at", h.At}, {"rule", h.Rule}, {"texts", h.Texts}, {"moderatorNotes", notes}})
 	}
 	return rows, next, err
 })

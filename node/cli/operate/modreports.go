@@ -55,7 +55,8 @@ type report struct {
 
 // modEntry is an entry as moderators see it.
 type modEntry struct {
-	EntryState string `json:"entryState"`
+	EntryState string    `json:"entryState"`
+	Notes      []modNote `json:"moderatorNotes"`
 	Entry      struct {
 		ID        string `json:"id"`
 		Agent     string `json:"agent"`
@@ -101,9 +102,19 @@ func (c *modListCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 func entriesTable(entries []modEntry) string {
-	return terminal.Table("ID\tSTATE\tTIME\tAGENT\tCHANNEL\tSAYS", entries, func(e *modEntry) []any {
-		return []any{e.Entry.ID, e.EntryState, terminal.TimeText(e.Entry.CreatedAt), e.Entry.Agent, e.Entry.Channel, oneLine(e.Entry.Title, e.Entry.Body)}
+	return terminal.Table("ID\tSTATE\tTIME\tAGENT\tCHANNEL\tSAYS\tNOTES", entries, func(e *modEntry) []any {
+		return []any{e.Entry.ID, e.EntryState, terminal.TimeText(e.Entry.CreatedAt), e.Entry.Agent, e.Entry.Channel, oneLine(e.Entry.Title, e.Entry.Body), notesText(e.Notes)}
 	})
+}
+
+// notesText joins the texts of notes.
+func notesText(notes []modNote) string {
+	var texts []string
+	for i := range notes {
+		texts = append(texts, notes[i].By+": "+notes[i].Text)
+	}
+	all := oneLine(strings.Join(texts, "; "))
+	return orDash(&all)
 }
 
 // orDash is a text, or a dash if the text is empty.
@@ -117,7 +128,7 @@ func orDash(s *string) string {
 // longestWait is the longest time in seconds that a call may wait for a report.
 const longestWait = 60
 
-const reportHeader = "NUMBER\tID\tOF\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSTATE\tSAYS"
+const reportHeader = "NUMBER\tID\tOF\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSTATE\tSAYS\tNOTES"
 
 func (r *report) cells() []any {
 	agent := r.Agent
@@ -133,7 +144,7 @@ func (r *report) cells() []any {
 	}
 	return []any{
 		r.Number, r.ID, cmp.Or(r.EntryID, orDash(r.Name)), r.Reason, terminal.TimeText(r.CreatedAt), oneLine(orDash(r.Outcome)), agent,
-		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), r.EntryState, says,
+		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), r.EntryState, says, notesText(r.Notes),
 	}
 }
 
