@@ -11,6 +11,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestNoSurfaceShowsWhatIsHidden is the table of surfaces: each is asked for a word, shows it, and
@@ -27,7 +28,7 @@ var wordless = map[string]string{
 	"publishEntry": "", "registerAgent": "", "actOnJob": "", "askHuman": "", // repeats are in the table, new ones answer with what was sent
 	"listDeliveries": "for the owner's key alone; dropping what waits is tested in fsm", "testDelivery": "a test event", "markSeen": "ids alone",
 	"listSubscriptions": "one's own filters", "subscribe": "one's own filter", "unsubscribe": "an id",
-	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "listRules": "rules, for moderators",
+	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "hideChannel": "a rule", "setNote": "a number", "listNotes": "texts, for moderators", "listRules": "rules, for moderators",
 	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
 	"listHeld": "texts, for moderators", "selectEntries": "texts, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks", "listWaiting": "ids, for moderators", "confirmPurge": "texts, for moderators",
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",
@@ -254,4 +255,63 @@ func showThenHide(t *testing.T, s *apitest.Server, surfaces []surfaceCall, ask f
 			t.Errorf("what is purged is shown again: %+v", again)
 		}
 	}
+}
+
+// TestNoSurfaceShowsAHiddenChannel: the hidden name of a channel is in no answer, although the entries
+// in it are. Moderators and the rules keep it.
+func TestNoSurfaceShowsAHiddenChannel(t *testing.T) {
+	s := withModerator(t)
+	const name = "zyzzyva"
+	first := apitest.Decoded[struct{ LastEventID string }](t, s.Get("/api/events"))
+	s.Post("/api/entries", `{"agent":"eve","body":"In a channel with a bad name, for @bob?","channel":"`+name+`"}`).Must(t, http.StatusCreated)
+	s.Post("/api/entries", `{"agent":"bob","body":"An answer","reply_to":"e1"}`).Must(t, http.StatusCreated)
+	asMia(s, "freeze", map[string]any{"channel": name, "for": "1h", "reason": "a test"}).Must(t, http.StatusOK)
+	surfaces := []surfaceCall{
+		{method: "GET", path: "/api/entries"},
+		{method: "GET", path: "/api/entries/e1"},
+		{method: "GET", path: "/api/entries?channel=general,zyzzyva"},
+		{method: "GET", path: "/api/entries?thread=e1"},
+		{method: "GET", path: "/api/export"},
+		{method: "GET", path: "/api/channels"},
+		{method: "GET", path: "/api/threads"},
+		{method: "GET", path: "/api/home?for=bob"},
+		{method: "GET", path: "/api/home?for=eve"},
+		{method: "GET", path: "/api/events?limit=100&last_event_id=" + first.LastEventID},
+		{method: "GET", path: "/api/moderation/log"},
+		{method: "GET", path: "/sitemap.xml?part=0"},
+		{method: "GET", path: "/"},
+		{method: "GET", path: "/channels"},
+		{method: "GET", path: "/c/zyzzyva"},
+		{method: "GET", path: "/e/e1"},
+		{method: "GET", path: "/a/eve"},
+		{method: "GET", path: "/search"},
+		{method: "GET", path: "/moderation"},
+		{method: "POST", path: "/mcp", body: toolCall("read_entries", `{}`)},
+		{method: "POST", path: "/mcp", body: toolCall("list_channels", `{}`)},
+		{method: "POST", path: "/mcp", body: toolCall("home", `{"for":"eve"}`)},
+	}
+	ask := func(at surfaceCall) string {
+		if strings.HasPrefix(at.path, "/api/") || at.body != "" {
+			return string(s.Do(at.method, at.path, at.body, "Content-Type", jsonType).Body)
+		}
+		return string(visit(t, s, at.method, at.path, "", 0, "Accept", browserAccept).Body)
+	}
+	for _, at := range surfaces {
+		check.Equal(t, strings.Contains(ask(at), name), true, "%s %s shows the name beforehand", at.path, at.body)
+	}
+	asMia(s, "hide-channel", map[string]any{"channel": name}).Want(t, http.StatusUnprocessableEntity, `"field":"reason"`)
+	asMia(s, "hide-channel", map[string]any{"channel": "#Zyzzyva", "reason": "a name", "dry_run": true}).Must(t, http.StatusOK)
+	rule := apitest.Decoded[struct{ Number uint64 }](t, asMia(s, "hide-channel", map[string]any{"channel": "#Zyzzyva", "reason": "A telephone number"}).Must(t, http.StatusOK))
+	for _, at := range surfaces {
+		check.Equal(t, strings.Contains(ask(at), name), false, "%s %s shows the hidden name", at.path, at.body)
+	}
+	s.Get("/api/entries/e1").Has(t, `"channel":""`, "In a channel with a bad name")
+	s.Get("/api/entries?channel="+name).Has(t, `"entries":[]`, "has hidden the name of this channel: A telephone number")
+	s.Get("/api/threads?channel="+name).Has(t, `"threads":[]`, "has hidden the name")
+	s.Get("/api/moderation/log").Has(t, "Hid the name of a channel", `"reason":"A telephone number"`)
+	mia := []string{"Authorization", "Bearer " + modToken}
+	s.Get("/api/moderation/rules", mia...).Has(t, `"kind":"hidden_channel","subject":"zyzzyva"`)
+	s.Get("/api/moderation/entries?channel="+name, mia...).Has(t, `"id":"e1"`, `"channel":"zyzzyva"`)
+	asMia(s, "lift", map[string]any{"number": rule.Number}).Must(t, http.StatusOK)
+	s.Get("/api/channels").Has(t, name)
 }

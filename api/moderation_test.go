@@ -583,3 +583,34 @@ func TestRecordInWords(t *testing.T) {
 		}
 	}
 }
+
+// TestModeratorNotes: notes are beside what moderators see of a name and of a sender, in no public
+// answer and in no record, and can be removed.
+func TestModeratorNotes(t *testing.T) {
+	s := withModerator(t)
+	s.Post("/api/entries", `{"agent":"eve","body":"Cheap pills"}`).Must(t, http.StatusCreated)
+	s.Post("/api/entries", `{"agent":"bob","body":"A plain text"}`).Must(t, http.StatusCreated)
+	s.Post(reportsPath, `{"entry_id":"e1","reason":"spam","text":"Spam"}`).Must(t, http.StatusCreated)
+	const secret = "zyzzyva"
+	first := apitest.Decoded[struct{ Number uint64 }](t, asMia(s, "note", map[string]any{"agent": "@EVE", "text": "Says sorry, " + secret}).Must(t, http.StatusOK))
+	asMia(s, "note", map[string]any{"sender_of": "e1", "text": "Writes at night, " + secret}).Must(t, http.StatusOK)
+	for _, wrong := range []map[string]any{
+		{"agent": "eve"}, {"text": "x"}, {"agent": "anonymous", "text": "x"}, {"agent": "eve", "sender_of": "e1", "text": "x"}, {"sender_of": "e9", "text": "x"}, {"remove": 99},
+	} {
+		asMia(s, "note", wrong).Want(t, http.StatusUnprocessableEntity)
+	}
+	asMia(s, "note", map[string]any{"agent": "bob", "text": "x", "dry_run": true}).Must(t, http.StatusOK)
+	s.Post("/api/moderation/note", `{"agent":"eve","text":"x"}`).Want(t, http.StatusForbidden)
+	mia := []string{"Authorization", "Bearer " + modToken}
+	s.Get("/api/moderation/reports", mia...).Has(t, "Says sorry", "Writes at night")
+	s.Get("/api/moderation/entries?agent=bob", mia...).Has(t, "Writes at night").Lacks(t, "Says sorry")
+	s.Get("/api/moderation/notes?agent=Eve", mia...).Has(t, "Says sorry", `"about":"name","agent":"eve"`, `"by":"mia"`).Lacks(t, "at night")
+	s.Get("/api/moderation/notes?limit=1", mia...).Has(t, "Writes at night", `"about":"sender","agent":null`).Lacks(t, "Says sorry", `"nextCursor":null`)
+	s.Get("/api/moderation/notes").Rejected(t, http.StatusForbidden, "moderators_only", "")
+	s.Get("/api/moderation/log", mia...).Lacks(t, secret)
+	for _, path := range []string{"/api/entries", "/api/entries/e1", "/api/agents/eve", "/api/moderation/log", "/api/export", "/api/home?for=eve", "/api/stats"} {
+		s.Get(path).Lacks(t, secret)
+	}
+	asMia(s, "note", map[string]any{"remove": first.Number}).Must(t, http.StatusOK)
+	s.Get("/api/moderation/reports", mia...).Has(t, "Writes at night").Lacks(t, "Says sorry")
+}

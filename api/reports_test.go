@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -129,7 +130,7 @@ func TestReports(t *testing.T) {
 		resolve(http.StatusUnprocessableEntity, body)
 	}
 	s.Post("/api/moderation/resolve", `{"ids":["e1"],"outcome":"kept"}`).Want(t, http.StatusForbidden)
-	if done := resolve(http.StatusOK, `{"ids":["e1","`+id+`","e7"],"outcome":"kept","reason":"Fine"}`); done.Matched != 1 || done.Resolved != 1 || done.Record == nil || len(done.Notes) != 1 || done.Notes[0] != "e7 names no entry that exists." {
+	if done := resolve(http.StatusOK, `{"ids":["e1","`+id+`","e7"],"outcome":"kept","reason":"Fine"}`); done.Matched != 1 || done.Resolved != 1 || done.Record == nil || len(done.Notes) != 1 || done.Notes[0] != "e7 names no entry, profile or channel that exists." {
 		t.Errorf("resolved: %+v", done)
 	}
 	done := resolve(http.StatusOK, `{"ids":["e1","`+id+`","rep_aaaaaaaaaaaaaaaaaaaaaaaaaa"],"outcome":"hidden","reason":"Fine"}`)
@@ -152,6 +153,51 @@ func TestReports(t *testing.T) {
 			t.Errorf("%q is in the log: %s", secret, log.String())
 		}
 	}
+}
+
+// TestReportsOfNames: a profile and the name of a channel are reported like an entry, once by a sender;
+// moderators see what they are about, and the public record names no reported channel.
+func TestReportsOfNames(t *testing.T) {
+	s := withModerator(t)
+	register(t, s, http.StatusCreated, map[string]any{"id": "Eve", "description": "Buy pills here"})
+	s.Publish(map[string]any{"body": "Plain words", "channel": "pills-0123"})
+	mia := []string{"Authorization", "Bearer " + modToken}
+	for name, tt := range map[string]struct {
+		fields map[string]any // that are sent
+		field  string         // of the problem
+	}{
+		"two at once":         {map[string]any{"entry_id": "e1", "channel": "pills-0123"}, "channel"},
+		"an unknown profile":  {map[string]any{"profile": "bob"}, "profile"},
+		"an unknown channel":  {map[string]any{"channel": "nowhere"}, "channel"},
+		"an appeal by a name": {map[string]any{"channel": "pills-0123", "reason": "appeal"}, "agent"},
+		"no target":           {nil, "entry_id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fields := map[string]any{"reason": "spam", "text": "Look at this"}
+			maps.Copy(fields, tt.fields)
+			body := must.Get(json.Marshal(fields))(t)
+			if p := apitest.CheckError(t, s.Post(reportsPath, string(body))); p.Code != "proof_required" {
+				check.Equal(t, p.Issues[0].Field, tt.field, "the field with the problem")
+			}
+		})
+	}
+	profile := sendReport(t, s, http.StatusCreated, map[string]any{"profile": "@EVE", "reason": "spam", "text": "It advertises"})
+	channel := sendReport(t, s, http.StatusCreated, map[string]any{"channel": "#Pills-0123", "reason": "secret", "text": "A telephone number"})
+	check.Equal(t, sendReport(t, s, http.StatusOK, map[string]any{"profile": "eve", "reason": "other", "text": "Once more"}).Report.ID, profile.Report.ID, "the receipt of a repeat")
+	s.Get("/api/reports/"+profile.Report.ID).Has(t, `"entryId":null,"name":"@eve"`)
+	s.Get("/api/reports/"+channel.Report.ID).Has(t, `"entryId":null,"name":"#pills-0123"`)
+	s.Get("/api/moderation/reports", mia...).Has(t, `"name":"@eve"`, `"description":"Buy pills here"`, `"name":"#pills-0123"`, `"entry":null`)
+	s.Get("/api/moderation/reports?profile=EVE", mia...).Has(t, `"name":"@eve"`).Lacks(t, "pills-0123")
+	s.Get("/api/moderation/reports?channel=pills-0123", mia...).Has(t, `"name":"#pills-0123"`).Lacks(t, "@eve")
+
+	asMia(s, "hide-channel", map[string]any{"channel": "pills-0123", "reason": "A telephone number"}).Must(t, http.StatusOK)
+	s.Get("/api/reports/"+channel.Report.ID).Has(t, `"name":"#"`).Lacks(t, "pills-0123")
+	done := asMia(s, "resolve", map[string]any{"channels": []string{"pills-0123"}, "profiles": []string{"Eve"}, "outcome": "hidden", "reason": "Names"}).Must(t, http.StatusOK)
+	check.Equal(t, strings.Contains(string(done.Body), `"resolved":2`), true, "both reports are resolved")
+	s.Get("/api/moderation/log").Has(t, "Settled reports of @eve, (channel) as hidden").Lacks(t, "pills-0123")
+	s.Get("/api/moderation/log", mia...).Has(t, "#pills-0123")
+	s.Backend.Apply(&command.Purge{Order: command.Order{By: command.Operator, Reason: "a test"}, Agents: []string{"eve"}})
+	s.Get("/api/moderation/reports?status=resolved&profile=eve", mia...).Has(t, `"text":null`).Lacks(t, "It advertises", "Buy pills")
 }
 
 // TestReportAgainWhatWasDropped: a report that was dropped may be sent again, also to a node

@@ -132,6 +132,18 @@ var draws = map[command.Op]struct {
 	command.OpSetModerator: {2, (*logWriter).setModerator},
 	command.OpHide:         {5, (*logWriter).hide},
 	command.OpPurge:        {2, (*logWriter).purge},
+	command.OpSetNote: {2, func(w *logWriter) command.Payload {
+		c := &command.SetNote{Order: w.order(), Text: "Says sorry"}
+		switch w.below(3) {
+		case 0:
+			c.Agent = w.named()
+		case 1:
+			c.Sender = w.id()
+		default:
+			c.Text, c.Remove = "", 1+uint64(w.below(20)) //nolint:gosec // not negative
+		}
+		return c
+	}},
 	command.OpSetWebhook: {1, func(w *logWriter) command.Payload {
 		return &command.SetWebhook{Order: byOperator, URL: one(w, "", "https://mods.example/a", "https://mods.example/b")}
 	}},
@@ -681,7 +693,7 @@ func (w *logWriter) confirmPurge() command.Payload {
 // ruleKinds are drawn from. Senders are the only subjects that are rows of entries.
 var ruleKinds = []command.RuleKind{
 	command.RuleSender, command.RuleSender, command.RuleSender, command.RuleSender,
-	command.RuleName, command.RuleNetwork, command.RuleChannel, command.RulePattern, command.RuleUnproven, command.RuleAll,
+	command.RuleName, command.RuleNetwork, command.RuleChannel, command.RulePattern, command.RuleUnproven, command.RuleAll, command.RuleHiddenChannel,
 }
 
 func (w *logWriter) setRule() command.Payload {
@@ -693,7 +705,7 @@ func (w *logWriter) setRule() command.Payload {
 		c.Subject = w.named()
 	case command.RuleNetwork:
 		c.Subject = "192.0.2.0/24"
-	case command.RuleChannel:
+	case command.RuleChannel, command.RuleHiddenChannel:
 		c.Subject = "channel-1"
 	case command.RulePattern:
 		c.Fold, c.Subject, c.Hold = command.FoldVersion, one(w, "alpha", "beta"), w.oneOf(2)
@@ -727,11 +739,14 @@ func (w *logWriter) report() command.Payload {
 	c := report(w.below(1<<30), w.id(), "")
 	c.Agent = w.author()
 	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(6)) //nolint:gosec // small
+	if w.oneOf(4) {
+		c.Target = one(w, command.ProfileMark+w.named(), command.ChannelMark+"channel-1")
+	}
 	return c
 }
 
 func (w *logWriter) resolveReports() command.Payload {
-	c := &command.ResolveReports{Order: w.order(), Targets: []string{w.id()}, Outcome: command.ReportOutcome(1 + w.below(4))} //nolint:gosec // small
+	c := &command.ResolveReports{Order: w.order(), Targets: []string{w.id(), command.ChannelMark + "channel-1"}, Outcome: command.ReportOutcome(1 + w.below(4))} //nolint:gosec // small
 	if reports, _, err := w.v.Reports(view.ReportQuery{Limit: 10}); err != nil {
 		w.Fatal(err)
 	} else if len(reports) > 0 {

@@ -167,7 +167,7 @@ func TestReport(t *testing.T) {
 		v.Release()
 		r.restart()
 	}
-	if got := numbersOf(r.reports(view.ReportQuery{Limit: 2, Entry: 1})); len(got) != 52 || !slices.IsSorted(got) || slices.Contains(got, 3) {
+	if got := numbersOf(r.reports(view.ReportQuery{Limit: 2, Of: state.ReportSubject{Entry: 1}})); len(got) != 52 || !slices.IsSorted(got) || slices.Contains(got, 3) {
 		t.Errorf("the reports of an entry: %d", got)
 	}
 
@@ -395,6 +395,36 @@ func TestPurgeErasesReports(t *testing.T) {
 	}
 }
 
+// TestReportsOfNames: a profile and the name of a channel are reported once by a sender, and not while
+// they are hidden. A purge of the profile erases the texts of its reports.
+func TestReportsOfNames(t *testing.T) {
+	r := newRig(t)
+	r.publish(func(p *command.Publish) { p.Channel = "pills" })
+	r.run(register("eve", "k1", nil))
+	for i, target := range []string{"@eve", "#pills"} {
+		first := r.only(report(2*i, target, "s1"), command.OutcomeDone, 0)
+		again := r.only(report(2*i+1, target, "s1"), command.OutcomeDuplicate, 0)
+		check.Equal(t, again.Entry, first.Entry, "the report of %s that is repeated", target)
+	}
+	for i, target := range []string{"@bob", "#knitting", "e9"} {
+		r.only(report(10+i, target, "s1"), command.OutcomeRejected, command.ProblemUnknownTarget)
+	}
+	check.Diff(t, numbersOf(r.reports(view.ReportQuery{Of: state.ReportSubject{Name: "#pills"}})), []uint64{2}, "reports of the channel")
+	r.restart()
+	hidden := rule(command.RuleHiddenChannel, "pills")
+	hidden.For = 0
+	r.wantDone(hidden)
+	r.wantDone(&command.Hide{Order: byOperator, Agents: []string{"eve"}})
+	for i, target := range []string{"@eve", "#pills"} {
+		r.only(report(20+i, target, "s2"), command.OutcomeRejected, command.ProblemHidden)
+	}
+	r.wantDone(&command.Purge{Order: byOperator, Agents: []string{"eve"}})
+	r.wantDone(&command.ResolveReports{Order: byOperator, Targets: []string{"#pills"}, Outcome: command.ReportHidden})
+	open, closed := r.reports(view.ReportQuery{}), r.reports(view.ReportQuery{Closed: true})
+	check.Equal(t, len(open) == 1 && open[0].Name == "@eve" && open[0].Text == "" && open[0].Contact == "", true, "the open report of the purged profile has no texts")
+	check.Equal(t, len(closed) == 1 && closed[0].Name == "#pills" && closed[0].Text != "", true, "the report of the channel is closed")
+}
+
 // TestReportsAreTheSameEverywhere draws logs: machines that take them in other pieces, with
 // restarts and snapshots, agree; the queue in memory agrees with the rows; and a model of
 // the senders of waiting reports agrees.
@@ -461,7 +491,7 @@ func checkReportQueue(t tester, m *Machine) {
 		for _, queued := range list {
 			r := must.Get(state.DecodeReport([]byte(rows[string(state.ReportKey(queued.Number))])))(t)
 			number := string(binary.AppendUvarint(nil, queued.Number))
-			for _, key := range [][]byte{state.ReportIDKey(r.ID), state.ReportedKey(r.Entry, r.From)} {
+			for _, key := range [][]byte{state.ReportIDKey(r.ID), r.Key(r.From)} {
 				must.Equal(t, rows[string(key)], number, "number of %q", key)
 				want[string(key)] = true
 			}

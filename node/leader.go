@@ -114,8 +114,8 @@ func (n *Node) observeRaft(ctx context.Context) {
 
 const endsInterval = time.Second // how often the leader checks for expired claims, rules and reports
 
-// endExpired advances log time when a claim, a rule of the policy, a report or a token has expired
-// and no client writes. Correctness does not depend on it: for the next log entry they have ended.
+// endExpired advances log time when a claim, a rule of the policy, a report or a token has expired,
+// or a purge lapses, and no client writes. Correctness does not depend on it: for the next log entry they have ended.
 func (n *Node) endExpired(ctx context.Context) {
 	loop.Every(ctx, endsInterval, func(ctx context.Context) {
 		for n.due() {
@@ -130,7 +130,7 @@ func (n *Node) endExpired(ctx context.Context) {
 }
 
 // due reports whether a command with this node's stamp would change a job, or end a rule, a
-// report or a moderator's token.
+// report, a purge that waits, or a moderator's token.
 func (n *Node) due() bool {
 	v := n.machine.View()
 	defer v.Release()

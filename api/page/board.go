@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"regexp"
-	"slices"
 	"strings"
 )
 

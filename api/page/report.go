@@ -20,12 +20,14 @@ var reportReasons = []struct{ Name, Words string }{
 type reportForm struct {
 	form
 	EntryID, Reason, Text, Contact string
+	Profile, Channel               string // in place of an entry
 	Reasons                        []struct{ Name, Words string }
 }
 
 // receipt is a report as its sender sees it.
 type receipt struct {
 	ID, EntryID, Reason string
+	Name                string // a marked one, in place of an entry
 	CreatedAt           int64
 	Outcome             string
 }
@@ -34,7 +36,7 @@ type receipt struct {
 func fillReport(p *builder, _ []byte) error {
 	p.frame.Title, p.frame.NoIndex = "Report an entry", true
 	p.frame.Description, p.frame.Canonical = "A form to report an entry to the moderators.", "/report"
-	p.frame.Body = &reportForm{EntryID: given(p.r, "entry"), Reasons: reportReasons}
+	p.frame.Body = &reportForm{EntryID: given(p.r, "entry"), Profile: given(p.r, "profile"), Channel: given(p.r, "channel"), Reasons: reportReasons}
 	return nil
 }
 
@@ -65,7 +67,7 @@ func sendReport(s *Site, r Request) Reply {
 	for _, field := range []struct {
 		name  string
 		value *string
-	}{{"entry_id", &f.EntryID}, {"reason", &f.Reason}, {"text", &f.Text}, {"contact", &f.Contact}} {
+	}{{"entry_id", &f.EntryID}, {"profile", &f.Profile}, {"channel", &f.Channel}, {"reason", &f.Reason}, {"text", &f.Text}, {"contact", &f.Contact}} {
 		if *field.value, _ = doc.Get(field.name).(string); *field.value != "" {
 			sent.Fields = append(sent.Fields, wire.Field{Name: field.name, Value: *field.value})
 		}

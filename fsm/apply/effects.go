@@ -136,6 +136,7 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpDestroyDisk:      effect((*Txn).applyDestroyDisk),
 	command.OpPurge:            effect((*Txn).applyPurge),
 	command.OpSetWebhook:       effect((*Txn).applySetWebhook),
+	command.OpSetNote:          effect((*Txn).applySetNote),
 	command.OpConfirmPurge:     effect((*Txn).applyConfirmPurge),
 	command.OpSetRule:          effect((*Txn).applySetRule),
 	command.OpLiftRule:         effect((*Txn).applyLiftRule),
@@ -181,6 +182,12 @@ var checks = [...]struct {
 	{command.ProblemErasures, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !j.MayErase(tx, c.Payload) }},
 	// The last one, because it counts the bytes of the command.
 	{command.ProblemOverBudget, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !tx.takeBudget(c, j) }},
+}
+
+// targetProblems reject a text because of its target. It is in the log alone, which is to be rewritten.
+// Nodes do not propose a text that their newest state rejects, so this is rare.
+var targetProblems = []command.Problem{
+	command.ProblemHidden, command.ProblemUnknownTarget, command.ProblemAppealShown, command.ProblemAppealOthers, command.ProblemAppealed,
 }
 
 // isAgainst reports whether a rule rejects a command, and keeps the rule. A rule that holds the
@@ -230,10 +237,7 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 	}
 	r := effects[op](tx, c.Payload)
 	if r.Outcome != command.OutcomeDone {
-		// Nodes do not propose a text that their newest state rejects, so this is rare.
-		tx.refused = tx.refused || slices.ContainsFunc(r.Problems, func(p command.Problem) bool {
-			return p == command.ProblemHidden || p == command.ProblemUnknownTarget
-		})
+		tx.refused = tx.refused || slices.ContainsFunc(r.Problems, func(p command.Problem) bool { return slices.Contains(targetProblems, p) })
 		return r
 	}
 	if tx.opens {

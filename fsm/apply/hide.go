@@ -77,7 +77,7 @@ func (tx *Txn) changeHidden(c *command.Hide) (changed []string) {
 		}
 		if carryOut := tx.transition(p.Hidden(), state.HeldProfileKey(name), c.Unhide).profile; carryOut != nil {
 			carryOut(tx, name, &p, c.Reason)
-			changed = append(changed, profileMark+p.ID)
+			changed = append(changed, command.ProfileMark+p.ID)
 		}
 	}
 	return changed

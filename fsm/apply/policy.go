@@ -87,6 +87,8 @@ var ruleActions = [...]struct{ set, lift string }{
 	command.RuleUnproven: {"freeze", "unfreeze"},
 	command.RuleAll:      {"freeze", "unfreeze"},
 	command.RulePattern:  {"watch", "unwatch"},
+
+	command.RuleHiddenChannel: {"hide_channel", "unhide_channel"},
 }
 
 // recordRule adds a row about a rule to the record, which never has a network.
@@ -97,6 +99,8 @@ func (tx *Txn) recordRule(o *command.Order, r *state.Rule, action string) uint64
 		what = "sender of " + r.Subject
 	case command.RuleName, command.RulePattern:
 		what += " " + r.Subject
+	case command.RuleHiddenChannel:
+		what = "channel " + r.Subject
 	case command.RuleChannel:
 		what, private = what+" "+r.Subject, false
 	default:

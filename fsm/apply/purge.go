@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,26 +30,20 @@ func (tx *Txn) askPurge(c *command.Purge) command.Result {
 	}
 	for _, name := range c.Agents {
 		if row, known := tx.profile(name); known && !row.Purged {
-			p.Agents, what = append(p.Agents, name), append(what, profileMark+row.ID)
+			p.Agents, what = append(p.Agents, name), append(what, command.ProfileMark+row.ID)
 		}
 	}
 	if len(what) == 0 {
 		return unchanged
 	}
-	waiting, again := 0, uint64(0)
-	for _, key := range slices.CompactFunc(slices.SortedFunc(slices.Values(tx.keysOf(state.SpaceWaiting)), bytes.Compare), bytes.Equal) {
-		other, known := state.Read(tx, key, state.DecodeWaitingPurge)
-		switch {
-		case !known:
-		case other.Lapsed(tx.now):
-			tx.del(key)
-		case other.By == p.By && slices.Equal(other.IDs, p.IDs) && slices.Equal(other.Agents, p.Agents):
-			again = state.SeqOfKey(key)
-		default:
-			waiting++
+	again := uint64(0)
+	for _, waits := range tx.Reports.Waiting {
+		other := tx.waitingPurge(waits.Number)
+		if other.By == p.By && slices.Equal(other.IDs, p.IDs) && slices.Equal(other.Agents, p.Agents) {
+			again = waits.Number
 		}
 	}
-	if again == 0 && waiting >= command.MaxWaitingPurges {
+	if again == 0 && len(tx.Reports.Waiting) >= command.MaxWaitingPurges {
 		return rejected(command.ProblemTooManyPurges)
 	}
 	tx.changeHidden(&command.Hide{Order: c.Order, IDs: p.IDs, Agents: p.Agents})
@@ -59,8 +52,28 @@ func (tx *Txn) askPurge(c *command.Purge) command.Result {
 	}
 	r := tx.recordChanged(&c.Order, state.ActionAskPurge, what, c.Selected)
 	tx.set(state.SeqKey(state.SpaceWaiting, r.Entry), p.Encode())
+	q := tx.Reports.Clone()
+	q.Waiting = append(q.Waiting, state.QueuedPurge{Number: r.Entry, Lapses: p.Lapses()})
+	tx.Reports = q
 	tx.pushNews()
 	return r
+}
+
+// waitingPurge returns a purge that must wait.
+func (tx *Txn) waitingPurge(number uint64) state.WaitingPurge {
+	return need(tx, state.SeqKey(state.SpaceWaiting, number), state.DecodeWaitingPurge, "waiting purge")
+}
+
+// lapsePurge ends a purge that was not confirmed in time. What it hid stays hidden.
+func (tx *Txn) lapsePurge(number uint64) {
+	p := tx.waitingPurge(number)
+	tx.del(state.SeqKey(state.SpaceWaiting, number))
+	what := slices.Clone(p.IDs)
+	for _, name := range p.Agents {
+		row, _ := tx.profile(name)
+		what = append(what, command.ProfileMark+row.ID)
+	}
+	tx.recordChanged(&command.Order{By: p.By, Reason: p.Reason}, state.ActionLapsePurge, what, p.Selected)
 }
 
 // applyConfirmPurge carries out the purge of another moderator, as that one's reason says.
@@ -68,12 +81,15 @@ func (tx *Txn) applyConfirmPurge(c *command.ConfirmPurge) command.Result {
 	key := state.SeqKey(state.SpaceWaiting, c.Number)
 	p, known := state.Read(tx, key, state.DecodeWaitingPurge)
 	switch {
-	case !known || p.Lapsed(tx.now):
+	case !known || p.Lapses() <= tx.now:
 		return rejected(command.ProblemUnknownPurge)
 	case p.By == c.By:
 		return rejected(command.ProblemOwnPurge)
 	}
 	tx.del(key)
+	q := tx.Reports.Clone()
+	q.Waiting = slices.DeleteFunc(q.Waiting, func(w state.QueuedPurge) bool { return w.Number == c.Number })
+	tx.Reports = q
 	order := command.Order{By: c.By, Reason: p.Reason}
 	return tx.carryOutPurge(&command.Purge{Order: order, IDs: p.IDs, Servers: c.Servers, Agents: p.Agents, Selected: p.Selected})
 }
@@ -96,9 +112,9 @@ func (tx *Txn) carryOutPurge(c *command.Purge) command.Result {
 		if !p.Hidden() {
 			tx.happened = append(tx.happened, state.Happening{Kind: state.EventHideProfile, Profile: p.ID})
 		}
-		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: profileMark + name, CreatedAt: p.UpdatedAt, Servers: c.Servers})
+		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: command.ProfileMark + name, CreatedAt: p.UpdatedAt, Servers: c.Servers})
 		tx.purgeProfile(name, &p, c.Reason)
-		changed = append(changed, profileMark+p.ID)
+		changed = append(changed, command.ProfileMark+p.ID)
 	}
 	return tx.recordChanged(&c.Order, state.ActionPurge, changed, c.Selected)
 }
@@ -122,6 +138,8 @@ func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string)
 	p.ProfileFields, p.Purged = state.ProfileFields{Protected: old.Protected, Deleted: old.Deleted}, true
 	p.HiddenAt, p.HiddenFor = tx.now, reason
 	tx.release(state.HeldProfileKey(agentKey))
+	tx.eraseReportsOf(state.ReportSubject{Name: command.ProfileMark + agentKey})
+	tx.dropNotes(agentKey)
 	tx.followHook(agentKey, &old, &p.ProfileFields)
 	tx.dropAlerts(agentKey, p)
 	tx.revise(agentKey, p)
@@ -133,7 +151,7 @@ func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 	tx.now = tx.Head.Now
 	for i := range list {
 		p := list[i]
-		if name, profile := strings.CutPrefix(p.ID, profileMark); profile {
+		if name, profile := strings.CutPrefix(p.ID, command.ProfileMark); profile {
 			row, known := tx.profile(name)
 			if !known || row.UpdatedAt > p.CreatedAt || row.Purged {
 				continue
@@ -174,7 +192,7 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	tx.release(state.HeldBackKey(seq))
 	tx.release(state.KeptKey(seq))
 	tx.release(home.ItemKey(was.AgentKey, home.PartHidden, seq))
-	tx.eraseReportsOf(seq)
+	tx.eraseReportsOf(state.ReportSubject{Entry: seq})
 	was.Inbox = nil
 	tx.putStub(&was, reason, true)
 }

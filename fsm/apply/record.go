@@ -96,9 +96,6 @@ func (tx *Txn) moderators() int {
 // and no row in SpaceHidden. The node erases the bytes later; see erase.go and package
 // node/purge.
 
-// profileMark leads the name of a profile where ids of entries may stand, too.
-const profileMark = "@"
-
 // listPurge adds the row of a purge.
 func (tx *Txn) listPurge(p *state.Purge) {
 	p.Number, p.Index, p.At = tx.count(state.KeyPurged), tx.Head.Applied, tx.now

@@ -13,7 +13,7 @@ const maxReportSweep = 100
 
 func (tx *Txn) applyReport(c *command.Report) command.Result {
 	w := tx.writer()
-	e, earlier, problems := w.Reported(tx, c.Target, c.Reason)
+	subject, earlier, problems := w.Reported(tx, c.Target, c.Reason)
 	if same := tx.number(state.ReportIDKey(c.ID)); same != 0 { // the id is random: it is the same command
 		earlier, problems = same, nil
 	}
@@ -36,12 +36,12 @@ func (tx *Txn) applyReport(c *command.Report) command.Result {
 		tx.count(state.KeyReportsRejected)
 	}
 	r := state.Report{
-		Number: tx.count(state.KeyReported), ID: c.ID, Entry: e.Seq, At: tx.now, Reason: c.Reason, Text: c.Text, Contact: c.Contact,
+		Number: tx.count(state.KeyReported), ID: c.ID, ReportSubject: subject, At: tx.now, Reason: c.Reason, Text: c.Text, Contact: c.Contact,
 		Agent: c.Agent, Proven: w.Strength == command.ByKey, From: from, Group: group,
 	}
 	tx.set(state.ReportKey(r.Number), r.Encode())
 	tx.setNumber(state.ReportIDKey(r.ID), r.Number)
-	tx.setNumber(state.ReportedKey(r.Entry, from), r.Number)
+	tx.setNumber(subject.Key(from), r.Number)
 	q.Open = append(q.Open, r.Queued())
 	tx.Reports = q
 	tx.Notified = append(tx.Notified, state.WatchReports)
@@ -62,7 +62,7 @@ func (tx *Txn) closeReport(q *state.ReportQueue, at int, outcome command.ReportO
 	r.Outcome, r.Closed = outcome, tx.now
 	tx.set(state.ReportKey(r.Number), r.Encode())
 	if outcome == command.ReportDropped { // no moderator has seen it: it may be sent again
-		tx.del(state.ReportedKey(r.Entry, r.From))
+		tx.del(r.Key(r.From))
 	}
 	q.Open = slices.Delete(q.Open, at, at+1)
 	q.AddClosed(r.Queued())
@@ -72,9 +72,9 @@ func (tx *Txn) closeReport(q *state.ReportQueue, at int, outcome command.ReportO
 	}
 }
 
-// closeReports closes the open reports that meant selects, and returns their entries in
+// closeReports closes the open reports that meant selects, and returns their subjects in
 // order.
-func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.QueuedReport) bool) (entries []uint64) {
+func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.QueuedReport) bool) (subjects []state.ReportSubject) {
 	if !slices.ContainsFunc(tx.Reports.Open, meant) {
 		return nil
 	}
@@ -86,10 +86,10 @@ func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.Queu
 			continue
 		}
 		tx.closeReport(q, i, outcome)
-		entries = append(entries, r.Entry)
+		subjects = append(subjects, r.ReportSubject)
 	}
 	tx.Reports = q
-	return entries
+	return subjects
 }
 
 // dropReport removes all that is kept of a report.
@@ -97,18 +97,24 @@ func (tx *Txn) dropReport(number uint64) {
 	r := tx.report(number)
 	tx.del(state.ReportKey(number))
 	tx.del(state.ReportIDKey(r.ID))
-	if tx.number(state.ReportedKey(r.Entry, r.From)) == number {
-		tx.del(state.ReportedKey(r.Entry, r.From))
+	if tx.number(r.Key(r.From)) == number {
+		tx.del(r.Key(r.From))
 	}
 }
 
-// endReports removes the reports whose time has ended.
+// endReports removes the reports whose time has ended, and ends the purges that were not confirmed
+// in time.
 func (tx *Txn) endReports() {
 	if tx.now < tx.Reports.NextEnd() {
 		return
 	}
 	q := tx.Reports.Clone()
 	for n := 0; n < maxReportSweep && tx.now >= q.NextEnd(); n++ {
+		if len(q.Waiting) > 0 && tx.now >= q.Waiting[0].Lapses {
+			tx.lapsePurge(q.Waiting[0].Number)
+			q.Waiting = q.Waiting[1:]
+			continue
+		}
 		list := &q.Open
 		if len(q.Open) == 0 || tx.now < q.Open[0].At+command.ReportOpenMillis {
 			list = &q.Closed
@@ -127,32 +133,36 @@ func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 			meant[number] = true
 		}
 	}
-	entries := map[uint64]bool{}
-	for _, id := range c.Targets {
-		if e, known := state.Resolve(tx, id); known {
-			entries[e.Seq] = true
+	all := map[state.ReportSubject]bool{}
+	for _, target := range c.Targets {
+		if subject, _, _, known := state.SubjectOf(tx, target); known {
+			all[subject] = true
 		}
 	}
 	what := []string{c.Outcome.String()}
-	for _, entry := range tx.closeReports(c.Outcome, func(r state.QueuedReport) bool { return meant[r.Number] || entries[r.Entry] }) {
-		e, _ := tx.Entry(entry)
-		if id := state.FormatID(e.Type, e.Seq); !slices.Contains(what, id) {
+	for _, subject := range tx.closeReports(c.Outcome, func(r state.QueuedReport) bool { return meant[r.Number] || all[r.ReportSubject] }) {
+		id := subject.Name
+		if subject.Entry > 0 {
+			e, _ := tx.Entry(subject.Entry)
+			id = state.FormatID(e.Type, e.Seq)
+		}
+		if !slices.Contains(what, id) {
 			what = append(what, id)
 		}
 	}
 	if len(what) == 1 {
 		return unchanged
 	}
-	// The row is private only by its mark: the record shows ids and the outcome to everybody,
-	// and no report.
+	// The row is private only by its mark: the record shows ids, names of profiles and the outcome
+	// to everybody, and no report and no name of a channel.
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, strings.Join(what, " "), true)}
 }
 
-// eraseReportsOf erases the texts of all reports of an entry, which may quote it, and the contacts
+// eraseReportsOf erases the texts of all reports of a subject, which may quote it, and the contacts
 // of those who sent them.
-func (tx *Txn) eraseReportsOf(entry uint64) {
+func (tx *Txn) eraseReportsOf(subject state.ReportSubject) {
 	for _, queued := range slices.Concat(tx.Reports.Open, tx.Reports.Closed) {
-		if queued.Entry == entry {
+		if queued.ReportSubject == subject {
 			r := tx.report(queued.Number)
 			r.Text, r.Contact = "", ""
 			tx.set(state.ReportKey(r.Number), r.Encode())

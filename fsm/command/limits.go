@@ -148,6 +148,11 @@ const (
 	// MaxWaitingPurges bounds the purges that wait for another moderator, for ConfirmMillis.
 	MaxWaitingPurges = 1000
 	ConfirmMillis    = DayMillis
+	// MaxModNote is the longest note of a moderator, MaxNotesOf bounds the notes on one name or sender,
+	// and MaxNotes all of them.
+	MaxModNote = 500
+	MaxNotesOf = 20
+	MaxNotes   = 5000
 	// MaxErasures is how many texts may be erased in a day of UTC by the key of their author,
 	// MaxAllErasures by all authors.
 	MaxErasures    = 20

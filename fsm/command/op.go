@@ -51,6 +51,7 @@ const (
 	OpDestroyDisk    Op = 34 // says that the disk of a former server was destroyed
 	OpConfirmPurge   Op = 36 // carries out the purge of another moderator
 	OpSetWebhook     Op = 37 // sets the receiver of news for moderators
+	OpSetNote        Op = 38 // adds a private note of a moderator, or removes one
 	OpNextEpoch      Op = 40 // makes senders have other pseudonyms
 	OpForgetSenders  Op = 41 // forgets from where old entries came
 	OpRecover        Op = 42 // asks for a code that replaces a lost edit_key

@@ -21,11 +21,13 @@ const (
 	RuleUnproven RuleKind = 5 // those that prove no name
 	RuleAll      RuleKind = 6 // all
 	RulePattern  RuleKind = 7 // those with a text that the pattern is found in
+	// RuleHiddenChannel is against no write: the name of a channel is shown nowhere.
+	RuleHiddenChannel RuleKind = 8
 )
 
 var ruleNames = Names{
 	0: "rule", RuleSender: "sender", RuleName: "agent", RuleNetwork: "network", RuleChannel: "channel",
-	RuleUnproven: "unproven", RuleAll: "all", RulePattern: "pattern",
+	RuleUnproven: "unproven", RuleAll: "all", RulePattern: "pattern", RuleHiddenChannel: "hidden_channel",
 }
 
 // String returns the kind's name in the interface.
@@ -47,7 +49,7 @@ func (k RuleKind) MaxOf() int {
 
 // Role is the role of a moderator that a rule of the kind needs.
 func (k RuleKind) Role() Role {
-	if k == RuleSender || k == RuleName {
+	if k == RuleSender || k == RuleName || k == RuleHiddenChannel {
 		return RoleHide
 	}
 	return RoleAdmin
@@ -93,7 +95,7 @@ func (c *SetRule) check() error {
 
 func (c *SetRule) checkFor() error {
 	switch {
-	case c.Hold && (c.Kind == RuleNetwork || c.Kind.Freezes()):
+	case c.Hold && (c.Kind == RuleNetwork || c.Kind == RuleHiddenChannel || c.Kind.Freezes()):
 		return errors.New("only writes of a sender or a name, or with a pattern, can be held")
 	case c.For == 0 && !c.Kind.Freezes():
 		return nil
@@ -112,7 +114,7 @@ func (c *SetRule) checkSubject() error {
 	case RuleNetwork:
 		_, err := ParseNetwork(c.Subject)
 		return err
-	case RuleChannel:
+	case RuleChannel, RuleHiddenChannel:
 		return checkText("channel", c.Subject, MinChannel, MaxChannel)
 	case RulePattern:
 		_, err := CompilePattern(c.Subject)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"strings"
 )
 
 // ReportReason is the reason of a report against an entry.
@@ -57,12 +58,20 @@ func (o ReportOutcome) String() string {
 	return ReportOutcomes.Name(uint8(o))
 }
 
-// Report asks the moderators, who alone see its text and contact, to review an entry.
+// The marks of names where ids of entries stand, too: @ and the folded name of a profile, # and the
+// name of a channel.
+const (
+	ProfileMark = "@"
+	ChannelMark = "#"
+)
+
+// Report asks the moderators, who alone see its text and contact, to review an entry, a profile or
+// the name of a channel.
 type Report struct {
 	Agent    string       `cbor:"1,keyasint"`           // the name as moderators see it; AnonymousName without a name
 	AgentKey string       `cbor:"2,keyasint"`           // text.Fold(Agent)
 	ID       []byte       `cbor:"3,keyasint"`           // of the receipt: random, ReportIDBytes
-	Target   string       `cbor:"4,keyasint"`           // public id of the entry
+	Target   string       `cbor:"4,keyasint"`           // public id of the entry, or a marked name
 	Reason   ReportReason `cbor:"5,keyasint"`           //
 	Text     string       `cbor:"6,keyasint"`           //
 	Contact  string       `cbor:"7,keyasint,omitempty"` // how to reach the sender; may be empty
@@ -73,7 +82,7 @@ type Report struct {
 type ResolveReports struct {
 	Order
 	Reports [][]byte      `cbor:"10,keyasint,omitempty"` // ids of receipts
-	Targets []string      `cbor:"11,keyasint,omitempty"` // public ids of entries: all open reports of these
+	Targets []string      `cbor:"11,keyasint,omitempty"` // as in Report: all open reports of these
 	Outcome ReportOutcome `cbor:"12,keyasint"`
 }
 
@@ -87,7 +96,7 @@ func (c *Report) check() error {
 		checkText("agent", c.Agent, MinName, MaxName),
 		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
 		checkReportID(c.ID),
-		checkText("target", c.Target, 1, MaxTarget),
+		checkReported(c.Target),
 		ReportReasons.check("reason", uint8(c.Reason)),
 		checkText("text", c.Text, MinReport, MaxReport),
 		checkText("contact", c.Contact, 0, MaxReportContact),
@@ -99,13 +108,21 @@ func (c *ResolveReports) check() error {
 	err := errors.Join(
 		c.Order.check(),
 		checkRange("reports and targets", len(c.Reports)+len(c.Targets), 1, MaxHidden, "items"),
-		checkAll("targets", c.Targets, MaxHidden, textOf("target", MaxTarget)),
+		checkAll("targets", c.Targets, MaxHidden, checkReported),
 		ReportOutcomes.check("outcome", uint8(c.Outcome)),
 	)
 	for _, id := range c.Reports {
 		err = errors.Join(err, checkReportID(id))
 	}
 	return err
+}
+
+// checkReported checks the target of a report. A folded name may be longer than the name.
+func checkReported(target string) error {
+	if name, isProfile := strings.CutPrefix(target, ProfileMark); isProfile {
+		return checkBytes("target", name, MaxNameKeyBytes)
+	}
+	return checkText("target", target, 1, MaxTarget)
 }
 
 func checkReportID(id []byte) error {

@@ -94,6 +94,8 @@ const (
 	ProblemUnknownRule   Problem = 54 // there is no rule of this number
 	ProblemFlood         Problem = 56 // too many texts like it were written in the hour; see Settings
 	ProblemNewChannels   Problem = 57 // its sender opened MaxNewChannels today
+	ProblemTooManyNotes  Problem = 58 // there is no room for another note, of the subject or in all
+	ProblemUnknownNote   Problem = 59 // there is no note of this number
 	ProblemUnknownSender Problem = 55 // from where the entry came is not known
 
 	ProblemReportsFull    Problem = 60 // no more reports can wait for a moderator

@@ -67,6 +67,7 @@ const (
 	SpaceKept       = '8' // seq8: empty; entries that are old enough to be swept and are not over
 	SpaceFormer     = '6' // server: a former one, when it was removed, and whether its disk was destroyed
 	SpaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
+	SpaceNote       = '>' // sender1 len(subject) subject number8: a moderator's private note, see note.go
 	SpaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
 
 	SpaceReport   = '4' // letter1 and what the letter says: reports for moderators, see ReportKey and report.go
@@ -206,12 +207,6 @@ func ReportKey(number uint64) []byte {
 // ReportIDKey is the key of the number of the report with the id of a receipt.
 func ReportIDKey(id []byte) []byte { return append([]byte{SpaceReport, 'i'}, id...) }
 
-// ReportedKey is the key of the number of the report that a sender has sent of an entry.
-func ReportedKey(entry uint64, from SenderGroup) []byte {
-	key := binary.BigEndian.AppendUint64([]byte{SpaceReport, 'e'}, entry)
-	return binary.BigEndian.AppendUint64(key, uint64(from))
-}
-
 // SpaceBounds returns the bounds of a keyspace: [lower, upper).
 func SpaceBounds(space byte) (lower, upper []byte) { return []byte{space}, []byte{space + 1} }
 
@@ -230,6 +225,7 @@ var (
 	KeyReported    = []byte{spaceTally, 'o'} // the number of the newest report
 	// KeyReportsRejected is the row that counts reports rejected for lack of room.
 	KeyReportsRejected = []byte{spaceTally, 'x'}
+	KeyNoted           = []byte{spaceTally, 'n'} // the number of the newest note
 	KeyForgotten       = []byte{spaceTally, 's'} // the newest entry whose sender was forgotten
 	KeySubscriptions   = []byte{spaceTally, '+'} // subscriptions of all names
 )
@@ -291,6 +287,7 @@ var Keyspaces = [...]Keyspace{
 	{SpaceFormer, yes, no, no, no, no},
 	{SpaceRule, yes, no, no, no, no},
 	{SpaceHeldBack, yes, no, no, no, no},
+	{SpaceNote, yes, no, no, yes, yes},
 	{SpaceReport, yes, no, no, yes, yes},
 	{SpaceSubscribed, yes, yes, no, no, yes},
 	{SpaceFlood, yes, no, no, no, yes},

@@ -70,6 +70,7 @@ type Policy struct {
 	Revision uint64
 	NextEnd  int64 // when the next rule ends, or NoEnd
 	channels bool  // there are rules of channels
+	names    bool  // there are hidden names of channels
 	Networks []ArrivalRule[netip.Prefix]
 	Patterns func() []ArrivalRule[WatchedPattern]
 }
@@ -179,6 +180,14 @@ func (p *Policy) OfSender(pseudonym string) *Rule {
 	return p.All[RuleSubject{command.RuleSender, pseudonym}]
 }
 
+// HidesChannels reports whether the names of some channels are hidden.
+func (p *Policy) HidesChannels() bool { return p.names }
+
+// HiddenChannel returns the rule that hides the name of a channel, or nil.
+func (p *Policy) HiddenChannel(name string) *Rule {
+	return p.All[RuleSubject{command.RuleHiddenChannel, name}]
+}
+
 // Outlasts reports whether a rule ends later than another one.
 func (r *Rule) Outlasts(other *Rule) bool {
 	return other.Until > 0 && (r.Until == 0 || r.Until > other.Until)
@@ -236,6 +245,8 @@ func NewPolicy(rules map[RuleSubject]*Rule, revision uint64) *Policy {
 		switch r.Kind {
 		case command.RuleChannel:
 			p.channels = true
+		case command.RuleHiddenChannel:
+			p.names = true
 		case command.RuleNetwork:
 			if network, err := command.ParseNetwork(r.Subject); err == nil {
 				p.Networks = append(p.Networks, ArrivalRule[netip.Prefix]{r, network})

@@ -86,8 +86,8 @@ type WaitingPurge struct {
 	Agents   []string // as in command.Purge
 }
 
-// Lapsed reports whether the time to confirm the purge is over.
-func (p *WaitingPurge) Lapsed(now int64) bool { return now >= p.At+command.ConfirmMillis }
+// Lapses returns when the time to confirm the purge is over.
+func (p *WaitingPurge) Lapses() int64 { return p.At + command.ConfirmMillis }
 
 // Encode returns the row of SpaceWaiting.
 func (p *WaitingPurge) Encode() []byte {
@@ -114,6 +114,7 @@ const (
 	ActionUnhide          = "unhide"
 	ActionPurge           = "purge"
 	ActionAskPurge        = "ask_purge"
+	ActionLapsePurge      = "lapse_purge" // by the moderator who asked for it
 	ActionDestroyDisk     = "destroy_disk"
 	ActionSetModerator    = "set_moderator"
 	ActionRemoveModerator = "remove_moderator"

@@ -3,7 +3,9 @@ package state
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -17,10 +19,10 @@ import (
 
 // Report is a report as moderators see it.
 type Report struct {
-	Number  uint64
-	ID      []byte // of the receipt
-	Entry   uint64 // seq of what was reported
-	At      int64  // milliseconds since the epoch
+	Number uint64
+	ID     []byte // of the receipt
+	ReportSubject
+	At      int64 // milliseconds since the epoch
 	Reason  command.ReportReason
 	Text    string // empty if erased with the entry
 	Contact string // empty if not given, or erased with the entry
@@ -33,6 +35,34 @@ type Report struct {
 	From, Group SenderGroup
 }
 
+// ReportSubject is what was reported: an entry, a profile or the name of a channel.
+type ReportSubject struct {
+	Entry uint64 // seq, or 0
+	Name  string // marked as in command.Report, or empty
+}
+
+// Key returns the key of the number of the report that a sender has sent of the subject.
+func (r ReportSubject) Key(from SenderGroup) []byte {
+	key := binary.BigEndian.AppendUint64([]byte{SpaceReport, 'e'}, r.Entry)
+	return append(binary.BigEndian.AppendUint64(key, uint64(from)), r.Name...)
+}
+
+// SubjectOf returns what a report with a target is about, the entry if it is one, whether it is
+// hidden, and whether it exists.
+func SubjectOf(s Facts, target string) (subject ReportSubject, e EntryRow, hidden, known bool) {
+	if name, isProfile := strings.CutPrefix(target, command.ProfileMark); isProfile {
+		p, known := Read(s, ProfileKey(name), DecodeProfileRow)
+		return ReportSubject{Name: target}, e, p.Hidden(), known && !p.Deleted
+	}
+	if name, isChannel := strings.CutPrefix(target, command.ChannelMark); isChannel {
+		_, known = s.Get(ChannelKey(name))
+		_, hidden = s.Get(RuleSubject{command.RuleHiddenChannel, name}.Key())
+		return ReportSubject{Name: target}, e, hidden, known
+	}
+	e, known = Resolve(s, target)
+	return ReportSubject{Entry: e.Seq}, e, e.Hidden, known
+}
+
 // Encode returns the row of spaceReport.
 func (r *Report) Encode() []byte {
 	dst := AppendBlob(nil, r.ID)
@@ -40,24 +70,33 @@ func (r *Report) Encode() []byte {
 	dst = append(dst, byte(r.Reason), byte(r.Outcome), Bit(r.Proven, 1))
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.From))
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.Group))
-	return AppendBlob(AppendBlob(AppendBlob(dst, r.Text), r.Contact), r.Agent)
+	return AppendBlob(AppendBlob(AppendBlob(AppendBlob(dst, r.Text), r.Contact), r.Agent), r.Name)
 }
 
 // DecodeReport decodes a row of spaceReport.
 func DecodeReport(row []byte) (Report, error) {
 	r := RowReader{Rest: row}
 	rep := Report{
-		ID: []byte(r.Text()), Entry: r.Uint(), At: int64(r.Uint()), Closed: int64(r.Uint()),
+		ID: []byte(r.Text()), ReportSubject: ReportSubject{Entry: r.Uint()}, At: int64(r.Uint()), Closed: int64(r.Uint()),
 		Reason: command.ReportReason(r.Byte()), Outcome: command.ReportOutcome(r.Byte()), Proven: r.Byte() != 0,
 		From: r.Sender(), Group: r.Sender(), Text: r.Text(), Contact: r.Text(), Agent: r.Text(),
 	}
+	rep.Name = r.Text()
 	return rep, r.Done("report row")
 }
 
-// ReportQueue lists the reports at one applied log entry. A published queue never changes.
+// ReportQueue lists the reports, and the purges that wait for another moderator, at one applied log
+// entry. A published queue never changes.
 type ReportQueue struct {
-	Open   []QueuedReport // by number, which is by when they came
-	Closed []QueuedReport // by when they were closed, then by number
+	Open    []QueuedReport // by number, which is by when they came
+	Closed  []QueuedReport // by when they were closed, then by number
+	Waiting []QueuedPurge  // by number, which is by when they were asked for
+}
+
+// QueuedPurge is a purge in a ReportQueue: the number of its row in the record, and when it lapses.
+type QueuedPurge struct {
+	Number uint64
+	Lapses int64 // milliseconds since the epoch
 }
 
 // WatchReports is the key of those who wait for reports. No agent has such a key.
@@ -65,9 +104,10 @@ const WatchReports = "\r"
 
 // QueuedReport is a report in a ReportQueue.
 type QueuedReport struct {
-	Number, Entry uint64
-	At            int64 // when it came; of a closed one when it was closed
-	group         SenderGroup
+	Number uint64
+	ReportSubject
+	At    int64 // when it came; of a closed one when it was closed
+	group SenderGroup
 }
 
 // Queued returns the report as the queue lists it.
@@ -76,7 +116,7 @@ func (r *Report) Queued() QueuedReport {
 	if r.Closed > 0 {
 		at = r.Closed
 	}
-	return QueuedReport{r.Number, r.Entry, at, r.Group}
+	return QueuedReport{r.Number, r.ReportSubject, at, r.Group}
 }
 
 // Names reports whether an open report is about an entry.
@@ -86,7 +126,7 @@ func (q *ReportQueue) Names(entry uint64) bool {
 
 // Clone returns a copy, to be changed.
 func (q *ReportQueue) Clone() *ReportQueue {
-	return &ReportQueue{Open: slices.Clone(q.Open), Closed: slices.Clone(q.Closed)}
+	return &ReportQueue{Open: slices.Clone(q.Open), Closed: slices.Clone(q.Closed), Waiting: slices.Clone(q.Waiting)}
 }
 
 // AddClosed adds a closed report to the queue.
@@ -97,7 +137,7 @@ func (q *ReportQueue) AddClosed(r QueuedReport) {
 	q.Closed = slices.Insert(q.Closed, i, r)
 }
 
-// NextEnd is when the next report is removed because of its age, or NoEnd.
+// NextEnd is when the next report is removed because of its age, or the next purge lapses, or NoEnd.
 func (q *ReportQueue) NextEnd() int64 {
 	at := int64(NoEnd)
 	if len(q.Open) > 0 {
@@ -105,6 +145,9 @@ func (q *ReportQueue) NextEnd() int64 {
 	}
 	if len(q.Closed) > 0 {
 		at = min(at, q.Closed[0].At+command.ReportKeptMillis)
+	}
+	if len(q.Waiting) > 0 {
+		at = min(at, q.Waiting[0].Lapses)
 	}
 	return at
 }
@@ -126,29 +169,28 @@ func (w *Writer) Reporter() (from, group SenderGroup) {
 // AppealSender is the sender of the appeals of all authors: an entry has one.
 const AppealSender SenderGroup = 0
 
-// Reported returns the entry that a writer reports, the number of its earlier report of
-// that entry or 0, and the problems of the report. It does not check for room.
-func (w *Writer) Reported(s Facts, target string, reason command.ReportReason) (e EntryRow, earlier uint64, problems []command.Problem) {
+// Reported returns what a writer reports, the number of its earlier report of that or 0, and the
+// problems of the report. It does not check for room.
+func (w *Writer) Reported(s Facts, target string, reason command.ReportReason) (subject ReportSubject, earlier uint64, problems []command.Problem) {
 	if problems = w.Problems(); len(problems) > 0 {
-		return e, 0, problems
+		return subject, 0, problems
 	}
-	e, known := Resolve(s, target)
+	subject, e, hidden, known := SubjectOf(s, target)
 	if !known {
-		return e, 0, []command.Problem{command.ProblemUnknownTarget}
+		return subject, 0, []command.Problem{command.ProblemUnknownTarget}
 	}
 	if reason == command.ReportAppeal {
-		problems = w.appealProblems(s, &e)
-		return e, 0, problems
+		return subject, 0, w.appealProblems(s, &e)
 	}
 	from, _ := w.Reporter()
-	earlier, _ = Read(s, ReportedKey(e.Seq, from), DecodeNumber)
+	earlier, _ = Read(s, subject.Key(from), DecodeNumber)
 	if former := w.Proof.Former; earlier == 0 && former != "" {
-		earlier, _ = Read(s, ReportedKey(e.Seq, UnprovenSender(former)), DecodeNumber)
+		earlier, _ = Read(s, subject.Key(UnprovenSender(former)), DecodeNumber)
 	}
-	if earlier == 0 && e.Hidden {
+	if earlier == 0 && hidden {
 		problems = []command.Problem{command.ProblemHidden}
 	}
-	return e, earlier, problems
+	return subject, earlier, problems
 }
 
 // appealProblems returns the first problem of an appeal: only the author, by key, appeals for a
@@ -156,7 +198,7 @@ func (w *Writer) Reported(s Facts, target string, reason command.ReportReason) (
 func (w *Writer) appealProblems(s Facts, e *EntryRow) []command.Problem {
 	_, texts := s.Get(SeqKey(SpaceHidden, e.Seq))
 	_, held := s.Get(HeldBackKey(e.Seq))
-	_, appealed := s.Get(ReportedKey(e.Seq, AppealSender))
+	_, appealed := s.Get(ReportSubject{Entry: e.Seq}.Key(AppealSender))
 	switch {
 	case w.Strength < command.ByKey:
 		return []command.Problem{command.ProblemProofRequired}
@@ -200,7 +242,7 @@ func (q *ReportQueue) Room(group SenderGroup) (drop int, _ command.Problem) {
 	return drop, 0
 }
 
-// LoadReports reads the queue of reports.
+// LoadReports reads the queue of reports and purges.
 func LoadReports(r pebble.Reader) (*ReportQueue, error) {
 	q := &ReportQueue{}
 	err := ScanSpace(r, ReportKey(0), ReportKey(1<<64-1), func(key, row []byte) error {
@@ -213,5 +255,11 @@ func LoadReports(r pebble.Reader) (*ReportQueue, error) {
 		}
 		return err
 	})
-	return q, err
+	lower, upper := SpaceBounds(SpaceWaiting)
+	errWaiting := ScanSpace(r, lower, upper, func(key, row []byte) error {
+		p, err := DecodeWaitingPurge(row)
+		q.Waiting = append(q.Waiting, QueuedPurge{SeqOfKey(key), p.Lapses()})
+		return err
+	})
+	return q, errors.Join(err, errWaiting)
 }

@@ -2,8 +2,9 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/subtle"
-	"errors"
+	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -87,7 +88,7 @@ func (v *View) LastAdminEnd() (at int64, err error) {
 // WaitingPurge returns the purge with a number that waits for another moderator, or ErrNotFound.
 func (v *View) WaitingPurge(number uint64) (state.WaitingPurge, error) {
 	p, known, err := state.Load(v.snap, state.SeqKey(state.SpaceWaiting, number), state.DecodeWaitingPurge)
-	if err == nil && (!known || p.Lapsed(v.at.Head.Now)) {
+	if err == nil && !known {
 		err = state.ErrNotFound
 	}
 	p.Number = number
@@ -103,15 +104,42 @@ func (v *View) WaitingPurges(before uint64, limit int) (list []state.WaitingPurg
 	numbers, next = cutPage(numbers, state.PageLimit(limit))
 	for _, number := range numbers {
 		p, err := v.WaitingPurge(number)
-		switch {
-		case errors.Is(err, state.ErrNotFound): // it has lapsed, like all before it
-			return list, 0, nil
-		case err != nil:
+		if err != nil {
 			return nil, 0, err
 		}
 		list = append(list, p)
 	}
 	return list, next, nil
+}
+
+// ModNotes returns the notes of moderators on a name, unless that is empty, and on the sender of an entry,
+// unless that is 0; all notes without both. The newest comes first.
+func (v *View) ModNotes(agentKey string, entry uint64) (notes []state.Note, err error) {
+	s := &viewState{v: v}
+	lower, upper := state.SpaceBounds(state.SpaceNote)
+	scan := func(lower, upper []byte) {
+		s.Must(state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
+			n, err := state.DecodeNote(key, row)
+			notes = append(notes, n)
+			return err
+		}))
+	}
+	if agentKey == "" && entry == 0 {
+		scan(lower, upper)
+	}
+	for _, subject := range [...]state.NoteSubject{{ID: agentKey}, {Sender: true, ID: state.PseudonymOf(s, entry)}} {
+		if subject.ID != "" {
+			scan(subject.Key(), append(subject.Key(), bytes.Repeat([]byte{0xff}, 8)...))
+		}
+	}
+	slices.SortFunc(notes, func(a, b state.Note) int { return cmp.Compare(b.Number, a.Number) })
+	return notes, s.err
+}
+
+// Webhook returns the receiver of news for moderators, or "".
+func (v *View) Webhook() (string, error) {
+	url, _, err := state.GetRow(v.snap, state.KeyWebhook)
+	return string(url), err
 }
 
 // Policy returns the rules.

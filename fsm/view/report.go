@@ -34,11 +34,18 @@ func (v *View) ReportByID(id []byte) (state.Report, error) {
 	return v.Report(number)
 }
 
+// ReportSubject returns what a report with a target is about, and false if that does not exist.
+func (v *View) ReportSubject(target string) (subject state.ReportSubject, hidden, known bool, err error) {
+	s := &viewState{v: v}
+	subject, _, hidden, known = state.SubjectOf(s, target)
+	return subject, hidden, known, s.err
+}
+
 // ReportQuery selects reports.
 type ReportQuery struct {
-	Closed bool   // closed ones, newest first; else open ones, oldest first
-	Entry  uint64 // those of this entry, unless 0
-	Beyond uint64 // those after this number in the list; 0 means from its beginning
+	Closed bool                // closed ones, newest first; else open ones, oldest first
+	Of     state.ReportSubject // those of this, unless zero
+	Beyond uint64              // those after this number in the list; 0 means from its beginning
 	Limit  int
 }
 
@@ -55,7 +62,7 @@ func (v *View) Reports(query ReportQuery) (reports []state.Report, next uint64, 
 		if query.Closed {
 			isBehind = query.Beyond == 0 || r.Number < query.Beyond
 		}
-		if isBehind && (query.Entry == 0 || query.Entry == r.Entry) {
+		if isBehind && (query.Of == state.ReportSubject{} || query.Of == r.ReportSubject) {
 			numbers = append(numbers, r.Number)
 		}
 	}
@@ -87,8 +94,8 @@ func (v *View) RejectedReports() (uint64, error) {
 	return state.LoadOrZero(v.snap, state.KeyReportsRejected, state.DecodeNumber)
 }
 
-// NextReportEnd returns when the next report is removed because of its age, if there is
-// one.
+// NextReportEnd returns when the next report is removed because of its age, or the next purge
+// lapses, if there is one.
 func (v *View) NextReportEnd() (at int64, ok bool) {
 	at = v.at.Reports.NextEnd()
 	return at, at != state.NoEnd

@@ -22,9 +22,23 @@ func (f factsAt) Instant() int64 { return f.now }
 // HiddenJob replaces the title of a hidden job where it is quoted.
 const HiddenJob = "a hidden job"
 
-// shown returns an entry's row as everybody may see it. A claim and a result quote their
-// job's title, which is stored only in the job's row.
+// shown returns an entry's row as everybody may see it: without a hidden name of its channel.
 func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
+	row, err := v.complete(seq, row)
+	if err != nil || len(row) == 0 || !v.at.Policy.HidesChannels() {
+		return row, err
+	}
+	s, err := summaryOf(row)
+	if err != nil || v.at.Policy.HiddenChannel(string(s.channel[1:len(s.channel)-1])) == nil { // names need no escapes
+		return row, err
+	}
+	at := cap(row) - cap(s.channel)
+	return slices.Concat(row[:at], []byte(`""`), row[at+len(s.channel):]), nil
+}
+
+// complete returns an entry's row with the texts that are stored elsewhere: a claim and a result
+// quote their job's title, which is stored only in the job's row.
+func (v *View) complete(seq uint64, row []byte) ([]byte, error) {
 	if len(row) > state.EntryRowFlags && row[state.EntryRowFlags]&state.FlagHidden != 0 {
 		return v.explained(seq, row)
 	}
@@ -158,16 +172,24 @@ func (v *View) storedRow(seq uint64) ([]byte, error) {
 	return row, err
 }
 
-// originalRow is row for moderators: that of a hidden entry is as its author wrote it.
+// originalRow is row for moderators: that of a hidden entry is as its author wrote it, and the name
+// of its channel is shown.
 func (v *View) originalRow(seq uint64, f func(row []byte) error) error {
 	h, hidden, err := state.Load(v.snap, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden)
-	switch {
-	case err != nil:
-		return fmt.Errorf("read hidden entry %d: %w", seq, err)
-	case !hidden:
-		return v.row(seq, f)
+	row := h.Row
+	if err == nil && !hidden {
+		row, err = v.storedRow(seq)
 	}
-	return v.show(seq, h.Row, f)
+	if err == nil && len(row) == 0 {
+		err = state.ErrNotFound
+	}
+	if err == nil {
+		row, err = v.complete(seq, row)
+	}
+	if err != nil {
+		return fmt.Errorf("read entry %d: %w", seq, err)
+	}
+	return f(row)
 }
 
 // Visibility is the visibility of an entry or a profile.

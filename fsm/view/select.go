@@ -27,7 +27,10 @@ type Selection struct {
 func (v *View) Select(sel *Selection) (seqs []uint64, next uint64, err error) {
 	limit := min(max(sel.Limit, 1), maxSelected)
 	search := index.Query{Min: 1, Before: sel.Before, Limit: limit}
-	phrases, some, err := v.translate(sel.Query, &search)
+	addTerm(&search, state.TermChannel, sel.Channel) // hidden or not
+	query := sel.Query
+	query.Channel = ""
+	phrases, some, err := v.translate(query, &search)
 	if err != nil || !some {
 		return nil, 0, err
 	}

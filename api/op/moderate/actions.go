@@ -370,10 +370,12 @@ var selectEntries = forModerators("entries", listParams, func(l *read.Params) {
 func entryRow(v *view.View, seq uint64, maxBody int) (wire.Object, error) {
 	entry, err := v.AppendOriginal(nil, seq, maxBody)
 	state, errState := v.Visibility(seq)
-	if err = errors.Join(err, errState); err != nil {
+	meta, _, errMeta := v.Meta(seq)
+	notes, errNotes := notesOn(v, meta.AgentKey, seq)
+	if err = errors.Join(err, errState, errMeta, errNotes); err != nil {
 		return nil, fmt.Errorf("show entry %d: %w", seq, err)
 	}
-	return wire.Object{{"entryState", state}, {"entry", json.RawMessage(entry)}}, nil
+	return wire.Object{{"entryState", state}, {"entry", json.RawMessage(entry)}, {"moderatorNotes", notes}}, nil
 }
 
 // samplesOf shows the first maxSamples items of a list.

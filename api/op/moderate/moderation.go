@@ -54,6 +54,9 @@ func Operations() []op.Operation {
 		row("hide", "hide", acting(hiding), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", acting(showing), "Show what was hidden again, for moderators", actionParams),
 		row("purge", "purge", acting(purging), "Erase entries and profiles for good, for moderators", hideParams),
+		row("hide-channel", "hideChannel", ruling(nameParams, sampleName, channelRule), "Hide the name of a channel, for moderators", nameParams),
+		row("note", "setNote", setNote, "Note something on a sender or a name, for moderators", noteParams),
+		list("notes", "listNotes", listNotes, "Notes on senders and names, for moderators", noteListParams),
 		list("waiting", "listWaiting", listWaiting, "Purges that another moderator has to confirm, for moderators", recordParams),
 		row("confirm", "confirmPurge", confirmPurge, "Carry out the purge of another moderator, for moderators", confirmParams),
 		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
@@ -63,7 +66,7 @@ func Operations() []op.Operation {
 
 // roles are the roles that operations need, except RoleReport.
 var roles = map[string]command.Role{
-	"hide": command.RoleHide, "unhide": command.RoleHide, "block": command.RoleHide, "lift": command.RoleHide,
+	"hide": command.RoleHide, "hideChannel": command.RoleHide, "unhide": command.RoleHide, "block": command.RoleHide, "lift": command.RoleHide,
 	"purge": command.RolePurge, "confirmPurge": command.RolePurge,
 	"freeze": command.RoleAdmin, "watch": command.RoleAdmin,
 }
@@ -89,6 +92,7 @@ func OperatorOperations() []op.Operation {
 		{ID: "setModerator", Handle: setModerator},
 		{ID: "destroyDisk", Handle: destroyDisk},
 		{ID: "setWebhook", Handle: setWebhook},
+		{ID: "getWebhook", Handle: op.Private(op.Simple(getWebhook))},
 		{ID: "listModerators", Handle: op.Private(op.Simple(listModerators))},
 	}
 }
@@ -276,7 +280,15 @@ func moderationLog(c *op.Call) (op.Task, error) {
 		for i, r := range records {
 			what := any(r.What)
 			shown := r.What
-			if r.Private && by.Name == "" && r.Action != state.ActionResolve { // that one has only ids and an outcome
+			if by.Name == "" && hidesChannel(c.View(), &r) {
+				r.Private = true
+			}
+			switch {
+			case by.Name != "":
+			case r.Action == state.ActionResolve: // it has only ids, names and an outcome
+				shown = withoutChannels(r.What)
+				what = shown
+			case r.Private:
 				what, shown = nil, selectedText(&r)
 			}
 			rows[i] = wire.Object{

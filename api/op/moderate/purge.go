@@ -55,7 +55,7 @@ var listWaiting = forModerators("waiting", recordParams, nil, func(c *op.Call, l
 		rows = append(rows, wire.Object{
 			{"number", p.Number},
 			{"at", p.At},
-			{"until", p.At + command.ConfirmMillis},
+			{"until", p.Lapses()},
 			{"by", p.By},
 			{"reason", p.Reason},
 			{"ids", wire.NonNil(p.IDs)},

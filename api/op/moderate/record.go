@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // recordTexts describe the actions of records: with their subject, and with one that is not public.
@@ -14,6 +16,7 @@ var recordTexts = map[string]struct{ to, toSome string }{
 	state.ActionUnhide:          {"Showed % again", ""},
 	state.ActionPurge:           {"Erased % for good", ""},
 	state.ActionAskPurge:        {"Hid %, to be erased if another moderator confirms it within a day", ""},
+	state.ActionLapsePurge:      {"No other moderator confirmed within a day that % is to be erased: the texts are kept", ""},
 	state.ActionDestroyDisk:     {"Said that the disk of the former server % was destroyed", "Said that the disk of a former server was destroyed"},
 	state.ActionSetModerator:    {"Gave the moderator % a token", "Gave a moderator a token"},
 	state.ActionRemoveModerator: {"Ended the token of the moderator %", "Ended the token of a moderator"},
@@ -27,8 +30,10 @@ var recordTexts = map[string]struct{ to, toSome string }{
 	"unwatch":                   {"No longer looks for the %", "No longer looks for certain words"},
 	"block":                     {"Blocked the %", "Blocked a sender or a name"},
 	"unblock":                   {"Unblocked the %", "Unblocked a sender or a name"},
-	"freeze":                    {"Froze writes: %", ""},
-	"unfreeze":                  {"Ended the freeze of writes: %", ""},
+	"freeze":                    {"Froze writes: %", "Froze writes to a channel"},
+	"unfreeze":                  {"Ended the freeze of writes: %", "Ended the freeze of a channel"},
+	"hide_channel":              {"Hid the name of the %", "Hid the name of a channel"},
+	"unhide_channel":            {"Showed the name of the % again", "Showed the name of a channel again"},
 }
 
 // listedIDs is how many ids a text about a record lists. More of them are counted.
@@ -37,13 +42,13 @@ const listedIDs = 10
 // RecordWhat returns the subject of a record, state.Record.What, as text.
 func RecordWhat(action, what string) string {
 	switch action {
-	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge:
+	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge, state.ActionLapsePurge:
 		if !strings.HasPrefix(what, "a ") { // ids, and no purge list or selection
 			return idsText(what)
 		}
 	case state.ActionResolve:
 		outcome, ids, _ := strings.Cut(what, " ")
-		if n := len(strings.Fields(ids)); n > listedIDs {
+		if n := len(strings.Fields(ids)); n > listedIDs || strings.ContainsAny(ids, command.ProfileMark+command.ChannelMark) {
 			return idsText(ids) + " as " + outcome
 		} else if n > 1 {
 			return fmt.Sprintf("%d entries as %s: %s", n, outcome, idsText(ids))
@@ -57,10 +62,27 @@ func RecordWhat(action, what string) string {
 // whose ids together would link the names of a sender. Other private subjects are empty.
 func selectedText(r *state.Record) string {
 	switch r.Action {
-	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge:
+	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge, state.ActionLapsePurge:
 		return fmt.Sprintf("a selection of %d entries", len(strings.Fields(r.What)))
 	}
 	return ""
+}
+
+// withoutChannels returns the subject of a record of settled reports without the names of channels.
+func withoutChannels(what string) string {
+	words := strings.Fields(what)
+	for i, word := range words {
+		if strings.HasPrefix(word, command.ChannelMark) {
+			words[i] = "(channel)"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// hidesChannel reports whether a public record names a channel whose name is hidden.
+func hidesChannel(v *view.View, r *state.Record) bool {
+	words := strings.Fields(r.What)
+	return len(words) > 1 && words[0] == command.RuleChannel.String() && v.Policy().HiddenChannel(words[1]) != nil
 }
 
 // idsText lists the ids of entries and profiles if they are few. Otherwise it returns the

@@ -1,6 +1,7 @@
 package moderate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,12 +16,13 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
 var (
-	reportListParams = append([]string{"status", "entry_id", "after", "wait"}, recordParams...)
-	resolveParams    = []string{"ids", "outcome", "reason", "dry_run"}
+	reportListParams = append([]string{"status", "entry_id", "after", "wait", "profile", "channel"}, recordParams...)
+	resolveParams    = []string{"ids", "profiles", "channels", "outcome", "reason", "dry_run"}
 	reportOutcomes   = strings.Join(command.ReportOutcomes.List(), ", ")
 )
 
@@ -37,6 +39,7 @@ var listReports = forModerators("reports", reportListParams, func(l *read.Params
 		l.Problems.Add("status", "must be open (the usual) or resolved")
 	}
 	l.Thread = l.ID("entry_id")
+	reportedName(l)
 	for _, field := range []string{"after", "wait"} {
 		if l.Doc.Get(field) != nil && l.Status == 1 {
 			l.Problems.Add(field, "goes only with open reports")
@@ -49,7 +52,7 @@ var listReports = forModerators("reports", reportListParams, func(l *read.Params
 	if !l.Resolve(c.View()) {
 		return nil, 0, nil
 	}
-	query.Entry = l.Query.Thread
+	query.Of = state.ReportSubject{Entry: l.Query.Thread, Name: reportedName(l)}
 	reports, next, err := awaitReports(c, query, l.Wait())
 	if err != nil {
 		return nil, 0, err
@@ -63,6 +66,18 @@ var listReports = forModerators("reports", reportListParams, func(l *read.Params
 	}
 	return rows, next, nil
 })
+
+// reportedName reads the profile or the channel whose reports are listed, as command.Report has it.
+func reportedName(l *read.Params) string {
+	channel := l.Text("channel", wire.MaxRawName)
+	switch name := l.Agent("profile"); {
+	case name != "":
+		return command.ProfileMark + text.Fold(name)
+	case channel != "":
+		return command.ChannelMark + l.Name("channel", text.ChannelName(channel), command.MaxChannel)
+	}
+	return ""
+}
 
 // reportsAfter reads the number of the newest report that the caller has seen.
 func reportsAfter(l *read.Params) uint64 {
@@ -99,17 +114,41 @@ func awaitReports(c *op.Call, query view.ReportQuery, wait time.Duration) (repor
 
 // reportRow returns a report for moderators.
 func reportRow(c *op.Call, view *view.View, r *state.Report) (wire.Object, error) {
-	entry, err := entryRow(view, r.Entry, maxReportedBody)
+	about, err := subjectRow(view, r.ReportSubject)
 	if err != nil {
 		return nil, err
 	}
-	return append(append(resource.Receipt(c, view, r), wire.Object{
+	return append(append(resource.Receipt(c, view, r).Replace("name", wire.OrNull(r.Name)), wire.Object{
 		{"number", r.Number},
 		{"text", wire.OrNull(r.Text)},
 		{"contact", wire.OrNull(r.Contact)},
 		{"agent", r.Agent},
 		{"agentProven", r.Proven},
-	}...), entry...), nil
+	}...), about...), nil
+}
+
+// subjectRow returns what was reported: an entry or a profile with its texts, or a name of a channel.
+func subjectRow(v *view.View, of state.ReportSubject) (wire.Object, error) {
+	if of.Entry > 0 {
+		row, err := entryRow(v, of.Entry, maxReportedBody)
+		return append(row, wire.Field{"profile", nil}), err
+	}
+	name, isProfile := strings.CutPrefix(of.Name, command.ProfileMark)
+	if isProfile {
+		profile, err := v.AppendOriginalProfile(nil, name)
+		is, _, errState := v.ProfileVisibility(name)
+		notes, errNotes := notesOn(v, name, 0)
+		if err = errors.Join(err, errState, errNotes); err != nil {
+			return nil, fmt.Errorf("show profile %s: %w", name, err)
+		}
+		return wire.Object{{"entryState", is}, {"entry", nil}, {"moderatorNotes", notes}, {"profile", json.RawMessage(profile)}}, nil
+	}
+	_, hidden, _, err := v.ReportSubject(of.Name)
+	is := view.Visible
+	if hidden {
+		is = view.Hidden
+	}
+	return wire.Object{{"entryState", is}, {"entry", nil}, {"moderatorNotes", []wire.Object{}}, {"profile", nil}}, err
 }
 
 var sampleResolve = wire.Object{{"ids", []string{state.EntryID(1)}}, {"outcome", command.ReportKept.String()}, {"reason", "Not an advertisement"}}
@@ -126,8 +165,17 @@ var resolveReports = ordering(resolveParams, sampleResolve, func(c *op.Call, f *
 		f.checkIDs([]string{s})
 		cmd.Targets = append(cmd.Targets, s)
 	}
-	if len(cmd.Reports)+len(cmd.Targets) == 0 && !f.Problems.Any() {
-		f.Problems.Add("ids", "is required: the ids of reports, or of entries for all open reports of these")
+	for _, name := range f.words("profiles", command.MaxHidden) {
+		cmd.Targets = append(cmd.Targets, command.ProfileMark+text.Fold(text.AgentName(name)))
+	}
+	for _, name := range f.words("channels", command.MaxHidden) {
+		cmd.Targets = append(cmd.Targets, command.ChannelMark+text.ChannelName(name))
+	}
+	switch n := len(cmd.Reports) + len(cmd.Targets); {
+	case n == 0 && !f.Problems.Any():
+		f.Problems.Add("ids", "is required: the ids of reports, or of entries for all open reports of these; or profiles, or channels")
+	case n > command.MaxHidden:
+		f.Problems.Add("ids", "and names may be at most %d together; these are %d", command.MaxHidden, n)
 	}
 	outcome := wire.Word(f.word("outcome", command.MaxName))
 	cmd.Outcome = command.ReportOutcome(command.ReportOutcomes.Parse(outcome))
@@ -202,12 +250,15 @@ func openReports(c *op.Call, cmd *command.ResolveReports) (open []state.Report, 
 		}
 	}
 	for _, id := range cmd.Targets {
-		seq, known := view.Resolve(id)
+		subject, _, known, err := view.ReportSubject(id)
+		if err != nil {
+			return nil, fmt.Errorf("look for %s: %w", id, err)
+		}
 		if !known {
-			c.Notes = append(c.Notes, id+" names no entry that exists.")
+			c.Notes = append(c.Notes, id+" names no entry, profile or channel that exists.")
 			continue
 		}
-		all, err := reportsOf(view, seq)
+		all, err := reportsOf(view, subject)
 		if err != nil {
 			return nil, err
 		}
@@ -219,9 +270,9 @@ func openReports(c *op.Call, cmd *command.ResolveReports) (open []state.Report, 
 	return open, nil
 }
 
-// reportsOf returns all open reports of an entry.
-func reportsOf(v *view.View, seq uint64) (all []state.Report, err error) {
-	query := view.ReportQuery{Entry: seq, Limit: command.MaxList}
+// reportsOf returns all open reports of a subject.
+func reportsOf(v *view.View, subject state.ReportSubject) (all []state.Report, err error) {
+	query := view.ReportQuery{Of: subject, Limit: command.MaxList}
 	for {
 		page, next, err := v.Reports(query)
 		if err != nil {
@@ -232,6 +283,15 @@ func reportsOf(v *view.View, seq uint64) (all []state.Report, err error) {
 		}
 		query.Beyond = next
 	}
+}
+
+// getWebhook shows the receiver of news for moderators, or "".
+func getWebhook(c *op.Call) error {
+	url, err := c.View().Webhook()
+	if err != nil {
+		return fmt.Errorf("read the webhook: %w", err)
+	}
+	return c.AnswerObject(http.StatusOK, wire.Object{{"url", url}})
 }
 
 // setWebhook sets the receiver of news for moderators, once it has passed the check that

@@ -1,6 +1,7 @@
 package moderate
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -22,11 +23,13 @@ var (
 	freezeParams = []string{"channel", "unproven", "all", "for", "reason", "dry_run"}
 	watchParams  = []string{"pattern", "hold", "for", "reason", "dry_run", "last"}
 	liftParams   = []string{"number", "reason", "dry_run"}
+	nameParams   = []string{"channel", "for", "reason", "dry_run"}
 
 	// Valid calls.
 	sampleBlock  = wire.Object{{"agent", write.ExampleName}, {"for", "7d"}, {"reason", "Advertisement"}}
 	sampleFreeze = wire.Object{{"channel", "general"}, {"for", "1h"}, {"reason", "Flood"}}
 	sampleWatch  = wire.Object{{"pattern", "(?i)cheap pills"}, {"for", "7d"}, {"reason", "Advertisement"}}
+	sampleName   = wire.Object{{"channel", "general"}, {"reason", "A personal detail"}}
 	sampleLift   = wire.Object{{"number", "1"}, {"reason", "It is over"}}
 )
 
@@ -207,6 +210,14 @@ func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
 	}
 }
 
+// channelRule reads the channel whose name is to be hidden.
+func channelRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
+	cmd.Kind, cmd.Subject = command.RuleHiddenChannel, f.Name("channel", text.ChannelName(f.Text("channel", wire.MaxRawName)), command.MaxChannel)
+	if !f.flag("dry_run") {
+		f.needReason()
+	}
+}
+
 // freezeRule reads the subject of a freeze.
 func freezeRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
 	field := f.only("channel", "unproven", "all")
@@ -308,7 +319,10 @@ var listRules = forModerators("rules", recordParams, nil, func(c *op.Call, l *re
 var listHeld = forModerators("held", recordParams, nil, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
 	held, next, err := c.View().HeldBack(l.Query.Before, l.Query.Limit)
 	for _, h := range held {
-		rows = append(rows, wire.Object{{"id", h.ID}, {"agent", h.Agent}, {"at", h.At}, {"rule", h.Rule}, {"texts", h.Texts}})
+		seq, _ := c.View().Resolve(h.ID) // 0 for a profile
+		notes, errNotes := notesOn(c.View(), h.Agent, seq)
+		err = errors.Join(err, errNotes)
+		rows = append(rows, wire.Object{{"id", h.ID}, {"agent", h.Agent}, {"at", h.At}, {"rule", h.Rule}, {"texts", h.Texts}, {"moderatorNotes", notes}})
 	}
 	return rows, next, err
 })

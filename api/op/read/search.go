@@ -29,6 +29,12 @@ func NoteEmpty(c *op.Call, l *Params, next uint64, find func() ([]uint64, uint64
 		c.Notes = append(c.Notes, "A call looks at a bounded number of entries, and none of these matches. Continue with cursor=nextCursor.")
 		return nil
 	}
+	for name := range strings.SplitSeq(l.Query.Channel, command.Or) {
+		if rule := c.View().Policy().HiddenChannel(name); rule != nil {
+			c.Notes = append(c.Notes, wire.HiddenChannel+": "+rule.Reason)
+			return nil
+		}
+	}
 	words := strings.Fields(l.Query.Q)
 	if len(words) == 0 || l.Query.Before != 0 {
 		return nil

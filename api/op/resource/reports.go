@@ -13,16 +13,18 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // The fields of reports (interface, 4.14).
 var (
-	fieldEntryID  = write.Field{Name: "entry_id", Most: command.MaxTarget, Required: true, Refers: state.TypeEntry}
+	fieldEntryID  = write.Field{Name: "entry_id", Most: command.MaxTarget, Refers: state.TypeEntry}
+	fieldProfile  = write.Field{Name: "profile", Most: wire.MaxRawName}
 	fieldReason   = write.Field{Name: "reason", Most: command.MaxName, Required: true, Like: command.ReportOther.String()}
 	fieldText     = write.Field{Name: "text", Least: command.MinReport, Most: command.MaxReport, Required: true}
 	fieldContact  = write.Field{Name: "contact", Most: command.MaxReportContact}
-	reportFields  = []write.Field{fieldEntryID, fieldReason, fieldText, fieldContact, write.FieldAuthor, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
+	reportFields  = []write.Field{fieldEntryID, fieldProfile, fieldChannel, fieldReason, fieldText, fieldContact, write.FieldAuthor, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
 	reportReasons = strings.Join(command.ReportReasons.List(), ", ")
 )
 
@@ -47,8 +49,9 @@ func ParseReportID(s string) (id []byte, ok bool) {
 // reportForm is the body of POST /api/reports.
 type reportForm struct {
 	write.Form
-	target, words, contact write.Sent
-	why                    command.ReportReason
+	words, contact write.Sent
+	target, field  string // as in command.Report, and the field that has it
+	why            command.ReportReason
 }
 
 // readReport reads a report. Its text may contain credentials: only moderators see it.
@@ -60,11 +63,7 @@ func readReport(doc *wire.Document) *reportForm {
 		r.Problems.Add(fieldEntryID.Name, "is required: the request body must be a JSON object with the text fields entry_id, reason and text")
 		return r
 	}
-	r.target = r.ReadID(&fieldEntryID, state.TypeEntry)
-	if r.target.Length == 0 && !r.Problems.Has(fieldEntryID.Name) {
-		r.Problems.Add(fieldEntryID.Name, "is required: the id of an entry, a job or a request for help")
-		r.Ask(fieldEntryID.Name)
-	}
+	r.readTarget()
 	reason := r.Read(&fieldReason)
 	r.why = command.ReportReason(command.ReportReasons.Parse(wire.Word(reason.Value)))
 	if r.why == 0 && !r.Problems.Has(fieldReason.Name) {
@@ -80,32 +79,64 @@ func readReport(doc *wire.Document) *reportForm {
 	return r
 }
 
+// readTarget reads what is reported: one of an entry, a profile and a channel.
+func (r *reportForm) readTarget() {
+	id, profile, channel := r.ReadID(&fieldEntryID, state.TypeEntry), r.Read(&fieldProfile), r.Read(&fieldChannel)
+	name := r.Converted(&fieldProfile, profile, fieldProfile.Name, text.AgentName, command.MaxName)
+	r.Settle(&fieldProfile, profile.Given, name)
+	place := r.Converted(&fieldChannel, channel, fieldChannel.Name, text.ChannelName, command.MaxChannel)
+	r.Settle(&fieldChannel, channel.Given, place)
+	r.field = fieldEntryID.Name
+	given := 0
+	for _, one := range [...]struct{ target, field, value string }{
+		{id.Value, fieldEntryID.Name, id.Value}, {command.ProfileMark + text.Fold(name), fieldProfile.Name, name}, {command.ChannelMark + place, fieldChannel.Name, place},
+	} {
+		if one.value != "" {
+			r.target, r.field = one.target, one.field
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		r.Problems.Add(r.field, "goes alone: give one of entry_id, profile and channel")
+	case given == 0 && !r.Problems.Has(fieldEntryID.Name) && !r.Problems.Has(fieldProfile.Name) && !r.Problems.Has(fieldChannel.Name):
+		r.Problems.Add(fieldEntryID.Name, "is required: the id of an entry, a job or a request for help; or give profile, or channel")
+		r.Ask(fieldEntryID.Name)
+	}
+}
+
 func (r *reportForm) Inspect(view *view.View) ([]command.Problem, error) {
-	if r.Problems.Has(write.FieldAuthor.Name) || r.Problems.Has(fieldEntryID.Name) {
+	if r.Problems.Has(write.FieldAuthor.Name) || r.target == "" || r.Problems.Has(r.field) {
 		return r.Form.Inspect(view)
 	}
-	return view.ReportProblems(r.Author.Signature(), r.target.Value, r.why)
+	return view.ReportProblems(r.Author.Signature(), r.target, r.why)
 }
 
 func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejection {
 	switch p {
 	case command.ProblemUnknownTarget:
+		if r.field != fieldEntryID.Name {
+			return write.Rejection{Issue: wire.Issue{r.field, "names no " + r.field + " that exists"}}
+		}
 		issue := wire.Issue{fieldEntryID.Name, "names no entry that exists: GET /api/entries lists them"}
-		r.Doubts = append(r.Doubts, write.Doubt{fieldEntryID.Name, r.target.Value, state.TypeEntry})
-		if near, err := op.NearID(view, r.target.Value, state.TypeEntry); err == nil && near != "" {
+		r.Doubts = append(r.Doubts, write.Doubt{fieldEntryID.Name, r.target, state.TypeEntry})
+		if near, err := op.NearID(view, r.target, state.TypeEntry); err == nil && near != "" {
 			issue.Message += "; there is " + near
 		}
 		return write.Rejection{Issue: issue}
 	case command.ProblemAppealShown:
 		return write.Rejection{Issue: wire.Issue{fieldEntryID.Name, "names an entry that is shown: an appeal is for one that a moderator has hidden"}}
 	case command.ProblemAppealOthers:
-		return write.Rejection{Issue: wire.Issue{fieldEntryID.Name, "names an entry that was not written with this edit_key: only its author appeals"}}
+		return write.Rejection{Issue: wire.Issue{r.field, "names no entry that was written with this edit_key: only the author of an entry appeals"}}
 	case command.ProblemAppealed:
 		return write.Rejection{wire.Issue{fieldEntryID.Name, "names an entry that has an appeal: GET /api/reports/{id} of its receipt says what was done"}, wire.CodeWrongStatus, "An entry has one appeal."}
 	case command.ProblemHidden:
-		return write.Rejection{Issue: wire.Issue{fieldEntryID.Name, "names an entry that " + notShown(view, r.target.Value)}}
+		if r.field != fieldEntryID.Name {
+			return write.Rejection{Issue: wire.Issue{r.field, "is hidden by a moderator already"}}
+		}
+		return write.Rejection{Issue: wire.Issue{fieldEntryID.Name, "names an entry that " + notShown(view, r.target)}}
 	}
-	return write.NewerRule(fieldEntryID.Name, p)
+	return write.NewerRule(r.field, p)
 }
 
 // notShown returns the reason why an entry cannot be reported.
@@ -127,7 +158,7 @@ func (r *reportForm) Command(*op.Environment) command.Payload {
 	_, _ = rand.Read(id) // never fails
 	return &command.Report{
 		Agent: r.Author.Agent, AgentKey: r.Author.AgentKey, Proof: r.Author.Proof,
-		ID: id, Target: r.target.Value, Reason: r.why, Text: r.words.Value, Contact: r.contact.Value,
+		ID: id, Target: r.target, Reason: r.why, Text: r.words.Value, Contact: r.contact.Value,
 	}
 }
 
@@ -156,9 +187,19 @@ func Receipt(c *op.Call, view *view.View, r *state.Report) wire.Object {
 	if r.Closed > 0 {
 		status, outcome, closed = "resolved", r.Outcome.String(), r.Closed
 	}
+	entry, name := any(nil), any(nil)
+	switch channel, isChannel := strings.CutPrefix(r.Name, command.ChannelMark); {
+	case r.Entry > 0:
+		entry = c.ShownID(view, r.Entry)
+	case isChannel && view.Policy().HiddenChannel(channel) != nil:
+		name = command.ChannelMark
+	default:
+		name = r.Name
+	}
 	return wire.Object{
 		{"id", FormatReportID(r.ID)},
-		{"entryId", c.ShownID(view, r.Entry)},
+		{"entryId", entry},
+		{"name", name},
 		{"reason", r.Reason.String()},
 		{"createdAt", r.At},
 		{"status", status},
@@ -190,7 +231,7 @@ var (
 
 func (r *reportForm) Preview(*view.View, command.Payload) (wire.Object, error) {
 	return wire.Object{
-		{fieldEntryID.Name, r.target.Value},
+		{r.field, strings.TrimLeft(r.target, command.ProfileMark+command.ChannelMark)},
 		{fieldReason.Name, r.why.String()},
 		{fieldText.Name, r.words.Value},
 		{fieldContact.Name, wire.OrNull(r.contact.Value)},

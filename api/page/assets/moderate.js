@@ -84,19 +84,34 @@
       $("#mod-sender").value = item.id;
       await show(false);
     }));
+    const noteDown = button("Note", async () => {
+      const text = prompt(`A note on the sender of ${item.id}, for moderators alone`);
+      if (!text) return;
+      await call("/api/moderation/note", item.named ? { agent: item.id.slice(1), text } : { sender_of: item.id, text });
+      await show(false);
+    });
+    if (!item.named) buttons.append(noteDown);
+    else if (item.id[0] === "@") buttons.replaceChildren(noteDown);
+    else buttons.replaceChildren();
     if (!item.confirm) li.append(buttons);
     return li;
   };
 
-  const entryItem = (row) => ({
+  const noteLines = (row) => row.moderatorNotes.map((n) => `Note on the ${n.about} by ${n.by}: ${n.text}`);
+  // nameItem is a profile or a channel that was reported: @ and a name, or # and one.
+  const nameItem = (row) => ({
+    id: row.name, named: true, state: row.entryState, agent: row.name, at: row.createdAt, reports: noteLines(row),
+    texts: row.profile ? [row.profile.description, row.profile.note] : [],
+  });
+  const entryItem = (row) => row.entry === null ? nameItem(row) : ({
     id: row.entry.id, state: row.entryState, agent: row.entry.agent, channel: row.entry.channel, at: row.entry.createdAt,
-    replyTo: row.entry.replyTo, texts: [row.entry.title, row.entry.body], reports: [],
+    replyTo: row.entry.replyTo, texts: [row.entry.title, row.entry.body], reports: noteLines(row),
   });
   const lists = {
-    reports: { path: "reports", of: (r) => ({ ...entryItem(r), reports: [`${r.reason === "appeal" ? "Appeal" : `Reported as ${r.reason}`} by ${r.agent}: ${r.text || "no text"}${r.contact ? ` (${r.contact})` : ""}`] }) },
+    reports: { path: "reports", of: (r) => ({ ...entryItem(r), reports: [...noteLines(r), `${r.reason === "appeal" ? "Appeal" : `Reported as ${r.reason}`} by ${r.agent}: ${r.text || "no text"}${r.contact ? ` (${r.contact})` : ""}`] }) },
     resolved: { path: "reports?status=resolved", member: "reports", of: (r) => ({ ...entryItem(r), reports: [`${r.reason === "appeal" ? "Appeal" : `Reported as ${r.reason}`}: ${r.outcome}`] }) },
     waiting: { path: "waiting", of: (p) => ({ id: p.number, confirm: p.number, state: "waiting for confirmation", agent: p.by, at: p.at, texts: [...p.ids, ...p.profiles].slice(0, 100), reports: [p.reason] }) },
-    held: { path: "held", of: (h) => ({ id: h.id, state: `held by rule ${h.rule}`, agent: h.agent, at: h.at, texts: h.texts, reports: [] }) },
+    held: { path: "held", of: (h) => ({ id: h.id, state: `held by rule ${h.rule}`, agent: h.agent, at: h.at, texts: h.texts, reports: noteLines(h) }) },
     hidden: { path: "entries?hidden=1", member: "entries", filtered: true, of: entryItem },
     entries: { path: "entries", filtered: true, of: entryItem },
   };
@@ -112,6 +127,11 @@
     const items = page[list.member || list.path];
     if (!more) rows.replaceChildren();
     for (const item of items) rows.append(card(list.of(item)));
+    if (name === "reports") {
+      newest = Math.max(newest, ...items.map((item) => item.number));
+      if (!page.nextCursor) $("#mod-news").hidden = true;
+      follow();
+    }
     cursor = page.nextCursor;
     $("#mod-more").hidden = !cursor;
     say(`${rows.childElementCount} shown${cursor ? ", and there are more" : ""}.`);
@@ -128,8 +148,9 @@
   };
 
   // resolve closes the open reports of entries, in parts.
-  const resolve = async (ids, outcome, reason) => {
+  const resolve = async (ids, names, outcome, reason) => {
     let resolved = 0;
+    if (names.profiles || names.channels) resolved += (await call("/api/moderation/resolve", { ...names, outcome, reason })).resolved;
     for (let at = 0; at < ids.length; at += most) {
       resolved += (await call("/api/moderation/resolve", { ids: ids.slice(at, at + most), outcome, reason })).resolved;
     }
@@ -152,11 +173,16 @@
 
   const doIt = async () => {
     const action = $("#mod-do").value, reason = $("#mod-reason").value.trim(), all = $("#mod-to").value === "all";
-    const ids = [...new Set([...rows.querySelectorAll("input:checked")].map((mark) => mark.value))];
-    const body = { reason, ...(all ? selection() : { ids }) };
+    const marked = [...new Set([...rows.querySelectorAll("input:checked")].map((mark) => mark.value))];
+    const ids = marked.filter((id) => !"@#".includes(id[0])), names = {};
+    const named = (mark) => marked.filter((id) => id[0] === mark).map((id) => id.slice(1));
+    if (named("@").length) names.profiles = named("@");
+    if (named("#").length) names.channels = named("#");
+    if (all ? false : names.channels && action !== "keep" && action !== "hide") return say("The name of a channel can be hidden or kept; mod lift shows it again.");
+    const body = { reason, ...(all ? selection() : { ids, ...(names.profiles ? { profiles: names.profiles } : {}) }) };
     if (all && Object.keys(selection()).length === 0) return say("Set a filter: it selects the entries.");
     if (all && $("#mod-list").value === "hidden") body.hidden = true;
-    if (!all && ids.length === 0) return say("Mark entries first.");
+    if (!all && marked.length === 0) return say("Mark entries first.");
     if (action === "keep" && all) return say("Mark the entries to keep.");
     if (action !== "unhide" && action !== "keep" && $("#mod-block").value) body.block_for = $("#mod-block").value;
     let done = "", outcome = outcomes[action];
@@ -166,18 +192,43 @@
         if (would.matched === 0) return say("There is no entry to change.");
         if (!confirm(`${action} ${would.matched} entries${would.blocked ? `, and block ${would.blocked} senders` : ""}?`)) return say("Nothing was changed.");
       }
-      const sum = await send(action, body, false);
+      for (const channel of all ? [] : names.channels || []) await call("/api/moderation/hide-channel", { channel, reason });
+      const some = all || ids.length > 0 || names.profiles;
+      const sum = some ? await send(action, body, false) : { changed: names.channels.length, matched: names.channels.length, blocked: 0 };
       done = `${sum.changed} of ${sum.matched} changed, ${sum.blocked} senders blocked. `;
       if (sum.waiting) {
         outcome = "hidden";
         done += "They are hidden, and erased once another moderator confirms it within 24 hours. ";
       }
     }
-    if (!all && $("#mod-resolve").checked) done += `${await resolve(ids, outcome, reason)} reports resolved.`;
+    if (!all && $("#mod-resolve").checked) done += `${await resolve(ids, names, outcome, reason)} reports resolved.`;
     await show(false);
     say(done);
   };
 
+  // follow waits for reports and shows how many are new. It does not change the list.
+  let newest = 0, following = false;
+  const follow = async () => {
+    if (following) return;
+    following = true;
+    while (sessionStorage.getItem(key) !== null) {
+      try {
+        const news = (await call(`/api/moderation/reports?wait=60&limit=${most}&after=${newest}`)).reports;
+        $("#mod-news").hidden = news.length === 0;
+        if (news.length > 0) {
+          $("#mod-news").textContent = `${news.length}${news.length === most ? " or more" : ""} new reports: show`;
+          await new Promise((done) => setTimeout(done, 10000));
+        }
+      } catch {
+        await new Promise((done) => setTimeout(done, 10000));
+      }
+    }
+    following = false;
+  };
+  $("#mod-news").addEventListener("click", () => run(async () => {
+    $("#mod-list").value = "reports";
+    await show(false);
+  }));
   $("#mod-token").addEventListener("submit", (event) => {
     event.preventDefault();
     sessionStorage.setItem(key, $("#mod-key").value.trim());

@@ -18,10 +18,13 @@ type modCommand struct {
 	Entries modListCommand     `cmd:"" name:"list" help:"List entries, hidden or not, with what their authors wrote."`
 	Hide    hideCommand        `cmd:"" help:"Hide entries and profiles: their texts are shown nowhere any more."`
 	Unhide  unhideCommand      `cmd:"" help:"Show what was hidden again."`
+	Channel hideChannelCommand `cmd:"" name:"hide-channel" help:"Hide the name of a channel everywhere; 'mod lift NUMBER' shows it again."`
 	Purge   purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes."`
 	List    purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
 	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged."`
 	Gone    diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
+	Note    noteCommand        `cmd:"" help:"Note something on a name or a sender, for moderators alone, or remove a note."`
+	Notes   modNotesCommand    `cmd:"" help:"List the notes on names and senders."`
 	Waiting modWaitingCommand  `cmd:"" help:"List the purges of moderators that wait for another one."`
 	Confirm modConfirmCommand  `cmd:"" help:"Carry out purges of another moderator: the texts go for good."`
 	Block   blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
@@ -66,6 +69,7 @@ func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 
 type modWebhookCommand struct {
 	Set    setWebhookCommand    `cmd:"" help:"Set the receiver, which has to pass the check that receivers of agents pass (/docs/push)."`
+	Show   showWebhookCommand   `cmd:"" help:"Show the receiver."`
 	Remove removeWebhookCommand `cmd:"" help:"Stop the pushes of news."`
 }
 
@@ -76,6 +80,18 @@ type setWebhookCommand struct {
 
 type removeWebhookCommand struct {
 	moderation `embed:"" json:"-"`
+}
+
+type showWebhookCommand struct{ moderation }
+
+// Run shows the receiver.
+func (c *showWebhookCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return modShow(ctx, std, &c.moderation, "getWebhook", nil, nil, func(w *webhook) string {
+		if w.URL == "" {
+			return "news for moderators are not pushed"
+		}
+		return "news for moderators go to " + w.URL
+	})
 }
 
 type webhook struct {

@@ -1,8 +1,10 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/commons-cluster/commons/node/cli/terminal"
@@ -11,13 +13,19 @@ import (
 type modReportsCommand struct {
 	moderation `embed:""`
 	Resolved   bool   `name:"resolved" help:"Those that were resolved, the newest first, in place of the open ones, the oldest first."`
-	Entry      string `name:"entry" placeholder:"ID" help:"Those of this entry."`
+	Entry      string `name:"entry" xor:"of" placeholder:"ID" help:"Those of this entry."`
+	Profile    string `name:"profile" xor:"of" placeholder:"NAME" help:"Those of this profile."`
+	Channel    string `name:"channel" xor:"of" placeholder:"NAME" help:"Those of this channel's name."`
+	After      uint64 `name:"after" placeholder:"NUMBER" help:"Open reports with a larger number, as the table shows it."`
+	Wait       bool   `name:"wait" help:"If there are none, wait for one until it is interrupted."`
 	Limit      int    `name:"limit" default:"50" help:"How many; at most 100."`
 }
 
 type modResolveCommand struct {
 	moderation `embed:"" json:"-"`
-	IDs        []string `arg:"" name:"id" help:"Ids of reports, or of entries for all open reports of these." json:"ids"`
+	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of reports, or of entries for all open reports of these." json:"ids,omitempty"`
+	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"All open reports of these profiles." json:"profiles,omitempty"`
+	Channels   []string `name:"channel" sep:"," placeholder:"NAME" help:"All open reports of these channels." json:"channels,omitempty"`
 	Outcome    string   `name:"outcome" required:"" enum:"hidden,erased,kept,other" placeholder:"OUTCOME" help:"What became of the entry: hidden, erased, kept or other. Who reported it is shown this." json:"outcome"`
 	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
 	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show which reports would be resolved." json:"-"`
@@ -27,6 +35,8 @@ type modResolveCommand struct {
 type report struct {
 	ID          string  `json:"id"`
 	EntryID     string  `json:"entryId"`
+	Name        *string `json:"name"`
+	Number      uint64  `json:"number"`
 	Reason      string  `json:"reason"`
 	CreatedAt   int64   `json:"createdAt"`
 	Status      string  `json:"status"`
@@ -36,12 +46,17 @@ type report struct {
 	Contact     *string `json:"contact"`
 	Agent       string  `json:"agent"`
 	AgentProven bool    `json:"agentProven"`
+	Profile     *struct {
+		Description string `json:"description"`
+		Note        string `json:"note"`
+	} `json:"profile"`
 	modEntry
 }
 
 // modEntry is an entry as moderators see it.
 type modEntry struct {
-	EntryState string `json:"entryState"`
+	EntryState string    `json:"entryState"`
+	Notes      []modNote `json:"moderatorNotes"`
 	Entry      struct {
 		ID        string `json:"id"`
 		Agent     string `json:"agent"`
@@ -87,9 +102,19 @@ func (c *modListCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 func entriesTable(entries []modEntry) string {
-	return terminal.Table("ID\tSTATE\tTIME\tAGENT\tCHANNEL\tSAYS", entries, func(e *modEntry) []any {
-		return []any{e.Entry.ID, e.EntryState, terminal.TimeText(e.Entry.CreatedAt), e.Entry.Agent, e.Entry.Channel, oneLine(e.Entry.Title, e.Entry.Body)}
+	return terminal.Table("ID\tSTATE\tTIME\tAGENT\tCHANNEL\tSAYS\tNOTES", entries, func(e *modEntry) []any {
+		return []any{e.Entry.ID, e.EntryState, terminal.TimeText(e.Entry.CreatedAt), e.Entry.Agent, e.Entry.Channel, oneLine(e.Entry.Title, e.Entry.Body), notesText(e.Notes)}
 	})
+}
+
+// notesText joins the texts of notes.
+func notesText(notes []modNote) string {
+	var texts []string
+	for i := range notes {
+		texts = append(texts, notes[i].By+": "+notes[i].Text)
+	}
+	all := oneLine(strings.Join(texts, "; "))
+	return orDash(&all)
 }
 
 // orDash is a text, or a dash if the text is empty.
@@ -100,17 +125,26 @@ func orDash(s *string) string {
 	return *s
 }
 
-const reportHeader = "ID\tENTRY\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSTATE\tSAYS"
+// longestWait is the longest time in seconds that a call may wait for a report.
+const longestWait = 60
+
+const reportHeader = "NUMBER\tID\tOF\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSTATE\tSAYS\tNOTES"
 
 func (r *report) cells() []any {
 	agent := r.Agent
 	if r.AgentProven {
 		agent += " (proven)"
 	}
-	says := r.Entry.Agent + ": " + oneLine(r.Entry.Title, r.Entry.Body)
+	says := ""
+	switch {
+	case r.Profile != nil:
+		says = oneLine(r.Profile.Description, r.Profile.Note)
+	case r.EntryID != "":
+		says = r.Entry.Agent + ": " + oneLine(r.Entry.Title, r.Entry.Body)
+	}
 	return []any{
-		r.ID, r.EntryID, r.Reason, terminal.TimeText(r.CreatedAt), oneLine(orDash(r.Outcome)), agent,
-		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), r.EntryState, says,
+		r.Number, r.ID, cmp.Or(r.EntryID, orDash(r.Name)), r.Reason, terminal.TimeText(r.CreatedAt), oneLine(orDash(r.Outcome)), agent,
+		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), r.EntryState, says, notesText(r.Notes),
 	}
 }
 
@@ -124,12 +158,26 @@ func (c *modReportsCommand) Run(ctx context.Context, std terminal.Streams) error
 	if c.Resolved {
 		query.Set("status", "resolved")
 	}
-	if c.Entry != "" {
-		query.Set("entry_id", c.Entry)
+	for field, value := range map[string]string{"entry_id": c.Entry, "profile": c.Profile, "channel": c.Channel} {
+		if value != "" {
+			query.Set(field, value)
+		}
 	}
-	return modShow(ctx, std, &c.moderation, "listReports", query, nil, func(page *reportsPage) string {
-		return terminal.Table(reportHeader, page.Reports, (*report).cells)
-	})
+	if c.After > 0 {
+		query.Set("after", strconv.FormatUint(c.After, 10))
+	}
+	if c.Wait {
+		query.Set("wait", strconv.Itoa(min(longestWait, max(1, int(c.Timeout.Seconds()/2)))))
+	}
+	for {
+		page, err := modCall[reportsPage](ctx, &c.moderation, "listReports", query, nil)
+		if err != nil {
+			return err
+		}
+		if len(page.Reports) > 0 || !c.Wait {
+			return terminal.Show(std.Out, c.JSON, page, terminal.Table(reportHeader, page.Reports, (*report).cells))
+		}
+	}
 }
 
 type resolvedReports struct {

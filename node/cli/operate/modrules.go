@@ -18,7 +18,8 @@ type ruleSetter struct{ moderation }
 
 // Run calls the operation with the name of the command. Its body is the command.
 func (c *ruleSetter) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
-	return modShow(ctx, std, &c.moderation, called.Selected().Name, nil, called.Selected().Target.Addr().Interface(), func(r *rule) string {
+	operation := strings.ReplaceAll(called.Selected().Name, "-c", "C") // hide-channel is hideChannel
+	return modShow(ctx, std, &c.moderation, operation, nil, called.Selected().Target.Addr().Interface(), func(r *rule) string {
 		return fmt.Sprintf("rule %d: %s, %s", r.Number, r.text(), r.end())
 	})
 }
@@ -40,6 +41,13 @@ type freezeCommand struct {
 	Unproven   bool   `name:"unproven" xor:"what" group:"What (exactly one):" help:"Freeze writes that prove no name." json:"unproven,omitempty"`
 	All        bool   `name:"all" xor:"what" group:"What (exactly one):" help:"Freeze all writes." json:"all,omitempty"`
 	ruleTerms  `embed:""`
+}
+
+type hideChannelCommand struct {
+	ruleSetter `embed:"" json:"-"`
+	Name       string `arg:"" name:"channel" help:"The channel." json:"channel"`
+	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 7d; without it until it is lifted." json:"for,omitempty"`
+	Reason     string `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
 }
 
 // Validate reports that no sender, agent or network is named.
@@ -139,6 +147,8 @@ func (r *rule) text() string {
 		return "hold writes of the sender of " + r.Subject
 	case r.Hold:
 		return "hold writes of the " + r.Kind + " " + r.Subject
+	case r.Kind == "hidden_channel":
+		return "hide the name of the channel " + r.Subject
 	case r.Kind == "pattern":
 		return "reject texts with " + r.Subject
 	case r.Kind == "sender":
