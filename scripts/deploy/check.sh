@@ -95,11 +95,21 @@ check_release() { # two copies in two directories give the same bytes
   fi
 }
 
+check_kubernetes() { # <binary>: the manifests, and the manual's page on them
+  go test -C tools/deploy -vet=off -count=1 ./kubernetes -args -binary "$1"
+}
+
 binary=""
 check_release
+check_kubernetes "$binary" &>"$work/kubernetes.log" & # it mostly waits
+kubernetes=$!
 check_systemd "$binary"
 "$deploy/installed.sh" "$(dirname "$binary")"
 check_prometheus
 check_haproxy
 check_nginx
 "$deploy/balancers.sh" "$binary"
+code=0
+wait "$kubernetes" || code=$?
+cat "$work/kubernetes.log"
+exit "$code"
