@@ -106,10 +106,8 @@ kubernetes=$!
 check_systemd "$binary"
 "$deploy/installed.sh" "$(dirname "$binary")"
 go build -C tools/deploy -trimpath -o "$work/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
-for version in v0.0.0-ci v0.0.1; do # the same program as a later version
-  "$deploy/deb/build.sh" "$work/nfpm" "$(dirname "$binary")" "$version" amd64 0 "$work/commons-$version.deb"
-done
-"$deploy/installed.sh" "$(dirname "$binary")" "$work/commons-v0.0.0-ci.deb" "$work/commons-v0.0.1.deb"
+"$deploy/deb/build.sh" "$work/nfpm" "$(dirname "$binary")" v0.0.1 amd64 0 "$work/later.deb" # the same program
+"$deploy/installed.sh" "$(dirname "$binary")" "$work/one/dist/commons-v0.0.0-ci-linux-amd64.deb" "$work/later.deb"
 check_prometheus
 check_haproxy
 check_nginx
