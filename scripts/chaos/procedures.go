@@ -31,7 +31,7 @@ var procedures = map[string]fault{
 	"kill and start all":    {process: true, begin: (*bench).killAndStart},
 	"terminate and restart": {process: true, begin: func(b *bench, nodes []*harness.Node) { b.cluster.Terminate(); each((*bench).start)(b, nodes) }},
 	"leave and join":        {process: true, resizes: true, begin: each((*bench).leave)},
-	"grow and shrink":       {resizes: true, begin: (*bench).growAndShrink},
+	"grow and shrink":       {process: true, resizes: true, begin: (*bench).growAndShrink},
 	"rotate the secret":     {begin: (*bench).rotateSecret},
 	"back up and restore":   {begin: (*bench).backUp},
 	"exceed the limits":     {begin: (*bench).exceedLimits},
@@ -66,9 +66,9 @@ func (b *bench) retire(n *harness.Node) {
 	n.Wait(exitLeft)
 }
 
-// growAndShrink adds two voters at the same time, kills a voter of five, and has both leave,
+// growAndShrink adds two voters at the same time, kills voters of five, and has both leave,
 // one after the other.
-func (b *bench) growAndShrink([]*harness.Node) {
+func (b *bench) growAndShrink(nodes []*harness.Node) {
 	more := b.run.NewCluster("more", 2)
 	for i, n := range more.Nodes {
 		n.Name, n.Prefix = "more"+strconv.Itoa(i+1), b.nodes[i].Prefix // in the network that its address is in
@@ -77,7 +77,7 @@ func (b *bench) growAndShrink([]*harness.Node) {
 		b.start(n)
 	}
 	b.awaitVoters(len(b.voters) + len(more.Nodes))
-	b.killAndStart(b.choose(follower))
+	b.killAndStart(nodes)
 	b.awaitVoters(len(b.voters) + len(more.Nodes))
 	for i, n := range more.Nodes {
 		b.retire(n)
