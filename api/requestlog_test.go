@@ -69,7 +69,8 @@ func TestRequestLogNamesTheTrace(t *testing.T) {
 		"an invalid value": {"/api/entries", `{"agent":"eve","body":"invalid"}`, []string{"traceparent", strings.ToUpper(header)}, nil, nil},
 		"a tool": {
 			"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"home","arguments":{},"_meta":{"traceparent":"` + meta + `"}}}`,
-			[]string{"traceparent", header, "Accept", "application/json, text/event-stream"}, meta[3:35], meta[36:52],
+			[]string{"traceparent", header, "Accept", "application/json, text/event-stream"},
+			meta[3:35], meta[36:52],
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ type Call struct {
 	Held bool
 	// Document is the entity tag of a body that changes rarely; "" for other bodies.
 	Document string
-	// Trace is the caller's span, which the log of requests names; "" if there is none.
+	// Trace is the caller's span, for the log of requests; "" if the caller is not traced.
 	Trace trace.Parent
 	// Trial ends the call after the first half of its handler.
 	Trial bool
