@@ -2,12 +2,14 @@ package kubernetes
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -132,9 +134,7 @@ func (c *cluster) mounted(spec podSpec, number int, name string) string {
 // variables returns the environment of a container.
 func (c *cluster) variables(spec podSpec, settings map[string]string, number int) (env []string) {
 	values := map[string]string{}
-	for name, value := range settings {
-		values[name] = value
-	}
+	maps.Copy(values, settings)
 	for _, v := range spec.Containers[0].Env {
 		if v.ValueFrom.FieldRef.FieldPath == "metadata.name" {
 			v.Value = "commons-" + strconv.Itoa(number)
@@ -208,7 +208,7 @@ func (c *cluster) start(number int) *pod {
 		defer close(p.ended)
 		defer log.Close()
 		for ctx.Err() == nil {
-			cmd := exec.Command(c.binary, args...) //nolint:noctx // stopped by a signal, in end
+			cmd := exec.Command(c.binary, args...)
 			cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = log, log, p.env, "/"
 			must(0, cmd.Start())
 			p.mutex.Lock()
@@ -288,7 +288,7 @@ func (c *cluster) probe() error {
 		}
 		for _, port := range spec.Ports {
 			if port.Protocol != "UDP" {
-				conn, err := net.Dial("tcp", net.JoinHostPort(c.address(p.number), strconv.Itoa(port.ContainerPort))) //nolint:noctx // on this machine
+				conn, err := net.Dial("tcp", net.JoinHostPort(c.address(p.number), strconv.Itoa(port.ContainerPort)))
 				if err != nil {
 					return err
 				}
@@ -307,11 +307,11 @@ func (c *cluster) try(p *pod, probe probe) (out string, code int) {
 		if port.Name != probe.HTTPGet.Port {
 			continue
 		}
-		res, err := http.Get("http://" + net.JoinHostPort(c.address(p.number), strconv.Itoa(port.ContainerPort)) + probe.HTTPGet.Path) //nolint:noctx // on this machine
+		res, err := http.Get("http://" + net.JoinHostPort(c.address(p.number), strconv.Itoa(port.ContainerPort)) + probe.HTTPGet.Path)
 		if err != nil {
 			return err.Error(), 1
 		}
-		defer res.Body.Close()
+		res.Body.Close()
 		if res.StatusCode != http.StatusOK {
 			return res.Status, 1
 		}
@@ -333,7 +333,7 @@ func (c *cluster) exec(p *pod, command []string) (out string, code int) {
 }
 
 func run(binary string, args, env []string) (out string, code int) {
-	cmd := exec.Command(binary, args...) //nolint:noctx // with limits of its own
+	cmd := exec.Command(binary, args...)
 	cmd.Env, cmd.Dir = env, "/"
 	text, err := cmd.CombinedOutput()
 	if exit, is := errors.AsType[*exec.ExitError](err); is {
@@ -442,7 +442,7 @@ func (c *cluster) applied(dir string, stdin []byte, flags map[string]string) err
 	}
 	var s secretManifest
 	if err := yaml.Unmarshal(stdin, &s); err != nil || s.Kind != "Secret" {
-		return fmt.Errorf("apply %q: %v", stdin, err)
+		return fmt.Errorf("apply %q: %w", stdin, cmp.Or(err, errors.New("no secret")))
 	}
 	must(0, os.MkdirAll(c.secret(s.Metadata.Name), 0o700))
 	for file, text := range s.Data { // replaced as a whole, as the kubelet does
@@ -492,7 +492,7 @@ func TestMain(m *testing.M) {
 	if c.Args[len(c.Args)-1] == "-" {
 		c.Stdin = must(io.ReadAll(os.Stdin)) // the end of it comes after the command before this one
 	}
-	conn := must(net.Dial("unix", socket)) //nolint:noctx // on this machine
+	conn := must(net.Dial("unix", socket))
 	must(0, json.NewEncoder(conn).Encode(c))
 	var a answer
 	must(0, json.NewDecoder(conn).Decode(&a))
@@ -532,7 +532,7 @@ func (c *cluster) shell(dir, script string) error {
 		must(0, os.MkdirAll(bin, 0o700))
 		must(0, os.Symlink(must(os.Executable()), filepath.Join(bin, "kubectl")))
 		must(0, os.Symlink(c.binary, filepath.Join(bin, "commons")))
-		listener := must(net.Listen("unix", socket)) //nolint:noctx // on this machine
+		listener := must(net.Listen("unix", socket))
 		c.t.Cleanup(func() { listener.Close() })
 		go c.serve(listener)
 	}

@@ -236,7 +236,7 @@ func TestManifests(t *testing.T) {
 				for _, rule := range m.Spec.Ingress {
 					for _, p := range rule.Ports {
 						number := string(must(json.Marshal(p.Port))) + p.Protocol
-						if named, is := p.Port.(string); !slices.Contains(numbers, number) && !(is && slices.Contains(names, named)) {
+						if named, is := p.Port.(string); !slices.Contains(numbers, number) && (!is || !slices.Contains(names, named)) {
 							t.Errorf("%s: the pods have no port %v", what, p.Port)
 						}
 					}
@@ -282,7 +282,7 @@ func TestRules(t *testing.T) {
 	}
 	read(t, rulesFile, &rules)
 	rules.Groups = slices.DeleteFunc(rules.Groups, func(g object) bool { return g["name"] == balancer })
-	file := filepath.Join(manifestsDir, "monitoring/rules.yaml")
+	file := filepath.Join(manifestsDir, "monitoring", "rules.yaml")
 	want := "# Written by `go test ./kubernetes -run TestRules -update` in tools/deploy, from ../prometheus/rules.yml.\n" + string(must(yaml.Marshal(object{
 		"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": object{"name": "commons"}, "spec": rules,
 	})))

@@ -32,13 +32,13 @@ func TestManual(t *testing.T) {
 		}
 	})
 	checkout := filepath.Join(c.dir, "checkout")
-	work := filepath.Join(checkout, "scripts/deploy/kubernetes")
+	work := filepath.Join(checkout, "scripts", "deploy", "kubernetes")
 	must(0, os.CopyFS(work, os.DirFS(manifestsDir)))
 	must(0, os.Mkdir(filepath.Join(c.dir, "store"), 0o700))
 	must(0, os.WriteFile(filepath.Join(work, "credentials"), []byte("aws_access_key_id = a\naws_secret_access_key = b\n"), 0o600))
 	_, sections, _ := strings.Cut(string(must(os.ReadFile(manual))), "\n## ")
 	followed := 0
-	for _, section := range strings.Split(sections, "\n## ") {
+	for section := range strings.SplitSeq(sections, "\n## ") {
 		title, body, _ := strings.Cut(section, "\n")
 		script := ""
 		for line := range strings.Lines(body) {

@@ -44,7 +44,7 @@ func TestSchemas(t *testing.T) {
 		t.Skip("writes the schemas with -update")
 	}
 	var swagger struct{ Definitions map[string]object }
-	read(t, filepath.Join(download(t, kubernetesModule), "api/openapi-spec/swagger.json"), &swagger)
+	read(t, filepath.Join(download(t, kubernetesModule), "api", "openapi-spec", "swagger.json"), &swagger)
 	definitions := map[string]any{}
 	var reach func(name string)
 	reach = func(name string) {
@@ -62,7 +62,7 @@ func TestSchemas(t *testing.T) {
 					}
 				}
 			}
-			read(t, filepath.Join(download(t, monitoringModule), "example/prometheus-operator-crd", name+".yaml"), &crd)
+			read(t, filepath.Join(download(t, monitoringModule), "example", "prometheus-operator-crd", name+".yaml"), &crd)
 			definition = crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 		}
 		definitions[name] = definition
