@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // exchange is one HTTP request with its response, and the call that it makes.
@@ -33,6 +34,9 @@ type exchange struct {
 func (s *Server) newExchange(rctx *fasthttp.RequestCtx) *exchange {
 	x := &exchange{http: s, rctx: rctx, start: time.Now()}
 	x.Env, x.Input = s.Environment, httpInput{x}
+	if parents := rctx.Request.Header.PeekAll(trace.Header); len(parents) == 1 {
+		x.Trace = trace.Parse(string(parents[0]))
+	}
 	return x
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // Served is an operation as the table has it.
@@ -125,6 +126,6 @@ func NewRequestLog(log *slog.Logger, perSecond int) RequestLog {
 }
 
 // Write logs one request, or leaves it out.
-func (l RequestLog) Write(now time.Time, method, route string, status, bytes int, took time.Duration) {
-	l.write(now, method, route, status, bytes, took)
+func (l RequestLog) Write(now time.Time, method, route string, status, bytes int, took time.Duration, parent trace.Parent) {
+	l.write(now, method, route, status, bytes, took, parent)
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // The headers of cross-origin access: any origin, no credentials.
 const (
 	corsMethods = "GET, HEAD, POST, DELETE, OPTIONS"
 	corsHeaders = "Content-Type, Authorization, If-None-Match, " + op.HeaderKey + ", " + op.HeaderMinIndex + ", " + a2a.HeaderVersion + ", A2A-Extensions, X-A2A-Extensions" +
-		", " + mcp.HeaderVersion + ", Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
+		", " + mcp.HeaderVersion + ", Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID, " + trace.Header
 	corsExposed = headerNode + ", " + headerIndex + ", " + headerStale + ", ETag, Location, Allow, Retry-After, " +
 		op.HeaderRateLimit + ", " + op.HeaderRateLimitPolicy
 	corsMaxAge = "86400"
@@ -164,7 +165,11 @@ func (x *exchange) finish() {
 		s.cfg.NoteRead(took)
 	}
 	if template := x.Template(); surfaceOf(template) != 0 {
-		s.requests.write(x.start.Add(took), method, template, status, len(x.rctx.Response.Body()), took)
+		parent := x.Trace
+		if x.Relay != nil {
+			parent = x.Relay.Traced()
+		}
+		s.requests.write(x.start.Add(took), method, template, status, len(x.rctx.Response.Body()), took, parent)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/valyala/fasthttp"
 	"golang.org/x/time/rate"
+
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // durationBuckets are the bounds of the request histogram, in seconds: reads take
@@ -85,7 +87,8 @@ func exposition(registry *prometheus.Registry) fasthttp.RequestHandler {
 }
 
 // requestLog writes a sample of the requests: at most so many lines a second, and as many again
-// for internal errors. A line contains no text that a client sent, nor its address.
+// for internal errors. A line contains no text that a client sent but the ids of its trace, nor
+// its address.
 type requestLog struct {
 	log              *slog.Logger
 	served, failures sample
@@ -113,12 +116,16 @@ func (s *sample) take(now time.Time) (left uint64, ok bool) {
 }
 
 // write logs one request, or leaves it out.
-func (l *requestLog) write(now time.Time, method, route string, status, bytes int, took time.Duration) {
+func (l *requestLog) write(now time.Time, method, route string, status, bytes int, took time.Duration, parent trace.Parent) {
 	s, line := &l.served, l.log.Info
 	if status >= http.StatusInternalServerError {
 		s, line = &l.failures, l.log.Warn
 	}
 	if left, ok := s.take(now); ok {
-		line("request", "method", method, "route", route, "status", status, "took", took, "bytes", bytes, "leftOut", left)
+		fields := []any{"method", method, "route", route, "status", status, "took", took, "bytes", bytes, "leftOut", left}
+		if parent != "" {
+			fields = append(fields, "traceId", parent.TraceID(), "spanId", parent.SpanID())
+		}
+		line("request", fields...)
 	}
 }

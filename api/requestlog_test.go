@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func TestRequestLogIsASample(t *testing.T) {
 	now := time.Now()
 	write := func(times, status int) {
 		for range times {
-			log.Write(now, http.MethodGet, "/api/entries", status, 10, time.Millisecond)
+			log.Write(now, http.MethodGet, "/api/entries", status, 10, time.Millisecond, "")
 		}
 	}
 	write(5, http.StatusOK)
@@ -50,4 +51,63 @@ func TestRequestLogIsASample(t *testing.T) {
 	if got := takeLines(t, &out); len(got) != 0 {
 		t.Errorf("it is off and logs %v", got)
 	}
+}
+
+// TestRequestLogNamesTheTrace: a call's parent is in its line, from the header, and from the
+// _meta of a tool's call, which comes first.
+func TestRequestLogNamesTheTrace(t *testing.T) {
+	const header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	const meta = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+	for name, tc := range map[string]struct {
+		path, body string
+		headers    []string
+		trace      any
+		span       any
+	}{
+		"a header":         {"/api/entries", `{"agent":"eve","body":"traced"}`, []string{"traceparent", header}, header[3:35], header[36:52]},
+		"two headers":      {"/api/entries", `{"agent":"eve","body":"twice"}`, []string{"traceparent", header, "traceparent", header}, nil, nil},
+		"an invalid value": {"/api/entries", `{"agent":"eve","body":"invalid"}`, []string{"traceparent", strings.ToUpper(header)}, nil, nil},
+		"a tool": {
+			"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"home","arguments":{},"_meta":{"traceparent":"` + meta + `"}}}`,
+			[]string{"traceparent", header, "Accept", "application/json, text/event-stream"},
+			meta[3:35], meta[36:52],
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out lockedBuffer
+			s := start(t, func(cfg *api.Config) {
+				cfg.RequestLog, cfg.Logger = 10, slog.New(slog.NewJSONHandler(&out, nil))
+			})
+			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+tc.path, strings.NewReader(tc.body)))(t)
+			req.Header.Set("Content-Type", "application/json")
+			for i := 0; i < len(tc.headers); i += 2 {
+				req.Header.Add(tc.headers[i], tc.headers[i+1])
+			}
+			res := must.Get(http.DefaultClient.Do(req))(t)
+			must.Do(t, res.Body.Close())
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			for _, line := range takeLines(t, &out.Buffer) {
+				if line["msg"] == "request" {
+					if line["traceId"] != tc.trace || line["spanId"] != tc.span {
+						t.Errorf("the line %v, want the trace %v and the span %v", line, tc.trace, tc.span)
+					}
+					return
+				}
+			}
+			t.Errorf("no request is logged; status %d", res.StatusCode)
+		})
+	}
+}
+
+// lockedBuffer is a buffer that a server's goroutines write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
 }

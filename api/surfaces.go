@@ -20,7 +20,7 @@ func (x *exchange) newRelay() *op.Relay {
 		x.Relay = &op.Relay{
 			Env: x.Env, Surface: surfaceOf(x.Template()), Caller: x.Origin(),
 			UserAgent: x.Header(op.HeaderUserAgent), MinIndex: x.Header(op.HeaderMinIndex), Conn: x.rctx.Conn(), Held: len(x.rctx.Request.Body()),
-			Authorization: x.Header(op.HeaderAuthorization), Origin: x.Header(op.HeaderOrigin),
+			Authorization: x.Header(op.HeaderAuthorization), Origin: x.Header(op.HeaderOrigin), Trace: x.Trace,
 		}
 	}
 	return x.Relay

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds what is released, reproducibly: static binaries with the files that
-# operators need, a bill of materials for each, and SHA256SUMS.
+# operators need, a bill of materials for each, Debian packages, and SHA256SUMS.
 #
 #   scripts/release.sh VERSION [DIRECTORY]      # dist by default
 #
@@ -31,6 +31,7 @@ mkdir -p "$dist"
 
 # The bill of materials names the program that wrote it by its checksum.
 go build -C tools/sbom -trimpath -buildvcs=false -o "$work/cyclonedx-gomod" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+go build -C tools/deploy -trimpath -buildvcs=false -o "$work/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
 
 package() { # <os> <arch>
   local name="commons-$version-$1-$2"
@@ -46,6 +47,10 @@ package() { # <os> <arch>
   tar --create --directory "$work" --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner --format=ustar "$name" |
     gzip --no-name --best >"$dist/$name.tar.gz"
   names+=("$name.tar.gz" "$name.cdx.json")
+  if [ "$1" = linux ]; then
+    scripts/deploy/deb/build.sh "$work/nfpm" "$tree" "$version" "$2" "$committed" "$dist/$name.deb"
+    names+=("$name.deb")
+  fi
   echo "$name"
 }
 

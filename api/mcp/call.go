@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // toolCall is a call of a tool: its arguments as the operation takes them.
@@ -239,6 +240,9 @@ func (b *boundTool) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 		return nil, failed(wire.Internal())
 	}
 	t := b.read(req.Params.Arguments)
+	if parent, is := req.Params.GetMeta()[trace.Header].(string); is {
+		t.in.Trace = trace.Parse(parent)
+	}
 	done, ignored := b.perform(x, t), ignoredNote(t.ignored)
 	if done.Status >= http.StatusBadRequest {
 		return x.reject(b, done.Rejection, ignored), nil

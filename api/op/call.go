@@ -11,6 +11,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // Call is one request to an operation and the answer to it, on any surface.
@@ -45,6 +46,8 @@ type Call struct {
 	Held bool
 	// Document is the entity tag of a body that changes rarely; "" for other bodies.
 	Document string
+	// Trace is the caller's span, for the log of requests; "" if the caller is not traced.
+	Trace trace.Parent
 	// Trial ends the call after the first half of its handler.
 	Trial bool
 	// KeyErr is the error of looking up the owner of the caller's key.

@@ -14,7 +14,10 @@ import (
 // call of the relaying surface.
 func (r *Relay) Perform(operationID string, in wire.Invocation) (done wire.Performed) {
 	o, known := r.Env.operations[operationID]
-	inner := &Call{Env: r.Env, Input: &memoryInput{r, &in}, Operation: o, Relay: r, Inner: true, Trial: in.Trial}
+	if in.Trace != "" {
+		r.traced.Store(in.Trace)
+	}
+	inner := &Call{Env: r.Env, Input: &memoryInput{r, &in}, Operation: o, Relay: r, Inner: true, Trial: in.Trial, Trace: r.Traced()}
 	defer inner.Release()
 	defer func() {
 		if cause := recover(); cause != nil {

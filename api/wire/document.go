@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 const (
@@ -256,6 +258,9 @@ type Invocation struct {
 	EditKey  string   // of the header Authorization
 	// Trial stops after the validation of the parameters.
 	Trial bool
+	// Trace is the caller's span if the surface has one for each operation; "" means that of
+	// the request.
+	Trace trace.Parent
 }
 
 // Performed is the result of an operation.

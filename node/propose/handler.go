@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // Handler returns the handler of the private port for the write path and the read path: POST
@@ -39,6 +40,11 @@ func (p *Pipeline) serveGroup(take func(context.Context, command.Group) result) 
 			p.logger.ErrorContext(r.Context(), "a forwarded group was rejected", "error", err)
 			writeAnswer(w, result{Status: statusInvalid, Reason: shorten(err.Error())})
 			return
+		}
+		for _, value := range r.Header.Values(trace.Header) {
+			if parent := trace.Parse(value); parent != "" {
+				p.logger.DebugContext(r.Context(), "took a forwarded write", "traceId", parent.TraceID(), "spanId", parent.SpanID())
+			}
 		}
 		answer := take(r.Context(), g)
 		answer.Reason = shorten(answer.Reason)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // The paths of Handler on the private port.
@@ -28,8 +29,9 @@ type peers struct {
 
 const reasonUnreached = "the leader cannot be reached"
 
-// send posts a group to a path of the leader and returns its result.
-func (p peers) send(ctx context.Context, id, path string, g command.Group) result {
+// send posts a group, with the spans of its callers, to a path of the leader and returns its
+// result.
+func (p peers) send(ctx context.Context, id, path string, g command.Group, traces ...trace.Parent) result {
 	data, err := command.EncodeGroup(g)
 	if err != nil {
 		return result{Status: statusInvalid, Reason: err.Error()}
@@ -41,6 +43,9 @@ func (p peers) send(ctx context.Context, id, path string, g command.Group) resul
 	}
 	req.ContentLength = int64(len(data))
 	req.Header.Set("Content-Type", "application/octet-stream")
+	for _, parent := range traces {
+		req.Header.Add(trace.Header, string(parent))
+	}
 	resp, err := p.client.Do(req)
 	if err != nil {
 		if body.revoke() {

@@ -9,12 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/internal/trace"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -99,6 +101,27 @@ func TestForwardOverHTTP2(t *testing.T) {
 				t.Errorf("result %+v, want %d", v, tt.want)
 			}
 		})
+	}
+}
+
+// TestForwardedWriteNamesItsTrace: the leader is told the caller's span, and logs it.
+func TestForwardedWriteNamesItsTrace(t *testing.T) {
+	c := newCluster(t, 2)
+	c.lead("node-0")
+	const parent = trace.Parent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	var got []string
+	c.net.onServed(func(_, _ string, r *http.Request) {
+		if r.URL.Path == pathPropose {
+			got = append(got, r.Header.Values(trace.Header)...)
+		}
+	})
+	for _, ctx := range []context.Context{t.Context(), trace.With(t.Context(), parent)} {
+		if _, _, err := c.nodes[1].Propose(ctx, sender, entryOf("some text")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(got, []string{string(parent)}) {
+		t.Errorf("the leader is told %q, want %q", got, parent)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // Propose replicates one command. It returns the command's result and the index of its log
@@ -18,6 +19,7 @@ import (
 func (p *Pipeline) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
 	c, err := p.newCall(from, payload)
 	if err == nil {
+		c.trace = trace.From(ctx)
 		err = p.session.add(c)
 	}
 	if err != nil {
@@ -148,7 +150,7 @@ func (p *Pipeline) send() {
 		if len(b.calls) == 0 {
 			continue
 		}
-		r := p.attempt(target, b.group)
+		r := p.attempt(target, b)
 		p.session.settle(b, r)
 		if r.Status == statusApplied {
 			failures = 0
@@ -166,15 +168,15 @@ func (p *Pipeline) send() {
 	}
 }
 
-func (p *Pipeline) attempt(target string, g command.Group) result {
+func (p *Pipeline) attempt(target string, b batch) result {
 	if target == p.self {
-		return p.leader.submit(p.ctx, g)
+		return p.leader.submit(p.ctx, b.group)
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.timing.attempt)
 	defer cancel()
 	ctx, stop := p.UntilAnotherLeads(ctx, target)
 	defer stop()
-	return p.peers.send(ctx, target, pathPropose, g)
+	return p.peers.send(ctx, target, pathPropose, b.group, b.traces()...)
 }
 
 // Ask asks the leader whether the rate limits and the daily byte budget have room for a

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // session holds the unanswered calls of one run of this node.
@@ -162,6 +163,16 @@ func (p *pace) wait(n int) time.Duration {
 type batch struct {
 	calls []*call
 	group command.Group
+}
+
+// traces returns the callers' spans of a batch, at most maxTraces.
+func (b *batch) traces() (all []trace.Parent) {
+	for _, c := range b.calls {
+		if c.trace != "" && len(all) < maxTraces {
+			all = append(all, c.trace)
+		}
+	}
+	return all
 }
 
 // take removes the calls of the next group from the waiting list. The batch is empty if no
@@ -366,6 +377,7 @@ type call struct {
 	command.Command               // From.Charged is also set if the charge is unknown
 	size            int           // upper bound of the command's bytes in a group
 	done            chan struct{} // closed by finish
+	trace           trace.Parent  // the caller's span, or ""
 
 	open    *list.Element // in session.open
 	waiting *list.Element // in session.waiting, or nil

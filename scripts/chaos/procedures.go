@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,6 +31,7 @@ var procedures = map[string]fault{
 	"kill and start all":    {process: true, begin: (*bench).killAndStart},
 	"terminate and restart": {process: true, begin: func(b *bench, nodes []*harness.Node) { b.cluster.Terminate(); each((*bench).start)(b, nodes) }},
 	"leave and join":        {process: true, resizes: true, begin: each((*bench).leave)},
+	"grow and shrink":       {process: true, resizes: true, begin: (*bench).growAndShrink},
 	"rotate the secret":     {begin: (*bench).rotateSecret},
 	"back up and restore":   {begin: (*bench).backUp},
 	"exceed the limits":     {begin: (*bench).exceedLimits},
@@ -48,6 +50,13 @@ func (b *bench) killAndStart(nodes []*harness.Node) {
 
 // leave has a node leave, and join again without its data.
 func (b *bench) leave(n *harness.Node) {
+	b.retire(n)
+	harness.Must(os.RemoveAll(n.Dir))
+	b.start(n)
+}
+
+// retire has a node leave.
+func (b *bench) retire(n *harness.Node) {
 	code, out, errs := b.run.Command([]string{"COMMONS_CLUSTER_ADDR=" + n.Private, "COMMONS_SECRET_FILE=" + b.cluster.Secret}, "leave", "--json")
 	var left struct{ ID string }
 	if err := json.Unmarshal([]byte(out), &left); err != nil || code != 0 || left.ID == "" {
@@ -55,8 +64,37 @@ func (b *bench) leave(n *harness.Node) {
 	}
 	const exitLeft = 3 // service managers do not start it again
 	n.Wait(exitLeft)
-	harness.Must(os.RemoveAll(n.Dir))
-	b.start(n)
+}
+
+// growAndShrink adds two voters at the same time, kills voters of five, and has both leave,
+// one after the other.
+func (b *bench) growAndShrink(nodes []*harness.Node) {
+	more := b.run.NewCluster("more", 2)
+	for i, n := range more.Nodes {
+		n.Name, n.Prefix = "more"+strconv.Itoa(i+1), b.nodes[i].Prefix // in the network that its address is in
+		n.Flags["node-id"], n.Flags["bootstrap-expect"] = n.Name, "1"
+		n.Flags["join"], n.Flags["secret-file"] = b.nodes[0].Flags["join"], b.cluster.Secret
+		b.start(n)
+	}
+	b.awaitVoters(len(b.voters) + len(more.Nodes))
+	b.killAndStart(nodes)
+	b.awaitVoters(len(b.voters) + len(more.Nodes))
+	for i, n := range more.Nodes {
+		b.retire(n)
+		b.awaitVoters(len(b.voters) + len(more.Nodes) - i - 1)
+	}
+}
+
+// awaitVoters waits until every voter of the run counts so many voters.
+func (b *bench) awaitVoters(want int) {
+	harness.Must(b.run.Eventually(harness.ReplaceTimeout, func() error {
+		for _, n := range b.voters {
+			if s, err := n.Status(); err != nil || len(s.Voters) != want {
+				return fmt.Errorf("%s counts the voters %v, want %d: %w", n.Name, s.Voters, want, err)
+			}
+		}
+		return nil
+	}))
 }
 
 // rotateSecret follows the manual.
@@ -79,7 +117,7 @@ func (b *bench) backUp([]*harness.Node) {
 		n := restored.Nodes[0]
 		n.Alone()
 		n.Flags["node-id"], n.Flags["data-dir"], n.Flags["secret-file"] = name, filepath.Join(b.cluster.Dir, dir), b.cluster.Secret
-		n.Start()
+		b.start(n)
 		harness.Must(restored.WaitReady(harness.ReadyTimeout, n))
 		if entries := harness.Got(n.List(0, client.EntryQuery{Channel: "restored"})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
 			harness.Failf("the node with the data of %s has %v, want %s", dir, entries, published.Entry.ID)

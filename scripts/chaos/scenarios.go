@@ -80,6 +80,7 @@ var scenarios = map[string][]event{
 		event{Fault: "rotate the secret", Target: cluster},
 		event{Fault: "back up and restore", Target: cluster},
 		event{Fault: "leave and join", Target: follower},
+		event{Fault: "grow and shrink", Target: follower},
 	),
 	belowLimits: inTurn(slices.Concat(
 		repeated(5, 0, event{For: 2 * time.Second, Fault: "lead", Target: follower}),

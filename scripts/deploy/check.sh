@@ -95,11 +95,24 @@ check_release() { # two copies in two directories give the same bytes
   fi
 }
 
+check_kubernetes() { # <binary>: the manifests, and the manual's page on them
+  go test -C tools/deploy -vet=off -count=1 ./kubernetes -args -binary "$1"
+}
+
 binary=""
 check_release
+check_kubernetes "$binary" &>"$work/kubernetes.log" & # it mostly waits
+kubernetes=$!
 check_systemd "$binary"
 "$deploy/installed.sh" "$(dirname "$binary")"
+go build -C tools/deploy -trimpath -o "$work/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
+"$deploy/deb/build.sh" "$work/nfpm" "$(dirname "$binary")" v0.0.1 amd64 0 "$work/later.deb" # the same program
+"$deploy/installed.sh" "$(dirname "$binary")" "$work/one/dist/commons-v0.0.0-ci-linux-amd64.deb" "$work/later.deb"
 check_prometheus
 check_haproxy
 check_nginx
 "$deploy/balancers.sh" "$binary"
+code=0
+wait "$kubernetes" || code=$?
+cat "$work/kubernetes.log"
+exit "$code"

@@ -2,11 +2,15 @@
 # Follows the manual's chapter on systemd line by line, in a bare directory tree with the
 # files of a release. Only systemd itself does not run there: this script starts the node
 # as the unit does. Then root restores a backup, and the node has to start on it.
+# With two Debian packages, it follows the chapter on packages with the first, upgrades to
+# the second, and removes it: configuration and data have to stay.
 #
-#   scripts/deploy/installed.sh <directory of an unpacked release>
+#   scripts/deploy/installed.sh <directory of an unpacked release> [<package> <later package>]
 set -euo pipefail
 
 release="$(realpath "$1")"
+package="${2:+$(realpath "$2")}"
+later="${3:+$(realpath "$3")}"
 readonly manual="$release/docs/operating/install.md"
 readonly patience=60s
 if ((EUID != 0)); then
@@ -30,8 +34,10 @@ fail() {
 bare_tree() { # with the programs that the manual and the unit use
   chmod 755 "$root" # its users enter it
   local program library
-  mkdir -p "$root"/{dev,tmp,etc/systemd/system,usr/lib/sysusers.d,usr/local/bin,var/lib,var/lock,run}
-  for program in bash install env setpriv rm systemd-sysusers systemctl; do
+  mkdir -p "$root"/{dev,tmp,etc/systemd/system,usr/lib/sysusers.d,usr/bin,usr/local/bin,var/lib/dpkg/{info,updates},var/lock,run}
+  ln -s usr/bin "$root/bin"
+  : >"$root/var/lib/dpkg/status"
+  for program in bash sh install env setpriv rm chgrp systemd-sysusers systemctl; do
     program="$(command -v "$program")"
     install -D "$program" "$root/$program"
     while read -r library; do
@@ -49,13 +55,16 @@ inside() { # <command> ...: as root, in the unpacked release
     chroot "$root" bash -euc 'cd /release && "$@"' inside "$@"
 }
 
-follow() { # the lines of the chapter, but without a start of the unit
+follow() { # <title>: the lines of a chapter, but without a start of the unit
   local lines
-  # shellcheck disable=SC2016 # an expression of sed
-  lines="$(sed -n '/^## With systemd$/,/^## /{/^```sh$/,/^```$/{/^```/!p}}' "$manual")"
-  [ -n "$lines" ] || fail "the manual has no commands for systemd"
+  lines="$(sed -n "/^## $1\$/,/^## /{/^\`\`\`sh\$/,/^\`\`\`\$/{/^\`\`\`/!p}}" "$manual")"
+  [ -n "$lines" ] || fail "the manual has no commands under $1"
   inside bash -euxc "${lines/enable --now/enable}"
   [ -L "$root/etc/systemd/system/multi-user.target.wants/commons.service" ] || fail "the unit is not enabled"
+}
+
+dpkg_inside() { # <command> ...: of the host's dpkg on the tree, which has no other packages
+  dpkg --root="$root" --log=/dev/null --force-unsafe-io --force-depends "$@"
 }
 
 settings() { # of a cluster of one, on this machine's loopback addresses
@@ -80,8 +89,48 @@ stop() {
   node=""
 }
 
+from_package() {
+  bare_tree
+  # In place of apt.
+  dpkg_inside --install "$package"
+  follow "With a Debian package"
+  diff <(completion bash) "$root/usr/share/bash-completion/completions/commons"
+  diff <(completion fish) "$root/usr/share/fish/vendor_completions.d/commons.fish"
+  diff <(completion zsh) <(sed 1d "$root/usr/share/zsh/vendor-completions/_commons")
+  sed "s#/usr/bin/commons#$root&#" "$root/usr/lib/systemd/system/commons.service" >"$root/tmp/commons.service"
+  systemd-analyze verify --man=no "$root/tmp/commons.service" || fail "the unit of the package"
+  settings
+  echo '# by the operator' >>"$root/etc/commons/commons.env"
+  start
+  stop
+  local before
+  before="$(state)"
+  dpkg_inside --install "$later"
+  [ "$(state)" = "$before" ] || fail "the upgrade changed configuration or data: $before and $(state)"
+  start
+  stop
+  dpkg_inside --remove commons
+  [ ! -e "$root/usr/bin/commons" ] || fail "the program stays"
+  [ "$(state)" = "$before" ] || fail "the removal changed configuration or data: $before and $(state)"
+  dpkg_inside --purge commons
+  [[ -s "$root/etc/commons/secret" && -s "$root/var/lib/commons/server-id.json" ]] || fail "the purge took secret or data"
+  echo "installed: a package is installed, upgraded and removed, and configuration and data stay"
+}
+
+completion() { # <shell>
+  "$root/usr/bin/commons" completion --code "$1" | sed "s#$root##"
+}
+
+state() { # names, owners, rights and settings; and the identity in the data
+  (cd "$root" && stat --format '%n %U %G %a' etc/commons etc/commons/* var/lib/commons && sha256sum etc/commons/* var/lib/commons/server-id.json)
+}
+
+if [ -n "$package" ]; then
+  from_package
+  exit
+fi
 bare_tree
-follow
+follow "With systemd"
 settings
 start
 inside commons members 2>"$root/members.err" || fail "a command of an operator fails"

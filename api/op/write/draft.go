@@ -19,6 +19,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/trace"
 )
 
 // Handler is the handler of a write whose draft is read from the body.
@@ -292,7 +293,7 @@ func Propose(c *op.Call, from command.Sender, cmd command.Payload) (command.Resu
 func replicate(c *op.Call, from command.Sender, cmd command.Payload) (command.Result, error) {
 	ctx, cancel := context.WithTimeout(c.Env.Writes, max(proposeTimeout, c.Env.Patience))
 	defer cancel()
-	result, index, err := c.Env.Backend.Propose(ctx, from, cmd)
+	result, index, err := c.Env.Backend.Propose(trace.With(ctx, c.Trace), from, cmd)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return result, &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}

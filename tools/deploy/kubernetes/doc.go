@@ -1,0 +1,2 @@
+// Package kubernetes checks the manifests in scripts/deploy/kubernetes.
+package kubernetes
