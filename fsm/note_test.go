@@ -68,7 +68,7 @@ func TestNotesFollowSenders(t *testing.T) {
 	for epoch := uint64(2); epoch < 5; epoch++ {
 		r.epoch(epoch)
 		newest = r.wantDone(inEpoch(epoch, "night", "eve", nil))
-		check.Diff(t, r.notes("", newest), []string{"mia: Writes at night"}, fmt.Sprint("notes on the sender in epoch ", epoch))
+		check.Diff(t, r.notes("", newest), []string{"mia: Writes at night"}, "notes on the sender in epoch %d", epoch)
 	}
 	check.Diff(t, r.notes("", 0), []string{"mia: Writes at night"}, "all notes")
 	check.Diff(t, r.notes("", 2), []string(nil), "notes on a sender that wrote no more")
