@@ -156,7 +156,7 @@ func TestReports(t *testing.T) {
 }
 
 // TestReportsOfNames: a profile and the name of a channel are reported like an entry, once by a sender;
-// moderators see what they are about, and the public record names no reported channel.
+// moderators see their subjects, and the public record names no reported channel.
 func TestReportsOfNames(t *testing.T) {
 	s := withModerator(t)
 	register(t, s, http.StatusCreated, map[string]any{"id": "Eve", "description": "Buy pills here"})

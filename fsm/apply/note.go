@@ -67,7 +67,7 @@ func (tx *Txn) dropNotes(agentKey string) {
 }
 
 // followNotes moves notes on senders to their pseudonyms of the epoch that ends, and deletes those on
-// senders that have none.
+// senders that did not write in it.
 func (tx *Txn) followNotes(ends uint64) {
 	notes := slices.DeleteFunc(tx.notes(), func(n state.Note) bool { return !n.IsOld(ends) })
 	if len(notes) == 0 {

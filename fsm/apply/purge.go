@@ -64,7 +64,7 @@ func (tx *Txn) waitingPurge(number uint64) state.WaitingPurge {
 	return need(tx, state.SeqKey(state.SpaceWaiting, number), state.DecodeWaitingPurge, "waiting purge")
 }
 
-// lapsePurge ends a purge that was not confirmed in time. What it hid stays hidden.
+// lapsePurge ends a purge that was not confirmed in time. Its entries and profiles stay hidden.
 func (tx *Txn) lapsePurge(number uint64) {
 	p := tx.waitingPurge(number)
 	tx.del(state.SeqKey(state.SpaceWaiting, number))

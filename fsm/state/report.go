@@ -35,7 +35,7 @@ type Report struct {
 	From, Group SenderGroup
 }
 
-// ReportSubject is what was reported: an entry, a profile or the name of a channel.
+// ReportSubject is the subject of a report: an entry, a profile or the name of a channel.
 type ReportSubject struct {
 	Entry uint64 // seq, or 0
 	Name  string // marked as in command.Report, or empty

@@ -369,7 +369,7 @@ func (v *View) translate(q Query, search *index.Query) (phrases [][]string, some
 	return phrases, true, nil
 }
 
-// shownChannels returns a filter by channel without hidden ones, and false if that leaves none.
+// shownChannels returns a filter by channel without hidden ones, and false if no channel is left.
 func (v *View) shownChannels(filter string) (string, bool) {
 	if filter == "" || !v.at.Policy.HidesChannels() {
 		return filter, true

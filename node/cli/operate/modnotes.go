@@ -16,7 +16,7 @@ type noteCommand struct {
 	Text       string `arg:"" optional:"" help:"The note." json:"text,omitempty"`
 }
 
-// Validate reports a note on nobody, or without a text.
+// Validate reports a note without a subject or a text.
 func (c *noteCommand) Validate() error {
 	if c.Remove == 0 && (c.Text == "" || c.Agent == "" && c.SenderOf == "") {
 		return &config.Error{Problems: []string{"give --agent NAME or --sender-of ID, and the note; or --remove NUMBER"}}
