@@ -39,8 +39,8 @@ var router = sync.OnceValues(func() (routers.Router, error) {
 	return legacy.NewRouter(doc)
 })
 
-// compiler compiles schemas of the document, which is JSON Schema 2020-12 there. It keeps what it
-// has compiled, and is not safe for several goroutines.
+// compiler compiles schemas of the document, which are JSON Schema 2020-12. It keeps compiled
+// schemas, and is not safe for several goroutines.
 var compiler = sync.OnceValues(func() (*jsonschema.Compiler, error) {
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(api.OpenAPI()))
 	if err != nil {

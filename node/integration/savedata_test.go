@@ -120,6 +120,8 @@ func TestSaveData(t *testing.T) {
 		{Operation: "unhide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
 		{Operation: "hide", Body: []byte(`{"ids":["` + hidden + `"],"reason":"a test"}`)},
 		{Operation: "watch", Body: []byte(`{"pattern":"casino","hold":true,"reason":"a test"}`)},
+		{Operation: "setNote", Body: []byte(`{"agent":"eve","text":"One of several."}`)},
+		{Operation: "hideChannel", Body: []byte(`{"channel":"private","reason":"a test"}`)},
 		{Operation: "destroyDisk", Body: []byte(`{"server":"n9-gone","reason":"a test"}`)},
 	} {
 		call.Body = bytes.Replace(call.Body, []byte("RULE"), rule, 1)
