@@ -330,16 +330,18 @@ func TestRoles(t *testing.T) {
 		role command.Role
 		body string
 	}{
-		"resolve":   {command.RoleReport, `{"ids":["e1"],"outcome":"kept","reason":"x","dry_run":true}`},
-		"hide":      {command.RoleHide, `{"ids":["e1"],"reason":"x","dry_run":true}`},
-		"unhide":    {command.RoleHide, `{"ids":["e1"],"dry_run":true}`},
-		"purge":     {command.RolePurge, `{"ids":["e1"],"reason":"x","dry_run":true}`},
-		"confirm":   {command.RolePurge, `{"number":7,"dry_run":true}`},
-		"freeze":    {command.RoleAdmin, `{"all":true,"for":"1h","dry_run":true}`},
-		"watch":     {command.RoleAdmin, `{"pattern":"casino","dry_run":true}`},
-		"block":     {command.RoleHide, `{"agent":"eve","for":"1h","dry_run":true}`},
-		"block?net": {command.RoleAdmin, `{"network":"192.0.2.0/24","for":"1h","dry_run":true}`},
-		"lift":      {command.RoleAdmin, `{"number":3}`}, // the freeze
+		"resolve":      {command.RoleReport, `{"ids":["e1"],"outcome":"kept","reason":"x","dry_run":true}`},
+		"hide":         {command.RoleHide, `{"ids":["e1"],"reason":"x","dry_run":true}`},
+		"unhide":       {command.RoleHide, `{"ids":["e1"],"dry_run":true}`},
+		"purge":        {command.RolePurge, `{"ids":["e1"],"reason":"x","dry_run":true}`},
+		"confirm":      {command.RolePurge, `{"number":7,"dry_run":true}`},
+		"freeze":       {command.RoleAdmin, `{"all":true,"for":"1h","dry_run":true}`},
+		"watch":        {command.RoleAdmin, `{"pattern":"casino","dry_run":true}`},
+		"block":        {command.RoleHide, `{"agent":"eve","for":"1h","dry_run":true}`},
+		"block?net":    {command.RoleAdmin, `{"network":"192.0.2.0/24","for":"1h","dry_run":true}`},
+		"lift":         {command.RoleAdmin, `{"number":3}`}, // the freeze
+		"note":         {command.RoleReport, `{"agent":"eve","text":"x","dry_run":true}`},
+		"hide-channel": {command.RoleHide, `{"channel":"general","reason":"x","dry_run":true}`},
 	}
 	for role := command.RoleReport; role <= command.RoleAdmin; role++ {
 		addModerator(s, "zoe", "cmod_zoe", role)

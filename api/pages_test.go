@@ -304,7 +304,7 @@ func TestReportForm(t *testing.T) {
 		t.Errorf("%s shows %s", to, words)
 	}
 	mod(t, s, "resolve", map[string]any{"ids": []string{"e1"}, "outcome": "kept", "reason": "Allowed"})
-	if words := browse(t, s, to, http.StatusOK).words(); !strings.Contains(words, "the entry stays") {
+	if words := browse(t, s, to, http.StatusOK).words(); !strings.Contains(words, "stays as it was") {
 		t.Errorf("resolved, %s shows %s", to, words)
 	}
 }

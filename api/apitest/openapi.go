@@ -158,7 +158,7 @@ func checkBody(route *routers.Route, media string, r *Response) error {
 		return nil
 	}
 	var value any = string(r.Body)
-	if strings.HasPrefix(media, "application/json") || strings.HasPrefix(media, "application/a2a+json") {
+	if !documented.Schema.Value.Type.Is(openapi3.TypeString) {
 		var err error
 		if value, err = jsonschema.UnmarshalJSON(bytes.NewReader(r.Body)); err != nil {
 			return err
