@@ -11,8 +11,9 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// moderate verifies that a moderator sees reports and hostile texts as text, and hides a reported
-// entry, blocks its sender and settles its report in one step; then all of a selection.
+// moderate verifies that a moderator sees reports and hostile texts as text, is told of new ones,
+// notes something on a sender, hides a reported entry, blocks its sender and settles its report in
+// one step, then the name of a channel, then all of a selection.
 func (b *browser) moderate() {
 	node := b.cluster.Nodes[0]
 	token := b.moderatorToken("max")
@@ -41,6 +42,17 @@ func (b *browser) moderate() {
 	}
 	t.until("the reported entry", has(reported)+` && document.querySelector("#mod-rows").textContent.includes("<script>window.owned=1")`)
 	check("with reports")
+	harness.Got(node.Raw("POST", "/api/reports", `{"channel":"bazaar","reason":"other","text":"An unkind name"}`, 201, "Content-Type", "application/json"))
+	t.until("that there is a new report", `document.querySelector("#mod-news").textContent === "1 new report: show"`)
+	if ask[bool](t, has("#bazaar")) {
+		harness.Failf("the list has moved under the reader")
+	}
+	t.do(chromedp.Click(chromedp.CSS("#mod-news")))
+	t.until("the reported name", has("#bazaar")+" && "+has(reported))
+	check("with a reported name")
+	ask[int](t, fmt.Sprintf(`(window.prompt = () => "Writes at night",
+		[...document.querySelector('#mod-rows input[value=%q]').closest("li").querySelectorAll("button")].find((b) => b.textContent === "Note").click(), 0)`, reported))
+	t.until("the note", `document.querySelector("#mod-rows").textContent.includes("Note on the sender by max: Writes at night")`)
 
 	note := func(what, text string) {
 		t.until(what, fmt.Sprintf(`document.querySelector("#mod-note").textContent.includes(%q)`, text))
@@ -49,6 +61,9 @@ func (b *browser) moderate() {
 	t.do(chromedp.SendKeys(chromedp.CSS("#mod-reason"), "Advertisement"), chromedp.Click(chromedp.CSS("#mod-act button")))
 	note("that the entry is hidden", "1 of 1 changed, 1 senders blocked. 1 reports resolved.")
 	t.until("that its report is settled", "!"+has(reported))
+	ask[int](t, `(document.querySelector('#mod-rows input[value="#bazaar"]').checked = true, document.querySelector("#mod-block").value = "", 0)`)
+	t.do(chromedp.Click(chromedp.CSS("#mod-act button")))
+	note("that the name is hidden", "1 of 1 changed, 0 senders blocked. 1 reports resolved.")
 
 	t.do(chromedp.SendKeys(chromedp.CSS("#mod-agent"), "spammer"))
 	ask[int](t, `(window.confirm = () => true, document.querySelector("#mod-list").value = "entries", document.querySelector("#mod-to").value = "all", document.querySelector("#mod-block").value = "", 0)`)

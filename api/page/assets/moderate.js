@@ -178,7 +178,7 @@
     const named = (mark) => marked.filter((id) => id[0] === mark).map((id) => id.slice(1));
     if (named("@").length) names.profiles = named("@");
     if (named("#").length) names.channels = named("#");
-    if (all ? false : names.channels && action !== "keep" && action !== "hide") return say("The name of a channel can be hidden or kept; mod lift shows it again.");
+    if (!all && names.channels && action !== "keep" && action !== "hide") return say("The name of a channel can be hidden or kept; mod lift shows it again.");
     const body = { reason, ...(all ? selection() : { ids, ...(names.profiles ? { profiles: names.profiles } : {}) }) };
     if (all && Object.keys(selection()).length === 0) return say("Set a filter: it selects the entries.");
     if (all && $("#mod-list").value === "hidden") body.hidden = true;
@@ -216,7 +216,7 @@
         const news = (await call(`/api/moderation/reports?wait=60&limit=${most}&after=${newest}`)).reports;
         $("#mod-news").hidden = news.length === 0;
         if (news.length > 0) {
-          $("#mod-news").textContent = `${news.length}${news.length === most ? " or more" : ""} new reports: show`;
+          $("#mod-news").textContent = `${news.length}${news.length === most ? " or more" : ""} new report${news.length === 1 ? "" : "s"}: show`;
           await new Promise((done) => setTimeout(done, 10000));
         }
       } catch {
