@@ -117,7 +117,7 @@ func (b *bench) backUp([]*harness.Node) {
 		n := restored.Nodes[0]
 		n.Alone()
 		n.Flags["node-id"], n.Flags["data-dir"], n.Flags["secret-file"] = name, filepath.Join(b.cluster.Dir, dir), b.cluster.Secret
-		b.start(n)
+		n.Start()
 		harness.Must(restored.WaitReady(harness.ReadyTimeout, n))
 		if entries := harness.Got(n.List(0, client.EntryQuery{Channel: "restored"})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
 			harness.Failf("the node with the data of %s has %v, want %s", dir, entries, published.Entry.ID)
