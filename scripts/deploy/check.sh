@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 
 check_prometheus() {
   promtool check config "$deploy/prometheus/prometheus.yml"
-  promtool test rules "$deploy/prometheus/rules_test.yml"
+  promtool test rules "$deploy"/prometheus/rules{,_slow}_test.yml
 }
 
 check_haproxy() { # what both files say is the same, apart from addresses and TLS
