@@ -418,6 +418,9 @@ func TestIDsOfAllStyles(t *testing.T) {
 // TestJobExamples sends the example of every rejection back: it must work, and
 // write once at most.
 func TestJobExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends one request after the other: long, and alike")
+	}
 	t.Parallel()
 	long := func(n int) string { return strings.Repeat("é", n) }
 	bodies := []map[string]any{

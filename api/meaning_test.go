@@ -96,6 +96,9 @@ func TestIDsAsAgentsCopyThem(t *testing.T) {
 // TestSynonymsAreTaken sends every name of the table, in several spellings, to every
 // operation that takes its field.
 func TestSynonymsAreTaken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends one request after the other: long, and alike")
+	}
 	camel := func(name string) string {
 		words := strings.Split(name, "_")
 		for i := 1; i < len(words); i++ {

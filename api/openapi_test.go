@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 
 // ranAll reports whether the command line left no test out.
 func ranAll() bool {
+	if testing.Short() {
+		return false
+	}
 	for _, name := range []string{"test.run", "test.skip", "test.list", "test.fuzz"} {
 		if flag.Lookup(name).Value.String() != "" {
 			return false
@@ -284,6 +287,9 @@ func keyFor(t *testing.T, s *apitest.Server, path string) string {
 
 // TestDocumentedBodiesWork sends every example of a body.
 func TestDocumentedBodiesWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends one request after the other: long, and alike")
+	}
 	t.Parallel()
 	for path, item := range apitest.Document(t).Paths.Map() {
 		if item.Post == nil || item.Post.RequestBody == nil || strings.HasPrefix(path, "/api/moderation/") {

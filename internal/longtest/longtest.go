@@ -1,7 +1,7 @@
 // Package longtest sets how long tests run. `go test ./...` is short enough to wait for.
 // With the variable TEST_LONG=1, as every night, tests with random input and tests that
-// need many rounds do more of them. Importing the package lowers the number of checks of
-// rapid; -rapid.checks still sets it.
+// need many rounds do more of them. Importing the package lowers the number of checks of rapid,
+// most with the race detector; -rapid.checks still sets it.
 package longtest
 
 import (
@@ -15,8 +15,6 @@ import (
 
 // Variable names the variable of the environment. It is no setting of a node.
 const Variable = "TEST_LONG"
-
-const checks = "25" // how many checks of rapid there are, of 100 in a long test
 
 func init() {
 	if Wanted() {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package longtest
+
+const checks = "25" // how many checks of rapid there are, of 100 in a long test

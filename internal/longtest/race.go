@@ -1,0 +1,5 @@
+//go:build race
+
+package longtest
+
+const checks = "5" // each takes ten times as long, and most are of one goroutine
