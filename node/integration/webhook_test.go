@@ -3,10 +3,17 @@ package integration
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/nodetest"
+	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
@@ -39,5 +46,45 @@ func TestWebhookIsChecked(t *testing.T) {
 	_, log, err := c.Nodes[0].GetText("/api/moderation/log")
 	if err != nil || strings.Count(log, "the receiver of news for moderators") != 2 || strings.Contains(log, "hooks.example") {
 		t.Errorf("the moderation log: %s, %v", log, err)
+	}
+}
+
+// lateClock is a clock of which time has passed.
+type lateClock struct {
+	propose.Clock
+	by *atomic.Int64
+}
+
+func (c lateClock) Read() (time.Time, time.Duration) {
+	wall, mono := c.Clock.Read()
+	by := time.Duration(c.by.Load())
+	return wall.Add(by), mono + by
+}
+
+// TestNewsArrive holds that the receiver of moderators is told of a report once, by counts and ids,
+// with a signature, also when the leader dies before it is sent.
+func TestNewsArrive(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t)
+	var passed atomic.Int64
+	c := newCluster(t, 3, h.reach, func(cfg *config.Config) { cfg.Tuning.Clock = lateClock{propose.WallClock(0), &passed} })
+	mustOperate[struct{ URL string }](c, 0, admin.PathModerate, admin.Moderation{Operation: "setWebhook", Body: []byte(`{"url":"` + h.url(0) + `"}`)})
+	reported := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Cheap pills of eve."}).Entry.ID
+	for _, text := range []string{"It is spam.", "It is spam again."} {
+		c.mustPost(1, "/api/reports", map[string]string{"entry_id": reported, "reason": "spam", "text": text}, &struct{}{})
+	}
+	c.Kill(c.WaitLeader())
+	left := c.Running()
+	leader := c.WaitLeader(left...)
+	must.Equal(t, len(h.pushed(t, "")), 0, "events before news are gathered")
+	passed.Store(int64(2 * command.NewsMillis * time.Millisecond))
+	c.MustPublish(leader, nodetest.Post{Agent: "ada", Body: "Time has passed."})
+	c.waitPushed(h, 1)
+	news := h.pushed(t, "")[0]
+	if body := string(news.Body); news.Event.Type != "common.moderation" || strings.Count(body, `"reports":1,"held":0,"purges":0,"entries":["`+reported+`"]}`) != 1 || strings.Contains(body, "pills") || strings.Contains(body, "spam") {
+		t.Errorf("the receiver got %s", body)
+	}
+	if keys := must.Get(publicKeys(c.Nodes[leader]))(t); !signed(&news, keys) {
+		t.Errorf("it is not signed: %v", news.Header)
 	}
 }
