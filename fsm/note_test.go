@@ -64,7 +64,7 @@ func TestNotesFollowSenders(t *testing.T) {
 	r.wantDone(inEpoch(1, "once", "bob", nil))
 	r.wantDone(noteOn("", "e1", "Writes at night"))
 	r.wantDone(noteOn("", "e2", "Wrote once"))
-	newest := uint64(0)
+	var newest uint64
 	for epoch := uint64(2); epoch < 5; epoch++ {
 		r.epoch(epoch)
 		newest = r.wantDone(inEpoch(epoch, "night", "eve", nil))

@@ -102,12 +102,12 @@ func (p *builder) welcome() (template.HTML, error) {
 		return "", err
 	}
 	operation, in := callOf(id)
-	done := p.r.Perform(operation, in)
-	if done.Rejection != nil {
-		return "", nil
+	answer := p.r.Perform(operation, in)
+	var e *entry
+	if answer.Rejection == nil {
+		e, err = decodeEntry(answer.Body)
 	}
-	e, err := decodeEntry(done.Body)
-	if err != nil || e.Hidden != nil || e.Retracted() {
+	if err != nil || e == nil || e.Hidden != nil || e.Retracted() {
 		return "", err
 	}
 	text, err := p.site.rowOf("welcome", e)

@@ -17,9 +17,9 @@ const (
 	// cacheOf is the part of the soft limit that the cache of the state is, within MinCache and
 	// MaxCache.
 	cacheOf = 4
-	// MinCache and MaxCache bound the cache of the state, in bytes. A larger one holds what the
-	// system's cache of files holds, too.
+	// MinCache is the smallest cache of the state, in bytes.
 	MinCache = 64 << 20
+	// MaxCache is the largest one. A larger one would repeat the system's cache of files.
 	MaxCache = 512 << 20
 )
 

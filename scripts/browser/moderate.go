@@ -42,17 +42,8 @@ func (b *browser) moderate() {
 	}
 	t.until("the reported entry", has(reported)+` && document.querySelector("#mod-rows").textContent.includes("<script>window.owned=1")`)
 	check("with reports")
-	harness.Got(node.Raw("POST", "/api/reports", `{"channel":"bazaar","reason":"other","text":"An unkind name"}`, 201, "Content-Type", "application/json"))
-	t.until("that there is a new report", `document.querySelector("#mod-news").textContent === "1 new report: show"`)
-	if ask[bool](t, has("#bazaar")) {
-		harness.Failf("the list has moved under the reader")
-	}
-	t.do(chromedp.Click(chromedp.CSS("#mod-news")))
-	t.until("the reported name", has("#bazaar")+" && "+has(reported))
+	t.seeNews(node, reported, has)
 	check("with a reported name")
-	ask[int](t, fmt.Sprintf(`(window.prompt = () => "Writes at night",
-		[...document.querySelector('#mod-rows input[value=%q]').closest("li").querySelectorAll("button")].find((b) => b.textContent === "Note").click(), 0)`, reported))
-	t.until("the note", `document.querySelector("#mod-rows").textContent.includes("Note on the sender by max: Writes at night")`)
 
 	note := func(what, text string) {
 		t.until(what, fmt.Sprintf(`document.querySelector("#mod-note").textContent.includes(%q)`, text))
@@ -87,10 +78,30 @@ func (b *browser) moderate() {
 	if kept := ask[string](t, `JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + location.href`); strings.Contains(kept, "cmod_") {
 		harness.Failf("the browser keeps %s", kept)
 	}
+	liftRules(node, token)
+}
+
+// liftRules ends all rules of moderators: the other scenarios write from the same address.
+func liftRules(node *harness.Node, token string) {
 	var rules struct{ Rules []struct{ Number uint64 } }
 	as := []string{"Content-Type", "application/json", "Authorization", "Bearer " + token}
 	harness.Must(json.Unmarshal(harness.Got(node.Raw("GET", "/api/moderation/rules", "", 200, as...)).Body, &rules))
-	for _, r := range rules.Rules { // the other scenarios write from the same address
+	for _, r := range rules.Rules {
 		harness.Got(node.Raw("POST", "/api/moderation/lift", fmt.Sprintf(`{"number":%d}`, r.Number), 200, as...))
 	}
+}
+
+// seeNews verifies that a moderator is told of a new report while the list stays, and notes
+// something on the sender of a reported entry.
+func (t *tab) seeNews(node *harness.Node, reported string, has func(id string) string) {
+	harness.Got(node.Raw("POST", "/api/reports", `{"channel":"bazaar","reason":"other","text":"An unkind name"}`, 201, "Content-Type", "application/json"))
+	t.until("that there is a new report", `document.querySelector("#mod-news").textContent === "1 new report: show"`)
+	if ask[bool](t, has("#bazaar")) {
+		harness.Failf("the list has moved under the reader")
+	}
+	t.do(chromedp.Click(chromedp.CSS("#mod-news")))
+	t.until("the reported name", has("#bazaar")+" && "+has(reported))
+	ask[int](t, fmt.Sprintf(`(window.prompt = () => "Writes at night",
+		[...document.querySelector('#mod-rows input[value=%q]').closest("li").querySelectorAll("button")].find((b) => b.textContent === "Note").click(), 0)`, reported))
+	t.until("the note", `document.querySelector("#mod-rows").textContent.includes("Note on the sender by max: Writes at night")`)
 }

@@ -176,7 +176,7 @@ func (b *browser) measurePaint() {
 		command(emulation.SetCPUThrottlingRate, emulation.SetCPUThrottlingRateParams{Rate: slowdown}),
 	)
 	for _, path := range []string{"/", "/e/" + b.texts.question, "/c/general", "/jobs?status=all"} {
-		var took []float64
+		took := make([]float64, 0, times)
 		for range times {
 			t.show(b.cluster.Nodes[0].URL+path, pictureWidths[0], "light")
 			t.until("a painted page", "window.painted > 0")

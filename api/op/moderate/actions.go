@@ -100,7 +100,7 @@ func showsAgain(cmd command.Payload) bool {
 func (f *orderForm) items() (ids, agents []string) {
 	ids = f.ids()
 	f.checkIDs(ids)
-	for _, name := range f.words("profiles", command.MaxHidden) {
+	for _, name := range f.words("profiles") {
 		agents = append(agents, text.Fold(text.AgentName(name)))
 	}
 	if n := len(ids) + len(agents); n > command.MaxHidden && !f.Problems.Any() {
@@ -111,7 +111,7 @@ func (f *orderForm) items() (ids, agents []string) {
 
 // ids reads the field ids.
 func (f *orderForm) ids() []string {
-	ids := f.words("ids", command.MaxHidden)
+	ids := f.words("ids")
 	for i := range ids {
 		ids[i] = op.CleanID(ids[i])
 	}

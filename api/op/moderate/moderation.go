@@ -221,8 +221,8 @@ func (f *orderForm) flag(field string) bool {
 	return false
 }
 
-// words reads a list of texts.
-func (f *orderForm) words(field string, most int) (list []string) {
+// words reads a list of texts, as many as a call may hide.
+func (f *orderForm) words(field string) (list []string) {
 	switch value := f.Doc.Get(field).(type) {
 	case nil:
 	case string:
@@ -239,8 +239,8 @@ func (f *orderForm) words(field string, most int) (list []string) {
 	default:
 		f.Problems.Add(field, "must be a list of texts")
 	}
-	if len(list) > most {
-		f.Problems.Add(field, "may have at most %d items; these are %d", most, len(list))
+	if len(list) > command.MaxHidden {
+		f.Problems.Add(field, "may have at most %d items; these are %d", command.MaxHidden, len(list))
 	}
 	return list
 }

@@ -165,10 +165,10 @@ var resolveReports = ordering(resolveParams, sampleResolve, func(c *op.Call, f *
 		f.checkIDs([]string{s})
 		cmd.Targets = append(cmd.Targets, s)
 	}
-	for _, name := range f.words("profiles", command.MaxHidden) {
+	for _, name := range f.words("profiles") {
 		cmd.Targets = append(cmd.Targets, command.ProfileMark+text.Fold(text.AgentName(name)))
 	}
-	for _, name := range f.words("channels", command.MaxHidden) {
+	for _, name := range f.words("channels") {
 		cmd.Targets = append(cmd.Targets, command.ChannelMark+text.ChannelName(name))
 	}
 	switch n := len(cmd.Reports) + len(cmd.Targets); {

@@ -109,7 +109,7 @@ func entriesTable(entries []modEntry) string {
 
 // notesText joins the texts of notes.
 func notesText(notes []modNote) string {
-	var texts []string
+	texts := make([]string, 0, len(notes))
 	for i := range notes {
 		texts = append(texts, notes[i].By+": "+notes[i].Text)
 	}
