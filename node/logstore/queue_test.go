@@ -310,6 +310,7 @@ func TestQueuedWriteFails(t *testing.T) {
 		g.opened <- syscall.EIO
 		check.Err(t, <-done, syscall.EIO, "who waited is told")
 		g.open()
+		waitDrained(t, s)
 		checkQueueEnded(t, s, g.fatals(), wrote)
 		check.Equal(t, reopen(t, s), 3, "after a start the log ends at")
 	})
@@ -323,13 +324,19 @@ func TestQueuedWriteFails(t *testing.T) {
 			t.Fatalf("queued %v, %v", queued, err)
 		}
 		check.Err(t, s.WaitWritten(4), syscall.EIO, "who waited is told")
-		wait(t, "it goes on writing", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return !s.draining
-		})
+		waitDrained(t, s)
 		checkQueueEnded(t, s, d.fatal, wrote)
 		check.Equal(t, reopen(t, s), 6, "after a start the log ends at")
+	})
+}
+
+// waitDrained waits until the goroutine that writes has ended.
+func waitDrained(t *testing.T, s *Store) {
+	t.Helper()
+	wait(t, "it goes on writing", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.draining
 	})
 }
 
