@@ -274,6 +274,7 @@ func TestModerationRejected(t *testing.T) {
 		"block": `{"agent":"eve","reason":"spam","for":"1h"}`, "freeze": `{"channel":"general","reason":"spam","for":"1h"}`,
 		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`, "confirm": fmt.Sprintf(`{"number":%d}`, waits),
 		"resolve": `{"ids":["e1"],"outcome":"kept","reason":"x"}`,
+		"note":    `{"agent":"eve","text":"Writes at night"}`, "hide-channel": `{"channel":"general","reason":"spam"}`,
 	}
 	for _, test := range []struct {
 		code      string
@@ -298,7 +299,7 @@ func TestModerationRejected(t *testing.T) {
 		}
 	}
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
-	for _, path := range []string{"held", "rules", "reports", "entries", "waiting"} {
+	for _, path := range []string{"held", "rules", "reports", "entries", "waiting", "notes"} {
 		for query, code := range map[string]string{"limit=none": "validation_failed", "consistency=strong": "no_leader"} {
 			r := s.Get("/api/moderation/"+path+"?"+query, "Authorization", "Bearer "+modToken)
 			if p := apitest.CheckError(t, r); p.Code != code {
