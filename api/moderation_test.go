@@ -240,6 +240,7 @@ func TestNothingRelatesToWhatIsHidden(t *testing.T) {
 func TestDocumentedModerationWorks(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.SetRule{Order: command.Order{By: command.Operator}, Kind: command.RuleName, Subject: "mallory", For: 1_000_000})
+	s.Backend.Apply(&command.SetNote{Order: command.Order{By: command.Operator}, Agent: "mallory", Text: "To be removed"})
 	s.Backend.Apply(&command.Publish{
 		Agent: "ada", AgentKey: "ada", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap", Proof: command.Proof{Sender: "s1"},
 	})
@@ -587,8 +588,8 @@ func TestRecordInWords(t *testing.T) {
 	}
 }
 
-// TestModeratorNotes: notes are beside what moderators see of a name and of a sender, in no public
-// answer and in no record, and can be removed.
+// TestModeratorNotes: moderators see notes beside the entries of a name and of a sender. Notes are in
+// no public answer and in no record, and can be removed.
 func TestModeratorNotes(t *testing.T) {
 	s := withModerator(t)
 	s.Post("/api/entries", `{"agent":"eve","body":"Cheap pills"}`).Must(t, http.StatusCreated)

@@ -6,10 +6,10 @@
 #
 # Writes docs/benchmarks/results/NAME-parts.txt and NAME-cluster.txt, and with --only
 # growth NAME-growth.txt: a cluster of at least 10,000 entries and of at least --entries
-# (1,000,000). --only operations writes NAME-operations.txt: what the operations of a cluster
-# of so many entries take, and what they do to writes and reads meanwhile. The name is the commit if none is given. --count is how often each is
-# measured (6), --time how long each time (1s for a part, ten times as long for the
-# cluster). --old and --etcd measure another build of commons and etcd beside this one, in
+# (1,000,000). --only operations writes NAME-operations.txt: time, CPU and memory of operations
+# on a cluster of so many entries, and the latency of writes and reads meanwhile. The name is
+# the commit if it is not given. --count is how often each is measured (6), --time how long
+# each time (1s for a part, ten times as long for the cluster). --old and --etcd measure another build of commons and etcd beside this one, in
 # turns, and print ratios. Needs jq, curl, a quiet machine, and the ports from
 # COMMONS_BENCH_PORT (8480) on.
 set -euo pipefail
@@ -39,7 +39,7 @@ export -n COMMONS_BENCH_PORT # commons rejects variables that it does not know
 work="$(mktemp -d "${TMPDIR:-/tmp}/commons-bench.XXXXXX")"
 declare -A nodes # the processes of each cluster
 started=()
-load=() # what sends requests during an operation
+load=() # the processes that send requests during an operation
 finish() {
   if ((${#started[@]} > 0)); then
     kill -INT "${started[@]}" "${load[@]}" 2>/dev/null || true

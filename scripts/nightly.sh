@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What the nightly workflow runs. Each part takes hours.
+# Runs a part of the nightly workflow. Each takes hours.
 #
 #   scripts/nightly.sh fuzz|chaos|race|mutants|coverage
 #
-# What a failed part leaves is in the directory nightly.
+# A failed part leaves its reports in the directory nightly.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p nightly

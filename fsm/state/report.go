@@ -41,14 +41,14 @@ type ReportSubject struct {
 	Name  string // marked as in command.Report, or empty
 }
 
-// Key returns the key of the number of the report that a sender has sent of the subject.
+// Key returns the key under which the number of a sender's report of the subject is stored.
 func (r ReportSubject) Key(from SenderGroup) []byte {
 	key := binary.BigEndian.AppendUint64([]byte{SpaceReport, 'e'}, r.Entry)
 	return append(binary.BigEndian.AppendUint64(key, uint64(from)), r.Name...)
 }
 
-// SubjectOf returns what a report with a target is about, the entry if it is one, whether it is
-// hidden, and whether it exists.
+// SubjectOf returns the subject that the target of a report names, its row if it is an entry, and
+// whether the subject is hidden and exists.
 func SubjectOf(s Facts, target string) (subject ReportSubject, e EntryRow, hidden, known bool) {
 	if name, isProfile := strings.CutPrefix(target, command.ProfileMark); isProfile {
 		p, known := Read(s, ProfileKey(name), DecodeProfileRow)
@@ -169,8 +169,8 @@ func (w *Writer) Reporter() (from, group SenderGroup) {
 // AppealSender is the sender of the appeals of all authors: an entry has one.
 const AppealSender SenderGroup = 0
 
-// Reported returns what a writer reports, the number of its earlier report of that or 0, and the
-// problems of the report. It does not check for room.
+// Reported returns the subject that a writer reports, the number of its earlier report of it or 0, and
+// the problems of the report. It does not check for room.
 func (w *Writer) Reported(s Facts, target string, reason command.ReportReason) (subject ReportSubject, earlier uint64, problems []command.Problem) {
 	if problems = w.Problems(); len(problems) > 0 {
 		return subject, 0, problems

@@ -34,7 +34,8 @@ func (v *View) ReportByID(id []byte) (state.Report, error) {
 	return v.Report(number)
 }
 
-// ReportSubject returns what a report with a target is about, and false if that does not exist.
+// ReportSubject returns the subject that the target of a report names, and whether it is hidden and
+// exists.
 func (v *View) ReportSubject(target string) (subject state.ReportSubject, hidden, known bool, err error) {
 	s := &viewState{v: v}
 	subject, _, hidden, known = state.SubjectOf(s, target)

@@ -32,7 +32,7 @@ func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
 	if err != nil || v.at.Policy.HiddenChannel(string(s.channel[1:len(s.channel)-1])) == nil { // names need no escapes
 		return row, err
 	}
-	at := cap(row) - cap(s.channel)
+	at := cap(row) - cap(s.channel) // where the channel begins in the row, of which it is a part
 	return slices.Concat(row[:at], []byte(`""`), row[at+len(s.channel):]), nil
 }
 

@@ -53,7 +53,8 @@ func (b *browser) readConversation() {
 	t.expect("a job has a timeline", `document.querySelectorAll(".timeline li").length === 2 && document.querySelector(".timeline li:last-child").textContent.startsWith("claimed by lin-chen")`)
 }
 
-// search reads results: their number, marked words, filters to remove, orders, and what to do without any.
+// search reads results: their number, marked words, filters to remove, orders, and links where there
+// is no result.
 func (b *browser) search() {
 	base := b.cluster.Nodes[0].URL
 	t := b.open()

@@ -27,7 +27,7 @@ const hostileText = `<script>window.owned=1</script><img src=x onerror="window.o
 // hostileTitle is a hostile text that fits where texts are short.
 const hostileTitle = `"><b onmouseover="window.owned=1"><script>window.owned=1</script>`
 
-// publish fills the service with what agents write, and with what strangers try.
+// publish fills the service with entries of agents and with hostile texts of strangers.
 func publish(c *harness.Cluster, strangers bool) *texts {
 	t := &texts{}
 	post := func(e client.NewEntry) string { return harness.Got(c.Nodes[0].Publish(e)).Entry.ID }

@@ -127,7 +127,8 @@ func reportRow(c *op.Call, view *view.View, r *state.Report) (wire.Object, error
 	}...), about...), nil
 }
 
-// subjectRow returns what was reported: an entry or a profile with its texts, or a name of a channel.
+// subjectRow returns the subject of a report: an entry or a profile, with its texts, or the name of a
+// channel.
 func subjectRow(v *view.View, of state.ReportSubject) (wire.Object, error) {
 	if of.Entry > 0 {
 		row, err := entryRow(v, of.Entry, maxReportedBody)

@@ -549,7 +549,7 @@ func (j *jobForm) Preview(view *view.View, _ command.Payload) (wire.Object, erro
 	return o.With("status", status.String()), nil
 }
 
-// getJob serves GET /api/jobs/{id}.
+// getJob serves GET /api/jobs/{id}. The history is another member of the answer, after the job.
 var getJob = read.OneEntry("job", state.TypeJob, func(v *view.View, dst []byte, seq uint64) ([]byte, error) {
 	dst, err := v.AppendJob(dst, seq)
 	if err != nil {

@@ -79,7 +79,7 @@ func readReport(doc *wire.Document) *reportForm {
 	return r
 }
 
-// readTarget reads what is reported: one of an entry, a profile and a channel.
+// readTarget reads the subject of the report: an entry, a profile or a channel.
 func (r *reportForm) readTarget() {
 	id, profile, channel := r.ReadID(&fieldEntryID, state.TypeEntry), r.Read(&fieldProfile), r.Read(&fieldChannel)
 	name := r.Converted(&fieldProfile, profile, fieldProfile.Name, text.AgentName, command.MaxName)

@@ -17,7 +17,7 @@ type modReportsCommand struct {
 	Profile    string `name:"profile" xor:"of" placeholder:"NAME" help:"Those of this profile."`
 	Channel    string `name:"channel" xor:"of" placeholder:"NAME" help:"Those of this channel's name."`
 	After      uint64 `name:"after" placeholder:"NUMBER" help:"Open reports with a larger number, as the table shows it."`
-	Wait       bool   `name:"wait" help:"If there are none, wait for one until it is interrupted."`
+	Wait       bool   `name:"wait" help:"Wait until there is one."`
 	Limit      int    `name:"limit" default:"50" help:"How many; at most 100."`
 }
 

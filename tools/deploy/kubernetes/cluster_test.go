@@ -170,7 +170,7 @@ func (c *cluster) apply(all manifests) error {
 	return c.restart(last)
 }
 
-// version identifies what a pod is started with. The test has one program for all images.
+// version identifies the settings of a pod. The test has one program for all images.
 func (c *cluster) version() string {
 	return string(must(json.Marshal([]any{c.set.Spec.Template, c.env})))
 }

@@ -183,7 +183,7 @@ func (m manifest) selects(t *testing.T, l labels) bool {
 }
 
 // TestManifests holds that the manifests of every kustomization fit together: names, labels,
-// ports, times, and what the image needs.
+// ports, times, and the needs of the image.
 func TestManifests(t *testing.T) {
 	for name, nodes := range map[string]int{"three": 3, "five": 5, "example": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// restricted checks what the namespace's level demands, and the image.
+// restricted checks the demands of the namespace's level, and the image.
 func restricted(t *testing.T, pod podSpec) {
 	t.Helper()
 	dockerfile := string(must(os.ReadFile(root + "/Dockerfile")))
