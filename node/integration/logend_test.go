@@ -55,63 +55,64 @@ func (c *testCluster) checkBack(victim *nodetest.Node, acked ...nodetest.Answer)
 // new leader has in its place finds no space on the disk. The node ends, because its
 // Raft would still count on the tail; after a start it has what the others have.
 func TestTailThatCannotBeReplaced(t *testing.T) {
-	t.Parallel()
-	var w writes
-	c := newCluster(t, 3, w.option, patientRaft)
-	old := c.WaitLeader()
-	victim := c.Nodes[old]
-	first := c.MustPublish(old, nodetest.Post{Body: "before"})
+	nodetest.Virtual(t, func(t *testing.T) {
+		var w writes
+		c := newCluster(t, 3, w.option, patientRaft)
+		old := c.WaitLeader()
+		victim := c.Nodes[old]
+		first := c.MustPublish(old, nodetest.Post{Body: "before"})
 
-	var alone atomic.Bool
-	tail := make(chan struct{})
-	written := sync.OnceFunc(func() { close(tail) })
-	w.spoil(victim.Config.NodeID, logstore.Storing, func(_ string, write func() error) error {
-		counts := alone.Load()
-		err := write()
-		if counts && err == nil {
-			written()
-		}
-		return err
-	})
-	// No entry is in flight when the links are cut: only the old leader has the entries that
-	// it stores from then on, until it finds out.
-	c.Isolate(old)
-	alone.Store(true)
-	ctx, cancel := context.WithCancel(context.Background())
-	var writers sync.WaitGroup
-	for range 4 {
-		writers.Go(func() {
-			for ctx.Err() == nil {
-				_, _ = victim.Publish(ctx, nodetest.Post{Body: "in the tail"})
+		var alone atomic.Bool
+		tail := make(chan struct{})
+		written := sync.OnceFunc(func() { close(tail) })
+		w.spoil(victim.Config.NodeID, logstore.Storing, func(_ string, write func() error) error {
+			counts := alone.Load()
+			err := write()
+			if counts && err == nil {
+				written()
 			}
+			return err
 		})
-	}
-	select {
-	case <-tail:
-	case <-time.After(nodetest.Patience):
-		t.Fatal("the old leader has stored nothing alone")
-	}
-	cancel()
-	writers.Wait()
+		// No entry is in flight when the links are cut: only the old leader has the entries that
+		// it stores from then on, until it finds out.
+		c.Isolate(old)
+		alone.Store(true)
+		ctx, cancel := context.WithCancel(context.Background())
+		var writers sync.WaitGroup
+		for range 4 {
+			writers.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = victim.Publish(ctx, nodetest.Post{Body: "in the tail"})
+				}
+			})
+		}
+		select {
+		case <-tail:
+		case <-time.After(nodetest.Patience):
+			t.Fatal("the old leader has stored nothing alone")
+		}
+		cancel()
+		writers.Wait()
 
-	others := c.Others(old)
-	c.WaitLeader(others...)
-	kept := c.MustPublish(others[0], nodetest.Post{Body: "in its place"})
-	var cut atomic.Bool
-	w.spoil(victim.Config.NodeID, "", func(what string, write func() error) error {
-		if what == logstore.Storing && cut.Load() {
-			return syscall.ENOSPC
-		}
-		err := write()
-		if what == logstore.Deleting && err == nil {
-			cut.Store(true)
-		}
-		return err
+		others := c.Others(old)
+		c.WaitLeader(others...)
+		kept := c.MustPublish(others[0], nodetest.Post{Body: "in its place"})
+		var cut atomic.Bool
+		w.spoil(victim.Config.NodeID, "", func(what string, write func() error) error {
+			if what == logstore.Storing && cut.Load() {
+				return syscall.ENOSPC
+			}
+			err := write()
+			if what == logstore.Deleting && err == nil {
+				cut.Store(true)
+			}
+			return err
+		})
+		c.Heal()
+		c.checkEnds(victim, "deleted for newer ones", syscall.ENOSPC.Error())
+		w.spoil("", "", nil)
+		c.checkBack(victim, first, kept)
 	})
-	c.Heal()
-	c.checkEnds(victim, "deleted for newer ones", syscall.ENOSPC.Error())
-	w.spoil("", "", nil)
-	c.checkBack(victim, first, kept)
 }
 
 // TestWriteThatFailsAndIsThere: the last sync of a write fails, and the next ones would
