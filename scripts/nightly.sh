@@ -11,7 +11,7 @@ mkdir -p nightly
 case "${1:-}" in
 fuzz) # an hour in all
   targets="$(git grep -h '^func Fuzz' -- '*_test.go' | wc -l)"
-  COMMONS_CI_FUZZ_TIME="$((3600 / targets))s" bash .ci/run fuzz
+  COMMONS_CI_FUZZ_GUIDED=1 COMMONS_CI_FUZZ_TIME="$((3600 / targets))s" bash .ci/run fuzz
   ;;
 chaos)
   sudo env PATH="$PATH" CHAOS_OUT=nightly scripts/chaos.sh --long 2h
