@@ -384,19 +384,22 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 		n.Raft = must.Get(raft.NewRaft(c, observedFSM{&n.machine, quietHooks(), n.transport.notices, log}, log, log, raft.NewInmemSnapshotStore(), n.transport))(t)
 		t.Cleanup(func() { _ = n.Shutdown().Error(); _ = n.transport.Close() })
 	}
-	var leader *node
-	wait(t, "nobody leads", func() bool {
-		i := slices.IndexFunc(nodes, func(n *node) bool { return n.State() == raft.Leader })
-		if i >= 0 {
-			leader = nodes[i]
-		}
-		return i >= 0
-	})
 	for range 3 {
-		future := leader.Apply([]byte("x"), 0)
-		must.Do(t, future.Error())
+		var index uint64
+		wait(t, "no leader has applied an entry", func() bool { // on a busy machine another node may come to lead meanwhile
+			i := slices.IndexFunc(nodes, func(n *node) bool { return n.State() == raft.Leader })
+			if i < 0 {
+				return false
+			}
+			future := nodes[i].Apply([]byte("x"), 0)
+			if future.Error() != nil {
+				return false
+			}
+			index = future.Index()
+			return true
+		})
 		for i := range nodes {
-			wait(t, "a follower does not hear of the commit", func() bool { return nodes[i].machine.has(future.Index()) })
+			wait(t, "a follower does not hear of the commit", func() bool { return nodes[i].machine.has(index) })
 		}
 	}
 }
