@@ -8,6 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -183,6 +184,7 @@ func TestErasuresOfADay(t *testing.T) {
 
 // TestErasuresOfAll: all names together erase a bounded number of texts in a day.
 func TestErasuresOfAll(t *testing.T) {
+	longtest.OneGoroutine(t)
 	r := newRig(t)
 	names := command.MaxAllErasures/command.MaxErasures + 1
 	last := command.Result{}

@@ -16,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -142,6 +143,7 @@ func TestManyEventsOfOneLogEntry(t *testing.T) {
 
 // TestOldEventsGo: the ring has an end, and who is behind it is told.
 func TestOldEventsGo(t *testing.T) {
+	longtest.OneGoroutine(t)
 	r := newRig(t)
 	log := make([]apply.LogEntry, 0, 1000)
 	flush := func() {

@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 )
 
 // longText is one of many texts of 120 words, in a variant: a tenth of its words differ.
@@ -71,6 +72,7 @@ func refusals(t *testing.T, most uint64, texts []string) (refused []string) {
 
 // TestFloodsOfVariants floods with one text in variants, of which a part of the words differ.
 func TestFloodsOfVariants(t *testing.T) {
+	longtest.OneGoroutine(t)
 	for _, test := range []struct{ words, differ, least int }{
 		{80, 4, 570},
 		{80, 8, 500},

@@ -10,6 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -64,6 +65,7 @@ func newNames(t *testing.T) *rig {
 // TestWhatProofUndoes tries, with every proof, to undo what was done with every proof:
 // what needs the author's own proof is rejected below it.
 func TestWhatProofUndoes(t *testing.T) {
+	longtest.OneGoroutine(t)
 	entry := func() []command.Payload { return []command.Payload{post("ada", nil)} }
 	job := func() []command.Payload { return []command.Payload{postJob("ada")} }
 	help := func() []command.Payload { return []command.Payload{ask("ada")} }

@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -321,6 +322,7 @@ func TestReportsGo(t *testing.T) {
 
 // TestClosedReportsAreBounded: the oldest goes for the newest.
 func TestClosedReportsAreBounded(t *testing.T) {
+	longtest.OneGoroutine(t)
 	r := newRig(t)
 	r.publish(nil)
 	for i := 0; i <= command.MaxClosedReports; i += 100 {

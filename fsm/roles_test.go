@@ -7,6 +7,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -216,6 +217,7 @@ func TestPurgeAtOnce(t *testing.T) {
 // TestWaitingPurgesAreBounded holds that no more purges wait than fit, and that a rejected one
 // hides no entry.
 func TestWaitingPurgesAreBounded(t *testing.T) {
+	longtest.OneGoroutine(t)
 	r := newRig(t)
 	r.grant("mia", command.RolePurge, command.TokenMillis)
 	var orders []command.Payload

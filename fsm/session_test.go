@@ -11,6 +11,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 )
 
 // group applies one log entry with one group and returns the results.
@@ -188,6 +189,7 @@ func TestSessionsAreBounded(t *testing.T) {
 }
 
 func TestAnswersAreBounded(t *testing.T) {
+	longtest.OneGoroutine(t)
 	r := newRig(t)
 	seq := uint64(1)
 	r.group(command.Group{Boot: boot1, Commands: []command.Command{{Seq: seq, Payload: &command.Lead{ServerID: "n"}}}})

@@ -11,6 +11,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/subscription"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -182,6 +183,7 @@ func TestSubscriptionLimits(t *testing.T) {
 
 // TestSubscribersAreBounded fills the subscribers of one author.
 func TestSubscribersAreBounded(t *testing.T) {
+	longtest.OneGoroutine(t)
 	r := newRig(t)
 	name := func(i int) string { return fmt.Sprint("agent-", i) }
 	var all []command.Payload

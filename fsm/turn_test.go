@@ -8,6 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -347,6 +348,7 @@ func (r *rig) waiting(agent string) (entries []uint64) {
 
 // TestQueueIsShared fills a queue, and holds what is dropped then.
 func TestQueueIsShared(t *testing.T) {
+	longtest.OneGoroutine(t)
 	type part struct {
 		from func(*command.Publish)
 		n    int

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"testing"
 
 	_ "pgregory.net/rapid" // its flags
 )
@@ -42,4 +43,13 @@ func Rounds(usual, long int) int {
 		return long
 	}
 	return usual
+}
+
+// OneGoroutine skips a test in which one goroutine works after the other, with the race
+// detector: there is no race in it to find, and it takes ten times as long.
+func OneGoroutine(tb testing.TB) {
+	tb.Helper()
+	if raced && !Wanted() {
+		tb.Skip("one goroutine after the other")
+	}
 }

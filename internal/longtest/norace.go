@@ -2,4 +2,7 @@
 
 package longtest
 
-const checks = "25" // how many checks of rapid there are, of 100 in a long test
+const (
+	raced  = false
+	checks = "25" // how many checks of rapid there are, of 100 in a long test
+)

@@ -2,4 +2,7 @@
 
 package longtest
 
-const checks = "5" // each takes ten times as long, and most are of one goroutine
+const (
+	raced  = true
+	checks = "5" // each takes ten times as long, and most are of one goroutine
+)
