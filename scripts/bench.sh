@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
 # Measures the parts inside the process and a cluster of three, for benchstat.
 #
-#   scripts/bench.sh [--count N] [--time D] [--only parts|cluster|growth|operations] [--old BINARY]
-#                    [--etcd BINARY --etcd-benchmark BINARY] [--entries N] [name]
+#   scripts/bench.sh [--count N] [--time D] [--only parts|cluster|growth|state|operations|table]
+#                    [--old BINARY] [--etcd BINARY --etcd-benchmark BINARY] [--entries N] [name]
 #
-# Writes docs/benchmarks/results/NAME-parts.txt and NAME-cluster.txt, and with --only
-# growth NAME-growth.txt: a cluster of at least 10,000 entries and of at least --entries
-# (1,000,000). --only operations writes NAME-operations.txt: time, CPU and memory of operations
-# on a cluster of so many entries, and the latency of writes and reads meanwhile. The name is
-# the commit if it is not given. --count is how often each is measured (6), --time how long
-# each time (1s for a part, ten times as long for the cluster). --old and --etcd measure another build of commons and etcd beside this one, in
-# turns, and print ratios. Needs jq, curl, a quiet machine, and the ports from
-# COMMONS_BENCH_PORT (8480) on.
+# Writes docs/benchmarks/results/NAME-parts.txt and NAME-cluster.txt, and with --only one of:
+#
+#   growth      a cluster of at least 10,000 entries and of at least --entries (1,000,000)
+#   state       the state of so many entries in one process, and of ten times as many
+#   operations  time, CPU and memory of operations on a cluster of so many entries, and the
+#               latency of writes and reads meanwhile
+#   table       only the table of the files of that name
+#
+# At the end it prints the ratios beside the goals of scripts/bench/targets.tsv, and fails if one
+# is worse by more than a tenth than the one noted there. The name is the commit if it is not
+# given. --count is how often each is measured (6), --time how long each time (1s for a part,
+# ten times as long for the cluster). --old and --etcd measure another build of commons and etcd
+# beside this one, in turns, and print ratios. Needs jq, curl, a quiet machine, and the ports
+# from COMMONS_BENCH_PORT (8480) on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -109,7 +115,7 @@ cpu() { # <name>: milliseconds that its processes have used
 nodes_of() { # <port> leader|followers|follower|all: URLs
   local url role picked=()
   for url in "http://127.0.0.1:$1" "http://127.0.0.1:$(($1 + 1))" "http://127.0.0.1:$(($1 + 2))"; do
-    role="$(curl -s "$url/status" | jq -r .role)"
+    role="$(curl -s -m 2 "$url/status" | jq -r .role)"
     if [[ "$2" == all || "${2%s}" == "$role" ]]; then picked+=("$url"); fi
   done
   if [ "$2" = follower ]; then picked=("${picked[0]}"); fi
@@ -225,6 +231,9 @@ cluster() {
         for k in "${!systems[@]}"; do measure "${systems[k]}" "${ports[k]}" Write "${to%/*}" "${to#*/}" write; done
         if [[ -n "$etcd" && "$to" == leader/* ]]; then measure_etcd $((base + 120)) "${to#*/}"; fi
       done
+      if ((i == 0)); then
+        printf '# Memory/new: %d MB of the largest node after %d writes\n' "$(memory new)" "$(curl -s "http://127.0.0.1:$base/api/stats" | jq .last7d.posts)"
+      fi
       for k in "${!systems[@]}"; do
         measure "${systems[k]}" "${ports[k]}" WriteMCP all 64 write --surface mcp
         measure "${systems[k]}" "${ports[k]}" List follower 64 list
@@ -277,6 +286,17 @@ growth() { # the same measurements with few entries and with many
   wait "$tee"
 }
 
+state() { # most of the time goes into filling it
+  local many
+  {
+    header
+    for many in "$entries" $((10 * entries)); do
+      printf '# %s entries\n' "$many"
+      COMMONS_BENCH_ENTRIES="$many" go test ./fsm -run '^$' -bench '^BenchmarkState$' -benchmem -benchtime "${seconds}s" -timeout 0
+    done
+  } | tee "$out/$name-state.txt"
+}
+
 process() { # <name> <index>: of a node of commons dev
   pgrep -f -- "--data-dir $work/$1/n$2 "
 }
@@ -284,7 +304,7 @@ process() { # <name> <index>: of a node of commons dev
 during() { # <row> <command ...>: one row of the operations
   local row="$1" port="${COMMONS_BENCH_PORT:-8480}" i begun before took roles=()
   shift
-  for i in 0 1 2; do roles+=("$(curl -s "http://127.0.0.1:$((port + i))/status" | jq -r .role)"); done
+  for i in 0 1 2; do roles+=("$(curl -s -m 2 "http://127.0.0.1:$((port + i))/status" | jq -r .role)"); done
   for i in 0 1 2; do
     if [ "${roles[i]}" = leader ]; then
       "$work/commons" bench write --url "http://127.0.0.1:$((port + i))" --connections 16 --rate 200 --pid "$(process new $((i + 1)))" --duration 10h --json >"$work/writes" &
@@ -331,6 +351,21 @@ purge_entries() { # until no disk holds their texts
   until "$work/commons" status --json "${control[@]}" | jq -e '[.servers[].report.purges | .known == .state and .known == .log] | all' >/dev/null; do sleep 0.5; done
 }
 
+suspend_follower() { # until the others have cut their logs behind it
+  local port="${COMMONS_BENCH_PORT:-8480}" url
+  url="$(nodes_of "$port" follower)"
+  suspended=$((${url##*:} - port + 1))
+  kill -STOP "$(process new "$suspended")"
+  "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 16 --duration "${seconds}s" --json >"$work/report"
+  "$work/commons" mod purge "${control[@]}" --yes --reason measurement e2000
+  until "$work/commons" status --json "${control[@]}" | jq -e '[.servers[].report.purges | select(.) | .known == .state and .known == .log] | all' >/dev/null; do sleep 0.5; done
+}
+
+resume_follower() { # and wait until it has the state
+  kill -CONT "$(process new "$suspended")"
+  ready "http://127.0.0.1:$((${COMMONS_BENCH_PORT:-8480} + suspended - 1))/readyz" "$work/new.log"
+}
+
 rolling_restart() {
   local port="${COMMONS_BENCH_PORT:-8480}" i pid
   for i in 1 2 3; do
@@ -370,6 +405,8 @@ operations() {
     during 'snapshot restore' "$work/commons" snapshot restore "$work/backup" --data-dir "$work/restored" --node-id r1 --secret-file "$work/new/secret" --purged-from "127.0.0.1:$((port + 10))"
     during digest "$work/commons" digest "${control[@]}" --timeout 1h
     during 'purge of 1,000' purge_entries
+    suspend_follower >"$work/operation.log" 2>&1
+    during 'snapshot to a lagging follower' resume_follower
     during 'rolling restart' rolling_restart
     during 'quiet again' sleep $((10 * seconds))
     kill -INT "${started[@]}" || true
@@ -387,9 +424,15 @@ operations() {
 
 case "$only" in
   '') parts && cluster ;;
-  parts | cluster | growth | operations) "$only" ;;
+  parts | cluster | growth | state | operations) "$only" ;;
+  table) ;;
   *)
-    echo "bench: --only parts, cluster, growth or operations" >&2
+    echo "bench: --only parts, cluster, growth, state, operations or table" >&2
     exit 2
     ;;
 esac
+files=()
+for part in cluster growth state operations; do
+  if [ -f "$out/$name-$part.txt" ]; then files+=("$out/$name-$part.txt"); fi
+done
+awk -f scripts/bench/table.awk scripts/bench/targets.tsv "${files[@]}"
