@@ -14,7 +14,7 @@ const (
 	// Every is the usual pause between two tries.
 	Every = 10 * time.Millisecond
 	// Patience is how long tests wait for a condition, with room for a busy machine.
-	Patience = 60 * time.Second
+	Patience = 3 * time.Minute
 )
 
 // Until tries until it works, the timeout passes, the error is Final, or ctx ends.

@@ -290,20 +290,21 @@ func (c *testCluster) checkEvents(at int, removed ...string) {
 }
 
 func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	follower := c.Follower()
-	dead := c.Nodes[follower].ServerID()
-	c.Kill(follower)
-	leader := c.WaitLeader()
-	_, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
-	rejected(t, err, http.StatusConflict, "no majority")
-	// The report on the dead server gives the advice for its own case.
-	report := mustOperate[admin.ClusterReport](c, leader, admin.PathCluster, nil)
-	if s, _ := report.Find(dead); !strings.HasPrefix(s.Error, s.ID+" ") || !strings.Contains(s.Error, "see whether its node runs") {
-		t.Errorf("of the dead server: %q", s.Error)
-	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitVoters()
+		follower := c.Follower()
+		dead := c.Nodes[follower].ServerID()
+		c.Kill(follower)
+		leader := c.WaitLeader()
+		_, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
+		rejected(t, err, http.StatusConflict, "no majority")
+		// The report on the dead server gives the advice for its own case.
+		report := mustOperate[admin.ClusterReport](c, leader, admin.PathCluster, nil)
+		if s, _ := report.Find(dead); !strings.HasPrefix(s.Error, s.ID+" ") || !strings.Contains(s.Error, "see whether its node runs") {
+			t.Errorf("of the dead server: %q", s.Error)
+		}
+	})
 }
 
 func TestProfilesAreServedOnLoopback(t *testing.T) {
@@ -432,21 +433,22 @@ func TestRollingUpgrade(t *testing.T) {
 
 // TestUnregisteredHouseNames: a node says which of the operator's names anybody could take.
 func TestUnregisteredHouseNames(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1, func(cfg *config.Config) { cfg.HouseAgents = []string{"Front Desk", "porter"} })
-	warned := func() string {
-		r := mustOperate[admin.NodeReport](c, 0, admin.PathNode, nil)
-		return strings.Join(r.Warnings, "\n")
-	}
-	if text := warned(); !strings.Contains(text, ": Front Desk, porter; register each") || !c.Nodes[0].Logged("Front Desk, porter") {
-		t.Errorf("warnings %q, log:\n%s", text, c.Nodes[0].Log())
-	}
-	for _, name := range []string{"front-desk", "Porter"} {
-		c.mustPost(0, "/api/agents", map[string]any{"id": name, "description": "Helps."}, &struct{}{})
-	}
-	if text := warned(); strings.Contains(text, "--house-agents") {
-		t.Errorf("all are registered: %q", text)
-	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *config.Config) { cfg.HouseAgents = []string{"Front Desk", "porter"} })
+		warned := func() string {
+			r := mustOperate[admin.NodeReport](c, 0, admin.PathNode, nil)
+			return strings.Join(r.Warnings, "\n")
+		}
+		if text := warned(); !strings.Contains(text, ": Front Desk, porter; register each") || !c.Nodes[0].Logged("Front Desk, porter") {
+			t.Errorf("warnings %q, log:\n%s", text, c.Nodes[0].Log())
+		}
+		for _, name := range []string{"front-desk", "Porter"} {
+			c.mustPost(0, "/api/agents", map[string]any{"id": name, "description": "Helps."}, &struct{}{})
+		}
+		if text := warned(); strings.Contains(text, "--house-agents") {
+			t.Errorf("all are registered: %q", text)
+		}
+	})
 }
 
 // TestUntrustedProxy: a node says that a proxy outside --trusted-proxies passes requests, and

@@ -158,19 +158,20 @@ func TestOneClaimWins(t *testing.T) {
 
 // TestTakenClaimsStayOutOfTheLog claims a job on nodes that show it as taken.
 func TestTakenClaimsStayOutOfTheLog(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	id := c.mustJob(0, newJob).ID
-	c.mustJob(0, claimOf("bob", id))
-	c.waitJob(id, "claimed")
-	for i := range 9 {
-		_, err := c.Nodes[i%3].Client().ActOnJob(t.Context(), claimOf(fmt.Sprint("agent-", i), id))
-		wantRejection(t, err, http.StatusConflict, "job_claimed")
-	}
-	c.WaitConverged()
-	for i := range c.Nodes {
-		c.Stop(i)
-		check.Equal(t, countCommands(t, logIn(t, c.Nodes[i].DataDir()))[command.OpClaimJob], 1, "claims in the log of node %d", i)
-	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitVoters()
+		id := c.mustJob(0, newJob).ID
+		c.mustJob(0, claimOf("bob", id))
+		c.waitJob(id, "claimed")
+		for i := range 9 {
+			_, err := c.Nodes[i%3].Client().ActOnJob(t.Context(), claimOf(fmt.Sprint("agent-", i), id))
+			wantRejection(t, err, http.StatusConflict, "job_claimed")
+		}
+		c.WaitConverged()
+		for i := range c.Nodes {
+			c.Stop(i)
+			check.Equal(t, countCommands(t, logIn(t, c.Nodes[i].DataDir()))[command.OpClaimJob], 1, "claims in the log of node %d", i)
+		}
+	})
 }

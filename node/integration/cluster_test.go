@@ -114,34 +114,36 @@ func TestKillLeaderUnderLoad(t *testing.T) {
 
 // TestKillFollowerUnderLoad: the others see no error, and the follower comes back.
 func TestKillFollowerUnderLoad(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	follower := c.Follower()
-	others := c.Others(follower)
-	load := c.StartLoad(8, others...)
-	load.WaitMore(50)
-	c.Kill(follower)
-	load.WaitMore(100)
-	c.StartReady(follower)
-	load.Stop()
-	load.Check()
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		follower := c.Follower()
+		others := c.Others(follower)
+		load := c.StartLoad(8, others...)
+		load.WaitMore(50)
+		c.Kill(follower)
+		load.WaitMore(100)
+		c.StartReady(follower)
+		load.Stop()
+		load.Check()
+	})
 }
 
 // TestRollingRestart stops each node in good order under load.
 func TestRollingRestart(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	for i := range c.Nodes {
-		others := c.Others(i)
-		load := c.StartLoad(4, others...)
-		load.WaitMore(20)
-		c.Stop(i)
-		load.WaitMore(50)
-		c.StartReady(i)
-		load.Stop()
-		load.Check()
-	}
-	c.WaitVoters()
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		for i := range c.Nodes {
+			others := c.Others(i)
+			load := c.StartLoad(4, others...)
+			load.WaitMore(20)
+			c.Stop(i)
+			load.WaitMore(50)
+			c.StartReady(i)
+			load.Stop()
+			load.Check()
+		}
+		c.WaitVoters()
+	})
 }
 
 // TestStopLeaderHandsOver: the next leader is there without an election timeout.
@@ -160,19 +162,20 @@ func TestStopLeaderHandsOver(t *testing.T) {
 }
 
 func TestKillAll(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	load := c.StartLoad(8, 0, 1, 2)
-	load.WaitMore(100)
-	c.Kill(0, 1, 2)
-	load.Abandon()
-	for i := range c.Nodes {
-		c.Start(i)
-	}
-	c.WaitReady()
-	load.Check()
-	c.WaitVoters()
-	c.MustPublish(1, nodetest.Post{Body: "after the restart"})
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		load := c.StartLoad(8, 0, 1, 2)
+		load.WaitMore(100)
+		c.Kill(0, 1, 2)
+		load.Abandon()
+		for i := range c.Nodes {
+			c.Start(i)
+		}
+		c.WaitReady()
+		load.Check()
+		c.WaitVoters()
+		c.MustPublish(1, nodetest.Post{Body: "after the restart"})
+	})
 }
 
 // TestRequestIDAfterRestart replays a request_id after everything was restarted.
@@ -240,22 +243,23 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 }
 
 func TestStrongReadAfterElection(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	leader := c.WaitLeader()
-	var last nodetest.Answer
-	for i := range 10 {
-		last = c.MustPublish(leader, nodetest.Post{Body: fmt.Sprintf("entry %d", i)})
-	}
-	c.Kill(leader)
-	for _, i := range c.Running() {
-		page, err := c.Nodes[i].Client().Strong().EntryPage(t.Context(), client.EntryQuery{})
-		if err != nil {
-			t.Errorf("strong read on node %d: %v", i, err)
-		} else if len(page.Items) != 10 || page.Items[0].ID != last.Entry.ID {
-			t.Errorf("strong read on node %d misses acknowledged entries: %v", i, page.Items)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		leader := c.WaitLeader()
+		var last nodetest.Answer
+		for i := range 10 {
+			last = c.MustPublish(leader, nodetest.Post{Body: fmt.Sprintf("entry %d", i)})
 		}
-	}
+		c.Kill(leader)
+		for _, i := range c.Running() {
+			page, err := c.Nodes[i].Client().Strong().EntryPage(t.Context(), client.EntryQuery{})
+			if err != nil {
+				t.Errorf("strong read on node %d: %v", i, err)
+			} else if len(page.Items) != 10 || page.Items[0].ID != last.Entry.ID {
+				t.Errorf("strong read on node %d misses acknowledged entries: %v", i, page.Items)
+			}
+		}
+	})
 }
 
 // TestFirstStartIsCutShort starts nodes of which one was killed while it formed the
@@ -280,15 +284,16 @@ func TestFirstStartIsCutShort(t *testing.T) {
 
 // TestOrderlyEndIsNoError ends nodes in good order and looks at their logs.
 func TestOrderlyEndIsNoError(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	c.MustPublish(0, nodetest.Post{Body: "something to replicate"})
-	c.WaitConverged()
-	for _, i := range []int{c.Follower(), c.WaitLeader()} {
-		c.Stop(i)
-		if c.Nodes[i].Logged("failed to decode incoming command") {
-			t.Errorf("node %d ended in good order and says that it failed", i)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitVoters()
+		c.MustPublish(0, nodetest.Post{Body: "something to replicate"})
+		c.WaitConverged()
+		for _, i := range []int{c.Follower(), c.WaitLeader()} {
+			c.Stop(i)
+			if c.Nodes[i].Logged("failed to decode incoming command") {
+				t.Errorf("node %d ended in good order and says that it failed", i)
+			}
 		}
-	}
+	})
 }

@@ -46,101 +46,102 @@ func contains(list []string, text string) bool {
 // TestConditionsAreTrue puts faults into a cluster one after the other: any node says
 // which of them has what.
 func TestConditionsAreTrue(t *testing.T) {
-	t.Parallel()
-	const (
-		plenty, little = 5 << 30, 1 << 20
-		off            = 10 * time.Minute
-		slow           = time.Second // a write of the log
-		clockIsOff     = "ahead of the median of 3 clocks"
-	)
-	d := &disks{free: map[string]uint64{"n1": plenty, "n2": plenty, "n3": plenty}}
-	var w writes
-	c := newCluster(t, 3, nodetest.Impatient, d.option, w.option, func(cfg *config.Config) {
-		if cfg.NodeID == "n2" {
-			cfg.ClockOffset = off
-		}
-	})
-	c.WaitVoters()
-	c.Eventually("the clocks are known", func() error {
-		for i, r := range c.reports(0) {
-			want := 0.0
-			if i == 1 {
-				want = float64(off.Milliseconds())
+	nodetest.Virtual(t, func(t *testing.T) {
+		const (
+			plenty, little = 5 << 30, 1 << 20
+			off            = 10 * time.Minute
+			slow           = time.Second // a write of the log
+			clockIsOff     = "ahead of the median of 3 clocks"
+		)
+		d := &disks{free: map[string]uint64{"n1": plenty, "n2": plenty, "n3": plenty}}
+		var w writes
+		c := newCluster(t, 3, nodetest.Impatient, d.option, w.option, func(cfg *config.Config) {
+			if cfg.NodeID == "n2" {
+				cfg.ClockOffset = off
 			}
-			if r == nil || r.Clocks != 3 || math.Abs(r.ClockAheadMillis-want) > 1000 || contains(r.Warnings, clockIsOff) != (i == 1) {
-				return fmt.Errorf("node %d says %+v", i, r)
+		})
+		c.WaitVoters()
+		c.Eventually("the clocks are known", func() error {
+			for i, r := range c.reports(0) {
+				want := 0.0
+				if i == 1 {
+					want = float64(off.Milliseconds())
+				}
+				if r == nil || r.Clocks != 3 || math.Abs(r.ClockAheadMillis-want) > 1000 || contains(r.Warnings, clockIsOff) != (i == 1) {
+					return fmt.Errorf("node %d says %+v", i, r)
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 
-	leader := c.WaitLeader()
-	w.spoil(c.Nodes[leader].Config.NodeID, logstore.Storing, func(_ string, write func() error) error { <-time.After(slow); return write() })
-	c.Eventually("the slow disk is known", func() error {
-		c.MustPublish(leader, nodetest.Post{Body: "slow"})
-		list := c.reports(c.Follower())
-		r := list[leader]
-		if r == nil || r.Sync.MostMillis < float64(slow.Milliseconds()) || r.Write.Count == 0 || r.Write.MostMillis < float64(slow.Milliseconds()) {
-			return fmt.Errorf("it says %+v", r)
-		}
-		if !contains(r.Warnings, "its disk is slow") {
-			return fmt.Errorf("it warns of %q", r.Warnings)
-		}
-		for i, other := range list {
-			if i != leader && (other == nil || other.Sync.Count == 0 || other.Sync.MeanMillis >= r.Sync.MeanMillis) {
-				return fmt.Errorf("node %d says %+v", i, other)
+		leader := c.WaitLeader()
+		w.spoil(c.Nodes[leader].Config.NodeID, logstore.Storing, func(_ string, write func() error) error { <-time.After(slow); return write() })
+		c.Eventually("the slow disk is known", func() error {
+			c.MustPublish(leader, nodetest.Post{Body: "slow"})
+			list := c.reports(c.Follower())
+			r := list[leader]
+			if r == nil || r.Sync.MostMillis < float64(slow.Milliseconds()) || r.Write.Count == 0 || r.Write.MostMillis < float64(slow.Milliseconds()) {
+				return fmt.Errorf("it says %+v", r)
 			}
-		}
-		return nil
-	})
-	w.spoil("", "", nil)
+			if !contains(r.Warnings, "its disk is slow") {
+				return fmt.Errorf("it warns of %q", r.Warnings)
+			}
+			for i, other := range list {
+				if i != leader && (other == nil || other.Sync.Count == 0 || other.Sync.MeanMillis >= r.Sync.MeanMillis) {
+					return fmt.Errorf("node %d says %+v", i, other)
+				}
+			}
+			return nil
+		})
+		w.spoil("", "", nil)
 
-	d.set("n1", little)
-	d.set("n3", little)
-	c.Eventually("rejected writes are known", func() error {
-		a, err := c.Nodes[1].Publish(context.Background(), nodetest.Post{Body: "too much"})
-		if err != nil || a.Status != http.StatusServiceUnavailable {
-			return errors.Join(err, fmt.Errorf("%+v", a))
-		}
-		for i, r := range c.reports(2) {
-			if r == nil || !r.Ready || !strings.HasPrefix(r.Rejects, string(command.CodeDiskFull)) || !contains(r.Problems, "writes are rejected: disk_full") ||
-				contains(r.Warnings, "its disk is nearly full") != (i != 1) {
-				return fmt.Errorf("node %d says %+v", i, r)
+		d.set("n1", little)
+		d.set("n3", little)
+		c.Eventually("rejected writes are known", func() error {
+			a, err := c.Nodes[1].Publish(context.Background(), nodetest.Post{Body: "too much"})
+			if err != nil || a.Status != http.StatusServiceUnavailable {
+				return errors.Join(err, fmt.Errorf("%+v", a))
 			}
-		}
-		return nil
-	})
-	if r := c.reports(0)[1]; r == nil || len(r.Rejected) != 1 || r.Rejected[0].Code != string(command.CodeDiskFull) || !contains(r.Warnings, "writes were rejected here in the last minute, disk_full") {
-		t.Errorf("the node that rejected a write says %+v", r)
-	}
-	health, err := operate[admin.HealthReport](c, 0, admin.PathHealth, nil)
-	if err != nil || len(health.Reports) != 3 || !contains(health.Reports[0].Report.Problems, "disk_full") {
-		t.Errorf("the leader sees %+v, %v", health, err)
-	}
-	d.set("n1", plenty)
-	d.set("n3", plenty)
-	c.Eventually("writes are taken again", func() error {
-		for i, r := range c.reports(1) {
-			if r == nil || r.Rejects != "" || contains(r.Problems, "rejected") {
-				return fmt.Errorf("node %d says %+v", i, r)
+			for i, r := range c.reports(2) {
+				if r == nil || !r.Ready || !strings.HasPrefix(r.Rejects, string(command.CodeDiskFull)) || !contains(r.Problems, "writes are rejected: disk_full") ||
+					contains(r.Warnings, "its disk is nearly full") != (i != 1) {
+					return fmt.Errorf("node %d says %+v", i, r)
+				}
 			}
+			return nil
+		})
+		if r := c.reports(0)[1]; r == nil || len(r.Rejected) != 1 || r.Rejected[0].Code != string(command.CodeDiskFull) || !contains(r.Warnings, "writes were rejected here in the last minute, disk_full") {
+			t.Errorf("the node that rejected a write says %+v", r)
 		}
-		return nil
-	})
+		health, err := operate[admin.HealthReport](c, 0, admin.PathHealth, nil)
+		if err != nil || len(health.Reports) != 3 || !contains(health.Reports[0].Report.Problems, "disk_full") {
+			t.Errorf("the leader sees %+v, %v", health, err)
+		}
+		d.set("n1", plenty)
+		d.set("n3", plenty)
+		c.Eventually("writes are taken again", func() error {
+			for i, r := range c.reports(1) {
+				if r == nil || r.Rejects != "" || contains(r.Problems, "rejected") {
+					return fmt.Errorf("node %d says %+v", i, r)
+				}
+			}
+			return nil
+		})
 
-	// Without a quorum no write is taken, and the node that is left says so.
-	left := c.Follower()
-	for i := range c.Nodes {
-		if i != left {
-			c.Kill(i)
+		// Without a quorum no write is taken, and the node that is left says so.
+		left := c.Follower()
+		for i := range c.Nodes {
+			if i != left {
+				c.Kill(i)
+			}
 		}
-	}
-	c.Eventually("the rejected write is counted", func() error {
-		if a, err := c.Nodes[left].Publish(context.Background(), nodetest.Post{Body: "to nobody"}); err != nil || a.Status != http.StatusServiceUnavailable {
-			t.Fatalf("%+v, %v", a, err)
-		}
-		r := c.reports(left)[left]
-		return nodetest.ErrorIf(r == nil || !contains(r.Problems, "no leader is known") || !contains(r.Warnings, "writes were rejected here in the last minute, not_enqueued"), "it says %+v", r)
+		c.Eventually("the rejected write is counted", func() error {
+			if a, err := c.Nodes[left].Publish(context.Background(), nodetest.Post{Body: "to nobody"}); err != nil || a.Status != http.StatusServiceUnavailable {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			r := c.reports(left)[left]
+			return nodetest.ErrorIf(r == nil || !contains(r.Problems, "no leader is known") || !contains(r.Warnings, "writes were rejected here in the last minute, not_enqueued"), "it says %+v", r)
+		})
 	})
 }
 

@@ -66,72 +66,73 @@ func epochIn(t *testing.T, dataDir string) state.SenderEpoch {
 // and in no byte of any node's directory after the second change: not of one that was
 // killed meanwhile, of one that was away, or of a new one. An address still proves its names.
 func TestOldEpochsLeaveNoKey(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3, soon, func(cfg *config.Config) { cfg.ClockOffset = -2 * longAgo })
-	c.WaitVoters()
-	all := []int{0, 1, 2}
-	stop := func() {
-		for i := range c.Nodes {
-			c.Stop(i)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, soon, func(cfg *config.Config) { cfg.ClockOffset = -2 * longAgo })
+		c.WaitVoters()
+		all := []int{0, 1, 2}
+		stop := func() {
+			for i := range c.Nodes {
+				c.Stop(i)
+			}
 		}
-	}
-	if _, status := c.register(0, map[string]any{"id": "bob", "description": "Writes in every epoch."}); status != 201 {
-		t.Fatalf("register: %d", status)
-	}
-	verified := func(i int) {
-		t.Helper()
-		id := c.MustPublish(i, nodetest.Post{Agent: "bob", Body: "Here I am again."}).Entry.ID
-		if _, text, err := c.Nodes[i].GetText("/api/entries/" + id); err != nil || !strings.Contains(text, `"nameVerified":true`) {
-			t.Errorf("the address does not prove the name any more: %s, %v", text, err)
+		if _, status := c.register(0, map[string]any{"id": "bob", "description": "Writes in every epoch."}); status != 201 {
+			t.Fatalf("register: %d", status)
 		}
-	}
-	verified(1)
-	c.WaitConverged()
-	stop()
-	key := string(epochIn(t, c.Nodes[0].DataDir()).Key)
-	with := func(i int) []string {
-		found, err := fsmtest.FindText(c.Nodes[i].DataDir(), key)
-		if err != nil {
-			return []string{err.Error()} // a table that is being written
+		verified := func(i int) {
+			t.Helper()
+			id := c.MustPublish(i, nodetest.Post{Agent: "bob", Body: "Here I am again."}).Entry.ID
+			if _, text, err := c.Nodes[i].GetText("/api/entries/" + id); err != nil || !strings.Contains(text, `"nameVerified":true`) {
+				t.Errorf("the address does not prove the name any more: %s, %v", text, err)
+			}
 		}
-		return found
-	}
-	for _, i := range all {
-		found := with(i)
-		table := slices.ContainsFunc(found, func(name string) bool { return strings.HasSuffix(name, ".sst") })
-		if !table || !slices.Contains(found, "raft.db") {
-			t.Fatalf("node %d: the key is in %s while it is used: the test finds too little", i, found)
+		verified(1)
+		c.WaitConverged()
+		stop()
+		key := string(epochIn(t, c.Nodes[0].DataDir()).Key)
+		with := func(i int) []string {
+			found, err := fsmtest.FindText(c.Nodes[i].DataDir(), key)
+			if err != nil {
+				return []string{err.Error()} // a table that is being written
+			}
+			return found
 		}
-	}
-	c.startAt(longAgo, all...)
-	c.waitEpoch(2, all...)
-	verified(0)
-	c.WaitConverged()
-	if found := with(0); len(found) == 0 {
-		t.Error("the key of the last epoch is gone already")
-	}
-	away := c.Follower()
-	stop()
-	here := c.Others(away)
-	c.startAt(0, here...)
-	c.waitEpoch(3, here...)
-	c.Kill(here[1]) // in the middle of it, or before
-	c.Start(here[1])
-	gone := func(i int) {
-		t.Helper()
-		c.Eventually(fmt.Sprintf("node %d has no key of the first epoch", i), func() error { return noneOf(with(i)) })
-	}
-	gone(here[0])
-	gone(here[1])
-	verified(here[0])
-	if found := with(away); len(found) == 0 {
-		t.Error("the one that is away has lost the key already: the test shows nothing")
-	}
-	c.Nodes[away].Config.ClockOffset = 0
-	c.Start(away)
-	gone(away)
-	joined := c.Join().Index()
-	c.WaitConverged()
-	gone(joined)
-	verified(joined)
+		for _, i := range all {
+			found := with(i)
+			table := slices.ContainsFunc(found, func(name string) bool { return strings.HasSuffix(name, ".sst") })
+			if !table || !slices.Contains(found, "raft.db") {
+				t.Fatalf("node %d: the key is in %s while it is used: the test finds too little", i, found)
+			}
+		}
+		c.startAt(longAgo, all...)
+		c.waitEpoch(2, all...)
+		verified(0)
+		c.WaitConverged()
+		if found := with(0); len(found) == 0 {
+			t.Error("the key of the last epoch is gone already")
+		}
+		away := c.Follower()
+		stop()
+		here := c.Others(away)
+		c.startAt(0, here...)
+		c.waitEpoch(3, here...)
+		c.Kill(here[1]) // in the middle of it, or before
+		c.Start(here[1])
+		gone := func(i int) {
+			t.Helper()
+			c.Eventually(fmt.Sprintf("node %d has no key of the first epoch", i), func() error { return noneOf(with(i)) })
+		}
+		gone(here[0])
+		gone(here[1])
+		verified(here[0])
+		if found := with(away); len(found) == 0 {
+			t.Error("the one that is away has lost the key already: the test shows nothing")
+		}
+		c.Nodes[away].Config.ClockOffset = 0
+		c.Start(away)
+		gone(away)
+		joined := c.Join().Index()
+		c.WaitConverged()
+		gone(joined)
+		verified(joined)
+	})
 }

@@ -73,17 +73,18 @@ func stale(nd *nodetest.Node) (string, error) {
 // writes and reads with a sign of their age, while the others go on; it is well
 // again when its log is.
 func TestLogThatTakesNothing(t *testing.T) {
-	t.Parallel()
-	var w writes
-	c := newCluster(t, 3, nodetest.Impatient, w.option)
-	victim := c.Nodes[c.Follower()]
-	w.spoil(victim.Config.NodeID, logstore.Storing, diskFull)
-	leader := c.WaitLeader()
-	written := c.MustPublish(leader, nodetest.Post{Body: "what it does not get"})
-	c.checkLogFailure(victim, leader)
+	nodetest.Virtual(t, func(t *testing.T) {
+		var w writes
+		c := newCluster(t, 3, nodetest.Impatient, w.option)
+		victim := c.Nodes[c.Follower()]
+		w.spoil(victim.Config.NodeID, logstore.Storing, diskFull)
+		leader := c.WaitLeader()
+		written := c.MustPublish(leader, nodetest.Post{Body: "what it does not get"})
+		c.checkLogFailure(victim, leader)
 
-	w.spoil("", "", nil)
-	c.checkRecovery(victim, written)
+		w.spoil("", "", nil)
+		c.checkRecovery(victim, written)
+	})
 }
 
 // checkLogFailure waits until a follower reports that its log cannot be written.

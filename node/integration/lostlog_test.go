@@ -191,30 +191,31 @@ func setIdentity(t *testing.T, nd *nodetest.Node, fields map[string]any) {
 
 // TestFirstStartCutShort starts a node on what its first start can have left.
 func TestFirstStartCutShort(t *testing.T) {
-	t.Parallel()
-	c := emptyCluster(t)
-	nd := c.Add(1)
-	id := map[string]any{"version": 1, "nodeName": nd.Config.NodeID, "serverId": nd.Config.NodeID + "-01234567"}
-	// Before there was a log, with one that is half made, or with one that was cut off
-	// by a program that gave no ids.
-	setIdentity(t, nd, id)
-	for _, name := range []string{"raft.db", "raft.db.new"} {
-		must.Do(t, os.WriteFile(filepath.Join(nd.DataDir(), name), nil, 0o600))
-	}
-	c.Start(0)
-	c.WaitReady()
-	c.MustPublish(0, nodetest.Post{Body: "the first entry"})
-	c.Kill(0)
-	logID := identity(t, nd)["logId"]
-	// After the log had its id and before the identity named it.
-	setIdentity(t, nd, id)
-	c.Start(0)
-	c.WaitReady()
-	c.Stop(0)
-	if now := identity(t, nd)["logId"]; now != logID || now == nil || now == "" {
-		t.Errorf("the log's id is %v, was %v", now, logID)
-	}
-	check.Equal(t, identity(t, nd)["serverId"], id["serverId"], "the server's id")
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := emptyCluster(t)
+		nd := c.Add(1)
+		id := map[string]any{"version": 1, "nodeName": nd.Config.NodeID, "serverId": nd.Config.NodeID + "-01234567"}
+		// Before there was a log, with one that is half made, or with one that was cut off
+		// by a program that gave no ids.
+		setIdentity(t, nd, id)
+		for _, name := range []string{"raft.db", "raft.db.new"} {
+			must.Do(t, os.WriteFile(filepath.Join(nd.DataDir(), name), nil, 0o600))
+		}
+		c.Start(0)
+		c.WaitReady()
+		c.MustPublish(0, nodetest.Post{Body: "the first entry"})
+		c.Kill(0)
+		logID := identity(t, nd)["logId"]
+		// After the log had its id and before the identity named it.
+		setIdentity(t, nd, id)
+		c.Start(0)
+		c.WaitReady()
+		c.Stop(0)
+		if now := identity(t, nd)["logId"]; now != logID || now == nil || now == "" {
+			t.Errorf("the log's id is %v, was %v", now, logID)
+		}
+		check.Equal(t, identity(t, nd)["serverId"], id["serverId"], "the server's id")
+	})
 }
 
 // TestSavedDataWithoutItsLog loses the log of data directories in which no log has
@@ -243,35 +244,36 @@ func TestSavedDataWithoutItsLog(t *testing.T) {
 // configuration that no log had, keep the only node of a cluster from starting. A recovery
 // makes it start again, with what was acknowledged.
 func TestRecoveryOfALogThatIsRejected(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1)
-	nd := c.Nodes[0]
-	first := c.MustPublish(0, nodetest.Post{Body: "before"})
-	c.Stop(0)
-	machine := must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(nd.DataDir(), offline.StateDir)}))(t)
-	log := must.Get(logstore.Open(logstore.Options{Path: logPath(nd)}))(t)
-	index, term, err := machine.Covers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	snapshot := must.Get(machine.FSM().Snapshot())(t)
-	sink := must.Get(machine.Snapshots().Create(raft.SnapshotVersionMax, index, term, consensus.Alone("ghost"), index, nil))(t)
-	err = errors.Join(snapshot.Persist(sink), sink.Close(), log.SetUint64(consensus.KeyLastVoteTerm, term+5), log.Close())
-	snapshot.Release()
-	must.Do(t, errors.Join(err, machine.Close()))
-	err = c.TryStart(0)
-	for _, want := range []string{"vote is of term", "[ghost]", "empty the whole directory", "commons recover"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the start ends with %v, which does not name %q", err, want)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		nd := c.Nodes[0]
+		first := c.MustPublish(0, nodetest.Post{Body: "before"})
+		c.Stop(0)
+		machine := must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(nd.DataDir(), offline.StateDir)}))(t)
+		log := must.Get(logstore.Open(logstore.Options{Path: logPath(nd)}))(t)
+		index, term, err := machine.Covers()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if founded, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)); err != nil || founded.Entries != 1 {
-		t.Fatalf("recovered %+v, %v", founded, err)
-	}
-	c.Start(0)
-	c.WaitReady()
-	c.MustPublish(0, nodetest.Post{Body: "after"})
-	if all := c.All(0, client.EntryQuery{}); len(all) != 2 || all[1].ID != first.Entry.ID {
-		t.Errorf("the node lists %+v", all)
-	}
+		snapshot := must.Get(machine.FSM().Snapshot())(t)
+		sink := must.Get(machine.Snapshots().Create(raft.SnapshotVersionMax, index, term, consensus.Alone("ghost"), index, nil))(t)
+		err = errors.Join(snapshot.Persist(sink), sink.Close(), log.SetUint64(consensus.KeyLastVoteTerm, term+5), log.Close())
+		snapshot.Release()
+		must.Do(t, errors.Join(err, machine.Close()))
+		err = c.TryStart(0)
+		for _, want := range []string{"vote is of term", "[ghost]", "empty the whole directory", "commons recover"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the start ends with %v, which does not name %q", err, want)
+			}
+		}
+		if founded, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)); err != nil || founded.Entries != 1 {
+			t.Fatalf("recovered %+v, %v", founded, err)
+		}
+		c.Start(0)
+		c.WaitReady()
+		c.MustPublish(0, nodetest.Post{Body: "after"})
+		if all := c.All(0, client.EntryQuery{}); len(all) != 2 || all[1].ID != first.Entry.ID {
+			t.Errorf("the node lists %+v", all)
+		}
+	})
 }

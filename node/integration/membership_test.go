@@ -54,33 +54,34 @@ func TestSecondClusterIsNotFormed(t *testing.T) {
 }
 
 func TestWipedNodeIsReplaced(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	c.MustPublish(0, nodetest.Post{Body: "before"})
-	victim := c.Follower()
-	old := c.Nodes[victim].ServerID()
-	witness := c.WaitLeader()
-	c.Kill(victim)
-	c.Wipe(victim)
-	c.Start(victim)
-	replacement := c.Nodes[victim].ServerID()
-	if replacement == old {
-		t.Fatal("the wiped node kept its server id")
-	}
-	c.Eventually("the wiped node has taken its old place", func() error {
-		s := c.Nodes[witness].Status()
-		if len(s.Voters) < 3 {
-			t.Fatalf("only %v vote", s.Voters)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.MustPublish(0, nodetest.Post{Body: "before"})
+		victim := c.Follower()
+		old := c.Nodes[victim].ServerID()
+		witness := c.WaitLeader()
+		c.Kill(victim)
+		c.Wipe(victim)
+		c.Start(victim)
+		replacement := c.Nodes[victim].ServerID()
+		if replacement == old {
+			t.Fatal("the wiped node kept its server id")
 		}
-		return nodetest.ErrorIf(slices.Contains(s.Voters, old) || !slices.Contains(s.Voters, replacement), "voters are %v", s.Voters)
+		c.Eventually("the wiped node has taken its old place", func() error {
+			s := c.Nodes[witness].Status()
+			if len(s.Voters) < 3 {
+				t.Fatalf("only %v vote", s.Voters)
+			}
+			return nodetest.ErrorIf(slices.Contains(s.Voters, old) || !slices.Contains(s.Voters, replacement), "voters are %v", s.Voters)
+		})
+		c.WaitReady()
+		c.WaitVoters()
+		c.WaitConverged()
+		// The new voter counts: the cluster bears the loss of another.
+		c.Kill(c.Follower())
+		c.WaitLeader()
+		c.MustPublish(c.Running()[0], nodetest.Post{Body: "after"})
 	})
-	c.WaitReady()
-	c.WaitVoters()
-	c.WaitConverged()
-	// The new voter counts: the cluster bears the loss of another.
-	c.Kill(c.Follower())
-	c.WaitLeader()
-	c.MustPublish(c.Running()[0], nodetest.Post{Body: "after"})
 }
 
 // TestNonVoter: a read replica serves and keeps up, and never votes, also when it

@@ -79,42 +79,39 @@ func patientRaft(cfg *config.Config) {
 // TestOneWayCuts cuts single directions between the leader and one follower: the
 // other two go on, and the cut-off node does not force elections.
 func TestOneWayCuts(t *testing.T) {
-	t.Parallel()
 	for _, tt := range []struct {
 		name         string
 		fromLeader   bool
 		fromFollower bool
 	}{{"leader to follower", true, false}, {"follower to leader", false, true}, {"both", true, true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			if testing.Short() && tt.name != "both" {
-				t.Skip("the other direction is tried in full runs")
-			}
-			c := newCluster(t, 3, patientRaft)
-			leader := c.WaitLeader()
-			follower := c.Follower()
-			third := 3 - leader - follower
-			if tt.fromLeader {
-				c.Cut(leader, follower)
-			}
-			if tt.fromFollower {
-				c.Cut(follower, leader)
-			}
-			load := c.StartLoad(4, leader, third)
-			load.WaitMore(100)
-			before := c.Nodes[third].Status()
-			// A node that forced elections would do so once a second.
-			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
-				load.WaitMore(10)
-			}
-			after := c.Nodes[third].Status()
-			if after.Term > before.Term+1 {
-				t.Errorf("elections go on: term %d, then %d", before.Term, after.Term)
-			}
-			load.Stop()
-			c.Heal()
-			c.WaitReady()
-			load.Check()
+			nodetest.Virtual(t, func(t *testing.T) {
+				c := newCluster(t, 3, patientRaft)
+				leader := c.WaitLeader()
+				follower := c.Follower()
+				third := 3 - leader - follower
+				if tt.fromLeader {
+					c.Cut(leader, follower)
+				}
+				if tt.fromFollower {
+					c.Cut(follower, leader)
+				}
+				load := c.StartLoad(4, leader, third)
+				load.WaitMore(100)
+				before := c.Nodes[third].Status()
+				// A node that forced elections would do so once a second.
+				for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+					load.WaitMore(10)
+				}
+				after := c.Nodes[third].Status()
+				if after.Term > before.Term+1 {
+					t.Errorf("elections go on: term %d, then %d", before.Term, after.Term)
+				}
+				load.Stop()
+				c.Heal()
+				c.WaitReady()
+				load.Check()
+			})
 		})
 	}
 }
@@ -122,26 +119,24 @@ func TestOneWayCuts(t *testing.T) {
 // TestStrongReadOnHeldUpFollower: a follower whose Raft link is gone answers a
 // strong read late or not at all, but never from the past.
 func TestStrongReadOnHeldUpFollower(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for reads to give up")
-	}
-	c := newCluster(t, 3, nodetest.Impatient)
-	leader, follower := c.WaitLeader(), c.Follower()
-	c.Cut(leader, follower) // Raft's messages do not arrive; the follower's questions do
-	for i := range 5 {
-		last := c.MustPublish(leader, nodetest.Post{Body: fmt.Sprintf("entry %d", i)})
-		page, err := c.Nodes[follower].Client().Strong().EntryPage(t.Context(), client.EntryQuery{})
-		rejection, isRejection := errors.AsType[*client.Error](err)
-		switch {
-		case err == nil && (len(page.Items) == 0 || page.Items[0].ID != last.Entry.ID):
-			t.Fatalf("a strong read misses %s: %v", last.Entry.ID, page.Items)
-		case err != nil && (!isRejection || rejection.Status != http.StatusServiceUnavailable):
-			t.Fatalf("a strong read is answered %v", err)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, nodetest.Impatient)
+		leader, follower := c.WaitLeader(), c.Follower()
+		c.Cut(leader, follower) // Raft's messages do not arrive; the follower's questions do
+		for i := range 5 {
+			last := c.MustPublish(leader, nodetest.Post{Body: fmt.Sprintf("entry %d", i)})
+			page, err := c.Nodes[follower].Client().Strong().EntryPage(t.Context(), client.EntryQuery{})
+			rejection, isRejection := errors.AsType[*client.Error](err)
+			switch {
+			case err == nil && (len(page.Items) == 0 || page.Items[0].ID != last.Entry.ID):
+				t.Fatalf("a strong read misses %s: %v", last.Entry.ID, page.Items)
+			case err != nil && (!isRejection || rejection.Status != http.StatusServiceUnavailable):
+				t.Fatalf("a strong read is answered %v", err)
+			}
+			if i == 1 {
+				c.Heal()
+				c.WaitReady()
+			}
 		}
-		if i == 1 {
-			c.Heal()
-			c.WaitReady()
-		}
-	}
+	})
 }

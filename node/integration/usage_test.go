@@ -63,57 +63,59 @@ func (c *testCluster) waitUsage(want int64) {
 // TestUsageAcrossNodes calls every node, kills one of them and the leader, and holds
 // that each call is counted once on all nodes, and no address is kept.
 func TestUsageAcrossNodes(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3, counting(100*time.Millisecond), func(cfg *config.Config) { cfg.WriteRate, cfg.WriteBurst = 1, 1 })
-	c.WaitVoters()
-	addrs := []string{"203.0.113.71", "203.0.113.72", "203.0.113.73"}
-	var made int64
-	round := func() {
-		t.Helper()
-		for _, i := range c.Running() {
-			n := 10 + i
-			c.callFrom(i, addrs[i], n)
-			made += int64(n)
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, counting(100*time.Millisecond), func(cfg *config.Config) { cfg.WriteRate, cfg.WriteBurst = 1, 1 })
+		c.WaitVoters()
+		addrs := []string{"203.0.113.71", "203.0.113.72", "203.0.113.73"}
+		var made int64
+		round := func() {
+			t.Helper()
+			for _, i := range c.Running() {
+				n := 10 + i
+				c.callFrom(i, addrs[i], n)
+				made += int64(n)
+			}
+			c.waitUsage(made)
 		}
-		c.waitUsage(made)
-	}
-	round()
-	leader := c.WaitLeader()
-	c.Kill(leader)
-	round() // while the others find a leader
-	c.StartReady(leader)
-	round()
-	c.WaitConverged()
-	for i, nd := range c.Nodes {
-		u, err := nd.Client().Usage(t.Context(), 0)
-		s, statsErr := nd.Client().Stats(t.Context())
-		must.Do(t, errors.Join(err, statsErr))
-		// The three of above, and these calls themselves.
-		if u.Totals.DistinctClients != 4 || s.APIClients7d != 4 {
-			t.Errorf("node %d shows %d clients in usage, %d in stats, want 4", i, u.Totals.DistinctClients, s.APIClients7d)
-		}
-		check.Equal(t, holding(t, nd.DataDir(), addrs...), "", "file of node %d with an address", i)
-		for _, addr := range addrs {
-			if nd.Logged(addr) {
-				t.Errorf("node %d logs an address", i)
+		round()
+		leader := c.WaitLeader()
+		c.Kill(leader)
+		round() // while the others find a leader
+		c.StartReady(leader)
+		round()
+		c.WaitConverged()
+		for i, nd := range c.Nodes {
+			u, err := nd.Client().Usage(t.Context(), 0)
+			s, statsErr := nd.Client().Stats(t.Context())
+			must.Do(t, errors.Join(err, statsErr))
+			// The three of above, and these calls themselves.
+			if u.Totals.DistinctClients != 4 || s.APIClients7d != 4 {
+				t.Errorf("node %d shows %d clients in usage, %d in stats, want 4", i, u.Totals.DistinctClients, s.APIClients7d)
+			}
+			check.Equal(t, holding(t, nd.DataDir(), addrs...), "", "file of node %d with an address", i)
+			for _, addr := range addrs {
+				if nd.Logged(addr) {
+					t.Errorf("node %d logs an address", i)
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestUsageAtShutdown holds that a node that stops in good order loses no count.
 func TestUsageAtShutdown(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3, counting(time.Hour), func(cfg *config.Config) { cfg.Tuning.LastFold = nodetest.Patience })
-	c.WaitVoters()
-	var made int64
-	for _, i := range []int{c.WaitLeader(), c.Follower()} {
-		c.callFrom(i, "203.0.113.9", 7)
-		made += 7
-		c.Stop(i)
-		c.waitUsage(made)
-		c.Start(i)
-		c.WaitReady()
-	}
-	c.WaitConverged()
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, counting(time.Hour), func(cfg *config.Config) { cfg.Tuning.LastFold = nodetest.Patience })
+		c.WaitVoters()
+		var made int64
+		for _, i := range []int{c.WaitLeader(), c.Follower()} {
+			c.callFrom(i, "203.0.113.9", 7)
+			made += 7
+			c.Stop(i)
+			c.waitUsage(made)
+			c.Start(i)
+			c.WaitReady()
+		}
+		c.WaitConverged()
+	})
 }

@@ -27,39 +27,40 @@ func (c *testCluster) overview(i int) (shown op.Cluster, err error) {
 
 // TestOverview holds that every node shows how all are, also while one is away.
 func TestOverview(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	c.WaitVoters()
-	health := func(i int, want map[string]string) {
-		t.Helper()
-		c.Eventually("the overview", func() error {
-			shown, err := c.overview(i)
-			if err != nil {
-				return err
-			}
-			leaders := 0
-			for _, n := range shown.Nodes {
-				if n.Health != want[n.Name] {
-					return fmt.Errorf("%s is %s, want %s", n.Name, n.Health, want[n.Name])
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.WaitVoters()
+		health := func(i int, want map[string]string) {
+			t.Helper()
+			c.Eventually("the overview", func() error {
+				shown, err := c.overview(i)
+				if err != nil {
+					return err
 				}
-				if n.Role == "leader" {
-					leaders++
+				leaders := 0
+				for _, n := range shown.Nodes {
+					if n.Health != want[n.Name] {
+						return fmt.Errorf("%s is %s, want %s", n.Name, n.Health, want[n.Name])
+					}
+					if n.Role == "leader" {
+						leaders++
+					}
 				}
-			}
-			return nodetest.ErrorIf(len(shown.Nodes) != 3 || leaders != 1 || len(shown.Elections) == 0, "%+v", shown)
-		})
-	}
-	name := func(i int) string { return c.Nodes[i].Config.NodeID }
-	all := map[string]string{name(0): op.NodeWell, name(1): op.NodeWell, name(2): op.NodeWell}
-	for i := range 3 {
-		health(i, all)
-	}
-	gone := c.WaitLeader()
-	asked := (gone + 1) % 3
-	c.Kill(gone)
-	all[name(gone)] = op.NodeAway
-	health(asked, all)
-	c.Start(gone)
-	all[name(gone)] = op.NodeWell
-	health(asked, all)
+				return nodetest.ErrorIf(len(shown.Nodes) != 3 || leaders != 1 || len(shown.Elections) == 0, "%+v", shown)
+			})
+		}
+		name := func(i int) string { return c.Nodes[i].Config.NodeID }
+		all := map[string]string{name(0): op.NodeWell, name(1): op.NodeWell, name(2): op.NodeWell}
+		for i := range 3 {
+			health(i, all)
+		}
+		gone := c.WaitLeader()
+		asked := (gone + 1) % 3
+		c.Kill(gone)
+		all[name(gone)] = op.NodeAway
+		health(asked, all)
+		c.Start(gone)
+		all[name(gone)] = op.NodeWell
+		health(asked, all)
+	})
 }
