@@ -155,13 +155,16 @@ func (c *testCluster) register(i int, fields map[string]any) (a registered, stat
 // key. Each comes from an address of its own, because checks are limited for each.
 func (c *testCluster) listen(h *hooks, agent string, host int) (key string) {
 	c.t.Helper()
-	h.mu.Lock()
-	h.senders++
-	sender := h.senders
-	h.mu.Unlock()
 	var a registered
-	c.mustPost(c.Running()[0], "/api/agents", map[string]any{"id": agent, "description": "Listens.", "notify_url": h.url(host)}, &a,
-		"X-Forwarded-For", fmt.Sprintf("203.0.113.%d", sender))
+	c.Eventually(agent+" listens", func() error { // on a busy machine the check of a receiver may take too long
+		h.mu.Lock()
+		h.senders++
+		sender := h.senders
+		h.mu.Unlock()
+		status, err := c.Nodes[c.Running()[0]].PostJSON("/api/agents", map[string]any{"id": agent, "description": "Listens.", "notify_url": h.url(host)}, &a,
+			"X-Forwarded-For", fmt.Sprintf("203.0.113.%d", sender))
+		return errors.Join(err, nodetest.ErrorIf(status/100 != 2, "status %d", status))
+	})
 	return a.EditKey
 }
 
