@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ func openBucket(name, prefix string, a Access) (Store, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableCompression, transport.ResponseHeaderTimeout = true, stall
 	dial := transport.DialContext
+	if a.Dial != nil {
+		dial = a.Dial
+	}
 	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err != nil {
@@ -82,11 +86,20 @@ func (b *bucket) Put(ctx context.Context, name string, r io.Reader) error {
 	if small, is := r.(*bytes.Reader); is {
 		size = small.Size()
 	}
-	_, err := b.core.Client.PutObject(ctx, b.name, b.prefix+name, r, size, minio.PutObjectOptions{
-		PartSize: partBytes, NumThreads: 1, ContentType: "application/octet-stream",
-		SendContentMd5: true, DisableContentSha256: true, // as every service understands
-	})
-	return explain("write", err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.core.Client.PutObject(ctx, b.name, b.prefix+name, r, size, minio.PutObjectOptions{
+			PartSize: partBytes, NumThreads: 1, ContentType: "application/octet-stream",
+			SendContentMd5: true, DisableContentSha256: true, // as every service understands
+		})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return explain("write", err)
+	case <-ctx.Done(): // the client goes on for up to a minute, to delete the parts
+		return explain("write", ctx.Err())
+	}
 }
 
 func (b *bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
@@ -110,7 +123,14 @@ func (b *bucket) List(ctx context.Context) (found []Object, err error) {
 }
 
 func (b *bucket) Delete(ctx context.Context, name string) error {
-	return explain("delete", b.core.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
+	err := b.core.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{})
+	if err == nil {
+		err = b.core.RemoveIncompleteUpload(ctx, b.name, b.prefix+name)
+	}
+	if minio.ToErrorResponse(err).Code == minio.NoSuchUpload {
+		return nil // it has ended meanwhile
+	}
+	return explain("delete", err)
 }
 
 const (
@@ -136,6 +156,9 @@ func explain(what string, err error) error {
 		return nil
 	}
 	answer, answered := errors.AsType[minio.ErrorResponse](err)
+	if timeout, is := errors.AsType[net.Error](err); is && timeout.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%s in the bucket: no progress: %w; see to the service, and to the network to it", what, err)
+	}
 	if !answered {
 		return fmt.Errorf("%s in the bucket: %w", what, err)
 	}

@@ -22,7 +22,7 @@ const (
 	timeForm       = "20060102T150405.000Z"
 
 	maxManifestBytes = 64 << 10
-	// abandonedAfter is the age of an unfinished backup that no process uploads any more.
+	// abandonedAfter is the age of an unfinished backup that no operator uploads any more.
 	abandonedAfter = 24 * time.Hour
 )
 
@@ -141,23 +141,22 @@ func List(ctx context.Context, s Store, clusterID string) (found []Manifest, err
 }
 
 // Prune deletes the scheduled backups of a cluster except for the newest ones, and backups that
-// were never finished. It returns the creation time of the oldest scheduled backup that stays.
-func Prune(ctx context.Context, s Store, clusterID string, keep int) (oldest int64, err error) {
+// were never finished: those of the schedule from before a run, of which a leader made no more than
+// a part. It returns the creation time of the oldest scheduled backup that stays.
+func Prune(ctx context.Context, s Store, clusterID string, keep int, run int64) (oldest int64, err error) {
 	found, err := List(ctx, s, clusterID)
 	if err != nil {
 		return 0, err
 	}
 	var failed []error
-	newest := int64(0) // of the complete ones
 	for _, m := range slices.Backward(found) {
 		switch {
-		case !m.Complete && newest-m.CreatedAt <= abandonedAfter.Milliseconds():
+		case !m.Complete && (m.CreatedAt >= run || !m.Scheduled && run-m.CreatedAt <= abandonedAfter.Milliseconds()):
 			continue
 		case m.Complete && !m.Scheduled:
-			newest = max(newest, m.CreatedAt)
 			continue
 		case m.Complete && keep > 0:
-			newest, oldest = max(newest, m.CreatedAt), m.CreatedAt
+			oldest = m.CreatedAt
 			keep--
 			continue
 		}

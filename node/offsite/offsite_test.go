@@ -116,21 +116,22 @@ func TestPruneKeepsWhatIsNotItsOwn(t *testing.T) {
 			m := must.Get(save(t, s, b.cluster, b.scheduled, b.at))(t)
 			check.Equal(t, m.Complete, true, "complete")
 		}
-		for _, at := range []int64{4 * day, 6*day - 1000} { // the first one is abandoned, the second may still be uploaded
-			_, err := offsite.Save(t.Context(), s, own, false, at, iotest.ErrReader(errors.New("cut off")))
+		for at, scheduled := range map[int64]bool{4 * day: false, 6*day - 1000: false, 6*day - 2000: true, 6*day + 1000: true} {
+			_, err := offsite.Save(t.Context(), s, own, scheduled, at, iotest.ErrReader(errors.New("cut off")))
 			check.ErrText(t, err, "cut off", "save")
 		}
 		must.Do(t, errors.Join(s.Put(t.Context(), "stranger", strings.NewReader("x")), s.Put(t.Context(), own+"/19700102T000000.000Z.txt", strings.NewReader("x"))))
 
-		oldest := must.Get(offsite.Prune(t.Context(), s, own, 2))(t)
+		oldest := must.Get(offsite.Prune(t.Context(), s, own, 2, 6*day))(t)
 		check.Equal(t, oldest, 5*day, "creation of the oldest that stays")
 		const at = "T000000.000Z.commons"
 		check.Diff(t, names(t, s), []string{
 			own + "/19700102T000000.000Z.txt",
 			own + "/19700103" + at, own + "/19700103" + at + ".json", // by hand
 			own + "/19700106" + at, own + "/19700106" + at + ".json",
-			own + "/19700106T235959.000Z.commons.json",
+			own + "/19700106T235959.000Z.commons.json", // by hand, may still be uploaded
 			own + "/19700107" + at, own + "/19700107" + at + ".json",
+			own + "/19700107T000001.000Z.commons.json", // of the next leader
 			"other/19700102" + at, "other/19700102" + at + ".json",
 			"stranger",
 		}, "objects")
@@ -242,10 +243,9 @@ func TestFaults(t *testing.T) {
 			offsitetest.Describe(w)
 			_, _ = w.Write(bytes.Repeat([]byte{1}, 500))
 		}), "not a whole backup"},
-		{"the service hangs", on(http.MethodPut, func(_ http.ResponseWriter, r *http.Request) {
+		{"the service hangs", on(http.MethodPut, func(w http.ResponseWriter, r *http.Request) {
 			cancel()
-			_, _ = io.Copy(io.Discard, r.Body)
-			<-r.Context().Done()
+			offsitetest.Hang(w, r)
 		}), "context canceled"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestFaults(t *testing.T) {
 			check.Equal(t, whole(t, s), before.Name, "backups that count")
 			after := must.Get(save(t, s, own, true, 3*day))(t)
 			check.Equal(t, whole(t, s), before.Name+" "+after.Name, "backups that count after another attempt")
-			must.Get(offsite.Prune(t.Context(), s, own, 1))(t)
+			must.Get(offsite.Prune(t.Context(), s, own, 1, 3*day))(t)
 			check.Equal(t, whole(t, s), after.Name, "backups that count after old ones were deleted")
 		})
 	}
@@ -297,7 +297,7 @@ func TestLockedObjectsStay(t *testing.T) {
 		}
 		return r.Method == http.MethodDelete
 	})
-	oldest, err := offsite.Prune(t.Context(), s, own, 1)
+	oldest, err := offsite.Prune(t.Context(), s, own, 1, 2*day)
 	check.ErrText(t, err, "delete in the bucket", "prune")
 	check.Equal(t, oldest, day, "creation of the oldest that stays")
 	check.Equal(t, whole(t, s), first.Name+" "+second.Name, "backups that count")

@@ -75,12 +75,16 @@ func (s *Schedule) run(ctx context.Context, plan *Plan) *command.RecordBackup {
 	if err == nil {
 		m, err = s.unrecorded(ctx, store, plan)
 	}
+	prune := func() (oldest int64, err error) {
+		return Prune(ctx, store, s.ClusterID(), int(plan.Settings.BackupKeep), record.Run) //nolint:gosec // bounded by its check
+	}
 	if err == nil && !m.Complete {
+		_, _ = prune() // an interrupted upload may fill the store; the second call reports the error
 		m, err = s.save(ctx, store, began)
 	}
 	if err == nil {
 		record.At = m.CreatedAt
-		record.Oldest, err = Prune(ctx, store, s.ClusterID(), int(plan.Settings.BackupKeep)) //nolint:gosec // bounded by its check
+		record.Oldest, err = prune()
 	}
 	if err != nil {
 		text := strings.Join(strings.Fields(err.Error()), " ")

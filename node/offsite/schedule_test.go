@@ -68,10 +68,10 @@ func inPlace(t *testing.T, test func(p *place)) {
 				p.lists++
 				return backup.PurgeList{ClusterID: own, CreatedAt: time.Now().UnixMilli()}, nil
 			},
-			Propose: func(_ context.Context, payload command.Payload) error {
+			Propose: func(ctx context.Context, payload command.Payload) error {
 				p.mu.Lock()
 				defer p.mu.Unlock()
-				if p.lost {
+				if p.lost || ctx.Err() != nil {
 					return errors.New("not leading any more")
 				}
 				c := payload.(*command.RecordBackup)
@@ -169,7 +169,8 @@ func TestLostRecord(t *testing.T) {
 	})
 }
 
-// TestFailedRuns: a run that fails is repeated after ten minutes, and leaves no backup.
+// TestFailedRuns: a run that fails is repeated after ten minutes. No more is left of it than a
+// manifest, until the next one.
 func TestFailedRuns(t *testing.T) {
 	inPlace(t, func(p *place) {
 		good := p.leader.Backup
@@ -184,6 +185,7 @@ func TestFailedRuns(t *testing.T) {
 		p.elect()
 		p.after(someTime, 1, 1, 0)
 		p.after(time.Minute, 2, 2, 0)
+		check.Equal(p, len(must.Get(offsite.List(p.Context(), p.store, own))(p)), 1, "failed uploads in the store")
 		p.stopLead()
 		p.leader.Backup = good
 		p.elect()

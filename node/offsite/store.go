@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
@@ -25,13 +26,13 @@ import (
 // Store holds named objects.
 type Store interface {
 	// Put stores everything that r returns. After an error the object is absent, or as it was
-	// before.
+	// before. If ctx ends, r may still be read.
 	Put(ctx context.Context, name string, r io.Reader) error
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// List returns the objects in no particular order. It is an error if there are more than
 	// MaxObjects.
 	List(ctx context.Context) ([]Object, error)
-	// Delete deletes an object. A missing one is no error.
+	// Delete deletes an object, and the parts of an interrupted Put. A missing one is no error.
 	Delete(ctx context.Context, name string) error
 }
 
@@ -52,6 +53,8 @@ type Access struct {
 	Endpoint    string `name:"backup-endpoint" env:"COMMONS_BACKUP_ENDPOINT" placeholder:"URL" help:"Service of s3:// stores for backups: https://HOST, or http:// on loopback (default: https://s3.amazonaws.com)."`
 	Region      string `name:"backup-region" env:"COMMONS_BACKUP_REGION" placeholder:"NAME" help:"Region of the bucket for backups (default: the one that the service names)."`
 	Credentials string `name:"backup-credentials" env:"COMMONS_BACKUP_CREDENTIALS" placeholder:"FILE" help:"File with aws_access_key_id = …, aws_secret_access_key = … and perhaps aws_session_token = … for the bucket for backups (default: AWS_ACCESS_KEY_ID and so on of the environment)."`
+
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `kong:"-"` // nil means the system's network
 }
 
 // Check returns the problem of the endpoint, or nil.

@@ -2,9 +2,11 @@
 package offsitetest
 
 import (
+	"encoding/xml"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -35,6 +37,7 @@ const (
 type Service struct {
 	Endpoint string
 	Backend  gofakes3.Backend
+	Sound    http.Handler // the service without its fault
 
 	mu    sync.Mutex
 	fault func(w http.ResponseWriter, r *http.Request) (handled bool)
@@ -44,10 +47,18 @@ type Service struct {
 // New starts a service with an empty bucket.
 func New(t testing.TB) *Service {
 	t.Helper()
+	var lc net.ListenConfig
+	return Serve(t, must.Get(lc.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t))
+}
+
+// Serve is New at a listener, which may be one of a network in memory.
+func Serve(t testing.TB, at net.Listener) *Service {
+	t.Helper()
 	s := &Service{Backend: s3mem.New()}
 	must.Do(t, s.Backend.CreateBucket(Bucket))
-	fake := gofakes3.New(s.Backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Sound = gofakes3.New(s.Backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
+	server := &httptest.Server{Listener: at, Config: &http.Server{}} //nolint:gosec // its clients are the test's
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		fault := s.fault
 		if r.Method == http.MethodPut {
@@ -59,10 +70,11 @@ func New(t testing.TB) *Service {
 			return
 		}
 		if fault == nil || !fault(w, r) {
-			fake.ServeHTTP(w, r)
+			s.Sound.ServeHTTP(w, r)
 		}
-	}))
+	})
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	server.Start()
 	t.Cleanup(server.Close)
 	s.Endpoint = server.URL
 	return s
@@ -108,6 +120,26 @@ func (s *Service) Names(t testing.TB) (names []string) {
 		names = append(names, o.Key)
 	}
 	return names
+}
+
+// Unfinished returns the names of the objects of which the service keeps parts.
+func (s *Service) Unfinished(t testing.TB) (names []string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.Sound.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/"+Bucket+"?uploads", nil))
+	var listed gofakes3.ListMultipartUploadsResult
+	must.Do(t, xml.Unmarshal(w.Body.Bytes(), &listed))
+	for _, u := range listed.Uploads {
+		names = append(names, u.Key)
+	}
+	return names
+}
+
+// Hang takes a request, and does not answer it.
+func Hang(_ http.ResponseWriter, r *http.Request) {
+	if _, err := io.Copy(io.Discard, r.Body); err == nil {
+		<-r.Context().Done()
+	}
 }
 
 // Describe sets the headers that a service sends with every object.
