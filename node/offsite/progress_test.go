@@ -218,3 +218,30 @@ func TestRunsAtServiceWithoutProgress(t *testing.T) {
 		p.after(10*time.Minute, 2, 1, 1)
 	})
 }
+
+// TestRunsAtServiceThatRefuses: with locked objects a backup counts, and the record says that old ones
+// stay; in another region it fails, with the remedy.
+func TestRunsAtServiceThatRefuses(t *testing.T) {
+	inService(t, func(p *place, service *offsitetest.Service) {
+		refuse := func(method, code string) {
+			service.Break(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == method {
+					offsitetest.Fail(w, http.StatusForbidden, code)
+				}
+				return r.Method == method
+			})
+		}
+		p.elect()
+		p.after(2*aDay+someTime, 3, 0, 2)
+		refuse(http.MethodDelete, "AccessDenied") // as with object lock
+		p.after(aDay, 4, 0, 3)
+		check.ErrText(p, errors.New(p.records[3].Problem), "delete in the bucket", "the problem of a run that saved a backup")
+		check.Equal(p, p.records[3].Oldest, p.records[1].At, "creation of the oldest backup")
+		refuse(http.MethodPut, "AuthorizationHeaderMalformed")
+		p.after(aDay, 5, 1, 2) // deletions are allowed again
+		check.ErrText(p, errors.New(p.records[4].Problem), "--backup-region", "the problem of a run in another region")
+		service.Break(nil)
+		p.after(10*time.Minute, 6, 1, 2)
+		check.Equal(p, p.records[5].Problem, "", "the problem of the next run")
+	})
+}
