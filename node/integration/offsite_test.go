@@ -35,17 +35,7 @@ func TestScheduledBackups(t *testing.T) {
 		mustOperate[admin.SettingsReport](c, c.Follower(), admin.PathSettings, admin.SettingsChange{BackupURL: &url})
 
 		store := must.Get(offsite.Open(url, offsite.Access{}))(t)
-		// saved waits for a backup that was begun after an instant, and returns its begin.
-		saved := func(node int, after int64) (at int64) {
-			t.Helper()
-			c.Within(3*time.Minute, "a backup is recorded", func() error {
-				report, err := operate[admin.SettingsReport](c, node, admin.PathSettings, admin.SettingsChange{})
-				at = report.Backup.Saved
-				return nodetest.ErrorIf(err != nil || at <= after, "%+v, %v", report.Backup, err)
-			})
-			return at
-		}
-		first := saved(leader, 0)
+		first := c.saved(leader, 0)
 		c.Kill(leader)
 		left := c.Others(leader)
 		second := c.WaitLeader(left...)
@@ -66,7 +56,7 @@ func TestScheduledBackups(t *testing.T) {
 			t.Errorf("purged texts are in backups until %v", until)
 		}
 		before := copied(t, dir)
-		next := saved(second, first)
+		next := c.saved(second, first)
 		if next-first < int64(every) {
 			t.Errorf("a backup was made after %d ms", next-first)
 		}

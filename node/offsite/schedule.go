@@ -48,7 +48,9 @@ func (s *Schedule) Lead(ctx context.Context) {
 	loop.Every(ctx, lookEvery, func(ctx context.Context) {
 		plan, err := s.Plan()
 		if err == nil && plan.due(s.Now()) {
-			err = s.Propose(ctx, s.run(ctx, &plan))
+			if record := s.run(ctx, &plan); ctx.Err() == nil { // or else the next leader makes this run
+				err = s.Propose(ctx, record)
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "the run of the scheduled backup was not recorded; it is tried again", "error", err)
