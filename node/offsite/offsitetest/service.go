@@ -75,7 +75,11 @@ func Serve(t testing.TB, at net.Listener) *Service {
 	})
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	server.Start()
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		s.Break(nil)
+		server.CloseClientConnections() // of requests that hang
+		server.Close()
+	})
 	s.Endpoint = server.URL
 	return s
 }
