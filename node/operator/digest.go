@@ -130,7 +130,9 @@ func notStopped(err error) bool {
 	return ok && rejected.status == http.StatusGone
 }
 
-const backupStall = time.Minute // how long the receiver of a backup may stop reading
+// backupStall is how long the receiver of a backup may stop reading: one that uploads it to a slow
+// store does so for each part of 16 MiB.
+const backupStall = 10 * time.Minute
 
 // serveSnapshot streams a backup: everything that was acknowledged before the call. The
 // operator's side reports to recordBackup that it was saved.
