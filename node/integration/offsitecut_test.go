@@ -29,7 +29,7 @@ func newBackedUp(t *testing.T) (c *testCluster, service *offsitetest.Service, ac
 	t.Helper()
 	c = emptyCluster(t, soon, func(cfg *config.Config) {
 		cfg.Access = access
-		cfg.Access.Dial = cfg.Tuning.Network.DialContext
+		cfg.Dial = cfg.Tuning.Network.DialContext
 	})
 	const at = serviceHost + ":9000"
 	service = offsitetest.Serve(t, must.Get(c.Net().Host(serviceHost).Listen(t.Context(), "tcp", at))(t))
