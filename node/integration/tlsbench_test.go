@@ -58,8 +58,10 @@ func BenchmarkTLS(b *testing.B) {
 		name, scheme string
 		client       *http.Client
 	}{
-		{"http", "http", client(false, nil)}, {"https", "https", client(false, nil)},
-		{"http-anew", "http", client(true, nil)}, {"https-anew", "https", client(true, nil)},
+		{"http", "http", client(false, nil)},
+		{"https", "https", client(false, nil)},
+		{"http-anew", "http", client(true, nil)},
+		{"https-anew", "https", client(true, nil)},
 		{"https-resumed", "https", client(true, tls.NewLRUClientSessionCache(1))},
 	}
 	for _, kind := range []string{"list", "write"} {
