@@ -122,7 +122,7 @@ func (x *exchange) encoded(coding string, body []byte) []byte {
 	e, client := x.http.encodings, guard.ClientOf(x.Sender())
 	key := coding + x.Document
 	if x.Document != "" {
-		if text, kept := e.kept.Get(key); kept {
+		if text, kept := e.kept.Get([]byte(key)); kept {
 			return []byte(text)
 		}
 	}

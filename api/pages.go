@@ -17,6 +17,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // The usual values of Config.Robots.
@@ -30,8 +31,8 @@ const (
 // getRobots serves GET /robots.txt: the operator's text, and the addresses of the ARD manifest and
 // the sitemap.
 func getRobots(x *exchange) error {
-	text := strings.TrimRight(x.http.cfg.Robots, "\n") + "\n\nAgentmap: " + x.baseURL() + ardPath + "\nSitemap: " + x.baseURL() + sitemapPath + "\n"
-	return x.AnswerText(http.StatusOK, op.ContentText, text)
+	robots := strings.TrimRight(x.http.cfg.Robots, "\n") + "\n\nAgentmap: " + x.baseURL() + ardPath + "\nSitemap: " + x.baseURL() + sitemapPath + "\n"
+	return x.AnswerText(http.StatusOK, op.ContentText, robots)
 }
 
 const (
@@ -120,6 +121,11 @@ func (r pageRequest) EventID() string {
 }
 func (r pageRequest) Now() time.Time { return r.Env.Now() }
 func (r pageRequest) Node() string   { return r.Env.Backend.NodeName() }
+
+func (r pageRequest) Owned(name string) (bool, error) {
+	_, owned, err := r.x.View().Profile(text.Fold(name))
+	return owned, err
+}
 
 func (r pageRequest) Welcome() (string, error) {
 	set, err := r.x.View().Settings()

@@ -346,7 +346,7 @@ func TestForm(t *testing.T) {
 	}
 	to := send(http.StatusSeeOther, own...).Header.Get("Location")
 	apitest.Equal(t, "the place after the form was sent twice", send(http.StatusSeeOther, own...).Header.Get("Location"), to)
-	if words := browse(t, s, to, http.StatusOK).words(); !strings.Contains(words, "It says: mind the step.") || strings.Contains(words, "proven") {
+	if words := browse(t, s, to, http.StatusOK).words(); !strings.Contains(words, "It says: mind the step.") || !strings.Contains(words, "Grace not proven") {
 		t.Errorf("%s shows %s", to, words)
 	}
 	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?reply_to="+help.Entry.ID))

@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"regexp"
-	"strings"
 )
 
 // jobStatuses are the views of the job board.
@@ -67,7 +66,7 @@ func fillSearch(p *builder, answer []byte) error {
 		anyWord := given(p.r, "mode") == "any"
 		l.Filters = []choice{{"All words, newest first", with(p.r, "mode", ""), !anyWord}, {"Any word, best first", with(p.r, "mode", "any"), anyWord}}
 	}
-	switch n := strings.Count(string(l.Rows), "<li "); {
+	switch n := l.shown; {
 	case l.Rows == "":
 		l.try()
 	case l.More == "" && !l.Later:

@@ -11,13 +11,13 @@ import (
 func TestForget(t *testing.T) {
 	t.Parallel()
 	s := must.Get(New(""))(t)
-	all := []*textcache.Cache{s.bodies, s.rows, s.pages}
+	all := []*textcache.Cache{s.bodies, s.rows, s.frames, s.pages}
 	for _, kept := range all {
 		kept.Put("key", "a text")
 	}
 	s.Forget()
 	for i, kept := range all {
-		if text, ok := kept.Get("key"); ok {
+		if text, ok := kept.Get([]byte("key")); ok {
 			t.Errorf("cache %d keeps %q", i, text)
 		}
 	}

@@ -136,7 +136,7 @@ func (s *Site) showTarget(r Request, f *form) {
 		return // the form shows why
 	}
 	e, err := decodeEntry(done.Body)
-	if err != nil {
+	if err != nil || (&builder{r: r}).doubt(e) != nil {
 		return
 	}
 	f.To = e

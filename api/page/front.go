@@ -2,7 +2,6 @@ package page
 
 import (
 	"html/template"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -126,15 +125,15 @@ func (p *builder) wanted() (lists []wanted, err error) {
 		if err := p.call(&answer, of.operation, "status", "open", "limit", strconv.Itoa(maxWanted)); err != nil {
 			return nil, err
 		}
-		items := slices.Concat(answer.Jobs, answer.Requests)
-		if len(items) == 0 {
+		rows := answer.rows()
+		if len(rows) == 0 {
 			continue
 		}
-		list := wanted{Count: plural(len(items), of.noun), Path: of.path}
+		list := wanted{Count: plural(len(rows), of.noun), Path: of.path}
 		if answer.NextCursor != nil {
 			list.Count = "more than " + list.Count
 		}
-		if list.Newest, err = p.rows(items[:1], inBrief); err != nil {
+		if list.Newest, err = p.rows(rows[:1], inBrief); err != nil {
 			return nil, err
 		}
 		lists = append(lists, list)
@@ -142,24 +141,14 @@ func (p *builder) wanted() (lists []wanted, err error) {
 	return lists, nil
 }
 
-// thread is a conversation in a list: its first entry, with the beginning of the body.
-type thread struct {
-	row
-
-	Replies   int
-	Agents    []string
-	LastAgent string
-	Last      template.HTML // a mark for the age of the newest entry
-}
-
-// newThread returns the row of a conversation.
-func newThread(t *client.Thread) *thread {
-	e := entry{Job: client.Job{Entry: client.Entry{
+// threadEntry returns the first entry of a conversation, with the beginning of its body.
+func threadEntry(t *client.Thread) *entry {
+	e := &entry{Job: client.Job{Entry: client.Entry{
 		ID: t.ID, Kind: t.Kind, Channel: t.Channel, Agent: t.Agent, Title: t.Title, Body: t.Excerpt,
 		CreatedAt: t.CreatedAt, NameVerified: t.NameVerified, Status: t.Status,
 	}}}
 	if e.IsHelp() { // the goal is the title
 		_, e.Body, _ = strings.Cut(e.Body, "Requested action:")
 	}
-	return &thread{row: row{entry: e}, Replies: t.Replies, Agents: t.Agents, LastAgent: t.LastAgent, Last: mark(markAgo, t.LastAt)}
+	return e
 }

@@ -39,9 +39,10 @@ const (
 	perPage = 30
 	// maxPageBytes bounds one page.
 	maxPageBytes = 2 << 20
-	// keptPages, keptBodies and keptRows are the cache sizes for pages, rendered bodies and rows of
-	// lists, in bytes.
+	// keptPages, keptFrames, keptBodies and keptRows are the cache sizes for pages, the frames around
+	// their contents, rendered bodies, and rows of lists, in bytes.
 	keptPages  = 8 << 20
+	keptFrames = 2 << 20
 	keptBodies = 8 << 20
 	keptRows   = 8 << 20
 	// pageAge is the maximum age of a cached page whose entries do not change: relative times on it
@@ -66,6 +67,8 @@ type Request interface {
 	Now() time.Time
 	// Node is the name of the node that answers.
 	Node() string
+	// Owned reports whether an agent has registered a name.
+	Owned(name string) (bool, error)
 	// Welcome is the id of the operator's entry for the front page, empty without one.
 	Welcome() (string, error)
 }
@@ -116,20 +119,22 @@ type Route struct {
 
 // Site makes pages. Its methods are safe for concurrent use.
 type Site struct {
-	templates  map[string]*template.Template
-	operator   string // who runs this place, in words
-	policy     string
-	private    string // the policy of private pages
-	script     string // its path
-	moderate   string // the path of the script for moderators
-	fixedBytes int    // of the layout
-	icon       string
-	assets     map[string]asset // by name
-	bodies     *textcache.Cache
-	rows       *textcache.Cache
-	pages      *textcache.Cache
-	markdown   *markdown
-	links      map[string]template.HTML // the navigation, by the current place
+	layout   *template.Template
+	contents map[string]*template.Template // of pages, by name
+	style    string
+	operator string // who runs this place, in words
+	policy   string
+	private  string // the policy of private pages
+	script   string // its path
+	moderate string // the path of the script for moderators
+	icon     string
+	assets   map[string]asset // by name
+	bodies   *textcache.Cache
+	rows     *textcache.Cache
+	frames   *textcache.Cache
+	pages    *textcache.Cache
+	markdown *markdown
+	links    map[string]template.HTML // the navigation, by the current place
 }
 
 type asset struct {
@@ -143,10 +148,10 @@ const AssetPath = "/assets/"
 // New returns a Site. Its pages name the operator unless that is empty.
 func New(operator string) (*Site, error) {
 	s := &Site{
-		operator:  operator,
-		templates: map[string]*template.Template{}, assets: map[string]asset{},
-		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), pages: textcache.New(keptPages), markdown: newMarkdown(),
-		links: map[string]template.HTML{"": navigation("")},
+		operator: operator,
+		contents: map[string]*template.Template{}, assets: map[string]asset{},
+		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), frames: textcache.New(keptFrames), pages: textcache.New(keptPages),
+		markdown: newMarkdown(), links: map[string]template.HTML{"": navigation("")},
 	}
 	for _, place := range places {
 		s.links[place.nav] = navigation(place.nav)
@@ -155,8 +160,8 @@ func New(operator string) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the style of the pages: %w", err)
 	}
-	small := shrink(string(style))
-	sum := sha256.Sum256([]byte(small))
+	s.style = shrink(string(style))
+	sum := sha256.Sum256([]byte(s.style))
 	inline := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 	s.policy = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; " + inline
 	s.private = "default-src 'self'; object-src 'none'; " + inline
@@ -170,20 +175,18 @@ func New(operator string) (*Site, error) {
 	if s.icon, err = s.addAsset("icon.svg", "image/svg+xml"); err != nil {
 		return nil, err
 	}
-	layout, err := template.New("layout").Funcs(s.functions()).ParseFS(templateFiles, "templates/parts.html")
-	if err != nil {
-		return nil, fmt.Errorf("read the templates: %w", err)
-	}
 	head, err := templateFiles.ReadFile("templates/layout.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the layout: %w", err)
 	}
-	// The fixed parts are text of the template: a value would be copied and escaped for each page.
-	fixed := strings.NewReplacer("{{.Style}}", small, "{{.Script}}", s.script, "{{.Icon}}", s.icon).Replace(string(head))
-	if layout, err = layout.Parse(fixed); err != nil {
+	fixed := strings.NewReplacer("{{.Style}}", gap, "{{.From}}", gap, "{{.Content}}", gap, "{{.Script}}", s.script, "{{.Icon}}", s.icon)
+	if s.layout, err = template.New("layout").Parse(fixed.Replace(string(head))); err != nil {
 		return nil, fmt.Errorf("read the layout: %w", err)
 	}
-	s.fixedBytes = len(fixed)
+	parts, err := template.New("parts").Funcs(s.functions()).ParseFS(templateFiles, "templates/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the templates: %w", err)
+	}
 	names, err := templateFiles.ReadDir("templates")
 	if err != nil {
 		return nil, fmt.Errorf("read the templates: %w", err)
@@ -193,21 +196,21 @@ func New(operator string) (*Site, error) {
 		if name == "layout" || name == "parts" {
 			continue
 		}
-		one, err := layout.Clone()
+		one, err := parts.Clone()
 		if err == nil {
 			_, err = one.ParseFS(templateFiles, path.Join("templates", file.Name()))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the template %s: %w", name, err)
 		}
-		s.templates[name] = one
+		s.contents[name] = one
 	}
 	return s, nil
 }
 
 // Forget clears the caches of pages and texts.
 func (s *Site) Forget() {
-	for _, kept := range []*textcache.Cache{s.bodies, s.rows, s.pages} {
+	for _, kept := range []*textcache.Cache{s.bodies, s.rows, s.frames, s.pages} {
 		kept.Clear()
 	}
 }
@@ -297,7 +300,7 @@ func (s *Site) keep(key string, reply Reply) {
 
 // recall returns a cached page.
 func (s *Site) recall(key string) (Reply, bool) {
-	text, ok := s.pages.Get(key)
+	text, ok := s.pages.Get([]byte(key))
 	if !ok {
 		return Reply{}, false
 	}
@@ -332,40 +335,73 @@ func (s *Site) render(rt *Route, r Request) Reply {
 	return reply
 }
 
-// execute runs a template.
+// execute makes a page by a template of its content.
 func (s *Site) execute(p *builder, name string, status int) Reply {
 	p.finish()
-	var b bytes.Buffer
-	b.Grow(s.fixedBytes + p.rowBytes + pageRoom)
-	if err := s.templates[name].ExecuteTemplate(&b, "layout", &p.frame); err != nil {
+	around, err := s.around(&p.frame)
+	if err != nil {
 		return broken(fmt.Errorf("page %s: %w", name, err))
 	}
+	parts := strings.Split(around, gap)
+	var b bytes.Buffer
+	b.Grow(len(around) + len(s.style) + p.rowBytes + pageRoom)
+	b.WriteString(parts[0])
+	b.WriteString(s.style)
+	b.WriteString(parts[1])
+	if p.frame.Live != "" {
+		b.WriteString(template.HTMLEscapeString(p.frame.From))
+		b.WriteString(parts[2])
+	}
+	begin := b.Len()
+	if err := s.contents[name].ExecuteTemplate(&b, "content", &p.frame); err != nil {
+		return broken(fmt.Errorf("page %s: %w", name, err))
+	}
+	content := b.Bytes()[begin:]
+	b.WriteString(parts[len(parts)-1])
 	if b.Len() > maxPageBytes {
 		return broken(fmt.Errorf("page %s has %d bytes", name, b.Len()))
 	}
 	reply := Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
 	if status == http.StatusOK && !p.fresh {
-		reply.Tag = s.tag(reply.Body, p.frame.From)
+		reply.Tag = s.tag(around, content)
 	}
 	return reply
 }
 
-// tag returns the entity tag of a page. It does not cover the start of the stream of events, and
-// covers the style by the policy.
-func (s *Site) tag(body []byte, from string) string {
+// gap stands in a frame for the style, the start of the news and the content. Texts of others
+// cannot contain it: templates replace it.
+const gap = "\x00"
+
+// around returns the frame of a page, with gaps. It is cached by all that it shows.
+func (s *Site) around(f *frame) (string, error) {
+	key := f.key()
+	if text, kept := s.frames.Get(key); kept {
+		return text, nil
+	}
+	var b strings.Builder
+	if err := s.layout.Execute(&b, f); err != nil {
+		return "", fmt.Errorf("make a frame: %w", err)
+	}
+	s.frames.Put(string(key), b.String())
+	return b.String(), nil
+}
+
+// key returns all that the layout shows, except for what is the same on all pages.
+func (f *frame) key() (key []byte) {
+	for _, text := range []string{f.Title, f.Nav, f.Description, f.Canonical, f.JSON, f.Feed, f.Live, f.Self} {
+		key = append(append(strconv.AppendInt(key, int64(len(text)), 10), ' '), text...)
+	}
+	return strconv.AppendBool(strconv.AppendBool(key, f.NoIndex), f.Private)
+}
+
+// tag returns the entity tag of a page. It covers the style by the policy, and not the start of the
+// stream of events.
+func (s *Site) tag(around string, content []byte) string {
 	const tagBytes = 15
 	sum := sha256.New()
 	sum.Write([]byte(s.policy))
-	before, rest, _ := bytes.Cut(body, []byte("<style>"))
-	_, rest, _ = bytes.Cut(rest, []byte("</style>"))
-	sum.Write(before)
-	if from != "" {
-		if before, after, found := bytes.Cut(rest, []byte(from)); found {
-			sum.Write(before)
-			rest = after
-		}
-	}
-	sum.Write(rest)
+	sum.Write([]byte(around))
+	sum.Write(content)
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:tagBytes]) + `"`
 }
 
@@ -481,6 +517,8 @@ type builder struct {
 	work  int
 	// words are the words of a search, which rows emphasize.
 	words []string
+	// owned has the names that were looked up, and whether each has an owner.
+	owned map[string]bool
 	// rowBytes is the size of the lists on the page.
 	rowBytes int
 	// fresh means that the page belongs to this request alone.
@@ -510,11 +548,7 @@ var errRejected = errors.New("a call was rejected")
 
 // call runs a further read of the page, and decodes its response.
 func (p *builder) call(into any, operation string, params ...string) error {
-	return p.callOf(into, operation, "", params...)
-}
-
-func (p *builder) callOf(into any, operation, id string, params ...string) error {
-	done := p.r.Perform(operation, wire.Invocation{ID: id, Params: pairs(params...)})
+	done := p.r.Perform(operation, wire.Invocation{Params: pairs(params...)})
 	if done.Rejection != nil {
 		p.rejection = done.Rejection
 		return errRejected

@@ -16,6 +16,7 @@ import (
 // listPage is a page with a list of entries.
 type listPage struct {
 	Rows     template.HTML
+	shown    int // the number of rows
 	Notes    []string
 	More     string
 	Channels []channelRow
@@ -34,7 +35,9 @@ type listPage struct {
 }
 
 type channelRow struct {
-	client.Channel
+	Name, Description string
+	Entries           int
+	LastEntryAt       int64
 
 	Ago string
 }
@@ -45,23 +48,26 @@ type choice struct {
 	Active     bool
 }
 
-// list returns the page of a list of entries, and the first of them. It shows the filters of the
-// URL except those that the page shows itself.
-func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *entry, error) {
+// origin is the origin of an entry, as it is spelled there.
+type origin struct{ Agent, Channel string }
+
+// list returns the page of a list of entries, and the origin of the first of them. It shows the
+// filters of the URL except those that the page shows itself.
+func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *origin, error) {
 	var list rowList
 	if err := decode(answer, &list); err != nil {
 		return nil, nil, err
 	}
-	rows := slices.Concat(list.Threads, list.Entries, list.Jobs, list.Requests)
+	rows := list.rows()
 	html, err := p.rows(rows, as)
 	if err != nil {
 		return nil, nil, err
 	}
-	first := &entry{}
+	first := &origin{}
 	if len(rows) > 0 {
 		err = decode(rows[0], first)
 	}
-	l := &listPage{Rows: html, Notes: list.Notes, More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != ""}
+	l := &listPage{Rows: html, shown: len(rows), Notes: list.Notes, More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != ""}
 	if html == "" { // the page proposes links in place of calls
 		l.Notes = slices.DeleteFunc(l.Notes, func(note string) bool { return strings.Contains(note, "GET /api/") })
 	}
@@ -75,18 +81,14 @@ func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *
 
 // channels are the channels in the margin.
 func (p *builder) channels() ([]channelRow, error) {
-	var answer struct{ Channels []client.Channel }
-	if err := p.call(&answer, "listChannels"); err != nil {
-		return nil, err
-	}
-	rows := make([]channelRow, len(answer.Channels))
-	for i, c := range answer.Channels {
-		rows[i].Channel = c
-		if c.LastEntryAt > 0 {
-			rows[i].Ago = p.Ago(c.LastEntryAt)
+	var answer struct{ Channels []channelRow }
+	err := p.call(&answer, "listChannels")
+	for i := range answer.Channels {
+		if c := &answer.Channels[i]; c.LastEntryAt > 0 {
+			c.Ago = p.Ago(c.LastEntryAt)
 		}
 	}
-	return rows, nil
+	return answer.Channels, err
 }
 
 // maxMargin is the number of channels in the margin.
@@ -118,7 +120,7 @@ func fillChannel(p *builder, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	l.About = channelRow{Channel: client.Channel{Name: name}}
+	l.About = channelRow{Name: name}
 	for _, c := range channels {
 		if c.Name == name {
 			l.About = c
@@ -306,6 +308,14 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 			return err
 		}
 	}
+	if err := p.doubt(e); err != nil {
+		return err
+	}
+	for i := range thread.Entries {
+		if err := p.doubt(&thread.Entries[i]); err != nil {
+			return err
+		}
+	}
 	if len(first.Entries) > 0 && first.Entries[0].ID != e.ID {
 		page.Root = &first.Entries[0]
 	}
@@ -403,10 +413,6 @@ func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
 		}
 		children[parent] = append(children[parent], &list[i])
 	}
-	proven := map[string]bool{}
-	for i := range list {
-		proven[strings.ToLower(list[i].Agent)] = proven[strings.ToLower(list[i].Agent)] || list[i].NameVerified
-	}
 	nodes, room := make([]node, 0, len(list)), treeBytes
 	var add func(parent string)
 	add = func(parent string) {
@@ -415,7 +421,6 @@ func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
 			if to := known[e.Supersedes]; to != nil { // a claim and a result quote their job
 				n.Title = strings.TrimSuffix(n.Title, ": "+to.Title)
 			}
-			n.Doubt = !e.NameVerified && proven[strings.ToLower(e.Agent)]
 			if e.Supersedes != "" {
 				n.Parent = describe(e.Supersedes)
 			}
@@ -507,12 +512,8 @@ func fillAgents(p *builder, answer []byte) error {
 
 // fillAgent is an agent: its profile, if it has one, and its entries.
 func fillAgent(p *builder, answer []byte) error {
-	as := byAgent
 	done := p.r.Perform("getAgent", wire.Invocation{ID: p.r.Param("agent")})
-	if done.Rejection == nil {
-		as = byOwner
-	}
-	l, first, err := p.list(answer, as, "agent")
+	l, first, err := p.list(answer, byAgent, "agent")
 	if err != nil {
 		return err
 	}

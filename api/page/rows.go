@@ -21,6 +21,11 @@ type rowList struct {
 	Notes                            []string
 }
 
+// rows returns the list, whatever it is of.
+func (l *rowList) rows() []jsontext.Value {
+	return slices.Concat(l.Threads, l.Entries, l.Jobs, l.Requests)
+}
+
 // rowForm is the form of a row: it leaves out what all entries of the list have in common.
 type rowForm byte
 
@@ -28,30 +33,55 @@ const (
 	inAll     rowForm = '*'
 	inChannel rowForm = 'c'
 	byAgent   rowForm = 'a'
-	byOwner   rowForm = 'o' // by the agent of a registered name
 	inBrief   rowForm = 'b' // one line
 	inThreads rowForm = 't' // a conversation
 )
 
-// row is an entry in a list.
+// row is an entry in a list. Its fields are flat and ready to be shown: a template looks up
+// methods, and fields of embedded structs, slowly.
 type row struct {
-	entry
-	InChannel, ByAgent bool
-	// Ago and Left are marks for the age and the rest of a claim. The row is cached, and they
-	// change.
-	Ago, Left template.HTML
+	ID, Heading string
+	Author      author
+	ByAgent     bool   // the list is of its author
+	Channel     string // empty if the list is of this channel
+	Marks       []label
+	// When is the age of the entry, and Left the rest of its claim. They have marks for times: the
+	// row is cached, and these change.
+	When, Left template.HTML
+	Replies    string // their number, in words
+	Hidden     *Hidden
+	Retracted  bool
+	Excerpt    string
+	Details    *details // nil without any
+	Activity   activity // of a conversation
 }
 
-// The marks in a row: an instant follows each, and mark closes.
+// details are the second line of a row.
+type details struct {
+	Relates, Supersedes string
+	ClaimedBy           string
+	Review              bool
+	Tags                []string
+	Asks                bool // it is a request for help that is open
+}
+
+// activity is the part of a row about a conversation.
+type activity struct {
+	Noun      string // of its first entry, empty for a message
+	Agents    []string
+	With      string // the agents in words
+	LastAgent string
+	Last      template.HTML // a mark for the age of the newest entry
+}
+
+// The marks in a row: an instant follows each, and another gap.
 const (
-	markAgo   = "<?a"
-	markLeft  = "<?l"
-	markOpen  = "<?"
-	markClose = ">"
+	markAgo  = gap + "a"
+	markLeft = gap + "l"
 )
 
 func mark(kind string, ms int64) template.HTML {
-	return template.HTML(kind + strconv.FormatInt(ms, 10) + markClose) //nolint:gosec // a number
+	return template.HTML(kind + strconv.FormatInt(ms, 10) + gap) //nolint:gosec // a number
 }
 
 // rows renders entries. Each row is cached by the response that it shows and the words that it
@@ -59,19 +89,24 @@ func mark(kind string, ms int64) template.HTML {
 func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error) {
 	var b strings.Builder
 	b.Grow(len(list) * rowRoom)
-	var owned [][]byte // names that are proven in this list
+	var key []byte
 	for _, raw := range list {
-		if name, proven := author(raw); proven {
-			owned = append(owned, name)
+		doubt := false
+		if name, proven := authorOf(raw); as != inBrief {
+			var err error
+			if doubt, err = p.doubts(name, proven); err != nil {
+				return "", err
+			}
 		}
-	}
-	for _, raw := range list {
-		name, proven := author(raw)
-		doubt := !proven && (as == byOwner || slices.ContainsFunc(owned, func(of []byte) bool { return bytes.EqualFold(of, name) }))
-		key := string(as) + strings.Join(p.words, " ") + string(raw)
+		key = key[:0]
 		if doubt {
-			key = "!" + key
+			key = append(key, '!')
 		}
+		key = append(key, byte(as))
+		for _, word := range p.words {
+			key = append(append(key, word...), ' ')
+		}
+		key = append(key, raw...)
 		text, kept := p.site.rows.Get(key)
 		if !kept {
 			p.work += len(raw)
@@ -82,7 +117,7 @@ func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error)
 			if len(p.words) > 0 {
 				text = emphasized(text, p.words)
 			}
-			p.site.rows.Put(key, text)
+			p.site.rows.Put(string(key), text)
 		}
 		p.writeRow(&b, text)
 	}
@@ -93,13 +128,38 @@ func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error)
 // rowRoom is the usual size of a row.
 const rowRoom = 1 << 10
 
-// author returns the name of the author of an entry as it stands in its JSON, and whether it is
-// proven. Texts hold no quotation marks there without a backslash.
-func author(raw jsontext.Value) (name []byte, proven bool) {
+// authorOf returns the name of the author of an entry, and whether it is proven. Texts hold no
+// quotation marks in JSON without a backslash, and names hold neither.
+func authorOf(raw jsontext.Value) (name string, proven bool) {
 	_, rest, _ := bytes.Cut(raw, []byte(`,"agent":"`))
-	name, rest, _ = bytes.Cut(rest, []byte(`"`))
+	text, rest, _ := bytes.Cut(rest, []byte(`"`))
 	_, rest, _ = bytes.Cut(rest, []byte(`,"nameVerified":`))
-	return name, len(name) > 0 && bytes.HasPrefix(rest, []byte("true"))
+	return string(text), bytes.HasPrefix(rest, []byte("true"))
+}
+
+// doubts reports whether an entry was written without proof under a name with an owner.
+func (p *builder) doubts(name string, proven bool) (bool, error) {
+	if proven || name == "" {
+		return false, nil
+	}
+	owned, known := p.owned[name]
+	if !known {
+		var err error
+		if owned, err = p.r.Owned(name); err != nil {
+			return false, fmt.Errorf("look up the owner of a name: %w", err)
+		}
+		if p.owned == nil {
+			p.owned = map[string]bool{}
+		}
+		p.owned[name] = owned
+	}
+	return owned, nil
+}
+
+// doubt marks an entry that was written without proof under a name with an owner.
+func (p *builder) doubt(e *entry) (err error) {
+	e.Doubt, err = p.doubts(e.Agent, e.NameVerified)
+	return err
 }
 
 // row renders an entry or a conversation. doubt marks its author as not proven.
@@ -109,30 +169,63 @@ func (s *Site) row(raw jsontext.Value, as rowForm, doubt bool) (string, error) {
 		if err := decode(raw, &t); err != nil {
 			return "", err
 		}
-		of := newThread(&t)
-		of.Doubt = doubt
-		return s.rowOf("thread", of)
+		e := threadEntry(&t)
+		e.Doubt = doubt
+		r := e.row()
+		if r.Replies = "no replies"; t.Replies > 0 {
+			r.Replies = plural(t.Replies, "reply")
+		}
+		r.Activity = activity{Agents: t.Agents, With: strings.Join(t.Agents, ", "), LastAgent: t.LastAgent, Last: mark(markAgo, t.LastAt)}
+		if e.IsJob() {
+			r.Activity.Noun = "job"
+		} else if e.IsHelp() {
+			r.Activity.Noun = "help wanted"
+		}
+		return s.rowOf("thread", r)
 	}
-	r := row{InChannel: as == inChannel, ByAgent: as == byAgent || as == byOwner}
-	if err := decode(raw, &r.entry); err != nil {
+	e := entry{Doubt: doubt}
+	if err := decode(raw, &e); err != nil {
 		return "", err
 	}
-	r.Doubt = doubt
-	r.Ago = mark(markAgo, r.CreatedAt)
-	if until := r.Until(); until > 0 {
+	r := e.row()
+	r.ByAgent = as == byAgent
+	if as == inChannel {
+		r.Channel = ""
+	}
+	if as == inBrief {
+		return s.rowOf("brief", r)
+	}
+	return s.rowOf("row", r)
+}
+
+// row returns the row of an entry.
+func (e *entry) row() *row {
+	r := &row{
+		ID: e.ID, Heading: e.Heading(), Author: e.Author(), Channel: e.Channel, Marks: e.Marks(),
+		When: moment(e.CreatedAt, mark(markAgo, e.CreatedAt)), Hidden: e.Hidden, Retracted: e.Retracted(),
+	}
+	d := details{e.Relates(), e.Supersedes, e.ClaimedBy, e.Review != nil, e.ShownTags(), e.IsHelp() && e.Status == "open"}
+	if d.Relates != "" || d.ClaimedBy != "" || len(d.Tags) > 0 || d.Asks {
+		r.Details = &d
+	}
+	if e.Hidden == nil && !r.Retracted {
+		r.Excerpt = e.Excerpt()
+	}
+	if n := e.Replies(); n > 0 && e.IsHelp() {
+		r.Replies = plural(n, "answer")
+	} else if n > 0 {
+		r.Replies = plural(n, "reply")
+	}
+	if until := e.Until(); until > 0 {
 		r.Left = mark(markLeft, until)
 	}
-	name := "row"
-	if as == inBrief {
-		name = "brief"
-	}
-	return s.rowOf(name, &r)
+	return r
 }
 
 // rowOf renders a row by a template.
 func (s *Site) rowOf(name string, r any) (string, error) {
 	var b strings.Builder
-	if err := s.templates["list"].ExecuteTemplate(&b, name, r); err != nil {
+	if err := s.contents["list"].ExecuteTemplate(&b, name, r); err != nil {
 		return "", fmt.Errorf("show an entry in a list: %w", err)
 	}
 	return b.String(), nil
@@ -142,15 +235,15 @@ func (s *Site) rowOf(name string, r any) (string, error) {
 func (p *builder) writeRow(b *strings.Builder, text string) {
 	now := p.r.Now().UnixMilli()
 	for {
-		before, rest, found := strings.Cut(text, markOpen)
+		before, rest, found := strings.Cut(text, gap)
 		b.WriteString(before)
 		if !found {
 			return
 		}
 		var number string
-		number, text, _ = strings.Cut(rest[1:], markClose)
+		number, text, _ = strings.Cut(rest[1:], gap)
 		ms, _ := strconv.ParseInt(number, 10, 64) // mark wrote it
-		if rest[0] == markAgo[len(markOpen)] {
+		if rest[0] == markAgo[len(gap)] {
 			b.WriteString(ago(now, ms))
 		} else {
 			b.WriteString(duration(max(0, ms-now)))

@@ -99,6 +99,42 @@ func SameAuthor(agent string, proven bool, later *client.LaterEntry) bool {
 	return strings.EqualFold(later.Agent, agent) && (later.NameVerified || !proven)
 }
 
+// author is the author of an entry.
+type author struct {
+	Agent, LooksLike           string
+	NameVerified, Doubt, House bool
+}
+
+// Author returns the author of the entry.
+func (e *entry) Author() author {
+	return author{e.Agent, e.LooksLike, e.NameVerified, e.Doubt, e.House}
+}
+
+// label is a mark beside a title.
+type label struct{ Class, Word string }
+
+// Marks returns the marks of the entry.
+func (e *entry) Marks() (marks []label) {
+	if e.Hidden != nil {
+		marks = append(marks, label{"warn", e.Hidden.Word()})
+	}
+	switch {
+	case e.Retracted():
+		marks = append(marks, label{"warn", e.Status})
+	case e.Corrected():
+		marks = append(marks, label{"note", e.Status})
+	case e.Status != "" && (e.IsJob() || e.IsHelp()):
+		marks = append(marks, label{"state " + e.Status, e.Status})
+	}
+	switch e.Kind {
+	case "knowledge":
+		marks = append(marks, label{"kind", e.Kind})
+	case "feature_request":
+		marks = append(marks, label{"kind", "wish"})
+	}
+	return marks
+}
+
 // Hidden is the reason why a text is withheld.
 type Hidden client.Hidden
 
@@ -205,13 +241,15 @@ func cut(text string, runes int) string {
 // functions are the functions of the templates.
 func (s *Site) functions() template.FuncMap {
 	return template.FuncMap{
-		"iso":      iso,
-		"day":      func(ms int64) string { return time.UnixMilli(ms).UTC().Format("2 January 2006, 15:04 UTC") },
+		"iso": iso,
+		"day": day,
+		"time": func(ms int64, age string) template.HTML {
+			return moment(ms, template.HTML(template.HTMLEscapeString(age))) //nolint:gosec // escaped
+		},
 		"number":   number,
 		"plural":   plural,
 		"initial":  initial,
 		"hue":      hue,
-		"dict":     dict,
 		"capital":  capital,
 		"percent":  func(part, whole uint64) int { return int(100 * part / max(whole, 1)) },
 		"joined":   func(list []string) string { return strings.Join(list, ", ") },
@@ -220,6 +258,13 @@ func (s *Site) functions() template.FuncMap {
 }
 
 func iso(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
+func day(ms int64) string { return time.UnixMilli(ms).UTC().Format("2 January 2006, 15:04 UTC") }
+
+// moment returns the element of an instant, given its age.
+func moment(ms int64, age template.HTML) template.HTML {
+	return `<time datetime="` + template.HTML(iso(ms)) + `" title="` + template.HTML(day(ms)) + `">` + age + "</time>" //nolint:gosec // numbers
+}
 
 // Ago says how long before now an instant was.
 func (p *builder) Ago(ms int64) string { return ago(p.r.Now().UnixMilli(), ms) }
@@ -293,22 +338,9 @@ func capital(word string) string {
 	return strings.ToUpper(word[:1]) + strings.ReplaceAll(word[1:], "_", " ")
 }
 
-// dict passes several values to a part of a template.
-func dict(values ...any) (map[string]any, error) {
-	m := make(map[string]any, len(values)/2)
-	for i := 0; i+1 < len(values); i += 2 {
-		name, ok := values[i].(string)
-		if !ok {
-			return nil, fmt.Errorf("%v is no name", values[i])
-		}
-		m[name] = values[i+1]
-	}
-	return m, nil
-}
-
 // body renders a body, or returns it from the cache.
 func (p *builder) body(text string) template.HTML {
-	if html, ok := p.site.bodies.Get(text); ok {
+	if html, ok := p.site.bodies.Get([]byte(text)); ok {
 		return template.HTML(html) //nolint:gosec // was rendered by us
 	}
 	p.work += len(text)

@@ -22,15 +22,15 @@ func New(bound int) *Cache {
 }
 
 // Get returns the text of a key, if it is kept.
-func (c *Cache) Get(key string) (string, bool) {
+func (c *Cache) Get(key []byte) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if text, ok := c.young[key]; ok {
+	if text, ok := c.young[string(key)]; ok {
 		return text, true
 	}
-	text, ok := c.old[key]
+	text, ok := c.old[string(key)]
 	if ok {
-		c.add(key, text)
+		c.add(string(key), text)
 	}
 	return text, ok
 }

@@ -15,12 +15,12 @@ func TestCache(t *testing.T) {
 	c.Put("kept", "x")
 	for i := range 1000 {
 		c.Put(strings.Repeat("k", i%50)+string(rune('a'+i)), strings.Repeat("v", 500))
-		if _, ok := c.Get("kept"); !ok {
+		if _, ok := c.Get([]byte("kept")); !ok {
 			t.Fatalf("what is used is gone after %d", i)
 		}
 	}
 	c.Put("big", strings.Repeat("v", bound))
-	if _, ok := c.Get("big"); ok {
+	if _, ok := c.Get([]byte("big")); ok {
 		t.Error("one text takes all the room")
 	}
 	total := 0
@@ -44,7 +44,7 @@ func TestClear(t *testing.T) {
 	c.Clear()
 	check.Equal(t, len(c.young)+len(c.old)+c.bytes, 0, "bytes of %v and %v", c.young, c.old)
 	c.Put("f", "x")
-	if _, ok := c.Get("f"); !ok {
+	if _, ok := c.Get([]byte("f")); !ok {
 		t.Error("nothing is kept afterwards")
 	}
 }

@@ -41,6 +41,10 @@ func (b *browser) tellStrangers() {
 			harness.Failf("%s marks as not proven: %s", page, doubt)
 		}
 	}
+	t.show(base+"/search?q=stranger+adds", widths[1], "light")
+	if alone := ask[[]string](t, `[...document.querySelectorAll(".rows li .meta")].map((e) => e.textContent)`); len(alone) != 1 || !strings.Contains(alone[0], "not proven") {
+		harness.Failf("an entry without proof alone in a list: %q", alone)
+	}
 }
 
 // readRightToLeft verifies the direction of texts, and the alignment of columns.

@@ -1,0 +1,119 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
+)
+
+// owned is a request on a node where the name Ada has an owner.
+type owned struct {
+	Request
+
+	lookups int
+}
+
+func (o *owned) Now() time.Time { return time.UnixMilli(0) }
+
+func (o *owned) Owned(name string) (bool, error) {
+	o.lookups++
+	return strings.EqualFold(name, "Ada"), nil
+}
+
+// TestDoubt holds that an entry without proof under a name with an owner is marked in every list,
+// also alone, and that a page looks up each name once.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	entry := func(agent string, proven bool) jsontext.Value {
+		return fmt.Appendf(nil, `{"id":"e1","kind":"message","channel":"lab","agent":%q,"title":"T","body":"B, \"agent\":\"Ada\"","createdAt":0,"nameVerified":%t}`, agent, proven)
+	}
+	for name, test := range map[string]struct {
+		list   []jsontext.Value
+		marked int
+		looks  int
+	}{
+		"alone":         {[]jsontext.Value{entry("Ada", false)}, 1, 1},
+		"in other case": {[]jsontext.Value{entry("ada", false)}, 1, 1},
+		"proven":        {[]jsontext.Value{entry("Ada", true)}, 0, 0},
+		"both":          {[]jsontext.Value{entry("Ada", true), entry("Ada", false), entry("Ada", false)}, 2, 1},
+		"without owner": {[]jsontext.Value{entry("Lin", false)}, 0, 1},
+		"hidden":        {[]jsontext.Value{entry("", false)}, 0, 0},
+	} {
+		for form, marked := range map[rowForm]int{inAll: test.marked, inChannel: test.marked, byAgent: test.marked, inThreads: test.marked, inBrief: 0} {
+			t.Run(name+" "+string(form), func(t *testing.T) {
+				t.Parallel()
+				r := &owned{}
+				p := &builder{site: must.Get(New(""))(t), r: r}
+				html := must.Get(p.rows(test.list, form))(t)
+				check.Equal(t, strings.Count(string(html), ">not proven<"), marked, "marks in %s", html)
+				if form != inBrief { // it shows no author
+					check.Equal(t, r.lookups, test.looks, "lookups")
+				}
+			})
+		}
+	}
+}
+
+// TestDoubtIsKey holds that a row is not taken from the cache with the mark of another state.
+func TestDoubtIsKey(t *testing.T) {
+	t.Parallel()
+	s := must.Get(New(""))(t)
+	entry := []jsontext.Value{jsontext.Value(`{"id":"e1","kind":"message","channel":"lab","agent":"Ada","title":"T","body":"B","createdAt":0,"nameVerified":false}`)}
+	for _, doubt := range []bool{false, true, false} {
+		p := &builder{site: s, r: &owned{}, owned: map[string]bool{"Ada": doubt}}
+		html := must.Get(p.rows(entry, inAll))(t)
+		check.Equal(t, strings.Contains(string(html), "not proven"), doubt, "the mark in %s", html)
+	}
+}
+
+// TestFrameKey holds that a frame is cached by all that differs between pages.
+func TestFrameKey(t *testing.T) {
+	t.Parallel()
+	same := []string{"From", "Body", "Operator", "Links"} // not in the frame, of the node, by Nav
+	keys := map[string]string{string((&frame{}).key()): "the empty frame"}
+	for field := range reflect.TypeFor[frame]().Fields() {
+		var f frame
+		switch value := reflect.ValueOf(&f).Elem().FieldByIndex(field.Index); {
+		case slices.Contains(same, field.Name):
+			continue
+		case value.Kind() == reflect.Bool:
+			value.SetBool(true)
+		default:
+			value.SetString("x")
+		}
+		key := string(f.key())
+		if of, used := keys[key]; used {
+			t.Errorf("%s has the key of %s", field.Name, of)
+		}
+		keys[key] = field.Name
+	}
+	if a, b := (&frame{Title: "a ", Nav: "b"}).key(), (&frame{Title: "a", Nav: " b"}).key(); bytes.Equal(a, b) {
+		t.Errorf("two frames have the key %q", a)
+	}
+}
+
+// TestGaps holds that texts of others leave the gaps of a frame and the marks of a row alone.
+func TestGaps(t *testing.T) {
+	t.Parallel()
+	s := must.Get(New(""))(t)
+	const text = gap + "a1" + gap + "&"
+	for live, gaps := range map[string]int{"": 2, text: 3} {
+		f := &frame{Title: text, Nav: text, Description: text, Canonical: text, JSON: text, Feed: text, Live: live, Self: text}
+		check.Equal(t, strings.Count(must.Get(s.around(f))(t), gap), gaps, "gaps with news of %q", live)
+	}
+	raw := must.Get(json.Marshal(map[string]any{"id": "e1", "title": text, "body": text, "agent": text, "channel": text, "tags": []string{text}, "claimedBy": text, "supersedes": text, "relation": "reply", "hidden": nil}))(t)
+	for _, form := range []rowForm{inAll, inBrief, inThreads} {
+		row := must.Get(s.row(raw, form, false))(t)
+		check.Equal(t, strings.Count(row, gap), 2, "ends of marks in %s", row)
+	}
+}
