@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 
 	"github.com/commons-cluster/commons/fsm/apply"
@@ -221,7 +220,7 @@ func rangeEnds(r state.KeyRange) (low, high []byte) {
 // enough changes, and removes the old one, which Pebble keeps.
 func (s *store) renewManifest(ctx context.Context) error {
 	dir := filepath.Join(s.m.opts.Dir, s.dir)
-	first, err := currentManifest(dir)
+	first, err := s.currentManifest(dir)
 	if err != nil {
 		return err
 	}
@@ -235,18 +234,18 @@ func (s *store) renewManifest(ctx context.Context) error {
 		if err := s.Flush(); err != nil {
 			return err
 		}
-		if current, err = currentManifest(dir); err != nil {
+		if current, err = s.currentManifest(dir); err != nil {
 			return err
 		}
 	}
-	names, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	names, err := s.m.opts.FS.List(dir)
 	if err != nil {
 		return err
 	}
-	current, err := currentManifest(dir)
+	current, err := s.currentManifest(dir)
 	for _, name := range names {
-		if err == nil && filepath.Base(name) != current {
-			err = os.Remove(name)
+		if err == nil && strings.HasPrefix(name, "MANIFEST-") && name != current {
+			err = s.m.opts.FS.Remove(filepath.Join(dir, name))
 		}
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil
@@ -255,8 +254,8 @@ func (s *store) renewManifest(ctx context.Context) error {
 	return err
 }
 
-func currentManifest(dir string) (string, error) {
-	name, err := atomicfs.ReadMarker(vfs.Default, dir, "manifest")
+func (s *store) currentManifest(dir string) (string, error) {
+	name, err := atomicfs.ReadMarker(s.m.opts.FS, dir, "manifest")
 	if err != nil {
 		return "", fmt.Errorf("find the manifest: %w", err)
 	}
@@ -265,7 +264,7 @@ func currentManifest(dir string) (string, error) {
 
 // onlyLiveTables reports whether the store's directory has no table that is not in use.
 func (s *store) onlyLiveTables() (bool, error) {
-	names, err := filepath.Glob(filepath.Join(s.m.opts.Dir, s.dir, "*.sst"))
+	names, err := s.m.opts.FS.List(filepath.Join(s.m.opts.Dir, s.dir))
 	if err != nil {
 		return false, err
 	}
@@ -279,19 +278,19 @@ func (s *store) onlyLiveTables() (bool, error) {
 			live[fmt.Sprintf("%06d.sst", uint64(tables[i].BackingSSTNum))] = true
 		}
 	}
-	return !slices.ContainsFunc(names, func(path string) bool { return !live[filepath.Base(path)] }), nil
+	return !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".sst") && !live[name] }), nil
 }
 
 // otherStates returns the other directories with states: former ones, and copies that
 // are being received or sent.
 func (s *store) otherStates() (names []string, err error) {
-	entries, err := os.ReadDir(s.m.opts.Dir)
+	entries, err := s.m.opts.FS.List(s.m.opts.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("list states: %w", err)
 	}
-	for _, e := range entries {
-		if e.IsDir() && e.Name() != s.dir && !strings.HasPrefix(e.Name(), "snapshots") {
-			names = append(names, e.Name())
+	for _, name := range entries {
+		if name != s.dir && !strings.HasPrefix(name, "snapshots") && !strings.HasPrefix(name, "CURRENT") {
+			names = append(names, name)
 		}
 	}
 	return names, nil

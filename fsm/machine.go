@@ -60,13 +60,16 @@ type Options struct {
 	// permanently, or a log entry or snapshot has a newer format. The state must not be
 	// used afterwards. Nil panics.
 	Fatal func(error)
+	// FS is the file system that Dir is on; nil is the system's. Tests use it to simulate
+	// full disks and crashes.
+	FS FS
 
-	// fs is the file system for Pebble; nil is the system's. Tests use it to simulate full
-	// disks.
-	fs vfs.FS
 	// failpoint is called at named steps. Tests panic in it to simulate a crash.
 	failpoint func(step string)
 }
+
+// FS is a file system.
+type FS = vfs.FS
 
 // Observer is notified of every command that was applied.
 type Observer interface {
@@ -112,8 +115,8 @@ func (o *Options) setDefaults() {
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }
 	}
-	if o.fs == nil {
-		o.fs = vfs.Default
+	if o.FS == nil {
+		o.FS = vfs.Default
 	}
 	if o.failpoint == nil {
 		o.failpoint = func(string) {}
@@ -214,7 +217,7 @@ func (m *Machine) RestoreOnStart() bool {
 // DiskSpace returns how many bytes are free for the state, and the size of the
 // file system it is on.
 func (m *Machine) DiskSpace() (free, size uint64, err error) {
-	usage, err := vfs.Default.GetDiskUsage(m.opts.Dir)
+	usage, err := m.opts.FS.GetDiskUsage(m.opts.Dir)
 	if err != nil {
 		return 0, 0, fmt.Errorf("free space: %w", err)
 	}
@@ -312,7 +315,7 @@ func newMachine(opts Options) *Machine {
 	cache := pebble.NewCache(opts.CacheBytes + memTablesBeforeStop*opts.MemTableBytes)
 	m := &Machine{opts: opts, cache: cache}
 	m.snaps = snapshot.New(states{m}, snapshot.Options{
-		Dir: opts.Dir, Logger: opts.Logger, Fatal: opts.Fatal, Failpoint: opts.failpoint,
+		Dir: opts.Dir, FS: opts.FS, Logger: opts.Logger, Fatal: opts.Fatal, Failpoint: opts.failpoint,
 	})
 	return m
 }

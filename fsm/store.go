@@ -311,7 +311,7 @@ const (
 // state and its successor. fatal is called for bytes that are not what was written.
 func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebble.Options {
 	o := &pebble.Options{
-		FS:                          vfs.OnDiskFull(opts.fs, func() { time.Sleep(fullPause) }),
+		FS:                          vfs.OnDiskFull(opts.FS, func() { time.Sleep(fullPause) }),
 		Cache:                       cache,
 		DisableWAL:                  true, // the Raft log is the write-ahead log
 		FormatMajorVersion:          formatMajorVersion,

@@ -47,7 +47,7 @@ func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	change := func(o *Options) {
 		o.Logger = slog.New(slog.NewTextHandler(&out, nil))
-		o.fs = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		o.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if !full.Load() || op.Kind != errorfs.OpCreate || !strings.HasSuffix(op.Path, ".sst") {
 				return nil
 			}

@@ -166,7 +166,7 @@ func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
 		Dir: filepath.Join(n.cfg.DataDir, offline.StateDir), Logger: n.logger,
 		Observer: observer{n}, DeliveriesEnded: func(ended []outbox.DeliveryEnd) { n.delivery.Ended(ended) }, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
-		MaxOpenFiles: n.descriptors.StateFiles, CacheBytes: memory.Cache(),
+		MaxOpenFiles: n.descriptors.StateFiles, CacheBytes: memory.Cache(), FS: n.cfg.Tuning.StateFS,
 	})
 	if err != nil {
 		return err

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Meta is the metadata of a snapshot. Its state is durable in Pebble already.
@@ -63,24 +65,24 @@ func decodeMeta(data []byte) (Meta, error) {
 	return m, nil
 }
 
-// loadMetas reads all metadata in a directory, newest first.
-func loadMetas(dir string) ([]Meta, error) {
-	names, err := os.ReadDir(dir)
+// loadMetas reads all metadata, newest first.
+func (s *Store) loadMetas() ([]Meta, error) {
+	names, err := s.FS.List(s.path(snapshotDir))
 	if err != nil {
 		return nil, fmt.Errorf("list snapshots: %w", err)
 	}
 	var metas []Meta
 	for _, name := range names {
-		if !strings.HasSuffix(name.Name(), snapshotSuffix) {
+		if !strings.HasSuffix(name, snapshotSuffix) {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, name.Name()))
+		data, err := s.readFile(filepath.Join(s.path(snapshotDir), name))
 		if err != nil {
 			return nil, fmt.Errorf("read snapshot metadata: %w", err)
 		}
 		m, err := decodeMeta(data)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name.Name(), err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		metas = append(metas, m)
 	}
@@ -96,25 +98,25 @@ func sortMetas(metas []Meta) {
 }
 
 // writeFileAtomic makes path hold data, or leaves it as it was.
-func writeFileAtomic(path string, data []byte) error {
+func (s *Store) writeFileAtomic(path string, data []byte) error {
 	temp := path + tempSuffix
-	f, err := os.Create(temp)
+	f, err := s.FS.Create(temp, vfs.WriteCategoryUnspecified)
 	if err == nil {
 		_, err = f.Write(data)
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if err == nil {
-		err = os.Rename(temp, path)
+		err = s.FS.Rename(temp, path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", filepath.Base(path), err), removeFile(temp))
+		return errors.Join(fmt.Errorf("write %s: %w", filepath.Base(path), err), s.removeFile(temp))
 	}
-	return syncDir(filepath.Dir(path))
+	return syncDir(s.FS, filepath.Dir(path))
 }
 
 // syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
+func syncDir(on vfs.FS, dir string) error {
+	f, err := on.OpenDir(dir)
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close())
 	}
@@ -125,9 +127,18 @@ func syncDir(dir string) error {
 }
 
 // removeFile removes a file that may be gone already.
-func removeFile(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (s *Store) removeFile(path string) error {
+	if err := s.FS.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", filepath.Base(path), err)
 	}
 	return nil
+}
+
+func (s *Store) readFile(path string) ([]byte, error) {
+	f, err := s.FS.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(f)
+	return data, errors.Join(err, f.Close())
 }

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
+	"io/fs"
 	"strings"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // errSinkClosed is the error of a sink that is used after Close or Cancel.
@@ -47,13 +45,13 @@ func (k *Sink) Write(p []byte) (int, error) {
 	}
 	if k.pipe == nil {
 		dir := k.s.path(k.incoming())
-		if err := os.Mkdir(dir, 0o755); err != nil {
+		if err := k.s.FS.MkdirAll(dir, 0o755); err != nil {
 			return 0, fmt.Errorf("receive snapshot: %w", err)
 		}
 		r, w := io.Pipe()
 		k.pipe, k.done = w, make(chan error, 1)
 		go func() {
-			_, err := unpack(r, dir, k.admit)
+			_, err := unpack(r, k.s.FS, dir, k.admit)
 			_ = r.CloseWithError(err) // it never fails; Write returns err from now on
 			k.done <- err
 		}()
@@ -88,7 +86,7 @@ func (k *Sink) Close() error {
 	}
 	_ = k.pipe.Close()
 	if err := <-k.done; err != nil {
-		return errors.Join(err, os.RemoveAll(k.s.path(k.incoming())))
+		return errors.Join(err, k.s.FS.RemoveAll(k.s.path(k.incoming())))
 	}
 	return k.s.receive(k)
 }
@@ -102,7 +100,7 @@ func (k *Sink) Cancel() error {
 	k.ended = true
 	_ = k.pipe.CloseWithError(errors.New("cancelled"))
 	<-k.done //nolint:errcheck // why it ended does not matter
-	if err := os.RemoveAll(k.s.path(k.incoming())); err != nil {
+	if err := k.s.FS.RemoveAll(k.s.path(k.incoming())); err != nil {
 		return fmt.Errorf("cancel snapshot: %w", err)
 	}
 	return nil
@@ -155,7 +153,7 @@ func (s *Store) write(meta Meta) error {
 	if err != nil {
 		return fmt.Errorf("encode snapshot metadata: %w", err)
 	}
-	return writeFileAtomic(s.metaPath(meta.ID), fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(data, castagnoli), data))
+	return s.writeFileAtomic(s.metaPath(meta.ID), fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(data, castagnoli), data))
 }
 
 // receive turns an unpacked state into a pending one.
@@ -168,10 +166,10 @@ func (s *Store) receive(k *Sink) error {
 	meta := k.meta
 	meta.Received = numbered(dbPrefix, k.number)
 	s.Failpoint(StepUnpacked)
-	if err := os.Rename(s.path(k.incoming()), s.path(meta.Received)); err != nil {
+	if err := s.FS.Rename(s.path(k.incoming()), s.path(meta.Received)); err != nil {
 		return fmt.Errorf("receive snapshot: %w", err)
 	}
-	if err := syncDir(s.Dir); err != nil {
+	if err := syncDir(s.FS, s.Dir); err != nil {
 		return err
 	}
 	s.Failpoint(StepPlaced)
@@ -191,10 +189,10 @@ func (s *Store) dropPending() error {
 	meta := *s.pending
 	s.pending = nil
 	// Remove the metadata first: a directory without metadata is a leftover.
-	if err := removeFile(s.metaPath(meta.ID)); err != nil {
+	if err := s.removeFile(s.metaPath(meta.ID)); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(s.path(meta.Received)); err != nil {
+	if err := s.FS.RemoveAll(s.path(meta.Received)); err != nil {
 		return fmt.Errorf("remove received state: %w", err)
 	}
 	return nil
@@ -202,7 +200,7 @@ func (s *Store) dropPending() error {
 
 // admitContent rejects a state that does not fit on the disk.
 func (s *Store) admitContent(h *streamHeader) error {
-	usage, err := vfs.Default.GetDiskUsage(s.Dir)
+	usage, err := s.FS.GetDiskUsage(s.Dir)
 	if err != nil {
 		return fmt.Errorf("free space: %w", err)
 	}
@@ -234,7 +232,7 @@ func (s *Store) Restore(r io.Reader) error {
 // install swaps the pending state in. The caller holds mu.
 func (s *Store) install(id string) error {
 	if s.pending == nil || s.pending.ID != id {
-		return fmt.Errorf("%s: %w", id, os.ErrNotExist)
+		return fmt.Errorf("%s: %w", id, fs.ErrNotExist)
 	}
 	meta := *s.pending
 	live, release := s.machine.LiveState()
@@ -282,7 +280,7 @@ func (s *Store) keepInstead(live State, meta *Meta) error {
 		return err
 	}
 	s.Failpoint(StepForgotten)
-	if err := os.RemoveAll(s.path(received)); err != nil {
+	if err := s.FS.RemoveAll(s.path(received)); err != nil {
 		return fmt.Errorf("remove received state: %w", err)
 	}
 	return nil
@@ -292,10 +290,10 @@ func (s *Store) keepInstead(live State, meta *Meta) error {
 // found gets the unpacked state and its announced position. It checks the state, makes its
 // changes durable, and returns the new contents. A failed import leaves files without a state.
 func (s *Store) Import(r io.Reader, found func(st State, announced Position) (Contents, error)) error {
-	if err := os.MkdirAll(s.path(snapshotDir), 0o755); err != nil {
+	if err := s.FS.MkdirAll(s.path(snapshotDir), 0o755); err != nil {
 		return err
 	}
-	names, err := os.ReadDir(s.Dir)
+	names, err := s.FS.List(s.Dir)
 	if err != nil {
 		return err
 	}
@@ -304,10 +302,10 @@ func (s *Store) Import(r io.Reader, found func(st State, announced Position) (Co
 	}
 	number := s.number()
 	incoming, name := numbered(incomingPrefix, number), numbered(dbPrefix, number)
-	if err := os.Mkdir(s.path(incoming), 0o755); err != nil {
+	if err := s.FS.MkdirAll(s.path(incoming), 0o755); err != nil {
 		return err
 	}
-	h, err := unpack(r, s.path(incoming), s.admitContent)
+	h, err := unpack(r, s.FS, s.path(incoming), s.admitContent)
 	if err != nil {
 		return err
 	}
@@ -326,7 +324,7 @@ func (s *Store) Import(r io.Reader, found func(st State, announced Position) (Co
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(s.path(incoming), s.path(name)); err != nil {
+	if err := s.FS.Rename(s.path(incoming), s.path(name)); err != nil {
 		return err
 	}
 	return s.setCurrent(name)

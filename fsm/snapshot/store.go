@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // The names below Options.Dir:
@@ -109,6 +110,7 @@ type Contents struct {
 type Options struct {
 	// Dir is made when missing.
 	Dir    string
+	FS     vfs.FS // that Dir is on
 	Logger *slog.Logger
 	// Fatal is called when the directory is damaged so that the process cannot continue.
 	Fatal func(error)
@@ -159,10 +161,10 @@ func (s *Store) List() []Meta {
 func (s *Store) Open() (State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := os.MkdirAll(s.path(snapshotDir), 0o755); err != nil {
+	if err := s.FS.MkdirAll(s.path(snapshotDir), 0o755); err != nil {
 		return nil, fmt.Errorf("make state directory: %w", err)
 	}
-	metas, err := loadMetas(s.path(snapshotDir))
+	metas, err := s.loadMetas()
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +212,7 @@ func (s *Store) chooseState(live State) (State, error) {
 		}
 		// Raft has not relied on it yet.
 		s.Logger.Warn("dropped a received snapshot that does not open", "index", newest.Index, "error", err)
-		if err := removeFile(s.metaPath(newest.ID)); err != nil {
+		if err := s.removeFile(s.metaPath(newest.ID)); err != nil {
 			return nil, err
 		}
 		s.metas = s.metas[1:]
@@ -223,26 +225,26 @@ func (s *Store) chooseState(live State) (State, error) {
 // has reports whether there is a directory with the name. One that metadata names is
 // only missing if somebody removed it; Raft may rely on it.
 func (s *Store) has(name string) bool {
-	_, err := os.Stat(s.path(name))
+	_, err := s.FS.Stat(s.path(name))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // readCurrent returns the name of the live state's directory, or a new name for Pebble to
 // create.
 func (s *Store) readCurrent() (string, error) {
-	names, err := os.ReadDir(s.Dir)
+	names, err := s.FS.List(s.Dir)
 	if err != nil {
 		return "", fmt.Errorf("read state directory: %w", err)
 	}
 	states := false
 	for _, n := range names {
-		s.next = max(s.next, numberOf(n.Name())+1)
-		states = states || strings.HasPrefix(n.Name(), dbPrefix)
+		s.next = max(s.next, numberOf(n)+1)
+		states = states || strings.HasPrefix(n, dbPrefix)
 	}
 	for _, meta := range s.metas {
 		s.next = max(s.next, numberOf(meta.ID)+1)
 	}
-	data, err := os.ReadFile(s.path(currentFile))
+	data, err := s.readFile(s.path(currentFile))
 	switch {
 	case err == nil:
 		name := strings.TrimSuffix(string(data), "\n")
@@ -261,12 +263,12 @@ func (s *Store) readCurrent() (string, error) {
 
 // setCurrent makes a directory the live state's, also for every later Open.
 func (s *Store) setCurrent(name string) error {
-	return writeFileAtomic(s.path(currentFile), []byte(name+"\n"))
+	return s.writeFileAtomic(s.path(currentFile), []byte(name+"\n"))
 }
 
 // openReceived opens and loads a received state, and checks its announced position.
 func (s *Store) openReceived(meta *Meta) (State, error) {
-	if _, err := os.Stat(s.path(meta.Received)); err != nil {
+	if _, err := s.FS.Stat(s.path(meta.Received)); err != nil {
 		return nil, fmt.Errorf("open received state: %w", err)
 	}
 	st, err := s.machine.OpenState(s.path(meta.Received), meta.Received)
@@ -289,19 +291,18 @@ func (s *Store) openReceived(meta *Meta) (State, error) {
 
 // sweep removes what a crash left behind.
 func (s *Store) sweep(current string) error {
-	names, err := os.ReadDir(s.Dir)
+	names, err := s.FS.List(s.Dir)
 	if err != nil {
 		return fmt.Errorf("read state directory: %w", err)
 	}
-	for _, n := range names {
-		name := n.Name()
+	for _, name := range names {
 		leftover := strings.HasPrefix(name, dbPrefix) && name != current ||
 			strings.HasPrefix(name, incomingPrefix) || strings.HasPrefix(name, outgoingPrefix) ||
 			strings.HasSuffix(name, tempSuffix)
 		if !leftover {
 			continue
 		}
-		if err := os.RemoveAll(s.path(name)); err != nil {
+		if err := s.FS.RemoveAll(s.path(name)); err != nil {
 			return fmt.Errorf("remove leftover %s: %w", name, err)
 		}
 	}
@@ -318,15 +319,15 @@ func (s *Store) sweepMetas() error {
 	if s.pending != nil {
 		kept[s.pending.ID+snapshotSuffix] = true
 	}
-	names, err := os.ReadDir(s.path(snapshotDir))
+	names, err := s.FS.List(s.path(snapshotDir))
 	if err != nil {
 		return fmt.Errorf("list snapshots: %w", err)
 	}
 	for _, n := range names {
-		if kept[n.Name()] {
+		if kept[n] {
 			continue
 		}
-		if err := removeFile(filepath.Join(s.path(snapshotDir), n.Name())); err != nil {
+		if err := s.removeFile(filepath.Join(s.path(snapshotDir), n)); err != nil {
 			return err
 		}
 	}
@@ -337,11 +338,11 @@ func (s *Store) sweepMetas() error {
 func (s *Store) Discard(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	data, err := os.ReadFile(s.path(currentFile))
+	data, err := s.readFile(s.path(currentFile))
 	if err != nil || strings.TrimSuffix(string(data), "\n") == name {
 		return
 	}
-	if err := os.RemoveAll(s.path(name)); err != nil {
+	if err := s.FS.RemoveAll(s.path(name)); err != nil {
 		s.Logger.Warn("removing a replaced state failed", "state", name, "error", err)
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // The stream of a state to another node:
@@ -94,23 +96,24 @@ func (h *streamHeader) encode() ([]byte, error) {
 
 // packer is a reader of the stream of a directory.
 type packer struct {
+	fs    vfs.FS
 	dir   string
 	files []streamFile
 	part  io.Reader // the part that is being read
-	file  *os.File  // behind part, if it is a file
+	file  vfs.File  // behind part, if it is a file
 	size  int64
 	sum   hash.Hash32
 	left  int64 // of the file that is being read
 }
 
 // newPacker returns the stream of h's files in dir.
-func newPacker(dir string, h *streamHeader) (*packer, error) {
+func newPacker(on vfs.FS, dir string, h *streamHeader) (*packer, error) {
 	head, err := h.encode()
 	if err != nil {
 		return nil, err
 	}
 	size := int64(len(head)) + h.content() + int64(len(h.Files))*crcBytes
-	return &packer{dir: dir, files: h.Files, part: bytes.NewReader(head), size: size}, nil
+	return &packer{fs: on, dir: dir, files: h.Files, part: bytes.NewReader(head), size: size}, nil
 }
 
 func (p *packer) Read(buf []byte) (int, error) {
@@ -146,7 +149,7 @@ func (p *packer) next() error {
 	}
 	next := p.files[0]
 	p.files = p.files[1:]
-	f, err := os.Open(filepath.Join(p.dir, next.Name))
+	f, err := p.fs.Open(filepath.Join(p.dir, next.Name))
 	if err != nil {
 		return fmt.Errorf("send snapshot: %w", err)
 	}
@@ -165,7 +168,7 @@ func (p *packer) closeFile() error {
 }
 
 // unpack writes the files of a stream to disk, into the empty dir, unless admit rejects it.
-func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHeader, error) {
+func unpack(r io.Reader, on vfs.FS, dir string, admit func(*streamHeader) error) (*streamHeader, error) {
 	h, err := readStreamHeader(r)
 	if err != nil {
 		return nil, fmt.Errorf("receive snapshot: %w", err)
@@ -174,7 +177,7 @@ func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHe
 		return nil, fmt.Errorf("receive snapshot: %w", err)
 	}
 	err = readFiles(r, h, func(name string, size int64, buf []byte) (err error) {
-		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err := on.Create(filepath.Join(dir, name), vfs.WriteCategoryUnspecified)
 		if err != nil {
 			return err
 		}
@@ -187,7 +190,7 @@ func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHe
 	if err != nil {
 		return nil, fmt.Errorf("receive snapshot: %w", err)
 	}
-	return h, syncDir(dir)
+	return h, syncDir(on, dir)
 }
 
 // readFiles calls read for each file of a stream. The stream must end after the last one.
@@ -297,7 +300,7 @@ func (s *Store) Stream(id string) (Meta, io.ReadCloser, error) {
 	known := slices.IndexFunc(s.metas, func(m Meta) bool { return m.ID == id })
 	if known < 0 {
 		s.mu.Unlock()
-		return Meta{}, nil, fmt.Errorf("open snapshot %s: %w", id, os.ErrNotExist)
+		return Meta{}, nil, fmt.Errorf("open snapshot %s: %w", id, fs.ErrNotExist)
 	}
 	if s.streams >= MaxStreams {
 		s.mu.Unlock()
@@ -372,24 +375,25 @@ func (o *Outgoing) start() error {
 	if o.contents.ConfigurationIndex == 0 {
 		return errors.New("the state holds no configuration yet")
 	}
-	names, err := os.ReadDir(o.dir)
+	names, err := o.s.FS.List(o.dir)
 	if err != nil {
 		return err
 	}
 	h := &streamHeader{Index: o.contents.Index, Term: o.contents.Term}
-	for _, n := range names {
-		info, err := n.Info()
+	slices.Sort(names)
+	for _, name := range names {
+		info, err := o.s.FS.Stat(filepath.Join(o.dir, name))
 		if err != nil {
 			return err
 		}
-		if n.Name() != "LOCK" {
-			h.Files = append(h.Files, streamFile{Name: n.Name(), Size: info.Size()})
+		if name != "LOCK" {
+			h.Files = append(h.Files, streamFile{Name: name, Size: info.Size()})
 		}
 	}
 	if err := h.check(); err != nil {
 		return err
 	}
-	o.pack, err = newPacker(o.dir, h)
+	o.pack, err = newPacker(o.s.FS, o.dir, h)
 	return err
 }
 
@@ -415,5 +419,5 @@ func (o *Outgoing) Close() error {
 	if o.pack != nil {
 		err = o.pack.closeFile()
 	}
-	return errors.Join(err, os.RemoveAll(o.dir))
+	return errors.Join(err, o.s.FS.RemoveAll(o.dir))
 }

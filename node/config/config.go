@@ -13,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/offsite"
@@ -209,6 +210,7 @@ type Tuning struct {
 	// Nil means that all pass.
 	Link    func(serverID string, outbound bool) bool
 	Network cluster.Network // replaces the system's
+	StateFS fsm.FS          // the file system of the state; nil means the system's
 }
 
 // WithDefaults returns t with every zero field set.
