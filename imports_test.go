@@ -58,7 +58,7 @@ var ourRooms = map[string][]string{
 }
 
 // helpers have no imports of ours, and every room may import them.
-var helpers = []string{module + "/api/client", module + "/node/nodetest/freeport", module + "/internal/golden", module + "/internal/load", module + "/internal/longtest", module + "/internal/await", module + "/internal/check", module + "/internal/must", module + "/internal/raw", module + "/internal/memdir", module + "/internal/simnet", module + "/internal/trace"}
+var helpers = []string{module + "/api/client", module + "/node/nodetest/freeport", module + "/internal/golden", module + "/internal/load", module + "/internal/longtest", module + "/internal/await", module + "/internal/check", module + "/internal/must", module + "/internal/raw", module + "/internal/memdir", module + "/internal/simdisk", module + "/internal/simnet", module + "/internal/trace"}
 
 // borrowed are packages of other rooms that a package may import in its tests.
 var borrowed = map[string][]string{
@@ -71,7 +71,7 @@ var foreign = map[string][]string{
 	"github.com/gofiber/":              {"api", "scripts"},      // scripts/static, for comparison with lists
 	"github.com/valyala/fasthttp":      {"api", "node"},         // node/bench is a client
 	"github.com/hashicorp/memberlist":  {"cluster", "internal"}, // internal/simnet is a transport for it
-	"github.com/cockroachdb/pebble":    {"fsm"},
+	"github.com/cockroachdb/pebble":    {"fsm", "internal"},     // internal/simdisk is a disk for it
 	"github.com/hashicorp/raft":        {"node", "cluster", "fsm"},
 	"go.etcd.io/bbolt":                 {"node"},
 	"github.com/alecthomas/kong":       {"node"},

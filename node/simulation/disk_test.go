@@ -5,9 +5,12 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/simdisk"
 )
 
 const (
@@ -17,6 +20,8 @@ const (
 	// metaBytes is the size of bbolt's two meta pages, the first ones of its file.
 	metaBytes = 2 * pageBytes
 	pageBytes = 4096
+	// fullPercent is the probability of what is sure, in percent.
+	fullPercent = 100
 )
 
 var (
@@ -31,6 +36,11 @@ type disk struct {
 	rng  *rand.Rand
 	off  atomic.Bool
 	tear bool // the power goes off during the next transaction
+
+	// state is the disk of a whole node's state, and left what the loss of power left of it.
+	state, left *simdisk.Disk
+	// cut is the number of changes of the state until the power goes off; 0 means never.
+	cut int
 
 	stalls  float64 // share of the transactions that take up to longest
 	longest time.Duration
@@ -58,8 +68,15 @@ func (d *disk) tearNext() {
 	d.tear = true
 }
 
-// around runs a transaction of the log in the file at path. written is called after it.
-func (d *disk) around(path string, do func() error, written func()) error {
+// cutAfter turns the power off before a later change of the state.
+func (d *disk) cutAfter(changes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut = changes
+}
+
+// takeTime takes the time of a write.
+func (d *disk) takeTime() {
 	d.mu.Lock()
 	wait := shortWrite + time.Duration(d.rng.Int64N(int64(longWrite-shortWrite)))
 	if d.rng.Float64() < d.stalls {
@@ -67,6 +84,34 @@ func (d *disk) around(path string, do func() error, written func()) error {
 	}
 	d.mu.Unlock()
 	time.Sleep(wait)
+}
+
+// beforeChange is called before each change of the state. Syncs of tables take time: others
+// are made under mutexes.
+func (d *disk) beforeChange(path string, sync bool) {
+	if sync && strings.HasSuffix(path, ".sst") {
+		d.takeTime()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cut--; d.cut == 0 {
+		d.turnOff()
+	}
+}
+
+// turnOff ends all writing at once. The lock is held.
+func (d *disk) turnOff() {
+	if d.off.Swap(true) || d.state == nil {
+		return
+	}
+	// Half of the crashes lose everything that was not synced.
+	percent := max(0, d.rng.IntN(2*fullPercent)-fullPercent)
+	d.left = d.state.Crash(percent, d.rng)
+}
+
+// around runs a transaction of the log in the file at path. written is called after it.
+func (d *disk) around(path string, do func() error, written func()) error {
+	d.takeTime()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -75,7 +120,7 @@ func (d *disk) around(path string, do func() error, written func()) error {
 	case d.rng.Float64() < d.fails:
 		return errBadDisk
 	case d.tear:
-		d.off.Store(true)
+		d.turnOff()
 		return d.torn(path, do)
 	}
 	if err := do(); err != nil {
@@ -139,7 +184,7 @@ func writeSparse(path string, data []byte) error {
 func (d *disk) powerOff(path string) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.off.Store(true)
+	d.turnOff()
 	data, err := os.ReadFile(path + tornSuffix)
 	if errors.Is(err, os.ErrNotExist) {
 		return os.ReadFile(path)

@@ -13,11 +13,15 @@ import (
 // Faults that a run of whole nodes draws from, by letter. A letter that stands twice is
 // twice as likely.
 const (
-	allNodeFaults  = "iihhhcorrdttkkgTbpswvvuul"
+	allNodeFaults  = "iihhhcorrdttkkgTmmbpswvvuul"
 	moveNodeFaults = "iitthhrgg" // leadership moves while nodes are away
-	diskNodeFaults = "kkTTbspgtuu"
+	diskNodeFaults = "kkTTmmmbspgtuu"
 	confNodeFaults = "wwllvhhikt"
 )
+
+// maxChanges bounds the changes of a state until the power goes off. A snapshot makes about
+// XX changes.
+const maxChanges = 64
 
 func drawNodesMix(rng *rand.Rand) mix {
 	m := drawMix(rng)
@@ -70,6 +74,10 @@ func (c *nodes) fault(letter byte, a, b int) {
 	case 'T':
 		c.event("%s loses power in its next write", name)
 		c.life(a).tearNext()
+	case 'm':
+		changes := 1 + c.rng.IntN(maxChanges)
+		c.event("%s loses power after %d changes of its state", name, changes)
+		c.life(a).cutAfter(changes)
 	case 'b':
 		c.event("the disk of %s fails for a while", name)
 		d := c.life(a)
@@ -111,7 +119,7 @@ func (c *nodes) wipe(a int) {
 	}
 	c.event("%s gets an empty disk", c.Nodes[a].Config.NodeID)
 	c.crash(a)
-	c.Wipe(a)
+	c.wipeDisk(a)
 }
 
 // depart has a node leave the cluster for good, if all nodes run and vote. It comes back as
@@ -124,8 +132,14 @@ func (c *nodes) depart(a int) {
 	c.event("%s leaves: %v", c.Nodes[a].Config.NodeID, err)
 	if err == nil {
 		c.stop(a) // if it does not end yet
-		c.Wipe(a)
+		c.wipeDisk(a)
 	}
+}
+
+// wipeDisk deletes everything a node that is down has kept.
+func (c *nodes) wipeDisk(a int) {
+	c.Wipe(a)
+	c.hosts[a].state = c.emptyState(&c.Nodes[a].Config)
 }
 
 // allVote reports whether every node runs, and says that all of them vote.

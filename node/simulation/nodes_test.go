@@ -17,6 +17,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/internal/simdisk"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
@@ -57,6 +58,7 @@ type nodes struct {
 // host is the machine of a node.
 type host struct {
 	clock clock
+	state *simdisk.Disk // of its state
 	life  atomic.Pointer[life]
 }
 
@@ -104,18 +106,27 @@ func simulateNodes(t *testing.T, seed uint64, o *journal) {
 func (c *nodes) configure(cfg *config.Config) {
 	h := &host{clock: clock{Clock: propose.WallClock(0)}}
 	c.hosts = append(c.hosts, h)
+	h.state = c.emptyState(cfg)
 	cfg.TrustedProxies = []string{"127.0.0.0/8"}
 	cfg.Tuning.Clock, cfg.Tuning.Format = &h.clock, before
 	cfg.Tuning.SnapshotBytes, cfg.Tuning.TrailingBytes = c.mix.logBytes, c.mix.logBytes
 	c.renew(h, cfg)
 }
 
+// emptyState returns an empty disk for the state of a node.
+func (c *nodes) emptyState(cfg *config.Config) *simdisk.Disk {
+	return must.Get(simdisk.New(filepath.Join(cfg.DataDir, offline.StateDir)))(c.t)
+}
+
 // renew begins a life of a host, with a disk that works and a clock that was set. A process
 // that starts with a wrong clock while a voter is away can only go on from the log's time.
 func (c *nodes) renew(h *host, cfg *config.Config) {
 	h.clock.off.Store(0)
-	l := &life{disk: &disk{rng: rand.New(rand.NewPCG(c.seed, c.rng.Uint64())), stalls: c.mix.stalls, longest: c.mix.longest}}
+	l := &life{disk: &disk{
+		rng: rand.New(rand.NewPCG(c.seed, c.rng.Uint64())), stalls: c.mix.stalls, longest: c.mix.longest, state: h.state,
+	}}
 	h.life.Store(l)
+	cfg.Tuning.StateFS = h.state.Before(l.beforeChange)
 	path := filepath.Join(cfg.DataDir, offline.LogFile)
 	cfg.Tuning.AroundWrite = func(what string, do func() error) error {
 		if what != logstore.Storing && what != logstore.Deleting {
@@ -244,8 +255,8 @@ func (c *nodes) startAll() {
 	}
 }
 
-// crash ends nodes at once. The next starts see only the parts of their logs that were
-// synced.
+// crash ends nodes at once. The next starts see of their logs only what was synced, and of
+// their states that and a share of the rest.
 func (c *nodes) crash(victims ...int) {
 	left, abandoned := map[int][]byte{}, map[int]bool{}
 	path := func(i int) string { return filepath.Join(c.Nodes[i].DataDir(), offline.LogFile) }
@@ -255,6 +266,7 @@ func (c *nodes) crash(victims ...int) {
 			c.problem("crash of %s: %v", c.Nodes[i].Config.NodeID, err)
 		}
 		left[i], abandoned[i] = data, c.life(i).ended.Load() != nil
+		c.hosts[i].state = c.life(i).left
 		c.Net().Reset(c.Nodes[i].Host(), "")
 	}
 	c.Kill(victims...)
@@ -275,7 +287,8 @@ func (c *nodes) leave(i int) {
 	cfg := &c.Nodes[i].Config
 	from := cfg.DataDir
 	cfg.DataDir += "x"
-	if err := os.CopyFS(cfg.DataDir, os.DirFS(from)); err != nil {
+	state := c.hosts[i].state.Move(filepath.Join(from, offline.StateDir), filepath.Join(cfg.DataDir, offline.StateDir))
+	if err := errors.Join(os.CopyFS(cfg.DataDir, os.DirFS(from)), state); err != nil {
 		c.problem("copy of %s: %v", from, err)
 	}
 }

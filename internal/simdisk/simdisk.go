@@ -1,0 +1,84 @@
+// Package simdisk is a file system in memory that can lose power, for tests.
+package simdisk
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// size is the size of a disk, and its free space.
+const size = 1 << 40
+
+// Disk is a file system of Pebble in memory.
+type Disk struct {
+	*vfs.MemFS
+
+	// cloning guards calls in which MemFS takes its read lock twice: a clone that waits for
+	// this lock in between would block them.
+	cloning sync.RWMutex
+}
+
+// New returns a disk with an empty directory, which no crash removes.
+func New(dir string) (*Disk, error) {
+	d := &Disk{MemFS: vfs.NewCrashableMem()}
+	d.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: size, TotalBytes: size})
+	return d, errors.Join(d.MkdirAll(dir, 0), d.syncAbove(dir))
+}
+
+// syncAbove makes the directories above a path durable.
+func (d *Disk) syncAbove(path string) (err error) {
+	for err == nil && path != "/" {
+		path = filepath.Dir(path)
+		var dir vfs.File
+		if dir, err = d.OpenDir(path); err == nil {
+			err = errors.Join(dir.Sync(), dir.Close())
+		}
+	}
+	return err
+}
+
+// Move gives a directory another path, which no crash takes back.
+func (d *Disk) Move(from, to string) error {
+	return errors.Join(d.MkdirAll(filepath.Dir(to), 0), d.Rename(from, to), d.syncAbove(to))
+}
+
+// Crash returns the disk as a loss of power at this moment leaves it: with the blocks and
+// names that were synced, and with each other one with a probability in percent.
+func (d *Disk) Crash(percent int, rng *rand.Rand) *Disk {
+	d.cloning.Lock()
+	defer d.cloning.Unlock()
+	left := &Disk{MemFS: d.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})}
+	left.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: size, TotalBytes: size})
+	return left
+}
+
+// Before returns the disk with a function that is called before each change, or sync, of
+// the file or directory at a path.
+func (d *Disk) Before(change func(path string, sync bool)) vfs.FS {
+	return errorfs.Wrap(d, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose {
+			change(op.Path, op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData)
+		}
+		return nil
+	}))
+}
+
+// Link is MemFS's, and no clone comes in between.
+func (d *Disk) Link(from, to string) error {
+	d.cloning.RLock()
+	defer d.cloning.RUnlock()
+	return d.MemFS.Link(from, to)
+}
+
+// Lock is MemFS's, and no clone comes in between.
+func (d *Disk) Lock(path string) (io.Closer, error) {
+	d.cloning.RLock()
+	defer d.cloning.RUnlock()
+	return d.MemFS.Lock(path)
+}
