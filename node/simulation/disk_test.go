@@ -89,7 +89,7 @@ func (d *disk) takeTime() {
 // beforeChange is called before each change of the state. Syncs of tables take time: others
 // are made under mutexes.
 func (d *disk) beforeChange(path string, sync bool) {
-	if sync && strings.HasSuffix(path, ".sst") {
+	if sync && strings.HasSuffix(path, ".sst") && !d.off.Load() {
 		d.takeTime()
 	}
 	d.mu.Lock()

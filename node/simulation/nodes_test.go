@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
+	datadir "github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/simdisk"
 	"github.com/commons-cluster/commons/node/admin"
@@ -258,21 +259,22 @@ func (c *nodes) startAll() {
 // crash ends nodes at once. The next starts see of their logs only what was synced, and of
 // their states that and a share of the rest.
 func (c *nodes) crash(victims ...int) {
-	left, abandoned := map[int][]byte{}, map[int]bool{}
+	left := map[int][]byte{}
 	path := func(i int) string { return filepath.Join(c.Nodes[i].DataDir(), offline.LogFile) }
 	for _, i := range victims {
 		data, err := c.life(i).powerOff(path(i))
 		if err != nil {
 			c.problem("crash of %s: %v", c.Nodes[i].Config.NodeID, err)
 		}
-		left[i], abandoned[i] = data, c.life(i).ended.Load() != nil
-		c.hosts[i].state = c.life(i).left
+		left[i], c.hosts[i].state = data, c.life(i).left
 		c.Net().Reset(c.Nodes[i].Host(), "")
 	}
 	c.Kill(victims...)
 	for i, data := range left {
-		if abandoned[i] {
+		if lock, err := datadir.LockDir(c.Nodes[i].DataDir()); err != nil {
 			c.leave(i)
+		} else {
+			must.Do(c.t, lock.Release())
 		}
 		if err := errors.Join(writeSparse(path(i), data), os.RemoveAll(path(i)+tornSuffix)); err != nil {
 			c.problem("crash of %s: %v", c.Nodes[i].Config.NodeID, err)
@@ -280,8 +282,8 @@ func (c *nodes) crash(victims ...int) {
 	}
 }
 
-// leave gives a node that has ended by itself a copy of its directory: if it cannot close
-// its files, it keeps them open until its process ends.
+// leave gives a node a copy of its directory: if it cannot close its files when it ends, it
+// keeps them open until its process ends.
 func (c *nodes) leave(i int) {
 	synctest.Wait()
 	cfg := &c.Nodes[i].Config
