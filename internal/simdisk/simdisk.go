@@ -58,12 +58,11 @@ func (d *Disk) Crash(percent int, rng *rand.Rand) *Disk {
 	return left
 }
 
-// Before returns the disk with a function that is called before each change, or sync, of
-// the file or directory at a path.
-func (d *Disk) Before(change func(path string, sync bool)) vfs.FS {
+// Before returns the disk with a function that is called before each change and sync.
+func (d *Disk) Before(change func()) vfs.FS {
 	return errorfs.Wrap(d, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose {
-			change(op.Path, op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData)
+			change()
 		}
 		return nil
 	}))

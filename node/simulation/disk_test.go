@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,23 +74,9 @@ func (d *disk) cutAfter(changes int) {
 	d.cut = changes
 }
 
-// takeTime takes the time of a write.
-func (d *disk) takeTime() {
-	d.mu.Lock()
-	wait := shortWrite + time.Duration(d.rng.Int64N(int64(longWrite-shortWrite)))
-	if d.rng.Float64() < d.stalls {
-		wait += time.Duration(d.rng.Int64N(int64(d.longest)))
-	}
-	d.mu.Unlock()
-	time.Sleep(wait)
-}
-
-// beforeChange is called before each change of the state. Syncs of tables take time: others
-// are made under mutexes.
-func (d *disk) beforeChange(path string, sync bool) {
-	if sync && strings.HasSuffix(path, ".sst") && !d.off.Load() {
-		d.takeTime()
-	}
+// beforeChange is called before each change of the state, which takes no time: the state
+// holds mutexes meanwhile.
+func (d *disk) beforeChange() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.cut--; d.cut == 0 {
@@ -111,7 +96,13 @@ func (d *disk) turnOff() {
 
 // around runs a transaction of the log in the file at path. written is called after it.
 func (d *disk) around(path string, do func() error, written func()) error {
-	d.takeTime()
+	d.mu.Lock()
+	wait := shortWrite + time.Duration(d.rng.Int64N(int64(longWrite-shortWrite)))
+	if d.rng.Float64() < d.stalls {
+		wait += time.Duration(d.rng.Int64N(int64(d.longest)))
+	}
+	d.mu.Unlock()
+	time.Sleep(wait)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
