@@ -58,11 +58,12 @@ func (d *Disk) Crash(percent int, rng *rand.Rand) *Disk {
 	return left
 }
 
-// Before returns the disk with a function that is called before each change and sync.
-func (d *Disk) Before(change func()) vfs.FS {
+// Before returns the disk with a function that is called before each change and sync of the
+// file or directory at a path.
+func (d *Disk) Before(change func(path string)) vfs.FS {
 	return errorfs.Wrap(d, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose {
-			change()
+			change(op.Path)
 		}
 		return nil
 	}))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,8 +40,10 @@ type disk struct {
 
 	// state is the disk of a whole node's state, and left what the loss of power left of it.
 	state, left *simdisk.Disk
-	// cut is the number of changes of the state until the power goes off; 0 means never.
-	cut int
+	// cut is the number of changes of the state until the power goes off; 0 means never. With
+	// onlyNames, those of Pebble's files do not count.
+	cut       int
+	onlyNames bool
 
 	stalls  float64 // share of the transactions that take up to longest
 	longest time.Duration
@@ -67,18 +71,23 @@ func (d *disk) tearNext() {
 	d.tear = true
 }
 
-// cutAfter turns the power off before a later change of the state.
-func (d *disk) cutAfter(changes int) {
+// cutAfter turns the power off before a later change of the state, or of the files and names
+// around Pebble's directories.
+func (d *disk) cutAfter(changes int, onlyNames bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cut = changes
+	d.cut, d.onlyNames = changes, onlyNames
 }
 
 // beforeChange is called before each change of the state, which takes no time: the state
 // holds mutexes meanwhile.
-func (d *disk) beforeChange() {
+func (d *disk) beforeChange(path string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// Pebble's directories and their copies are called db-1, incoming-2 and so on.
+	if d.onlyNames && strings.Contains(filepath.Base(filepath.Dir(path)), "-") {
+		return
+	}
 	if d.cut--; d.cut == 0 {
 		d.turnOff()
 	}

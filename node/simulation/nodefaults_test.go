@@ -13,15 +13,15 @@ import (
 // Faults that a run of whole nodes draws from, by letter. A letter that stands twice is
 // twice as likely.
 const (
-	allNodeFaults  = "iihhhcorrdttkkgTmmbpswvvuul"
+	allNodeFaults  = "iihhhcorrdttkkgTmMbpswvvuul"
 	moveNodeFaults = "iitthhrgg" // leadership moves while nodes are away
-	diskNodeFaults = "kkTTmmmbspgtuu"
+	diskNodeFaults = "kkTTmmMMbspgtuu"
 	confNodeFaults = "wwllvhhikt"
 )
 
-// maxChanges bounds the changes of a state until the power goes off. A snapshot makes about
-// XX changes.
-const maxChanges = 64
+// maxChanges bounds the changes of a state until the power goes off, and maxNames those of
+// the metadata of its snapshots. A snapshot makes about 200, of which 8 are of metadata.
+const maxChanges, maxNames = 400, 16
 
 func drawNodesMix(rng *rand.Rand) mix {
 	m := drawMix(rng)
@@ -77,7 +77,11 @@ func (c *nodes) fault(letter byte, a, b int) {
 	case 'm':
 		changes := 1 + c.rng.IntN(maxChanges)
 		c.event("%s loses power after %d changes of its state", name, changes)
-		c.life(a).cutAfter(changes)
+		c.life(a).cutAfter(changes, false)
+	case 'M':
+		changes := 1 + c.rng.IntN(maxNames)
+		c.event("%s loses power after %d changes of its snapshots", name, changes)
+		c.life(a).cutAfter(changes, true)
 	case 'b':
 		c.event("the disk of %s fails for a while", name)
 		d := c.life(a)
