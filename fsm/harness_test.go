@@ -321,22 +321,28 @@ func send(m *Machine) (*raft.SnapshotMeta, []byte, error) {
 
 // receive does what Raft does on a follower that is sent a snapshot.
 func receive(m *Machine, meta *raft.SnapshotMeta, data []byte) error {
-	sink, err := m.Snapshots().Create(meta.Version, meta.Index, meta.Term, meta.Configuration, meta.ConfigurationIndex, nil)
+	id, err := take(m, meta, data)
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(sink, bytes.NewReader(data)); err != nil {
-		return fmt.Errorf("%w (cancel: %w)", err, sink.Cancel())
-	}
-	if err := sink.Close(); err != nil {
-		return err
-	}
-	_, source, err := m.Snapshots().Open(sink.ID())
+	_, source, err := m.Snapshots().Open(id)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
 	return m.FSM().Restore(source)
+}
+
+// take receives a snapshot and does not install it.
+func take(m *Machine, meta *raft.SnapshotMeta, data []byte) (id string, err error) {
+	sink, err := m.Snapshots().Create(meta.Version, meta.Index, meta.Term, meta.Configuration, meta.ConfigurationIndex, nil)
+	if err != nil {
+		return "", err
+	}
+	if _, err := io.Copy(sink, bytes.NewReader(data)); err != nil {
+		return "", fmt.Errorf("%w (cancel: %w)", err, sink.Cancel())
+	}
+	return sink.ID(), sink.Close()
 }
 
 // copyDir copies a state's directory.

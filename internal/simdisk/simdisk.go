@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -35,12 +36,17 @@ func New(dir string) (*Disk, error) {
 func (d *Disk) syncAbove(path string) (err error) {
 	for err == nil && path != "/" {
 		path = filepath.Dir(path)
-		var dir vfs.File
-		if dir, err = d.OpenDir(path); err == nil {
-			err = errors.Join(dir.Sync(), dir.Close())
-		}
+		err = d.syncDir(path)
 	}
 	return err
+}
+
+func (d *Disk) syncDir(path string) error {
+	dir, err := d.OpenDir(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Move gives a directory another path, which no crash takes back.
@@ -67,6 +73,17 @@ func (d *Disk) Before(change func(path string)) vfs.FS {
 		}
 		return nil
 	}))
+}
+
+// Create is MemFS's. Pebble makes a manifest and then a marker that names it, and syncs their
+// directory once: it relies on a file system that keeps the order of these names.
+func (d *Disk) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(filepath.Base(path), "marker.") {
+		if err := d.syncDir(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+	}
+	return d.MemFS.Create(path, category)
 }
 
 // Link is MemFS's, and no clone comes in between.
