@@ -126,6 +126,14 @@ func syncDir(on vfs.FS, dir string) error {
 	return nil
 }
 
+// removeMeta removes metadata for good. Its state may go afterwards, and not before.
+func (s *Store) removeMeta(id string) error {
+	if err := s.removeFile(s.metaPath(id)); err != nil {
+		return err
+	}
+	return syncDir(s.FS, s.path(snapshotDir))
+}
+
 // removeFile removes a file that may be gone already.
 func (s *Store) removeFile(path string) error {
 	if err := s.FS.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -189,7 +189,7 @@ func (s *Store) dropPending() error {
 	meta := *s.pending
 	s.pending = nil
 	// Remove the metadata first: a directory without metadata is a leftover.
-	if err := s.removeFile(s.metaPath(meta.ID)); err != nil {
+	if err := s.removeMeta(meta.ID); err != nil {
 		return err
 	}
 	if err := s.FS.RemoveAll(s.path(meta.Received)); err != nil {

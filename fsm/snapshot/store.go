@@ -212,7 +212,7 @@ func (s *Store) chooseState(live State) (State, error) {
 		}
 		// Raft has not relied on it yet.
 		s.Logger.Warn("dropped a received snapshot that does not open", "index", newest.Index, "error", err)
-		if err := s.removeFile(s.metaPath(newest.ID)); err != nil {
+		if err := s.removeMeta(newest.ID); err != nil {
 			return nil, err
 		}
 		s.metas = s.metas[1:]
