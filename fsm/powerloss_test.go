@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -95,7 +96,11 @@ func live(t *testing.T, x *life, l *raftLog, meta *raft.SnapshotMeta, data []byt
 // checkLeft checks the disk after a loss of power.
 func checkLeft(t *testing.T, x *life, l *raftLog, want contents) {
 	t.Helper()
-	m := openAt(t, "/state", func(o *Options) { o.FS = x.left })
+	var log lines
+	m := openAt(t, "/state", func(o *Options) { o.FS, o.Logger = x.left, slog.New(slog.NewTextHandler(&log, nil)) })
+	if log.count("dropped a received snapshot") > 0 {
+		t.Error("metadata were written before the files of their state")
+	}
 	newest := uint64(0)
 	if metas := must.Get(m.Snapshots().List())(t); len(metas) > 0 {
 		newest = metas[0].Index
