@@ -1,11 +1,24 @@
 // Package simulation runs clusters in virtual time, under faults that a seed chooses. It has
-// tests only; internal/simnet is the network.
+// tests only; internal/simnet is the network, and internal/simdisk the disk of a state.
 //
 // TestSimulation runs Raft with the log store and the transport, on disks that keep only
 // what was synced. After each write to a log and at the end of each run it checks Raft's
 // safety. TestNodes runs whole nodes with the recorded clients of scripts/chaos, whose checks
 // judge their calls: claims and request_ids are linearizable, and strong reads hold all that
 // was acknowledged.
+//
+// A loss of power keeps of the Raft log each transaction that has ended, and of one that is
+// under way its new pages, some of them, or none. It is at the same moment for the state: all
+// of its directory, Pebble's files, received states and the metadata of snapshots, loses what
+// was not synced. Half of the time a seeded share of the unsynced blocks and names is kept.
+// The power goes off at any time, or before a change of these files. These parts crash as on
+// no real disk:
+//
+//   - bbolt's file keeps every transaction, so that a log without syncs looks like one with
+//     them; and files besides log and state, such as the identity, the address book and
+//     markers of commands, keep every write.
+//   - A directory that was removed comes back whole or not at all.
+//   - Changes of the state take no virtual time and do not fail.
 //
 // A seed fixes the faults, their times, and the delays of each link. It does not fix the
 // order in which goroutines run that are ready at the same time, so that a seed that found
