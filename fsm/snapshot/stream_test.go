@@ -7,6 +7,8 @@ import (
 	"io"
 	"path/filepath"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // TestHostileHeaders builds streams that try to write elsewhere or too much.
@@ -24,7 +26,7 @@ func TestHostileHeaders(t *testing.T) {
 		"overflow":      {Files: []streamFile{file("a", 1<<62), file("b", 1<<62), file("c", 1<<62)}},
 		"a huge length": {Files: []streamFile{file("a", 1<<60)}},
 	}
-	store := New(nil, Options{Dir: t.TempDir()})
+	store := New(nil, Options{Dir: t.TempDir(), FS: vfs.Default})
 	for name, h := range tests {
 		t.Run(name, func(t *testing.T) {
 			head, err := h.encode()
