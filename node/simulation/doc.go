@@ -8,7 +8,7 @@
 // was acknowledged.
 //
 // A loss of power keeps of the Raft log each transaction that has ended, and of one that is
-// under way its new pages, some of them, or none. It is at the same moment for the state: all
+// under way all, some or no new pages. It is at the same moment for the state: all
 // of its directory, Pebble's files, received states and the metadata of snapshots, loses what
 // was not synced. Half of the time a seeded share of the unsynced blocks and names is kept.
 // The power goes off at any time, or before a change of these files. These parts crash as on
