@@ -8,11 +8,10 @@
 // was acknowledged.
 //
 // A loss of power keeps of the Raft log each transaction that has ended, and of one that is
-// under way all, some or no new pages. It is at the same moment for the state: all
-// of its directory, Pebble's files, received states and the metadata of snapshots, loses what
-// was not synced. Half of the time a seeded share of the unsynced blocks and names is kept.
-// The power goes off at any time, or before a change of these files. These parts crash as on
-// no real disk:
+// under way all, some or no new pages. At the same moment the directory of the state (Pebble's
+// files, received states and the metadata of snapshots) loses what was not synced. Half of
+// the time a seeded share of the unsynced blocks and names is kept. The power goes off at any
+// time, or before a change of these files. These parts differ from a real disk:
 //
 //   - bbolt's file keeps every transaction, so that a log without syncs looks like one with
 //     them; and files besides log and state, such as the identity, the address book and
