@@ -123,8 +123,9 @@ func (r pageRequest) Now() time.Time { return r.Env.Now() }
 func (r pageRequest) Node() string   { return r.Env.Backend.NodeName() }
 
 func (r pageRequest) Owned(name string) (bool, error) {
-	_, owned, err := r.x.View().Profile(text.Fold(name))
-	return owned, err
+	// A deleted profile keeps its name.
+	s, err := r.x.View().Standing(command.Signature{AgentKey: text.Fold(name), Proof: &command.Proof{}})
+	return s.Registered, err
 }
 
 func (r pageRequest) Welcome() (string, error) {

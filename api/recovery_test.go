@@ -78,6 +78,11 @@ func TestDeleteProfile(t *testing.T) {
 	s.Post("/api/agents", `{"id":"ada","delete":true,"dry_run":true}`, bearer...).Must(t, http.StatusOK)
 	s.Post("/api/agents", `{"id":"ada","delete":true}`, bearer...).Must(t, http.StatusCreated)
 	s.Get("/api/agents/ada").Must(t, http.StatusNotFound)
+	// Its name stays reserved, and pages say who does not own it.
+	s.Post("/api/entries", `{"agent":"ada","channel":"lab","body":"I am not her."}`, "X-Forwarded-For", "203.0.113.99").Must(t, http.StatusCreated)
+	if words := browse(t, s, "/c/lab", http.StatusOK).words(); !strings.Contains(words, "ada not proven") {
+		t.Errorf("the page of the channel shows %s", words)
+	}
 	s.Post("/api/agents", `{"id":"ada","description":"Somebody else."}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
 	s.Post("/api/agents", `{"id":"ada","description":"Back again."}`, bearer...).Must(t, http.StatusCreated)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 
 	"github.com/commons-cluster/commons/fsm/apply"
+	"github.com/commons-cluster/commons/fsm/snapshot"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -289,7 +290,7 @@ func (s *store) otherStates() (names []string, err error) {
 		return nil, fmt.Errorf("list states: %w", err)
 	}
 	for _, name := range entries {
-		if name != s.dir && !strings.HasPrefix(name, "snapshots") && !strings.HasPrefix(name, "CURRENT") {
+		if name != s.dir && snapshot.IsState(name) {
 			names = append(names, name)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/snapshot"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -264,7 +263,6 @@ func TestSnapshotsAreBounded(t *testing.T) {
 // TestDamagedStreams damages the stream in many places. The receiver
 // rejects each and stays as it was.
 func TestDamagedStreams(t *testing.T) {
-	longtest.OneGoroutine(t)
 	l := newLog(t)
 	l.seed(30)
 	_, meta, data := leader(t, l)

@@ -46,7 +46,9 @@ work="$(mktemp -d "${TMPDIR:-/tmp}/commons-bench.XXXXXX")"
 declare -A nodes # the processes of each cluster
 started=()
 load=() # the processes that send requests during an operation
+suspended=() # a stopped node, which would not end
 finish() {
+  if ((${#suspended[@]} > 0)); then kill -CONT "${suspended[@]}" 2>/dev/null || true; fi
   if ((${#started[@]} > 0)); then
     kill -INT "${started[@]}" "${load[@]}" 2>/dev/null || true
     wait "${started[@]}" || true
@@ -354,16 +356,18 @@ purge_entries() { # until no disk holds their texts
 suspend_follower() { # until the others have cut their logs behind it
   local port="${COMMONS_BENCH_PORT:-8480}" url
   url="$(nodes_of "$port" follower)"
-  suspended=$((${url##*:} - port + 1))
-  kill -STOP "$(process new "$suspended")"
+  behind=$((${url##*:} - port)) # its index
+  suspended=("$(process new $((behind + 1)))")
+  kill -STOP "${suspended[@]}"
   "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 16 --duration "${seconds}s" --json >"$work/report"
   "$work/commons" mod purge "${control[@]}" --yes --reason measurement e2000
   until "$work/commons" status --json "${control[@]}" | jq -e '[.servers[].report.purges | select(.) | .known == .state and .known == .log] | all' >/dev/null; do sleep 0.5; done
 }
 
 resume_follower() { # and wait until it has the state
-  kill -CONT "$(process new "$suspended")"
-  ready "http://127.0.0.1:$((${COMMONS_BENCH_PORT:-8480} + suspended - 1))/readyz" "$work/new.log"
+  kill -CONT "${suspended[@]}"
+  suspended=()
+  ready "http://127.0.0.1:$((${COMMONS_BENCH_PORT:-8480} + behind))/readyz" "$work/new.log"
 }
 
 rolling_restart() {

@@ -123,24 +123,30 @@ func publish(s *Site, r Request) Reply {
 	}
 	f.Error, f.Checked = withoutExample(done.Rejection), done.Rejection == nil
 	if f.ReplyTo != "" {
-		s.showTarget(r, f)
+		if err := s.showTarget(r, f); err != nil {
+			return broken(err)
+		}
 	}
 	return s.form(r, "publish", f.Title, f, done.Rejection)
 }
 
 // showTarget adds the entry that a form answers.
-func (s *Site) showTarget(r Request, f *form) {
+func (s *Site) showTarget(r Request, f *form) error {
 	operation, in := callOf(f.ReplyTo)
 	done := r.Perform(operation, in)
 	if done.Rejection != nil {
-		return // the form shows why
+		return nil // the form shows why
 	}
 	e, err := decodeEntry(done.Body)
-	if err != nil || (&builder{r: r}).doubt(e) != nil {
-		return
+	if err == nil {
+		err = (&builder{r: r}).doubt(e)
+	}
+	if err != nil {
+		return err
 	}
 	f.To = e
 	f.ToHTML = s.markdown.body(f.To.Body)
+	return nil
 }
 
 // withoutExample returns an error whose message mentions no example: a page shows problems at

@@ -386,7 +386,7 @@ func (s *Site) around(f *frame) (string, error) {
 	return b.String(), nil
 }
 
-// key returns all that the layout shows, except for what is the same on all pages.
+// key returns the cache key: every field of the layout that differs between pages.
 func (f *frame) key() (key []byte) {
 	for _, text := range []string{f.Title, f.Nav, f.Description, f.Canonical, f.JSON, f.Feed, f.Live, f.Self} {
 		key = append(append(strconv.AppendInt(key, int64(len(text)), 10), ' '), text...)

@@ -21,7 +21,7 @@ type rowList struct {
 	Notes                            []string
 }
 
-// rows returns the list, whatever it is of.
+// rows returns the items of the list, of any type.
 func (l *rowList) rows() []jsontext.Value {
 	return slices.Concat(l.Threads, l.Entries, l.Jobs, l.Requests)
 }
@@ -84,8 +84,8 @@ func mark(kind string, ms int64) template.HTML {
 	return template.HTML(kind + strconv.FormatInt(ms, 10) + gap) //nolint:gosec // a number
 }
 
-// rows renders entries. Each row is cached by the response that it shows and the words that it
-// emphasizes.
+// rows renders entries. Each row is cached by its form, its mark of doubt, the response that it shows
+// and the words that it emphasizes.
 func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error) {
 	var b strings.Builder
 	b.Grow(len(list) * rowRoom)
@@ -129,7 +129,7 @@ func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error)
 const rowRoom = 1 << 10
 
 // authorOf returns the name of the author of an entry, and whether it is proven. Texts hold no
-// quotation marks in JSON without a backslash, and names hold neither.
+// quotation marks in JSON without a backslash, and names hold neither of the two.
 func authorOf(raw jsontext.Value) (name string, proven bool) {
 	_, rest, _ := bytes.Cut(raw, []byte(`,"agent":"`))
 	text, rest, _ := bytes.Cut(rest, []byte(`"`))

@@ -110,7 +110,7 @@ type Contents struct {
 type Options struct {
 	// Dir is made when missing.
 	Dir    string
-	FS     vfs.FS // that Dir is on
+	FS     vfs.FS // the file system of Dir
 	Logger *slog.Logger
 	// Fatal is called when the directory is damaged so that the process cannot continue.
 	Fatal func(error)
@@ -289,6 +289,11 @@ func (s *Store) openReceived(meta *Meta) (State, error) {
 	return st, nil
 }
 
+// IsState reports whether a directory of this name holds a state, or a part of one.
+func IsState(name string) bool {
+	return strings.HasPrefix(name, dbPrefix) || strings.HasPrefix(name, incomingPrefix) || strings.HasPrefix(name, outgoingPrefix)
+}
+
 // sweep removes what a crash left behind.
 func (s *Store) sweep(current string) error {
 	names, err := s.FS.List(s.Dir)
@@ -296,10 +301,7 @@ func (s *Store) sweep(current string) error {
 		return fmt.Errorf("read state directory: %w", err)
 	}
 	for _, name := range names {
-		leftover := strings.HasPrefix(name, dbPrefix) && name != current ||
-			strings.HasPrefix(name, incomingPrefix) || strings.HasPrefix(name, outgoingPrefix) ||
-			strings.HasSuffix(name, tempSuffix)
-		if !leftover {
+		if name == current || !IsState(name) && !strings.HasSuffix(name, tempSuffix) {
 			continue
 		}
 		if err := s.FS.RemoveAll(s.path(name)); err != nil {

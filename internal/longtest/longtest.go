@@ -50,6 +50,6 @@ func Rounds(usual, long int) int {
 func OneGoroutine(tb testing.TB) {
 	tb.Helper()
 	if raced && !Wanted() {
-		tb.Skip("one goroutine after the other")
+		tb.Skip("skipped with the race detector; TEST_LONG=1 runs it")
 	}
 }

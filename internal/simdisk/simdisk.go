@@ -75,8 +75,9 @@ func (d *Disk) Before(change func(path string)) vfs.FS {
 	}))
 }
 
-// Create is MemFS's. Pebble makes a manifest and then a marker that names it, and syncs their
-// directory once: it relies on a file system that keeps the order of these names.
+// Create creates a file. Before a marker it syncs the directory: Pebble makes a manifest and then
+// a marker that names it, syncs their directory once, and relies on a file system that keeps the
+// order of these names.
 func (d *Disk) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(filepath.Base(path), "marker.") {
 		if err := d.syncDir(filepath.Dir(path)); err != nil {
@@ -86,14 +87,14 @@ func (d *Disk) Create(path string, category vfs.DiskWriteCategory) (vfs.File, er
 	return d.MemFS.Create(path, category)
 }
 
-// Link is MemFS's, and no clone comes in between.
+// Link excludes clones.
 func (d *Disk) Link(from, to string) error {
 	d.cloning.RLock()
 	defer d.cloning.RUnlock()
 	return d.MemFS.Link(from, to)
 }
 
-// Lock is MemFS's, and no clone comes in between.
+// Lock excludes clones.
 func (d *Disk) Lock(path string) (io.Closer, error) {
 	d.cloning.RLock()
 	defer d.cloning.RUnlock()

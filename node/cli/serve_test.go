@@ -42,7 +42,9 @@ func TestNodeThatLeftIsNotStartedAgain(t *testing.T) {
 	case code := <-ended:
 		said := log.String()
 		// Raft's requests may fail meanwhile.
-		wrong := func(line string) bool { return strings.Contains(line, "level=ERROR") && !strings.Contains(line, "part=raft") }
+		wrong := func(line string) bool {
+			return strings.Contains(line, "level=ERROR") && !strings.Contains(line, "part=raft")
+		}
 		if code != exitLeft || !strings.Contains(said, "msg=ended") || slices.ContainsFunc(strings.Split(said, "\n"), wrong) {
 			t.Errorf("exit code %d\n%s", code, said)
 		}

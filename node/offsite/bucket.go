@@ -23,6 +23,8 @@ const (
 	partBytes = 16 << 20
 	attempts  = 4           // of a request that the service does not answer, or answers with 5xx
 	stall     = time.Minute // how long a connection may make no progress
+	// abortGrace is how long an upload whose context ends may take to delete its parts.
+	abortGrace = 500 * time.Millisecond
 )
 
 // bucket is a Store in an S3-compatible bucket.
@@ -97,7 +99,12 @@ func (b *bucket) Put(ctx context.Context, name string, r io.Reader) error {
 	select {
 	case err := <-ended:
 		return explain("write", err)
-	case <-ctx.Done(): // the client goes on for up to a minute, to delete the parts
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return explain("write", err)
+	case <-time.After(abortGrace): // a service that hangs
 		return explain("write", ctx.Err())
 	}
 }
@@ -123,18 +130,19 @@ func (b *bucket) List(ctx context.Context) (found []Object, err error) {
 }
 
 func (b *bucket) Delete(ctx context.Context, name string) error {
-	err := b.core.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{})
-	if err == nil {
+	return explain("delete", b.core.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
+}
+
+func (b *bucket) Abandon(ctx context.Context, name string) error {
+	err := b.core.RemoveIncompleteUpload(ctx, b.name, b.prefix+name)
+	if minio.ToErrorResponse(err).Code == minio.NoSuchUpload { // one ended meanwhile; others may be left
 		err = b.core.RemoveIncompleteUpload(ctx, b.name, b.prefix+name)
 	}
-	if minio.ToErrorResponse(err).Code == minio.NoSuchUpload {
-		return nil // it has ended meanwhile
-	}
-	return explain("delete", err)
+	return explain("end an unfinished upload", err)
 }
 
 const (
-	credentialsHint = "see to the key in --backup-credentials, and to its rights to write, read, list and delete"
+	credentialsHint = "see to the key in --backup-credentials, and to its rights to write, read, list and delete, and to end unfinished uploads"
 	regionHint      = "name the region of the bucket with --backup-region"
 )
 
@@ -157,7 +165,7 @@ func explain(what string, err error) error {
 	}
 	answer, answered := errors.AsType[minio.ErrorResponse](err)
 	if timeout, is := errors.AsType[net.Error](err); is && timeout.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("%s in the bucket: no progress: %w; see to the service, and to the network to it", what, err)
+		return fmt.Errorf("%s in the bucket: no progress: %w; check the service and the network", what, err)
 	}
 	if !answered {
 		return fmt.Errorf("%s in the bucket: %w", what, err)

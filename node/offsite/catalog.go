@@ -22,7 +22,7 @@ const (
 	timeForm       = "20060102T150405.000Z"
 
 	maxManifestBytes = 64 << 10
-	// abandonedAfter is the age of an unfinished backup that no operator uploads any more.
+	// abandonedAfter is the age from which an unfinished backup made by hand is deleted.
 	abandonedAfter = 24 * time.Hour
 )
 
@@ -141,8 +141,8 @@ func List(ctx context.Context, s Store, clusterID string) (found []Manifest, err
 }
 
 // Prune deletes the scheduled backups of a cluster except for the newest ones, and backups that
-// were never finished: those of the schedule from before a run, of which a leader made no more than
-// a part. It returns the creation time of the oldest scheduled backup that stays.
+// were never finished: scheduled ones that began before run, and ones made by hand a day before it.
+// It returns the creation time of the oldest scheduled backup that stays.
 func Prune(ctx context.Context, s Store, clusterID string, keep int, run int64) (oldest int64, err error) {
 	found, err := List(ctx, s, clusterID)
 	if err != nil {
@@ -162,6 +162,9 @@ func Prune(ctx context.Context, s Store, clusterID string, keep int, run int64) 
 		}
 		// The manifest goes last: without it the backup would stay for good.
 		err := s.Delete(ctx, m.Name)
+		if err == nil && !m.Complete {
+			err = s.Abandon(ctx, m.Name)
+		}
 		if err == nil {
 			err = s.Delete(ctx, m.Name+manifestSuffix)
 		}

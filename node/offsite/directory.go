@@ -82,6 +82,9 @@ func (d directory) Delete(_ context.Context, name string) error {
 	return nil
 }
 
+// Abandon has no effect: Delete has done it.
+func (directory) Abandon(context.Context, string) error { return nil }
+
 // check rejects a missing directory: it is not created, because it may not be mounted.
 func (d directory) check() error {
 	info, err := os.Stat(string(d))

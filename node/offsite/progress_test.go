@@ -238,7 +238,7 @@ func TestRunsAtServiceThatRefuses(t *testing.T) {
 		check.ErrText(p, errors.New(p.records[3].Problem), "delete in the bucket", "the problem of a run that saved a backup")
 		check.Equal(p, p.records[3].Oldest, p.records[1].At, "creation of the oldest backup")
 		refuse(http.MethodPut, "AuthorizationHeaderMalformed")
-		p.after(aDay, 5, 1, 2) // deletions are allowed again
+		p.after(aDay, 5, 1, 3) // deletions are allowed again, and wait for the next backup
 		check.ErrText(p, errors.New(p.records[4].Problem), "--backup-region", "the problem of a run in another region")
 		service.Break(nil)
 		p.after(10*time.Minute, 6, 1, 2)

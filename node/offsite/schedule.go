@@ -74,14 +74,17 @@ func (s *Schedule) run(ctx context.Context, plan *Plan) *command.RecordBackup {
 	record := &command.RecordBackup{Run: began.UnixMilli()}
 	store, err := Open(plan.Settings.BackupURL, s.Access)
 	var m Manifest
+	unfinished := false
 	if err == nil {
-		m, err = s.unrecorded(ctx, store, plan)
+		m, unfinished, err = s.unrecorded(ctx, store, plan)
 	}
 	prune := func() (oldest int64, err error) {
 		return Prune(ctx, store, s.ClusterID(), int(plan.Settings.BackupKeep), record.Run) //nolint:gosec // bounded by its check
 	}
 	if err == nil && !m.Complete {
-		_, _ = prune() // an interrupted upload may fill the store; the second call reports the error
+		if unfinished {
+			_, _ = prune() // it may fill the store; the second call reports the error
+		}
 		m, err = s.save(ctx, store, began)
 	}
 	if err == nil {
@@ -106,16 +109,17 @@ func (s *Schedule) run(ctx context.Context, plan *Plan) *command.RecordBackup {
 }
 
 // unrecorded returns a whole backup of the schedule that is newer than the recorded ones, and young
-// enough that no other is due, or else the zero value.
-func (s *Schedule) unrecorded(ctx context.Context, store Store, plan *Plan) (m Manifest, err error) {
+// enough that no other is due, or else the zero value. It reports whether there are unfinished ones.
+func (s *Schedule) unrecorded(ctx context.Context, store Store, plan *Plan) (m Manifest, unfinished bool, err error) {
 	found, err := List(ctx, store, s.ClusterID())
 	for _, f := range found {
+		unfinished = unfinished || f.Scheduled && !f.Complete
 		fresh := s.Now().Sub(time.UnixMilli(f.CreatedAt)) < plan.Settings.BackupEvery()
 		if f.Complete && f.Scheduled && f.CreatedAt > plan.Run.Saved && fresh {
 			m = f
 		}
 	}
-	return m, err
+	return m, unfinished, err
 }
 
 func (s *Schedule) save(ctx context.Context, store Store, began time.Time) (m Manifest, err error) {

@@ -26,14 +26,16 @@ import (
 // Store holds named objects.
 type Store interface {
 	// Put stores everything that r returns. After an error the object is absent, or as it was
-	// before. If ctx ends, r may still be read.
+	// before. If ctx ends, r may still be read, and the write may still complete.
 	Put(ctx context.Context, name string, r io.Reader) error
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// List returns the objects in no particular order. It is an error if there are more than
 	// MaxObjects.
 	List(ctx context.Context) ([]Object, error)
-	// Delete deletes an object, and the parts of an interrupted Put. A missing one is no error.
+	// Delete deletes an object. A missing one is no error.
 	Delete(ctx context.Context, name string) error
+	// Abandon deletes the parts of an interrupted Put.
+	Abandon(ctx context.Context, name string) error
 }
 
 // Object is a stored object.

@@ -21,7 +21,7 @@ const (
 	// metaBytes is the size of bbolt's two meta pages, the first ones of its file.
 	metaBytes = 2 * pageBytes
 	pageBytes = 4096
-	// fullPercent is the probability of what is sure, in percent.
+	// fullPercent is certainty, in percent.
 	fullPercent = 100
 )
 
@@ -38,7 +38,7 @@ type disk struct {
 	off  atomic.Bool
 	tear bool // the power goes off during the next transaction
 
-	// state is the disk of a whole node's state, and left what the loss of power left of it.
+	// state is the disk of a whole node's state, and left its copy after a loss of power, or nil.
 	state, left *simdisk.Disk
 	// cut is the number of changes of the state until the power goes off; 0 means never. With
 	// onlyNames, those of Pebble's files do not count.

@@ -17,7 +17,7 @@ FILENAME ~ /-operations.txt$/ && / s CPU/ { operation(); next }
 /^# [0-9]+ entries/ { section = section == "" ? "few" : "many"; next }
 /^# stopped and started again/ { note("ready", number($0, "after ")); next }
 /^# the largest node has/ { note("memory", number($0, "has ")); next }
-/^# Memory\/new/ { value["MB of the leader after 130,000 writes"] = number($0, ": "); next }
+/^# Memory\/new/ { value["MB of the largest node after a round of writes"] = number($0, ": "); next }
 /^# Overload\/new/ {
   value["ten times the peak, of the peak"] = number($0, "writes/s, ") / 100
   value["ten times the peak, p99 in seconds"] = number($0, "written ") / 1000
@@ -54,7 +54,7 @@ function operation(   i, memory, writes, reads) {
     if ($i ~ /^writes p99/) writes = number($i, ", ")
     if ($i ~ /^reads p99/) reads = number($i, ", ")
   }
-  if ($1 == "quiet") { quiet = memory; return }
+  if ($1 ~ /^quiet/) { if ($1 == "quiet") quiet = memory; return }
   if ($1 == "copy and checksums") { copied = $2 + 0; return }
   if ($1 == "join from nothing" && $2 + 0) value["join from nothing, of the speed of a copy"] = copied / ($2 + 0)
   value[$1 ", p99 of writes"] = writes

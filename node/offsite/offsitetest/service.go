@@ -51,7 +51,7 @@ func New(t testing.TB) *Service {
 	return Serve(t, must.Get(lc.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t))
 }
 
-// Serve is New at a listener, which may be one of a network in memory.
+// Serve starts a service at a listener.
 func Serve(t testing.TB, at net.Listener) *Service {
 	t.Helper()
 	s := &Service{Backend: s3mem.New()}
