@@ -130,22 +130,20 @@ func publish(s *Site, r Request) Reply {
 	return s.form(r, "publish", f.Title, f, done.Rejection)
 }
 
-// showTarget adds the entry that a form answers.
+// showTarget adds the entry that a form answers, unless it cannot be read: the form shows why.
 func (s *Site) showTarget(r Request, f *form) error {
 	operation, in := callOf(f.ReplyTo)
-	done := r.Perform(operation, in)
-	if done.Rejection != nil {
-		return nil // the form shows why
+	if done := r.Perform(operation, in); done.Rejection == nil {
+		e, err := decodeEntry(done.Body)
+		if err == nil {
+			err = (&builder{r: r}).doubt(e)
+		}
+		if err != nil {
+			return err
+		}
+		f.To = e
+		f.ToHTML = s.markdown.body(f.To.Body)
 	}
-	e, err := decodeEntry(done.Body)
-	if err == nil {
-		err = (&builder{r: r}).doubt(e)
-	}
-	if err != nil {
-		return err
-	}
-	f.To = e
-	f.ToHTML = s.markdown.body(f.To.Body)
 	return nil
 }
 
