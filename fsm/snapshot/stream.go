@@ -241,10 +241,11 @@ func readStreamHeader(r io.Reader) (*streamHeader, error) {
 	return h, nil
 }
 
-// copyPart copies the next file of a stream and checks it.
+// copyPart copies the next file of a stream and checks it. The checksum comes first: a write to a
+// vfs.File may change the bytes that it is given.
 func copyPart(w io.Writer, r io.Reader, size int64, buf []byte) error {
 	sum := crc32.New(castagnoli)
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(w, sum)}, io.LimitReader(r, size), buf)
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(sum, w)}, io.LimitReader(r, size), buf)
 	if err != nil {
 		return err
 	}
