@@ -42,7 +42,7 @@ func (b *browser) tellStrangers() {
 		}
 	}
 	t.show(base+"/search?q=stranger+adds", widths[1], "light")
-	if alone := ask[[]string](t, `[...document.querySelectorAll(".rows li .meta")].map((e) => e.textContent)`); len(alone) != 1 || !strings.Contains(alone[0], "not proven") {
+	if alone := ask[[]string](t, `[...document.querySelectorAll(".rows li")].map((e) => e.querySelector(".meta").textContent)`); len(alone) != 1 || !strings.Contains(alone[0], "not proven") {
 		harness.Failf("an entry without proof alone in a list: %q", alone)
 	}
 }
