@@ -31,7 +31,7 @@ mkdir -p "$dist"
 
 # The bill of materials names the program that wrote it by its checksum.
 go build -C tools/sbom -trimpath -buildvcs=false -o "$work/cyclonedx-gomod" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
-go build -C tools/deploy -trimpath -buildvcs=false -o "$work/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
+go build -C tools/deploy -trimpath -buildvcs=false -o "$work/deb" ./deb
 
 package() { # <os> <arch>
   local name="commons-$version-$1-$2"
@@ -48,7 +48,7 @@ package() { # <os> <arch>
     gzip --no-name --best >"$dist/$name.tar.gz"
   names+=("$name.tar.gz" "$name.cdx.json")
   if [ "$1" = linux ]; then
-    scripts/deploy/deb/build.sh "$work/nfpm" "$tree" "$version" "$2" "$committed" "$dist/$name.deb"
+    scripts/deploy/deb/build.sh "$work/deb" "$tree" "$version" "$2" "$committed" "$dist/$name.deb"
     names+=("$name.deb")
   fi
   echo "$name"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds the Debian package of an unpacked release. The same release gives the same bytes.
 #
-#   scripts/deploy/deb/build.sh NFPM RELEASE VERSION ARCH SECONDS FILE
+#   scripts/deploy/deb/build.sh DEB RELEASE VERSION ARCH SECONDS FILE
 #
-# NFPM is the program, SECONDS the time of the files since the epoch.
+# DEB is the program of tools/deploy/deb, SECONDS the time of the files since the epoch.
 set -euo pipefail
 
-nfpm=$1
+deb=$1
 HERE="$(cd "$(dirname "$0")" && pwd)"
 TREE="$(realpath "$2")"
 VERSION=$3 ARCH=$4
@@ -16,4 +16,4 @@ export VERSION ARCH SOURCE_DATE_EPOCH=$5
 
 sed 's#/usr/local/bin/commons#/usr/bin/commons#; /^#/d' "$TREE/scripts/deploy/systemd/commons.service" >"$WORK/commons.service"
 sed -e "s#\${TREE}#$TREE#; s#\${WORK}#$WORK#; s#\${HERE}#$HERE#" "$HERE/nfpm.yaml" >"$WORK/nfpm.yaml"
-"$nfpm" package --config "$WORK/nfpm.yaml" --packager deb --target "$6"
+"$deb" "$WORK/nfpm.yaml" "$6"
