@@ -198,6 +198,11 @@ func (s *Server) recover(next sdk.MethodHandler) sdk.MethodHandler {
 		if list, isList := result.(*sdk.ListToolsResult); isList && err == nil {
 			result = s.listed(ctx, list)
 		}
+		if read, reads := req.(*sdk.ReadResourceRequest); reads {
+			if missing, is := errors.AsType[*jsonrpc.Error](err); is && missing.Code == sdk.CodeResourceNotFound {
+				err = noResource(read.Params.URI)
+			}
+		}
 		return result, err
 	}
 }
@@ -230,6 +235,16 @@ func (s *Server) noTool(name string) error {
 		message += " Did you mean " + near + "?"
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
+}
+
+// noResource returns the error of an unknown resource. That of the library quotes the URI as Go
+// does, which is invalid JSON for control characters, and then the answer is empty.
+func noResource(uri string) error {
+	data, _ := json.Marshal(map[string]string{"uri": uri}) // cannot fail
+	return &jsonrpc.Error{
+		Code: sdk.CodeResourceNotFound, Data: data,
+		Message: "There is no resource " + wire.Shown(uri, wire.MaxMethodShown) + ": resources/list names those that there are.",
+	}
 }
 
 // failed returns an error that no model can repair.

@@ -70,6 +70,7 @@ func FuzzPostMCP(f *testing.F) {
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
 		`{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{"cursor":"x"}}`,
 		`{"jsonrpc":"2.0","id":-1,"method":"resources/read","params":{"uri":"commons://guide","_meta":{"progressToken":1}}}`,
+		`{"jsonrpc":"2.0","id":-1,"method":"resources/read","params":{"uri":"commons:/` + "\x7f" + `guide"}}`, // a control character that JSON need not escape
 		`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_entry","arguments":{"id":"e1"}}}`,
