@@ -199,8 +199,8 @@ func (s *Server) recover(next sdk.MethodHandler) sdk.MethodHandler {
 			result = s.listed(ctx, list)
 		}
 		if read, reads := req.(*sdk.ReadResourceRequest); reads {
-			if missing, is := errors.AsType[*jsonrpc.Error](err); is && missing.Code == sdk.CodeResourceNotFound {
-				err = noResource(read.Params.URI)
+			if missing, is := errors.AsType[*jsonrpc.Error](err); is && missing.Code != jsonrpc.CodeInternalError {
+				err = noResource(missing.Code, read.Params.URI)
 			}
 		}
 		return result, err
@@ -239,10 +239,10 @@ func (s *Server) noTool(name string) error {
 
 // noResource returns the error of an unknown resource. That of the library quotes the URI as Go
 // does, which is invalid JSON for control characters, and then the answer is empty.
-func noResource(uri string) error {
+func noResource(code int64, uri string) error {
 	data, _ := json.Marshal(map[string]string{"uri": uri}) // cannot fail
 	return &jsonrpc.Error{
-		Code: sdk.CodeResourceNotFound, Data: data,
+		Code: code, Data: data,
 		Message: "There is no resource " + wire.Shown(uri, wire.MaxMethodShown) + ": resources/list names those that there are.",
 	}
 }
