@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/commons-cluster/commons/fsm/snapshot"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/simdisk"
 )
@@ -61,7 +61,7 @@ func TestPowerLoss(t *testing.T) {
 				live(t, x, l, meta, data, func(path string) {
 					x.mu.Lock()
 					defer x.mu.Unlock()
-					if !c.pebble && strings.Contains(filepath.Base(filepath.Dir(path)), "-") {
+					if !c.pebble && snapshot.IsState(filepath.Base(filepath.Dir(path))) {
 						return
 					}
 					if x.changes--; x.changes == 0 {

@@ -372,7 +372,7 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 // cannot contain it: templates replace it.
 const gap = "\x00"
 
-// around returns the frame of a page, with gaps. It is cached by all that it shows.
+// around returns the frame of a page, with gaps. It is cached by its key.
 func (s *Site) around(f *frame) (string, error) {
 	key := f.key()
 	if text, kept := s.frames.Get(key); kept {

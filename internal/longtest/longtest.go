@@ -1,6 +1,6 @@
 // Package longtest sets how long tests run. `go test ./...` is short enough to wait for.
 // With the variable TEST_LONG=1, as every night, tests with random input and tests that
-// need many rounds do more of them. Importing the package lowers the number of checks of rapid,
+// need many rounds do more of them, and those of one goroutine run with the race detector, too. Importing the package lowers the number of checks of rapid,
 // most with the race detector; -rapid.checks still sets it.
 package longtest
 
@@ -45,8 +45,8 @@ func Rounds(usual, long int) int {
 	return usual
 }
 
-// OneGoroutine skips a test in which one goroutine works after the other, with the race
-// detector: there is no race in it to find, and it takes ten times as long.
+// OneGoroutine skips a test with the race detector, unless tests are to run long. Its goroutines
+// do not run at the same time, so that it has no race, and it would take ten times as long.
 func OneGoroutine(tb testing.TB) {
 	tb.Helper()
 	if raced && !Wanted() {

@@ -20,8 +20,8 @@ const size = 1 << 40
 type Disk struct {
 	*vfs.MemFS
 
-	// cloning guards calls in which MemFS takes its read lock twice: a clone that waits for
-	// this lock in between would block them.
+	// cloning is held by calls in which MemFS takes its read lock twice. A clone that waits for
+	// that lock between the two would deadlock with them.
 	cloning sync.RWMutex
 }
 
@@ -54,8 +54,8 @@ func (d *Disk) Move(from, to string) error {
 	return errors.Join(d.MkdirAll(filepath.Dir(to), 0), d.Rename(from, to), d.syncAbove(to))
 }
 
-// Crash returns the disk as a loss of power at this moment leaves it: with the blocks and
-// names that were synced, and with each other one with a probability in percent.
+// Crash returns the disk after a loss of power at this moment. It keeps all synced blocks and
+// names, and each unsynced one with a probability in percent.
 func (d *Disk) Crash(percent int, rng *rand.Rand) *Disk {
 	d.cloning.Lock()
 	defer d.cloning.Unlock()

@@ -109,7 +109,7 @@ func TestLeaderLostInABackup(t *testing.T) {
 		c.Net().Change(c.Nodes[killed].Host(), serviceHost, func(l *simnet.Link) { l.Cut = false })
 		c.StartReady(killed)
 
-		// A backup is whole, and what the leader does next hangs: its record is never made.
+		// A backup is whole, and the next request of the leader hangs: it records no run.
 		var begun atomic.Int32
 		reached.Store(false)
 		service.Break(func(w http.ResponseWriter, r *http.Request) bool {

@@ -82,7 +82,7 @@ func (d directory) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// Abandon has no effect: Delete has done it.
+// Abandon has no effect: Delete removes the leftover of an interrupted Put.
 func (directory) Abandon(context.Context, string) error { return nil }
 
 // check rejects a missing directory: it is not created, because it may not be mounted.

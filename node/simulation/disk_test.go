@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/snapshot"
 	"github.com/commons-cluster/commons/internal/simdisk"
 )
 
@@ -84,8 +84,7 @@ func (d *disk) cutAfter(changes int, onlyNames bool) {
 func (d *disk) beforeChange(path string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// Pebble's directories and their copies are called db-1, incoming-2 and so on.
-	if d.onlyNames && strings.Contains(filepath.Base(filepath.Dir(path)), "-") {
+	if d.onlyNames && snapshot.IsState(filepath.Base(filepath.Dir(path))) {
 		return
 	}
 	if d.cut--; d.cut == 0 {

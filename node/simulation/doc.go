@@ -7,11 +7,11 @@
 // judge their calls: claims and request_ids are linearizable, and strong reads hold all that
 // was acknowledged.
 //
-// A loss of power keeps of the Raft log each transaction that has ended, and of one that is
-// under way all, some or no new pages. At the same moment the directory of the state (Pebble's
-// files, received states and the metadata of snapshots) loses what was not synced. Half of
-// the time a seeded share of the unsynced blocks and names is kept. The power goes off at any
-// time, or before a change of these files. These parts differ from a real disk:
+// A loss of power keeps all ended transactions of the Raft log. A transaction in progress keeps
+// all, some or no new pages. At the same moment the directory of the state (Pebble's
+// files, received states and the metadata of snapshots) loses its unsynced blocks and names; in
+// half of the crashes it keeps a seeded share of them. The power goes off at any time, or before
+// a change of these files. These parts differ from a real disk:
 //
 //   - bbolt's file keeps every transaction, so that a log without syncs looks like one with
 //     them; and files besides log and state, such as the identity, the address book and

@@ -256,8 +256,8 @@ func (c *nodes) startAll() {
 	}
 }
 
-// crash ends nodes at once. The next starts see of their logs only what was synced, and of
-// their states that and a share of the rest.
+// crash ends nodes at once. Their next starts see the synced data of logs and states, and a share
+// of the unsynced data of states.
 func (c *nodes) crash(victims ...int) {
 	left := map[int][]byte{}
 	path := func(i int) string { return filepath.Join(c.Nodes[i].DataDir(), offline.LogFile) }
