@@ -59,6 +59,7 @@ func (r *report) finish(o *options, place string) error {
 		fmt.Println("  ", v.Summary())
 		if len(v.Findings) > 0 {
 			failed = append(failed, errors.New(v.Summary()))
+			printCalls(v.Findings[0].Calls)
 		}
 	}
 	if r.Error == "" && r.Rate < o.least {
@@ -98,6 +99,16 @@ func (r *report) finish(o *options, place string) error {
 		return fmt.Errorf("%w: no fault of the plan can be carried out here", errSkipped)
 	}
 	return errors.Join(failed...)
+}
+
+// printCalls prints calls as the report has them: where a run only leaves its output, they are
+// the evidence.
+func printCalls(calls []record.Call) {
+	for i := range calls[:min(len(calls), check.MaxShown)] {
+		if line, err := json.Marshal(&calls[i]); err == nil {
+			fmt.Printf("     %s\n", line)
+		}
+	}
 }
 
 // reportName is the file name of a run's report, without the extension.

@@ -138,6 +138,12 @@ func TestChecksSeeWhatIsWrong(t *testing.T) {
 		{"a request_id is written twice", "each request_id is linearizable", func(c []record.Call, _ *Final) {
 			c[0].Outcome, c[0].ID, c[1].Duplicate = record.Done, "e1", false
 		}},
+		{"a first write is answered as a repetition", "each request_id is linearizable", func(c []record.Call, _ *Final) {
+			c[0].RequestID = ""
+		}},
+		{"a first write that was sent twice is answered as a repetition", "", func(c []record.Call, _ *Final) {
+			c[0].RequestID, c[1].Resent = "", true
+		}},
 		{"a job is claimed twice", "each job is linearizable", func(c []record.Call, _ *Final) { c[7].Outcome, c[7].Code = record.Done, "" }},
 		{"a strong read is old", "each job is linearizable", func(c []record.Call, _ *Final) { c[8].Status, c[8].ClaimedBy = "open", "" }},
 		{"a strong read lacks what was acknowledged", "strong reads hold what was acknowledged", func(c []record.Call, _ *Final) { c[33].Seen = []string{"e6", "e2"} }},

@@ -65,7 +65,8 @@ func model[State comparable](first State, step func(State, *record.Call) (bool, 
 const writtenSomewhere = "?"
 
 // requestIDs is the model of one request_id: its first write makes an entry, and each
-// further write is answered with that entry. The state is the entry's id.
+// further write is answered with that entry. A call that was sent twice may get the answer of
+// its own repetition. The state is the entry's id.
 var requestIDs = model("", func(id string, c *record.Call) (bool, string) {
 	switch {
 	case c.Outcome == record.Unknown:
@@ -73,7 +74,7 @@ var requestIDs = model("", func(id string, c *record.Call) (bool, string) {
 	case !c.Duplicate:
 		return id == "", c.ID
 	}
-	return id == c.ID || id == writtenSomewhere, c.ID
+	return id == c.ID || id == writtenSomewhere || id == "" && c.Resent, c.ID
 })
 
 func checkRequestIDs(v *Verdict, calls []record.Call, _ *Final) {

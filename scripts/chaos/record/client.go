@@ -71,10 +71,10 @@ func (cl *Caller) send(ctx context.Context, c *Call, base string, r request) map
 	if r.body != nil {
 		body = string(harness.Got(json.Marshal(r.body)))
 	}
-	// Go itself sends a GET again when its connection breaks: the error is that
-	// of the second attempt, and the first may have had its effect.
-	var sent atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	// Go itself sends a GET again when its connection breaks: the answer is that
+	// to the second attempt, and the first may have had its effect.
+	var sent atomic.Int32
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Add(1) }})
 	headers := make([]string, 0, 2+2*len(r.header))
 	if c.MinIndex > 0 {
 		headers = append(headers, "X-Commons-Min-Index", strconv.FormatUint(c.MinIndex, 10))
@@ -83,9 +83,10 @@ func (cl *Caller) send(ctx context.Context, c *Call, base string, r request) map
 		headers = append(headers, name, r.header.Get(name))
 	}
 	res, err := raw.Do(ctx, cl.http, r.method, base+r.path, body, headers...)
+	c.Resent = c.Resent || sent.Load() > 1
 	if err != nil {
 		c.Outcome, c.Error = Unknown, err.Error()
-		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" && !sent.Load() {
+		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" && sent.Load() == 0 {
 			c.Outcome = Failed
 		}
 		return nil
@@ -107,9 +108,9 @@ func (c *Call) read(status int, answer map[string]any) {
 	switch {
 	case c.Code == "" && status < http.StatusMultipleChoices:
 		c.Outcome = Done
-	case notWritten[c.Code]:
+	case notWritten[c.Code] && !c.Resent:
 		c.Outcome = Failed
-	case c.Code == "outcome_unknown", c.Code == "" || status >= http.StatusInternalServerError:
+	case notWritten[c.Code], c.Code == "outcome_unknown", c.Code == "" || status >= http.StatusInternalServerError:
 		c.Outcome, c.Error = Unknown, fmt.Sprintf("status %d", status)
 	default:
 		c.Outcome = Rejected

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -62,5 +63,38 @@ func TestSentAndLost(t *testing.T) {
 		if got := ask(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// TestSentTwice: the answer to a GET that net/http has sent again is that to the repetition:
+// it proves neither that the call had no effect, nor that an earlier call had it.
+func TestSentTwice(t *testing.T) {
+	for answer, want := range map[string]Outcome{
+		`{"entry":{"id":"e1"},"duplicate":true}`: Done,
+		`{"code":"not_enqueued"}`:                Unknown,
+	} {
+		var served int
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if served++; served == 2 {
+				panic(http.ErrAbortHandler)
+			}
+			if served == 3 && want != Done {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = io.WriteString(w, answer)
+		}))
+		cl := NewCaller(time.Now(), server.Client(), &History{})
+		ask := func() (c Call) {
+			c.Kind = Publish
+			cl.send(t.Context(), &c, server.URL, request{method: http.MethodGet, path: "/", header: http.Header{}})
+			return c
+		}
+		if c := ask(); c.Resent {
+			t.Errorf("%s: the first call was sent twice", answer)
+		}
+		if c := ask(); c.Outcome != want || !c.Resent || served != 3 {
+			t.Errorf("%s: %s, sent again: %t, served %d, want %s and a repetition", answer, c.Outcome, c.Resent, served, want)
+		}
+		server.Close()
 	}
 }

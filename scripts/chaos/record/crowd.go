@@ -190,8 +190,9 @@ func (l *lane) publish(ctx context.Context, surface string, repeat bool, superse
 		sent.RequestID = fmt.Sprintf("%s-%d", l.name, l.n)
 	}
 	for range maxRepeats {
-		c := sent
-		l.Client.do(ctx, &c, l.node(), publication(&c, l.header))
+		c, node := sent, l.node()
+		c.Resent = surface == "get" && node == l.Balancer
+		l.Client.do(ctx, &c, node, publication(&c, l.header))
 		if c.Outcome == Done {
 			l.last, l.index = c, max(l.index, c.Index)
 		}
