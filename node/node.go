@@ -384,7 +384,7 @@ func (n *Node) openRaft() (err error) {
 		Hooks: consensus.Hooks{
 			Around: n.health.Watch, Stored: n.health.Stored, Failed: n.health.LogFailed, Founded: n.dataKey.Join, Restored: n.restored,
 			Abandon: func(err error) {
-				n.abandon(fmt.Errorf("%w; see to it that the disk of %s takes writes, and start the node again", err, n.cfg.DataDir))
+				n.abandon(fmt.Errorf("%w; make the disk of %s writable, and start the node again", err, n.cfg.DataDir))
 			},
 			Covered: n.covered,
 		},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -111,6 +112,9 @@ func (b *bucket) Put(ctx context.Context, name string, r io.Reader) error {
 
 func (b *bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	body, _, _, err := b.core.GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
+	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+		return nil, fmt.Errorf("read %s in the bucket: %w", name, fs.ErrNotExist)
+	}
 	return body, explain("read", err)
 }
 
@@ -142,7 +146,7 @@ func (b *bucket) Abandon(ctx context.Context, name string) error {
 }
 
 const (
-	credentialsHint = "see to the key in --backup-credentials, and to its rights to write, read, list and delete, and to end unfinished uploads"
+	credentialsHint = "check the key in --backup-credentials, and that it may write, read, list, delete, and abort multipart uploads"
 	regionHint      = "name the region of the bucket with --backup-region"
 )
 
@@ -170,5 +174,5 @@ func explain(what string, err error) error {
 	if !answered {
 		return fmt.Errorf("%s in the bucket: %w", what, err)
 	}
-	return fmt.Errorf("%s in the bucket: %w (%s); %s", what, err, answer.Code, cmp.Or(hints[answer.Code], "see to the service, and repeat"))
+	return fmt.Errorf("%s in the bucket: %w (%s); %s", what, err, answer.Code, cmp.Or(hints[answer.Code], "check the service, and repeat"))
 }

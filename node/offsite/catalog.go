@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -126,7 +127,11 @@ func List(ctx context.Context, s Store, clusterID string) (found []Manifest, err
 			continue
 		}
 		var m Manifest
-		if err := read(ctx, s, o.Name, &m); err != nil {
+		err := read(ctx, s, o.Name, &m)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a run has deleted it meanwhile
+		}
+		if err != nil {
 			return nil, err
 		}
 		m.Name, m.ClusterID = name+backupSuffix, id // whatever the contents say

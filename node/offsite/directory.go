@@ -64,6 +64,9 @@ func (d directory) List(ctx context.Context) (found []Object, err error) {
 			return errTooMany
 		}
 		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) { // deleted, or renamed, meanwhile
+			return ctx.Err()
+		}
 		if err == nil {
 			found = append(found, Object{name, info.Size()})
 		}

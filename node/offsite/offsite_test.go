@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -72,6 +73,29 @@ func TestStore(t *testing.T) {
 		check.Diff(t, names(t, s), []string{"b/two"}, "objects after a deletion")
 		must.Do(t, offsite.Try(ctx, s, own))
 		check.Diff(t, names(t, s), []string{"b/two"}, "objects after a try")
+	})
+}
+
+// vanishing is a store in which another process deletes an object after each list.
+type vanishing struct {
+	offsite.Store
+	object string
+}
+
+func (v vanishing) List(ctx context.Context) ([]offsite.Object, error) {
+	found, err := v.Store.List(ctx)
+	return found, errors.Join(err, v.Delete(ctx, v.object))
+}
+
+// TestListWhileAnotherDeletes: a manifest that a run deletes after the store was listed does
+// not hide the other backups.
+func TestListWhileAnotherDeletes(t *testing.T) {
+	stores(t, func(t *testing.T, s offsite.Store) {
+		t.Helper()
+		old, kept := must.Get(save(t, s, own, true, day))(t), must.Get(save(t, s, own, true, 2*day))(t)
+		check.Diff(t, must.Get(offsite.List(t.Context(), vanishing{s, old.Name + ".json"}, own))(t), []offsite.Manifest{kept}, "backups")
+		_, err := s.Get(t.Context(), old.Name+".json")
+		check.Equal(t, errors.Is(err, fs.ErrNotExist), true, "a missing object is reported as such")
 	})
 }
 
@@ -310,7 +334,7 @@ func TestAccess(t *testing.T) {
 	wrong := service.Access(t)
 	must.Do(t, os.WriteFile(wrong.Credentials, []byte("AWS_ACCESS_KEY_ID=ANOTHER\nAWS_SECRET_ACCESS_KEY = "+offsitetest.Secret+"\n"), 0o600))
 	s := must.Get(offsite.Open("s3://"+offsitetest.Bucket, wrong))(t)
-	check.ErrText(t, offsite.Try(t.Context(), s, own), "see to the key in --backup-credentials", "try with another key")
+	check.ErrText(t, offsite.Try(t.Context(), s, own), "check the key in --backup-credentials", "try with another key")
 	must.Do(t, os.WriteFile(wrong.Credentials, []byte("aws_secret_access_key "+offsitetest.Secret+"\n"), 0o600))
 	for _, tc := range []struct {
 		name, address string

@@ -28,6 +28,7 @@ type Store interface {
 	// Put stores everything that r returns. After an error the object is absent, or as it was
 	// before. If ctx ends, r may still be read, and the write may still complete.
 	Put(ctx context.Context, name string, r io.Reader) error
+	// Get returns an object. The error for a missing one is fs.ErrNotExist.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// List returns the objects in no particular order. It is an error if there are more than
 	// MaxObjects.
