@@ -121,6 +121,7 @@ func TestWaitsOverTLS(t *testing.T) {
 
 // A broken handshake counts as no request.
 func TestBrokenHandshake(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	addr, _ := startTLS(t, s)
 	before := s.API.Requests()

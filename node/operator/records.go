@@ -95,7 +95,8 @@ func backupsUntil(v *view.View, purged int64) (string, error) {
 		return "", err
 	}
 	kept := int64(set.BackupKeep * set.BackupMillis) //nolint:gosec // bounded by their check
-	return time.UnixMilli(purged + kept).UTC().Format(time.RFC3339), nil
+	until := time.UnixMilli(purged + kept).Add(time.Second - time.Millisecond) // in whole seconds, rounded up
+	return until.UTC().Format(time.RFC3339), nil
 }
 
 // PurgeList returns all purges before the call.
