@@ -314,7 +314,11 @@ func getOpenAPI(x *exchange) error {
 		switch {
 		case p.Name != "for":
 		case p.Value == "agents":
-			return x.AnswerCached(op.ContentJSON, x.http.documentForAgents)
+			document, err := x.http.documentForAgents()
+			if err != nil {
+				return err
+			}
+			return x.AnswerCached(op.ContentJSON, document)
 		default:
 			return wire.Invalid([]wire.Issue{{"for", "must be agents, or be left out"}}, wire.Object{{"for", "agents"}})
 		}

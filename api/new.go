@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,9 +62,7 @@ func New(cfg Config) (*Server, error) {
 
 // prepare builds the documents, cards and encoders that answers need.
 func (s *Server) prepare() (err error) {
-	if s.documentForAgents, err = forAgents(s.document); err != nil {
-		return err
-	}
+	s.documentForAgents = sync.OnceValues(func() (string, error) { return forAgents(s.document) })
 	operator := s.cfg.Operator.sentence()
 	if s.pages, err = readPages(operator); err != nil {
 		return err

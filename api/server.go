@@ -68,8 +68,8 @@ type Server struct {
 	requests *requestLog
 	clients  clients
 	document string // OpenAPI, with the operator
-	// documentForAgents is the part of document that agents need.
-	documentForAgents string
+	// documentForAgents returns the part of document that agents need, made at its first use.
+	documentForAgents func() (string, error)
 	gate              gate
 	table             []route
 	pages             map[string]string // of the documentation, by name

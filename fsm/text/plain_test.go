@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 )
 
 func TestPlain(t *testing.T) {
@@ -41,6 +42,7 @@ func TestPlain(t *testing.T) {
 // TestPlainIsVersioned: the result of Plain for any code point changes only with
 // command.FoldVersion, because rules keep the version that they were made with.
 func TestPlainIsVersioned(t *testing.T) {
+	longtest.OneGoroutine(t)
 	h := sha256.New()
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		fmt.Fprintf(h, "%s\n", text.Plain([]string{"a" + string(r) + "b"}))

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 )
 
 func TestWords(t *testing.T) {
@@ -231,6 +232,7 @@ func checkRuns(t fataler, s string, have map[string]bool, terms []string) {
 
 // TestEveryLetter puts every letter and number of Unicode through the properties.
 func TestEveryLetter(t *testing.T) {
+	longtest.OneGoroutine(t)
 	rangetable.Visit(rangetable.Merge(unicode.L, unicode.N), func(r rune) {
 		s := string(r)
 		checkWords(t, s)

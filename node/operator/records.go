@@ -94,7 +94,7 @@ func backupsUntil(v *view.View, purged int64) (string, error) {
 	if err != nil || run.Oldest == 0 || run.Oldest > purged {
 		return "", err
 	}
-	kept := int64(set.BackupKeep * set.BackupMillis) //nolint:gosec // bounded by their check
+	kept := int64(set.BackupKeep * set.BackupMillis)                           //nolint:gosec // bounded by their check
 	until := time.UnixMilli(purged + kept).Add(time.Second - time.Millisecond) // in whole seconds, rounded up
 	return until.UTC().Format(time.RFC3339), nil
 }
