@@ -348,6 +348,12 @@ copy_state() { # for comparison with a join
   cp -r "$work/new/n1" "$work/copy" && find "$work/copy" -type f -exec sha256sum {} + && rm -r "$work/copy"
 }
 
+scheduled_backup() { # by the leader, to a directory, and read back
+  mkdir "$work/store"
+  "$work/commons" settings set "backup.url=file://$work/store" --yes "${control[@]}"
+  until "$work/commons" settings show --json "${control[@]}" | jq -e '.backup.saved > 0' >/dev/null; do sleep 0.5; done
+}
+
 purge_entries() { # until no disk holds their texts
   seq -f 'e%.0f' 1000 | xargs -n 100 "$work/commons" mod purge "${control[@]}" --yes --reason measurement
   until "$work/commons" status --json "${control[@]}" | jq -e '[.servers[].report.purges | .known == .state and .known == .log] | all' >/dev/null; do sleep 0.5; done
@@ -407,6 +413,7 @@ operations() {
     during 'join from nothing' join_cluster
     during 'snapshot save' "$work/commons" snapshot save "$work/backup" "${control[@]}" --timeout 1h
     during 'snapshot restore' "$work/commons" snapshot restore "$work/backup" --data-dir "$work/restored" --node-id r1 --secret-file "$work/new/secret" --purged-from "127.0.0.1:$((port + 10))"
+    during 'scheduled backup' scheduled_backup
     during digest "$work/commons" digest "${control[@]}" --timeout 1h
     during 'purge of 1,000' purge_entries
     suspend_follower >"$work/operation.log" 2>&1
