@@ -351,7 +351,8 @@ copy_state() { # for comparison with a join
 scheduled_backup() { # by the leader, to a directory, and read back
   mkdir "$work/store"
   "$work/commons" settings set "backup.url=file://$work/store" --yes "${control[@]}"
-  until "$work/commons" settings show --json "${control[@]}" | jq -e '.backup.saved > 0' >/dev/null; do sleep 0.5; done
+  until "$work/commons" settings show --json "${control[@]}" | jq -e '.backup.began > 0' >/dev/null; do sleep 0.5; done
+  "$work/commons" settings show --json "${control[@]}" | jq -e '.backup.saved > 0'
 }
 
 purge_entries() { # until no disk holds their texts

@@ -11,7 +11,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -53,7 +52,6 @@ func TestCutsOutliveSeals(t *testing.T) {
 
 // TestInterruptedSeal crashes between the pieces of a block.
 func TestInterruptedSeal(t *testing.T) {
-	longtest.OneGoroutine(t)
 	errCrash := errors.New("crash")
 	for pieces := range 4 {
 		w := newWorld(t, 1)

@@ -27,7 +27,7 @@ func TestReadersBesideAdds(t *testing.T) {
 	m.fill(rand.New(rand.NewPCG(4, 4)), 4*BlockEntries)
 
 	// Each view is searched, by then up to two blocks behind what is being added.
-	every := uint64(97)
+	every := uint64(97) // entries from one view to the next
 	if testing.Short() {
 		every = 389
 	}

@@ -1,7 +1,8 @@
 // Package longtest sets how long tests run. `go test ./...` is short enough to wait for.
 // With the variable TEST_LONG=1, as every night, tests with random input and tests that
-// need many rounds do more of them, and those of one goroutine run with the race detector, too. Importing the package lowers the number of checks of rapid,
-// most with the race detector; -rapid.checks still sets it.
+// need many rounds do more of them, and tests of one goroutine run with the race detector,
+// too. Importing the package lowers the number of checks of rapid, most with the race
+// detector; -rapid.checks still sets it.
 package longtest
 
 import (

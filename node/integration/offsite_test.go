@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
@@ -82,12 +81,7 @@ func TestScheduledBackups(t *testing.T) {
 // backups returns the names of the backups that count.
 func backups(t *testing.T, s offsite.Store) (names []string) {
 	t.Helper()
-	var list []offsite.Manifest
-	must.Do(t, await.Until(t.Context(), nodetest.Patience, await.Every, func() (err error) { // a manifest may be deleted before it is read
-		list, err = offsite.List(t.Context(), s, "")
-		return err
-	}))
-	for _, m := range list {
+	for _, m := range must.Get(offsite.List(t.Context(), s, ""))(t) {
 		if m.Complete {
 			names = append(names, m.Name)
 		}

@@ -94,8 +94,9 @@ func backupsUntil(v *view.View, purged int64) (string, error) {
 	if err != nil || run.Oldest == 0 || run.Oldest > purged {
 		return "", err
 	}
-	kept := int64(set.BackupKeep * set.BackupMillis)                           //nolint:gosec // bounded by their check
-	until := time.UnixMilli(purged + kept).Add(time.Second - time.Millisecond) // in whole seconds, rounded up
+	kept := int64(set.BackupKeep * set.BackupMillis) //nolint:gosec // bounded by their check
+	// The date has whole seconds. It is rounded up, so that it is never too early.
+	until := time.UnixMilli(purged + kept).Add(time.Second - time.Millisecond)
 	return until.UTC().Format(time.RFC3339), nil
 }
 

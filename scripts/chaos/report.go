@@ -101,8 +101,8 @@ func (r *report) finish(o *options, place string) error {
 	return errors.Join(failed...)
 }
 
-// printCalls prints calls as the report has them: where a run only leaves its output, they are
-// the evidence.
+// printCalls prints the first calls of a finding as JSON. CI keeps the output of a run, not its
+// report.
 func printCalls(calls []record.Call) {
 	for i := range calls[:min(len(calls), check.MaxShown)] {
 		if line, err := json.Marshal(&calls[i]); err == nil {

@@ -71,8 +71,8 @@ type Call struct {
 	Outcome Outcome       `json:"outcome"`
 	Code    string        `json:"code,omitempty"` // of the Error object
 	Error   string        `json:"error,omitempty"`
-	// Resent: the client's library or the balancer has, or may have, sent the call more than
-	// once, so the answer can be that to a repetition.
+	// Resent: net/http or the balancer may have sent the call more than once, so the answer may
+	// be that to a repetition.
 	Resent bool `json:"resent,omitempty"`
 
 	Agent      string `json:"agent"`
