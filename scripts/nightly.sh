@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a part of the nightly workflow. Each takes hours.
 #
-#   scripts/nightly.sh fuzz|chaos|race|mutants|coverage
+#   scripts/nightly.sh fuzz|chaos|race|mutants|loaded|coverage
 #
 # A failed part leaves its reports in the directory nightly.
 set -euo pipefail
@@ -22,11 +22,14 @@ race)
 mutants)
   COMMONS_CI_MUTANTS_TIME=0 bash .ci/run mutants
   ;;
+loaded) # tests of clusters in which leaders die, beside busy processors and a busy disk
+  scripts/loaded.sh
+  ;;
 coverage)
   scripts/coverage.sh nightly
   ;;
 *)
-  echo "usage: scripts/nightly.sh fuzz|chaos|race|mutants|coverage" >&2
+  echo "usage: scripts/nightly.sh fuzz|chaos|race|mutants|loaded|coverage" >&2
   exit 2
   ;;
 esac

@@ -50,7 +50,19 @@ func Rounds(usual, long int) int {
 // do not run at the same time, so that it has no race, and it would take ten times as long.
 func OneGoroutine(tb testing.TB) {
 	tb.Helper()
+	skipRaced(tb)
+}
+
+// ManyMinutes skips a test with the race detector, unless tests are to run long. Clusters run for
+// many minutes of virtual time in it, beside a shorter test of the same goroutines.
+func ManyMinutes(tb testing.TB) {
+	tb.Helper()
+	skipRaced(tb)
+}
+
+func skipRaced(tb testing.TB) {
+	tb.Helper()
 	if raced && !Wanted() {
-		tb.Skip("skipped with the race detector; TEST_LONG=1 runs it")
+		tb.Skip("skipped with the race detector; " + Variable + "=1 runs it")
 	}
 }

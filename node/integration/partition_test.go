@@ -100,7 +100,7 @@ func TestOneWayCuts(t *testing.T) {
 				load.WaitMore(100)
 				before := c.Nodes[third].Status()
 				// A node that forced elections would do so once a second.
-				for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+				for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
 					load.WaitMore(10)
 				}
 				after := c.Nodes[third].Status()
