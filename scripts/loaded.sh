@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly most=15m # that the load stays, should this script be killed
+readonly most=15m # the load ends after this time, even if this script is killed
 built="$(mktemp -d)"
 busy=()
 finish() {

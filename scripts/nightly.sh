@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a part of the nightly workflow. Each takes hours.
+# Runs a part of the nightly workflow. Most take hours.
 #
 #   scripts/nightly.sh fuzz|chaos|race|mutants|loaded|coverage
 #

@@ -1,7 +1,7 @@
 // Package longtest sets how long tests run. `go test ./...` is short enough to wait for.
 // With the variable TEST_LONG=1, as every night, tests with random input and tests that
-// need many rounds do more of them, and tests of one goroutine run with the race detector,
-// too. Importing the package lowers the number of checks of rapid, most with the race
+// need many rounds do more of them, and those that are left out with the race detector run
+// with it, too. Importing the package lowers the number of checks of rapid, most with the race
 // detector; -rapid.checks still sets it.
 package longtest
 
@@ -53,8 +53,8 @@ func OneGoroutine(tb testing.TB) {
 	skipRaced(tb)
 }
 
-// ManyMinutes skips a test with the race detector, unless tests are to run long. Clusters run for
-// many minutes of virtual time in it, beside a shorter test of the same goroutines.
+// ManyMinutes skips a test with the race detector, unless tests are to run long. Its clusters run
+// for many minutes of virtual time, and a shorter test runs the same goroutines.
 func ManyMinutes(tb testing.TB) {
 	tb.Helper()
 	skipRaced(tb)
