@@ -269,7 +269,7 @@ var banned = regexp.MustCompile(`(?i)\b(is|are) what\b|(^|\. )what\b|\bwhat (it|
 
 // TestStructureComments fails for comments that use a banned construction.
 func TestStructureComments(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	for _, p := range listPackages(t, "./...") {
 		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 			if found := bannedIn(t, filepath.Join(p.Dir, name)); len(found) > 0 {

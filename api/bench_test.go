@@ -18,7 +18,7 @@ import (
 
 // BenchmarkHTTP measures whole requests over loopback, client included.
 func BenchmarkHTTP(b *testing.B) {
-	s := apitest.Start(b, apitest.NewBackend(b))
+	s := apitest.Start(b, apitest.NewBackend(b), unboundedRejections)
 	for i := range 500 {
 		hello := publishHello
 		hello.Agent = fmt.Sprint("bench-", i%16)

@@ -256,6 +256,26 @@ func TestPagesGoOn(t *testing.T) {
 	}
 }
 
+// TestPositionInAConversation holds that a page names its part of a conversation, also if the
+// number in its address is wrong.
+func TestPositionInAConversation(t *testing.T) {
+	s := start(t)
+	first := s.Publish(map[string]any{"agent": "Ada", "body": "One of many."})
+	for range 101 {
+		s.Publish(map[string]any{"agent": "Ada", "body": "Another one.", "reply_to": first.ID})
+	}
+	for before, want := range map[string]string{
+		"":                    "101 replies, entries 1 to 100",
+		"-5":                  "101 replies, entries 1 to 100",
+		"9223372036854775807": "101 replies, entries 102 to 201",
+	} {
+		title := browse(t, s, "/e/"+first.ID+"?before="+before, http.StatusOK).all("h2")[0]
+		if got := text(title); !strings.Contains(got, want) {
+			t.Errorf("before=%s: the heading is %q, want %q", before, got, want)
+		}
+	}
+}
+
 // TestPagesAreNotStale holds that a page that is kept gives way to what was written.
 func TestPagesAreNotStale(t *testing.T) {
 	s := start(t)

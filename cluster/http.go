@@ -28,8 +28,8 @@ const (
 
 	// A client pings a connection that has been silent this long; together
 	// with the ping's own timeout, a node notices a dead peer within 2 s.
-	clientPingAfter   = time.Second
-	clientPingTimeout = 900 * time.Millisecond
+	clientPingAfter    = time.Second
+	defaultPingTimeout = 900 * time.Millisecond
 	// An operator's command has a timeout of its own, and no other node to turn to: a
 	// busy node may be slow to answer.
 	operatorPingTimeout = 20 * time.Second
@@ -138,12 +138,12 @@ func newHTTP2(pingTimeout time.Duration, dial func(ctx context.Context, network,
 }
 
 func (p *Port) newTransport() (t *http.Transport) {
-	t = newHTTP2(clientPingTimeout, func(ctx context.Context, _, addr string) (net.Conn, error) {
+	t = newHTTP2(p.cfg.PingTimeout, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		serverID, _, err := splitAddr(addr)
 		if err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+		ctx, cancel := context.WithTimeout(ctx, p.cfg.DialTimeout)
 		defer cancel()
 		return p.dial(ctx, serverID, ProtocolHTTP, t)
 	})

@@ -105,6 +105,7 @@ func TestClientNoticesADeadPeer(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	var stalled atomic.Bool
 	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) {
+		cfg.PingTimeout = 3 * time.Second
 		cfg.Network.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			raw, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			if err != nil {

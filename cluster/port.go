@@ -23,9 +23,9 @@ const (
 
 	// HandshakeTimeout bounds an incoming handshake, and the wait for the protocol's
 	// server to accept the connection afterwards.
-	HandshakeTimeout = 5 * time.Second
-	MaxHandshakes    = 256             // incoming, at any time
-	DialTimeout      = 2 * time.Second // of one HTTP/2 dial, over all addresses of a server
+	HandshakeTimeout   = 5 * time.Second
+	MaxHandshakes      = 256             // incoming, at any time
+	defaultDialTimeout = 2 * time.Second // of one HTTP/2 dial, over all addresses of a server
 	// RotationGrace is the time that connections stay open after the secret that
 	// verified them was removed.
 	RotationGrace = 10 * time.Second
@@ -50,6 +50,10 @@ type PortConfig struct {
 	Resolve         func(serverID string) (addr string, ok bool)
 	Logger          *slog.Logger // nil discards messages
 	MaxRequestBytes int64        // of an HTTP request body; 0 means DefaultMaxRequestBytes
+	// DialTimeout and PingTimeout are the times after which a node that does not answer
+	// counts as dead: for an HTTP/2 connection, and for a ping on one. 0 means
+	// defaultDialTimeout and defaultPingTimeout.
+	DialTimeout, PingTimeout time.Duration
 
 	// Network replaces the system's network, for tests. DialContext gets addresses of the
 	// form IP:port; DialTarget returns the id of the dialed server.
@@ -155,6 +159,8 @@ func checkPortConfig(cfg *PortConfig) error {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.MaxRequestBytes = cmp.Or(cfg.MaxRequestBytes, DefaultMaxRequestBytes)
+	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, defaultDialTimeout)
+	cfg.PingTimeout = cmp.Or(cfg.PingTimeout, defaultPingTimeout)
 	cfg.Network = cfg.Network.WithDefaults(net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount})
 	if cfg.LookupHost == nil {
 		cfg.LookupHost = net.DefaultResolver.LookupHost

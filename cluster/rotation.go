@@ -33,7 +33,7 @@ func (t *rotatingTransport) CloseIdleConnections() { t.current.Load().CloseIdleC
 // requests.
 func (t *rotatingTransport) rotate() {
 	old := t.current.Swap(t.port.newTransport())
-	lastDial := time.Now().Add(DialTimeout) // one may be under way
+	lastDial := time.Now().Add(t.port.cfg.DialTimeout) // one may be under way
 	t.port.wg.Go(func() {
 		tick := time.NewTicker(drainCheckInterval)
 		defer tick.Stop()

@@ -60,6 +60,8 @@ func startNode(t *testing.T, dir *directory, id string, secrets *Secrets, change
 	cfg := PortConfig{
 		Addr: "127.0.0.1:0", ServerID: id, Secrets: secrets, Resolve: dir.resolve, Logger: n.logs.logger(),
 		ClusterID: func() string { return n.cluster.Load().(string) },
+		// A busy machine is no dead peer.
+		DialTimeout: waitLimit, PingTimeout: waitLimit,
 	}
 	if change != nil {
 		change(&cfg)

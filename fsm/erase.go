@@ -179,6 +179,8 @@ func wholeRange(space byte) state.KeyRange {
 // compact rewrites all tables that overlap the ranges. It deletes an unused key at each
 // end, so that there is something to compact the tables with, down to the lowest level.
 func (s *store) compact(ctx context.Context, ranges []state.KeyRange) error {
+	s.files.paced.Store(true)
+	defer s.files.paced.Store(false)
 	batch := s.DB.NewBatch()
 	var err error
 	for _, r := range ranges {

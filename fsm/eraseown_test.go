@@ -184,7 +184,7 @@ func TestErasuresOfADay(t *testing.T) {
 
 // TestErasuresOfAll: all names together erase a bounded number of texts in a day.
 func TestErasuresOfAll(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	r := newRig(t)
 	names := command.MaxAllErasures/command.MaxErasures + 1
 	last := command.Result{}

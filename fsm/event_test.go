@@ -143,7 +143,7 @@ func TestManyEventsOfOneLogEntry(t *testing.T) {
 
 // TestOldEventsGo: the ring has an end, and who is behind it is told.
 func TestOldEventsGo(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	r := newRig(t)
 	log := make([]apply.LogEntry, 0, 1000)
 	flush := func() {

@@ -100,10 +100,11 @@ type Summary struct {
 // Export is a consistent copy of the state as a stream, taken while the machine runs.
 // It is not safe for concurrent use, and must be closed.
 type Export struct {
-	*snapshot.Outgoing // Read and Size are of the stream
+	*snapshot.Outgoing // Size is of the stream
 	Summary
 	db   *pebble.DB // of the checkpoint, read only
 	head state.Head
+	step func()
 }
 
 // Export begins an export of everything applied so far. Errors:
@@ -113,7 +114,7 @@ func (m *Machine) Export() (*Export, error) {
 	if err != nil {
 		return nil, fmt.Errorf("export the state: %w", err)
 	}
-	e := &Export{Outgoing: out}
+	e := &Export{Outgoing: out, step: m.opts.Pace()}
 	if e.db, err = m.openCheckpoint(out.Dir()); err == nil {
 		e.head, e.Summary, err = summarize(e.db)
 	}
@@ -121,6 +122,13 @@ func (m *Machine) Export() (*Export, error) {
 		return nil, fmt.Errorf("export the state: %w", errors.Join(err, e.Close()))
 	}
 	return e, nil
+}
+
+// Read reads the stream.
+func (e *Export) Read(p []byte) (int, error) {
+	n, err := e.Outgoing.Read(p)
+	e.step()
+	return n, err
 }
 
 // summarize reads the head and the summary of a database.

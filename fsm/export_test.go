@@ -46,6 +46,23 @@ func exportOf(t *testing.T, m *Machine) (data []byte, sum Summary, rows [32]byte
 	return data, e.Summary, rows
 }
 
+// TestExportLeavesTheCache: the rows that an export reads do not displace those of requests.
+func TestExportLeavesTheCache(t *testing.T) {
+	r := newRig(t)
+	for range 300 {
+		r.run(post("ada", nil))
+	}
+	e := must.Get(r.Export())(t)
+	v := r.acquire()
+	defer v.Release()
+	before := v.store.DB.Metrics().BlockCache
+	must.Get(e.RowDigest())(t)
+	if after := v.store.DB.Metrics().BlockCache; after.Size != before.Size {
+		t.Errorf("the cache has %d bytes after the export's rows were read, before %d", after.Size, before.Size)
+	}
+	must.Do(t, e.Close())
+}
+
 func TestExportBecomesANewCluster(t *testing.T) {
 	r := newRig(t)
 	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")})

@@ -72,7 +72,7 @@ func refusals(t *testing.T, most uint64, texts []string) (refused []string) {
 
 // TestFloodsOfVariants floods with one text in variants, of which a part of the words differ.
 func TestFloodsOfVariants(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	for _, test := range []struct{ words, differ, least int }{
 		{80, 4, 570},
 		{80, 8, 500},

@@ -23,8 +23,7 @@ import (
 
 // goldenAdvice explains a failure of TestGoldenLog.
 const goldenAdvice = `Apply has another effect on a log of format 1 than before: nodes of two versions would compute different states.
-If the change belongs to a later format, apply must check tx.format. While format 1 is open, write the file anew and read the diff:
-    go test ./fsm -run TestGoldenLog -update`
+The change belongs to a later format: apply must check tx.format. See "A new format" in CONTRIBUTING.md.`
 
 const (
 	goldenEntries = 75       // log entries that are drawn

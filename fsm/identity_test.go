@@ -65,7 +65,7 @@ func newNames(t *testing.T) *rig {
 // TestWhatProofUndoes tries, with every proof, to undo what was done with every proof:
 // what needs the author's own proof is rejected below it.
 func TestWhatProofUndoes(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	entry := func() []command.Payload { return []command.Payload{post("ada", nil)} }
 	job := func() []command.Payload { return []command.Payload{postJob("ada")} }
 	help := func() []command.Payload { return []command.Payload{ask("ada")} }

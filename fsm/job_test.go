@@ -90,7 +90,7 @@ func (r *rig) jobs(q view.JobQuery) []uint64 {
 // TestJobTransitions holds the states of jobs (interface, 3.1): for each way that a
 // job can be, who may do what.
 func TestJobTransitions(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	// Ada posts the job; bob holds the claim where there is one; eve is anybody.
 	brief := claim("bob", 1)
 	brief.TTL = 1
@@ -470,7 +470,7 @@ func TestNextDueJob(t *testing.T) {
 // TestManyClaimsEndAtOnce holds that a log entry reopens a bounded number of jobs, and that
 // readers see no difference.
 func TestManyClaimsEndAtOnce(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	const n = apply.MaxPassed + 200
 	r := newRig(t)
 	for seq := uint64(1); seq <= n; {

@@ -63,6 +63,9 @@ type Options struct {
 	// FS is the file system that Dir is on; nil is the system's. Tests use it to simulate
 	// full disks and crashes.
 	FS FS
+	// Pace begins erasures and exports. They call step between small parts of the work, and it
+	// lets them yield to writes. Nil means that they do not yield.
+	Pace func() (step func())
 
 	// failpoint is called at named steps. Tests panic in it to simulate a crash.
 	failpoint func(step string)
@@ -114,6 +117,9 @@ func (o *Options) setDefaults() {
 	o.MaxFormat = cmp.Or(o.MaxFormat, command.MaxFormat)
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }
+	}
+	if o.Pace == nil {
+		o.Pace = func() func() { return func() {} }
 	}
 	if o.FS == nil {
 		o.FS = vfs.Default

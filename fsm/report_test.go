@@ -322,7 +322,7 @@ func TestReportsGo(t *testing.T) {
 
 // TestClosedReportsAreBounded: the oldest goes for the newest.
 func TestClosedReportsAreBounded(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	r := newRig(t)
 	r.publish(nil)
 	for i := 0; i <= command.MaxClosedReports; i += 100 {

@@ -217,7 +217,7 @@ func TestPurgeAtOnce(t *testing.T) {
 // TestWaitingPurgesAreBounded holds that no more purges wait than fit, and that a rejected one
 // hides no entry.
 func TestWaitingPurgesAreBounded(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	r := newRig(t)
 	r.grant("mia", command.RolePurge, command.TokenMillis)
 	var orders []command.Payload

@@ -31,6 +31,7 @@ type store struct {
 	caches   *apply.Caches // of the apply goroutine
 	loaded   apply.Loaded
 	refs     atomic.Int64
+	files    *compactionFS
 	closed   func(*store) // called once, when the last reference is gone
 
 	views      view.Views
@@ -47,6 +48,8 @@ func (x states) OpenState(path, name string) (snapshot.State, error) {
 	s := &store{m: x.m, dir: name}
 	log := x.m.opts.Logger
 	po := pebbleOptions(&x.m.opts, x.m.cache, s.fatal)
+	s.files = &compactionFS{FS: po.FS, pace: x.m.opts.Pace}
+	po.FS = s.files
 	po.EventListener.BackgroundError = func(err error) {
 		s.trouble.add(log, err)
 		// Pebble tries again by itself, which helps only while a disk is full.
@@ -91,10 +94,14 @@ func (x states) ReadCheckpoint(path string) (c snapshot.Contents, err error) {
 	return snapshot.Contents{Position: at, Configuration: servers.Data, ConfigurationIndex: servers.Index}, err
 }
 
-// openCheckpoint opens the checkpoint of a state for reading.
+// openCheckpoint opens the checkpoint of a state for reading. Its rows are read once: in
+// the cache of the live state they would displace those that requests read.
 func (m *Machine) openCheckpoint(path string) (*pebble.DB, error) {
-	po := pebbleOptions(&m.opts, m.cache, m.opts.Fatal)
+	cache := pebble.NewCache(checkpointCacheBytes)
+	defer cache.Unref() // the database has its own reference
+	po := pebbleOptions(&m.opts, cache, m.opts.Fatal)
 	po.ReadOnly = true
+	po.FS = readFS{po.FS, m.opts.Pace()}
 	db, err := pebble.Open(path, po)
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoint: %w", err)
@@ -279,6 +286,8 @@ const (
 	DefaultMaxOpenFiles = 1000
 	// DefaultCacheBytes is the size of the block cache when all memtables are full.
 	DefaultCacheBytes = 64 << 20
+	// checkpointCacheBytes is the size of the block cache of a checkpoint.
+	checkpointCacheBytes = 8 << 20
 	// DefaultMemTableBytes is the size of one memtable. After a crash, rows in memtables
 	// are read again from the Raft log.
 	DefaultMemTableBytes = 32 << 20

@@ -183,7 +183,7 @@ func TestSubscriptionLimits(t *testing.T) {
 
 // TestSubscribersAreBounded fills the subscribers of one author.
 func TestSubscribersAreBounded(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	r := newRig(t)
 	name := func(i int) string { return fmt.Sprint("agent-", i) }
 	var all []command.Payload

@@ -300,7 +300,7 @@ func TestSweepIsBounded(t *testing.T) {
 // TestLooksAreBounded: one look reads so many of the entries that were kept, and the next
 // one goes on behind them.
 func TestLooksAreBounded(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	r := newRig(t)
 	const n = 2*view.MaxKeptLook + 50
 	for i := 0; i < n; i += 50 {
@@ -438,7 +438,7 @@ func TestPurgeAfterSweep(t *testing.T) {
 // TestSweptWordsLeaveTheIndex: blocks that were sealed are written anew without the words,
 // and stubs stay in their threads, also after a restart.
 func TestSweptWordsLeaveTheIndex(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	r := newRig(t)
 	root := r.publish(in("den"))
 	r.run(post("eve", func(p *command.Publish) {

@@ -57,7 +57,7 @@ func (s *store) openIndex(lastSeq uint64) error {
 
 // openIndexIn opens the index in a keyspace, of numbers from 1 to last.
 func (s *store) openIndexIn(space byte, last uint64, opts index.Options) (*index.Index, error) {
-	opts.Prefix, opts.First, opts.Logger = []byte{space}, 1, s.m.opts.Logger
+	opts.Prefix, opts.First, opts.Logger, opts.Pace = []byte{space}, 1, s.m.opts.Logger, s.m.opts.Pace
 	opts.OnSealed = func(uint64) { s.m.republish(s) }
 	x, err := index.Open(s.DB, opts)
 	if err != nil {

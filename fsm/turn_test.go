@@ -348,7 +348,7 @@ func (r *rig) waiting(agent string) (entries []uint64) {
 
 // TestQueueIsShared fills a queue, and holds what is dropped then.
 func TestQueueIsShared(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	type part struct {
 		from func(*command.Publish)
 		n    int

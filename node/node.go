@@ -35,6 +35,7 @@ import (
 	"github.com/commons-cluster/commons/node/offline"
 	"github.com/commons-cluster/commons/node/offsite"
 	"github.com/commons-cluster/commons/node/operator"
+	"github.com/commons-cluster/commons/node/pace"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/purge"
 	"github.com/commons-cluster/commons/node/push"
@@ -73,6 +74,7 @@ type Node struct {
 	raft      *consensus.Raft
 	members   *membership.Membership
 	health    *health.Health
+	pacer     pace.Pacer
 	delivery  *delivery.Service
 	operator  *operator.Operator
 	purge     *purge.Worker
@@ -106,6 +108,7 @@ func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, 
 		return nil, err
 	}
 	n.logger = slog.New(n.logs.Handler(logger.Handler()))
+	n.pacer.Sleep = cfg.Tuning.Rest
 	defer close(n.begun)
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
@@ -166,7 +169,7 @@ func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
 		Dir: filepath.Join(n.cfg.DataDir, offline.StateDir), Logger: n.logger,
 		Observer: observer{n}, DeliveriesEnded: func(ended []outbox.DeliveryEnd) { n.delivery.Ended(ended) }, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
-		MaxOpenFiles: n.descriptors.StateFiles, CacheBytes: memory.Cache(), FS: n.cfg.Tuning.StateFS,
+		MaxOpenFiles: n.descriptors.StateFiles, CacheBytes: memory.Cache(), FS: n.cfg.Tuning.StateFS, Pace: n.pacer.Begin,
 	})
 	if err != nil {
 		return err
@@ -382,7 +385,7 @@ func (n *Node) openRaft() (err error) {
 		Machine: n.machine.FSM(), RestoreOnStart: n.machine.RestoreOnStart(), Log: n.log, Snapshots: n.streams,
 		Stream: n.port.StreamLayer(), Logger: n.logger, Ending: n.stopping.Load,
 		Hooks: consensus.Hooks{
-			Around: n.health.Watch, Stored: n.health.Stored, Failed: n.health.LogFailed, Founded: n.dataKey.Join, Restored: n.restored,
+			Around: n.health.Watch, Stored: func(took time.Duration) { n.health.Stored(took); n.pacer.Wrote(took) }, Failed: n.health.LogFailed, Founded: n.dataKey.Join, Restored: n.restored,
 			Abandon: func(err error) {
 				n.abandon(fmt.Errorf("%w; make the disk of %s writable, and start the node again", err, n.cfg.DataDir))
 			},
@@ -430,6 +433,7 @@ func (n *Node) openParts() (err error) {
 	n.purge = &purge.Worker{
 		Machine: n.machine, Raft: n.raft, Streams: n.streams, Log: n.log, Logger: n.logger, Gather: n.cfg.Tuning.PurgeGather,
 		Others: func(ctx context.Context) uint64 { return n.operator.LeastApplied(ctx) },
+		Turn:   func(ctx context.Context, purge uint64) bool { return n.operator.ErasesNext(ctx, purge) },
 		Forget: func() {
 			if server := n.serving.Load(); server != nil {
 				server.Forget()
@@ -448,7 +452,7 @@ func (n *Node) openParts() (err error) {
 	})
 	n.backups = &offsite.Schedule{
 		Access: n.cfg.Access, ClusterID: n.dataKey.ClusterID, Plan: n.backupPlan, Now: n.pipeline.Clocks().Corrected,
-		Backup: n.operator.Backup, Purged: n.operator.PurgeList, Propose: n.proposeAsLeader, ListEvery: n.cfg.Tuning.PurgeGather, Logger: n.logger,
+		Backup: n.operator.Backup, Purged: n.operator.PurgeList, Propose: n.proposeAsLeader, ListEvery: n.cfg.Tuning.PurgeGather, Pacer: &n.pacer, Logger: n.logger,
 	}
 	return nil
 }

@@ -47,12 +47,21 @@ declare -A nodes # the processes of each cluster
 started=()
 load=() # the processes that send requests during an operation
 suspended=() # a stopped node, which would not end
+stop() { # <process ...>: by SIGKILL after a minute
+  local pid deadline=$((SECONDS + 60))
+  kill -INT "$@" 2>/dev/null || true
+  for pid in "$@"; do
+    while kill -0 "$pid" 2>/dev/null && ((SECONDS < deadline)); do sleep 0.1; done
+    if kill -0 "$pid" 2>/dev/null; then
+      echo "bench: process $pid did not end after SIGINT" >&2
+      kill -KILL "$pid" || true
+    fi
+    wait "$pid" || true
+  done
+}
 finish() {
   if ((${#suspended[@]} > 0)); then kill -CONT "${suspended[@]}" 2>/dev/null || true; fi
-  if ((${#started[@]} > 0)); then
-    kill -INT "${started[@]}" "${load[@]}" 2>/dev/null || true
-    wait "${started[@]}" || true
-  fi
+  stop "${started[@]}" "${load[@]}"
   rm -rf "$work"
 }
 trap finish EXIT
@@ -90,6 +99,7 @@ start_commons() { # <name> <binary> <port> [flag of serve ...]
     -- --address-read-work 0 "${@:4}" >"$work/$1.log" 2>&1 &
   started+=($!)
   for i in 0 1 2; do ready "http://127.0.0.1:$((port + i))/readyz" "$work/$1.log"; done
+  "$2" settings set daily-bytes=0 sender-bytes=0 --yes --cluster-addr "127.0.0.1:$((port + 10))" --secret-file "$work/$1/secret" >>"$work/$1.log" 2>&1
   nodes[$1]="$(pgrep -d ' ' -P "${started[-1]}")"
 }
 
@@ -272,17 +282,21 @@ growth() { # the same measurements with few entries and with many
       measure new "$port" List follower 16 list
       measure new "$port" Search follower 16 search
       measure new "$port" Home follower 16 home
-      kill -INT "${started[-1]}"
-      wait "${started[-1]}" || true
-      unset 'started[-1]'
+      stop "${started[@]}"
+      started=()
       awk -v bytes="$(du -sb "$work/new" | cut -f 1)" -v count="$count" 'BEGIN { printf "# disk of all three nodes: %d bytes an entry\n", bytes / count }'
       begun="$(date +%s%N)"
       start_commons new "$work/commons" "$port"
       printf '# stopped and started again, ready after %d ms\n' "$((($(date +%s%N) - begun) / 1000000))"
-      measure new "$port" Search follower 16 search
       printf '# the largest node has %d MB of anonymous memory\n' "$(memory new)"
+      measure new "$port" Search follower 16 search
+      "$work/commons" bench search --url "$(nodes_of "$port" follower)" --connections 16 --duration "$((20 * seconds))s" --json >"$work/report"
+      measure new "$port" SearchAgain follower 16 search # most that it reads is in the cache now
+      printf '# after these searches: %d MB\n' "$(memory new)"
       measure new "$port" Write leader 256 write
     done
+    stop "${started[@]}" # they hold the pipe
+    started=()
   } >&"$results"
   exec {results}>&-
   wait "$tee"
@@ -304,25 +318,24 @@ process() { # <name> <index>: of a node of commons dev
 }
 
 during() { # <row> <command ...>: one row of the operations
-  local row="$1" port="${COMMONS_BENCH_PORT:-8480}" i begun before took roles=()
+  local row="$1" port="${COMMONS_BENCH_PORT:-8480}" leader follower writes reads begun before took
   shift
-  for i in 0 1 2; do roles+=("$(curl -s -m 2 "http://127.0.0.1:$((port + i))/status" | jq -r .role)"); done
-  for i in 0 1 2; do
-    if [ "${roles[i]}" = leader ]; then
-      "$work/commons" bench write --url "http://127.0.0.1:$((port + i))" --connections 16 --rate 200 --pid "$(process new $((i + 1)))" --duration 10h --json >"$work/writes" &
-      load=($!)
-    fi
-  done
-  for i in 0 1 2; do if [ "${roles[i]}" = follower ]; then break; fi; done
-  "$work/commons" bench list --url "http://127.0.0.1:$((port + i))" --connections 16 --rate 200 --pid "$(process new $((i + 1)))" --duration 10h --json >"$work/reads" &
+  leader="$(nodes_of "$port" leader)" follower="$(nodes_of "$port" follower)"
+  writes="$leader" reads="$follower"
+  if [ "$row" = 'rolling restart' ]; then # clients go on to another node
+    writes="$(nodes_of "$port" all)"
+    reads="$writes"
+  fi
+  "$work/commons" bench write --url "$writes" --connections 16 --rate 200 --pid "$(process new $((${leader##*:} - port + 1)))" --duration 10h --json >"$work/writes" &
+  load=($!)
+  "$work/commons" bench list --url "$reads" --connections 16 --rate 200 --pid "$(process new $((${follower##*:} - port + 1)))" --duration 10h --json >"$work/reads" &
   load+=($!)
   sleep 1
   nodes[new]="$(pgrep -d ' ' -P "${started[0]}")" # some may have started again
   before="$(cpu new)" begun="$(date +%s%N)"
   "$@" >"$work/operation.log" 2>&1 || sed "s/^/# $row failed: /" "$work/operation.log"
   took=$((($(date +%s%N) - begun) / 1000000))
-  kill -INT "${load[@]}" || true
-  wait "${load[@]}" || true
+  stop "${load[@]}"
   load=()
   jq -rn --arg row "$row" --argjson ms "$took" --argjson cpu $(($(cpu new) - before)) --argjson entries "$entries" \
     --slurpfile w "$work/writes" --slurpfile r "$work/reads" --slurpfile q "$work/quiet" '
@@ -362,19 +375,23 @@ purge_entries() { # until no disk holds their texts
 
 suspend_follower() { # until the others have cut their logs behind it
   local port="${COMMONS_BENCH_PORT:-8480}" url
-  url="$(nodes_of "$port" follower)"
+  url="$(nodes_of "$port" followers)"
+  url="${url##*,}" # the node that the commands ask is the first
   behind=$((${url##*:} - port)) # its index
   suspended=("$(process new $((behind + 1)))")
   kill -STOP "${suspended[@]}"
   "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 16 --duration "${seconds}s" --json >"$work/report"
-  "$work/commons" mod purge "${control[@]}" --yes --reason measurement e2000
+  "$work/commons" mod purge "${control[@]}" --yes --reason measurement ezz
   until "$work/commons" status --json "${control[@]}" | jq -e '[.servers[].report.purges | select(.) | .known == .state and .known == .log] | all' >/dev/null; do sleep 0.5; done
 }
 
 resume_follower() { # and wait until it has the state
+  local port="${COMMONS_BENCH_PORT:-8480}" leader index
+  leader="$(nodes_of "$port" leader)"
+  index="$(curl -s "$leader/status" | jq .appliedIndex)"
   kill -CONT "${suspended[@]}"
   suspended=()
-  ready "http://127.0.0.1:$((${COMMONS_BENCH_PORT:-8480} + behind))/readyz" "$work/new.log"
+  until curl -s "http://127.0.0.1:$((port + behind))/status" | jq -e ".appliedIndex >= $index" >/dev/null; do sleep 0.05; done
 }
 
 rolling_restart() {
@@ -390,7 +407,7 @@ rolling_restart() {
 sweep() { # all that was written before the clocks went ahead, by a retention of a day
   local port="${COMMONS_BENCH_PORT:-8480}" i
   "$work/commons" settings set 'retention=*=1d' --yes "${control[@]}"
-  for ((i = 0; i < 3000; i++)); do
+  for ((i = 0; i < 6000; i++)); do
     if curl -s "http://127.0.0.1:$port/metrics" | awk -v most="$((entries / 2))" '/^commons_retention_swept_entries/ { swept = $2 } /^commons_retention_waiting_entries/ { waiting = $2 } END { exit !(swept >= most && waiting == 0) }'; then return; fi
     sleep 0.2
   done
@@ -421,13 +438,11 @@ operations() {
     during 'snapshot to a lagging follower' resume_follower
     during 'rolling restart' rolling_restart
     during 'quiet again' sleep $((10 * seconds))
-    kill -INT "${started[@]}" || true
-    wait "${started[@]}" || true
+    stop "${started[@]}"
+    started=()
     start_commons new "$work/commons" "$port" --clock-offset 48h
-    started=("${started[-1]}")
     during 'retention sweep, epoch' sweep
-    kill -INT "${started[@]}" || true # they hold the pipe
-    wait "${started[@]}" || true
+    stop "${started[@]}" # they hold the pipe
     started=()
   } >&"$results"
   exec {results}>&-

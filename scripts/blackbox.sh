@@ -21,5 +21,5 @@ source scripts/built.sh blackbox "${race[@]}"
 "$dir/blackbox" -binary "$dir/commons" -dir "$dir/run" "$@"
 if [[ " $* " != *" -only "* ]]; then
   CHAOS_BINARY="$dir/commons" CHAOS_OUT="$dir/reports" \
-    scripts/chaos.sh -scenario 'faults in turn,what operators do,writers just below their limits'
+    scripts/chaos.sh -least 30 -scenario 'faults in turn,what operators do,writers just below their limits'
 fi

@@ -17,7 +17,7 @@ cd "$dir/src"
 echo "oapi-codegen: types and client"
 go generate ./...
 go vet ./...
-go build -trimpath -o "$dir/author" .
+go build -o "$dir/author" .
 
 echo "ogen: types, client and server"
 if ! go tool ogen --target "$dir/ogen" --package commons --clean commons/openapi.json >"$dir/ogen.log" 2>&1; then

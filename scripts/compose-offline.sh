@@ -43,18 +43,6 @@ commons_image() { # <tag> [<flag of go build>]: the last stage of the Dockerfile
   build_image "$1" "$context"
 }
 
-# later_image <tag>: a version that knows one more format. It is not in the tree: only
-# the compiler sees the changed file and the new one.
-later_image() {
-  local commands="$PWD/fsm/command"
-  sed 's/^\tMaxFormat = .*/\tMaxFormat = laterFormat/' "$commands/cluster.go" >"$work/cluster.go"
-  grep -q 'MaxFormat = laterFormat' "$work/cluster.go"
-  cat >"$work/overlay.json" <<JSON
-{"Replace": {"$commands/cluster.go": "$work/cluster.go", "$commands/later.go": "$PWD/scripts/chaos/later.go.txt"}}
-JSON
-  commons_image "$1" -overlay "$work/overlay.json"
-}
-
 # packaged_image <tag> <package> <program> <arguments as JSON strings> <directory of its own>:
 # the program and its libraries
 packaged_image() {
@@ -77,7 +65,9 @@ packaged_image commons-offline-haproxy:local haproxy haproxy \
   ', "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"' /run
 variables='export COMMONS_IMAGE=commons-offline:local HAPROXY_IMAGE=commons-offline-haproxy:local'
 if [ "${1-}" = --later ]; then
-  later_image commons-offline-later:local
+  # shellcheck source=scripts/later.sh
+  source scripts/later.sh "$work"
+  commons_image commons-offline-later:local "${later[@]}"
   variables+=' COMMONS_LATER_IMAGE=commons-offline-later:local'
 fi
 if command -v prometheus >/dev/null; then

@@ -30,8 +30,8 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$dist"
 
 # The bill of materials names the program that wrote it by its checksum.
-go build -C tools/sbom -trimpath -buildvcs=false -o "$work/cyclonedx-gomod" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
-go build -C tools/deploy -trimpath -buildvcs=false -o "$work/deb" ./deb
+CGO_ENABLED=0 go build -C tools/sbom -trimpath -buildvcs=false -o "$work/cyclonedx-gomod" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+CGO_ENABLED=0 go build -C tools/deploy -trimpath -buildvcs=false -o "$work/deb" ./deb
 
 package() { # <os> <arch>
   local name="commons-$version-$1-$2"

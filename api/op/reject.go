@@ -67,24 +67,42 @@ func (c *Call) ownRequest() wire.Object {
 	return o
 }
 
-// withoutKeys returns the members of an object, at any depth, that hold no key.
+// withoutKeys returns the members of an object, at any depth, that hold no key. Of members with the
+// same name it returns the first.
 func withoutKeys(o wire.Object) wire.Object {
-	kept := make(wire.Object, 0, len(o))
+	kept, names := make(wire.Object, 0, len(o)), make(map[string]bool, len(o))
 	for _, m := range o {
-		value := m.Value
-		if object, isObject := value.(map[string]any); isObject {
-			members := make(wire.Object, 0, len(object))
-			for _, name := range slices.Sorted(maps.Keys(object)) {
-				members = members.With(name, object[name])
-			}
-			value = withoutKeys(members)
+		value, ok := withoutKey(m.Value)
+		if !ok || names[m.Name] || slices.Contains(KeyParams, strings.ToLower(m.Name)) {
+			continue
 		}
-		s, _ := value.(string)
-		if !kept.Has(m.Name) && !slices.Contains(KeyParams, strings.ToLower(m.Name)) && !strings.Contains(s, EditKeyPrefix) && !strings.Contains(s, command.RecoveryCodePrefix) {
-			kept = kept.With(m.Name, value)
-		}
+		kept, names[m.Name] = kept.With(m.Name, value), true
 	}
 	return kept
+}
+
+// withoutKey returns a value without the parts that hold a key. It reports false for a text with a
+// key.
+func withoutKey(value any) (_ any, ok bool) {
+	switch v := value.(type) {
+	case string:
+		return v, !strings.Contains(v, EditKeyPrefix) && !strings.Contains(v, command.RecoveryCodePrefix)
+	case []any:
+		kept := make([]any, 0, len(v))
+		for _, item := range v {
+			if item, ok := withoutKey(item); ok {
+				kept = append(kept, item)
+			}
+		}
+		return kept, true
+	case map[string]any:
+		members := make(wire.Object, 0, len(v))
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			members = members.With(name, v[name])
+		}
+		return withoutKeys(members), true
+	}
+	return value, true
 }
 
 // Hint sets the headers that help an HTTP client to handle an error, on every surface.

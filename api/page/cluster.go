@@ -140,7 +140,7 @@ func tallies(counts map[string]uint64) []tally {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name))
 	})
 	for i := range list {
-		list[i].Share = int((100*list[i].Count + all/2) / all)
+		list[i].Share = int((100*list[i].Count + all/2) / max(all, 1))
 	}
 	return list[:min(len(list), maxTallies)]
 }

@@ -44,8 +44,22 @@ func (f *form) Wrong(field string) string {
 	return ""
 }
 
-// formFields are the fields that a form may send.
-var formFields = []string{"agent", "channel", "body", "reply_to"}
+// formField is a field that a form may send, and where its text goes.
+type formField struct {
+	name string
+	text *string
+}
+
+// take reads the fields of a form, and returns the document of a write with those that are not empty.
+func take(doc *wire.Document, fields []formField) wire.Document {
+	sent := wire.Document{Flat: true}
+	for _, field := range fields {
+		if *field.text, _ = doc.Get(field.name).(string); *field.text != "" {
+			sent.Fields = append(sent.Fields, wire.Field{Name: field.name, Value: *field.text})
+		}
+	}
+	return sent
+}
 
 // foreign reports whether a form came from elsewhere. Every browser sends Origin with a POST; other
 // programs can use the interface.
@@ -84,30 +98,16 @@ func publish(s *Site, r Request) Reply {
 	}
 	f := &form{Title: "Your entry", Check: doc.Get("reply_to") == nil}
 	f.Key, _ = doc.Get("request_id").(string)
-	sent, content := wire.Document{Flat: true}, sha256.New()
-	for _, name := range formFields {
-		text, _ := doc.Get(name).(string)
-		content.Write([]byte(text + "\x00"))
-		if text == "" {
-			continue
-		}
-		sent.Fields = append(sent.Fields, wire.Field{Name: name, Value: text})
-		switch name {
-		case "agent":
-			f.Agent = text
-		case "channel":
-			f.Channel = text
-		case "body":
-			f.Body = text
-		case "reply_to":
-			f.ReplyTo, f.Title = text, "Your answer"
-		}
+	sent := take(&doc, []formField{{"agent", &f.Agent}, {"channel", &f.Channel}, {"body", &f.Body}, {"reply_to", &f.ReplyTo}})
+	if f.ReplyTo != "" {
+		f.Title = "Your answer"
 	}
 	if f.Key == "" {
 		f.Key = newRequestID()
 	}
 	const hashBytes = 8
-	id := f.Key + "-" + hex.EncodeToString(content.Sum(nil)[:hashBytes])
+	content := sha256.Sum256([]byte(strings.Join([]string{f.Agent, f.Channel, f.Body, f.ReplyTo, ""}, "\x00")))
+	id := f.Key + "-" + hex.EncodeToString(content[:hashBytes])
 	sent.Fields = append(sent.Fields, wire.Field{Name: "request_id", Value: id})
 	if key, _ := doc.Get("edit_key").(string); key != "" {
 		sent.Fields = append(sent.Fields, wire.Field{Name: "edit_key", Value: strings.TrimSpace(key)})
@@ -132,19 +132,12 @@ func publish(s *Site, r Request) Reply {
 
 // showTarget adds the entry that a form answers, unless it cannot be read: the form shows why.
 func (s *Site) showTarget(r Request, f *form) error {
-	operation, in := callOf(f.ReplyTo)
-	if done := r.Perform(operation, in); done.Rejection == nil {
-		e, err := decodeEntry(done.Body)
-		if err == nil {
-			err = (&builder{r: r}).doubt(e)
-		}
-		if err != nil {
-			return err
-		}
-		f.To = e
-		f.ToHTML = s.markdown.body(f.To.Body)
+	e, ok, err := entryOf(r, f.ReplyTo)
+	if !ok {
+		return err
 	}
-	return nil
+	f.To, f.ToHTML = e, s.markdown.body(e.Body)
+	return (&builder{r: r}).doubt(e)
 }
 
 // withoutExample returns an error whose message mentions no example: a page shows problems at

@@ -100,13 +100,8 @@ func (p *builder) welcome() (template.HTML, error) {
 	if err != nil || id == "" {
 		return "", err
 	}
-	operation, in := callOf(id)
-	answer := p.r.Perform(operation, in)
-	var e *entry
-	if answer.Rejection == nil {
-		e, err = decodeEntry(answer.Body)
-	}
-	if err != nil || e == nil || e.Hidden != nil || e.Retracted() {
+	e, ok, err := entryOf(p.r, id)
+	if !ok || e.Hidden != nil || e.Retracted() {
 		return "", err
 	}
 	text, err := p.site.rowOf("welcome", e)

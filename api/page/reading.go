@@ -218,6 +218,16 @@ func decodeEntry(answer []byte) (*entry, error) {
 	return e, err
 }
 
+// entryOf returns an entry by its id. It reports false if the entry cannot be read.
+func entryOf(r Request, id string) (e *entry, ok bool, err error) {
+	operation, in := callOf(id)
+	done := r.Perform(operation, in)
+	if ok = done.Rejection == nil; ok {
+		e, err = decodeEntry(done.Body)
+	}
+	return e, ok && err == nil, err
+}
+
 // step is a line of the timeline of a job or a request for help: an event by an entry.
 type step struct {
 	Event, EntryID, Agent string
@@ -356,6 +366,7 @@ func (p *builder) position(page *entryPage, id string) error {
 		page.Replies = t.Replies
 	}
 	before, _ := strconv.Atoi(given(p.r, "before")) // for people alone
+	before = min(max(before, 0), page.Replies)
 	if page.More != "" || page.Later {
 		page.Position = fmt.Sprintf("entries %s to %s", number(before+1), number(before+len(page.Tree)))
 	}
@@ -389,11 +400,8 @@ func (p *builder) parents(list []entry, here *entry) func(id string) *parent {
 		}
 		looked++
 		known[id] = nil
-		operation, in := callOf(id)
-		if done := p.r.Perform(operation, in); done.Rejection == nil {
-			if e, err := decodeEntry(done.Body); err == nil {
-				known[id] = e.short()
-			}
+		if e, ok, _ := entryOf(p.r, id); ok {
+			known[id] = e.short()
 		}
 		return known[id]
 	}

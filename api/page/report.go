@@ -63,15 +63,9 @@ func sendReport(s *Site, r Request) Reply {
 		return s.Failed(r, rejection)
 	}
 	f := &reportForm{Reasons: reportReasons}
-	sent := wire.Document{Flat: true}
-	for _, field := range []struct {
-		name  string
-		value *string
-	}{{"entry_id", &f.EntryID}, {"profile", &f.Profile}, {"channel", &f.Channel}, {"reason", &f.Reason}, {"text", &f.Text}, {"contact", &f.Contact}} {
-		if *field.value, _ = doc.Get(field.name).(string); *field.value != "" {
-			sent.Fields = append(sent.Fields, wire.Field{Name: field.name, Value: *field.value})
-		}
-	}
+	sent := take(&doc, []formField{
+		{"entry_id", &f.EntryID}, {"profile", &f.Profile}, {"channel", &f.Channel}, {"reason", &f.Reason}, {"text", &f.Text}, {"contact", &f.Contact},
+	})
 	done := r.Perform("reportEntry", wire.Invocation{Document: sent})
 	if done.Rejection == nil {
 		var written struct{ Report receipt }

@@ -234,12 +234,12 @@ func AppendJSON(dst []byte, value any) []byte {
 	return append(dst, strings.TrimSuffix(b.String(), "\n")...)
 }
 
-// OrNull returns a text, or nil, which is null in JSON, if it is empty.
-func OrNull(s string) any {
-	if s == "" {
+// OrNull returns a value, or nil, which is null in JSON, if it is zero.
+func OrNull[T comparable](value T) any {
+	if value == *new(T) {
 		return nil
 	}
-	return s
+	return value
 }
 
 // NonNil returns a copy of a list that JSON shows as an array, never as null.

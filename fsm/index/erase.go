@@ -43,6 +43,10 @@ func (x *Index) lasts(term []byte) bool {
 func (x *Index) Erase(ctx context.Context) error {
 	lower := append(append([]byte{}, x.opts.Prefix...), postingKey)
 	e := eraser{x: x, known: map[uint64]Bitmap{}}
+	step := func() {}
+	if x.opts.Pace != nil {
+		step = x.opts.Pace()
+	}
 	for from := lower; from != nil; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -51,6 +55,7 @@ func (x *Index) Erase(ctx context.Context) error {
 		if from, err = e.some(from, keyAfter(lower)); err != nil {
 			return fmt.Errorf("index: erase: %w", err)
 		}
+		step()
 	}
 	return nil
 }

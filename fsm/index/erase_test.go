@@ -20,6 +20,8 @@ func TestErase(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	var mu sync.Mutex
 	erased := map[uint64]Bitmap{}
+	steps := 0
+	w.index.opts.Pace = func() func() { return func() { steps++ } }
 	w.index.opts.Erased = func(block uint64) (Bitmap, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -60,6 +62,9 @@ func TestErase(t *testing.T) {
 		w.add()
 	}()
 	must.Do(t, w.index.Erase(t.Context()))
+	if steps == 0 {
+		t.Error("it made no step")
+	}
 	<-added
 	waitSealed(t, w.index)
 	if hasTerm(t, w.db, "doomed") {

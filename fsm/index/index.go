@@ -45,6 +45,8 @@ type Options struct {
 	First uint64
 	// Logger receives failed seals; nil discards.
 	Logger *slog.Logger
+	// Pace begins the work of Erase, which calls step between parts of it. Nil is allowed.
+	Pace func() (step func())
 	// Erased, if set, returns the entries of a block that are to be erased. They are not
 	// sealed, and Erase removes them from sealed postings, except from terms that Lasting
 	// names.

@@ -232,7 +232,7 @@ func checkRuns(t fataler, s string, have map[string]bool, terms []string) {
 
 // TestEveryLetter puts every letter and number of Unicode through the properties.
 func TestEveryLetter(t *testing.T) {
-	longtest.OneGoroutine(t)
+	longtest.SkipRaced(t, longtest.OneGoroutine)
 	rangetable.Visit(rangetable.Merge(unicode.L, unicode.N), func(r rune) {
 		s := string(r)
 		checkWords(t, s)

@@ -46,23 +46,15 @@ func Rounds(usual, long int) int {
 	return usual
 }
 
-// OneGoroutine skips a test with the race detector, unless tests are to run long. Its goroutines
-// do not run at the same time, so that it has no race, and it would take ten times as long.
-func OneGoroutine(tb testing.TB) {
-	tb.Helper()
-	skipRaced(tb)
-}
+// OneGoroutine is the reason to skip a test with the race detector if only one of its goroutines
+// runs at a time.
+const OneGoroutine = "one goroutine has no race"
 
-// ManyMinutes skips a test with the race detector, unless tests are to run long. Its clusters run
-// for many minutes of virtual time, and a shorter test runs the same goroutines.
-func ManyMinutes(tb testing.TB) {
-	tb.Helper()
-	skipRaced(tb)
-}
-
-func skipRaced(tb testing.TB) {
+// SkipRaced skips a test with the race detector, unless tests are to run long: it would take about
+// ten times as long. The reason is why the detector would report no further race.
+func SkipRaced(tb testing.TB, reason string) {
 	tb.Helper()
 	if raced && !Wanted() {
-		tb.Skip("skipped with the race detector; " + Variable + "=1 runs it")
+		tb.Skip("skipped with the race detector: " + reason + "; " + Variable + "=1 runs it")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,6 +32,9 @@ type program struct {
 // `exec "$0" "$@"`.
 func startProgram(t *testing.T, script string, attributes *syscall.SysProcAttr, stdin *os.File) *program {
 	t.Helper()
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("the tests run under nohup, and a process that they start ignores SIGHUP as well")
+	}
 	self := must.Get(os.Executable())(t)
 	p := &program{t: t, ended: make(chan error, 1)}
 	p.cmd = exec.CommandContext(t.Context(), "/bin/sh", "-c", script, self, "serve", "--node-id", "alone", "--data-dir", t.TempDir(),

@@ -203,6 +203,7 @@ type Tuning struct {
 	// SlowWrite is the duration of a write of the log that is late, for a node that is slow
 	// by its disk alone. Zero means that late timers make a node slow, too.
 	SlowWrite time.Duration
+	Rest      func(time.Duration)                   // replaces the sleep of background work; nil means time.Sleep
 	Clock     propose.Clock                         // nil means the system's, shifted by ClockOffset
 	DiskSpace func() (free, size uint64, err error) // of the disk, in bytes; nil asks the system
 	Format    int                                   // the newest format that the node supports

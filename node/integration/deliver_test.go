@@ -566,7 +566,8 @@ func TestShutdownWhileSending(t *testing.T) {
 
 // TestMovingLeadership moves leadership while hundreds of events are on their way:
 // each arrives once, in its agent's order, and no agent gets too many. One comes
-// again only if its sender did not wait for the answer.
+// again only if its sender did not wait for the answer, or, on a busy machine, if the next
+// leader took so long that the sender ended before its outcome was recorded.
 func TestMovingLeadership(t *testing.T) {
 	t.Parallel()
 	agents, each, moves := 20, 25, 4
@@ -594,10 +595,16 @@ func TestMovingLeadership(t *testing.T) {
 		entries = append(entries, a.Entry.ID)
 	}
 	close(begin)
+	unrecorded := 0 // the largest number of outcomes that their senders did not wait for
 	for range moves {
 		before := len(h.pushed(t, ""))
 		leader := c.WaitLeader()
-		c.Restart(leader)
+		stopping := time.Now()
+		c.Stop(leader)
+		if time.Since(stopping) > push.Timeout {
+			unrecorded += agents
+		}
+		c.StartReady(leader)
 		c.Eventually("events from the new leader", func() error {
 			n := len(h.pushed(t, ""))
 			return nodetest.ErrorIf(n == before && n < agents*each, "%v", n)
@@ -628,8 +635,8 @@ func TestMovingLeadership(t *testing.T) {
 			t.Errorf("a%d got %d events in an hour", i, len(got))
 		}
 	}
-	if most := int(cut.Load()); repeats > most {
-		t.Errorf("%d of %d events came again, and %d were cut short", repeats, agents*each, most)
+	if most := int(cut.Load()) + unrecorded; repeats > most {
+		t.Errorf("%d of %d events came again, and %d were cut short, %d at most not recorded", repeats, agents*each, cut.Load(), unrecorded)
 	}
 	c.WaitConverged()
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/fsm/fsmtest"
@@ -253,6 +255,35 @@ func TestPurgeStatus(t *testing.T) {
 				t.Errorf("after its disk was destroyed it is reported as %+v", s)
 			}
 		}
+	})
+}
+
+// TestPurgeOneAfterAnother: the servers erase in the order of their ids, the leader last.
+func TestPurgeOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, soon)
+		c.WaitVoters()
+		ids := c.publishDoomed()
+		c.WaitConverged()
+		leader := c.WaitLeader()
+		order := c.Others(leader)
+		slices.SortFunc(order, func(a, b int) int { return strings.Compare(c.Nodes[a].ServerID(), c.Nodes[b].ServerID()) })
+		var want, got []string
+		for _, i := range append(order, leader) {
+			want = append(want, c.Nodes[i].ServerID())
+		}
+		c.purge(leader, ids...)
+		c.Eventually("all disks are done", func() error {
+			report, err := c.purges(leader)
+			for _, s := range report.Servers {
+				if s.Pending == 0 && s.Done > 0 && !slices.Contains(got, s.ID) {
+					got = append(got, s.ID)
+				}
+			}
+			return errors.Join(err, nodetest.ErrorIf(len(got) < len(want), "%v", got))
+		})
+		check.Diff(t, got, want, "servers in the order of their erasures")
 	})
 }
 

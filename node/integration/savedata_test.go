@@ -62,8 +62,7 @@ type savedState struct {
 //
 //	go test ./node/integration -run TestSaveData -save-data ../testdata/data-vN
 //
-// Before the first release, data-v1 is written anew whenever rows or commands
-// have changed. A command that populate does not lead to is added there.
+// data-v1 is frozen. A command of a later format that populate does not lead to is added there.
 func TestSaveData(t *testing.T) {
 	if *saveData == "" {
 		t.Skip("-save-data is not given")

@@ -201,7 +201,8 @@ func Try(ctx context.Context, s Store, clusterID string) error {
 	return errors.Join(err, s.Delete(ctx, name))
 }
 
-// SavePurges uploads a list of purges, and deletes older lists of the cluster.
+// SavePurges uploads a list of purges, and then deletes the lists of the cluster with smaller
+// names. The list with the largest name is never deleted.
 func SavePurges(ctx context.Context, s Store, list *backup.PurgeList) error {
 	data, err := json.Marshal(list)
 	if err != nil {
@@ -234,15 +235,23 @@ func purgeLists(ctx context.Context, s Store, clusterID string) (names []string,
 
 // Purges returns the newest list of purges of a cluster. It is empty without one.
 func Purges(ctx context.Context, s Store, clusterID string) (list backup.PurgeList, err error) {
-	names, err := purgeLists(ctx, s, clusterID)
-	if err != nil || len(names) == 0 {
+	var deleted error // why the list of the last round could not be read
+	for last := ""; ; {
+		names, err := purgeLists(ctx, s, clusterID)
+		if err != nil || len(names) == 0 {
+			return list, errors.Join(err, deleted)
+		}
+		newest := names[len(names)-1]
+		err = read(ctx, s, newest, &list)
+		if errors.Is(err, fs.ErrNotExist) && newest > last {
+			last, deleted = newest, err // SavePurges has replaced it after it was listed
+			continue
+		}
+		if err == nil {
+			err = list.Check()
+		}
 		return list, err
 	}
-	if err := read(ctx, s, names[len(names)-1], &list); err != nil {
-		return list, err
-	}
-	err = list.Check()
-	return list, err
 }
 
 // Locate returns the store and the backup at an address: that of a backup, or of a store, of which

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/node/backup"
 )
 
 // directory is a Store in an existing directory, which may be mounted.
@@ -25,7 +25,7 @@ func (d directory) path(name string) string {
 }
 
 // Put gives the file its name when it is whole and on the disk.
-func (d directory) Put(ctx context.Context, name string, r io.Reader) (err error) {
+func (d directory) Put(ctx context.Context, name string, r io.Reader) error {
 	if err := d.check(); err != nil {
 		return err
 	}
@@ -37,15 +37,10 @@ func (d directory) Put(ctx context.Context, name string, r io.Reader) (err error
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, &endingReader{ctx, r})
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the first error is the one to report
+	return backup.ReplaceFile(path, f, func(w io.Writer) error {
+		_, err := io.Copy(w, &endingReader{ctx, r})
 		return err
-	}
-	return cluster.SyncDir(filepath.Dir(path))
+	})
 }
 
 func (d directory) Get(_ context.Context, name string) (io.ReadCloser, error) {

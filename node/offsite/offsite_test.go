@@ -76,15 +76,15 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// vanishing is a store in which another process deletes an object after each list.
-type vanishing struct {
+// sharedStore is a store that another process changes after each list.
+type sharedStore struct {
 	offsite.Store
-	object string
+	change func(ctx context.Context) error
 }
 
-func (v vanishing) List(ctx context.Context) ([]offsite.Object, error) {
-	found, err := v.Store.List(ctx)
-	return found, errors.Join(err, v.Delete(ctx, v.object))
+func (s sharedStore) List(ctx context.Context) ([]offsite.Object, error) {
+	found, err := s.Store.List(ctx)
+	return found, errors.Join(err, s.change(ctx))
 }
 
 // TestListWhileAnotherDeletes: a manifest that a run deletes after the store was listed does
@@ -93,9 +93,31 @@ func TestListWhileAnotherDeletes(t *testing.T) {
 	stores(t, func(t *testing.T, s offsite.Store) {
 		t.Helper()
 		old, kept := must.Get(save(t, s, own, true, day))(t), must.Get(save(t, s, own, true, 2*day))(t)
-		check.Diff(t, must.Get(offsite.List(t.Context(), vanishing{s, old.Name + ".json"}, own))(t), []offsite.Manifest{kept}, "backups")
+		shared := sharedStore{s, func(ctx context.Context) error { return s.Delete(ctx, old.Name+".json") }}
+		check.Diff(t, must.Get(offsite.List(t.Context(), shared, own))(t), []offsite.Manifest{kept}, "backups")
 		_, err := s.Get(t.Context(), old.Name+".json")
 		check.Equal(t, errors.Is(err, fs.ErrNotExist), true, "a missing object is reported as such")
+	})
+}
+
+// TestPurgesWhileAnotherDeletes: a reader of lists of purges passes to the successor of a list
+// that another node replaces meanwhile. A list that disappears without a successor is an error.
+func TestPurgesWhileAnotherDeletes(t *testing.T) {
+	stores(t, func(t *testing.T, s offsite.Store) {
+		t.Helper()
+		at := int64(day)
+		replace := func(ctx context.Context) error {
+			if at < 3*day {
+				at += day
+			}
+			return offsite.SavePurges(ctx, s, &backup.PurgeList{ClusterID: own, CreatedAt: at})
+		}
+		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: at}))
+		check.Equal(t, must.Get(offsite.Purges(t.Context(), sharedStore{s, replace}, own))(t).CreatedAt, 3*day, "creation of the list")
+
+		remove := func(ctx context.Context) error { return s.Delete(ctx, own+"/19700104T000000.000Z.purged.json") }
+		_, err := offsite.Purges(t.Context(), sharedStore{s, remove}, own)
+		check.Err(t, err, fs.ErrNotExist, "read a list that disappears")
 	})
 }
 

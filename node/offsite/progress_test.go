@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/internal/simnet"
 	"github.com/commons-cluster/commons/node/offsite"
 	"github.com/commons-cluster/commons/node/offsite/offsitetest"
+	"github.com/commons-cluster/commons/node/pace"
 )
 
 // inMemory starts a service on a network in memory, for a test in virtual time. around changes the
@@ -203,6 +204,39 @@ func TestLeaderLeavesServiceThatHangs(t *testing.T) {
 		check.Equal(p, len(service.Names(p)), 3, "objects: the backup, its manifest and the list of purges, %v", service.Names(p))
 		p.after(aDay-pause, 1, 0, 1)
 		p.after(pause, 2, 0, 2)
+	})
+}
+
+// trickle is a connection that brings a few bytes at a time.
+type trickle struct{ net.Conn }
+
+func (c trickle) Read(p []byte) (int, error) {
+	time.Sleep(time.Second)
+	return c.Conn.Read(p[:min(len(p), 256)])
+}
+
+// TestReadingBackRests: the reading of an uploaded backup yields to writes.
+func TestReadingBackRests(t *testing.T) {
+	inPlace(t, func(p *place) {
+		slow := true // a connection that is made
+		_, access := inMemory(p.T, func(c net.Conn) net.Conn {
+			if slow {
+				return trickle{c}
+			}
+			return c
+		})
+		p.leader.Access, p.plan.Settings.BackupURL = access, "s3://"+offsitetest.Bucket
+		p.store = must.Get(offsite.Open(p.plan.Settings.BackupURL, access))(p.T)
+		var rests atomic.Int64
+		p.leader.Pacer = &pace.Pacer{Sleep: func(time.Duration) { rests.Add(1) }}
+		p.elect()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		slow = false
+		p.after(someTime, 1, 0, 1)
+		if rests.Load() == 0 {
+			p.Error("it did not rest")
+		}
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/node/backup"
 	"github.com/commons-cluster/commons/node/loop"
+	"github.com/commons-cluster/commons/node/pace"
 )
 
 const (
@@ -37,6 +38,7 @@ type Schedule struct {
 	Purged    func(context.Context) (backup.PurgeList, error)
 	Propose   func(context.Context, command.Payload) error // a *command.RecordBackup
 	ListEvery time.Duration                                // between two uploads of the list of purges, at least
+	Pacer     *pace.Pacer                                  // has a backup yield to writes
 	Logger    *slog.Logger
 }
 
@@ -130,7 +132,25 @@ func (s *Schedule) save(ctx context.Context, store Store, began time.Time) (m Ma
 	r, w := io.Pipe()
 	defer func() { _ = r.CloseWithError(io.ErrClosedPipe) }() // ends the export
 	writing.Go(func() { _ = w.CloseWithError(s.Backup(ctx, w)) })
-	return Save(ctx, store, s.ClusterID(), true, began.UnixMilli(), r)
+	return Save(ctx, pacedStore{store, s.Pacer}, s.ClusterID(), true, began.UnixMilli(), r)
+}
+
+// pacedStore is a store whose objects background work reads.
+type pacedStore struct {
+	Store
+	pacer *pace.Pacer
+}
+
+// Get reads an object.
+func (s pacedStore) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, err := s.Store.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{pace.Reader{Reader: r, Step: s.pacer.Begin()}, r}, nil
 }
 
 // keepList uploads the list of purges: once to each store, after each backup, and after purges.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -57,5 +58,39 @@ func TestRemovedServerKnowsThatItIsGone(t *testing.T) {
 	}
 	if noMember(context.DeadlineExceeded) || noMember(&admin.CallError{Status: http.StatusServiceUnavailable}) {
 		t.Error("no answer, or none yet, passes for a removal")
+	}
+}
+
+// TestErasesNext: a server waits for the living ones before it, the leader for all.
+func TestErasesNext(t *testing.T) {
+	for name, tt := range map[string]struct {
+		asked  string
+		done   map[string]uint64 // purges that servers have erased; a missing one does not answer
+		change func(servers []admin.Server)
+		want   bool
+	}{
+		"the first":                   {asked: "n1", done: map[string]uint64{"n1": 6}, want: true},
+		"the second":                  {asked: "n3", done: map[string]uint64{"n1": 6, "n2": 7, "n3": 6}},
+		"after the first":             {asked: "n3", done: map[string]uint64{"n1": 7, "n3": 6}, want: true},
+		"the leader":                  {asked: "n2", done: map[string]uint64{"n1": 7, "n2": 6, "n3": 6}},
+		"the leader, after all":       {asked: "n2", done: map[string]uint64{"n1": 8, "n2": 6, "n3": 7}, want: true},
+		"one that does not answer":    {asked: "n3", done: map[string]uint64{"n2": 7}},
+		"one that is dead":            {asked: "n3", change: func(s []admin.Server) { s[0].Alive = false }, want: true},
+		"one that does not take part": {asked: "n3", change: func(s []admin.Server) { s[0].Part = admin.Outside }, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := admin.ClusterReport{AskedNode: tt.asked, Leader: "n2"}
+			for _, id := range []string{"n1", "n2", "n3"} {
+				s := admin.Server{ID: id, Part: admin.Voter, Alive: true}
+				if done, answers := tt.done[id]; answers {
+					s.Report = &admin.NodeReport{Purges: admin.Purges{Known: 9, State: done, Log: done}}
+				}
+				report.Servers = append(report.Servers, s)
+			}
+			if tt.change != nil {
+				tt.change(report.Servers)
+			}
+			check.Equal(t, erasesNext(&report, 7), tt.want, "its turn")
+		})
 	}
 }

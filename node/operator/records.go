@@ -32,6 +32,22 @@ func (o *Operator) LeastApplied(ctx context.Context) uint64 {
 	return least
 }
 
+// ErasesNext reports whether all living servers before this one have erased the purges up to a
+// number. Servers erase in the order of their ids, the leader last.
+func (o *Operator) ErasesNext(ctx context.Context, purge uint64) bool {
+	report := o.ClusterReport(ctx)
+	return erasesNext(&report, purge)
+}
+
+// erasesNext is ErasesNext for the server that was asked for the report.
+func erasesNext(report *admin.ClusterReport, purge uint64) bool {
+	own := report.AskedNode
+	return !slices.ContainsFunc(report.Servers, func(s admin.Server) bool {
+		before := s.ID != own && s.ID != report.Leader && (s.ID < own || own == report.Leader)
+		return before && s.Alive && s.Part != admin.Outside && (s.Report == nil || s.Report.Purges.Done() < purge)
+	})
+}
+
 // Purges returns which disks may still hold purged texts, as far as a view knows: those
 // of the present servers, of the servers at the time of each purge, and of those that were removed
 // before it and had the text. The disk of a server that has left is unknown.

@@ -30,7 +30,9 @@ const (
 	// lookEvery is the pause between two checks for work, and waitEvery that between two
 	// checks of a condition that it waits for.
 	lookEvery, waitEvery = time.Second, 100 * time.Millisecond
-	sweptEvery           = 12 * time.Hour // the time between two erasures of swept texts, which read the whole index
+	// maxTurn bounds the wait for the servers that erase before this one.
+	maxTurn    = 10 * time.Minute
+	sweptEvery = 12 * time.Hour // the time between two erasures of swept texts, which read the whole index
 )
 
 // Worker does the work of one node. It begins with the zero values of the unexported fields.
@@ -41,10 +43,14 @@ type Worker struct {
 	Log     *logstore.Store
 	Gather  time.Duration                // for which purges are collected: together they need one cut of the log
 	Others  func(context.Context) uint64 // the lowest index that any other living server has applied
-	Forget  func()                       // drops the texts that the interface keeps in memory
-	Logger  *slog.Logger
+	// Turn reports whether the servers that erase before this one have erased the purges up to a
+	// number. One after another, they leave a majority that is not busy.
+	Turn   func(ctx context.Context, purge uint64) bool
+	Forget func() // drops the texts that the interface keeps in memory
+	Logger *slog.Logger
 
 	since   time.Time // when pending purges were first seen; zero without pending purges
+	first   uint64    // the newest purge then
 	swept   time.Time // of the last erasure of swept texts
 	begun   bool      // the worker has looked before
 	failing bool
@@ -116,9 +122,12 @@ func (w *Worker) look(ctx context.Context) error {
 		return nil
 	}
 	if w.since.IsZero() {
-		w.since = time.Now()
+		w.since, w.first = time.Now(), s.Purged
 	}
 	if begun && time.Since(w.since) < w.Gather { // after a start it has waited enough
+		return nil
+	}
+	if time.Since(w.since) < w.Gather+maxTurn && !w.Turn(ctx, w.first) {
 		return nil
 	}
 	if s.Log < s.Purged {

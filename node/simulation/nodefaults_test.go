@@ -127,7 +127,7 @@ func (c *nodes) wipe(a int) {
 }
 
 // depart has a node leave the cluster for good, if all nodes run and vote. It comes back as
-// a new server.
+// a new server, of the later version: the others may have raised the format without it.
 func (c *nodes) depart(a int) {
 	if !c.allVote() {
 		return
@@ -137,6 +137,7 @@ func (c *nodes) depart(a int) {
 	if err == nil {
 		c.stop(a) // if it does not end yet
 		c.wipeDisk(a)
+		c.Nodes[a].Config.Tuning.Format = after
 	}
 }
 

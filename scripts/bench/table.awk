@@ -74,6 +74,7 @@ END {
   ratio("list of 50, of the same bytes from memory", "BenchmarkList/follower/64/new requests/s", "BenchmarkList/follower/64/static requests/s")
   ratio("home, of a list", "BenchmarkHome/follower/64/new requests/s", "BenchmarkList/follower/64/new requests/s")
   grows("two words, many entries of few", "BenchmarkSearch/follower/16/new p50-ms")
+  grows("two words again, many entries of few", "BenchmarkSearchAgain/follower/16/new p50-ms")
   grows("start, many entries of few", "ready")
   grows("memory after a start, many entries of few", "memory")
   grows("two rare words, ten times the entries", "BenchmarkState/query/two_rare_words")

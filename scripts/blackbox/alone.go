@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 
-	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -28,29 +27,6 @@ func commandLine(r *harness.Run) {
 	if code, _, _ = r.Command(nil, "health", "--url", "http://127.0.0.1:1"); code != 1 {
 		harness.Failf("health of no node: exit code %d, want 1", code)
 	}
-}
-
-// oneNodeGrows starts one node alone, uses it, and lets two others join.
-func oneNodeGrows(r *harness.Run) {
-	c := r.NewCluster("grows", clusterSize)
-	first := c.Nodes[0]
-	first.Alone()
-	first.Start()
-	harness.Must(c.WaitReady(harness.ReadyTimeout, first))
-	answer := harness.Got(first.Publish(client.NewEntry{Body: "alone at first", Channel: "grows"}))
-	for _, p := range c.Nodes[1:] {
-		p.Flags["bootstrap-expect"] = "1" // with --join this never forms a cluster of its own
-		p.Start()
-	}
-	harness.Must(c.WaitReady(harness.ReplaceTimeout, c.Nodes...))
-	c.WaitVoters()
-	for _, p := range c.Nodes {
-		entries := harness.Got(p.List(answer.Index, client.EntryQuery{Channel: "grows"}))
-		if len(entries) != 1 || entries[0].ID != answer.Entry.ID {
-			harness.Failf("%s has %v, want the entry published before it joined", p.Name, entries)
-		}
-	}
-	c.Terminate()
 }
 
 // guardedDirectory starts a second node on the data of the first, and a node of

@@ -1,7 +1,7 @@
 // Blackbox runs real nodes as processes on this machine and checks the program without
-// faults: the command line, a cluster that grows, the examples of the documents, and
-// thousands of connections. scripts/blackbox.sh also runs the scenarios of scripts/chaos
-// with what clients are promised during faults and the procedures of operators.
+// faults: the command line, the examples of the documents, and thousands of connections.
+// scripts/blackbox.sh also runs the scenarios of scripts/chaos with what clients are
+// promised during faults and the procedures of operators.
 package main
 
 import "github.com/commons-cluster/commons/scripts/harness"
@@ -14,7 +14,6 @@ func runAll(r *harness.Run) {
 	// Each of these starts nodes of its own.
 	harness.Play(r, r, []harness.Scenario[*harness.Run]{
 		{Name: "command line", Run: commandLine},
-		{Name: "one node that grows to three", Run: oneNodeGrows},
 		{Name: "data directory is guarded", Run: guardedDirectory},
 	}...)
 	c := r.StartCluster()

@@ -13,10 +13,8 @@ import (
 
 // seeFront checks the first screen of the front page: conversations by activity, open work,
 // and the way to connect an agent.
-func (b *browser) seeFront() {
+func (b *browser) seeFront(t *tab) {
 	const rows = 15
-	t := b.open()
-	defer t.close()
 	node := b.cluster.Nodes[1]
 	root := harness.Got(node.Publish(client.NewEntry{Agent: "ada", Title: "A conversation with replies", Body: "Who joins?"})).Entry.ID
 	for i := range rows {
@@ -41,9 +39,7 @@ func (b *browser) seeFront() {
 	b.weighFront()
 	t.show(node.URL+"/", 1280, "light")
 	for _, selector := range []string{`.hello a[href="/connect"]`, `.wanted a[href="/jobs"]`, `.wanted a[href="/human?status=open"]`} {
-		if !ask[bool](t, fmt.Sprintf("document.querySelector(%q)?.getBoundingClientRect().bottom < innerHeight", selector)) {
-			harness.Failf("the first screen lacks %s", selector)
-		}
+		t.expect("the first screen has "+selector, fmt.Sprintf("document.querySelector(%q)?.getBoundingClientRect().bottom < innerHeight", selector))
 	}
 }
 
@@ -81,18 +77,12 @@ func (b *browser) seeWelcome(t *tab) {
 	set("ezzzz", 1)
 	set(id, 0)
 	t.show(node.URL+"/", widths[1], "light")
-	if words := ask[string](t, `document.querySelector(".welcome")?.innerText ?? ""`); !strings.Contains(words, hostileTitle) {
-		harness.Failf("the welcome is %q", words)
-	}
-	if found := ask[[]string](t, checks); len(found) > 0 {
-		harness.Failf("the front page with a welcome: %s", strings.Join(found, "\n"))
-	}
-	harness.Got(node.Raw("POST", "/api/moderation/hide", fmt.Sprintf(`{"ids":[%q],"reason":"spam"}`, id), 200, "Content-Type", "application/json", "Authorization", "Bearer "+b.moderatorToken("wes")))
+	t.expect("the welcome is shown as text", fmt.Sprintf(`document.querySelector(".welcome")?.innerText.includes(%q) === true`, hostileTitle))
+	t.expectSound("the front page with a welcome")
+	harness.Got(node.Raw("POST", "/api/moderation/hide", fmt.Sprintf(`{"ids":[%q],"reason":"spam"}`, id), 200, "Content-Type", "application/json", "Authorization", "Bearer "+b.moderatorToken(node, "wes")))
 	t.until("that the welcome disappears", `!document.querySelector(".welcome li")`)
 	t.show(node.URL+"/", widths[1], "light")
-	if ask[bool](t, `!!document.querySelector(".welcome")`) {
-		harness.Failf("a hidden welcome is shown")
-	}
+	t.expect("a hidden welcome is not shown", `!document.querySelector(".welcome")`)
 	set("", 0)
 }
 
@@ -103,18 +93,12 @@ func (b *browser) openMenu(t *tab) {
 	top := `document.querySelector("main h1").getBoundingClientRect().top`
 	t.show(b.cluster.Nodes[0].URL+"/", phone, "light")
 	before := ask[float64](t, top)
-	if shown := ask[bool](t, `document.querySelector("header nav a").checkVisibility()`); shown {
-		harness.Failf("the navigation of a phone is open at first")
-	}
+	t.expect("the navigation of a phone is closed at first", `!document.querySelector("header nav a").checkVisibility()`)
 	t.do(chromedp.Click(chromedp.CSS(".menu summary")))
-	if links := ask[int](t, `[...document.querySelectorAll(".menu a")].filter((a) => a.checkVisibility()).length`); links < 8 {
-		harness.Failf("the open navigation of a phone has %d links", links)
-	}
+	t.expect("the open navigation of a phone has its links", `[...document.querySelectorAll(".menu a")].filter((a) => a.checkVisibility()).length >= 8`)
 	if after := ask[float64](t, top); after != before {
 		harness.Failf("the navigation of a phone moves the page by %.0f px", after-before)
 	}
 	ask[int](t, `(() => { scrollTo(0, 2000); return 0; })()`)
-	if !ask[bool](t, `scrollY > 500 && document.querySelector(".find input").getBoundingClientRect().top >= 0`) {
-		harness.Failf("the search of a phone does not stay in view")
-	}
+	t.expect("the search of a phone stays in view", `scrollY > 500 && document.querySelector(".find input").getBoundingClientRect().top >= 0`)
 }

@@ -23,10 +23,8 @@ func shown(text string) string {
 
 // seeChanges verifies that open pages follow what changes: searches, released jobs, hidden
 // entries, and events that are no longer kept.
-func (b *browser) seeChanges() {
+func (b *browser) seeChanges(t *tab) {
 	node := b.cluster.Nodes[0]
-	t := b.open()
-	defer t.close()
 	t.show(node.URL+"/", widths[1], "light")
 	t.do(chromedp.KeyEvent("/"))
 	t.until("the focus on the search", `document.activeElement.matches(".find input")`)
@@ -54,7 +52,7 @@ func (b *browser) seeChanges() {
 // seeHidden verifies that open pages drop an entry that a moderator hides.
 func (b *browser) seeHidden(t *tab) {
 	node := b.cluster.Nodes[0]
-	token := b.moderatorToken("mia")
+	token := b.moderatorToken(node, "mia")
 	const words = "An unbelievable giraffe"
 	for i, path := range []string{"/", "/c/zoo", "/a/keeper", "/search?q=giraffe", "/e/%s", "/e/%[2]s"} {
 		root := harness.Got(node.Publish(client.NewEntry{Agent: "keeper", Channel: "zoo", Body: fmt.Sprintf("%s of number %d.", words, i)})).Entry.ID

@@ -60,21 +60,30 @@ func run(r *harness.Run, o *options) {
 		return
 	}
 	harness.Play(r, b, []harness.Scenario[*browser]{
-		{Name: "checks", Run: (*browser).checkChecks},
-		{Name: "pages", Run: (*browser).lookAtPages},
-		{Name: "strangers", Run: (*browser).tellStrangers},
-		{Name: "front", Run: (*browser).seeFront},
-		{Name: "conversation", Run: (*browser).readConversation},
-		{Name: "search", Run: (*browser).search},
-		{Name: "documents", Run: (*browser).readDocuments},
-		{Name: "forms", Run: (*browser).sendForms},
-		{Name: "direction", Run: (*browser).readRightToLeft},
-		{Name: "hostile", Run: (*browser).readHostileTexts},
-		{Name: "answer", Run: (*browser).answerRequest},
-		{Name: "news", Run: (*browser).seeNews},
-		{Name: "changes", Run: (*browser).seeChanges},
-		{Name: "token", Run: (*browser).showDetails},
-		{Name: "moderate", Run: (*browser).moderate},
-		{Name: "kill", Run: (*browser).watchKill},
+		{Name: "checks", Run: inTab((*browser).checkChecks)},
+		{Name: "pages", Run: inTab((*browser).lookAtPages)},
+		{Name: "strangers", Run: inTab((*browser).tellStrangers)},
+		{Name: "front", Run: inTab((*browser).seeFront)},
+		{Name: "conversation", Run: inTab((*browser).readConversation)},
+		{Name: "search", Run: inTab((*browser).search)},
+		{Name: "documents", Run: inTab((*browser).readDocuments)},
+		{Name: "forms", Run: inTab((*browser).sendForms)},
+		{Name: "direction", Run: inTab((*browser).readRightToLeft)},
+		{Name: "hostile", Run: inTab((*browser).readHostileTexts)},
+		{Name: "answer", Run: inTab((*browser).answerRequest)},
+		{Name: "news", Run: inTab((*browser).seeNews)},
+		{Name: "changes", Run: inTab((*browser).seeChanges)},
+		{Name: "token", Run: inTab((*browser).showDetails)},
+		{Name: "moderate", Run: inTab((*browser).moderate)},
+		{Name: "kill", Run: inTab((*browser).watchKill)},
 	}...)
+}
+
+// inTab returns a scenario with a tab of its own.
+func inTab(run func(b *browser, t *tab)) func(*browser) {
+	return func(b *browser) {
+		t := b.open()
+		defer t.close()
+		run(b, t)
+	}
 }

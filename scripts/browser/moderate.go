@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/chromedp/chromedp"
 
@@ -14,25 +13,20 @@ import (
 // moderate verifies that a moderator sees reports and hostile texts as text, is told of new ones,
 // notes something on a sender, hides a reported entry, blocks its sender and settles its report in
 // one step, then the name of a channel, then all of a selection.
-func (b *browser) moderate() {
+func (b *browser) moderate(t *tab) {
 	node := b.cluster.Nodes[0]
-	token := b.moderatorToken("max")
+	token := b.moderatorToken(node, "max")
 	publish := func(n int) string {
 		return harness.Got(node.Publish(client.NewEntry{Agent: "spammer", Channel: "bazaar", Title: hostileTitle, Body: fmt.Sprint(hostileText, " number ", n)})).Entry.ID
 	}
 	reported, other := publish(1), publish(2)
 	harness.Got(node.Raw("POST", "/api/reports", fmt.Sprintf(`{"entry_id":%q,"reason":"spam","text":%q}`, reported, hostileTitle), 201, "Content-Type", "application/json"))
 
-	t := b.open()
-	defer t.close()
 	t.show(node.URL+"/moderate", widths[1], "light")
 	check := func(state string) {
-		if found := append(ask[[]string](t, checks), t.said(node.URL)...); len(found) > 0 {
-			harness.Failf("the page for moderators %s: %s", state, strings.Join(found, "\n"))
-		}
-		if ask[bool](t, `window.owned !== undefined || !!document.querySelector("main img, #mod-rows script")`) {
-			harness.Failf("the page for moderators %s: a text has run", state)
-		}
+		t.expectSound("the page for moderators " + state)
+		t.expectQuiet("the page for moderators "+state, node.URL)
+		t.expect("no text has run "+state, `window.owned === undefined && !document.querySelector("main img, #mod-rows script")`)
 	}
 	t.until("the question for the token", `!document.querySelector("#mod-token").hidden && document.querySelector("#mod-work").hidden`)
 	check("without a token")
@@ -66,7 +60,7 @@ func (b *browser) moderate() {
 	if left := harness.Got(node.List(0, client.EntryQuery{Agent: "spammer"})); len(left) > 0 {
 		harness.Failf("%d entries are not hidden", len(left))
 	}
-	harness.Got(node.Raw("POST", "/api/moderation/purge", fmt.Sprintf(`{"ids":[%q],"reason":"An address"}`, other), 200, "Content-Type", "application/json", "Authorization", "Bearer "+b.moderatorToken("kim")))
+	harness.Got(node.Raw("POST", "/api/moderation/purge", fmt.Sprintf(`{"ids":[%q],"reason":"An address"}`, other), 200, "Content-Type", "application/json", "Authorization", "Bearer "+b.moderatorToken(node, "kim")))
 	ask[int](t, `(document.querySelector("#mod-list").value = "waiting", 0)`)
 	t.do(chromedp.Click(chromedp.CSS("#mod-filters button")))
 	t.until("the purge that waits", fmt.Sprintf(`document.querySelector("#mod-rows").textContent.includes("waiting for confirmation · by kim") && document.querySelector("#mod-rows").textContent.includes(%q)`, other))
@@ -75,9 +69,7 @@ func (b *browser) moderate() {
 	note("that the other one is erased", "1 of 1 erased.")
 	t.do(chromedp.Click(chromedp.CSS("#mod-forget")))
 	t.until("that the token is forgotten", `document.querySelector("#mod-rows").childElementCount === 0`)
-	if kept := ask[string](t, `JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + location.href`); strings.Contains(kept, "cmod_") {
-		harness.Failf("the browser keeps %s", kept)
-	}
+	t.expectForgotten()
 	liftRules(node, token)
 }
 
@@ -96,9 +88,7 @@ func liftRules(node *harness.Node, token string) {
 func (t *tab) seeNews(node *harness.Node, reported string, has func(id string) string) {
 	harness.Got(node.Raw("POST", "/api/reports", `{"channel":"bazaar","reason":"other","text":"An unkind name"}`, 201, "Content-Type", "application/json"))
 	t.until("that there is a new report", `document.querySelector("#mod-news").textContent === "1 new report: show"`)
-	if ask[bool](t, has("#bazaar")) {
-		harness.Failf("the list has moved under the reader")
-	}
+	t.expect("the list does not move under the reader", "!"+has("#bazaar"))
 	t.do(chromedp.Click(chromedp.CSS("#mod-news")))
 	t.until("the reported name", has("#bazaar")+" && "+has(reported))
 	ask[int](t, fmt.Sprintf(`(window.prompt = () => "Writes at night",

@@ -142,6 +142,34 @@ func (t *tab) said(base string) (all []string) {
 	return all
 }
 
+// expect ends the run unless an expression is true.
+func (t *tab) expect(what, expression string) {
+	if !ask[bool](t, expression) {
+		harness.Failf("not true of %s: %s", ask[string](t, "location.href"), what)
+	}
+}
+
+// expectSound ends the run if the checks find something in the page.
+func (t *tab) expectSound(state string) {
+	if found := ask[[]string](t, checks); len(found) > 0 {
+		harness.Failf("%s: %s", state, strings.Join(found, "\n"))
+	}
+}
+
+// expectQuiet ends the run if the console has messages, or if there were requests to other sites.
+func (t *tab) expectQuiet(state, base string) {
+	if said := t.said(base); len(said) > 0 {
+		harness.Failf("%s: %s", state, strings.Join(said, "\n"))
+	}
+}
+
+// expectForgotten ends the run if the browser keeps a moderator's token.
+func (t *tab) expectForgotten() {
+	if kept := ask[string](t, `JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + location.href`); strings.Contains(kept, "cmod_") {
+		harness.Failf("the browser keeps %s", kept)
+	}
+}
+
 // paths are all pages.
 func (b *browser) paths() []string {
 	return []string{
@@ -165,9 +193,7 @@ var badness = []string{
 }
 
 // checkChecks verifies that the checks find the faults of a bad page.
-func (b *browser) checkChecks() {
-	t := b.open()
-	defer t.close()
+func (b *browser) checkChecks(t *tab) {
 	t.show("data:text/html,"+url.PathEscape(bad), widths[0], "light")
 	found := strings.Join(ask[[]string](t, checks), "\n")
 	for _, want := range badness {
@@ -178,10 +204,8 @@ func (b *browser) checkChecks() {
 }
 
 // lookAtPages looks at every page at every width and in both themes.
-func (b *browser) lookAtPages() {
+func (b *browser) lookAtPages(t *tab) {
 	base := b.cluster.Nodes[0].URL
-	t := b.open()
-	defer t.close()
 	var wrong []string
 	for _, path := range slices.Concat(b.paths(), b.texts.wide, b.texts.hostile) {
 		for _, width := range widths {
@@ -240,17 +264,13 @@ func (t *tab) tabThrough(path string) (wrong []string) {
 }
 
 // readHostileTexts verifies that what strangers write stays text.
-func (b *browser) readHostileTexts() {
-	t := b.open()
-	defer t.close()
+func (b *browser) readHostileTexts(t *tab) {
 	base := b.cluster.Nodes[0].URL
 	for _, path := range b.texts.hostile {
 		t.show(base+path, widths[1], "light")
 		// Move the mouse over every element.
 		ask[int](t, `(() => { for (const e of document.querySelectorAll("main *")) e.dispatchEvent(new MouseEvent("mouseover", {bubbles: true})); return 0; })()`)
-		if ask[bool](t, "window.owned !== undefined") {
-			harness.Failf("%s: a text has run", path)
-		}
+		t.expect("no text has run", "window.owned === undefined")
 		found := ask[[]string](t, `[...document.querySelectorAll("main script, main img, main style, main base, main svg, main b[onmouseover], [onclick], [onerror], a[href^='javascript:' i]")].map((e) => e.outerHTML)`)
 		for _, said := range t.said(base) {
 			if !strings.Contains(said, "status of 4") { // pages of an invalid name and an invalid path
@@ -264,9 +284,7 @@ func (b *browser) readHostileTexts() {
 }
 
 // answerRequest answers a request for human help, as a person does.
-func (b *browser) answerRequest() {
-	t := b.open()
-	defer t.close()
+func (b *browser) answerRequest(t *tab) {
 	base := b.cluster.Nodes[1].URL
 	t.show(base+"/e/"+b.texts.help, widths[0], "light")
 	t.do(
@@ -274,9 +292,7 @@ func (b *browser) answerRequest() {
 		chromedp.Click(chromedp.CSS("#form button")),
 	)
 	t.until("the answer", `!!document.querySelector(".entry .body strong")?.textContent.includes("mind the step")`)
-	if said := t.said(base); len(said) > 0 {
-		harness.Failf("the form: %s", strings.Join(said, "\n"))
-	}
+	t.expectQuiet("the form", base)
 	answers := harness.Got(b.cluster.Nodes[1].List(0, client.EntryQuery{ReplyTo: b.texts.help}))
 	if len(answers) != 1 || answers[0].Agent != "A-person" {
 		harness.Failf("the answers are %+v", answers)
@@ -284,9 +300,7 @@ func (b *browser) answerRequest() {
 }
 
 // seeNews verifies that a page says what was published at another node.
-func (b *browser) seeNews() {
-	t := b.open()
-	defer t.close()
+func (b *browser) seeNews(t *tab) {
 	t.show(b.cluster.Nodes[0].URL+"/c/general", widths[2], "light")
 	harness.Got(b.cluster.Nodes[2].Publish(client.NewEntry{Agent: "reader-1", Channel: "general", Body: "Something new for whoever looks."}))
 	t.until("something new", `document.querySelector(".news")?.hidden === false`)
@@ -296,11 +310,9 @@ func (b *browser) seeNews() {
 
 // showDetails verifies that the page of the cluster shows a moderator what strangers do
 // not see, for as long as the token is kept, and accepts no other token.
-func (b *browser) showDetails() {
+func (b *browser) showDetails(t *tab) {
 	node := b.cluster.Nodes[0]
-	token := b.moderatorToken("jo")
-	t := b.open()
-	defer t.close()
+	token := b.moderatorToken(node, "jo")
 	t.show(node.URL+"/cluster", widths[0], "light")
 	const shown, hidden = `document.querySelectorAll("#details tbody tr").length === 3 && !document.querySelector("#details").hidden`, `document.querySelector("#details").hidden`
 	t.until("that strangers see no details", hidden)
@@ -311,24 +323,18 @@ func (b *browser) showDetails() {
 	t.until("that a wrong token is rejected", `document.querySelector("#token-note").textContent.includes("no moderator's token")`)
 	send(token)
 	t.until("the details", shown)
-	if found := ask[[]string](t, checks); len(found) > 0 {
-		harness.Failf("the page with details: %s", strings.Join(found, "\n"))
-	}
-	if id := ask[string](t, `document.querySelector("#details tbody tr").cells[1].textContent`); !strings.HasPrefix(id, "n1-") {
-		harness.Failf("the id of the first node is %q", id)
-	}
+	t.expectSound("the page with details")
+	t.expect("the first node is n1", `document.querySelector("#details tbody tr").cells[1].textContent.startsWith("n1-")`)
 	t.show(node.URL+"/cluster", widths[2], "dark") // the tab keeps it
 	t.until("the details again", shown)
 	t.do(chromedp.Click(chromedp.CSS("#forget")))
 	t.until("that the token is forgotten", hidden)
-	if kept := ask[string](t, `JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + location.href`); strings.Contains(kept, "cmod_") {
-		harness.Failf("the browser keeps %s", kept)
-	}
+	t.expectForgotten()
 }
 
-// moderatorToken returns a token of a new moderator.
-func (b *browser) moderatorToken(name string) string {
-	code, out, errs := b.cluster.Run.Command(nil, "mod", "token", "create", name, "--role", "purge", "--cluster-addr", b.cluster.Nodes[0].Private, "--secret-file", b.cluster.Secret)
+// moderatorToken returns a token of a new moderator, which this node knows.
+func (b *browser) moderatorToken(node *harness.Node, name string) string {
+	code, out, errs := b.cluster.Run.Command(nil, "mod", "token", "create", name, "--role", "purge", "--cluster-addr", node.Private, "--secret-file", b.cluster.Secret)
 	token := regexp.MustCompile(`cmod_\S+`).FindString(out)
 	if code != 0 || token == "" {
 		harness.Failf("mod token create: %d %s %s", code, out, errs)
@@ -338,10 +344,8 @@ func (b *browser) moderatorToken(name string) string {
 
 // watchKill verifies that the page of the cluster shows that a node was killed, and that
 // it is back.
-func (b *browser) watchKill() {
+func (b *browser) watchKill(t *tab) {
 	leader, others := b.cluster.Leader()
-	t := b.open()
-	defer t.close()
 	t.show(others[0].URL+"/cluster", widths[2], "dark")
 	health := func(want string) string {
 		return fmt.Sprintf(`[...document.querySelectorAll("[data-cluster] tbody tr")].some((r) => r.cells[0].textContent === %q && r.cells[1].textContent === %q)`, leader.Name, want)
@@ -354,9 +358,7 @@ func (b *browser) watchKill() {
 	t.until("the next leader", `[...document.querySelectorAll("[data-cluster] tbody tr")].some((r) => r.cells[2].textContent === "leader" && r.cells[1].textContent === "healthy")`)
 	leader.Start()
 	t.until("that it is back", health("healthy"))
-	if said := t.said(others[0].URL); len(said) > 0 {
-		harness.Failf("the page of the cluster: %s", strings.Join(said, "\n"))
-	}
+	t.expectQuiet("the page of the cluster", others[0].URL)
 	others[0].Kill()
 	t.until("that the table is not current", `[...document.querySelectorAll("[data-cluster] .mark")].every((e) => e.textContent === "unknown") && document.querySelector("#live-note").textContent.includes("not current")`)
 	others[0].Start()

@@ -11,15 +11,8 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// expect ends the run unless an expression is true.
-func (t *tab) expect(what, expression string) {
-	if !ask[bool](t, expression) {
-		harness.Failf("not true of %s: %s", ask[string](t, "location.href"), what)
-	}
-}
-
 // readConversation reads a long conversation with deep replies from its beginning.
-func (b *browser) readConversation() {
+func (b *browser) readConversation(t *tab) {
 	const replies, deep = 120, 7
 	node := b.cluster.Nodes[0]
 	post := func(agent, to, body string) string {
@@ -33,8 +26,6 @@ func (b *browser) readConversation() {
 	for i := range replies {
 		post(fmt.Sprintf("reader-%d", i%7), root, fmt.Sprintf("Remark %d.", i+1))
 	}
-	t := b.open()
-	defer t.close()
 	t.show(node.URL+"/e/"+root, pictureWidths[1], "light")
 	t.expect("it begins with the first replies", `document.querySelectorAll(".node .body")[0].textContent.includes("Level 1 ")`)
 	t.expect("it says which part it shows", `document.querySelector("#conversation-title").textContent.includes("127 replies, entries 1 to 100")`)
@@ -55,10 +46,8 @@ func (b *browser) readConversation() {
 
 // search reads results: their number, marked words, filters to remove, orders, and links where there
 // is no result.
-func (b *browser) search() {
+func (b *browser) search(t *tab) {
 	base := b.cluster.Nodes[0].URL
-	t := b.open()
-	defer t.close()
 	t.show(base+"/search?q=small+model&channel=runs", pictureWidths[1], "light")
 	t.expect("the number of results", `/^\d+ results$/.test(document.querySelector(".hint").textContent)`)
 	t.expect("words are marked", `[...document.querySelectorAll(".rows mark")].some((e) => e.textContent === "small")`)
@@ -70,10 +59,8 @@ func (b *browser) search() {
 }
 
 // readDocuments checks contents and examples of the documents, and that the navigation does not shift.
-func (b *browser) readDocuments() {
+func (b *browser) readDocuments(t *tab) {
 	base := b.cluster.Nodes[0].URL
-	t := b.open()
-	defer t.close()
 	t.show(base+"/docs/publish", pictureWidths[1], "light")
 	t.expect("contents", `[...document.querySelectorAll(".contents a")].every((a) => document.getElementById(decodeURIComponent(a.hash.slice(1)))) && document.querySelectorAll(".contents a").length > 2`)
 	t.expect("examples can be copied", `document.querySelectorAll(".copied button").length === document.querySelectorAll(".document pre").length`)
@@ -89,10 +76,8 @@ func (b *browser) readDocuments() {
 
 // sendForms writes by the forms as people do: again after going back, under a name that needs a key,
 // and from a page of another site.
-func (b *browser) sendForms() {
+func (b *browser) sendForms(t *tab) {
 	node := b.cluster.Nodes[2]
-	t := b.open()
-	defer t.close()
 	written := func(want int) {
 		if got := len(harness.Got(node.List(0, client.EntryQuery{Channel: "forms"}))); got != want {
 			harness.Failf("%d entries were published by forms, want %d", got, want)

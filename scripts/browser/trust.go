@@ -9,9 +9,7 @@ import (
 
 // tellStrangers verifies that pages distinguish what the owner of a name wrote from what
 // strangers wrote under it.
-func (b *browser) tellStrangers() {
-	t := b.open()
-	defer t.close()
+func (b *browser) tellStrangers(t *tab) {
 	base := b.cluster.Nodes[0].URL
 	t.show(base+"/e/"+b.texts.proven, widths[1], "light")
 	own := ask[[]string](t, `[...document.querySelectorAll(".entry .notice")].map((e) => e.textContent)`)
@@ -48,9 +46,7 @@ func (b *browser) tellStrangers() {
 }
 
 // readRightToLeft verifies the direction of texts, and the alignment of columns.
-func (b *browser) readRightToLeft() {
-	t := b.open()
-	defer t.close()
+func (b *browser) readRightToLeft(t *tab) {
 	node := b.cluster.Nodes[0]
 	body := "שלום לכולם, זה הטקסט.\n\nThen English.\n\n| a | b |\n|:-:|--:|\n| 1 | 2 |"
 	id := harness.Got(node.Publish(client.NewEntry{Agent: "דוד", Title: "כותרת של הודעה", Body: body, Channel: "rtl"})).Entry.ID

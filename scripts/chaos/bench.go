@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -52,24 +51,11 @@ func (b *bench) moderatorCommand(verb string, n *harness.Node) (code int, stdout
 	return b.run.Command(nil, args...)
 }
 
-// settled waits until every node is ready, and the voters vote.
-func (b *bench) settled() {
+// settle waits until every node is ready, and the voters vote.
+func (b *bench) settle() {
 	c := &harness.Cluster{Run: b.run, Nodes: b.voters}
 	harness.Must(c.WaitReady(harness.ReplaceTimeout, b.nodes...))
 	c.WaitVoters()
-}
-
-// recover waits until every node runs, is ready, and the voters vote.
-func (b *bench) recover() {
-	b.settled()
-	harness.Must(b.run.Eventually(harness.ReplaceTimeout, func() error {
-		for _, n := range b.voters { // the old server of a name may still have its vote
-			if s, err := n.Status(); err != nil || !slices.Contains(s.Voters, s.Node) {
-				return fmt.Errorf("%s does not vote yet: %+v, %w", n.Name, s, err)
-			}
-		}
-		return nil
-	}))
 }
 
 // fault is a kind of damage to nodes, and its repair. A nil end means that there is no repair.

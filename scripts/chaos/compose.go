@@ -97,7 +97,7 @@ func keeping(title string) fault {
 	return resizing(onProject(func(b *bench, p *containers) {
 		p.follow(title)
 		b.adopt(p)
-		b.recover()
+		b.settle()
 		for _, n := range b.nodes {
 			got := harness.Got(harness.Collect(n.Client(0).Strong().Entries(b.run.Ctx, client.EntryQuery{Limit: 100})))
 			slices.Reverse(got)
@@ -129,7 +129,7 @@ func (b *bench) replaceDisk(p *containers) {
 	old := harness.Got(n.Status())
 	p.follow("Replace a disk")
 	harness.Must(p.locate(n))
-	b.recover()
+	b.settle()
 	if now := harness.Got(n.Status()); now.Node == old.Node || slices.Contains(now.Voters, old.Node) {
 		harness.Failf("%s lost its disk; it is %s now, and the voters are %v", old.Node, now.Node, now.Voters)
 	}

@@ -120,7 +120,7 @@ func (b *bench) prepareContainers(p *containers, place string) {
 	transport.DialContext = p.dial
 	// On its first call, a connection shows an error that net/http would hide on a later one.
 	transport.DisableKeepAlives = b.balanced
-	b.settled()
+	b.settle()
 	if p.own {
 		return
 	}
@@ -224,7 +224,8 @@ func (p *containers) locate(n *harness.Node) error {
 	return nil
 }
 
-// containerFaults are the faults for containers. Each records how it is undone.
+// containerFaults are the faults for containers. Each records how it is undone before it
+// changes anything.
 var containerFaults = map[string]fault{
 	"kill":      {process: true, begin: container((*containers).kill), end: undoContainer},
 	"terminate": {process: true, begin: container((*containers).terminate), end: undoContainer},
@@ -236,17 +237,9 @@ var containerFaults = map[string]fault{
 	"lead":      {begin: each((*bench).lead)},
 }
 
-// container begins a fault. The fault returns how it is undone, even if only half of it
-// was done.
-func container(do func(p *containers, n *harness.Node) (undo func() error, err error)) func(*bench, []*harness.Node) {
-	return each(func(b *bench, n *harness.Node) {
-		p := b.network.(*containers)
-		undo, err := do(p, n)
-		if undo != nil {
-			p.undo[n.Name] = undo
-		}
-		harness.Must(err)
-	})
+// container begins a fault at each node of an event.
+func container(do func(p *containers, n *harness.Node)) func(*bench, []*harness.Node) {
+	return each(func(b *bench, n *harness.Node) { do(b.network.(*containers), n) })
 }
 
 func undoContainer(b *bench, nodes []*harness.Node) {
@@ -264,78 +257,62 @@ func (p *containers) start(n *harness.Node) error {
 	return errors.Join(err, p.locate(n))
 }
 
-func (p *containers) kill(n *harness.Node) (func() error, error) {
-	_, err := p.on(n.Name, "kill", "--signal", "KILL")
-	return func() error { return p.start(n) }, err
+func (p *containers) kill(n *harness.Node) {
+	p.undo[n.Name] = func() error { return p.start(n) }
+	harness.Got(p.on(n.Name, "kill", "--signal", "KILL"))
 }
 
-func (p *containers) terminate(n *harness.Node) (func() error, error) {
-	_, err := p.on(n.Name, "stop")
-	return func() error { return p.start(n) }, err
+func (p *containers) terminate(n *harness.Node) {
+	p.undo[n.Name] = func() error { return p.start(n) }
+	harness.Got(p.on(n.Name, "stop"))
 }
 
-func (p *containers) pause(n *harness.Node) (func() error, error) {
-	_, err := p.on(n.Name, "pause")
-	return func() error { _, err := p.on(n.Name, "unpause"); return err }, err
+func (p *containers) pause(n *harness.Node) {
+	p.undo[n.Name] = func() error { _, err := p.on(n.Name, "unpause"); return err }
+	harness.Got(p.on(n.Name, "pause"))
 }
 
 // starve leaves a node little of the processor. It uses the kind of limit that the node
 // had before: the engine does not mix a quota and a number of processors.
-func (p *containers) starve(n *harness.Node) (func() error, error) {
+func (p *containers) starve(n *harness.Node) {
 	var period, quota, nanos int64
-	if err := p.limits(n, "{{.HostConfig.CpuPeriod}} {{.HostConfig.CpuQuota}} {{.HostConfig.NanoCpus}}", &period, &quota, &nanos); err != nil {
-		return nil, err
-	}
+	p.limits(n, "{{.HostConfig.CpuPeriod}} {{.HostConfig.CpuQuota}} {{.HostConfig.NanoCpus}}", &period, &quota, &nanos)
 	set := []string{"--cpu-period", strconv.Itoa(quotaPeriod), "--cpu-quota", strconv.Itoa(starvedQuota)}
 	restore := []string{"--cpu-period", strconv.FormatInt(cmp.Or(period, quotaPeriod), 10), "--cpu-quota", strconv.FormatInt(cmp.Or(quota, unlimited), 10)}
 	if nanos != 0 {
 		set = []string{"--cpus", starvedCPUs}
 		restore = []string{"--cpus", strconv.FormatFloat(time.Duration(nanos).Seconds(), 'f', -1, 64)}
 	}
-	undo := func() error { return errors.Join(p.update(n, restore...), p.start(n)) }
-	return undo, p.update(n, set...)
+	p.undo[n.Name] = func() error { return errors.Join(p.update(n, restore...), p.start(n)) }
+	harness.Must(p.update(n, set...))
 }
 
 // squeeze starts a node again with little memory. The engine starts it again each time
 // the kernel ends it.
-func (p *containers) squeeze(n *harness.Node) (func() error, error) {
+func (p *containers) squeeze(n *harness.Node) {
 	var memory, swap int64
-	if err := p.limits(n, "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}", &memory, &swap); err != nil {
-		return nil, err
-	}
+	p.limits(n, "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}", &memory, &swap)
 	if memory == 0 { // to the engine, 0 means no change
-		total, err := p.docker("info", "--format", "{{.MemTotal}}")
-		if err != nil {
-			return nil, err
-		}
+		total := harness.Got(p.docker("info", "--format", "{{.MemTotal}}"))
 		if _, err := fmt.Sscan(total, &memory); err != nil {
-			return nil, fmt.Errorf("the engine has %q bytes of memory: %w", total, err)
+			harness.Failf("the engine has %q bytes of memory: %w", total, err)
 		}
 		swap = unlimited
 	}
-	undo := func() error {
+	p.undo[n.Name] = func() error {
 		return errors.Join(p.update(n, "--memory", strconv.FormatInt(memory, 10), "--memory-swap", strconv.FormatInt(swap, 10)), p.start(n))
 	}
-	if _, err := p.on(n.Name, "kill", "--signal", "KILL"); err != nil {
-		return undo, err
-	}
-	if err := p.update(n, "--memory", squeezedMemory, "--memory-swap", squeezedMemory); err != nil {
-		return undo, err
-	}
-	_, err := p.on(n.Name, "start")
-	return undo, err
+	harness.Got(p.on(n.Name, "kill", "--signal", "KILL"))
+	harness.Must(p.update(n, "--memory", squeezedMemory, "--memory-swap", squeezedMemory))
+	harness.Got(p.on(n.Name, "start"))
 }
 
 // limits reads numbers of a node's container with a format of inspect.
-func (p *containers) limits(n *harness.Node, format string, numbers ...any) error {
-	out, err := p.on(n.Name, "inspect", "--format", format)
-	if err != nil {
-		return err
-	}
+func (p *containers) limits(n *harness.Node, format string, numbers ...any) {
+	out := harness.Got(p.on(n.Name, "inspect", "--format", format))
 	if _, err := fmt.Sscan(out, numbers...); err != nil {
-		return fmt.Errorf("the limits of %s, %s, are %q: %w", n.Name, format, out, err)
+		harness.Failf("the limits of %s, %s, are %q: %w", n.Name, format, out, err)
 	}
-	return nil
 }
 
 func (p *containers) update(n *harness.Node, limits ...string) error {
@@ -344,37 +321,30 @@ func (p *containers) update(n *harness.Node, limits ...string) error {
 }
 
 // unplug takes a container out of its network.
-func (p *containers) unplug(n *harness.Node) (func() error, error) {
-	address, err := p.address(n.Name)
-	if err != nil {
-		return nil, err
-	}
-	plug, err := p.pull(n)
-	if plug == nil {
-		return nil, err
-	}
-	return func() error { return errors.Join(plug(address), p.locate(n)) }, err
+func (p *containers) unplug(n *harness.Node) {
+	address := harness.Got(p.address(n.Name))
+	disconnect, connect := p.link(n)
+	p.undo[n.Name] = func() error { return errors.Join(connect(address), p.locate(n)) }
+	harness.Must(disconnect())
 }
 
-// pull takes a container out of its network. It returns a function that puts it back under
-// an address, unless it is there already, or nil if the container was not touched.
-func (p *containers) pull(n *harness.Node) (plug func(address string) error, err error) {
-	network, err := p.network(n.Name)
-	if err != nil {
-		return nil, err
+// link returns functions that take a container out of its network, and that put it back under
+// an address, unless it is there already.
+func (p *containers) link(n *harness.Node) (disconnect func() error, connect func(address string) error) {
+	network := harness.Got(p.network(n.Name))
+	id := harness.Got(p.on(n.Name, "inspect", "--format", "{{.Id}}"))
+	disconnect = func() error {
+		_, err := p.docker("network", "disconnect", network, id)
+		return err
 	}
-	id, err := p.on(n.Name, "inspect", "--format", "{{.Id}}")
-	if err != nil {
-		return nil, err
-	}
-	_, err = p.docker("network", "disconnect", network, id)
-	return func(address string) error {
+	connect = func(address string) error {
 		if now, err := p.network(n.Name); err != nil || now != "" {
 			return err
 		}
 		_, err := p.docker("network", "connect", "--alias", n.Name, "--ip", address, network, id)
 		return err
-	}, err
+	}
+	return disconnect, connect
 }
 
 // free returns an unused address, in the same network as the address like.
@@ -401,32 +371,14 @@ func (p *containers) free(network, like string) (string, error) {
 }
 
 // move kills a node's container, which comes back under another address.
-func (p *containers) move(n *harness.Node) (func() error, error) {
-	was, err := p.address(n.Name)
-	if err != nil {
-		return nil, err
-	}
-	network, err := p.network(n.Name)
-	if err != nil {
-		return nil, err
-	}
-	address, err := p.free(network, was)
-	if err != nil {
-		return nil, err
-	}
-	undo, err := p.kill(n)
-	if err != nil {
-		return undo, err
-	}
-	plug, err := p.pull(n)
-	if plug != nil {
-		start := undo
-		undo = func() error { return errors.Join(plug(was), start()) }
-	}
-	if err != nil {
-		return undo, err
-	}
-	return undo, plug(address)
+func (p *containers) move(n *harness.Node) {
+	was := harness.Got(p.address(n.Name))
+	address := harness.Got(p.free(harness.Got(p.network(n.Name)), was))
+	p.kill(n)
+	disconnect, connect := p.link(n)
+	p.undo[n.Name] = func() error { return errors.Join(connect(was), p.start(n)) }
+	harness.Must(disconnect())
+	harness.Must(connect(address))
 }
 
 // add, set, reset and runs are for networks that this process carries.

@@ -109,7 +109,7 @@ func (o *options) args() []string {
 		sets = append(sets, "-set", set)
 	}
 	return append([]string{
-		"-binary", o.binary, "-dir", o.dir, "-out", o.out, "-seed", strconv.FormatUint(o.seed, 10), "-network", o.network,
+		"-binary", o.binary, "-later", o.later, "-dir", o.dir, "-out", o.out, "-seed", strconv.FormatUint(o.seed, 10), "-network", o.network,
 		"-voters", strconv.Itoa(o.voters), "-pause", o.pause.String(), "-least", strconv.FormatFloat(o.least, 'f', -1, 64),
 		"-random", o.random.String(), "-kills", strconv.Itoa(o.kills), "-scenario", o.only,
 	}, sets...)

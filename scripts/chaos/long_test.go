@@ -19,6 +19,10 @@ import (
 // where its faults are.
 func TestWhatALongRunPlays(t *testing.T) {
 	o := options{seed: 1, voters: voters}
+	if o.network = proxied; o.cannot(laterVersion) == "" {
+		t.Error("nodes are upgraded without a later version")
+	}
+	o.later = "commons-later"
 	played, networks := map[string]bool{}, map[string]bool{}
 	for _, p := range o.fixedParts() {
 		played[p.only], networks[p.network] = true, true

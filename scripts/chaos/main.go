@@ -24,6 +24,7 @@ import (
 func main() {
 	var o options
 	flag.StringVar(&o.binary, "binary", "", "the commons binary")
+	flag.StringVar(&o.later, "later", "", "a later version of the binary, for the scenario '"+laterVersion+"'")
 	flag.StringVar(&o.dir, "dir", "", "directory for data and logs")
 	flag.StringVar(&o.out, "out", "", "directory for the report")
 	flag.Uint64Var(&o.seed, "seed", 1, "what the random plan, and what clients do, depends on")

@@ -35,6 +35,7 @@ const (
 // options are the settings of a run.
 type options struct {
 	binary, dir, out string
+	later            string // the binary of a later version
 	seed             uint64
 	random           time.Duration
 	only             string

@@ -66,7 +66,7 @@ func (b *bench) playInTurn(ctx context.Context, plan []event) error {
 			if f.end != nil {
 				harness.Must(b.carryOut(step{event: e, end: true}))
 			}
-			b.recover()
+			b.settle()
 		})
 		if err := errors.Join(err, votes(), ctx.Err()); err != nil {
 			return fmt.Errorf("%s of %v: %w", e.Fault, e.Nodes, err)

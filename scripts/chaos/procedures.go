@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -35,6 +36,10 @@ var procedures = map[string]fault{
 	"rotate the secret":     {begin: (*bench).rotateSecret},
 	"back up and restore":   {begin: (*bench).backUp},
 	"exceed the limits":     {begin: (*bench).exceedLimits},
+
+	"upgrade":                        {process: true, begin: send(syscall.SIGTERM), end: each(func(b *bench, n *harness.Node) { n.Binary = b.o.later; b.startAgain(n) })},
+	"roll back":                      {process: true, begin: send(syscall.SIGTERM), end: each(func(b *bench, n *harness.Node) { n.Binary = ""; b.startAgain(n) })},
+	"restore with the later version": {begin: (*bench).restoreLater},
 }
 
 // killAndStart kills nodes at the same time and starts them.
@@ -123,6 +128,36 @@ func (b *bench) backUp([]*harness.Node) {
 			harness.Failf("the node with the data of %s has %v, want %s", dir, entries, published.Entry.ID)
 		}
 		n.Terminate()
+	}
+}
+
+// restoreLater checks that a later version restores a backup of this one: a separate cluster of
+// one node has the entry that was acknowledged before.
+func (b *bench) restoreLater([]*harness.Node) {
+	const name = "later"
+	published := harness.Got(b.nodes[0].Publish(client.NewEntry{Body: "before the upgrade", Channel: name}))
+	later := harness.NewRun(b.run.Ctx, b.o.later, b.run.Path(name))
+	restored := later.NewCluster("restored", 1)
+	n := restored.Nodes[0]
+	n.Alone()
+	backup := later.Path("backup")
+	for _, command := range []struct {
+		run  *harness.Run
+		args []string
+	}{
+		{b.run, []string{"save", backup, "--cluster-addr", b.nodes[0].Private, "--secret-file", b.cluster.Secret}},
+		{later, []string{"restore", backup, "--data-dir", n.Dir, "--node-id", n.Name, "--purged-from", b.nodes[0].Private, "--secret-file", b.cluster.Secret}},
+	} {
+		if code, out, errs := command.run.Command(nil, append([]string{"snapshot"}, command.args...)...); code != 0 {
+			harness.Failf("snapshot %s: exit code %d, %s%s", command.args[0], code, out, errs)
+		}
+	}
+	n.Flags["secret-file"] = b.cluster.Secret
+	n.Start()
+	defer n.Terminate()
+	harness.Must(restored.WaitReady(harness.ReadyTimeout, n))
+	if entries := harness.Got(n.List(0, client.EntryQuery{Channel: name})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
+		harness.Failf("the later version has restored %v, want %s", entries, published.Entry.ID)
 	}
 }
 

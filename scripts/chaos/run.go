@@ -96,6 +96,9 @@ func (o *options) cannot(name string) string {
 			return contained + " have no reader"
 		}
 	}
+	if name == laterVersion && o.later == "" {
+		return "it takes -later"
+	}
 	if strings.Contains(name, ofFive) && o.voters < manyVoters {
 		return "it takes -voters " + strconv.Itoa(manyVoters)
 	}
@@ -212,7 +215,7 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	r.Before = time.Since(b.began)
 	harness.Must(b.play(ctx, r.Plan))
 	harness.Pause(ctx, afterwards)
-	well := harness.Try(b.recover)
+	well := harness.Try(b.settle)
 	crowd.End()
 	r.Length = time.Since(b.began)
 	r.calls, r.Leads = h.Calls, b.watch.all()
@@ -257,7 +260,7 @@ func (b *bench) prepare(place string) {
 		}
 		b.start(n)
 	}
-	b.settled()
+	b.settle()
 }
 
 // read returns the entries and digests of all nodes.

@@ -86,12 +86,25 @@ var scenarios = map[string][]event{
 		repeated(5, 0, event{For: 2 * time.Second, Fault: "lead", Target: follower}),
 		restarts,
 		[]event{{Fault: "exceed the limits", Target: cluster}})...),
+	laterVersion: inTurn(
+		event{Fault: "restore with the later version", Target: cluster},
+		event{For: time.Second, Fault: "upgrade", Target: "n1"},
+		event{For: time.Second, Fault: "roll back", Target: "n1"},
+		event{For: time.Second, Fault: "upgrade", Target: "n1"},
+		event{For: time.Second, Fault: "upgrade", Target: "n2"},
+		event{For: time.Second, Fault: "upgrade", Target: "n3"},
+		event{For: time.Second, Fault: "upgrade", Target: reader},
+	),
 	behindBalancer:     balancedPlan(25 * time.Second),
 	behindBalancerLong: balancedPlan(time.Minute, event{For: time.Second, Fault: "Restart or upgrade", Target: cluster}),
 }
 
 // belowLimits is the scenario whose lanes only write, almost as much as the limits allow.
 const belowLimits = "writers just below their limits"
+
+// laterVersion is the scenario in which each node gets the binary of a later version. The first node
+// returns to the former binary once, before the format is raised.
+const laterVersion = "upgraded to a later version"
 
 // restarts is a restart of the leader, and then of each voter.
 var restarts = []event{

@@ -43,7 +43,7 @@ func (b *bench) upgrade(p *containers) {
 		harness.Must(b.hasFormat(format))
 		p.up("up", "--detach", "--no-deps", "--force-recreate", n.Name)
 		harness.Must(p.locate(n))
-		b.recover()
+		b.settle()
 		if i < len(b.nodes)-1 {
 			harness.Must(b.hasFormat(format))
 			harness.Must(publishLater(n, http.StatusServiceUnavailable))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
@@ -37,13 +38,20 @@ var scenarios = []harness.Scenario[*language]{
 	{Name: "killed leaders", Run: killedLeaders},
 }
 
-// publish publishes an entry, and returns it with MinIndex of the client.
-func publish(c caller, body string, fields map[string]any) (client.Published, uint64, error) {
+// tryPublish publishes an entry, and returns it with MinIndex of the client.
+func tryPublish(c caller, body string, fields map[string]any) (client.Published, uint64, error) {
 	items, index, err := c.do(call{Method: "publish", Args: []any{body}, Fields: fields})
 	if err != nil {
 		return client.Published{}, index, err
 	}
 	return decode[client.Published](items[0]), index, nil
+}
+
+// publish is tryPublish for a publication that has to work.
+func publish(c caller, body string, fields map[string]any) (client.Published, uint64) {
+	published, index, err := tryPublish(c, body, fields)
+	harness.Must(err)
+	return published, index
 }
 
 // list returns the bodies of the newest entries that a client finds, the oldest first.
@@ -127,7 +135,7 @@ func repetition(l *language) {
 			o.Patience = 0
 		}
 		c, agent := l.client(o), fmt.Sprintf("%s-repetition-%d", l.name, i)
-		_, _, err := publish(c, "Number one", map[string]any{"agent": agent})
+		_, _, err := tryPublish(c, "Number one", map[string]any{"agent": agent})
 		outcome := ""
 		failed, isFailed := errors.AsType[*failure](err)
 		if isFailed {
@@ -153,7 +161,7 @@ func repetition(l *language) {
 			harness.Failf("%s: %d entries, want %d", test.name, len(entries), test.entries)
 		}
 		if outcome == "UnknownOutcome " {
-			again, _, err := publish(c, "Number one", map[string]any{"agent": agent, "request_id": failed.RequestID})
+			again, _, err := tryPublish(c, "Number one", map[string]any{"agent": agent, "request_id": failed.RequestID})
 			if err != nil || again.Duplicate != (test.entries == 1) {
 				harness.Failf("%s: again: %+v, %v", test.name, again, err)
 			}
@@ -173,8 +181,7 @@ func addresses(l *language) {
 	down.stop()
 	c := l.client(options{URLs: []string{down.url, f.url}, Patience: patience})
 	for range 2 {
-		_, _, err := publish(c, "Although one is down", map[string]any{})
-		harness.Must(err)
+		publish(c, "Although one is down", map[string]any{})
 	}
 	if n := len(f.attempts()); n != 2 {
 		harness.Failf("%d attempts at the second address", n)
@@ -184,7 +191,7 @@ func addresses(l *language) {
 // rejections publishes the example of a rejected publication.
 func rejections(l *language) {
 	c := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience})
-	_, _, err := publish(c, "no", map[string]any{"tags": strings.Split("abcdefghi", "")})
+	_, _, err := tryPublish(c, "no", map[string]any{"tags": strings.Split("abcdefghi", "")})
 	f, is := errors.AsType[*failure](err)
 	if !is || f.Kind != "Rejected" || f.Status != http.StatusUnprocessableEntity || f.Code != "validation_failed" || !strings.Contains(f.Text, "\n- tags ") {
 		harness.Failf("%+v", err)
@@ -194,7 +201,7 @@ func rejections(l *language) {
 	}
 	body, _ := f.Example["body"].(string)
 	delete(f.Example, "body")
-	if _, _, err := publish(c, body, f.Example); err != nil || body == "" {
+	if _, _, err := tryPublish(c, body, f.Example); err != nil || body == "" {
 		harness.Failf("the example %v is rejected: %v", f.Example, err)
 	}
 }
@@ -218,12 +225,10 @@ func ownWrites(l *language) {
 	f := newFront(l.env.cluster.Nodes[0])
 	defer f.stop()
 	agent := map[string]any{"agent": l.name + "-own"}
-	_, index, err := publish(l.client(options{URLs: []string{l.env.cluster.Nodes[1].URL}, Patience: patience}), "Written elsewhere", agent)
-	harness.Must(err)
+	_, index := publish(l.client(options{URLs: []string{l.env.cluster.Nodes[1].URL}, Patience: patience}), "Written elsewhere", agent)
 	c := l.client(options{URLs: []string{f.url}, Patience: patience, MinIndex: index})
 	wantSame("entries", list(c, agent, 100), []string{"Written elsewhere"})
-	_, own, err := publish(c, "Written here", agent)
-	harness.Must(err)
+	_, own := publish(c, "Written here", agent)
 	wantSame("entries", list(c, agent, 100), []string{"Written elsewhere", "Written here"})
 	seen := f.attempts()
 	for i, want := range []uint64{index, index, own} {
@@ -240,8 +245,7 @@ func foreignIndex(l *language) {
 	agent := map[string]any{"agent": l.name + "-foreign"}
 	for _, seconds := range []float64{patience, 0} {
 		c := l.client(options{URLs: []string{l.env.cluster.Nodes[0].URL}, Patience: seconds, MinIndex: foreign})
-		_, index, err := publish(c, "Written after a restore", agent)
-		harness.Must(err)
+		_, index := publish(c, "Written after a restore", agent)
 		if index == 0 || index >= foreign {
 			harness.Failf("after a foreign index the client asks for index %d", index)
 		}
@@ -254,8 +258,7 @@ func foreignIndex(l *language) {
 func dryRun(l *language) {
 	c := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience})
 	agent := l.name + "-dry"
-	answer, _, err := publish(c, "Only a try", map[string]any{"agent": agent, "dry_run": true})
-	harness.Must(err)
+	answer, _ := publish(c, "Only a try", map[string]any{"agent": agent, "dry_run": true})
 	if would := decode[client.Entry](answer.Would); would.Body != "Only a try" || answer.Entry.ID != "" || len(answer.Notes) == 0 {
 		harness.Failf("%+v", answer)
 	}
@@ -299,8 +302,7 @@ func keys(l *language) {
 	items, _, err := c.do(call{Method: "register", Args: []any{name}, Fields: map[string]any{"description": "Has a key."}})
 	harness.Must(err)
 	key := decode[client.Registered](items[0]).EditKey
-	published, _, err := publish(c, "With a key", map[string]any{})
-	harness.Must(err)
+	published, _ := publish(c, "With a key", map[string]any{})
 	seen := f.attempts()
 	if got := seen[0].header.Get("Authorization") + seen[1].header.Get("Authorization"); got != "Bearer "+key || key == "" {
 		harness.Failf("headers %q", got)
@@ -310,7 +312,7 @@ func keys(l *language) {
 	}
 	for _, url := range []string{"http://commons.invalid", "http://192.0.2.1:8080", "http://127.0.0.1.commons.invalid", "http://127.commons.invalid"} {
 		start := time.Now()
-		_, _, err := publish(l.client(options{URLs: []string{url}, Key: key, Patience: patience}), "With a key", map[string]any{})
+		_, _, err := tryPublish(l.client(options{URLs: []string{url}, Key: key, Patience: patience}), "With a key", map[string]any{})
 		f, is := errors.AsType[*failure](err)
 		if !is || !strings.Contains(f.Text, "the key is not sent to "+url) || time.Since(start) > patience*time.Second/2 {
 			harness.Failf("%s: %v after %v", url, err, time.Since(start))
@@ -325,23 +327,18 @@ type home struct {
 }
 
 // watchHome reads homes until it has n items, each time in another process, and returns them.
-func (l *language) watchHome(o options, since int64, n int) (items []string, err error) {
+func (l *language) watchHome(o options, n int) (items []string) {
+	fields := map[string]any{}
 	for len(items) < n {
-		fields := map[string]any{"since": since}
-		if since == 0 {
-			delete(fields, "since")
-		}
 		got, _, err := l.client(o).do(call{Method: "watch_home", Fields: fields, Take: 1})
-		if err != nil {
-			return items, err
-		}
+		harness.Must(err)
 		h := decode[home](got[0])
-		since = h.Now
+		fields["since"] = h.Now
 		for _, item := range h.ForYou {
 			items = append(items, item.Body)
 		}
 	}
-	return items, nil
+	return items
 }
 
 // register registers a name at a node, and returns its key.
@@ -357,22 +354,16 @@ func homeLoop(l *language) {
 	name := l.name + "-home"
 	o := options{URLs: l.env.cluster.URLs(), Key: l.register(name), Patience: patience}
 	want := numbered("@"+name+" number", 30)
-	type seen struct {
-		items []string
-		err   error
-	}
-	done := make(chan seen, 1)
-	go func() {
-		var s seen
-		s.err = cmp.Or(harness.Try(func() { s.items, s.err = l.watchHome(o, 0, len(want)) }), s.err)
-		done <- s
-	}()
+	var items []string
+	var reader errgroup.Group
+	reader.Go(func() error {
+		return harness.Try(func() { items = l.watchHome(o, len(want)) })
+	})
 	for i, body := range want {
 		harness.Got(l.env.cluster.Nodes[i%len(l.env.cluster.Nodes)].Publish(client.NewEntry{Body: body}))
 	}
-	s := <-done
-	harness.Must(s.err)
-	wantSame("items", s.items, want)
+	harness.Must(reader.Wait())
+	wantSame("items", items, want)
 }
 
 // killedLeaders publishes, follows events and reads home, each in a client of its own, while
@@ -398,22 +389,15 @@ func killedLeaders(l *language) {
 	var events []json.RawMessage
 	var seen []string // bodies of items
 	answered, followed, ids := make([]string, 0, writes), make([]string, 0, writes), make([]string, 0, writes)
-	readers := make(chan error, 2)
-	read := func(reader func() error) {
-		go func() {
-			var err error
-			readers <- cmp.Or(harness.Try(func() { err = reader() }), err)
-		}()
-	}
-	read(func() (err error) {
+	var readers errgroup.Group
+	readers.Go(func() (err error) {
 		events, _, err = l.client(o).do(call{
 			Method: "events", Fields: map[string]any{"agent": agent, "after": position.LastEventID}, Take: writes,
 		})
 		return err
 	})
-	read(func() (err error) {
-		seen, err = l.watchHome(keyed, 0, len(mentions))
-		return err
+	readers.Go(func() error {
+		return harness.Try(func() { seen = l.watchHome(keyed, len(mentions)) })
 	})
 	writer := l.client(o)
 	var killed *harness.Node
@@ -427,14 +411,11 @@ func killedLeaders(l *language) {
 			killed, _ = cluster.Leader()
 			killed.Kill()
 		}
-		published, newest, err := publish(writer, body, map[string]any{"agent": agent})
-		harness.Must(err)
+		published, newest := publish(writer, body, map[string]any{"agent": agent})
 		index = newest
 		answered = append(answered, published.Entry.ID)
 	}
-	for range 2 {
-		harness.Must(<-readers)
-	}
+	harness.Must(readers.Wait())
 	cluster.Start()
 
 	for _, item := range events {

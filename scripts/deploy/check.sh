@@ -105,7 +105,7 @@ check_kubernetes "$binary" &>"$work/kubernetes.log" & # it mostly waits
 kubernetes=$!
 check_systemd "$binary"
 "$deploy/installed.sh" "$(dirname "$binary")"
-go build -C tools/deploy -trimpath -o "$work/deb" ./deb
+go build -C tools/deploy -o "$work/deb" ./deb
 "$deploy/deb/build.sh" "$work/deb" "$(dirname "$binary")" v0.0.1 amd64 0 "$work/later.deb" # the same program
 "$deploy/installed.sh" "$(dirname "$binary")" "$work/one/dist/commons-v0.0.0-ci-linux-amd64.deb" "$work/later.deb"
 check_prometheus

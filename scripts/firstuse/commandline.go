@@ -37,10 +37,6 @@ func (v *visitor) await(name string) (job string) {
 // visit is the visit of an agent, with the id of a job.
 func (v *visitor) visit(name, job string, table *strings.Builder) {
 	config := v.cluster.Run.Path("home of " + name)
-	urls := make([]string, len(v.cluster.Nodes))
-	for i, n := range v.cluster.Nodes {
-		urls[i] = n.URL
-	}
 	commands, printed := 0, 0
 	run := func(args ...string) string {
 		code, out, errs := v.cluster.Run.Command([]string{"HOME=" + config, "XDG_CONFIG_HOME=" + config}, args...)
@@ -53,7 +49,7 @@ func (v *visitor) visit(name, job string, table *strings.Builder) {
 		fmt.Fprintf(table, "| `commons %s` | %d |\n", args[0], len(out)+len(errs))
 		return out
 	}
-	run("login", name, "--url", strings.Join(urls, ","), "--description", "Visits by the command line.")
+	run("login", name, "--url", strings.Join(v.cluster.URLs(), ","), "--description", "Visits by the command line.")
 	home := run("home")
 	question := regexp.MustCompile(`(?m)^  (e\w+) regular .*@` + name).FindStringSubmatch(home)
 	if question == nil || !strings.Contains(home, "  "+job+" regular: Count the boats") {

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -117,13 +118,14 @@ func (c *Cluster) WaitReady(timeout time.Duration, nodes ...*Node) error {
 	return nil
 }
 
-// WaitVoters waits until all nodes agree on one leader, and on themselves as the voters.
+// WaitVoters waits until all nodes agree on one leader, and on themselves as the voters. A
+// node that lost its data is another server than the one whose vote it takes over.
 func (c *Cluster) WaitVoters() {
 	names := make([]string, len(c.Nodes))
 	for i, n := range c.Nodes {
 		names[i] = n.Name
 	}
-	Must(c.Run.Eventually(ReadyTimeout, func() error {
+	Must(c.Run.Eventually(ReplaceTimeout, func() error {
 		var first Status
 		for i, n := range c.Nodes {
 			s, err := n.Status()
@@ -132,6 +134,9 @@ func (c *Cluster) WaitVoters() {
 			}
 			if err == nil {
 				err = oneVoterEach(s.Voters, names)
+			}
+			if err == nil && !slices.Contains(s.Voters, s.Node) {
+				err = fmt.Errorf("%s does not vote yet, but %v do", s.Node, s.Voters)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", n.Name, err)
@@ -202,6 +207,7 @@ type Node struct {
 	Flags   map[string]string // of `commons serve`, without the dashes
 	Env     []string          // added to a clean environment
 	Prefix  []string          // of its command: a program that runs the node by replacing itself
+	Binary  string            // the program if it is another version; empty: that of the run
 	HTTP    string            // host:port
 	URL     string            // of HTTP, without a slash at the end
 	Private string            // host:port of the private port
@@ -231,7 +237,7 @@ func (n *Node) Alone() {
 func (n *Node) Start() {
 	log := Got(os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	defer log.Close()
-	command := slices.Concat(n.Prefix, []string{n.run.Binary}, n.Args())
+	command := slices.Concat(n.Prefix, []string{cmp.Or(n.Binary, n.run.Binary)}, n.Args())
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // ended by hand, at the end of the run at the latest
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(Environment(), n.Env...)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
@@ -92,21 +94,18 @@ func (b *bench) botnet() {
 		harness.Failf("settings: exit code %d: %s", code, stderr)
 	}
 	var through, honest tally
-	ctx, cancel := context.WithCancelCause(b.Run.Ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
+	group, ctx := errgroup.WithContext(b.Run.Ctx)
 	for i := range agents {
-		group.Go(func() {
-			if err := b.agent(ctx, i, &honest); err != nil {
-				cancel(fmt.Errorf("an honest agent: %w", err))
-			}
-		})
+		group.Go(func() error { return b.agent(ctx, i, &honest) })
 	}
-	begun := time.Now()
-	sent := b.replay(ctx, cancel, &through)
-	took := time.Since(begun)
-	group.Wait()
-	harness.Must(context.Cause(ctx))
+	begun, sent := time.Now(), 0
+	var took time.Duration
+	group.Go(func() (err error) {
+		sent, err = b.replay(ctx, &through)
+		took = time.Since(begun)
+		return err
+	})
+	harness.Must(group.Wait())
 	fmt.Printf("   %d addresses sent %d variations of %d texts in %v: %v\n", bots, sent, botTexts, took.Round(time.Second/10), through.counts)
 	fmt.Printf("   %d honest agents beside them: %v\n", agents, honest.counts)
 	if n := honest.counts[taken]; n != agents*honestWrites {
@@ -119,8 +118,8 @@ func (b *bench) botnet() {
 	b.healthy()
 }
 
-// replay sends what the botnet sends, and returns how much that was.
-func (b *bench) replay(ctx context.Context, failed context.CancelCauseFunc, through *tally) (sent int) {
+// replay sends the writes of the botnet, and returns their number.
+func (b *bench) replay(ctx context.Context, through *tally) (sent int, err error) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 	texts := make([][]string, botTexts)
 	for i := range texts {
@@ -130,24 +129,8 @@ func (b *bench) replay(ctx context.Context, failed context.CancelCauseFunc, thro
 	if b.Run.Long {
 		rounds = botRoundLong
 	}
-	type shot struct {
-		bot   int
-		entry client.NewEntry
-	}
-	shots := make(chan shot)
-	var group sync.WaitGroup
-	for range botWriters {
-		group.Go(func() {
-			for s := range shots {
-				address := fmt.Sprintf("127.%d.%d.%d", 100+s.bot/250, s.bot%250, 1+s.bot%7)
-				what, err := send(ctx, b.Nodes[s.bot%len(b.Nodes)], address, s.entry)
-				if err != nil && ctx.Err() == nil {
-					failed(fmt.Errorf("a bot: %w", err))
-				}
-				through.add(what)
-			}
-		})
-	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(botWriters)
 	for ; sent < rounds*bots && ctx.Err() == nil; sent++ {
 		bot := sent % bots
 		text := slices.Clone(texts[random.IntN(botTexts)])
@@ -158,14 +141,17 @@ func (b *bench) replay(ctx context.Context, failed context.CancelCauseFunc, thro
 		if bot%2 == 0 {
 			entry.Channel = fmt.Sprintf("bots-%d", sent)
 		}
-		select {
-		case shots <- shot{bot, entry}:
-		case <-ctx.Done():
-		}
+		group.Go(func() error {
+			address := fmt.Sprintf("127.%d.%d.%d", 100+bot/250, bot%250, 1+bot%7)
+			result, err := send(ctx, b.Nodes[bot%len(b.Nodes)], address, entry)
+			through.add(result)
+			if err != nil {
+				return fmt.Errorf("a bot: %w", err)
+			}
+			return nil
+		})
 	}
-	close(shots)
-	group.Wait()
-	return sent
+	return sent, group.Wait()
 }
 
 // agent writes what an honest agent does: long and short texts of its own.
@@ -179,7 +165,7 @@ func (b *bench) agent(ctx context.Context, i int, answers *tally) error {
 		entry := client.NewEntry{Agent: fmt.Sprint("agent-", i), Body: text, Channel: fmt.Sprint("work-", (i+n)%20)}
 		what, err := send(ctx, b.Nodes[(i+n)%len(b.Nodes)], fmt.Sprintf("127.99.0.%d", 1+i), entry)
 		if err != nil {
-			return err
+			return fmt.Errorf("an honest agent: %w", err)
 		}
 		answers.add(what)
 		harness.Pause(ctx, honestPace)

@@ -13,9 +13,10 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/commons-cluster/commons/api/client"
 )
@@ -88,38 +89,23 @@ func newPublisher(urls []string, connections int) *publisher {
 // publishAll publishes all chunks, each in order, over the given number of
 // connections. It stops at the first entry that is rejected.
 func (p *publisher) publishAll(ctx context.Context, chunks []chunk, connections int) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	work := make(chan chunk)
-	var group sync.WaitGroup
-	for i := range connections {
+	nodes := make([]*client.Client, len(p.urls))
+	for i := range nodes {
 		// Each begins at another node, and goes on at the next one if that fails.
-		config, first := p.config, i%len(p.urls)
-		config.URLs = slices.Concat(p.urls[first:], p.urls[:first])
+		config := p.config
+		config.URLs = slices.Concat(p.urls[i:], p.urls[:i])
 		node, err := client.New(config)
 		if err != nil {
 			return err
 		}
-		group.Go(func() {
-			for c := range work {
-				if err := p.publishChunk(ctx, node, c); err != nil {
-					cancel(err)
-					return
-				}
-			}
-		})
+		nodes[i] = node
 	}
-feed:
-	for _, c := range chunks {
-		select {
-		case work <- c:
-		case <-ctx.Done():
-			break feed
-		}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(connections)
+	for i, c := range chunks {
+		group.Go(func() error { return p.publishChunk(ctx, nodes[i%len(nodes)], c) })
 	}
-	close(work)
-	group.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }
 
 func (p *publisher) publishChunk(ctx context.Context, node *client.Client, c chunk) error {

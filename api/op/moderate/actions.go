@@ -184,7 +184,7 @@ func (a *action) onSelection(c *op.Call, sel *view.Selection) error {
 	if err != nil {
 		return fmt.Errorf("select entries: %w", err)
 	}
-	next := any(nil)
+	next := ""
 	if before > 0 {
 		next = c.ShownID(view, before)
 	}
@@ -240,7 +240,7 @@ func (a *action) onNamed(c *op.Call) error {
 		}
 	}
 	*a.ids, *a.agents = dueIDs, dueAgents
-	return a.act(c, seqs, seqs, profiles, len(dueIDs)+len(dueAgents), nil)
+	return a.act(c, seqs, seqs, profiles, len(dueIDs)+len(dueAgents), "")
 }
 
 // blockSenders blocks the senders of entries, unless the action is dry, and returns their number.
@@ -294,7 +294,7 @@ func whyUnchanged(cmd command.Payload, is view.Visibility) string {
 
 // act blocks the senders of some entries, carries out the action on entries and profiles, unless
 // it is dry, and answers. due is the number of items that it changes.
-func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due int, next any) error {
+func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due int, next string) error {
 	view := c.View()
 	samples, err := samplesOf(seqs, func(dst []byte, seq uint64) ([]byte, error) { return view.AppendOriginal(dst, seq, maxSampleBody) })
 	if err != nil {
@@ -308,34 +308,37 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 	if err != nil {
 		return err
 	}
-	answer := wire.Object{
-		{"matched", due}, {"samples", json.RawMessage(samples)}, {"profiles", json.RawMessage(shown)}, {"next", next}, {"blocked", blocked},
-	}
-	changed, record, confirm := 0, any(nil), any(nil)
-	if a.dry || due == 0 {
-		return c.AnswerObject(http.StatusOK, c.WithNotes(append(answer, wire.Object{{"changed", changed}, {"record", record}, {"confirm", confirm}}...)))
-	}
-	result, err := order(c, a.cmd)
-	if err == nil {
-		err = a.form.refuse(result.Problems...)
-	}
-	if err != nil {
-		return err
-	}
-	if result.Outcome == command.OutcomeDone {
-		if view, err = write.ReadBack(c); err != nil {
+	var changed int
+	var record, confirm uint64
+	if !a.dry && due > 0 {
+		result, err := a.form.propose(c, a.cmd)
+		if err != nil {
 			return err
 		}
-		rows, _, err := view.Records(result.Entry+1, 1)
-		if err != nil || len(rows) == 0 {
-			return fmt.Errorf("read the record: %w", errors.Join(err, state.ErrNotFound))
-		}
-		changed, record = len(strings.Fields(rows[0].What)), result.Entry
-		if rows[0].Action == state.ActionAskPurge {
-			confirm = result.Entry
+		if result.Outcome == command.OutcomeDone {
+			if view, err = write.ReadBack(c); err != nil {
+				return err
+			}
+			rows, _, err := view.Records(result.Entry+1, 1)
+			if err != nil || len(rows) == 0 {
+				return fmt.Errorf("read the record: %w", errors.Join(err, state.ErrNotFound))
+			}
+			changed, record = len(strings.Fields(rows[0].What)), result.Entry
+			if rows[0].Action == state.ActionAskPurge {
+				confirm = result.Entry
+			}
 		}
 	}
-	return c.AnswerObject(http.StatusOK, c.WithNotes(append(answer, wire.Object{{"changed", changed}, {"record", record}, {"confirm", confirm}}...)))
+	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{
+		{"matched", due},
+		{"samples", json.RawMessage(samples)},
+		{"profiles", json.RawMessage(shown)},
+		{"next", wire.OrNull(next)},
+		{"blocked", blocked},
+		{"changed", changed},
+		{"record", wire.OrNull(record)},
+		{"confirm", wire.OrNull(confirm)},
+	}))
 }
 
 // maxListedBody is how many code points of a body a list for moderators shows.

@@ -245,6 +245,42 @@ func (f *orderForm) words(field string) (list []string) {
 	return list
 }
 
+// problemIssues explain why the state rejects a moderator's write.
+var problemIssues = map[command.Problem]wire.Issue{
+	command.ProblemUnknownSender: {"sender_of", "must be the id of an entry with a known sender"},
+	command.ProblemUnknownRule:   {"number", "is that of no rule that holds: GET /api/moderation/rules lists them"},
+	command.ProblemTooManyRules: {"reason", fmt.Sprintf("cannot be kept: there are %d rules of this kind, or %d patterns; lift one first",
+		command.MaxRules, command.MaxPatterns)},
+	command.ProblemUnknownNote: {"remove", "is the number of no note: GET /api/moderation/notes lists them"},
+	command.ProblemTooManyNotes: {"text", fmt.Sprintf("cannot be kept: there are %d notes on this name or sender, or %d in all; remove one first",
+		command.MaxNotesOf, command.MaxNotes)},
+	command.ProblemUnknownPurge:      {"number", "is that of no purge that waits: GET /api/moderation/waiting lists them"},
+	command.ProblemOwnPurge:          {"number", "is a purge of your own: another moderator has to confirm it"},
+	command.ProblemTooManyPurges:     {"request", fmt.Sprintf("cannot be kept: %d purges wait for another moderator", command.MaxWaitingPurges)},
+	command.ProblemUnknownModerator:  {"name", "has no token"},
+	command.ProblemTooManyModerators: {"name", fmt.Sprintf("is one too many: %d have a token; revoke those that have ended", command.MaxModerators)},
+}
+
+// refuse returns the error for the first problem that problemIssues explains, or nil.
+func (f *orderForm) refuse(problems ...command.Problem) error {
+	for _, p := range problems {
+		if issue, known := problemIssues[p]; known {
+			f.Problems.Add(issue.Field, "%s", issue.Message)
+			return f.reject()
+		}
+	}
+	return nil
+}
+
+// propose proposes the command of a form. It returns the form's error if the state rejects it.
+func (f *orderForm) propose(c *op.Call, p command.Payload) (command.Result, error) {
+	result, err := order(c, p)
+	if err == nil {
+		err = f.refuse(result.Problems...)
+	}
+	return result, err
+}
+
 // order proposes a command of a moderator.
 func order(c *op.Call, p command.Payload) (command.Result, error) {
 	result, err := write.Propose(c, command.Sender{}, p)
@@ -300,51 +336,39 @@ func moderationLog(c *op.Call) (op.Task, error) {
 }
 
 // setModerator creates or revokes the token of a moderator.
-func setModerator(c *op.Call) (op.Task, error) {
-	return ordering([]string{"name", "revoke", "role", "for"}, nil, func(c *op.Call, f *orderForm) func() error {
-		cmd := &command.SetModerator{Order: f.Order, Name: f.word("name", command.MaxName)}
-		revoke, token := f.flag("revoke"), ""
+var setModerator = ordering([]string{"name", "revoke", "role", "for"}, nil, func(c *op.Call, f *orderForm) func() error {
+	cmd := &command.SetModerator{Order: f.Order, Name: f.word("name", command.MaxName)}
+	revoke, token := f.flag("revoke"), ""
+	if !revoke {
+		token, cmd.Token = op.NewSecret(op.ModeratorTokenPrefix)
+		cmd.Role = command.Role(command.Roles.Parse(cmp.Or(wire.Word(f.word("role", command.MaxName)), command.RoleHide.String())))
+		cmd.For = cmp.Or(f.duration("for", false), command.TokenMillis)
+		if cmd.Role == 0 {
+			f.Problems.Add("role", "must be one of %s", strings.Join(command.Roles.List(), ", "))
+		}
+	}
+	if err := command.Check(cmd); err != nil && !f.Problems.Any() {
+		f.Problems.Add("name", "cannot be this: letters of a to z, digits and . _ - are allowed, and %s is none", command.Operator)
+	}
+	return func() error {
+		if _, err := f.propose(c, cmd); err != nil {
+			return err
+		}
+		answer := wire.Object{{"name", cmd.Name}, {"token", token}}
 		if !revoke {
-			token, cmd.Token = op.NewSecret(op.ModeratorTokenPrefix)
-			cmd.Role = command.Role(command.Roles.Parse(cmp.Or(wire.Word(f.word("role", command.MaxName)), command.RoleHide.String())))
-			cmd.For = cmp.Or(f.duration("for", false), command.TokenMillis)
-			if cmd.Role == 0 {
-				f.Problems.Add("role", "must be one of %s", strings.Join(command.Roles.List(), ", "))
-			}
-		}
-		if err := command.Check(cmd); err != nil && !f.Problems.Any() {
-			f.Problems.Add("name", "cannot be this: letters of a to z, digits and . _ - are allowed, and %s is none", command.Operator)
-		}
-		return func() error {
-			result, err := order(c, cmd)
+			view, err := write.ReadBack(c)
 			if err != nil {
 				return err
 			}
-			for p, message := range map[command.Problem]string{
-				command.ProblemUnknownModerator:  "has no token",
-				command.ProblemTooManyModerators: fmt.Sprintf("is one too many: %d have a token; revoke those that have ended", command.MaxModerators),
-			} {
-				if slices.Contains(result.Problems, p) {
-					f.Problems.Add("name", "%s", message)
-					return f.reject()
-				}
+			m, _, err := view.Moderator(cmd.Token)
+			if err != nil {
+				return fmt.Errorf("look for the token: %w", err)
 			}
-			answer := wire.Object{{"name", cmd.Name}, {"token", token}}
-			if !revoke {
-				view, err := write.ReadBack(c)
-				if err != nil {
-					return err
-				}
-				m, _, err := view.Moderator(cmd.Token)
-				if err != nil {
-					return fmt.Errorf("look for the token: %w", err)
-				}
-				answer = append(answer, wire.Object{{"role", m.Role.String()}, {"until", m.Until}}...)
-			}
-			return c.AnswerObject(http.StatusOK, answer)
+			answer = append(answer, wire.Object{{"role", m.Role.String()}, {"until", m.Until}}...)
 		}
-	})(c)
-}
+		return c.AnswerObject(http.StatusOK, answer)
+	}
+})
 
 func listModerators(c *op.Call) error {
 	list, err := c.View().Moderators()

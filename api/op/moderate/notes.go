@@ -1,7 +1,6 @@
 package moderate
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -18,13 +17,6 @@ var (
 	noteParams     = []string{"agent", "sender_of", "text", "remove", "dry_run"}
 	noteListParams = append([]string{"agent", "sender_of"}, recordParams...)
 	sampleNote     = wire.Object{{"agent", write.ExampleName}, {"text", "Was warned before"}}
-
-	noteProblems = map[command.Problem]wire.Issue{
-		command.ProblemUnknownSender: {"sender_of", "must be the id of an entry with a known sender"},
-		command.ProblemUnknownNote:   {"remove", "is the number of no note: GET /api/moderation/notes lists them"},
-		command.ProblemTooManyNotes: {"text", fmt.Sprintf("cannot be kept: there are %d notes on this name or sender, or %d in all; remove one first",
-			command.MaxNotesOf, command.MaxNotes)},
-	}
 )
 
 // setNote serves POST /api/moderation/note: it adds a private note, or removes one.
@@ -48,15 +40,9 @@ var setNote = ordering(noteParams, sampleNote, func(c *op.Call, f *orderForm) fu
 		if dry {
 			return answerDryRule(c, wire.Object{{"agent", wire.OrNull(cmd.Agent)}, {"sender_of", wire.OrNull(cmd.Sender)}, {"text", cmd.Text}, {"remove", cmd.Remove}})
 		}
-		result, err := order(c, cmd)
+		result, err := f.propose(c, cmd)
 		if err != nil {
 			return err
-		}
-		for _, p := range result.Problems {
-			if issue, known := noteProblems[p]; known {
-				f.Problems.Add(issue.Field, "%s", issue.Message)
-				return f.reject()
-			}
 		}
 		return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"number", result.Entry}}))
 	}

@@ -88,21 +88,3 @@ var confirmPurge = ordering(confirmParams, sampleConfirm, func(c *op.Call, f *or
 		return a.onNamed(c)
 	}
 })
-
-// purgeProblems explain why the state rejects a purge or its confirmation.
-var purgeProblems = map[command.Problem]wire.Issue{
-	command.ProblemUnknownPurge:  {"number", "is that of no purge that waits: GET /api/moderation/waiting lists them"},
-	command.ProblemOwnPurge:      {"number", "is a purge of your own: another moderator has to confirm it"},
-	command.ProblemTooManyPurges: {"request", fmt.Sprintf("cannot be kept: %d purges wait for another moderator", command.MaxWaitingPurges)},
-}
-
-// refuse returns the error for problems of a purge, or nil without problems.
-func (f *orderForm) refuse(problems ...command.Problem) error {
-	for _, p := range problems {
-		if issue, known := purgeProblems[p]; known {
-			f.Problems.Add(issue.Field, "%s", issue.Message)
-			return f.reject()
-		}
-	}
-	return nil
-}

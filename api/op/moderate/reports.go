@@ -202,7 +202,7 @@ func closeReports(c *op.Call, cmd *command.ResolveReports, dry bool) error {
 			return err
 		}
 	}
-	resolved, record := 0, any(nil)
+	resolved, record := 0, uint64(0)
 	if !dry && len(matched) > 0 {
 		result, err := order(c, cmd)
 		if err != nil {
@@ -222,7 +222,7 @@ func closeReports(c *op.Call, cmd *command.ResolveReports, dry bool) error {
 		}
 	}
 	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{
-		{"matched", len(matched)}, {"resolved", resolved}, {"samples", samples}, {"record", record},
+		{"matched", len(matched)}, {"resolved", resolved}, {"samples", samples}, {"record", wire.OrNull(record)},
 	}))
 }
 

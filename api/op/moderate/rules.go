@@ -15,7 +15,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
-	"github.com/commons-cluster/commons/fsm/view"
 )
 
 var (
@@ -43,14 +42,6 @@ const (
 
 // forever is the time of a rule without an end; a missing time means the same.
 const forever = "forever"
-
-// ruleProblems explain why the state rejects a change of the policy.
-var ruleProblems = map[command.Problem]wire.Issue{
-	command.ProblemUnknownSender: {"sender_of", "must be the id of an entry with a known sender"},
-	command.ProblemUnknownRule:   {"number", "is that of no rule that holds: GET /api/moderation/rules lists them"},
-	command.ProblemTooManyRules: {"reason", fmt.Sprintf("cannot be kept: there are %d rules of this kind, or %d patterns; lift one first",
-		command.MaxRules, command.MaxPatterns)},
-}
 
 // ruling returns the handler of an operation that sets a rule. subject reads its kind and subject.
 func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *orderForm, cmd *command.SetRule)) op.Handler {
@@ -81,38 +72,21 @@ func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *ord
 				would := wire.Object{{"kind", cmd.Kind.String()}, {"subject", cmd.Subject}, {"hold", cmd.Hold}, {"for", wire.OrNull(f.word("for", command.MaxName))}, {"reason", cmd.Reason}}
 				return answerDryRule(c, would, found...)
 			}
-			result, err := order(c, cmd)
+			result, err := f.propose(c, cmd)
 			if err != nil {
 				return err
 			}
-			return answerRule(c, f, &result, func(view *view.View) (wire.Object, error) {
-				rule, known := view.Policy().Rule(result.Entry)
-				if !known {
-					return nil, state.ErrNotFound
-				}
-				return ruleObject(rule), nil
-			})
+			view, err := write.ReadBack(c)
+			if err != nil {
+				return err
+			}
+			rule, known := view.Policy().Rule(result.Entry)
+			if !known {
+				return state.ErrNotFound
+			}
+			return c.AnswerObject(http.StatusOK, c.WithNotes(ruleObject(rule)))
 		}
 	})
-}
-
-// answerRule answers with the result of a change of the policy, or with its rejection.
-func answerRule(c *op.Call, f *orderForm, r *command.Result, show func(view *view.View) (wire.Object, error)) error {
-	for _, p := range r.Problems {
-		if issue, known := ruleProblems[p]; known {
-			f.Problems.Add(issue.Field, "%s", issue.Message)
-			return f.reject()
-		}
-	}
-	view, err := write.ReadBack(c)
-	if err != nil {
-		return err
-	}
-	answer, err := show(view)
-	if err != nil {
-		return err
-	}
-	return c.AnswerObject(http.StatusOK, c.WithNotes(answer))
 }
 
 // testPattern returns the members of an answer that say which of the newest entries a pattern is
@@ -200,7 +174,7 @@ func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
 	case "sender_of":
 		cmd.Kind, cmd.Subject = command.RuleSender, f.word("sender_of", command.MaxTarget)
 		if _, known := c.View().Resolve(cmd.Subject); !known && !f.Problems.Has("sender_of") {
-			f.Problems.Add("sender_of", "%s", ruleProblems[command.ProblemUnknownSender].Message)
+			f.Problems.Add("sender_of", "%s", problemIssues[command.ProblemUnknownSender].Message)
 		}
 	case "network":
 		cmd.Kind, cmd.Subject = command.RuleNetwork, f.word("network", command.MaxName)
@@ -253,32 +227,29 @@ var liftRule = ordering(liftParams, sampleLift, func(c *op.Call, f *orderForm) f
 	return func() error {
 		if dry {
 			if _, known := c.View().Policy().Rule(number); !known {
-				c.Notes = append(c.Notes, "It would be refused: number "+ruleProblems[command.ProblemUnknownRule].Message+".")
+				c.Notes = append(c.Notes, "It would be refused: number "+problemIssues[command.ProblemUnknownRule].Message+".")
 			}
 			return answerDryRule(c, wire.Object{{"number", number}, {"reason", f.Reason}})
 		}
-		result, err := order(c, &command.LiftRule{Order: f.Order, Number: number})
+		result, err := f.propose(c, &command.LiftRule{Order: f.Order, Number: number})
 		if err != nil {
 			return err
 		}
-		return answerRule(c, f, &result, func(*view.View) (wire.Object, error) {
-			return wire.Object{{"number", number}, {"record", result.Entry}}, nil
-		})
+		if _, err := write.ReadBack(c); err != nil {
+			return err
+		}
+		return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"number", number}, {"record", result.Entry}}))
 	}
 })
 
 func ruleObject(r *state.Rule) wire.Object {
-	until := any(nil)
-	if r.Until > 0 {
-		until = r.Until
-	}
 	return wire.Object{
 		{"number", r.Number},
 		{"kind", r.Kind.String()},
 		{"subject", r.Subject},
 		{"hold", r.Hold},
 		{"at", r.At},
-		{"until", until},
+		{"until", wire.OrNull(r.Until)},
 		{"by", r.By},
 		{"reason", r.Reason},
 	}

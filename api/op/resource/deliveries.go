@@ -164,7 +164,7 @@ var postTestDelivery = keyed(write.Handler(readTest))
 
 // deliveryObject returns a delivery for its agent.
 func deliveryObject(view *view.View, d *outbox.Delivery) (wire.Object, error) {
-	var entry, next any
+	var entry string
 	if d.Entry != 0 {
 		meta, _, err := view.Meta(d.Entry)
 		if err != nil {
@@ -172,19 +172,16 @@ func deliveryObject(view *view.View, d *outbox.Delivery) (wire.Object, error) {
 		}
 		entry = state.FormatID(meta.Type, d.Entry)
 	}
-	if d.NextAt != 0 {
-		next = d.NextAt
-	}
 	return wire.Object{
 		{"id", d.ID},
 		{"type", d.Kind.String()},
-		{"entry", entry},
+		{"entry", wire.OrNull(entry)},
 		{"status", d.Status.String()},
 		{"attempts", d.Attempts},
 		{"reason", wire.OrNull(d.Reason)},
 		{"queuedAt", d.QueuedAt},
 		{"changedAt", d.ChangedAt},
-		{"nextAttemptAt", next},
+		{"nextAttemptAt", wire.OrNull(d.NextAt)},
 	}, nil
 }
 
@@ -213,15 +210,11 @@ func GetSigningKeys(c *op.Call) error {
 	list := make([]wire.Object, len(keys))
 	for i := range keys {
 		k := &keys[i]
-		var replaced any
-		if k.ReplacedAt != 0 {
-			replaced = k.ReplacedAt
-		}
 		list[i] = wire.Object{
 			{"algorithm", "ed25519"},
 			{"key", signingKeyPrefix + base64.StdEncoding.EncodeToString(k.Public)},
 			{"createdAt", k.CreatedAt},
-			{"replacedAt", replaced},
+			{"replacedAt", wire.OrNull(k.ReplacedAt)},
 		}
 	}
 	return c.AnswerCached(op.ContentJSON, string(wire.Object{{"keys", list}}.AppendJSON(nil)))

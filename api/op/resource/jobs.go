@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,25 +58,27 @@ type jobAction struct {
 	Counted string     // the name under which it is counted
 	// also are its synonyms, takes its fields beside those of all actions.
 	also, takes string
+	// after is the status of the job after it, unless the job has review.
+	after state.JobStatus
+	// entry is the member of the answer with the entry that the action makes, empty without one.
+	entry string
+	keyed bool // it needs the edit_key of the job's poster
 }
 
 const takesPost = "title body tags review review_hours expires_hours claim_hours proven_only"
 
 // JobActions are the actions. The first is the default.
 var JobActions = []jobAction{
-	{defaultAction, command.OpPostJob, "postJob", "", takesPost},
-	{actionClaim, command.OpClaimJob, "claimJob", "take", "job_id note next wait"},
-	{actionResult, command.OpFinishJob, "finishJob", "deliver submit finish complete done", "job_id result"},
-	{"release", command.OpReleaseJob, "releaseJob", "", "job_id"},
-	{"close", command.OpCloseJob, "closeJob", "cancel", "job_id"},
-	{"accept", command.OpAcceptJob, "acceptJob", "approve", "job_id note"},
-	{"reject", command.OpRejectJob, "rejectJob", "decline", "job_id reason"},
-	{"revoke", command.OpRevokeJob, "revokeJob", "", "job_id reason"},
-	{"reopen", command.OpReopenJob, "reopenJob", "", "job_id reason"},
+	{defaultAction, command.OpPostJob, "postJob", "", takesPost, state.JobOpen, "", false},
+	{actionClaim, command.OpClaimJob, "claimJob", "take", "job_id note next wait", state.JobClaimed, "claim", false},
+	{actionResult, command.OpFinishJob, "finishJob", "deliver submit finish complete done", "job_id result", state.JobDone, "result", false},
+	{"release", command.OpReleaseJob, "releaseJob", "", "job_id", state.JobOpen, "", false},
+	{"close", command.OpCloseJob, "closeJob", "cancel", "job_id", state.JobClosed, "", false},
+	{"accept", command.OpAcceptJob, "acceptJob", "approve", "job_id note", state.JobDone, "reply", true},
+	{"reject", command.OpRejectJob, "rejectJob", "decline", "job_id reason", state.JobClaimed, "reply", true},
+	{"revoke", command.OpRevokeJob, "revokeJob", "", "job_id reason", state.JobOpen, "reply", true},
+	{"reopen", command.OpReopenJob, "reopenJob", "", "job_id reason", state.JobOpen, "reply", true},
 }
-
-// keyedActions are the actions that need the edit_key of the job's poster.
-var keyedActions = []command.Op{command.OpAcceptJob, command.OpRejectJob, command.OpRevokeJob, command.OpReopenJob}
 
 // actionNamed finds an action by its name or another word for it.
 func actionNamed(name string) *jobAction {
@@ -149,13 +150,15 @@ func readJob(doc *wire.Document) *jobForm {
 	}
 	known := action != nil
 	if !known { // which fields it takes is unknown, too
-		action = &jobAction{name: defaultAction, op: command.OpPostJob, takes: takesPost + " job_id note result reason next wait"}
+		unknown := JobActions[0]
+		unknown.takes += " job_id note result reason next wait"
+		action = &unknown
 	}
 	takes := append(strings.Fields(action.takes), write.FieldAgent.Name, fieldAction.Name, write.FieldRequestID.Name, write.FieldEditKey.Name, write.FieldDryRun.Name)
 	fields := slices.DeleteFunc(slices.Clone(jobFields), func(field write.Field) bool { return !slices.Contains(takes, field.Name) })
 	j := &jobForm{Form: write.NewForm(doc, fields, &write.FieldAgent, action.op), jobAction: action}
 	j.Reread = func(doc *wire.Document) write.Draft { return readJob(doc) }
-	j.NeedsKey = slices.Contains(keyedActions, j.op)
+	j.NeedsKey = j.keyed
 	j.Blank = wire.Object{{fieldAction.Name, defaultAction}}
 	if doc.NotObject {
 		j.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the text fields agent and action")
@@ -418,12 +421,6 @@ func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
 	return "", err
 }
 
-// entryNames are the members of the answer that hold the entry of an action.
-var entryNames = map[command.Op]string{
-	command.OpClaimJob: "claim", command.OpFinishJob: "result",
-	command.OpAcceptJob: "reply", command.OpRejectJob: "reply", command.OpRevokeJob: "reply", command.OpReopenJob: "reply",
-}
-
 func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the result of that call"
 	w := write.Written{Location: "/api/jobs/" + state.FormatID(state.TypeJob, r.Entry), Before: before}
@@ -433,8 +430,8 @@ func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	if j.next != nil {
 		j.next.pass = nil
 	}
-	job, entryName := r.Entry, entryNames[j.op]
-	if entryName != "" {
+	job := r.Entry
+	if j.entry != "" {
 		meta, found, err := view.Meta(r.Entry)
 		if err != nil || !found {
 			return fmt.Errorf("look at entry %d: %w", r.Entry, err)
@@ -442,8 +439,8 @@ func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 		job, w.Location = meta.Thread, "/api/entries/"+state.EntryID(r.Entry)
 	}
 	w.Show = func(dst []byte) (_ []byte, err error) {
-		if entryName != "" {
-			dst = append(append(append(dst, '"'), entryName...), `":`...)
+		if j.entry != "" {
+			dst = append(append(append(dst, '"'), j.entry...), `":`...)
 			if dst, err = view.AppendEntry(dst, r.Entry); err != nil {
 				return nil, err
 			}
@@ -459,7 +456,7 @@ func postJob(c *op.Call) (op.Task, error) {
 	var j *jobForm
 	task, err := write.Handler(func(c *op.Call, doc *wire.Document) write.Draft {
 		j = readJob(doc)
-		c.Action = cmp.Or(j.Counted, JobActions[0].Counted)
+		c.Action = j.Counted
 		return j
 	})(c)
 	if err != nil || j.next == nil {
@@ -499,13 +496,6 @@ var jobList = read.List{
 	Show: (*view.View).AppendJobs,
 }
 
-// statusAfter are the statuses of a job after an action.
-var statusAfter = map[command.Op]state.JobStatus{
-	command.OpPostJob: state.JobOpen, command.OpClaimJob: state.JobClaimed, command.OpFinishJob: state.JobDone,
-	command.OpReleaseJob: state.JobOpen, command.OpCloseJob: state.JobClosed,
-	command.OpAcceptJob: state.JobDone, command.OpRejectJob: state.JobClaimed, command.OpRevokeJob: state.JobOpen, command.OpReopenJob: state.JobOpen,
-}
-
 func (j *jobForm) Preview(view *view.View, _ command.Payload) (wire.Object, error) {
 	noteName := fieldJobNote.Name
 	if j.op != command.OpClaimJob && j.op != command.OpAcceptJob {
@@ -519,7 +509,7 @@ func (j *jobForm) Preview(view *view.View, _ command.Payload) (wire.Object, erro
 		{noteName, j.note.Value},
 		{fieldResult.Name, j.result.Value},
 	}...)
-	status := statusAfter[j.op]
+	status := j.after
 	if j.next != nil {
 		o = o.With(fieldJobID.Name, j.next.candidates[0])
 	}

@@ -183,11 +183,11 @@ func (r *reportForm) Answer(c *op.Call, view *view.View, result *command.Result)
 
 // Receipt returns the part of a report that is shown to everybody who has its id.
 func Receipt(c *op.Call, view *view.View, r *state.Report) wire.Object {
-	status, outcome, closed := "open", any(nil), any(nil)
+	status, outcome := "open", ""
 	if r.Closed > 0 {
-		status, outcome, closed = "resolved", r.Outcome.String(), r.Closed
+		status, outcome = "resolved", r.Outcome.String()
 	}
-	entry, name := any(nil), any(nil)
+	var entry, name string
 	switch channel, isChannel := strings.CutPrefix(r.Name, command.ChannelMark); {
 	case r.Entry > 0:
 		entry = c.ShownID(view, r.Entry)
@@ -198,13 +198,13 @@ func Receipt(c *op.Call, view *view.View, r *state.Report) wire.Object {
 	}
 	return wire.Object{
 		{"id", FormatReportID(r.ID)},
-		{"entryId", entry},
-		{"name", name},
+		{"entryId", wire.OrNull(entry)},
+		{"name", wire.OrNull(name)},
 		{"reason", r.Reason.String()},
 		{"createdAt", r.At},
 		{"status", status},
-		{"outcome", outcome},
-		{"resolvedAt", closed},
+		{"outcome", wire.OrNull(outcome)},
+		{"resolvedAt", wire.OrNull(r.Closed)},
 	}
 }
 

@@ -60,7 +60,7 @@ type records struct {
 }
 
 func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "moderationLog", limitQuery(c.Limit), nil, func(page *records) string {
+	return modShow(ctx, std, &c.moderation, "moderationLog", listQuery(c.Limit, nil), nil, func(page *records) string {
 		return terminal.Table("NUMBER\tTIME\tBY\tREASON\tWHAT WAS DONE", page.Records, func(r *record) []any {
 			return []any{r.Number, terminal.TimeText(r.At), r.By, cmp.Or(r.Reason, "-"), r.Text}
 		})

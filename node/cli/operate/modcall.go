@@ -128,4 +128,13 @@ func oneLine(texts ...string) string {
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(strings.Join(texts, " | "))
 }
 
-func limitQuery(limit int) url.Values { return url.Values{"limit": {strconv.Itoa(limit)}} }
+// listQuery returns the parameters of a list: its limit, and the filters that are not empty.
+func listQuery(limit int, filters map[string]string) url.Values {
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	for field, value := range filters {
+		if value != "" {
+			query.Set(field, value)
+		}
+	}
+	return query
+}

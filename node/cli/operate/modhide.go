@@ -201,7 +201,7 @@ type waitingPurges struct {
 }
 
 func (c *modWaitingCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "listWaiting", limitQuery(c.Limit), nil, func(page *waitingPurges) string {
+	return modShow(ctx, std, &c.moderation, "listWaiting", listQuery(c.Limit, nil), nil, func(page *waitingPurges) string {
 		return terminal.Table("NUMBER\tUNTIL\tBY\tREASON\tWHAT", page.Waiting, func(p *waitingPurge) []any {
 			what := moderate.RecordWhat(purge, strings.Join(append(p.IDs, p.Profiles...), " "))
 			return []any{p.Number, terminal.TimeText(p.Until), p.By, p.Reason, what}

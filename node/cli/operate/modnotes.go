@@ -61,12 +61,7 @@ type modNotes struct {
 
 // Run lists notes.
 func (c *modNotesCommand) Run(ctx context.Context, std terminal.Streams) error {
-	query := limitQuery(c.Limit)
-	for field, value := range map[string]string{"agent": c.Agent, "sender_of": c.SenderOf} {
-		if value != "" {
-			query.Set(field, value)
-		}
-	}
+	query := listQuery(c.Limit, map[string]string{"agent": c.Agent, "sender_of": c.SenderOf})
 	return modShow(ctx, std, &c.moderation, "listNotes", query, nil, func(page *modNotes) string {
 		return terminal.Table("NUMBER\tTIME\tBY\tON\tNOTE", page.Notes, func(n *modNote) []any {
 			on := "a sender"

@@ -87,14 +87,9 @@ type modEntries struct {
 
 // Run lists entries of a selection.
 func (c *modListCommand) Run(ctx context.Context, std terminal.Streams) error {
-	query := limitQuery(c.Limit)
-	for field, value := range map[string]string{
+	query := listQuery(c.Limit, map[string]string{
 		"sender_of": c.SenderOf, "agent": c.Agent, "channel": c.Channel, "words": c.Words, "since": c.Since, "until": c.Until, "cursor": c.Cursor,
-	} {
-		if value != "" {
-			query.Set(field, value)
-		}
-	}
+	})
 	if c.Hidden {
 		query.Set("hidden", "1")
 	}
@@ -154,14 +149,9 @@ type reportsPage struct {
 }
 
 func (c *modReportsCommand) Run(ctx context.Context, std terminal.Streams) error {
-	query := limitQuery(c.Limit)
+	query := listQuery(c.Limit, map[string]string{"entry_id": c.Entry, "profile": c.Profile, "channel": c.Channel})
 	if c.Resolved {
 		query.Set("status", "resolved")
-	}
-	for field, value := range map[string]string{"entry_id": c.Entry, "profile": c.Profile, "channel": c.Channel} {
-		if value != "" {
-			query.Set(field, value)
-		}
 	}
 	if c.After > 0 {
 		query.Set("after", strconv.FormatUint(c.After, 10))

@@ -211,7 +211,7 @@ func (c *modRulesCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 func (c *modHeldCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "listHeld", limitQuery(c.Limit), nil, func(page *heldPage) string {
+	return modShow(ctx, std, &c.moderation, "listHeld", listQuery(c.Limit, nil), nil, func(page *heldPage) string {
 		return terminal.Table("ID\tAGENT\tTIME\tRULE\tTEXTS", page.Held, func(h *heldTexts) []any {
 			return []any{h.ID, h.Agent, terminal.TimeText(h.At), h.Rule, oneLine(h.Texts...)}
 		})

@@ -68,6 +68,8 @@ func TestOperatorCommands(t *testing.T) {
 		{[]string{"agents", "protect", "?"}, cli.ExitFailed, "no agent's name"},
 		{[]string{"settings"}, cli.ExitOK, "daily-bytes   4.0 GiB"},
 		{[]string{"settings", "show"}, cli.ExitOK, "of 4.0 GiB used today"},
+		{[]string{"settings", "set", "daily-bytes=0"}, cli.ExitOK, "of no bound used today by 0 senders, networks and names.\n"},
+		{[]string{"settings", "set", "daily-bytes=4GiB"}, cli.ExitOK, "daily-bytes is kept for senders below 1.0 MiB."},
 		{[]string{"settings", "set", "daily-bytes=much"}, cli.ExitFailed, "write it as daily-bytes=512MiB"},
 		{[]string{"settings", "set", "daily-bytes=1025TiB"}, cli.ExitFailed, "not a number of bytes up to 1024 TiB"},
 		{[]string{"settings", "set", "bytes=1"}, cli.ExitFailed, "there are daily-bytes, sender-bytes, proven-only, alike-hourly"},

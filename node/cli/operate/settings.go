@@ -36,63 +36,9 @@ type settingsSetCommand struct {
 
 func (c *settingsSetCommand) Run(ctx context.Context, std terminal.Streams) error {
 	var change admin.SettingsChange
-	var problems []error
-	for _, s := range c.Changes {
-		name, value, _ := strings.Cut(s, "=")
-		bytes, err := admin.ParseBytes(value, command.MaxSettingBytes)
-		on, notBool := parseSwitch(value)
-		days, notDays := parseDays(value)
-		switch {
-		case !slices.Contains(settingNames, name):
-			problems = append(problems, fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(settingNames, ", ")))
-		case name == "backup.url":
-			change.BackupURL = &value
-		case name == "backup.every":
-			every, err := time.ParseDuration(value)
-			if err != nil || every < time.Millisecond {
-				problems = append(problems, fmt.Errorf("%q: not a duration; write it as backup.every=24h", s))
-			}
-			millis := uint64(every.Milliseconds()) //nolint:gosec // checked
-			change.BackupMillis = &millis
-		case name == "backup.keep":
-			keep, err := strconv.ParseUint(value, 10, 64)
-			if err != nil {
-				problems = append(problems, fmt.Errorf("%q: not a number of backups; write it as backup.keep=14", s))
-			}
-			change.BackupKeep = &keep
-		case name == "welcome":
-			change.Welcome = &value
-		case name == "retention":
-			change.Retention = &value
-		case (name == "proven-only" || name == "purge-confirm") && notBool != nil:
-			problems = append(problems, fmt.Errorf("%q: neither true nor false", s))
-		case name == "purge-confirm":
-			change.PurgeConfirm = &on
-		case name == "proven-only":
-			change.ProvenOnly = &on
-		case name == "write-rate" || name == "write-burst":
-			limit, err := parseLimit(value)
-			switch {
-			case err != nil:
-				problems = append(problems, fmt.Errorf("%q: %w", s, err))
-			case name == "write-rate":
-				change.WriteRate = &limit
-			default:
-				change.WriteBurst = &limit
-			}
-		case name == "sender-memory" && notDays != nil:
-			problems = append(problems, fmt.Errorf("%q: %w", s, notDays))
-		case name == "sender-memory":
-			change.SenderDays = &days
-		case name == "alike-hourly" && err == nil:
-			change.AlikeHourly = &bytes
-		case err != nil:
-			problems = append(problems, fmt.Errorf("%q: %w; write it as %s=512MiB, or 0 for no bound", s, err, name))
-		case name == "daily-bytes":
-			change.DailyBytes = &bytes
-		default:
-			change.SenderBytes = &bytes
-		}
+	problems := make([]error, len(c.Changes))
+	for i, s := range c.Changes {
+		problems[i] = readSetting(&change, s)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return err
@@ -103,6 +49,68 @@ func (c *settingsSetCommand) Run(ctx context.Context, std terminal.Streams) erro
 		}
 	}
 	return answer(ctx, std, &c.target, admin.PathSettings, change, settingsText)
+}
+
+// readSetting adds a setting, such as "backup.keep=14", to a change.
+func readSetting(change *admin.SettingsChange, s string) error {
+	name, value, hasValue := strings.Cut(s, "=")
+	bytes, err := admin.ParseBytes(value, command.MaxSettingBytes)
+	on, notBool := parseSwitch(value)
+	days, notDays := parseDays(value)
+	switch {
+	case !slices.Contains(settingNames, name):
+		return fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(settingNames, ", "))
+	case !hasValue: // an empty value ends a retention, a schedule or the welcome
+		return fmt.Errorf("%q: no value; write it as %s=VALUE", s, name)
+	case name == "backup.url":
+		change.BackupURL = &value
+	case name == "backup.every":
+		every, err := time.ParseDuration(value)
+		if err != nil || every < time.Millisecond {
+			return fmt.Errorf("%q: not a duration; write it as backup.every=24h", s)
+		}
+		millis := uint64(every.Milliseconds()) //nolint:gosec // checked
+		change.BackupMillis = &millis
+	case name == "backup.keep":
+		keep, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q: not a number of backups; write it as backup.keep=14", s)
+		}
+		change.BackupKeep = &keep
+	case name == "welcome":
+		change.Welcome = &value
+	case name == "retention":
+		change.Retention = &value
+	case (name == "proven-only" || name == "purge-confirm") && notBool != nil:
+		return fmt.Errorf("%q: neither true nor false", s)
+	case name == "purge-confirm":
+		change.PurgeConfirm = &on
+	case name == "proven-only":
+		change.ProvenOnly = &on
+	case name == "write-rate" || name == "write-burst":
+		limit, err := parseLimit(value)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%q: %w", s, err)
+		case name == "write-rate":
+			change.WriteRate = &limit
+		default:
+			change.WriteBurst = &limit
+		}
+	case name == "sender-memory" && notDays != nil:
+		return fmt.Errorf("%q: %w", s, notDays)
+	case name == "sender-memory":
+		change.SenderDays = &days
+	case name == "alike-hourly" && err == nil:
+		change.AlikeHourly = &bytes
+	case err != nil:
+		return fmt.Errorf("%q: %w; write it as %s=512MiB, or 0 for no bound", s, err, name)
+	case name == "daily-bytes":
+		change.DailyBytes = &bytes
+	default:
+		change.SenderBytes = &bytes
+	}
+	return nil
 }
 
 // mayLose returns an error if a retention would erase texts.
@@ -124,7 +132,7 @@ func olderText(n uint64) string {
 }
 
 func settingsText(s *admin.SettingsReport) string {
-	return fmt.Sprintf("daily-bytes   %-9s  of all writes in a day of UTC\n"+
+	text := fmt.Sprintf("daily-bytes   %-9s  of all writes in a day of UTC\n"+
 		"sender-bytes  %-9s  of those of one sender\n"+
 		"proven-only   %-9t  true: only names that are proven write\n"+
 		"alike-hourly  %-9d  near-duplicates of a text in an hour, by all who prove no name; 0: no bound\n"+
@@ -137,8 +145,12 @@ func settingsText(s *admin.SettingsReport) string {
 		"backup.every  %-9v  between two scheduled backups\n"+
 		"backup.keep   %-9d  scheduled backups that stay in the store\n"+
 		"welcome       %-9s  the entry at the top of the front page\n"+
-		"%s. The second half of daily-bytes is kept for senders below %s.",
-		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm, backupText(s), s.BackupEvery(), s.BackupKeep, cmp.Or(s.Welcome, "-"), budgetText(s), boundText(s.SmallShareBytes))
+		"%s.",
+		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm, backupText(s), s.BackupEvery(), s.BackupKeep, cmp.Or(s.Welcome, "-"), budgetText(s))
+	if s.DailyBytes > 0 {
+		text += fmt.Sprintf(" The second half of daily-bytes is kept for senders below %s.", admin.BytesText(s.SmallShareBytes))
+	}
+	return text
 }
 
 // retentionText describes the retention, and the progress of its sweep.

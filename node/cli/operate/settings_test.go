@@ -77,3 +77,16 @@ func TestSettings(t *testing.T) {
 		}
 	}
 }
+
+// TestSettingWithoutValue: the name of a setting alone is rejected. As an empty value it would end
+// the retention, the schedule of backups or the welcome.
+func TestSettingWithoutValue(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"retention", "backup.url", "welcome", "write-rate", "write-burst", "daily-bytes", "purge-confirm"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"settings", "set", name, "--yes", "--cluster-addr", "127.0.0.1:1", "--timeout", "1s"}
+			expect(t, cli.ExitFailed, args, `"`+name+`": no value; write it as `+name+`=VALUE`)
+		})
+	}
+}

@@ -142,20 +142,15 @@ func (b *savedBackup) text(to string, start time.Time) string {
 		to, entries(b.Entries), b.Index, admin.BytesText(uint64(b.FileBytes)), time.Since(start).Round(time.Millisecond))
 }
 
-// saveBackup writes a stream to a file, closes it, and gives it its name when it is
-// whole and on the disk.
-func saveBackup(path string, f *os.File, stream io.Reader) (report savedBackup, err error) {
-	counted := &countedWriter{to: f}
-	report.Report, err = backup.Inspect(io.TeeReader(stream, counted))
-	err = errors.Join(err, f.Chmod(backupMode), f.Sync(), f.Close())
-	if err != nil {
-		return report, err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return report, err
-	}
-	report.FileBytes = counted.n
-	return report, cluster.SyncDir(filepath.Dir(path))
+// saveBackup replaces the file at path by the backup in a stream, and checks the backup on its way.
+func saveBackup(path string, partial *os.File, stream io.Reader) (report savedBackup, err error) {
+	err = backup.ReplaceFile(path, partial, func(w io.Writer) error {
+		counted := &countedWriter{to: w}
+		report.Report, err = backup.Inspect(io.TeeReader(stream, counted))
+		report.FileBytes = counted.n
+		return errors.Join(err, partial.Chmod(backupMode))
+	})
+	return report, err
 }
 
 type countedWriter struct {

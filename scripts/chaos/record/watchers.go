@@ -50,13 +50,18 @@ func (w *Crowd) home(ctx context.Context, i int, node *harness.Node, since int64
 	return int64(now), len(c.Seen)
 }
 
-// homeWait is longer than the balancer allows for calls that do not wait.
-const homeWait = 25 * time.Second
+const (
+	// homeWait is longer than the balancer allows for calls that do not wait.
+	homeWait = 25 * time.Second
+	// homePatience is longer than the balancer allows one node for a call that waits. The
+	// balancer repeats the call of a killed node, and the next node may be paused meanwhile.
+	homePatience = 80 * time.Second
+)
 
 // waitAtHome waits for news that do not come.
 func (w *Crowd) waitAtHome(ctx context.Context, node *harness.Node) {
 	patient, name := *w.Client, w.Prefix+"waiter"
-	patient.http = &http.Client{Timeout: homeWait + CallTimeout, Transport: w.Client.http.Transport}
+	patient.http = &http.Client{Timeout: homePatience, Transport: w.Client.http.Transport}
 	query := url.Values{"for": {name}, "wait": {strconv.Itoa(int(homeWait.Seconds()))}}
 	for ctx.Err() == nil {
 		c := Call{Client: name, Surface: "http", Kind: Home, Agent: name}
