@@ -285,7 +285,7 @@ func (n *Node) openDelivery() error {
 		ServerID: n.identity.ServerID, Version: n.cfg.Version, PublicURL: n.cfg.PublicURL, Machine: n.machine, Client: n.port.Client(), Logger: n.logger,
 		Push: push.Config{
 			Check:    func(rawURL string) string { return n.notifyRules().Problem(rawURL) },
-			Resolver: n.cfg.Tuning.Resolver, Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: config.Networks(n.cfg.PushAllowNet),
+			Resolver: n.cfg.Tuning.Resolver, Timeout: n.cfg.Tuning.PushTimeout, Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: config.Networks(n.cfg.PushAllowNet),
 		},
 		Members: n.liveMembers,
 		Work:    n.workCtx, Go: n.workers.Go,

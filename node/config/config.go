@@ -194,6 +194,8 @@ type Tuning struct {
 	// means the default of package usage.
 	LastFold time.Duration
 	Resolver *net.Resolver // of the names of receivers; nil means the system's
+	// PushTimeout bounds one exchange with a receiver. Zero means the default of push.
+	PushTimeout time.Duration
 	// AroundWrite runs each transaction of the log, and each write of the state, which it must
 	// make. Its error is that of the transaction. Nil means a plain call.
 	AroundWrite func(what string, do func() error) error

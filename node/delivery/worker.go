@@ -36,9 +36,9 @@ const (
 	deliverPause    = 10 * time.Millisecond
 	deliverShare    = 10
 
-	// lastDeliveriesTimeout bounds the wait of a node that shuts down for the
-	// outcomes of its attempts.
-	lastDeliveriesTimeout = push.Timeout + time.Second
+	// outcomeGrace is how long a node that shuts down waits for the outcomes of its attempts
+	// after the last of them must have ended.
+	outcomeGrace = time.Second
 
 	reasonInternal = "internal_error" // the reason that an agent sees if its event could not be encoded
 )
@@ -257,7 +257,7 @@ func (s *Service) attempt(d *outbox.Delivery, a command.Attempt, body []byte, ke
 
 // Finish waits, for a limited time, until no attempt is running.
 func (s *Service) Finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lastDeliveriesTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.receivers.Timeout()+outcomeGrace)
 	defer cancel()
 	for s.attempts.sending() > 0 && loop.Pause(ctx, deliverPause) {
 	}

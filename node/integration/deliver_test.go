@@ -601,7 +601,7 @@ func TestMovingLeadership(t *testing.T) {
 		leader := c.WaitLeader()
 		stopping := time.Now()
 		c.Stop(leader)
-		if time.Since(stopping) > push.Timeout {
+		if time.Since(stopping) > pushTimeout {
 			unrecorded += agents
 		}
 		c.StartReady(leader)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -19,6 +20,10 @@ import (
 	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
+
+// pushTimeout bounds an exchange with the receiver. It is long, for a busy machine must not
+// make an exchange fail: events would come again, or in another order.
+const pushTimeout = time.Minute
 
 // hookHosts is how many names the receiver of these tests is reached under.
 const hookHosts = 40
@@ -82,7 +87,7 @@ func isChallenge(got pushtest.Received) bool {
 func (h *hooks) reach(cfg *config.Config) {
 	cfg.PushPort, cfg.PushCAFile, cfg.PushAllowNet = int(h.receiver.Port()), h.authority.File(), []string{"127.0.0.0/8"}
 	cfg.TrustedProxies = []string{"127.0.0.0/8"}
-	cfg.Tuning.Resolver = h.names.Resolver()
+	cfg.Tuning.Resolver, cfg.Tuning.PushTimeout = h.names.Resolver(), pushTimeout
 }
 
 // onChallenge sets how challenges are answered from now on.

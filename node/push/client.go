@@ -2,6 +2,7 @@ package push
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -27,8 +28,8 @@ import (
 )
 
 const (
-	// Timeout bounds one exchange: looking the name up, connecting, and the answer.
-	Timeout = 5 * time.Second
+	// defaultTimeout bounds one exchange: looking the name up, connecting, and the answer.
+	defaultTimeout = 5 * time.Second
 	// MaxAnswer bounds the part of an answer's body that is read, in bytes.
 	MaxAnswer = 4 << 10
 	// MaxRetryAfter bounds the pause that a receiver may ask for.
@@ -47,6 +48,7 @@ type Config struct {
 	UserAgent string           // the header of that name
 	Now       func() time.Time // for messages; nil means time.Now
 	Resolver  *net.Resolver    // nil means the system's
+	Timeout   time.Duration    // of one exchange with a receiver; 0 means 5 seconds
 
 	// For tests: a further port, authorities in place of the system's, and networks that are
 	// allowed although they are not public.
@@ -84,7 +86,7 @@ type Answer struct {
 
 // NewClient returns a client for receivers.
 func NewClient(cfg Config) *Client {
-	c := &Client{check: cfg.Check, userAgent: cfg.UserAgent, now: cfg.Now, timeout: Timeout}
+	c := &Client{check: cfg.Check, userAgent: cfg.UserAgent, now: cfg.Now, timeout: cmp.Or(cfg.Timeout, defaultTimeout)}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -108,6 +110,9 @@ func NewClient(cfg Config) *Client {
 	}
 	return c
 }
+
+// Timeout returns the upper bound of one exchange.
+func (c *Client) Timeout() time.Duration { return c.timeout }
 
 // Send posts a message to a receiver, once.
 func (c *Client) Send(ctx context.Context, rawURL string, m Message) Answer {

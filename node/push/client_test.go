@@ -206,8 +206,7 @@ func TestTimeouts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGround(t, tt.answer)
-			g.client.SetTimeout(tt.within)
+			g := newGround(t, tt.answer, func(_ *ground, cfg *push.Config) { cfg.Timeout = tt.within })
 			if tt.change != nil {
 				tt.change(g)
 			}

@@ -1,9 +1,6 @@
 package push
 
-import (
-	"net/http"
-	"time"
-)
+import "net/http"
 
 // MaxQuotaKeys is how many hosts and senders have an allowance of their own, and
 // SharedQuotas how many allowances the others share.
@@ -18,9 +15,6 @@ func (q *Quota) Hosts() int   { return q.hosts.size() }
 func (q *Quota) Senders() int { return q.senders.size() }
 
 func (t *quotaTable) size() int { return len(t.own) + len(t.shared) }
-
-// SetTimeout makes tests of hanging receivers short.
-func (c *Client) SetTimeout(d time.Duration) { c.timeout = d }
 
 // HasProxy reports whether something decides over a proxy.
 func (c *Client) HasProxy() bool {
