@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -154,7 +153,7 @@ func summarize(db pebble.Reader) (h state.Head, sum Summary, err error) {
 // RowDigest returns the hash over the logical rows of the export; see View.RowDigest.
 // It reads all rows.
 func (e *Export) RowDigest() ([32]byte, error) {
-	return view.DigestRows(context.Background(), e.db, &e.head)
+	return view.DigestRows(e.db, &e.head, nil)
 }
 
 // Close ends the export and removes the copy.
@@ -205,7 +204,7 @@ func (s *store) check(announced snapshot.Position) (got Imported, err error) {
 		return got, err
 	}
 	got.Summary = sum
-	got.Rows, err = view.DigestRows(context.Background(), s.DB, &head)
+	got.Rows, err = view.DigestRows(s.DB, &head, nil)
 	return got, err
 }
 

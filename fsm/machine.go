@@ -63,8 +63,8 @@ type Options struct {
 	// FS is the file system that Dir is on; nil is the system's. Tests use it to simulate
 	// full disks and crashes.
 	FS FS
-	// Pace begins erasures and exports. They call step between small parts of the work, and it
-	// lets them yield to writes. Nil means that they do not yield.
+	// Pace begins erasures, exports and digests. They call step between small parts of the
+	// work, and it lets them yield to writes. Nil means that they do not yield.
 	Pace func() (step func())
 
 	// failpoint is called at named steps. Tests panic in it to simulate a crash.
@@ -235,7 +235,7 @@ func (m *Machine) publish() {
 	s := m.store
 	s.ref()
 	v := view.NewView(&s.views, view.Source{
-		Rows: &s.Rows, Entries: s.index.Cut(), Profiles: s.profiles.Cut(), At: m.Resident, Fatal: s.fatal, Released: s.unref,
+		Rows: &s.Rows, Entries: s.index.Cut(), Profiles: s.profiles.Cut(), At: m.Resident, Fatal: s.fatal, Pace: m.opts.Pace, Released: s.unref,
 	})
 	old := m.view.Swap(&published{v, s})
 	m.waiters.advance(m.Head.Applied)

@@ -11,7 +11,8 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// TestBackgroundWorkRests: compactions for erasures, and the two readings of an export.
+// TestBackgroundWorkRests: compactions for erasures, the two readings of an export, and the digest
+// of a view.
 func TestBackgroundWorkRests(t *testing.T) {
 	var steps atomic.Int64
 	r := &rig{t: t, log: newLog(t), obs: &recorder{}}
@@ -33,6 +34,9 @@ func TestBackgroundWorkRests(t *testing.T) {
 			must.Do(t, r.store.compact(t.Context(), textRanges(1, 600)))
 		}
 	})
+	v := r.View()
+	rests("the digest of a view", func() { must.Get(v.RowDigest(t.Context()))(t) })
+	v.Release()
 	e := must.Get(r.Export())(t)
 	rests("an export", func() { must.Get(io.Copy(io.Discard, e))(t) })
 	rests("the digest of an export", func() { must.Get(e.RowDigest())(t) })

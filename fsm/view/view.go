@@ -33,6 +33,7 @@ type View struct {
 	at       state.Resident
 	born     uint64 // in the order in which the store's views were made
 	fatal    func(error)
+	pace     func() (step func())
 	released func()
 	registry *Views
 
@@ -48,14 +49,15 @@ type Source struct {
 	Rows              *state.Rows
 	Entries, Profiles index.Cut
 	At                state.Resident
-	Fatal             func(error) // gets errors of reads that cannot report them
-	Released          func()      // called once, after the view was released
+	Fatal             func(error)          // gets errors of reads that cannot report them
+	Pace              func() (step func()) // begins a long read, which calls step between small parts
+	Released          func()               // called once, after the view was released
 }
 
 // NewView makes a view of the present rows, with one reference.
 func NewView(registry *Views, from Source) *View {
 	v := &View{
-		rows: from.Rows, cut: from.Entries, profiles: from.Profiles, at: from.At, fatal: from.Fatal, released: from.Released,
+		rows: from.Rows, cut: from.Entries, profiles: from.Profiles, at: from.At, fatal: from.Fatal, pace: from.Pace, released: from.Released,
 		snap: from.Rows.DB.NewSnapshot(), registry: registry,
 	}
 	registry.add(v)
@@ -178,13 +180,18 @@ func (v *View) Channels() []Channel {
 }
 
 // RowDigest returns a hash over the logical rows of the state, which are equal on every
-// node at an equal index. It reads all rows, unless ctx ends first.
+// node at an equal index. It reads all rows at the pace of background work, unless ctx ends first.
 func (v *View) RowDigest(ctx context.Context) (digest [32]byte, err error) {
-	return DigestRows(ctx, v.snap, &v.at.Head)
+	step := v.pace()
+	return DigestRows(v.snap, &v.at.Head, func() error {
+		step()
+		return ctx.Err()
+	})
 }
 
-// DigestRows returns a hash over the logical rows of a state and its progress.
-func DigestRows(ctx context.Context, r pebble.Reader, h *state.Head) (digest [32]byte, err error) {
+// DigestRows returns a hash over the logical rows of a state and its progress. It calls before
+// for each row, and ends with its error; nil is allowed.
+func DigestRows(r pebble.Reader, h *state.Head, before func() error) (digest [32]byte, err error) {
 	sum := sha256.New()
 	var buf []byte
 	for _, k := range state.Keyspaces {
@@ -193,8 +200,10 @@ func DigestRows(ctx context.Context, r pebble.Reader, h *state.Head) (digest [32
 		}
 		lower, upper := state.SpaceBounds(k.Letter)
 		err := state.ScanSpace(r, lower, upper, func(key, value []byte) error {
-			if err := ctx.Err(); err != nil {
-				return err
+			if before != nil {
+				if err := before(); err != nil {
+					return err
+				}
 			}
 			buf = state.AppendBlob(state.AppendBlob(buf[:0], key), value)
 			sum.Write(buf)
