@@ -33,6 +33,9 @@ const lostSuffix = ".lost" // added to the name of a log that does not belong to
 // the state is used without it; a log that does not belong to the state is kept under
 // another name.
 func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
+	if err := o.checkNode(); err != nil {
+		return founded, err
+	}
 	defer o.keepOwner(&err)()
 	lock, identity, err := o.take()
 	if err != nil {
@@ -58,11 +61,17 @@ func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 	}, finish(o.DataDir)
 }
 
+// checkNode rejects a directory that holds no node. It comes before anything that changes the
+// directory, also its owner: it may be any directory, named by mistake.
+func (o Offline) checkNode() error {
+	if !exists(filepath.Join(o.DataDir, LogFile)) && !exists(filepath.Join(o.DataDir, StateDir)) {
+		return fmt.Errorf("data directory %s holds no node: it has neither %s nor %s", o.DataDir, LogFile, StateDir)
+	}
+	return nil
+}
+
 // take locks the data directory of an existing node.
 func (o Offline) take() (lock *cluster.DirLock, identity cluster.Identity, err error) {
-	if !exists(filepath.Join(o.DataDir, LogFile)) && !exists(filepath.Join(o.DataDir, StateDir)) {
-		return nil, identity, fmt.Errorf("data directory %s holds no node: it has neither %s nor %s", o.DataDir, LogFile, StateDir)
-	}
 	if lock, err = cluster.LockDir(o.DataDir); err != nil {
 		return nil, identity, err
 	}
@@ -91,6 +100,9 @@ type Held struct {
 // Survey returns the position of a data directory's node. Of several nodes, the one
 // with the highest term, and then the highest index, has the most data.
 func Survey(o Offline) (held Held, err error) {
+	if err := o.checkNode(); err != nil {
+		return held, err
+	}
 	defer o.keepOwner(&err)()
 	lock, identity, err := o.take()
 	if err != nil {

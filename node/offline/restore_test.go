@@ -2,11 +2,14 @@ package offline
 
 import (
 	"bytes"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -49,4 +52,38 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 	if got, err := files["target"].OpenDataKey(anew); err != nil || len(got) != len(key) || bytes.Equal(got, key) {
 		t.Errorf("the new key is %x, %v", got, err)
 	}
+}
+
+const user = 12345 // neither root nor who runs the tests
+
+// owner returns the user that a file belongs to.
+func owner(t *testing.T, path string) int {
+	t.Helper()
+	uid, _, err := ownerOf(path)
+	must.Do(t, err)
+	return uid
+}
+
+// needRoot skips a test of the owners of files.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files to others")
+	}
+}
+
+// TestOtherDirectoriesKeepTheirOwners: a recovery that root starts on a directory without a node
+// changes no owner in it.
+func TestOtherDirectoriesKeepTheirOwners(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir() // of root
+	file := filepath.Join(dir, "of another program")
+	must.Do(t, os.WriteFile(file, nil, 0o600))
+	must.Do(t, os.Chown(file, user, user))
+	o := Offline{DataDir: dir}
+	_, err := Survey(o)
+	check.ErrText(t, err, "holds no node", "survey")
+	_, err = Recover(o, slog.New(slog.DiscardHandler))
+	check.ErrText(t, err, "holds no node", "recover")
+	check.Equal(t, owner(t, file), user, "owner of the file")
 }
