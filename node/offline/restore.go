@@ -305,12 +305,15 @@ func (o Offline) keepOwner(err *error) (atEnd func()) {
 			*err = errors.Join(*err, unknown)
 			return
 		}
-		failed := filepath.WalkDir(o.DataDir, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			return os.Lchown(path, uid, gid)
-		})
+		root, failed := filepath.EvalSymlinks(o.DataDir) // a walk does not follow a link
+		if failed == nil {
+			failed = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+				if err != nil {
+					return err
+				}
+				return os.Lchown(path, uid, gid)
+			})
+		}
 		if failed != nil && !errors.Is(failed, fs.ErrNotExist) {
 			*err = errors.Join(*err, fmt.Errorf("the data directory is complete, but not all of it belongs to user %d: %w; correct that with chown -R", uid, failed))
 		}

@@ -87,3 +87,20 @@ func TestOtherDirectoriesKeepTheirOwners(t *testing.T) {
 	check.ErrText(t, err, "holds no node", "recover")
 	check.Equal(t, owner(t, file), user, "owner of the file")
 }
+
+// TestOwnerBehindLink: a data directory may be a link to one on another disk.
+func TestOwnerBehindLink(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	home, link := filepath.Join(dir, "home"), filepath.Join(dir, "link")
+	must.Do(t, os.Mkdir(home, 0o700))
+	must.Do(t, os.Chown(home, user, user))
+	must.Do(t, os.Symlink(home, link))
+	var err error
+	atEnd := Offline{DataDir: link}.keepOwner(&err)
+	file := filepath.Join(home, LogFile)
+	must.Do(t, os.WriteFile(file, nil, 0o600)) // by root
+	atEnd()
+	check.Err(t, err, nil, "keep the owner")
+	check.Equal(t, owner(t, file), user, "owner of the file")
+}
