@@ -3,6 +3,7 @@
 package certificate
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -61,7 +62,7 @@ func (k *Keeper) reload(ctx context.Context) {
 		return
 	}
 	k.problem.Store(nil)
-	if former := k.current.Load(); !pair.Leaf.Equal(former.Leaf) || len(pair.Certificate) != len(former.Certificate) {
+	if former := k.current.Load(); !slices.EqualFunc(pair.Certificate, former.Certificate, bytes.Equal) { // with the chain
 		k.current.Store(pair)
 		k.logger.InfoContext(ctx, "certificate changed", "until", pair.Leaf.NotAfter)
 	}

@@ -3,9 +3,11 @@ package certificate
 import (
 	"bytes"
 	"crypto/x509"
+	"encoding/pem"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,27 @@ func TestReload(t *testing.T) {
 	k.reload(t.Context())
 	if !strings.Contains(k.Rejected(), "names no host") {
 		t.Errorf("a certificate without a host is shown as %q", k.Rejected())
+	}
+}
+
+// TestChainIsReplaced: a chain that was wrong is corrected, under the same certificate.
+func TestChainIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	reissue(t, dir, "one.example")
+	leaf := must.Get(os.ReadFile(certFile))(t)
+	chain := func(issuer *x509.Certificate) {
+		t.Helper()
+		block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Raw})
+		must.Do(t, os.WriteFile(certFile, slices.Concat(leaf, block), 0o600))
+	}
+	wrong, right := reissue(t, t.TempDir(), "wrong.example"), reissue(t, t.TempDir(), "right.example")
+	chain(wrong)
+	k := must.Get(Load(certFile, keyFile, slog.New(slog.DiscardHandler), time.Now))(t)
+	chain(right)
+	k.reload(t.Context())
+	if got := must.Get(k.Get(nil))(t).Certificate; len(got) != 2 || !bytes.Equal(got[1], right.Raw) {
+		t.Errorf("a chain of %d certificates is in use, without the new one", len(got))
 	}
 }
 
