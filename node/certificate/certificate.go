@@ -54,6 +54,9 @@ func (k *Keeper) Watch(ctx context.Context) { loop.Every(ctx, reloadInterval, k.
 
 func (k *Keeper) reload(ctx context.Context) {
 	pair, err := k.read()
+	if now := k.now(); err == nil && now.After(pair.Leaf.NotAfter) && !now.After(k.current.Load().Leaf.NotAfter) {
+		err = fmt.Errorf("%s: the certificate expired on %s, and the one in use is valid; renew it", k.certFile, pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
 	if err != nil {
 		problem := err.Error()
 		if former := k.problem.Swap(&problem); former == nil || *former != problem {
@@ -81,7 +84,7 @@ func (k *Keeper) read() (*tls.Certificate, error) {
 }
 
 // checkPair rejects a certificate that no client would accept. An expired one may be all that
-// there is, and a node that cannot start would be worse.
+// there is, and a node that cannot start would be worse. It does not replace a valid one.
 func checkPair(pair tls.Certificate, now time.Time) error {
 	leaf := pair.Leaf
 	switch {

@@ -2,9 +2,14 @@ package certificate
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"log/slog"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,6 +90,25 @@ func TestChainIsReplaced(t *testing.T) {
 	k.reload(t.Context())
 	if got := must.Get(k.Get(nil))(t).Certificate; len(got) != 2 || !bytes.Equal(got[1], right.Raw) {
 		t.Errorf("a chain of %d certificates is in use, without the new one", len(got))
+	}
+}
+
+// TestExpiredReplacesNoValidOne: files of an old certificate, such as from a backup, leave a valid
+// one in use.
+func TestExpiredReplacesNoValidOne(t *testing.T) {
+	dir := t.TempDir()
+	valid := reissue(t, dir, "one.example")
+	k := must.Get(Load(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), slog.New(slog.DiscardHandler), time.Now))(t)
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"one.example"},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour),
+	}
+	expired := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	pushtest.WritePair(t, dir, tls.Certificate{Certificate: [][]byte{expired}, PrivateKey: key})
+	k.reload(t.Context())
+	if got := must.Get(k.Get(nil))(t); !got.Leaf.Equal(valid) || !strings.Contains(k.Rejected(), "expired on") {
+		t.Errorf("the certificate until %s is in use; shown is %q", got.Leaf.NotAfter, k.Rejected())
 	}
 }
 
