@@ -18,6 +18,8 @@ type directory string
 const (
 	directoryMode = 0o700
 	partial       = ".partial" // ends the name of a file that is being written
+	// lostAndFound is a directory at the top of many file systems that root alone can read.
+	lostAndFound = "lost+found"
 )
 
 func (d directory) path(name string) string {
@@ -52,6 +54,9 @@ func (d directory) List(ctx context.Context) (found []Object, err error) {
 		return nil, err
 	}
 	err = fs.WalkDir(os.DirFS(string(d)), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && name == lostAndFound && entry.IsDir() {
+			return fs.SkipDir
+		}
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}

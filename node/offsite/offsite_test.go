@@ -76,6 +76,19 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// TestMountedFileSystem: a store may be the top of a file system.
+func TestMountedFileSystem(t *testing.T) {
+	dir := filepath.Join(os.TempDir(), "offsite-"+filepath.Base(filepath.Dir(t.TempDir()))) // a name that an address may have
+	found := filepath.Join(dir, "lost+found")
+	must.Do(t, os.MkdirAll(found, 0o700))
+	t.Cleanup(func() { _ = errors.Join(os.Chmod(found, 0o700), os.RemoveAll(dir)) }) //nolint:gosec // a directory
+	must.Do(t, os.WriteFile(filepath.Join(found, "1"), nil, 0o600))                  // root lists it
+	must.Do(t, os.Chmod(found, 0))                                                   // others cannot
+	s := must.Get(offsite.Open("file://"+dir, offsite.Access{}))(t)
+	must.Do(t, s.Put(t.Context(), "a/one", strings.NewReader("first")))
+	check.Diff(t, names(t, s), []string{"a/one"}, "objects")
+}
+
 // sharedStore is a store that another process changes after each list.
 type sharedStore struct {
 	offsite.Store
