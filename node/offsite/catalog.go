@@ -187,6 +187,15 @@ func Try(ctx context.Context, s Store, clusterID string) error {
 	if err := s.Put(ctx, name, strings.NewReader(name)); err != nil {
 		return err
 	}
+	err := tryRead(ctx, s, name)
+	if err == nil {
+		_, err = s.List(ctx)
+	}
+	return errors.Join(err, s.Delete(ctx, name))
+}
+
+// tryRead reads an object that holds its own name.
+func tryRead(ctx context.Context, s Store, name string) error {
 	r, err := s.Get(ctx, name)
 	if err != nil {
 		return err
@@ -195,10 +204,7 @@ func Try(ctx context.Context, s Store, clusterID string) error {
 	if err = errors.Join(err, r.Close()); err == nil && string(data) != name {
 		err = errors.New("read from the store: an object is not as it was written")
 	}
-	if err == nil {
-		_, err = s.List(ctx)
-	}
-	return errors.Join(err, s.Delete(ctx, name))
+	return err
 }
 
 // SavePurges uploads a list of purges, and then deletes the lists of the cluster with smaller

@@ -363,6 +363,21 @@ func TestLockedObjectsStay(t *testing.T) {
 	check.ErrText(t, offsite.Try(t.Context(), s, own), "delete in the bucket", "try")
 }
 
+// TestTryLeavesNothing: a key that may write and not read leaves no object behind.
+func TestTryLeavesNothing(t *testing.T) {
+	service := offsitetest.New(t)
+	s := must.Get(offsite.Open("s3://"+offsitetest.Bucket, service.Access(t)))(t)
+	service.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		reads := r.Method == http.MethodGet && strings.Contains(r.URL.Path, "try-")
+		if reads {
+			offsitetest.Fail(w, http.StatusForbidden, "AccessDenied")
+		}
+		return reads
+	})
+	check.ErrText(t, offsite.Try(t.Context(), s, own), "read in the bucket", "try")
+	check.Diff(t, service.Names(t), []string(nil), "objects after a try")
+}
+
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	service := offsitetest.New(t)
