@@ -511,6 +511,24 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// TestWaitForJob: the time that a claim asks to wait does not count as that of an attempt.
+func TestWaitForJob(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		time.Sleep(3 * timeout) // until a job fits
+		_, _ = io.WriteString(w, `{"job":{"id":"j1"},"duplicate":false,"notes":[]}`)
+	}))
+	defer server.Close()
+	claim := client.JobAction{Action: client.ClaimJob, Next: &client.NextJob{}, Wait: 60}
+	answer, err := newClient(t, client.Config{Timeout: timeout, Patience: -1}, server.URL).ActOnJob(t.Context(), claim)
+	if err != nil || answer.Job.ID != "j1" || calls.Load() != 1 {
+		t.Errorf("%d attempts, job %q, %v", calls.Load(), answer.Job.ID, err)
+	}
+}
+
 // TestContextEnds ends the repetition of a call.
 func TestContextEnds(t *testing.T) {
 	url, _ := scripted(t, reply{hangUp: true})

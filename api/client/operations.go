@@ -183,9 +183,13 @@ func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 }
 
 // ActOnJob posts, claims, finishes, reviews, releases or closes a job.
-func (c *Client) ActOnJob(ctx context.Context, a JobAction) (JobAnswer, error) {
+func (c *Client) ActOnJob(ctx context.Context, a JobAction) (answer JobAnswer, err error) {
 	a.RequestID = cmp.Or(a.RequestID, NewRequestID())
-	return post[JobAnswer](ctx, c, "/api/jobs", a.RequestID, a)
+	err = c.do(ctx, request{
+		method: http.MethodPost, path: "/api/jobs", body: a, requestID: a.RequestID,
+		wait: time.Duration(max(a.Wait, 0)) * time.Second, into: &answer,
+	})
+	return answer, err
 }
 
 // Agents returns all profiles that match, the most recently updated first.
