@@ -291,7 +291,7 @@ func (c *Client) attempt(ctx context.Context, base *url.URL, r *request, payload
 	}
 	broken := func(err error) (bool, error) {
 		if ctx.Err() == nil && attemptContext.Err() != nil {
-			err = fmt.Errorf("%s %s: no answer within %v", r.method, req.URL, c.config.Timeout+r.wait)
+			err = fmt.Errorf("%s %s: no answer within %v", r.method, req.URL.Redacted(), c.config.Timeout+r.wait)
 		}
 		return sent.Load(), &transportError{err}
 	}
@@ -305,7 +305,7 @@ func (c *Client) attempt(ctx context.Context, base *url.URL, r *request, payload
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return broken(fmt.Errorf("%s %s: %w", r.method, req.URL, err))
+		return broken(fmt.Errorf("%s %s: %w", r.method, req.URL.Redacted(), err))
 	}
 	if res.StatusCode >= http.StatusMultipleChoices {
 		return rejected(res, body)
@@ -318,7 +318,7 @@ func (c *Client) attempt(ctx context.Context, base *url.URL, r *request, payload
 	}
 	if r.into != nil {
 		if err := json.Unmarshal(body, r.into); err != nil {
-			return false, fmt.Errorf("client: %s %s: %w in %.*q", r.method, req.URL, err, maxQuoted, body)
+			return false, fmt.Errorf("client: %s %s: %w in %.*q", r.method, req.URL.Redacted(), err, maxQuoted, body)
 		}
 	}
 	return false, nil
@@ -353,7 +353,7 @@ func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payl
 	maps.Copy(req.Header, r.header)
 	if c.config.Key != "" {
 		if base.Scheme == "http" && !c.config.KeyOverHTTP && !loopback(base.Hostname()) {
-			return nil, fmt.Errorf("client: the key is not sent to %s: %w", base, ErrKeyWithheld)
+			return nil, fmt.Errorf("client: the key is not sent to %s: %w", base.Redacted(), ErrKeyWithheld)
 		}
 		req.Header.Set("Authorization", "Bearer "+c.config.Key)
 	}

@@ -511,6 +511,36 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// TestPasswordStaysPrivate: no error repeats the password of an address, such as that of a balancer.
+func TestPasswordStaysPrivate(t *testing.T) {
+	released := make(chan struct{})
+	for name, h := range map[string]http.HandlerFunc{
+		"no answer": func(http.ResponseWriter, *http.Request) { <-released },
+		"cut off": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			_, _ = io.WriteString(w, "{")
+		},
+		"not JSON":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"no service": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(h)
+			defer server.Close()
+			if name == "no answer" {
+				defer close(released)
+			}
+			c := newClient(t, client.Config{Timeout: 50 * time.Millisecond, Patience: -1}, strings.Replace(server.URL, "://", "://ada:sesame@", 1))
+			if _, err := c.Stats(t.Context()); err == nil || strings.Contains(err.Error(), "sesame") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	c := newClient(t, client.Config{Key: "ck_of_ada", Patience: -1}, "http://ada:sesame@192.0.2.1")
+	if _, err := c.Stats(t.Context()); !errors.Is(err, client.ErrKeyWithheld) || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestWaitForJob: the time that a claim asks to wait does not count as that of an attempt.
 func TestWaitForJob(t *testing.T) {
 	const timeout = 50 * time.Millisecond
