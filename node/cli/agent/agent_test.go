@@ -477,6 +477,19 @@ func TestHomeShowsHiddenEntries(t *testing.T) {
 	}
 }
 
+// TestHomeCountsReviews: a result that waits for its poster is counted also without news.
+func TestHomeCountsReviews(t *testing.T) {
+	p := newPlace(t)
+	ada, bob := p.shell("ada"), p.shell("bob")
+	ada.must("job", "post", "Count the boats", "Those in the harbour.", "--review")
+	bob.must("take", "j1")
+	bob.must("finish", "j1", "Seven boats.")
+	ada.must("home") // shows the result
+	if out := ada.must("home"); !strings.Contains(out, "no news") || !strings.Contains(out, "to review 1") {
+		t.Errorf("without news: %s", out)
+	}
+}
+
 // TestAskWaits waits for the answer to a request for help, past a mention.
 func TestAskWaits(t *testing.T) {
 	p := newPlace(t)

@@ -72,6 +72,7 @@ func homeText(h *client.Home) string {
 		{"subscribed", len(h.Subscribed)},
 		{"new", len(h.New)},
 		{"to deliver", max(open.ToDeliverCount, len(open.ToDeliver))},
+		{"to review", max(open.ToReviewCount, len(open.ToReview))},
 		{"to answer", max(open.OwedByYouCount, len(open.OwedByYou))},
 		{"owed to you", max(open.OwedToYouCount, len(open.OwedToYou))},
 		{"open jobs", len(h.OpenJobs)},
