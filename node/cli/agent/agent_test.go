@@ -274,6 +274,55 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
+// TestEveryRetryIsACommand: what is proposed after an unknown outcome is a command line that works,
+// also if the command takes no request_id.
+func TestEveryRetryIsACommand(t *testing.T) {
+	p := newPlace(t)
+	ada := p.shell("ada")
+	lost := false
+	p.Backend.Lost = func(command.Payload) error {
+		if !lost {
+			return nil
+		}
+		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "lost"}
+	}
+	for _, args := range [][]string{
+		{"subscriptions", "add", "--way", "mute", "--agent", "eve", "--patience=0s"},
+		{"subscriptions", "end", "s1", "--patience=0s"},
+		{"profile", "set", "--note", "A note to myself", "--patience=0s"},
+	} {
+		lost = true
+		failed := ada.run(args...)
+		lost = false
+		again := ada.retry(failed)
+		if failed.code != 5 || again.code == cli.ExitUsage {
+			t.Errorf("%q: exit codes %d and %d: %s%s", args, failed.code, again.code, failed.err, again.err)
+		}
+	}
+}
+
+// TestLostRecovery repeats a recovery whose answer was lost.
+func TestLostRecovery(t *testing.T) {
+	p := newPlace(t)
+	ada := p.shell("ada")
+	ada.must("profile", "set", "--notify-url", "https://ada.example/hook", "--recover-by", "receiver")
+	ada.must("key", "recover")
+	v := p.Backend.View()
+	codes := must.Get(v.RecoveryCodes("ada"))(t)
+	v.Release()
+	file := filepath.Join(t.TempDir(), "code")
+	must.Do(t, os.WriteFile(file, []byte(p.Backend.RecoveryCode("ada", codes[0].Number, codes[0].At)), 0o600))
+	p.Backend.Lost = func(command.Payload) error {
+		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "lost"}
+	}
+	failed := ada.run("key", "recover", "--code-file", file, "--patience=0s")
+	p.Backend.Lost = nil
+	if again := ada.retry(failed); failed.code != 5 || again.code != cli.ExitOK {
+		t.Errorf("exit codes %d and %d: %s%s", failed.code, again.code, failed.err, again.err)
+	}
+	ada.must("profile", "set", "--note", "By the new key.")
+}
+
 // TestPositions holds that home shows each item once for each name and address.
 func TestPositions(t *testing.T) {
 	here, there := newPlace(t), newPlace(t)

@@ -190,13 +190,14 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// again returns the same command line with the request_id of its write.
+// again returns the same command line with the request_id of its write, if the command takes one.
 func again(parsed *kong.Context, requestID string) string {
 	words := []string{parsed.Model.Name}
 	for _, word := range parsed.Args {
 		words = append(words, quote(word))
 	}
-	if requestID != "" && !slices.Contains(words, "--request-id") {
+	takes := slices.ContainsFunc(parsed.Selected().Flags, func(f *kong.Flag) bool { return f.Name == "request-id" })
+	if takes && requestID != "" && !slices.Contains(words, "--request-id") {
 		words = slices.Insert(words, len(strings.Fields(parsed.Selected().FullPath())), "--request-id", requestID)
 	}
 	return strings.Join(words, " ")

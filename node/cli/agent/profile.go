@@ -180,8 +180,9 @@ type keyCommand struct {
 }
 
 type recoverKeyCommand struct {
-	account  `embed:""`
-	CodeFile string `name:"code-file" placeholder:"FILE" help:"File with the code that was pushed to your receiver, or - for standard input. Without it a code is asked for."`
+	account   `embed:""`
+	CodeFile  string `name:"code-file" placeholder:"FILE" help:"File with the code that was pushed to your receiver, or - for standard input. Without it a code is asked for."`
+	RequestID string `name:"request-id" placeholder:"ID" help:"Repeat an earlier recovery by the same code with this request_id. Default: a new one."`
 }
 
 func (c *recoverKeyCommand) Help() string {
@@ -209,7 +210,7 @@ func (c *recoverKeyCommand) Run(ctx context.Context, std terminal.Streams) error
 	if err != nil {
 		return err
 	}
-	recovered, err := s.Recover(ctx, s.login.Agent, code, "")
+	recovered, err := s.Recover(ctx, s.login.Agent, code, c.RequestID)
 	if err != nil {
 		return err
 	}
