@@ -331,6 +331,31 @@ func TestDigests(t *testing.T) {
 	checkSubscriptions(t, r.Machine)
 }
 
+// TestDigestPastMutedEntries: a digest lists the entries that a page of muted ones stands before.
+func TestDigestPastMutedEntries(t *testing.T) {
+	r := newSubscribers(t, "ada")
+	for _, c := range []command.Payload{subscribe("ada", command.WayDigest, inChannel("one")), subscribe("ada", command.WayMute, byAuthor("eve"))} {
+		expect(t, r.run(c)[0], command.OutcomeDone, "%T", c)
+	}
+	due := func() []uint64 {
+		v := r.View()
+		defer v.Release()
+		return must.Get(v.DueDigest("ada", subscription.Digest{}, 0))(t).Entries
+	}
+	r.run(post("bob", in("one")), post("bob", in("one")))
+	for range command.MaxDigestEntries {
+		r.run(post("eve", in("one")))
+	}
+	r.run(post("bob", in("one")))
+	check.Equal(t, fmt.Sprint(due()), "[1 2 53]", "entries of the digest")
+	for range command.MaxDigestEntries {
+		r.run(post("bob", in("one")))
+	}
+	listed := due()
+	check.Equal(t, len(listed), command.MaxDigestEntries, "entries of the next digest")
+	check.Equal(t, listed[0], 54, "the first of them")
+}
+
 // TestMutedHome holds what home leaves out, and that its now does not depend on it.
 func TestMutedHome(t *testing.T) {
 	r := newSubscribers(t, "ada")

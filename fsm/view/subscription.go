@@ -175,17 +175,19 @@ func (v *View) DueDigest(agentKey string, at subscription.Digest, seen uint64) (
 		if err != nil {
 			return d, err
 		}
-		for _, s := range slices.Backward(found) {
+		for _, s := range found {
 			d.Entries = append(d.Entries, s.Seq)
 		}
-		if before = next; len(found) > 0 || next == 0 {
+		if before = next; next == 0 || len(d.Entries) >= command.MaxDigestEntries {
 			break
 		}
 	}
+	d.Entries = d.Entries[:min(len(d.Entries), command.MaxDigestEntries)]
+	slices.Reverse(d.Entries)
 	return d, nil
 }
 
-// maxDigestPages bounds the pages that are read for a digest if all their entries are left out.
+// maxDigestPages bounds the pages that are read for a digest. Pages are short if entries are left out.
 const maxDigestPages = 8
 
 // DigestsAfter calls f with the agents that have digests and their progress, in the order of
