@@ -20,6 +20,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -269,25 +270,25 @@ func (l *PurgeList) Check() error {
 	return nil
 }
 
-// NewestPurgeList reads lists and returns the newest one.
-func NewestPurgeList(paths ...string) (newest PurgeList, err error) {
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return newest, fmt.Errorf("read the purge list: %w", err)
-		}
-		var l PurgeList
-		if err = json.Unmarshal(data, &l); err == nil {
-			err = l.Check()
-		}
-		if err != nil {
-			return newest, fmt.Errorf("purge list %s is not whole: %w", path, err)
-		}
-		if l.CreatedAt > newest.CreatedAt {
-			newest = l
-		}
+// ReadPurgeList reads a list.
+func ReadPurgeList(path string) (l PurgeList, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return l, fmt.Errorf("read the purge list: %w", err)
 	}
-	return newest, nil
+	if err = json.Unmarshal(data, &l); err == nil {
+		err = l.Check()
+	}
+	if err != nil {
+		return l, fmt.Errorf("purge list %s is not whole: %w", path, err)
+	}
+	return l, nil
+}
+
+// Covers reports whether the list has the purges of a cluster: it is that cluster's, or of a cluster that
+// began with its state.
+func (l *PurgeList) Covers(clusterID string) bool {
+	return l.ClusterID == clusterID || slices.ContainsFunc(l.Purged, func(p PurgedEntry) bool { return p.ClusterID == clusterID })
 }
 
 // Purges returns the purges of the list.

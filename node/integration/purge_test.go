@@ -288,22 +288,17 @@ func TestPurgeOneAfterAnother(t *testing.T) {
 }
 
 // TestRestorePurgesAgain: what was purged after a backup is purged in what is restored
-// from it, as the newest list says, and is in no file there.
+// from it, as the list says, and is in no file there.
 func TestRestorePurgesAgain(t *testing.T) {
 	t.Parallel()
 	nodetest.Virtual(t, func(t *testing.T) {
 		old := newCluster(t, 1)
 		ids := old.publishDoomed()
 		file, _ := old.save(0)
-		list := func() string {
-			purged := mustOperate[backup.PurgeList](old, 0, admin.PathPurged, nil)
-			path := file + fmt.Sprint(len(purged.Purged)) + backup.PurgeListSuffix
-			must.Do(t, purged.Write(path))
-			return path
-		}
-		none := list()
 		old.purge(0, ids...)
-		all := list()
+		purged := mustOperate[backup.PurgeList](old, 0, admin.PathPurged, nil)
+		path := file + backup.PurgeListSuffix
+		must.Do(t, purged.Write(path))
 
 		c := emptyCluster(t)
 		nd := c.Add(1)
@@ -315,11 +310,7 @@ func TestRestorePurgesAgain(t *testing.T) {
 		if found, err := fsmtest.FindText(at.DataDir, doomed); err != nil || len(found) == 0 {
 			t.Fatalf("the backup has the word in %s, %v: the test shows nothing", found, err)
 		}
-		newest, err := backup.NewestPurgeList(all, none)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at.DataDir, at.Purged = nd.DataDir(), newest
+		at.DataDir, at.Purged = nd.DataDir(), must.Get(backup.ReadPurgeList(path))(t)
 		founded, err := offline.Restore(at, file)
 		if err != nil || founded.Purged != len(ids) {
 			t.Fatalf("restored %+v, %v", founded, err)
@@ -350,7 +341,7 @@ func TestRestorePurgesAgain(t *testing.T) {
 		if again, err := operate[backup.PurgeList](c, 0, admin.PathPurged, nil); err != nil || len(again.Purged) != len(ids) || again.Purged[0].ClusterID != founded.Former {
 			t.Errorf("the list of the new cluster is %+v, %v", again, err)
 		}
-		if _, err := backup.NewestPurgeList(all, file); err == nil || !strings.Contains(err.Error(), "is not whole") {
+		if _, err := backup.ReadPurgeList(file); err == nil || !strings.Contains(err.Error(), "is not whole") {
 			t.Errorf("a backup as a list: %v", err)
 		}
 	})

@@ -99,20 +99,19 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 	return founded, err
 }
 
-// PurgesKnown returns the time up to which a backup and the list know the purges, in milliseconds
-// since the epoch.
-func (o Offline) PurgesKnown(file string) (int64, error) {
+// Info returns the beginning of a backup.
+func (o Offline) Info(file string) (info backup.Info, err error) {
 	f, err := o.open(file)
 	if err != nil {
-		return 0, fmt.Errorf("open the backup: %w", err)
+		return info, fmt.Errorf("open the backup: %w", err)
 	}
 	defer func() { _ = f.Close() }() // read only
 	b, err := backup.NewReader(f)
 	if err != nil {
-		return 0, err
+		return info, err
 	}
 	defer b.Close()
-	return max(b.Info.Time, o.Purged.CreatedAt), nil
+	return b.Info, nil
 }
 
 // CheckRestore tries a restore of a backup in a new temporary directory, and removes the

@@ -74,23 +74,23 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 	if err != nil {
 		return err
 	}
-	own := c.File + backup.PurgeListSuffix // of the time of the backup
-	var beside []string
 	at.Open, at.Purged, err = c.locate(ctx)
-	if err == nil && !offsite.IsURL(c.File) {
-		beside, err = filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix))
-	}
 	if err != nil {
-		return fmt.Errorf("nothing was restored: %w", err)
+		return c.failed(err)
 	}
-	lists := slices.Concat(beside, c.Purged)
-	newest, err := backup.NewestPurgeList(lists...)
+	info, err := at.Info(c.File)
 	if err != nil {
-		return fmt.Errorf("nothing was restored: %w", err)
+		return c.failed(err)
 	}
-	known := at.Purged.CreatedAt > 0 || c.PurgedFrom != "" || slices.ContainsFunc(lists, func(list string) bool { return list != own })
-	if newest.CreatedAt > at.Purged.CreatedAt {
-		at.Purged = newest
+	own, other, err := c.lists(info)
+	if err != nil {
+		return c.failed(err)
+	}
+	newer := at.Purged.CreatedAt > 0 || c.PurgedFrom != "" || other.CreatedAt > max(own.CreatedAt, info.Time)
+	for _, list := range []backup.PurgeList{own, other} {
+		if list.CreatedAt > at.Purged.CreatedAt {
+			at.Purged = list
+		}
 	}
 	if c.PurgedFrom != "" {
 		list, err := c.fetchList(ctx)
@@ -104,16 +104,52 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 	if c.Check {
 		return c.try(std, at)
 	}
-	if !known {
-		if err := c.checkAccepted(at); err != nil {
+	if !newer {
+		if err := c.checkAccepted(max(info.Time, at.Purged.CreatedAt)); err != nil {
 			return err
 		}
 	}
 	founded, err := offline.Restore(at, c.File)
 	if err != nil {
-		return fmt.Errorf("nothing was restored: %w", err)
+		return c.failed(err)
 	}
 	return c.report(std, "restored and verified", founded)
+}
+
+// failed returns the error of a restore, or of the try of one.
+func (c *snapshotRestoreCommand) failed(err error) error {
+	if c.Check {
+		return fmt.Errorf("%s cannot be restored: %w", c.File, err)
+	}
+	return fmt.Errorf("nothing was restored: %w", err)
+}
+
+// lists returns the list of purges that was saved with a backup in a file, and the newest other one: of
+// those that were named, and of those beside the backup. Beside it may be the lists of other clusters.
+func (c *snapshotRestoreCommand) lists(info backup.Info) (own, other backup.PurgeList, err error) {
+	named := make([]string, len(c.Purged))
+	for i, path := range c.Purged {
+		named[i] = filepath.Clean(path)
+	}
+	var beside []string
+	if !offsite.IsURL(c.File) {
+		if beside, err = filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix)); err != nil {
+			return own, other, err
+		}
+	}
+	ownPath := filepath.Clean(c.File) + backup.PurgeListSuffix
+	for _, path := range slices.Concat(named, beside) {
+		list, err := backup.ReadPurgeList(path)
+		switch {
+		case err != nil:
+			return own, other, err
+		case path == ownPath:
+			own = list
+		case list.CreatedAt > other.CreatedAt && (slices.Contains(named, path) || list.Covers(info.ClusterID)):
+			other = list
+		}
+	}
+	return own, other, nil
 }
 
 // fetchList returns the purge list of a node of the former cluster.
@@ -132,12 +168,9 @@ func (c *snapshotRestoreCommand) fetchList(ctx context.Context) (list backup.Pur
 const listTimeout = 30 * time.Second // for the purge list of a node
 
 // checkAccepted returns the error of a restore without a newer list than that of the backup,
-// unless the operator accepts that texts purged since come back.
-func (c *snapshotRestoreCommand) checkAccepted(at offline.Offline) error {
-	upTo, err := at.PurgesKnown(c.File)
-	if err != nil {
-		return fmt.Errorf("nothing was restored: %w", err)
-	}
+// unless the operator accepts that texts purged since come back. Purges are known up to a time, in
+// milliseconds since the epoch.
+func (c *snapshotRestoreCommand) checkAccepted(upTo int64) error {
 	shown := terminal.TimeText(upTo)
 	if c.Accept == "" {
 		return fmt.Errorf("nothing was restored: purges are known up to %s; texts purged later would be back. Name a newer list with --purged FILE "+
@@ -166,7 +199,7 @@ type tried struct {
 func (c *snapshotRestoreCommand) try(std terminal.Streams, at offline.Offline) error {
 	founded, err := offline.CheckRestore(at, c.File)
 	if err != nil {
-		return fmt.Errorf("%s cannot be restored: %w", c.File, err)
+		return c.failed(err)
 	}
 	return terminal.Show(std.Out, c.JSON, tried{true, founded.Former, founded.Index, founded.Entries, founded.Digest, founded.Rows},
 		fmt.Sprintf("%s can be restored: %s up to index %d, digest %s\nIt was restored, verified and removed again; nothing else was touched.",

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/backup"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -88,6 +90,31 @@ func TestSnapshotCommands(t *testing.T) {
 	must.Do(t, os.Truncate(file, 1000))
 	expect(t, cli.ExitFailed, []string{"snapshot", "inspect", file}, "not a whole backup")
 	expect(t, cli.ExitFailed, []string{"snapshot", "save", filepath.Join(dir, "missing", "backup"), "--cluster-addr", c.Nodes[0].ClusterAddr()}, "nothing was saved")
+}
+
+// TestRestoreWantsNewerList: neither the backup's own list under another spelling, nor that of an older
+// backup, nor that of another cluster counts as a newer list of purges.
+func TestRestoreWantsNewerList(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	addr := c.Nodes[0].ClusterAddr()
+	c.MustPublish(0, nodetest.Post{Body: "An address"})
+	dir := t.TempDir()
+	alone, older, file := filepath.Join(t.TempDir(), "alone"), filepath.Join(dir, "older"), filepath.Join(dir, "newer")
+	for _, to := range []string{alone, older, file} {
+		expect(t, cli.ExitOK, []string{"snapshot", "save", to, "--cluster-addr", addr}, "1 entry")
+	}
+	restore := func(file string) []string {
+		return []string{"snapshot", "restore", file, "--data-dir", filepath.Join(t.TempDir(), "data"), "--node-id", "r"}
+	}
+	expect(t, cli.ExitFailed, restore(filepath.Dir(alone)+"/./alone"), "texts purged later would be back")
+	expect(t, cli.ExitFailed, restore(file), "texts purged later would be back")
+
+	expect(t, cli.ExitOK, []string{"mod", "purge", "e1", "--reason", "an address", "--yes", "--cluster-addr", addr}, "1 of 1 changed")
+	expect(t, cli.ExitOK, []string{"mod", "purge-list", filepath.Join(dir, "later.purged.json"), "--cluster-addr", addr})
+	foreign := backup.PurgeList{ClusterID: "f0e1", CreatedAt: time.Now().Add(time.Hour).UnixMilli()}
+	must.Do(t, foreign.Write(filepath.Join(dir, "foreign.purged.json")))
+	expect(t, cli.ExitOK, restore(file), "1 text purged again")
 }
 
 // TestOnlyWhatWasSavedIsRecorded: the cluster counts a backup once its file is there.
