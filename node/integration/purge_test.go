@@ -287,6 +287,27 @@ func TestPurgeOneAfterAnother(t *testing.T) {
 	})
 }
 
+// TestTimeOfPurgeList: a list has all purges up to its time, also if the node waits before it makes the
+// list. Of two lists the one with the later time counts.
+func TestTimeOfPurgeList(t *testing.T) {
+	t.Parallel()
+	nodetest.Virtual(t, func(t *testing.T) {
+		const cut = 2 * time.Second
+		c := newCluster(t, 3)
+		follower := c.Follower()
+		c.Isolate(follower)
+		begun := time.Now()
+		time.AfterFunc(cut, c.Heal)
+		list := mustOperate[backup.PurgeList](c, follower, admin.PathPurged, nil)
+		if took := time.Since(begun); took < cut {
+			t.Fatalf("the node did not wait for a leader: it took %v", took)
+		}
+		if late := time.UnixMilli(list.CreatedAt).Sub(begun); late > cut/2 {
+			t.Errorf("the list is of %v after the call", late)
+		}
+	})
+}
+
 // TestRestorePurgesAgain: what was purged after a backup is purged in what is restored
 // from it, as the list says, and is in no file there.
 func TestRestorePurgesAgain(t *testing.T) {

@@ -118,6 +118,8 @@ func backupsUntil(v *view.View, purged int64) (string, error) {
 
 // PurgeList returns all purges before the call.
 func (o *Operator) PurgeList(ctx context.Context) (list backup.PurgeList, err error) {
+	// The time comes first: the list may have later purges, and lacks no earlier one.
+	begun := o.cfg.Pipeline.Clocks().Corrected()
 	index, err := o.cfg.Pipeline.ReadIndex(ctx)
 	if err == nil {
 		err = o.cfg.Machine.Wait(ctx, index)
@@ -127,7 +129,7 @@ func (o *Operator) PurgeList(ctx context.Context) (list backup.PurgeList, err er
 	}
 	v := o.cfg.Machine.View()
 	defer v.Release()
-	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: o.cfg.Pipeline.Clocks().Corrected().UnixMilli(), Purged: []backup.PurgedEntry{}}
+	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: begun.UnixMilli(), Purged: []backup.PurgedEntry{}}
 	err = v.Purges(0, func(p state.Purge) error {
 		if p.ID != "" && p.ID != state.RefusedTexts { // a backup has the keys of its own time, and no log
 			list.Purged = append(list.Purged, backup.PurgedEntry{ClusterID: p.Cluster, ID: p.ID, CreatedAt: p.CreatedAt})
