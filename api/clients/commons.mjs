@@ -296,7 +296,7 @@ export class Commons {
     if (this.minIndex) headers.set("X-Commons-Min-Index", String(this.minIndex));
     if (this.key) headers.set("Authorization", "Bearer " + this.key);
     const { timeout, signal } = this.options;
-    const watch = watchSilence(isStream ? streamTimeout : timeout + Number(call.query.wait ?? 0), signal);
+    const watch = watchSilence(isStream ? streamTimeout : timeout + Number(call.query.wait ?? call.body?.wait ?? 0), signal);
     const body = call.body && JSON.stringify(call.body);
     let response, text;
     try {

@@ -283,7 +283,8 @@ class Commons:
 
     def _attempt(self, base: str, call: _Call, index: int) -> Any:
         """Sends a call once, and returns its answer: of a stream the first event, and an iterator over the others."""
-        timeout = self.timeout + float(call.query.get("wait") or 0) if call.after is None else STREAM_TIMEOUT
+        wait = float(call.query.get("wait") or call.body.get("wait") or 0)
+        timeout = self.timeout + wait if call.after is None else STREAM_TIMEOUT
         request = self._request(base, call, index)
         try:
             response = (self._direct if _is_loopback(base) else self._opener).open(request, timeout=timeout)
