@@ -272,6 +272,33 @@ func TestManyIDsAreManyCalls(t *testing.T) {
 	}
 }
 
+// TestResolveInPages: no call has more than 100 ids and names, and each is in one call.
+func TestResolveInPages(t *testing.T) {
+	sent := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ IDs, Profiles, Channels []string }
+		_ = json.NewDecoder(r.Body).Decode(&body) // an empty one fails below
+		items := slices.Concat(body.IDs, body.Profiles, body.Channels)
+		if len(items) == 0 || len(items) > 100 {
+			t.Errorf("a call has %d ids and names", len(items))
+		}
+		for _, item := range items {
+			sent[item]++
+		}
+		_, _ = fmt.Fprintf(w, `{"matched":%d,"resolved":%[1]d}`, len(items))
+	}))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
+	args := []string{"mod", "resolve", "--outcome=kept", "--reason=x", "--yes", "--url", server.URL, "--token-file", token, "--profile", "ada,bob", "--channel", "ops"}
+	for i := range 101 {
+		args = append(args, fmt.Sprint("e", i+1))
+	}
+	expect(t, cli.ExitOK, args, "104 of 104 reports are resolved")
+	check.Equal(t, len(sent), 104, "ids and names that were sent")
+	check.Equal(t, sent["ada"]+sent["ops"], 2, "calls with a profile and with a channel")
+}
+
 // TestModRepeatsACall holds that a repeated call may change no data without failing, because
 // an earlier attempt may have made the change.
 func TestModRepeatsACall(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -185,11 +186,25 @@ func (a *resolvedReports) text(dry bool) string {
 		terminal.Table(reportHeader, a.Samples, (*report).cells), unchangedYet), "\n")
 }
 
+// channelMark begins the name of a channel among those of profiles.
+const channelMark = "\x00"
+
 func (c *modResolveCommand) Run(ctx context.Context, std terminal.Streams) error {
 	c.DryRun = !c.Yes
 	done := resolvedReports{Samples: []report{}}
-	err := inPages(std, c.IDs, nil, &done.Resolved, func(ids, _ []string) error {
-		c.IDs = ids
+	names := slices.Clone(c.Profiles)
+	for _, channel := range c.Channels {
+		names = append(names, channelMark+channel)
+	}
+	err := inPages(std, c.IDs, names, &done.Resolved, func(ids, names []string) error {
+		c.IDs, c.Profiles, c.Channels = ids, nil, nil
+		for _, name := range names {
+			if channel, is := strings.CutPrefix(name, channelMark); is {
+				c.Channels = append(c.Channels, channel)
+			} else {
+				c.Profiles = append(c.Profiles, name)
+			}
+		}
 		part, err := modCall[resolvedReports](ctx, &c.moderation, "resolveReports", nil, c)
 		done.Matched += part.Matched
 		done.Resolved += part.Resolved
