@@ -72,6 +72,7 @@ func TestOperatorCommands(t *testing.T) {
 		{[]string{"settings", "set", "daily-bytes=4GiB"}, cli.ExitOK, "daily-bytes is kept for senders below 1.0 MiB."},
 		{[]string{"settings", "set", "daily-bytes=much"}, cli.ExitFailed, "write it as daily-bytes=512MiB"},
 		{[]string{"settings", "set", "daily-bytes=1025TiB"}, cli.ExitFailed, "not a number of bytes up to 1024 TiB"},
+		{[]string{"settings", "set", "alike-hourly=many"}, cli.ExitFailed, "not a number of texts; write it as alike-hourly=20, or 0"},
 		{[]string{"settings", "set", "bytes=1"}, cli.ExitFailed, "there are daily-bytes, sender-bytes, proven-only, alike-hourly"},
 		{[]string{"settings", "set", "bytes=1", "proven-only=perhaps"}, cli.ExitFailed, "\"proven-only=perhaps\": neither true nor false"},
 		{[]string{"mod", "hide", "e99", "--reason", "x"}, cli.ExitFailed, "e99 names no entry that exists.\n0 of 0 changed (hide)"},

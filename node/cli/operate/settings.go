@@ -101,8 +101,12 @@ func readSetting(change *admin.SettingsChange, s string) error {
 		return fmt.Errorf("%q: %w", s, notDays)
 	case name == "sender-memory":
 		change.SenderDays = &days
-	case name == "alike-hourly" && err == nil:
-		change.AlikeHourly = &bytes
+	case name == "alike-hourly":
+		texts, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q: not a number of texts; write it as alike-hourly=20, or 0 for no bound", s)
+		}
+		change.AlikeHourly = &texts
 	case err != nil:
 		return fmt.Errorf("%q: %w; write it as %s=512MiB, or 0 for no bound", s, err, name)
 	case name == "daily-bytes":
