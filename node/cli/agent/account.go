@@ -212,12 +212,27 @@ func openFiles() files {
 
 func (f files) path(name string) string { return filepath.Join(f.dir, name) }
 
-// save replaces a file, with mode 0600.
+// save replaces a file, with mode 0600. Other commands may save the same one at the same time.
 func (f files) save(name string, data []byte) error {
 	if f.err != nil {
 		return f.err
 	}
-	return errors.Join(os.MkdirAll(f.dir, directoryMode), cluster.WriteFileAtomic(f.path(name), data))
+	if err := os.MkdirAll(f.dir, directoryMode); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(f.dir, name+".*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(data)
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), f.path(name))
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name()) // the first error is the one to report
+		return err
+	}
+	return cluster.SyncDir(f.dir)
 }
 
 // saveLogin stores a login.
