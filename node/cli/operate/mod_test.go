@@ -333,6 +333,24 @@ func TestModRepeatsACall(t *testing.T) {
 	}
 }
 
+// TestNoteIsAddedOnce: a note whose answer was lost may be there, and is not added again.
+func TestNoteIsAddedOnce(t *testing.T) {
+	notes := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if notes++; notes == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"error":"It may have been written.","code":"outcome_unknown","issues":[],"retryable":true}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"number":2}`)
+	}))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
+	expect(t, cli.ExitFailed, []string{"mod", "note", "--agent", "eve", "Was warned", "--url", server.URL, "--token-file", token}, "may have been written")
+	check.Equal(t, notes, 1, "notes that were added")
+}
+
 // TestModAsksBack: a pattern is tested without a rule, and a wide block needs --yes.
 func TestModAsksBack(t *testing.T) {
 	t.Parallel()

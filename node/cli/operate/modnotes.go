@@ -30,7 +30,7 @@ type notedNumber struct {
 
 // Run adds or removes a note.
 func (c *noteCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "setNote", nil, c, func(n *notedNumber) string {
+	return modShow(ctx, std, &c.moderation, setNote, nil, c, func(n *notedNumber) string {
 		if c.Remove > 0 {
 			return fmt.Sprintf("note %d is removed", n.Number)
 		}
