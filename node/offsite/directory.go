@@ -16,8 +16,10 @@ import (
 type directory string
 
 const (
-	directoryMode = 0o700
-	partial       = ".partial" // ends the name of a file that is being written
+	// The modes of directories and files. Backups hold data that is never public.
+	directoryMode, fileMode = 0o700, 0o600
+
+	partial = ".partial" // ends the name of a file that is being written
 	// lostAndFound is a directory at the top of many file systems that root alone can read.
 	lostAndFound = "lost+found"
 )
@@ -35,7 +37,7 @@ func (d directory) Put(ctx context.Context, name string, r io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(path), directoryMode); err != nil {
 		return err
 	}
-	f, err := os.Create(path + partial)
+	f, err := os.OpenFile(path+partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,8 @@ func TestMountedFileSystem(t *testing.T) {
 	s := must.Get(offsite.Open("file://"+dir, offsite.Access{}))(t)
 	must.Do(t, s.Put(t.Context(), "a/one", strings.NewReader("first")))
 	check.Diff(t, names(t, s), []string{"a/one"}, "objects")
+	info := must.Get(os.Stat(filepath.Join(dir, "a", "one")))(t)
+	check.Equal(t, info.Mode().Perm(), 0o600, "mode of an object")
 }
 
 // sharedStore is a store that another process changes after each list.
