@@ -351,6 +351,32 @@ func TestNoteIsAddedOnce(t *testing.T) {
 	check.Equal(t, notes, 1, "notes that were added")
 }
 
+// TestLiftGoesOn: a rule that an attempt with a lost answer has lifted does not keep the others from
+// being lifted. A rule that was lifted before the call does.
+func TestLiftGoesOn(t *testing.T) {
+	answers := make(chan int, 3)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		status := <-answers
+		w.WriteHeader(status)
+		if status == http.StatusUnprocessableEntity {
+			_, _ = io.WriteString(w, `{"error":"The request has 1 problem.","code":"invalid","issues":[{"field":"number","message":"is that of no rule"}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"number":8,"record":1}`)
+	}))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
+	lift := []string{"mod", "lift", "7", "8", "--url", server.URL, "--token-file", token}
+	for _, status := range []int{http.StatusServiceUnavailable, http.StatusUnprocessableEntity, http.StatusOK} {
+		answers <- status
+	}
+	expect(t, cli.ExitOK, lift, "rule 8 is lifted")
+	answers <- http.StatusUnprocessableEntity
+	expect(t, cli.ExitFailed, lift, "is that of no rule")
+	check.Equal(t, len(answers), 0, "calls that were not made")
+}
+
 // TestModAsksBack: a pattern is tested without a rule, and a wide block needs --yes.
 func TestModAsksBack(t *testing.T) {
 	t.Parallel()
