@@ -348,6 +348,13 @@ func TestDryRunOfARepeat(t *testing.T) {
 	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "repeats") {
 		t.Errorf("%v", got.Notes)
 	}
+	next := map[string]any{"agent": "ada", "action": "claim", "next": map[string]any{}, "request_id": "request-2"}
+	s.Post("/api/jobs", next).Must(t, http.StatusCreated)
+	next["dry_run"] = true
+	got = dry(t, s, func() *apitest.Response { return s.Post("/api/jobs", next) })
+	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "repeats") {
+		t.Errorf("a claim of the next job: %v", got.Notes)
+	}
 }
 
 // TestDryRunsAreCounted: an address has 30 a minute, which its writes and rejections leave

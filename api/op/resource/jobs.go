@@ -510,7 +510,7 @@ func (j *jobForm) Preview(view *view.View, _ command.Payload) (wire.Object, erro
 		{fieldResult.Name, j.result.Value},
 	}...)
 	status := j.after
-	if j.next != nil {
+	if j.next != nil && !j.next.repeats {
 		o = o.With(fieldJobID.Name, j.next.candidates[0])
 	}
 	if j.op == command.OpPostJob {
