@@ -223,6 +223,11 @@ func TestTooManyClaims(t *testing.T) {
 	if p.Code != "too_many_claims" || p.Retryable || !strings.Contains(p.Error, "claimed_by=") || string(p.Example) != "{}" {
 		t.Errorf("%+v", p)
 	}
+	next := map[string]any{"agent": "bob", "action": "claim", "next": map[string]any{}}
+	for _, dry := range []bool{false, true} {
+		next["dry_run"] = dry
+		s.Post("/api/jobs", next).Want(t, http.StatusConflict, "too_many_claims")
+	}
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": "j1"})
 	onJobs(t, s, http.StatusCreated, one)
 }

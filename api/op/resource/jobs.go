@@ -258,6 +258,9 @@ var problemsOfAll = []command.Problem{
 
 // Inspect returns the problems of the job, without a valid name only those of every caller.
 func (j *jobForm) Inspect(view *view.View) ([]command.Problem, error) {
+	if j.next != nil && len(j.next.candidates) > 0 { // in a dry run
+		return view.JobProblems(j.op, j.next.candidates[0], j.Author.Signature())
+	}
 	if j.next != nil || j.Problems.Has(fieldJobID.Name) || j.op == command.OpPostJob && j.Problems.Has(write.FieldAgent.Name) {
 		return j.Form.Inspect(view)
 	}
