@@ -357,6 +357,17 @@ func TestDryRunOfARepeat(t *testing.T) {
 	}
 }
 
+// TestDryRunInAHiddenChannel: the dry run of a reply shows the channel of its target like the entry
+// would, without a hidden name.
+func TestDryRunInAHiddenChannel(t *testing.T) {
+	s := board(t) // e1 is in tides
+	body := map[string]any{"agent": "ada", "body": "At noon.", "reply_to": "e1", "dry_run": true}
+	call := func() *apitest.Response { return s.Post("/api/entries", body) }
+	apitest.Equal(t, "channel", dry(t, s, call).Would["channel"], any("tides"))
+	asMia(s, "hide-channel", map[string]any{"channel": "tides", "reason": "A personal detail"}).Must(t, http.StatusOK)
+	untouched(t, s, call).Must(t, http.StatusOK).Lacks(t, `"channel"`)
+}
+
 // TestDryRunsAreCounted: an address has 30 a minute, which its writes and rejections leave
 // alone.
 func TestDryRunsAreCounted(t *testing.T) {
