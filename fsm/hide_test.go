@@ -179,6 +179,30 @@ func TestHiddenJob(t *testing.T) {
 	check.Diff(t, r.jobs(view.JobQuery{Status: state.JobOpen}), []uint64{seq}, "open")
 }
 
+// TestHiddenClaimIsNotTold: the agent whose claim ran out is not told of a claim that is hidden.
+func TestHiddenClaimIsNotTold(t *testing.T) {
+	r := newRig(t)
+	brief := func(agent string) *command.ClaimJob {
+		return &command.ClaimJob{JobAction: onJob(agent, 1), TTL: 1}
+	}
+	r.run(postJob("ada"), brief("bob"))
+	r.run(&command.Tick{})
+	claim := r.run(brief("eve"))[0].Entry
+	expectTold := func(want bool, when string) {
+		t.Helper()
+		v := r.View()
+		defer v.Release()
+		has := must.Get(v.HasFor(&view.Preferences{AgentKey: "bob"}, 0))(t)
+		check.Equal(t, has, want, "bob has news %s", when)
+		check.Equal(t, len(r.home("bob", 0).ForYou) > 0, want, "home of bob lists the claim %s", when)
+	}
+	expectTold(true, "of the claim")
+	r.run(hide(state.EntryID(claim)))
+	expectTold(false, "while it is hidden")
+	r.run(unhide(state.EntryID(claim)))
+	expectTold(true, "when it is shown again")
+}
+
 // TestHiddenDelivery: what waits is dropped, and not queued again.
 func TestHiddenDelivery(t *testing.T) {
 	r := newRig(t)

@@ -165,10 +165,14 @@ func (v *View) HasFor(p *Preferences, since int64) (has bool, err error) {
 		return false, err
 	}
 	left := 0
-	err = rows.Oldest(home.PartInbox, first, func(key, _ []byte) (bool, error) {
+	err = rows.Oldest(home.PartInbox, first, func(key, value []byte) (bool, error) {
+		seq := binary.BigEndian.Uint64(key)
+		if hidden, _, err := v.hiddenClaim(seq, value); hidden || err != nil {
+			return true, err
+		}
 		out, err := p.narrow(), error(nil)
 		if out {
-			out, err = v.leftOut(p, binary.BigEndian.Uint64(key))
+			out, err = v.leftOut(p, seq)
 		}
 		left++
 		has = !out || left == command.MaxForYou
@@ -192,14 +196,14 @@ func (v *View) fillInbox(h *Home, rows *home.Lists, first uint64) error {
 	end := uint64(0) // the first seq after the log entry of the last item
 	return rows.Oldest(home.PartInbox, first, func(key, value []byte) (bool, error) {
 		seq := binary.BigEndian.Uint64(key)
+		hidden, reason, err := v.hiddenClaim(seq, value)
+		if hidden || err != nil {
+			return err == nil, err
+		}
 		if end != 0 && seq >= end {
 			h.More = true
 			last, _, err := v.Meta(h.ForYou[len(h.ForYou)-1].Seq)
 			h.Now = last.CreatedAt
-			return false, err
-		}
-		reason, err := home.DecodeReason(value)
-		if err != nil {
 			return false, err
 		}
 		h.ForYou = append(h.ForYou, InboxItem{seq, reason})
@@ -208,6 +212,18 @@ func (v *View) fillInbox(h *Home, rows *home.Lists, first uint64) error {
 		}
 		return true, err
 	})
+}
+
+// hiddenClaim returns the reason in a row of an inbox, and whether the entry is the hidden claim of a
+// job that the agent had claimed before. Hiding removes the other rows of an entry, but the agents
+// that its row names do not include this one.
+func (v *View) hiddenClaim(seq uint64, row []byte) (hidden bool, reason home.Reason, err error) {
+	reason, err = home.DecodeReason(row)
+	if err != nil || reason != home.ReasonClaimLost {
+		return false, reason, err
+	}
+	m, _, err := v.Meta(seq)
+	return m.Hidden, reason, err
 }
 
 // nextCommit returns the first seq after the log entry that an entry is in.
