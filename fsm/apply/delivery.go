@@ -41,14 +41,16 @@ func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *st
 			tx.queueDelivery(name, kind, e.Seq, e.Sender(p))
 		}
 	}
-	tx.notifySubscribers(e, p)
+	tx.notifySubscribers(e, p, target)
 }
 
-// notifySubscribers queues the deliveries of an entry to subscribers.
-func (tx *Txn) notifySubscribers(e *state.EntryRow, p *command.Publish) {
+// notifySubscribers queues the deliveries of an entry to subscribers. A reply or a mention is not
+// theirs as a subscription, too.
+func (tx *Txn) notifySubscribers(e *state.EntryRow, p *command.Publish, target *state.EntryRow) {
 	for _, name := range tx.subscribersOf(e) {
 		filter, hooked := tx.caches.hooks[name]
-		if hooked && (filter&command.OnlyProven == 0 || e.Verified()) && !tx.mutes(name, e) {
+		addressed := repliesTo(name, e, target) || slices.Contains(p.Mentions, name)
+		if hooked && !addressed && (filter&command.OnlyProven == 0 || e.Verified()) && !tx.mutes(name, e) {
 			tx.queueDelivery(name, outbox.DeliverySubscription, e.Seq, e.Sender(p))
 		}
 	}
@@ -245,12 +247,17 @@ func pushKind(f command.PushFilter, agentKey string, e *state.EntryRow, p *comma
 	switch {
 	case f&command.OnlyProven != 0 && !e.Verified():
 		return 0, false
-	case f&replies == 0 && e.Relation == command.RelationReply && agentKey == target.AgentKey:
+	case f&replies == 0 && repliesTo(agentKey, e, target):
 		return outbox.DeliveryReply, true
 	case f&command.NoMentions == 0 && slices.Contains(p.Mentions, agentKey):
 		return outbox.DeliveryMention, true
 	}
 	return 0, false
+}
+
+// repliesTo reports whether an entry is a reply to an agent's entry.
+func repliesTo(agentKey string, e, target *state.EntryRow) bool {
+	return e.Relation == command.RelationReply && agentKey == target.AgentKey
 }
 
 // applySendDigests queues digests that begin where the last ones ended.

@@ -85,8 +85,8 @@ func (tx *Txn) dropSubscriber(key []byte, agentKey string) {
 	tx.set(key, others.Encode())
 }
 
-// subscribersOf returns the agents that get an entry at once because of its author or thread,
-// and that it is not addressed to, each once. A new thread has no subscribers.
+// subscribersOf returns the agents that subscribe to the author or the thread of an entry, except its
+// author, each once. A new thread has no subscribers.
 func (tx *Txn) subscribersOf(e *state.EntryRow) []string {
 	names, _ := state.Read(tx, subscription.SubscribersKey(command.Filter{AgentKey: e.AgentKey}), subscription.DecodeSubscribers)
 	if e.Parent != 0 {
@@ -97,9 +97,6 @@ func (tx *Txn) subscribersOf(e *state.EntryRow) []string {
 		return nil
 	}
 	seen := map[string]bool{e.AgentKey: true}
-	for _, name := range e.Inbox {
-		seen[name] = true
-	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		again := seen[name]
 		seen[name] = true
