@@ -137,6 +137,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 			[]command.Payload{
 				post("bob", func(p *command.Publish) { p.Channel = "den" }),
 				post("bob", relate(command.RelationReply, 2)), // of which e2 is
+				post("bob", func(p *command.Publish) { relate(command.RelationReply, 2)(p); p.Channel = "general" }),
 			},
 			[]command.Payload{post("bob", nil)},
 		},

@@ -202,6 +202,10 @@ func (p *Policy) Against(s Facts, c command.Payload, w *Writer) (rejects, holds 
 	subjects := []RuleSubject{{Kind: command.RuleAll}, {command.RuleName, w.AgentKey}}
 	if p.channels {
 		subjects = append(subjects, RuleSubject{command.RuleChannel, ChannelOfCommand(s, c)})
+		if reply, publishes := c.(*command.Publish); publishes && reply.Relation == command.RelationReply {
+			target, _ := Resolve(s, reply.Target) // which may be in another channel
+			subjects = append(subjects, RuleSubject{command.RuleChannel, target.Channel})
+		}
 	}
 	if w.Strength == command.Unproven {
 		subjects = append(subjects, RuleSubject{Kind: command.RuleUnproven})
