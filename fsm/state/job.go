@@ -184,6 +184,11 @@ func (j JobRow) At(now int64) JobRow {
 	return j
 }
 
+// isHeldBy reports whether the entry of a claim holds the job, also while a result waits for the poster.
+func (j JobRow) isHeldBy(claim uint64) bool {
+	return (j.Status == JobClaimed || j.Status == JobReview) && j.Claim == claim
+}
+
 // Encode returns the row of SpaceJob.
 func (j JobRow) Encode() []byte {
 	dst := []byte{byte(j.Status), Bit(j.ProvenOnly, 1)}

@@ -231,7 +231,7 @@ func (w *Writer) eraseProblems(s Facts, e *EntryRow) (problems []command.Problem
 		problems = append(problems, command.ProblemEraseReported)
 	}
 	if e.ParentType == TypeJob && e.Relation == command.RelationReply {
-		if job := JobOf(s, e.Parent).At(s.Instant()); job.Status == JobClaimed && job.Claim == e.Seq {
+		if job := JobOf(s, e.Parent).At(s.Instant()); job.isHeldBy(e.Seq) {
 			problems = append(problems, command.ProblemJobClaimed)
 		}
 	}
