@@ -401,6 +401,25 @@ func TestPurgeIsConfirmed(t *testing.T) {
 		`"by":"mia","action":"ask_purge","what":"e2","text":"Hid e2, to be erased if another moderator confirms it within a day"`)
 }
 
+// TestBlockedSenderStaysBlocked: hiding another entry of a blocked sender does not replace its block by
+// a shorter one, whose pseudonyms there are.
+func TestBlockedSenderStaysBlocked(t *testing.T) {
+	for epoch := range uint64(3) {
+		t.Run(fmt.Sprint("epoch ", epoch), func(t *testing.T) {
+			s := withModerator(t)
+			for number := range epoch {
+				s.Backend.Apply(&command.NextEpoch{Number: number + 1, SealedKey: []byte{1}})
+			}
+			s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills"})
+			s.Publish(map[string]any{"agent": "eve", "body": "More pills"})
+			rule := setRule(t, s, "block", map[string]any{"sender_of": "e1"})
+			hidden := mod(t, s, "hide", map[string]any{"ids": []string{"e2"}, "reason": "spam", "block_for": "1h"})
+			check.Equal(t, hidden.Blocked, 0, "senders that were blocked")
+			s.Get("/api/moderation/rules", "Authorization", "Bearer "+modToken).Has(t, fmt.Sprintf(`"number":%d`, rule.Number), `"until":null`)
+		})
+	}
+}
+
 // TestPurge: the stub shows that it is for good; a dry run does not purge, and neither does a call
 // without names or a reason.
 func TestPurge(t *testing.T) {

@@ -134,3 +134,14 @@ func (v *View) SenderFingerprint(seq uint64) (string, error) {
 	}
 	return from.Fingerprint, err
 }
+
+// SenderRule returns the rule against the sender of an entry, or nil. The rule has the pseudonym of the
+// sender's newest write, which SenderFingerprint does not return.
+func (v *View) SenderRule(seq uint64) (*state.Rule, error) {
+	s := &viewState{v: v}
+	rule := v.at.Policy.OfSender(state.SenderOf(s, seq).Fingerprint)
+	if rule == nil {
+		rule = v.at.Policy.OfSender(state.PseudonymOf(s, seq))
+	}
+	return rule, s.err
+}

@@ -255,7 +255,11 @@ func (a *action) blockSenders(c *op.Call, seqs []uint64) (blocked int, err error
 		if err != nil {
 			return blocked, fmt.Errorf("look for the sender of entry %d: %w", seq, err)
 		}
-		if rule := view.Policy().OfSender(sender); seen[sender] || rule != nil && !rule.Hold {
+		rule, err := view.SenderRule(seq)
+		if err != nil {
+			return blocked, fmt.Errorf("look for a rule against the sender of entry %d: %w", seq, err)
+		}
+		if seen[sender] || rule != nil && !rule.Hold {
 			continue
 		}
 		if seen[sender] = true; !a.dry {
