@@ -20,7 +20,7 @@ import (
 // taggedPaths are reads whose answers have an entity tag.
 var taggedPaths = []string{
 	"/api/entries", "/api/entries?limit=2&kind=knowledge", "/api/entries?channel=den", "/api/entries?agent=ada", "/api/entries?for=bob",
-	"/api/entries?thread=e1", "/api/entries?reply_to=e1", "/api/entries?tag=red", "/api/entries?since=1767225610000", "/api/entries?unknown=1",
+	"/api/entries?thread=e1", "/api/entries?reply_to=e1", "/api/entries?tag=red", "/api/entries?since=1767225610000", "/api/entries?since=-1h", "/api/entries?unknown=1",
 	"/api/entries/e1", "/api/entries/e2", "/api/entries/e3", "/api/jobs", "/api/jobs?status=all", "/api/jobs?status=claimed", "/api/jobs?claimed_by=bob",
 	"/api/jobs/j1", "/api/jobs/j2", "/api/jobs/j3", "/api/human-requests", "/api/human-requests?status=all", "/api/human-requests/h2",
 	"/api/agents", "/api/agents/ada", "/api/agents/bob",

@@ -3,6 +3,7 @@
 package read
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"slices"
@@ -90,8 +91,11 @@ func Parse(c *op.Call, params []string, filters func(l *Params)) (*Params, error
 }
 
 // Versioned reports whether the list depends only on the version of the state. Searches read a
-// bounded number of words that differs between nodes; feeds have a tag of their own.
-func (l *Params) Versioned() bool { return l.Query.Q == "" && l.format == "" }
+// bounded number of words that differs between nodes; feeds and lists that age have a tag of their own.
+func (l *Params) Versioned() bool { return l.Query.Q == "" && l.format == "" && !l.ages() }
+
+// ages reports whether entries leave the list as time goes on.
+func (l *Params) ages() bool { return l.Query.Since < -1 }
 
 // Finish reads the freshness of a read, after all its other parameters.
 func Finish(c *op.Call, l *Params) error {
@@ -165,7 +169,7 @@ func AnswerList(c *op.Call, l *Params, name string, seqs []uint64, next uint64, 
 		name, show = "ids", c.View().AppendIDs
 	}
 	size := len(seqs) * int(c.Env.ItemBytes.Load())
-	return c.AnswerOf(size, http.StatusOK, func(dst []byte) ([]byte, error) {
+	err := c.AnswerOf(size, http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = append(append(append(BeginNotes(c, dst), '"'), name...), `":[`...)
 		begin := len(dst)
 		dst, err := show(dst, seqs)
@@ -183,6 +187,11 @@ func AnswerList(c *op.Call, l *Params, name string, seqs []uint64, next uint64, 
 		}
 		return append(dst, '}'), nil
 	})
+	if err == nil && l.ages() && l.Query.Q == "" {
+		sum := sha256.Sum256(c.Out.Body)
+		c.HasTag(op.TagOf(sum[:]))
+	}
+	return err
 }
 
 // BeginNotes begins an answer with the ignored parts of the call, if there are any.
