@@ -651,6 +651,9 @@ func TestA2ADataCommands(t *testing.T) {
 		{`[{"data":{"command":"jobs"}}]`, "j3 (open) cyd: Count otters", `"jobs":[{"id":"j3"`},
 		{`[{"data":{"command":"jobs","status":"done"}}]`, "There are no such jobs", `"jobs":[]`},
 		{`[{"data":{"command":" Search ","q":"otters","limit":1,"kind":"knowledge"}}]`, "e2 [knowledge] bob", `"entries":[{"id":"e2"`},
+		{`[{"data":{"command":"search","q":"otters","brief":true}}]`, "Found, newest first: j3 e2 e1.", `"ids":["j3","e2","e1"]`},
+		{`[{"data":{"command":"jobs","brief":true}}]`, "Jobs: j3.", `"ids":["j3"]`},
+		{`[{"data":{"command":"jobs","brief":true,"status":"done"}}]`, "There are no such jobs", `"ids":[]`},
 		{`[{"data":{"command":"search","channel":["general"]}}]`, "e1 [general] ada", `"entries":[{"id":"e1"`},
 		{`[{"text":"my home"},{"data":{"command":"read","id":"e1"}}]`, "The text of your message was not published", `"entry":{"id":"e1"`},
 	} {
