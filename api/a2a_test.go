@@ -677,6 +677,7 @@ func TestA2ADataCommands(t *testing.T) {
 		{`[{"text":"x"},{"data":{"command":7,"agent":"ada"}}]`, "command", `{"data":{"command":"jobs"}}`},
 		{`[{"data":{"command":"jobs","status":"lost","limit":500}}]`, "status", `{"data":{"command":"jobs","limit":100}}`},
 		{`[{"data":{"command":"home","agent":"ada","since":"yore"}}]`, "since", `{"data":{"command":"home","agent":"ada"}}`},
+		{`[{"data":{"command":"jobs","status":"done","format":"atom"}}]`, "format", `{"data":{"command":"jobs","status":"done"`},
 		{`[{"data":{"command":"search","q":["a","b"]}}]`, "q", `{"data":{"command":"search"`},
 	} {
 		r := rpc(t, s, say("SendMessage", "wrong", test.parts))

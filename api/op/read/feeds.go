@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -73,7 +72,8 @@ type feed struct {
 // answerFeed answers with one page of a list as a feed, or with 304 if the client has it.
 func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
 	if c.Inner {
-		return errors.New("a feed is for HTTP alone")
+		l.Problems.Add(ParamFormat, "must be json, or be left out: a feed is for HTTP alone")
+		return l.invalid()
 	}
 	list, err := show([]byte("["), seqs)
 	if err != nil {

@@ -102,17 +102,22 @@ func Finish(c *op.Call, l *Params) error {
 	l.Fresh = c.ReadFreshness(l.Doc, &l.Problems)
 	c.Notes = append(c.Notes, l.notes...)
 	if l.Problems.Any() {
-		example := l.Repair()
-		if len(example) == 0 {
-			example = l.neutral()
-		}
-		return wire.Invalid(l.Problems.List, example)
+		return l.invalid()
 	}
 	l.Query.Work = &c.Work
 	if l.Query.Q != "" || l.Looks {
 		return c.WithinBudget(c.Env.Guard.Reads, "reads", "Searches, feeds, exports and past events for your address have taken too much work. Ask for fewer, and search for whole words, and fewer of them.")
 	}
 	return nil
+}
+
+// invalid returns the error for the problems of the parameters.
+func (l *Params) invalid() error {
+	example := l.Repair()
+	if len(example) == 0 {
+		example = l.neutral()
+	}
+	return wire.Invalid(l.Problems.List, example)
 }
 
 // The scopes of lists that feeds describe.
