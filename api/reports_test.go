@@ -182,6 +182,9 @@ func TestReportsOfNames(t *testing.T) {
 		})
 	}
 	profile := sendReport(t, s, http.StatusCreated, map[string]any{"profile": "@EVE", "reason": "spam", "text": "It advertises"})
+	if tool := newToolbox(t, s).use("get_report", args{"id": profile.Report.ID}); !strings.Contains(tool.text, "of @eve (spam)") {
+		t.Errorf("as a tool: %s", tool.text)
+	}
 	channel := sendReport(t, s, http.StatusCreated, map[string]any{"channel": "#Pills-0123", "reason": "secret", "text": "A telephone number"})
 	check.Equal(t, sendReport(t, s, http.StatusOK, map[string]any{"profile": "eve", "reason": "other", "text": "Once more"}).Report.ID, profile.Report.ID, "the receipt of a repeat")
 	s.Get("/api/reports/"+profile.Report.ID).Has(t, `"entryId":null,"name":"@eve"`)
