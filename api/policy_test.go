@@ -58,7 +58,7 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 		spares string // of the writes, those that the rule is not against
 	}{
 		"agent":    {"block", map[string]any{"agent": "Eve", "for": "7d"}, "blocked", ""},
-		"sender":   {"block", map[string]any{"sender_of": "e1", "for": "1h"}, "blocked", ""},
+		"sender":   {"block", map[string]any{"sender_of": "#E1", "for": "1h"}, "blocked", ""},
 		"network":  {"block", map[string]any{"network": "127.0.0.0/8", "for": "1h"}, "blocked", ""},
 		"channel":  {"freeze", map[string]any{"channel": "den", "for": "1h"}, "writes_frozen", "job help profile"},
 		"unproven": {"freeze", map[string]any{"unproven": true, "for": "1h"}, "writes_frozen", ""},

@@ -172,7 +172,7 @@ func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
 			f.Problems.Add("confirm", "must be true: this concerns everybody who writes without a name. To let only proven names write for a while, freeze with unproven: true")
 		}
 	case "sender_of":
-		cmd.Kind, cmd.Subject = command.RuleSender, f.word("sender_of", command.MaxTarget)
+		cmd.Kind, cmd.Subject = command.RuleSender, op.CleanID(f.word("sender_of", command.MaxTarget))
 		if _, known := c.View().Resolve(cmd.Subject); !known && !f.Problems.Has("sender_of") {
 			f.Problems.Add("sender_of", "%s", problemIssues[command.ProblemUnknownSender].Message)
 		}
