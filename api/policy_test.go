@@ -102,6 +102,19 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 	}
 }
 
+// TestUnchangedProfileWhileFrozen: a registration that changes no field is accepted while writes are
+// frozen, also with the receiver that the profile has.
+func TestUnchangedProfileWhileFrozen(t *testing.T) {
+	s := withModerator(t)
+	hook(s.Backend)
+	send := func() *apitest.Response {
+		return s.Post("/api/agents", map[string]any{"id": "Ada", "notify_url": "https://example.org/hook", "edit_key": hookKey})
+	}
+	send().Must(t, http.StatusCreated) // the key counts as used from here on
+	setRule(t, s, "freeze", map[string]any{"all": true, "for": "1h"})
+	send().Want(t, http.StatusCreated, "Nothing was changed")
+}
+
 // TestPolicyIsCheckedAgain: a write that was checked against an older policy than the state has
 // when it is applied is checked again, and the client does not notice.
 func TestPolicyIsCheckedAgain(t *testing.T) {

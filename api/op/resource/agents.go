@@ -282,7 +282,7 @@ func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
 		return write.Explain(c, f, err)
 	}
 	view, change := c.NewestView(), f.registration()
-	if err := write.Examine(c, change); err != nil {
+	if err := write.Examine(c, change); err != nil || c.Examined.Repeats {
 		return err
 	}
 	if err := write.CheckPolicy(c, change, &change.Proof); err != nil {
