@@ -179,6 +179,22 @@ func TestHiddenJob(t *testing.T) {
 	check.Diff(t, r.jobs(view.JobQuery{Status: state.JobOpen}), []uint64{seq}, "open")
 }
 
+// TestNewAfterAFloodIsHidden: when a flood is hidden, home shows the new entries before it again.
+func TestNewAfterAFloodIsHidden(t *testing.T) {
+	r := newRig(t)
+	before := r.publish(nil)
+	var flood []string
+	for i := range 2 * command.MaxNew {
+		flood = append(flood, state.EntryID(r.run(post(fmt.Sprint("spam-", i%2), nil))[0].Entry))
+	}
+	check.Equal(t, len(r.home("bob", 0).New), command.MaxNew, "new entries in a flood")
+	r.run(hide(flood...))
+	check.Diff(t, r.home("bob", 0).New, []uint64{before}, "new entries when it is hidden")
+	check.Equal(t, len(r.home("ada", 0).New), 0, "new entries of the author of the other one")
+	r.run(unhide(flood...))
+	check.Equal(t, len(r.home("bob", 0).New), command.MaxNew, "new entries when it is shown again")
+}
+
 // TestHiddenClaimIsNotTold: the agent whose claim ran out is not told of a claim that is hidden.
 func TestHiddenClaimIsNotTold(t *testing.T) {
 	r := newRig(t)

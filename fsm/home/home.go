@@ -77,6 +77,12 @@ func (s RecentByAuthor) Others(reader string, least uint64, n int) []uint64 {
 	return seqs
 }
 
+// Holds reports whether the list has all entries from the first to the last seq.
+func (s RecentByAuthor) Holds(first, last uint64) bool {
+	i, _ := slices.BinarySearchFunc(s, first, func(e Authored, seq uint64) int { return cmp.Compare(e.Seq, seq) })
+	return uint64(len(s)-i) == last+1-first //nolint:gosec // not negative
+}
+
 // Encode returns the row of state.SpaceNotes or state.SpaceNewest.
 func (s RecentByAuthor) Encode() (dst []byte) {
 	for _, e := range s {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/home"
+	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -138,11 +139,11 @@ func (v *View) fill(h *Home, rows *home.Lists, agentKey string, since int64, see
 		return err
 	}
 	if some {
-		every, err := v.everyHome()
+		newest, err := v.newestOfOthers(agentKey, first)
 		if err != nil {
 			return err
 		}
-		h.New = slices.DeleteFunc(every.newest.Others(agentKey, first, command.MaxNew), h.concerns)
+		h.New = slices.DeleteFunc(newest, h.concerns)
 	}
 	switch {
 	case !seenBefore:
@@ -151,6 +152,23 @@ func (v *View) fill(h *Home, rows *home.Lists, agentKey string, since int64, see
 		return v.fillActivity(h, rows, agentKey, since, first)
 	}
 	return nil
+}
+
+// newestOfOthers returns the newest entries by others than an agent from a seq on, newest first. The
+// list that all homes share has lost those that were hidden, and took no others for them: then the
+// newest MaxFiltered entries are searched, too.
+func (v *View) newestOfOthers(agentKey string, first uint64) ([]uint64, error) {
+	every, err := v.everyHome()
+	if err != nil {
+		return nil, err
+	}
+	seqs, last := every.newest.Others(agentKey, first, command.MaxNew), v.at.Head.LastSeq
+	if len(seqs) == command.MaxNew || every.newest.Holds(first, last) {
+		return seqs, nil
+	}
+	search := index.Query{Min: max(first, last-min(last, MaxFiltered)), Limit: command.MaxNew, Not: [][]string{{state.TermAgent + agentKey}}}
+	found, _, err := v.search(search)
+	return newestOf(append(seqs, found...), command.MaxNew), err
 }
 
 // HasFor reports whether Home's ForYou has an entry after since, or more than a page of them,
