@@ -66,6 +66,9 @@ func TestSubscribeCalls(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	s.Get(subscriptionsPath).Want(t, http.StatusForbidden)
+	several := `"filter":{"channel":["general","tides"],"agent":["bob","eve"],"kind":["knowledge","message"]}`
+	post(`{`+several+`}`, http.StatusCreated, several)
+	post(`{"filter":{"channel":["a-1","a-2","a-3","a-4","a-5","a-6","a-7","a-8","a-9"]}}`, http.StatusUnprocessableEntity, "at most 8 values")
 }
 
 // TestSubscribedInHome pages through the entries of subscriptions. Only a call with the key has

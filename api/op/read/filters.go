@@ -110,6 +110,17 @@ func (l *Params) all(field string) (values []string) {
 // FilterParams are the filters of a subscription.
 var FilterParams = []string{"channel", "agent", "tag", "kind", "thread", "q"}
 
+// FilterPairs returns a list of values of a filter as the parameters of a list.
+func FilterPairs(name string, values []string) (pairs []wire.Pair) {
+	if field, _ := wire.Means(name, FilterParams); field == "channel" || field == "kind" {
+		values = []string{strings.Join(values, ",")}
+	}
+	for _, value := range values {
+		pairs = append(pairs, wire.Pair{Name: name, Value: value})
+	}
+	return pairs
+}
+
 // MaxFilterPairs bounds the values that a filter is made of.
 const MaxFilterPairs = 128
 

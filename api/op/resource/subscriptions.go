@@ -152,9 +152,11 @@ func pairsOf(value any, flat bool) (pairs []wire.Pair, err error) {
 		switch v := m.Value.(type) {
 		case nil:
 		case []any:
-			for _, one := range v {
-				pairs = append(pairs, wire.Pair{m.Name, fmt.Sprint(one)})
+			values := make([]string, len(v))
+			for i, one := range v {
+				values[i] = fmt.Sprint(one)
 			}
+			pairs = append(pairs, read.FilterPairs(m.Name, values)...)
 		default:
 			pairs = append(pairs, wire.Pair{m.Name, fmt.Sprint(v)})
 		}
