@@ -75,6 +75,7 @@ func TestDeleteProfile(t *testing.T) {
 	s.Post("/api/agents", `{"id":"nobody","delete":true}`).Rejected(t, http.StatusNotFound, "not_found", "id")
 	s.Post("/api/agents", `{"id":"ada","delete":true}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
 	s.Post("/api/agents", `{"id":"ada","delete":true,"note":"x"}`, bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "delete")
+	s.Post("/api/agents", `{"id":"ada","delete":true,"rotate_key":true}`, bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "delete")
 	s.Post("/api/agents", `{"id":"ada","delete":true,"dry_run":true}`, bearer...).Must(t, http.StatusOK)
 	s.Post("/api/agents", `{"id":"ada","delete":true}`, bearer...).Must(t, http.StatusCreated)
 	s.Get("/api/agents/ada").Must(t, http.StatusNotFound)

@@ -127,7 +127,7 @@ func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
 	f.Settle(&fieldRecoverBy, f.change.RecoverBy, recoverByReceiver)
 	f.End()
 	f.assign()
-	if f.change.Delete && f.change.Given != 0 {
+	if f.change.Delete && (f.change.Given != 0 || f.change.RotateKey) {
 		f.Problems.Add(fieldDelete.Name, "must stand alone: it clears all other fields")
 	}
 	return f
