@@ -377,6 +377,10 @@ func TestForm(t *testing.T) {
 	if words := send(http.StatusOK, own...).words(); !strings.Contains(words, "This is valid. It has not been published.") {
 		t.Errorf("a check says: %s", words)
 	}
+	fields.Set("body", "No")
+	if words := send(http.StatusUnprocessableEntity, own...).words(); !strings.Contains(words, "body must have 4 to 5000 characters") {
+		t.Errorf("a check of a short text says: %s", words)
+	}
 }
 
 // TestPagesCount holds that a page counts as one call, under its own name.

@@ -112,9 +112,12 @@ func publish(s *Site, r Request) Reply {
 	if key, _ := doc.Get("edit_key").(string); key != "" {
 		sent.Fields = append(sent.Fields, wire.Field{Name: "edit_key", Value: strings.TrimSpace(key)})
 	}
-	trial := doc.Get("check") != nil
-	done := r.Perform("publishEntry", wire.Invocation{Document: sent, Trial: trial})
-	if done.Rejection == nil && !trial {
+	check := doc.Get("check") != nil
+	if check {
+		sent.Fields = append(sent.Fields, wire.Field{Name: "dry_run", Value: true})
+	}
+	done := r.Perform("publishEntry", wire.Invocation{Document: sent})
+	if done.Rejection == nil && !check {
 		var written struct{ Entry entry }
 		if err := decode(done.Body, &written); err != nil {
 			return broken(err)
