@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
@@ -417,6 +418,19 @@ func TestBlockedSenderStaysBlocked(t *testing.T) {
 			check.Equal(t, hidden.Blocked, 0, "senders that were blocked")
 			s.Get("/api/moderation/rules", "Authorization", "Bearer "+modToken).Has(t, fmt.Sprintf(`"number":%d`, rule.Number), `"until":null`)
 		})
+	}
+}
+
+// TestHideLongNames: an answer counts more profiles than the text of a record has room for.
+func TestHideLongNames(t *testing.T) {
+	s := withModerator(t)
+	names := make([]string, command.MaxHidden)
+	for i := range names {
+		names[i] = fmt.Sprint(strings.Repeat("語", command.MaxName-3), 100+i)
+		s.Backend.Apply(&command.Register{Agent: names[i], AgentKey: names[i], Given: command.FieldNote, Note: "Pills", NewKey: bytes.Repeat([]byte{1}, 32)})
+	}
+	if got := mod(t, s, "hide", map[string]any{"profiles": names, "reason": "spam"}); got.Matched != len(names) || got.Changed != len(names) {
+		t.Errorf("the answer counts %d of %d as changed, want %d", got.Changed, got.Matched, len(names))
 	}
 }
 

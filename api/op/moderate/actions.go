@@ -328,6 +328,9 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 				return fmt.Errorf("read the record: %w", errors.Join(err, state.ErrNotFound))
 			}
 			changed, record = len(strings.Fields(rows[0].What)), result.Entry
+			if len(rows[0].What) == state.MaxRecordedBytes { // the record names some of them alone
+				changed = due
+			}
 			if rows[0].Action == state.ActionAskPurge {
 				confirm = result.Entry
 			}
