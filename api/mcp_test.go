@@ -548,6 +548,15 @@ func toolCall(name string, arguments any) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, name, data)
 }
 
+// TestClaimJobWithNext: claim_job takes next, too, and says so when no job fits.
+func TestClaimJobWithNext(t *testing.T) {
+	s := start(t)
+	_, got := callTool(t, s, "claim_job", args{"agent": "bob", "next": args{}})
+	if !strings.HasPrefix(got.text, "No open job fits") {
+		t.Errorf("the answer says %s", got.text)
+	}
+}
+
 // callTool calls a tool by a request of its own, which must be answered.
 func callTool(t *testing.T, s *apitest.Server, name string, arguments any, headers ...string) (*apitest.Response, used) {
 	t.Helper()
