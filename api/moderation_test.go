@@ -343,6 +343,7 @@ func TestRoles(t *testing.T) {
 		"block":        {command.RoleHide, `{"agent":"eve","for":"1h","dry_run":true}`},
 		"block?net":    {command.RoleAdmin, `{"network":"192.0.2.0/24","for":"1h","dry_run":true}`},
 		"lift":         {command.RoleAdmin, `{"number":3}`}, // the freeze
+		"lift?dry":     {command.RoleAdmin, `{"number":3,"dry_run":true}`},
 		"note":         {command.RoleReport, `{"agent":"eve","text":"x","dry_run":true}`},
 		"hide-channel": {command.RoleHide, `{"channel":"general","reason":"x","dry_run":true}`},
 	}
@@ -350,13 +351,14 @@ func TestRoles(t *testing.T) {
 		addModerator(s, "zoe", "cmod_zoe", role)
 		for path, call := range calls {
 			t.Run(role.String()+" "+path, func(t *testing.T) {
-				r := s.Post("/api/moderation/"+strings.TrimSuffix(path, "?net"), call.body, "Authorization", "Bearer cmod_zoe")
+				name, _, _ := strings.Cut(path, "?")
+				r := s.Post("/api/moderation/"+name, call.body, "Authorization", "Bearer cmod_zoe")
 				if role >= call.role {
 					r.Want(t, http.StatusOK)
 					return
 				}
 				needed := call.role
-				if (path == "lift" || path == "block?net") && role < command.RoleHide {
+				if (name == "lift" || name == "block") && role < command.RoleHide {
 					needed = command.RoleHide // of any rule
 				}
 				r.Want(t, http.StatusForbidden, `"code":"role_too_small"`, "the role "+needed.String())

@@ -226,8 +226,11 @@ var liftRule = ordering(liftParams, sampleLift, func(c *op.Call, f *orderForm) f
 	dry := f.flag("dry_run")
 	return func() error {
 		if dry {
-			if _, known := c.View().Policy().Rule(number); !known {
+			switch rule, known := c.View().Policy().Rule(number); {
+			case !known:
 				c.Notes = append(c.Notes, "It would be refused: number "+problemIssues[command.ProblemUnknownRule].Message+".")
+			case f.role < rule.Kind.Role():
+				return op.SmallRole(rule.Kind.Role())
 			}
 			return answerDryRule(c, wire.Object{{"number", number}, {"reason", f.Reason}})
 		}
