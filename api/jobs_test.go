@@ -681,6 +681,22 @@ func TestReview(t *testing.T) {
 	browse(t, s, "/a/bob", http.StatusOK).Has(t, "1 result accepted")
 }
 
+// TestDryRunOfRejections: a dry run says which status the job gets, also from the last rejection.
+func TestDryRunOfRejections(t *testing.T) {
+	s := start(t)
+	hook(s.Backend)
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Ada", "title": "Count birds", "body": "All of them", "review": true, "edit_key": hookKey})
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
+	reject := map[string]any{"agent": "Ada", "action": "reject", "job_id": "j1", "reason": "Count the nests, too.", "edit_key": hookKey}
+	for range command.MaxRejections {
+		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "result", "job_id": "j1", "result": "There are seven."})
+		reject["dry_run"] = true
+		dry := s.Post("/api/jobs", reject).Must(t, http.StatusOK)
+		reject["dry_run"] = false
+		dry.Has(t, fmt.Sprintf(`"status":%q`, onJobs(t, s, http.StatusCreated, reject).Job.Status))
+	}
+}
+
 // TestNextJob takes jobs by a selection, and waits for one.
 func TestNextJob(t *testing.T) {
 	s := start(t)

@@ -24,6 +24,7 @@ type Job struct {
 	ReviewUntil    int64  // the same; 0 unless in review
 	Result         uint64 // seq of the newest result's entry; 0 without one
 	Rejection      uint64 // seq of the entry that rejected the claim's newest result; 0 unless claimed
+	Rejections     uint64 // of the claim's results; 0 unless in review
 
 	results string // state.JobRow.Results
 }
@@ -45,7 +46,7 @@ func (v *View) job(row []byte) (Job, error) {
 	case state.JobClaimed:
 		j.ClaimExpiresAt, j.Rejection = now.Expires, now.Rejection
 	case state.JobReview:
-		j.ReviewUntil = now.Expires
+		j.ReviewUntil, j.Rejections = now.Expires, now.Rejections
 	default:
 		return j, nil
 	}

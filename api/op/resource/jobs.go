@@ -530,13 +530,15 @@ func (j *jobForm) Preview(view *view.View, _ command.Payload) (wire.Object, erro
 			o = o.With(fieldProvenOnly.Name, true)
 		}
 	}
-	if seq, known := view.Resolve(j.jobID.Value); known && j.op == command.OpFinishJob {
+	if seq, known := view.Resolve(j.jobID.Value); known {
 		job, _, err := view.Job(seq)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("look at job %d: %w", seq, err)
-		}
-		if job.ReviewTime > 0 {
+		case j.op == command.OpFinishJob && job.ReviewTime > 0:
 			status = state.JobReview
+		case j.op == command.OpRejectJob && job.Rejections+1 >= command.MaxRejections:
+			status = state.JobOpen
 		}
 	}
 	return o.With("status", status.String()), nil
