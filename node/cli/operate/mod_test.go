@@ -412,3 +412,10 @@ func TestModAsksBack(t *testing.T) {
 	_, out, _ := execute(t, "mod", "rules", "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
 	check.Equal(t, strings.Join(strings.Fields(out), ""), `{"rules":[]}`, "the rules after tests")
 }
+
+// TestTokenStaysPrivate: a token is not sent to another machine over http, where others could read it.
+func TestTokenStaysPrivate(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
+	expect(t, cli.ExitUsage, []string{"mod", "rules", "--url", "http://192.0.2.1", "--token-file", token}, "over https or to this machine only")
+}

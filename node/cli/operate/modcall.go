@@ -84,9 +84,7 @@ func modRequest[Answer any](ctx context.Context, m *moderation, call admin.Moder
 	case err != nil:
 		return answer, &config.Error{Problems: []string{"--token-file: " + err.Error()}}
 	}
-	public, err := client.New(client.Config{
-		URLs: []string{m.URL}, Key: strings.TrimSpace(string(token)), KeyOverHTTP: true, Patience: -1, Timeout: m.Timeout,
-	})
+	public, err := client.New(client.Config{URLs: []string{m.URL}, Key: strings.TrimSpace(string(token)), Patience: -1, Timeout: m.Timeout})
 	if err != nil {
 		return answer, &config.Error{Problems: []string{"--url: " + err.Error()}}
 	}
@@ -95,6 +93,9 @@ func modRequest[Answer any](ctx context.Context, m *moderation, call admin.Moder
 		body = call.Body
 	}
 	err = public.Do(ctx, method, path+"?"+call.Query, body, &answer)
+	if errors.Is(err, client.ErrKeyWithheld) {
+		return answer, &config.Error{Problems: []string{"--url: " + err.Error()}}
+	}
 	if rejection, is := errors.AsType[*client.Error](err); is {
 		object, _ := json.Marshal(rejection) // never fails: it was JSON
 		return answer, &admin.CallError{Status: rejection.Status, Message: admin.PublicError(object)}
