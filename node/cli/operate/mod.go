@@ -141,9 +141,10 @@ func (c *createTokenCommand) Run(ctx context.Context, std terminal.Streams) erro
 
 func (c *revokeTokenCommand) Run(ctx context.Context, std terminal.Streams) error {
 	body := map[string]any{"name": c.Name, "revoke": true}
-	return modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string {
+	err := modShow(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string {
 		return t.Name + " is no moderator any more"
 	})
+	return c.doneEarlier(std, "the token of "+c.Name, err)
 }
 
 type moderatorList struct {

@@ -3,8 +3,10 @@ package operate_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -418,4 +420,50 @@ func TestTokenStaysPrivate(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
 	expect(t, cli.ExitUsage, []string{"mod", "rules", "--url", "http://192.0.2.1", "--token-file", token}, "over https or to this machine only")
+}
+
+// TestRevokeGoesOn: the end of a token whose answer was lost is no failure. That of a token that
+// does not exist is one.
+func TestRevokeGoesOn(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	direct := []string{"--cluster-addr", c.Nodes[0].ClusterAddr()}
+	expect(t, cli.ExitOK, append([]string{"mod", "token", "create", "zoe"}, direct...))
+	revoked := func() bool {
+		code, out, _ := execute(t, append([]string{"mod", "token", "list"}, direct...)...)
+		return code == cli.ExitOK && !strings.Contains(out, "zoe")
+	}
+	front := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer front.Close()
+	go func() {
+		for first := true; ; first = false {
+			from, err := front.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", c.Nodes[0].ClusterAddr())
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(to, from) }()
+			go func() {
+				defer func() { _ = errors.Join(from.Close(), to.Close()) }()
+				for part := make([]byte, 64<<10); ; {
+					n, err := to.Read(part)
+					if err != nil || first && revoked() { // the answer is lost
+						return
+					}
+					if _, err := from.Write(part[:n]); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	code, out, stderr := execute(t, "mod", "token", "revoke", "zoe", "--cluster-addr", front.Addr().String())
+	if code != cli.ExitOK || !strings.Contains(stderr, "the token of zoe: ") || !strings.Contains(stderr, "an earlier attempt may have done it") {
+		t.Errorf("exit code %d: %s%s", code, out, stderr)
+	}
+	expect(t, cli.ExitFailed, append([]string{"mod", "token", "revoke", "zoe"}, direct...), "has no token")
 }

@@ -123,6 +123,17 @@ func (m *moderation) showChange(std terminal.Streams, answer any, text string, c
 	return err
 }
 
+// doneEarlier returns nil for the rejection of a repeated call whose change, such as the end of a
+// rule, an earlier attempt may have made. Every other error it returns as it is.
+func (m *moderation) doneEarlier(std terminal.Streams, what string, err error) error {
+	failed, is := errors.AsType[*admin.CallError](err)
+	if !is || failed.Status != http.StatusUnprocessableEntity || !m.repeated {
+		return err
+	}
+	_, err = fmt.Fprintf(std.Err, "commons: %s: the call failed and was repeated: an earlier attempt may have done it; 'mod log' shows what was done\n", what)
+	return err
+}
+
 // oneLine joins the texts that are not empty. A title that the body begins with is left out.
 func oneLine(texts ...string) string {
 	texts = slices.DeleteFunc(texts, func(s string) bool { return s == "" })

@@ -2,16 +2,13 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
 )
@@ -185,11 +182,7 @@ func (c *liftCommand) Run(ctx context.Context, std terminal.Streams) error {
 		c.repeated = false
 		body := map[string]any{"number": number, "reason": c.Reason}
 		err := modShow(ctx, std, &c.moderation, "lift", nil, body, func(*lifted) string { return fmt.Sprintf("rule %d is lifted", number) })
-		if failed, is := errors.AsType[*admin.CallError](err); is && failed.Status == http.StatusUnprocessableEntity && c.repeated {
-			fmt.Fprintf(std.Err, "commons: rule %d: the call failed and was repeated: an earlier attempt may have lifted it; 'mod log' shows what was done\n", number)
-			err = nil
-		}
-		if err != nil {
+		if err := c.doneEarlier(std, fmt.Sprintf("rule %d", number), err); err != nil {
 			return err
 		}
 	}
