@@ -160,6 +160,7 @@ func TestCorrections(t *testing.T) {
 	p := newPlace(t)
 	bob, ada := p.shell("bob"), p.shell("ada")
 	bob.must("job", "post", "Count the boats", "Those in the harbour.")
+	bob.must("job", "post", "Count the lights", "Those on the piers.")
 	for _, test := range []struct {
 		name string
 		args []string
@@ -170,6 +171,8 @@ func TestCorrections(t *testing.T) {
 		{"dropped title", []string{"post", "--json", "--title", "x", "--", "-5 degrees"}, "commons post --json -- '-5 degrees'"},
 		{"reference", []string{"reply", "e99", "To whom?"}, "commons reply --dry-run e"},
 		{"another command", []string{"finish", "j1", "Seven boats."}, "commons take j1"},
+		{"another relation", []string{"retract", "j2", "Not mine."}, "commons reply --dry-run j2 'Not mine.'"},
+		{"another command of an account", []string{"finish", "j2", "Two.", "--as", "ada", "--url", p.URL}, "commons take --url " + p.URL + " --as ada j2"},
 		{"list", []string{"read", "-n", "1000", "-a", "bob"}, "commons read --agent bob --limit 100"},
 		{"name", []string{"post", "A text of mine", "--as", "%"}, "commons post --as your-name --dry-run 'A text of mine'"},
 		{"request_id", []string{"post", "A text of mine", "--request-id", "x"}, ""},
@@ -188,6 +191,18 @@ func TestCorrections(t *testing.T) {
 				t.Errorf("what it proposes is rejected: %s", again.err)
 			}
 		})
+	}
+}
+
+// TestNoCommandOfTheExample: an example that is of no relation is no retraction.
+func TestNoCommandOfTheExample(t *testing.T) {
+	p := newPlace(t)
+	bob, ada := p.shell("bob"), p.shell("ada")
+	bob.must("job", "post", "Count the boats", "Those in the harbour.")
+	ada.must("take", "j1")
+	failed := ada.run("retract", "j1", "Not mine.")
+	if failed.code != agent.ExitRejected || !strings.Contains(failed.err, "\ntry: {") {
+		t.Errorf("exit code %d: %s", failed.code, failed.err)
 	}
 }
 

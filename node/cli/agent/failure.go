@@ -81,6 +81,9 @@ var implied = []string{"action", "agent", "edit_key", "id", "relation", "request
 // jobCommands are the commands of actions on jobs.
 var jobCommands = map[string]string{client.ClaimJob: "take", client.FinishJob: "finish", client.ReleaseJob: "release"}
 
+// relationCommands are the commands of relations.
+var relationCommands = map[string]string{"reply": "reply", "correction": "correct", "retraction": "retract"}
+
 // correction makes a command line of the example of a rejection.
 type correction struct {
 	example map[string]any
@@ -106,9 +109,20 @@ func corrected(parsed *kong.Context, rejected *client.Error) string {
 		}
 	}
 	node := parsed.Selected()
-	if name := jobCommands[fmt.Sprint(c.example["action"])]; name != "" {
+	name := jobCommands[fmt.Sprint(c.example["action"])]
+	relation, is := c.example["relation"]
+	if is || node.Name == relationCommands["correction"] || node.Name == relationCommands["retraction"] {
+		if name = relationCommands[fmt.Sprint(relation)]; name == "" {
+			return string(rejected.Example)
+		}
+		if to := c.example["supersedes"]; name == "reply" && to != nil {
+			c.example["reply_to"] = to
+			delete(c.example, "supersedes")
+		}
+	}
+	if name != "" && name != node.Name {
 		at := slices.IndexFunc(parsed.Model.Children, func(n *kong.Node) bool { return n.Name == name })
-		node = parsed.Model.Children[at]
+		node = c.moved(node, parsed.Model.Children[at])
 	}
 	line := c.line(node)
 	for _, field := range slices.Sorted(maps.Keys(c.example)) {
@@ -117,6 +131,21 @@ func corrected(parsed *kong.Context, rejected *client.Error) string {
 		}
 	}
 	return line
+}
+
+// moved returns a command in place of the rejected one, with the flags that both have, such as
+// those of the account.
+func (c *correction) moved(from, to *kong.Node) *kong.Node {
+	for _, flag := range to.Flags {
+		at := slices.IndexFunc(from.Flags, func(f *kong.Flag) bool { return f.Name == flag.Name })
+		if at < 0 {
+			continue
+		}
+		if given, is := c.given[from.Flags[at].Value]; is {
+			c.given[flag.Value] = given
+		}
+	}
+	return to
 }
 
 // line returns the command line of a command.
