@@ -467,3 +467,21 @@ func TestRevokeGoesOn(t *testing.T) {
 	}
 	expect(t, cli.ExitFailed, append([]string{"mod", "token", "revoke", "zoe"}, direct...), "has no token")
 }
+
+// TestConfirmSaysWhatIsDone: a confirmation that fails says what those before it have erased.
+func TestConfirmSaysWhatIsDone(t *testing.T) {
+	answers := []string{`{"matched":2,"changed":2}`, `{"error":"Not yours.","code":"forbidden","issues":[]}`}
+	calls := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls == 1 {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		_, _ = io.WriteString(w, answers[calls])
+		calls++
+	}))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
+	args := []string{"mod", "confirm", "17", "18", "--yes", "--url", server.URL, "--token-file", token}
+	expect(t, cli.ExitFailed, args, "purge 18: Not yours.", "those before it are done: 2 erased")
+}

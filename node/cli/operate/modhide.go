@@ -220,6 +220,9 @@ func (c *modConfirmCommand) Run(ctx context.Context, std terminal.Streams) error
 	var all hidden
 	for _, number := range c.Numbers {
 		done, err := modCall[hidden](ctx, &c.moderation, "confirmPurge", nil, map[string]any{"number": number, "dry_run": !c.Yes})
+		if err != nil && all.Changed > 0 {
+			return fmt.Errorf("purge %d: %w; those before it are done: %d erased", number, err, all.Changed)
+		}
 		if err != nil {
 			return fmt.Errorf("purge %d: %w", number, err)
 		}
