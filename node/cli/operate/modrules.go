@@ -226,6 +226,8 @@ type heldTexts struct {
 	At    int64    `json:"at"`
 	Rule  uint64   `json:"rule"`
 	Texts []string `json:"texts"`
+
+	Notes []modNote `json:"moderatorNotes"`
 }
 
 type heldPage struct {
