@@ -88,7 +88,7 @@ func readSetting(change *admin.SettingsChange, s string) error {
 	case name == "proven-only":
 		change.ProvenOnly = &on
 	case name == "write-rate" || name == "write-burst":
-		limit, err := parseLimit(value)
+		limit, err := parseLimit(name, value)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%q: %w", s, err)
@@ -186,13 +186,13 @@ func backupText(s *admin.SettingsReport) string {
 }
 
 // parseLimit reads a limit of writes. An empty one leaves it to the flags of the nodes.
-func parseLimit(s string) (int64, error) {
+func parseLimit(name, s string) (int64, error) {
 	if s == "" {
 		return command.NotSet, nil
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 || n > command.MaxWriteSetting {
-		return 0, fmt.Errorf("not a number of writes from 0 to %d; write it as write-rate=30, or write-rate= for the flags of the nodes", command.MaxWriteSetting)
+		return 0, fmt.Errorf("not a number of writes from 0 to %d; write it as %s=30, or %s= for the flags of the nodes", command.MaxWriteSetting, name, name)
 	}
 	return n, nil
 }

@@ -90,3 +90,15 @@ func TestSettingWithoutValue(t *testing.T) {
 		})
 	}
 }
+
+// TestWrongLimitNamesTheSetting: the message shows how to write that setting, not another one.
+func TestWrongLimitNamesTheSetting(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"write-rate", "write-burst"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"settings", "set", name + "=x", "--cluster-addr", "127.0.0.1:1", "--timeout", "1s"}
+			expect(t, cli.ExitFailed, args, "write it as "+name+"=30, or "+name+"= for")
+		})
+	}
+}
