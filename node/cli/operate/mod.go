@@ -197,10 +197,13 @@ func (c *eventsCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return terminal.Show(std.Out, c.JSON, answer, text)
 }
 
-// follow prints each event as a line, from a number on, or after the newest.
+// follow prints each event as a line, from a number or a time on, or after the newest.
 func (c *eventsCommand) follow(ctx context.Context, std terminal.Streams) error {
 	request := admin.EventsRequest{From: c.From}
-	if c.From == 0 {
+	switch {
+	case c.Since > 0:
+		request.Since, request.From = time.Now().Add(-c.Since).UnixMilli(), max(c.From, 1)
+	case c.From == 0:
 		request.Limit = 1
 	}
 	lines := json.NewEncoder(std.Out)

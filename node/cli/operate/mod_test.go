@@ -250,6 +250,33 @@ func TestFollowEvents(t *testing.T) {
 	check.Equal(t, <-ended, cli.ExitOK, "exit code")
 }
 
+// TestFollowEventsSince: with --since, those of that time come first, and later ones as they happen.
+func TestFollowEventsSince(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	at := []string{"--json", "--cluster-addr", c.Nodes[0].ClusterAddr()}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, w := io.Pipe()
+	defer r.Close()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Run(ctx, append([]string{"events", "--follow", "--since", "1h"}, at...), terminal.Streams{Out: w, Err: io.Discard}, "")
+	}()
+	lines := json.NewDecoder(r)
+	var e admin.Event
+	must.Do(t, lines.Decode(&e))
+	check.Equal(t, e.Number, 1, "the number of the first event")
+	expect(t, cli.ExitOK, append([]string{"settings", "set", "alike-hourly=20"}, at...))
+	for last := e.Number; e.Action != "settings"; last = e.Number {
+		must.Do(t, lines.Decode(&e))
+		check.Equal(t, e.Number, last+1, "the number of the next event")
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }() // those of the leader that come later
+	cancel()
+	check.Equal(t, <-ended, cli.ExitOK, "exit code")
+}
+
 // TestManyIDsAreManyCalls holds that a command takes more ids than a call, and shows the progress.
 func TestManyIDsAreManyCalls(t *testing.T) {
 	t.Parallel()
