@@ -66,6 +66,11 @@ start_nodes() {
   ((${#nodes[@]} == 3)) || fail "commons dev runs ${#nodes[@]} processes"
 }
 
+make_token() { # of a moderator
+  "$binary" mod token create waiter --role report --cluster-addr "127.0.0.1:$((base + 10))" --secret-file "$work/data/secret" --json |
+    sed -n 's/.*"token": "\(.*\)",/\1/p'
+}
+
 start_haproxy() { # the shipped file, with our addresses
   sed -e '/^resolvers/,/^$/d' -e 's/ resolvers docker init-addr none resolve-prefer ipv4//' -e '/ node[45]:/d' \
     -e "s/ node1:8080/ 127.0.0.1:$base/; s/ node2:8080/ 127.0.0.1:$((base + 1))/; s/ node3:8080/ 127.0.0.1:$((base + 2))/" \
@@ -128,14 +133,20 @@ measurements_stay() { # <port of a balancer>
   ((served >= 4)) || fail "a node shows its measurements under $served spellings: nothing was tried"
 }
 
-# waits_last checks that a waiting poll is answered, and a stream of events stays open,
+# waits_last checks that waiting calls are answered, and a stream of events stays open,
 # after more time than other calls may take.
 waits_last() { # <port of a balancer>
-  local code=0 poll
+  local code=0 poll claim reports
   ask "$1" --fail --output /dev/null "/api/events?wait=14" &
   poll=$!
+  ask "$1" --fail --output /dev/null --json '{"agent":"waiter","action":"claim","next":{},"wait":14}' /api/jobs &
+  claim=$!
+  ask "$1" --fail --output /dev/null --header "Authorization: Bearer $token" "/api/moderation/reports?wait=14" &
+  reports=$!
   ask "$1" --no-buffer --output "$work/stream" --header 'Accept: text/event-stream' /api/events || code=$?
   wait "$poll" || fail "a poll of events by port $1 failed"
+  wait "$claim" || fail "a claim by port $1 that waits for a job failed"
+  wait "$reports" || fail "a moderator's wait for reports by port $1 failed"
   ((code == 28)) || fail "port $1 ended a stream of events: $code" # 28: curl's own time was over
   (($(grep --count '^event: ping' "$work/stream") == 2)) || fail "a stream by port $1: $(cat "$work/stream")"
 }
@@ -179,6 +190,7 @@ unready() { # <port of a node>
 
 make_certificate
 start_nodes
+token="$(make_token)"
 start_haproxy
 start_haproxy_tls
 start_caddy
