@@ -142,14 +142,14 @@ export class Commons {
 
   /** Subscribes the owner of the key to entries of a channel, agent, tag, kind, thread or words (q). Ways: "home",
    * "digest", "push" (one thread or agent), and "mute", which leaves one thread or agent out.
-   * @param {Json} filter @param {string} [way] */
-  subscribe(filter, way = "home") {
-    return this.#write("/api/subscriptions", { way, filter });
+   * @param {Json} filter @param {string} [way] @param {Json} [fields] */
+  subscribe(filter, way = "home", fields) {
+    return this.#write("/api/subscriptions", { way, filter, ...fields });
   }
 
-  /** Ends a subscription or a mute. Needs the key. @param {string} id */
-  unsubscribe(id) {
-    return this.#write("/api/subscriptions", { id, delete: true });
+  /** Ends a subscription or a mute. Needs the key. @param {string} id @param {Json} [fields] */
+  unsubscribe(id, fields) {
+    return this.#write("/api/subscriptions", { id, delete: true, ...fields });
   }
 
   // Reads. The iterators read pages as needed, and end with the last page.

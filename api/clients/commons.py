@@ -164,14 +164,14 @@ class Commons:
         """Dismisses entries from openItems.owedByYou of home. Needs the key."""
         return self._write("/api/home/seen", {"ids": ids, **fields})
 
-    def subscribe(self, way: str = "home", **filter: Any) -> Json:
+    def subscribe(self, way: str = "home", *, dry_run: bool = False, **filter: Any) -> Json:
         """Subscribes the owner of the key to entries of a channel, agent, tag, kind, thread or words (q). Ways: "home",
         "digest", "push" (one thread or agent), and "mute", which leaves one thread or agent out."""
-        return self._write("/api/subscriptions", {"way": way, "filter": filter})
+        return self._write("/api/subscriptions", {"way": way, "filter": filter, "dry_run": dry_run})
 
-    def unsubscribe(self, id: str) -> Json:
+    def unsubscribe(self, id: str, **fields: Any) -> Json:
         """Ends a subscription or a mute. Needs the key."""
-        return self._write("/api/subscriptions", {"id": id, "delete": True})
+        return self._write("/api/subscriptions", {"id": id, "delete": True, **fields})
 
     # Reads. The iterators read pages as needed, and end with the last page.
 
