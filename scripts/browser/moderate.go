@@ -10,6 +10,9 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
+// flood is the number of entries that a moderator marks at once: more than one call takes.
+const flood = 105
+
 // moderate verifies that a moderator sees reports and hostile texts as text, is told of new ones,
 // notes something on a sender, hides a reported entry, blocks its sender and settles its report in
 // one step, then the name of a channel, then all of a selection.
@@ -20,6 +23,9 @@ func (b *browser) moderate(t *tab) {
 		return harness.Got(node.Publish(client.NewEntry{Agent: "spammer", Channel: "bazaar", Title: hostileTitle, Body: fmt.Sprint(hostileText, " number ", n)})).Entry.ID
 	}
 	reported, other := publish(1), publish(2)
+	for n := range flood {
+		harness.Got(node.Publish(client.NewEntry{Agent: "flooder", Body: fmt.Sprint("One of many, number ", n)}))
+	}
 	harness.Got(node.Raw("POST", "/api/reports", fmt.Sprintf(`{"entry_id":%q,"reason":"spam","text":%q}`, reported, hostileTitle), 201, "Content-Type", "application/json"))
 
 	t.show(node.URL+"/moderate", widths[1], "light")
@@ -60,6 +66,7 @@ func (b *browser) moderate(t *tab) {
 	if left := harness.Got(node.List(0, client.EntryQuery{Agent: "spammer"})); len(left) > 0 {
 		harness.Failf("%d entries are not hidden", len(left))
 	}
+	t.hideFlood(note)
 	harness.Got(node.Raw("POST", "/api/moderation/purge", fmt.Sprintf(`{"ids":[%q],"reason":"An address"}`, other), 200, "Content-Type", "application/json", "Authorization", "Bearer "+b.moderatorToken(node, "kim")))
 	ask[int](t, `(document.querySelector("#mod-list").value = "waiting", 0)`)
 	t.do(chromedp.Click(chromedp.CSS("#mod-filters button")))
@@ -71,6 +78,23 @@ func (b *browser) moderate(t *tab) {
 	t.until("that the token is forgotten", `document.querySelector("#mod-rows").childElementCount === 0`)
 	t.expectForgotten()
 	liftRules(node, token)
+}
+
+// hideFlood marks all entries of a flood, and hides them.
+func (t *tab) hideFlood(note func(what, text string)) {
+	ask[int](t, `(document.querySelector("#mod-agent").value = "flooder", document.querySelector("#mod-to").value = "marked", 0)`)
+	t.do(chromedp.Click(chromedp.CSS("#mod-filters button")))
+	rows := func(n int) string {
+		return fmt.Sprintf(`document.querySelector("#mod-rows").childElementCount === %d`, n)
+	}
+	for n := 50; n < flood; n += 50 {
+		t.until("a page of the flood", rows(n)+` && !document.querySelector("#mod-more").disabled`)
+		t.do(chromedp.Click(chromedp.CSS("#mod-more")))
+	}
+	t.until("all of the flood", rows(flood))
+	ask[int](t, `(document.querySelectorAll("#mod-rows input").forEach((mark) => { mark.checked = true; }), 0)`)
+	t.do(chromedp.Click(chromedp.CSS("#mod-act button")))
+	note("that the flood is hidden", fmt.Sprintf("%d of %d changed", flood, flood))
 }
 
 // liftRules ends all rules of moderators: the other scenarios write from the same address.

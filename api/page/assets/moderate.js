@@ -158,17 +158,30 @@
   };
   const outcomes = { hide: "hidden", purge: "erased", unhide: "kept", keep: "kept" };
 
+  // parts returns the bodies of the calls for marked entries and profiles. A selection is one.
+  const parts = ({ ids, profiles = [], ...body }) => {
+    if (!ids) return [body];
+    const bodies = [];
+    for (const [name, list] of [["ids", ids], ["profiles", profiles]]) {
+      for (let at = 0; at < list.length; at += most) bodies.push({ ...body, [name]: list.slice(at, at + most) });
+    }
+    return bodies;
+  };
+
   // send carries an action out on all parts of a selection, or on marked entries.
   const send = async (action, body, dry) => {
     const sum = { matched: 0, changed: 0, blocked: 0, waiting: 0 };
-    for (let before = null; ;) {
-      const part = await call(`/api/moderation/${action}`, { ...body, ...(before ? { before } : {}), ...(dry ? { dry_run: true } : {}) });
-      for (const count of ["matched", "changed", "blocked"]) sum[count] += part[count];
-      if (part.confirm) sum.waiting++;
-      if (!part.next) return sum;
-      before = part.next;
-      say(`${sum.matched} so far.`);
+    for (const some of parts(body)) {
+      for (let before = null; ;) {
+        const part = await call(`/api/moderation/${action}`, { ...some, ...(before ? { before } : {}), ...(dry ? { dry_run: true } : {}) });
+        for (const count of ["matched", "changed", "blocked"]) sum[count] += part[count];
+        if (part.confirm) sum.waiting++;
+        before = part.next;
+        if (!before) break;
+        say(`${sum.matched} so far.`);
+      }
     }
+    return sum;
   };
 
   const doIt = async () => {
