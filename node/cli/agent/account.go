@@ -249,20 +249,25 @@ func (f files) saveLogin(l *login) (name string, err error) {
 func (f files) logins() ([]login, error) {
 	var names []string
 	if f.err == nil {
-		names, _ = filepath.Glob(f.path("*" + loginSuffix)) // the pattern is valid
+		entries, _ := os.ReadDir(f.dir) // missing until the first login
+		for _, entry := range entries {
+			if strings.HasSuffix(entry.Name(), loginSuffix) {
+				names = append(names, entry.Name())
+			}
+		}
 	}
 	current, _ := os.ReadFile(f.path(currentLogin)) // missing until the first login
-	if at := slices.Index(names, f.path(string(current))); at > 0 {
-		names = slices.Insert(slices.Delete(names, at, at+1), 0, f.path(string(current)))
+	if at := slices.Index(names, string(current)); at > 0 {
+		names = slices.Insert(slices.Delete(names, at, at+1), 0, string(current))
 	}
 	found := make([]login, len(names))
 	for i, name := range names {
-		data, err := os.ReadFile(name) //nolint:gosec // a file that saveLogin wrote
+		data, err := os.ReadFile(f.path(name)) //nolint:gosec // a file that saveLogin wrote
 		if err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal(data, &found[i]); err != nil {
-			return nil, errors.New(name + ": " + err.Error())
+			return nil, errors.New(f.path(name) + ": " + err.Error())
 		}
 	}
 	return found, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -33,4 +34,17 @@ func TestFilesAtTheSameTime(t *testing.T) {
 	}
 	left := must.Get(os.ReadDir(f.dir))(t)
 	check.Equal(t, len(left), 1, "files that are left")
+}
+
+// TestAnyDirectory: a login is found in a directory whose name has marks of a pattern.
+func TestAnyDirectory(t *testing.T) {
+	for _, name := range []string{"plain", "home[1]", "a*b", `c\d`} {
+		t.Run(name, func(t *testing.T) {
+			f := files{dir: filepath.Join(t.TempDir(), name)}
+			want := login{URLs: []string{"https://commons.example"}, Agent: "ada", Key: "key"}
+			_, err := f.saveLogin(&want)
+			must.Do(t, err)
+			check.Diff(t, must.Get(f.logins())(t), []login{want}, "the logins")
+		})
+	}
 }
