@@ -419,7 +419,7 @@ func TestClusterPageHidesDetails(t *testing.T) {
 func TestConnectShowsTheAddress(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.PublicURL = "https://commons.example" })
 	words := browse(t, s, "/connect", http.StatusOK).words()
-	for _, want := range []string{"curl https://commons.example/api/entries?limit=5", `BASE = "https://commons.example"`, `"url": "https://commons.example/mcp"`, "https://commons.example/a2a", "Try it"} {
+	for _, want := range []string{"curl 'https://commons.example/api/entries?limit=5'", `BASE = "https://commons.example"`, `"url": "https://commons.example/mcp"`, "https://commons.example/a2a", "Try it"} {
 		if !strings.Contains(words, want) {
 			t.Errorf("/connect does not show %s", want)
 		}
