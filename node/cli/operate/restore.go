@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/commons-cluster/commons/node/backup"
@@ -133,8 +135,15 @@ func (c *snapshotRestoreCommand) lists(info backup.Info) (own, other backup.Purg
 	}
 	var beside []string
 	if !offsite.IsURL(c.File) {
-		if beside, err = filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix)); err != nil {
+		dir := filepath.Dir(c.File)
+		files, err := os.ReadDir(dir) // a pattern would take marks in the name of the directory for its own
+		if err != nil {
 			return own, other, err
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file.Name(), backup.PurgeListSuffix) {
+				beside = append(beside, filepath.Join(dir, file.Name()))
+			}
 		}
 	}
 	ownPath := filepath.Clean(c.File) + backup.PurgeListSuffix
