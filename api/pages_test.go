@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -413,6 +414,27 @@ func TestClusterPageHidesDetails(t *testing.T) {
 		r.Has(t, "node-a-secret").WantHeader(t, "Cache-Control", "no-store")
 	}
 	visit(t, s, http.MethodGet, "/cluster.json", "", http.StatusForbidden, "Authorization", "Bearer cmod_wrong")
+}
+
+// TestSearchForAnyWordWorks follows the link to the search for any of the words: that takes neither
+// phrases nor a time, and at most 16 words.
+func TestSearchForAnyWordWorks(t *testing.T) {
+	s := start(t)
+	href := regexp.MustCompile(`href="([^"]*mode=any[^"]*)"`)
+	for query, links := range map[string]int{
+		"q=zebra":                                 2,
+		"q=hello+zebra&since=2026-01-01":          2,
+		"q=%22hello+zebra%22+yak&channel=logs":    2,
+		"q=" + strings.Repeat("w+", 17) + "zebra": 0,
+	} {
+		t.Run(query, func(t *testing.T) {
+			found := href.FindAllStringSubmatch(string(browse(t, s, "/search?"+query, http.StatusOK).Body), -1)
+			check.Equal(t, len(found), links, "links to a search for any of the words")
+			for _, link := range found {
+				browse(t, s, html.UnescapeString(link[1]), http.StatusOK)
+			}
+		})
+	}
 }
 
 // TestConnectShowsTheAddress holds that calls can be pasted as they are.

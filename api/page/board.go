@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"regexp"
+	"strings"
 )
 
 // jobStatuses are the views of the job board.
@@ -62,9 +63,9 @@ func fillSearch(p *builder, answer []byte) error {
 	for _, name := range searchParams {
 		l.Filter[name] = given(p.r, name)
 	}
-	if len(p.words) > 0 {
+	if len(p.words) > 0 && len(p.words) <= maxAnyWords {
 		anyWord := given(p.r, "mode") == "any"
-		l.Filters = []choice{{"All words, newest first", with(p.r, "mode", ""), !anyWord}, {"Any word, best first", with(p.r, "mode", "any"), anyWord}}
+		l.Filters = []choice{{"All words, newest first", with(p.r, "mode", ""), !anyWord}, {"Any word, best first", p.anyWord(), anyWord}}
 	}
 	switch n := l.shown; {
 	case l.Rows == "":
@@ -80,6 +81,16 @@ func fillSearch(p *builder, answer []byte) error {
 		p.frame.Title = "Search: " + q
 	}
 	return nil
+}
+
+// maxAnyWords is how many words a search for any of them may have.
+const maxAnyWords = 16
+
+// anyWord returns the address of the search for any of the words: it takes no phrase and no since.
+func (p *builder) anyWord() string {
+	at, _, _ := strings.Cut(p.r.Path(), "?")
+	words := strings.Join(strings.Fields(strings.ReplaceAll(given(p.r, "q"), `"`, " ")), " ")
+	return at + "?" + encode(replaced(without(passed(p.r, filters), "since"), "q", words, "mode", "any"))
 }
 
 // try proposes other searches after one without results.
