@@ -237,7 +237,9 @@ func (c *Client) do(ctx context.Context, r request) error {
 		if again {
 			continue
 		}
-		if rejection, is := errors.AsType[*Error](err); is && !rejection.Retryable || !unknown {
+		// A final answer of the service is also one about the earlier attempts.
+		rejection, is := errors.AsType[*Error](err)
+		if settled := is && !lost && !rejection.Retryable && rejection.Code != ""; settled || !unknown {
 			return err
 		}
 		return &UnknownError{RequestID: r.requestID, Err: err}

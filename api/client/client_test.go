@@ -270,6 +270,8 @@ func TestRepeats(t *testing.T) {
 	wrong := reply{status: http.StatusUnprocessableEntity, body: rejection("validation_failed", false)}
 	gateway := reply{status: http.StatusBadGateway, body: "<html>Bad Gateway</html>"}
 	gone := reply{hangUp: true}
+	moved := reply{status: http.StatusFound, header: [2]string{"Location", "http://elsewhere.example/"}}
+	broken := reply{status: http.StatusInternalServerError, body: rejection("internal_error", false)}
 	good := reply{status: http.StatusCreated, body: accepted}
 	for _, test := range []struct {
 		name     string
@@ -287,7 +289,10 @@ func TestRepeats(t *testing.T) {
 		{name: "rejected after a lost answer", replies: []reply{gone, wrong}, attempts: 2, outcome: "validation_failed"},
 		{name: "too many writes", replies: []reply{{status: http.StatusTooManyRequests, header: [2]string{"Retry-After", "0"}, body: rejection("rate_limited", true)}, good}, attempts: 2},
 		{name: "too many writes for long", replies: []reply{{status: http.StatusTooManyRequests, header: [2]string{"Retry-After", "3600"}, body: rejection("rate_limited", true)}}, attempts: 1, outcome: "rate_limited"},
-		{name: "redirect", replies: []reply{{status: http.StatusFound, header: [2]string{"Location", "http://elsewhere.example/"}}}, attempts: 1, outcome: "302: Found: redirects are not followed; this one leads to http://elsewhere.example/"},
+		{name: "redirect", replies: []reply{moved}, attempts: 1, outcome: "302: Found: redirects are not followed; this one leads to http://elsewhere.example/"},
+		{name: "redirect after a lost answer", replies: []reply{gone, moved}, attempts: 2, outcome: "unknown"},
+		{name: "internal error", replies: []reply{broken}, attempts: 1, outcome: "unknown"},
+		{name: "balancer that failed", replies: []reply{{status: http.StatusInternalServerError, body: "<html>Oops</html>"}}, attempts: 1, outcome: "unknown"},
 		{name: "never, not written", replies: []reply{later}, never: true, attempts: 1, outcome: "not_enqueued"},
 		{name: "never, unknown", replies: []reply{unknown}, never: true, attempts: 1, outcome: "unknown"},
 		{name: "never, broken", replies: []reply{gone}, never: true, attempts: 1, outcome: "unknown"},

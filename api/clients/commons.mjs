@@ -270,9 +270,9 @@ export class Commons {
         if (isLimit || attempt % this.urls.length === 0) seconds = Math.max(seconds, error.retryAfter);
         const again = error.retryable && (requestId || !writes || !error.lost) && !this.options.signal?.aborted;
         if (again && this.#at === at) this.#at++; // unless another call has left this address
-        if (!again || Date.now() + seconds * 1000 > deadline) {
-          throw unknown && error.retryable ? new UnknownOutcome(requestId, error) : error;
-        }
+        const isSettled = error instanceof Rejected && error.code && !error.retryable && !error.lost; // by the service
+        const isOver = !again || Date.now() + seconds * 1000 > deadline;
+        if (isOver) throw unknown && !isSettled ? new UnknownOutcome(requestId, error) : error;
         await pause(seconds);
       }
     }

@@ -277,7 +277,9 @@ class Commons:
                 if time.monotonic() + pause <= deadline:
                     time.sleep(pause)
                     continue
-            if unknown and error.retryable:
+            # A final answer of the service is also one about the earlier attempts.
+            settled = isinstance(error, Rejected) and error.code and not error.retryable and not error.lost
+            if unknown and not settled:
                 raise UnknownOutcome(request_id, error) from error
             raise error
 

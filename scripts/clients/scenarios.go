@@ -125,6 +125,8 @@ func repetition(l *language) {
 		{name: "node that asks to wait", steps: []string{"503 not_ready 1"}, attempts: 2, entries: 1, longest: time.Second},
 		{name: "too many writes for long", steps: []string{"429 rate_limited 3600"}, attempts: 1, outcome: "Rejected rate_limited"},
 		{name: "redirect", steps: []string{"307 " + elsewhere.url}, attempts: 1, outcome: "Rejected "},
+		{name: "lost answer, then a redirect", steps: []string{lose, "307 " + elsewhere.url}, attempts: 2, outcome: "UnknownOutcome ", entries: 1},
+		{name: "internal error", steps: []string{"500 internal_error"}, attempts: 1, outcome: "UnknownOutcome "},
 		{name: "once, not written", steps: []string{"503 not_enqueued"}, once: true, attempts: 1, outcome: "Rejected not_enqueued"},
 		{name: "once, lost", steps: []string{lose}, once: true, attempts: 1, outcome: "UnknownOutcome ", entries: 1},
 		{name: "once, broken", steps: []string{hangUp}, once: true, attempts: 1, outcome: "UnknownOutcome "},
