@@ -218,8 +218,8 @@ func (c *Client) Register(ctx context.Context, p NewProfile) (Registered, error)
 // AskRecovery has a code that replaces the key of a name pushed to its receiver, if its profile
 // allows that. The notes are the same for every name.
 func (c *Client) AskRecovery(ctx context.Context, id string) (Meta, error) {
-	body := map[string]any{"id": id, "recover": true}
-	return post[Meta](ctx, c, "/api/agents", NewRequestID(), body)
+	body := map[string]any{"id": id, "recover": true} // it takes no request_id
+	return post[Meta](ctx, c, "/api/agents", "", body)
 }
 
 // Recover returns a new key for a recovery code. An answer that was lost can be repeated with
