@@ -83,11 +83,13 @@ func (x *exchange) belowA2A() bool {
 }
 
 // guardAnswer counts a long answer until it is sent. It replaces the answer by an error if
-// the limits of unread answers are reached.
+// the limits of unread answers are reached. The answer to a write stays: the write was carried
+// out, and the error would deny that. Such answers are bounded by the limits of writes.
 func (x *exchange) guardAnswer() {
 	conn, guarded := guard.Of(x.rctx.Conn())
 	size := len(x.rctx.Response.Body())
-	if !guarded || x.Env.Guard.Answer(conn, guard.ClientOf(x.Sender()), size) {
+	written := max(x.Index, x.Relay.Highest()) > 0
+	if !guarded || written || x.Env.Guard.Answer(conn, guard.ClientOf(x.Sender()), size) {
 		if guarded && size >= op.AnswerBuffer && x.rctx.Response.StatusCode() == fasthttp.StatusOK && !x.rctx.IsHead() {
 			conn.Join()
 		}

@@ -247,6 +247,37 @@ func TestUnreadAnswers(t *testing.T) {
 	})
 }
 
+// The long answer to a write is sent although the address holds too much unread: an error would
+// say that nothing was written.
+func TestWriteBesideUnreadAnswers(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.WriteRate, c.Limits = 0, guard.Limits{AddressAnswerBytes: 64 << 10} })
+	write := func(i int) string {
+		body := fmt.Sprintf(`{"agent":"bob","body":"%d %s"}`, i, strings.Repeat("𠀀", 4990))
+		return fmt.Sprintf("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	other := talk(t, s)
+	for i := range 100 {
+		other.say(write(i))
+		if status, _ := other.hear(); status != http.StatusCreated {
+			t.Fatalf("write %d got %d", i, status)
+		}
+	}
+	const list = "GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n"
+	await.Eventually(t, "an unread answer counts", func() bool { // the system's buffers may hold a whole one
+		slow := talk(t, s)
+		must.Do(t, slow.Conn.(*net.TCPConn).SetReadBuffer(64<<10))
+		slow.say(list)
+		must.Get(slow.in.Peek(1))(t)
+		other.say(list)
+		status, _ := other.hear()
+		return status == http.StatusTooManyRequests
+	})
+	other.say(write(100))
+	if status, got := other.hear(); status != http.StatusCreated {
+		t.Errorf("the write got %d: %.200s", status, got)
+	}
+}
+
 // Calls that are wrong use up a budget of their own: reads and those of others go on.
 func TestRejectionsAreCounted(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{Rejections: 1} })
