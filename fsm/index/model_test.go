@@ -150,8 +150,10 @@ func (m *model) candidates(q Query) []uint64 {
 		sets = append(sets, slices.Compact(union))
 	}
 	if sets == nil {
-		all, _ := newest(m.first, m.next(), len(m.entries), nil)
-		slices.Reverse(all)
+		var all []uint64
+		for seq := m.first; seq < m.next(); seq++ {
+			all = append(all, seq)
+		}
 		sets = append(sets, all)
 	}
 	slices.SortFunc(sets, func(a, b []uint64) int { return len(a) - len(b) })

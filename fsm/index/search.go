@@ -31,7 +31,8 @@ type Query struct {
 	// Without, where it is not nil, returns the seqs of a block that are left out.
 	Without func(block uint64) (Bitmap, error)
 	// Work, where it is not nil, grows by the steps that the search takes: words that
-	// it looks at for Prefix, and postings of a term or a word in a block.
+	// it looks at for Prefix, and postings of a term or a word in a block, or blocks of a
+	// query that selects every entry.
 	Work *int
 }
 
@@ -57,7 +58,12 @@ func (c Cut) Search(r pebble.Reader, q Query) (seqs []uint64, more bool, err err
 	}
 	limit := q.Limit + 1
 	if len(q.All)+len(q.Any)+len(q.Not) == 0 && q.Prefix == "" {
-		if seqs, err = newest(from, to, limit, q.Without); err != nil {
+		looked := 0
+		seqs, looked, err = newest(from, to, limit, q.Without)
+		if q.Work != nil {
+			*q.Work += looked
+		}
+		if err != nil {
 			return nil, false, err
 		}
 	} else {
@@ -78,21 +84,26 @@ func (c Cut) Search(r pebble.Reader, q Query) (seqs []uint64, more bool, err err
 	return seqs, false, nil
 }
 
-// newest returns at most limit seqs in [from, to) that are not left out, newest first.
-func newest(from, to uint64, limit int, without func(block uint64) (Bitmap, error)) (seqs []uint64, err error) {
-	var out Bitmap
-	for seq := to; seq > from && len(seqs) < limit; {
-		seq--
-		if without != nil && (seq == to-1 || seq%BlockEntries == BlockEntries-1) {
-			if out, err = without(seq >> blockShift); err != nil {
-				return nil, err
+// newest returns at most limit seqs in [from, to) that are not left out, newest first, and the
+// number of blocks that it looked at.
+func newest(from, to uint64, limit int, without func(block uint64) (Bitmap, error)) (seqs []uint64, looked int, err error) {
+	seqs = make([]uint64, 0, min(limit, maxFoundHint))
+	for to > from && len(seqs) < limit {
+		looked++
+		start := (to - 1) >> blockShift << blockShift
+		var left offsets
+		left.fill()
+		left.clip(int(max(from, start)-start), int(to-start))
+		if without != nil {
+			out, err := without(start >> blockShift)
+			if err != nil {
+				return nil, looked, err
 			}
+			left.andNot(out)
 		}
-		if !out.Has(seq) {
-			seqs = append(seqs, seq)
-		}
+		seqs, to = left.appendNewest(seqs, start, limit), start
 	}
-	return seqs, nil
+	return seqs, looked, nil
 }
 
 // search is the state of one search.

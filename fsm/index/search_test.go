@@ -90,6 +90,44 @@ func TestAlso(t *testing.T) {
 	}
 }
 
+// TestWorkOfAll looks for the entries that a query without terms selects, of which most are
+// left out: each block that it passes counts as work.
+func TestWorkOfAll(t *testing.T) {
+	db := openDB(t, vfs.NewMem())
+	defer db.Close()
+	x := openIndex(t, db, 0)
+	defer x.Close()
+	const newest = 3*BlockEntries + 10
+	for seq := range uint64(newest + 1) {
+		x.Add(seq, nil)
+	}
+	shown := []uint64{newest, 2*BlockEntries + 63, 7, 0}
+	var all Bitmap = slices.Repeat([]byte{0xff}, BlockEntries/8)
+	without := func(block uint64) (Bitmap, error) {
+		out := all
+		for _, seq := range shown {
+			if seq/BlockEntries == block {
+				out = out.Without(seq)
+			}
+		}
+		return out, nil
+	}
+	for limit, work := range map[int]int{1: 2, 2: 4, 4: 4, 5: 4} {
+		steps := 0
+		seqs, more, err := x.Cut().Search(db, Query{Limit: limit, Without: without, Work: &steps})
+		if want := shown[:min(limit, len(shown))]; err != nil || !slices.Equal(seqs, want) || more != (limit < len(shown)) {
+			t.Errorf("limit %d: %d, more %v, %v; want %d", limit, seqs, more, err, want)
+		}
+		if steps != work {
+			t.Errorf("limit %d: %d steps, want %d", limit, steps, work)
+		}
+	}
+	seqs, _, err := x.Cut().Search(db, Query{Limit: 5, Min: 1, Before: newest, Without: without})
+	if want := []uint64{2*BlockEntries + 63, 7}; err != nil || !slices.Equal(seqs, want) {
+		t.Errorf("with bounds: %d, %v, want %d", seqs, err, want)
+	}
+}
+
 // TestPrefixStopsAtItsBound checks that no word beyond the bound leads to an
 // entry, wherever the words are.
 func TestPrefixStopsAtItsBound(t *testing.T) {
