@@ -37,13 +37,13 @@ type exchangeKey struct{}
 // unknown paths and methods, and panics.
 func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	conn, guarded := guard.Of(rctx.Conn())
-	if guarded && !conn.Begin() {
-		rctx.SetConnectionClose() // it is closing
+	x := s.newExchange(rctx)
+	if guarded && !conn.Begin() { // it is closing, and the client may still get an answer
+		x.turnAway(tooManyConnections())
 		return
 	}
-	x := s.newExchange(rctx)
 	if !s.gate.enter() {
-		x.turnAway()
+		x.turnAway(shuttingDown())
 		return
 	}
 	defer s.gate.leave()
@@ -117,10 +117,15 @@ func (s *Server) unrouted(path *fiber.Ctx, _ error) error {
 	return nil
 }
 
-// turnAway answers a request that arrives on an open connection after the end.
-func (x *exchange) turnAway() {
+// shuttingDown returns the error for a request that arrives on an open connection after the end.
+func shuttingDown() *wire.Error {
+	return &wire.Error{Code: wire.CodeNotReady, Message: "This node is shutting down. Ask another one."}
+}
+
+// turnAway answers a request with an error, without the backend.
+func (x *exchange) turnAway(e *wire.Error) {
 	x.rctx.SetConnectionClose()
-	x.fail(&wire.Error{Code: wire.CodeNotReady, Message: "This node is shutting down. Ask another one."})
+	x.fail(e)
 	x.send()
 }
 
@@ -199,7 +204,7 @@ func (x *exchange) stamp() {
 func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	x := s.newExchange(rctx)
 	if !s.gate.enter() {
-		x.turnAway()
+		x.turnAway(shuttingDown())
 		return
 	}
 	defer s.gate.leave()

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -247,8 +248,71 @@ func TestUnreadAnswers(t *testing.T) {
 	})
 }
 
+// heldListener accepts connections. Close of the first one waits.
+type heldListener struct {
+	net.Listener
+	accepted atomic.Bool
+	closing  chan struct{} // closed when the first connection begins to close
+	release  chan struct{}
+}
+
+func (l *heldListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil || l.accepted.Swap(true) {
+		return conn, err
+	}
+	return &heldConn{Conn: conn, of: l}, nil
+}
+
+type heldConn struct {
+	net.Conn
+	of   *heldListener
+	once sync.Once
+}
+
+func (c *heldConn) Close() error {
+	c.once.Do(func() { close(c.of.closing) })
+	<-c.of.release
+	return c.Conn.Close()
+}
+
+// A request that arrives on a connection that is about to be closed, to make room, is not answered
+// as if it had been carried out.
+func TestRequestOnClosingConnection(t *testing.T) {
+	b := apitest.NewBackend(t)
+	server := must.Get(api.New(api.Config{Config: op.Config{Backend: b, Limits: guard.Limits{AddressConnections: 1}}}))(t)
+	ln := &heldListener{Listener: must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t), closing: make(chan struct{}), release: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	s := apitest.At(t, ln.Addr().String())
+	idle := talk(t, s)
+	if status := idle.ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); status != http.StatusOK {
+		t.Fatalf("the first request got %d", status)
+	}
+	await.Eventually(t, "it is being closed, to make room", func() bool { // it is idle a moment after the answer
+		must.Do(t, talk(t, s).Close())
+		select {
+		case <-ln.closing:
+			return true
+		default:
+			return false
+		}
+	})
+	body := `{"agent":"bob","body":"Is this written?"}`
+	idle.say(fmt.Sprintf("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+	if status, got := idle.hear(); status != http.StatusServiceUnavailable || !strings.Contains(got, `"not_ready"`) {
+		t.Errorf("the write got %d %q", status, got)
+	}
+	close(ln.release)
+	must.Do(t, idle.Close())
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	must.Do(t, server.Shutdown(ctx))
+	must.Do(t, <-served)
+}
+
 // The long answer to a write is sent although the address holds too much unread: an error would
-// say that nothing was written.
+// deny the write.
 func TestWriteBesideUnreadAnswers(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.WriteRate, c.Limits = 0, guard.Limits{AddressAnswerBytes: 64 << 10} })
 	write := func(i int) string {
