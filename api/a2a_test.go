@@ -16,6 +16,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -699,6 +700,26 @@ func TestA2ADataCommands(t *testing.T) {
 	}
 	if r := rpc(t, s, say("SendMessage", "lost", `[{"data":{"command":"read","id":"e99"}}]`)); r.Error == nil || problemOf(t, r.Error.Data).Code != "not_found" {
 		t.Errorf("an unknown entry: %+v", r)
+	}
+	for _, test := range []struct{ parts, field string }{
+		{`[{"data":{"command":"read","id":"e99"}}]`, "id"},
+		{`[{"data":{"command":"read"}}]`, "id"},
+		{`[{"data":{"command":"subscriptions","edit_key":"` + hookKey + `"}}]`, "messageId"},
+	} {
+		r := rpc(t, s, say("SendMessage", "", test.parts))
+		problem := problemOf(t, r.Error.Data)
+		if last := problem.Issues[len(problem.Issues)-1].Field; last != test.field {
+			t.Errorf("%s without an id: %+v, want the last of %s", test.parts, problem.Issues, test.field)
+		}
+		keyed := strings.Contains(test.parts, "edit_key")
+		if strings.Contains(string(problem.Example), hookKey) || keyed != slices.Contains(problem.Notes, wire.KeyLeftOut) {
+			t.Errorf("%s without an id: the example %s with %q", test.parts, problem.Example, problem.Notes)
+		}
+		if !keyed {
+			if again := rpc(t, s, string(problem.Example)); again.Error != nil {
+				t.Errorf("%s without an id: the example %s: %+v", test.parts, problem.Example, again.Error)
+			}
+		}
 	}
 	if now := s.Backend.Machine.Applied(); now != applied {
 		t.Errorf("%d commands were applied", now-applied)

@@ -48,13 +48,7 @@ func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *fai
 // entry inside.
 func (m *message) reject(r Request) *failure {
 	if m.dataCommand != "" {
-		in := m.invocation()
-		in.Trial = true
-		rejection := wire.Invalid(m.problems.List, append(wire.Object{{memberCommand, m.dataCommand}}, m.data...))
-		if tried := r.Perform(dataCommands[m.dataCommand].operation, in).Rejection; tried != nil {
-			rejection = wire.Invalid(append(m.problems.List, tried.Issues...), tried.Example)
-		}
-		return rejected(rejection, m)
+		return rejected(m.rejectCommand(r), m)
 	}
 	doc := m.document()
 	draft := r.Draft(&doc)
@@ -70,6 +64,41 @@ func (m *message) reject(r Request) *failure {
 	rejection := wire.Invalid(issues, draft.Example)
 	rejection.Notes = draft.Notes
 	return rejected(rejection, m)
+}
+
+// rejectCommand returns the error of a command whose envelope is invalid, with the problems of its
+// parameters. The example is the command without a key, or one that works for everybody if only the
+// sender can correct it.
+func (m *message) rejectCommand(r Request) *wire.Error {
+	in := m.invocation()
+	in.Trial = true
+	issues, example := m.problems.List, wire.Object{{memberCommand, m.dataCommand}}
+	for _, f := range m.data {
+		if f.Name != "edit_key" {
+			example = append(example, f)
+		}
+	}
+	tried := r.Perform(dataCommands[m.dataCommand].operation, in).Rejection
+	var notes []string
+	switch {
+	case m.dataCommand == "read" && in.ID == "":
+		issues, example = append(issues, wire.Issue{"id", "is required: the id of an entry"}), nil
+	case tried == nil && in.EditKey != "":
+		notes = []string{wire.KeyLeftOut}
+	case tried == nil:
+	case tried.Code == wire.CodeInvalid:
+		issues, example, notes = append(issues, tried.Issues...), tried.Example, tried.Notes
+	case tried.Retryable(): // the message is not at fault
+	default:
+		issues, example = append(issues, tried.Issues...), nil
+	}
+	if len(example) == 0 {
+		m.dataCommand = "jobs"
+		example = wire.Object{{memberCommand, m.dataCommand}}
+	}
+	rejection := wire.Invalid(issues, example)
+	rejection.Notes = notes
+	return rejection
 }
 
 // converse runs the command of a message, or publishes it.
