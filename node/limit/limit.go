@@ -165,8 +165,10 @@ func take(places []place, now time.Time, tokens int) (wait time.Duration) {
 			continue
 		}
 		bucket := p.table.bucket(p.key, now)
-		if missing := 1 - bucket.TokensAt(now); missing > 0 {
-			return time.Duration(missing / float64(bucket.Limit()) * float64(time.Second))
+		// AllowN, too, ignores a wait of less than a nanosecond.
+		missing := 1 - bucket.TokensAt(now)
+		if wait = time.Duration(missing / float64(bucket.Limit()) * float64(time.Second)); wait > 0 {
+			return wait
 		}
 		full = append(full, bucket)
 	}

@@ -62,6 +62,23 @@ func TestBurstThenRate(t *testing.T) {
 	}
 }
 
+// TestAnnouncedWaitIsCharged writes exactly after the announced wait, for which the bucket may lack
+// less than a nanosecond: the write is admitted, and charged.
+func TestAnnouncedWaitIsCharged(t *testing.T) {
+	ada := command.Sender{Fingerprint: "f1"}
+	for perMinute := 1; perMinute <= 100; perMinute++ {
+		c := newClock()
+		l := New(always(perMinute, 1), c.now)
+		l.Admit(ada, command.Standing{})
+		_, wait := l.Admit(ada, command.Standing{})
+		c.t = c.t.Add(wait)
+		ok, again := l.Admit(ada, command.Standing{})
+		if free, _ := l.Admit(ada, command.Standing{}); !ok || free {
+			t.Errorf("%d a minute: after the wait admitted %v (%v), and then %v", perMinute, ok, again, free)
+		}
+	}
+}
+
 func TestBothKeysLimit(t *testing.T) {
 	tests := []struct {
 		name string
