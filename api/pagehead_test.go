@@ -9,6 +9,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/guard"
 )
 
 // describedPages are one page of each kind that crawlers may read.
@@ -117,5 +118,22 @@ func TestSitemap(t *testing.T) {
 	visit(t, s, http.MethodGet, "/sitemap.xml?part=99", "", http.StatusNotFound)
 	if r := visit(t, s, http.MethodGet, "/favicon.ico", "", http.StatusOK); !strings.HasPrefix(r.Header.Get("Content-Type"), "image/") {
 		t.Errorf("/favicon.ico: %d %s", r.Status, r.Header.Get("Content-Type"))
+	}
+}
+
+// TestSitemapIsCharged reads the index and the first part of the sitemap until the address has used
+// up its budget of reads.
+func TestSitemapIsCharged(t *testing.T) {
+	for _, path := range []string{"/sitemap.xml", "/sitemap.xml?part=0"} {
+		t.Run(path, func(t *testing.T) {
+			s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
+			crawler := talk(t, s)
+			for range 1000 {
+				if crawler.ask("GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n") == http.StatusTooManyRequests {
+					return
+				}
+			}
+			t.Error("a thousand of them are free")
+		})
 	}
 }

@@ -81,6 +81,7 @@ func getSitemap(x *exchange) error {
 		b.WriteString("<" + element + "><loc>" + html.EscapeString(base+path) + "</loc></" + element + ">\n")
 	}
 	b.WriteString("</" + list + ">\n")
+	x.Work += b.Len() / op.PageBytes
 	return x.AnswerText(http.StatusOK, "application/xml; charset=utf-8", b.String())
 }
 
