@@ -58,7 +58,7 @@ func (c Cut) Search(r pebble.Reader, q Query) (seqs []uint64, more bool, err err
 	}
 	limit := q.Limit + 1
 	if len(q.All)+len(q.Any)+len(q.Not) == 0 && q.Prefix == "" {
-		looked := 0
+		var looked int
 		seqs, looked, err = newest(from, to, limit, q.Without)
 		if q.Work != nil {
 			*q.Work += looked
