@@ -92,7 +92,7 @@ func answer(w http.ResponseWriter, step []string) {
 	case status < http.StatusBadRequest:
 		w.Header().Set("Location", step[1])
 	case len(step) > 1:
-		body = `{"error":"No.","issues":[],"example":{},"docs":"/docs/errors","code":"` + step[1] + `","retryable":true}`
+		body = `{"error":"No.","issues":[],"example":{},"docs":"/docs/errors","code":"` + step[1] + `","retryable":` + strconv.FormatBool(status != http.StatusInternalServerError) + `}`
 	}
 	if len(step) > 2 {
 		w.Header().Set("Retry-After", step[2])
