@@ -82,14 +82,16 @@ func (x *exchange) belowA2A() bool {
 	return len(x.rctx.Host()) > 0 && a2a.Below(string(x.rctx.URI().PathOriginal()))
 }
 
+// writeIndex returns the log index of the newest write that the answer reports, or 0.
+func (x *exchange) writeIndex() uint64 { return max(x.Index, x.Relay.Highest()) }
+
 // guardAnswer counts a long answer until it is sent. It replaces the answer by an error if
 // the limits of unread answers are reached. The answer to a write stays: the write was carried
 // out, and the error would deny that. Such answers are bounded by the limits of writes.
 func (x *exchange) guardAnswer() {
 	conn, guarded := guard.Of(x.rctx.Conn())
 	size := len(x.rctx.Response.Body())
-	written := max(x.Index, x.Relay.Highest()) > 0
-	if !guarded || written || x.Env.Guard.Answer(conn, guard.ClientOf(x.Sender()), size) {
+	if !guarded || x.writeIndex() > 0 || x.Env.Guard.Answer(conn, guard.ClientOf(x.Sender()), size) {
 		if guarded && size >= op.AnswerBuffer && x.rctx.Response.StatusCode() == fasthttp.StatusOK && !x.rctx.IsHead() {
 			conn.Join()
 		}

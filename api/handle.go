@@ -166,7 +166,7 @@ func (x *exchange) finish() {
 	took := time.Since(x.start)
 	s.metrics.inFlight.Dec()
 	s.metrics.observe(x.Template(), method, status, took)
-	if s.cfg.NoteRead != nil && x.Operation != nil && x.Operation.Surface != 0 && x.Index == 0 && !x.Waited && x.Relay.Highest() == 0 {
+	if s.cfg.NoteRead != nil && x.Operation != nil && x.Operation.Surface != 0 && !x.Waited && x.writeIndex() == 0 {
 		s.cfg.NoteRead(took)
 	}
 	if template := x.Template(); surfaceOf(template) != 0 {
@@ -182,7 +182,7 @@ func (x *exchange) finish() {
 func (x *exchange) stamp() {
 	h := &x.rctx.Response.Header
 	h.Set(headerNode, x.Env.Backend.NodeName())
-	h.Set(headerIndex, strconv.FormatUint(max(x.View().Index(), x.Index, x.Relay.Highest()), 10))
+	h.Set(headerIndex, strconv.FormatUint(max(x.View().Index(), x.writeIndex()), 10))
 	if stale := x.Env.Backend.StaleFor(); stale > staleAfter {
 		h.Set(headerStale, strconv.FormatInt(stale.Milliseconds(), 10))
 	}

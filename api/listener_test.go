@@ -216,6 +216,25 @@ func TestAnswersHoldWhatTheySay(t *testing.T) {
 	}
 }
 
+// longList is a request for 100 entries.
+const longList = "GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// readSlowly leaves an answer unread until another client of the address gets 429, and returns
+// the slow client. The system's buffers may hold a whole answer, so that it may take several.
+func readSlowly(t testing.TB, s *apitest.Server, other *talker) (slow *talker) {
+	t.Helper()
+	await.Eventually(t, "an unread answer counts", func() bool {
+		slow = talk(t, s)
+		must.Do(t, slow.Conn.(*net.TCPConn).SetReadBuffer(64<<10))
+		slow.say(longList)
+		must.Get(slow.in.Peek(1))(t)
+		other.say(longList)
+		status, _ := other.hear()
+		return status == http.StatusTooManyRequests
+	})
+	return slow
+}
+
 // A client that reads slowly gets all of its answer; one that holds too much of them
 // unread gets 429.
 func TestUnreadAnswers(t *testing.T) {
@@ -226,23 +245,13 @@ func TestUnreadAnswers(t *testing.T) {
 	for i := range 100 {
 		s.Post("/api/entries", fmt.Sprintf(`{"agent":"bob","body":"%d %s"}`, i, body)).Must(t, http.StatusCreated)
 	}
-	const list = "GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n"
-	var slow *talker
 	other := talk(t, s)
-	await.Eventually(t, "the answer counts", func() bool { // the system's buffers may hold a whole one
-		slow = talk(t, s)
-		must.Do(t, slow.Conn.(*net.TCPConn).SetReadBuffer(64<<10))
-		slow.say(list)
-		must.Get(slow.in.Peek(1))(t)
-		other.say(list)
-		status, _ := other.hear()
-		return status == http.StatusTooManyRequests
-	})
+	slow := readSlowly(t, s, other)
 	if status, got := slow.hear(); status != http.StatusOK || len(got) < 100*len(body) {
 		t.Errorf("the slow reader got %d and %d bytes", status, len(got))
 	}
 	await.Eventually(t, "its share is free again", func() bool {
-		other.say(list)
+		other.say(longList)
 		status, _ := other.hear()
 		return status == http.StatusOK
 	})
@@ -326,16 +335,7 @@ func TestWriteBesideUnreadAnswers(t *testing.T) {
 			t.Fatalf("write %d got %d", i, status)
 		}
 	}
-	const list = "GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n"
-	await.Eventually(t, "an unread answer counts", func() bool { // the system's buffers may hold a whole one
-		slow := talk(t, s)
-		must.Do(t, slow.Conn.(*net.TCPConn).SetReadBuffer(64<<10))
-		slow.say(list)
-		must.Get(slow.in.Peek(1))(t)
-		other.say(list)
-		status, _ := other.hear()
-		return status == http.StatusTooManyRequests
-	})
+	readSlowly(t, s, other)
 	other.say(write(100))
 	if status, got := other.hear(); status != http.StatusCreated {
 		t.Errorf("the write got %d: %.200s", status, got)

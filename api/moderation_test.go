@@ -404,8 +404,8 @@ func TestPurgeIsConfirmed(t *testing.T) {
 		`"by":"mia","action":"ask_purge","what":"e2","text":"Hid e2, to be erased if another moderator confirms it within a day"`)
 }
 
-// TestBlockedSenderStaysBlocked: hiding another entry of a blocked sender does not replace its block by
-// a shorter one, whose pseudonyms there are.
+// TestBlockedSenderStaysBlocked: hiding another entry of a blocked sender does not shorten its block,
+// in any epoch of pseudonyms.
 func TestBlockedSenderStaysBlocked(t *testing.T) {
 	for epoch := range uint64(3) {
 		t.Run(fmt.Sprint("epoch ", epoch), func(t *testing.T) {

@@ -416,16 +416,17 @@ func TestClusterPageHidesDetails(t *testing.T) {
 	visit(t, s, http.MethodGet, "/cluster.json", "", http.StatusForbidden, "Authorization", "Bearer cmod_wrong")
 }
 
-// TestSearchForAnyWordWorks follows the link to the search for any of the words: that takes neither
-// phrases nor a time, and at most 16 words.
+// TestSearchForAnyWordWorks follows the links to a search for any of the words. Such a search takes
+// no phrases, no time, and at most MaxAllValues words.
 func TestSearchForAnyWordWorks(t *testing.T) {
 	s := start(t)
 	href := regexp.MustCompile(`href="([^"]*mode=any[^"]*)"`)
 	for query, links := range map[string]int{
-		"q=zebra":                                 2,
-		"q=hello+zebra&since=2026-01-01":          2,
-		"q=%22hello+zebra%22+yak&channel=logs":    2,
-		"q=" + strings.Repeat("w+", 17) + "zebra": 0,
+		"q=zebra":                              2,
+		"q=hello+zebra&since=2026-01-01":       2,
+		"q=%22hello+zebra%22+yak&channel=logs": 2,
+		"q=" + strings.Repeat("w+", command.MaxAllValues-1) + "zebra": 2,
+		"q=" + strings.Repeat("w+", command.MaxAllValues) + "zebra":   0,
 	} {
 		t.Run(query, func(t *testing.T) {
 			found := href.FindAllStringSubmatch(string(browse(t, s, "/search?"+query, http.StatusOK).Body), -1)

@@ -102,8 +102,8 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 	}
 }
 
-// TestUnchangedProfileWhileFrozen: a registration that changes no field is accepted while writes are
-// frozen, also with the receiver that the profile has.
+// TestUnchangedProfileWhileFrozen: a registration that changes no field is accepted while writes
+// are frozen, also with the receiver of the profile.
 func TestUnchangedProfileWhileFrozen(t *testing.T) {
 	s := withModerator(t)
 	hook(s.Backend)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -74,16 +75,25 @@ func WriteFileAtomic(path string, data []byte) error {
 	if err := CheckReplaceable(path); err != nil {
 		return err
 	}
-	temp := path + ".tmp"
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
+	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
 		return err
 	}
-	if err = writeSynced(f, data); err == nil {
-		err = os.Rename(temp, path)
+	return ReplaceFile(path, f, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// ReplaceFile has write fill a partial file, and renames it to path, in the same directory, once
+// it is complete and on the disk. It closes the partial file, and removes it after an error.
+func ReplaceFile(path string, partial *os.File, write func(io.Writer) error) error {
+	err := write(partial)
+	if err = errors.Join(err, partial.Sync(), partial.Close()); err == nil {
+		err = os.Rename(partial.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(temp) // the first error is the one to report
+		_ = os.Remove(partial.Name()) // the first error is the one to report
 		return err
 	}
 	return SyncDir(filepath.Dir(path))

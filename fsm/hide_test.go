@@ -195,7 +195,7 @@ func TestNewAfterAFloodIsHidden(t *testing.T) {
 	check.Equal(t, len(r.home("bob", 0).New), command.MaxNew, "new entries when it is shown again")
 }
 
-// TestHiddenClaimIsNotTold: the agent whose claim ran out is not told of a claim that is hidden.
+// TestHiddenClaimIsNotTold: home of the former claimant does not list a hidden claim.
 func TestHiddenClaimIsNotTold(t *testing.T) {
 	r := newRig(t)
 	brief := func(agent string) *command.ClaimJob {

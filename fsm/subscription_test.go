@@ -333,7 +333,7 @@ func TestDigests(t *testing.T) {
 	checkSubscriptions(t, r.Machine)
 }
 
-// TestDigestPastMutedEntries: a digest lists the entries that a page of muted ones stands before.
+// TestDigestPastMutedEntries: a digest lists the entries before a page of muted ones.
 func TestDigestPastMutedEntries(t *testing.T) {
 	r := newSubscribers(t, "ada")
 	for _, c := range []command.Payload{subscribe("ada", command.WayDigest, inChannel("one")), subscribe("ada", command.WayMute, byAuthor("eve"))} {

@@ -272,8 +272,8 @@ func TestSweepKeepsWhatGoesOn(t *testing.T) {
 	}
 }
 
-// TestSweepKeepsAJobInReview: while a result waits for its poster, the job, its claim and the result
-// stay, because a rejection gives the claim back.
+// TestSweepKeepsAJobInReview: a sweep keeps a job in review with its claim and its result, because a
+// rejection restores the claim.
 func TestSweepKeepsAJobInReview(t *testing.T) {
 	r := newRig(t)
 	r.run(retain("*=1d"), register("Ada", "ada", nil))

@@ -530,7 +530,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestPasswordStaysPrivate: no error repeats the password of an address, such as that of a balancer.
+// TestPasswordStaysPrivate: errors do not contain the password of an address.
 func TestPasswordStaysPrivate(t *testing.T) {
 	released := make(chan struct{})
 	for name, h := range map[string]http.HandlerFunc{

@@ -83,7 +83,7 @@ func fillSearch(p *builder, answer []byte) error {
 	return nil
 }
 
-// maxAnyWords is how many words a search for any of them may have.
+// maxAnyWords is command.MaxAllValues, the maximum of words in a search for any of them.
 const maxAnyWords = 16
 
 // anyWord returns the address of the search for any of the words: it takes no phrase and no since.

@@ -44,8 +44,8 @@ func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *st
 	tx.notifySubscribers(e, p, target)
 }
 
-// notifySubscribers queues the deliveries of an entry to subscribers. A reply or a mention is not
-// theirs as a subscription, too.
+// notifySubscribers queues the deliveries of an entry to subscribers, except to those that get it
+// as a reply or a mention.
 func (tx *Txn) notifySubscribers(e *state.EntryRow, p *command.Publish, target *state.EntryRow) {
 	for _, name := range tx.subscribersOf(e) {
 		filter, hooked := tx.caches.hooks[name]

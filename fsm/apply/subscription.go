@@ -85,8 +85,8 @@ func (tx *Txn) dropSubscriber(key []byte, agentKey string) {
 	tx.set(key, others.Encode())
 }
 
-// subscribersOf returns the agents that subscribe to the author or the thread of an entry, except its
-// author, each once. A new thread has no subscribers.
+// subscribersOf returns the agents that subscribe to the author or the thread of an entry, each
+// once, without the author. A new thread has no subscribers.
 func (tx *Txn) subscribersOf(e *state.EntryRow) []string {
 	names, _ := state.Read(tx, subscription.SubscribersKey(command.Filter{AgentKey: e.AgentKey}), subscription.DecodeSubscribers)
 	if e.Parent != 0 {

@@ -184,7 +184,8 @@ func (j JobRow) At(now int64) JobRow {
 	return j
 }
 
-// isHeldBy reports whether the entry of a claim holds the job, also while a result waits for the poster.
+// isHeldBy reports whether a claim, by the seq of its entry, holds the job. It also holds a job in
+// review.
 func (j JobRow) isHeldBy(claim uint64) bool {
 	return (j.Status == JobClaimed || j.Status == JobReview) && j.Claim == claim
 }

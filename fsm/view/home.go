@@ -154,9 +154,9 @@ func (v *View) fill(h *Home, rows *home.Lists, agentKey string, since int64, see
 	return nil
 }
 
-// newestOfOthers returns the newest entries by others than an agent from a seq on, newest first. The
-// list that all homes share has lost those that were hidden, and took no others for them: then the
-// newest MaxFiltered entries are searched, too.
+// newestOfOthers returns the newest entries by others than an agent from a seq on, newest first.
+// Hidden entries leave gaps in the list that all homes share. If there is a gap, the newest
+// MaxFiltered entries are searched, too.
 func (v *View) newestOfOthers(agentKey string, first uint64) ([]uint64, error) {
 	every, err := v.everyHome()
 	if err != nil {
@@ -186,7 +186,7 @@ func (v *View) HasFor(p *Preferences, since int64) (has bool, err error) {
 	err = rows.Oldest(home.PartInbox, first, func(key, value []byte) (bool, error) {
 		seq := binary.BigEndian.Uint64(key)
 		if hidden, _, err := v.hiddenClaim(seq, value); hidden || err != nil {
-			return true, err
+			return err == nil, err
 		}
 		out, err := p.narrow(), error(nil)
 		if out {
@@ -232,9 +232,9 @@ func (v *View) fillInbox(h *Home, rows *home.Lists, first uint64) error {
 	})
 }
 
-// hiddenClaim returns the reason in a row of an inbox, and whether the entry is the hidden claim of a
-// job that the agent had claimed before. Hiding removes the other rows of an entry, but the agents
-// that its row names do not include this one.
+// hiddenClaim returns the reason in a row of an inbox, and reports whether the row is about the
+// hidden claim of a job that the agent had claimed before. Hiding an entry removes its other rows
+// from inboxes; the row of a claim does not name the former claimant.
 func (v *View) hiddenClaim(seq uint64, row []byte) (hidden bool, reason home.Reason, err error) {
 	reason, err = home.DecodeReason(row)
 	if err != nil || reason != home.ReasonClaimLost {

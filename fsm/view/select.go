@@ -135,8 +135,8 @@ func (v *View) SenderFingerprint(seq uint64) (string, error) {
 	return from.Fingerprint, err
 }
 
-// SenderRule returns the rule against the sender of an entry, or nil. The rule has the pseudonym of the
-// sender's newest write, which SenderFingerprint does not return.
+// SenderRule returns the rule against the sender of an entry, or nil. A rule has the pseudonym of
+// the sender's newest write; that of SenderFingerprint may be older.
 func (v *View) SenderRule(seq uint64) (*state.Rule, error) {
 	s := &viewState{v: v}
 	rule := v.at.Policy.OfSender(state.SenderOf(s, seq).Fingerprint)

@@ -187,7 +187,7 @@ func (v *View) DueDigest(agentKey string, at subscription.Digest, seen uint64) (
 	return d, nil
 }
 
-// maxDigestPages bounds the pages that are read for a digest. Pages are short if entries are left out.
+// maxDigestPages bounds the pages that are read for a digest. Muted entries make pages short.
 const maxDigestPages = 8
 
 // DigestsAfter calls f with the agents that have digests and their progress, in the order of

@@ -189,9 +189,9 @@ func (v *View) RowDigest(ctx context.Context) (digest [32]byte, err error) {
 	})
 }
 
-// DigestRows returns a hash over the logical rows of a state and its progress. It calls before
-// for each row, and ends with its error; nil is allowed.
-func DigestRows(r pebble.Reader, h *state.Head, before func() error) (digest [32]byte, err error) {
+// DigestRows returns a hash over the logical rows of a state and its progress. It calls onRow
+// before each row, and ends with its error; nil is allowed.
+func DigestRows(r pebble.Reader, h *state.Head, onRow func() error) (digest [32]byte, err error) {
 	sum := sha256.New()
 	var buf []byte
 	for _, k := range state.Keyspaces {
@@ -200,8 +200,8 @@ func DigestRows(r pebble.Reader, h *state.Head, before func() error) (digest [32
 		}
 		lower, upper := state.SpaceBounds(k.Letter)
 		err := state.ScanSpace(r, lower, upper, func(key, value []byte) error {
-			if before != nil {
-				if err := before(); err != nil {
+			if onRow != nil {
+				if err := onRow(); err != nil {
 					return err
 				}
 			}

@@ -285,8 +285,8 @@ func ReadPurgeList(path string) (l PurgeList, err error) {
 	return l, nil
 }
 
-// Covers reports whether the list has the purges of a cluster: it is that cluster's, or of a cluster that
-// began with its state.
+// Covers reports whether the list has the purges of a cluster: it belongs to the cluster, or to one
+// that was restored from it.
 func (l *PurgeList) Covers(clusterID string) bool {
 	return l.ClusterID == clusterID || slices.ContainsFunc(l.Purged, func(p PurgedEntry) bool { return p.ClusterID == clusterID })
 }

@@ -1,26 +1,15 @@
 package backup
 
 import (
-	"errors"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/commons-cluster/commons/cluster"
 )
 
-// ReplaceFile has write fill a partial file, and renames it to path, in the same directory, once
-// it is complete and on the disk. It closes the partial file, and removes it after an error.
+// ReplaceFile is cluster.ReplaceFile for a large file: it syncs the partial file in parts.
 func ReplaceFile(path string, partial *os.File, write func(io.Writer) error) error {
-	err := write(&fileWriter{file: partial})
-	if err = errors.Join(err, partial.Sync(), partial.Close()); err == nil {
-		err = os.Rename(partial.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(partial.Name()) // the first error is the one to report
-		return err
-	}
-	return cluster.SyncDir(filepath.Dir(path))
+	return cluster.ReplaceFile(path, partial, func(io.Writer) error { return write(&fileWriter{file: partial}) })
 }
 
 // syncedBytes is the part of a file that is written between two syncs.

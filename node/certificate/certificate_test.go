@@ -93,8 +93,8 @@ func TestChainIsReplaced(t *testing.T) {
 	}
 }
 
-// TestExpiredReplacesNoValidOne: files of an old certificate, such as from a backup, leave a valid
-// one in use.
+// TestExpiredReplacesNoValidOne: a valid certificate stays in use if its files are replaced by
+// those of an expired one, such as from a backup.
 func TestExpiredReplacesNoValidOne(t *testing.T) {
 	dir := t.TempDir()
 	valid := reissue(t, dir, "one.example")

@@ -287,8 +287,8 @@ func TestPurgeOneAfterAnother(t *testing.T) {
 	})
 }
 
-// TestTimeOfPurgeList: a list has all purges up to its time, also if the node waits before it makes the
-// list. Of two lists the one with the later time counts.
+// TestTimeOfPurgeList: the time of a list of purges is that of the call, also if the node has to
+// wait before it reads the purges.
 func TestTimeOfPurgeList(t *testing.T) {
 	t.Parallel()
 	nodetest.Virtual(t, func(t *testing.T) {

@@ -91,7 +91,8 @@ func Parse(c *op.Call, params []string, filters func(l *Params)) (*Params, error
 }
 
 // Versioned reports whether the list depends only on the version of the state. Searches read a
-// bounded number of words that differs between nodes; feeds and lists that age have a tag of their own.
+// bounded number of words that differs between nodes. Feeds and lists that age have a tag of their
+// content.
 func (l *Params) Versioned() bool { return l.Query.Q == "" && l.format == "" && !l.ages() }
 
 // ages reports whether entries leave the list as time goes on.

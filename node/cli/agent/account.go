@@ -224,15 +224,10 @@ func (f files) save(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = temp.Write(data)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), f.path(name))
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name()) // the first error is the one to report
+	return cluster.ReplaceFile(f.path(name), temp, func(w io.Writer) error {
+		_, err := w.Write(data)
 		return err
-	}
-	return cluster.SyncDir(f.dir)
+	})
 }
 
 // saveLogin stores a login.

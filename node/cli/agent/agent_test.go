@@ -194,7 +194,7 @@ func TestCorrections(t *testing.T) {
 	}
 }
 
-// TestNoCommandOfTheExample: an example that is of no relation is no retraction.
+// TestNoCommandOfTheExample: an example without a relation is shown as JSON, not as a retraction.
 func TestNoCommandOfTheExample(t *testing.T) {
 	p := newPlace(t)
 	bob, ada := p.shell("bob"), p.shell("ada")
@@ -266,19 +266,18 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// loseAnswers is an error of the backend after a write: its outcome is unknown.
+func loseAnswers(command.Payload) error {
+	return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "lost"}
+}
+
 // TestUnknownOutcome repeats a write whose answer was lost, as the command proposes.
 func TestUnknownOutcome(t *testing.T) {
 	p := newPlace(t)
 	ada := p.shell("ada")
-	lost := true
-	p.Backend.Lost = func(command.Payload) error {
-		if !lost {
-			return nil
-		}
-		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "lost"}
-	}
+	p.Backend.Lost = loseAnswers
 	failed := ada.run("post", "It's written once.", "--patience=0s")
-	lost = false
+	p.Backend.Lost = nil
 	again := ada.retry(failed)
 	if failed.code != 5 || again.code != cli.ExitOK {
 		t.Errorf("exit codes %d and %d: %s%s", failed.code, again.code, failed.err, again.err)
@@ -289,26 +288,19 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestEveryRetryIsACommand: what is proposed after an unknown outcome is a command line that works,
-// also if the command takes no request_id.
+// TestEveryRetryIsACommand: the command line proposed after an unknown outcome works, also for a
+// command without --request-id.
 func TestEveryRetryIsACommand(t *testing.T) {
 	p := newPlace(t)
 	ada := p.shell("ada")
-	lost := false
-	p.Backend.Lost = func(command.Payload) error {
-		if !lost {
-			return nil
-		}
-		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "lost"}
-	}
 	for _, args := range [][]string{
 		{"subscriptions", "add", "--way", "mute", "--agent", "eve", "--patience=0s"},
 		{"subscriptions", "end", "s1", "--patience=0s"},
 		{"profile", "set", "--note", "A note to myself", "--patience=0s"},
 	} {
-		lost = true
+		p.Backend.Lost = loseAnswers
 		failed := ada.run(args...)
-		lost = false
+		p.Backend.Lost = nil
 		again := ada.retry(failed)
 		if failed.code != 5 || again.code == cli.ExitUsage {
 			t.Errorf("%q: exit codes %d and %d: %s%s", args, failed.code, again.code, failed.err, again.err)
@@ -327,9 +319,7 @@ func TestLostRecovery(t *testing.T) {
 	v.Release()
 	file := filepath.Join(t.TempDir(), "code")
 	must.Do(t, os.WriteFile(file, []byte(p.Backend.RecoveryCode("ada", codes[0].Number, codes[0].At)), 0o600))
-	p.Backend.Lost = func(command.Payload) error {
-		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "lost"}
-	}
+	p.Backend.Lost = loseAnswers
 	failed := ada.run("key", "recover", "--code-file", file, "--patience=0s")
 	p.Backend.Lost = nil
 	if again := ada.retry(failed); failed.code != 5 || again.code != cli.ExitOK {

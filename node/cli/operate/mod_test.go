@@ -250,7 +250,7 @@ func TestFollowEvents(t *testing.T) {
 	check.Equal(t, <-ended, cli.ExitOK, "exit code")
 }
 
-// TestFollowEventsSince: with --since, those of that time come first, and later ones as they happen.
+// TestFollowEventsSince: --follow with --since begins with the past events.
 func TestFollowEventsSince(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
@@ -380,8 +380,8 @@ func TestNoteIsAddedOnce(t *testing.T) {
 	check.Equal(t, notes, 1, "notes that were added")
 }
 
-// TestLiftGoesOn: a rule that an attempt with a lost answer has lifted does not keep the others from
-// being lifted. A rule that was lifted before the call does.
+// TestLiftGoesOn: the command continues after a rule that an attempt with a lost answer has lifted.
+// It fails at a rule that was lifted before the call.
 func TestLiftGoesOn(t *testing.T) {
 	answers := make(chan int, 3)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -442,15 +442,15 @@ func TestModAsksBack(t *testing.T) {
 	check.Equal(t, strings.Join(strings.Fields(out), ""), `{"rules":[]}`, "the rules after tests")
 }
 
-// TestTokenStaysPrivate: a token is not sent to another machine over http, where others could read it.
+// TestTokenStaysPrivate: a token is not sent to another machine over http.
 func TestTokenStaysPrivate(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
 	expect(t, cli.ExitUsage, []string{"mod", "rules", "--url", "http://192.0.2.1", "--token-file", token}, "over https or to this machine only")
 }
 
-// TestRevokeGoesOn: the end of a token whose answer was lost is no failure. That of a token that
-// does not exist is one.
+// TestRevokeGoesOn: a revocation succeeds if its first answer was lost, and fails for a token that
+// does not exist.
 func TestRevokeGoesOn(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
@@ -495,7 +495,8 @@ func TestRevokeGoesOn(t *testing.T) {
 	expect(t, cli.ExitFailed, append([]string{"mod", "token", "revoke", "zoe"}, direct...), "has no token")
 }
 
-// TestConfirmSaysWhatIsDone: a confirmation that fails says what those before it have erased.
+// TestConfirmSaysWhatIsDone: the error of a confirmation contains the number of entries that the
+// confirmations before it erased.
 func TestConfirmSaysWhatIsDone(t *testing.T) {
 	answers := []string{`{"matched":2,"changed":2}`, `{"error":"Not yours.","code":"forbidden","issues":[]}`}
 	calls := 0
@@ -513,7 +514,7 @@ func TestConfirmSaysWhatIsDone(t *testing.T) {
 	expect(t, cli.ExitFailed, args, "purge 18: Not yours.", "those before it are done: 2 erased")
 }
 
-// TestHeldHasNotes: the JSON of what is held has the notes of moderators.
+// TestHeldHasNotes: the JSON of held entries contains the notes of moderators.
 func TestHeldHasNotes(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)

@@ -124,7 +124,7 @@ func (m *moderation) showChange(std terminal.Streams, answer any, text string, c
 }
 
 // doneEarlier returns nil for the rejection of a repeated call whose change, such as the end of a
-// rule, an earlier attempt may have made. Every other error it returns as it is.
+// rule, an earlier attempt may have made. It returns other errors unchanged.
 func (m *moderation) doneEarlier(std terminal.Streams, what string, err error) error {
 	failed, is := errors.AsType[*admin.CallError](err)
 	if !is || failed.Status != http.StatusUnprocessableEntity || !m.repeated {

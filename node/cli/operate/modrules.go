@@ -175,8 +175,8 @@ type lifted struct {
 	Record uint64 `json:"record"`
 }
 
-// Run lifts rules. It returns an error for a rule that was lifted before, unless an earlier attempt of
-// the same call may have lifted it.
+// Run lifts rules. It returns an error for a rule that was lifted before, unless an earlier attempt
+// of the same call may have lifted it.
 func (c *liftCommand) Run(ctx context.Context, std terminal.Streams) error {
 	for _, number := range c.Numbers {
 		c.repeated = false

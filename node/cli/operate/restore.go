@@ -126,8 +126,8 @@ func (c *snapshotRestoreCommand) failed(err error) error {
 	return fmt.Errorf("nothing was restored: %w", err)
 }
 
-// lists returns the list of purges that was saved with a backup in a file, and the newest other one: of
-// those that were named, and of those beside the backup. Beside it may be the lists of other clusters.
+// lists returns the list of purges that was saved with a backup in a file, and the newest other
+// list: one that was named, or one of the same cluster beside the backup.
 func (c *snapshotRestoreCommand) lists(info backup.Info) (own, other backup.PurgeList, err error) {
 	named := make([]string, len(c.Purged))
 	for i, path := range c.Purged {

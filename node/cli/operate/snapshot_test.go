@@ -92,8 +92,8 @@ func TestSnapshotCommands(t *testing.T) {
 	expect(t, cli.ExitFailed, []string{"snapshot", "save", filepath.Join(dir, "missing", "backup"), "--cluster-addr", c.Nodes[0].ClusterAddr()}, "nothing was saved")
 }
 
-// TestRestoreWantsNewerList: neither the backup's own list under another spelling, nor that of an older
-// backup, nor that of another cluster counts as a newer list of purges.
+// TestRestoreWantsNewerList: three lists of purges do not count as newer ones: the backup's own list
+// under another spelling, the list of an older backup, and a list of another cluster.
 func TestRestoreWantsNewerList(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
