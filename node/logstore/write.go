@@ -133,6 +133,24 @@ func (s *Store) DeleteRange(lo, hi uint64) error {
 	}
 }
 
+// Settle returns the index and the term of the newest entry, 0 if the log is empty. Raft
+// continues from there: it does not believe any more that a deleted tail is in the log.
+func (s *Store) Settle() (index, term uint64, err error) {
+	if err := errors.Join(s.waitAll(), s.over()); err != nil {
+		return 0, 0, err
+	}
+	var newest raft.Log
+	if _, last := s.bounds(); last != 0 {
+		if err := s.GetLog(last, &newest); err != nil {
+			return 0, 0, s.endIfCut(err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = false
+	return newest.Index, newest.Term, nil
+}
+
 // deleteUpward deletes the old end of the log while others append to the new one.
 func (s *Store) deleteUpward(lo, hi uint64) error {
 	for lo <= hi {

@@ -150,6 +150,30 @@ func TestTailWithoutItsSuccessors(t *testing.T) {
 	}
 }
 
+// TestSettle: Raft continues from the end of a log whose tail was deleted without
+// successors. A write that fails then does not end the log.
+func TestSettle(t *testing.T) {
+	for name, tt := range map[string]struct{ from, index, term uint64 }{
+		"a tail":        {5, 4, 20},
+		"the whole log": {1, 0, 0},
+		"nothing":       {9, 8, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d disk
+			s := open(t, d.options(nil))
+			mustStore(t, s, entries(1, 8, 20, 20))
+			must.Do(t, s.DeleteRange(tt.from, 8))
+			index, term, err := s.Settle()
+			check.Err(t, err, nil, "settled")
+			check.Equal(t, [2]uint64{index, term}, [2]uint64{tt.index, tt.term}, "the newest entry and its term")
+			d.fail(0, syscall.ENOSPC, false)
+			check.Err(t, s.StoreLogs(entries(index+1, index+2, 21, 20)), syscall.ENOSPC, "a write on a full disk")
+			check.Equal(t, len(d.fatal), 0, "reasons to end")
+			mustStore(t, s, entries(index+1, index+2, 21, 20))
+		})
+	}
+}
+
 // TestGapNeedsASnapshot: entries that do not follow are no reason to delete what no
 // snapshot covers.
 func TestGapNeedsASnapshot(t *testing.T) {
@@ -230,6 +254,7 @@ func TestFaults(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"append":   func(t *rapid.T) { m.faults(t); m.store(t, m.last()+1) },
 			"conflict": m.conflict,
+			"settle":   m.settle,
 			"compact":  m.compact,
 			"install":  m.install,
 			"vote": func(t *rapid.T) {
@@ -303,15 +328,36 @@ func (m *raftModel) store(t *rapid.T, lo uint64) {
 
 // conflict replaces entries that are not committed.
 func (m *raftModel) conflict(t *rapid.T) {
+	if lo := m.deleteTail(t); lo != 0 {
+		m.store(t, lo)
+	}
+}
+
+// settle deletes entries that are not committed, and does not replace them.
+func (m *raftModel) settle(t *rapid.T) {
+	if m.deleteTail(t) == 0 {
+		return
+	}
+	index, term, err := m.s.Settle()
+	if err != nil || index != 0 && term != m.terms[index] {
+		t.Fatalf("the log is said to end at %d of term %d, %v", index, term, err)
+	}
+	m.end = index
+}
+
+// deleteTail deletes entries that are not committed. It returns the first one, 0 if none
+// was or may be deleted.
+func (m *raftModel) deleteTail(t *rapid.T) uint64 {
 	floor := max(m.commit, m.snapshot) + 1
 	if m.end < floor {
-		return
+		return 0
 	}
 	m.faults(t)
 	lo := rapid.Uint64Range(floor, m.end).Draw(t, "lo")
-	if m.s.DeleteRange(lo, m.end) == nil {
-		m.store(t, lo)
+	if m.s.DeleteRange(lo, m.end) != nil {
+		return 0
 	}
+	return lo
 }
 
 // compact takes a snapshot and deletes the entries below it, except for some.
