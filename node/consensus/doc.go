@@ -22,6 +22,9 @@
 //     current one, or to a node that does not follow, are handled there. A leader's requests
 //     go out only in the term of its newest vote, and their commit index is not past their
 //     end. A snapshot that the state covers is not installed again (decision 18).
+//   - Raft keeps a tail of another leader behind a snapshot that it installs, and rejects all
+//     entries that follow the snapshot. The tail is deleted before. An entry that follows the
+//     snapshot is also accepted if the log begins right behind the snapshot (tail.go).
 //   - After the installation of a snapshot the log may have a gap. The entries before it are
 //     kept until the next gap or start, so that a late duplicate of a snapshot cannot delete
 //     acknowledged entries. A gap deletes only entries that a snapshot covers.

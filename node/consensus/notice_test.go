@@ -78,8 +78,9 @@ func TestTransferWaitsForAnAnswer(t *testing.T) {
 // noQueue is a log that has written all that it has taken in.
 type noQueue struct{}
 
-func (noQueue) Unwritten() uint64        { return 0 }
-func (noQueue) WaitWritten(uint64) error { return nil }
+func (noQueue) FirstIndex() (uint64, error) { return 0, nil }
+func (noQueue) Unwritten() uint64           { return 0 }
+func (noQueue) WaitWritten(uint64) error    { return nil }
 
 func quietHooks() Hooks {
 	return Hooks{Around: func(_ string, do func() error) error { return do() }}

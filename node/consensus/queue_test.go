@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"encoding/gob"
 	"errors"
 	"io"
 	"log/slog"
@@ -29,8 +30,9 @@ type testQueue struct {
 	ends      chan error
 }
 
-func (q *testQueue) Unwritten() uint64        { return q.unwritten }
-func (q *testQueue) WaitWritten(uint64) error { return <-q.ends }
+func (q *testQueue) FirstIndex() (uint64, error) { return 0, nil }
+func (q *testQueue) Unwritten() uint64           { return q.unwritten }
+func (q *testQueue) WaitWritten(uint64) error    { return <-q.ends }
 
 // TestApplyWaitsForTheLog: what this node's log has not written is neither applied nor
 // told to others, and never is when it cannot be written.
@@ -179,12 +181,39 @@ func (m *textMachine) ApplyBatch(entries []*raft.Log) []any {
 	return make([]any, len(entries))
 }
 
-func (m *textMachine) Restore(r io.ReadCloser) error { return r.Close() }
+func (m *textMachine) Snapshot() (raft.FSMSnapshot, error) { return texts(m.all()), nil }
+
+func (m *textMachine) Restore(r io.ReadCloser) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.texts)
+	return errors.Join(gob.NewDecoder(r).Decode(&m.texts), r.Close())
+}
+
+// texts is a snapshot of a textMachine.
+type texts map[uint64]string
+
+func (s texts) Persist(to raft.SnapshotSink) error {
+	return errors.Join(gob.NewEncoder(to).Encode(s), to.Close())
+}
+
+func (texts) Release() {}
 
 func (m *textMachine) all() map[uint64]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.texts)
+}
+
+// countedSnapshots counts how often a snapshot is opened.
+type countedSnapshots struct {
+	raft.SnapshotStore
+	opened atomic.Int64
+}
+
+func (s *countedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	s.opened.Add(1)
+	return s.SnapshotStore.Open(id)
 }
 
 // queueNode is a node with a log on disk, whose writes can be held up.
@@ -193,7 +222,8 @@ type queueNode struct {
 	id        string
 	machine   *textMachine
 	log       *logstore.Store
-	snapshots *Snapshots
+	stored    countedSnapshots
+	snapshots *Snapshots // stored
 	covered   atomic.Uint64
 	held      atomic.Pointer[chan struct{}] // closed when writes go on; nil means that they are not held up
 }
@@ -227,7 +257,8 @@ func newNode(t *testing.T) (*queueNode, net.Listener) {
 			return do()
 		},
 	}))(t)
-	n.snapshots = &Snapshots{SnapshotStore: raft.NewInmemSnapshotStore()}
+	n.stored.SnapshotStore = raft.NewInmemSnapshotStore()
+	n.snapshots = &Snapshots{SnapshotStore: &n.stored}
 	return n, listener
 }
 

@@ -386,6 +386,9 @@ func (l raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Lo
 // Raft ignores the error for a configuration of its own, and would use a configuration
 // that no log holds. So the node is ended first, and Raft's goroutine with it.
 func (l raftLog) StoreLogs(entries []*raft.Log) error {
+	if isSnapshotEnd(entries[0]) {
+		return l.failed(l.endAt(entries[0]))
+	}
 	own := !slices.ContainsFunc(entries, func(e *raft.Log) bool { return len(e.Extensions) > 0 })
 	err := l.store(entries, own)
 	if err != nil && own && entries[0].Type == raft.LogConfiguration && entries[0].Index > 1 {

@@ -59,7 +59,15 @@ func (t *transport) forward() {
 			return
 		}
 		switch req := rpc.Command.(type) {
+		case *raft.AppendEntriesRequest:
+			if t.followsSnapshot(req) {
+				req.PrevLogEntry, req.PrevLogTerm = 0, 0 // Raft compares nothing
+			}
 		case *raft.InstallSnapshotRequest:
+			if !t.handOver(snapshotEndOf(req)) {
+				rpc.Respond(nil, errDiscarded)
+				continue
+			}
 			rpc = t.unlessCovered(rpc, req.LastLogIndex)
 		case *raft.RequestPreVoteRequest:
 			if t.isNonvoter(req.ID) && t.leaderless() && req.Term >= t.terms.current.Load() {
@@ -91,16 +99,18 @@ func (t *transport) leaderless() bool {
 	return leader == ""
 }
 
-// handOver waits until Raft's main goroutine takes a message.
-func (t *transport) handOver(rpc raft.RPC) {
+// handOver waits until Raft's main goroutine takes a message, and reports whether it did.
+func (t *transport) handOver(rpc raft.RPC) bool {
 	select {
 	case t.requests <- rpc:
+		return true
 	case done := <-t.discards:
 		rpc.Respond(nil, errDiscarded)
 		t.rejectWaiting()
 		close(done)
 	case <-t.end:
 	}
+	return false
 }
 
 var errDiscarded = errors.New("this node has just become part of a cluster; ask again")

@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"bytes"
 	"errors"
 	"net"
 	"path/filepath"
@@ -115,27 +114,15 @@ func TestDiscard(t *testing.T) {
 // leader is told that the node has it.
 func TestCoveredSnapshot(t *testing.T) {
 	n, from := newVoter(t)
-	install := func(index uint64) bool {
-		t.Helper()
-		var resp raft.InstallSnapshotResponse
-		content := []byte("a state")
-		must.Do(t, from.InstallSnapshot(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.InstallSnapshotRequest{
-			RPCHeader: header("a"), SnapshotVersion: raft.SnapshotVersionMax, Term: 5, LastLogIndex: index, LastLogTerm: 5,
-			Configuration: raft.EncodeConfiguration(votersOf(n)), ConfigurationIndex: 1, Size: int64(len(content)),
-		}, &resp, bytes.NewReader(content)))
-		return resp.Success
-	}
-	if !install(10) {
+	if !n.install(t, from, 5, 10, 5) {
 		t.Fatal("the first snapshot is not installed")
 	}
 	four := votersOf(n, "d")
-	change := received(t, &raft.Log{Index: 11, Term: 5, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(four)})
-	var resp raft.AppendEntriesResponse
-	err := from.AppendEntries(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.AppendEntriesRequest{
-		RPCHeader: header("a"), Term: 5, PrevLogEntry: 10, PrevLogTerm: 5, Entries: []*raft.Log{change}, LeaderCommitIndex: 11,
-	}, &resp)
-	if err != nil || !resp.Success {
-		t.Fatalf("the entry after the snapshot: %+v, %v", resp, err)
+	if !n.follow(t, from, raft.AppendEntriesRequest{
+		Term: 5, PrevLogEntry: 10, PrevLogTerm: 5, LeaderCommitIndex: 11,
+		Entries: []*raft.Log{{Index: 11, Term: 5, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(four)}},
+	}) {
+		t.Fatal("the entry after the snapshot is rejected")
 	}
 	n.covered.Store(20)
 	for _, tt := range []struct {
@@ -150,7 +137,7 @@ func TestCoveredSnapshot(t *testing.T) {
 		{"a newer one", 21, 21, votersOf(n).Servers},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if !install(tt.index) {
+			if !n.install(t, from, 5, tt.index, 5) {
 				t.Error("the leader is told that the node does not have it")
 			}
 			check.Equal(t, n.AppliedIndex(), tt.applied, "Raft has applied entry")

@@ -127,9 +127,10 @@ func (t *transport) link(id raft.ServerID, target raft.ServerAddress) link {
 // stop ends the running attempts. Raft waits for them when it is shut down.
 func (t *transport) stop() { t.once.Do(func() { close(t.end) }) }
 
-// queue holds the entries that this node's log has accepted and not written yet, such as
-// *logstore.Store.
+// queue is this node's log, such as *logstore.Store: where it begins, and the entries that
+// it has accepted and not written yet.
 type queue interface {
+	FirstIndex() (uint64, error)
 	Unwritten() uint64
 	WaitWritten(index uint64) error
 }
