@@ -25,6 +25,8 @@
 //   - Raft keeps a tail of another leader behind a snapshot that it installs, and rejects all
 //     entries that follow the snapshot. The tail is deleted before. An entry that follows the
 //     snapshot is also accepted if the log begins right behind the snapshot (tail.go).
+//   - Raft sends a follower that installs a snapshot and rejects what follows the next one at
+//     once. The transport makes pauses from a second to a minute (pauses.go).
 //   - After the installation of a snapshot the log may have a gap. The entries before it are
 //     kept until the next gap or start, so that a late duplicate of a snapshot cannot delete
 //     acknowledged entries. A gap deletes only entries that a snapshot covers.

@@ -246,6 +246,12 @@ func (n *queueNode) last(t *testing.T) uint64 {
 func newNode(t *testing.T) (*queueNode, net.Listener) {
 	t.Helper()
 	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	return newNodeAt(t, listener), listener
+}
+
+// newNodeAt is newNode with a listener.
+func newNodeAt(t *testing.T, listener net.Listener) *queueNode {
+	t.Helper()
 	n := &queueNode{id: listener.Addr().String(), machine: &textMachine{texts: map[uint64]string{}}}
 	n.log = must.Get(logstore.Open(logstore.Options{
 		Path: filepath.Join(t.TempDir(), "raft.db"), Fatal: func(err error) { t.Error(err) },
@@ -259,7 +265,7 @@ func newNode(t *testing.T) (*queueNode, net.Listener) {
 	}))(t)
 	n.stored.SnapshotStore = raft.NewInmemSnapshotStore()
 	n.snapshots = &Snapshots{SnapshotStore: &n.stored}
-	return n, listener
+	return n
 }
 
 // start runs a node until the test ends.

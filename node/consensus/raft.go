@@ -299,7 +299,7 @@ func (s *slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) 
 	if level == hclog.Warn && isFirstStart(msg, args) {
 		level = hclog.Info
 	}
-	for _, expected := range []error{raft.ErrNothingNewToSnapshot, errOvertaken, errCovered} {
+	for _, expected := range []error{raft.ErrNothingNewToSnapshot, errOvertaken, errCovered, errSentRecently} {
 		if slices.Contains(args, any(expected)) {
 			level = min(level, hclog.Debug)
 		}

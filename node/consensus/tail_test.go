@@ -164,7 +164,10 @@ func TestOldLeaderBehindASnapshot(t *testing.T) {
 			mustApply(t, next, "later", others...)
 			w.cutOff("")
 			mustApply(t, next, "after", nodes...)
-			check.Equal(t, next.stored.opened.Load(), 1, "snapshots were opened")
+			// The first attempt may take a connection that is broken.
+			if opened := next.stored.opened.Load(); opened < 1 || opened > 4 {
+				t.Errorf("snapshots were opened %d times", opened)
+			}
 			for _, n := range nodes {
 				wait(t, "the states differ", func() bool { return maps.Equal(n.machine.all(), next.machine.all()) })
 			}

@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"io"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -110,14 +109,6 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 		return nil, err
 	}
 	return newPipeline(inner, t.end, maxHandOff, t.link(id, target)), nil
-}
-
-// InstallSnapshot sends a snapshot to a server.
-func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	if err := t.terms.elected(req.Term); err != nil {
-		return err
-	}
-	return t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
 }
 
 func (t *transport) link(id raft.ServerID, target raft.ServerAddress) link {
@@ -280,6 +271,8 @@ func persist(end <-chan struct{}, send func() error, wanted func() bool) error {
 // Answers to notices are ignored: they extend no lease and confirm no read.
 type notices struct {
 	send func(raft.ServerID, raft.ServerAddress, *raft.AppendEntriesRequest, *raft.AppendEntriesResponse) error
+	// pauses are told of the followers' progress.
+	pauses snapshotPauses
 
 	mu      sync.Mutex
 	term    uint64 // the newest in which this node sent requests
@@ -347,6 +340,7 @@ func (n *notices) answered(id raft.ServerID, req *raft.AppendEntriesRequest, res
 		RPCHeader: req.RPCHeader,
 		Term:      req.Term, PrevLogEntry: index, PrevLogTerm: term,
 	}
+	n.pauses.advanced(id, index)
 	n.notify(p)
 }
 
