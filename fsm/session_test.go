@@ -1,10 +1,12 @@
 package fsm
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/apply"
@@ -12,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // group applies one log entry with one group and returns the results.
@@ -229,6 +232,34 @@ func TestSessionsSurviveRestarts(t *testing.T) {
 	if diff := cmp.Diff(want, again.Sessions, cmp.AllowUnexported(apply.Session{}, apply.Window{})); diff != "" {
 		t.Errorf("sessions (-before +after):\n%s", diff)
 	}
+}
+
+// TestInstalledSessions installs a state over an older one. All that is in memory is of the
+// new state, sessions included: a retry gets the answer that its command got before.
+func TestInstalledSessions(t *testing.T) {
+	from, to := newRig(t), newRig(t)
+	boot, retired := command.BootID{5}, command.BootID{6}
+	cmd := func(seq uint64) command.Command { return command.Command{Seq: seq, Payload: post("ada", nil)} }
+	from.group(command.Group{Boot: boot, Commands: []command.Command{cmd(1), cmd(2)}})
+	from.group(command.Group{Boot: retired, Commands: []command.Command{cmd(1)}})
+	from.log.feed(to.Machine, 1, from.log.last())
+	first := from.group(command.Group{Boot: boot, Floor: 2, Commands: []command.Command{cmd(3)}})
+	from.group(command.Group{Boot: retired, Floor: 2, Commands: []command.Command{cmd(2)}})
+	must.Do(t, takeSnapshot(from.Machine, from.log.last(), 1))
+	meta, data, err := send(from.Machine)
+	must.Do(t, err)
+	must.Do(t, receive(to.Machine, meta, data))
+	onDisk, _, err := apply.LoadState(to.store.DB, command.MaxFormat)
+	must.Do(t, err)
+	all := cmp.Exporter(func(reflect.Type) bool { return true })
+	if diff := cmp.Diff(onDisk, to.Loaded, all, cmpopts.IgnoreFields(state.Policy{}, "Patterns")); diff != "" {
+		t.Errorf("the state (-on disk +in memory):\n%s", diff)
+	}
+
+	again := from.group(command.Group{Boot: boot, Commands: []command.Command{cmd(3), cmd(1)}})
+	check.Diff(t, again, append(first, command.Result{Outcome: command.OutcomeDropped}), "answers to the retry")
+	from.log.feed(to.Machine, 1, from.log.last())
+	sameState(t, stateOf(t, from.Machine), stateOf(t, to.Machine))
 }
 
 func TestResultRoundTrip(t *testing.T) {
