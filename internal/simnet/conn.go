@@ -13,7 +13,7 @@ import (
 // segment is a part of a stream on its way; without data it is the end of the stream.
 type segment struct {
 	at   time.Time // of its arrival
-	held bool      // by a cut
+	held bool      // by a cut, or by a stopped host
 	data []byte
 }
 
@@ -159,14 +159,12 @@ func (c *conn) Write(p []byte) (int, error) {
 
 func (c *conn) send(data []byte) error {
 	c.net.mu.Lock()
-	l := c.net.link(c.from, c.to)
-	wait, lost := l.delay(len(data))
+	defer c.net.mu.Unlock() // a link that becomes whole again finds the segment
+	wait, lost := c.net.link(c.from, c.to).delay(len(data))
 	if lost {
 		wait += resendAfter
 	}
-	s := segment{time.Now().Add(wait), l.Cut, data}
-	c.net.mu.Unlock()
-	return c.out.send(s)
+	return c.out.send(segment{time.Now().Add(wait), c.net.holds(c.from, c.to), data})
 }
 
 func (c *conn) Close() error {
@@ -181,7 +179,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// holds reports whether a cut holds a part of the stream.
+// holds reports whether a part of the stream is held.
 func (h *half) holds() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

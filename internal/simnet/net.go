@@ -44,6 +44,7 @@ type Net struct {
 	seed      uint64
 	links     map[[2]string]*link // by from and to
 	usual     Link
+	stopped   map[string]bool // hosts whose process stands still
 	listeners map[string]*listener
 	packets   map[string]*packets
 	conns     map[*conn]bool
@@ -59,7 +60,7 @@ type link struct {
 // New returns a network. The delays of each of its links follow from the seed.
 func New(seed uint64) *Net {
 	return &Net{
-		seed: seed, usual: Link{Min: shortDelay, Max: longDelay}, links: map[[2]string]*link{},
+		seed: seed, usual: Link{Min: shortDelay, Max: longDelay}, links: map[[2]string]*link{}, stopped: map[string]bool{},
 		listeners: map[string]*listener{}, packets: map[string]*packets{}, conns: map[*conn]bool{},
 	}
 }
@@ -97,15 +98,36 @@ func (n *Net) SetUsual(l Link) {
 func (n *Net) Change(from, to string, change func(*Link)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := n.link(from, to)
-	was := l.Cut
-	change(&l.Link)
-	if !was || l.Cut {
-		return
-	}
+	change(&n.link(from, to).Link)
+	n.resume()
+}
+
+// Stop holds what a host sends and what is sent to it, as if its process was stopped. Others
+// can connect to it: its system accepts connections.
+func (n *Net) Stop(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stopped[host] = true
+}
+
+// Continue ends the effect of Stop.
+func (n *Net) Continue(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.stopped, host)
+	n.resume()
+}
+
+// holds reports whether streams from one host to another are held. The lock is held.
+func (n *Net) holds(from, to string) bool {
+	return n.link(from, to).Cut || n.stopped[from] || n.stopped[to]
+}
+
+// resume continues the streams that are held no more. The lock is held.
+func (n *Net) resume() {
 	for c := range n.conns {
-		if c.from == from && c.to == to {
-			wait, _ := l.delay(0)
+		if !n.holds(c.from, c.to) && c.out.holds() {
+			wait, _ := n.link(c.from, c.to).delay(0)
 			c.out.resume(time.Now().Add(wait))
 		}
 	}
@@ -186,7 +208,7 @@ func (n *Net) connecting(from, to string) (wait time.Duration, arrives bool) {
 	there, back := n.link(from, to), n.link(to, from)
 	first, lost := there.delay(0)
 	second, answerLost := back.delay(0)
-	if there.Cut || back.Cut || lost || answerLost {
+	if there.Cut || back.Cut || n.stopped[from] || lost || answerLost {
 		return resendAfter, false
 	}
 	return first + second, true

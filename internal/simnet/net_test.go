@@ -84,6 +84,35 @@ func TestStream(t *testing.T) {
 			write(t, server, "back")
 			read(t, client, "back", shortDelay)
 		},
+		"a stopped receiver": func(t *testing.T, n *Net, client, server net.Conn) {
+			t.Helper()
+			n.Stop(west)
+			write(t, client, "held")
+			time.AfterFunc(time.Hour, func() { n.Continue(west) })
+			read(t, server, "held", time.Hour)
+		},
+		"a stopped sender": func(t *testing.T, n *Net, client, server net.Conn) {
+			t.Helper()
+			n.Stop(east)
+			write(t, client, "held")
+			time.AfterFunc(time.Hour, func() { n.Continue(east) })
+			read(t, server, "held", time.Hour)
+		},
+		"a stopped host at a cut": func(t *testing.T, n *Net, client, server net.Conn) {
+			t.Helper()
+			n.Change(east, west, func(l *Link) { l.Cut = true })
+			n.Stop(west)
+			write(t, client, "held")
+			time.AfterFunc(time.Minute, n.Heal)
+			time.AfterFunc(time.Hour, func() { n.Continue(west) })
+			read(t, server, "held", time.Hour)
+			n.Change(east, west, func(l *Link) { l.Cut = true })
+			n.Stop(west)
+			write(t, client, "held")
+			time.AfterFunc(time.Minute, func() { n.Continue(west) })
+			time.AfterFunc(time.Hour, n.Heal)
+			read(t, server, "held", time.Hour)
+		},
 		"rate": func(t *testing.T, n *Net, client, server net.Conn) {
 			t.Helper()
 			n.Change(east, west, func(l *Link) { l.Rate = 1 })
@@ -144,6 +173,15 @@ func TestDial(t *testing.T) {
 		if _, err := n.Host(east).DialContext(ctx, "tcp", door); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("over a cut: %v", err)
 		}
+		n.Heal()
+		n.Stop(west)
+		connected(t, n)
+		n.Stop(east)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := n.Host(east).DialContext(ctx, "tcp", door); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("from a stopped host: %v", err)
+		}
 	})
 }
 
@@ -153,13 +191,19 @@ func TestPackets(t *testing.T) {
 		n := New(1)
 		from := must.Get(n.Host(east).Packets(netip.MustParseAddrPort(east + ":7946")))(t)
 		to := must.Get(n.Host(west).Packets(netip.MustParseAddrPort(west + ":7946")))(t)
-		for _, cut := range []bool{true, false} {
-			n.Change(east, west, func(l *Link) { l.Cut = cut })
-			must.Get(from.WriteTo([]byte{byte(len(to.PacketCh()))}, west+":7946"))(t)
+		for _, tt := range []struct {
+			what string
+			do   func()
+			want int
+		}{
+			{"a cut", func() { n.Change(east, west, func(l *Link) { l.Cut = true }) }, 0},
+			{"a stopped host", func() { n.Heal(); n.Stop(west) }, 0},
+			{"a whole link", func() { n.Continue(west) }, 1},
+		} {
+			tt.do()
+			must.Get(from.WriteTo([]byte{1}, west+":7946"))(t)
 			time.Sleep(time.Second)
-			if got := len(to.PacketCh()); got == 0 != cut {
-				t.Errorf("cut %v: %d packets", cut, got)
-			}
+			check.Equal(t, len(to.PacketCh()), tt.want, "%s: packets", tt.what)
 		}
 		for _, transport := range []interface{ Shutdown() error }{from, to} {
 			check.Err(t, transport.Shutdown(), nil, "shutdown")

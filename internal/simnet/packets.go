@@ -57,13 +57,13 @@ func (*packets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 }
 
 // WriteTo sends a packet. One that is lost, or does not fit into the receiver's buffer, is
-// gone, as with UDP.
+// gone, as with UDP. So are those from and to a stopped host.
 func (p *packets) WriteTo(b []byte, to string) (time.Time, error) {
 	now, n := time.Now(), p.host.net
 	n.mu.Lock()
 	l := n.link(p.host.name, hostOf(to))
 	wait, lost := l.delay(len(b))
-	lost = lost || l.Cut
+	lost = lost || n.holds(p.host.name, hostOf(to))
 	n.mu.Unlock()
 	if lost {
 		return now, nil
