@@ -250,6 +250,20 @@ func (c Config) Clock() propose.Clock {
 	return propose.WallClock(c.ClockOffset)
 }
 
+// Free returns the function that reports the free bytes of the disk. Nil asks the system.
+func (t Tuning) Free() func() uint64 {
+	if t.DiskSpace == nil {
+		return nil
+	}
+	return func() uint64 {
+		free, _, err := t.DiskSpace()
+		if err != nil {
+			return 0
+		}
+		return free
+	}
+}
+
 // Gate returns what the private port calls for incoming connections; nil lets all pass.
 func (t Tuning) Gate() func(serverID string) bool {
 	if t.Link == nil {

@@ -287,12 +287,15 @@ func TestQueueRejects(t *testing.T) {
 	})
 }
 
-// TestFreeSpace: the system's answer counts; an error counts as no space.
+// TestFreeSpace: the system's answer counts, unless the options have another; an error
+// counts as no space.
 func TestFreeSpace(t *testing.T) {
 	s := open(t, Options{})
 	if s.free() == 0 || freeSpace(s.path+" is not there") != 0 {
 		t.Errorf("free are %d bytes, and %d where there is nothing", s.free(), freeSpace(s.path+" is not there"))
 	}
+	s = open(t, Options{Free: func() uint64 { return 7 }})
+	check.Equal(t, s.free(), 7, "free bytes of a disk")
 }
 
 // TestQueuedWriteFails: others have the entries, so that the store ends, and they do

@@ -36,9 +36,11 @@ type Options struct {
 	// Snapshot returns the last index that the newest snapshot covers, 0 without a
 	// snapshot. Nil means always 0.
 	Snapshot func() uint64
-	// Around runs each transaction that writes; what is Storing or Deleting. Nil
+	// Around runs each transaction that writes; what is Storing, Deleting or Rewriting. Nil
 	// just runs it.
 	Around func(what string, do func() error) error
+	// Free returns the free bytes of the file's disk. Nil asks the system.
+	Free func() uint64
 	// Fatal is called once, with an error after which the log cannot continue: damage,
 	// or a file that does not hold what Raft believes it holds. The store does not write
 	// after it; Raft itself would try again for ever. May be nil.
@@ -88,10 +90,12 @@ var keyID = []byte("CommonsLogID") // the key of the log's id among the stable v
 // newStore returns a store that is not open yet.
 func newStore(opts Options) *Store {
 	s := &Store{
-		path: opts.Path, snapshot: opts.Snapshot, around: opts.Around, fatal: opts.Fatal,
+		path: opts.Path, snapshot: opts.Snapshot, around: opts.Around, free: opts.Free, fatal: opts.Fatal,
 		failpoint: func(string) {}, writing: make(chan struct{}, 1),
 	}
-	s.free = func() uint64 { return freeSpace(s.path) }
+	if s.free == nil {
+		s.free = func() uint64 { return freeSpace(s.path) }
+	}
 	if s.snapshot == nil {
 		s.snapshot = func() uint64 { return 0 }
 	}
