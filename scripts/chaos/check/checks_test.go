@@ -105,6 +105,10 @@ func TestChecksSeeWhatIsWrong(t *testing.T) {
 		{"a write was stamped by a clock that is behind", "createdAt is the time of the write", func(_ []record.Call, f *Final) {
 			f.Began = f.Began.Add(time.Hour)
 		}},
+		{"nothing: a write was stamped by two clocks that are ahead", "", func(_ []record.Call, f *Final) {
+			f.AnyTime = true
+			both(f, func(e []Entry) []Entry { e[2].CreatedAt = time.Hour.Milliseconds(); return e })
+		}},
 		{"a node lacks an entry", "nodes hold the same", func(_ []record.Call, f *Final) { f.Entries["n2"] = f.Entries["n2"][:2] }},
 		{"a node has another text", "nodes hold the same", func(_ []record.Call, f *Final) { f.Entries["n2"][1].Body = "other" }},
 		{"digests differ", "nodes hold the same", func(_ []record.Call, f *Final) { f.Digests[1].Rows = "x" }},

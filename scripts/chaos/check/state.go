@@ -17,6 +17,7 @@ type Final struct {
 	Digests []Digest
 	Equal   bool      // whether the nodes say that the digests are equal
 	Began   time.Time // of the run
+	AnyTime bool      // more clocks were wrong at once than the time of entries survives
 }
 
 // Digest is the digest of the state of a node, or the reason why there is no digest.
