@@ -80,7 +80,7 @@ func TestPowerLoss(t *testing.T) {
 // live runs a machine on a disk.
 func live(t *testing.T, x *life, l *raftLog, meta *raft.SnapshotMeta, data []byte, change func(path string)) {
 	t.Helper()
-	m := must.Get(tryOpenAt("/state", func(o *Options) { o.FS = x.disk.Before(change) }))(t)
+	m := must.Get(tryOpenAt("/state", func(o *Options) { o.FS = x.disk.Before(func(path string, _ bool) error { change(path); return nil }) }))(t)
 	l.feed(m, 1, 5)
 	must.Do(t, takeSnapshot(m, 5, 1))
 	x.snapped(5)

@@ -65,13 +65,14 @@ func (d *Disk) Crash(percent int, rng *rand.Rand) *Disk {
 }
 
 // Before returns the disk with a function that is called before each change and sync of the
-// file or directory at a path.
-func (d *Disk) Before(change func(path string)) vfs.FS {
+// file or directory at a path. A change that grows takes space. The function's error is that
+// of the change.
+func (d *Disk) Before(change func(path string, grows bool) error) vfs.FS {
 	return errorfs.Wrap(d, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose {
-			change(op.Path)
+		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose {
+			return nil
 		}
-		return nil
+		return change(op.Path, op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpFileWrite)
 	}))
 }
 

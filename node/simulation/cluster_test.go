@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/internal/simnet"
+	"github.com/commons-cluster/commons/node/consensus"
 )
 
 const (
@@ -182,9 +183,7 @@ func (c *cluster) write(client int, stop <-chan struct{}) {
 		}
 		c.state.Lock()
 		leader := c.leader()
-		var r interface {
-			Apply(text []byte, timeout time.Duration) raft.ApplyFuture
-		}
+		var r *consensus.Raft
 		if leader != nil {
 			r = leader.raft
 		}
@@ -193,40 +192,47 @@ func (c *cluster) write(client int, stop <-chan struct{}) {
 			continue
 		}
 		text := fmt.Sprintf("%d of client %d", number, client)
-		index, err := within(writeTimeout, r.Apply([]byte(text), writeTimeout))
-		c.checks.Lock()
-		if err == nil {
-			c.acked[text] = index
-		} else {
-			c.failed++
-		}
-		c.checks.Unlock()
+		_ = c.put(r, text)
 	}
+}
+
+// put makes a write, and notes whether it was acknowledged.
+func (c *cluster) put(r *consensus.Raft, text string) error {
+	future := r.Apply([]byte(text), writeTimeout)
+	err := within(writeTimeout, future.Error)
+	c.checks.Lock()
+	defer c.checks.Unlock()
+	if err == nil {
+		c.acked[text] = future.Index()
+	} else {
+		c.failed++
+	}
+	return err
 }
 
 var errLate = errors.New("there is no answer")
 
-// within waits for the index of a future for a time. Raft may never answer.
-func within(limit time.Duration, f raft.IndexFuture) (uint64, error) {
+// within waits for a result for a time. Raft may never answer.
+func within(limit time.Duration, do func() error) error {
 	answered := make(chan error, 1)
-	go func() { answered <- f.Error() }()
+	go func() { answered <- do() }()
 	select {
 	case err := <-answered:
-		return f.Index(), err
+		return err
 	case <-time.After(limit):
-		return 0, errLate
+		return errLate
 	}
 }
 
-// settle ends the faults, and gives the nodes time to become well.
+// settle ends the faults, those that are to come included, and gives the nodes time to become
+// well.
 func (c *cluster) settle() {
 	c.event("all faults end")
 	c.net.SetUsual(simnet.Link{Min: time.Millisecond, Max: 2 * time.Millisecond})
 	c.net.Heal()
 	c.mix.stalls = 0
 	for _, n := range c.nodes {
-		n.disk.stall(0, 0)
-		n.disk.fail(0)
+		n.disk.heal()
 	}
 	for began := time.Now(); time.Since(began) < settleFor; time.Sleep(beat) {
 		for _, n := range c.nodes {
@@ -235,6 +241,19 @@ func (c *cluster) settle() {
 			}
 		}
 	}
+}
+
+// lastWrite checks that a write is acknowledged when there are no faults any more.
+func (c *cluster) lastWrite() {
+	err := errors.New("no node leads")
+	for began := time.Now(); time.Since(began) < settleFor; time.Sleep(beat) {
+		if leader := c.leader(); leader != nil {
+			if err = c.put(leader.raft, fmt.Sprintf("the last at %v", time.Since(began))); err == nil {
+				return
+			}
+		}
+	}
+	c.problem("after all faults no write is acknowledged: %v", err)
 }
 
 // checkEnd checks that all nodes have all acknowledged texts, each where it was
@@ -260,7 +279,7 @@ func (c *cluster) checkEnd() {
 		}
 		states = append(states, at)
 	}
-	if len(slices.Compact(states)) > 1 {
+	if len(slices.Compact(slices.Clone(states))) > 1 {
 		c.problem("the states differ in the end: %v", states)
 	}
 }

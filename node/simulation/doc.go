@@ -5,7 +5,8 @@
 // what was synced. After each write to a log and at the end of each run it checks Raft's
 // safety. TestNodes runs whole nodes with the recorded clients of scripts/chaos, whose checks
 // judge their calls: claims and request_ids are linearizable, and strong reads hold all that
-// was acknowledged.
+// was acknowledged. Both end all faults, those that are to come included, and then require one
+// more write to be acknowledged, and to be at every node.
 //
 // A loss of power keeps all ended transactions of the Raft log. A transaction in progress keeps
 // all, some or no new pages. At the same moment the directory of the state (Pebble's
@@ -17,7 +18,13 @@
 //     them; and files besides log and state, such as the identity, the address book and
 //     markers of commands, keep every write.
 //   - A directory that was removed comes back whole or not at all.
-//   - Changes of the state take no virtual time and do not fail.
+//   - Changes of the state take no virtual time. On a full disk no new table can be made; all
+//     other changes of the state succeed.
+//
+// A paused process stands still from its next write to the log on: nothing arrives or leaves,
+// its log and its state are not written, and Raft's main goroutine waits in that write. So a
+// leader takes itself for the leader until it goes on. Its other goroutines and their timers
+// run on, which those of a stopped process do not.
 //
 // A seed fixes the faults, their times, and the delays of each link. It does not fix the
 // order in which goroutines run that are ready at the same time, so that a seed that found

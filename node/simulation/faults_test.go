@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -23,16 +24,25 @@ type mix struct {
 	pace     time.Duration // of the writers
 	logBytes int64         // of log that start a snapshot, and that stay behind it
 	faults   string        // names of the faults to draw from
+
+	// These are of whole nodes only.
+	gather time.Duration // until purged texts are erased, for which nodes cut their logs
+	clocks int           // that are wrong at once, at most
 }
 
 // Faults that a run draws from, by letter. A letter that stands twice is twice as likely.
 const (
-	allFaults  = "iihhhhtttcCoorrkkTTbBpdsxq"
-	raceFaults = "iitthh" // leadership moves while nodes are away
-	diskFaults = "kkTTbBBhtiqq"
+	allFaults  = "iihhhhtttcCoorrkkTTbBpdsxqfzeE"
+	raceFaults = "iitthhz" // leadership moves while nodes are away
+	diskFaults = "kkTTbBBhtiqqffe"
 	linkFaults = "iccooorrdlllhhhtt"
 	confFaults = "xxxhhhikt"
+	tailFaults = "EEeethhik" // logs are cut within the tail of another leader
+	stopFaults = "zzzzthhik"
 )
+
+// fillFor is the longest time in which a disk fills and is full.
+const fillFor = 4 * beat
 
 func drawMix(rng *rand.Rand) mix {
 	return mix{
@@ -44,7 +54,7 @@ func drawMix(rng *rand.Rand) mix {
 		pause:    pick(rng, 300*time.Millisecond, time.Second, 3*time.Second),
 		pace:     pick(rng, 80*time.Millisecond, 300*time.Millisecond, 600*time.Millisecond),
 		logBytes: pick[int64](rng, 1<<10, 8<<10, 1<<30),
-		faults:   pick(rng, allFaults, allFaults, raceFaults, raceFaults, diskFaults, linkFaults, confFaults),
+		faults:   pick(rng, allFaults, allFaults, raceFaults, raceFaults, diskFaults, linkFaults, confFaults, tailFaults, stopFaults),
 	}
 }
 
@@ -66,15 +76,10 @@ func (c *cluster) breakThings(length time.Duration) {
 
 // fault causes one fault at node a, or between a and b.
 func (c *cluster) fault(letter byte, a, b *node) {
-	change := func(from, to *node, change func(*simnet.Link)) { c.net.Change(from.id, to.id, change) }
-	cut := func(l *simnet.Link) { l.Cut = true }
 	switch letter {
 	case 'i':
 		c.event("%s is isolated", a.id)
-		for _, other := range c.nodes {
-			change(a, other, cut)
-			change(other, a, cut)
-		}
+		c.cut(a, c.nodes)
 	case 'h':
 		c.event("the network is whole")
 		c.net.Heal()
@@ -82,28 +87,36 @@ func (c *cluster) fault(letter byte, a, b *node) {
 		c.transfer(b)
 	case 'c', 'C':
 		c.event("%s and %s are cut off from each other", a.id, b.id)
-		change(a, b, cut)
-		change(b, a, cut)
+		c.cut(a, []*node{b})
 	case 'o':
 		c.event("messages from %s to %s are held", a.id, b.id)
-		change(a, b, cut)
+		c.net.Change(a.id, b.id, func(l *simnet.Link) { l.Cut = true })
 	case 'r':
 		c.event("connections of %s and %s break", a.id, b.id)
 		c.net.Reset(a.id, b.id)
 	case 'd', 'l':
 		c.event("messages from %s to %s are slow, and some are lost", a.id, b.id)
-		change(a, b, func(l *simnet.Link) { l.Max, l.Loss, l.Rate = time.Second, 0.1, 64<<10 })
+		c.net.Change(a.id, b.id, func(l *simnet.Link) { l.Max, l.Loss, l.Rate = time.Second, 0.1, 64<<10 })
 	case 'k':
 		c.event("%s loses power", a.id)
 		c.crash(a)
 	case 'T':
 		c.event("%s loses power in its next write", a.id)
-		a.disk.tearNext()
+		a.disk.arm(func(f *faults) { f.tear = true })
 	case 'b', 'B':
 		c.event("the disk of %s fails for a while", a.id)
-		d := a.disk
-		d.fail(c.mix.fails)
-		time.AfterFunc(3*beat, func() { d.fail(0) })
+		a.disk.arm(func(f *faults) { f.fails = c.mix.fails })
+		a.disk.armAfter(3*beat, func(f *faults) { f.fails = 0 })
+	case 'f':
+		c.event("the disk of %s fills, and has space again later", a.id)
+		a.disk.fill(c.rng)
+	case 'z':
+		c.event("%s stands still from its next write on, for %v", a.id, a.disk.pauseNext(c.rng))
+	case 'e':
+		c.event("%s cuts its log", a.id)
+		c.cutLogs(a)
+	case 'E':
+		c.strandTail()
 	case 'p':
 		c.event("everything loses power")
 		for _, n := range c.nodes {
@@ -111,7 +124,7 @@ func (c *cluster) fault(letter byte, a, b *node) {
 		}
 	case 's':
 		c.event("each write of %s stalls", a.id)
-		a.disk.stall(1, 2*beat)
+		a.disk.arm(func(f *faults) { f.stalls, f.longest = 1, 2*beat })
 	case 'x':
 		c.replace(a)
 	case 'q':
@@ -130,23 +143,80 @@ func (c *cluster) loseLagging() {
 	}
 	c.event("the disk of %s lags, and then it loses power", leader.id)
 	c.net.Heal()
-	leader.disk.stall(1, 2*beat)
-	cut := func(a, b *node) {
-		for _, link := range [][2]string{{a.id, b.id}, {b.id, a.id}} {
-			c.net.Change(link[0], link[1], func(l *simnet.Link) { l.Cut = true })
-		}
-	}
-	followers := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return n == leader })
+	leader.disk.arm(func(f *faults) { f.stalls, f.longest = 1, 2*beat })
+	followers := c.others(leader)
 	hear, deaf := followers[:len(followers)/2], followers[len(followers)/2:]
-	for _, n := range deaf {
-		cut(leader, n)
-	}
+	c.cut(leader, deaf)
 	time.Sleep(beat / 2)
 	c.crash(leader)
 	c.net.Heal()
 	for _, n := range hear {
-		for _, other := range c.nodes {
-			cut(n, other)
+		c.cut(n, c.nodes)
+	}
+}
+
+// others returns all nodes but one.
+func (c *cluster) others(n *node) []*node {
+	return slices.DeleteFunc(slices.Clone(c.nodes), func(other *node) bool { return other == n })
+}
+
+// cut cuts the links between a node and others, both ways.
+func (c *cluster) cut(n *node, others []*node) {
+	for _, other := range others {
+		for _, link := range [][2]string{{n.id, other.id}, {other.id, n.id}} {
+			c.net.Change(link[0], link[1], func(l *simnet.Link) { l.Cut = true })
+		}
+	}
+}
+
+// strandTail isolates the leader with a tail that no other node has. Another one leads, and
+// all others cut their logs, as for a purge, at an index within that tail or a little behind
+// it. In half of the cases a third one leads then. At last the network is whole.
+func (c *cluster) strandTail() {
+	old := c.leader()
+	if old == nil || c.isDown(old) {
+		return
+	}
+	c.event("%s is isolated with a tail, and the others cut their logs", old.id)
+	c.net.Heal()
+	others := c.others(old)
+	c.cut(old, others)
+	for i := range 1 + c.rng.IntN(maxTail) {
+		_ = old.raft.Apply(fmt.Appendf(nil, "%d in the tail at %v", i, time.Since(c.began)), writeTimeout)
+	}
+	var next *node
+	for range 10 {
+		time.Sleep(beat / 2)
+		if next = c.leader(); next != nil && next != old {
+			break
+		}
+	}
+	if next == nil || next == old {
+		return
+	}
+	for i := range c.rng.IntN(maxTail) {
+		_ = c.put(next.raft, fmt.Sprintf("%d behind the tail at %v", i, time.Since(c.began)))
+	}
+	c.cutLogs(others...)
+	if c.rng.IntN(2) == 0 {
+		c.transfer(others[c.rng.IntN(len(others))])
+		time.Sleep(beat)
+	}
+	c.net.Heal()
+}
+
+// maxTail bounds the entries of a tail that no other node has.
+const maxTail = 8
+
+// cutLogs cuts the logs of nodes behind what they have applied, as for a purge.
+func (c *cluster) cutLogs(nodes ...*node) {
+	for _, n := range nodes {
+		if c.isDown(n) {
+			continue
+		}
+		r, index := n.raft, n.machine.position().Index
+		if err := within(writeTimeout, func() error { return r.CutLog(index) }); err != nil {
+			c.event("%s does not cut its log: %v", n.id, err)
 		}
 	}
 }
@@ -239,7 +309,7 @@ func (c *cluster) reconcile(stop <-chan struct{}) {
 		if change == nil {
 			continue
 		}
-		_, err := within(writeTimeout, change)
+		err := within(writeTimeout, change.Error)
 		c.event("%s: %v", doing, err)
 		if err == nil && strings.HasPrefix(doing, "removing") {
 			c.state.Lock()

@@ -66,12 +66,13 @@ func (n *node) path() string {
 // start starts the node over its file.
 func (n *node) start() error {
 	c := n.c
-	d := &disk{rng: rand.New(rand.NewPCG(c.seed, n.rng.Uint64())), stalls: c.mix.stalls, longest: c.mix.longest}
+	d := newDisk(rand.New(rand.NewPCG(c.seed, n.rng.Uint64())), &c.mix, func() *simnet.Net { return c.net }, n.id)
 	path := n.path()
 	log, err := logstore.Open(logstore.Options{
 		Path:     path,
 		Snapshot: func() uint64 { return consensus.LastSnapshot(snapshotsOn{n.snapshots, d}) },
-		Around:   func(_ string, do func() error) error { return d.around(path, do, func() { n.checkStored(d) }) },
+		Around:   func(what string, do func() error) error { return d.around(what, path, do, func() { n.checkStored(d) }) },
+		Free:     d.free,
 		Fatal:    func(err error) { n.abandon(d, err) },
 	})
 	if err != nil {
@@ -100,7 +101,7 @@ func (n *node) start() error {
 		Machine: m, Log: log, Snapshots: &consensus.Snapshots{SnapshotStore: snapshotsOn{n.snapshots, d}},
 		Stream: streams{listener, host}, Logger: logger, Ending: func() bool { return d.off.Load() },
 		Hooks: consensus.Hooks{
-			Around: func(_ string, do func() error) error { return do() },
+			Around: func(_ string, do func() error) error { d.whilePaused(); return do() },
 			Stored: func(time.Duration) {}, Failed: func(error) {}, Founded: func(string) bool { return false }, Restored: func() {},
 			Abandon: func(err error) { n.abandon(d, err) },
 			Covered: func() uint64 { return m.position().Index },

@@ -8,15 +8,17 @@ import (
 	"github.com/commons-cluster/commons/internal/simnet"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest"
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 // Faults that a run of whole nodes draws from, by letter. A letter that stands twice is
 // twice as likely.
 const (
-	allNodeFaults  = "iihhhcorrdttkkgTmMbpswvvuul"
+	allNodeFaults  = "iihhhcorrdttkkgTmMbpswvvuulfz"
 	moveNodeFaults = "iitthhrgg" // leadership moves while nodes are away
-	diskNodeFaults = "kkTTmmMMbspgtuu"
+	diskNodeFaults = "kkTTmmMMbspgtuuff"
 	confNodeFaults = "wwllvhhikt"
+	stopNodeFaults = "zzztthhikv"
 )
 
 // maxChanges bounds the changes of a state until the power goes off, and maxNames those of
@@ -27,7 +29,9 @@ func drawNodesMix(rng *rand.Rand) mix {
 	m := drawMix(rng)
 	m.pause = pick(rng, 500*time.Millisecond, 2*time.Second, 4*time.Second)
 	m.logBytes = pick[int64](rng, 16<<10, 64<<10, 1<<30)
-	m.faults = pick(rng, allNodeFaults, allNodeFaults, moveNodeFaults, diskNodeFaults, confNodeFaults)
+	m.faults = pick(rng, allNodeFaults, allNodeFaults, moveNodeFaults, diskNodeFaults, confNodeFaults, stopNodeFaults)
+	m.gather = pick(rng, time.Second, 5*time.Second, time.Minute)
+	m.clocks = pick(rng, 1, 1, 2)
 	return m
 }
 
@@ -73,23 +77,27 @@ func (c *nodes) fault(letter byte, a, b int) {
 		c.crash(all...)
 	case 'T':
 		c.event("%s loses power in its next write", name)
-		c.life(a).tearNext()
+		c.life(a).arm(func(f *faults) { f.tear = true })
 	case 'm':
 		changes := 1 + c.rng.IntN(maxChanges)
 		c.event("%s loses power after %d changes of its state", name, changes)
-		c.life(a).cutAfter(changes, false)
+		c.life(a).arm(func(f *faults) { f.cut, f.onlyNames = changes, false })
 	case 'M':
 		changes := 1 + c.rng.IntN(maxNames)
 		c.event("%s loses power after %d changes of its snapshots", name, changes)
-		c.life(a).cutAfter(changes, true)
+		c.life(a).arm(func(f *faults) { f.cut, f.onlyNames = changes, true })
 	case 'b':
 		c.event("the disk of %s fails for a while", name)
-		d := c.life(a)
-		d.fail(c.mix.fails)
-		time.AfterFunc(3*beat, func() { d.fail(0) })
+		c.life(a).arm(func(f *faults) { f.fails = c.mix.fails })
+		c.life(a).armAfter(3*beat, func(f *faults) { f.fails = 0 })
+	case 'f':
+		c.event("the disk of %s fills, and has space again later", name)
+		c.life(a).fill(c.rng)
+	case 'z':
+		c.event("%s stands still from its next write on, for %v", name, c.life(a).pauseNext(c.rng))
 	case 's':
 		c.event("each write of %s stalls", name)
-		c.life(a).stall(1, 2*beat)
+		c.life(a).arm(func(f *faults) { f.stalls, f.longest = 1, 2*beat })
 	case 'g':
 		c.event("%s is asked to end", name)
 		c.stop(a)
@@ -98,10 +106,7 @@ func (c *nodes) fault(letter byte, a, b int) {
 		c.stop(a)
 		c.Nodes[a].Config.Tuning.Format = after
 	case 'v':
-		if step := pick(c.rng, time.Hour, -time.Hour, 0); c.onlyClock(a) {
-			c.event("the clock of %s is off by %v", name, step)
-			c.hosts[a].clock.off.Store(int64(step))
-		}
+		c.setClock(a, pick(c.rng, time.Hour, -time.Hour, 0))
 	case 'w':
 		c.wipe(a)
 	case 'l':
@@ -109,10 +114,21 @@ func (c *nodes) fault(letter byte, a, b int) {
 	}
 }
 
-// onlyClock reports whether the clocks of all other nodes are right. The median of three
-// clocks of which two are wrong is wrong.
-func (c *nodes) onlyClock(a int) bool {
-	return !slices.ContainsFunc(c.Others(a), func(i int) bool { return c.hosts[i].clock.off.Load() != 0 })
+// setClock sets the clock of a node. No more clocks are wrong at once than the run allows. The
+// median of three clocks of which two are wrong is wrong.
+func (c *nodes) setClock(a int, off time.Duration) {
+	others := 0
+	for _, i := range c.Others(a) {
+		if c.hosts[i].clock.off.Load() != 0 {
+			others++
+		}
+	}
+	if others >= c.mix.clocks {
+		return
+	}
+	c.event("the clock of %s is off by %v", c.Nodes[a].Config.NodeID, off)
+	c.hosts[a].clock.off.Store(int64(off))
+	c.anyTime = c.anyTime || others > 0 && off != 0
 }
 
 // wipe replaces the disk of a node that follows, if all nodes run and vote: two empty
@@ -132,13 +148,22 @@ func (c *nodes) depart(a int) {
 	if !c.allVote() {
 		return
 	}
+	began := time.Now()
 	_, err := operate[admin.ServerRef](c, a, admin.PathLeave, nil)
 	c.event("%s leaves: %v", c.Nodes[a].Config.NodeID, err)
-	if err == nil {
+	switch {
+	case err == nil:
 		c.stop(a) // if it does not end yet
-		c.wipeDisk(a)
-		c.Nodes[a].Config.Tuning.Format = after
+	case time.Since(began) < writeTimeout:
+		return
+	default:
+		c.crash(a) // it would leave later
+		if offline.CheckNotLeft(c.Nodes[a].DataDir()) == nil {
+			return
+		}
 	}
+	c.wipeDisk(a)
+	c.Nodes[a].Config.Tuning.Format = after
 }
 
 // wipeDisk deletes everything a node that is down has kept.

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +21,7 @@ import (
 	datadir "github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/simdisk"
+	"github.com/commons-cluster/commons/internal/simnet"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
@@ -37,6 +40,8 @@ const (
 	// lookEvery is the pause between two looks at all nodes, and clientPause that of a client.
 	lookEvery   = 50 * time.Millisecond
 	clientPause = time.Second
+	// clockSlack is how far the time of a write may be off its call while all clocks are right.
+	clockSlack = 3 * time.Second
 	// before and after are the newest formats of the programs of a rolling upgrade.
 	before, after = 1, 2
 )
@@ -54,10 +59,12 @@ type nodes struct {
 	leaders map[uint64]string   // by term
 	terms   map[string]uint64   // by server
 	digests map[uint64][32]byte // by index
+	anyTime bool                // two clocks were wrong at once
 }
 
 // host is the machine of a node.
 type host struct {
+	name  string // in the network
 	clock clock
 	state *simdisk.Disk // of its state
 	life  atomic.Pointer[life]
@@ -105,11 +112,14 @@ func simulateNodes(t *testing.T, seed uint64, o *journal) {
 
 // configure gives a node its host.
 func (c *nodes) configure(cfg *config.Config) {
-	h := &host{clock: clock{Clock: propose.WallClock(0)}}
+	h := &host{name: netip.MustParseAddrPort(cfg.HTTPAddr).Addr().String(), clock: clock{Clock: propose.WallClock(0)}}
 	c.hosts = append(c.hosts, h)
 	h.state = c.emptyState(cfg)
 	cfg.TrustedProxies = []string{"127.0.0.0/8"}
 	cfg.Tuning.Clock, cfg.Tuning.Format = &h.clock, before
+	cfg.Tuning.PurgeGather = c.mix.gather
+	cfg.DiskReserve = "10%"
+	cfg.Tuning.DiskSpace = func() (free, size uint64, err error) { return h.life.Load().free(), diskSize, nil }
 	cfg.Tuning.SnapshotBytes, cfg.Tuning.TrailingBytes = c.mix.logBytes, c.mix.logBytes
 	c.renew(h, cfg)
 }
@@ -123,17 +133,18 @@ func (c *nodes) emptyState(cfg *config.Config) *simdisk.Disk {
 // that starts with a wrong clock while a voter is away can only go on from the log's time.
 func (c *nodes) renew(h *host, cfg *config.Config) {
 	h.clock.off.Store(0)
-	l := &life{disk: &disk{
-		rng: rand.New(rand.NewPCG(c.seed, c.rng.Uint64())), stalls: c.mix.stalls, longest: c.mix.longest, state: h.state,
-	}}
+	l := &life{disk: newDisk(rand.New(rand.NewPCG(c.seed, c.rng.Uint64())), &c.mix, func() *simnet.Net { return c.Net() }, h.name)}
+	l.state = h.state
 	h.life.Store(l)
 	cfg.Tuning.StateFS = h.state.Before(l.beforeChange)
 	path := filepath.Join(cfg.DataDir, offline.LogFile)
 	cfg.Tuning.AroundWrite = func(what string, do func() error) error {
-		if what != logstore.Storing && what != logstore.Deleting {
-			return do()
+		switch what {
+		case logstore.Storing, logstore.Deleting, logstore.Rewriting:
+			return l.around(what, path, do, func() {})
 		}
-		return l.around(path, do, func() {})
+		l.whilePaused()
+		return do()
 	}
 }
 
@@ -169,9 +180,10 @@ func (c *nodes) run() {
 		c.fault(c.mix.faults[c.rng.IntN(len(c.mix.faults))], order[0], order[1])
 	}
 	c.settle()
+	last := c.lastWrite()
 	crowd.End()
 	c.WaitConverged()
-	c.judge(history.Calls, began)
+	c.judge(history.Calls, began, last)
 }
 
 // moderator returns the token of a moderator.
@@ -242,8 +254,9 @@ func (c *nodes) startAll() {
 	for i, nd := range c.Nodes {
 		if ended := c.life(i).ended.Load(); nd.Run != nil && ended != nil {
 			c.event("%s has ended: %v", nd.Config.NodeID, *ended)
-			if err := *ended; !errors.Is(err, errBadDisk) && !errors.Is(err, errPowerOff) {
-				c.problem("%s ended by itself: %v", nd.Config.NodeID, err)
+			expected := func(cause error) bool { return errors.Is(*ended, cause) }
+			if !slices.ContainsFunc([]error{errBadDisk, errPowerOff, syscall.ENOSPC}, expected) {
+				c.problem("%s ended by itself: %v", nd.Config.NodeID, *ended)
 			}
 			c.crash(i)
 		}
@@ -295,8 +308,10 @@ func (c *nodes) leave(i int) {
 	}
 }
 
-// stop asks a node to end. It may lack a quorum, and may crash meanwhile.
+// stop asks a node to end, which goes on if it stands still. It may lack a quorum, and may
+// crash meanwhile.
 func (c *nodes) stop(i int) {
+	c.life(i).goOn()
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	err := c.Nodes[i].Run.Shutdown(ctx)
@@ -311,14 +326,14 @@ func (c *nodes) stop(i int) {
 	c.Nodes[i].Run = nil
 }
 
-// settle ends the faults and waits until all nodes are well.
+// settle ends the faults, those that are to come included, and waits until all nodes are well.
 func (c *nodes) settle() {
 	c.event("all faults end")
 	c.Net().Heal()
+	c.mix.stalls = 0
 	for _, h := range c.hosts {
 		h.clock.off.Store(0)
-		h.life.Load().fail(0)
-		h.life.Load().stall(0, 0)
+		h.life.Load().heal()
 	}
 	c.startAll()
 	for began := time.Now(); time.Since(began) < settleFor/2; {
@@ -329,13 +344,33 @@ func (c *nodes) settle() {
 	c.WaitVoters()
 }
 
-// judge runs the checks of scripts/chaos on the calls.
-func (c *nodes) judge(calls []record.Call, began time.Time) {
-	f := check.Final{Entries: map[string][]check.Entry{}, Equal: true, Began: began}
+// lastWrite returns an entry that is acknowledged when there are no faults any more. Its time
+// is that of the write, unless the log is ahead, because clocks were.
+func (c *nodes) lastWrite() nodetest.Entry {
+	began := time.Now().Add(-clockSlack)
+	post := nodetest.Post{Agent: "last", Body: "written after all faults", RequestID: "the-last-write"}
+	var written nodetest.Answer
+	c.Within(settleFor, "a write after all faults", func() (err error) {
+		written, err = c.Nodes[c.rng.IntN(len(c.Nodes))].Publish(c.t.Context(), post)
+		return cmp.Or(err, nodetest.ErrorIf(written.Code != "", "%s: %s", written.Code, written.Message))
+	})
+	if at := time.UnixMilli(written.Entry.CreatedAt); at.Before(began) || at.After(time.Now().Add(clockSlack)) && !c.anyTime {
+		c.problem("the last write was made at %v, and is dated %v", time.Now(), at)
+	}
+	return written.Entry
+}
+
+// judge checks that every node has the last write, and runs the checks of scripts/chaos on the
+// calls.
+func (c *nodes) judge(calls []record.Call, began time.Time, last nodetest.Entry) {
+	f := check.Final{Entries: map[string][]check.Entry{}, Equal: true, Began: began, AnyTime: c.anyTime}
 	for i, nd := range c.Nodes {
 		all := c.All(i, client.EntryQuery{})
 		slices.Reverse(all)
 		f.Entries[nd.Config.NodeID] = all
+		if !slices.ContainsFunc(all, func(e check.Entry) bool { return e.ID == last.ID }) {
+			c.problem("%s lacks %s, which was acknowledged after all faults", nd.Config.NodeID, last.ID)
+		}
 	}
 	for _, v := range check.All(calls, &f) {
 		for _, finding := range v.Findings {

@@ -137,6 +137,9 @@ func simulate(t *testing.T, seed uint64, o *journal, dir string) {
 		}
 		close(stop)
 		workers.Wait()
+		if c.found() == 0 {
+			c.lastWrite()
+		}
 		time.Sleep(writeTimeout)
 		if c.found() == 0 {
 			c.checkEnd()
