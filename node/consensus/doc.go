@@ -16,6 +16,8 @@
 //     deposed leader could wait for it forever.
 //   - The transport notifies followers of a commit as soon as the leader applies it
 //     (decision 13).
+//   - Leadership is handed over without Raft's own transfer, which may never end and then
+//     rejects every command of a later term. See decision 20.
 //   - The leader writes commands to its log while the followers receive them, and Raft's
 //     commit index is corrected around it (decision 16).
 //   - Raft's term changes only on its main goroutine. Heartbeats of another term than the

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -84,6 +85,8 @@ type Raft struct {
 	// cutting has a value while the log is cut, which TrailingLogs is set for. It is not a
 	// sync.Mutex: a cut waits for Raft, and virtual time stands still for a mutex's waiters.
 	cutting chan struct{}
+	// transferring is true while leadership is handed over.
+	transferring atomic.Bool
 }
 
 // Start runs Raft over the log, the state machine and the private port.
@@ -151,16 +154,6 @@ func (r *Raft) Reload(change func(*raft.ReloadableConfig)) error {
 	c := r.ReloadableConfig()
 	change(&c)
 	return r.ReloadConfig(c)
-}
-
-// HandOver transfers leadership to a voter. It fails after an election timeout, and at once
-// if the voter has answered no request since the last attempt.
-func (r *Raft) HandOver(id string) error {
-	if !r.transport.notices.beginTransfer(raft.ServerID(id)) {
-		return fmt.Errorf("leadership is not handed to %s, which has answered nothing since the last attempt", id)
-	}
-	r.transport.targets.add(raft.ServerID(id), r.cfg.Election+maxHandOff)
-	return r.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)).Error()
 }
 
 // Interrupt ends the running attempts to reach other nodes and starts no new ones.

@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,38 +31,10 @@ type transport struct {
 	raft    atomic.Pointer[raft.Raft] // nil until Raft runs
 	once    sync.Once
 	end     chan struct{}
-	targets transferTargets
 
 	requests   chan raft.RPC // for Raft's main goroutine
 	heartbeats chan raft.RPC // that are not handled beside it
 	discards   chan chan struct{}
-}
-
-// transferTargets are the servers that leadership is being transferred to. For that
-// Raft uses the goroutine that sends log entries to the server, waits for it without a
-// timeout, and rejects all writes meanwhile: attempts to reach these servers must not
-// be repeated.
-type transferTargets struct {
-	mu    sync.Mutex
-	until map[raft.ServerID]time.Time
-}
-
-// add lets attempts to reach a server end with their first error, for the given time.
-func (h *transferTargets) add(id raft.ServerID, length time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(h.until, func(_ raft.ServerID, until time.Time) bool { return now.After(until) })
-	if h.until == nil {
-		h.until = map[raft.ServerID]time.Time{}
-	}
-	h.until[id] = now.Add(length)
-}
-
-func (h *transferTargets) has(id raft.ServerID) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return time.Now().Before(h.until[id])
 }
 
 func newTransport(log queue, terms *terms, covered func() uint64, inner *raft.NetworkTransport) *transport {
@@ -225,11 +196,10 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 }
 
 // wanted reports whether an attempt is to be repeated: this node still leads in the
-// term, and the server is still in the configuration and not about to become the
-// leader.
+// term, and the server is still in the configuration.
 func (t *transport) wanted(id raft.ServerID, term uint64) bool {
 	r := t.raft.Load()
-	if r == nil || t.targets.has(id) || r.State() != raft.Leader || r.CurrentTerm() != term {
+	if r == nil || r.State() != raft.Leader || r.CurrentTerm() != term {
 		return false
 	}
 	future := r.GetConfiguration()
@@ -345,12 +315,8 @@ func (n *notices) answered(id raft.ServerID, req *raft.AppendEntriesRequest, res
 }
 
 // beginTransfer reports whether leadership may be transferred to a follower: it has answered
-// a request of this term since the last attempt.
-//
-// hashicorp/raft leaves a question of a transfer that timed out with the goroutine that
-// sends entries to the follower, which has room for one. The next transfer waits until the
-// goroutine takes it. If the leadership ends before, it waits without end, and whenever the
-// node leads again, it rejects every write as in a transfer.
+// a request of this term since the last attempt. An attempt to one that does not answer only
+// delays writes.
 func (n *notices) beginTransfer(id raft.ServerID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -360,6 +326,14 @@ func (n *notices) beginTransfer(id raft.ServerID) bool {
 	}
 	p.transfer = true
 	return true
+}
+
+// has reports whether a follower has the leader's log of a term up to an index.
+func (n *notices) has(id raft.ServerID, term, index uint64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.peers[id]
+	return term == n.term && p != nil && p.matched.PrevLogEntry >= index
 }
 
 // deny reports whether a follower is to get the missing part of the log, up to an entry,

@@ -1,0 +1,74 @@
+package consensus
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const transferPoll = 2 * time.Millisecond // the pause between two looks at a transfer of leadership
+
+// HandOver transfers leadership to a voter. It rejects commands until the voter has the whole
+// log, and asks it to stand for election. The voter has an election timeout for the log, and
+// one to be elected. HandOver fails at once if the voter has answered no request since the
+// last attempt.
+//
+// Raft's own transfer is not used: it may never end, and Raft then rejects every command
+// whenever the node leads (docs/decisions/0020-handing-leadership-over.md).
+func (r *Raft) HandOver(id string) error {
+	if !r.Leads() {
+		return raft.ErrNotLeader
+	}
+	term, to := r.CurrentTerm(), raft.ServerID(id)
+	if !r.transferring.CompareAndSwap(false, true) {
+		return raft.ErrLeadershipTransferInProgress
+	}
+	defer r.transferring.Store(false)
+	if !r.transport.notices.beginTransfer(to) {
+		return fmt.Errorf("leadership is not handed to %s, which has answered nothing since the last attempt", id)
+	}
+	var answered chan error // nil until the voter is asked to stand for election
+	late := time.After(r.cfg.Election)
+	for last := uint64(0); r.Leads() && r.CurrentTerm() == term; {
+		newest := r.LastIndex()
+		// Commands that Raft accepted before still enter the log at the first look.
+		if answered == nil && newest == last && r.transport.notices.has(to, term, newest) {
+			answered, late = make(chan error, 1), time.After(r.cfg.Election)
+			go func() { answered <- r.transport.askToStand(to, r.cfg.ServerID) }()
+		}
+		last = newest
+		select {
+		case err := <-answered:
+			if err != nil {
+				return fmt.Errorf("asking %s to stand for election: %w", id, err)
+			}
+		case <-late:
+			return fmt.Errorf("%s does not lead within %v (it was asked to stand for election: %v)", id, r.cfg.Election, answered != nil)
+		case <-time.After(transferPoll):
+		}
+	}
+	return nil
+}
+
+// askToStand has a server stand for election at once.
+func (t *transport) askToStand(id raft.ServerID, leader string) error {
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader), Addr: []byte(leader)}
+	return t.TimeoutNow(id, raft.ServerAddress(id), &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
+}
+
+// Apply appends a command to the log. During a transfer of leadership it is rejected, so that
+// the log of the next leader is complete.
+func (r *Raft) Apply(command []byte, timeout time.Duration) raft.ApplyFuture {
+	if r.transferring.Load() {
+		return rejected{}
+	}
+	return r.Raft.Apply(command, timeout)
+}
+
+// rejected is the future of a command that is rejected because of a transfer of leadership.
+type rejected struct{}
+
+func (rejected) Error() error  { return raft.ErrLeadershipTransferInProgress }
+func (rejected) Response() any { return nil }
+func (rejected) Index() uint64 { return 0 }
