@@ -387,7 +387,10 @@ func (n *Node) openRaft() (err error) {
 		Hooks: consensus.Hooks{
 			Around: n.health.Watch, Stored: func(took time.Duration) { n.health.Stored(took); n.pacer.Wrote(took) }, Failed: n.health.LogFailed, Founded: n.dataKey.Join, Restored: n.restored,
 			Abandon: func(err error) {
-				n.abandon(fmt.Errorf("%w; make the disk of %s writable, and start the node again", err, n.cfg.DataDir))
+				if !errors.Is(err, consensus.ErrRejects) {
+					err = fmt.Errorf("%w; make the disk of %s writable, and start the node again", err, n.cfg.DataDir)
+				}
+				n.abandon(err)
 			},
 			Covered: n.covered,
 		},

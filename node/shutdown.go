@@ -98,7 +98,7 @@ func (n *Node) endFor(cause error, end func()) {
 	}()
 }
 
-// abandon ends the node when its disk hangs. It closes the listeners first, so that
+// abandon ends the node when its disk or its Raft hangs. It closes the listeners first, so that
 // another node can lead. Everything else stays open until the process ends, because
 // closing it would hang as well.
 func (n *Node) abandon(cause error) {

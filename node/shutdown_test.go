@@ -12,7 +12,10 @@ import (
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/node/consensus"
 )
 
 // TestShutdownDelay: a node that ends says so first, and serves on meanwhile.
@@ -91,4 +94,22 @@ func TestFailureDuringHangingWork(t *testing.T) {
 		t.Error("it still listens")
 	}
 	close(work)
+}
+
+// TestEndOfAStuckLeader: a transfer of Raft's to a server that is not there never ends, so
+// that Raft rejects every write. The node ends with the reason.
+func TestEndOfAStuckLeader(t *testing.T) {
+	n := mustStart(t, local(t))
+	await.Eventually(t, "ready", n.readyForTest)
+	const ghost = "127.0.0.1:1"
+	must.Do(t, n.raft.AddNonvoter(ghost, ghost, 0, testPatience).Error())
+	await.Eventually(t, "stuck", func() bool {
+		return errors.Is(n.raft.LeadershipTransferToServer(ghost, ghost).Error(), raft.ErrLeadershipTransferInProgress)
+	})
+	select {
+	case <-n.done:
+		check.Equal(t, n.Wait().Error(), consensus.ErrRejects.Error(), "the reason")
+	case <-time.After(testPatience):
+		t.Error("it leads on")
+	}
 }

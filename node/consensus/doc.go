@@ -17,7 +17,7 @@
 //   - The transport notifies followers of a commit as soon as the leader applies it
 //     (decision 13).
 //   - Leadership is handed over without Raft's own transfer, which may never end and then
-//     rejects every command of a later term. See decision 20.
+//     rejects every command of a later term. A leader whose Raft does so ends (decision 20).
 //   - The leader writes commands to its log while the followers receive them, and Raft's
 //     commit index is corrected around it (decision 16).
 //   - Raft's term changes only on its main goroutine. Heartbeats of another term than the

@@ -232,6 +232,7 @@ type queueNode struct {
 	snapshots *Snapshots // stored
 	covered   atomic.Uint64
 	held      atomic.Pointer[chan struct{}] // closed when writes go on; nil means that they are not held up
+	abandoned chan error                    // reasons for an end of the node; nil means that an end fails the test
 }
 
 func (n *queueNode) hold() (release func()) {
@@ -283,7 +284,14 @@ func (n *queueNode) start(t *testing.T, stream raft.StreamLayer, election time.D
 		Logger: slog.New(slog.DiscardHandler), Ending: func() bool { return false },
 		Hooks: Hooks{
 			Around: func(_ string, do func() error) error { return do() }, Stored: func(time.Duration) {}, Failed: func(err error) { t.Error(err) },
-			Founded: func(string) bool { return false }, Restored: func() {}, Abandon: func(err error) { t.Error(err) }, Covered: n.covered.Load,
+			Founded: func(string) bool { return false }, Restored: func() {}, Covered: n.covered.Load,
+			Abandon: func(err error) {
+				if n.abandoned == nil {
+					t.Error(err)
+					return
+				}
+				n.abandoned <- err
+			},
 		},
 	}))(t)
 	t.Cleanup(func() {

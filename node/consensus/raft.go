@@ -72,7 +72,7 @@ type Hooks struct {
 	// whether this node was in no cluster before.
 	Founded  func(clusterID string) bool
 	Restored func()        // a snapshot was installed
-	Abandon  func(error)   // ends the node: a write of the log failed that Raft cannot continue without
+	Abandon  func(error)   // ends the node: Raft cannot continue without a write of the log that failed, or with ErrRejects
 	Covered  func() uint64 // returns the index up to which the state is complete
 }
 
@@ -110,7 +110,9 @@ func Start(cfg Config) (*Raft, error) {
 		return nil, errors.Join(fmt.Errorf("starting Raft: %w", err), t.Close())
 	}
 	t.raft.Store(inner)
-	return &Raft{Raft: inner, cfg: cfg, transport: t, cutting: make(chan struct{}, 1)}, nil
+	r := &Raft{Raft: inner, cfg: cfg, transport: t, cutting: make(chan struct{}, 1)}
+	go r.watchRejections()
+	return r, nil
 }
 
 // panicAsError returns what start panics with, such as the error of a corrupt log: Raft

@@ -1,13 +1,20 @@
 package consensus
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-const transferPoll = 2 * time.Millisecond // the pause between two looks at a transfer of leadership
+const (
+	transferPoll = 2 * time.Millisecond // the pause between two looks at a transfer of leadership
+	// maxRejecting is the number of half election timeouts after which a leader that rejects
+	// every command ends. An election takes one to two timeouts.
+	maxRejecting = 5
+)
 
 // HandOver transfers leadership to a voter. It rejects commands until the voter has the whole
 // log, and asks it to stand for election. The voter has an election timeout for the log, and
@@ -72,3 +79,28 @@ type rejected struct{}
 func (rejected) Error() error  { return raft.ErrLeadershipTransferInProgress }
 func (rejected) Response() any { return nil }
 func (rejected) Index() uint64 { return 0 }
+
+// ErrRejects is the reason for which a leader ends that takes no writes.
+var ErrRejects = errors.New("this node leads, and its Raft rejects every command as in a transfer of leadership that does not end; start the node again")
+
+// watchRejections ends the node if Raft rejects every command of this leader for longer than
+// an election, because of a transfer of its own. Then another node can lead. It counts looks
+// instead of time, so that a pause of the process does not count.
+func (r *Raft) watchRejections() {
+	pause := r.cfg.Election / 2
+	for rejecting := 0; rejecting < maxRejecting; {
+		select {
+		case <-r.transport.end:
+			return
+		case <-time.After(pause):
+		}
+		// Raft rejects this change in any case, because no configuration has such an index. It
+		// has no other question that a transfer rejects and that writes no entry.
+		if r.Leads() && errors.Is(r.RemoveServer("", math.MaxUint64, pause).Error(), raft.ErrLeadershipTransferInProgress) {
+			rejecting++
+		} else {
+			rejecting = 0
+		}
+	}
+	r.cfg.Hooks.Abandon(ErrRejects)
+}

@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -43,8 +44,8 @@ type trio struct {
 	a, b, c *queueNode
 }
 
-// virtualTrio runs a test of a cluster of three in virtual time. The test may leave
-// goroutines of Raft behind that wait forever.
+// virtualTrio runs a test of a cluster of three in virtual time, in which no node may end by
+// itself. The test may leave goroutines of Raft behind that wait forever.
 func virtualTrio(t *testing.T, test func(t *testing.T, c *trio)) {
 	t.Helper()
 	defer func() {
@@ -59,6 +60,7 @@ func virtualTrio(t *testing.T, test func(t *testing.T, c *trio)) {
 		for _, name := range []string{"n1", "n2", "n3"} {
 			streams := streamsAt(t, network, name)
 			n := newNodeAt(t, streams)
+			n.abandoned = make(chan error, 1)
 			n.start(t, streams, testElection)
 			nodes = append(nodes, n)
 			servers = append(servers, raft.Server{ID: raft.ServerID(n.id), Address: raft.ServerAddress(n.id)})
@@ -67,6 +69,9 @@ func virtualTrio(t *testing.T, test func(t *testing.T, c *trio)) {
 		leader, others := leads(t, nodes...)
 		mustApply(t, leader, "before", nodes...)
 		test(t, &trio{network, leader, others[0], others[1]})
+		for _, n := range nodes {
+			check.Equal(t, len(n.abandoned), 0, "the reasons left for an end of %s", n.id)
+		}
 	})
 }
 
@@ -167,4 +172,52 @@ func TestTransfersToASlowDisk(t *testing.T) {
 		c.moveTo(t, c.a)
 		mustApply(t, c.a, "after", c.a, c.b, c.c)
 	})
+}
+
+// stick has Raft wait without end in a transfer of leadership to b, which is cut off. Raft
+// decides by chance whether a later term is concerned.
+func (c *trio) stick(t *testing.T, inALaterTerm bool) {
+	t.Helper()
+	transfer := func() raft.Future {
+		return c.a.LeadershipTransferToServer(raft.ServerID(c.b.id), raft.ServerAddress(c.b.id))
+	}
+	for range 40 {
+		if transfer().Error() == nil {
+			t.Fatal("a server leads that is cut off")
+		}
+		time.Sleep(testElection)
+		check.Equal(t, len(c.a.abandoned), 0, "reasons for an end after one transfer")
+		transfer()
+		time.Sleep(testElection / 10)
+		if inALaterTerm {
+			c.moveTo(t, c.c)
+			time.Sleep(maxHandOff)
+			c.moveTo(t, c.a)
+		}
+		if errors.Is(c.a.Apply(nil, testPatience).Error(), raft.ErrLeadershipTransferInProgress) {
+			return
+		}
+	}
+	t.Fatal("Raft accepts commands after its transfers")
+}
+
+// TestLeaderThatTakesNoWrites: Raft rejects every command of a leader, because it waits
+// without end in a transfer of leadership. The node ends.
+func TestLeaderThatTakesNoWrites(t *testing.T) {
+	for name, later := range map[string]bool{"in the same term": false, "in a later term": true} {
+		t.Run(name, func(t *testing.T) {
+			virtualTrio(t, func(t *testing.T, c *trio) {
+				c.cutOff(c.b)
+				mustApply(t, c.a, "b lacks it", c.a, c.c)
+				time.Sleep(maxHandOff + raftIOTimeout) // the sender to b repeats its request
+				c.stick(t, later)
+				select {
+				case err := <-c.a.abandoned:
+					check.Err(t, err, ErrRejects, "the reason")
+				case <-time.After(testPatience):
+					t.Error("it leads on")
+				}
+			})
+		})
+	}
 }
