@@ -70,24 +70,24 @@ func TestAdvertiseAddr(t *testing.T) {
 
 func TestThrottle(t *testing.T) {
 	t.Parallel()
-	var th throttle
-	if _, ok := th.allow("a"); !ok {
+	var th Throttle
+	if _, ok := th.Allow("a"); !ok {
 		t.Error("the first was held back")
 	}
-	if _, ok := th.allow("a"); ok {
+	if _, ok := th.Allow("a"); ok {
 		t.Error("the second was not")
 	}
 	th.kinds["a"].last = th.kinds["a"].last.Add(-logEvery)
-	if n, ok := th.allow("a"); !ok || n != 1 {
+	if n, ok := th.Allow("a"); !ok || n != 1 {
 		t.Errorf("after a while: %d, %v", n, ok)
 	}
 	for i := range 4 * maxLogKinds {
-		th.allow(strings.Repeat("x", i+1))
+		th.Allow(strings.Repeat("x", i+1))
 	}
 	if len(th.kinds) > maxLogKinds+1 {
 		t.Errorf("%d kinds are remembered", len(th.kinds))
 	}
-	if _, ok := th.allow("another"); ok {
+	if _, ok := th.Allow("another"); ok {
 		t.Error("the overflow is not throttled")
 	}
 }

@@ -125,7 +125,7 @@ func (p *Port) logDialFailure(serverID string, err error) {
 	if p.stop.Err() != nil || !errors.As(err, &failed) || isBrokenOff(failed) {
 		return
 	}
-	if suppressed, ok := p.dialFails.allow(serverID + " " + failed.Error()); ok {
+	if suppressed, ok := p.dialFails.Allow(serverID + " " + failed.Error()); ok {
 		p.logger.Warn("did not connect to a server", "server", serverID, "reason", err, "suppressed", suppressed)
 	}
 }

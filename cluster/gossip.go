@@ -24,7 +24,7 @@ type Gossip struct {
 	list      *memberlist.Memberlist
 	keyring   *memberlist.Keyring
 	advertise netip.AddrPort
-	lines     throttle
+	lines     Throttle
 	changed   chan struct{}
 	dirty     chan struct{}
 

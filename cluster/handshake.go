@@ -80,7 +80,7 @@ func (p *Port) logRejected(remote net.Addr, err error) {
 		host = remote.String()
 	}
 	reason := explain(err)
-	if suppressed, ok := p.rejected.allow(host + " " + reason); ok {
+	if suppressed, ok := p.rejected.Allow(host + " " + reason); ok {
 		p.logger.Warn("rejected a connection to the private port", "remote", remote, "reason", reason, "suppressed", suppressed)
 	}
 }

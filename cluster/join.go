@@ -180,7 +180,7 @@ func (g *Gossip) logJoinFailure(addr string, err error) {
 	if g.stop.Err() != nil {
 		return
 	}
-	if suppressed, ok := g.lines.allow("join " + addr); ok {
+	if suppressed, ok := g.lines.Allow("join " + addr); ok {
 		if strings.Contains(err.Error(), otherKey) {
 			g.logger.Warn("a join address has another cluster secret; give this node the same with --secret-file, or take the address out of --join",
 				"address", addr, "error", err, "suppressed", suppressed)

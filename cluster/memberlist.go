@@ -81,7 +81,7 @@ func (d *delegate) checkCluster(node *memberlist.Node) error {
 		return nil
 	}
 	(*Gossip)(d).noteStranger(meta, node.Address())
-	if suppressed, ok := d.lines.allow("cluster " + node.Address() + meta.ClusterID); ok {
+	if suppressed, ok := d.lines.Allow("cluster " + node.Address() + meta.ClusterID); ok {
 		d.logger.Warn("rejected a node of another cluster", "server", node.Name, "address", node.Address(),
 			"cluster", meta.ClusterID, "own_cluster", own, "suppressed", suppressed)
 	}
@@ -89,7 +89,7 @@ func (d *delegate) checkCluster(node *memberlist.Node) error {
 }
 
 func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
-	if suppressed, ok := d.lines.allow("conflict " + other.Address()); ok {
+	if suppressed, ok := d.lines.Allow("conflict " + other.Address()); ok {
 		d.logger.Warn("a server shows up at a second address; it is believed once the first is dead",
 			"server", other.Name, "known_at", existing.Address(), "seen_at", other.Address(), "suppressed", suppressed)
 	}
@@ -116,7 +116,7 @@ func (d *delegate) note(node *memberlist.Node) bool {
 	delete(d.lost, node.Name)
 	if err != nil {
 		delete(d.members, node.Name)
-		if suppressed, ok := d.lines.allow("meta " + node.Name + err.Error()); ok {
+		if suppressed, ok := d.lines.Allow("meta " + node.Name + err.Error()); ok {
 			d.logger.Warn("ignored a gossip member whose metadata cannot be read", "server", node.Name, "address", addr, "error", err, "suppressed", suppressed)
 		}
 		return false
@@ -252,7 +252,7 @@ func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
 		if strings.Contains(text, " EOF") {
 			break // somebody hung up
 		}
-		suppressed, ok := l.g.lines.allow("memberlist " + kind + remoteHost(text))
+		suppressed, ok := l.g.lines.Allow("memberlist " + kind + remoteHost(text))
 		switch {
 		case !ok:
 		case strings.Contains(text, otherKey):

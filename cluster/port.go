@@ -75,8 +75,8 @@ type Port struct {
 	creds     *credentials
 	conns     *connSet
 	pending   newcomers
-	rejected  throttle
-	dialFails throttle
+	rejected  Throttle
+	dialFails Throttle
 
 	http   *handoff
 	raft   *handoff

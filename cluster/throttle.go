@@ -11,8 +11,8 @@ const (
 	maxLogKinds = 256         // distinct kinds remembered
 )
 
-// throttle limits log lines that strangers can cause to one of each kind per logEvery.
-type throttle struct {
+// Throttle limits log lines to one of each kind per logEvery. The zero value is ready. It is safe for concurrent use.
+type Throttle struct {
 	mu    sync.Mutex
 	kinds map[string]*logKind
 }
@@ -22,9 +22,9 @@ type logKind struct {
 	suppressed int
 }
 
-// allow reports whether a line of this kind may be logged now, and the number of lines
+// Allow reports whether a line of this kind may be logged now, and the number of lines
 // suppressed since the last one.
-func (t *throttle) allow(kind string) (suppressed int, ok bool) {
+func (t *Throttle) Allow(kind string) (suppressed int, ok bool) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
