@@ -33,7 +33,7 @@ type ending struct {
 func (n *Node) Shutdown(ctx context.Context) error {
 	<-n.begun // an operator can have it leave before it serves
 	n.endOnce(func() {
-		n.logger.InfoContext(ctx, "shutting down", "delay", n.cfg.ShutdownDelay)
+		go n.logger.InfoContext(ctx, "shutting down", "delay", n.cfg.ShutdownDelay) // without a wait for the log
 		loop.Pause(ctx, n.cfg.ShutdownDelay)
 		n.delivery.Stop()
 		// While leadership moves, reads end and writes continue: the next leader confirms them.
@@ -91,11 +91,11 @@ func (n *Node) endFor(cause error, end func()) {
 	if !n.failure.CompareAndSwap(nil, &cause) {
 		return
 	}
-	n.logger.Error("this node cannot go on", "error", cause)
 	go func() {
 		<-n.begun // until then Start takes down the parts that it has started
 		n.endOnce(end)
 	}()
+	n.logger.Error("this node cannot go on", "error", cause) // the log may be on the disk that hangs
 }
 
 // abandon ends the node when its disk or its Raft hangs. It closes the listeners first, so that

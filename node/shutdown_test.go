@@ -3,10 +3,12 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
@@ -66,6 +68,33 @@ func TestShutdownDuringTheStart(t *testing.T) {
 	n.endOnce(func() { n.finish(ending{}, failed) })
 	close(n.begun)
 	check.Err(t, <-ended, failed, "ended")
+}
+
+// hangingLog is a log whose lines are not written before it is closed.
+type hangingLog chan struct{}
+
+func (l hangingLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l hangingLog) Handle(context.Context, slog.Record) error {
+	<-l
+	return nil
+}
+
+func (l hangingLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l hangingLog) WithGroup(string) slog.Handler { return l }
+
+// TestFailureIsLoggedAfterTheEnd: the log may be on the disk that hangs.
+func TestFailureIsLoggedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, ended := make(hangingLog), false
+		n := &Node{logger: slog.New(log), begun: make(chan struct{})}
+		close(n.begun)
+		go n.endFor(errors.New("the disk hangs"), func() { ended = true })
+		synctest.Wait()
+		check.Equal(t, ended, true, "ended")
+		close(log)
+	})
 }
 
 // TestFailureDuringHangingWork: a node that cannot go on ends although its work in

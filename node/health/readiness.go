@@ -190,11 +190,11 @@ func (h *Health) wanted() uint64 {
 // Stored notes that the log has taken entries.
 func (h *Health) Stored(took time.Duration) {
 	h.syncs.add(h.sinceStart(), took)
+	h.pace.sync(took)
+	h.LogWritable()
 	if took >= slowOne {
 		h.cfg.Logger.Warn("a write of the log was slow", "took", took.Round(time.Millisecond).String())
 	}
-	h.pace.sync(took)
-	h.LogWritable()
 }
 
 // LogFailed records a failed write of the log. Raft tries again by itself. Until a

@@ -15,10 +15,16 @@ import (
 // and the others go on without an error for their clients.
 func TestHangingDisk(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]string{"log": logstore.Storing, "state": "a write of the state"} {
+	const state = "a write of the state"
+	for name, hung := range map[string]struct {
+		write string
+		lines bool // nor do lines about what happens come back
+	}{
+		"log": {write: logstore.Storing}, "state": {write: state}, "log, with the lines on its disk": {write: logstore.Storing, lines: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() && write == "a write of the state" {
+			if testing.Short() && hung.write == state {
 				t.Skip("takes several seconds, and the log's case is much the same")
 			}
 			var victim atomic.Pointer[string]
@@ -26,7 +32,7 @@ func TestHangingDisk(t *testing.T) {
 				id := cfg.NodeID
 				cfg.HangTimeout = 5 * time.Second
 				cfg.Tuning.AroundWrite = func(what string, do func() error) error {
-					if v := victim.Load(); v != nil && *v == id && what == write {
+					if v := victim.Load(); v != nil && *v == id && what == hung.write {
 						select {} // for good, as a dead disk would
 					}
 					return do()
@@ -36,12 +42,15 @@ func TestHangingDisk(t *testing.T) {
 			others := c.Others(leader)
 			load := c.StartLoad(2, others...)
 			load.WaitMore(10)
+			if hung.lines {
+				c.Nodes[leader].StallLog()
+			}
 			victim.Store(&c.Nodes[leader].Config.NodeID)
 			ended := make(chan error, 1)
 			go func() { ended <- c.Nodes[leader].Run.Wait() }()
 			select {
 			case err := <-ended:
-				check.ErrText(t, err, write+" has not come back", "it ended")
+				check.ErrText(t, err, hung.write+" has not come back", "it ended")
 			case <-time.After(nodetest.Patience):
 				t.Fatal("the node with the hanging disk goes on")
 			}

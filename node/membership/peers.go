@@ -166,15 +166,15 @@ func (ms *Membership) watchRemoval(ctx context.Context) {
 		case leader == "":
 			since = time.Time{}
 			if ms.outside.Swap(false) {
-				ms.cfg.Logger.InfoContext(ctx, "this server is a member of its cluster again")
 				ms.setTimeouts(ctx, ms.cfg.Heartbeat, ms.cfg.Election)
+				ms.cfg.Logger.InfoContext(ctx, "this server is a member of its cluster again")
 			}
 		case since.IsZero():
 			since = time.Now()
 		case time.Since(since) >= ms.cfg.GoneFor && !ms.outside.Swap(true):
+			ms.setTimeouts(ctx, outsideTimeout, outsideTimeout)
 			ms.cfg.Logger.WarnContext(ctx, "this server was removed from its cluster; stop it, or empty its data directory and start it to join as a new server",
 				"leader", leader)
-			ms.setTimeouts(ctx, outsideTimeout, outsideTimeout)
 		}
 	})
 }

@@ -100,8 +100,9 @@ func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) erro
 	if c.lead == "" {
 		return nil
 	}
+	err := ms.cfg.Raft.HandOver(c.lead)
 	ms.cfg.Logger.WarnContext(ctx, "another server is to lead", "server", c.lead, "reason", c.reason)
-	if err := ms.cfg.Raft.HandOver(c.lead); err != nil {
+	if err != nil {
 		return fmt.Errorf("handing leadership to %s: %w", c.lead, err)
 	}
 	return nil

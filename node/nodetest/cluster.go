@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -396,14 +397,21 @@ func (c *Cluster) WaitLogged(i int, text string) {
 // Log returns the newest lines of the node's log.
 func (nd *Node) Log() string { return nd.log.String() }
 
+// StallLog makes every line wait that the node logs from now on, for good.
+func (nd *Node) StallLog() { nd.log.stalled.Store(true) }
+
 const maxLogLines = 600 // bounds what is kept of one node's log
 
 type logBuffer struct {
-	mu    sync.Mutex
-	lines []string
+	stalled atomic.Bool
+	mu      sync.Mutex
+	lines   []string
 }
 
 func (b *logBuffer) Write(p []byte) (int, error) {
+	if b.stalled.Load() {
+		select {}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.lines) == maxLogLines {

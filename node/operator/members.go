@@ -114,7 +114,6 @@ func (o *Operator) leave(ctx context.Context, _ struct{}) (answer admin.ServerRe
 	if err := offline.MarkLeft(o.cfg.DataDir); err != nil {
 		return answer, rejectf(http.StatusInternalServerError, "%s has left the cluster, but that was not noted on its disk: %v; stop it and empty its data directory", id, err)
 	}
-	o.cfg.Logger.InfoContext(ctx, "left the cluster, as an operator asked", "by", cluster.PeerID(ctx))
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveShutdown)
 		defer cancel()
@@ -122,6 +121,7 @@ func (o *Operator) leave(ctx context.Context, _ struct{}) (answer admin.ServerRe
 			o.cfg.Logger.WarnContext(ctx, "the end was cut short", "error", err)
 		}
 	}()
+	o.cfg.Logger.InfoContext(ctx, "left the cluster, as an operator asked", "by", cluster.PeerID(ctx))
 	return admin.ServerRef{ID: id}, nil
 }
 
