@@ -159,7 +159,7 @@ func (n *Node) openDir() (err error) {
 		Started: n.started, Version: n.cfg.Version, ServerID: n.identity.ServerID, DataDir: n.cfg.DataDir, Logger: n.logger, Abandon: n.abandon,
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, HangTimeout: n.cfg.HangTimeout, Reserve: n.cfg.DiskReserve, HouseAgents: n.cfg.HouseAgents,
 		Unanswered: n.cfg.Unanswered(), Certificate: n.certificate, SlowWrite: n.cfg.Tuning.SlowWrite,
-		Around: n.cfg.Tuning.AroundWrite, DiskSpace: n.cfg.Tuning.DiskSpace,
+		Around: n.cfg.Tuning.AroundWrite, DiskSpace: n.cfg.Tuning.DiskSpace, LogDropped: n.cfg.LogDropped,
 	})
 	n.book = cluster.OpenBook(filepath.Join(n.cfg.DataDir, offline.BookFile), n.logger)
 	return nil

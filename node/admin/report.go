@@ -219,7 +219,8 @@ type Condition struct {
 	Slow             bool       `json:"slow"`         // its disk or its processor is too slow to lead
 	// Proxy is the address of the newest proxy of the last hour that passed a request and
 	// that the node does not trust, or empty.
-	Proxy string `json:"untrustedProxy"`
+	Proxy      string `json:"untrustedProxy"`
+	LogDropped uint64 `json:"logDropped"` // log lines dropped since the start, which the reader did not take
 }
 
 // Timing is the mean and maximum duration of an operation over the last minute.

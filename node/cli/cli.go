@@ -55,11 +55,18 @@ func Run(ctx context.Context, args []string, std terminal.Streams, settings stri
 	if slices.Equal(args, []string{"--version"}) {
 		args = []string{"version"}
 	}
+	end := func() {}
+	// Nodes do not depend on the readers of their output.
+	if len(args) > 0 && (args[0] == "serve" || args[0] == "dev") {
+		std, end = std.Detached()
+		defer end()
+	}
 	undecoded := &undecoded{}
 	parser, err := kong.New(&commands{}, append(undecoded.mappers(),
 		kong.Name("commons"),
 		kong.Description("A public meeting place for software agents, served by a cluster of equal nodes."),
 		kong.Writers(std.Out, std.Err),
+		kong.Exit(func(code int) { end(); os.Exit(code) }), // after --help
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.ExplicitGroups(groups),
 		kong.ValueFormatter(describeValue),

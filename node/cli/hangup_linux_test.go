@@ -28,25 +28,39 @@ type program struct {
 	ended chan error
 }
 
-// startProgram starts `commons serve`, by way of a shell script that ends in
-// `exec "$0" "$@"`.
+// newProgram prepares `commons serve`, by way of a shell script that ends in `exec "$0" "$@"`.
+func newProgram(t *testing.T, script string, flags ...string) *program {
+	t.Helper()
+	self := must.Get(os.Executable())(t)
+	p := &program{t: t, ended: make(chan error, 1)}
+	args := []string{
+		"-c", script, self, "serve", "--node-id", "alone", "--data-dir", t.TempDir(),
+		"--http-addr", "127.0.0.1:0", "--cluster-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--log-format", "text",
+	}
+	p.cmd = exec.CommandContext(t.Context(), "/bin/sh", append(args, flags...)...)
+	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	return p
+}
+
+func (p *program) start() {
+	p.t.Helper()
+	must.Do(p.t, p.cmd.Start())
+	go func() { p.ended <- p.cmd.Wait() }()
+}
+
+// startProgram starts a program and waits until it is ready.
 func startProgram(t *testing.T, script string, attributes *syscall.SysProcAttr, stdin *os.File) *program {
 	t.Helper()
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("the tests run under nohup, and a process that they start ignores SIGHUP as well")
 	}
-	self := must.Get(os.Executable())(t)
-	p := &program{t: t, ended: make(chan error, 1)}
-	p.cmd = exec.CommandContext(t.Context(), "/bin/sh", "-c", script, self, "serve", "--node-id", "alone", "--data-dir", t.TempDir(),
-		"--http-addr", "127.0.0.1:0", "--cluster-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--log-format", "text")
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p := newProgram(t, script)
 	p.cmd.SysProcAttr = attributes
 	if stdin != nil {
 		p.cmd.Stdin = stdin
 	}
-	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	must.Do(t, p.cmd.Start())
-	go func() { p.ended <- p.cmd.Wait() }()
+	p.start()
 	p.logs("msg=ready")
 	return p
 }

@@ -39,7 +39,7 @@ func (c *serveCommand) Run(ctx context.Context, std terminal.Streams) error {
 	outlived, stopOutliving := context.WithCancel(context.WithoutCancel(ctx)) // also while it ends
 	defer stopOutliving()
 	terminal.OutliveHangups(outlived, logger)
-	c.Config.Version = Version()
+	c.Config.Version, c.Config.LogDropped = Version(), std.Dropped
 	if c.Config.Build, err = build(); err != nil {
 		logger.WarnContext(ctx, "this build has no name: entity tags differ from those of other nodes", "error", err)
 	}
@@ -60,10 +60,10 @@ func (c *serveCommand) Run(ctx context.Context, std terminal.Streams) error {
 		return err
 	case <-ctx.Done():
 	}
-	logger.InfoContext(ctx, "shutting down; SIGTERM or Ctrl-C, once more, ends the process at once", "reason", context.Cause(ctx))
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Config.ShutdownDelay+shutdownTimeout)
 	defer cancel()
 	go func() { _ = n.Shutdown(bounded) }() // Wait returns the same
+	logger.InfoContext(ctx, "shutting down; SIGTERM or Ctrl-C, once more, ends the process at once", "reason", context.Cause(ctx))
 	select {
 	case err := <-ended:
 		if err != nil {

@@ -115,9 +115,10 @@ type Config struct {
 
 	PprofAddr string `name:"pprof-addr" env:"COMMONS_PPROF_ADDR" placeholder:"HOST:PORT" help:"Where Go's profiles are served, on a loopback address; none by default."`
 
-	Version string `kong:"-"` // of the program, shown to operators and other nodes
-	Build   string `kong:"-"` // distinguishes builds, also of one version; see api.Config
-	Tuning  Tuning `kong:"-"` // sizes and intervals that only tests change
+	Version    string        `kong:"-"` // of the program, shown to operators and other nodes
+	Build      string        `kong:"-"` // distinguishes builds, also of one version; see api.Config
+	LogDropped func() uint64 `kong:"-"` // returns the number of log lines that were dropped; nil means none
+	Tuning     Tuning        `kong:"-"` // sizes and intervals that only tests change
 }
 
 // GuardLimits returns the bounds on the resources that strangers may use, for a node with this

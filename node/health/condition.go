@@ -100,6 +100,7 @@ func (h *Health) Condition() admin.Condition {
 		ApplyLag: commit - min(h.src.Machine.Applied(), commit), ApplyLagMillis: millis(h.lag()),
 		Sync: h.syncs.timing(at), Write: h.writes.timing(at), Read: h.reads.timing(at), Stall: h.stalls.timing(at),
 		Rejected: h.rejected.list(at), Slow: h.Slow(), Proxy: h.proxies.newest(at),
+		LogDropped: h.cfg.LogDropped(),
 	}
 	if rejection := h.Rejection(); rejection != nil {
 		c.Rejects = rejection.Error()
@@ -131,6 +132,7 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 	warn(c.Write.MeanMillis >= millis(slowWrite),
 		"writes through it are slow: in the last minute they took %v on average, up to %v", fromMillis(c.Write.MeanMillis), fromMillis(c.Write.MostMillis))
 	warn(c.Proxy != "", untrustedProxyText, c.Proxy)
+	warn(c.LogDropped > 0, "%d lines of its log were dropped since it started: their reader stalled or has ended, or the disk is full", c.LogDropped)
 	warn(h.cfg.Unanswered, unansweredText)
 	d := h.lastDisk()
 	warn(d.Low, "its disk is nearly full: %s are free, %s are reserved", admin.BytesText(d.Free), admin.BytesText(d.Reserve))

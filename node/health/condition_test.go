@@ -53,6 +53,7 @@ func TestWarnings(t *testing.T) {
 		"its disk is slow":                      {Sync: admin.Timing{MeanMillis: 100}},
 		"it is too slow to lead":                {Slow: true},
 		"applies the log too slowly":            {ApplyLagMillis: 1000},
+		"7 lines of its log were dropped":       {LogDropped: 7},
 		"writes through it are slow":            {Write: admin.Timing{MeanMillis: 1000}},
 		"3 writes were rejected here in the last minute, disk_full: full": {Rejected: []admin.Rejected{{Code: "disk_full", Count: 3, Reason: "full"}}},
 	} {

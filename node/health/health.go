@@ -37,6 +37,8 @@ type Config struct {
 	Abandon   func(error)                              // ends the node because its disk hangs
 	Around    func(what string, do func() error) error // runs each write; nil means a plain call
 	DiskSpace func() (free, size uint64, err error)    // of the disk; nil asks the system
+	// LogDropped returns the number of log lines that were dropped since the start; nil means none.
+	LogDropped func() uint64
 }
 
 // Sources are the parts of a running node that a Health looks at.
@@ -96,6 +98,9 @@ type Check struct {
 
 // New returns the health of a node that starts.
 func New(cfg Config) *Health {
+	if cfg.LogDropped == nil {
+		cfg.LogDropped = func() uint64 { return 0 }
+	}
 	return &Health{
 		cfg: cfg, pace: pace{slowWrite: cfg.SlowWrite}, watchdog: newWatchdog(), rejectedWrites: newRejectedWrites(),
 		syncs: newRecent(), writes: newRecent(), reads: newRecent(), stalls: newRecent(), pastWrites: newHistory(), pastReads: newHistory(),

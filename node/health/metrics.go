@@ -63,6 +63,9 @@ func (h *Health) NewRegistry(more ...prometheus.Collector) (*prometheus.Registry
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "commons", Name: "leader_changes_total", Help: "Times that this node saw another leader than before.",
 		}, func() float64 { return float64(h.LeaderChanges.Load()) })),
+		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "commons", Name: "log_lines_dropped_total", Help: "Lines of the log that were dropped, because their reader stalled or had ended, or the disk was full.",
+		}, func() float64 { return float64(h.cfg.LogDropped()) })),
 	)
 	for _, c := range more {
 		err = errors.Join(err, registry.Register(c))

@@ -40,14 +40,21 @@ func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 		return nil, &config.Error{Problems: []string{"--log-level: " + err.Error()}}
 	}
 	options := &slog.HandlerOptions{Level: l}
+	logger := slog.New(slog.NewJSONHandler(out, options))
 	if format == "text" || format == "auto" && IsTerminal(out) {
-		return slog.New(slog.NewTextHandler(out, options)), nil
+		logger = slog.New(slog.NewTextHandler(out, options))
 	}
-	return slog.New(slog.NewJSONHandler(out, options)), nil
+	if o, ok := out.(*Output); ok {
+		o.onResume(func(dropped uint64) { logger.Warn("log lines dropped", "count", dropped) })
+	}
+	return logger, nil
 }
 
 // IsTerminal reports whether out is a terminal.
 func IsTerminal(out io.Writer) bool {
+	if o, ok := out.(*Output); ok {
+		out = o.to
+	}
 	f, ok := out.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
