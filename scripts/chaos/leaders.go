@@ -14,13 +14,13 @@ import (
 // became slow.
 const movesWithin = 10 * time.Second
 
-// slowLeaders checks that another node took over from each leader that was made slow for
-// at least movesWithin, without another fault at the same time.
+// slowLeaders checks that another node took over from each leader that was made slow, or
+// whose disk hung, for at least movesWithin, without another fault at the same time.
 func (r *report) slowLeaders() check.Verdict {
 	v := check.Verdict{Name: "a leader that became slow gives way", Findings: []check.Finding{}}
 	for i := range r.Plan {
 		e := &r.Plan[i]
-		slows := e.Fault == "slow disk" || e.Fault == "starve"
+		slows := e.Fault == "slow disk" || e.Fault == "starve" || e.Fault == "hang disk"
 		if !slows || e.Note != "" || e.End-e.Begin < movesWithin || r.overlapped(i) || !slices.Contains(e.Nodes, r.leaderAt(e.Begin)) {
 			continue
 		}

@@ -22,6 +22,7 @@ func TestSlowLeadersGiveWay(t *testing.T) {
 		"is a follower":           {[]event{slow}, []lead{{At: time.Second, Node: "n2"}}, 0, 0},
 		"is not slow for so long": {[]event{{Fault: "starve", Nodes: []string{"n1"}, Begin: begin, End: begin + 5*time.Second}}, []lead{first}, 0, 0},
 		"was left out":            {[]event{{Fault: "starve", Nodes: []string{"n1"}, Begin: begin, End: end, Note: "no majority"}}, []lead{first}, 0, 0},
+		"leads on, and hangs":     {[]event{{Fault: "hang disk", Nodes: []string{"n1"}, Begin: begin, End: end}}, []lead{first}, 1, 1},
 		"another fault meanwhile": {[]event{slow, {Fault: "kill", Nodes: []string{"n3"}, Begin: end - time.Second, End: end + time.Second}}, []lead{first}, 0, 0},
 		"another kind of fault":   {[]event{{Fault: "isolate", Nodes: []string{"n1"}, Begin: begin, End: end}}, []lead{first}, 0, 0},
 	} {

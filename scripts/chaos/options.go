@@ -46,6 +46,8 @@ type options struct {
 	voters           int
 	flags            []string
 	kills            int
+	logsOnDisks      bool // each voter's log is a file on its own disk
+	unread           bool // nobody reads the nodes' logs
 	keep             bool
 }
 

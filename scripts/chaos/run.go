@@ -77,6 +77,10 @@ func (o options) forScenario(name string) *options {
 	switch {
 	case name == belowLimits:
 		o.pause, o.flags = closePause, append(slices.Clone(o.flags), "write-rate="+strconv.Itoa(closeRate), "write-burst="+strconv.Itoa(closeBurst))
+	case name == logsOnDisks:
+		o.logsOnDisks = true
+	case strings.HasSuffix(name, logsUnread):
+		o.unread, o.flags = true, append(slices.Clone(o.flags), "request-log=1000")
 	case strings.HasPrefix(name, behindBalancer):
 		o.pause, o.least = max(o.pause, balancedPause), min(o.least, balancedLeast)
 	}
@@ -95,6 +99,9 @@ func (o *options) cannot(name string) string {
 		if e.Target == reader && o.network == contained {
 			return contained + " have no reader"
 		}
+	}
+	if strings.HasSuffix(name, logsUnread) && o.network == contained {
+		return "the engine reads the logs of " + contained
 	}
 	if name == laterVersion && o.later == "" {
 		return "it takes -later"
@@ -246,6 +253,7 @@ func (b *bench) prepare(place string) {
 	b.giveDisks(b.run.Ctx)
 	for i, n := range c.Nodes {
 		harness.Must(b.network.add(b.run.Ctx, n, i+1))
+		n.Unread = b.o.unread
 		n.Flags["trusted-proxies"] = "127.0.0.0/8," + subnet + "0/24"
 		n.Flags["bootstrap-expect"] = strconv.Itoa(b.o.voters)
 		if b.o.limited() {

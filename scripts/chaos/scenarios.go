@@ -44,6 +44,10 @@ var scenarios = map[string][]event{
 	"killed while a disk is slow":     {{For: 12 * time.Second, Fault: "slow disk", Target: follower}, {At: 4 * time.Second, For: 3 * time.Second, Fault: "kill", Target: leader, Hard: true}},
 	"killed while another is cut off": {{For: 8 * time.Second, Fault: "isolate", Target: leader}, {At: 4 * time.Second, For: 3 * time.Second, Fault: "kill", Target: leader}},
 
+	logsUnread:                              {{For: 3 * time.Second, Fault: "kill", Target: leader}, {At: 9 * time.Second, For: time.Second, Fault: "terminate", Target: leader}},
+	"leader's disk hangs and " + logsUnread: {{For: 15 * time.Second, Fault: "hang disk", Target: leader}},
+	logsOnDisks:                             {{For: 15 * time.Second, Fault: "hang disk", Target: leader}},
+
 	"leader isolated": {{For: 8 * time.Second, Fault: "isolate", Target: leader}},
 	"leader deaf":     {{For: 8 * time.Second, Fault: "deaf", Target: leader}},
 	"leader mute":     {{For: 8 * time.Second, Fault: "mute", Target: leader}},
@@ -98,6 +102,13 @@ var scenarios = map[string][]event{
 	behindBalancer:     balancedPlan(25 * time.Second),
 	behindBalancerLong: balancedPlan(time.Minute, event{For: time.Second, Fault: "Restart or upgrade", Target: cluster}),
 }
+
+// logsOnDisks is the scenario in which each voter's log is a file on its own disk. In those that end
+// with logsUnread, nobody reads the logs, and the nodes log their requests.
+const (
+	logsOnDisks = "leader's disk hangs with its log on it"
+	logsUnread  = "nobody reads the logs"
+)
 
 // belowLimits is the scenario whose lanes only write, almost as much as the limits allow.
 const belowLimits = "writers just below their limits"

@@ -211,8 +211,10 @@ type Node struct {
 	HTTP    string            // host:port
 	URL     string            // of HTTP, without a slash at the end
 	Private string            // host:port of the private port
+	Unread  bool              // its output goes to a pipe that nobody reads, and its log stays empty
 
 	run  *Run
+	pipe *os.File // the end of the pipe to read from, which stays open
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when cmd has ended
 }
@@ -233,9 +235,21 @@ func (n *Node) Alone() {
 	delete(n.Flags, "join")
 }
 
+// output opens the log of the node, or a pipe in place of it.
+func (n *Node) output() *os.File {
+	log := Got(os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
+	if n.Unread {
+		Must(log.Close())
+		var err error
+		n.pipe, log, err = os.Pipe()
+		Must(err)
+	}
+	return log
+}
+
 // Start runs the node and returns at once. Its output is added to its log.
 func (n *Node) Start() {
-	log := Got(os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
+	log := n.output()
 	defer log.Close()
 	command := slices.Concat(n.Prefix, []string{cmp.Or(n.Binary, n.run.Binary)}, n.Args())
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // ended by hand, at the end of the run at the latest
