@@ -14,9 +14,11 @@
 // The files, from top to bottom. call.go has the calls between nodes and of operators'
 // programs. The port: port.go accepts, dial.go dials, handshake.go verifies, http.go serves,
 // rotation.go moves connections to new secrets; conns.go holds the connections. Gossip:
-// gossip.go starts it, join.go contacts possible members, memberlist.go receives from
-// memberlist and limits it; book.go remembers members. Secrets: secretfile.go changes the
-// file, secret.go reads it and seals the data key, authority.go issues certificates. member.go, identity.go, addr.go, disk.go and throttle.go are used by all.
+// gossip.go starts it, advertise.go runs memberlist at the node's own address, join.go contacts
+// possible members, memberlist.go receives from memberlist and limits it; book.go remembers
+// members. Secrets: secretfile.go changes the file, secret.go reads it and seals the data key,
+// authority.go issues certificates. member.go, identity.go, addr.go, disk.go and throttle.go are
+// used by all.
 //
 // The package imports no other package of this module.
 package cluster

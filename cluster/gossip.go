@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -21,14 +22,20 @@ import (
 type Gossip struct {
 	cfg       GossipConfig
 	logger    *slog.Logger
-	list      *memberlist.Memberlist
 	keyring   *memberlist.Keyring
-	advertise netip.AddrPort
+	transport *gossipTransport
+	own       string // advertised host:port; the host may be a name
 	lines     Throttle
 	changed   chan struct{}
 	dirty     chan struct{}
 
+	list    atomic.Pointer[memberlist.Memberlist] // nil before the advertised name has an address
+	problem atomic.Pointer[string]                // of the advertised name, or nil
+	moving  chan struct{}                         // full while list is replaced, and after the end
+
 	mu        sync.Mutex
+	advertise netip.AddrPort // invalid before the name has an address
+	delegate  *delegate      // of list
 	meta      Meta
 	encoded   []byte
 	members   map[string]Member     // alive, by server id
@@ -45,7 +52,7 @@ type Gossip struct {
 }
 
 // StartGossip opens gossip and searches for other members in the background until it is
-// closed. Without a secret file it fails for an address that is not loopback.
+// closed. An advertised name that does not resolve is tried on in the background. Without a secret file it fails for an address that is not loopback.
 func StartGossip(cfg GossipConfig) (*Gossip, error) {
 	encoded, err := checkGossipConfig(&cfg)
 	if err != nil {
@@ -58,9 +65,9 @@ func StartGossip(cfg GossipConfig) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, logger: cfg.Logger, keyring: keyring,
-		changed: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), dirty: make(chan struct{}, 1), moving: make(chan struct{}, 1),
 		meta: cfg.Meta, encoded: encoded,
-		members: make(map[string]Member), lost: make(map[string]lostMember), settled: make(map[string]time.Time),
+		members: map[string]Member{cfg.Meta.ServerID: {Meta: cfg.Meta}}, lost: make(map[string]lostMember), settled: make(map[string]time.Time),
 		strangers: make(map[string]stranger),
 	}
 	g.stop, g.cancel = context.WithCancel(context.Background())
@@ -77,9 +84,6 @@ func StartGossip(cfg GossipConfig) (*Gossip, error) {
 	g.wg.Go(g.joinLoop)
 	return g, nil
 }
-
-// Addr returns the advertised gossip address, IP:port.
-func (g *Gossip) Addr() string { return g.advertise.String() }
 
 // Members returns the live members of this cluster, including this node, ordered by
 // server id.
@@ -145,7 +149,11 @@ func (g *Gossip) publishLoop() {
 			return
 		case <-g.dirty:
 		}
-		if err := g.list.UpdateNode(updateTimeout); err != nil {
+		list := g.list.Load()
+		if list == nil {
+			continue // it begins with the newest metadata
+		}
+		if err := list.UpdateNode(updateTimeout); err != nil {
 			g.logger.Debug("gossip metadata not sent to all in time; it spreads with the next exchange", "error", err)
 		}
 	}
@@ -163,10 +171,14 @@ func (g *Gossip) end(leaveTimeout time.Duration) error {
 	g.ended.Do(func() {
 		g.unsubscribe()
 		g.cancel()
-		if leaveTimeout > 0 {
-			err = g.list.Leave(leaveTimeout)
+		g.moving <- struct{}{} // for good
+		if list := g.list.Load(); list != nil {
+			if leaveTimeout > 0 {
+				err = list.Leave(leaveTimeout)
+			}
+			err = errors.Join(err, list.Shutdown())
 		}
-		err = errors.Join(err, g.list.Shutdown())
+		discardTransport(g.transport)
 		g.wg.Wait()
 	})
 	return err
@@ -232,7 +244,7 @@ const (
 // joins. Durations of 0 take their defaults; shorter ones serve tests.
 type GossipConfig struct {
 	Bind      string // host:port for TCP and UDP; port 0 picks a free one
-	Advertise string // for other nodes, completed by AdvertiseAddr; a host name is resolved once
+	Advertise string // for other nodes, completed by AdvertiseAddr; a host name is resolved again and again
 	// Join lists host[:port] of other nodes. A name with several addresses
 	// counts as all of them; this node's own address may be among them.
 	Join []string

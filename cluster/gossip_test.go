@@ -218,7 +218,7 @@ func TestGossipRejectsAnotherCluster(t *testing.T) {
 	}
 	for _, g := range []*testGossip{a, b} {
 		wantMembers(t, g, "a-1", "b-1")
-		for _, node := range g.list.Members() {
+		for _, node := range g.list.Load().Members() {
 			if node.Name == "s-1" {
 				t.Errorf("%s gossips with the stranger", g.cfg.Meta.ServerID)
 			}
@@ -405,7 +405,7 @@ func TestStartGossipProblems(t *testing.T) {
 		"bad join":           {func(c *GossipConfig) { c.Join = []string{"h:x", ":1"} }, "no host"},
 		"too many joins":     {func(c *GossipConfig) { c.Join = slices.Repeat([]string{"h"}, MaxJoinAddrs+1) }, "at most 64"},
 		"bind":               {func(c *GossipConfig) { c.Bind = "192.0.2.1:0" }, "listener"},
-		"bad advertise":      {func(c *GossipConfig) { c.Advertise = "no such name:1" }, "look up"},
+		"bad advertise":      {func(c *GossipConfig) { c.Advertise = "no such name:1" }, "needs a host"},
 		"loopback bind":      {func(c *GossipConfig) { c.Secrets, c.Bind = loop, "0.0.0.0:0" }, "--secret-file"},
 		"loopback advertise": {func(c *GossipConfig) { c.Secrets, c.Advertise = loop, "192.0.2.1" }, "--secret-file"},
 	}
@@ -467,7 +467,7 @@ func TestGossipRejectsMergeWithAnotherCluster(t *testing.T) {
 		"stranger":         {[]*memberlist.Node{node("b-1", "one", memberlist.StateAlive), node("c-1", "two", memberlist.StateAlive)}, false},
 		"suspect stranger": {[]*memberlist.Node{node("c-1", "two", memberlist.StateSuspect)}, false},
 	} {
-		if err := (*delegate)(g.Gossip).NotifyMerge(tt.nodes); (err == nil) != tt.ok {
+		if err := (&delegate{Gossip: g.Gossip}).NotifyMerge(tt.nodes); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,13 +1,13 @@
 package cluster
 
 import (
-	"context"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/hashicorp/memberlist"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -56,25 +56,29 @@ func (g *Gossip) noteStranger(meta Meta, addr string) {
 	}
 }
 
-// joinLoop contacts possible members until gossip closes.
+// joinLoop contacts possible members until gossip closes, and follows the advertised name.
 func (g *Gossip) joinLoop() {
 	for {
-		missing := g.missingTargets()
-		g.joinAll(missing)
+		if list := g.list.Load(); list != nil {
+			g.joinAll(list, g.missingTargets())
+		}
 		select {
 		case <-g.stop.Done():
 			return
 		case <-time.After(g.cfg.RejoinInterval):
+		}
+		if err := g.renew(); err != nil {
+			g.logger.Error("gossip does not start at its new address, trying on", "address", g.own, "error", err)
 		}
 	}
 }
 
 // missingTargets returns the due addresses that belong to no live member.
 func (g *Gossip) missingTargets() []string {
-	targets := make(map[string]struct{})
+	targets, own := make(map[string]struct{}), g.address()
 	add := func(addr netip.AddrPort) {
 		reachable := !g.cfg.Secrets.LoopbackOnly() || addr.Addr().IsLoopback()
-		if addr != g.advertise && reachable && len(targets) < maxJoinTargets {
+		if addr != own && reachable && len(targets) < maxJoinTargets {
 			targets[addr.String()] = struct{}{}
 		}
 	}
@@ -141,9 +145,7 @@ func (g *Gossip) lookupJoin(name string) []netip.AddrPort {
 	if port == 0 {
 		port = DefaultGossipPort
 	}
-	ctx, cancel := context.WithTimeout(g.stop, lookupTimeout)
-	defer cancel()
-	ips, err := lookupIPs(ctx, g.cfg.LookupHost, host)
+	ips, err := g.lookup(host)
 	if err != nil {
 		g.logJoinFailure(name, err)
 		return nil
@@ -155,7 +157,7 @@ func (g *Gossip) lookupJoin(name string) []netip.AddrPort {
 	return addrs
 }
 
-func (g *Gossip) joinAll(addrs []string) {
+func (g *Gossip) joinAll(list *memberlist.Memberlist, addrs []string) {
 	var group errgroup.Group
 	group.SetLimit(joinConcurrency)
 	for _, addr := range addrs {
@@ -163,7 +165,7 @@ func (g *Gossip) joinAll(addrs []string) {
 			if g.stop.Err() != nil {
 				return nil
 			}
-			if _, err := g.list.Join([]string{addr}); err != nil {
+			if _, err := list.Join([]string{addr}); err != nil {
 				g.logJoinFailure(addr, err)
 				return nil
 			}

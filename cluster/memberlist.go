@@ -13,7 +13,11 @@ import (
 
 // delegate implements memberlist's callbacks for Gossip. Its methods run under
 // memberlist's lock: they must not call memberlist and must not block.
-type delegate Gossip
+type delegate struct {
+	*Gossip
+
+	retired bool // its memberlist has ended; timers and streams may still call. Under mu
+}
 
 var (
 	_ memberlist.Delegate         = (*delegate)(nil)
@@ -48,7 +52,9 @@ func (d *delegate) NotifyAlive(node *memberlist.Node) error {
 	}
 	d.mu.Lock()
 	_, known := d.members[node.Name]
-	delete(d.members, node.Name)
+	if known = known && !d.retired; known {
+		delete(d.members, node.Name)
+	}
 	d.mu.Unlock()
 	if known {
 		notify(d.changed)
@@ -80,7 +86,7 @@ func (d *delegate) checkCluster(node *memberlist.Node) error {
 	if sameCluster(own, meta.ClusterID) {
 		return nil
 	}
-	(*Gossip)(d).noteStranger(meta, node.Address())
+	d.noteStranger(meta, node.Address())
 	if suppressed, ok := d.lines.Allow("cluster " + node.Address() + meta.ClusterID); ok {
 		d.logger.Warn("rejected a node of another cluster", "server", node.Name, "address", node.Address(),
 			"cluster", meta.ClusterID, "own_cluster", own, "suppressed", suppressed)
@@ -113,6 +119,9 @@ func (d *delegate) note(node *memberlist.Node) bool {
 	defer notify(d.changed)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.retired {
+		return false
+	}
 	delete(d.lost, node.Name)
 	if err != nil {
 		delete(d.members, node.Name)
@@ -131,13 +140,14 @@ func (d *delegate) note(node *memberlist.Node) bool {
 func (d *delegate) NotifyLeave(node *memberlist.Node) {
 	addr := node.Address()
 	d.mu.Lock()
-	delete(d.members, node.Name)
-	if node.Name != d.cfg.Meta.ServerID {
-		(*Gossip)(d).rememberLost(node.Name, addr)
+	ignored := d.retired || node.Name == d.cfg.Meta.ServerID
+	if !ignored {
+		delete(d.members, node.Name)
+		d.rememberLost(node.Name, addr)
 	}
 	d.mu.Unlock()
-	notify(d.changed)
-	if node.Name != d.cfg.Meta.ServerID {
+	if !ignored {
+		notify(d.changed)
 		d.logger.Info("member gone", "server", node.Name, "gossip", addr)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/node/config"
@@ -163,6 +164,27 @@ func TestWaitingNode(t *testing.T) {
 	if b.StaleFor() <= 0 {
 		t.Error("a node that never heard from a leader is not stale")
 	}
+	shutdown(t, n)
+}
+
+// TestStartWithoutAGossipName: a node whose --gossip-advertise does not resolve runs without
+// gossip, and reports the problem.
+func TestStartWithoutAGossipName(t *testing.T) {
+	c := local(t)
+	c.SecretFile, c.GossipAdvertise = filepath.Join(t.TempDir(), "secret"), "n1.invalid:7946"
+	must.Get(cluster.KeepSecretFile(c.SecretFile))(t)
+	const problem = "its gossip address, n1.invalid:7946, cannot be resolved"
+	n := mustStart(t, c)
+	await.Eventually(t, "ready", n.readyForTest)
+	warnings := n.operator.ClusterReport(t.Context()).Servers[0].Report.Warnings
+	if !strings.Contains(strings.Join(warnings, "; "), problem) {
+		t.Errorf("warnings %q, want %q among them", warnings, problem)
+	}
+	shutdown(t, n)
+
+	c.DataDir, c.Join = t.TempDir(), []string{"127.0.0.1:1"}
+	n = mustStart(t, c)
+	await.Eventually(t, "the reason why it is in no cluster", func() bool { return strings.Contains(n.members.Waiting(), problem) })
 	shutdown(t, n)
 }
 

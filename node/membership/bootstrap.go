@@ -49,6 +49,9 @@ func (ms *Membership) bootstrap(ctx context.Context) {
 			ms.formCluster(ctx, voters)
 			return
 		}
+		if problem := ms.cfg.Gossip.AddressProblem(); problem != "" && len(members) <= 1 {
+			reason = obstacle{problem, true}
+		}
 		ms.reportWaiting(ctx, reason, ms.rejectedBy(ctx, members))
 		select {
 		case <-ctx.Done():

@@ -72,6 +72,9 @@ func (o *Operator) report() admin.NodeReport {
 		o.cfg.Logger.Error("what was purged cannot be read", "error", err)
 	}
 	r.Warnings = o.cfg.Health.Warnings(&r.Condition)
+	if warning := o.cfg.Gossip.AddressProblem(); warning != "" {
+		r.Warnings = append(r.Warnings, warning)
+	}
 	if warning := o.cfg.Health.HouseWarning(); warning != "" {
 		r.Warnings = append(r.Warnings, warning)
 	}
