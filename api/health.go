@@ -8,6 +8,11 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
+// HeaderProcess is the header of /readyz with a random id of the process. The private port shows
+// the same id, so that an operator's program can tell whether both ports are of one node. It
+// changes at each start, and shows strangers no server id.
+const HeaderProcess = "X-Commons-Process"
+
 // getReady serves GET /readyz: one line per check, or JSON.
 func getReady(x *exchange) error {
 	checks := x.Env.Backend.Checks()
@@ -25,6 +30,7 @@ func getReady(x *exchange) error {
 		lines.WriteString(mark + check.Name + ": " + check.Detail + "\n")
 		list[i] = wire.Object{{"name", check.Name}, {"ok", check.OK}, {"detail", check.Detail}}
 	}
+	x.Out.Set(HeaderProcess, x.Env.Backend.Process())
 	if status != http.StatusOK {
 		x.Out.Set(op.HeaderRetryAfter, wire.RetryAfterUnavailable)
 	}

@@ -122,6 +122,7 @@ func (b *backend) Joined() <-chan struct{}                          { return b.d
 func (b *backend) CaughtUp() <-chan struct{}                        { return b.caughtUp }
 func (b *backend) StaleFor() time.Duration                          { return b.health.StaleFor() }
 func (b *backend) NodeName() string                                 { return b.identity.NodeName }
+func (b *backend) Process() string                                  { return b.process }
 
 func (b *backend) Status() op.Status {
 	ready := !slices.ContainsFunc(b.health.Checks(), func(c health.Check) bool { return !c.OK })

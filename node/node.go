@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,6 +49,7 @@ type Node struct {
 	logger      *slog.Logger
 	logs        operator.Logs // behind logger
 	started     time.Time
+	process     string // random id of this process
 	descriptors health.Descriptors
 
 	identity cluster.Identity
@@ -103,7 +105,7 @@ func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, 
 		return nil, err
 	}
 	cfg.Tuning = cfg.Tuning.WithDefaults()
-	n := &Node{cfg: cfg, started: time.Now(), begun: make(chan struct{}), done: make(chan struct{}), caughtUp: make(chan struct{})}
+	n := &Node{cfg: cfg, started: time.Now(), process: rand.Text(), begun: make(chan struct{}), done: make(chan struct{}), caughtUp: make(chan struct{})}
 	if err := n.logs.Level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
 		return nil, err
 	}
@@ -447,7 +449,7 @@ func (n *Node) openParts() (err error) {
 		return err
 	}
 	n.operator = operator.New(operator.Config{
-		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName, Version: n.cfg.Version, DataDir: n.cfg.DataDir,
+		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName, Process: n.process, Version: n.cfg.Version, DataDir: n.cfg.DataDir,
 		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
 		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger, Logs: &n.logs, Metrics: n.registry, Flags: n.cfg.Flags(),

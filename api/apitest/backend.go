@@ -284,6 +284,9 @@ func (b *Backend) StaleFor() time.Duration { return b.Stale }
 // NodeName implements op.Backend.
 func (*Backend) NodeName() string { return "node-a" }
 
+// Process implements op.Backend.
+func (*Backend) Process() string { return "process-a" }
+
 // Status implements op.Backend.
 func (b *Backend) Status() op.Status {
 	b.mayPanic()

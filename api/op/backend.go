@@ -58,6 +58,8 @@ type Backend interface {
 	StaleFor() time.Duration
 	// NodeName is the name shown in X-Commons-Node.
 	NodeName() string
+	// Process is a random id of this process, shown by GET /readyz.
+	Process() string
 	// Status is the answer of GET /status.
 	Status() Status
 	// Checks are the conditions of readiness, in a fixed order.

@@ -101,9 +101,10 @@ type Moderation struct {
 
 // Status is a node's report on its part in the cluster.
 type Status struct {
-	Node         string   `json:"node"`   // server id
-	Role         string   `json:"role"`   // leader, follower or candidate
-	Leader       *string  `json:"leader"` // server id; null if unknown
+	Node         string   `json:"node"`    // server id
+	Process      string   `json:"process"` // random id of the process, which /readyz shows, too
+	Role         string   `json:"role"`    // leader, follower or candidate
+	Leader       *string  `json:"leader"`  // server id; null if unknown
 	Term         uint64   `json:"term"`
 	AppliedIndex uint64   `json:"appliedIndex"`
 	CommitIndex  uint64   `json:"commitIndex"`

@@ -35,6 +35,7 @@ import (
 type Config struct {
 	ServerID, NodeName, Version, DataDir string
 	HTTPAddr, PrivateAddr                string // that others get
+	Process                              string // random id of this process
 	Started                              time.Time
 
 	Raft     *consensus.Raft

@@ -28,7 +28,7 @@ func (o *Operator) Status() admin.Status {
 	format := v.Format()
 	v.Release()
 	s := admin.Status{
-		Node: o.cfg.ServerID, Role: health.Role(o.cfg.Raft.State()), Term: o.cfg.Raft.CurrentTerm(),
+		Node: o.cfg.ServerID, Process: o.cfg.Process, Role: health.Role(o.cfg.Raft.State()), Term: o.cfg.Raft.CurrentTerm(),
 		AppliedIndex: o.cfg.Machine.Applied(), CommitIndex: o.cfg.Raft.CommitIndex(),
 		Voters: o.cfg.Raft.Voters(), Version: o.cfg.Version,
 		UptimeMillis: time.Since(o.cfg.Started).Milliseconds(), Format: format, Membership: o.cfg.Members.Part(),

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
@@ -66,8 +67,8 @@ func (c *healthCommand) check(ctx context.Context, base string) (checks []byte, 
 	switch {
 	case err != nil:
 		return nil, err
-	case ready != http.StatusOK:
-		return checks, fmt.Errorf("not ready: %s answers %d", base, ready)
+	case ready.StatusCode != http.StatusOK:
+		return checks, fmt.Errorf("not ready: %s answers %d", base, ready.StatusCode)
 	case !c.Voter:
 		return checks, nil
 	}
@@ -76,25 +77,27 @@ func (c *healthCommand) check(ctx context.Context, base string) (checks []byte, 
 	if failed, is := errors.AsType[*admin.CallError](err); is && failed.Status == 0 {
 		return checks, fmt.Errorf("%w: %w", ErrCannotAsk, err)
 	}
+	if err == nil && status.Process != ready.Header.Get(api.HeaderProcess) {
+		return checks, fmt.Errorf("%w: %s and the private port %s belong to different nodes; name the ports of one node with --http-addr (or --url) and --cluster-addr", ErrCannotAsk, base, c.ClusterAddr)
+	}
 	if err == nil && status.Membership != admin.Voter {
 		err = fmt.Errorf("no voter yet: its membership is %q", status.Membership)
 	}
 	return checks, err
 }
 
-func (c *healthCommand) get(ctx context.Context, url string) (status int, body []byte, err error) {
+func (c *healthCommand) get(ctx context.Context, url string) (res *http.Response, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return 0, nil, &config.Error{Problems: []string{"--url: " + err.Error()}}
+		return nil, nil, &config.Error{Problems: []string{"--url: " + err.Error()}}
 	}
 	if c.JSON {
 		req.Header.Set("Accept", "application/json")
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, nil, err
+	if res, err = http.DefaultClient.Do(req); err != nil {
+		return nil, nil, err
 	}
 	defer res.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	return res.StatusCode, body, err
+	return res, body, err
 }

@@ -21,6 +21,7 @@ func TestHealthOfVoter(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	must.Get(cluster.KeepSecretFile(secret))(t)
 	private := c.Nodes[0].ClusterAddr()
+	other := nodetest.New(t, 1) // with the same name
 	for name, tc := range map[string]struct {
 		args []string
 		code int
@@ -28,6 +29,7 @@ func TestHealthOfVoter(t *testing.T) {
 	}{
 		"a voter":              {[]string{"--cluster-addr", private}, cli.ExitOK, ""},
 		"another address":      {[]string{"--cluster-addr", "127.0.0.1:1"}, cli.ExitUsage, "cannot ask whether the node has a vote: the node at 127.0.0.1:1 is not there; name the private port"},
+		"another cluster":      {[]string{"--cluster-addr", other.Nodes[0].ClusterAddr()}, cli.ExitUsage, "and the private port " + other.Nodes[0].ClusterAddr() + " belong to different nodes"},
 		"another secret":       {[]string{"--cluster-addr", private, "--secret-file", secret}, cli.ExitUsage, "do not have the same secret; give the cluster's with --secret-file"},
 		"no such secret, wait": {[]string{"--cluster-addr", private, "--secret-file", secret + "x", "--wait", "10m"}, cli.ExitUsage, secret + "x"},
 	} {
