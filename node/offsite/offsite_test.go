@@ -380,6 +380,40 @@ func TestTryLeavesNothing(t *testing.T) {
 	check.Diff(t, service.Names(t), []string(nil), "objects after a try")
 }
 
+// TestCredentialsOfASection: a file with several sections has the credentials of one of them.
+func TestCredentialsOfASection(t *testing.T) {
+	service := offsitetest.New(t)
+	access := service.Access(t)
+	const (
+		right = "aws_access_key_id = " + offsitetest.KeyID + "\naws_secret_access_key=" + offsitetest.Secret + "\n"
+		wrong = "aws_access_key_id = ANOTHER\naws_secret_access_key = sesame\naws_session_token = sesame\n"
+	)
+	for name, tc := range map[string]struct{ file, profile, says string }{
+		"no section":                {"# the key\n" + right, "", ""},
+		"no section, and a profile": {right, "prod", ""},
+		"default before another":    {"[default]\n" + right + "[prod]\n" + wrong, "", ""},
+		"default behind another":    {"[prod]\n" + wrong + "\n[ default ]\n" + right, "", ""},
+		"lines before a section":    {right + "[prod]\n" + wrong, "", ""},
+		"a profile":                 {"[default]\n" + wrong + "[prod]\n" + right + "[test]\n" + wrong, "prod", ""},
+		"a comment":                 {"[default]\n" + right + "; [prod]\n# aws_session_token = sesame\n", "", ""},
+		"no default":                {"# a = comment\n\n[prod]\n" + right + "[test]\n" + wrong, "", "has no section [default]; name another one with AWS_PROFILE"},
+		"no such profile":           {"[default]\n" + right, "prod", "has no section [prod], which AWS_PROFILE names"},
+		"a section without a key":   {"[default]\n" + right + "[prod]\nregion = x\n", "prod", "[prod] of " + access.Credentials + " holds no key and secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("AWS_PROFILE", tc.profile)
+			must.Do(t, os.WriteFile(access.Credentials, []byte(tc.file), 0o600))
+			s, err := offsite.Open("s3://"+offsitetest.Bucket, access)
+			if tc.says == "" {
+				must.Do(t, err)
+				check.Err(t, offsite.Try(t.Context(), s, own), nil, "try")
+				return
+			}
+			check.ErrText(t, err, tc.says, "open")
+		})
+	}
+}
+
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	service := offsitetest.New(t)

@@ -55,7 +55,7 @@ var errTooMany = fmt.Errorf("the store has more than %d objects; give backups a 
 type Access struct {
 	Endpoint    string `name:"backup-endpoint" env:"COMMONS_BACKUP_ENDPOINT" placeholder:"URL" help:"Service of s3:// stores for backups: https://HOST, or http:// on loopback (default: https://s3.amazonaws.com)."`
 	Region      string `name:"backup-region" env:"COMMONS_BACKUP_REGION" placeholder:"NAME" help:"Region of the bucket for backups (default: the one that the service names)."`
-	Credentials string `name:"backup-credentials" env:"COMMONS_BACKUP_CREDENTIALS" placeholder:"FILE" help:"File with aws_access_key_id = …, aws_secret_access_key = … and perhaps aws_session_token = … for the bucket for backups (default: AWS_ACCESS_KEY_ID and so on of the environment)."`
+	Credentials string `name:"backup-credentials" env:"COMMONS_BACKUP_CREDENTIALS" placeholder:"FILE" help:"File with aws_access_key_id = …, aws_secret_access_key = … and perhaps aws_session_token = … for the bucket for backups; of several sections, the one that AWS_PROFILE names, or [default] (default: AWS_ACCESS_KEY_ID and so on of the environment)."`
 
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `kong:"-"` // nil means the system's network
 }
@@ -90,23 +90,55 @@ func (a *Access) key() (k key, err error) {
 	from := "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 	lookup := os.Getenv
 	if a.Credentials != "" {
-		from = a.Credentials
 		data, err := os.ReadFile(a.Credentials)
 		if err != nil {
 			return k, fmt.Errorf("--backup-credentials: %w", err)
 		}
-		values := map[string]string{}
-		for line := range strings.Lines(string(data)) {
-			name, value, _ := strings.Cut(line, "=")
-			values[strings.ToUpper(strings.TrimSpace(name))] = strings.TrimSpace(value)
+		if lookup, from, err = credentialsIn(string(data), os.Getenv("AWS_PROFILE")); err != nil {
+			return k, fmt.Errorf("--backup-credentials: %s %w", a.Credentials, err)
 		}
-		lookup = func(name string) string { return values[name] }
+		from += a.Credentials
 	}
 	k = key{lookup("AWS_ACCESS_KEY_ID"), lookup("AWS_SECRET_ACCESS_KEY"), lookup("AWS_SESSION_TOKEN")}
 	if k.id == "" || k.secret == "" {
 		return k, fmt.Errorf("no credentials for the bucket: %s holds no key and secret; see --backup-credentials", from)
 	}
 	return k, nil
+}
+
+const defaultSection = "default" // of a file of credentials, also for lines before its first section
+
+// credentialsIn returns the values of one section of a file of credentials, by their names in
+// capital letters: of the section that profile names, or else of the default one. A file without
+// sections counts as a whole. shown names the section in messages.
+func credentialsIn(file, profile string) (lookup func(name string) string, shown string, err error) {
+	section, divided, known := defaultSection, false, map[string]bool{}
+	values := map[[2]string]string{} // by section and name
+	for line := range strings.Lines(file) {
+		line = strings.TrimSpace(line)
+		name, value, assigned := strings.Cut(line, "=")
+		switch {
+		case strings.HasPrefix(line, "#"), strings.HasPrefix(line, ";"):
+		case strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]"):
+			section, divided = strings.TrimSpace(strings.Trim(line, "[]")), true
+			known[section] = true
+		case assigned:
+			known[section] = true
+			values[[2]string{section, strings.ToUpper(strings.TrimSpace(name))}] = strings.TrimSpace(value)
+		}
+	}
+	wanted := defaultSection
+	if divided {
+		wanted = cmp.Or(profile, defaultSection)
+		shown = "[" + wanted + "] of "
+	}
+	switch {
+	case !divided, known[wanted]:
+		return func(name string) string { return values[[2]string{wanted, name}] }, shown, nil
+	case profile != "":
+		return nil, "", fmt.Errorf("has no section [%s], which AWS_PROFILE names", profile)
+	}
+	return nil, "", fmt.Errorf("has no section [%s]; name another one with AWS_PROFILE", defaultSection)
 }
 
 const (
