@@ -33,13 +33,17 @@ type Keeper struct {
 	problem           atomic.Pointer[string]
 }
 
-// Load reads a certificate with its chain, and its private key, both in PEM form. now is the
-// clock that expiry is compared with.
+// Load reads a certificate with its chain, and its private key, both in PEM form. One that has
+// expired or is not valid yet may be the only one, and a node that cannot start would be worse: it
+// is used, with a warning in the log. now is the clock that its times are compared with.
 func Load(certFile, keyFile string, logger *slog.Logger, now func() time.Time) (*Keeper, error) {
 	k := &Keeper{certFile: certFile, keyFile: keyFile, logger: logger, now: now}
 	pair, err := k.read()
 	if err != nil {
 		return nil, err
+	}
+	if problem := outsideItsTime(pair.Leaf, now()); problem != "" {
+		logger.Warn("clients reject the certificate at this time; it is used until its files hold another one", "file", certFile, "problem", problem)
 	}
 	k.current.Store(pair)
 	return k, nil
@@ -54,8 +58,10 @@ func (k *Keeper) Watch(ctx context.Context) { loop.Every(ctx, reloadInterval, k.
 
 func (k *Keeper) reload(ctx context.Context) {
 	pair, err := k.read()
-	if now := k.now(); err == nil && now.After(pair.Leaf.NotAfter) && !now.After(k.current.Load().Leaf.NotAfter) {
-		err = fmt.Errorf("%s: the certificate expired on %s, and the one in use is valid; renew it", k.certFile, pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	if err == nil && outsideItsTime(k.current.Load().Leaf, k.now()) == "" {
+		if problem := outsideItsTime(pair.Leaf, k.now()); problem != "" {
+			err = fmt.Errorf("%s: %s, and the one in use is valid; renew it, or correct the clock of this machine", k.certFile, problem)
+		}
 	}
 	if err != nil {
 		problem := err.Error()
@@ -75,7 +81,7 @@ func (k *Keeper) reload(ctx context.Context) {
 func (k *Keeper) read() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(k.certFile, k.keyFile)
 	if err == nil {
-		err = checkPair(pair, k.now())
+		err = checkPair(pair)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w; give a certificate with its chain and its private key, both in PEM form", k.certFile, k.keyFile, err)
@@ -83,13 +89,21 @@ func (k *Keeper) read() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// checkPair rejects a certificate that no client would accept. An expired one may be all that
-// there is, and a node that cannot start would be worse. It does not replace a valid one.
-func checkPair(pair tls.Certificate, now time.Time) error {
-	leaf := pair.Leaf
+// outsideItsTime returns the reason why clients reject a certificate at this time, or "".
+func outsideItsTime(leaf *x509.Certificate, now time.Time) string {
 	switch {
 	case now.Before(leaf.NotBefore):
-		return fmt.Errorf("the certificate is not valid before %s", leaf.NotBefore.UTC().Format(time.RFC3339))
+		return "the certificate is not valid before " + leaf.NotBefore.UTC().Format(time.RFC3339)
+	case now.After(leaf.NotAfter):
+		return "the certificate expired on " + leaf.NotAfter.UTC().Format(time.RFC3339)
+	}
+	return ""
+}
+
+// checkPair rejects a certificate that no client would accept at any time.
+func checkPair(pair tls.Certificate) error {
+	leaf := pair.Leaf
+	switch {
 	case len(leaf.DNSNames) == 0 && len(leaf.IPAddresses) == 0:
 		return errors.New("the certificate names no host")
 	case len(leaf.ExtKeyUsage) > 0 && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth) && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny):
@@ -128,6 +142,8 @@ func (k *Keeper) Warnings() (list []string) {
 	switch left := k.Expiry().Sub(k.now()); {
 	case left <= 0:
 		list = append(list, "its certificate has expired: clients reject it; replace "+k.certFile)
+	case k.now().Before(k.current.Load().Leaf.NotBefore):
+		list = append(list, outsideItsTime(k.current.Load().Leaf, k.now())+": clients reject it; correct the clock of this machine, or replace "+k.certFile)
 	case left < ExpiresSoon:
 		list = append(list, fmt.Sprintf("its certificate expires in %d days; replace %s", int(left/(24*time.Hour)), k.certFile))
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"math/big"
 	"os"
@@ -93,36 +94,67 @@ func TestChainIsReplaced(t *testing.T) {
 	}
 }
 
-// TestExpiredReplacesNoValidOne: a valid certificate stays in use if its files are replaced by
-// those of an expired one, such as from a backup.
-func TestExpiredReplacesNoValidOne(t *testing.T) {
-	dir := t.TempDir()
-	valid := reissue(t, dir, "one.example")
-	k := must.Get(Load(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), slog.New(slog.DiscardHandler), time.Now))(t)
+// issue puts a certificate into the directory that is valid between two times from now.
+func issue(t *testing.T, dir string, from, until time.Duration) *x509.Certificate {
+	t.Helper()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{"one.example"},
-		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour),
+		NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until),
 	}
-	expired := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
-	pushtest.WritePair(t, dir, tls.Certificate{Certificate: [][]byte{expired}, PrivateKey: key})
-	k.reload(t.Context())
-	if got := must.Get(k.Get(nil))(t); !got.Leaf.Equal(valid) || !strings.Contains(k.Rejected(), "expired on") {
-		t.Errorf("the certificate until %s is in use; shown is %q", got.Leaf.NotAfter, k.Rejected())
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	pushtest.WritePair(t, dir, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key})
+	return must.Get(x509.ParseCertificate(der))(t)
+}
+
+// TestOutsideItsTime: a valid certificate stays in use if its files are replaced by those of one
+// that is expired, such as from a backup, or not valid yet. At the start such a one is used, with
+// a warning, until there is a valid one.
+func TestOutsideItsTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from, until time.Duration
+		problem     string
+	}{
+		"expired":       {-2 * time.Hour, -time.Hour, "expired on"},
+		"not valid yet": {time.Hour, 2 * time.Hour, "is not valid before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			valid := reissue(t, dir, "one.example")
+			var log bytes.Buffer
+			load := func() *Keeper {
+				return must.Get(Load(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), slog.New(slog.NewTextHandler(&log, nil)), time.Now))(t)
+			}
+			k := load()
+			other := issue(t, dir, tc.from, tc.until)
+			k.reload(t.Context())
+			if got := must.Get(k.Get(nil))(t); !got.Leaf.Equal(valid) || !strings.Contains(k.Rejected(), tc.problem) {
+				t.Errorf("the certificate from %s until %s is in use; shown is %q", got.Leaf.NotBefore, got.Leaf.NotAfter, k.Rejected())
+			}
+			log.Reset()
+			k = load()
+			check.ErrText(t, errors.New(log.String()), tc.problem, "log of the start")
+			k.reload(t.Context())
+			if got := must.Get(k.Get(nil))(t); !got.Leaf.Equal(other) || k.Rejected() != "" {
+				t.Errorf("the certificate until %s is in use; shown is %q", got.Leaf.NotAfter, k.Rejected())
+			}
+			valid = reissue(t, dir, "one.example")
+			k.reload(t.Context())
+			check.Equal(t, must.Get(k.Get(nil))(t).Leaf.Equal(valid), true, "the valid certificate is in use")
+		})
 	}
 }
 
 func TestWarnings(t *testing.T) {
 	dir := t.TempDir()
-	leaf := reissue(t, dir, "one.example")
-	var now time.Time
-	now = leaf.NotBefore.Add(time.Minute)
+	leaf, now := issue(t, dir, -time.Hour, ExpiresSoon+2*time.Hour), time.Now()
 	k := must.Get(Load(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), slog.Default(), func() time.Time { return now }))(t)
 	for _, tt := range []struct {
 		name string
-		left time.Duration
+		left time.Duration // until its end
 		want string
 	}{
+		{"too early", leaf.NotAfter.Sub(leaf.NotBefore) + time.Hour, "is not valid before"},
 		{"in time", ExpiresSoon + time.Hour, ""},
 		{"soon", ExpiresSoon - time.Hour, "expires in 13 days"},
 		{"over", -time.Hour, "has expired"},

@@ -168,7 +168,7 @@ func (v *validation) tls(c Config) {
 	case c.TLSCert != "" && c.TLSKey == "":
 		v.addf("--tls-key: --tls-cert %s has no private key; give both, or neither for plain HTTP", c.TLSCert)
 	case c.TLSCert != "":
-		if _, err := certificate.Load(c.TLSCert, c.TLSKey, slog.Default(), time.Now); err != nil {
+		if _, err := certificate.Load(c.TLSCert, c.TLSKey, slog.New(slog.DiscardHandler), time.Now); err != nil {
 			v.addf("--tls-cert: %v", err)
 		}
 	}
