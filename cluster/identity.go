@@ -12,7 +12,10 @@ import (
 	"strings"
 )
 
-// Limits and the file of an identity.
+// IdentityFile is the name of the file in a data directory with the identity.
+const IdentityFile = "server-id.json"
+
+// Limits of an identity.
 const (
 	MaxNodeNameLen = 63                               // bytes
 	MaxServerIDLen = MaxNodeNameLen + 1 + suffixChars // name, hyphen, suffix
@@ -20,7 +23,6 @@ const (
 	suffixBytes = 5
 	suffixChars = 8 // base 32 of suffixBytes
 
-	identityFile    = "server-id.json"
 	identityVersion = 1
 )
 
@@ -70,7 +72,7 @@ func LoadIdentity(dir, nodeName string) (Identity, error) {
 			return Identity{}, err
 		}
 	}
-	path := filepath.Join(dir, identityFile)
+	path := filepath.Join(dir, IdentityFile)
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -115,7 +117,7 @@ func newSuffix() string {
 func (id *Identity) Keep(dir string) error {
 	data, err := json.Marshal(identityRecord{identityVersion, *id})
 	if err == nil {
-		err = WriteFileAtomic(filepath.Join(dir, identityFile), append(data, '\n'))
+		err = WriteFileAtomic(filepath.Join(dir, IdentityFile), append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("keep the server id: %w", err)

@@ -57,7 +57,7 @@ func TestIdentityDamaged(t *testing.T) {
 		`{"version":1,"nodeName":"","serverId":"n1-x"}`, `{"version":1,"nodeName":"n1","serverId":"a b"}`,
 	} {
 		dir := t.TempDir()
-		mustWrite(t, filepath.Join(dir, identityFile), content)
+		mustWrite(t, filepath.Join(dir, IdentityFile), content)
 		if id, err := LoadIdentity(dir, ""); err == nil || !strings.Contains(err.Error(), "damaged") {
 			t.Errorf("%q: %v, %v", content, id, err)
 		}

@@ -149,6 +149,7 @@ func (n *Node) openDir() (err error) {
 		return err
 	}
 	n.logger = n.logger.With("node", n.identity.ServerID)
+	offline.CloseToOthers(n.cfg.DataDir, n.logger)
 	if n.secrets, err = cluster.LoadSecrets(n.cfg.SecretFile); err != nil {
 		return err
 	}

@@ -97,6 +97,18 @@ func TestStartAndShutdown(t *testing.T) {
 	}
 }
 
+// TestStartClosesTheDataDirectory: a data directory that others can read is closed.
+func TestStartClosesTheDataDirectory(t *testing.T) {
+	c := local(t)
+	must.Do(t, os.Chmod(c.DataDir, 0o755)) //nolint:gosec // as an operator may have made it
+	var log await.Buffer
+	n := must.Get(Start(t.Context(), c, slog.New(slog.NewTextHandler(&log, nil))))(t)
+	t.Cleanup(n.Kill)
+	check.Equal(t, must.Get(os.Stat(c.DataDir))(t).Mode().Perm(), 0o700, "mode of the data directory")
+	check.ErrText(t, errors.New(log.String()), "other users could reach the data directory", "log")
+	shutdown(t, n)
+}
+
 // TestFailedStartTakesAllDown: what was started before the failure is released.
 func TestFailedStartTakesAllDown(t *testing.T) {
 	other := mustStart(t, local(t))

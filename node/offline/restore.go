@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,6 +93,7 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 		return founded, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
+	CloseToOthers(o.DataDir, slog.New(slog.DiscardHandler)) // the node that starts on it warns
 	if founded, err = o.restore(b, sealed); err != nil {
 		// The mark is removed last: without it, leftovers would look like a node's data.
 		err = errors.Join(err, emptyDir(o.DataDir, unfinishedFile), emptyDir(o.DataDir))

@@ -38,7 +38,9 @@ func TestSnapshotCommands(t *testing.T) {
 	}
 
 	data := filepath.Join(dir, "data")
+	must.Do(t, os.Mkdir(data, 0o755)) //nolint:gosec // as an operator may make it
 	expect(t, cli.ExitOK, []string{"snapshot", "restore", file, "--data-dir", data, "--node-id", "r", "--accept-purged-since", longAgo}, "restored and verified: 1 entry", report.Digest)
+	check.Equal(t, must.Get(os.Stat(data))(t).Mode().Perm(), 0o700, "mode of the restored data directory")
 	expect(t, cli.ExitFailed, []string{"snapshot", "restore", file, "--data-dir", data, "--node-id", "r", "--accept-purged-since", longAgo}, "is not empty")
 	expect(t, cli.ExitOK, []string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "anew"), "--node-id", "r", "--new-data-key", "--accept-purged-since", longAgo}, "restored and verified: 1 entry", "The data key is new")
 	expect(t, cli.ExitUsage, []string{"recover", "--data-dir", data}, "--confirm is missing: recover makes r-", "of term")
