@@ -71,7 +71,7 @@ type Service struct {
 
 // New returns the deliveries of a node whose state is open.
 func New(cfg Config) *Service {
-	s := &Service{cfg: cfg, attempts: newAttempts(), metrics: newMetrics(), verifying: make(chan struct{}, maxVerifying), verifications: push.NewQuota(cfg.Now)}
+	s := &Service{cfg: cfg, attempts: newAttempts(), metrics: newMetrics(), verifying: make(chan struct{}, maxVerifying), verifications: push.NewQuota(time.Now)}
 	agent := "Commons/" + cfg.Version
 	if cfg.PublicURL != "" {
 		agent += " (+" + cfg.PublicURL + "/docs)"

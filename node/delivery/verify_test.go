@@ -6,10 +6,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -97,5 +99,21 @@ func TestChecksThatAreNotMade(t *testing.T) {
 		if err != nil || (a.WaitMs > 0) != (i == push.VerificationsPerHour) || a.Shared {
 			t.Errorf("check %d: %+v, %v", i, a, err)
 		}
+	}
+}
+
+// TestVerificationsAfterAStepOfTheClock: a clock that was ahead, and is set right, keeps nobody from
+// verifications for longer than their window.
+func TestVerificationsAfterAStepOfTheClock(t *testing.T) {
+	var ahead atomic.Int64
+	ahead.Store(int64(48 * time.Hour))
+	h := newTestbed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	for range push.VerificationsPerHour {
+		wait, _ := h.verifications.Admit("hooks.example", "a sender")
+		check.Equal(t, wait, 0, "wait")
+	}
+	ahead.Store(0)
+	if wait, _ := h.verifications.Admit("hooks.example", "a sender"); wait <= 0 || wait > time.Hour {
+		t.Errorf("a sender with all its verifications waits for %v", wait)
 	}
 }

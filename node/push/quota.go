@@ -30,7 +30,8 @@ const (
 // Quota admits verifications by host and by sender. It lives in the memory of
 // the leader: a new one starts anew.
 type Quota struct {
-	now func() time.Time
+	now   func() time.Time
+	since time.Time // instants are times since then, by the monotonic clock: the other one may be set
 
 	mu      sync.Mutex
 	hosts   quotaTable
@@ -39,14 +40,14 @@ type Quota struct {
 
 // NewQuota returns a quota by the given clock.
 func NewQuota(now func() time.Time) *Quota {
-	return &Quota{now: now, hosts: newQuotaTable(), senders: newQuotaTable()}
+	return &Quota{now: now, since: now(), hosts: newQuotaTable(), senders: newQuotaTable()}
 }
 
 // Admit counts one verification. If the sender has used its share, of all or of those of the
 // host, it does not count it and returns how long to wait, and whether several hosts or senders
 // share the allowance that is used up.
 func (q *Quota) Admit(host, sender string) (wait time.Duration, shared bool) {
-	now := q.now().UnixNano()
+	now := int64(q.now().Sub(q.since))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	by := maphash.String(q.hosts.seed, sender)
@@ -72,7 +73,7 @@ func (q *Quota) Admit(host, sender string) (wait time.Duration, shared bool) {
 
 // check is a verification that was admitted.
 type check struct {
-	at int64  // nanoseconds since the epoch
+	at int64  // nanoseconds
 	by uint64 // hash of the sender
 }
 
