@@ -113,6 +113,9 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 		r.store.Hot.Drop()
 	}
 	check.Equal(t, r.taken("bot", 4), 4, "entries that fit into an empty budget, of 4")
+	v := r.View()
+	check.Equal(t, must.Get(v.Budget(r.now()-2*command.DayMillis))(t), r.budget(), "budget by a clock behind the log")
+	v.Release()
 	fill(share * 4096 / 2)
 	r.run(&command.Tick{})
 	check.Equal(t, r.taken("bot", 2), 0, "entries of a heavy sender taken from the reserve")

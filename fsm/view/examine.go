@@ -95,10 +95,11 @@ func (v *View) Settings() (command.Settings, error) {
 	return set, s.err
 }
 
-// Budget returns the used budget of the day of an instant.
+// Budget returns the used budget of the day of an instant, or of the newest log entry if that is
+// later.
 func (v *View) Budget(now int64) (state.Budget, error) {
 	s := &viewState{v: v}
-	b := state.BudgetOf(s, command.DayOf(now))
+	b := state.BudgetOf(s, command.DayOf(max(now, s.Instant())))
 	return b, s.err
 }
 

@@ -335,7 +335,7 @@ func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 	if err != nil {
 		return admin.SettingsReport{}, err
 	}
-	now := o.now()
+	now := max(o.now(), v.Time()) // as the next log entry
 	used, err := v.Budget(now)
 	if err != nil {
 		return admin.SettingsReport{}, err
@@ -344,7 +344,7 @@ func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 	if err != nil {
 		return admin.SettingsReport{}, err
 	}
-	swept, waiting, err := v.Sweeps(now)
+	swept, waiting, err := v.Sweeps(o.now())
 	return admin.SettingsReport{
 		Settings: set, Backup: run, SmallShareBytes: set.SmallShare(), UsedBytes: used.Bytes, Senders: used.Senders, DayMillis: now - used.Day.Start(),
 		Swept: swept, SweepWaiting: waiting,
