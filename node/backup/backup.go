@@ -234,9 +234,12 @@ const purgeListMode = 0o644 // the mode of purge lists: their contents are publi
 // PurgeList is a list of all entries that a cluster has purged. An older backup still has the
 // texts, so a list is kept beside backups, and a restore repeats the purges of the newest list.
 type PurgeList struct {
-	ClusterID string        `json:"clusterId"` // that the list is of
-	CreatedAt int64         `json:"createdAt"` // milliseconds since the epoch
-	Purged    []PurgedEntry `json:"purged"`
+	ClusterID string `json:"clusterId"` // that the list is of
+	CreatedAt int64  `json:"createdAt"` // milliseconds since the epoch
+	// Index is that of the newest log entry whose purges the list has; 0 in the list of an older
+	// program.
+	Index  uint64        `json:"index,omitempty"`
+	Purged []PurgedEntry `json:"purged"`
 }
 
 // PurgedEntry is an entry that was purged. It has the same id and time in every backup of
@@ -283,6 +286,15 @@ func ReadPurgeList(path string) (l PurgeList, err error) {
 		return l, fmt.Errorf("purge list %s is not whole: %w", path, err)
 	}
 	return l, nil
+}
+
+// After reports whether the list has later purges than another one. The log of their cluster
+// decides: a clock may have been wrong. Without the same log, or at the same index, times do.
+func (l *PurgeList) After(other *PurgeList) bool {
+	if l.ClusterID == other.ClusterID && l.Index != other.Index && min(l.Index, other.Index) > 0 {
+		return l.Index > other.Index
+	}
+	return l.CreatedAt > other.CreatedAt
 }
 
 // Covers reports whether the list has the purges of a cluster: it belongs to the cluster, or to one

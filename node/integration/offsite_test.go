@@ -67,8 +67,8 @@ func TestScheduledBackups(t *testing.T) {
 		nd := restored.Add(1)
 		from, found, err := offsite.Locate(t.Context(), "file://"+before, offsite.Access{})
 		must.Do(t, err)
-		at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID, Purged: must.Get(offsite.Purges(t.Context(), from, found.ClusterID))(t)}
-		founded := must.Get(offline.Restore(at, filepath.Join(before, found.Name)))(t)
+		at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID, Purged: must.Get(offsite.Purges(t.Context(), from, found[0].ClusterID))(t)}
+		founded := must.Get(offline.Restore(at, filepath.Join(before, found[0].Name)))(t)
 		check.Equal(t, founded.Purged, len(ids), "purges that were repeated")
 		restored.Start(0)
 		restored.WaitReady()

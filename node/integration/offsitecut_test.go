@@ -153,8 +153,8 @@ func TestLeaderLostInABackup(t *testing.T) {
 		must.Do(t, err)
 		restored := emptyCluster(t)
 		nd := restored.Add(1)
-		at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID, Purged: must.Get(offsite.Purges(t.Context(), from, found.ClusterID))(t)}
-		must.Get(offline.Restore(at, downloaded(t, from, found.Name)))(t)
+		at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID, Purged: must.Get(offsite.Purges(t.Context(), from, found[0].ClusterID))(t)}
+		must.Get(offline.Restore(at, downloaded(t, from, found[0].Name)))(t)
 		restored.Start(0)
 		restored.WaitReady()
 		if found, err := restored.doomedFiles(0); err != nil || len(found) > 0 {

@@ -128,7 +128,7 @@ func (b *bucket) List(ctx context.Context) (found []Object, err error) {
 		if len(found) == MaxObjects {
 			return nil, errTooMany
 		}
-		found = append(found, Object{strings.TrimPrefix(o.Key, b.prefix), o.Size})
+		found = append(found, Object{strings.TrimPrefix(o.Key, b.prefix), o.Size, o.LastModified})
 	}
 	return found, nil
 }

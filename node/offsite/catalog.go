@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,7 +24,8 @@ const (
 	timeForm       = "20060102T150405.000Z"
 
 	maxManifestBytes = 64 << 10
-	// abandonedAfter is the age from which an unfinished backup made by hand is deleted.
+	// abandonedAfter is the age from which an unfinished backup made by hand is deleted, and one
+	// that was begun so much later.
 	abandonedAfter = 24 * time.Hour
 )
 
@@ -34,6 +36,9 @@ type Manifest struct {
 	CreatedAt int64  `json:"createdAt"` // milliseconds since the epoch; everything acknowledged before is in the backup
 	Scheduled bool   `json:"scheduled"` // made by the schedule of the cluster, which deletes it later
 	Complete  bool   `json:"complete"`  // read back and verified
+	// UploadedAt is the time of the newest upload of the manifest, in milliseconds since the epoch by
+	// the clock of the store. Only List sets it.
+	UploadedAt int64 `json:"uploadedAt,omitempty"`
 	// The others belong to a complete backup.
 	Bytes       int64  `json:"bytes,omitempty"`
 	Entries     uint64 `json:"entries,omitempty"`
@@ -109,8 +114,10 @@ func read(ctx context.Context, s Store, name string, into any) error {
 	return nil
 }
 
-// List returns the manifests of a cluster, or of all clusters if clusterID is empty, the oldest
-// first. A manifest whose backup is missing or has another size is not complete.
+// List returns the manifests of a cluster, or of all clusters if clusterID is empty. Those of the
+// cluster with the newest upload of a whole backup come last. Those of one cluster are in the order
+// of its log, after those that were never finished. A manifest whose backup is missing or has another
+// size is not complete.
 func List(ctx context.Context, s Store, clusterID string) (found []Manifest, err error) {
 	objects, err := s.List(ctx)
 	if err != nil {
@@ -137,17 +144,28 @@ func List(ctx context.Context, s Store, clusterID string) (found []Manifest, err
 		m.Name, m.ClusterID = name+backupSuffix, id // whatever the contents say
 		size, there := sizes[m.Name]
 		m.Complete = m.Complete && there && size == m.Bytes
+		m.UploadedAt = o.Modified.UnixMilli()
 		found = append(found, m)
 	}
+	newest := map[string]int64{} // uploads by cluster
+	for _, m := range found {
+		if m.Complete {
+			newest[m.ClusterID] = max(newest[m.ClusterID], m.UploadedAt)
+		}
+	}
 	slices.SortFunc(found, func(a, b Manifest) int {
-		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(
+			cmp.Compare(newest[a.ClusterID], newest[b.ClusterID]), cmp.Compare(a.ClusterID, b.ClusterID),
+			cmp.Compare(a.Index, b.Index), cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.Name, b.Name),
+		)
 	})
 	return found, nil
 }
 
 // Prune deletes the scheduled backups of a cluster except for the newest ones, and backups that
-// were never finished: scheduled ones that began before run, and ones made by hand a day before it.
-// It returns the creation time of the oldest scheduled backup that stays.
+// were never finished: those that began a day before a run, or a day after it by a clock that was
+// ahead, and all scheduled ones that began before it. It returns the creation time of the oldest
+// scheduled backup that stays.
 func Prune(ctx context.Context, s Store, clusterID string, keep int, run int64) (oldest int64, err error) {
 	found, err := List(ctx, s, clusterID)
 	if err != nil {
@@ -155,8 +173,9 @@ func Prune(ctx context.Context, s Store, clusterID string, keep int, run int64) 
 	}
 	var failed []error
 	for _, m := range slices.Backward(found) {
+		before, day := run-m.CreatedAt, abandonedAfter.Milliseconds()
 		switch {
-		case !m.Complete && (m.CreatedAt >= run || !m.Scheduled && run-m.CreatedAt <= abandonedAfter.Milliseconds()):
+		case !m.Complete && before >= -day && (before <= 0 || !m.Scheduled && before <= day):
 			continue
 		case m.Complete && !m.Scheduled:
 			continue
@@ -207,20 +226,24 @@ func tryRead(ctx context.Context, s Store, name string) error {
 	return err
 }
 
-// SavePurges uploads a list of purges, and then deletes the lists of the cluster with smaller
-// names. The list with the largest name is never deleted.
+// SavePurges uploads a list of purges, and then deletes the older lists of the cluster. The newest
+// list is never deleted.
 func SavePurges(ctx context.Context, s Store, list *backup.PurgeList) error {
 	data, err := json.Marshal(list)
 	if err != nil {
 		return err
 	}
-	name := objectName(list.ClusterID, list.CreatedAt, backup.PurgeListSuffix)
+	suffix := backup.PurgeListSuffix
+	if list.Index > 0 {
+		suffix = fmt.Sprintf(".%d%s", list.Index, suffix)
+	}
+	name := objectName(list.ClusterID, list.CreatedAt, suffix)
 	if err := s.Put(ctx, name, bytes.NewReader(data)); err != nil {
 		return fmt.Errorf("upload the purge list: %w", err)
 	}
 	lists, err := purgeLists(ctx, s, list.ClusterID)
 	for _, former := range lists {
-		if former < name && err == nil {
+		if err == nil && compareLists(former, name) < 0 {
 			err = s.Delete(ctx, former)
 		}
 	}
@@ -235,8 +258,22 @@ func purgeLists(ctx context.Context, s Store, clusterID string) (names []string,
 			names = append(names, o.Name)
 		}
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, compareLists)
 	return names, err
+}
+
+// compareLists compares the names of two lists by the index of the log, and then by time. A list of
+// an older program has no index.
+func compareLists(a, b string) int {
+	index := func(name string) uint64 {
+		name = strings.TrimSuffix(name, backup.PurgeListSuffix)
+		n, err := strconv.ParseUint(name[strings.LastIndexByte(name, '.')+1:], 10, 64)
+		if err != nil { // the milliseconds, with their zone
+			return 0
+		}
+		return n
+	}
+	return cmp.Or(cmp.Compare(index(a), index(b)), cmp.Compare(a, b))
 }
 
 // Purges returns the newest list of purges of a cluster. It is empty without one.
@@ -249,7 +286,7 @@ func Purges(ctx context.Context, s Store, clusterID string) (list backup.PurgeLi
 		}
 		newest := names[len(names)-1]
 		err = read(ctx, s, newest, &list)
-		if errors.Is(err, fs.ErrNotExist) && newest > last {
+		if errors.Is(err, fs.ErrNotExist) && (last == "" || compareLists(newest, last) > 0) {
 			last, deleted = newest, err // SavePurges has replaced it after it was listed
 			continue
 		}
@@ -260,29 +297,25 @@ func Purges(ctx context.Context, s Store, clusterID string) (list backup.PurgeLi
 	}
 }
 
-// Locate returns the store and the backup at an address: that of a backup, or of a store, of which
-// it is the newest. A store with backups of several clusters has no newest one.
-func Locate(ctx context.Context, address string, a Access) (s Store, m Manifest, err error) {
+// Locate returns the store and the backup at an address: that of a backup, or of a store. In a store
+// it finds the newest whole backup of each cluster, that of the newest upload first.
+func Locate(ctx context.Context, address string, a Access) (s Store, newest []Manifest, err error) {
 	parts := strings.Split(address, "/")
 	if n := len(parts) - 2; n > 0 && strings.HasSuffix(address, backupSuffix) {
 		s, err = Open(strings.Join(parts[:n], "/"), a)
-		return s, Manifest{Name: strings.Join(parts[n:], "/"), ClusterID: parts[n]}, err
+		return s, []Manifest{{Name: strings.Join(parts[n:], "/"), ClusterID: parts[n]}}, err
 	}
 	if s, err = Open(address, a); err != nil {
-		return s, m, err
+		return s, nil, err
 	}
 	found, err := List(ctx, s, "")
-	for _, f := range found {
-		if f.Complete && m.ClusterID != "" && m.ClusterID != f.ClusterID {
-			return s, m, fmt.Errorf("%s has backups of the clusters %s and %s: choose one of `commons snapshot list %s`, and name it as %s/%s",
-				address, m.ClusterID, f.ClusterID, address, strings.TrimSuffix(address, "/"), f.Name)
-		}
-		if f.Complete {
-			m = f
+	for _, m := range slices.Backward(found) {
+		if m.Complete && (len(newest) == 0 || newest[len(newest)-1].ClusterID != m.ClusterID) {
+			newest = append(newest, m)
 		}
 	}
-	if err == nil && m.Name == "" {
+	if err == nil && len(newest) == 0 {
 		err = fmt.Errorf("%s has no whole backup; see `commons snapshot list %s`", address, address)
 	}
-	return s, m, err
+	return s, newest, err
 }

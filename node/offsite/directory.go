@@ -70,7 +70,7 @@ func (d directory) List(ctx context.Context) (found []Object, err error) {
 			return ctx.Err()
 		}
 		if err == nil {
-			found = append(found, Object{name, info.Size()})
+			found = append(found, Object{name, info.Size(), info.ModTime()})
 		}
 		return errors.Join(err, ctx.Err())
 	})

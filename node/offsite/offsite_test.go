@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -31,11 +32,17 @@ func stores(t *testing.T, test func(t *testing.T, s offsite.Store)) {
 		test(t, must.Get(offsite.Open("s3://"+offsitetest.Bucket+"/some/prefix/", service.Access(t)))(t))
 	})
 	t.Run("directory", func(t *testing.T) {
-		dir := filepath.Join(os.TempDir(), "offsite-"+filepath.Base(filepath.Dir(t.TempDir()))) // a name that an address may have
-		must.Do(t, os.MkdirAll(dir, 0o700))
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		test(t, must.Get(offsite.Open("file://"+dir, offsite.Access{}))(t))
+		test(t, must.Get(offsite.Open("file://"+directory(t), offsite.Access{}))(t))
 	})
+}
+
+// directory returns a new directory with a name that an address may have.
+func directory(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), "offsite-"+filepath.Base(filepath.Dir(t.TempDir())))
+	must.Do(t, os.MkdirAll(dir, 0o700))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func names(t *testing.T, s offsite.Store) (found []string) {
@@ -58,7 +65,11 @@ func TestStore(t *testing.T) {
 	stores(t, func(t *testing.T, s offsite.Store) {
 		t.Helper()
 		ctx := t.Context()
+		begin := time.Now().Truncate(time.Second) // as precise as a bucket
 		must.Do(t, s.Put(ctx, "a/one", strings.NewReader("first")))
+		if at := must.Get(s.List(ctx))(t)[0].Modified; at.Before(begin) {
+			t.Errorf("an object of %v was modified at %v", begin, at)
+		}
 		must.Do(t, s.Put(ctx, "a/one", bytes.NewReader([]byte("second"))))
 		must.Do(t, s.Put(ctx, "b/two", strings.NewReader("other")))
 		check.Diff(t, names(t, s), []string{"a/one", "b/two"}, "objects")
@@ -109,7 +120,7 @@ func TestListWhileAnotherDeletes(t *testing.T) {
 		t.Helper()
 		old, kept := must.Get(save(t, s, own, true, day))(t), must.Get(save(t, s, own, true, 2*day))(t)
 		shared := sharedStore{s, func(ctx context.Context) error { return s.Delete(ctx, old.Name+".json") }}
-		check.Diff(t, must.Get(offsite.List(t.Context(), shared, own))(t), []offsite.Manifest{kept}, "backups")
+		check.Equal(t, whole(t, shared), kept.Name, "backups")
 		_, err := s.Get(t.Context(), old.Name+".json")
 		check.Equal(t, errors.Is(err, fs.ErrNotExist), true, "a missing object is reported as such")
 	})
@@ -156,12 +167,31 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // stream returns a backup as a node sends it, without its length.
 func stream(t *testing.T, cluster string, at int64) io.Reader {
 	t.Helper()
-	return io.MultiReader(bytes.NewReader(offsitetest.Backup(t, cluster, at)))
+	return io.MultiReader(bytes.NewReader(offsitetest.Backup(t, cluster, at, 2)))
 }
 
 func save(t *testing.T, s offsite.Store, cluster string, scheduled bool, at int64) (offsite.Manifest, error) {
 	t.Helper()
 	return offsite.Save(t.Context(), s, cluster, scheduled, at, stream(t, cluster, at))
+}
+
+// saveIndex saves a scheduled backup whose log ends at an index.
+func saveIndex(t *testing.T, s offsite.Store, cluster string, at int64, index uint64) offsite.Manifest {
+	t.Helper()
+	return must.Get(offsite.Save(t.Context(), s, cluster, true, at, io.MultiReader(bytes.NewReader(offsitetest.Backup(t, cluster, at, index)))))(t)
+}
+
+// TestOrderOfTheLog: the newest backup of a cluster is that with the highest index of the log, also if
+// the clocks were ahead before.
+func TestOrderOfTheLog(t *testing.T) {
+	stores(t, func(t *testing.T, s offsite.Store) {
+		t.Helper()
+		third, first, second := saveIndex(t, s, own, day, 300), saveIndex(t, s, own, 2*day, 100), saveIndex(t, s, own, 3*day, 200)
+		check.Equal(t, whole(t, s), first.Name+" "+second.Name+" "+third.Name, "backups, the oldest first")
+		oldest := must.Get(offsite.Prune(t.Context(), s, own, 2, day))(t)
+		check.Equal(t, oldest, second.CreatedAt, "creation of the oldest that stays")
+		check.Equal(t, whole(t, s), second.Name+" "+third.Name, "backups that stay")
+	})
 }
 
 // TestPruneKeepsWhatIsNotItsOwn: only scheduled backups of the cluster, and uploads that were
@@ -177,7 +207,10 @@ func TestPruneKeepsWhatIsNotItsOwn(t *testing.T) {
 			m := must.Get(save(t, s, b.cluster, b.scheduled, b.at))(t)
 			check.Equal(t, m.Complete, true, "complete")
 		}
-		for at, scheduled := range map[int64]bool{4 * day: false, 6*day - 1000: false, 6*day - 2000: true, 6*day + 1000: true} {
+		for at, scheduled := range map[int64]bool{
+			4 * day: false, 6*day - 1000: false, 6*day - 2000: true, 6*day + 1000: true,
+			7*day + 1000: true, 7*day + 2000: false, // by clocks that were ahead
+		} {
 			_, err := offsite.Save(t.Context(), s, own, scheduled, at, iotest.ErrReader(errors.New("cut off")))
 			check.ErrText(t, err, "cut off", "save")
 		}
@@ -237,6 +270,15 @@ func TestNewestPurgesCount(t *testing.T) {
 		check.Equal(t, must.Get(offsite.Purges(t.Context(), s, "c0ffe"))(t).CreatedAt, 0, "time of the list of a cluster without one")
 		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 4 * day}))
 		check.Diff(t, names(t, s), []string{own + "/19700105T000000.000Z.purged.json", "other/19700104T000000.000Z.purged.json"}, "lists that are left")
+
+		const former, newest = own + "/19700108T000000.000Z.99.purged.json", own + "/19700106T000000.000Z.100.purged.json" // by clocks that were ahead, and then set right
+		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 7 * day, Index: 99}))
+		check.Diff(t, names(t, s)[:1], []string{former}, "the list with an index")
+		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 5 * day, Index: 100}))
+		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 6 * day, Index: 98}))
+		check.Equal(t, must.Get(offsite.Purges(t.Context(), s, own))(t).Index, 100, "index of the newest list")
+		check.Diff(t, slices.Contains(names(t, s), newest), true, "the newest list is left")
+		check.Diff(t, slices.Contains(names(t, s), former), false, "an older list is left")
 	})
 }
 
@@ -249,14 +291,36 @@ func TestLocate(t *testing.T) {
 	check.ErrText(t, err, "has no whole backup", "locate in an empty store")
 	first, second := must.Get(save(t, s, own, true, day))(t), must.Get(save(t, s, own, true, 2*day))(t)
 	for at, want := range map[string]string{address: second.Name, address + "/" + first.Name: first.Name} {
-		_, m, err := offsite.Locate(t.Context(), at, access)
+		_, newest, err := offsite.Locate(t.Context(), at, access)
 		check.Err(t, err, nil, "locate %s", at)
-		check.Equal(t, m.Name, want, "the backup at %s", at)
-		check.Equal(t, m.ClusterID, own, "its cluster")
+		check.Equal(t, len(newest), 1, "clusters at %s", at)
+		check.Equal(t, newest[0].Name, want, "the backup at %s", at)
+		check.Equal(t, newest[0].ClusterID, own, "its cluster")
 	}
-	must.Get(save(t, s, "other", true, day))(t)
-	_, _, err = offsite.Locate(t.Context(), address, access)
-	check.ErrText(t, err, "has backups of the clusters c0ffee and other: choose one", "locate among two clusters")
+}
+
+// TestLocateAmongClusters: of two clusters in a store, that of the newest upload by the clock of the
+// store comes first. Its newest backup is that of the highest index.
+func TestLocateAmongClusters(t *testing.T) {
+	dir := directory(t)
+	s := must.Get(offsite.Open("file://"+dir, offsite.Access{}))(t)
+	uploaded := func(cluster string, at int64, index uint64, ago time.Duration) offsite.Manifest {
+		t.Helper()
+		m := saveIndex(t, s, cluster, at, index)
+		modified := time.Now().Add(-ago)
+		must.Do(t, os.Chtimes(filepath.Join(dir, m.Name+".json"), modified, modified))
+		return m
+	}
+	former := uploaded("former", 9*day, 900, 2*time.Hour) // by clocks that were ahead
+	uploaded(own, 3*day, 10, time.Hour)
+	newest := uploaded(own, 2*day, 20, 3*time.Hour)
+	_, found, err := offsite.Locate(t.Context(), "file://"+dir, offsite.Access{})
+	must.Do(t, err)
+	names := make([]string, len(found))
+	for i, m := range found {
+		names[i] = m.Name
+	}
+	check.Diff(t, names, []string{newest.Name, former.Name}, "the newest backup of each cluster")
 }
 
 // TestFaults: after a fault of the service no backup counts, the error has a remedy, and the

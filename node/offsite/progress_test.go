@@ -131,7 +131,7 @@ func TestServiceWithoutProgress(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			backup := offsitetest.Backup(t, own, day) // made outside: a state machine has goroutines
+			backup := offsitetest.Backup(t, own, day, 2) // made outside: a state machine has goroutines
 			synctest.Test(t, func(t *testing.T) {
 				var taken atomic.Int64
 				service, access := inMemory(t, func(c net.Conn) net.Conn {

@@ -57,7 +57,7 @@ func inPlace(t *testing.T, test func(p *place)) {
 			Backup: func(_ context.Context, w io.Writer) error {
 				at := time.Now().UnixMilli()
 				if backups[at] == nil {
-					backups[at] = offsitetest.Backup(t, own, at)
+					backups[at] = offsitetest.Backup(t, own, at, 2)
 				}
 				_, err := w.Write(backups[at])
 				return err

@@ -3,9 +3,12 @@
 //
 // The names of a cluster's objects begin with its id:
 //
-//	ID/TIME.commons          a backup, as package backup writes it
-//	ID/TIME.commons.json     its Manifest; the backup counts once the manifest is complete
-//	ID/TIME.purged.json      the list of purges at that time; the newest one counts
+//	ID/TIME.commons              a backup, as package backup writes it
+//	ID/TIME.commons.json         its Manifest; the backup counts once the manifest is complete
+//	ID/TIME.INDEX.purged.json    the list of purges at an index of the log; the highest one counts
+//
+// Their times are those of the cluster's clocks, which may have been wrong: the order of backups and
+// of lists is that of the log.
 package offsite
 
 import (
@@ -19,6 +22,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -41,8 +45,9 @@ type Store interface {
 
 // Object is a stored object.
 type Object struct {
-	Name  string
-	Bytes int64
+	Name     string
+	Bytes    int64
+	Modified time.Time // by the clock of the store
 }
 
 // MaxObjects bounds the objects of a store.

@@ -129,7 +129,7 @@ func (o *Operator) PurgeList(ctx context.Context) (list backup.PurgeList, err er
 	}
 	v := o.cfg.Machine.View()
 	defer v.Release()
-	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: begun.UnixMilli(), Purged: []backup.PurgedEntry{}}
+	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: begun.UnixMilli(), Index: v.Index(), Purged: []backup.PurgedEntry{}}
 	err = v.Purges(0, func(p state.Purge) error {
 		if p.ID != "" && p.ID != state.RefusedTexts { // a backup has the keys of its own time, and no log
 			list.Purged = append(list.Purged, backup.PurgedEntry{ClusterID: p.Cluster, ID: p.ID, CreatedAt: p.CreatedAt})

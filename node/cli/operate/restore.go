@@ -69,6 +69,7 @@ type snapshotRestoreCommand struct {
 	PurgedFrom string   `name:"purged-from" placeholder:"HOST:PORT" help:"Private port of a node of the former cluster that is still alive: what it knows to be purged is purged again."`
 	Accept     string   `name:"accept-purged-since" placeholder:"TIME" help:"Go on without a newer list: texts that were purged after this time come back. RFC 3339, at most the time up to which purges are known."`
 	Check      bool     `name:"check" help:"Only try it: restore into a temporary directory (below TMPDIR), compare the digests, and remove it. No data directory is touched."`
+	Yes        bool     `name:"yes" help:"Restore also from a store with backups of several clusters: that of the newest upload."`
 }
 
 func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) error {
@@ -76,10 +77,17 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 	if err != nil {
 		return err
 	}
-	at.Open, at.Purged, err = c.locate(ctx)
+	found, err := c.locate(ctx)
 	if err != nil {
 		return c.failed(err)
 	}
+	switch {
+	case found.choice != "" && !c.Check && !c.Yes:
+		return c.failed(fmt.Errorf("%s\nGive --yes to restore it, or name another one", found.choice))
+	case found.choice != "":
+		fmt.Fprintln(std.Err, "commons: "+found.choice)
+	}
+	at.Open, at.Purged = found.open, found.purges
 	info, err := at.Info(c.File)
 	if err != nil {
 		return c.failed(err)
@@ -88,9 +96,10 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 	if err != nil {
 		return c.failed(err)
 	}
-	newer := at.Purged.CreatedAt > 0 || c.PurgedFrom != "" || other.CreatedAt > max(own.CreatedAt, info.Time)
+	known := backup.PurgeList{ClusterID: info.ClusterID, CreatedAt: info.Time, Index: info.Index} // by the backup itself
+	newer := at.Purged.CreatedAt > 0 || c.PurgedFrom != "" || other.After(&own) && other.After(&known)
 	for _, list := range []backup.PurgeList{own, other} {
-		if list.CreatedAt > at.Purged.CreatedAt {
+		if list.After(&at.Purged) {
 			at.Purged = list
 		}
 	}
@@ -99,7 +108,7 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 		if err != nil {
 			return fmt.Errorf("nothing was restored: --purged-from: %w", err)
 		}
-		if list.CreatedAt > at.Purged.CreatedAt {
+		if list.After(&at.Purged) {
 			at.Purged = list
 		}
 	}
@@ -154,7 +163,7 @@ func (c *snapshotRestoreCommand) lists(info backup.Info) (own, other backup.Purg
 			return own, other, err
 		case path == ownPath:
 			own = list
-		case list.CreatedAt > other.CreatedAt && (slices.Contains(named, path) || list.Covers(info.ClusterID)):
+		case list.After(&other) && (slices.Contains(named, path) || list.Covers(info.ClusterID)):
 			other = list
 		}
 	}

@@ -186,11 +186,14 @@ type inspected struct {
 // Run reads the whole backup. It fails also when the secrets that were named do not
 // open it.
 func (c *snapshotInspectCommand) Run(ctx context.Context, std terminal.Streams) error {
-	open, _, err := c.locate(ctx)
+	at, err := c.locate(ctx)
 	if err != nil {
 		return err
 	}
-	f, err := open(c.File)
+	if at.choice != "" {
+		fmt.Fprintln(std.Err, "commons: "+at.choice)
+	}
+	f, err := at.open(c.File)
 	if err != nil {
 		return err
 	}

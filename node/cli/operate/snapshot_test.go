@@ -94,8 +94,9 @@ func TestSnapshotCommands(t *testing.T) {
 	expect(t, cli.ExitFailed, []string{"snapshot", "save", filepath.Join(dir, "missing", "backup"), "--cluster-addr", c.Nodes[0].ClusterAddr()}, "nothing was saved")
 }
 
-// TestRestoreWantsNewerList: three lists of purges do not count as newer ones: the backup's own list
-// under another spelling, the list of an older backup, and a list of another cluster.
+// TestRestoreWantsNewerList: four lists of purges do not count as newer ones: the backup's own list
+// under another spelling, the list of an older backup, one from before that clocks which were ahead
+// dated later, and a list of another cluster. One of after the backup does, whatever its date.
 func TestRestoreWantsNewerList(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
@@ -111,9 +112,16 @@ func TestRestoreWantsNewerList(t *testing.T) {
 	}
 	expect(t, cli.ExitFailed, restore(filepath.Dir(alone)+"/./alone"), "texts purged later would be back")
 	expect(t, cli.ExitFailed, restore(file), "texts purged later would be back")
+	ahead := must.Get(backup.ReadPurgeList(older + backup.PurgeListSuffix))(t)
+	ahead.CreatedAt = time.Now().Add(48 * time.Hour).UnixMilli()
+	must.Do(t, ahead.Write(filepath.Join(dir, "ahead.purged.json")))
+	expect(t, cli.ExitFailed, restore(file), "texts purged later would be back")
 
 	expect(t, cli.ExitOK, []string{"mod", "purge", "e1", "--reason", "an address", "--yes", "--cluster-addr", addr}, "1 of 1 changed")
 	expect(t, cli.ExitOK, []string{"mod", "purge-list", filepath.Join(dir, "later.purged.json"), "--cluster-addr", addr})
+	later := must.Get(backup.ReadPurgeList(filepath.Join(dir, "later.purged.json")))(t)
+	later.CreatedAt = time.Now().Add(-48 * time.Hour).UnixMilli()
+	must.Do(t, later.Write(filepath.Join(dir, "later.purged.json")))
 	foreign := backup.PurgeList{ClusterID: "f0e1", CreatedAt: time.Now().Add(time.Hour).UnixMilli()}
 	must.Do(t, foreign.Write(filepath.Join(dir, "foreign.purged.json")))
 	expect(t, cli.ExitOK, restore(file), "1 text purged again")

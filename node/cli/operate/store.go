@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/commons-cluster/commons/node/admin"
@@ -16,20 +17,35 @@ import (
 // stored selects a backup: a file, or an object in a store.
 type stored struct {
 	offsite.Access `embed:""`
-	File           string `arg:"" help:"The backup: a file, or the address of one in a store, s3://… or file://…; the address of the store itself means its newest."`
+	File           string `arg:"" help:"The backup: a file, or the address of one in a store, s3://… or file://…; the address of the store itself means its newest, of the cluster with the newest upload."`
 }
 
-// locate returns a function that opens the backup, and the newest list of purges of its store,
-// which is empty for a file.
-func (s *stored) locate(ctx context.Context) (open func(string) (io.ReadCloser, error), list backup.PurgeList, err error) {
+// located is a backup that was found.
+type located struct {
+	open   func(string) (io.ReadCloser, error)
+	purges backup.PurgeList // the newest of its store; empty for a file
+	choice string           // names the newest backup of each cluster of the store; empty if there is one cluster
+}
+
+func (s *stored) locate(ctx context.Context) (at located, err error) {
 	if !offsite.IsURL(s.File) {
-		return func(file string) (io.ReadCloser, error) { return os.Open(file) }, list, nil
+		at.open = func(file string) (io.ReadCloser, error) { return os.Open(file) }
+		return at, nil
 	}
-	store, found, err := offsite.Locate(ctx, s.File, s.Access)
-	if err == nil {
-		list, err = offsite.Purges(ctx, store, found.ClusterID)
+	store, newest, err := offsite.Locate(ctx, s.File, s.Access)
+	if err != nil {
+		return at, err
 	}
-	return func(string) (io.ReadCloser, error) { return store.Get(ctx, found.Name) }, list, err
+	at.open = func(string) (io.ReadCloser, error) { return store.Get(ctx, newest[0].Name) }
+	if at.purges, err = offsite.Purges(ctx, store, newest[0].ClusterID); err != nil || len(newest) == 1 {
+		return at, err
+	}
+	at.choice = fmt.Sprintf("%s has backups of %d clusters. The first of these is meant, because its upload is the newest:", s.File, len(newest))
+	for _, m := range newest {
+		at.choice += fmt.Sprintf("\n  %s/%s, uploaded %s, of index %d, created %s",
+			strings.TrimSuffix(s.File, "/"), m.Name, terminal.TimeText(m.UploadedAt), m.Index, terminal.TimeText(m.CreatedAt))
+	}
+	return at, nil
 }
 
 // upload saves a backup in a store, which reads it back, and the list of purges.
@@ -79,11 +95,11 @@ func (c *snapshotListCommand) Run(ctx context.Context, std terminal.Streams) err
 	if err != nil {
 		return err
 	}
-	return terminal.Show(std.Out, c.JSON, found, terminal.Table("BACKUP\tCREATED\tENTRIES\tSIZE\tBY\tSECRET\tWHOLE", found, func(m *offsite.Manifest) []any {
+	return terminal.Show(std.Out, c.JSON, found, terminal.Table("BACKUP\tCREATED\tUPLOADED\tINDEX\tENTRIES\tSIZE\tBY\tSECRET\tWHOLE", found, func(m *offsite.Manifest) []any {
 		by := "hand"
 		if m.Scheduled {
 			by = "schedule"
 		}
-		return []any{m.Name, terminal.TimeText(m.CreatedAt), m.Entries, admin.BytesText(uint64(m.Bytes)), by, m.SealedUnder, terminal.YesNo(m.Complete)}
+		return []any{m.Name, terminal.TimeText(m.CreatedAt), terminal.TimeText(m.UploadedAt), m.Index, m.Entries, admin.BytesText(uint64(m.Bytes)), by, m.SealedUnder, terminal.YesNo(m.Complete)}
 	}))
 }

@@ -1,11 +1,14 @@
 package operate_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -14,6 +17,35 @@ import (
 	"github.com/commons-cluster/commons/node/offsite"
 	"github.com/commons-cluster/commons/node/offsite/offsitetest"
 )
+
+// TestRestoreAmongTwoClusters: in a store with the backups of two clusters, that of the newest upload
+// is restored once the operator has confirmed it. It is checked at once.
+func TestRestoreAmongTwoClusters(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	c.MustPublish(0, nodetest.Post{Body: "worth a backup"})
+	dir := must.Get(os.MkdirTemp("/tmp", "among"))(t) // with a name that an address may have
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	address := "file://" + dir
+	store := must.Get(offsite.Open(address, offsite.Access{}))(t)
+	const former = "f0e1"
+	at := time.Now().Add(48 * time.Hour).UnixMilli() // by clocks that were ahead
+	other := must.Get(offsite.Save(t.Context(), store, former, true, at, bytes.NewReader(offsitetest.Backup(t, former, at, 1_000_000))))(t)
+	ago := time.Now().Add(-time.Hour)
+	must.Do(t, os.Chtimes(filepath.Join(dir, other.Name+".json"), ago, ago))
+	expect(t, cli.ExitOK, []string{"snapshot", "save", address, "--cluster-addr", c.Nodes[0].ClusterAddr()}, "saved and read back")
+
+	data := filepath.Join(t.TempDir(), "data")
+	restore := []string{"snapshot", "restore", address, "--data-dir", data, "--node-id", "r"}
+	expect(t, cli.ExitFailed, restore, "has backups of 2 clusters", other.Name, "Give --yes")
+	for _, args := range [][]string{{"snapshot", "inspect", address}, {"snapshot", "restore", "--check", address}, append(restore, "--yes")} {
+		code, out, stderr := execute(t, args...)
+		check.Equal(t, code, cli.ExitOK, "exit code of %q, %s", args, stderr)
+		if strings.Contains(out, former) || !strings.Contains(stderr, other.Name) {
+			t.Errorf("%q: %s%s; want another cluster than %s, and a note of both", args, out, stderr, former)
+		}
+	}
+}
 
 // TestBackupsInAStore saves, lists, checks and restores backups in a bucket. A restore repeats
 // the purges after the backup, whose list was saved with a later one.

@@ -13,8 +13,8 @@ import (
 	"github.com/commons-cluster/commons/node/backup"
 )
 
-// Backup returns a backup of a small state of a cluster.
-func Backup(t testing.TB, clusterID string, createdAt int64) []byte {
+// Backup returns a backup of a small state of a cluster, whose log ends at an index from 2 on.
+func Backup(t testing.TB, clusterID string, createdAt int64, index uint64) []byte {
 	t.Helper()
 	m := must.Get(fsm.Open(fsm.Options{Dir: t.TempDir()}))(t)
 	data := must.Get(command.EncodeBatch(command.Batch{Stamp: createdAt, Groups: []command.Group{{
@@ -23,7 +23,7 @@ func Backup(t testing.TB, clusterID string, createdAt int64) []byte {
 	servers := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "n1"}}})
 	m.FSM().ApplyBatch([]*raft.Log{
 		{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: servers},
-		{Index: 2, Term: 1, Type: raft.LogCommand, Data: data},
+		{Index: index, Term: 1, Type: raft.LogCommand, Data: data},
 	})
 	e := must.Get(m.Export())(t)
 	var out bytes.Buffer
