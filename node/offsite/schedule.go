@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/node/backup"
 	"github.com/commons-cluster/commons/node/loop"
 	"github.com/commons-cluster/commons/node/pace"
+	"github.com/commons-cluster/commons/node/propose"
 )
 
 const (
@@ -47,10 +49,16 @@ func (s *Schedule) Lead(ctx context.Context) {
 	var lists sync.WaitGroup
 	defer lists.Wait()
 	lists.Go(func() { s.keepList(ctx) })
+	var failed time.Time // begin of the newest run here, if it failed
 	loop.Every(ctx, lookEvery, func(ctx context.Context) {
 		plan, err := s.Plan()
-		if err == nil && plan.due(s.Now()) {
-			if record := s.run(ctx, &plan); ctx.Err() == nil { // or else the next leader makes this run
+		if err == nil && plan.due(s.Now(), failed) {
+			failed = time.Now()
+			record := s.run(ctx, &plan)
+			if record.At > 0 {
+				failed = time.Time{}
+			}
+			if ctx.Err() == nil { // or else the next leader makes this run
 				err = s.Propose(ctx, record)
 			}
 		}
@@ -60,20 +68,32 @@ func (s *Schedule) Lead(ctx context.Context) {
 	})
 }
 
-// due reports whether a run should begin.
-func (p *Plan) due(now time.Time) bool {
-	next := time.UnixMilli(p.Run.Saved).Add(p.Settings.BackupEvery())
-	if retry := time.UnixMilli(p.Run.Began).Add(min(retryAfter, p.Settings.BackupEvery())); p.Run.Failed && retry.After(next) {
-		next = retry
+// due reports whether a run should begin. failed is the begin of the newest run of this leader, by its
+// monotonic clock, or zero if it did not fail: the recorded one may be in the future.
+func (p *Plan) due(now, failed time.Time) bool {
+	every := p.Settings.BackupEvery()
+	retry := min(retryAfter, every)
+	if p.Run.Failed && (age(p.Run.Began, now) < retry || time.Since(failed) < retry) {
+		return false
 	}
-	return p.Settings.BackupURL != "" && !now.Before(next)
+	return p.Settings.BackupURL != "" && age(p.Run.Saved, now) >= every
+}
+
+// age returns the time since an instant, in milliseconds since the epoch. An instant in the future
+// was read from a clock that was ahead, and counts as long ago.
+func age(at int64, now time.Time) time.Duration {
+	if since := now.Sub(time.UnixMilli(at)); since > -propose.MaxAhead {
+		return since
+	}
+	return math.MaxInt64
 }
 
 // run makes a backup, deletes old ones, and returns the record of it. A backup that an earlier leader
 // finished, and could not record, counts as that of this run.
 func (s *Schedule) run(ctx context.Context, plan *Plan) *command.RecordBackup {
-	began := s.Now()
-	record := &command.RecordBackup{Run: began.UnixMilli()}
+	began, start := s.Now(), time.Now()
+	// The state takes no run that began before the recorded one, which may be in the future.
+	record := &command.RecordBackup{Run: max(began.UnixMilli(), plan.Run.Began+1)}
 	store, err := Open(plan.Settings.BackupURL, s.Access)
 	var m Manifest
 	unfinished := false
@@ -81,7 +101,7 @@ func (s *Schedule) run(ctx context.Context, plan *Plan) *command.RecordBackup {
 		m, unfinished, err = s.unrecorded(ctx, store, plan)
 	}
 	prune := func() (oldest int64, err error) {
-		return Prune(ctx, store, s.ClusterID(), int(plan.Settings.BackupKeep), record.Run) //nolint:gosec // bounded by its check
+		return Prune(ctx, store, s.ClusterID(), int(plan.Settings.BackupKeep), began.UnixMilli()) //nolint:gosec // bounded by its check
 	}
 	if err == nil && !m.Complete {
 		if unfinished {
@@ -105,21 +125,23 @@ func (s *Schedule) run(ctx context.Context, plan *Plan) *command.RecordBackup {
 		s.Logger.WarnContext(ctx, "old backups were not deleted", "store", plan.Settings.BackupURL, "error", err)
 	default:
 		s.Logger.InfoContext(ctx, "a backup was saved and read back", "store", plan.Settings.BackupURL, "name", m.Name, "bytes", m.Bytes,
-			"took", s.Now().Sub(began).Round(time.Millisecond).String())
+			"took", time.Since(start).Round(time.Millisecond).String())
 	}
 	return record
 }
 
-// unrecorded returns a whole backup of the schedule that is newer than the recorded ones, and young
-// enough that no other is due, or else the zero value. It reports whether there are unfinished ones.
+// unrecorded returns the newest whole backup of the schedule if it is younger than the recorded one,
+// and no other is due, or else the zero value. It reports whether there are unfinished ones.
 func (s *Schedule) unrecorded(ctx context.Context, store Store, plan *Plan) (m Manifest, unfinished bool, err error) {
 	found, err := List(ctx, store, s.ClusterID())
 	for _, f := range found {
 		unfinished = unfinished || f.Scheduled && !f.Complete
-		fresh := s.Now().Sub(time.UnixMilli(f.CreatedAt)) < plan.Settings.BackupEvery()
-		if f.Complete && f.Scheduled && f.CreatedAt > plan.Run.Saved && fresh {
+		if f.Complete && f.Scheduled {
 			m = f
 		}
+	}
+	if now := s.Now(); age(m.CreatedAt, now) >= min(age(plan.Run.Saved, now), plan.Settings.BackupEvery()) {
+		m = Manifest{}
 	}
 	return m, unfinished, err
 }
@@ -165,10 +187,10 @@ func (s *Schedule) keepList(ctx context.Context) {
 	loop.Every(ctx, lookEvery, func(ctx context.Context) {
 		plan, err := s.Plan()
 		now := version{plan.Settings.BackupURL, plan.Run.Saved, plan.Purges}
-		if err == nil && (now.url == "" || now == stored || s.Now().Sub(tried) < s.ListEvery) {
+		if err == nil && (now.url == "" || now == stored || time.Since(tried) < s.ListEvery) {
 			return
 		}
-		tried = s.Now()
+		tried = time.Now() // by the monotonic clock: the other one may be set
 		if err == nil {
 			err = s.uploadList(ctx, plan.Settings.BackupURL)
 		}

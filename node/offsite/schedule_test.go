@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,12 +27,14 @@ import (
 type place struct {
 	*testing.T
 	store offsite.Store
+	ahead atomic.Int64 // of the cluster's clocks
 
 	mu       sync.Mutex
 	plan     offsite.Plan
 	records  []command.RecordBackup
 	lists    int
-	lost     bool // no record reaches the log
+	log      int64 // its time
+	lost     bool  // no record reaches the log
 	leader   *offsite.Schedule
 	stopLead func()
 }
@@ -48,16 +51,16 @@ func inPlace(t *testing.T, test func(p *place)) {
 		p.plan.Settings.BackupURL, p.plan.Settings.BackupKeep = "file://"+dir, 2
 		p.store = must.Get(offsite.Open(p.plan.Settings.BackupURL, offsite.Access{}))(t)
 		p.leader = &offsite.Schedule{
-			ClusterID: func() string { return own }, Now: time.Now, ListEvery: time.Minute, Logger: slog.New(slog.DiscardHandler),
+			ClusterID: func() string { return own }, Now: p.now, ListEvery: time.Minute, Logger: slog.New(slog.DiscardHandler),
 			Plan: func() (offsite.Plan, error) {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				return p.plan, nil
 			},
 			Backup: func(_ context.Context, w io.Writer) error {
-				at := time.Now().UnixMilli()
+				at := p.now().UnixMilli()
 				if backups[at] == nil {
-					backups[at] = offsitetest.Backup(t, own, at, 2)
+					backups[at] = offsitetest.Backup(t, own, at, uint64(len(backups)+2))
 				}
 				_, err := w.Write(backups[at])
 				return err
@@ -66,7 +69,7 @@ func inPlace(t *testing.T, test func(p *place)) {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				p.lists++
-				return backup.PurgeList{ClusterID: own, CreatedAt: time.Now().UnixMilli()}, nil
+				return backup.PurgeList{ClusterID: own, CreatedAt: p.now().UnixMilli(), Index: uint64(p.lists)}, nil
 			},
 			Propose: func(_ context.Context, payload command.Payload) error {
 				p.mu.Lock()
@@ -77,16 +80,29 @@ func inPlace(t *testing.T, test func(p *place)) {
 				c := payload.(*command.RecordBackup)
 				must.Do(t, command.Check(c))
 				p.records = append(p.records, *c)
-				p.plan.Run.Began, p.plan.Run.Failed = c.Run, c.At == 0
-				if c.At > 0 {
-					p.plan.Run = state.BackupRun{Began: c.Run, Saved: c.At, Oldest: c.Oldest, Problem: c.Problem}
-				}
+				p.apply(c)
 				return nil
 			},
 		}
 		test(p)
 		p.stopLead()
 	})
+}
+
+// now returns the time of the cluster's clocks.
+func (p *place) now() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) }
+
+// apply records a run as the state machine does.
+func (p *place) apply(c *command.RecordBackup) {
+	p.log = max(p.now().UnixMilli(), p.log+1)
+	began := min(c.Run, p.log)
+	if began <= p.plan.Run.Began {
+		return
+	}
+	p.plan.Run.Began, p.plan.Run.Failed, p.plan.Run.Problem = began, c.At == 0, c.Problem
+	if c.At > 0 {
+		p.plan.Run.Saved, p.plan.Run.Oldest = min(c.At, p.log), c.Oldest
+	}
 }
 
 // elect ends the leader and starts the next one.
@@ -191,6 +207,79 @@ func TestFailedRuns(t *testing.T) {
 		p.elect()
 		p.after(10*time.Minute, 3, 2, 1)
 		p.after(aDay-pause, 3, 2, 1)
+	})
+}
+
+// TestClocksThatWereAhead: when clocks that were two days ahead are set right, the leader makes a
+// backup at once, and then one a day, as its successor does. The newest stay, in the order of the log.
+func TestClocksThatWereAhead(t *testing.T) {
+	inPlace(t, func(p *place) {
+		p.ahead.Store(int64(2 * aDay))
+		p.elect()
+		p.after(aDay+someTime, 2, 0, 2)
+		p.ahead.Store(0)
+		p.after(someTime, 3, 0, 2)
+		p.after(aDay-pause, 3, 0, 2)
+		p.elect()
+		p.after(pause, 4, 0, 2)
+		var stay, newest []int64
+		for _, m := range must.Get(offsite.List(p.Context(), p.store, own))(p) {
+			stay = append(stay, m.CreatedAt)
+		}
+		for _, r := range p.records[len(p.records)-2:] {
+			newest = append(newest, r.At)
+		}
+		check.Diff(p, stay, newest, "creation of the backups that stay")
+	})
+}
+
+// TestFailedRunOfClocksThatWereAhead: a run that failed, and is recorded with a time in the future, is
+// repeated after ten minutes, or by the next leader at once.
+func TestFailedRunOfClocksThatWereAhead(t *testing.T) {
+	inPlace(t, func(p *place) {
+		p.leader.Backup = func(context.Context, io.Writer) error { return errors.New("cut off") }
+		p.ahead.Store(int64(2 * aDay))
+		p.elect()
+		p.after(someTime, 1, 1, 0)
+		p.ahead.Store(0)
+		p.after(9*time.Minute, 1, 1, 0)
+		p.after(time.Minute, 2, 2, 0)
+		p.elect()
+		p.after(someTime, 3, 3, 0)
+		p.after(9*time.Minute, 3, 3, 0)
+	})
+}
+
+// TestLostRecordOfClocksThatWereAhead: a backup with a time in the future is not that of the next
+// leader's run.
+func TestLostRecordOfClocksThatWereAhead(t *testing.T) {
+	inPlace(t, func(p *place) {
+		p.ahead.Store(int64(2 * aDay))
+		p.lost = true
+		p.elect()
+		p.after(someTime, 0, 0, 1)
+		p.stopLead()
+		p.ahead.Store(0)
+		p.lost = false
+		p.elect()
+		p.after(someTime, 1, 0, 2)
+		check.Equal(p, time.Since(time.UnixMilli(p.records[0].At)) <= someTime, true, "the backup is new")
+		p.after(aDay-pause, 1, 0, 2)
+	})
+}
+
+// TestListOfPurgesOfClocksThatWereAhead: when the clocks are set right, the leader goes on to upload
+// the list after purges, and it replaces that of before.
+func TestListOfPurgesOfClocksThatWereAhead(t *testing.T) {
+	inPlace(t, func(p *place) {
+		p.ahead.Store(int64(2 * aDay))
+		p.elect()
+		p.after(time.Minute+someTime, 1, 0, 1)
+		p.ahead.Store(0)
+		p.change(func(plan *offsite.Plan) { plan.Purges++ })
+		p.after(2*time.Minute, 2, 0, 2)
+		list := must.Get(offsite.Purges(p.Context(), p.store, own))(p)
+		check.Equal(p, time.UnixMilli(list.CreatedAt).After(time.Now()), false, "the list is dated in the future")
 	})
 }
 

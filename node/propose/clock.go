@@ -18,6 +18,9 @@ const (
 	// median; beyond it the median is used. A step of the clock by more than MaxClockSkew is
 	// detected at the next stamp.
 	MaxClockSkew = 2 * time.Second
+	// MaxAhead is how far a time of the log or the state may be ahead of a node's corrected clock.
+	// Beyond it, the clocks were ahead when it was stamped.
+	MaxAhead = time.Minute
 	// ClockExpiry is how long a measurement is used when the voter no longer answers.
 	// Clocks drift by parts in a million, so an old measurement is still useful: two clocks
 	// alone do not show which of them is wrong.
