@@ -156,6 +156,22 @@ func (h *Health) HouseWarning() string {
 		"register each (POST /api/agents) and keep its edit_key, or take it out of the flag", strings.Join(free, ", "))
 }
 
+// TimeWarning is the warning that the time of the log is ahead of the clocks; "" otherwise.
+func (h *Health) TimeWarning() string {
+	v := h.src.Machine.View()
+	defer v.Release()
+	if !h.IsAhead(v.Time()) {
+		return ""
+	}
+	return fmt.Sprintf("the time of the log is %v ahead of the clocks, which were ahead earlier: until they reach it, new entries have its date, and what ends or is due at a time waits; "+
+		"see CommonsTimeAhead in the manual",
+		fromMillis(float64(v.Time()-h.now())).Round(time.Second))
+}
+
+// IsAhead reports whether an instant, in milliseconds since the epoch, was stamped by clocks that
+// were ahead.
+func (h *Health) IsAhead(at int64) bool { return at > h.now()+propose.MaxAhead.Milliseconds() }
+
 // tokenNotice is how long before its end the last token with the role admin is warned about.
 const tokenNotice = 14 * 24 * time.Hour
 
@@ -165,7 +181,7 @@ func (h *Health) TokenWarning() string {
 	v := h.src.Machine.View()
 	defer v.Release()
 	end, err := v.LastAdminEnd()
-	if err != nil || end == 0 || end > h.now()+tokenNotice.Milliseconds() {
+	if err != nil || end == 0 || end > max(h.now(), v.Time())+tokenNotice.Milliseconds() {
 		return ""
 	}
 	return "the last moderator's token with the role admin ends at " + time.UnixMilli(end).UTC().Format(time.RFC3339) +

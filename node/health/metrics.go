@@ -157,7 +157,8 @@ func (h *Health) conditionGauges() []gauge {
 		},
 		truth("certificate_rejected", "1 while the files hold a new certificate that cannot be used.", func() bool { return h.cfg.Certificate.Rejected() != "" }),
 		truth("slow", "1 while this node's disk or processor is too slow to lead.", h.Slow),
-		inState(h, "last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.", perSecond, (*view.View).LastBackup),
+		inState(h, "log_timestamp_seconds", "Time of the newest log entry that this node has applied.", perSecond, func(v *view.View) (int64, error) { return v.Time(), nil }),
+		inState(h, "last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was, or by clocks that were ahead.", perSecond, h.lastBackup),
 		inState(h, "backup_every_seconds", "Time between two scheduled backups; 0 without a schedule.", perSecond, func(v *view.View) (uint64, error) {
 			set, err := v.Settings()
 			if set.BackupURL == "" {
@@ -179,17 +180,25 @@ func (h *Health) conditionGauges() []gauge {
 		inState(h, "budget_bytes", "What all senders together may write in a day of UTC; 0: as much as they want.", 1, func(v *view.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err }),
 		inState(h, "budget_used_bytes", "What was written today, in UTC.", 1, func(v *view.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err }),
 		inState(h, "reports_open", "Reports that wait for a moderator.", 1, func(v *view.View) (int64, error) { n, _ := v.OpenReports(); return int64(n), nil }),
-		inState(h, "reports_oldest_seconds", "For how long the oldest report has waited for a moderator; 0: none waits.", perSecond, func(v *view.View) (int64, error) {
-			n, oldest := v.OpenReports()
-			if n == 0 {
-				return 0, nil
-			}
-			return max(0, h.now()-oldest), nil
-		}),
+		inState(h, "reports_oldest_timestamp_seconds", "When the oldest report that waits for a moderator came; 0: none waits.", perSecond, func(v *view.View) (int64, error) { _, oldest := v.OpenReports(); return oldest, nil }),
 		inState(h, "admin_token_expiry_timestamp_seconds", "When the last moderator's token with the role admin ends or has ended; 0 when none was made.", perSecond, (*view.View).LastAdminEnd),
 		inState(h, "reports_rejected", "Reports that there was no room for, since the cluster began.", 1, (*view.View).RejectedReports),
 		inState(h, "budget_senders", "Senders, networks and names that wrote today, in UTC.", 1, func(v *view.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err }),
 	}
+}
+
+// lastBackup returns when the newest backup was begun. The state keeps the latest begin: if the clocks
+// were ahead then, that of the schedule counts, which later runs replace.
+func (h *Health) lastBackup(v *view.View) (int64, error) {
+	at, err := v.LastBackup()
+	if err != nil || !h.IsAhead(at) {
+		return at, err
+	}
+	run, err := v.BackupRun()
+	if h.IsAhead(run.Saved) {
+		return 0, err
+	}
+	return run.Saved, err
 }
 
 // now is the time of the cluster in milliseconds since the epoch.

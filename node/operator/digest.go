@@ -179,6 +179,12 @@ func (o *Operator) recordBackup(ctx context.Context, saved admin.SavedBackup) (a
 	if _, _, err := o.cfg.Pipeline.Propose(ctx, command.Sender{}, body); err != nil {
 		return answer, rejectf(http.StatusServiceUnavailable, "whether it was recorded is not known: %v", err)
 	}
+	v := o.cfg.Machine.View()
+	defer v.Release()
+	if last, err := v.LastBackup(); err == nil && o.cfg.Health.IsAhead(last) {
+		return answer, rejectf(http.StatusConflict, "it counts one of %s, when the clocks were ahead, and counts backups by hand from then on; those of a schedule count at once",
+			time.UnixMilli(last).UTC().Format(time.RFC3339))
+	}
 	o.cfg.Logger.InfoContext(ctx, "a backup was saved", "begun", time.UnixMilli(saved.CreatedAt).UTC().Format(time.RFC3339), "by", cluster.PeerID(ctx))
 	return answer, nil
 }
