@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Pauses between two snapshots for one server. Raft makes none: to a server that takes a
-// snapshot and rejects the entries after it, it would send another one at once.
+// Pauses between two snapshots for one server. Raft would send the next one at once to a
+// server that takes a snapshot and rejects the entries after it.
 const (
 	minSnapshotPause = time.Second
 	maxSnapshotPause = time.Minute
@@ -101,8 +101,8 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	return err
 }
 
-// observedReader records whether it was read: nothing is sent to a server that is out of
-// reach, and the next attempt need not wait.
+// observedReader records whether it was read. It is not if the server is out of reach: the
+// next attempt then need not wait.
 type observedReader struct {
 	io.Reader
 	begun bool

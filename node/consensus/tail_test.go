@@ -64,8 +64,8 @@ func newTail(t *testing.T, last uint64, trailing bool) (*queueNode, *raft.Networ
 }
 
 // TestTailBehindASnapshot: a leader's snapshot ends with entry 4 of term 6. The node has
-// entries of term 5 there and behind it, which nobody has acknowledged. It takes what
-// follows the snapshot, and meanwhile has no vote for a server with the old entries.
+// entries of term 5 there and behind it, which were never committed. It takes the entries
+// that follow the snapshot, and until then has no vote for a server with the old ones.
 func TestTailBehindASnapshot(t *testing.T) {
 	for _, last := range []uint64{3, 4, 5, 9} {
 		for _, trailing := range []bool{false, true} {

@@ -345,8 +345,8 @@ func (m *raftModel) settle(t *rapid.T) {
 	m.end = index
 }
 
-// deleteTail deletes entries that are not committed. It returns the first one, 0 if none
-// was or may be deleted.
+// deleteTail deletes entries that are not committed. It returns the first one, 0 after an
+// error or if all are committed.
 func (m *raftModel) deleteTail(t *rapid.T) uint64 {
 	floor := max(m.commit, m.snapshot) + 1
 	if m.end < floor {
