@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type conn struct {
 	net.Conn
 	set     *connSet
 	inbound bool
+	heard   atomic.Int64 // when bytes last arrived, in nanoseconds since the begin of the set
 
 	// Set under set.mu when the handshake is done.
 	peer      string // server id
@@ -27,6 +29,15 @@ type conn struct {
 	via       any    // HTTP transport that it belongs to
 }
 
+// Read notes when the peer was last heard.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.heard.Store(int64(time.Since(c.set.begun)))
+	}
+	return n, err
+}
+
 func (c *conn) Close() error {
 	c.set.remove(c)
 	return c.Conn.Close()
@@ -34,14 +45,33 @@ func (c *conn) Close() error {
 
 // connSet holds every connection of a port.
 type connSet struct {
+	begun time.Time
+
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
-	inbound map[string]int // established, by server id
+	inbound map[string]int       // established, by server id
+	heard   map[string]time.Time // when servers were last heard on connections that have ended, by id
 	closed  bool
 }
 
 func newConnSet() *connSet {
-	return &connSet{conns: make(map[*conn]struct{}), inbound: make(map[string]int)}
+	return &connSet{begun: time.Now(), conns: make(map[*conn]struct{}), inbound: make(map[string]int), heard: make(map[string]time.Time)}
+}
+
+// lastHeard returns when a server was last heard, or the begin of the set.
+func (s *connSet) lastHeard(serverID string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.begun
+	if ended, ok := s.heard[serverID]; ok {
+		last = ended
+	}
+	for c := range s.conns {
+		if at := s.begun.Add(time.Duration(c.heard.Load())); c.peer == serverID && at.After(last) {
+			last = at
+		}
+	}
+	return last
 }
 
 // add tracks a raw connection. It returns nil if the set is closed.
@@ -83,7 +113,16 @@ func (s *connSet) remove(c *conn) {
 		return
 	}
 	delete(s.conns, c)
-	if !c.inbound || c.peer == "" {
+	if c.peer == "" {
+		return
+	}
+	if at := s.begun.Add(time.Duration(c.heard.Load())); at.After(s.heard[c.peer]) {
+		if _, known := s.heard[c.peer]; !known && len(s.heard) >= MaxBookEntries {
+			dropOldest(s.heard, func(at time.Time) time.Time { return at })
+		}
+		s.heard[c.peer] = at
+	}
+	if !c.inbound {
 		return
 	}
 	if s.inbound[c.peer]--; s.inbound[c.peer] == 0 {

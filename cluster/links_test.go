@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
@@ -267,6 +268,52 @@ func TestRemovedSecretLosesItsConnections(t *testing.T) {
 		t.Error("it still works")
 	}
 	b.wantNeither(t, "a-1", "another cluster secret")
+}
+
+// TestLastHeard: only bytes of a server itself count, also on connections that have ended.
+func TestLastHeard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		set, begun := newConnSet(), time.Now()
+		hears := func(peer string) *conn { // a second later
+			near, far := net.Pipe()
+			t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+			c := set.add(near, peer == "c-1")
+			if peer != "" {
+				set.establish(c, func(c *conn) { c.peer = peer })
+			}
+			time.Sleep(time.Second)
+			go func() { _, _ = far.Write([]byte("x")) }()
+			must.Get(io.ReadFull(c, make([]byte, 1)))(t)
+			return c
+		}
+		heard := func(serverID string, want time.Duration) {
+			t.Helper()
+			check.Equal(t, set.lastHeard(serverID).Sub(begun), want, "last heard %s", serverID)
+		}
+		heard("b-1", 0)
+		first := hears("b-1")
+		heard("b-1", time.Second)
+		second := hears("b-1")
+		_ = second.Close()
+		heard("b-1", 2*time.Second)
+		_ = first.Close()
+		heard("b-1", 2*time.Second)
+		hears("") // before its handshake
+		_ = hears("c-1").Close()
+		time.Sleep(time.Hour)
+		heard("b-1", 2*time.Second)
+		heard("c-1", 4*time.Second)
+		heard("d-1", 0)
+		for i := range 2 * MaxBookEntries {
+			c := set.add(first.Conn, false)
+			c.heard.Store(int64(2*time.Hour) + int64(i))
+			set.establish(c, func(c *conn) { c.peer = fmt.Sprint(i) })
+			set.remove(c)
+		}
+		check.Equal(t, len(set.heard), MaxBookEntries, "servers remembered")
+		heard(fmt.Sprint(2*MaxBookEntries-1), 2*time.Hour+(2*MaxBookEntries-1)*time.Nanosecond)
+	})
 }
 
 func TestConnectionsPerPeerAreBounded(t *testing.T) {

@@ -454,7 +454,7 @@ func (n *Node) openParts() (err error) {
 		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
 		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger, Logs: &n.logs, Metrics: n.registry, Flags: n.cfg.Flags(),
-		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, Requests: n.requests, NewEditKey: op.NewEditKey, Moderate: n.moderate, Purges: n.purge.Status, Store: n.cfg.Access, Shutdown: n.Shutdown,
+		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, LastHeard: n.port.LastHeard, Requests: n.requests, NewEditKey: op.NewEditKey, Moderate: n.moderate, Purges: n.purge.Status, Store: n.cfg.Access, Shutdown: n.Shutdown,
 	})
 	n.backups = &offsite.Schedule{
 		Access: n.cfg.Access, ClusterID: n.dataKey.ClusterID, Plan: n.backupPlan, Now: n.pipeline.Clocks().Corrected,

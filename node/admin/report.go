@@ -245,6 +245,10 @@ type Server struct {
 	Alive  bool        `json:"alive"`            // in gossip
 	Report *NodeReport `json:"report,omitempty"` // nil if it did not answer
 	Error  string      `json:"error,omitempty"`  // the reason why it did not answer
+	// SilentMillis is the time since the asked node last heard it, or since that node's start. It is
+	// 0 if the server answered.
+	SilentMillis int64 `json:"silentMs,omitempty"`
+	HeardAt      int64 `json:"heardAt,omitempty"` // begin of that time, milliseconds since the epoch
 }
 
 // ClusterReport is the whole cluster as one node sees it.

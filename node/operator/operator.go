@@ -51,9 +51,10 @@ type Config struct {
 	Metrics  prometheus.Gatherer // the same as for /metrics
 	Flags    map[string]string   // the node's configuration
 
-	Work       context.Context //nolint:containedctx // ends before the state is closed; bounds long reads of it
-	ClusterID  func() string   // of this node, empty before it has one
-	Requests   func() uint64   // public requests that were answered
+	Work       context.Context                 //nolint:containedctx // ends before the state is closed; bounds long reads of it
+	ClusterID  func() string                   // of this node, empty before it has one
+	LastHeard  func(serverID string) time.Time // when a server's bytes last arrived, or this node's start
+	Requests   func() uint64                   // public requests that were answered
 	NewEditKey func() (key string, hash []byte)
 	Moderate   func(admin.Moderation) (status int, answer []byte) // an operation of moderation for the operator
 	Purges     func() (purge.Status, error)                       // how far purged texts are erased from this node's disk
@@ -156,7 +157,7 @@ func (o *Operator) onLeader(h http.HandlerFunc) http.HandlerFunc {
 		case leader == o.cfg.ServerID:
 			h(w, r)
 		case leader == "":
-			o.reject(w, rejectf(http.StatusServiceUnavailable, "no leader is known at %s; see `commons members`, and repeat", o.cfg.ServerID))
+			o.reject(w, rejectf(http.StatusServiceUnavailable, "no leader is known at %s; see `commons status`, and repeat", o.cfg.ServerID))
 		case r.Header.Get(admin.HeaderPassedOn) != "":
 			o.reject(w, rejectf(http.StatusMisdirectedRequest, "leadership is moving; repeat"))
 		default:

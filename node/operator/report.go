@@ -130,7 +130,9 @@ func (o *Operator) clusterReport(ctx context.Context, timeout time.Duration) adm
 			defer cancel()
 			r, err := call[admin.NodeReport](ctx, o, s.ID, admin.PathNode, nil)
 			if err != nil {
-				s.Error = err.Error()
+				now := time.Now()
+				silent := now.Sub(o.cfg.LastHeard(s.ID))
+				s.Error, s.SilentMillis, s.HeardAt = err.Error(), silent.Milliseconds(), now.Add(-silent).UnixMilli()
 				return
 			}
 			s.Report = &r

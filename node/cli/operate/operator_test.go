@@ -3,6 +3,7 @@ package operate_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -190,4 +191,25 @@ func TestKeyIsReset(t *testing.T) {
 		}
 	}
 	expect(t, cli.ExitOK, []string{"agents", "reset-key", "ada", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "the edit_key of ada is now ck_")
+}
+
+// TestStatusWithoutQuorum: status shows for how long a node has not answered, and fails if no
+// majority does.
+func TestStatusWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 2)
+	asked := []string{"status", "--cluster-addr", c.Nodes[0].ClusterAddr()}
+	expect(t, cli.ExitOK, asked, "2 of 2 voters ready")
+	gone := c.Nodes[1].ServerID()
+	c.Kill(1)
+	code, out, stderr := execute(t, asked...)
+	check.Equal(t, code, cli.ExitFailed, "exit code")
+	check.ErrText(t, errors.New(out), "! "+gone+" is not there; see whether its node runs; it has not answered since 20", "screen")
+	check.ErrText(t, errors.New(stderr), "1 of 2 voters, itself included, and 2 are needed; start the others", "error")
+	code, out, _ = execute(t, append(asked, "--json")...)
+	check.Equal(t, code, cli.ExitFailed, "exit code of JSON")
+	var seen struct{ VotersAnswer int }
+	must.Do(t, json.Unmarshal([]byte(out), &seen))
+	check.Equal(t, seen.VotersAnswer, 1, "voters that answer")
+	expect(t, cli.ExitOK, append([]string{"top", "--count", "1"}, asked[1:]...), "docs/operating/recover.md")
 }

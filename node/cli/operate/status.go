@@ -33,7 +33,8 @@ func (c *statusCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if err := w.look(ctx); err != nil {
 		return err
 	}
-	return terminal.Show(std.Out, c.JSON, w.overview(), statusText(w.overview()))
+	seen := w.overview()
+	return errors.Join(terminal.Show(std.Out, c.JSON, seen, statusText(seen)), seen.lost())
 }
 
 // watcher keeps the two newest reports of a cluster.
@@ -58,6 +59,7 @@ type overview struct {
 	Term           uint64       `json:"term"`
 	Voters         int          `json:"voters"`
 	VotersReady    int          `json:"votersReady"`
+	VotersAnswer   int          `json:"votersAnswer"`   // that the asked node reaches, itself included
 	MayFail        int          `json:"mayFail"`        // voters that may be lost while a quorum stays
 	Rejected       string       `json:"writesRefused"`  // the reason why no server accepts writes; empty if one does
 	WritesPerSec   float64      `json:"writesPerSec"`   // commands applied
@@ -88,8 +90,11 @@ func (w *watcher) overview() *overview {
 		}
 		if r := s.Report; r != nil {
 			p.Term = max(p.Term, r.Term)
-			if r.Ready && s.Part == admin.Voter {
-				p.VotersReady++
+			if s.Part == admin.Voter {
+				p.VotersAnswer++
+				if r.Ready {
+					p.VotersReady++
+				}
 			}
 			rate.Behind = newest - r.Applied
 			if s.Part != admin.Outside {
@@ -104,9 +109,23 @@ func (w *watcher) overview() *overview {
 		p.RequestsPerSec += rate.Requests
 		p.Rates = append(p.Rates, rate)
 	}
-	p.MayFail = max(p.VotersReady-(p.Voters/2+1), 0)
+	p.MayFail = max(p.VotersReady-p.quorum(), 0)
 	p.Rejected = rejectedEverywhere(&w.now)
 	return p
+}
+
+// quorum returns the number of voters that are a majority.
+func (p *overview) quorum() int { return p.Voters/2 + 1 }
+
+const quorumManual = "docs/operating/recover.md" // page of the manual
+
+// lost returns the error of a cluster of which too few voters answer, or nil.
+func (p *overview) lost() error {
+	if p.Voters == 0 || p.VotersAnswer >= p.quorum() { // without voters, the asked node waits for a cluster
+		return nil
+	}
+	return fmt.Errorf("no quorum: %s reaches %d of %d voters, itself included, and %d are needed; start the others, and do nothing else as long as they may come back: %s of the manual",
+		p.AskedNode, p.VotersAnswer, p.Voters, p.quorum(), quorumManual)
 }
 
 // rejectedEverywhere returns the reason why no server of the configuration accepts writes,
@@ -223,12 +242,20 @@ func conditionsText(servers []admin.Server) string {
 	return text + "\n" + strings.Join(flags, "\n")
 }
 
-// silence explains why a server has no report. If gossip still sees the server, it is running.
+// gossipNotices is the longest time after which gossip has noticed that a process has ended.
+const gossipNotices = 20 * time.Second
+
+// silence explains why a server has no report. If gossip still sees the server after a time, it is
+// running.
 func silence(s *admin.Server) string {
-	if s.Alive {
-		return s.Error + "; gossip still hears of it: the process is stopped, gets no processor time, or its disk hangs"
+	text, silent := s.Error, time.Duration(s.SilentMillis)*time.Millisecond
+	if silent > 0 {
+		text += fmt.Sprintf("; it has not answered since %s (%v)", terminal.TimeText(s.HeardAt), silent.Round(time.Second))
 	}
-	return s.Error
+	if s.Alive && silent > gossipNotices {
+		text += "; gossip still hears of it: the process is stopped, gets no processor time, or its disk hangs"
+	}
+	return text
 }
 
 func rejectedText(r *admin.NodeReport) string {
@@ -327,7 +354,12 @@ func (c *topCommand) Run(ctx context.Context, std terminal.Streams) error {
 			}
 			shown++
 		default:
-			s.Show(statusText(w.overview()) + "\n")
+			seen := w.overview()
+			text := statusText(seen) + "\n"
+			if err := seen.lost(); err != nil {
+				text += err.Error() + "\n"
+			}
+			s.Show(text)
 			shown++
 		}
 		select {

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,9 +55,9 @@ func someCluster() admin.ClusterReport {
 		Servers: []admin.Server{
 			{ID: "a-1", Part: admin.Voter, Alive: true, Report: leader},
 			{ID: "b-2", Part: admin.Voter, Alive: true, Report: late},
-			{ID: "c-3", Part: admin.Voter, Error: "c-3 does not answer in time"},
+			{ID: "c-3", Part: admin.Voter, Error: "c-3 is not there", Alive: true, SilentMillis: 6_200, HeardAt: 1_700_000_000_000},
 			{ID: "d-4", Part: admin.Outside, Alive: true, Report: reported("d-4", "follower", 0)},
-			{ID: "e-5", Part: admin.NonVoter, Alive: true, Error: "e-5 does not answer in time"},
+			{ID: "e-5", Part: admin.NonVoter, Alive: true, Error: "e-5 does not answer in time", SilentMillis: 34_000, HeardAt: 1_700_000_000_000},
 		},
 	}
 }
@@ -98,6 +99,34 @@ func TestRejectedEverywhere(t *testing.T) {
 	}
 	report.Servers[0].Report = nil
 	check.Equal(t, rejectedEverywhere(&report), "no server answers", "none answers, and the screen")
+}
+
+// TestLostQuorum: too few voters answer, and status names a page of the manual that is there.
+func TestLostQuorum(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*admin.ClusterReport)
+		says   string // empty for no error
+	}{
+		"two of three":         {func(*admin.ClusterReport) {}, ""},
+		"one of three":         {func(r *admin.ClusterReport) { r.Servers[0].Report = nil }, "b-2 reaches 1 of 3 voters, itself included, and 2 are needed"},
+		"others do not count":  {func(r *admin.ClusterReport) { r.Servers[0].Report, r.Servers[4].Report = nil, r.Servers[0].Report }, "1 of 3 voters"},
+		"two of four":          {func(r *admin.ClusterReport) { r.Servers[4].Part = admin.Voter }, "2 of 4 voters, itself included, and 3 are needed"},
+		"not in a cluster yet": {func(r *admin.ClusterReport) { r.Servers = r.Servers[3:] }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := someCluster()
+			tc.change(&report)
+			err := (&watcher{now: report}).overview().lost()
+			if tc.says == "" {
+				check.Err(t, err, nil, "quorum")
+				return
+			}
+			check.ErrText(t, err, tc.says, "quorum")
+			check.ErrText(t, err, quorumManual, "quorum")
+		})
+	}
+	_, err := os.Stat(filepath.Join("../../..", quorumManual))
+	check.Err(t, err, nil, "page of the manual")
 }
 
 // TestHealthExitCode holds that the command fails for each server that is not well,
