@@ -178,7 +178,7 @@ func TestNobodyReadsTheLog(t *testing.T) {
 	}
 }
 
-// TestDevOutlivesItsReader: `commons dev` starts nodes again although nobody reads that it does.
+// TestDevOutlivesItsReader: `commons dev` starts nodes again after the reader of its output has ended.
 func TestDevOutlivesItsReader(t *testing.T) {
 	t.Parallel()
 	const ports = 3

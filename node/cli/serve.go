@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/commons-cluster/commons/node"
@@ -34,6 +35,7 @@ func (c *serveCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if err != nil {
 		return err
 	}
+	slog.SetDefault(logger) // for libraries, which would write to stderr themselves
 	ctx, stop := terminal.UntilSignal(ctx)
 	defer stop()
 	outlived, stopOutliving := context.WithCancel(context.WithoutCancel(ctx)) // also while it ends

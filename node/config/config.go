@@ -117,7 +117,7 @@ type Config struct {
 
 	Version    string        `kong:"-"` // of the program, shown to operators and other nodes
 	Build      string        `kong:"-"` // distinguishes builds, also of one version; see api.Config
-	LogDropped func() uint64 `kong:"-"` // returns the number of log lines that were dropped; nil means none
+	LogDropped func() uint64 `kong:"-"` // returns the number of log lines that were dropped; nil if they are not counted
 	Tuning     Tuning        `kong:"-"` // sizes and intervals that only tests change
 }
 

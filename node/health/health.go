@@ -37,7 +37,7 @@ type Config struct {
 	Abandon   func(error)                              // ends the node because its disk hangs
 	Around    func(what string, do func() error) error // runs each write; nil means a plain call
 	DiskSpace func() (free, size uint64, err error)    // of the disk; nil asks the system
-	// LogDropped returns the number of log lines that were dropped since the start; nil means none.
+	// LogDropped returns the number of log lines that were dropped since the start. It is nil if they are not counted.
 	LogDropped func() uint64
 }
 

@@ -47,7 +47,7 @@ type options struct {
 	flags            []string
 	kills            int
 	logsOnDisks      bool // each voter's log is a file on its own disk
-	unread           bool // nobody reads the nodes' logs
+	unread           bool // the log of each node is a pipe that is not read
 	keep             bool
 }
 

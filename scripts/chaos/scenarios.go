@@ -104,7 +104,7 @@ var scenarios = map[string][]event{
 }
 
 // logsOnDisks is the scenario in which each voter's log is a file on its own disk. In those that end
-// with logsUnread, nobody reads the logs, and the nodes log their requests.
+// with logsUnread, each log is a pipe without a reader, and the nodes log their requests.
 const (
 	logsOnDisks = "leader's disk hangs with its log on it"
 	logsUnread  = "nobody reads the logs"

@@ -211,7 +211,7 @@ type Node struct {
 	HTTP    string            // host:port
 	URL     string            // of HTTP, without a slash at the end
 	Private string            // host:port of the private port
-	Unread  bool              // its output goes to a pipe that nobody reads, and its log stays empty
+	Unread  bool              // its output goes to a pipe that is not read, and its log stays empty
 
 	run  *Run
 	pipe *os.File // the end of the pipe to read from, which stays open

@@ -3,7 +3,6 @@ package terminal
 import (
 	"context"
 	"io"
-	"log"
 	"os"
 	"os/signal"
 	"sync"
@@ -32,7 +31,7 @@ type Output struct {
 	closed   bool
 	dropped  uint64
 	reported uint64
-	report   func(dropped uint64) // see onResume; nil reports nothing
+	report   func(dropped uint64) // see onResume; it may be nil
 }
 
 func newOutput(to io.Writer) *Output {
@@ -142,7 +141,6 @@ func (s Streams) Detached() (detached Streams, end func()) {
 	errs, restoreErr := detach(s.Err)
 	if _, is := s.Err.(*os.File); is {
 		signal.Ignore(syscall.SIGPIPE) // a write of a library to a pipe without a reader fails instead
-		log.SetOutput(errs)            // as the log of libraries
 	}
 	return Streams{In: s.In, Out: outs, Err: errs}, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
