@@ -40,13 +40,14 @@ func (s hostStreams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Con
 
 // trio is a cluster of three in virtual time. Node a leads.
 type trio struct {
+	*testing.T
 	net     *simnet.Net
 	a, b, c *queueNode
 }
 
 // virtualTrio runs a test of a cluster of three in virtual time, in which no node may end by
 // itself. The test may leave goroutines of Raft behind that wait forever.
-func virtualTrio(t *testing.T, test func(t *testing.T, c *trio)) {
+func virtualTrio(t *testing.T, test func(c *trio)) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil && !strings.Contains(fmt.Sprint(r), "main bubble goroutine has exited") {
@@ -68,7 +69,7 @@ func virtualTrio(t *testing.T, test func(t *testing.T, c *trio)) {
 		must.Do(t, nodes[0].BootstrapCluster(raft.Configuration{Servers: servers}).Error())
 		leader, others := leads(t, nodes...)
 		mustApply(t, leader, "before", nodes...)
-		test(t, &trio{network, leader, others[0], others[1]})
+		test(&trio{t, network, leader, others[0], others[1]})
 		for _, n := range nodes {
 			check.Equal(t, len(n.abandoned), 0, "the reasons left for an end of %s", n.id)
 		}
@@ -84,9 +85,9 @@ func (c *trio) cutOff(n *queueNode) {
 }
 
 // moveTo has a node stand for election until it leads.
-func (c *trio) moveTo(t *testing.T, to *queueNode) {
-	t.Helper()
-	wait(t, "it does not lead", func() bool {
+func (c *trio) moveTo(to *queueNode) {
+	c.Helper()
+	wait(c.T, "it does not lead", func() bool {
 		_ = c.a.transport.askToStand(raft.ServerID(to.id), c.a.id)
 		time.Sleep(testElection)
 		return to.Leads()
@@ -119,86 +120,86 @@ func (n *queueNode) endWrite() {
 // TestTransferToALaggingServer: a server that was cut off under load is elected at once: it
 // has the whole log before it stands for election.
 func TestTransferToALaggingServer(t *testing.T) {
-	virtualTrio(t, func(t *testing.T, c *trio) {
+	virtualTrio(t, func(c *trio) {
 		term := c.a.CurrentTerm()
 		defer load(c.a)()
 		c.cutOff(c.b)
 		time.Sleep(2 * testElection)
 		c.net.Heal()
-		must.Do(t, c.a.HandOver(c.b.id))
-		wait(t, "it does not lead", c.b.Leads)
-		check.Equal(t, c.b.CurrentTerm(), term+1, "the term")
-		check.Err(t, c.a.HandOver(c.b.id), raft.ErrNotLeader, "a transfer by a node that follows")
+		must.Do(c.T, c.a.HandOver(c.b.id))
+		wait(c.T, "it does not lead", c.b.Leads)
+		check.Equal(c.T, c.b.CurrentTerm(), term+1, "the term")
+		check.Err(c.T, c.a.HandOver(c.b.id), raft.ErrNotLeader, "a transfer by a node that follows")
 	})
 }
 
 // TestTransferToASilentServer: while a server is asked that has the whole log and does not
 // answer, commands and further transfers are rejected. Afterwards commands are accepted.
 func TestTransferToASilentServer(t *testing.T) {
-	virtualTrio(t, func(t *testing.T, c *trio) {
+	virtualTrio(t, func(c *trio) {
 		c.cutOff(c.b)
 		ended := make(chan error, 1)
 		go func() { ended <- c.a.HandOver(c.b.id) }()
 		time.Sleep(testElection / 2)
-		check.Err(t, c.a.Apply([]byte("during"), testPatience).Error(), raft.ErrLeadershipTransferInProgress, "a command")
-		check.Err(t, c.a.HandOver(c.c.id), raft.ErrLeadershipTransferInProgress, "another transfer")
+		check.Err(c.T, c.a.Apply([]byte("during"), testPatience).Error(), raft.ErrLeadershipTransferInProgress, "a command")
+		check.Err(c.T, c.a.HandOver(c.c.id), raft.ErrLeadershipTransferInProgress, "another transfer")
 		if <-ended == nil {
-			t.Error("a server leads that is cut off")
+			c.Error("a server leads that is cut off")
 		}
-		mustApply(t, c.a, "after", c.a, c.c)
+		mustApply(c.T, c.a, "after", c.a, c.c)
 	})
 }
 
 // TestTransfersToASlowDisk: a leader tries to hand its leadership to a follower on a disk
-// that ends a write before each attempt. It takes writes after each attempt, and when it has
+// that ends one write between two attempts. It takes writes after each attempt, and when it has
 // lost the leadership and leads again.
 func TestTransfersToASlowDisk(t *testing.T) {
-	virtualTrio(t, func(t *testing.T, c *trio) {
+	virtualTrio(t, func(c *trio) {
 		c.b.hold()
 		end := load(c.a)
 		time.Sleep(testElection / 2) // b has to write entries, not its vote
 		for range 8 {
 			if err := c.a.HandOver(c.b.id); err == nil {
-				t.Fatal("a follower leads that stores no entries")
+				c.Fatal("a follower leads that stores no entries")
 			}
-			mustApply(t, c.a, "behind an attempt", c.a, c.c)
+			mustApply(c.T, c.a, "behind an attempt", c.a, c.c)
 			c.b.endWrite()
 			time.Sleep(testElection / 10)
 		}
 		end()
-		c.moveTo(t, c.c)
+		c.moveTo(c.c)
 		time.Sleep(maxHandOff)
 		close(*c.b.held.Swap(nil))
-		c.moveTo(t, c.a)
-		mustApply(t, c.a, "after", c.a, c.b, c.c)
+		c.moveTo(c.a)
+		mustApply(c.T, c.a, "after", c.a, c.b, c.c)
 	})
 }
 
 // stick has Raft wait without end in a transfer of leadership to b, which is cut off. Raft
 // decides by chance whether a later term is concerned.
-func (c *trio) stick(t *testing.T, inALaterTerm bool) {
-	t.Helper()
+func (c *trio) stick(inALaterTerm bool) {
+	c.Helper()
 	transfer := func() raft.Future {
 		return c.a.LeadershipTransferToServer(raft.ServerID(c.b.id), raft.ServerAddress(c.b.id))
 	}
 	for range 40 {
 		if transfer().Error() == nil {
-			t.Fatal("a server leads that is cut off")
+			c.Fatal("a server leads that is cut off")
 		}
 		time.Sleep(testElection)
-		check.Equal(t, len(c.a.abandoned), 0, "reasons for an end after one transfer")
+		check.Equal(c.T, len(c.a.abandoned), 0, "reasons for an end after one transfer")
 		transfer()
 		time.Sleep(testElection / 10)
 		if inALaterTerm {
-			c.moveTo(t, c.c)
+			c.moveTo(c.c)
 			time.Sleep(maxHandOff)
-			c.moveTo(t, c.a)
+			c.moveTo(c.a)
 		}
 		if errors.Is(c.a.Apply(nil, testPatience).Error(), raft.ErrLeadershipTransferInProgress) {
 			return
 		}
 	}
-	t.Fatal("Raft accepts commands after its transfers")
+	c.Fatal("Raft accepts commands after its transfers")
 }
 
 // TestLeaderThatTakesNoWrites: Raft rejects every command of a leader, because it waits
@@ -206,16 +207,16 @@ func (c *trio) stick(t *testing.T, inALaterTerm bool) {
 func TestLeaderThatTakesNoWrites(t *testing.T) {
 	for name, later := range map[string]bool{"in the same term": false, "in a later term": true} {
 		t.Run(name, func(t *testing.T) {
-			virtualTrio(t, func(t *testing.T, c *trio) {
+			virtualTrio(t, func(c *trio) {
 				c.cutOff(c.b)
-				mustApply(t, c.a, "b lacks it", c.a, c.c)
+				mustApply(c.T, c.a, "b lacks it", c.a, c.c)
 				time.Sleep(maxHandOff + raftIOTimeout) // the sender to b repeats its request
-				c.stick(t, later)
+				c.stick(later)
 				select {
 				case err := <-c.a.abandoned:
-					check.Err(t, err, ErrRejects, "the reason")
+					check.Err(c.T, err, ErrRejects, "the reason")
 				case <-time.After(testPatience):
-					t.Error("it leads on")
+					c.Error("it leads on")
 				}
 			})
 		})

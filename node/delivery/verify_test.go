@@ -102,7 +102,7 @@ func TestChecksThatAreNotMade(t *testing.T) {
 	}
 }
 
-// TestVerificationsAfterAStepOfTheClock: a clock that was ahead, and is set right, keeps nobody from
+// TestVerificationsAfterAStepOfTheClock: a clock that was ahead, and is set right, keeps no sender from
 // verifications for longer than their window.
 func TestVerificationsAfterAStepOfTheClock(t *testing.T) {
 	var ahead atomic.Int64
