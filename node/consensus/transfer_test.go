@@ -1,10 +1,8 @@
 package consensus
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,24 +17,6 @@ import (
 
 // testElection is the election timeout of the nodes in virtual time.
 const testElection = time.Second
-
-// hostStreams is the stream layer of a host in a simulated network.
-type hostStreams struct {
-	net.Listener
-	host simnet.Host
-}
-
-func streamsAt(t *testing.T, network *simnet.Net, name string) hostStreams {
-	t.Helper()
-	host := network.Host(name)
-	return hostStreams{must.Get(host.Listen(t.Context(), "tcp", name))(t), host}
-}
-
-func (s hostStreams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return s.host.DialContext(ctx, "tcp", string(to))
-}
 
 // trio is a cluster of three in virtual time. Node a leads.
 type trio struct {
