@@ -175,7 +175,7 @@ func (p *Port) AdvertiseAddr() string { return p.advertise }
 func (p *Port) StreamLayer() raft.StreamLayer { return &streamLayer{p.raft, p} }
 
 // LastHeard returns when bytes of a server last arrived at the port. It returns the port's start if
-// none have arrived since.
+// the server was silent since then.
 func (p *Port) LastHeard(serverID string) time.Time { return p.conns.lastHeard(serverID) }
 
 // CloseConns closes every connection with a server, in both directions.

@@ -99,7 +99,7 @@ func (d *disk) armAfter(wait time.Duration, change func(*faults)) {
 	})
 }
 
-// fill lets the disk fill: first little space is free, later none, and then it has space again.
+// fill lets the disk fill: first little space is free, then no space at all, and then it has space again.
 func (d *disk) fill(rng *rand.Rand) {
 	fills, lasts := time.Duration(rng.Int64N(int64(fillFor))), time.Duration(rng.Int64N(int64(fillFor)))
 	d.arm(func(f *faults) { f.low = true })
@@ -173,7 +173,7 @@ func (d *disk) free() uint64 {
 }
 
 // beforeChange is called before each change of the state, which takes no time: the state
-// holds mutexes meanwhile. A full disk has no space for tables; a manifest that finds none
+// holds mutexes meanwhile. A full disk has no space for tables; a manifest without space
 // would end the process.
 func (d *disk) beforeChange(path string, grows bool) error {
 	d.mu.Lock()

@@ -21,7 +21,7 @@
 //   - Changes of the state take no virtual time. On a full disk no new table can be made; all
 //     other changes of the state succeed.
 //
-// A paused process stands still from its next write to the log on: nothing arrives or leaves,
+// A paused process stands still from its next write to the log on: it is cut off from all others,
 // its log and its state are not written, and Raft's main goroutine waits in that write. So a
 // leader takes itself for the leader until it goes on. Its other goroutines and their timers
 // run on, which those of a stopped process do not.

@@ -208,7 +208,7 @@ func (c *cluster) strandTail() {
 // maxTail bounds the entries of a tail that no other node has.
 const maxTail = 8
 
-// cutLogs cuts the logs of nodes behind what they have applied, as for a purge.
+// cutLogs cuts the logs of nodes behind the entries that they have applied, as for a purge.
 func (c *cluster) cutLogs(nodes ...*node) {
 	for _, n := range nodes {
 		if c.isDown(n) {

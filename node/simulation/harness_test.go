@@ -48,7 +48,7 @@ func trouble(d *disk, path string) error {
 	return nil
 }
 
-// TestFaultsEnd: each fault of a disk has its effect, and has none after all faults ended, also
+// TestFaultsEnd: each fault of a disk has its effect, and has no effect after all faults ended, also
 // if it was still to come.
 func TestFaultsEnd(t *testing.T) {
 	for _, tt := range []struct {
@@ -97,8 +97,8 @@ func TestFill(t *testing.T) {
 	})
 }
 
-// TestPause: a process stands still from its next write on: it writes, sends and receives
-// nothing until it goes on, or its power goes off.
+// TestPause: a process stands still from its next write on: it does not write, send or
+// receive until it goes on, or its power goes off.
 func TestPause(t *testing.T) {
 	for _, tt := range []struct {
 		name string
