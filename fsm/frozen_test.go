@@ -31,9 +31,10 @@ import (
 )
 
 // whatToDo says what is to be done about a change of format 1.
-const whatToDo = `Format 1 is frozen: there are logs, states and backups in it, and programs that know nothing else.
-What is new comes with a new format: raise command.MaxFormat, give its number to a new command's row or a method Needs, and let
-apply look at the format. Nothing that stands in the golden file is changed. See "A new format" in CONTRIBUTING.md.`
+const whatToDo = `Until the first release, -update writes the file. After it, format 1 is frozen: there are logs, states
+and backups in it, and programs that know nothing else. What is new comes with a new format: raise command.MaxFormat,
+give its number to a new command's row or a method Needs, and let apply look at the format. Nothing that stands in the
+golden file is changed. See "A new format" in CONTRIBUTING.md.`
 
 // TestFormat1IsFrozen holds the numbers of format 1, what its commands and rows are
 // made of, and how samples of its rows are encoded.

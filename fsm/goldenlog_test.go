@@ -23,7 +23,8 @@ import (
 
 // goldenAdvice explains a failure of TestGoldenLog.
 const goldenAdvice = `Apply has another effect on a log of format 1 than before: nodes of two versions would compute different states.
-The change belongs to a later format: apply must check tx.format. See "A new format" in CONTRIBUTING.md.`
+Until the first release, -update draws a new log. After it, the change belongs to a later format: apply must check
+tx.format. See "A new format" in CONTRIBUTING.md.`
 
 const (
 	goldenEntries = 75       // log entries that are drawn

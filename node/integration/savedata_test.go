@@ -62,7 +62,7 @@ type savedState struct {
 //
 //	go test ./node/integration -run TestSaveData -save-data ../testdata/data-vN
 //
-// data-v1 is frozen. A command of a later format that populate does not lead to is added there.
+// The first release freezes data-v1. A command of a later format that populate does not lead to is added there.
 func TestSaveData(t *testing.T) {
 	if *saveData == "" {
 		t.Skip("-save-data is not given")
