@@ -39,7 +39,6 @@ const (
 	contentMarkdown   = "text/markdown; charset=utf-8"
 	contentPython     = "text/x-python; charset=utf-8"
 	contentJavaScript = "text/javascript; charset=utf-8"
-	serviceName       = "Commons"
 	// interfaceVersion is the version that cards and tools show, as the OpenAPI document
 	// does. The program's own is for operators.
 	interfaceVersion = "0.4.0"
@@ -52,6 +51,9 @@ const (
 	allPages       = "llms-full.txt" // every page in one, in the order of the index
 	markdownSuffix = ".md"           // of a path asks for Markdown, whatever Accept names
 )
+
+// rootLinks is the header Link (RFC 8288) of GET /.
+const rootLinks = `</openapi.json>; rel="service-desc", <` + docsPath + `>; rel="service-doc", </` + overview + `>; rel="describedby"`
 
 // readPages returns the documentation by page: the names of the embedded files
 // without their suffix, overview, and allPages. They name the operator.

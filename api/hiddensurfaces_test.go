@@ -35,7 +35,7 @@ var wordless = map[string]string{
 	"sendMessage": "as callA2A", "streamMessage": "as callA2A", "listTasks": "rejected", "getTask": "rejected", "changeTask": "rejected",
 	"listTaskPushConfigs": "rejected", "createTaskPushConfig": "rejected", "getTaskPushConfig": "rejected", "deleteTaskPushConfig": "rejected",
 	"getExtendedCard": "a document", "getExtendedCard03": "a document", "callMCP": "its tools are listed by themselves",
-	"getServerCard": "a document", "getCatalog": "a document", "getARD": "a document", "getAPICatalog": "a document", "getSkill": "a document", "getSecurity": "a document", "getAgentCard": "a document", "getAgentCard03": "a document",
+	"getSkill": "a document", "getSecurity": "a document", "getAgentCard": "a document", "getAgentCard03": "a document",
 	"getSigningKeys": "keys", "getIndex": "a document", "getOverview": "a document", "getAllPages": "a document", "getDocs": "a document",
 	"getDocsPage": "a document", "getOpenAPI": "a document", "getPythonClient": "a file", "getJavaScriptClient": "a file",
 	"getLive": "of the node", "getReady": "of the node", "getStatus": "of the node", "getMetrics": "of the node",

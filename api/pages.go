@@ -28,10 +28,9 @@ const (
 	RobotsDeny = "User-agent: *\nDisallow: /\n"
 )
 
-// getRobots serves GET /robots.txt: the operator's text, and the addresses of the ARD manifest and
-// the sitemap.
+// getRobots serves GET /robots.txt: the operator's text, and the address of the sitemap.
 func getRobots(x *exchange) error {
-	robots := strings.TrimRight(x.http.cfg.Robots, "\n") + "\n\nAgentmap: " + x.baseURL() + ardPath + "\nSitemap: " + x.baseURL() + sitemapPath + "\n"
+	robots := strings.TrimRight(x.http.cfg.Robots, "\n") + "\n\nSitemap: " + x.baseURL() + sitemapPath + "\n"
 	return x.AnswerText(http.StatusOK, op.ContentText, robots)
 }
 

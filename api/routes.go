@@ -24,10 +24,6 @@ func otherRoutes() []route {
 	}
 	return append(table, []route{
 		row(post, "/mcp", "callMCP", surface(postMCP), "The tool interface (MCP) by streamable HTTP"),
-		row(get, serverCardPath, "getServerCard", getServerCard, "The tool interface as an MCP server card"),
-		row(get, "/.well-known/ai-catalog.json", "getCatalog", getCatalog, "The cards of this service, as an AI catalog"),
-		row(get, ardPath, "getARD", getARD, "What agents can use here, as an ARD manifest"),
-		row(get, apiCatalogPath, "getAPICatalog", getAPICatalog, "The interfaces of this service, as an API catalog (RFC 9727)"),
 		row(get, securityPath, "getSecurity", getSecurity, "Where to report security problems, if the operator says it (RFC 9116)"),
 		row(get, cardPath, "getAgentCard", func(x *exchange) error { return x.answerAgentCard(true, x.http.cfg.DualCard) }, "This service as an A2A agent"),
 		row(get, "/.well-known/agent.json", "getAgentCard03", func(x *exchange) error { return x.answerAgentCard(false, true) }, "The card in the form of A2A 0.3"),

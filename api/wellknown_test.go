@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/netip"
@@ -103,31 +102,15 @@ func TestOperatorForms(t *testing.T) {
 	contact.Get("/openapi.json").Has(t, `"contact":{"url":"https://b.example/contact"}`)
 }
 
-// TestCatalog follows the catalog to the cards, and holds that all of them and the
-// interface's document have one version.
-func TestCatalog(t *testing.T) {
+// TestVersions holds that the cards, the tool interface, the interface's page and its document have
+// one version.
+func TestVersions(t *testing.T) {
 	s := start(t)
-	var catalog struct {
-		SpecVersion string
-		Host        struct{ DisplayName string }
-		Entries     []struct{ Identifier, Type, URL string }
-	}
-	r := s.Get("/.well-known/ai-catalog.json")
-	if r.Decode(t, &catalog); r.Header.Get("Content-Type") != "application/ai-catalog+json" || catalog.SpecVersion != "1.0" || catalog.Host.DisplayName != "Commons" || len(catalog.Entries) != 2 {
-		t.Errorf("%s %s", r.Header.Get("Content-Type"), r.Body)
-	}
 	versions := map[string]string{}
-	for _, e := range catalog.Entries {
-		path, ours := strings.CutPrefix(e.URL, s.URL)
-		var card struct{ Version string }
-		r := s.Get(path)
-		if r.Decode(t, &card); !ours || r.Status != http.StatusOK || !strings.HasPrefix(e.Identifier, "urn:air:127.0.0.1:") {
-			t.Errorf("%+v: %d", e, r.Status)
-		}
-		versions[e.Type] = card.Version
+	for _, path := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json"} {
+		versions[path] = apitest.Decoded[card](t, s.Get(path)).Version
 	}
 	document := apitest.Decoded[struct{ Info struct{ Version string } }](t, s.Get("/openapi.json"))
-	versions["document"] = document.Info.Version
 	var started struct {
 		Result struct{ ServerInfo struct{ Version string } }
 	}
@@ -140,70 +123,6 @@ func TestCatalog(t *testing.T) {
 			t.Errorf("the version of %s is %q, of the document %q", what, version, document.Info.Version)
 		}
 	}
-	if len(versions) != 4 {
-		t.Errorf("%v", versions)
-	}
-}
-
-// TestARD checks the manifest by the rules of ARD 0.91 (4.2, appendix C), and follows its
-// entries.
-func TestARD(t *testing.T) {
-	s := start(t)
-	type entry struct {
-		Context                            string `json:"@context"`
-		Identifier, DisplayName, Type, URL string
-		RepresentativeQueries              []string
-	}
-	r := s.Get("/.well-known/ard.json").Must(t, http.StatusOK).WantHeader(t, "Content-Type", "application/json")
-	manifest := apitest.Decoded[struct{ Entries []entry }](t, r)
-	identifier := regexp.MustCompile(`^urn:air:127\.0\.0\.1:[a-z0-9]+:commons$`)
-	known := map[string]bool{}
-	for _, e := range manifest.Entries {
-		if !identifier.MatchString(e.Identifier) || known[e.Identifier] {
-			t.Errorf("identifier %q", e.Identifier)
-		}
-		known[e.Identifier] = true
-		apitest.Equal(t, "@context of "+e.Identifier, e.Context, "https://agenticresourcediscovery.org/context/v1")
-		if n := len(e.RepresentativeQueries); n < 2 || n > 5 {
-			t.Errorf("%s has %d queries, want 2 to 5", e.Identifier, n)
-		}
-		if e.DisplayName == "" || e.Type == "" {
-			t.Errorf("%s lacks a name or a type", e.Identifier)
-		}
-		path, ours := strings.CutPrefix(e.URL, s.URL)
-		if !ours {
-			t.Errorf("%s leads to %s", e.Identifier, e.URL)
-		}
-		s.Get(path).Want(t, http.StatusOK)
-	}
-	apitest.Equal(t, "entries", len(known), 4)
-}
-
-// TestAPICatalog checks the linkset (RFC 9727, RFC 9264), and follows its links.
-func TestAPICatalog(t *testing.T) {
-	s := start(t)
-	r := s.Get("/.well-known/api-catalog").Must(t, http.StatusOK).
-		WantHeader(t, "Content-Type", `application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"`)
-	link := "<" + s.URL + `/.well-known/api-catalog>; rel="api-catalog"`
-	r.WantHeader(t, "Link", link)
-	s.Do(http.MethodHead, "/.well-known/api-catalog", "").Want(t, http.StatusOK).WantHeader(t, "Link", link)
-	links := 0
-	for _, context := range apitest.Decoded[struct{ Linkset []map[string]any }](t, r).Linkset {
-		for relation, targets := range context {
-			if relation == "anchor" {
-				continue
-			}
-			for _, target := range targets.([]any) {
-				links++
-				path, ours := strings.CutPrefix(target.(map[string]any)["href"].(string), s.URL)
-				if !ours {
-					t.Errorf("%s of %s leads to %v", relation, context["anchor"], target)
-				}
-				s.Get(path).Want(t, http.StatusOK)
-			}
-		}
-	}
-	apitest.Equal(t, "links", links, 10)
 }
 
 // TestRootLinks follows the header Link of GET /, for agents and for browsers.
@@ -216,34 +135,7 @@ func TestRootLinks(t *testing.T) {
 			relations = append(relations, match[2])
 			s.Get(match[1]).Want(t, http.StatusOK)
 		}
-		apitest.Equal(t, "relations", strings.Join(relations, " "), "api-catalog ard service-desc service-doc describedby")
-	}
-}
-
-// TestServerCard holds the name of the server card, and its links.
-func TestServerCard(t *testing.T) {
-	for base, name := range map[string]string{
-		"": "127.0.0.1/commons", "https://commons.example:8443": "example.commons/commons", "http://[::1]:8080": "--1/commons",
-	} {
-		s := start(t, func(c *api.Config) { c.PublicURL = base })
-		if base == "" {
-			base = s.URL
-		}
-		var card struct {
-			Name    string
-			Remotes []struct {
-				Type, URL                 string
-				SupportedProtocolVersions []string
-			}
-		}
-		r := s.Get("/mcp/server-card")
-		if err := json.Unmarshal(r.Body, &card); err != nil || r.Header.Get("Content-Type") != "application/mcp-server-card+json" {
-			t.Fatalf("%v: %s", err, r.Body)
-		}
-		if card.Name != name || len(card.Remotes) != 1 || card.Remotes[0].URL != base+"/mcp" || card.Remotes[0].Type != "streamable-http" || len(card.Remotes[0].SupportedProtocolVersions) == 0 {
-			t.Errorf("%s: %s", base, r.Body)
-		}
-		s.Get("/mcp/server-card", "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
+		apitest.Equal(t, "relations", strings.Join(relations, " "), "service-desc service-doc describedby")
 	}
 }
 
