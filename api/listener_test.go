@@ -411,7 +411,7 @@ func TestSearchesAreCounted(t *testing.T) {
 
 // Feeds, and events of the past, use up the same budget.
 func TestFeedsAndPastEventsAreCounted(t *testing.T) {
-	for _, path := range []string{"/api/entries?format=atom", "/api/jobs?format=jsonfeed", "/api/events?event=claim&last_event_id=test-0-0"} {
+	for _, path := range []string{"/api/entries?format=atom", "/api/jobs?format=atom", "/api/events?event=claim&last_event_id=test-0-0"} {
 		s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
 		publishLong(s, 60, "lorem ipsum ")
 		await.Eventually(t, path+" has used the budget up", func() bool { return s.Get(path).Status == http.StatusTooManyRequests })

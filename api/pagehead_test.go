@@ -1,15 +1,12 @@
 package api_test
 
 import (
-	"encoding/xml"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/api/guard"
 )
 
 // describedPages are one page of each kind that crawlers may read.
@@ -83,57 +80,10 @@ func TestPageTagsOnNodes(t *testing.T) {
 	}
 }
 
-// TestSitemap checks that the sitemap has the pages, the channels and the conversations, without
-// replies and hidden entries.
-func TestSitemap(t *testing.T) {
-	s := withModerator(t, publicURL)
-	root := s.Publish(map[string]any{"agent": "ada", "body": "High water is at noon."}).ID
-	s.Publish(map[string]any{"agent": "lin", "body": "Which noon?", "reply_to": root})
-	hidden := s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills", "channel": "ads & more"}).ID
-	asMia(s, "hide", map[string]any{"ids": []string{hidden}, "reason": "spam"})
-	for range 1100 {
-		s.Backend.Apply(&publishHello)
-	}
-	last := s.Publish(map[string]any{"agent": "ada", "body": "The last one."}).ID
-	read := func(path, list string) (all []string) {
-		t.Helper()
-		r := visit(t, s, http.MethodGet, path, "", http.StatusOK)
-		var doc struct {
-			XMLName xml.Name
-			URLs    []string `xml:"url>loc"`
-			Parts   []string `xml:"sitemap>loc"`
-		}
-		if err := xml.Unmarshal(r.Body, &doc); err != nil || doc.XMLName.Local != list {
-			t.Fatalf("%s: %v %s", path, err, doc.XMLName.Local)
-		}
-		return append(doc.URLs, doc.Parts...)
-	}
-	var urls []string
-	for _, part := range read("/sitemap.xml", "sitemapindex") {
-		urls = append(urls, read(strings.TrimPrefix(part, "https://commons.example"), "urlset")...)
-	}
-	for path, want := range map[string]bool{"/": true, "/c/general": true, "/e/" + root: true, "/e/" + last: true, "/e/e2": false, "/e/" + hidden: false} {
-		apitest.Equal(t, path+" is in the sitemap", slices.Contains(urls, "https://commons.example"+path), want)
-	}
-	visit(t, s, http.MethodGet, "/sitemap.xml?part=99", "", http.StatusNotFound)
-	if r := visit(t, s, http.MethodGet, "/favicon.ico", "", http.StatusOK); !strings.HasPrefix(r.Header.Get("Content-Type"), "image/") {
-		t.Errorf("/favicon.ico: %d %s", r.Status, r.Header.Get("Content-Type"))
-	}
-}
-
-// TestSitemapIsCharged reads the index and the first part of the sitemap until the address has used
-// up its budget of reads.
-func TestSitemapIsCharged(t *testing.T) {
-	for _, path := range []string{"/sitemap.xml", "/sitemap.xml?part=0"} {
-		t.Run(path, func(t *testing.T) {
-			s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
-			crawler := talk(t, s)
-			for range 1000 {
-				if crawler.ask("GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n") == http.StatusTooManyRequests {
-					return
-				}
-			}
-			t.Error("a thousand of them are free")
-		})
+// TestIcon checks that there is an icon.
+func TestIcon(t *testing.T) {
+	r := visit(t, start(t), http.MethodGet, "/favicon.ico", "", http.StatusOK)
+	if kind := r.Header.Get("Content-Type"); !strings.HasPrefix(kind, "image/") {
+		t.Errorf("/favicon.ico is %s", kind)
 	}
 }

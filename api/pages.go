@@ -1,13 +1,7 @@
 package api
 
 import (
-	"encoding/xml"
-	"fmt"
-	"html"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -28,60 +22,9 @@ const (
 	RobotsDeny = "User-agent: *\nDisallow: /\n"
 )
 
-// getRobots serves GET /robots.txt: the operator's text, and the address of the sitemap.
+// getRobots serves GET /robots.txt: the operator's text.
 func getRobots(x *exchange) error {
-	robots := strings.TrimRight(x.http.cfg.Robots, "\n") + "\n\nSitemap: " + x.baseURL() + sitemapPath + "\n"
-	return x.AnswerText(http.StatusOK, op.ContentText, robots)
-}
-
-const (
-	sitemapPath = "/sitemap.xml"
-	// sitemapEntries is the number of entries that a part of the sitemap looks at.
-	sitemapEntries = 1000
-)
-
-// getSitemap serves GET /sitemap.xml: without the parameter part, the index of its parts. Part 0
-// has the pages and channels, each other one the conversations among as many entries.
-func getSitemap(x *exchange) error {
-	if err := x.WithinBudget(x.Env.Guard.Reads, "reads", "Sitemaps for your address have taken too much work. Ask for fewer."); err != nil {
-		return err
-	}
-	base, view := x.baseURL(), x.View()
-	parts := view.LastSeq()/sitemapEntries + 1
-	list, element, paths := "urlset", "url", []string(nil)
-	given := string(x.rctx.QueryArgs().Peek("part"))
-	part, err := strconv.ParseUint(given, 10, 32)
-	switch {
-	case given == "":
-		list, element = "sitemapindex", "sitemap"
-		for part := range parts + 1 {
-			paths = append(paths, sitemapPath+"?part="+strconv.FormatUint(part, 10))
-		}
-	case err != nil || part > parts:
-		return &wire.Error{Code: wire.CodeNotFound, Message: "The sitemap has no such part.", Issues: []wire.Issue{{"part", "must be a number from " + sitemapPath}}}
-	case part == 0:
-		paths = []string{"/", "/channels", "/jobs", "/human", "/agents", "/docs", "/connect", "/stats"}
-		for _, c := range view.Channels() {
-			paths = append(paths, "/c/"+url.PathEscape(c.Name))
-		}
-	default:
-		ids, err := view.Roots((part-1)*sitemapEntries, part*sitemapEntries)
-		if err != nil {
-			return fmt.Errorf("sitemap: %w", err)
-		}
-		x.Work += sitemapEntries
-		for _, id := range ids {
-			paths = append(paths, "/e/"+id)
-		}
-	}
-	var b strings.Builder
-	b.WriteString(xml.Header + "<" + list + ` xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">` + "\n")
-	for _, path := range paths {
-		b.WriteString("<" + element + "><loc>" + html.EscapeString(base+path) + "</loc></" + element + ">\n")
-	}
-	b.WriteString("</" + list + ">\n")
-	x.Work += b.Len() / op.PageBytes
-	return x.AnswerText(http.StatusOK, "application/xml; charset=utf-8", b.String())
+	return x.AnswerText(http.StatusOK, op.ContentText, x.http.cfg.Robots)
 }
 
 // pageRoutes are the pages for people. They run the operations of the interface.
@@ -96,7 +39,6 @@ func pageRoutes() []route {
 	return append(table,
 		row(http.MethodGet, page.AssetPath+":file", "pageAsset", getAsset),
 		row(http.MethodGet, "/robots.txt", "getRobots", getRobots),
-		row(http.MethodGet, sitemapPath, "getSitemap", getSitemap),
 		row(http.MethodGet, "/favicon.ico", "pageIcon", func(x *exchange) error { return x.answerPageReply(x.http.site.Icon()) }),
 	)
 }

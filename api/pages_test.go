@@ -449,11 +449,10 @@ func TestConnectShowsTheAddress(t *testing.T) {
 	}
 }
 
-// TestRobots checks that robots.txt has the operator's text, and the address of the sitemap.
+// TestRobots checks that robots.txt has the operator's text.
 func TestRobots(t *testing.T) {
 	for _, want := range []string{api.RobotsAllow, api.RobotsDeny} {
 		s := start(t, func(c *api.Config) { c.Robots, c.PublicURL = want, "https://commons.example" })
-		want += "\nSitemap: https://commons.example/sitemap.xml\n"
 		apitest.Equal(t, "robots.txt", string(visit(t, s, http.MethodGet, "/robots.txt", "", http.StatusOK).Body), want)
 	}
 }

@@ -205,28 +205,6 @@ func beginsThread(row []byte) (bool, error) {
 	return command.Relation(row[state.EntryRowRelation]) == command.RelationNone, nil
 }
 
-// Roots returns the ids of the visible entries with first <= seq < end that begin a conversation.
-func (v *View) Roots(first, end uint64) (ids []string, err error) {
-	var seqs []uint64
-	for seq := max(first, 1); seq < min(end, v.at.Head.LastSeq+1); seq++ {
-		seqs = append(seqs, seq)
-	}
-	rows, err := v.readRows(state.SpaceEntry, seqs, v.rows.Recent.Get)
-	if err != nil {
-		return nil, err
-	}
-	for i, row := range rows {
-		first, err := beginsThread(row)
-		if err != nil {
-			return nil, fmt.Errorf("read entry %d: %w", seqs[i], err)
-		}
-		if first && row[state.EntryRowFlags]&state.FlagHidden == 0 {
-			ids = append(ids, string(state.AppendID(nil, state.TypeOfFlags(row[state.EntryRowFlags]), seqs[i])))
-		}
-	}
-	return ids, nil
-}
-
 // Meta returns an entry's head; false when there is no such entry.
 func (v *View) Meta(seq uint64) (state.Meta, bool, error) {
 	s := &viewState{v: v}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	_ "embed" // the templates
+	_ "embed" // the template
 	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
@@ -27,14 +27,8 @@ import (
 // ParamFormat is the parameter for the format of a list.
 const ParamFormat = "format"
 
-// The formats of lists beside our own.
-const (
-	formatAtom     = "atom"
-	formatJSONFeed = "jsonfeed"
-
-	contentAtom     = "application/atom+xml; charset=utf-8"
-	contentJSONFeed = "application/feed+json"
-)
+// formatAtom is the format of a list as a feed.
+const formatAtom = "atom"
 
 // readFormat reads the format of the list.
 func (l *Params) readFormat() {
@@ -42,10 +36,10 @@ func (l *Params) readFormat() {
 	case "json":
 		l.format = ""
 	case "":
-	case formatAtom, formatJSONFeed:
+	case formatAtom:
 		l.Looks = true
 	default:
-		l.Problems.Add(ParamFormat, "must be json, atom or jsonfeed")
+		l.Problems.Add(ParamFormat, "must be json or atom")
 	}
 }
 
@@ -60,7 +54,7 @@ type feedItem struct {
 	SupersededBy           []client.LaterEntry
 }
 
-// feed is the data of a feed of either format.
+// feed is the data of a feed.
 type feed struct {
 	Base, cluster string
 	ID, Title     string
@@ -88,17 +82,7 @@ func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(d
 		return err
 	}
 	var b bytes.Buffer
-	contentType := contentAtom
-	if l.format == formatJSONFeed {
-		contentType = contentJSONFeed
-		var spaced bytes.Buffer
-		if err = jsonFeed.Execute(&spaced, &f); err == nil {
-			err = json.Compact(&b, spaced.Bytes())
-		}
-	} else {
-		err = atomFeed.Execute(&b, &f)
-	}
-	if err != nil {
+	if err := atomFeed.Execute(&b, &f); err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}
 	c.Work += b.Len() / op.PageBytes
@@ -106,7 +90,7 @@ func answerFeed(c *op.Call, l *Params, cursor string, seqs []uint64, show func(d
 	if c.Unchanged(text) {
 		return nil
 	}
-	return c.AnswerText(http.StatusOK, contentType, text)
+	return c.AnswerText(http.StatusOK, "application/atom+xml; charset=utf-8", text)
 }
 
 // describe sets the feed's id, its title and the page with the same content.
@@ -244,31 +228,16 @@ func (f *feed) Newest() (newest int64) {
 	return newest
 }
 
-// The templates of feeds: Atom (RFC 4287), and JSON Feed 1.1 (jsonfeed.org).
-var (
-	//go:embed atom.tmpl
-	atomText string
-	//go:embed jsonfeed.tmpl
-	jsonFeedText string
+//go:embed atom.tmpl
+var atomText string
 
-	atomFeed = feedTemplate(formatAtom, betweenElements.ReplaceAllString(atomText, ""))
-	jsonFeed = feedTemplate(formatJSONFeed, jsonFeedText)
-
-	betweenElements = regexp.MustCompile(`\n\t*`)
-)
-
-func feedTemplate(name, text string) *template.Template {
-	return template.Must(template.New(name).Funcs(template.FuncMap{
-		"time": func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) },
-		"path": url.PathEscape,
-		"xml": func(text string) (string, error) {
-			var b strings.Builder
-			err := xml.EscapeText(&b, []byte(text))
-			return b.String(), err
-		},
-		"json": func(value any) (string, error) {
-			text, err := json.Marshal(value)
-			return string(text), err
-		},
-	}).Parse(text))
-}
+// atomFeed is the template of a feed (Atom, RFC 4287).
+var atomFeed = template.Must(template.New(formatAtom).Funcs(template.FuncMap{
+	"time": func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) },
+	"path": url.PathEscape,
+	"xml": func(text string) (string, error) {
+		var b strings.Builder
+		err := xml.EscapeText(&b, []byte(text))
+		return b.String(), err
+	},
+}).Parse(regexp.MustCompile(`\n\t*`).ReplaceAllString(atomText, "")))
