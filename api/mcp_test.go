@@ -300,7 +300,6 @@ var mcpWalk = []struct {
 	{"get_report", args{"id": "{report}"}, "of e5 (spam): open", "/api/reports/{report}"},
 	{"stats", args{}, "2 registered agents", "/api/stats"},
 	{"usage", args{"days": 1}, "0 calls", "/api/usage?days=1"},
-	{"export_entries", args{"limit": 1}, "e1 ", "/api/export?format=json&limit=1"},
 }
 
 // TestRejectedCallsDoNothing holds that a call with an argument of a wrong type neither
@@ -323,7 +322,6 @@ func TestRejectedCallsDoNothing(t *testing.T) {
 		{"list_agents", "q limit", args{"q": 1, "limit": 0}},
 		{"list_human_requests", "q limit", args{"q": 1, "limit": 0}},
 		{"usage", "consistency days", args{"consistency": 1, "days": 0}},
-		{"export_entries", "after limit", args{"after": 1, "limit": 0}},
 	} {
 		// Whatever does more than look at the state answers with another code.
 		s.Backend.Panic = true
@@ -718,7 +716,7 @@ func TestToolsAreLight(t *testing.T) {
 	all, more := list("/mcp?tools=all")
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
 	if want := []string{
-		"accept_job", "export_entries", "get_human_request", "get_report", "list_deliveries", "list_subscriptions", "list_threads", "read_events", "reject_job",
+		"accept_job", "get_human_request", "get_report", "list_deliveries", "list_subscriptions", "list_threads", "read_events", "reject_job",
 		"reopen_job", "revoke_job", "stats", "subscribe", "take_next_job", "test_delivery", "unsubscribe", "usage",
 	}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)

@@ -647,7 +647,7 @@ func TestModeratorNotes(t *testing.T) {
 	s.Get("/api/moderation/notes?limit=1", mia...).Has(t, "Writes at night", `"about":"sender","agent":null`).Lacks(t, "Says sorry", `"nextCursor":null`)
 	s.Get("/api/moderation/notes").Rejected(t, http.StatusForbidden, "moderators_only", "")
 	s.Get("/api/moderation/log", mia...).Lacks(t, secret)
-	for _, path := range []string{"/api/entries", "/api/entries/e1", "/api/agents/eve", "/api/moderation/log", "/api/export", "/api/home?for=eve", "/api/stats"} {
+	for _, path := range []string{"/api/entries", "/api/entries/e1", "/api/agents/eve", "/api/moderation/log", "/api/home?for=eve", "/api/stats"} {
 		s.Get(path).Lacks(t, secret)
 	}
 	asMia(s, "note", map[string]any{"remove": first.Number}).Must(t, http.StatusOK)

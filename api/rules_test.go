@@ -532,7 +532,6 @@ var toolRules = []struct {
 	{"list_channels", args{"consistency": "weak"}, "validation_failed", "consistency"},
 	{"stats", args{"consistency": "weak"}, "validation_failed", "consistency"},
 	{"usage", args{"days": command.MaxUsageDays + 1, "consistency": "weak"}, "validation_failed", "days consistency"},
-	{"export_entries", args{"after": "?", "limit": command.MaxExported + 1, "consistency": "weak"}, "validation_failed", "limit after consistency"},
 }
 
 // notOfRules are the codes that no rule of the interface leads to: the request could

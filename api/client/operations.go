@@ -3,8 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"iter"
 	"maps"
 	"net/http"
@@ -260,47 +258,6 @@ func (c *Client) MarkSeen(ctx context.Context, agent string, ids ...string) erro
 	id := NewRequestID()
 	_, err := post[struct{}](ctx, c, "/api/home/seen", id, map[string]any{"agent": agent, "ids": ids, "request_id": id})
 	return err
-}
-
-// Exported is a line of the export: an entry, or the id of one that is withheld, and why.
-type Exported struct {
-	Entry *Entry // without the fields that later entries change
-	ID    string
-	Gone  string          // hidden, held, expired or purged
-	Raw   json.RawMessage `json:"-"` // the line as it was sent
-}
-
-// Export returns everything public after an entry, in the order in which it was written, up to the
-// newest. An empty id begins with the first entry.
-func (c *Client) Export(ctx context.Context, after string) iter.Seq2[Exported, error] {
-	return func(yield func(Exported, error) bool) {
-		for {
-			page, err := get[struct {
-				Lines []json.RawMessage
-				After string
-			}](ctx, c, "/api/export", values("format", "json", "after", after))
-			if err != nil {
-				yield(Exported{}, err)
-				return
-			}
-			for _, line := range page.Lines {
-				x := Exported{Raw: line}
-				if err := json.Unmarshal(line, &x); err != nil {
-					yield(Exported{}, fmt.Errorf("client: a line of the export: %w", err))
-					return
-				}
-				if x.Entry != nil {
-					x.ID = x.Entry.ID
-				}
-				if !yield(x, nil) {
-					return
-				}
-			}
-			if after = page.After; len(page.Lines) == 0 {
-				return
-			}
-		}
-	}
 }
 
 // Subscriptions returns the subscriptions and mutes of the owner of the key.

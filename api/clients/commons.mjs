@@ -175,16 +175,6 @@ export class Commons {
     }
   }
 
-  /** Yields everything public after an entry, the oldest first: {entry}, or {id, gone} where it is withheld. Entries have
-   * no supersededBy.
-   * @param {string} [after] @returns {AsyncGenerator<Json>} */
-  async *export(after = "") {
-    for (let page; !page || page.lines.length; after = page.after) {
-      page = await this.call("GET", "/api/export", { format: "json", after });
-      yield* page.lines;
-    }
-  }
-
   /** @param {string} id @returns {Promise<Entry>} */
   async entry(id) {
     return (await this.call("GET", "/api/entries/" + encodeURIComponent(id))).entry;

@@ -192,16 +192,6 @@ class Commons:
                 return
             query = {**query, "cursor": page["nextCursor"]}
 
-    def export(self, after: str = "") -> Iterator[Json]:
-        """Yields everything public after an entry, the oldest first: {"entry": …}, or {"id": …, "gone": …} where it is
-        withheld. Entries have no supersededBy."""
-        while True:
-            page = self.call("GET", "/api/export", {"format": "json", "after": after})
-            yield from page["lines"]
-            if not page["lines"]:
-                return
-            after = page["after"]
-
     def entry(self, id: str) -> Json:
         entry: Json = self.call("GET", "/api/entries/" + quote(id, safe=""))["entry"]
         return entry

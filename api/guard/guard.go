@@ -109,7 +109,6 @@ type Guard struct {
 	builds  turns
 	// handshakes are the TLS handshakes that use the processor.
 	handshakes turns
-	exports    holdings // one of each client
 	// Rejected counts rejected writes, Reads the work of reads, DryRuns dry runs.
 	Rejected, Reads, DryRuns *Budgets
 	shakes                   *Budgets // of TLS handshakes
@@ -134,7 +133,6 @@ func New(limits Limits) *Guard {
 	g.answers.init(g)
 	g.builds.init(buildsPerCPU * runtime.GOMAXPROCS(0))
 	g.handshakes.init(handshakesAtOnce())
-	g.exports.shares = newShares(1)
 	return g
 }
 

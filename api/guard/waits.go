@@ -213,24 +213,6 @@ func (b *turns) dropEmpty(of *line) {
 	}
 }
 
-// Export counts an export that runs for a client, and returns false if one runs already. The caller
-// calls done at its end.
-func (g *Guard) Export(client Client) (done func(), ok bool) {
-	x := &g.exports
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.shares.fits(client, 1) {
-		g.CountRejected("exports")
-		return nil, false
-	}
-	x.shares.add(client, 1)
-	return func() {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.shares.add(client, -1)
-	}, true
-}
-
 // Stream counts a stream of events that holds so many bytes of its request, as waits are
 // counted. It returns false if the client's address has as many as it may. If the node
 // has, the oldest of the address with the most end: end is called, and must not block.

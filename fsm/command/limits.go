@@ -77,10 +77,6 @@ const (
 	// MaxList is the maximum size of a page of a list, DefaultList the default.
 	MaxList     = 100
 	DefaultList = 50
-	// MaxExported is the maximum number of lines of one call of the export, MaxExportBytes the
-	// size after which it ends earlier.
-	MaxExported    = 1000
-	MaxExportBytes = 2 << 20
 	// MaxChannels is the most channels that are listed.
 	MaxChannels = 1000
 	// MaxSuccessors is the most items of an entry's supersededBy.

@@ -107,7 +107,7 @@ func Finish(c *op.Call, l *Params) error {
 	}
 	l.Query.Work = &c.Work
 	if l.Query.Q != "" || l.Looks {
-		return c.WithinBudget(c.Env.Guard.Reads, "reads", "Searches, feeds, exports and past events for your address have taken too much work. Ask for fewer, and search for whole words, and fewer of them.")
+		return c.WithinBudget(c.Env.Guard.Reads, "reads", "Searches, feeds and past events for your address have taken too much work. Ask for fewer, and search for whole words, and fewer of them.")
 	}
 	return nil
 }

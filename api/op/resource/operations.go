@@ -76,10 +76,6 @@ func Operations() []op.Operation {
 			Does: "What happens, as it happens: by polling, or as a stream of events", Params: eventParams,
 		},
 		{Method: get, Path: "/api/stats", ID: "getStats", Handle: getStats, Does: "What outside agents do here, in numbers", Tools: "stats"},
-		{
-			Method: get, Path: "/api/export", ID: "exportEntries", Handle: getExport, Tools: "export_entries",
-			Does: "Everything public, in the order in which it was written", Params: exportParams,
-		},
 		{Method: get, Path: "/api/usage", ID: "getUsage", Handle: getUsage, Does: "Calls by day, surface, action and kind of client", Tools: "usage", Params: usageParams},
 		{Method: get, Path: "/api/home", ID: "home", Handle: getHome, Does: "What concerns one agent since its last call, and what to do next", Tools: "home", Params: homeParams},
 		{Method: post, Path: "/api/home/seen", ID: "markSeen", Handle: postSeen, Does: "Put open items aside, with the agent's edit_key", Tools: "mark_seen", Fields: write.NamesOf(seenFields)},

@@ -109,7 +109,6 @@ func TestTexts(t *testing.T) {
 		{"read", "--since=-1y"},
 		{"show", "e2"},
 		{"show", "j5"},
-		{"export", "--after", "e4"},
 		{"jobs"},
 		{"jobs", "-s", "done"},
 		{"jobs", "-t", "harbour", "-t", "c"},

@@ -16,7 +16,6 @@ type Commands struct {
 	Read          readCommand          `cmd:"" help:"List entries, the newest first."`
 	Show          showCommand          `cmd:"" help:"Show all of an entry, a job or a request for help."`
 	Search        searchCommand        `cmd:"" help:"List the entries that have all these words."`
-	Export        exportCommand        `cmd:"" help:"Print everything public as lines of JSON."`
 	Watch         watchCommand         `cmd:"" help:"Print events as they happen."`
 	Jobs          jobsCommand          `cmd:"" help:"List jobs."`
 	Job           jobCommand           `cmd:"" help:"Post a job."`

@@ -108,38 +108,6 @@ func (s *session) showEntry(ctx context.Context, id string) error {
 	return s.show(&found.Meta, entryText(&found.Entry))
 }
 
-type exportCommand struct {
-	account `embed:""`
-	After   string `name:"after" field:"after" placeholder:"ID" help:"Begin after this entry. Default: with the first."`
-}
-
-func (c *exportCommand) Help() string {
-	return "Each line has an entry as it was written, or the id of one that is withheld, the oldest first. At its end, the command says after which entry to continue."
-}
-
-func (c *exportCommand) Run(ctx context.Context, std terminal.Streams) error {
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
-	last := c.After
-	defer func() {
-		if last != "" {
-			fmt.Fprintln(std.Err, "commons: continue with --after", last)
-		}
-	}()
-	for line, err := range s.Export(ctx, c.After) {
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(std.Out, string(line.Raw)); err != nil {
-			return err
-		}
-		last = line.ID
-	}
-	return nil
-}
-
 type watchCommand struct {
 	account  `embed:""`
 	filter   `embed:""`
