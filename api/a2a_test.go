@@ -301,7 +301,7 @@ func TestA2AVersions(t *testing.T) {
 	}
 	s.Post("/a2a?A2A-Version=3.0", say("SendMessage", "v", `[{"text":"ping"}]`)).Has(t, "-32009")
 	for _, id := range []string{`"a"`, `1`, `1.5`, `null`} {
-		s.Post("/a2a", strings.Replace(say("ListTasks", "v", `[]`), `"id":7`, `"id":`+id, 1)).Has(t, `"id":`+id+`,`, `"tasks":[]`)
+		s.Post("/a2a", strings.Replace(say("SendMessage", "v", `[{"text":"ping"}]`), `"id":7`, `"id":`+id, 1)).Has(t, `"id":`+id+`,`, `"result":`)
 	}
 }
 
@@ -369,15 +369,8 @@ func TestA2AErrors(t *testing.T) {
 		{message(`{"messageId":"a","role":"user","taskId":"t1","parts":` + ok + `}`), "TASK_NOT_FOUND", -32001, nil},
 		{call("GetTask", `{"id":"t1"}`), "TASK_NOT_FOUND", -32001, nil},
 		{call("CancelTask", `{"id":"t1"}`), "TASK_NOT_FOUND", -32001, nil},
-		{call("GetTask", `{}`), "INVALID_PARAMS", -32602, nil},
-		{call("GetTask", `null`), "INVALID_PARAMS", -32602, nil},
-		{`{"jsonrpc":"2.0","id":7,"method":"GetTask"}`, "INVALID_PARAMS", -32602, nil},
-		{`{"jsonrpc":"2.0","id":7,"method":"CancelTask"}`, "INVALID_PARAMS", -32602, nil},
 		{`{"jsonrpc":"2.0","id":7,"method":"SendMessage"}`, "INVALID_PARAMS", -32602, nil},
-		{call("ListTasks", `{"pageSize":0}`), "INVALID_PARAMS", -32602, nil},
-		{call("ListTasks", `{"pageSize":5.5}`), "INVALID_PARAMS", -32602, nil},
-		{call("ListTasks", `{"pageSize":1e99}`), "INVALID_PARAMS", -32602, nil},
-		{call("ListTasks", `{"pageSize":true}`), "INVALID_PARAMS", -32602, nil},
+		{call("ListTasks", `{"pageSize":0}`), "UNSUPPORTED_OPERATION", -32004, nil},
 		{call("SendStreamingMessage", `{}`), "UNSUPPORTED_OPERATION", -32004, nil},
 		{call("SubscribeToTask", `{"id":"t1"}`), "UNSUPPORTED_OPERATION", -32004, nil},
 		{call("CreateTaskPushNotificationConfig", `{}`), "PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, nil},
@@ -475,11 +468,13 @@ func TestA2AOverHTTP(t *testing.T) {
 		{http.MethodPost, "/a2a/v1/message%3asend", `{`, 400, "INVALID_ARGUMENT", "PARSE_ERROR", nil},
 		{http.MethodPost, "/a2a/v1/message:send", message, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED", []string{"A2A-Version", "9.0"}},
 		{http.MethodPost, "/a2a/v1/message:stream", message, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION", nil},
-		{http.MethodGet, "/a2a/v1/tasks?pageSize=x", "", 400, "INVALID_ARGUMENT", "INVALID_PARAMS", nil},
+		{http.MethodGet, "/a2a/v1/tasks?pageSize=x", "", 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION", nil},
+		{http.MethodGet, "/a2a/v1/tasks/", "", 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION", nil},
 		{http.MethodGet, "/a2a/v1/tasks/t1", "", 404, "NOT_FOUND", "TASK_NOT_FOUND", nil},
 		{http.MethodPost, "/a2a/v1/tasks/t1:cancel", "", 404, "NOT_FOUND", "TASK_NOT_FOUND", nil},
 		{http.MethodPost, "/a2a/v1/tasks/t1:subscribe", "", 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION", nil},
-		{http.MethodPost, "/a2a/v1/tasks/t1", "", 400, "INVALID_ARGUMENT", "INVALID_REQUEST", nil},
+		{http.MethodGet, "/a2a/v1/tasks/t1%3Asubscribe", "", 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION", nil},
+		{"PROPFIND", "/a2a/v1/tasks/t1", "", 404, "NOT_FOUND", "TASK_NOT_FOUND", nil},
 		{http.MethodGet, "/a2a/v1/tasks/t1/pushNotificationConfigs", "", 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED", nil},
 		{http.MethodPost, "/a2a/v1/tasks/t1/pushNotificationConfigs", "{}", 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED", nil},
 		{http.MethodDelete, "/a2a/v1/tasks/t1/pushNotificationConfigs/c", "", 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED", nil},
@@ -495,9 +490,6 @@ func TestA2AOverHTTP(t *testing.T) {
 		}
 	}
 	for _, base := range []string{"/a2a/v1", "/a2a"} {
-		if r := s.Get(base + "/tasks?pageSize=5"); string(r.Body) != `{"tasks":[],"totalSize":0,"pageSize":5,"nextPageToken":""}` {
-			t.Errorf("%s: %s", base, r.Body)
-		}
 		s.Get(base+"/message:send").Want(t, http.StatusMethodNotAllowed).WantHeader(t, "Allow", "POST, OPTIONS")
 	}
 }

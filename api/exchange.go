@@ -68,7 +68,9 @@ func (x *exchange) fail(err error) { _ = x.refuse(err) }
 func (x *exchange) refuse(err error) *wire.Error {
 	e := x.Reject(err)
 	if x.belowA2A() {
-		x.Out.SetShared(a2a.Unreached(e).AppendJSON(nil))
+		status, body := a2a.Unreached(e, string(x.rctx.URI().PathOriginal()))
+		x.Out.Status = status
+		x.Out.SetShared(body.AppendJSON(nil))
 	}
 	return e
 }

@@ -371,7 +371,7 @@ func TestRejectionsAreCounted(t *testing.T) {
 	overBudget("a long call", func() bool {
 		return tool("read_entries", `{"q":"`+strings.Repeat("x", 9<<10)+`"}`).Status == http.StatusTooManyRequests
 	})
-	s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}).Want(t, http.StatusOK, `"tasks"`)
+	s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}).Want(t, http.StatusOK, `-32004`)
 	message := map[string]any{"message": map[string]any{"messageId": "m1", "role": "ROLE_USER", "parts": []any{map[string]any{"text": "Anything."}}}}
 	overBudget("a message of A2A", func() bool {
 		r := s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message})

@@ -116,7 +116,7 @@ func TestDocuments(t *testing.T) {
 	}
 	for path, item := range doc.Paths.Map() {
 		for method := range item.Operations() {
-			if !served[method+" "+path] && s.Do(method, path, "").Status == http.StatusNotFound && !strings.Contains(path, "/tasks/") {
+			if !served[method+" "+path] && s.Do(method, path, "").Status == http.StatusNotFound {
 				t.Errorf("%s %s is documented and not served", method, path)
 			}
 		}

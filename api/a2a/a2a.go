@@ -5,12 +5,12 @@ package a2a
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the card
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"text/template"
 
@@ -33,43 +33,18 @@ type Route struct {
 	Does         string // one line for people, or ""
 }
 
-// HTTP+JSON is served below two paths: some clients of version 0.3 add the v1 to the
-// URL of the card, and others do not.
-const (
-	versioned   = "/a2a/v1/"
-	unversioned = "/a2a/"
-)
+// unversioned is the base of HTTP+JSON for clients of version 0.3 that add no v1 to the URL of the
+// card.
+const unversioned = "/a2a/"
 
-// Routes are all paths of the protocol.
+// Routes are the paths of the protocol that this agent serves.
 func Routes() []Route {
-	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
-	routes := []Route{
+	const post = http.MethodPost
+	return []Route{
 		{post, "/a2a", "callA2A", postRPC, "The message protocol (A2A 1.0 and 0.3) by JSON-RPC"},
-		{post, "/a2a/v1/message:send", "sendMessage", postMessage(true), "The message protocol by HTTP+JSON"},
-		{post, "/a2a/v1/message:stream", "streamMessage", overHTTP(rejectStream), ""},
-		{get, "/a2a/v1/tasks", "listTasks", overHTTP(getTasks), ""},
-		{get, "/a2a/v1/tasks/:task", "getTask", getTask, ""},
-		{post, "/a2a/v1/tasks/:task", "changeTask", postTask, ""},
-		{get, "/a2a/v1/tasks/:task/pushNotificationConfigs", "listTaskPushConfigs", overHTTP(rejectPush), ""},
-		{post, "/a2a/v1/tasks/:task/pushNotificationConfigs", "createTaskPushConfig", overHTTP(rejectPush), ""},
-		{get, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "getTaskPushConfig", overHTTP(rejectPush), ""},
-		{del, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "deleteTaskPushConfig", overHTTP(rejectPush), ""},
-		{get, "/a2a/v1/extendedAgentCard", "getExtendedCard", overHTTP(rejectExtendedCard), ""},
-		{get, "/a2a/v1/card", "getExtendedCard03", overHTTP(rejectExtendedCard), ""},
+		{post, "/a2a/v1/message:send", "sendMessage", inMediaType(postMessage(true)), "The message protocol by HTTP+JSON"},
+		{post, "/a2a/message:send", "sendMessageUnversioned", inMediaType(postMessage(false)), ""},
 	}
-	for i := range routes[1:] {
-		routes[i+1].Serve = inMediaType(routes[i+1].Serve)
-	}
-	for _, rt := range routes {
-		if rest, is := strings.CutPrefix(rt.Path, versioned); is {
-			rt.Path, rt.Operation, rt.Does = unversioned+rest, rt.Operation+"Unversioned", ""
-			if rt.Path == unversioned+"message:send" {
-				rt.Serve = inMediaType(postMessage(false))
-			}
-			routes = append(routes, rt)
-		}
-	}
-	return routes
 }
 
 // dialect is the form of the protocol that a client uses.
@@ -84,40 +59,8 @@ const (
 // HeaderVersion is the header with the client's version of the protocol.
 const HeaderVersion = "A2A-Version"
 
-// answerer returns the result of a method, or an error.
-type answerer func(r Request, d dialect, params map[string]any) (wire.Object, *failure)
-
-// method is a method of JSON-RPC.
-type method struct {
-	dialect dialect
-	answer  answerer
-}
-
-// methods are the methods of both versions by name.
-var methods = map[string]method{
-	"SendMessage":                         {dialect10, sendMessage},
-	"SendStreamingMessage":                {dialect10, rejectStream},
-	"GetTask":                             {dialect10, findTask},
-	"ListTasks":                           {dialect10, listTasks},
-	"CancelTask":                          {dialect10, findTask},
-	"SubscribeToTask":                     {dialect10, rejectStream},
-	"CreateTaskPushNotificationConfig":    {dialect10, rejectPush},
-	"GetTaskPushNotificationConfig":       {dialect10, rejectPush},
-	"ListTaskPushNotificationConfigs":     {dialect10, rejectPush},
-	"DeleteTaskPushNotificationConfig":    {dialect10, rejectPush},
-	"GetExtendedAgentCard":                {dialect10, rejectExtendedCard},
-	"message/send":                        {dialect03, sendMessage},
-	"message/stream":                      {dialect03, rejectStream},
-	"tasks/get":                           {dialect03, findTask},
-	"tasks/list":                          {dialect03, listTasks},
-	"tasks/cancel":                        {dialect03, findTask},
-	"tasks/resubscribe":                   {dialect03, rejectStream},
-	"tasks/pushNotificationConfig/set":    {dialect03, rejectPush},
-	"tasks/pushNotificationConfig/get":    {dialect03, rejectPush},
-	"tasks/pushNotificationConfig/list":   {dialect03, rejectPush},
-	"tasks/pushNotificationConfig/delete": {dialect03, rejectPush},
-	"agent/getAuthenticatedExtendedCard":  {dialect03, rejectExtendedCard},
-}
+// methods are the methods of JSON-RPC that send a message, with their dialects.
+var methods = map[string]dialect{"SendMessage": dialect10, "message/send": dialect03}
 
 // rpcRequest is a request of JSON-RPC.
 type rpcRequest struct {
@@ -151,25 +94,22 @@ func postRPC(r Request) wire.Reply {
 // answerMethod runs a method. The header decides between the versions; without it, the method's name
 // does.
 func answerMethod(r Request, d *dialect, rpc *rpcRequest) (wire.Object, *failure) {
-	method, known := methods[rpc.method]
-	if !known {
-		if versionOf(r) == "" && strings.Contains(rpc.method, "/") {
-			*d = dialect03 // the methods of 0.3 have a slash
-		}
-		return nil, fail(kindNoMethod, "There is no method "+wire.Shown(rpc.method, wire.MaxMethodShown)+". Send SendMessage or message/send.")
+	usual, known := methods[rpc.method]
+	if !known && strings.Contains(rpc.method, "/") {
+		usual = dialect03 // the methods of 0.3 have a slash
 	}
 	if versionOf(r) == "" {
-		*d = method.dialect
+		*d = usual
+	}
+	if !known {
+		return nil, cmp.Or(refuse(rpc.method), fail(kindNoMethod,
+			"There is no method "+wire.Shown(rpc.method, wire.MaxMethodShown)+". Send SendMessage or message/send."))
 	}
 	params, isObject := rpc.params.(map[string]any)
-	switch {
-	case isObject:
-	case rpc.params == nil:
-		params = map[string]any{}
-	default:
+	if !isObject && rpc.params != nil {
 		return nil, fail(kindBadParams, "params must be an object.")
 	}
-	return method.answer(r, *d, params)
+	return sendMessage(r, *d, params)
 }
 
 // versionOf returns the version that the client asks for, or "".
@@ -248,18 +188,6 @@ func readBody(r Request) ([]wire.Field, *failure) {
 
 // The handlers of the HTTP+JSON binding.
 
-// overHTTP returns a handler of HTTP+JSON for a method.
-func overHTTP(answer answerer) func(Request) wire.Reply {
-	return func(r Request) wire.Reply {
-		d, failed := dialectOf(r, dialect10)
-		var result wire.Object
-		if failed == nil {
-			result, failed = answer(r, d, nil)
-		}
-		return replyHTTP(result, failed)
-	}
-}
-
 // mediaType is the media type of the HTTP+JSON binding (A2A 1.0.1, section 14.1.1).
 const mediaType = "application/a2a+json"
 
@@ -324,89 +252,6 @@ func httpDialect(d dialect, said bool, params map[string]any) dialect {
 	}
 	return d
 }
-
-// findTask returns the error for a request of a task, since there are no tasks. params is nil if the
-// path names the task.
-func findTask(_ Request, _ dialect, params map[string]any) (wire.Object, *failure) {
-	if params != nil {
-		if id, isText := params["id"].(string); !isText || id == "" {
-			return nil, fail(kindBadParams, "id must name a task.")
-		}
-	}
-	return nil, noTask()
-}
-
-func noTask() *failure {
-	return fail(kindNoTask, "There is no such task: every message is answered at once, by a message.")
-}
-
-// maxTaskPage and defaultTaskPage bound the page size of a list of tasks.
-const (
-	maxTaskPage     = 100
-	defaultTaskPage = 50
-)
-
-// listTasks returns the empty list of tasks.
-func listTasks(_ Request, _ dialect, params map[string]any) (wire.Object, *failure) {
-	size := defaultTaskPage
-	if value := params["pageSize"]; value != nil {
-		n, ok := wholeNumber(value)
-		if !ok || n < 1 || n > maxTaskPage {
-			return nil, fail(kindBadParams, "pageSize must be a whole number from 1 to "+strconv.Itoa(maxTaskPage)+".")
-		}
-		size = n
-	}
-	return wire.Object{{"tasks", []string{}}, {"totalSize", 0}, {"pageSize", size}, {"nextPageToken", ""}}, nil
-}
-
-// getTasks serves GET /a2a/v1/tasks.
-func getTasks(r Request, d dialect, _ map[string]any) (wire.Object, *failure) {
-	pairs, err := r.Query()
-	if err != nil {
-		return nil, fail(kindBadRequest, "The query cannot be read.")
-	}
-	params := map[string]any{}
-	for _, p := range pairs {
-		params[p.Name] = p.Value
-	}
-	return listTasks(r, d, params)
-}
-
-// verbSubscribe ends the path of a subscription, which is a GET in version 1.0.
-const verbSubscribe = ":subscribe"
-
-// getTask serves GET /a2a/v1/tasks/{task}: {id} and {id}:subscribe.
-func getTask(r Request) wire.Reply {
-	answer := answerer(findTask)
-	if strings.HasSuffix(r.Param("task"), verbSubscribe) {
-		answer = rejectStream
-	}
-	return overHTTP(answer)(r)
-}
-
-// postTask serves POST /a2a/v1/tasks/{task}: {id}:cancel and {id}:subscribe.
-func postTask(r Request) wire.Reply {
-	answer := answerer(findTask)
-	switch {
-	case strings.HasSuffix(r.Param("task"), verbSubscribe):
-		answer = rejectStream
-	case !strings.HasSuffix(r.Param("task"), ":cancel"):
-		answer = rejectVerb
-	}
-	return overHTTP(answer)(r)
-}
-
-// rejects returns an answerer that fails.
-func rejects(kind *kind, message string) answerer {
-	return func(Request, dialect, map[string]any) (wire.Object, *failure) { return nil, fail(kind, message) }
-}
-
-var (
-	rejectVerb         = rejects(kindBadRequest, "A POST to a task ends in :cancel or :subscribe.")
-	rejectStream       = rejects(kindUnsupported, "Nothing is streamed: send the message with SendMessage (message/send, message:send).")
-	rejectPush         = rejects(kindNoPush, "There are no push notifications for tasks. A profile's notify_url at POST /api/agents takes replies and mentions.")
-	rejectExtendedCard = rejects(kindNoExtendedCard, "There is no extended card: the card at /.well-known/agent-card.json is complete.")
-)
 
 // About is the content of a card that depends on the service, and the versions whose forms it has.
 type About struct {

@@ -67,34 +67,11 @@ var kinds = map[int]*kind{
 	http.StatusInternalServerError: kindInternal,
 }
 
-// kindsUnreached are the kinds of requests over HTTP+JSON that never reached the
-// protocol; for any other status, the request is at fault.
-var kindsUnreached = map[int]*kind{
-	http.StatusTooManyRequests:     kindLimited,
-	http.StatusServiceUnavailable:  kindUnavailable,
-	http.StatusInternalServerError: kindInternal,
-	http.StatusNotFound:            {kindNoMethod.code, kindNoMethod.reason, http.StatusNotFound, kindNoTask.rpc},
-	http.StatusMethodNotAllowed:    kindNoMethod,
-}
-
 // rejected returns the error of a rejected operation.
 func rejected(rejection *wire.Error, sent *message) *failure {
 	message := strings.Join(append([]string{rejection.Message}, rejection.Notes...), " ")
 	kind := cmp.Or(kinds[rejection.Status()], kindBadParams)
 	return &failure{kind: kind, message: message, rejection: rejection, sent: sent}
-}
-
-// Below reports whether a path is one of HTTP+JSON.
-func Below(path string) bool { return strings.HasPrefix(path, unversioned) }
-
-// Unreached returns the response to a request over HTTP+JSON that never reached the protocol. Its
-// status is that of the rejection.
-func Unreached(rejection *wire.Error) wire.Object {
-	e := rejected(rejection, nil)
-	kind := *cmp.Or(kindsUnreached[rejection.Status()], kindBadRequest)
-	kind.status = rejection.Status()
-	e.kind = &kind
-	return e.http()
 }
 
 // reply returns an HTTP response. The failure, which may be nil, adds headers and the error to log.

@@ -45,13 +45,12 @@ func readMessage(params map[string]any) (*message, *failure) {
 	if configuration, given := params["configuration"].(map[string]any); given {
 		for _, name := range []string{"pushNotificationConfig", "taskPushNotificationConfig", "push_notification_config"} {
 			if configuration[name] != nil {
-				_, failed := rejectPush(nil, 0, nil)
-				return m, failed
+				return m, fail(kindNoPush, noPush)
 			}
 		}
 	}
 	if task := member2(message, "taskId", "task_id"); task != nil && task != "" {
-		return m, noTask()
+		return m, fail(kindNoTask, noTask)
 	}
 	m.readID(message)
 	switch message["role"] {
