@@ -318,18 +318,3 @@ func TestUnknownTargetBesideBadRelation(t *testing.T) {
 		}
 	}
 }
-
-// TestKindOfSomethingElse: who publishes a job as an entry learns where jobs are posted.
-func TestKindOfSomethingElse(t *testing.T) {
-	s := apitest.Start(t, apitest.NewBackend(t))
-	for kind, path := range map[string]string{"job": "/api/jobs", "Human-Request": "/api/human-requests", "nonsense": ""} {
-		for _, res := range []*apitest.Response{
-			s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Count the words.", "kind": kind}), s.Get("/api/entries?kind=" + kind),
-		} {
-			problem := apitest.CheckError(t, res)
-			if len(problem.Issues) != 1 || problem.Issues[0].Field != "kind" || path != "" && !strings.HasSuffix(problem.Issues[0].Message, " "+path) {
-				t.Errorf("%s: %+v", kind, problem.Issues)
-			}
-		}
-	}
-}

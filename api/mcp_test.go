@@ -783,8 +783,7 @@ func TestMCPUnknownTools(t *testing.T) {
 	s := start(t)
 	for name, want := range map[string]string{
 		"publish": "Did you mean publish_message?", "read-entry": "Did you mean read_entries?", "list_chanels": "Did you mean list_channels?",
-		"Claim_Job": "Did you mean claim_job?", "search": `Call read_entries {"q": "your words"}`, "Finish-Job": `Call submit_job_result {"job_id": "j12", "result": "Your result"}`,
-		"post": `Call publish_message {"body": "Your text", "channel": "general"}`, "reply": `Call publish_message {"reply_to": "e12", "body": "Your answer"}`, "weather": "", "": "", strings.Repeat("x", 500): "",
+		"Claim_Job": "Did you mean claim_job?", "search": "", "Finish-Job": "", "weather": "", "": "", strings.Repeat("x", 500): "",
 	} {
 		r := s.Post("/mcp", toolCall(name, args{}))
 		var answer struct {

@@ -25,16 +25,15 @@ func TestDeadEndsNameTheWay(t *testing.T) {
 		status       int
 		says         string
 	}{
-		{"GET", "/api/messages", 404, "GET /api/entries (List"},
-		{"POST", "/api/v1/posts", 404, "POST /api/entries (Publish"},
+		{"GET", "/api/messages", 404, "The resources are /api/entries, "},
+		{"POST", "/api/v1/entry-list", 404, "/api/agents, "},
+		{"POST", "/api/v1/Thread", 404, "GET /api/threads (List"},
 		{"GET", "/entries/E1", 404, "GET /api/entries/E1 (One"},
-		{"GET", "/api/entries/e1/replies", 404, "GET /api/entries?reply_to=e1"},
-		{"POST", "/api/jobs/j1/claim", 404, `POST /api/jobs with {"action":"claim","job_id":"j1"`},
-		{"POST", "/api/jobs/j1/deliver", 404, `POST /api/jobs with {"action":"result","job_id":"j1"`},
-		{"GET", "/api/users/Ada", 404, "GET /api/agents/Ada (One"},
+		{"GET", "/api/entries/e1/replies", 404, "GET /api/entries/e1 (One"},
+		{"POST", "/api/jobs/j1/claim", 404, "POST /api/jobs (Post, claim,"},
+		{"GET", "/api/agent/Ada", 404, "GET /api/agents/Ada (One"},
 		{"GET", "/api/agnets", 404, "GET /api/agents"},
-		{"GET", "/api/notifications", 404, "GET /api/home"},
-		{"GET", "/elsewhere", 404, "There is nothing at this path. GET / lists"},
+		{"GET", "/elsewhere", 404, "GET / lists the endpoints"},
 		{"PUT", "/api/entries/e1", 405, `POST /api/entries with {"supersedes":"e1","relation":"correction"`},
 		{"DELETE", "/api/entries/e1", 405, "retraction"},
 		{"POST", "/api/entries/e1", 405, `{"reply_to":"e1"`},

@@ -1,13 +1,11 @@
 package api
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/commons-cluster/commons/api/op/resource"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -20,7 +18,7 @@ func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 		return s.noMethod(written, allow)
 	}
 	e := &wire.Error{
-		Code: wire.CodeNotFound, Message: "There is nothing at this path. GET / lists the endpoints.",
+		Code:   wire.CodeNotFound,
 		Issues: []wire.Issue{{"path", "is none that is served"}},
 	}
 	for i := range s.table {
@@ -30,8 +28,11 @@ func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 			return e
 		}
 	}
-	if near := s.nearPath(string(uri.Path())); near != "" {
+	resources := s.resources()
+	if near := s.nearPath(string(uri.Path()), resources); near != "" {
 		e.Message = "There is nothing at this path. What you mean may be " + near + ". GET / lists the endpoints."
+	} else {
+		e.Message = "There is nothing at this path. The resources are /api/" + strings.Join(resources, ", /api/") + ". GET / lists the endpoints."
 	}
 	return e
 }
@@ -58,60 +59,38 @@ func (s *Server) noMethod(path, allow string) *wire.Error {
 	return e
 }
 
-// otherPaths are the paths of this service by words in the paths of similar services.
-var otherPaths = map[string]string{
-	"messages": "/api/entries", "posts": "/api/entries", "notes": "/api/entries", "threads": "/api/entries", "feed": "/api/entries",
-	"knowledge": "/api/entries", "search": "/api/entries", "publish": "/api/entries", "replies": "/api/entries", "comments": "/api/entries",
-	"users": "/api/agents", "profiles": "/api/agents", "accounts": "/api/agents", "register": "/api/agents", "signup": "/api/agents", "me": "/api/home",
-	"tasks": "/api/jobs", "claims": "/api/jobs", "humans": "/api/human-requests", "help": "/api/human-requests",
-	"inbox": "/api/home", "notifications": "/api/home", "mentions": "/api/home", "heartbeat": "/api/home",
-	"rooms": "/api/channels", "topics": "/api/channels",
-}
-
 // maxPathWords is the number of segments that nearPath reads.
 const maxPathWords = 8
 
-// nearPath suggests existing calls similar to a path, or returns "".
-func (s *Server) nearPath(path string) string {
+// resources returns the names of the resources below /api.
+func (s *Server) resources() (names []string) {
+	for i := range s.table {
+		name, isAPI := strings.CutPrefix(s.table[i].Path, "/api/")
+		if isAPI && !strings.Contains(name, "/") && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// nearPath suggests the calls of the resource whose name a path has, or almost has. It returns "" if
+// there is none.
+func (s *Server) nearPath(path string, resources []string) string {
 	words := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	words = words[:min(len(words), maxPathWords)]
-	var resources []string
-	for i := range s.table {
-		if name, isAPI := strings.CutPrefix(s.table[i].Path, "/api/"); isAPI && !strings.Contains(name, "/") {
-			resources = append(resources, name)
-		}
-	}
 	for i, word := range words {
-		word = strings.ToLower(word)
-		near := cmp.Or(otherPaths[word], otherPaths[word+"s"])
-		if slices.Contains(resources, word) {
-			near = "/api/" + word
-		}
-		if near != "" {
-			return s.nearCall(near, words[i+1:])
-		}
-	}
-	for i, word := range words {
-		if name := text.Nearest(word, resources); name != "" && word != "api" {
-			return s.nearCall("/api/"+name, words[i+1:])
+		if name := text.Nearest(word, resources); name != "" {
+			return s.callsOf("/api/"+name, words[i+1:])
 		}
 	}
 	return ""
 }
 
-// nearCall describes the calls at a path, with the id and the action that follow it.
-func (s *Server) nearCall(path string, behind []string) string {
+// callsOf describes the calls at a path, with the id that follows it.
+func (s *Server) callsOf(path string, behind []string) string {
 	id := ""
 	if len(behind) > 0 {
 		id = wire.Shown(behind[0], wire.MaxUnknownName)
-	}
-	if len(behind) > 1 && path == "/api/jobs" {
-		if action := resource.JobAction(behind[1]); action != "" {
-			return `POST /api/jobs with {"action":"` + action + `","job_id":"` + id + `","agent":…}`
-		}
-	}
-	if len(behind) > 1 && path == "/api/entries" {
-		return "GET /api/entries?reply_to=" + id + ` for its replies, or POST /api/entries with {"reply_to":"` + id + `","agent":…,"body":…}`
 	}
 	var calls []string
 	for i := range s.table {

@@ -113,7 +113,7 @@ var rejectedEntries = map[string]struct {
 	"too many tags":         {map[string]any{"body": "Hello", "tags": []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, "tags"},
 	"tag too long":          {map[string]any{"body": "Hello", "tags": []string{strings.Repeat("a", 41)}}, "tags"},
 	"tags of no text":       {map[string]any{"body": "Hello", "tags": true}, "tags"},
-	"misnamed reference":    {map[string]any{"body": "Hello", "replying": "e1"}, "reply_to"},
+	"misnamed reference":    {map[string]any{"body": "Hello", "replying_to": "e1"}, "reply_to"},
 	"misnamed key":          {map[string]any{"body": "Hello", "my_request_identifier": "0123456789"}, "request_id"},
 	"placeholder":           {map[string]any{"body": "(your answer)"}, "body"},
 	"target of a number":    {map[string]any{"body": "Hello", "reply_to": 1}, "reply_to"},

@@ -9,7 +9,6 @@ import (
 	_ "embed" // the guide
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -52,7 +51,6 @@ type Config struct {
 type Server struct {
 	cfg     Config
 	tools   []*boundTool
-	guesses map[string]string // calls of the right tools by names that agents guess
 	words   *strings.Replacer
 	handler func() http.Handler
 }
@@ -66,11 +64,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var t struct{ Guesses map[string]string }
-	if err := json.Unmarshal(toolsJSON, &t); err != nil {
-		return nil, fmt.Errorf("read the guesses: %w", err)
-	}
-	s := &Server{cfg: cfg, tools: bound, guesses: t.Guesses, words: strings.NewReplacer(cfg.Words...)}
+	s := &Server{cfg: cfg, tools: bound, words: strings.NewReplacer(cfg.Words...)}
 	s.handler = sync.OnceValue(s.handle) // a node that starts does not know its version yet
 	return s, nil
 }
@@ -215,9 +209,7 @@ func (s *Server) noTool(name string) error {
 		names[i] = b.Name
 	}
 	message := "There is no tool " + wire.Shown(name, wire.MaxMethodShown) + ": tools/list names those that there are."
-	if right, known := s.guesses[strings.ReplaceAll(strings.ToLower(wire.Cut(name, wire.MaxMethodShown)), "-", "_")]; known {
-		message += " Call " + right
-	} else if near := text.Nearest(name, names); near != "" {
+	if near := text.Nearest(name, names); near != "" {
 		message += " Did you mean " + near + "?"
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}

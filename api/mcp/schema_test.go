@@ -102,37 +102,6 @@ func (s *shape) add(path []string, answers []any) bool {
 	return false
 }
 
-// TestGuesses holds that the calls for guessed names are of tools that there are, with arguments
-// that they take, and that no guess is the name of a tool.
-func TestGuesses(t *testing.T) {
-	s := newServer(t)
-	if len(s.guesses) == 0 {
-		t.Error("there are no guesses")
-	}
-	for guess, call := range s.guesses {
-		name, arguments, _ := strings.Cut(call, " ")
-		at := slices.IndexFunc(s.tools, func(b *boundTool) bool { return b.Name == name })
-		if at < 0 || slices.ContainsFunc(s.tools, func(b *boundTool) bool { return b.Name == guess }) {
-			t.Errorf("%s leads to %s", guess, call)
-			continue
-		}
-		var given map[string]any
-		if err := json.Unmarshal([]byte(arguments), &given); err != nil {
-			t.Errorf("%s: %v", guess, err)
-		}
-		for argument := range given {
-			if !slices.Contains(s.tools[at].takes, argument) {
-				t.Errorf("%s: %s takes no %s", guess, name, argument)
-			}
-		}
-		for _, required := range s.tools[at].required {
-			if given[required] == nil {
-				t.Errorf("%s: %s lacks %s", guess, call, required)
-			}
-		}
-	}
-}
-
 // maxSchemaDepth bounds how deep references of the document may lead.
 const maxSchemaDepth = 32
 

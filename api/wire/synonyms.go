@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // Synonym is a field, or a parameter, with the other names under which it is taken.
@@ -79,6 +80,24 @@ func Means(name string, takes []string) (field string, rank int) {
 	return "", 0
 }
 
+// Near suggests the field, among those that are taken, that an unknown name stands for: the one with
+// the nearest name or synonym. It returns "" if there is none.
+func Near(name string, takes []string) string {
+	names, fields := slices.Clone(takes), slices.Clone(takes)
+	for _, s := range Synonyms {
+		if slices.Contains(takes, s.Field) {
+			for _, other := range s.Names {
+				names, fields = append(names, other), append(fields, s.Field)
+			}
+		}
+	}
+	at := slices.Index(names, text.Nearest(name, names))
+	if at < 0 {
+		return ""
+	}
+	return fields[at]
+}
+
 // Canonical renames the fields of a document to their own names. It returns the unknown fields,
 // those that lost to another name of the same field, and the name under which each field was sent.
 func (d *Document) Canonical(takes []string) (unknown, lost []Field, as map[string]string) {
@@ -132,12 +151,6 @@ var kinds = map[string]command.Kind{
 	"request": command.KindFeatureRequest, "want": command.KindFeatureRequest,
 }
 
-// otherPlaces are the paths of resources that are not entries, by the words that
-// clients send as their kind.
-var otherPlaces = map[string]string{
-	"job": "/api/jobs", "task": "/api/jobs", "human_request": "/api/human-requests", "human_help": "/api/human-requests", "help": "/api/human-requests",
-}
-
 // ParseKind reads the kind of an entry. An unknown kind is a problem, and KindMessage. The
 // note is empty if the name of the kind needs no explanation.
 func ParseKind(s string) (kind command.Kind, note, problem string) {
@@ -148,9 +161,6 @@ func ParseKind(s string) (kind command.Kind, note, problem string) {
 		note = questionNote
 	case !known:
 		kind, problem = command.KindMessage, "must be message, knowledge or feature_request"
-		if path := otherPlaces[s]; path != "" {
-			problem += "; what you mean has a path of its own: " + path
-		}
 	}
 	return kind, note, problem
 }

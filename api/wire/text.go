@@ -272,10 +272,17 @@ func ShortHash(texts ...string) string {
 func Instant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // ShownNames lists the names of fields or parameters as an answer may show them.
-func ShownNames(fields []Field) string {
+func ShownNames(fields []Field) string { return ShownUnknown(fields, nil) }
+
+// ShownUnknown is ShownNames with the near one, of the fields that are taken, behind each name.
+func ShownUnknown(fields []Field, takes []string) string {
 	shown := make([]string, 0, MaxUnknownShown)
 	for i := range fields[:min(len(fields), MaxUnknownShown)] {
-		shown = append(shown, Shown(fields[i].Name, MaxUnknownName))
+		name := Shown(fields[i].Name, MaxUnknownName)
+		if near := Near(fields[i].Name, takes); near != "" {
+			name += " (did you mean " + near + "?)"
+		}
+		shown = append(shown, name)
 	}
 	names := strings.Join(shown, ", ")
 	if more := len(fields) - len(shown); more > 0 {

@@ -185,45 +185,63 @@ func isASCIIAlnum(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
 }
 
-// maxNearName is the length in bytes up to which a near name is looked for.
-const maxNearName = 64
+const (
+	// maxNearName is the length in bytes up to which a near name is looked for.
+	maxNearName = 64
+	// minNearPart is the length in bytes from which a name that is a part of another one is near it.
+	minNearPart = 4
+	// nearShare is the reciprocal of the share of a name that may differ from a near one.
+	nearShare = 3
+)
 
-// Nearest returns the name that was probably meant: a name that contains name or is
-// contained in it, else the name with the smallest edit distance; "" when no name is near.
+// plainName is a name in lower case, without the characters between its words.
+func plainName(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
+// Nearest returns the name that was probably meant by an unknown one: a name that contains it or is
+// contained in it, else the name with the smallest edit distance. Case, _ and - do not matter. It
+// returns "" if no name is near.
 func Nearest(name string, names []string) string {
-	name = strings.ToLower(strings.ReplaceAll(name, "-", "_"))
-	if name == "" || len(name) > maxNearName {
+	if name = plainName(name); name == "" || len(name) > maxNearName {
 		return ""
 	}
-	best, least := "", len(name)/2+1
+	best, least := "", len(name)/nearShare+1
 	for _, other := range names {
-		d := distance(name, other)
-		if strings.Contains(other, name) || strings.Contains(name, other) {
-			d = 0
-		}
-		if d < least {
+		plain := plainName(other)
+		d := distance(name, plain)
+		part := min(len(name), len(plain)) >= minNearPart && (strings.Contains(plain, name) || strings.Contains(name, plain))
+		switch {
+		case d == 0:
+			return other
+		case part && least > 0:
+			best, least = other, 0
+		case d < least:
 			best, least = other, d
 		}
 	}
 	return best
 }
 
-// distance is the Levenshtein distance of two texts, in bytes.
+// distance is the edit distance of two texts, in bytes. An exchange of two neighbours is one edit.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
+			row[j+1] = min(last[j+1], row[j]) + 1
+			if a[i] == b[j] {
+				row[j+1] = min(row[j+1], last[j])
+			} else {
+				row[j+1] = min(row[j+1], last[j]+1)
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, diagonal+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]

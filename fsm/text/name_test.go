@@ -189,3 +189,15 @@ func checkNames(t fataler, s string) {
 		}
 	}
 }
+
+// TestNearest holds which unknown names are near a known one.
+func TestNearest(t *testing.T) {
+	names := []string{"entries", "threads", "channels", "human-requests", "jobs", "job_id", "reply_to", "post_job"}
+	for name, want := range map[string]string{
+		"entries": "entries", "Threads": "threads", "thraeds": "threads", "chanels": "channels", "human_requests": "human-requests",
+		"job": "jobs", "jobId": "job_id", "jbos": "jobs", "replies": "", "in-reply-to": "reply_to", "replyToEntry": "reply_to", "post": "post_job",
+		"messages": "", "me": "", "o": "", "": "", "finish_job": "", "entries" + strings.Repeat("x", 64): "",
+	} {
+		t.Run(name, func(t *testing.T) { check.Equal(t, Nearest(name, names), want, "the nearest name") })
+	}
+}

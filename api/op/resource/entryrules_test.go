@@ -271,6 +271,7 @@ func TestNotes(t *testing.T) {
 		"channel changed": {[]wire.Field{body, {"channel", "Jobs"}}, []string{"The channel name was changed to jobs."}},
 		"title shortened": {[]wire.Field{body, {"title", strings.Repeat("x", 181)}}, []string{"The title was shortened to 180 characters."}},
 		"unknown fields":  {[]wire.Field{body, {"foo", 1}, {"bar", "x"}}, []string{"Unknown fields were ignored: foo, bar."}},
+		"near fields":     {[]wire.Field{body, {"chanel", "den"}, {"replyingTo", "nobody"}}, []string{"Unknown fields were ignored: chanel (did you mean channel?), replyingTo (did you mean reply_to?)."}},
 		"unknown nulls":   {[]wire.Field{body, {"foo", nil}}, []string{"Unknown fields were ignored: foo."}},
 		"unknown long":    {[]wire.Field{body, {strings.Repeat("x", 50), 1}}, []string{"Unknown fields were ignored: " + strings.Repeat("x", 39) + "…."}},
 		"many unknown": {

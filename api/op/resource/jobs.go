@@ -90,14 +90,6 @@ func actionNamed(name string) *jobAction {
 	return nil
 }
 
-// JobAction returns the name of the action that a word stands for, or an empty string.
-func JobAction(word string) string {
-	if a := actionNamed(wire.Word(word)); a != nil {
-		return a.name
-	}
-	return ""
-}
-
 // jobRejections explain the problems of the job board to a client.
 var jobRejections = map[command.Problem]write.Rejection{
 	command.ProblemUnknownJob:    {wire.Issue{"job_id", "names no job that exists: GET /api/jobs lists them"}, wire.CodeUnknownJob, ""},

@@ -66,6 +66,9 @@ func NamesOf(fields []Field) []string {
 // maxScannedItems is how many items of a list are searched for credentials.
 const maxScannedItems = command.MaxSeen
 
+// maxMisnamed is how many unknown fields are compared with the fields that they may stand for.
+const maxMisnamed = 64
+
 // Form is the common part of all drafts: the body, the problems of its fields, and the author.
 type Form struct {
 	Doc      *wire.Document
@@ -130,9 +133,13 @@ func NewForm(doc *wire.Document, fields []Field, signed *Field, repeats command.
 	if doc.Key != "" && doc.Get(FieldRequestID.Name) == nil {
 		doc.Fields = append(doc.Fields, wire.Field{FieldRequestID.Name, strings.Trim(doc.Key, `" `)})
 	}
-	unknown = slices.DeleteFunc(unknown, func(u wire.Field) bool { return f.misnames(u, takes) })
+	looked := 0
+	unknown = slices.DeleteFunc(unknown, func(u wire.Field) bool {
+		looked++
+		return looked <= maxMisnamed && f.misnames(u, takes)
+	})
 	if len(unknown) > 0 {
-		f.Notes = append(f.Notes, "Unknown fields were ignored: "+wire.ShownNames(unknown)+".")
+		f.Notes = append(f.Notes, "Unknown fields were ignored: "+wire.ShownUnknown(unknown, takes)+".")
 	}
 	said := map[string]string{} // of each field; a body may have thousands of names for one
 	lost = slices.DeleteFunc(lost, func(l wire.Field) bool {
@@ -152,7 +159,7 @@ func NewForm(doc *wire.Document, fields []Field, signed *Field, repeats command.
 // misnames reports an unknown field that is, by its name and its value, a reference or an
 // idempotency key: if it were ignored, the write would not be what was meant.
 func (f *Form) misnames(u wire.Field, takes []string) bool {
-	name, value := strings.ToLower(u.Name), ""
+	value := ""
 	switch v := u.Value.(type) {
 	case string:
 		value = strings.TrimSpace(v)
@@ -161,16 +168,13 @@ func (f *Form) misnames(u wire.Field, takes []string) bool {
 	}
 	_, _, isID := state.ParseID(op.CleanID(value))
 	_, isNumber := u.Value.(json.Number)
-	_, afterRequest, isRequest := strings.Cut(name, "request")
 	n := wire.Count(value)
-	var field string
-	switch {
-	case (strings.Contains(name, "reply") || strings.Contains(name, "parent")) && (isID || isNumber):
-		field = "reply_to"
-	case (isRequest && strings.Contains(afterRequest, "id") || strings.Contains(name, "idempotency")) &&
-		n >= command.MinRequestID && n <= command.MaxRequestID && !strings.ContainsAny(value, " \t\n"):
-		field = FieldRequestID.Name
-	default:
+	isKey := n >= command.MinRequestID && n <= command.MaxRequestID && !strings.ContainsAny(value, " \t\n")
+	if !isID && !isNumber && !isKey {
+		return false
+	}
+	field := wire.Near(u.Name, []string{"reply_to", FieldRequestID.Name})
+	if field == "" || field == "reply_to" && !isID && !isNumber || field == FieldRequestID.Name && !isKey {
 		return false
 	}
 	shown := wire.Shown(u.Name, wire.MaxUnknownName)
