@@ -634,12 +634,9 @@ func TestA2ADataCommands(t *testing.T) {
 	s.Publish(map[string]any{"agent": "ada", "body": "A text about otters"})
 	s.Publish(map[string]any{"agent": "bob", "body": "Otters, @ada", "kind": "knowledge"})
 	s.Post("/api/jobs", map[string]any{"agent": "cyd", "title": "Count otters", "body": "All of them"}).Want(t, http.StatusCreated)
-	keyed(s.Backend, "eve")
-	s.Post(subscriptionsPath, `{"way":"mute","filter":{"agent":"spam"}}`, bearer...).Want(t, http.StatusCreated)
 	applied := s.Backend.Machine.Applied()
 	for i, test := range []struct{ parts, text, data string }{
 		{`[{"data":{"command":"home","agent":"ada"}}]`, "For you:\ne2 bob: Otters, @ada", `"forYou":[{"id":"e2"`},
-		{`[{"data":{"command":"subscriptions","edit_key":"` + hookKey + `"}}]`, "s1 mute: agent [spam]", `"subscriptions":[{"id":"s1"`},
 		{`[{"data":{"command":"home","for":"nobody","brief":true}}]`, "For you: nothing new.", `"agent":"nobody"`},
 		{`[{"data":{"command":"jobs"}}]`, "j3 (open) cyd: Count otters", `"jobs":[{"id":"j3"`},
 		{`[{"data":{"command":"jobs","status":"done"}}]`, "There are no such jobs", `"jobs":[]`},
@@ -696,7 +693,6 @@ func TestA2ADataCommands(t *testing.T) {
 	for _, test := range []struct{ parts, field string }{
 		{`[{"data":{"command":"read","id":"e99"}}]`, "id"},
 		{`[{"data":{"command":"read"}}]`, "id"},
-		{`[{"data":{"command":"subscriptions","edit_key":"` + hookKey + `"}}]`, "messageId"},
 	} {
 		r := rpc(t, s, say("SendMessage", "", test.parts))
 		problem := problemOf(t, r.Error.Data)

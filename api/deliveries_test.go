@@ -339,38 +339,3 @@ func TestReceiverFails(t *testing.T) {
 		t.Errorf("no answer in time: %d %s", got.Status, got.Body)
 	}
 }
-
-// notify is an agent's filter of pushed events.
-type notify struct {
-	Replies, Mentions, Jobs bool
-	OnlyProven              bool `json:"only_proven"`
-	Digest                  bool
-}
-
-// TestNotify says in every way what is to be pushed.
-func TestNotify(t *testing.T) {
-	s := start(t)
-	key := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "Later."}).EditKey
-	const form = "application/x-www-form-urlencoded"
-	for _, tt := range []struct {
-		name, contentType, body string
-		want                    notify
-	}{
-		{"some", jsonType, `{"id":"ada","notify":{"mentions":false,"only_proven":true,"digest":true},"edit_key":"` + key + `"}`, notify{true, false, true, true, true}},
-		{"left out", jsonType, `{"id":"ada","note":"Now.","edit_key":"` + key + `"}`, notify{true, false, true, true, true}},
-		{"all", jsonType, `{"id":"ada","notify":{"replies":false,"mentions":true,"jobs":false,"only_proven":false},"edit_key":"` + key + `"}`, notify{false, true, false, false, false}},
-		{"empty", jsonType, `{"id":"ada","notify":{},"edit_key":"` + key + `"}`, notify{true, true, true, false, false}},
-		{"form", form, `id=ada&notify={"jobs":false}&edit_key=` + key, notify{true, true, false, false, false}},
-		{"null", jsonType, `{"id":"ada","notify":null,"edit_key":"` + key + `"}`, notify{true, true, true, false, false}},
-	} {
-		s.Do(http.MethodPost, "/api/agents", tt.body, "Content-Type", tt.contentType).Must(t, http.StatusCreated)
-		got := apitest.Decoded[struct{ Notify notify }](t, s.Get(hookPath, "Authorization", "Bearer "+key))
-		apitest.Equal(t, tt.name, got.Notify, tt.want)
-	}
-	for _, value := range map[string]string{
-		"text": `"mentions"`, "list": `["mentions"]`, "unknown": `{"mention":false}`, "no bool": `{"mentions":"no"}`, "null within": `{"jobs":null}`,
-	} {
-		s.Post("/api/agents", `{"id":"ada","notify":`+value+`,"edit_key":"`+key+`"}`).Rejected(t, http.StatusUnprocessableEntity, "", "notify")
-	}
-	s.Post("/api/agents", `{"id":"ada","notify":{"jobs":false}}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "")
-}

@@ -137,11 +137,6 @@ var dryRuns = []struct {
 		map[string]any{"agent": "fay", "ids": "e1", "edit_key": hookKey},
 		map[string]any{"agent": "fay", "seen": []any{"e1"}},
 	},
-	{
-		"a mute", subscriptionsPath,
-		map[string]any{"agent": "fay", "way": "mute", "filter": map[string]any{"agent": "eve"}, "edit_key": hookKey},
-		map[string]any{"agent": "fay", "way": "mute", "filter": map[string]any{"agent": []any{"eve"}}},
-	},
 }
 
 // board is the state for dryRuns.
@@ -261,7 +256,6 @@ func TestDryRunOnOtherSurfaces(t *testing.T) {
 		"request_human_help": {"agent": "ada", "goal": "An opinion", "requested_action": "Give it."},
 		"mark_seen":          {"agent": "fay", "ids": []string{"e1"}, "edit_key": hookKey},
 		"test_delivery":      {"id": "ada", "edit_key": hookKey},
-		"subscribe":          {"agent": "fay", "way": "mute", "filter": args{"agent": []string{"eve"}}, "edit_key": hookKey},
 	} {
 		arguments["dry_run"] = true
 		index := s.Backend.Machine.Applied()
@@ -288,9 +282,6 @@ func TestDryRunSaysWhatIsWrong(t *testing.T) {
 		{"/api/jobs", 404, map[string]any{"agent": "ada", "action": "claim", "job_id": "j99"}},
 		{"/api/jobs", 409, map[string]any{"agent": "ada", "action": "claim", "job_id": "j3"}},
 		{"/api/home/seen", 403, map[string]any{"agent": "fay", "ids": "e1"}},
-		{subscriptionsPath, 403, map[string]any{"agent": "fay", "filter": map[string]any{"agent": []string{"eve"}}}},
-		{subscriptionsPath, 403, map[string]any{"agent": "fay", "filter": map[string]any{"channel": []string{"general"}}, "edit_key": hookKey}},
-		{subscriptionsPath, 404, map[string]any{"agent": "fay", "id": "s9", "delete": true, "edit_key": hookKey}},
 		{"/api/reports", 422, map[string]any{"entry_id": "e99", "reason": "spam", "text": "It is."}},
 	} {
 		body := maps.Clone(test.body)

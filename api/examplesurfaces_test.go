@@ -51,7 +51,7 @@ func toolOf(path string, body map[string]any) string {
 	}
 	return map[string]string{
 		"/api/entries": "publish_message", "/api/agents": "register_agent", "/api/jobs": "post_job", "/api/human-requests": "request_human_help",
-		reportsPath: "report_entry", seenPath: "mark_seen", subscriptionsPath: "subscribe",
+		reportsPath: "report_entry", seenPath: "mark_seen",
 	}[path]
 }
 

@@ -27,7 +27,6 @@ func TestNoSurfaceShowsWhatIsHidden(t *testing.T) {
 var wordless = map[string]string{
 	"publishEntry": "", "registerAgent": "", "actOnJob": "", "askHuman": "", // repeats are in the table, new ones answer with what was sent
 	"listDeliveries": "for the owner's key alone; dropping what waits is tested in fsm", "testDelivery": "a test event", "markSeen": "ids alone",
-	"listSubscriptions": "one's own filters", "subscribe": "one's own filter", "unsubscribe": "an id",
 	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "hideChannel": "a rule", "setNote": "a number", "listNotes": "texts, for moderators", "listRules": "rules, for moderators",
 	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
 	"listHeld": "texts, for moderators", "selectEntries": "texts, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks", "listWaiting": "ids, for moderators", "confirmPurge": "texts, for moderators",
@@ -45,7 +44,6 @@ var wordless = map[string]string{
 var wordlessTools = []string{
 	"publish_message", "publish_knowledge", "request_feature", "register_agent", "list_deliveries", "test_delivery",
 	"post_job", "claim_job", "submit_job_result", "release_job", "close_job", "accept_job", "reject_job", "revoke_job", "reopen_job", "take_next_job", "request_human_help", "mark_seen", "report_entry", "get_report",
-	"subscribe", "unsubscribe", "list_subscriptions",
 }
 
 // surfaceCall is a call that shows a word where it is not hidden.

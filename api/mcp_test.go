@@ -281,9 +281,6 @@ var mcpWalk = []struct {
 	{"list_human_requests", args{"full": true}, "Say how high it is.\n\nStatus: open", "/api/human-requests"},
 	{"list_agents", args{"full": true}, "Note: Look at e1.", "/api/agents"},
 	{"mark_seen", args{"agent": "hooked", "ids": []string{"e1"}, "edit_key": hookKey}, "Put aside for hooked: e1.", ""},
-	{"subscribe", args{"way": "mute", "filter": args{"agent": []string{"dan"}}, "edit_key": hookKey}, "s1 mute: agent [dan]", ""},
-	{"list_subscriptions", args{"edit_key": hookKey}, "s1 mute: agent [dan]", ""},
-	{"unsubscribe", args{"id": "s1", "edit_key": hookKey}, "Ended: s1.", ""},
 	{"home", args{"for": "dan"}, "Nothing new for dan", "/api/home?for=dan"},
 	{"post_job", args{"agent": "hooked", "title": "Weigh it", "body": "Weigh the anchor.", "review": true, "edit_key": hookKey}, "Job jc is open", ""},
 	{"take_next_job", args{"agent": "bob", "next": args{"q": "anchor"}}, "Weigh the anchor.", ""},
@@ -716,8 +713,8 @@ func TestToolsAreLight(t *testing.T) {
 	all, more := list("/mcp?tools=all")
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
 	if want := []string{
-		"accept_job", "get_human_request", "get_report", "list_deliveries", "list_subscriptions", "list_threads", "read_events", "reject_job",
-		"reopen_job", "revoke_job", "stats", "subscribe", "take_next_job", "test_delivery", "unsubscribe", "usage",
+		"accept_job", "get_human_request", "get_report", "list_deliveries", "list_threads", "read_events", "reject_job",
+		"reopen_job", "revoke_job", "stats", "take_next_job", "test_delivery", "usage",
 	}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
 	}

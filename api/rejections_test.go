@@ -26,7 +26,6 @@ var payloads = map[string]string{
 	"/api/jobs":           `{"agent":"my-agent","title":"Proofread a paragraph","body":"Point out its mistakes."}`,
 	"/api/human-requests": `{"agent":"my-agent","goal":"A second opinion","requested_action":"Say what is unclear."}`,
 	"/api/home/seen":      `{"agent":"my-agent","ids":["e1"]}`,
-	subscriptionsPath:     `{"agent":"my-agent","way":"mute","filter":{"agent":["eve"]}}`,
 	"/api/reports":        `{"entry_id":"e1","reason":"spam","text":"It is advertisement."}`,
 }
 
@@ -222,13 +221,10 @@ func startFor(t *testing.T, path string) *apitest.Server {
 	return s
 }
 
-// The paths that need a key, which no example holds.
-const (
-	seenPath          = "/api/home/seen"
-	subscriptionsPath = "/api/subscriptions"
-)
+// seenPath needs a key, which no example holds.
+const seenPath = "/api/home/seen"
 
-func needsKey(path string) bool { return path == seenPath || path == subscriptionsPath }
+func needsKey(path string) bool { return path == seenPath }
 
 // taken reports whether a request worked, or would with a key.
 func taken(path string, r *apitest.Response) bool {

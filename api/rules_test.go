@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -486,17 +485,6 @@ var toolRules = []struct {
 	{"mark_seen", args{"agent": "fay", "ids": []string{"e1"}}, "proof_required", "edit_key"},
 	{"mark_seen", args{"agent": "nobody", "ids": []string{"e1"}}, "proof_required", "edit_key"},
 	{"mark_seen", args{"agent": "fay", "ids": []string{"e1"}, "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
-	{"subscribe", args{}, "validation_failed", "agent filter"},
-	{"subscribe", args{"agent": "fay", "way": "loud", "filter": args{"color": "blue"}, "edit_key": hookKey}, "validation_failed", "way filter"},
-	{"subscribe", args{"agent": "fay", "way": "push", "filter": args{"channel": []string{"general"}}, "edit_key": hookKey}, "validation_failed", "filter"},
-	{"subscribe", args{"agent": "fay", "way": "mute", "filter": args{"thread": "e99"}, "edit_key": hookKey}, "validation_failed", "filter"},
-	{"subscribe", args{"agent": "fay", "filter": args{"channel": []string{"general"}}}, "proof_required", "edit_key"},
-	{"subscribe", args{"agent": "fay", "filter": args{"channel": []string{"general"}}, "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
-	{"subscribe", args{"agent": "fay", "filter": args{"channel": []string{"general"}}, "edit_key": hookKey}, "new_name", "agent"},
-	{"subscribe", args{"agent": "hal", "way": "mute", "filter": args{"agent": []string{"eve"}}, "edit_key": hookKey}, "too_many_subscriptions", "agent"},
-	{"unsubscribe", args{"id": "s999", "edit_key": hookKey}, "not_found", "id"},
-	{"unsubscribe", args{"id": "e1", "edit_key": hookKey}, "validation_failed", "id"},
-	{"list_subscriptions", args{}, "wrong_edit_key", "edit_key"},
 	{"report_entry", args{}, "validation_failed", "entry_id reason text"},
 	{"report_entry", args{"entry_id": "e1", "reason": "rude", "text": letters(command.MaxReport + 1), "contact": letters(command.MaxReportContact + 1), "agent": "a"}, "validation_failed", "reason text contact agent"},
 	{"report_entry", args{"entry_id": letters(command.MaxTarget + 1), "reason": "spam", "text": "abc"}, "validation_failed", "entry_id text"},
@@ -556,7 +544,7 @@ func saysTheSame(byMCP, byHTTP string) bool {
 }
 
 // keyedTools need an edit_key, which no example holds.
-var keyedTools = []string{"accept_job", "reject_job", "revoke_job", "reopen_job", "list_deliveries", "test_delivery", "mark_seen", "subscribe", "unsubscribe", "list_subscriptions"}
+var keyedTools = []string{"accept_job", "reject_job", "revoke_job", "reopen_job", "list_deliveries", "test_delivery", "mark_seen"}
 
 // checkToolExample calls a tool, and holds that the example of invalid arguments works.
 func checkToolExample(t *testing.T, b *toolbox, tool string, arguments any) {
@@ -588,12 +576,6 @@ func TestRulesHoldForTools(t *testing.T) {
 	hook(s.Backend)
 	keyed(s.Backend, "fay", "hal")
 	s.Backend.Apply(&command.ProtectName{AgentKey: "hal", Protected: true})
-	key := sha256.Sum256([]byte(hookKey))
-	for i := range command.MaxMutes {
-		s.Backend.Apply(&command.Subscribe{
-			AgentKey: "hal", Way: command.WayMute, Filter: command.Filter{AgentKey: fmt.Sprint("spam-", i)}, Proof: command.Proof{Key: key[:]},
-		})
-	}
 	s.Backend.Verify = func(string, string) error { return &op.ReceiverFailed{Reason: "did not answer"} }
 	b := newToolbox(t, s)
 	for _, step := range []struct {

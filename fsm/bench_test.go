@@ -258,14 +258,14 @@ func benchQueries(b *testing.B, m *Machine, c *corpus) {
 		{"8 channels", func(i int) view.Query {
 			channel := fmt.Sprintf("room-%d", i%50)
 			for n := 1; n < command.MaxValues; n++ {
-				channel += command.Or + fmt.Sprintf("room-%d", (i+n)%50)
+				channel += view.Or + fmt.Sprintf("room-%d", (i+n)%50)
 			}
 			return view.Query{Channel: channel}
 		}},
 		{"8 agents", func(i int) view.Query {
 			agent := fmt.Sprintf("agent-%d", i%1000)
 			for n := 1; n < command.MaxValues; n++ {
-				agent += command.Or + fmt.Sprintf("agent-%d", (i+n)%1000)
+				agent += view.Or + fmt.Sprintf("agent-%d", (i+n)%1000)
 			}
 			return view.Query{AgentKey: agent}
 		}},

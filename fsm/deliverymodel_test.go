@@ -27,9 +27,7 @@ type pushModel struct {
 
 type pushAgent struct {
 	url     string // empty without a receiver
-	digests bool   // mentions come as digests
-	open    *pushed
-	change  int // counts changes of url
+	change  int    // counts changes of url
 	all     []*pushed
 	begun   []pushedAt // all attempts
 	quiet   int64      // no attempt begins before
@@ -62,21 +60,6 @@ type pushed struct {
 	change   int   // pushAgent.change when the newest attempt began
 	from     pushSender
 	outage   bool // its newest failure in its own turn was while the receiver was down
-	mentions uint64
-	listed   []pushedEntry
-}
-
-// pushedEntry is one that a digest lists.
-type pushedEntry struct {
-	seq  uint64
-	from pushSender
-}
-
-func (p *pushed) seqs() (seqs []uint64) {
-	for _, e := range p.listed {
-		seqs = append(seqs, e.seq)
-	}
-	return seqs
 }
 
 func (p *pushed) waits() bool {
@@ -141,7 +124,6 @@ func (a *pushAgent) due(now int64) (best *pushed) {
 		its, unproven, all := a.lately(now, p.from)
 		switch free := command.MaxHourlyDeliveries - all; {
 		case its >= 5*free || !p.from.proven && unproven >= 9*free:
-		case p == a.open && p.ready > now:
 		case !a.down() && p.ready <= now && best == nil:
 			best = p
 		case a.down() && (best == nil || rank(p) < rank(best)):
@@ -155,7 +137,7 @@ func (a *pushAgent) end(reason string) {
 	for _, p := range a.waiting() {
 		p.status, p.reason = outbox.DeliveryDropped, reason
 	}
-	a.sending, a.open = nil, nil
+	a.sending = nil
 }
 
 // crowdedOut returns what has no place when too many wait.
@@ -209,10 +191,6 @@ func (m *pushModel) apply(b command.Payload) {
 		m.publish(c)
 	case *command.Register:
 		a := m.agents[c.AgentKey]
-		if c.Given == command.FieldNotify {
-			a.digests = c.Notify != 0
-			return
-		}
 		if c.NotifyURL == a.url {
 			return
 		}
@@ -247,9 +225,6 @@ func (m *pushModel) apply(b command.Payload) {
 				p.failures = 0
 			}
 			a.sending, a.last, a.quiet = p, p.number, m.now+outbox.DeliveryLease
-			if a.open == p {
-				a.open = nil
-			}
 			p.status, p.attempts, p.change = outbox.DeliverySending, t.Number, a.change
 			a.begun = append(a.begun, pushedAt{m.now, p.from})
 		}
@@ -278,41 +253,10 @@ func (m *pushModel) publish(c *command.Publish) {
 		case name == c.AgentKey:
 		case c.Relation == command.RelationReply && name == author:
 			m.push(name, outbox.DeliveryReply, entry, from)
-		case slices.Contains(c.Mentions, name) && m.agents[name].digests:
-			m.collect(name, entry, from)
 		case slices.Contains(c.Mentions, name):
 			m.push(name, outbox.DeliveryMention, entry, from)
 		}
 	}
-}
-
-// collect adds a mention to a digest.
-func (m *pushModel) collect(agent string, entry uint64, from pushSender) {
-	a := m.agents[agent]
-	if a.url == "" {
-		return
-	}
-	if a.open == nil {
-		m.push(agent, outbox.DeliveryDigest, 0, pushSender{agent, true})
-		p := a.all[len(a.all)-1]
-		if !p.waits() {
-			return
-		}
-		p.ready, a.open = m.now+60*minute, p
-	}
-	p := a.open
-	p.mentions++
-	p.listed = append(p.listed, pushedEntry{entry, from})
-	if len(p.listed) <= 50 {
-		return
-	}
-	// As in a queue of as many deliveries.
-	queue := &pushAgent{}
-	for _, e := range p.listed {
-		queue.all = append(queue.all, &pushed{entry: e.seq, status: outbox.DeliveryWaiting, from: e.from})
-	}
-	out := queue.crowdedOut()
-	p.listed = slices.DeleteFunc(p.listed, func(e pushedEntry) bool { return e.seq == out.entry })
 }
 
 func (m *pushModel) push(agent string, kind outbox.DeliveryKind, entry uint64, from pushSender) {
@@ -327,9 +271,6 @@ func (m *pushModel) push(agent string, kind outbox.DeliveryKind, entry uint64, f
 	if len(a.waiting()) > command.MaxWaitingDeliveries {
 		p := a.crowdedOut()
 		p.status, p.reason = outbox.DeliveryDropped, outbox.ReasonQueueFull
-		if a.open == p {
-			a.open = nil
-		}
 	}
 }
 
@@ -417,9 +358,6 @@ func drawPush(t *rapid.T, m *pushModel) command.Payload {
 	case command.OpTestDelivery:
 		return &command.TestDelivery{AgentKey: agent, Proof: command.Proof{Key: keyHash("key of " + agent)}}
 	case command.OpRegister:
-		if rapid.Bool().Draw(t, "filter") {
-			return notifies(agent, rapid.SampledFrom([]command.PushFilter{0, command.Digest}).Draw(t, "digests"))
-		}
 		return rehook(agent, rapid.SampledFrom([]string{"", "https://one.example.org/", "https://two.example.org/"}).Draw(t, "url"))
 	default:
 		return &command.Tick{}
@@ -524,10 +462,9 @@ func (r *pushRun) check() {
 			got := pushed{
 				number: d.Number, entry: d.Entry, kind: d.Kind, status: d.Status, reason: d.Reason,
 				attempts: d.Attempts, failures: d.Failures, ready: p.ready, change: p.change, from: p.from, outage: p.outage,
-				mentions: d.Mentions, listed: p.listed,
 			}
-			if !reflect.DeepEqual(got, *p) || !slices.Equal(d.Listed, p.seqs()) {
-				r.Fatalf("%s: delivery %+v listing %v, want %+v", name, got, d.Listed, *p)
+			if !reflect.DeepEqual(got, *p) {
+				r.Fatalf("%s: delivery %+v, want %+v", name, got, *p)
 			}
 			if d.Entry != 0 && (seen[d.Entry] || r.model.authors[d.Entry-1] == name) {
 				r.Fatalf("%s: entry %d is pushed twice, or to its author", name, d.Entry)
@@ -603,10 +540,6 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 		r.commit(1000, hooked("ada", nil), hooked("bob", nil))
 		for name, a := range r.model.agents {
 			a.url = "https://" + name + ".example.org/hook"
-		}
-		if rapid.Bool().Draw(rt, "digests") {
-			r.commit(1000, notifies("ada", command.Digest))
-			r.model.agents["ada"].digests = true
 		}
 		for range rapid.IntRange(1, 15).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 9).Draw(rt, "step") {

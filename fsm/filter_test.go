@@ -86,7 +86,7 @@ func TestEightChannels(t *testing.T) {
 	}
 	for i := range command.MaxValues {
 		if i > 0 {
-			asked += command.Or
+			asked += view.Or
 		}
 		asked += fmt.Sprintf("room-%d", i)
 	}

@@ -233,25 +233,6 @@ func TestHiddenDelivery(t *testing.T) {
 	}
 }
 
-// TestHiddenMention: it is in no digest, and an empty digest is dropped.
-func TestHiddenMention(t *testing.T) {
-	r := newRig(t)
-	r.run(hooked("ada", func(c *command.Register) { c.Notify = command.Digest; c.Given |= command.FieldNotify }))
-	mention := func(p *command.Publish) { p.Agent, p.AgentKey, p.Mentions = "eve", "eve", []string{"ada"} }
-	first, second := r.publish(mention), r.publish(mention)
-	r.run(hide(state.EntryID(first)))
-	v := r.View()
-	d, err := v.WaitingDelivery("ada", 1)
-	v.Release()
-	if err != nil || d.Mentions != 1 || len(d.Listed) != 1 || d.Listed[0].Number != second {
-		t.Errorf("the digest is %+v, %v", d, err)
-	}
-	r.run(hide(state.EntryID(second)))
-	if o := r.outbox("ada"); o.Waiting != 0 || o.Newest[0].Reason != outbox.ReasonHidden {
-		t.Errorf("the outbox is %+v", o)
-	}
-}
-
 // TestHiddenProfile: it is in no list, and its text is shown nowhere.
 func TestHiddenProfile(t *testing.T) {
 	r := newRig(t)

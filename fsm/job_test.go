@@ -14,7 +14,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/subscription"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
@@ -321,7 +320,7 @@ func TestClaimsAreBounded(t *testing.T) {
 	}
 }
 
-// checkClaimCounts compares the rows of SpaceClaims with those of the jobs and subscriptions.
+// checkClaimCounts compares the rows of SpaceClaims with those of the jobs.
 func checkClaimCounts(t tester, m *Machine) {
 	t.Helper()
 	v := m.View()
@@ -335,16 +334,6 @@ func checkClaimCounts(t tester, m *Machine) {
 		}
 		return err
 	})
-	key := subscription.Key("")
-	err = errors.Join(err, state.ScanSpace(v.Reader(), key, []byte{key[0], key[1] + 1}, func(_, row []byte) error {
-		subs, err := subscription.Decode(row)
-		for i := range subs.All {
-			for key := range slices.Chunk([]byte(subs.All[i].Counted), state.ClaimsKeyBytes) {
-				want[string(key)]++
-			}
-		}
-		return err
-	}))
 	lower, upper = state.SpaceBounds(state.SpaceClaims)
 	err = errors.Join(err, state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
 		n, err := state.DecodeNumber(row)
@@ -679,7 +668,7 @@ func TestJobLists(t *testing.T) {
 		"phrase, open":      {view.JobQuery{Q: `"count the birds"`, Status: state.JobOpen}, []uint64{6, 1}},
 		"no phrase":         {view.JobQuery{Q: `"trees the count"`}, nil},
 		"tag":               {view.JobQuery{TagKey: "wood"}, []uint64{7}},
-		"tags, open":        {view.JobQuery{TagKey: "wood" + command.Or + "none", Status: state.JobOpen}, []uint64{7}},
+		"tags, open":        {view.JobQuery{TagKey: "wood" + view.Or + "none", Status: state.JobOpen}, []uint64{7}},
 		"no word":           {view.JobQuery{Q: "!!"}, nil},
 		"no word, open":     {view.JobQuery{Q: "!!", Status: state.JobOpen}, nil},
 		"what only entries": {view.JobQuery{Q: "too"}, nil},

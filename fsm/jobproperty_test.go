@@ -370,7 +370,7 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 			if err != nil || !slices.Equal(got, lists[status]) {
 				t.Fatalf("jobs with status %d and words %q: %v, %v, want %v", status, words, got, err, lists[status])
 			}
-			for _, poster := range []string{"ada", "pat", "ada" + command.Or + "pat"} {
+			for _, poster := range []string{"ada", "pat", "ada" + view.Or + "pat"} {
 				checkJobsOf(t, v, want, view.JobQuery{Status: status, AgentKey: poster, Q: words})
 			}
 		}

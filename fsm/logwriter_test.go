@@ -15,9 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/subscription"
 	"github.com/commons-cluster/commons/fsm/view"
-	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -161,11 +159,6 @@ var draws = map[command.Op]struct {
 	command.OpForgetSenders:  {3, (*logWriter).forgetSenders},
 	command.OpRecover:        {4, func(w *logWriter) command.Payload { return &command.Recover{AgentKey: w.named()} }},
 	command.OpRedeem:         {4, (*logWriter).redeem},
-	command.OpSubscribe:      {8, (*logWriter).subscribe},
-	command.OpUnsubscribe: {3, func(w *logWriter) command.Payload {
-		return &command.Unsubscribe{AgentKey: w.named(), Number: 1 + uint64(w.below(4))}
-	}},
-	command.OpSendDigests: {4, (*logWriter).sendDigests},
 }
 
 // followers are commands that read the rows that a command has changed or deleted.
@@ -178,7 +171,6 @@ var followers = map[command.Op][]command.Op{
 	command.OpFinishJob:     {command.OpAcceptJob, command.OpRejectJob, command.OpReopenJob},
 	command.OpAddUsage:      {command.OpAddUsage},
 	command.OpRecover:       {command.OpRedeem},
-	command.OpSubscribe:     {command.OpPublish, command.OpHide, command.OpSendDigests, command.OpUnsubscribe},
 }
 
 // TestAllCommandsAreDrawn fails for a command of the table that logWriter does not draw.
@@ -431,8 +423,7 @@ func (w *logWriter) register() command.Payload {
 		c.Capabilities, c.Endpoint = w.tags(), "https://endpoint.example.com/"
 	}
 	if !w.oneOf(3) {
-		c.Given |= command.FieldNotifyURL | command.FieldNotify
-		c.Notify = command.PushFilter(w.below(command.AllPushFilters + 1)) //nolint:gosec // small
+		c.Given |= command.FieldNotifyURL
 		if !w.oneOf(4) {
 			c.NotifyURL, c.NotifyVerified = fmt.Sprint("https://hook.example.com/", w.below(3)), !w.oneOf(4)
 		}
@@ -459,36 +450,6 @@ func (w *logWriter) redeem() command.Payload {
 		if codes := must.Get(w.v.RecoveryCodes(name))(w); len(codes) > 0 && codes[len(codes)-1].At > newest && !w.oneOf(5) {
 			c.AgentKey, c.Number, newest = name, one(w, codes...).Number, codes[len(codes)-1].At
 		}
-	}
-	return c
-}
-
-// subscribe draws a subscription, often of one thread or author.
-func (w *logWriter) subscribe() command.Payload {
-	c := &command.Subscribe{AgentKey: w.named(), Way: one(w, command.WayPush, command.WayDigest, command.WayHome, command.WayMute)}
-	switch {
-	case w.oneOf(3):
-		c.Filter.Thread = w.seq()
-	case w.oneOf(2) || c.Way.AtOnce():
-		c.Filter.AgentKey = w.author()
-	default:
-		c.Filter = command.Filter{Channel: fmt.Sprint("channel-", w.below(8)), Q: one(w, "", "body")}
-	}
-	return c
-}
-
-// sendDigests draws the digests of some names, usually as their leader finds them.
-func (w *logWriter) sendDigests() command.Payload {
-	c := &command.SendDigests{}
-	check.Err(w, w.v.DigestsAfter("", func(name string, at subscription.Digest) error {
-		if d := must.Get(w.v.DueDigest(name, at, 0))(w); len(d.Entries) > 0 {
-			c.Digests = append(c.Digests, d)
-		}
-		return nil
-	}), nil, "digests")
-	if len(c.Digests) == 0 || w.oneOf(6) {
-		to := w.seq()
-		c.Digests = append(c.Digests, command.SentDigest{AgentKey: w.named(), After: to - 1, To: to, Entries: []uint64{to}})
 	}
 	return c
 }

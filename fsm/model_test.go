@@ -254,7 +254,7 @@ func (m *model) hasText(e modelEntry, q string) bool {
 }
 
 // oneOf reports whether a value is one of those that a query asks for.
-func oneOf(asked, value string) bool { return slices.Contains(strings.Split(asked, command.Or), value) }
+func oneOf(asked, value string) bool { return slices.Contains(strings.Split(asked, view.Or), value) }
 
 // matches reports whether an entry meets the conditions of a query other than the text.
 func (m *model) matches(e modelEntry, q view.Query) bool {

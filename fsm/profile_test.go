@@ -58,7 +58,7 @@ func TestRegisterAndChange(t *testing.T) {
 	all := func(c *command.Register) {
 		c.Given = command.AllProfileFields
 		c.Capabilities, c.Endpoint = []string{"reading", "a \"b\""}, "https://example.org/a?b=<c>"
-		c.Note, c.NotifyURL, c.NotifyVerified, c.Notify = "Wake up.", "https://example.org/hook", true, command.NoJobs
+		c.Note, c.NotifyURL, c.NotifyVerified = "Wake up.", "https://example.org/hook", true
 	}
 	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != command.OutcomeDone || !got.KeyIssued {
 		t.Fatalf("registration: %+v", got)
@@ -298,7 +298,7 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 	full := func() *command.Register {
 		return register("Ada", "k1", func(c *command.Register) {
 			c.Given, c.Capabilities, c.Endpoint = command.AllProfileFields, []string{"a", "b"}, "https://example.org"
-			c.Note, c.NotifyURL, c.Notify, c.House = "A note.", "https://example.org/hook", command.OnlyProven, true
+			c.Note, c.NotifyURL, c.House = "A note.", "https://example.org/hook", true
 			c.Proof.Key, c.Request = keyHash("k9"), command.RequestKey{Scope: "ada", ID: "request-1"}
 		})
 	}
@@ -317,8 +317,6 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 		"endpoint":       func(c *command.Register) { c.Endpoint = long(command.MaxURL) },
 		"note":           func(c *command.Register) { c.Note = long(command.MaxNote) },
 		"notify url":     func(c *command.Register) { c.NotifyURL = long(command.MaxURL) },
-		"notify":         func(c *command.Register) { c.Notify = command.AllPushFilters + 1 },
-		"notify alone":   func(c *command.Register) { c.Given &^= command.FieldNotify },
 		"UTF-8":          func(c *command.Register) { c.Note = "\xff" },
 		"key":            func(c *command.Register) { c.Proof.Key = []byte("short") },
 		"new key":        func(c *command.Register) { c.NewKey = nil },

@@ -140,7 +140,7 @@ func drawQuery(t *rapid.T, m *model) view.Query {
 	n := uint64(len(m.entries))
 	q := view.Query{Since: -1}
 	values := func(of []string, name string) string {
-		return strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(of), 1, 3, rapid.ID).Draw(t, name), command.Or)
+		return strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(of), 1, 3, rapid.ID).Draw(t, name), view.Or)
 	}
 	if has(0) {
 		q.Kind = values([]string{"message", "knowledge", "feature_request"}, "kind")

@@ -77,7 +77,7 @@ func TestThreadsAgainstModel(t *testing.T) {
 		defer dropMachine(rt, m)
 		l.feed(m, 1, l.last())
 		q := view.ThreadQuery{
-			Newest: rapid.Bool().Draw(rt, "newest"), Channel: rapid.SampledFrom([]string{"", "", "den", "den" + command.Or + "hall"}).Draw(rt, "channel"),
+			Newest: rapid.Bool().Draw(rt, "newest"), Channel: rapid.SampledFrom([]string{"", "", "den", "den" + view.Or + "hall"}).Draw(rt, "channel"),
 			Limit: rapid.IntRange(1, 4).Draw(rt, "limit"),
 		}
 		b := command.Batch{Stamp: want.now}

@@ -143,7 +143,6 @@ type dataCommand struct{ operation, words string }
 // dataCommands are the commands of data parts by name.
 var dataCommands = map[string]dataCommand{
 	"home": {"home", "home"}, "jobs": {"listJobs", "jobs"}, "search": {"listEntries", "found"}, "read": {"getEntry", "entry"},
-	"subscriptions": {"listSubscriptions", "subscriptions"},
 }
 
 // dataCommandNames are the names of dataCommands.

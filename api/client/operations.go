@@ -235,14 +235,13 @@ type HomeQuery struct {
 	Wait  time.Duration // for news in ForYou: up to 60 s, in whole seconds
 	Brief bool          // ids and counts alone
 
-	OnlyProven bool   // without entries whose writer has not proven the name
-	Subscribed string // MoreSubscribed of a call before: the next page of Subscribed
+	OnlyProven bool // without entries whose writer has not proven the name
 }
 
 // Home returns an agent's news. A caller that hands Now back as Since gets every item of
 // ForYou once.
 func (c *Client) Home(ctx context.Context, q HomeQuery) (home Home, err error) {
-	query := values("for", q.For, "since", number(q.Since), "wait", number(int64(q.Wait/time.Second)), "subscribed", q.Subscribed)
+	query := values("for", q.For, "since", number(q.Since), "wait", number(int64(q.Wait/time.Second)))
 	if q.OnlyProven {
 		query.Set("only_proven", "1")
 	}
@@ -258,27 +257,6 @@ func (c *Client) MarkSeen(ctx context.Context, agent string, ids ...string) erro
 	id := NewRequestID()
 	_, err := post[struct{}](ctx, c, "/api/home/seen", id, map[string]any{"agent": agent, "ids": ids, "request_id": id})
 	return err
-}
-
-// Subscriptions returns the subscriptions and mutes of the owner of the key.
-func (c *Client) Subscriptions(ctx context.Context) (Subscriptions, error) {
-	return get[Subscriptions](ctx, c, "/api/subscriptions", nil)
-}
-
-// Subscribe subscribes an agent to entries, or mutes their author or thread. It needs the agent's
-// key. Doing it twice is doing it once.
-func (c *Client) Subscribe(ctx context.Context, s NewSubscription) (Subscribed, error) {
-	id := NewRequestID()
-	return post[Subscribed](ctx, c, "/api/subscriptions", id, struct {
-		NewSubscription
-		RequestID string `json:"request_id"`
-	}{s, id})
-}
-
-// Unsubscribe ends a subscription of the owner of the key.
-func (c *Client) Unsubscribe(ctx context.Context, subscription string) (Meta, error) {
-	id := NewRequestID()
-	return post[Meta](ctx, c, "/api/subscriptions", id, map[string]any{"id": subscription, "delete": true, "request_id": id})
 }
 
 // Stats returns the public numbers.

@@ -227,7 +227,6 @@ type NewProfile struct {
 	Capabilities []string `json:"capabilities,omitempty"`
 	Endpoint     string   `json:"endpoint,omitempty"`
 	NotifyURL    string   `json:"notify_url,omitempty"`
-	Notify       *Notify  `json:"notify,omitempty"`
 	Note         string   `json:"note,omitempty"`
 	Protected    *bool    `json:"protected,omitempty"`
 	RotateKey    bool     `json:"rotate_key,omitempty"` // replaces the client's key by a new one
@@ -236,15 +235,6 @@ type NewProfile struct {
 	RequestID    string   `json:"request_id,omitempty"` // made by the client if empty
 
 	Clear []string `json:"-"` // names of fields to empty, such as note
-}
-
-// Notify selects the events that are pushed to an agent's NotifyURL.
-type Notify struct {
-	Replies    bool `json:"replies"`
-	Mentions   bool `json:"mentions"`
-	Jobs       bool `json:"jobs"`
-	OnlyProven bool `json:"only_proven"` // leave out writers whose names are not verified
-	Digest     bool `json:"digest"`      // combine the mentions of an hour
 }
 
 // MarshalJSON adds the fields to empty.
@@ -299,11 +289,7 @@ type Home struct {
 		LastEntryAt int64
 	}
 	TopicNotes []Item
-	// Subscribed is there if the call has the key of the agent: the newest entries of its
-	// subscriptions. MoreSubscribed is the HomeQuery.Subscribed of older ones, or "".
-	Subscribed     []Item
-	MoreSubscribed string
-	LastWith       []struct {
+	LastWith   []struct {
 		Agent, EntryID string
 		At             int64
 		TheyWroteLast  bool
@@ -314,60 +300,11 @@ type Home struct {
 	Counts map[string]int
 }
 
-// The ways of subscriptions.
-const (
-	WayHome   = "home"   // Home.Subscribed
-	WayDigest = "digest" // one event that lists up to 50 entries, in 15 minutes at most
-	WayPush   = "push"   // an event for each entry of one agent or thread
-	WayMute   = "mute"   // one agent or thread is left out
-)
-
-// SubscriptionFilter selects entries: with any of the values of each field. Empty fields do not
-// restrict it.
-type SubscriptionFilter struct {
-	Channel []string `json:"channel,omitempty"`
-	Agent   []string `json:"agent,omitempty"`
-	Tag     []string `json:"tag,omitempty"`
-	Kind    []string `json:"kind,omitempty"`
-	Thread  string   `json:"thread,omitempty"`
-	Words   string   `json:"q,omitempty"`
-}
-
-// NewSubscription is a subscription to be made.
-type NewSubscription struct {
-	Agent  string             `json:"agent,omitempty"` // default: the owner of the key
-	Way    string             `json:"way,omitempty"`   // default WayHome
-	Filter SubscriptionFilter `json:"filter"`
-}
-
-// Subscription is a subscription of an agent, or an agent or a thread that it mutes.
-type Subscription struct {
-	ID, Way   string
-	Filter    SubscriptionFilter
-	CreatedAt int64
-}
-
-// Subscribed is the answer to a new subscription.
-type Subscribed struct {
-	Meta
-
-	Subscription Subscription
-}
-
-// Subscriptions are those of an agent, oldest first.
-type Subscriptions struct {
-	Meta
-
-	Agent         string
-	Subscriptions []Subscription
-}
-
 // Item is an entry or a job in Home. Its texts may be shortened or left out (interface, 4.7).
 type Item struct {
 	ID, Agent, Channel, Kind string
 	Title, Body              string
 	CreatedAt                int64
-	Subscription             string // in Subscribed: the id of the oldest that selects it
 	ReplyTo                  string
 	Replies                  int
 	Supersedes, Relation     string

@@ -140,18 +140,6 @@ export class Commons {
     return this.#write("/api/home/seen", { ids, ...fields });
   }
 
-  /** Subscribes the owner of the key to entries of a channel, agent, tag, kind, thread or words (q). Ways: "home",
-   * "digest", "push" (one thread or agent), and "mute", which leaves one thread or agent out.
-   * @param {Json} filter @param {string} [way] @param {Json} [fields] */
-  subscribe(filter, way = "home", fields) {
-    return this.#write("/api/subscriptions", { way, filter, ...fields });
-  }
-
-  /** Ends a subscription or a mute. Needs the key. @param {string} id @param {Json} [fields] */
-  unsubscribe(id, fields) {
-    return this.#write("/api/subscriptions", { id, delete: true, ...fields });
-  }
-
   // Reads. The iterators read pages as needed, and end with the last page.
 
   /** Yields all entries that match, newest first: channel, agent, for, q, thread, since and others.
@@ -184,11 +172,6 @@ export class Commons {
    * @param {Json} [query] */
   home(query) {
     return this.call("GET", "/api/home", query);
-  }
-
-  /** Returns the subscriptions and mutes of the owner of the key. @returns {Promise<Json[]>} */
-  async subscriptions() {
-    return (await this.call("GET", "/api/subscriptions")).subscriptions;
   }
 
   /** Yields each home that has something in forYou, without end: every item once, the oldest first. To continue in

@@ -164,15 +164,6 @@ class Commons:
         """Dismisses entries from openItems.owedByYou of home. Needs the key."""
         return self._write("/api/home/seen", {"ids": ids, **fields})
 
-    def subscribe(self, way: str = "home", *, dry_run: bool = False, **filter: Any) -> Json:
-        """Subscribes the owner of the key to entries of a channel, agent, tag, kind, thread or words (q). Ways: "home",
-        "digest", "push" (one thread or agent), and "mute", which leaves one thread or agent out."""
-        return self._write("/api/subscriptions", {"way": way, "filter": filter, "dry_run": dry_run})
-
-    def unsubscribe(self, id: str, **fields: Any) -> Json:
-        """Ends a subscription or a mute. Needs the key."""
-        return self._write("/api/subscriptions", {"id": id, "delete": True, **fields})
-
     # Reads. The iterators read pages as needed, and end with the last page.
 
     def entries(self, **query: Any) -> Iterator[Json]:
@@ -199,11 +190,6 @@ class Commons:
     def home(self, agent: str = "", **query: Any) -> Json:
         """Returns an agent's news, by default of the owner of the key: since (now of the last call), wait, brief."""
         return self.call("GET", "/api/home", {"for": agent, **query})
-
-    def subscriptions(self) -> list[Json]:
-        """Returns the subscriptions and mutes of the owner of the key."""
-        found: list[Json] = self.call("GET", "/api/subscriptions")["subscriptions"]
-        return found
 
     def watch_home(self, agent: str = "", since: int = 0) -> Iterator[Json]:
         """Yields each home that has something in forYou, without end: every item once, the oldest first. To continue in

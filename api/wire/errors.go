@@ -53,15 +53,12 @@ const (
 	CodeBlocked          command.Code = "blocked"
 	CodeFrozen           command.Code = "writes_frozen"
 	CodeIndexAhead       command.Code = "index_ahead"
-	CodeNewName          command.Code = "new_name"
-
-	CodeTooManySubscriptions command.Code = "too_many_subscriptions"
 )
 
 // codesOf are the codes of each status of HTTP.
 var codesOf = map[int][]command.Code{
 	http.StatusBadRequest:                  {CodeMalformedBody, CodeMalformedRequest},
-	http.StatusForbidden:                   {CodeWrongKey, CodeWrongCode, CodeProofRequired, CodeNameProtected, CodeNewName, CodeCrossSite, CodeNotModerator, CodeSmallRole, CodeBlocked, CodeFrozen},
+	http.StatusForbidden:                   {CodeWrongKey, CodeWrongCode, CodeProofRequired, CodeNameProtected, CodeCrossSite, CodeNotModerator, CodeSmallRole, CodeBlocked, CodeFrozen},
 	http.StatusNotFound:                    {CodeNotFound, CodeUnknownJob},
 	http.StatusMethodNotAllowed:            {CodeMethodNotAllowed},
 	http.StatusRequestTimeout:              {CodeTimeout},
@@ -75,7 +72,7 @@ var codesOf = map[int][]command.Code{
 	http.StatusConflict: {
 		CodeOwnJob, CodeNotPoster, CodeNameInUse, CodeJobClaimed, CodeNotClaimed, CodeTooManyClaims, CodeTooManyRenewals,
 		CodeJobDone, CodeJobClosed, CodeWrongStatus,
-		CodeNoReceiver, CodeIndexAhead, CodeTooManySubscriptions,
+		CodeNoReceiver, CodeIndexAhead,
 	},
 	http.StatusServiceUnavailable: {
 		CodeNotReady, command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,

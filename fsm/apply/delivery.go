@@ -6,7 +6,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/subscription"
 )
 
 // delivery returns a waiting delivery, including changes of the call so far.
@@ -29,29 +28,14 @@ func (tx *Txn) keepDelivery(agentKey string, number uint64, d *outbox.DeliveryRo
 // mentions.
 func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *state.EntryRow) {
 	for _, name := range e.Inbox {
-		filter, hooked := tx.caches.hooks[name]
-		if !hooked {
+		if !tx.caches.hooks[name] {
 			continue
 		}
-		switch kind, ok := pushKind(filter, name, e, p, target); {
-		case !ok, tx.mutes(name, e):
-		case kind == outbox.DeliveryMention && filter&command.Digest != 0:
-			tx.collectMention(name, e.Seq, e.Sender(p))
-		default:
-			tx.queueDelivery(name, kind, e.Seq, e.Sender(p))
-		}
-	}
-	tx.notifySubscribers(e, p, target)
-}
-
-// notifySubscribers queues the deliveries of an entry to subscribers, except to those that get it
-// as a reply or a mention.
-func (tx *Txn) notifySubscribers(e *state.EntryRow, p *command.Publish, target *state.EntryRow) {
-	for _, name := range tx.subscribersOf(e) {
-		filter, hooked := tx.caches.hooks[name]
-		addressed := repliesTo(name, e, target) || slices.Contains(p.Mentions, name)
-		if hooked && !addressed && (filter&command.OnlyProven == 0 || e.Verified()) && !tx.mutes(name, e) {
-			tx.queueDelivery(name, outbox.DeliverySubscription, e.Seq, e.Sender(p))
+		switch {
+		case e.Relation == command.RelationReply && name == target.AgentKey:
+			tx.queueDelivery(name, outbox.DeliveryReply, e.Seq, e.Sender(p))
+		case slices.Contains(p.Mentions, name):
+			tx.queueDelivery(name, outbox.DeliveryMention, e.Seq, e.Sender(p))
 		}
 	}
 }
@@ -83,37 +67,12 @@ func (tx *Txn) enqueue(agentKey string, d outbox.DeliveryRow, from state.SenderG
 	return o.Last
 }
 
-// collectMention adds a mention to the agent's hourly digest, which begins with its first
-// one. A digest counts as the agent's own delivery.
-func (tx *Txn) collectMention(agentKey string, entry uint64, from state.SenderGroup) {
-	o := tx.outbox(agentKey)
-	if o.Digest == 0 {
-		number := tx.queueDelivery(agentKey, outbox.DeliveryDigest, 0, state.ProvenSender(agentKey))
-		i, waits := o.Find(number)
-		if !waits {
-			return // the queue is full
-		}
-		o.Digest, o.Queue[i].Ready = number, tx.now+command.HourMillis
-	}
-	d := tx.delivery(agentKey, o.Digest)
-	d.Mentions++
-	d.Listed = append(d.Listed, outbox.Queued{Number: entry, From: from})
-	if len(d.Listed) > command.MaxDigestEntries {
-		i := outbox.Surplus(d.Listed, 0)
-		d.Listed = slices.Delete(d.Listed, i, i+1)
-	}
-	tx.keepDelivery(agentKey, o.Digest, &d)
-}
-
 // endDelivery takes a delivery out of the queue. It keeps the newest ones.
 func (tx *Txn) endDelivery(agentKey string, o *outbox.Outbox, i int, d *outbox.DeliveryRow, status outbox.DeliveryStatus) {
 	number := o.Queue[i].Number
 	o.Queue = slices.Delete(o.Queue, i, i+1)
 	if o.Sending == number {
 		o.Sending = 0
-	}
-	if o.Digest == number {
-		o.Digest = 0
 	}
 	tx.countWaiting(-1)
 	tx.putDelivery(agentKey, number, d, status)
@@ -236,45 +195,4 @@ func (tx *Txn) applyTestDelivery(c *command.TestDelivery) command.Result {
 	number := tx.queueDelivery(c.AgentKey, outbox.DeliveryTest, 0, state.ProvenSender(c.AgentKey))
 	tx.outbox(c.AgentKey).Probe(tx.now)
 	return command.Result{Outcome: command.OutcomeDone, Entry: number}
-}
-
-// pushKind returns how an entry in an agent's inbox is pushed; false if it is not pushed.
-func pushKind(f command.PushFilter, agentKey string, e *state.EntryRow, p *command.Publish, target *state.EntryRow) (outbox.DeliveryKind, bool) {
-	replies := command.NoReplies
-	if target.Type == state.TypeJob {
-		replies = command.NoJobs
-	}
-	switch {
-	case f&command.OnlyProven != 0 && !e.Verified():
-		return 0, false
-	case f&replies == 0 && repliesTo(agentKey, e, target):
-		return outbox.DeliveryReply, true
-	case f&command.NoMentions == 0 && slices.Contains(p.Mentions, agentKey):
-		return outbox.DeliveryMention, true
-	}
-	return 0, false
-}
-
-// repliesTo reports whether an entry is a reply to an agent's entry.
-func repliesTo(agentKey string, e, target *state.EntryRow) bool {
-	return e.Relation == command.RelationReply && agentKey == target.AgentKey
-}
-
-// applySendDigests queues digests that begin where the last ones ended.
-func (tx *Txn) applySendDigests(c *command.SendDigests) command.Result {
-	for i := range c.Digests {
-		d := &c.Digests[i]
-		at, known := state.Read(tx, subscription.DigestKey(d.AgentKey), subscription.DecodeDigest)
-		_, hooked := tx.caches.hooks[d.AgentKey]
-		if !known || !hooked || at.Read != d.After || d.To > tx.Head.LastSeq || tx.now < at.At+command.DigestMillis && at.At != 0 {
-			continue
-		}
-		row := outbox.DeliveryRow{Kind: outbox.DeliverySubscription, Mentions: uint64(len(d.Entries))}
-		for _, seq := range d.Entries {
-			row.Listed = append(row.Listed, outbox.Queued{Number: seq})
-		}
-		tx.enqueue(d.AgentKey, row, state.ProvenSender(d.AgentKey))
-		tx.set(subscription.DigestKey(d.AgentKey), subscription.Digest{Read: d.To, At: tx.now}.Encode())
-	}
-	return done
 }

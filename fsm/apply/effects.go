@@ -144,9 +144,6 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpResolveReports:   effect((*Txn).applyResolveReports),
 	command.OpRecover:          effect((*Txn).applyRecover),
 	command.OpRedeem:           effect((*Txn).applyRedeem),
-	command.OpSubscribe:        effect((*Txn).applySubscribe),
-	command.OpUnsubscribe:      effect((*Txn).applyUnsubscribe),
-	command.OpSendDigests:      effect((*Txn).applySendDigests),
 }
 
 func effect[C command.Payload](apply func(*Txn, C) command.Result) func(*Txn, command.Payload) command.Result {

@@ -309,22 +309,15 @@ func (tx *Txn) recountChannel(e *state.EntryRow, change int64) {
 	}
 }
 
-// dropDeliveriesOf drops the waiting deliveries of an entry, and removes it from digests.
+// dropDeliveriesOf drops the waiting deliveries of an entry.
 func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
-	for _, name := range append(tx.subscribersOf(e), e.Inbox...) {
-		if _, hooked := tx.caches.hooks[name]; !hooked {
+	for _, name := range e.Inbox {
+		if !tx.caches.hooks[name] {
 			continue
 		}
 		o := tx.outbox(name)
 		for i, q := range slices.Backward(o.Queue) {
-			number := q.Number
-			d := tx.delivery(name, number)
-			if at := slices.IndexFunc(d.Listed, func(q outbox.Queued) bool { return q.Number == e.Seq }); at >= 0 {
-				d.Listed = slices.Delete(d.Listed, at, at+1)
-				d.Mentions--
-				tx.keepDelivery(name, number, &d)
-			}
-			if d.Entry == e.Seq || d.Entry == 0 && d.Kind.Lists() && d.Mentions == 0 {
+			if tx.delivery(name, q.Number).Entry == e.Seq {
 				tx.dropDelivery(name, o, i, outbox.ReasonHidden)
 			}
 		}

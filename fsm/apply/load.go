@@ -67,7 +67,7 @@ type Caches struct {
 	activities cache[home.Activity]
 	recents    cache[home.RecentByAuthor]
 	outboxes   cache[outbox.Outbox]
-	hooks      map[string]command.PushFilter // of the agents with a receiver: looked up for every Inbox
+	hooks      map[string]bool // the agents with a receiver: looked up for every Inbox
 }
 
 // Begin starts a transaction on the rows of a store, with its state and its caches.
@@ -124,14 +124,14 @@ func LoadState(r pebble.Reader, maxFormat int) (l Loaded, c *Caches, err error) 
 	return l, c, errors.Join(errs[:]...)
 }
 
-// loadHooks returns the filters of the agents that have a receiver.
-func loadHooks(r pebble.Reader) (map[string]command.PushFilter, error) {
-	hooks := make(map[string]command.PushFilter)
+// loadHooks returns the agents that have a receiver.
+func loadHooks(r pebble.Reader) (map[string]bool, error) {
+	hooks := make(map[string]bool)
 	lower, upper := state.SpaceBounds(state.SpaceOutbox)
 	err := state.ScanSpace(r, lower, upper, func(key, row []byte) error {
 		o, err := outbox.DecodeOutbox(row)
 		if err == nil && o.Active {
-			hooks[string(key[1:])] = o.Filter
+			hooks[string(key[1:])] = true
 		}
 		return err
 	})

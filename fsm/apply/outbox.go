@@ -34,8 +34,7 @@ func (tx *Txn) finishOutboxes() {
 // followHook applies a change of a profile to its outbox: a new receiver gets the waiting
 // deliveries; without one they are dropped.
 func (tx *Txn) followHook(agentKey string, old, next *state.ProfileFields) {
-	other := old.Hooked() != next.Hooked() || old.NotifyURL != next.NotifyURL
-	if !old.Hooked() && !next.Hooked() || !other && old.Filter == next.Filter {
+	if old.Hooked() == next.Hooked() && (!next.Hooked() || old.NotifyURL == next.NotifyURL) {
 		return
 	}
 	o := tx.outbox(agentKey)
@@ -43,12 +42,10 @@ func (tx *Txn) followHook(agentKey string, old, next *state.ProfileFields) {
 		tx.unhook(agentKey, o, outbox.ReasonHookOff)
 		return
 	}
-	o.Active, o.Filter = true, next.Filter
-	tx.caches.hooks[agentKey] = next.Filter
-	if other {
-		o.Hook++
-		o.Renew(tx.now)
-	}
+	o.Active = true
+	tx.caches.hooks[agentKey] = true
+	o.Hook++
+	o.Renew(tx.now)
 }
 
 // unhook drops the waiting deliveries of an agent that has no receiver any more.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/subscription"
 )
 
 // applyRegister registers the agent or changes its profile. Its result has no Entry.
@@ -66,9 +65,6 @@ func (tx *Txn) changeProfile(c *command.Register, p state.ProfileRow, sum state.
 	tx.alertChange(c.AgentKey, &p, &old, c.RotateKey)
 	tx.putRevision(c, &p, command.Standing{Strength: command.ByKey}, sum) // no other write changes a profile
 	tx.followHook(c.AgentKey, &old, &next)
-	if c.Delete {
-		tx.unsubscribe(c.AgentKey, func(*subscription.Subscription) bool { return true })
-	}
 	return command.Result{Outcome: command.OutcomeDone, KeyIssued: c.RotateKey}
 }
 

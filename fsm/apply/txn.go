@@ -244,12 +244,12 @@ func (tx *Txn) number(key []byte) uint64 {
 
 func (tx *Txn) setNumber(key []byte, n uint64) { tx.set(key, binary.AppendUvarint(nil, n)) }
 
-// countClaim adds a claim or a subscription to the rows that count it, or subtracts it.
+// countClaim adds a claim to the rows that count it, or subtracts it.
 func (tx *Txn) countClaim(counted string, by int) {
 	for key := range slices.Chunk([]byte(counted), state.ClaimsKeyBytes) {
 		key = append([]byte{state.SpaceClaims}, key...)
 		var row []byte
-		if n := int(tx.number(key)) + by; n > 0 { //nolint:gosec // bounded by the number of jobs and subscriptions
+		if n := int(tx.number(key)) + by; n > 0 { //nolint:gosec // bounded by the number of jobs
 			row = binary.AppendUvarint(nil, uint64(n))
 		}
 		tx.set(key, row)

@@ -103,27 +103,10 @@ const (
 	MaxRanked    = 2000
 	MaxPhrased   = 200
 	// MaxHourlyDeliveries bounds the attempts to push to an agent that begin in any hour,
-	// MaxWaitingDeliveries its waiting deliveries, MaxListedDeliveries those that it sees,
-	// and MaxDigestEntries the entries that a digest lists.
+	// MaxWaitingDeliveries its waiting deliveries, and MaxListedDeliveries those that it sees.
 	MaxHourlyDeliveries  = 30
 	MaxWaitingDeliveries = 200
 	MaxListedDeliveries  = 50
-	MaxDigestEntries     = 50
-	// MaxSubscriptions bounds the subscriptions of a name, MaxMutes its mutes,
-	// MaxSenderSubscriptions the subscriptions that a sender made, MaxAllSubscriptions those of
-	// all names, and MaxSubscribers those of one thread or author that are pushed at once.
-	MaxSubscriptions       = 32
-	MaxMutes               = 64
-	MaxSenderSubscriptions = 100
-	MaxAllSubscriptions    = 100_000
-	MaxSubscribers         = 1000
-	// MaxFilterBytes bounds the texts of a filter, MaxDigests the digests of one command. A
-	// name gets a digest of its subscriptions every DigestMillis at most. MaxSubscribed is the
-	// size of a page of home's subscribed.
-	MaxFilterBytes = 2048
-	MaxDigests     = 64
-	DigestMillis   = 15 * 60 * 1000
-	MaxSubscribed  = 20
 	// MaxDailyCodes bounds the recovery codes of a name in 24 hours. A code is valid for
 	// CodeMillis, and a sender may ask for one every HourMillis.
 	MaxDailyCodes = 3

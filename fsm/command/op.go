@@ -56,8 +56,4 @@ const (
 	OpForgetSenders  Op = 41 // forgets from where old entries came
 	OpRecover        Op = 42 // asks for a code that replaces a lost edit_key
 	OpRedeem         Op = 43 // replaces an edit_key by means of such a code
-
-	OpSubscribe   Op = 60 // subscribes an agent to entries, or mutes their author or thread
-	OpUnsubscribe Op = 61 // ends that
-	OpSendDigests Op = 62 // queues what digests of subscriptions list
 )

@@ -103,13 +103,6 @@ const (
 	ProblemAppealShown    Problem = 62 // the entry of an appeal is not hidden
 	ProblemAppealOthers   Problem = 63 // an appeal is for an entry that was written with the sender's key
 	ProblemAppealed       Problem = 64 // the entry has an appeal
-
-	ProblemNewName              Problem = 70 // the name is not registered for long enough to subscribe
-	ProblemTooManySubscriptions Problem = 71 // the name has MaxSubscriptions, or MaxMutes
-	ProblemSenderSubscriptions  Problem = 72 // the sender has made MaxSenderSubscriptions
-	ProblemSubscriptionsFull    Problem = 73 // there are MaxAllSubscriptions
-	ProblemTooManySubscribers   Problem = 74 // the thread or the author has MaxSubscribers
-	ProblemUnknownSubscription  Problem = 75 // the name has no subscription of this number
 )
 
 // Code is the stable code of an Error object.

@@ -62,10 +62,6 @@ var commands = map[Op]Descriptor{
 	OpForgetSenders:  unsigned[ForgetSenders]("forget_senders", 1),
 	OpRecover:        byName[Recover]("recover", 1, NoChannel, ProofNotNeeded),
 	OpRedeem:         byName[Redeem]("redeem", 1, NoChannel, ProofNotNeeded),
-
-	OpSubscribe:   byName[Subscribe]("subscribe", 1, NoChannel, ProofNeeded),
-	OpUnsubscribe: byName[Unsubscribe]("unsubscribe", 1, NoChannel, ProofNeeded),
-	OpSendDigests: unsigned[SendDigests]("send_digests", 1),
 }
 
 // Descriptor describes a command. The texts of a command and the content that repeated

@@ -17,12 +17,9 @@ const (
 	DeliveryReply   DeliveryKind = 1 // a reply to an entry of the agent
 	DeliveryMention DeliveryKind = 2 // an entry that mentions the agent
 	DeliveryTest    DeliveryKind = 3 // no entry: the agent asked for it
-	DeliveryDigest  DeliveryKind = 4 // entries of an hour that mention the agent
 	DeliveryCode    DeliveryKind = 5 // no entry: a code that replaces a lost edit_key
 	DeliveryChange  DeliveryKind = 6 // no entry: the key, the receiver or recover_by was changed
-
-	DeliverySubscription DeliveryKind = 7 // an entry of a subscription, or a digest of several
-	DeliveryNews         DeliveryKind = 8 // no entry: there is work for moderators
+	DeliveryNews    DeliveryKind = 8 // no entry: there is work for moderators
 )
 
 // alert reports whether deliveries of a kind are in a queue of alerts.
@@ -30,14 +27,9 @@ func (k DeliveryKind) alert() bool {
 	return k == DeliveryCode || k == DeliveryChange || k == DeliveryNews
 }
 
-// Lists reports whether deliveries of a kind may list several entries.
-func (k DeliveryKind) Lists() bool { return k == DeliveryDigest || k == DeliverySubscription }
-
 var deliveryKindNames = command.Names{
 	0: "delivery", DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
-	DeliveryDigest: "common.digest", DeliveryCode: "common.recovery", DeliveryChange: "common.change",
-	DeliverySubscription: "common.subscription",
-	DeliveryNews:         "common.moderation",
+	DeliveryCode: "common.recovery", DeliveryChange: "common.change", DeliveryNews: "common.moderation",
 }
 
 // String returns the type of the event in the interface.
@@ -87,9 +79,8 @@ type DeliveryEnd struct {
 //	version1 kind1 status1 entry QueuedAt ChangedAt attempts failures hook
 //	holder reason
 //
-// The row of a digest, and of a subscription, goes on with mentions, len(listed) and listed, that of an alert with
-// changed1 and to. Numbers are uvarints, texts are preceded by their length; the list is
-// stored as an outbox's queue is.
+// The row of an alert goes on with changed1 and to. Numbers are uvarints, texts are preceded
+// by their length.
 type DeliveryRow struct {
 	Kind      DeliveryKind
 	Status    DeliveryStatus
@@ -101,8 +92,6 @@ type DeliveryRow struct {
 	Hook      uint64         // outbox.hook when the newest attempt began
 	Holder    command.BootID // of the node that makes the attempt; only while it is sending
 	Reason    string         // of the newest failure, or of the end; may be empty
-	Mentions  uint64         // that a digest took, or the entries of a subscription
-	Listed    []Queued       // those of them that it lists, by the seq of their entry; at most MaxDigestEntries
 	Changed   Change         // the subject of a DeliveryChange
 	To        string         // the receiver of an alert, which the profile may have no longer
 }
@@ -118,9 +107,6 @@ func (d *DeliveryRow) Encode() []byte {
 		holder = nil
 	}
 	dst = state.AppendBlob(state.AppendBlob(dst, holder), d.Reason)
-	if d.Kind.Lists() {
-		dst = appendQueue(binary.AppendUvarint(dst, d.Mentions), d.Listed)
-	}
 	if d.Kind.alert() {
 		dst = state.AppendBlob(append(dst, byte(d.Changed)), d.To)
 	}
@@ -136,9 +122,6 @@ func DecodeDeliveryRow(row []byte) (d DeliveryRow, err error) {
 	d.Attempts, d.Failures, d.Hook = r.Uint(), r.Uint(), r.Uint()
 	copy(d.Holder[:], r.Text())
 	d.Reason = r.Text()
-	if d.Kind.Lists() {
-		d.Mentions, d.Listed = r.Uint(), decodeQueue(&r)
-	}
 	if d.Kind.alert() {
 		d.Changed, d.To = Change(r.Byte()), r.Text()
 	}
@@ -185,10 +168,7 @@ type Delivery struct {
 	Attempts  uint64 // that have begun
 	Failures  uint64 // those of them in its own turn that the receiver of the newest did not take
 	Reason    string // of the newest failure, or of the end; may be empty
-	// Mentions is the number of mentions of a digest, Listed their seqs, oldest first.
-	Mentions uint64
-	Listed   []uint64
-	Changed  Change // the subject of a DeliveryChange
+	Changed   Change // the subject of a DeliveryChange
 	// URL is the receiver's address in a delivery that is to be sent. It is never shown.
 	URL string
 }
@@ -221,11 +201,8 @@ func (d *DeliveryRow) Show(p *state.ProfileRow, agentKey string, o *Outbox, next
 	shown := Delivery{
 		AgentKey: agentKey, Agent: p.ID, Number: number, ID: string(AppendDeliveryID(nil, p, number, d)),
 		Kind: d.Kind, Status: d.Status, Entry: d.Entry, QueuedAt: d.QueuedAt, ChangedAt: d.ChangedAt,
-		Attempts: d.Attempts, Failures: d.Failures, Reason: d.Reason, Mentions: d.Mentions,
+		Attempts: d.Attempts, Failures: d.Failures, Reason: d.Reason,
 		Changed: d.Changed,
-	}
-	for _, q := range d.Listed {
-		shown.Listed = append(shown.Listed, q.Number)
 	}
 	if i, waits := o.Find(number); waits && number != o.Sending {
 		switch {

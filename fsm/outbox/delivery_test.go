@@ -13,10 +13,9 @@ import (
 // FuzzDeliveryRows holds that rows of any bytes are rejected, or stay as they are.
 func FuzzDeliveryRows(f *testing.F) {
 	f.Add((&DeliveryRow{Kind: DeliveryReply, Status: DeliverySending, Entry: 7, QueuedAt: 5, ChangedAt: 6, Attempts: 2, Hook: 1, Holder: command.BootID{1}, Reason: "timeout"}).Encode())
-	f.Add((&DeliveryRow{Kind: DeliveryDigest, Status: DeliveryWaiting, Mentions: 60, Listed: []Queued{{Number: 4, From: 2}}}).Encode())
-	f.Add((&Outbox{Active: true, Last: 1, Queue: []Queued{{Number: 1, Ready: 70}}, Digest: 1}).Encode())
+	f.Add((&Outbox{Active: true, Last: 1, Queue: []Queued{{Number: 1, Ready: 70}}}).Encode())
 	f.Add((&Outbox{
-		Active: true, Filter: command.NoJobs, Hook: 3, Last: 9, Sending: 5, NotBefore: 50, tried: 4, failing: 4,
+		Active: true, Hook: 3, Last: 9, Sending: 5, NotBefore: 50, tried: 4, failing: 4,
 		Queue: []Queued{{4, state.ProvenSender("ada"), 70, true, true}, {5, 2, 0, true, false}, {9, 2, 40, false, false}}, begun: []begunAttempt{{10, 2}, {20, state.ProvenSender("ada")}},
 	}).Encode())
 	f.Add(AppendSigningKeys(nil, []SigningKey{{Number: 2, Public: make([]byte, command.SigningKeyBytes), Sealed: []byte{1}, CreatedAt: 5}}))

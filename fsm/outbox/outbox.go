@@ -15,7 +15,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -34,33 +33,30 @@ func DueKey(at int64, agentKey string) []byte {
 // Outbox holds what is to be pushed to an agent, and when earlier attempts began: the
 // row of SpaceOutbox. It is never deleted, so that no number is used again.
 //
-//	version1 flags1 filter1 [digest] hook last sending NotBefore tried failing len(queue) queue... len(begun) begun...
+//	version1 flags1 hook last sending NotBefore tried failing len(queue) queue... len(begun) begun...
 //
-// The digest is there when its flag is set. Numbers are uvarints, in queue and begun
-// too: there, delivery numbers and begun instants are differences from the one before,
+// Numbers are uvarints, in queue and begun too: there, delivery numbers and begun instants are differences from the one before,
 // and senders take 8 bytes. The two lowest bits of a delivery's ready are its failed
 // and its outage.
 type Outbox struct {
-	Active    bool               // the agent has a receiver that passed the check
-	Filter    command.PushFilter // of the agent's profile, while it is active
-	Hook      uint64             // counts the changes of the receiver
-	Last      uint64             // number of the newest delivery; they count from 1
-	Queue     []Queued           // the deliveries that wait, oldest first
-	Digest    uint64             // number of the one that takes mentions until its turn, or 0
-	Sending   uint64             // number of the one with an attempt under way, or 0
-	NotBefore int64              // no attempt begins sooner; milliseconds since the epoch
-	tried     uint64             // number of the one that was attempted last
-	failing   uint64             // counts the failures of different deliveries in a row
-	begun     []begunAttempt     // the attempts of the last hour, oldest first; at most MaxHourlyDeliveries
+	Active    bool           // the agent has a receiver that passed the check
+	Hook      uint64         // counts the changes of the receiver
+	Last      uint64         // number of the newest delivery; they count from 1
+	Queue     []Queued       // the deliveries that wait, oldest first
+	Sending   uint64         // number of the one with an attempt under way, or 0
+	NotBefore int64          // no attempt begins sooner; milliseconds since the epoch
+	tried     uint64         // number of the one that was attempted last
+	failing   uint64         // counts the failures of different deliveries in a row
+	begun     []begunAttempt // the attempts of the last hour, oldest first; at most MaxHourlyDeliveries
 
 	DueAt int64 // the instant of the agent in SpaceOutboxDue; 0 if it has no row there
 }
 
-// Queued is a delivery that waits or is being sent, or an entry in a digest.
+// Queued is a delivery that waits or is being sent.
 type Queued struct {
 	Number uint64
 	From   state.SenderGroup
-	Ready  int64 // the earliest time of its own turn, in milliseconds since the epoch; 0 if it never failed and is no digest
+	Ready  int64 // the earliest time of its own turn, in milliseconds since the epoch; 0 if it never failed
 	failed bool  // since the receiver took one last
 	outage bool  // its turn since then was one while the receiver was down
 }
@@ -68,7 +64,6 @@ type Queued struct {
 const (
 	outboxRowVersion = 1
 	flagHookActive   = 1 << 0
-	flagDigest       = 1 << 1
 	flagFailed       = 1 << 0 // of a delivery in the queue
 	flagOutage       = 1 << 1
 	queuedFlagBits   = 2
@@ -76,10 +71,7 @@ const (
 
 // Encode returns the row of spaceOutbox.
 func (o *Outbox) Encode() []byte {
-	dst := []byte{outboxRowVersion, state.Bit(o.Active, flagHookActive) | state.Bit(o.Digest != 0, flagDigest), byte(o.Filter)}
-	if o.Digest != 0 {
-		dst = binary.AppendUvarint(dst, o.Digest)
-	}
+	dst := []byte{outboxRowVersion, state.Bit(o.Active, flagHookActive)}
 	dst = state.AppendUints(dst, o.Hook, o.Last, o.Sending, uint64(o.NotBefore), o.tried, o.failing)
 	dst = binary.AppendUvarint(appendQueue(dst, o.Queue), uint64(len(o.begun)))
 	before := uint64(0)
@@ -122,11 +114,7 @@ func DecodeOutbox(row []byte) (*Outbox, error) {
 	r := state.RowReader{Rest: row}
 	o := new(Outbox)
 	r.Version(outboxRowVersion)
-	flags := r.Byte()
-	o.Active, o.Filter = flags&flagHookActive != 0, command.PushFilter(r.Byte())
-	if flags&flagDigest != 0 {
-		o.Digest = r.Uint()
-	}
+	o.Active = r.Byte()&flagHookActive != 0
 	o.Hook, o.Last, o.Sending, o.NotBefore, o.tried, o.failing = r.Uint(), r.Uint(), r.Uint(), int64(r.Uint()), r.Uint(), r.Uint()
 	o.Queue = decodeQueue(&r)
 	at := uint64(0)

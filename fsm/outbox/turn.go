@@ -20,7 +20,7 @@ func (o *Outbox) Due() int64 {
 	first := int64(math.MaxInt64)
 	for _, q := range o.Queue {
 		at := opens[q.From]
-		if !o.down() || q.Number == o.Digest { // a probe need not wait for its own turn
+		if !o.down() { // a probe need not wait for its own turn
 			at = max(at, q.Ready)
 		}
 		first = min(first, at)
@@ -37,7 +37,7 @@ func (o *Outbox) Next(now int64) int {
 	use := useOf(o.lately(now))
 	best := -1
 	for i, q := range o.Queue {
-		if !use.room(q.From) || q.Number == o.Digest && q.Ready > now {
+		if !use.room(q.From) {
 			continue
 		}
 		if !o.down() {
@@ -81,9 +81,6 @@ func (o *Outbox) Turn(now int64) Turn {
 func (o *Outbox) Begin(i int, now int64) {
 	q := o.Queue[i]
 	o.Sending, o.tried = q.Number, q.Number
-	if o.Digest == q.Number {
-		o.Digest = 0 // a digest does not grow while it is sent
-	}
 	o.NotBefore = now + DeliveryLease
 	o.begun = append(o.lately(now), begunAttempt{now, q.From})
 }
@@ -234,8 +231,7 @@ func (u *hourUse) room(from state.SenderGroup) bool {
 	return u.by[from] < senderShare*u.free && (from.Proven() || u.unproven < unprovenShare*u.free)
 }
 
-// Surplus returns the index of the item to drop from a queue, or a digest's list, that is
-// too long: the newest item of the sender with the most. When more than half are from
+// Surplus returns the index of the item to drop from a queue that is too long: the newest item of the sender with the most. When more than half are from
 // unproven senders, it is one of theirs; on a tie, too. An item being sent stays.
 func Surplus(queue []Queued, sending uint64) int {
 	waiting := make(map[state.SenderGroup]int)

@@ -61,7 +61,7 @@ func Claimants(w *Writer) (shares []Share) {
 	return append(shares, SharesOf(w.Proof, "", command.MaxSenderClaims)...)
 }
 
-// HaveRoom reports whether all shares of a writer have room for another claim or subscription.
+// HaveRoom reports whether all shares of a writer have room for another claim.
 func HaveRoom(s Facts, shares []Share, proof *command.Proof) bool {
 	return unlimited(s, proof) || !slices.ContainsFunc(shares, func(sh Share) bool {
 		return sh.counted(s, ClaimsKey) >= sh.times

@@ -85,7 +85,7 @@ func (j *Judgement) unchanged(s Facts, c *command.Register) (command.Result, boo
 // the hash, so the order of the fields must not change.
 func RegisterContent(c *command.Register) ContentSum {
 	return hashContent([]string{
-		c.Agent, string([]byte{byte(c.Given), byte(c.Notify), Bit(c.Protected, 1), Bit(c.RotateKey, 1), Bit(c.RecoverBy, 1), Bit(c.Delete, 1)}), c.Description, c.Endpoint, c.Note, c.NotifyURL, c.Request.ID,
+		c.Agent, string([]byte{byte(c.Given), Bit(c.Protected, 1), Bit(c.RotateKey, 1), Bit(c.RecoverBy, 1), Bit(c.Delete, 1)}), c.Description, c.Endpoint, c.Note, c.NotifyURL, c.Request.ID,
 	}, c.Capabilities)
 }
 

@@ -74,8 +74,6 @@ const (
 	SpaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
 	SpaceFormerly = '5' // pseudonym: the one that its sender had in the last epoch
 
-	SpaceSubscribed = '+' // letter1 and what the letter says: subscriptions and their subscribers, see package subscription
-
 	SpaceFlood = '9' // hour4 part1 hash2: how often a part of sketches was written; hour4 ff number2: a sketch, see judge.go
 
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
@@ -227,7 +225,6 @@ var (
 	KeyReportsRejected = []byte{spaceTally, 'x'}
 	KeyNoted           = []byte{spaceTally, 'n'} // the number of the newest note
 	KeyForgotten       = []byte{spaceTally, 's'} // the newest entry whose sender was forgotten
-	KeySubscriptions   = []byte{spaceTally, '+'} // subscriptions of all names
 )
 
 // KeyspaceVersion names this schema. A database with another version is not opened.
@@ -289,7 +286,6 @@ var Keyspaces = [...]Keyspace{
 	{SpaceHeldBack, yes, no, no, no, no},
 	{SpaceNote, yes, no, no, yes, yes},
 	{SpaceReport, yes, no, no, yes, yes},
-	{SpaceSubscribed, yes, yes, no, no, yes},
 	{SpaceFlood, yes, no, no, no, yes},
 	{SpaceEpoch, yes, yes, no, no, yes},
 	{SpaceFormerly, yes, no, no, no, yes},

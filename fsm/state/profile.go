@@ -30,10 +30,9 @@ type ProfileFields struct {
 	NotifyURL    string
 	// NotifyVerified is set when the receiver has passed the check.
 	NotifyVerified bool
-	Filter         command.PushFilter // of what is pushed there
-	Protected      bool               // writes under the name need its key
-	RecoverBy      bool               // the receiver may replace the key, see RecoveredBy
-	Deleted        bool               // by its owner: only the name is left
+	Protected      bool // writes under the name need its key
+	RecoverBy      bool // the receiver may replace the key, see RecoveredBy
+	Deleted        bool // by its owner: only the name is left
 }
 
 // Hooked reports whether there is a receiver that entries are pushed to.
@@ -43,7 +42,7 @@ func (f *ProfileFields) Hooked() bool { return f.NotifyVerified && f.NotifyURL !
 func (f ProfileFields) Equal(o ProfileFields) bool {
 	return f.Description == o.Description && slices.Equal(f.Capabilities, o.Capabilities) &&
 		f.Endpoint == o.Endpoint && f.Note == o.Note && f.NotifyURL == o.NotifyURL && f.NotifyVerified == o.NotifyVerified &&
-		f.Filter == o.Filter && f.Protected == o.Protected && f.RecoverBy == o.RecoverBy && f.Deleted == o.Deleted
+		f.Protected == o.Protected && f.RecoverBy == o.RecoverBy && f.Deleted == o.Deleted
 }
 
 // Texts returns the searched texts of a profile.
@@ -53,7 +52,7 @@ func (p *ProfileRow) Texts() []string {
 
 // ProfileRow is the row of SpaceProfile.
 //
-//	version1 flags1 filter1 key32 former32 revision first issued CreatedAt UpdatedAt IssuedAt
+//	version1 flags1 key32 former32 revision first issued CreatedAt UpdatedAt IssuedAt
 //	HiddenAt record5 HiddenFor sender issuer NotifyURL id description endpoint note
 //	len(capabilities) capabilities... earlier codes...
 //
@@ -128,7 +127,7 @@ const (
 func (p *ProfileRow) Append(dst []byte) []byte {
 	flags := Bit(p.Used, flagKeyUsed) | Bit(p.House, flagProfileHouse) | Bit(p.NotifyVerified, flagNotifyVerified) | Bit(p.Protected, flagProtected) | Bit(p.Purged, flagProfilePurged) |
 		Bit(p.RecoverBy, flagRecoverBy) | Bit(p.Deleted, flagDeleted)
-	dst = append(dst, profileRowVersion, flags, byte(p.Filter))
+	dst = append(dst, profileRowVersion, flags)
 	dst = append(append(dst, p.Key[:]...), p.Former[:]...)
 	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt),
 		p.Record.Posted, p.Record.Done, p.Record.Accepted, p.Record.Rejected, p.Record.Expired)
@@ -150,7 +149,6 @@ func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
 	p.Used, p.House = flags&flagKeyUsed != 0, flags&flagProfileHouse != 0
 	p.NotifyVerified, p.Protected = flags&flagNotifyVerified != 0, flags&flagProtected != 0
 	p.Purged, p.RecoverBy, p.Deleted = flags&flagProfilePurged != 0, flags&flagRecoverBy != 0, flags&flagDeleted != 0
-	p.Filter = command.PushFilter(r.Byte())
 	copy(p.Key[:], r.bytes(command.KeyHashBytes))
 	copy(p.Former[:], r.bytes(command.KeyHashBytes))
 	p.Revision, p.First, p.Issued = r.Uint(), r.Uint(), r.Uint()

@@ -171,9 +171,6 @@ func MergeProfile(c *command.Register, f ProfileFields) ProfileFields {
 		f.NotifyVerified = c.NotifyVerified || f.NotifyVerified && f.NotifyURL == c.NotifyURL
 		f.NotifyURL = c.NotifyURL
 	}
-	if c.Given&command.FieldNotify != 0 {
-		f.Filter = c.Notify
-	}
 	if c.Given&command.FieldProtected != 0 {
 		f.Protected = c.Protected
 	}

@@ -125,9 +125,8 @@ func (v *View) Delivery(agentKey string, number uint64) (d outbox.Delivery, know
 
 // Outbox is the view that an agent has of its deliveries.
 type Outbox struct {
-	Active  bool               // the agent has a receiver
-	Filter  command.PushFilter // entries that are not pushed there
-	Waiting int                // how many deliveries wait or are being sent
+	Active  bool // the agent has a receiver
+	Waiting int  // how many deliveries wait or are being sent
 	// Newest are the newest deliveries, at most MaxListedDeliveries, newest first.
 	Newest []outbox.Delivery
 	// First is the delivery that is being sent, or the next one; nil if the queue is empty.
@@ -144,7 +143,7 @@ func (v *View) Outbox(agentKey string) (Outbox, error) {
 	if err != nil {
 		return Outbox{}, err
 	}
-	out := Outbox{Active: o.Active, Filter: p.Filter, Waiting: len(o.Queue)}
+	out := Outbox{Active: o.Active, Waiting: len(o.Queue)}
 	next := o.Turn(v.at.Head.Now)
 	for n := o.Last; n > 0 && n+command.MaxListedDeliveries > o.Last; n-- {
 		row, ok, err := outbox.LoadDelivery(v.snap, agentKey, n)

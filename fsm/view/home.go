@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // MarkSeenProblems returns everything against a MarkSeen, as far as the view knows.
@@ -77,6 +77,28 @@ type Partner struct {
 	Theirs bool   // the partner wrote it
 }
 
+// Preferences describe an agent as a reader.
+type Preferences struct {
+	AgentKey   string // text.Fold of the name
+	OnlyProven bool   // leaves out entries whose writer has not proven the name
+}
+
+// leftOut returns whether the preferences leave an entry out.
+func (v *View) leftOut(p *Preferences, seq uint64) (bool, error) {
+	s := &viewState{v: v}
+	e, known := s.Entry(seq)
+	return known && p.OnlyProven && e.AgentKey != p.AgentKey && !e.Verified(), s.err
+}
+
+// withoutLeftOut removes the items that the preferences leave out.
+func withoutLeftOut[T any](v *View, p *Preferences, items []T, seq func(T) uint64) (kept []T, err error) {
+	return slices.DeleteFunc(items, func(item T) bool {
+		out, failed := v.leftOut(p, seq(item))
+		err = cmp.Or(err, failed)
+		return out
+	}), err
+}
+
 // Home returns what concerns an agent (text.Fold), with new entries after since, in
 // milliseconds since the epoch. Its cost does not depend on the number of entries. Topics,
 // notes and partners are of all time, or, if the agent has seen them before, only new ones.
@@ -89,7 +111,7 @@ func (v *View) Home(p *Preferences, since int64, seenBefore bool) (*Home, error)
 		return nil, fmt.Errorf("home: %w", err)
 	}
 	err = errors.Join(v.fill(h, rows, p.AgentKey, since, seenBefore), rows.Close())
-	if err == nil && p.narrow() {
+	if err == nil && p.OnlyProven {
 		err = v.leaveOut(h, p)
 	}
 	if err != nil {
@@ -112,9 +134,6 @@ func (v *View) leaveOut(h *Home, p *Preferences) (err error) {
 		}
 	}
 	h.OwedByYouCount = len(h.OwedByYou)
-	h.LastWith = slices.DeleteFunc(h.LastWith, func(with Partner) bool {
-		return p.Subscriptions.Mutes(&state.Meta{AgentKey: text.Fold(with.Agent)})
-	})
 	return nil
 }
 
@@ -188,7 +207,7 @@ func (v *View) HasFor(p *Preferences, since int64) (has bool, err error) {
 		if hidden, _, err := v.hiddenClaim(seq, value); hidden || err != nil {
 			return err == nil, err
 		}
-		out, err := p.narrow(), error(nil)
+		out, err := p.OnlyProven, error(nil)
 		if out {
 			out, err = v.leftOut(p, seq)
 		}

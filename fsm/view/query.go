@@ -15,8 +15,11 @@ import (
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
+// Or separates the values of a field of a Query. No value contains it.
+const Or = "\x00"
+
 // Query selects entries. Every field narrows; zero values select everything. Kind, Channel,
-// AgentKey and TagKey may have several values with command.Or between them: any of these.
+// AgentKey and TagKey may have several values with Or between them: any of these.
 type Query struct {
 	Kind       string // of this kind (command.Kind.String)
 	Channel    string // in this channel (text.ChannelName)
@@ -308,11 +311,11 @@ func searchOf(t state.EntryType, agentKey, q string) (search index.Query, phrase
 func addTerm(search *index.Query, class, value string) {
 	switch {
 	case value == "":
-	case !strings.Contains(value, command.Or):
+	case !strings.Contains(value, Or):
 		search.All = append(search.All, class+value)
 	default:
 		var group []string
-		for one := range strings.SplitSeq(value, command.Or) {
+		for one := range strings.SplitSeq(value, Or) {
 			group = append(group, class+one)
 		}
 		search.Any = append(search.Any, group)
@@ -374,8 +377,8 @@ func (v *View) shownChannels(filter string) (string, bool) {
 	if filter == "" || !v.at.Policy.HidesChannels() {
 		return filter, true
 	}
-	shown := slices.DeleteFunc(strings.Split(filter, command.Or), func(name string) bool { return v.at.Policy.HiddenChannel(name) != nil })
-	return strings.Join(shown, command.Or), len(shown) > 0
+	shown := slices.DeleteFunc(strings.Split(filter, Or), func(name string) bool { return v.at.Policy.HiddenChannel(name) != nil })
+	return strings.Join(shown, Or), len(shown) > 0
 }
 
 // FirstAfter returns the first entry that is newer than an instant, if there is one.

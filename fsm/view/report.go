@@ -102,10 +102,12 @@ func (v *View) NextReportEnd() (at int64, ok bool) {
 	return at, at != state.NoEnd
 }
 
+const maxNewsEntries = 50
+
 // News is the work that waits for moderators. Counts end at command.MaxCounted.
 type News struct {
 	Reports, Held, Purges int
-	Entries               []string // that were reported, the newest first; at most MaxDigestEntries
+	Entries               []string // that were reported, the newest first; at most maxNewsEntries
 }
 
 // News returns the work that waits for moderators.
@@ -116,7 +118,7 @@ func (v *View) News() (n News, err error) {
 		if err != nil {
 			return n, err
 		}
-		if id := state.FormatID(meta.Type, r.Entry); known && !slices.Contains(n.Entries, id) && len(n.Entries) < command.MaxDigestEntries {
+		if id := state.FormatID(meta.Type, r.Entry); known && !slices.Contains(n.Entries, id) && len(n.Entries) < maxNewsEntries {
 			n.Entries = append(n.Entries, id)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
 )
@@ -79,7 +78,7 @@ func (v *View) activeThreads(q ThreadQuery) (firsts []uint64, next uint64, err e
 	before := cmp.Or(q.Before, until+1)
 	var found []placed
 	add := func(t *state.ThreadRow, last uint64) {
-		if q.Channel == "" || slices.Contains(strings.Split(q.Channel, command.Or), t.Channel) {
+		if q.Channel == "" || slices.Contains(strings.Split(q.Channel, Or), t.Channel) {
 			found = append(found, placed{last, t.First})
 		}
 	}

@@ -91,7 +91,6 @@ func (s *Service) Run(ctx context.Context) { loop.Every(ctx, ownNamesInterval, s
 func (s *Service) Lead(ctx context.Context) {
 	var workers sync.WaitGroup
 	workers.Go(func() { s.keepSigningKey(ctx) })
-	workers.Go(func() { s.sendDigests(ctx) })
 	s.deliver(ctx)
 	workers.Wait()
 }

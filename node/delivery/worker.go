@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -268,14 +267,10 @@ func (s *Service) Finish(ctx context.Context) {
 type event struct {
 	Type      string          `json:"type"`
 	Agent     string          `json:"agent"`
-	Entry     json.RawMessage `json:"entry"`     // null in a test and in a digest
-	Timestamp string          `json:"timestamp"` // when the entry was written, or the first in a digest (RFC 3339)
-	Read      string          `json:"read"`      // a call that shows the entry, or all of a digest: GET and an address
+	Entry     json.RawMessage `json:"entry"`     // null in a test
+	Timestamp string          `json:"timestamp"` // when the entry was written (RFC 3339)
+	Read      string          `json:"read"`      // a call that shows the entry: GET and an address
 	Reply     *string         `json:"reply"`     // a call that answers it: POST, an address and a body; else null
-	// Mentions is the number of mentions in a digest, and Entries are some of them, with
-	// shortened bodies.
-	Mentions uint64            `json:"mentions,omitempty"`
-	Entries  []json.RawMessage `json:"entries,omitempty"`
 	// Code replaces a lost edit_key until ExpiresAt.
 	Code      string `json:"code,omitempty"`
 	ExpiresAt string `json:"expiresAt,omitempty"`
@@ -300,8 +295,6 @@ type replyCall struct {
 	Body    string `json:"body"`
 }
 
-const digestBody = 280 // the maximum length of an entry's body in a digest, in characters
-
 const answerHere = "(your answer)" // the placeholder for the agent's answer in a call
 
 // event returns the body of a delivery. Without a public URL its addresses are paths:
@@ -317,23 +310,6 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		Type: d.Kind.String(), Agent: d.Agent, Entry: json.RawMessage("null"),
 		Timestamp: instant(d.QueuedAt),
 		Read:      "GET " + base + "/api/home?for=" + url.QueryEscape(d.Agent),
-	}
-	maxBody := 0 // a digest of subscriptions has titles alone
-	if d.Kind == outbox.DeliveryDigest {
-		// since is exclusive: the first entry has the digest's instant.
-		e.Read = fmt.Sprintf("GET %s/api/entries?for=%s&since=%d", base, url.QueryEscape(d.Agent), d.QueuedAt-1)
-		e.Mentions, maxBody = d.Mentions, digestBody
-	}
-	for _, seq := range d.Listed {
-		m, _, err := v.Meta(seq)
-		if err == nil && m.Hidden {
-			continue // since it was listed
-		}
-		summary, failed := v.AppendSummary(nil, seq, maxBody, false)
-		if err = cmp.Or(err, failed); err != nil {
-			return nil, fmt.Errorf("entry %d of delivery %s: %w", seq, d.ID, err)
-		}
-		e.Entries = append(e.Entries, summary)
 	}
 	switch d.Kind {
 	case outbox.DeliveryNews:

@@ -75,8 +75,7 @@ func TestSaveData(t *testing.T) {
 	c.waitNewestFormat()
 	lapsed := c.populateLapsed()
 	old := c.MustPublish(0, nodetest.Post{Agent: "mary", Channel: "old", Body: "Nobody will read this."}).Entry.ID
-	subscriber := c.listen(h, "fern", 4) // names can subscribe after a week
-	c.Join()                             // and leaves again: the record has changes of the configuration
+	c.Join() // and leaves again: the record has changes of the configuration
 	c.WaitVoters()
 	mustOperate[admin.ServerRef](c, 1, admin.PathLeave, nil)
 	must.Do(t, c.Nodes[1].Wait())
@@ -91,7 +90,6 @@ func TestSaveData(t *testing.T) {
 	c.populateJobs(&saved)
 	saved.Jobs[lapsed] = "open"
 	c.populateDeliveries(h)
-	c.populateSubscriptions(subscriber)
 	c.save(0)
 	sender, alike := command.DefaultSettings.SenderBytes/2, uint64(100)
 	mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender, AlikeHourly: &alike})
@@ -305,7 +303,7 @@ func (c *testCluster) populateReview() (id string) {
 // attempt, and that ended because their receiver was gone.
 func (c *testCluster) populateDeliveries(h *hooks) {
 	c.t.Helper()
-	answers := map[string]int{"lost": http.StatusNoContent, "well": http.StatusNoContent, "fern": http.StatusNoContent, "slow": http.StatusServiceUnavailable, "gone": http.StatusGone}
+	answers := map[string]int{"lost": http.StatusNoContent, "well": http.StatusNoContent, "slow": http.StatusServiceUnavailable, "gone": http.StatusGone}
 	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
 		var event struct{ Agent string }
 		if err := json.Unmarshal(got.Body, &event); err != nil || answers[event.Agent] == 0 {
@@ -325,28 +323,6 @@ func (c *testCluster) populateDeliveries(h *hooks) {
 	c.recoverBy("lost", c.listen(h, "lost", 3), "receiver")
 	c.askRecovery(0, "lost")
 	c.redeem(0, "lost", c.recoveryCode(h, "lost", 1))
-}
-
-// populateSubscriptions leaves subscriptions of fern, one that was pushed and one with a digest,
-// and a mute, and ends one.
-func (c *testCluster) populateSubscriptions(key string) {
-	c.t.Helper()
-	cl := must.Get(client.New(client.Config{URLs: []string{c.Nodes[0].URL()}, HTTP: c.HTTP, Patience: -1, Key: key}))(c.t)
-	ctx := c.t.Context()
-	for _, one := range []client.NewSubscription{
-		{Way: client.WayHome, Filter: client.SubscriptionFilter{Words: "ferns"}},
-		{Way: client.WayPush, Filter: client.SubscriptionFilter{Agent: []string{"rosa"}}},
-		{Way: client.WayDigest, Filter: client.SubscriptionFilter{Channel: []string{"ferns"}}},
-		{Way: client.WayMute, Filter: client.SubscriptionFilter{Agent: []string{"eve"}}},
-	} {
-		must.Get(cl.Subscribe(ctx, one))(c.t)
-	}
-	must.Get(cl.Unsubscribe(ctx, "s1"))(c.t)
-	c.MustPublish(0, nodetest.Post{Agent: "rosa", Channel: "ferns", Body: "Ferns like the shade."})
-	c.Eventually("a push and a digest", func() error {
-		list, _, err := deliveriesOf(c.Nodes[0], "fern", key)
-		return nodetest.ErrorIf(err != nil || len(list) != 2, "%+v, %v", list, err)
-	})
 }
 
 // logIn returns the log in a data directory that no node uses.

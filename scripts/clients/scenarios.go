@@ -267,20 +267,6 @@ func dryRun(l *language) {
 	if entries := harness.Got(l.env.cluster.Nodes[0].List(0, client.EntryQuery{Agent: agent})); len(entries) != 0 {
 		harness.Failf("it was written: %+v", entries)
 	}
-	if l.command == nil { // DryRun of the client in Go is of all writes
-		return
-	}
-	key := l.register(agent)
-	c = l.client(options{URLs: l.env.cluster.URLs(), Patience: patience, Key: key})
-	subscribe := call{Method: "subscribe", Args: []any{"mute"}, Fields: map[string]any{"agent": "noise", "dry_run": true}}
-	if l.name == "javascript" {
-		subscribe.Args, subscribe.Fields = []any{map[string]any{"agent": "noise"}, "mute"}, map[string]any{"dry_run": true}
-	}
-	items, _, err := c.do(subscribe)
-	harness.Must(err)
-	if tried := decode[client.Meta](items[0]); len(tried.Notes) == 0 {
-		harness.Failf("a subscription was not tried: %s", items[0])
-	}
 }
 
 // lostKey holds that a client without a key asks for a recovery code, that a wrong code is an

@@ -4,11 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // repeated are the filters that may be repeated, because their values may contain commas.
@@ -55,7 +54,7 @@ func (l *Params) ReadTags() {
 	})
 }
 
-// several reads a filter that may have several values, and joins these with command.Or, sorted.
+// several reads a filter that may have several values, and joins these with view.Or, sorted.
 // convert returns an empty string for a value with a problem.
 func (l *Params) several(field string, longest int, convert func(s string) string) string {
 	sent, _ := l.Doc.Get(field).(string)
@@ -91,7 +90,7 @@ func (l *Params) several(field string, longest int, convert func(s string) strin
 		l.Problems.Add(field, "is one too many: all filters of a call may have at most %d values together", command.MaxAllValues)
 	}
 	slices.Sort(values)
-	return strings.Join(values, command.Or)
+	return strings.Join(values, view.Or)
 }
 
 // all returns the values of a parameter that is repeated, or nil.
@@ -105,42 +104,4 @@ func (l *Params) all(field string) (values []string) {
 		return nil
 	}
 	return values
-}
-
-// FilterParams are the filters of a subscription.
-var FilterParams = []string{"channel", "agent", "tag", "kind", "thread", "q"}
-
-// FilterPairs returns a list of values of a filter as the parameters of a list.
-func FilterPairs(name string, values []string) (pairs []wire.Pair) {
-	if field, _ := wire.Means(name, FilterParams); field == "channel" || field == "kind" {
-		values = []string{strings.Join(values, ",")}
-	}
-	for _, value := range values {
-		pairs = append(pairs, wire.Pair{Name: name, Value: value})
-	}
-	return pairs
-}
-
-// MaxFilterPairs bounds the values that a filter is made of.
-const MaxFilterPairs = 128
-
-// Filter reads the filter of a subscription as the parameters of a list are read.
-func Filter(c *op.Call, pairs []wire.Pair) (f command.Filter, problems []wire.Issue) {
-	doc, twice := wire.FoldPairs(pairs)
-	for _, p := range pairs {
-		if name, _ := wire.Means(p.Name, FilterParams); name == "" {
-			problems = append(problems, wire.Issue{wire.Shown(p.Name, wire.MaxUnknownName), "is no filter: these are " + strings.Join(FilterParams, ", ")})
-			return f, problems
-		}
-	}
-	l := New(c, &doc, FilterParams, pairs, twice)
-	l.ReadNames()
-	f = command.Filter{Kind: l.Query.Kind, Channel: l.Query.Channel, AgentKey: l.Query.AgentKey, TagKey: l.Query.TagKey, Q: l.Text("q", command.MaxSearch)}
-	if id := l.ID("thread"); id != "" {
-		var known bool
-		if _, f.Thread, known = state.ParseID(id); !known || f.Thread == 0 {
-			l.Problems.Add("thread", "must be the id of an entry")
-		}
-	}
-	return f, l.Problems.List
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -29,7 +28,6 @@ var (
 	}
 	fieldEndpoint  = write.Field{Name: "endpoint", Most: command.MaxURL, Like: "https://example.org/your-agent"}
 	fieldNotifyURL = write.Field{Name: "notify_url", Most: command.MaxURL, Like: "https://example.org/your-receiver"}
-	fieldNotify    = write.Field{Name: "notify", Like: notifyObject(0)}
 	fieldNote      = write.Field{Name: "note", Most: command.MaxNote}
 	fieldProtected = write.Field{Name: "protected", Like: false}
 	fieldRotateKey = write.Field{Name: "rotate_key", Like: false}
@@ -37,7 +35,7 @@ var (
 	fieldDelete    = write.Field{Name: "delete", Like: false}
 
 	profileFields = []write.Field{
-		fieldID, fieldDescription, fieldCapabilities, fieldEndpoint, fieldNotifyURL, fieldNotify, write.FieldEditKey, fieldNote, write.FieldRequestID,
+		fieldID, fieldDescription, fieldCapabilities, fieldEndpoint, fieldNotifyURL, write.FieldEditKey, fieldNote, write.FieldRequestID,
 		fieldProtected, fieldRotateKey, fieldRecoverBy, fieldRecover, fieldCode, fieldDelete, write.FieldDryRun,
 	}
 )
@@ -114,8 +112,6 @@ func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
 	} else {
 		f.validateURL(&fieldNotifyURL, f.notifyURL, notify.Problem)
 	}
-	f.readNotify()
-	f.Settle(&fieldNotify, f.Doc.Get(fieldNotify.Name) != nil, notifyObject(f.change.Notify))
 	f.change.Protected, f.change.RotateKey, f.change.Delete = f.Flag(&fieldProtected), f.Flag(&fieldRotateKey), f.Flag(&fieldDelete)
 	switch by := f.Private(&fieldRecoverBy); {
 	case f.Problems.Has(fieldRecoverBy.Name):
@@ -159,7 +155,6 @@ func (f *profileForm) assign() {
 		{&fieldEndpoint, command.FieldEndpoint, f.endpoint.Value, &c.Endpoint},
 		{&fieldNote, command.FieldNote, f.note.Value, &c.Note},
 		{&fieldNotifyURL, command.FieldNotifyURL, f.notifyURL.Value, &c.NotifyURL},
-		{&fieldNotify, command.FieldNotify, "", nil},
 		{&fieldCapabilities, command.FieldCapabilities, "", nil},
 		{&fieldProtected, command.FieldProtected, "", nil},
 		{&fieldRecoverBy, command.FieldRecoverBy, "", nil},
@@ -172,83 +167,6 @@ func (f *profileForm) assign() {
 			*given.to = given.value
 		}
 	}
-}
-
-// notifyChoices are the members of notify, each with its filter and its value if the filter is set.
-var notifyChoices = [...]struct {
-	name   string
-	filter command.PushFilter
-	on     bool
-}{
-	{"replies", command.NoReplies, false},
-	{"mentions", command.NoMentions, false},
-	{"jobs", command.NoJobs, false},
-	{"only_proven", command.OnlyProven, true},
-	{"digest", command.Digest, true},
-}
-
-// notifyObject returns a filter as a notify object.
-func notifyObject(f command.PushFilter) wire.Object {
-	o := make(wire.Object, len(notifyChoices))
-	for i, c := range notifyChoices {
-		o[i] = wire.Field{c.name, (f&c.filter != 0) == c.on}
-	}
-	return o
-}
-
-// readNotify reads the filter of pushed events: an object, or its JSON from a flat source. Missing
-// members are as in a new profile.
-func (f *profileForm) readNotify() {
-	value := f.Doc.Get(fieldNotify.Name)
-	if value == nil {
-		return
-	}
-	fields, isObject := membersOf(value, f.Doc.Flat)
-	if !isObject {
-		f.Problems.Add(fieldNotify.Name, `must be an object, such as {"mentions":false,"only_proven":true}`)
-		return
-	}
-	var filter command.PushFilter
-	for _, sent := range fields {
-		i := 0
-		for i < len(notifyChoices) && notifyChoices[i].name != sent.Name {
-			i++
-		}
-		on, isBool := sent.Value.(bool)
-		switch {
-		case i == len(notifyChoices):
-			f.Problems.Add(fieldNotify.Name, "must hold replies, mentions, jobs, only_proven and digest alone")
-			return
-		case !isBool:
-			f.Problems.Add(fieldNotify.Name, "must be true or false for each, %s is neither", sent.Name)
-			return
-		case on == notifyChoices[i].on:
-			filter |= notifyChoices[i].filter
-		}
-	}
-	f.change.Notify = filter
-}
-
-// membersOf returns the members of an object, ordered by their names.
-func membersOf(value any, flat bool) (fields []wire.Field, ok bool) {
-	switch v := value.(type) {
-	case map[string]any:
-		for name, value := range v {
-			fields = append(fields, wire.Field{name, value})
-		}
-	case string:
-		if !flat {
-			return nil, false
-		}
-		var err error
-		if fields, err = wire.ReadObject([]byte(v)); err != nil {
-			return nil, false
-		}
-	default:
-		return nil, false
-	}
-	slices.SortFunc(fields, func(a, b wire.Field) int { return strings.Compare(a.Name, b.Name) })
-	return fields, true
 }
 
 func (f *profileForm) Inspect(view *view.View) ([]command.Problem, error) {

@@ -79,7 +79,7 @@ var getDeliveries = keyed(read.Handler(op.FreshnessParams, nil, func(c *op.Call,
 		}
 	}
 	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{
-		{"active", outbox.Active}, {"notify", notifyObject(outbox.Filter)}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
+		{"active", outbox.Active}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
 	}))
 }))
 

@@ -20,7 +20,7 @@ import (
 // eventParams are the parameters of GET /api/events: the filters are those of lists.
 var eventParams = []string{
 	"event", "kind", "channel", "agent", "for", "q", "reply_to", "thread", "tag",
-	"subscriptions", "last_event_id", "wait", "limit", "consistency", "min_index",
+	"last_event_id", "wait", "limit", "consistency", "min_index",
 }
 
 const (
@@ -45,8 +45,6 @@ type follower struct {
 	more    bool // there may be more than the last look found
 	stream  bool
 	wait    time.Duration
-	// subscriber is the agent whose subscriptions select the events (text.Fold), or "".
-	subscriber string
 	// each is how many events one look at the state goes through, looks how many looks a
 	// poll takes.
 	each, looks int
@@ -67,9 +65,6 @@ const whatToDo = " Read what you need by GET /api/entries and GET /api/jobs, and
 func getEvents(c *op.Call) (op.Task, error) {
 	f := &follower{}
 	l, err := read.Parse(c, eventParams, func(l *read.Params) { f.read(c, l) })
-	if err == nil && f.subscriber != "" {
-		err = f.checkKey(c)
-	}
 	if err != nil {
 		return op.Task{}, err
 	}
@@ -85,18 +80,8 @@ func getEvents(c *op.Call) (op.Task, error) {
 	return op.Task{Fresh: l.Fresh, Run: func() error { return pollEvents(c, f) }}, nil
 }
 
-// checkKey returns an error for a call without the key of the subscriber.
-func (f *follower) checkKey(c *op.Call) error {
-	owner, err := keyOwner(c)
-	if err == nil && text.Fold(owner) != f.subscriber {
-		err = errKeyNeeded(command.ProblemWrongKey)
-	}
-	return err
-}
-
 func (f *follower) read(c *op.Call, l *read.Params) {
 	l.ReadNames()
-	f.subscriber = text.Fold(l.Agent("subscriptions"))
 	l.Thread, l.ReplyTo = l.ID("thread"), l.ID("reply_to")
 	l.Query.Q = l.Text("q", command.MaxSearch)
 	if f.each, f.looks = lookEvents, pollLooks; len(text.ParseQuery(l.Query.Q).Phrases) > 0 {
@@ -172,15 +157,6 @@ func (f *follower) look(v *view.View, limit int) (events []view.Event, why *lost
 	}
 	if events, err = v.SelectEvents(events, f.Query); err != nil {
 		return nil, nil, err
-	}
-	if f.subscriber != "" {
-		prefs, err := v.Preferences(f.subscriber)
-		if err == nil {
-			events, err = v.SubscribedEvents(events, &prefs, f.Query.Work)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
 	}
 	if len(events) > limit {
 		events = events[:limit]

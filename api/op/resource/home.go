@@ -33,7 +33,7 @@ const (
 )
 
 // homeParams are the parameters of home.
-var homeParams = []string{"for", "since", "wait", "brief", "only_proven", "subscribed", "consistency", "min_index"}
+var homeParams = []string{"for", "since", "wait", "brief", "only_proven", "consistency", "min_index"}
 
 // homeCall is a request for home.
 type homeCall struct {
@@ -47,25 +47,6 @@ type homeCall struct {
 
 	prefs view.Preferences
 	keyed bool // the call has the key of the agent
-	page  subscribedPage
-}
-
-// subscribedPage is a page of the entries of subscriptions: those with least <= seq < before. The
-// zero value is the first page. Its form in the interface is the cursor moreSubscribed.
-type subscribedPage struct{ least, before uint64 }
-
-func (p subscribedPage) String() string { return fmt.Sprintf("%d-%d", p.least, p.before) }
-
-// readPage reads the cursor of a page.
-func readPage(l *read.Params) (p subscribedPage) {
-	s := l.Text("subscribed", 2*read.MaxNumber+1)
-	if s == "" {
-		return p
-	}
-	if n, err := fmt.Sscanf(s, "%d-%d", &p.least, &p.before); err != nil || n != 2 || p.String() != s || p.before == 0 {
-		l.Problems.Add("subscribed", "is not a moreSubscribed of home: leave it out")
-	}
-	return p
 }
 
 // getHome serves GET /api/home: what concerns one agent since its last call.
@@ -101,7 +82,6 @@ func (h *homeCall) read(c *op.Call, l *read.Params) {
 	h.again = h.since >= 0
 	h.brief = l.Flag("brief")
 	h.prefs.OnlyProven = l.Flag("only_proven")
-	h.page = readPage(l)
 	h.wait = l.Wait()
 }
 
@@ -122,7 +102,7 @@ func home(c *op.Call, h *homeCall) error {
 		_, _, err := answerHome(c, h, now)
 		return err
 	}
-	if err := h.prefer(c); err != nil {
+	if err := h.identify(c); err != nil {
 		return err
 	}
 	if h.wait > 0 {
@@ -147,41 +127,12 @@ func home(c *op.Call, h *homeCall) error {
 	return err
 }
 
-// prefer reads the preferences of the agent, if the call has its key.
-func (h *homeCall) prefer(c *op.Call) error {
+// identify finds out whether the call has the key of the agent.
+func (h *homeCall) identify(c *op.Call) error {
 	h.prefs.AgentKey = h.key
 	owner, err := ownerByKey(c, c.View())
-	if err != nil || owner != h.key {
-		return err
-	}
-	stored, err := c.View().Preferences(h.key)
-	h.keyed, h.prefs.Subscriptions = true, stored.Subscriptions
+	h.keyed = owner == h.key
 	return err
-}
-
-// subscribed returns the entries of the agent's subscriptions, and the cursor of the next page. A
-// client without a budget for searches gets the cursor of this page.
-func (h *homeCall) subscribed(c *op.Call, v *view.View) (found []view.Subscribed, next *subscribedPage, err error) {
-	if h.prefs.Subscriptions.Of(command.WayHome) == 0 {
-		return nil, nil, nil
-	}
-	page := h.page
-	if page == (subscribedPage{}) {
-		least, some, err := v.FirstAfter(h.since)
-		if err != nil || !some {
-			return nil, nil, err
-		}
-		page = subscribedPage{least, v.LastSeq() + 1}
-	}
-	if c.WithinBudget(c.Env.Guard.Reads, "reads", "") != nil {
-		h.notes = append(h.notes, "Your subscriptions were not looked at, because searches for your address have taken too much work. Read them later, with subscribed="+page.String()+".")
-		return nil, &page, nil //nolint:nilerr // the note is the answer to it
-	}
-	found, before, err := v.Subscribed(&h.prefs, command.WayHome, page.least, page.before, command.MaxSubscribed, &c.Work)
-	if before > page.least {
-		next = &subscribedPage{page.least, before}
-	}
-	return found, next, err
 }
 
 // ownerByKey returns the folded name of the owner of the caller's edit_key, or "" if a view does not have the key.
@@ -265,12 +216,7 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 			h.notes = append(h.notes, write.UnprovenNote(h.agent, standing.Shared || proof.Shared))
 		}
 	}
-	subscribed, more, err := h.subscribed(c, view)
-	if err != nil {
-		return "", 0, fmt.Errorf("subscriptions of %s: %w", h.key, err)
-	}
 	w := homeWriter{
-		subscribed: subscribed, moreSubscribed: more,
 		homeCall: h, view: view, home: home, now: now, note: profile.Note,
 		unregistered: !registered && !h.again && h.key != wire.Anonymous,
 	}

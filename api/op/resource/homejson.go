@@ -22,9 +22,6 @@ type homeWriter struct {
 	hidden []uint64
 	err    error
 
-	subscribed     []view.Subscribed
-	moreSubscribed *subscribedPage
-
 	note         string
 	now          int64
 	unregistered bool     // the agent has no profile, and is told about it
@@ -88,9 +85,6 @@ func (w *homeWriter) ids() {
 	list(w, `,"new":`, home.New, id)
 	list(w, `,"waitingForAnswer":`, home.Waiting, id)
 	list(w, `,"openJobs":`, home.OpenJobs, id)
-	if w.keyed {
-		list(w, `,"subscribed":`, w.subscribed, func(s view.Subscribed) { id(s.Seq) })
-	}
 	if len(w.hidden) > 0 {
 		list(w, `,"hidden":`, w.hidden, id)
 	}
@@ -99,18 +93,6 @@ func (w *homeWriter) ids() {
 	w.number(`,"toDeliver":`, int64(home.ToDeliverCount))
 	w.number(`,"toReview":`, int64(home.ToReviewCount))
 	w.raw("}")
-	w.more()
-}
-
-// more writes the cursor of the next page of subscribed, in a call with the key.
-func (w *homeWriter) more() {
-	switch {
-	case !w.keyed:
-	case w.moreSubscribed == nil:
-		w.raw(`,"moreSubscribed":null`)
-	default:
-		w.raw(`,"moreSubscribed":"` + w.moreSubscribed.String() + `"`)
-	}
 }
 
 // items writes everything that the entity tag covers, except the note.
@@ -136,13 +118,6 @@ func (w *homeWriter) items() {
 	list(w, `},"new":`, home.New, w.summary)
 	list(w, `,"waitingForAnswer":`, home.Waiting, w.summary)
 	list(w, `,"openJobs":`, home.OpenJobs, func(seq uint64) { w.job(seq, false) })
-	if w.keyed {
-		list(w, `,"subscribed":`, w.subscribed, func(s view.Subscribed) {
-			w.summary(s.Seq)
-			w.add(`"subscription":"` + subscriptionID(s.Subscription) + `"`)
-		})
-		w.more()
-	}
 	list(w, `,"topicNotes":`, home.TopicNotes, w.summary)
 	list(w, `,"yourTopics":`, home.Topics, w.topic)
 	list(w, `,"lastWith":`, home.LastWith, w.partner)
@@ -273,9 +248,6 @@ func (w *homeWriter) next() []string {
 	home := w.home
 	if home.More {
 		calls = append(calls, w.heartbeat())
-	}
-	if w.moreSubscribed != nil {
-		calls = append(calls, "GET /api/home?for="+url.QueryEscape(w.agent)+"&since="+strconv.FormatInt(w.since, 10)+"&subscribed="+w.moreSubscribed.String())
 	}
 	for _, item := range home.OwedByYou[:min(len(home.OwedByYou), maxAnswersNext)] {
 		post("/api/entries", wire.Object{{"agent", w.agent}, {"reply_to", w.id(item.Seq)}, {"body", write.PlaceholderAnswer}})

@@ -3,6 +3,8 @@ package resource
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -89,11 +91,33 @@ func (j *jobForm) readNext() {
 	}
 }
 
+// membersOf returns the members of an object, ordered by their names.
+func membersOf(value any, flat bool) (fields []wire.Field, ok bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, value := range v {
+			fields = append(fields, wire.Field{name, value})
+		}
+	case string:
+		if !flat {
+			return nil, false
+		}
+		var err error
+		if fields, err = wire.ReadObject([]byte(v)); err != nil {
+			return nil, false
+		}
+	default:
+		return nil, false
+	}
+	slices.SortFunc(fields, func(a, b wire.Field) int { return strings.Compare(a.Name, b.Name) })
+	return fields, true
+}
+
 // join makes one value of a query of several.
 func join(values []string, fold func(string) string) (joined string) {
 	for _, value := range values {
 		if joined != "" {
-			joined += command.Or
+			joined += view.Or
 		}
 		joined += fold(value)
 	}

@@ -79,15 +79,6 @@ func Operations() []op.Operation {
 		{Method: get, Path: "/api/usage", ID: "getUsage", Handle: getUsage, Does: "Calls by day, surface, action and kind of client", Tools: "usage", Params: usageParams},
 		{Method: get, Path: "/api/home", ID: "home", Handle: getHome, Does: "What concerns one agent since its last call, and what to do next", Tools: "home", Params: homeParams},
 		{Method: post, Path: "/api/home/seen", ID: "markSeen", Handle: postSeen, Does: "Put open items aside, with the agent's edit_key", Tools: "mark_seen", Fields: write.NamesOf(seenFields)},
-		{Method: get, Path: subscriptionsPath, ID: "listSubscriptions", Handle: getSubscriptions, Tools: "list_subscriptions", Does: "Your subscriptions and what you mute, for who holds the edit_key"},
-		{
-			Method: post, Path: subscriptionsPath, ID: "subscribe", Handle: postSubscription, Tools: "subscribe",
-			Does: "Subscribe to entries, or mute an agent or a thread, with the agent's edit_key", Fields: write.NamesOf(subscriptionFields),
-		},
-		{
-			Method: del, Path: subscriptionsPath + "/:id", ID: "unsubscribe", Handle: deleteSubscription, Tools: "unsubscribe",
-			Does: "End a subscription, or a mute, with the agent's edit_key",
-		},
 	}
 }
 

@@ -293,8 +293,6 @@ func TestEveryRetryIsACommand(t *testing.T) {
 	p := newPlace(t)
 	ada := p.shell("ada")
 	for _, args := range [][]string{
-		{"subscriptions", "add", "--way", "mute", "--agent", "eve", "--patience=0s"},
-		{"subscriptions", "end", "s1", "--patience=0s"},
 		{"profile", "set", "--note", "A note to myself", "--patience=0s"},
 	} {
 		p.Backend.Lost = loseAnswers

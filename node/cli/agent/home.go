@@ -59,7 +59,7 @@ func (c *homeCommand) Run(ctx context.Context, std terminal.Streams) error {
 // homeText returns the news, each item once: in the first list that has it. Without news it
 // is one line.
 func homeText(h *client.Home) string {
-	open, news := &h.OpenItems, len(h.ForYou)+len(h.Subscribed)+len(h.New) > 0
+	open, news := &h.OpenItems, len(h.ForYou)+len(h.New) > 0
 	var counts []string
 	if !news {
 		counts = []string{"no news since " + terminal.TimeText(h.Since)}
@@ -69,7 +69,6 @@ func homeText(h *client.Home) string {
 		n    int
 	}{
 		{"for you", len(h.ForYou)},
-		{"subscribed", len(h.Subscribed)},
 		{"new", len(h.New)},
 		{"to deliver", max(open.ToDeliverCount, len(open.ToDeliver))},
 		{"to review", max(open.ToReviewCount, len(open.ToReview))},
@@ -111,7 +110,6 @@ func homeText(h *client.Home) string {
 	list("to answer", open.OwedByYou, title)
 	list("open jobs", h.OpenJobs, title)
 	list("waiting for an answer", h.Waiting, title)
-	list("subscribed", h.Subscribed, title)
 	list("new", h.New, title)
 	list("yours, hidden by moderators", h.Hidden, title)
 	if h.More {
