@@ -74,7 +74,7 @@ func (s *Server) resources() (names []string) {
 }
 
 // nearPath suggests the calls of the resource whose name a path has, or almost has. It returns "" if
-// there is none.
+// there is no such resource.
 func (s *Server) nearPath(path string, resources []string) string {
 	words := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	words = words[:min(len(words), maxPathWords)]

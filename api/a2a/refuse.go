@@ -39,8 +39,8 @@ const (
 	noTask = "There is no such task: every message is answered at once, by a message."
 )
 
-// refuse returns the error that the protocol prescribes for an operation, or nil if it has none of
-// this name.
+// refuse returns the error that the protocol prescribes for an operation, or nil if it has no such
+// operation.
 func refuse(name string) *failure {
 	for _, r := range refusals {
 		for _, pattern := range strings.Fields(r.patterns) {

@@ -81,7 +81,7 @@ func Means(name string, takes []string) (field string, rank int) {
 }
 
 // Near suggests the field, among those that are taken, that an unknown name stands for: the one with
-// the nearest name or synonym. It returns "" if there is none.
+// the nearest name or synonym. It returns "" if no name is near.
 func Near(name string, takes []string) string {
 	names, fields := slices.Clone(takes), slices.Clone(takes)
 	for _, s := range Synonyms {
