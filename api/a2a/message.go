@@ -1,9 +1,7 @@
 package a2a
 
 import (
-	"encoding/json"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -287,18 +285,4 @@ func (m *message) reply(d dialect, r *reply) wire.Object {
 		return append(wire.Object{{"kind", "message"}}, append(o, wire.Field{"role", "agent"}, wire.Field{"parts", parts})...)
 	}
 	return wire.Object{{"message", append(o, wire.Field{"role", "ROLE_AGENT"}, wire.Field{d.partsName(), parts})}}
-}
-
-// wholeNumber reads a whole number from JSON, where 5.0 is one, or from a query.
-func wholeNumber(value any) (int, bool) {
-	switch value := value.(type) {
-	case json.Number:
-		if f, err := value.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) <= math.MaxInt32 {
-			return int(f), true
-		}
-	case string:
-		n, err := strconv.Atoi(value)
-		return n, err == nil
-	}
-	return 0, false
 }

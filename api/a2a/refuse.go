@@ -43,7 +43,7 @@ const (
 // operation.
 func refuse(name string) *failure {
 	for _, r := range refusals {
-		for _, pattern := range strings.Fields(r.patterns) {
+		for pattern := range strings.FieldsSeq(r.patterns) {
 			if is, _ := path.Match(pattern, name); is { // the patterns are well formed
 				return fail(r.kind, r.message)
 			}
