@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"log"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -64,7 +63,7 @@ func (g *Gossip) bind() (*gossipTransport, net.Addr, error) {
 	for range attempts {
 		var transport *memberlist.NetTransport
 		transport, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
-			BindAddrs: []string{ips[0].String()}, BindPort: int(port), Logger: g.memberlistLogger(),
+			BindAddrs: []string{ips[0].String()}, BindPort: int(port), Logger: slog.NewLogLogger(gossipLog{g}, slog.LevelInfo),
 		})
 		if err == nil {
 			bound := netip.AddrPortFrom(ips[0], uint16(transport.GetAutoBindPort())) // a port fits
@@ -170,7 +169,7 @@ func (g *Gossip) begin(at netip.AddrPort) error {
 	g.advertise, g.delegate = at, d
 	g.mu.Unlock()
 	conf := memberlist.DefaultLANConfig()
-	conf.Logger = g.memberlistLogger()
+	conf.Logger = slog.NewLogLogger(gossipLog{g}, slog.LevelInfo)
 	conf.Name = g.cfg.Meta.ServerID
 	conf.Transport = lentTransport{g.transport}
 	conf.AdvertiseAddr, conf.AdvertisePort = at.Addr().String(), int(at.Port())
@@ -194,10 +193,6 @@ func (g *Gossip) begin(at netip.AddrPort) error {
 	g.list.Store(list)
 	notify(g.dirty) // the metadata may have changed since Create read it
 	return nil
-}
-
-func (g *Gossip) memberlistLogger() *log.Logger {
-	return slog.NewLogLogger(gossipLog{g}, slog.LevelInfo)
 }
 
 // address returns the advertised address, invalid before the name has one.

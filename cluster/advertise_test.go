@@ -75,6 +75,7 @@ func wantAt(t *testing.T, g *testGossip, id, host string) {
 func TestGossipWaitsForItsName(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	virtual(t, func(t *testing.T) {
+		t.Helper()
 		n, dns := simnet.New(1), &records{}
 		dns.set("a-1.test", hostA)
 		a := startGossip(t, named(n, dns, "a-1", hostA, secrets))
@@ -103,6 +104,7 @@ func TestGossipWaitsForItsName(t *testing.T) {
 func TestGossipFollowsItsName(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	virtual(t, func(t *testing.T) {
+		t.Helper()
 		n, dns := simnet.New(1), &records{}
 		dns.set("a-1.test", hostA)
 		dns.set("b-1.test", nowhere)
@@ -163,6 +165,7 @@ func TestGossipMovesFromALivingAddress(t *testing.T) {
 func TestGossipForgetsFormerSuspicions(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	virtual(t, func(t *testing.T) {
+		t.Helper()
 		n, dns := simnet.New(1), &records{}
 		dns.set("a-1.test", hostA)
 		dns.set("b-1.test", nowhere)
@@ -191,6 +194,7 @@ func TestGossipForgetsFormerSuspicions(t *testing.T) {
 func TestGossipMovesOnLoopbackOnly(t *testing.T) {
 	secrets := must.Get(LoadSecrets(""))(t)
 	virtual(t, func(t *testing.T) {
+		t.Helper()
 		n, dns := simnet.New(1), &records{}
 		dns.set("a-1.test", hostA)
 		a := startGossip(t, named(n, dns, "a-1", hostA, secrets))
@@ -204,6 +208,7 @@ func TestGossipMovesOnLoopbackOnly(t *testing.T) {
 func TestGossipEndsWhileItWaits(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	virtual(t, func(t *testing.T) {
+		t.Helper()
 		n, dns := simnet.New(1), &records{}
 		g := startGossip(t, named(n, dns, "a-1", hostA, secrets))
 		check.Err(t, g.Leave(time.Second), nil, "leave before the name resolves")

@@ -174,8 +174,8 @@ func (p *Port) AdvertiseAddr() string { return p.advertise }
 // StreamLayer returns Raft's stream layer on the port. Its addresses are server ids.
 func (p *Port) StreamLayer() raft.StreamLayer { return &streamLayer{p.raft, p} }
 
-// LastHeard returns when bytes of a server last arrived at the port. It returns the port's start if
-// the server was silent since then.
+// LastHeard returns when bytes of a server last arrived at the port, or the start of the port if the
+// server was never heard.
 func (p *Port) LastHeard(serverID string) time.Time { return p.conns.lastHeard(serverID) }
 
 // CloseConns closes every connection with a server, in both directions.

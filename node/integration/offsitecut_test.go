@@ -180,7 +180,7 @@ func (c *testCluster) onlyBackup(service *offsitetest.Service, when string) {
 	c.Eventually("one backup "+when, func() error {
 		var endings []string
 		for _, name := range service.Names(c.t) {
-			endings = append(endings, strings.Split(name, "Z.")[1])
+			endings = append(endings, strings.TrimLeft(strings.Split(name, "Z.")[1], "0123456789.")) // of a list without its index
 		}
 		slices.Sort(endings)
 		parts, whole := service.Unfinished(c.t), []string{"commons", "commons.json", "purged.json"}

@@ -63,12 +63,12 @@ func (c *healthCommand) Run(ctx context.Context, std terminal.Streams) error {
 func (c *healthCommand) check(ctx context.Context, base string) (checks []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	ready, checks, err := c.get(ctx, base+"/readyz")
+	ready, process, checks, err := c.get(ctx, base+"/readyz")
 	switch {
 	case err != nil:
 		return nil, err
-	case ready.StatusCode != http.StatusOK:
-		return checks, fmt.Errorf("not ready: %s answers %d", base, ready.StatusCode)
+	case ready != http.StatusOK:
+		return checks, fmt.Errorf("not ready: %s answers %d", base, ready)
 	case !c.Voter:
 		return checks, nil
 	}
@@ -77,7 +77,7 @@ func (c *healthCommand) check(ctx context.Context, base string) (checks []byte, 
 	if failed, is := errors.AsType[*admin.CallError](err); is && failed.Status == 0 {
 		return checks, fmt.Errorf("%w: %w", ErrCannotAsk, err)
 	}
-	if err == nil && status.Process != ready.Header.Get(api.HeaderProcess) {
+	if err == nil && status.Process != process {
 		return checks, fmt.Errorf("%w: %s and the private port %s belong to different nodes; name the ports of one node with --http-addr (or --url) and --cluster-addr", ErrCannotAsk, base, c.ClusterAddr)
 	}
 	if err == nil && status.Membership != admin.Voter {
@@ -86,18 +86,20 @@ func (c *healthCommand) check(ctx context.Context, base string) (checks []byte, 
 	return checks, err
 }
 
-func (c *healthCommand) get(ctx context.Context, url string) (res *http.Response, body []byte, err error) {
+// get returns the status of a response, the id of the process that gave it, and its body.
+func (c *healthCommand) get(ctx context.Context, url string) (status int, process string, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, nil, &config.Error{Problems: []string{"--url: " + err.Error()}}
+		return 0, "", nil, &config.Error{Problems: []string{"--url: " + err.Error()}}
 	}
 	if c.JSON {
 		req.Header.Set("Accept", "application/json")
 	}
-	if res, err = http.DefaultClient.Do(req); err != nil {
-		return nil, nil, err
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", nil, err
 	}
 	defer res.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	return res, body, err
+	return res.StatusCode, res.Header.Get(api.HeaderProcess), body, err
 }

@@ -125,7 +125,7 @@ func TestLostQuorum(t *testing.T) {
 			check.ErrText(t, err, quorumManual, "quorum")
 		})
 	}
-	_, err := os.Stat(filepath.Join("../../..", quorumManual))
+	_, err := os.Stat(filepath.Join("..", "..", "..", quorumManual))
 	check.Err(t, err, nil, "page of the manual")
 }
 
