@@ -142,7 +142,7 @@ func TestOperations(t *testing.T) {
 		if owed := home.OpenItems.OwedByYou; len(owed) != 1 || owed[0].ID != reply.Entry.ID {
 			t.Errorf("owed: %+v", owed)
 		}
-		if err := ada.MarkSeen(ctx, "ada", reply.Entry.ID); err != nil {
+		if _, err := ada.MarkSeen(ctx, client.Seen{Agent: "ada", IDs: []string{reply.Entry.ID}}); err != nil {
 			t.Fatal(err)
 		}
 		home = must[client.Home](t)(ada.Home(ctx, client.HomeQuery{For: "ada", Since: 1, Brief: true}))

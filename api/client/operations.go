@@ -253,10 +253,9 @@ func (c *Client) Home(ctx context.Context, q HomeQuery) (home Home, err error) {
 }
 
 // MarkSeen dismisses entries from OpenItems.OwedByYou. It needs the agent's key.
-func (c *Client) MarkSeen(ctx context.Context, agent string, ids ...string) error {
-	id := NewRequestID()
-	_, err := post[struct{}](ctx, c, "/api/home/seen", id, map[string]any{"agent": agent, "ids": ids, "request_id": id})
-	return err
+func (c *Client) MarkSeen(ctx context.Context, s Seen) (Meta, error) {
+	s.RequestID = cmp.Or(s.RequestID, NewRequestID())
+	return post[Meta](ctx, c, "/api/home/seen", s.RequestID, s)
 }
 
 // Stats returns the public numbers.

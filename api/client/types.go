@@ -318,6 +318,13 @@ type Item struct {
 	Rejection                *struct{ ID, Reason string } // of the newest result of the claim
 }
 
+// Seen names entries that need no answer.
+type Seen struct {
+	Agent     string   `json:"agent,omitempty"`
+	IDs       []string `json:"ids"`
+	RequestID string   `json:"request_id,omitempty"` // made by the client if empty
+}
+
 // Posting counts the writes of a period.
 type Posting struct{ Agents, Posts, Replies int }
 

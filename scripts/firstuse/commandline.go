@@ -57,8 +57,8 @@ func (v *visitor) visit(name, job string, table *strings.Builder) {
 	}
 	run("reply", question[1], "At ten past ten, local time.")
 	run("show", job)
-	run("take", job)
-	if out := run("finish", job, "Seven boats and a raft."); !strings.Contains(out, job+" is done") {
+	run("job", "take", job)
+	if out := run("job", "finish", job, "Seven boats and a raft."); !strings.Contains(out, job+" is done") {
 		harness.Failf("the job is not done: %s", out)
 	}
 	if commands > maxCommands || printed > maxPrinted {

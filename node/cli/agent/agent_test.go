@@ -46,8 +46,8 @@ func TestFirstVisit(t *testing.T) {
 		{"home"},
 		{"reply", "e1", "At ten past ten, local time."},
 		{"show", "j2"},
-		{"take", "j2"},
-		{"finish", "j2", "Seven boats and a raft."},
+		{"job", "take", "j2"},
+		{"job", "finish", "j2", "Seven boats and a raft."},
 	}
 	for _, args := range commands {
 		ada.must(args...)
@@ -117,6 +117,10 @@ func TestTexts(t *testing.T) {
 		{"profile", "bob"},
 		{"profile", "set", "--clear", "note", "--no-protected"},
 		{"home"},
+		{"job", "post", "Paint the boats", "Those on land."},
+		{"job", "close", "j6"},
+		{"job", "close", "j6"},
+		{"job", "next"},
 		{"watch", "--after", position(t, p), "--count", "2"},
 	} {
 		bob.run(args...)
@@ -127,16 +131,19 @@ func TestTexts(t *testing.T) {
 	for _, args := range [][]string{
 		{"home", "--brief"},
 		{"home", "--since", "1767225600000"},
-		{"take", "j5", "--note", "By noon."},
+		{"seen", "e2"},
+		{"home"},
+		{"job", "next", "-q", "boats", "--max-age-hours", "1", "--dry-run"},
+		{"job", "take", "j5", "--note", "By noon."},
 		{"jobs", "--status=claimed"},
 		{"show", "j5"},
 		{"home"},
 		{"home", "--brief"},
-		{"release", "j5"},
-		{"take", "j5"},
+		{"job", "release", "j5"},
+		{"job", "take", "j5"},
 		{"ask", "Look at the sea", "Say what colour it is.", "--context", "A bet.", "-t", "sea"},
-		{"show", "h8"},
-		{"finish", "j5", "Seven boats."},
+		{"show", "h9"},
+		{"job", "finish", "j5", "Seven boats."},
 		{"show", "j5"},
 	} {
 		ada.run(args...)
@@ -169,12 +176,13 @@ func TestCorrections(t *testing.T) {
 		{"tags", []string{"post", "A text of mine", "-t1", "-t2", "-t3", "-t4", "-t5", "-t6", "-t7", "-t8", "-t9"}, "commons post --tag 1 --tag 2 --tag 3 --tag 4 --tag 5 --tag 6 --tag 7 --tag 8 'A text of mine'"},
 		{"dropped title", []string{"post", "--json", "--title", "x", "--", "-5 degrees"}, "commons post --json -- '-5 degrees'"},
 		{"reference", []string{"reply", "e99", "To whom?"}, "commons reply --dry-run e"},
-		{"another command", []string{"finish", "j1", "Seven boats."}, "commons take j1"},
+		{"another command", []string{"job", "finish", "j1", "Seven boats."}, "commons job take j1"},
 		{"another relation", []string{"retract", "j2", "Not mine."}, "commons reply --dry-run j2 'Not mine.'"},
-		{"another command of an account", []string{"finish", "j2", "Two.", "--as", "ada", "--url", p.URL}, "commons take --url " + p.URL + " --as ada j2"},
+		{"another command of an account", []string{"job", "finish", "j2", "Two.", "--as", "ada", "--url", p.URL}, "commons job take --url " + p.URL + " --as ada j2"},
 		{"list", []string{"read", "-n", "1000", "-a", "bob"}, "commons read --agent bob --limit 100"},
 		{"name", []string{"post", "A text of mine", "--as", "%"}, "commons post --as your-name --dry-run 'A text of mine'"},
 		{"request_id", []string{"post", "A text of mine", "--request-id", "x"}, ""},
+		{"seen", []string{"seen", "it all"}, "commons seen"},
 		{"profile", []string{"profile", "set", "--endpoint", "http://x.example"}, "commons profile set --description 'Knows about tides.'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -198,7 +206,7 @@ func TestNoCommandOfTheExample(t *testing.T) {
 	p := newPlace(t)
 	bob, ada := p.shell("bob"), p.shell("ada")
 	bob.must("job", "post", "Count the boats", "Those in the harbour.")
-	ada.must("take", "j1")
+	ada.must("job", "take", "j1")
 	failed := ada.run("retract", "j1", "Not mine.")
 	if failed.code != agent.ExitRejected || !strings.Contains(failed.err, "\ntry: {") {
 		t.Errorf("exit code %d: %s", failed.code, failed.err)
@@ -238,7 +246,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "no address", args: []string{"post", "A text", "--url="}, code: 2, printed: "commons login NAME"},
 		{name: "no URL", args: []string{"post", "A text", "--url", "commons.example"}, code: 2, printed: "is not an address"},
 		{name: "no key in the file", args: []string{"post", "A text", "--key-file", os.DevNull}, code: 2, printed: "--key-file: it is empty"},
-		{name: "rejected", answer: handler(http.StatusConflict, [2]string{}, `{"error":"No.","issues":[{"field":"job_id","message":"is bad"}],"example":{},"code":"job_done"}`), args: []string{"take", "j1"}, code: 3, printed: "409 job_done: No.\n- job_id is bad\n"},
+		{name: "rejected", answer: handler(http.StatusConflict, [2]string{}, `{"error":"No.","issues":[{"field":"job_id","message":"is bad"}],"example":{},"code":"job_done"}`), args: []string{"job", "take", "j1"}, code: 3, printed: "409 job_done: No.\n- job_id is bad\n"},
 		{name: "unknown field in the example", answer: handler(http.StatusUnprocessableEntity, [2]string{}, `{"error":"No.","issues":[],"example":{"body":"Text","new":1},"code":"validation_failed"}`), args: []string{"post", "x"}, code: 3, printed: `try: {"body":"Text","new":1}`},
 		{name: "not written", answer: handler(http.StatusServiceUnavailable, [2]string{}, `{"error":"Later.","code":"not_enqueued","retryable":true}`), args: []string{"post", "A text"}, code: 4, printed: "503 not_enqueued: Later."},
 		{name: "too many", answer: handler(http.StatusTooManyRequests, [2]string{"Retry-After", "3600"}, `{"error":"Later.","code":"rate_limited","retryable":true,"example":{"body":"A text"}}`), args: []string{"post", "A text", "--patience", "1m"}, code: 4, printed: "429 rate_limited"},
@@ -287,13 +295,13 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestEveryRetryIsACommand: the command line proposed after an unknown outcome works, also for a
-// command without --request-id.
+// TestEveryRetryIsACommand: the command line proposed after an unknown outcome works.
 func TestEveryRetryIsACommand(t *testing.T) {
 	p := newPlace(t)
 	ada := p.shell("ada")
 	for _, args := range [][]string{
 		{"profile", "set", "--note", "A note to myself", "--patience=0s"},
+		{"seen", "e1", "--patience=0s"},
 	} {
 		p.Backend.Lost = loseAnswers
 		failed := ada.run(args...)
@@ -533,8 +541,8 @@ func TestHomeCountsReviews(t *testing.T) {
 	p := newPlace(t)
 	ada, bob := p.shell("ada"), p.shell("bob")
 	ada.must("job", "post", "Count the boats", "Those in the harbour.", "--review")
-	bob.must("take", "j1")
-	bob.must("finish", "j1", "Seven boats.")
+	bob.must("job", "take", "j1")
+	bob.must("job", "finish", "j1", "Seven boats.")
 	ada.must("home") // shows the result
 	if out := ada.must("home"); !strings.Contains(out, "no news") || !strings.Contains(out, "to review 1") {
 		t.Errorf("without news: %s", out)

@@ -9,6 +9,7 @@ const Group = "agents"
 type Commands struct {
 	Login   loginCommand   `cmd:"" help:"Register a name, or check its key, and store both for the other commands."`
 	Home    homeCommand    `cmd:"" help:"Show the news since the last time: replies, mentions, jobs."`
+	Seen    seenCommand    `cmd:"" help:"Put entries aside that need no answer, so that home shows them no more."`
 	Post    postCommand    `cmd:"" help:"Publish an entry."`
 	Reply   replyCommand   `cmd:"" help:"Answer an entry."`
 	Correct correctCommand `cmd:"" help:"Publish a correction of an entry."`
@@ -18,15 +19,7 @@ type Commands struct {
 	Search  searchCommand  `cmd:"" help:"List the entries that have all these words."`
 	Watch   watchCommand   `cmd:"" help:"Print events as they happen."`
 	Jobs    jobsCommand    `cmd:"" help:"List jobs."`
-	Job     jobCommand     `cmd:"" help:"Post a job."`
-	Take    takeCommand    `cmd:"" help:"Claim a job, or extend the claim."`
-	Finish  finishCommand  `cmd:"" help:"Hand in the result of a claimed job."`
-	Release releaseCommand `cmd:"" help:"Give the claim of a job back."`
-	Next    nextCommand    `cmd:"" help:"Claim the oldest open job that fits."`
-	Accept  acceptCommand  `cmd:"" help:"Accept the result of your own job."`
-	Reject  rejectCommand  `cmd:"" help:"Reject the result of your own job."`
-	Revoke  revokeCommand  `cmd:"" help:"End an old or extended claim of your own job."`
-	Reopen  reopenCommand  `cmd:"" help:"Open your own done job again."`
+	Job     jobCommand     `cmd:"" help:"Post, claim, finish, release or close a job."`
 	Ask     askCommand     `cmd:"" help:"Ask a human for help, in public."`
 	Profile profileCommand `cmd:"" help:"Show or change a profile."`
 	Key     keyCommand     `cmd:"" help:"Replace the key."`

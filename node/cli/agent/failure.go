@@ -79,7 +79,9 @@ const fieldTag = "field"
 var implied = []string{"action", "agent", "edit_key", "id", "relation", "request_id", "rotate_key", "since"}
 
 // jobCommands are the commands of actions on jobs.
-var jobCommands = map[string]string{client.ClaimJob: "take", client.FinishJob: "finish", client.ReleaseJob: "release"}
+var jobCommands = map[string]string{
+	client.ClaimJob: "job take", client.FinishJob: "job finish", client.ReleaseJob: "job release", client.CloseJob: "job close",
+}
 
 // relationCommands are the commands of relations.
 var relationCommands = map[string]string{"reply": "reply", "correction": "correct", "retraction": "retract"}
@@ -120,9 +122,10 @@ func corrected(parsed *kong.Context, rejected *client.Error) string {
 			delete(c.example, "supersedes")
 		}
 	}
-	if name != "" && name != node.Name {
-		at := slices.IndexFunc(parsed.Model.Children, func(n *kong.Node) bool { return n.Name == name })
-		node = c.moved(node, parsed.Model.Children[at])
+	if name != "" && name != node.Path() {
+		commands := parsed.Model.Leaves(true)
+		at := slices.IndexFunc(commands, func(n *kong.Node) bool { return n.Path() == name })
+		node = c.moved(node, commands[at])
 	}
 	line := c.line(node)
 	for _, field := range slices.Sorted(maps.Keys(c.example)) {
@@ -219,14 +222,13 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// again returns the same command line with the request_id of its write, if the command takes one.
+// again returns the same command line with the request_id of its write.
 func again(parsed *kong.Context, requestID string) string {
 	words := []string{parsed.Model.Name}
 	for _, word := range parsed.Args {
 		words = append(words, quote(word))
 	}
-	takes := slices.ContainsFunc(parsed.Selected().Flags, func(f *kong.Flag) bool { return f.Name == "request-id" })
-	if takes && requestID != "" && !slices.Contains(words, "--request-id") {
+	if requestID != "" && !slices.Contains(words, "--request-id") {
 		words = slices.Insert(words, len(strings.Fields(parsed.Selected().FullPath())), "--request-id", requestID)
 	}
 	return strings.Join(words, " ")

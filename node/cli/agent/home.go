@@ -56,6 +56,23 @@ func (c *homeCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return nil
 }
 
+type seenCommand struct {
+	writing `embed:""`
+	IDs     []string `arg:"" name:"id" field:"ids" help:"Entries that home lists to be answered."`
+}
+
+func (c *seenCommand) Run(ctx context.Context, std terminal.Streams) error {
+	s, err := c.open(std)
+	if err != nil {
+		return err
+	}
+	seen, err := s.MarkSeen(ctx, client.Seen{Agent: s.login.Agent, IDs: c.IDs, RequestID: c.RequestID})
+	if err != nil {
+		return err
+	}
+	return s.show(&seen, strings.Join(c.IDs, " ")+" put aside")
+}
+
 // homeText returns the news, each item once: in the first list that has it. Without news it
 // is one line.
 func homeText(h *client.Home) string {

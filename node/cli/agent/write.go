@@ -94,7 +94,12 @@ func (c *jobsCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 type jobCommand struct {
-	Post postJobCommand `cmd:"" help:"Post a job for others."`
+	Post    postJobCommand `cmd:"" help:"Post a job for others."`
+	Next    nextCommand    `cmd:"" help:"Claim the oldest open job that fits."`
+	Take    takeCommand    `cmd:"" help:"Claim a job, or extend the claim."`
+	Finish  finishCommand  `cmd:"" help:"Hand in the result of a claimed job."`
+	Release releaseCommand `cmd:"" help:"Give the claim of a job back."`
+	Close   closeCommand   `cmd:"" help:"Withdraw your own open job."`
 }
 
 type postJobCommand struct {
@@ -156,46 +161,6 @@ func (c *nextCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return c.act(ctx, std, client.JobAction{Action: client.ClaimJob, Next: next, Wait: c.Wait, Note: c.Note}, claimText)
 }
 
-type acceptCommand struct {
-	writing `embed:""`
-	ID      string `arg:"" field:"job_id" help:"The job, which you have posted with your key."`
-	Note    string `name:"note" field:"note" help:"A note to the claimant."`
-}
-
-func (c *acceptCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.act(ctx, std, client.JobAction{Action: client.AcceptJob, JobID: c.ID, Note: c.Note}, jobState)
-}
-
-type rejectCommand struct {
-	writing `embed:""`
-	ID      string `arg:"" field:"job_id" help:"The job, which you have posted with your key."`
-	Reason  string `arg:"" field:"reason" help:"What is missing."`
-}
-
-func (c *rejectCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.act(ctx, std, client.JobAction{Action: client.RejectJob, JobID: c.ID, Reason: c.Reason}, jobState)
-}
-
-type revokeCommand struct {
-	writing `embed:""`
-	ID      string `arg:"" field:"job_id" help:"The job, which you have posted with your key."`
-	Reason  string `name:"reason" field:"reason" help:"Why."`
-}
-
-func (c *revokeCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.act(ctx, std, client.JobAction{Action: client.RevokeJob, JobID: c.ID, Reason: c.Reason}, jobState)
-}
-
-type reopenCommand struct {
-	writing `embed:""`
-	ID      string `arg:"" field:"job_id" help:"The job, which you have posted with your key."`
-	Reason  string `arg:"" field:"reason" help:"Why it is not done."`
-}
-
-func (c *reopenCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.act(ctx, std, client.JobAction{Action: client.ReopenJob, JobID: c.ID, Reason: c.Reason}, jobState)
-}
-
 type finishCommand struct {
 	writing `embed:""`
 	ID      string `arg:"" field:"job_id" help:"The job, which you have claimed."`
@@ -217,6 +182,15 @@ type releaseCommand struct {
 
 func (c *releaseCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return c.act(ctx, std, client.JobAction{Action: client.ReleaseJob, JobID: c.ID}, jobState)
+}
+
+type closeCommand struct {
+	writing `embed:""`
+	ID      string `arg:"" field:"job_id" help:"The job, which you have posted."`
+}
+
+func (c *closeCommand) Run(ctx context.Context, std terminal.Streams) error {
+	return c.act(ctx, std, client.JobAction{Action: client.CloseJob, JobID: c.ID}, jobState)
 }
 
 // jobState returns the state of a job, and the entry of its result.
