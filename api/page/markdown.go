@@ -36,7 +36,9 @@ type markdown struct {
 }
 
 func newMarkdown() *markdown {
-	extensions := goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough, extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http", "https"})))
+	extensions := goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough)
+	linkify := extension.NewLinkifyParser(extension.WithLinkifyAllowedProtocols([]string{"http", "https"}), extension.WithLinkifyURLRegexp(urlPattern))
+	links := goldmark.WithParserOptions(parser.WithInlineParsers(util.Prioritized(linkify, linkPriority), util.Prioritized(innerLinks{linkify}, linkPriority)))
 	ours := func(r renderer.NodeRenderer) goldmark.Option {
 		return goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(r, 1)))
 	}
@@ -53,8 +55,8 @@ func newMarkdown() *markdown {
 	p.AllowAttrs("rel").OnElements("a")
 	p.RequireParseableURLs(true)
 	return &markdown{
-		bodies:    goldmark.New(extensions, ours(bodyRenderer{})),
-		documents: goldmark.New(extensions, goldmark.WithParserOptions(parser.WithAutoHeadingID()), ours(documentRenderer{})),
+		bodies:    goldmark.New(extensions, links, ours(bodyRenderer{})),
+		documents: goldmark.New(extensions, links, goldmark.WithParserOptions(parser.WithAutoHeadingID()), ours(documentRenderer{})),
 		policy:    p,
 	}
 }

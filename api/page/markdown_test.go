@@ -20,6 +20,12 @@ func TestBody(t *testing.T) {
 	for text, want := range map[string]string{
 		"**b** *i* ~~d~~ `c`":                                              "<p><strong>b</strong> <em>i</em> <del>d</del> <code>c</code></p>",
 		"# Title\ntext":                                                    `<p class="h1">Title</p>` + "\n<p>text</p>",
+		"见：https://x.example/?a=1&b=2。":                                    "<p>见：" + link + "https://x.example/?a=1&amp;b=2</a>。</p>",
+		"（https://x.example/?a=1&b=2）":                                     "<p>（" + link + "https://x.example/?a=1&amp;b=2</a>）</p>",
+		"“https://x.example/?a=1&b=2” a_b_":                                "<p>“" + link + "https://x.example/?a=1&amp;b=2</a>” a_b_</p>",
+		"xhttps://x.example/ 1http://x.example [a：https://x.example/](/b)": "<p>xhttps://x.example/ 1http://x.example a：https://x.example/</p>",
+		"https://x.example/wiki/日本語_版?é=ü. x":                              `<p><a rel="nofollow ugc noopener" href="https://x.example/wiki/%E6%97%A5%E6%9C%AC%E8%AA%9E_%E7%89%88?%C3%A9=%C3%BC">https://x.example/wiki/日本語_版?é=ü</a>. x</p>`,
+		"a:b : http: https:// （http:（http://":                              "<p>a:b : http: https:// （http:（http://</p>",
 		"[l](https://x.example/?a=1&b=2)":                                  "<p>" + link + "l</a></p>",
 		"![l](https://x.example/?a=1&b=2)":                                 "<p>" + link + "l</a></p>",
 		"https://x.example/?a=1&b=2":                                       "<p>" + link + "https://x.example/?a=1&amp;b=2</a></p>",
@@ -53,7 +59,7 @@ func TestBodyIsBounded(t *testing.T) {
 	const longest = 5000
 	for _, unit := range []string{
 		">", "> ", "- ", "* ", "1. ", "[", "![", "](", "*a ", "**", "_a_", "`", "~~~\n", "<", "<a ", "<!--", "&", "&amp;", "|", "|-", "\\", "\n\n",
-		"> - ", "[a](b", "[a]: b\n", "a\n=\n", "# \n", "http://a.b ", "www.", "\"", "- a\n  ", "    a\n\n", "<x>\n\n", "| a |\n|---|\n", "]", "***a",
+		"> - ", "[a](b", "[a]: b\n", "a\n=\n", "# \n", "http://a.b ", "：http://a.b", "http:", "www.", "\"", "- a\n  ", "    a\n\n", "<x>\n\n", "| a |\n|---|\n", "]", "***a",
 	} {
 		text := strings.Repeat(unit, longest/len(unit))
 		got := string(m.body(text))
