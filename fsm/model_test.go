@@ -243,7 +243,7 @@ func (m *model) hasText(e modelEntry, q string) bool {
 	p := text.ParseQuery(q)
 	for _, phrase := range p.Phrases {
 		within := func(s string) bool {
-			return strings.Contains(" "+strings.Join(text.Words(nil, s), " ")+" ", " "+strings.Join(phrase, " ")+" ")
+			return strings.Contains(" "+strings.Join(text.Sequence(s), " ")+" ", " "+strings.Join(phrase, " ")+" ")
 		}
 		if !slices.ContainsFunc(append([]string{e.p.Title, e.p.Body}, e.p.Tags...), within) {
 			return false

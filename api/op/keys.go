@@ -135,6 +135,17 @@ func (c *Call) Body() (wire.Document, error) {
 	if doc.Hint != "" {
 		c.Notes = append(c.Notes, doc.Hint)
 	}
-	doc.Owner = c.KeyOwner
+	c.LookUp(&doc)
 	return doc, err
+}
+
+// LookUp lets a document find the owners of keys, and registered names.
+func (c *Call) LookUp(doc *wire.Document) {
+	doc.Owner = c.KeyOwner
+	doc.Registered = func(agentKey string) bool {
+		view := c.Env.Backend.View()
+		defer view.Release()
+		_, known, err := view.Profile(agentKey)
+		return known && err == nil // an unknown name may be mentioned, too
+	}
 }

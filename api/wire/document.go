@@ -41,6 +41,9 @@ type Document struct {
 	// Owner returns the agent of an edit_key, or of the key in the header if the edit_key is
 	// empty. It returns "" for an unknown key. nil means that keys do not name the author.
 	Owner func(editKey string) string
+	// Registered reports whether a folded agent name is registered. nil means that names are not
+	// looked up.
+	Registered func(agentKey string) bool
 	// Notes are notes of the surface for the author of the document.
 	Notes []string
 }

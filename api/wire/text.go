@@ -297,7 +297,7 @@ const MaxRawName = 400
 // NameProblem returns the problem with a converted name, or an empty string.
 func NameProblem(name string, longest int) string {
 	if n := Count(name); n < command.MinName || n > longest {
-		return fmt.Sprintf("must have %d to %d letters, digits or . _ -; after conversion this one has %d", command.MinName, longest, n)
+		return fmt.Sprintf("must have %d to %d letters, digits or . _ -, and at least one letter or digit; after conversion this one has %d", command.MinName, longest, n)
 	}
 	return ""
 }

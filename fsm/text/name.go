@@ -1,7 +1,6 @@
 package text
 
 import (
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,11 +9,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Bounds of agent names and mentions.
+// Bounds of agent names.
 const (
 	MinAgentName = 2  // code points
 	MaxAgentName = 64 // code points
-	MaxMentions  = 50 // distinct names that the texts of one entry can mention
 )
 
 // Fold returns the key under which names are compared: NFC, case folded, NFC again.
@@ -41,14 +39,23 @@ func nfc(s string) string { return norm.NFC.String(strings.ToValidUTF8(s, "\ufff
 
 func isCherokee(r rune) bool { return r > unicode.MaxLatin1 && unicode.Is(unicode.Cherokee, r) }
 
-// FoldTag returns the key of a tag: without surrounding white space, folded like a name.
-func FoldTag(tag string) string { return Fold(strings.TrimSpace(tag)) }
+// FoldTag returns the key of a tag: without surrounding white space, case and accents, like the
+// words of a text.
+func FoldTag(tag string) string {
+	n := normalizers.Get().(*normalizer)
+	defer n.release()
+	return strings.Clone(strings.TrimSpace(n.normalize(strings.ToValidUTF8(tag, "\ufffd"))))
+}
 
 // AgentName returns s as an agent name: in NFC, each run of characters that no
 // name can hold replaced by one '-', leading and trailing '-' removed. The
-// result may be of any length, also empty. AgentName(AgentName(s)) == AgentName(s).
+// result may be of any length. It is empty if s has no letter or digit.
+// AgentName(AgentName(s)) == AgentName(s).
 func AgentName(s string) string {
 	s = nfc(s)
+	if strings.IndexFunc(s, isAlnum) < 0 {
+		return ""
+	}
 	if isPlainName(s) {
 		return strings.Trim(s, "-")
 	}
@@ -106,65 +113,6 @@ func isPlainName(s string) bool {
 	return true
 }
 
-// Mentions returns the folded names that the texts mention, each once, in order
-// of appearance, at most MaxMentions.
-//
-// A mention is an '@' at the start of a text or after a character that cannot
-// be part of a name, followed by the longest run of name characters, of which
-// trailing '.', '-' and '_' are dropped. It must be a valid agent name.
-func Mentions(texts ...string) []string {
-	var found []string
-	for _, s := range texts {
-		if strings.IndexByte(s, '@') < 0 {
-			continue
-		}
-		found = appendMentions(found, nfc(s))
-	}
-	return found
-}
-
-func appendMentions(found []string, s string) []string {
-	for pos := 0; len(found) < MaxMentions; {
-		at := strings.IndexByte(s[pos:], '@')
-		if at < 0 {
-			return found
-		}
-		at += pos
-		pos = at + 1
-		if before, _ := utf8.DecodeLastRuneInString(s[:at]); at > 0 && IsNameRune(before) {
-			continue
-		}
-		end := pos
-		for end < len(s) {
-			r, size := utf8.DecodeRuneInString(s[end:])
-			if !IsNameRune(r) {
-				break
-			}
-			end += size
-		}
-		name := strings.TrimRight(s[pos:end], ".-_")
-		pos = end
-		if !isAgentName(name) {
-			continue
-		}
-		if key := Fold(name); !slices.Contains(found, key) {
-			found = append(found, strings.Clone(key))
-		}
-	}
-	return found
-}
-
-// isAgentName reports whether name, which is in NFC, could be an agent's.
-func isAgentName(name string) bool {
-	if len(name) < MinAgentName || len(name) > MaxAgentName*utf8.UTFMax {
-		return false
-	}
-	if n := utf8.RuneCountInString(name); n < MinAgentName || n > MaxAgentName {
-		return false
-	}
-	return AgentName(name) == name
-}
-
 // lowerASCII returns s in lower case, and false if s is not ASCII.
 func lowerASCII(s string) (string, bool) {
 	upper := false
@@ -181,9 +129,9 @@ func lowerASCII(s string) (string, bool) {
 	return strings.ToLower(s), true
 }
 
-func isASCIIAlnum(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-}
+func isASCIIAlnum(c byte) bool { return isASCIIDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+func isASCIIDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 const (
 	// maxNearName is the length in bytes up to which a near name is looked for.

@@ -16,9 +16,19 @@ type Query struct {
 }
 
 // ParseQuery parses a search text: words, phrases in quotation marks, and words or phrases
-// to exclude, after a minus sign. A quotation mark opens a phrase, and a minus sign
-// excludes, only at the beginning and after white space. See QueryWords for the words.
-func ParseQuery(q string) (p Query) {
+// to exclude, after one hyphen. A quotation mark opens a phrase, and a hyphen excludes, only
+// at the beginning and after white space. A hyphen excludes only before a letter or a quotation
+// mark, and only beside something to find: --flag, -32602 and -x alone are words. See QueryWords
+// for the words.
+func ParseQuery(q string) Query {
+	p := parseQuery(q, true)
+	if len(p.Not) > 0 && len(p.Words) == 0 && p.Prefix == "" {
+		p = parseQuery(q, false)
+	}
+	return p
+}
+
+func parseQuery(q string, excludes bool) (p Query) {
 	var rest strings.Builder
 	var phrases strings.Builder
 	for begins := true; q != ""; {
@@ -30,6 +40,8 @@ func ParseQuery(q string) (p Query) {
 		}
 		piece, minus := strings.CutPrefix(q, "-")
 		text, after, quoted := cutPhrase(piece)
+		next, _ := utf8.DecodeRuneInString(piece)
+		minus = minus && excludes && (quoted || unicode.IsLetter(next))
 		if !quoted && minus {
 			end := strings.IndexFunc(piece, unicode.IsSpace)
 			if end < 0 {
@@ -38,7 +50,7 @@ func ParseQuery(q string) (p Query) {
 			text, after = piece[:end], piece[end:]
 		}
 		switch terms, _ := QueryWords(text + " "); {
-		case !quoted && !minus: // an open quotation mark
+		case !quoted && !minus: // an open quotation mark, or a hyphen
 			rest.WriteString(q[:size])
 			begins, q = false, q[size:]
 			continue
@@ -76,11 +88,11 @@ func cutPhrase(s string) (phrase, after string, found bool) {
 }
 
 // Sequence returns the terms of a text in their order, for phrases. A script without spaces
-// gives its single characters.
+// gives its single characters, a compound word its parts.
 func Sequence(s string) []string {
 	n := normalizers.Get().(*normalizer)
 	defer n.release()
-	scan := scanner{norm: n, text: n.normalize(s), singles: true, noPairs: true}
+	scan := scanner{norm: n, text: n.normalize(s), singles: true, noPairs: true, parts: true}
 	scan.run()
 	return scan.dst
 }

@@ -21,7 +21,7 @@ import (
 // Version numbers folding and tokenising together. It must change whenever any
 // function here, or the Unicode tables beneath it, may give another result for
 // the same input: an index built under another version is rebuilt.
-const Version = 1
+const Version = 2
 
 // MaxTerm is the longest term of a text, in bytes. Longer words are cut.
 const MaxTerm = 64
@@ -36,14 +36,16 @@ const minPrefixLetters = 3
 // Words are those of Unicode's segmentation (UAX #29), except that a colon always
 // separates words, compatibility normalised, case folded, without accents. Scripts
 // that put no space between words (Han, kana, Thai, Lao, Khmer, Burmese) give
-// each pair of adjacent characters and each single character. A term is
-// never empty and at most MaxTerm bytes; Words of a term contains that term.
+// each pair of adjacent characters and each single character. A compound word, such as
+// read_entries or v1.2.3, gives its parts, too, and what is left of it at the start of
+// each part, so that 1.2 finds it. A term is never empty and at most MaxTerm bytes; Words
+// of a term contains that term.
 //
 // The terms may share the memory of s: clone what is kept.
 func Words(dst []string, s string) []string {
 	n := normalizers.Get().(*normalizer)
 	defer n.release()
-	scan := scanner{norm: n, dst: dst, text: n.normalize(s), singles: true}
+	scan := scanner{norm: n, dst: dst, text: n.normalize(s), singles: true, whole: true, parts: true}
 	scan.run()
 	return scan.dst
 }
@@ -58,7 +60,7 @@ func Words(dst []string, s string) []string {
 func QueryWords(q string) (words []string, prefix string) {
 	n := normalizers.Get().(*normalizer)
 	defer n.release()
-	scan := scanner{norm: n, text: n.normalize(q)}
+	scan := scanner{norm: n, text: n.normalize(q), whole: true}
 	scan.run()
 	words = scan.dst
 	if len(words) == 0 {
@@ -107,6 +109,8 @@ type scanner struct {
 	text    string
 	singles bool // also the single characters of a run of an unspaced script
 	noPairs bool // not the pairs of such a run
+	whole   bool // compound words
+	parts   bool // the parts of compound words
 }
 
 // class sorts the ASCII characters for run.
@@ -190,21 +194,70 @@ func endOfASCIIWord(text string, i int) int {
 	return i
 }
 
-// emitASCII appends a word of ASCII characters without the connectors around it.
+// emitASCII appends the terms of a word of ASCII characters.
 func (s *scanner) emitASCII(word string) {
 	for len(word) > 0 && word[0] == '_' {
 		word = word[1:]
 	}
-	if len(word) > MaxTerm {
-		word = word[:MaxTerm]
-	}
-	for len(word) > 0 && !isASCIIAlnum(word[len(word)-1]) {
+	for len(word) > 0 && word[len(word)-1] == '_' {
 		word = word[:len(word)-1]
 	}
 	if word != "" {
-		s.dst = append(s.dst, word)
+		s.emit(word)
 	}
 }
+
+// maxSuffixes is the number of parts up to which a compound word also gives its ends. It bounds
+// the terms of a text.
+const maxSuffixes = 8
+
+// emit appends a word and its parts. A letter or a number stands at both ends of the word.
+func (s *scanner) emit(word string) {
+	end := endOfPart(word)
+	if end == len(word) || s.whole {
+		s.dst = append(s.dst, cutTerm(word))
+	}
+	if end == len(word) || !s.parts {
+		return
+	}
+	var suffixes []string
+	for rest := word; rest != ""; end = endOfPart(rest) {
+		if part := trimWord(rest[:end]); part != "" {
+			s.dst = append(s.dst, cutTerm(part))
+			suffixes = append(suffixes, rest)
+		}
+		rest = strings.TrimLeftFunc(rest[end:], isJoint)
+	}
+	// The first one is the word, the last one a part.
+	if s.whole && len(suffixes) <= maxSuffixes {
+		for i := 1; i < len(suffixes)-1; i++ {
+			s.dst = append(s.dst, cutTerm(trimWord(suffixes[i])))
+		}
+	}
+}
+
+// endOfPart returns the length of the first part of a compound word: up to a '.' or a connector,
+// and the v of a version.
+func endOfPart(word string) int {
+	if len(word) > 1 && word[0] == 'v' && isASCIIDigit(word[1]) {
+		return 1
+	}
+	for i := range len(word) {
+		switch c := word[i]; {
+		case c >= utf8.RuneSelf:
+			if end := strings.IndexFunc(word[i:], isJoint); end >= 0 {
+				return i + end
+			}
+			return len(word)
+		case c == '.' || c == '_':
+			return i
+		}
+	}
+	return len(word)
+}
+
+// isJoint reports whether r stands between the parts of a compound word.
+func isJoint(r rune) bool { return r == '.' || isConnector(r) }
 
 // unicodePiece cuts any piece of text.
 func (s *scanner) unicodePiece(piece string) {
@@ -235,42 +288,32 @@ func (s *scanner) spaced(stretch string) {
 	segments.SetText(stretch)
 	for segments.Next() {
 		if word := trimWord(segments.Value()); word != "" {
-			s.dst = append(s.dst, word)
+			s.emit(word)
 		}
 	}
 }
 
-// trimWord cuts characters that are neither letter nor number from the ends, and the
-// length.
+// trimWord cuts the characters that are neither letter nor number from the ends of a word.
 func trimWord(word string) string {
-	for word != "" {
-		r, size := utf8.DecodeRuneInString(word)
-		if isAlnum(r) {
-			break
-		}
-		word = word[size:]
-	}
-	word = cutTerm(word)
-	for word != "" {
-		r, size := utf8.DecodeLastRuneInString(word)
-		if isAlnum(r) || unicode.IsMark(r) {
-			break
-		}
-		word = word[:len(word)-size]
-	}
-	return word
+	word = strings.TrimLeftFunc(word, func(r rune) bool { return !isAlnum(r) })
+	return trimEnd(word)
 }
 
-// cutTerm cuts s on a character's boundary to MaxTerm bytes.
-func cutTerm(s string) string {
-	if len(s) <= MaxTerm {
-		return s
+// trimEnd is trimWord for the end of a word, which may have marks.
+func trimEnd(word string) string {
+	return strings.TrimRightFunc(word, func(r rune) bool { return !isAlnum(r) && !unicode.IsMark(r) })
+}
+
+// cutTerm cuts a word on a character's boundary to MaxTerm bytes.
+func cutTerm(word string) string {
+	if len(word) <= MaxTerm {
+		return word
 	}
 	end := MaxTerm
-	for !utf8.RuneStart(s[end]) {
+	for !utf8.RuneStart(word[end]) {
 		end--
 	}
-	return s[:end]
+	return trimEnd(word[:end])
 }
 
 // unspaced appends the pairs, and with s.singles the single characters, of the

@@ -39,13 +39,15 @@ func TestWords(t *testing.T) {
 		{"①② ½ ㎏ x²", "12|1⁄2|kg|x2"},
 		// Apostrophes, connectors, numbers, addresses.
 		{"don't don’t 'quoted' dogs'", "don't|don't|quoted|dogs"},
-		{"snake_case __init__ _it_ _ __", "snake_case|init|it"},
-		{"3.14 3,14 1,000.5 1. .5 10:30", "3.14|3,14|1,000.5|1|5|10|30"},
-		{"v1.2 v1.2.3-rc1 x86_64", "v1.2|v1.2.3|rc1|x86_64"},
-		{"https://example.com/a/b?q=1&r=two#frag", "https|example.com|a|b|q|1|r|two|frag"},
-		{"ada@example.com key:value well-known C++ a/b", "ada|example.com|key|value|well|known|c|a|b"},
-		{"end.Start end. Start", "end.start|end|start"},
+		{"snake_case __init__ _it_ _ __", "snake_case|snake|case|init|it"},
+		{"3.14 3,14 1,000.5 1. .5 10:30", "3.14|3|14|3,14|1,000.5|1,000|5|1|5|10|30"},
+		{"v1.2 v1.2.3-rc1 x86_64", "v1.2|v|1|2|1.2|v1.2.3|v|1|2|3|1.2.3|2.3|rc1|x86_64|x86|64"},
+		{"https://example.com/a/b?q=1&r=two#frag", "https|example.com|example|com|a|b|q|1|r|two|frag"},
+		{"ada@example.com key:value well-known C++ a/b", "ada|example.com|example|com|key|value|well|known|c|a|b"},
+		{"end.Start end. Start", "end.start|end|start|end|start"},
 		{"fullwidth：colon", "fullwidth|colon"},
+		{"/etc/hosts.allow a.b_c.d", "etc|hosts.allow|hosts|allow|a.b_c.d|a|b|c|d|b_c.d|c.d"},
+		{"über_Größe‿x", "uber_grosse‿x|uber|grosse|x|grosse‿x"},
 		// Invisible characters.
 		{"co\u00adoperate zero\u200bwidth joi\u200dned \ufeffbom", "cooperate|zero|width|joined|bom"},
 		{"می\u200cخواهم", "میخواهم"},
@@ -60,7 +62,7 @@ func TestWords(t *testing.T) {
 		{"カ・ナ", "カ|ナ"},
 		{"ภาษา", "ภ|ภา|า|าษ|ษ|ษา|า"},
 		{"กิน", "กิ|กิน|น"},
-		{"hello日本v1.2だ", "hello|日|日本|本|v1.2|だ"},
+		{"hello日本v1.2だ", "hello|日|日本|本|v1.2|v|1|2|1.2|だ"},
 		{"人々 二〇", "人|人々|々|二|二〇|〇"},
 		{"𠮷野", "𠮷|𠮷野|野"},
 		// Other scripts are words.
@@ -87,7 +89,6 @@ func TestWordsCutsLongWords(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{strings.Repeat("a", MaxTerm), strings.Repeat("a", MaxTerm)},
 		{strings.Repeat("a", MaxTerm+1), strings.Repeat("a", MaxTerm)},
-		{strings.Repeat("a", MaxTerm-1) + ".bcd", strings.Repeat("a", MaxTerm-1)},
 		{strings.Repeat("я", 50), strings.Repeat("я", MaxTerm/2)},
 		{"a" + strings.Repeat("я", 50), "a" + strings.Repeat("я", (MaxTerm-1)/2)},
 		{"___" + strings.Repeat("b", 70), strings.Repeat("b", MaxTerm)},
@@ -95,6 +96,24 @@ func TestWordsCutsLongWords(t *testing.T) {
 		if got := Words(nil, c.in); !slices.Equal(got, []string{c.want}) {
 			t.Errorf("Words(%q) = %q, want %q", c.in, got, c.want)
 		}
+	}
+}
+
+// TestWordsOfLongCompounds checks that the terms of a text are bounded by its length, and that the
+// last parts of a long name are found.
+func TestWordsOfLongCompounds(t *testing.T) {
+	long := "org.example." + strings.Repeat("long", MaxTerm/4) + ".LastPart"
+	terms := Words(nil, long)
+	for _, want := range []string{"lastpart", "org", strings.ToLower(long)[:MaxTerm]} {
+		check.Equal(t, slices.Contains(terms, want), true, "%q among the terms", want)
+	}
+	many := strings.Repeat("a.", 1000) + "b"
+	bytes := 0
+	for _, term := range Words(nil, many) {
+		bytes += len(term)
+	}
+	if bytes > len(many) {
+		t.Errorf("%d bytes of terms for a text of %d", bytes, len(many))
 	}
 }
 
@@ -257,7 +276,7 @@ func checkFastPath(t fataler, s string) {
 	t.Helper()
 	n := normalizers.Get().(*normalizer)
 	defer n.release()
-	general := scanner{norm: n, text: strings.ToLower(s)}
+	general := scanner{norm: n, text: strings.ToLower(s), whole: true, parts: true}
 	general.unicodePiece(general.text)
 	if fast := Words(nil, s); !slices.Equal(fast, general.dst) {
 		t.Fatalf("%q: fast %q, general %q", s, fast, general.dst)

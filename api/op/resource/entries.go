@@ -313,7 +313,8 @@ func listEntries(c *op.Call) (op.Task, error) {
 	case c.IsHead(): // a HEAD never writes: it asks about the list
 		c.Out.Set(op.HeaderCacheControl, op.CachingNever)
 	case wire.Word(doc.Get("action")) == "publish":
-		doc.Key, doc.Owner = c.Header(op.HeaderKey), c.KeyOwner
+		doc.Key = c.Header(op.HeaderKey)
+		c.LookUp(&doc)
 		write.TakeDryRun(&doc, pairs)
 		return publishByGet(c, &doc, twice)
 	}

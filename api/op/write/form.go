@@ -533,7 +533,11 @@ func freshID(now time.Time, seed ...string) string {
 func (f *Form) Mention(texts ...string) {
 	if !f.Problems.Any() {
 		own := func(key string) bool { return key == f.Author.AgentKey }
-		f.Author.Mentions = slices.DeleteFunc(text.Mentions(texts...), own)
+		registered := f.Doc.Registered
+		if registered == nil {
+			registered = func(string) bool { return false }
+		}
+		f.Author.Mentions = slices.DeleteFunc(text.Mentions(registered, texts...), own)
 		f.Author.Question = text.Asks(texts...)
 	}
 }
