@@ -29,14 +29,14 @@ var wordless = map[string]string{
 	"listDeliveries": "for the owner's key alone; dropping what waits is tested in fsm", "testDelivery": "a test event", "markSeen": "ids alone",
 	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "hideChannel": "a rule", "setNote": "a number", "listNotes": "texts, for moderators", "listRules": "rules, for moderators",
 	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
-	"listHeld": "texts, for moderators", "selectEntries": "texts, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks", "listWaiting": "ids, for moderators", "confirmPurge": "texts, for moderators",
+	"listHeld": "texts, for moderators", "selectEntries": "texts, for moderators", "moderationLog": "ids, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks", "listWaiting": "ids, for moderators", "confirmPurge": "texts, for moderators",
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",
 	"sendMessage": "as callA2A", "callMCP": "its tools are listed by themselves",
 	"getSkill": "a document", "getSecurity": "a document", "getAgentCard": "a document", "getAgentCard03": "a document",
 	"getSigningKeys": "keys", "getIndex": "a document", "getOverview": "a document", "getAllPages": "a document", "getDocs": "a document",
 	"getDocsPage": "a document", "getOpenAPI": "a document", "getPythonClient": "a file", "getJavaScriptClient": "a file",
 	"getLive": "of the node", "getReady": "of the node", "getStatus": "of the node", "getMetrics": "of the node",
-	"pageCluster": "of nodes", "pageConnect": "a document", "pageModerate": "its script asks, as a moderator", "pageReport": "a form, of the id that was given", "pageReceipt": "what became of it", "pageSendReport": "a receipt", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file", "pageIcon": "a file",
+	"pageCluster": "of nodes", "pageConnect": "a document", "pageReport": "a form, of the id that was given", "pageReceipt": "what became of it", "pageSendReport": "a receipt", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file", "pageIcon": "a file",
 	"getCluster": "of nodes", "getMeasured": "of the node",
 }
 
@@ -163,11 +163,9 @@ func testSurfaces(t *testing.T, action string) {
 		{method: "GET", path: "/jobs?status=all"},
 		{method: "GET", path: "/human"},
 		{method: "GET", path: "/search?channel=general"},
-		{method: "GET", path: "/moderation", empty: true},
 		{method: "GET", path: "/stats", empty: true},
 		{method: "GET", path: "/api/stats", empty: true},
 		{method: "GET", path: "/api/usage", empty: true},
-		{method: "GET", path: "/api/moderation/log", empty: true},
 		{method: "POST", path: "/api/entries", body: note},
 		{method: "POST", path: "/api/jobs", body: job},
 		{method: "POST", path: "/api/jobs", body: `{"agent":"bob","action":"result","job_id":"j9","result":"Found.","request_id":"request-5"}`},
@@ -266,14 +264,12 @@ func TestNoSurfaceShowsAHiddenChannel(t *testing.T) {
 		{method: "GET", path: "/api/home?for=bob"},
 		{method: "GET", path: "/api/home?for=eve"},
 		{method: "GET", path: "/api/events?limit=100&last_event_id=" + first.LastEventID},
-		{method: "GET", path: "/api/moderation/log"},
 		{method: "GET", path: "/"},
 		{method: "GET", path: "/channels"},
 		{method: "GET", path: "/c/zyzzyva"},
 		{method: "GET", path: "/e/e1"},
 		{method: "GET", path: "/a/eve"},
 		{method: "GET", path: "/search"},
-		{method: "GET", path: "/moderation"},
 		{method: "POST", path: "/mcp", body: toolCall("read_entries", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("list_channels", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("home", `{"for":"eve"}`)},
@@ -296,7 +292,7 @@ func TestNoSurfaceShowsAHiddenChannel(t *testing.T) {
 	s.Get("/api/entries/e1").Has(t, `"channel":""`, "In a channel with a bad name")
 	s.Get("/api/entries?channel="+name).Has(t, `"entries":[]`, "has hidden the name of this channel: A telephone number")
 	s.Get("/api/threads?channel="+name).Has(t, `"threads":[]`, "has hidden the name")
-	s.Get("/api/moderation/log").Has(t, "Hid the name of a channel", `"reason":"A telephone number"`)
+	moderationLog(s).Has(t, `"action":"hide_channel"`, `"reason":"A telephone number"`)
 	mia := []string{"Authorization", "Bearer " + modToken}
 	s.Get("/api/moderation/rules", mia...).Has(t, `"kind":"hidden_channel","subject":"zyzzyva"`)
 	s.Get("/api/moderation/entries?channel="+name, mia...).Has(t, `"id":"e1"`, `"channel":"zyzzyva"`)

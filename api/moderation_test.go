@@ -42,6 +42,11 @@ func asMia(s *apitest.Server, path string, body any) *apitest.Response {
 	return s.Post("/api/moderation/"+path, string(data), "Authorization", "Bearer "+modToken)
 }
 
+// moderationLog returns the newest rows of the record.
+func moderationLog(s *apitest.Server) *apitest.Response {
+	return s.Get("/api/moderation/log?limit=100", "Authorization", "Bearer "+modToken)
+}
+
 type hideAnswer struct {
 	Matched, Changed int
 	Blocked          int
@@ -103,7 +108,7 @@ func TestHideBySelection(t *testing.T) {
 	}
 }
 
-// TestWhoModerates: those with a token alone; and the public sees their actions with their names.
+// TestWhoModerates: those with a token alone, who also see what the others did.
 func TestWhoModerates(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
@@ -120,9 +125,8 @@ func TestWhoModerates(t *testing.T) {
 	if got := mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "Advertisement"}); got.Changed != 1 || got.Record == nil || *got.Record != 3 {
 		t.Errorf("hide: %+v", got)
 	}
-	public, full := s.Get("/api/moderation/log"), s.Get("/api/moderation/log", "Authorization", "Bearer "+modToken)
-	public.Has(t, `"by":"mia","action":"hide","what":"e1","text":"Hid e1","reason":"Advertisement"`).Lacks(t, `"what":"mia"`)
-	full.Has(t, `"what":"mia"`)
+	s.Get("/api/moderation/log").Rejected(t, http.StatusForbidden, "moderators_only", "")
+	moderationLog(s).Has(t, `"by":"mia","action":"hide","what":"e1","reason":"Advertisement"`, `"what":"mia"`)
 	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "mia"})
 	asMia(s, "unhide", map[string]any{"ids": []string{"e1"}}).Want(t, http.StatusForbidden)
 }
@@ -400,8 +404,7 @@ func TestPurgeIsConfirmed(t *testing.T) {
 	if again := mod(t, s, "confirm", map[string]any{"number": waits}); again.Changed != 0 {
 		t.Errorf("the confirmation again answers %+v", again)
 	}
-	s.Get("/api/moderation/log").Has(t, `"by":"mia","action":"purge","what":"e1","text":"Erased e1 for good","reason":"an address"`,
-		`"by":"mia","action":"ask_purge","what":"e2","text":"Hid e2, to be erased if another moderator confirms it within a day"`)
+	moderationLog(s).Has(t, `"by":"mia","action":"purge","what":"e1","reason":"an address"`, `"by":"mia","action":"ask_purge","what":"e2"`)
 }
 
 // TestBlockedSenderStaysBlocked: hiding another entry of a blocked sender does not shorten its block,
@@ -453,11 +456,11 @@ func TestPurge(t *testing.T) {
 		t.Errorf("the purge answers %+v", done)
 	}
 	s.Get("/api/entries/e1").Has(t, `"reason":"an address","purged":true}`).Lacks(t, "lives")
-	s.Get("/api/moderation/log").Has(t, `"action":"purge","what":"e1","text":"Erased e1 for good","reason":"an address"`)
+	moderationLog(s).Has(t, `"action":"purge","what":"e1","reason":"an address"`)
 }
 
 // TestPurgeBySelection purges an author's entries in parts, first the hidden ones alone, and blocks
-// the senders. The public record shows how many they are, and moderators see which.
+// the senders. The record shows which.
 func TestPurgeBySelection(t *testing.T) {
 	s := withModerator(t)
 	const spam = 210
@@ -508,10 +511,7 @@ func TestPurgeBySelection(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) { check.Diff(t, purge(test.fields), test.want, "the purge answers") })
 	}
 	asMia(s, "unhide", map[string]any{"ids": []string{"e1"}, "block_for": "1h"}).Want(t, http.StatusUnprocessableEntity, "block_for")
-
-	public := s.Get("/api/moderation/log?limit=100")
-	public.Has(t, `"what":null,"text":"Erased a selection of 2 entries for good"`, `"text":"Blocked a sender or a name"`).Lacks(t, `e2 e1`)
-	s.Get("/api/moderation/log?limit=100", "Authorization", "Bearer "+modToken).Has(t, `"what":"e2 e1"`)
+	moderationLog(s).Has(t, `"what":"e2 e1"`)
 }
 
 // TestModeratorsSeeWhatWouldComeBack: a dry run shows what the authors of hidden entries
@@ -563,63 +563,6 @@ func TestStubsAreToldApart(t *testing.T) {
 			}
 		}
 		s.Post("/mcp", toolCall("get_entry", args{"id": id})).Has(t, want.tool)
-	}
-}
-
-// TestRecordInWords: each row says in a line what was done, to the public without what is
-// not for it.
-func TestRecordInWords(t *testing.T) {
-	s := withModerator(t)
-	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Cheap pills, here."})
-	s.Post("/api/agents", map[string]any{"id": "Dave", "description": "Sells pills."})
-	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Secret words."})
-	var many []string // the newest first
-	for i := range 12 {
-		posted := apitest.Decoded[struct{ Entry struct{ ID string } }](t, s.Post("/api/entries", map[string]any{"agent": "eve", "body": fmt.Sprint("Cheap pills, number ", i)}))
-		many = append([]string{posted.Entry.ID}, many...)
-	}
-	order := command.Order{By: command.Operator}
-	daily := uint64(1 << 20)
-	for _, call := range []struct {
-		operation string
-		fields    map[string]any
-	}{
-		{"hide", map[string]any{"ids": []string{"e1", "e2"}, "profiles": []string{"dave"}, "reason": "spam"}},
-		{"unhide", map[string]any{"ids": []string{"e1"}, "profiles": []string{"dave"}}},
-		{"purge", map[string]any{"ids": []string{"e2"}, "reason": "x"}},
-		{"watch", map[string]any{"pattern": "pills", "reason": "x"}},
-		{"watch", map[string]any{"pattern": "casino", "hold": true, "reason": "x"}},
-		{"block", map[string]any{"agent": "spammer77", "for": "1h", "reason": "x"}},
-		{"hide", map[string]any{"ids": many, "profiles": []string{"dave"}, "reason": "spam"}},
-		{"freeze", map[string]any{"channel": "den", "for": "1h", "reason": "x"}},
-	} {
-		mod(t, s, call.operation, call.fields)
-	}
-	s.Backend.Apply(&command.SetSettings{DailyBytes: &daily})
-	s.Backend.Apply(&command.DestroyDisk{Order: order, Server: "n3-c"})
-	public, full := string(s.Get("/api/moderation/log").Body), string(s.Get("/api/moderation/log", "Authorization", "Bearer "+modToken).Body)
-	page := string(browse(t, s, "/moderation", http.StatusOK).Body)
-	for _, text := range []struct{ public, full string }{
-		{"Gave a moderator a token", "Gave the moderator mia a token"},
-		{"Hid e1, e2, @Dave", ""},
-		{"Hid 12 entries, " + many[11] + " to " + many[0] + " and @Dave", ""},
-		{"Showed e1, @Dave again", ""},
-		{"Erased e2 for good", ""},
-		{"Rejects texts with certain words", "Rejects texts with the pattern pills"},
-		{"Holds texts with certain words, for review", "Holds texts with the pattern casino, for review"},
-		{"Blocked a sender or a name", "Blocked the agent spammer77 until 2"},
-		{"Froze writes: channel den until 2", ""},
-		{"Changed settings: daily-bytes=1048576 (was 4294967296)", ""},
-		{"Said that the disk of a former server was destroyed", "Said that the disk of the former server n3-c was destroyed"},
-	} {
-		if !strings.Contains(public, text.public) || !strings.Contains(page, text.public) || !strings.Contains(full, cmp.Or(text.full, text.public)) {
-			t.Errorf("%+v: the record is\n%s\n%s\nthe page\n%s", text, public, full, page)
-		}
-	}
-	for _, private := range []string{"casino", "spammer77", "the moderator mia", "n3-c"} {
-		if strings.Contains(public+page, private) {
-			t.Errorf("the public record has %s", private)
-		}
 	}
 }
 

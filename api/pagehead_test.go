@@ -11,7 +11,7 @@ import (
 
 // describedPages are one page of each kind that crawlers may read.
 var describedPages = []string{
-	"/", "/channels", "/c/general", "/c/other", "/e/e1", "/e/e2", "/a/ada", "/a/lin", "/agents", "/jobs", "/human", "/search?q=word", "/moderation", "/stats", "/connect",
+	"/", "/channels", "/c/general", "/c/other", "/e/e1", "/e/e2", "/a/ada", "/a/lin", "/agents", "/jobs", "/human", "/search?q=word", "/stats", "/connect",
 	"/cluster", "/report", "/docs", "/docs/publish",
 }
 

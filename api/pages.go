@@ -17,7 +17,7 @@ import (
 // The usual values of Config.Robots.
 const (
 	// RobotsAllow lets crawlers read all pages but searches and forms.
-	RobotsAllow = "User-agent: *\nDisallow: /search\nDisallow: /publish\nDisallow: /moderate\nDisallow: /report\nDisallow: /api/\n"
+	RobotsAllow = "User-agent: *\nDisallow: /search\nDisallow: /publish\nDisallow: /report\nDisallow: /api/\n"
 	// RobotsDeny lets crawlers read no page.
 	RobotsDeny = "User-agent: *\nDisallow: /\n"
 )
@@ -113,9 +113,6 @@ func (x *exchange) answerPageReply(reply page.Reply) error {
 		x.Out.Set(fiber.HeaderContentSecurityPolicy, reply.Policy)
 		// Not no-referrer: the Origin of forms would be null.
 		x.Out.Set(fiber.HeaderReferrerPolicy, "same-origin")
-		if reply.Private {
-			x.Out.Set(fiber.HeaderReferrerPolicy, "no-referrer")
-		}
 	}
 	if x.Document = reply.Tag; reply.Tag != "" && x.HasTag(reply.Tag) {
 		return nil

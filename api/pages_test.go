@@ -87,7 +87,7 @@ func (p shown) words() string { return text(p.all("main")[0]) }
 func (p shown) check(t *testing.T, path string) {
 	t.Helper()
 	policy := p.Header.Get("Content-Security-Policy")
-	if !strings.Contains(policy, "default-src 'none'") && path != "/moderate" || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
+	if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
 		t.Errorf("%s: Content-Security-Policy %q", path, policy)
 	}
 	level, ids := 0, map[string]bool{}
@@ -188,7 +188,6 @@ func TestPeopleSee(t *testing.T) {
 		{"/cluster", "node-a healthy leader 3", "/cluster.json"},
 		{"/cluster", "node-b away does not answer", "/cluster.json"},
 		{"/stats", "1 name is registered.", "/api/stats"},
-		{"/moderation", "Nothing was moderated yet.", "/api/moderation/log?limit=30"},
 		{"/e/" + evil.ID, `alert(1)> [click](javascript:alert(2))`, "/api/entries/" + evil.ID},
 	} {
 		p := browse(t, s, test.path, http.StatusOK)
@@ -578,7 +577,7 @@ func TestEmptyLists(t *testing.T) {
 		}
 		t.Errorf("%s does not say what to do next", path)
 	}
-	for _, path := range []string{"/", "/?sort=new", "/?unanswered=1", "/?list=entries", "/agents", "/jobs", "/jobs?status=done", "/human", "/moderation", "/search?q=zebra"} {
+	for _, path := range []string{"/", "/?sort=new", "/?unanswered=1", "/?list=entries", "/agents", "/jobs", "/jobs?status=done", "/human", "/search?q=zebra"} {
 		look(path)
 	}
 	s.Publish(map[string]any{"agent": "ada", "body": "Not a question."})
@@ -623,38 +622,6 @@ func TestTimeline(t *testing.T) {
 	}
 	s.Publish(map[string]any{"agent": "ada", "supersedes": help, "relation": "retraction", "body": "Solved, thank you."})
 	check.Equal(t, strings.Join(timeline(help), "|"), "posted by ada|answered by Bob|closed by ada", "the timeline of a request for help")
-}
-
-// TestModeratePage is the page for moderators: stored nowhere, in no frame, with scripts of this
-// site alone, and no texts without the token that its script sends.
-func TestModeratePage(t *testing.T) {
-	s := start(t)
-	p := browse(t, s, "/moderate", http.StatusOK)
-	for header, want := range map[string]string{
-		"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "ETag": "",
-	} {
-		apitest.Equal(t, header, p.Header.Get(header), want)
-	}
-	if policy := p.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self'; object-src 'none'; ") {
-		t.Errorf("the policy is %q", policy)
-	}
-	p.Has(t, `<meta name="referrer" content="no-referrer">`, `content="noindex"`)
-	var scripts []string
-	for _, n := range p.all("script") {
-		if text(n) != "" {
-			t.Errorf("an inline script: %q", text(n))
-		}
-		scripts = append(scripts, attr(n, "src"))
-	}
-	if len(scripts) != 2 {
-		t.Fatalf("the scripts are %q", scripts)
-	}
-	script := s.Send(s.Request(http.MethodGet, scripts[1], "")).Must(t, http.StatusOK).Body
-	for _, unsafe := range []string{"innerHTML", "insertAdjacentHTML", "localStorage", "document.write", "eval("} {
-		if bytes.Contains(script, []byte(unsafe)) {
-			t.Errorf("the script has %s", unsafe)
-		}
-	}
 }
 
 func TestWelcome(t *testing.T) {

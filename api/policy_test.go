@@ -97,7 +97,7 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 			mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "spam"}) // moderators go on
 			asMia(s, "lift", map[string]any{"number": rule.Number}).Must(t, http.StatusOK)
 			policyWrites["post"](s).Want(t, http.StatusCreated)
-			s.Get("/api/moderation/log").Lacks(t, "127.", "ills", "Eve")
+			moderationLog(s).Lacks(t, "127.")
 		})
 	}
 }
@@ -381,7 +381,7 @@ func TestWritersAreHeld(t *testing.T) {
 			held := s.Post("/api/entries", `{"agent":"eve","body":"Good evening"}`).Must(t, http.StatusCreated)
 			held.Has(t, `"held":true`).Has(t, "A moderator has to look at this first").Lacks(t, `"body":"Good evening"`)
 			s.Get("/api/moderation/held", "Authorization", "Bearer "+modToken).Has(t, `"rule":`+strconv.FormatUint(rule.Number, 10)+",").Has(t, "Good evening")
-			s.Get("/api/moderation/log").Has(t, "Holds writes of a sender or a name, for review").Lacks(t, "eve", "e1,")
+			moderationLog(s).Has(t, `"action":"hold_writer"`)
 			for path, body := range map[string]map[string]any{"block": {"network": "127.0.0.0/8"}, "freeze": {"channel": "general", "for": "1h"}} {
 				stronger := setRule(t, s, path, body)
 				s.Post("/api/entries", `{"agent":"eve","body":"Good night"}`).Want(t, http.StatusForbidden)

@@ -112,7 +112,7 @@ func TestRecord(t *testing.T) {
 		t.Fatalf("%+v, next %d, %v", rows, next, err)
 	}
 	older, end, err := v.Records(next, 5)
-	want := []state.Record{{Number: 1, At: v.Time(), By: "operator", Action: state.ActionHide, What: "e1", Reason: "spam", Private: false}}
+	want := []state.Record{{Number: 1, At: v.Time(), By: "operator", Action: state.ActionHide, What: "e1", Reason: "spam"}}
 	if err != nil || end != 0 || !slices.Equal(older, want) || rows[0].Action != state.ActionUnhide {
 		t.Errorf("%+v before %+v, next %d, %v", older, rows, end, err)
 	}

@@ -192,7 +192,7 @@ func TestDestroyedDisks(t *testing.T) {
 		}
 	}
 	records, _, err := v.Records(0, 0)
-	if err != nil || len(records) != 1 || records[0].What != "n3-c" || records[0].Action != state.ActionDestroyDisk || !records[0].Private {
+	if err != nil || len(records) != 1 || records[0].What != "n3-c" || records[0].Action != state.ActionDestroyDisk {
 		t.Errorf("the record is %+v, %v", records, err)
 	}
 }

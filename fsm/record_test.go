@@ -23,7 +23,7 @@ func told(t *testing.T, v *view.View) (rows []string) {
 	}
 	for i := range records {
 		r := &records[len(records)-1-i]
-		if !r.Private || r.At == 0 || r.Number != uint64(i+1) {
+		if r.At == 0 || r.Number != uint64(i+1) {
 			t.Errorf("%+v", r)
 		}
 		rows = append(rows, strings.TrimSpace(strings.Join([]string{r.By, r.Action, r.What, r.Reason}, " ")))

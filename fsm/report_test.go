@@ -185,7 +185,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("it was closed as %+v, %v", got, err)
 	}
 	rows, _, err := v.Records(done.Entry+1, 1)
-	if err != nil || rows[0].What != "kept e1 e2" || rows[0].Action != state.ActionResolve || !rows[0].Private || rows[0].By != command.Operator {
+	if err != nil || rows[0].What != "kept e1 e2" || rows[0].Action != state.ActionResolve || rows[0].By != command.Operator {
 		t.Errorf("the record says %+v, %v", rows, err)
 	}
 	check.Diff(t, numbersOf(r.reports(view.ReportQuery{Closed: true, Limit: 1})), []uint64{3, 1}, "closed")

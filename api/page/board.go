@@ -105,25 +105,3 @@ func (l *listPage) try() {
 }
 
 var searchWord = regexp.MustCompile(`[\pL\pN]+`)
-
-// fillLog is the log of what moderators did.
-func fillLog(p *builder, answer []byte) error {
-	type record struct {
-		Number, At   int64
-		Text, Reason string
-		By, Ago      string
-	}
-	var list struct {
-		Records    []record
-		NextCursor *string
-	}
-	if err := decode(answer, &list); err != nil {
-		return err
-	}
-	for i := range list.Records {
-		list.Records[i].Ago = p.Ago(list.Records[i].At)
-	}
-	p.frame.Title, p.frame.Description = "Moderation log", "The decisions of the moderators, and their reasons."
-	p.frame.Body = map[string]any{"Records": list.Records, "More": more(p.r, list.NextCursor)}
-	return nil
-}

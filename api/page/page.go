@@ -81,8 +81,6 @@ type Reply struct {
 	// Policy is the Content-Security-Policy, Caching the Cache-Control, and Location the target of a
 	// redirect. Each may be empty.
 	Policy, Caching, Location string
-	// Private means that the page's address is not sent as a referrer.
-	Private bool
 	// Tag is the entity tag, or "".
 	Tag string
 	// Rejection is the source of headers such as Retry-After, or nil.
@@ -110,9 +108,6 @@ type Route struct {
 	name, nav string
 	// fresh means that every request gets a page of its own.
 	fresh bool
-	// private means that the page is for moderators: it is stored nowhere, and all it loads is this
-	// site's.
-	private bool
 	// post handles a form, or is nil.
 	post func(s *Site, r Request) Reply
 }
@@ -124,9 +119,7 @@ type Site struct {
 	style    string
 	operator string // who runs this place, in words
 	policy   string
-	private  string // the policy of private pages
 	script   string // its path
-	moderate string // the path of the script for moderators
 	icon     string
 	assets   map[string]asset // by name
 	bodies   *textcache.Cache
@@ -162,14 +155,9 @@ func New(operator string) (*Site, error) {
 	}
 	s.style = shrink(string(style))
 	sum := sha256.Sum256([]byte(s.style))
-	inline := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	s.policy = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; " + inline
-	s.private = "default-src 'self'; object-src 'none'; " + inline
-	const contentScript = "text/javascript; charset=utf-8"
-	if s.script, err = s.addAsset("script.js", contentScript); err != nil {
-		return nil, err
-	}
-	if s.moderate, err = s.addAsset("moderate.js", contentScript); err != nil {
+	s.policy = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	if s.script, err = s.addAsset("script.js", "text/javascript; charset=utf-8"); err != nil {
 		return nil, err
 	}
 	if s.icon, err = s.addAsset("icon.svg", "image/svg+xml"); err != nil {
@@ -310,7 +298,7 @@ func (s *Site) recall(key string) (Reply, bool) {
 
 // render makes a page.
 func (s *Site) render(rt *Route, r Request) Reply {
-	p := &builder{site: s, r: r, frame: frame{Nav: rt.nav, NoIndex: rt.private, Private: rt.private}, fresh: rt.fresh}
+	p := &builder{site: s, r: r, frame: frame{Nav: rt.nav}, fresh: rt.fresh}
 	var answer []byte
 	if rt.main != nil {
 		operation, in := rt.main(r)
@@ -328,11 +316,7 @@ func (s *Site) render(rt *Route, r Request) Reply {
 	case err != nil:
 		return broken(fmt.Errorf("page %s: %w", rt.ID, err))
 	}
-	reply := s.execute(p, rt.name, http.StatusOK)
-	if rt.private {
-		reply.Policy, reply.Caching, reply.Private = s.private, "no-store", true
-	}
-	return reply
+	return s.execute(p, rt.name, http.StatusOK)
 }
 
 // execute makes a page by a template of its content.
@@ -391,7 +375,7 @@ func (f *frame) key() (key []byte) {
 	for _, text := range []string{f.Title, f.Nav, f.Description, f.Canonical, f.JSON, f.Feed, f.Live, f.Self} {
 		key = append(append(strconv.AppendInt(key, int64(len(text)), 10), ' '), text...)
 	}
-	return strconv.AppendBool(strconv.AppendBool(key, f.NoIndex), f.Private)
+	return strconv.AppendBool(key, f.NoIndex)
 }
 
 // tag returns the entity tag of a page. It covers the style by the policy, and not the start of the
@@ -469,7 +453,6 @@ type frame struct {
 	// has no live updates.
 	Live, From string
 	NoIndex    bool
-	Private    bool // see Reply
 	Body       any
 
 	Operator string // who runs this place, in words

@@ -88,7 +88,7 @@ func with(r Request, name, value string) string {
 var jsonPaths = map[string]string{
 	"listEntries": "/api/entries", "listThreads": "/api/threads", "getEntry": "/api/entries/", "listChannels": "/api/channels", "listAgents": "/api/agents",
 	"getAgent": "/api/agents/", "listJobs": "/api/jobs", "getJob": "/api/jobs/", "listHumanRequests": "/api/human-requests", "getHumanRequest": "/api/human-requests/",
-	"getStats": "/api/stats", "getUsage": "/api/usage", "moderationLog": "/api/moderation/log",
+	"getStats": "/api/stats", "getUsage": "/api/usage",
 	"getCluster": "/cluster.json",
 }
 

@@ -77,15 +77,3 @@ func sendReport(s *Site, r Request) Reply {
 	f.Error = withoutExample(done.Rejection)
 	return s.form(r, "report", "Report an entry", f, done.Rejection)
 }
-
-// moderationReasons are suggested reasons for a moderator's actions.
-var moderationReasons = []string{
-	"Advertisement", "Flood", "A personal detail or a key", "Harassment", "Against the law", "Poses as instructions to agents", "No violation",
-}
-
-// fillModerate is the page on which moderators work. Its script makes all calls.
-func fillModerate(p *builder, _ []byte) error {
-	p.frame.Title, p.frame.Description, p.frame.Canonical = "Moderate", "The page for moderators.", "/moderate"
-	p.frame.Body = map[string]any{"Script": p.site.moderate, "Reasons": moderationReasons}
-	return nil
-}

@@ -28,8 +28,6 @@ func Routes() []Route {
 	clusterPage.fresh = true
 	connectPage := get("/connect", "pageConnect", "connect", "connect", nil, fillConnect)
 	connectPage.fresh = true
-	moderatePage := get("/moderate", "pageModerate", "", "moderate", nil, fillModerate)
-	moderatePage.fresh, moderatePage.private = true, true
 	reportPage := get("/report", "pageReport", "", "report", nil, fillReport)
 	receiptPage := get("/report/:id", "pageReceipt", "", "receipt", oneReport, fillReceipt)
 	receiptPage.fresh = true
@@ -49,8 +47,6 @@ func Routes() []Route {
 		get("/jobs", "pageJobs", "jobs", "list", paged("listJobs"), fillJobs),
 		get("/human", "pageHuman", "human", "list", paged("listHumanRequests"), fillHelp),
 		get("/search", "pageSearch", "search", "list", paged("listEntries"), fillSearch),
-		get("/moderation", "pageModeration", "", "moderation", paged("moderationLog"), fillLog),
-		moderatePage,
 		clusterPage,
 		get("/stats", "pageStats", "", "stats", only("getStats"), fillStats),
 		connectPage,

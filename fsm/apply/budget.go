@@ -35,7 +35,7 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	if set.Retention != before.Retention {
 		tx.restartSweep()
 	}
-	tx.record(&command.Order{By: command.Operator}, state.ActionSettings, set.ChangesFrom(before), false)
+	tx.record(&command.Order{By: command.Operator}, state.ActionSettings, set.ChangesFrom(before))
 	return done
 }
 

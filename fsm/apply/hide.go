@@ -55,7 +55,7 @@ func (tx *Txn) applyHide(c *command.Hide) command.Result {
 	if c.Unhide {
 		action = state.ActionUnhide
 	}
-	return tx.recordChanged(&c.Order, action, tx.changeHidden(c), c.Selected)
+	return tx.recordChanged(&c.Order, action, tx.changeHidden(c))
 }
 
 // changeHidden hides or shows entries and profiles, and returns those that it changed.
@@ -84,11 +84,11 @@ func (tx *Txn) changeHidden(c *command.Hide) (changed []string) {
 }
 
 // recordChanged records the ids that an order has changed, and returns its result.
-func (tx *Txn) recordChanged(o *command.Order, action string, ids []string, private bool) command.Result {
+func (tx *Txn) recordChanged(o *command.Order, action string, ids []string) command.Result {
 	if len(ids) == 0 {
 		return unchanged
 	}
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(o, action, strings.Join(ids, " "), private)}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(o, action, strings.Join(ids, " "))}
 }
 
 func (tx *Txn) hideProfile(agentKey string, p *state.ProfileRow, reason string) {

@@ -93,21 +93,17 @@ var ruleActions = [...]struct{ set, lift string }{
 
 // recordRule adds a row about a rule to the record, which never has a network.
 func (tx *Txn) recordRule(o *command.Order, r *state.Rule, action string) uint64 {
-	what, private := r.Kind.String(), true
+	what := r.Kind.String()
 	switch r.Kind {
 	case command.RuleSender:
 		what = "sender of " + r.Subject
-	case command.RuleName, command.RulePattern:
+	case command.RuleName, command.RulePattern, command.RuleChannel:
 		what += " " + r.Subject
 	case command.RuleHiddenChannel:
 		what = "channel " + r.Subject
-	case command.RuleChannel:
-		what, private = what+" "+r.Subject, false
-	default:
-		private = false
 	}
 	if r.Until > 0 {
 		what += " until " + time.UnixMilli(r.Until).UTC().Format(time.RFC3339)
 	}
-	return tx.record(o, action, what, private)
+	return tx.record(o, action, what)
 }

@@ -21,7 +21,7 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 
 // askPurge hides what a purge would erase, and stores the purge until it is confirmed.
 func (tx *Txn) askPurge(c *command.Purge) command.Result {
-	p := state.WaitingPurge{At: tx.now, By: c.By, Reason: c.Reason, Selected: c.Selected}
+	p := state.WaitingPurge{At: tx.now, By: c.By, Reason: c.Reason}
 	var what []string
 	for _, id := range c.IDs {
 		if e, known := state.Resolve(tx, id); known && !tx.purged(e.Seq) {
@@ -50,7 +50,7 @@ func (tx *Txn) askPurge(c *command.Purge) command.Result {
 	if again != 0 { // the call is repeated
 		return command.Result{Outcome: command.OutcomeDone, Entry: again}
 	}
-	r := tx.recordChanged(&c.Order, state.ActionAskPurge, what, c.Selected)
+	r := tx.recordChanged(&c.Order, state.ActionAskPurge, what)
 	tx.set(state.SeqKey(state.SpaceWaiting, r.Entry), p.Encode())
 	q := tx.Reports.Clone()
 	q.Waiting = append(q.Waiting, state.QueuedPurge{Number: r.Entry, Lapses: p.Lapses()})
@@ -73,7 +73,7 @@ func (tx *Txn) lapsePurge(number uint64) {
 		row, _ := tx.profile(name)
 		what = append(what, command.ProfileMark+row.ID)
 	}
-	tx.recordChanged(&command.Order{By: p.By, Reason: p.Reason}, state.ActionLapsePurge, what, p.Selected)
+	tx.recordChanged(&command.Order{By: p.By, Reason: p.Reason}, state.ActionLapsePurge, what)
 }
 
 // applyConfirmPurge carries out the purge of another moderator, as that one's reason says.
@@ -91,7 +91,7 @@ func (tx *Txn) applyConfirmPurge(c *command.ConfirmPurge) command.Result {
 	q.Waiting = slices.DeleteFunc(q.Waiting, func(w state.QueuedPurge) bool { return w.Number == c.Number })
 	tx.Reports = q
 	order := command.Order{By: c.By, Reason: p.Reason}
-	return tx.carryOutPurge(&command.Purge{Order: order, IDs: p.IDs, Servers: c.Servers, Agents: p.Agents, Selected: p.Selected})
+	return tx.carryOutPurge(&command.Purge{Order: order, IDs: p.IDs, Servers: c.Servers, Agents: p.Agents})
 }
 
 func (tx *Txn) carryOutPurge(c *command.Purge) command.Result {
@@ -116,7 +116,7 @@ func (tx *Txn) carryOutPurge(c *command.Purge) command.Result {
 		tx.purgeProfile(name, &p, c.Reason)
 		changed = append(changed, command.ProfileMark+p.ID)
 	}
-	return tx.recordChanged(&c.Order, state.ActionPurge, changed, c.Selected)
+	return tx.recordChanged(&c.Order, state.ActionPurge, changed)
 }
 
 // erasedReason is the reason for which the texts are hidden that their author erased.
@@ -171,7 +171,7 @@ func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 		purged++
 	}
 	if purged > 0 {
-		tx.record(&command.Order{By: command.Operator, Reason: reason}, state.ActionPurge, fmt.Sprintf("a purge list (%d of it)", purged), false)
+		tx.record(&command.Order{By: command.Operator, Reason: reason}, state.ActionPurge, fmt.Sprintf("a purge list (%d of it)", purged))
 	}
 	return purged
 }
@@ -204,7 +204,7 @@ func (tx *Txn) applyDestroyDisk(c *command.DestroyDisk) command.Result {
 	}
 	f.Destroyed = true
 	tx.set(state.FormerKey(c.Server), f.Encode())
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionDestroyDisk, c.Server, true)}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionDestroyDisk, c.Server)}
 }
 
 // An entry older than the retention of its channel is swept: it is hidden and its content

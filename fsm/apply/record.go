@@ -11,13 +11,13 @@ import (
 )
 
 // record adds a row to the record of moderators and operators, and returns its number.
-func (tx *Txn) record(o *command.Order, action, what string, private bool) uint64 {
-	return tx.journal(state.ModerationRecord, state.Record{By: o.By, Action: action, What: what, Reason: o.Reason, Private: private})
+func (tx *Txn) record(o *command.Order, action, what string) uint64 {
+	return tx.journal(state.ModerationRecord, state.Record{By: o.By, Action: action, What: what, Reason: o.Reason})
 }
 
 // note adds a row to the record of changes in the cluster.
 func (tx *Txn) note(by, action, what, reason string) {
-	tx.journal(state.ChangeRecord, state.Record{By: by, Action: action, What: what, Reason: reason, Private: true})
+	tx.journal(state.ChangeRecord, state.Record{By: by, Action: action, What: what, Reason: reason})
 }
 
 // applyNoteChange records a change of the cluster's servers. The disk of a removed one still has
@@ -69,7 +69,7 @@ func (tx *Txn) applySetModerator(c *command.SetModerator) command.Result {
 	default:
 		return rejected(command.ProblemUnknownModerator)
 	}
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, action, c.Name, true)}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, action, c.Name)}
 }
 
 // roleFor returns the role that a moderator must have for a command.

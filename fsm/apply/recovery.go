@@ -109,5 +109,5 @@ func (tx *Txn) applySetWebhook(c *command.SetWebhook) command.Result {
 		tx.del(state.KeyWebhook)
 		action = state.ActionRemoveWebhook
 	}
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, action, "", false)}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, action, "")}
 }

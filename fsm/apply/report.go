@@ -153,9 +153,7 @@ func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 	if len(what) == 1 {
 		return unchanged
 	}
-	// The row is private only by its mark: the record shows ids, names of profiles and the outcome
-	// to everybody, and no report and no name of a channel.
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, strings.Join(what, " "), true)}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, strings.Join(what, " "))}
 }
 
 // eraseReportsOf erases the texts of all reports of a subject, which may quote it, and the contacts

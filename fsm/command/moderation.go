@@ -57,9 +57,6 @@ type Hide struct {
 	IDs    []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
 	Agents []string `cbor:"11,keyasint,omitempty"` // folded names of profiles
 	Unhide bool     `cbor:"12,keyasint,omitempty"`
-	// Selected keeps the ids together out of the public record, where they would link the names
-	// of a sender.
-	Selected bool `cbor:"13,keyasint,omitempty"`
 }
 
 // Purge erases the texts of entries and profiles for good, hidden or not.
@@ -69,8 +66,6 @@ type Purge struct {
 	// Servers are those of the cluster: each has the texts on its disk.
 	Servers []string `cbor:"11,keyasint,omitempty"`
 	Agents  []string `cbor:"12,keyasint,omitempty"` // folded names of profiles
-	// Selected is as in Hide.
-	Selected bool `cbor:"13,keyasint,omitempty"`
 }
 
 // ConfirmPurge carries out the purge of another moderator.

@@ -38,13 +38,11 @@ type Record struct {
 	Action string
 	What   string // was acted on
 	Reason string
-	// Private says that What is for operators and moderators alone.
-	Private bool
 }
 
 // Encode returns the row of spaceRecord or spaceChange.
 func (r *Record) Encode() []byte {
-	dst := append(binary.AppendUvarint(nil, uint64(r.At)), Bit(r.Private, 1))
+	dst := binary.AppendUvarint(nil, uint64(r.At))
 	for _, s := range [...]string{r.By, r.Action, r.What, r.Reason} {
 		dst = AppendBlob(dst, s)
 	}
@@ -77,13 +75,12 @@ func DecodeModerator(row []byte) (Moderator, error) {
 // WaitingPurge is the row of SpaceWaiting: a moderator's purge that waits for another one. Its
 // entries and profiles are hidden.
 type WaitingPurge struct {
-	Number   uint64 // of its row in the record
-	At       int64  // milliseconds since the epoch; it lapses after command.ConfirmMillis
-	By       string // the moderator
-	Reason   string
-	Selected bool     // as in command.Purge
-	IDs      []string // as in command.Purge
-	Agents   []string // as in command.Purge
+	Number uint64 // of its row in the record
+	At     int64  // milliseconds since the epoch; it lapses after command.ConfirmMillis
+	By     string // the moderator
+	Reason string
+	IDs    []string // as in command.Purge
+	Agents []string // as in command.Purge
 }
 
 // Lapses returns when the time to confirm the purge is over.
@@ -91,7 +88,7 @@ func (p *WaitingPurge) Lapses() int64 { return p.At + command.ConfirmMillis }
 
 // Encode returns the row of SpaceWaiting.
 func (p *WaitingPurge) Encode() []byte {
-	dst := append(binary.AppendUvarint(nil, uint64(p.At)), Bit(p.Selected, 1))
+	dst := binary.AppendUvarint(nil, uint64(p.At))
 	for _, s := range [...]string{p.By, p.Reason, strings.Join(p.IDs, " "), strings.Join(p.Agents, "\n")} {
 		dst = AppendBlob(dst, s)
 	}
@@ -101,7 +98,7 @@ func (p *WaitingPurge) Encode() []byte {
 // DecodeWaitingPurge decodes a row of SpaceWaiting, without the number.
 func DecodeWaitingPurge(row []byte) (WaitingPurge, error) {
 	r := RowReader{Rest: row}
-	p := WaitingPurge{At: int64(r.Uint()), Selected: r.Byte() != 0, By: r.Text(), Reason: r.Text(), IDs: strings.Fields(r.Text())}
+	p := WaitingPurge{At: int64(r.Uint()), By: r.Text(), Reason: r.Text(), IDs: strings.Fields(r.Text())}
 	if agents := r.Text(); agents != "" {
 		p.Agents = strings.Split(agents, "\n")
 	}
@@ -147,6 +144,6 @@ const ByLeader = "leader"
 // DecodeRecord decodes a row of spaceRecord or spaceChange.
 func DecodeRecord(row []byte) (Record, error) {
 	r := RowReader{Rest: row}
-	rec := Record{At: int64(r.Uint()), Private: r.Byte() != 0, By: r.Text(), Action: r.Text(), What: r.Text(), Reason: r.Text()}
+	rec := Record{At: int64(r.Uint()), By: r.Text(), Action: r.Text(), What: r.Text(), Reason: r.Text()}
 	return rec, r.Done("record row")
 }

@@ -32,7 +32,7 @@ func FuzzRows(f *testing.F) {
 	}, Inbox: []string{"bob"}}
 	f.Add(entry.Append(nil, &command.Publish{Agent: "ada", Kind: command.KindMessage, Title: "Title", Body: "Body", Tags: []string{"a"}}))
 	f.Add((&HiddenEntry{Row: []byte{1}, State: []byte{2}, Successor: []byte(`{}`), Newest: true, Topics: 3, Owed: 1}).Encode())
-	f.Add((&Record{Number: 1, At: 5, By: "operator", Action: ActionHide, What: "e1", Reason: "Why", Private: true}).Encode())
+	f.Add((&Record{Number: 1, At: 5, By: "operator", Action: ActionHide, What: "e1", Reason: "Why"}).Encode())
 	f.Add((&Report{ID: []byte{1}, ReportSubject: ReportSubject{Entry: 1, Name: "@ada"}, At: 5, Reason: 1, Text: "Spam", Contact: "me", Agent: "ada"}).Encode())
 	f.Add(LaterCounts{Total: 3, Replies: 2, Listed: 3}.Encode())
 	f.Add(ChannelRow{Entries: 3, LastSeq: 7, LastAt: 9}.Append(nil))

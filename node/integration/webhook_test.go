@@ -18,7 +18,7 @@ import (
 )
 
 // TestWebhookIsChecked holds that the receiver of news for moderators has to pass the check of all
-// receivers, and that its address is not in the moderation log.
+// receivers.
 func TestWebhookIsChecked(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
@@ -43,10 +43,6 @@ func TestWebhookIsChecked(t *testing.T) {
 		}
 	}
 	check.Equal(t, h.challenges(), 2, "challenges")
-	_, log, err := c.Nodes[0].GetText("/api/moderation/log")
-	if err != nil || strings.Count(log, "the receiver of news for moderators") != 2 || strings.Contains(log, "hooks.example") {
-		t.Errorf("the moderation log: %s, %v", log, err)
-	}
 }
 
 // lateClock is a clock of which time has passed.

@@ -74,7 +74,6 @@ func run(r *harness.Run, o *options) {
 		{Name: "news", Run: inTab((*browser).seeNews)},
 		{Name: "changes", Run: inTab((*browser).seeChanges)},
 		{Name: "token", Run: inTab((*browser).showDetails)},
-		{Name: "moderate", Run: inTab((*browser).moderate)},
 		{Name: "kill", Run: inTab((*browser).watchKill)},
 	}...)
 }

@@ -174,7 +174,7 @@ func (t *tab) expectForgotten() {
 func (b *browser) paths() []string {
 	return []string{
 		"/", "/?list=entries", "/channels", "/c/general", "/e/" + b.texts.question, "/e/" + b.texts.knowledge, "/e/" + b.texts.retracted, "/e/" + b.texts.help,
-		"/e/" + b.texts.job, "/agents", "/a/ada", "/jobs?status=all", "/human", "/search?q=raft", "/moderation", "/moderate", "/stats", "/report?entry=e1", "/connect", "/cluster",
+		"/e/" + b.texts.job, "/agents", "/a/ada", "/jobs?status=all", "/human", "/search?q=raft", "/stats", "/report?entry=e1", "/connect", "/cluster",
 		"/docs", "/docs/publish", "/search?q=nothing-like-that",
 	}
 }

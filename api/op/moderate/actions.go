@@ -27,7 +27,6 @@ type action struct {
 	order       command.Order
 	form        *orderForm
 	ids, agents *[]string
-	selected    *bool // set for a selection
 	needsReason bool
 	blockFor    int64 // for how long the senders are blocked, in milliseconds, or 0
 	dry         bool
@@ -35,17 +34,17 @@ type action struct {
 
 func hiding(o command.Order, dry bool) action {
 	cmd := &command.Hide{Order: o}
-	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, selected: &cmd.Selected, needsReason: !dry}
+	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, needsReason: !dry}
 }
 
 func showing(o command.Order, _ bool) action {
 	cmd := &command.Hide{Order: o, Unhide: true}
-	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, selected: &cmd.Selected}
+	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents}
 }
 
 func purging(o command.Order, _ bool) action {
 	cmd := &command.Purge{Order: o}
-	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, selected: &cmd.Selected, needsReason: true}
+	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, needsReason: true}
 }
 
 // acting returns the handler of hide, unhide and purge, for named items or for a part of a
@@ -66,7 +65,6 @@ func acting(begin func(o command.Order, dry bool) action) op.Handler {
 			f.resolve(c.View(), sel)
 			_, erases := a.cmd.(*command.Purge)
 			sel.Hidden, sel.All = hidden || showsAgain(a.cmd), erases && !hidden
-			*a.selected = true
 		}
 		if a.needsReason {
 			f.needReason()
@@ -118,7 +116,7 @@ func (f *orderForm) ids() []string {
 	return ids
 }
 
-// needReason adds a problem if the reason, which everybody can read, is missing or blank.
+// needReason adds a problem if the reason, which stubs and refusals show, is missing or blank.
 func (f *orderForm) needReason() {
 	if f.Reason == "" && !f.Problems.Has("reason") {
 		f.Problems.Add("reason", "is required: everybody can read it")

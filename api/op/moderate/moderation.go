@@ -1,5 +1,5 @@
 // Package moderate holds the operations of moderators and of the operator: hiding and
-// erasing, rules, reports, and the public record. They run for clients with a moderator's token,
+// erasing, rules, reports, and their record. They run for clients with a moderator's token,
 // and for the operator over the private port (Operate). Each write consists of a form, read like
 // the parameters of a list, and one command.
 package moderate
@@ -60,7 +60,7 @@ func Operations() []op.Operation {
 		list("waiting", "listWaiting", listWaiting, "Purges that another moderator has to confirm, for moderators", recordParams),
 		row("confirm", "confirmPurge", confirmPurge, "Carry out the purge of another moderator, for moderators", confirmParams),
 		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
-		list("log", "moderationLog", moderationLog, "What moderators did, and why", recordParams),
+		list("log", "moderationLog", moderationLog, "What moderators did, and why, for moderators", recordParams),
 	}
 }
 
@@ -296,44 +296,14 @@ func order(c *op.Call, p command.Payload) (command.Result, error) {
 
 var recordParams = []string{"limit", "cursor", "consistency", "min_index"}
 
-// moderationLog serves GET /api/moderation/log, without private subjects unless the caller is a
-// moderator.
-func moderationLog(c *op.Call) (op.Task, error) {
-	by, err := c.Moderator()
-	if err != nil {
-		return op.Task{}, err
+// moderationLog serves GET /api/moderation/log.
+var moderationLog = forModerators("records", recordParams, nil, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
+	records, next, err := c.View().Records(l.Query.Before, l.Query.Limit)
+	for _, r := range records {
+		rows = append(rows, wire.Object{{"number", r.Number}, {"at", r.At}, {"by", r.By}, {"action", r.Action}, {"what", r.What}, {"reason", r.Reason}})
 	}
-	c.Out.Set(op.HeaderCacheControl, op.CachingNever)
-	return read.Handler(recordParams, func(l *read.Params) {
-		l.Scope = "record"
-		l.ReadPage()
-	}, func(c *op.Call, l *read.Params) error {
-		records, next, err := c.View().Records(l.Query.Before, l.Query.Limit)
-		if err != nil {
-			return fmt.Errorf("read the record: %w", err)
-		}
-		rows := make([]wire.Object, len(records))
-		for i, r := range records {
-			what := any(r.What)
-			shown := r.What
-			if by.Name == "" && hidesChannel(c.View(), &r) {
-				r.Private = true
-			}
-			switch {
-			case by.Name != "":
-			case r.Action == state.ActionResolve: // it has only ids, names and an outcome
-				shown = withoutChannels(r.What)
-				what = shown
-			case r.Private:
-				what, shown = nil, selectedText(&r)
-			}
-			rows[i] = wire.Object{
-				{"number", r.Number}, {"at", r.At}, {"by", r.By}, {"action", r.Action}, {"what", what}, {"text", recordText(r.Action, shown)}, {"reason", r.Reason},
-			}
-		}
-		return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"records", rows}, {"nextCursor", wire.OrNull(l.NextCursor(next))}}))
-	})(c)
-}
+	return rows, next, err
+})
 
 // setModerator creates or revokes the token of a moderator.
 var setModerator = ordering([]string{"name", "revoke", "role", "for"}, nil, func(c *op.Call, f *orderForm) func() error {

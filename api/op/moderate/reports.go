@@ -183,9 +183,6 @@ var resolveReports = ordering(resolveParams, sampleResolve, func(c *op.Call, f *
 	if cmd.Outcome == command.ReportOpen && !f.Problems.Has("outcome") {
 		f.Problems.Add("outcome", "must be one of %s", reportOutcomes)
 	}
-	if f.Reason == "" && !f.Problems.Has("reason") {
-		f.Problems.Add("reason", "is required: everybody can read why")
-	}
 	dry := f.flag("dry_run")
 	return func() error { return closeReports(c, cmd, dry) }
 })

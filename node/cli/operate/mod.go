@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,7 +50,6 @@ type record struct {
 	By     string `json:"by"`
 	Action string `json:"action"`
 	What   string `json:"what"`
-	Text   string `json:"text"`
 	Reason string `json:"reason"`
 }
 
@@ -61,8 +59,8 @@ type records struct {
 
 func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return modShow(ctx, std, &c.moderation, "moderationLog", listQuery(c.Limit, nil), nil, func(page *records) string {
-		return terminal.Table("NUMBER\tTIME\tBY\tREASON\tWHAT WAS DONE", page.Records, func(r *record) []any {
-			return []any{r.Number, terminal.TimeText(r.At), r.By, cmp.Or(r.Reason, "-"), r.Text}
+		return terminal.Table("NUMBER\tTIME\tBY\tACTION\tWHAT\tREASON", page.Records, func(r *record) []any {
+			return []any{r.Number, terminal.TimeText(r.At), r.By, r.Action, moderate.RecordWhat(r.Action, r.What), r.Reason}
 		})
 	})
 }
@@ -114,7 +112,7 @@ type modTokenCommand struct {
 
 type createTokenCommand struct {
 	moderation `embed:"" json:"-"`
-	Name       string `arg:"" help:"The moderator's name, which stands in the public record." json:"name"`
+	Name       string `arg:"" help:"The moderator's name, which stands in the record." json:"name"`
 	Role       string `name:"role" enum:"report,hide,purge,admin" default:"hide" help:"What the token may do; each role includes those before. report: see and resolve reports; hide: hide, and block senders and names; purge: erase; admin: freeze, watch, and block networks." json:"role"`
 	For        string `name:"for" default:"90d" placeholder:"DURATION" help:"For how long, such as 12h or 30d; at most 366d." json:"for"`
 }

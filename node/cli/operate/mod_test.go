@@ -165,8 +165,8 @@ func TestBulkOutlivesTheLeader(t *testing.T) {
 			done <- end{code, out + stderr}
 		}()
 		c.Eventually("the first part", func() error {
-			_, log, err := c.Nodes[leader].GetText("/api/moderation/log?limit=1")
-			return nodetest.ErrorIf(err != nil || !strings.Contains(log, `"action":"`+verb+`"`), "%s, %v", log, err)
+			_, log, stderr := execute(t, "mod", "log", "--limit", "1", "--json", "--cluster-addr", c.Nodes[leader].ClusterAddr())
+			return nodetest.ErrorIf(!strings.Contains(log, `"action": "`+verb+`"`), "%s%s", log, stderr)
 		})
 		c.Kill(leader)
 		c.Start(leader)
@@ -184,7 +184,7 @@ func TestBulkOutlivesTheLeader(t *testing.T) {
 	c.WaitConverged()
 }
 
-// TestManyIDsAreCounted holds that the tables of events and of the moderation log count the
+// TestManyIDsAreCounted holds that the tables of events and of the log of moderation count the
 // entries of a long list.
 func TestManyIDsAreCounted(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ type modResolveCommand struct {
 	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"All open reports of these profiles." json:"profiles,omitempty"`
 	Channels   []string `name:"channel" sep:"," placeholder:"NAME" help:"All open reports of these channels." json:"channels,omitempty"`
 	Outcome    string   `name:"outcome" required:"" enum:"hidden,erased,kept,other" placeholder:"OUTCOME" help:"What became of the entry: hidden, erased, kept or other. Who reported it is shown this." json:"outcome"`
-	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
+	Reason     string   `name:"reason" placeholder:"TEXT" help:"Why; 'mod log' shows it." json:"reason,omitempty"`
 	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show which reports would be resolved." json:"-"`
 	DryRun     bool     `kong:"-" json:"dry_run"`
 }
