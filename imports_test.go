@@ -62,16 +62,17 @@ var helpers = []string{module + "/api/client", module + "/node/nodetest/freeport
 
 // borrowed are packages of other rooms that a package may import in its tests.
 var borrowed = map[string][]string{
+	module + "/node/integration": {module + "/scripts/bench"},
 	// Its clients and its checks of their calls are those of scripts/chaos.
 	module + "/node/simulation": {module + "/scripts/chaos/check", module + "/scripts/chaos/record", module + "/scripts/harness"},
 }
 
 // foreign says which rooms may import the packages under a prefix.
 var foreign = map[string][]string{
-	"github.com/gofiber/":              {"api", "scripts"},      // scripts/static, for comparison with lists
-	"github.com/valyala/fasthttp":      {"api", "node"},         // node/bench is a client
-	"github.com/hashicorp/memberlist":  {"cluster", "internal"}, // internal/simnet is a transport for it
-	"github.com/cockroachdb/pebble":    {"fsm", "internal"},     // internal/simdisk is a disk for it
+	"github.com/gofiber/":              {"api"},
+	"github.com/valyala/fasthttp":      {"api", "node", "scripts"}, // node/nodetest and scripts/bench are clients
+	"github.com/hashicorp/memberlist":  {"cluster", "internal"},    // internal/simnet is a transport for it
+	"github.com/cockroachdb/pebble":    {"fsm", "internal"},        // internal/simdisk is a disk for it
 	"github.com/hashicorp/raft":        {"node", "cluster", "fsm"},
 	"go.etcd.io/bbolt":                 {"node"},
 	"github.com/alecthomas/kong":       {"node"},

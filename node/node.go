@@ -586,7 +586,7 @@ func (n *Node) HTTPSAddr() string { return n.httpsListener.Addr().String() }
 func (n *Node) ServerID() string { return n.identity.ServerID }
 
 // Health returns the servers' health as this node sees it. Only a leader has one.
-func (n *Node) Health() (h admin.Health, leading bool) { return n.members.Health() }
+func (n *Node) Health() (h membership.Health, leading bool) { return n.members.Health() }
 
 // Digest returns the running hash over everything the state machine has applied
 // up to index. Nodes of one cluster have equal digests at equal indexes.

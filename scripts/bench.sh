@@ -93,6 +93,11 @@ ready() { # <url> <log>
   return 1
 }
 
+build() {
+  go build -o "$work/commons" .
+  go build -o "$work/bench" ./scripts/bench/cmd
+}
+
 start_commons() { # <name> <binary> <port> [flag of serve ...]
   local port="$3" i
   "$2" dev --data-dir "$work/$1" --http-port "$port" --cluster-port $((port + 10)) --gossip-port $((port + 20)) \
@@ -148,7 +153,7 @@ line() { # <row> <whose processes> <URLs> <connections> <mode> [flag ...]: one l
   local row="$1" of="$2" urls="$3" connections="$4" mode="$5" before
   shift 5
   before="$(cpu "$of")"
-  "$work/commons" bench "$mode" --url "$urls" --connections "$connections" --duration "$((10 * seconds))s" --json "$@" >"$work/report"
+  "$work/bench" "$mode" --url "$urls" --connections "$connections" --duration "$((10 * seconds))s" "$@" >"$work/report"
   jq -r --arg row "$row" --argjson cpu $(($(cpu "$of") - before)) '
     (.latencyMs | to_entries | max_by(.value.requests) | .value) as $latency
     | if .errors > 0 then error("\(.errors) errors") else . end
@@ -167,7 +172,7 @@ idle() { # <cluster>: what its three nodes use when nothing is asked of them
 overload() { # <cluster> <port>: writes ten times as often as 256 clients get answers
   local cluster="$1" port="$2" peak
   peak="$(awk -v row="BenchmarkWrite/leader/256/$1" -F'\t' '$1 == row && $4 + 0 > most { most = $4 + 0 } END { print most }' "$out/$name-cluster.txt")"
-  "$work/commons" bench write --url "$(nodes_of "$port" all)" --connections 4000 --rate "$((10 * peak))" --duration "$((10 * seconds))s" --json >"$work/report" || true
+  "$work/bench" write --url "$(nodes_of "$port" all)" --connections 4000 --rate "$((10 * peak))" --duration "$((10 * seconds))s" >"$work/report" || true
   jq -r --arg name "$cluster" --argjson peak "$peak" '
     (.durationMs / 1000) as $s | (.statuses["201"] // 0) as $written
     | "# Overload/\($name): \($written / $s | round) writes/s, \($written / $s / $peak * 100 | round) % of the peak; p99 of those written \([.latencyMs[]] | max_by(.requests) | .p99) ms; answers \(.statuses), without an answer \(.failures)"' "$work/report"
@@ -176,25 +181,16 @@ overload() { # <cluster> <port>: writes ten times as often as 256 clients get an
 beside() { # <cluster> <port>: lists while 256 clients write, and writes while 64 clients read lists
   local name="$1" port="$2" url pid
   url="$(nodes_of "$port" follower)"
-  "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 256 --duration "$((10 * seconds + 2))s" --json >"$work/beside" &
+  "$work/bench" write --url "$(nodes_of "$port" leader)" --connections 256 --duration "$((10 * seconds + 2))s" >"$work/beside" &
   pid=$!
   sleep 1
   measure "$name" "$port" ListBesideWrites follower 16 list
   wait "$pid"
-  "$work/commons" bench list --url "$url" --connections 64 --duration "$((10 * seconds + 2))s" --json >"$work/beside" &
+  "$work/bench" list --url "$url" --connections 64 --duration "$((10 * seconds + 2))s" >"$work/beside" &
   pid=$!
   sleep 1
   measure "$name" "$port" WriteBesideLists leader 64 write
   wait "$pid"
-}
-
-static() { # <port of a node> <port to listen on>: the bytes of a list of 50, from memory by the web framework alone
-  "$work/static" "127.0.0.1:$2" "http://127.0.0.1:$1/api/entries?limit=50" >"$work/static.log" 2>&1 &
-  nodes[static]=$!
-  started+=($!)
-  ready "http://127.0.0.1:$2/" "$work/static.log"
-  line BenchmarkList/follower/64/static static "http://127.0.0.1:$2" 64 list
-  kill "${nodes[static]}"
 }
 
 measure_etcd() { # <port> <connections>: puts of 1,000 bytes to etcd's leader
@@ -227,7 +223,7 @@ ratios() { # of the medians, beside the other systems'
 cluster() {
   local base="${COMMONS_BENCH_PORT:-8480}" i k to
   local systems=(new) ports=("$base")
-  go build -o "$work/commons" . && go build -o "$work/static" ./scripts/static
+  build
   start_commons new "$work/commons" "$base"
   if [ -n "$old" ]; then
     start_commons old "$old" $((base + 60))
@@ -236,7 +232,7 @@ cluster() {
   if [ -n "$etcd" ]; then start_etcd $((base + 120)); fi
   {
     header
-    printf 'pkg: commons bench, 3 nodes, entries of 1,000 bytes\n'
+    printf 'pkg: scripts/bench, 3 nodes, entries of 1,000 bytes\n'
     for k in "${!systems[@]}"; do idle "${systems[k]}"; done
     for ((i = 0; i < count; i++)); do
       for to in leader/1 leader/64 leader/256 follower/1 followers/64; do
@@ -247,9 +243,8 @@ cluster() {
         printf '# Memory/new: %d MB of the largest node after %d writes\n' "$(memory new)" "$(curl -s "http://127.0.0.1:$base/api/stats" | jq .last7d.posts)"
       fi
       for k in "${!systems[@]}"; do
-        measure "${systems[k]}" "${ports[k]}" WriteMCP all 64 write --surface mcp
+        measure "${systems[k]}" "${ports[k]}" WriteMCP all 64 write --mcp
         measure "${systems[k]}" "${ports[k]}" List follower 64 list
-        if [ "$k" = 0 ]; then static "$base" $((base + 50)); fi
         measure "${systems[k]}" "${ports[k]}" Search follower 64 search
         measure "${systems[k]}" "${ports[k]}" Home follower 64 home
         measure "${systems[k]}" "${ports[k]}" Poll follower 64 poll
@@ -269,14 +264,14 @@ memory() { # <name>: MB of anonymous memory of its largest process
 
 growth() { # the same measurements with few entries and with many
   local port="${COMMONS_BENCH_PORT:-8480}" count begun results tee
-  go build -o "$work/commons" .
+  build
   start_commons new "$work/commons" "$port"
   exec {results}> >(tee "$out/$name-growth.txt") # no pipe: finish has to know what is started here
   tee=$!
   {
     header
     for count in 10000 "$entries"; do
-      "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 256 --fill "$count" --duration 1s --json >"$work/report"
+      "$work/bench" write --url "$(nodes_of "$port" leader)" --connections 256 --fill "$count" --duration 1s >"$work/report"
       count="$(curl -s "http://127.0.0.1:$port/api/stats" | jq .last7d.posts)"
       printf '# %s entries\n' "$count"
       measure new "$port" List follower 16 list
@@ -290,7 +285,7 @@ growth() { # the same measurements with few entries and with many
       printf '# stopped and started again, ready after %d ms\n' "$((($(date +%s%N) - begun) / 1000000))"
       printf '# the largest node has %d MB of anonymous memory\n' "$(memory new)"
       measure new "$port" Search follower 16 search
-      "$work/commons" bench search --url "$(nodes_of "$port" follower)" --connections 16 --duration "$((20 * seconds))s" --json >"$work/report"
+      "$work/bench" search --url "$(nodes_of "$port" follower)" --connections 16 --duration "$((20 * seconds))s" >"$work/report"
       measure new "$port" SearchAgain follower 16 search # most that it reads is in the cache now
       printf '# after these searches: %d MB\n' "$(memory new)"
       measure new "$port" Write leader 256 write
@@ -326,9 +321,9 @@ during() { # <row> <command ...>: one row of the operations
     writes="$(nodes_of "$port" all)"
     reads="$writes"
   fi
-  "$work/commons" bench write --url "$writes" --connections 16 --rate 200 --pid "$(process new $((${leader##*:} - port + 1)))" --duration 10h --json >"$work/writes" &
+  "$work/bench" write --url "$writes" --connections 16 --rate 200 --pid "$(process new $((${leader##*:} - port + 1)))" --duration 10h >"$work/writes" &
   load=($!)
-  "$work/commons" bench list --url "$reads" --connections 16 --rate 200 --pid "$(process new $((${follower##*:} - port + 1)))" --duration 10h --json >"$work/reads" &
+  "$work/bench" list --url "$reads" --connections 16 --rate 200 --pid "$(process new $((${follower##*:} - port + 1)))" --duration 10h >"$work/reads" &
   load+=($!)
   sleep 1
   nodes[new]="$(pgrep -d ' ' -P "${started[0]}")" # some may have started again
@@ -380,7 +375,7 @@ suspend_follower() { # until the others have cut their logs behind it
   behind=$((${url##*:} - port)) # its index
   suspended=("$(process new $((behind + 1)))")
   kill -STOP "${suspended[@]}"
-  "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 16 --duration "${seconds}s" --json >"$work/report"
+  "$work/bench" write --url "$(nodes_of "$port" leader)" --connections 16 --duration "${seconds}s" >"$work/report"
   "$work/commons" mod purge "${control[@]}" --yes --reason measurement ezz
   until "$work/commons" status --json "${control[@]}" | jq -e '[.servers[].report.purges | select(.) | .known == .state and .known == .log] | all' >/dev/null; do sleep 0.5; done
 }
@@ -417,9 +412,9 @@ sweep() { # all that was written before the clocks went ahead, by a retention of
 operations() {
   local port="${COMMONS_BENCH_PORT:-8480}" results tee
   control=(--cluster-addr "127.0.0.1:$((port + 10))" --secret-file "$work/new/secret")
-  go build -o "$work/commons" .
+  build
   start_commons new "$work/commons" "$port"
-  "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 256 --fill "$entries" --duration 1s --json >"$work/report"
+  "$work/bench" write --url "$(nodes_of "$port" leader)" --connections 256 --fill "$entries" --duration 1s >"$work/report"
   : >"$work/quiet"
   exec {results}> >(tee "$out/$name-operations.txt") # no pipe: finish has to know what is started here
   tee=$!

@@ -33,7 +33,6 @@ type commands struct {
 	Serve      serveCommand              `cmd:"" group:"operators" help:"Run one node."`
 	Dev        devCommand                `cmd:"" group:"operators" help:"Run three nodes on this machine, to try things out."`
 	Operate    operate.Commands          `embed:"" group:"operators"`
-	Bench      benchCommand              `cmd:"" group:"operators" help:"Measure a running cluster: write, list, search, home, poll, mixed or wait."`
 	Version    versionCommand            `cmd:"" group:"operators" help:"Print the version of this binary, as --version does."`
 	Completion kongcompletion.Completion `cmd:"" group:"operators" help:"Print what completes commands in a shell: bash, zsh or fish."`
 }

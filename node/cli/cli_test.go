@@ -2,9 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -58,11 +55,6 @@ func TestEveryProblemIsListed(t *testing.T) {
 			args: []string{"serve", "--write-rate", "-1", "--claim-ttl", "1s"},
 			want: []string{"--write-rate=-5"},
 		},
-		"options of the bench": {
-			args: []string{"bench", "write", "--size=1", "--connections=many", "--url", "http://192.0.2.1,http://127.0.0.1:1"},
-			want: []string{"--connections: ", "--size: 1 is not between", "http://192.0.2.1 is not on this machine"},
-		},
-		"mode of the bench":           {args: []string{"bench", "sleep"}, want: []string{`"sleep"`}},
 		"unknown flag":                {args: []string{"serve", "--nope"}, want: []string{"--nope"}},
 		"no command":                  {want: []string{"expected one of"}},
 		"address of the health check": {args: []string{"health", "--http-addr=nowhere"}, want: []string{"--http-addr: "}},
@@ -167,23 +159,6 @@ func TestEveryCommandAnswersInJSON(t *testing.T) {
 		if text := slices.Contains([]string{"serve", "dev", "completion"}, leaf.Name); has == text {
 			t.Errorf("%s: --json: %t", leaf.FullPath(), has)
 		}
-	}
-}
-
-func TestBenchPrintsAReport(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusCreated)
-	}))
-	defer server.Close()
-	args := []string{"bench", "write", "--url", server.URL, "--connections=2", "--duration=2s"}
-	code, out, stderr := execute(t, args...)
-	if code != ExitOK || !strings.Contains(out, "requests/s") || !strings.Contains(out, "status 201") {
-		t.Errorf("exit code %d: %s%s", code, out, stderr)
-	}
-	code, out, stderr = execute(t, append(args, "--json")...)
-	if code != ExitOK || !json.Valid([]byte(out)) {
-		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 }
 

@@ -104,7 +104,7 @@ func TestNonVoter(t *testing.T) {
 			}
 			c.Eventually("the replica is stable", func() error {
 				h, _ := c.Nodes[0].Run.Health()
-				return nodetest.ErrorIf(len(h.Servers) != 2 || !h.Healthy, "%+v", h)
+				return nodetest.ErrorIf(len(h) != 2 || !h[0].Healthy || !h[1].Healthy, "%+v", h)
 			})
 			if s := replica.Status(); s.Membership != "non-voter" {
 				t.Errorf("the replica says %+v", s)

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/node/bench"
 	"github.com/commons-cluster/commons/node/nodetest"
+	"github.com/commons-cluster/commons/scripts/bench"
 )
 
 // BenchmarkWritesWhileDeliveriesWait compares the writes of two clusters of three

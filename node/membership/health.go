@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/loop"
 )
 
@@ -22,17 +21,46 @@ const (
 	minContact        = time.Second
 )
 
+// ServerHealth is the leader's view of one server in Raft's configuration.
+type ServerHealth struct {
+	ID            string
+	Voter         bool
+	Alive         bool // according to gossip
+	Healthy       bool
+	StableSince   time.Time // when Healthy last changed, or this leader's first check
+	LastContactMs int64     // since it heard from the leader; -1 if it does not answer
+	LastTerm      uint64    // of its newest log entry
+	LastIndex     uint64    // up to which it has logged and applied
+}
+
+// Stable reports whether the server has been healthy for a time.
+func (s ServerHealth) Stable(now time.Time, since time.Duration) bool {
+	return s.Healthy && now.Sub(s.StableSince) >= since
+}
+
+// Health is the leader's view of all servers, ordered by id.
+type Health []ServerHealth
+
+// Server returns the health of one server.
+func (h Health) Server(id string) (ServerHealth, bool) {
+	i, found := slices.BinarySearchFunc(h, id, func(s ServerHealth, id string) int { return cmp.Compare(s.ID, id) })
+	if !found {
+		return ServerHealth{}, false
+	}
+	return h[i], true
+}
+
 // Health returns the servers' health as this node sees it. Only a leader has one.
-func (ms *Membership) Health() (h admin.Health, leading bool) {
+func (ms *Membership) Health() (h Health, leading bool) {
 	if health := ms.health.Load(); health != nil {
 		return *health, true
 	}
-	return admin.Health{}, false
+	return nil, false
 }
 
 // rateHealth rates the health of the servers, for as long as this node leads.
 func (ms *Membership) rateHealth(ctx context.Context) {
-	health := admin.Health{}
+	health := Health{}
 	ms.health.Store(new(health)) // a copy: readers keep it
 	defer ms.health.Store(nil)
 	ms.wakeReconciler()
@@ -50,14 +78,14 @@ func (ms *Membership) rateHealth(ctx context.Context) {
 
 // survey asks every server of the configuration for its position. The servers that gossip
 // has are alive.
-func (ms *Membership) survey(ctx context.Context, own statsAnswer) []admin.ServerHealth {
+func (ms *Membership) survey(ctx context.Context, own statsAnswer) Health {
 	servers := ms.cfg.Raft.Servers()
-	found := make([]admin.ServerHealth, len(servers))
+	found := make(Health, len(servers))
 	var asked sync.WaitGroup
 	for i, s := range servers {
 		asked.Go(func() {
 			id := string(s.ID)
-			member, alive := ms.cfg.Gossip.Member(id)
+			_, alive := ms.cfg.Gossip.Member(id)
 			answer := own
 			if id != ms.cfg.ServerID {
 				var err error
@@ -65,10 +93,9 @@ func (ms *Membership) survey(ctx context.Context, own statsAnswer) []admin.Serve
 					answer = statsAnswer{ContactMs: -1}
 				}
 			}
-			found[i] = admin.ServerHealth{
-				ID: id, Name: NameOf(id), Leader: id == ms.cfg.ServerID, Voter: s.Suffrage == raft.Voter,
-				Alive: alive || id == ms.cfg.ServerID, LastContactMs: answer.ContactMs,
-				LastTerm: answer.LastTerm, LastIndex: min(answer.LastLog, answer.Applied), Version: member.Version,
+			found[i] = ServerHealth{
+				ID: id, Voter: s.Suffrage == raft.Voter, Alive: alive || id == ms.cfg.ServerID,
+				LastContactMs: answer.ContactMs, LastTerm: answer.LastTerm, LastIndex: min(answer.LastLog, answer.Applied),
 			}
 		})
 	}
@@ -78,9 +105,7 @@ func (ms *Membership) survey(ctx context.Context, own statsAnswer) []admin.Serve
 
 // rate rates the servers that were found, by the position of the leader. A server is stable
 // since the rating that changed its health, counted from the former result.
-func rate(servers []admin.ServerHealth, former admin.Health, leader statsAnswer, maxContact time.Duration, now time.Time) admin.Health {
-	h := admin.Health{Healthy: true, Servers: servers}
-	voters, healthy := 0, 0
+func rate(servers, former Health, leader statsAnswer, maxContact time.Duration, now time.Time) Health {
 	for i := range servers {
 		s := &servers[i]
 		if !s.Alive {
@@ -88,19 +113,11 @@ func rate(servers []admin.ServerHealth, former admin.Health, leader statsAnswer,
 		}
 		s.Healthy = s.LastContactMs >= 0 && s.LastContactMs <= maxContact.Milliseconds() &&
 			s.LastTerm == leader.LastTerm && leader.LastTerm > 0 && s.LastIndex+maxTrailing >= leader.LastLog
-		s.StableSince.Time = now
+		s.StableSince = now
 		if was, known := former.Server(s.ID); known && was.Healthy == s.Healthy {
 			s.StableSince = was.StableSince
 		}
-		h.Healthy = h.Healthy && s.Healthy
-		if s.Voter {
-			voters++
-			if s.Healthy {
-				healthy++
-			}
-		}
 	}
-	h.FailureTolerance = max(healthy-voters/2-1, 0)
-	slices.SortFunc(servers, func(a, b admin.ServerHealth) int { return cmp.Compare(a.ID, b.ID) })
-	return h
+	slices.SortFunc(servers, func(a, b ServerHealth) int { return cmp.Compare(a.ID, b.ID) })
+	return servers
 }

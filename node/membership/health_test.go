@@ -5,49 +5,43 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/commons-cluster/commons/node/admin"
 )
 
 // TestRate rates three servers, of which the last one is as the row says.
 func TestRate(t *testing.T) {
 	const maxContact = time.Second
 	leader := statsAnswer{LastTerm: 7, LastLog: 1000}
-	well := admin.ServerHealth{ID: "c", Voter: true, Alive: true, LastContactMs: 1000, LastTerm: 7, LastIndex: 1000 - maxTrailing}
+	well := ServerHealth{ID: "c", Voter: true, Alive: true, LastContactMs: 1000, LastTerm: 7, LastIndex: 1000 - maxTrailing}
 	start := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		is       func(s *admin.ServerHealth)
-		leader   statsAnswer
-		healthy  bool
-		tolerate int
+		is      func(s *ServerHealth)
+		leader  statsAnswer
+		healthy bool
 	}{
-		"at every limit":       {func(*admin.ServerHealth) {}, leader, true, 1},
-		"without a vote":       {func(s *admin.ServerHealth) { s.Voter = false }, leader, true, 0},
-		"not in gossip":        {func(s *admin.ServerHealth) { s.Alive = false }, leader, false, 0},
-		"no answer":            {func(s *admin.ServerHealth) { s.LastContactMs = -1 }, leader, false, 0},
-		"no contact for long":  {func(s *admin.ServerHealth) { s.LastContactMs++ }, leader, false, 0},
-		"an older term":        {func(s *admin.ServerHealth) { s.LastTerm-- }, leader, false, 0},
-		"a newer term":         {func(s *admin.ServerHealth) { s.LastTerm++ }, leader, false, 0},
-		"too far behind":       {func(s *admin.ServerHealth) { s.LastIndex-- }, leader, false, 0},
-		"nothing is known yet": {func(s *admin.ServerHealth) { s.LastTerm = 0 }, statsAnswer{}, false, 0},
+		"at every limit":       {func(*ServerHealth) {}, leader, true},
+		"without a vote":       {func(s *ServerHealth) { s.Voter = false }, leader, true},
+		"not in gossip":        {func(s *ServerHealth) { s.Alive = false }, leader, false},
+		"no answer":            {func(s *ServerHealth) { s.LastContactMs = -1 }, leader, false},
+		"no contact for long":  {func(s *ServerHealth) { s.LastContactMs++ }, leader, false},
+		"an older term":        {func(s *ServerHealth) { s.LastTerm-- }, leader, false},
+		"a newer term":         {func(s *ServerHealth) { s.LastTerm++ }, leader, false},
+		"too far behind":       {func(s *ServerHealth) { s.LastIndex-- }, leader, false},
+		"nothing is known yet": {func(s *ServerHealth) { s.LastTerm = 0 }, statsAnswer{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := func() []admin.ServerHealth {
+			found := func() Health {
 				a, b, c := well, well, well
 				a.ID, b.ID = "a", "b"
 				tt.is(&c)
-				return []admin.ServerHealth{c, a, b}
+				return Health{c, a, b}
 			}
-			first := rate(found(), admin.Health{}, tt.leader, maxContact, start)
+			first := rate(found(), nil, tt.leader, maxContact, start)
 			c, _ := first.Server("c")
-			if c.Healthy != tt.healthy || first.FailureTolerance != tt.tolerate {
-				t.Errorf("healthy %v, tolerates %d; want %v, %d", c.Healthy, first.FailureTolerance, tt.healthy, tt.tolerate)
+			if c.Healthy != tt.healthy {
+				t.Errorf("healthy %v, want %v", c.Healthy, tt.healthy)
 			}
 			if c.Alive != (name != "not in gossip") || !c.Alive && c.LastContactMs != -1 {
 				t.Errorf("alive %v, contact %d", c.Alive, c.LastContactMs)
-			}
-			if all := tt.healthy && tt.leader == leader; first.Healthy != all {
-				t.Errorf("all healthy %v, want %v", first.Healthy, all)
 			}
 			// The same result changes no time; another one does.
 			if diff := cmp.Diff(first, rate(found(), first, tt.leader, maxContact, start.Add(time.Minute))); diff != "" {

@@ -14,7 +14,6 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
@@ -67,7 +66,7 @@ type Membership struct {
 	// changing has a value while a change of Raft's configuration is decided and carried out.
 	// It is not a sync.Mutex, see logstore.Store.
 	changing chan struct{}
-	health   atomic.Pointer[admin.Health]      // of the servers, nil unless this node leads; not changed once stored
+	health   atomic.Pointer[Health]            // of the servers, nil unless this node leads; not changed once stored
 	rejected atomic.Pointer[map[string]string] // why this leader does not take nodes in, by id; not changed once stored
 	waiting  atomic.Pointer[string]            // why this node is not part of a cluster yet
 	outside  atomic.Bool                       // the cluster is led without this server

@@ -13,7 +13,6 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
@@ -85,7 +84,7 @@ type situation struct {
 	members []cluster.Member
 	servers []raft.Server
 	index   uint64 // of the configuration that has these servers
-	health  admin.Health
+	health  Health
 	alive   map[string]cluster.Member // members by id
 }
 
@@ -292,13 +291,13 @@ func (p *planner) dead(ctx context.Context, sit *situation) string {
 func (p *planner) succession(sit *situation) (next change) {
 	health, known := sit.health.Server(p.self)
 	own := sit.alive[p.self]
-	unfit := known && !health.Healthy && sit.now.Sub(health.StableSince.Time) >= p.stableFor || own.NonVoter || own.DiskLow
+	unfit := known && !health.Healthy && sit.now.Sub(health.StableSince) >= p.stableFor || own.NonVoter || own.DiskLow
 	slow := p.slowForLong(sit)
 	if !unfit && !slow {
 		return next
 	}
-	best, bestSlow := admin.ServerHealth{}, true
-	for _, s := range sit.health.Servers {
+	best, bestSlow := ServerHealth{}, true
+	for _, s := range sit.health {
 		m := sit.alive[s.ID]
 		if !s.Voter || s.ID == p.self || !s.Stable(sit.now, p.stableFor) || m.NonVoter || m.DiskLow || m.Leaving || m.Slow && !unfit {
 			continue
@@ -325,7 +324,7 @@ func (p *planner) slowForLong(sit *situation) bool {
 		p.slow = sit.now
 	}
 	patience := cmp.Or(p.pause, slowPatience)
-	if slices.ContainsFunc(sit.health.Servers, func(s admin.ServerHealth) bool { return s.Voter && s.ID != p.self && sit.alive[s.ID].Slow }) {
+	if slices.ContainsFunc(sit.health, func(s ServerHealth) bool { return s.Voter && s.ID != p.self && sit.alive[s.ID].Slow }) {
 		patience = slowPause
 	}
 	return !p.slow.IsZero() && sit.now.Sub(p.slow) >= patience

@@ -15,7 +15,6 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/node/admin"
 )
 
 // probes answers a planner's questions from sets.
@@ -76,18 +75,16 @@ func alive(list string) []cluster.Member {
 
 // healthOfAll returns the health of a configuration: who is alive and does not lag is
 // healthy, since the given time.
-func healthOfAll(config []raft.Server, members []cluster.Member, lagging string, since time.Time) admin.Health {
-	h := admin.Health{Healthy: true}
+func healthOfAll(config []raft.Server, members []cluster.Member, lagging string, since time.Time) (h Health) {
 	for i, s := range config {
 		id := string(s.ID)
 		alive := slices.ContainsFunc(members, func(m cluster.Member) bool { return m.ServerID == id })
 		healthy := alive && !slices.Contains(strings.Fields(lagging), id)
-		h.Healthy = h.Healthy && healthy
-		h.Servers = append(h.Servers, admin.ServerHealth{
-			ID: id, Voter: s.Suffrage == raft.Voter, Alive: alive, Healthy: healthy, StableSince: admin.Instant{Time: since}, LastIndex: uint64(100 - i),
+		h = append(h, ServerHealth{
+			ID: id, Voter: s.Suffrage == raft.Voter, Alive: alive, Healthy: healthy, StableSince: since, LastIndex: uint64(100 - i),
 		})
 	}
-	slices.SortFunc(h.Servers, func(a, b admin.ServerHealth) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(h, func(a, b ServerHealth) int { return strings.Compare(a.ID, b.ID) })
 	return h
 }
 

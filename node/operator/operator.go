@@ -101,7 +101,6 @@ func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathSaved, serve(o, o.recordBackup))
 	mux.HandleFunc("POST "+admin.PathDebug, serve(o, o.debug))
 	mux.HandleFunc("POST "+admin.PathLogLevel, serve(o, o.logLevel))
-	mux.HandleFunc("POST "+admin.PathHealth, o.onLeader(serve(o, o.healthReport)))
 	mux.HandleFunc("POST "+admin.PathLeave, serve(o, o.leave))
 	mux.HandleFunc("POST "+admin.PathTransfer, o.onLeader(serve(o, o.transferLeadership)))
 	mux.HandleFunc("POST "+admin.PathResetKey, o.onLeader(serve(o, o.resetKey)))

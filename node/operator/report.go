@@ -3,7 +3,6 @@ package operator
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"runtime/metrics"
 	"slices"
 	"strings"
@@ -163,15 +162,6 @@ func (o *Operator) knownServers() []admin.Server {
 	}
 	slices.SortFunc(servers, func(a, b admin.Server) int { return strings.Compare(a.ID, b.ID) })
 	return servers
-}
-
-// healthReport returns the leader's view of the servers, with their reports.
-func (o *Operator) healthReport(ctx context.Context, _ struct{}) (admin.HealthReport, error) {
-	h, leading := o.cfg.Members.Health()
-	if !leading {
-		return admin.HealthReport{}, rejectf(http.StatusServiceUnavailable, "%s does not lead yet; repeat", o.cfg.ServerID)
-	}
-	return admin.HealthReport{Health: h, Reports: o.ClusterReport(ctx).Servers}, nil
 }
 
 const (

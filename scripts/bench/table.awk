@@ -71,7 +71,6 @@ END {
     ratio("writes of " by ", p99 of etcd's", of "/new p99-ms", of "/etcd p99-ms")
   }
   ratio("64 clients through followers, of the leader's rate", "BenchmarkWrite/followers/64/new requests/s", "BenchmarkWrite/leader/64/new requests/s")
-  ratio("list of 50, of the same bytes from memory", "BenchmarkList/follower/64/new requests/s", "BenchmarkList/follower/64/static requests/s")
   ratio("home, of a list", "BenchmarkHome/follower/64/new requests/s", "BenchmarkList/follower/64/new requests/s")
   grows("two words, many entries of few", "BenchmarkSearch/follower/16/new p50-ms")
   grows("two words again, many entries of few", "BenchmarkSearchAgain/follower/16/new p50-ms")

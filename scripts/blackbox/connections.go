@@ -2,18 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/commons-cluster/commons/scripts/bench"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -24,30 +22,20 @@ const (
 	filesForRest = 1000 // that a process opens in addition to one for each waiter
 )
 
-// measured is the part of a `commons bench` report that is checked.
-type measured struct {
-	Requests, Errors  uint64
-	RequestsPerSecond float64
-	Held              int64
-	PeakRSSAnonMB     float64
-	LatencyMs         map[string]struct{ P50, P99 float64 }
-}
-
-// measure runs `commons bench`, which must see no error.
-func measure(c *harness.Cluster, mode string, args ...string) (m measured) {
-	code, out, errs := c.Run.Command(nil, append([]string{"bench", mode, "--json"}, args...)...)
-	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 0 {
-		harness.Failf("exit code %d, %s%s", code, out, errs)
+// measure measures, and must see no error.
+func measure(o bench.Options) *bench.Report {
+	o.Size = 1000
+	report, err := bench.Run(context.Background(), o)
+	harness.Must(err)
+	if report.Errors != 0 {
+		harness.Failf("report %+v", report)
 	}
-	if m.Requests == 0 || m.Errors != 0 {
-		harness.Failf("report %s", out)
-	}
-	return m
+	return report
 }
 
 // benchRuns measures for a moment, and fails if there is an error.
 func benchRuns(c *harness.Cluster) {
-	report := measure(c, "mixed", "--fill", "200", "--duration", "2s", "--url", strings.Join(c.URLs(), ","))
+	report := measure(bench.Options{Mode: bench.Mixed, URLs: c.URLs(), Connections: 16, Fill: 200, Duration: 2 * time.Second})
 	fmt.Printf("   %.0f mixed requests a second\n", report.RequestsPerSecond)
 }
 
@@ -58,8 +46,8 @@ func thousandsWait(c *harness.Cluster) {
 		return
 	}
 	node := c.Nodes[0]
-	report := measure(c, "wait", "--connections", strconv.Itoa(waiters), "--duration", "2s", "--url", node.URL, "--pid", strconv.Itoa(node.PID()))
-	wake := report.LatencyMs["wake"]
+	report := measure(bench.Options{Mode: bench.Wait, URLs: []string{node.URL}, Connections: waiters, Duration: 2 * time.Second, PID: node.PID()})
+	wake := report.Latency["wake"]
 	fmt.Printf("   %d calls held in %.0f MB, woken after %.1f ms (p50), %.1f ms (p99)\n", report.Held, report.PeakRSSAnonMB, wake.P50, wake.P99)
 	if report.Held < waiters*99/100 || report.PeakRSSAnonMB > waitersMB || wake.P50 == 0 {
 		harness.Failf("wanted %d calls held in %d MB, and some of them woken", waiters, waitersMB)
@@ -94,8 +82,8 @@ func slowClients(c *harness.Cluster) {
 		return
 	}
 	node := c.Nodes[0]
-	list := func() measured {
-		return measure(c, "list", "--connections", "16", "--duration", "5s", "--url", node.URL)
+	list := func() *bench.Report {
+		return measure(bench.Options{Mode: bench.List, URLs: []string{node.URL}, Connections: 16, Duration: 5 * time.Second})
 	}
 	alone := list()
 	ctx, cancel := context.WithTimeout(context.Background(), slowClosed+slowPatience)
@@ -109,7 +97,7 @@ func slowClients(c *harness.Cluster) {
 	wg.Wait()
 	harness.Must(errors.Join(failed...))
 	fmt.Printf("   %d slow connections, the last closed after %.1f s; lists took %.2f ms (p99), beside them %.2f ms\n",
-		slowConns, slices.Max(lasted).Seconds(), alone.LatencyMs["list"].P99, beside.LatencyMs["list"].P99)
+		slowConns, slices.Max(lasted).Seconds(), alone.Latency["list"].P99, beside.Latency["list"].P99)
 }
 
 // dribble sends a request byte by byte until the other side closes the connection,

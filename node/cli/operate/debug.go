@@ -74,11 +74,6 @@ func (c *debugCommand) collect(ctx context.Context, client *admin.Client, b *bun
 		return err
 	}
 	b.addJSON("cluster.json", report)
-	if health, err := admin.Call[admin.HealthReport](ctx, client, admin.PathHealth, nil); err != nil {
-		b.miss("health.json", err.Error())
-	} else {
-		b.addJSON("health.json", health.Health)
-	}
 	answers, errs := make([]admin.DebugAnswer, len(report.Servers)), make([]error, len(report.Servers))
 	var group sync.WaitGroup
 	for i, s := range report.Servers {

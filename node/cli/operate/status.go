@@ -34,7 +34,7 @@ func (c *statusCommand) Run(ctx context.Context, std terminal.Streams) error {
 		return err
 	}
 	seen := w.overview()
-	return errors.Join(terminal.Show(std.Out, c.JSON, seen, statusText(seen)), seen.lost())
+	return errors.Join(terminal.Show(std.Out, c.JSON, seen, statusText(seen)), cmp.Or(seen.lost(), unwell(seen.Servers)))
 }
 
 // watcher keeps the two newest reports of a cluster.
@@ -126,6 +126,20 @@ func (p *overview) lost() error {
 	}
 	return fmt.Errorf("no quorum: %s reaches %d of %d voters, itself included, and %d are needed; start the others, and do nothing else as long as they may come back: %s of the manual",
 		p.AskedNode, p.VotersAnswer, p.Voters, p.quorum(), quorumManual)
+}
+
+// unwell returns an error that names the servers with problems, or nil. Warnings do not count.
+func unwell(servers []admin.Server) error {
+	var ids []string
+	for _, s := range servers {
+		if s.Part != admin.Outside && (s.Report == nil || len(s.Report.Problems) > 0) {
+			ids = append(ids, s.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not well: %s; the problems of each are listed above, and in its report with --json", strings.Join(ids, ", "))
 }
 
 // rejectedEverywhere returns the reason why no server of the configuration accepts writes,
@@ -372,51 +386,3 @@ func (c *topCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 const minLook = 5 * time.Second
-
-type autopilotCommand struct {
-	Health autopilotHealthCommand `cmd:"" help:"Show how healthy the leader finds each server; fail unless all are healthy."`
-}
-
-type autopilotHealthCommand struct{ target }
-
-func (c *autopilotHealthCommand) Run(ctx context.Context, std terminal.Streams) error {
-	health, err := ask[admin.HealthReport](ctx, &c.target, admin.PathHealth, nil)
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf("voters that may be lost while a majority stays: %d\n\n%s\n\n%s",
-		health.FailureTolerance, healthText(&health.Health), conditionsText(health.Reports))
-	return errors.Join(terminal.Show(std.Out, c.JSON, health, text), unwell(&health))
-}
-
-// unwell returns an error that names the servers with problems, or nil. Slowness alone does
-// not count.
-func unwell(health *admin.HealthReport) error {
-	var ids []string
-	for _, s := range health.Reports {
-		if s.Part != admin.Outside && (s.Report == nil || len(s.Report.Problems) > 0) {
-			ids = append(ids, s.ID)
-		}
-	}
-	switch {
-	case len(ids) > 0:
-		return fmt.Errorf("not well: %s; the problems of each are listed above, and in its report with --json", strings.Join(ids, ", "))
-	case !health.Healthy:
-		return errors.New("not every server is healthy yet; see HEALTHY and STABLE SINCE above")
-	}
-	return nil
-}
-
-func healthText(health *admin.Health) string {
-	const names = "SERVER\tHEALTHY\tLEADER\tVOTER\tALIVE\tLAST CONTACT\tLAST TERM\tLAST INDEX\tSTABLE SINCE"
-	return terminal.Table(names, health.Servers, func(s *admin.ServerHealth) []any {
-		contact := "never"
-		if s.LastContactMs >= 0 {
-			contact = fmt.Sprintf("%d ms", s.LastContactMs)
-		}
-		return []any{
-			s.ID, terminal.YesNo(s.Healthy), terminal.YesNo(s.Leader), terminal.YesNo(s.Voter), terminal.YesNo(s.Alive), contact,
-			s.LastTerm, s.LastIndex, s.StableSince.UTC().Format(time.RFC3339),
-		}
-	})
-}

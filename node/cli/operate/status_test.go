@@ -129,24 +129,17 @@ func TestLostQuorum(t *testing.T) {
 	check.Err(t, err, nil, "page of the manual")
 }
 
-// TestHealthExitCode holds that the command fails for each server that is not well,
-// however healthy Raft finds it, and not for slowness.
-func TestHealthExitCode(t *testing.T) {
+// TestUnwell holds that status fails for each server that is not well, and not for slowness.
+func TestUnwell(t *testing.T) {
 	report := someCluster()
 	report.Servers[1].Report.Problems = nil
 	report.Servers[2].Report, report.Servers[4].Report = report.Servers[0].Report, report.Servers[0].Report
 	report.Servers[3].Report = nil // outside
-	health := admin.HealthReport{Health: admin.Health{Healthy: true}, Reports: report.Servers}
-	check.Err(t, unwell(&health), nil, "all is well")
-	health.Healthy = false
-	if err := unwell(&health); err == nil {
-		t.Error("not healthy, and it succeeds")
-	}
-	health.Healthy = true
+	check.Err(t, unwell(report.Servers), nil, "all is well")
 	report.Servers[1].Report.Problems = []string{"writes are rejected: disk_full"}
-	check.ErrText(t, unwell(&health), "not well: b-2;", "one rejects writes")
+	check.ErrText(t, unwell(report.Servers), "not well: b-2;", "one rejects writes")
 	report.Servers[4].Report = nil
-	check.ErrText(t, unwell(&health), "not well: b-2, e-5;", "another does not answer")
+	check.ErrText(t, unwell(report.Servers), "not well: b-2, e-5;", "another does not answer")
 }
 
 func TestMillisText(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/node/admin"
-	"github.com/commons-cluster/commons/node/bench"
 	"github.com/commons-cluster/commons/node/offline"
 )
 
@@ -63,8 +62,8 @@ func TestTimesInJSONAreMilliseconds(t *testing.T) {
 		}
 	}
 	for name, of := range map[string]reflect.Type{
-		"status": reflect.TypeFor[overview](), "health": reflect.TypeFor[admin.HealthReport](), "members": reflect.TypeFor[admin.ClusterReport](),
-		"list-peers": reflect.TypeFor[peer](), "digest": reflect.TypeFor[admin.Comparison](), "bench": reflect.TypeFor[bench.Report](),
+		"status": reflect.TypeFor[overview](), "members": reflect.TypeFor[admin.ClusterReport](),
+		"list-peers": reflect.TypeFor[peer](), "digest": reflect.TypeFor[admin.Comparison](),
 		"save": reflect.TypeFor[savedBackup](), "inspect": reflect.TypeFor[inspected](), "restore": reflect.TypeFor[offline.Founded](),
 		"check": reflect.TypeFor[tried](), "rotate": reflect.TypeFor[rotationNews](), "/status": reflect.TypeFor[op.Status](), admin.PathStatus: reflect.TypeFor[admin.Status](),
 	} {

@@ -3,13 +3,9 @@ package bench
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,8 +14,6 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/valyala/fasthttp"
-
-	"github.com/commons-cluster/commons/node/loop"
 )
 
 // The shape of the requests.
@@ -50,7 +44,7 @@ const toolRejected = "rejected by the tool"
 // worker is one connection and its measurements.
 type worker struct {
 	options Options
-	targets []*url.URL
+	targets []target
 	at      int // index of the target in use
 	run     string
 	number  int           // of the connection
@@ -71,7 +65,7 @@ type worker struct {
 	tags [2]string // of the newest answers, of Poll: a list, home
 }
 
-func newWorker(o Options, targets []*url.URL, run string, number int, left *atomic.Int64) *worker {
+func newWorker(o Options, targets []target, run string, number int, left *atomic.Int64) *worker {
 	return &worker{
 		options: o, targets: targets, at: number % len(targets), run: run, number: number, left: left,
 		texts:     newWriter(uint64(time.Now().UnixNano()) + uint64(number)),
@@ -88,7 +82,7 @@ func (w *worker) loop(ctx context.Context) {
 		due = time.Now().Add(period * time.Duration(w.number) / time.Duration(w.options.Connections))
 	}
 	for ctx.Err() == nil && (w.left == nil || w.left.Add(-1) >= 0) {
-		if period > 0 && !loop.Pause(ctx, time.Until(due)) {
+		if period > 0 && !pause(ctx, time.Until(due)) {
 			return
 		}
 		w.step(ctx, due)
@@ -104,11 +98,8 @@ func (w *worker) step(ctx context.Context, due time.Time) {
 	}
 	mode, success := w.next(), ""
 	name := string(mode)
-	if s := w.surface(); mode == Write {
-		success = publications[s].success
-		if s != HTTP {
-			name += " by " + string(s)
-		}
+	if mode == Write && w.options.MCP {
+		success = toolSuccess
 	}
 	w.prepare(mode)
 	late := time.Duration(0)
@@ -153,16 +144,12 @@ func (w *worker) connect(ctx context.Context) bool {
 // newClient returns a client of the target in use. net/http's costs about as much as
 // the servers measured here.
 func (w *worker) newClient(ctx context.Context) *fasthttp.HostClient {
-	target, port := w.targets[w.at], w.targets[w.at].Port()
-	if port == "" {
-		port = target.Scheme
-	}
 	buffer, timeout := readBuffer, exchangeTimeout
 	if w.options.Mode == Wait {
 		buffer, timeout = waitBuffer, waitTimeout
 	}
 	return &fasthttp.HostClient{
-		Addr: net.JoinHostPort(target.Hostname(), port), IsTLS: target.Scheme == "https", Name: "commons-bench",
+		Addr: w.targets[w.at].address, Name: "commons-bench",
 		Dial:     func(addr string) (net.Conn, error) { return dial(ctx, addr) },
 		MaxConns: 1, MaxIdemponentCallAttempts: 1, DisablePathNormalizing: true,
 		ReadBufferSize: buffer, ReadTimeout: timeout, WriteTimeout: exchangeTimeout,
@@ -229,7 +216,7 @@ func (w *worker) failed(ctx context.Context, err error) {
 	}
 	w.failures[errorKind(err)]++
 	w.at = (w.at + 1) % len(w.targets)
-	loop.Pause(ctx, reconnectAfter)
+	pause(ctx, reconnectAfter)
 }
 
 func (w *worker) hangUp() {
@@ -256,7 +243,7 @@ func (w *worker) next() Mode {
 // prepare makes the next request.
 func (w *worker) prepare(mode Mode) {
 	if mode == Write {
-		w.address(w.publish(w.surface()))
+		w.address(w.publish())
 		return
 	}
 	w.body = w.body[:0]
@@ -278,94 +265,41 @@ func (w *worker) prepare(mode Mode) {
 
 // address sets the URL of the next request: a path at the node in use.
 func (w *worker) address(path string) {
-	target := w.targets[w.at]
-	w.url = append(append(append(w.url[:0], target.Scheme...), "://"...), target.Host...)
-	w.url = append(append(w.url, target.Path...), path...)
+	w.url = append(append(w.url[:0], w.targets[w.at].url...), path...)
 }
 
 func (w *worker) channel() string {
 	return "bench-" + strconv.Itoa(w.texts.random.IntN(channels))
 }
 
-// Surface is an interface by which entries are published.
-type Surface string
-
-// The surfaces.
+// The parts of a call of the tool that publishes: before the arguments, and after them. The
+// answer to a published entry ends in toolSuccess; a rejection has no status.
 const (
-	HTTP Surface = "http" // POST /api/entries
-	A2A  Surface = "a2a"  // the message protocol by HTTP+JSON, whose errors have a status
-	MCP  Surface = "mcp"  // the tool interface
+	toolStart   = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"publish_message","arguments":`
+	toolEnd     = `}}`
+	toolSuccess = `"nameVerified":false}}}}`
 )
 
-// publication is the form of an entry on a surface: the path, and the parts of the body
-// before the text, between text and fields, and after them. A keyed publication begins with
-// keyedStart and a new key for each request. success is the end of the answer to a published
-// entry, if the status does not show it.
-type publication struct {
-	path                  string
-	start, middle, finish string
-	keyed                 bool
-	success               string
-}
-
-var publications = map[Surface]publication{
-	HTTP: {path: "/api/entries", start: `{"body":"`, middle: `",`, finish: `}`},
-	A2A: {
-		path: "/a2a/v1/message:send", keyed: true,
-		start: `","role":"ROLE_USER","parts":[{"text":"`, middle: `"},{"data":{`, finish: `}}]}}`,
-	},
-	MCP: {
-		path: "/mcp", start: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"publish_message","arguments":{"body":"`,
-		middle: `",`, finish: `}}}`, success: `"nameVerified":false}}}}`,
-	},
-}
-
-// keyedStart opens a message up to its key.
-const keyedStart = `{"message":{"messageId":"`
-
-// surfaceProblem returns the problems with the surfaces, or nil.
-func (o Options) surfaceProblem() error {
-	var problems []error
-	for i, s := range o.Surfaces {
-		if _, known := publications[s]; !known {
-			problems = append(problems, fmt.Errorf("--surface: %q is unknown; use http, a2a or mcp, or several with commas", s))
-		} else if slices.Contains(o.Surfaces[:i], s) {
-			problems = append(problems, fmt.Errorf("--surface: %s stands twice", s))
-		}
-	}
-	if o.Mode != Write && len(o.Surfaces) > 0 && !slices.Equal(o.Surfaces, []Surface{HTTP}) {
-		problems = append(problems, errors.New("--surface: only the mode write has others than http"))
-	}
-	return errors.Join(problems...)
-}
-
-// surface returns the surface of the next publication: each in turn.
-func (w *worker) surface() Surface {
-	if len(w.options.Surfaces) == 0 {
-		return HTTP
-	}
-	return w.options.Surfaces[(w.sent+w.number)%len(w.options.Surfaces)]
-}
-
 // publish makes the body of a publication and returns the path.
-func (w *worker) publish(s Surface) (path string) {
-	p := publications[s]
-	unique := mark(w.run, w.number, w.sent)
-	w.body = w.body[:0]
-	if p.keyed {
-		w.body = append(append(w.body, keyedStart...), unique...)
+func (w *worker) publish() (path string) {
+	w.body, path = w.body[:0], "/api/entries"
+	if w.options.MCP {
+		w.body, path = append(w.body, toolStart...), "/mcp"
 	}
-	w.text = w.texts.appendText(w.text[:0], unique, w.options.Size)
-	w.body = append(append(w.body, p.start...), w.text...) // letters, digits, spaces, '-' and '.', which need no escaping
-	w.body = append(append(w.body, p.middle...), `"agent":"bench-`...)
+	w.text = w.texts.appendText(w.text[:0], mark(w.run, w.number, w.sent), w.options.Size)
+	w.body = append(append(w.body, `{"body":"`...), w.text...) // letters, digits, spaces, '-' and '.', which need no escaping
+	w.body = append(w.body, `","agent":"bench-`...)
 	w.body = strconv.AppendInt(w.body, int64(w.number), 10)
 	w.body = append(append(w.body, `","channel":"`...), w.channel()...)
 	w.body = append(append(w.body, `","title":"`...), w.texts.word()...)
 	for range titleWords - 1 {
 		w.body = append(append(w.body, ' '), w.texts.word()...)
 	}
-	w.body = append(append(w.body, `","tags":["bench"]`...), p.finish...)
-	return p.path
+	w.body = append(w.body, `","tags":["bench"]}`...)
+	if w.options.MCP {
+		w.body = append(w.body, toolEnd...)
+	}
+	return path
 }
 
 // The vocabulary: words made of syllables, the lower ranks far more frequent
@@ -439,7 +373,7 @@ func (w *writer) word() string { return vocabulary[w.ranks.Uint64()] }
 // longer than size is kept whole.
 func (w *writer) appendText(dst []byte, mark string, size int) []byte {
 	text := corpus()
-	from := w.random.IntN(len(text) - MaxSize)
+	from := w.random.IntN(len(text) - maxSize)
 	for text[from] != ' ' {
 		from--
 	}

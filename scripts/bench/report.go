@@ -1,21 +1,15 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/commons-cluster/commons/node/loop"
 )
 
 // Report is the result of a measurement.
@@ -114,50 +108,6 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-func (r *Report) firstError() string {
-	kinds := maps.Clone(r.Failures)
-	for status, n := range r.Statuses {
-		if code, _ := strconv.Atoi(status); code >= firstErrorStatus {
-			kinds["status "+status] = n
-		}
-	}
-	if len(kinds) == 0 {
-		return "the time was too short"
-	}
-	kind := slices.MaxFunc(slices.Collect(maps.Keys(kinds)), func(a, b string) int { return cmp.Compare(kinds[a], kinds[b]) })
-	return fmt.Sprintf("%s, %d times", kind, kinds[kind])
-}
-
-// Text returns the report for people.
-func (r *Report) Text() string {
-	var w strings.Builder
-	fmt.Fprintf(&w, "%s: %.0f requests/s (%d requests in %.1f s over %d connections), %d errors\n",
-		r.Mode, r.RequestsPerSecond, r.Requests, r.DurationMillis/1000, r.Connections, r.Errors)
-	table := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "ms\tp50\tp90\tp99\tmax\trequests\t")
-	for _, name := range slices.Sorted(maps.Keys(r.Latency)) {
-		l := r.Latency[name]
-		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t\n", name, l.P50, l.P90, l.P99, l.Max, l.Requests)
-	}
-	_ = table.Flush() // a builder takes everything
-	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
-		fmt.Fprintf(&w, "status %s: %d\n", status, r.Statuses[status])
-	}
-	for _, kind := range slices.Sorted(maps.Keys(r.Failures)) {
-		fmt.Fprintf(&w, "%s: %d\n", kind, r.Failures[kind])
-	}
-	if r.Mode == Wait {
-		fmt.Fprintf(&w, "at least %d calls were held all the time\n", r.Held)
-	}
-	if r.PeakRSSAnonMB > 0 {
-		fmt.Fprintf(&w, "memory of the process: at most %.0f MB (RssAnon)\n", r.PeakRSSAnonMB)
-	}
-	if r.Statuses["429"] > 0 {
-		fmt.Fprintln(&w, "429 means that the rate limits are on; nodes started with --write-rate 0 have none")
-	}
-	return strings.TrimSuffix(w.String(), "\n")
-}
-
 const memoryInterval = 500 * time.Millisecond
 
 // anonymousMemory returns the anonymous resident memory of a process in MB: its own
@@ -178,7 +128,7 @@ func anonymousMemory(pid int) (float64, error) {
 
 // peakMemory returns the highest memory of a process until ctx ends; 0 without a process.
 func peakMemory(ctx context.Context, pid int) (most float64) {
-	for again := pid != 0; again; again = loop.Pause(ctx, memoryInterval) {
+	for again := pid != 0; again; again = pause(ctx, memoryInterval) {
 		if now, err := anonymousMemory(pid); err == nil {
 			most = max(most, now)
 		}

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
 )
@@ -98,9 +97,6 @@ func TestWaitWakes(t *testing.T) {
 	if report.Held < int64(o.Connections-wakers) || report.Held > int64(o.Connections) || report.PeakRSSAnonMB <= 0 {
 		t.Errorf("%d calls held, %f MB", report.Held, report.PeakRSSAnonMB)
 	}
-	if text := report.Text(); !strings.Contains(text, "calls were held") || !strings.Contains(text, "memory of the process") {
-		t.Error(text)
-	}
 }
 
 // TestWaitEndsWithoutAnswers holds that rejected writes are counted, and that calls
@@ -121,12 +117,4 @@ func TestWaitEndsWithoutAnswers(t *testing.T) {
 	if report.Statuses["429"] == 0 || report.Errors != report.Statuses["429"] || report.Latency[wakeName].Requests != 0 {
 		t.Errorf("report %+v", report)
 	}
-}
-
-func TestMemoryOfNobody(t *testing.T) {
-	o := options(Wait, "http://127.0.0.1:1")
-	o.PID = 1 << 30
-	check.ErrText(t, o.Validate(), "--pid: the memory of 1073741824 cannot be read", "validate")
-	o.PID, o.Duration = os.Getpid(), time.Second
-	check.Err(t, o.Validate(), nil, "validate")
 }

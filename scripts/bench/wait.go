@@ -5,13 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/commons-cluster/commons/node/loop"
 )
 
 // Sizes and times of Wait.
@@ -45,7 +42,7 @@ type waiting struct {
 	fewest  int64        // lowest value of held so far
 }
 
-func (o Options) wait(ctx context.Context, targets []*url.URL, run string) (*Report, error) {
+func (o Options) wait(ctx context.Context, targets []target, run string) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := &waiting{}
@@ -86,7 +83,7 @@ func (w *waiting) opened(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for w.held.Load() < int64(len(w.callers)) {
-		if !loop.Pause(ctx, lookAtHeld) {
+		if !pause(ctx, lookAtHeld) {
 			return ctx.Err()
 		}
 	}
@@ -95,7 +92,7 @@ func (w *waiting) opened(ctx context.Context) error {
 }
 
 func (w *waiting) watch(ctx context.Context) {
-	for loop.Pause(ctx, lookAtHeld) {
+	for pause(ctx, lookAtHeld) {
 		if held := w.held.Load(); ctx.Err() == nil {
 			w.fewest = min(w.fewest, held)
 		}
@@ -147,7 +144,7 @@ func (w *waiting) wake(ctx context.Context, by *worker) {
 	for ctx.Err() == nil {
 		c := w.callers[by.texts.random.IntN(len(w.callers))]
 		if !c.held.CompareAndSwap(true, false) {
-			loop.Pause(ctx, lookForHeld)
+			pause(ctx, lookForHeld)
 			continue
 		}
 		if !by.connect(ctx) {

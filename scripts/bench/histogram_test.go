@@ -49,7 +49,7 @@ func TestEveryLatencyCounts(t *testing.T) {
 
 func TestTextsHaveTheirSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(MinSize, MaxSize).Draw(t, "size")
+		size := rapid.IntRange(minSize, maxSize).Draw(t, "size")
 		w := newWriter(rapid.Uint64().Draw(t, "seed"))
 		text := string(w.appendText([]byte("kept"), mark("bench-abc", 7, 8), size))
 		if len(text) != size+len("kept") || !strings.HasPrefix(text, "keptbench-abc-7-8 ") {

@@ -1,33 +1,11 @@
 package admin
 
 import (
-	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 )
-
-// TestInstantIsANumber: it comes back from JSON as it was, to the millisecond.
-func TestInstantIsANumber(t *testing.T) {
-	const millis = 1_767_225_600_123
-	text := must.Get(json.Marshal(ServerHealth{StableSince: Instant{time.UnixMilli(millis)}}))(t)
-	var raw struct{ StableSince int64 }
-	if err := json.Unmarshal(text, &raw); err != nil || raw.StableSince != millis {
-		t.Errorf("%s has %d, %v", text, raw.StableSince, err)
-	}
-	var back ServerHealth
-	if err := json.Unmarshal(text, &back); err != nil || back.StableSince.UnixMilli() != millis {
-		t.Errorf("%s becomes %v, %v", text, back.StableSince, err)
-	}
-	for _, bad := range []string{`"2026-01-01T00:00:00Z"`, `1.5`, `{}`} {
-		if err := json.Unmarshal([]byte(`{"stableSince":`+bad+`}`), &back); err == nil {
-			t.Errorf("%s passes for an instant", bad)
-		}
-	}
-}
 
 func TestBytesText(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 200 << 20: "200 MiB", 3 << 40: "3.0 TiB"} {
