@@ -30,7 +30,7 @@ func hook(b *apitest.Backend) {
 	key := sha256.Sum256([]byte(hookKey))
 	b.Apply(&command.Register{
 		Agent: "Ada", AgentKey: "ada", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Answers.",
-		NotifyURL: "https://example.org/hook", NotifyVerified: true, NewKey: key[:],
+		NotifyURL: "https://example.org/hook", NotifyVerified: true, NewKey: key[:], NewRecovery: key[:],
 	})
 }
 
@@ -38,7 +38,7 @@ func hook(b *apitest.Backend) {
 func keyed(b *apitest.Backend, names ...string) {
 	key := sha256.Sum256([]byte(hookKey))
 	for _, name := range names {
-		b.Apply(&command.Register{Agent: name, AgentKey: name, Given: command.FieldNote, Note: "Later.", NewKey: key[:]})
+		b.Apply(&command.Register{Agent: name, AgentKey: name, Given: command.FieldNote, Note: "Later.", NewKey: key[:], NewRecovery: key[:]})
 	}
 }
 
@@ -260,7 +260,7 @@ func TestReceiverIsTakenBackMeanwhile(t *testing.T) {
 		set := func(url string) {
 			s.Backend.Apply(&command.Register{
 				Agent: "ada", AgentKey: "ada", Given: command.FieldNotifyURL, NotifyURL: url, NotifyVerified: url != "",
-				NewKey: key[:], Proof: command.Proof{Key: key[:]},
+				NewKey: key[:], NewRecovery: key[:], Proof: command.Proof{Key: key[:]},
 			})
 		}
 		again := 0

@@ -287,7 +287,6 @@ func TestEveryFieldErrorHasAnExample(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := board(t, unboundedDryRuns, unboundedRejections)
-			s.Backend.Apply(&command.SetSettings{WriteRate: new(int64)}) // recovery codes, too
 			surfaces := surfacesOf(t, s)
 			rejections, turn := 0, 0
 			try := func(fields map[string]any) {

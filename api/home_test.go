@@ -63,7 +63,7 @@ func TestHomeGolden(t *testing.T) {
 	})
 	converse(t, s)
 	key := sha256.Sum256([]byte(hookKey))
-	s.Backend.Apply(&command.ResetKey{AgentKey: "ada", NewKey: key[:]})
+	s.Backend.Apply(&command.ResetKey{AgentKey: "ada", NewKey: key[:], NewRecovery: key[:]})
 	for _, action := range []map[string]any{
 		{"agent": "Ada", "title": "Weigh the fish", "body": "All of the market.", "review": true, "edit_key": hookKey},
 		{"agent": "eve", "action": "claim", "next": map[string]any{"q": "fish"}},

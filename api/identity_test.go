@@ -506,7 +506,7 @@ func TestNewKeyNamesItsOwner(t *testing.T) {
 	key, hash := op.NewEditKey()
 	b.OnReadIndex = func() {
 		b.OnReadIndex = nil
-		b.Apply(&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "Here.", NewKey: hash})
+		b.Apply(&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "Here.", NewKey: hash, NewRecovery: hash})
 	}
 	s.Post("/api/entries", `{"body":"It is me."}`, "Authorization", "Bearer "+key).Has(t, `"agent":"ada"`)
 	b.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader"}

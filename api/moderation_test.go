@@ -432,7 +432,7 @@ func TestHideLongNames(t *testing.T) {
 	names := make([]string, command.MaxHidden)
 	for i := range names {
 		names[i] = fmt.Sprint(strings.Repeat("語", command.MaxName-3), 100+i)
-		s.Backend.Apply(&command.Register{Agent: names[i], AgentKey: names[i], Given: command.FieldNote, Note: "Pills", NewKey: bytes.Repeat([]byte{1}, 32)})
+		s.Backend.Apply(&command.Register{Agent: names[i], AgentKey: names[i], Given: command.FieldNote, Note: "Pills", NewKey: bytes.Repeat([]byte{1}, 32), NewRecovery: bytes.Repeat([]byte{1}, 32)})
 	}
 	if got := mod(t, s, "hide", map[string]any{"profiles": names, "reason": "spam"}); got.Matched != len(names) || got.Changed != len(names) {
 		t.Errorf("the answer counts %d of %d as changed, want %d", got.Changed, got.Matched, len(names))

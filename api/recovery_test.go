@@ -5,73 +5,88 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
-	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// newestCode returns the newest recovery code of a name, as its receiver gets it.
-func newestCode(t *testing.T, s *apitest.Server, agent string) string {
+// postAgent posts a profile that must be accepted, and returns the answer.
+func postAgent(t *testing.T, s *apitest.Server, body string, header ...string) (answer client.Registered) {
 	t.Helper()
-	v := s.Backend.View()
-	defer v.Release()
-	codes, err := v.RecoveryCodes(agent)
-	if err != nil || len(codes) == 0 {
-		t.Fatalf("%v, %v", codes, err)
-	}
-	c := codes[len(codes)-1]
-	return s.Backend.RecoveryCode(agent, c.Number, c.At)
+	s.Post("/api/agents", body, header...).Must(t, http.StatusCreated).Decode(t, &answer)
+	return answer
 }
 
-// recoverable sets ada's recover_by.
-func recoverable(t *testing.T) *apitest.Server {
-	t.Helper()
-	s := start(t)
-	hook(s.Backend)
-	s.Post("/api/agents", `{"id":"ada","recover_by":"receiver"}`, bearer...).Must(t, http.StatusCreated)
-	return s
+// TestFirstKeys: the first registration returns both keys, also one by id and note, and so does its
+// repetition. No later call but a recovery returns a recovery key.
+func TestFirstKeys(t *testing.T) {
+	for name, body := range map[string]string{
+		"description": `{"id":"ada","description":"Loses keys.","request_id":"ada-registers-1"}`,
+		"note":        `{"id":"ada","note":"Mine.","request_id":"ada-registers-1"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			first, again := postAgent(t, s, body), postAgent(t, s, body)
+			if first.EditKey == "" || !strings.HasPrefix(first.RecoveryKey, "crk_") || again.EditKey == first.EditKey || again.RecoveryKey == first.RecoveryKey || again.RecoveryKey == "" {
+				t.Errorf("%+v, and %+v", first, again)
+			}
+			s.Post("/api/agents", `{"id":"ada","recovery_key":"`+first.RecoveryKey+`"}`).Rejected(t, http.StatusForbidden, "wrong_recovery_key", "recovery_key")
+			key := again.EditKey
+			for _, change := range []string{`"note":"Another."`, `"protected":true`, `"rotate_key":true`, `"delete":true`} {
+				answer := postAgent(t, s, `{"id":"ada",`+change+`,"edit_key":"`+key+`"}`)
+				if answer.RecoveryKey != "" {
+					t.Errorf("%s returned a recovery key", change)
+				}
+				if answer.EditKey != "" {
+					key = answer.EditKey
+				}
+			}
+			if got := postAgent(t, s, `{"id":"ada","recovery_key":"`+again.RecoveryKey+`"}`); got.EditKey == "" || got.RecoveryKey == "" {
+				t.Errorf("recovered: %+v", got)
+			}
+		})
+	}
 }
 
 func TestRecoverKey(t *testing.T) {
-	s := recoverable(t)
-	s.Backend.Apply(&command.SetSettings{WriteRate: new(int64)}) // a sender may ask at any time
-	var first string
-	for _, name := range []string{"ada", "nobody", "ADA"} {
-		answer := s.Post("/api/agents", `{"id":"`+name+`","recover":true}`).Must(t, http.StatusAccepted)
-		if first == "" {
-			first = string(answer.Body)
-		}
-		if diff := cmp.Diff(first, string(answer.Body)); diff != "" {
-			t.Errorf("%s (-first +this):\n%s", name, diff)
-		}
+	s := start(t)
+	first := postAgent(t, s, `{"id":"ada","description":"Loses keys."}`)
+	recovery := first.RecoveryKey
+	for name, body := range map[string]string{
+		"a guess":       `{"id":"ada","recovery_key":"crk_` + strings.Repeat("a", 52) + `"}`,
+		"no key":        `{"id":"ada","recovery_key":"x"}`,
+		"the edit_key":  `{"id":"ada","recovery_key":"` + first.EditKey + `"}`,
+		"an empty one":  `{"id":"ada","recovery_key":""}`,
+		"of a stranger": `{"id":"nobody","recovery_key":"` + recovery + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Post("/api/agents", body).Rejected(t, http.StatusForbidden, "wrong_recovery_key", "recovery_key")
+		})
 	}
-	code := newestCode(t, s, "ada")
-	s.Post("/api/agents", `{"id":"ada","recovery_code":"crc_`+strings.Repeat("a", 26)+`"}`).Rejected(t, http.StatusForbidden, "wrong_recovery_code", "recovery_code")
-	s.Post("/api/agents", `{"id":"nobody","recovery_code":"`+code+`"}`).Rejected(t, http.StatusForbidden, "wrong_recovery_code", "recovery_code")
-	s.Post("/api/agents?recovery_code="+code, `{"id":"ada"}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "edit_key")
-	s.Post("/api/agents", `{"id":"ada","recovery_code":"`+code+`","note":"x"}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "recovery_code")
-	s.Post("/api/entries", `{"body":"My code is `+code+`."}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "body")
-	s.Post("/api/agents", `{"id":"ada","recovery_code":"`+code+`","dry_run":true}`).Must(t, http.StatusOK)
+	s.Post("/api/agents?recovery_key="+recovery, `{"id":"ada"}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "edit_key")
+	s.Post("/api/agents", `{"id":"ada","recovery_key":"`+recovery+`","note":"x"}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "recovery_key")
+	s.Post("/api/agents", `{"id":"ada","recovery_key":7}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "recovery_key")
+	s.Post("/api/entries", `{"body":"My key is `+recovery+`."}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "body")
+	s.Post("/api/agents", `{"id":"ada","recovery_key":"`+recovery+`","dry_run":true}`).Must(t, http.StatusOK)
+	s.Post("/api/agents", `{"id":"ada","recovery_key":"crk_wrong","dry_run":true}`).Rejected(t, http.StatusForbidden, "wrong_recovery_key", "recovery_key")
 
-	redeem := `{"id":"ada","recovery_code":"` + code + `","request_id":"ada-recovers-1"}`
-	redeemed := func() string {
-		var answer client.Registered
-		s.Post("/api/agents", redeem).Must(t, http.StatusCreated).Decode(t, &answer)
-		return answer.EditKey
+	recover := `{"id":"ada","recovery_key":"` + recovery + `","request_id":"ada-recovers-1"}`
+	lost, second := postAgent(t, s, recover), postAgent(t, s, recover)
+	if lost.EditKey == second.EditKey || second.EditKey == "" || lost.RecoveryKey == second.RecoveryKey || second.RecoveryKey == "" {
+		t.Errorf("%+v, and %+v", lost, second)
 	}
-	key, again := redeemed(), redeemed()
-	if key == again || key == "" || again == "" {
-		t.Errorf("keys %q, %q", key, again)
+	for _, key := range []string{first.EditKey, lost.EditKey} {
+		s.Post("/api/agents", `{"id":"ada","note":"x","edit_key":"`+key+`"}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
 	}
-	s.Post("/api/agents", `{"id":"ada","note":"x"}`, bearer...).Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
-	s.Post("/api/agents", `{"id":"ada","note":"x","edit_key":"`+again+`"}`).Must(t, http.StatusCreated)
-	s.Post("/api/agents", redeem).Rejected(t, http.StatusForbidden, "wrong_recovery_code", "recovery_code")
+	postAgent(t, s, `{"id":"ada","note":"x","edit_key":"`+second.EditKey+`"}`)
+	s.Post("/api/agents", recover).Rejected(t, http.StatusForbidden, "wrong_recovery_key", "recovery_key")
+	if third := postAgent(t, s, `{"id":"ada","recovery_key":"`+second.RecoveryKey+`"}`, "Authorization", "Bearer "+first.EditKey); third.EditKey == "" {
+		t.Error("a former key in the header kept the recovery key from being used")
+	}
 }
 
 func TestDeleteProfile(t *testing.T) {
-	s := recoverable(t)
+	s := start(t)
+	hook(s.Backend)
 	s.Post("/api/agents", `{"id":"nobody","delete":true}`).Rejected(t, http.StatusNotFound, "not_found", "id")
 	s.Post("/api/agents", `{"id":"ada","delete":true}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
 	s.Post("/api/agents", `{"id":"ada","delete":true,"note":"x"}`, bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "delete")
@@ -86,17 +101,4 @@ func TestDeleteProfile(t *testing.T) {
 	}
 	s.Post("/api/agents", `{"id":"ada","description":"Somebody else."}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
 	s.Post("/api/agents", `{"id":"ada","description":"Back again."}`, bearer...).Must(t, http.StatusCreated)
-}
-
-// TestRecoveriesOfASender: the limit depends on the sender, not on the name.
-func TestRecoveriesOfASender(t *testing.T) {
-	s := recoverable(t)
-	s.Post("/api/agents", `{"id":"nobody","recover":true}`).Must(t, http.StatusAccepted)
-	for _, name := range []string{"ada", "nobody"} {
-		r := s.Post("/api/agents", `{"id":"`+name+`","recover":true}`)
-		r.Rejected(t, http.StatusTooManyRequests, "rate_limited", "recover")
-		if wait := r.Header.Get("Retry-After"); wait != "3600" {
-			t.Errorf("%s: Retry-After is %s", name, wait)
-		}
-	}
 }

@@ -468,10 +468,10 @@ var toolRules = []struct {
 	{"register_agent", args{"id": "ivy", "note": "Later.", "protected": true}, "name_in_use", "protected"},
 	{"register_agent", args{"id": "fay", "protected": "yes", "rotate_key": 1}, "validation_failed", "protected rotate_key"},
 	{"register_agent", args{"id": "fay", "rotate_key": true}, "wrong_edit_key", "edit_key"},
-	{"register_agent", args{"id": "fay", "recovery_code": "crc_wrong"}, "wrong_recovery_code", "recovery_code"},
-	{"register_agent", args{"id": "nobody", "recovery_code": "crc_wrong", "recover": true}, "validation_failed", "recovery_code"},
-	{"register_agent", args{"id": "fay", "recover": true, "note": "Later."}, "validation_failed", "recover"},
-	{"register_agent", args{"id": "fay", "recover": "yes", "delete": 1, "recover_by": "anybody"}, "validation_failed", "delete recover_by recover"},
+	{"register_agent", args{"id": "fay", "recovery_key": "crk_wrong"}, "wrong_recovery_key", "recovery_key"},
+	{"register_agent", args{"id": "nobody", "recovery_key": "crk_wrong"}, "wrong_recovery_key", "recovery_key"},
+	{"register_agent", args{"id": "fay", "recovery_key": "crk_wrong", "note": "Later."}, "validation_failed", "recovery_key"},
+	{"register_agent", args{"id": "fay", "recovery_key": 7, "delete": 1}, "validation_failed", "delete recovery_key"},
 	{"register_agent", args{"id": "fay", "delete": true}, "wrong_edit_key", "edit_key"},
 	{"register_agent", args{"id": "nobody", "delete": true}, "not_found", "id"},
 	{"test_delivery", args{"id": "ada"}, "wrong_edit_key", "edit_key"},
@@ -649,7 +649,6 @@ func TestRulesHoldForTools(t *testing.T) {
 		tools[rule.tool], codes[command.Code(rule.code)] = true, true
 	}
 	apitest.Equal(t, "the state", state(), before)
-	s.Backend.Apply(&command.SetSettings{WriteRate: new(int64)}) // recovery codes, too
 	for _, rule := range toolRules {
 		checkToolExample(t, b, rule.tool, rule.arguments)
 	}

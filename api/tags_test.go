@@ -47,7 +47,7 @@ func drawWrite(t *rapid.T) command.Payload {
 		author.Question = true
 		return &command.AskHuman{Author: author, Goal: "A goal", Action: "An action"}
 	case 5:
-		return &command.Register{Agent: name, AgentKey: name, Given: command.FieldNote, Note: rapid.SampledFrom([]string{"", "A note"}).Draw(t, "note"), NewKey: bytes.Repeat([]byte{1}, 32), Proof: command.Proof{Sender: "s", Address: true}}
+		return &command.Register{Agent: name, AgentKey: name, Given: command.FieldNote, Note: rapid.SampledFrom([]string{"", "A note"}).Draw(t, "note"), NewKey: bytes.Repeat([]byte{1}, 32), NewRecovery: bytes.Repeat([]byte{1}, 32), Proof: command.Proof{Sender: "s", Address: true}}
 	case 6:
 		return &command.Hide{Order: order, IDs: []string{state.EntryID(seq)}, Unhide: rapid.Bool().Draw(t, "unhide")}
 	case 7:
@@ -92,7 +92,7 @@ func TestTagsAreOfOneAnswer(t *testing.T) {
 	mention := publishHello
 	mention.Agent, mention.AgentKey, mention.Mentions = "eve", "eve", []string{"bob"}
 	for _, c := range []command.Payload{
-		&command.Register{Agent: "bob", AgentKey: "bob", Given: command.FieldNote, Note: "A note", NewKey: bob.Proof.Key, Proof: command.Proof{Sender: "s", Address: true}},
+		&command.Register{Agent: "bob", AgentKey: "bob", Given: command.FieldNote, Note: "A note", NewKey: bob.Proof.Key, NewRecovery: bob.Proof.Key, Proof: command.Proof{Sender: "s", Address: true}},
 		&command.PostJob{Author: command.Author{Agent: "ada", AgentKey: "ada"}, Title: "A job", Body: "Do it."},
 		&command.ClaimJob{JobAction: command.JobAction{Author: bob, Job: "j1"}, TTL: 60_000},
 		&mention,

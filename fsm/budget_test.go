@@ -140,7 +140,7 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 func TestBudgetOfASender(t *testing.T) {
 	r := newRig(t)
 	key := slices.Repeat([]byte{7}, command.KeyHashBytes)
-	r.run(&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldDescription, Description: "Somebody.", NewKey: key, Proof: command.Proof{Sender: "home"}})
+	r.run(&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldDescription, Description: "Somebody.", NewKey: key, NewRecovery: key, Proof: command.Proof{Sender: "home"}})
 	r.setSettings(0, 2500)
 	again := sent("bot", 1000)
 	again.Request = command.RequestKey{Scope: "ada", ID: "request-1"}

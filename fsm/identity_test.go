@@ -316,18 +316,20 @@ func TestProtectionIsNoWeapon(t *testing.T) {
 		before func(r *rig)
 		ok     bool
 	}{
-		"nobody else wrote":            {func(r *rig) { r.run(ada) }, true},
-		"by address":                   {func(r *rig) { r.run(ada, as("by address")) }, true},
-		"by key, from another sender":  {func(r *rig) { r.run(ada, as("by key")) }, true},
-		"without proof":                {func(r *rig) { r.run(ada, from("sender-7")) }, true},
-		"without proof, in a job":      {func(r *rig) { r.run(ada, job) }, true},
-		"before the registration":      {func(r *rig) { r.run(from("sender-7"), ada) }, false},
-		"a job before":                 {func(r *rig) { r.run(job, ada) }, false},
-		"the owner before":             {func(r *rig) { r.run(as("by a link"), from("sender-9"), ada) }, true},
-		"before others of the owner":   {func(r *rig) { r.run(from("sender-7"), as("by a link"), from("sender-9"), ada, from("sender-8")) }, false},
-		"before, nearly 30 days ago":   {func(r *rig) { r.run(from("sender-7"), ada); r.log.stamp += state.ProtectAfter - 2000 }, false},
-		"before, 30 days ago":          {func(r *rig) { r.run(from("sender-7"), ada); r.log.stamp += state.ProtectAfter }, true},
-		"by the address of a lost key": {func(r *rig) { r.run(ada, as("by address"), &command.ResetKey{AgentKey: "ada", NewKey: keyHash("k1")}) }, false},
+		"nobody else wrote":           {func(r *rig) { r.run(ada) }, true},
+		"by address":                  {func(r *rig) { r.run(ada, as("by address")) }, true},
+		"by key, from another sender": {func(r *rig) { r.run(ada, as("by key")) }, true},
+		"without proof":               {func(r *rig) { r.run(ada, from("sender-7")) }, true},
+		"without proof, in a job":     {func(r *rig) { r.run(ada, job) }, true},
+		"before the registration":     {func(r *rig) { r.run(from("sender-7"), ada) }, false},
+		"a job before":                {func(r *rig) { r.run(job, ada) }, false},
+		"the owner before":            {func(r *rig) { r.run(as("by a link"), from("sender-9"), ada) }, true},
+		"before others of the owner":  {func(r *rig) { r.run(from("sender-7"), as("by a link"), from("sender-9"), ada, from("sender-8")) }, false},
+		"before, nearly 30 days ago":  {func(r *rig) { r.run(from("sender-7"), ada); r.log.stamp += state.ProtectAfter - 2000 }, false},
+		"before, 30 days ago":         {func(r *rig) { r.run(from("sender-7"), ada); r.log.stamp += state.ProtectAfter }, true},
+		"by the address of a lost key": {func(r *rig) {
+			r.run(ada, as("by address"), &command.ResetKey{AgentKey: "ada", NewKey: keyHash("k1"), NewRecovery: keyHash("k1")})
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -418,7 +420,7 @@ func TestRotateKey(t *testing.T) {
 		{rotate("k1", "k5", "sender-5", "rotate-01"), rejected(command.ProblemWrongKey), "k4"}, // the key was seen
 		{rotate("k4", "k5", "sender-5", "rotate-01"), command.Result{Outcome: command.OutcomeDuplicate}, "k4"},
 		{rotate("k4", "k6", "sender-5", ""), issued, "k6"},
-		{&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k7")}, issued, "k7"},
+		{&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k7"), NewRecovery: keyHash("r7")}, command.Result{Outcome: command.OutcomeDone, KeyIssued: true, RecoveryIssued: true}, "k7"},
 		{rotate("k4", "k8", "sender-5", "rotate-01"), rejected(command.ProblemWrongKey), "k7"},
 	} {
 		check.Diff(t, r.run(step.c)[0], step.want, "step %d", i)

@@ -53,7 +53,6 @@ func newLogWriter(t *rapid.T, l *raftLog, m *Machine, applied func()) *logWriter
 	for _, name := range someAgents[:3] {
 		first = append(first, hooked(name, func(c *command.Register) {
 			c.NewKey, c.Proof = keyHash(name), pseudonyms(1, "home")
-			c.Given, c.RecoverBy = c.Given|command.FieldRecoverBy, true
 		}))
 	}
 	l.commands(first...)
@@ -107,7 +106,7 @@ var draws = map[command.Op]struct {
 	command.OpBeginDeliveries:  {6, (*logWriter).beginDeliveries},
 	command.OpSetFormat:        {1, (*logWriter).setFormat},
 	command.OpResetKey: {1, func(w *logWriter) command.Payload {
-		return &command.ResetKey{AgentKey: w.named(), NewKey: keyHash(w.named())}
+		return &command.ResetKey{AgentKey: w.named(), NewKey: keyHash(w.named()), NewRecovery: w.recoveryKey()}
 	}},
 	command.OpReseal: {1, (*logWriter).reseal},
 	command.OpRecordBackup: {1, func(w *logWriter) command.Payload {
@@ -157,8 +156,12 @@ var draws = map[command.Op]struct {
 	command.OpDestroyDisk:    {1, func(w *logWriter) command.Payload { return &command.DestroyDisk{Order: byOperator, Server: w.server()} }},
 	command.OpNextEpoch:      {3, (*logWriter).nextEpoch},
 	command.OpForgetSenders:  {3, (*logWriter).forgetSenders},
-	command.OpRecover:        {4, func(w *logWriter) command.Payload { return &command.Recover{AgentKey: w.named()} }},
-	command.OpRedeem:         {4, (*logWriter).redeem},
+	command.OpRecover: {4, func(w *logWriter) command.Payload {
+		return &command.Recover{
+			AgentKey: w.named(), Key: w.recoveryKey(), NewKey: keyHash(w.named()), NewRecovery: w.recoveryKey(),
+			RequestID: one(w, "", "request-1", "request-2"),
+		}
+	}},
 }
 
 // followers are commands that read the rows that a command has changed or deleted.
@@ -170,7 +173,7 @@ var followers = map[command.Op][]command.Op{
 	command.OpClaimJob:      {command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob},
 	command.OpFinishJob:     {command.OpAcceptJob, command.OpRejectJob, command.OpReopenJob},
 	command.OpAddUsage:      {command.OpAddUsage},
-	command.OpRecover:       {command.OpRedeem},
+	command.OpRecover:       {command.OpRecover},
 }
 
 // TestAllCommandsAreDrawn fails for a command of the table that logWriter does not draw.
@@ -415,7 +418,7 @@ func (w *logWriter) register() command.Payload {
 		name = fmt.Sprint("one-of-many-", w.below(2*command.MaxAddressNames)) // enough for an address that is no proof
 	}
 	c := &command.Register{
-		Agent: name, AgentKey: name, NewKey: keyHash(one(w, name, name, name, "another")), House: w.oneOf(20), Request: w.request(name), RotateKey: w.oneOf(8),
+		Agent: name, AgentKey: name, NewKey: keyHash(one(w, name, name, name, "another")), NewRecovery: w.recoveryKey(), House: w.oneOf(20), Request: w.request(name), RotateKey: w.oneOf(8),
 		Given: command.FieldDescription | command.FieldNote, Description: fmt.Sprint("Description ", w.below(5)), Note: one(w, "", "A note."),
 	}
 	if w.oneOf(3) {
@@ -432,27 +435,14 @@ func (w *logWriter) register() command.Payload {
 		c.Given |= command.FieldProtected
 		c.Protected = w.oneOf(2)
 	}
-	if w.oneOf(2) {
-		c.Given |= command.FieldRecoverBy
-		c.RecoverBy = !w.oneOf(4)
-	}
 	if w.oneOf(20) {
-		return &command.Register{Agent: name, AgentKey: name, NewKey: c.NewKey, Request: c.Request, Delete: true}
+		return &command.Register{Agent: name, AgentKey: name, NewKey: c.NewKey, NewRecovery: c.NewKey, Request: c.Request, Delete: true}
 	}
 	return c
 }
 
-// redeem draws a recovery code, often one that a name has.
-func (w *logWriter) redeem() command.Payload {
-	c := &command.Redeem{AgentKey: w.named(), Number: 1 + uint64(w.below(4)), NewKey: keyHash(w.named()), RequestID: one(w, "", "request-1", "request-2")}
-	newest := int64(0)
-	for _, name := range someAgents {
-		if codes := must.Get(w.v.RecoveryCodes(name))(w); len(codes) > 0 && codes[len(codes)-1].At > newest && !w.oneOf(5) {
-			c.AgentKey, c.Number, newest = name, one(w, codes...).Number, codes[len(codes)-1].At
-		}
-	}
-	return c
-}
+// recoveryKey draws one of the few recovery keys that names have.
+func (w *logWriter) recoveryKey() []byte { return keyHash(one(w, "recovery-1", "recovery-2")) }
 
 func (w *logWriter) postJob() command.Payload {
 	c := &command.PostJob{Author: w.by(), Title: "A job", Body: "The text of a job.", Tags: w.tags()}
@@ -537,10 +527,6 @@ func (w *logWriter) beginDeliveries() command.Payload {
 // delivery is usually the one that is being sent.
 func (w *logWriter) attempt() command.Attempt {
 	a := command.Attempt{AgentKey: w.named(), Delivery: 1, Number: 1}
-	if w.oneOf(4) {
-		a.AgentKey = outbox.AlertsOf(a.AgentKey)
-		return a
-	}
 	box, err := w.v.Outbox(a.AgentKey)
 	if err != nil || len(box.Newest) == 0 { // the name has no profile, or no delivery
 		return a

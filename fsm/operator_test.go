@@ -28,10 +28,10 @@ func TestResetKey(t *testing.T) {
 			}
 		}))[0]
 	}
-	if got := r.run(&command.ResetKey{AgentKey: "nobody", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownAgent}}) {
+	if got := r.run(&command.ResetKey{AgentKey: "nobody", NewKey: keyHash("k2"), NewRecovery: keyHash("k2")})[0]; !cmp.Equal(got, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownAgent}}) {
 		t.Errorf("nobody's key is reset: %+v", got)
 	}
-	if got := r.run(&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, command.Result{Outcome: command.OutcomeDone, KeyIssued: true}) {
+	if got := r.run(&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2"), NewRecovery: keyHash("k2")})[0]; !cmp.Equal(got, command.Result{Outcome: command.OutcomeDone, KeyIssued: true, RecoveryIssued: true}) {
 		t.Fatalf("reset: %+v", got)
 	}
 	expectProblem(t, change("k1", "", "With the old key."), command.ProblemWrongKey, "the old key still opens")
@@ -76,8 +76,9 @@ func TestReseal(t *testing.T) {
 func TestOperatorCommandsAreChecked(t *testing.T) {
 	hash := keyHash("k")
 	for name, body := range map[string]command.Payload{
-		"no agent":       &command.ResetKey{NewKey: hash},
-		"a short hash":   &command.ResetKey{AgentKey: "ada", NewKey: hash[1:]},
+		"no agent":       &command.ResetKey{NewKey: hash, NewRecovery: hash},
+		"a short hash":   &command.ResetKey{AgentKey: "ada", NewKey: hash[1:], NewRecovery: hash},
+		"no recovery":    &command.ResetKey{AgentKey: "ada", NewKey: hash},
 		"no former key":  &command.Reseal{SealedDataKey: []byte("x")},
 		"no sealed key":  &command.Reseal{Former: []byte("x")},
 		"a long new key": &command.Reseal{Former: []byte("x"), SealedDataKey: make([]byte, command.MaxSealedKeyBytes+1)},
@@ -87,7 +88,7 @@ func TestOperatorCommandsAreChecked(t *testing.T) {
 		}
 	}
 	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: boot1, Commands: []command.Command{
-		{Seq: 1, Payload: &command.ResetKey{AgentKey: "ada", NewKey: hash}}, {Seq: 2, Payload: &command.Reseal{Former: []byte("x"), SealedDataKey: []byte("y")}},
+		{Seq: 1, Payload: &command.ResetKey{AgentKey: "ada", NewKey: hash, NewRecovery: hash}}, {Seq: 2, Payload: &command.Reseal{Former: []byte("x"), SealedDataKey: []byte("y")}},
 	}}}}
 	data := must.Get(command.EncodeBatch(want))(t)
 	if got, err := command.DecodeBatch(data); err != nil || !cmp.Equal(got, want, cmpopts.IgnoreFields(command.Command{}, "Data")) {

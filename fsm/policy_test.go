@@ -164,7 +164,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 			r := newRig(t)
 			r.run(post("eve", bySender("s1")), post("eve", func(p *command.Publish) { p.Channel = "den" }),
 				&command.PostJob{Author: author("carol", "s9"), Title: "A job", Body: "Do it."},
-				&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "A note", NewKey: key})
+				&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "A note", NewKey: key, NewRecovery: key})
 			taken := func(p command.Payload) bool {
 				t.Helper()
 				j := r.checkPolicy(p, "192.0.2.1")
@@ -361,7 +361,7 @@ func TestRecordOfRules(t *testing.T) {
 func TestProvenOnly(t *testing.T) {
 	r := newRig(t)
 	on, key := true, keyHash("ada")
-	register := &command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "A note", NewKey: key}
+	register := &command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "A note", NewKey: key, NewRecovery: key}
 	r.run(&command.SetSettings{ProvenOnly: &on})
 	only := []command.Problem{command.ProblemProvenOnly}
 	if got := r.run(post("ada", nil))[0]; !slices.Equal(got.Problems, only) || !r.checkPolicy(post("ada", nil), "::1").ProvenOnly {
@@ -388,7 +388,7 @@ func TestHeldBack(t *testing.T) {
 	})
 	job := &command.PostJob{Author: command.Author{Agent: "eve", AgentKey: "eve"}, Title: "Sell pills", Body: "Sell them."}
 	hold(&job.Proof)
-	profile := &command.Register{Agent: "Eve", AgentKey: "eve", Given: command.FieldNote, Note: "pills", NewKey: keyHash("eve")}
+	profile := &command.Register{Agent: "Eve", AgentKey: "eve", Given: command.FieldNote, Note: "pills", NewKey: keyHash("eve"), NewRecovery: keyHash("eve")}
 	hold(&profile.Proof)
 	late := post("eve", func(p *command.Publish) {
 		relate(command.RelationReply, 1)(p)
@@ -566,7 +566,7 @@ func drawPolicyCommand(rt *rapid.T) command.Payload {
 	case 3:
 		return &command.Hide{Order: byOperator, IDs: []string{id}, Agents: []string{agent}, Unhide: rapid.Bool().Draw(rt, "unhide")}
 	case 4:
-		return &command.Register{Agent: agent, AgentKey: agent, Given: command.FieldNote, Note: "A note", NewKey: keyHash(agent), Proof: proof}
+		return &command.Register{Agent: agent, AgentKey: agent, Given: command.FieldNote, Note: "A note", NewKey: keyHash(agent), NewRecovery: keyHash(agent), Proof: proof}
 	case 6:
 		most := rapid.Uint64Range(0, 2).Draw(rt, "alike")
 		return &command.SetSettings{AlikeHourly: &most}

@@ -23,7 +23,7 @@ func keyHash(key string) []byte {
 func register(agent, newKey string, change func(*command.Register)) *command.Register {
 	c := &command.Register{
 		Agent: agent, AgentKey: strings.ToLower(agent), Given: command.FieldDescription, Description: "Reads and answers.",
-		NewKey: keyHash(newKey), Proof: command.Proof{Sender: "sender-1", Address: true},
+		NewKey: keyHash(newKey), NewRecovery: keyHash("recovery of " + newKey), Proof: command.Proof{Sender: "sender-1", Address: true},
 	}
 	if change != nil {
 		change(c)
@@ -60,7 +60,7 @@ func TestRegisterAndChange(t *testing.T) {
 		c.Capabilities, c.Endpoint = []string{"reading", "a \"b\""}, "https://example.org/a?b=<c>"
 		c.Note, c.NotifyURL, c.NotifyVerified = "Wake up.", "https://example.org/hook", true
 	}
-	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != command.OutcomeDone || !got.KeyIssued {
+	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != command.OutcomeDone || !got.KeyIssued || !got.RecoveryIssued {
 		t.Fatalf("registration: %+v", got)
 	}
 	want := `{"id":"Ada","description":"Reads and answers.","capabilities":["reading","a \"b\""],` +
@@ -207,8 +207,8 @@ func TestLostAnswer(t *testing.T) {
 			tt.between(r)
 			before, _ := r.profile("ada")
 			got := r.run(register("ada", "k2", tt.second))[0]
-			if got.Outcome != tt.outcome || got.KeyIssued != tt.reissued {
-				t.Errorf("%+v, want outcome %d, key %v", got, tt.outcome, tt.reissued)
+			if got.Outcome != tt.outcome || got.KeyIssued != tt.reissued || got.RecoveryIssued != tt.reissued {
+				t.Errorf("%+v, want outcome %d, keys %v", got, tt.outcome, tt.reissued)
 			}
 			if r.opens("ada", "k2") != tt.reissued || r.opens("ada", "k1") == tt.reissued {
 				t.Errorf("the old key opens: %v, the new one: %v", r.opens("ada", "k1"), r.opens("ada", "k2"))

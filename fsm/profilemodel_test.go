@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -196,8 +197,12 @@ func TestProfilesAgainstModel(t *testing.T) {
 			if _, _, after := repeatOn(rt, m, c); repeats && (!cmp.Equal(repeat, got) || after != before) || !repeats && got.Outcome == command.OutcomeUnchanged && after == before {
 				rt.Fatalf("%+v: the view says %+v, %t; apply %+v", c, repeat, repeats, got)
 			}
-			if outcome, issued := model.register(c, key, newKey, l.stamp); got.Outcome != outcome || got.KeyIssued != issued {
+			outcome, issued := model.register(c, key, newKey, l.stamp)
+			if got.Outcome != outcome || got.KeyIssued != issued {
 				rt.Fatalf("%+v: %+v, want outcome %d, key %v", c, got, outcome, issued)
+			}
+			if first := issued && strings.HasPrefix(model.profiles[agent].request, "false"); got.RecoveryIssued != first {
+				rt.Fatalf("%+v: %+v, want recovery key %v", c, got, first)
 			}
 		}
 		for at := uint64(0); at < l.last(); {

@@ -41,7 +41,7 @@ func TestChanges(t *testing.T) {
 	v.Release()
 	r.run(
 		&command.Lead{ServerID: "n1-a"}, &command.NoteChange{Action: command.ChangeAdd, Server: "n2-b", By: "n1-a", Reason: "it is alive and new"},
-		&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2")}, &command.ResetKey{AgentKey: "nobody", NewKey: keyHash("k2")},
+		&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2"), NewRecovery: keyHash("k2")}, &command.ResetKey{AgentKey: "nobody", NewKey: keyHash("k2")},
 		&command.ProtectName{AgentKey: "ada", Protected: true}, &command.ProtectName{AgentKey: "ada", Protected: true}, &command.ProtectName{AgentKey: "ada"},
 		&command.RotateSigningKey{Public: make([]byte, 32), Sealed: []byte("x")},
 		hide("e1"),

@@ -2,14 +2,15 @@ package fsm
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const (
@@ -18,14 +19,12 @@ const (
 	atThief = "https://thief.example.org/hook"
 )
 
-// asks is a request for a recovery code.
-func asks(agent, sender string) *command.Recover {
-	return &command.Recover{AgentKey: agent, Proof: command.Proof{Sender: sender}}
-}
-
-// redeems brings a recovery code.
-func redeems(agent string, number uint64, newKey, request string) *command.Redeem {
-	return &command.Redeem{AgentKey: agent, Number: number, NewKey: keyHash(newKey), RequestID: request, Proof: command.Proof{Sender: "redeemer"}}
+// recovers brings a recovery key. The next pair is named after newKey.
+func recovers(agent, recovery, newKey, request string) *command.Recover {
+	return &command.Recover{
+		AgentKey: agent, Key: keyHash(recovery), NewKey: keyHash(newKey), NewRecovery: keyHash("recovery of " + newKey),
+		RequestID: request, Proof: command.Proof{Sender: "owner", Address: true},
+	}
 }
 
 // changes is a change of a profile by a key.
@@ -36,10 +35,6 @@ func changes(agent, key string, change func(*command.Register)) *command.Registe
 	})
 }
 
-func recoverBy(on bool) func(*command.Register) {
-	return func(c *command.Register) { c.Given, c.RecoverBy = command.FieldRecoverBy, on }
-}
-
 func moves(url string) func(*command.Register) {
 	return func(c *command.Register) {
 		c.Given, c.NotifyURL, c.NotifyVerified = command.FieldNotifyURL, url, url != ""
@@ -48,124 +43,169 @@ func moves(url string) func(*command.Register) {
 
 func deletes(c *command.Register) { c.Delete = true }
 
-// alert is an event about a key, as its receiver gets it.
-type alert struct {
-	Kind    outbox.DeliveryKind
-	Number  uint64
-	To      string
-	Changed outbox.Change
+func protects(c *command.Register) { c.Given, c.Protected = command.FieldProtected, true }
+
+func rotates(newKey string) func(*command.Register) {
+	return func(c *command.Register) { c.RotateKey, c.NewKey = true, keyHash(newKey) }
 }
 
-// takeAlerts delivers the alerts of ada.
-func (r *rig) takeAlerts() (taken []alert) {
-	for {
-		due := slices.DeleteFunc(r.due(r.now()+1000), func(d outbox.Delivery) bool { return d.AgentKey != outbox.AlertsOf("ada") })
-		if len(due) == 0 {
-			return taken
-		}
-		d := r.attempt(due[0].AgentKey, command.AttemptDelivered, nil)
-		taken = append(taken, alert{d.Kind, d.Number, d.URL, d.Changed})
-	}
-}
+// The results of a recovery: the first one, and one whose answer was lost.
+var (
+	recovered      = command.Result{Outcome: command.OutcomeDone, KeyIssued: true, RecoveryIssued: true}
+	recoveredAgain = command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true, RecoveryIssued: true}
+)
 
-// only returns the number of the code in alerts that are one code.
-func onlyCode(t *testing.T, to string, alerts []alert) uint64 {
-	t.Helper()
-	if len(alerts) != 1 || alerts[0].Kind != outbox.DeliveryCode || alerts[0].To != to {
-		t.Fatalf("%+v, want a code for %s", alerts, to)
-	}
-	return alerts[0].Number
-}
-
-func TestRecovery(t *testing.T) {
-	r := newRig(t)
-	r.wantDone(hooked("ada", func(c *command.Register) { c.Given |= command.FieldRecoverBy; c.RecoverBy = true }))
-	r.wantDone(hooked("bob", nil))
-	done := command.Result{Outcome: command.OutcomeDone}
-	for _, agent := range []string{"ada", "bob", "nobody"} {
-		if got := r.run(asks(agent, "asks for "+agent))[0]; !cmp.Equal(got, done) {
-			t.Errorf("%s: %+v", agent, got)
+// receiver returns the receiver of a name.
+func (r *rig) receiver(agent string) (url string) {
+	v := r.View()
+	defer v.Release()
+	for _, candidate := range []string{atAda, atThief} {
+		if must.Get(v.Hooked(agent, candidate))(r.t) {
+			url = candidate
 		}
 	}
-	if got := r.due(r.now() + 1000); len(got) != 1 {
-		t.Errorf("due: %+v, want a code of ada alone", got)
-	}
-	r.wantProblem(asks("nobody", "asks for ada"), command.ProblemRecoveries)
-	first := onlyCode(t, atAda, r.takeAlerts())
-	r.later(hourly)
-	r.wantDone(asks("ada", "asks for ada"))
-	second := onlyCode(t, atAda, r.takeAlerts())
-	r.wantProblem(redeems("ada", first, "k2", ""), command.ProblemWrongCode) // too old
-	r.wantProblem(redeems("bob", second, "k2", ""), command.ProblemWrongCode)
-	r.wantDone(asks("ada", "another"))
-	third := onlyCode(t, atAda, r.takeAlerts())
-	r.wantDone(asks("ada", "one more"))
-	if got := r.takeAlerts(); len(got) > 0 {
-		t.Errorf("a fourth code within a day: %+v", got)
-	}
-
-	issued := command.Result{Outcome: command.OutcomeDone, KeyIssued: true}
-	if got := r.run(redeems("ada", second, "k2", "request-1"))[0]; !cmp.Equal(got, issued) || !r.opens("ada", "k2") || r.opens("ada", "key of ada") {
-		t.Errorf("redeemed: %+v", got)
-	}
-	if got, want := r.takeAlerts(), []alert{{outbox.DeliveryChange, third + 1, atAda, outbox.ChangedKey}}; !cmp.Equal(got, want) {
-		t.Errorf("alerts: %+v, want %+v", got, want)
-	}
-	again := command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true}
-	if got := r.run(redeems("ada", second, "k3", "request-1"))[0]; !cmp.Equal(got, again) || !r.opens("ada", "k3") || r.opens("ada", "k2") {
-		t.Errorf("the answer was lost: %+v", got)
-	}
-	r.wantProblem(redeems("ada", second, "k4", "request-2"), command.ProblemWrongCode)
-	r.wantProblem(redeems("ada", second, "k4", ""), command.ProblemWrongCode)
-	r.wantDone(changes("ada", "k3", saying("The key was used."))) // from now on it is not replaced
-	r.wantProblem(redeems("ada", second, "k4", "request-1"), command.ProblemWrongCode)
-	r.wantDone(redeems("ada", third, "k5", "")) // a newer code does not end it
+	return url
 }
 
-// TestThiefOfAKey: the receiver that stood before a thief's changes takes the name back.
-func TestThiefOfAKey(t *testing.T) {
-	for name, theft := range map[string][]func(*command.Register){
-		"another receiver":    {moves(atThief)},
-		"twice":               {moves(atThief), moves("https://other.example.org/hook")},
-		"no recovery":         {recoverBy(false), moves("")},
-		"deletes":             {deletes},
-		"rotates":             {func(c *command.Register) { c.RotateKey = true; c.NewKey = keyHash("key of ada") }},
-		"a receiver and back": {moves(atThief), moves(atAda), moves(atThief)},
+// TestWrongRecoveryKeys: only the current recovery key opens a name.
+func TestWrongRecoveryKeys(t *testing.T) {
+	own := "recovery of key of ada"
+	for name, c := range map[string]*command.Recover{
+		"a guess":          recovers("ada", "recovery of another", "k2", ""),
+		"the edit_key":     recovers("ada", "key of ada", "k2", ""),
+		"another's":        recovers("ada", "recovery of key of bob", "k2", ""),
+		"of another name":  recovers("bob", own, "k2", ""),
+		"of an unknown":    recovers("nobody", own, "k2", ""),
+		"with a request":   recovers("ada", "recovery of another", "k2", "request-1"),
+		"of a former pair": recovers("cyd", "recovery of key of cyd", "k2", ""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.wantDone(hooked("ada", func(c *command.Register) { c.Given |= command.FieldRecoverBy; c.RecoverBy = true }))
-			for _, change := range theft {
-				r.wantDone(changes("ada", "key of ada", change))
+			r.run(hooked("ada", nil), hooked("bob", nil), hooked("cyd", nil))
+			check.Diff(t, r.run(recovers("cyd", "recovery of key of cyd", "k1", "request-1"))[0], recovered, "the recovery of cyd")
+			r.wantProblem(c, command.ProblemWrongRecovery)
+			if !r.opens("ada", "key of ada") || !r.opens("bob", "key of bob") || !r.opens("cyd", "k1") {
+				t.Error("a key was replaced")
 			}
-			if told := r.takeAlerts(); len(told) == 0 || told[0].Kind != outbox.DeliveryChange || told[0].To != atAda {
-				t.Errorf("told: %+v", told)
-			}
-			r.later(71 * hourly)
-			r.wantDone(asks("ada", "owner"))
-			r.wantDone(redeems("ada", onlyCode(t, atAda, r.takeAlerts()), "k2", ""))
-			if r.opens("ada", "key of ada") || !r.opens("ada", "k2") {
-				t.Error("the thief's key still opens the name")
-			}
-			r.takeAlerts()
-			r.wantDone(asks("ada", "thief"))
-			onlyCode(t, atAda, r.takeAlerts()) // the receiver is the owner's again
+			check.Equal(t, r.receiver("ada"), atAda, "the receiver")
 		})
 	}
 }
 
-// TestAlertsDoNotWait: neither a receiver that is down nor the deliveries of a thief delay
-// an alert.
-func TestAlertsDoNotWait(t *testing.T) {
-	r := newRig(t)
-	r.wantDone(hooked("ada", func(c *command.Register) { c.Given |= command.FieldRecoverBy; c.RecoverBy = true }))
-	for range 2 * command.MaxHourlyDeliveries {
-		r.run(changes("ada", "key of ada", moves(atThief)), changes("ada", "key of ada", moves(atAda)))
-		r.run(&command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: keyHash("key of ada")}})
+// TestRecovery: the recovery key replaces the pair and removes the receiver, and its second use
+// with the same request_id replaces the pair again while the answer may be lost.
+func TestRecovery(t *testing.T) {
+	own := "recovery of key of ada"
+	for name, tt := range map[string]struct {
+		between func(*rig)
+		request string // of the second use
+		again   bool
+	}{
+		"a lost answer":              {func(*rig) {}, "request-1", true},
+		"the last moment":            {func(r *rig) { r.log.stamp += state.KeyGrace - 1000 }, "request-1", true},
+		"a moment too late":          {func(r *rig) { r.log.stamp += state.KeyGrace - 999 }, "request-1", false},
+		"another request_id":         {func(*rig) {}, "request-2", false},
+		"without a request_id":       {func(*rig) {}, "", false},
+		"after a change by the key":  {func(r *rig) { r.wantDone(changes("ada", "k2", saying("Mine."))) }, "request-1", false},
+		"after an entry by the key":  {func(r *rig) { r.publish(func(p *command.Publish) { p.Proof.Key = keyHash("k2") }) }, "request-1", false},
+		"after a rotation":           {func(r *rig) { r.wantDone(changes("ada", "k2", rotates("k9"))) }, "request-1", false},
+		"after a guess":              {func(r *rig) { r.run(recovers("ada", "wrong", "k9", "request-1")) }, "request-1", true},
+		"after an entry without key": {func(r *rig) { r.publish(nil) }, "request-1", true},
+		"after a purge":              {func(r *rig) { r.run(&command.Purge{Order: byOperator, Agents: []string{"ada"}}) }, "request-1", true},
+		"after a reset": {func(r *rig) {
+			r.run(&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k9"), NewRecovery: keyHash("r9")})
+		}, "request-1", false},
+		"after the next recovery key": {func(r *rig) { r.wantDone(recovers("ada", "recovery of k2", "k9", "")) }, "request-1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.wantDone(hooked("ada", nil))
+			before, _ := r.profile("ada")
+			check.Diff(t, r.run(recovers("ada", own, "k2", "request-1"))[0], recovered, "the first use")
+			if !r.opens("ada", "k2") || r.opens("ada", "key of ada") {
+				t.Error("the keys were not replaced")
+			}
+			check.Equal(t, r.receiver("ada"), "", "the receiver")
+			after, _ := r.profile("ada")
+			check.Equal(t, after, before, "the public profile")
+			tt.between(r)
+			got := r.run(recovers("ada", own, "k3", tt.request))[0]
+			if !tt.again {
+				check.Diff(t, got, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongRecovery}}, "the second use")
+				return
+			}
+			check.Diff(t, got, recoveredAgain, "the second use")
+			if !r.opens("ada", "k3") || r.opens("ada", "k2") {
+				t.Error("the lost key is still valid")
+			}
+			r.wantProblem(recovers("ada", "recovery of k2", "k4", ""), command.ProblemWrongRecovery) // the lost recovery key
+			r.wantDone(recovers("ada", "recovery of k3", "k4", ""))
+		})
 	}
-	r.takeAlerts()
-	r.wantDone(asks("ada", "owner"))
-	onlyCode(t, atAda, r.takeAlerts())
+}
+
+// TestStolenKey: whoever holds the edit_key alone cannot take the name for good.
+func TestStolenKey(t *testing.T) {
+	for name, theft := range map[string]command.Payload{
+		"another receiver": changes("ada", "key of ada", moves(atThief)),
+		"rotates":          changes("ada", "key of ada", rotates("stolen")),
+		"protects":         changes("ada", "key of ada", protects),
+		"deletes":          changes("ada", "key of ada", deletes),
+		"has it purged":    &command.Purge{Order: byOperator, Agents: []string{"ada"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.wantDone(hooked("ada", nil))
+			r.run(theft)
+			r.later(24 * hourly)
+			check.Diff(t, r.run(recovers("ada", "recovery of key of ada", "k2", ""))[0], recovered, "the recovery")
+			if r.opens("ada", "key of ada") || r.opens("ada", "stolen") || !r.opens("ada", "k2") {
+				t.Error("the thief's key still opens the name")
+			}
+			check.Equal(t, r.receiver("ada"), "", "the receiver")
+			r.wantDone(changes("ada", "k2", saying("Mine again.")))
+		})
+	}
+}
+
+// TestRecoveryEndsRegistration: a repeated registration or rotation does not replace the key of a
+// recovery.
+func TestRecoveryEndsRegistration(t *testing.T) {
+	r := newRig(t)
+	first := func(key string) *command.Register {
+		return register("ada", key, func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "register-1"} })
+	}
+	rotate := changes("ada", "k1", rotates("k2"))
+	rotate.Request = command.RequestKey{Scope: "ada", ID: "rotate-1"}
+	r.wantDone(first("k1"))
+	r.wantDone(rotate)
+	r.wantDone(recovers("ada", "recovery of k1", "k3", ""))
+	for _, c := range []command.Payload{first("k4"), rotate} {
+		if got := r.run(c)[0]; got.KeyIssued {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+	if !r.opens("ada", "k3") {
+		t.Error("the key of the recovery was replaced")
+	}
+}
+
+// TestRecoveryIsCharged: a wrong recovery key has the standing of a wrong key, and the right one
+// that of the key.
+func TestRecoveryIsCharged(t *testing.T) {
+	r := newRig(t)
+	r.wantDone(register("ada", "k1", nil))
+	for recovery, want := range map[string]command.Standing{
+		"recovery of k1": {Registered: true, Strength: command.ByKey},
+		"wrong":          {Registered: true, WrongKey: true},
+	} {
+		v := r.View()
+		standing, repeated, _, err := v.Assess(recovers("ada", recovery, "k2", "request-1"), 100, r.now())
+		v.Release()
+		if err != nil || repeated || standing != want {
+			t.Errorf("%s: %+v, %v, %v, want %+v", recovery, standing, repeated, err, want)
+		}
+	}
 }
 
 func TestDeletedProfile(t *testing.T) {
@@ -188,192 +228,73 @@ func TestDeletedProfile(t *testing.T) {
 	}
 }
 
-// TestResetEndsRecovery: an operator who resets a key ends what a thief could recover it by.
-func TestResetEndsRecovery(t *testing.T) {
-	r := newRig(t)
-	r.wantDone(hooked("ada", func(c *command.Register) { c.Given |= command.FieldRecoverBy; c.RecoverBy = true }))
-	r.wantDone(asks("ada", "thief"))
-	number := onlyCode(t, atAda, r.takeAlerts())
-	r.wantDone(&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2")})
-	if got := r.takeAlerts(); len(got) != 1 || got[0].Changed != outbox.ChangedKey {
-		t.Errorf("told: %+v", got)
-	}
-	r.wantProblem(redeems("ada", number, "k3", ""), command.ProblemWrongCode)
-	r.wantDone(asks("ada", "another"))
-	if got := r.takeAlerts(); len(got) > 0 {
-		t.Errorf("a code after the reset: %+v", got)
-	}
-}
-
-// TestGoneEndsNoAlerts: a receiver that is gone ends its own alert, not that of another one.
-func TestGoneEndsNoAlerts(t *testing.T) {
-	r := newRig(t)
-	r.wantDone(hooked("ada", func(c *command.Register) { c.Given |= command.FieldRecoverBy; c.RecoverBy = true }))
-	r.wantDone(changes("ada", "key of ada", moves(atThief)))
-	r.wantDone(asks("ada", "owner"))
-	queue := outbox.AlertsOf("ada")
-	r.attempt(queue, command.AttemptGone, func(c *command.AckDelivery) { c.Reason = "gone" })
-	onlyCode(t, atAda, r.takeAlerts())
-}
-
 // recoveryModel is the recovery of ada, kept in the simplest way.
 type recoveryModel struct {
-	key, url  string
-	on        bool
-	earlier   string // the receiver before the first change of a row of them
-	earlierOn bool
-	until     int64
-	used      bool // the key
-	issuedAt  int64
-	issuedBy  *modelCode
-	codes     []*modelCode
-	asked     map[string]int64
+	key, url, recovery string
+	used               bool // the key
+	ended, request     string
+	issuedAt           int64
 }
 
-type modelCode struct {
-	number  uint64
-	at      int64
-	to      string
-	used    bool
-	request string
-}
-
-func (m *recoveryModel) changed(now int64, url string, on bool) {
-	if m.url == "" {
-		return
-	}
-	if now >= m.until {
-		m.earlier, m.earlierOn = url, on
-	}
-	m.until = now + 72*hourly
-}
-
-// ask returns whether a code is due, and to which receiver.
-func (m *recoveryModel) ask(now int64) (to string) {
-	switch lately := slices.DeleteFunc(slices.Clone(m.codes), func(c *modelCode) bool { return now-c.at >= 24*hourly }); {
-	case len(lately) >= 3:
-		return ""
-	case now < m.until && (m.on || m.earlierOn):
-		return m.earlier
-	case now >= m.until && m.on:
-		return m.url
-	}
-	return ""
-}
-
-// redeem reports whether a code issues a key.
-func (m *recoveryModel) redeem(now int64, number uint64, key, request string) bool {
-	i := slices.IndexFunc(m.codes, func(c *modelCode) bool { return c.number == number })
-	if i < 0 {
+// recover reports whether a recovery key issues a pair.
+func (m *recoveryModel) recover(now int64, recovery, newKey, request string) bool {
+	switch {
+	case recovery == m.recovery:
+		m.ended, m.request, m.url, m.issuedAt, m.used = recovery, request, "", now, false
+	case m.ended == "" || recovery != m.ended || request == "" || request != m.request || m.used || now > m.issuedAt+10*minute:
 		return false
 	}
-	c := m.codes[i]
-	if c.used {
-		again := m.issuedBy == c && request != "" && request == c.request && !m.used && now <= m.issuedAt+10*minute
-		if again {
-			m.key = key
-		}
-		return again
-	}
-	if now > c.at+15*minute {
-		return false
-	}
-	c.used, c.request = true, request
-	m.key, m.url, m.on, m.until, m.used, m.issuedAt, m.issuedBy = key, c.to, true, 0, false, now, c
-	m.codes = slices.DeleteFunc(m.codes, func(other *modelCode) bool { return other.to != c.to })
+	m.key, m.recovery = newKey, "recovery of "+newKey
 	return true
 }
 
-// TestRecoveryAgainstModel draws changes of a profile by its key, requests for codes, codes and
-// resets, with pauses around the limits.
+// TestRecoveryAgainstModel draws changes of a profile by its key, rotations, resets and recoveries
+// with current and former keys, with pauses around the limit. Another machine that applies the
+// same log must agree.
 func TestRecoveryAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(t)
-		m := &recoveryModel{key: "key of ada", url: atAda, asked: map[string]int64{}}
+		m := &recoveryModel{key: "key of ada", url: atAda, recovery: "recovery of key of ada"}
+		known := []string{"wrong", m.recovery}
 		r.wantDone(hooked("ada", nil))
 		for step := range rapid.IntRange(5, 40).Draw(rt, "steps") {
-			r.later(rapid.SampledFrom([]int64{0, 9 * minute, 14 * minute, 59 * minute, 61 * minute, 23 * hourly, 70 * hourly}).Draw(rt, "later"))
+			r.later(rapid.SampledFrom([]int64{0, 0, minute, 9 * minute, 11 * minute}).Draw(rt, "later"))
 			newKey := fmt.Sprint("key ", step)
-			var wantAlerts []alert
-			tell := func(changed outbox.Change) {
-				if m.url != "" && changed != 0 {
-					wantAlerts = append(wantAlerts, alert{outbox.DeliveryChange, 0, m.url, changed})
-				}
-			}
-			op := rapid.SampledFrom([]string{"move", "switch", "rotate", "ask", "ask", "ask", "redeem", "redeem", "redeem", "reset"}).Draw(rt, "op")
+			op := rapid.SampledFrom([]string{"move", "rotate", "recover", "recover", "recover", "recover", "reset"}).Draw(rt, "op")
 			switch op {
 			case "move":
 				url := rapid.SampledFrom([]string{atAda, atThief, ""}).Draw(rt, "url")
 				r.run(changes("ada", m.key, moves(url)))
-				if url != m.url {
-					tell(outbox.ChangedReceiver)
-					m.changed(r.now(), m.url, m.on)
-				}
 				m.url, m.used = url, true
-			case "switch":
-				on := rapid.Bool().Draw(rt, "on")
-				r.run(changes("ada", m.key, recoverBy(on)))
-				if on != m.on {
-					tell(outbox.ChangedRecoverBy)
-					m.changed(r.now(), m.url, m.on)
-				}
-				m.on, m.used = on, true
 			case "rotate":
-				r.wantDone(changes("ada", m.key, func(c *command.Register) { c.RotateKey, c.NewKey = true, keyHash(newKey) }))
-				tell(outbox.ChangedKey)
-				m.changed(r.now(), m.url, m.on)
-				m.key, m.used, m.issuedBy = newKey, false, nil
+				r.wantDone(changes("ada", m.key, rotates(newKey)))
+				m.key, m.used, m.ended = newKey, false, ""
 			case "reset":
-				r.wantDone(&command.ResetKey{AgentKey: "ada", NewKey: keyHash(newKey)})
-				tell(outbox.ChangedKey)
-				m.key, m.used, m.on, m.until, m.codes, m.issuedBy = newKey, true, false, 0, nil, nil
-			case "ask":
-				sender := rapid.SampledFrom([]string{"one", "two", "three"}).Draw(rt, "sender")
-				got := r.run(asks("ada", sender))[0]
-				last, known := m.asked[sender]
-				if may := !known || r.now() >= last+hourly; may != (got.Outcome == command.OutcomeDone) {
-					rt.Fatalf("step %d: %s asked before %d: %+v", step, sender, r.now()-last, got)
-				} else if !may {
-					break
-				}
-				m.asked[sender] = r.now()
-				if to := m.ask(r.now()); to != "" {
-					m.codes = append(m.codes, &modelCode{at: r.now(), to: to})
-					wantAlerts = append(wantAlerts, alert{outbox.DeliveryCode, 0, to, 0})
-				}
-			case "redeem":
-				number := uint64(1)
-				if len(m.codes) > 0 {
-					number = rapid.SampledFrom(m.codes).Draw(rt, "code").number
-				}
+				r.wantDone(&command.ResetKey{AgentKey: "ada", NewKey: keyHash(newKey), NewRecovery: keyHash("recovery of " + newKey)})
+				m.key, m.used, m.ended, m.recovery = newKey, true, "", "recovery of "+newKey
+			case "recover":
+				recovery := rapid.SampledFrom(known[max(0, len(known)-4):]).Draw(rt, "recovery key")
 				request := rapid.SampledFrom([]string{"", "request-1", "request-2"}).Draw(rt, "request")
-				got, fresh, url, on := r.run(redeems("ada", number, newKey, request))[0], m.issuedBy, m.url, m.on
-				if issued := m.redeem(r.now(), number, newKey, request); issued != got.KeyIssued {
-					rt.Fatalf("step %d: code %d: %+v, want a key: %v", step, number, got, issued)
-				} else if issued && m.issuedBy != fresh {
-					changed := outbox.ChangedKey
-					if url != m.url {
-						changed |= outbox.ChangedReceiver
-					}
-					if !on {
-						changed |= outbox.ChangedRecoverBy
-					}
-					tell(changed)
+				got := r.run(recovers("ada", recovery, newKey, request))[0]
+				if issued := m.recover(r.now(), recovery, newKey, request); issued != got.KeyIssued || issued != got.RecoveryIssued {
+					rt.Fatalf("step %d: %s: %+v, want a pair: %v", step, recovery, got, issued)
 				}
 			}
-			taken := r.takeAlerts()
-			for i := range taken {
-				if taken[i].Kind == outbox.DeliveryCode && len(m.codes) > 0 {
-					m.codes[len(m.codes)-1].number = taken[i].Number
-				}
-				taken[i].Number = 0
-			}
-			if diff := cmp.Diff(wantAlerts, taken); diff != "" {
-				rt.Fatalf("step %d, %s: alerts (-want +got):\n%s", step, op, diff)
+			if known[len(known)-1] != m.recovery {
+				known = append(known, m.recovery)
 			}
 			if !r.opens("ada", m.key) {
 				rt.Fatalf("step %d, %s: %s does not open the name", step, op, m.key)
 			}
+			if got := r.receiver("ada"); got != m.url {
+				rt.Fatalf("step %d, %s: the receiver is %q, want %q", step, op, got, m.url)
+			}
+		}
+		other := tempMachine(rt)
+		defer dropMachine(rt, other)
+		r.log.feed(other, 1, r.log.last())
+		if diff := cmp.Diff(stateOf(rt, r.Machine), stateOf(rt, other)); diff != "" {
+			rt.Fatalf("another machine (-this +that):\n%s", diff)
 		}
 	})
 }

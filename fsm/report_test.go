@@ -259,7 +259,7 @@ func TestReportsAreFair(t *testing.T) {
 	}
 	send(56, "late", command.OutcomeRejected, command.ProblemReportsFull)
 
-	r.run(&command.Register{Agent: "judge", AgentKey: "judge", Given: command.FieldNote, Note: "A note", NewKey: keyHash("judge")})
+	r.run(&command.Register{Agent: "judge", AgentKey: "judge", Given: command.FieldNote, Note: "A note", NewKey: keyHash("judge"), NewRecovery: keyHash("judge")})
 	named := report(99_999, "e1", "flood1")
 	named.Agent, named.AgentKey, named.Proof.Key = "judge", "judge", keyHash("judge")
 	young := *named

@@ -120,7 +120,7 @@ func TestSharedAddressAcrossEpochs(t *testing.T) {
 			t.Error("in the next epoch: names that wrote in it and names that did not count together")
 		}
 	}
-	r.wantDone(&command.ResetKey{AgentKey: name(2), NewKey: keyHash("reset")})
+	r.wantDone(&command.ResetKey{AgentKey: name(2), NewKey: keyHash("reset"), NewRecovery: keyHash("reset")})
 	if !verified(2, 0) {
 		t.Error("after a name of six was taken from the address")
 	}
@@ -128,7 +128,7 @@ func TestSharedAddressAcrossEpochs(t *testing.T) {
 	if !verified(3, 0) {
 		t.Error("two names have followed the address")
 	}
-	r.wantDone(&command.ResetKey{AgentKey: name(3), NewKey: keyHash("reset again")}) // its address is forgotten
+	r.wantDone(&command.ResetKey{AgentKey: name(3), NewKey: keyHash("reset again"), NewRecovery: keyHash("reset again")}) // its address is forgotten
 	checkNameCounts(t, r.Machine)
 	check.Equal(t, r.rows(state.SpaceNamed), 2, "rows of counts of two epochs")
 }

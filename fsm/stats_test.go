@@ -37,7 +37,7 @@ func TestStats(t *testing.T) {
 	r.run(seen(1, r.today(), command.SurfaceAPI, "x", "y"), seen(2, r.today()-6, command.SurfaceMCP, "z", "y"),
 		seen(3, r.today(), command.SurfaceWeb, "reader"), seen(4, r.today()-7, command.SurfaceAPI, "gone"))
 	for i, name := range []string{"ada", "bob", "warden"} {
-		c := &command.Register{Agent: name, AgentKey: name, Given: command.FieldDescription, Description: "Somebody.", NewKey: make([]byte, command.KeyHashBytes), House: name == "warden"}
+		c := &command.Register{Agent: name, AgentKey: name, Given: command.FieldDescription, Description: "Somebody.", NewKey: make([]byte, command.KeyHashBytes), NewRecovery: make([]byte, command.KeyHashBytes), House: name == "warden"}
 		for range i + 1 {
 			r.run(c)
 		}

@@ -94,11 +94,6 @@ func (b *backend) overBudget() error {
 func (b *backend) Fingerprint(addr netip.Addr) string { return b.dataKey.Fingerprint(addr) }
 func (b *backend) View() *view.View                   { return b.machine.View() }
 
-// RecoveryCode returns a recovery code of a name.
-func (b *backend) RecoveryCode(agentKey string, number uint64, at int64) string {
-	return b.dataKey.RecoveryCode(agentKey, number, at)
-}
-
 // Pseudonyms returns the pseudonyms of a client's address in the log.
 func (b *backend) Pseudonyms(addr netip.Addr) command.Pseudonyms { return b.dataKey.Pseudonyms(addr) }
 

@@ -284,7 +284,6 @@ func (n *Node) openDelivery() error {
 		n.logger.Warn("FOR TESTS ONLY: what is pushed may reach addresses that are not public", "flags", flags)
 	}
 	n.delivery = delivery.New(delivery.Config{
-		Code:     n.dataKey.RecoveryCode,
 		ServerID: n.identity.ServerID, Version: n.cfg.Version, PublicURL: n.cfg.PublicURL, Machine: n.machine, Client: n.port.Client(), Logger: n.logger,
 		Push: push.Config{
 			Check:    func(rawURL string) string { return n.notifyRules().Problem(rawURL) },
@@ -454,7 +453,7 @@ func (n *Node) openParts() (err error) {
 		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
 		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger, Logs: &n.logs, Metrics: n.registry, Flags: n.cfg.Flags(),
-		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, LastHeard: n.port.LastHeard, Requests: n.requests, NewEditKey: op.NewEditKey, Moderate: n.moderate, Purges: n.purge.Status, Store: n.cfg.Access, Shutdown: n.Shutdown,
+		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, LastHeard: n.port.LastHeard, Requests: n.requests, NewEditKey: op.NewEditKey, NewRecoveryKey: op.NewRecoveryKey, Moderate: n.moderate, Purges: n.purge.Status, Store: n.cfg.Access, Shutdown: n.Shutdown,
 	})
 	n.backups = &offsite.Schedule{
 		Access: n.cfg.Access, ClusterID: n.dataKey.ClusterID, Plan: n.backupPlan, Now: n.pipeline.Clocks().Corrected,

@@ -7,12 +7,9 @@ package apitest
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/hex"
-	"fmt"
 	"net/netip"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -223,12 +220,6 @@ func (b *Backend) ReadIndex(context.Context) (uint64, error) {
 		b.OnReadIndex()
 	}
 	return b.Machine.Applied() + b.ReadAhead, b.ReadIndexErr
-}
-
-// RecoveryCode implements op.Backend.
-func (b *Backend) RecoveryCode(agentKey string, number uint64, at int64) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", agentKey, number, at))
-	return command.RecoveryCodePrefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
 // Pseudonyms implements op.Backend. In each epoch senders have others.

@@ -354,20 +354,6 @@ func TestUnsafeWrite(t *testing.T) {
 	}
 }
 
-// TestRecoveryIsAskedForOnce loses the answer to a request for a recovery code, which has no
-// request_id: another one would be a second code, or over the limit of one an hour.
-func TestRecoveryIsAskedForOnce(t *testing.T) {
-	url, requestIDs := scripted(t, reply{hangUp: true}, reply{status: http.StatusTooManyRequests, body: rejection("rate_limited", true)})
-	_, err := newClient(t, client.Config{}, url).AskRecovery(t.Context(), "ada")
-	unknown, is := errors.AsType[*client.UnknownError](err)
-	if !is || unknown.RequestID != "" {
-		t.Errorf("%v, want an unknown outcome without a request_id", err)
-	}
-	if n := len(requestIDs()); n != 1 {
-		t.Errorf("%d attempts, want 1", n)
-	}
-}
-
 // TestOneEntry loses the answer of a service that has written.
 func TestOneEntry(t *testing.T) {
 	b := apitest.NewBackend(t)

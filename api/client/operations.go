@@ -213,18 +213,11 @@ func (c *Client) Register(ctx context.Context, p NewProfile) (Registered, error)
 	return post[Registered](ctx, c, "/api/agents", p.RequestID, p)
 }
 
-// AskRecovery has a code that replaces the key of a name pushed to its receiver, if its profile
-// allows that. The notes are the same for every name.
-func (c *Client) AskRecovery(ctx context.Context, id string) (Meta, error) {
-	body := map[string]any{"id": id, "recover": true} // it takes no request_id
-	return post[Meta](ctx, c, "/api/agents", "", body)
-}
-
-// Recover returns a new key for a recovery code. An answer that was lost can be repeated with
-// its request id, which is made if it is empty.
-func (c *Client) Recover(ctx context.Context, id, code, requestID string) (Registered, error) {
+// Recover replaces both keys of a name by means of its recovery key, and removes its receiver. An
+// answer that was lost can be repeated with its request id, which is made if it is empty.
+func (c *Client) Recover(ctx context.Context, id, recoveryKey, requestID string) (Registered, error) {
 	requestID = cmp.Or(requestID, NewRequestID())
-	body := map[string]any{"id": id, "recovery_code": code, "request_id": requestID}
+	body := map[string]any{"id": id, "recovery_key": recoveryKey, "request_id": requestID}
 	return post[Registered](ctx, c, "/api/agents", requestID, body)
 }
 

@@ -230,7 +230,6 @@ type NewProfile struct {
 	Note         string   `json:"note,omitempty"`
 	Protected    *bool    `json:"protected,omitempty"`
 	RotateKey    bool     `json:"rotate_key,omitempty"` // replaces the client's key by a new one
-	RecoverBy    string   `json:"recover_by,omitempty"` // "receiver" or "off"
 	Delete       bool     `json:"delete,omitempty"`     // alone with ID; the name stays reserved
 	RequestID    string   `json:"request_id,omitempty"` // made by the client if empty
 
@@ -251,8 +250,10 @@ func (p NewProfile) MarshalJSON() ([]byte, error) {
 type Registered struct {
 	Meta
 
-	Agent   Profile
-	EditKey string `json:"edit_key"` // empty unless this call made it; it is not shown again
+	Agent Profile
+	// The keys are empty unless this call made them. They are not shown again.
+	EditKey     string `json:"edit_key"`
+	RecoveryKey string `json:"recovery_key"` // replaces both keys, see Recover
 }
 
 // Channel is the summary of a channel.

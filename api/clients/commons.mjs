@@ -114,8 +114,9 @@ export class Commons {
   }
 
   /** Registers an agent, or changes its profile: description, capabilities, note and others; null clears a field. The
-   * answer has an edit_key if this call made one, which the client uses from then on.
-   * @param {string} name @param {Json} [fields] @returns {Promise<{agent: Json, edit_key?: string} & Json>} */
+   * answer has an edit_key if this call made one, which the client uses from then on, and with the first one a
+   * recovery_key: sent with the name alone, it replaces both keys.
+   * @param {string} name @param {Json} [fields] @returns {Promise<{agent: Json, edit_key?: string, recovery_key?: string} & Json>} */
   async register(name, fields) {
     const answer = await this.#write("/api/agents", { id: name, ...fields });
     this.key = answer.edit_key || this.key;
@@ -255,7 +256,7 @@ export class Commons {
    * @param {string} base @param {Call} call @param {boolean} writes */
   async #attempt(base, call, writes) {
     if (!call.path.startsWith("/")) throw new TypeError(`${call.path} is not a path such as /api/entries`);
-    if ((this.key || call.body?.edit_key) && !base.startsWith("https:") && !isLoopback(base)) {
+    if ((this.key || call.body?.edit_key || call.body?.recovery_key) && !base.startsWith("https:") && !isLoopback(base)) {
       throw new TypeError(`the key is not sent to ${base}, where others could read it: use https`);
     }
     const given = Object.entries(call.query).filter(([, value]) => (value ?? "") !== "");

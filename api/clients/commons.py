@@ -145,7 +145,8 @@ class Commons:
 
     def register(self, name: str, **fields: Any) -> Json:
         """Registers an agent, or changes its profile: description, capabilities, note and others; None clears a field.
-        The answer has an edit_key if this call made one, which the client uses from then on."""
+        The answer has an edit_key if this call made one, which the client uses from then on, and with the first one a
+        recovery_key: sent with the name alone, it replaces both keys."""
         answer = self._write("/api/agents", {"id": name, **fields})
         self.key = answer.get("edit_key") or self.key
         return answer
@@ -297,7 +298,7 @@ class Commons:
             headers["X-Commons-Min-Index"] = str(index)
         if self.key:
             headers["Authorization"] = "Bearer " + self.key
-        if (self.key or "edit_key" in call.body) and not (urlsplit(base).scheme == "https" or _is_loopback(base)):
+        if (self.key or "edit_key" in call.body or "recovery_key" in call.body) and not (urlsplit(base).scheme == "https" or _is_loopback(base)):
             raise ValueError(f"the key is not sent to {base}, where others could read it: use https")
         url = base + call.path + ("?" + query if query else "")
         data = json.dumps(call.body).encode() if call.body else None

@@ -53,7 +53,6 @@ func lines(text string, length int) (all []string) {
 var examples = map[string][]string{
 	"an edit_key of this service":         {"ck_" + made(52, lower32)},
 	"a recovery_key of this service":      {"crk_" + made(52, lower32)},
-	"a recovery code of this service":     {"crc_" + made(26, lower32)},
 	"a moderator's token of this service": {"cmod_" + made(52, lower32)},
 	"a webhook secret":                    {"whsec_" + made(32, alnumSet), "whsec_" + base64.StdEncoding.EncodeToString([]byte(made(32, alnumSet)))},
 	"a private key": {

@@ -12,10 +12,6 @@ var forms = []form{
 		pattern: pattern(`crk_[a-z2-7]{52}`),
 	},
 	{
-		name: "a recovery code of this service", beginnings: []string{"crc_"}, inWords: true,
-		pattern: pattern(`crc_[a-z2-7]{26}`),
-	},
-	{
 		name: "a moderator's token of this service", beginnings: []string{"cmod_"}, inWords: true,
 		pattern: pattern(`cmod_[a-z2-7]{52}`),
 	},

@@ -44,9 +44,6 @@ type Backend interface {
 	// Pseudonyms returns the pseudonyms of a client's address for the log, according
 	// to the newest view.
 	Pseudonyms(addr netip.Addr) command.Pseudonyms
-	// RecoveryCode returns the recovery code of a name (text.Fold) with a number, made at an
-	// instant.
-	RecoveryCode(agentKey string, number uint64, at int64) string
 	// Joined returns a channel that is closed once this node is part of a cluster.
 	// Until then its state is empty and Fingerprint knows no key.
 	Joined() <-chan struct{}

@@ -11,6 +11,9 @@ import (
 // recognize it.
 const EditKeyPrefix = "ck_"
 
+// RecoveryKeyPrefix begins every recovery_key.
+const RecoveryKeyPrefix = "crk_"
+
 // secretBytes is how much randomness a secret holds.
 const secretBytes = 32
 
@@ -20,6 +23,9 @@ const secretChars = (secretBytes*8 + 4) / 5
 // NewEditKey makes an edit_key, and its hash for the cluster. This node sends the key
 // itself only to its owner.
 func NewEditKey() (key string, hash []byte) { return NewSecret(EditKeyPrefix) }
+
+// NewRecoveryKey makes a recovery_key, and its hash for the cluster.
+func NewRecoveryKey() (key string, hash []byte) { return NewSecret(RecoveryKeyPrefix) }
 
 // NewSecret makes a secret, and its hash for the cluster.
 func NewSecret(prefix string) (secret string, hash []byte) {
@@ -42,4 +48,4 @@ func isEditKey(s string) bool {
 }
 
 // KeyParams are the parameters by which clients like to send credentials.
-var KeyParams = []string{"edit_key", "key", "token", "access_token", "authorization", "bearer", "recovery_code"}
+var KeyParams = []string{"edit_key", "key", "token", "access_token", "authorization", "bearer", "recovery_key"}

@@ -35,7 +35,7 @@ const (
 	CodeOwnJob           command.Code = "own_job"
 	CodeNotPoster        command.Code = "not_poster"
 	CodeWrongKey         command.Code = "wrong_edit_key"
-	CodeWrongCode        command.Code = "wrong_recovery_code"
+	CodeWrongRecovery    command.Code = "wrong_recovery_key"
 	CodeProofRequired    command.Code = "proof_required"
 	CodeNameProtected    command.Code = "name_protected"
 	CodeNameInUse        command.Code = "name_in_use"
@@ -58,7 +58,7 @@ const (
 // codesOf are the codes of each status of HTTP.
 var codesOf = map[int][]command.Code{
 	http.StatusBadRequest:                  {CodeMalformedBody, CodeMalformedRequest},
-	http.StatusForbidden:                   {CodeWrongKey, CodeWrongCode, CodeProofRequired, CodeNameProtected, CodeCrossSite, CodeNotModerator, CodeSmallRole, CodeBlocked, CodeFrozen},
+	http.StatusForbidden:                   {CodeWrongKey, CodeWrongRecovery, CodeProofRequired, CodeNameProtected, CodeCrossSite, CodeNotModerator, CodeSmallRole, CodeBlocked, CodeFrozen},
 	http.StatusNotFound:                    {CodeNotFound, CodeUnknownJob},
 	http.StatusMethodNotAllowed:            {CodeMethodNotAllowed},
 	http.StatusRequestTimeout:              {CodeTimeout},

@@ -76,7 +76,7 @@ func (tx *Txn) endDelivery(agentKey string, o *outbox.Outbox, i int, d *outbox.D
 	}
 	tx.countWaiting(-1)
 	tx.putDelivery(agentKey, number, d, status)
-	p, _ := tx.profile(outbox.OwnerOf(agentKey))
+	p, _ := tx.profile(agentKey)
 	tx.Ended = append(tx.Ended, outbox.DeliveryEnd{
 		AgentKey: agentKey, ID: string(outbox.AppendDeliveryID(nil, &p, number, d)),
 		Status: d.Status, Reason: d.Reason, Attempts: d.Attempts,
@@ -149,7 +149,7 @@ func (tx *Txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 	case c.Outcome == command.AttemptGone:
 		d.Failures++
 		tx.endDelivery(c.AgentKey, o, i, &d, outbox.DeliveryFailed)
-		if outbox.IsAlerts(c.AgentKey) { // the others may go to another receiver
+		if c.AgentKey == outbox.Moderators {
 			o.Probe(tx.now)
 			return done
 		}

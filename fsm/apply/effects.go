@@ -143,7 +143,6 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpSweep:            effect((*Txn).applySweep),
 	command.OpResolveReports:   effect((*Txn).applyResolveReports),
 	command.OpRecover:          effect((*Txn).applyRecover),
-	command.OpRedeem:           effect((*Txn).applyRedeem),
 }
 
 func effect[C command.Payload](apply func(*Txn, C) command.Result) func(*Txn, command.Payload) command.Result {

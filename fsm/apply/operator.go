@@ -17,16 +17,12 @@ func (tx *Txn) applyResetKey(c *command.ResetKey) command.Result {
 	}
 	tx.setKey(c.AgentKey, &p, c.NewKey)
 	tx.moveName(p.Sender, "")
-	p.Former, p.Sender, p.Issuer = [command.KeyHashBytes]byte{}, "", ""
+	p.Former, p.FormerRecovery, p.Sender, p.Issuer = state.NoKey, state.NoKey, "", ""
 	p.Used = true // only an operator renews it
-	tx.dropAlerts(c.AgentKey, &p)
-	if p.Hooked() {
-		tx.alert(c.AgentKey, outbox.DeliveryRow{Kind: outbox.DeliveryChange, To: p.NotifyURL, Changed: outbox.ChangedKey})
-	}
-	p.RecoverBy = false // the receiver may be that of a thief
+	copy(p.Recovery[:], c.NewRecovery)
 	tx.putProfile(c.AgentKey, &p)
 	tx.note(command.Operator, state.ActionResetKey, c.AgentKey, "")
-	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true}
+	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true, RecoveryIssued: true}
 }
 
 func (tx *Txn) applyProtectName(c *command.ProtectName) command.Result {

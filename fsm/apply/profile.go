@@ -18,6 +18,9 @@ func (tx *Txn) applyRegister(c *command.Register) command.Result {
 	repeat, repeated := state.RepeatOf(tx, c, &p, w.Standing, sum)
 	if repeat.KeyIssued { // by the first request, whose answer may have been lost
 		tx.setKey(c.AgentKey, &p, c.NewKey)
+		if repeat.RecoveryIssued {
+			copy(p.Recovery[:], c.NewRecovery)
+		}
 		tx.putProfile(c.AgentKey, &p)
 	}
 	if repeated {
@@ -35,6 +38,7 @@ func (tx *Txn) createProfile(c *command.Register) command.Result {
 		ID: c.Agent, ProfileFields: state.MergeProfile(c, state.ProfileFields{}), First: tx.Revision + 1,
 		CreatedAt: tx.now, Sender: provingSender(&c.Proof), House: c.House,
 	}
+	copy(p.Recovery[:], c.NewRecovery)
 	tx.moveName("", p.Sender)
 	tx.issueKey(c.AgentKey, c.NewKey, &c.Proof, &p)
 	tx.putRevision(c, &p, command.Standing{}, state.RegisterContent(c))
@@ -45,7 +49,7 @@ func (tx *Txn) createProfile(c *command.Register) command.Result {
 	if !c.House {
 		tx.count(state.KeyRegistered)
 	}
-	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true}
+	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true, RecoveryIssued: true}
 }
 
 // changeProfile carries a change of a profile out, if it is one and the rules allow it.
@@ -62,7 +66,6 @@ func (tx *Txn) changeProfile(c *command.Register, p state.ProfileRow, sum state.
 	if c.RotateKey {
 		tx.issueKey(c.AgentKey, c.NewKey, &c.Proof, &p)
 	}
-	tx.alertChange(c.AgentKey, &p, &old, c.RotateKey)
 	tx.putRevision(c, &p, command.Standing{Strength: command.ByKey}, sum) // no other write changes a profile
 	tx.followHook(c.AgentKey, &old, &next)
 	return command.Result{Outcome: command.OutcomeDone, KeyIssued: c.RotateKey}
@@ -70,7 +73,7 @@ func (tx *Txn) changeProfile(c *command.Register, p state.ProfileRow, sum state.
 
 // issueKey gives a profile a new key, as of the profile's next revision.
 func (tx *Txn) issueKey(agentKey string, hash []byte, proof *command.Proof, p *state.ProfileRow) {
-	p.Former = p.Key
+	p.Former, p.FormerRecovery, p.RecoveryRequest = p.Key, state.NoKey, state.ContentSum{}
 	tx.setKey(agentKey, p, hash)
 	p.Used, p.Issued, p.IssuedAt, p.Issuer = false, tx.Revision+1, tx.now, provingSender(proof)
 }

@@ -141,7 +141,6 @@ func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string)
 	tx.eraseReportsOf(state.ReportSubject{Name: command.ProfileMark + agentKey})
 	tx.dropNotes(agentKey)
 	tx.followHook(agentKey, &old, &p.ProfileFields)
-	tx.dropAlerts(agentKey, p)
 	tx.revise(agentKey, p)
 }
 

@@ -4,17 +4,18 @@ import (
 	"errors"
 )
 
-// ResetKey gives a registered agent a new edit_key, because the old one was lost or stolen.
+// ResetKey gives a registered agent a new edit_key and recovery key, because the old ones were lost or stolen.
 // The address that registered the agent is no proof any more. Only operators can use it.
 type ResetKey struct {
-	AgentKey string `cbor:"1,keyasint"` // text.Fold of the name
-	NewKey   []byte `cbor:"2,keyasint"` // SHA-256 of the key
+	AgentKey    string `cbor:"1,keyasint"` // text.Fold of the name
+	NewKey      []byte `cbor:"2,keyasint"` // SHA-256 of the key
+	NewRecovery []byte `cbor:"3,keyasint"` // SHA-256 of the recovery key
 }
 
 func (c *ResetKey) check() error {
 	return errors.Join(
 		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
-		checkRange("new key", len(c.NewKey), KeyHashBytes, KeyHashBytes, "bytes"),
+		checkNewKey("new key", c.NewKey), checkNewKey("new recovery key", c.NewRecovery),
 	)
 }
 
@@ -38,9 +39,8 @@ const (
 	FieldNote         ProfileFields = 1 << 3
 	FieldNotifyURL    ProfileFields = 1 << 4
 	FieldProtected    ProfileFields = 1 << 6
-	FieldRecoverBy    ProfileFields = 1 << 7
 
-	AllProfileFields = 1<<8 - 1
+	AllProfileFields = 1<<7 - 1
 )
 
 // Register registers an agent, or changes its profile. Fields that are not given
@@ -69,8 +69,8 @@ type Register struct {
 	Protected bool `cbor:"15,keyasint,omitempty"`
 	// RotateKey replaces the key that the command proves by NewKey.
 	RotateKey bool `cbor:"16,keyasint,omitempty"`
-	// RecoverBy lets the receiver at the notify_url get codes that replace a lost key.
-	RecoverBy bool `cbor:"17,keyasint,omitempty"`
+	// NewRecovery is the SHA-256 of the recovery key that the agent gets with its first key.
+	NewRecovery []byte `cbor:"17,keyasint"`
 	// Delete clears all fields but Protected. The name stays registered.
 	Delete bool `cbor:"18,keyasint,omitempty"`
 }
@@ -89,7 +89,7 @@ func (c *Register) check() error {
 		checkText("note", c.Note, 0, MaxNote),
 		checkText("notify url", c.NotifyURL, 0, MaxURL),
 		c.Proof.check(),
-		checkRange("new key", len(c.NewKey), KeyHashBytes, KeyHashBytes, "bytes"),
+		checkNewKey("new key", c.NewKey), checkNewKey("new recovery key", c.NewRecovery),
 		c.Request.check(),
 	)
 }
@@ -121,7 +121,6 @@ func (c *Register) set() (fields ProfileFields) {
 		{FieldNote, c.Note != ""},
 		{FieldNotifyURL, c.NotifyURL != "" || c.NotifyVerified},
 		{FieldProtected, c.Protected},
-		{FieldRecoverBy, c.RecoverBy},
 	} {
 		if f.has {
 			fields |= f.field

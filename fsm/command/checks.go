@@ -77,6 +77,11 @@ func checkKeyHash(field string, hash []byte) error {
 	return nil
 }
 
+// checkNewKey checks the SHA-256 of a key that must be there.
+func checkNewKey(field string, hash []byte) error {
+	return checkRange(field, len(hash), KeyHashBytes, KeyHashBytes, "bytes")
+}
+
 // checkLabel accepts a short word of letters, digits and some marks.
 func checkLabel(field, label string) error {
 	for _, c := range []byte(label) {

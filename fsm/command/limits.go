@@ -107,13 +107,6 @@ const (
 	MaxHourlyDeliveries  = 30
 	MaxWaitingDeliveries = 200
 	MaxListedDeliveries  = 50
-	// MaxDailyCodes bounds the recovery codes of a name in 24 hours. A code is valid for
-	// CodeMillis, and a sender may ask for one every HourMillis.
-	MaxDailyCodes = 3
-	CodeMillis    = 15 * 60 * 1000
-	// EarlierMillis is for how long after a change of its key, receiver or recover_by the
-	// earlier receiver alone can recover a name.
-	EarlierMillis = 3 * DayMillis
 	// MaxReason is the longest reason of a moderator, MaxHidden bounds the ids of one
 	// command.
 	MaxReason     = 300

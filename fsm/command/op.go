@@ -54,6 +54,5 @@ const (
 	OpSetNote        Op = 38 // adds a private note of a moderator, or removes one
 	OpNextEpoch      Op = 40 // makes senders have other pseudonyms
 	OpForgetSenders  Op = 41 // forgets from where old entries came
-	OpRecover        Op = 42 // asks for a code that replaces a lost edit_key
-	OpRedeem         Op = 43 // replaces an edit_key by means of such a code
+	OpRecover        Op = 42 // replaces the edit_key and the recovery key by means of the latter
 )

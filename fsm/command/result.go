@@ -13,6 +13,8 @@ type Result struct {
 	Problems []Problem
 	// KeyIssued is set when the NewKey of a Register is the agent's key from now on.
 	KeyIssued bool
+	// RecoveryIssued is set when the NewRecovery is the agent's recovery key from now on.
+	RecoveryIssued bool
 }
 
 // Outcome sorts results.
@@ -75,8 +77,7 @@ const (
 	ProblemProofRequired Problem = 30 // the write to undo was made with better proof
 	ProblemNameProtected Problem = 31 // writes under the name need its edit_key
 	ProblemOverBudget    Problem = 32 // the sender's share of the day's bytes is used up; see Settings
-	ProblemWrongCode     Problem = 33 // the recovery code is wrong, used or too old
-	ProblemRecoveries    Problem = 34 // the sender asked for a recovery code in the last hour
+	ProblemWrongRecovery Problem = 33 // the recovery key is not the profile's
 
 	ProblemNotModerator      Problem = 40 // the sender is not a moderator
 	ProblemTooManyModerators Problem = 41 // there is no room for another one

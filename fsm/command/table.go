@@ -61,7 +61,6 @@ var commands = map[Op]Descriptor{
 	OpNextEpoch:      unsigned[NextEpoch]("next_epoch", 1),
 	OpForgetSenders:  unsigned[ForgetSenders]("forget_senders", 1),
 	OpRecover:        byName[Recover]("recover", 1, NoChannel, ProofNotNeeded),
-	OpRedeem:         byName[Redeem]("redeem", 1, NoChannel, ProofNotNeeded),
 }
 
 // Descriptor describes a command. The texts of a command and the content that repeated

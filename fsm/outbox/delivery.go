@@ -17,19 +17,16 @@ const (
 	DeliveryReply   DeliveryKind = 1 // a reply to an entry of the agent
 	DeliveryMention DeliveryKind = 2 // an entry that mentions the agent
 	DeliveryTest    DeliveryKind = 3 // no entry: the agent asked for it
-	DeliveryCode    DeliveryKind = 5 // no entry: a code that replaces a lost edit_key
-	DeliveryChange  DeliveryKind = 6 // no entry: the key, the receiver or recover_by was changed
 	DeliveryNews    DeliveryKind = 8 // no entry: there is work for moderators
 )
 
-// alert reports whether deliveries of a kind are in a queue of alerts.
-func (k DeliveryKind) alert() bool {
-	return k == DeliveryCode || k == DeliveryChange || k == DeliveryNews
-}
+// Moderators is the name of the queue of news for moderators, which go to the operator's receiver.
+// No agent's name has a slash.
+const Moderators = "moderators//"
 
 var deliveryKindNames = command.Names{
 	0: "delivery", DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
-	DeliveryCode: "common.recovery", DeliveryChange: "common.change", DeliveryNews: "common.moderation",
+	DeliveryNews: "common.moderation",
 }
 
 // String returns the type of the event in the interface.
@@ -79,8 +76,7 @@ type DeliveryEnd struct {
 //	version1 kind1 status1 entry QueuedAt ChangedAt attempts failures hook
 //	holder reason
 //
-// The row of an alert goes on with changed1 and to. Numbers are uvarints, texts are preceded
-// by their length.
+// The row of news goes on with to. Numbers are uvarints, texts are preceded by their length.
 type DeliveryRow struct {
 	Kind      DeliveryKind
 	Status    DeliveryStatus
@@ -92,8 +88,7 @@ type DeliveryRow struct {
 	Hook      uint64         // outbox.hook when the newest attempt began
 	Holder    command.BootID // of the node that makes the attempt; only while it is sending
 	Reason    string         // of the newest failure, or of the end; may be empty
-	Changed   Change         // the subject of a DeliveryChange
-	To        string         // the receiver of an alert, which the profile may have no longer
+	To        string         // the receiver of news
 }
 
 const deliveryRowVersion = 1
@@ -107,8 +102,8 @@ func (d *DeliveryRow) Encode() []byte {
 		holder = nil
 	}
 	dst = state.AppendBlob(state.AppendBlob(dst, holder), d.Reason)
-	if d.Kind.alert() {
-		dst = state.AppendBlob(append(dst, byte(d.Changed)), d.To)
+	if d.Kind == DeliveryNews {
+		dst = state.AppendBlob(dst, d.To)
 	}
 	return dst
 }
@@ -122,8 +117,8 @@ func DecodeDeliveryRow(row []byte) (d DeliveryRow, err error) {
 	d.Attempts, d.Failures, d.Hook = r.Uint(), r.Uint(), r.Uint()
 	copy(d.Holder[:], r.Text())
 	d.Reason = r.Text()
-	if d.Kind.alert() {
-		d.Changed, d.To = Change(r.Byte()), r.Text()
+	if d.Kind == DeliveryNews {
+		d.To = r.Text()
 	}
 	return d, r.Done("delivery row")
 }
@@ -154,7 +149,7 @@ func RetryWait(c *command.AckDelivery, pause int64) int64 {
 
 // Delivery is one entry on its way to one agent's receiver.
 type Delivery struct {
-	AgentKey string // folded name of the agent, or the name of its queue of alerts
+	AgentKey string // folded name of the agent
 	Agent    string // as spelled in its profile
 	Number   uint64 // among the agent's deliveries, from 1
 	// ID is the webhook-id: the same for every attempt, and for no other delivery.
@@ -168,7 +163,6 @@ type Delivery struct {
 	Attempts  uint64 // that have begun
 	Failures  uint64 // those of them in its own turn that the receiver of the newest did not take
 	Reason    string // of the newest failure, or of the end; may be empty
-	Changed   Change // the subject of a DeliveryChange
 	// URL is the receiver's address in a delivery that is to be sent. It is never shown.
 	URL string
 }
@@ -182,7 +176,7 @@ func (d *Delivery) NextAttempt() command.Attempt {
 // differ from the id that a cluster restored from a backup gives to the same number.
 func AppendDeliveryID(dst []byte, p *state.ProfileRow, number uint64, d *DeliveryRow) []byte {
 	queue := state.EntryType('w')
-	if d.Kind.alert() {
+	if d.Kind == DeliveryNews {
 		queue = 'x'
 	}
 	dst = state.AppendID(dst, queue, p.First)
@@ -202,7 +196,6 @@ func (d *DeliveryRow) Show(p *state.ProfileRow, agentKey string, o *Outbox, next
 		AgentKey: agentKey, Agent: p.ID, Number: number, ID: string(AppendDeliveryID(nil, p, number, d)),
 		Kind: d.Kind, Status: d.Status, Entry: d.Entry, QueuedAt: d.QueuedAt, ChangedAt: d.ChangedAt,
 		Attempts: d.Attempts, Failures: d.Failures, Reason: d.Reason,
-		Changed: d.Changed,
 	}
 	if i, waits := o.Find(number); waits && number != o.Sending {
 		switch {

@@ -128,13 +128,14 @@ func LoadFormat(r pebble.Reader) (int, error) {
 
 // The flags of a result's row.
 const (
-	flagDiffers   = 1 << 0
-	flagKeyIssued = 1 << 1
+	flagDiffers        = 1 << 0
+	flagKeyIssued      = 1 << 1
+	flagRecoveryIssued = 1 << 2
 )
 
 // AppendResult encodes a result for its row and for the digest.
 func AppendResult(dst []byte, r command.Result) []byte {
-	dst = append(dst, byte(r.Outcome), Bit(r.Differs, flagDiffers)|Bit(r.KeyIssued, flagKeyIssued))
+	dst = append(dst, byte(r.Outcome), Bit(r.Differs, flagDiffers)|Bit(r.KeyIssued, flagKeyIssued)|Bit(r.RecoveryIssued, flagRecoveryIssued))
 	dst = AppendUints(dst, r.Entry, uint64(len(r.Problems)))
 	for _, p := range r.Problems {
 		dst = append(dst, byte(p))
@@ -147,7 +148,8 @@ func DecodeResult(row []byte) (command.Result, error) {
 	r := RowReader{Rest: row}
 	res := command.Result{Outcome: command.Outcome(r.Byte())}
 	flags := r.Byte()
-	res.Entry, res.Differs, res.KeyIssued = r.Uint(), flags&flagDiffers != 0, flags&flagKeyIssued != 0
+	res.Entry, res.Differs = r.Uint(), flags&flagDiffers != 0
+	res.KeyIssued, res.RecoveryIssued = flags&flagKeyIssued != 0, flags&flagRecoveryIssued != 0
 	for _, p := range r.bytes(r.Uint()) {
 		res.Problems = append(res.Problems, command.Problem(p))
 	}

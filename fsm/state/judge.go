@@ -60,7 +60,10 @@ func RepeatOf(s Facts, c *command.Register, p *ProfileRow, standing command.Stan
 	if lost && !renewed {
 		return command.Result{}, false
 	}
-	return command.Result{Outcome: command.OutcomeDuplicate, Differs: !same, KeyIssued: renewed}, true
+	return command.Result{
+		Outcome: command.OutcomeDuplicate, Differs: !same,
+		KeyIssued: renewed, RecoveryIssued: renewed && p.Issued == p.First, // the key of a registration comes with it
+	}, true
 }
 
 // unchanged returns the result of a registration that changes neither the profile, nor its key,
@@ -85,7 +88,7 @@ func (j *Judgement) unchanged(s Facts, c *command.Register) (command.Result, boo
 // the hash, so the order of the fields must not change.
 func RegisterContent(c *command.Register) ContentSum {
 	return hashContent([]string{
-		c.Agent, string([]byte{byte(c.Given), Bit(c.Protected, 1), Bit(c.RotateKey, 1), Bit(c.RecoverBy, 1), Bit(c.Delete, 1)}), c.Description, c.Endpoint, c.Note, c.NotifyURL, c.Request.ID,
+		c.Agent, string([]byte{byte(c.Given), Bit(c.Protected, 1), Bit(c.RotateKey, 1), Bit(c.Delete, 1)}), c.Description, c.Endpoint, c.Note, c.NotifyURL, c.Request.ID,
 	}, c.Capabilities)
 }
 
@@ -165,6 +168,9 @@ func Judge(s Facts, p command.Payload) Judgement {
 		return Judgement{}
 	}
 	j := WriterOf(s, by)
+	if c, recovers := p.(*command.Recover); recovers {
+		j.Standing = j.Profile.recoveredBy(s, c)
+	}
 	j.Settings = SettingsOf(s)
 	j.RequestAt = j.LookUp(s, command.OpOf(p))
 	return j

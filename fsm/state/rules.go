@@ -174,9 +174,6 @@ func MergeProfile(c *command.Register, f ProfileFields) ProfileFields {
 	if c.Given&command.FieldProtected != 0 {
 		f.Protected = c.Protected
 	}
-	if c.Given&command.FieldRecoverBy != 0 {
-		f.RecoverBy = c.RecoverBy
-	}
 	return f
 }
 

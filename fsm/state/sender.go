@@ -128,19 +128,22 @@ func Named(s Facts, pseudonym string) uint64 {
 func (p *ProfileRow) opens(key []byte) bool { return sameKey(key, &p.Key) }
 
 func sameKey(key []byte, hash *[command.KeyHashBytes]byte) bool {
-	return len(key) == command.KeyHashBytes && *hash != [command.KeyHashBytes]byte{} && subtle.ConstantTimeCompare(key, hash[:]) == 1
+	return len(key) == command.KeyHashBytes && *hash != NoKey && subtle.ConstantTimeCompare(key, hash[:]) == 1
 }
 
 // EstablishedAfter is the age from which a registered name has a separate budget, in
 // milliseconds of log time: a sender of many such names has to register them long before.
 const EstablishedAfter = 7 * command.DayMillis
 
+// established reports whether the name was registered that long ago.
+func (p *ProfileRow) established(s Facts) bool { return p.CreatedAt <= s.Instant()-EstablishedAfter }
+
 // standing returns the standing that a proof gives under the profile's name.
 func (p *ProfileRow) standing(s Facts, proof *command.Proof) command.Standing {
 	standing := command.Standing{Registered: true, Protected: p.Protected}
 	switch {
 	case p.opens(proof.Key):
-		standing.Strength, standing.Established = command.ByKey, p.CreatedAt <= s.Instant()-EstablishedAfter
+		standing.Strength, standing.Established = command.ByKey, p.established(s)
 	case len(proof.Key) > 0:
 		standing.WrongKey = true
 	case !fromAddress(proof, p.Sender):

@@ -21,7 +21,7 @@ func (v *View) TestProblems(c *command.TestDelivery) ([]command.Problem, error) 
 // queuedDelivery returns a queued delivery, to be sent, and its row; false without a
 // profile.
 func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (d outbox.Delivery, row outbox.DeliveryRow, known bool, err error) {
-	p, known, err := v.profile(outbox.OwnerOf(agentKey))
+	p, known, err := v.profile(agentKey)
 	if err != nil || !known && agentKey != outbox.Moderators {
 		return d, row, false, err
 	}

@@ -34,10 +34,7 @@ func (v *View) Examine(p command.Payload, from netip.Addr) (e Examined, err erro
 func (v *View) LimitProblem(p command.Payload) (command.Problem, error) {
 	s := &viewState{v: v}
 	j := state.Judge(s, p)
-	asks, recovers := p.(*command.Recover)
 	switch _, reports := p.(*command.Report); {
-	case recovers && !state.MayAskCode(s, &asks.Proof):
-		return command.ProblemRecoveries, s.err
 	case j.Floods(s):
 		return command.ProblemFlood, s.err
 	case j.OpensChannel(s, p) && !j.MayOpenChannel(s):

@@ -58,10 +58,10 @@ func (v *View) shownProfile(agentKey string) (state.ProfileRow, bool, error) {
 	return p, known, err
 }
 
-// RecoveryCodes returns the codes of a name that a Redeem may have.
-func (v *View) RecoveryCodes(agentKey string) ([]state.Code, error) {
-	p, _, err := v.profile(agentKey)
-	return p.Codes, err
+// RecoverProblems returns everything against a recovery, as far as the view knows.
+func (v *View) RecoverProblems(c *command.Recover) ([]command.Problem, error) {
+	p, _, err := v.profile(c.AgentKey)
+	return state.AgainstRecover(c, &p, v.at.Head.Now), err
 }
 
 func (v *View) profile(agentKey string) (state.ProfileRow, bool, error) {

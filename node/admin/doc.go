@@ -17,7 +17,7 @@ const (
 	PathDebug    = "/v1/admin/debug"     // DebugRequest: DebugAnswer of the server that it names
 	PathLogLevel = "/v1/admin/log-level" // LogLevel: the same of the server that it names, once it holds
 
-	PathResetKey = "/v1/admin/reset-key" // AgentRef: KeyAnswer with another edit_key
+	PathResetKey = "/v1/admin/reset-key" // AgentRef: KeyAnswer with another edit_key and recovery_key
 	// Protection: the same, once it holds.
 	PathProtectName = "/v1/admin/protect-name"
 	// SettingsChange: the SettingsReport after it.

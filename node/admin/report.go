@@ -340,10 +340,11 @@ type Protection struct {
 	Protected bool   `json:"protected"`
 }
 
-// KeyAnswer holds an agent's new edit_key, which is shown only once.
+// KeyAnswer holds an agent's new keys, which are shown only once.
 type KeyAnswer struct {
-	Agent   string `json:"agent"`
-	EditKey string `json:"edit_key"`
+	Agent       string `json:"agent"`
+	EditKey     string `json:"edit_key"`
+	RecoveryKey string `json:"recovery_key"`
 }
 
 // DebugRequest asks a server for its part of a bundle.

@@ -9,11 +9,8 @@ package datakey
 import (
 	"context"
 	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base32"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -21,7 +18,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,10 +34,7 @@ const (
 	// fingerprintPurpose keeps the key of fingerprints apart from other uses of
 	// the data key.
 	fingerprintPurpose = "commons sender fingerprint"
-	// codePurpose does the same for the key of recovery codes, which have codeBytes.
-	codePurpose      = "commons recovery codes"
-	codeBytes        = 16
-	fingerprintBytes = 16 // how much of the hash is kept
+	fingerprintBytes   = 16 // how much of the hash is kept
 	// ipv6Network is the bits of an IPv6 address that distinguish hosts: the others are
 	// the host's own choice.
 	ipv6Network = 64
@@ -76,7 +69,6 @@ type Keeper struct {
 	fingerprints atomic.Pointer[hasher] // makes them, once their key is known
 	sealer       atomic.Pointer[cipher.AEAD]
 	epochs       atomic.Pointer[epochKeys] // those that were opened last
-	codes        atomic.Pointer[[]byte]    // the key of recovery codes
 	known        chan struct{}             // closed once fingerprints is set
 }
 
@@ -191,11 +183,6 @@ func (k *Keeper) open(sealed []byte) error {
 	if _, err := k.epoch(); err != nil {
 		return err
 	}
-	codes, err := hkdf.Key(sha256.New, key, nil, codePurpose, derivedKeyBytes)
-	if err != nil {
-		return fmt.Errorf("key for %s: %w", codePurpose, err)
-	}
-	k.codes.Store(&codes)
 	if err := k.cfg.Opened(key); err != nil {
 		return err
 	}
@@ -204,21 +191,6 @@ func (k *Keeper) open(sealed []byte) error {
 	k.fingerprints.Store(newHasher(mac.Sum(nil)))
 	close(k.known)
 	return nil
-}
-
-// RecoveryCode returns the recovery code of a name with a number, made at an instant: 128 bits of
-// an HMAC under the data key. It is equal on every node, also after another secret seals the
-// data key. It returns "" while the key is not known.
-func (k *Keeper) RecoveryCode(agentKey string, number uint64, at int64) string {
-	key := k.codes.Load()
-	if key == nil {
-		return ""
-	}
-	mac := hmac.New(sha256.New, *key)
-	mac.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, number), uint64(at)))
-	mac.Write([]byte(agentKey))
-	code := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(mac.Sum(nil)[:codeBytes])
-	return command.RecoveryCodePrefix + strings.ToLower(code)
 }
 
 // Fingerprint returns a hash of a client address under the cluster's data key, for what is

@@ -24,7 +24,7 @@ const (
 	// epochInterval is how often the leader looks whether an epoch ends, and whether
 	// senders are to be forgotten.
 	epochInterval   = time.Second
-	derivedKeyBytes = 32 // the length of the keys of epochs and of recovery codes, and of keys that seal others
+	derivedKeyBytes = 32 // the length of the keys of epochs, and of keys that seal others
 )
 
 // errNoEpoch means that the leader has not begun the first epoch yet.

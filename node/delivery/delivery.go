@@ -45,9 +45,7 @@ type Config struct {
 	// leader may propose.
 	Propose, ProposeAsLeader func(context.Context, command.Payload) error
 	// Stamp returns the timestamp for a log entry now, and Now the corrected time.
-	Stamp func() int64
-	// Code returns the recovery code of a name with a number, made at an instant.
-	Code     func(agentKey string, number uint64, at int64) string
+	Stamp    func() int64
 	Now      func() time.Time
 	LeaderID func() string // according to this node, or ""
 	Leading  func() bool   // whether this node leads and takes writes

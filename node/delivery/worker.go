@@ -271,11 +271,6 @@ type event struct {
 	Timestamp string          `json:"timestamp"` // when the entry was written (RFC 3339)
 	Read      string          `json:"read"`      // a call that shows the entry: GET and an address
 	Reply     *string         `json:"reply"`     // a call that answers it: POST, an address and a body; else null
-	// Code replaces a lost edit_key until ExpiresAt.
-	Code      string `json:"code,omitempty"`
-	ExpiresAt string `json:"expiresAt,omitempty"`
-	// Changed are the fields of the profile that were changed.
-	Changed []string `json:"changed,omitempty"`
 }
 
 // newsEvent is the body of news for moderators. It has counts and ids, and no texts.
@@ -311,8 +306,7 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		Timestamp: instant(d.QueuedAt),
 		Read:      "GET " + base + "/api/home?for=" + url.QueryEscape(d.Agent),
 	}
-	switch d.Kind {
-	case outbox.DeliveryNews:
+	if d.Kind == outbox.DeliveryNews {
 		news, err := v.News()
 		if err != nil {
 			return nil, fmt.Errorf("news for moderators: %w", err)
@@ -321,12 +315,6 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 			Type: e.Type, Timestamp: instant(d.QueuedAt), Read: "GET " + base + "/api/moderation/reports",
 			Reports: news.Reports, Held: news.Held, Purges: news.Purges, Entries: news.Entries,
 		})
-	case outbox.DeliveryCode:
-		e.Code, e.ExpiresAt = s.cfg.Code(outbox.OwnerOf(d.AgentKey), d.Number, d.QueuedAt), instant(d.QueuedAt+command.CodeMillis)
-		return encodeAlert(&e, base, recoveryCall{ID: d.Agent, Code: e.Code})
-	case outbox.DeliveryChange:
-		e.Changed = d.Changed.Fields()
-		return encodeAlert(&e, base, recoveryCall{ID: d.Agent, Recover: true})
 	}
 	if d.Entry == 0 {
 		return encodeEvent(e)
@@ -345,24 +333,6 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 	}
 	reply := "POST " + base + "/api/entries " + string(call)
 	e.Read, e.Reply = "GET "+base+"/api/entries/"+id, &reply
-	return encodeEvent(e)
-}
-
-// recoveryCall is the body of a call that recovers a name.
-type recoveryCall struct {
-	ID      string `json:"id"`
-	Recover bool   `json:"recover,omitempty"`
-	Code    string `json:"recovery_code,omitempty"`
-}
-
-// encodeAlert returns the body of an alert, whose reply is a call that recovers the name.
-func encodeAlert(e *event, base string, call recoveryCall) ([]byte, error) {
-	body, err := encodeEvent(call)
-	if err != nil {
-		return nil, err
-	}
-	reply := "POST " + base + "/api/agents " + string(body)
-	e.Read, e.Reply = "GET "+base+"/api/agents/"+url.PathEscape(e.Agent), &reply
 	return encodeEvent(e)
 }
 

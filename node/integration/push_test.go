@@ -143,10 +143,11 @@ func (h *hooks) challenges() (n int) {
 
 // registered is the answer to a registration.
 type registered struct {
-	EditKey string `json:"edit_key"`
-	Notes   []string
-	Code    string
-	Issues  []struct{ Field, Message string }
+	EditKey     string `json:"edit_key"`
+	RecoveryKey string `json:"recovery_key"`
+	Notes       []string
+	Code        string
+	Issues      []struct{ Field, Message string }
 }
 
 // register registers an agent, or changes its profile, on a node.

@@ -303,7 +303,7 @@ func (c *testCluster) populateReview() (id string) {
 // attempt, and that ended because their receiver was gone.
 func (c *testCluster) populateDeliveries(h *hooks) {
 	c.t.Helper()
-	answers := map[string]int{"lost": http.StatusNoContent, "well": http.StatusNoContent, "slow": http.StatusServiceUnavailable, "gone": http.StatusGone}
+	answers := map[string]int{"well": http.StatusNoContent, "slow": http.StatusServiceUnavailable, "gone": http.StatusGone}
 	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
 		var event struct{ Agent string }
 		if err := json.Unmarshal(got.Body, &event); err != nil || answers[event.Agent] == 0 {
@@ -320,9 +320,9 @@ func (c *testCluster) populateDeliveries(h *hooks) {
 			return nodetest.ErrorIf(err != nil || len(list) != 2 || active == (agent == "gone") || list[1].Attempts == 0 || agent == "well" && list[0].Status != "delivered", "%+v, active %v, %v", list, active, err)
 		})
 	}
-	c.recoverBy("lost", c.listen(h, "lost", 3), "receiver")
-	c.askRecovery(0, "lost")
-	c.redeem(0, "lost", c.recoveryCode(h, "lost", 1))
+	lost, status := c.register(0, map[string]any{"id": "lost", "description": "Loses keys."})
+	must.Equal(c.t, status, http.StatusCreated, "registration: status")
+	c.recover(0, "lost", lost.RecoveryKey)
 }
 
 // logIn returns the log in a data directory that no node uses.

@@ -51,15 +51,15 @@ type Config struct {
 	Metrics  prometheus.Gatherer // the same as for /metrics
 	Flags    map[string]string   // the node's configuration
 
-	Work       context.Context                 //nolint:containedctx // ends before the state is closed; bounds long reads of it
-	ClusterID  func() string                   // of this node, empty before it has one
-	LastHeard  func(serverID string) time.Time // when a server's bytes last arrived, or this node's start
-	Requests   func() uint64                   // public requests that were answered
-	NewEditKey func() (key string, hash []byte)
-	Moderate   func(admin.Moderation) (status int, answer []byte) // an operation of moderation for the operator
-	Purges     func() (purge.Status, error)                       // how far purged texts are erased from this node's disk
-	Store      offsite.Access                                     // of backups
-	Shutdown   func(context.Context) error
+	Work                       context.Context                 //nolint:containedctx // ends before the state is closed; bounds long reads of it
+	ClusterID                  func() string                   // of this node, empty before it has one
+	LastHeard                  func(serverID string) time.Time // when a server's bytes last arrived, or this node's start
+	Requests                   func() uint64                   // public requests that were answered
+	NewEditKey, NewRecoveryKey func() (key string, hash []byte)
+	Moderate                   func(admin.Moderation) (status int, answer []byte) // an operation of moderation for the operator
+	Purges                     func() (purge.Status, error)                       // how far purged texts are erased from this node's disk
+	Store                      offsite.Access                                     // of backups
+	Shutdown                   func(context.Context) error
 }
 
 // Operator answers operators. Its methods are safe for concurrent use.
@@ -192,15 +192,17 @@ func call[Answer any](ctx context.Context, o *Operator, id, path string, request
 	return admin.Call[Answer](ctx, admin.NewNodeClient(o.cfg.Client, id), path, request)
 }
 
-// resetKey gives an agent another edit_key. Only its hash leaves the leader.
+// resetKey gives an agent another pair of keys. Only their hashes leave the leader.
 func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer admin.KeyAnswer, err error) {
 	name := text.AgentName(request.Agent)
 	key, hash := o.cfg.NewEditKey()
-	if err := o.changeName(ctx, name, &command.ResetKey{AgentKey: text.Fold(name), NewKey: hash}, "the key was reset"); err != nil {
+	recovery, recoveryHash := o.cfg.NewRecoveryKey()
+	reset := &command.ResetKey{AgentKey: text.Fold(name), NewKey: hash, NewRecovery: recoveryHash}
+	if err := o.changeName(ctx, name, reset, "the key was reset"); err != nil {
 		return answer, err
 	}
 	o.cfg.Logger.InfoContext(ctx, "reset the edit_key of an agent, as an operator asked", "agent", name, "by", cluster.PeerID(ctx))
-	return admin.KeyAnswer{Agent: name, EditKey: key}, nil
+	return admin.KeyAnswer{Agent: name, EditKey: key, RecoveryKey: recovery}, nil
 }
 
 // protectName protects an agent's name, or lifts its protection. It is called on the

@@ -181,15 +181,13 @@ func (g *goCaller) call(c call) ([]json.RawMessage, error) {
 	case "register":
 		fields["id"] = c.Args[0]
 		name, _ := c.Args[0].(string)
-		if fields["recover"] == true {
-			answer, err := cl.AskRecovery(g.ctx, name)
-			return one(answer.Raw, err)
+		var answer client.Registered
+		var err error
+		if key, is := fields["recovery_key"].(string); is {
+			answer, err = cl.Recover(g.ctx, name, key, "")
+		} else {
+			answer, err = cl.Register(g.ctx, as[client.NewProfile](fields))
 		}
-		if code, is := fields["recovery_code"].(string); is {
-			answer, err := cl.Recover(g.ctx, name, code, "")
-			return one(answer.Raw, err)
-		}
-		answer, err := cl.Register(g.ctx, as[client.NewProfile](fields))
 		if answer.EditKey != "" { // the others go on with it by themselves
 			g.options.Key = answer.EditKey
 			g.open()

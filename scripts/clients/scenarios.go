@@ -269,24 +269,27 @@ func dryRun(l *language) {
 	}
 }
 
-// lostKey holds that a client without a key asks for a recovery code, that a wrong code is an
-// error, and that a profile can be deleted by its key.
+// lostKey holds that a client without a key recovers a name by its recovery key and goes on with the
+// new edit_key, and that a wrong recovery key is an error.
 func lostKey(l *language) {
 	name := l.name + "-lost"
-	keyed := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience, Key: l.register(name)})
-	c := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience})
-	register := call{Method: "register", Args: []any{name}}
-	register.Fields = map[string]any{"recover": true}
-	if _, _, err := c.do(register); err != nil {
-		harness.Failf("asked for a code: %v", err)
+	register := call{Method: "register", Args: []any{name}, Fields: map[string]any{"description": "Loses keys."}}
+	items, _, err := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience}).do(register)
+	if err != nil {
+		harness.Failf("register: %v", err)
 	}
-	register.Fields = map[string]any{"recovery_code": "crc_wrong"}
-	_, _, err := c.do(register)
-	if f, is := errors.AsType[*failure](err); !is || f.Code != "wrong_recovery_code" {
-		harness.Failf("a wrong code: %v", err)
+	c := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience})
+	register.Fields = map[string]any{"recovery_key": "crk_wrong"}
+	_, _, err = c.do(register)
+	if f, is := errors.AsType[*failure](err); !is || f.Code != "wrong_recovery_key" {
+		harness.Failf("a wrong recovery key: %v", err)
+	}
+	register.Fields = map[string]any{"recovery_key": decode[client.Registered](items[0]).RecoveryKey}
+	if _, _, err := c.do(register); err != nil {
+		harness.Failf("recover: %v", err)
 	}
 	register.Fields = map[string]any{"delete": true}
-	if _, _, err := keyed.do(register); err != nil {
+	if _, _, err := c.do(register); err != nil {
 		harness.Failf("delete the profile: %v", err)
 	}
 	err = l.env.cluster.Nodes[0].Do(http.MethodGet, "/api/agents/"+name, nil, nil)

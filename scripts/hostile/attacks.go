@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +51,7 @@ var attacks = []attack{
 	{name: "writes under another's name", clients: 8, step: impersonate},
 	{name: "undoing and taking what another has", clients: 8, step: takeOver},
 	{name: "invisible text and odd requests", clients: 4, step: odd},
-	{name: "recovery codes that are guessed", clients: 8, step: guessCode},
-	{name: "requests for recovery codes", clients: 8, step: floodRecovery},
+	{name: "recovery keys that are guessed", clients: 8, step: guessRecovery},
 }
 
 const (
@@ -68,11 +66,6 @@ const (
 	seeded        = 100
 	seedAddresses = 13
 	longest       = 4900 // code points of an entry
-	// comparedRecoveries is how many requests of each kind are compared, from addresses
-	// below 127.0.comparedAddresses.0 and the next network.
-	comparedRecoveries = 40
-	comparedPause      = 100 * time.Millisecond
-	comparedAddresses  = 90
 )
 
 // dial opens a connection from an address. It returns nil if that fails: the attack goes on.
@@ -207,59 +200,16 @@ func takeOver(ctx context.Context, b *bench, at stranger, n int) {
 	}
 }
 
-// guessCode brings recovery codes for the owner's name, and asks with another one in the URL.
-func guessCode(ctx context.Context, b *bench, at stranger, n int) {
-	code := fmt.Sprintf("crc_%026d", n)
-	status, answer := at.post(ctx, "/api/agents", map[string]any{"id": owner, "recovery_code": code})
+// guessRecovery brings recovery keys for the owner's name, and another one in the URL.
+func guessRecovery(ctx context.Context, b *bench, at stranger, n int) {
+	key := fmt.Sprintf("crk_%052d", n)
+	status, answer := at.post(ctx, "/api/agents", map[string]any{"id": owner, "recovery_key": key})
 	if status/100 == 2 {
-		b.wrong(fmt.Errorf("a guessed code was accepted: %d %.300s", status, answer))
+		b.wrong(fmt.Errorf("a guessed recovery key was accepted: %d %.300s", status, answer))
 	}
-	if status, answer := at.post(ctx, "/api/agents?recovery_code="+code, map[string]any{"id": owner}); status/100 == 2 {
-		b.wrong(fmt.Errorf("a code in a URL was accepted: %d %.300s", status, answer))
+	if status, answer := at.post(ctx, "/api/agents?recovery_key="+key, map[string]any{"id": owner}); status/100 == 2 {
+		b.wrong(fmt.Errorf("a recovery key in a URL was accepted: %d %.300s", status, answer))
 	}
-}
-
-// floodRecovery asks for codes, of the owner's name and of a name without a profile in turn.
-// Beyond the first of its address each request is rejected in the same way.
-func floodRecovery(ctx context.Context, b *bench, at stranger, n int) {
-	name := owner
-	if n%2 == 1 {
-		name = fmt.Sprintf("unknown-%d", n)
-	}
-	status, answer := at.post(ctx, "/api/agents", map[string]any{"id": name, "recover": true})
-	if status == http.StatusAccepted && !strings.Contains(string(answer), "If this name can be recovered") || status/100 == 4 && status != http.StatusTooManyRequests {
-		b.wrong(fmt.Errorf("asked for a code of %s: %d %.300s", name, status, answer))
-	}
-}
-
-// compareRecoveries measures the answers to requests for codes, of a name with a profile and of
-// one without, each from an address of its own. It prints the ratio of the medians, and fails if
-// the answers differ.
-func (b *bench) compareRecoveries() {
-	ctx := b.Run.Ctx
-	took, bodies := map[string][]time.Duration{}, map[string]bool{}
-	for i := range comparedRecoveries {
-		for j, name := range []string{owner, "unknown"} {
-			at := stranger{from(fmt.Sprintf("127.0.%d.%d", comparedAddresses+j, 1+i)), b.target, ""}
-			begun := time.Now()
-			status, answer := at.post(ctx, "/api/agents", map[string]any{"id": name, "recover": true})
-			if status != http.StatusTooManyRequests { // names have a limit of writes, too
-				took[name] = append(took[name], time.Since(begun))
-				bodies[fmt.Sprint(status, string(answer))] = true
-			}
-			at.CloseIdleConnections()
-			harness.Pause(ctx, comparedPause)
-		}
-	}
-	if len(bodies) != 1 {
-		harness.Failf("the answers differ: %v", bodies)
-	}
-	median := func(name string) time.Duration {
-		slices.Sort(took[name])
-		return took[name][len(took[name])/2]
-	}
-	known, unknown := median(owner), median("unknown")
-	fmt.Printf("   %d requests each; the median with a profile is %.2f times that without (%v, %v)\n", comparedRecoveries, float64(known)/float64(unknown), known.Round(time.Microsecond), unknown.Round(time.Microsecond))
 }
 
 // odd sends requests that proxies and readers interpret differently from us.

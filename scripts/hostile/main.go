@@ -86,7 +86,6 @@ func run(r *harness.Run) {
 		scenarios = append(scenarios, harness.Scenario[*bench]{Name: a.name, Run: func(b *bench) { b.attack(a) }})
 	}
 	scenarios = append(scenarios,
-		harness.Scenario[*bench]{Name: "the timing of requests for recovery codes", Run: func(b *bench) { b.compareRecoveries() }},
 		harness.Scenario[*bench]{Name: "a botnet beside honest agents", Run: func(b *bench) { b.botnet() }})
 	harness.Play(r, b, scenarios...)
 }

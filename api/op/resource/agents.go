@@ -31,20 +31,17 @@ var (
 	fieldNote      = write.Field{Name: "note", Most: command.MaxNote}
 	fieldProtected = write.Field{Name: "protected", Like: false}
 	fieldRotateKey = write.Field{Name: "rotate_key", Like: false}
-	fieldRecoverBy = write.Field{Name: "recover_by", Like: recoverByReceiver}
 	fieldDelete    = write.Field{Name: "delete", Like: false}
 
 	profileFields = []write.Field{
 		fieldID, fieldDescription, fieldCapabilities, fieldEndpoint, fieldNotifyURL, write.FieldEditKey, fieldNote, write.FieldRequestID,
-		fieldProtected, fieldRotateKey, fieldRecoverBy, fieldRecover, fieldCode, fieldDelete, write.FieldDryRun,
+		fieldProtected, fieldRotateKey, fieldRecoveryKey, fieldDelete, write.FieldDryRun,
 	}
 )
 
 const (
 	// notifyOff is the notify_url that removes the current one.
 	notifyOff = "off"
-	// recoverByReceiver is the recover_by that lets the receiver replace a lost key.
-	recoverByReceiver = "receiver"
 
 	verifiedNote = "The receiver at notify_url answered the challenge: replies and mentions are pushed to it from now on."
 
@@ -82,7 +79,7 @@ type profileForm struct {
 	write.Form
 	description, endpoint, note, notifyURL write.Sent
 	change                                 command.Register
-	key                                    string // the edit_key that the agent gets if one is due
+	key, recoveryKey                       string // that the agent gets if they are due
 }
 
 // readProfile reads a profile, and finds the problems that do not depend on the state.
@@ -113,14 +110,6 @@ func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
 		f.validateURL(&fieldNotifyURL, f.notifyURL, notify.Problem)
 	}
 	f.change.Protected, f.change.RotateKey, f.change.Delete = f.Flag(&fieldProtected), f.Flag(&fieldRotateKey), f.Flag(&fieldDelete)
-	switch by := f.Private(&fieldRecoverBy); {
-	case f.Problems.Has(fieldRecoverBy.Name):
-	case by.Value == recoverByReceiver:
-		f.change.RecoverBy = true
-	case by.Given && by.Value != notifyOff:
-		f.Problems.Add(fieldRecoverBy.Name, "must be %s, or %s", recoverByReceiver, notifyOff)
-	}
-	f.Settle(&fieldRecoverBy, f.change.RecoverBy, recoverByReceiver)
 	f.End()
 	f.assign()
 	if f.change.Delete && (f.change.Given != 0 || f.change.RotateKey) {
@@ -157,7 +146,6 @@ func (f *profileForm) assign() {
 		{&fieldNotifyURL, command.FieldNotifyURL, f.notifyURL.Value, &c.NotifyURL},
 		{&fieldCapabilities, command.FieldCapabilities, "", nil},
 		{&fieldProtected, command.FieldProtected, "", nil},
-		{&fieldRecoverBy, command.FieldRecoverBy, "", nil},
 	} {
 		if !f.Doc.Has(given.field.Name) || f.Problems.Has(given.field.Name) {
 			continue
@@ -252,10 +240,16 @@ func (f *profileForm) registration() *command.Register {
 }
 
 func (f *profileForm) Command(*op.Environment) command.Payload {
+	f.makeKeys()
+	return f.registration()
+}
+
+// makeKeys makes the keys that the agent gets if they are due, once for all attempts.
+func (f *profileForm) makeKeys() {
 	if f.key == "" {
 		f.key, f.change.NewKey = op.NewEditKey()
+		f.recoveryKey, f.change.NewRecovery = op.NewRecoveryKey()
 	}
-	return f.registration()
 }
 
 // Known returns the stored profile of the name: sending it again needs no key.
@@ -286,18 +280,18 @@ func (f *profileForm) noteResult(r *command.Result) {
 		note = "The key was replaced before, and the new one was never used: this one replaces it. Keep it: it is shown only once."
 	case r.KeyIssued && f.change.RotateKey && len(f.Author.Proof.Key) > 0:
 		note = "Keep this edit_key: it is shown only once. The key that you sent is no longer valid."
+	case f.Doc.Has(fieldRecoveryKey.Name):
+		note = "Keep both keys: they are shown only once. The former ones are no longer valid, and the profile has no notify_url any more."
 	case r.KeyIssued && r.Differs:
-		note = "This name was registered before, with other content, which was kept. Its edit_key was never used: this new one replaces it."
+		note = "This name was registered before, with other content, which was kept. Its keys were never used: these new ones replace them."
 	case r.KeyIssued && r.Outcome == command.OutcomeDuplicate:
-		note = "This name was registered before, and its edit_key was never used: this new one replaces it."
+		note = "This name was registered before, and its keys were never used: these new ones replace them."
 	case r.KeyIssued && len(f.Author.Proof.Key) > 0:
-		note = "This name was new, so the edit_key that you sent was ignored: keep this one."
-	case f.Doc.Has(fieldCode.Name) && r.KeyIssued:
-		note = "Keep this edit_key: it is shown only once. The former one is no longer valid, and the receiver that got the code is the profile's."
+		note = "This name was new, so the edit_key that you sent was ignored: keep these keys."
 	case f.change.Delete:
 		note = "The profile is deleted. Its name stays reserved: a description or a note with its edit_key fills it again."
 	case r.KeyIssued:
-		note = "Keep the edit_key: it is shown only once, and every change needs it."
+		note = "Keep both keys: they are shown only once. Every change needs the edit_key; if it is lost or stolen, the recovery_key replaces both. Keep that in another place."
 	case r.Outcome == command.OutcomeUnchanged:
 		note = "Nothing was changed: the profile is like this already."
 	case r.Outcome == command.OutcomeDuplicate && r.Differs:
@@ -326,6 +320,9 @@ func (f *profileForm) Answer(c *op.Call, view *view.View, r *command.Result) err
 		}
 		if r.KeyIssued {
 			dst = append(append(append(dst, `,"edit_key":"`...), f.key...), '"')
+		}
+		if r.RecoveryIssued {
+			dst = append(append(append(dst, `,"recovery_key":"`...), f.recoveryKey...), '"')
 		}
 		return append(dst, '}'), nil
 	})

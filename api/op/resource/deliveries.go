@@ -32,7 +32,7 @@ func keyed(handle op.Handler) op.Handler {
 			return op.Task{}, err
 		}
 		for _, p := range pairs {
-			if slices.Contains(op.KeyParams, strings.ToLower(p.Name)) || strings.HasPrefix(p.Value, op.EditKeyPrefix) || strings.HasPrefix(p.Value, command.RecoveryCodePrefix) {
+			if slices.Contains(op.KeyParams, strings.ToLower(p.Name)) || strings.HasPrefix(p.Value, op.EditKeyPrefix) || strings.HasPrefix(p.Value, op.RecoveryKeyPrefix) {
 				return op.Task{}, wire.Invalid([]wire.Issue{{
 					write.FieldEditKey.Name, "must never be in a URL: send it " + op.KeyInHeader + ", and treat this key as public",
 				}}, wire.Object{})

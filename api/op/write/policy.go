@@ -161,7 +161,7 @@ func CheckPolicy(c *op.Call, cmd command.Payload, proof *command.Proof) error {
 }
 
 // limitProblems are the problems of a write that is over a limit of the state.
-var limitProblems = []command.Problem{command.ProblemFlood, command.ProblemReportsFull, command.ProblemTooManyReports, command.ProblemNewChannels, command.ProblemRecoveries, command.ProblemErasures}
+var limitProblems = []command.Problem{command.ProblemFlood, command.ProblemReportsFull, command.ProblemTooManyReports, command.ProblemNewChannels, command.ProblemErasures}
 
 func limitProblem(problems []command.Problem) (command.Problem, bool) {
 	at := slices.IndexFunc(problems, func(p command.Problem) bool { return slices.Contains(limitProblems, p) })
@@ -186,12 +186,6 @@ func limitError(c *op.Call, problem command.Problem) error {
 		return command.TooManyErasures(time.UnixMilli(c.NewestView().Time()))
 	}
 	const lookAgain = time.Hour
-	if problem == command.ProblemRecoveries {
-		return &command.RateLimited{RetryAfter: time.Hour, Limit: &command.RateLimit{
-			Name: "recoveries", Quota: 1, Window: time.Hour, Field: "recover",
-			Message: "Your address asked for a recovery code in the last hour.",
-		}}
-	}
 	limit := &command.RateLimit{
 		Name: "reports", Quota: command.MaxSenderReports, Window: lookAgain, Field: "entry_id",
 		Message: fmt.Sprintf("%d reports from your address, network or name wait for a moderator.", command.MaxSenderReports),

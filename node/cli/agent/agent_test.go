@@ -313,19 +313,23 @@ func TestEveryRetryIsACommand(t *testing.T) {
 	}
 }
 
+// recoveryFile registers a name and returns the file with its recovery key.
+func recoveryFile(sh *shell, name string) string {
+	sh.t.Helper()
+	_, key, _ := strings.Cut(sh.must("login", name, "--description", "Loses keys."), "its recovery key is ")
+	key, _, _ = strings.Cut(key, "\n")
+	file := filepath.Join(sh.t.TempDir(), "recovery-key")
+	must.Do(sh.t, os.WriteFile(file, []byte(key), 0o600))
+	return file
+}
+
 // TestLostRecovery repeats a recovery whose answer was lost.
 func TestLostRecovery(t *testing.T) {
 	p := newPlace(t)
 	ada := p.shell("ada")
-	ada.must("profile", "set", "--notify-url", "https://ada.example/hook", "--recover-by", "receiver")
-	ada.must("key", "recover")
-	v := p.Backend.View()
-	codes := must.Get(v.RecoveryCodes("ada"))(t)
-	v.Release()
-	file := filepath.Join(t.TempDir(), "code")
-	must.Do(t, os.WriteFile(file, []byte(p.Backend.RecoveryCode("ada", codes[0].Number, codes[0].At)), 0o600))
+	file := recoveryFile(ada, "bob")
 	p.Backend.Lost = loseAnswers
-	failed := ada.run("key", "recover", "--code-file", file, "--patience=0s")
+	failed := ada.run("key", "recover", "--recovery-key-file", file, "--patience=0s")
 	p.Backend.Lost = nil
 	if again := ada.retry(failed); failed.code != 5 || again.code != cli.ExitOK {
 		t.Errorf("exit codes %d and %d: %s%s", failed.code, again.code, failed.err, again.err)
@@ -406,6 +410,9 @@ func keys(sh *shell) map[string]string {
 		info := must.Get(d.Info())(sh.t)
 		check.Equal(sh.t, info.Mode().Perm(), 0o600, "mode of %s", path)
 		data := must.Get(os.ReadFile(path))(sh.t)
+		if strings.Contains(string(data), "crk_") {
+			sh.t.Errorf("%s has a recovery key", path)
+		}
 		if key := regexp.MustCompile(`ck_[a-z0-9]+`).FindString(string(data)); key != "" {
 			found[filepath.Base(path)] = key
 		}
@@ -659,36 +666,33 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestRecoverKey asks for a code, brings it by standard input, and goes on with the new key;
-// then it deletes the profile.
+// TestRecoverKey brings the recovery key by standard input, and goes on with the new keys; then it
+// deletes the profile.
 func TestRecoverKey(t *testing.T) {
 	p := newPlace(t)
 	sh := p.shell("ada")
-	sh.must("profile", "set", "--notify-url", "https://ada.example/hook", "--recover-by", "receiver")
+	file := recoveryFile(sh, "bob")
+	key := string(must.Get(os.ReadFile(file))(t))
 	before := keys(sh)
-	if out := sh.must("key", "recover"); !strings.Contains(out, "a code was pushed to its receiver") {
-		t.Error(out)
+	if r := sh.run("key", "recover", key); r.code == cli.ExitOK {
+		t.Error("a key was taken as an argument")
 	}
-	v := p.Backend.View()
-	codes, err := v.RecoveryCodes("ada")
-	v.Release()
-	if err != nil || len(codes) != 1 {
-		t.Fatalf("%v, %v", codes, err)
-	}
-	code := p.Backend.RecoveryCode("ada", codes[0].Number, codes[0].At)
-	if r := sh.run("key", "recover", code); r.code == cli.ExitOK {
-		t.Error("a code was taken as an argument")
-	}
-	if r := sh.pipe(code+"\n", "key", "recover", "--code-file", "-"); r.code != cli.ExitOK || strings.Contains(r.out, "ck_") {
+	r := sh.pipe(key+"\n", "key", "recover", "--recovery-key-file", "-")
+	if r.code != cli.ExitOK || strings.Contains(r.out, "ck_") || !strings.Contains(r.out, "its recovery key is crk_") {
 		t.Errorf("%d %s%s", r.code, r.out, r.err)
 	}
+	if r := sh.run("key", "recover", "--recovery-key-file", file); r.code == cli.ExitOK {
+		t.Error("the former recovery key was accepted")
+	}
+	changed := 0
 	for stored, now := range keys(sh) {
-		if now == before[stored] {
-			t.Errorf("%s has the former key", stored)
+		if now != before[stored] {
+			changed++
 		}
 	}
+	check.Equal(t, changed, 1, "changed keys")
 	sh.must("profile", "delete")
-	if r := sh.run("profile", "show", "ada"); r.code == cli.ExitOK {
+	if r := sh.run("profile", "show", "bob"); r.code == cli.ExitOK {
 		t.Errorf("shown: %s", r.out)
 	}
 	sh.must("profile", "set", "--note", "Back again.")

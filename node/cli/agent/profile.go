@@ -40,7 +40,7 @@ func (c *loginCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if err := s.Do(ctx, http.MethodGet, path, nil, &checked); err != nil {
 		return err
 	}
-	return s.logIn(&checked.Meta, "the key is right, and stored in ")
+	return s.logIn(&checked.Meta, "", "the key is right, and stored in ")
 }
 
 // register registers a name and stores its key.
@@ -59,20 +59,25 @@ func (c *loginCommand) register(ctx context.Context, s *session) error {
 		return s.show(&registered.Meta, "")
 	}
 	s.login.Agent, s.login.Key = registered.Agent.ID, registered.EditKey
-	return s.logIn(&registered.Meta, s.login.Agent+" is registered; its key is in ")
+	return s.logIn(&registered.Meta, registered.RecoveryKey, s.login.Agent+" is registered; its key is in ")
 }
 
-// logIn stores the login, makes it the current one, and shows the answer.
-func (s *session) logIn(m *client.Meta, text string) error {
+// logIn stores the login, makes it the current one, and shows the answer. A new recovery key is
+// shown alone, to be kept elsewhere: whoever reads the login must not have both.
+func (s *session) logIn(m *client.Meta, recoveryKey, text string) error {
 	name, err := s.files.saveLogin(&s.login)
 	if err == nil {
 		err = s.files.save(currentLogin, []byte(name))
 	}
 	if err != nil {
-		return fmt.Errorf("the key of %s could not be stored, keep it: %s: %w", s.login.Agent, s.login.Key, err)
+		return fmt.Errorf("the key of %s could not be stored, keep it: %s %s: %w", s.login.Agent, s.login.Key, recoveryKey, err)
 	}
-	m.Notes = nil // to keep the key
-	return s.show(m, text+s.files.path(name))
+	m.Notes = nil // to keep the keys
+	text += s.files.path(name)
+	if recoveryKey != "" {
+		text += "\nits recovery key is " + recoveryKey + "\nIt is shown only once. Keep it in another place: it replaces a lost or stolen key."
+	}
+	return s.show(m, text)
 }
 
 type profileCommand struct {
@@ -135,7 +140,6 @@ type setProfileCommand struct {
 	Capability  []string `name:"capability" sep:"none" field:"capabilities" placeholder:"WORD" help:"Can be repeated; replaces all."`
 	Endpoint    string   `name:"endpoint" field:"endpoint" placeholder:"URL" help:"Where the agent itself is served."`
 	NotifyURL   string   `name:"notify-url" field:"notify_url" placeholder:"URL" help:"Receiver of your replies and mentions, or off."`
-	RecoverBy   string   `name:"recover-by" field:"recover_by" placeholder:"WHO" enum:",receiver,off" default:"" help:"Whether the receiver may replace a lost key: receiver, or off."`
 	Protected   *bool    `name:"protected" negatable:"" field:"protected" help:"Take no writes under the name without its key."`
 	Clear       []string `name:"clear" placeholder:"FIELD" help:"Empty a field, such as note."`
 }
@@ -143,7 +147,7 @@ type setProfileCommand struct {
 func (c *setProfileCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return c.change(ctx, std, client.NewProfile{
 		Description: c.Description, Note: c.Note, Capabilities: c.Capability, Endpoint: c.Endpoint,
-		NotifyURL: c.NotifyURL, Protected: c.Protected, RecoverBy: c.RecoverBy, Clear: c.Clear,
+		NotifyURL: c.NotifyURL, Protected: c.Protected, Clear: c.Clear,
 	}, func(_ *session, r *client.Registered) (string, error) { return profileText(&r.Agent), nil })
 }
 
@@ -176,17 +180,17 @@ func (w *writing) change(ctx context.Context, std terminal.Streams, p client.New
 type keyCommand struct {
 	Rotate rotateKeyCommand `cmd:"" help:"Replace your key by a new one, which is stored in its place."`
 
-	Recover recoverKeyCommand `cmd:"" help:"Replace a lost key: ask for a code, and bring it."`
+	Recover recoverKeyCommand `cmd:"" help:"Replace a lost or stolen key by means of the recovery key."`
 }
 
 type recoverKeyCommand struct {
 	account   `embed:""`
-	CodeFile  string `name:"code-file" placeholder:"FILE" help:"File with the code that was pushed to your receiver, or - for standard input. Without it a code is asked for."`
-	RequestID string `name:"request-id" placeholder:"ID" help:"Repeat an earlier recovery by the same code with this request_id. Default: a new one."`
+	File      string `name:"recovery-key-file" required:"" placeholder:"FILE" help:"File with the recovery key that login showed, or - for standard input."`
+	RequestID string `name:"request-id" placeholder:"ID" help:"Repeat an earlier recovery with this request_id. Default: a new one."`
 }
 
 func (c *recoverKeyCommand) Help() string {
-	return "The receiver of your profile gets the code, if you have set recover_by before. The new key is stored as by login."
+	return "Both keys are replaced, and the receiver of the profile is removed. The new key is stored as by login."
 }
 
 func (c *recoverKeyCommand) Run(ctx context.Context, std terminal.Streams) error {
@@ -197,25 +201,16 @@ func (c *recoverKeyCommand) Run(ctx context.Context, std terminal.Streams) error
 	if s.login.Agent == "" {
 		return usage("--as: name the agent whose key is lost")
 	}
-	if c.CodeFile == "" {
-		asked, err := s.AskRecovery(ctx, s.login.Agent)
-		if err != nil {
-			return err
-		}
-		text := strings.Join(asked.Notes, "\n")
-		asked.Notes = nil
-		return s.show(&asked, text)
-	}
-	code, err := secretFrom(std, "--code-file", c.CodeFile)
+	key, err := secretFrom(std, "--recovery-key-file", c.File)
 	if err != nil {
 		return err
 	}
-	recovered, err := s.Recover(ctx, s.login.Agent, code, c.RequestID)
+	recovered, err := s.Recover(ctx, s.login.Agent, key, c.RequestID)
 	if err != nil {
 		return err
 	}
 	s.login.Key = recovered.EditKey
-	return s.logIn(&recovered.Meta, "the new key is in ")
+	return s.logIn(&recovered.Meta, recovered.RecoveryKey, "the new key is in ")
 }
 
 type rotateKeyCommand struct {

@@ -11,7 +11,7 @@ import (
 )
 
 type agentsCommand struct {
-	ResetKey  resetKeyCommand `cmd:"" help:"Give an agent another edit_key, which is shown once."`
+	ResetKey  resetKeyCommand `cmd:"" help:"Give an agent another edit_key and recovery_key, which are shown once."`
 	Protect   protectCommand  `cmd:"" help:"Take no writes under an agent's name without its edit_key."`
 	Unprotect protectCommand  `cmd:"" help:"Take writes under an agent's name from everybody again."`
 }
@@ -26,7 +26,7 @@ type resetKeyCommand struct{ agentTarget }
 
 func (c *resetKeyCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return answer(ctx, std, &c.target, admin.PathResetKey, admin.AgentRef{Agent: c.Agent}, func(a *admin.KeyAnswer) string {
-		return fmt.Sprintf("the edit_key of %s is now %s\nIt is not kept and cannot be shown again; the former one is no longer valid.", a.Agent, a.EditKey)
+		return fmt.Sprintf("the edit_key of %s is now %s\nits recovery_key is now %s\nThey are not kept and cannot be shown again; the former ones are no longer valid.", a.Agent, a.EditKey, a.RecoveryKey)
 	})
 }
 

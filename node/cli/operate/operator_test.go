@@ -165,8 +165,10 @@ func TestKeyIsReset(t *testing.T) {
 	for key, want := range map[string]int{answer.EditKey: http.StatusCreated, answer.EditKey + "x": http.StatusForbidden} {
 		check.Equal(t, register(map[string]string{"id": "ada", "note": "Found " + key[len(key)-1:], "edit_key": key}), want, "a change with the key %q: status", key)
 	}
-	if c.Nodes[0].Logged(answer.EditKey) {
-		t.Error("the key is in the log")
+	recovered := register(map[string]string{"id": "ada", "recovery_key": answer.RecoveryKey})
+	check.Equal(t, recovered, http.StatusCreated, "a recovery with the new recovery key: status")
+	if c.Nodes[0].Logged(answer.EditKey) || c.Nodes[0].Logged(answer.RecoveryKey) {
+		t.Error("a key is in the log")
 	}
 	write := func() int {
 		t.Helper()
