@@ -1,5 +1,5 @@
 // Package harness has the common parts of the programs that test a built binary from
-// outside (scripts/blackbox, browser, chaos, clients, firstuse, hostile). It starts real
+// outside (scripts/chaos, clients, replay and others). It starts real
 // nodes as processes on the loopback address, and calls them. It uses only the flags and
 // the interfaces of the product.
 //
