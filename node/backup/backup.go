@@ -236,9 +236,8 @@ const purgeListMode = 0o644 // the mode of purge lists: their contents are publi
 type PurgeList struct {
 	ClusterID string `json:"clusterId"` // that the list is of
 	CreatedAt int64  `json:"createdAt"` // milliseconds since the epoch
-	// Index is that of the newest log entry whose purges the list has; 0 in the list of an older
-	// program.
-	Index  uint64        `json:"index,omitempty"`
+	// Index is that of the newest log entry whose purges the list has.
+	Index  uint64        `json:"index"`
 	Purged []PurgedEntry `json:"purged"`
 }
 
@@ -265,10 +264,10 @@ func (l *PurgeList) Write(path string) error {
 	return nil
 }
 
-// Check returns an error if the list is of no cluster or no time.
+// Check returns an error if the list is of no cluster, no time or no log entry.
 func (l *PurgeList) Check() error {
-	if l.ClusterID == "" || l.CreatedAt == 0 {
-		return errors.New("it names no cluster or no time")
+	if l.ClusterID == "" || l.CreatedAt == 0 || l.Index == 0 {
+		return errors.New("it names no cluster, no time or no log entry")
 	}
 	return nil
 }
@@ -291,7 +290,7 @@ func ReadPurgeList(path string) (l PurgeList, err error) {
 // After reports whether the list has later purges than another one. The log of their cluster
 // decides: a clock may have been wrong. Without the same log, or at the same index, times do.
 func (l *PurgeList) After(other *PurgeList) bool {
-	if l.ClusterID == other.ClusterID && l.Index != other.Index && min(l.Index, other.Index) > 0 {
+	if l.ClusterID == other.ClusterID && l.Index != other.Index {
 		return l.Index > other.Index
 	}
 	return l.CreatedAt > other.CreatedAt

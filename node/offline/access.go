@@ -35,8 +35,10 @@ func closeToOthers(dir string, user int, logger *slog.Logger) {
 	case owner != user:
 		logger.Warn("the data directory belongs to another user, and its permissions stay as they are; give it to the node's user (chown)", "owner", owner, "user", user)
 	case info.Mode()&accessOfOthers == 0:
-	case err != nil || foreign != "":
-		logger.Warn("other users can reach the data directory, and it stays open because it does not hold a node alone; give the node a directory of its own", "holds", foreign, "error", err)
+	case err != nil:
+		logger.Warn("other users can reach the data directory, and it stays open because its contents are not known", "error", err)
+	case foreign != "":
+		logger.Warn("other users can reach the data directory, and it stays open because it does not hold a node alone; give the node a directory of its own", "holds", foreign)
 	default:
 		if err := os.Chmod(dir, info.Mode()&^accessOfOthers); err != nil {
 			logger.Warn("other users can reach the data directory, and it cannot be closed", "error", err)

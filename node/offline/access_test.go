@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/cluster"
@@ -50,6 +51,7 @@ func TestCloseToOthers(t *testing.T) {
 				check.Equal(t, log.String(), "", "log")
 			} else {
 				check.ErrText(t, errors.New(log.String()), tc.says, "log")
+				check.Equal(t, strings.Contains(log.String(), "error="), false, "an error in the log")
 			}
 		})
 	}

@@ -233,11 +233,7 @@ func SavePurges(ctx context.Context, s Store, list *backup.PurgeList) error {
 	if err != nil {
 		return err
 	}
-	suffix := backup.PurgeListSuffix
-	if list.Index > 0 {
-		suffix = fmt.Sprintf(".%d%s", list.Index, suffix)
-	}
-	name := objectName(list.ClusterID, list.CreatedAt, suffix)
+	name := objectName(list.ClusterID, list.CreatedAt, fmt.Sprintf(".%d%s", list.Index, backup.PurgeListSuffix))
 	if err := s.Put(ctx, name, bytes.NewReader(data)); err != nil {
 		return fmt.Errorf("upload the purge list: %w", err)
 	}
@@ -262,15 +258,11 @@ func purgeLists(ctx context.Context, s Store, clusterID string) (names []string,
 	return names, err
 }
 
-// compareLists compares the names of two lists by the index of the log, and then by time. A list of
-// an older program has no index.
+// compareLists compares the names of two lists by the index of the log, and then by time.
 func compareLists(a, b string) int {
 	index := func(name string) uint64 {
 		name = strings.TrimSuffix(name, backup.PurgeListSuffix)
-		n, err := strconv.ParseUint(name[strings.LastIndexByte(name, '.')+1:], 10, 64)
-		if err != nil { // the milliseconds, with their zone
-			return 0
-		}
+		n, _ := strconv.ParseUint(name[strings.LastIndexByte(name, '.')+1:], 10, 64) // a name of another form is the oldest
 		return n
 	}
 	return cmp.Or(cmp.Compare(index(a), index(b)), cmp.Compare(a, b))

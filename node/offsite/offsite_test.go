@@ -136,12 +136,12 @@ func TestPurgesWhileAnotherDeletes(t *testing.T) {
 			if at < 3*day {
 				at += day
 			}
-			return offsite.SavePurges(ctx, s, &backup.PurgeList{ClusterID: own, CreatedAt: at})
+			return offsite.SavePurges(ctx, s, &backup.PurgeList{ClusterID: own, CreatedAt: at, Index: 1})
 		}
-		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: at}))
+		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: at, Index: 1}))
 		check.Equal(t, must.Get(offsite.Purges(t.Context(), sharedStore{s, replace}, own))(t).CreatedAt, 3*day, "creation of the list")
 
-		remove := func(ctx context.Context) error { return s.Delete(ctx, own+"/19700104T000000.000Z.purged.json") }
+		remove := func(ctx context.Context) error { return s.Delete(ctx, own+"/19700104T000000.000Z.1.purged.json") }
 		_, err := offsite.Purges(t.Context(), sharedStore{s, remove}, own)
 		check.Err(t, err, fs.ErrNotExist, "read a list that disappears")
 	})
@@ -262,18 +262,20 @@ func TestNewestPurgesCount(t *testing.T) {
 	stores(t, func(t *testing.T, s offsite.Store) {
 		t.Helper()
 		for _, list := range []backup.PurgeList{
-			{ClusterID: own, CreatedAt: 2 * day, Purged: []backup.PurgedEntry{{ID: "e1"}, {ID: "e2"}}}, {ClusterID: own, CreatedAt: day}, {ClusterID: "other", CreatedAt: 3 * day},
+			{ClusterID: own, CreatedAt: 2 * day, Index: 9, Purged: []backup.PurgedEntry{{ID: "e1"}, {ID: "e2"}}},
+			{ClusterID: own, CreatedAt: day, Index: 9},
+			{ClusterID: "other", CreatedAt: 3 * day, Index: 1},
 		} {
 			must.Do(t, offsite.SavePurges(t.Context(), s, &list))
 		}
 		check.Equal(t, len(must.Get(offsite.Purges(t.Context(), s, own))(t).Purged), 2, "purges of the newest list")
 		check.Equal(t, must.Get(offsite.Purges(t.Context(), s, "c0ffe"))(t).CreatedAt, 0, "time of the list of a cluster without one")
-		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 4 * day}))
-		check.Diff(t, names(t, s), []string{own + "/19700105T000000.000Z.purged.json", "other/19700104T000000.000Z.purged.json"}, "lists that are left")
+		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 4 * day, Index: 10}))
+		check.Diff(t, names(t, s), []string{own + "/19700105T000000.000Z.10.purged.json", "other/19700104T000000.000Z.1.purged.json"}, "lists that are left")
 
 		const former, newest = own + "/19700108T000000.000Z.99.purged.json", own + "/19700106T000000.000Z.100.purged.json" // by clocks that were ahead, and then set right
 		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 7 * day, Index: 99}))
-		check.Diff(t, names(t, s)[:1], []string{former}, "the list with an index")
+		check.Diff(t, names(t, s)[:1], []string{former}, "the list with the higher index")
 		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 5 * day, Index: 100}))
 		must.Do(t, offsite.SavePurges(t.Context(), s, &backup.PurgeList{ClusterID: own, CreatedAt: 6 * day, Index: 98}))
 		check.Equal(t, must.Get(offsite.Purges(t.Context(), s, own))(t).Index, 100, "index of the newest list")

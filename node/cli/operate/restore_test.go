@@ -17,8 +17,8 @@ func TestListsBesideTheBackup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), name)
 			must.Do(t, os.Mkdir(dir, 0o700))
-			own := backup.PurgeList{ClusterID: "abc", CreatedAt: 1, Purged: []backup.PurgedEntry{}}
-			newer := backup.PurgeList{ClusterID: "abc", CreatedAt: 2, Purged: []backup.PurgedEntry{}}
+			own := backup.PurgeList{ClusterID: "abc", CreatedAt: 1, Index: 1, Purged: []backup.PurgedEntry{}}
+			newer := backup.PurgeList{ClusterID: "abc", CreatedAt: 2, Index: 2, Purged: []backup.PurgedEntry{}}
 			for file, list := range map[string]backup.PurgeList{"backup": own, "later": newer} {
 				must.Do(t, os.WriteFile(filepath.Join(dir, file+backup.PurgeListSuffix), must.Get(json.Marshal(list))(t), 0o600))
 			}

@@ -122,7 +122,7 @@ func TestRestoreWantsNewerList(t *testing.T) {
 	later := must.Get(backup.ReadPurgeList(filepath.Join(dir, "later.purged.json")))(t)
 	later.CreatedAt = time.Now().Add(-48 * time.Hour).UnixMilli()
 	must.Do(t, later.Write(filepath.Join(dir, "later.purged.json")))
-	foreign := backup.PurgeList{ClusterID: "f0e1", CreatedAt: time.Now().Add(time.Hour).UnixMilli()}
+	foreign := backup.PurgeList{ClusterID: "f0e1", CreatedAt: time.Now().Add(time.Hour).UnixMilli(), Index: 1}
 	must.Do(t, foreign.Write(filepath.Join(dir, "foreign.purged.json")))
 	expect(t, cli.ExitOK, restore(file), "1 text purged again")
 }
