@@ -20,8 +20,8 @@
 # (disks, networks that lose packets) is left out, and counted. Containers are in the
 # engine's namespaces; it takes away what it made there.
 #
-# Reports go to the directory in CHAOS_OUT, by default chaos-reports; --long adds a page
-# about all runs, index.html, continues after a failed run, and keeps only the ends of its
+# Reports go to the directory in CHAOS_OUT, by default chaos-reports; --long adds a list
+# of all runs, index.json, continues after a failed run, and keeps only the ends of its
 # logs. Otherwise data and logs of a failed run are kept, and their place is printed.
 # Exit code 77: nothing was run, because this machine cannot.
 set -euo pipefail

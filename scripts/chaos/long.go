@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"io/fs"
 	"maps"
 	"os"
@@ -36,9 +35,6 @@ const (
 	manyKills  = 100
 	fastKills  = 50
 )
-
-//go:embed index.html
-var indexPage string
 
 // part is one run within a long run.
 type part struct {
@@ -72,7 +68,7 @@ func (o *options) fixedParts() (parts []part) {
 	all := slices.Sorted(maps.Keys(scenarios))
 	add(contained, voters, all...)
 	add(spaced, voters, slices.DeleteFunc(slices.Clone(all), func(name string) bool {
-		return !slices.ContainsFunc(scenarios[name], func(e event) bool { return faults[e.Fault].network })
+		return !slices.ContainsFunc(scenarios[name], func(e event) bool { return faults[e.Fault].lossy }) // proxies show the others
 	})...)
 	add(proxied, manyVoters, slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !strings.Contains(name, ofFive) })...)
 	add(proxied, voters, all...)
@@ -91,7 +87,7 @@ func (o *options) randomParts(seed uint64) (parts []part) {
 	for _, kind := range []struct {
 		network string
 		voters  int
-	}{{proxied, voters}, {contained, voters}, {spaced, voters}, {proxied, manyVoters}} {
+	}{{proxied, voters}, {contained, voters}, {proxied, manyVoters}} {
 		p := part{options: *o, name: "random", length: randomFor + aroundPlan}
 		p.seed, p.network, p.voters, p.random = seed, kind.network, kind.voters, randomFor
 		if p.network == contained {
@@ -165,7 +161,7 @@ func (o *options) runLong(ctx context.Context, length time.Duration, apart []str
 				return errors.Join(ctx.Err(), ended(rows))
 			}
 			rows = append(rows, r)
-			if err := writeIndex(o.out, began, rows); err != nil {
+			if err := writeIndex(o.out, rows); err != nil {
 				return err
 			}
 		}
@@ -215,7 +211,7 @@ func (p *part) play(ctx context.Context, apart []string) row {
 	}
 	name := reportName(p.place(p.name), p.seed)
 	if readErr := r.read(filepath.Join(p.out, name+".json"), began); readErr == nil {
-		r.Report = name + ".html"
+		r.Report = name + ".json"
 	} else {
 		err = cmp.Or(err, readErr)
 	}
@@ -272,19 +268,11 @@ func keepLogs(from, to string) error {
 	})
 }
 
-// writeIndex writes the page about all runs, and the same as JSON.
-func writeIndex(out string, began time.Time, rows []row) error {
+// writeIndex writes the rows of all runs.
+func writeIndex(out string, rows []row) error {
 	data, err := json.MarshalIndent(rows, "", "  ")
 	if err != nil {
 		return err
 	}
-	t, err := template.New("index").Funcs(template.FuncMap{"seconds": seconds}).Parse(indexPage)
-	if err != nil {
-		return err
-	}
-	var html strings.Builder
-	if err := t.Execute(&html, map[string]any{"Began": began, "For": time.Since(began).Round(time.Second), "Rows": rows, "Counts": verdicts(rows)}); err != nil {
-		return err
-	}
-	return errors.Join(os.MkdirAll(out, 0o755), os.WriteFile(filepath.Join(out, "index.json"), data, 0o644), os.WriteFile(filepath.Join(out, "index.html"), []byte(html.String()), 0o644))
+	return errors.Join(os.MkdirAll(out, 0o755), os.WriteFile(filepath.Join(out, "index.json"), data, 0o644))
 }

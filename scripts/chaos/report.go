@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,12 +14,7 @@ import (
 
 	"github.com/commons-cluster/commons/scripts/chaos/check"
 	"github.com/commons-cluster/commons/scripts/chaos/record"
-
-	_ "embed"
 )
-
-//go:embed report.html
-var page string
 
 // report is the result of a run.
 type report struct {
@@ -94,7 +88,7 @@ func (r *report) finish(o *options, place string) error {
 	if many := r.gaps(); len(many) >= enoughGaps {
 		fmt.Printf("   gaps of %d: p50 %v, p90 %v, p99 %v, longest %v\n", len(many), percentile(many, 50), percentile(many, 90), percentile(many, 99), many[len(many)-1])
 	}
-	fmt.Printf("   %.0f writes/s before the first fault; %d calls; %d faults left out; report: %s.html\n", r.Rate, len(r.calls), left, name)
+	fmt.Printf("   %.0f writes/s before the first fault; %d calls; %d faults left out; report: %s.json\n", r.Rate, len(r.calls), left, name)
 	if skipped && len(r.Failed) == 0 {
 		return fmt.Errorf("%w: no fault of the plan can be carried out here", errSkipped)
 	}
@@ -255,9 +249,7 @@ func gap(e *event, next time.Duration, answered []*record.Call) (from, longest t
 	return from, longest
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
-
-// write writes the page and the summary.
+// write writes the report, with the first findings of each check.
 func (r *report) write(name string) error {
 	summary := *r
 	summary.Verdicts = nil
@@ -272,19 +264,5 @@ func (r *report) write(name string) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("report").Funcs(template.FuncMap{
-		"seconds": seconds,
-		"json": func(v any) (string, error) {
-			data, err := json.Marshal(v)
-			return string(data), err
-		},
-	}).Parse(page)
-	if err != nil {
-		return err
-	}
-	var html strings.Builder
-	if err := t.Execute(&html, map[string]any{"Report": &summary, "Charts": r.charts(), "Lanes": r.faultLanes(), "Width": width}); err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(name+".json", data, 0o644), os.WriteFile(name+".html", []byte(html.String()), 0o644))
+	return os.WriteFile(name+".json", data, 0o644)
 }
