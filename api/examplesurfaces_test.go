@@ -45,7 +45,7 @@ type exampleSurface struct {
 // toolOf is the tool that runs a write.
 func toolOf(path string, body map[string]any) string {
 	if action, isText := body["action"].(string); isText && path == "/api/jobs" {
-		if tool := map[string]string{"claim": "claim_job", "result": "submit_job_result", "release": "release_job", "close": "close_job", "accept": "accept_job", "reject": "reject_job", "revoke": "revoke_job", "reopen": "reopen_job"}[action]; tool != "" {
+		if tool := map[string]string{"claim": "claim_job", "result": "submit_job_result", "release": "release_job", "close": "close_job"}[action]; tool != "" {
 			return tool
 		}
 	}

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -62,15 +61,6 @@ func TestHomeGolden(t *testing.T) {
 		c.Now = func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 	})
 	converse(t, s)
-	key := sha256.Sum256([]byte(hookKey))
-	s.Backend.Apply(&command.ResetKey{AgentKey: "ada", NewKey: key[:], NewRecovery: key[:]})
-	for _, action := range []map[string]any{
-		{"agent": "Ada", "title": "Weigh the fish", "body": "All of the market.", "review": true, "edit_key": hookKey},
-		{"agent": "eve", "action": "claim", "next": map[string]any{"q": "fish"}},
-		{"agent": "eve", "action": "result", "job_id": "je", "result": "Some 400 kg."},
-	} {
-		s.Post("/api/jobs", action).Must(t, http.StatusCreated)
-	}
 	query := fmt.Sprintf("for=ada&since=%d", apitest.Epoch)
 	checkGolden(t, s, "home", http.MethodGet, "/api/home?"+query, "", "")
 	checkGolden(t, s, "home_problems", http.MethodGet, "/api/home?since=yesterday&wait=61&for=x", "", "")
@@ -432,8 +422,8 @@ func TestHomeBrief(t *testing.T) {
 	converse(t, s)
 	query := fmt.Sprintf("/api/home?for=ada&since=%d&brief=1", apitest.Epoch)
 	r := s.Get(query)
-	const want = `,"more":false,"ids":{"forYou":["e2","e4"],"owedByYou":["e2"],"owedToYou":["ed","ha","j9"],"toDeliver":["j6"],"toReview":[],` +
-		`"new":["ec","hb","j8","j6","e3"],"waitingForAnswer":["ec","hb"],"openJobs":["j8"]},"counts":{"owedByYou":1,"owedToYou":3,"toDeliver":1,"toReview":0},"nextCheck":`
+	const want = `,"more":false,"ids":{"forYou":["e2","e4"],"owedByYou":["e2"],"owedToYou":["ed","ha","j9"],"toDeliver":["j6"],` +
+		`"new":["ec","hb","j8","j6","e3"],"waitingForAnswer":["ec","hb"],"openJobs":["j8"]},"counts":{"owedByYou":1,"owedToYou":3,"toDeliver":1},"nextCheck":`
 	if !strings.Contains(string(r.Body), want) || !strings.HasPrefix(string(r.Body), `{"agent":"ada"`) {
 		t.Errorf("%s\nlacks %s", r.Body, want)
 	}

@@ -67,7 +67,7 @@ func TestJobGolden(t *testing.T) {
 }
 
 // claimedUntil is how the rejection of an action on a claimed job ends.
-var claimedUntil = regexp.MustCompile(`: job_id names a job that Bob has claimed until 2026-01-01 \d\d:\d\d:\d\d UTC \(claimExpiresAt \d{13}\)\.( To hand your text in all the same, .*reply_to j1\.)?$`)
+var claimedUntil = regexp.MustCompile(`: job_id names a job that Bob has claimed until 2026-01-01 \d\d:\d\d:\d\d UTC \(claimExpiresAt \d{13}\)(; close it with the edit_key of its poster, which ends the claim)?\.( To hand your text in all the same, .*reply_to j1\.)?$`)
 
 // TestUnknownJobAction checks that the answer to an unknown action does not ask for the fields of
 // a new job.
@@ -100,7 +100,7 @@ func TestUnknownJobAction(t *testing.T) {
 	if want := `{"agent":"bob","action":"post","title":"Count birds","body":"All of them"}`; string(p.Example) != want {
 		t.Errorf("%s", p.Example)
 	}
-	if want := "must be post (the default), claim, result, release, close, accept, reject, revoke or reopen; create is none of them"; p.Issues[0].Message != want {
+	if want := "must be post (the default), claim, result, release or close; create is none of them"; p.Issues[0].Message != want {
 		t.Errorf("%s", p.Issues[0].Message)
 	}
 }
@@ -632,68 +632,27 @@ func TestJobsByAgent(t *testing.T) {
 	s.Get("/api/jobs?claimed_by=eve&limit=1&cursor="+page.NextCursor).Want(t, http.StatusUnprocessableEntity)
 }
 
-// TestReview follows a job with review and terms, as its poster and its claimant see it.
-func TestReview(t *testing.T) {
+// TestCloseByKey: the poster closes a claimed job by key, and the claim ends. The claimant is told.
+func TestCloseByKey(t *testing.T) {
 	s := start(t)
-	keyed(s.Backend, "ada", "bob")
-	do := func(status int, fields map[string]any) client.JobAnswer {
-		t.Helper()
-		fields["edit_key"] = hookKey
-		return onJobs(t, s, status, fields)
-	}
-	job := do(http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them", "review_hours": 5, "expires_hours": 100, "claim_hours": 30, "proven_only": true}).Job
-	if job.ReviewHours != 5 || job.ClaimHours != 30 || !job.ProvenOnly || job.ExpiresAt != job.CreatedAt+100*time.Hour.Milliseconds() {
-		t.Errorf("%+v", job)
-	}
-	claimed := do(http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": job.ID})
-	if claimed.Job.ClaimExpiresAt != claimed.Claim.CreatedAt+30*time.Hour.Milliseconds() {
-		t.Errorf("%+v", claimed.Job)
-	}
-	result := do(http.StatusCreated, map[string]any{"agent": "bob", "action": "result", "job_id": job.ID, "result": "There are seven."})
-	if j := result.Job; j.Status != "claimed" || j.ClaimedBy != "bob" || j.ClaimExpiresAt != 0 || j.Review == nil || j.Review.Result != result.Result.ID || j.Review.Until != result.Result.CreatedAt+5*time.Hour.Milliseconds() {
-		t.Errorf("in review: %+v", j)
-	}
-	for query, want := range map[string]int{"status=review": 1, "status=claimed": 1, "claimed_by=bob": 1, "status=open": 0, "claimed_by=bob&status=review": 1} {
-		if got := jobIDs(t, s, query); len(got) != want {
-			t.Errorf("%s: %v", query, got)
-		}
-	}
-	home := apitest.Decoded[client.Home](t, s.Get("/api/home?for=ada"))
-	if items := home.OpenItems.ToReview; len(items) != 1 || items[0].Review.Result != result.Result.ID || len(home.OpenItems.OwedToYou) != 0 {
-		t.Errorf("home of the poster: %+v", home.OpenItems)
-	}
-	rejected := do(http.StatusCreated, map[string]any{"agent": "ada", "action": "reject", "job_id": job.ID, "reason": "Count the nests, too."})
-	if rejected.Reply.Supersedes != result.Result.ID || rejected.Job.Rejection != rejected.Reply.ID || rejected.Job.ClaimExpiresAt != rejected.Reply.CreatedAt+24*time.Hour.Milliseconds() {
-		t.Errorf("rejected: %+v", rejected)
-	}
-	home = apitest.Decoded[client.Home](t, s.Get("/api/home?for=bob"))
-	if items := home.OpenItems.ToDeliver; len(items) != 1 || items[0].Rejection == nil || items[0].Rejection.Reason != "Count the nests, too." || home.ForYou[0].ID != rejected.Reply.ID {
-		t.Errorf("home of the claimant: %+v %+v", home.OpenItems, home.ForYou)
-	}
-	second := do(http.StatusCreated, map[string]any{"agent": "bob", "action": "result", "job_id": job.ID, "result": "Seven, and two nests."})
-	browse(t, s, "/e/"+job.ID, http.StatusOK).Has(t, "whose result waits for ada")
-	accepted := do(http.StatusCreated, map[string]any{"agent": "ada", "action": "accept", "job_id": job.ID, "note": "Thank you.", "request_id": "accept-01"})
-	if j := accepted.Job; j.Status != "done" || !slices.Equal(j.Results, []string{result.Result.ID, second.Result.ID}) || accepted.Reply.Body != "Thank you." {
-		t.Errorf("accepted: %+v", accepted)
-	}
-	do(http.StatusOK, map[string]any{"agent": "ada", "action": "accept", "job_id": job.ID, "note": "Thank you.", "request_id": "accept-01"})
-	s.Get("/api/agents/bob").Has(t, `"record":{"posted":0,"done":1,"accepted":1,"rejected":1,"expired":0}`)
-	browse(t, s, "/a/bob", http.StatusOK).Has(t, "1 result accepted")
-}
-
-// TestDryRunOfRejections: a dry run says which status the job gets, also from the last rejection.
-func TestDryRunOfRejections(t *testing.T) {
-	s := start(t)
-	hook(s.Backend)
-	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Ada", "title": "Count birds", "body": "All of them", "review": true, "edit_key": hookKey})
+	keyed(s.Backend, "ada")
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them", "edit_key": hookKey})
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
-	reject := map[string]any{"agent": "Ada", "action": "reject", "job_id": "j1", "reason": "Count the nests, too.", "edit_key": hookKey}
-	for range command.MaxRejections {
-		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "result", "job_id": "j1", "result": "There are seven."})
-		reject["dry_run"] = true
-		dry := s.Post("/api/jobs", reject).Must(t, http.StatusOK)
-		reject["dry_run"] = false
-		dry.Has(t, fmt.Sprintf(`"status":%q`, onJobs(t, s, http.StatusCreated, reject).Job.Status))
+	closing := map[string]any{"agent": "ada", "action": "close", "job_id": "j1", "request_id": "close-01"}
+	s.Post("/api/jobs", closing).Want(t, http.StatusForbidden, "proof_required")
+	closing["edit_key"], closing["dry_run"] = hookKey, true
+	s.Post("/api/jobs", closing).Must(t, http.StatusOK).Has(t, `"status":"closed"`)
+	delete(closing, "dry_run")
+	if a := onJobs(t, s, http.StatusCreated, closing); a.Job.Status != "closed" || a.Job.ClaimedBy != "" {
+		t.Errorf("%+v", a.Job)
+	}
+	onJobs(t, s, http.StatusOK, closing)
+	s.Post("/api/jobs", map[string]any{"agent": "bob", "action": "result", "job_id": "j1", "result": "Seven of them"}).Want(t, http.StatusConflict, "job_closed")
+	if home := apitest.Decoded[client.Home](t, s.Get("/api/home?for=bob")); len(home.OpenItems.ToDeliver) != 0 {
+		t.Errorf("home of the claimant: %+v", home.OpenItems)
+	}
+	if got := jobIDs(t, s, "claimed_by=bob"); len(got) != 0 {
+		t.Errorf("claimed by bob: %v", got)
 	}
 }
 

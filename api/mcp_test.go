@@ -282,17 +282,10 @@ var mcpWalk = []struct {
 	{"list_agents", args{"full": true}, "Note: Look at e1.", "/api/agents"},
 	{"mark_seen", args{"agent": "hooked", "ids": []string{"e1"}, "edit_key": hookKey}, "Put aside for hooked: e1.", ""},
 	{"home", args{"for": "dan"}, "Nothing new for dan", "/api/home?for=dan"},
-	{"post_job", args{"agent": "hooked", "title": "Weigh it", "body": "Weigh the anchor.", "review": true, "edit_key": hookKey}, "Job jc is open", ""},
+	{"post_job", args{"agent": "hooked", "title": "Weigh it", "body": "Weigh the anchor.", "edit_key": hookKey}, "Job jc is open", ""},
 	{"take_next_job", args{"agent": "bob", "next": args{"q": "anchor"}}, "Weigh the anchor.", ""},
 	{"take_next_job", args{"agent": "bob", "next": args{}}, "No open job fits", ""},
-	{"submit_job_result", args{"agent": "bob", "job_id": "jc", "result": "Some 4 t."}, "Job jc is in review until", ""},
-	{"reject_job", args{"agent": "hooked", "job_id": "jc", "reason": "More exactly, please.", "edit_key": hookKey}, "Why its result was rejected", ""},
-	{"submit_job_result", args{"agent": "bob", "job_id": "jc", "result": "It is 4.1 t."}, "in review", ""},
-	{"accept_job", args{"agent": "hooked", "job_id": "jc", "edit_key": hookKey}, "Job jc is done", ""},
-	{"reopen_job", args{"agent": "hooked", "job_id": "jc", "reason": "It is another one.", "edit_key": hookKey}, "Job jc is open", ""},
-	{"claim_job", args{"agent": "cyd", "job_id": "jc"}, "claimed by cyd", ""},
-	{"claim_job", args{"agent": "cyd", "job_id": "jc"}, "claimed by cyd", ""},
-	{"revoke_job", args{"agent": "hooked", "job_id": "jc", "edit_key": hookKey}, "Job jc is open", ""},
+	{"close_job", args{"agent": "hooked", "job_id": "jc", "edit_key": hookKey}, "Job jc is closed", ""},
 	{"report_entry", args{"entry_id": "e5", "reason": "spam", "text": "It asks for tides again.", "contact": "bob@example.org"}, "of e5 (spam): open", ""},
 	{"get_report", args{"id": "{report}"}, "of e5 (spam): open", "/api/reports/{report}"},
 	{"stats", args{}, "2 registered agents", "/api/stats"},
@@ -713,8 +706,8 @@ func TestToolsAreLight(t *testing.T) {
 	all, more := list("/mcp?tools=all")
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
 	if want := []string{
-		"accept_job", "get_human_request", "get_report", "list_deliveries", "list_threads", "read_events", "reject_job",
-		"reopen_job", "revoke_job", "stats", "take_next_job", "test_delivery", "usage",
+		"get_human_request", "get_report", "list_deliveries", "list_threads", "read_events",
+		"stats", "take_next_job", "test_delivery", "usage",
 	}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
 	}

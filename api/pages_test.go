@@ -517,23 +517,22 @@ func TestNewsSincePage(t *testing.T) {
 	}
 }
 
-// TestNewsOfAReview holds that the page of a job is told of a review.
-func TestNewsOfAReview(t *testing.T) {
+// TestNewsOfAClose holds that the page of a job is told of the end of a claim by the poster.
+func TestNewsOfAClose(t *testing.T) {
 	s := start(t)
 	key := apitest.Decoded[struct {
 		EditKey string `json:"edit_key"`
 	}](t, s.Post("/api/agents", map[string]any{"id": "Ada", "description": "Posts jobs."})).EditKey
 	act := func(fields map[string]any) *apitest.Response { return s.Post("/api/jobs", fields) }
 	job := apitest.Decoded[struct{ Job apitest.Entry }](t, act(map[string]any{
-		"agent": "Ada", "title": "Count the boats", "body": "Those in the harbour.", "review": true, "edit_key": key,
+		"agent": "Ada", "title": "Count the boats", "body": "Those in the harbour.", "edit_key": key,
 	})).Job.ID
 	act(map[string]any{"agent": "Lin", "action": "claim", "job_id": job})
-	act(map[string]any{"agent": "Lin", "action": "result", "job_id": job, "result": "Seven boats."})
 	body := browse(t, s, "/e/"+job, http.StatusOK).all("body")[0]
-	act(map[string]any{"agent": "Ada", "action": "reject", "job_id": job, "reason": "Count again.", "edit_key": key})
-	s.Publish(map[string]any{"agent": "Lin", "body": "I do.", "reply_to": job})
+	act(map[string]any{"agent": "Ada", "action": "close", "job_id": job, "edit_key": key})
+	s.Publish(map[string]any{"agent": "Lin", "body": "I was on it.", "reply_to": job})
 	st := openStream(t, s, "/api/events"+attr(body, "data-live")+"&last_event_id="+url.QueryEscape(attr(body, "data-from")), "")
-	if e := st.next(); e.Event != "reject" {
+	if e := st.next(); e.Event != "close" {
 		t.Errorf("the first news are %v", e)
 	}
 }

@@ -270,7 +270,7 @@ func TestKeysAndLimitsOnEverySurface(t *testing.T) {
 // jobTools are the actions of the tools that share an operation.
 var jobTools = map[string]string{
 	"post_job": "post", "claim_job": "claim", "submit_job_result": "result", "release_job": "release", "close_job": "close",
-	"take_next_job": "claim", "accept_job": "accept", "reject_job": "reject", "revoke_job": "revoke", "reopen_job": "reopen",
+	"take_next_job": "claim",
 }
 
 // httpOf returns the operation that a tool runs.
@@ -383,24 +383,6 @@ var toolRules = []struct {
 	{"take_next_job", args{"agent": "bob", "next": args{"odd": 1}}, "validation_failed", "next"},
 	{"take_next_job", args{"agent": "bob", "next": args{"tags": words(command.MaxTags + 1)}, "wait": 61}, "validation_failed", "wait next"},
 	{"take_next_job", args{"agent": "bob", "next": args{"max_age_hours": 0}, "note": letters(command.MaxJobNote + 1)}, "validation_failed", "note next"},
-	{"post_job", args{"agent": "fay", "title": "A job", "body": "To be done", "review_hours": 169, "expires_hours": 0, "claim_hours": 23, "proven_only": "no"}, "validation_failed", "review_hours expires_hours claim_hours proven_only"},
-	{"post_job", args{"agent": "fay", "title": "A job", "body": "To be done", "review": false, "review_hours": 1, "edit_key": hookKey}, "validation_failed", "review"},
-	{"post_job", args{"agent": "fay", "title": "A job", "body": "To be done", "review": true}, "proof_required", "edit_key"},
-	{"claim_job", args{"agent": "bob", "job_id": "jp"}, "job_claimed", "job_id"},
-	{"claim_job", args{"agent": "bob", "job_id": "jv"}, "proof_required", "edit_key"},
-	{"release_job", args{"agent": "dan", "job_id": "jp"}, "job_claimed", "job_id"},
-	{"close_job", args{"agent": "fay", "job_id": "jp", "edit_key": hookKey}, "job_claimed", "job_id"},
-	{"accept_job", args{}, "validation_failed", "agent job_id"},
-	{"accept_job", args{"agent": "fay", "job_id": "j8", "edit_key": hookKey}, "wrong_status", "job_id"},
-	{"accept_job", args{"agent": "fay", "job_id": "jp"}, "proof_required", "edit_key"},
-	{"accept_job", args{"agent": "eve", "job_id": "jp"}, "not_poster", "agent"},
-	{"reject_job", args{"agent": "fay", "job_id": "jp", "edit_key": hookKey}, "validation_failed", "reason"},
-	{"reject_job", args{"agent": "fay", "job_id": "jp", "reason": "It is not.", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
-	{"revoke_job", args{"agent": "fay", "job_id": "js", "edit_key": hookKey}, "job_claimed", "job_id"},
-	{"revoke_job", args{"agent": "fay", "job_id": "jp", "edit_key": hookKey}, "job_claimed", "job_id"},
-	{"revoke_job", args{"agent": "fay", "job_id": "j8", "edit_key": hookKey}, "not_claimed", "job_id"},
-	{"reopen_job", args{"agent": "fay", "job_id": "j8", "reason": "Not done.", "edit_key": hookKey}, "wrong_status", "job_id"},
-	{"reopen_job", args{"agent": "eve", "job_id": "j6", "reason": "Not done."}, "not_poster", "job_id"},
 
 	{"release_job", args{}, "validation_failed", "agent job_id"},
 	{"release_job", args{"agent": "bob", "job_id": "j99"}, "unknown_job", "job_id"},
@@ -527,7 +509,7 @@ var toolRules = []struct {
 var notOfRules = []command.Code{
 	wire.CodeCrossSite,
 	"malformed_body", "malformed_request", "method_not_allowed", "request_timeout", "body_too_large", "unsupported_media_type",
-	"headers_too_large", "cross_site", "confirmation_required", "rate_limited", "internal_error", "not_ready", "moderators_only", "role_too_small", "blocked", "writes_frozen", "index_ahead",
+	"headers_too_large", "cross_site", "confirmation_required", "rate_limited", "internal_error", "not_ready", "moderators_only", "role_too_small", "blocked", "writes_frozen", "index_ahead", "wrong_status",
 	command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,
 }
 
@@ -544,7 +526,7 @@ func saysTheSame(byMCP, byHTTP string) bool {
 }
 
 // keyedTools need an edit_key, which no example holds.
-var keyedTools = []string{"accept_job", "reject_job", "revoke_job", "reopen_job", "list_deliveries", "test_delivery", "mark_seen"}
+var keyedTools = []string{"list_deliveries", "test_delivery", "mark_seen"}
 
 // checkToolExample calls a tool, and holds that the example of invalid arguments works.
 func checkToolExample(t *testing.T, b *toolbox, tool string, arguments any) {
@@ -605,12 +587,6 @@ func TestRulesHoldForTools(t *testing.T) {
 		{"claim_job", args{"agent": "cyd", "job_id": "jf"}},
 		{"claim_job", args{"agent": "cyd", "job_id": "jg"}},
 		{"claim_job", args{"agent": "cyd", "job_id": "jh"}},
-		{"post_job", args{"agent": "fay", "title": "One to review", "body": "To be done", "review": true, "edit_key": hookKey}}, // jp
-		{"claim_job", args{"agent": "dan", "job_id": "jp"}},
-		{"submit_job_result", args{"agent": "dan", "job_id": "jp", "result": "Done it."}},
-		{"post_job", args{"agent": "fay", "title": "One to revoke", "body": "To be done", "proven_only": true, "edit_key": hookKey}}, // js
-		{"claim_job", args{"agent": "hal", "job_id": "js", "edit_key": hookKey}},
-		{"post_job", args{"agent": "fay", "title": "For the proven", "body": "To be done", "proven_only": true, "edit_key": hookKey}}, // jv
 	} {
 		if got := b.use(step.tool, step.arguments); got.isError {
 			t.Fatalf("%s: %s", step.tool, got.text)

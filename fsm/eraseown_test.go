@@ -120,16 +120,6 @@ func TestEraseRules(t *testing.T) {
 			c.Proof.Key = keyHash("bob")
 			return erase("bob", state.FormatID(state.TypeEntry, r.wantDone(c)))
 		}, command.ProblemJobClaimed},
-		"the claim of a job in review": {func(r *rig) *command.Publish {
-			job := postJob("ada")
-			job.Proof.Key, job.ReviewHours = keyHash("ada"), 1
-			r.wantDone(register("Ada", "ada", nil))
-			c, result := claim("bob", r.wantDone(job)), finish("bob", 1)
-			c.Proof.Key, result.Proof.Key = keyHash("bob"), keyHash("bob")
-			held := r.wantDone(c)
-			r.wantDone(result)
-			return erase("bob", state.FormatID(state.TypeEntry, held))
-		}, command.ProblemJobClaimed},
 		"an open job": {func(r *rig) *command.Publish {
 			return erase("bob", state.FormatID(state.TypeJob, jobOf(r, "bob")))
 		}, 0},

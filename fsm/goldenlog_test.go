@@ -81,13 +81,13 @@ func drawGoldenLog(t *testing.T) []byte {
 		defer dropMachine(rt, m)
 		l := newLog(t)
 		l.feed(m, 1, 1)
-		for _, c := range reviewedJob() {
+		for _, c := range jobOfPoster() {
 			index := l.commands(c)
 			l.feed(m, index, index)
 		}
 		w := newLogWriter(rt, l, m, func() {})
 		missing := slices.DeleteFunc(command.Ops(), func(op command.Op) bool {
-			return slices.ContainsFunc(reviewedJob(), func(c command.Payload) bool { return command.OpOf(c) == op })
+			return slices.ContainsFunc(jobOfPoster(), func(c command.Payload) bool { return command.OpOf(c) == op })
 		})
 		for w.log.last() <= goldenEntries {
 			w.ops = slices.Concat(missing, missing, missing, missing, weighted)
@@ -113,19 +113,14 @@ func drawGoldenLog(t *testing.T) []byte {
 	return nil
 }
 
-// reviewedJob returns commands that are all carried out, one after the other. Drawn logs seldom
+// jobOfPoster returns commands that are all carried out, one after the other. Drawn logs seldom
 // have them all.
-func reviewedJob() []command.Payload {
-	poster := author("poster")
-	poster.Proof.Key = keyHash("key of poster")
-	because := command.PosterAction{JobAction: onJob("poster", 1), Note: "A reason."}
-	because.Author = poster
-	p := postJob("poster")
-	p.Author, p.ReviewHours, p.ClaimHours, p.ExpiresHours = poster, 72, 48, 100
+func jobOfPoster() []command.Payload {
+	post, end := postJob("poster"), closeJob("poster", 1)
+	post.Proof.Key, end.Proof.Key = keyHash("key of poster"), keyHash("key of poster")
 	return []command.Payload{
-		register("poster", "key of poster", nil), p, claim("bob", 1), claim("bob", 1), &command.RevokeJob{PosterAction: because},
-		claim("eve", 1), finish("eve", 1), &command.RejectJob{PosterAction: because}, finish("eve", 1), &command.AcceptJob{PosterAction: because},
-		&command.ReopenJob{PosterAction: because}, &command.TakeJob{Author: author("ann"), Note: "Mine.", TTL: 1000_000, Jobs: []string{"j9", "j1"}, Next: "{}"}, release("ann", 1), &command.CloseJob{JobAction: because.JobAction},
+		register("poster", "key of poster", nil), post, claim("bob", 1), claim("bob", 1), release("bob", 1),
+		&command.TakeJob{Author: author("ann"), Note: "Mine.", TTL: 1000_000, Jobs: []string{"j9", "j1"}, Next: "{}"}, end,
 	}
 }
 

@@ -154,7 +154,7 @@ func TestHomeOfClaims(t *testing.T) {
 	held := func() []uint64 {
 		v := r.View()
 		defer v.Release()
-		seqs := must.Get(v.Held("bob", 2, true))(t)
+		seqs := must.Get(v.Held("bob", 2))(t)
 		return seqs
 	}
 	claim := &command.ClaimJob{JobAction: onJob("bob", job), TTL: 3000}

@@ -28,11 +28,9 @@ type homeModel struct {
 // homeHistory is the part of the commands that is not in any entry.
 type homeHistory struct {
 	filed    map[uint64]*command.Publish
-	claimant map[uint64]string // of a job: who claimed it last and did not give it back
-	claim    map[uint64]uint64 // of a job: the entry of that claim, or of its newest rejection
-	ttl      map[uint64]int64  // of such an entry: how long the claim lasts from then on
-	rejected map[uint64]int    // of a job: how many results of that claim were rejected
-	posted   map[uint64]*command.PostJob
+	claimant map[uint64]string          // of a job: who claimed it last and did not give it back
+	claim    map[uint64]uint64          // of a job: the entry of that claim
+	ttl      map[uint64]int64           // of such an entry: how long the claim lasts from then on
 	lost     map[uint64]string          // by the entry that came instead of a claim: whose
 	seen     map[string]map[uint64]bool // by agent: the items that it has put aside
 	lastSeq  uint64
@@ -53,37 +51,16 @@ func (m *homeHistory) add(v *view.View, c command.Payload, r command.Result) {
 	switch c := c.(type) {
 	case *command.Publish:
 		m.filed[r.Entry] = c
-	case *command.PostJob:
-		m.posted[r.Entry] = c
 	case *command.ClaimJob:
 		_, job, _ := state.ParseID(c.Job)
-		made, _, _ := v.Meta(r.Entry)
-		before, _, _ := v.Meta(m.claim[job])
-		if m.claimant[job] != c.AgentKey || made.CreatedAt >= before.CreatedAt+m.ttl[before.Seq] { // no extension
-			m.rejected[job] = 0
-		}
 		take(&c.JobAction, c.AgentKey)
-		m.claim[job], m.ttl[r.Entry] = r.Entry, cmp.Or(int64(m.posted[job].ClaimHours)*hour, c.TTL)
+		m.claim[job], m.ttl[r.Entry] = r.Entry, c.TTL
 	case *command.TakeJob:
 		made, _, _ := v.Meta(r.Entry)
 		on := command.JobAction{Author: c.Author, Job: state.FormatID(state.TypeJob, made.Parent)}
 		m.add(v, &command.ClaimJob{JobAction: on, TTL: c.TTL}, r)
 	case *command.FinishJob:
-		if _, job, _ := state.ParseID(c.Job); m.posted[job].ReviewHours == 0 {
-			take(&c.JobAction, "")
-		}
-	case *command.RejectJob:
-		_, job, _ := state.ParseID(c.Job)
-		m.claim[job], m.ttl[r.Entry] = r.Entry, command.RejectedMillis
-		if m.rejected[job]++; m.rejected[job] == command.MaxRejections {
-			delete(m.claimant, job)
-		}
-	case *command.RevokeJob:
-		_, job, _ := state.ParseID(c.Job)
-		delete(m.claimant, job)
-	case *command.ReopenJob:
-		_, job, _ := state.ParseID(c.Job)
-		delete(m.claimant, job)
+		take(&c.JobAction, "")
 	case *command.ReleaseJob:
 		delete(m.claimant, r.Entry)
 	case *command.MarkSeen:
@@ -250,8 +227,6 @@ func (m *homeModel) home(agent string, since int64, seenBefore bool) *view.Home 
 	h.ToDeliver = append(held(state.JobClaimed), lapsed...)
 	h.ToDeliverCount = min(len(h.ToDeliver), command.MaxCounted)
 	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxOwed)]
-	h.ToReview = m.pick(command.MaxCounted, func(e homeFact) bool { return e.AgentKey == agent && e.job.Status == state.JobReview })
-	h.ToReviewCount, h.ToReview = len(h.ToReview), h.ToReview[:min(len(h.ToReview), command.MaxOwed)]
 	h.New = m.pick(command.MaxNew, func(e homeFact) bool { return others(e) && e.CreatedAt > since })
 	h.New = slices.DeleteFunc(h.New, listed)
 	waiting := m.newestOfEach(func(e homeFact) bool { return others(e) && m.waits(e) && e.CreatedAt > m.now-7*day })
@@ -367,28 +342,15 @@ func TestHomeAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l, history := newLog(t), &homeHistory{
 			filed: map[uint64]*command.Publish{}, claimant: map[uint64]string{}, claim: map[uint64]uint64{}, ttl: map[uint64]int64{}, lost: map[uint64]string{},
-			rejected: map[uint64]int{}, posted: map[uint64]*command.PostJob{},
 			seen: map[string]map[uint64]bool{"bob": {}},
 		}
 		l.commands(register("bob", "bob", nil), register("pat", "key of pat", nil))
 		m := tempMachine(rt)
 		defer func() { dropMachine(rt, m) }()
 		seq, fed := uint64(2), uint64(0)
-		var first []command.Command
-		if rapid.Bool().Draw(rt, "a result in review") { // drawn commands alone seldom get there
-			p := postJob("pat")
-			p.Proof.Key, p.ReviewHours = keyHash("key of pat"), 72
-			for _, body := range []command.Payload{p, claim("eve", 1), finish("eve", 1)} {
-				seq++
-				first = append(first, command.Command{Seq: seq, Payload: body})
-			}
-			l.stamp += 1000
-			l.batch(command.Batch{Stamp: l.stamp, Groups: []command.Group{{Boot: boot1, Commands: first}}})
-		}
 		for range rapid.IntRange(1, 8).Draw(rt, "pieces") {
 			last := m.Head.LastSeq
-			sent := first
-			first = nil
+			var sent []command.Command
 			for range rapid.IntRange(1, 3).Draw(rt, "log entries") {
 				l.stamp += rapid.SampledFrom([]int64{1, 1, 1, 1000, 4000, int64(4 * 24 * time.Hour / time.Millisecond)}).Draw(rt, "step")
 				g := command.Group{Boot: boot1}

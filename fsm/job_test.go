@@ -460,7 +460,7 @@ func TestNextDueJob(t *testing.T) {
 // readers see no difference.
 func TestManyClaimsEndAtOnce(t *testing.T) {
 	longtest.SkipRaced(t, longtest.OneGoroutine)
-	const n = apply.MaxPassed + 200
+	const n = apply.MaxEnded + 200
 	r := newRig(t)
 	for seq := uint64(1); seq <= n; {
 		var bodies []command.Payload
@@ -484,8 +484,8 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	v := r.View()
 	overdue, err := v.Overdue()
 	v.Release()
-	if err != nil || len(overdue) != n-apply.MaxPassed {
-		t.Fatalf("%d claims left, %v, want %d", len(overdue), err, n-apply.MaxPassed)
+	if err != nil || len(overdue) != n-apply.MaxEnded {
+		t.Fatalf("%d claims left, %v, want %d", len(overdue), err, n-apply.MaxEnded)
 	}
 	if got := r.jobs(view.JobQuery{Status: state.JobOpen}); len(got) != n || got[0] != n || got[n-1] != 1 {
 		t.Errorf("%d open jobs", len(got))
@@ -680,56 +680,25 @@ func TestJobLists(t *testing.T) {
 	}
 }
 
-// TestJobRecord holds the record of agents with and without their keys, and the events of a job
-// with review.
-func TestJobRecord(t *testing.T) {
+// TestJobHistory holds the events and the history of a job, up to its end by its poster's key,
+// which also ends a claim.
+func TestJobHistory(t *testing.T) {
 	r := newRig(t)
-	r.run(register("ada", "key of ada", nil), register("bob", "key of bob", nil))
-	signed := func(a *command.Author) { a.Proof.Key = keyHash("key of " + a.AgentKey) }
-	p, c, f := postJob("ada"), claim("bob", 1), finish("bob", 1)
-	p.ReviewHours = 1
-	signed(&p.Author)
-	signed(&c.Author)
-	signed(&f.Author)
-	because := command.PosterAction{JobAction: onJob("ada", 1), Note: "Count again."}
-	signed(&because.Author)
-	record := func(agent string, want state.JobRecord) {
-		t.Helper()
-		v := r.View()
-		defer v.Release()
-		profile, _, err := v.Profile(agent)
-		if err != nil || profile.Record != want {
-			t.Errorf("%s: %+v, %v, want %+v", agent, profile.Record, err, want)
-		}
-	}
-	r.run(p)
-	r.run(c)
-	r.run(f)
-	record("ada", state.JobRecord{Posted: 1})
-	record("bob", state.JobRecord{})
-	r.run(&command.RejectJob{PosterAction: because})
-	record("bob", state.JobRecord{Rejected: 1})
-	r.run(f)
-	r.run(&command.AcceptJob{PosterAction: because})
-	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Done: 1})
-	r.run(&command.ReopenJob{PosterAction: because})
-	record("bob", state.JobRecord{Rejected: 1, Accepted: 1})
-	r.run(c)
-	r.run(f)
-	r.log.stamp += 2 * hour
-	r.run(&command.Tick{}) // the review is over
-	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Done: 1})
-	r.run(hide("j1"))
-	r.run(unhide("j1"))
-	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Done: 1})
-	r.run(&command.ReopenJob{PosterAction: because})
-	r.run(c)
+	p, closing := postJob("ada"), closeJob("ada", 1)
+	p.Proof.Key, closing.Proof.Key = keyHash("key of ada"), keyHash("key of ada")
+	r.run(register("ada", "key of ada", nil), p)
+	r.run(claim("bob", 1), release("bob", 1), claim("bob", 1))
 	r.log.stamp += 25 * hour
 	r.run(&command.Tick{}) // the claim is over
-	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Expired: 1})
-	r.run(claim("bob", 1), finish("bob", 1)) // without the key
-	record("bob", state.JobRecord{Rejected: 1, Accepted: 1, Expired: 1})
-	record("ada", state.JobRecord{Posted: 1})
+	r.run(hide("j1"))
+	r.run(unhide("j1"))
+	r.run(claim("bob", 1))
+	expect(t, r.run(closing)[0], command.OutcomeDone, "close by key")
+	if job, raw := r.job(1); job != (view.Job{Status: state.JobClosed}) {
+		t.Errorf("%s", raw)
+	}
+	checkClaimCounts(t, r.Machine)
+	expectProblem(t, r.run(finish("bob", 1))[0], command.ProblemJobClosed, "result")
 
 	v := r.View()
 	defer v.Release()
@@ -743,7 +712,7 @@ func TestJobRecord(t *testing.T) {
 			t.Errorf("%s", raw)
 		}
 	}
-	want := "job claim result reject result accept reopen claim result accept hide unhide reopen claim expiry claim result"
+	want := "job claim release claim expiry hide unhide claim close"
 	if got := strings.Join(kinds, " "); err != nil || got != want {
 		t.Errorf("events %s, %v, want %s", got, err, want)
 	}

@@ -17,14 +17,12 @@ func jobCommands() []command.Payload {
 		Request: command.RequestKey{Scope: "ada", ID: "request-1"},
 	}
 	on := command.JobAction{Author: a, Job: "j1"}
-	because := command.PosterAction{JobAction: on, Note: "A reason."}
 	return []command.Payload{
-		&command.PostJob{Author: a, Title: "A title", Body: "A body of some words.", Tags: []string{"one", "Two"}, ExpiresHours: 1, ClaimHours: 24, ReviewHours: 72, ProvenOnly: true},
+		&command.PostJob{Author: a, Title: "A title", Body: "A body of some words.", Tags: []string{"one", "Two"}},
 		&command.ClaimJob{JobAction: on, Note: "On it.", TTL: 1000},
 		&command.FinishJob{JobAction: on, Result: "Done."},
 		&command.ReleaseJob{JobAction: on}, &command.CloseJob{JobAction: on}, &command.Tick{},
 		&command.TakeJob{Author: a, Note: "Mine.", TTL: 1000, Jobs: []string{"j1", "j2"}, Next: "{}"},
-		&command.AcceptJob{PosterAction: because}, &command.RejectJob{PosterAction: because}, &command.RevokeJob{PosterAction: because}, &command.ReopenJob{PosterAction: because},
 		&command.AskHuman{Author: a, Goal: "Goal", Action: "Action", Context: "Context", Bounds: "Bounds", Tags: []string{"one"}},
 	}
 }
@@ -66,19 +64,6 @@ func TestJobCommandsAreChecked(t *testing.T) {
 		"long next": func() command.Payload {
 			return &command.TakeJob{Author: author("ada"), TTL: 1, Next: long(command.MaxNextBytes), Jobs: []string{"j1"}}
 		},
-		"deadline":     func() command.Payload { c := postJob("ada"); c.ExpiresHours = command.MaxExpiresHours + 1; return c },
-		"short claims": func() command.Payload { c := postJob("ada"); c.ClaimHours = command.MinClaimHours - 1; return c },
-		"long claims":  func() command.Payload { c := postJob("ada"); c.ClaimHours = command.MaxClaimHours + 1; return c },
-		"long review":  func() command.Payload { c := postJob("ada"); c.ReviewHours = command.MaxReviewHours + 1; return c },
-		"no reason": func() command.Payload {
-			return &command.RejectJob{PosterAction: command.PosterAction{JobAction: onJob("ada", 1)}}
-		},
-		"no why": func() command.Payload {
-			return &command.ReopenJob{PosterAction: command.PosterAction{JobAction: onJob("ada", 1)}}
-		},
-		"long reason": func() command.Payload {
-			return &command.AcceptJob{PosterAction: command.PosterAction{JobAction: onJob("ada", 1), Note: long(command.MaxJobNote)}}
-		},
 		"seen by":     func() command.Payload { return markSeen("", "k1", 1) },
 		"nothing":     func() command.Payload { return markSeen("ada", "k1") },
 		"too many":    func() command.Payload { return markSeen("ada", "k1", make([]uint64, command.MaxSeen+1)...) },
@@ -112,8 +97,8 @@ func TestSignatureOf(t *testing.T) {
 
 func TestJobRows(t *testing.T) {
 	row := state.JobRow{
-		Status: state.JobClaimed, JobTerms: state.JobTerms{Deadline: 1700000000001, ClaimTime: hour, ReviewTime: 2 * hour, ProvenOnly: true},
-		Results: "1234567812345678", Steps: state.JobRow{}.WithStep(state.JobStep{Kind: state.EventClaim, Entry: 7, At: 1}).Steps, DoneAt: 1600000000000, Rejections: 2, Rejection: 9, Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678",
+		Status: state.JobClaimed, Result: 9, Steps: state.JobRow{}.WithStep(state.JobStep{Kind: state.EventClaim, Entry: 7, At: 1}).Steps,
+		Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678",
 	}
 	got, err := state.DecodeJobRow(row.Encode())
 	if err != nil || got != row {

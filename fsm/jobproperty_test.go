@@ -20,63 +20,34 @@ type jobModel struct {
 }
 
 type modelJob struct {
-	command.PostJob // its terms
-
-	seq        uint64
-	poster     string
-	posted     int64
-	claimant   string // of the newest claim
-	expires    int64  // its end, or that of the review; 0 once it is given back
-	began      int64  // when the newest claim was made or extended
-	extended   int    // how often
-	rejections int    // of the claim
-	review     bool
-	results    []uint64
-	doneAt     int64
-	done       bool
-	closed     bool
-	reopened   bool // it has no deadline any more
-	had        map[string]bool
-}
-
-func (j *modelJob) claimed(now int64) bool {
-	return !j.done && !j.closed && !j.review && now < j.expires
+	seq      uint64
+	poster   string
+	claimant string // of the newest claim
+	expires  int64  // its end; 0 once it is given back
+	extended int    // how often
+	result   uint64
+	closed   bool
+	had      map[string]bool
 }
 
 func (j *modelJob) status(now int64) state.JobStatus {
 	switch {
-	case j.done || j.review && now >= j.expires:
+	case j.result != 0:
 		return state.JobDone
 	case j.closed:
 		return state.JobClosed
-	case j.review:
-		return state.JobReview
-	case j.claimed(now):
+	case now < j.expires:
 		return state.JobClaimed
-	case j.ExpiresHours > 0 && !j.reopened && now >= j.posted+int64(j.ExpiresHours)*hour:
-		return state.JobClosed
 	}
 	return state.JobOpen
 }
 
-// settle applies the deadlines that have passed to the model.
-func (m *jobModel) settle() {
-	for _, j := range m.jobs {
-		switch j.status(m.now) {
-		case state.JobDone:
-			if !j.done {
-				j.done, j.review, j.doneAt = true, false, j.expires
-			}
-		case state.JobClosed:
-			j.closed = true
-		}
-	}
-}
+func (j *modelJob) claimed(now int64) bool { return j.status(now) == state.JobClaimed }
 
 // claims returns how many unfinished claims an agent has.
 func (m *jobModel) claims(agent string) (n int) {
 	for _, j := range m.jobs {
-		if (j.claimed(m.now) || j.review) && j.claimant == agent {
+		if j.claimed(m.now) && j.claimant == agent {
 			n++
 		}
 	}
@@ -99,7 +70,6 @@ func (m *jobModel) apply(b command.Payload, request command.RequestKey) (entry u
 }
 
 func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
-	m.settle()
 	find := func(id string) *modelJob {
 		i := slices.IndexFunc(m.jobs, func(j *modelJob) bool { return state.FormatID(state.TypeJob, j.seq) == id })
 		if i < 0 {
@@ -111,12 +81,12 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 	switch c := b.(type) {
 	case *command.PostJob:
 		entry = file()
-		m.jobs = append(m.jobs, &modelJob{PostJob: *c, seq: entry, poster: c.AgentKey, posted: m.now, had: map[string]bool{}})
+		m.jobs = append(m.jobs, &modelJob{seq: entry, poster: c.AgentKey, had: map[string]bool{}})
 		return entry, true
 	case *command.ClaimJob:
 		j := find(c.Job)
 		switch {
-		case j == nil || j.poster == c.AgentKey || j.done || j.closed || j.review || j.ProvenOnly: // no claim has a key
+		case j == nil || j.poster == c.AgentKey || j.result != 0 || j.closed:
 			return 0, false
 		case j.claimed(m.now):
 			if j.claimant != c.AgentKey || j.extended == 2 {
@@ -126,17 +96,14 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 		case m.claims(c.AgentKey) >= 5: // all are of one sender, and without proof
 			return 0, false
 		default:
-			j.extended, j.rejections = 0, 0
+			j.extended = 0
 		}
-		j.claimant, j.expires, j.began, j.had[c.AgentKey] = c.AgentKey, m.now+c.TTL, m.now, true
-		if j.ClaimHours > 0 {
-			j.expires = m.now + int64(j.ClaimHours)*hour
-		}
+		j.claimant, j.expires, j.had[c.AgentKey] = c.AgentKey, m.now+c.TTL, true
 		return file(), true
 	case *command.TakeJob:
 		for _, id := range c.Jobs {
 			j := find(id)
-			if j == nil || j.poster == c.AgentKey || j.status(m.now) != state.JobOpen || j.ProvenOnly || j.had[c.AgentKey] {
+			if j == nil || j.poster == c.AgentKey || j.status(m.now) != state.JobOpen || j.had[c.AgentKey] {
 				continue
 			}
 			return m.act(&command.ClaimJob{JobAction: command.JobAction{Author: c.Author, Job: id}, TTL: c.TTL})
@@ -147,45 +114,8 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 		if j == nil || !j.claimed(m.now) || j.claimant != c.AgentKey {
 			return 0, false
 		}
-		entry = file()
-		j.results = append(j.results, entry)
-		if j.ReviewHours > 0 {
-			j.review, j.expires = true, m.now+int64(j.ReviewHours)*hour
-		} else {
-			j.done, j.doneAt = true, m.now
-		}
-		return entry, true
-	case *command.AcceptJob:
-		j := find(c.Job)
-		if j == nil || !j.review || j.poster != c.AgentKey {
-			return 0, false
-		}
-		j.done, j.review, j.doneAt = true, false, m.now
-		return file(), true
-	case *command.RejectJob:
-		j := find(c.Job)
-		if j == nil || !j.review || j.poster != c.AgentKey {
-			return 0, false
-		}
-		j.review, j.expires = false, m.now+24*hour
-		if j.rejections++; j.rejections == 3 {
-			j.expires = 0
-		}
-		return file(), true
-	case *command.RevokeJob:
-		j := find(c.Job)
-		if j == nil || !j.claimed(m.now) || j.poster != c.AgentKey || j.poster != "pat" || j.extended == 0 && m.now < j.began+24*hour {
-			return 0, false
-		}
-		j.expires = 0
-		return file(), true
-	case *command.ReopenJob:
-		j := find(c.Job)
-		if j == nil || !j.done || j.poster != c.AgentKey || j.poster != "pat" || m.now >= j.doneAt+7*24*hour {
-			return 0, false
-		}
-		j.done, j.expires, j.reopened = false, 0, true
-		return file(), true
+		j.result = file()
+		return j.result, true
 	case *command.ReleaseJob:
 		j := find(c.Job)
 		if j == nil || !j.claimed(m.now) || j.claimant != c.AgentKey {
@@ -195,7 +125,7 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 		return j.seq, true
 	case *command.CloseJob:
 		j := find(c.Job)
-		if j == nil || j.poster != c.AgentKey || j.status(m.now) != state.JobOpen {
+		if j == nil || j.poster != c.AgentKey || j.status(m.now) != state.JobOpen && (j.poster != "pat" || !j.claimed(m.now)) {
 			return 0, false
 		}
 		j.closed = true
@@ -203,7 +133,7 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 	case *command.Publish:
 		j := find(c.Target)
 		retraction := c.Relation == command.RelationRetraction
-		if j == nil || retraction && (j.poster != c.AgentKey || j.claimed(m.now) || j.review) {
+		if j == nil || retraction && (j.poster != c.AgentKey || j.claimed(m.now)) {
 			return 0, false
 		}
 		if retraction && j.status(m.now) == state.JobOpen {
@@ -216,7 +146,7 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 
 // drawJobCommand draws something that concerns jobs.
 func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.RequestKey) {
-	// Only pat has a key, which it always uses. It claims no jobs.
+	// Only pat has a key, which it always uses. It claims no jobs, and closes also claimed ones.
 	agent := rapid.SampledFrom([]string{"ada", "bob", "eve", "pat", "pat"}).Draw(t, "agent")
 	on := onJob(agent, rapid.Uint64Range(1, lastSeq+2).Draw(t, "job"))
 	on.Proof.Sender = "s1"
@@ -227,30 +157,12 @@ func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.Reques
 		on.Request = command.RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
 	}
 	ops := []command.Op{command.OpPostJob, command.OpClaimJob, command.OpClaimJob, command.OpTakeJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpPublish, command.OpTick}
-	posters := []command.Op{command.OpAcceptJob, command.OpRejectJob, command.OpRevokeJob, command.OpReopenJob}
-	ops = append(ops, posters...)
 	if agent == "pat" {
-		ops = slices.Concat([]command.Op{command.OpPostJob, command.OpCloseJob}, posters, posters)
+		ops = []command.Op{command.OpPostJob, command.OpCloseJob}
 	}
-	because := command.PosterAction{JobAction: on, Note: "A reason."}
 	switch rapid.SampledFrom(ops).Draw(t, "op") {
 	case command.OpPostJob:
-		c := &command.PostJob{Author: on.Author, Title: "A title", Body: "Some body."}
-		c.ExpiresHours = rapid.SampledFrom([]uint64{0, 0, 1}).Draw(t, "expires")
-		c.ClaimHours = rapid.SampledFrom([]uint64{0, 0, 24}).Draw(t, "claim")
-		c.ProvenOnly = rapid.IntRange(0, 9).Draw(t, "proven") == 0
-		if agent == "pat" {
-			c.ReviewHours = rapid.SampledFrom([]uint64{0, 1, 72}).Draw(t, "review")
-		}
-		return c, on.Request
-	case command.OpAcceptJob:
-		return &command.AcceptJob{PosterAction: because}, on.Request
-	case command.OpRejectJob:
-		return &command.RejectJob{PosterAction: because}, on.Request
-	case command.OpRevokeJob:
-		return &command.RevokeJob{PosterAction: because}, on.Request
-	case command.OpReopenJob:
-		return &command.ReopenJob{PosterAction: because}, on.Request
+		return &command.PostJob{Author: on.Author, Title: "A title", Body: "Some body."}, on.Request
 	case command.OpClaimJob:
 		return &command.ClaimJob{JobAction: on, TTL: rapid.SampledFrom([]int64{1, 1000, 5000, 20_000, 3_600_000}).Draw(t, "ttl")}, on.Request
 	case command.OpTakeJob:
@@ -329,7 +241,7 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 	for _, agent := range []string{"bob", "eve"} {
 		var next []string
 		for _, j := range want.jobs {
-			if j.poster != agent && j.status(want.now) == state.JobOpen && !j.ProvenOnly && !j.had[agent] && len(next) < command.MaxCandidates {
+			if j.poster != agent && j.status(want.now) == state.JobOpen && !j.had[agent] && len(next) < command.MaxCandidates {
 				next = append(next, state.FormatID(state.TypeJob, j.seq))
 			}
 		}
@@ -344,12 +256,9 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 	for _, j := range slices.Backward(want.jobs) {
 		status := j.status(want.now)
 		lists[status] = append(lists[status], j.seq)
-		if status == state.JobReview {
-			lists[state.JobClaimed] = append(lists[state.JobClaimed], j.seq)
-		}
 		lists[0] = append(lists[0], j.seq)
 		got, ok, err := v.Job(j.seq)
-		if err != nil || !ok || got.Status != status || got.Result != last(j.results) || (got.ReviewUntil != 0) != (status == state.JobReview) {
+		if err != nil || !ok || got.Status != status || got.Result != j.result {
 			t.Fatalf("job %d is %+v, %v, %v, want %s", j.seq, got, ok, err, status)
 		}
 		type claim struct {
@@ -357,15 +266,15 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 			until int64
 		}
 		var held claim
-		if status == state.JobClaimed || status == state.JobReview {
+		if status == state.JobClaimed {
 			held = claim{j.claimant, j.expires}
 		}
-		if shown := (claim{got.ClaimedBy, got.ClaimExpiresAt + got.ReviewUntil}); shown != held {
+		if shown := (claim{got.ClaimedBy, got.ClaimExpiresAt}); shown != held {
 			t.Fatalf("job %d is %+v, want %+v", j.seq, got, held)
 		}
 	}
 	for _, words := range []string{"", "title"} {
-		for status := state.JobStatus(0); status <= state.JobReview; status++ {
+		for status := state.JobStatus(0); status <= state.JobClosed; status++ {
 			got, _, err := v.ListJobs(view.JobQuery{Status: status, Q: words, Limit: command.MaxList})
 			if err != nil || !slices.Equal(got, lists[status]) {
 				t.Fatalf("jobs with status %d and words %q: %v, %v, want %v", status, words, got, err, lists[status])
@@ -376,7 +285,6 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 		}
 		checkJobsOf(t, v, want, view.JobQuery{ClaimantKey: "bob", Q: words})
 		checkJobsOf(t, v, want, view.JobQuery{ClaimantKey: "bob", AgentKey: "ada", Q: words})
-		checkJobsOf(t, v, want, view.JobQuery{ClaimantKey: "bob", Status: state.JobReview, Q: words})
 	}
 	if overdue, err := v.Overdue(); err != nil || len(overdue) > 0 {
 		t.Fatalf("claims of %v were not ended, %v", overdue, err)
@@ -389,10 +297,8 @@ func checkJobsOf(t *rapid.T, v *view.View, m *jobModel, q view.JobQuery) {
 	var want, got []uint64
 	for _, j := range slices.Backward(m.jobs) {
 		status := j.status(m.now)
-		inReview := status == state.JobReview
-		listed := status == q.Status || q.Status == state.JobClaimed && inReview
-		if q.ClaimantKey != "" && (status != state.JobClaimed && !inReview || j.claimant != q.ClaimantKey) ||
-			q.Status != 0 && !listed || q.AgentKey != "" && !oneOf(q.AgentKey, j.poster) {
+		if q.ClaimantKey != "" && (status != state.JobClaimed || j.claimant != q.ClaimantKey) ||
+			q.Status != 0 && status != q.Status || q.AgentKey != "" && !oneOf(q.AgentKey, j.poster) {
 			continue
 		}
 		want = append(want, j.seq)
@@ -411,11 +317,4 @@ func checkJobsOf(t *rapid.T, v *view.View, m *jobModel, q view.JobQuery) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("%+v: %v, want %v", q, got, want)
 	}
-}
-
-func last(seqs []uint64) uint64 {
-	if len(seqs) == 0 {
-		return 0
-	}
-	return seqs[len(seqs)-1]
 }

@@ -83,16 +83,6 @@ var draws = map[command.Op]struct {
 	}},
 	command.OpReleaseJob: {3, func(w *logWriter) command.Payload { return &command.ReleaseJob{JobAction: w.onJob(state.JobClaimed)} }},
 	command.OpCloseJob:   {3, func(w *logWriter) command.Payload { return &command.CloseJob{JobAction: w.onJob(state.JobOpen)} }},
-	command.OpAcceptJob: {4, func(w *logWriter) command.Payload {
-		return &command.AcceptJob{PosterAction: w.asPoster(state.JobReview)}
-	}},
-	command.OpRejectJob: {4, func(w *logWriter) command.Payload {
-		return &command.RejectJob{PosterAction: w.asPoster(state.JobReview)}
-	}},
-	command.OpRevokeJob: {3, func(w *logWriter) command.Payload {
-		return &command.RevokeJob{PosterAction: w.asPoster(state.JobClaimed)}
-	}},
-	command.OpReopenJob: {3, func(w *logWriter) command.Payload { return &command.ReopenJob{PosterAction: w.asPoster(state.JobDone)} }},
 	command.OpTakeJob: {4, func(w *logWriter) command.Payload {
 		a, b := w.onJob(state.JobOpen), w.onJob(state.JobOpen)
 		return &command.TakeJob{Author: a.Author, TTL: command.HourMillis, Jobs: []string{a.Job, b.Job}, Next: "{}"}
@@ -171,7 +161,6 @@ var followers = map[command.Op][]command.Op{
 	command.OpHide:          {command.OpHide, command.OpPublish, command.OpPurge},
 	command.OpPurge:         {command.OpHide, command.OpPublish, command.OpReport, command.OpConfirmPurge},
 	command.OpClaimJob:      {command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob},
-	command.OpFinishJob:     {command.OpAcceptJob, command.OpRejectJob, command.OpReopenJob},
 	command.OpAddUsage:      {command.OpAddUsage},
 	command.OpRecover:       {command.OpRecover},
 }
@@ -445,20 +434,7 @@ func (w *logWriter) register() command.Payload {
 func (w *logWriter) recoveryKey() []byte { return keyHash(one(w, "recovery-1", "recovery-2")) }
 
 func (w *logWriter) postJob() command.Payload {
-	c := &command.PostJob{Author: w.by(), Title: "A job", Body: "The text of a job.", Tags: w.tags()}
-	c.ExpiresHours, c.ClaimHours, c.ReviewHours = one[uint64](w, 0, 0, 0, 1), one[uint64](w, 0, 24, 168), one[uint64](w, 0, 1, 168)
-	c.ProvenOnly = w.oneOf(8)
-	return c
-}
-
-// asPoster draws an action of the poster of a job in a status.
-func (w *logWriter) asPoster(status state.JobStatus) command.PosterAction {
-	a := command.PosterAction{JobAction: w.onJob(status), Note: "A reason."}
-	if seq, known := w.v.Resolve(a.Job); known {
-		meta, _ := w.meta(seq)
-		a.Agent, a.AgentKey = meta.AgentKey, meta.AgentKey
-	}
-	return a
+	return &command.PostJob{Author: w.by(), Title: "A job", Body: "The text of a job.", Tags: w.tags()}
 }
 
 // onJob draws a job, often in a status, and who acts on it: often its claimant, or its poster.

@@ -272,28 +272,6 @@ func TestSweepKeepsWhatGoesOn(t *testing.T) {
 	}
 }
 
-// TestSweepKeepsAJobInReview: a sweep keeps a job in review with its claim and its result, because a
-// rejection restores the claim.
-func TestSweepKeepsAJobInReview(t *testing.T) {
-	r := newRig(t)
-	r.run(retain("*=1d"), register("Ada", "ada", nil))
-	reviewed := postJob("ada")
-	reviewed.Proof.Key, reviewed.ReviewHours = keyHash("ada"), 100
-	job := r.wantDone(reviewed)
-	r.wantDone(claim("bob", job))
-	r.wantDone(finish("bob", job))
-	r.later(2 * day)
-	r.sweepAll()
-	if got := r.stubs(); len(got) > 0 {
-		t.Errorf("in review stubs are %s", got)
-	}
-	accept := &command.AcceptJob{PosterAction: command.PosterAction{JobAction: onJob("ada", job)}}
-	accept.Proof.Key = keyHash("ada")
-	r.wantDone(accept)
-	r.sweepAll()
-	check.Diff(t, r.stubs(), []string{"j1", "e2", "e3"}, "stubs once the result is accepted")
-}
-
 // TestSweepIsBounded: a command looks at so many entries and makes so many stubs.
 func TestSweepIsBounded(t *testing.T) {
 	r := newRig(t)

@@ -92,20 +92,7 @@ type Job struct {
 
 	ClaimedBy      string
 	ClaimExpiresAt int64
-	Results        []string // ids of entries, oldest first
-
-	Review    *Review // nil unless a result waits for the poster
-	Rejection string  // id of the entry that rejected the newest result of the claim
-	// The terms. The zero values are the defaults.
-	ExpiresAt               int64
-	ClaimHours, ReviewHours int
-	ProvenOnly              bool
-}
-
-// Review is a result that waits for the poster of a job.
-type Review struct {
-	Until  int64
-	Result string // id of an entry
+	Results        []string // ids of entries: the result of a job that is done
 }
 
 // Actions on jobs.
@@ -114,13 +101,7 @@ const (
 	ClaimJob   = "claim"   // JobID or Next, perhaps Note
 	FinishJob  = "result"  // JobID and Result
 	ReleaseJob = "release" // JobID: gives a claim up
-	CloseJob   = "close"   // JobID: withdraws one's own open job
-
-	// These need the edit_key with which the job was posted.
-	AcceptJob = "accept" // JobID, perhaps Note: accepts the result of a job with Review
-	RejectJob = "reject" // JobID and Reason: rejects it, and the claimant tries again
-	RevokeJob = "revoke" // JobID, perhaps Reason: ends an old or extended claim
-	ReopenJob = "reopen" // JobID and Reason: opens a done job again
+	CloseJob   = "close"   // JobID: withdraws one's own job; by key also a claimed one
 )
 
 // NextJob selects the job to claim: the oldest open one that fits. Every field narrows.
@@ -142,27 +123,19 @@ type JobAction struct {
 	Tags      []string `json:"tags,omitempty"`
 	Note      string   `json:"note,omitempty"`
 	Result    string   `json:"result,omitempty"`
-	Reason    string   `json:"reason,omitempty"`
 	RequestID string   `json:"request_id,omitempty"` // made by the client if empty
 
 	// Next claims the next job, and Wait is how many seconds to wait for one.
 	Next *NextJob `json:"next,omitempty"`
 	Wait int      `json:"wait,omitempty"`
-
-	// The terms of a new job. Review needs the edit_key.
-	Review       bool `json:"review,omitempty"`
-	ReviewHours  int  `json:"review_hours,omitempty"`
-	ExpiresHours int  `json:"expires_hours,omitempty"`
-	ClaimHours   int  `json:"claim_hours,omitempty"`
-	ProvenOnly   bool `json:"proven_only,omitempty"`
 }
 
 // JobAnswer is the answer to an action on a job. The Job has an empty ID if NextJob fits no job.
 type JobAnswer struct {
 	Meta
 
-	Job                  Job
-	Claim, Result, Reply *Entry // that the action made, or nil
+	Job           Job
+	Claim, Result *Entry // that the action made, or nil
 }
 
 // Thread is a conversation: the head of its first entry, and its newest activity.
@@ -213,12 +186,8 @@ type Profile struct {
 	Endpoint, Note       string
 	CreatedAt, UpdatedAt int64
 	Protected            bool
-	Record               *JobRecord // nil if it is empty
 	Hidden               *Hidden
 }
-
-// JobRecord counts an agent's jobs, results and claims by outcome, of those made with its key.
-type JobRecord struct{ Posted, Done, Accepted, Rejected, Expired int }
 
 // NewProfile registers an agent or changes its profile. Empty fields keep their values.
 type NewProfile struct {
@@ -280,9 +249,9 @@ type Home struct {
 	NextCheck       string
 
 	OpenItems struct {
-		OwedByYou, OwedToYou, ToDeliver, ToReview []Item
+		OwedByYou, OwedToYou, ToDeliver []Item
 		// 0 unless the list is cut
-		OwedByYouCount, OwedToYouCount, ToDeliverCount, ToReviewCount int
+		OwedByYouCount, OwedToYouCount, ToDeliverCount int
 	}
 	YourTopics []struct {
 		Topic       string
@@ -315,8 +284,6 @@ type Item struct {
 	InForYou                 bool   // its texts are in ForYou
 	Hidden                   *Hidden
 	ClaimExpiresAt           int64
-	Review                   *Review
-	Rejection                *struct{ ID, Reason string } // of the newest result of the claim
 }
 
 // Seen names entries that need no answer.

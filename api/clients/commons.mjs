@@ -123,7 +123,7 @@ export class Commons {
     return answer;
   }
 
-  /** Does "post" (title, body), "claim" (job_id), "result", "release", "close", "accept", "reject", "revoke", "reopen".
+  /** Does "post" (title, body), "claim" (job_id), "result", "release", "close".
    * @param {string} action @param {Json} fields @returns {Promise<{job: Entry, duplicate: boolean} & Json>} */
   actOnJob(action, fields) {
     return this.#write("/api/jobs", { action, ...fields });

@@ -152,9 +152,8 @@ class Commons:
         return answer
 
     def act_on_job(self, action: str, **fields: Any) -> Json:
-        """Does "post" (title, body), "claim" (job_id), "result" (job_id, result), "release", "close" or
-        "accept" (job_id), "reject", "revoke" or "reopen" (job_id, reason). "claim" with next={...} takes the
-        oldest job that fits; the job is None if none does."""
+        """Does "post" (title, body), "claim" (job_id), "result" (job_id, result), "release" or "close"
+        (job_id). "claim" with next={...} takes the oldest job that fits; the job is None if none does."""
         return self._write("/api/jobs", {"action": action, **fields})
 
     def ask_human(self, goal: str, requested_action: str, **fields: Any) -> Json:

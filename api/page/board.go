@@ -7,7 +7,7 @@ import (
 )
 
 // jobStatuses are the views of the job board.
-var jobStatuses = []string{"open", "claimed", "review", "done", "closed", "all"}
+var jobStatuses = []string{"open", "claimed", "done", "closed", "all"}
 
 // fillJobs is the job board.
 func fillJobs(p *builder, answer []byte) error {

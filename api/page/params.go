@@ -149,6 +149,6 @@ func more(r Request, cursor *string) string {
 // news returns the filter of the events that change a list: with the filters of the URL, or with
 // the fixed ones in place of these.
 func news(r Request, fixed ...string) string {
-	events := wire.Pair{Name: "event", Value: "entry,job,human_request,claim,result,release,expiry,close,accept,reject,revoke,reopen,hide,unhide"}
+	events := wire.Pair{Name: "event", Value: "entry,job,human_request,claim,result,release,expiry,close,hide,unhide"}
 	return "?" + encode(append([]wire.Pair{events}, replaced(passed(r, eventFilters), fixed...)...))
 }

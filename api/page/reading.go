@@ -240,7 +240,6 @@ type step struct {
 // stepWords describe the events of a job, to be followed by the name of an agent.
 var stepWords = map[string]string{
 	"claim": "claimed by", "result": "result by", "release": "given back by", "expiry": "claim run out of", "close": "closed",
-	"accept": "accepted by", "reject": "rejected by", "revoke": "claim ended by", "reopen": "opened again by",
 }
 
 // timeline returns the history of a job, or of a request for help: its answers by others, and its
@@ -251,8 +250,6 @@ func (p *builder) timeline(e *entry) (steps []step) {
 		switch {
 		case s.Event == "claim" && i > 0 && e.History[i-1].Event == "claim": // only its holder extends a claim
 			s.Words = "claim extended by"
-		case s.Event == "accept" && slices.Contains(e.Results, s.EntryID):
-			s.Words = "accepted as the time of review was over: the result of"
 		case s.Event == "close":
 			s.Agent = ""
 		}
@@ -334,7 +331,7 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	if !plainly {
 		page.HTML = p.body(e.Body)
 	}
-	if until := e.Until(); until > 0 {
+	if until := e.ClaimExpiresAt; until > 0 {
 		page.Left = duration(max(0, until-p.r.Now().UnixMilli()))
 	}
 	page.Timeline = p.timeline(e)

@@ -60,7 +60,6 @@ type row struct {
 type details struct {
 	Relates, Supersedes string
 	ClaimedBy           string
-	Review              bool
 	Tags                []string
 	Asks                bool // it is a request for help that is open
 }
@@ -204,7 +203,7 @@ func (e *entry) row() *row {
 		ID: e.ID, Heading: e.Heading(), Author: e.Author(), Channel: e.Channel, Marks: e.Marks(),
 		When: moment(e.CreatedAt, mark(markAgo, e.CreatedAt)), Hidden: e.Hidden, Retracted: e.Retracted(),
 	}
-	d := details{e.Relates(), e.Supersedes, e.ClaimedBy, e.Review != nil, e.ShownTags(), e.IsHelp() && e.Status == "open"}
+	d := details{e.Relates(), e.Supersedes, e.ClaimedBy, e.ShownTags(), e.IsHelp() && e.Status == "open"}
 	if d.Relates != "" || d.ClaimedBy != "" || len(d.Tags) > 0 || d.Asks {
 		r.Details = &d
 	}
@@ -216,7 +215,7 @@ func (e *entry) row() *row {
 	} else if n > 0 {
 		r.Replies = plural(n, "reply")
 	}
-	if until := e.Until(); until > 0 {
+	if until := e.ClaimExpiresAt; until > 0 {
 		r.Left = mark(markLeft, until)
 	}
 	return r

@@ -33,14 +33,6 @@ type entryList struct {
 	NextCursor *string
 }
 
-// Until returns the end of a claim, or of a review; 0 without one.
-func (e *entry) Until() int64 {
-	if e.Review != nil {
-		return e.Review.Until
-	}
-	return e.ClaimExpiresAt
-}
-
 // IsJob and IsHelp report what the id names.
 func (e *entry) IsJob() bool  { return strings.HasPrefix(e.ID, "j") }
 func (e *entry) IsHelp() bool { return strings.HasPrefix(e.ID, "h") }

@@ -38,7 +38,7 @@ func (tx *Txn) applyBatch(e *LogEntry) {
 	tx.Must(err)
 	tx.now = max(b.Stamp, tx.Head.Now+1)
 	tx.Head.Now, tx.timed = tx.now, false
-	tx.passDeadlines()
+	tx.endClaims()
 	tx.endRules()
 	tx.endReports()
 	var results []command.Result
@@ -110,10 +110,6 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpFinishJob:        effect((*Txn).applyFinishJob),
 	command.OpReleaseJob:       effect((*Txn).applyReleaseJob),
 	command.OpCloseJob:         effect((*Txn).applyCloseJob),
-	command.OpAcceptJob:        effect((*Txn).applyAcceptJob),
-	command.OpRejectJob:        effect((*Txn).applyRejectJob),
-	command.OpRevokeJob:        effect((*Txn).applyRevokeJob),
-	command.OpReopenJob:        effect((*Txn).applyReopenJob),
 	command.OpTakeJob:          effect((*Txn).applyTakeJob),
 	command.OpAskHuman:         effect((*Txn).applyAskHuman),
 	command.OpAddUsage:         effect((*Txn).applyAddUsage),

@@ -77,11 +77,7 @@ func (tx *Txn) updateHomeOfJob(seq uint64, old, next state.JobRow) {
 		}
 	}
 	if next.ClaimantKey != "" {
-		row := []byte{}
-		if next.Status == state.JobReview {
-			row = home.HandedIn
-		}
-		tx.set(home.HeldKey(next.ClaimantKey, next.Expires, seq), row)
+		tx.set(home.HeldKey(next.ClaimantKey, next.Expires, seq), []byte{})
 	}
 	if old.Status == next.Status {
 		return
@@ -205,7 +201,7 @@ func (tx *Txn) newestOwn(p home.Part, author string, before uint64) (newest uint
 }
 
 // ownParts are the poster's lists of jobs, by status.
-var ownParts = map[state.JobStatus]home.Part{state.JobOpen: home.PartOpen, state.JobClaimed: home.PartTaken, state.JobReview: home.PartReview}
+var ownParts = map[state.JobStatus]home.Part{state.JobOpen: home.PartOpen, state.JobClaimed: home.PartTaken}
 
 // topicsOf returns the topics of an entry: its channel and its tags, each once.
 func topicsOf(channel string, tags []string) []string {

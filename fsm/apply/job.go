@@ -11,9 +11,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// MaxPassed bounds the deadlines that pass in one log entry. The others pass in the next ones,
-// and count as passed from their own time on.
-const MaxPassed = 1000
+// MaxEnded bounds the claims that end in one log entry. The others end in the next ones,
+// and count as ended from their own time on.
+const MaxEnded = 1000
 
 // The body of a claim without a note, and the text before a note that is too short for a body.
 const (
@@ -23,16 +23,9 @@ const (
 
 func (tx *Txn) applyPostJob(c *command.PostJob) command.Result {
 	w := tx.writer()
-	return tx.once(c, w, func() []command.Problem { return w.PostProblems(c) }, func() uint64 {
+	return tx.once(c, w, nil, func() uint64 {
 		seq := tx.publish(state.EventJob, entryBy(&c.Author, state.JobsChannel, c.Title, c.Body, c.Tags...), w, state.EntryRow{})
-		job := state.JobRow{Status: state.JobOpen, JobTerms: state.JobTerms{
-			ClaimTime: int64(c.ClaimHours) * command.HourMillis, ReviewTime: int64(c.ReviewHours) * command.HourMillis, ProvenOnly: c.ProvenOnly,
-		}}
-		if c.ExpiresHours != 0 {
-			job.Deadline = tx.now + int64(c.ExpiresHours)*command.HourMillis
-		}
-		tx.putJob(seq, state.JobRow{}, job)
-		tx.credit(seq, func(r *state.JobRecord) { r.Posted++ })
+		tx.putJob(seq, state.JobRow{}, state.JobRow{Status: state.JobOpen})
 		return seq
 	})
 }
@@ -69,30 +62,24 @@ func (tx *Txn) claim(c *command.ClaimJob, w *state.Writer, job *state.EntryRow, 
 	seq := tx.replyOnJob(state.EventClaim, &c.JobAction, w, job, state.ClaimTitle, cmp.Or(c.Note, claimWithoutNote))
 	next := stored.Bare(state.JobClaimed)
 	next.Claimant, next.ClaimantKey, next.Claim = c.Agent, c.AgentKey, seq
-	next.Expires = tx.now + cmp.Or(next.ClaimTime, c.TTL)
+	next.Expires = tx.now + c.TTL
 	for _, sh := range state.Claimants(w) {
 		next.Counted += string(state.ClaimsKey(sh.Of)[1:])
 	}
 	if stored.At(tx.now).Status == state.JobClaimed {
 		next.Renewed = stored.Renewed + 1
-		next.Rejections, next.Rejection = stored.Rejections, stored.Rejection
 	}
 	tx.set(home.ItemKey(c.AgentKey, home.PartHad, job.Seq), []byte{})
 	tx.putJob(job.Seq, stored, next)
 	return seq
 }
 
-// applyFinishJob publishes the job's result and returns its entry. With review, the job waits for
-// its poster.
+// applyFinishJob publishes the job's result and returns its entry.
 func (tx *Txn) applyFinishJob(c *command.FinishJob) command.Result {
 	return tx.actOnJob(c, &c.JobAction, func(w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64 {
 		seq := tx.replyOnJob(state.EventResult, &c.JobAction, w, job, state.ResultTitle, c.Result)
-		next := stored.WithResult(seq)
-		if next.ReviewTime > 0 {
-			next.Status, next.Expires = state.JobReview, tx.now+next.ReviewTime
-		} else {
-			next = next.Done(tx.now)
-		}
+		next := stored.Bare(state.JobDone)
+		next.Result = seq
 		tx.putJob(job.Seq, stored, next)
 		return seq
 	})
@@ -116,67 +103,6 @@ func (tx *Txn) applyCloseJob(c *command.CloseJob) command.Result {
 	})
 }
 
-// The bodies of a poster's actions without a note.
-const (
-	acceptWithoutNote = "I accept this result."
-	revokeWithoutNote = "I end this claim: the job is open again."
-)
-
-func (tx *Txn) applyAcceptJob(c *command.AcceptJob) command.Result {
-	return tx.actAsPoster(c, &c.PosterAction, state.EventAccept, state.AcceptTitle, acceptWithoutNote, func(stored state.JobRow, _ uint64) state.JobRow {
-		tx.credit(stored.Result(), func(r *state.JobRecord) { r.Accepted++ })
-		return stored.Done(tx.now)
-	})
-}
-
-// applyRejectJob gives the job back to its claimant, or opens it after MaxRejections.
-func (tx *Txn) applyRejectJob(c *command.RejectJob) command.Result {
-	return tx.actAsPoster(c, &c.PosterAction, state.EventReject, state.RejectTitle, "", func(stored state.JobRow, entry uint64) state.JobRow {
-		tx.credit(stored.Result(), func(r *state.JobRecord) { r.Rejected++ })
-		if stored.Rejections+1 >= command.MaxRejections {
-			return stored.Bare(state.JobOpen)
-		}
-		stored.Status, stored.Expires = state.JobClaimed, tx.now+command.RejectedMillis
-		stored.Rejections, stored.Rejection = stored.Rejections+1, entry
-		return stored
-	})
-}
-
-func (tx *Txn) applyRevokeJob(c *command.RevokeJob) command.Result {
-	return tx.actAsPoster(c, &c.PosterAction, state.EventRevoke, state.RevokeTitle, revokeWithoutNote, func(stored state.JobRow, _ uint64) state.JobRow {
-		return stored.Bare(state.JobOpen)
-	})
-}
-
-func (tx *Txn) applyReopenJob(c *command.ReopenJob) command.Result {
-	return tx.actAsPoster(c, &c.PosterAction, state.EventReopen, state.ReopenTitle, "", func(stored state.JobRow, _ uint64) state.JobRow {
-		tx.credit(stored.Result(), func(r *state.JobRecord) { r.Done -= min(r.Done, 1) })
-		stored = stored.Bare(state.JobOpen)
-		stored.Deadline = 0 // it may have passed long ago
-		return stored
-	})
-}
-
-// actAsPoster publishes the text of a poster's action as a reply to the claim or the result, so
-// that the claimant receives it, or to the job if that entry is hidden. next returns the job's
-// next row, given the entry of the action.
-func (tx *Txn) actAsPoster(c command.Payload, a *command.PosterAction, as state.EventKind, title, otherwise string, next func(stored state.JobRow, entry uint64) state.JobRow) command.Result {
-	return tx.actOnJob(c, &a.JobAction, func(w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64 {
-		stored = stored.At(tx.now)
-		about := stored.Result()
-		if stored.Status == state.JobClaimed {
-			about = stored.Claim
-		}
-		target, _ := tx.Entry(about)
-		if target.Hidden {
-			target = *job
-		}
-		seq := tx.replyOnJob(as, &a.JobAction, w, &target, title, cmp.Or(a.Note, otherwise))
-		tx.putJob(job.Seq, state.JobOf(tx, job.Seq), next(stored, seq))
-		return seq
-	})
-}
-
 // actOnJob carries out an action if the rules allow it. do returns the command's entry.
 func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64) command.Result {
 	w := tx.writer()
@@ -189,15 +115,15 @@ func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *stat
 	return tx.once(c, w, rules, func() uint64 { return do(w, &job, stored) })
 }
 
-// replyOnJob publishes the text of an action as a reply to the job, or to an entry about it. Its
-// mentions are those of the body: agents that the title mentions were notified of the job itself.
-func (tx *Txn) replyOnJob(as state.EventKind, a *command.JobAction, w *state.Writer, target *state.EntryRow, title, body string) uint64 {
+// replyOnJob publishes the text of an action as a reply to the job. Its mentions are those of the
+// body: agents that the title mentions were notified of the job itself.
+func (tx *Txn) replyOnJob(as state.EventKind, a *command.JobAction, w *state.Writer, job *state.EntryRow, title, body string) uint64 {
 	if utf8.RuneCountInString(body) < command.MinBody {
 		body = shortNote + body
 	}
 	p := entryBy(&a.Author, state.JobsChannel, title, body)
 	p.Relation = command.RelationReply
-	return tx.publish(as, p, w, *target)
+	return tx.publish(as, p, w, *job)
 }
 
 // updateJob closes an open job that is retracted.
@@ -215,10 +141,6 @@ func (tx *Txn) updateJob(e *state.EntryRow) {
 // putJob replaces a job's row, and moves it between lists. old is zero for a new job. The events
 // since the last call are steps of this job.
 func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
-	if ended := next.At(tx.now); next.Status == state.JobOpen && ended.Status == state.JobClosed {
-		next = ended // its deadline passed while it was claimed
-		tx.happen(state.EventClose, seq)
-	}
 	for _, h := range tx.happened[tx.stepped:] {
 		if h.Kind.IsStep() {
 			next = next.WithStep(state.JobStep{Kind: h.Kind, Entry: h.Entry, At: tx.now})
@@ -235,36 +157,18 @@ func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 			tx.Opened++
 		}
 	}
-	if at, due := old.Due(); due {
-		tx.del(state.DueKey(state.DueJob{At: at, Job: seq}))
+	if old.Status == state.JobClaimed {
+		tx.del(state.DueKey(state.DueJob{At: old.Expires, Job: seq}))
 	}
-	if at, due := next.Due(); due {
-		tx.AddDue(state.DueJob{At: at, Job: seq})
-	}
-	switch {
-	case old.Status == state.JobClaimed && old.Expires <= tx.now:
-		tx.credit(old.Claim, func(r *state.JobRecord) { r.Expired++ })
-	case next.Status == state.JobDone && old.Status != state.JobDone && old.Status != state.JobHidden:
-		tx.credit(next.Result(), func(r *state.JobRecord) { r.Done++ })
+	if next.Status == state.JobClaimed {
+		tx.AddDue(state.DueJob{At: next.Expires, Job: seq})
 	}
 	tx.countClaim(old.Counted, -1)
 	tx.countClaim(next.Counted, 1)
 	tx.updateHomeOfJob(seq, old, next)
 }
 
-// credit changes the record of the author of an entry that was written with its key.
-func (tx *Txn) credit(entry uint64, change func(*state.JobRecord)) {
-	e, _ := tx.Entry(entry)
-	if e.Strength != command.ByKey {
-		return
-	}
-	if p, known := tx.profile(e.AgentKey); known {
-		change(&p.Record)
-		tx.putProfile(e.AgentKey, &p)
-	}
-}
-
-// AddDue lists a job by its next deadline.
+// AddDue lists a claimed job by the end of its claim.
 func (tx *Txn) AddDue(d state.DueJob) {
 	tx.set(state.DueKey(d), []byte{})
 	tx.due = append(tx.due, d)
@@ -274,38 +178,27 @@ func (tx *Txn) AddDue(d state.DueJob) {
 // DropDue removes a job from that list.
 func (tx *Txn) DropDue(d state.DueJob) { tx.del(state.DueKey(d)) }
 
-// passDeadlines changes the jobs whose deadline has passed at the instant of the log entry: claims
-// end, open jobs close, and results are accepted. This writes no entry.
-func (tx *Txn) passDeadlines() {
+// endClaims opens the jobs whose claims have ended at the instant of the log entry. This writes
+// no entry.
+func (tx *Txn) endClaims() {
 	if tx.now < tx.nextDue {
 		return
 	}
-	due, err := tx.EarliestDue(MaxPassed + 1)
+	due, err := tx.EarliestDue(MaxEnded + 1)
 	tx.Must(err)
 	tx.nextDue = state.NeverDue
 	for i, d := range due {
-		if d.At > tx.now || i == MaxPassed {
+		if d.At > tx.now || i == MaxEnded {
 			tx.nextDue = d.At
 			return
 		}
 		old := state.JobOf(tx, d.Job)
-		switch old.Status {
-		case state.JobOpen:
-			tx.happen(state.EventClose, d.Job)
-		case state.JobClaimed:
-			tx.happen(state.EventExpiry, old.Claim)
-		case state.JobReview:
-			tx.happen(state.EventAccept, old.Result())
-		}
-		next := old.At(tx.now)
-		if old.Status == state.JobClaimed && next.Status == state.JobClosed {
-			tx.happen(state.EventClose, d.Job)
-		}
-		tx.putJob(d.Job, old, next)
+		tx.happen(state.EventExpiry, old.Claim)
+		tx.putJob(d.Job, old, old.At(tx.now))
 	}
 }
 
-// EarliestDue returns at most limit jobs whose deadline has passed, and the next one.
+// EarliestDue returns at most limit jobs whose claim has ended, and the next one to end.
 func (tx *Txn) EarliestDue(limit int) ([]state.DueJob, error) {
 	var due []state.DueJob
 	for _, d := range tx.due {

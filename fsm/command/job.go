@@ -1,9 +1,6 @@
 package command
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // PostJob files a job. The node that takes the request computes everything that depends on
 // Unicode tables or settings, as with Publish.
@@ -12,12 +9,6 @@ type PostJob struct {
 	Title string   `cbor:"10,keyasint"`
 	Body  string   `cbor:"11,keyasint"`
 	Tags  []string `cbor:"12,keyasint,omitempty"`
-	// The terms, in hours; 0 means that the job has no deadline, that the node's setting is
-	// the time of a claim, and that there is no review.
-	ExpiresHours uint64 `cbor:"13,keyasint,omitempty"`
-	ClaimHours   uint64 `cbor:"14,keyasint,omitempty"`
-	ReviewHours  uint64 `cbor:"15,keyasint,omitempty"`
-	ProvenOnly   bool   `cbor:"16,keyasint,omitempty"` // only a name with its edit_key may claim it
 }
 
 // JobAction has the fields of every command on a job.
@@ -55,26 +46,8 @@ type FinishJob struct {
 // ReleaseJob gives the caller's claim back.
 type ReleaseJob struct{ JobAction }
 
-// CloseJob withdraws the caller's own open job.
+// CloseJob withdraws the caller's own job, if it is open, or with the key of its poster.
 type CloseJob struct{ JobAction }
-
-// PosterAction has the fields of the commands of a job's poster that leave an entry.
-type PosterAction struct {
-	JobAction
-	Note string `cbor:"11,keyasint,omitempty"` // the reason; empty only for AcceptJob and RevokeJob
-}
-
-// AcceptJob accepts the result of a job in review. It files a reply to the result.
-type AcceptJob struct{ PosterAction }
-
-// RejectJob rejects the result of a job in review. It files a reply to the result.
-type RejectJob struct{ PosterAction }
-
-// RevokeJob ends another agent's claim. It files a reply to the claim.
-type RevokeJob struct{ PosterAction }
-
-// ReopenJob opens a done job again. It files a reply to the result.
-type ReopenJob struct{ PosterAction }
 
 // Tick has no effect of its own. A leader proposes it so that log time goes on and due
 // claims end while there are no writes.
@@ -86,21 +59,7 @@ func (c *PostJob) check() error {
 		checkText("title", c.Title, MinTitle, MaxTitle),
 		checkText("body", c.Body, MinBody, MaxBody),
 		checkAll("tags", c.Tags, MaxTags, checkTag),
-		refuse(c.ExpiresHours > MaxExpiresHours, "a job with a deadline out of its range"),
-		refuse(c.ClaimHours != 0 && (c.ClaimHours < MinClaimHours || c.ClaimHours > MaxClaimHours), "a job with a time of claims out of its range"),
-		refuse(c.ReviewHours > MaxReviewHours, "a job with a time of review out of its range"),
 	)
-}
-
-func (c *PosterAction) check() error {
-	return errors.Join(c.JobAction.check(), checkText("note", c.Note, 0, MaxJobNote))
-}
-
-func (c *RejectJob) check() error { return c.checkWithReason() }
-func (c *ReopenJob) check() error { return c.checkWithReason() }
-
-func (c *PosterAction) checkWithReason() error {
-	return errors.Join(c.JobAction.check(), checkText("reason", c.Note, MinBody, MaxJobNote))
 }
 
 func (a *JobAction) check() error {
@@ -142,16 +101,10 @@ func (c *FinishJob) texts() []string { return []string{c.Agent, c.Result} }
 
 func (a *JobAction) texts() []string { return nil }
 
-func (c *PosterAction) texts() []string { return []string{c.Agent, c.Note} }
-
 func (c *PostJob) content() [][]string {
-	terms := fmt.Sprint(c.ExpiresHours, c.ClaimHours, c.ReviewHours, c.ProvenOnly)
-	return [][]string{{c.Agent, c.Title, c.Body}, c.Tags, {terms}}
+	return [][]string{{c.Agent, c.Title, c.Body}, c.Tags}
 }
 func (a *JobAction) content() [][]string { return [][]string{{a.Agent, a.Job, ""}} }
-func (c *PosterAction) content() [][]string {
-	return [][]string{{c.Agent, c.Job, c.Note}}
-}
 func (c *ClaimJob) content() [][]string  { return [][]string{{c.Agent, c.Job, c.Note}} }
 func (c *TakeJob) content() [][]string   { return [][]string{{c.Agent, c.Note, c.Next}} }
 func (c *FinishJob) content() [][]string { return [][]string{{c.Agent, c.Job, c.Result}} }

@@ -55,21 +55,6 @@ const (
 	MaxCandidates = 32
 	MaxNextBytes  = 8 << 10
 
-	// The terms of a job, in hours. A result of one with review is accepted after
-	// DefaultReviewHours, unless the poster says otherwise.
-	MaxExpiresHours    = 90 * 24
-	MinClaimHours      = 24
-	MaxClaimHours      = 168
-	MaxReviewHours     = 168
-	DefaultReviewHours = 72
-	// After a rejection the claim goes on for RejectedMillis; MaxRejections end it. A
-	// poster ends a claim that was extended or is older than RevokeMillis, and opens a job
-	// again up to ReopenMillis after it was done.
-	RejectedMillis = DayMillis
-	MaxRejections  = 3
-	RevokeMillis   = DayMillis
-	ReopenMillis   = 7 * DayMillis
-
 	// MaxAddressNames is how many names an address may have registered and still be a
 	// proof.
 	MaxAddressNames = 5

@@ -15,10 +15,6 @@ const (
 	OpFinishJob  Op = 7  // hands the result of a job in
 	OpReleaseJob Op = 8  // gives a claimed job back
 	OpCloseJob   Op = 9  // withdraws an open job
-	OpAcceptJob  Op = 50 // accepts the result of a job in review
-	OpRejectJob  Op = 51 // rejects it
-	OpRevokeJob  Op = 52 // ends another agent's claim
-	OpReopenJob  Op = 53 // opens a done job again
 	OpTakeJob    Op = 54 // claims the first of several jobs that its agent may claim
 	OpTick       Op = 10 // lets log time pass, so that due claims end
 	OpAskHuman   Op = 11 // files a request for human help

@@ -55,15 +55,7 @@ const (
 	ProblemTooManyClaims   Problem = 17
 	ProblemTooManyRenewals Problem = 18
 	// The actions of a poster need a job that was posted by key, in the right state.
-	ProblemNotByKey     Problem = 70 // the job was posted without an edit_key
-	ProblemInReview     Problem = 71 // the result waits for the poster
-	ProblemNotInReview  Problem = 72 // there is no result that waits for the poster
-	ProblemClaimYoung   Problem = 73 // the claim is too new to be revoked
-	ProblemJobNotDone   Problem = 74 // only a done job is opened again
-	ProblemReopenLate   Problem = 75 // the job was done too long ago to be opened again
-	ProblemProvenClaim  Problem = 76 // only a name with its edit_key may claim the job
-	ProblemTermsNeedKey Problem = 77 // a job with review is posted with the edit_key of its name
-	ProblemNoneLeft     Problem = 78 // every candidate was claimed meanwhile
+	ProblemNoneLeft Problem = 78 // every candidate was claimed meanwhile
 
 	ProblemNoDescription Problem = 20 // a new profile needs a description or a note
 	ProblemWrongKey      Problem = 21 // the edit_key is not the profile's

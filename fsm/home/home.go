@@ -306,10 +306,9 @@ const (
 	PartAsked    Part = 'q' // seq8: empty; own unanswered questions and requests for help
 	PartOpen     Part = 'o' // seq8: empty; own open jobs
 	PartTaken    Part = 'c' // seq8: empty; own claimed jobs
-	PartReview   Part = 'v' // seq8: empty; own jobs with a result that waits for the agent
 	PartHad      Part = 'd' // seq8: empty; others' jobs that the agent has ever claimed
 	PartHidden   Part = 'x' // seq8: empty; own entries that were written by key and are hidden
-	PartHeld     Part = 'h' // expires8 seq8: HandedIn or empty; others' jobs that the agent has claimed, or had claimed and that are open since
+	PartHeld     Part = 'h' // expires8 seq8: empty; others' jobs that the agent has claimed, or had claimed and that are open since
 )
 
 // TakeProblems returns everything against taking a job as the next one, and the job's entry and
@@ -321,9 +320,6 @@ func TakeProblems(s state.Facts, id string, w *state.Writer) (job state.EntryRow
 	}
 	return job, stored, problems
 }
-
-// HandedIn is the row of a job of PartHeld with a result that waits for the poster.
-var HandedIn = []byte{1}
 
 // Reason is the reason why an entry is in an agent's inbox.
 type Reason byte
@@ -383,13 +379,9 @@ func NotesKey(topic string) []byte { return append([]byte{state.SpaceNotes}, top
 // KeyNewest is the key of the list of the newest entries.
 var KeyNewest = []byte{state.SpaceNewest}
 
-// Held lists the claims of the agent that have not run out at an instant, with or without
-// those in review.
-func (r *Lists) Held(now int64, limit int, inReview bool) (seqs []uint64, err error) {
-	err = r.Oldest(PartHeld, uint64(now)+1, func(key, row []byte) (bool, error) {
-		if !inReview && bytes.Equal(row, HandedIn) {
-			return true, nil
-		}
+// Held lists the claims of the agent that have not run out at an instant.
+func (r *Lists) Held(now int64, limit int) (seqs []uint64, err error) {
+	err = r.Oldest(PartHeld, uint64(now)+1, func(key, _ []byte) (bool, error) {
 		err := AppendHeld(&seqs, key)
 		return len(seqs) < limit, err
 	})

@@ -28,15 +28,11 @@ const (
 	EventResult        EventKind = 5  // a job was finished by the entry
 	EventRelease       EventKind = 6  // the claim that the entry made was given back
 	EventExpiry        EventKind = 7  // the claim that the entry made ran out
-	EventClose         EventKind = 8  // a job was withdrawn, or its deadline passed
+	EventClose         EventKind = 8  // a job was withdrawn
 	EventHide          EventKind = 9  // an entry was hidden
 	EventUnhide        EventKind = 10 // a hidden entry is shown again
 	EventHideProfile   EventKind = 11
 	EventUnhideProfile EventKind = 12
-	EventAccept        EventKind = 13 // the job's result was accepted: by the entry, or that of the result because its time was over
-	EventReject        EventKind = 14 // the job's result was rejected by the entry
-	EventRevoke        EventKind = 15 // the claim was ended by the job's poster, by the entry
-	EventReopen        EventKind = 16 // a done job was opened again by the entry
 )
 
 // EventNames are the kinds' names in the interface, by kind.
@@ -44,7 +40,6 @@ var EventNames = [...]string{
 	EventEntry: "entry", EventJob: "job", EventHelp: "human_request",
 	EventClaim: "claim", EventResult: "result", EventRelease: "release", EventExpiry: "expiry", EventClose: "close",
 	EventHide: "hide", EventUnhide: "unhide", EventHideProfile: "hide_profile", EventUnhideProfile: "unhide_profile",
-	EventAccept: "accept", EventReject: "reject", EventRevoke: "revoke", EventReopen: "reopen",
 }
 
 // String returns the kind's name.

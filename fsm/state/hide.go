@@ -183,8 +183,7 @@ func EndOf(s Facts, e *EntryRow) (end int64, over bool) {
 		over = h.Status > HelpOpen
 	case e.ParentType == TypeJob && e.Relation == command.RelationReply:
 		job := JobOf(s, e.Parent).At(s.Instant())
-		waits := job.isHeldBy(e.Seq) || job.Status == JobReview && job.Result() == e.Seq
-		return e.CreatedAt, !waits
+		return e.CreatedAt, !job.isHeldBy(e.Seq)
 	default:
 		return e.CreatedAt, true
 	}

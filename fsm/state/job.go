@@ -17,26 +17,20 @@ const (
 	JobOpen    JobStatus = 1
 	JobClaimed JobStatus = 2
 	JobDone    JobStatus = 3
-	JobClosed  JobStatus = 4 // withdrawn by its poster, or past its deadline
-	JobReview  JobStatus = 5 // claimed, with a result that waits for its poster
-	JobHidden  JobStatus = 6 // by a moderator; it is in no list
+	JobClosed  JobStatus = 4 // withdrawn by its poster
+	JobHidden  JobStatus = 5 // by a moderator; it is in no list
 )
 
 // The lists of jobs by status have these names.
-var jobStatusNames = [...]string{JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed", JobReview: "review", JobHidden: "hidden"}
+var jobStatusNames = [...]string{JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed", JobHidden: "hidden"}
 
-// String returns the status's name in the interface, in which a job in review is claimed.
-func (s JobStatus) String() string {
-	if s == JobReview {
-		s = JobClaimed
-	}
-	return jobStatusNames[s]
-}
+// String returns the status's name in the interface.
+func (s JobStatus) String() string { return jobStatusNames[s] }
 
 // Over reports whether the job needs no more work.
 func (s JobStatus) Over() bool { return s == JobDone || s == JobClosed || s == JobHidden }
 
-// NeverDue is the nextDue of a state in which no job is due.
+// NeverDue is the nextDue of a state without claims.
 const NeverDue = math.MaxInt64
 
 // The titles of the entries that a claim and a result leave, before the job's own. No
@@ -46,83 +40,30 @@ const (
 	ResultTitle = "Result: "
 )
 
-// The titles of the entries that a poster's actions leave.
-const (
-	AcceptTitle = "Result accepted"
-	RejectTitle = "Result rejected"
-	RevokeTitle = "Claim revoked"
-	ReopenTitle = "Job reopened"
-)
-
 // ParseJobStatus returns the status with the given interface name, except JobHidden.
 func ParseJobStatus(name string) (JobStatus, bool) {
 	i := slices.Index(jobStatusNames[:JobHidden], name)
 	return JobStatus(max(i, 0)), i > 0
 }
 
-// JobTerms are the terms of a job, which its poster sets. The zero value has the defaults.
-type JobTerms struct {
-	Deadline   int64 // when the job closes unless it is claimed, milliseconds since the epoch; 0 means never
-	ClaimTime  int64 // how long a claim lasts, in milliseconds; 0 means the time in the claim
-	ReviewTime int64 // how long a result waits for its poster, in milliseconds; 0 means no review
-	ProvenOnly bool  // only a name with its edit_key may claim it
-}
-
 // JobRow is the row of SpaceJob.
 type JobRow struct {
 	Status JobStatus
-	JobTerms
-	Results string // the entries of the results, of 8 bytes each, oldest first; at most MaxResults
-	DoneAt  int64  // milliseconds since the epoch; 0 unless done
-	Steps   string // the newest changes of the job, see StepsOf
+	Result uint64 // the entry of the result; 0 unless done
+	Steps  string // the newest changes of the job, see StepsOf
 	// The other fields are those of the claim, or of the last one, which ran out, until
 	// the job is claimed again.
 	Claimant    string // as spelled in the claim
 	ClaimantKey string // folded
-	Expires     int64  // end of the claim, or of the review; milliseconds since the epoch
+	Expires     int64  // end of the claim, milliseconds since the epoch
 	Claim       uint64 // the newest entry of the claimant about its claim
 	Renewed     uint64 // how often the claim was extended
-	Rejections  uint64 // how many of the claim's results were rejected
-	Rejection   uint64 // the entry of the newest rejection; 0 without one
 	Counted     string // the rows of SpaceClaims that count the claim: their keys without the space
 }
 
-// MaxResults bounds the results that a job lists: the newest ones.
-const MaxResults = 12
-
 // Bare returns the row in a status without a claim.
 func (j JobRow) Bare(s JobStatus) JobRow {
-	return JobRow{Status: s, JobTerms: j.JobTerms, Results: j.Results, Steps: j.Steps}
-}
-
-// Done returns the row of the job when its newest result was accepted.
-func (j JobRow) Done(at int64) JobRow {
-	j = j.Bare(JobDone)
-	j.DoneAt = at
-	return j
-}
-
-// WithResult adds a result, in place of the oldest one if there are MaxResults.
-func (j JobRow) WithResult(seq uint64) JobRow {
-	all := binary.BigEndian.AppendUint64([]byte(j.Results), seq)
-	j.Results = string(all[max(0, len(all)-8*MaxResults):])
-	return j
-}
-
-// Result returns the entry of the newest result; 0 without one.
-func (j JobRow) Result() uint64 {
-	if all := ResultsOf(j.Results); len(all) > 0 {
-		return all[len(all)-1]
-	}
-	return 0
-}
-
-// ResultsOf returns the entries in a JobRow's Results.
-func ResultsOf(results string) (seqs []uint64) {
-	for seq := range slices.Chunk([]byte(results), 8) {
-		seqs = append(seqs, binary.BigEndian.Uint64(seq))
-	}
-	return seqs
+	return JobRow{Status: s, Result: j.Result, Steps: j.Steps}
 }
 
 // JobStep is a change of a job: an event, its entry and its instant in milliseconds since the epoch.
@@ -140,7 +81,7 @@ const (
 
 // IsStep reports whether an event of this kind changes a job after it was posted.
 func (k EventKind) IsStep() bool {
-	return k >= EventClaim && k <= EventClose || k >= EventAccept && k <= EventReopen
+	return k >= EventClaim && k <= EventClose
 }
 
 // WithStep adds a step, in place of the oldest one if there are MaxJobSteps.
@@ -159,57 +100,33 @@ func StepsOf(steps string) (list []JobStep) {
 	return list
 }
 
-// Due returns the job's next deadline, and false without one.
-func (j JobRow) Due() (at int64, changes bool) {
-	switch {
-	case j.Status == JobClaimed || j.Status == JobReview:
-		return j.Expires, true
-	case j.Status == JobOpen && j.Deadline != 0:
-		return j.Deadline, true
-	}
-	return 0, false
-}
-
-// At returns the job's state at an instant: a deadline that has passed counts as passed.
+// At returns the job's state at an instant: a claim that has ended counts as ended.
 func (j JobRow) At(now int64) JobRow {
-	if j.Status == JobReview && j.Expires <= now {
-		return j.Done(j.Expires)
-	}
 	if j.Status == JobClaimed && j.Expires <= now {
-		j.Status, j.Renewed, j.Rejections, j.Counted = JobOpen, 0, 0, ""
-	}
-	if j.Status == JobOpen && j.Deadline != 0 && j.Deadline <= now {
-		return j.Bare(JobClosed)
+		j.Status, j.Renewed, j.Counted = JobOpen, 0, ""
 	}
 	return j
 }
 
-// isHeldBy reports whether a claim, by the seq of its entry, holds the job. It also holds a job in
-// review.
-func (j JobRow) isHeldBy(claim uint64) bool {
-	return (j.Status == JobClaimed || j.Status == JobReview) && j.Claim == claim
-}
+// isHeldBy reports whether a claim, by the seq of its entry, holds the job.
+func (j JobRow) isHeldBy(claim uint64) bool { return j.Status == JobClaimed && j.Claim == claim }
 
 // Encode returns the row of SpaceJob.
 func (j JobRow) Encode() []byte {
-	dst := []byte{byte(j.Status), Bit(j.ProvenOnly, 1)}
-	dst = AppendUints(dst, uint64(j.Deadline), uint64(j.ClaimTime), uint64(j.ReviewTime), uint64(j.DoneAt))
-	for _, s := range [...]string{j.Results, j.Steps, j.Claimant, j.ClaimantKey, j.Counted} {
+	dst := AppendUints([]byte{byte(j.Status)}, j.Result)
+	for _, s := range [...]string{j.Steps, j.Claimant, j.ClaimantKey, j.Counted} {
 		dst = AppendBlob(dst, s)
 	}
-	return AppendUints(dst, uint64(j.Expires), j.Claim, j.Renewed, j.Rejections, j.Rejection)
+	return AppendUints(dst, uint64(j.Expires), j.Claim, j.Renewed)
 }
 
 // DecodeJobRow decodes a row of spaceJob.
 func DecodeJobRow(row []byte) (JobRow, error) {
 	r := RowReader{Rest: row}
-	j := JobRow{Status: JobStatus(r.Byte())}
-	flags := r.Byte()
-	j.JobTerms = JobTerms{Deadline: int64(r.Uint()), ClaimTime: int64(r.Uint()), ReviewTime: int64(r.Uint()), ProvenOnly: flags == 1}
-	j.DoneAt = int64(r.Uint())
-	j.Results, j.Steps, j.Claimant, j.ClaimantKey, j.Counted = r.Text(), r.Text(), r.Text(), r.Text(), r.Text()
-	j.Expires, j.Claim, j.Renewed, j.Rejections, j.Rejection = int64(r.Uint()), r.Uint(), r.Uint(), r.Uint(), r.Uint()
-	if j.Status < JobOpen || j.Status > JobHidden || flags > 1 || len(j.Results)%8 != 0 || len(j.Steps)%jobStepBytes != 0 {
+	j := JobRow{Status: JobStatus(r.Byte()), Result: r.Uint()}
+	j.Steps, j.Claimant, j.ClaimantKey, j.Counted = r.Text(), r.Text(), r.Text(), r.Text()
+	j.Expires, j.Claim, j.Renewed = int64(r.Uint()), r.Uint(), r.Uint()
+	if j.Status < JobOpen || j.Status > JobHidden || len(j.Steps)%jobStepBytes != 0 {
 		r.Bad = true
 	}
 	if !r.Bad && slices.ContainsFunc(StepsOf(j.Steps), func(s JobStep) bool { return !s.Kind.IsStep() }) {
@@ -227,13 +144,13 @@ func JobOf(s Facts, seq uint64) JobRow {
 	return j
 }
 
-// DueJob is a job in the order of JobRow.Due.
+// DueJob is a claimed job, in the order in which claims end.
 type DueJob struct {
 	At  int64 // milliseconds since the epoch
 	Job uint64
 }
 
-// ScanDue calls f with the jobs that have a deadline, the next one first, until f
+// ScanDue calls f with the claimed jobs, in the order in which their claims end, until f
 // returns an error.
 func ScanDue(r pebble.Reader, f func(DueJob) error) error {
 	lower, upper := SpaceBounds(SpaceDue)
@@ -246,7 +163,7 @@ func ScanDue(r pebble.Reader, f func(DueJob) error) error {
 	})
 }
 
-// LoadNextDue returns the next deadline of all jobs; NeverDue without one.
+// LoadNextDue returns when the next claim ends; NeverDue without claims.
 func LoadNextDue(r pebble.Reader) (int64, error) {
 	next := int64(NeverDue)
 	err := ScanDue(r, func(c DueJob) error {
@@ -265,7 +182,7 @@ func JobsKey(status JobStatus, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(key, seq)
 }
 
-// DueKey is the key of a job among all that are due.
+// DueKey is the key of a claimed job.
 func DueKey(c DueJob) []byte {
 	key := append(make([]byte, 0, dueKeyBytes), SpaceDue)
 	key = binary.BigEndian.AppendUint64(key, uint64(c.At))

@@ -24,7 +24,7 @@ const (
 	SpaceFormat  = 'f' // the replicated format number
 	SpaceJob     = 'j' // seq8: the state of a job
 	SpaceJobs    = 'o' // status1 seq8: empty; the jobs of a status
-	SpaceDue     = 'd' // at8 seq8: empty; the jobs that have a deadline, by its time, see JobRow.Due
+	SpaceDue     = 'd' // at8 seq8: empty; the claimed jobs, by the end of their claims
 	SpaceClaims  = '0' // hash8 of a name, sender or network: how many unfinished claims it has
 	SpaceHelp    = 'u' // seq8: the state of a request for human help and its own fields
 	spaceThread  = ':' // seq8 of the first entry: the newest shown one of the conversation, if it is another

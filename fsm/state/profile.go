@@ -58,7 +58,7 @@ func (p *ProfileRow) Texts() []string {
 // ProfileRow is the row of SpaceProfile.
 //
 //	version1 flags1 key32 former32 recovery32 formerRecovery32 recoveryRequest16 revision first issued CreatedAt UpdatedAt IssuedAt
-//	HiddenAt record5 HiddenFor sender issuer NotifyURL id description endpoint note
+//	HiddenAt HiddenFor sender issuer NotifyURL id description endpoint note
 //	len(capabilities) capabilities...
 //
 // Numbers are uvarints, texts are preceded by their length.
@@ -85,23 +85,6 @@ type ProfileRow struct {
 	HiddenAt        int64  // when a moderator hid it; 0 while it is shown
 	HiddenFor       string // why
 	Purged          bool   // its texts were erased, and no new ones written since
-	Record          JobRecord
-}
-
-// JobRecord counts an agent's jobs and claims by outcome, of those made with its key. Done,
-// Accepted and Rejected are of its results, Expired of its claims.
-type JobRecord struct{ Posted, Done, Accepted, Rejected, Expired uint64 }
-
-// appendJSON appends the record as a member of a profile, unless it is empty.
-func (r *JobRecord) appendJSON(dst []byte) []byte {
-	if *r == (JobRecord{}) {
-		return dst
-	}
-	dst = strconv.AppendUint(append(dst, `,"record":{"posted":`...), r.Posted, 10)
-	dst = strconv.AppendUint(append(dst, `,"done":`...), r.Done, 10)
-	dst = strconv.AppendUint(append(dst, `,"accepted":`...), r.Accepted, 10)
-	dst = strconv.AppendUint(append(dst, `,"rejected":`...), r.Rejected, 10)
-	return append(strconv.AppendUint(append(dst, `,"expired":`...), r.Expired, 10), '}')
 }
 
 // Hidden reports whether a moderator has hidden the profile.
@@ -136,8 +119,7 @@ func (p *ProfileRow) Append(dst []byte) []byte {
 		Bit(p.Deleted, flagDeleted)
 	dst = append(dst, profileRowVersion, flags)
 	dst = slices.Concat(dst, p.Key[:], p.Former[:], p.Recovery[:], p.FormerRecovery[:], p.RecoveryRequest[:])
-	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt),
-		p.Record.Posted, p.Record.Done, p.Record.Accepted, p.Record.Rejected, p.Record.Expired)
+	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt))
 	for _, s := range [...]string{p.HiddenFor, p.Sender, p.Issuer, p.NotifyURL, p.ID, p.Description, p.Endpoint, p.Note} {
 		dst = AppendBlob(dst, s)
 	}
@@ -162,7 +144,6 @@ func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
 	p.Revision, p.First, p.Issued = r.Uint(), r.Uint(), r.Uint()
 	p.CreatedAt, p.UpdatedAt, p.IssuedAt = int64(r.Uint()), int64(r.Uint()), int64(r.Uint())
 	p.HiddenAt = int64(r.Uint())
-	p.Record = JobRecord{Posted: r.Uint(), Done: r.Uint(), Accepted: r.Uint(), Rejected: r.Uint(), Expired: r.Uint()}
 	p.HiddenFor = r.Text()
 	p.Sender, p.Issuer, p.NotifyURL = r.Text(), r.Text(), r.Text()
 	p.ID, p.Description, p.Endpoint, p.Note = r.Text(), r.Text(), r.Text(), r.Text()
@@ -182,7 +163,6 @@ func (p *ProfileRow) AppendJSON(dst []byte) []byte {
 	dst = AppendInt(append(dst, `,"createdAt":`...), p.CreatedAt)
 	dst = AppendInt(append(dst, `,"updatedAt":`...), p.UpdatedAt)
 	dst = strconv.AppendBool(append(dst, `,"protected":`...), p.Protected)
-	dst = p.Record.appendJSON(dst)
 	if p.Hidden() {
 		dst = appendHiddenMark(dst, p.HiddenAt, p.HiddenFor, p.Purged)
 	}

@@ -1,10 +1,6 @@
 package state
 
-import (
-	"slices"
-
-	"github.com/commons-cluster/commons/fsm/command"
-)
+import "github.com/commons-cluster/commons/fsm/command"
 
 // AgainstTest returns every rule against the command, given the profile.
 func AgainstTest(c *command.TestDelivery, p *ProfileRow, known bool) []command.Problem {
@@ -32,30 +28,10 @@ func (w *Writer) MarkSeenProblems() []command.Problem {
 // jobRules are the problems of an action by the status of the job. In a claimed job,
 // every other action but the poster's is the claimant's alone.
 var jobRules = map[command.Op][JobHidden + 1]command.Problem{
-	command.OpClaimJob:   {JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed, JobReview: command.ProblemInReview},
-	command.OpFinishJob:  {JobOpen: command.ProblemJobNotClaimed, JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed, JobReview: command.ProblemInReview},
-	command.OpReleaseJob: {JobOpen: command.ProblemJobNotClaimed, JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed, JobReview: command.ProblemInReview},
-	command.OpCloseJob:   {JobClaimed: command.ProblemJobClaimed, JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed, JobReview: command.ProblemInReview},
-	command.OpAcceptJob:  notInReview,
-	command.OpRejectJob:  notInReview,
-	command.OpRevokeJob:  {JobOpen: command.ProblemJobNotClaimed, JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed, JobReview: command.ProblemInReview},
-	command.OpReopenJob:  {JobOpen: command.ProblemJobNotDone, JobClaimed: command.ProblemJobNotDone, JobClosed: command.ProblemJobClosed, JobReview: command.ProblemInReview},
-}
-
-var notInReview = [JobHidden + 1]command.Problem{
-	JobOpen: command.ProblemNotInReview, JobClaimed: command.ProblemNotInReview, JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed,
-}
-
-// postersActions are the actions of a job's poster. All but closing need a job that was
-// posted by key.
-var postersActions = []command.Op{command.OpCloseJob, command.OpAcceptJob, command.OpRejectJob, command.OpRevokeJob, command.OpReopenJob}
-
-// PostProblems returns everything against the terms of a new job.
-func (w *Writer) PostProblems(c *command.PostJob) []command.Problem {
-	if c.ReviewHours != 0 && w.Strength != command.ByKey && len(w.Problems()) == 0 {
-		return []command.Problem{command.ProblemTermsNeedKey}
-	}
-	return nil
+	command.OpClaimJob:   {JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed},
+	command.OpFinishJob:  {JobOpen: command.ProblemJobNotClaimed, JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed},
+	command.OpReleaseJob: {JobOpen: command.ProblemJobNotClaimed, JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed},
+	command.OpCloseJob:   {JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed},
 }
 
 // JobProblems returns everything against an action on the job with a public id, and the
@@ -70,28 +46,21 @@ func JobProblems(s Facts, op command.Op, id string, w *Writer) (job EntryRow, st
 	if j.Status == JobHidden {
 		return job, stored, []command.Problem{command.ProblemHidden}
 	}
-	posters := slices.Contains(postersActions, op)
 	switch own := job.AgentKey == w.AgentKey; {
 	case own && (op == command.OpClaimJob || op == command.OpFinishJob):
 		problems = append(problems, command.ProblemOwnJob)
-	case posters && !w.Owns(s, &job):
+	case op == command.OpCloseJob && !w.Owns(s, &job):
 		problems = append(problems, command.ProblemNotPoster)
-	case posters && op != command.OpCloseJob && job.Strength != command.ByKey:
-		problems = append(problems, command.ProblemNotByKey)
-	case posters && !w.mayUndo(&job):
+	case op == command.OpCloseJob && !w.mayUndo(&job):
 		problems = append(problems, command.ProblemProofRequired)
 	}
 	if p := jobRules[op][j.Status]; p != 0 {
 		return job, stored, append(problems, p)
 	}
 	switch {
-	case op == command.OpRevokeJob:
-		if claim, _ := s.Entry(j.Claim); j.Renewed == 0 && claim.CreatedAt > s.Instant()-command.RevokeMillis {
-			problems = append(problems, command.ProblemClaimYoung)
-		}
-	case op == command.OpReopenJob:
-		if j.DoneAt <= s.Instant()-command.ReopenMillis {
-			problems = append(problems, command.ProblemReopenLate)
+	case op == command.OpCloseJob:
+		if j.Status == JobClaimed && w.Strength != command.ByKey {
+			problems = append(problems, command.ProblemJobClaimed)
 		}
 	case j.Status == JobClaimed:
 		switch claim, _ := s.Entry(j.Claim); {
@@ -103,9 +72,6 @@ func JobProblems(s Facts, op command.Op, id string, w *Writer) (job EntryRow, st
 			problems = append(problems, command.ProblemTooManyRenewals)
 		}
 	case op == command.OpClaimJob:
-		if j.ProvenOnly && w.Strength != command.ByKey && len(w.Problems()) == 0 {
-			problems = append(problems, command.ProblemProvenClaim)
-		}
 		if !HaveRoom(s, Claimants(w), w.Proof) {
 			problems = append(problems, command.ProblemTooManyClaims)
 		}
@@ -201,7 +167,7 @@ func TargetOf(p *command.Publish, s Facts, w *Writer) (EntryRow, []command.Probl
 		problems = append(problems, command.ProblemRetractionOther)
 	}
 	if p.Relation == command.RelationRetraction && target.Type == TypeJob {
-		if status := JobOf(s, target.Seq).At(s.Instant()).Status; status == JobClaimed || status == JobReview {
+		if JobOf(s, target.Seq).At(s.Instant()).Status == JobClaimed {
 			problems = append(problems, command.ProblemJobClaimed)
 		}
 	}

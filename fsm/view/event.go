@@ -186,8 +186,7 @@ func (v *View) AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	}
 	job := e.Entry
 	switch e.Kind {
-	case state.EventClaim, state.EventResult, state.EventRelease, state.EventExpiry,
-		state.EventAccept, state.EventReject, state.EventRevoke, state.EventReopen:
+	case state.EventClaim, state.EventResult, state.EventRelease, state.EventExpiry:
 		m, _, err := v.Meta(e.Entry)
 		if err != nil {
 			return dst, err

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
@@ -39,7 +38,6 @@ type Home struct {
 	OwedByYou  []InboxItem // of 90 days, not answered by the agent
 	OwedToYou  []uint64    // own unanswered questions and requests for help, own open or claimed jobs
 	ToDeliver  []uint64    // jobs that the agent has claimed, the first to expire first, then those that it had
-	ToReview   []uint64    // own jobs with a result that waits for the agent, newest first
 	New        []uint64    // of the newest by others, after Since, those that do not concern the agent
 	Topics     []Topic     // the most used first
 	TopicNotes []uint64    // of the newest knowledge of others in these topics, what does not concern the agent
@@ -47,7 +45,7 @@ type Home struct {
 	Waiting    []uint64    // others' unanswered questions and requests for help of 7 days; not what concerns the agent
 	OpenJobs   []uint64    // of others
 	// How many are owed and to be delivered, whether listed or not, up to MaxCounted.
-	OwedByYouCount, OwedToYouCount, ToDeliverCount, ToReviewCount int
+	OwedByYouCount, OwedToYouCount, ToDeliverCount int
 }
 
 // concerns reports whether an entry is listed because it concerns the agent.
@@ -302,36 +300,25 @@ func (v *View) fillOwed(h *Home, rows *home.Lists) error {
 		}
 	}
 	h.OwedToYou = newestOf(h.OwedToYou, command.MaxCounted)
-	if h.ToDeliver, err = rows.Held(v.at.Head.Now, command.MaxCounted, false); err == nil {
-		err = rows.Newest(home.PartHeld, 0, uint64(v.at.Head.Now)+1, command.MaxCounted-len(h.ToDeliver), func(key, row []byte) error {
-			if bytes.Equal(row, home.HandedIn) {
-				return nil
-			}
+	if h.ToDeliver, err = rows.Held(v.at.Head.Now, command.MaxCounted); err == nil {
+		err = rows.Newest(home.PartHeld, 0, uint64(v.at.Head.Now)+1, command.MaxCounted-len(h.ToDeliver), func(key, _ []byte) error {
 			return home.AppendHeld(&h.ToDeliver, key)
 		})
 	}
-	if err == nil {
-		err = rows.Newest(home.PartReview, 0, endless, command.MaxCounted, func(key, _ []byte) error {
-			h.ToReview = append(h.ToReview, binary.BigEndian.Uint64(key))
-			return nil
-		})
-	}
 	h.OwedByYouCount, h.OwedToYouCount, h.ToDeliverCount = len(h.OwedByYou), len(h.OwedToYou), len(h.ToDeliver)
-	h.ToReviewCount, h.ToReview = len(h.ToReview), h.ToReview[:min(len(h.ToReview), command.MaxOwed)]
 	h.OwedToYou = h.OwedToYou[:min(len(h.OwedToYou), command.MaxOwed)]
 	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxOwed)]
 	return err
 }
 
-// Held returns at most limit jobs that an agent has claimed, the first to expire first, with or
-// without those in review.
-func (v *View) Held(agentKey string, limit int, inReview bool) (seqs []uint64, err error) {
+// Held returns at most limit jobs that an agent has claimed, the first to expire first.
+func (v *View) Held(agentKey string, limit int) (seqs []uint64, err error) {
 	rows, err := home.Open(v.snap, agentKey)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	return rows.Held(v.at.Head.Now, limit, inReview)
+	return rows.Held(v.at.Head.Now, limit)
 }
 
 // HiddenOf returns the newest entries, at most limit, that an agent wrote by key and that are hidden.

@@ -7,7 +7,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// NextDueJob returns the next deadline of all jobs, in milliseconds since the epoch.
+// NextDueJob returns when the next claim of a job ends, in milliseconds since the epoch.
 func (v *View) NextDueJob() (at int64, ok bool) {
 	at, err := state.LoadNextDue(v.snap)
 	v.must(err)
@@ -16,17 +16,11 @@ func (v *View) NextDueJob() (at int64, ok bool) {
 
 // Job is the state of a job at the instant of a view.
 type Job struct {
-	state.JobTerms
 	Status         state.JobStatus
-	ClaimedBy      string // as spelled in the claim; "" unless claimed or in review
+	ClaimedBy      string // as spelled in the claim; "" unless claimed
 	ClaimantKey    string // folded
 	ClaimExpiresAt int64  // milliseconds since the epoch; 0 unless claimed
-	ReviewUntil    int64  // the same; 0 unless in review
-	Result         uint64 // seq of the newest result's entry; 0 without one
-	Rejection      uint64 // seq of the entry that rejected the claim's newest result; 0 unless claimed
-	Rejections     uint64 // of the claim's results; 0 unless in review
-
-	results string // state.JobRow.Results
+	Result         uint64 // seq of the result's entry; 0 unless done
 }
 
 // Job returns the state of the job with the given seq; false if the entry is no job.
@@ -41,69 +35,27 @@ func (v *View) job(row []byte) (Job, error) {
 		return Job{}, err
 	}
 	now := stored.At(v.at.Head.Now)
-	j := Job{JobTerms: now.JobTerms, Status: now.Status, Result: now.Result(), results: now.Results}
-	switch j.Status {
-	case state.JobClaimed:
-		j.ClaimExpiresAt, j.Rejection = now.Expires, now.Rejection
-	case state.JobReview:
-		j.ReviewUntil, j.Rejections = now.Expires, now.Rejections
-	default:
-		return j, nil
+	j := Job{Status: now.Status, Result: now.Result}
+	if j.Status == state.JobClaimed {
+		j.ClaimedBy, j.ClaimantKey, j.ClaimExpiresAt = now.Claimant, now.ClaimantKey, now.Expires
 	}
-	j.ClaimedBy, j.ClaimantKey = now.Claimant, now.ClaimantKey
 	return j, nil
 }
 
-// append appends the members of the job's state. Terms that are the defaults are left out.
+// append appends the members of the job's state.
 func (j *Job) append(dst []byte) []byte {
-	dst = append(dst, `,"status":"`...)
-	dst = append(dst, j.Status.String()...)
-	switch j.Status {
-	case state.JobClaimed:
+	dst = append(append(dst, `,"status":"`...), j.Status.String()...)
+	if j.Status == state.JobClaimed {
 		dst = state.AppendString(append(dst, `","claimedBy":`...), j.ClaimedBy)
 		dst = state.AppendInt(append(dst, `,"claimExpiresAt":`...), j.ClaimExpiresAt)
-		if j.Rejection != 0 {
-			dst = append(state.AppendID(append(dst, `,"rejection":"`...), state.TypeEntry, j.Rejection), '"')
-		}
-	case state.JobReview:
-		dst = state.AppendString(append(dst, `","claimedBy":`...), j.ClaimedBy)
-		dst = j.appendReview(append(dst, `,"claimExpiresAt":null`...))
-	default:
+	} else {
 		dst = append(dst, `","claimedBy":null,"claimExpiresAt":null`...)
 	}
-	if j.Deadline != 0 {
-		dst = state.AppendInt(append(dst, `,"expiresAt":`...), j.Deadline)
-	}
-	if j.ClaimTime != 0 {
-		dst = state.AppendInt(append(dst, `,"claimHours":`...), j.ClaimTime/command.HourMillis)
-	}
-	if j.ReviewTime != 0 {
-		dst = state.AppendInt(append(dst, `,"reviewHours":`...), j.ReviewTime/command.HourMillis)
-	}
-	if j.ProvenOnly {
-		dst = append(dst, `,"provenOnly":true`...)
-	}
 	dst = append(dst, `,"results":[`...)
-	for i, seq := range state.ResultsOf(j.results) {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(state.AppendID(append(dst, '"'), state.TypeEntry, seq), '"')
+	if j.Result != 0 {
+		dst = append(state.AppendID(append(dst, '"'), state.TypeEntry, j.Result), '"')
 	}
 	return append(dst, ']')
-}
-
-// appendReview appends the member of a job with a result that waits for its poster.
-func (j *Job) appendReview(dst []byte) []byte {
-	dst = state.AppendInt(append(dst, `,"review":{"until":`...), j.ReviewUntil)
-	dst = state.AppendID(append(dst, `,"result":"`...), state.TypeEntry, j.Result)
-	return append(dst, `"}`...)
-}
-
-// PostProblems returns everything against a new job, and the problems of the proof.
-func (v *View) PostProblems(c *command.PostJob) ([]command.Problem, error) {
-	w, s := v.writer(c.Signature())
-	return append(w.Problems(), w.PostProblems(c)...), s.err
 }
 
 // JobProblems returns everything against an action on the job with a public id, as far as
@@ -126,7 +78,7 @@ func (v *View) LostClaim(c *command.ClaimJob, ends int64) ([]command.Problem, er
 		return nil, s.err
 	}
 	_, _, found := state.JobProblems(at, command.OpClaimJob, c.Job, &j.Writer)
-	for _, taken := range [...]command.Problem{command.ProblemJobClaimed, command.ProblemInReview, command.ProblemJobDone, command.ProblemJobClosed} {
+	for _, taken := range [...]command.Problem{command.ProblemJobClaimed, command.ProblemJobDone, command.ProblemJobClosed} {
 		if slices.Contains(found, taken) {
 			_, _, found = state.JobProblems(s, command.OpClaimJob, c.Job, &j.Writer)
 			return found, s.err

@@ -16,10 +16,10 @@ const maxHeld = 4096
 
 // JobQuery selects jobs. Zero values select everything.
 type JobQuery struct {
-	Status      state.JobStatus // at the instant of the view; JobClaimed includes JobReview
+	Status      state.JobStatus // at the instant of the view
 	AgentKey    string          // by this agent (text.Fold), or by one of several, see Or
 	TagKey      string          // with this tag (text.FoldTag), or one of several
-	ClaimantKey string          // claimed by this agent: Status is JobClaimed or JobReview
+	ClaimantKey string          // claimed by this agent
 	Q           string          // matching this search text (text.ParseQuery)
 	Limit       int             // at most MaxList; 0 means DefaultList
 	Before      uint64          // seq < Before; 0 means from the newest
@@ -31,11 +31,11 @@ type JobQuery struct {
 // the last one.
 func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 	q.Limit = state.PageLimit(q.Limit)
-	if q.ClaimantKey != "" && q.Status != state.JobReview {
+	if q.ClaimantKey != "" {
 		q.Status = state.JobClaimed
 	}
 	switch {
-	case q.Status == 0 || q.Status == state.JobReview && q.ClaimantKey != "" || q.Q != "" || q.AgentKey != "" || q.TagKey != "":
+	case q.Status == 0 || q.Q != "" || q.AgentKey != "" || q.TagKey != "":
 		seqs, next, err = v.searchJobs(q)
 	case q.ClaimantKey != "":
 		seqs, next, err = v.jobsHeld(q)
@@ -71,13 +71,13 @@ func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 		return first[0] + 1, nil
 	}, v.rowCheck(state.SpaceJob, func(row []byte) (bool, error) {
 		job, err := v.job(row)
-		return slices.Contains(statusesOf(q.Status), job.Status) && (q.ClaimantKey == "" || job.ClaimantKey == q.ClaimantKey), err
+		return job.Status == q.Status && (q.ClaimantKey == "" || job.ClaimantKey == q.ClaimantKey), err
 	}))
 }
 
 // jobsHeld lists the newest jobs of an agent's maxHeld claims that end first.
 func (v *View) jobsHeld(q JobQuery) (seqs []uint64, next uint64, err error) {
-	if seqs, err = v.Held(q.ClaimantKey, maxHeld, true); err != nil {
+	if seqs, err = v.Held(q.ClaimantKey, maxHeld); err != nil {
 		return nil, 0, err
 	}
 	if q.Work != nil {
@@ -141,27 +141,15 @@ func (v *View) NextJobs(q Query, by command.Signature) (ids []string, err error)
 	return ids, nil
 }
 
-// statusesOf returns the statuses that are listed under one.
-func statusesOf(s state.JobStatus) []state.JobStatus {
-	if s == state.JobClaimed {
-		return []state.JobStatus{s, state.JobReview}
-	}
-	return []state.JobStatus{s}
-}
-
 // jobsOf lists the jobs of a status. The rows of overdue jobs have the status before.
 func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
 	overdue, err := v.Overdue()
 	if err != nil {
 		return nil, 0, err
 	}
-	statuses := statusesOf(q.Status)
-	for _, s := range statuses {
-		of, err := v.SeqsBefore([]byte{state.SpaceJobs, byte(s)}, q.Before, q.Limit+1+len(overdue))
-		if err != nil {
-			return nil, 0, err
-		}
-		seqs = append(seqs, of...)
+	seqs, err = v.SeqsBefore([]byte{state.SpaceJobs, byte(q.Status)}, q.Before, q.Limit+1+len(overdue))
+	if err != nil {
+		return nil, 0, err
 	}
 	for _, seq := range overdue {
 		seqs = slices.DeleteFunc(seqs, func(listed uint64) bool { return listed == seq })
@@ -169,7 +157,7 @@ func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if slices.Contains(statuses, job.Status) && (q.Before == 0 || seq < q.Before) {
+		if job.Status == q.Status && (q.Before == 0 || seq < q.Before) {
 			seqs = append(seqs, seq)
 		}
 	}
@@ -178,7 +166,7 @@ func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
 	return seqs, next, nil
 }
 
-// Overdue returns the few jobs whose deadline has passed and whose rows were not changed yet.
+// Overdue returns the few jobs whose claim has ended and whose rows were not changed yet.
 func (v *View) Overdue() (jobs []uint64, err error) {
 	err = state.ScanDue(v.snap, func(d state.DueJob) error {
 		if d.At > v.at.Head.Now {

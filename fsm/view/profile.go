@@ -23,7 +23,6 @@ type Profile struct {
 	CreatedAt    int64 // milliseconds since the epoch
 	UpdatedAt    int64 // the same
 	Protected    bool  // writes under the name need its edit_key
-	Record       state.JobRecord
 }
 
 // Profile returns an agent's profile, and false if the agent has not registered.
@@ -34,7 +33,7 @@ func (v *View) Profile(agentKey string) (Profile, bool, error) {
 	}
 	return Profile{
 		ID: p.ID, Description: p.Description, Capabilities: p.Capabilities, Endpoint: p.Endpoint,
-		Note: p.Note, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, Protected: p.Protected, Record: p.Record,
+		Note: p.Note, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, Protected: p.Protected,
 	}, true, nil
 }
 

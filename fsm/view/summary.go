@@ -210,34 +210,8 @@ func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, er
 		status = "expired"
 	}
 	dst = append(append(append(dst, `,"status":"`...), status...), '"')
-	if now.Status == state.JobReview {
-		dst = now.appendReview(dst)
-	}
 	if expiry {
 		dst = state.AppendInt(append(dst, `,"claimExpiresAt":`...), job.Expires)
-		if dst, err = v.appendRejection(dst, now.Rejection); err != nil {
-			return dst, err
-		}
 	}
 	return append(dst, '}'), nil
-}
-
-// maxReasonShown bounds the reason of a rejection in home, in code points.
-const maxReasonShown = 300
-
-// appendRejection appends the entry that rejected a result, and its text, unless seq is 0.
-func (v *View) appendRejection(dst []byte, seq uint64) ([]byte, error) {
-	if seq == 0 {
-		return dst, nil
-	}
-	err := v.row(seq, func(row []byte) error {
-		s, err := summaryOf(row)
-		if err != nil {
-			return err
-		}
-		dst = append(append(dst, `,"rejection":{"id":`...), s.id...)
-		dst = append(appendCut(append(dst, `,"reason":`...), s.body, maxReasonShown), '}')
-		return nil
-	})
-	return dst, err
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -78,51 +77,6 @@ func TestClaimsEnd(t *testing.T) {
 		c.Start(leader)
 		c.WaitReady()
 		c.waitJob(id, "open")
-		c.WaitConverged()
-	})
-}
-
-// TestJobDeadlines holds that a job ends at its deadline, and a review at its own, on every node of
-// an idle cluster, under a leader that did not lead when they were set.
-func TestJobDeadlines(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an hour of virtual time takes a quarter of a minute; the step test runs it")
-	}
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		c.WaitVoters()
-		registered, err := c.Nodes[0].Client().Register(t.Context(), client.NewProfile{ID: "ada", Description: "Counts birds."})
-		must.Do(t, err)
-		poster := c.Nodes[0].ClientWithKey(registered.EditKey)
-		post := func(action client.JobAction) client.Job {
-			answer, err := poster.ActOnJob(t.Context(), action)
-			must.Do(t, err)
-			return answer.Job
-		}
-		terms := newJob
-		terms.ExpiresHours, terms.Review, terms.ReviewHours = 1, true, 1
-		expires := post(terms)
-		terms.ExpiresHours = 0
-		reviewed := post(terms)
-		c.mustJob(1, claimOf("bob", reviewed.ID))
-		reviewed = c.mustJob(2, client.JobAction{Action: client.FinishJob, Agent: "bob", JobID: reviewed.ID, Result: "Seven birds."})
-		if reviewed.Review == nil || reviewed.Status != "claimed" || expires.ExpiresAt == 0 {
-			t.Fatalf("%+v, %+v", reviewed, expires)
-		}
-		leader := c.WaitLeader()
-		c.Kill(leader)
-		c.WaitLeader()
-		time.Sleep(time.Until(time.UnixMilli(min(expires.ExpiresAt, reviewed.Review.Until)).Add(-time.Minute)))
-		c.waitJob(expires.ID, "open")
-		c.waitJob(reviewed.ID, "claimed")
-		time.Sleep(time.Minute)
-		c.waitJob(expires.ID, "closed")
-		c.waitJob(reviewed.ID, "done")
-		c.Start(leader)
-		c.WaitReady()
-		c.waitJob(expires.ID, "closed")
-		c.waitJob(reviewed.ID, "done")
 		c.WaitConverged()
 	})
 }

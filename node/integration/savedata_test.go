@@ -265,37 +265,24 @@ func (c *testCluster) populateJobs(saved *savedState) {
 		job("done at once", claim("ok"), result):                                                    "done",
 		job("open again", claim("ok"), client.JobAction{Action: client.ReleaseJob, Agent: "grace"}): "open",
 		job("closed", client.JobAction{Action: client.CloseJob, Agent: "mary"}):                     "closed",
-		c.populateReview(): "open",
+		c.populateEndedClaim(): "closed",
 	}
 }
 
-// populateReview leaves a job that went through every action of its poster.
-func (c *testCluster) populateReview() (id string) {
+// populateEndedClaim leaves a job that its poster has closed by key while it was claimed.
+func (c *testCluster) populateEndedClaim() (id string) {
 	c.t.Helper()
 	var emmy client.Registered
-	c.mustPost(0, "/api/agents", map[string]any{"id": "emmy", "description": "Posts jobs with review."}, &emmy)
+	c.mustPost(0, "/api/agents", map[string]any{"id": "emmy", "description": "Posts jobs and changes her mind."}, &emmy)
 	act := func(fields map[string]any) {
 		c.t.Helper()
-		if fields["agent"] == "emmy" {
-			fields["edit_key"] = emmy.EditKey
-		}
-		if id != "" && fields["next"] == nil {
-			fields["job_id"] = id
-		}
 		var answer struct{ Job struct{ ID string } }
 		c.mustPost(0, "/api/jobs", fields, &answer)
 		id = answer.Job.ID
 	}
-	act(map[string]any{"agent": "emmy", "action": "post", "title": "A job with review", "body": "To become open again.", "review": true})
-	act(map[string]any{"agent": "grace", "action": "claim"})
-	act(map[string]any{"agent": "grace", "action": "claim"}) // a claim that was extended can be revoked
-	act(map[string]any{"agent": "emmy", "action": "revoke"})
+	act(map[string]any{"agent": "emmy", "action": "post", "title": "A job of emmy", "body": "To become closed.", "edit_key": emmy.EditKey})
 	act(map[string]any{"agent": "linus", "action": "claim", "next": map[string]any{"poster": "emmy"}})
-	act(map[string]any{"agent": "linus", "action": "result", "result": "Half of it."})
-	act(map[string]any{"agent": "emmy", "action": "reject", "reason": "The other half is missing."})
-	act(map[string]any{"agent": "linus", "action": "result", "result": "All of it."})
-	act(map[string]any{"agent": "emmy", "action": "accept"})
-	act(map[string]any{"agent": "emmy", "action": "reopen", "reason": "It has to be done once more."})
+	act(map[string]any{"agent": "emmy", "action": "close", "job_id": id, "edit_key": emmy.EditKey})
 	return id
 }
 

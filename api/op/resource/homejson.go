@@ -81,7 +81,6 @@ func (w *homeWriter) ids() {
 	list(w, `,"owedByYou":`, home.OwedByYou, item)
 	list(w, `,"owedToYou":`, home.OwedToYou, id)
 	list(w, `,"toDeliver":`, home.ToDeliver, id)
-	list(w, `,"toReview":`, home.ToReview, id)
 	list(w, `,"new":`, home.New, id)
 	list(w, `,"waitingForAnswer":`, home.Waiting, id)
 	list(w, `,"openJobs":`, home.OpenJobs, id)
@@ -91,7 +90,6 @@ func (w *homeWriter) ids() {
 	w.number(`},"counts":{"owedByYou":`, int64(home.OwedByYouCount))
 	w.number(`,"owedToYou":`, int64(home.OwedToYouCount))
 	w.number(`,"toDeliver":`, int64(home.ToDeliverCount))
-	w.number(`,"toReview":`, int64(home.ToReviewCount))
 	w.raw("}")
 }
 
@@ -113,8 +111,6 @@ func (w *homeWriter) items() {
 	count(w, `,"owedToYouCount":`, home.OwedToYouCount, home.OwedToYou)
 	list(w, `,"toDeliver":`, home.ToDeliver, func(seq uint64) { w.job(seq, true) })
 	count(w, `,"toDeliverCount":`, home.ToDeliverCount, home.ToDeliver)
-	list(w, `,"toReview":`, home.ToReview, func(seq uint64) { w.job(seq, false) })
-	count(w, `,"toReviewCount":`, home.ToReviewCount, home.ToReview)
 	list(w, `},"new":`, home.New, w.summary)
 	list(w, `,"waitingForAnswer":`, home.Waiting, w.summary)
 	list(w, `,"openJobs":`, home.OpenJobs, func(seq uint64) { w.job(seq, false) })
@@ -259,14 +255,6 @@ func (w *homeWriter) next() []string {
 			{"job_id", w.id(home.ToDeliver[0])},
 			{"result", write.PlaceholderResult},
 		})
-	}
-	if len(home.ToReview) > 0 {
-		job, _, err := w.view.Job(home.ToReview[0])
-		if err != nil {
-			w.err = err
-		}
-		calls = append(calls, "GET /api/entries/"+w.id(job.Result)) // read before it is accepted
-		post("/api/jobs", wire.Object{{"agent", w.agent}, {"action", "accept"}, {"job_id", w.id(home.ToReview[0])}})
 	}
 	if len(home.Waiting) > 0 {
 		calls = append(calls, "GET /api/entries?thread="+w.id(home.Waiting[0]))

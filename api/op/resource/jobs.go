@@ -26,20 +26,8 @@ var (
 	fieldWait     = write.Field{Name: "wait", Most: read.MaxWait, Like: read.MaxWait}
 	fieldResult   = write.Field{Name: "result", Least: command.MinJobResult, Most: command.MaxJobResult, Required: true}
 
-	fieldJobReason = write.Field{Name: "reason", Least: command.MinBody, Most: command.MaxJobNote, Required: true}
-	// A reason that may be left out.
-	fieldWhy = write.Field{Name: fieldJobReason.Name, Least: command.MinBody, Most: command.MaxJobNote}
-
-	// The terms of a job.
-	fieldReview      = write.Field{Name: "review", Like: true}
-	fieldReviewHours = write.Field{Name: "review_hours", Least: 1, Most: command.MaxReviewHours, Like: command.DefaultReviewHours}
-	fieldExpires     = write.Field{Name: "expires_hours", Least: 1, Most: command.MaxExpiresHours, Like: 7 * 24}
-	fieldClaimHours  = write.Field{Name: "claim_hours", Least: command.MinClaimHours, Most: command.MaxClaimHours, Like: 2 * command.MinClaimHours}
-	fieldProvenOnly  = write.Field{Name: "proven_only", Like: true}
-
 	jobFields = []write.Field{
-		write.FieldAgent, fieldAction, fieldJobTitle, fieldJobBody, fieldJobID, fieldJobNote, fieldResult, fieldJobReason,
-		fieldReview, fieldReviewHours, fieldExpires, fieldClaimHours, fieldProvenOnly, fieldNext, fieldWait,
+		write.FieldAgent, fieldAction, fieldJobTitle, fieldJobBody, fieldJobID, fieldJobNote, fieldResult, fieldNext, fieldWait,
 		write.FieldTags, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun,
 	}
 )
@@ -58,26 +46,19 @@ type jobAction struct {
 	Counted string     // the name under which it is counted
 	// also are its synonyms, takes its fields beside those of all actions.
 	also, takes string
-	// after is the status of the job after it, unless the job has review.
+	// after is the status of the job after it.
 	after state.JobStatus
 	// entry is the member of the answer with the entry that the action makes, empty without one.
 	entry string
-	keyed bool // it needs the edit_key of the job's poster
 }
-
-const takesPost = "title body tags review review_hours expires_hours claim_hours proven_only"
 
 // JobActions are the actions. The first is the default.
 var JobActions = []jobAction{
-	{defaultAction, command.OpPostJob, "postJob", "", takesPost, state.JobOpen, "", false},
-	{actionClaim, command.OpClaimJob, "claimJob", "take", "job_id note next wait", state.JobClaimed, "claim", false},
-	{actionResult, command.OpFinishJob, "finishJob", "deliver submit finish complete done", "job_id result", state.JobDone, "result", false},
-	{"release", command.OpReleaseJob, "releaseJob", "", "job_id", state.JobOpen, "", false},
-	{"close", command.OpCloseJob, "closeJob", "cancel", "job_id", state.JobClosed, "", false},
-	{"accept", command.OpAcceptJob, "acceptJob", "approve", "job_id note", state.JobDone, "reply", true},
-	{"reject", command.OpRejectJob, "rejectJob", "decline", "job_id reason", state.JobClaimed, "reply", true},
-	{"revoke", command.OpRevokeJob, "revokeJob", "", "job_id reason", state.JobOpen, "reply", true},
-	{"reopen", command.OpReopenJob, "reopenJob", "", "job_id reason", state.JobOpen, "reply", true},
+	{defaultAction, command.OpPostJob, "postJob", "", "title body tags", state.JobOpen, ""},
+	{actionClaim, command.OpClaimJob, "claimJob", "take", "job_id note next wait", state.JobClaimed, "claim"},
+	{actionResult, command.OpFinishJob, "finishJob", "deliver submit finish complete done", "job_id result", state.JobDone, "result"},
+	{"release", command.OpReleaseJob, "releaseJob", "", "job_id", state.JobOpen, ""},
+	{"close", command.OpCloseJob, "closeJob", "cancel", "job_id", state.JobClosed, ""},
 }
 
 // actionNamed finds an action by its name or another word for it.
@@ -100,14 +81,6 @@ var jobRejections = map[command.Problem]write.Rejection{
 	command.ProblemJobNotClaimed: {wire.Issue{"job_id", "names a job that nobody has claimed: there is no claim to release"}, wire.CodeNotClaimed, ""},
 	command.ProblemJobDone:       {wire.Issue{"job_id", "names a job that is done"}, wire.CodeJobDone, ""},
 	command.ProblemJobClosed:     {wire.Issue{"job_id", "names a job that its poster has withdrawn"}, wire.CodeJobClosed, ""},
-	command.ProblemInReview:      {wire.Issue{"job_id", "names a job with a result that waits for its poster: only accept and reject are possible"}, wire.CodeJobClaimed, ""},
-	command.ProblemNotInReview:   {wire.Issue{"job_id", "names a job without a result that waits for its poster"}, wire.CodeWrongStatus, ""},
-	command.ProblemNotByKey:      {wire.Issue{"job_id", "names a job that was posted without an edit_key: this action exists only for jobs posted with one"}, wire.CodeNotPoster, ""},
-	command.ProblemClaimYoung:    {wire.Issue{"job_id", "names a job whose claim is less than 24 hours old and was not extended: it cannot be revoked yet"}, wire.CodeJobClaimed, ""},
-	command.ProblemJobNotDone:    {wire.Issue{"job_id", "names a job that is not done: only a done job can be opened again"}, wire.CodeWrongStatus, ""},
-	command.ProblemReopenLate:    {wire.Issue{"job_id", "names a job that was done more than 7 days ago: post a new one"}, wire.CodeJobDone, ""},
-	command.ProblemProvenClaim:   {wire.Issue{"edit_key", "is required, " + op.KeyInHeader + " or in the body: only a name with its edit_key may claim this job"}, wire.CodeProofRequired, ""},
-	command.ProblemTermsNeedKey:  {wire.Issue{"edit_key", "is required, " + op.KeyInHeader + " or in the body: only a job that is posted with the edit_key of its name has review"}, wire.CodeProofRequired, ""},
 	command.ProblemTooManyClaims: {
 		wire.Issue{"agent", fmt.Sprintf("has too many unfinished claims, or its address has: at most %d for a name with its key, %d for a name without it, %d for an address. "+
 			"Hand in a result or release a claim first: GET /api/jobs?claimed_by= lists them", command.MaxKeyClaims, command.MaxNameClaims, command.MaxSenderClaims)},
@@ -126,9 +99,8 @@ type jobForm struct {
 	jobID, body, note, result write.Sent
 	newTitle                  string // of the job that is posted
 	newTags                   []string
-	terms                     command.PostJob // its terms alone
-	next                      *nextJob        // for a claim of the next job
-	claimFirst                bool            // the example is the claim that the result needs
+	next                      *nextJob // for a claim of the next job
+	claimFirst                bool     // the example is the claim that the result needs
 }
 
 // readJob reads an action, and finds the problems that do not depend on the state.
@@ -143,14 +115,13 @@ func readJob(doc *wire.Document) *jobForm {
 	known := action != nil
 	if !known { // which fields it takes is unknown, too
 		unknown := JobActions[0]
-		unknown.takes += " job_id note result reason next wait"
+		unknown.takes += " job_id note result next wait"
 		action = &unknown
 	}
 	takes := append(strings.Fields(action.takes), write.FieldAgent.Name, fieldAction.Name, write.FieldRequestID.Name, write.FieldEditKey.Name, write.FieldDryRun.Name)
 	fields := slices.DeleteFunc(slices.Clone(jobFields), func(field write.Field) bool { return !slices.Contains(takes, field.Name) })
 	j := &jobForm{Form: write.NewForm(doc, fields, &write.FieldAgent, action.op), jobAction: action}
 	j.Reread = func(doc *wire.Document) write.Draft { return readJob(doc) }
-	j.NeedsKey = j.keyed
 	j.Blank = wire.Object{{fieldAction.Name, defaultAction}}
 	if doc.NotObject {
 		j.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the text fields agent and action")
@@ -169,19 +140,13 @@ func readJob(doc *wire.Document) *jobForm {
 		j.newTitle = j.ReadTitle(&fieldJobTitle, command.KindMessage, "")
 		j.body = j.Text(&fieldJobBody)
 		j.newTags = j.Labels(&write.FieldTags)
-		j.readTerms()
 	default:
-		if j.op == command.OpClaimJob || j.op == command.OpAcceptJob {
+		if j.op == command.OpClaimJob {
 			j.note = j.Text(&fieldJobNote)
 		}
 		j.readJobID()
-		switch j.op {
-		case command.OpFinishJob:
+		if j.op == command.OpFinishJob {
 			j.result = j.Text(&fieldResult)
-		case command.OpRejectJob, command.OpReopenJob:
-			j.note = j.Text(&fieldJobReason)
-		case command.OpRevokeJob:
-			j.note = j.Text(&fieldWhy)
 		}
 	}
 	j.End()
@@ -196,27 +161,12 @@ func (j *jobForm) readAction(known bool) {
 	case j.Problems.Has(fieldAction.Name):
 		j.Repeats = 0
 	case !known:
-		j.Problems.Add(fieldAction.Name, "must be post (the default), claim, result, release, close, accept, reject, revoke or reopen; %s is none of them", wire.Shorten(sent.Value, wire.MaxMethodShown))
+		j.Problems.Add(fieldAction.Name, "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(sent.Value, wire.MaxMethodShown))
 		j.Repeats = 0
 	}
 	if sent.Given {
 		j.Keep(fieldAction.Name, j.name)
 	}
-}
-
-// readTerms reads the terms of a new job. review_hours alone ask for review.
-func (j *jobForm) readTerms() {
-	review := j.Flag(&fieldReview)
-	j.terms.ReviewHours = j.Number(&fieldReviewHours)
-	switch {
-	case review && j.terms.ReviewHours == 0:
-		j.terms.ReviewHours = command.DefaultReviewHours
-	case j.terms.ReviewHours != 0 && j.Doc.Get(fieldReview.Name) != nil && !review:
-		j.Problems.Add(fieldReview.Name, "must be true with review_hours, or both be left out")
-		j.Unkeep(fieldReviewHours.Name)
-	}
-	j.terms.ExpiresHours, j.terms.ClaimHours = j.Number(&fieldExpires), j.Number(&fieldClaimHours)
-	j.terms.ProvenOnly = j.Flag(&fieldProvenOnly)
 }
 
 // guessAction puts into the example the action that the fields fit, for the client to confirm.
@@ -245,7 +195,7 @@ func (j *jobForm) readJobID() {
 
 // problemsOfAll are the problems of a job that do not depend on the caller.
 var problemsOfAll = []command.Problem{
-	command.ProblemUnknownJob, command.ProblemJobDone, command.ProblemJobClosed, command.ProblemJobNotClaimed, command.ProblemInReview, command.ProblemNotInReview, command.ProblemJobNotDone,
+	command.ProblemUnknownJob, command.ProblemJobDone, command.ProblemJobClosed, command.ProblemJobNotClaimed,
 }
 
 // Inspect returns the problems of the job, without a valid name only those of every caller.
@@ -253,12 +203,8 @@ func (j *jobForm) Inspect(view *view.View) ([]command.Problem, error) {
 	if j.next != nil && len(j.next.candidates) > 0 { // in a dry run
 		return view.JobProblems(j.op, j.next.candidates[0], j.Author.Signature())
 	}
-	if j.next != nil || j.Problems.Has(fieldJobID.Name) || j.op == command.OpPostJob && j.Problems.Has(write.FieldAgent.Name) {
+	if j.next != nil || j.op == command.OpPostJob || j.Problems.Has(fieldJobID.Name) {
 		return j.Form.Inspect(view)
-	}
-	if j.op == command.OpPostJob {
-		j.terms.Author = j.Author
-		return view.PostProblems(&j.terms)
 	}
 	found, err := view.JobProblems(j.op, j.jobID.Value, j.Author.Signature())
 	if j.Problems.Has(write.FieldAgent.Name) {
@@ -292,6 +238,9 @@ func (j *jobForm) Rejection(view *view.View, p command.Problem) write.Rejection 
 			}
 		}
 	}
+	if j.op == command.OpCloseJob && p == command.ProblemJobClaimed {
+		r.Message += "; close it with the edit_key of its poster, which ends the claim"
+	}
 	if j.op == command.OpFinishJob && (p == command.ProblemJobClaimed || p == command.ProblemJobDone) {
 		r.Message += ". To hand your text in all the same, publish it as a reply: POST /api/entries with agent, body and reply_to " + j.jobID.Value
 	}
@@ -304,26 +253,15 @@ func (j *jobForm) Command(s *op.Environment) command.Payload {
 		return j.take(s)
 	}
 	on := command.JobAction{Author: j.Author, Job: j.jobID.Value}
-	because := command.PosterAction{JobAction: on, Note: j.note.Value}
 	switch j.op {
 	case command.OpPostJob:
-		c := j.terms
-		c.Author, c.Title, c.Body, c.Tags = j.Author, j.newTitle, j.body.Value, j.newTags
-		return &c
+		return &command.PostJob{Author: j.Author, Title: j.newTitle, Body: j.body.Value, Tags: j.newTags}
 	case command.OpClaimJob:
 		return &command.ClaimJob{JobAction: on, Note: j.note.Value, TTL: s.ClaimTTL.Milliseconds()}
 	case command.OpFinishJob:
 		return &command.FinishJob{JobAction: on, Result: j.result.Value}
 	case command.OpReleaseJob:
 		return &command.ReleaseJob{JobAction: on}
-	case command.OpAcceptJob:
-		return &command.AcceptJob{PosterAction: because}
-	case command.OpRejectJob:
-		return &command.RejectJob{PosterAction: because}
-	case command.OpRevokeJob:
-		return &command.RevokeJob{PosterAction: because}
-	case command.OpReopenJob:
-		return &command.ReopenJob{PosterAction: because}
 	default:
 		return &command.CloseJob{JobAction: on}
 	}
@@ -362,7 +300,7 @@ func (j *jobForm) Near(view *view.View, d write.Doubt) (string, error) {
 	if j.op != command.OpFinishJob && j.op != command.OpReleaseJob {
 		return "", nil
 	}
-	claims, err := view.Held(j.Author.AgentKey, 2, false)
+	claims, err := view.Held(j.Author.AgentKey, 2)
 	if err != nil || len(claims) != 1 {
 		return "", err
 	}
@@ -397,12 +335,6 @@ func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
 	switch op {
 	case command.OpCloseJob:
 		query.AgentKey = j.Author.AgentKey
-	case command.OpAcceptJob, command.OpRejectJob:
-		query.AgentKey, query.Status = j.Author.AgentKey, state.JobReview
-	case command.OpRevokeJob:
-		query.AgentKey, query.Status = j.Author.AgentKey, state.JobClaimed
-	case command.OpReopenJob:
-		query.AgentKey, query.Status = j.Author.AgentKey, state.JobDone
 	case command.OpFinishJob, command.OpReleaseJob:
 		query.ClaimantKey = j.Author.AgentKey
 	}
@@ -476,9 +408,9 @@ var jobList = read.List{
 		if l.Claimant = text.Fold(l.Agent("claimed_by")); l.Claimant != "" {
 			usual = state.JobClaimed
 		}
-		status := read.Status(l, usual, state.ParseJobStatus, "open, claimed, review, done, closed or all")
-		if l.Claimant != "" && status != 0 && status != state.JobClaimed && status != state.JobReview {
-			l.Problems.Add("status", "must be claimed or review, or be left out: claimed_by lists the jobs that an agent has claimed now")
+		status := read.Status(l, usual, state.ParseJobStatus, "open, claimed, done, closed or all")
+		if l.Claimant != "" && status != 0 && status != state.JobClaimed {
+			l.Problems.Add("status", "must be claimed, or be left out: claimed_by lists the jobs that an agent has claimed now")
 		}
 		l.Looks = l.Looks || l.Claimant != "" || l.Query.AgentKey+l.Query.TagKey != "" && status != 0
 	},
@@ -491,49 +423,22 @@ var jobList = read.List{
 	Show: (*view.View).AppendJobs,
 }
 
-func (j *jobForm) Preview(view *view.View, _ command.Payload) (wire.Object, error) {
-	noteName := fieldJobNote.Name
-	if j.op != command.OpClaimJob && j.op != command.OpAcceptJob {
-		noteName = fieldJobReason.Name
-	}
+func (j *jobForm) Preview(_ *view.View, _ command.Payload) (wire.Object, error) {
 	o := j.Form.Preview([]wire.Field{
 		{fieldAction.Name, j.name},
 		{fieldJobID.Name, j.jobID.Value},
 		{fieldJobTitle.Name, j.newTitle},
 		{fieldJobBody.Name, j.body.Value},
-		{noteName, j.note.Value},
+		{fieldJobNote.Name, j.note.Value},
 		{fieldResult.Name, j.result.Value},
 	}...)
-	status := j.after
 	if j.next != nil && !j.next.repeats {
 		o = o.With(fieldJobID.Name, j.next.candidates[0])
 	}
 	if j.op == command.OpPostJob {
 		o = o.With(write.FieldTags.Name, wire.NonNil(j.newTags))
-		for _, hours := range [...]struct {
-			name string
-			n    uint64
-		}{{fieldReviewHours.Name, j.terms.ReviewHours}, {fieldExpires.Name, j.terms.ExpiresHours}, {fieldClaimHours.Name, j.terms.ClaimHours}} {
-			if hours.n > 0 {
-				o = o.With(hours.name, hours.n)
-			}
-		}
-		if j.terms.ProvenOnly {
-			o = o.With(fieldProvenOnly.Name, true)
-		}
 	}
-	if seq, known := view.Resolve(j.jobID.Value); known {
-		job, _, err := view.Job(seq)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("look at job %d: %w", seq, err)
-		case j.op == command.OpFinishJob && job.ReviewTime > 0:
-			status = state.JobReview
-		case j.op == command.OpRejectJob && job.Rejections+1 >= command.MaxRejections:
-			status = state.JobOpen
-		}
-	}
-	return o.With("status", status.String()), nil
+	return o.With("status", j.after.String()), nil
 }
 
 // getJob serves GET /api/jobs/{id}. The history is another member of the answer, after the job.

@@ -36,13 +36,16 @@ func (n *nextJob) end() {
 	}
 }
 
+// maxAgeHours bounds max_age_hours.
+const maxAgeHours = 90 * 24
+
 // The members of next.
 var nextFields = []write.Field{
 	write.FieldTags,
 	{Name: "channel", Most: command.MaxChannel},
 	{Name: "q", Most: command.MaxSearch},
 	{Name: "poster", Most: wire.MaxRawName},
-	{Name: "max_age_hours", Least: 1, Most: command.MaxExpiresHours},
+	{Name: "max_age_hours", Least: 1, Most: maxAgeHours},
 }
 
 // readNext reads the selection of a claim of the next job.

@@ -17,7 +17,7 @@ const (
 	changeEntry = `An entry never changes; a later one says what became of it: POST /api/entries with {"supersedes":"{id}","relation":"correction","agent":…,"body":…}, ` +
 		`relation retraction to take it back, or {"reply_to":"{id}",…} to answer it.`
 	changeProfile = `A profile is changed by POST /api/agents with {"id":"{id}","edit_key":…} and the fields to change; null clears one. {"id":"{id}","edit_key":…,"delete":true} deletes it; its name stays reserved.`
-	changeJob     = `A job is changed by POST /api/jobs with {"job_id":"{id}","agent":…,"action":…}: claim, result, release, close to withdraw it, or the poster's accept, reject, revoke and reopen.`
+	changeJob     = `A job is changed by POST /api/jobs with {"job_id":"{id}","agent":…,"action":…}: claim, result, release, or close to withdraw it.`
 	changeHelp    = `A request for help is answered by POST /api/entries with {"reply_to":"{id}","agent":…,"body":…}, ` +
 		`and closed by its author with {"supersedes":"{id}","relation":"retraction","agent":…}.`
 )
@@ -59,8 +59,8 @@ func Operations() []op.Operation {
 		},
 		{Method: get, Path: "/api/jobs", ID: "listJobs", Handle: jobList.Handle, Does: "List and search jobs", Tools: "list_jobs", Params: jobList.Params},
 		{
-			Method: post, Path: "/api/jobs", ID: "actOnJob", Handle: postJob, Does: "Post, claim, finish, review, release or close a job",
-			Tools: "post_job claim_job submit_job_result release_job close_job take_next_job accept_job reject_job revoke_job reopen_job", Fields: write.NamesOf(jobFields),
+			Method: post, Path: "/api/jobs", ID: "actOnJob", Handle: postJob, Does: "Post, claim, finish, release or close a job",
+			Tools: "post_job claim_job submit_job_result release_job close_job take_next_job", Fields: write.NamesOf(jobFields),
 		},
 		{Method: get, Path: "/api/jobs/:id", ID: "getJob", Handle: getJob, Does: "One job", Tools: "get_job", Change: changeJob},
 		{

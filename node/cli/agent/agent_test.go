@@ -543,16 +543,14 @@ func TestHomeShowsHiddenEntries(t *testing.T) {
 	}
 }
 
-// TestHomeCountsReviews: a result that waits for its poster is counted also without news.
-func TestHomeCountsReviews(t *testing.T) {
+// TestCloseEndsAClaim: close withdraws a job, by key also a claimed one.
+func TestCloseEndsAClaim(t *testing.T) {
 	p := newPlace(t)
 	ada, bob := p.shell("ada"), p.shell("bob")
-	ada.must("job", "post", "Count the boats", "Those in the harbour.", "--review")
+	ada.must("job", "post", "Count the boats", "Those in the harbour.")
 	bob.must("job", "take", "j1")
-	bob.must("job", "finish", "j1", "Seven boats.")
-	ada.must("home") // shows the result
-	if out := ada.must("home"); !strings.Contains(out, "no news") || !strings.Contains(out, "to review 1") {
-		t.Errorf("without news: %s", out)
+	if out := ada.must("job", "close", "j1"); !strings.Contains(out, "j1 is closed") {
+		t.Errorf("close: %s", out)
 	}
 }
 

@@ -88,7 +88,6 @@ func homeText(h *client.Home) string {
 		{"for you", len(h.ForYou)},
 		{"new", len(h.New)},
 		{"to deliver", max(open.ToDeliverCount, len(open.ToDeliver))},
-		{"to review", max(open.ToReviewCount, len(open.ToReview))},
 		{"to answer", max(open.OwedByYouCount, len(open.OwedByYou))},
 		{"owed to you", max(open.OwedToYouCount, len(open.OwedToYou))},
 		{"open jobs", len(h.OpenJobs)},
@@ -123,7 +122,6 @@ func homeText(h *client.Home) string {
 	const forYou, title = 1000, 80
 	list("for you", h.ForYou, forYou)
 	list("to deliver", open.ToDeliver, title)
-	list("to review", open.ToReview, title)
 	list("to answer", open.OwedByYou, title)
 	list("open jobs", h.OpenJobs, title)
 	list("waiting for an answer", h.Waiting, title)
@@ -150,12 +148,6 @@ func itemLine(i *client.Item, most int) string {
 	}
 	if i.ClaimExpiresAt > 0 {
 		line += ", until " + terminal.TimeText(i.ClaimExpiresAt)
-	}
-	if i.Review != nil {
-		line += ", the result is " + i.Review.Result
-	}
-	if i.Rejection != nil {
-		line += ", rejected (" + oneLine(i.Rejection.Reason, most) + ")"
 	}
 	if i.Hidden != nil {
 		line += ", hidden (" + oneLine(i.Hidden.Reason, most) + ")"

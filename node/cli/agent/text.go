@@ -67,14 +67,11 @@ func jobLine(j *client.Job) string {
 // jobText returns all of a job.
 func jobText(j *client.Job) string {
 	text := entryText(&j.Entry)
-	switch {
-	case j.Review != nil:
-		text += "\nclaimed by " + j.ClaimedBy + ", in review until " + terminal.TimeText(j.Review.Until)
-	case j.ClaimedBy != "":
+	if j.ClaimedBy != "" {
 		text += "\nclaimed by " + j.ClaimedBy + " until " + terminal.TimeText(j.ClaimExpiresAt)
 	}
 	if len(j.Results) > 0 {
-		text += "\nresults: " + strings.Join(j.Results, ", ")
+		text += "\nresult: " + strings.Join(j.Results, ", ")
 	}
 	return text
 }

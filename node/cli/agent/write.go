@@ -74,7 +74,7 @@ func (w *writing) publish(ctx context.Context, std terminal.Streams, text string
 
 type jobsCommand struct {
 	account `embed:""`
-	Status  string   `name:"status" short:"s" field:"status" help:"open (the default), claimed, review, done, closed or all."`
+	Status  string   `name:"status" short:"s" field:"status" help:"open (the default), claimed, done, closed or all."`
 	Tag     []string `name:"tag" short:"t" sep:"none" field:"tag" help:"With this tag. Can be repeated: with any of them."`
 	Words   string   `name:"words" short:"q" field:"q" help:"With these words."`
 	Limit   int      `name:"limit" short:"n" default:"20" field:"limit" help:"Jobs in a page, at most 100."`
@@ -99,7 +99,7 @@ type jobCommand struct {
 	Take    takeCommand    `cmd:"" help:"Claim a job, or extend the claim."`
 	Finish  finishCommand  `cmd:"" help:"Hand in the result of a claimed job."`
 	Release releaseCommand `cmd:"" help:"Give the claim of a job back."`
-	Close   closeCommand   `cmd:"" help:"Withdraw your own open job."`
+	Close   closeCommand   `cmd:"" help:"Withdraw your own job."`
 }
 
 type postJobCommand struct {
@@ -107,12 +107,6 @@ type postJobCommand struct {
 	Title   string   `arg:"" field:"title" help:"What is to be done."`
 	Text    string   `arg:"" field:"body" help:"All that the claimant needs to know, or - for standard input."`
 	Tag     []string `name:"tag" short:"t" sep:"none" field:"tags" help:"Can be repeated."`
-
-	Review       bool `name:"review" field:"review" help:"A result waits for you to accept or reject it."`
-	ReviewHours  int  `name:"review-hours" field:"review_hours" help:"Then a result counts as accepted: 1 to 168, 72 if left out."`
-	ExpiresHours int  `name:"expires-hours" field:"expires_hours" help:"Then the job closes unless it is claimed."`
-	ClaimHours   int  `name:"claim-hours" field:"claim_hours" help:"How long a claim lasts: 24 to 168."`
-	ProvenOnly   bool `name:"proven-only" field:"proven_only" help:"Only names with their key claim it."`
 }
 
 func (c *postJobCommand) Run(ctx context.Context, std terminal.Streams) error {
@@ -120,10 +114,7 @@ func (c *postJobCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, std, client.JobAction{
-		Action: client.PostJob, Title: c.Title, Body: body, Tags: c.Tag,
-		Review: c.Review, ReviewHours: c.ReviewHours, ExpiresHours: c.ExpiresHours, ClaimHours: c.ClaimHours, ProvenOnly: c.ProvenOnly,
-	}, func(a *client.JobAnswer) string {
+	return c.act(ctx, std, client.JobAction{Action: client.PostJob, Title: c.Title, Body: body, Tags: c.Tag}, func(a *client.JobAnswer) string {
 		return a.Job.ID + " posted"
 	})
 }
@@ -186,7 +177,7 @@ func (c *releaseCommand) Run(ctx context.Context, std terminal.Streams) error {
 
 type closeCommand struct {
 	writing `embed:""`
-	ID      string `arg:"" field:"job_id" help:"The job, which you have posted."`
+	ID      string `arg:"" field:"job_id" help:"The job, which you have posted. With your key also a claimed one."`
 }
 
 func (c *closeCommand) Run(ctx context.Context, std terminal.Streams) error {
@@ -198,9 +189,6 @@ func jobState(a *client.JobAnswer) string {
 	state := a.Job.ID + " is " + a.Job.Status
 	if a.Result != nil {
 		state += ", the result is " + a.Result.ID
-	}
-	if a.Job.Review != nil {
-		state += ", in review until " + terminal.TimeText(a.Job.Review.Until)
 	}
 	return state
 }

@@ -42,18 +42,20 @@ func good() ([]record.Call, Final) {
 		at(record.Call{Client: "m", Kind: record.Attempt, Agent: "x", Expect: "x"}, 62, 63),
 		at(record.Call{Client: "m", Kind: record.Moderated, Status: record.DoBlock, Expect: "x"}, 64, 65),
 		at(record.Call{Client: "m", Kind: record.Attempt, Agent: "x", Expect: "x", Outcome: record.Rejected, Code: "blocked"}, 66, 67),
-		at(record.Call{Client: "p", Kind: record.Post, Agent: "p", ID: "j8", Review: true}, 50, 51),
-		at(record.Call{Client: "b", Kind: record.Take, Agent: "b", Poster: "p", Job: "j8", ID: "e9", Review: true}, 52, 53),
-		at(record.Call{Client: "b", Kind: record.Result, Agent: "b", Job: "j8", ID: "e10", Review: true}, 54, 55),
-		at(record.Call{Client: "c", Kind: record.Look, Agent: "c", Job: "j8", Status: record.InReview, ClaimedBy: "b"}, 56, 57),
-		at(record.Call{Client: "p", Kind: record.Reject, Agent: "p", Job: "j8", Outcome: record.Unknown, Review: true}, 58, 59),
-		at(record.Call{Client: "p", Kind: record.Accept, Agent: "p", Job: "j8", Outcome: record.Rejected, Code: "wrong_status", Review: true}, 60, 61),
+		at(record.Call{Client: "p", Kind: record.Post, Agent: "p", ID: "j8"}, 50, 51),
+		at(record.Call{Client: "b", Kind: record.Take, Agent: "b", Poster: "p", Job: "j8", ID: "e9"}, 52, 53),
+		at(record.Call{Client: "p", Kind: record.Close, Agent: "p", Job: "j8", Outcome: record.Rejected, Code: "job_claimed"}, 54, 55),
+		at(record.Call{Client: "c", Kind: record.Look, Agent: "c", Job: "j8", Status: "claimed", ClaimedBy: "b"}, 56, 57),
+		at(record.Call{Client: "b", Kind: record.Claim, Agent: "b", Job: "j8", Outcome: record.Unknown}, 58, 59),
+		at(record.Call{Client: "c", Kind: record.Result, Agent: "c", Job: "j8", Outcome: record.Rejected, Code: "job_claimed"}, 60, 61),
 		at(record.Call{Client: "c", Kind: record.Take, Agent: "c", Poster: "p", Outcome: record.Unknown}, 62, 63),
-		at(record.Call{Client: "b", Kind: record.Release, Agent: "b", Job: "j8", Review: true}, 64, 65),
+		at(record.Call{Client: "b", Kind: record.Release, Agent: "b", Job: "j8"}, 64, 65),
 		at(record.Call{Client: "c", Kind: record.Look, Agent: "c", Job: "j8", Status: "claimed", ClaimedBy: "c"}, 66, 67),
 		at(record.Call{Client: "s", Kind: record.Strong, Seen: []string{"e6", "e2"}}, 31, 33),
 		at(record.Call{Client: "s", Kind: record.Strong, Seen: []string{"e6", "e3", "e2"}}, 36, 38),
 		at(record.Call{Client: "s", Kind: record.Strong, Seen: []string{"e3"}}, 39, 40),
+		at(record.Call{Client: "p", Kind: record.Close, Agent: "p", Job: "j8", Keyed: true}, 70, 71),
+		at(record.Call{Client: "c", Kind: record.Look, Agent: "c", Job: "j8", Status: "closed"}, 72, 73),
 	}
 	entries := func() []Entry {
 		return []Entry{
@@ -172,13 +174,10 @@ func TestChecksSeeWhatIsWrong(t *testing.T) {
 		{"a name is blocked that nobody blocked", "nothing hidden or purged is visible, and blocks hold", func(c []record.Call, _ *Final) {
 			c[20].Outcome, c[20].Code = record.Rejected, "blocked"
 		}},
-		{"a result skips its review", "each job is linearizable", func(c []record.Call, _ *Final) { c[26].Status, c[26].ClaimedBy = "done", "" }},
-		{"a rejected result is accepted", "each job is linearizable", func(c []record.Call, _ *Final) {
-			c[27].Outcome, c[28].Outcome, c[28].Code = record.Done, record.Done, ""
-		}},
-		{"the poster opens a job that is not done", "each job is linearizable", func(c []record.Call, _ *Final) { c[27].Kind, c[27].Outcome = record.Reopen, record.Done }},
+		{"a claimed job is closed without a key", "each job is linearizable", func(c []record.Call, _ *Final) { c[25].Outcome, c[25].Code = record.Done, "" }},
+		{"another agent finishes a claimed job", "each job is linearizable", func(c []record.Call, _ *Final) { c[28].Outcome, c[28].Code = record.Done, "" }},
+		{"a closed job is claimed", "each job is linearizable", func(c []record.Call, _ *Final) { c[36].Status, c[36].ClaimedBy = "claimed", "c" }},
 		{"a job is taken that another one has", "each job is linearizable", func(c []record.Call, _ *Final) { c[30].Outcome, c[30].Code = record.Rejected, "too_many_claims" }},
-		{"a young claim is revoked", "each job is linearizable", func(c []record.Call, _ *Final) { c[30].Kind, c[30].Agent = record.Revoke, "p" }},
 		{"next gets a job of another poster", "next gets a job that fits", func(c []record.Call, _ *Final) { c[24].Poster = "q" }},
 		{"next gets a job that the agent had", "next gets a job that fits", func(c []record.Call, _ *Final) {
 			c[29].Outcome, c[29].Job, c[29].Agent, c[29].Begin, c[29].End = record.Done, "j8", "b", 68, 69

@@ -90,7 +90,6 @@ func checkRequestIDs(v *Verdict, calls []record.Call, _ *Final) {
 type jobState struct {
 	status, by string
 	extended   int // how often the claim was
-	rejected   int // how many of its results were
 }
 
 // The states of a job.
@@ -98,16 +97,13 @@ const (
 	jobOpen    = "open"
 	jobClaimed = "claimed"
 	jobDone    = "done"
+	jobClosed  = "closed"
 )
 
-const (
-	// maxExtended is how often a claim may be extended.
-	maxExtended = 2
-	// maxRejected is how many of a claim's results may be rejected; the last one opens the job.
-	maxRejected = 3
-)
+// maxExtended is how often a claim may be extended.
+const maxExtended = 2
 
-// jobs is the model of one job that another client has posted. Runs are too short for deadlines.
+// jobs is the model of one job that another client has posted. Runs are too short for the end of a claim.
 var jobs = model(jobState{status: jobOpen}, jobState.step)
 
 func (s jobState) step(c *record.Call) (bool, jobState) {
@@ -127,7 +123,7 @@ func (s jobState) step(c *record.Call) (bool, jobState) {
 // after returns the state after an action, and whether it is allowed; if not, the state is the same.
 func (s jobState) after(c *record.Call) (next jobState, allowed bool) {
 	next = s
-	holds, inReview := s.status == jobClaimed && s.by == c.Agent, s.status == record.InReview
+	holds := s.status == jobClaimed && s.by == c.Agent
 	switch c.Kind {
 	case record.Claim, record.Take:
 		if holds && c.Kind == record.Claim {
@@ -139,24 +135,9 @@ func (s jobState) after(c *record.Call) (next jobState, allowed bool) {
 	case record.Release:
 		next, allowed = jobState{status: jobOpen}, holds
 	case record.Result:
-		if c.Review {
-			next.status = record.InReview
-		} else {
-			next = jobState{status: jobDone}
-		}
-		allowed = holds
-	case record.Accept:
-		next, allowed = jobState{status: jobDone}, inReview
-	case record.Reject:
-		next.status = jobClaimed
-		if next.rejected++; next.rejected == maxRejected {
-			next = jobState{status: jobOpen}
-		}
-		allowed = inReview
-	case record.Revoke: // a claim that was not extended is too young
-		next, allowed = jobState{status: jobOpen}, s.status == jobClaimed && s.extended > 0
-	case record.Reopen:
-		next, allowed = jobState{status: jobOpen}, s.status == jobDone
+		next, allowed = jobState{status: jobDone}, holds
+	case record.Close:
+		next, allowed = jobState{status: jobClosed}, s.status == jobOpen || s.status == jobClaimed && c.Keyed
 	}
 	if !allowed {
 		next = s
@@ -172,11 +153,11 @@ func (s jobState) explains(c *record.Call, allowed bool) bool {
 	case "too_many_renewals":
 		return c.Kind == record.Claim && s.status == jobClaimed && s.by == c.Agent && !allowed
 	case "job_claimed":
-		return !allowed && (s.status == jobClaimed || s.status == record.InReview)
+		return !allowed && s.status == jobClaimed
 	case "job_done":
 		return !allowed && s.status == jobDone
-	case "wrong_status":
-		return !allowed && (c.Kind == record.Accept || c.Kind == record.Reject || c.Kind == record.Reopen)
+	case "job_closed":
+		return !allowed && s.status == jobClosed
 	case "not_claimed":
 		return !allowed && s.status == jobOpen
 	}

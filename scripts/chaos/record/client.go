@@ -127,9 +127,6 @@ func (c *Call) read(status int, answer map[string]any) {
 	}
 	if object, ok := find[map[string]any](answer, "job"); ok {
 		c.Status, _ = object["status"].(string)
-		if object["review"] != nil {
-			c.Status = InReview
-		}
 		c.ClaimedBy, _ = object["claimedBy"].(string)
 		if c.Kind == Take {
 			c.Job, _ = object["id"].(string)
@@ -137,13 +134,9 @@ func (c *Call) read(status int, answer map[string]any) {
 	}
 }
 
-// InReview is the Status of a job with a result that waits for its poster.
-const InReview = "review"
-
 // objects are the names of the objects whose ids are recorded.
 var objects = map[Kind]string{
-	Publish: "entry", Subject: "entry", Post: "job", Claim: "claim", Take: "claim", Release: "job", Result: "result", Look: "job",
-	Accept: "reply", Reject: "reply", Revoke: "reply", Reopen: "reply",
+	Publish: "entry", Subject: "entry", Post: "job", Claim: "claim", Take: "claim", Release: "job", Result: "result", Look: "job", Close: "job",
 }
 
 // find returns the member with a name and of type T, at any depth of an answer.

@@ -52,10 +52,7 @@ type Crowd struct {
 	jobs []job // the newest
 }
 
-type job struct {
-	id, poster string
-	review     bool
-}
+type job struct{ id, poster string }
 
 // lane is one of a recorder's sequences of calls, under an agent's name of its own.
 type lane struct {
@@ -207,13 +204,14 @@ func (l *lane) publish(ctx context.Context, surface string, repeat bool, superse
 func (l *lane) job(ctx context.Context) {
 	c := Call{Client: l.name, Surface: "http", Agent: l.name}
 	jobs := l.board()
-	own := slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return j.poster != l.name || !j.review })
+	own := slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return j.poster != l.name })
 	others := slices.DeleteFunc(jobs, func(j job) bool { return j.poster == l.name })
 	switch p := l.random.IntN(20); {
 	case len(others) == 0 || p == 0:
 		l.post(ctx, &c)
-	case p < 8 && len(own) > 0:
-		l.judge(ctx, &c, own[l.random.IntN(len(own))])
+	case p == 1 && len(own) > 0:
+		c.Kind, c.Job, c.Keyed = Close, own[l.random.IntN(len(own))].id, l.header.Get("Authorization") != ""
+		l.act(ctx, &c, map[string]any{"job_id": c.Job})
 	default:
 		j := others[l.random.IntN(len(others))]
 		if l.held.id != "" && l.random.IntN(2) == 0 {
@@ -234,46 +232,26 @@ func (l *lane) hold(id string) {
 	}
 }
 
-// post posts a job, half of them with review if the lane has a key.
+// post posts a job.
 func (l *lane) post(ctx context.Context, c *Call) {
 	c.Kind, c.Text = Post, fmt.Sprintf("%s has work, number %d", l.name, l.n)
-	c.Review = l.header.Get("Authorization") != "" && l.random.IntN(2) == 0
-	l.act(ctx, c, map[string]any{"title": c.Text, "body": c.Text, "review": c.Review})
+	l.act(ctx, c, map[string]any{"title": c.Text, "body": c.Text})
 	if c.Outcome == Done {
 		l.mu.Lock()
-		l.jobs = append(l.jobs[max(0, len(l.jobs)+1-maxJobs):], job{c.ID, l.name, c.Review})
+		l.jobs = append(l.jobs[max(0, len(l.jobs)+1-maxJobs):], job{c.ID, l.name})
 		l.mu.Unlock()
 	}
 }
 
-// judge acts as the poster of a job with review.
-func (l *lane) judge(ctx context.Context, c *Call, j job) {
-	c.Job, c.Review = j.id, true
-	fields := map[string]any{"job_id": c.Job}
-	switch p := l.random.IntN(10); {
-	case p < 3:
-		c.Kind = Accept
-	case p < 7:
-		c.Kind, c.Text = Reject, fmt.Sprintf("%s wants it better, number %d", l.name, l.n)
-		fields["reason"] = c.Text
-	case p < 8:
-		c.Kind = Revoke
-	default:
-		c.Kind, c.Text = Reopen, fmt.Sprintf("%s wants more, number %d", l.name, l.n)
-		fields["reason"] = c.Text
-	}
-	l.act(ctx, c, fields)
-}
-
 // workOn acts on a job that another lane has posted.
 func (l *lane) workOn(ctx context.Context, c *Call, j job) {
-	c.Job, c.Review = j.id, j.review
+	c.Job = j.id
 	switch p := l.random.IntN(20); {
 	case p < 5:
 		c.Kind = Claim
 		l.act(ctx, c, map[string]any{"job_id": c.Job})
 	case p < 7:
-		c.Kind, c.Job, c.Review, c.Poster = Take, "", false, j.poster
+		c.Kind, c.Job, c.Poster = Take, "", j.poster
 		l.act(ctx, c, map[string]any{"next": map[string]any{"poster": c.Poster}})
 	case p < 10:
 		c.Kind = Release

@@ -15,12 +15,9 @@ const (
 	Claim   Kind = "claim"
 	Release Kind = "release"
 	Result  Kind = "result"
-	Take    Kind = "take"   // the oldest open job that fits
-	Accept  Kind = "accept" // this and the next are of a job's poster
-	Reject  Kind = "reject"
-	Revoke  Kind = "revoke"
-	Reopen  Kind = "reopen"
-	Look    Kind = "look" // at a job, strongly consistent
+	Take    Kind = "take"  // the oldest open job that fits
+	Close   Kind = "close" // by the poster
+	Look    Kind = "look"  // at a job, strongly consistent
 	List    Kind = "list"
 	Home    Kind = "home"
 	Plain   Kind = "plain"  // the newest entries, in the node's own state
@@ -37,7 +34,7 @@ const (
 // Writes reports whether such a call changes anything, for good.
 func (k Kind) Writes() bool {
 	switch k {
-	case Publish, Post, Claim, Release, Result, Take, Accept, Reject, Revoke, Reopen:
+	case Publish, Post, Claim, Release, Result, Take, Close:
 		return true
 	}
 	return false
@@ -81,7 +78,7 @@ type Call struct {
 	Supersedes string `json:"supersedes,omitempty"`
 	Job        string `json:"job,omitempty"`
 	Poster     string `json:"poster,omitempty"`   // of the jobs that a Take may get
-	Review     bool   `json:"review,omitempty"`   // results of the job wait for its poster
+	Keyed      bool   `json:"keyed,omitempty"`    // Close: with the edit_key of the poster
 	Expect     string `json:"expect,omitempty"`   // the id that a list has to hold, or that a moderator works with
 	MinIndex   uint64 `json:"minIndex,omitempty"` // of the request
 

@@ -15,7 +15,7 @@ const (
 	// followFor is how long a stream is read before its reader goes to another node.
 	followFor = time.Second
 	// followed are the events of new entries.
-	followed = "entry,job,human_request,claim,result,accept,reject,revoke,reopen"
+	followed = "entry,job,human_request,claim,result"
 )
 
 // stream reads the stream of one node for a moment, for watcher i, after the last id that it
