@@ -24,6 +24,7 @@ type goPackage struct {
 	Dir          string
 	Export       string // file of the compiled package, with -export
 	GoFiles      []string
+	EmbedFiles   []string
 	TestGoFiles  []string
 	XTestGoFiles []string
 	Imports      []string

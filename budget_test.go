@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/config"
+)
+
+// enforceBudgets makes a size above its budget fail TestStructureBudgets. Without it the table is
+// only printed.
+const enforceBudgets = false
+
+// budgets are the most of each size that the repository may have.
+var budgets = map[string]int{
+	"lines of Go linked into the binary":   65_000,
+	"lines of Go in scripts without tests": 7_500,
+	"lines of tests and test support":      68_000,
+	"replace in go.mod":                    0,
+	"methods of the interface":             54,
+	"tools":                                30,
+	"log commands":                         34,
+	"keyspaces":                            58,
+	"flags of serve":                       45,
+	"words of documents":                   60_000,
+}
+
+// TestStructureBudgets prints the sizes of the repository beside their budgets.
+func TestStructureBudgets(t *testing.T) {
+	var table strings.Builder
+	row := func(name string, is int) {
+		fmt.Fprintf(&table, "%-46s %9d", name, is)
+		if budget, bounded := budgets[name]; bounded {
+			fmt.Fprintf(&table, " of %6d", budget)
+			if is > budget {
+				table.WriteString(", over")
+				if enforceBudgets {
+					t.Errorf("%s: %d, the budget is %d", name, is, budget)
+				}
+			}
+		}
+		table.WriteByte('\n')
+	}
+	packages := listPackages(t, "./...")
+	program := packages[slices.IndexFunc(packages, func(p goPackage) bool { return p.ImportPath == module })]
+	var linked, size, embedded, scripts, tests int
+	for _, p := range packages {
+		lines, bytes := sizeOf(t, p, p.GoFiles)
+		switch {
+		case p.ImportPath == module || slices.Contains(program.Deps, p.ImportPath):
+			linked, size = linked+lines, size+bytes
+			lines, _ = sizeOf(t, p, slices.DeleteFunc(p.EmbedFiles, isDocument))
+			embedded += lines
+		case room(p.ImportPath) == "scripts":
+			scripts += lines
+		default:
+			tests += lines
+		}
+		lines, _ = sizeOf(t, p, slices.Concat(p.TestGoFiles, p.XTestGoFiles))
+		tests += lines
+	}
+	row("lines of Go linked into the binary", linked)
+	row("their bytes", size)
+	row("lines of Go in scripts without tests", scripts)
+	row("lines of shell and of other scripts", linesIn(t, ".ci/run", "*.sh", "scripts/*.py", "scripts/*.mjs", "scripts/*.js", "scripts/*.awk"))
+	row("lines of tests and test support", tests)
+	row("lines of embedded files that are no documents", embedded)
+	row("replace in go.mod", strings.Count("\n"+readText(t, "go.mod"), "\nreplace"))
+	var document struct{ Paths map[string]map[string]any }
+	decode(t, "api/openapi.json", &document)
+	methods := 0
+	for _, item := range document.Paths {
+		for name := range item {
+			if slices.Contains([]string{"get", "post", "put", "patch", "delete"}, name) {
+				methods++
+			}
+		}
+	}
+	row("methods of the interface", methods) // a test of api holds that the route table has the same
+	var list struct{ Tools []any }
+	decode(t, "api/mcp/tools.json", &list)
+	row("tools", len(list.Tools))
+	golden := "\n" + readText(t, "fsm/testdata/format1.golden") // a test of fsm holds that it has all
+	row("log commands", strings.Count(golden, "\nnumber Op "))
+	row("keyspaces", strings.Count(golden, "\nnumber space"))
+	row("flags of serve", flagsOf(reflect.TypeFor[config.Config]()))
+	words := 0
+	for _, name := range tracked(t, "*.md", "api/docs/*") {
+		words += len(strings.Fields(readText(t, name)))
+	}
+	row("words of documents", words)
+	t.Logf("the time of `go test ./...`, which .ci/run test prints, has a budget of 3 min 30 s\n%s", table.String())
+}
+
+// isDocument reports whether an embedded file is a page that is counted with the documents.
+func isDocument(name string) bool {
+	return strings.HasPrefix(name, "docs/") || strings.HasSuffix(name, ".md")
+}
+
+// flagsOf counts the flags of a struct for kong, and of the structs in it.
+func flagsOf(of reflect.Type) (n int) {
+	for field := range of.Fields() {
+		if _, is := field.Tag.Lookup("name"); is {
+			n++
+		} else if field.Type.Kind() == reflect.Struct {
+			n += flagsOf(field.Type)
+		}
+	}
+	return n
+}
+
+// tracked returns the files of the repository that match patterns of git.
+func tracked(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	files, err := exec.CommandContext(t.Context(), "git", append([]string{"ls-files", "-z"}, patterns...)...).Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v", err)
+	}
+	return strings.FieldsFunc(string(files), func(r rune) bool { return r == 0 })
+}
+
+// linesIn counts the lines of the files that match patterns of git.
+func linesIn(t *testing.T, patterns ...string) (n int) {
+	t.Helper()
+	for _, name := range tracked(t, patterns...) {
+		n += strings.Count(readText(t, name), "\n")
+	}
+	return n
+}
+
+func decode(t *testing.T, path string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(readText(t, path)), into); err != nil {
+		t.Fatal(err)
+	}
+}
