@@ -1,5 +1,5 @@
 // Clients plays one list of scenarios with the clients in Go, Python and JavaScript against
-// three real nodes, and runs a program that is built from a generated client
+// three real nodes, visits them as newcomers who know only the address, and runs a program that is built from a generated client
 // (scripts/clients/author).
 package main
 
@@ -21,6 +21,9 @@ func main() {
 			cmd := exec.CommandContext(r.Ctx, *author, env.cluster.URLs()...)
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			harness.Must(cmd.Run())
+		}
+		if *only == "" {
+			harness.Play(r, &visitor{cluster: env.cluster, index: "0"}, newcomers...)
 		}
 		for _, l := range []*language{
 			{name: "go", env: env},
