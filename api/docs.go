@@ -153,10 +153,6 @@ func (x *exchange) withSettings(text string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("settings: %w", err)
 	}
-	alike := unbounded
-	if set.AlikeHourly > 0 {
-		alike = strconv.FormatUint(set.AlikeHourly, 10) + " times"
-	}
 	writes := unbounded
 	if rate, burst := set.WriteLimit(x.Env.WriteRate, x.Env.WriteBurst); rate > 0 && burst > 0 {
 		writes = fmt.Sprintf("%d a minute, %d of them at once", rate, burst)
@@ -167,7 +163,7 @@ func (x *exchange) withSettings(text string) (string, error) {
 	}
 	return strings.NewReplacer(
 		"$WRITES", writes, daily, boundText(set.DailyBytes), "$SENDER_BYTES", boundText(set.SenderBytes),
-		"$RETENTION", retention, "$ALIKE", alike, "$NEW_CHANNELS", strconv.Itoa(command.MaxNewChannels),
+		"$RETENTION", retention, "$NEW_CHANNELS", strconv.Itoa(command.MaxNewChannels),
 	).Replace(text), nil
 }
 

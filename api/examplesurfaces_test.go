@@ -333,8 +333,7 @@ func TestEveryFieldErrorHasAnExample(t *testing.T) {
 // runs, on a state that changes with every example that is sent back.
 func TestDrawnRejectionsHaveExamples(t *testing.T) {
 	s := board(t, unboundedDryRuns, unboundedRejections)
-	many := uint64(1 << 20)
-	s.Backend.Apply(&command.SetSettings{AlikeHourly: &many, WriteRate: new(int64)})
+	s.Backend.Apply(&command.SetSettings{WriteRate: new(int64)})
 	surfaces := surfacesOf(t, s)
 	rapid.Check(t, func(rt *rapid.T) {
 		test := dryRuns[rapid.IntRange(0, len(dryRuns)-1).Draw(rt, "write")]

@@ -230,32 +230,6 @@ func TestProvenNamesOnly(t *testing.T) {
 	s.Post("/api/entries", `{"agent":"eve","body":"Some text."}`, "Authorization", "Bearer "+profile.EditKey).Want(t, http.StatusCreated)
 }
 
-// TestFloodsAreRejected: of a long text only so many near-duplicates are taken in an hour,
-// on all surfaces together, and the answer says when there is room again.
-func TestFloodsAreRejected(t *testing.T) {
-	s := withModerator(t)
-	most := uint64(3)
-	s.Backend.Apply(&command.SetSettings{AlikeHourly: &most})
-	text := strings.Repeat("a b c d e f g h i j k ", 6)
-	write := func(agent, more, key string) *apitest.Response {
-		return s.Post("/api/entries", `{"agent":"`+agent+`","title":"A text","body":"`+text+more+`"}`, "Authorization", "Bearer "+key)
-	}
-	for i := range int(most) {
-		write("bot"+strconv.Itoa(i), "", "").Must(t, http.StatusCreated)
-	}
-	r := write("another", "", "")
-	wait, _ := strconv.Atoi(r.Header.Get("Retry-After"))
-	if p := apitest.CheckError(t, r); r.Status != http.StatusTooManyRequests || p.Code != "rate_limited" || p.Issues[0].Field != "body" || wait < 1 || wait > 3600 || r.Header.Get("RateLimit-Policy") != `"alike";q=3;w=3600` {
-		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
-	}
-	policyWrites["post"](s).Want(t, http.StatusCreated)
-	for i := range int(most) + 2 { // a greeting is no text, with a name, a channel and the title made of it
-		s.Post("/api/entries", `{"agent":"agent-`+strconv.Itoa(i)+`","channel":"at-work","body":"Good morning. I agree."}`).Want(t, http.StatusCreated)
-	}
-	profile := apitest.Decoded[client.Registered](t, policyWrites["profile"](s))
-	write("eve", "", profile.EditKey).Want(t, http.StatusCreated)
-}
-
 // checkOrderExample sends the example of a moderator's write: it is accepted as a dry run.
 func checkOrderExample(t *testing.T, s *apitest.Server, path string, example []byte) {
 	t.Helper()

@@ -272,9 +272,6 @@ func (w *logWriter) prove(p command.Payload, by command.Signature) {
 	}
 	look := sha256.Sum256([]byte(one(w, by.AgentKey, by.AgentKey, by.AgentKey, "alike")))
 	by.Proof.Looks = look[:command.LookBytes]
-	if w.oneOf(3) {
-		by.Proof.Sketch = []byte(one(w, "aaaaaaaabbbbbbbbcccccccc", "aaaaaaaabbbbbbbbccccdddd", "ddddddddeeeeeeee"))
-	}
 	by.Proof.Unlimited, by.Proof.Shared = w.oneOf(3), w.oneOf(10)
 	from := netip.MustParseAddr(one(w, "192.0.2.1", "198.51.100.1"))
 	policy := must.Get(w.v.Examine(p, from))(w).Policy
@@ -559,8 +556,6 @@ func (w *logWriter) setSettings() command.Payload {
 		return &command.SetSettings{BackupURL: &url, BackupMillis: number(60_000, 86_400_000), BackupKeep: number(1, 14)}
 	case 0:
 		return retain(one(w, "", "channel-1=1h", "*=2h", "channel-*=1h,*=30d", "jobs=1h,*=keep"))
-	case 1:
-		return &command.SetSettings{AlikeHourly: number(0, 1, 3)}
 	case 2:
 		return &command.SetSettings{SenderDays: number(1, 1, 2, 30)}
 	case 3:

@@ -549,7 +549,6 @@ func drawPolicyCommand(rt *rapid.T) command.Payload {
 	proof := command.Proof{
 		Sender: rapid.SampledFrom([]string{"s1", "s2"}).Draw(rt, "sender"),
 		Policy: rapid.Uint64Range(0, 4).Draw(rt, "checked against"), Held: rapid.Uint64Range(0, 1).Draw(rt, "held"),
-		Sketch: rapid.SampledFrom([][]byte{nil, []byte("part one"), []byte("part onepart twopart six"), []byte("part onepart twopart ten")}).Draw(rt, "sketch"),
 	}
 	agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "agent")
 	id := state.EntryID(rapid.Uint64Range(1, 6).Draw(rt, "id"))
@@ -567,9 +566,6 @@ func drawPolicyCommand(rt *rapid.T) command.Payload {
 		return &command.Hide{Order: byOperator, IDs: []string{id}, Agents: []string{agent}, Unhide: rapid.Bool().Draw(rt, "unhide")}
 	case 4:
 		return &command.Register{Agent: agent, AgentKey: agent, Given: command.FieldNote, Note: "A note", NewKey: keyHash(agent), NewRecovery: keyHash(agent), Proof: proof}
-	case 6:
-		most := rapid.Uint64Range(0, 2).Draw(rt, "alike")
-		return &command.SetSettings{AlikeHourly: &most}
 	case 5:
 		return &command.PostJob{Author: command.Author{Agent: agent, AgentKey: agent, Proof: proof}, Title: "A job", Body: "Do it."}
 	}

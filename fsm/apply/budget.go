@@ -11,7 +11,6 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	replace(&set.DailyBytes, c.DailyBytes)
 	replace(&set.SenderBytes, c.SenderBytes)
 	replace(&set.ProvenOnly, c.ProvenOnly)
-	replace(&set.AlikeHourly, c.AlikeHourly)
 	replace(&set.Retention, c.Retention)
 	replace(&set.SenderDays, c.SenderDays)
 	replace(&set.WriteRate, c.WriteRate)
@@ -25,7 +24,7 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 		return unchanged
 	}
 	row := append(state.AppendUints(nil, set.DailyBytes, set.SenderBytes), state.Bit(set.ProvenOnly, 1))
-	row = state.AppendBlob(state.AppendUints(row, set.AlikeHourly), set.Retention)
+	row = state.AppendBlob(row, set.Retention)
 	row = state.AppendUints(row, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet))
 	row = state.AppendUints(state.AppendBlob(append(row, state.Bit(set.PurgeConfirm, 1)), set.BackupURL), set.BackupMillis, set.BackupKeep)
 	tx.set(state.KeySettings, state.AppendBlob(row, set.Welcome))
@@ -65,22 +64,4 @@ func (tx *Txn) takeBudget(c command.Command, j *state.Judgement) bool {
 	b.Bytes += bytes
 	tx.set(state.KeyBudget, b.Append(nil))
 	return true
-}
-
-// countAlike counts the text of a command that was carried out, and keeps its sketch.
-func (tx *Txn) countAlike(w *state.Writer) {
-	if len(w.Proof.Sketch) == 0 || w.Strength > command.Unproven {
-		return
-	}
-	hour := uint64(tx.now / command.HourMillis) //nolint:gosec // not negative
-	if tx.number(state.KeyFloodHour) != hour {
-		tx.setNumber(state.KeyFloodHour, hour)
-		tx.del(state.KeySketched)
-		tx.dropRange(state.FloodHour(0), state.FloodHour(hour))
-	}
-	number := tx.count(state.KeySketched)
-	tx.set(state.SketchKey(hour, number), append(state.AppendUints(nil, number), w.Proof.Sketch...))
-	for _, part := range state.FloodPartsOf(tx, hour, w.Proof.Sketch) {
-		tx.set(part.Key, state.AppendUints(nil, part.Times+1, number))
-	}
 }

@@ -166,7 +166,6 @@ var checks = [...]struct {
 		return tx.isAgainst(j, rejects) || tx.isAgainst(j, holds)
 	}},
 	{command.ProblemProvenOnly, func(_ *Txn, c command.Command, j *state.Judgement) bool { return j.ProvenOnly(c.Payload) }},
-	{command.ProblemFlood, func(tx *Txn, _ command.Command, j *state.Judgement) bool { return j.Floods(tx) }},
 	{command.ProblemNewChannels, func(tx *Txn, c command.Command, j *state.Judgement) bool {
 		tx.opens = j.OpensChannel(tx, c.Payload)
 		return tx.opens && !j.MayOpenChannel(tx)
@@ -237,7 +236,6 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 			tx.count(state.ChannelsKey(command.DayOf(tx.now), sh.Of))
 		}
 	}
-	tx.countAlike(&j.Writer)
 	if j.Proof.Held != 0 {
 		tx.holdBack(c.Payload, r.Entry, j.Proof.Held)
 	}

@@ -196,10 +196,6 @@ const (
 	// LookBytes is the length of one hash in Proof.Looks, MaxLooks the number of hashes.
 	LookBytes = 16
 	MaxLooks  = 2
-	// SketchPartBytes is the length of one part of Proof.Sketch, MaxSketchParts their
-	// number.
-	SketchPartBytes = 8
-	MaxSketchParts  = 6
 	// MaxFingerprintBytes bounds the pseudonym of a sender.
 	MaxFingerprintBytes = 64
 )

@@ -73,9 +73,6 @@ type Proof struct {
 	// the number of the rule because of which it is to be held, or 0.
 	Policy uint64 `cbor:"5,keyasint,omitempty"`
 	Held   uint64 `cbor:"6,keyasint,omitempty"`
-	// Sketch detects near-duplicates of a text: parts of SketchPartBytes, one after
-	// the other. It is empty for a few words, or if the check is off.
-	Sketch []byte `cbor:"7,keyasint,omitempty"`
 	// Former is the sender's pseudonym in the last epoch; empty in the first epoch.
 	Former string `cbor:"8,keyasint,omitempty"`
 	// Unlimited is set by a node whose flags set no limit of writes: the sender may open any
@@ -101,7 +98,6 @@ func (p *Proof) check() error {
 	}
 	return errors.Join(
 		checkKeyHash("edit key", p.Key), sender, former,
-		checkParts("sketch", p.Sketch, SketchPartBytes, MaxSketchParts),
 		checkParts("looks", p.Looks, LookBytes, MaxLooks),
 	)
 }

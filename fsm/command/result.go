@@ -85,7 +85,6 @@ const (
 	ProblemProvenOnly    Problem = 52 // only names that are proven may write; see Settings
 	ProblemTooManyRules  Problem = 53 // there is no room for another rule of the kind
 	ProblemUnknownRule   Problem = 54 // there is no rule of this number
-	ProblemFlood         Problem = 56 // too many texts like it were written in the hour; see Settings
 	ProblemNewChannels   Problem = 57 // its sender opened MaxNewChannels today
 	ProblemTooManyNotes  Problem = 58 // there is no room for another note, of the subject or in all
 	ProblemUnknownNote   Problem = 59 // there is no note of this number

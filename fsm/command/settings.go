@@ -19,9 +19,6 @@ type Settings struct {
 	SenderBytes uint64 `json:"senderBytes"`
 	// ProvenOnly allows writes only under proven names. New names can still be registered.
 	ProvenOnly bool `json:"provenOnly"`
-	// AlikeHourly bounds the near-duplicates of a text in an hour of log time, by all
-	// who prove no name; 0 means no limit.
-	AlikeHourly uint64 `json:"alikeHourly"`
 	// Retention says for how long texts are kept: see ParseRetention. Empty means for good.
 	Retention string `json:"retention"`
 	// SenderDays is for how many days senders of entries are remembered, and how long an
@@ -70,8 +67,8 @@ func limitText(n int64) string {
 
 // String returns the settings as the record shows them.
 func (s Settings) String() string {
-	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s sender-memory=%dd write-rate=%s write-burst=%s purge-confirm=%t backup.url=%s backup.every=%v backup.keep=%d welcome=%s",
-		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm,
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t retention=%s sender-memory=%dd write-rate=%s write-burst=%s purge-confirm=%t backup.url=%s backup.every=%v backup.keep=%d welcome=%s",
+		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm,
 		s.BackupURL, s.BackupEvery(), s.BackupKeep, s.Welcome)
 }
 
@@ -182,25 +179,11 @@ func TooManyErasures(now time.Time) *RateLimited {
 	}
 }
 
-// Flooded is the error of a write with too many near-duplicates, at an instant.
-func (s Settings) Flooded(now int64) *RateLimited {
-	const hour = time.Hour
-	return &RateLimited{
-		RetryAfter: hour - time.Duration(now%hour.Milliseconds())*time.Millisecond,
-		Limit: &RateLimit{
-			Name: "alike", Quota: int(min(s.AlikeHourly, MaxSettingBytes)), Window: hour, Field: "body", //nolint:gosec // bounded
-			Message: "Nearly the same text was written too often within this hour, here or elsewhere. Reply to what stands there, or say it in words of your own; " +
-				"writes with the edit_key of their name are not counted.",
-		},
-	}
-}
-
 // SetSettings changes settings; nil means no change. Only operators can use it.
 type SetSettings struct {
 	DailyBytes  *uint64 `cbor:"1,keyasint,omitempty"`
 	SenderBytes *uint64 `cbor:"2,keyasint,omitempty"`
 	ProvenOnly  *bool   `cbor:"3,keyasint,omitempty"`
-	AlikeHourly *uint64 `cbor:"4,keyasint,omitempty"`
 	Retention   *string `cbor:"5,keyasint,omitempty"`
 	SenderDays  *uint64 `cbor:"6,keyasint,omitempty"`
 	WriteRate   *int64  `cbor:"7,keyasint,omitempty"`
@@ -216,7 +199,7 @@ type SetSettings struct {
 }
 
 func (c *SetSettings) check() error {
-	for _, bytes := range []*uint64{c.DailyBytes, c.SenderBytes, c.AlikeHourly} {
+	for _, bytes := range []*uint64{c.DailyBytes, c.SenderBytes} {
 		if bytes != nil && *bytes > MaxSettingBytes {
 			return errors.New("a setting over 1 PiB; give less, or 0 for no bound")
 		}

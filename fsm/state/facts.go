@@ -44,7 +44,7 @@ func SettingsOf(s Facts) command.Settings {
 func decodeSettings(row []byte) (command.Settings, error) {
 	r := RowReader{Rest: row}
 	set := command.Settings{
-		DailyBytes: r.Uint(), SenderBytes: r.Uint(), ProvenOnly: r.Byte() != 0, AlikeHourly: r.Uint(), Retention: r.Text(), SenderDays: r.Uint(),
+		DailyBytes: r.Uint(), SenderBytes: r.Uint(), ProvenOnly: r.Byte() != 0, Retention: r.Text(), SenderDays: r.Uint(),
 		WriteRate: int64(r.Uint()) + command.NotSet, WriteBurst: int64(r.Uint()) + command.NotSet,
 		PurgeConfirm: r.Byte() != 0,
 		BackupURL:    r.Text(), BackupMillis: r.Uint(), BackupKeep: r.Uint(),

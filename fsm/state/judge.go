@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // RequestKey separates the request_ids of writes with the key from all others of a
@@ -323,68 +322,4 @@ func (j *Judgement) MayErase(s Facts, p command.Payload) bool {
 	own, _ := Read(s, ErasuresKey(day, c.AgentKey), DecodeNumber)
 	all, _ := Read(s, ErasuresKey(day, ""), DecodeNumber)
 	return own < command.MaxErasures && all < command.MaxAllErasures
-}
-
-// A flood is many near-duplicates of one text within an hour of log time: a botnet has many
-// addresses and names, but not as many texts. The first hash of each part of the sketches of
-// texts without proof is counted, and the newest sketches are kept. A text is of a flood if
-// several of its parts are counted often and it is similar to a kept text with such a part.
-
-// MaxKeptSketches is the number of sketches that are kept, of the newest texts of the hour.
-const MaxKeptSketches = 1 << 12
-
-const (
-	// floodParts is how many parts of a sketch are counted often in a flood.
-	floodParts = 3
-	// floodHashBytes is the length of the hash of a part that is counted.
-	floodHashBytes = 2
-	// keptSketches comes in keys in place of the number of a part.
-	keptSketches = 0xff
-)
-
-// FloodHour is the prefix of the rows of an hour.
-func FloodHour(hour uint64) []byte {
-	return binary.BigEndian.AppendUint32([]byte{SpaceFlood}, uint32(hour)) //nolint:gosec // until the year 490,000
-}
-
-// FloodPart is how often a part of sketches was written in the hour.
-type FloodPart struct {
-	Key    []byte
-	Times  uint64
-	Newest uint64 // the number of the newest text with it, see SketchKey
-}
-
-// FloodPartsOf returns the counts of the parts of a sketch.
-func FloodPartsOf(s Facts, hour uint64, sketch []byte) (parts []FloodPart) {
-	for part := range slices.Chunk(sketch, command.SketchPartBytes) {
-		key := append(append(FloodHour(hour), byte(len(parts))), part[:floodHashBytes]...)
-		p, _ := Read(s, key, func(row []byte) (FloodPart, error) {
-			r := RowReader{Rest: row}
-			return FloodPart{Times: r.Uint(), Newest: r.Uint()}, r.Done("row of a part of sketches")
-		})
-		p.Key = key
-		parts = append(parts, p)
-	}
-	return parts
-}
-
-// SketchKey is the key of the sketch of a text by its number in the hour. Its row has the
-// number before the sketch.
-func SketchKey(hour, number uint64) []byte {
-	return binary.BigEndian.AppendUint16(append(FloodHour(hour), keptSketches), uint16(number%MaxKeptSketches))
-}
-
-// Floods reports whether too many texts similar to the command's were written in the hour.
-func (j *Judgement) Floods(s Facts) bool {
-	most := j.Settings.AlikeHourly
-	if most == 0 || j.Strength > command.Unproven {
-		return false
-	}
-	hour := uint64(s.Instant() / command.HourMillis) //nolint:gosec // not negative
-	hot := slices.DeleteFunc(FloodPartsOf(s, hour, j.Proof.Sketch), func(p FloodPart) bool { return p.Times < most })
-	return len(hot) >= floodParts && slices.ContainsFunc(hot, func(p FloodPart) bool {
-		row, _ := s.Get(SketchKey(hour, p.Newest))
-		r := RowReader{Rest: row}
-		return r.Uint() == p.Newest && text.Similar(j.Proof.Sketch, r.Rest)
-	})
 }

@@ -74,8 +74,6 @@ const (
 	SpaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
 	SpaceFormerly = '5' // pseudonym: the one that its sender had in the last epoch
 
-	SpaceFlood = '9' // hour4 part1 hash2: how often a part of sketches was written; hour4 ff number2: a sketch, see judge.go
-
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
 
 	spaceBackup   = 'B' // when the newest backup was made; r: the newest run of the schedule, see BackupRun
@@ -218,8 +216,6 @@ var (
 	keyChanged     = []byte{spaceTally, 'c'} // the number of the newest row of the record of changes
 	KeyPurged      = []byte{spaceTally, 'p'} // the number of the newest purge
 	KeyPolicy      = []byte{spaceTally, 'y'} // the revision of the policy
-	KeyFloodHour   = []byte{spaceTally, 'f'} // the hour whose texts SpaceFlood counts
-	KeySketched    = []byte{spaceTally, 'k'} // the number of the hour's newest text with a sketch
 	KeyReported    = []byte{spaceTally, 'o'} // the number of the newest report
 	// KeyReportsRejected is the row that counts reports rejected for lack of room.
 	KeyReportsRejected = []byte{spaceTally, 'x'}
@@ -286,7 +282,6 @@ var Keyspaces = [...]Keyspace{
 	{SpaceHeldBack, yes, no, no, no, no},
 	{SpaceNote, yes, no, no, yes, yes},
 	{SpaceReport, yes, no, no, yes, yes},
-	{SpaceFlood, yes, no, no, no, yes},
 	{SpaceEpoch, yes, yes, no, no, yes},
 	{SpaceFormerly, yes, no, no, no, yes},
 	{SpaceEvents, yes, no, no, no, yes},

@@ -8,10 +8,6 @@
 package text
 
 import (
-	"bytes"
-	"encoding/binary"
-	"hash/fnv"
-	"math"
 	"slices"
 	"strings"
 	"unicode"
@@ -414,68 +410,4 @@ func isSaid(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 func endsSentence(s string) bool {
 	r, _ := utf8.DecodeRuneInString(strings.TrimLeft(s, "?!.…\"'”’»“‘)]}*_~`"))
 	return r == utf8.RuneError || unicode.IsSpace(r)
-}
-
-// The sketch of a text is made of the least hashes of its runs of words. Two sketches agree in
-// about as many hashes as the texts have of all their runs in common.
-const (
-	sketchHashes    = 24
-	sketchHashBytes = 2
-	// sketchRun is how many words a run has.
-	sketchRun = 2
-	// sketchWords is the least number of words of a text with a sketch. Many honest writers
-	// thank or agree in the same few words.
-	sketchWords = 8
-	// similarHashes is how many hashes of the sketches of similar texts agree. Of pairs of texts
-	// with half of their runs in common 85 in 100 are similar, with a fifth one in 100.
-	similarHashes = 10
-)
-
-// Sketch returns a sketch of some texts, taken together, for Similar. It returns nil for texts of
-// a few words.
-func Sketch(texts []string) []byte {
-	var words []string
-	for _, s := range texts {
-		words = Words(words, s)
-	}
-	if len(words) < sketchWords {
-		return nil
-	}
-	var least [sketchHashes]uint64
-	for i := range least {
-		least[i] = math.MaxUint64
-	}
-	for i := range len(words) - sketchRun + 1 {
-		h := fnv.New64a()
-		for _, w := range words[i : i+sketchRun] {
-			_, _ = h.Write(append([]byte(w), 0)) // never fails
-		}
-		run := h.Sum64()
-		for j := range least {
-			least[j] = min(least[j], mix(run+uint64(j)<<32))
-		}
-	}
-	sketch := make([]byte, 0, sketchHashes*sketchHashBytes)
-	for _, l := range least {
-		sketch = binary.BigEndian.AppendUint16(sketch, uint16(mix(l))) //nolint:gosec // some of the bits
-	}
-	return sketch
-}
-
-// Similar reports whether two sketches are those of near-duplicates.
-func Similar(a, b []byte) bool {
-	agree := 0
-	for i := 0; i < min(len(a), len(b)); i += sketchHashBytes {
-		if bytes.Equal(a[i:i+sketchHashBytes], b[i:i+sketchHashBytes]) {
-			agree++
-		}
-	}
-	return agree >= similarHashes
-}
-
-// mix spreads the bits of a number over all of it (the finalizer of splitmix64).
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }

@@ -30,13 +30,11 @@ func (v *View) Examine(p command.Payload, from netip.Addr) (e Examined, err erro
 }
 
 // LimitProblem returns the problem of a signed command with the limits that only apply
-// checks for a write: of similar texts, new channels and open reports; 0 if there is room.
+// checks for a write: of new channels and open reports; 0 if there is room.
 func (v *View) LimitProblem(p command.Payload) (command.Problem, error) {
 	s := &viewState{v: v}
 	j := state.Judge(s, p)
 	switch _, reports := p.(*command.Report); {
-	case j.Floods(s):
-		return command.ProblemFlood, s.err
 	case j.OpensChannel(s, p) && !j.MayOpenChannel(s):
 		return command.ProblemNewChannels, s.err
 	case !j.MayErase(s, p):

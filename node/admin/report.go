@@ -28,7 +28,6 @@ type SettingsChange struct {
 	DailyBytes  *uint64 `json:"dailyBytes,omitempty"`
 	SenderBytes *uint64 `json:"senderBytes,omitempty"`
 	ProvenOnly  *bool   `json:"provenOnly,omitempty"`
-	AlikeHourly *uint64 `json:"alikeHourly,omitempty"`
 	Retention   *string `json:"retention,omitempty"` // see command.ParseRetention
 	SenderDays  *uint64 `json:"senderDays,omitempty"`
 	WriteRate   *int64  `json:"writeRate,omitempty"`  // command.NotSet: the leader's flag applies

@@ -91,12 +91,11 @@ func TestSaveData(t *testing.T) {
 	saved.Jobs[lapsed] = "open"
 	c.populateDeliveries(h)
 	c.save(0)
-	sender, alike := command.DefaultSettings.SenderBytes/2, uint64(100)
-	mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender, AlikeHourly: &alike})
+	sender := command.DefaultSettings.SenderBytes / 2
+	mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender})
 	c.populateSwept(old)
 	purged := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be erased."}).Entry.ID
 	hidden := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be hidden."}).Entry.ID
-	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: longText()})
 	reported := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be reported."}).Entry.ID
 	confirmed := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be erased by two."}).Entry.ID
 	waits := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To wait for the second one."}).Entry.ID
@@ -152,15 +151,6 @@ func TestSaveData(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(*saveData+".json", append(doc, '\n'), 0o600))
 	packDir(t, *saveData+".tar.zst", nd.DataDir())
-}
-
-// longText is one of which near-duplicates are counted.
-func longText() string {
-	var b strings.Builder
-	for i := range 200 {
-		fmt.Fprintf(&b, "word%d ", i*i)
-	}
-	return b.String()
 }
 
 // secretFile returns a file with the secret of saved data.

@@ -2,8 +2,7 @@
 // addresses would, each attack for a while beside an honest client, and fails when a
 // node ends or grows too large, when the honest client waits more than three times as
 // long as beside as many honest clients, or when something was written under a name that
-// another key owns. Last, a botnet writes beside honest agents: it prints what came through,
-// and fails when an honest write was refused.
+// another key owns.
 // scripts/hostile.sh builds and runs it.
 package main
 
@@ -85,8 +84,6 @@ func run(r *harness.Run) {
 		a.addresses = fmt.Sprintf("127.0.%d.%%d", firstAttackers+i)
 		scenarios = append(scenarios, harness.Scenario[*bench]{Name: a.name, Run: func(b *bench) { b.attack(a) }})
 	}
-	scenarios = append(scenarios,
-		harness.Scenario[*bench]{Name: "a botnet beside honest agents", Run: func(b *bench) { b.botnet() }})
 	harness.Play(r, b, scenarios...)
 }
 

@@ -19,7 +19,7 @@ const (
 	// DryRunNote is the first note of each answer to a dry run.
 	DryRunNote = "Nothing was written. Send again without " + "dry_run."
 	// reviewNote stands for every rule that must not be found out by trying: watch words,
-	// blocks, and the limit of similar texts.
+	// and blocks.
 	reviewNote = "It would be reviewed or refused."
 )
 
@@ -142,8 +142,8 @@ func checkDryRun(c *op.Call, d Draft, cmd command.Payload, proof *command.Proof)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("look at the limits: %w", err)
-	case problem == 0, problem == command.ProblemFlood:
-		return !public || c.Held || problem != 0, nil
+	case problem == 0:
+		return !public || c.Held, nil
 	}
 	return false, Explain(c, d, limitError(c, problem))
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // maxPolicyChecks is how often a write is checked because the policy changed meanwhile.
@@ -129,25 +128,9 @@ func mayBeOver(cmd command.Payload) bool {
 	return false
 }
 
-// sketched returns the texts of a command without names, in which the variants of one text
-// differ, and without a title that repeats the body: a few words would count as a text.
-func sketched(cmd command.Payload) []string {
-	texts, skipped := command.TextsOf(cmd), 1 // the writer's name
-	if p, is := cmd.(*command.Publish); is {
-		skipped++ // the channel
-		if strings.HasPrefix(p.Body, p.Title) {
-			skipped++
-		}
-	}
-	return texts[min(skipped, len(texts)):]
-}
-
 // CheckPolicy returns the error of a policy that rejects the examined command. It adds to the
 // command's proof the results that apply needs.
 func CheckPolicy(c *op.Call, cmd command.Payload, proof *command.Proof) error {
-	if proof.Sketch = nil; c.Examined.Settings.AlikeHourly > 0 {
-		proof.Sketch = text.Sketch(sketched(cmd))
-	}
 	policy := &c.Examined.Policy
 	proof.Policy, proof.Held = policy.Revision, policy.Held
 	c.Held = policy.Held != 0
@@ -161,7 +144,7 @@ func CheckPolicy(c *op.Call, cmd command.Payload, proof *command.Proof) error {
 }
 
 // limitProblems are the problems of a write that is over a limit of the state.
-var limitProblems = []command.Problem{command.ProblemFlood, command.ProblemReportsFull, command.ProblemTooManyReports, command.ProblemNewChannels, command.ProblemErasures}
+var limitProblems = []command.Problem{command.ProblemReportsFull, command.ProblemTooManyReports, command.ProblemNewChannels, command.ProblemErasures}
 
 func limitProblem(problems []command.Problem) (command.Problem, bool) {
 	at := slices.IndexFunc(problems, func(p command.Problem) bool { return slices.Contains(limitProblems, p) })
@@ -174,12 +157,6 @@ func limitProblem(problems []command.Problem) (command.Problem, bool) {
 // limitError returns the error of a write that is over a limit of the state.
 func limitError(c *op.Call, problem command.Problem) error {
 	switch problem {
-	case command.ProblemFlood:
-		set, err := c.View().Settings()
-		if err != nil {
-			return fmt.Errorf("read the settings: %w", err)
-		}
-		return set.Flooded(c.View().Time())
 	case command.ProblemNewChannels:
 		return command.TooManyChannels(time.UnixMilli(c.NewestView().Time()))
 	case command.ProblemErasures:

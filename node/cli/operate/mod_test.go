@@ -209,7 +209,7 @@ func TestFollowEvents(t *testing.T) {
 	c := nodetest.New(t, 1)
 	at := []string{"--json", "--cluster-addr", c.Nodes[0].ClusterAddr()}
 	for i := range 8 {
-		expect(t, cli.ExitOK, append([]string{"settings", "set", fmt.Sprint("alike-hourly=", i+1)}, at...))
+		expect(t, cli.ExitOK, append([]string{"settings", "set", fmt.Sprint("write-burst=", i+1)}, at...))
 	}
 	read := func(args ...string) (events admin.Events) {
 		t.Helper()
@@ -236,7 +236,7 @@ func TestFollowEvents(t *testing.T) {
 	lines := json.NewDecoder(r)
 	last := uint64(1)
 	for i := range 2 {
-		expect(t, cli.ExitOK, append([]string{"settings", "set", fmt.Sprint("alike-hourly=", i+20)}, at...))
+		expect(t, cli.ExitOK, append([]string{"settings", "set", fmt.Sprint("write-burst=", i+20)}, at...))
 		for _, want := range read("--from", fmt.Sprint(last+1)).Events { // those of the leader, too
 			var e admin.Event
 			must.Do(t, lines.Decode(&e))
@@ -267,7 +267,7 @@ func TestFollowEventsSince(t *testing.T) {
 	var e admin.Event
 	must.Do(t, lines.Decode(&e))
 	check.Equal(t, e.Number, 1, "the number of the first event")
-	expect(t, cli.ExitOK, append([]string{"settings", "set", "alike-hourly=20"}, at...))
+	expect(t, cli.ExitOK, append([]string{"settings", "set", "write-burst=20"}, at...))
 	for last := e.Number; e.Action != "settings"; last = e.Number {
 		must.Do(t, lines.Decode(&e))
 		check.Equal(t, e.Number, last+1, "the number of the next event")
