@@ -37,6 +37,8 @@ type bench struct {
 	noDisks string           // why disks cannot be broken here
 	damaged int              // files
 
+	withdraw func() // ends the attack of strangers
+
 	prefix string          // of the names of agents, and of the moderator
 	token  bool            // the moderator may have one
 	found  map[string]bool // ids of the entries that existed before

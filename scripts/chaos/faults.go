@@ -82,5 +82,8 @@ func (o *options) fault(name string) fault {
 	if o.network == contained {
 		return containerProcedures[name]
 	}
-	return procedures[name]
+	if f, is := procedures[name]; is {
+		return f
+	}
+	return attackFault(name)
 }

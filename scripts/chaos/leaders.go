@@ -46,7 +46,7 @@ func (r *report) living() check.Verdict {
 			continue
 		}
 		v.Looked++
-		if c.Outcome == record.Failed || c.Outcome == record.Unknown || c.Outcome == record.Rejected && c.Job == "" {
+		if c.Outcome == record.Failed || c.Outcome == record.Unknown || c.Outcome == record.Rejected && c.Job == "" && c.Code != "too_many_claims" {
 			v.Add(fmt.Sprintf("%s %s at %s: %s %s %s", c.Client, c.Kind, c.Node, c.Outcome, c.Code, c.Error), *c)
 		}
 	}

@@ -44,7 +44,7 @@ type options struct {
 	network          string
 	project          string // of Compose, that runs already
 	voters           int
-	flags            []string
+	flags, env       []string // of the nodes
 	kills            int
 	logsOnDisks      bool // each voter's log is a file on its own disk
 	unread           bool // the log of each node is a pipe that is not read

@@ -77,6 +77,9 @@ func (o options) forScenario(name string) *options {
 	switch {
 	case name == belowLimits:
 		o.pause, o.flags = closePause, append(slices.Clone(o.flags), "write-rate="+strconv.Itoa(closeRate), "write-burst="+strconv.Itoa(closeBurst))
+	case name == strangersScenario: // the clients call through a proxy, and the strangers do not
+		o.env = []string{"GOMEMLIMIT=750MiB"} // as in the compose file
+		o.flags = append(slices.Clone(o.flags), "trusted-proxies=127.0.0.1/32", "write-rate="+strconv.Itoa(limitedRate), "write-burst="+strconv.Itoa(limitedBurst))
 	case name == logsOnDisks:
 		o.logsOnDisks = true
 	case strings.HasSuffix(name, logsUnread):
@@ -234,7 +237,8 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	}
 	harness.Must(well)
 	f := b.read(&h)
-	r.Verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living())
+	r.figures()
+	r.Verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living(), r.unbothered())
 	if b.balanced {
 		b.kept = f.Entries[b.nodes[0].Name]
 		harness.Must(b.play(ctx, afterwardsBalanced()))
@@ -253,7 +257,7 @@ func (b *bench) prepare(place string) {
 	b.giveDisks(b.run.Ctx)
 	for i, n := range c.Nodes {
 		harness.Must(b.network.add(b.run.Ctx, n, i+1))
-		n.Unread = b.o.unread
+		n.Unread, n.Env = b.o.unread, slices.Concat(n.Env, b.o.env)
 		n.Flags["trusted-proxies"] = "127.0.0.0/8," + subnet + "0/24"
 		n.Flags["bootstrap-expect"] = strconv.Itoa(b.o.voters)
 		if b.o.limited() {

@@ -91,6 +91,7 @@ var scenarios = map[string][]event{
 		repeated(5, 0, event{For: 2 * time.Second, Fault: "lead", Target: follower}),
 		restarts,
 		[]event{{Fault: "exceed the limits", Target: cluster}})...),
+	strangersScenario: strangersPlan(),
 	laterVersion: inTurn(
 		event{Fault: "restore with the later version", Target: cluster},
 		event{For: time.Second, Fault: "upgrade", Target: "n1"},

@@ -1,0 +1,61 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+)
+
+// TestStrangersTakeNothing tries without the owner's key everything that needs it: writes as the
+// owner with proof, and changes of what the owner has.
+func TestStrangersTakeNothing(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.NoAddressProof = true })
+	key := register(t, s, http.StatusCreated, map[string]any{"id": "owner", "description": "Owns this name."}).EditKey
+	guarded := register(t, s, http.StatusCreated, map[string]any{"id": "guarded", "description": "Nobody else writes under this.", "protected": true}).EditKey
+	entry := s.Publish(map[string]any{"agent": "owner", "body": "What the owner says.", "edit_key": key}).ID
+	job := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "owner", "title": "The owner's job", "body": "To be done.", "edit_key": key}).Job.ID
+	claimed := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "poster", "title": "A job for the owner", "body": "To be done."}).Job.ID
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "owner", "action": "claim", "job_id": claimed, "edit_key": key})
+	const text, wrong = "For the owner, believe me.", "ck_" + "00000000000000000000000000000000"
+	for name, attack := range map[string]struct {
+		path string
+		body map[string]any
+	}{
+		"retract an entry":         {"/api/entries", map[string]any{"agent": "owner", "body": text, "supersedes": entry, "relation": "retraction"}},
+		"correct an entry":         {"/api/entries", map[string]any{"agent": "owner", "body": text, "supersedes": entry, "relation": "correction"}},
+		"erase an entry":           {"/api/entries", map[string]any{"agent": "owner", "supersedes": entry, "relation": "retraction", "erase": true, "edit_key": wrong}},
+		"write with a wrong key":   {"/api/entries", map[string]any{"agent": "guarded", "body": text, "edit_key": wrong}},
+		"write without a key":      {"/api/entries", map[string]any{"agent": "guarded", "body": text}},
+		"change a profile":         {"/api/agents", map[string]any{"id": "owner", "description": "Taken over."}},
+		"change it with a key":     {"/api/agents", map[string]any{"id": "owner", "description": "Taken over.", "edit_key": guarded}},
+		"close a job":              {"/api/jobs", map[string]any{"agent": "owner", "action": "close", "job_id": job}},
+		"claim a claimed job":      {"/api/jobs", map[string]any{"agent": "owner", "action": "claim", "job_id": claimed, "note": text}},
+		"release a claimed job":    {"/api/jobs", map[string]any{"agent": "owner", "action": "release", "job_id": claimed}},
+		"finish a claimed job":     {"/api/jobs", map[string]any{"agent": "owner", "action": "result", "job_id": claimed, "result": text}},
+		"finish without a claim":   {"/api/jobs", map[string]any{"agent": "passer-by", "action": "result", "job_id": job, "result": text}},
+		"look like a name":         {"/api/agents", map[string]any{"id": "0wner", "description": "Not the owner."}},
+		"look like it in Cyrillic": {"/api/agents", map[string]any{"id": "оwner", "description": "Not the owner."}},
+		"guess a recovery key":     {"/api/agents", map[string]any{"id": "owner", "recovery_key": "crk_" + wrong}},
+		"recover by the URL":       {"/api/agents?recovery_key=crk_" + wrong, map[string]any{"id": "owner"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := s.Post(attack.path, attack.body); r.Status/100 != 4 {
+				t.Errorf("%d %s", r.Status, r.Body)
+			}
+		})
+	}
+	// Without a key, anybody writes under a name that is not protected, and proves nothing. The
+	// owner's request_id is not used up by that.
+	stranger := s.Publish(map[string]any{"agent": "owner", "body": text, "request_id": "daily-0001"})
+	own := s.Publish(map[string]any{"agent": "owner", "body": "The owner's own.", "request_id": "daily-0001", "edit_key": key})
+	if stranger.NameVerified || !own.NameVerified || own.ID == stranger.ID {
+		t.Errorf("the stranger wrote %+v, the owner %+v", stranger, own)
+	}
+	for _, e := range apitest.Decoded[apitest.List](t, s.Get("/api/entries?agent=owner")).Entries {
+		if e.ID == stranger.ID && e.NameVerified {
+			t.Errorf("the stranger's entry is proven: %+v", e)
+		}
+	}
+}
