@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +76,7 @@ func requestStream(t *testing.T, s *apitest.Server, path, id string, header ...s
 func openStream(t *testing.T, s *apitest.Server, path, id string, header ...string) *stream {
 	t.Helper()
 	res, cancel := requestStream(t, s, path, id, header...)
-	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
 		t.Fatalf("%s: %d %v", path, res.StatusCode, res.Header)
 	}
 	st := &stream{t: t, header: res.Header, close: cancel, lines: bufio.NewReader(res.Body)}
@@ -279,25 +281,63 @@ func TestStreamsAreBounded(t *testing.T) {
 	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 0 })
 }
 
-// TestShutdownEndsStreams at once.
-func TestShutdownEndsStreams(t *testing.T) {
-	var st *stream
-	t.Run("served", func(t *testing.T) {
-		s := start(t)
-		st = openStream(t, s, "/api/events", "")
-		st.expect("ping")
-		st.t = nil
-		done := make(chan struct{})
-		t.Cleanup(func() { <-done }) // runs after the server was stopped
-		lines := st.lines
-		go func() {
-			defer close(done)
-			for {
-				if _, err := lines.ReadString('\n'); err != nil {
-					return
-				}
+// TestStreamIsChunked checks that each piece of a stream is a chunk, so that clients which read in
+// blocks see an event at once.
+func TestStreamIsChunked(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for version, chunked := range map[string]bool{"1.0": false, "1.1": true} {
+		t.Run(version, func(t *testing.T) {
+			conn := must.Get(net.Dial("tcp", s.Addr))(t)
+			defer conn.Close()
+			must.Do(t, conn.SetDeadline(time.Now().Add(deadline)))
+			fmt.Fprintf(conn, "GET /api/events HTTP/%s\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n", version)
+			in := bufio.NewReader(conn)
+			line := func() string { return strings.TrimRight(must.Get(in.ReadString('\n'))(t), "\r\n") }
+			header := map[string]string{}
+			for at := line(); at != ""; at = line() {
+				name, value, _ := strings.Cut(at, ": ")
+				header[name] = value
 			}
-		}()
+			check.Equal(t, header["Transfer-Encoding"] == "chunked", chunked, "the stream is chunked")
+			check.Equal(t, header["Connection"], "close", "Connection")
+			if !chunked {
+				check.Equal(t, line(), "retry: 1000", "first line")
+				return
+			}
+			chunk := func() string {
+				size := must.Get(strconv.ParseInt(line(), 16, 32))(t)
+				data := make([]byte, size)
+				must.Get(io.ReadFull(in, data))(t)
+				check.Equal(t, line(), "", "the end of a chunk")
+				return string(data)
+			}
+			check.Equal(t, chunk(), "retry: 1000\n\n", "the first chunk")
+			chunk() // the position
+			publishFor(t, s, "ada")
+			if got := chunk(); !strings.HasSuffix(got, "\n\n") || !strings.Contains(got, "\nevent: entry\n") {
+				t.Errorf("a chunk is %q, want an event", got)
+			}
+		})
+	}
+}
+
+// TestShutdownEndsStreams at once, so that clients can tell it from the end of the node.
+func TestShutdownEndsStreams(t *testing.T) {
+	var conn net.Conn
+	t.Run("served", func(t *testing.T) {
+		t.Cleanup(func() { // runs after the server was stopped
+			got, err := io.ReadAll(conn)
+			if !bytes.HasSuffix(got, []byte("\r\n0\r\n\r\n")) {
+				t.Errorf("the stream ends with %q, %v", got, err)
+			}
+			_ = conn.Close()
+		})
+		s := start(t)
+		conn = must.Get(net.Dial("tcp", s.Addr))(t)
+		must.Do(t, conn.SetDeadline(time.Now().Add(deadline)))
+		fmt.Fprint(conn, "GET /api/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n")
+		await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 1 })
 	})
 }
 

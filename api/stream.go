@@ -24,6 +24,8 @@ const (
 	// sendTimeout is how long a client may take to read what is sent. A slower one is
 	// dropped, and continues from the last id that it has.
 	sendTimeout = 10 * time.Second
+	// endTimeout is sendTimeout for the end of a stream: others wait for its place.
+	endTimeout = time.Second
 	// A stream pauses between two looks for lookPause times the number of streams, at most
 	// longestPause: this bounds how often all together look. It pauses longer while its
 	// client has used up its budget. A pause below shortestPause is left out.
@@ -45,14 +47,17 @@ type stream struct {
 	ctx    context.Context // ends when others need the room, and while it runs with the server
 	cancel context.CancelFunc
 	head   []byte // of the answer
-	work   int    // steps that searches took
-	gone   <-chan struct{}
-	timer  *time.Timer // for pauses and keep-alives
+	// chunked means that each piece is a chunk of HTTP/1.1: clients that read in blocks see an
+	// event at once, and the end of the stream differs from the end of the node.
+	chunked bool
+	work    int // steps that searches took
+	gone    <-chan struct{}
+	timer   *time.Timer // for pauses and keep-alives
 }
 
 // follow begins a stream.
 func (x *exchange) follow(events op.EventSource) error {
-	x.Out.ContentType = op.ContentEvents
+	x.Out.ContentType = op.ContentEvents + "; charset=utf-8"
 	x.Out.Set(op.HeaderCacheControl, op.CachingNever)
 	x.Out.Set("X-Accel-Buffering", "no")
 	conn, guarded := guard.Of(x.rctx.Conn())
@@ -84,6 +89,10 @@ func (st *stream) takeOver(rctx *fasthttp.RequestCtx) {
 	h := &rctx.Response.Header
 	h.SetStatusCode(http.StatusOK)
 	h.SetContentLength(-2) // the answer ends with the connection
+	if st.chunked = rctx.Request.Header.IsHTTP11(); st.chunked {
+		h.SetContentLength(-1)
+		h.SetConnectionClose()
+	}
 	st.head = append(st.head, h.Header()...)
 	rctx.HijackSetNoResponse(true)
 	rctx.Hijack(func(net.Conn) { st.run() })
@@ -104,15 +113,21 @@ func (st *stream) run() {
 	defer unwatch()
 	st.gone, st.timer = gone, time.NewTimer(keepAlive)
 	defer st.timer.Stop()
-	st.head = append(st.head, "retry: "+strconv.Itoa(reconnectMillis)+"\n\n"...)
-	if st.conn.Send(st.head, sendTimeout) != nil {
+	retry := append(make([]byte, chunkRoom), "retry: "+strconv.Itoa(reconnectMillis)+"\n\n"...)
+	if st.conn.Send(append(st.head, st.frame(retry)...), sendTimeout) != nil {
 		return
 	}
 	st.head = nil
+	whole := true // all chunks are
+	defer func() {
+		if st.chunked && whole && st.ctx.Err() != nil { // ended by this side
+			_ = st.conn.Send([]byte(lastChunk), endTimeout)
+		}
+	}()
 	tell := true // where the stream begins
 	for {
 		wake := st.srv.News.Next()
-		if !st.send(tell) {
+		if whole = st.send(tell); !whole {
 			return
 		}
 		tell = false
@@ -159,11 +174,29 @@ var pieces = sync.Pool{New: func() any { return new([]byte) }}
 func (st *stream) send(tell bool) bool {
 	piece, _ := pieces.Get().(*[]byte)
 	defer pieces.Put(piece)
-	*piece = (*piece)[:0]
+	*piece = append((*piece)[:0], make([]byte, chunkRoom)...)
 	if !st.render(piece, tell) {
 		return false
 	}
-	return len(*piece) == 0 || st.conn.Send(*piece, sendTimeout) == nil
+	return len(*piece) == chunkRoom || st.conn.Send(st.frame(*piece), sendTimeout) == nil
+}
+
+// The frame of a chunk: its size before it, and an end of line behind it.
+const (
+	chunkRoom = len("7fffffff\r\n")
+	chunkEnd  = "\r\n"
+	lastChunk = "0\r\n\r\n"
+)
+
+// frame returns a piece as it is sent. The piece begins with chunkRoom free bytes.
+func (st *stream) frame(piece []byte) []byte {
+	if !st.chunked {
+		return piece[chunkRoom:]
+	}
+	size := strconv.FormatInt(int64(len(piece)-chunkRoom), 16) + chunkEnd
+	start := chunkRoom - len(size)
+	copy(piece[start:], size)
+	return append(piece[start:], chunkEnd...)
 }
 
 // render appends the data to send.
@@ -174,7 +207,7 @@ func (st *stream) render(piece *[]byte, tell bool) bool {
 	defer st.srv.gate.leave()
 	view := st.srv.Backend.View()
 	defer view.Release()
-	dst, err := st.events.AppendEvents((*piece)[:0], view, tell)
+	dst, err := st.events.AppendEvents(*piece, view, tell)
 	*piece = dst
 	st.srv.Guard.Reads.Use(st.client, st.work)
 	st.work = 0
