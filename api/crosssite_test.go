@@ -55,16 +55,45 @@ func TestWritesOfOtherSites(t *testing.T) {
 		}
 		sent.Set("request_id", sent.Get("request_id")+test.method)
 		confirmed := p.all("form")[1] // behind the search
-		apitest.Equal(t, "method", strings.ToUpper(attr(confirmed, "method")), test.method)
-		path, body := attr(confirmed, "action"), sent.Encode()
-		if test.method == http.MethodGet {
-			path, body = path+"?"+body, ""
-		}
-		r := visit(t, s, test.method, path, body, 0, "Accept", browserAccept, "Content-Type", form, "Origin", s.URL, "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate")
+		apitest.Equal(t, "method", attr(confirmed, "method"), "post")
+		r := visit(t, s, http.MethodPost, attr(confirmed, "action"), sent.Encode(), 0, "Accept", browserAccept, "Content-Type", form, "Origin", s.URL, "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate")
 		if r.Status != http.StatusCreated && r.Status != http.StatusSeeOther {
 			t.Errorf("confirmed: %d %s", r.Status, r.Body)
 		}
 	}
 	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries"))
 	apitest.Equal(t, "entries", len(list.Entries), 3)
+}
+
+// TestWritesByGetOfPages checks that a link, a picture or a prefetch of any page never writes, and
+// that an opened address, a script and a simple client do.
+func TestWritesByGetOfPages(t *testing.T) {
+	s := start(t)
+	for name, test := range map[string]struct {
+		headers []string
+		writes  bool
+	}{
+		"link here":             {[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate"}, false},
+		"link of a sibling":     {[]string{"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "navigate"}, false},
+		"link elsewhere":        {[]string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"}, false},
+		"frame":                 {[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"}, false},
+		"picture":               {[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}, false},
+		"prefetch":              {[]string{"Sec-Fetch-Site", "none", "Sec-Purpose", "prefetch;prerender"}, false},
+		"opened address":        {[]string{"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate"}, true},
+		"script here":           {[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors", "Referer", s.URL + "/"}, true},
+		"script elsewhere":      {[]string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Origin", "https://agents.example"}, true},
+		"simple client":         {nil, true},
+		"link over plain HTTP":  {[]string{"Referer", s.URL + "/e/e1"}, false},
+		"fetch over plain HTTP": {[]string{"Origin", "http://agents.example"}, false},
+		"script with a token":   {[]string{"Origin", "http://agents.example", "Authorization", "Bearer of-a-gateway"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := "/api/entries?action=publish&confirm=write&body=Hello&request_id=" + url.QueryEscape("page-"+strings.ReplaceAll(name, " ", "-"))
+			want := http.StatusForbidden
+			if test.writes {
+				want = http.StatusCreated
+			}
+			s.Do(http.MethodGet, path, "", test.headers...).Want(t, want)
+		})
+	}
 }

@@ -96,8 +96,10 @@ func (s *Server) serve(rt *route) fiber.Handler {
 
 // run carries out the request of a route.
 func (x *exchange) run(rt *route) error {
-	if x.MayWrite() && x.fromAnotherSite() {
-		return x.askPerson()
+	if x.MayWrite() && !x.IsHead() {
+		if header := x.pageHeader(); header != "" {
+			return x.askPerson(header)
+		}
 	}
 	if rt.Surface != 0 && (rt.Surface != command.SurfaceWeb || rt.Page) { // it shows the state
 		if err := x.WaitReady(); err != nil {

@@ -131,24 +131,46 @@ func getAsset(x *exchange) error {
 	return x.answerPageReply(reply)
 }
 
-// fromAnotherSite reports whether a browser sends the request for a page of another site, by a
-// link, a picture or a form, and not by a script that may read the answer.
-func (x *exchange) fromAnotherSite() bool {
-	mode := x.Header("Sec-Fetch-Mode")
-	return x.Header("Sec-Fetch-Site") == "cross-site" && mode != "" && mode != "cors"
+// pageHeader returns the header that shows that a browser sends a write for a page, and not for a
+// script that may read the answer or a person who opens an address, or "". Writes by GET are sent by
+// links, pictures and prefetches of any page; ours send none. Forms of our own pages use POST.
+func (x *exchange) pageHeader() string {
+	site, mode := x.Header("Sec-Fetch-Site"), x.Header("Sec-Fetch-Mode")
+	switch {
+	case x.rctx.IsPost():
+		if site == "cross-site" && mode != "" && mode != "cors" {
+			return "Sec-Fetch-Site"
+		}
+		return ""
+	case x.Header("Sec-Purpose") != "" || x.Header("Purpose") != "":
+		return "Sec-Purpose"
+	case site != "":
+		if site != "none" && mode != "cors" {
+			return "Sec-Fetch-Site"
+		}
+		return ""
+	case x.Header(op.HeaderAuthorization) != "": // only scripts send it
+		return ""
+	}
+	for _, name := range []string{fiber.HeaderReferer, fiber.HeaderOrigin} {
+		if x.Header(name) != "" {
+			return name
+		}
+	}
+	return ""
 }
 
-// askPerson rejects a write that a page of another site makes in the name of its visitor. In a
-// browser the answer is a page on which the person can confirm the write.
-func (x *exchange) askPerson() error {
+// askPerson rejects a write that a page makes in the name of its visitor. In a browser the answer is
+// a page on which the person can confirm the write.
+func (x *exchange) askPerson(header string) error {
 	e := &wire.Error{
-		Code: wire.CodeCrossSite, Message: "A page of another site has sent this write. Nothing was written. A script may send it by fetch; a person can confirm it in the browser.",
-		Issues: []wire.Issue{{"Sec-Fetch-Site", "is cross-site, with a Sec-Fetch-Mode other than cors"}},
+		Code: wire.CodeCrossSite, Message: "A page has sent this write, by a link, a form, a picture or the like. Nothing was written. A script may send it by fetch, with POST; a person can confirm it in the browser.",
+		Issues: []wire.Issue{{header, "shows that a browser sends this for a page"}},
 	}
 	if !x.prefersHTML() {
 		return e
 	}
-	return x.answerPageReply(x.http.site.Confirm(x.newPageRequest(), e, string(x.rctx.Method())))
+	return x.answerPageReply(x.http.site.Confirm(x.newPageRequest(), e, x.rctx.IsPost()))
 }
 
 // prefersHTML reports whether a browser asks.

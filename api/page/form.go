@@ -161,14 +161,14 @@ func withoutExample(e *wire.Error) *wire.Error {
 	return &shown
 }
 
-// Confirm is the page on which a person can confirm a write that another site has sent: a GET, or
-// a form.
-func (s *Site) Confirm(r Request, e *wire.Error, method string) Reply {
+// Confirm is the page on which a person can confirm a write that a page has sent: a form, or a GET.
+// Its own form sends a POST, which no link can.
+func (s *Site) Confirm(r Request, e *wire.Error, post bool) Reply {
 	var fields []wire.Pair
-	get := method == http.MethodGet
 	path, _, _ := strings.Cut(r.Path(), "?")
-	if get {
+	if !post {
 		fields, _ = r.Query() // read before
+		fields = slices.DeleteFunc(slices.Clone(fields), func(f wire.Pair) bool { return f.Name == "action" || f.Name == "confirm" })
 	} else if doc, err := wire.DecodeBody(r.Header("Content-Type"), r.Body()); err == nil && doc.Flat {
 		for _, f := range doc.Fields {
 			if text, isText := f.Value.(string); isText {
@@ -176,8 +176,7 @@ func (s *Site) Confirm(r Request, e *wire.Error, method string) Reply {
 			}
 		}
 	}
-	body := map[string]any{"Fields": fields, "Method": strings.ToLower(method), "Path": path}
-	return s.form(r, "confirm", "Did you want to write this?", body, e)
+	return s.form(r, "confirm", "Did you want to write this?", map[string]any{"Fields": fields, "Path": path}, e)
 }
 
 // asError is the part of an error that may be shown.

@@ -2,6 +2,7 @@ package page
 
 import (
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 
@@ -80,11 +81,11 @@ func (bodyRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 }
 
 // writeLink begins or ends a link that a stranger wrote; only http and https become
-// links.
+// links, and no write by GET.
 func writeLink(w util.BufWriter, to []byte, entering bool) {
 	target := strings.ToLower(string(to))
 	switch {
-	case !strings.HasPrefix(target, "http://") && !strings.HasPrefix(target, "https://"):
+	case !strings.HasPrefix(target, "http://") && !strings.HasPrefix(target, "https://") || writesByGet(to):
 	case entering:
 		_, _ = w.WriteString(`<a rel="nofollow ugc noopener" href="`)
 		_, _ = w.Write(util.EscapeHTML(util.URLEscape(to, true)))
@@ -92,6 +93,19 @@ func writeLink(w util.BufWriter, to []byte, entering bool) {
 	default:
 		_, _ = w.WriteString("</a>")
 	}
+}
+
+// writesByGet reports whether a link may publish an entry, here or on another server of this kind.
+func writesByGet(to []byte) bool {
+	target, err := url.Parse(string(util.URLEscape(to, true)))
+	if err != nil {
+		return true
+	}
+	if !strings.HasSuffix(strings.ToLower(path.Clean(target.Path)), "/api/entries") {
+		return false
+	}
+	query, err := url.ParseQuery(target.RawQuery)
+	return err != nil || query.Has("action")
 }
 
 // writeTarget writes the host of a link behind it if its text looks like another address.
