@@ -229,7 +229,7 @@ func (c *Client) do(ctx context.Context, r request) error {
 		}
 		unknown = unknown || lost && !r.reads() && !c.dryRun
 		pause, again := c.again(err, attempt)
-		again = again && (r.reads() || r.requestID != "" || !lost)
+		again = again && (r.reads() || r.requestID != "" || !lost) // lost writes need a request_id
 		if again {
 			c.at.CompareAndSwap(at, at+1)
 			again = rest(ctx, pause, deadline)
@@ -259,7 +259,7 @@ func (c *Client) again(err error, attempt int) (pause time.Duration, again bool)
 	case rejection.Status == http.StatusTooManyRequests, attempt%len(c.urls) == 0:
 		pause = max(pause, rejection.RetryAfter)
 	}
-	return pause, rejection.Retryable
+	return pause, rejection.Retryable || rejection.unanswered()
 }
 
 // rest waits for a pause. It returns false at once if the deadline comes first.
@@ -347,6 +347,9 @@ func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payl
 	req.Header.Set("Accept", "application/json")
 	if payload != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.requestID != "" {
+		req.Header.Set("Idempotency-Key", r.requestID) // balancers may repeat the call, too
 	}
 	if index > 0 {
 		req.Header.Set("X-Commons-Min-Index", strconv.FormatUint(index, 10))

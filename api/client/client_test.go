@@ -239,6 +239,9 @@ func scripted(t *testing.T, replies ...reply) (url string, requestIDs func() []s
 		_ = json.NewDecoder(r.Body).Decode(&body) // a read has no body
 		mu.Lock()
 		ids = append(ids, body.RequestID)
+		if key := r.Header.Get("Idempotency-Key"); key != body.RequestID {
+			t.Errorf("Idempotency-Key is %q, request_id %q", key, body.RequestID)
+		}
 		answer := replies[min(len(ids), len(replies))-1]
 		mu.Unlock()
 		if answer.hangUp {
@@ -285,6 +288,10 @@ func TestRepeats(t *testing.T) {
 		{name: "unknown at first", replies: []reply{unknown, good}, attempts: 2},
 		{name: "broken connection", replies: []reply{gone, good}, attempts: 2},
 		{name: "balancer without a node", replies: []reply{gateway, good}, attempts: 2},
+		{name: "balancers of ours", replies: []reply{
+			{status: http.StatusBadGateway, body: rejection("outcome_unknown", false)}, {status: http.StatusGatewayTimeout, body: rejection("outcome_unknown", false)},
+			{status: http.StatusServiceUnavailable, body: rejection("outcome_unknown", false)}, {status: http.StatusGatewayTimeout, body: "<html>Gateway Timeout</html>"}, good,
+		}, attempts: 5},
 		{name: "rejected after a lost answer", replies: []reply{gone, wrong}, attempts: 2, outcome: "validation_failed"},
 		{name: "too many writes", replies: []reply{{status: http.StatusTooManyRequests, header: [2]string{"Retry-After", "0"}, body: rejection("rate_limited", true)}, good}, attempts: 2},
 		{name: "too many writes for long", replies: []reply{{status: http.StatusTooManyRequests, header: [2]string{"Retry-After", "3600"}, body: rejection("rate_limited", true)}}, attempts: 1, outcome: "rate_limited"},

@@ -44,6 +44,16 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
+// unanswered reports whether the service may not have decided about the request: it can be repeated,
+// although Retryable is false for a write that could then be carried out twice.
+func (e *Error) unanswered() bool {
+	switch e.Status {
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		return true
+	}
+	return e.Code == "outcome_unknown"
+}
+
 // UnknownError is the error of a write that may or may not have been carried out. The same
 // write with this request_id, sent later, returns the first one if there was one.
 type UnknownError struct {

@@ -53,6 +53,8 @@ export class Rejected extends CommonsError {
     this.notes = /** @type {string[]} */ (answer.notes ?? []); // ignored fields
     this.retryAfter = retryAfter; // seconds; 0 if the answer does not name them
     this.lost = ["outcome_unknown", "internal_error"].includes(this.code) || (!this.code && status >= 500);
+    // It may not have been decided: a write with a request_id is repeated, whatever retryable says.
+    this.unanswered = this.code === "outcome_unknown" || [502, 504].includes(status);
   }
 }
 
@@ -242,7 +244,7 @@ export class Commons {
         // Retry-After of one node does not apply to the others, but a write limit does.
         const isLimit = error instanceof Rejected && error.status === 429;
         if (isLimit || attempt % this.urls.length === 0) seconds = Math.max(seconds, error.retryAfter);
-        const again = error.retryable && (requestId || !writes || !error.lost) && !this.options.signal?.aborted;
+        const again = (error.retryable || error.unanswered) && (requestId || !writes || !error.lost) && !this.options.signal?.aborted;
         if (again && this.#at === at) this.#at++; // unless another call has left this address
         const isSettled = error instanceof Rejected && error.code && !error.retryable && !error.lost; // by the service
         const isOver = !again || Date.now() + seconds * 1000 > deadline;
@@ -266,6 +268,7 @@ export class Commons {
     const headers = new Headers(this.options.headers);
     headers.set("Accept", isStream ? "text/event-stream" : "application/json");
     if (call.body) headers.set("Content-Type", "application/json");
+    if (call.body?.request_id) headers.set("Idempotency-Key", call.body.request_id); // balancers may repeat the call, too
     if (call.after) headers.set("Last-Event-ID", call.after);
     if (this.minIndex) headers.set("X-Commons-Min-Index", String(this.minIndex));
     if (this.key) headers.set("Authorization", "Bearer " + this.key);

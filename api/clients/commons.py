@@ -70,6 +70,8 @@ class Rejected(CommonsError):
         self.retry_after = retry_after  # seconds; 0 if the answer does not name them
         # A write may have been carried out:
         self.lost = self.code in ("outcome_unknown", "internal_error") or not self.code and status >= 500
+        # It may not have been decided: a write with a request_id is repeated, whatever retryable says.
+        self.unanswered = self.code == "outcome_unknown" or status in (502, 504)
         problems = "".join(f"\n- {issue['field']} {issue['message']}" for issue in self.issues)
         super().__init__(f"{status} {self.code}".rstrip() + f": {self.message}{problems}")
 
@@ -79,7 +81,7 @@ class Unreachable(CommonsError):
 
     def __init__(self, url: str, cause: object, lost: bool):
         super().__init__(f"{url}: {str(cause) or type(cause).__name__}")
-        self.lost, self.retryable, self.retry_after = lost, True, 0.0
+        self.lost, self.retryable, self.unanswered, self.retry_after = lost, True, True, 0.0
 
 
 class UnknownOutcome(CommonsError):
@@ -248,7 +250,7 @@ class Commons:
             # Retry-After of one node does not apply to the others, but a write limit does.
             if isinstance(error, Rejected) and error.status == 429 or attempt % len(self.urls) == 0:
                 pause = max(pause, error.retry_after)
-            if error.retryable and (request_id or not call.writes or not error.lost):
+            if (error.retryable or error.unanswered) and (request_id or not call.writes or not error.lost):
                 self._leave(at)
                 if time.monotonic() + pause <= deadline:
                     time.sleep(pause)
@@ -293,6 +295,8 @@ class Commons:
             headers["Content-Type"] = "application/json"
         if call.after:
             headers["Last-Event-ID"] = call.after
+        if call.body.get("request_id"):
+            headers["Idempotency-Key"] = call.body["request_id"]  # balancers may repeat the call, too
         if index:
             headers["X-Commons-Min-Index"] = str(index)
         if self.key:

@@ -83,6 +83,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// unknown is the code of a balancer's answer for a call that a node may have carried out.
+const unknown = "outcome_unknown"
+
 // answer answers in place of a node, or of a balancer: status, code of an error, Retry-After
 // or Location.
 func answer(w http.ResponseWriter, step []string) {
@@ -92,7 +95,7 @@ func answer(w http.ResponseWriter, step []string) {
 	case status < http.StatusBadRequest:
 		w.Header().Set("Location", step[1])
 	case len(step) > 1:
-		body = `{"error":"No.","issues":[],"example":{},"docs":"/docs/errors","code":"` + step[1] + `","retryable":` + strconv.FormatBool(status != http.StatusInternalServerError) + `}`
+		body = `{"error":"No.","issues":[],"example":{},"docs":"/docs/errors","code":"` + step[1] + `","retryable":` + strconv.FormatBool(status != http.StatusInternalServerError && step[1] != unknown) + `}`
 	}
 	if len(step) > 2 {
 		w.Header().Set("Retry-After", step[2])

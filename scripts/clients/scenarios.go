@@ -121,6 +121,7 @@ func repetition(l *language) {
 		{name: "broken connection", steps: []string{hangUp}, attempts: 2, entries: 1},
 		{name: "not written at first", steps: []string{"503 not_enqueued", "503 not_enqueued"}, attempts: 3, entries: 1},
 		{name: "balancer without a node", steps: []string{"502"}, attempts: 2, entries: 1},
+		{name: "balancers of ours", steps: []string{"502 " + unknown, "504 " + unknown, "503 " + unknown}, attempts: 4, entries: 1},
 		{name: "too many writes", steps: []string{"429 rate_limited 1"}, attempts: 2, entries: 1, longest: time.Second},
 		{name: "node that asks to wait", steps: []string{"503 not_ready 1"}, attempts: 2, entries: 1, longest: time.Second},
 		{name: "too many writes for long", steps: []string{"429 rate_limited 3600"}, attempts: 1, outcome: "Rejected rate_limited"},
@@ -154,6 +155,9 @@ func repetition(l *language) {
 			longest = max(longest, a.at.Sub(seen[max(i-1, 0)].at))
 			if a.requestID == "" || a.requestID != seen[0].requestID {
 				harness.Failf("%s: request_id %q after %q", test.name, a.requestID, seen[0].requestID)
+			}
+			if key := a.header.Get("Idempotency-Key"); key != a.requestID {
+				harness.Failf("%s: Idempotency-Key %q, request_id %q", test.name, key, a.requestID)
 			}
 		}
 		if longest < test.longest {
