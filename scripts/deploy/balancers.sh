@@ -151,25 +151,30 @@ waits_last() { # <port of a balancer>
   (($(grep --count '^event: ping' "$work/stream") == 2)) || fail "a stream by port $1: $(cat "$work/stream")"
 }
 
-# while_one_hangs stops a node without notice. Another node must answer every GET, and
-# GETs that write must not have written twice when the node continues.
+# while_one_hangs stops a node without notice. Another node must answer every GET, and, behind
+# HAProxy, every POST with an Idempotency-Key. No call must have written twice when the node
+# continues.
 while_one_hangs() { # <port of a balancer>
-  local i pids=() hung="${nodes[0]}"
+  local i pids=() hung="${nodes[0]}" posts=0
+  if (($1 == haproxy || $1 == haproxy_tls)); then posts=6; fi
   kill -STOP "$hung"
   for i in {1..6}; do
     ask "$1" --fail --output /dev/null "/api/entries?action=publish&confirm=write&channel=port-$1&request_id=request-$1-$i&body=write-$i" &
     pids+=($!)
     ask "$1" --fail --output /dev/null "/api/entries?limit=1" &
     pids+=($!)
+    ((i <= posts)) || continue
+    ask "$1" --fail --output /dev/null --header "Idempotency-Key: post-$1-$i" --json "{\"channel\":\"port-$1\",\"body\":\"write-post-$i\"}" /api/entries &
+    pids+=($!)
   done
-  for i in "${pids[@]}"; do wait "$i" || fail "a GET by port $1 failed while a node hung"; done
+  for i in "${pids[@]}"; do wait "$i" || fail "a call by port $1 failed while a node hung"; done
   kill -CONT "$hung"
   until_works curl --fail --silent "http://127.0.0.1:$base/readyz"
   until_works ask "$1" --fail /readyz
   local written
-  written="$(ask "$1" --fail "/api/entries?consistency=strong&channel=port-$1" | grep --only-matching '"body":"write-[0-9]*"' | sort)" ||
+  written="$(ask "$1" --fail "/api/entries?consistency=strong&channel=port-$1" | grep --only-matching '"body":"write-[-a-z0-9]*"' | sort)" ||
     fail "nothing was written by port $1"
-  [ "$written" = "$(printf '"body":"write-%d"\n' {1..6})" ] || fail "not everything was written once by port $1: $written"
+  [ "$written" = "$( (printf '"body":"write-%d"\n' {1..6}; ((posts == 0)) || printf '"body":"write-post-%d"\n' {1..6}) | sort)" ] || fail "not everything was written once by port $1: $written"
 }
 
 # reads_go_on stops two of the three nodes. The third is not ready without a leader, and
@@ -205,4 +210,4 @@ reads_go_on "$haproxy" "$haproxy_tls" "$caddy" # nginx does not ask whether node
   fail "HAProxy does not lead to TLS"
 [[ "$(curl --fail --silent "http://127.0.0.1:$measurements/metrics")" == *'haproxy_server_http_responses_total{proxy="ready"'* ]] ||
   fail "HAProxy does not measure itself"
-echo "balancers: measurements stay inside, and no GET fails while a node hangs"
+echo "balancers: measurements stay inside, and no GET and no keyed POST behind HAProxy fails while a node hangs"
