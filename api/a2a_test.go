@@ -375,7 +375,7 @@ func TestA2AErrors(t *testing.T) {
 		{call("SubscribeToTask", `{"id":"t1"}`), "UNSUPPORTED_OPERATION", -32004, nil},
 		{call("CreateTaskPushNotificationConfig", `{}`), "PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, nil},
 		{call("SendMessage", `{"message":{"messageId":"a","role":"user","parts":`+ok+`},"configuration":{"taskPushNotificationConfig":{"url":"https://a.example"}}}`), "PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, nil},
-		{call("GetExtendedAgentCard", `{}`), "EXTENDED_AGENT_CARD_NOT_CONFIGURED", -32007, nil},
+		{call("GetExtendedAgentCard", `{}`), "UNSUPPORTED_OPERATION", -32004, nil},
 		{say("SendMessage", "a", `[{"raw":"aGVsbG8="}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
 		{say("SendMessage", "a", `[{"url":"https://a.example/x.png"}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
 		{say("SendMessage", "a", `[{"kind":"file","file":{"uri":"https://a.example/x.png"}}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
@@ -478,7 +478,7 @@ func TestA2AOverHTTP(t *testing.T) {
 		{http.MethodGet, "/a2a/v1/tasks/t1/pushNotificationConfigs", "", 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED", nil},
 		{http.MethodPost, "/a2a/v1/tasks/t1/pushNotificationConfigs", "{}", 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED", nil},
 		{http.MethodDelete, "/a2a/v1/tasks/t1/pushNotificationConfigs/c", "", 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED", nil},
-		{http.MethodGet, "/a2a/v1/extendedAgentCard", "", 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", nil},
+		{http.MethodGet, "/a2a/v1/extendedAgentCard", "", 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION", nil},
 		{http.MethodGet, "/a2a/v1/card", "", 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", nil},
 	} {
 		for _, path := range []string{test.path, strings.Replace(test.path, "/v1", "", 1)} {

@@ -45,9 +45,7 @@ const (
 //   - DM-SERIAL-003: no answer holds a timestamp of the protocol.
 //   - VER-CLIENT, JSONRPC-SVC-002 and HTTP_JSON-SVC-002 bind clients.
 //
-// One departs: an extended card is rejected with ExtendedAgentCardNotConfigured, also
-// where the kit's text (not its test) wants UnsupportedOperation for it (CORE-CAP-003).
-// And where A2A-Version is empty the method's name decides, as VER-SERVER-003 requires for a
+// One departs: where A2A-Version is empty the method's name decides, as VER-SERVER-003 requires for a
 // client of 0.3, and as a careless one of 1.0 needs.
 var tckCalls = []tckCall{
 	{"CORE-SEND-001 HTTP_JSON-URL-001", "SendMessage", tckHello, "POST", "/a2a/v1/message:send", nil, 0, 0, "", `"parts":[`},
@@ -72,7 +70,7 @@ var tckCalls = []tckCall{
 	{"CORE-CAP-002", "SendStreamingMessage", tckHello, "POST", "/a2a/v1/message:stream", nil, -32004, 400, "UNSUPPORTED_OPERATION", ""},
 	{"CORE-CAP-002", "SubscribeToTask", tckTask, "POST", tckTaskAt + ":subscribe", nil, -32004, 400, "UNSUPPORTED_OPERATION", ""},
 	{"CORE-CAP-002", "SubscribeToTask", tckTask, "GET", tckTaskAt + ":subscribe", nil, -32004, 400, "UNSUPPORTED_OPERATION", ""},
-	{"CORE-CAP-003 CARD-EXT-002", "GetExtendedAgentCard", "{}", "GET", "/a2a/v1/extendedAgentCard", nil, -32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", ""},
+	{"CORE-CAP-003 CARD-EXT-002", "GetExtendedAgentCard", "{}", "GET", "/a2a/v1/extendedAgentCard", nil, -32004, 400, "UNSUPPORTED_OPERATION", ""},
 	{"VER-SERVER-001 VER-CLIENT-002", "SendMessage", tckHello, "POST", "/a2a/v1/message:send", []string{"A2A-Version", "1.0.7"}, 0, 0, "", ""},
 	{"VER-SERVER-002", "SendMessage", tckHello, "POST", "/a2a/v1/message:send", []string{"A2A-Version", "99.0"}, -32009, 400, "VERSION_NOT_SUPPORTED", ""},
 	{"VER-SERVER-003", "message/send", strings.Replace(tckHello, "ROLE_USER", "user", 1), "", "", []string{"A2A-Version", ""}, 0, 0, "", `"kind":"message"`},

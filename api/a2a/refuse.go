@@ -27,14 +27,20 @@ var refusals = []struct {
 		kindNoPush, noPush,
 	},
 	{
-		"GetExtendedAgentCard agent/getAuthenticatedExtendedCard extendedAgentCard card",
-		kindNoExtendedCard, "There is no extended card: the card at /.well-known/agent-card.json is complete.",
+		"GetExtendedAgentCard extendedAgentCard",
+		kindUnsupported, noExtendedCard,
+	},
+	{
+		"agent/getAuthenticatedExtendedCard card", // of version 0.3
+		kindNoExtendedCard, noExtendedCard,
 	},
 	{"ListTasks tasks/list tasks", kindUnsupported, "There are no tasks to list: every message is answered at once, by a message."},
 	{"GetTask CancelTask tasks/*", kindNoTask, noTask},
 }
 
 const (
+	noExtendedCard = "There is no extended card: the card at /.well-known/agent-card.json is complete."
+
 	noPush = "There are no push notifications for tasks. A profile's notify_url at POST /api/agents takes replies and mentions."
 	noTask = "There is no such task: every message is answered at once, by a message."
 )
