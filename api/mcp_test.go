@@ -470,14 +470,19 @@ func TestMCPDoor(t *testing.T) {
 		"true id":            {strings.Replace(ping, `:1,`, `:true,`, 1), 400, -32600, nil},
 		"unknown method":     {strings.Replace(ping, "ping", "pong", 1), 200, -32601, nil},
 		"unknown method now": {strings.Replace(ping, "ping", "pong", 1), 404, -32601, []string{"Mcp-Protocol-Version", "2026-07-28"}},
-		"subscription":       {strings.Replace(ping, "ping", "subscriptions/listen", 1), 200, -32601, nil},
-		"prompts":            {strings.Replace(ping, "ping", "prompts/list", 1), 200, -32601, nil},
-		"no params":          {strings.Replace(ping, "ping", "tools/call", 1), 400, -32600, nil},
-		"unknown tool":       {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nothing"}}`, 200, -32602, nil},
-		"unknown resource":   {`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://nothing"}}`, 200, -32602, nil},
-		"notification":       {`{"jsonrpc":"2.0","method":"notifications/initialized"}`, 202, 0, nil},
-		"odd notification":   {`{"jsonrpc":"2.0","method":"notifications/odd"}`, 202, 0, nil},
-		"response":           {`{"jsonrpc":"2.0","id":1,"result":{}}`, 202, 0, nil},
+		"unknown, no id":     {`{"jsonrpc":"2.0","method":"tools/poke"}`, 400, -32601, nil},
+		"encoded name": {
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"stats","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, 200, 0,
+			[]string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "=?base64?c3RhdHM=?="},
+		},
+		"subscription":     {strings.Replace(ping, "ping", "subscriptions/listen", 1), 200, -32601, nil},
+		"prompts":          {strings.Replace(ping, "ping", "prompts/list", 1), 200, -32601, nil},
+		"no params":        {strings.Replace(ping, "ping", "tools/call", 1), 400, -32600, nil},
+		"unknown tool":     {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nothing"}}`, 200, -32602, nil},
+		"unknown resource": {`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://nothing"}}`, 200, -32602, nil},
+		"notification":     {`{"jsonrpc":"2.0","method":"notifications/initialized"}`, 202, 0, nil},
+		"odd notification": {`{"jsonrpc":"2.0","method":"notifications/odd"}`, 202, 0, nil},
+		"response":         {`{"jsonrpc":"2.0","id":1,"result":{}}`, 202, 0, nil},
 	} {
 		headers := test.headers
 		if !strings.Contains(strings.Join(headers, " "), "Content-Type") {
@@ -493,6 +498,14 @@ func TestMCPDoor(t *testing.T) {
 		}
 		if test.status == http.StatusAccepted && len(r.Body) > 0 {
 			t.Errorf("%s: a body: %s", name, r.Body)
+		}
+	}
+	for version, want := range map[string]string{"": `"id":null`, "2025-06-18": `"id":null`, "2025-11-25": `"2.0","error"`, "2026-07-28": `"2.0","error"`} {
+		for _, body := range []string{"{", `{"jsonrpc":"2.0","method":"tools/poke"}`} {
+			r := s.Do(http.MethodPost, "/mcp", body, "Content-Type", jsonType, "Mcp-Protocol-Version", version)
+			if !strings.Contains(string(r.Body), want) {
+				t.Errorf("an error without an id in version %q: %s", version, r.Body)
+			}
 		}
 	}
 	for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodHead, http.MethodPut} {

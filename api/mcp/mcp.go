@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed" // the guide
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"iter"
@@ -78,6 +79,7 @@ var methods = map[string]bool{
 // The headers of the protocol.
 const (
 	headerPrefix  = "Mcp-"
+	headerName    = "Mcp-Name"
 	HeaderVersion = "Mcp-Protocol-Version"
 )
 
@@ -86,6 +88,9 @@ const serverTitle = "Commons"
 
 // versions are the versions of the protocol, the newest first.
 var versions = sdk.SupportedProtocolVersions()
+
+// optionalID is the first version in which errors without a known id leave it out.
+const optionalID = "2025-11-25"
 
 // statusVersion is the first version in which the error of an unknown method has
 // a status of its own.
@@ -256,48 +261,71 @@ func (s *Server) Post(r Request) wire.Reply {
 	}
 	body := wire.TrimBOM(r.Body())
 	fields, err := wire.ReadObject(body)
+	to := sender{version: r.Header(HeaderVersion)}
 	switch {
 	case errors.Is(err, wire.ErrNotObject):
-		return reject(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "The body must be one JSON-RPC message; batches are not accepted.")
+		return to.reject(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "The body must be one JSON-RPC message; batches are not accepted.")
 	case err != nil:
-		return reject(http.StatusBadRequest, nil, jsonrpc.CodeParseError, "The body cannot be read as JSON: "+err.Error()+".")
+		return to.reject(http.StatusBadRequest, jsonrpc.CodeParseError, "The body cannot be read as JSON: "+err.Error()+".")
 	}
 	doc := wire.Document{Fields: fields}
-	id, method, version := doc.Get("id"), doc.Get("method"), r.Header(HeaderVersion)
+	id, method := doc.Get("id"), doc.Get("method")
+	if id != nil && !validID(id) {
+		return to.reject(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "id must be a text or a whole number.")
+	}
+	to.id = id
 	name, isText := method.(string)
 	switch {
-	case id != nil && !validID(id):
-		return reject(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "id must be a text or a whole number.")
 	case doc.Get("jsonrpc") != "2.0":
-		return reject(http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, `jsonrpc must be "2.0".`)
+		return to.reject(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, `jsonrpc must be "2.0".`)
 	case method == nil && (doc.Has("result") || doc.Has("error")), id == nil && strings.HasPrefix(name, "notifications/"):
 		return wire.Reply{Status: http.StatusAccepted} // a notification or a response
 	case !isText || name == "":
-		return reject(http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "method must be the name of a method, such as tools/call.")
-	case version != "" && !slices.Contains(versions, version):
-		return rejectVersion(id, version)
+		return to.reject(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "method must be the name of a method, such as tools/call.")
+	case to.version != "" && !slices.Contains(versions, to.version):
+		return to.rejectVersion()
 	case !methods[name]:
 		status := http.StatusOK
-		if version >= statusVersion {
+		switch {
+		case to.version >= statusVersion:
 			status = http.StatusNotFound
+		case id == nil:
+			status = http.StatusBadRequest
 		}
-		return reject(status, id, jsonrpc.CodeMethodNotFound, "There is no method "+wire.Shown(name, wire.MaxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
+		return to.reject(status, jsonrpc.CodeMethodNotFound, "There is no method "+wire.Shown(name, wire.MaxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
 	case id == nil:
-		return reject(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "id is required: a text or a whole number.")
+		return to.reject(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "id is required: a text or a whole number.")
 	}
-	return s.exchange(r, id, body)
+	return s.exchange(r, to, body)
+}
+
+// sender is the sender of a message: its version of the protocol, empty if unknown, and the id of
+// the message, nil if unknown.
+type sender struct {
+	version string
+	id      any
+}
+
+// respond answers with an error of JSON-RPC.
+func (to sender) respond(status int, e wire.Object) wire.Reply {
+	body := wire.Object{{"jsonrpc", "2.0"}}
+	if to.id != nil || to.version < optionalID {
+		body = body.With("id", to.id)
+	}
+	return reply(status, body.With("error", e))
+}
+
+func (to sender) reject(status int, code int64, message string) wire.Reply {
+	return to.respond(status, wire.Object{{"code", code}, {"message", message}})
 }
 
 // rejectVersion answers a request of an unknown version, so that a client that knows an
 // older one continues with that.
-func rejectVersion(id any, asked string) wire.Reply {
-	asked = wire.Shorten(asked, wire.MaxMethodShown)
-	return reply(http.StatusBadRequest, wire.Object{
-		{"jsonrpc", "2.0"}, {"id", id}, {"error", wire.Object{
-			{"code", sdk.CodeUnsupportedProtocolVersion},
-			{"message", HeaderVersion + " must be one of " + strings.Join(versions, ", ") + ", or be left out."},
-			{"data", sdk.UnsupportedProtocolVersionData{Supported: versions, Requested: asked}},
-		}},
+func (to sender) rejectVersion() wire.Reply {
+	return to.respond(http.StatusBadRequest, wire.Object{
+		{"code", sdk.CodeUnsupportedProtocolVersion},
+		{"message", HeaderVersion + " must be one of " + strings.Join(versions, ", ") + ", or be left out."},
+		{"data", sdk.UnsupportedProtocolVersionData{Supported: versions, Requested: wire.Shorten(to.version, wire.MaxMethodShown)}},
 	})
 }
 
@@ -318,7 +346,7 @@ func validID(id any) bool {
 }
 
 // exchange passes a message to the protocol's library, and returns its response.
-func (s *Server) exchange(r Request, id any, body []byte) wire.Reply {
+func (s *Server) exchange(r Request, to sender, body []byte) wire.Reply {
 	x := &exchange{Request: r, srv: s}
 	// The request is not cancelled: long calls end by limits of their own.
 	ctx := context.WithValue(context.Background(), exchangeKey{}, x)
@@ -327,6 +355,9 @@ func (s *Server) exchange(r Request, id any, body []byte) wire.Reply {
 		return wire.Reply{Rejection: wire.Internal(), Cause: err}
 	}
 	for name, value := range r.HeadersWith(headerPrefix) {
+		if strings.EqualFold(name, headerName) { // the library compares it as it is
+			value = decoded(value)
+		}
 		req.Header.Set(name, value)
 	}
 	// Clients may omit headers that the protocol requires.
@@ -339,7 +370,7 @@ func (s *Server) exchange(r Request, id any, body []byte) wire.Reply {
 		if answer.Status < http.StatusBadRequest {
 			answer.Status = http.StatusInternalServerError
 		}
-		answer = reject(answer.Status, id, jsonrpc.CodeInvalidRequest, strings.TrimSpace(w.body.String()))
+		answer = to.reject(answer.Status, jsonrpc.CodeInvalidRequest, strings.TrimSpace(w.body.String()))
 	}
 	answer.Rejection = x.rejection.Load()
 	return answer
@@ -350,11 +381,18 @@ func reply(status int, body wire.Object) wire.Reply {
 	return wire.Reply{Status: status, Body: body.AppendJSON(nil)}
 }
 
-// reject answers with an error of JSON-RPC.
-func reject(status int, id any, code int64, message string) wire.Reply {
-	return reply(status, wire.Object{
-		{"jsonrpc", "2.0"}, {"id", id}, {"error", wire.Object{{"code", code}, {"message", message}}},
-	})
+// The marks around a header value that is encoded, because it has other characters than ASCII.
+const encodedStart, encodedEnd = "=?base64?", "?="
+
+// decoded returns a header value without its encoding.
+func decoded(value string) string {
+	encoded, marked := strings.CutPrefix(value, encodedStart)
+	if encoded, closed := strings.CutSuffix(encoded, encodedEnd); marked && closed {
+		if text, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			return string(text)
+		}
+	}
+	return value
 }
 
 // recorder collects the response of the protocol's library.
