@@ -289,8 +289,11 @@ func TestRepeats(t *testing.T) {
 		{name: "broken connection", replies: []reply{gone, good}, attempts: 2},
 		{name: "balancer without a node", replies: []reply{gateway, good}, attempts: 2},
 		{name: "balancers of ours", replies: []reply{
-			{status: http.StatusBadGateway, body: rejection("outcome_unknown", false)}, {status: http.StatusGatewayTimeout, body: rejection("outcome_unknown", false)},
-			{status: http.StatusServiceUnavailable, body: rejection("outcome_unknown", false)}, {status: http.StatusGatewayTimeout, body: "<html>Gateway Timeout</html>"}, good,
+			{status: http.StatusBadGateway, body: rejection("outcome_unknown", false)},
+			{status: http.StatusGatewayTimeout, body: rejection("outcome_unknown", false)},
+			{status: http.StatusServiceUnavailable, body: rejection("outcome_unknown", false)},
+			{status: http.StatusGatewayTimeout, body: "<html>Gateway Timeout</html>"},
+			good,
 		}, attempts: 5},
 		{name: "rejected after a lost answer", replies: []reply{gone, wrong}, attempts: 2, outcome: "validation_failed"},
 		{name: "too many writes", replies: []reply{{status: http.StatusTooManyRequests, header: [2]string{"Retry-After", "0"}, body: rejection("rate_limited", true)}, good}, attempts: 2},
