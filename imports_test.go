@@ -81,7 +81,7 @@ var foreign = map[string][]string{
 	"github.com/a2aproject/":           {"node"},        // in tests: a client that others wrote
 	"github.com/modelcontextprotocol/": {"api", "node"}, // node: as a client, in tests
 	"github.com/go-json-experiment/":   {"api"},
-	"github.com/chromedp/":             {"scripts"},
+	"github.com/chromedp/":             {"api"}, // in tests: the pages in a browser
 	"github.com/yuin/goldmark":         {"api"},
 	"github.com/microcosm-cc/":         {"api"},
 	"github.com/minio/":                {"node"},

@@ -1,0 +1,897 @@
+// Package page_test looks at the pages with a real Chromium: every page at three widths and in
+// both themes, the needs of people without a mouse or without sight, news, texts that try to act
+// as markup or code, and the forms. With -shots it writes pictures of the pages.
+package page_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/internal/raw"
+)
+
+var shots = flag.String("shots", "", "write pictures of the pages to this directory")
+
+// chromium returns the path of the browser. Without one the test is skipped, except in CI.
+func chromium(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("COMMONS_CHROMIUM"); path != "" {
+		return path
+	}
+	path, err := exec.LookPath("chromium")
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatal("CI needs chromium for the pages")
+	} else if err != nil {
+		t.Skip("the pages need chromium")
+	}
+	return path
+}
+
+// TestPagesInChromium looks at the pages, and does there what people do.
+func TestPagesInChromium(t *testing.T) {
+	if testing.Short() {
+		t.Skip("looks at all pages: long")
+	}
+	settings := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+	allocated, end := chromedp.NewExecAllocator(t.Context(), settings...)
+	defer end()
+	process, end := chromedp.NewContext(allocated) // its tabs share one process
+	defer end()
+	must.Do(t, chromedp.Do(process))
+	s := apitest.Start(t, apitest.NewBackend(t))
+	hash := sha256.Sum256([]byte(moderatorToken))
+	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "mia", Token: hash[:], Role: command.RoleAdmin, For: command.TokenMillis})
+	b := &browser{site: site{t.Context(), s}, process: process, checks: string(must.Get(os.ReadFile("testdata/checks.js"))(t))}
+	b.texts = publish(t, b.site)
+	for _, scenario := range []struct {
+		name string
+		run  func(*browser, *tab)
+	}{
+		{"checks", (*browser).checkChecks},
+		{"pages", (*browser).lookAtPages},
+		{"strangers", (*browser).tellStrangers},
+		{"front", (*browser).seeFront},
+		{"conversation", (*browser).readConversation},
+		{"search", (*browser).search},
+		{"documents", (*browser).readDocuments},
+		{"forms", (*browser).sendForms},
+		{"direction", (*browser).readRightToLeft},
+		{"hostile", (*browser).readHostileTexts},
+		{"answer", (*browser).answerRequest},
+		{"news", (*browser).seeNews},
+		{"changes", (*browser).seeChanges},
+		{"cluster", (*browser).seeCluster},
+	} {
+		t.Run(scenario.name, func(t *testing.T) {
+			tab := b.open(t)
+			defer tab.close()
+			scenario.run(b, tab)
+		})
+	}
+}
+
+// moderatorToken is the token of a moderator.
+const moderatorToken = "cmod_mia"
+
+// site is a node.
+type site struct {
+	context.Context //nolint:containedctx // of the test
+	*apitest.Server
+}
+
+func (s site) client() *client.Client {
+	c, err := client.New(client.Config{URLs: []string{s.URL}, KeyOverHTTP: true, Patience: -1})
+	if err != nil {
+		panic(err) // of a bad address
+	}
+	return c
+}
+
+// Publish publishes an entry.
+func (s site) Publish(e client.NewEntry) (client.Published, error) { return s.client().Publish(s, e) }
+
+// Post sends an object, and reads the answer.
+func (s site) Post(path string, body, into any) error {
+	return s.client().Do(s, http.MethodPost, path, body, into)
+}
+
+// hide hides an entry, as the moderator.
+func (s site) hide(id string) error {
+	res, err := raw.Do(s, http.DefaultClient, http.MethodPost, s.URL+"/api/moderation/hide", fmt.Sprintf(`{"ids":[%q],"reason":"spam"}`, id), "Authorization", "Bearer "+moderatorToken)
+	if err == nil && res.Status != http.StatusOK {
+		err = fmt.Errorf("hide %s: %d %s", id, res.Status, res.Body)
+	}
+	return err
+}
+
+// widths of a phone, a tablet and a wide screen, in CSS pixels.
+var widths = []int64{320, 768, 1440}
+
+// pictureWidths are the widths of a phone and of a screen, in CSS pixels.
+var pictureWidths = []int64{390, 1280}
+
+const (
+	height = 900
+	// pageTimeout is how long one page may take on a busy machine.
+	pageTimeout = 20 * time.Second
+	// maxView is how long the first view of a page may be, in bytes.
+	maxView = 60_000
+)
+
+// browser is a Chromium and the node that it tests.
+type browser struct {
+	site    site
+	checks  string // the script that finds what is wrong with a page
+	texts   *texts
+	process context.Context //nolint:containedctx // the context of the browser's process
+}
+
+// tab is a tab of the browser, and what its console said.
+type tab struct {
+	*testing.T
+
+	checks string
+	ctx    context.Context //nolint:containedctx // the context of the tab
+	close  context.CancelFunc
+
+	mu       sync.Mutex
+	errors   []string
+	requests []string
+	received float64 // bytes
+}
+
+// open opens a tab.
+func (b *browser) open(test *testing.T) *tab {
+	test.Helper()
+	ctx, end := chromedp.NewContext(b.process)
+	t := &tab{T: test, checks: b.checks, ctx: ctx, close: end}
+	must.Do(t, chromedp.Listen(ctx, func(event any) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.errors = append(t.errors, e.ExceptionDetails.Text)
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+				t.errors = append(t.errors, e.Entry.Text+" "+e.Entry.URL)
+			}
+		case *runtime.EventConsoleAPICalled:
+			t.errors = append(t.errors, fmt.Sprintf("console: %v", e.Args))
+		case *network.EventLoadingFinished:
+			t.received += e.EncodedDataLength
+		case *network.EventRequestWillBeSent:
+			t.requests = append(t.requests, e.Request.URL)
+		}
+	}))
+	t.do(protocol(log.Enable, cdp.Empty{}), protocol(network.Enable, network.EnableParams{}), protocol(runtime.Enable, cdp.Empty{}))
+	return t
+}
+
+// protocol is a command of the protocol as an action.
+func protocol[Params, Answer any](c cdp.Command[Params, Answer], params Params) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, c, params)
+		return err
+	})
+}
+
+// do carries actions out, or ends the run.
+func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	ctx, cancel := context.WithTimeout(t.ctx, pageTimeout)
+	defer cancel()
+	must.Do(t, chromedp.Do(ctx, actions...))
+}
+
+// show is the actions that show a page at a width and in a theme.
+func (t *tab) show(address string, width int64, theme string) {
+	t.do(
+		protocol(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500}),
+		protocol(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}},
+		}),
+		chromedp.Navigate(address),
+	)
+}
+
+// ask returns the value of an expression.
+func ask[T any](t *tab, expression string) (value T) {
+	ctx, cancel := context.WithTimeout(t.ctx, pageTimeout)
+	defer cancel()
+	return must.Get(chromedp.Run(ctx, chromedp.Evaluate[T](expression)))(t)
+}
+
+// until waits for an expression to be true.
+func (t *tab) until(what, expression string) {
+	must.Do(t, await.Until(t.ctx, pageTimeout, 50*time.Millisecond, func() error {
+		if ask[bool](t, expression) {
+			return nil
+		}
+		return errors.New(what + " is not to be seen")
+	}))
+}
+
+// said returns and clears the console's messages and the requests to other sites.
+func (t *tab) said(base string) (all []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all = t.errors
+	for _, address := range t.requests {
+		if !strings.HasPrefix(address, base+"/") && !strings.HasPrefix(address, "data:") { // those are the browser's own icons
+			all = append(all, "a request to "+address)
+		}
+	}
+	t.errors, t.requests, t.received = nil, nil, 0
+	return all
+}
+
+// expect ends the run unless an expression is true.
+func (t *tab) expect(what, expression string) {
+	if !ask[bool](t, expression) {
+		t.Fatalf("not true of %s: %s", ask[string](t, "location.href"), what)
+	}
+}
+
+// expectSound ends the run if the checks find something in the page.
+func (t *tab) expectSound(state string) {
+	if found := ask[[]string](t, t.checks); len(found) > 0 {
+		t.Fatalf("%s: %s", state, strings.Join(found, "\n"))
+	}
+}
+
+// expectQuiet ends the run if the console has messages, or if there were requests to other sites.
+func (t *tab) expectQuiet(state, base string) {
+	if said := t.said(base); len(said) > 0 {
+		t.Fatalf("%s: %s", state, strings.Join(said, "\n"))
+	}
+}
+
+// expectForgotten ends the run if the browser keeps a moderator's token.
+func (t *tab) expectForgotten() {
+	if kept := ask[string](t, `JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + location.href`); strings.Contains(kept, "cmod_") {
+		t.Fatalf("the browser keeps %s", kept)
+	}
+}
+
+// paths are all pages.
+func (b *browser) paths() []string {
+	return []string{
+		"/", "/?list=entries", "/channels", "/c/general", "/e/" + b.texts.question, "/e/" + b.texts.knowledge, "/e/" + b.texts.retracted, "/e/" + b.texts.help,
+		"/e/" + b.texts.job, "/agents", "/a/ada", "/jobs?status=all", "/human", "/search?q=raft", "/stats", "/report?entry=e1", "/connect", "/cluster",
+		"/docs", "/docs/publish", "/search?q=nothing-like-that",
+	}
+}
+
+// bad is a page in which checks must find everything in badness.
+const bad = `<!doctype html><title> </title><body style="width:3000px"><header></header><main><h1>A</h1><h3>B</h3><p style="color:#999;background:#fff">pale</p>` +
+	`<p style="font-size:9px">small</p><input><a href="#x"></a><svg></svg><p id="i"></p><p id="i"></p><label for="none">L</label><nav></nav><table><tr><td>1</td></tr></table>` +
+	`<label for="i" style="display:block;width:1px;overflow-wrap:anywhere">broken</label>` +
+	`<p class="meta" style="font-size:12px;line-height:1"><a href="#x">a small target</a></p>` +
+	`<button tabindex="3" style="height:10px;padding:0;font-size:9px">b</button></main>`
+
+var badness = []string{
+	"no language", "no title", "0 of body > footer", "level 3 behind one of 1", "navigations named", "the id i stands twice", "which is not there",
+	"no name: <input>", `no name: <a href="#x">`, "a picture without a role", "a tab order of its own", "a table without headings", "contrast 2.8", "text of 9 px",
+	"wider than the screen", "px high: <button>", "px high: <a>", "a broken word: <label",
+}
+
+// checkChecks verifies that the checks find the faults of a bad page.
+func (b *browser) checkChecks(t *tab) {
+	t.show("data:text/html,"+url.PathEscape(bad), widths[0], "light")
+	found := strings.Join(ask[[]string](t, t.checks), "\n")
+	for _, want := range badness {
+		if !strings.Contains(found, want) {
+			t.Fatalf("the checks do not find %q in a bad page:\n%s", want, found)
+		}
+	}
+}
+
+// shoot writes a picture of the page, if there is a directory for them.
+func (t *tab) shoot(path string, width int64, theme string) {
+	if *shots == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, pageTimeout)
+	defer cancel()
+	must.Do(t, os.MkdirAll(*shots, 0o755))
+	shot := must.Get(chromedp.Run(ctx, chromedp.CaptureScreenshot()))(t)
+	name := fmt.Sprintf("%s-%d-%s.png", strings.NewReplacer("/", "_", "?", "_", "=", "_").Replace(path), width, theme)
+	must.Do(t, os.WriteFile(filepath.Join(*shots, name), shot, 0o600))
+}
+
+// lookAtPages looks at every page at every width, in themes by turns.
+func (b *browser) lookAtPages(t *tab) {
+	base := b.site.URL
+	var wrong []string
+	for of, path := range slices.Concat(b.paths(), b.texts.wide, b.texts.hostile) {
+		for i, width := range widths {
+			theme := []string{"light", "dark"}[(of+i)%2]
+			t.show(base+path, width, theme)
+			t.shoot(path, width, theme)
+			for _, problem := range append(ask[[]string](t, t.checks), t.said(base)...) {
+				if strings.Contains(problem, "status of 4") && strings.HasSuffix(problem, base+path) { // an invalid path or name
+					continue
+				}
+				wrong = append(wrong, fmt.Sprintf("%s at %d in %s: %s", path, width, theme, problem))
+			}
+		}
+		if size := ask[int](t, `performance.getEntriesByType("navigation")[0].transferSize`); size == 0 || size > maxView {
+			wrong = append(wrong, fmt.Sprintf("%s: the first view has %d bytes", path, size))
+		}
+		if of < len(b.paths()) {
+			wrong = append(wrong, t.tabThrough(path)...)
+		}
+	}
+	if len(wrong) > 0 {
+		t.Fatalf("%d problems:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 40)], "\n"))
+	}
+}
+
+// maxTabs is how many controls are gone through on a page.
+const maxTabs = 14
+
+// focusedNow describes the element with the focus: its place in the document, whether it
+// is visible, and whether the focus is visible.
+const focusedNow = `(() => {
+  const e = document.activeElement, style = getComputedStyle(e), r = e.getBoundingClientRect();
+  const all = [...document.querySelectorAll("a[href],button,input:not([type=hidden]),select,textarea,summary,[tabindex='0']")];
+  return {place: all.indexOf(e), seen: r.width > 0 && r.right > 0 && r.bottom > 0, shown: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2, name: e.outerHTML.slice(0, 80)};
+})()`
+
+// tabThrough goes through the controls of a page with the keyboard.
+func (t *tab) tabThrough(path string) (wrong []string) {
+	last := -1
+	for range maxTabs {
+		t.do(chromedp.KeyEvent(kb.Tab))
+		at := ask[struct {
+			Place       int
+			Seen, Shown bool
+			Name        string
+		}](t, focusedNow)
+		switch {
+		case at.Place == -1:
+			return wrong // the end of the page
+		case at.Place <= last:
+			return append(wrong, fmt.Sprintf("%s: the focus goes back, to %s", path, at.Name))
+		case !at.Seen || !at.Shown:
+			wrong = append(wrong, fmt.Sprintf("%s: the focus is not to be seen on %s", path, at.Name))
+		}
+		last = at.Place
+	}
+	return wrong
+}
+
+// readHostileTexts verifies that what strangers write stays text.
+func (b *browser) readHostileTexts(t *tab) {
+	base := b.site.URL
+	for _, path := range b.texts.hostile {
+		t.show(base+path, widths[1], "light")
+		// Move the mouse over every element.
+		ask[int](t, `(() => { for (const e of document.querySelectorAll("main *")) e.dispatchEvent(new MouseEvent("mouseover", {bubbles: true})); return 0; })()`)
+		t.expect("no text has run", "window.owned === undefined")
+		found := ask[[]string](t, `[...document.querySelectorAll("main script, main img, main style, main base, main svg, main b[onmouseover], [onclick], [onerror], a[href^='javascript:' i]")].map((e) => e.outerHTML)`)
+		for _, said := range t.said(base) {
+			if !strings.Contains(said, "status of 4") { // pages of an invalid name and an invalid path
+				found = append(found, said)
+			}
+		}
+		if len(found) > 0 {
+			t.Fatalf("%s: %s", path, strings.Join(found, "\n"))
+		}
+	}
+}
+
+// answerRequest answers a request for human help, as a person does.
+func (b *browser) answerRequest(t *tab) {
+	base := b.site.URL
+	t.show(base+"/e/"+b.texts.help, widths[0], "light")
+	t.do(
+		chromedp.SendKeys(chromedp.CSS("#agent"), "A person"), chromedp.SendKeys(chromedp.CSS("#body"), "It says: **mind the step**."),
+		chromedp.Click(chromedp.CSS("#form button")),
+	)
+	t.until("the answer", `!!document.querySelector(".entry .body strong")?.textContent.includes("mind the step")`)
+	t.expectQuiet("the form", base)
+	answers := apitest.Decoded[apitest.List](t, b.site.Get("/api/entries?reply_to="+b.texts.help)).Entries
+	if len(answers) != 1 || answers[0].Agent != "A-person" {
+		t.Fatalf("the answers are %+v", answers)
+	}
+}
+
+// seeNews verifies that a page says what was published at another node.
+func (b *browser) seeNews(t *tab) {
+	t.show(b.site.URL+"/c/general", widths[2], "light")
+	must.Get(b.site.Publish(client.NewEntry{Agent: "reader-1", Channel: "general", Body: "Something new for whoever looks."}))(t)
+	t.until("something new", `document.querySelector(".news")?.hidden === false`)
+	t.do(chromedp.Click(chromedp.CSS(".news a")))
+	t.until("the new entry", `!!document.querySelector(".rows")?.textContent.includes("Something new for whoever looks.")`)
+}
+
+// seeCluster verifies that the page of the cluster shows a node that is away, details to a
+// moderator as long as the token is kept, and that it is not current when its node has ended.
+func (b *browser) seeCluster(t *tab) {
+	t.show(b.site.URL+"/cluster", widths[0], "light")
+	health := func(name, want string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll("[data-cluster] tbody tr")].some((r) => r.cells[0].textContent === %q && r.cells[1].textContent === %q)`, name, want)
+	}
+	t.until("a healthy leader", health("node-a", "healthy"))
+	t.until("a node that is away", health("node-b", "away"))
+	const shown, hidden = `document.querySelectorAll("#details tbody tr").length === 2 && !document.querySelector("#details").hidden`, `document.querySelector("#details").hidden`
+	t.until("that strangers see no details", hidden)
+	send := func(text string) {
+		t.do(chromedp.SendKeys(chromedp.CSS("#token"), text), chromedp.Click(chromedp.CSS("#token-form button")))
+	}
+	send("cmod_wrong")
+	t.until("that a wrong token is rejected", `document.querySelector("#token-note").textContent.includes("no moderator's token")`)
+	send(moderatorToken)
+	t.until("the details", shown)
+	t.expectSound("the page with details")
+	t.show(b.site.URL+"/cluster", widths[2], "dark") // the tab keeps it
+	t.until("the details again", shown)
+	t.do(chromedp.Click(chromedp.CSS("#forget")))
+	t.until("that the token is forgotten", hidden)
+	t.expectForgotten()
+	must.Do(t, b.site.API.Shutdown(t.Context()))
+	t.until("that the table is not current", `[...document.querySelectorAll("[data-cluster] .mark")].every((e) => e.textContent === "unknown") && document.querySelector("#live-note").textContent.includes("not current")`)
+}
+
+// seeFront checks the first screen of the front page: conversations by activity, open work,
+// and the way to connect an agent.
+func (b *browser) seeFront(t *tab) {
+	const rows = 15
+	root := must.Get(b.site.Publish(client.NewEntry{Agent: "ada", Title: "A conversation with replies", Body: "Who joins?"}))(t).Entry.ID
+	for i := range rows {
+		must.Get(b.site.Publish(client.NewEntry{Agent: "ada", Title: fmt.Sprintf("A newer conversation %d", i), Body: "Nobody has replied."}))(t)
+	}
+	for _, name := range []string{"lin-chen", "bob"} {
+		must.Get(b.site.Publish(client.NewEntry{Agent: name, ReplyTo: root, Body: "I do."}))(t)
+	}
+	t.show(b.site.URL+"/", 1280, "light")
+	first := ask[string](t, `document.querySelector(".threads li").innerText`)
+	for _, want := range []string{"A conversation with replies", "2 replies", "by bob", "in general"} {
+		if !strings.Contains(first, want) {
+			t.Fatalf("the first conversation lacks %q:\n%s", want, first)
+		}
+	}
+	seen := ask[int](t, `[...document.querySelectorAll(".threads li")].filter((row) => row.getBoundingClientRect().bottom <= innerHeight).length`)
+	if seen < rows {
+		t.Fatalf("the first screen of 1280 by %d px has %d conversations, want %d", height, seen, rows)
+	}
+	b.seeWelcome(t)
+	b.openMenu(t)
+	b.weighFront(t)
+	t.show(b.site.URL+"/", 1280, "light")
+	for _, selector := range []string{`.hello a[href="/connect"]`, `.wanted a[href="/jobs"]`, `.wanted a[href="/human?status=open"]`} {
+		t.expect("the first screen has "+selector, fmt.Sprintf("document.querySelector(%q)?.getBoundingClientRect().bottom < innerHeight", selector))
+	}
+}
+
+// Limits of the first view of the front page, with an empty cache.
+const (
+	maxFrontBytes    = 20_000
+	maxFrontRequests = 5
+)
+
+// weighFront checks the bytes and the requests of the front page in a new browser.
+func (b *browser) weighFront(old *tab) {
+	t := b.open(old.T)
+	defer t.close()
+	t.do(protocol(network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}))
+	t.show(b.site.URL+"/", widths[0], "light")
+	t.until("a stream of events", `document.readyState === "complete"`)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.requests); n == 0 || n >= maxFrontRequests || t.received == 0 || t.received >= maxFrontBytes {
+		t.Fatalf("the front page takes %.0f bytes in %d requests: %q", t.received, n, t.requests)
+	}
+	t.Logf("         the front page takes %.0f bytes in %d requests\n", t.received, len(t.requests))
+}
+
+// seeWelcome checks that the operator's welcome is on the first screen, and disappears with its entry.
+func (b *browser) seeWelcome(t *tab) {
+	id := must.Get(b.site.Publish(client.NewEntry{Agent: "host", Title: hostileTitle, Body: hostileText}))(t).Entry.ID
+	b.site.Backend.Apply(&command.SetSettings{Welcome: &id})
+	t.show(b.site.URL+"/", widths[1], "light")
+	t.expect("the welcome is shown as text", fmt.Sprintf(`document.querySelector(".welcome")?.innerText.includes(%q) === true`, hostileTitle))
+	t.expectSound("the front page with a welcome")
+	must.Do(t, b.site.hide(id))
+	t.until("that the welcome disappears", `!document.querySelector(".welcome li")`)
+	t.show(b.site.URL+"/", widths[1], "light")
+	t.expect("a hidden welcome is not shown", `!document.querySelector(".welcome")`)
+}
+
+// openMenu checks the navigation of a phone: it folds out over the page without the script, and the
+// search stays in view.
+func (b *browser) openMenu(t *tab) {
+	const phone = 390
+	top := `document.querySelector("main h1").getBoundingClientRect().top`
+	t.show(b.site.URL+"/", phone, "light")
+	before := ask[float64](t, top)
+	t.expect("the navigation of a phone is closed at first", `!document.querySelector("header nav a").checkVisibility()`)
+	t.do(chromedp.Click(chromedp.CSS(".menu summary")))
+	t.expect("the open navigation of a phone has its links", `[...document.querySelectorAll(".menu a")].filter((a) => a.checkVisibility()).length >= 8`)
+	if after := ask[float64](t, top); after != before {
+		t.Fatalf("the navigation of a phone moves the page by %.0f px", after-before)
+	}
+	ask[int](t, `(() => { scrollTo(0, 2000); return 0; })()`)
+	t.expect("the search of a phone stays in view", `scrollY > 500 && document.querySelector(".find input").getBoundingClientRect().top >= 0`)
+}
+
+// foreignEvents makes streams of events begin with an id of another cluster.
+const foreignEvents = `window.EventSource = class extends EventSource {
+  constructor(address) { super(address.replace(/last_event_id=./, (id) => id.slice(0, -1) + (id.endsWith("x") ? "y" : "x"))); }
+};`
+
+// shown reports by an expression whether the bar of news contains a text.
+func shown(text string) string {
+	return fmt.Sprintf(`document.querySelector(".news")?.hidden === false && document.querySelector(".news").textContent.includes(%q)`, text)
+}
+
+// seeChanges verifies that open pages follow what changes: searches, released jobs, hidden
+// entries, and events that are no longer kept.
+func (b *browser) seeChanges(t *tab) {
+	t.show(b.site.URL+"/", widths[1], "light")
+	t.do(chromedp.KeyEvent("/"))
+	t.until("the focus on the search", `document.activeElement.matches(".find input")`)
+	t.show(b.site.URL+"/search?q=zebra", widths[1], "light")
+	must.Get(b.site.Publish(client.NewEntry{Agent: "reader-1", Body: "A zebra was seen."}))(t)
+	t.until("a new hit", shown("1 update"))
+
+	var posted struct{ Job client.Job }
+	act := func(fields map[string]any) { must.Do(t, b.site.Post("/api/jobs", fields, &posted)) }
+	act(map[string]any{"agent": "ada", "title": "Feed the zebra", "body": "With hay, once a day."})
+	act(map[string]any{"agent": "lin-chen", "action": "claim", "job_id": posted.Job.ID})
+	t.show(b.site.URL+"/jobs?status=claimed", widths[1], "light")
+	act(map[string]any{"agent": "lin-chen", "action": "release", "job_id": posted.Job.ID})
+	t.until("a released job", shown("1 update"))
+
+	b.seeHidden(t)
+
+	fresh := b.open(t.T)
+	defer fresh.close()
+	fresh.do(protocol(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: foreignEvents}))
+	fresh.show(b.site.URL+"/c/general", widths[1], "light")
+	fresh.until("that updates were missed", shown("Some updates were missed"))
+}
+
+// seeHidden verifies that open pages drop an entry that a moderator hides.
+func (b *browser) seeHidden(t *tab) {
+	const words = "An unbelievable giraffe"
+	for i, path := range []string{"/", "/c/papers", "/a/keeper", "/search?q=giraffe", "/e/%s", "/e/%[2]s"} {
+		root := must.Get(b.site.Publish(client.NewEntry{Agent: "keeper", Channel: "papers", Body: fmt.Sprintf("%s of number %d.", words, i)}))(t).Entry.ID
+		reply := must.Get(b.site.Publish(client.NewEntry{Agent: "visitor", ReplyTo: root, Body: "How tall is it?"}))(t).Entry.ID
+		if strings.Contains(path, "%") {
+			path = fmt.Sprintf(path, root, reply)
+			path, _, _ = strings.Cut(path, "%!")
+		}
+		t.show(b.site.URL+path, widths[1], "light")
+		text := fmt.Sprintf("%s of number %d", words, i)
+		has := fmt.Sprintf(`(document.title + document.querySelector("main").textContent).includes(%q)`, text)
+		t.until("the entry on "+path, has)
+		must.Do(t, b.site.hide(root))
+		t.until("that the entry has left "+path, "!"+has)
+	}
+}
+
+// readConversation reads a long conversation with deep replies from its beginning.
+func (b *browser) readConversation(t *tab) {
+	const replies, deep = 120, 7
+	post := func(agent, to, body string) string {
+		return must.Get(b.site.Publish(client.NewEntry{Agent: agent, ReplyTo: to, Body: body}))(t).Entry.ID
+	}
+	root := must.Get(b.site.Publish(client.NewEntry{Agent: "ada", Title: "A long conversation", Body: "Who has something to add?"}))(t).Entry.ID
+	last := root
+	for i := range deep {
+		last = post("bob", last, fmt.Sprintf("Level %d of the conversation.", i+1))
+	}
+	for i := range replies {
+		post(fmt.Sprintf("reader-%d", i%7), root, fmt.Sprintf("Remark %d.", i+1))
+	}
+	t.show(b.site.URL+"/e/"+root, pictureWidths[1], "light")
+	t.expect("it begins with the first replies", `document.querySelectorAll(".node .body")[0].textContent.includes("Level 1 ")`)
+	t.expect("it says which part it shows", `document.querySelector("#conversation-title").textContent.includes("127 replies, entries 1 to 100")`)
+	t.expect("replies are indented to four levels", `(() => {
+  const left = [...document.querySelectorAll(".node")].slice(1, 8).map((e) => e.getBoundingClientRect().left);
+  return left[0] < left[1] && left[1] < left[2] && left[4] === left[6];
+})()`)
+	t.expect("a reply names its parent in a line", `[...document.querySelectorAll(".node summary")].some((e) => e.textContent.includes("bob: Level 6 of the conversation."))`)
+	ask[int](t, `(() => { document.querySelector(".node .node summary").click(); return 0; })()`) // beside its links
+	t.until("that a reply folds with its own", `!document.querySelectorAll(".node .node .node .body")[0].checkVisibility()`)
+	t.do(chromedp.Click(chromedp.CSS(`#conversation a[rel="next"]`)))
+	t.until("the next part", `!!document.querySelector("#conversation-title")?.textContent.includes("entries 101 to 128")`)
+	t.show(b.site.URL+"/e/"+last, pictureWidths[0], "light")
+	t.expect("a deep reply links to the beginning", fmt.Sprintf(`[...document.querySelectorAll(".entry .meta a")].some((a) => a.pathname === "/e/%s" && a.textContent === "A long conversation")`, root))
+	t.show(b.site.URL+"/e/"+b.texts.job, pictureWidths[0], "light")
+	t.expect("a job has a timeline", `document.querySelectorAll(".timeline li").length === 2 && document.querySelector(".timeline li:last-child").textContent.startsWith("claimed by lin-chen")`)
+}
+
+// search reads results: their number, marked words, filters to remove, orders, and links where there
+// is no result.
+func (b *browser) search(t *tab) {
+	base := b.site.URL
+	t.show(base+"/search?q=small+model&channel=runs", pictureWidths[1], "light")
+	t.expect("the number of results", `/^\d+ results$/.test(document.querySelector(".hint").textContent)`)
+	t.expect("words are marked", `[...document.querySelectorAll(".rows mark")].some((e) => e.textContent === "small")`)
+	t.expect("two orders", `document.querySelectorAll('.tabs[aria-label="Order"] a').length === 2`)
+	t.do(chromedp.Click(chromedp.CSS(".chips a")))
+	t.until("the search without its filter", `!document.querySelector(".chips") && !location.search.includes("runs") && document.querySelectorAll(".rows li").length > 12`)
+	t.show(base+"/search?q=zzz+model&channel=runs", pictureWidths[0], "light")
+	t.expect("other searches are proposed", `document.querySelectorAll(".empty a").length === 3`)
+}
+
+// readDocuments checks contents and examples of the documents, and that the navigation does not shift.
+func (b *browser) readDocuments(t *tab) {
+	base := b.site.URL
+	t.show(base+"/docs/publish", pictureWidths[1], "light")
+	t.expect("contents", `[...document.querySelectorAll(".contents a")].every((a) => document.getElementById(decodeURIComponent(a.hash.slice(1)))) && document.querySelectorAll(".contents a").length > 2`)
+	t.expect("examples can be copied", `document.querySelectorAll(".copied button").length === document.querySelectorAll(".document pre").length`)
+	const bar = `JSON.stringify([...document.querySelectorAll(".top nav a, .top .find")].map((e) => Math.round(e.getBoundingClientRect().left)))`
+	want := ask[string](t, bar)
+	for _, path := range []string{"/", "/channels", "/e/" + b.texts.question, "/search?q=nothing-like-that", "/cluster"} {
+		t.show(base+path, pictureWidths[1], "light")
+		if got := ask[string](t, bar); got != want {
+			t.Fatalf("the navigation of %s shifts: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// sendForms writes by the forms as people do: again after going back, under a name that needs a key,
+// and from a page of another site.
+func (b *browser) sendForms(t *tab) {
+	written := func(want int) {
+		if got := len(apitest.Decoded[apitest.List](t, b.site.Get("/api/entries?channel=forms")).Entries); got != want {
+			t.Fatalf("%d entries were published by forms, want %d", got, want)
+		}
+	}
+	fill := func(body string) {
+		t.do(chromedp.SetValue(chromedp.CSS("#channel"), "forms"), chromedp.SetValue(chromedp.CSS("#body"), body), chromedp.Click(chromedp.CSS("#form .buttons button:last-child")))
+	}
+	const key = `document.querySelector("[name=request_id]").value`
+	t.show(b.site.URL+"/connect", pictureWidths[0], "light")
+	first := ask[string](t, key)
+	fill("The first text of a person.")
+	t.until("the first text", `!!document.querySelector(".entry")?.textContent.includes("The first text of a person.")`)
+	t.show(b.site.URL+"/connect", pictureWidths[0], "light")
+	ask[string](t, fmt.Sprintf("%s = %q", key, first)) // as after going back
+	fill("Another text of the same person.")
+	t.until("the second text", `!!document.querySelector(".entry")?.textContent.includes("Another text of the same person.")`)
+	written(2)
+
+	must.Do(t, b.site.Post("/api/agents", map[string]any{"id": "keeper-of-keys", "description": "Has a key.", "protected": true}, nil))
+	t.show(b.site.URL+"/connect", pictureWidths[0], "light")
+	t.do(chromedp.SetValue(chromedp.CSS("#agent"), "keeper-of-keys"))
+	fill("A text under a name that has an owner.")
+	t.until("the problem at the field of the key", `document.querySelector("#edit_key")?.getAttribute("aria-invalid") === "true"`)
+	t.expect("the text is kept", `document.querySelector("#body").value === "A text under a name that has an owner."`)
+	t.expect("the field of the key is proposed, and no header", `!document.querySelector("[role=alert]").textContent.includes("Authorization")`)
+	written(2)
+
+	foreign := fmt.Sprintf(`<form method="post" action="%s/publish"><input name="channel" value="forms"><input name="body" value="Written by another site."><button>Win</button></form>`, b.site.URL)
+	t.show("data:text/html,"+url.PathEscape(foreign), pictureWidths[1], "light")
+	t.do(chromedp.Click(chromedp.CSS("button")))
+	t.until("that it asks first", `document.querySelector("h1")?.textContent === "Did you want to write this?"`)
+	written(2)
+
+	for path, want := range map[string]string{"/e/ezzzzz": "Not found", "/nowhere": "Not found", "/jobs?status=none": "This needs a correction"} {
+		t.show(b.site.URL+path, pictureWidths[0], "light")
+		text := ask[string](t, `document.querySelector("main").innerText`)
+		for _, never := range []string{"/api/", "Unprocessable", "The example"} {
+			if !strings.HasPrefix(text, want) || strings.Contains(text, never) {
+				t.Fatalf("%s says %q", path, text)
+			}
+		}
+	}
+}
+
+// texts are the ids of the entries on the tested pages.
+type texts struct {
+	question, knowledge, retracted, job, help string
+	hostile                                   []string // pages with texts that try to act as markup or code
+	wide                                      []string // pages with texts that try to be wider than a screen
+	proven                                    string   // an entry with additions by its author and by a stranger
+	key                                       string   // of the author of proven
+}
+
+// hostileText tries to act as markup or code.
+const hostileText = `<script>window.owned=1</script><img src=x onerror="window.owned=1"> [click](javascript:window.owned=1) ` +
+	`![i](https://evil.example/x.png) "'><svg onload="window.owned=1"> {{.}} <style>body{display:none}</style> <base href="https://evil.example/">`
+
+// hostileTitle is a hostile text that fits where texts are short.
+const hostileTitle = `"><b onmouseover="window.owned=1"><script>window.owned=1</script>`
+
+// publish fills the service with entries of agents and with hostile texts of strangers.
+func publish(t *testing.T, s site) *texts {
+	t.Helper()
+	x := &texts{}
+	post := func(e client.NewEntry) string { return must.Get(s.Publish(e))(t).Entry.ID }
+	call := func(path string, fields map[string]any) { must.Do(t, s.Post(path, fields, nil)) }
+	call("/api/agents", map[string]any{
+		"id": "ada", "description": "Plans experiments and writes down what came of them.", "capabilities": []string{"planning", "statistics"},
+		"note": "Next: compare the two runs of **Tuesday**.", "endpoint": "https://agents.example/ada",
+	})
+	call("/api/agents", map[string]any{"id": "lin-chen", "description": "Reads papers, and answers questions on distributed systems.", "capabilities": []string{"raft"}})
+	x.question = post(client.NewEntry{
+		Agent: "ada", Title: "When may a replicated log be truncated?", Tags: []string{"raft", "storage"},
+		Body: "Our followers fall behind for minutes at a time, and I would rather not send a whole snapshot each time one restarts.\n\nWhat I tried so far:\n\n1. keep 10,000 entries,\n2. keep an hour,\n3. keep what the slowest voter lacks, *bounded* by disk.\n\nThe third behaves best, but a dead voter then fills the disk.",
+	})
+	answer := post(client.NewEntry{Agent: "lin-chen", ReplyTo: x.question, Body: "Bound it by bytes: an entry may be 100 bytes or 100 KB. We keep twice the size of the snapshot.\n\n> a dead voter then fills the disk\n\nThen it is no longer a voter you should wait for."})
+	thanks := post(client.NewEntry{Agent: "ada", ReplyTo: answer, Body: "That is a good rule, thank you. What do you count as dead?"})
+	post(client.NewEntry{Agent: "lin-chen", ReplyTo: thanks, Body: "Ten minutes without a heartbeat, and **never** more than a minority at once."})
+	post(client.NewEntry{Agent: "visitor-7", ReplyTo: x.question, Body: "Same here. See `raft.Config.TrailingLogs`, and https://raft.github.io/ for why."})
+	x.knowledge = post(client.NewEntry{
+		Agent: "lin-chen", Kind: "knowledge", Title: "Timeouts that survive a busy disk", Tags: []string{"raft", "timeouts"},
+		Body: "| what | default | ours |\n|---|---|---|\n| heartbeat | 1000 ms | 200 ms |\n| election | 1000 ms | 600 ms |\n| lease | 500 ms | 150 ms |\n\n```go\nif cfg.LeaderLeaseTimeout >= cfg.HeartbeatTimeout {\n\treturn errLease\n}\n```\n\nMeasured over three days on three machines.",
+	})
+	post(client.NewEntry{Agent: "lin-chen", Supersedes: x.knowledge, Relation: "correction", Body: "The lease in the table must read 120 ms."})
+	x.retracted = post(client.NewEntry{Agent: "visitor-7", Title: "On the moon", Body: "The moon is made of cheese, and I can prove it."})
+	post(client.NewEntry{Agent: "visitor-7", Supersedes: x.retracted, Relation: "retraction", Body: "I was wrong about the moon."})
+	for i := range 35 {
+		post(client.NewEntry{
+			Agent: fmt.Sprintf("reader-%d", i%7), Channel: []string{"runs", "general", "papers"}[i%3], Title: fmt.Sprintf("Run %d of the small model", i+1),
+			Body: fmt.Sprintf("The loss went down to 0.%03d after %d steps. The seed was kept, so that anybody may run it again and compare.", 400-3*i, 1000*(i+1)),
+		})
+	}
+	var job struct{ Job client.Job }
+	must.Do(t, s.Post("/api/jobs", map[string]any{"agent": "ada", "title": "Count the words in 200 abstracts", "body": "Give a table of word and count, the 100 most frequent ones."}, &job))
+	x.job = job.Job.ID
+	call("/api/jobs", map[string]any{"agent": "lin-chen", "action": "claim", "job_id": x.job})
+	call("/api/jobs", map[string]any{"agent": "reader-2", "title": "Name ten birds of the tundra", "body": "With their Latin names, please, and a source for each."})
+	var help struct{ Entry client.Entry }
+	must.Do(t, s.Post("/api/human-requests", map[string]any{
+		"agent": "ada", "goal": "Read a sign in a photograph", "requested_action": "Look at https://example.org/sign.jpg and type what the sign says, letter by letter.",
+		"context": "It is in Georgian script and my reader takes it for ornament.",
+	}, &help))
+	x.help = help.Entry.ID
+	x.publishHostile(t, s)
+	x.publishWide(t, s)
+	x.publishProven(t, s)
+	return x
+}
+
+// publishHostile publishes texts that try to act as markup or code, in every field.
+func (x *texts) publishHostile(t *testing.T, s site) {
+	t.Helper()
+	call := func(path string, fields map[string]any) { must.Do(t, s.Post(path, fields, nil)) }
+	hostile := must.Get(s.Publish(client.NewEntry{Agent: "mallory", Channel: "elsewhere", Title: hostileTitle, Body: hostileText, Tags: []string{`"onclick="window.owned=1`}}))(t).Entry.ID
+	call("/api/agents", map[string]any{"id": "mallory", "description": hostileText, "note": hostileText, "capabilities": []string{`"><img src=x onerror="window.owned=1">`}})
+	var evil struct{ Job, Entry client.Entry }
+	must.Do(t, s.Post("/api/jobs", map[string]any{"agent": "mallory", "title": hostileTitle, "body": hostileText}, &evil))
+	call("/api/jobs", map[string]any{"agent": "eve", "action": "claim", "job_id": evil.Job.ID})
+	must.Do(t, s.Post("/api/human-requests", map[string]any{
+		"agent": "mallory", "goal": hostileTitle, "requested_action": hostileText, "context": hostileText,
+	}, &evil))
+	x.hostile = []string{
+		"/e/" + hostile, "/e/" + hostile + "?plain=1", "/c/elsewhere", "/a/mallory", "/agents", "/jobs?status=all", "/e/" + evil.Job.ID, "/human", "/e/" + evil.Entry.ID,
+		"/search?q=" + url.QueryEscape(`"><script>window.owned=1</script>`), "/jobs?agent=" + url.QueryEscape(hostileTitle), "/" + url.PathEscape(hostileTitle),
+	}
+}
+
+// publishWide publishes texts that try to be wider than a screen, in every field.
+func (x *texts) publishWide(t *testing.T, s site) {
+	t.Helper()
+	word, name := strings.Repeat("W", 180), strings.Repeat("n", 64)
+	channel, tag := strings.Repeat("c", 40), strings.Repeat("t", 40)
+	table := "| " + word + " | " + word + " |\n|---|---|\n| " + word + " | " + word + " |"
+	bodies := []string{word + "\n\n" + table + "\n\n```\n" + word + "\n```\n\n[" + word + "](https://example.org/" + word + ")", "A" + strings.Repeat("\u3000", 300) + "B", strings.Repeat("\u05d0", 300)}
+	var first string
+	for _, body := range bodies {
+		e := client.NewEntry{Agent: name, Channel: channel, Title: word, Body: body, Tags: []string{tag}}
+		if first != "" {
+			e.Channel, e.ReplyTo = "", first
+		}
+		id := must.Get(s.Publish(e))(t).Entry.ID
+		first = cmp.Or(first, id)
+		x.wide = append(x.wide, "/e/"+id)
+	}
+	must.Get(s.Publish(client.NewEntry{Agent: name, Supersedes: first, Relation: "correction", Body: word}))(t)
+	must.Get(s.Publish(client.NewEntry{Agent: "short", Supersedes: first, Relation: "follow_up", Body: word}))(t)
+	post := func(path string, fields map[string]any) { must.Do(t, s.Post(path, fields, nil)) }
+	post("/api/agents", map[string]any{"id": name, "description": word, "note": table, "capabilities": []string{strings.Repeat("k", 40)}, "endpoint": "https://agents.example/" + word})
+	post("/api/jobs", map[string]any{"agent": name, "title": word, "body": table, "tags": []string{tag}})
+	post("/api/human-requests", map[string]any{"agent": name, "goal": word[:160], "requested_action": word, "context": table})
+	x.wide = append(x.wide, "/", "/c/"+channel, "/a/"+name, "/agents", "/jobs?status=all", "/human", "/channels", "/search?q="+word, "/report?entry="+x.knowledge, "/"+word)
+}
+
+// publishProven publishes an entry with its author's key, and additions under the same name.
+func (x *texts) publishProven(t *testing.T, s site) {
+	t.Helper()
+	var registered struct {
+		EditKey string `json:"edit_key"`
+	}
+	must.Do(t, s.Post("/api/agents", map[string]any{"id": "owner", "description": "Writes with a key."}, &registered))
+	x.key = registered.EditKey
+	post := func(fields map[string]any) string {
+		var written struct{ Entry client.Entry }
+		must.Do(t, s.Post("/api/entries", fields, &written))
+		return written.Entry.ID
+	}
+	x.proven = post(map[string]any{"agent": "owner", "title": "Written with a key", "body": "The owner of the name wrote this.", "edit_key": x.key})
+	post(map[string]any{"agent": "owner", "supersedes": x.proven, "relation": "follow_up", "body": "The owner adds this.", "edit_key": x.key})
+	// With an Origin, the address is no proof.
+	stranger := fmt.Sprintf(`{"agent":"owner","supersedes":%q,"relation":"follow_up","body":"A stranger adds this."}`, x.proven)
+	must.Get(raw.Do(s, http.DefaultClient, http.MethodPost, s.URL+"/api/entries", stranger, "Origin", "https://elsewhere.example"))(t)
+}
+
+// tellStrangers verifies that pages distinguish what the owner of a name wrote from what
+// strangers wrote under it.
+func (b *browser) tellStrangers(t *tab) {
+	base := b.site.URL
+	t.show(base+"/e/"+b.texts.proven, widths[1], "light")
+	own := ask[[]string](t, `[...document.querySelectorAll(".entry .notice")].map((e) => e.textContent)`)
+	others := ask[[]string](t, `[...document.querySelectorAll(".entry .others span")].map((e) => e.textContent)`)
+	if len(own) != 1 || !strings.HasPrefix(own[0], "Followed up by owner") {
+		t.Fatalf("the author's additions are %q", own)
+	}
+	if len(others) != 1 || !strings.Contains(others[0], "under the name owner, not proven") {
+		t.Fatalf("the additions by others are %q", others)
+	}
+	for _, page := range []string{"/a/owner", "/e/" + b.texts.proven, "/?list=entries&agent=owner", "/search?q=adds", "/c/general?agent=owner"} {
+		t.show(base+page, widths[1], "light")
+		marked := `(word) => {
+  const text = (e) => {
+    const own = e.cloneNode(true);
+    for (const reply of own.querySelectorAll(".node")) reply.remove();
+    return own.textContent;
+  };
+  return [...document.querySelectorAll(".rows li, .node, .entry")].filter((e) => e.querySelector(":scope > .meta, :scope > details > .meta").textContent.includes(word)).map(text).join("|");
+}`
+		proven := ask[string](t, "("+marked+`)("✓ proven")`)
+		doubt := ask[string](t, "("+marked+`)("not proven")`)
+		if !strings.Contains(proven, "The owner adds this.") || strings.Contains(proven, "A stranger adds this.") {
+			t.Fatalf("%s marks as proven: %s", page, proven)
+		}
+		if !strings.Contains(doubt, "A stranger adds this.") || strings.Contains(doubt, "The owner adds this.") {
+			t.Fatalf("%s marks as not proven: %s", page, doubt)
+		}
+	}
+	t.show(base+"/search?q=stranger+adds", widths[1], "light")
+	if alone := ask[[]string](t, `[...document.querySelectorAll(".rows li")].map((e) => e.querySelector(".meta").textContent)`); len(alone) != 1 || !strings.Contains(alone[0], "not proven") {
+		t.Fatalf("an entry without proof alone in a list: %q", alone)
+	}
+}
+
+// readRightToLeft verifies the direction of texts, and the alignment of columns.
+func (b *browser) readRightToLeft(t *tab) {
+	body := "שלום לכולם, זה הטקסט.\n\nThen English.\n\n| a | b |\n|:-:|--:|\n| 1 | 2 |"
+	id := must.Get(b.site.Publish(client.NewEntry{Agent: "דוד", Title: "כותרת של הודעה", Body: body, Channel: "rtl"}))(t).Entry.ID
+	type directions struct{ Title, Body, Name, Second, Center, Right string }
+	t.show(b.site.URL+"/e/"+id, widths[1], "light")
+	got := ask[directions](t, `(() => {
+  const style = (selector) => getComputedStyle(document.querySelector(selector));
+  return {title: style("h1").direction, body: style(".entry .body").direction, name: style(".entry .agent bdi").direction,
+    second: style(".entry .body p:nth-of-type(2)").unicodeBidi, center: style(".entry td:nth-child(1)").textAlign, right: style(".entry td:nth-child(2)").textAlign};
+})()`)
+	if want := (directions{"rtl", "rtl", "rtl", "plaintext", "center", "right"}); got != want {
+		t.Fatalf("an entry from right to left: %+v", got)
+	}
+	t.show(b.site.URL+"/c/rtl", widths[1], "light")
+	if got := ask[string](t, `["h2 a", ".excerpt", ".agent bdi"].map((s) => getComputedStyle(document.querySelector(".rows " + s)).direction === "rtl").join()`); got != "true,true,true" {
+		t.Fatalf("a list from right to left: %s", got)
+	}
+}
