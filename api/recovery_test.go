@@ -69,8 +69,8 @@ func TestRecoverKey(t *testing.T) {
 	s.Post("/api/agents", `{"id":"ada","recovery_key":"`+recovery+`","dry_run":true}`).Must(t, http.StatusOK)
 	s.Post("/api/agents", `{"id":"ada","recovery_key":"crk_wrong","dry_run":true}`).Rejected(t, http.StatusForbidden, "wrong_recovery_key", "recovery_key")
 
-	recover := `{"id":"ada","recovery_key":"` + recovery + `","request_id":"ada-recovers-1"}`
-	lost, second := postAgent(t, s, recover), postAgent(t, s, recover)
+	again := `{"id":"ada","recovery_key":"` + recovery + `","request_id":"ada-recovers-1"}`
+	lost, second := postAgent(t, s, again), postAgent(t, s, again)
 	if lost.EditKey == second.EditKey || second.EditKey == "" || lost.RecoveryKey == second.RecoveryKey || second.RecoveryKey == "" {
 		t.Errorf("%+v, and %+v", lost, second)
 	}
@@ -78,7 +78,7 @@ func TestRecoverKey(t *testing.T) {
 		s.Post("/api/agents", `{"id":"ada","note":"x","edit_key":"`+key+`"}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
 	}
 	postAgent(t, s, `{"id":"ada","note":"x","edit_key":"`+second.EditKey+`"}`)
-	s.Post("/api/agents", recover).Rejected(t, http.StatusForbidden, "wrong_recovery_key", "recovery_key")
+	s.Post("/api/agents", again).Rejected(t, http.StatusForbidden, "wrong_recovery_key", "recovery_key")
 	if third := postAgent(t, s, `{"id":"ada","recovery_key":"`+second.RecoveryKey+`"}`, "Authorization", "Bearer "+first.EditKey); third.EditKey == "" {
 		t.Error("a former key in the header kept the recovery key from being used")
 	}

@@ -37,8 +37,9 @@ func TestFold(t *testing.T) {
 }
 
 func TestFoldTag(t *testing.T) {
+	check.Equal(t, FoldTag("\t Straße  Bau "), "strasse  bau", "FoldTag")
 	for in, want := range map[string]string{
-		"\t Straße  Bau ": "strasse  bau", "Café": "cafe", "cafe": "cafe", "ÉTÉ": "ete", "ｃａｆｅ\u0301": "cafe", "日本": "日本", "が": "が", "a\xffb": "a\ufffdb",
+		"Café": "cafe", "cafe": "cafe", "ÉTÉ": "ete", "ｃａｆｅ\u0301": "cafe", "日本": "日本", "が": "が", "a\xffb": "a\ufffdb",
 	} {
 		t.Run(in, func(t *testing.T) { check.Equal(t, FoldTag(in), want, "FoldTag") })
 	}

@@ -68,11 +68,12 @@ var attacks = map[string]func(ctx context.Context, at stranger, n int){
 // widePaths are lists with the most values, words and candidates that a call may have.
 var widePaths = func() []string {
 	const values, excluded = 8, 60
-	of := func(name string) (query string) {
-		for i := range values {
-			query += fmt.Sprintf("&%s=value-%d", name, i)
+	of := func(name string) string {
+		query := make([]string, values)
+		for i := range query {
+			query[i] = fmt.Sprintf("&%s=value-%d", name, i)
 		}
-		return query
+		return strings.Join(query, "")
 	}
 	paths := []string{
 		"q=a", of("agent") + of("tag") + "&channel=general", "mode=any&q=a+b+c+d+e+f+g+h+i+j+k+l+m+n+o+p+",

@@ -254,10 +254,11 @@ func (s *side) answer(q request) string {
 	if res == nil {
 		return fmt.Sprint("error ", err)
 	}
-	text := fmt.Sprintf("status %d\n", res.Status)
+	lines := []string{fmt.Sprint("status ", res.Status)}
 	for _, name := range slices.Sorted(maps.Keys(res.Header)) {
-		text += name + ": " + strings.Join(res.Header[name], ", ") + "\n"
+		lines = append(lines, name+": "+strings.Join(res.Header[name], ", "))
 	}
+	text := strings.Join(append(lines, ""), "\n")
 	var document any
 	switch kind := res.Header.Get("Content-Type"); {
 	case strings.Contains(kind, "json") && json.Unmarshal(res.Body, &document) == nil:
@@ -272,29 +273,30 @@ func (s *side) answer(q request) string {
 
 // flat returns a line for each value of a document: its path, without positions in lists, and
 // each line of a text.
-func flat(path string, value any) (text string) {
+func flat(path string, value any) string {
+	var lines []string
 	switch v := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			text += flat(path+"."+name, v[name])
+			lines = append(lines, flat(path+"."+name, v[name]))
 		}
 	case []any:
-		order := fmt.Sprintf("%s has %d:", path, len(v))
+		order := []string{fmt.Sprintf("%s has %d:", path, len(v))}
 		for _, item := range v {
-			text += flat(path+"[]", item)
+			lines = append(lines, flat(path+"[]", item))
 			if object, is := item.(map[string]any); is && object["id"] != nil {
-				order += fmt.Sprint(" ", object["id"])
+				order = append(order, fmt.Sprint(object["id"]))
 			}
 		}
-		text += order + "\n"
+		lines = append(lines, strings.Join(order, " ")+"\n")
 	case string:
 		for line := range strings.Lines(v) {
-			text += path + " = " + strings.TrimSpace(line) + "\n"
+			lines = append(lines, path+" = "+strings.TrimSpace(line)+"\n")
 		}
 	case float64:
 		return fmt.Sprintf("%s = %.0f\n", path, v)
 	default:
 		return fmt.Sprintf("%s = %v\n", path, v)
 	}
-	return text
+	return strings.Join(lines, "")
 }
