@@ -297,12 +297,11 @@ func TestDryRunSaysWhatIsWrong(t *testing.T) {
 
 // TestDryRunIsNoOracle: blocks and watch words have one answer.
 func TestDryRunIsNoOracle(t *testing.T) {
-	const reviewed = "It would be reviewed or refused."
+	const reviewed = "It would be refused."
 	byOperator := command.Order{By: command.Operator}
 	long := strings.Repeat("Buy these pills, they are cheap and good for you today. ", 20)
 	for name, rule := range map[string]command.Payload{
 		"a watch word":        &command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills"},
-		"a word that holds":   &command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills", Hold: true},
 		"a blocked name":      &command.SetRule{Order: byOperator, Kind: command.RuleName, Subject: "eve", For: 1 << 30},
 		"a blocked network":   &command.SetRule{Order: byOperator, Kind: command.RuleNetwork, Subject: "127.0.0.0/8", For: 1 << 30},
 		"a blocked sender":    &command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: "e1", For: 1 << 30},
@@ -339,17 +338,6 @@ func TestDryRunOfARepeat(t *testing.T) {
 	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "repeats") {
 		t.Errorf("a claim of the next job: %v", got.Notes)
 	}
-}
-
-// TestDryRunInAHiddenChannel: the dry run of a reply shows the channel of its target like the entry
-// would, without a hidden name.
-func TestDryRunInAHiddenChannel(t *testing.T) {
-	s := board(t) // e1 is in tides
-	body := map[string]any{"agent": "ada", "body": "At noon.", "reply_to": "e1", "dry_run": true}
-	call := func() *apitest.Response { return s.Post("/api/entries", body) }
-	apitest.Equal(t, "channel", dry(t, s, call).Would["channel"], any("tides"))
-	asMia(s, "hide-channel", map[string]any{"channel": "tides", "reason": "A personal detail"}).Must(t, http.StatusOK)
-	untouched(t, s, call).Must(t, http.StatusOK).Lacks(t, `"channel"`)
 }
 
 // TestDryRunsAreCounted: an address has 30 a minute, which its writes and rejections leave

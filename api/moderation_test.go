@@ -211,10 +211,9 @@ func TestWhatIsUnchangedIsNotSent(t *testing.T) {
 // read is as fresh as was asked.
 func TestModeratorsReadWhatTheyWaitFor(t *testing.T) {
 	for path, want := range map[string]string{
-		"held": `"texts":["Casino`, "rules": `"subject":"poker"`, "reports": `"text":"Look at this"`, "log": `"what":"pattern poker"`,
+		"entries": `"body":"Casino"`, "rules": `"subject":"poker"`, "reports": `"text":"Look at this"`, "log": `"what":"pattern poker"`,
 	} {
 		s := withModerator(t)
-		mod(t, s, "watch", map[string]any{"pattern": "(?i)casino", "hold": true, "reason": "a test"})
 		s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills"})
 		s.Backend.OnReadIndex = func() { // meanwhile, on another node
 			s.Backend.OnReadIndex = nil
@@ -245,7 +244,6 @@ func TestNothingRelatesToWhatIsHidden(t *testing.T) {
 func TestDocumentedModerationWorks(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.SetRule{Order: command.Order{By: command.Operator}, Kind: command.RuleName, Subject: "mallory", For: 1_000_000})
-	s.Backend.Apply(&command.SetNote{Order: command.Order{By: command.Operator}, Agent: "mallory", Text: "To be removed"})
 	s.Backend.Apply(&command.Publish{
 		Agent: "ada", AgentKey: "ada", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap", Proof: command.Proof{Sender: "s1"},
 	})
@@ -280,7 +278,6 @@ func TestModerationRejected(t *testing.T) {
 		"block": `{"agent":"eve","reason":"spam","for":"1h"}`, "freeze": `{"channel":"general","reason":"spam","for":"1h"}`,
 		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`, "confirm": fmt.Sprintf(`{"number":%d}`, waits),
 		"resolve": `{"ids":["e1"],"outcome":"kept","reason":"x"}`,
-		"note":    `{"agent":"eve","text":"Writes at night"}`, "hide-channel": `{"channel":"general","reason":"spam"}`,
 	}
 	for _, test := range []struct {
 		code      string
@@ -305,7 +302,7 @@ func TestModerationRejected(t *testing.T) {
 		}
 	}
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
-	for _, path := range []string{"held", "rules", "reports", "entries", "waiting", "notes"} {
+	for _, path := range []string{"rules", "reports", "entries", "waiting"} {
 		for query, code := range map[string]string{"limit=none": "validation_failed", "consistency=strong": "no_leader"} {
 			r := s.Get("/api/moderation/"+path+"?"+query, "Authorization", "Bearer "+modToken)
 			if p := apitest.CheckError(t, r); p.Code != code {
@@ -337,19 +334,17 @@ func TestRoles(t *testing.T) {
 		role command.Role
 		body string
 	}{
-		"resolve":      {command.RoleReport, `{"ids":["e1"],"outcome":"kept","reason":"x","dry_run":true}`},
-		"hide":         {command.RoleHide, `{"ids":["e1"],"reason":"x","dry_run":true}`},
-		"unhide":       {command.RoleHide, `{"ids":["e1"],"dry_run":true}`},
-		"purge":        {command.RolePurge, `{"ids":["e1"],"reason":"x","dry_run":true}`},
-		"confirm":      {command.RolePurge, `{"number":7,"dry_run":true}`},
-		"freeze":       {command.RoleAdmin, `{"all":true,"for":"1h","dry_run":true}`},
-		"watch":        {command.RoleAdmin, `{"pattern":"casino","dry_run":true}`},
-		"block":        {command.RoleHide, `{"agent":"eve","for":"1h","dry_run":true}`},
-		"block?net":    {command.RoleAdmin, `{"network":"192.0.2.0/24","for":"1h","dry_run":true}`},
-		"lift":         {command.RoleAdmin, `{"number":3}`}, // the freeze
-		"lift?dry":     {command.RoleAdmin, `{"number":3,"dry_run":true}`},
-		"note":         {command.RoleReport, `{"agent":"eve","text":"x","dry_run":true}`},
-		"hide-channel": {command.RoleHide, `{"channel":"general","reason":"x","dry_run":true}`},
+		"resolve":   {command.RoleReport, `{"ids":["e1"],"outcome":"kept","reason":"x","dry_run":true}`},
+		"hide":      {command.RoleHide, `{"ids":["e1"],"reason":"x","dry_run":true}`},
+		"unhide":    {command.RoleHide, `{"ids":["e1"],"dry_run":true}`},
+		"purge":     {command.RolePurge, `{"ids":["e1"],"reason":"x","dry_run":true}`},
+		"confirm":   {command.RolePurge, `{"number":7,"dry_run":true}`},
+		"freeze":    {command.RoleAdmin, `{"all":true,"for":"1h","dry_run":true}`},
+		"watch":     {command.RoleAdmin, `{"pattern":"casino","dry_run":true}`},
+		"block":     {command.RoleHide, `{"agent":"eve","for":"1h","dry_run":true}`},
+		"block?net": {command.RoleAdmin, `{"network":"192.0.2.0/24","for":"1h","dry_run":true}`},
+		"lift":      {command.RoleAdmin, `{"number":3}`}, // the freeze
+		"lift?dry":  {command.RoleAdmin, `{"number":3,"dry_run":true}`},
 	}
 	for role := command.RoleReport; role <= command.RoleAdmin; role++ {
 		addModerator(s, "zoe", "cmod_zoe", role)
@@ -537,13 +532,12 @@ func TestModeratorsSeeWhatWouldComeBack(t *testing.T) {
 	}
 }
 
-// TestStubsAreToldApart: what expired, was erased, was hidden and is held, on each surface.
+// TestStubsAreToldApart: what expired, was erased and was hidden, on each surface.
 func TestStubsAreToldApart(t *testing.T) {
 	s := withModerator(t)
-	mod(t, s, "watch", map[string]any{"pattern": "casino", "hold": true, "reason": "a test"})
 	s.Publish(map[string]any{"agent": "eve", "body": "To expire"})
 	s.Backend.Ahead += 48 * time.Hour
-	for _, body := range []string{"To erase", "To hide", "A casino"} {
+	for _, body := range []string{"To erase", "To hide"} {
 		s.Publish(map[string]any{"agent": "eve", "body": body})
 	}
 	mod(t, s, "purge", map[string]any{"ids": []string{"e2"}, "reason": "x"})
@@ -555,7 +549,6 @@ func TestStubsAreToldApart(t *testing.T) {
 		"e1": {`,"expired":true}`, "This has expired:", "has expired, "},
 		"e2": {`"x","purged":true}`, "This was erased for good:", "was erased, "},
 		"e3": {`"reason":"x"}`, "This is hidden:", "was hidden by a moderator, "},
-		"e4": {`,"held":true}`, "This is held:", "is held, "},
 	} {
 		for path, want := range map[string]string{"/api/entries/" + id: want.mark, "/api/entries?thread=" + id: want.mark, "/e/" + id: want.page} {
 			if r := browse(t, s, path, 0); strings.Count(string(r.Body), want) != 1 {
@@ -564,35 +557,4 @@ func TestStubsAreToldApart(t *testing.T) {
 		}
 		s.Post("/mcp", toolCall("get_entry", args{"id": id})).Has(t, want.tool)
 	}
-}
-
-// TestModeratorNotes: moderators see notes beside the entries of a name and of a sender. Notes are in
-// no public answer and in no record, and can be removed.
-func TestModeratorNotes(t *testing.T) {
-	s := withModerator(t)
-	s.Post("/api/entries", `{"agent":"eve","body":"Cheap pills"}`).Must(t, http.StatusCreated)
-	s.Post("/api/entries", `{"agent":"bob","body":"A plain text"}`).Must(t, http.StatusCreated)
-	s.Post(reportsPath, `{"entry_id":"e1","reason":"spam","text":"Spam"}`).Must(t, http.StatusCreated)
-	const secret = "zyzzyva"
-	first := apitest.Decoded[struct{ Number uint64 }](t, asMia(s, "note", map[string]any{"agent": "@EVE", "text": "Says sorry, " + secret}).Must(t, http.StatusOK))
-	asMia(s, "note", map[string]any{"sender_of": "e1", "text": "Writes at night, " + secret}).Must(t, http.StatusOK)
-	for _, wrong := range []map[string]any{
-		{"agent": "eve"}, {"text": "x"}, {"agent": "anonymous", "text": "x"}, {"agent": "eve", "sender_of": "e1", "text": "x"}, {"sender_of": "e9", "text": "x"}, {"remove": 99},
-	} {
-		asMia(s, "note", wrong).Want(t, http.StatusUnprocessableEntity)
-	}
-	asMia(s, "note", map[string]any{"agent": "bob", "text": "x", "dry_run": true}).Must(t, http.StatusOK)
-	s.Post("/api/moderation/note", `{"agent":"eve","text":"x"}`).Want(t, http.StatusForbidden)
-	mia := []string{"Authorization", "Bearer " + modToken}
-	s.Get("/api/moderation/reports", mia...).Has(t, "Says sorry", "Writes at night")
-	s.Get("/api/moderation/entries?agent=bob", mia...).Has(t, "Writes at night").Lacks(t, "Says sorry")
-	s.Get("/api/moderation/notes?agent=Eve", mia...).Has(t, "Says sorry", `"about":"name","agent":"eve"`, `"by":"mia"`).Lacks(t, "at night")
-	s.Get("/api/moderation/notes?limit=1", mia...).Has(t, "Writes at night", `"about":"sender","agent":null`).Lacks(t, "Says sorry", `"nextCursor":null`)
-	s.Get("/api/moderation/notes").Rejected(t, http.StatusForbidden, "moderators_only", "")
-	s.Get("/api/moderation/log", mia...).Lacks(t, secret)
-	for _, path := range []string{"/api/entries", "/api/entries/e1", "/api/agents/eve", "/api/moderation/log", "/api/home?for=eve", "/api/stats"} {
-		s.Get(path).Lacks(t, secret)
-	}
-	asMia(s, "note", map[string]any{"remove": first.Number}).Must(t, http.StatusOK)
-	s.Get("/api/moderation/reports", mia...).Has(t, "Writes at night").Lacks(t, "Says sorry")
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // ruleAnswer is the answer to a call that sets a rule.
@@ -143,8 +142,6 @@ func TestPolicyIsCheckedAgain(t *testing.T) {
 		}
 	}
 	apitest.Equal(t, "charges of one write", charged, 1)
-	between(&command.SetRule{Order: order, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills", Hold: true})
-	write().Want(t, http.StatusCreated, `"hidden"`).Lacks(t, "pills")
 	between(elsewhere("127.0.0.0/8"))
 	write().Want(t, http.StatusForbidden)
 	s.Backend.Apply(&command.LiftRule{Order: order, Number: 6})
@@ -159,44 +156,6 @@ func TestPolicyIsCheckedAgain(t *testing.T) {
 	between(&command.SetRule{Order: order, Kind: command.RuleName, Subject: "eve", For: 3_600_000})
 	if p := apitest.CheckError(t, write()); p.Code != "blocked" || !strings.Contains(p.Error, "a good reason") {
 		t.Errorf("a name that is blocked meanwhile: %+v", p)
-	}
-}
-
-// TestHeldForALook: what is held is hidden when its author is answered, which is told so
-// on every surface; a moderator sees its text and shows it.
-func TestHeldForALook(t *testing.T) {
-	s := withModerator(t)
-	setRule(t, s, "watch", map[string]any{"pattern": "(?i)pills", "hold": true})
-	for _, write := range policyWrites {
-		write(s).Has(t, "A moderator has to look at this first").Lacks(t, "by ,")
-	}
-	s.Get("/api/entries").Lacks(t, "ills")
-	list := func() (ids []string) {
-		t.Helper()
-		r := s.Get("/api/moderation/held", "Authorization", "Bearer "+modToken)
-		var held struct {
-			Held []struct {
-				ID    string
-				Texts []string
-			}
-		}
-		r.Decode(t, &held)
-		for _, h := range held.Held {
-			if !strings.Contains(strings.Join(h.Texts, " "), "ills") {
-				t.Errorf("%+v without its text", h)
-			}
-			ids = append(ids, h.ID)
-		}
-		return ids
-	}
-	ids := list()
-	must.Equal(t, len(ids), len(policyWrites), "held are %q", ids)
-	mod(t, s, "unhide", map[string]any{"profiles": ids[:1], "ids": ids[1:]})
-	if left := list(); len(left) > 0 {
-		t.Errorf("held are %q still", left)
-	}
-	for _, id := range ids[1:] {
-		s.Get("/api/entries?thread="+id).Has(t, "ills")
 	}
 }
 
@@ -248,7 +207,7 @@ func TestRulesAreForModerators(t *testing.T) {
 	} {
 		s.Post("/api/moderation/"+path, body).Rejected(t, http.StatusForbidden, "moderators_only", "")
 	}
-	for _, path := range []string{"rules", "held"} {
+	for _, path := range []string{"rules"} {
 		s.Get("/api/moderation/"+path).Want(t, http.StatusForbidden)
 	}
 	for _, test := range []struct{ path, body, field string }{
@@ -263,7 +222,7 @@ func TestRulesAreForModerators(t *testing.T) {
 		{"freeze", `{"for":"1h"}`, "channel"},
 		{"freeze", `{"all":false,"for":"1h"}`, "all"},
 		{"freeze", `{"channel":"!","for":"1h"}`, "channel"},
-		{"watch", `{"hold":true}`, "pattern"},
+		{"watch", `{"for":"1h"}`, "pattern"},
 		{"watch", `{"pattern":"("}`, "pattern"},
 		{"watch", `{"pattern":"x*"}`, "pattern"},
 		{"lift", `{}`, "number"},
@@ -322,7 +281,7 @@ func TestPatternIsTested(t *testing.T) {
 	}{
 		"all":          {map[string]any{"pattern": "cheap"}, 4, 3, "e3", "visible"},
 		"the newest":   {map[string]any{"pattern": "cheap", "last": 1}, 1, 0, "", ""},
-		"a hidden one": {map[string]any{"pattern": "another script", "last": 100, "hold": true}, 4, 1, "e2", "hidden"},
+		"a hidden one": {map[string]any{"pattern": "another script", "last": 100}, 4, 1, "e2", "hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.body["dry_run"] = true
@@ -338,45 +297,6 @@ func TestPatternIsTested(t *testing.T) {
 	asMia(s, "watch", map[string]any{"pattern": "cheap", "last": 5}).Rejected(t, http.StatusUnprocessableEntity, "", "last")
 	asMia(s, "watch", map[string]any{"pattern": "cheap", "last": 10_001, "dry_run": true}).Rejected(t, http.StatusUnprocessableEntity, "", "last")
 	check.Equal(t, s.Backend.Machine.Applied(), before, "the applied index after tests of patterns")
-}
-
-// TestWritersAreHeld: the writes of a sender or a name are held without an end, until the rule is
-// lifted. A block goes before it.
-func TestWritersAreHeld(t *testing.T) {
-	s := withModerator(t)
-	for name, body := range map[string]map[string]any{
-		"a name":   {"agent": "Eve", "hold": true},
-		"a sender": {"sender_of": "e1", "hold": true, "for": "forever"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s.Publish(map[string]any{"agent": "ann", "body": "Good morning"})
-			rule := setRule(t, s, "block", body)
-			check.Equal(t, rule.Until == nil, true, "the rule has no end")
-			held := s.Post("/api/entries", `{"agent":"eve","body":"Good evening"}`).Must(t, http.StatusCreated)
-			held.Has(t, `"held":true`).Has(t, "A moderator has to look at this first").Lacks(t, `"body":"Good evening"`)
-			s.Get("/api/moderation/held", "Authorization", "Bearer "+modToken).Has(t, `"rule":`+strconv.FormatUint(rule.Number, 10)+",").Has(t, "Good evening")
-			moderationLog(s).Has(t, `"action":"hold_writer"`)
-			for path, body := range map[string]map[string]any{"block": {"network": "127.0.0.0/8"}, "freeze": {"channel": "general", "for": "1h"}} {
-				stronger := setRule(t, s, path, body)
-				s.Post("/api/entries", `{"agent":"eve","body":"Good night"}`).Want(t, http.StatusForbidden)
-				asMia(s, "lift", map[string]any{"number": stronger.Number}).Must(t, http.StatusOK)
-			}
-			asMia(s, "lift", map[string]any{"number": rule.Number}).Must(t, http.StatusOK)
-			s.Post("/api/entries", `{"agent":"eve","body":"Good night"}`).Must(t, http.StatusCreated).Has(t, `"body":"Good night"`)
-		})
-	}
-	asMia(s, "block", map[string]any{"network": "127.0.0.0/8", "hold": true}).Rejected(t, http.StatusUnprocessableEntity, "", "network")
-	asMia(s, "freeze", map[string]any{"all": true, "for": "forever"}).Rejected(t, http.StatusUnprocessableEntity, "", "for")
-}
-
-// TestHoldIsAppliedLate: a write is held also if its node did not know the rule when it checked it.
-func TestHoldIsAppliedLate(t *testing.T) {
-	s := withModerator(t)
-	s.Backend.Apply(&command.SetRule{Order: command.Order{By: command.Operator}, Kind: command.RuleName, Subject: "eve", Hold: true})
-	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Channel: "general", Title: "Pills", Body: "Pills"})
-	s.Get("/api/entries/e1").Has(t, `"held":true`).Lacks(t, "Pills")
-	mod(t, s, "unhide", map[string]any{"ids": []string{"e1"}})
-	s.Get("/api/entries/e1").Has(t, `"body":"Pills"`)
 }
 
 // TestAnonymousIsBlockedOnPurpose: a block of all writes without a name asks back.

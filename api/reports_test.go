@@ -163,11 +163,10 @@ func TestReportsOfNames(t *testing.T) {
 		fields map[string]any // that are sent
 		field  string         // of the problem
 	}{
-		"two at once":         {map[string]any{"entry_id": "e1", "channel": "pills-0123"}, "channel"},
-		"an unknown profile":  {map[string]any{"profile": "bob"}, "profile"},
-		"an unknown channel":  {map[string]any{"channel": "nowhere"}, "channel"},
-		"an appeal by a name": {map[string]any{"channel": "pills-0123", "reason": "appeal"}, "agent"},
-		"no target":           {nil, "entry_id"},
+		"two at once":        {map[string]any{"entry_id": "e1", "channel": "pills-0123"}, "channel"},
+		"an unknown profile": {map[string]any{"profile": "bob"}, "profile"},
+		"an unknown channel": {map[string]any{"channel": "nowhere"}, "channel"},
+		"no target":          {nil, "entry_id"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fields := map[string]any{"reason": "spam", "text": "Look at this"}
@@ -190,8 +189,6 @@ func TestReportsOfNames(t *testing.T) {
 	s.Get("/api/moderation/reports?profile=EVE", mia...).Has(t, `"name":"@eve"`).Lacks(t, "pills-0123")
 	s.Get("/api/moderation/reports?channel=pills-0123", mia...).Has(t, `"name":"#pills-0123"`).Lacks(t, "@eve")
 
-	asMia(s, "hide-channel", map[string]any{"channel": "pills-0123", "reason": "A telephone number"}).Must(t, http.StatusOK)
-	s.Get("/api/reports/"+channel.Report.ID).Has(t, `"name":"#"`).Lacks(t, "pills-0123")
 	done := asMia(s, "resolve", map[string]any{"channels": []string{"pills-0123"}, "profiles": []string{"Eve"}, "outcome": "hidden", "reason": "Names"}).Must(t, http.StatusOK)
 	check.Equal(t, strings.Contains(string(done.Body), `"resolved":2`), true, "both reports are resolved")
 	moderationLog(s).Has(t, `"what":"hidden @eve #pills-0123"`)
@@ -220,7 +217,6 @@ func TestReportAgainWhatWasDropped(t *testing.T) {
 // why it was erased; a further report is answered with that reason, too.
 func TestReportedTexts(t *testing.T) {
 	s := withModerator(t)
-	mod(t, s, "watch", map[string]any{"pattern": "casino", "hold": true, "reason": "a test"})
 	report := func(id, says string) {
 		t.Helper()
 		body, _ := json.Marshal(map[string]any{"entry_id": id, "reason": "spam", "text": "Spam"})
@@ -307,7 +303,7 @@ func TestTooManyReports(t *testing.T) {
 }
 
 // TestTheAuthorHears: the key shows an author in home which entries of its own are hidden and why,
-// and their texts; the author appeals once, and moderators see the appeal in their queue.
+// and their texts.
 func TestTheAuthorHears(t *testing.T) {
 	s := withModerator(t)
 	ada := register(t, s, http.StatusCreated, map[string]any{"id": "Ada", "description": "An agent of the tests"}).EditKey
@@ -347,30 +343,12 @@ func TestTheAuthorHears(t *testing.T) {
 	s.Get("/api/entries/e1", append(byKey(ada), "If-None-Match", stub)...).Want(t, http.StatusOK).WantHeader(t, "Cache-Control", "no-store")
 	s.Get("/api/entries/e2", byKey(ada)...).Lacks(t, "Without a key")
 
-	appeal := map[string]any{"entry_id": "e1", "reason": "appeal", "text": "It is about bread."}
-	sendReport(t, s, http.StatusForbidden, appeal)
-	sendReport(t, s, http.StatusUnprocessableEntity, appeal, byKey(eve)...)
-	for _, id := range []string{"e2", "e3", "e9"} {
-		sendReport(t, s, http.StatusUnprocessableEntity, map[string]any{"entry_id": id, "reason": "appeal", "text": "It is about bread."}, byKey(ada)...)
-	}
-	receipt := sendReport(t, s, http.StatusCreated, appeal, byKey(ada)...)
-	check.Equal(t, receipt.Report.Reason, "appeal", "the reason in the receipt")
-	again, _ := json.Marshal(appeal)
-	s.Post("/api/reports", string(again), byKey(ada)...).Rejected(t, http.StatusConflict, "wrong_status", "entry_id")
-	var list reportsListed
-	s.Get("/api/moderation/reports", byKey(modToken)...).Must(t, http.StatusOK).Decode(t, &list)
-	if len(list.Reports) != 1 || list.Reports[0].Reason != "appeal" || *list.Reports[0].Text != "It is about bread." || list.Reports[0].Entry.Body != "Good pills of the bakery" || !list.Reports[0].AgentProven {
-		t.Errorf("the queue has %+v", list)
-	}
 	mod(t, s, "unhide", map[string]any{"ids": []string{"e1"}})
-	asMia(s, "resolve", map[string]any{"ids": []string{"e1"}, "outcome": "kept", "reason": "It is about bread"}).Must(t, http.StatusOK)
-	s.Get("/api/reports/"+receipt.Report.ID).Has(t, `"outcome":"kept"`)
 	s.Get("/api/home?for=Ada", byKey(ada)...).Lacks(t, `"hidden":`)
 
-	mod(t, s, "watch", map[string]any{"pattern": "casino", "hold": true, "reason": "a test"})
 	s.Publish(map[string]any{"body": "The casino", "edit_key": ada})
-	s.Get("/api/home?for=Ada", byKey(ada)...).Has(t, `"held":true`)
-	sendReport(t, s, http.StatusUnprocessableEntity, map[string]any{"entry_id": "e4", "reason": "appeal", "text": "It waits already."}, byKey(ada)...)
+	mod(t, s, "hide", map[string]any{"ids": []string{"e4"}, "reason": "A test"})
+	s.Get("/api/entries/e4", byKey(ada)...).Has(t, "casino")
 	mod(t, s, "purge", map[string]any{"ids": []string{"e4"}, "reason": "A test"})
 	s.Get("/api/home?for=Ada", byKey(ada)...).Lacks(t, `"hidden":`)
 	s.Get("/api/entries/e4", byKey(ada)...).Lacks(t, "casino")

@@ -105,10 +105,10 @@ func TestEraseRules(t *testing.T) {
 			r.only(report(1, id, "sender-2"), command.OutcomeDone, 0)
 			return erase("bob", id)
 		}, command.ProblemEraseReported},
-		"held": {func(r *rig) *command.Publish {
-			own := textByKey("bob", "A text that is held.")
-			own.Proof.Held = 7
-			return erase("bob", state.FormatID(state.TypeEntry, r.wantDone(own)))
+		"hidden": {func(r *rig) *command.Publish {
+			id := state.FormatID(state.TypeEntry, r.wantDone(textByKey("bob", "A text that is hidden.")))
+			r.wantDone(hide(id))
+			return erase("bob", id)
 		}, command.ProblemHidden},
 		"a claimed job": {func(r *rig) *command.Publish {
 			job := jobOf(r, "bob")

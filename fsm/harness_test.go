@@ -244,9 +244,9 @@ type entryDoc struct {
 	Status            string `json:"status"`
 	LooksLike         string `json:"looksLike"`
 	Hidden            *struct {
-		At                    int64
-		Reason                string
-		Purged, Expired, Held bool
+		At              int64
+		Reason          string
+		Purged, Expired bool
 	} `json:"hidden"`
 }
 

@@ -119,21 +119,6 @@ var draws = map[command.Op]struct {
 	command.OpSetModerator: {2, (*logWriter).setModerator},
 	command.OpHide:         {5, (*logWriter).hide},
 	command.OpPurge:        {2, (*logWriter).purge},
-	command.OpSetNote: {2, func(w *logWriter) command.Payload {
-		c := &command.SetNote{Order: w.order(), Text: "Says sorry"}
-		switch w.below(3) {
-		case 0:
-			c.Agent = w.named()
-		case 1:
-			c.Sender = w.id()
-		default:
-			c.Text, c.Remove = "", 1+uint64(w.below(20)) //nolint:gosec // not negative
-		}
-		return c
-	}},
-	command.OpSetWebhook: {1, func(w *logWriter) command.Payload {
-		return &command.SetWebhook{Order: byOperator, URL: one(w, "", "https://mods.example/a", "https://mods.example/b")}
-	}},
 	command.OpConfirmPurge: {4, (*logWriter).confirmPurge},
 	command.OpSetRule:      {3, (*logWriter).setRule},
 	command.OpLiftRule:     {3, (*logWriter).liftRule},
@@ -275,7 +260,7 @@ func (w *logWriter) prove(p command.Payload, by command.Signature) {
 	by.Proof.Unlimited, by.Proof.Shared = w.oneOf(3), w.oneOf(10)
 	from := netip.MustParseAddr(one(w, "192.0.2.1", "198.51.100.1"))
 	policy := must.Get(w.v.Examine(p, from))(w).Policy
-	by.Proof.Policy, by.Proof.Held = policy.Revision, policy.Held
+	by.Proof.Policy = policy.Revision
 	if w.oneOf(40) {
 		by.Proof.Policy++ // of a node that is behind
 	}
@@ -611,7 +596,7 @@ func (w *logWriter) confirmPurge() command.Payload {
 // ruleKinds are drawn from. Senders are the only subjects that are rows of entries.
 var ruleKinds = []command.RuleKind{
 	command.RuleSender, command.RuleSender, command.RuleSender, command.RuleSender,
-	command.RuleName, command.RuleNetwork, command.RuleChannel, command.RulePattern, command.RuleUnproven, command.RuleAll, command.RuleHiddenChannel,
+	command.RuleName, command.RuleNetwork, command.RuleChannel, command.RulePattern, command.RuleUnproven, command.RuleAll,
 }
 
 func (w *logWriter) setRule() command.Payload {
@@ -623,10 +608,10 @@ func (w *logWriter) setRule() command.Payload {
 		c.Subject = w.named()
 	case command.RuleNetwork:
 		c.Subject = "192.0.2.0/24"
-	case command.RuleChannel, command.RuleHiddenChannel:
+	case command.RuleChannel:
 		c.Subject = "channel-1"
 	case command.RulePattern:
-		c.Fold, c.Subject, c.Hold = command.FoldVersion, one(w, "alpha", "beta"), w.oneOf(2)
+		c.Fold, c.Subject = command.FoldVersion, one(w, "alpha", "beta")
 	case command.RuleUnproven, command.RuleAll:
 		c.For = 5000 // they keep most others out
 	}
@@ -656,7 +641,7 @@ func (w *logWriter) sweep() command.Payload {
 func (w *logWriter) report() command.Payload {
 	c := report(w.below(1<<30), w.id(), "")
 	c.Agent = w.author()
-	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(6)) //nolint:gosec // small
+	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(5)) //nolint:gosec // small
 	if w.oneOf(4) {
 		c.Target = one(w, command.ProfileMark+w.named(), command.ChannelMark+"channel-1")
 	}

@@ -32,7 +32,6 @@ type modelEntry struct {
 	inbox   []string
 	words   []string
 	hidden  bool
-	held    bool
 }
 
 type modelRule struct {
@@ -89,8 +88,8 @@ func (m *model) apply(b command.Batch) {
 func (m *model) hide(c *command.Hide) command.Result {
 	changed := false
 	for i := range m.entries {
-		if e := &m.entries[i]; (e.hidden == c.Unhide || e.held) && slices.Contains(c.IDs, state.EntryID(e.seq)) {
-			e.hidden, e.held, changed = !c.Unhide, false, true
+		if e := &m.entries[i]; e.hidden == c.Unhide && slices.Contains(c.IDs, state.EntryID(e.seq)) {
+			e.hidden, changed = !c.Unhide, true
 		}
 	}
 	if !changed {
@@ -137,8 +136,6 @@ func (m *model) publish(p command.Publish) command.Result {
 		}
 	}
 	e := modelEntry{p: p, seq: uint64(len(m.entries)) + 1, at: m.now, channel: p.Channel}
-	e.held = p.Proof.Held != 0
-	e.hidden = e.held
 	e.root = e.seq
 	if p.Relation != command.RelationNone {
 		i := slices.IndexFunc(m.entries, func(o modelEntry) bool { return state.EntryID(o.seq) == p.Target })

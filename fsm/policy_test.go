@@ -11,11 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/home"
-	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
-	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -61,10 +58,6 @@ func TestRuleChecks(t *testing.T) {
 		{kind: command.RuleName, subject: "eve"},
 		{kind: command.RuleChannel, subject: "den", wrong: true},
 		{kind: command.RuleName, subject: "eve", forMS: command.MaxRuleMillis + 1, wrong: true},
-		{kind: command.RuleName, subject: "eve", forMS: 1, hold: true},
-		{kind: command.RuleSender, subject: "e1", hold: true},
-		{kind: command.RuleNetwork, subject: "192.0.2.0/24", forMS: 1, hold: true, wrong: true},
-		{kind: command.RuleChannel, subject: "den", forMS: 1, hold: true, wrong: true},
 		{kind: command.RuleName, subject: "", forMS: 1, wrong: true},
 		{kind: command.RuleSender, subject: "e1", forMS: 1},
 		{kind: command.RuleNetwork, subject: "192.0.2.0/24", forMS: 1},
@@ -77,7 +70,6 @@ func TestRuleChecks(t *testing.T) {
 		{kind: command.RuleAll, forMS: 1},
 		{kind: command.RuleAll, subject: "x", forMS: 1, wrong: true},
 		{kind: command.RulePattern, subject: "(?i)pills?"},
-		{kind: command.RulePattern, subject: "pills", hold: true},
 		{kind: command.RulePattern, subject: "x*", wrong: true},
 		{kind: command.RulePattern, subject: "(", wrong: true},
 		{kind: command.RulePattern, subject: "", wrong: true},
@@ -85,7 +77,7 @@ func TestRuleChecks(t *testing.T) {
 		{kind: command.RulePattern, subject: "(x{30}){30}", wrong: true},
 		{kind: 99, subject: "x", forMS: 1, wrong: true},
 	} {
-		c := &command.SetRule{Order: byOperator, Kind: test.kind, Subject: test.subject, For: test.forMS, Hold: test.hold}
+		c := &command.SetRule{Order: byOperator, Kind: test.kind, Subject: test.subject, For: test.forMS}
 		if c.Kind == command.RulePattern {
 			c.Fold = command.FoldVersion
 		}
@@ -236,27 +228,27 @@ func TestPolicyOnArrival(t *testing.T) {
 		t.Error("an address in its other form is let in")
 	}
 	reject := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: `(?i)\bpills\b`})
-	hold := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "lottery", Hold: true})
+	newest := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "lottery"})
 	for body, want := range map[string]state.PolicyCheck{
 		"Some Pills here":     {Rule: &state.Rule{Number: reject}},
 		"Some spills":         {},
-		"A lottery":           {Held: hold},
-		"A L\u00adottеry":     {Held: hold}, // with a soft hyphen and a letter of another script
-		"A lottery of pills.": {Rule: &state.Rule{Number: reject}, Held: hold},
+		"A lottery":           {Rule: &state.Rule{Number: newest}},
+		"A L\u00adottеry":     {Rule: &state.Rule{Number: newest}}, // with a soft hyphen and a letter of another script
+		"A lottery of pills.": {Rule: &state.Rule{Number: reject}},
 	} {
 		j := r.checkPolicy(post("bob", func(p *command.Publish) { p.Body = body }), "2001:db8::1")
-		if j.Held != want.Held || (j.Rule == nil) != (want.Rule == nil) || j.Rule != nil && j.Rule.Number != want.Rule.Number || j.Revision != hold {
+		if (j.Rule == nil) != (want.Rule == nil) || j.Rule != nil && j.Rule.Number != want.Rule.Number || j.Revision != newest {
 			t.Errorf("%q: %+v", body, j)
 		}
 	}
 	watched := post("bob", func(p *command.Publish) { p.Body = "A lottery of pills." })
-	if j := r.checkPolicy(watched, "192.0.2.77"); j.Rule == nil || j.Rule.Number != network || j.Held != 0 {
+	if j := r.checkPolicy(watched, "192.0.2.77"); j.Rule == nil || j.Rule.Number != network {
 		t.Errorf("patterns are looked for in what is blocked: %+v", j)
 	}
 	ready := post("bob", nil)
-	ready.Proof.Policy, ready.Request = hold, command.RequestKey{Scope: "bob", ID: "request-1"}
+	ready.Proof.Policy, ready.Request = newest, command.RequestKey{Scope: "bob", ID: "request-1"}
 	expect(t, r.run(ready)[0], command.OutcomeDone, "a write checked against the newest policy")
-	r.run(&command.LiftRule{Order: byOperator, Number: hold})
+	r.run(&command.LiftRule{Order: byOperator, Number: newest})
 	expect(t, r.run(ready)[0], command.OutcomeDuplicate, "its repetition")
 	r.set(rule(command.RuleName, "eve")) // is not checked on arrival
 	again := post("bob", nil)
@@ -268,7 +260,7 @@ func TestPolicyOnArrival(t *testing.T) {
 func TestDocumentedPattern(t *testing.T) {
 	manual := string(must.Get(os.ReadFile("../docs/operating/moderate.md"))(t))
 	_, after, _ := strings.Cut(manual, `commons mod watch '\b`)
-	rest, _, found := strings.Cut(after, "' --hold")
+	rest, _, found := strings.Cut(after, "' --for")
 	if !found {
 		t.Fatal("the manual has no such pattern")
 	}
@@ -374,127 +366,6 @@ func TestProvenOnly(t *testing.T) {
 	expect(t, r.run(post("ada", func(p *command.Publish) { p.Proof.Key = key }))[0], command.OutcomeDone, "with the key")
 }
 
-// TestHeldBack: what is held is hidden from the moment on that it is written; no receiver
-// gets it; a moderator shows it, or hides it for good.
-func TestHeldBack(t *testing.T) {
-	r := newRig(t)
-	r.run(hooked("bob", nil), post("bob", nil))
-	number := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills", Hold: true})
-	hold := func(p *command.Proof) { p.Policy, p.Held = number, number }
-	reply := post("eve", func(p *command.Publish) {
-		relate(command.RelationReply, 1)(p)
-		p.Body, p.Mentions = "Cheap pills for @bob", []string{"bob"}
-		hold(&p.Proof)
-	})
-	job := &command.PostJob{Author: command.Author{Agent: "eve", AgentKey: "eve"}, Title: "Sell pills", Body: "Sell them."}
-	hold(&job.Proof)
-	profile := &command.Register{Agent: "Eve", AgentKey: "eve", Given: command.FieldNote, Note: "pills", NewKey: keyHash("eve"), NewRecovery: keyHash("eve")}
-	hold(&profile.Proof)
-	late := post("eve", func(p *command.Publish) {
-		relate(command.RelationReply, 1)(p)
-		p.Body = "More pills"
-		hold(&p.Proof)
-	})
-	for _, got := range r.run(reply, job, profile, late) {
-		must.Equal(t, got.Outcome, command.OutcomeDone, "result: %+v", got)
-	}
-	doc, raw := r.read(2)
-	if doc.Hidden == nil || doc.Hidden.Reason != "Held until a moderator has looked at it" || strings.Contains(raw, "pills") {
-		t.Errorf("the reply is %s", raw)
-	}
-	if doc, raw := r.read(1); doc.SupersededByCount != 0 || len(doc.SupersededBy) > 0 {
-		t.Errorf("what it answers is %s", raw)
-	}
-	if got := r.list(view.Query{Q: "pills", Since: -1}); len(got) > 0 {
-		t.Errorf("a search finds %d", got)
-	}
-	if o := r.outbox("bob"); o.Waiting != 0 || len(o.Newest) != 2 || o.Newest[0].Reason != outbox.ReasonHidden {
-		t.Errorf("the outbox is %+v", o)
-	}
-	held := r.heldBack()
-	if !slices.Equal(held, []string{"Eve", "e4", "j3", "e2"}) {
-		t.Fatalf("held are %q", held)
-	}
-	expect(t, r.run(unhide("e2"))[0], command.OutcomeDone, "result")
-	if _, raw := r.read(2); !strings.Contains(raw, "pills") {
-		t.Errorf("shown it is %s", raw)
-	}
-	settle := hide("j3", "e4")
-	settle.Agents = []string{"eve"}
-	expect(t, r.run(settle)[0], command.OutcomeDone, "result")
-	for _, seq := range []uint64{3, 4} {
-		if doc, raw := r.read(seq); doc.Hidden == nil || doc.Hidden.Reason != "spam" || seq == 4 && *doc.Supersedes != "e1" {
-			t.Errorf("hidden for good it is %s", raw)
-		}
-	}
-	if held := r.heldBack(); len(held) > 0 {
-		t.Errorf("held are %q still", held)
-	}
-	expect(t, r.run(hide("j3"))[0], command.OutcomeUnchanged, "hidden twice")
-	r.run(unhide("j3"))
-	if doc, raw := r.read(3); doc.Hidden != nil || !strings.Contains(raw, "pills") {
-		t.Errorf("shown after all it is %s", raw)
-	}
-}
-
-// TestHeldAnswer: a held entry answers no question until it is shown, also when a moderator
-// hid it first.
-func TestHeldAnswer(t *testing.T) {
-	for name, orders := range map[string][]command.Payload{
-		"shown":             {unhide("e2")},
-		"hidden, and shown": {hide("e2"), unhide("e2")},
-		"asked in hiding":   {hide("h1"), unhide("e2"), unhide("h1")},
-	} {
-		r := newRig(t)
-		number := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills", Hold: true})
-		request := ask("ada")
-		request.Proof.Policy = number
-		answer := post("bob", func(p *command.Publish) {
-			p.Relation, p.Target, p.Body = command.RelationReply, "h1", "Buy pills."
-			p.Proof.Policy, p.Proof.Held = number, number
-		})
-		r.run(request, answer)
-		if raw := r.help(1); !strings.Contains(raw, `"status":"open"`) || r.waits() != 1 {
-			t.Errorf("%s: with a held answer it is %s, and %d wait", name, raw, r.waits())
-		}
-		r.run(orders...)
-		if raw := r.help(1); !strings.Contains(raw, `"status":"answered"`) || r.waits() != 0 {
-			t.Errorf("%s: answered it is %s, and %d wait", name, raw, r.waits())
-		}
-	}
-}
-
-// waits is how many questions and requests for help wait for an answer.
-func (r *rig) waits() (n int) {
-	r.t.Helper()
-	lower := []byte{state.SpaceWaitingList, byte(home.PartAsked)}
-	v := r.View()
-	defer v.Release()
-	must.Do(r.t, state.ScanSpace(v.Reader(), lower, []byte{state.SpaceWaitingList, byte(home.PartAsked) + 1}, func([]byte, []byte) error { n++; return nil }))
-	return n
-}
-
-func (r *rig) heldBack() (ids []string) {
-	r.t.Helper()
-	v := r.View()
-	defer v.Release()
-	for before := uint64(0); ; {
-		held, next, err := v.HeldBack(before, 1)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		for _, h := range held {
-			ids = append(ids, h.ID)
-			if !strings.Contains(strings.Join(h.Texts, " "), "pills") {
-				r.t.Errorf("%+v without its text", h)
-			}
-		}
-		if before = next; next == 0 {
-			return ids
-		}
-	}
-}
-
 // TestPolicyIsTheSameEverywhere applies one log in batches of different sizes, with a
 // restart in between: what is taken does not depend on them.
 func TestPolicyIsTheSameEverywhere(t *testing.T) {
@@ -548,7 +419,7 @@ func policyText(p *state.Policy) string {
 func drawPolicyCommand(rt *rapid.T) command.Payload {
 	proof := command.Proof{
 		Sender: rapid.SampledFrom([]string{"s1", "s2"}).Draw(rt, "sender"),
-		Policy: rapid.Uint64Range(0, 4).Draw(rt, "checked against"), Held: rapid.Uint64Range(0, 1).Draw(rt, "held"),
+		Policy: rapid.Uint64Range(0, 4).Draw(rt, "checked against"),
 	}
 	agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "agent")
 	id := state.EntryID(rapid.Uint64Range(1, 6).Draw(rt, "id"))

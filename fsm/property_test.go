@@ -92,8 +92,6 @@ func drawBatch(t *rapid.T, last command.Batch, m *model) command.Batch {
 				c.Payload = &command.SetRule{Order: byOperator, For: 5000, Kind: command.RuleNetwork, Subject: "192.0.2.0/24"}
 			case 4:
 				c.Payload = &command.LiftRule{Order: byOperator, Number: rapid.Uint64Range(1, m.recorded+2).Draw(t, "lifted")}
-			case 5:
-				p.Proof.Held = 1
 			}
 			g.Commands = append(g.Commands, c)
 		}

@@ -193,21 +193,14 @@ func TestRefusedTextsAreListed(t *testing.T) {
 	reply := func(target string) *command.Publish {
 		return post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, target })
 	}
-	appeal := func(n int, target string) *command.Report {
-		c := report(n, target, "sender-1")
-		c.Agent, c.AgentKey, c.Reason, c.Proof.Key = "eve", "eve", command.ReportAppeal, keyHash("key of eve")
-		return c
-	}
 	for name, tt := range map[string]struct {
 		refused []command.Payload
 		listed  int
 	}{
-		"replies to a hidden entry":         {[]command.Payload{reply("e1"), reply("e1")}, 1},
-		"a reply to an unknown entry":       {[]command.Payload{reply("e99")}, 1},
-		"a report of a hidden entry":        {[]command.Payload{report(1, "e1", "sender-2")}, 1},
-		"an appeal for a shown entry":       {[]command.Payload{appeal(1, "e3")}, 1},
-		"an appeal for an entry of another": {[]command.Payload{appeal(1, "e1")}, 1},
-		"a retraction by another":           {[]command.Payload{post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, "e2" })}, 0},
+		"replies to a hidden entry":   {[]command.Payload{reply("e1"), reply("e1")}, 1},
+		"a reply to an unknown entry": {[]command.Payload{reply("e99")}, 1},
+		"a report of a hidden entry":  {[]command.Payload{report(1, "e1", "sender-2")}, 1},
+		"a retraction by another":     {[]command.Payload{post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, "e2" })}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

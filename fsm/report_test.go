@@ -413,10 +413,7 @@ func TestReportsOfNames(t *testing.T) {
 	}
 	check.Diff(t, numbersOf(r.reports(view.ReportQuery{Of: state.ReportSubject{Name: "#pills"}})), []uint64{2}, "reports of the channel")
 	r.restart()
-	hidden := rule(command.RuleHiddenChannel, "pills")
-	hidden.For = 0
-	r.wantDone(hidden)
-	r.wantDone(&command.Hide{Order: byOperator, Agents: []string{"eve"}})
+	r.wantDone(&command.Hide{Order: byOperator, IDs: []string{"e1"}, Agents: []string{"eve"}})
 	for i, target := range []string{"@eve", "#pills"} {
 		r.only(report(20+i, target, "s2"), command.OutcomeRejected, command.ProblemHidden)
 	}

@@ -615,7 +615,7 @@ func drawModeration(t *rapid.T, n int, id string) command.Payload {
 	case 2:
 		return rule(command.RuleChannel, "den")
 	case 3:
-		return &command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "gamma", Hold: rapid.Bool().Draw(t, "held")}
+		return &command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "gamma"}
 	case 4:
 		return &command.LiftRule{Order: byOperator, Number: uint64(number)} //nolint:gosec // small
 	case 5:

@@ -40,7 +40,6 @@ type Hidden struct {
 	Reason  string
 	Purged  bool // erased for good
 	Expired bool // older than the retention of its channel
-	Held    bool // waits for a moderator
 }
 
 // NewEntry is a publication to be made. Only Body is required, and not for a retraction.

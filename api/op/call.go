@@ -42,8 +42,6 @@ type Call struct {
 	Complete func(rejection *wire.Error) error
 	// Examined is the newest view's judgement of the write.
 	Examined view.Examined
-	// Held reports whether the write is held for review by a moderator.
-	Held bool
 	// Document is the entity tag of a body that changes rarely; "" for other bodies.
 	Document string
 	// Trace is the caller's span, for the log of requests; "" if the caller is not traced.

@@ -109,11 +109,6 @@ func fillChannel(p *builder, answer []byte) error {
 		return err
 	}
 	name := cmp.Or(first.Channel, p.r.Param("channel")) // as it is spelled there
-	if slices.ContainsFunc(l.Notes, func(note string) bool { return strings.HasPrefix(note, wire.HiddenChannel) }) {
-		p.frame.Title, p.frame.NoIndex, l.About.Name = "A hidden channel", true, "a hidden channel"
-		p.frame.JSON, p.frame.Feed, p.frame.Canonical = "", "", "/channels"
-		return nil
-	}
 	p.frame.Title = "#" + name
 	p.frame.Live = news(p.r, "channel", name)
 	channels, err := p.channels()

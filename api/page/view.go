@@ -137,8 +137,6 @@ func (h *Hidden) Word() string {
 		return "erased"
 	case h.Expired:
 		return "expired"
-	case h.Held:
-		return "held"
 	}
 	return "hidden"
 }

@@ -57,9 +57,6 @@ func Shown(name string, most int) string {
 // Flaw describes why a text cannot be stored, or is empty.
 type Flaw string
 
-// HiddenChannel begins the note of a list of entries in a channel with a hidden name.
-const HiddenChannel = "A moderator has hidden the name of this channel"
-
 // FlawNone is the zero Flaw: the text can be stored.
 const FlawNone Flaw = ""
 

@@ -42,11 +42,6 @@ func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *st
 
 // queueDelivery adds a delivery to an agent's queue, may drop one, and returns its number.
 func (tx *Txn) queueDelivery(agentKey string, kind outbox.DeliveryKind, entry uint64, from state.SenderGroup) uint64 {
-	return tx.enqueue(agentKey, outbox.DeliveryRow{Kind: kind, Entry: entry}, from)
-}
-
-// enqueue is queueDelivery for any delivery and queue.
-func (tx *Txn) enqueue(agentKey string, d outbox.DeliveryRow, from state.SenderGroup) uint64 {
 	o := tx.outbox(agentKey)
 	o.Last++
 	if len(o.Queue) == 0 {
@@ -54,7 +49,7 @@ func (tx *Txn) enqueue(agentKey string, d outbox.DeliveryRow, from state.SenderG
 	}
 	o.Queue = append(o.Queue, outbox.Queued{Number: o.Last, From: from})
 	tx.countWaiting(1)
-	d.QueuedAt = tx.now
+	d := outbox.DeliveryRow{Kind: kind, Entry: entry, QueuedAt: tx.now}
 	tx.putDelivery(agentKey, o.Last, &d, outbox.DeliveryWaiting)
 	if len(o.Queue) > command.MaxWaitingDeliveries {
 		tx.dropDelivery(agentKey, o, outbox.Surplus(o.Queue, o.Sending), outbox.ReasonQueueFull)
@@ -149,10 +144,6 @@ func (tx *Txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 	case c.Outcome == command.AttemptGone:
 		d.Failures++
 		tx.endDelivery(c.AgentKey, o, i, &d, outbox.DeliveryFailed)
-		if c.AgentKey == outbox.Moderators {
-			o.Probe(tx.now)
-			return done
-		}
 		tx.Ended[len(tx.Ended)-1].Gone = true
 		tx.unhook(c.AgentKey, o, outbox.ReasonHookGone)
 		if p, known := tx.profile(c.AgentKey); known {

@@ -6,7 +6,6 @@
 package apply
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -131,8 +130,6 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpHide:             effect((*Txn).applyHide),
 	command.OpDestroyDisk:      effect((*Txn).applyDestroyDisk),
 	command.OpPurge:            effect((*Txn).applyPurge),
-	command.OpSetWebhook:       effect((*Txn).applySetWebhook),
-	command.OpSetNote:          effect((*Txn).applySetNote),
 	command.OpConfirmPurge:     effect((*Txn).applyConfirmPurge),
 	command.OpSetRule:          effect((*Txn).applySetRule),
 	command.OpLiftRule:         effect((*Txn).applyLiftRule),
@@ -156,14 +153,13 @@ var checks = [...]struct {
 	{command.ProblemBlocked, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
 		// A rule has to follow its sender even if the command is rejected.
 		tx.followRule(j.Proof.Sender, j.Proof.Former)
-		return tx.isAgainst(j, tx.Policy.OfSender(j.Proof.Sender))
+		return tx.isAgainst(tx.Policy.OfSender(j.Proof.Sender))
 	}},
 	{command.ProblemOldPolicy, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
 		return j.Proof.Policy != tx.Policy.Revision
 	}},
 	{command.ProblemBlocked, func(tx *Txn, c command.Command, j *state.Judgement) bool {
-		rejects, holds := tx.Policy.Against(tx, c.Payload, &j.Writer)
-		return tx.isAgainst(j, rejects) || tx.isAgainst(j, holds)
+		return tx.isAgainst(tx.Policy.Against(tx, c.Payload, &j.Writer))
 	}},
 	{command.ProblemProvenOnly, func(_ *Txn, c command.Command, j *state.Judgement) bool { return j.ProvenOnly(c.Payload) }},
 	{command.ProblemNewChannels, func(tx *Txn, c command.Command, j *state.Judgement) bool {
@@ -177,22 +173,12 @@ var checks = [...]struct {
 
 // targetProblems reject a text because of its target. It is in the log alone, which is to be rewritten.
 // Nodes do not propose a text that their newest state rejects, so this is rare.
-var targetProblems = []command.Problem{
-	command.ProblemHidden, command.ProblemUnknownTarget, command.ProblemAppealShown, command.ProblemAppealOthers, command.ProblemAppealed,
-}
+var targetProblems = []command.Problem{command.ProblemHidden, command.ProblemUnknownTarget}
 
-// isAgainst reports whether a rule rejects a command, and keeps the rule. A rule that holds the
-// command may be newer than the check of the node, so it is noted in the proof.
-func (tx *Txn) isAgainst(j *state.Judgement, r *state.Rule) bool {
-	switch {
-	case r == nil:
-		return false
-	case r.Hold:
-		j.Proof.Held = cmp.Or(j.Proof.Held, r.Number)
-		return false
-	}
+// isAgainst reports whether there is a rule against a command, and keeps the rule.
+func (tx *Txn) isAgainst(r *state.Rule) bool {
 	tx.against = r
-	return true
+	return r != nil
 }
 
 // checkAndCarryOut applies a command, unless one of the checks rejects it. A repeated
@@ -235,9 +221,6 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 		for _, sh := range state.SharesOf(j.Proof, "", 1) {
 			tx.count(state.ChannelsKey(command.DayOf(tx.now), sh.Of))
 		}
-	}
-	if j.Proof.Held != 0 {
-		tx.holdBack(c.Payload, r.Entry, j.Proof.Held)
 	}
 	return r
 }

@@ -10,45 +10,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// visibility is the visibility of an entry or a profile.
-type visibility string
-
-const (
-	shown  visibility = "shown"
-	hidden visibility = "hidden"
-	held   visibility = "held" // hidden until a moderator has looked at it
-)
-
-// transition is the effect of a moderator's command on an entry and on a profile.
-type transition struct {
-	entry   func(tx *Txn, e *state.EntryRow, reason string)
-	profile func(tx *Txn, agentKey string, p *state.ProfileRow, reason string)
-}
-
-// transitions are the effects of hiding and of showing; the zero transition means no
-// effect.
-var transitions = map[visibility]struct{ hide, show transition }{
-	shown:  {hide: transition{(*Txn).hide, (*Txn).hideProfile}},
-	hidden: {show: transition{(*Txn).unhide, (*Txn).showProfile}},
-	held:   {hide: transition{(*Txn).keepHidden, (*Txn).hideProfile}, show: transition{(*Txn).unhide, (*Txn).showProfile}},
-}
-
-// transition returns the transition of an object, and releases it if it is held under a
-// key.
-func (tx *Txn) transition(isHidden bool, heldKey []byte, show bool) transition {
-	at := shown
-	switch {
-	case isHidden && tx.release(heldKey):
-		at = held
-	case isHidden:
-		at = hidden
-	}
-	if show {
-		return transitions[at].show
-	}
-	return transitions[at].hide
-}
-
 // applyHide hides or shows entries and profiles. Its Entry is its number in the record.
 func (tx *Txn) applyHide(c *command.Hide) command.Result {
 	action := state.ActionHide
@@ -62,23 +23,27 @@ func (tx *Txn) applyHide(c *command.Hide) command.Result {
 func (tx *Txn) changeHidden(c *command.Hide) (changed []string) {
 	for _, id := range c.IDs {
 		e, known := state.Resolve(tx, id)
-		if !known || tx.gone(e.Seq) {
+		if !known || tx.gone(e.Seq) || e.Hidden != c.Unhide {
 			continue
 		}
-		if carryOut := tx.transition(e.Hidden, state.HeldBackKey(e.Seq), c.Unhide).entry; carryOut != nil {
-			carryOut(tx, &e, c.Reason)
-			changed = append(changed, id)
+		if c.Unhide {
+			tx.unhide(&e)
+		} else {
+			tx.hide(&e, c.Reason)
 		}
+		changed = append(changed, id)
 	}
 	for _, name := range c.Agents {
 		p, known := tx.profile(name)
-		if !known {
+		if !known || p.Hidden() != c.Unhide {
 			continue
 		}
-		if carryOut := tx.transition(p.Hidden(), state.HeldProfileKey(name), c.Unhide).profile; carryOut != nil {
-			carryOut(tx, name, &p, c.Reason)
-			changed = append(changed, command.ProfileMark+p.ID)
+		if c.Unhide {
+			tx.setHidden(name, &p, state.EventUnhideProfile, 0, "")
+		} else {
+			tx.setHidden(name, &p, state.EventHideProfile, tx.now, c.Reason)
 		}
+		changed = append(changed, command.ProfileMark+p.ID)
 	}
 	return changed
 }
@@ -89,14 +54,6 @@ func (tx *Txn) recordChanged(o *command.Order, action string, ids []string) comm
 		return unchanged
 	}
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(o, action, strings.Join(ids, " "))}
-}
-
-func (tx *Txn) hideProfile(agentKey string, p *state.ProfileRow, reason string) {
-	tx.setHidden(agentKey, p, state.EventHideProfile, tx.now, reason)
-}
-
-func (tx *Txn) showProfile(agentKey string, p *state.ProfileRow, _ string) {
-	tx.setHidden(agentKey, p, state.EventUnhideProfile, 0, "")
 }
 
 // setHidden stores since when and why a profile is hidden.
@@ -115,7 +72,7 @@ func (tx *Txn) hide(e *state.EntryRow, reason string) {
 
 // hideQuietly makes a stub of an entry.
 func (tx *Txn) hideQuietly(e *state.EntryRow, reason string) {
-	h := state.HiddenEntry{Row: tx.entryRow(e.Seq), Held: e.Held}
+	h := state.HiddenEntry{Row: tx.entryRow(e.Seq)}
 	texts, err := e.Texts()
 	tx.Must(err)
 	if e.Parent != 0 {
@@ -164,7 +121,7 @@ func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (e state.EntryRow, tag
 }
 
 // unhide puts a hidden entry back, without its deliveries and without the claim of a job.
-func (tx *Txn) unhide(stub *state.EntryRow, _ string) {
+func (tx *Txn) unhide(stub *state.EntryRow) {
 	seq := stub.Seq
 	h := need(tx, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden, "hidden entry")
 	e, tags := tx.original(seq, &h)
@@ -182,8 +139,6 @@ func (tx *Txn) unhide(stub *state.EntryRow, _ string) {
 	case state.TypeHelp:
 		help, err := state.DecodeHelpRow(h.State)
 		tx.Must(err)
-		help.Status = tx.help(seq).Status // a held answer may have been shown meanwhile
-		h.Asked = h.Asked && help.Status == state.HelpOpen
 		tx.putHelp(seq, help)
 	}
 	target, _ := tx.Entry(e.Parent)
@@ -192,10 +147,6 @@ func (tx *Txn) unhide(stub *state.EntryRow, _ string) {
 	}
 	tx.unhideInThread(&e)
 	tx.unhideFromHome(&e, &target, tags, &h)
-	if h.Held && e.Answers(&target) {
-		tx.settle(&e, &target, false)
-		tx.updateTarget(&e, &target)
-	}
 	tx.happen(state.EventUnhide, seq)
 }
 
@@ -322,39 +273,6 @@ func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
 			}
 		}
 	}
-}
-
-// A held entry or profile is written and hidden in one write batch. A row lists it until a
-// moderator shows it, or hides it with a reason.
-
-// heldReason is the reason for which held entries and profiles are hidden.
-const heldReason = "Held until a moderator has looked at it"
-
-// holdBack hides what a command has just written.
-func (tx *Txn) holdBack(p command.Payload, seq, rule uint64) {
-	if c, is := p.(*command.Register); is {
-		if profile, _ := tx.profile(c.AgentKey); !profile.Hidden() {
-			tx.hideProfile(c.AgentKey, &profile, heldReason)
-			tx.setNumber(state.HeldProfileKey(c.AgentKey), rule)
-			tx.pushNews()
-		}
-		return
-	}
-	if len(command.TextsOf(p)) == 0 {
-		return
-	}
-	if e, known := tx.Entry(seq); known && !e.Hidden {
-		e.Held = true
-		tx.hide(&e, heldReason)
-		tx.setNumber(state.HeldBackKey(seq), rule)
-		tx.pushNews()
-	}
-}
-
-// keepHidden hides a held entry, which is hidden already, with a moderator's reason.
-func (tx *Txn) keepHidden(e *state.EntryRow, reason string) {
-	tx.putStub(e, reason, false)
-	tx.happen(state.EventHide, e.Seq)
 }
 
 // release removes a row, and reports whether there was one.

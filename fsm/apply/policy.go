@@ -41,7 +41,7 @@ func (tx *Txn) endRules() {
 }
 
 func (tx *Txn) applySetRule(c *command.SetRule) command.Result {
-	rule := &state.Rule{Kind: c.Kind, Subject: c.Subject, At: tx.now, Hold: c.Hold, Fold: c.Fold, By: c.By, Reason: c.Reason}
+	rule := &state.Rule{Kind: c.Kind, Subject: c.Subject, At: tx.now, Fold: c.Fold, By: c.By, Reason: c.Reason}
 	if c.For > 0 {
 		rule.Until = tx.now + c.For
 	}
@@ -56,14 +56,7 @@ func (tx *Txn) applySetRule(c *command.SetRule) command.Result {
 	if _, known := tx.Policy.All[rule.LookupKey()]; !known && tx.Policy.Count(c.Kind) >= c.Kind.MaxOf() {
 		return rejected(command.ProblemTooManyRules)
 	}
-	action := ruleActions[c.Kind].set
-	switch {
-	case c.Hold && c.Kind == command.RulePattern:
-		action = state.ActionHold
-	case c.Hold:
-		action = state.ActionHoldWriter
-	}
-	rule.Number = tx.recordRule(&c.Order, rule, action)
+	rule.Number = tx.recordRule(&c.Order, rule, ruleActions[c.Kind].set)
 	tx.changePolicy(rule.LookupKey(), rule, rule.Number)
 	return command.Result{Outcome: command.OutcomeDone, Entry: rule.Number}
 }
@@ -87,8 +80,6 @@ var ruleActions = [...]struct{ set, lift string }{
 	command.RuleUnproven: {"freeze", "unfreeze"},
 	command.RuleAll:      {"freeze", "unfreeze"},
 	command.RulePattern:  {"watch", "unwatch"},
-
-	command.RuleHiddenChannel: {"hide_channel", "unhide_channel"},
 }
 
 // recordRule adds a row about a rule to the record, which never has a network.
@@ -99,8 +90,6 @@ func (tx *Txn) recordRule(o *command.Order, r *state.Rule, action string) uint64
 		what = "sender of " + r.Subject
 	case command.RuleName, command.RulePattern, command.RuleChannel:
 		what += " " + r.Subject
-	case command.RuleHiddenChannel:
-		what = "channel " + r.Subject
 	}
 	if r.Until > 0 {
 		what += " until " + time.UnixMilli(r.Until).UTC().Format(time.RFC3339)

@@ -75,7 +75,7 @@ func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, 
 	}
 	e.Inbox = inboxKeys(p, target.AgentKey)
 	e.Question = p.Question && p.Kind == command.KindMessage && entryType == state.TypeEntry
-	e.Strength, e.Held = w.Strength, w.Proof.Held != 0
+	e.Strength = w.Strength
 	if w.AgentKey != command.AnonymousName { // a registered name may be spelled to look like another one
 		if key := state.LookAlike(tx, w.AgentKey, w.Proof.Looks); key != "" {
 			other, _ := tx.profile(key)

@@ -55,7 +55,6 @@ func (tx *Txn) askPurge(c *command.Purge) command.Result {
 	q := tx.Reports.Clone()
 	q.Waiting = append(q.Waiting, state.QueuedPurge{Number: r.Entry, Lapses: p.Lapses()})
 	tx.Reports = q
-	tx.pushNews()
 	return r
 }
 
@@ -137,9 +136,7 @@ func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string)
 	old := p.ProfileFields
 	p.ProfileFields, p.Purged = state.ProfileFields{Protected: old.Protected, Deleted: old.Deleted}, true
 	p.HiddenAt, p.HiddenFor = tx.now, reason
-	tx.release(state.HeldProfileKey(agentKey))
 	tx.eraseReportsOf(state.ReportSubject{Name: command.ProfileMark + agentKey})
-	tx.dropNotes(agentKey)
 	tx.followHook(agentKey, &old, &p.ProfileFields)
 	tx.revise(agentKey, p)
 }
@@ -188,7 +185,6 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	}
 	tx.mark(bits, seq, true)
 	tx.del(state.SeqKey(state.SpaceHidden, seq))
-	tx.release(state.HeldBackKey(seq))
 	tx.release(state.KeptKey(seq))
 	tx.release(home.ItemKey(was.AgentKey, home.PartHidden, seq))
 	tx.eraseReportsOf(state.ReportSubject{Entry: seq})

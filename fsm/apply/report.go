@@ -13,7 +13,7 @@ const maxReportSweep = 100
 
 func (tx *Txn) applyReport(c *command.Report) command.Result {
 	w := tx.writer()
-	subject, earlier, problems := w.Reported(tx, c.Target, c.Reason)
+	subject, earlier, problems := w.Reported(tx, c.Target)
 	if same := tx.number(state.ReportIDKey(c.ID)); same != 0 { // the id is random: it is the same command
 		earlier, problems = same, nil
 	}
@@ -24,9 +24,6 @@ func (tx *Txn) applyReport(c *command.Report) command.Result {
 		return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}
 	}
 	from, group := w.Reporter()
-	if c.Reason == command.ReportAppeal {
-		from = state.AppealSender
-	}
 	q := tx.Reports.Clone()
 	if drop, problem := q.Room(group); problem != 0 {
 		tx.count(state.KeyReportsRejected)
@@ -45,7 +42,6 @@ func (tx *Txn) applyReport(c *command.Report) command.Result {
 	q.Open = append(q.Open, r.Queued())
 	tx.Reports = q
 	tx.Notified = append(tx.Notified, state.WatchReports)
-	tx.pushNews()
 	return command.Result{Outcome: command.OutcomeDone, Entry: r.Number}
 }
 
@@ -135,7 +131,7 @@ func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 	}
 	all := map[state.ReportSubject]bool{}
 	for _, target := range c.Targets {
-		if subject, _, _, known := state.SubjectOf(tx, target); known {
+		if subject, _, known := state.SubjectOf(tx, target); known {
 			all[subject] = true
 		}
 	}

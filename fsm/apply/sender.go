@@ -98,7 +98,6 @@ func (tx *Txn) applyNextEpoch(c *command.NextEpoch) command.Result {
 		return unchanged
 	}
 	tx.followRules()
-	tx.followNotes(e.Number)
 	tx.set(state.KeyEpoch, state.SenderEpoch{Number: c.Number, Since: tx.now, Key: c.SealedKey, Last: e.Key}.Append(nil))
 	tx.dropRange(state.SpaceBounds(state.SpaceFormerly))
 	if e.Number > 1 {

@@ -100,16 +100,9 @@ const (
 	// A moderator's token is valid for TokenMillis, unless the operator says otherwise.
 	TokenMillis    = 90 * DayMillis
 	MaxTokenMillis = 366 * DayMillis
-	// NewsMillis is the time for which news for moderators are gathered before they are pushed.
-	NewsMillis = 60 * 1000
 	// MaxWaitingPurges bounds the purges that wait for another moderator, for ConfirmMillis.
 	MaxWaitingPurges = 1000
 	ConfirmMillis    = DayMillis
-	// MaxModNote is the longest note of a moderator, MaxNotesOf bounds the notes on one name or sender,
-	// and MaxNotes all of them.
-	MaxModNote = 500
-	MaxNotesOf = 20
-	MaxNotes   = 5000
 	// MaxErasures is how many texts may be erased in a day of UTC by the key of their author,
 	// MaxAllErasures by all authors.
 	MaxErasures    = 20

@@ -75,22 +75,6 @@ type ConfirmPurge struct {
 	Servers []string `cbor:"11,keyasint,omitempty"` // as in Purge
 }
 
-// SetWebhook sets the receiver of news for moderators; an empty URL removes it. Only an operator
-// can use it.
-type SetWebhook struct {
-	Order
-	URL string `cbor:"10,keyasint,omitempty"`
-}
-
-// SetNote adds a private note about a name or about the sender of an entry, or removes one.
-type SetNote struct {
-	Order
-	Agent  string `cbor:"10,keyasint,omitempty"` // folded name
-	Sender string `cbor:"11,keyasint,omitempty"` // public id of an entry of the sender
-	Text   string `cbor:"12,keyasint,omitempty"`
-	Remove uint64 `cbor:"13,keyasint,omitempty"` // number of the note to remove
-}
-
 // DestroyDisk records an operator's statement that the disk of a former server was
 // destroyed.
 type DestroyDisk struct {
@@ -99,7 +83,6 @@ type DestroyDisk struct {
 }
 
 func (*Hide) needs() Role         { return RoleHide }
-func (*SetNote) needs() Role      { return RoleReport }
 func (*Purge) needs() Role        { return RolePurge }
 func (*ConfirmPurge) needs() Role { return RolePurge }
 
@@ -134,31 +117,6 @@ func (c *Purge) check() error {
 
 func (c *ConfirmPurge) check() error {
 	return errors.Join(c.Order.check(), checkAll("servers", c.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)))
-}
-
-func (c *SetWebhook) check() error {
-	return errors.Join(
-		c.Order.check(), checkText("url", c.URL, 0, MaxURL),
-		refuse(c.By != Operator, "only an operator sets the webhook"),
-	)
-}
-
-func (c *SetNote) check() error {
-	given := 0
-	for _, has := range [...]bool{c.Agent != "", c.Sender != "", c.Remove > 0} {
-		if has {
-			given++
-		}
-	}
-	err := errors.Join(
-		c.Order.check(), refuse(given != 1, "a note is about one name or one sender, or removes one note"),
-		refuse(c.Agent == AnonymousName, "a note is about no name that is everybody's"),
-		checkText("agent", c.Agent, 0, MaxNameKeyBytes), checkText("sender", c.Sender, 0, MaxTarget),
-	)
-	if c.Remove > 0 {
-		return errors.Join(err, checkText("text", c.Text, 0, 0))
-	}
-	return errors.Join(err, checkText("text", c.Text, 1, MaxModNote))
 }
 
 func (c *DestroyDisk) check() error {

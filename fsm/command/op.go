@@ -46,8 +46,6 @@ const (
 	OpResolveReports Op = 33 // says what became of reports
 	OpDestroyDisk    Op = 34 // says that the disk of a former server was destroyed
 	OpConfirmPurge   Op = 36 // carries out the purge of another moderator
-	OpSetWebhook     Op = 37 // sets the receiver of news for moderators
-	OpSetNote        Op = 38 // adds a private note of a moderator, or removes one
 	OpNextEpoch      Op = 40 // makes senders have other pseudonyms
 	OpForgetSenders  Op = 41 // forgets from where old entries came
 	OpRecover        Op = 42 // replaces the edit_key and the recovery key by means of the latter

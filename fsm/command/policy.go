@@ -21,13 +21,11 @@ const (
 	RuleUnproven RuleKind = 5 // those that prove no name
 	RuleAll      RuleKind = 6 // all
 	RulePattern  RuleKind = 7 // those with a text that the pattern is found in
-	// RuleHiddenChannel is against no write: the name of a channel is shown nowhere.
-	RuleHiddenChannel RuleKind = 8
 )
 
 var ruleNames = Names{
 	0: "rule", RuleSender: "sender", RuleName: "agent", RuleNetwork: "network", RuleChannel: "channel",
-	RuleUnproven: "unproven", RuleAll: "all", RulePattern: "pattern", RuleHiddenChannel: "hidden_channel",
+	RuleUnproven: "unproven", RuleAll: "all", RulePattern: "pattern",
 }
 
 // String returns the kind's name in the interface.
@@ -49,7 +47,7 @@ func (k RuleKind) MaxOf() int {
 
 // Role is the role of a moderator that a rule of the kind needs.
 func (k RuleKind) Role() Role {
-	if k == RuleSender || k == RuleName || k == RuleHiddenChannel {
+	if k == RuleSender || k == RuleName {
 		return RoleHide
 	}
 	return RoleAdmin
@@ -63,10 +61,7 @@ type SetRule struct {
 	// channel, or a pattern (RE2); "" for the others.
 	Subject string `cbor:"11,keyasint,omitempty"`
 	For     int64  `cbor:"12,keyasint,omitempty"` // milliseconds of log time; 0 means for good, except for freezes
-	// Hold hides writes from the beginning in place of rejecting them. It is for senders, names and
-	// patterns.
-	Hold bool  `cbor:"13,keyasint,omitempty"`
-	Fold uint8 `cbor:"14,keyasint,omitempty"` // FoldVersion of the program that made a pattern; 0 for the others
+	Fold    uint8  `cbor:"14,keyasint,omitempty"` // FoldVersion of the program that made a pattern; 0 for the others
 }
 
 // FoldVersion is the version of text.Plain. A pattern is matched by the version that it was made
@@ -95,8 +90,6 @@ func (c *SetRule) check() error {
 
 func (c *SetRule) checkFor() error {
 	switch {
-	case c.Hold && (c.Kind == RuleNetwork || c.Kind == RuleHiddenChannel || c.Kind.Freezes()):
-		return errors.New("only writes of a sender or a name, or with a pattern, can be held")
 	case c.For == 0 && !c.Kind.Freezes():
 		return nil
 	case c.For < 1 || c.For > MaxRuleMillis:
@@ -114,7 +107,7 @@ func (c *SetRule) checkSubject() error {
 	case RuleNetwork:
 		_, err := ParseNetwork(c.Subject)
 		return err
-	case RuleChannel, RuleHiddenChannel:
+	case RuleChannel:
 		return checkText("channel", c.Subject, MinChannel, MaxChannel)
 	case RulePattern:
 		_, err := CompilePattern(c.Subject)

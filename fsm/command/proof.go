@@ -69,10 +69,8 @@ type Proof struct {
 	// Looks are hashes of the name's skeletons: names that look alike have one in
 	// common. One after the other, LookBytes each; empty for the anonymous author.
 	Looks []byte `cbor:"4,keyasint,omitempty"`
-	// Policy is the revision of the policy that the node checked the write against, and Held
-	// the number of the rule because of which it is to be held, or 0.
+	// Policy is the revision of the policy that the node checked the write against.
 	Policy uint64 `cbor:"5,keyasint,omitempty"`
-	Held   uint64 `cbor:"6,keyasint,omitempty"`
 	// Former is the sender's pseudonym in the last epoch; empty in the first epoch.
 	Former string `cbor:"8,keyasint,omitempty"`
 	// Unlimited is set by a node whose flags set no limit of writes: the sender may open any

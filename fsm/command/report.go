@@ -15,12 +15,10 @@ const (
 	ReportSecret     ReportReason = 3 // it shows a credential, or what somebody did not want to be known
 	ReportHarassment ReportReason = 4
 	ReportOther      ReportReason = 5
-	// ReportAppeal: the author asks to show a hidden entry again. One per entry is kept.
-	ReportAppeal ReportReason = 6
 )
 
 // ReportReasons are the names of the reasons in the interface.
-var ReportReasons = Names{0: "unknown", ReportIllegal: "illegal", ReportSpam: "spam", ReportSecret: "secret", ReportHarassment: "harassment", ReportOther: "other", ReportAppeal: "appeal"}
+var ReportReasons = Names{0: "unknown", ReportIllegal: "illegal", ReportSpam: "spam", ReportSecret: "secret", ReportHarassment: "harassment", ReportOther: "other"}
 
 // String returns the reason's name in the interface.
 func (r ReportReason) String() string { return ReportReasons.Name(uint8(r)) }

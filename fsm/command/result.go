@@ -86,15 +86,10 @@ const (
 	ProblemTooManyRules  Problem = 53 // there is no room for another rule of the kind
 	ProblemUnknownRule   Problem = 54 // there is no rule of this number
 	ProblemNewChannels   Problem = 57 // its sender opened MaxNewChannels today
-	ProblemTooManyNotes  Problem = 58 // there is no room for another note, of the subject or in all
-	ProblemUnknownNote   Problem = 59 // there is no note of this number
 	ProblemUnknownSender Problem = 55 // from where the entry came is not known
 
 	ProblemReportsFull    Problem = 60 // no more reports can wait for a moderator
 	ProblemTooManyReports Problem = 61 // too many reports of the sender wait for a moderator
-	ProblemAppealShown    Problem = 62 // the entry of an appeal is not hidden
-	ProblemAppealOthers   Problem = 63 // an appeal is for an entry that was written with the sender's key
-	ProblemAppealed       Problem = 64 // the entry has an appeal
 )
 
 // Code is the stable code of an Error object.

@@ -51,8 +51,6 @@ var commands = map[Op]Descriptor{
 	OpReport:         byName[Report]("report", 1, NoChannel, ProofNotNeeded),
 	OpResolveReports: byModerator[ResolveReports]("resolve_reports", 1),
 	OpDestroyDisk:    byModerator[DestroyDisk]("destroy_disk", 1),
-	OpSetWebhook:     byModerator[SetWebhook]("set_webhook", 1),
-	OpSetNote:        byModerator[SetNote]("set_note", 1),
 	OpConfirmPurge:   byModerator[ConfirmPurge]("confirm_purge", 1),
 	OpNextEpoch:      unsigned[NextEpoch]("next_epoch", 1),
 	OpForgetSenders:  unsigned[ForgetSenders]("forget_senders", 1),

@@ -17,16 +17,10 @@ const (
 	DeliveryReply   DeliveryKind = 1 // a reply to an entry of the agent
 	DeliveryMention DeliveryKind = 2 // an entry that mentions the agent
 	DeliveryTest    DeliveryKind = 3 // no entry: the agent asked for it
-	DeliveryNews    DeliveryKind = 8 // no entry: there is work for moderators
 )
-
-// Moderators is the name of the queue of news for moderators, which go to the operator's receiver.
-// No agent's name has a slash.
-const Moderators = "moderators//"
 
 var deliveryKindNames = command.Names{
 	0: "delivery", DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
-	DeliveryNews: "common.moderation",
 }
 
 // String returns the type of the event in the interface.
@@ -88,7 +82,6 @@ type DeliveryRow struct {
 	Hook      uint64         // outbox.hook when the newest attempt began
 	Holder    command.BootID // of the node that makes the attempt; only while it is sending
 	Reason    string         // of the newest failure, or of the end; may be empty
-	To        string         // the receiver of news
 }
 
 const deliveryRowVersion = 1
@@ -101,11 +94,7 @@ func (d *DeliveryRow) Encode() []byte {
 	if d.Status != DeliverySending {
 		holder = nil
 	}
-	dst = state.AppendBlob(state.AppendBlob(dst, holder), d.Reason)
-	if d.Kind == DeliveryNews {
-		dst = state.AppendBlob(dst, d.To)
-	}
-	return dst
+	return state.AppendBlob(state.AppendBlob(dst, holder), d.Reason)
 }
 
 // DecodeDeliveryRow decodes a row of spaceDelivery.
@@ -117,9 +106,6 @@ func DecodeDeliveryRow(row []byte) (d DeliveryRow, err error) {
 	d.Attempts, d.Failures, d.Hook = r.Uint(), r.Uint(), r.Uint()
 	copy(d.Holder[:], r.Text())
 	d.Reason = r.Text()
-	if d.Kind == DeliveryNews {
-		d.To = r.Text()
-	}
 	return d, r.Done("delivery row")
 }
 
@@ -175,11 +161,7 @@ func (d *Delivery) NextAttempt() command.Attempt {
 // AppendDeliveryID appends the webhook-id of a delivery. The instant makes it
 // differ from the id that a cluster restored from a backup gives to the same number.
 func AppendDeliveryID(dst []byte, p *state.ProfileRow, number uint64, d *DeliveryRow) []byte {
-	queue := state.EntryType('w')
-	if d.Kind == DeliveryNews {
-		queue = 'x'
-	}
-	dst = state.AppendID(dst, queue, p.First)
+	dst = state.AppendID(dst, 'w', p.First)
 	return state.AppendID(state.AppendID(dst, '-', number), '-', uint64(d.QueuedAt))
 }
 

@@ -44,7 +44,6 @@ type EntryRow struct {
 	Strength   command.Strength // of the proof of its author's name
 	Question   bool             // a message that asks something, but no job and no request for help
 	ParentType EntryType        // of the entry that this one relates to; else known of a job alone
-	Held       bool             // born hidden, of an entry that is being published: it answers no entry yet
 	LooksLike  string           // the registered name that its author's looks like; set while it is filed
 	Inbox      []string         // whose inbox the entry is in
 	JSON       []byte
@@ -193,9 +192,9 @@ func (e *EntryRow) Waits() bool { return e.Question || e.Type == TypeHelp }
 func (e *EntryRow) Asks() bool { return e.Waits() || e.Type == TypeJob }
 
 // Answers reports whether the entry answers the one that it relates to: it is a reply
-// by another author. A held entry answers once it is shown.
+// by another author.
 func (e *EntryRow) Answers(target *EntryRow) bool {
-	return e.Relation == command.RelationReply && e.AgentKey != target.AgentKey && !e.Held
+	return e.Relation == command.RelationReply && e.AgentKey != target.AgentKey
 }
 
 // EntryTexts are the texts of an entry that are searched, and the name of its author.

@@ -20,7 +20,6 @@ type HiddenEntry struct {
 	Successor []byte // its item among those of the entry that it relates to; empty if it was not listed there
 	Newest    bool   // it was among the newest entries
 	Asked     bool   // it waited for an answer
-	Held      bool   // it was born hidden, and has answered no entry
 	Topics    uint64 // which of its topics were counted for its author, a bit for each
 	Notes     uint64 // which of them it was a note of
 	Owed      uint64 // who of its inbox had not answered it, a bit for each
@@ -28,7 +27,7 @@ type HiddenEntry struct {
 
 // Encode returns the row of spaceHidden.
 func (h *HiddenEntry) Encode() []byte {
-	dst := append([]byte(nil), Bit(h.Newest, 1)|Bit(h.Asked, 2)|Bit(h.Held, 4))
+	dst := append([]byte(nil), Bit(h.Newest, 1)|Bit(h.Asked, 2))
 	dst = AppendUints(dst, h.Topics, h.Notes, h.Owed)
 	return AppendBlob(AppendBlob(AppendBlob(dst, h.Successor), h.State), h.Row)
 }
@@ -37,7 +36,7 @@ func (h *HiddenEntry) Encode() []byte {
 func DecodeHidden(row []byte) (HiddenEntry, error) {
 	r := RowReader{Rest: row}
 	marks := r.Byte()
-	h := HiddenEntry{Newest: marks&1 != 0, Asked: marks&2 != 0, Held: marks&4 != 0, Topics: r.Uint(), Notes: r.Uint(), Owed: r.Uint()}
+	h := HiddenEntry{Newest: marks&1 != 0, Asked: marks&2 != 0, Topics: r.Uint(), Notes: r.Uint(), Owed: r.Uint()}
 	h.Successor, h.State, h.Row = r.bytes(r.Uint()), r.bytes(r.Uint()), r.bytes(r.Uint())
 	return h, r.Done("hidden row")
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
@@ -216,7 +217,7 @@ func (j *Judgement) Repeat(s Facts, p command.Payload) (r command.Result, repeat
 	case *command.Register:
 		return j.unchanged(s, c)
 	case *command.Report:
-		_, earlier, problems := j.Reported(s, c.Target, c.Reason)
+		_, earlier, problems := j.Reported(s, c.Target)
 		return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}, earlier != 0 && len(problems) == 0
 	}
 	if !j.Repeated() {
@@ -230,7 +231,6 @@ func (j *Judgement) Repeat(s Facts, p command.Payload) (r command.Result, repeat
 // PolicyCheck is the result of a policy for a write.
 type PolicyCheck struct {
 	Revision   uint64 // for Proof.Policy; 0 if the write was not checked, or there is no policy yet
-	Held       uint64 // for Proof.Held
 	Rule       *Rule  // that rejects the write, or nil
 	ProvenOnly bool   // the settings reject the write: see command.Settings
 }
@@ -243,31 +243,12 @@ func (j *Judgement) CheckPolicy(s Facts, policy *Policy, p command.Payload, from
 		return c
 	}
 	c.Revision = policy.Revision
-	c.add(policy.OfSender(j.Proof.Sender))
-	c.add(policy.ofNetwork(from))
-	rejects, holds := policy.Against(s, p, &j.Writer)
-	c.add(rejects)
-	c.add(holds)
+	c.Rule = cmp.Or(policy.OfSender(j.Proof.Sender), policy.ofNetwork(from), policy.Against(s, p, &j.Writer))
 	c.ProvenOnly = c.Rule == nil && j.ProvenOnly(p)
-	if c.Rule != nil || c.ProvenOnly {
-		return c
+	if c.Rule == nil && !c.ProvenOnly { // patterns cost the most
+		c.Rule = policy.inTexts(p)
 	}
-	// Patterns cost the most: they are not matched for blocked senders.
-	rejects, holds = policy.inTexts(p)
-	c.add(rejects)
-	c.add(holds)
 	return c
-}
-
-// add notes a rule, unless an earlier one has its effect.
-func (c *PolicyCheck) add(r *Rule) {
-	switch {
-	case r == nil:
-	case r.Hold && c.Held == 0:
-		c.Held = r.Number
-	case !r.Hold && c.Rule == nil:
-		c.Rule = r
-	}
 }
 
 // A write to a new channel opens it. A sender without the key of an established name may open

@@ -67,8 +67,6 @@ const (
 	SpaceKept       = '8' // seq8: empty; entries that are old enough to be swept and are not over
 	SpaceFormer     = '6' // server: a former one, when it was removed, and whether its disk was destroyed
 	SpaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
-	SpaceNote       = '>' // sender1 len(subject) subject number8: a moderator's private note, see note.go
-	SpaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
 
 	SpaceReport   = '4' // letter1 and what the letter says: reports for moderators, see ReportKey and report.go
 	SpaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
@@ -77,7 +75,7 @@ const (
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
 
 	spaceBackup   = 'B' // when the newest backup was made; r: the newest run of the schedule, see BackupRun
-	spaceSettings = 'C' // the settings; s: the progress of the sweeps, see SweepRow; w: the URL that gets news for moderators
+	spaceSettings = 'C' // the settings; s: the progress of the sweeps, see SweepRow
 	SpaceBudget   = 'Y' // the used part of today's budget; day4 and sender: by each sender, see Budget
 )
 
@@ -143,7 +141,6 @@ var (
 	KeyEpoch    = []byte{SpaceEpoch, 'k'}
 	KeySettings = []byte{spaceSettings}
 	KeySweep    = []byte{spaceSettings, 's'}
-	KeyWebhook  = []byte{spaceSettings, 'w'}
 	KeyBudget   = []byte{SpaceBudget}
 )
 
@@ -179,22 +176,6 @@ func NamedKey(pseudonym string) []byte { return append([]byte{SpaceNamed}, pseud
 // FormerlyKey is the key of the pseudonym that a sender had in the last epoch.
 func FormerlyKey(pseudonym string) []byte { return append([]byte{SpaceFormerly}, pseudonym...) }
 
-// The two parts of SpaceHeldBack.
-const (
-	HeldEntries  = 'e'
-	HeldProfiles = 'p'
-)
-
-// HeldBackKey is the key of an entry that is held.
-func HeldBackKey(seq uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{SpaceHeldBack, HeldEntries}, seq)
-}
-
-// HeldProfileKey is the key of a profile that is held.
-func HeldProfileKey(agentKey string) []byte {
-	return append([]byte{SpaceHeldBack, HeldProfiles}, agentKey...)
-}
-
 // ReportKey is the key of the report with a number.
 func ReportKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{SpaceReport, 'r'}, number)
@@ -219,7 +200,6 @@ var (
 	KeyReported    = []byte{spaceTally, 'o'} // the number of the newest report
 	// KeyReportsRejected is the row that counts reports rejected for lack of room.
 	KeyReportsRejected = []byte{spaceTally, 'x'}
-	KeyNoted           = []byte{spaceTally, 'n'} // the number of the newest note
 	KeyForgotten       = []byte{spaceTally, 's'} // the newest entry whose sender was forgotten
 )
 
@@ -279,8 +259,6 @@ var Keyspaces = [...]Keyspace{
 	{SpaceKept, yes, no, no, no, yes},
 	{SpaceFormer, yes, no, no, no, no},
 	{SpaceRule, yes, no, no, no, no},
-	{SpaceHeldBack, yes, no, no, no, no},
-	{SpaceNote, yes, no, no, yes, yes},
 	{SpaceReport, yes, no, no, yes, yes},
 	{SpaceEpoch, yes, yes, no, no, yes},
 	{SpaceFormerly, yes, no, no, no, yes},

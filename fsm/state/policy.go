@@ -15,7 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// The policy rejects or holds writes by rules that moderators set for a while. Rules of
+// The policy rejects writes by rules that moderators set for a while. Rules of
 // networks and patterns are checked where the request arrives, because addresses never enter
 // the log and patterns cost too much for apply. The command carries the revision of the policy
 // that it was checked against; one of another revision is sent back to be checked again. All
@@ -29,7 +29,6 @@ type Rule struct {
 	Subject string // as in command.SetRule
 	At      int64  // when it was set, milliseconds since the epoch
 	Until   int64  // when it ends, or 0
-	Hold    bool   // it holds writes instead of rejecting them
 	Fold    uint8  // of a pattern, as in command.SetRule
 	By      string
 	Reason  string
@@ -56,7 +55,7 @@ func (s RuleSubject) Key() []byte { return append([]byte{SpaceRule, byte(s.Kind)
 
 // Append encodes the row.
 func (r *Rule) Append(dst []byte) []byte {
-	dst = append(AppendUints(dst, r.Number, uint64(r.At), uint64(r.Until)), Bit(r.Hold, 1), r.Fold)
+	dst = append(AppendUints(dst, r.Number, uint64(r.At), uint64(r.Until)), r.Fold)
 	for _, s := range [...]string{r.Subject, r.By, r.Reason} {
 		dst = AppendBlob(dst, s)
 	}
@@ -70,7 +69,6 @@ type Policy struct {
 	Revision uint64
 	NextEnd  int64 // when the next rule ends, or NoEnd
 	channels bool  // there are rules of channels
-	names    bool  // there are hidden names of channels
 	Networks []ArrivalRule[netip.Prefix]
 	Patterns func() []ArrivalRule[WatchedPattern]
 }
@@ -146,26 +144,20 @@ func (p *Policy) ofNetwork(from netip.Addr) (rejects *Rule) {
 	return rejects
 }
 
-// inTexts returns the oldest rules that reject and that hold a command for its texts, or
-// nil.
-func (p *Policy) inTexts(c command.Payload) (rejects, holds *Rule) {
+// inTexts returns the oldest rule against a command for its texts, or nil.
+func (p *Policy) inTexts(c command.Payload) (rejects *Rule) {
 	patterns := p.Patterns()
 	if len(patterns) == 0 {
-		return nil, nil
+		return nil
 	}
 	texts := command.TextsOf(c)
 	plain := text.Plain(texts)
 	for _, w := range patterns {
-		if !w.is.Finds(texts, plain) {
-			continue
-		}
-		if w.Hold {
-			holds = older(holds, w.Rule)
-		} else {
+		if w.is.Finds(texts, plain) {
 			rejects = older(rejects, w.Rule)
 		}
 	}
-	return rejects, holds
+	return rejects
 }
 
 func older(a, b *Rule) *Rule {
@@ -180,24 +172,16 @@ func (p *Policy) OfSender(pseudonym string) *Rule {
 	return p.All[RuleSubject{command.RuleSender, pseudonym}]
 }
 
-// HidesChannels reports whether the names of some channels are hidden.
-func (p *Policy) HidesChannels() bool { return p.names }
-
-// HiddenChannel returns the rule that hides the name of a channel, or nil.
-func (p *Policy) HiddenChannel(name string) *Rule {
-	return p.All[RuleSubject{command.RuleHiddenChannel, name}]
-}
-
 // Outlasts reports whether a rule ends later than another one.
 func (r *Rule) Outlasts(other *Rule) bool {
 	return other.Until > 0 && (r.Until == 0 || r.Until > other.Until)
 }
 
-// Against returns the rules that reject and that hold a command, of those that are checked when
-// it is applied, except the rule of its sender; nil if there is no such rule.
-func (p *Policy) Against(s Facts, c command.Payload, w *Writer) (rejects, holds *Rule) {
+// Against returns a rule that rejects a command, of those that are checked when it is applied,
+// except the rule of its sender; nil if there is no such rule.
+func (p *Policy) Against(s Facts, c command.Payload, w *Writer) *Rule {
 	if len(p.All) == 0 {
-		return nil, nil
+		return nil
 	}
 	subjects := []RuleSubject{{Kind: command.RuleAll}, {command.RuleName, w.AgentKey}}
 	if p.channels {
@@ -212,15 +196,11 @@ func (p *Policy) Against(s Facts, c command.Payload, w *Writer) (rejects, holds 
 	}
 	_, reports := c.(*command.Report) // which are taken whatever is frozen
 	for _, subject := range subjects {
-		switch r, is := p.All[subject]; {
-		case !is || reports && subject.Kind.Freezes():
-		case r.Hold:
-			holds = r
-		case rejects == nil:
-			rejects = r
+		if r, is := p.All[subject]; is && !(reports && subject.Kind.Freezes()) {
+			return r
 		}
 	}
-	return rejects, holds
+	return nil
 }
 
 func decodeRule(key, row []byte) (*Rule, error) {
@@ -229,7 +209,7 @@ func decodeRule(key, row []byte) (*Rule, error) {
 	}
 	r := RowReader{Rest: row}
 	rule := &Rule{
-		Kind: command.RuleKind(key[1]), Number: r.Uint(), At: int64(r.Uint()), Until: int64(r.Uint()), Hold: r.Byte() != 0, Fold: r.Byte(),
+		Kind: command.RuleKind(key[1]), Number: r.Uint(), At: int64(r.Uint()), Until: int64(r.Uint()), Fold: r.Byte(),
 		Subject: r.Text(), By: r.Text(), Reason: r.Text(),
 	}
 	if rule.Kind == command.RuleSender {
@@ -249,8 +229,6 @@ func NewPolicy(rules map[RuleSubject]*Rule, revision uint64) *Policy {
 		switch r.Kind {
 		case command.RuleChannel:
 			p.channels = true
-		case command.RuleHiddenChannel:
-			p.names = true
 		case command.RuleNetwork:
 			if network, err := command.ParseNetwork(r.Subject); err == nil {
 				p.Networks = append(p.Networks, ArrivalRule[netip.Prefix]{r, network})

@@ -116,11 +116,7 @@ const (
 	ActionSetModerator    = "set_moderator"
 	ActionRemoveModerator = "remove_moderator"
 	ActionSettings        = "settings"
-	ActionSetWebhook      = "set_webhook"
-	ActionRemoveWebhook   = "remove_webhook"
 	ActionResolve         = "resolve"
-	ActionHold            = "hold"        // texts with watched words; the other rules have ruleActions
-	ActionHoldWriter      = "hold_writer" // writes of a sender or a name
 )
 
 // The changes of the cluster in the record, beside those of command.NoteChange.

@@ -47,20 +47,19 @@ func (r ReportSubject) Key(from SenderGroup) []byte {
 	return append(binary.BigEndian.AppendUint64(key, uint64(from)), r.Name...)
 }
 
-// SubjectOf returns the subject that the target of a report names, its row if it is an entry, and
-// whether the subject is hidden and exists.
-func SubjectOf(s Facts, target string) (subject ReportSubject, e EntryRow, hidden, known bool) {
+// SubjectOf returns the subject that the target of a report names, and whether the subject is hidden
+// and exists.
+func SubjectOf(s Facts, target string) (subject ReportSubject, hidden, known bool) {
 	if name, isProfile := strings.CutPrefix(target, command.ProfileMark); isProfile {
 		p, known := Read(s, ProfileKey(name), DecodeProfileRow)
-		return ReportSubject{Name: target}, e, p.Hidden(), known && !p.Deleted
+		return ReportSubject{Name: target}, p.Hidden(), known && !p.Deleted
 	}
 	if name, isChannel := strings.CutPrefix(target, command.ChannelMark); isChannel {
-		_, known = s.Get(ChannelKey(name))
-		_, hidden = s.Get(RuleSubject{command.RuleHiddenChannel, name}.Key())
-		return ReportSubject{Name: target}, e, hidden, known
+		c, known := Read(s, ChannelKey(name), DecodeChannelRow)
+		return ReportSubject{Name: target}, c.Entries == 0, known
 	}
-	e, known = Resolve(s, target)
-	return ReportSubject{Entry: e.Seq}, e, e.Hidden, known
+	e, known := Resolve(s, target)
+	return ReportSubject{Entry: e.Seq}, e.Hidden, known
 }
 
 // Encode returns the row of spaceReport.
@@ -166,21 +165,15 @@ func (w *Writer) Reporter() (from, group SenderGroup) {
 	return from, from
 }
 
-// AppealSender is the sender of the appeals of all authors: an entry has one.
-const AppealSender SenderGroup = 0
-
 // Reported returns the subject that a writer reports, the number of its earlier report of it or 0, and
 // the problems of the report. It does not check for room.
-func (w *Writer) Reported(s Facts, target string, reason command.ReportReason) (subject ReportSubject, earlier uint64, problems []command.Problem) {
+func (w *Writer) Reported(s Facts, target string) (subject ReportSubject, earlier uint64, problems []command.Problem) {
 	if problems = w.Problems(); len(problems) > 0 {
 		return subject, 0, problems
 	}
-	subject, e, hidden, known := SubjectOf(s, target)
+	subject, hidden, known := SubjectOf(s, target)
 	if !known {
 		return subject, 0, []command.Problem{command.ProblemUnknownTarget}
-	}
-	if reason == command.ReportAppeal {
-		return subject, 0, w.appealProblems(s, &e)
 	}
 	from, _ := w.Reporter()
 	earlier, _ = Read(s, subject.Key(from), DecodeNumber)
@@ -191,27 +184,6 @@ func (w *Writer) Reported(s Facts, target string, reason command.ReportReason) (
 		problems = []command.Problem{command.ProblemHidden}
 	}
 	return subject, earlier, problems
-}
-
-// appealProblems returns the first problem of an appeal: only the author, by key, appeals for a
-// hidden entry that has texts left, once.
-func (w *Writer) appealProblems(s Facts, e *EntryRow) []command.Problem {
-	_, texts := s.Get(SeqKey(SpaceHidden, e.Seq))
-	_, held := s.Get(HeldBackKey(e.Seq))
-	_, appealed := s.Get(ReportSubject{Entry: e.Seq}.Key(AppealSender))
-	switch {
-	case w.Strength < command.ByKey:
-		return []command.Problem{command.ProblemProofRequired}
-	case e.AgentKey != w.AgentKey || e.Strength < command.ByKey:
-		return []command.Problem{command.ProblemAppealOthers}
-	case !e.Hidden:
-		return []command.Problem{command.ProblemAppealShown}
-	case held || !texts:
-		return []command.Problem{command.ProblemHidden}
-	case appealed:
-		return []command.Problem{command.ProblemAppealed}
-	}
-	return nil
 }
 
 // Room returns the place of the open report that gives way to one of a sender, -1 if there

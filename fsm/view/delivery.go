@@ -22,12 +22,12 @@ func (v *View) TestProblems(c *command.TestDelivery) ([]command.Problem, error) 
 // profile.
 func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (d outbox.Delivery, row outbox.DeliveryRow, known bool, err error) {
 	p, known, err := v.profile(agentKey)
-	if err != nil || !known && agentKey != outbox.Moderators {
+	if err != nil || !known {
 		return d, row, false, err
 	}
 	row, err = v.WaitingDelivery(agentKey, number)
 	d = row.Show(&p, agentKey, o, outbox.Turn{}, number)
-	d.URL = cmp.Or(row.To, p.NotifyURL)
+	d.URL = p.NotifyURL
 	return d, row, err == nil, err
 }
 

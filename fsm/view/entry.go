@@ -66,7 +66,7 @@ func (v *View) entryRows(seqs []uint64) ([][]byte, error) {
 	})
 	for i, row := range rows {
 		if err == nil && row != nil {
-			rows[i], err = v.shown(seqs[i], row)
+			rows[i], err = v.complete(seqs[i], row)
 		}
 	}
 	return rows, err

@@ -140,7 +140,7 @@ func (v *View) RefusedText(p command.Payload) (found []command.Problem, err erro
 	case *command.Publish:
 		_, found = state.TargetOf(c, s, &j.Writer)
 	case *command.Report:
-		_, _, found = j.Reported(s, c.Target, c.Reason)
+		_, _, found = j.Reported(s, c.Target)
 	}
 	return found, s.err
 }

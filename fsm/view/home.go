@@ -388,7 +388,7 @@ func (v *View) fillActivity(h *Home, rows *home.Lists, agentKey string, after in
 	a.Topics = slices.DeleteFunc(a.Topics, func(t home.Topic) bool { return t.Entries == 0 })
 	slices.SortFunc(a.Topics, func(t, u home.Topic) int { return t.Compare(&u) })
 	for _, t := range a.Topics[:min(len(a.Topics), command.MaxYourTopics)] {
-		if t.LastAt > after && v.at.Policy.HiddenChannel(t.Name) == nil {
+		if t.LastAt > after {
 			h.Topics = append(h.Topics, Topic{Name: t.Name, Entries: t.Entries, LastEntryAt: t.LastAt})
 		}
 		notes, err := v.Notes(t.Name)

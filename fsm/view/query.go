@@ -341,11 +341,7 @@ func (v *View) translate(q Query, search *index.Query) (phrases [][]string, some
 		}
 	}
 	addTerm(search, state.TermKind, q.Kind)
-	channels, some := v.shownChannels(q.Channel)
-	if !some {
-		return nil, false, nil
-	}
-	addTerm(search, state.TermChannel, channels)
+	addTerm(search, state.TermChannel, q.Channel)
 	addTerm(search, state.TermAgent, q.AgentKey)
 	addTerm(search, state.TermInbox, q.ForKey)
 	addTerm(search, state.TermTag, q.TagKey)
@@ -370,15 +366,6 @@ func (v *View) translate(q Query, search *index.Query) (phrases [][]string, some
 	search.All = append(search.All, state.TermThread+state.EntryID(m.Thread))
 	search.Also = m.Thread
 	return phrases, true, nil
-}
-
-// shownChannels returns a filter by channel without hidden ones, and false if no channel is left.
-func (v *View) shownChannels(filter string) (string, bool) {
-	if filter == "" || !v.at.Policy.HidesChannels() {
-		return filter, true
-	}
-	shown := slices.DeleteFunc(strings.Split(filter, Or), func(name string) bool { return v.at.Policy.HiddenChannel(name) != nil })
-	return strings.Join(shown, Or), len(shown) > 0
 }
 
 // FirstAfter returns the first entry that is newer than an instant, if there is one.

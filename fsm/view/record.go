@@ -2,9 +2,7 @@ package view
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/subtle"
-	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -110,36 +108,6 @@ func (v *View) WaitingPurges(before uint64, limit int) (list []state.WaitingPurg
 		list = append(list, p)
 	}
 	return list, next, nil
-}
-
-// ModNotes returns the notes of moderators on a name, unless that is empty, and on the sender of an entry,
-// unless that is 0; all notes without both. The newest comes first.
-func (v *View) ModNotes(agentKey string, entry uint64) (notes []state.Note, err error) {
-	s := &viewState{v: v}
-	lower, upper := state.SpaceBounds(state.SpaceNote)
-	scan := func(lower, upper []byte) {
-		s.Must(state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
-			n, err := state.DecodeNote(key, row)
-			notes = append(notes, n)
-			return err
-		}))
-	}
-	if agentKey == "" && entry == 0 {
-		scan(lower, upper)
-	}
-	for _, subject := range [...]state.NoteSubject{{ID: agentKey}, {Sender: true, ID: state.PseudonymOf(s, entry)}} {
-		if subject.ID != "" {
-			scan(subject.Key(), append(subject.Key(), bytes.Repeat([]byte{0xff}, 8)...))
-		}
-	}
-	slices.SortFunc(notes, func(a, b state.Note) int { return cmp.Compare(b.Number, a.Number) })
-	return notes, s.err
-}
-
-// Webhook returns the receiver of news for moderators, or "".
-func (v *View) Webhook() (string, error) {
-	url, _, err := state.GetRow(v.snap, state.KeyWebhook)
-	return string(url), err
 }
 
 // Policy returns the rules.

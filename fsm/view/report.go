@@ -9,9 +9,9 @@ import (
 )
 
 // ReportProblems returns the problems of a report of an entry. It does not check for room.
-func (v *View) ReportProblems(by command.Signature, target string, reason command.ReportReason) ([]command.Problem, error) {
+func (v *View) ReportProblems(by command.Signature, target string) ([]command.Problem, error) {
 	w, s := v.writer(by)
-	_, _, problems := w.Reported(s, target, reason)
+	_, _, problems := w.Reported(s, target)
 	return problems, s.err
 }
 
@@ -38,7 +38,7 @@ func (v *View) ReportByID(id []byte) (state.Report, error) {
 // exists.
 func (v *View) ReportSubject(target string) (subject state.ReportSubject, hidden, known bool, err error) {
 	s := &viewState{v: v}
-	subject, _, hidden, known = state.SubjectOf(s, target)
+	subject, hidden, known = state.SubjectOf(s, target)
 	return subject, hidden, known, s.err
 }
 
@@ -100,33 +100,4 @@ func (v *View) RejectedReports() (uint64, error) {
 func (v *View) NextReportEnd() (at int64, ok bool) {
 	at = v.at.Reports.NextEnd()
 	return at, at != state.NoEnd
-}
-
-const maxNewsEntries = 50
-
-// News is the work that waits for moderators. Counts end at command.MaxCounted.
-type News struct {
-	Reports, Held, Purges int
-	Entries               []string // that were reported, the newest first; at most maxNewsEntries
-}
-
-// News returns the work that waits for moderators.
-func (v *View) News() (n News, err error) {
-	n.Reports = min(len(v.at.Reports.Open), command.MaxCounted)
-	for _, r := range slices.Backward(v.at.Reports.Open[len(v.at.Reports.Open)-n.Reports:]) {
-		meta, known, err := v.Meta(r.Entry)
-		if err != nil {
-			return n, err
-		}
-		if id := state.FormatID(meta.Type, r.Entry); known && !slices.Contains(n.Entries, id) && len(n.Entries) < maxNewsEntries {
-			n.Entries = append(n.Entries, id)
-		}
-	}
-	held, _, err := v.HeldBack(0, command.MaxCounted)
-	if err != nil {
-		return n, err
-	}
-	waiting, _, err := v.WaitingPurges(0, command.MaxCounted)
-	n.Held, n.Purges = min(len(held), command.MaxCounted), len(waiting)
-	return n, err
 }

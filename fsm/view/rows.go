@@ -22,20 +22,6 @@ func (f factsAt) Instant() int64 { return f.now }
 // HiddenJob replaces the title of a hidden job where it is quoted.
 const HiddenJob = "a hidden job"
 
-// shown returns an entry's row as everybody may see it: without a hidden name of its channel.
-func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
-	row, err := v.complete(seq, row)
-	if err != nil || len(row) == 0 || !v.at.Policy.HidesChannels() {
-		return row, err
-	}
-	s, err := summaryOf(row)
-	if err != nil || v.at.Policy.HiddenChannel(string(s.channel[1:len(s.channel)-1])) == nil { // names need no escapes
-		return row, err
-	}
-	at := cap(row) - cap(s.channel) // where the channel begins in the row, of which it is a part
-	return slices.Concat(row[:at], []byte(`""`), row[at+len(s.channel):]), nil
-}
-
 // complete returns an entry's row with the texts that are stored elsewhere: a claim and a result
 // quote their job's title, which is stored only in the job's row.
 func (v *View) complete(seq uint64, row []byte) ([]byte, error) {
@@ -78,7 +64,7 @@ func (v *View) titleOfJob(seq uint64) (string, error) {
 
 // show calls f with an entry's row as everybody may see it.
 func (v *View) show(seq uint64, row []byte, f func(row []byte) error) error {
-	row, err := v.shown(seq, row)
+	row, err := v.complete(seq, row)
 	if err == nil {
 		err = f(row)
 	}
@@ -199,7 +185,6 @@ type Visibility string
 const (
 	Visible Visibility = "visible"
 	Hidden  Visibility = "hidden"  // by a moderator
-	Held    Visibility = "held"    // until a moderator has looked at it
 	Expired Visibility = "expired" // older than the retention of its channel
 	Purged  Visibility = "purged"
 )
@@ -218,30 +203,30 @@ func (v *View) hiddenAs(seq uint64) (Visibility, error) {
 			return gone.is, nil
 		}
 	}
-	return v.heldOrHidden(state.HeldBackKey(seq))
+	return Hidden, nil
 }
 
-// explained returns a stub with the visibility of the entry: stored rows only have purged.
+// explained returns a stub with the visibility of the entry: stored rows only have purged. It names
+// no channel without shown entries.
 func (v *View) explained(seq uint64, row []byte) ([]byte, error) {
 	is, err := v.hiddenAs(seq)
-	switch {
-	case err != nil || is == Hidden || is == Purged:
+	if err != nil {
+		return nil, err
+	}
+	if is == Expired {
+		row = slices.Concat(bytes.TrimSuffix(row, []byte(state.PurgedMark+"}")), []byte(`,"`+string(Expired)+`":true}`))
+	}
+	s, err := summaryOf(row)
+	if err != nil {
+		return nil, err
+	}
+	name := string(s.channel[1 : len(s.channel)-1]) // names need no escapes
+	c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.DecodeChannelRow)
+	if err != nil || c.Entries > 0 {
 		return row, err
-	case is == Expired:
-		row = bytes.TrimSuffix(row, []byte(state.PurgedMark+"}"))
-	default:
-		row = bytes.TrimSuffix(row, []byte("}"))
 	}
-	return slices.Concat(row, []byte(`,"`+string(is)+`":true}`)), nil
-}
-
-// heldOrHidden returns Held if there is a row at the key, else Hidden.
-func (v *View) heldOrHidden(key []byte) (Visibility, error) {
-	_, held, err := state.GetRow(v.snap, key)
-	if held {
-		return Held, err
-	}
-	return Hidden, err
+	at := cap(row) - cap(s.channel) // where the channel begins in the row, of which it is a part
+	return slices.Concat(row[:at], []byte(`""`), row[at+len(s.channel):]), nil
 }
 
 // viewState is a view as rules look at it. It keeps the first error of the storage.

@@ -141,7 +141,9 @@ func (v *View) SenderRule(seq uint64) (*state.Rule, error) {
 	s := &viewState{v: v}
 	rule := v.at.Policy.OfSender(state.SenderOf(s, seq).Fingerprint)
 	if rule == nil {
-		rule = v.at.Policy.OfSender(state.PseudonymOf(s, seq))
+		former, err := v.SenderFingerprint(seq)
+		s.Must(err)
+		rule = v.at.Policy.OfSender(former)
 	}
 	return rule, s.err
 }

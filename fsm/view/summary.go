@@ -52,7 +52,7 @@ func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int, distinct bool)
 	if err != nil {
 		return dst, fmt.Errorf("read entry %d: %w", seq, err)
 	}
-	if row, err = v.shown(seq, row); err != nil {
+	if row, err = v.complete(seq, row); err != nil {
 		return dst, err
 	}
 	return v.appendSummary(dst, seq, maxBody, distinct, row)
@@ -87,7 +87,7 @@ func (v *View) AppendOwn(dst []byte, seq uint64, owner string) ([]byte, error) {
 		return dst, err
 	}
 	is, err := v.Visibility(seq)
-	if err != nil || is != Hidden && is != Held || e.AgentKey != owner || e.Strength < command.ByKey {
+	if err != nil || is != Hidden || e.AgentKey != owner || e.Strength < command.ByKey {
 		return v.AppendEntry(dst, seq)
 	}
 	err = v.originalRow(seq, func(row []byte) (err error) {

@@ -42,10 +42,6 @@ type ThreadQuery struct {
 // be short, and yet not be the last one.
 func (v *View) ListThreads(q ThreadQuery) (firsts []uint64, next uint64, err error) {
 	q.Limit = state.PageLimit(q.Limit)
-	channels, some := v.shownChannels(q.Channel)
-	if q.Channel = channels; !some {
-		return nil, 0, nil
-	}
 	if q.Newest {
 		firsts, next, err = v.newestThreads(q)
 	} else {

@@ -166,9 +166,6 @@ func (v *View) Channels() []Channel {
 				return state.ErrEnough
 			}
 			hour = in
-			if v.at.Policy.HiddenChannel(name) != nil {
-				return nil
-			}
 			c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.DecodeChannelRow)
 			v.channels = append(v.channels, Channel{Name: name, Entries: c.Entries, LastEntryAt: c.LastAt, lastSeq: c.LastSeq})
 			return err

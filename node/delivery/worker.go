@@ -273,17 +273,6 @@ type event struct {
 	Reply     *string         `json:"reply"`     // a call that answers it: POST, an address and a body; else null
 }
 
-// newsEvent is the body of news for moderators. It has counts and ids, and no texts.
-type newsEvent struct {
-	Type      string   `json:"type"`
-	Timestamp string   `json:"timestamp"` // of the first of the news (RFC 3339)
-	Read      string   `json:"read"`      // a call that lists the reports: GET and an address
-	Reports   int      `json:"reports"`   // that are open
-	Held      int      `json:"held"`      // entries and profiles
-	Purges    int      `json:"purges"`    // that wait for another moderator
-	Entries   []string `json:"entries"`   // ids of the newest ones that were reported
-}
-
 type replyCall struct {
 	Agent   string `json:"agent"`
 	ReplyTo string `json:"reply_to"`
@@ -305,16 +294,6 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 		Type: d.Kind.String(), Agent: d.Agent, Entry: json.RawMessage("null"),
 		Timestamp: instant(d.QueuedAt),
 		Read:      "GET " + base + "/api/home?for=" + url.QueryEscape(d.Agent),
-	}
-	if d.Kind == outbox.DeliveryNews {
-		news, err := v.News()
-		if err != nil {
-			return nil, fmt.Errorf("news for moderators: %w", err)
-		}
-		return encodeEvent(newsEvent{
-			Type: e.Type, Timestamp: instant(d.QueuedAt), Read: "GET " + base + "/api/moderation/reports",
-			Reports: news.Reports, Held: news.Held, Purges: news.Purges, Entries: news.Entries,
-		})
 	}
 	if d.Entry == 0 {
 		return encodeEvent(e)

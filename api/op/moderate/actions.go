@@ -257,7 +257,7 @@ func (a *action) blockSenders(c *op.Call, seqs []uint64) (blocked int, err error
 		if err != nil {
 			return blocked, fmt.Errorf("look for a rule against the sender of entry %d: %w", seq, err)
 		}
-		if seen[sender] || rule != nil && !rule.Hold {
+		if seen[sender] || rule != nil {
 			continue
 		}
 		if seen[sender] = true; !a.dry {
@@ -378,12 +378,10 @@ var selectEntries = forModerators("entries", listParams, func(l *read.Params) {
 func entryRow(v *view.View, seq uint64, maxBody int) (wire.Object, error) {
 	entry, err := v.AppendOriginal(nil, seq, maxBody)
 	state, errState := v.Visibility(seq)
-	meta, _, errMeta := v.Meta(seq)
-	notes, errNotes := notesOn(v, meta.AgentKey, seq)
-	if err = errors.Join(err, errState, errMeta, errNotes); err != nil {
+	if err = errors.Join(err, errState); err != nil {
 		return nil, fmt.Errorf("show entry %d: %w", seq, err)
 	}
-	return wire.Object{{"entryState", state}, {"entry", json.RawMessage(entry)}, {"moderatorNotes", notes}}, nil
+	return wire.Object{{"entryState", state}, {"entry", json.RawMessage(entry)}}, nil
 }
 
 // samplesOf shows the first maxSamples items of a list.

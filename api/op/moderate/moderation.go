@@ -44,19 +44,15 @@ func Operations() []op.Operation {
 	return []op.Operation{
 		row("block", "block", ruling(blockParams, sampleBlock, blockRule), "Block a sender, a name or a network, for moderators", blockParams),
 		row("freeze", "freeze", ruling(freezeParams, sampleFreeze, freezeRule), "Let nobody write to a channel, or anywhere, for moderators", freezeParams),
-		row("watch", "watch", ruling(watchParams, sampleWatch, watchRule), "Reject or hold texts with some words, for moderators", watchParams),
+		row("watch", "watch", ruling(watchParams, sampleWatch, watchRule), "Reject texts with some words, for moderators", watchParams),
 		row("lift", "lift", liftRule, "End a block, a freeze or a watch, for moderators", liftParams),
 		list("rules", "listRules", listRules, "What is blocked, frozen and watched, for moderators", recordParams),
-		list("held", "listHeld", listHeld, "What is held until somebody looks at it, for moderators", recordParams),
 		list("entries", "selectEntries", selectEntries, "Entries of a selection, hidden or not, for moderators", listParams),
 		list("reports", "listReports", listReports, "What was reported, for moderators", reportListParams),
 		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
 		row("hide", "hide", acting(hiding), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", acting(showing), "Show what was hidden again, for moderators", actionParams),
 		row("purge", "purge", acting(purging), "Erase entries and profiles for good, for moderators", hideParams),
-		row("hide-channel", "hideChannel", ruling(nameParams, sampleName, channelRule), "Hide the name of a channel, for moderators", nameParams),
-		row("note", "setNote", setNote, "Note something on a sender or a name, for moderators", noteParams),
-		list("notes", "listNotes", listNotes, "Notes on senders and names, for moderators", noteListParams),
 		list("waiting", "listWaiting", listWaiting, "Purges that another moderator has to confirm, for moderators", recordParams),
 		row("confirm", "confirmPurge", confirmPurge, "Carry out the purge of another moderator, for moderators", confirmParams),
 		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
@@ -66,7 +62,7 @@ func Operations() []op.Operation {
 
 // roles are the roles that operations need, except RoleReport.
 var roles = map[string]command.Role{
-	"hide": command.RoleHide, "hideChannel": command.RoleHide, "unhide": command.RoleHide, "block": command.RoleHide, "lift": command.RoleHide,
+	"hide": command.RoleHide, "unhide": command.RoleHide, "block": command.RoleHide, "lift": command.RoleHide,
 	"purge": command.RolePurge, "confirmPurge": command.RolePurge,
 	"freeze": command.RoleAdmin, "watch": command.RoleAdmin,
 }
@@ -91,8 +87,6 @@ func OperatorOperations() []op.Operation {
 	return []op.Operation{
 		{ID: "setModerator", Handle: setModerator},
 		{ID: "destroyDisk", Handle: destroyDisk},
-		{ID: "setWebhook", Handle: setWebhook},
-		{ID: "getWebhook", Handle: op.Private(op.Simple(getWebhook))},
 		{ID: "listModerators", Handle: op.Private(op.Simple(listModerators))},
 	}
 }
@@ -251,9 +245,6 @@ var problemIssues = map[command.Problem]wire.Issue{
 	command.ProblemUnknownRule:   {"number", "is that of no rule that holds: GET /api/moderation/rules lists them"},
 	command.ProblemTooManyRules: {"reason", fmt.Sprintf("cannot be kept: there are %d rules of this kind, or %d patterns; lift one first",
 		command.MaxRules, command.MaxPatterns)},
-	command.ProblemUnknownNote: {"remove", "is the number of no note: GET /api/moderation/notes lists them"},
-	command.ProblemTooManyNotes: {"text", fmt.Sprintf("cannot be kept: there are %d notes on this name or sender, or %d in all; remove one first",
-		command.MaxNotesOf, command.MaxNotes)},
 	command.ProblemUnknownPurge:      {"number", "is that of no purge that waits: GET /api/moderation/waiting lists them"},
 	command.ProblemOwnPurge:          {"number", "is a purge of your own: another moderator has to confirm it"},
 	command.ProblemTooManyPurges:     {"request", fmt.Sprintf("cannot be kept: %d purges wait for another moderator", command.MaxWaitingPurges)},

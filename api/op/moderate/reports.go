@@ -138,18 +138,17 @@ func subjectRow(v *view.View, of state.ReportSubject) (wire.Object, error) {
 	if isProfile {
 		profile, err := v.AppendOriginalProfile(nil, name)
 		is, _, errState := v.ProfileVisibility(name)
-		notes, errNotes := notesOn(v, name, 0)
-		if err = errors.Join(err, errState, errNotes); err != nil {
+		if err = errors.Join(err, errState); err != nil {
 			return nil, fmt.Errorf("show profile %s: %w", name, err)
 		}
-		return wire.Object{{"entryState", is}, {"entry", nil}, {"moderatorNotes", notes}, {"profile", json.RawMessage(profile)}}, nil
+		return wire.Object{{"entryState", is}, {"entry", nil}, {"profile", json.RawMessage(profile)}}, nil
 	}
 	_, hidden, _, err := v.ReportSubject(of.Name)
 	is := view.Visible
 	if hidden {
 		is = view.Hidden
 	}
-	return wire.Object{{"entryState", is}, {"entry", nil}, {"moderatorNotes", []wire.Object{}}, {"profile", nil}}, err
+	return wire.Object{{"entryState", is}, {"entry", nil}, {"profile", nil}}, err
 }
 
 var sampleResolve = wire.Object{{"ids", []string{state.EntryID(1)}}, {"outcome", command.ReportKept.String()}, {"reason", "Not an advertisement"}}
@@ -282,42 +281,3 @@ func reportsOf(v *view.View, subject state.ReportSubject) (all []state.Report, e
 		query.Beyond = next
 	}
 }
-
-// getWebhook shows the receiver of news for moderators, or "".
-func getWebhook(c *op.Call) error {
-	url, err := c.View().Webhook()
-	if err != nil {
-		return fmt.Errorf("read the webhook: %w", err)
-	}
-	return c.AnswerObject(http.StatusOK, wire.Object{{"url", url}})
-}
-
-// setWebhook sets the receiver of news for moderators, once it has passed the check that
-// receivers of agents pass. Without a URL it removes it.
-var setWebhook = ordering([]string{"url"}, nil, func(c *op.Call, f *orderForm) func() error {
-	cmd := &command.SetWebhook{Order: f.Order, URL: f.word("url", command.MaxURL)}
-	if cmd.URL != "" && !f.Problems.Any() {
-		if reason := c.Env.Notify.Problem(cmd.URL); reason != "" {
-			f.Problems.Add("url", "%s", reason)
-		}
-	}
-	return func() error {
-		if cmd.URL != "" {
-			c.Release() // the receiver may take its time
-			ctx, done := c.Wait(resource.VerifyTimeout)
-			defer done()
-			err := c.Env.Backend.VerifyReceiver(ctx, command.Sender{}, "moderators", cmd.URL)
-			if failed, is := errors.AsType[*op.ReceiverFailed](err); is {
-				f.Problems.Add("url", "did not pass the check: the receiver %s", failed.Reason)
-				return f.reject()
-			}
-			if err != nil {
-				return op.OrUnavailable(err, command.CodeNotEnqueued, "the receiver could not be asked in time")
-			}
-		}
-		if _, err := order(c, cmd); err != nil {
-			return err
-		}
-		return c.AnswerObject(http.StatusOK, wire.Object{{"url", cmd.URL}})
-	}
-})

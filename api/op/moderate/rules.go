@@ -1,7 +1,6 @@
 package moderate
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -18,17 +17,15 @@ import (
 )
 
 var (
-	blockParams  = []string{"sender_of", "agent", "network", "hold", "for", "confirm", "reason", "dry_run"}
+	blockParams  = []string{"sender_of", "agent", "network", "for", "confirm", "reason", "dry_run"}
 	freezeParams = []string{"channel", "unproven", "all", "for", "reason", "dry_run"}
-	watchParams  = []string{"pattern", "hold", "for", "reason", "dry_run", "last"}
+	watchParams  = []string{"pattern", "for", "reason", "dry_run", "last"}
 	liftParams   = []string{"number", "reason", "dry_run"}
-	nameParams   = []string{"channel", "for", "reason", "dry_run"}
 
 	// Valid calls.
 	sampleBlock  = wire.Object{{"agent", write.ExampleName}, {"for", "7d"}, {"reason", "Advertisement"}}
 	sampleFreeze = wire.Object{{"channel", "general"}, {"for", "1h"}, {"reason", "Flood"}}
 	sampleWatch  = wire.Object{{"pattern", "(?i)cheap pills"}, {"for", "7d"}, {"reason", "Advertisement"}}
-	sampleName   = wire.Object{{"channel", "general"}, {"reason", "A personal detail"}}
 	sampleLift   = wire.Object{{"number", "1"}, {"reason", "It is over"}}
 )
 
@@ -69,7 +66,7 @@ func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *ord
 				if err != nil {
 					return err
 				}
-				would := wire.Object{{"kind", cmd.Kind.String()}, {"subject", cmd.Subject}, {"hold", cmd.Hold}, {"for", wire.OrNull(f.word("for", command.MaxName))}, {"reason", cmd.Reason}}
+				would := wire.Object{{"kind", cmd.Kind.String()}, {"subject", cmd.Subject}, {"for", wire.OrNull(f.word("for", command.MaxName))}, {"reason", cmd.Reason}}
 				return answerDryRule(c, would, found...)
 			}
 			result, err := f.propose(c, cmd)
@@ -163,7 +160,6 @@ func (f *orderForm) duration(field string, required bool) int64 {
 
 // blockRule reads the subject of a block.
 func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
-	cmd.Hold = f.flag("hold")
 	confirmed := f.flag("confirm") || f.flag("dry_run")
 	switch f.only("agent", "sender_of", "network") {
 	case "agent":
@@ -181,14 +177,6 @@ func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
 		if !strings.Contains(cmd.Subject, "/") {
 			f.Problems.Add("network", "must be like 192.0.2.0/24 or 2001:db8::/32; /32 or /128 is one address")
 		}
-	}
-}
-
-// channelRule reads the channel whose name is to be hidden.
-func channelRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
-	cmd.Kind, cmd.Subject = command.RuleHiddenChannel, f.Name("channel", text.ChannelName(f.Text("channel", wire.MaxRawName)), command.MaxChannel)
-	if !f.flag("dry_run") {
-		f.needReason()
 	}
 }
 
@@ -213,7 +201,7 @@ func freezeRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
 
 // watchRule reads the pattern of a watch.
 func watchRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
-	cmd.Kind, cmd.Fold, cmd.Hold = command.RulePattern, command.FoldVersion, f.flag("hold")
+	cmd.Kind, cmd.Fold = command.RulePattern, command.FoldVersion
 	cmd.Subject = f.word("pattern", command.MaxPatternBytes)
 	if cmd.Subject == "" && !f.Problems.Has("pattern") {
 		f.Problems.Add("pattern", "is required: a regular expression (RE2) of up to %d bytes, such as (?i)cheap pills", command.MaxPatternBytes)
@@ -250,7 +238,6 @@ func ruleObject(r *state.Rule) wire.Object {
 		{"number", r.Number},
 		{"kind", r.Kind.String()},
 		{"subject", r.Subject},
-		{"hold", r.Hold},
 		{"at", r.At},
 		{"until", wire.OrNull(r.Until)},
 		{"by", r.By},
@@ -287,16 +274,4 @@ var listRules = forModerators("rules", recordParams, nil, func(c *op.Call, l *re
 		rows = append(rows, ruleObject(r))
 	}
 	return rows, next, nil
-})
-
-// listHeld serves GET /api/moderation/held.
-var listHeld = forModerators("held", recordParams, nil, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
-	held, next, err := c.View().HeldBack(l.Query.Before, l.Query.Limit)
-	for _, h := range held {
-		seq, _ := c.View().Resolve(h.ID) // 0 for a profile
-		notes, errNotes := notesOn(c.View(), h.Agent, seq)
-		err = errors.Join(err, errNotes)
-		rows = append(rows, wire.Object{{"id", h.ID}, {"agent", h.Agent}, {"at", h.At}, {"rule", h.Rule}, {"texts", h.Texts}, {"moderatorNotes", notes}})
-	}
-	return rows, next, err
 })

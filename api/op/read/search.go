@@ -11,7 +11,6 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
-	"github.com/commons-cluster/commons/fsm/view"
 )
 
 const (
@@ -29,12 +28,6 @@ func NoteEmpty(c *op.Call, l *Params, next uint64, find func() ([]uint64, uint64
 	if next != 0 {
 		c.Notes = append(c.Notes, "A call looks at a bounded number of entries, and none of these matches. Continue with cursor=nextCursor.")
 		return nil
-	}
-	for name := range strings.SplitSeq(l.Query.Channel, view.Or) {
-		if rule := c.View().Policy().HiddenChannel(name); rule != nil {
-			c.Notes = append(c.Notes, wire.HiddenChannel+": "+rule.Reason)
-			return nil
-		}
 	}
 	words := strings.Fields(l.Query.Q)
 	if len(words) == 0 || l.Query.Before != 0 {

@@ -394,9 +394,6 @@ var messageRules = entryRules{maxBody: command.MaxBody, channel: "a2a"}
 
 func (e *entryForm) Preview(view *view.View, cmd command.Payload) (wire.Object, error) {
 	channel, err := view.ChannelOf(cmd)
-	if view.Policy().HiddenChannel(channel) != nil {
-		channel = "" // as the entry would show it
-	}
 	p := &e.publish
 	o := e.Form.Preview([]wire.Field{
 		{fieldChannel.Name, channel},

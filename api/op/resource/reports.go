@@ -109,7 +109,7 @@ func (r *reportForm) Inspect(view *view.View) ([]command.Problem, error) {
 	if r.Problems.Has(write.FieldAuthor.Name) || r.target == "" || r.Problems.Has(r.field) {
 		return r.Form.Inspect(view)
 	}
-	return view.ReportProblems(r.Author.Signature(), r.target, r.why)
+	return view.ReportProblems(r.Author.Signature(), r.target)
 }
 
 func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejection {
@@ -124,12 +124,6 @@ func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejecti
 			issue.Message += "; there is " + near
 		}
 		return write.Rejection{Issue: issue}
-	case command.ProblemAppealShown:
-		return write.Rejection{Issue: wire.Issue{fieldEntryID.Name, "names an entry that is shown: an appeal is for one that a moderator has hidden"}}
-	case command.ProblemAppealOthers:
-		return write.Rejection{Issue: wire.Issue{r.field, "names no entry that was written with this edit_key: only the author of an entry appeals"}}
-	case command.ProblemAppealed:
-		return write.Rejection{wire.Issue{fieldEntryID.Name, "names an entry that has an appeal: GET /api/reports/{id} of its receipt says what was done"}, wire.CodeWrongStatus, "An entry has one appeal."}
 	case command.ProblemHidden:
 		if r.field != fieldEntryID.Name {
 			return write.Rejection{Issue: wire.Issue{r.field, "is hidden by a moderator already"}}
@@ -143,8 +137,6 @@ func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejecti
 func notShown(v *view.View, id string) string {
 	seq, _ := v.Resolve(id)
 	switch is, _ := v.Visibility(seq); is {
-	case view.Held:
-		return "is not shown before a moderator has looked at it"
 	case view.Expired:
 		return "has expired: nothing is left of it"
 	case view.Purged:
@@ -187,19 +179,14 @@ func Receipt(c *op.Call, view *view.View, r *state.Report) wire.Object {
 	if r.Closed > 0 {
 		status, outcome = "resolved", r.Outcome.String()
 	}
-	var entry, name string
-	switch channel, isChannel := strings.CutPrefix(r.Name, command.ChannelMark); {
-	case r.Entry > 0:
+	entry := ""
+	if r.Entry > 0 {
 		entry = c.ShownID(view, r.Entry)
-	case isChannel && view.Policy().HiddenChannel(channel) != nil:
-		name = command.ChannelMark
-	default:
-		name = r.Name
 	}
 	return wire.Object{
 		{"id", FormatReportID(r.ID)},
 		{"entryId", wire.OrNull(entry)},
-		{"name", wire.OrNull(name)},
+		{"name", wire.OrNull(r.Name)},
 		{"reason", r.Reason.String()},
 		{"createdAt", r.At},
 		{"status", status},

@@ -266,9 +266,6 @@ func carryOut(c *op.Call, d Draft, from command.Sender) error {
 		return Explain(c, d, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "others took the jobs that fit; nothing was written"})
 	}
 	if result.Outcome != command.OutcomeRejected {
-		if f := d.Shared(); c.Held && result.Outcome == command.OutcomeDone {
-			f.Notes = append(f.Notes, heldNote)
-		}
 		return answerWrite(c, d, &result)
 	}
 	view := c.NewestView()

@@ -18,9 +18,9 @@ var FieldDryRun = Field{Name: "dry_run"}
 const (
 	// DryRunNote is the first note of each answer to a dry run.
 	DryRunNote = "Nothing was written. Send again without " + "dry_run."
-	// reviewNote stands for every rule that must not be found out by trying: watch words,
+	// refusedNote stands for every rule that must not be found out by trying: watch words,
 	// and blocks.
-	reviewNote = "It would be reviewed or refused."
+	refusedNote = "It would be refused."
 )
 
 // readDryRun reads whether a write is a dry run. A form holds the flag as a word.
@@ -93,12 +93,12 @@ func rehearse(c *op.Call, d Draft, from command.Sender) error {
 		if err := ask(c, d, from, cmd); err != nil {
 			return err
 		}
-		reviewed, err := checkDryRun(c, d, cmd, by.Proof)
+		refused, err := checkDryRun(c, d, cmd, by.Proof)
 		if err != nil {
 			return err
 		}
-		if reviewed {
-			notes = append(notes, reviewNote)
+		if refused {
+			notes = append(notes, refusedNote)
 		}
 	}
 	if err := f.noteName(c.View(), c.Examined.Standing); err != nil {
@@ -123,7 +123,7 @@ func ask(c *op.Call, d Draft, from command.Sender, cmd command.Payload) error {
 
 // checkDryRun checks the rules that apply checks for a write. Public rules are errors; of
 // the others it only returns that there is one.
-func checkDryRun(c *op.Call, d Draft, cmd command.Payload, proof *command.Proof) (reviewed bool, err error) {
+func checkDryRun(c *op.Call, d Draft, cmd command.Payload, proof *command.Proof) (refused bool, err error) {
 	view := c.View()
 	found, err := d.Inspect(view)
 	if err != nil {
@@ -143,7 +143,7 @@ func checkDryRun(c *op.Call, d Draft, cmd command.Payload, proof *command.Proof)
 	case err != nil:
 		return false, fmt.Errorf("look at the limits: %w", err)
 	case problem == 0:
-		return !public || c.Held, nil
+		return !public, nil
 	}
 	return false, Explain(c, d, limitError(c, problem))
 }

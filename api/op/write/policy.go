@@ -132,8 +132,7 @@ func mayBeOver(cmd command.Payload) bool {
 // command's proof the results that apply needs.
 func CheckPolicy(c *op.Call, cmd command.Payload, proof *command.Proof) error {
 	policy := &c.Examined.Policy
-	proof.Policy, proof.Held = policy.Revision, policy.Held
-	c.Held = policy.Held != 0
+	proof.Policy = policy.Revision
 	switch {
 	case policy.Rule != nil:
 		return blocked(c, policy.Rule)
@@ -172,9 +171,6 @@ func limitError(c *op.Call, problem command.Problem) error {
 	}
 	return &command.RateLimited{RetryAfter: lookAgain, Limit: limit}
 }
-
-// heldNote is the note for the author of a held write.
-const heldNote = "A moderator has to look at this first: until then it is hidden. Do not send it again; GET it by its id to see whether it is shown."
 
 // ruleMessages are the code, the field, and the beginning of the message for each kind of rule.
 var ruleMessages = [...]struct {

@@ -17,25 +17,20 @@ type modCommand struct {
 	Entries modListCommand     `cmd:"" name:"list" help:"List entries, hidden or not, with what their authors wrote."`
 	Hide    hideCommand        `cmd:"" help:"Hide entries and profiles: their texts are shown nowhere any more."`
 	Unhide  unhideCommand      `cmd:"" help:"Show what was hidden again."`
-	Channel hideChannelCommand `cmd:"" name:"hide-channel" help:"Hide the name of a channel everywhere; 'mod lift NUMBER' shows it again."`
 	Purge   purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes."`
 	List    purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
 	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged."`
 	Gone    diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
-	Note    noteCommand        `cmd:"" help:"Note something on a name or a sender, for moderators alone, or remove a note."`
-	Notes   modNotesCommand    `cmd:"" help:"List the notes on names and senders."`
 	Waiting modWaitingCommand  `cmd:"" help:"List the purges of moderators that wait for another one."`
 	Confirm modConfirmCommand  `cmd:"" help:"Carry out purges of another moderator: the texts go for good."`
 	Block   blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
 	Freeze  freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
-	Watch   watchCommand       `cmd:"" help:"Reject texts that match a pattern, or hold them for review."`
+	Watch   watchCommand       `cmd:"" help:"Reject texts that match a pattern."`
 	Lift    liftCommand        `cmd:"" aliases:"unblock,unfreeze,unwatch" help:"End a block, a freeze or a watch."`
 	Rules   modRulesCommand    `cmd:"" help:"List what is blocked, frozen and watched."`
-	Held    modHeldCommand     `cmd:"" help:"List what is held: show it with 'mod unhide ID', or settle it with 'mod hide ID --reason TEXT'."`
 	Reports modReportsCommand  `cmd:"" help:"List what was reported."`
 	Resolve modResolveCommand  `cmd:"" help:"Say what became of reports: their senders are shown that."`
 	Log     modLogCommand      `cmd:"" help:"Show what operators and moderators did, and why."`
-	Webhook modWebhookCommand  `cmd:"" help:"Push news for moderators, counts and ids alone, to a receiver of yours. For operators only."`
 	Token   modTokenCommand    `cmd:"" help:"Give moderators their tokens, and take them away. For operators only."`
 }
 
@@ -63,45 +58,6 @@ func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 			return []any{r.Number, terminal.TimeText(r.At), r.By, r.Action, moderate.RecordWhat(r.Action, r.What), r.Reason}
 		})
 	})
-}
-
-type modWebhookCommand struct {
-	Set    setWebhookCommand    `cmd:"" help:"Set the receiver, which has to pass the check that receivers of agents pass (/docs/push)."`
-	Show   showWebhookCommand   `cmd:"" help:"Show the receiver."`
-	Remove removeWebhookCommand `cmd:"" help:"Stop the pushes of news."`
-}
-
-type setWebhookCommand struct {
-	moderation `embed:"" json:"-"`
-	URL        string `arg:"" name:"receiver" help:"An https address on the public internet." json:"url"`
-}
-
-type removeWebhookCommand struct {
-	moderation `embed:"" json:"-"`
-}
-
-type showWebhookCommand struct{ moderation }
-
-// Run shows the receiver.
-func (c *showWebhookCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "getWebhook", nil, nil, func(w *webhook) string {
-		if w.URL == "" {
-			return "news for moderators are not pushed"
-		}
-		return "news for moderators go to " + w.URL
-	})
-}
-
-type webhook struct {
-	URL string `json:"url"`
-}
-
-func (c *setWebhookCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "setWebhook", nil, c, func(w *webhook) string { return "news for moderators go to " + w.URL })
-}
-
-func (c *removeWebhookCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "setWebhook", nil, c, func(*webhook) string { return "news for moderators are no longer pushed" })
 }
 
 type modTokenCommand struct {

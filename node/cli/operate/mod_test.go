@@ -513,14 +513,3 @@ func TestConfirmSaysWhatIsDone(t *testing.T) {
 	args := []string{"mod", "confirm", "17", "18", "--yes", "--url", server.URL, "--token-file", token}
 	expect(t, cli.ExitFailed, args, "purge 18: Not yours.", "those before it are done: 2 erased")
 }
-
-// TestHeldHasNotes: the JSON of held entries contains the notes of moderators.
-func TestHeldHasNotes(t *testing.T) {
-	t.Parallel()
-	c := nodetest.New(t, 1)
-	at := []string{"--cluster-addr", c.Nodes[0].ClusterAddr()}
-	expect(t, cli.ExitOK, append([]string{"mod", "watch", "zebra", "--hold", "--reason", "x"}, at...))
-	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "A zebra for you"})
-	expect(t, cli.ExitOK, append([]string{"mod", "note", "--agent", "eve", "Was warned"}, at...))
-	expect(t, cli.ExitOK, append([]string{"mod", "held", "--json"}, at...), `"moderatorNotes"`, "Was warned")
-}

@@ -56,8 +56,7 @@ type report struct {
 
 // modEntry is an entry as moderators see it.
 type modEntry struct {
-	EntryState string    `json:"entryState"`
-	Notes      []modNote `json:"moderatorNotes"`
+	EntryState string `json:"entryState"`
 	Entry      struct {
 		ID        string `json:"id"`
 		Agent     string `json:"agent"`
@@ -98,19 +97,9 @@ func (c *modListCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 func entriesTable(entries []modEntry) string {
-	return terminal.Table("ID\tSTATE\tTIME\tAGENT\tCHANNEL\tSAYS\tNOTES", entries, func(e *modEntry) []any {
-		return []any{e.Entry.ID, e.EntryState, terminal.TimeText(e.Entry.CreatedAt), e.Entry.Agent, e.Entry.Channel, oneLine(e.Entry.Title, e.Entry.Body), notesText(e.Notes)}
+	return terminal.Table("ID\tSTATE\tTIME\tAGENT\tCHANNEL\tSAYS", entries, func(e *modEntry) []any {
+		return []any{e.Entry.ID, e.EntryState, terminal.TimeText(e.Entry.CreatedAt), e.Entry.Agent, e.Entry.Channel, oneLine(e.Entry.Title, e.Entry.Body)}
 	})
-}
-
-// notesText joins the texts of notes.
-func notesText(notes []modNote) string {
-	texts := make([]string, 0, len(notes))
-	for i := range notes {
-		texts = append(texts, notes[i].By+": "+notes[i].Text)
-	}
-	all := oneLine(strings.Join(texts, "; "))
-	return orDash(&all)
 }
 
 // orDash is a text, or a dash if the text is empty.
@@ -124,7 +113,7 @@ func orDash(s *string) string {
 // longestWait is the longest time in seconds that a call may wait for a report.
 const longestWait = 60
 
-const reportHeader = "NUMBER\tID\tOF\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSTATE\tSAYS\tNOTES"
+const reportHeader = "NUMBER\tID\tOF\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSTATE\tSAYS"
 
 func (r *report) cells() []any {
 	agent := r.Agent
@@ -140,7 +129,7 @@ func (r *report) cells() []any {
 	}
 	return []any{
 		r.Number, r.ID, cmp.Or(r.EntryID, orDash(r.Name)), r.Reason, terminal.TimeText(r.CreatedAt), oneLine(orDash(r.Outcome)), agent,
-		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), r.EntryState, says, notesText(r.Notes),
+		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), r.EntryState, says,
 	}
 }
 

@@ -18,8 +18,7 @@ type ruleSetter struct{ moderation }
 
 // Run calls the operation with the name of the command. Its body is the command.
 func (c *ruleSetter) Run(ctx context.Context, std terminal.Streams, called *kong.Context) error {
-	operation := strings.ReplaceAll(called.Selected().Name, "-c", "C") // hide-channel is hideChannel
-	return modShow(ctx, std, &c.moderation, operation, nil, called.Selected().Target.Addr().Interface(), func(r *rule) string {
+	return modShow(ctx, std, &c.moderation, called.Selected().Name, nil, called.Selected().Target.Addr().Interface(), func(r *rule) string {
 		return fmt.Sprintf("rule %d: %s, %s", r.Number, r.text(), r.end())
 	})
 }
@@ -29,7 +28,6 @@ type blockCommand struct {
 	SenderOf   string `name:"sender-of" xor:"whom" group:"Whom (exactly one):" placeholder:"ID" help:"Block whoever wrote this entry, by where it came from." json:"sender_of,omitempty"`
 	Agent      string `name:"agent" xor:"whom" group:"Whom (exactly one):" placeholder:"NAME" help:"Block all writes under this name." json:"agent,omitempty"`
 	Network    string `name:"network" xor:"whom" group:"Whom (exactly one):" placeholder:"CIDR" help:"Block a network, such as 192.0.2.0/24." json:"network,omitempty"`
-	Hold       bool   `name:"hold" help:"Hold the writes of a sender or a name in place of rejecting them: they are hidden until a moderator has looked at them." json:"hold,omitempty"`
 	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 90m, 12h or 7d, at most 366d; without it, or with forever, until it is lifted." json:"for,omitempty"`
 	Reason     string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it." json:"reason,omitempty"`
 	Yes        bool   `name:"yes" help:"Needed for --agent anonymous, which is everybody who writes without a name." json:"confirm,omitempty"`
@@ -41,13 +39,6 @@ type freezeCommand struct {
 	Unproven   bool   `name:"unproven" xor:"what" group:"What (exactly one):" help:"Freeze writes that prove no name." json:"unproven,omitempty"`
 	All        bool   `name:"all" xor:"what" group:"What (exactly one):" help:"Freeze all writes." json:"all,omitempty"`
 	ruleTerms  `embed:""`
-}
-
-type hideChannelCommand struct {
-	ruleSetter `embed:"" json:"-"`
-	Name       string `arg:"" name:"channel" help:"The channel." json:"channel"`
-	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 7d; without it until it is lifted." json:"for,omitempty"`
-	Reason     string `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
 }
 
 // Validate reports that no sender, agent or network is named.
@@ -77,7 +68,6 @@ type ruleTerms struct {
 type watchCommand struct {
 	ruleSetter `embed:"" json:"-"`
 	Pattern    string `arg:"" help:"A regular expression (RE2), such as '(?i)cheap pills'. A text that it is found in is rejected." json:"pattern,omitempty"`
-	Hold       bool   `name:"hold" help:"Hold the text in place of rejecting it: it is hidden until a moderator has looked at it." json:"hold,omitempty"`
 	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 12h or 7d; without it, or with forever, until it is lifted." json:"for,omitempty"`
 	Reason     string `name:"reason" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it. Required without --test." json:"reason,omitempty"`
 	Test       bool   `name:"test" help:"Set no rule: show in which of the newest entries the pattern is found." json:"dry_run,omitempty"`
@@ -123,16 +113,10 @@ type modRulesCommand struct {
 	moderation `embed:""`
 }
 
-type modHeldCommand struct {
-	moderation `embed:""`
-	Limit      int `name:"limit" default:"50" help:"How many, the newest first; at most 100."`
-}
-
 type rule struct {
 	Number  uint64 `json:"number"`
 	Kind    string `json:"kind"`
 	Subject string `json:"subject"`
-	Hold    bool   `json:"hold"`
 	At      int64  `json:"at"`
 	Until   *int64 `json:"until"`
 	By      string `json:"by"`
@@ -141,14 +125,6 @@ type rule struct {
 
 func (r *rule) text() string {
 	switch {
-	case r.Hold && r.Kind == "pattern":
-		return "hold texts with " + r.Subject
-	case r.Hold && r.Kind == "sender":
-		return "hold writes of the sender of " + r.Subject
-	case r.Hold:
-		return "hold writes of the " + r.Kind + " " + r.Subject
-	case r.Kind == "hidden_channel":
-		return "hide the name of the channel " + r.Subject
 	case r.Kind == "pattern":
 		return "reject texts with " + r.Subject
 	case r.Kind == "sender":
@@ -210,27 +186,4 @@ func (c *modRulesCommand) Run(ctx context.Context, std terminal.Streams) error {
 		return []any{r.Number, r.text(), r.end(), r.By, r.Reason}
 	})
 	return terminal.Show(std.Out, c.JSON, map[string]any{"rules": rules}, text)
-}
-
-func (c *modHeldCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "listHeld", listQuery(c.Limit, nil), nil, func(page *heldPage) string {
-		return terminal.Table("ID\tAGENT\tTIME\tRULE\tTEXTS", page.Held, func(h *heldTexts) []any {
-			return []any{h.ID, h.Agent, terminal.TimeText(h.At), h.Rule, oneLine(h.Texts...)}
-		})
-	})
-}
-
-type heldTexts struct {
-	ID    string   `json:"id"`
-	Agent string   `json:"agent"`
-	At    int64    `json:"at"`
-	Rule  uint64   `json:"rule"`
-	Texts []string `json:"texts"`
-
-	Notes []modNote `json:"moderatorNotes"`
-}
-
-type heldPage struct {
-	Held       []heldTexts `json:"held"`
-	NextCursor *string     `json:"nextCursor"`
 }
