@@ -53,8 +53,6 @@ type Config struct {
 	Redirect bool
 	// Operator names the operator of this service.
 	Operator Operator
-	// DualCard adds the fields of A2A 0.3 to the agent card.
-	DualCard bool
 	// Robots is the body of GET /robots.txt; "" means RobotsAllow.
 	Robots string
 	// NoteRead is called with the duration of each read that did not wait. Nil is allowed.

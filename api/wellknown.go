@@ -17,10 +17,10 @@ const (
 	cardPath     = "/.well-known/agent-card.json"
 )
 
-// answerAgentCard answers with the card of some versions of the message protocol.
-func (x *exchange) answerAgentCard(with10, with03 bool) error {
+// answerAgentCard answers with the card of a version of the message protocol: 0.3 is old.
+func (x *exchange) answerAgentCard(old bool) error {
 	operator, base := &x.http.cfg.Operator, x.baseURL()
-	about := a2a.About{Base: base, Version: interfaceVersion, Operator: operator.sentence(), With10: with10, With03: with03}
+	about := a2a.About{Base: base, Version: interfaceVersion, Operator: operator.sentence(), Old: old}
 	if operator.Name != "" {
 		about.Provider = wire.Object{{"organization", operator.Name}, {"url", cmp.Or(operator.Terms, base)}}
 	}

@@ -172,12 +172,6 @@ func TestCard(t *testing.T) {
 		len(old.AdditionalInterfaces) != 2 || old.SupportedInterfaces != nil {
 		t.Errorf("%s", r.Body)
 	}
-	dual := start(t, func(c *api.Config) { c.DualCard = true })
-	var both card
-	r = dual.Get("/.well-known/agent-card.json")
-	if r.Decode(t, &both); both.ProtocolVersion != "0.3.0" || len(both.SupportedInterfaces) != 4 || both.URL == "" {
-		t.Errorf("%s", r.Body)
-	}
 }
 
 // TestCardAddresses holds which addresses a card shows behind a load balancer.

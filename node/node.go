@@ -115,7 +115,7 @@ func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, 
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
 		n.openDir, n.openState, n.openLog, n.openPort, n.openDelivery, n.openHTTP,
-		n.openGossip, n.openRaft, n.openParts, n.openPrivate, n.startWorkers, n.openPprof, n.serveHTTP,
+		n.openGossip, n.openRaft, n.openParts, n.openPrivate, n.startWorkers, n.serveHTTP,
 	} {
 		err := ctx.Err()
 		if err == nil {
@@ -160,7 +160,7 @@ func (n *Node) openDir() (err error) {
 	}
 	n.health = health.New(health.Config{
 		Started: n.started, Version: n.cfg.Version, ServerID: n.identity.ServerID, DataDir: n.cfg.DataDir, Logger: n.logger, Abandon: n.abandon,
-		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, HangTimeout: n.cfg.HangTimeout, Reserve: n.cfg.DiskReserve, HouseAgents: n.cfg.HouseAgents,
+		Heartbeat: n.cfg.Heartbeat, HangTimeout: n.cfg.HangTimeout, Reserve: n.cfg.DiskReserve, HouseAgents: n.cfg.HouseAgents,
 		Unanswered: n.cfg.Unanswered(), Certificate: n.certificate, SlowWrite: n.cfg.Tuning.SlowWrite,
 		Around: n.cfg.Tuning.AroundWrite, DiskSpace: n.cfg.Tuning.DiskSpace, LogDropped: n.cfg.LogDropped,
 	})
@@ -382,7 +382,7 @@ func (n *Node) openGossip() (err error) {
 
 func (n *Node) openRaft() (err error) {
 	n.raft, err = consensus.Start(consensus.Config{
-		ServerID: n.identity.ServerID, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, Lease: n.cfg.LeaderLease(),
+		ServerID: n.identity.ServerID, Heartbeat: n.cfg.Heartbeat, Lease: n.cfg.LeaderLease(),
 		TrailingBytes: n.cfg.Tuning.TrailingBytes, SnapshotBytes: n.cfg.Tuning.SnapshotBytes,
 		Machine: n.machine.FSM(), RestoreOnStart: n.machine.RestoreOnStart(), Log: n.log, Snapshots: n.streams,
 		Stream: n.port.StreamLayer(), Logger: n.logger, Ending: n.stopping.Load,
@@ -427,7 +427,7 @@ func (n *Node) restored() {
 func (n *Node) openParts() (err error) {
 	n.members = membership.New(membership.Config{
 		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,
-		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
+		Heartbeat: n.cfg.Heartbeat, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Book: n.book, Client: n.port.Client(), Logger: n.logger,
 		ClusterID: n.dataKey.ClusterID, Meta: n.meta, Leading: n.leading, Fail: n.fail, Propose: n.proposeAsLeader, CheckDisk: n.health.CheckReserve,
 	})
@@ -483,19 +483,6 @@ func (n *Node) requests() uint64 {
 	return 0
 }
 
-// openPprof serves Go's profiles, where the configuration names an address.
-func (n *Node) openPprof() error {
-	if n.cfg.PprofAddr == "" {
-		return nil
-	}
-	server, err := operator.ServeProfiles(n.workCtx, n.cfg.PprofAddr, n.logger)
-	if err != nil {
-		return err
-	}
-	n.onEnd(func(ending) error { return server.Close() })
-	return nil
-}
-
 // openPrivate serves the private port. The port has verified that the caller is a node
 // with the cluster's secret.
 func (n *Node) openPrivate() error {
@@ -544,11 +531,11 @@ func (n *Node) serveHTTP() (err error) {
 			Patience:  n.cfg.Tuning.Patience,
 			Build:     n.cfg.Build,
 			WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, Unlimited: n.cfg.WriteRate == 0 || n.cfg.WriteBurst == 0,
-			ClaimTTL: n.cfg.ClaimTTL, HouseAgents: n.cfg.HouseAgents,
+			ClaimTTL: n.cfg.Tuning.ClaimTTL, HouseAgents: n.cfg.HouseAgents,
 			NoAddressProof: n.cfg.NoAddressProof(), Notify: n.notifyRules(),
 		},
 		Operator: api.Operator{Name: n.cfg.OperatorName, Contact: n.cfg.OperatorContact, Terms: n.cfg.TermsURL},
-		Robots:   robots, PublicURL: n.cfg.PublicURL, Redirect: n.cfg.HTTPRedirect, DualCard: n.cfg.DualCard(),
+		Robots:   robots, PublicURL: n.cfg.PublicURL, Redirect: n.cfg.HTTPRedirect,
 		RequestLog: n.cfg.RequestLog, Registry: n.registry, NoteRead: n.health.NoteRead,
 		TrustedProxies: config.Networks(n.cfg.TrustedProxies), MetricsFrom: config.Networks(n.cfg.MetricsFrom), NoteProxy: n.health.NoteProxy,
 	})

@@ -41,7 +41,7 @@ func local(t *testing.T) config.Config {
 	c.NodeID, c.DataDir, c.DiskReserve = "n1", t.TempDir(), "0"
 	c.HangTimeout = testPatience
 	c.HTTPAddr, c.ClusterAddr, c.GossipAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	c.Heartbeat, c.Election, c.Lease = 100*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
+	c.Heartbeat = 100 * time.Millisecond
 	return c
 }
 
@@ -133,7 +133,7 @@ func TestFailedStartTakesAllDown(t *testing.T) {
 
 func TestStartRejectsBadConfiguration(t *testing.T) {
 	c := local(t)
-	c.Lease, c.LogLevel = time.Second, "loud"
+	c.Heartbeat, c.LogLevel = 0, "loud"
 	_, err := Start(t.Context(), c, quiet())
 	var wrong *config.Error
 	if !errors.As(err, &wrong) || len(wrong.Problems) != 2 {

@@ -8,7 +8,7 @@
 #   scripts/chaos.sh -random 10m -seed 42               # the seed repeats the plan
 #   scripts/chaos.sh -network namespaces -random 10m    # networks that lose packets, gossip as well
 #   scripts/chaos.sh -kills 100                         # the distribution of write gaps, ten minutes
-#   scripts/chaos.sh -set heartbeat=300ms -set election=300ms -scenario 'leader killed'
+#   scripts/chaos.sh -set heartbeat=300ms -scenario 'leader killed'
 #   scripts/chaos.sh -voters 5 -scenario 'two of five killed,three of five killed'
 #   scripts/chaos.sh -network containers                # of docker-compose.cluster.yml, with the balancer
 #   scripts/chaos.sh -project NAME -random 5m           # the containers of a project that runs

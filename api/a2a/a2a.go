@@ -253,12 +253,12 @@ func httpDialect(d dialect, said bool, params map[string]any) dialect {
 	return d
 }
 
-// About is the content of a card that depends on the service, and the versions whose forms it has.
+// About is the content of a card that depends on the service, and its form.
 type About struct {
-	Base, Version  string      // of the addresses; of the interface
-	Operator       string      // in words, empty if unknown
-	Provider       wire.Object // nil if unknown
-	With10, With03 bool
+	Base, Version string      // of the addresses; of the interface
+	Operator      string      // in words, empty if unknown
+	Provider      wire.Object // nil if unknown
+	Old           bool        // in the form of version 0.3
 }
 
 const serviceDescription = "A public meeting place for software agents: publish messages and knowledge, read and search what others wrote, " +

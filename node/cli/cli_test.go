@@ -38,21 +38,21 @@ func TestEveryProblemIsListed(t *testing.T) {
 		unsaid []string
 	}{
 		"values that cannot be read and values that make no sense": {
-			env:  map[string]string{"COMMONS_LEASE": "soon", "COMMONS_HTTP_ADDR": "nowhere"},
+			env:  map[string]string{"COMMONS_HANG_TIMEOUT": "soon", "COMMONS_HTTP_ADDR": "nowhere"},
 			args: []string{"serve", "--node-id", "a b", "--heartbeat", "abc", "--write-rate=x"},
 			want: []string{
-				`--heartbeat (or COMMONS_HEARTBEAT): `, `--write-rate (or COMMONS_WRITE_RATE): `, `--lease (or COMMONS_LEASE): `,
+				`--heartbeat (or COMMONS_HEARTBEAT): `, `--write-rate (or COMMONS_WRITE_RATE): `, `--hang-timeout (or COMMONS_HANG_TIMEOUT): `,
 				`--node-id: "a b"`, `--http-addr: "nowhere"`,
 			},
 		},
 		"a flag is stronger than a variable": {
-			env:    map[string]string{"COMMONS_LEASE": "soon", "COMMONS_WRITE_RATE": "-5"},
-			args:   []string{"serve", "--lease", "100ms", "--node-id", "%"},
+			env:    map[string]string{"COMMONS_HANG_TIMEOUT": "soon", "COMMONS_WRITE_RATE": "-5"},
+			args:   []string{"serve", "--hang-timeout", "1s", "--node-id", "%"},
 			want:   []string{"--node-id", "--write-rate"},
-			unsaid: []string{"--lease"},
+			unsaid: []string{"--hang-timeout"},
 		},
 		"a value that looks like a flag": {
-			args: []string{"serve", "--write-rate", "-1", "--claim-ttl", "1s"},
+			args: []string{"serve", "--write-rate", "-1", "--heartbeat", "1s"},
 			want: []string{"--write-rate=-5"},
 		},
 		"unknown flag":                {args: []string{"serve", "--nope"}, want: []string{"--nope"}},
@@ -86,7 +86,7 @@ func TestEveryProblemIsListed(t *testing.T) {
 }
 
 func TestVariablesOfOtherCommandsAreNoProblem(t *testing.T) {
-	t.Setenv("COMMONS_LEASE", "soon")
+	t.Setenv("COMMONS_HANG_TIMEOUT", "soon")
 	t.Setenv("COMMONS_BOOTSTRAP_EXPECT", "some")
 	if code, _, stderr := execute(t, "version"); code != ExitOK {
 		t.Errorf("exit code %d: %s", code, stderr)
@@ -95,14 +95,14 @@ func TestVariablesOfOtherCommandsAreNoProblem(t *testing.T) {
 
 func TestFlagsReachTheConfiguration(t *testing.T) {
 	t.Setenv("COMMONS_JOIN", "a:1,b:2")
-	t.Setenv("COMMONS_ELECTION", "700ms")
-	t.Setenv("COMMONS_CLAIM_TTL", "1h")
+	t.Setenv("COMMONS_HEARTBEAT", "700ms")
+	t.Setenv("COMMONS_HANG_TIMEOUT", "1m")
 	var all commands
 	parser := must.Get(kong.New(&all, (&undecoded{}).mappers()...))(t)
-	must.Get(parser.Parse([]string{"serve", "--node-id=n7", "--claim-ttl=2h", "--write-rate=0", "--house-agents=x,y"}))(t)
+	must.Get(parser.Parse([]string{"serve", "--node-id=n7", "--hang-timeout=2m", "--write-rate=0", "--house-agents=x,y"}))(t)
 	c := all.Serve.Config
-	if c.NodeID != "n7" || strings.Join(c.Join, " ") != "a:1 b:2" || c.Election != 700*time.Millisecond ||
-		c.ClaimTTL != 2*time.Hour || c.WriteRate != 0 || len(c.HouseAgents) != 2 || c.HTTPAddr != "127.0.0.1:8080" {
+	if c.NodeID != "n7" || strings.Join(c.Join, " ") != "a:1 b:2" || c.Heartbeat != 700*time.Millisecond ||
+		c.HangTimeout != 2*time.Minute || c.WriteRate != 0 || len(c.HouseAgents) != 2 || c.HTTPAddr != "127.0.0.1:8080" {
 		t.Errorf("%+v", c)
 	}
 }

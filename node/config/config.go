@@ -25,7 +25,6 @@ const (
 	maxBootstrapExpect = 9 // voters; more only slow every write down
 	minRaftTiming      = 10 * time.Millisecond
 	maxRaftTiming      = time.Minute
-	maxClaimTTL        = 30 * 24 * time.Hour
 	maxClockOffset     = 365 * 24 * time.Hour
 	maxShutdownDelay   = time.Minute
 
@@ -71,13 +70,11 @@ type Config struct {
 
 	DiskReserve string `name:"disk-reserve" env:"COMMONS_DISK_RESERVE" default:"256MiB" placeholder:"SIZE" help:"Free space, such as 512MiB or 5%, below which a node does not lead; when too few voters have more, writes are rejected. 0 turns this off."`
 
-	WriteRate   int           `name:"write-rate" env:"COMMONS_WRITE_RATE" default:"30" placeholder:"N" help:"Writes a minute per sender and per agent; 0 turns the limit off."`
-	WriteBurst  int           `name:"write-burst" env:"COMMONS_WRITE_BURST" default:"10" placeholder:"N" help:"Writes that may come at once per sender and per agent; 0 turns the limit off."`
-	HouseAgents []string      `name:"house-agents" env:"COMMONS_HOUSE_AGENTS" sep:"," placeholder:"NAME" help:"Names of the operator's own agents, which the operator has registered."`
-	ClaimTTL    time.Duration `name:"claim-ttl" env:"COMMONS_CLAIM_TTL" default:"24h" placeholder:"DURATION" help:"How long a claim of a job lasts."`
+	WriteRate   int      `name:"write-rate" env:"COMMONS_WRITE_RATE" default:"30" placeholder:"N" help:"Writes a minute per sender and per agent; 0 turns the limit off."`
+	WriteBurst  int      `name:"write-burst" env:"COMMONS_WRITE_BURST" default:"10" placeholder:"N" help:"Writes that may come at once per sender and per agent; 0 turns the limit off."`
+	HouseAgents []string `name:"house-agents" env:"COMMONS_HOUSE_AGENTS" sep:"," placeholder:"NAME" help:"Names of the operator's own agents, which the operator has registered."`
 
 	PublicURL string `name:"public-url" env:"COMMONS_PUBLIC_URL" placeholder:"URL" help:"Base of the addresses that agents are shown, such as https://commons.example (default: what each request was sent to; pushed events then hold only paths)."`
-	AgentCard string `name:"agent-card" env:"COMMONS_AGENT_CARD" default:"1.0" placeholder:"FORM" help:"Form of the A2A agent card: 1.0, or dual with the fields of 0.3, too."`
 
 	OperatorName    string `name:"operator-name" env:"COMMONS_OPERATOR_NAME" placeholder:"NAME" help:"Who runs this place, a person or an organisation, as everybody is shown it."`
 	OperatorContact string `name:"operator-contact" env:"COMMONS_OPERATOR_CONTACT" placeholder:"CONTACT" help:"Where everybody can write to whoever runs this place: a mail address, or an https:// address."`
@@ -87,9 +84,7 @@ type Config struct {
 	PushCAFile   string   `name:"push-ca-file" env:"COMMONS_PUSH_CA_FILE" placeholder:"FILE" help:"Authorities of receivers' certificates (PEM) in place of the system's, for tests. Rejected as --push-port is."`
 	PushAllowNet []string `name:"push-allow-net" env:"COMMONS_PUSH_ALLOW_NET" sep:"," placeholder:"NET" help:"Networks that receivers may be in although they are not public, for tests. Rejected as --push-port is."`
 
-	Heartbeat   time.Duration `name:"heartbeat" env:"COMMONS_HEARTBEAT" default:"500ms" placeholder:"DURATION" help:"Time without a heartbeat after which a follower starts an election."`
-	Election    time.Duration `name:"election" env:"COMMONS_ELECTION" default:"500ms" placeholder:"DURATION" help:"Time after which an election without a winner is repeated."`
-	Lease       time.Duration `name:"lease" env:"COMMONS_LEASE" default:"0s" placeholder:"DURATION" help:"Time without a quorum after which a leader steps down; shorter than the heartbeat. 0: four fifths of it."`
+	Heartbeat   time.Duration `name:"heartbeat" env:"COMMONS_HEARTBEAT" default:"500ms" placeholder:"DURATION" help:"Time without a heartbeat after which a follower starts an election, and after which an election without a winner is repeated. A leader without a quorum steps down after four fifths of it."`
 	HangTimeout time.Duration `name:"hang-timeout" env:"COMMONS_HANG_TIMEOUT" default:"5s" placeholder:"DURATION" help:"Time after which a write that does not come back from the disk ends the node, so that another can lead."`
 	ClockOffset time.Duration `name:"clock-offset" env:"COMMONS_CLOCK_OFFSET" default:"0s" placeholder:"DURATION" help:"Shifts the node's clock, for tests. Rejected unless all its addresses are loopback."`
 
@@ -100,11 +95,8 @@ type Config struct {
 	Robots         string   `name:"robots" env:"COMMONS_ROBOTS" default:"allow" placeholder:"RULE" help:"What crawlers may read, as /robots.txt says: allow (all pages but searches), deny, or a file with a robots.txt of your own."`
 	MetricsFrom    []string `name:"metrics-from" env:"COMMONS_METRICS_FROM" sep:"," placeholder:"NET" help:"Networks whose clients see /metrics (default: loopback, private and link-local ones)."`
 
-	AddressConnections int `name:"address-connections" env:"COMMONS_ADDRESS_CONNECTIONS" default:"0" placeholder:"N" help:"Connections that one address may have open, trusted proxies aside (default: half of those that the limit of open files leaves)."`
-	AddressWaits       int `name:"address-waits" env:"COMMONS_ADDRESS_WAITS" default:"0" placeholder:"N" help:"Calls that may wait for one address; above it the oldest are answered early (default: three quarters of those that may wait)."`
-	AnswerMemory       int `name:"answer-memory" env:"COMMONS_ANSWER_MEMORY" default:"128" placeholder:"MIB" help:"Long answers that may be under way at once, in MiB. A quarter of it may go to one address."`
-	AddressRejections  int `name:"address-rejections" env:"COMMONS_ADDRESS_REJECTIONS" default:"20" placeholder:"N" help:"Wrong calls and repeated writes a second that one address may send, a minute's worth at once; above it its writes get 429. 0 turns the limit off."`
-	AddressReadWork    int `name:"address-read-work" env:"COMMONS_ADDRESS_READ_WORK" default:"500000" placeholder:"N" help:"Steps a second that searches may take for one address (a word or postings looked at), half a minute's worth at once; 0 turns the limit off."`
+	AddressRejections int `name:"address-rejections" env:"COMMONS_ADDRESS_REJECTIONS" default:"20" placeholder:"N" help:"Wrong calls and repeated writes a second that one address may send, a minute's worth at once; above it its writes get 429. 0 turns the limit off."`
+	AddressReadWork   int `name:"address-read-work" env:"COMMONS_ADDRESS_READ_WORK" default:"500000" placeholder:"N" help:"Steps a second that searches may take for one address (a word or postings looked at), half a minute's worth at once; 0 turns the limit off."`
 
 	RequestLog int `name:"request-log" env:"COMMONS_REQUEST_LOG" default:"1" placeholder:"N" help:"Requests logged a second at most, and as many failures; each line says how many were left out. 0 logs none."`
 
@@ -112,8 +104,6 @@ type Config struct {
 
 	LogLevel  string `name:"log-level" env:"COMMONS_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"debug, info, warn or error."`
 	LogFormat string `name:"log-format" env:"COMMONS_LOG_FORMAT" default:"auto" placeholder:"FORMAT" help:"text, json, or auto: text on a terminal, else json."`
-
-	PprofAddr string `name:"pprof-addr" env:"COMMONS_PPROF_ADDR" placeholder:"HOST:PORT" help:"Where Go's profiles are served, on a loopback address; none by default."`
 
 	Version    string        `kong:"-"` // of the program, shown to operators and other nodes
 	Build      string        `kong:"-"` // distinguishes builds, also of one version; see api.Config
@@ -124,19 +114,14 @@ type Config struct {
 // GuardLimits returns the bounds on the resources that strangers may use, for a node with this
 // number of connections for clients.
 func (c Config) GuardLimits(connections int) guard.Limits {
-	const mib = 1 << 20
 	return guard.Limits{
-		Connections: max(1, connections-guard.Beyond), AddressConnections: c.AddressConnections, AddressWaits: c.AddressWaits,
-		AnswerBytes: c.AnswerMemory * mib, AddressAnswerBytes: c.AnswerMemory * mib / 4,
-		Rejections: cmp.Or(c.AddressRejections, guard.Unbounded), ReadWork: cmp.Or(c.AddressReadWork, guard.Unbounded),
+		Connections: max(1, connections-guard.Beyond),
+		Rejections:  cmp.Or(c.AddressRejections, guard.Unbounded), ReadWork: cmp.Or(c.AddressReadWork, guard.Unbounded),
 	}
 }
 
 // NoAddressProof reports whether an address proves no name.
 func (c Config) NoAddressProof() bool { return c.AddressProof == addressProofOff }
-
-// DualCard reports whether the agent card has the fields of A2A 0.3, too.
-func (c Config) DualCard() bool { return c.AgentCard == agentCardDual }
 
 // Unanswered reports whether other machines can reach the public service of the node, but
 // no operator is named who is responsible for it.
@@ -190,6 +175,7 @@ type Tuning struct {
 	// PurgeGather is the time for which purges are collected before they are erased, and before
 	// their list is uploaded to the store of backups again.
 	PurgeGather   time.Duration
+	ClaimTTL      time.Duration // how long a claim of a job lasts. Zero means the default of api
 	UsageInterval time.Duration // the time between two folds of the counts of calls into the log
 	// LastFold is how long a node that shuts down tries to add its counts to the log. Zero
 	// means the default of package usage.
@@ -237,10 +223,7 @@ func (t Tuning) WithDefaults() Tuning {
 // whenever a busy machine is late.
 func (c *Config) LeaderLease() time.Duration {
 	const share, of = 4, 5
-	if c.Lease == 0 {
-		return c.Heartbeat * share / of
-	}
-	return c.Lease
+	return c.Heartbeat * share / of
 }
 
 // Clock returns the node's own clock.

@@ -33,8 +33,8 @@ func TestDefaultsAreValid(t *testing.T) {
 		NodeID: "n1", DataDir: "./data",
 		HTTPAddr: "127.0.0.1:8080", ClusterAddr: "127.0.0.1:7000", GossipAddr: "127.0.0.1:7946",
 		HTTPSAddr:       "127.0.0.1:8443",
-		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", AddressProof: "on", Robots: "allow", AnswerMemory: 128, AddressRejections: 20, AddressReadWork: 500_000,
-		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, HangTimeout: 5 * time.Second,
+		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, AddressProof: "on", Robots: "allow", AddressRejections: 20, AddressReadWork: 500_000,
+		Heartbeat: 500 * time.Millisecond, HangTimeout: 5 * time.Second,
 		RequestLog: 1, LogLevel: "info", LogFormat: "auto",
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -49,8 +49,7 @@ func TestLeaderLease(t *testing.T) {
 		want time.Duration
 	}{
 		{nil, 400 * time.Millisecond},
-		{[]string{"--heartbeat=300ms", "--election=300ms"}, 240 * time.Millisecond},
-		{[]string{"--lease=100ms"}, 100 * time.Millisecond},
+		{[]string{"--heartbeat=300ms"}, 240 * time.Millisecond},
 	} {
 		c := defaults(t, tc.args...)
 		c.NodeID = "n1"
@@ -63,7 +62,6 @@ func TestLeaderLease(t *testing.T) {
 func TestFlagsAndEnvironment(t *testing.T) {
 	t.Setenv("COMMONS_JOIN", "a:1,b:2")
 	t.Setenv("COMMONS_HEARTBEAT", "1s")
-	t.Setenv("COMMONS_ELECTION", "2s")
 	t.Setenv("COMMONS_NODE_ID", "from-env")
 	c := defaults(t, "--node-id=from-flag")
 	if c.NodeID != "from-flag" {
@@ -134,23 +132,15 @@ func TestValidate(t *testing.T) {
 		{"expect", func(c *Config) { c.BootstrapExpect = 0 }, []string{"--bootstrap-expect"}},
 		{"join", func(c *Config) { c.Join = []string{"a:1", "b", "", ":7946", "c:0"} }, []string{`""`, `":7946"`, `"c:0"`}},
 		{"no secret file", func(c *Config) { c.SecretFile = secret + ".none" }, []string{"--secret-file: "}},
-		{"profiles for everybody", func(c *Config) { c.PprofAddr = "0.0.0.0:6060" }, []string{"--pprof-addr: 0.0.0.0:6060 is not a loopback address"}},
-		{"profiles nowhere", func(c *Config) { c.PprofAddr = "6060" }, []string{`--pprof-addr: "6060"`}},
-		{"profiles", func(c *Config) { c.PprofAddr = "127.0.0.1:6060" }, nil},
-		{"lease", func(c *Config) { c.Lease = c.Heartbeat }, []string{"--lease: 500ms is not shorter"}},
-		{"election", func(c *Config) { c.Election = 400 * time.Millisecond }, []string{"--election: 400ms is shorter"}},
-		{
-			"timing out of range", func(c *Config) { c.Heartbeat, c.Election, c.Lease = 0, time.Hour, -1 },
-			[]string{"--heartbeat", "--election", "--lease"},
-		},
+		{"heartbeat", func(c *Config) { c.Heartbeat = 0 }, []string{"--heartbeat"}},
 		{"service", func(c *Config) {
-			c.WriteRate, c.WriteBurst, c.ClaimTTL = -1, -2, 0
+			c.WriteRate, c.WriteBurst = -1, -2
 			c.HouseAgents, c.TrustedProxies = []string{"a", " "}, []string{"10.0.0.0/8", "::1", "proxy"}
 			c.MetricsFrom = []string{"10.0.0.0/33"}
-			c.PublicURL, c.AgentCard, c.ShutdownDelay = "commons.example", "2.0", -1
+			c.PublicURL, c.ShutdownDelay = "commons.example", -1
 			c.OperatorName, c.OperatorContact, c.TermsURL = "a\nb", "nobody", "http://b.example"
 			c.AddressProof = "no"
-		}, []string{"--write-rate", "--write-burst", "--claim-ttl", "--shutdown-delay", "--public-url", "--operator-name", "--operator-contact", "--terms-url", "--agent-card", "--address-proof", "--house-agents", `"proxy"`, "--metrics-from"}},
+		}, []string{"--write-rate", "--write-burst", "--shutdown-delay", "--public-url", "--operator-name", "--operator-contact", "--terms-url", "--address-proof", "--house-agents", `"proxy"`, "--metrics-from"}},
 		{"HTTPS without a key", func(c *Config) { c.TLSCert = secret }, []string{"--tls-key: "}},
 		{"HTTPS without a certificate", func(c *Config) { c.TLSKey = secret }, []string{"--tls-cert: "}},
 		{"HTTPS with another file", func(c *Config) { c.TLSCert, c.TLSKey, c.HTTPSAddr = secret, secret, ":8443" }, []string{"PEM"}},

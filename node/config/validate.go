@@ -48,9 +48,7 @@ func (c Config) Validate() error {
 	addrs := v.addresses(c)
 	v.loopback(c, addrs)
 	v.membership(c)
-	v.timing(c)
 	v.service(c)
-	v.pprof(c)
 	v.tls(c)
 	if _, err := c.PushRoots(); err != nil {
 		v.addf("--push-ca-file: %v", err)
@@ -148,18 +146,6 @@ func (v *validation) advertise(a address) bool {
 	return false
 }
 
-// pprof keeps profiles on this machine.
-func (v *validation) pprof(c Config) {
-	if c.PprofAddr == "" {
-		return
-	}
-	if _, _, err := splitAddr(c.PprofAddr); err != nil {
-		v.addf("--pprof-addr: %q %v; write it as host:port, such as 127.0.0.1:6060", c.PprofAddr, err)
-	} else if !isLoopback(c.PprofAddr) {
-		v.addf("--pprof-addr: %s is not a loopback address, and profiles show what is in memory; use 127.0.0.1:6060 and, from elsewhere, an SSH tunnel", c.PprofAddr)
-	}
-}
-
 // tls checks the pair of HTTPS, and where plain HTTP is sent.
 func (v *validation) tls(c Config) {
 	switch {
@@ -228,24 +214,8 @@ func (v *validation) membership(c Config) {
 	}
 }
 
-func (v *validation) timing(c Config) {
-	least, most := min(c.Heartbeat, c.Election, c.LeaderLease()), max(c.Heartbeat, c.Election, c.LeaderLease())
-	if least < minRaftTiming || most > maxRaftTiming {
-		return // reported by ranges
-	}
-	if c.Election < c.Heartbeat {
-		v.addf("--election: %v is shorter than --heartbeat %v; give at least the same", c.Election, c.Heartbeat)
-	}
-	if c.Lease >= c.Heartbeat {
-		v.addf("--lease: %v is not shorter than --heartbeat %v, so two nodes could lead at once; leave it out for four fifths", c.Lease, c.Heartbeat)
-	}
-}
-
-// The forms of the agent card.
+// The values of --address-proof.
 const (
-	agentCard10   = "1.0"
-	agentCardDual = "dual"
-
 	addressProofOn  = "on"
 	addressProofOff = "off"
 )
@@ -274,7 +244,6 @@ func (v *validation) service(c Config) {
 			v.addf("--%s: %q %v", f.flag, f.value, err)
 		}
 	}
-	v.oneOf("agent-card", c.AgentCard, agentCard10, agentCardDual)
 	v.oneOf("address-proof", c.AddressProof, addressProofOn, addressProofOff)
 	v.oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
 	v.oneOf("log-format", c.LogFormat, "text", "json", "auto")
@@ -313,12 +282,6 @@ func (v *validation) ranges(c Config) {
 	checkRange(v, "clock-offset", c.ClockOffset, -maxClockOffset, maxClockOffset, "%[2]v at most, forward or back")
 	checkRange(v, "hang-timeout", c.HangTimeout, minHangTimeout, maxHangTimeout, "%v to %v")
 	checkRange(v, "heartbeat", c.Heartbeat, minRaftTiming, maxRaftTiming, "%v to %v")
-	checkRange(v, "election", c.Election, minRaftTiming, maxRaftTiming, "%v to %v")
-	checkRange(v, "lease", c.LeaderLease(), minRaftTiming, maxRaftTiming, "%v to %v")
-	checkRange(v, "claim-ttl", c.ClaimTTL, time.Millisecond, maxClaimTTL, "%v to %v")
-	checkRange(v, "address-connections", c.AddressConnections, 0, maxBound, "1 to %[2]v, or 0 for half of all")
-	checkRange(v, "address-waits", c.AddressWaits, 0, maxBound, "1 to %[2]v, or 0 for three quarters of all")
-	checkRange(v, "answer-memory", c.AnswerMemory, 0, maxBound, "1 to %[2]v MiB, or 0 for 128")
 	checkRange(v, "address-rejections", c.AddressRejections, 0, maxBound, "1 to %[2]v, or 0 for no limit")
 	checkRange(v, "address-read-work", c.AddressReadWork, 0, maxBound, "1 to %[2]v, or 0 for no limit")
 	checkRange(v, "shutdown-delay", c.ShutdownDelay, 0, maxShutdownDelay, "%v to %v, a little more than the load balancer needs to notice")

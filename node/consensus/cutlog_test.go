@@ -53,7 +53,7 @@ func aloneRaftOn(t *testing.T, dir string, around func(string, func() error) err
 		return index
 	}
 	r := must.Get(Start(Config{
-		ServerID: "n1", Heartbeat: time.Second, Election: time.Second, Lease: time.Second, TrailingBytes: 1 << 30, SnapshotBytes: 1 << 30,
+		ServerID: "n1", Heartbeat: time.Second, Lease: time.Second, TrailingBytes: 1 << 30, SnapshotBytes: 1 << 30,
 		Machine: machine.FSM(), Log: log, Snapshots: streams, Stream: layer{listener}, Logger: slog.New(slog.DiscardHandler),
 		Ending: func() bool { return false },
 		Hooks:  hooks,

@@ -279,7 +279,7 @@ func newNodeAt(t *testing.T, listener net.Listener) *queueNode {
 func (n *queueNode) start(t *testing.T, stream raft.StreamLayer, election time.Duration) {
 	t.Helper()
 	n.Raft = must.Get(Start(Config{
-		ServerID: n.id, Heartbeat: election, Election: election, Lease: election, TrailingBytes: 1 << 30, SnapshotBytes: 1 << 30,
+		ServerID: n.id, Heartbeat: election, Lease: election, TrailingBytes: 1 << 30, SnapshotBytes: 1 << 30,
 		Machine: n.machine, Log: n.log, Snapshots: n.snapshots, Stream: stream,
 		Logger: slog.New(slog.DiscardHandler), Ending: func() bool { return false },
 		Hooks: Hooks{

@@ -45,8 +45,8 @@ const (
 
 // Config configures Raft.
 type Config struct {
-	ServerID                   string
-	Heartbeat, Election, Lease time.Duration
+	ServerID         string
+	Heartbeat, Lease time.Duration
 	// TrailingBytes of log are kept after a snapshot, for followers that lag a little.
 	TrailingBytes int64
 	SnapshotBytes int64 // how much log after a snapshot triggers the next one
@@ -134,7 +134,7 @@ func (cfg *Config) settings() *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(cfg.ServerID)
 	c.HeartbeatTimeout = cfg.Heartbeat
-	c.ElectionTimeout = cfg.Election
+	c.ElectionTimeout = cfg.Heartbeat
 	c.LeaderLeaseTimeout = cfg.Lease
 	c.CommitTimeout = commitTimeout
 	c.MaxAppendEntries = maxAppendEntries

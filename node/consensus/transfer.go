@@ -36,12 +36,12 @@ func (r *Raft) HandOver(id string) error {
 		return fmt.Errorf("leadership is not handed to %s, which has answered nothing since the last attempt", id)
 	}
 	var answered chan error // nil until the voter is asked to stand for election
-	late := time.After(r.cfg.Election)
+	late := time.After(r.cfg.Heartbeat)
 	for last := uint64(0); r.Leads() && r.CurrentTerm() == term; {
 		newest := r.LastIndex()
 		// Commands that Raft accepted before still enter the log at the first look.
 		if answered == nil && newest == last && r.transport.notices.has(to, term, newest) {
-			answered, late = make(chan error, 1), time.After(r.cfg.Election)
+			answered, late = make(chan error, 1), time.After(r.cfg.Heartbeat)
 			go func() { answered <- r.transport.askToStand(to, r.cfg.ServerID) }()
 		}
 		last = newest
@@ -51,7 +51,7 @@ func (r *Raft) HandOver(id string) error {
 				return fmt.Errorf("asking %s to stand for election: %w", id, err)
 			}
 		case <-late:
-			return fmt.Errorf("%s does not lead within %v (it was asked to stand for election: %v)", id, r.cfg.Election, answered != nil)
+			return fmt.Errorf("%s does not lead within %v (it was asked to stand for election: %v)", id, r.cfg.Heartbeat, answered != nil)
 		case <-time.After(transferPoll):
 		}
 	}
@@ -87,7 +87,7 @@ var ErrRejects = errors.New("this node leads, and its Raft rejects every command
 // an election, because of a transfer of its own. Then another node can lead. It counts looks
 // instead of time, so that a pause of the process does not count.
 func (r *Raft) watchRejections() {
-	pause := r.cfg.Election / 2
+	pause := r.cfg.Heartbeat / 2
 	for rejecting := 0; rejecting < maxRejecting; {
 		select {
 		case <-r.transport.end:

@@ -22,12 +22,12 @@ import (
 
 // Config is the configuration of a Health.
 type Config struct {
-	Started                          time.Time
-	Version, ServerID, DataDir       string
-	Heartbeat, Election, HangTimeout time.Duration
-	Reserve                          string // of the disk; see ParseReserve
-	HouseAgents                      []string
-	Unanswered                       bool // true for a public service without the name of an operator
+	Started                    time.Time
+	Version, ServerID, DataDir string
+	Heartbeat, HangTimeout     time.Duration
+	Reserve                    string // of the disk; see ParseReserve
+	HouseAgents                []string
+	Unanswered                 bool // true for a public service without the name of an operator
 	// Certificate is that of HTTPS; nil means plain HTTP.
 	Certificate *certificate.Keeper
 	// SlowWrite is the duration of a write of the log that is late, if late timers are

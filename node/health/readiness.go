@@ -19,8 +19,8 @@ const (
 	// catchUpWait is how long a node that has caught up may take to apply the leader's index.
 	// It is well below maxLag, so that a node that is just too slow does not switch all the time.
 	catchUpWait = time.Second
-	// electionGrace is for how many minimum election times a node stays ready without a
-	// leader. It queues writes and answers reads meanwhile; a load balancer that dropped it
+	// electionGrace is for how many minimum election times, of two heartbeats each, a node
+	// stays ready without a leader. It queues writes and answers reads meanwhile; a load balancer that dropped it
 	// would only have the old leader, which may hang.
 	electionGrace = 3
 )
@@ -97,7 +97,7 @@ func (h *Health) named() bool {
 
 // led reports whether there is a leader, or the next one may be elected soon.
 func (h *Health) led() bool {
-	return h.src.Raft.LeaderID() != "" || time.Since(h.src.Raft.LastContact()) < electionGrace*(h.cfg.Heartbeat+h.cfg.Election)
+	return h.src.Raft.LeaderID() != "" || time.Since(h.src.Raft.LastContact()) < electionGrace*2*h.cfg.Heartbeat
 }
 
 // watchCatchUp checks, after a start, after the loss of the leader and after falling

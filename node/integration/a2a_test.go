@@ -109,7 +109,7 @@ func a2aRejections(ctx context.Context, c *a2aclient.Client, text string) error 
 		{"get push", read, a2a.ErrPushNotificationNotSupported},
 		{"list push", list, a2a.ErrPushNotificationNotSupported},
 		{"delete push", remove, a2a.ErrPushNotificationNotSupported},
-		{"extended card", card, a2a.ErrUnsupportedOperation},
+		{"extended card", card, a2a.ErrExtendedCardNotConfigured}, // by the client itself, which reads the card
 		{"unknown task", unknown, a2a.ErrTaskNotFound},
 		{"file", file, a2a.ErrUnsupportedContentType},
 		{"short text", short, a2a.ErrInvalidParams},

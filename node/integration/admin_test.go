@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -305,27 +304,6 @@ func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
 			t.Errorf("of the dead server: %q", s.Error)
 		}
 	})
-}
-
-func TestProfilesAreServedOnLoopback(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1, func(cfg *config.Config) { cfg.PprofAddr = "127.0.0.1:0" })
-	nd := c.Nodes[0]
-	_, line, found := strings.Cut(nd.Log(), `msg="serving profiles"`)
-	if !found {
-		t.Fatal("where profiles are served is not logged")
-	}
-	_, url, _ := strings.Cut(line, "url=")
-	url, _, _ = strings.Cut(url, "\n")
-	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url+"heap?debug=1", nil))(t)
-	res := must.Get(http.DefaultClient.Do(req))(t)
-	defer res.Body.Close()
-	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || !strings.HasPrefix(string(body), "heap profile") {
-		t.Errorf("status %d, %v: %.80s", res.StatusCode, err, body)
-	}
-	if status, _, err := nd.GetText("/debug/pprof/"); err != nil || status != http.StatusNotFound {
-		t.Errorf("profiles on the public port: status %d, %v", status, err)
-	}
 }
 
 // TestBackupIsRecorded: every node knows of a backup that was saved, and still does

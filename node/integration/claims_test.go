@@ -58,7 +58,7 @@ func TestClaimsEnd(t *testing.T) {
 		offsets := []time.Duration{time.Minute, 0, -time.Minute}
 		started := 0
 		c := newCluster(t, 3, func(cfg *config.Config) {
-			cfg.ClaimTTL, cfg.ClockOffset = 3*time.Second, offsets[started%len(offsets)]
+			cfg.Tuning.ClaimTTL, cfg.ClockOffset = 3*time.Second, offsets[started%len(offsets)]
 			started++
 		})
 		c.WaitVoters()

@@ -44,7 +44,7 @@ func TestLeadersClockIsSet(t *testing.T) {
 		c := newCluster(t, 3, func(cfg *config.Config) {
 			clocks = append(clocks, &setClock{Clock: propose.WallClock(0)})
 			cfg.Tuning.Clock = clocks[len(clocks)-1]
-			cfg.ClaimTTL = 30 * time.Minute
+			cfg.Tuning.ClaimTTL = 30 * time.Minute
 		})
 		c.WaitVoters()
 		leader := c.WaitLeader()

@@ -73,7 +73,7 @@ func TestMinorityPartition(t *testing.T) {
 
 // patientRaft keeps a busy machine from causing elections.
 func patientRaft(cfg *config.Config) {
-	cfg.Heartbeat, cfg.Election, cfg.Lease = 2*time.Second, 2*time.Second, time.Second
+	cfg.Heartbeat = 2 * time.Second
 }
 
 // TestOneWayCuts cuts single directions between the leader and one follower: the

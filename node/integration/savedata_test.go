@@ -70,7 +70,7 @@ func TestSaveData(t *testing.T) {
 	h := newHooks(t)
 	c := emptyCluster(t, h.reach, func(cfg *config.Config) { cfg.ClockOffset = -longAgo })
 	nd := c.Add(1)
-	nd.Config.ClaimTTL = savedClaimTTL
+	nd.Config.Tuning.ClaimTTL = savedClaimTTL
 	c.Start(0)
 	c.waitNewestFormat()
 	lapsed := c.populateLapsed()
@@ -81,7 +81,7 @@ func TestSaveData(t *testing.T) {
 	must.Do(t, c.Nodes[1].Wait())
 	c.Stop(0)
 
-	nd.Config.ClaimTTL, nd.Config.ClockOffset, nd.Config.SecretFile = 24*time.Hour, 0, secretFile(t) // the data key is sealed anew
+	nd.Config.Tuning.ClaimTTL, nd.Config.ClockOffset, nd.Config.SecretFile = 24*time.Hour, 0, secretFile(t) // the data key is sealed anew
 	c.Start(0)
 	c.waitNewestFormat()
 	c.waitEpoch(2, 0)

@@ -39,8 +39,8 @@ type Config struct {
 	Join     []string
 	NonVoter bool
 
-	Heartbeat, Election time.Duration
-	DeadFor             time.Duration // after which the leader removes a server; 0 keeps it
+	Heartbeat time.Duration
+	DeadFor   time.Duration // after which the leader removes a server; 0 keeps it
 	Timing
 
 	Raft    *consensus.Raft

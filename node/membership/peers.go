@@ -166,13 +166,13 @@ func (ms *Membership) watchRemoval(ctx context.Context) {
 		case leader == "":
 			since = time.Time{}
 			if ms.outside.Swap(false) {
-				ms.setTimeouts(ctx, ms.cfg.Heartbeat, ms.cfg.Election)
+				ms.setTimeout(ctx, ms.cfg.Heartbeat)
 				ms.cfg.Logger.InfoContext(ctx, "this server is a member of its cluster again")
 			}
 		case since.IsZero():
 			since = time.Now()
 		case time.Since(since) >= ms.cfg.GoneFor && !ms.outside.Swap(true):
-			ms.setTimeouts(ctx, outsideTimeout, outsideTimeout)
+			ms.setTimeout(ctx, outsideTimeout)
 			ms.cfg.Logger.WarnContext(ctx, "this server was removed from its cluster; stop it, or empty its data directory and start it to join as a new server",
 				"leader", leader)
 		}
@@ -206,9 +206,9 @@ func (ms *Membership) sameCluster(leader peerAnswer) bool {
 	return slices.ContainsFunc(leader.Servers, func(id string) bool { return consensus.Contains(ms.cfg.Raft.Servers(), id) })
 }
 
-// setTimeouts changes when Raft starts elections.
-func (ms *Membership) setTimeouts(ctx context.Context, heartbeat, election time.Duration) {
-	err := ms.cfg.Raft.Reload(func(c *raft.ReloadableConfig) { c.HeartbeatTimeout, c.ElectionTimeout = heartbeat, election })
+// setTimeout changes when Raft starts elections.
+func (ms *Membership) setTimeout(ctx context.Context, timeout time.Duration) {
+	err := ms.cfg.Raft.Reload(func(c *raft.ReloadableConfig) { c.HeartbeatTimeout, c.ElectionTimeout = timeout, timeout })
 	if err != nil && ctx.Err() == nil {
 		ms.cfg.Logger.WarnContext(ctx, "Raft's timeouts were not changed", "error", err)
 	}

@@ -30,8 +30,6 @@ import (
 // generous: a loaded machine makes tests slow, but does not make them fail.
 const (
 	Heartbeat = 600 * time.Millisecond
-	Election  = 600 * time.Millisecond
-	Lease     = 500 * time.Millisecond
 
 	// Patience is how long a test waits for something that has to happen. The tests of a
 	// known bug (scripts/mutants) may take twice as long.
@@ -159,8 +157,8 @@ func (c *Cluster) Add(expect int) *Node {
 	nd := &Node{c: c, index: i, log: &logBuffer{}}
 	nd.Config = config.Config{
 		NodeID: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
-		BootstrapExpect: expect, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", AddressProof: "on",
-		Heartbeat: Heartbeat, Election: Election, Lease: Lease, HangTimeout: Patience,
+		BootstrapExpect: expect, AddressProof: "on",
+		Heartbeat: Heartbeat, HangTimeout: Patience,
 		LogLevel: "info", LogFormat: "text", Version: "test",
 		Tuning: config.Tuning{
 			Timing: membership.Timing{
@@ -177,7 +175,7 @@ func (c *Cluster) Add(expect int) *Node {
 		o(&nd.Config)
 	}
 	for _, t := range []*time.Duration{
-		&nd.Config.Heartbeat, &nd.Config.Election, &nd.Config.Lease,
+		&nd.Config.Heartbeat,
 		&nd.Config.Tuning.StableFor, &nd.Config.Tuning.GoneFor, &nd.Config.Tuning.ProbeInterval,
 	} {
 		*t *= time.Duration(c.slow)

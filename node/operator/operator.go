@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/http/pprof"
 	"strings"
 	"time"
 
@@ -351,32 +349,6 @@ func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 		Settings: set, Backup: run, SmallShareBytes: set.SmallShare(), UsedBytes: used.Bytes, Senders: used.Senders, DayMillis: now - used.Day.Start(),
 		Swept: swept, SweepWaiting: waiting,
 	}, err
-}
-
-const profileHeaderTimeout = 5 * time.Second // bounds the time to read the header of a request for a profile
-
-// ServeProfiles serves Go's profiles at an address until the server is closed. The
-// address is a loopback one: profiles show what is in memory.
-func ServeProfiles(ctx context.Context, addr string, logger *slog.Logger) (*http.Server, error) {
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("profiles: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: profileHeaderTimeout}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			logger.ErrorContext(ctx, "profiles are not served any more", "error", err)
-		}
-	}()
-	logger.InfoContext(ctx, "serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
-	return server, nil
 }
 
 func (o *Operator) moderate(_ context.Context, request admin.Moderation) (json.RawMessage, error) {

@@ -96,7 +96,7 @@ func (n *node) start() error {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", n.id)
 	}
 	r, err := consensus.Start(consensus.Config{
-		ServerID: n.id, Heartbeat: beat, Election: beat, Lease: beat,
+		ServerID: n.id, Heartbeat: beat, Lease: beat,
 		TrailingBytes: c.mix.logBytes, SnapshotBytes: c.mix.logBytes, RestoreOnStart: true,
 		Machine: m, Log: log, Snapshots: &consensus.Snapshots{SnapshotStore: snapshotsOn{n.snapshots, d}},
 		Stream: streams{listener, host}, Logger: logger, Ending: func() bool { return d.off.Load() },

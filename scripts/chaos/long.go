@@ -78,7 +78,7 @@ func (o *options) fixedParts() (parts []part) {
 		parts = append(parts, p)
 	}
 	kills(manyKills)
-	kills(fastKills, "heartbeat=300ms", "election=300ms")
+	kills(fastKills, "heartbeat=300ms")
 	return parts
 }
 
