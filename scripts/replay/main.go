@@ -39,7 +39,7 @@ var (
 	names     = regexp.MustCompile(`(?m)^#+ .*|^ {2,6}[a-z]+( [a-z-]+)?  |--[a-z-]+|^\s+(async )?(def )?\*?[a-z]\w+\(|^[A-Z]\w+: .*|^status.*|^exit.*`)
 )
 
-const keys = `(?:ck|crc|rk|cmod)_[a-z0-9]{16,}|whsec_[\w+/=]+`
+const keys = `\b(?:ck|crc|crk|cmod)_[a-z0-9]{16,}|whsec_[\w+/=]+`
 
 func main() {
 	old := flag.String("old", "", "the binary of the old version")
@@ -222,7 +222,7 @@ func (s *side) play(number int, q request) []string {
 		for i, found := range newValue.FindAllStringSubmatch(text, -1) {
 			l, value := fmt.Sprintf("«id%d.%d»", number, i), found[1]
 			if value == "" {
-				l, value = fmt.Sprintf("«key%d»", number), found[0]
+				l, value = fmt.Sprintf("«%.3s%d»", found[0], number), found[0] // «ck_1»
 			}
 			if s.labels[value] == "" {
 				s.values[l], s.labels[value] = value, l
