@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Breaks a cluster on this machine on purpose while recorded clients work with it,
-# checks every answer, and writes a report to one HTML page and a JSON file.
+# checks every answer, and writes a report as JSON.
 #
 #   scripts/chaos.sh                                    # every scenario, about seven minutes
 #   scripts/chaos.sh -scenario list
@@ -11,7 +11,6 @@
 #   scripts/chaos.sh -set heartbeat=300ms -scenario 'leader killed'
 #   scripts/chaos.sh -voters 5 -scenario 'two of five killed,three of five killed'
 #   scripts/chaos.sh -network containers                # of docker-compose.cluster.yml, with the balancer
-#   scripts/chaos.sh -project NAME -random 5m           # the containers of a project that runs
 #   scripts/chaos.sh --short                            # what CI runs
 #   scripts/chaos.sh --long 2h                          # all of it, then random plans with one seed after the other
 #
@@ -61,6 +60,5 @@ case "${1:-} $*" in
     images
     "${plain[@]}" "$@"
     ;;
-  *-project[\ =]*) "${plain[@]}" "$@" ;;
   *) chaos "$@" ;;
 esac

@@ -39,18 +39,6 @@ type bench struct {
 
 	withdraw func() // ends the attack of strangers
 
-	prefix string          // of the names of agents, and of the moderator
-	token  bool            // the moderator may have one
-	found  map[string]bool // ids of the entries that existed before
-}
-
-// moderatorCommand creates or revokes the moderator's token.
-func (b *bench) moderatorCommand(verb string, n *harness.Node) (code int, stdout, stderr string) {
-	args := []string{"mod", "token", verb, b.prefix + "chaos", "--json", "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"]}
-	if verb == "create" {
-		args = append(args, "--role", "purge")
-	}
-	return b.run.Command(nil, args...)
 }
 
 // settle waits until every node is ready, and the voters vote.

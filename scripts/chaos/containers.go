@@ -42,13 +42,11 @@ const (
 // nodeService matches the names of services that are nodes.
 var nodeService = regexp.MustCompile(`^node\d+$`)
 
-// containers are the nodes of a Compose project. It is made for the run, or it runs
-// already and is left as it was found. Here the names of services are host names,
+// containers are the nodes of a Compose project that is made for the run. Here the names of services are host names,
 // whatever addresses their containers have.
 type containers struct {
 	*project
 
-	own   bool
 	made  bool // there is something to remove
 	keep  bool // do not remove it
 	moved int
@@ -62,17 +60,9 @@ type containers struct {
 	hosts map[string]string // addresses by service
 }
 
-// newContainers finds the engine, and the project if it is to run already.
+// newContainers finds the engine.
 func newContainers(ctx context.Context, o *options) (p *containers, err error) {
-	p = &containers{ctx: ctx, own: o.project == "", undo: map[string]func() error{}, hosts: map[string]string{}}
-	if !p.own {
-		p.project = &project{name: o.project}
-		services, err := p.services(ctx)
-		if err == nil && len(services) == 0 {
-			err = fmt.Errorf("project %q has no node that runs; `docker-compose ls` and `docker ps` show what does", p.name)
-		}
-		return p, err
-	}
+	p = &containers{ctx: ctx, undo: map[string]func() error{}, hosts: map[string]string{}}
 	rate, burst := 0, 0
 	if o.limited() { // all calls through the balancer have one address
 		rate, burst = record.Balanced*record.Lanes*limitedRate, record.Balanced*record.Lanes*limitedBurst
@@ -90,7 +80,7 @@ func newContainers(ctx context.Context, o *options) (p *containers, err error) {
 	return p, err
 }
 
-// up runs Compose on a project that was made here.
+// up runs Compose on the project.
 func (p *containers) up(args ...string) {
 	harness.Got(p.do(p.ctx, slices.Concat(p.compose, args)...))
 }
@@ -103,32 +93,22 @@ func (p *containers) services(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// prepareContainers starts the project, or uses the running one.
+// prepareContainers starts the project.
 func (b *bench) prepareContainers(p *containers, place string) {
 	b.run.Dir = b.run.Path(place)
 	harness.Must(os.MkdirAll(b.run.Dir, 0o700))
-	if p.own {
-		up := []string{"up", "--detach"}
-		if b.o.voters > voters {
-			up = append([]string{"--profile", "five"}, up...)
-		}
-		p.made = true
-		p.up(up...)
+	up := []string{"up", "--detach"}
+	if b.o.voters > voters {
+		up = append([]string{"--profile", "five"}, up...)
 	}
+	p.made = true
+	p.up(up...)
 	b.adopt(p)
 	transport := b.run.HTTP.Transport.(*http.Transport)
 	transport.DialContext = p.dial
 	// On its first call, a connection shows an error that net/http would hide on a later one.
 	transport.DisableKeepAlives = b.balanced
 	b.settle()
-	if p.own {
-		return
-	}
-	// Other clients, or earlier runs, may have written here.
-	b.prefix, b.found = "c"+strconv.FormatInt(time.Now().Unix(), 36)+"-", map[string]bool{}
-	for _, e := range harness.Got(b.entries(b.nodes[0], 0)) {
-		b.found[e.ID] = true
-	}
 }
 
 // adopt makes the project's running nodes, and the balancer, the nodes of the run.
@@ -156,33 +136,14 @@ func (b *bench) adopt(p *containers) {
 	}
 }
 
-// forget removes the copy of the secret of a project's cluster. If the project continues
-// to run, it also revokes the moderator.
+// forget removes the copy of the secret of a project's cluster.
 func (b *bench) forget() {
-	p, ok := b.network.(*containers)
-	if !ok {
+	if _, remote := b.network.(*containers); !remote {
 		return
-	}
-	if b.token && !p.own {
-		b.run.Ctx = context.WithoutCancel(b.run.Ctx) // also after Ctrl-C
-		complain(harness.Try(func() { harness.Must(b.run.Eventually(harness.ReadyTimeout, b.revoke)) }))
 	}
 	if err := os.Remove(b.secret()); !errors.Is(err, fs.ErrNotExist) {
 		complain(err)
 	}
-}
-
-// revoke revokes the moderator at the first node where this succeeds.
-func (b *bench) revoke() error {
-	var failed []error
-	for _, n := range b.voters {
-		code, _, problem := b.moderatorCommand("revoke", n)
-		if code == 0 {
-			return nil
-		}
-		failed = append(failed, fmt.Errorf("the token of the run's moderator is not revoked at %s: %s", n.Name, problem))
-	}
-	return errors.Join(failed...)
 }
 
 // secret is the path of the copy of the cluster's secret.
@@ -387,12 +348,10 @@ func (p *containers) set(string, string, quality)                   {}
 func (p *containers) reset(string) error                            { return errNoConnections }
 func (p *containers) runs(string, int)                              {}
 
-// close undoes what is not undone yet, and removes a project that was made here.
+// close undoes what is not undone yet, and removes the project.
 func (p *containers) close() {
 	for _, undo := range p.undo {
-		if err := undo(); !p.own {
-			complain(err)
-		}
+		_ = undo() // the project is removed
 	}
 	clear(p.undo)
 	if p.made && !p.keep {

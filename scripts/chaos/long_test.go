@@ -63,23 +63,6 @@ func TestWhatALongRunPlays(t *testing.T) {
 	}
 }
 
-// TestLongRunMakesItsClusters: it does not break a project that runs.
-func TestLongRunMakesItsClusters(t *testing.T) {
-	for _, tc := range []struct {
-		long    time.Duration
-		project string
-		ok      bool
-	}{{0, "", true}, {time.Hour, "", true}, {0, "commons", true}, {time.Hour, "commons", false}} {
-		o := options{binary: "commons", dir: "data", out: "reports", project: tc.project}
-		if err := o.problem(tc.long); (err == nil) != tc.ok {
-			t.Errorf("%+v: %v", tc, err)
-		}
-	}
-	if err := (&options{}).problem(0); err == nil {
-		t.Error("a run without a binary and directories is good")
-	}
-}
-
 // TestLongRunGoesOn: a run that fails is a row of the index, with its logs, and so is one
 // that is skipped; data is gone.
 func TestLongRunGoesOn(t *testing.T) {

@@ -33,7 +33,6 @@ func main() {
 	flag.DurationVar(&o.pause, "pause", 20*time.Millisecond, "pause of each of the 24 clients after each call")
 	flag.Float64Var(&o.least, "least", enoughWrites, "writes a second before the first fault, below which a run is void")
 	flag.StringVar(&o.network, "network", proxied, "what stands between nodes: "+proxied+"; "+spaced+" with a switch that loses packets, too; or "+contained+" of "+composeFile)
-	flag.StringVar(&o.project, "project", "", "break the containers of this project of Compose, which runs already")
 	flag.IntVar(&o.voters, "voters", voters, "voters; containers can be "+strconv.Itoa(voters)+" or "+strconv.Itoa(manyVoters))
 	long := flag.Duration("long", 0, "play all there is in all networks, and then random plans until so much time is over; arguments are a command that runs one of them apart")
 	flag.IntVar(&o.kills, "kills", 0, "kill the leader so many times, in place of a scenario")
@@ -50,12 +49,9 @@ func main() {
 		fmt.Println(strings.Join(slices.Sorted(maps.Keys(scenarios)), "\n"))
 		return
 	}
-	if err := o.problem(*long); err != nil {
+	if err := o.problem(); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(2)
-	}
-	if o.project != "" {
-		o.network = contained
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error

@@ -42,7 +42,6 @@ type options struct {
 	pause            time.Duration
 	least            float64
 	network          string
-	project          string // of Compose, that runs already
 	voters           int
 	flags, env       []string // of the nodes
 	kills            int
@@ -54,15 +53,12 @@ type options struct {
 // limited reports whether the run has limits of writes.
 func (o *options) limited() bool { return o.seed%2 == 0 }
 
-// problem says what is wrong with the options of a run, or of a long one.
-func (o *options) problem(long time.Duration) (err error) {
+// problem returns an error if an option of a run is missing.
+func (o *options) problem() error {
 	if o.binary == "" || o.dir == "" || o.out == "" {
-		err = errors.New("-binary, -dir and -out are needed; scripts/chaos.sh gives them")
+		return errors.New("-binary, -dir and -out are needed; scripts/chaos.sh gives them")
 	}
-	if long > 0 && o.project != "" {
-		err = errors.Join(err, errors.New("-long makes its own clusters, and -project takes one that runs: leave one of them out"))
-	}
-	return err
+	return nil
 }
 
 // place is a name for files.

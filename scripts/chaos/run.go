@@ -22,7 +22,7 @@ import (
 // runAll plays the chosen plans, each with its own cluster.
 func (o *options) runAll(ctx context.Context) error {
 	network, err := o.connect(ctx)
-	if o.network == contained && o.project == "" && err != nil && !errors.Is(err, errNoEngine) {
+	if o.network == contained && err != nil && !errors.Is(err, errNoEngine) {
 		return err
 	}
 	if err != nil {
@@ -96,8 +96,8 @@ func (o *options) cannot(name string) string {
 		if o.fault(e.Fault).begin == nil {
 			return o.network + " have no fault " + e.Fault
 		}
-		if o.network == contained && containerProcedures[e.Fault].begin != nil && (o.project != "" || o.voters != voters) {
-			return "it takes a project of its own, of " + strconv.Itoa(voters) + " nodes"
+		if o.network == contained && containerProcedures[e.Fault].begin != nil && o.voters != voters {
+			return "it takes " + strconv.Itoa(voters) + " nodes"
 		}
 		if e.Target == reader && o.network == contained {
 			return contained + " have no reader"
@@ -180,9 +180,8 @@ func (b *bench) release() {
 // moderatorToken makes a moderator.
 func (b *bench) moderatorToken() string {
 	var made struct{ Token string }
-	b.token = true
 	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
-		_, out, problem := b.moderatorCommand("create", b.voters[0])
+		_, out, problem := b.run.Command(nil, "mod", "token", "create", "chaos", "--role", "purge", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
 		if err := json.Unmarshal([]byte(out), &made); err != nil {
 			return fmt.Errorf("no moderator is made: %s: %w", problem, err)
 		}
@@ -201,10 +200,8 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	b.began = time.Now()
 	b.watch = watchLeaders(watching, b.nodes, b.run.HTTP, b.began)
 	token := b.moderatorToken()
-	if p, remote := b.network.(*containers); !remote || p.own { // purges erase at once
-		n := b.voters[0]
-		b.run.Command(nil, "settings", "set", "purge-confirm=off", "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
-	}
+	n := b.voters[0] // where purges erase at once
+	b.run.Command(nil, "settings", "set", "purge-confirm=off", "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
 	var newest struct{ LastEventID string }
 	harness.Must(b.nodes[0].Do(http.MethodGet, "/api/events", nil, &newest))
 	since := int64(0)
@@ -214,7 +211,7 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	var h record.History
 	crowd := &record.Crowd{
 		Client: record.NewCaller(b.began, b.run.HTTP, &h), Nodes: b.nodes, Balancer: b.balancer,
-		Seed: b.o.seed, Pause: b.o.pause, Token: token, Prefix: b.prefix, From: newest.LastEventID, Since: since,
+		Seed: b.o.seed, Pause: b.o.pause, Token: token, From: newest.LastEventID, Since: since,
 		OnlyPublish: r.Name == belowLimits,
 	}
 	if b.balanced {
@@ -283,7 +280,7 @@ func (b *bench) read(h *record.History) (f check.Final) {
 		index = max(index, h.Calls[i].Index)
 	}
 	for _, n := range b.nodes {
-		f.Entries[n.Name] = slices.DeleteFunc(harness.Got(b.entries(n, index)), func(e check.Entry) bool { return b.found[e.ID] })
+		f.Entries[n.Name] = harness.Got(b.entries(n, index))
 	}
 	_, out, _ := b.run.Command(nil, "digest", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
 	var comparison struct {

@@ -36,7 +36,6 @@ type Crowd struct {
 	Pause  time.Duration // of each lane after each call
 	Poll   time.Duration // of each reader after each call; 0 means pollPause
 	Token  string        // of moderators
-	Prefix string        // of agents' names
 	From   string        // the id of the newest event before the run
 	Since  int64         // the time of the newest entry before the run
 	// OnlyPublish has recorders make no other calls.
@@ -76,7 +75,7 @@ func (w *Crowd) Begin(parent context.Context) {
 	for r := range pinned + Balanced {
 		for i := range Lanes {
 			l := &lane{
-				Crowd: w, name: fmt.Sprintf("%srecorder-%d-%d", w.Prefix, r, i), random: rand.New(rand.NewPCG(w.Seed, uint64(r*Lanes+i))),
+				Crowd: w, name: fmt.Sprintf("recorder-%d-%d", r, i), random: rand.New(rand.NewPCG(w.Seed, uint64(r*Lanes+i))),
 				header: http.Header{"X-Forwarded-For": {fmt.Sprintf("203.0.113.%d", r*Lanes+i+1)}},
 			}
 			turn := 0
@@ -128,7 +127,7 @@ func (w *Crowd) End() {
 
 func (w *Crowd) pollPause() time.Duration { return cmp.Or(w.Poll, pollPause) }
 
-func (w *Crowd) watcher(i int) string { return fmt.Sprintf("%swatcher-%d", w.Prefix, i) }
+func (w *Crowd) watcher(i int) string { return fmt.Sprintf("watcher-%d", i) }
 
 // work calls until ctx ends. Every second lane proves its name.
 func (l *lane) work(ctx context.Context) {

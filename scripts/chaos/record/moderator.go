@@ -48,7 +48,7 @@ type moderator struct {
 
 func (w *Crowd) moderate(ctx context.Context, i int, token string) {
 	m := &moderator{
-		Crowd: w, name: fmt.Sprintf("%smoderator-%d", w.Prefix, i), random: rand.New(rand.NewPCG(w.Seed, uint64(1000+i))),
+		Crowd: w, name: fmt.Sprintf("moderator-%d", i), random: rand.New(rand.NewPCG(w.Seed, uint64(1000+i))),
 		token: http.Header{"Authorization": {"Bearer " + token}},
 	}
 	for ctx.Err() == nil {

@@ -22,7 +22,7 @@ const (
 func (w *Crowd) read(ctx context.Context, how Kind, node *harness.Node, random *rand.Rand) {
 	quick := *w.Client
 	quick.http = &http.Client{Timeout: strongTimeout, Transport: w.Client.http.Transport}
-	name := fmt.Sprintf("%sreader-of-%s", w.Prefix, node.Name)
+	name := "reader-of-" + node.Name
 	path := fmt.Sprintf("/api/entries?limit=%d", strongLimit)
 	if how == Strong {
 		path += "&consistency=strong"

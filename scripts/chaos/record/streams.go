@@ -23,7 +23,7 @@ const (
 func (w *Crowd) stream(ctx context.Context, i int, node *harness.Node, id string) (next string, news int) {
 	ctx, stop := context.WithTimeout(ctx, followFor)
 	defer stop()
-	c := w.observe(fmt.Sprintf("%sstreamer-%d", w.Prefix, i), Follow, node, func(c *Call, from *client.Client) {
+	c := w.observe(fmt.Sprintf("streamer-%d", i), Follow, node, func(c *Call, from *client.Client) {
 		for event, err := range from.Events(ctx, client.EventQuery{Events: followed, After: id}) {
 			gap, isGap := errors.AsType[*client.GapError](err)
 			switch {

@@ -60,7 +60,7 @@ const (
 
 // waitAtHome waits for news that do not come.
 func (w *Crowd) waitAtHome(ctx context.Context, node *harness.Node) {
-	patient, name := *w.Client, w.Prefix+"waiter"
+	patient, name := *w.Client, "waiter"
 	patient.http = &http.Client{Timeout: homePatience, Transport: w.Client.http.Transport}
 	query := url.Values{"for": {name}, "wait": {strconv.Itoa(int(homeWait.Seconds()))}}
 	for ctx.Err() == nil {
@@ -73,7 +73,7 @@ func (w *Crowd) waitAtHome(ctx context.Context, node *harness.Node) {
 // entriesSince reads the entries that are newer than the newest seen, page by page, and
 // records their ids oldest first.
 func (w *Crowd) entriesSince(ctx context.Context, i int, node *harness.Node, since int64) (next int64, news int) {
-	c := w.observe(fmt.Sprintf("%spoller-%d", w.Prefix, i), Poll, node, func(c *Call, from *client.Client) {
+	c := w.observe(fmt.Sprintf("poller-%d", i), Poll, node, func(c *Call, from *client.Client) {
 		entries, err := harness.Collect(from.Entries(context.WithoutCancel(ctx), client.EntryQuery{Since: since, Limit: 100}))
 		if err != nil {
 			c.Outcome, c.Error = Unknown, err.Error()
