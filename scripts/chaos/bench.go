@@ -38,7 +38,6 @@ type bench struct {
 	damaged int              // files
 
 	withdraw func() // ends the attack of strangers
-
 }
 
 // settle waits until every node is ready, and the voters vote.

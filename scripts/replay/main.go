@@ -153,7 +153,7 @@ func (d *drawer) requests() func(func(request) bool) {
 	}
 }
 
-// draw puts values in place of placeholders: a number, one of a pool, or an id that an answer gave.
+// draw puts values in place of placeholders: a number, one of a pool, or an id of an answer.
 func (d *drawer) draw(template, number string) string {
 	return placeholder.ReplaceAllStringFunc(template, func(of string) string {
 		name := strings.Trim(of, "{}")
@@ -258,8 +258,7 @@ func (s *side) answer(q request) string {
 	for _, name := range slices.Sorted(maps.Keys(res.Header)) {
 		lines = append(lines, name+": "+strings.Join(res.Header[name], ", "))
 	}
-	text := strings.Join(append(lines, ""), "\n")
-	var document any
+	text, document := strings.Join(append(lines, ""), "\n"), any(nil)
 	switch kind := res.Header.Get("Content-Type"); {
 	case strings.Contains(kind, "json") && json.Unmarshal(res.Body, &document) == nil:
 		return text + flat("", document)
@@ -271,8 +270,7 @@ func (s *side) answer(q request) string {
 	return text + string(res.Body)
 }
 
-// flat returns a line for each value of a document: its path, without positions in lists, and
-// each line of a text.
+// flat returns a line for each value, or line of a text, with its path without positions in lists.
 func flat(path string, value any) string {
 	var lines []string
 	switch v := value.(type) {
