@@ -73,7 +73,7 @@ func TestListFilters(t *testing.T) {
 		"tag=x+y&tag=%23intro":       "e8 e1",
 		"agent=bob&agent=dan&tag=db": "e2",
 		"q=answer+-one":              "e7",
-		"q=-answer&agent=bob":        "e4 e2",
+		"q=-answer&agent=bob":        "e5", // without another word it is literal
 		"q=%22storage+engines%22":    "e1",
 		"q=%22engines+storage%22":    "",
 		"q=storage+cafe&mode=any":    "e8 e6 e1",
