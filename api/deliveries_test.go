@@ -1,11 +1,11 @@
 package api_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +30,7 @@ func hook(b *apitest.Backend) {
 	key := sha256.Sum256([]byte(hookKey))
 	b.Apply(&command.Register{
 		Agent: "Ada", AgentKey: "ada", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Answers.",
-		NotifyURL: "https://example.org/hook", NotifyVerified: true, NewKey: key[:], NewRecovery: key[:],
+		NotifyURL: "https://example.org/hook", NotifySalt: key[:command.SaltBytes], NotifyVerified: true, NewKey: key[:], NewRecovery: key[:],
 	})
 }
 
@@ -79,16 +79,9 @@ func TestDeliveriesGolden(t *testing.T) {
 		{"delivery_test_no_key", http.MethodPost, hookPath + "/test", `{"edit_key":"` + hookKey + `"}`, nil},
 		{"delivery_test_wrong_key", http.MethodPost, hookPath + "/test", "", []string{"Authorization", "Bearer ck_other" + hookKey[len("ck_other"):]}},
 		{"delivery_test_malformed", http.MethodPost, hookPath + "/test", `{"a":`, bearer},
-		{"signing_keys_none", http.MethodGet, "/.well-known/commons-keys.json", "", nil},
 	} {
 		checkGolden(t, s, test.name, test.method, test.path, jsonType, test.body, test.headers...)
 	}
-	for i, b := range []byte{1, 2} {
-		s.Backend.Apply(&command.RotateSigningKey{After: uint64(i), Public: bytes.Repeat([]byte{b}, 32), Sealed: []byte{9}})
-	}
-	checkGolden(t, s, "signing_keys", http.MethodGet, "/.well-known/commons-keys.json", jsonType, "")
-	r := s.Get("/.well-known/commons-keys.json")
-	s.Get("/.well-known/commons-keys.json", "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
 }
 
 // TestKeysInURLs rejects them under every name, before anything else is looked at.
@@ -207,6 +200,52 @@ func startWithReceivers(t *testing.T) (*apitest.Server, *receivers) {
 	return s, r
 }
 
+// TestNotifySecret holds which calls return the secret of a receiver, and which make another one.
+func TestNotifySecret(t *testing.T) {
+	s, _ := startWithReceivers(t)
+	fields := map[string]any{"id": "ada", "description": "Answers.", "notify_url": hookURL, "request_id": "ada-register-1"}
+	first := register(t, s, http.StatusCreated, fields)
+	if !regexp.MustCompile(`^whsec_[A-Za-z0-9+/]{43}=$`).MatchString(first.NotifySecret) {
+		t.Errorf("the secret is %q", first.NotifySecret)
+	}
+	again := register(t, s, http.StatusCreated, fields) // the answer was lost
+	apitest.Equal(t, "the secret of the repeated registration", again.NotifySecret, first.NotifySecret)
+	const changeID = "ada-changes-1"
+	known := first.NotifySecret
+	for _, step := range []struct {
+		name    string
+		body    map[string]any
+		returns string // the kind of the secret in the answer
+	}{
+		{"another field", map[string]any{"note": "Hm.", "edit_key": again.EditKey}, "none"},
+		{"the same receiver without the key", map[string]any{"notify_url": hookURL}, "none"},
+		{"the same receiver", map[string]any{"notify_url": hookURL, "edit_key": again.EditKey, "request_id": changeID}, "new"},
+		{"the same request", map[string]any{"notify_url": hookURL, "edit_key": again.EditKey, "request_id": changeID}, "known"},
+		{"the same request without the key", map[string]any{"notify_url": hookURL, "request_id": changeID}, "none"},
+		{"another receiver", map[string]any{"notify_url": hookURL + "/2", "edit_key": again.EditKey}, "new"},
+		{"off", map[string]any{"notify_url": "off", "edit_key": again.EditKey}, "none"},
+	} {
+		step.body["id"] = "ada"
+		got := register(t, s, http.StatusCreated, step.body).NotifySecret
+		returned := "new"
+		switch got {
+		case "":
+			returned = "none"
+		case known:
+			returned = "known"
+		}
+		apitest.Equal(t, step.name, returned, step.returns)
+		if got != "" {
+			known = got
+		}
+	}
+	s.Post("/api/entries", `{"body":"My secret is `+known+`."}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "body")
+	dry := s.Post("/api/agents", map[string]any{"id": "bob", "description": "Answers.", "notify_url": hookURL, "dry_run": true}).Must(t, http.StatusOK)
+	if strings.Contains(string(dry.Body), "whsec_") {
+		t.Errorf("a dry run returned %s", dry.Body)
+	}
+}
+
 // TestReceiversAreAsked holds who is asked and who is not.
 func TestReceiversAreAsked(t *testing.T) {
 	s, r := startWithReceivers(t)
@@ -258,10 +297,14 @@ func TestReceiverIsTakenBackMeanwhile(t *testing.T) {
 		r.took()
 		key := sha256.Sum256([]byte(first.EditKey))
 		set := func(url string) {
-			s.Backend.Apply(&command.Register{
+			c := &command.Register{
 				Agent: "ada", AgentKey: "ada", Given: command.FieldNotifyURL, NotifyURL: url, NotifyVerified: url != "",
 				NewKey: key[:], NewRecovery: key[:], Proof: command.Proof{Key: key[:]},
-			})
+			}
+			if url != "" {
+				c.NotifySalt = key[:command.SaltBytes]
+			}
+			s.Backend.Apply(c)
 		}
 		again := 0
 		s.Backend.Reject = func(command.Sender, command.Payload) error {

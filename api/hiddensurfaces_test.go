@@ -33,7 +33,7 @@ var wordless = map[string]string{
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",
 	"sendMessage": "as callA2A", "callMCP": "its tools are listed by themselves",
 	"getSkill": "a document", "getSecurity": "a document", "getAgentCard": "a document", "getAgentCard03": "a document",
-	"getSigningKeys": "keys", "getIndex": "a document", "getOverview": "a document", "getAllPages": "a document", "getDocs": "a document",
+	"getIndex": "a document", "getOverview": "a document", "getAllPages": "a document", "getDocs": "a document",
 	"getDocsPage": "a document", "getOpenAPI": "a document", "getPythonClient": "a file", "getJavaScriptClient": "a file",
 	"getLive": "of the node", "getReady": "of the node", "getStatus": "of the node", "getMetrics": "of the node",
 	"pageCluster": "of nodes", "pageConnect": "a document", "pageReport": "a form, of the id that was given", "pageReceipt": "what became of it", "pageSendReport": "a receipt", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file", "pageIcon": "a file",

@@ -152,7 +152,7 @@ func TestMCPTools(t *testing.T) {
 	key := sha256.Sum256([]byte(hookKey))
 	s.Backend.Apply(&command.Register{
 		Agent: "hooked", AgentKey: "hooked", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Is called.",
-		NotifyURL: "https://example.org/hook", NotifyVerified: true, NewKey: key[:], NewRecovery: key[:],
+		NotifyURL: "https://example.org/hook", NotifySalt: key[:command.SaltBytes], NotifyVerified: true, NewKey: key[:], NewRecovery: key[:],
 	})
 	b := newToolbox(t, s)
 	unused := maps.Clone(b.inputs)

@@ -27,7 +27,6 @@ func otherRoutes() []route {
 		row(get, securityPath, "getSecurity", getSecurity, "Where to report security problems, if the operator says it (RFC 9116)"),
 		row(get, cardPath, "getAgentCard", func(x *exchange) error { return x.answerAgentCard(false) }, "This service as an A2A agent"),
 		row(get, "/.well-known/agent.json", "getAgentCard03", func(x *exchange) error { return x.answerAgentCard(true) }, "The card in the form of A2A 0.3"),
-		row(get, "/.well-known/commons-keys.json", "getSigningKeys", func(x *exchange) error { return resource.GetSigningKeys(&x.Call) }, "The public keys that pushed events are signed with"),
 		row(get, "/", "getIndex", getIndex, "This overview"),
 		row(get, "/llms.txt", "getOverview", document(overview), "What this is and where to read on, for agents"),
 		row(get, skillPath, "getSkill", document(skill+markdownSuffix), "How to use this place, as a skill for agents"),

@@ -21,18 +21,25 @@ const (
 func hooked(agent string, change func(*command.Register)) *command.Register {
 	return register(agent, "key of "+agent, func(c *command.Register) {
 		c.Given |= command.FieldNotifyURL
-		c.NotifyURL, c.NotifyVerified = "https://"+agent+".example.org/hook", true
+		receives(c, "https://"+agent+".example.org/hook")
 		if change != nil {
 			change(c)
 		}
 	})
 }
 
+// receives sets the receiver of a command, which has passed the check. An empty one removes it.
+func receives(c *command.Register, url string) {
+	if c.NotifyURL, c.NotifySalt, c.NotifyVerified = url, nil, url != ""; url != "" {
+		c.NotifySalt = salt(url)
+	}
+}
+
 // rehook changes the receiver of a registered agent.
 func rehook(agent, url string) *command.Register {
 	return register(agent, "unused", func(c *command.Register) {
 		c.Given, c.Description = command.FieldNotifyURL, ""
-		c.NotifyURL, c.NotifyVerified = url, url != ""
+		receives(c, url)
 		c.Proof.Key = keyHash("key of " + agent)
 	})
 }

@@ -14,7 +14,6 @@ func deliveryCommands() []command.Payload {
 	return []command.Payload{
 		&command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: "status_500", Jitter: 100, RetryAfter: 1000},
 		&command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: keyHash("k"), Sender: "sender-1"}},
-		rotate(3, 1),
 		&command.BeginDeliveries{Holder: boot1, Attempts: []command.Attempt{a, {AgentKey: "bob", Delivery: 1, Number: 1}}},
 		hooked("ada", nil),
 	}
@@ -38,7 +37,7 @@ func TestDeliveryCommandsAreChecked(t *testing.T) {
 	}
 	begin := func(change func(*command.BeginDeliveries)) func() command.Payload {
 		return func() command.Payload {
-			c := *deliveryCommands()[3].(*command.BeginDeliveries)
+			c := *deliveryCommands()[2].(*command.BeginDeliveries)
 			change(&c)
 			return &c
 		}
@@ -64,13 +63,6 @@ func TestDeliveryCommandsAreChecked(t *testing.T) {
 		"test of nobody":  func() command.Payload { return &command.TestDelivery{} },
 		"test with half a key": func() command.Payload {
 			return &command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: []byte{1}}}
-		},
-		"short public key": func() command.Payload { c := rotate(0, 1); c.Public = c.Public[1:]; return c },
-		"no private key":   func() command.Payload { c := rotate(0, 1); c.Sealed = nil; return c },
-		"long private key": func() command.Payload {
-			c := rotate(0, 1)
-			c.Sealed = make([]byte, command.MaxSealedKeyBytes+1)
-			return c
 		},
 		"check of no receiver": func() command.Payload {
 			return register("ada", "k", func(c *command.Register) { c.Given |= command.FieldNotifyURL; c.NotifyVerified = true })

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
@@ -171,7 +172,8 @@ type Founding struct {
 	ClusterID     string
 	SealedDataKey []byte
 	// NewDataKey means that the data key is not the one of the state. Values that the
-	// former key sealed cannot be opened any more, and are removed.
+	// former key sealed cannot be opened any more, and are removed. Receivers are paused: their
+	// secrets came from it.
 	NewDataKey    bool
 	Configuration []byte // the first servers, in Raft's encoding
 }
@@ -217,7 +219,7 @@ func (s *store) found(c snapshot.Contents, as Founding, action, former string) e
 	servers := state.Configuration{Index: c.ConfigurationIndex, Data: c.Configuration}
 	var err error
 	if as.NewDataKey {
-		err = errors.Join(b.Delete(state.KeySigning, nil), b.Delete(state.KeyEpoch, nil))
+		err = errors.Join(s.pauseReceivers(b), b.Delete(state.KeyEpoch, nil))
 	}
 	err = errors.Join(
 		err,
@@ -231,4 +233,25 @@ func (s *store) found(c snapshot.Contents, as Founding, action, former string) e
 		return fmt.Errorf("found a cluster: %w", err)
 	}
 	return s.Flush()
+}
+
+// pauseReceivers pauses all receivers until their agents set them again.
+func (s *store) pauseReceivers(b *pebble.Batch) error {
+	lower, upper := state.SpaceBounds(state.SpaceOutbox)
+	return state.ScanSpace(s.DB, lower, upper, func(key, row []byte) error {
+		o, err := outbox.DecodeOutbox(row)
+		if err != nil || !o.Active {
+			return err
+		}
+		agentKey := string(key[1:])
+		p, _, err := state.Load(s.DB, state.ProfileKey(agentKey), state.DecodeProfileRow)
+		if err != nil {
+			return err
+		}
+		if o.DueAt != 0 {
+			err = b.Delete(outbox.DueKey(o.DueAt, agentKey), nil)
+		}
+		o.Paused, p.NotifySalt = true, ""
+		return errors.Join(err, b.Set(outbox.Key(agentKey), o.Encode(), nil), b.Set(state.ProfileKey(agentKey), p.Append(nil), nil))
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/snapshot"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -113,28 +114,44 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	}
 }
 
-// TestNewDataKeyDropsWhatTheFormerOneSealed holds that a cluster with another data key has
-// no signing keys, and lacks no other part of the state.
-func TestNewDataKeyDropsWhatTheFormerOneSealed(t *testing.T) {
-	r := newRig(t)
-	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, rotate(0, 7), post("ada", nil))
-	data, _, rows := exportOf(t, r.Machine)
-	for _, anew := range []bool{false, true} {
-		as := testFounding
-		as.NewDataKey = anew
-		dir := filepath.Join(t.TempDir(), "state")
-		got, err := Import(Options{Dir: dir}, bytes.NewReader(data), as)
-		if err != nil || got.Rows != rows || got.Entries != 1 {
-			t.Fatalf("imported %+v, %v", got, err)
-		}
-		m := openAt(t, dir)
-		v := m.View()
-		keys, err := v.SigningKeys()
-		if err != nil || (len(keys) == 0) != anew {
-			t.Errorf("with a new data key %v: %d signing keys, %v", anew, len(keys), err)
-		}
-		v.Release()
-		closeMachine(t, m)
+// TestNewDataKeyPausesReceivers: a cluster with another data key sends no event until its agent sets the
+// receiver again, and lacks no part of the state.
+func TestNewDataKeyPausesReceivers(t *testing.T) {
+	for name, anew := range map[string]bool{"the same data key": false, "another data key": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, hooked("ada", nil), hooked("bob", nil), rehook("bob", ""))
+			r.run(post("eve", mention("ada", "bob")), post("eve", mention("ada")))
+			r.attempt("ada", command.AttemptFailed, nil)
+			data, _, rows := exportOf(t, r.Machine)
+			as := testFounding
+			as.NewDataKey = anew
+			dir := filepath.Join(t.TempDir(), "state")
+			got, err := Import(Options{Dir: dir}, bytes.NewReader(data), as)
+			if err != nil || got.Rows != rows || got.Entries != 2 {
+				t.Fatalf("imported %+v, %v", got, err)
+			}
+			obs := &recorder{}
+			restored := &rig{t: t, log: r.log, obs: obs, Machine: openAt(t, dir, func(o *Options) { o.Observer = obs })}
+			const waiting = "mention e1 waiting status_500, mention e2 waiting"
+			check.Equal(t, restored.summary("ada"), waiting, "the deliveries to ada")
+			check.Equal(t, restored.outbox("ada").Paused, anew, "paused")
+			check.Equal(t, len(restored.due(restored.now()+hourly)) == 0, anew, "nothing is due within an hour")
+			if !anew {
+				return
+			}
+			restored.wantProblem(&command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: keyHash("key of ada")}}, command.ProblemNoHook)
+			restored.run(post("eve", mention("ada")))
+			check.Equal(t, restored.summary("ada"), waiting+", mention e3 waiting", "the deliveries to ada while paused")
+			unproven := rehook("ada", atAda)
+			unproven.Proof.Key = nil
+			check.Equal(t, restored.run(unproven)[0].Outcome, command.OutcomeUnchanged, "the same receiver without the key")
+			check.Equal(t, restored.outbox("ada").Paused, true, "paused without the key")
+			restored.wantDone(rehook("ada", atAda))
+			check.Equal(t, restored.outbox("ada").Paused, false, "paused after the receiver was set again")
+			restored.attempt("ada", command.AttemptDelivered, nil)
+			check.Equal(t, restored.summary("ada"), "mention e1 delivered, mention e2 waiting, mention e3 waiting", "the deliveries to ada")
+		})
 	}
 }
 

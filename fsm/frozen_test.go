@@ -213,7 +213,6 @@ func sampleRows() []string {
 		sample("fold", func(r *apply.FoldRow) []byte { return r.Append(nil) }),
 		sample("outbox", func(r *outbox.Outbox) []byte { return r.Encode() }),
 		sample("delivery", func(r *outbox.DeliveryRow) []byte { return r.Encode() }),
-		sample("signing keys", func(r *[]outbox.SigningKey) []byte { return outbox.AppendSigningKeys([]byte{}, *r) }),
 		sample("hidden", func(r *state.HiddenEntry) []byte { return r.Encode() }),
 		sample("record", func(r *state.Record) []byte { return r.Encode() }),
 		sample("purge", func(r *state.Purge) []byte { return r.Append(nil) }),
@@ -280,7 +279,7 @@ func fill(v reflect.Value, n byte) {
 
 // publicRows are the types of rows with fields that were exported when format 1 began. All
 // other rows outside of package command had no such field.
-var publicRows = []string{"Meta", "SigningKey", "Record", "Purge", "Rule", "Report", "SenderEpoch", "Budget", "EventPlace"}
+var publicRows = []string{"Meta", "Record", "Purge", "Rule", "Report", "SenderEpoch", "Budget", "EventPlace"}
 
 // privateFields are the fields of these types that were not exported then.
 var privateFields = []string{"Group", "From", "Sender"}

@@ -87,14 +87,13 @@ var draws = map[command.Op]struct {
 		a, b := w.onJob(state.JobOpen), w.onJob(state.JobOpen)
 		return &command.TakeJob{Author: a.Author, TTL: command.HourMillis, Jobs: []string{a.Job, b.Job}, Next: "{}"}
 	}},
-	command.OpTick:             {1, func(*logWriter) command.Payload { return &command.Tick{} }},
-	command.OpAskHuman:         {2, (*logWriter).askHuman},
-	command.OpAddUsage:         {3, (*logWriter).addUsage},
-	command.OpAckDelivery:      {6, (*logWriter).ackDelivery},
-	command.OpTestDelivery:     {2, func(w *logWriter) command.Payload { return &command.TestDelivery{AgentKey: w.named()} }},
-	command.OpRotateSigningKey: {1, (*logWriter).rotateSigningKey},
-	command.OpBeginDeliveries:  {6, (*logWriter).beginDeliveries},
-	command.OpSetFormat:        {1, (*logWriter).setFormat},
+	command.OpTick:            {1, func(*logWriter) command.Payload { return &command.Tick{} }},
+	command.OpAskHuman:        {2, (*logWriter).askHuman},
+	command.OpAddUsage:        {3, (*logWriter).addUsage},
+	command.OpAckDelivery:     {6, (*logWriter).ackDelivery},
+	command.OpTestDelivery:    {2, func(w *logWriter) command.Payload { return &command.TestDelivery{AgentKey: w.named()} }},
+	command.OpBeginDeliveries: {6, (*logWriter).beginDeliveries},
+	command.OpSetFormat:       {1, (*logWriter).setFormat},
 	command.OpResetKey: {1, func(w *logWriter) command.Payload {
 		return &command.ResetKey{AgentKey: w.named(), NewKey: keyHash(w.named()), NewRecovery: w.recoveryKey()}
 	}},
@@ -399,7 +398,7 @@ func (w *logWriter) register() command.Payload {
 	if !w.oneOf(3) {
 		c.Given |= command.FieldNotifyURL
 		if !w.oneOf(4) {
-			c.NotifyURL, c.NotifyVerified = fmt.Sprint("https://hook.example.com/", w.below(3)), !w.oneOf(4)
+			c.NotifyURL, c.NotifySalt, c.NotifyVerified = fmt.Sprint("https://hook.example.com/", w.below(3)), salt(one(w, "a", "b")), !w.oneOf(4)
 		}
 	}
 	if w.oneOf(6) {
@@ -504,14 +503,6 @@ func (w *logWriter) ackDelivery() command.Payload {
 		c.Reason, c.Jitter, c.RetryAfter = "timeout", int64(w.below(command.MaxRetryJitter)), int64(w.below(one(w, 1, 100_000)))
 	}
 	return c
-}
-
-func (w *logWriter) rotateSigningKey() command.Payload {
-	var after uint64
-	if keys := must.Get(w.v.SigningKeys())(w); len(keys) > 0 && !w.oneOf(4) {
-		after = keys[0].Number
-	}
-	return rotate(after, byte(w.below(256)))
 }
 
 // setFormat draws a format that the machine knows.

@@ -19,6 +19,9 @@ func keyHash(key string) []byte {
 	return sum[:]
 }
 
+// salt is a salt of a webhook secret.
+func salt(text string) []byte { return keyHash(text)[:command.SaltBytes] }
+
 // register is a registration of an agent whose key becomes newKey, if one is due.
 func register(agent, newKey string, change func(*command.Register)) *command.Register {
 	c := &command.Register{
@@ -58,7 +61,7 @@ func TestRegisterAndChange(t *testing.T) {
 	all := func(c *command.Register) {
 		c.Given = command.AllProfileFields
 		c.Capabilities, c.Endpoint = []string{"reading", "a \"b\""}, "https://example.org/a?b=<c>"
-		c.Note, c.NotifyURL, c.NotifyVerified = "Wake up.", "https://example.org/hook", true
+		c.Note, c.NotifyURL, c.NotifySalt, c.NotifyVerified = "Wake up.", "https://example.org/hook", salt("a"), true
 	}
 	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != command.OutcomeDone || !got.KeyIssued || !got.RecoveryIssued {
 		t.Fatalf("registration: %+v", got)
@@ -79,7 +82,7 @@ func TestRegisterAndChange(t *testing.T) {
 		{"a change without a key", saying("Another."), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
 		{"another notify url without a key", func(c *command.Register) {
 			*c = *register("ada", "k", nil)
-			c.Given, c.Description, c.NotifyURL = command.FieldNotifyURL, "", "https://example.org/other"
+			c.Given, c.Description, c.NotifyURL, c.NotifySalt = command.FieldNotifyURL, "", "https://example.org/other", salt("b")
 		}, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
 		{"a change with a wrong key", func(c *command.Register) { saying("Another.")(c); c.Proof.Key = keyHash("k9") }, command.Result{
 			Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey},
@@ -298,7 +301,7 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 	full := func() *command.Register {
 		return register("Ada", "k1", func(c *command.Register) {
 			c.Given, c.Capabilities, c.Endpoint = command.AllProfileFields, []string{"a", "b"}, "https://example.org"
-			c.Note, c.NotifyURL, c.House = "A note.", "https://example.org/hook", true
+			c.Note, c.NotifyURL, c.NotifySalt, c.House = "A note.", "https://example.org/hook", salt("a"), true
 			c.Proof.Key, c.Request = keyHash("k9"), command.RequestKey{Scope: "ada", ID: "request-1"}
 		})
 	}
@@ -317,6 +320,10 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 		"endpoint":       func(c *command.Register) { c.Endpoint = long(command.MaxURL) },
 		"note":           func(c *command.Register) { c.Note = long(command.MaxNote) },
 		"notify url":     func(c *command.Register) { c.NotifyURL = long(command.MaxURL) },
+		"no salt":        func(c *command.Register) { c.NotifySalt = nil },
+		"short salt":     func(c *command.Register) { c.NotifySalt = c.NotifySalt[1:] },
+		"needless salt":  func(c *command.Register) { c.NotifyURL = "" },
+		"no recovery":    func(c *command.Register) { c.NewRecovery = nil },
 		"UTF-8":          func(c *command.Register) { c.Note = "\xff" },
 		"key":            func(c *command.Register) { c.Proof.Key = []byte("short") },
 		"new key":        func(c *command.Register) { c.NewKey = nil },

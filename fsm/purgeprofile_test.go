@@ -19,6 +19,7 @@ func wordyProfile(agent, key string) *command.Register {
 		c.Given = command.FieldDescription | command.FieldCapabilities | command.FieldEndpoint | command.FieldNote | command.FieldNotifyURL | command.FieldProtected
 		c.Description, c.Note, c.Capabilities = "Sells "+w, "Sell "+w+" today", []string{strings.ToLower(w)}
 		c.Endpoint, c.NotifyURL, c.NotifyVerified, c.Protected = "https://"+w+".example", "https://"+w+".example/hook", true, false
+		c.NotifySalt = salt("a")
 	})
 }
 

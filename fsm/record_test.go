@@ -43,14 +43,13 @@ func TestChanges(t *testing.T) {
 		&command.Lead{ServerID: "n1-a"}, &command.NoteChange{Action: command.ChangeAdd, Server: "n2-b", By: "n1-a", Reason: "it is alive and new"},
 		&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2"), NewRecovery: keyHash("k2")}, &command.ResetKey{AgentKey: "nobody", NewKey: keyHash("k2")},
 		&command.ProtectName{AgentKey: "ada", Protected: true}, &command.ProtectName{AgentKey: "ada", Protected: true}, &command.ProtectName{AgentKey: "ada"},
-		&command.RotateSigningKey{Public: make([]byte, 32), Sealed: []byte("x")},
 		hide("e1"),
 	)
 	v = r.View()
 	defer v.Release()
 	want := []string{
 		"n1-a lead term 1", "n1-a add_server n2-b it is alive and new",
-		"operator reset_key ada", "operator protect_name ada", "operator unprotect_name ada", "leader new_signing_key 1",
+		"operator reset_key ada", "operator protect_name ada", "operator unprotect_name ada",
 	}
 	if diff := cmp.Diff(append(before, want...), told(t, v)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -37,7 +37,8 @@ func changes(agent, key string, change func(*command.Register)) *command.Registe
 
 func moves(url string) func(*command.Register) {
 	return func(c *command.Register) {
-		c.Given, c.NotifyURL, c.NotifyVerified = command.FieldNotifyURL, url, url != ""
+		c.Given = command.FieldNotifyURL
+		receives(c, url)
 	}
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -96,6 +97,15 @@ func (b *backend) View() *view.View                   { return b.machine.View() 
 
 // Pseudonyms returns the pseudonyms of a client's address in the log.
 func (b *backend) Pseudonyms(addr netip.Addr) command.Pseudonyms { return b.dataKey.Pseudonyms(addr) }
+
+// WebhookSecret returns the secret of a receiver by its salt, as its agent gets it.
+func (b *backend) WebhookSecret(salt string) string {
+	secret := b.dataKey.WebhookSecret(salt)
+	if secret == nil {
+		return ""
+	}
+	return op.WebhookSecretPrefix + base64.StdEncoding.EncodeToString(secret)
+}
 
 func (b *backend) WaitIndex(ctx context.Context, index uint64) error {
 	if err := b.machine.Wait(ctx, index); err != nil {

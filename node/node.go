@@ -213,7 +213,7 @@ func (n *Node) openLog() error {
 	}
 	n.dataKey = datakey.New(datakey.Config{
 		Machine: n.machine, Secrets: n.secrets, Logger: n.logger, Propose: n.proposeAsLeader,
-		Joined: func(id string) { n.port.Joined(id) }, Opened: func(key []byte) error { return n.delivery.SetDataKey(key) },
+		Joined:    func(id string) { n.port.Joined(id) },
 		Servers:   func(ctx context.Context) []admin.Server { return n.operator.ClusterReport(ctx).Servers },
 		ServerIDs: func() []string { return n.serverIDs() }, Stamp: func() int64 { return n.pipeline.Clocks().Stamp() },
 	}, founded)
@@ -289,6 +289,7 @@ func (n *Node) openDelivery() error {
 			Check:    func(rawURL string) string { return n.notifyRules().Problem(rawURL) },
 			Resolver: n.cfg.Tuning.Resolver, Timeout: n.cfg.Tuning.PushTimeout, Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: config.Networks(n.cfg.PushAllowNet),
 		},
+		Secret: n.dataKey.WebhookSecret, Known: n.dataKey.Known(),
 		Members: n.liveMembers,
 		Work:    n.workCtx, Go: n.workers.Go,
 		Boot: n.pipeline.Boot(), Propose: n.proposeOwn, ProposeAsLeader: n.proposeAsLeader,

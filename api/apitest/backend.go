@@ -7,6 +7,7 @@ package apitest
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"net/netip"
 	"strconv"
@@ -175,6 +176,12 @@ func (b *Backend) WaitIndex(ctx context.Context, index uint64) error {
 		return &command.Unavailable{Code: command.CodeBehind, Reason: "the index was not applied in time"}
 	}
 	return nil
+}
+
+// WebhookSecret implements op.Backend.
+func (b *Backend) WebhookSecret(salt string) string {
+	secret := sha256.Sum256([]byte(salt))
+	return op.WebhookSecretPrefix + base64.StdEncoding.EncodeToString(secret[:])
 }
 
 // VerifyReceiver implements op.Backend.

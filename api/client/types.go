@@ -222,6 +222,8 @@ type Registered struct {
 	// The keys are empty unless this call made them. They are not shown again.
 	EditKey     string `json:"edit_key"`
 	RecoveryKey string `json:"recovery_key"` // replaces both keys, see Recover
+	// NotifySecret is the secret of the receiver, empty unless this call set NotifyURL. It is not shown again.
+	NotifySecret string `json:"notify_secret"`
 }
 
 // Channel is the summary of a channel.

@@ -30,6 +30,8 @@ type Backend interface {
 	// notify_url agrees to get the agent's events, and returns nil if it does.
 	// Errors: *ReceiverFailed, *RateLimited, *Unavailable, or ctx's.
 	VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error
+	// WebhookSecret returns the secret of a receiver by its salt, as its agent gets it.
+	WebhookSecret(salt string) string
 	// Watch returns a channel that gets a value when View shows something new that
 	// concerns an agent (text.Fold), and at other times. The caller calls stop when done.
 	Watch(agentKey string) (wake <-chan struct{}, stop func())

@@ -86,7 +86,7 @@ func withoutKeys(o wire.Object) wire.Object {
 func withoutKey(value any) (_ any, ok bool) {
 	switch v := value.(type) {
 	case string:
-		return v, !strings.Contains(v, EditKeyPrefix) && !strings.Contains(v, RecoveryKeyPrefix)
+		return v, !strings.Contains(v, EditKeyPrefix) && !strings.Contains(v, RecoveryKeyPrefix) && !strings.Contains(v, WebhookSecretPrefix)
 	case []any:
 		kept := make([]any, 0, len(v))
 		for _, item := range v {

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // EditKeyPrefix begins every edit_key, so that readers and the search for credentials in texts
@@ -13,6 +15,9 @@ const EditKeyPrefix = "ck_"
 
 // RecoveryKeyPrefix begins every recovery_key.
 const RecoveryKeyPrefix = "crk_"
+
+// WebhookSecretPrefix begins the secret of a receiver, as Standard Webhooks writes it.
+const WebhookSecretPrefix = "whsec_"
 
 // secretBytes is how much randomness a secret holds.
 const secretBytes = 32
@@ -33,6 +38,13 @@ func NewSecret(prefix string) (secret string, hash []byte) {
 	_, _ = rand.Read(raw[:]) // never fails
 	secret = prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw[:]))
 	return secret, HashSecret(secret)
+}
+
+// NewSalt makes the salt of a webhook secret.
+func NewSalt() []byte {
+	salt := make([]byte, command.SaltBytes)
+	_, _ = rand.Read(salt) // never fails
+	return salt
 }
 
 // HashSecret is the hash of a secret that the cluster stores.

@@ -147,7 +147,7 @@ func (tx *Txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 		tx.Ended[len(tx.Ended)-1].Gone = true
 		tx.unhook(c.AgentKey, o, outbox.ReasonHookGone)
 		if p, known := tx.profile(c.AgentKey); known {
-			p.NotifyURL, p.NotifyVerified = "", false
+			p.NotifyURL, p.NotifySalt, p.NotifyVerified = "", "", false
 			tx.putProfile(c.AgentKey, &p)
 		}
 	default:

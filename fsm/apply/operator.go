@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -85,27 +84,4 @@ func (tx *Txn) applySetFormat(c *command.SetFormat) command.Result {
 		tx.note(state.ByLeader, state.ActionSetFormat, strconv.Itoa(c.Format), "")
 	}
 	return done
-}
-
-func (tx *Txn) applyRotateSigningKey(c *command.RotateSigningKey) command.Result {
-	keys, _ := state.Read(tx, state.KeySigning, outbox.DecodeSigningKeys)
-	newest := uint64(0)
-	if len(keys) > 0 {
-		newest = keys[0].Number
-	}
-	if c.After != newest {
-		return unchanged
-	}
-	if newest > 0 {
-		keys[0].ReplacedAt = tx.now
-	}
-	next := []outbox.SigningKey{{Number: newest + 1, Public: c.Public, Sealed: c.Sealed, CreatedAt: tx.now}}
-	for _, k := range keys {
-		if k.Signs(tx.now) && len(next) < outbox.MaxSigningKeys {
-			next = append(next, k)
-		}
-	}
-	tx.set(state.KeySigning, outbox.AppendSigningKeys(nil, next))
-	tx.note(state.ByLeader, state.ActionNewSigningKey, strconv.FormatUint(newest+1, 10), "")
-	return command.Result{Outcome: command.OutcomeDone, Entry: newest + 1}
 }

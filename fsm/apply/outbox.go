@@ -31,10 +31,10 @@ func (tx *Txn) finishOutboxes() {
 	}
 }
 
-// followHook applies a change of a profile to its outbox: a new receiver gets the waiting
-// deliveries; without one they are dropped.
+// followHook applies a change of a profile to its outbox: a new receiver, or one with a new secret,
+// gets the waiting deliveries; without one they are dropped.
 func (tx *Txn) followHook(agentKey string, old, next *state.ProfileFields) {
-	if old.Hooked() == next.Hooked() && (!next.Hooked() || old.NotifyURL == next.NotifyURL) {
+	if old.Hooked() == next.Hooked() && (!next.Hooked() || old.NotifyURL == next.NotifyURL && old.NotifySalt == next.NotifySalt) {
 		return
 	}
 	o := tx.outbox(agentKey)
@@ -42,7 +42,7 @@ func (tx *Txn) followHook(agentKey string, old, next *state.ProfileFields) {
 		tx.unhook(agentKey, o, outbox.ReasonHookOff)
 		return
 	}
-	o.Active = true
+	o.Active, o.Paused = true, false
 	tx.caches.hooks[agentKey] = true
 	o.Hook++
 	o.Renew(tx.now)
@@ -51,7 +51,7 @@ func (tx *Txn) followHook(agentKey string, old, next *state.ProfileFields) {
 // unhook drops the waiting deliveries of an agent that has no receiver any more.
 func (tx *Txn) unhook(agentKey string, o *outbox.Outbox, reason string) {
 	o.Hook++
-	o.Active = false
+	o.Active, o.Paused = false, false
 	delete(tx.caches.hooks, agentKey)
 	for len(o.Queue) > 0 {
 		tx.dropDelivery(agentKey, o, 0, reason)

@@ -35,7 +35,7 @@ func (tx *Txn) createProfile(c *command.Register) command.Result {
 		return rejected(problems...)
 	}
 	p := state.ProfileRow{
-		ID: c.Agent, ProfileFields: state.MergeProfile(c, state.ProfileFields{}), First: tx.Revision + 1,
+		ID: c.Agent, ProfileFields: state.MergeProfile(c, state.ProfileFields{}, true), First: tx.Revision + 1,
 		CreatedAt: tx.now, Sender: provingSender(&c.Proof), House: c.House,
 	}
 	copy(p.Recovery[:], c.NewRecovery)
@@ -57,7 +57,7 @@ func (tx *Txn) changeProfile(c *command.Register, p state.ProfileRow, sum state.
 	if problems := state.AgainstRegister(c, tx, &p); len(problems) > 0 {
 		return rejected(problems...)
 	}
-	next := state.MergeProfile(c, p.ProfileFields)
+	next := state.MergeProfile(c, p.ProfileFields, tx.judged.Strength == command.ByKey)
 	if next.Equal(p.ProfileFields) && !c.RotateKey {
 		return unchanged
 	}

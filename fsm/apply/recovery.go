@@ -21,7 +21,7 @@ func (tx *Txn) applyRecover(c *command.Recover) command.Result {
 		p.Former, p.Issued = state.NoKey, 0 // neither the ended key nor a registration renews the new one
 		p.FormerRecovery, p.RecoveryRequest = p.Recovery, state.RecoveryRequest(c)
 		old := p.ProfileFields
-		p.NotifyURL, p.NotifyVerified = "", false
+		p.NotifyURL, p.NotifySalt, p.NotifyVerified = "", "", false
 		tx.followHook(c.AgentKey, &old, &p.ProfileFields)
 	}
 	copy(p.Recovery[:], c.NewRecovery)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"fmt"
 )
 
 // ResetKey gives a registered agent a new edit_key and recovery key, because the old ones were lost or stolen.
@@ -65,6 +66,9 @@ type Register struct {
 	// NotifyVerified is set when the receiver at NotifyURL has passed the check. Another
 	// one is accepted only if it is in the profile and passed before.
 	NotifyVerified bool `cbor:"13,keyasint,omitempty"`
+	// NotifySalt is random. With the cluster's data key it makes the secret that deliveries to
+	// NotifyURL are signed with; empty without one.
+	NotifySalt []byte `cbor:"14,keyasint,omitempty"`
 	// Protected says whether writes under the name need its key.
 	Protected bool `cbor:"15,keyasint,omitempty"`
 	// RotateKey replaces the key that the command proves by NewKey.
@@ -103,6 +107,8 @@ func (c *Register) checkGiven() error {
 		return errors.New("fields of a profile to delete")
 	case c.set()&^c.Given != 0:
 		return errors.New("a value of a field that is not given")
+	case c.NotifyURL != "" && len(c.NotifySalt) != SaltBytes, c.NotifyURL == "" && len(c.NotifySalt) > 0:
+		return fmt.Errorf("a salt of %d bytes", len(c.NotifySalt))
 	case c.NotifyVerified && c.NotifyURL == "":
 		return errors.New("a check of no receiver")
 	}

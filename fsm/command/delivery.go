@@ -103,27 +103,5 @@ func (c *TestDelivery) check() error {
 	return errors.Join(checkBytes("agent key", c.AgentKey, MaxNameKeyBytes), c.Proof.check())
 }
 
-const (
-	// SigningKeyBytes is the length of the public half of a signing key: ed25519.
-	SigningKeyBytes = 32
-)
-
-// RotateSigningKey makes a new key the one that deliveries are signed with.
-type RotateSigningKey struct {
-	// After is the number of the newest key that the proposer knows, or 0. If there is a
-	// newer one, the command has no effect.
-	After  uint64 `cbor:"1,keyasint"`
-	Public []byte `cbor:"2,keyasint"`
-	// Sealed is the private half, sealed under the cluster's data key.
-	Sealed []byte `cbor:"3,keyasint"`
-}
-
-func (c *RotateSigningKey) check() error {
-	return errors.Join(
-		checkRange("public key", len(c.Public), SigningKeyBytes, SigningKeyBytes, "bytes"),
-		checkRange("sealed private key", len(c.Sealed), 1, MaxSealedKeyBytes, "bytes"),
-	)
-}
-
 func (*TestDelivery) texts() []string     { return nil }
 func (*TestDelivery) content() [][]string { return nil }

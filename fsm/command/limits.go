@@ -92,6 +92,8 @@ const (
 	MaxHourlyDeliveries  = 30
 	MaxWaitingDeliveries = 200
 	MaxListedDeliveries  = 50
+	// SaltBytes is the length of the salt of a webhook secret.
+	SaltBytes = 16
 	// MaxReason is the longest reason of a moderator, MaxHidden bounds the ids of one
 	// command.
 	MaxReason     = 300

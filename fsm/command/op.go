@@ -20,10 +20,9 @@ const (
 	OpAskHuman   Op = 11 // files a request for human help
 	OpAddUsage   Op = 12 // folds what a node has counted into the state
 
-	OpAckDelivery      Op = 13 // says how an attempt to deliver ended
-	OpTestDelivery     Op = 14 // queues a delivery that an agent asked for
-	OpRotateSigningKey Op = 15 // makes a new key sign the deliveries
-	OpBeginDeliveries  Op = 16 // begins attempts to deliver
+	OpAckDelivery     Op = 13 // says how an attempt to deliver ended
+	OpTestDelivery    Op = 14 // queues a delivery that an agent asked for
+	OpBeginDeliveries Op = 16 // begins attempts to deliver
 
 	OpSetFormat Op = 17 // raises the format number
 	OpResetKey  Op = 18 // gives an agent another edit_key

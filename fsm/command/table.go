@@ -26,10 +26,9 @@ var commands = map[Op]Descriptor{
 	OpAskHuman:   byName[AskHuman]("ask_human", 1, HelpChannel, ProofNeeded),
 	OpAddUsage:   unsigned[AddUsage]("add_usage", 1),
 
-	OpAckDelivery:      unsigned[AckDelivery]("ack_delivery", 1),
-	OpTestDelivery:     byName[TestDelivery]("test_delivery", 1, NoChannel, ProofNeeded),
-	OpRotateSigningKey: unsigned[RotateSigningKey]("rotate_signing_key", 1),
-	OpBeginDeliveries:  unsigned[BeginDeliveries]("begin_deliveries", 1),
+	OpAckDelivery:     unsigned[AckDelivery]("ack_delivery", 1),
+	OpTestDelivery:    byName[TestDelivery]("test_delivery", 1, NoChannel, ProofNeeded),
+	OpBeginDeliveries: unsigned[BeginDeliveries]("begin_deliveries", 1),
 
 	OpSetFormat: unsigned[SetFormat]("set_format", 1),
 	OpResetKey:  unsigned[ResetKey]("reset_key", 1),

@@ -151,6 +151,8 @@ type Delivery struct {
 	Reason    string // of the newest failure, or of the end; may be empty
 	// URL is the receiver's address in a delivery that is to be sent. It is never shown.
 	URL string
+	// Salt is that of the receiver's secret, see state.ProfileFields.
+	Salt string
 }
 
 // NextAttempt names the attempt that can follow.
@@ -183,7 +185,7 @@ func (d *DeliveryRow) Show(p *state.ProfileRow, agentKey string, o *Outbox, next
 		switch {
 		case number == next.Number:
 			shown.NextAt = next.at
-		case o.Queue[i].Ready != 0 && !o.down():
+		case o.Queue[i].Ready != 0 && !o.down() && !o.Paused:
 			shown.NextAt = max(o.Queue[i].Ready, next.at)
 		}
 	}

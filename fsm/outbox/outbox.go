@@ -40,6 +40,7 @@ func DueKey(at int64, agentKey string) []byte {
 // and its outage.
 type Outbox struct {
 	Active    bool           // the agent has a receiver that passed the check
+	Paused    bool           // no attempt begins until the receiver has another secret
 	Hook      uint64         // counts the changes of the receiver
 	Last      uint64         // number of the newest delivery; they count from 1
 	Queue     []Queued       // the deliveries that wait, oldest first
@@ -64,6 +65,7 @@ type Queued struct {
 const (
 	outboxRowVersion = 1
 	flagHookActive   = 1 << 0
+	flagPaused       = 1 << 1
 	flagFailed       = 1 << 0 // of a delivery in the queue
 	flagOutage       = 1 << 1
 	queuedFlagBits   = 2
@@ -71,7 +73,7 @@ const (
 
 // Encode returns the row of spaceOutbox.
 func (o *Outbox) Encode() []byte {
-	dst := []byte{outboxRowVersion, state.Bit(o.Active, flagHookActive)}
+	dst := []byte{outboxRowVersion, state.Bit(o.Active, flagHookActive) | state.Bit(o.Paused, flagPaused)}
 	dst = state.AppendUints(dst, o.Hook, o.Last, o.Sending, uint64(o.NotBefore), o.tried, o.failing)
 	dst = binary.AppendUvarint(appendQueue(dst, o.Queue), uint64(len(o.begun)))
 	before := uint64(0)
@@ -114,7 +116,8 @@ func DecodeOutbox(row []byte) (*Outbox, error) {
 	r := state.RowReader{Rest: row}
 	o := new(Outbox)
 	r.Version(outboxRowVersion)
-	o.Active = r.Byte()&flagHookActive != 0
+	flags := r.Byte()
+	o.Active, o.Paused = flags&flagHookActive != 0, flags&flagPaused != 0
 	o.Hook, o.Last, o.Sending, o.NotBefore, o.tried, o.failing = r.Uint(), r.Uint(), r.Uint(), int64(r.Uint()), r.Uint(), r.Uint()
 	o.Queue = decodeQueue(&r)
 	at := uint64(0)

@@ -13,7 +13,7 @@ func (o *Outbox) down() bool { return o.failing >= DownAfter }
 
 // Due returns the earliest time of an attempt, in milliseconds since the epoch, or 0.
 func (o *Outbox) Due() int64 {
-	if len(o.Queue) == 0 {
+	if len(o.Queue) == 0 || o.Paused {
 		return 0
 	}
 	opens := o.opens()
@@ -31,7 +31,7 @@ func (o *Outbox) Due() int64 {
 // Next returns the index of the delivery to attempt at an instant, or -1. It is the oldest
 // delivery whose turn has come, or the best probe while the receiver is down.
 func (o *Outbox) Next(now int64) int {
-	if now < o.NotBefore {
+	if now < o.NotBefore || o.Paused {
 		return -1
 	}
 	use := useOf(o.lately(now))
@@ -70,7 +70,7 @@ func (o *Outbox) probesBefore(q, older Queued, use hourUse) bool {
 
 // Turn returns the delivery that is being sent, or the next one.
 func (o *Outbox) Turn(now int64) Turn {
-	if o.Sending != 0 || len(o.Queue) == 0 {
+	if o.Sending != 0 || len(o.Queue) == 0 || o.Paused {
 		return Turn{Number: o.Sending}
 	}
 	at := o.Due()

@@ -53,7 +53,6 @@ const (
 	SpaceOutbox    = 'O' // agent key: what is to be pushed to an agent
 	SpaceOutboxDue = 'Q' // at8 agent key: empty; the agents by when their first delivery is due
 	SpaceDelivery  = 'D' // len(agent)2 agent number8: a delivery to an agent
-	spaceSigning   = 'K' // the keys that deliveries are signed with
 
 	SpaceHidden     = 'G' // seq8: a hidden entry as it was, see hide.go
 	SpaceHiddenBits = 'I' // block8: which of HiddenEntries entries are hidden, for searches
@@ -133,7 +132,6 @@ var (
 	KeyCovered = []byte{spaceCovered}
 	KeyVersion = []byte{spaceVersion}
 	KeyErased  = []byte{SpaceErased}
-	KeySigning = []byte{spaceSigning}
 	KeyBackup  = []byte{spaceBackup}
 
 	KeyBackupRun = []byte{spaceBackup, 'r'}
@@ -246,7 +244,6 @@ var Keyspaces = [...]Keyspace{
 	{SpaceOutbox, yes, no, no, no, yes},
 	{SpaceOutboxDue, yes, no, no, no, yes},
 	{SpaceDelivery, yes, no, no, no, yes},
-	{spaceSigning, yes, no, no, no, no},
 	{SpaceHidden, yes, no, yes, no, no},
 	{SpaceHiddenBits, yes, no, no, no, no},
 	{SpaceModerator, yes, no, no, no, no},

@@ -34,6 +34,7 @@ type ProfileFields struct {
 	Endpoint     string
 	Note         string
 	NotifyURL    string
+	NotifySalt   string // of the secret that deliveries are signed with; empty while they are paused
 	// NotifyVerified is set when the receiver has passed the check.
 	NotifyVerified bool
 	Protected      bool // writes under the name need its key
@@ -43,10 +44,13 @@ type ProfileFields struct {
 // Hooked reports whether there is a receiver that entries are pushed to.
 func (f *ProfileFields) Hooked() bool { return f.NotifyVerified && f.NotifyURL != "" }
 
+// Paused reports whether deliveries wait for a new secret: the data key of the former one is lost.
+func (f *ProfileFields) Paused() bool { return f.Hooked() && f.NotifySalt == "" }
+
 // Equal reports whether both are the same.
 func (f ProfileFields) Equal(o ProfileFields) bool {
 	return f.Description == o.Description && slices.Equal(f.Capabilities, o.Capabilities) &&
-		f.Endpoint == o.Endpoint && f.Note == o.Note && f.NotifyURL == o.NotifyURL && f.NotifyVerified == o.NotifyVerified &&
+		f.Endpoint == o.Endpoint && f.Note == o.Note && f.NotifyURL == o.NotifyURL && f.NotifySalt == o.NotifySalt && f.NotifyVerified == o.NotifyVerified &&
 		f.Protected == o.Protected && f.Deleted == o.Deleted
 }
 
@@ -58,7 +62,7 @@ func (p *ProfileRow) Texts() []string {
 // ProfileRow is the row of SpaceProfile.
 //
 //	version1 flags1 key32 former32 recovery32 formerRecovery32 recoveryRequest16 revision first issued CreatedAt UpdatedAt IssuedAt
-//	HiddenAt HiddenFor sender issuer NotifyURL id description endpoint note
+//	HiddenAt HiddenFor sender issuer NotifyURL NotifySalt id description endpoint note
 //	len(capabilities) capabilities...
 //
 // Numbers are uvarints, texts are preceded by their length.
@@ -120,7 +124,7 @@ func (p *ProfileRow) Append(dst []byte) []byte {
 	dst = append(dst, profileRowVersion, flags)
 	dst = slices.Concat(dst, p.Key[:], p.Former[:], p.Recovery[:], p.FormerRecovery[:], p.RecoveryRequest[:])
 	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt))
-	for _, s := range [...]string{p.HiddenFor, p.Sender, p.Issuer, p.NotifyURL, p.ID, p.Description, p.Endpoint, p.Note} {
+	for _, s := range [...]string{p.HiddenFor, p.Sender, p.Issuer, p.NotifyURL, p.NotifySalt, p.ID, p.Description, p.Endpoint, p.Note} {
 		dst = AppendBlob(dst, s)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(p.Capabilities)))
@@ -145,7 +149,7 @@ func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
 	p.CreatedAt, p.UpdatedAt, p.IssuedAt = int64(r.Uint()), int64(r.Uint()), int64(r.Uint())
 	p.HiddenAt = int64(r.Uint())
 	p.HiddenFor = r.Text()
-	p.Sender, p.Issuer, p.NotifyURL = r.Text(), r.Text(), r.Text()
+	p.Sender, p.Issuer, p.NotifyURL, p.NotifySalt = r.Text(), r.Text(), r.Text(), r.Text()
 	p.ID, p.Description, p.Endpoint, p.Note = r.Text(), r.Text(), r.Text(), r.Text()
 	for n := r.Uint(); n > 0 && !r.Bad; n-- {
 		p.Capabilities = append(p.Capabilities, r.Text())

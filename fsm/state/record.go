@@ -130,7 +130,6 @@ const (
 	ActionProtectName   = "protect_name"
 	ActionUnprotectName = "unprotect_name"
 	ActionChangeSecret  = "change_secret"
-	ActionNewSigningKey = "new_signing_key"
 )
 
 // ByLeader means the leader of that time: the newest ActionLead before the row names

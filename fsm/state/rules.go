@@ -11,7 +11,7 @@ func AgainstTest(c *command.TestDelivery, p *ProfileRow, known bool) []command.P
 		return []command.Problem{command.ProblemNoKey}
 	case !p.opens(c.Proof.Key):
 		return []command.Problem{command.ProblemWrongKey}
-	case !p.Hooked():
+	case !p.Hooked(), p.Paused():
 		return []command.Problem{command.ProblemNoHook}
 	}
 	return nil
@@ -85,12 +85,13 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 	if p != nil {
 		old = p.ProfileFields
 	}
-	next := MergeProfile(c, old)
+	proven := p == nil || p.opens(c.Proof.Key)
+	next := MergeProfile(c, old, proven)
 	changes := !next.Equal(old) || c.RotateKey
 	if p == nil && c.Delete {
 		return []command.Problem{command.ProblemUnknownAgent}
 	}
-	switch proven := p == nil || p.opens(c.Proof.Key); {
+	switch {
 	case !proven && len(c.Proof.Key) > 0:
 		return []command.Problem{command.ProblemWrongKey}
 	case !proven && changes:
@@ -115,8 +116,9 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 	return problems
 }
 
-// MergeProfile returns the fields with those that the command gives.
-func MergeProfile(c *command.Register, f ProfileFields) ProfileFields {
+// MergeProfile returns the fields with those that the command gives. Only with proof of the key a
+// receiver that is given again gets another secret: an unchanged profile needs no key.
+func MergeProfile(c *command.Register, f ProfileFields, proven bool) ProfileFields {
 	if c.Delete {
 		return ProfileFields{Protected: f.Protected, Deleted: true}
 	}
@@ -135,6 +137,9 @@ func MergeProfile(c *command.Register, f ProfileFields) ProfileFields {
 	}
 	if c.Given&command.FieldNotifyURL != 0 {
 		f.NotifyVerified = c.NotifyVerified || f.NotifyVerified && f.NotifyURL == c.NotifyURL
+		if proven || f.NotifyURL != c.NotifyURL {
+			f.NotifySalt = string(c.NotifySalt)
+		}
 		f.NotifyURL = c.NotifyURL
 	}
 	if c.Given&command.FieldProtected != 0 {

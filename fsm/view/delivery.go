@@ -27,7 +27,7 @@ func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) 
 	}
 	row, err = v.WaitingDelivery(agentKey, number)
 	d = row.Show(&p, agentKey, o, outbox.Turn{}, number)
-	d.URL = p.NotifyURL
+	d.URL, d.Salt = p.NotifyURL, p.NotifySalt
 	return d, row, err == nil, err
 }
 
@@ -126,6 +126,7 @@ func (v *View) Delivery(agentKey string, number uint64) (d outbox.Delivery, know
 // Outbox is the view that an agent has of its deliveries.
 type Outbox struct {
 	Active  bool // the agent has a receiver
+	Paused  bool // until the receiver has another secret
 	Waiting int  // how many deliveries wait or are being sent
 	// Newest are the newest deliveries, at most MaxListedDeliveries, newest first.
 	Newest []outbox.Delivery
@@ -143,7 +144,7 @@ func (v *View) Outbox(agentKey string) (Outbox, error) {
 	if err != nil {
 		return Outbox{}, err
 	}
-	out := Outbox{Active: o.Active, Waiting: len(o.Queue)}
+	out := Outbox{Active: o.Active, Paused: o.Paused, Waiting: len(o.Queue)}
 	next := o.Turn(v.at.Head.Now)
 	for n := o.Last; n > 0 && n+command.MaxListedDeliveries > o.Last; n-- {
 		row, ok, err := outbox.LoadDelivery(v.snap, agentKey, n)
@@ -176,4 +177,19 @@ func (v *View) WaitingDeliveries() (int, error) {
 func (v *View) Hooked(agentKey, notifyURL string) (bool, error) {
 	p, known, err := v.profile(agentKey)
 	return known && p.Hooked() && p.NotifyURL == notifyURL, err
+}
+
+// NotifySalt returns the salt of the secret of an agent's receiver, if deliveries go to this URL.
+func (v *View) NotifySalt(agentKey, notifyURL string) (string, error) {
+	p, known, err := v.profile(agentKey)
+	if !known || !p.Hooked() || p.NotifyURL != notifyURL {
+		return "", err
+	}
+	return p.NotifySalt, err
+}
+
+// ReceiverPaused reports whether deliveries to an agent wait for another secret.
+func (v *View) ReceiverPaused(agentKey string) (bool, error) {
+	p, known, err := v.profile(agentKey)
+	return known && p.Paused(), err
 }

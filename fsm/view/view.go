@@ -19,7 +19,6 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
-	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -284,19 +283,4 @@ func (v *View) FirstEntry() (at int64, err error) {
 		return state.ErrEnough
 	})
 	return at, err
-}
-
-// SigningKeys returns the present keys of deliveries, the newest first. A new cluster has
-// no keys.
-func (v *View) SigningKeys() ([]outbox.SigningKey, error) {
-	keys, _, err := state.Load(v.snap, state.KeySigning, outbox.DecodeSigningKeys)
-	if err != nil {
-		return nil, err
-	}
-	for i := range keys {
-		if !keys[i].Signs(v.at.Head.Now) {
-			return keys[:i], nil // those behind it were replaced earlier
-		}
-	}
-	return keys, nil
 }

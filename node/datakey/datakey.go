@@ -9,6 +9,7 @@ package datakey
 import (
 	"context"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,6 +32,8 @@ import (
 
 const (
 	openRetry = 250 * time.Millisecond // the pause before the data key is tried again with other secrets
+	// webhookPurpose keeps the key of webhook secrets apart from other uses of the data key.
+	webhookPurpose = "commons webhook secrets"
 	// fingerprintPurpose keeps the key of fingerprints apart from other uses of
 	// the data key.
 	fingerprintPurpose = "commons sender fingerprint"
@@ -50,10 +53,7 @@ type Config struct {
 	Secrets *cluster.Secrets
 	Logger  *slog.Logger
 
-	Joined func(id string) // called once, when a node of no cluster becomes part of one
-	// Opened is called with the data key, before Known is closed. After an error the key
-	// is opened again.
-	Opened    func(key []byte) error
+	Joined    func(id string)                      // called once, when a node of no cluster becomes part of one
 	Servers   func(context.Context) []admin.Server // with their reports
 	ServerIDs func() []string                      // of the configuration
 	// Propose replicates a command while this node leads, with what Stamp returns or more
@@ -69,6 +69,7 @@ type Keeper struct {
 	fingerprints atomic.Pointer[hasher] // makes them, once their key is known
 	sealer       atomic.Pointer[cipher.AEAD]
 	epochs       atomic.Pointer[epochKeys] // those that were opened last
+	webhooks     atomic.Pointer[[]byte]    // the key of webhook secrets
 	known        chan struct{}             // closed once fingerprints is set
 }
 
@@ -183,14 +184,28 @@ func (k *Keeper) open(sealed []byte) error {
 	if _, err := k.epoch(); err != nil {
 		return err
 	}
-	if err := k.cfg.Opened(key); err != nil {
-		return err
+	webhooks, err := hkdf.Key(sha256.New, key, nil, webhookPurpose, sha256.Size)
+	if err != nil {
+		return fmt.Errorf("key for %s: %w", webhookPurpose, err)
 	}
+	k.webhooks.Store(&webhooks)
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(fingerprintPurpose))
 	k.fingerprints.Store(newHasher(mac.Sum(nil)))
 	close(k.known)
 	return nil
+}
+
+// WebhookSecret returns the secret of a receiver by its salt. It is equal on every node, also after
+// another secret seals the data key. It returns nil without a salt, and while the key is not known.
+func (k *Keeper) WebhookSecret(salt string) []byte {
+	key := k.webhooks.Load()
+	if key == nil || salt == "" {
+		return nil
+	}
+	mac := hmac.New(sha256.New, *key)
+	mac.Write([]byte(salt))
+	return mac.Sum(nil)
 }
 
 // Fingerprint returns a hash of a client address under the cluster's data key, for what is

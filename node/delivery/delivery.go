@@ -3,7 +3,6 @@ package delivery
 import (
 	"cmp"
 	"context"
-	"crypto/cipher"
 	"log/slog"
 	"math"
 	"net/http"
@@ -34,6 +33,10 @@ type Config struct {
 	Logger    *slog.Logger
 	Push      push.Config // without Own, UserAgent and Now, which follow from this
 
+	// Secret returns the secret of a receiver by its salt. Known is closed once it can.
+	Secret func(salt string) []byte
+	Known  <-chan struct{}
+
 	// Members returns the live nodes, which are never receivers.
 	Members func() []cluster.Member
 	// Work ends with the node. Go runs a function that the node waits for when it ends.
@@ -62,7 +65,6 @@ type Service struct {
 	attempts      *attempts
 	metrics       *metrics
 	makeEvent     func(v *view.View, d *outbox.Delivery) ([]byte, error) // event; tests let it fail
-	signing       atomic.Pointer[cipher.AEAD]                            // seals the signing keys; nil before the data key is known
 	ownNames      atomic.Pointer[map[string][]netip.Addr]                // addresses of the names that nodes advertise
 	warnNoBase    sync.Once                                              // guards the warning about events without whole addresses
 }
@@ -85,21 +87,13 @@ func New(cfg Config) *Service {
 // there is no time to resolve them.
 func (s *Service) Run(ctx context.Context) { loop.Every(ctx, ownNamesInterval, s.lookUpOwnNames) }
 
-// Lead maintains the signing key, queues digests and sends due deliveries, for as long as this node leads.
+// Lead sends due deliveries for as long as this node leads, once it can sign them.
 func (s *Service) Lead(ctx context.Context) {
-	var workers sync.WaitGroup
-	workers.Go(func() { s.keepSigningKey(ctx) })
-	s.deliver(ctx)
-	workers.Wait()
-}
-
-// SetDataKey makes the cluster's data key known.
-func (s *Service) SetDataKey(key []byte) error {
-	sealer, err := newSigningSealer(key)
-	if err == nil {
-		s.signing.Store(&sealer)
+	select {
+	case <-s.cfg.Known:
+		s.deliver(ctx)
+	case <-ctx.Done():
 	}
-	return err
 }
 
 const outcomePassed = "ok" // the outcome of an attempt or a check that did not fail

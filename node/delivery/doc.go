@@ -1,7 +1,7 @@
 // Package delivery sends queued deliveries to agents' receivers, and verifies
 // receivers.
 //
-// It receives the state, functions that replicate a command, the data key, and a check of
+// It receives the state, functions that replicate a command, the secrets of receivers, and a check of
 // addresses. It starts attempts while this node leads. A node finishes the attempts that it
 // started, also when another node leads by then. The log records the start of an attempt
 // before the node sends. An address of the service itself is never dialled. Package push does

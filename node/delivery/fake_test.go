@@ -15,7 +15,6 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
-	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -37,11 +36,14 @@ func newTestbed(t *testing.T, change func(*Config)) *testbed {
 	h.machine = machine
 	work, end := context.WithCancel(context.Background())
 	var workers sync.WaitGroup
+	closed := make(chan struct{})
+	close(closed)
 	now := func() int64 { return time.Now().UnixMilli() }
 	cfg := Config{
 		ServerID: "a-1", Machine: machine, Client: http.DefaultClient, Logger: slog.New(slog.DiscardHandler),
 		Members: func() []cluster.Member { return nil }, Work: work, Go: workers.Go,
 		Boot: command.BootID{1}, Propose: h.propose, ProposeAsLeader: h.propose, Stamp: now, Now: time.Now,
+		Secret: func(salt string) []byte { return []byte("secret of " + salt) }, Known: closed,
 		LeaderID: func() string { return "a-1" }, Leading: func() bool { return true },
 		UntilAnotherLeads: func(ctx context.Context, _ string) (context.Context, context.CancelFunc) {
 			return context.WithCancel(ctx)
@@ -59,7 +61,6 @@ func newTestbed(t *testing.T, change func(*Config)) *testbed {
 		}
 	})
 	must.Do(t, h.propose(t.Context(), &command.Init{ClusterID: "c0ffee", SealedDataKey: []byte("sealed")}))
-	must.Do(t, h.SetDataKey([]byte("a data key")))
 	return h
 }
 
@@ -97,7 +98,6 @@ func (h *testbed) lead(t *testing.T) {
 		cancel()
 		<-done
 	})
-	await.Eventually(t, "a key", func() bool { _, err := h.signingKeys(); return err == nil })
 }
 
 // silent listens and never says a word.

@@ -111,10 +111,6 @@ func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswe
 	if s.cfg.LeaderID() != s.cfg.ServerID {
 		return verifyAnswer{}, errNotLeading
 	}
-	keys, err := s.signingKeys()
-	if err != nil {
-		return verifyAnswer{}, err
-	}
 	select {
 	case s.verifying <- struct{}{}:
 		defer func() { <-s.verifying }()
@@ -127,7 +123,7 @@ func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswe
 	if wait, shared := s.verifications.Admit(host, q.Sender); wait > 0 {
 		return verifyAnswer{WaitMs: max(1, wait.Milliseconds()), Shared: shared}, nil
 	}
-	a := s.receivers.Verify(ctx, q.URL, q.Agent, keys)
+	a := s.receivers.Verify(ctx, q.URL, q.Agent)
 	s.metrics.verifications.WithLabelValues(outcomeOf(a.Reason)).Inc()
 	s.cfg.Logger.InfoContext(ctx, "asked a receiver", "agent", q.Agent, "host", host, "outcome", outcomeText(a.Reason), "took", a.Took.Round(time.Millisecond).String())
 	return verifyAnswer{Reason: a.Reason}, nil

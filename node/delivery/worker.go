@@ -3,7 +3,6 @@ package delivery
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -200,10 +199,7 @@ func (s *Service) begin(ctx context.Context, picked []outbox.Delivery) error {
 	for i := range picked {
 		c.Attempts = append(c.Attempts, picked[i].NextAttempt())
 	}
-	keys, err := s.signingKeys()
-	if err == nil {
-		err = s.cfg.Propose(ctx, c)
-	}
+	err := s.cfg.Propose(ctx, c)
 	v := s.cfg.Machine.View()
 	defer v.Release()
 	var failures error // each of one attempt alone
@@ -218,7 +214,7 @@ func (s *Service) begin(ctx context.Context, picked []outbox.Delivery) error {
 		failures = errors.Join(failures, failed)
 		s.cfg.Go(func() {
 			defer s.attempts.release(a.AgentKey)
-			s.attempt(&d, a, body, keys)
+			s.attempt(&d, a, body)
 		})
 	}
 	return errors.Join(err, failures)
@@ -226,11 +222,11 @@ func (s *Service) begin(ctx context.Context, picked []outbox.Delivery) error {
 
 // attempt makes one attempt and proposes its outcome. If the node ends meanwhile there
 // is no outcome, and the attempt is made again when its lease has expired.
-func (s *Service) attempt(d *outbox.Delivery, a command.Attempt, body []byte, keys []ed25519.PrivateKey) {
+func (s *Service) attempt(d *outbox.Delivery, a command.Attempt, body []byte) {
 	ctx := s.cfg.Work
 	ack := &command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: reasonInternal}
 	if body != nil {
-		answer := s.receivers.Send(ctx, d.URL, push.Message{ID: d.ID, Body: body, Keys: keys})
+		answer := s.receivers.Send(ctx, d.URL, push.Message{ID: d.ID, Body: body, Secret: s.cfg.Secret(d.Salt)})
 		if ctx.Err() != nil {
 			return
 		}

@@ -31,7 +31,7 @@ func TestEventThatCannotBeMade(t *testing.T) {
 		mention.Mentions = append(mention.Mentions, name)
 		c := &command.Register{
 			Agent: name, AgentKey: name, Given: command.FieldDescription | command.FieldNotifyURL, Description: "Listens.",
-			NotifyURL: fmt.Sprintf("https://127.0.0.%d/", i+1), NotifyVerified: true, NewKey: key[:], NewRecovery: key[:], // never a receiver
+			NotifyURL: fmt.Sprintf("https://127.0.0.%d/", i+1), NotifySalt: key[:command.SaltBytes], NotifyVerified: true, NewKey: key[:], NewRecovery: key[:], // never a receiver
 		}
 		must.Do(t, h.propose(t.Context(), c))
 	}

@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -190,14 +192,6 @@ func TestRestoreWithANewDataKey(t *testing.T) {
 	t.Parallel()
 	nodetest.Virtual(t, func(t *testing.T) {
 		old := newCluster(t, 1)
-		keysOf := func(nd *nodetest.Node) (keys struct{ Keys []struct{ Key string } }) {
-			old.Eventually("a key to sign deliveries with", func() error {
-				status, err := nd.GetJSON("/.well-known/commons-keys.json", &keys)
-				return nodetest.ErrorIf(err != nil || status != http.StatusOK, "%v %v", status, err)
-			})
-			return keys
-		}
-		former := keysOf(old.Nodes[0])
 		first := old.MustPublish(0, nodetest.Post{Agent: "ada", Body: "before the loss", RequestID: "backup-0001"})
 		file, report := old.save(0)
 
@@ -209,9 +203,6 @@ func TestRestoreWithANewDataKey(t *testing.T) {
 		}
 		c.Start(0)
 		c.WaitReady()
-		if next := keysOf(nd); len(former.Keys) != 1 || len(next.Keys) != 1 || next.Keys[0] == former.Keys[0] {
-			t.Errorf("the keys are %+v, before they were %+v", next, former)
-		}
 		again, err := nd.Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "before the loss", RequestID: "backup-0001"})
 		if err != nil || !again.Duplicate || again.Entry.ID != first.Entry.ID {
 			t.Errorf("the request_id from before gives %+v, %v", again, err)
@@ -223,6 +214,48 @@ func TestRestoreWithANewDataKey(t *testing.T) {
 		c.MustPublish(2, nodetest.Post{Body: "after the restore"})
 		c.WaitConverged()
 	})
+}
+
+// TestRestoredReceivers: a receiver keeps its secret in a restored cluster. With another data key it is
+// paused, and home and its deliveries say so, until it is set again.
+func TestRestoredReceivers(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t)
+	old := newCluster(t, 1, h.reach)
+	first := old.registerReceiver(h, "ada", 0)
+	file, _ := old.save(0)
+	old.Kill(0)
+	for _, anew := range []bool{false, true} {
+		c := emptyCluster(t, h.reach)
+		nd := c.Add(1)
+		must.Get(offline.Restore(offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID, NewDataKey: anew}, file))(t)
+		c.Start(0)
+		c.WaitReady()
+		before := len(h.pushed(t, "ada"))
+		c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "News for @ada."})
+		secret := first.NotifySecret
+		if anew {
+			var list struct{ Paused *string }
+			var home struct{ Notes []string }
+			for path, into := range map[string]any{"/api/agents/ada/deliveries": &list, "/api/home?for=ada": &home} {
+				must.Get(nd.GetJSON(path, into, "Authorization", "Bearer "+first.EditKey))(t)
+			}
+			if list.Paused == nil || *list.Paused != "secret_changed" || !slices.ContainsFunc(home.Notes, func(note string) bool { return strings.Contains(note, "set notify_url again") }) {
+				t.Errorf("the deliveries are paused: %v; home has the notes %q", list.Paused, home.Notes)
+			}
+			check.Equal(t, len(h.pushed(t, "ada")), before, "events while paused")
+			again, status := c.register(0, map[string]any{"id": "ada", "notify_url": h.url(0), "edit_key": first.EditKey})
+			if status != http.StatusCreated || again.NotifySecret == "" || again.NotifySecret == secret {
+				t.Fatalf("the receiver again: %d %+v", status, again)
+			}
+			secret = again.NotifySecret
+		}
+		c.waitPushed(h, before+1)
+		if p := h.pushed(t, "ada")[before]; !signed(&p, secret) {
+			t.Errorf("with a new data key %v: not signed with %s: %v", anew, secret, p.Header)
+		}
+		c.Kill(0)
+	}
 }
 
 func TestOneNodeIsRecovered(t *testing.T) {

@@ -2,7 +2,8 @@ package integration
 
 import (
 	"bytes"
-	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -22,39 +23,17 @@ import (
 	"github.com/commons-cluster/commons/node/nodetest"
 
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
-// publicKeys returns the keys that a node publishes.
-func publicKeys(nd *nodetest.Node) (keys []ed25519.PublicKey, err error) {
-	var list struct {
-		Keys []struct{ Algorithm, Key string }
-	}
-	if _, err := nd.GetJSON("/.well-known/commons-keys.json", &list); err != nil {
-		return nil, err
-	}
-	for _, k := range list.Keys {
-		raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(k.Key, "whpk_"))
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, raw)
-	}
-	return keys, nil
-}
-
-// signed reports whether one of the keys signed the event.
-func signed(p *pushed, keys []ed25519.PublicKey) bool {
-	message := []byte(p.ID + "." + p.Header.Get(push.HeaderTimestamp) + "." + string(p.Body))
-	for s := range strings.FieldsSeq(p.Header.Get(push.HeaderSignature)) {
-		encoded, _ := strings.CutPrefix(s, "v1a,")
-		signature, err := base64.StdEncoding.DecodeString(encoded)
-		if err == nil && slices.ContainsFunc(keys, func(k ed25519.PublicKey) bool { return ed25519.Verify(k, message, signature) }) {
-			return true
-		}
-	}
-	return false
+// signed reports whether an event was signed with the secret of its receiver ("whsec_…").
+func signed(p *pushed, secret string) bool {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, op.WebhookSecretPrefix))
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%s.%s", p.ID, p.Header.Get(push.HeaderTimestamp), p.Body)
+	return err == nil && secret != "" && p.Header.Get(push.HeaderSignature) == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
 // delivery is one of the deliveries in the list that an agent gets.
@@ -81,7 +60,8 @@ func TestDeliveries(t *testing.T) {
 	h := newHooks(t)
 	const base = "https://commons.example"
 	c := newCluster(t, 3, h.reach, func(cfg *config.Config) { cfg.PublicURL = base + "/" })
-	key := c.listen(h, "Ada", 0)
+	ada := c.registerReceiver(h, "Ada", 0)
+	key := ada.EditKey
 	question := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "A note to myself, @ada: who knows tides?"})
 	reply := c.MustPublish(1, nodetest.Post{Agent: "bob", Body: "I do, @Ada & <you>.", ReplyTo: question.Entry.ID})
 	mention := c.MustPublish(2, nodetest.Post{Agent: "eve", Body: "Ask @ada about tides."})
@@ -111,10 +91,6 @@ func TestDeliveries(t *testing.T) {
 		return nodetest.ErrorIf(err != nil || !active || len(list) != len(want), "%+v, active %v, %v", list, active, err)
 	})
 	apitest.CheckValue(t, h.receiver.Received()[0].Body, "ReceiverCheck")
-	keys, err := publicKeys(c.Nodes[c.Follower()])
-	if err != nil || len(keys) != 1 {
-		t.Fatalf("keys %v, %v", keys, err)
-	}
 	got := h.pushed(t, "")
 	must.Equal(t, len(got), len(want), "events")
 	ids := map[string]bool{}
@@ -132,7 +108,7 @@ func TestDeliveries(t *testing.T) {
 			t.Errorf("event %d: timestamp %q, %v, want %d", i, e.Timestamp, err, e.Entry.CreatedAt)
 		}
 		apitest.CheckValue(t, p.Body, "Event")
-		if !signed(&p, keys) {
+		if !signed(&p, ada.NotifySecret) {
 			t.Errorf("event %d is not signed: %v", i, p.Header)
 		}
 		if ids[p.ID] || strings.Contains(p.ID, ".") {

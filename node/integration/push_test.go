@@ -143,11 +143,12 @@ func (h *hooks) challenges() (n int) {
 
 // registered is the answer to a registration.
 type registered struct {
-	EditKey     string `json:"edit_key"`
-	RecoveryKey string `json:"recovery_key"`
-	Notes       []string
-	Code        string
-	Issues      []struct{ Field, Message string }
+	EditKey      string `json:"edit_key"`
+	RecoveryKey  string `json:"recovery_key"`
+	NotifySecret string `json:"notify_secret"`
+	Notes        []string
+	Code         string
+	Issues       []struct{ Field, Message string }
 }
 
 // register registers an agent, or changes its profile, on a node.
@@ -157,11 +158,16 @@ func (c *testCluster) register(i int, fields map[string]any) (a registered, stat
 	return a, status
 }
 
-// listen registers an agent with a receiver at one of the hosts and returns its
-// key. Each comes from an address of its own, because checks are limited for each.
+// listen registers an agent with a receiver at one of the hosts and returns its key.
 func (c *testCluster) listen(h *hooks, agent string, host int) (key string) {
 	c.t.Helper()
-	var a registered
+	return c.registerReceiver(h, agent, host).EditKey
+}
+
+// registerReceiver is listen with the whole answer. Each call comes from an address of its own,
+// because checks are limited for each.
+func (c *testCluster) registerReceiver(h *hooks, agent string, host int) (a registered) {
+	c.t.Helper()
 	c.Eventually(agent+" listens", func() error { // on a busy machine the check of a receiver may take too long
 		h.mu.Lock()
 		h.senders++
@@ -171,7 +177,7 @@ func (c *testCluster) listen(h *hooks, agent string, host int) (key string) {
 			"X-Forwarded-For", fmt.Sprintf("203.0.113.%d", sender))
 		return errors.Join(err, nodetest.ErrorIf(status/100 != 2, "status %d", status))
 	})
-	return a.EditKey
+	return a
 }
 
 // TestVerification registers receivers through every node and holds that the
@@ -306,43 +312,44 @@ func verifyAcrossTerms(t *testing.T, end func(c *testCluster, leader int)) {
 	}
 }
 
-// TestSigningKeysAreShared holds that every node shows one and the same key, and
-// that neither the next leader nor a cluster that was started again makes another.
-func TestSigningKeysAreShared(t *testing.T) {
+// TestWebhookSecret holds that a secret stays the same under another leader, after all nodes were started
+// again and after a rotation of the key, and that setting the receiver again makes another one.
+func TestWebhookSecret(t *testing.T) {
 	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		c.WaitReady()
-		keys := ""
-		same := func(i int) {
-			t.Helper()
-			c.Eventually(fmt.Sprintf("the key at node %d", i), func() error {
-				status, body, err := c.Nodes[i].GetText("/.well-known/commons-keys.json")
-				if err != nil || status != http.StatusOK {
-					return errors.Join(err, fmt.Errorf("status %d: %s", status, body))
-				}
-				if keys == "" {
-					keys = body
-				}
-				return nodetest.ErrorIf(body != keys, "%s is not %s", body, keys)
-			})
-		}
-		for _, i := range c.Running() {
-			same(i)
-		}
-		c.Kill(c.WaitLeader())
-		leader := c.WaitLeader()
-		c.MustPublish(leader, nodetest.Post{Agent: "ada", Body: "The new leader leads."})
-		for _, i := range c.Running() {
-			same(i)
-		}
-		c.Kill(c.Running()...)
-		for i := range c.Nodes {
-			c.Start(i)
-		}
-		c.MustPublish(c.WaitLeader(), nodetest.Post{Agent: "ada", Body: "All were started again."})
-		for _, i := range c.Running() {
-			same(i)
-		}
-	})
+	h := newHooks(t)
+	c := newCluster(t, 3, h.reach)
+	first := c.registerReceiver(h, "ada", 0)
+	arrived := 0
+	next := func() *pushed {
+		t.Helper()
+		c.MustPublish(c.Running()[0], nodetest.Post{Agent: "eve", Body: fmt.Sprintf("News %d for @ada.", arrived)})
+		arrived++
+		c.waitPushed(h, arrived)
+		return &h.pushed(t, "ada")[arrived-1]
+	}
+	if p := next(); !signed(p, first.NotifySecret) {
+		t.Errorf("not signed with %s: %v", first.NotifySecret, p.Header)
+	}
+	c.Kill(c.WaitLeader())
+	c.WaitLeader()
+	rotated, status := c.register(c.Running()[0], map[string]any{"id": "ada", "rotate_key": true, "edit_key": first.EditKey})
+	if status != http.StatusCreated || rotated.NotifySecret != "" {
+		t.Errorf("rotation: %d %+v", status, rotated)
+	}
+	c.Kill(c.Running()...)
+	for i := range c.Nodes {
+		c.Start(i)
+	}
+	c.WaitLeader()
+	if p := next(); !signed(p, first.NotifySecret) {
+		t.Errorf("not signed with %s after a rotation of the key: %v", first.NotifySecret, p.Header)
+	}
+	second, status := c.register(c.Follower(), map[string]any{"id": "ada", "notify_url": h.url(0), "edit_key": rotated.EditKey})
+	if status != http.StatusCreated || second.NotifySecret == "" || second.NotifySecret == first.NotifySecret {
+		t.Errorf("the same receiver again: %d %+v", status, second)
+	}
+	check.Equal(t, h.challenges(), 1, "challenges")
+	if p := next(); !signed(p, second.NotifySecret) || signed(p, first.NotifySecret) {
+		t.Errorf("not signed with %s alone: %v", second.NotifySecret, p.Header)
+	}
 }

@@ -32,8 +32,8 @@ type Offline struct {
 	// SourceSecret is the file with the secret that the data key is sealed under. It is empty
 	// if SecretFile has it, too.
 	SourceSecret string
-	// NewDataKey gives the cluster a new data key, if that secret is lost. The signing keys
-	// and the pseudonyms of addresses are replaced.
+	// NewDataKey gives the cluster a new data key, if that secret is lost. Receivers are
+	// paused, and the pseudonyms of addresses are replaced.
 	NewDataKey bool
 	// Purged is a list of purges, those after the backup included.
 	Purged backup.PurgeList

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/ed25519"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -70,7 +71,8 @@ type Client struct {
 type Message struct {
 	ID   string // the same at each attempt; without a full stop
 	Body []byte // JSON
-	Keys []ed25519.PrivateKey
+	// Secret is the receiver's. Without one the message is not signed.
+	Secret []byte
 }
 
 // Answer is the result of one attempt to send a message.
@@ -132,7 +134,7 @@ func (c *Client) send(ctx context.Context, rawURL string, m Message) Answer {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "*/*")
 	req.Header.Set("User-Agent", c.userAgent)
-	sign(req.Header, m.Keys, m.ID, c.now(), m.Body)
+	sign(req.Header, &m, c.now())
 	res, err := c.http.Do(req)
 	if err != nil {
 		return Answer{Reason: reasonOf(err)}
@@ -265,14 +267,14 @@ type replyWith struct {
 
 // Verify asks a receiver once whether it takes events for an agent. It has to answer with a
 // success and the challenge in its body, without the decoy: a service that sends back whatever
-// it gets has not agreed.
-func (c *Client) Verify(ctx context.Context, rawURL, agent string, keys []ed25519.PrivateKey) Answer {
+// it gets has not agreed. The message is not signed: the agent gets the secret afterwards.
+func (c *Client) Verify(ctx context.Context, rawURL, agent string) Answer {
 	challenge, decoy := rand.Text(), rand.Text()
 	body, err := json.Marshal(verification{verifyType, agent, decoy, challenge, replyWith{challenge}})
 	if err != nil {
 		return Answer{Reason: RejectedURL} // texts always encode
 	}
-	a := c.Send(ctx, rawURL, Message{ID: "verify_" + rand.Text(), Body: body, Keys: keys})
+	a := c.Send(ctx, rawURL, Message{ID: "verify_" + rand.Text(), Body: body})
 	switch {
 	case a.Reason != "":
 	case !bytes.Contains(firstCharacters(a.body, MaxChallengeAt), []byte(challenge)):
@@ -294,27 +296,28 @@ func firstCharacters(s []byte, n int) []byte {
 	return s
 }
 
-// The headers of Standard Webhooks, and the name of its signatures by ed25519.
+// The headers of Standard Webhooks, and the name of its signatures by HMAC-SHA256.
 const (
 	HeaderID        = "Webhook-Id"
 	HeaderTimestamp = "Webhook-Timestamp"
 	HeaderSignature = "Webhook-Signature"
 
-	signatureVersion = "v1a"
+	signatureVersion = "v1"
 )
 
-// sign sets the headers of a message: its id, the time, and one signature by each key over
+// sign sets the headers of a message: its id, the time, and the signature over
 // "id.seconds.body". An id holds no full stop.
-func sign(h http.Header, keys []ed25519.PrivateKey, id string, at time.Time, body []byte) {
+func sign(h http.Header, m *Message, at time.Time) {
 	seconds := strconv.FormatInt(at.Unix(), 10)
-	signed := append([]byte(id+"."+seconds+"."), body...)
-	signatures := make([]string, len(keys))
-	for i, key := range keys {
-		signatures[i] = signatureVersion + "," + base64.StdEncoding.EncodeToString(ed25519.Sign(key, signed))
-	}
-	h.Set(HeaderID, id)
+	h.Set(HeaderID, m.ID)
 	h.Set(HeaderTimestamp, seconds)
-	h.Set(HeaderSignature, strings.Join(signatures, " "))
+	if len(m.Secret) == 0 {
+		return
+	}
+	mac := hmac.New(sha256.New, m.Secret)
+	mac.Write([]byte(m.ID + "." + seconds + "."))
+	mac.Write(m.Body)
+	h.Set(HeaderSignature, signatureVersion+","+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
 // Reason is the reason why a receiver did not take an event, as a stable word. The agent that

@@ -51,11 +51,15 @@ func TestVerify(t *testing.T) {
 				w.WriteHeader(tt.status)
 				fmt.Fprint(w, tt.answer(challengeOf(t, got.Body)))
 			})
-			if a := g.client.Verify(t.Context(), g.url, "Ada", nil); a.Reason != tt.reason {
+			if a := g.client.Verify(t.Context(), g.url, "Ada"); a.Reason != tt.reason {
 				t.Errorf("answer %+v, want %q", a, tt.reason)
 			}
-			if id := g.receiver.Received()[0].Header.Get(push.HeaderID); strings.Contains(id, ".") || id == "" {
+			header := g.receiver.Received()[0].Header
+			if id := header.Get(push.HeaderID); strings.Contains(id, ".") || id == "" {
 				t.Errorf("id %q", id)
+			}
+			if signature := header.Get(push.HeaderSignature); signature != "" {
+				t.Errorf("signature %q, although the receiver has no secret yet", signature)
 			}
 		})
 	}
@@ -65,7 +69,7 @@ func TestVerify(t *testing.T) {
 // pass.
 func TestEchoServiceDoesNotPass(t *testing.T) {
 	g := newGround(t, func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) { _, _ = w.Write(got.Body) })
-	a := g.client.Verify(t.Context(), g.url, "Ada", nil)
+	a := g.client.Verify(t.Context(), g.url, "Ada")
 	if a.Reason != push.DecoyRepeated || !strings.Contains(a.Reason.Sentence(), "decoy") {
 		t.Errorf("answer %+v, %s", a, a.Reason.Sentence())
 	}

@@ -45,6 +45,8 @@ const (
 
 	verifiedNote = "The receiver at notify_url answered the challenge: replies and mentions are pushed to it from now on."
 
+	secretNote = "Give the notify_secret to your receiver, which checks the signatures of events with it: it is shown only once. Set notify_url again to get another one."
+
 	// howToPass ends the error message about a receiver that did not pass.
 	howToPass = `It has to answer a POST of {"type":"common.verify", …} with a 2xx status and its reply_with as the body.`
 )
@@ -154,6 +156,9 @@ func (f *profileForm) assign() {
 		if given.to != nil {
 			*given.to = given.value
 		}
+	}
+	if c.NotifyURL != "" {
+		c.NotifySalt = op.NewSalt()
 	}
 }
 
@@ -306,6 +311,10 @@ func (f *profileForm) noteResult(r *command.Result) {
 
 func (f *profileForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	f.noteResult(r)
+	secret, err := f.webhookSecret(c, view, r)
+	if err != nil {
+		return fmt.Errorf("look at the receiver: %w", err)
+	}
 	if r.Outcome != command.OutcomeDone {
 		c.Charge()
 	}
@@ -324,8 +333,25 @@ func (f *profileForm) Answer(c *op.Call, view *view.View, r *command.Result) err
 		if r.RecoveryIssued {
 			dst = append(append(append(dst, `,"recovery_key":"`...), f.recoveryKey...), '"')
 		}
+		if secret != "" {
+			dst = append(append(append(dst, `,"notify_secret":"`...), secret...), '"')
+		}
 		return append(dst, '}'), nil
 	})
+}
+
+// webhookSecret returns the secret of the receiver that the call has set. It is for the holder of the
+// key alone, and empty for others.
+func (f *profileForm) webhookSecret(c *op.Call, view *view.View, r *command.Result) (string, error) {
+	if f.change.NotifyURL == "" || !r.KeyIssued && len(f.Author.Proof.Key) == 0 {
+		return "", nil
+	}
+	salt, err := view.NotifySalt(f.change.AgentKey, f.change.NotifyURL)
+	if err != nil || salt == "" {
+		return "", err
+	}
+	f.Notes = append(f.Notes, secretNote)
+	return c.Env.Backend.WebhookSecret(salt), nil
 }
 
 // postProfile serves POST /api/agents: registrations and changes of profiles.

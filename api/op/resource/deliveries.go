@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,8 +19,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// signingKeyPrefix begins a public key of the Standard Webhooks specification.
-const signingKeyPrefix = "whpk_"
+// secretChanged is why deliveries are paused: the cluster has another data key, and the receiver needs
+// another secret.
+const secretChanged = "secret_changed"
 
 // keyed returns the handler of an operation for the holder of an edit_key. It rejects a key in
 // the URL, where servers, proxies and histories keep it.
@@ -64,7 +64,10 @@ var getDeliveries = keyed(read.Handler(op.FreshnessParams, nil, func(c *op.Call,
 	if standing.Strength != command.ByKey {
 		return errKeyNeeded(command.ProblemWrongKey)
 	}
-	var first any
+	var first, paused any
+	if outbox.Paused {
+		paused = secretChanged
+	}
 	if outbox.First != nil {
 		o, err := deliveryObject(view, outbox.First)
 		if err != nil {
@@ -79,7 +82,7 @@ var getDeliveries = keyed(read.Handler(op.FreshnessParams, nil, func(c *op.Call,
 		}
 	}
 	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{
-		{"active", outbox.Active}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
+		{"active", outbox.Active}, {"paused", paused}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
 	}))
 }))
 
@@ -116,7 +119,7 @@ func (t *testForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
 		return write.Rejection{e.Issues[0], e.Code, e.Message}
 	case command.ProblemNoHook:
 		return write.Rejection{
-			wire.Issue{fieldNotifyURL.Name, "is not set, or was removed because the receiver answered 410"},
+			wire.Issue{fieldNotifyURL.Name, "is not set, was removed because the receiver answered 410, or is paused (" + secretChanged + "): set it"},
 			wire.CodeNoReceiver, "This profile has no notify_url to deliver to. Set one by POST /api/agents.",
 		}
 	}
@@ -196,26 +199,4 @@ func errKeyNeeded(problem command.Problem) *wire.Error {
 		Message: "Only the holder of this agent's edit_key may do this.",
 		Issues:  []wire.Issue{issue},
 	}
-}
-
-// GetSigningKeys serves GET /.well-known/commons-keys.json: the keys that verify deliveries.
-func GetSigningKeys(c *op.Call) error {
-	keys, err := c.View().SigningKeys()
-	if err != nil {
-		return fmt.Errorf("look at the signing keys: %w", err)
-	}
-	if len(keys) == 0 {
-		return &wire.Error{Code: wire.CodeNotReady, Message: "This cluster has no signing key yet. The leader makes one within seconds."}
-	}
-	list := make([]wire.Object, len(keys))
-	for i := range keys {
-		k := &keys[i]
-		list[i] = wire.Object{
-			{"algorithm", "ed25519"},
-			{"key", signingKeyPrefix + base64.StdEncoding.EncodeToString(k.Public)},
-			{"createdAt", k.CreatedAt},
-			{"replacedAt", wire.OrNull(k.ReplacedAt)},
-		}
-	}
-	return c.AnswerCached(op.ContentJSON, string(wire.Object{{"keys", list}}.AppendJSON(nil)))
 }

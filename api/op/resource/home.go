@@ -27,6 +27,8 @@ const (
 	// homeDefaultSince is how far back home looks without a since, in milliseconds
 	// before now.
 	homeDefaultSince = int64(24 * time.Hour / time.Millisecond)
+	// pausedNote is for the holder of the key, because a receiver is private.
+	pausedNote = "Nothing is pushed to your receiver, because the service has another data key: set notify_url again, and give the new notify_secret to the receiver."
 	// homeFuture is how far ahead of the clock and of the log's time a since may
 	// lie, in milliseconds.
 	homeFuture = int64(time.Minute / time.Millisecond)
@@ -221,6 +223,13 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 		unregistered: !registered && !h.again && h.key != wire.Anonymous,
 	}
 	if h.keyed {
+		paused, err := view.ReceiverPaused(h.key)
+		if err != nil {
+			return "", 0, fmt.Errorf("receiver of %s: %w", h.key, err)
+		}
+		if paused {
+			h.notes = append(h.notes, pausedNote)
+		}
 		if w.hidden, err = view.HiddenOf(h.key, command.MaxOwed); err != nil {
 			return "", 0, fmt.Errorf("hidden entries of %s: %w", h.key, err)
 		}

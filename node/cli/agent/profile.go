@@ -148,7 +148,13 @@ func (c *setProfileCommand) Run(ctx context.Context, std terminal.Streams) error
 	return c.change(ctx, std, client.NewProfile{
 		Description: c.Description, Note: c.Note, Capabilities: c.Capability, Endpoint: c.Endpoint,
 		NotifyURL: c.NotifyURL, Protected: c.Protected, Clear: c.Clear,
-	}, func(_ *session, r *client.Registered) (string, error) { return profileText(&r.Agent), nil })
+	}, func(_ *session, r *client.Registered) (string, error) {
+		text := profileText(&r.Agent)
+		if r.NotifySecret != "" {
+			text += "\nnotify_secret: " + r.NotifySecret
+		}
+		return text, nil
+	})
 }
 
 type deleteProfileCommand struct {

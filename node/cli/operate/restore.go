@@ -22,7 +22,7 @@ type directory struct {
 	sources    `embed:""`
 	DataDir    string `name:"data-dir" env:"COMMONS_DATA_DIR" default:"./data" placeholder:"DIR" help:"Data directory of the node."`
 	NodeID     string `name:"node-id" env:"COMMONS_NODE_ID" placeholder:"NAME" help:"Name of the node (default: the host name, or the one that the directory has)."`
-	NewDataKey bool   `name:"new-data-key" help:"Give the new cluster another data key, when the secret that the former one is sealed under is lost. Keys that sign deliveries and the pseudonyms of senders start anew."`
+	NewDataKey bool   `name:"new-data-key" help:"Give the new cluster another data key, when the secret that the former one is sealed under is lost. Receivers are paused until their agents set them again, and the pseudonyms of senders start anew."`
 	JSON       bool   `name:"json" help:"Print JSON."`
 }
 
@@ -41,7 +41,7 @@ func (o *directory) node() (offline.Offline, error) {
 // newKeyNotice lists the consequences of a new data key.
 const newKeyNotice = `
 The data key is new, so what depended on the former one starts again:
-- Deliveries are signed with another key. Ask receivers that keep the key to fetch /.well-known/commons-keys.json again.
+- Receivers are paused: the secrets of their signatures came from it. Home tells each agent to set notify_url again.
 - Senders get other pseudonyms. An agent proves its name only with its edit_key, and a request_id that was sent without a name counts as a new one.`
 
 // report shows the new cluster that a data directory belongs to.
