@@ -231,7 +231,6 @@ func TestReportedTexts(t *testing.T) {
 			s.Backend.Ahead += 48 * time.Hour
 		}
 	}
-	s.Publish(map[string]any{"agent": "eve", "body": "A casino"})
 	for _, id := range []string{"e1", "e3", "e5", "e7"} {
 		report(id, "")
 	}
@@ -243,7 +242,6 @@ func TestReportedTexts(t *testing.T) {
 	report("e2", "names an entry that has expired: nothing is left of it")
 	report("e6", "names an entry that a moderator has hidden already")
 	report("e8", "names an entry that a moderator has erased")
-	report("e9", "names an entry that is not shown before a moderator has looked at it")
 	list := apitest.Decoded[reportsListed](t, s.Get("/api/moderation/reports", "Authorization", "Bearer "+modToken))
 	shown := map[string]string{}
 	for _, r := range list.Reports {
