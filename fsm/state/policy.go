@@ -196,7 +196,7 @@ func (p *Policy) Against(s Facts, c command.Payload, w *Writer) *Rule {
 	}
 	_, reports := c.(*command.Report) // which are taken whatever is frozen
 	for _, subject := range subjects {
-		if r, is := p.All[subject]; is && !(reports && subject.Kind.Freezes()) {
+		if r, is := p.All[subject]; is && (!reports || !subject.Kind.Freezes()) {
 			return r
 		}
 	}

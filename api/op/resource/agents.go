@@ -196,7 +196,7 @@ func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
 	if err := write.Examine(c, change); err != nil || c.Examined.Repeats {
 		return err
 	}
-	if err := write.CheckPolicy(c, change, &change.Proof); err != nil {
+	if err := write.CheckPolicy(c, &change.Proof); err != nil {
 		return err
 	}
 	due, err := f.receiverDue(view)

@@ -135,7 +135,7 @@ func checkDryRun(c *op.Call, d Draft, cmd command.Payload, proof *command.Proof)
 	}
 	policy := &c.Examined.Policy
 	public := policy.Rule == nil || policy.Rule.Kind.Freezes()
-	if err := CheckPolicy(c, cmd, proof); err != nil && public {
+	if err := CheckPolicy(c, proof); err != nil && public {
 		return false, err
 	}
 	problem, err := view.LimitProblem(cmd)

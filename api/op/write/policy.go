@@ -31,7 +31,7 @@ func proposeUnderPolicy(c *op.Call, cmd command.Payload, propose func() (command
 			c.Index = c.View().Index()
 			return c.Examined.Earlier, nil
 		}
-		if err := CheckPolicy(c, cmd, by.Proof); err != nil {
+		if err := CheckPolicy(c, by.Proof); err != nil {
 			return result, err
 		}
 		lost, err := targetProblems(c, cmd)
@@ -130,7 +130,7 @@ func mayBeOver(cmd command.Payload) bool {
 
 // CheckPolicy returns the error of a policy that rejects the examined command. It adds to the
 // command's proof the results that apply needs.
-func CheckPolicy(c *op.Call, cmd command.Payload, proof *command.Proof) error {
+func CheckPolicy(c *op.Call, proof *command.Proof) error {
 	policy := &c.Examined.Policy
 	proof.Policy = policy.Revision
 	switch {

@@ -124,16 +124,16 @@ type rule struct {
 }
 
 func (r *rule) text() string {
-	switch {
-	case r.Kind == "pattern":
+	switch r.Kind {
+	case "pattern":
 		return "reject texts with " + r.Subject
-	case r.Kind == "sender":
+	case "sender":
 		return "block the sender of " + r.Subject
-	case r.Kind == "agent" || r.Kind == "network":
+	case "agent", "network":
 		return "block the " + r.Kind + " " + r.Subject
-	case r.Kind == "unproven":
+	case "unproven":
 		return "freeze unproven writes"
-	case r.Kind == "all":
+	case "all":
 		return "freeze all writes"
 	}
 	return strings.TrimSpace("freeze the " + r.Kind + " " + r.Subject)
