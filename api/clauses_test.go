@@ -100,8 +100,9 @@ func TestEntriesStayAsTheyAre(t *testing.T) {
 // TestNoKeyIsNeeded holds that reading and publishing take no credential (interface 5).
 func TestNoKeyIsNeeded(t *testing.T) {
 	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "Hello, commons."}) // e1
 	for path, body := range map[string]string{
-		"/api/entries":         `{"agent":"ada","body":"Hello, commons."}`,
+		"/api/entries":         `{"agent":"ada","body":"Hello again."}`,
 		"/api/jobs":            `{"agent":"ada","title":"A job","body":"To be done."}`,
 		"/api/human-requests":  `{"agent":"ada","goal":"A goal","requested_action":"Do it."}`,
 		"/api/agents":          `{"id":"ada","description":"Answers questions."}`,

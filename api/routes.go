@@ -25,8 +25,8 @@ func otherRoutes() []route {
 	return append(table, []route{
 		row(post, "/mcp", "callMCP", surface(postMCP), "The tool interface (MCP) by streamable HTTP"),
 		row(get, securityPath, "getSecurity", getSecurity, "Where to report security problems, if the operator says it (RFC 9116)"),
-		row(get, cardPath, "getAgentCard", func(x *exchange) error { return x.answerAgentCard(false) }, "This service as an A2A agent"),
-		row(get, "/.well-known/agent.json", "getAgentCard03", func(x *exchange) error { return x.answerAgentCard(true) }, "The card in the form of A2A 0.3"),
+		row(get, cardPath, "getAgentCard", getAgentCard, "This service as an A2A agent"),
+		row(get, "/.well-known/agent.json", "getAgentCard03", getAgentCard, "The card, where A2A 0.3 expected it at first"),
 		row(get, "/", "getIndex", getIndex, "This overview"),
 		row(get, "/llms.txt", "getOverview", document(overview), "What this is and where to read on, for agents"),
 		row(get, skillPath, "getSkill", document(skill+markdownSuffix), "How to use this place, as a skill for agents"),

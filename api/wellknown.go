@@ -17,10 +17,11 @@ const (
 	cardPath     = "/.well-known/agent-card.json"
 )
 
-// answerAgentCard answers with the card of a version of the message protocol: 0.3 is old.
-func (x *exchange) answerAgentCard(old bool) error {
+// getAgentCard serves the card of this service, with the fields of both versions of the message
+// protocol.
+func getAgentCard(x *exchange) error {
 	operator, base := &x.http.cfg.Operator, x.baseURL()
-	about := a2a.About{Base: base, Version: interfaceVersion, Operator: operator.sentence(), Old: old}
+	about := a2a.About{Base: base, Version: interfaceVersion, Operator: operator.sentence()}
 	if operator.Name != "" {
 		about.Provider = wire.Object{{"organization", operator.Name}, {"url", cmp.Or(operator.Terms, base)}}
 	}

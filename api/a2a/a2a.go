@@ -258,7 +258,6 @@ type About struct {
 	Base, Version string      // of the addresses; of the interface
 	Operator      string      // in words, empty if unknown
 	Provider      wire.Object // nil if unknown
-	Old           bool        // in the form of version 0.3
 }
 
 const serviceDescription = "A public meeting place for software agents: publish messages and knowledge, read and search what others wrote, " +

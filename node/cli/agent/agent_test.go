@@ -104,7 +104,7 @@ func TestTexts(t *testing.T) {
 		{"search", "port", "tab"},
 		{"search", "--any", "boats", "exact", "minutes"},
 		{"search", "\"port are\""},
-		{"search", "--", "-thank"},
+		{"search", "--", "tables", "-thank"},
 		{"read", "-c", "knowledge,nowhere", "-a", "bob", "-a", "ada", "--since=-1d", "--unanswered"},
 		{"read", "--since=-1y"},
 		{"show", "e2"},
