@@ -22,17 +22,16 @@ import (
 const modToken = "cmod_mia"
 
 // addModerator gives a moderator a token.
-func addModerator(s *apitest.Server, name, token string, role command.Role) {
+func addModerator(s *apitest.Server, name, token string) {
 	hash := sha256.Sum256([]byte(token))
-	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: name, Token: hash[:], Role: role, For: command.TokenMillis})
+	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: name, Token: hash[:], For: command.TokenMillis})
 }
 
-// withModerator serves a backend that knows mia, whose purges need no confirmation.
+// withModerator serves a backend that knows mia.
 func withModerator(t *testing.T, configure ...func(*api.Config)) *apitest.Server {
 	t.Helper()
 	s := start(t, configure...)
-	s.Backend.Apply(&command.SetSettings{PurgeConfirm: new(false)})
-	addModerator(s, "mia", modToken, command.RoleAdmin)
+	addModerator(s, "mia", modToken)
 	return s
 }
 
@@ -52,7 +51,7 @@ type hideAnswer struct {
 	Blocked          int
 	Next             *string
 	Samples          []struct{ ID string }
-	Record, Confirm  *uint64
+	Record           *uint64
 }
 
 // mod carries a call of moderation out.
@@ -122,7 +121,7 @@ func TestWhoModerates(t *testing.T) {
 	} {
 		s.Post("/api/moderation/hide", body, "Authorization", "Bearer "+modToken).Want(t, http.StatusUnprocessableEntity, want)
 	}
-	if got := mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "Advertisement"}); got.Changed != 1 || got.Record == nil || *got.Record != 3 {
+	if got := mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "Advertisement"}); got.Changed != 1 || got.Record == nil || *got.Record != 2 {
 		t.Errorf("hide: %+v", got)
 	}
 	s.Get("/api/moderation/log").Rejected(t, http.StatusForbidden, "moderators_only", "")
@@ -271,12 +270,11 @@ func TestModerationRejected(t *testing.T) {
 	mod(t, s, "hide", map[string]any{"ids": []string{"e2"}, "reason": "Advertisement"})
 	s.Post(reportsPath, map[string]any{"entry_id": "e1", "reason": "spam", "text": "Spam"})
 	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Where ada lives"})
-	waits := askPurge(t, s, "e3")
 	before := s.Backend.Machine.Applied()
 	works := map[string]string{
 		"hide": `{"ids":["e1"],"reason":"spam"}`, "unhide": `{"ids":["e2"]}`, "purge": `{"ids":["e1"],"reason":"spam"}`,
 		"block": `{"agent":"eve","reason":"spam","for":"1h"}`, "freeze": `{"channel":"general","reason":"spam","for":"1h"}`,
-		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`, "confirm": fmt.Sprintf(`{"number":%d}`, waits),
+		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`,
 		"resolve": `{"ids":["e1"],"outcome":"kept","reason":"x"}`,
 	}
 	for _, test := range []struct {
@@ -302,7 +300,7 @@ func TestModerationRejected(t *testing.T) {
 		}
 	}
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
-	for _, path := range []string{"rules", "reports", "entries", "waiting"} {
+	for _, path := range []string{"rules", "reports", "entries"} {
 		for query, code := range map[string]string{"limit=none": "validation_failed", "consistency=strong": "no_leader"} {
 			r := s.Get("/api/moderation/"+path+"?"+query, "Authorization", "Bearer "+modToken)
 			if p := apitest.CheckError(t, r); p.Code != code {
@@ -315,91 +313,13 @@ func TestModerationRejected(t *testing.T) {
 	apitest.Equal(t, "index after the rejected calls", s.Backend.Machine.Applied(), before)
 }
 
-// askPurge has another moderator purge an entry, and returns the number of the purge, which waits.
-func askPurge(t *testing.T, s *apitest.Server, id string) uint64 {
-	t.Helper()
-	s.Backend.Apply(&command.SetSettings{PurgeConfirm: new(true)})
-	addModerator(s, "zoe", "cmod_zoe", command.RolePurge)
-	result, _ := s.Backend.Apply(&command.Purge{Order: command.Order{By: "zoe", Reason: "an address"}, IDs: []string{id}})
-	return result.Entry
-}
-
-// TestRoles: a token with too small a role is told which it needs, also by dry runs, and one that has
-// ended, since when.
-func TestRoles(t *testing.T) {
+// TestTokenThatEnded: its owner is told since when.
+func TestTokenThatEnded(t *testing.T) {
 	s := withModerator(t)
-	s.Post("/api/entries", `{"agent":"eve","body":"Where ada lives."}`).Must(t, http.StatusCreated)
-	s.Backend.Apply(&command.SetRule{Order: command.Order{By: command.Operator}, Kind: command.RuleAll, For: 3_600_000})
-	calls := map[string]struct {
-		role command.Role
-		body string
-	}{
-		"resolve":   {command.RoleReport, `{"ids":["e1"],"outcome":"kept","reason":"x","dry_run":true}`},
-		"hide":      {command.RoleHide, `{"ids":["e1"],"reason":"x","dry_run":true}`},
-		"unhide":    {command.RoleHide, `{"ids":["e1"],"dry_run":true}`},
-		"purge":     {command.RolePurge, `{"ids":["e1"],"reason":"x","dry_run":true}`},
-		"confirm":   {command.RolePurge, `{"number":7,"dry_run":true}`},
-		"freeze":    {command.RoleAdmin, `{"all":true,"for":"1h","dry_run":true}`},
-		"watch":     {command.RoleAdmin, `{"pattern":"casino","dry_run":true}`},
-		"block":     {command.RoleHide, `{"agent":"eve","for":"1h","dry_run":true}`},
-		"block?net": {command.RoleAdmin, `{"network":"192.0.2.0/24","for":"1h","dry_run":true}`},
-		"lift":      {command.RoleAdmin, `{"number":3}`}, // the freeze
-		"lift?dry":  {command.RoleAdmin, `{"number":3,"dry_run":true}`},
-	}
-	for role := command.RoleReport; role <= command.RoleAdmin; role++ {
-		addModerator(s, "zoe", "cmod_zoe", role)
-		for path, call := range calls {
-			t.Run(role.String()+" "+path, func(t *testing.T) {
-				name, _, _ := strings.Cut(path, "?")
-				r := s.Post("/api/moderation/"+name, call.body, "Authorization", "Bearer cmod_zoe")
-				if role >= call.role {
-					r.Want(t, http.StatusOK)
-					return
-				}
-				needed := call.role
-				if (name == "lift" || name == "block") && role < command.RoleHide {
-					needed = command.RoleHide // of any rule
-				}
-				r.Want(t, http.StatusForbidden, `"code":"role_too_small"`, "the role "+needed.String())
-			})
-		}
-		s.Get("/api/moderation/reports", "Authorization", "Bearer cmod_zoe").Want(t, http.StatusOK)
-	}
 	hash := sha256.Sum256([]byte("cmod_old"))
-	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "old", Token: hash[:], Role: command.RoleAdmin, For: 1})
+	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "old", Token: hash[:], For: 1})
 	s.Backend.Apply(&command.Tick{})
 	s.Get("/api/moderation/reports", "Authorization", "Bearer cmod_old").Want(t, http.StatusForbidden, `"code":"moderators_only"`, "Your token ended at 2026-01-01T")
-}
-
-// TestPurgeIsConfirmed: a purge hides and has a number, by which another moderator erases.
-func TestPurgeIsConfirmed(t *testing.T) {
-	s := withModerator(t)
-	for range 2 {
-		s.Post("/api/entries", `{"agent":"eve","body":"Where ada lives."}`).Must(t, http.StatusCreated)
-	}
-	waits := askPurge(t, s, "e1")
-	own := mod(t, s, "purge", map[string]any{"ids": []string{"e2"}, "reason": "an address"})
-	if own.Changed != 1 || own.Confirm == nil || *own.Confirm != *own.Record {
-		t.Fatalf("a purge answers %+v", own)
-	}
-	s.Get("/api/entries/e2").Want(t, http.StatusOK, `"hidden":{`).Lacks(t, "ada lives", `"purged":true`)
-	s.Get("/api/moderation/waiting", "Authorization", "Bearer "+modToken).
-		Has(t, fmt.Sprintf(`"waiting":[{"number":%d,`, *own.Confirm), `"by":"mia","reason":"an address","ids":["e2"],"profiles":[]`, fmt.Sprintf(`{"number":%d,`, waits), `"by":"zoe"`)
-	for _, dry := range []bool{false, true} {
-		asMia(s, "confirm", map[string]any{"number": *own.Confirm, "dry_run": dry}).Want(t, http.StatusUnprocessableEntity, "another moderator has to confirm it")
-	}
-	asMia(s, "confirm", map[string]any{}).Want(t, http.StatusUnprocessableEntity, `"field":"number"`)
-	if dry := mod(t, s, "confirm", map[string]any{"number": waits, "dry_run": true}); dry.Matched != 1 || dry.Changed != 0 || len(dry.Samples) != 1 {
-		t.Errorf("the dry run answers %+v", dry)
-	}
-	if done := mod(t, s, "confirm", map[string]any{"number": waits}); done.Changed != 1 || done.Record == nil || done.Confirm != nil {
-		t.Errorf("the confirmation answers %+v", done)
-	}
-	s.Get("/api/entries/e1").Want(t, http.StatusOK, `"purged":true`)
-	if again := mod(t, s, "confirm", map[string]any{"number": waits}); again.Changed != 0 {
-		t.Errorf("the confirmation again answers %+v", again)
-	}
-	moderationLog(s).Has(t, `"by":"mia","action":"purge","what":"e1","reason":"an address"`, `"by":"mia","action":"ask_purge","what":"e2"`)
 }
 
 // TestBlockedSenderStaysBlocked: hiding another entry of a blocked sender does not shorten its block,

@@ -144,7 +144,7 @@ func TestPolicyIsCheckedAgain(t *testing.T) {
 	apitest.Equal(t, "charges of one write", charged, 1)
 	between(elsewhere("127.0.0.0/8"))
 	write().Want(t, http.StatusForbidden)
-	s.Backend.Apply(&command.LiftRule{Order: order, Number: 5})
+	s.Backend.Apply(&command.LiftRule{Order: order, Number: 4})
 	many := make([]*command.SetRule, 20)
 	for i := range many {
 		many[i] = elsewhere("192.0.2." + strconv.Itoa(i) + "/32")

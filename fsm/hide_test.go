@@ -78,7 +78,7 @@ func TestOnlyModeratorsHide(t *testing.T) {
 	check.Diff(t, by("mia", false), none, "a stranger hides")
 	token := bytes.Repeat([]byte{7}, command.KeyHashBytes)
 	grant := func(name string, token []byte) command.Result {
-		return r.run(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: name, Token: token, Role: command.RoleHide, For: 1000_000})[0]
+		return r.run(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: name, Token: token, For: 1000_000})[0]
 	}
 	expect(t, grant("mia", token), command.OutcomeDone, "result")
 	if got := by("mia", false); got != nil {

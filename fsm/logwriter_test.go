@@ -118,7 +118,6 @@ var draws = map[command.Op]struct {
 	command.OpSetModerator: {2, (*logWriter).setModerator},
 	command.OpHide:         {5, (*logWriter).hide},
 	command.OpPurge:        {2, (*logWriter).purge},
-	command.OpConfirmPurge: {4, (*logWriter).confirmPurge},
 	command.OpSetRule:      {3, (*logWriter).setRule},
 	command.OpLiftRule:     {3, (*logWriter).liftRule},
 	command.OpNoteChange: {1, func(w *logWriter) command.Payload {
@@ -143,7 +142,7 @@ var followers = map[command.Op][]command.Op{
 	command.OpForgetSenders: {command.OpPublish, command.OpSetRule, command.OpForgetSenders},
 	command.OpNextEpoch:     {command.OpPublish, command.OpSetRule, command.OpNextEpoch},
 	command.OpHide:          {command.OpHide, command.OpPublish, command.OpPurge},
-	command.OpPurge:         {command.OpHide, command.OpPublish, command.OpReport, command.OpConfirmPurge},
+	command.OpPurge:         {command.OpHide, command.OpPublish, command.OpReport},
 	command.OpClaimJob:      {command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob},
 	command.OpAddUsage:      {command.OpAddUsage},
 	command.OpRecover:       {command.OpRecover},
@@ -524,9 +523,6 @@ func (w *logWriter) setSettings() command.Payload {
 	case 8:
 		welcome := one(w, "", "e1", "j2")
 		return &command.SetSettings{Welcome: &welcome}
-	case 6:
-		confirm := !w.oneOf(4)
-		return &command.SetSettings{PurgeConfirm: &confirm}
 	case 7:
 		url := one(w, "", "s3://backups/commons", "file:///backups")
 		return &command.SetSettings{BackupURL: &url, BackupMillis: number(60_000, 86_400_000), BackupKeep: number(1, 14)}
@@ -549,7 +545,7 @@ func (w *logWriter) setSettings() command.Payload {
 func (w *logWriter) setModerator() command.Payload {
 	c := &command.SetModerator{Order: byOperator, Name: one(w, "moderator", "moderator", "other")}
 	if !w.oneOf(4) {
-		c.Token, c.Role = keyHash("token"), command.Role(1+w.below(4)) //nolint:gosec // small
+		c.Token = keyHash("token")
 		c.For = one[int64](w, 5000, 30*command.DayMillis, command.MaxTokenMillis)
 	}
 	return c
@@ -570,16 +566,6 @@ func (w *logWriter) purge() command.Payload {
 	c := &command.Purge{Order: w.order(), IDs: []string{w.id()}, Servers: []string{w.server()}}
 	if w.oneOf(6) {
 		c.Agents = []string{w.named()}
-	}
-	return c
-}
-
-func (w *logWriter) confirmPurge() command.Payload {
-	c := &command.ConfirmPurge{Order: w.order(), Number: 1, Servers: []string{w.server()}}
-	if waiting, _, err := w.v.WaitingPurges(0, 10); err != nil {
-		w.Fatal(err)
-	} else if len(waiting) > 0 {
-		c.Number = one(w, waiting...).Number
 	}
 	return c
 }

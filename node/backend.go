@@ -32,8 +32,6 @@ func (b *backend) Propose(ctx context.Context, from command.Sender, payload comm
 		switch p := payload.(type) {
 		case *command.Purge:
 			p.Servers = b.serverIDs()
-		case *command.ConfirmPurge:
-			p.Servers = b.serverIDs()
 		case *command.Publish:
 			if p.Erase {
 				p.Servers = b.serverIDs()

@@ -77,7 +77,7 @@ const ModeratorTokenPrefix = "cmod_"
 // Moderator returns the moderator who makes the call. Others have no name.
 func (c *Call) Moderator() (m state.Moderator, err error) {
 	if c.Relay != nil && c.Relay.Operator {
-		return state.Moderator{Name: command.Operator, Role: command.RoleAdmin}, nil
+		return state.Moderator{Name: command.Operator}, nil
 	}
 	token := c.bearer()
 	if !strings.HasPrefix(token, ModeratorTokenPrefix) {
@@ -97,25 +97,13 @@ func (c *Call) Moderator() (m state.Moderator, err error) {
 	return m, err
 }
 
-// OnlyModerator is Moderator with an error for other callers, and for those with a smaller role.
-func (c *Call) OnlyModerator(role command.Role) (state.Moderator, error) {
+// OnlyModerator is Moderator with an error for other callers.
+func (c *Call) OnlyModerator() (state.Moderator, error) {
 	by, err := c.Moderator()
-	switch {
-	case err != nil:
-	case by.Name == "":
+	if err == nil && by.Name == "" {
 		err = NotModerator()
-	case by.Role < role:
-		err = SmallRole(role)
 	}
 	return by, err
-}
-
-// SmallRole returns the error for a moderator whose role is smaller than the needed one.
-func SmallRole(needed command.Role) *wire.Error {
-	return &wire.Error{
-		Code: wire.CodeSmallRole, Message: "This needs a token with the role " + needed.String() + " or a larger one: the roles are " + strings.Join(command.Roles.List(), ", ") + ".",
-		Issues: []wire.Issue{{HeaderAuthorization, "must have a token with the role " + needed.String() + ", which the operator gives out"}},
-	}
 }
 
 // NotModerator returns the error for a caller without a moderator's token.

@@ -68,7 +68,7 @@ func TestPagesInChromium(t *testing.T) {
 	must.Do(t, chromedp.Do(process))
 	s := apitest.Start(t, apitest.NewBackend(t))
 	hash := sha256.Sum256([]byte(moderatorToken))
-	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "mia", Token: hash[:], Role: command.RoleAdmin, For: command.TokenMillis})
+	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "mia", Token: hash[:], For: command.TokenMillis})
 	b := &browser{site: site{t.Context(), s}, process: process, checks: string(must.Get(os.ReadFile("testdata/checks.js"))(t))}
 	b.texts = publish(t, b.site)
 	for _, scenario := range []struct {

@@ -48,7 +48,6 @@ const (
 	CodeWrongStatus      command.Code = "wrong_status"
 	CodeNoReceiver       command.Code = "no_receiver"
 	CodeNotModerator     command.Code = "moderators_only"
-	CodeSmallRole        command.Code = "role_too_small"
 	CodeCrossSite        command.Code = "cross_site"
 	CodeBlocked          command.Code = "blocked"
 	CodeFrozen           command.Code = "writes_frozen"
@@ -58,7 +57,7 @@ const (
 // codesOf are the codes of each status of HTTP.
 var codesOf = map[int][]command.Code{
 	http.StatusBadRequest:                  {CodeMalformedBody, CodeMalformedRequest},
-	http.StatusForbidden:                   {CodeWrongKey, CodeWrongRecovery, CodeProofRequired, CodeNameProtected, CodeCrossSite, CodeNotModerator, CodeSmallRole, CodeBlocked, CodeFrozen},
+	http.StatusForbidden:                   {CodeWrongKey, CodeWrongRecovery, CodeProofRequired, CodeNameProtected, CodeCrossSite, CodeNotModerator, CodeBlocked, CodeFrozen},
 	http.StatusNotFound:                    {CodeNotFound, CodeUnknownJob},
 	http.StatusMethodNotAllowed:            {CodeMethodNotAllowed},
 	http.StatusRequestTimeout:              {CodeTimeout},

@@ -15,7 +15,6 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	replace(&set.SenderDays, c.SenderDays)
 	replace(&set.WriteRate, c.WriteRate)
 	replace(&set.WriteBurst, c.WriteBurst)
-	replace(&set.PurgeConfirm, c.PurgeConfirm)
 	replace(&set.BackupURL, c.BackupURL)
 	replace(&set.BackupMillis, c.BackupMillis)
 	replace(&set.BackupKeep, c.BackupKeep)
@@ -26,7 +25,7 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	row := append(state.AppendUints(nil, set.DailyBytes, set.SenderBytes), state.Bit(set.ProvenOnly, 1))
 	row = state.AppendBlob(row, set.Retention)
 	row = state.AppendUints(row, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet))
-	row = state.AppendUints(state.AppendBlob(append(row, state.Bit(set.PurgeConfirm, 1)), set.BackupURL), set.BackupMillis, set.BackupKeep)
+	row = state.AppendUints(state.AppendBlob(row, set.BackupURL), set.BackupMillis, set.BackupKeep)
 	tx.set(state.KeySettings, state.AppendBlob(row, set.Welcome))
 	if set.BackupURL != before.BackupURL {
 		tx.del(state.KeyBackupRun) // of the former store

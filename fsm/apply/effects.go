@@ -129,7 +129,6 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpHide:            effect((*Txn).applyHide),
 	command.OpDestroyDisk:     effect((*Txn).applyDestroyDisk),
 	command.OpPurge:           effect((*Txn).applyPurge),
-	command.OpConfirmPurge:    effect((*Txn).applyConfirmPurge),
 	command.OpSetRule:         effect((*Txn).applySetRule),
 	command.OpLiftRule:        effect((*Txn).applyLiftRule),
 	command.OpSweep:           effect((*Txn).applySweep),
@@ -189,9 +188,6 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 		m, _ := state.Read(tx, state.ModeratorKey(o.By), state.DecodeModerator)
 		if m.Until <= tx.now {
 			return rejected(command.ProblemNotModerator)
-		}
-		if role := tx.roleFor(c.Payload); m.Role < role {
-			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRole}, Entry: uint64(role)}
 		}
 	}
 	op := command.OpOf(c.Payload)

@@ -59,7 +59,7 @@ func (tx *Txn) applySetModerator(c *command.SetModerator) command.Result {
 	case len(c.Token) > 0 && !known && tx.moderators() >= command.MaxModerators:
 		return rejected(command.ProblemTooManyModerators)
 	case len(c.Token) > 0:
-		m := state.Moderator{Token: c.Token, Role: c.Role, Until: tx.now + c.For}
+		m := state.Moderator{Token: c.Token, Until: tx.now + c.For}
 		tx.set(key, m.Encode())
 	case known:
 		action = state.ActionRemoveModerator
@@ -68,17 +68,6 @@ func (tx *Txn) applySetModerator(c *command.SetModerator) command.Result {
 		return rejected(command.ProblemUnknownModerator)
 	}
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, action, c.Name)}
-}
-
-// roleFor returns the role that a moderator must have for a command.
-func (tx *Txn) roleFor(p command.Payload) command.Role {
-	role := command.RoleFor(p)
-	if lift, is := p.(*command.LiftRule); is {
-		if rule, known := tx.Policy.Rule(lift.Number); known {
-			role = rule.Kind.Role()
-		}
-	}
-	return role
 }
 
 // moderators returns the number of moderators with a token.

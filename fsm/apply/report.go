@@ -98,19 +98,13 @@ func (tx *Txn) dropReport(number uint64) {
 	}
 }
 
-// endReports removes the reports whose time has ended, and ends the purges that were not confirmed
-// in time.
+// endReports removes the reports whose time has ended.
 func (tx *Txn) endReports() {
 	if tx.now < tx.Reports.NextEnd() {
 		return
 	}
 	q := tx.Reports.Clone()
 	for n := 0; n < maxReportSweep && tx.now >= q.NextEnd(); n++ {
-		if len(q.Waiting) > 0 && tx.now >= q.Waiting[0].Lapses {
-			tx.lapsePurge(q.Waiting[0].Number)
-			q.Waiting = q.Waiting[1:]
-			continue
-		}
 		list := &q.Open
 		if len(q.Open) == 0 || tx.now < q.Open[0].At+command.ReportOpenMillis {
 			list = &q.Closed

@@ -102,9 +102,6 @@ const (
 	// A moderator's token is valid for TokenMillis, unless the operator says otherwise.
 	TokenMillis    = 90 * DayMillis
 	MaxTokenMillis = 366 * DayMillis
-	// MaxWaitingPurges bounds the purges that wait for another moderator, for ConfirmMillis.
-	MaxWaitingPurges = 1000
-	ConfirmMillis    = DayMillis
 	// MaxErasures is how many texts may be erased in a day of UTC by the key of their author,
 	// MaxAllErasures by all authors.
 	MaxErasures    = 20

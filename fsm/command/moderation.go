@@ -22,24 +22,6 @@ func (o *Order) check() error {
 }
 
 func (o *Order) order() *Order { return o }
-func (*Order) needs() Role     { return RoleAdmin } // of a command without a smaller one
-
-// Role is the role of a moderator's token. Each includes the smaller ones.
-type Role uint8
-
-// The roles. The numbers stand in logs and stored rows.
-const (
-	RoleReport Role = 1 // sees reports and all that is hidden or held, and resolves reports
-	RoleHide   Role = 2 // hides and shows, and blocks senders and names
-	RolePurge  Role = 3 // erases for good, and confirms what others erase
-	RoleAdmin  Role = 4 // sets rules for many: blocks of networks, freezes and patterns
-)
-
-// Roles are the names of the roles in the interface.
-var Roles = Names{0: "role", RoleReport: "report", RoleHide: "hide", RolePurge: "purge", RoleAdmin: "admin"}
-
-// String returns the role's name in the interface.
-func (r Role) String() string { return Roles.Name(uint8(r)) }
 
 // SetModerator gives a moderator a token, or revokes it. Only an operator can use it.
 type SetModerator struct {
@@ -47,7 +29,6 @@ type SetModerator struct {
 	Name string `cbor:"10,keyasint"`
 	// Token is the SHA-256 of the token; empty revokes the token.
 	Token []byte `cbor:"11,keyasint,omitempty"`
-	Role  Role   `cbor:"12,keyasint,omitempty"` // of the token
 	For   int64  `cbor:"13,keyasint,omitempty"` // how long it is valid, in milliseconds
 }
 
@@ -68,13 +49,6 @@ type Purge struct {
 	Agents  []string `cbor:"12,keyasint,omitempty"` // folded names of profiles
 }
 
-// ConfirmPurge carries out the purge of another moderator.
-type ConfirmPurge struct {
-	Order
-	Number  uint64   `cbor:"10,keyasint"`           // of its row in the record
-	Servers []string `cbor:"11,keyasint,omitempty"` // as in Purge
-}
-
 // DestroyDisk records an operator's statement that the disk of a former server was
 // destroyed.
 type DestroyDisk struct {
@@ -82,14 +56,10 @@ type DestroyDisk struct {
 	Server string `cbor:"10,keyasint"`
 }
 
-func (*Hide) needs() Role         { return RoleHide }
-func (*Purge) needs() Role        { return RolePurge }
-func (*ConfirmPurge) needs() Role { return RolePurge }
-
 func (c *SetModerator) check() error {
 	given := error(nil)
 	if len(c.Token) > 0 {
-		given = errors.Join(Roles.check("role", uint8(c.Role)), checkRange("time", int(c.For), 1, MaxTokenMillis, "milliseconds"))
+		given = checkRange("time", int(c.For), 1, MaxTokenMillis, "milliseconds")
 	}
 	return errors.Join(
 		given,
@@ -113,10 +83,6 @@ func (c *Purge) check() error {
 		(&Hide{Order: c.Order, IDs: c.IDs, Agents: c.Agents}).check(), // of the same fields
 		checkAll("servers", c.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)),
 	)
-}
-
-func (c *ConfirmPurge) check() error {
-	return errors.Join(c.Order.check(), checkAll("servers", c.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)))
 }
 
 func (c *DestroyDisk) check() error {

@@ -45,14 +45,6 @@ func (k RuleKind) MaxOf() int {
 	return MaxRules
 }
 
-// Role is the role of a moderator that a rule of the kind needs.
-func (k RuleKind) Role() Role {
-	if k == RuleSender || k == RuleName {
-		return RoleHide
-	}
-	return RoleAdmin
-}
-
 // SetRule adds a rule to the policy, or replaces the one with its subject.
 type SetRule struct {
 	Order
@@ -75,9 +67,6 @@ type LiftRule struct {
 	Order
 	Number uint64 `cbor:"10,keyasint"` // of the row of the record about it
 }
-
-func (c *SetRule) needs() Role { return c.Kind.Role() }
-func (*LiftRule) needs() Role  { return RoleHide } // that of its rule, as well
 
 func (c *LiftRule) check() error { return c.Order.check() }
 

@@ -84,8 +84,6 @@ type ResolveReports struct {
 	Outcome ReportOutcome `cbor:"12,keyasint"`
 }
 
-func (*ResolveReports) needs() Role { return RoleReport }
-
 // Signature returns under which name the report is made.
 func (c *Report) Signature() Signature { return Signature{AgentKey: c.AgentKey, Proof: &c.Proof} }
 

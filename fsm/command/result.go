@@ -74,10 +74,6 @@ const (
 	ProblemNotModerator      Problem = 40 // the sender is not a moderator
 	ProblemTooManyModerators Problem = 41 // there is no room for another one
 	ProblemUnknownModerator  Problem = 42 // there is no moderator of this name
-	ProblemRole              Problem = 44 // the moderator's token has a smaller role than the result's Entry
-	ProblemUnknownPurge      Problem = 45 // no purge of this number waits
-	ProblemOwnPurge          Problem = 46 // another moderator has to confirm the purge
-	ProblemTooManyPurges     Problem = 47 // MaxWaitingPurges wait already
 	ProblemHidden            Problem = 43 // the target is hidden: entries cannot relate to it
 
 	ProblemBlocked       Problem = 50 // a rule of the policy is against it: the one whose number is the result's Entry

@@ -28,8 +28,6 @@ type Settings struct {
 	// once. 0 means no limit; NotSet means the leader's flag.
 	WriteRate  int64 `json:"writeRate"`
 	WriteBurst int64 `json:"writeBurst"`
-	// PurgeConfirm makes the purge of a moderator wait for another one.
-	PurgeConfirm bool `json:"purgeConfirm"`
 	// BackupURL is the store of scheduled backups: see CheckBackupURL. Empty means no schedule.
 	BackupURL string `json:"backupUrl"`
 	// BackupMillis is the time in milliseconds between two scheduled backups, and BackupKeep is how many of
@@ -67,8 +65,8 @@ func limitText(n int64) string {
 
 // String returns the settings as the record shows them.
 func (s Settings) String() string {
-	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t retention=%s sender-memory=%dd write-rate=%s write-burst=%s purge-confirm=%t backup.url=%s backup.every=%v backup.keep=%d welcome=%s",
-		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm,
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t retention=%s sender-memory=%dd write-rate=%s write-burst=%s backup.url=%s backup.every=%v backup.keep=%d welcome=%s",
+		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst),
 		s.BackupURL, s.BackupEvery(), s.BackupKeep, s.Welcome)
 }
 
@@ -91,7 +89,7 @@ func (s Settings) ChangesFrom(before Settings) string {
 }
 
 // DefaultSettings apply until an operator changes them.
-var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, PurgeConfirm: true, BackupMillis: DayMillis, BackupKeep: 14}
+var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, BackupMillis: DayMillis, BackupKeep: 14}
 
 // MaxSenderDays bounds for how many days a sender is remembered.
 const MaxSenderDays = 366
@@ -188,8 +186,6 @@ type SetSettings struct {
 	SenderDays  *uint64 `cbor:"6,keyasint,omitempty"`
 	WriteRate   *int64  `cbor:"7,keyasint,omitempty"`
 	WriteBurst  *int64  `cbor:"8,keyasint,omitempty"`
-
-	PurgeConfirm *bool `cbor:"9,keyasint,omitempty"`
 
 	BackupURL    *string `cbor:"10,keyasint,omitempty"` // empty ends the schedule
 	BackupMillis *uint64 `cbor:"11,keyasint,omitempty"`

@@ -50,7 +50,6 @@ var commands = map[Op]Descriptor{
 	OpReport:         byName[Report]("report", 1, NoChannel, ProofNotNeeded),
 	OpResolveReports: byModerator[ResolveReports]("resolve_reports", 1),
 	OpDestroyDisk:    byModerator[DestroyDisk]("destroy_disk", 1),
-	OpConfirmPurge:   byModerator[ConfirmPurge]("confirm_purge", 1),
 	OpNextEpoch:      unsigned[NextEpoch]("next_epoch", 1),
 	OpForgetSenders:  unsigned[ForgetSenders]("forget_senders", 1),
 	OpRecover:        byName[Recover]("recover", 1, NoChannel, ProofNotNeeded),
@@ -114,7 +113,6 @@ type signed interface {
 type ordered interface {
 	Payload
 	order() *Order
-	needs() Role // that a moderator must have
 }
 
 // payload is a command of type T.
@@ -211,14 +209,6 @@ func SignatureOf(p Payload) (Signature, bool) {
 		return s.Signature(), true
 	}
 	return Signature{}, false
-}
-
-// RoleFor returns the role that a moderator must have to give an order.
-func RoleFor(p Payload) Role {
-	if o, ok := p.(ordered); ok {
-		return o.needs()
-	}
-	return RoleAdmin
 }
 
 // OrderOf returns the order that a moderator gives with a command, or nil.

@@ -46,8 +46,7 @@ func decodeSettings(row []byte) (command.Settings, error) {
 	set := command.Settings{
 		DailyBytes: r.Uint(), SenderBytes: r.Uint(), ProvenOnly: r.Byte() != 0, Retention: r.Text(), SenderDays: r.Uint(),
 		WriteRate: int64(r.Uint()) + command.NotSet, WriteBurst: int64(r.Uint()) + command.NotSet,
-		PurgeConfirm: r.Byte() != 0,
-		BackupURL:    r.Text(), BackupMillis: r.Uint(), BackupKeep: r.Uint(),
+		BackupURL: r.Text(), BackupMillis: r.Uint(), BackupKeep: r.Uint(),
 		Welcome: r.Text(),
 	}
 	return set, r.Done("settings row")

@@ -57,7 +57,6 @@ const (
 	SpaceHidden     = 'G' // seq8: a hidden entry as it was, see hide.go
 	SpaceHiddenBits = 'I' // block8: which of HiddenEntries entries are hidden, for searches
 	SpaceModerator  = 'M' // name: a moderator's token, see record.go
-	SpaceWaiting    = '<' // number8: a purge that waits for another moderator, see record.go
 	SpaceRecord     = 'A' // number8: what an operator or a moderator did, see record.go
 	spaceChange     = '2' // number8: what changed in the cluster, see record.go
 	SpacePurge      = 'J' // number8: what was purged, see purge.go
@@ -247,7 +246,6 @@ var Keyspaces = [...]Keyspace{
 	{SpaceHidden, yes, no, yes, no, no},
 	{SpaceHiddenBits, yes, no, no, no, no},
 	{SpaceModerator, yes, no, no, no, no},
-	{SpaceWaiting, yes, no, no, no, no},
 	{SpaceRecord, yes, no, no, no, yes},
 	{spaceChange, yes, no, no, no, yes},
 	{SpacePurge, yes, no, no, no, no},

@@ -2,9 +2,6 @@ package state
 
 import (
 	"encoding/binary"
-	"strings"
-
-	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // The acts of moderators and operators, and the changes in the cluster, have separate records,
@@ -53,8 +50,7 @@ func (r *Record) Encode() []byte {
 type Moderator struct {
 	Name  string // the key
 	Token []byte // the SHA-256 of the token
-	Role  command.Role
-	Until int64 // when the token ends, in milliseconds since the epoch
+	Until int64  // when the token ends, in milliseconds since the epoch
 }
 
 // ModeratorKey is the key of a moderator.
@@ -62,47 +58,14 @@ func ModeratorKey(name string) []byte { return append([]byte{SpaceModerator}, na
 
 // Encode returns the row of SpaceModerator.
 func (m *Moderator) Encode() []byte {
-	return append(binary.AppendUvarint([]byte{byte(m.Role)}, uint64(m.Until)), m.Token...)
+	return append(binary.AppendUvarint(nil, uint64(m.Until)), m.Token...)
 }
 
 // DecodeModerator decodes a row of SpaceModerator, without the name.
 func DecodeModerator(row []byte) (Moderator, error) {
 	r := RowReader{Rest: row}
-	m := Moderator{Role: command.Role(r.Byte()), Until: int64(r.Uint()), Token: r.rest()}
+	m := Moderator{Until: int64(r.Uint()), Token: r.rest()}
 	return m, r.Done("moderator row")
-}
-
-// WaitingPurge is the row of SpaceWaiting: a moderator's purge that waits for another one. Its
-// entries and profiles are hidden.
-type WaitingPurge struct {
-	Number uint64 // of its row in the record
-	At     int64  // milliseconds since the epoch; it lapses after command.ConfirmMillis
-	By     string // the moderator
-	Reason string
-	IDs    []string // as in command.Purge
-	Agents []string // as in command.Purge
-}
-
-// Lapses returns when the time to confirm the purge is over.
-func (p *WaitingPurge) Lapses() int64 { return p.At + command.ConfirmMillis }
-
-// Encode returns the row of SpaceWaiting.
-func (p *WaitingPurge) Encode() []byte {
-	dst := binary.AppendUvarint(nil, uint64(p.At))
-	for _, s := range [...]string{p.By, p.Reason, strings.Join(p.IDs, " "), strings.Join(p.Agents, "\n")} {
-		dst = AppendBlob(dst, s)
-	}
-	return dst
-}
-
-// DecodeWaitingPurge decodes a row of SpaceWaiting, without the number.
-func DecodeWaitingPurge(row []byte) (WaitingPurge, error) {
-	r := RowReader{Rest: row}
-	p := WaitingPurge{At: int64(r.Uint()), By: r.Text(), Reason: r.Text(), IDs: strings.Fields(r.Text())}
-	if agents := r.Text(); agents != "" {
-		p.Agents = strings.Split(agents, "\n")
-	}
-	return p, r.Done("row of a waiting purge")
 }
 
 // The actions of moderators and operators in the record.
@@ -110,8 +73,6 @@ const (
 	ActionHide            = "hide"
 	ActionUnhide          = "unhide"
 	ActionPurge           = "purge"
-	ActionAskPurge        = "ask_purge"
-	ActionLapsePurge      = "lapse_purge" // by the moderator who asked for it
 	ActionDestroyDisk     = "destroy_disk"
 	ActionSetModerator    = "set_moderator"
 	ActionRemoveModerator = "remove_moderator"

@@ -3,7 +3,6 @@ package state
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"strings"
 
@@ -84,18 +83,10 @@ func DecodeReport(row []byte) (Report, error) {
 	return rep, r.Done("report row")
 }
 
-// ReportQueue lists the reports, and the purges that wait for another moderator, at one applied log
-// entry. A published queue never changes.
+// ReportQueue lists the reports at one applied log entry. A published queue never changes.
 type ReportQueue struct {
-	Open    []QueuedReport // by number, which is by when they came
-	Closed  []QueuedReport // by when they were closed, then by number
-	Waiting []QueuedPurge  // by number, which is by when they were asked for
-}
-
-// QueuedPurge is a purge in a ReportQueue: the number of its row in the record, and when it lapses.
-type QueuedPurge struct {
-	Number uint64
-	Lapses int64 // milliseconds since the epoch
+	Open   []QueuedReport // by number, which is by when they came
+	Closed []QueuedReport // by when they were closed, then by number
 }
 
 // WatchReports is the key of those who wait for reports. No agent has such a key.
@@ -125,7 +116,7 @@ func (q *ReportQueue) Names(entry uint64) bool {
 
 // Clone returns a copy, to be changed.
 func (q *ReportQueue) Clone() *ReportQueue {
-	return &ReportQueue{Open: slices.Clone(q.Open), Closed: slices.Clone(q.Closed), Waiting: slices.Clone(q.Waiting)}
+	return &ReportQueue{Open: slices.Clone(q.Open), Closed: slices.Clone(q.Closed)}
 }
 
 // AddClosed adds a closed report to the queue.
@@ -136,7 +127,7 @@ func (q *ReportQueue) AddClosed(r QueuedReport) {
 	q.Closed = slices.Insert(q.Closed, i, r)
 }
 
-// NextEnd is when the next report is removed because of its age, or the next purge lapses, or NoEnd.
+// NextEnd is when the next report is removed because of its age, or NoEnd.
 func (q *ReportQueue) NextEnd() int64 {
 	at := int64(NoEnd)
 	if len(q.Open) > 0 {
@@ -144,9 +135,6 @@ func (q *ReportQueue) NextEnd() int64 {
 	}
 	if len(q.Closed) > 0 {
 		at = min(at, q.Closed[0].At+command.ReportKeptMillis)
-	}
-	if len(q.Waiting) > 0 {
-		at = min(at, q.Waiting[0].Lapses)
 	}
 	return at
 }
@@ -214,7 +202,7 @@ func (q *ReportQueue) Room(group SenderGroup) (drop int, _ command.Problem) {
 	return drop, 0
 }
 
-// LoadReports reads the queue of reports and purges.
+// LoadReports reads the queue of reports.
 func LoadReports(r pebble.Reader) (*ReportQueue, error) {
 	q := &ReportQueue{}
 	err := ScanSpace(r, ReportKey(0), ReportKey(1<<64-1), func(key, row []byte) error {
@@ -227,11 +215,5 @@ func LoadReports(r pebble.Reader) (*ReportQueue, error) {
 		}
 		return err
 	})
-	lower, upper := SpaceBounds(SpaceWaiting)
-	errWaiting := ScanSpace(r, lower, upper, func(key, row []byte) error {
-		p, err := DecodeWaitingPurge(row)
-		q.Waiting = append(q.Waiting, QueuedPurge{SeqOfKey(key), p.Lapses()})
-		return err
-	})
-	return q, errors.Join(err, errWaiting)
+	return q, err
 }

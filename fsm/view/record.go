@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/subtle"
 
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -70,44 +69,6 @@ func (v *View) NextTokenEnd() (at int64, ok bool) {
 		}
 	}
 	return at, ok && err == nil
-}
-
-// LastAdminEnd returns when the last token with the role admin ends or has ended, or 0.
-func (v *View) LastAdminEnd() (at int64, err error) {
-	list, err := v.Moderators()
-	for _, m := range list {
-		if m.Role == command.RoleAdmin {
-			at = max(at, m.Until)
-		}
-	}
-	return at, err
-}
-
-// WaitingPurge returns the purge with a number that waits for another moderator, or ErrNotFound.
-func (v *View) WaitingPurge(number uint64) (state.WaitingPurge, error) {
-	p, known, err := state.Load(v.snap, state.SeqKey(state.SpaceWaiting, number), state.DecodeWaitingPurge)
-	if err == nil && !known {
-		err = state.ErrNotFound
-	}
-	p.Number = number
-	return p, err
-}
-
-// WaitingPurges lists the purges that wait for another moderator, the newest first, as Records does.
-func (v *View) WaitingPurges(before uint64, limit int) (list []state.WaitingPurge, next uint64, err error) {
-	numbers, err := v.SeqsBefore([]byte{state.SpaceWaiting}, before, state.PageLimit(limit)+1)
-	if err != nil {
-		return nil, 0, err
-	}
-	numbers, next = cutPage(numbers, state.PageLimit(limit))
-	for _, number := range numbers {
-		p, err := v.WaitingPurge(number)
-		if err != nil {
-			return nil, 0, err
-		}
-		list = append(list, p)
-	}
-	return list, next, nil
 }
 
 // Policy returns the rules.

@@ -32,8 +32,6 @@ type SettingsChange struct {
 	SenderDays  *uint64 `json:"senderDays,omitempty"`
 	WriteRate   *int64  `json:"writeRate,omitempty"`  // command.NotSet: the leader's flag applies
 	WriteBurst  *int64  `json:"writeBurst,omitempty"` // command.NotSet: the leader's flag applies
-	// PurgeConfirm makes the purge of a moderator wait for another one.
-	PurgeConfirm *bool `json:"purgeConfirm,omitempty"`
 	// BackupURL is tried at the leader before it is stored; empty ends the schedule.
 	BackupURL    *string `json:"backupUrl,omitempty"`
 	BackupMillis *uint64 `json:"backupEveryMs,omitempty"`

@@ -172,22 +172,6 @@ func (h *Health) TimeWarning() string {
 // were ahead.
 func (h *Health) IsAhead(at int64) bool { return at > h.now()+propose.MaxAhead.Milliseconds() }
 
-// tokenNotice is how long before its end the last token with the role admin is warned about.
-const tokenNotice = 14 * 24 * time.Hour
-
-// TokenWarning is the warning that the last moderator's token with the role admin ends soon, or has
-// ended; "" otherwise.
-func (h *Health) TokenWarning() string {
-	v := h.src.Machine.View()
-	defer v.Release()
-	end, err := v.LastAdminEnd()
-	if err != nil || end == 0 || end > max(h.now(), v.Time())+tokenNotice.Milliseconds() {
-		return ""
-	}
-	return "the last moderator's token with the role admin ends at " + time.UnixMilli(end).UTC().Format(time.RFC3339) +
-		"; make another with `commons mod token create NAME --role admin`, or revoke it"
-}
-
 // unansweredText is the warning of a public node without an operator's name and contact.
 const unansweredText = "it serves others than this machine and does not say who answers for it; give --operator-name and --operator-contact, and everybody is shown them"
 

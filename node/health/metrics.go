@@ -181,7 +181,6 @@ func (h *Health) conditionGauges() []gauge {
 		inState(h, "budget_used_bytes", "What was written today, in UTC.", 1, func(v *view.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err }),
 		inState(h, "reports_open", "Reports that wait for a moderator.", 1, func(v *view.View) (int64, error) { n, _ := v.OpenReports(); return int64(n), nil }),
 		inState(h, "reports_oldest_timestamp_seconds", "When the oldest report that waits for a moderator came; 0: none waits.", perSecond, func(v *view.View) (int64, error) { _, oldest := v.OpenReports(); return oldest, nil }),
-		inState(h, "admin_token_expiry_timestamp_seconds", "When the last moderator's token with the role admin ends or has ended; 0 when none was made.", perSecond, (*view.View).LastAdminEnd),
 		inState(h, "reports_rejected", "Reports that there was no room for, since the cluster began.", 1, (*view.View).RejectedReports),
 		inState(h, "budget_senders", "Senders, networks and names that wrote today, in UTC.", 1, func(v *view.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err }),
 	}

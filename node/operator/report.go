@@ -77,10 +77,8 @@ func (o *Operator) report() admin.NodeReport {
 	if warning := o.cfg.Health.HouseWarning(); warning != "" {
 		r.Warnings = append(r.Warnings, warning)
 	}
-	for _, warning := range []string{o.cfg.Health.TokenWarning(), o.cfg.Health.TimeWarning()} {
-		if warning != "" && stats.Leading { // it is of the cluster
-			r.Warnings = append(r.Warnings, warning)
-		}
+	if warning := o.cfg.Health.TimeWarning(); warning != "" && stats.Leading { // it is of the cluster
+		r.Warnings = append(r.Warnings, warning)
 	}
 	for _, c := range o.cfg.Health.Checks() {
 		if !c.OK {

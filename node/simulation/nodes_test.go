@@ -189,12 +189,9 @@ func (c *nodes) run() {
 // moderator returns the token of a moderator.
 func (c *nodes) moderator() (token string) {
 	c.Eventually("a moderator", func() error {
-		order := admin.Moderation{Operation: "setModerator", Body: []byte(`{"name":"chaos","role":"purge"}`)}
+		order := admin.Moderation{Operation: "setModerator", Body: []byte(`{"name":"chaos"}`)}
 		answer, err := operate[struct{ Token string }](c, 0, admin.PathModerate, order)
 		token = answer.Token
-		if err == nil {
-			_, err = operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{PurgeConfirm: new(false)})
-		}
 		return err
 	})
 	return token

@@ -181,7 +181,7 @@ func (b *bench) release() {
 func (b *bench) moderatorToken() string {
 	var made struct{ Token string }
 	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
-		_, out, problem := b.run.Command(nil, "mod", "token", "create", "chaos", "--role", "purge", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
+		_, out, problem := b.run.Command(nil, "mod", "token", "create", "chaos", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
 		if err := json.Unmarshal([]byte(out), &made); err != nil {
 			return fmt.Errorf("no moderator is made: %s: %w", problem, err)
 		}
@@ -200,8 +200,6 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	b.began = time.Now()
 	b.watch = watchLeaders(watching, b.nodes, b.run.HTTP, b.began)
 	token := b.moderatorToken()
-	n := b.voters[0] // where purges erase at once
-	b.run.Command(nil, "settings", "set", "purge-confirm=off", "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
 	var newest struct{ LastEventID string }
 	harness.Must(b.nodes[0].Do(http.MethodGet, "/api/events", nil, &newest))
 	since := int64(0)

@@ -67,7 +67,7 @@ start_nodes() {
 }
 
 make_token() { # of a moderator
-  "$binary" mod token create waiter --role report --cluster-addr "127.0.0.1:$((base + 10))" --secret-file "$work/data/secret" --json |
+  "$binary" mod token create waiter --cluster-addr "127.0.0.1:$((base + 10))" --secret-file "$work/data/secret" --json |
     sed -n 's/.*"token": "\(.*\)",/\1/p'
 }
 

@@ -311,7 +311,7 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 		return err
 	}
 	var changed int
-	var record, confirm uint64
+	var record uint64
 	if !a.dry && due > 0 {
 		result, err := a.form.propose(c, a.cmd)
 		if err != nil {
@@ -329,9 +329,6 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 			if len(rows[0].What) == state.MaxRecordedBytes { // the record names some of them alone
 				changed = due
 			}
-			if rows[0].Action == state.ActionAskPurge {
-				confirm = result.Entry
-			}
 		}
 	}
 	return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{
@@ -342,7 +339,6 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 		{"blocked", blocked},
 		{"changed", changed},
 		{"record", wire.OrNull(record)},
-		{"confirm", wire.OrNull(confirm)},
 	}))
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // maxSamples is the number of entries and of profiles that a call shows, maxSampleBody the length
@@ -53,23 +52,9 @@ func Operations() []op.Operation {
 		row("hide", "hide", acting(hiding), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", acting(showing), "Show what was hidden again, for moderators", actionParams),
 		row("purge", "purge", acting(purging), "Erase entries and profiles for good, for moderators", hideParams),
-		list("waiting", "listWaiting", listWaiting, "Purges that another moderator has to confirm, for moderators", recordParams),
-		row("confirm", "confirmPurge", confirmPurge, "Carry out the purge of another moderator, for moderators", confirmParams),
 		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
 		list("log", "moderationLog", moderationLog, "What moderators did, and why, for moderators", recordParams),
 	}
-}
-
-// roles are the roles that operations need, except RoleReport.
-var roles = map[string]command.Role{
-	"hide": command.RoleHide, "unhide": command.RoleHide, "block": command.RoleHide, "lift": command.RoleHide,
-	"purge": command.RolePurge, "confirmPurge": command.RolePurge,
-	"freeze": command.RoleAdmin, "watch": command.RoleAdmin,
-}
-
-// caller returns the moderator or operator who makes the call, with the role that it needs.
-func caller(c *op.Call) (state.Moderator, error) {
-	return c.OnlyModerator(max(command.RoleReport, roles[c.Operation.ID]))
 }
 
 // PathOf returns the method and path of an operation of moderation, or "".
@@ -103,7 +88,6 @@ func Operate(e *op.Environment, operationID string, in wire.Invocation) wire.Per
 type orderForm struct {
 	*read.Params
 	command.Order
-	role command.Role // of the caller
 	// example returns a form of the write that has no problems.
 	example func() wire.Object
 }
@@ -113,7 +97,7 @@ type orderForm struct {
 // write out. It gets a linearizable view: a node that lags would miss entries of a selection.
 func ordering(params []string, sample wire.Object, read func(c *op.Call, f *orderForm) func() error) op.Handler {
 	return op.Private(func(c *op.Call) (op.Task, error) {
-		by, err := caller(c)
+		by, err := c.OnlyModerator()
 		if err != nil {
 			return op.Task{}, err
 		}
@@ -122,7 +106,7 @@ func ordering(params []string, sample wire.Object, read func(c *op.Call, f *orde
 			return op.Task{}, err
 		}
 		return op.Task{Fresh: op.Freshness{Strong: true}, Run: func() error {
-			f := newOrder(c, &doc, params, by)
+			f := newOrder(c, &doc, params, by.Name)
 			run := read(c, f)
 			f.example = func() wire.Object { return orderExample(c, f, sample, read) }
 			if f.Problems.Any() {
@@ -158,7 +142,7 @@ func orderExample(c *op.Call, f *orderForm, sample wire.Object, read func(c *op.
 	for _, m := range example {
 		doc.Fields = append(doc.Fields, wire.Field{m.Name, write.AsSent(m.Value)})
 	}
-	again := newOrder(c, &doc, f.Takes, state.Moderator{Name: f.By, Role: f.role})
+	again := newOrder(c, &doc, f.Takes, f.By)
 	read(c, again)
 	if c.Notes = c.Notes[:noted]; again.Problems.Any() {
 		example = slices.Clone(sample)
@@ -166,9 +150,9 @@ func orderExample(c *op.Call, f *orderForm, sample wire.Object, read func(c *op.
 	return append(example, wire.Field{write.FieldDryRun.Name, true})
 }
 
-func newOrder(c *op.Call, doc *wire.Document, params []string, by state.Moderator) *orderForm {
+func newOrder(c *op.Call, doc *wire.Document, params []string, by string) *orderForm {
 	noted := len(c.Notes)
-	f := &orderForm{Params: read.New(c, doc, params, nil, nil), Order: command.Order{By: by.Name}, role: by.Role}
+	f := &orderForm{Params: read.New(c, doc, params, nil, nil), Order: command.Order{By: by}}
 	for _, note := range c.Notes[noted:] { // an unknown field may be meant to restrict the call
 		f.Problems.Add("request", "%s", note)
 	}
@@ -245,9 +229,6 @@ var problemIssues = map[command.Problem]wire.Issue{
 	command.ProblemUnknownRule:   {"number", "is that of no rule that holds: GET /api/moderation/rules lists them"},
 	command.ProblemTooManyRules: {"reason", fmt.Sprintf("cannot be kept: there are %d rules of this kind, or %d patterns; lift one first",
 		command.MaxRules, command.MaxPatterns)},
-	command.ProblemUnknownPurge:      {"number", "is that of no purge that waits: GET /api/moderation/waiting lists them"},
-	command.ProblemOwnPurge:          {"number", "is a purge of your own: another moderator has to confirm it"},
-	command.ProblemTooManyPurges:     {"request", fmt.Sprintf("cannot be kept: %d purges wait for another moderator", command.MaxWaitingPurges)},
 	command.ProblemUnknownModerator:  {"name", "has no token"},
 	command.ProblemTooManyModerators: {"name", fmt.Sprintf("is one too many: %d have a token; revoke those that have ended", command.MaxModerators)},
 }
@@ -279,8 +260,6 @@ func order(c *op.Call, p command.Payload) (command.Result, error) {
 	case err != nil:
 	case slices.Contains(result.Problems, command.ProblemNotModerator):
 		err = op.NotModerator()
-	case slices.Contains(result.Problems, command.ProblemRole):
-		err = op.SmallRole(command.Role(result.Entry)) //nolint:gosec // of a byte
 	}
 	return result, err
 }
@@ -297,16 +276,12 @@ var moderationLog = forModerators("records", recordParams, nil, func(c *op.Call,
 })
 
 // setModerator creates or revokes the token of a moderator.
-var setModerator = ordering([]string{"name", "revoke", "role", "for"}, nil, func(c *op.Call, f *orderForm) func() error {
+var setModerator = ordering([]string{"name", "revoke", "for"}, nil, func(c *op.Call, f *orderForm) func() error {
 	cmd := &command.SetModerator{Order: f.Order, Name: f.word("name", command.MaxName)}
 	revoke, token := f.flag("revoke"), ""
 	if !revoke {
 		token, cmd.Token = op.NewSecret(op.ModeratorTokenPrefix)
-		cmd.Role = command.Role(command.Roles.Parse(cmp.Or(wire.Word(f.word("role", command.MaxName)), command.RoleHide.String())))
 		cmd.For = cmp.Or(f.duration("for", false), command.TokenMillis)
-		if cmd.Role == 0 {
-			f.Problems.Add("role", "must be one of %s", strings.Join(command.Roles.List(), ", "))
-		}
 	}
 	if err := command.Check(cmd); err != nil && !f.Problems.Any() {
 		f.Problems.Add("name", "cannot be this: letters of a to z, digits and . _ - are allowed, and %s is none", command.Operator)
@@ -325,7 +300,7 @@ var setModerator = ordering([]string{"name", "revoke", "role", "for"}, nil, func
 			if err != nil {
 				return fmt.Errorf("look for the token: %w", err)
 			}
-			answer = append(answer, wire.Object{{"role", m.Role.String()}, {"until", m.Until}}...)
+			answer = append(answer, wire.Field{"until", m.Until})
 		}
 		return c.AnswerObject(http.StatusOK, answer)
 	}
@@ -338,7 +313,7 @@ func listModerators(c *op.Call) error {
 	}
 	rows := make([]wire.Object, len(list))
 	for i, m := range list {
-		rows[i] = wire.Object{{"name", m.Name}, {"role", m.Role.String()}, {"until", m.Until}}
+		rows[i] = wire.Object{{"name", m.Name}, {"until", m.Until}}
 	}
 	return c.AnswerObject(http.StatusOK, wire.Object{{"moderators", rows}})
 }

@@ -15,7 +15,7 @@ const listedIDs = 10
 // RecordWhat returns the subject of a record, state.Record.What, as text.
 func RecordWhat(action, what string) string {
 	switch action {
-	case state.ActionHide, state.ActionUnhide, state.ActionPurge, state.ActionAskPurge, state.ActionLapsePurge:
+	case state.ActionHide, state.ActionUnhide, state.ActionPurge:
 		if !strings.HasPrefix(what, "a ") { // ids, and no purge list or selection
 			return idsText(what)
 		}

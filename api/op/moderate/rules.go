@@ -58,9 +58,6 @@ func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *ord
 			f.Problems.Add("last", "goes with dry_run alone: it says how many of the newest entries are tested")
 		}
 		return func() error {
-			if f.role < cmd.Kind.Role() {
-				return op.SmallRole(cmd.Kind.Role())
-			}
 			if dry {
 				found, err := testPattern(c, cmd, last)
 				if err != nil {
@@ -214,11 +211,8 @@ var liftRule = ordering(liftParams, sampleLift, func(c *op.Call, f *orderForm) f
 	dry := f.flag("dry_run")
 	return func() error {
 		if dry {
-			switch rule, known := c.View().Policy().Rule(number); {
-			case !known:
+			if _, known := c.View().Policy().Rule(number); !known {
 				c.Notes = append(c.Notes, "It would be refused: number "+problemIssues[command.ProblemUnknownRule].Message+".")
-			case f.role < rule.Kind.Role():
-				return op.SmallRole(rule.Kind.Role())
 			}
 			return answerDryRule(c, wire.Object{{"number", number}, {"reason", f.Reason}})
 		}
@@ -248,7 +242,7 @@ func ruleObject(r *state.Rule) wire.Object {
 // forModerators returns the handler of a list for moderators alone.
 func forModerators(scope string, params []string, filters func(l *read.Params), run func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error)) op.Handler {
 	return op.Private(func(c *op.Call) (op.Task, error) {
-		if _, err := caller(c); err != nil {
+		if _, err := c.OnlyModerator(); err != nil {
 			return op.Task{}, err
 		}
 		return read.Handler(params, func(l *read.Params) {

@@ -21,8 +21,6 @@ type modCommand struct {
 	List    purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
 	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged."`
 	Gone    diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
-	Waiting modWaitingCommand  `cmd:"" help:"List the purges of moderators that wait for another one."`
-	Confirm modConfirmCommand  `cmd:"" help:"Carry out purges of another moderator: the texts go for good."`
 	Block   blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
 	Freeze  freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
 	Watch   watchCommand       `cmd:"" help:"Reject texts that match a pattern."`
@@ -63,13 +61,12 @@ func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 type modTokenCommand struct {
 	Create createTokenCommand  `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
 	Revoke revokeTokenCommand  `cmd:"" help:"End a moderator's token."`
-	List   modTokenListCommand `cmd:"" help:"List who has a token, with its role and its end."`
+	List   modTokenListCommand `cmd:"" help:"List who has a token, and when it ends."`
 }
 
 type createTokenCommand struct {
 	moderation `embed:"" json:"-"`
 	Name       string `arg:"" help:"The moderator's name, which stands in the record." json:"name"`
-	Role       string `name:"role" enum:"report,hide,purge,admin" default:"hide" help:"What the token may do; each role includes those before. report: see and resolve reports; hide: hide, and block senders and names; purge: erase; admin: freeze, watch, and block networks." json:"role"`
 	For        string `name:"for" default:"90d" placeholder:"DURATION" help:"For how long, such as 12h or 30d; at most 366d." json:"for"`
 }
 
@@ -83,13 +80,12 @@ type modTokenListCommand struct{ moderation }
 type moderatorToken struct {
 	Name  string `json:"name"`
 	Token string `json:"token,omitempty"`
-	Role  string `json:"role,omitempty"`
 	Until int64  `json:"until,omitempty"`
 }
 
 func (c *createTokenCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return modShow(ctx, std, &c.moderation, "setModerator", nil, c, func(t *moderatorToken) string {
-		return fmt.Sprintf("the token of %s is %s\nIt has the role %s until %s. It is not kept and cannot be shown again.", t.Name, t.Token, t.Role, terminal.TimeText(t.Until))
+		return fmt.Sprintf("the token of %s is %s\nIt ends at %s. It is not kept and cannot be shown again.", t.Name, t.Token, terminal.TimeText(t.Until))
 	})
 }
 
@@ -107,8 +103,8 @@ type moderatorList struct {
 
 func (c *modTokenListCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return modShow(ctx, std, &c.moderation, "listModerators", nil, nil, func(a *moderatorList) string {
-		return terminal.Table("NAME\tROLE\tUNTIL", a.Moderators, func(t *moderatorToken) []any {
-			return []any{t.Name, t.Role, terminal.TimeText(t.Until)}
+		return terminal.Table("NAME\tUNTIL", a.Moderators, func(t *moderatorToken) []any {
+			return []any{t.Name, terminal.TimeText(t.Until)}
 		})
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,68 +73,6 @@ func TestPurgeStatusForModerators(t *testing.T) {
 	code, got, stderr := execute(t, "mod", "purge-status", "--url", c.Nodes[0].URL(), "--token-file", file)
 	if code != cli.ExitOK || got != want || !strings.Contains(got, c.Nodes[0].ServerID()) {
 		t.Errorf("exit code %d, %q %s, want %q", code, got, stderr, want)
-	}
-}
-
-// TestTwoModeratorsPurge holds the commands of a purge that another moderator confirms, and that a
-// smaller role is told which it needs.
-func TestTwoModeratorsPurge(t *testing.T) {
-	t.Parallel()
-	c := nodetest.New(t, 1)
-	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Where ada lives"})
-	private := []string{"--cluster-addr", c.Nodes[0].ClusterAddr()}
-	as := map[string][]string{"the operator": private}
-	for name, role := range map[string]string{"mia": "purge", "zoe": "purge", "kim": "report"} {
-		_, out, stderr := execute(t, append([]string{"mod", "token", "create", name, "--role", role, "--for", "30d"}, private...)...)
-		if !strings.Contains(out, "It has the role "+role+" until 2") {
-			t.Fatal(out, stderr)
-		}
-		file := filepath.Join(t.TempDir(), "token")
-		must.Do(t, os.WriteFile(file, []byte(regexp.MustCompile(`cmod_\w+`).FindString(out)), 0o600))
-		as[name] = []string{"--url", c.Nodes[0].URL(), "--token-file", file}
-	}
-	for _, step := range []struct {
-		by   string
-		args []string // of mod
-		code int
-		want string // a part of the output
-	}{
-		{"the operator", []string{"token", "list"}, cli.ExitOK, "kim   report  2"},
-		{"kim", []string{"purge", "e1", "--reason", "x"}, cli.ExitFailed, "This needs a token with the role purge or a larger one"},
-		{"mia", []string{"purge", "e1", "--reason", "x", "--yes"}, cli.ExitOK, "1 of 1 changed (purge)\nhidden, and erased once another moderator confirms it within 24 hours: commons mod confirm --yes 4\n"},
-		{"kim", []string{"waiting"}, cli.ExitOK, "  mia  x       e1"},
-		{"mia", []string{"confirm", "4", "--yes"}, cli.ExitFailed, "another moderator has to confirm it"},
-		{"zoe", []string{"confirm", "4"}, cli.ExitFailed, "1 would be changed (purge). The newest:\n  e1  eve in general: Where ada lives\nNothing was changed yet"},
-		{"zoe", []string{"confirm", "4", "--yes"}, cli.ExitOK, "1 of 1 changed (purge)\n"},
-		{"zoe", []string{"confirm", "4", "--yes"}, cli.ExitFailed, "4 is the number of no purge that waits"},
-		{"kim", []string{"log"}, cli.ExitOK, "zoe"},
-	} {
-		code, out, stderr := execute(t, slices.Concat([]string{"mod"}, step.args, as[step.by])...)
-		if code != step.code || !strings.Contains(out+stderr, step.want) {
-			t.Errorf("%s, %v: exit code %d, %q, want %d, %q", step.by, step.args, code, out+stderr, step.code, step.want)
-		}
-	}
-}
-
-// TestLastAdminTokenEnds holds that the status and the metrics show when the last token with the role
-// admin ends.
-func TestLastAdminTokenEnds(t *testing.T) {
-	t.Parallel()
-	c := nodetest.New(t, 1)
-	private := []string{"--cluster-addr", c.Nodes[0].ClusterAddr()}
-	const warning, metric = "the last moderator's token with the role admin ends at 2", "commons_admin_token_expiry_timestamp_seconds"
-	for _, step := range []struct {
-		token []string
-		warns bool
-	}{
-		{[]string{"--role", "purge", "--for", "1d"}, false},
-		{[]string{"--role", "admin", "--for", "15d"}, false},
-		{[]string{"--role", "admin", "--for", "13d"}, true},
-	} {
-		expect(t, cli.ExitOK, slices.Concat([]string{"mod", "token", "create", "mia"}, step.token, private))
-		_, out, stderr := execute(t, append([]string{"status"}, private...)...)
-		check.Equal(t, strings.Contains(out, warning), step.warns, "%v: the status warns: %s%s", step.token, out, stderr)
-		check.Equal(t, c.Nodes[0].Metric(metric) > 0, step.token[1] == "admin", "%v: the metric has an end", step.token)
 	}
 }
 
@@ -493,23 +430,4 @@ func TestRevokeGoesOn(t *testing.T) {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 	expect(t, cli.ExitFailed, append([]string{"mod", "token", "revoke", "zoe"}, direct...), "has no token")
-}
-
-// TestConfirmSaysWhatIsDone: the error of a confirmation contains the number of entries that the
-// confirmations before it erased.
-func TestConfirmSaysWhatIsDone(t *testing.T) {
-	answers := []string{`{"matched":2,"changed":2}`, `{"error":"Not yours.","code":"forbidden","issues":[]}`}
-	calls := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if calls == 1 {
-			w.WriteHeader(http.StatusForbidden)
-		}
-		_, _ = io.WriteString(w, answers[calls])
-		calls++
-	}))
-	defer server.Close()
-	token := filepath.Join(t.TempDir(), "token")
-	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
-	args := []string{"mod", "confirm", "17", "18", "--yes", "--url", server.URL, "--token-file", token}
-	expect(t, cli.ExitFailed, args, "purge 18: Not yours.", "those before it are done: 2 erased")
 }

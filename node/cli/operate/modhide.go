@@ -10,7 +10,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/commons-cluster/commons/api/op"
-	"github.com/commons-cluster/commons/api/op/moderate"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 )
@@ -54,13 +53,10 @@ const purge = "purge"
 
 // hidden is the answer to a call of hide, unhide or purge.
 type hidden struct {
-	Matched int     `json:"matched"`
-	Changed int     `json:"changed"`
-	Blocked int     `json:"blocked"`
-	Next    *string `json:"next"`
-	// Confirm is the number of a purge that waits for another moderator, Waiting all of these.
-	Confirm *uint64  `json:"confirm"`
-	Waiting []uint64 `json:"waiting,omitempty"`
+	Matched int      `json:"matched"`
+	Changed int      `json:"changed"`
+	Blocked int      `json:"blocked"`
+	Next    *string  `json:"next"`
 	Notes   []string `json:"notes,omitempty"`
 	Samples []struct {
 		ID      string `json:"id"`
@@ -150,9 +146,6 @@ func (h *hidden) add(part hidden) {
 	h.Samples = h.Samples[:min(len(h.Samples), shownSamples)]
 	h.Profiles = append(h.Profiles, part.Profiles...)
 	h.Notes = append(h.Notes, part.Notes...)
-	if part.Confirm != nil {
-		h.Waiting = append(h.Waiting, *part.Confirm)
-	}
 }
 
 func (h *hidden) text(operation string, dry bool) string {
@@ -160,9 +153,6 @@ func (h *hidden) text(operation string, dry bool) string {
 	switch {
 	case !dry:
 		lines = append(lines, fmt.Sprintf("%d of %d changed (%s)", h.Changed, h.Matched, operation))
-		if len(h.Waiting) > 0 {
-			lines = append(lines, "hidden, and erased once another moderator confirms it within 24 hours: commons mod confirm --yes "+strings.Trim(fmt.Sprint(h.Waiting), "[]"))
-		}
 		if h.Blocked > 0 {
 			lines = append(lines, terminal.Plural(h.Blocked, "sender")+" blocked")
 		}
@@ -179,56 +169,6 @@ func (h *hidden) text(operation string, dry bool) string {
 		lines = append(lines, unchangedYet)
 	}
 	return strings.Join(lines, "\n")
-}
-
-type modWaitingCommand struct {
-	moderation `embed:""`
-	Limit      int `name:"limit" default:"50" help:"How many, the newest first; at most 100."`
-}
-
-type waitingPurge struct {
-	Number   uint64   `json:"number"`
-	Until    int64    `json:"until"`
-	By       string   `json:"by"`
-	Reason   string   `json:"reason"`
-	IDs      []string `json:"ids"`
-	Profiles []string `json:"profiles"`
-}
-
-type waitingPurges struct {
-	Waiting    []waitingPurge `json:"waiting"`
-	NextCursor *string        `json:"nextCursor"`
-}
-
-func (c *modWaitingCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return modShow(ctx, std, &c.moderation, "listWaiting", listQuery(c.Limit, nil), nil, func(page *waitingPurges) string {
-		return terminal.Table("NUMBER\tUNTIL\tBY\tREASON\tWHAT", page.Waiting, func(p *waitingPurge) []any {
-			what := moderate.RecordWhat(purge, strings.Join(append(p.IDs, p.Profiles...), " "))
-			return []any{p.Number, terminal.TimeText(p.Until), p.By, p.Reason, what}
-		})
-	})
-}
-
-type modConfirmCommand struct {
-	moderation `embed:""`
-	Numbers    []uint64 `arg:"" name:"number" help:"The numbers of purges, as 'mod waiting' shows them."`
-	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show what would be erased."`
-}
-
-// Run confirms purges one after another.
-func (c *modConfirmCommand) Run(ctx context.Context, std terminal.Streams) error {
-	var all hidden
-	for _, number := range c.Numbers {
-		done, err := modCall[hidden](ctx, &c.moderation, "confirmPurge", nil, map[string]any{"number": number, "dry_run": !c.Yes})
-		if err != nil && all.Changed > 0 {
-			return fmt.Errorf("purge %d: %w; those before it are done: %d erased", number, err, all.Changed)
-		}
-		if err != nil {
-			return fmt.Errorf("purge %d: %w", number, err)
-		}
-		all.add(done)
-	}
-	return c.showChange(std, all, all.text(purge, !c.Yes), all.Changed, !c.Yes)
 }
 
 type purgeStatusCommand struct {

@@ -26,11 +26,11 @@ func (c *settingsShowCommand) Run(ctx context.Context, std terminal.Streams) err
 	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)
 }
 
-var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "retention", "sender-memory", "write-rate", "write-burst", "purge-confirm", "backup.url", "backup.every", "backup.keep", "welcome"}
+var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "retention", "sender-memory", "write-rate", "write-burst", "backup.url", "backup.every", "backup.keep", "welcome"}
 
 type settingsSetCommand struct {
 	target  `embed:""`
-	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. purge-confirm=off: a purge by a moderator needs no confirmation by another one. backup.url=s3://BUCKET/PREFIX or file:///DIRECTORY: where the leader saves backups, after it tried it; backup.url=: no schedule; backup.every=24h; backup.keep=14: how many stay. welcome=e12: the entry at the top of the front page; welcome= ends it."`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. backup.url=: no schedule; backup.every=24h; backup.keep=14: how many stay. welcome=e12: the entry at the top of the front page; welcome= ends it."`
 	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
 }
 
@@ -81,10 +81,8 @@ func readSetting(change *admin.SettingsChange, s string) error {
 		change.Welcome = &value
 	case name == "retention":
 		change.Retention = &value
-	case (name == "proven-only" || name == "purge-confirm") && notBool != nil:
+	case name == "proven-only" && notBool != nil:
 		return fmt.Errorf("%q: neither true nor false", s)
-	case name == "purge-confirm":
-		change.PurgeConfirm = &on
 	case name == "proven-only":
 		change.ProvenOnly = &on
 	case name == "write-rate" || name == "write-burst":
@@ -137,13 +135,12 @@ func settingsText(s *admin.SettingsReport) string {
 		"sender-memory %-9s  for how long it is known from where an entry came, as a pseudonym\n"+
 		"write-rate    %-9s  writes a minute of a sender and of a name; 0: no bound; by flag: as the leader's --write-rate says\n"+
 		"write-burst   %-9s  of them at once\n"+
-		"purge-confirm %-9t  true: a purge by a moderator waits until another one confirms it\n"+
 		"backup.url    %s\n"+
 		"backup.every  %-9v  between two scheduled backups\n"+
 		"backup.keep   %-9d  scheduled backups that stay in the store\n"+
 		"welcome       %-9s  the entry at the top of the front page\n"+
 		"%s.",
-		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), s.PurgeConfirm, backupText(s), s.BackupEvery(), s.BackupKeep, cmp.Or(s.Welcome, "-"), budgetText(s))
+		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), backupText(s), s.BackupEvery(), s.BackupKeep, cmp.Or(s.Welcome, "-"), budgetText(s))
 	if s.DailyBytes > 0 {
 		text += fmt.Sprintf(" The second half of daily-bytes is kept for senders below %s.", admin.BytesText(s.SmallShareBytes))
 	}

@@ -82,7 +82,7 @@ func TestSettings(t *testing.T) {
 // the retention, the schedule of backups or the welcome.
 func TestSettingWithoutValue(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"retention", "backup.url", "welcome", "write-rate", "write-burst", "daily-bytes", "purge-confirm"} {
+	for _, name := range []string{"retention", "backup.url", "welcome", "write-rate", "write-burst", "daily-bytes"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := []string{"settings", "set", name, "--yes", "--cluster-addr", "127.0.0.1:1", "--timeout", "1s"}
