@@ -48,7 +48,7 @@ func (m *Machine) Erase(ctx context.Context) error {
 		err = v.Purges(done, func(p state.Purge) error {
 			if _, seq, isEntry := state.ParseID(p.ID); isEntry {
 				seqs = append(seqs, seq)
-			} else if p.ID != "" && p.ID != state.RefusedTexts { // and no key of an epoch
+			} else if p.ID != state.RefusedTexts {
 				profiles = true
 			}
 			return nil
@@ -76,7 +76,7 @@ func (m *Machine) Erase(ctx context.Context) error {
 
 // erase erases entries, and profiles where some were purged.
 func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
-	ranges := []state.KeyRange{wholeRange(state.SpaceEpoch), wholeRange(state.SpaceFormerly), wholeRange(state.SpaceSender)}
+	ranges := []state.KeyRange{wholeRange(state.SpaceSender)}
 	if profiles {
 		ranges = append(ranges, wholeRange(state.SpaceProfile), wholeRange(state.SpaceProfileIndex))
 		if err := s.profiles.Erase(ctx); err != nil {

@@ -219,7 +219,7 @@ func (s *store) found(c snapshot.Contents, as Founding, action, former string) e
 	servers := state.Configuration{Index: c.ConfigurationIndex, Data: c.Configuration}
 	var err error
 	if as.NewDataKey {
-		err = errors.Join(s.pauseReceivers(b), b.Delete(state.KeyEpoch, nil))
+		err = s.pauseReceivers(b)
 	}
 	err = errors.Join(
 		err,

@@ -218,7 +218,7 @@ func sampleRows() []string {
 		sample("purge", func(r *state.Purge) []byte { return r.Append(nil) }),
 		sample("rule", func(r *state.Rule) []byte { return r.Append(nil) }),
 		sample("report", func(r *state.Report) []byte { return r.Encode() }),
-		sample("epoch", func(r *state.SenderEpoch) []byte { return r.Append(nil) }),
+		sample("names", func(r *state.Names) []byte { return r.Append(nil) }),
 		sample("events", func(r *state.EventRow) []byte { return r.Append(nil) }),
 		sample("sweep", func(r *state.SweepRow) []byte { return r.Append([]byte{}) }),
 		sample("budget", func(r *state.Budget) []byte { return r.Append([]byte{}) }),
@@ -279,7 +279,7 @@ func fill(v reflect.Value, n byte) {
 
 // publicRows are the types of rows with fields that were exported when format 1 began. All
 // other rows outside of package command had no such field.
-var publicRows = []string{"Meta", "Record", "Purge", "Rule", "Report", "SenderEpoch", "Budget", "EventPlace"}
+var publicRows = []string{"Meta", "Record", "Purge", "Rule", "Report", "Names", "Budget", "EventPlace"}
 
 // privateFields are the fields of these types that were not exported then.
 var privateFields = []string{"Group", "From", "Sender"}

@@ -39,7 +39,7 @@ type logWriter struct {
 }
 
 // newLogWriter returns a writer of a log that usually begins like that of a cluster: with
-// its id, an epoch, a sender memory, and agents.
+// its id, a sender memory, and agents.
 func newLogWriter(t *rapid.T, l *raftLog, m *Machine, applied func()) *logWriter {
 	w := &logWriter{T: t, log: l, m: m, applied: applied, ops: weighted, seqs: map[command.BootID]uint64{}, sent: map[command.BootID][]command.Command{}}
 	w.feed()
@@ -48,11 +48,11 @@ func newLogWriter(t *rapid.T, l *raftLog, m *Machine, applied func()) *logWriter
 	}
 	days := one(w, uint64(1), 2, 30)
 	first := []command.Payload{
-		&command.Init{ClusterID: "c", SealedDataKey: []byte("key")}, &command.NextEpoch{Number: 1, SealedKey: []byte("key")}, &command.SetSettings{SenderDays: &days},
+		&command.Init{ClusterID: "c", SealedDataKey: []byte("key")}, &command.SetSettings{SenderDays: &days},
 	}
 	for _, name := range someAgents[:3] {
 		first = append(first, hooked(name, func(c *command.Register) {
-			c.NewKey, c.Proof = keyHash(name), pseudonyms(1, "home")
+			c.NewKey, c.Proof = keyHash(name), byAddress("from-home")
 		}))
 	}
 	l.commands(first...)
@@ -127,7 +127,6 @@ var draws = map[command.Op]struct {
 	command.OpReport:         {3, (*logWriter).report},
 	command.OpResolveReports: {2, (*logWriter).resolveReports},
 	command.OpDestroyDisk:    {1, func(w *logWriter) command.Payload { return &command.DestroyDisk{Order: byOperator, Server: w.server()} }},
-	command.OpNextEpoch:      {3, (*logWriter).nextEpoch},
 	command.OpForgetSenders:  {3, (*logWriter).forgetSenders},
 	command.OpRecover: {4, func(w *logWriter) command.Payload {
 		return &command.Recover{
@@ -140,7 +139,6 @@ var draws = map[command.Op]struct {
 // followers are commands that read the rows that a command has changed or deleted.
 var followers = map[command.Op][]command.Op{
 	command.OpForgetSenders: {command.OpPublish, command.OpSetRule, command.OpForgetSenders},
-	command.OpNextEpoch:     {command.OpPublish, command.OpSetRule, command.OpNextEpoch},
 	command.OpHide:          {command.OpHide, command.OpPublish, command.OpPurge},
 	command.OpPurge:         {command.OpHide, command.OpPublish, command.OpReport},
 	command.OpClaimJob:      {command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob},
@@ -242,13 +240,7 @@ func (w *logWriter) command() command.Payload {
 
 // prove fills the proof of a command in, usually as a node does that gets the request.
 func (w *logWriter) prove(p command.Payload, by command.Signature) {
-	epoch := must.Get(w.v.SenderEpoch())(w).Number
-	if epoch > 1 && w.oneOf(20) {
-		epoch-- // of a node that is behind
-	}
-	if epoch > 0 {
-		*by.Proof = pseudonyms(epoch, one(w, "home", "work"))
-	}
+	*by.Proof = byAddress(one(w, "from-home", "from-work"))
 	by.Proof.Address = !w.oneOf(4)
 	if by.AgentKey != command.AnonymousName && !w.oneOf(3) {
 		by.Proof.Key = keyHash(one(w, by.AgentKey, by.AgentKey, by.AgentKey, by.AgentKey, "another"))
@@ -633,11 +625,6 @@ func (w *logWriter) resolveReports() command.Payload {
 		c.Reports = [][]byte{one(w, reports...).ID}
 	}
 	return c
-}
-
-func (w *logWriter) nextEpoch() command.Payload {
-	number := must.Get(w.v.SenderEpoch())(w).Number
-	return &command.NextEpoch{Number: number + 1, SealedKey: fmt.Append(nil, "key ", number), Servers: []string{w.server()}}
 }
 
 // forgetSenders usually lets the time pass until there are senders to forget. The next

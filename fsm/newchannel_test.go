@@ -12,42 +12,37 @@ import (
 // writing to those that are there, and another sender, and the next day, are not concerned.
 func TestNewChannels(t *testing.T) {
 	r := newRig(t)
-	r.epoch(1)
 	names := 0
-	write := func(epoch uint64, who, channel string) *command.Publish {
+	write := func(who, channel string) *command.Publish {
 		names++
-		return inEpoch(epoch, who, fmt.Sprint("agent-", names), func(p *command.Publish) { p.Channel = channel })
+		return postFrom(who, fmt.Sprint("agent-", names), func(p *command.Publish) { p.Channel = channel })
 	}
 	for i := range command.MaxNewChannels {
-		r.wantDone(write(1, "spam", fmt.Sprint("channel-", i)))
+		r.wantDone(write("spam", fmt.Sprint("channel-", i)))
 		if i == command.MaxNewChannels/2 {
-			r.wantDone(write(1, "spam", "channel-0"))
+			r.wantDone(write("spam", "channel-0"))
 		}
 	}
-	r.wantProblem(write(1, "spam", "one-more"), command.ProblemNewChannels)
-	r.wantDone(write(1, "spam", "channel-0"))
-	unlimited := write(1, "spam", "by-a-node-without-limits")
+	r.wantProblem(write("spam", "one-more"), command.ProblemNewChannels)
+	r.wantDone(write("spam", "channel-0"))
+	unlimited := write("spam", "by-a-node-without-limits")
 	unlimited.Proof.Unlimited = true
 	r.wantDone(unlimited)
 	some, none, unset := int64(20), int64(0), int64(command.NotSet)
 	r.run(&command.SetSettings{WriteRate: &some})
-	unlimited = write(1, "spam", "by-a-node-without-limits-2")
+	unlimited = write("spam", "by-a-node-without-limits-2")
 	unlimited.Proof.Unlimited = true
 	r.wantProblem(unlimited, command.ProblemNewChannels)
 	r.run(&command.SetSettings{WriteBurst: &none})
-	r.wantDone(write(1, "spam", "where-the-settings-have-no-limit"))
+	r.wantDone(write("spam", "where-the-settings-have-no-limit"))
 	r.run(&command.SetSettings{WriteRate: &unset, WriteBurst: &unset})
-	r.wantDone(write(1, "home", "one-more"))
-	r.wantDone(write(1, "spam", "one-more"))
-	r.epoch(2)
-	r.wantProblem(write(2, "spam", "in-the-next-epoch"), command.ProblemNewChannels)
+	r.wantDone(write("home", "one-more"))
+	r.wantDone(write("spam", "one-more"))
 	r.log.stamp += command.DayMillis
-	r.wantDone(write(2, "spam", "the-next-day"))
+	r.wantDone(write("spam", "the-next-day"))
 	// A network has four times as many.
 	for i := range 2 * command.NetworkShare * command.MaxNewChannels {
-		p := write(2, fmt.Sprint("net", command.NetworkEnd, i), fmt.Sprint("net-", i))
-		p.Proof.Former = ""
-		p.Proof.Sender = command.PseudonymOf(2, fmt.Sprint("net", command.NetworkEnd, i))
+		p := write(fmt.Sprint("net", command.NetworkEnd, i), fmt.Sprint("net-", i))
 		if got := r.run(p)[0]; (got.Outcome == command.OutcomeDone) != (i < command.NetworkShare*command.MaxNewChannels) {
 			t.Fatalf("channel %d of a network: %+v", i, got)
 		}

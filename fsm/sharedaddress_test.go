@@ -95,63 +95,26 @@ func TestSharedAddressRenewsNoKey(t *testing.T) {
 	}
 }
 
-// TestSharedAddressAcrossEpochs: a name counts for its address in the epoch in which it
-// was registered and in the next one, and as long as its owner writes from there. A name
-// whose key an operator reset does not count.
-func TestSharedAddressAcrossEpochs(t *testing.T) {
-	r := newRig(t)
-	name := func(i int) string { return fmt.Sprint("name-", i) }
-	r.epoch(1)
-	for i := range command.MaxAddressNames + 1 {
-		r.wantDone(register(name(i), fmt.Sprint("key ", i), func(c *command.Register) { c.Proof = pseudonyms(1, "home") }))
-	}
-	verified := func(epoch uint64, i int) bool {
-		t.Helper()
-		doc, _ := r.read(r.wantDone(inEpoch(epoch, "home", name(i), nil)))
-		checkNameCounts(t, r.Machine)
-		return doc.NameVerified
-	}
-	if verified(1, 0) {
-		t.Error("in the epoch of the registrations")
-	}
-	r.epoch(2)
-	for i := range 2 {
-		if verified(2, i) {
-			t.Error("in the next epoch: names that wrote in it and names that did not count together")
-		}
-	}
-	r.wantDone(&command.ResetKey{AgentKey: name(2), NewKey: keyHash("reset"), NewRecovery: keyHash("reset")})
-	if !verified(2, 0) {
-		t.Error("after a name of six was taken from the address")
-	}
-	r.epoch(3)
-	if !verified(3, 0) {
-		t.Error("two names have followed the address")
-	}
-	r.wantDone(&command.ResetKey{AgentKey: name(3), NewKey: keyHash("reset again"), NewRecovery: keyHash("reset again")}) // its address is forgotten
-	checkNameCounts(t, r.Machine)
-	check.Equal(t, r.rows(state.SpaceNamed), 2, "rows of counts of two epochs")
-}
-
 // checkNameCounts compares the rows of SpaceNamed with the senders of the profiles.
 func checkNameCounts(t tester, m *Machine) {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
-	epoch, err := v.SenderEpoch()
 	want, got := map[string]uint64{}, map[string]uint64{}
-	lower, upper := state.SpaceBounds(state.SpaceProfile)
+	names := map[string]state.Names{}
+	lower, upper := state.SpaceBounds(state.SpaceNamed)
+	err := state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
+		n, err := state.DecodeNames(row)
+		sender := string(key[1:])
+		names[sender], got[sender] = n, n.Count
+		return err
+	})
+	lower, upper = state.SpaceBounds(state.SpaceProfile)
 	err = errors.Join(err, state.ScanSpace(v.Reader(), lower, upper, func(_, row []byte) error {
 		p, err := state.DecodeProfileRow(row)
-		if of := command.EpochOf(p.Sender); p.Sender != "" && (of == 0 || of+1 >= epoch.Number) {
+		if names[p.Sender].Has(&p) {
 			want[p.Sender]++
 		}
-		return err
-	}))
-	lower, upper = state.SpaceBounds(state.SpaceNamed)
-	err = errors.Join(err, state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
-		n, err := state.DecodeNumber(row)
-		got[string(key[1:])] = n
 		return err
 	}))
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

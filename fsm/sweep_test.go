@@ -622,8 +622,6 @@ func drawModeration(t *rapid.T, n int, id string) command.Payload {
 		return &command.ResolveReports{Order: byOperator, Targets: []string{id}, Outcome: command.ReportKept}
 	case 6:
 		return &command.ForgetSenders{}
-	case 7:
-		return &command.NextEpoch{Number: uint64(rapid.IntRange(1, 3).Draw(t, "epoch")), SealedKey: []byte{1}} //nolint:gosec // small
 	}
 	return report(100*n+number, id, rapid.SampledFrom([]string{"s1", "s2", "net.1"}).Draw(t, "reporter"))
 }

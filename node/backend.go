@@ -88,13 +88,10 @@ func (b *backend) overBudget() error {
 	return set.OverBudget(b.pipeline.Clocks().Corrected())
 }
 
-// Fingerprint returns a hash of a client address under the cluster's data key; "" while
-// the key is not known; Propose rejects all writes then.
+// Fingerprint returns the pseudonym of a client address; "" while the data key is not known;
+// Propose rejects all writes then.
 func (b *backend) Fingerprint(addr netip.Addr) string { return b.dataKey.Fingerprint(addr) }
 func (b *backend) View() *view.View                   { return b.machine.View() }
-
-// Pseudonyms returns the pseudonyms of a client's address in the log.
-func (b *backend) Pseudonyms(addr netip.Addr) command.Pseudonyms { return b.dataKey.Pseudonyms(addr) }
 
 // WebhookSecret returns the secret of a receiver by its salt, as its agent gets it.
 func (b *backend) WebhookSecret(salt string) string {

@@ -75,7 +75,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	workers.Go(func() { n.endExpired(ctx) })
 	workers.Go(func() { n.sweepExpired(ctx) })
 	workers.Go(func() { n.dataKey.KeepSealed(ctx) })
-	workers.Go(func() { n.dataKey.KeepEpochs(ctx) })
+	workers.Go(func() { n.forgetSenders(ctx) })
 	workers.Go(func() { n.delivery.Lead(ctx) })
 	workers.Go(func() { n.backups.Lead(ctx) })
 	workers.Go(func() { n.operator.LogEvents(ctx) })
@@ -140,6 +140,34 @@ func (n *Node) due() bool {
 	report, reported := v.NextReportEnd()
 	token, ends := v.NextTokenEnd()
 	return waits && job <= stamp || ruled && rule <= stamp || reported && report <= stamp || ends && token <= stamp
+}
+
+const (
+	forgetInterval = 10 * time.Second      // how often the leader looks for senders to forget
+	forgetPause    = 50 * time.Millisecond // between two commands in a row, so that other writes get through
+)
+
+// forgetSenders deletes old pseudonyms, for as long as this node leads.
+func (n *Node) forgetSenders(ctx context.Context) {
+	some := func() (bool, error) {
+		v := n.machine.View()
+		defer v.Release()
+		return v.SendersToForget(n.pipeline.Clocks().Stamp())
+	}
+	loop.Every(ctx, forgetInterval, func(ctx context.Context) {
+		for {
+			more, err := some()
+			if more && err == nil {
+				_, _, err = n.pipeline.ProposeAsLeader(ctx, &command.ForgetSenders{})
+			}
+			if err != nil && ctx.Err() == nil {
+				n.logger.WarnContext(ctx, "senders are remembered longer than they should; it is tried again", "error", err)
+			}
+			if err != nil || !more || !loop.Pause(ctx, forgetPause) {
+				return
+			}
+		}
+	})
 }
 
 const catchUpRetry = 100 * time.Millisecond // the pause between attempts to hear from a leader

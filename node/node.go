@@ -213,9 +213,8 @@ func (n *Node) openLog() error {
 	}
 	n.dataKey = datakey.New(datakey.Config{
 		Machine: n.machine, Secrets: n.secrets, Logger: n.logger, Propose: n.proposeAsLeader,
-		Joined:    func(id string) { n.port.Joined(id) },
-		Servers:   func(ctx context.Context) []admin.Server { return n.operator.ClusterReport(ctx).Servers },
-		ServerIDs: func() []string { return n.serverIDs() }, Stamp: func() int64 { return n.pipeline.Clocks().Stamp() },
+		Joined:  func(id string) { n.port.Joined(id) },
+		Servers: func(ctx context.Context) []admin.Server { return n.operator.ClusterReport(ctx).Servers },
 	}, founded)
 	n.hadState, err = raft.HasExistingState(log, log, n.streams)
 	return err

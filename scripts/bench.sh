@@ -436,7 +436,7 @@ operations() {
     stop "${started[@]}"
     started=()
     start_commons new "$work/commons" "$port" --clock-offset 48h
-    during 'retention sweep, epoch' sweep
+    during 'retention sweep' sweep
     stop "${started[@]}" # they hold the pipe
     started=()
   } >&"$results"

@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"net/netip"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -227,25 +226,6 @@ func (b *Backend) ReadIndex(context.Context) (uint64, error) {
 		b.OnReadIndex()
 	}
 	return b.Machine.Applied() + b.ReadAhead, b.ReadIndexErr
-}
-
-// Pseudonyms implements op.Backend. In each epoch senders have others.
-func (b *Backend) Pseudonyms(addr netip.Addr) (p command.Pseudonyms) {
-	v := b.View()
-	defer v.Release()
-	e, err := v.SenderEpoch()
-	if p.Sender = b.Fingerprint(addr); err != nil || e.Number == 0 {
-		return p
-	}
-	of := func(epoch uint64) string {
-		sum := sha256.Sum256([]byte(strconv.FormatUint(epoch, 10) + p.Sender))
-		return command.PseudonymOf(epoch, hex.EncodeToString(sum[:]))
-	}
-	if e.Number > 1 {
-		p.Former = of(e.Number - 1)
-	}
-	p.Sender = of(e.Number)
-	return p
 }
 
 // Fingerprint implements op.Backend.

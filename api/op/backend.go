@@ -43,9 +43,6 @@ type Backend interface {
 	// Fingerprint returns the pseudonym of a client address (IPv4 whole, IPv6
 	// /64) under the cluster's data key. Addresses themselves are never kept.
 	Fingerprint(addr netip.Addr) string
-	// Pseudonyms returns the pseudonyms of a client's address for the log, according
-	// to the newest view.
-	Pseudonyms(addr netip.Addr) command.Pseudonyms
 	// Joined returns a channel that is closed once this node is part of a cluster.
 	// Until then its state is empty and Fingerprint knows no key.
 	Joined() <-chan struct{}

@@ -16,7 +16,7 @@ func (c *Call) Proof() command.Proof {
 	if key := c.BearerKey(); key != "" {
 		proof.Key = HashSecret(key)
 	}
-	c.Pseudonymise(&proof)
+	proof.Sender, proof.Unlimited = c.Env.Backend.Fingerprint(c.Sender()), c.Env.Unlimited
 	return proof
 }
 
@@ -63,12 +63,6 @@ func (c *Call) KeyOwner(editKey string) string {
 		return ""
 	}
 	return find()
-}
-
-// Pseudonymise puts the pseudonyms of the sender into a proof.
-func (c *Call) Pseudonymise(proof *command.Proof) {
-	p := c.Env.Backend.Pseudonyms(c.Sender())
-	proof.Sender, proof.Former, proof.Unlimited = p.Sender, p.Former, c.Env.Unlimited
 }
 
 // ModeratorTokenPrefix begins every token of a moderator.

@@ -52,7 +52,9 @@ func (tx *Txn) takeBudget(c command.Command, j *state.Judgement) bool {
 		return fits
 	}
 	if b.Bytes == 0 { // the day's first
-		tx.dropRange(state.DayKey(state.SpaceBudget, 0), state.DayKey(state.SpaceBudget, b.Day))
+		today := state.DayKey(state.SpaceBudget, b.Day)
+		tx.dropRange(state.DayKey(state.SpaceBudget, 0), today)
+		tx.set(state.ForgetKey(tx.now, today), []byte{})
 	}
 	for _, u := range uses {
 		if !u.Known {

@@ -122,7 +122,6 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpReport:          effect((*Txn).applyReport),
 	command.OpResetKey:        effect((*Txn).applyResetKey),
 	command.OpProtectName:     effect((*Txn).applyProtectName),
-	command.OpNextEpoch:       effect((*Txn).applyNextEpoch),
 	command.OpForgetSenders:   effect(func(tx *Txn, _ *command.ForgetSenders) command.Result { return tx.applyForgetSenders() }),
 	command.OpSetSettings:     effect((*Txn).applySetSettings),
 	command.OpSetModerator:    effect((*Txn).applySetModerator),
@@ -145,12 +144,7 @@ var checks = [...]struct {
 	problem command.Problem
 	fails   func(*Txn, command.Command, *state.Judgement) bool
 }{
-	{command.ProblemOldPolicy, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
-		return j.Proof.Sender != "" && command.EpochOf(j.Proof.Sender) != state.EpochOf(tx).Number
-	}},
 	{command.ProblemBlocked, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
-		// A rule has to follow its sender even if the command is rejected.
-		tx.followRule(j.Proof.Sender, j.Proof.Former)
 		return tx.isAgainst(tx.Policy.OfSender(j.Proof.Sender))
 	}},
 	{command.ProblemOldPolicy, func(tx *Txn, _ command.Command, j *state.Judgement) bool {

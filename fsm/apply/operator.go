@@ -15,7 +15,7 @@ func (tx *Txn) applyResetKey(c *command.ResetKey) command.Result {
 		return rejected(command.ProblemUnknownAgent)
 	}
 	tx.setKey(c.AgentKey, &p, c.NewKey)
-	tx.moveName(p.Sender, "")
+	tx.dropName(&p)
 	p.Former, p.FormerRecovery, p.Sender, p.Issuer = state.NoKey, state.NoKey, "", ""
 	p.Used = true // only an operator renews it
 	copy(p.Recovery[:], c.NewRecovery)

@@ -39,7 +39,7 @@ func (tx *Txn) createProfile(c *command.Register) command.Result {
 		CreatedAt: tx.now, Sender: provingSender(&c.Proof), House: c.House,
 	}
 	copy(p.Recovery[:], c.NewRecovery)
-	tx.moveName("", p.Sender)
+	tx.countName(p.Sender)
 	tx.issueKey(c.AgentKey, c.NewKey, &c.Proof, &p)
 	tx.putRevision(c, &p, command.Standing{}, state.RegisterContent(c))
 	for look := range slices.Chunk(c.Proof.Looks, command.LookBytes) {
@@ -92,7 +92,7 @@ func (tx *Txn) putRevision(c *command.Register, p *state.ProfileRow, s command.S
 	p.UpdatedAt = tx.now
 	tx.revise(c.AgentKey, p)
 	if c.Request != (command.RequestKey{}) {
-		tx.set(state.RequestKey(command.OpRegister, s, c.Request, c.Proof.Sender), state.RequestRow{Entry: p.Revision, Content: sum}.Encode())
+		tx.putRequest(state.RequestKey(command.OpRegister, s, c.Request, c.Proof.Sender), c.Request, state.RequestRow{Entry: p.Revision, Content: sum})
 	}
 }
 

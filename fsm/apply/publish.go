@@ -55,9 +55,17 @@ func (tx *Txn) once(c command.Payload, w *state.Writer, rules func() []command.P
 	}
 	seq := write()
 	if request.Key != nil {
-		tx.set(request.Key, state.RequestRow{Entry: seq, Content: state.ContentOf(c)}.Encode())
+		tx.putRequest(request.Key, w.Request, state.RequestRow{Entry: seq, Content: state.ContentOf(c)})
 	}
 	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
+}
+
+// putRequest stores a request_id under a key.
+func (tx *Txn) putRequest(key []byte, k command.RequestKey, row state.RequestRow) {
+	tx.set(key, row.Encode())
+	if k.IsAnonymous() { // its key names the sender
+		tx.set(state.ForgetKey(tx.now, key), []byte{})
+	}
 }
 
 // publish adds an entry that passed all rules, and returns its seq. A zero target is no
@@ -96,7 +104,7 @@ func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, 
 	}
 	if w.Proof.Sender != "" {
 		tx.set(state.SeqKey(state.SpaceSender, e.Seq), state.EntrySender{Fingerprint: w.Proof.Sender, Address: w.Proof.Address}.Append(nil))
-		tx.keepFormerly(w.Proof)
+		tx.useNames(w.Proof.Sender)
 	}
 	if w.AgentKey != command.AnonymousName && (!w.Registered || w.Strength == command.ByAddress) {
 		tx.noteWriter(w.AgentKey, w.Proof)

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -13,37 +14,31 @@ const (
 	// registration and by this request.
 	writersKept = 3
 
-	// writersStep is how old a sender's stored time gets before it is updated.
+	// writersStep and namesStep are how old the stored times of a sender get before they are
+	// updated.
 	writersStep = command.HourMillis
+	namesStep   = command.HourMillis
 )
 
 // noteWriter remembers the sender of a write for which others cannot protect the name.
 // Unproven writes under a registered name are not noted: they would keep the holder of its
 // key from protecting it.
 func (tx *Txn) noteWriter(agentKey string, proof *command.Proof) {
-	ws := state.WritersOf(tx, agentKey)
-	from, was := state.UnprovenSender(proof.Sender), state.UnprovenSender(proof.Former)
-	if len(ws) > 0 && ws[0].From == from && tx.now < ws[0].At+writersStep {
+	key, before := state.WritersKey(agentKey), state.WritersOf(tx, agentKey)
+	from := state.UnprovenSender(proof.Sender)
+	if len(before) > 0 && before[0].From == from && tx.now < before[0].At+writersStep {
 		return
 	}
-	ws = slices.DeleteFunc(ws, func(w state.NameWriter) bool { return w.From == from || proof.Former != "" && w.From == was })
+	ws := slices.DeleteFunc(slices.Clone(before), func(w state.NameWriter) bool { return w.From == from })
 	ws = slices.Insert(ws, 0, state.NameWriter{At: tx.now, From: from})
-	tx.set(state.WritersKey(agentKey), ws[:min(len(ws), writersKept)].Append(nil))
-}
-
-// moveName counts a name for another pseudonym than before; "" means no pseudonym.
-func (tx *Txn) moveName(from, to string) {
-	if from == to {
-		return
+	ws = ws[:min(len(ws), writersKept)]
+	for _, w := range before {
+		tx.del(state.ForgetKey(w.At, key))
 	}
-	if n := state.Named(tx, from); n > 1 {
-		tx.setNumber(state.NamedKey(from), n-1)
-	} else if n == 1 {
-		tx.del(state.NamedKey(from))
+	for _, w := range ws {
+		tx.set(state.ForgetKey(w.At, key), []byte{})
 	}
-	if to != "" {
-		tx.setNumber(state.NamedKey(to), state.Named(tx, to)+1)
-	}
+	tx.set(key, ws.Append(nil))
 }
 
 // writer returns the signer of the command. Its key counts as used from then on.
@@ -53,7 +48,6 @@ func (tx *Txn) writer() *state.Writer {
 		if j.Strength == command.ByKey {
 			tx.useKey(j.AgentKey, &j.Profile)
 		}
-		tx.followSender(j.AgentKey, &j.Profile, j.Proof)
 	}
 	return &j.Writer
 }
@@ -78,9 +72,50 @@ func (tx *Txn) putProfile(agentKey string, p *state.ProfileRow) {
 
 // An address proves the names that were registered from it, because it is usually that of
 // one client. An address from which more than command.MaxAddressNames names were registered
-// is shared, as behind a proxy: it proves no name, and owns no anonymous entry. Each profile
-// counts for the pseudonym in its row: it moves with its sender from epoch to epoch, and
-// counts for no address if the registration had no proof, or an operator reset the key.
+// is shared, as behind a proxy: it proves no name, and owns no anonymous entry. A profile counts
+// for the pseudonym in its row, and for no address if the registration had no proof, or an
+// operator reset the key.
+
+// putNames stores the names of an address, as used now.
+func (tx *Txn) putNames(sender string, n state.Names) {
+	key := state.NamedKey(sender)
+	tx.del(state.ForgetKey(n.Used, key))
+	if n.Count == 0 {
+		tx.del(key)
+		return
+	}
+	n.Used = tx.now
+	tx.set(key, n.Append(nil))
+	tx.set(state.ForgetKey(n.Used, key), []byte{})
+}
+
+// countName counts a name that is registered from an address, unless that is "".
+func (tx *Txn) countName(sender string) {
+	if sender == "" {
+		return
+	}
+	n := state.NamesOf(tx, sender)
+	if n.Count == 0 {
+		n.Since = tx.now
+	}
+	n.Count++
+	tx.putNames(sender, n)
+}
+
+// dropName ends the proof of a name by its address.
+func (tx *Txn) dropName(p *state.ProfileRow) {
+	if n := state.NamesOf(tx, p.Sender); n.Has(p) {
+		n.Count--
+		tx.putNames(p.Sender, n)
+	}
+}
+
+// useNames notes that an address from which names were registered has written.
+func (tx *Txn) useNames(sender string) {
+	if n := state.NamesOf(tx, sender); n.Count > 0 && tx.now >= n.Used+namesStep {
+		tx.putNames(sender, n)
+	}
+}
 
 // provingSender returns the sender if its address may prove the name, or "".
 func provingSender(p *command.Proof) string {
@@ -90,83 +125,59 @@ func provingSender(p *command.Proof) string {
 	return p.Sender
 }
 
-// applyNextEpoch begins an epoch. Each node erases the key before the last like purged
-// texts.
-func (tx *Txn) applyNextEpoch(c *command.NextEpoch) command.Result {
-	e := state.EpochOf(tx)
-	if c.Number != e.Number+1 {
-		return unchanged
-	}
-	tx.followRules()
-	tx.set(state.KeyEpoch, state.SenderEpoch{Number: c.Number, Since: tx.now, Key: c.SealedKey, Last: e.Key}.Append(nil))
-	tx.dropRange(state.SpaceBounds(state.SpaceFormerly))
-	if e.Number > 1 {
-		// The pseudonyms of the epoch before the ended one are unused from now on.
-		over := state.NamedKey(command.PseudonymOf(e.Number-1, ""))
-		tx.dropRange(over, append(bytes.Clone(over), 0xff))
-	}
-	if len(e.Last) > 0 {
-		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, Servers: c.Servers})
-	}
-	return done
-}
-
-// keepFormerly links the sender's pseudonyms of both epochs, until the older key is
-// destroyed.
-func (tx *Txn) keepFormerly(proof *command.Proof) {
-	if proof.Former == "" {
-		return
-	}
-	key := state.FormerlyKey(proof.Sender)
-	if _, known := tx.Get(key); !known {
-		tx.set(key, []byte(proof.Former))
-	}
-}
-
-// followSender replaces a name's pseudonyms of the last epoch by those of this epoch.
-func (tx *Txn) followSender(agentKey string, p *state.ProfileRow, proof *command.Proof) {
-	registeredBy := p.Sender
-	if p.Follow(proof) {
-		tx.moveName(registeredBy, p.Sender)
-		tx.putProfile(agentKey, p)
-	}
-}
-
-// followRule moves a rule to a sender's present pseudonym, unless one there lasts longer.
-func (tx *Txn) followRule(sender, former string) {
-	rule := tx.Policy.OfSender(former)
-	if rule == nil {
-		return
-	}
-	tx.changePolicy(rule.LookupKey(), nil, 0)
-	if later := tx.Policy.OfSender(sender); later == nil || rule.Outlasts(later) {
-		next := *rule
-		next.Sender = sender
-		tx.changePolicy(next.LookupKey(), &next, 0)
-	}
-}
-
-// followRules is followRule for all senders that wrote in the ending epoch: a rule may
-// have been set after a sender's last write, because of an entry in the epoch before.
-func (tx *Txn) followRules() {
-	if tx.Policy.Count(command.RuleSender) == 0 {
-		return
-	}
-	keys := tx.keysOf(state.SpaceFormerly)
-	slices.SortFunc(keys, bytes.Compare)
-	for _, key := range keys {
-		if former, known := tx.Get(key); known {
-			tx.followRule(string(key[1:]), string(former))
-		}
-	}
-}
-
 func (tx *Txn) applyForgetSenders() command.Result {
+	before := state.ForgetsBefore(tx, tx.now)
 	from, to := state.Forgettable(tx, tx.now)
-	if from == to {
+	keys := tx.forgettable(before)
+	if from == to && len(keys) == 0 {
 		return unchanged
 	}
 	tx.dropRange(state.SeqKey(state.SpaceSender, from+1), state.SeqKey(state.SpaceSender, to+1))
 	tx.set(state.KeyForgotten, state.AppendUints(nil, to))
+	for _, key := range keys {
+		tx.del(key)
+		tx.forget(state.ForgottenRow(key), before)
+	}
 	return done
+}
+
+// forgettable returns the first keys of SpaceForget up to an instant, at most state.ForgetBatch of
+// them.
+func (tx *Txn) forgettable(before int64) (keys [][]byte) {
+	r := state.KeyRange{Lower: state.ForgetKey(0, nil), Upper: state.ForgetKey(before+1, nil)}
+	for key, row := range tx.rows {
+		if row != nil && r.Holds([]byte(key)) {
+			keys = append(keys, []byte(key))
+		}
+	}
+	stored := 0
+	tx.Must(state.ScanSpace(tx.stored.DB, r.Lower, r.Upper, func(key, _ []byte) error {
+		if _, changed := tx.rows[string(key)]; changed {
+			return nil
+		}
+		keys = append(keys, bytes.Clone(key))
+		if stored++; stored == state.ForgetBatch {
+			return state.ErrEnough
+		}
+		return nil
+	}))
+	slices.SortFunc(keys, bytes.Compare)
+	return keys[:min(len(keys), state.ForgetBatch)]
+}
+
+// forget deletes from a row what names senders up to an instant.
+func (tx *Txn) forget(key []byte, before int64) {
+	switch key[0] {
+	case state.SpaceBudget: // all rows of a day
+		day := command.Day(binary.BigEndian.Uint32(key[1:]))
+		tx.dropRange(key, state.DayKey(state.SpaceBudget, day+1))
+	case state.SpaceWriters:
+		if later := state.WritersOf(tx, string(key[1:])).After(before); len(later) > 0 {
+			tx.set(key, later.Append(nil))
+			return
+		}
+		tx.del(key)
+	default:
+		tx.del(key)
+	}
 }

@@ -44,7 +44,6 @@ const (
 	OpReport         Op = 32 // asks moderators to look at an entry
 	OpResolveReports Op = 33 // says what became of reports
 	OpDestroyDisk    Op = 34 // says that the disk of a former server was destroyed
-	OpNextEpoch      Op = 40 // makes senders have other pseudonyms
 	OpForgetSenders  Op = 41 // forgets from where old entries came
 	OpRecover        Op = 42 // replaces the edit_key and the recovery key by means of the latter
 )

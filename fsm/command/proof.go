@@ -13,6 +13,9 @@ type RequestKey struct {
 	ID    string `cbor:"2,keyasint,omitempty"`
 }
 
+// IsAnonymous reports whether the scope is that of a sender.
+func (k RequestKey) IsAnonymous() bool { return strings.HasSuffix(k.Scope, AnonymousScope) }
+
 // Author is the author of a write on the job board or of a request for help, as
 // computed by the node that received the request.
 type Author struct {
@@ -60,8 +63,7 @@ func (k *RequestKey) check() error {
 type Proof struct {
 	// Key is the SHA-256 of the edit_key that came with the write; empty without a key.
 	Key []byte `cbor:"1,keyasint,omitempty"`
-	// Sender is the pseudonym of the sender's address in the epoch that is in force; empty
-	// if it is not known.
+	// Sender is the pseudonym of the sender's address; empty if it is not known.
 	Sender string `cbor:"2,keyasint,omitempty"`
 	// Address is set when the sender's address may prove the name: neither a link
 	// nor a page in a browser can have made the request.
@@ -71,8 +73,6 @@ type Proof struct {
 	Looks []byte `cbor:"4,keyasint,omitempty"`
 	// Policy is the revision of the policy that the node checked the write against.
 	Policy uint64 `cbor:"5,keyasint,omitempty"`
-	// Former is the sender's pseudonym in the last epoch; empty in the first epoch.
-	Former string `cbor:"8,keyasint,omitempty"`
 	// Unlimited is set by a node whose flags set no limit of writes: the sender may open any
 	// number of channels and have any number of claims, unless the settings limit writes.
 	Unlimited bool `cbor:"9,keyasint,omitempty"`
@@ -82,20 +82,15 @@ type Proof struct {
 }
 
 // From reports whether a pseudonym is the sender's.
-func (p *Proof) From(pseudonym string) bool {
-	return pseudonym != "" && (pseudonym == p.Sender || pseudonym == p.Former)
-}
+func (p *Proof) From(pseudonym string) bool { return pseudonym != "" && pseudonym == p.Sender }
 
 func (p *Proof) check() error {
-	var sender, former error
-	if p.Sender != "" || p.Former != "" {
+	var sender error
+	if p.Sender != "" {
 		sender = checkBytes("sender", p.Sender, MaxFingerprintBytes)
 	}
-	if p.Former != "" {
-		former = checkBytes("former sender", p.Former, MaxFingerprintBytes)
-	}
 	return errors.Join(
-		checkKeyHash("edit key", p.Key), sender, former,
+		checkKeyHash("edit key", p.Key), sender,
 		checkParts("looks", p.Looks, LookBytes, MaxLooks),
 	)
 }

@@ -21,8 +21,7 @@ type Settings struct {
 	ProvenOnly bool `json:"provenOnly"`
 	// Retention says for how long texts are kept: see ParseRetention. Empty means for good.
 	Retention string `json:"retention"`
-	// SenderDays is for how many days senders of entries are remembered, and how long an
-	// epoch of pseudonyms lasts.
+	// SenderDays is for how many days senders are remembered.
 	SenderDays uint64 `json:"senderDays"`
 	// WriteRate and WriteBurst bound the writes of each sender and name in a minute and at
 	// once. 0 means no limit; NotSet means the leader's flag.

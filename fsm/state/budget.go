@@ -37,7 +37,7 @@ type Counted struct {
 
 // An unfinished claim keeps others from a job, so the claims of a name, a sender and a
 // network are bounded. The job's row has the keys of the rows that count its claim, because
-// the epoch or the age of the key may change before the claim ends.
+// the age of the key may change before the claim ends.
 
 // ClaimsKeyBytes is the length of a ClaimsKey without its space.
 const ClaimsKeyBytes = 8
@@ -101,17 +101,12 @@ func (b Budget) SenderKey(s Facts, sender string) (key []byte, known bool) {
 // Share is a sender, network or name, and its limit as a multiple of a sender's.
 type Share struct {
 	Of    string
-	was   string // in the last epoch, which may have ended today; may be empty
 	times uint64
 }
 
-// counted returns the count of a share, under the names of this epoch and of the last one.
+// counted returns the count of a share.
 func (sh Share) counted(s Facts, key func(of string) []byte) uint64 {
 	n, _ := Read(s, key(sh.Of), DecodeNumber)
-	if sh.was != "" {
-		was, _ := Read(s, key(sh.was), DecodeNumber)
-		n += was
-	}
 	return n
 }
 
@@ -131,16 +126,9 @@ func budgeted(w *Writer) (shares []Share) {
 
 // SharesOf returns the shares of a write's sender and of its network.
 func SharesOf(proof *command.Proof, prefix string, times uint64) (shares []Share) {
-	of := func(kind, sender, former string, times uint64) {
-		sh := Share{Of: prefix + kind + sender, times: times}
-		if former != "" {
-			sh.was = prefix + kind + former
-		}
-		shares = append(shares, sh)
-	}
-	of("", proof.Sender, proof.Former, times)
+	shares = append(shares, Share{Of: prefix + proof.Sender, times: times})
 	if network := command.NetworkOf(proof.Sender); network != "" {
-		of("network ", network, command.NetworkOf(proof.Former), times*command.NetworkShare)
+		shares = append(shares, Share{Of: prefix + "network " + network, times: times * command.NetworkShare})
 	}
 	return shares
 }
@@ -154,13 +142,6 @@ func (b Budget) Fits(s Facts, j *Judgement, bytes int) (uses []Counted, fits boo
 		n, _ := Read(s, key, DecodeNumber)
 		uses = append(uses, Counted{command.Use{Bytes: n, Times: sh.times}, key, known})
 		used[i] = uses[i].Use
-		if sh.was == "" {
-			continue
-		}
-		if was, known := b.SenderKey(s, sh.was); known {
-			n, _ := Read(s, was, DecodeNumber)
-			used[i].Bytes += n
-		}
 	}
 	return uses, len(uses) == 0 || j.Settings.Fits(uint64(bytes), b.Bytes, j.Established, used...)
 }

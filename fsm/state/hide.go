@@ -62,13 +62,13 @@ func Unhidden(r pebble.Reader, e *EntryRow) (EntryRow, error) {
 
 var _ [HiddenEntries - index.BlockEntries]struct{} = [index.BlockEntries - HiddenEntries]struct{}{}
 
-// Purge is one entry or profile that was purged, or the key of an epoch that was destroyed.
+// Purge is one entry or profile that was purged.
 type Purge struct {
 	Number  uint64 // from 1
 	Index   uint64 // of the log entry that purged it: what stands before it may hold the text
 	At      int64  // milliseconds since the epoch
 	Cluster string // that purged it
-	ID      string // of an entry, or @ and the folded name of a profile; RefusedTexts, or empty for a key
+	ID      string // of an entry, or @ and the folded name of a profile; or RefusedTexts
 	// CreatedAt is when the entry was published, or when the profile was changed last.
 	CreatedAt int64
 	// Servers are the cluster's servers at that time: each has the text on its disk.

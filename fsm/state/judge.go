@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -15,7 +14,7 @@ import (
 // name, so that others cannot use them up. Without a name, each sender has its own.
 func RequestKey(op command.Op, s command.Standing, k command.RequestKey, sender string) []byte {
 	scope := k.Scope
-	if strings.HasSuffix(scope, command.AnonymousScope) {
+	if k.IsAnonymous() {
 		scope += sender
 	}
 	key := append(make([]byte, 0, 5+len(scope)+len(k.ID)), spaceRequest, byte(op), 0)
@@ -67,7 +66,7 @@ func RepeatOf(s Facts, c *command.Register, p *ProfileRow, standing command.Stan
 }
 
 // unchanged returns the result of a registration that changes neither the profile, nor its key,
-// nor the record of its owner, which a purged profile does not have.
+// nor that its owner has the key, which a purged profile does not have.
 func (j *Judgement) unchanged(s Facts, c *command.Register) (command.Result, bool) {
 	if !j.Registered {
 		return command.Result{}, false
@@ -75,7 +74,7 @@ func (j *Judgement) unchanged(s Facts, c *command.Register) (command.Result, boo
 	p := j.Profile
 	r, repeated := RepeatOf(s, c, &p, j.Standing, RegisterContent(c))
 	switch {
-	case r.KeyIssued, !p.Purged && (j.Strength == command.ByKey && !p.Used || p.Follow(&c.Proof)):
+	case r.KeyIssued, !p.Purged && j.Strength == command.ByKey && !p.Used:
 		return command.Result{}, false
 	case repeated:
 		return r, true
@@ -196,14 +195,10 @@ func (j *Judgement) LookUp(s Facts, op command.Op) RequestRef {
 	return requestOf(s, op, j.Standing, j.Signature)
 }
 
-// requestOf looks up a request_id in the scope of a standing, of this epoch or the last
-// one.
+// requestOf looks up a request_id in the scope of a standing.
 func requestOf(s Facts, op command.Op, standing command.Standing, by command.Signature) (r RequestRef) {
 	r.Key = RequestKey(op, standing, by.Request, by.Proof.Sender)
 	r.Row, _ = s.Get(r.Key)
-	if !r.Known() && by.Proof.Former != "" && by.AgentKey == command.AnonymousName {
-		r.Row, _ = s.Get(RequestKey(op, standing, by.Request, by.Proof.Former))
-	}
 	return r
 }
 
@@ -236,10 +231,9 @@ type PolicyCheck struct {
 }
 
 // CheckPolicy checks a command against a policy where a request arrives. It passes a repeated
-// request, which has no effect, and a sender that was blocked in the last epoch: apply rejects
-// it, and the rule follows its sender into this epoch.
+// request, which has no effect.
 func (j *Judgement) CheckPolicy(s Facts, policy *Policy, p command.Payload, from netip.Addr) (c PolicyCheck) {
-	if j.Repeated() || policy.OfSender(j.Proof.Former) != nil {
+	if j.Repeated() {
 		return c
 	}
 	c.Revision = policy.Revision

@@ -31,10 +31,10 @@ const (
 	spaceActive  = ';' // hidden1 seq8 of its newest shown entry: a conversation, see thread.go
 
 	SpaceSender  = 'S' // seq8: from where an entry came
-	spaceWriters = 'W' // agent key: who wrote under the name without proof, lately
+	SpaceWriters = 'W' // agent key: who wrote under the name without proof, lately
 	spaceLook    = 'L' // look16: the agent key of the registered name that looks so
 
-	SpaceNamed       = '#' // pseudonym: how many names its sender registered, see sender.go
+	SpaceNamed       = '#' // pseudonym: how many names its sender registered, see Names
 	SpaceProfile     = 'p' // agent key: an agent's profile and the hash of its edit_key
 	spaceOwner       = '@' // key32, the hash of an edit_key: the agent key of the profile that it opens
 	SpaceRevision    = 'z' // revision8: agent key; the profiles by their newest change
@@ -66,9 +66,8 @@ const (
 	SpaceFormer     = '6' // server: a former one, when it was removed, and whether its disk was destroyed
 	SpaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
 
-	SpaceReport   = '4' // letter1 and what the letter says: reports for moderators, see ReportKey and report.go
-	SpaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
-	SpaceFormerly = '5' // pseudonym: the one that its sender had in the last epoch
+	SpaceReport = '4' // letter1 and what the letter says: reports for moderators, see ReportKey and report.go
+	SpaceForget = '3' // at8 key: empty; a row that names a sender, see ForgetKey
 
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
 
@@ -135,7 +134,6 @@ var (
 
 	KeyBackupRun = []byte{spaceBackup, 'r'}
 
-	KeyEpoch    = []byte{SpaceEpoch, 'k'}
 	KeySettings = []byte{spaceSettings}
 	KeySweep    = []byte{spaceSettings, 's'}
 	KeyBudget   = []byte{SpaceBudget}
@@ -153,7 +151,7 @@ func SeqOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 func FormerKey(server string) []byte { return append([]byte{SpaceFormer}, server...) }
 
 // WritersKey is the key of the senders under a name.
-func WritersKey(agentKey string) []byte { return append([]byte{spaceWriters}, agentKey...) }
+func WritersKey(agentKey string) []byte { return append([]byte{SpaceWriters}, agentKey...) }
 
 // OwnerKey is the key of the owner of an edit_key, by its hash.
 func OwnerKey(hash []byte) []byte { return append([]byte{spaceOwner}, hash...) }
@@ -169,9 +167,6 @@ func AnswerKey(boot command.BootID, seq uint64) []byte {
 
 // NamedKey is the key of the names that a sender has registered.
 func NamedKey(pseudonym string) []byte { return append([]byte{SpaceNamed}, pseudonym...) }
-
-// FormerlyKey is the key of the pseudonym that a sender had in the last epoch.
-func FormerlyKey(pseudonym string) []byte { return append([]byte{SpaceFormerly}, pseudonym...) }
 
 // ReportKey is the key of the report with a number.
 func ReportKey(number uint64) []byte {
@@ -224,7 +219,7 @@ var Keyspaces = [...]Keyspace{
 	{spaceThread, yes, no, no, no, no},
 	{spaceActive, yes, no, no, no, no},
 	{SpaceSender, yes, no, no, no, yes},
-	{spaceWriters, yes, yes, no, no, no},
+	{SpaceWriters, yes, yes, no, no, no},
 	{spaceLook, yes, yes, no, no, no},
 	{SpaceNamed, yes, no, no, no, yes},
 	{SpaceProfile, yes, yes, no, no, no},
@@ -255,8 +250,7 @@ var Keyspaces = [...]Keyspace{
 	{SpaceFormer, yes, no, no, no, no},
 	{SpaceRule, yes, no, no, no, no},
 	{SpaceReport, yes, no, no, yes, yes},
-	{SpaceEpoch, yes, yes, no, no, yes},
-	{SpaceFormerly, yes, no, no, no, yes},
+	{SpaceForget, yes, no, no, no, yes},
 	{SpaceEvents, yes, no, no, no, yes},
 	{spaceBackup, yes, no, no, no, yes},
 	{spaceSettings, yes, yes, no, no, yes},

@@ -172,11 +172,6 @@ func (p *Policy) OfSender(pseudonym string) *Rule {
 	return p.All[RuleSubject{command.RuleSender, pseudonym}]
 }
 
-// Outlasts reports whether a rule ends later than another one.
-func (r *Rule) Outlasts(other *Rule) bool {
-	return other.Until > 0 && (r.Until == 0 || r.Until > other.Until)
-}
-
 // Against returns a rule that rejects a command, of those that are checked when it is applied,
 // except the rule of its sender; nil if there is no such rule.
 func (p *Policy) Against(s Facts, c command.Payload, w *Writer) *Rule {

@@ -173,17 +173,6 @@ func (p *ProfileRow) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// Follow replaces pseudonyms of the last epoch by the sender's present one, if there are
-// any.
-func (p *ProfileRow) Follow(proof *command.Proof) (changed bool) {
-	for _, pseudonym := range [...]*string{&p.Sender, &p.Issuer} {
-		if *pseudonym != "" && *pseudonym == proof.Former {
-			*pseudonym, changed = proof.Sender, true
-		}
-	}
-	return changed
-}
-
 // IsHiddenRevision reports whether a row of spaceRevision is that of a hidden profile.
 func IsHiddenRevision(row []byte) bool { return bytes.HasPrefix(row, []byte(HiddenRevision)) }
 

@@ -165,9 +165,6 @@ func (w *Writer) Reported(s Facts, target string) (subject ReportSubject, earlie
 	}
 	from, _ := w.Reporter()
 	earlier, _ = Read(s, subject.Key(from), DecodeNumber)
-	if former := w.Proof.Former; earlier == 0 && former != "" {
-		earlier, _ = Read(s, subject.Key(UnprovenSender(former)), DecodeNumber)
-	}
 	if earlier == 0 && hidden {
 		problems = []command.Problem{command.ProblemHidden}
 	}

@@ -110,7 +110,7 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 	if p != nil {
 		owner = p.Sender
 	}
-	if next.Protected && !old.Protected && WritersOf(s, c.AgentKey).others(s.Instant(), owner, c.Proof.Sender, c.Proof.Former) {
+	if next.Protected && !old.Protected && WritersOf(s, c.AgentKey).others(s.Instant(), owner, c.Proof.Sender) {
 		problems = append(problems, command.ProblemOthersWrote)
 	}
 	return problems

@@ -57,7 +57,7 @@ type NameWriter struct {
 	From SenderGroup
 }
 
-// NameWriters is the row of spaceWriters, the newest first: (at from8)...
+// NameWriters is the row of SpaceWriters, the newest first: (at from8)...
 type NameWriters []NameWriter
 
 // Append encodes the row.
@@ -74,6 +74,11 @@ func decodeNameWriters(row []byte) (ws NameWriters, err error) {
 		ws = append(ws, NameWriter{At: int64(r.Uint()), From: r.Sender()})
 	}
 	return ws, r.Done("writers row")
+}
+
+// After returns the writers whose newest write is later than an instant.
+func (ws NameWriters) After(at int64) NameWriters {
+	return slices.DeleteFunc(ws, func(w NameWriter) bool { return w.At <= at })
 }
 
 // WritersOf returns the senders that hinder a protection of a name.
@@ -112,17 +117,40 @@ func proves(s Facts, p *command.Proof, pseudonym string) bool {
 
 // shared reports whether several clients may have the sender's address.
 func shared(s Facts, p *command.Proof) bool {
-	return p.Shared || Named(s, p.Sender)+Named(s, p.Former) > command.MaxAddressNames
+	return p.Shared || NamesOf(s, p.Sender).Count > command.MaxAddressNames
 }
 
-// Named returns how many names were registered under a pseudonym, and not moved to another.
-func Named(s Facts, pseudonym string) uint64 {
-	if pseudonym == "" {
-		return 0
+// Names is the row of SpaceNamed: how many names were registered from an address. It is deleted
+// when the address has not written for as long as senders are remembered. From then on the
+// address proves none of these names.
+type Names struct {
+	Count uint64
+	Since int64 // when the first of them was registered, milliseconds since the epoch
+	Used  int64 // when the address last registered a name or wrote, give or take namesStep; the same
+}
+
+// Append encodes the row.
+func (n Names) Append(dst []byte) []byte {
+	return AppendUints(dst, n.Count, uint64(n.Since), uint64(n.Used))
+}
+
+// DecodeNames decodes a row of SpaceNamed.
+func DecodeNames(row []byte) (Names, error) {
+	r := RowReader{Rest: row}
+	n := Names{Count: r.Uint(), Since: int64(r.Uint()), Used: int64(r.Uint())}
+	return n, r.Done("row of an address's names")
+}
+
+// NamesOf returns the names that were registered under a pseudonym.
+func NamesOf(s Facts, pseudonym string) (n Names) {
+	if pseudonym != "" {
+		n, _ = Read(s, NamedKey(pseudonym), DecodeNames)
 	}
-	n, _ := Read(s, NamedKey(pseudonym), DecodeNumber)
 	return n
 }
+
+// Has reports whether a profile, which the address registered, counts among the names.
+func (n Names) Has(p *ProfileRow) bool { return n.Count > 0 && p.CreatedAt >= n.Since }
 
 // opens reports whether a key is the profile's.
 func (p *ProfileRow) opens(key []byte) bool { return sameKey(key, &p.Key) }
@@ -149,7 +177,7 @@ func (p *ProfileRow) standing(s Facts, proof *command.Proof) command.Standing {
 	case !fromAddress(proof, p.Sender):
 	case shared(s, proof):
 		standing.Shared = true
-	default:
+	case NamesOf(s, p.Sender).Has(p):
 		standing.Strength = command.ByAddress
 	}
 	return standing
@@ -180,49 +208,30 @@ func (e *EntryRow) Sender(p *command.Publish) SenderGroup {
 	return UnprovenSender(p.Proof.Sender)
 }
 
-// Senders are known by pseudonyms, under a key for each epoch (decision 15). Commands carry
-// the pseudonyms of this epoch and of the last one, so that rows of the last epoch are found,
-// and updated when their sender writes. The keys of older pseudonyms are destroyed.
+// What names a sender is deleted when senders of that time are forgotten: the rows of SpaceSender
+// in the order of the entries, and other rows by SpaceForget, which lists their keys by time. A
+// profile keeps the pseudonym of the address that registered it, and a rule that of its sender.
 
-// SenderEpoch holds the keys of the senders' pseudonyms: the row of SpaceEpoch.
-type SenderEpoch struct {
-	Number uint64 // from 1; 0 before the first
-	Since  int64  // when it began, milliseconds since the epoch of Unix
-	Key    []byte // sealed under the data key
-	Last   []byte // that of the epoch before; empty in the first
+// ForgetKey is the key of a row that names a sender since an instant.
+func ForgetKey(at int64, row []byte) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte{SpaceForget}, uint64(at)), row...)
 }
 
-// Append encodes the row.
-func (e SenderEpoch) Append(dst []byte) []byte {
-	return AppendBlob(AppendBlob(AppendUints(dst, e.Number, uint64(e.Since)), e.Key), e.Last)
+// ForgottenRow returns the key of the row in a ForgetKey.
+func ForgottenRow(key []byte) []byte { return key[1+8:] }
+
+// ForgetsBefore returns the instant up to which senders are to be forgotten.
+func ForgetsBefore(s Facts, now int64) int64 {
+	return now - int64(SettingsOf(s).SenderDays)*command.DayMillis //nolint:gosec // bounded by its check
 }
 
-func decodeEpoch(row []byte) (SenderEpoch, error) {
-	r := RowReader{Rest: row}
-	e := SenderEpoch{Number: r.Uint(), Since: int64(r.Uint())}
-	e.Key, e.Last = slices.Clone(r.bytes(r.Uint())), slices.Clone(r.bytes(r.Uint()))
-	return e, r.Done("epoch row")
-}
-
-// EpochOf returns the epoch of the senders' pseudonyms; zero before the first.
-func EpochOf(s Facts) SenderEpoch {
-	e, _ := Read(s, KeyEpoch, decodeEpoch)
-	return e
-}
-
-// Ends returns when the epoch is to end, in milliseconds since the epoch of Unix: it lasts as
-// long as senders are remembered, so that these wrote in this epoch or in the last one.
-func (e SenderEpoch) Ends(set command.Settings) int64 { return e.Since + senderMemory(set) }
-
-func senderMemory(set command.Settings) int64 { return int64(set.SenderDays) * command.DayMillis } //nolint:gosec // bounded by its check
-
-// ForgetBatch bounds the entries whose senders are forgotten at once.
+// ForgetBatch bounds the entries whose senders are forgotten at once, and the other rows.
 const ForgetBatch = 10_000
 
 // Forgettable returns the next entries, [from, to), whose senders are to be forgotten.
 func Forgettable(s Facts, now int64) (from, to uint64) {
 	from, _ = Read(s, KeyForgotten, DecodeNumber)
-	before := now - senderMemory(SettingsOf(s))
+	before := ForgetsBefore(s, now)
 	n := sort.Search(ForgetBatch, func(i int) bool {
 		e, known := s.Entry(from + uint64(i) + 1) //nolint:gosec // not negative
 		return !known || e.CreatedAt > before

@@ -98,21 +98,19 @@ func (v *View) Budget(now int64) (state.Budget, error) {
 	return b, s.err
 }
 
-// SenderEpoch returns the keys of the senders' pseudonyms.
-func (v *View) SenderEpoch() (state.SenderEpoch, error) {
-	s := &viewState{v: v}
-	e := state.EpochOf(s)
-	return e, s.err
-}
-
-// SendersToForget reports whether senders of entries are to be forgotten at an instant.
-func (v *View) SendersToForget(now int64) (bool, error) {
+// SendersToForget reports whether senders are to be forgotten at an instant.
+func (v *View) SendersToForget(now int64) (some bool, err error) {
 	s := &viewState{v: v}
 	from, to := state.Forgettable(s, now)
+	some = to > from
+	s.Must(state.ScanSpace(v.snap, state.ForgetKey(0, nil), state.ForgetKey(state.ForgetsBefore(s, now)+1, nil), func(_, _ []byte) error {
+		some = true
+		return state.ErrEnough
+	}))
 	if s.err != nil {
 		return false, fmt.Errorf("look for senders to forget: %w", s.err)
 	}
-	return to > from, nil
+	return some, nil
 }
 
 // LookAlike returns the registered name that another name looks like, as spelled there, or

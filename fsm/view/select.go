@@ -121,29 +121,14 @@ func (v *View) Watched(w state.WatchedPattern, last int) (tested int, found []ui
 	return tested, found, err
 }
 
-// SenderFingerprint returns the sender of an entry, by its pseudonym in the last epoch if
-// that is known, or "".
+// SenderFingerprint returns the pseudonym of the sender of an entry, or "".
 func (v *View) SenderFingerprint(seq uint64) (string, error) {
 	from, _, err := state.Load(v.snap, state.SeqKey(state.SpaceSender, seq), state.DecodeEntrySender)
-	if err != nil {
-		return "", err
-	}
-	former, known, err := state.GetRow(v.snap, state.FormerlyKey(from.Fingerprint))
-	if known {
-		return string(former), err
-	}
 	return from.Fingerprint, err
 }
 
-// SenderRule returns the rule against the sender of an entry, or nil. A rule has the pseudonym of
-// the sender's newest write; that of SenderFingerprint may be older.
+// SenderRule returns the rule against the sender of an entry, or nil.
 func (v *View) SenderRule(seq uint64) (*state.Rule, error) {
-	s := &viewState{v: v}
-	rule := v.at.Policy.OfSender(state.SenderOf(s, seq).Fingerprint)
-	if rule == nil {
-		former, err := v.SenderFingerprint(seq)
-		s.Must(err)
-		rule = v.at.Policy.OfSender(former)
-	}
-	return rule, s.err
+	from, err := v.SenderFingerprint(seq)
+	return v.at.Policy.OfSender(from), err
 }

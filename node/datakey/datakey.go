@@ -8,7 +8,6 @@ package datakey
 
 import (
 	"context"
-	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -53,13 +52,10 @@ type Config struct {
 	Secrets *cluster.Secrets
 	Logger  *slog.Logger
 
-	Joined    func(id string)                      // called once, when a node of no cluster becomes part of one
-	Servers   func(context.Context) []admin.Server // with their reports
-	ServerIDs func() []string                      // of the configuration
-	// Propose replicates a command while this node leads, with what Stamp returns or more
-	// as its instant.
+	Joined  func(id string)                      // called once, when a node of no cluster becomes part of one
+	Servers func(context.Context) []admin.Server // with their reports
+	// Propose replicates a command while this node leads.
 	Propose func(context.Context, command.Payload) error
-	Stamp   func() int64
 }
 
 // Keeper knows the cluster's id and data key. Its methods are safe for concurrent use.
@@ -67,10 +63,8 @@ type Keeper struct {
 	cfg          Config
 	cluster      atomic.Pointer[string] // the cluster's id, once known
 	fingerprints atomic.Pointer[hasher] // makes them, once their key is known
-	sealer       atomic.Pointer[cipher.AEAD]
-	epochs       atomic.Pointer[epochKeys] // those that were opened last
-	webhooks     atomic.Pointer[[]byte]    // the key of webhook secrets
-	known        chan struct{}             // closed once fingerprints is set
+	webhooks     atomic.Pointer[[]byte] // the key of webhook secrets
+	known        chan struct{}          // closed once fingerprints is set
 }
 
 // New returns the Keeper of a node. founded is the cluster that its log begins with, empty if
@@ -140,25 +134,22 @@ func (k *Keeper) Name(ctx context.Context) error {
 	return nil
 }
 
-// Learn takes the cluster's id, its data key and the keys of its epoch from the state as
-// soon as it holds them, and returns then.
+// Learn takes the cluster's id and its data key from the state as soon as it holds them, and
+// returns then.
 func (k *Keeper) Learn(ctx context.Context) {
 	complained := false
 	for {
 		id, sealed, index := k.stored()
-		err := errNoEpoch
-		if id != "" {
-			k.Join(id)
-			err = k.open(sealed)
-		}
-		switch {
-		case err == nil:
-			return
-		case errors.Is(err, errNoEpoch):
+		if id == "" {
 			if k.cfg.Machine.Wait(ctx, index+1) != nil {
 				return
 			}
 			continue
+		}
+		k.Join(id)
+		err := k.open(sealed)
+		if err == nil {
+			return
 		}
 		if !complained {
 			k.cfg.Logger.ErrorContext(ctx, "the cluster's data key cannot be opened; give this node the secret of its cluster", "error", err)
@@ -170,18 +161,10 @@ func (k *Keeper) Learn(ctx context.Context) {
 	}
 }
 
-// open makes the cluster's data key known, and the keys of its epoch. Errors: errNoEpoch.
+// open makes the cluster's data key known.
 func (k *Keeper) open(sealed []byte) error {
 	key, err := k.cfg.Secrets.OpenDataKey(sealed)
 	if err != nil {
-		return err
-	}
-	sealer, err := NewSealer(key, epochPurpose)
-	if err != nil {
-		return err
-	}
-	k.sealer.Store(&sealer)
-	if _, err := k.epoch(); err != nil {
 		return err
 	}
 	webhooks, err := hkdf.Key(sha256.New, key, nil, webhookPurpose, sha256.Size)
@@ -208,9 +191,9 @@ func (k *Keeper) WebhookSecret(salt string) []byte {
 	return mac.Sum(nil)
 }
 
-// Fingerprint returns a hash of a client address under the cluster's data key, for what is
-// counted in memory; "" while the key is not known, when the node takes no writes either.
-// It must never be written to a log or a file: the key never changes. See Pseudonyms.
+// Fingerprint returns the pseudonym of a client address: a hash under the cluster's data key. It
+// is "" while the key is not known, when the node takes no writes either. Whoever holds the data
+// key finds the IPv4 address of a pseudonym by trying all of them.
 func (k *Keeper) Fingerprint(addr netip.Addr) string {
 	if hasher := k.fingerprints.Load(); hasher != nil {
 		return hasher.fingerprint(addr)

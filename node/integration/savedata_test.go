@@ -84,7 +84,6 @@ func TestSaveData(t *testing.T) {
 	nd.Config.Tuning.ClaimTTL, nd.Config.ClockOffset, nd.Config.SecretFile = 24*time.Hour, 0, secretFile(t) // the data key is sealed anew
 	c.Start(0)
 	c.waitNewestFormat()
-	c.waitEpoch(2, 0)
 	var saved savedState
 	c.populateEntries(&saved)
 	c.populateJobs(&saved)

@@ -130,7 +130,6 @@ func join(values []string, fold func(string) string) (joined string) {
 // find looks for candidates in the newest view.
 func (j *jobForm) find() (err error) {
 	v, by := j.next.call.NewestView(), j.Author.Signature()
-	j.next.call.Pseudonymise(by.Proof)
 	if _, j.next.repeats, err = v.Earlier(command.OpTakeJob, by); err != nil || j.next.repeats {
 		return err
 	}

@@ -82,7 +82,6 @@ func rehearse(c *op.Call, d Draft, from command.Sender) error {
 		return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", wire.Object{}}, {"notes", []string{DryRunNote, "Without dry_run it would write nothing either."}}})
 	}
 	by, _ := command.SignatureOf(cmd)
-	c.Pseudonymise(by.Proof)
 	if err := Examine(c, cmd); err != nil {
 		return err
 	}

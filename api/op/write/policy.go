@@ -22,7 +22,6 @@ func proposeUnderPolicy(c *op.Call, cmd command.Payload, propose func() (command
 		return propose()
 	}
 	for range maxPolicyChecks {
-		c.Pseudonymise(by.Proof) // an epoch may have begun since it was read
 		repeats, err := repeats(c, cmd)
 		if err != nil {
 			return result, err

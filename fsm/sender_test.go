@@ -1,0 +1,258 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
+)
+
+// byRequest is a write with a request_id and no proof.
+func byRequest(key command.RequestKey) command.Signature {
+	return command.Signature{Proof: &command.Proof{}, Request: key}
+}
+
+// byAddress is the proof of a sender by its address.
+func byAddress(sender string) command.Proof { return command.Proof{Sender: sender, Address: true} }
+
+// postFrom is an entry of a sender.
+func postFrom(sender, agent string, change func(*command.Publish)) *command.Publish {
+	return post(agent, func(p *command.Publish) {
+		if p.Proof = byAddress(sender); change != nil {
+			change(p)
+		}
+	})
+}
+
+func (r *rig) wantProblem(p command.Payload, want command.Problem) {
+	r.t.Helper()
+	if got := r.run(p)[0]; !slices.Equal(got.Problems, []command.Problem{want}) {
+		r.t.Errorf("%+v, want problem %d", got, want)
+	}
+}
+
+func (r *rig) wantDone(p command.Payload) uint64 {
+	r.t.Helper()
+	got := r.run(p)[0]
+	check.Equal(r.t, got.Outcome, command.OutcomeDone, "result: %+v", got)
+	return got.Entry
+}
+
+// rules are those of the policy.
+func (r *rig) rules() []*state.Rule {
+	v := r.View()
+	defer v.Release()
+	rules, _ := v.Policy().Rules(0, 0)
+	return rules
+}
+
+// rows counts the rows of a space.
+func (r *rig) rows(space byte) (n int) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	lower, upper := state.SpaceBounds(space)
+	must.Do(r.t, state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }))
+	return n
+}
+
+// forgetSenders lets the time for which senders are remembered pass, and forgets them.
+func (r *rig) forgetSenders() {
+	r.t.Helper()
+	r.log.stamp += int64(command.DefaultSettings.SenderDays)*command.DayMillis + 1
+	for r.run(&command.ForgetSenders{})[0].Outcome == command.OutcomeDone {
+	}
+}
+
+// TestSenderOf: what one sender wrote under any name is selected together, and its block stays
+// when it is forgotten from where the entries came.
+func TestSenderOf(t *testing.T) {
+	r := newRig(t)
+	first := r.wantDone(postFrom("spam", command.AnonymousName, nil))
+	r.wantDone(postFrom("home", "bob", nil))
+	second := r.wantDone(postFrom("spam", "eve", nil))
+	selected := func() []uint64 {
+		v := r.View()
+		defer v.Release()
+		seqs, _, err := v.Select(&view.Selection{Query: view.Query{Since: -1, Limit: 100}, Until: -1, SenderOf: second})
+		must.Do(t, err)
+		slices.Sort(seqs)
+		return seqs
+	}
+	check.Diff(t, selected(), []uint64{first, second}, "entries of the sender")
+	r.set(&command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: state.EntryID(first)})
+	r.wantProblem(postFrom("spam", "eve", nil), command.ProblemBlocked)
+	if j := r.checkPolicy(postFrom("spam", "eve", nil), "192.0.2.1"); j.Rule == nil {
+		t.Error("the view does not reject it")
+	}
+	r.forgetSenders()
+	if j := r.checkPolicy(postFrom("spam", "eve", nil), "192.0.2.1"); j.Rule == nil {
+		t.Error("the block has ended")
+	}
+}
+
+// TestForgetSenders: it is forgotten from where old entries came, and a bounded number of
+// them at once.
+func TestForgetSenders(t *testing.T) {
+	r := newRig(t)
+	many := make([]command.Payload, 100)
+	for i := range many {
+		many[i] = postFrom("home", "bob", nil)
+	}
+	entries := 0
+	for entries < state.ForgetBatch+50 {
+		entries += len(r.run(many...))
+	}
+	forget := func() command.Outcome { return r.run(&command.ForgetSenders{})[0].Outcome }
+	due := func() bool {
+		v := r.View()
+		defer v.Release()
+		some := must.Get(v.SendersToForget(r.log.stamp))(t)
+		return some
+	}
+	if forget() != command.OutcomeUnchanged || due() {
+		t.Error("young entries have senders that are to be forgotten")
+	}
+	r.log.stamp += int64(command.DefaultSettings.SenderDays) * command.DayMillis
+	if !due() {
+		t.Error("nothing is due where nobody writes")
+	}
+	young := r.wantDone(postFrom("home", "bob", nil))
+	if !due() || forget() != command.OutcomeDone || r.rows(state.SpaceSender) != entries+1-state.ForgetBatch {
+		t.Errorf("after the first batch %d senders are known", r.rows(state.SpaceSender))
+	}
+	if !due() || forget() != command.OutcomeDone || r.rows(state.SpaceSender) != 1 || due() || forget() != command.OutcomeUnchanged {
+		t.Errorf("after the second %d senders are known", r.rows(state.SpaceSender))
+	}
+	v := r.View()
+	defer v.Release()
+	if from, err := v.SenderFingerprint(young); err != nil || from == "" {
+		t.Errorf("the young one's is forgotten, too: %v", err)
+	}
+}
+
+// TestForgottenInTheSameCall: the result is the same if one call of Raft has both the
+// command that forgets senders and one that looks for a sender.
+func TestForgottenInTheSameCall(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		r := newRig(t)
+		seq := r.wantDone(postFrom("home", command.AnonymousName, nil))
+		r.log.stamp += int64(command.DefaultSettings.SenderDays) * command.DayMillis
+		before := len(r.obs.got)
+		first := r.log.commands(&command.ForgetSenders{})
+		last := r.log.commands(postFrom("home", command.AnonymousName, relate(command.RelationRetraction, seq)))
+		if together {
+			r.log.feed(r.Machine, first, last)
+		} else {
+			r.log.feed(r.Machine, first, first)
+			r.log.feed(r.Machine, last, last)
+		}
+		got := r.obs.got[before:]
+		if len(got) != 2 || got[0].Res.Outcome != command.OutcomeDone || !slices.Equal(got[1].Res.Problems, []command.Problem{command.ProblemRetractionAnonymous}) {
+			t.Errorf("together %t: %+v", together, got)
+		}
+	}
+}
+
+// TestForgottenAddress: an address proves the names that were registered from it for as long as it
+// writes now and then, and none of them once it is forgotten, also after it registers another one.
+func TestForgottenAddress(t *testing.T) {
+	r := newRig(t)
+	name := func(agent string) {
+		r.wantDone(register(agent, "key of "+agent, func(c *command.Register) { c.Proof = byAddress("home") }))
+	}
+	verified := func(agent string) bool {
+		doc, _ := r.read(r.wantDone(postFrom("home", agent, nil)))
+		checkNameCounts(t, r.Machine)
+		return doc.NameVerified
+	}
+	name("ada")
+	for range 5 {
+		r.log.stamp += 20 * command.DayMillis
+		r.run(&command.ForgetSenders{})
+		if !verified("ada") {
+			t.Fatal("the address writes, and proves nothing")
+		}
+	}
+	r.forgetSenders()
+	check.Equal(t, r.rows(state.SpaceNamed), 0, "counts")
+	if verified("ada") {
+		t.Error("a forgotten address proves a name")
+	}
+	name("bob")
+	if verified("ada") || !verified("bob") {
+		t.Error("a name of before counts")
+	}
+	r.wantDone(&command.ResetKey{AgentKey: "ada", NewKey: keyHash("reset"), NewRecovery: keyHash("reset")})
+	if !verified("bob") {
+		t.Error("a name of before was counted")
+	}
+}
+
+// TestAnonymousRequestsAreForgotten: a request_id without a name is known for as long as its sender.
+func TestAnonymousRequestsAreForgotten(t *testing.T) {
+	r := newRig(t)
+	write := func() command.Outcome {
+		return r.run(postFrom("home", command.AnonymousName, func(p *command.Publish) {
+			p.Request = command.RequestKey{Scope: command.AnonymousScope, ID: "request-1"}
+		}))[0].Outcome
+	}
+	check.Equal(t, write(), command.OutcomeDone, "first")
+	check.Equal(t, write(), command.OutcomeDuplicate, "again")
+	r.forgetSenders()
+	check.Equal(t, write(), command.OutcomeDone, "once the sender is forgotten")
+}
+
+// TestNoRowNamesAForgottenSender draws logs of all commands, lets the time pass for which senders are
+// remembered, and looks for the pseudonyms in every row. A profile has the address that registered it,
+// and a rule its sender; reports and waiting deliveries end in their own time.
+func TestNoRowNamesAForgottenSender(t *testing.T) {
+	senders := []string{"from-home", "from-work"}
+	spared := []byte{state.SpaceProfile, state.SpaceRule, state.SpaceReport, state.SpaceOutbox, state.SpaceDelivery}
+	rapid.Check(t, func(rt *rapid.T) {
+		l, m := newLog(t), tempMachine(rt)
+		defer func() { dropMachine(rt, m) }()
+		w := newLogWriter(rt, l, m, func() {})
+		for range rapid.IntRange(1, 20).Draw(rt, "log entries") {
+			w.write()
+		}
+		l.stamp += 400 * command.DayMillis
+		l.nextSeq[boot1] = w.seqs[boot1]
+		later := post("later", func(p *command.Publish) { p.Proof.Sender = "elsewhere" })
+		for range 5 {
+			l.commands(&command.Tick{}, &command.ForgetSenders{}, later)
+			w.feed()
+		}
+		v := m.View()
+		defer v.Release()
+		for _, space := range state.Keyspaces {
+			if slices.Contains(spared, space.Letter) {
+				continue
+			}
+			lower, upper := state.SpaceBounds(space.Letter)
+			must.Do(rt, state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
+				for _, sender := range senders {
+					if all := slices.Concat(key, row); namesSender(all, sender) {
+						rt.Errorf("keyspace %c: %q %q names the sender %s", space.Letter, key, row, sender)
+					}
+				}
+				return nil
+			}))
+		}
+	})
+}
+
+// namesSender reports whether a row has the pseudonym of a sender, or a hash of it.
+func namesSender(row []byte, sender string) bool {
+	hash := uint64(state.UnprovenSender(sender))
+	return bytes.Contains(row, []byte(sender)) || bytes.Contains(row, binary.LittleEndian.AppendUint64(nil, hash)) ||
+		bytes.Contains(row, binary.BigEndian.AppendUint64(nil, hash))
+}
