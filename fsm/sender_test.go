@@ -46,14 +46,6 @@ func (r *rig) wantDone(p command.Payload) uint64 {
 	return got.Entry
 }
 
-// rules are those of the policy.
-func (r *rig) rules() []*state.Rule {
-	v := r.View()
-	defer v.Release()
-	rules, _ := v.Policy().Rules(0, 0)
-	return rules
-}
-
 // rows counts the rows of a space.
 func (r *rig) rows(space byte) (n int) {
 	r.t.Helper()

@@ -22,7 +22,8 @@ func TestSendersAreForgotten(t *testing.T) {
 		publish := func(fields map[string]any) (answer struct {
 			Duplicate bool
 			Entry     struct{ NameVerified bool }
-		}) {
+		},
+		) {
 			c.mustPost(0, "/api/entries", fields, &answer)
 			return answer
 		}
