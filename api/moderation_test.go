@@ -125,6 +125,10 @@ func TestWhoModerates(t *testing.T) {
 		t.Errorf("hide: %+v", got)
 	}
 	s.Get("/api/moderation/log").Rejected(t, http.StatusForbidden, "moderators_only", "")
+	s.Get("/api/moderation/log?limit=0", "Authorization", "Bearer "+modToken).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "limit")
+	s.Backend.Behind = true
+	s.Get("/api/moderation/log?min_index=1", "Authorization", "Bearer "+modToken).Want(t, http.StatusServiceUnavailable)
+	s.Backend.Behind = false
 	moderationLog(s).Has(t, `"by":"mia","action":"hide","what":"e1","reason":"Advertisement"`, `"what":"mia"`)
 	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "mia"})
 	asMia(s, "unhide", map[string]any{"ids": []string{"e1"}}).Want(t, http.StatusForbidden)

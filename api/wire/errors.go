@@ -45,7 +45,6 @@ const (
 	CodeTooManyRenewals  command.Code = "too_many_renewals"
 	CodeJobDone          command.Code = "job_done"
 	CodeJobClosed        command.Code = "job_closed"
-	CodeWrongStatus      command.Code = "wrong_status"
 	CodeNoReceiver       command.Code = "no_receiver"
 	CodeNotModerator     command.Code = "moderators_only"
 	CodeCrossSite        command.Code = "cross_site"
@@ -70,7 +69,7 @@ var codesOf = map[int][]command.Code{
 	http.StatusInternalServerError:         {CodeInternal},
 	http.StatusConflict: {
 		CodeOwnJob, CodeNotPoster, CodeNameInUse, CodeJobClaimed, CodeNotClaimed, CodeTooManyClaims, CodeTooManyRenewals,
-		CodeJobDone, CodeJobClosed, CodeWrongStatus,
+		CodeJobDone, CodeJobClosed,
 		CodeNoReceiver, CodeIndexAhead,
 	},
 	http.StatusServiceUnavailable: {

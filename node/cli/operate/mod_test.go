@@ -299,24 +299,6 @@ func TestModRepeatsACall(t *testing.T) {
 	}
 }
 
-// TestNoteIsAddedOnce: a note whose answer was lost may be there, and is not added again.
-func TestNoteIsAddedOnce(t *testing.T) {
-	notes := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if notes++; notes == 1 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, `{"error":"It may have been written.","code":"outcome_unknown","issues":[],"retryable":true}`)
-			return
-		}
-		_, _ = io.WriteString(w, `{"number":2}`)
-	}))
-	defer server.Close()
-	token := filepath.Join(t.TempDir(), "token")
-	must.Do(t, os.WriteFile(token, []byte("cmod_mia"), 0o600))
-	expect(t, cli.ExitFailed, []string{"mod", "note", "--agent", "eve", "Was warned", "--url", server.URL, "--token-file", token}, "may have been written")
-	check.Equal(t, notes, 1, "notes that were added")
-}
-
 // TestLiftGoesOn: the command continues after a rule that an attempt with a lost answer has lifted.
 // It fails at a rule that was lifted before the call.
 func TestLiftGoesOn(t *testing.T) {
