@@ -132,6 +132,7 @@ func TestEndOfAStuckLeader(t *testing.T) {
 	await.Eventually(t, "ready", n.readyForTest)
 	const ghost = "127.0.0.1:1"
 	must.Do(t, n.raft.AddNonvoter(ghost, ghost, 0, testPatience).Error())
+	must.Do(t, n.raft.Barrier(testPatience).Error()) // an entry that the server has not
 	await.Eventually(t, "stuck", func() bool {
 		return errors.Is(n.raft.LeadershipTransferToServer(ghost, ghost).Error(), raft.ErrLeadershipTransferInProgress)
 	})
