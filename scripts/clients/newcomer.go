@@ -25,7 +25,7 @@ const (
 	maxCommands   = 6
 	maxPrinted    = 3 << 10
 	maxNewsBytes  = 22_000
-	maxLaterBytes = 3_740
+	maxLaterBytes = 3_900 // the tasks before leave open items of others
 	maxToolsBytes = 25 << 10
 )
 
