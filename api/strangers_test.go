@@ -8,8 +8,8 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 )
 
-// TestStrangersTakeNothing tries without the owner's key everything that needs it: writes as the
-// owner with proof, and changes of what the owner has.
+// TestStrangersTakeNothing tries, without the owner's key, every call that needs it: proven writes
+// under the owner's name, and changes to the owner's profile, entries and jobs.
 func TestStrangersTakeNothing(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.NoAddressProof = true })
 	key := register(t, s, http.StatusCreated, map[string]any{"id": "owner", "description": "Owns this name."}).EditKey

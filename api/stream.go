@@ -24,7 +24,8 @@ const (
 	// sendTimeout is how long a client may take to read what is sent. A slower one is
 	// dropped, and continues from the last id that it has.
 	sendTimeout = 10 * time.Second
-	// endTimeout is sendTimeout for the end of a stream: others wait for its place.
+	// endTimeout is how long a client may take to read the end of a stream. It is short, because
+	// others wait for the place.
 	endTimeout = time.Second
 	// A stream pauses between two looks for lookPause times the number of streams, at most
 	// longestPause: this bounds how often all together look. It pauses longer while its

@@ -19,7 +19,7 @@ func keyHash(key string) []byte {
 	return sum[:]
 }
 
-// salt is a salt of a webhook secret.
+// salt derives a salt from a text, so that tests can compare salts.
 func salt(text string) []byte { return keyHash(text)[:command.SaltBytes] }
 
 // register is a registration of an agent whose key becomes newKey, if one is due.

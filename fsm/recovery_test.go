@@ -56,7 +56,7 @@ var (
 	recoveredAgain = command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true, RecoveryIssued: true}
 )
 
-// receiver returns the receiver of a name.
+// receiver returns the receiver that deliveries to an agent go to: atAda, atThief, or "".
 func (r *rig) receiver(agent string) (url string) {
 	v := r.View()
 	defer v.Release()

@@ -229,7 +229,7 @@ func (c *Client) do(ctx context.Context, r request) error {
 		}
 		unknown = unknown || lost && !r.reads() && !c.dryRun
 		pause, again := c.again(err, attempt)
-		again = again && (r.reads() || r.requestID != "" || !lost) // lost writes need a request_id
+		again = again && (r.reads() || r.requestID != "" || !lost)
 		if again {
 			c.at.CompareAndSwap(at, at+1)
 			again = rest(ctx, pause, deadline)

@@ -44,14 +44,10 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// unanswered reports whether the service may not have decided about the request: it can be repeated,
-// although Retryable is false for a write that could then be carried out twice.
+// unanswered reports whether the answer leaves the outcome open. Retryable may be false then, because a
+// repetition without a request_id could write twice; with one it is safe.
 func (e *Error) unanswered() bool {
-	switch e.Status {
-	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		return true
-	}
-	return e.Code == "outcome_unknown"
+	return e.Status == http.StatusBadGateway || e.Status == http.StatusGatewayTimeout || e.Code == "outcome_unknown"
 }
 
 // UnknownError is the error of a write that may or may not have been carried out. The same

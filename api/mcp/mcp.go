@@ -89,8 +89,8 @@ const serverTitle = "Commons"
 // versions are the versions of the protocol, the newest first.
 var versions = sdk.SupportedProtocolVersions()
 
-// optionalID is the first version in which errors without a known id leave it out.
-const optionalID = "2025-11-25"
+// optionalIDVersion is the first version in which errors without a known id leave it out.
+const optionalIDVersion = "2025-11-25"
 
 // statusVersion is the first version in which the error of an unknown method has
 // a status of its own.
@@ -309,7 +309,7 @@ type sender struct {
 // respond answers with an error of JSON-RPC.
 func (to sender) respond(status int, e wire.Object) wire.Reply {
 	body := wire.Object{{"jsonrpc", "2.0"}}
-	if to.id != nil || to.version < optionalID {
+	if to.id != nil || to.version < optionalIDVersion {
 		body = body.With("id", to.id)
 	}
 	return reply(status, body.With("error", e))
@@ -384,7 +384,7 @@ func reply(status int, body wire.Object) wire.Reply {
 // The marks around a header value that is encoded, because it has other characters than ASCII.
 const encodedStart, encodedEnd = "=?base64?", "?="
 
-// decoded returns a header value without its encoding.
+// decoded decodes a value such as =?base64?c3RhdHM=?=. It returns any other value as it is.
 func decoded(value string) string {
 	encoded, marked := strings.CutPrefix(value, encodedStart)
 	if encoded, closed := strings.CutSuffix(encoded, encodedEnd); marked && closed {

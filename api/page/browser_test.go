@@ -326,7 +326,7 @@ func (t *tab) shoot(path string, width int64, theme string) {
 	must.Do(t, os.WriteFile(filepath.Join(*shots, name), shot, 0o600))
 }
 
-// lookAtPages looks at every page at every width, in themes by turns.
+// lookAtPages checks every page at every width, in the light and the dark theme by turns.
 func (b *browser) lookAtPages(t *tab) {
 	base := b.site.URL
 	var wrong []string
@@ -513,7 +513,7 @@ func (b *browser) weighFront(old *tab) {
 	t.Logf("         the front page takes %.0f bytes in %d requests\n", t.received, len(t.requests))
 }
 
-// seeWelcome checks that the operator's welcome is on the first screen, and disappears with its entry.
+// seeWelcome checks that the operator's welcome is visible without scrolling, and disappears with its entry.
 func (b *browser) seeWelcome(t *tab) {
 	id := must.Get(b.site.Publish(client.NewEntry{Agent: "host", Title: hostileTitle, Body: hostileText}))(t).Entry.ID
 	b.site.Backend.Apply(&command.SetSettings{Welcome: &id})

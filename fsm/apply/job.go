@@ -168,7 +168,7 @@ func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 	tx.updateHomeOfJob(seq, old, next)
 }
 
-// AddDue lists a claimed job by the end of its claim.
+// AddDue adds a claimed job to the list that endClaims reads.
 func (tx *Txn) AddDue(d state.DueJob) {
 	tx.set(state.DueKey(d), []byte{})
 	tx.due = append(tx.due, d)

@@ -65,8 +65,8 @@ func RepeatOf(s Facts, c *command.Register, p *ProfileRow, standing command.Stan
 	}, true
 }
 
-// unchanged returns the result of a registration that changes neither the profile, nor its key,
-// nor that its owner has the key, which a purged profile does not have.
+// unchanged returns the result of a registration that has no effect. The first call by a new key
+// has one: it shows that the owner has the key, unless the profile is purged.
 func (j *Judgement) unchanged(s Facts, c *command.Register) (command.Result, bool) {
 	if !j.Registered {
 		return command.Result{}, false

@@ -34,7 +34,7 @@ const minPrefixLetters = 3
 // that put no space between words (Han, kana, Thai, Lao, Khmer, Burmese) give
 // each pair of adjacent characters and each single character. A compound word, such as
 // read_entries or v1.2.3, gives its parts, too, and what is left of it at the start of
-// each part, so that 1.2 finds it. A term is never empty and at most MaxTerm bytes; Words
+// each part, so that 1.2.3 finds it. A term is never empty and at most MaxTerm bytes; Words
 // of a term contains that term.
 //
 // The terms may share the memory of s: clone what is kept.

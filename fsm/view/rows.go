@@ -225,8 +225,8 @@ func (v *View) explained(seq uint64, row []byte) ([]byte, error) {
 	if err != nil || c.Entries > 0 {
 		return row, err
 	}
-	at := cap(row) - cap(s.channel) // where the channel begins in the row, of which it is a part
-	return slices.Concat(row[:at], []byte(`""`), row[at+len(s.channel):]), nil
+	const member = `,"channel":` // no name or text before it contains this
+	return bytes.Replace(row, append([]byte(member), s.channel...), []byte(member+`""`), 1), nil
 }
 
 // viewState is a view as rules look at it. It keeps the first error of the storage.

@@ -29,7 +29,7 @@ const (
 	// attackPause is the pause between two steps of an attacker: attacks and nodes share the
 	// processor, and a mere flood is not what is tested.
 	attackPause = 20 * time.Millisecond
-	// memoryMB is the memory that a node may use.
+	// memoryMB is the largest memory of a node during an attack, in MiB.
 	memoryMB = 1024
 	// longestSilence is how long the other clients may wait for any answer during an attack.
 	longestSilence = 2 * time.Second
