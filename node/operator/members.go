@@ -130,7 +130,9 @@ func (o *Operator) depart(ctx context.Context) error {
 	if err := o.cfg.Members.SetLeaving(true); err != nil {
 		return rejectf(http.StatusServiceUnavailable, "the other nodes could not be notified: %v", err)
 	}
-	for attempts := 0; ; {
+	// It is outside if it was removed and nobody told it: the leader that did so has lost its
+	// leadership before it could answer.
+	for attempts := 0; !o.cfg.Members.Outside(); {
 		// A node that led before may lead again, because another leaving node transferred
 		// leadership to it.
 		if err := o.cfg.Members.HandOver(ctx); err != nil {
@@ -153,6 +155,7 @@ func (o *Operator) depart(ctx context.Context) error {
 			return rejectf(http.StatusServiceUnavailable, "no leader took this node out in time (last: %v); repeat", err)
 		}
 	}
+	return nil
 }
 
 // noMember reports whether a leader, or cluster.Members on it, answered that the server is not
