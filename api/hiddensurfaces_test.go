@@ -29,7 +29,7 @@ var wordless = map[string]string{
 	"listDeliveries": "for the owner's key alone; dropping what waits is tested in fsm", "testDelivery": "a test event", "markSeen": "ids alone",
 	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "listRules": "rules, for moderators",
 	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
-	"selectEntries": "texts, for moderators", "moderationLog": "ids, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators", "listPurges": "of disks",
+	"selectEntries": "texts, for moderators", "moderationLog": "ids, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators",
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",
 	"sendMessage": "as callA2A", "callMCP": "its tools are listed by themselves",
 	"getSkill": "a document", "getSecurity": "a document", "getAgentCard": "a document", "getAgentCard03": "a document",
@@ -223,12 +223,12 @@ func showThenHide(t *testing.T, s *apitest.Server, surfaces []surfaceCall, ask f
 	if action == "purge" {
 		// Some of them are shown again: what is purged need not be hidden before.
 		mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"})
-		purged := mod(t, s, "purge", map[string]any{"ids": []string{"e1", "e2", "e3", "e5", "j6", "h8", "j9", "ec", "ed"}, "reason": "a test"})
+		purged := purge(t, s, map[string]any{"ids": []string{"e1", "e2", "e3", "e5", "j6", "h8", "j9", "ec", "ed"}, "reason": "a test"})
 		if purged.Matched != 9 || purged.Changed != 9 || purged.Next != nil {
 			t.Fatalf("purged were %+v", purged)
 		}
 		mod(t, s, "unhide", map[string]any{"profiles": []string{"dave"}, "reason": "a test"})
-		if purged := mod(t, s, "purge", map[string]any{"profiles": []string{"dave"}, "reason": "a test"}); purged.Changed != 1 {
+		if purged := purge(t, s, map[string]any{"profiles": []string{"dave"}, "reason": "a test"}); purged.Changed != 1 {
 			t.Fatalf("purged were %+v", purged)
 		}
 		if again := mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"}); again.Changed != 0 {

@@ -234,7 +234,7 @@ func TestRulesAreForModerators(t *testing.T) {
 	before := s.Backend.Machine.Applied()
 	for path, body := range map[string]string{
 		"block": `{"sender_of":"e1","for":"1h"}`, "freeze": `{"all":true,"for":"1h"}`, "watch": `{"pattern":"pills"}`, "lift": `{"number":1}`,
-		"hide": `{"idz":["e1"]}`, "unhide": `{"ids":["x"]}`, "purge": `{"ids":["e1"]}`, "resolve": `{"ids":["e1"],"outcome":"gone"}`,
+		"hide": `{"idz":["e1"]}`, "unhide": `{"ids":["x"]}`, "resolve": `{"ids":["e1"],"outcome":"gone"}`,
 	} {
 		dry := strings.TrimSuffix(body, "}") + `,"dry_run":"perhaps"}`
 		r := s.Post("/api/moderation/"+path, dry, "Authorization", "Bearer "+modToken)

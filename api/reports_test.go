@@ -235,7 +235,7 @@ func TestReportedTexts(t *testing.T) {
 		report(id, "")
 	}
 	mod(t, s, "hide", map[string]any{"ids": []string{"e5", "e6"}, "reason": "x"})
-	mod(t, s, "purge", map[string]any{"ids": []string{"e7", "e8"}, "reason": "x"})
+	purge(t, s, map[string]any{"ids": []string{"e7", "e8"}, "reason": "x"})
 	retention := "general=1d"
 	s.Backend.Apply(&command.SetSettings{Retention: &retention})
 	s.Backend.Apply(&command.Sweep{})
@@ -347,7 +347,7 @@ func TestTheAuthorHears(t *testing.T) {
 	s.Publish(map[string]any{"body": "The casino", "edit_key": ada})
 	mod(t, s, "hide", map[string]any{"ids": []string{"e4"}, "reason": "A test"})
 	s.Get("/api/entries/e4", byKey(ada)...).Has(t, "casino")
-	mod(t, s, "purge", map[string]any{"ids": []string{"e4"}, "reason": "A test"})
+	purge(t, s, map[string]any{"ids": []string{"e4"}, "reason": "A test"})
 	s.Get("/api/home?for=Ada", byKey(ada)...).Lacks(t, `"hidden":`)
 	s.Get("/api/entries/e4", byKey(ada)...).Lacks(t, "casino")
 }

@@ -66,7 +66,7 @@ func TestReportsAndRegistrationsAreNotRepeated(t *testing.T) {
 	}
 	repeats("at once", "used before", "like this already", "like this already")
 	for _, body := range []map[string]any{{"ids": []string{"e1"}, "reason": "spam"}, {"profiles": []string{"ada"}, "reason": "spam"}} {
-		asMia(s, "purge", body).Must(t, http.StatusOK)
+		operate(s, "purge", body).Must(t, http.StatusOK)
 	}
 	repeats("after a purge", "used before")
 

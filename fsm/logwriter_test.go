@@ -555,7 +555,7 @@ func (w *logWriter) hide() command.Payload {
 }
 
 func (w *logWriter) purge() command.Payload {
-	c := &command.Purge{Order: w.order(), IDs: []string{w.id()}, Servers: []string{w.server()}}
+	c := &command.Purge{Order: byOperator, IDs: []string{w.id()}, Servers: []string{w.server()}}
 	if w.oneOf(6) {
 		c.Agents = []string{w.named()}
 	}

@@ -40,7 +40,7 @@ type Hide struct {
 	Unhide bool     `cbor:"12,keyasint,omitempty"`
 }
 
-// Purge erases the texts of entries and profiles for good, hidden or not.
+// Purge erases the texts of entries and profiles for good, hidden or not. Only an operator can use it.
 type Purge struct {
 	Order
 	IDs []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
@@ -82,6 +82,7 @@ func (c *Purge) check() error {
 	return errors.Join(
 		(&Hide{Order: c.Order, IDs: c.IDs, Agents: c.Agents}).check(), // of the same fields
 		checkAll("servers", c.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)),
+		refuse(c.By != Operator, "only an operator erases texts"),
 	)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -168,6 +169,7 @@ func (c *nodes) run() {
 	var history record.History
 	crowd := &record.Crowd{
 		Client: record.NewCaller(began, c.HTTP, &history), Seed: c.seed, Pause: clientPause, Poll: clientPause, Token: token, From: newest.LastEventID,
+		Purge: c.purge,
 	}
 	for _, nd := range c.Nodes {
 		crowd.Nodes = append(crowd.Nodes, &harness.Node{Name: nd.Config.NodeID, URL: nd.URL()})
@@ -195,6 +197,17 @@ func (c *nodes) moderator() (token string) {
 		return err
 	})
 	return token
+}
+
+// purge purges an entry, at the first node that does it.
+func (c *nodes) purge(id string) (err error) {
+	order := admin.Moderation{Operation: "purge", Body: fmt.Appendf(nil, `{"ids":[%q],"reason":"chaos"}`, id)}
+	for i := range c.Nodes {
+		if _, err = operate[struct{}](c, i, admin.PathModerate, order); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // operate makes a call of an operator at a node.

@@ -190,6 +190,20 @@ func (b *bench) moderatorToken() string {
 	return made.Token
 }
 
+// purge purges an entry as an operator does.
+func (b *bench) purge(id string) error {
+	var addrs []string
+	for _, n := range b.voters {
+		addrs = append(addrs, n.Private)
+	}
+	code, _, problem := b.run.Command(nil, "mod", "purge", id, "--reason", "chaos", "--yes",
+		"--cluster-addr", strings.Join(addrs, ","), "--secret-file", b.voters[0].Flags["secret-file"])
+	if code != 0 {
+		return fmt.Errorf("mod purge ends with %d: %s", code, problem)
+	}
+	return nil
+}
+
 // inParts has three parts: clients alone, the plan, and clients alone again. Then every
 // node must be healthy, and the entries of all nodes are read.
 func (b *bench) inParts(ctx context.Context, place string, r *report) {
@@ -210,7 +224,7 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	crowd := &record.Crowd{
 		Client: record.NewCaller(b.began, b.run.HTTP, &h), Nodes: b.nodes, Balancer: b.balancer,
 		Seed: b.o.seed, Pause: b.o.pause, Token: token, From: newest.LastEventID, Since: since,
-		OnlyPublish: r.Name == belowLimits,
+		Purge: b.purge, OnlyPublish: r.Name == belowLimits,
 	}
 	if b.balanced {
 		crowd.Nodes, crowd.Wait = []*harness.Node{b.balancer}, true

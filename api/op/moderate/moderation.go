@@ -51,8 +51,6 @@ func Operations() []op.Operation {
 		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
 		row("hide", "hide", acting(hiding), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", acting(showing), "Show what was hidden again, for moderators", actionParams),
-		row("purge", "purge", acting(purging), "Erase entries and profiles for good, for moderators", hideParams),
-		list("purges", "listPurges", listPurges, "Which disks still hold what was purged, for moderators", nil),
 		list("log", "moderationLog", moderationLog, "What moderators did, and why, for moderators", recordParams),
 	}
 }
@@ -71,8 +69,10 @@ func PathOf(operationID string) (method, path string) {
 func OperatorOperations() []op.Operation {
 	return []op.Operation{
 		{ID: "setModerator", Handle: setModerator},
+		{ID: "purge", Handle: acting(purging)},
+		{ID: "listPurges", Handle: listPurges},
 		{ID: "destroyDisk", Handle: destroyDisk},
-		{ID: "listModerators", Handle: op.Private(op.Simple(listModerators))},
+		{ID: "listModerators", Handle: op.Simple(listModerators)},
 	}
 }
 

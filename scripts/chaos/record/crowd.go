@@ -38,6 +38,8 @@ type Crowd struct {
 	Token  string        // of moderators
 	From   string        // the id of the newest event before the run
 	Since  int64         // the time of the newest entry before the run
+	// Purge purges an entry over the private port, as an operator does.
+	Purge func(id string) error
 	// OnlyPublish has recorders make no other calls.
 	OnlyPublish bool
 	Wait        bool // one more client waits at home

@@ -6,11 +6,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// moderators is how many moderators hide, show, purge and block. Each works only with
+// moderators is how many moderators hide, show and block, and let an operator purge. Each works only with
 // entries that were published for it, in one sequence of calls at all nodes. Each call
 // has the index of the calls before, so every answer must show all earlier changes.
 const moderators = 2
@@ -59,8 +60,7 @@ func (w *Crowd) moderate(ctx context.Context, i int, token string) {
 		case p < partHide:
 			m.hide(ctx)
 		case p < partPurge:
-			m.act(ctx, DoPurge, map[string]any{"ids": []string{m.subject.ID}, "reason": "chaos"})
-			m.look(ctx)
+			m.purge(ctx)
 			m.subject = Call{}
 		case p < partBlock:
 			m.block(ctx)
@@ -113,6 +113,19 @@ func (m *moderator) hide(ctx context.Context) {
 	m.look(ctx)
 }
 
+// purge lets an operator purge the entry. The answer has no index, so the node that is asked next
+// reads what the leader has committed.
+func (m *moderator) purge(ctx context.Context) {
+	c := Call{Client: m.name, Surface: "private", Kind: Moderated, Agent: m.name, Status: DoPurge, Expect: m.subject.ID, Outcome: Done}
+	c.Begin = time.Since(m.Client.start)
+	if err := m.Purge(m.subject.ID); err != nil {
+		c.Outcome, c.Error = Unknown, err.Error()
+	}
+	c.End = time.Since(m.Client.start)
+	m.Client.history.add(&c)
+	m.peek(ctx, "/api/entries/"+m.subject.ID+"?consistency=strong")
+}
+
 // blocked is the name that the moderator blocks.
 func (m *moderator) blocked() string { return m.name + "-blocked" }
 
@@ -139,6 +152,11 @@ func (m *moderator) look(ctx context.Context) {
 		"/api/entries/" + m.subject.ID, "/api/entries?agent=" + m.subject.Agent + "&limit=100",
 		"/api/entries?q=" + url.QueryEscape(m.subject.Text), "/api/entries?limit=100&thread=" + m.subject.ID,
 	}
+	m.peek(ctx, paths[m.random.IntN(len(paths))])
+}
+
+// peek reads the entry at a path.
+func (m *moderator) peek(ctx context.Context, path string) {
 	c := Call{Kind: Peek, Agent: m.name, Expect: m.subject.ID, Text: m.subject.Text}
-	m.do(ctx, &c, request{http.MethodGet, paths[m.random.IntN(len(paths))], nil, http.Header{}})
+	m.do(ctx, &c, request{http.MethodGet, path, nil, http.Header{}})
 }
