@@ -26,4 +26,4 @@ for argument in "$@"; do
 done
 # shellcheck source=scripts/built.sh
 source scripts/built.sh chaos
-"$dir/chaos" -binary "$dir/commons" -dir "$dir/run" -out "$dir/reports" -network containers -scenario "$scenario" "${flags[@]}"
+"$dir/chaos" -binary "$dir/commons" -dir "$dir/run" -out "$dir/reports" -scenario "$scenario" "${flags[@]}"

@@ -11,15 +11,15 @@ import (
 
 // bench is one run.
 type bench struct {
-	o       *options
-	run     *harness.Run
-	cluster *harness.Cluster // of processes
-	voters  []*harness.Node
-	nodes   []*harness.Node // the voters, then the reader
-	network network
+	o          *options
+	run        *harness.Run
+	cluster    *harness.Cluster // of processes
+	voters     []*harness.Node
+	nodes      []*harness.Node // the voters, then the reader
+	links      *links          // between processes
+	containers *containers     // nil for processes
 
-	balancer *harness.Node // in front of the nodes, or nil
-	balanced bool          // all clients call the balancer
+	balancer *harness.Node // in front of the containers: all clients call it
 	kept     []check.Entry // the entries when the clients have ended
 
 	watch *watch
@@ -28,14 +28,12 @@ type bench struct {
 	down    map[string]bool         // nodes whose process does not run at the moment
 	weak    map[string]bool         // nodes that cannot take part in a majority at the moment
 	hungry  map[string]func() error // ends the starvation of a node
-	last    []string                // targets of the last fault
-	spoiled *harness.Node           // the node whose disk was lost or damaged
+	spoiled *harness.Node           // the node whose disk was lost
 	filled  bool                    // a disk is, or was, full
 
 	images  string           // directory of the disk images, empty if there are no disks
 	disks   map[string]*disk // by node
 	noDisks string           // why disks cannot be broken here
-	damaged int              // files
 
 	withdraw func() // ends the attack of strangers
 }
@@ -52,17 +50,12 @@ type fault struct {
 	process bool // the process does not run, or is stopped, meanwhile
 	weakens bool // the node cannot take part in a majority meanwhile
 	disk    bool // needs a voter with its own disk; one at a time
-	spoils  bool // the node's data may be lost; once in a run
-	network bool // changes the network between nodes
-	lossy   bool // needs a network that can lose packets
+	spoils  bool // the node's data is lost; once in a run
 	resizes bool // changes the number of voters meanwhile
 	// interrupts the service: clients may see errors.
 	interrupts bool
-	// loopback needs nodes on loopback addresses: others reject --clock-offset, and a
-	// switch does not see connections.
-	loopback bool
-	begin    func(b *bench, nodes []*harness.Node)
-	end      func(b *bench, nodes []*harness.Node)
+	begin      func(b *bench, nodes []*harness.Node)
+	end        func(b *bench, nodes []*harness.Node)
 }
 
 func each(do func(*bench, *harness.Node)) func(*bench, []*harness.Node) {
@@ -75,7 +68,7 @@ func each(do func(*bench, *harness.Node)) func(*bench, []*harness.Node) {
 
 func (b *bench) start(n *harness.Node) {
 	n.Start()
-	b.network.runs(n.Name, n.PID())
+	b.links.runs(n.Name, n.PID())
 }
 
 func (b *bench) named(names []string) (found []*harness.Node) {

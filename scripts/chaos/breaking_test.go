@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,67 +17,10 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// arrivals is a device that keeps what arrives at it.
-type arrivals struct {
-	io.ReadCloser
-	packets chan []byte
-}
-
-func (a arrivals) Write(packet []byte) (int, error) {
-	a.packets <- packet
-	return len(packet), nil
-}
-
-// TestSwitch: packets arrive in their order, unless their way is cut or loses them; the
-// way back is another one.
-func TestSwitch(t *testing.T) {
-	const one, two = 1, 2
-	n1, n2 := arrivals{packets: make(chan []byte, queue)}, arrivals{packets: make(chan []byte, queue)}
-	s := &namespaces{ways: map[[2]string]*way{}, devices: map[string]io.ReadWriteCloser{"n1": n1, "n2": n2}, hosts: map[byte]string{one: "n1", two: "n2"}}
-	sent := byte(0)
-	send := func(from, to string) byte {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		sent++
-		s.pass(from, to, []byte{sent})
-		return sent
-	}
-	for _, q := range []quality{{cut: true}, {loss: 1}} {
-		s.set("n1", "n2", q)
-		send("n1", "n2")
-		if back := send("n2", "n1"); (<-n1.packets)[0] != back {
-			t.Errorf("%+v: the way back carries something else", q)
-		}
-		s.set("n1", "n2", quality{})
-		if next := send("n1", "n2"); (<-n2.packets)[0] != next {
-			t.Errorf("%+v: a packet arrived", q)
-		}
-	}
-	for _, q := range []quality{{delay: time.Millisecond, jitter: 5 * time.Millisecond}, {bandwidth: 1000}} {
-		s.set("n1", "n2", q)
-		var want, got []byte
-		for range 10 {
-			want = append(want, send("n1", "n2"))
-		}
-		for range want {
-			got = append(got, (<-n2.packets)[0])
-		}
-		check.Diff(t, got, want, "%+v", q)
-	}
-	packet := make([]byte, 20)
-	packet[0], packet[19] = 0x45, two
-	if host, ok := destination(packet); !ok || s.hosts[host] != "n2" {
-		t.Errorf("a packet for n2 is for %d, %t", host, ok)
-	}
-	if _, ok := destination([]byte{0x60}); ok {
-		t.Error("IPv6 is switched")
-	}
-}
-
 // withDisk is a bench whose one voter has a disk of its own.
 func withDisk(t *testing.T) (*bench, *harness.Node) {
 	t.Helper()
-	b := &bench{o: &options{seed: 1}, network: &namespaces{}, run: harness.NewRun(context.WithoutCancel(t.Context()), "true", t.TempDir()), disks: map[string]*disk{}}
+	b := &bench{o: &options{seed: 1}, links: &links{pids: map[string]int{}}, run: harness.NewRun(context.WithoutCancel(t.Context()), "true", t.TempDir()), disks: map[string]*disk{}}
 	c := b.run.NewCluster("disks", 1)
 	b.nodes, b.voters = c.Nodes, c.Nodes
 	t.Cleanup(b.takeDisks)
@@ -150,19 +92,12 @@ func TestWhatIsLeftOut(t *testing.T) {
 		{"another one is down, and this one is only cut off", "deaf", false, n[0], func(b *bench) { b.down["n2"] = true }, false},
 		{"a disk was lost before", "replace", false, n[0], func(b *bench) { b.spoiled = n[1] }, true},
 		{"there are no disks", "hang disk", false, n[0], func(b *bench) { b.noDisks = "no loop device" }, true},
-		{"proxies lose nothing", "lose", false, n[0], func(*bench) {}, true},
-		{"a switch loses", "lose", false, n[0], func(b *bench) { b.network = &namespaces{} }, false},
-		{"a switch has no connections", "disconnect", false, n[0], func(b *bench) { b.network = &namespaces{} }, true},
 	} {
-		b := &bench{o: &options{}, network: &links{}, nodes: n, voters: n[:3], down: map[string]bool{}, weak: map[string]bool{}}
+		b := &bench{o: &options{}, nodes: n, voters: n[:3], down: map[string]bool{}, weak: map[string]bool{}}
 		tc.change(b)
 		if why := b.forbids(&event{Fault: tc.fault, Hard: tc.hard}, faults[tc.fault], []*harness.Node{tc.of}); (why != "") != tc.forbidden {
 			t.Errorf("%s of %s, and %s: %q", tc.fault, tc.of.Name, tc.what, why)
 		}
-	}
-	after := &bench{o: &options{}, network: &links{}, voters: n[:3]}
-	if why := after.forbids(&event{Fault: "lead", Target: ill}, faults["lead"], nil); !strings.HasPrefix(why, skippedNote) {
-		t.Errorf("a fault after one that was left out: %q", why)
 	}
 	b := &bench{voters: n[:3], weak: map[string]bool{"n1": true, "n4": true}}
 	for _, e := range []event{{Fault: "lead", Target: reader, Nodes: []string{"n4"}}, {Fault: "lead", Target: follower, Nodes: []string{"n1"}}, {Fault: "lead", Target: follower, Nodes: []string{"n2"}}} {

@@ -55,9 +55,12 @@ func afterwardsBalanced() []event {
 	)
 }
 
-// containerProcedures are the work of operators on a project of Compose. Their names are
-// those of the manual's procedures, or capitalized.
-var containerProcedures = map[string]fault{
+// containerFaults are the faults of containers, and the work of operators on a project of
+// Compose. The names of procedures are those of the manual, or capitalized.
+var containerFaults = map[string]fault{
+	"kill":  {process: true, begin: each(func(b *bench, n *harness.Node) { b.containers.kill(n) }), end: each(undoContainer)},
+	"pause": {process: true, begin: each(func(b *bench, n *harness.Node) { b.containers.pause(n) }), end: each(undoContainer)},
+
 	"Keep metrics private":       onProject((*bench).keepMetrics),
 	"Replace a disk":             onProject((*bench).replaceDisk),
 	"Upgrade to a later version": onProject((*bench).upgrade),
@@ -70,22 +73,21 @@ var containerProcedures = map[string]fault{
 	"Move the leadership":        following("Move the leadership"),
 	"Restart or upgrade":         following("Restart or upgrade"),
 	"Change the secret":          following("Change the secret"),
-	"Back up":                    onProject(func(_ *bench, p *containers) { p.follow("Back up"); p.cron() }),
+	"Back up":                    onProject(func(b *bench) { b.containers.follow("Back up"); b.containers.cron() }),
 	"Try a restore":              following("Try a restore"),
 	"Restore a backup":           keeping("Restore a backup"),
 	"Go on with one node":        keeping("Go on with one node"),
 }
 
-func onProject(do func(b *bench, p *containers)) fault {
+func onProject(do func(b *bench)) fault {
 	return fault{begin: func(b *bench, _ []*harness.Node) {
-		p := b.network.(*containers)
-		do(b, p)
-		b.adopt(p)
+		do(b)
+		b.adopt()
 	}}
 }
 
 func following(title string) fault {
-	return onProject(func(_ *bench, p *containers) { p.follow(title) })
+	return onProject(func(b *bench) { b.containers.follow(title) })
 }
 
 func interrupting(f fault) fault { f.interrupts = true; return f }
@@ -94,9 +96,9 @@ func resizing(f fault) fault { f.resizes = true; return f }
 
 // keeping follows a procedure after which the nodes list the same as before.
 func keeping(title string) fault {
-	return resizing(onProject(func(b *bench, p *containers) {
-		p.follow(title)
-		b.adopt(p)
+	return resizing(onProject(func(b *bench) {
+		b.containers.follow(title)
+		b.adopt()
 		b.settle()
 		for _, n := range b.nodes {
 			got := harness.Got(harness.Collect(n.Client(0).Strong().Entries(b.run.Ctx, client.EntryQuery{Limit: 100})))
@@ -109,8 +111,8 @@ func keeping(title string) fault {
 }
 
 // keepMetrics checks that no spelling of their path leads through the balancer to metrics.
-func (b *bench) keepMetrics(p *containers) {
-	outside := b.run.Remote("outside", p.url, "", "")
+func (b *bench) keepMetrics() {
+	outside := b.run.Remote("outside", b.containers.url, "", "")
 	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
 		_, err := outside.Raw(http.MethodGet, "/readyz", "", http.StatusOK)
 		return err
@@ -124,11 +126,11 @@ func (b *bench) keepMetrics(p *containers) {
 
 // replaceDisk checks that the manual's node comes back as a new server, which takes the
 // place of the old one.
-func (b *bench) replaceDisk(p *containers) {
+func (b *bench) replaceDisk() {
 	n := b.named([]string{"node2"})[0]
 	old := harness.Got(n.Status())
-	p.follow("Replace a disk")
-	harness.Must(p.locate(n))
+	b.containers.follow("Replace a disk")
+	harness.Must(b.containers.find(n))
 	b.settle()
 	if now := harness.Got(n.Status()); now.Node == old.Node || slices.Contains(now.Voters, old.Node) {
 		harness.Failf("%s lost its disk; it is %s now, and the voters are %v", old.Node, now.Node, now.Voters)
@@ -137,7 +139,8 @@ func (b *bench) replaceDisk(p *containers) {
 
 // recreate stops every container cleanly and makes new ones in another order, so that
 // addresses change hands.
-func (b *bench) recreate(p *containers) {
+func (b *bench) recreate() {
+	p := b.containers
 	addresses := func() (all []string) {
 		for _, n := range b.nodes {
 			all = append(all, harness.Got(p.address(n.Name)))
@@ -162,7 +165,8 @@ func (b *bench) recreate(p *containers) {
 
 // collect starts Prometheus: it has to find every node and the balancer, and to evaluate
 // every rule, and no rule may fire with healthy nodes.
-func (b *bench) collect(p *containers) {
+func (b *bench) collect() {
+	p := b.containers
 	if os.Getenv("PROMETHEUS_IMAGE") == "" {
 		fmt.Println("   left out: there is no image of Prometheus here")
 		return

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -24,11 +21,7 @@ const (
 	// hangTimeout is the product's default: no other program uses these disks.
 	hangTimeout = "5s"
 	unmountFor  = 10 * time.Second
-	// repairTimeout is how long a damaged node may take to be ready.
-	repairTimeout = 10 * time.Second
-	ballastFile   = "ballast"
-	logFile       = "raft.db" // in the data directory
-	stateDir      = "state"
+	ballastFile = "ballast"
 	// slowSync is how long a slow disk takes for a write, and slowPause how long it is
 	// fast between two such writes.
 	slowSync, slowPause = 200 * time.Millisecond, 5 * time.Millisecond
@@ -209,65 +202,5 @@ func (b *bench) restorePower(n *harness.Node) {
 		b.start(n)
 	} else {
 		b.remount(n)
-	}
-}
-
-// flip kills a node, flips one bit in its log or its state at a place that the seed
-// decides, and starts it.
-func (b *bench) flip(n *harness.Node) {
-	n.Kill() // its files stay as they are from now on
-	b.damage(n, files(n), func(random *rand.Rand, f *os.File, size int64) {
-		at := random.Int64N(size)
-		var one [1]byte
-		harness.Got(f.ReadAt(one[:], at))
-		one[0] ^= 1 << random.IntN(8)
-		harness.Got(f.WriteAt(one[:], at))
-	})
-}
-
-// tear kills a node, cuts the end of its log off, and starts it.
-func (b *bench) tear(n *harness.Node) {
-	n.Kill()
-	b.damage(n, []string{filepath.Join(n.Dir, logFile)}, func(random *rand.Rand, f *os.File, size int64) {
-		harness.Must(f.Truncate(size - 1 - random.Int64N(size/2)))
-	})
-}
-
-// damage changes one of a node's files, and starts it.
-func (b *bench) damage(n *harness.Node, files []string, do func(random *rand.Rand, f *os.File, size int64)) {
-	random := rand.New(rand.NewPCG(b.o.seed, uint64(b.damaged)))
-	b.damaged++
-	name := files[random.IntN(len(files))]
-	f := harness.Got(os.OpenFile(name, os.O_RDWR, 0))
-	do(random, f, harness.Got(f.Stat()).Size())
-	harness.Must(f.Close())
-	fmt.Printf("            in %s\n", strings.TrimPrefix(name, n.Dir+"/"))
-	b.start(n)
-}
-
-// files returns the files of a node's log and state. Half of the list is the log, repeated.
-func files(n *harness.Node) []string {
-	log := filepath.Join(n.Dir, logFile)
-	found := []string{}
-	harness.Must(filepath.WalkDir(n.Dir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path == log {
-			return err
-		}
-		info, err := entry.Info()
-		if err == nil && info.Size() > 0 && strings.Contains(path, stateDir) {
-			found = append(found, path)
-		}
-		return err
-	}))
-	return append(found, slices.Repeat([]string{log}, max(1, len(found)))...)
-}
-
-// repair waits until a damaged node is ready. If it refuses to run or does not become
-// ready, it gets an empty disk, as an operator would do.
-func (b *bench) repair(n *harness.Node) {
-	if err := b.cluster.WaitReady(repairTimeout, n); err != nil {
-		log := strings.TrimSpace(n.LogTail())
-		fmt.Printf("            %s refuses: %s\n", n.Name, log[strings.LastIndexByte(log, '\n')+1:])
-		b.replace(n)
 	}
 }

@@ -8,36 +8,30 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// faults are all faults by name.
+// faults are the faults of processes by name.
 var faults = map[string]fault{
-	"kill":       {process: true, begin: each(func(_ *bench, n *harness.Node) { n.Kill() }), end: each((*bench).start)},
-	"terminate":  {process: true, begin: send(syscall.SIGTERM), end: each((*bench).startAgain)},
-	"pause":      {process: true, begin: send(syscall.SIGSTOP), end: send(syscall.SIGCONT)},
-	"starve":     {process: true, begin: each((*bench).starve), end: each((*bench).feed)},
-	"replace":    {process: true, spoils: true, begin: each((*bench).replace)},
-	"clock":      {process: true, loopback: true, begin: reclock(time.Hour), end: reclock(0)},
-	"clock back": {process: true, loopback: true, begin: reclock(-time.Hour), end: reclock(0)},
-	"lead":       {begin: each((*bench).lead)},
+	"kill":      {process: true, begin: each(func(_ *bench, n *harness.Node) { n.Kill() }), end: each((*bench).start)},
+	"terminate": {process: true, begin: send(syscall.SIGTERM), end: each((*bench).startAgain)},
+	"pause":     {process: true, begin: send(syscall.SIGSTOP), end: send(syscall.SIGCONT)},
+	"starve":    {process: true, begin: each((*bench).starve), end: each((*bench).feed)},
+	"replace":   {process: true, spoils: true, begin: each((*bench).replace)},
+	"lead":      {begin: each((*bench).lead)},
 
 	"fill":       {disk: true, begin: each((*bench).fill), end: each((*bench).empty)},
 	"hang disk":  {disk: true, process: true, begin: each((*bench).hang), end: each((*bench).work)},
 	"slow disk":  {disk: true, process: true, begin: each((*bench).slow), end: each((*bench).work)},
 	"fail disk":  {disk: true, process: true, begin: each((*bench).fail), end: each((*bench).remount)},
 	"lose power": {disk: true, process: true, begin: each((*bench).losePower), end: each((*bench).restorePower)},
-	"flip bit":   {process: true, spoils: true, begin: each((*bench).flip), end: each((*bench).repair)},
-	"tear log":   {process: true, spoils: true, begin: each((*bench).tear), end: each((*bench).repair)},
 
-	"isolate":    {network: true, weakens: true, begin: ways(quality{cut: true}, true, true), end: ways(quality{}, true, true)},
-	"deaf":       {network: true, weakens: true, begin: ways(quality{cut: true}, true, false), end: ways(quality{}, true, false)},
-	"mute":       {network: true, weakens: true, begin: ways(quality{cut: true}, false, true), end: ways(quality{}, false, true)},
-	"cut pair":   {network: true, begin: pair(quality{cut: true}), end: pair(quality{})},
-	"delay":      {network: true, begin: ways(distant, true, true), end: ways(quality{}, true, true)},
-	"lose":       {network: true, lossy: true, begin: pair(lossyLink), end: pair(quality{})},
-	"narrow":     {network: true, begin: ways(quality{bandwidth: 128 << 10}, true, true), end: ways(quality{}, true, true)},
-	"disconnect": {loopback: true, begin: each(func(b *bench, n *harness.Node) { harness.Must(b.network.reset(n.Name)) })},
+	"isolate":  {weakens: true, begin: ways(quality{cut: true}, true, true), end: ways(quality{}, true, true)},
+	"deaf":     {weakens: true, begin: ways(quality{cut: true}, true, false), end: ways(quality{}, true, false)},
+	"mute":     {weakens: true, begin: ways(quality{cut: true}, false, true), end: ways(quality{}, false, true)},
+	"cut pair": {begin: pair(quality{cut: true}), end: pair(quality{})},
+	"delay":    {begin: ways(distant, true, true), end: ways(quality{}, true, true)},
+	"lose":     {begin: pair(lossyLink), end: pair(quality{})},
 }
 
-// distant is about 200 ms away, and lossyLink also loses every tenth packet.
+// distant is about 200 ms away, and lossyLink also loses a tenth of the data.
 var (
 	distant   = quality{delay: 100 * time.Millisecond, jitter: 200 * time.Millisecond}
 	lossyLink = quality{delay: distant.delay, jitter: distant.jitter, loss: 0.1}
@@ -48,10 +42,10 @@ func ways(q quality, to, from bool) func(*bench, []*harness.Node) {
 	return each(func(b *bench, n *harness.Node) {
 		for _, other := range b.nodes {
 			if to {
-				b.network.set(other.Name, n.Name, q)
+				b.links.set(other.Name, n.Name, q)
 			}
 			if from {
-				b.network.set(n.Name, other.Name, q)
+				b.links.set(n.Name, other.Name, q)
 			}
 		}
 	})
@@ -61,26 +55,18 @@ func ways(q quality, to, from bool) func(*bench, []*harness.Node) {
 func pair(q quality) func(*bench, []*harness.Node) {
 	return each(func(b *bench, n *harness.Node) {
 		other := b.voters[(slices.Index(b.voters, n)+1)%len(b.voters)]
-		b.network.set(n.Name, other.Name, q)
-		b.network.set(other.Name, n.Name, q)
+		b.links.set(n.Name, other.Name, q)
+		b.links.set(other.Name, n.Name, q)
 	})
-}
-
-// faults returns the faults that the network can carry out.
-func (o *options) faults() map[string]fault {
-	if o.network == contained {
-		return containerFaults
-	}
-	return faults
 }
 
 // fault returns the fault or procedure with a name.
 func (o *options) fault(name string) fault {
-	if f, is := o.faults()[name]; is {
-		return f
+	if o.contained {
+		return containerFaults[name]
 	}
-	if o.network == contained {
-		return containerProcedures[name]
+	if f, is := faults[name]; is {
+		return f
 	}
 	if f, is := procedures[name]; is {
 		return f

@@ -30,40 +30,45 @@ const (
 
 // quality describes the path from one node to another.
 type quality struct {
-	cut       bool          // data is held back until the cut ends, as TCP does
-	delay     time.Duration // of all data
-	jitter    time.Duration // more delay, up to this
-	loss      float64       // share of the packets that never arrive; namespaces only
-	bandwidth int           // bytes a second; 0 means no limit
+	cut    bool          // data is held back until the cut ends, as TCP does
+	delay  time.Duration // of all data
+	jitter time.Duration // more delay, up to this
+	loss   float64       // share of the data that is lost, and sent again after resendAfter, as TCP does
+}
+
+// resendAfter is the least time after which TCP of Linux sends lost data again. Each further
+// attempt takes twice as long; longestResend bounds it.
+const resendAfter, longestResend = 200 * time.Millisecond, 5 * time.Second
+
+// wait returns the delay of some data.
+func (q quality) wait() time.Duration {
+	wait := q.delay
+	if q.jitter > 0 {
+		wait += rand.N(q.jitter)
+	}
+	for again := resendAfter + 2*q.delay; again < longestResend && rand.Float64() < q.loss; again *= 2 {
+		wait += again
+	}
+	return wait
 }
 
 // links are proxies between the private ports of nodes: each node advertises the address
 // of its own proxy. Gossip does not use them: nodes still see that others are alive.
 type links struct {
-	mu    sync.Mutex
-	ways  map[[2]string]quality // by from and to
-	conns map[[2]string]map[net.Conn]bool
-	pids  map[string]int
-	open  []net.Listener
+	mu   sync.Mutex
+	ways map[[2]string]quality // by from and to
+	pids map[string]int
+	open []net.Listener
 }
 
 // newLinks needs a machine that can tell which process a connection belongs to.
 func newLinks() (*links, error) {
 	_, err := os.Stat(procTCP)
-	return &links{ways: map[[2]string]quality{}, conns: map[[2]string]map[net.Conn]bool{}, pids: map[string]int{}}, err
-}
-
-// network connects the nodes.
-type network interface {
-	add(ctx context.Context, n *harness.Node, number int) error // before it is started
-	set(from, to string, q quality)
-	reset(node string) error // closes the connections of a node
-	runs(node string, pid int)
-	close()
+	return &links{ways: map[[2]string]quality{}, pids: map[string]int{}}, err
 }
 
 // add puts a proxy before a node's private port.
-func (l *links) add(ctx context.Context, n *harness.Node, _ int) (err error) {
+func (l *links) add(ctx context.Context, n *harness.Node) (err error) {
 	n.Flags["cluster-advertise"], err = l.before(ctx, n.Name, n.Private)
 	return err
 }
@@ -118,21 +123,6 @@ func (l *links) runs(node string, pid int) {
 	l.pids[node] = pid
 }
 
-// reset closes the connections of a node with all others.
-func (l *links) reset(node string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for way, conns := range l.conns {
-		if way[0] != node && way[1] != node {
-			continue
-		}
-		for c := range conns {
-			_ = c.Close()
-		}
-	}
-	return nil
-}
-
 // pass connects an incoming connection to a node.
 func (l *links) pass(ctx context.Context, dialed net.Conn, to, addr string) {
 	defer dialed.Close()
@@ -146,18 +136,6 @@ func (l *links) pass(ctx context.Context, dialed net.Conn, to, addr string) {
 		return
 	}
 	defer onward.Close()
-	way := [2]string{from, to}
-	l.mu.Lock()
-	if l.conns[way] == nil {
-		l.conns[way] = map[net.Conn]bool{}
-	}
-	l.conns[way][dialed] = true
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.conns[way], dialed)
-	}()
 	ended := make(chan struct{}, 2)
 	go func() { l.pump(onward, dialed, from, to); ended <- struct{}{} }()
 	go func() { l.pump(dialed, onward, to, from); ended <- struct{}{} }()
@@ -186,25 +164,12 @@ func (l *links) pump(dst io.Writer, src io.Reader, from, to string) {
 		}
 	}()
 	defer func() { close(parcels); <-broken }()
-	var free time.Time // when a path of limited bandwidth accepts more data
 	for {
 		data := make([]byte, chunk)
 		n, err := src.Read(data)
 		if n > 0 {
-			q, now := l.way(from, to), time.Now()
-			if q.bandwidth > 0 {
-				if free.Before(now) {
-					free = now
-				}
-				free = free.Add(time.Duration(n) * time.Second / time.Duration(q.bandwidth))
-				time.Sleep(time.Until(free))
-			}
-			at := time.Now().Add(q.delay)
-			if q.jitter > 0 {
-				at = at.Add(rand.N(q.jitter))
-			}
 			select {
-			case parcels <- parcel{data[:n], at}:
+			case parcels <- parcel{data[:n], time.Now().Add(l.way(from, to).wait())}:
 			case <-broken:
 				return
 			}

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// The networks between nodes.
-const (
-	proxied   = "proxies"
-	spaced    = "namespaces"
-	contained = "containers" // the engine's own network, and the balancer
-)
-
+// errSkipped is the error of a run that this machine cannot carry out, and exitSkipped the
+// exit code if it can carry out none.
 var errSkipped = errors.New("skipped")
+
+const exitSkipped = 77
 
 const (
 	voters = 3
+	// usualPause is the pause of each of the 24 clients after each call.
+	usualPause = 20 * time.Millisecond
 	// steady is how long clients work before the first fault, and enoughWrites how many
 	// writes a second they must reach in that time: with fewer, a run is void.
 	steady       = 5 * time.Second
@@ -41,7 +40,7 @@ type options struct {
 	only             string
 	pause            time.Duration
 	least            float64
-	network          string
+	contained        bool // the nodes are containers of the compose file, behind its balancer
 	voters           int
 	flags, env       []string // of the nodes
 	kills            int
@@ -53,25 +52,11 @@ type options struct {
 // limited reports whether the run has limits of writes.
 func (o *options) limited() bool { return o.seed%2 == 0 }
 
-// problem returns an error if an option of a run is missing.
-func (o *options) problem() error {
-	if o.binary == "" || o.dir == "" || o.out == "" {
-		return errors.New("-binary, -dir and -out are needed; scripts/chaos.sh gives them")
-	}
-	return nil
-}
-
 // place is a name for files.
 func (o *options) place(name string) string {
 	place := strings.ReplaceAll(strings.NewReplacer("'", "", ",", "").Replace(name), " ", "-")
-	if o.network != proxied {
-		place = o.network + "-" + place
-	}
 	if o.voters != voters {
 		place = strconv.Itoa(o.voters) + "-" + place
 	}
 	return place
 }
-
-// exitSkipped is the exit code if this machine can run no scenario.
-const exitSkipped = 77

@@ -15,7 +15,6 @@ const (
 	follower target = "follower"
 	reader   target = "reader" // the node without a vote
 	all      target = "all"
-	ill      target = "ill" // the target of the previous fault
 	// cluster is the target of procedures that clients must not notice. Other targets are
 	// names of nodes.
 	cluster target = "cluster"
@@ -40,14 +39,12 @@ type event struct {
 	Minority bool          `json:"minority,omitempty"` // too few voters were left to write
 	Leaders  int           `json:"leaders"`            // how many began to lead meanwhile
 	Gap      time.Duration `json:"gap"`                // longest time without an acknowledged write on other nodes
-	Silent   time.Duration `json:"silent"`             // when that began
 	ReadGap  time.Duration `json:"readGap"`            // the same for reads that need no leader
 	Writes   slowness      `json:"writeTimes"`         // of other nodes
 	Reads    slowness      `json:"readTimes"`
-	Why      []string      `json:"why,omitempty"` // log lines of nodes during a long gap
 }
 
-// skippedNote begins the note of an event that this machine or network cannot carry out.
+// skippedNote begins the note of an event that this machine cannot carry out.
 const skippedNote = "skipped: "
 
 // slowness is the 99th percentile of call times: before the first fault, and during a

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestPlanIsTheSeeds: a seed repeats its plan, and another one is another.
@@ -14,18 +17,20 @@ func TestPlanIsTheSeeds(t *testing.T) {
 		t.Errorf("%+v\n%+v\n%+v", one, again, other)
 	}
 	for name, plan := range scenarios {
+		o := must.Get(options{later: "commons-later", voters: manyVoters}.forScenario(name))(t)
 		for _, e := range plan {
-			known := false
-			for _, network := range []string{proxied, contained} {
-				f := (&options{network: network}).fault(e.Fault)
-				known = known || f.begin != nil
-				if f.end != nil && e.For == 0 || e.InTurn != plan[0].InTurn {
-					t.Errorf("%s with %s: %+v", name, network, e)
-				}
-			}
-			if !known {
+			f := o.fault(e.Fault)
+			if f.begin == nil {
 				t.Errorf("%s: there is no fault %s", name, e.Fault)
 			}
+			if f.end != nil && e.For == 0 || e.InTurn != plan[0].InTurn {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+	}
+	for _, name := range []string{laterVersion, "two of five killed"} {
+		if _, err := (options{voters: voters}).forScenario(name); !errors.Is(err, errSkipped) {
+			t.Errorf("%s without what it takes: %v", name, err)
 		}
 	}
 }

@@ -127,7 +127,6 @@ func (b *bench) carryOut(s step) error {
 	if f.spoils {
 		b.spoiled = nodes[0]
 	}
-	b.last = e.Nodes
 	e.Minority = f.interrupts || b.minority()
 	e.Begin = time.Since(b.began)
 	err := harness.Try(func() { f.begin(b, nodes) })
@@ -142,20 +141,13 @@ func (b *bench) carryOut(s step) error {
 }
 
 // forbids returns the reason to leave a fault out, or "". A fault is skipped if this machine
-// or network cannot carry it out; other faults would do too much damage at the moment.
+// cannot carry it out; other faults would do too much damage at the moment.
 func (b *bench) forbids(e *event, f fault, nodes []*harness.Node) string {
 	others := slices.DeleteFunc(slices.Clone(b.voters), func(n *harness.Node) bool { return slices.Contains(nodes, n) })
 	isDown := func(n *harness.Node) bool { return b.down[n.Name] }
-	_, proxies := b.network.(*links)
 	switch {
 	case f.disk && b.noDisks != "":
 		return skippedNote + "a node has no disk of its own here: " + b.noDisks
-	case f.lossy && proxies:
-		return skippedNote + "proxies lose nothing; -network namespaces does"
-	case f.loopback && !proxies:
-		return skippedNote + "-network proxies has it"
-	case e.Target == ill && len(b.last) == 0:
-		return skippedNote + "the fault before it was not carried out"
 	case e.Target != cluster && len(nodes) == 0 || (f.process || f.disk) && howMany(nodes, isDown) > 0:
 		return "left out: no such node runs"
 	case f.process && !e.Hard && e.Target != reader && len(nodes)+howMany(others, isDown) > tolerated(len(b.voters)):
@@ -214,8 +206,6 @@ func (b *bench) choose(t target) []*harness.Node {
 		return b.nodes[len(b.voters):]
 	case leader:
 		return b.named([]string{led})
-	case ill:
-		return b.named(b.last)
 	case follower:
 		for _, n := range b.voters {
 			if n.Name != led && !b.down[n.Name] {

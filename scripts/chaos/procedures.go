@@ -78,7 +78,7 @@ func (b *bench) retire(n *harness.Node) {
 func (b *bench) growAndShrink(nodes []*harness.Node) {
 	more := b.run.NewCluster("more", 2)
 	for i, n := range more.Nodes {
-		n.Name, n.Prefix = "more"+strconv.Itoa(i+1), b.nodes[i].Prefix // in the network that its address is in
+		n.Name = "more" + strconv.Itoa(i+1)
 		n.Flags["node-id"], n.Flags["bootstrap-expect"] = n.Name, "1"
 		n.Flags["join"], n.Flags["secret-file"] = b.nodes[0].Flags["join"], b.cluster.Secret
 		b.start(n)

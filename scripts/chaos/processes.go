@@ -27,15 +27,6 @@ func (b *bench) replace(n *harness.Node) {
 	b.start(n)
 }
 
-// reclock starts nodes again with another clock.
-func reclock(offset time.Duration) func(*bench, []*harness.Node) {
-	return each(func(b *bench, n *harness.Node) {
-		n.Terminate()
-		n.Flags["clock-offset"] = offset.String()
-		b.start(n)
-	})
-}
-
 // lead makes a node the leader.
 func (b *bench) lead(n *harness.Node) {
 	id := harness.Got(n.Status()).Node

@@ -19,29 +19,18 @@ import (
 // report is the result of a run.
 type report struct {
 	Name     string          `json:"name"`
-	Network  string          `json:"network"`
-	Voters   int             `json:"voters"`
 	Seed     uint64          `json:"seed"`
 	Error    string          `json:"error,omitempty"` // the reason if the run ended early
 	Started  time.Time       `json:"started"`
 	Before   time.Duration   `json:"before"` // the first fault
 	Length   time.Duration   `json:"length"`
 	Rate     float64         `json:"writesPerSecondBefore"`
-	Counts   []count         `json:"calls"`
 	Plan     []event         `json:"faults"`
 	Leads    []lead          `json:"leaders"`
-	Stale    int             `json:"staleReads"` // whose answer said that it may be stale
 	Verdicts []check.Verdict `json:"verdicts"`
 	Failed   []string        `json:"failed"` // the reasons why the run failed; empty if it passed or was skipped
 
 	calls []record.Call
-}
-
-// count is the number of calls of one kind with one outcome.
-type count struct {
-	Kind    record.Kind    `json:"kind"`
-	Outcome record.Outcome `json:"outcome"`
-	N       int            `json:"n"`
 }
 
 // finish writes the report, and returns an error if the run failed. A run whose faults
@@ -80,9 +69,6 @@ func (r *report) finish(o *options, place string) error {
 			left++
 		} else {
 			fmt.Printf("   %s of %s: no write acknowledged on other nodes for %v at most%s\n", e.Fault, cmp.Or(strings.Join(e.Nodes, ", "), string(e.Target)), e.Gap.Round(time.Millisecond), e.remark())
-			for _, line := range e.Why {
-				fmt.Println("     ", line)
-			}
 		}
 	}
 	if many := r.gaps(); len(many) >= enoughGaps {
@@ -142,15 +128,10 @@ func (e *event) remark() string {
 
 // figures counts calls, and finds what each fault did to other nodes.
 func (r *report) figures() {
-	counts := map[count]int{}
 	var writes, reads []*record.Call // the answered ones
 	early := 0
 	for i := range r.calls {
 		c := &r.calls[i]
-		counts[count{Kind: c.Kind, Outcome: c.Outcome}]++
-		if c.Stale {
-			r.Stale++
-		}
 		switch {
 		case c.Outcome != record.Done:
 		case c.Kind.Writes():
@@ -163,20 +144,12 @@ func (r *report) figures() {
 		}
 	}
 	r.Rate = float64(early) / max(r.Before, time.Second).Seconds()
-	for c, n := range counts {
-		c.N = n
-		r.Counts = append(r.Counts, c)
-	}
-	slices.SortFunc(r.Counts, func(a, b count) int {
-		return strings.Compare(string(a.Kind)+string(a.Outcome), string(b.Kind)+string(b.Outcome))
-	})
 	byEnd := func(a, b *record.Call) int { return int(a.End - b.End) }
 	slices.SortFunc(writes, byEnd)
 	slices.SortFunc(reads, byEnd)
 	for i := range r.Plan {
 		e, next := &r.Plan[i], r.next(i)
-		e.Silent, e.Gap = gap(e, next, writes)
-		_, e.ReadGap = gap(e, next, reads)
+		e.Gap, e.ReadGap = gap(e, next, writes), gap(e, next, reads)
 		e.Writes, e.Reads = r.slowness(e, writes), r.slowness(e, reads)
 		e.Leaders = 0
 		for _, l := range r.Leads {
@@ -225,15 +198,10 @@ func (r *report) next(i int) time.Duration {
 }
 
 // gap returns the longest time around a fault, before the next one, without an answer of the
-// nodes that were not its target, and the begin of that time.
-func gap(e *event, next time.Duration, answered []*record.Call) (from, longest time.Duration) {
+// nodes that were not its target.
+func gap(e *event, next time.Duration, answered []*record.Call) (longest time.Duration) {
 	last := e.Begin
-	silent := func(until time.Duration) {
-		if until-last > longest {
-			from, longest = last, until-last
-		}
-		last = until
-	}
+	silent := func(until time.Duration) { longest, last = max(longest, until-last), until }
 	for _, c := range answered {
 		if c.End > next {
 			silent(next)
@@ -246,7 +214,7 @@ func gap(e *event, next time.Duration, answered []*record.Call) (from, longest t
 			break
 		}
 	}
-	return from, longest
+	return longest
 }
 
 // write writes the report, with the first findings of each check.

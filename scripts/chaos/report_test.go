@@ -18,11 +18,11 @@ import (
 func TestGap(t *testing.T) {
 	e := event{Nodes: []string{"n1"}, Begin: 10, End: 20}
 	acknowledged := []*record.Call{{Node: "n2", End: 9}, {Node: "n2", End: 12}, {Node: "n1", End: 13}, {Node: "n3", End: 19}, {Node: "n2", End: 21}}
-	if _, got := gap(&e, math.MaxInt64, acknowledged); got != 7 {
+	if got := gap(&e, math.MaxInt64, acknowledged); got != 7 {
 		t.Errorf("%d, want 7", got)
 	}
 	late := []*record.Call{{Node: "n1", End: 15}, {Node: "n2", End: e.End + 2*afterFault}, {Node: "n2", End: e.End + 9*afterFault}}
-	if _, got := gap(&e, math.MaxInt64, late); got != 10+2*afterFault {
+	if got := gap(&e, math.MaxInt64, late); got != 10+2*afterFault {
 		t.Errorf("%v, want %v: nothing was acknowledged until then", got, 10+2*afterFault)
 	}
 }
@@ -68,6 +68,24 @@ func TestGapOfTheNext(t *testing.T) {
 	r.figures()
 	if one, two := r.Plan[0].Gap, r.Plan[1].Gap; one != 6 || two != 20 {
 		t.Errorf("gaps %d and %d, want 6 and 20", one, two)
+	}
+}
+
+// TestSlowness is that of the nodes that a fault was not for.
+func TestSlowness(t *testing.T) {
+	r := report{Before: 100}
+	e := event{Nodes: []string{"n1"}, Begin: 200, End: 300}
+	calls := []*record.Call{
+		{Node: "n2", Begin: 10, End: 20},
+		{Node: "n2", Begin: 30, End: 45},
+		{Node: "n1", Begin: 10, End: 90},
+		{Node: "n2", Begin: 150, End: 190},
+		{Node: "n2", Begin: 190, End: 220},
+		{Node: "n1", Begin: 210, End: 290},
+		{Node: "n3", Begin: 299, End: 330},
+	}
+	if got, want := r.slowness(&e, calls), (slowness{Usual: 15, Meanwhile: 31}); got != want {
+		t.Errorf("slowness %v, want %v", got, want)
 	}
 }
 

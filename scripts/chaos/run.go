@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -21,19 +22,11 @@ import (
 
 // runAll plays the chosen plans, each with its own cluster.
 func (o *options) runAll(ctx context.Context) error {
-	network, err := o.connect(ctx)
-	if o.network == contained && err != nil && !errors.Is(err, errNoEngine) {
-		return err
-	}
-	if err != nil {
-		return fmt.Errorf("%w: no %s here: %w", errSkipped, o.network, err)
-	}
-	network.close()
 	switch {
 	case o.random > 0:
-		return o.run(ctx, "random", randomPlan(o.seed, o.random, slices.Sorted(maps.Keys(o.faults()))))
+		return o.run(ctx, "random", randomPlan(o.seed, o.random, slices.Sorted(maps.Keys(faults))))
 	case o.kills > 0:
-		return o.run(ctx, killsName(o.kills), repeated(o.kills, killEvery, event{For: killFor, Fault: "kill", Target: leader}))
+		return o.run(ctx, strconv.Itoa(o.kills)+" leaders killed", repeated(o.kills, killEvery, event{For: killFor, Fault: "kill", Target: leader}))
 	}
 	names := slices.Sorted(maps.Keys(scenarios))
 	if o.only != "" {
@@ -46,11 +39,6 @@ func (o *options) runAll(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("there is no scenario %q; -scenario list shows them", name)
 		}
-		if why := o.cannot(name); why != "" {
-			fmt.Printf("-- %s: skipped: %s\n", name, why)
-			skipped++
-			continue
-		}
 		if err := o.run(ctx, name, slices.Clone(plan)); errors.Is(err, errSkipped) {
 			fmt.Printf("-- %s: %v\n", name, err)
 			skipped++
@@ -61,103 +49,59 @@ func (o *options) runAll(ctx context.Context) error {
 			break
 		}
 	}
-	if skipped > 0 {
-		fmt.Printf("%d of %d scenarios skipped\n", skipped, len(names))
-	}
 	if skipped == len(names) {
 		return errSkipped
 	}
 	return errors.Join(failed...)
 }
 
-func killsName(n int) string { return strconv.Itoa(n) + " leaders killed" }
-
-// forScenario returns the options with the settings of a scenario.
-func (o options) forScenario(name string) *options {
+// forScenario returns the options with the settings of a scenario. An error says why this
+// machine, or the other options, do not allow it.
+func (o options) forScenario(name string) (*options, error) {
 	switch {
 	case name == belowLimits:
-		o.pause, o.flags = closePause, append(slices.Clone(o.flags), "write-rate="+strconv.Itoa(closeRate), "write-burst="+strconv.Itoa(closeBurst))
+		o.pause, o.flags = closePause, []string{"write-rate=" + strconv.Itoa(closeRate), "write-burst=" + strconv.Itoa(closeBurst)}
 	case name == strangersScenario: // the clients call through a proxy, and the strangers do not
 		o.env = []string{"GOMEMLIMIT=750MiB"} // as in the compose file
-		o.flags = append(slices.Clone(o.flags), "trusted-proxies=127.0.0.1/32", "write-rate="+strconv.Itoa(limitedRate), "write-burst="+strconv.Itoa(limitedBurst))
+		o.flags = []string{"trusted-proxies=127.0.0.1/32", "write-rate=" + strconv.Itoa(limitedRate), "write-burst=" + strconv.Itoa(limitedBurst)}
 	case name == logsOnDisks:
 		o.logsOnDisks = true
 	case strings.HasSuffix(name, logsUnread):
-		o.unread, o.flags = true, append(slices.Clone(o.flags), "request-log=1000")
+		o.unread, o.flags = true, []string{"request-log=1000"}
 	case strings.HasPrefix(name, behindBalancer):
-		o.pause, o.least = max(o.pause, balancedPause), min(o.least, balancedLeast)
+		o.contained, o.pause, o.least = true, balancedPause, min(o.least, balancedLeast)
+	case name == laterVersion && o.later == "":
+		return nil, fmt.Errorf("%w: it takes -later", errSkipped)
+	case strings.Contains(name, ofFive) && o.voters < manyVoters:
+		return nil, fmt.Errorf("%w: it takes -voters %d", errSkipped, manyVoters)
 	}
-	return &o
-}
-
-// cannot says why a scenario cannot run with these nodes; empty: it can.
-func (o *options) cannot(name string) string {
-	for _, e := range scenarios[name] {
-		if o.fault(e.Fault).begin == nil {
-			return o.network + " have no fault " + e.Fault
-		}
-		if o.network == contained && containerProcedures[e.Fault].begin != nil && o.voters != voters {
-			return "it takes " + strconv.Itoa(voters) + " nodes"
-		}
-		if e.Target == reader && o.network == contained {
-			return contained + " have no reader"
-		}
-	}
-	if strings.HasSuffix(name, logsUnread) && o.network == contained {
-		return "the engine reads the logs of " + contained
-	}
-	if name == laterVersion && o.later == "" {
-		return "it takes -later"
-	}
-	if strings.Contains(name, ofFive) && o.voters < manyVoters {
-		return "it takes -voters " + strconv.Itoa(manyVoters)
-	}
-	return ""
-}
-
-// connect makes the network between nodes. An error says why this machine cannot.
-func (o *options) connect(ctx context.Context) (network, error) {
-	switch o.network {
-	case spaced:
-		return newNamespaces(ctx)
-	case proxied:
-		return newLinks()
-	case contained:
-		return newContainers(ctx, o)
-	}
-	return nil, fmt.Errorf("it is %s, %s or %s", proxied, spaced, contained)
+	return &o, nil
 }
 
 // run plays a plan and reports on it.
 func (o *options) run(ctx context.Context, name string, plan []event) (err error) {
-	fmt.Printf("-- %s, seed %d\n", name, o.seed)
 	place := o.place(name)
-	o = o.forScenario(name)
-	b := &bench{
-		o: o, run: harness.NewRun(ctx, o.binary, o.dir), down: map[string]bool{}, weak: map[string]bool{},
-		hungry: map[string]func() error{}, disks: map[string]*disk{}, balanced: strings.HasPrefix(name, behindBalancer),
-	}
-	if b.network, err = o.connect(ctx); err != nil {
+	if o, err = o.forScenario(name); err != nil {
 		return err
 	}
-	defer b.forget() // when all nodes are healthy again
-	defer b.network.close()
-	defer func() {
-		if p, ok := b.network.(*containers); ok && o.keep && err != nil {
-			p.keep = true
-			fmt.Fprintln(os.Stderr, "chaos: the containers are kept in project", p.name)
-		}
-	}()
-	defer b.takeDisks()
-	defer b.run.End()
-	defer b.release()
-	if o.network == spaced {
-		b.run.Host = func(node int) string { return subnet + strconv.Itoa(node+1) }
+	b := &bench{
+		o: o, run: harness.NewRun(ctx, o.binary, o.dir), down: map[string]bool{}, weak: map[string]bool{},
+		hungry: map[string]func() error{}, disks: map[string]*disk{},
 	}
-	r := report{Name: name, Network: o.network, Voters: o.voters, Seed: o.seed, Started: time.Now(), Plan: plan}
+	if o.contained {
+		b.containers, err = newContainers(ctx, o)
+	} else {
+		b.links, err = newLinks()
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("-- %s, seed %d\n", name, o.seed)
+	r := report{Name: name, Seed: o.seed, Started: time.Now(), Plan: plan}
+	defer func() { b.close(err != nil && o.keep) }()
 	err = harness.Try(func() { b.inParts(ctx, place, &r) })
-	if p, ok := b.network.(*containers); ok {
-		complain(p.keepLogs(b.nodes, r.Started))
+	if b.containers != nil {
+		complain(b.containers.keepLogs(b.nodes, r.Started))
 	}
 	r.figures()
 	if err != nil {
@@ -165,8 +109,25 @@ func (o *options) run(ctx context.Context, name string, plan []event) (err error
 		r.Error = err.Error()
 		return errors.Join(err, r.finish(o, place))
 	}
-	r.explain(b.nodes, b.began)
 	return r.finish(o, place)
+}
+
+// close ends everything that the run has started and mounted. Containers may be kept.
+func (b *bench) close(keep bool) {
+	b.release()
+	b.run.End()
+	b.takeDisks()
+	if b.links != nil {
+		b.links.close()
+		return
+	}
+	b.containers.close(keep)
+	if keep {
+		fmt.Fprintln(os.Stderr, "chaos: the containers are kept in project", b.containers.name)
+	}
+	if err := os.Remove(b.secret()); !errors.Is(err, fs.ErrNotExist) { // the copy of the project's
+		complain(err)
+	}
 }
 
 // release lets frozen disks and starved nodes continue, so that processes can end.
@@ -208,7 +169,6 @@ func (b *bench) purge(id string) error {
 // node must be healthy, and the entries of all nodes are read.
 func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	b.prepare(place)
-	r.Voters = len(b.voters)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	b.began = time.Now()
@@ -226,7 +186,7 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 		Seed: b.o.seed, Pause: b.o.pause, Token: token, From: newest.LastEventID, Since: since,
 		Purge: b.purge, OnlyPublish: r.Name == belowLimits,
 	}
-	if b.balanced {
+	if b.o.contained {
 		crowd.Nodes, crowd.Wait = []*harness.Node{b.balancer}, true
 	}
 	crowd.Begin(ctx)
@@ -248,26 +208,26 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	f := b.read(&h)
 	r.figures()
 	r.Verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living(), r.unbothered())
-	if b.balanced {
+	if b.o.contained {
 		b.kept = f.Entries[b.nodes[0].Name]
 		harness.Must(b.play(ctx, afterwardsBalanced()))
-		b.network.(*containers).manual.allFollowed()
+		b.containers.manual.allFollowed()
 	}
 }
 
 // prepare starts the cluster, or finds it.
 func (b *bench) prepare(place string) {
-	if p, ok := b.network.(*containers); ok {
-		b.prepareContainers(p, place)
+	if b.o.contained {
+		b.prepareContainers(place)
 		return
 	}
 	c := b.run.NewCluster(place, b.o.voters+1)
 	b.cluster, b.nodes, b.voters = c, c.Nodes, c.Nodes[:b.o.voters]
 	b.giveDisks(b.run.Ctx)
 	for i, n := range c.Nodes {
-		harness.Must(b.network.add(b.run.Ctx, n, i+1))
+		harness.Must(b.links.add(b.run.Ctx, n))
 		n.Unread, n.Env = b.o.unread, slices.Concat(n.Env, b.o.env)
-		n.Flags["trusted-proxies"] = "127.0.0.0/8," + subnet + "0/24"
+		n.Flags["trusted-proxies"] = "127.0.0.0/8"
 		n.Flags["bootstrap-expect"] = strconv.Itoa(b.o.voters)
 		if b.o.limited() {
 			n.Flags["write-rate"], n.Flags["write-burst"] = strconv.Itoa(limitedRate), strconv.Itoa(limitedBurst)

@@ -33,7 +33,8 @@ func (p *containers) useImage(variable string) {
 
 // upgrade replaces this version by a later one, node by node. The nodes reject entries that
 // the old version cannot read until the last one is upgraded.
-func (b *bench) upgrade(p *containers) {
+func (b *bench) upgrade() {
+	p := b.containers
 	if os.Getenv(laterVariable) == "" {
 		fmt.Println("   left out: there is no image of a later version here")
 		return
@@ -42,7 +43,7 @@ func (b *bench) upgrade(p *containers) {
 	for i, n := range b.nodes {
 		harness.Must(b.hasFormat(format))
 		p.up("up", "--detach", "--no-deps", "--force-recreate", n.Name)
-		harness.Must(p.locate(n))
+		harness.Must(p.find(n))
 		b.settle()
 		if i < len(b.nodes)-1 {
 			harness.Must(b.hasFormat(format))
@@ -56,14 +57,15 @@ func (b *bench) upgrade(p *containers) {
 }
 
 // rejectOld starts a node of the version from before upgrade. It must not join.
-func (b *bench) rejectOld(p *containers) {
+func (b *bench) rejectOld() {
+	p := b.containers
 	if os.Getenv(laterVariable) == "" {
 		return
 	}
 	p.useImage(imageOfNodes)
 	p.up("--profile", "five", "up", "--detach", "--no-deps", lateNode)
 	late := b.run.Remote(lateNode, "http://"+lateNode+":"+httpPort, "", b.secret())
-	harness.Must(p.locate(late))
+	harness.Must(p.find(late))
 	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
 		log, err := p.on(lateNode, "logs")
 		if err == nil && !strings.Contains(log, tooOld) {

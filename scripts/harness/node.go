@@ -38,11 +38,7 @@ func (r *Run) NewCluster(name string, n int) *Cluster {
 	Must(os.MkdirAll(c.Dir, 0o700))
 	Must(os.WriteFile(c.Secret, []byte(strings.Repeat("black box ", 4)+"\n"), 0o600))
 	addr := func(node, port int) string {
-		host := "127.0.0.1"
-		if r.Host != nil {
-			host = r.Host(node)
-		}
-		return net.JoinHostPort(host, strconv.Itoa(first+3*node+port))
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(first+3*node+port))
 	}
 	gossip := make([]string, n)
 	for i := range n {
@@ -206,7 +202,6 @@ type Node struct {
 	Log     string            // file that all its processes write to
 	Flags   map[string]string // of `commons serve`, without the dashes
 	Env     []string          // added to a clean environment
-	Prefix  []string          // of its command: a program that runs the node by replacing itself
 	Binary  string            // the program if it is another version; empty: that of the run
 	HTTP    string            // host:port
 	URL     string            // of HTTP, without a slash at the end
@@ -251,8 +246,7 @@ func (n *Node) output() *os.File {
 func (n *Node) Start() {
 	log := n.output()
 	defer log.Close()
-	command := slices.Concat(n.Prefix, []string{cmp.Or(n.Binary, n.run.Binary)}, n.Args())
-	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // ended by hand, at the end of the run at the latest
+	cmd := exec.Command(cmp.Or(n.Binary, n.run.Binary), n.Args()...) //nolint:noctx // ended by hand, at the end of the run at the latest
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(Environment(), n.Env...)
 	Must(cmd.Start())

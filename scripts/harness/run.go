@@ -36,8 +36,6 @@ type Run struct {
 	Only   string       // name of the scenario to play; empty means all
 	Long   bool         // take longer, and do more
 
-	Host func(node int) string // of each node, counted from 0; nil means the loopback address
-
 	nodes []*Node
 }
 
