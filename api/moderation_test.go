@@ -186,7 +186,7 @@ func TestPurgesAreForOperators(t *testing.T) {
 		s.Backend.Apply(&command.Purge{Order: command.Order{By: command.Operator, Reason: "spam"}, IDs: []string{"e1"}})
 	}
 	r := operate(s, "listPurges", nil)
-	const want = `{"purged":1,"servers":[{"id":"node-a-secret","part":"voter","purged":1,"done":0,"pending":1}]}`
+	const want = `{"purged":1,"servers":[{"id":"node-a-secret","part":"voter","done":0,"pending":1}],"removedSince":"2026-01-01T00:00:03Z"}`
 	check.Equal(t, string(r.Body), want, "the purges, with status %d", r.Status)
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
 	operate(s, "listPurges", nil).Want(t, http.StatusServiceUnavailable)

@@ -15,7 +15,7 @@ import (
 // erase returns a retraction by key that erases its target.
 func erase(agent, target string) *command.Publish {
 	return post(agent, func(p *command.Publish) {
-		p.Relation, p.Target, p.Erase, p.Servers = command.RelationRetraction, target, true, []string{"n1-a"}
+		p.Relation, p.Target, p.Erase = command.RelationRetraction, target, true
 		p.Proof.Key = keyHash(agent)
 	})
 }

@@ -126,7 +126,6 @@ var draws = map[command.Op]struct {
 	command.OpSweep:          {3, (*logWriter).sweep},
 	command.OpReport:         {3, (*logWriter).report},
 	command.OpResolveReports: {2, (*logWriter).resolveReports},
-	command.OpDestroyDisk:    {1, func(w *logWriter) command.Payload { return &command.DestroyDisk{Order: byOperator, Server: w.server()} }},
 	command.OpForgetSenders:  {3, (*logWriter).forgetSenders},
 	command.OpRecover: {4, func(w *logWriter) command.Payload {
 		return &command.Recover{
@@ -367,9 +366,7 @@ func (w *logWriter) publish() command.Payload {
 	if w.oneOf(2) {
 		p.Channel = fmt.Sprint("channel-", w.below(8))
 	}
-	if p.Erase = relation == command.RelationRetraction && !w.oneOf(3); p.Erase {
-		p.Servers = []string{w.server()}
-	}
+	p.Erase = relation == command.RelationRetraction && !w.oneOf(3)
 	return p
 }
 
@@ -555,7 +552,7 @@ func (w *logWriter) hide() command.Payload {
 }
 
 func (w *logWriter) purge() command.Payload {
-	c := &command.Purge{Order: byOperator, IDs: []string{w.id()}, Servers: []string{w.server()}}
+	c := &command.Purge{Order: byOperator, IDs: []string{w.id()}}
 	if w.oneOf(6) {
 		c.Agents = []string{w.named()}
 	}

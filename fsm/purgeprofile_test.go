@@ -43,7 +43,7 @@ func TestPurgeOfAProfile(t *testing.T) {
 			if found := r.find(); len(found) == 0 {
 				t.Fatal("the word is in no file before it is purged: the test finds nothing")
 			}
-			order := &command.Purge{Order: byOperator, Agents: []string{"eve", "nobody"}, Servers: []string{"n1-a"}}
+			order := &command.Purge{Order: byOperator, Agents: []string{"eve", "nobody"}}
 			if got := r.run(order, order); got[0].Outcome != command.OutcomeDone || got[1].Outcome != command.OutcomeUnchanged {
 				t.Fatalf("purge: %+v", got)
 			}
@@ -178,44 +178,37 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 	}
 }
 
-// TestDestroyedDisks: an operator says it, once; it is in the record.
-func TestDestroyedDisks(t *testing.T) {
-	r := newRig(t)
-	say := &command.DestroyDisk{Order: command.Order{By: command.Operator, Reason: "shredded"}, Server: "n3-c"}
-	if got := r.run(say, say); got[0].Outcome != command.OutcomeDone || got[1].Outcome != command.OutcomeUnchanged {
-		t.Errorf("%+v", got)
+// TestPurgesSince: a purge keeps when the oldest of its texts was written, also one by a list: of a
+// profile that is its registration, and of a refused text the purge itself.
+func TestPurgesSince(t *testing.T) {
+	since := func(r *rig) (list []state.Purge, got map[string]int64) {
+		got = map[string]int64{}
+		v := r.View()
+		defer v.Release()
+		must.Do(t, v.Purges(0, func(p state.Purge) error {
+			list, got[p.ID] = append(list, p), p.Since
+			return nil
+		}))
+		return list, got
 	}
-	v := r.View()
-	defer v.Release()
-	for server, want := range map[string]bool{"n3-c": true, "n3": false} {
-		if all, err := v.FormerServers(); all[server].Destroyed != want || err != nil {
-			t.Errorf("%s: %v, %v", server, all, err)
-		}
+	written := func() (r *rig, want map[string]int64) {
+		r, want = newRig(t), map[string]int64{}
+		r.publish(nil)
+		want["e1"] = r.now()
+		r.wantDone(register("Bob", "bob", nil))
+		want["@bob"] = r.now()
+		r.wantDone(register("Bob", "bob", func(c *command.Register) { c.Description, c.Proof.Key = "Reads no more.", keyHash("bob") }))
+		return r, want
 	}
-	records, _, err := v.Records(0, 0)
-	if err != nil || len(records) != 1 || records[0].What != "n3-c" || records[0].Action != state.ActionDestroyDisk {
-		t.Errorf("the record is %+v, %v", records, err)
-	}
-}
-
-// TestFormerServers: a removed server may have the texts of its time, until it is added again.
-func TestFormerServers(t *testing.T) {
-	r := newRig(t)
-	before := r.publish(nil)
-	r.run(&command.NoteChange{Action: command.ChangeRemove, Server: "n3-c", By: "n1-a"}, &command.NoteChange{Action: command.ChangeRemove, Server: "n4-d", By: "n1-a"})
-	after := r.publish(nil)
-	r.run(&command.NoteChange{Action: command.ChangeAdd, Server: "n4-d", By: "n1-a"})
-	r.wantDone(register("Bob", "bob", nil))
-	r.run(purge(state.FormatID(state.TypeEntry, before), state.FormatID(state.TypeEntry, after)))
+	r, want := written()
+	r.run(purge("e1"))
 	r.run(&command.Purge{Order: byOperator, Agents: []string{"bob"}})
-	v := r.View()
-	defer v.Release()
-	former := must.Get(v.FormerServers())(t)
-	check.Equal(t, len(former), 1, "former servers")
-	had := map[string]bool{}
-	must.Do(t, v.Purges(0, func(p state.Purge) error {
-		had[p.ID] = former["n3-c"].Had(&p)
-		return nil
-	}))
-	check.Diff(t, had, map[string]bool{state.FormatID(state.TypeEntry, before): true, state.FormatID(state.TypeEntry, after): false, "@bob": true}, "the purges of texts that the server may have")
+	list, got := since(r)
+	check.Diff(t, got, want, "when the texts of the purges were written")
+	older, want := written()
+	check.Equal(t, must.Get(older.PurgeListed(list, "again"))(t), len(list), "purges of the list")
+	older.run(post("eve", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, "e1" }))
+	want[state.RefusedTexts] = older.now()
+	_, got = since(older)
+	check.Diff(t, got, want, "when the texts of the purges of a list were written")
 }

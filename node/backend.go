@@ -29,14 +29,6 @@ func (b *backend) Propose(ctx context.Context, from command.Sender, payload comm
 	begun := time.Now()
 	err = b.accepts(from, payload)
 	if err == nil {
-		switch p := payload.(type) {
-		case *command.Purge:
-			p.Servers = b.serverIDs()
-		case *command.Publish:
-			if p.Erase {
-				p.Servers = b.serverIDs()
-			}
-		}
 		result, index, err = b.pipeline.Propose(ctx, from, payload)
 	}
 	if err == nil && slices.Contains(result.Problems, command.ProblemOverBudget) {
@@ -68,14 +60,6 @@ func (b *backend) Ask(ctx context.Context, from command.Sender, payload command.
 		return b.overBudget()
 	}
 	return err
-}
-
-// serverIDs returns the servers of the cluster: each has the log and the state.
-func (n *Node) serverIDs() (ids []string) {
-	for _, s := range n.raft.Servers() {
-		ids = append(ids, string(s.ID))
-	}
-	return ids[:min(len(ids), command.MaxServers)]
 }
 
 func (b *backend) overBudget() error {
@@ -204,7 +188,7 @@ func shownNode(s *admin.Server, newest uint64) op.ClusterNode {
 
 func (b *backend) Purges(ctx context.Context, view *view.View) (op.Purges, error) {
 	report, err := b.operator.Purges(ctx, view)
-	p := op.Purges{Purged: report.Purged, BackupsUntil: report.BackupsUntil, Servers: make([]op.PurgeDisk, len(report.Servers))}
+	p := op.Purges{Purged: report.Purged, RemovedSince: report.RemovedSince, BackupsUntil: report.BackupsUntil, Servers: make([]op.PurgeDisk, len(report.Servers))}
 	for i, s := range report.Servers {
 		p.Servers[i] = op.PurgeDisk(s)
 	}

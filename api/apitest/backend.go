@@ -290,10 +290,10 @@ func (b *Backend) Cluster(context.Context) op.Cluster {
 // Purges implements op.Disks: every purge is pending on the only disk.
 func (b *Backend) Purges(_ context.Context, view *view.View) (p op.Purges, err error) {
 	err = view.Purges(0, func(f state.Purge) error {
-		p.Purged = f.Number
+		p.Purged, p.RemovedSince = f.Number, time.UnixMilli(f.Since).UTC().Format(time.RFC3339)
 		return nil
 	})
-	p.Servers = []op.PurgeDisk{{ID: "node-a-secret", Part: "voter", Purged: p.Purged, Pending: p.Purged}}
+	p.Servers = []op.PurgeDisk{{ID: "node-a-secret", Part: "voter", Pending: p.Purged}}
 	return p, err
 }
 

@@ -93,20 +93,22 @@ type Disks interface {
 	Purges(ctx context.Context, view *view.View) (Purges, error)
 }
 
-// Purges lists the disks, with the purges that each has done.
+// Purges lists the nodes, with the purges that each has erased from its disk.
 type Purges struct {
 	Purged  uint64      `json:"purged"` // the number of the newest purge, from 1
 	Servers []PurgeDisk `json:"servers"`
+	// RemovedSince is when the oldest purged text was written, RFC 3339: the disks of the servers that
+	// were removed since then are the operator's to erase. It is empty if nothing was purged.
+	RemovedSince string `json:"removedSince,omitempty"`
 	// BackupsUntil is when the cluster will have deleted the last of its scheduled backups with
 	// purged texts, RFC 3339; empty without such a backup.
 	BackupsUntil string `json:"backupsUntil,omitempty"`
 }
 
-// PurgeDisk is one disk, by the id of its server.
+// PurgeDisk is the disk of one node, by the id of its server.
 type PurgeDisk struct {
 	ID      string `json:"id"`
-	Part    string `json:"part"` // voter, non-voter, outside, removed or destroyed
-	Purged  uint64 `json:"purged"`
+	Part    string `json:"part"` // voter, non-voter or outside
 	Done    uint64 `json:"done"`
 	Pending uint64 `json:"pending"`
 	Problem string `json:"problem,omitempty"`

@@ -52,7 +52,7 @@ func (tx *Txn) applyBatch(e *LogEntry) {
 	}
 	if tx.refused {
 		tx.refused = false
-		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: state.RefusedTexts})
+		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: state.RefusedTexts, Since: tx.now})
 	}
 	tx.putEvents()
 	tx.Head.Roll(e.Index, e.Data, results)
@@ -126,7 +126,6 @@ var effects = [...]func(*Txn, command.Payload) command.Result{
 	command.OpSetSettings:     effect((*Txn).applySetSettings),
 	command.OpSetModerator:    effect((*Txn).applySetModerator),
 	command.OpHide:            effect((*Txn).applyHide),
-	command.OpDestroyDisk:     effect((*Txn).applyDestroyDisk),
 	command.OpPurge:           effect((*Txn).applyPurge),
 	command.OpSetRule:         effect((*Txn).applySetRule),
 	command.OpLiftRule:        effect((*Txn).applyLiftRule),

@@ -31,7 +31,7 @@ func (tx *Txn) applyPublish(p *command.Publish) command.Result {
 			day := command.DayOf(tx.now)
 			tx.count(state.ErasuresKey(day, p.AgentKey))
 			tx.count(state.ErasuresKey(day, ""))
-			tx.purge(&target, p.Target, erasedReason, p.Servers)
+			tx.purge(&target, p.Target, erasedReason)
 		}
 		return seq
 	})

@@ -18,7 +18,7 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 		if !known || tx.purged(e.Seq) {
 			continue
 		}
-		tx.purge(&e, id, c.Reason, c.Servers)
+		tx.purge(&e, id, c.Reason)
 		changed = append(changed, id)
 	}
 	for _, name := range c.Agents {
@@ -29,7 +29,7 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 		if !p.Hidden() {
 			tx.happened = append(tx.happened, state.Happening{Kind: state.EventHideProfile, Profile: p.ID})
 		}
-		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: command.ProfileMark + name, CreatedAt: p.UpdatedAt, Servers: c.Servers})
+		tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: command.ProfileMark + name, CreatedAt: p.UpdatedAt, Since: p.CreatedAt})
 		tx.purgeProfile(name, &p, c.Reason)
 		changed = append(changed, command.ProfileMark+p.ID)
 	}
@@ -39,13 +39,13 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 // erasedReason is the reason for which the texts are hidden that their author erased.
 const erasedReason = "Erased by its author"
 
-// purge erases the texts of an entry, and lists it for the disks of the servers.
-func (tx *Txn) purge(e *state.EntryRow, id, reason string, servers []string) {
+// purge erases the texts of an entry, and lists it for the disks of the nodes.
+func (tx *Txn) purge(e *state.EntryRow, id, reason string) {
 	if !e.Hidden {
 		tx.hide(e, reason)
 	}
 	tx.erase(e.Seq, state.SpacePurgedBits, reason)
-	tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: id, CreatedAt: e.CreatedAt, Servers: servers})
+	tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: id, CreatedAt: e.CreatedAt, Since: e.CreatedAt})
 }
 
 // purgeProfile erases the texts of a profile. The name, its key and its protection stay, so
@@ -70,12 +70,14 @@ func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 			if !known || row.UpdatedAt > p.CreatedAt || row.Purged {
 				continue
 			}
+			p.Since = row.CreatedAt
 			tx.purgeProfile(name, &row, reason)
 		} else {
 			e, known := state.Resolve(tx, p.ID)
 			if !known || e.CreatedAt != p.CreatedAt || tx.purged(e.Seq) {
 				continue
 			}
+			p.Since = e.CreatedAt
 			if !e.Hidden {
 				tx.hideQuietly(&e, reason)
 			}
@@ -108,16 +110,6 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	tx.eraseReportsOf(state.ReportSubject{Entry: seq})
 	was.Inbox = nil
 	tx.putStub(&was, reason, true)
-}
-
-func (tx *Txn) applyDestroyDisk(c *command.DestroyDisk) command.Result {
-	f, _ := state.Read(tx, state.FormerKey(c.Server), state.DecodeFormerServer)
-	if f.Destroyed {
-		return unchanged
-	}
-	f.Destroyed = true
-	tx.set(state.FormerKey(c.Server), f.Encode())
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionDestroyDisk, c.Server)}
 }
 
 // An entry older than the retention of its channel is swept: it is hidden and its content

@@ -18,16 +18,9 @@ func (tx *Txn) note(by, action, what, reason string) {
 	tx.journal(state.ChangeRecord, state.Record{By: by, Action: action, What: what, Reason: reason})
 }
 
-// applyNoteChange records a change of the cluster's servers. The disk of a removed one still has
-// the texts of its time.
+// applyNoteChange records a change of the cluster's servers.
 func (tx *Txn) applyNoteChange(c *command.NoteChange) command.Result {
 	tx.note(c.By, c.Action, c.Server, c.Reason)
-	switch c.Action {
-	case command.ChangeRemove:
-		tx.set(state.FormerKey(c.Server), state.FormerServer{RemovedAt: tx.now}.Encode())
-	case command.ChangeAdd:
-		tx.del(state.FormerKey(c.Server))
-	}
 	return done
 }
 

@@ -26,8 +26,6 @@ type Publish struct {
 	Question bool `cbor:"14,keyasint,omitempty"`
 	// Erase makes a retraction erase the texts of its target, as Purge does.
 	Erase bool `cbor:"15,keyasint,omitempty"`
-	// Servers are those of the cluster: each has the erased texts on its disk.
-	Servers []string `cbor:"16,keyasint,omitempty"`
 }
 
 // Kind is the kind of an entry (interface, 2.1).
@@ -95,7 +93,6 @@ func (p *Publish) check() error {
 		p.Request.check(),
 		p.Proof.check(),
 		refuse(p.Erase && p.Relation != RelationRetraction, "only a retraction erases"),
-		checkAll("servers", p.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)),
 	)
 }
 

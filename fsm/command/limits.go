@@ -169,8 +169,6 @@ const (
 	MaxUsageLabel      = 40
 	// MaxServerIDBytes bounds a server id.
 	MaxServerIDBytes = 255
-	// MaxServers bounds the servers that a purge names.
-	MaxServers = 255
 	// MaxClusterIDBytes bounds a cluster id.
 	MaxClusterIDBytes = 64
 	// MaxSealedKeyBytes bounds the sealed data key.

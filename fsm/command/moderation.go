@@ -43,17 +43,8 @@ type Hide struct {
 // Purge erases the texts of entries and profiles for good, hidden or not. Only an operator can use it.
 type Purge struct {
 	Order
-	IDs []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
-	// Servers are those of the cluster: each has the texts on its disk.
-	Servers []string `cbor:"11,keyasint,omitempty"`
-	Agents  []string `cbor:"12,keyasint,omitempty"` // folded names of profiles
-}
-
-// DestroyDisk records an operator's statement that the disk of a former server was
-// destroyed.
-type DestroyDisk struct {
-	Order
-	Server string `cbor:"10,keyasint"`
+	IDs    []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
+	Agents []string `cbor:"12,keyasint,omitempty"` // folded names of profiles
 }
 
 func (c *SetModerator) check() error {
@@ -81,14 +72,6 @@ func (c *Hide) check() error {
 func (c *Purge) check() error {
 	return errors.Join(
 		(&Hide{Order: c.Order, IDs: c.IDs, Agents: c.Agents}).check(), // of the same fields
-		checkAll("servers", c.Servers, MaxServers, bytesOf("server", MaxServerIDBytes)),
 		refuse(c.By != Operator, "only an operator erases texts"),
-	)
-}
-
-func (c *DestroyDisk) check() error {
-	return errors.Join(
-		c.Order.check(), checkBytes("server", c.Server, MaxServerIDBytes),
-		refuse(c.By != Operator, "only an operator has seen the disk"),
 	)
 }

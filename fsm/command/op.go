@@ -43,7 +43,6 @@ const (
 	OpSweep          Op = 30 // makes stubs of entries that are older than their retention
 	OpReport         Op = 32 // asks moderators to look at an entry
 	OpResolveReports Op = 33 // says what became of reports
-	OpDestroyDisk    Op = 34 // says that the disk of a former server was destroyed
 	OpForgetSenders  Op = 41 // forgets from where old entries came
 	OpRecover        Op = 42 // replaces the edit_key and the recovery key by means of the latter
 )

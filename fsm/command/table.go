@@ -49,7 +49,6 @@ var commands = map[Op]Descriptor{
 	OpSweep:          unsigned[Sweep]("sweep", 1),
 	OpReport:         byName[Report]("report", 1, NoChannel, ProofNotNeeded),
 	OpResolveReports: byModerator[ResolveReports]("resolve_reports", 1),
-	OpDestroyDisk:    byModerator[DestroyDisk]("destroy_disk", 1),
 	OpForgetSenders:  unsigned[ForgetSenders]("forget_senders", 1),
 	OpRecover:        byName[Recover]("recover", 1, NoChannel, ProofNotNeeded),
 }

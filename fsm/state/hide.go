@@ -71,8 +71,9 @@ type Purge struct {
 	ID      string // of an entry, or @ and the folded name of a profile; or RefusedTexts
 	// CreatedAt is when the entry was published, or when the profile was changed last.
 	CreatedAt int64
-	// Servers are the cluster's servers at that time: each has the text on its disk.
-	Servers []string
+	// Since is when the oldest of its texts was written: the disks of the servers that were removed
+	// since then may hold it.
+	Since int64
 }
 
 // RefusedTexts is the ID of the purge of texts that are in the log alone: they were rejected because
@@ -81,47 +82,15 @@ const RefusedTexts = "refused"
 
 // Append encodes the row.
 func (p *Purge) Append(dst []byte) []byte {
-	dst = AppendBlob(AppendBlob(AppendUints(dst, p.Index, uint64(p.At), uint64(p.CreatedAt)), p.Cluster), p.ID)
-	for _, id := range p.Servers {
-		dst = AppendBlob(dst, id)
-	}
-	return dst
+	dst = AppendUints(dst, p.Index, uint64(p.At), uint64(p.CreatedAt), uint64(p.Since))
+	return AppendBlob(AppendBlob(dst, p.Cluster), p.ID)
 }
 
 // DecodePurge decodes a row of spacePurge.
 func DecodePurge(row []byte) (Purge, error) {
 	r := RowReader{Rest: row}
-	p := Purge{Index: r.Uint(), At: int64(r.Uint()), CreatedAt: int64(r.Uint()), Cluster: r.Text(), ID: r.Text()}
-	for len(r.Rest) > 0 && !r.Bad {
-		p.Servers = append(p.Servers, r.Text())
-	}
+	p := Purge{Index: r.Uint(), At: int64(r.Uint()), CreatedAt: int64(r.Uint()), Since: int64(r.Uint()), Cluster: r.Text(), ID: r.Text()}
 	return p, r.Done("purge row")
-}
-
-// FormerServer is the row of SpaceFormer: a server that is not in the cluster any more.
-type FormerServer struct {
-	RemovedAt int64 // milliseconds since the epoch; 0 if its removal was not recorded
-	Destroyed bool  // an operator said that its disk was destroyed
-}
-
-// Encode returns the row of SpaceFormer.
-func (f FormerServer) Encode() []byte {
-	return append(AppendUints(nil, uint64(f.RemovedAt)), Bit(f.Destroyed, 1))
-}
-
-// DecodeFormerServer decodes a row of SpaceFormer.
-func DecodeFormerServer(row []byte) (FormerServer, error) {
-	r := RowReader{Rest: row}
-	f := FormerServer{RemovedAt: int64(r.Uint()), Destroyed: r.Byte() != 0}
-	return f, r.Done("row of a former server")
-}
-
-// Had reports whether the disk of the server may hold the text of a purge that does not name it,
-// because the server was removed before: it had all entries of its time. The texts of a profile
-// may be older than its last change.
-func (f FormerServer) Had(p *Purge) bool {
-	_, _, isEntry := ParseID(p.ID)
-	return f.RemovedAt > 0 && f.RemovedAt < p.At && p.ID != RefusedTexts && (!isEntry || p.CreatedAt <= f.RemovedAt)
 }
 
 // GoneIn returns the purged and the swept entries of a block; nil is the empty set.

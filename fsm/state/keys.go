@@ -63,7 +63,6 @@ const (
 	SpacePurgedBits = 'Z' // block8: which entries of a block are purged, for the index
 	SpaceSweptBits  = '7' // block8: the same of those that are swept, see sweep.go
 	SpaceKept       = '8' // seq8: empty; entries that are old enough to be swept and are not over
-	SpaceFormer     = '6' // server: a former one, when it was removed, and whether its disk was destroyed
 	SpaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
 
 	SpaceReport = '4' // letter1 and what the letter says: reports for moderators, see ReportKey and report.go
@@ -146,9 +145,6 @@ func SeqKey(space byte, n uint64) []byte {
 
 // SeqOfKey returns the number in a SeqKey.
 func SeqOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
-
-// FormerKey is the key of a former server.
-func FormerKey(server string) []byte { return append([]byte{SpaceFormer}, server...) }
 
 // WritersKey is the key of the senders under a name.
 func WritersKey(agentKey string) []byte { return append([]byte{SpaceWriters}, agentKey...) }
@@ -247,7 +243,6 @@ var Keyspaces = [...]Keyspace{
 	{SpacePurgedBits, yes, no, no, no, no},
 	{SpaceSweptBits, yes, no, no, no, no},
 	{SpaceKept, yes, no, no, no, yes},
-	{SpaceFormer, yes, no, no, no, no},
 	{SpaceRule, yes, no, no, no, no},
 	{SpaceReport, yes, no, no, yes, yes},
 	{SpaceForget, yes, no, no, no, yes},

@@ -73,7 +73,6 @@ const (
 	ActionHide            = "hide"
 	ActionUnhide          = "unhide"
 	ActionPurge           = "purge"
-	ActionDestroyDisk     = "destroy_disk"
 	ActionSetModerator    = "set_moderator"
 	ActionRemoveModerator = "remove_moderator"
 	ActionSettings        = "settings"

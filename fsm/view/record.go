@@ -80,18 +80,6 @@ func (v *View) NextRuleEnd() (at int64, ok bool) {
 	return v.at.Policy.NextEnd, v.at.Policy.NextEnd != state.NoEnd
 }
 
-// FormerServers returns the former servers by their ids.
-func (v *View) FormerServers() (map[string]state.FormerServer, error) {
-	former := map[string]state.FormerServer{}
-	lower, upper := state.SpaceBounds(state.SpaceFormer)
-	err := state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
-		f, err := state.DecodeFormerServer(row)
-		former[string(key[1:])] = f
-		return err
-	})
-	return former, err
-}
-
 // Purged is the number of the newest purge, or 0.
 func (v *View) Purged() (number uint64, err error) {
 	return state.LoadOrZero(v.snap, state.KeyPurged, state.DecodeNumber)

@@ -111,7 +111,6 @@ func TestSaveData(t *testing.T) {
 		{Operation: "hide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
 		{Operation: "unhide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
 		{Operation: "hide", Body: []byte(`{"ids":["` + hidden + `"],"reason":"a test"}`)},
-		{Operation: "destroyDisk", Body: []byte(`{"server":"n9-gone","reason":"a test"}`)},
 	} {
 		call.Body = bytes.Replace(call.Body, []byte("RULE"), rule, 1)
 		answer := mustOperate[json.RawMessage](c, 0, admin.PathModerate, call)

@@ -3,7 +3,6 @@ package operator
 import (
 	"cmp"
 	"context"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -48,51 +47,28 @@ func erasesNext(report *admin.ClusterReport, purge uint64) bool {
 	})
 }
 
-// Purges returns which disks may still hold purged texts, as far as a view knows: those
-// of the present servers, of the servers at the time of each purge, and of those that were removed
-// before it and had the text. The disk of a server that has left is unknown.
+// Purges returns which nodes have erased the purges that a view knows. The disk of a server that has
+// left is unknown.
 func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.PurgeReport, err error) {
-	own, gone := o.cfg.ClusterID(), map[string]uint64{} // by server, how many purges it was there for
-	former, err := v.FormerServers()
-	if err != nil {
-		return report, err
-	}
-	newest := int64(0)
+	newest, since := int64(0), int64(math.MaxInt64)
 	err = v.Purges(0, func(p state.Purge) error {
-		report.Purged, newest = p.Number, p.At
-		for id, f := range former {
-			if f.Had(&p) && (p.Cluster != own || !slices.Contains(p.Servers, id)) {
-				gone[id]++
-			}
-		}
-		if p.Cluster == own { // else the servers are those of the cluster that a backup is of
-			for _, id := range p.Servers {
-				gone[id]++
-			}
-		}
+		report.Purged, newest, since = p.Number, p.At, min(since, p.Since)
 		return ctx.Err()
 	})
 	if err != nil {
 		return report, err
 	}
+	if report.Purged > 0 {
+		report.RemovedSince = time.UnixMilli(since).UTC().Format(time.RFC3339)
+	}
 	if report.BackupsUntil, err = backupsUntil(v, newest); err != nil {
 		return report, err
 	}
 	for _, s := range o.ClusterReport(ctx).Servers {
-		delete(gone, s.ID)
-		on := admin.PurgeServer{ID: s.ID, Part: s.Part, Purged: report.Purged, Pending: report.Purged, Problem: s.Error}
+		on := admin.PurgeServer{ID: s.ID, Part: s.Part, Pending: report.Purged, Problem: s.Error}
 		if s.Report != nil {
 			on.Done = min(s.Report.Purges.Done(), report.Purged)
 			on.Pending = report.Purged - on.Done
-		}
-		report.Servers = append(report.Servers, on)
-	}
-	for _, id := range slices.Sorted(maps.Keys(gone)) {
-		on := admin.PurgeServer{ID: id, Part: admin.Removed, Purged: gone[id]}
-		if former[id].Destroyed {
-			on.Part, on.Done = admin.Destroyed, gone[id]
-		} else {
-			on.Pending, on.Problem = gone[id], "not in the cluster any more: erase or destroy its disk, then say so with 'mod purge-destroyed'"
 		}
 		report.Servers = append(report.Servers, on)
 	}

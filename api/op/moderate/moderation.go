@@ -71,7 +71,6 @@ func OperatorOperations() []op.Operation {
 		{ID: "setModerator", Handle: setModerator},
 		{ID: "purge", Handle: acting(purging)},
 		{ID: "listPurges", Handle: listPurges},
-		{ID: "destroyDisk", Handle: destroyDisk},
 		{ID: "listModerators", Handle: op.Simple(listModerators)},
 	}
 }

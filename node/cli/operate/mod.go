@@ -19,8 +19,7 @@ type modCommand struct {
 	Unhide  unhideCommand      `cmd:"" help:"Show what was hidden again."`
 	Purge   purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes. For operators only."`
 	List    purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
-	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged. For operators only."`
-	Gone    diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
+	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which nodes have erased what was purged. For operators only."`
 	Block   blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
 	Freeze  freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
 	Watch   watchCommand       `cmd:"" help:"Reject texts that match a pattern."`

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/check"
@@ -29,7 +30,7 @@ import (
 func TestModeratorsSeeWhatWasDone(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
-	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Cheap pills"})
+	first := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Cheap pills"}).Entry
 	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Cheap pills again"})
 	for _, tc := range []struct {
 		args []string // of mod
@@ -53,6 +54,10 @@ func TestModeratorsSeeWhatWasDone(t *testing.T) {
 		if code != tc.code || out+stderr != tc.want {
 			t.Errorf("%v: exit code %d, %q, want %d, %q", tc.args, code, out+stderr, tc.code, tc.want)
 		}
+	}
+	since := "removed since " + time.UnixMilli(first.CreatedAt).UTC().Format(time.RFC3339)
+	if _, out, _ := execute(t, "mod", "purge-status", "--cluster-addr", c.Nodes[0].ClusterAddr()); !strings.Contains(out, since) {
+		t.Errorf("the status of the purges is %q, want %q", out, since)
 	}
 }
 
