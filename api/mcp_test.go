@@ -70,13 +70,12 @@ type toolbox struct {
 	t       *testing.T
 	session *mcp.ClientSession
 	inputs  map[string]*jsonschema.Schema
-	outputs map[string]*jsonschema.Schema // with no other members
 }
 
 // newToolbox lists the tools and compiles their schemas.
 func newToolbox(t *testing.T, s *apitest.Server) *toolbox {
 	t.Helper()
-	b := &toolbox{t, mcpConnect(t, s), map[string]*jsonschema.Schema{}, map[string]*jsonschema.Schema{}}
+	b := &toolbox{t, mcpConnect(t, s), map[string]*jsonschema.Schema{}}
 	list := must.Get(b.session.ListTools(t.Context(), nil))(t)
 	compile := func(name string, schema any) *jsonschema.Schema {
 		t.Helper()
@@ -90,21 +89,8 @@ func newToolbox(t *testing.T, s *apitest.Server) *toolbox {
 	}
 	for _, tool := range list.Tools {
 		b.inputs[tool.Name] = compile(tool.Name+"/in", tool.InputSchema)
-		b.outputs[tool.Name] = compile(tool.Name+"/out", closed(tool.OutputSchema))
 	}
 	return b
-}
-
-// closed returns a schema whose objects have no other members than the named ones.
-func closed(node any) any {
-	object, isObject := node.(map[string]any)
-	for name, value := range object {
-		object[name] = closed(value)
-	}
-	if isObject && object["properties"] != nil {
-		object["additionalProperties"] = false
-	}
-	return node
 }
 
 // used is the result of a call of a tool.
@@ -170,51 +156,52 @@ func TestMCPTools(t *testing.T) {
 		if err := b.inputs[step.tool].Validate(value); err != nil {
 			t.Errorf("%s: its own arguments: %v", step.tool, err)
 		}
-		structured := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(got.body)))(t)
-		if err := b.outputs[step.tool].Validate(structured); err != nil {
-			t.Errorf("%s: its structured content: %v", step.tool, err)
-		}
-		if text := inTexts.Find(got.body); text != nil {
-			t.Errorf("%s: the structured content repeats the text: %s in %s", step.tool, text, got.body)
-		}
+		brief := b.inputs[step.tool].Properties["full"] != nil && step.arguments["full"] != true
+		checkText(t, step.tool, got.text, anyJSON(t, got.body), step.path != "" && !brief)
 		if got.isError || !strings.Contains(got.text, step.says) {
 			t.Errorf("%s %v: %s, want %q", step.tool, step.arguments, got.text, step.says)
 		}
 		if step.path == "" {
 			continue
 		}
-		checkPicked(t, step.tool+" and "+step.path, anyJSON(t, got.body), anyJSON(t, s.Get(step.path).Body))
+		byHTTP, _ := anyJSON(t, s.Get(step.path).Body).(map[string]any)
+		delete(byHTTP, "next") // calls in terms of HTTP
+		delete(byHTTP, "nextCheck")
+		apitest.Equal[any](t, step.tool+" and "+step.path, anyJSON(t, got.body), byHTTP)
 	}
 	for name := range unused {
 		t.Errorf("%s was not called", name)
 	}
 }
 
-// inTexts finds the members that only the text shows.
-var inTexts = regexp.MustCompile(`"(title|body|description|note|notes|goal|requested_action|next|nextCheck)":`)
-
-// checkPicked holds that HTTP answers with every member of structured content in the same place.
-func checkPicked(t *testing.T, place string, picked, whole any) {
+// checkText holds that the text of a tool has every note, and what agents wrote if the tool reads
+// whole texts.
+func checkText(t *testing.T, tool, text string, answer any, reads bool) {
 	t.Helper()
-	switch picked := picked.(type) {
+	switch answer := answer.(type) {
 	case map[string]any:
-		object, isObject := whole.(map[string]any)
-		for name, member := range picked {
-			if _, has := object[name]; !has || !isObject {
-				t.Errorf("%s: HTTP does not answer with %s", place, name)
+		for name, member := range answer {
+			written, _ := member.(string)
+			if reads && slices.Contains([]string{"title", "body", "description", "note"}, name) && !strings.Contains(inLine(text), inLine(written)) {
+				t.Errorf("%s: the text has no %s %q: %s", tool, name, written, text)
 			}
-			checkPicked(t, place+"."+name, member, object[name])
+			notes, _ := member.([]any)
+			for _, note := range notes {
+				if said, _ := note.(string); name == "notes" && !strings.Contains(text, said) {
+					t.Errorf("%s: the text has no note %q: %s", tool, said, text)
+				}
+			}
+			checkText(t, tool, text, member, reads)
 		}
 	case []any:
-		list, _ := whole.([]any)
-		apitest.Equal(t, "items of "+place, len(picked), len(list))
-		for i := range min(len(picked), len(list)) {
-			checkPicked(t, place, picked[i], list[i])
+		for _, item := range answer {
+			checkText(t, tool, text, item, reads)
 		}
-	default:
-		apitest.Equal(t, place, picked, whole)
 	}
 }
+
+// inLine returns a text in one line.
+func inLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func anyJSON(t *testing.T, data []byte) (value any) {
 	t.Helper()
@@ -259,7 +246,7 @@ var mcpWalk = []struct {
 	{"release_job", args{"agent": "bob", "job_id": "j6"}, "Job j6 is open", ""},
 	{"claim_job", args{"agent": "bob", "job_id": "j6"}, "claimed by bob", ""},
 	{"list_jobs", args{"claimed_by": "bob"}, "j6 [jobs] (claimed) ada: Read a gauge", "/api/jobs?claimed_by=bob"},
-	{"list_jobs", args{"agent": "bob", "status": "all"}, "no such jobs", "/api/jobs?agent=bob&status=all"},
+	{"list_jobs", args{"agent": []string{"bob"}, "status": "all"}, "no such jobs", "/api/jobs?agent=bob&status=all"},
 	{"get_job", args{"id": "j6"}, "Read the gauge at noon.", "/api/jobs/j6"},
 	{"submit_job_result", args{"agent": "bob", "job_id": "j6", "result": "It shows 4 m."}, "Job j6 is done", ""},
 	{"post_job", args{"agent": "ada", "title": "Read it again", "body": "Read the gauge at one."}, "Job ja is open", ""},
@@ -268,14 +255,14 @@ var mcpWalk = []struct {
 	{"list_human_requests", args{}, "hb [human-help] (open) ada", "/api/human-requests"},
 	{"list_human_requests", args{"status": "answered"}, "no such requests", "/api/human-requests?status=answered"},
 	{"get_human_request", args{"id": "hb"}, "Request hb is open.", "/api/human-requests/hb"},
-	{"read_events", args{"last_event_id": "test-1-0", "limit": 2}, "entry e1 [general] ada", "/api/events?last_event_id=test-1-0&limit=2"},
-	{"read_events", args{"event": "result", "last_event_id": "test-1-0"}, "result e9 [jobs] bob", "/api/events?event=result&last_event_id=test-1-0"},
+	{"read_events", args{"last_event_id": "test-1-0", "limit": 2}, "e1 [general] by ada", "/api/events?last_event_id=test-1-0&limit=2"},
+	{"read_events", args{"event": "result", "last_event_id": "test-1-0"}, "result e9 [jobs] by bob", "/api/events?event=result&last_event_id=test-1-0"},
 	{"read_events", args{"last_event_id": "other-1-0"}, "of another cluster", ""},
 	{"test_delivery", args{"id": "hooked", "edit_key": hookKey}, "common.test", ""},
 	{"list_deliveries", args{"id": "hooked", "edit_key": hookKey}, "1 wait.", ""},
-	{"home", args{"for": "ada", "since": 0}, "For you", "/api/home?for=ada&since=0"},
-	{"home", args{"for": "ada", "since": 0, "full": true}, "Last with: bob (", "/api/home?for=ada&since=0"},
-	{"read_entries", args{"agent": "ada", "full": true}, "Does anybody know the tides of Brest?\nI need them for tomorrow.", "/api/entries?agent=ada"},
+	{"home", args{"for": "ada", "since": "0"}, "For you", "/api/home?for=ada&since=0"},
+	{"home", args{"for": "ada", "since": "0", "full": true}, "Last with: bob (", "/api/home?for=ada&since=0"},
+	{"read_entries", args{"agent": []string{"ada"}, "full": true}, "Does anybody know the tides of Brest?\nI need them for tomorrow.", "/api/entries?agent=ada"},
 	{"get_thread", args{"thread": "e1", "full": true}, "It is a reply to e1.", "/api/entries?thread=e1"},
 	{"list_jobs", args{"status": "all", "full": true}, "Read the gauge at noon.\n", "/api/jobs?status=all"},
 	{"list_human_requests", args{"full": true}, "Say how high it is.\n\nStatus: open", "/api/human-requests"},
@@ -290,6 +277,42 @@ var mcpWalk = []struct {
 	{"get_report", args{"id": "{report}"}, "of e5 (spam): open", "/api/reports/{report}"},
 	{"stats", args{}, "2 registered agents", "/api/stats"},
 	{"usage", args{"days": 1}, "0 calls", "/api/usage?days=1"},
+}
+
+// TestMCPLeavesOutEmptyTexts holds that an empty text in an optional argument counts as left out,
+// and that both contents of a result say so.
+func TestMCPLeavesOutEmptyTexts(t *testing.T) {
+	s := start(t)
+	b := newToolbox(t, s)
+	const note = "Empty arguments count as left out: edit_key, relation, reply_to, title."
+	for _, step := range []struct {
+		tool  string
+		args  args
+		notes []string
+	}{
+		{"register_agent", args{"id": "ada", "description": "Knows tides.", "note": "Look at e1."}, nil},
+		{"register_agent", args{"id": "bob", "description": "Asks.", "endpoint": "", "note": ""}, []string{"Empty arguments count as left out: endpoint, note."}},
+		{"publish_message", args{"agent": "bob", "body": "Hello", "title": "", "reply_to": "", "relation": "", "edit_key": ""}, []string{note}},
+		{"publish_message", args{"agent": "bob", "body": "Hello", "title": "", "reply_to": "", "relation": "", "edit_key": "", "dry_run": true}, []string{note}},
+		{"read_entries", args{"q": "", "cursor": "", "extra": 1}, []string{"Arguments that this tool does not take were ignored: extra.", "Empty arguments count as left out: cursor, q."}},
+	} {
+		got := b.use(step.tool, step.args)
+		var answer struct{ Notes []string }
+		must.Do(t, json.Unmarshal(got.body, &answer))
+		for _, note := range step.notes {
+			if got.isError || !slices.Contains(answer.Notes, note) || !strings.Contains(got.text, note) {
+				t.Errorf("%s %v: %s, %s, want %q", step.tool, step.args, got.text, got.body, note)
+			}
+		}
+	}
+	empty := b.use("publish_message", args{"agent": "bob", "body": ""})
+	if p := empty.problem(t); p.Fields() != "body" {
+		t.Errorf("a required text that is empty: %+v", p)
+	}
+	b.use("register_agent", args{"id": "ada", "description": "", "note": "Look at e2."})
+	if profile := string(s.Get("/api/agents/ada").Body); !strings.Contains(profile, "Knows tides.") {
+		t.Errorf("an empty text erased a description: %s", profile)
+	}
 }
 
 // TestRejectedCallsDoNothing holds that a call with an argument of a wrong type neither
@@ -683,6 +706,9 @@ func TestMCPDescribesItself(t *testing.T) {
 	}
 	list := must.Get(session.ListTools(t.Context(), nil))(t)
 	got := must.Get(json.MarshalIndent(list.Tools, "", " "))(t)
+	if strings.Contains(string(got), `"type": [`) {
+		t.Error("a schema has a list of types, which some models reject")
+	}
 	golden.Compare(t, filepath.Join("testdata", "mcp_tools.golden"), string(got))
 	resources, err := session.ListResources(t.Context(), nil)
 	if err != nil || len(resources.Resources) != 2 {

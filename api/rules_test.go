@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // publisher is a surface as the rules of publishing see it. The request_id of a NewEntry is its
@@ -40,9 +38,6 @@ type outcome struct {
 // publishers are the surfaces that publish.
 var publishers = []publisher{{"post", "general", "request_id"}, {"a2a", "a2a", "messageId"}, {"mcp", "general", "request_id"}}
 
-// ofPublication finds the lines of the text about a publication that are no notes.
-var ofPublication = regexp.MustCompile(`^(Published|Replies to it|You wrote as anonymous|It would be|\w+:)`)
-
 // publish sends a NewEntry, and returns the answer of any surface in one form.
 func (p publisher) publish(t *testing.T, s *apitest.Server, fields map[string]any) (o outcome) {
 	t.Helper()
@@ -52,24 +47,11 @@ func (p publisher) publish(t *testing.T, s *apitest.Server, fields map[string]an
 	case p.name == "mcp":
 		result := apitest.Decoded[struct {
 			Result struct {
-				Content           []struct{ Text string }
 				StructuredContent json.RawMessage
 				IsError           bool
 			}
 		}](t, r).Result
-		if body, fails = result.StructuredContent, result.IsError; fails {
-			break
-		}
-		must.Do(t, json.Unmarshal(body, &o.Published))
-		if o.Entry.ID != "" { // the texts are in the content
-			o.Entry = apitest.Decoded[apitest.Published](t, s.Get("/api/entries/"+o.Entry.ID)).Entry
-		}
-		for line := range strings.Lines(result.Content[0].Text) {
-			if line = strings.TrimSpace(line); !ofPublication.MatchString(line) {
-				o.Notes = append(o.Notes, line)
-			}
-		}
-		return o
+		body, fails = result.StructuredContent, result.IsError
 	case fails:
 		problem := rejectionIn(t, r)
 		o.problem = &problem
@@ -111,6 +93,7 @@ var rejectedEntries = map[string]struct {
 	"channel too long":      {map[string]any{"body": "Hello", "channel": strings.Repeat("a", 41)}, "channel"},
 	"too many tags":         {map[string]any{"body": "Hello", "tags": []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, "tags"},
 	"tag too long":          {map[string]any{"body": "Hello", "tags": []string{strings.Repeat("a", 41)}}, "tags"},
+	"tags of no texts":      {map[string]any{"body": "Hello", "tags": "[1,2]"}, "tags"},
 	"tags of no text":       {map[string]any{"body": "Hello", "tags": true}, "tags"},
 	"misnamed reference":    {map[string]any{"body": "Hello", "replying_to": "e1"}, "reply_to"},
 	"misnamed key":          {map[string]any{"body": "Hello", "my_request_identifier": "0123456789"}, "request_id"},
@@ -204,6 +187,19 @@ func TestEntriesComeOutAlikeOnEverySurface(t *testing.T) {
 		}
 		if inbox := apitest.Decoded[apitest.List](t, s.Get("/api/entries?for=bob")); len(inbox.Entries) != 1 || inbox.Entries[0].ID != answer.ID {
 			t.Errorf("%s: for=bob: %+v", surface.name, inbox.Entries)
+		}
+		for _, list := range []struct {
+			sent any
+			want []string
+		}{
+			{`["a","b"]`, []string{"a", "b"}},
+			{" [ \"a, b\" ] ", []string{"a, b"}},
+			{[]string{"Washington, DC"}, []string{"Washington, DC"}},
+			{"a, b", []string{"a", "b"}},
+			{"[wip], b", []string{"[wip]", "b"}},
+			{"[]", []string{}},
+		} {
+			apitest.Equal(t, fmt.Sprint(surface.name, ", tags of ", list.sent), say(map[string]any{"body": "Filed", "tags": list.sent}).Entry.Tags, list.want)
 		}
 		key := register(t, s, http.StatusCreated, map[string]any{"id": "cyd", "description": "Answers questions."}).EditKey
 		proven := say(map[string]any{"body": "It is me", "agent": "cyd", "edit_key": key})

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +24,9 @@ type toolCall struct {
 	unread *wire.Error
 	// ignored are the names of arguments that the tool does not take, or sets itself.
 	ignored []string
+	// empty are the names of optional arguments that are an empty text. Models that fill in every
+	// argument mean that these are left out.
+	empty []string
 	// problems are those of values with a wrong type, which the operation is not asked to validate.
 	problems wire.Problems
 	full     bool // the text shows everything
@@ -48,6 +50,13 @@ func (b *boundTool) read(raw json.RawMessage) *toolCall {
 			return t
 		}
 	}
+	fields = slices.DeleteFunc(fields, func(f wire.Field) bool {
+		empty := f.Value == "" && slices.Contains(b.takes, f.Name) && !slices.Contains(b.required, f.Name)
+		if empty {
+			t.empty = append(t.empty, f.Name)
+		}
+		return empty
+	})
 	if b.body {
 		b.readBody(t, fields)
 		return t
@@ -243,26 +252,27 @@ func (b *boundTool) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	if parent, is := req.Params.GetMeta()[trace.Header].(string); is {
 		t.in.Trace = trace.Parse(parent)
 	}
-	done, ignored := b.perform(x, t), ignoredNote(t.ignored)
+	done, notes := b.perform(x, t), t.notes()
 	if done.Status >= http.StatusBadRequest {
-		return x.reject(b, done.Rejection, ignored), nil
+		return x.reject(b, done.Rejection, notes), nil
 	}
 	words := b.words
 	if t.full {
 		words = b.full
 	}
-	var answer any
-	read := json.NewDecoder(bytes.NewReader(done.Body))
-	read.UseNumber() // to keep numbers as they are
-	text, err := wire.Say(words, x.BaseURL(), done.Body)
-	if err = errors.Join(err, read.Decode(&answer)); err != nil {
-		x.srv.cfg.Logger.ErrorContext(ctx, "cannot write an answer as text", "tool", b.Name, "err", err)
-		text = string(done.Body)
+	text := string(done.Body)
+	structured, err := x.srv.structured(done.Body, notes)
+	if err == nil {
+		text, err = wire.Say(words, x.BaseURL(), structured.AppendJSON(nil))
 	}
-	return toolResult(ignored+"\n"+text, b.output.pick(answer)), nil
+	if err != nil {
+		x.srv.cfg.Logger.ErrorContext(ctx, "cannot write an answer as text", "tool", b.Name, "err", err)
+	}
+	return toolResult(text, structured), nil
 }
 
-// toolResult returns a result with both contents: a text, and an object.
+// toolResult returns a result with both contents: a text, and an object. Clients show their model
+// one or both, so each is complete.
 func toolResult(text string, structured any) *sdk.CallToolResult {
 	return &sdk.CallToolResult{
 		Content:           []sdk.Content{&sdk.TextContent{Text: strings.TrimSpace(text)}},
@@ -270,13 +280,32 @@ func toolResult(text string, structured any) *sdk.CallToolResult {
 	}
 }
 
+// structured returns the answer of an operation as structured content: with the tool's own notes,
+// and without the next calls in terms of HTTP, for which the text names tools.
+func (s *Server) structured(body []byte, notes []string) (wire.Object, error) {
+	fields, err := wire.ReadObject(body)
+	if err != nil {
+		return nil, fmt.Errorf("read an answer: %w", err)
+	}
+	answer := slices.DeleteFunc(wire.Object(fields), func(m wire.Field) bool { return m.Name == "next" || m.Name == "nextCheck" })
+	all := slices.Clone(notes)
+	if at := answer.Index("notes"); at >= 0 {
+		own, _ := answer[at].Value.([]any)
+		for _, note := range own {
+			all = append(all, s.words.Replace(fmt.Sprint(note)))
+		}
+		answer[at].Value = wire.NonNil(all)
+	} else if len(all) > 0 {
+		answer = answer.With("notes", all)
+	}
+	return answer, nil
+}
+
 // reject returns the result of a rejected call, an error for the model to see.
-func (x *exchange) reject(b *boundTool, e *wire.Error, ignored string) *sdk.CallToolResult {
+func (x *exchange) reject(b *boundTool, e *wire.Error, notes []string) *sdk.CallToolResult {
 	x.rejection.Store(e)
 	shown := x.srv.inTools(b, e)
-	if ignored != "" {
-		shown.Notes = append([]string{ignored}, shown.Notes...)
-	}
+	shown.Notes = slices.Concat(notes, shown.Notes)
 	result := toolResult(b.rejection(shown, x.srv.exampleTool(b, e.Example).Name), json.RawMessage(shown.Object().AppendJSON(nil)))
 	result.IsError = true
 	return result

@@ -31,57 +31,25 @@ const (
 	typeBoolean = "boolean"
 )
 
-// The structured content of each tool by name, as JSON schemas. The test of schemas.json writes
-// them, too.
-//
-//go:embed outputs.json
-var outputsJSON []byte
-
 // argFull is the argument of tools whose text is brief by default.
 const argFull = "full"
 
 var fullArgument = argument{In: inTool, Schema: schema{Type: typeBoolean, Description: "true: whole texts; default: one line each"}}
-
-// shape is a JSON schema of structured content, which also selects it.
-type shape struct {
-	Type       any               `json:"type,omitempty"`
-	Items      *shape            `json:"items,omitempty"`
-	Properties map[string]*shape `json:"properties,omitempty"`
-}
-
-// pick returns the parts of a value that the schema names.
-func (s *shape) pick(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		picked := map[string]any{}
-		for name, property := range s.Properties {
-			member, has := value[name]
-			if isNull := member == nil && property.Properties != nil; has && !isNull {
-				picked[name] = property.pick(member)
-			}
-		}
-		return picked
-	case []any:
-		picked := make([]any, len(value))
-		for i, item := range value {
-			picked[i] = s.Items.pick(item)
-		}
-		return picked
-	}
-	return value
-}
 
 // argument is an argument of an operation.
 type argument struct {
 	In       string `json:"in"`
 	Required bool   `json:"required,omitempty"` // by the operation
 	Schema   schema `json:"schema"`
+	// Also is a second type that is accepted. The schema does not show it, because some models
+	// reject a list of types.
+	Also string `json:"also,omitempty"`
 }
 
 // schema is the schema of an argument in the list of tools: its type, its words, and one clause of
 // description. Further rules are named by rejections.
 type schema struct {
-	Type        any     `json:"type"` // the name of one, or a list of names
+	Type        string  `json:"type"`
 	Items       *schema `json:"items,omitempty"`
 	Enum        []any   `json:"enum,omitempty"`
 	Description string  `json:"description,omitempty"`
@@ -89,8 +57,7 @@ type schema struct {
 
 // may reports whether the argument may have a type.
 func (a argument) may(name string) bool {
-	several, isList := a.Schema.Type.([]any)
-	return slices.Contains(several, any(name)) || !isList && a.Schema.Type == name
+	return a.Schema.Type == name || a.Also == name
 }
 
 // takes reports whether a value of JSON has a type that the argument may have.

@@ -27,7 +27,7 @@ func TestSchemas(t *testing.T) {
 	if err := json.Unmarshal(toolsJSON, &tools); err != nil {
 		t.Fatal(err)
 	}
-	schemas, outputs := map[string]map[string]argument{}, map[string]*shape{}
+	schemas := map[string]map[string]argument{}
 	for _, tool := range tools.Tools {
 		id := operations[tool.Name]
 		operation, err := doc.operation(id)
@@ -36,12 +36,6 @@ func TestSchemas(t *testing.T) {
 		}
 		if schemas[id] == nil {
 			schemas[id] = map[string]argument{}
-		}
-		outputs[tool.Name] = &shape{Type: "object"}
-		for path := range strings.FieldsSeq(tool.Gives) {
-			if !outputs[tool.Name].add(strings.Split(path, "."), operation.answers) {
-				t.Errorf("%s: no answer of %s has the member %s", tool.Name, id, path)
-			}
 		}
 		for word := range strings.FieldsSeq(tool.Wants) {
 			name := strings.TrimSuffix(word, "*")
@@ -56,50 +50,11 @@ func TestSchemas(t *testing.T) {
 			schemas[id][name] = a
 		}
 	}
-	for name, content := range map[string]any{"schemas.json": schemas, "outputs.json": outputs} {
-		want, err := json.MarshalIndent(content, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden.Compare(t, name, string(append(want, '\n')))
+	want, err := json.MarshalIndent(schemas, "", "  ")
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// add adds the type of a member at a path, which one of the answers has.
-func (s *shape) add(path []string, answers []any) bool {
-	if len(path) == 0 {
-		return true
-	}
-	for _, value := range answers {
-		answer, _ := value.(map[string]any)
-		if list, several := answer["oneOf"].([]any); several {
-			if s.add(path, list) {
-				return true
-			}
-			continue
-		}
-		properties, _ := answer["properties"].(map[string]any)
-		member, _ := properties[path[0]].(map[string]any)
-		if member == nil {
-			continue
-		}
-		if s.Properties == nil {
-			s.Properties = map[string]*shape{}
-		}
-		inner := s.Properties[path[0]]
-		if inner == nil {
-			inner = &shape{Type: member["type"]}
-			s.Properties[path[0]] = inner
-		}
-		if items, isList := member["items"].(map[string]any); isList {
-			if inner.Items == nil {
-				inner.Items = &shape{Type: items["type"]}
-			}
-			inner, member = inner.Items, items
-		}
-		return inner.add(path[1:], []any{member})
-	}
-	return false
+	golden.Compare(t, "schemas.json", string(append(want, '\n')))
 }
 
 // maxSchemaDepth bounds how deep references of the document may lead.
@@ -131,25 +86,16 @@ const maxDescription = 100
 // slim returns the schema of an argument for the list of tools: its type, its words, and one clause
 // of description, from brief if the name is there.
 func slim(name string, full map[string]any, brief map[string]string) schema {
-	o := schema{Type: full["type"]}
-	if types, several := full["type"].([]any); several {
-		types = slices.DeleteFunc(slices.Clone(types), func(t any) bool { return t == "null" })
-		if o.Type = types; len(types) == 1 {
-			o.Type = types[0]
-		}
-	}
-	if o.Type == nil {
-		o.Type = typeText
-	}
+	o := schema{Type: typeOf(full)}
 	if items, isList := full["items"].(map[string]any); isList {
-		o.Items = &schema{Type: items["type"]}
+		o.Items = &schema{Type: typeOf(items)}
 	}
 	o.Enum, _ = full["enum"].([]any)
-	if name == "kind" && len(o.Enum) > kinds {
-		o.Enum = o.Enum[:kinds] // the others stand for these
-	}
 	text, isBrief := brief[name]
-	if !isBrief {
+	switch {
+	case name == "kind" && len(o.Enum) > kinds:
+		o.Enum = o.Enum[:kinds] // the others stand for these
+	case !isBrief:
 		text, _ = full["description"].(string)
 		for _, end := range []string{". ", "; "} {
 			text, _, _ = strings.Cut(text, end)
@@ -160,6 +106,20 @@ func slim(name string, full map[string]any, brief map[string]string) schema {
 	return o
 }
 
+// typeOf returns the type of a schema other than null, and text for one that names none.
+func typeOf(full map[string]any) string {
+	types, several := full["type"].([]any)
+	if !several {
+		types = []any{full["type"]}
+	}
+	for _, value := range types {
+		if name, _ := value.(string); name != "" && name != "null" {
+			return name
+		}
+	}
+	return typeText
+}
+
 // kinds is how many kinds of entries there are.
 const kinds = 3
 
@@ -167,7 +127,6 @@ const kinds = 3
 type documented struct {
 	arguments map[string]argument
 	full      map[string]map[string]any // their schemas
-	answers   []any                     // the schemas of successful answers
 }
 
 // operation finds an operation by its operationId.
@@ -244,12 +203,6 @@ func (doc apiDocument) find(ref string) (any, error) {
 
 // read takes the arguments from an operation without references.
 func (d *documented) read(operation map[string]any) {
-	responses, _ := operation["responses"].(map[string]any)
-	for _, status := range []string{"200", "201"} {
-		if schema := jsonSchema(responses[status]); schema != nil {
-			d.answers = append(d.answers, schema)
-		}
-	}
 	parameters, _ := operation["parameters"].([]any)
 	for _, value := range parameters {
 		p, _ := value.(map[string]any)
@@ -262,14 +215,15 @@ func (d *documented) read(operation map[string]any) {
 		if text, has := p["description"]; has {
 			schema["description"] = text
 		}
-		if numbers[name] {
-			schema["type"] = []any{typeText, typeInteger}
-		}
-		if schema["type"] == typeArray { // a parameter that may be repeated
-			schema["type"] = []any{typeText, typeArray}
-		}
 		required, _ := p["required"].(bool)
-		d.arguments[name], d.full[name] = argument{In: in, Required: required}, schema
+		a := argument{In: in, Required: required}
+		switch {
+		case numbers[name]:
+			a.Also = typeInteger
+		case schema["type"] == typeArray: // a parameter that may be repeated
+			a.Also = typeText
+		}
+		d.arguments[name], d.full[name] = a, schema
 	}
 	security, _ := operation["security"].([]any)
 	needed := !slices.ContainsFunc(security, func(value any) bool {

@@ -80,16 +80,21 @@ func actions(rows []any) (list []*action, err error) {
 	return list, nil
 }
 
-// ignoredNote returns a note about ignored arguments, or "".
-func ignoredNote(names []string) string {
-	if len(names) == 0 {
-		return ""
+// notes returns what the tool says about the arguments of a call.
+func (t *toolCall) notes() (notes []string) {
+	for _, n := range []struct {
+		says  string
+		names []string
+	}{{"Arguments that this tool does not take were ignored: ", t.ignored}, {"Empty arguments count as left out: ", t.empty}} {
+		list := make([]string, 0, min(len(n.names), wire.MaxUnknownShown))
+		for _, name := range n.names[:cap(list)] {
+			list = append(list, wire.Shown(name, wire.MaxUnknownName))
+		}
+		if len(list) > 0 {
+			notes = append(notes, n.says+strings.Join(list, ", ")+".")
+		}
 	}
-	list := make([]string, 0, min(len(names), wire.MaxUnknownShown))
-	for _, name := range names[:cap(list)] {
-		list = append(list, wire.Shown(name, wire.MaxUnknownName))
-	}
-	return "Arguments that this tool does not take were ignored: " + strings.Join(list, ", ") + "."
+	return notes
 }
 
 // rejection returns all problems of a call as text, and the example of the tool with that name.

@@ -21,9 +21,6 @@ type tool struct {
 	// Wants names the arguments in the order in which they are shown; an asterisk
 	// marks those that are required.
 	Wants string
-	// Gives names the members of an answer that the structured content keeps, as paths: ids,
-	// states, times and cursors. The texts are in the content alone.
-	Gives string
 	// Fixed are arguments that the tool sets itself.
 	Fixed  map[string]string
 	Effect effect
@@ -57,7 +54,6 @@ type boundTool struct {
 	required  []string
 	body      bool // the arguments are the body of a request
 	schema    wire.Object
-	output    *shape             // of the structured content
 	words     *template.Template // puts an answer into words
 	full      *template.Template // the same with whole texts, or nil
 	newest    func(operationID string) string
@@ -67,8 +63,7 @@ type boundTool struct {
 func bindTools(operations map[string]string) ([]*boundTool, error) {
 	var t struct{ Tools []tool }
 	var schemas map[string]map[string]argument
-	var outputs map[string]*shape
-	if err := errors.Join(json.Unmarshal(toolsJSON, &t), json.Unmarshal(schemasJSON, &schemas), json.Unmarshal(outputsJSON, &outputs)); err != nil {
+	if err := errors.Join(json.Unmarshal(toolsJSON, &t), json.Unmarshal(schemasJSON, &schemas)); err != nil {
 		return nil, fmt.Errorf("read the tools: %w", err)
 	}
 	if len(operations) != len(t.Tools) {
@@ -81,7 +76,6 @@ func bindTools(operations map[string]string) ([]*boundTool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make the tools: %w", err)
 		}
-		b.output = outputs[b.Name]
 		tools = append(tools, b)
 	}
 	return tools, nil
@@ -127,5 +121,5 @@ func (b *boundTool) describe() *sdk.Tool {
 	if b.Effect != reads {
 		hints.DestructiveHint = &no
 	}
-	return &sdk.Tool{Name: b.Name, Title: b.Title, Description: b.Does, Annotations: hints, InputSchema: b.schema, OutputSchema: b.output}
+	return &sdk.Tool{Name: b.Name, Title: b.Title, Description: b.Does, Annotations: hints, InputSchema: b.schema}
 }

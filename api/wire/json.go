@@ -46,6 +46,39 @@ func ReadObject(data []byte) ([]Field, error) {
 	return nil, explain(data, err)
 }
 
+// ReadList returns the items of a text that is a JSON array, which some models send as a list.
+func ReadList(s string) (items []any, is bool) {
+	if !strings.HasPrefix(strings.TrimSpace(s), "[") {
+		return nil, false
+	}
+	fields, err := ReadObject([]byte(`{"list":` + s + `}`))
+	if err != nil {
+		return nil, false
+	}
+	items, is = fields[0].Value.([]any)
+	return items, is && len(fields) == 1
+}
+
+// SplitList returns the texts of a list that is one text: a JSON array of strings, or texts
+// between commas.
+func SplitList(s string) []string {
+	texts, is := ReadTexts(s)
+	if !is {
+		texts = strings.Split(s, ",")
+	}
+	return texts
+}
+
+// ReadTexts is ReadList for strings alone.
+func ReadTexts(s string) (texts []string, is bool) {
+	items, is := ReadList(s)
+	for _, item := range items {
+		text, isText := item.(string)
+		texts, is = append(texts, text), is && isText
+	}
+	return texts, is
+}
+
 // explain returns the error for bytes that cannot be read: the same text for the same mistake,
 // wherever the reader stopped.
 func explain(data []byte, err error) error {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	_ "embed" // the texts that surfaces share
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -18,7 +20,7 @@ func Words(text string, funcs template.FuncMap) *template.Template {
 	return template.Must(template.Must(template.New("words").Funcs(shared).Funcs(funcs).Parse(sharedWords)).Parse(text))
 }
 
-// Say describes a response in words. Dry runs have a template of their own.
+// Say describes a response in words, with its notes. Dry runs have a template of their own.
 func Say(words *template.Template, base string, body []byte) (string, error) {
 	var answer map[string]any
 	read := json.NewDecoder(bytes.NewReader(body))
@@ -27,10 +29,20 @@ func Say(words *template.Template, base string, body []byte) (string, error) {
 		return "", err
 	}
 	answer["base"] = base // no answer has such a field of its own
-	if answer["dry_run"] == true {
+	dry := answer["dry_run"] == true
+	if dry {
 		words = words.Lookup("dryRun")
 	}
 	var w strings.Builder
+	notes, _ := answer["notes"].([]any)
 	err := words.Execute(&w, answer)
-	return strings.TrimSpace(w.String()), err
+	said := []string{strings.TrimSpace(w.String())}
+	for i, note := range notes {
+		if dry { // the first says that nothing was written
+			said = slices.Insert(said, i, fmt.Sprint(note))
+		} else {
+			said = append(said, fmt.Sprint(note))
+		}
+	}
+	return strings.TrimSpace(strings.Join(said, "\n")), err
 }

@@ -59,6 +59,11 @@ func (l *Params) ReadTags() {
 func (l *Params) several(field string, longest int, convert func(s string) string) string {
 	sent, _ := l.Doc.Get(field).(string)
 	texts := l.all(field)
+	if list, is := wire.ReadTexts(sent); texts == nil && is {
+		if texts = list; len(texts) == 0 {
+			return ""
+		}
+	}
 	if texts == nil && !slices.Contains(repeated, field) && strings.Contains(sent, ",") {
 		texts = strings.Split(sent, ",")
 	}

@@ -254,11 +254,20 @@ func asQuery(o wire.Object) wire.Object {
 	params := append(make(wire.Object, 0, 2+len(o)), wire.Object{{"action", "publish"}, {"confirm", "write"}}...)
 	for _, m := range o {
 		if tags, isList := m.Value.([]string); isList {
-			m.Value = strings.Join(tags, ",")
+			m.Value = joinTags(tags)
 		}
 		params = append(params, m)
 	}
 	return params
+}
+
+// joinTags makes a text of tags: with commas between them, or an array if a tag has a comma itself.
+func joinTags(tags []string) string {
+	joined := strings.Join(tags, ",")
+	if strings.Count(joined, ",") >= len(tags) {
+		joined = string(wire.AppendJSON(nil, tags))
+	}
+	return joined
 }
 
 func (e *entryForm) Answer(c *op.Call, view *view.View, r *command.Result) error {

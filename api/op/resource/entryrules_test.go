@@ -180,7 +180,7 @@ func TestNewEntryFields(t *testing.T) {
 		"tag empty":            {[]wire.Field{body, {"tags", []any{" "}}}, nil, nil, []string{"tags"}},
 		"tag a number":         {[]wire.Field{body, {"tags", []any{"a", 1}}}, nil, nil, []string{"tags"}},
 		"tags a string":        {[]wire.Field{body, {"tags", "a, b"}}, getTags, []string{"a", "b"}, nil},
-		"tags with commas":     {[]wire.Field{body, {"tags", []any{"a, b", "c"}}}, getTags, []string{"a", "b", "c"}, nil},
+		"tags with commas":     {[]wire.Field{body, {"tags", []any{"a, b", "c"}}}, getTags, []string{"a, b", "c"}, nil},
 		"tag with its #":       {[]wire.Field{body, {"tags", []any{"#Sea"}}}, getTags, []string{"sea"}, nil},
 		"tag with NUL":         {[]wire.Field{body, {"tags", []any{"a\x00"}}}, nil, nil, []string{"tags"}},
 

@@ -115,7 +115,7 @@ func (f *follower) readKinds(l *read.Params) {
 		return
 	}
 	f.kinds = make([]bool, len(state.EventNames))
-	for name := range strings.SplitSeq(s, ",") {
+	for _, name := range wire.SplitList(s) {
 		kind := slices.Index(state.EventNames[:], wire.Word(name))
 		if kind <= 0 {
 			l.Problems.Add("event", "must be one or more of these, separated by commas: %s", strings.Join(state.EventNames[1:], ", "))

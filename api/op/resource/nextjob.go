@@ -58,7 +58,7 @@ func (j *jobForm) readNext() {
 	j.note = j.Text(&fieldJobNote)
 	j.next.wait = time.Duration(j.Number(&fieldWait)) * time.Second //nolint:gosec // at most MaxWait
 	value := j.Doc.Get(fieldNext.Name)
-	members, isObject := membersOf(value, j.Doc.Flat)
+	members, isObject := membersOf(value)
 	// The members are the body of a form of their own, whose problems are those of next.
 	f := write.NewForm(&wire.Document{Fields: members}, nextFields, &write.FieldAgent, 0)
 	f.Dry = true // an example may hold placeholders
@@ -94,17 +94,14 @@ func (j *jobForm) readNext() {
 	}
 }
 
-// membersOf returns the members of an object, ordered by their names.
-func membersOf(value any, flat bool) (fields []wire.Field, ok bool) {
+// membersOf returns the members of an object, or of a text with one, ordered by their names.
+func membersOf(value any) (fields []wire.Field, ok bool) {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, value := range v {
 			fields = append(fields, wire.Field{name, value})
 		}
 	case string:
-		if !flat {
-			return nil, false
-		}
 		var err error
 		if fields, err = wire.ReadObject([]byte(v)); err != nil {
 			return nil, false

@@ -396,48 +396,53 @@ func (f *Form) Flag(field *Field) bool {
 	return on
 }
 
-// Labels reads tags or similar texts: an array, or a text with commas. It returns the distinct
-// ones, or nil if there is a problem.
+// Labels reads tags or similar texts: an array, or a text with an array or with commas. It returns
+// the distinct ones, or nil if there is a problem.
 func (f *Form) Labels(field *Field) (distinct []string) {
 	value := f.Doc.Get(field.Name)
 	if value == nil {
 		return nil
 	}
-	items, isList := value.([]any)
-	if s, isText := value.(string); isText {
-		items, isList = []any{s + ","}, true
-	}
-	count := 0
+	items, isList := itemsOf(value)
 	for _, item := range items[:min(len(items), maxScannedItems)] {
 		s, isText := item.(string)
 		isList = isList && isText
-		for piece := range strings.SplitSeq(s, ",") {
-			if piece = strings.TrimSpace(piece); piece == "" && strings.Contains(s, ",") {
-				continue
-			}
-			if count++; count > maxScannedItems {
-				break
-			}
-			if l := f.label(field, piece); !slices.Contains(distinct, l) {
-				distinct = append(distinct, l)
-			}
+		if l := f.label(field, strings.TrimSpace(s)); !slices.Contains(distinct, l) {
+			distinct = append(distinct, l)
 		}
 	}
-	count = max(count, len(items))
 	if !isList {
 		f.Problems.Add(field.Name, "must be an array of strings")
 	} else if slices.ContainsFunc(distinct, func(s string) bool { return wire.Count(s) < field.Least || wire.Count(s) > field.Most }) {
 		f.Problems.Add(field.Name, "each %s must have %d to %d characters", field.Noun, field.Least, field.Most)
 	}
 	f.Settle(field, true, distinct)
-	if count > field.Items && !f.Problems.Has(field.Name) {
-		f.Problems.Add(field.Name, "may hold at most %d %s; these are %d", field.Items, field.Name, count)
+	if len(items) > field.Items && !f.Problems.Has(field.Name) {
+		f.Problems.Add(field.Name, "may hold at most %d %s; these are %d", field.Items, field.Name, len(items))
 		f.Keep(field.Name, distinct[:min(len(distinct), field.Items)])
 	}
 	if f.Problems.Has(field.Name) {
 		return nil
 	}
 	return distinct
+}
+
+// itemsOf returns the items of a list, or of a text with an array or with commas.
+func itemsOf(value any) (items []any, isList bool) {
+	s, isText := value.(string)
+	if !isText {
+		items, isList = value.([]any)
+		return items, isList
+	}
+	if items, isList = wire.ReadList(s); isList {
+		return items, true
+	}
+	for piece := range strings.SplitSeq(s, ",") {
+		if piece = strings.TrimSpace(piece); piece != "" {
+			items = append(items, piece)
+		}
+	}
+	return items, true
 }
 
 // label reads one label. A tag may begin with #, and is converted to lower case then.
