@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Breaks a cluster on this machine on purpose while recorded clients work with it,
-# checks every answer, and writes a report as JSON.
+# checks every answer.
 #
 #   scripts/chaos.sh                                    # every scenario, about seven minutes
 #   scripts/chaos.sh -scenario list
@@ -15,13 +15,12 @@
 # mounts, makes and starts ends with it, even if it is killed. Without, what needs root
 # (disks) is left out, and counted. scripts/compose.sh runs the scenarios with containers.
 #
-# Reports go to the directory in CHAOS_OUT, by default chaos-reports; --long goes on after a
-# failed run. Data and logs of a failed run are kept, and their place is printed.
+# --long goes on after a failed run. Data and logs of a failed run are kept, and their place is
+# printed.
 # Exit code 77: nothing was run, because this machine cannot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-out="${CHAOS_OUT:-chaos-reports}"
 # shellcheck source=scripts/built.sh
 source scripts/built.sh chaos
 apart=()
@@ -29,7 +28,7 @@ if ((EUID == 0)) && unshare --mount --net --pid --fork --mount-proc --kill-child
   # shellcheck disable=SC2016 # the inner shell expands it
   apart=(unshare --mount --net --pid --fork --mount-proc --kill-child bash -c 'mount -t tmpfs tmpfs /run && ip link set lo up && exec "$@"' chaos)
 fi
-chaos() { "${apart[@]}" "$dir/chaos" -binary "${CHAOS_BINARY:-$dir/commons}" -dir "$dir/run" -out "$out" "$@"; }
+chaos() { "${apart[@]}" "$dir/chaos" -binary "${CHAOS_BINARY:-$dir/commons}" -dir "$dir/run" "$@"; }
 
 case "${1:-}" in
   --short)

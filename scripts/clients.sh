@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Visits three real nodes as newcomers do, and plays one list of scenarios with the clients in
-# Go, Python and JavaScript. Before, it makes clients of the OpenAPI document with two generators, builds a
+# Python and JavaScript. Before, it makes clients of the OpenAPI document with two generators, builds a
 # program with one of them in a module of its own, and runs that.
 #
 #   scripts/clients.sh [-language python] [-only SCENARIO]

@@ -6,8 +6,6 @@
 #   images="$(scripts/compose-offline.sh)" && eval "$images" &&
 #     docker-compose -f docker-compose.cluster.yml up --detach
 #
-# With --later, also the image of a made-up later version, for scripts/compose.sh.
-#
 # Grafana is no Debian package: the profile `observability` works without it,
 # with `up --detach prometheus`.
 set -euo pipefail
@@ -34,11 +32,11 @@ build_image() { # <tag> <context>: the context holds a Dockerfile
   }
 }
 
-commons_image() { # <tag> [<flag of go build>]: the last stage of the Dockerfile around our binary
+commons_image() { # <tag>: the last stage of the Dockerfile around our binary
   local context="$work/${1%:*}"
   mkdir -p "$context/out"
   mkdir -m 700 "$context"/out/{data,secret,backup}
-  CGO_ENABLED=0 go build -trimpath "${@:2}" -o "$context/out/commons" .
+  CGO_ENABLED=0 go build -trimpath -o "$context/out/commons" .
   sed -n '/^FROM scratch/,$p' Dockerfile | sed 's/--from=build //' >"$context/Dockerfile"
   build_image "$1" "$context"
 }
@@ -64,12 +62,6 @@ commons_image commons-offline:local
 packaged_image commons-offline-haproxy:local haproxy haproxy \
   ', "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"' /run
 variables='export COMMONS_IMAGE=commons-offline:local HAPROXY_IMAGE=commons-offline-haproxy:local'
-if [ "${1-}" = --later ]; then
-  # shellcheck source=scripts/later.sh
-  source scripts/later.sh "$work"
-  commons_image commons-offline-later:local "${later[@]}"
-  variables+=' COMMONS_LATER_IMAGE=commons-offline-later:local'
-fi
 if command -v prometheus >/dev/null; then
   packaged_image commons-offline-prometheus:local prometheus prometheus '' /prometheus
   variables+=' PROMETHEUS_IMAGE=commons-offline-prometheus:local'

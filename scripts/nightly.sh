@@ -14,7 +14,7 @@ fuzz) # an hour in all
   COMMONS_CI_FUZZ_GUIDED=1 COMMONS_CI_FUZZ_TIME="$((3600 / targets))s" bash .ci/run fuzz
   ;;
 chaos)
-  sudo env PATH="$PATH" CHAOS_OUT=nightly scripts/chaos.sh --long 120
+  sudo env PATH="$PATH" scripts/chaos.sh --long 120 | tee nightly/chaos.log
   ;;
 race)
   TEST_LONG=1 go test -race -vet=off -p 2 -parallel 4 -timeout 200m ./...

@@ -445,6 +445,29 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestForeignIndex: a client forgets a minimum index of another history, as from before a restored
+// backup, also if it makes each call once.
+func TestForeignIndex(t *testing.T) {
+	const foreign = 1 << 40
+	for _, patience := range []time.Duration{0, -1} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X-Commons-Min-Index") != "" {
+				w.WriteHeader(http.StatusConflict)
+				_, _ = io.WriteString(w, rejection("index_ahead", false))
+				return
+			}
+			w.Header().Set("X-Commons-Index", "7")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, accepted)
+		}))
+		c := newClient(t, client.Config{Patience: patience, MinIndex: foreign}, server.URL)
+		if _, err := c.Publish(t.Context(), client.NewEntry{Body: "A text"}); err != nil || c.MinIndex() != 7 {
+			t.Errorf("patience %v: %v, then minimum index %d", patience, err, c.MinIndex())
+		}
+		server.Close()
+	}
+}
+
 // TestKeyStaysPrivate sends no key where others could read it.
 func TestKeyStaysPrivate(t *testing.T) {
 	for url, private := range map[string]bool{

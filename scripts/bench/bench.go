@@ -34,7 +34,6 @@ const (
 	Home   Mode = "home"   // read the home of one agent for each connection; Fill with as many connections writes as these agents
 	Poll   Mode = "poll"   // by turns a list of 50 and home, each with the entity tag of the answer before
 	Mixed  Mode = "mixed"  // of ten requests seven lists, two searches and one write
-	Wait   Mode = "wait"   // wait at home for entries to one agent each, while a few others write to them
 )
 
 // Options select a measurement.
@@ -86,10 +85,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	defer stop()
 	memory := make(chan float64, 1)
 	go func() { memory <- peakMemory(watching, o.PID) }()
-	report, err := o.measure(ctx, targets, run)
-	if err != nil {
-		return nil, err
-	}
+	report := o.measure(ctx, targets, run)
 	stop()
 	report.PeakRSSAnonMB = <-memory
 	if report.Requests == 0 {
@@ -98,15 +94,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, nil
 }
 
-func (o Options) measure(ctx context.Context, targets []target, run string) (*Report, error) {
-	if o.Mode == Wait {
-		return o.wait(ctx, targets, run)
-	}
+func (o Options) measure(ctx context.Context, targets []target, run string) *Report {
 	ctx, cancel := context.WithTimeout(ctx, o.Duration)
 	defer cancel()
 	start := time.Now()
 	workers := o.start(ctx, targets, run, nil)
-	return summarize(o, workers, time.Since(start)), nil
+	return summarize(o, workers, time.Since(start))
 }
 
 // fill publishes o.Fill entries and fails when one of them is rejected.

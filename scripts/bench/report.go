@@ -24,7 +24,6 @@ type Report struct {
 	Statuses          map[string]uint64  `json:"statuses"`
 	Failures          map[string]uint64  `json:"failures"` // requests without an answer, by kind
 
-	Held          int64   `json:"held,omitempty"`          // of Wait: the lowest number of calls held at the same time
 	PeakRSSAnonMB float64 `json:"peakRssAnonMB,omitempty"` // the most memory of the watched process
 }
 

@@ -144,15 +144,11 @@ func (w *worker) connect(ctx context.Context) bool {
 // newClient returns a client of the target in use. net/http's costs about as much as
 // the servers measured here.
 func (w *worker) newClient(ctx context.Context) *fasthttp.HostClient {
-	buffer, timeout := readBuffer, exchangeTimeout
-	if w.options.Mode == Wait {
-		buffer, timeout = waitBuffer, waitTimeout
-	}
 	return &fasthttp.HostClient{
 		Addr: w.targets[w.at].address, Name: "commons-bench",
 		Dial:     func(addr string) (net.Conn, error) { return dial(ctx, addr) },
 		MaxConns: 1, MaxIdemponentCallAttempts: 1, DisablePathNormalizing: true,
-		ReadBufferSize: buffer, ReadTimeout: timeout, WriteTimeout: exchangeTimeout,
+		ReadBufferSize: readBuffer, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout,
 	}
 }
 

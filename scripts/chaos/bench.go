@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/chaos/check"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
@@ -78,11 +77,4 @@ func (b *bench) named(names []string) (found []*harness.Node) {
 		}
 	}
 	return found
-}
-
-// entries returns what a node lists at an index or a later one, oldest first.
-func (b *bench) entries(n *harness.Node, index uint64) ([]check.Entry, error) {
-	found, err := n.List(index, client.EntryQuery{})
-	slices.Reverse(found)
-	return found, err
 }

@@ -96,7 +96,8 @@ func newContainers(ctx context.Context, o *options) (*containers, error) {
 		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+composeFile, "COMMONS_PORT="+balancer, "PROMETHEUS_PORT="+prometheus,
 		fmt.Sprintf("COMMONS_SUBNET=10.88.%d.0/24", rand.IntN(subnets)),
 		"COMMONS_WRITE_RATE="+strconv.Itoa(rate), "COMMONS_WRITE_BURST="+strconv.Itoa(burst))
-	return p, p.unused(ctx)
+	err = p.unused(ctx)
+	return p, err
 }
 
 // do runs a command and returns its output.
@@ -267,14 +268,14 @@ func undoContainer(b *bench, n *harness.Node) {
 	harness.Must(err)
 }
 
-// close undoes what is not undone yet, and removes everything that has the project's name,
-// unless it is to be kept. It reports what is left.
-func (p *containers) close(keep bool) {
+// close undoes what is not undone yet, and removes everything that has the project's name. It
+// reports what is left.
+func (p *containers) close() {
 	for _, undo := range p.undo {
 		_ = undo() // the project is removed
 	}
 	clear(p.undo)
-	if !p.made || keep {
+	if !p.made {
 		return
 	}
 	ctx := context.Background() // also after Ctrl-C

@@ -50,7 +50,7 @@ func TestContainersAreLeftAsTheyWere(t *testing.T) {
 		"kill":  {"kill --signal KILL 0123", "start 0123"},
 		"pause": {"pause 0123", "unpause 0123"},
 	} {
-		for _, end := range []func(){func() { containerFaults[name].end(b, nodes) }, func() { b.containers.close(false) }} {
+		for _, end := range []func(){func() { containerFaults[name].end(b, nodes) }, b.containers.close} {
 			containerFaults[name].begin(b, nodes)
 			if got := told(); !strings.Contains(got, want[0]) {
 				t.Errorf("%s begins with\n%s", name, got)
@@ -89,7 +89,7 @@ func TestProjectIsNew(t *testing.T) {
 func TestNothingSecretStays(t *testing.T) {
 	b := &bench{run: harness.NewRun(t.Context(), "", t.TempDir()), containers: &containers{}}
 	must.Do(t, os.WriteFile(b.secret(), nil, 0o600))
-	b.close(false)
+	b.close()
 	if _, err := os.Stat(b.secret()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the copy of the secret stays: %v", err)
 	}

@@ -57,9 +57,6 @@ func (b *bench) giveDisks(ctx context.Context) {
 		}
 		b.disks[n.Name] = d
 		n.Dir = filepath.Join(d.place, "data")
-		if b.o.logsOnDisks {
-			n.Log = filepath.Join(d.place, "log")
-		}
 		n.Flags["data-dir"], n.Flags["disk-reserve"], n.Flags["hang-timeout"] = n.Dir, diskReserve, hangTimeout
 	}
 }

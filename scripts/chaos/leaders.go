@@ -17,9 +17,9 @@ const movesWithin = 10 * time.Second
 // slowLeaders checks that another node took over from each leader that was made slow, or
 // whose disk hung, for at least movesWithin, without another fault at the same time.
 func (r *report) slowLeaders() check.Verdict {
-	v := check.Verdict{Name: "a leader that became slow gives way", Findings: []check.Finding{}}
-	for i := range r.Plan {
-		e := &r.Plan[i]
+	v := check.Verdict{Name: "a leader that became slow gives way"}
+	for i := range r.plan {
+		e := &r.plan[i]
 		slows := e.Fault == "slow disk" || e.Fault == "starve" || e.Fault == "hang disk"
 		if !slows || e.Note != "" || e.End-e.Begin < movesWithin || r.overlapped(i) || !slices.Contains(e.Nodes, r.leaderAt(e.Begin)) {
 			continue
@@ -35,8 +35,8 @@ func (r *report) slowLeaders() check.Verdict {
 // living checks that whoever calls a node that is not a target sees no error, in a plan of
 // events in turn.
 func (r *report) living() check.Verdict {
-	v := check.Verdict{Name: "whoever calls a living node sees no error", Findings: []check.Finding{}}
-	if len(r.Plan) == 0 || !r.Plan[0].InTurn {
+	v := check.Verdict{Name: "whoever calls a living node sees no error"}
+	if len(r.plan) == 0 || !r.plan[0].InTurn {
 		return v
 	}
 	lost := map[string]bool{}
@@ -57,7 +57,7 @@ func (r *report) living() check.Verdict {
 // left, until all nodes were well again. A client of the balancer may lose one write with
 // each target, and hears of it before the timeout. Such writes are added to lost.
 func (r *report) excused(c *record.Call, lost map[string]bool) bool {
-	for i, e := range r.Plan {
+	for i, e := range r.plan {
 		if c.Begin > e.Well || e.Begin > c.End {
 			continue
 		}
@@ -75,9 +75,9 @@ func (r *report) excused(c *record.Call, lost map[string]bool) bool {
 
 // overlapped reports whether another fault of the plan was there at the same time.
 func (r *report) overlapped(i int) bool {
-	e := &r.Plan[i]
-	for j := range r.Plan {
-		if other := &r.Plan[j]; j != i && other.Note == "" && other.Begin <= e.End && e.Begin <= other.End {
+	e := &r.plan[i]
+	for j := range r.plan {
+		if other := &r.plan[j]; j != i && other.Note == "" && other.Begin <= e.End && e.Begin <= other.End {
 			return true
 		}
 	}
@@ -87,7 +87,7 @@ func (r *report) overlapped(i int) bool {
 // leaderAt returns the node that last began to lead before an instant of the run.
 func (r *report) leaderAt(at time.Duration) (node string) {
 	last := lead{At: -1}
-	for _, l := range r.Leads {
+	for _, l := range r.leads {
 		if l.At <= at && l.At >= last.At {
 			last = l
 		}

@@ -26,7 +26,7 @@ func TestSlowLeadersGiveWay(t *testing.T) {
 		"another fault meanwhile": {[]event{slow, {Fault: "kill", Nodes: []string{"n3"}, Begin: end - time.Second, End: end + time.Second}}, []lead{first}, 0, 0},
 		"another kind of fault":   {[]event{{Fault: "isolate", Nodes: []string{"n1"}, Begin: begin, End: end}}, []lead{first}, 0, 0},
 	} {
-		r := report{Plan: c.plan, Leads: c.leads}
+		r := report{plan: c.plan, leads: c.leads}
 		if v := r.slowLeaders(); v.Looked != c.looked || len(v.Findings) != c.findings {
 			t.Errorf("%s: looked at %d, found %v; want %d, %d", name, v.Looked, v.Findings, c.looked, c.findings)
 		}
@@ -62,7 +62,7 @@ func TestLiving(t *testing.T) {
 		"in time":                 {[]record.Call{{Node: "n2", Kind: record.Publish, Outcome: record.Done}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := report{Plan: plan, calls: tc.calls}
+			r := report{plan: plan, calls: tc.calls}
 			if v := r.living(); len(v.Findings) != tc.findings {
 				t.Errorf("findings: %+v, want %d", v.Findings, tc.findings)
 			}

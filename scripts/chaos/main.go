@@ -24,21 +24,19 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "", "the commons binary")
 	flag.StringVar(&o.later, "later", "", "a later version of the binary, for the scenario '"+laterVersion+"'")
 	flag.StringVar(&o.dir, "dir", "", "directory for data and logs")
-	flag.StringVar(&o.out, "out", "", "directory for the report")
 	flag.Uint64Var(&o.seed, "seed", 1, "what the random plan, and what clients do, depends on")
 	flag.DurationVar(&o.random, "random", 0, "play a random plan of this length in place of a scenario")
 	flag.StringVar(&o.only, "scenario", "", "names of scenarios, with commas between; list shows them; default: all")
 	flag.Float64Var(&o.least, "least", enoughWrites, "writes a second before the first fault, below which a run is void")
 	flag.IntVar(&o.voters, "voters", voters, "voters of a cluster of processes")
 	flag.IntVar(&o.kills, "kills", 0, "kill the leader so many times, in place of a scenario")
-	flag.BoolVar(&o.keep, "keep", false, "leave the containers of a failed run")
 	flag.Parse()
 	if o.only == "list" {
 		fmt.Println(strings.Join(slices.Sorted(maps.Keys(scenarios)), "\n"))
 		return
 	}
-	if o.binary == "" || o.dir == "" || o.out == "" {
-		fmt.Fprintln(os.Stderr, "chaos: -binary, -dir and -out are needed; scripts/chaos.sh gives them")
+	if o.binary == "" || o.dir == "" {
+		fmt.Fprintln(os.Stderr, "chaos: -binary and -dir are needed; scripts/chaos.sh gives them")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

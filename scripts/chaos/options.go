@@ -2,7 +2,7 @@ package main
 
 import (
 	"errors"
-	"strconv"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -33,30 +33,23 @@ const (
 
 // options are the settings of a run.
 type options struct {
-	binary, dir, out string
-	later            string // the binary of a later version
-	seed             uint64
-	random           time.Duration
-	only             string
-	pause            time.Duration
-	least            float64
-	contained        bool // the nodes are containers of the compose file, behind its balancer
-	voters           int
-	flags, env       []string // of the nodes
-	kills            int
-	logsOnDisks      bool // each voter's log is a file on its own disk
-	unread           bool // the log of each node is a pipe that is not read
-	keep             bool
+	binary, dir string
+	later       string // the binary of a later version
+	seed        uint64
+	random      time.Duration
+	only        string
+	pause       time.Duration
+	least       float64
+	contained   bool // the nodes are containers of the compose file, behind its balancer
+	voters      int
+	flags, env  []string // of the nodes
+	kills       int
 }
 
 // limited reports whether the run has limits of writes.
 func (o *options) limited() bool { return o.seed%2 == 0 }
 
-// place is a name for files.
+// place is the name of the directory of a run.
 func (o *options) place(name string) string {
-	place := strings.ReplaceAll(strings.NewReplacer("'", "", ",", "").Replace(name), " ", "-")
-	if o.voters != voters {
-		place = strconv.Itoa(o.voters) + "-" + place
-	}
-	return place
+	return fmt.Sprintf("%s-%d", strings.NewReplacer(" ", "-", "'", "").Replace(name), o.seed)
 }

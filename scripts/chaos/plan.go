@@ -22,26 +22,26 @@ const (
 
 // event is one fault of a plan.
 type event struct {
-	At     time.Duration `json:"at"` // since the first fault
-	For    time.Duration `json:"for"`
-	Fault  string        `json:"fault"`
-	Target target        `json:"target"`
-	Hard   bool          `json:"hard"` // even if it leaves no majority
+	At     time.Duration // since the first fault
+	For    time.Duration
+	Fault  string
+	Target target
+	Hard   bool // even if it leaves no majority
 	// InTurn makes the event wait until all nodes are well after the one before. The events of
 	// a plan are all in turn, or all at their times.
-	InTurn bool `json:"inTurn,omitempty"`
+	InTurn bool
 	// The result:
-	Nodes    []string      `json:"nodes,omitempty"`
-	Begin    time.Duration `json:"begin"` // since the run began
-	End      time.Duration `json:"end"`
-	Well     time.Duration `json:"well,omitempty"`     // when all nodes were well again, if the event is in turn
-	Note     string        `json:"note,omitempty"`     // why it was left out
-	Minority bool          `json:"minority,omitempty"` // too few voters were left to write
-	Leaders  int           `json:"leaders"`            // how many began to lead meanwhile
-	Gap      time.Duration `json:"gap"`                // longest time without an acknowledged write on other nodes
-	ReadGap  time.Duration `json:"readGap"`            // the same for reads that need no leader
-	Writes   slowness      `json:"writeTimes"`         // of other nodes
-	Reads    slowness      `json:"readTimes"`
+	Nodes    []string
+	Begin    time.Duration // since the run began
+	End      time.Duration
+	Well     time.Duration // when all nodes were well again, if the event is in turn
+	Note     string        // why it was left out
+	Minority bool          // too few voters were left to write
+	Leaders  int           // how many began to lead meanwhile
+	Gap      time.Duration // longest time without an acknowledged write on other nodes
+	ReadGap  time.Duration // the same for reads that need no leader
+	Writes   slowness      // of other nodes
+	Reads    slowness
 }
 
 // skippedNote begins the note of an event that this machine cannot carry out.
@@ -50,8 +50,7 @@ const skippedNote = "skipped: "
 // slowness is the 99th percentile of call times: before the first fault, and during a
 // fault.
 type slowness struct {
-	Usual     time.Duration `json:"usual"`
-	Meanwhile time.Duration `json:"meanwhile"`
+	Usual, Meanwhile time.Duration
 }
 
 func (s slowness) String() string {

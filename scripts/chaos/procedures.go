@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -30,40 +29,30 @@ const (
 
 // procedures are the work of operators on a cluster of processes, by name.
 var procedures = map[string]fault{
-	"kill and start all":    {process: true, begin: (*bench).killAndStart},
-	"terminate and restart": {process: true, begin: func(b *bench, nodes []*harness.Node) { b.cluster.Terminate(); each((*bench).start)(b, nodes) }},
-	"leave and join":        {process: true, resizes: true, begin: each((*bench).leave)},
-	"grow and shrink":       {process: true, resizes: true, begin: (*bench).growAndShrink},
-	"rotate the secret":     {begin: (*bench).rotateSecret},
-	"back up and restore":   {begin: (*bench).backUp},
-	"exceed the limits":     {begin: (*bench).exceedLimits},
-	"follow the documents":  {begin: (*bench).followDocuments},
+	"kill and start all":   {process: true, begin: (*bench).killAndStart},
+	"leave and join":       {process: true, resizes: true, begin: each((*bench).leave)},
+	"rotate the secret":    {begin: (*bench).rotateSecret},
+	"back up and restore":  {begin: (*bench).backUp},
+	"exceed the limits":    {begin: (*bench).exceedLimits},
+	"follow the documents": {begin: (*bench).followDocuments},
 
-	"upgrade":                        {process: true, begin: send(syscall.SIGTERM), end: each(func(b *bench, n *harness.Node) { n.Binary = b.o.later; b.startAgain(n) })},
-	"roll back":                      {process: true, begin: send(syscall.SIGTERM), end: each(func(b *bench, n *harness.Node) { n.Binary = ""; b.startAgain(n) })},
+	"upgrade":                        upgradeFault(func(o *options) string { return o.later }),
+	"roll back":                      upgradeFault(func(*options) string { return "" }),
+	"reject the later format":        {begin: (*bench).rejectLater},
+	"use the later format":           {begin: (*bench).useLater},
+	"join with the former version":   {begin: (*bench).rejectOld},
 	"restore with the later version": {begin: (*bench).restoreLater},
 }
 
-// killAndStart kills nodes at the same time and starts them.
+// killAndStart kills nodes and starts them.
 func (b *bench) killAndStart(nodes []*harness.Node) {
-	var group sync.WaitGroup
-	for _, n := range nodes {
-		group.Go(n.Kill)
-	}
-	group.Wait()
+	each(func(_ *bench, n *harness.Node) { n.Kill() })(b, nodes)
 	each((*bench).start)(b, nodes)
 	harness.Must(b.cluster.WaitReady(quorumTimeout, nodes...))
 }
 
 // leave has a node leave, and join again without its data.
 func (b *bench) leave(n *harness.Node) {
-	b.retire(n)
-	harness.Must(os.RemoveAll(n.Dir))
-	b.start(n)
-}
-
-// retire has a node leave.
-func (b *bench) retire(n *harness.Node) {
 	code, out, errs := b.run.Command([]string{"COMMONS_CLUSTER_ADDR=" + n.Private, "COMMONS_SECRET_FILE=" + b.cluster.Secret}, "leave", "--json")
 	var left struct{ ID string }
 	if err := json.Unmarshal([]byte(out), &left); err != nil || code != 0 || left.ID == "" {
@@ -71,25 +60,8 @@ func (b *bench) retire(n *harness.Node) {
 	}
 	const exitLeft = 3 // service managers do not start it again
 	n.Wait(exitLeft)
-}
-
-// growAndShrink adds two voters at the same time, kills voters of five, and has both leave,
-// one after the other.
-func (b *bench) growAndShrink(nodes []*harness.Node) {
-	more := b.run.NewCluster("more", 2)
-	for i, n := range more.Nodes {
-		n.Name = "more" + strconv.Itoa(i+1)
-		n.Flags["node-id"], n.Flags["bootstrap-expect"] = n.Name, "1"
-		n.Flags["join"], n.Flags["secret-file"] = b.nodes[0].Flags["join"], b.cluster.Secret
-		b.start(n)
-	}
-	b.awaitVoters(len(b.voters) + len(more.Nodes))
-	b.killAndStart(nodes)
-	b.awaitVoters(len(b.voters) + len(more.Nodes))
-	for i, n := range more.Nodes {
-		b.retire(n)
-		b.awaitVoters(len(b.voters) + len(more.Nodes) - i - 1)
-	}
+	harness.Must(os.RemoveAll(n.Dir))
+	b.start(n)
 }
 
 // awaitVoters waits until every voter of the run counts so many voters.
@@ -144,14 +116,21 @@ func (b *bench) backUp([]*harness.Node) {
 	for name, dir := range map[string]string{"d": "restored", "e": "fromstore"} {
 		restored := b.run.NewCluster(dir, 1)
 		n := restored.Nodes[0]
-		n.Alone()
-		n.Flags["node-id"], n.Flags["data-dir"], n.Flags["secret-file"] = name, filepath.Join(b.cluster.Dir, dir), b.cluster.Secret
-		n.Start()
-		harness.Must(restored.WaitReady(harness.ReadyTimeout, n))
-		if entries := harness.Got(n.List(0, client.EntryQuery{Channel: "restored"})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
-			harness.Failf("the node with the data of %s has %v, want %s", dir, entries, published.Entry.ID)
-		}
-		n.Terminate()
+		n.Flags["node-id"], n.Flags["data-dir"] = name, filepath.Join(b.cluster.Dir, dir)
+		b.tryRestored(restored, published)
+	}
+}
+
+// tryRestored starts the restored node of a separate cluster, and checks that it has an entry.
+func (b *bench) tryRestored(c *harness.Cluster, published client.Published) {
+	n := c.Nodes[0]
+	n.Alone()
+	n.Flags["secret-file"] = b.cluster.Secret
+	n.Start()
+	defer n.Terminate()
+	harness.Must(c.WaitReady(harness.ReadyTimeout, n))
+	if entries := harness.Got(n.List(0, client.EntryQuery{Channel: published.Entry.Channel})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
+		harness.Failf("the node with the data of %s has %v, want %s", n.Flags["data-dir"], entries, published.Entry.ID)
 	}
 }
 
@@ -163,7 +142,6 @@ func (b *bench) restoreLater([]*harness.Node) {
 	later := harness.NewRun(b.run.Ctx, b.o.later, b.run.Path(name))
 	restored := later.NewCluster("restored", 1)
 	n := restored.Nodes[0]
-	n.Alone()
 	backup := later.Path("backup")
 	for _, command := range []struct {
 		run  *harness.Run
@@ -176,13 +154,7 @@ func (b *bench) restoreLater([]*harness.Node) {
 			harness.Failf("snapshot %s: exit code %d, %s%s", command.args[0], code, out, errs)
 		}
 	}
-	n.Flags["secret-file"] = b.cluster.Secret
-	n.Start()
-	defer n.Terminate()
-	harness.Must(restored.WaitReady(harness.ReadyTimeout, n))
-	if entries := harness.Got(n.List(0, client.EntryQuery{Channel: name})); len(entries) != 1 || entries[0].ID != published.Entry.ID {
-		harness.Failf("the later version has restored %v, want %s", entries, published.Entry.ID)
-	}
+	b.tryRestored(restored, published)
 }
 
 // exceedLimits checks that limits work: some of many writes at once are rejected.

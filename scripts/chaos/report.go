@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,53 +16,38 @@ import (
 
 // report is the result of a run.
 type report struct {
-	Name     string          `json:"name"`
-	Seed     uint64          `json:"seed"`
-	Error    string          `json:"error,omitempty"` // the reason if the run ended early
-	Started  time.Time       `json:"started"`
-	Before   time.Duration   `json:"before"` // the first fault
-	Length   time.Duration   `json:"length"`
-	Rate     float64         `json:"writesPerSecondBefore"`
-	Plan     []event         `json:"faults"`
-	Leads    []lead          `json:"leaders"`
-	Verdicts []check.Verdict `json:"verdicts"`
-	Failed   []string        `json:"failed"` // the reasons why the run failed; empty if it passed or was skipped
-
-	calls []record.Call
+	name     string
+	before   time.Duration // the first fault
+	rate     float64       // of writes a second before the first fault
+	plan     []event
+	leads    []lead
+	verdicts []check.Verdict
+	err      error // the reason if the run ended early
+	calls    []record.Call
 }
 
-// finish writes the report, and returns an error if the run failed. A run whose faults
+// finish prints the report, and returns an error if the run failed. A run whose faults
 // this machine cannot carry out is skipped.
-func (r *report) finish(o *options, place string) error {
-	failed := []error{}
-	for i := range r.Verdicts {
-		v := &r.Verdicts[i]
+func (r *report) finish(least float64) error {
+	failed := []error{r.err}
+	for i := range r.verdicts {
+		v := &r.verdicts[i]
 		fmt.Println("  ", v.Summary())
 		if len(v.Findings) > 0 {
 			failed = append(failed, errors.New(v.Summary()))
-			printCalls(v.Findings[0].Calls)
+			printFindings(v.Findings)
 		}
 	}
-	if r.Error == "" && r.Rate < o.least {
-		failed = append(failed, fmt.Errorf("void: %.0f writes/s before the first fault, want %.0f", r.Rate, o.least))
+	if r.err == nil && r.rate < least {
+		failed = append(failed, fmt.Errorf("void: %.0f writes/s before the first fault, want %.0f", r.rate, least))
 	}
-	nothing := len(r.Plan) > 0 && !slices.ContainsFunc(r.Plan, func(e event) bool { return e.Note == "" })
-	skipped := nothing && !slices.ContainsFunc(r.Plan, func(e event) bool { return !strings.HasPrefix(e.Note, skippedNote) })
+	nothing := len(r.plan) > 0 && !slices.ContainsFunc(r.plan, func(e event) bool { return e.Note == "" })
+	skipped := nothing && !slices.ContainsFunc(r.plan, func(e event) bool { return !strings.HasPrefix(e.Note, skippedNote) })
 	if nothing && !skipped {
 		failed = append(failed, errors.New("void: no fault was carried out"))
 	}
-	for _, err := range failed {
-		r.Failed = append(r.Failed, err.Error())
-	}
-	if r.Error != "" {
-		r.Failed = append(r.Failed, r.Error)
-	}
-	name := filepath.Join(o.out, reportName(place, o.seed))
-	if err := errors.Join(os.MkdirAll(o.out, 0o755), r.write(name)); err != nil {
-		return err
-	}
 	left := 0
-	for _, e := range r.Plan {
+	for _, e := range r.plan {
 		if e.Note != "" {
 			left++
 		} else {
@@ -74,32 +57,31 @@ func (r *report) finish(o *options, place string) error {
 	if many := r.gaps(); len(many) >= enoughGaps {
 		fmt.Printf("   gaps of %d: p50 %v, p90 %v, p99 %v, longest %v\n", len(many), percentile(many, 50), percentile(many, 90), percentile(many, 99), many[len(many)-1])
 	}
-	fmt.Printf("   %.0f writes/s before the first fault; %d calls; %d faults left out; report: %s.json\n", r.Rate, len(r.calls), left, name)
-	if skipped && len(r.Failed) == 0 {
-		return fmt.Errorf("%w: no fault of the plan can be carried out here", errSkipped)
+	fmt.Printf("   %.0f writes/s before the first fault; %d calls; %d faults left out\n", r.rate, len(r.calls), left)
+	if err := errors.Join(failed...); err != nil || !skipped {
+		return err
 	}
-	return errors.Join(failed...)
+	return fmt.Errorf("%w: no fault of the plan can be carried out here", errSkipped)
 }
 
-// printCalls prints the first calls of a finding as JSON. CI keeps the output of a run, not its
-// report.
-func printCalls(calls []record.Call) {
-	for i := range calls[:min(len(calls), check.MaxShown)] {
-		if line, err := json.Marshal(&calls[i]); err == nil {
-			fmt.Printf("     %s\n", line)
+// printFindings prints the first findings of a check, and the first calls of each as JSON.
+func printFindings(findings []check.Finding) {
+	for _, finding := range findings[:min(len(findings), check.MaxShown)] {
+		fmt.Println("    ", finding.Text)
+		for i := range finding.Calls[:min(len(finding.Calls), check.MaxShown)] {
+			if line, err := json.Marshal(&finding.Calls[i]); err == nil {
+				fmt.Printf("       %s\n", line)
+			}
 		}
 	}
 }
-
-// reportName is the file name of a run's report, without the extension.
-func reportName(place string, seed uint64) string { return fmt.Sprintf("chaos-%s-%d", place, seed) }
 
 // enoughGaps is how many gaps are needed to describe their distribution.
 const enoughGaps = 10
 
 // gaps returns the gaps of all faults that left enough voters, shortest first.
 func (r *report) gaps() (gaps []time.Duration) {
-	for _, e := range r.Plan {
+	for _, e := range r.plan {
 		if e.Note == "" && !e.Minority {
 			gaps = append(gaps, e.Gap.Round(time.Millisecond))
 		}
@@ -136,23 +118,23 @@ func (r *report) figures() {
 		case c.Outcome != record.Done:
 		case c.Kind.Writes():
 			writes = append(writes, c)
-			if c.End < r.Before {
+			if c.End < r.before {
 				early++
 			}
 		case c.Kind == record.Plain:
 			reads = append(reads, c)
 		}
 	}
-	r.Rate = float64(early) / max(r.Before, time.Second).Seconds()
+	r.rate = float64(early) / max(r.before, time.Second).Seconds()
 	byEnd := func(a, b *record.Call) int { return int(a.End - b.End) }
 	slices.SortFunc(writes, byEnd)
 	slices.SortFunc(reads, byEnd)
-	for i := range r.Plan {
-		e, next := &r.Plan[i], r.next(i)
+	for i := range r.plan {
+		e, next := &r.plan[i], r.next(i)
 		e.Gap, e.ReadGap = gap(e, next, writes), gap(e, next, reads)
 		e.Writes, e.Reads = r.slowness(e, writes), r.slowness(e, reads)
 		e.Leaders = 0
-		for _, l := range r.Leads {
+		for _, l := range r.leads {
 			if e.Begin <= l.At && l.At <= e.End {
 				e.Leaders++
 			}
@@ -166,7 +148,7 @@ func (r *report) slowness(e *event, calls []*record.Call) (s slowness) {
 	for _, c := range calls {
 		switch took := c.End - c.Begin; {
 		case slices.Contains(e.Nodes, c.Node):
-		case c.End < r.Before:
+		case c.End < r.before:
 			usual = append(usual, took)
 		case e.Begin <= c.End && c.Begin <= e.End:
 			meanwhile = append(meanwhile, took)
@@ -189,8 +171,8 @@ const afterFault = 5 * time.Second
 // count for fault i.
 func (r *report) next(i int) time.Duration {
 	next := time.Duration(math.MaxInt64)
-	for _, e := range r.Plan {
-		if e.Note == "" && e.Begin > r.Plan[i].End {
+	for _, e := range r.plan {
+		if e.Note == "" && e.Begin > r.plan[i].End {
 			next = min(next, e.Begin)
 		}
 	}
@@ -215,22 +197,4 @@ func gap(e *event, next time.Duration, answered []*record.Call) (longest time.Du
 		}
 	}
 	return longest
-}
-
-// write writes the report, with the first findings of each check.
-func (r *report) write(name string) error {
-	summary := *r
-	summary.Verdicts = nil
-	for _, v := range r.Verdicts {
-		v.Findings = v.Findings[:min(len(v.Findings), check.MaxShown)]
-		summary.Verdicts = append(summary.Verdicts, v)
-	}
-	if r.Failed == nil {
-		summary.Failed = []string{}
-	}
-	data, err := json.MarshalIndent(summary, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name+".json", data, 0o644)
 }

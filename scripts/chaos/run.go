@@ -64,13 +64,9 @@ func (o options) forScenario(name string) (*options, error) {
 	case name == strangersScenario: // the clients call through a proxy, and the strangers do not
 		o.env = []string{"GOMEMLIMIT=750MiB"} // as in the compose file
 		o.flags = []string{"trusted-proxies=127.0.0.1/32", "write-rate=" + strconv.Itoa(limitedRate), "write-burst=" + strconv.Itoa(limitedBurst)}
-	case name == logsOnDisks:
-		o.logsOnDisks = true
-	case strings.HasSuffix(name, logsUnread):
-		o.unread, o.flags = true, []string{"request-log=1000"}
 	case strings.HasPrefix(name, behindBalancer):
 		o.contained, o.pause, o.least = true, balancedPause, min(o.least, balancedLeast)
-	case name == laterVersion && o.later == "":
+	case strings.HasPrefix(name, laterVersion) && o.later == "":
 		return nil, fmt.Errorf("%w: it takes -later", errSkipped)
 	case strings.Contains(name, ofFive) && o.voters < manyVoters:
 		return nil, fmt.Errorf("%w: it takes -voters %d", errSkipped, manyVoters)
@@ -97,23 +93,22 @@ func (o *options) run(ctx context.Context, name string, plan []event) (err error
 		return err
 	}
 	fmt.Printf("-- %s, seed %d\n", name, o.seed)
-	r := report{Name: name, Seed: o.seed, Started: time.Now(), Plan: plan}
-	defer func() { b.close(err != nil && o.keep) }()
-	err = harness.Try(func() { b.inParts(ctx, place, &r) })
+	defer b.close()
+	began := time.Now()
+	r := report{name: name, plan: plan}
+	r.err = harness.Try(func() { b.inParts(ctx, place, &r) })
 	if b.containers != nil {
-		complain(b.containers.keepLogs(b.nodes, r.Started))
+		complain(b.containers.keepLogs(b.nodes, began))
 	}
 	r.figures()
-	if err != nil {
+	if r.err != nil {
 		b.run.WriteLogs(os.Stderr)
-		r.Error = err.Error()
-		return errors.Join(err, r.finish(o, place))
 	}
-	return r.finish(o, place)
+	return r.finish(o.least)
 }
 
-// close ends everything that the run has started and mounted. Containers may be kept.
-func (b *bench) close(keep bool) {
+// close ends everything that the run has started and mounted.
+func (b *bench) close() {
 	b.release()
 	b.run.End()
 	b.takeDisks()
@@ -121,10 +116,7 @@ func (b *bench) close(keep bool) {
 		b.links.close()
 		return
 	}
-	b.containers.close(keep)
-	if keep {
-		fmt.Fprintln(os.Stderr, "chaos: the containers are kept in project", b.containers.name)
-	}
+	b.containers.close()
 	if err := os.Remove(b.secret()); !errors.Is(err, fs.ErrNotExist) { // the copy of the project's
 		complain(err)
 	}
@@ -153,9 +145,9 @@ func (b *bench) moderatorToken() string {
 
 // purge purges an entry as an operator does.
 func (b *bench) purge(id string) error {
-	var addrs []string
-	for _, n := range b.voters {
-		addrs = append(addrs, n.Private)
+	addrs := make([]string, len(b.voters))
+	for i, n := range b.voters {
+		addrs[i] = n.Private
 	}
 	code, _, problem := b.run.Command(nil, "mod", "purge", id, "--reason", "chaos", "--yes",
 		"--cluster-addr", strings.Join(addrs, ","), "--secret-file", b.voters[0].Flags["secret-file"])
@@ -184,30 +176,29 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	crowd := &record.Crowd{
 		Client: record.NewCaller(b.began, b.run.HTTP, &h), Nodes: b.nodes, Balancer: b.balancer,
 		Seed: b.o.seed, Pause: b.o.pause, Token: token, From: newest.LastEventID, Since: since,
-		Purge: b.purge, OnlyPublish: r.Name == belowLimits,
+		Purge: b.purge, OnlyPublish: r.name == belowLimits,
 	}
 	if b.o.contained {
 		crowd.Nodes, crowd.Wait = []*harness.Node{b.balancer}, true
 	}
 	crowd.Begin(ctx)
 	harness.Pause(ctx, steady)
-	r.Before = time.Since(b.began)
-	harness.Must(b.play(ctx, r.Plan))
+	r.before = time.Since(b.began)
+	harness.Must(b.play(ctx, r.plan))
 	harness.Pause(ctx, afterwards)
 	well := harness.Try(b.settle)
 	crowd.End()
-	r.Length = time.Since(b.began)
-	r.calls, r.Leads = h.Calls, b.watch.all()
+	r.calls, r.leads = h.Calls, b.watch.all()
 	stop()
 	if well != nil && ctx.Err() == nil { // the nodes' entries cannot be read
-		r.Verdicts = []check.Verdict{{Name: "every node is well again", Looked: len(b.nodes), Findings: []check.Finding{{Text: well.Error()}}}}
+		r.verdicts = []check.Verdict{{Name: "every node is well again", Looked: len(b.nodes), Findings: []check.Finding{{Text: well.Error()}}}}
 		b.run.WriteLogs(os.Stderr)
 		return
 	}
 	harness.Must(well)
 	f := b.read(&h)
 	r.figures()
-	r.Verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living(), r.unbothered())
+	r.verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living(), r.unbothered())
 	if b.o.contained {
 		b.kept = f.Entries[b.nodes[0].Name]
 		harness.Must(b.play(ctx, afterwardsBalanced()))
@@ -226,7 +217,7 @@ func (b *bench) prepare(place string) {
 	b.giveDisks(b.run.Ctx)
 	for i, n := range c.Nodes {
 		harness.Must(b.links.add(b.run.Ctx, n))
-		n.Unread, n.Env = b.o.unread, slices.Concat(n.Env, b.o.env)
+		n.Env = b.o.env
 		n.Flags["trusted-proxies"] = "127.0.0.0/8"
 		n.Flags["bootstrap-expect"] = strconv.Itoa(b.o.voters)
 		if b.o.limited() {
@@ -252,7 +243,8 @@ func (b *bench) read(h *record.History) (f check.Final) {
 		index = max(index, h.Calls[i].Index)
 	}
 	for _, n := range b.nodes {
-		f.Entries[n.Name] = harness.Got(b.entries(n, index))
+		f.Entries[n.Name] = harness.Got(n.List(index, client.EntryQuery{}))
+		slices.Reverse(f.Entries[n.Name]) // oldest first
 	}
 	_, out, _ := b.run.Command(nil, "digest", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
 	var comparison struct {

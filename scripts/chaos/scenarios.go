@@ -24,10 +24,6 @@ var scenarios = map[string][]event{
 	"leader's disk fails":         {{For: 8 * time.Second, Fault: "fail disk", Target: leader}},
 	"power of everything is lost": repeated(2, 12*time.Second, event{For: time.Second, Fault: "lose power", Target: all, Hard: true}),
 
-	logsUnread:                              {{For: 3 * time.Second, Fault: "kill", Target: leader}, {At: 9 * time.Second, For: time.Second, Fault: "terminate", Target: leader}},
-	"leader's disk hangs and " + logsUnread: {{For: 15 * time.Second, Fault: "hang disk", Target: leader}},
-	logsOnDisks:                             {{For: 15 * time.Second, Fault: "hang disk", Target: leader}},
-
 	"leader isolated": {{For: 8 * time.Second, Fault: "isolate", Target: leader}},
 	"leader deaf":     {{For: 8 * time.Second, Fault: "deaf", Target: leader}},
 	"leader mute":     {{For: 8 * time.Second, Fault: "mute", Target: leader}},
@@ -49,46 +45,49 @@ var scenarios = map[string][]event{
 			{For: 5 * time.Second, Fault: "pause", Target: leader},
 			{Fault: "kill and start all", Target: all, Hard: true},
 			{Fault: "replace", Target: follower},
-			{Fault: "terminate and restart", Target: all, Hard: true},
+			{For: time.Second, Fault: "terminate", Target: all, Hard: true},
 		})...),
 	"what operators do": inTurn(
 		event{Fault: "follow the documents", Target: cluster},
 		event{Fault: "rotate the secret", Target: cluster},
 		event{Fault: "back up and restore", Target: cluster},
 		event{Fault: "leave and join", Target: follower},
-		event{Fault: "grow and shrink", Target: follower},
 	),
 	belowLimits: inTurn(slices.Concat(
 		repeated(5, 0, event{For: 2 * time.Second, Fault: "lead", Target: follower}),
 		restarts,
 		[]event{{Fault: "exceed the limits", Target: cluster}})...),
 	strangersScenario: strangersPlan(),
-	laterVersion: inTurn(
-		event{Fault: "restore with the later version", Target: cluster},
-		event{For: time.Second, Fault: "upgrade", Target: "n1"},
-		event{For: time.Second, Fault: "roll back", Target: "n1"},
-		event{For: time.Second, Fault: "upgrade", Target: "n1"},
-		event{For: time.Second, Fault: "upgrade", Target: "n2"},
-		event{For: time.Second, Fault: "upgrade", Target: "n3"},
-		event{For: time.Second, Fault: "upgrade", Target: reader},
-	),
+	laterVersion:      inTurn(upgrades...),
+	laterVersion + andFormat: inTurn(slices.Concat(upgrades[:5], []event{{Fault: "reject the later format", Target: cluster}}, upgrades[5:], []event{
+		{Fault: "use the later format", Target: cluster},
+		{Fault: "join with the former version", Target: cluster},
+	})...),
 	behindBalancer:     balancedPlan(25 * time.Second),
 	behindBalancerLong: balancedPlan(time.Minute, event{For: time.Second, Fault: "Restart or upgrade", Target: cluster}),
 }
-
-// logsOnDisks is the scenario in which each voter's log is a file on its own disk. In those that end
-// with logsUnread, each log is a pipe without a reader, and the nodes log their requests.
-const (
-	logsOnDisks = "leader's disk hangs with its log on it"
-	logsUnread  = "nobody reads the logs"
-)
 
 // belowLimits is the scenario whose lanes only write, almost as much as the limits allow.
 const belowLimits = "writers just below their limits"
 
 // laterVersion is the scenario in which each node gets the binary of a later version. The first node
-// returns to the former binary once, before the format is raised.
-const laterVersion = "upgraded to a later version"
+// returns to the former binary once, before the format is raised. With andFormat, the later version
+// is the made-up one with another format.
+const (
+	laterVersion = "upgraded to a later version"
+	andFormat    = " and format"
+)
+
+// upgrades are the events of laterVersion.
+var upgrades = []event{
+	{Fault: "restore with the later version", Target: cluster},
+	{For: time.Second, Fault: "upgrade", Target: "n1"},
+	{For: time.Second, Fault: "roll back", Target: "n1"},
+	{For: time.Second, Fault: "upgrade", Target: "n1"},
+	{For: time.Second, Fault: "upgrade", Target: "n2"},
+	{For: time.Second, Fault: "upgrade", Target: "n3"},
+	{For: time.Second, Fault: "upgrade", Target: reader},
+}
 
 // restarts is a restart of the leader, and then of each voter.
 var restarts = []event{

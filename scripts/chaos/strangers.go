@@ -136,8 +136,8 @@ func attackFault(name string) fault {
 
 // unbothered checks that no attack keeps the other clients waiting.
 func (r *report) unbothered() check.Verdict {
-	v := check.Verdict{Name: "strangers keep nobody waiting", Findings: []check.Finding{}}
-	for _, e := range r.Plan {
+	v := check.Verdict{Name: "strangers keep nobody waiting"}
+	for _, e := range r.plan {
 		if attacks[e.Fault] == nil || e.Note != "" {
 			continue
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,9 +18,8 @@ const (
 
 // lead is the time since which a node has said that it leads.
 type lead struct {
-	At   time.Duration `json:"at"`
-	Node string        `json:"node"`
-	Term uint64        `json:"term"`
+	At   time.Duration
+	Node string
 }
 
 // watch observes which node leads.
@@ -49,35 +47,14 @@ func watchLeaders(ctx context.Context, nodes []*harness.Node, h *http.Client, be
 }
 
 func (w *watch) look(ctx context.Context, n *harness.Node) {
-	leads := strings.Contains(w.get(ctx, n, "/status"), `"role":"leader"`)
-	w.mu.Lock()
-	before := w.says[n.Name]
-	w.says[n.Name] = leads
-	w.mu.Unlock()
-	if !leads || before {
-		return
-	}
-	l := lead{time.Since(w.began), n.Name, w.term(ctx, n)}
+	res, err := raw.Do(ctx, w.http, http.MethodGet, n.URL+"/status", "")
+	leads := err == nil && strings.Contains(string(res.Body), `"role":"leader"`)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leads = append(w.leads, l)
-}
-
-// get returns what a node answers, empty if it does not.
-func (w *watch) get(ctx context.Context, n *harness.Node, path string) string {
-	res, err := raw.Do(ctx, w.http, http.MethodGet, n.URL+path, "")
-	if err != nil {
-		return ""
+	if leads && !w.says[n.Name] {
+		w.leads = append(w.leads, lead{time.Since(w.began), n.Name})
 	}
-	return string(res.Body)
-}
-
-// term returns the node's term, 0 if it does not say it.
-func (w *watch) term(ctx context.Context, n *harness.Node) uint64 {
-	_, after, _ := strings.Cut(w.get(ctx, n, "/metrics"), "\ncommons_term ")
-	line, _, _ := strings.Cut(after, "\n")
-	term, _ := strconv.ParseUint(strings.TrimSpace(line), 10, 64) // 0 if it is not a number
-	return term
+	w.says[n.Name] = leads
 }
 
 // leader returns the newest node that says that it leads; if no node does, the last one

@@ -1,5 +1,5 @@
-// Clients plays one list of scenarios with the clients in Go, Python and JavaScript against
-// three real nodes, visits them as newcomers who know only the address, and runs a program that is built from a generated client
+// Clients plays one list of scenarios with the clients in Python and JavaScript against three
+// real nodes (the tests of api/client hold the same for Go), visits them as newcomers who know only the address, and runs a program that is built from a generated client
 // (scripts/clients/author).
 package main
 
@@ -26,7 +26,6 @@ func main() {
 			harness.Play(r, &visitor{cluster: env.cluster, index: "0"}, newcomers...)
 		}
 		for _, l := range []*language{
-			{name: "go", env: env},
 			{name: "python", env: env, command: []string{"python3"}, file: "commons.py", adapter: "adapter.py", section: "python"},
 			{name: "javascript", env: env, command: []string{"node"}, file: "commons.mjs", adapter: "adapter.mjs", section: "js"},
 		} {

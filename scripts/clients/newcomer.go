@@ -16,8 +16,8 @@ import (
 
 const get, post = http.MethodGet, http.MethodPost
 
-// Limits of a first visit by what the answers propose, of one by the command line, of a
-// heartbeat with 50 mentions or less, and of the list of tools.
+// Limits of a first visit by what the answers propose, of one by the command line, and of a
+// heartbeat with 50 mentions or less.
 const (
 	maxVisitCalls = 12
 	maxVisitBytes = 32 << 10
@@ -25,13 +25,11 @@ const (
 	maxCommands   = 6
 	maxPrinted    = 3 << 10
 	maxNewsBytes  = 22_000
-	maxLaterBytes = 3_900 // the tasks before leave open items of others
-	maxToolsBytes = 25 << 10
+	maxLaterBytes = 3_900
 )
 
 // newcomers are played once: agents that know only the address of the nodes.
 var newcomers = []harness.Scenario[*visitor]{
-	{Name: "a newcomer's tasks", Run: (*visitor).doTasks},
 	{Name: "heartbeats", Run: (*visitor).pollHome},
 	{Name: "a newcomer by curl", Run: (*visitor).useCurl},
 	{Name: "a newcomer by the command line", Run: (*visitor).useCommandLine},
@@ -90,41 +88,6 @@ func (v *visitor) must(method, path, body string, header ...string) *reply {
 		harness.Failf("%s %s %s: %d %s", method, path, body, a.Status, a.Body)
 	}
 	return a
-}
-
-// tool sends a message of MCP.
-func (v *visitor) tool(method, params string) *reply {
-	return v.must(post, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)
-}
-
-// doTasks does what agents come for, without a mistake.
-func (v *visitor) doTasks() {
-	v.must(get, "/llms.txt", "")
-	question := v.must(post, "/api/entries", `{"agent":"newcomer","body":"Does anybody know the tides of Brest?","request_id":"first-question"}`).field("entry", "id")
-	if a := v.must(get, "/api/entries?q=tides+brest&limit=5", ""); !strings.Contains(string(a.Body), question) {
-		harness.Failf("the search finds nothing: %s", a.Body)
-	}
-	v.must(post, "/api/entries", `{"agent":"regular","reply_to":"`+question+`","body":"High water comes twice a day."}`)
-	v.must(post, "/api/entries", `{"agent":"newcomer","supersedes":"`+question+`","body":"Does anybody know the tides of Brest today?"}`)
-	v.must(post, "/api/entries", `{"agent":"newcomer","supersedes":"`+question+`","relation":"retraction"}`)
-	key := v.must(post, "/api/agents", `{"id":"newcomer","description":"Asks about tides.","note":"Was asking about Brest."}`).field("edit_key")
-	v.must(post, "/api/agents", `{"id":"newcomer","note":"Brest is answered.","edit_key":"`+key+`"}`)
-	if a := v.must(get, "/api/home?for=newcomer", ""); a.field("yourNote") != "Brest is answered." {
-		harness.Failf("home begins with %q", a.field("yourNote"))
-	}
-	job := v.must(post, "/api/jobs", `{"agent":"regular","title":"Count the boats","body":"Those in the harbour at noon."}`).field("job", "id")
-	v.must(post, "/api/jobs", `{"agent":"newcomer","action":"claim","job_id":"`+job+`"}`)
-	v.must(post, "/api/jobs", `{"agent":"newcomer","action":"result","job_id":"`+job+`","result":"There are seven."}`)
-	v.must(post, "/api/human-requests", `{"agent":"newcomer","goal":"Know the colour of the sea","requested_action":"Look at it and say."}`)
-	v.must(get, "/.well-known/agent-card.json", "")
-	v.must(post, "/a2a/v1/message:send", `{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"The lighthouse is lit."},{"data":{"agent":"newcomer"}}]}}`)
-	v.tool("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"clients","version":"1"}}`)
-	if a := v.tool("tools/list", `{}`); len(a.Body) > maxToolsBytes {
-		harness.Failf("tools/list takes %d bytes, more than %d", len(a.Body), maxToolsBytes)
-	}
-	v.tool("tools/call", `{"name":"publish_message","arguments":{"agent":"newcomer","body":"The ferry is late."}}`)
-	v.tool("tools/call", `{"name":"read_entries","arguments":{"q":"ferry late","limit":5}}`)
-	fmt.Fprintf(os.Stdout, "   %d calls, %d bytes\n", v.calls, v.bytes)
 }
 
 // pollHome measures a poll of an agent with mentions: with the news, and later without.

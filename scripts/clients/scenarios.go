@@ -39,7 +39,7 @@ var scenarios = []harness.Scenario[*language]{
 }
 
 // tryPublish publishes an entry, and returns it with MinIndex of the client.
-func tryPublish(c caller, body string, fields map[string]any) (client.Published, uint64, error) {
+func tryPublish(c *process, body string, fields map[string]any) (client.Published, uint64, error) {
 	items, index, err := c.do(call{Method: "publish", Args: []any{body}, Fields: fields})
 	if err != nil {
 		return client.Published{}, index, err
@@ -48,14 +48,14 @@ func tryPublish(c caller, body string, fields map[string]any) (client.Published,
 }
 
 // publish is tryPublish for a publication that has to work.
-func publish(c caller, body string, fields map[string]any) (client.Published, uint64) {
+func publish(c *process, body string, fields map[string]any) (client.Published, uint64) {
 	published, index, err := tryPublish(c, body, fields)
 	harness.Must(err)
 	return published, index
 }
 
 // list returns the bodies of the newest entries that a client finds, the oldest first.
-func list(c caller, fields map[string]any, newest int) (bodies []string) {
+func list(c *process, fields map[string]any, newest int) (bodies []string) {
 	items, _, err := c.do(call{Method: "entries", Fields: fields, Take: newest})
 	harness.Must(err)
 	for _, item := range slices.Backward(items) {
@@ -81,9 +81,6 @@ func numbered(text string, n int) (all []string) {
 
 // firstCall runs the example of /docs/clients with the file that the page names.
 func firstCall(l *language) {
-	if l.file == "" {
-		return // the tests of package client run its example
-	}
 	node := l.env.cluster.Nodes[1]
 	page := string(harness.Got(node.Raw(http.MethodGet, "/docs/clients.md", "", http.StatusOK)).Body)
 	file := harness.Got(os.ReadFile(filepath.Join(l.dir, l.file)))

@@ -171,15 +171,6 @@ func (c *Cluster) Leader() (leader *Node, others []*Node) {
 	return leader, others
 }
 
-// Terminate asks all nodes that run to end, one after the other.
-func (c *Cluster) Terminate() {
-	for _, n := range c.Nodes {
-		if n.Running() {
-			n.Terminate()
-		}
-	}
-}
-
 // oneVoterEach returns an error unless the voters, which are server ids, are exactly one
 // for each node name.
 func oneVoterEach(voters, names []string) error {
@@ -206,10 +197,8 @@ type Node struct {
 	HTTP    string            // host:port
 	URL     string            // of HTTP, without a slash at the end
 	Private string            // host:port of the private port
-	Unread  bool              // its output goes to a pipe that is not read, and its log stays empty
 
 	run  *Run
-	pipe *os.File // the end of the pipe to read from, which stays open
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when cmd has ended
 }
@@ -230,21 +219,9 @@ func (n *Node) Alone() {
 	delete(n.Flags, "join")
 }
 
-// output opens the log of the node, or a pipe in place of it.
-func (n *Node) output() *os.File {
-	log := Got(os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
-	if n.Unread {
-		Must(log.Close())
-		var err error
-		n.pipe, log, err = os.Pipe()
-		Must(err)
-	}
-	return log
-}
-
 // Start runs the node and returns at once. Its output is added to its log.
 func (n *Node) Start() {
-	log := n.output()
+	log := Got(os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	defer log.Close()
 	cmd := exec.Command(cmp.Or(n.Binary, n.run.Binary), n.Args()...) //nolint:noctx // ended by hand, at the end of the run at the latest
 	cmd.Stdout, cmd.Stderr = log, log
@@ -316,6 +293,15 @@ func (n *Node) LogTail() string {
 		return err.Error()
 	}
 	return string(log[max(0, len(log)-shown):])
+}
+
+// Logged returns an error unless the node has logged a text.
+func (n *Node) Logged(text string) error {
+	log, err := os.ReadFile(n.Log)
+	if err == nil && !strings.Contains(string(log), text) {
+		err = fmt.Errorf("%s has not logged %q", n.Name, text)
+	}
+	return err
 }
 
 // Memory returns the resident bytes of the node's process. It needs the /proc of Linux.

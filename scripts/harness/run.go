@@ -34,7 +34,6 @@ type Run struct {
 	Dir    string
 	HTTP   *http.Client // of the calls to nodes
 	Only   string       // name of the scenario to play; empty means all
-	Long   bool         // take longer, and do more
 
 	nodes []*Node
 }
@@ -53,7 +52,6 @@ func Main(name string, play func(r *Run)) {
 	r := NewRun(context.Background(), "", "")
 	flag.StringVar(&r.Binary, "binary", "", "the commons binary")
 	flag.StringVar(&r.Dir, "dir", "", "directory for data and logs")
-	flag.BoolVar(&r.Long, "long", false, "take longer, and do more")
 	flag.StringVar(&r.Only, "only", "", "run the scenario of this name alone")
 	flag.Parse()
 	if r.Binary == "" || r.Dir == "" {

@@ -16,13 +16,12 @@ import (
 )
 
 func main() {
-	var o bench.Options
-	flags := flag.NewFlagSet("bench write|list|search|home|poll|mixed|wait", flag.ExitOnError)
+	o := bench.Options{Size: 1000}
+	flags := flag.NewFlagSet("bench write|list|search|home|poll|mixed", flag.ExitOnError)
 	urls := flags.String("url", "http://127.0.0.1:8080", "nodes that the connections are divided among, separated by commas")
 	flags.IntVar(&o.Connections, "connections", 64, "connections, each with one request under way")
 	flags.DurationVar(&o.Duration, "duration", 10*time.Second, "how long to measure")
 	flags.Float64Var(&o.Rate, "rate", 0, "requests a second, due whether or not earlier ones are answered; 0: each connection sends when its last request is answered")
-	flags.IntVar(&o.Size, "size", 1000, "bytes of a written body")
 	flags.IntVar(&o.Fill, "fill", 0, "entries to publish before measuring")
 	flags.BoolVar(&o.MCP, "mcp", false, "write by the tool interface")
 	flags.IntVar(&o.PID, "pid", 0, "report the most memory that this process takes")

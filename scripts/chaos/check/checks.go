@@ -37,7 +37,7 @@ var checks = []struct {
 func All(calls []record.Call, f *Final) []Verdict {
 	verdicts := make([]Verdict, len(checks))
 	for i, c := range checks {
-		verdicts[i] = Verdict{Name: c.name, Findings: []Finding{}}
+		verdicts[i] = Verdict{Name: c.name}
 		c.run(&verdicts[i], calls, f)
 	}
 	return verdicts

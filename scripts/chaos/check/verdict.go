@@ -7,21 +7,21 @@ import (
 	"github.com/commons-cluster/commons/scripts/chaos/record"
 )
 
-// MaxShown bounds the findings that a check shows, and the calls shown with each.
+// MaxShown bounds the findings that are shown of a check, and the calls of each.
 const MaxShown = 5
 
 // Finding is a broken promise, with the calls that show it.
 type Finding struct {
-	Text  string        `json:"text"`
-	Calls []record.Call `json:"calls,omitempty"`
+	Text  string
+	Calls []record.Call
 }
 
 // Verdict is the result of a check.
 type Verdict struct {
-	Name     string    `json:"name"`
-	Looked   int       `json:"looked"` // how many things were checked
-	Findings []Finding `json:"findings"`
-	Open     int       `json:"undecided"` // how many took too long to decide
+	Name     string
+	Looked   int // how many things were checked
+	Findings []Finding
+	Open     int // how many took too long to decide
 }
 
 // Add adds a finding.

@@ -97,7 +97,6 @@ func (cl *Caller) send(ctx context.Context, c *Call, base string, r request) map
 		return nil
 	}
 	c.Index, _ = strconv.ParseUint(res.Header.Get("X-Commons-Index"), 10, 64) // 0 without the header
-	c.Stale = res.Header.Get("X-Commons-Stale-Ms") != ""
 	c.read(res.Status, answer)
 	return answer
 }

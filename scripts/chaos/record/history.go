@@ -85,7 +85,6 @@ type Call struct {
 	ID        string   `json:"id,omitempty"` // of the entry or job in the answer
 	Duplicate bool     `json:"duplicate,omitempty"`
 	Index     uint64   `json:"index,omitempty"` // X-Commons-Index
-	Stale     bool     `json:"stale,omitempty"` // the answer says that it may be
 	Status    string   `json:"status,omitempty"`
 	ClaimedBy string   `json:"claimedBy,omitempty"`
 	Shown     bool     `json:"shown,omitempty"` // the text is in the answer
