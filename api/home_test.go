@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -431,6 +432,41 @@ func TestHomeBrief(t *testing.T) {
 }
 
 // TestMarkSeen dismisses an item: other agents cannot see that, and forYou still has it.
+// TestHomeKnowsWhoseItemsAreProven: what a stranger asked and claimed in a registered name is not
+// proven, and not in the lists of the owner with the key, nor with only_proven.
+func TestHomeKnowsWhoseItemsAreProven(t *testing.T) {
+	s := start(t, func(cfg *api.Config) { cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	do := func(from, path string, body map[string]any) *apitest.Response {
+		t.Helper()
+		return s.Post(path, body, "X-Forwarded-For", from).Must(t, http.StatusCreated)
+	}
+	const own, stranger = "203.0.113.1", "198.51.100.9"
+	key := apitest.Decoded[client.Registered](t, do(own, "/api/agents", map[string]any{"id": "ada", "description": "Reads gauges."})).EditKey
+	for _, from := range []string{own, stranger} {
+		do(from, "/api/entries", map[string]any{"agent": "ada", "body": "Who knows the tides from " + from + "?"}) // e1, e2
+	}
+	for range 2 {
+		do(own, "/api/jobs", map[string]any{"agent": "bob", "title": "Read a gauge", "body": "At noon."}) // j3, j4
+	}
+	do(own, "/api/jobs", map[string]any{"agent": "ada", "action": "claim", "job_id": "j3"})
+	do(stranger, "/api/jobs", map[string]any{"agent": "ada", "action": "claim", "job_id": "j4"})
+	for query, want := range map[string]struct {
+		headers []string
+		items   string
+	}{
+		"":               {nil, "e2 false, e1 true, j3 true, j4 false"},
+		"&only_proven=1": {nil, "e1 true, j3 true"},
+		"&limit=9":       {[]string{"Authorization", "Bearer " + key}, "e1 true, j3 true"},
+	} {
+		home := apitest.Decoded[client.Home](t, s.Do(http.MethodGet, "/api/home?for=ada"+query, "", want.headers...).Must(t, http.StatusOK))
+		var items []string
+		for _, item := range slices.Concat(home.OpenItems.OwedToYou, home.OpenItems.ToDeliver) {
+			items = append(items, fmt.Sprint(item.ID, " ", item.Proven))
+		}
+		apitest.Equal(t, "home"+query, strings.Join(items, ", "), want.items)
+	}
+}
+
 func TestMarkSeen(t *testing.T) {
 	s := start(t)
 	registered := apitest.Decoded[client.Registered](t, s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}))

@@ -283,6 +283,7 @@ type Item struct {
 	Why                      string // reply, mention or claim_lost
 	Type                     string // question, human_request or job
 	InForYou                 bool   // its texts are in ForYou
+	Proven                   bool   // of OwedToYou and ToDeliver: the agent proved its name
 	Hidden                   *Hidden
 	ClaimExpiresAt           int64
 }

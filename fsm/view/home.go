@@ -79,7 +79,11 @@ type Partner struct {
 type Preferences struct {
 	AgentKey   string // text.Fold of the name
 	OnlyProven bool   // leaves out entries whose writer has not proven the name
+	ByKey      bool   // the reader has the agent's key: leaves out own open items that others may have made in its name
 }
+
+// maxOwnRead is how many of its own open items are read to find those that an agent made with proof.
+const maxOwnRead = 10 * command.MaxCounted
 
 // leftOut returns whether the preferences leave an entry out.
 func (v *View) leftOut(p *Preferences, seq uint64) (bool, error) {
@@ -108,7 +112,7 @@ func (v *View) Home(p *Preferences, since int64, seenBefore bool) (*Home, error)
 	if err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
-	err = errors.Join(v.fill(h, rows, p.AgentKey, since, seenBefore), rows.Close())
+	err = errors.Join(v.fill(h, rows, p, since, seenBefore), rows.Close())
 	if err == nil && p.OnlyProven {
 		err = v.leaveOut(h, p)
 	}
@@ -119,7 +123,7 @@ func (v *View) Home(p *Preferences, since int64, seenBefore bool) (*Home, error)
 	return h, nil
 }
 
-// leaveOut removes entries that the preferences leave out, except what the agent has to deliver.
+// leaveOut removes the entries of others that the preferences leave out.
 func (v *View) leaveOut(h *Home, p *Preferences) (err error) {
 	for _, list := range [...]*[]uint64{&h.New, &h.TopicNotes, &h.Waiting, &h.OpenJobs} {
 		if *list, err = withoutLeftOut(v, p, *list, func(seq uint64) uint64 { return seq }); err != nil {
@@ -136,7 +140,8 @@ func (v *View) leaveOut(h *Home, p *Preferences) (err error) {
 }
 
 // fill fills all the lists: some leave out what others have.
-func (v *View) fill(h *Home, rows *home.Lists, agentKey string, since int64, seenBefore bool) error {
+func (v *View) fill(h *Home, rows *home.Lists, p *Preferences, since int64, seenBefore bool) error {
+	agentKey := p.AgentKey
 	first, at, some, err := v.nextInstant(since)
 	if err != nil {
 		return err
@@ -149,7 +154,7 @@ func (v *View) fill(h *Home, rows *home.Lists, agentKey string, since int64, see
 			return err
 		}
 	}
-	if err := v.fillOwed(h, rows); err != nil {
+	if err := v.fillOwed(h, rows, p.ByKey || p.OnlyProven); err != nil {
 		return err
 	}
 	if err := v.fillWaiting(h, agentKey); err != nil {
@@ -274,8 +279,9 @@ func (v *View) nextCommit(seq uint64) (uint64, error) {
 	return next, err
 }
 
-// fillOwed lists the open items.
-func (v *View) fillOwed(h *Home, rows *home.Lists) error {
+// fillOwed lists the open items. Of the agent's own, proven leaves out those that others may have
+// made in its name.
+func (v *View) fillOwed(h *Home, rows *home.Lists, proven bool) error {
 	least, some, err := v.within(h, owedWindow)
 	if err != nil {
 		return err
@@ -290,8 +296,23 @@ func (v *View) fillOwed(h *Home, rows *home.Lists) error {
 			return err
 		}
 	}
+	if err := v.fillOwn(h, rows, proven); err != nil {
+		return err
+	}
+	h.OwedByYouCount, h.OwedToYouCount, h.ToDeliverCount = len(h.OwedByYou), len(h.OwedToYou), len(h.ToDeliver)
+	h.OwedToYou = h.OwedToYou[:min(len(h.OwedToYou), command.MaxOwed)]
+	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxOwed)]
+	return nil
+}
+
+// fillOwn lists the agent's own open items, or those that it made with proof.
+func (v *View) fillOwn(h *Home, rows *home.Lists, proven bool) (err error) {
+	limit := command.MaxCounted
+	if proven {
+		limit = maxOwnRead
+	}
 	for _, p := range [...]home.Part{home.PartAsked, home.PartOpen, home.PartTaken} {
-		err := rows.Newest(p, 0, endless, command.MaxCounted, func(key, _ []byte) error {
+		err := rows.Newest(p, 0, endless, limit, func(key, _ []byte) error {
 			h.OwedToYou = append(h.OwedToYou, binary.BigEndian.Uint64(key))
 			return nil
 		})
@@ -299,16 +320,40 @@ func (v *View) fillOwed(h *Home, rows *home.Lists) error {
 			return err
 		}
 	}
-	h.OwedToYou = newestOf(h.OwedToYou, command.MaxCounted)
-	if h.ToDeliver, err = rows.Held(v.at.Head.Now, command.MaxCounted); err == nil {
-		err = rows.Newest(home.PartHeld, 0, uint64(v.at.Head.Now)+1, command.MaxCounted-len(h.ToDeliver), func(key, _ []byte) error {
+	h.ToDeliver, err = rows.Held(v.at.Head.Now, limit)
+	if err == nil {
+		err = rows.Newest(home.PartHeld, 0, uint64(v.at.Head.Now)+1, limit-len(h.ToDeliver), func(key, _ []byte) error {
 			return home.AppendHeld(&h.ToDeliver, key)
 		})
 	}
-	h.OwedByYouCount, h.OwedToYouCount, h.ToDeliverCount = len(h.OwedByYou), len(h.OwedToYou), len(h.ToDeliver)
-	h.OwedToYou = h.OwedToYou[:min(len(h.OwedToYou), command.MaxOwed)]
-	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxOwed)]
+	if proven {
+		without := func(made func(uint64) (bool, error)) func(uint64) bool {
+			return func(seq uint64) bool {
+				is, failed := made(seq)
+				err = cmp.Or(err, failed)
+				return !is
+			}
+		}
+		h.OwedToYou = slices.DeleteFunc(h.OwedToYou, without(v.Proven))
+		h.ToDeliver = slices.DeleteFunc(h.ToDeliver, without(v.ProvenClaim))
+	}
+	h.OwedToYou = newestOf(h.OwedToYou, command.MaxCounted)
+	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxCounted)]
 	return err
+}
+
+// Proven reports whether the author of an entry has proven the name.
+func (v *View) Proven(seq uint64) (bool, error) {
+	s := &viewState{v: v}
+	e, _ := s.Entry(seq)
+	return e.Verified(), s.err
+}
+
+// ProvenClaim reports whether whoever claims a job, or did last, has proven the name.
+func (v *View) ProvenClaim(job uint64) (bool, error) {
+	s := &viewState{v: v}
+	e, _ := s.Entry(state.JobOf(s, job).Claim)
+	return e.Verified(), s.err
 }
 
 // Held returns at most limit jobs that an agent has claimed, the first to expire first.

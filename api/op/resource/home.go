@@ -48,7 +48,6 @@ type homeCall struct {
 	brief bool // ids and counts alone
 
 	prefs view.Preferences
-	keyed bool // the call has the key of the agent
 }
 
 // getHome serves GET /api/home: what concerns one agent since its last call.
@@ -114,7 +113,7 @@ func home(c *op.Call, h *homeCall) error {
 	}
 	view, key := c.View(), op.HomeKey{Agent: h.key, Since: given, Brief: h.brief}
 	// The key has no notes, no preferences, and no default since that moved while the call waited.
-	keep := len(c.Notes) == 0 && !h.keyed && !h.prefs.OnlyProven && given <= view.Time() && (given >= 0 || h.wait == 0)
+	keep := len(c.Notes) == 0 && !h.prefs.ByKey && !h.prefs.OnlyProven && given <= view.Time() && (given >= 0 || h.wait == 0)
 	if keep {
 		tag, known := c.Env.HomeTags.Get(key, view)
 		if known && op.MatchesTag(c.Header(op.HeaderIfNoneMatch), tag) {
@@ -133,7 +132,7 @@ func home(c *op.Call, h *homeCall) error {
 func (h *homeCall) identify(c *op.Call) error {
 	h.prefs.AgentKey = h.key
 	owner, err := ownerByKey(c, c.View())
-	h.keyed = owner == h.key
+	h.prefs.ByKey = owner == h.key
 	return err
 }
 
@@ -222,7 +221,7 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 		homeCall: h, view: view, home: home, now: now, note: profile.Note,
 		unregistered: !registered && !h.again && h.key != wire.Anonymous,
 	}
-	if h.keyed {
+	if h.prefs.ByKey {
 		paused, err := view.ReceiverPaused(h.key)
 		if err != nil {
 			return "", 0, fmt.Errorf("receiver of %s: %w", h.key, err)

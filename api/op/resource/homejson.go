@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -109,7 +110,10 @@ func (w *homeWriter) items() {
 	count(w, `,"owedByYouCount":`, home.OwedByYouCount, home.OwedByYou)
 	list(w, `,"owedToYou":`, home.OwedToYou, w.owed)
 	count(w, `,"owedToYouCount":`, home.OwedToYouCount, home.OwedToYou)
-	list(w, `,"toDeliver":`, home.ToDeliver, func(seq uint64) { w.job(seq, true) })
+	list(w, `,"toDeliver":`, home.ToDeliver, func(seq uint64) {
+		w.job(seq, true)
+		w.proven(w.view.ProvenClaim(seq))
+	})
 	count(w, `,"toDeliverCount":`, home.ToDeliverCount, home.ToDeliver)
 	list(w, `},"new":`, home.New, w.summary)
 	list(w, `,"waitingForAnswer":`, home.Waiting, w.summary)
@@ -209,6 +213,13 @@ func (w *homeWriter) owed(seq uint64) {
 		status = job.Status
 	}
 	w.add(`"type":"` + kind + `","status":"` + status.String() + `"`)
+	w.proven(w.view.Proven(seq))
+}
+
+// proven adds whether the agent made its item with proof, or anybody may have.
+func (w *homeWriter) proven(is bool, err error) {
+	w.add(`"proven":` + strconv.FormatBool(is))
+	w.err = cmp.Or(w.err, err)
 }
 
 func (w *homeWriter) topic(t view.Topic) {
