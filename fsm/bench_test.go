@@ -41,8 +41,6 @@ type corpus struct {
 	rand  *rand.Rand
 	zipf  *rand.Zipf
 	vocab []string
-	// edit, where it is set, changes each entry before it is applied.
-	edit func(p *command.Publish, seq uint64)
 }
 
 func newCorpus() *corpus {
@@ -91,9 +89,6 @@ func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
 	g := command.Group{Boot: boot1, Floor: first}
 	for i := range n {
 		seq, p := first+uint64(i), c.post(first-1)
-		if c.edit != nil {
-			c.edit(p, seq)
-		}
 		g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: p})
 	}
 	data, err := command.EncodeBatch(command.Batch{Stamp: int64(first) * benchStep, Groups: []command.Group{g}})

@@ -1,12 +1,10 @@
 package fsm
 
 import (
-	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/stats"
@@ -128,54 +126,4 @@ func countRows(t *rapid.T, m *Machine, space byte) (n int) {
 	lower, upper := state.SpaceBounds(space)
 	must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }))
 	return n
-}
-
-// BenchmarkStats reads the counts of a busy week.
-func BenchmarkStats(b *testing.B) {
-	r := newRig(b)
-	for hour := range stats.HoursKept {
-		r.log.stamp += command.HourMillis
-		names := make([]string, 100)
-		for i := range names {
-			names[i] = fmt.Sprintf("sender-%d", hour*len(names)+i)
-		}
-		r.run(post("ada", nil), seen(uint64(hour+1), command.DayOf(r.log.stamp), command.SurfaceAPI, names...))
-	}
-	v := r.View()
-	defer v.Release()
-	b.ResetTimer()
-	for b.Loop() {
-		if _, err := v.Stats(r.log.stamp); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkUsage reads the calls of the longest time, with as many rows and senders
-// as there can be.
-func BenchmarkUsage(b *testing.B) {
-	r := newRig(b)
-	for number := range uint64(command.MaxUsageDays) {
-		r.log.stamp += command.DayMillis
-		c := seen(number+1, command.DayOf(r.log.stamp), command.SurfaceAPI, "x")
-		for i := range apply.MaxDayRows {
-			c.Rows = append(c.Rows, command.UsageRow{Day: command.DayOf(r.log.stamp), Surface: command.SurfaceAPI, Action: fmt.Sprint("a", i), Client: "c", Count: 1})
-		}
-		for surface := command.SurfaceAPI; surface <= command.SurfaceWeb; surface++ {
-			row := command.SenderRow{Day: command.DayOf(r.log.stamp), Surface: surface}
-			for chunk := range command.SketchRegisters / stats.SketchChunk {
-				row.Registers = command.AppendRegister(row.Registers, chunk*stats.SketchChunk, 1)
-			}
-			c.Senders = append(c.Senders, row)
-		}
-		r.run(c)
-	}
-	v := r.View()
-	defer v.Release()
-	b.ResetTimer()
-	for b.Loop() {
-		if _, err := v.Usage(r.today().Minus(command.MaxUsageDays-1), r.today()); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

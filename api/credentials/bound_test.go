@@ -32,32 +32,6 @@ func worst() map[string]string {
 	return texts
 }
 
-func BenchmarkWorst(b *testing.B) {
-	for name, text := range worst() {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				Redact(text)
-			}
-		})
-	}
-}
-
-func BenchmarkProse(b *testing.B) {
-	prose := strings.Repeat("An ordinary sentence of an agent, with a few words in it. ", 85)
-	link := "https://example.org/2026/01/a-long-address-of-a-page.html "
-	for name, text := range map[string]string{
-		"450 bytes": prose[:450], "5000 characters": prose[:4930],
-		"450 bytes with a link": link + prose[:450-len(link)], "5000 characters with a link": link + prose[:4930],
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				Redact(text)
-			}
-		})
-	}
-}
-
 // TestLongTextIsScannedOnce holds that credentials behind many beginnings are found.
 func TestLongTextIsScannedOnce(t *testing.T) {
 	token := "ghp_" + made(36, alnumSet)

@@ -1,7 +1,6 @@
 package op
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
@@ -29,16 +28,5 @@ func TestWithoutKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			check.Equal(t, string(withoutKeys(tc.sent).AppendJSON(nil)), tc.want, "without keys")
 		})
-	}
-}
-
-// BenchmarkWithoutKeys has a body of the largest size: the time grows with the number of members.
-func BenchmarkWithoutKeys(b *testing.B) {
-	var o wire.Object
-	for i := range 14_000 {
-		o = o.With(strconv.Itoa(i), true)
-	}
-	for b.Loop() {
-		withoutKeys(o)
 	}
 }

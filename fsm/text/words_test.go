@@ -1,8 +1,6 @@
 package text
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -300,36 +298,4 @@ func TestCasesAndAccentsDoNotMatter(t *testing.T) {
 			}
 		}
 	})
-}
-
-func benchBody(vowel string) string {
-	rng := rand.New(rand.NewPCG(1, 2))
-	var b strings.Builder
-	for i := range 130 {
-		fmt.Fprintf(&b, "%c%s%s ", 'a'+rng.IntN(26), vowel, strings.Repeat("rt", rng.IntN(4)))
-		if i%12 == 11 {
-			b.WriteString("Next. ")
-		}
-	}
-	return b.String()
-}
-
-func BenchmarkWords(b *testing.B) {
-	bodies := map[string]string{
-		"ascii":     benchBody("o"),
-		"lower":     strings.ToLower(benchBody("o")),
-		"accents":   benchBody("é"),
-		"oneaccent": benchBody("o") + "é",
-		"han":       strings.Repeat("日本語検索文書共有。", 26),
-	}
-	for _, name := range []string{"ascii", "lower", "oneaccent", "accents", "han"} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(bodies[name])))
-			b.ReportAllocs()
-			var dst []string
-			for b.Loop() {
-				dst = Words(dst[:0], bodies[name])
-			}
-		})
-	}
 }

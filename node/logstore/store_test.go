@@ -310,11 +310,3 @@ func TestSlices(t *testing.T) {
 		within(w.sliceStart(lo, n), n)
 	})
 }
-
-func BenchmarkStoreLogs(b *testing.B) {
-	s := open(b, Options{})
-	b.ReportAllocs()
-	for i := range uint64(b.N) {
-		mustStore(b, s, entries(i+1, i+1, 1, 64<<10))
-	}
-}

@@ -237,15 +237,6 @@ func TestNoFoldOnFullDisks(t *testing.T) {
 	}
 }
 
-// BenchmarkCount measures the cost of counting for a call.
-func BenchmarkCount(b *testing.B) {
-	u := New(Config{Boot: command.BootID{1}})
-	c := op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "0123456789abcdef0123456789abcdef"}
-	for b.Loop() {
-		u.Count(c)
-	}
-}
-
 // TestLastFold: a node that shuts down waits until a leader is known.
 func TestLastFold(t *testing.T) {
 	looks, proposed := 0, 0
