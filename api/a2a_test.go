@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -12,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
@@ -546,46 +544,6 @@ func TestA2AUnreached(t *testing.T) {
 	}
 }
 
-// TestA2AExamples holds that a rejection lists every problem, and that its example
-// works when it is sent back as it is.
-func TestA2AExamples(t *testing.T) {
-	s := start(t)
-	for i, message := range []string{
-		`{"messageId":"","role":"poet","parts":[{"text":"x"},{"data":{"kind":"poem","tags":[1],"agent":"a"}}]}`,
-		`{"messageId":"ex-%d%s","role":"user","parts":[{"kind":"text","text":"Hello"},{"kind":"data","data":{"reply_to":"e99","agent":"ada"}}]}`,
-		`{"messageId":"ex-%d%s","role":"ROLE_USER","parts":[{"data":{"title":"No text"}}]}`,
-		`{"messageId":"ex-%d%s","role":"ROLE_USER","content":[{"text":"x"}]}`,
-		`{"role":"user"}`,
-		`{"messageId":"ex-%d%s","role":"poet","parts":[{"text":"Fine text"},{"data":{"agent":"ada","tags":["a"],"title":"x"}}]}`,
-	} {
-		named := func(who string) string {
-			if !strings.Contains(message, "%d") {
-				return message
-			}
-			return fmt.Sprintf(message, i, who)
-		}
-		for _, method := range []string{"SendMessage", "message/send"} {
-			r := rpc(t, s, `{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":{"message":`+named(method)+`}}`)
-			if r.Error == nil || r.Error.Code != -32602 {
-				t.Fatalf("%s: %+v", message, r)
-			}
-			problem := problemOf(t, r.Error.Data)
-			if len(problem.Issues) == 0 || problem.Code != "validation_failed" || i == 0 && len(problem.Issues) < 6 {
-				t.Errorf("%s: %+v", message, problem)
-			}
-			fine := strings.Contains(message, "Fine text")
-			if dry := strings.Contains(string(problem.Example), `"dry_run":true`); dry == fine || string(problem.Example) == "{}" {
-				t.Errorf("%s: the example %s", message, problem.Example)
-			}
-			if again := rpc(t, s, string(problem.Example)); again.Error != nil {
-				t.Errorf("%s: the example %s: %+v", message, problem.Example, again.Error)
-			}
-		}
-		example := rejectionIn(t, s.Post("/a2a/v1/message:send", `{"message":`+named("http")+`}`)).Example
-		s.Post("/a2a/v1/message:send", string(example)).Want(t, http.StatusOK)
-	}
-}
-
 // TestA2ACommandExamples checks that the example in the rejection of a command is a command: a
 // client that sends it does not publish.
 func TestA2ACommandExamples(t *testing.T) {
@@ -746,36 +704,4 @@ func problemOf(t *testing.T, data json.RawMessage) apitest.Problem {
 		t.Fatalf("%s: %v", data, err)
 	}
 	return p
-}
-
-// TestA2ALimits holds what a limit and an unavailable cluster come to.
-func TestA2ALimits(t *testing.T) {
-	s := start(t)
-	var cause error
-	s.Backend.Reject = func(command.Sender, command.Payload) error { return cause }
-	const http10 = `{"message":{"messageId":"l","role":"ROLE_USER","parts":[{"text":"Hello"}]}}`
-	for _, test := range []struct {
-		cause  error
-		code   int
-		status int
-		name   string
-	}{
-		{&command.RateLimited{RetryAfter: 2 * time.Second}, -32000, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
-		{&command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}, -32000, http.StatusServiceUnavailable, "UNAVAILABLE"},
-		{errors.New("a mistake"), -32603, http.StatusInternalServerError, "INTERNAL"},
-	} {
-		cause = test.cause
-		r := rpc(t, s, say("message/send", "l", `[{"text":"Hello"}]`))
-		if r.Error == nil || r.Error.Code != test.code {
-			t.Fatalf("%v: %+v", cause, r)
-		}
-		over := s.Post("/a2a/v1/message:send", http10).Want(t, test.status, `"status":"`+test.name+`"`)
-		if test.status == http.StatusTooManyRequests && (!strings.Contains(r.Error.Message, "2 seconds") ||
-			!strings.Contains(string(r.Error.Data), `"retryAfter":"2"`) || over.Header.Get("Retry-After") != "2" || over.Header.Get("RateLimit-Policy") == "") {
-			t.Errorf("%+v %s %v", r.Error, r.Error.Data, over.Header)
-		}
-		if test.status == http.StatusServiceUnavailable && problemOf(t, r.Error.Data).Code != "not_enqueued" {
-			t.Errorf("%s", r.Error.Data)
-		}
-	}
 }

@@ -6,18 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -221,98 +217,6 @@ func TestAgentExamples(t *testing.T) {
 				t.Errorf("%d %v: the credential is shown again: %+v", i, body, p)
 			}
 		}
-	}
-}
-
-// TestAgentExamplesOfOtherRequests does the same for what is no profile, and for
-// lists.
-func TestAgentExamplesOfOtherRequests(t *testing.T) {
-	long := func(n int) string { return strings.Repeat("é", n) }
-	s := start(t)
-	rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/agents", "Hello", "Content-Type", "text/plain")
-	for _, query := range []string{"limit=x", "limit=101", "q=" + url.QueryEscape(long(201)), "cursor=abc", "consistency=x", "q=a&q=b"} {
-		rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/agents?"+query, "")
-	}
-}
-
-// TestLostKey registers, loses the answer and asks again.
-func TestLostKey(t *testing.T) {
-	b := apitest.NewBackend(t)
-	s := apitest.Start(t, b)
-	body := map[string]any{"id": "ada", "description": "Answers questions.", "request_id": "register-ada"}
-	b.Lost = func(command.Payload) error {
-		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "lost"}
-	}
-	r := s.Post("/api/agents", body)
-	b.Lost = nil
-	if p := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || !p.Retryable {
-		t.Fatalf("%d %s", r.Status, r.Body)
-	}
-	key := register(t, s, http.StatusCreated, body).EditKey
-	if key == "" {
-		t.Fatal("no key for the same request")
-	}
-	second := register(t, s, http.StatusCreated, body)
-	if second.EditKey == "" || second.EditKey == key || len(second.Notes) != 1 {
-		t.Fatalf("%+v", second)
-	}
-	register(t, s, http.StatusForbidden, map[string]any{"id": "ada", "note": "Hello", "edit_key": key})
-	register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "Hello", "edit_key": second.EditKey})
-	if last := register(t, s, http.StatusCreated, body); last.EditKey != "" || last.Agent.Note != "Hello" {
-		t.Errorf("a used key was replaced: %+v", last)
-	}
-	// A body that has gone bad since gets what the request_id did.
-	if last := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "x", "request_id": "register-ada"}); last.EditKey != "" || len(last.Notes) != 1 {
-		t.Errorf("%+v", last)
-	}
-	// Without a request_id the same body gets no other key.
-	bob := map[string]any{"id": "bob", "note": "Later."}
-	register(t, s, http.StatusCreated, bob)
-	if again := register(t, s, http.StatusCreated, bob); again.EditKey != "" || len(again.Notes) != 1 {
-		t.Errorf("the same body: %+v", again)
-	}
-}
-
-// TestGuessedRequestID holds that who guesses the request_id of a registration
-// gets no key and leaves the one that was given out as it is.
-func TestGuessedRequestID(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	send := func(from, description string) client.Registered {
-		t.Helper()
-		body := `{"id":"ada","description":"` + description + `","request_id":"ada-register-1"}`
-		return apitest.Decoded[client.Registered](t, s.Post("/api/agents", body, "X-Forwarded-For", from).Must(t, http.StatusCreated))
-	}
-	const home, elsewhere = "203.0.113.1", "198.51.100.9"
-	key := send(home, "Answers questions.").EditKey
-	guess := send(elsewhere, "It is mine now.")
-	if guess.EditKey != "" || !strings.Contains(strings.Join(guess.Notes, " "), "by somebody else") {
-		t.Errorf("a guess is answered with %+v", guess)
-	}
-	again := send(home, "Answers all questions.")
-	if again.EditKey == "" || again.Agent.Description != "Answers questions." || !strings.Contains(strings.Join(again.Notes, " "), "other content, which was kept") {
-		t.Errorf("the sender itself with another body: %+v", again)
-	}
-	moved := send(elsewhere, "Answers questions.")
-	if moved.EditKey == "" {
-		t.Errorf("the same registration from elsewhere: %+v", moved)
-	}
-	for sent, status := range map[string]int{key: http.StatusForbidden, again.EditKey: http.StatusForbidden, moved.EditKey: http.StatusCreated} {
-		register(t, s, status, map[string]any{"id": "ada", "note": "Hello", "edit_key": sent})
-	}
-}
-
-// TestUnavailableAgents holds what is said when the cluster cannot write.
-func TestUnavailableAgents(t *testing.T) {
-	b := apitest.NewBackend(t)
-	s := apitest.Start(t, b)
-	b.Reject = func(command.Sender, command.Payload) error { return &command.RateLimited{} }
-	r := s.Post("/api/agents", map[string]any{"id": "ada", "description": "Answers.", "edit_key": "ck_mine"})
-	if p := apitest.CheckError(t, r); r.Status != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" || r.Header.Get("RateLimit-Policy") == "" ||
-		string(p.Example) != `{"id":"ada","description":"Answers."}` {
-		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
-	}
-	if from := b.LastSender(); from.AgentKey != "ada" || from.Fingerprint == "" {
-		t.Errorf("sender %+v", from)
 	}
 }
 

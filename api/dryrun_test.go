@@ -266,35 +266,6 @@ func TestDryRunOnOtherSurfaces(t *testing.T) {
 	}
 }
 
-// TestDryRunSaysWhatIsWrong: a dry run is rejected like the write, and neither writes.
-func TestDryRunSaysWhatIsWrong(t *testing.T) {
-	s := board(t, unboundedDryRuns)
-	for _, test := range []struct {
-		path   string
-		status int
-		body   map[string]any
-	}{
-		{"/api/entries", 422, map[string]any{"body": "x"}},
-		{"/api/entries", 422, map[string]any{"body": "Hello", "reply_to": "e99"}},
-		{"/api/entries", 422, map[string]any{"body": "Hello", "supersedes": "e1", "relation": "retraction", "agent": "bob"}},
-		{"/api/entries", 403, map[string]any{"body": "Hello", "agent": "fay", "edit_key": "ck_wrong"}},
-		{"/api/agents", 403, map[string]any{"id": "fay", "description": "Not fay."}},
-		{"/api/jobs", 404, map[string]any{"agent": "ada", "action": "claim", "job_id": "j99"}},
-		{"/api/jobs", 409, map[string]any{"agent": "ada", "action": "claim", "job_id": "j3"}},
-		{"/api/home/seen", 403, map[string]any{"agent": "fay", "ids": "e1"}},
-		{"/api/reports", 422, map[string]any{"entry_id": "e99", "reason": "spam", "text": "It is."}},
-	} {
-		body := maps.Clone(test.body)
-		body["dry_run"] = true
-		tried := untouched(t, s, func() *apitest.Response { return s.Post(test.path, body) })
-		earnest := s.Post(test.path, test.body)
-		got, want := apitest.CheckError(t, tried), apitest.CheckError(t, earnest)
-		if tried.Status != test.status || earnest.Status != test.status || got.Code != want.Code || len(got.Issues) != len(want.Issues) || got.Issues[0] != want.Issues[0] {
-			t.Errorf("%s %v: %d %s, in earnest %d %s", test.path, test.body, tried.Status, tried.Body, earnest.Status, earnest.Body)
-		}
-	}
-}
-
 // TestDryRunIsNoOracle: blocks and watch words have one answer.
 func TestDryRunIsNoOracle(t *testing.T) {
 	const reviewed = "It would be refused."

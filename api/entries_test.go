@@ -13,7 +13,6 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
 )
 
@@ -257,49 +256,6 @@ func TestHouse(t *testing.T) {
 	}
 	if e := s.Publish(map[string]any{"body": "Hello", "agent": "host-bot2"}); e.House {
 		t.Error("another agent is marked")
-	}
-}
-
-// TestUnavailable checks the answer to a write that the cluster cannot take.
-func TestUnavailable(t *testing.T) {
-	s := start(t)
-	var fail error
-	s.Backend.Lost = func(command.Payload) error { return fail }
-	for name, test := range map[string]struct {
-		err       error
-		requestID string
-		code      string
-		retryable bool
-	}{
-		"not enqueued":       {&command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}, "", "not_enqueued", true},
-		"unknown":            {&command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}, "", "outcome_unknown", false},
-		"unknown with an id": {&command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}, "retry-me-1", "outcome_unknown", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fail = test.err
-			entry := map[string]any{"body": "Hello", "agent": "ada"}
-			if test.requestID != "" {
-				entry["request_id"] = test.requestID
-			}
-			r := s.Post("/api/entries", entry)
-			problem := apitest.CheckError(t, r)
-			if r.Status != http.StatusServiceUnavailable || problem.Code != test.code || problem.Retryable != test.retryable || (r.Header.Get("Retry-After") == "1") != (test.code == "not_enqueued") {
-				t.Fatalf("%d %s %v", r.Status, r.Body, r.Header)
-			}
-			fail = nil
-			if test.code == "outcome_unknown" && test.requestID == "" {
-				if string(problem.Example) != "{}" || !strings.Contains(problem.Error, "GET /api/entries?agent=ada") {
-					t.Errorf("%s", r.Body)
-				}
-				return
-			}
-			again := s.Post("/api/entries", string(problem.Example))
-			want := http.StatusCreated
-			if test.requestID != "" {
-				want = http.StatusOK // the lost write was applied: it is found again
-			}
-			again.Want(t, want)
-		})
 	}
 }
 

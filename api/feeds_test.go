@@ -63,35 +63,6 @@ func TestFeedsGolden(t *testing.T) {
 	}
 }
 
-// TestFeedsSayWhyNothingIsShown: what was hidden, erased or has expired, as the
-// pages do.
-func TestFeedsSayWhyNothingIsShown(t *testing.T) {
-	s := start(t, publicURL)
-	s.Publish(map[string]any{"agent": "ada", "body": "The first of them"})
-	s.Backend.Ahead = 48 * time.Hour
-	for _, body := range []string{"To be hidden", "To be erased"} {
-		s.Publish(map[string]any{"agent": "ada", "body": body, "reply_to": "e1"})
-	}
-	by := command.Order{By: command.Operator, Reason: "spam"}
-	s.Backend.Apply(&command.Hide{Order: by, IDs: []string{"e2"}})
-	s.Backend.Apply(&command.Purge{Order: by, IDs: []string{"e3"}})
-	retention := "*=1d"
-	s.Backend.Apply(&command.SetSettings{Retention: &retention})
-	s.Backend.Apply(&command.Sweep{})
-	want := []string{"Erased", "Hidden", "Expired"}
-	var atom atomDoc
-	r := s.Get("/api/entries?thread=e1&format=atom")
-	if err := xml.Unmarshal(r.Body, &atom); err != nil || len(atom.Entries) != len(want) {
-		t.Fatalf("%v: %s", err, r.Body)
-	}
-	for i, word := range want {
-		e := atom.Entries[i]
-		if e.Title != word || !strings.HasPrefix(e.Content, word+": ") || !strings.EqualFold(e.Author, word) {
-			t.Errorf("Atom shows %+v, want %s", e, word)
-		}
-	}
-}
-
 var urn = regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
 // TestFeeds reads feeds as readers do: valid, escaped, paged, and unchanged until there

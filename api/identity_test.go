@@ -157,17 +157,6 @@ func TestProofOnEverySurface(t *testing.T) {
 	s.Get("/api/entries?limit=100").Lacks(t, ada.EditKey[3:])
 }
 
-// TestKeyOfNobody: a key where there is no profile is a note, whatever the surface.
-func TestKeyOfNobody(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	for _, send := range ways {
-		for _, agent := range []string{"nobody-here", "anonymous"} {
-			send(s, map[string]any{"agent": agent, "body": "Who am I?"}, "Authorization", "Bearer "+hookKey).Has(t, "The edit_key proves nothing", `"nameVerified":false`)
-		}
-	}
-}
-
 // TestLookAlikeNames: what looks like a registered name is not registered, and entries
 // under it say so.
 func TestLookAlikeNames(t *testing.T) {

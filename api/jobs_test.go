@@ -2,10 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,9 +63,6 @@ func TestJobGolden(t *testing.T) {
 	}
 }
 
-// claimedUntil is how the rejection of an action on a claimed job ends.
-var claimedUntil = regexp.MustCompile(`: job_id names a job that Bob has claimed until 2026-01-01 \d\d:\d\d:\d\d UTC \(claimExpiresAt \d{13}\)(; close it with the edit_key of its poster, which ends the claim)?\.( To hand your text in all the same, .*reply_to j1\.)?$`)
-
 // TestUnknownJobAction checks that the answer to an unknown action does not ask for the fields of
 // a new job.
 func TestUnknownJobAction(t *testing.T) {
@@ -105,80 +99,6 @@ func TestUnknownJobAction(t *testing.T) {
 	}
 }
 
-// TestJobLife is interface 3.1 and 4.5 over HTTP.
-func TestJobLife(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.ClaimTTL = time.Hour })
-	posted := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Ada", "title": "Count birds", "body": "All of them, @cyd"})
-	id := posted.Job.ID
-	if posted.Job.Status != "open" || posted.Job.ClaimedBy != "" || posted.Job.ClaimExpiresAt != 0 || len(posted.Job.Results) != 0 || id[0] != 'j' {
-		t.Fatalf("%+v", posted)
-	}
-	act := func(agent, action string) map[string]any {
-		return map[string]any{"agent": agent, "action": action, "job_id": id, "result": "Seven of them"}
-	}
-	for _, test := range []struct {
-		agent, action string
-		status        int
-		code          string
-		after         string
-	}{
-		{"ADA", "claim", http.StatusConflict, "own_job", "open"},
-		{"bob", "release", http.StatusConflict, "not_claimed", "open"},
-		{"Bob", "claim", http.StatusCreated, "", "claimed"},
-		{"eve", "claim", http.StatusConflict, "job_claimed", "claimed"},
-		{"eve", "result", http.StatusConflict, "job_claimed", "claimed"},
-		{"eve", "release", http.StatusConflict, "job_claimed", "claimed"},
-		{"ada", "result", http.StatusConflict, "own_job", "claimed"},
-		{"ada", "close", http.StatusConflict, "job_claimed", "claimed"},
-		{"bob", "claim", http.StatusCreated, "", "claimed"},
-		{"bob", "claim", http.StatusCreated, "", "claimed"},
-		{"bob", "claim", http.StatusConflict, "too_many_renewals", "claimed"},
-		{"bob", "release", http.StatusCreated, "", "open"},
-		{"bob", "close", http.StatusConflict, "not_poster", "open"},
-		{"eve", "result", http.StatusConflict, "not_claimed", "open"},
-		{"eve", "claim", http.StatusCreated, "", "claimed"},
-		{"eve", "result", http.StatusCreated, "", "done"},
-		{"eve", "result", http.StatusConflict, "job_done", "done"},
-		{"bob", "claim", http.StatusConflict, "job_done", "done"},
-		{"ada", "close", http.StatusConflict, "job_done", "done"},
-	} {
-		r := s.Post("/api/jobs", act(test.agent, test.action)).Must(t, test.status)
-		if test.code != "" {
-			p := apitest.CheckError(t, r)
-			if p.Code != test.code || p.Retryable || len(p.Issues) == 0 {
-				t.Errorf("%s %s: %s", test.agent, test.action, r.Body)
-			}
-			// Who is told that a job is claimed is told by whom and until when.
-			if test.code == "job_claimed" && !claimedUntil.MatchString(p.Error) {
-				t.Errorf("%s %s: %s", test.agent, test.action, p.Error)
-			}
-		}
-		got := apitest.Decoded[struct{ Job client.Job }](t, s.Get("/api/jobs/"+id))
-		if got.Job.Status != test.after || (got.Job.ClaimedBy != "") != (test.after == "claimed") {
-			t.Errorf("%s %s: %+v", test.agent, test.action, got.Job)
-		}
-		if !slices.Contains(jobIDs(t, s, "status="+test.after), id) {
-			t.Errorf("%s %s: not listed as %s", test.agent, test.action, test.after)
-		}
-	}
-	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?for=ada"))
-	var titles []string
-	for _, e := range list.Entries {
-		titles = append(titles, e.Agent+" "+e.Title)
-	}
-	if want := []string{"eve Result: Count birds", "eve Claimed: Count birds", "bob Claimed: Count birds", "bob Claimed: Count birds", "Bob Claimed: Count birds"}; !slices.Equal(titles, want) {
-		t.Errorf("for the poster: %q", titles)
-	}
-	closed := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Ada", "title": "Count trees", "body": "All of them"}).Job.ID
-	if a := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "action": "close", "job_id": closed}); a.Job.Status != "closed" || a.Claim != nil || a.Result != nil {
-		t.Errorf("%+v", a)
-	}
-	if got := jobIDs(t, s, ""); len(got) != 0 {
-		t.Errorf("open: %v", got)
-	}
-	apitest.Equal(t, "all", jobIDs(t, s, "status=all&limit=1"), []string{closed, id})
-}
-
 // TestResultNeedsAClaim: the rejection's example is the claim, on every surface, and what
 // the caller sent works after it.
 func TestResultNeedsAClaim(t *testing.T) {
@@ -207,29 +127,6 @@ func TestResultNeedsAClaim(t *testing.T) {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
-}
-
-// TestTooManyClaims: one too many is rejected, and says where the others are.
-func TestTooManyClaims(t *testing.T) {
-	s := start(t)
-	for range command.MaxNameClaims + 1 {
-		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
-	}
-	for i := range command.MaxNameClaims {
-		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": fmt.Sprint("j", i+1)})
-	}
-	one := map[string]any{"agent": "bob", "action": "claim", "job_id": fmt.Sprint("j", command.MaxNameClaims+1)}
-	p := apitest.CheckError(t, s.Post("/api/jobs", one))
-	if p.Code != "too_many_claims" || p.Retryable || !strings.Contains(p.Error, "claimed_by=") || string(p.Example) != "{}" {
-		t.Errorf("%+v", p)
-	}
-	next := map[string]any{"agent": "bob", "action": "claim", "next": map[string]any{}}
-	for _, dry := range []bool{false, true} {
-		next["dry_run"] = dry
-		s.Post("/api/jobs", next).Want(t, http.StatusConflict, "too_many_claims")
-	}
-	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": "j1"})
-	onJobs(t, s, http.StatusCreated, one)
 }
 
 // TestTakenClaims: a claim of a job that is already taken gets the answer of apply without
@@ -317,24 +214,6 @@ func TestTakenClaimsAreCounted(t *testing.T) {
 	t.Error("an address claims a taken job without a limit")
 }
 
-// TestJobClaimTTL holds that the setting is stamped into the claim, and that log
-// time ends it.
-func TestJobClaimTTL(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.ClaimTTL = 5 * time.Second })
-	id := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
-	a := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": id})
-	if a.Claim == nil || a.Job.ClaimExpiresAt != a.Claim.CreatedAt+5000 {
-		t.Fatalf("%+v", a)
-	}
-	for range 5 { // each command is a second later
-		s.Backend.Apply(&command.Tick{})
-	}
-	a = onJobs(t, s, http.StatusCreated, map[string]any{"agent": "eve", "action": "claim", "job_id": id})
-	if a.Job.ClaimedBy != "eve" {
-		t.Errorf("%+v", a)
-	}
-}
-
 // TestJobRequestIDs is the request_id of every action, whatever the second body says.
 func TestJobRequestIDs(t *testing.T) {
 	s := start(t)
@@ -417,62 +296,6 @@ func TestIDsOfAllStyles(t *testing.T) {
 	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?channel=human-help"))
 	if len(list.Entries) != 2 || list.Entries[1].ID != "h2" {
 		t.Errorf("human-help: %v", ids(list.Entries))
-	}
-}
-
-// TestJobExamples sends the example of every rejection back: it must work, and
-// write once at most.
-func TestJobExamples(t *testing.T) {
-	if testing.Short() {
-		t.Skip("sends one request after the other: long, and alike")
-	}
-	t.Parallel()
-	long := func(n int) string { return strings.Repeat("é", n) }
-	bodies := []map[string]any{
-		{},
-		{"agent": nil},
-		{"agent": 7},
-		{"agent": "?"},
-		{"agent": "bob"},
-		{"agent": "bob", "action": "steal"},
-		{"agent": "bob", "action": 7},
-		{"agent": "bob", "title": "x", "body": "Fine body"},
-		{"agent": "bob", "title": "Fine", "body": long(5001)},
-		{"agent": "bob", "title": true, "body": []int{1}},
-		{"agent": "bob", "title": "Fine", "body": "Fine", "tags": strings.Split("123456789", "")},
-		{"agent": "bob", "title": "Fine", "body": "Fine\x00", "tags": true},
-		{"agent": "bob", "title": "Fine", "body": "Fine", "request_id": "short"},
-		{"agent": "bob", "title": "Fine", "tags": []string{long(41), "ok"}},
-		{"agent": "bob", "action": "claim"},
-		{"agent": "bob", "action": "claim", "job_id": 1},
-		{"agent": "bob", "action": "claim", "job_id": long(121)},
-		{"agent": "bob", "action": "claim", "job_id": "j1", "note": long(1001)},
-		{"agent": "ada", "action": "claim", "job_id": "j1", "note": 7},
-		{"action": "claim", "job_id": "j1"},
-		{"agent": "bob", "action": "result", "job_id": "j1"},
-		{"agent": "bob", "action": "result", "job_id": "j9", "result": "x"},
-		{"agent": "ada", "action": "result", "job_id": "j1", "result": long(5001)},
-		{"agent": "bob", "action": "result", "job_id": "j2", "result": "x"},
-		{"agent": "bob", "action": "release"},
-		{"agent": "cyd", "action": "release", "job_id": 7},
-		{"agent": "ada", "action": "close"},
-		{"agent": "ada", "action": "close", "job_id": "j1", "request_id": "?"},
-		{"agent": "bob", "action": "close", "job_id": ""},
-	}
-	for _, body := range bodies {
-		s := start(t)
-		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
-		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count trees", "body": "All of them"})
-		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "cyd", "action": "claim", "job_id": "j2"})
-		rejectedPost(t, s, "/api/jobs", body)
-	}
-	s := start(t)
-	for _, path := range []string{"/api/jobs?", "/api/human-requests?"} {
-		for _, query := range []string{
-			"limit=0", "limit=x", "cursor=x", "q=" + long(201), "q=%ff", "consistency=weak", "min_index=x", "limit=5&limit=6", "status=lost&agent=?", "status=open&status=done&agent=a&agent=b",
-		} {
-			rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, path+query, "")
-		}
 	}
 }
 
@@ -573,86 +396,6 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 		if r.Status != test.status || example.JobID != test.want || example.Action != action || example.DryRun {
 			t.Errorf("%v: %d %s, want an example of %s on %q", fields, r.Status, r.Body, action, test.want)
 		}
-	}
-}
-
-// TestJobUnavailable checks the answer to an action that the cluster cannot take.
-func TestJobUnavailable(t *testing.T) {
-	s := start(t)
-	s.Backend.Reject = func(command.Sender, command.Payload) error {
-		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}
-	}
-	for path, body := range map[string]map[string]any{
-		"/api/jobs":           {"agent": "ada", "title": "Count birds", "body": "All of them", "request_id": "retry-me-1"},
-		"/api/jobs?":          {"agent": "ada", "action": "result", "job_id": "j99", "result": "Seven", "request_id": "retry-me-1"},
-		"/api/human-requests": {"agent": "ada", "goal": "A goal", "requested_action": "Do it.", "request_id": "retry-me-1"},
-	} {
-		p := s.Post(path, body).Rejected(t, http.StatusServiceUnavailable, "outcome_unknown", "", `"retryable":true`)
-		for field, value := range body {
-			if !strings.Contains(string(p.Example), fmt.Sprintf("%q:%q", field, value)) {
-				t.Errorf("%s: the example %s lacks %s", path, p.Example, field)
-			}
-		}
-	}
-}
-
-// TestJobsByAgent is agent= and claimed_by= of GET /api/jobs (interface, 4.5).
-func TestJobsByAgent(t *testing.T) {
-	s := start(t)
-	for i, agent := range []string{"Ada", "bob", "ada", "ada"} {
-		onJobs(t, s, http.StatusCreated, map[string]any{"agent": agent, "title": fmt.Sprintf("Count birds %d", i), "body": "All of them."}) // j1 to j4
-	}
-	for _, id := range []string{"j1", "j4"} {
-		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Cyd", "action": "claim", "job_id": id}) // e5, e6
-	}
-	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "eve", "action": "claim", "job_id": "j3"})
-	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "eve", "action": "result", "job_id": "j3", "result": "Seven of them."})
-	for query, want := range map[string]string{
-		"agent=ADA":                            "",
-		"agent=bob":                            "j2",
-		"agent=ada&status=all":                 "j4 j3 j1",
-		"author=ada&status=claimed":            "j4 j1",
-		"from=ada&status=done":                 "j3",
-		"agent=nobody&status=all":              "",
-		"claimed_by=cyd":                       "j4 j1",
-		"claimedBy=CYD&limit=1&status=all":     "j4 j1",
-		"claimed_by=cyd&agent=bob":             "",
-		"claimed_by=cyd&agent=ada&limit=1":     "j4 j1",
-		"claimed_by=cyd&q=birds+3":             "j4",
-		"claimed_by=eve":                       "",
-		"agent=ada&status=claimed&q=birds":     "j4 j1",
-		"agent=ada&status=all&q=birds&limit=1": "j4 j3 j1",
-	} {
-		apitest.Equal(t, query, strings.Join(jobIDs(t, s, query), " "), want)
-	}
-	for _, query := range []string{"agent=?", "claimed_by=?", "claimed_by=cyd&status=open"} {
-		rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/jobs?"+query, "")
-	}
-	page := apitest.Decoded[struct{ NextCursor string }](t, s.Get("/api/jobs?claimed_by=cyd&limit=1"))
-	s.Get("/api/jobs?claimed_by=eve&limit=1&cursor="+page.NextCursor).Want(t, http.StatusUnprocessableEntity)
-}
-
-// TestCloseByKey: the poster closes a claimed job by key, and the claim ends. The claimant is told.
-func TestCloseByKey(t *testing.T) {
-	s := start(t)
-	keyed(s.Backend, "ada")
-	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them", "edit_key": hookKey})
-	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
-	closing := map[string]any{"agent": "ada", "action": "close", "job_id": "j1", "request_id": "close-01"}
-	s.Post("/api/jobs", closing).Want(t, http.StatusForbidden, "proof_required")
-	closing["edit_key"], closing["dry_run"] = hookKey, true
-	s.Post("/api/jobs", closing).Must(t, http.StatusOK).Has(t, `"status":"closed"`)
-	delete(closing, "dry_run")
-	if a := onJobs(t, s, http.StatusCreated, closing); a.Job.Status != "closed" || a.Job.ClaimedBy != "" {
-		t.Errorf("%+v", a.Job)
-	}
-	onJobs(t, s, http.StatusOK, closing)
-	s.Post("/api/jobs", map[string]any{"agent": "bob", "action": "result", "job_id": "j1", "result": "Seven of them"}).Want(t, http.StatusConflict, "job_closed")
-	if home := apitest.Decoded[client.Home](t, s.Get("/api/home?for=bob")); len(home.OpenItems.ToDeliver) != 0 {
-		t.Errorf("home of the claimant: %+v", home.OpenItems)
-	}
-	if got := jobIDs(t, s, "claimed_by=bob"); len(got) != 0 {
-		t.Errorf("claimed by bob: %v", got)
 	}
 }
 

@@ -315,39 +315,6 @@ func TestMCPLeavesOutEmptyTexts(t *testing.T) {
 	}
 }
 
-// TestRejectedCallsDoNothing holds that a call with an argument of a wrong type neither
-// waits nor writes, and lists every problem, for each tool that sorts its arguments.
-func TestRejectedCallsDoNothing(t *testing.T) {
-	s := start(t)
-	hook(s.Backend)
-	s.Publish(map[string]any{"agent": "ada", "body": "An entry"})
-	b := newToolbox(t, s)
-	for _, test := range []struct {
-		tool, fields string
-		arguments    args
-	}{
-		{"test_delivery", "min_index", args{"id": "ada", "edit_key": hookKey, "min_index": true}},
-		{"home", "since", args{"for": "dan", "wait": 60, "since": true}},
-		{"home", "since for", args{"wait": 60, "since": true}},
-		{"home", "since wait", args{"for": "dan", "wait": 61, "since": true}},
-		{"read_entries", "tag min_index", args{"tag": 1, "min_index": -1}},
-		{"list_jobs", "q status", args{"q": 1, "status": "lost"}},
-		{"list_agents", "q limit", args{"q": 1, "limit": 0}},
-		{"list_human_requests", "q limit", args{"q": 1, "limit": 0}},
-		{"usage", "consistency days", args{"consistency": 1, "days": 0}},
-	} {
-		// Whatever does more than look at the state answers with another code.
-		s.Backend.Panic = true
-		before := s.Backend.Machine.Applied()
-		got := b.use(test.tool, test.arguments)
-		s.Backend.Panic = false
-		p := got.problem(t)
-		if p.Code != "validation_failed" || p.Fields() != test.fields || s.Backend.Machine.Applied() != before {
-			t.Errorf("%s %v: %s, want %s", test.tool, test.arguments, got.body, test.fields)
-		}
-	}
-}
-
 // ofHTTP finds what a model that has tools alone cannot follow.
 var ofHTTP = regexp.MustCompile(`/api/|Authorization`)
 

@@ -18,9 +18,6 @@ import (
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
-	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
-
 	"github.com/commons-cluster/commons/internal/await"
 )
 
@@ -148,102 +145,6 @@ func TestRestartedPeerIsReachedAtItsNewAddress(t *testing.T) {
 	}
 	startNode(t, dir, "b-1", secrets, nil)
 	a.wantHealed(t, "b-1")
-}
-
-// raftLike keeps connections and redials them, as Raft's transport does.
-type raftLike struct {
-	n  *testNode
-	to string
-	c  net.Conn
-}
-
-func (r *raftLike) send(text string) error {
-	if r.c != nil {
-		if echoOn(r.c, text) == nil {
-			return nil
-		}
-		_ = r.c.Close()
-		r.c = nil
-	}
-	c, err := r.n.StreamLayer().Dial(raft.ServerAddress(r.to), testTimeout)
-	if err != nil {
-		return err
-	}
-	r.c = c
-	return echoOn(c, text)
-}
-
-// Faults 33: A, A+B, B+A, B on every node, one node after the other, while all
-// talk to all.
-func TestRotateSecretUnderTraffic(t *testing.T) {
-	t.Parallel()
-	dir := &directory{}
-	ids := []string{"a-1", "b-1", "c-1"}
-	paths := make([]string, len(ids))
-	secrets := make([]*Secrets, len(ids))
-	nodes := make([]*testNode, len(ids))
-	for i, id := range ids {
-		paths[i] = filepath.Join(t.TempDir(), "secret")
-		writeSecrets(t, paths[i], "A")
-		secrets[i] = must.Get(LoadSecrets(paths[i]))(t)
-		nodes[i] = startNode(t, dir, id, secrets[i], nil)
-		nodes[i].graceFor = time.Hour // the remaining time is not under test here
-	}
-	var done atomic.Bool
-	var requests, echoes atomic.Int64
-	var wg sync.WaitGroup
-	for _, n := range nodes {
-		for _, to := range ids {
-			wg.Go(func() {
-				for !done.Load() {
-					text := strings.Repeat("x", 10_000)
-					if got, err := n.ask(to, text); err != nil || !strings.HasSuffix(got, text) {
-						t.Errorf("%s asks %s: %v", n.id, to, err)
-						return
-					}
-					requests.Add(1)
-				}
-			})
-			wg.Go(func() {
-				link := &raftLike{n: n, to: to}
-				for !done.Load() {
-					if err := link.send("append entries"); err != nil {
-						t.Errorf("%s echoes at %s: %v", n.id, to, err)
-						break
-					}
-					echoes.Add(1)
-				}
-				if link.c != nil {
-					_ = link.c.Close()
-				}
-			})
-		}
-	}
-	progress := func() {
-		r, e := requests.Load(), echoes.Load()
-		await.Eventually(t, "traffic goes on", func() bool { return t.Failed() || requests.Load() > r+50 && echoes.Load() > e+50 })
-	}
-	progress()
-	for _, step := range [][]string{{"A", "B"}, {"B", "A"}, {"B"}} {
-		for i := range nodes {
-			writeSecrets(t, paths[i], step...)
-			if changed, err := secrets[i].Reload(); err != nil || !changed {
-				t.Fatalf("reload: %v, %v", changed, err)
-			}
-			progress()
-		}
-	}
-	// Only connections under B remain.
-	onlyB := secrets[0].KeyIDs()[0]
-	for _, n := range nodes {
-		await.Eventually(t, "all connections are under the new secret", func() bool {
-			return t.Failed() || !n.conns.has(func(c *conn) bool { return c.peerKeyID != onlyB || c.ownKeyID != onlyB })
-		})
-	}
-	done.Store(true)
-	wg.Wait()
-	stranger := startNode(t, dir, "d-1", testSecrets(t, "A"), nil)
-	stranger.wantNeither(t, "a-1", "another cluster secret")
 }
 
 // A peer that never learns of the new secret loses its connections.
@@ -409,43 +310,4 @@ func TestPendingHandshakesAreBounded(t *testing.T) {
 	}
 	check.Equal(t, len(pending.open), MaxHandshakes, "waiting handshakes")
 	set.close()
-}
-
-// Raft's own transport runs over the stream layer and knows servers by id.
-func TestRaftTransportOverThePort(t *testing.T) {
-	t.Parallel()
-	dir := &directory{}
-	secrets := testSecrets(t, "a")
-	transport := func(id string) *raft.NetworkTransport {
-		p := must.Get(Listen(PortConfig{Addr: "127.0.0.1:0", ServerID: id, Secrets: secrets, Resolve: dir.resolve}))(t)
-		dir.set(id, p.AdvertiseAddr())
-		trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: p.StreamLayer(), MaxPool: 2, Timeout: testTimeout, MsgpackUseNewTimeFormat: true,
-			Logger: hclog.NewNullLogger(),
-		})
-		t.Cleanup(func() {
-			check.Err(t, errors.Join(trans.Close(), p.Close()), nil, "close")
-		})
-		return trans
-	}
-	a, b := transport("a-1"), transport("b-1")
-	check.Equal(t, a.LocalAddr(), "a-1", "local address")
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		rpc := <-b.Consumer()
-		req, ok := rpc.Command.(*raft.AppendEntriesRequest)
-		if !ok || string(req.Entries[0].Data) != "entry" {
-			t.Errorf("got %+v", rpc.Command)
-		}
-		rpc.Respond(&raft.AppendEntriesResponse{Term: 7, Success: true}, nil)
-	})
-	req := &raft.AppendEntriesRequest{
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("a-1"), Addr: a.EncodePeer("a-1", a.LocalAddr())},
-		Term:      7, Entries: []*raft.Log{{Index: 1, Term: 7, Data: []byte("entry")}},
-	}
-	var res raft.AppendEntriesResponse
-	if err := a.AppendEntries("b-1", "b-1", req, &res); err != nil || !res.Success || res.Term != 7 {
-		t.Fatalf("%+v, %v", res, err)
-	}
-	wg.Wait()
 }

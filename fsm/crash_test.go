@@ -47,56 +47,6 @@ func untilCrash(t *testing.T, f func() error) (crashed bool) {
 	return false
 }
 
-// TestCrashWhileReceiving crashes at each step between the first byte of a snapshot and the
-// end of its installation. After a restart the state is the old one or the new one, whole,
-// no leftover files remain, and the machine goes on.
-func TestCrashWhileReceiving(t *testing.T) {
-	l := newLog(t)
-	l.seed(40)
-	_, meta, data := leader(t, l)
-	applied := l.last()
-	l.seed(5)
-	want := l.fresh(t, l.last())
-	oldState, newState := l.fresh(t, 5), l.fresh(t, applied)
-	for step, installed := range map[string]bool{
-		snapshot.StepUnpacked: false, snapshot.StepPlaced: false, snapshot.StepReceived: true, snapshot.StepOpened: true, snapshot.StepSwapped: true,
-	} {
-		t.Run(step, func(t *testing.T) {
-			dir := t.TempDir()
-			m := must.Get(tryOpenAt(dir, crashAt(step)))(t)
-			l.feed(m, 1, 5)
-			must.Do(t, m.store.Flush())
-			if !untilCrash(t, func() error { return receive(m, meta, data) }) {
-				t.Fatal("the step was not reached")
-			}
-			abandon(t, m)
-			m = openAt(t, dir)
-			if installed {
-				sameState(t, newState, stateOf(t, m))
-			} else {
-				sameState(t, oldState, stateOf(t, m))
-			}
-			metas, err := m.Snapshots().List()
-			if err != nil || (len(metas) == 1) != installed {
-				t.Errorf("snapshots %+v, %v", metas, err)
-			}
-			if m.RestoreOnStart() {
-				t.Error("wants a restore")
-			}
-			if got := fileNames(t, dir); len(got) != 3 {
-				t.Errorf("left behind: %v", got)
-			}
-			if !installed {
-				if err := receive(m, meta, data); err != nil {
-					t.Fatalf("receiving again: %v", err)
-				}
-			}
-			l.feed(m, 1, l.last())
-			sameState(t, want, stateOf(t, m))
-		})
-	}
-}
-
 // TestCrashAfterKeeping receives a snapshot that is older than the state in memory
 // and newer than that on the disk, and crashes. Raft relies on the snapshot once it
 // is installed: after a restart the state covers it.

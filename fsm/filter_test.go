@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -69,41 +68,5 @@ func TestRankedThread(t *testing.T) {
 	}))
 	if got := r.list(view.Query{Since: -1, Q: "red blue ", AnyWord: true, Thread: 1}); !slices.Equal(got, []uint64{2, 1}) {
 		t.Errorf("ranked entries of a conversation: %v", got)
-	}
-}
-
-// TestEightChannels lists entries of several channels page by page, sealed and not.
-func TestEightChannels(t *testing.T) {
-	r := newRig(t)
-	var want []uint64
-	asked := ""
-	for i := range 40 {
-		channel := fmt.Sprintf("room-%d", i%10)
-		r.run(post("ada", func(p *command.Publish) { p.Channel = channel }))
-		if i%10 < command.MaxValues {
-			want = append(want, uint64(i+1))
-		}
-	}
-	for i := range command.MaxValues {
-		if i > 0 {
-			asked += view.Or
-		}
-		asked += fmt.Sprintf("room-%d", i)
-	}
-	slices.Reverse(want)
-	v := r.View()
-	defer v.Release()
-	var got []uint64
-	for q := (view.Query{Since: -1, Channel: asked, Limit: 5}); ; {
-		seqs, next, err := v.List(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, q.Before = append(got, seqs...), next; next == 0 {
-			break
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("entries %v, want %v", got, want)
 	}
 }

@@ -5,52 +5,16 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 func ask(agent string) *command.AskHuman {
 	return &command.AskHuman{
 		Author: author(agent), Goal: "Sign\nthe form", Action: "Print it and sign it.",
 		Context: "It is for <us>.", Bounds: "Before noon.", Tags: []string{"paper", "human-help"},
-	}
-}
-
-func (r *rig) help(seq uint64) string {
-	r.t.Helper()
-	v := r.View()
-	defer v.Release()
-	raw := must.Get(v.AppendHelp(nil, seq))(r.t)
-	return string(raw)
-}
-
-// TestHelpEntry is the JSON of a request for human help.
-func TestHelpEntry(t *testing.T) {
-	r := newRig(t)
-	bare := ask("bob")
-	bare.Context, bare.Bounds, bare.Tags = "", "", nil
-	r.run(ask("Ada"), bare)
-	want := `{"id":"h1","kind":"message","channel":"human-help","agent":"Ada","title":"Human help: Sign the form",` +
-		`"body":"Goal:\nSign\nthe form\n\nRequested action:\nPrint it and sign it.\n\nContext:\nIt is for <us>.\n\nConstraints:\nBefore noon.",` +
-		`"tags":["human-help","paper"],"createdAt":1700000001000,"supersedes":null,"relation":null,"nameVerified":false,"house":false,` +
-		`"supersededBy":[],"supersededByCount":0,"goal":"Sign\nthe form","requested_action":"Print it and sign it.",` +
-		`"context":"It is for <us>.","constraints":"Before noon.","status":"open"}`
-	check.Diff(t, r.help(1), want, "request for help")
-	raw := r.help(2)
-	if !strings.Contains(raw, `"body":"Goal:\nSign\nthe form\n\nRequested action:\nPrint it and sign it."`) ||
-		!strings.Contains(raw, `"tags":["human-help"]`) || !strings.HasSuffix(raw, `"context":null,"constraints":null,"status":"open"}`) {
-		t.Errorf("%s", raw)
-	}
-	r.publish(nil)
-	v := r.View()
-	defer v.Release()
-	if _, err := v.AppendHelp(nil, 3); err == nil {
-		t.Error("an entry passed for a request")
 	}
 }
 
@@ -151,20 +115,6 @@ func TestHelpList(t *testing.T) {
 			v.Release()
 			check.Diff(t, got, tt.want, "%s, %d a page", name, limit)
 		}
-	}
-}
-
-func TestHelpRequestID(t *testing.T) {
-	r := newRig(t)
-	c := ask("ada")
-	c.Request = command.RequestKey{Scope: "ada", ID: "request-1"}
-	r.run(c)
-	if got, want := r.run(c)[0], (command.Result{Outcome: command.OutcomeDuplicate, Entry: 1}); !cmp.Equal(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	c.Bounds = ""
-	if got := r.run(c)[0]; !got.Differs {
-		t.Errorf("%+v", got)
 	}
 }
 

@@ -3,7 +3,6 @@ package fsm
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -231,48 +230,6 @@ func TestClaimLost(t *testing.T) {
 	}
 }
 
-// TestNotOwed: an answer to an agent's question needs no answer itself, unless it asks a
-// question.
-func TestNotOwed(t *testing.T) {
-	r := newRig(t)
-	r.run(postJob("ada"), post("ada", asking), ask("ada"), post("ada", nil))
-	for style, target := range map[state.EntryType]uint64{state.TypeJob: 1, state.TypeEntry: 2, state.TypeHelp: 3} {
-		answer := post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, state.FormatID(style, target) })
-		back := *answer
-		back.Question = true
-		before := r.home("ada", 0).OwedByYouCount
-		r.run(answer)
-		check.Equal(t, r.home("ada", 0).OwedByYouCount-before, 0, "%c: items are owed for an answer", style)
-		r.run(&back)
-		check.Equal(t, r.home("ada", 0).OwedByYouCount-before, 1, "%c: items are owed for a question", style)
-	}
-	before := r.home("ada", 0).OwedByYouCount
-	r.run(claim("bob", 1), finish("bob", 1), post("bob", relate(command.RelationReply, 4)))
-	check.Equal(t, r.home("ada", 0).OwedByYouCount-before, 1, "items are owed after a claim, a result and a reply")
-}
-
-// TestCorrectedQuestion leaves the open items of who asked, and those of whom the
-// correction tells.
-func TestCorrectedQuestion(t *testing.T) {
-	r := newRig(t)
-	r.run(post("ada", func(p *command.Publish) { p.Question, p.Mentions = true, []string{"bob", "eve"} }))
-	r.run(post("ada", func(p *command.Publish) {
-		relate(command.RelationCorrection, 1)(p)
-		p.Mentions = []string{"bob"}
-	}))
-	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {
-		t.Errorf("ada is owed %v", h.OwedToYou)
-	}
-	if h := r.home("dan", 0); len(h.Waiting) != 0 {
-		t.Errorf("%v wait", h.Waiting)
-	}
-	for agent, want := range map[string]uint64{"bob": 2, "eve": 1} {
-		if h := r.home(agent, 0); len(h.OwedByYou) != 1 || h.OwedByYou[0].Seq != want {
-			t.Errorf("%s owes %v", agent, h.OwedByYou)
-		}
-	}
-}
-
 // TestMarkSeen puts open items aside for the holder of the key only.
 func TestMarkSeen(t *testing.T) {
 	r := newRig(t)
@@ -323,42 +280,6 @@ func TestTopicCountsNothingBelowZero(t *testing.T) {
 			t.Errorf("%d: %v, and %d entries left", i, got, a.Topics[0].Entries)
 		}
 	}
-}
-
-// TestTopicsSurviveRestart has more topics than there is room for, over restarts.
-func TestTopicsSurviveRestart(t *testing.T) {
-	dir := t.TempDir()
-	l := newLog(t)
-	for i := range 3 * home.MaxTopics {
-		l.commands(post("ada", func(p *command.Publish) {
-			p.Channel = fmt.Sprintf("room-%d", i*i%37)
-			p.Tags = []string{fmt.Sprintf("Tag%d", i%40), p.Channel}
-		}))
-	}
-	const between = 50
-	read := func(m *Machine) []view.Topic {
-		v := m.View()
-		defer v.Release()
-		rows := must.Get(home.Open(v.Reader(), "ada"))(t)
-		defer rows.Close()
-		a, err := rows.Activity()
-		if err != nil || len(a.Topics) != home.MaxTopics {
-			t.Fatalf("%d topics, %v", len(a.Topics), err)
-		}
-		h := must.Get(v.Home(&view.Preferences{AgentKey: "ada"}, 0, false))(t)
-		return h.Topics
-	}
-	one := openAt(t, t.TempDir())
-	l.feed(one, 1, l.last())
-	two := must.Get(tryOpenAt(dir))(t)
-	l.feed(two, 1, between)
-	closeMachine(t, two)
-	two = openAt(t, dir)
-	l.feed(two, between+1, l.last())
-	if got, want := read(two), read(one); !reflect.DeepEqual(got, want) {
-		t.Errorf("topics %v, want %v", got, want)
-	}
-	sameState(t, stateOf(t, one), stateOf(t, two))
 }
 
 func TestSummary(t *testing.T) {

@@ -345,36 +345,6 @@ func TestProtectionIsNoWeapon(t *testing.T) {
 	}
 }
 
-// TestProtectedFromTheFirst registers a name and protects it at once.
-func TestProtectedFromTheFirst(t *testing.T) {
-	for name, tt := range map[string]struct {
-		sender string
-		age    int64
-		want   []command.Problem
-	}{
-		"a new name":        {"", 0, nil},
-		"used by the owner": {"sender-1", 0, nil},
-		"used by another":   {"sender-7", 0, []command.Problem{command.ProblemOthersWrote}},
-		"used long ago":     {"sender-7", state.ProtectAfter, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			if tt.sender != "" {
-				r.publish(func(p *command.Publish) { p.Proof.Sender = tt.sender })
-			}
-			r.log.stamp += tt.age
-			got := r.run(register("ada", "k1", func(c *command.Register) { c.Given |= command.FieldProtected; c.Protected = true }))[0]
-			if !slices.Equal(got.Problems, tt.want) {
-				t.Fatalf("%+v, want %d", got, tt.want)
-			}
-			if tt.want != nil {
-				return
-			}
-			expectProblem(t, r.run(withProof(post("ada", nil), proofs["by address"]))[0], command.ProblemNameProtected, "a write without the key")
-		})
-	}
-}
-
 // owner returns the agent that a key belongs to.
 func (r *rig) owner(key string) string {
 	r.t.Helper()

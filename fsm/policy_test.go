@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
@@ -364,81 +362,4 @@ func TestProvenOnly(t *testing.T) {
 		t.Errorf("without the key: %+v", got)
 	}
 	expect(t, r.run(post("ada", func(p *command.Publish) { p.Proof.Key = key }))[0], command.OutcomeDone, "with the key")
-}
-
-// TestPolicyIsTheSameEverywhere applies one log in batches of different sizes, with a
-// restart in between: what is taken does not depend on them.
-func TestPolicyIsTheSameEverywhere(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		l := newLog(t)
-		for range rapid.IntRange(1, 20).Draw(rt, "log entries") {
-			l.stamp += rapid.SampledFrom([]int64{0, 1000, 10_000, command.HourMillis}).Draw(rt, "time")
-			var bodies []command.Payload
-			for range rapid.IntRange(1, 4).Draw(rt, "commands") {
-				bodies = append(bodies, drawPolicyCommand(rt))
-			}
-			l.commands(bodies...)
-		}
-		digest := func(step uint64) string {
-			dir := t.TempDir()
-			m := must.Get(tryOpenAt(dir))(t)
-			for first := uint64(1); first <= l.last(); first += step {
-				l.feed(m, first, min(l.last(), first+step-1))
-			}
-			v := m.View()
-			sum := fmt.Sprintf("%x", must.Get(v.RowDigest(t.Context()))(t))
-			kept := policyText(v.Policy())
-			v.Release()
-			closeMachine(t, m)
-			m = must.Get(tryOpenAt(dir))(t)
-			defer closeMachine(t, m)
-			l.feed(m, 1, l.last())
-			v = m.View()
-			defer v.Release()
-			if stored := policyText(v.Policy()); stored != kept {
-				rt.Errorf("the policy in memory is %s, and on disk %s", kept, stored)
-			}
-			return sum
-		}
-		if one, all := digest(1), digest(l.last()); one != all {
-			rt.Errorf("one by one %s, all at once %s", one, all)
-		}
-	})
-}
-
-func policyText(p *state.Policy) string {
-	text := fmt.Sprint(p.Revision, p.NextEnd, len(p.Networks), len(p.Patterns()))
-	rules, _ := p.Rules(0, command.MaxList)
-	for _, r := range rules {
-		text += fmt.Sprintf("\n%+v", *r)
-	}
-	return text
-}
-
-// drawPolicyCommand draws a write, or a change of the policy.
-func drawPolicyCommand(rt *rapid.T) command.Payload {
-	proof := command.Proof{
-		Sender: rapid.SampledFrom([]string{"s1", "s2"}).Draw(rt, "sender"),
-		Policy: rapid.Uint64Range(0, 4).Draw(rt, "checked against"),
-	}
-	agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "agent")
-	id := state.EntryID(rapid.Uint64Range(1, 6).Draw(rt, "id"))
-	switch rapid.IntRange(0, 9).Draw(rt, "command") {
-	case 0, 1:
-		c := rule(command.RuleKind(rapid.IntRange(1, 6).Draw(rt, "kind")), "")
-		c.For = rapid.Int64Range(1, 20_000).Draw(rt, "for")
-		c.Subject = map[command.RuleKind]string{
-			command.RuleSender: id, command.RuleName: agent, command.RuleNetwork: "192.0.2.0/24", command.RuleChannel: "general",
-		}[c.Kind]
-		return c
-	case 2:
-		return &command.LiftRule{Order: byOperator, Number: rapid.Uint64Range(1, 6).Draw(rt, "number")}
-	case 3:
-		return &command.Hide{Order: byOperator, IDs: []string{id}, Agents: []string{agent}, Unhide: rapid.Bool().Draw(rt, "unhide")}
-	case 4:
-		return &command.Register{Agent: agent, AgentKey: agent, Given: command.FieldNote, Note: "A note", NewKey: keyHash(agent), NewRecovery: keyHash(agent), Proof: proof}
-	case 5:
-		return &command.PostJob{Author: command.Author{Agent: agent, AgentKey: agent, Proof: proof}, Title: "A job", Body: "Do it."}
-	}
-	return post(agent, func(p *command.Publish) { p.Proof = proof })
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -39,7 +40,7 @@ func (x *life) snapped(index uint64) {
 
 // TestPowerLoss turns the power off before changes of the disk, while a machine takes a
 // snapshot, receives one twice, installs it, and takes another one. Then the state opens,
-// has the newest snapshot, and becomes the same with the log that follows it.
+// leaves nothing behind, has the newest snapshot, and becomes the same with the log that follows it.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -100,6 +101,9 @@ func checkLeft(t *testing.T, x *life, l *raftLog, want contents) {
 	m := openAt(t, "/state", func(o *Options) { o.FS, o.Logger = x.left, slog.New(slog.NewTextHandler(&log, nil)) })
 	if log.count("dropped a received snapshot") > 0 {
 		t.Error("metadata were written before the files of their state")
+	}
+	if states := slices.DeleteFunc(must.Get(x.left.List("/state"))(t), func(name string) bool { return !snapshot.IsState(name) }); len(states) != 1 {
+		t.Errorf("after the start there are the states %q", states)
 	}
 	newest := uint64(0)
 	if metas := must.Get(m.Snapshots().List())(t); len(metas) > 0 {

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -54,58 +53,6 @@ func (r *rig) opens(agent, key string) bool {
 	defer v.Release()
 	s := must.Get(v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: keyHash(key)}}))(r.t)
 	return s.Strength == command.ByKey
-}
-
-func TestRegisterAndChange(t *testing.T) {
-	r := newRig(t)
-	all := func(c *command.Register) {
-		c.Given = command.AllProfileFields
-		c.Capabilities, c.Endpoint = []string{"reading", "a \"b\""}, "https://example.org/a?b=<c>"
-		c.Note, c.NotifyURL, c.NotifySalt, c.NotifyVerified = "Wake up.", "https://example.org/hook", salt("a"), true
-	}
-	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != command.OutcomeDone || !got.KeyIssued || !got.RecoveryIssued {
-		t.Fatalf("registration: %+v", got)
-	}
-	want := `{"id":"Ada","description":"Reads and answers.","capabilities":["reading","a \"b\""],` +
-		`"endpoint":"https://example.org/a?b=<c>","note":"Wake up.","createdAt":1700000001000,"updatedAt":1700000001000,"protected":false}`
-	if doc, _ := r.profile("ada"); doc != want {
-		t.Errorf("profile\n%s, want\n%s", doc, want)
-	}
-	steps := []struct {
-		name   string
-		change func(*command.Register)
-		want   command.Result
-	}{
-		{"unchanged, in part, without a key, under another spelling", func(c *command.Register) { c.Agent = "ADA" }, command.Result{Outcome: command.OutcomeUnchanged}},
-		{"nothing given", func(c *command.Register) { c.Given, c.Description = 0, "" }, command.Result{Outcome: command.OutcomeUnchanged}},
-		{"unchanged with everything", func(c *command.Register) { all(c); c.Proof.Sender = "sender-2" }, command.Result{Outcome: command.OutcomeUnchanged}},
-		{"a change without a key", saying("Another."), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
-		{"another notify url without a key", func(c *command.Register) {
-			*c = *register("ada", "k", nil)
-			c.Given, c.Description, c.NotifyURL, c.NotifySalt = command.FieldNotifyURL, "", "https://example.org/other", salt("b")
-		}, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
-		{"a change with a wrong key", func(c *command.Register) { saying("Another.")(c); c.Proof.Key = keyHash("k9") }, command.Result{
-			Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey},
-		}},
-		{"a wrong key alone", func(c *command.Register) { c.Proof.Key = keyHash("k9") }, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey}}},
-	}
-	for _, step := range steps {
-		check.Diff(t, r.run(register("ada", "k2", step.change))[0], step.want, "%s", step.name)
-		if doc, _ := r.profile("ada"); doc != want {
-			t.Errorf("%s: the profile is now %s", step.name, doc)
-		}
-	}
-	got := r.run(register("ada", "k2", func(c *command.Register) {
-		c.Given, c.Description, c.Note, c.Proof.Key = command.FieldNote|command.FieldEndpoint|command.FieldCapabilities, "", "New note.", keyHash("k1")
-	}))[0]
-	if got.Outcome != command.OutcomeDone || got.KeyIssued {
-		t.Errorf("a change with the key: %+v", got)
-	}
-	want = `{"id":"Ada","description":"Reads and answers.","capabilities":[],"endpoint":null,"note":"New note.",` +
-		`"createdAt":1700000001000,"updatedAt":` + fmt.Sprint(r.log.stamp) + `,"protected":false}`
-	if doc, _ := r.profile("ada"); doc != want {
-		t.Errorf("changed profile\n%s, want\n%s", doc, want)
-	}
 }
 
 func TestNewProfileNeedsDescriptionOrNote(t *testing.T) {
@@ -220,42 +167,6 @@ func TestLostAnswer(t *testing.T) {
 				t.Errorf("the profile was changed: %s", after)
 			}
 		})
-	}
-}
-
-// TestRequestOfAChange repeats a change after a later one: it must not undo that.
-func TestRequestOfAChange(t *testing.T) {
-	r := newRig(t)
-	r.run(register("ada", "k1", nil))
-	change := func(id, description, key string) command.Result {
-		return r.run(register("ada", "k2", func(c *command.Register) {
-			saying(description)(c)
-			if key != "" {
-				c.Proof.Key = keyHash(key)
-			}
-			c.Request = command.RequestKey{Scope: "ada", ID: id}
-		}))[0]
-	}
-	for _, step := range []struct {
-		id, description, key string
-		want                 command.Result
-	}{
-		{"request-1", "The first.", "k9", command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey}}},
-		{"request-1", "The first.", "k1", command.Result{Outcome: command.OutcomeDone}},
-		{"request-2", "The second.", "k1", command.Result{Outcome: command.OutcomeDone}},
-		{"request-1", "The first.", "k1", command.Result{Outcome: command.OutcomeDuplicate}},
-		{"request-1", "The third.", "k1", command.Result{Outcome: command.OutcomeDuplicate, Differs: true}},
-		{"request-1", "The third.", "k9", command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey}}},
-		// A client without the key meets no such request_id.
-		{"request-1", "The third.", "", command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
-		// A request without a change keeps no request_id, so that it cannot be taken.
-		{"request-3", "The second.", "k1", command.Result{Outcome: command.OutcomeUnchanged}},
-		{"request-3", "The third.", "k1", command.Result{Outcome: command.OutcomeDone}},
-	} {
-		check.Diff(t, change(step.id, step.description, step.key), step.want, "%s %s", step.id, step.description)
-	}
-	if doc, _ := r.profile("ada"); !strings.Contains(doc, "The third.") {
-		t.Error(doc)
 	}
 }
 

@@ -2,40 +2,14 @@ package fsm
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/golden"
 )
-
-func TestPublishNumbersEntries(t *testing.T) {
-	r := newRig(t)
-	got := r.run(post("ada", nil), post("bob", nil))
-	want := []command.Result{{Outcome: command.OutcomeDone, Entry: 1}, {Outcome: command.OutcomeDone, Entry: 2}}
-	check.Diff(t, got, want, "results")
-	one, _ := r.read(1)
-	two, _ := r.read(2)
-	if one.CreatedAt != two.CreatedAt || one.CreatedAt != r.log.stamp {
-		t.Errorf("instants %d and %d, want %d for both", one.CreatedAt, two.CreatedAt, r.log.stamp)
-	}
-	v := r.View()
-	defer v.Release()
-	if v.Time() != r.log.stamp || v.LastSeq() != 2 || v.Index() != r.log.last() {
-		t.Errorf("view at time %d, seq %d, index %d", v.Time(), v.LastSeq(), v.Index())
-	}
-	if _, err := v.AppendEntry(nil, 3); err == nil {
-		t.Error("read an entry that is not there")
-	}
-	if _, err := v.AppendEntry(nil, 0); err == nil {
-		t.Error("read entry 0")
-	}
-}
 
 // TestInstantsRise checks that the instants of log entries strictly rise, also
 // under a clock that goes back.
@@ -314,30 +288,4 @@ func TestInitCountsOnce(t *testing.T) {
 	if v.ClusterID() != "one" || string(v.SealedDataKey()) != "key one" {
 		t.Errorf("cluster %q, key %q", v.ClusterID(), v.SealedDataKey())
 	}
-}
-
-// TestGoldenEntries holds the bytes that readers get. Run with -update
-// to write them anew, and read the difference.
-func TestGoldenEntries(t *testing.T) {
-	r := newRig(t)
-	r.run(register("ada", "k1", func(c *command.Register) { c.Proof.Looks = look(1) }))
-	proof := command.Proof{Key: keyHash("k1")}
-	r.run(post("ada", func(p *command.Publish) {
-		p.Agent, p.Kind, p.House, p.Proof = "Ada", command.KindKnowledge, true, proof
-		p.Title = "Quotes \" and \\ and <b>&amp;</b>"
-		p.Body = "Tab\tline\nreturn\rbell\a nul-free \u2028 separator \u007f 世界 🌍 é"
-		p.Tags = []string{"one", "Zwei \"x\""}
-	}))
-	r.run(post("bob", relate(command.RelationCorrection, 1)), post("ada", func(p *command.Publish) { relate(command.RelationRetraction, 1)(p); p.Proof = proof }))
-	r.run(post("eve", func(p *command.Publish) {
-		p.Agent, p.Proof.Looks = "Ève", look(1)
-		relate(command.RelationFollowUp, 2)(p)
-	}))
-	r.run(post("bob", func(p *command.Publish) { p.Kind = command.KindFeatureRequest; relate(command.RelationReply, 1)(p) }))
-	var got strings.Builder
-	for seq := uint64(1); seq <= 5; seq++ {
-		_, raw := r.read(seq)
-		got.WriteString(raw + "\n")
-	}
-	golden.Compare(t, filepath.Join("testdata", "entries.golden"), got.String())
 }

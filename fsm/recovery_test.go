@@ -68,31 +68,6 @@ func (r *rig) receiver(agent string) (url string) {
 	return url
 }
 
-// TestWrongRecoveryKeys: only the current recovery key opens a name.
-func TestWrongRecoveryKeys(t *testing.T) {
-	own := "recovery of key of ada"
-	for name, c := range map[string]*command.Recover{
-		"a guess":          recovers("ada", "recovery of another", "k2", ""),
-		"the edit_key":     recovers("ada", "key of ada", "k2", ""),
-		"another's":        recovers("ada", "recovery of key of bob", "k2", ""),
-		"of another name":  recovers("bob", own, "k2", ""),
-		"of an unknown":    recovers("nobody", own, "k2", ""),
-		"with a request":   recovers("ada", "recovery of another", "k2", "request-1"),
-		"of a former pair": recovers("cyd", "recovery of key of cyd", "k2", ""),
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.run(hooked("ada", nil), hooked("bob", nil), hooked("cyd", nil))
-			check.Diff(t, r.run(recovers("cyd", "recovery of key of cyd", "k1", "request-1"))[0], recovered, "the recovery of cyd")
-			r.wantProblem(c, command.ProblemWrongRecovery)
-			if !r.opens("ada", "key of ada") || !r.opens("bob", "key of bob") || !r.opens("cyd", "k1") {
-				t.Error("a key was replaced")
-			}
-			check.Equal(t, r.receiver("ada"), atAda, "the receiver")
-		})
-	}
-}
-
 // TestRecovery: the recovery key replaces the pair and removes the receiver, and its second use
 // with the same request_id replaces the pair again while the answer may be lost.
 func TestRecovery(t *testing.T) {
@@ -166,28 +141,6 @@ func TestStolenKey(t *testing.T) {
 			check.Equal(t, r.receiver("ada"), "", "the receiver")
 			r.wantDone(changes("ada", "k2", saying("Mine again.")))
 		})
-	}
-}
-
-// TestRecoveryEndsRegistration: a repeated registration or rotation does not replace the key of a
-// recovery.
-func TestRecoveryEndsRegistration(t *testing.T) {
-	r := newRig(t)
-	first := func(key string) *command.Register {
-		return register("ada", key, func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "register-1"} })
-	}
-	rotate := changes("ada", "k1", rotates("k2"))
-	rotate.Request = command.RequestKey{Scope: "ada", ID: "rotate-1"}
-	r.wantDone(first("k1"))
-	r.wantDone(rotate)
-	r.wantDone(recovers("ada", "recovery of k1", "k3", ""))
-	for _, c := range []command.Payload{first("k4"), rotate} {
-		if got := r.run(c)[0]; got.KeyIssued {
-			t.Errorf("%+v: %+v", c, got)
-		}
-	}
-	if !r.opens("ada", "k3") {
-		t.Error("the key of the recovery was replaced")
 	}
 }
 

@@ -90,28 +90,6 @@ func TestSessionFloor(t *testing.T) {
 	}
 }
 
-// TestSessionFloorOfMany raises the floor past many results: all below it go, in
-// whichever order a map has them.
-func TestSessionFloorOfMany(t *testing.T) {
-	const many, floor = 64, 33
-	r := newRig(t)
-	boot := command.BootID{5}
-	group := func(first, last, floor uint64) command.Group {
-		g := command.Group{Boot: boot, Floor: floor}
-		for seq := first; seq <= last; seq++ {
-			g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: post("ada", nil)})
-		}
-		return g
-	}
-	r.group(group(1, many, 0))
-	r.group(group(many+1, many+1, floor))
-	for seq := uint64(1); seq <= many+1; seq++ {
-		if _, kept := r.result(boot, seq); kept != (seq >= floor) {
-			t.Errorf("result of %d kept: %v", seq, kept)
-		}
-	}
-}
-
 // TestSessionKeepsOpenNumbers raises the floor past open numbers: what was carried
 // out is answered again, what was not can still come.
 func TestSessionKeepsOpenNumbers(t *testing.T) {

@@ -210,23 +210,6 @@ func TestCoveredBeyondApplied(t *testing.T) {
 	sameState(t, stateOf(t, m), stateOf(t, to))
 }
 
-func TestOlderSnapshotIsNotInstalled(t *testing.T) {
-	l := newLog(t)
-	l.seed(30)
-	_, meta, data := leader(t, l)
-	l.seed(10)
-	to := openAt(t, t.TempDir())
-	l.feed(to, 1, l.last())
-	want := stateOf(t, to)
-	must.Do(t, receive(to, meta, data))
-	sameState(t, want, stateOf(t, to))
-	check.Diff(t, fileNames(t, to.opts.Dir), []string{currentFile, to.store.dir, snapshotDir}, "left behind")
-	metas, err := to.Snapshots().List()
-	if err != nil || len(metas) != 1 || metas[0].Index != meta.Index {
-		t.Errorf("snapshots %+v, %v", metas, err)
-	}
-}
-
 func TestSnapshotsAreBounded(t *testing.T) {
 	l := newLog(t)
 	l.seed(10)

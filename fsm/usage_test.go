@@ -18,7 +18,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/stats"
 	"github.com/commons-cluster/commons/fsm/view"
-	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -128,32 +127,6 @@ func TestUsageIsChecked(t *testing.T) {
 		if change(c); command.Check(c) == nil {
 			t.Errorf("%s: not rejected", name)
 		}
-	}
-}
-
-// TestFoldCountsOnce sends folds again, late and from another run.
-func TestFoldCountsOnce(t *testing.T) {
-	r := newRig(t)
-	r.run(&command.Tick{})
-	day := r.today()
-	for i, step := range []struct {
-		number, calls uint64
-		boot          command.BootID
-		outcome       command.Outcome
-	}{
-		{1, 5, boot1, command.OutcomeDone},
-		{1, 5, boot1, command.OutcomeDuplicate},
-		{4, 7, boot1, command.OutcomeDuplicate}, // numbers 2 and 3 never came
-		{4, 7, boot1, command.OutcomeDuplicate},
-		{1, 12, command.BootID{2}, command.OutcomeDone},
-	} {
-		c := fold(step.number, day, 5)
-		if i == 2 {
-			c.Rows[0].Count, step.outcome = 2, command.OutcomeDone
-		}
-		c.Boot = step.boot
-		check.Equal(t, r.run(c)[0].Outcome, step.outcome, "step %d: outcome", i)
-		check.Equal(t, r.usage(1).Calls, step.calls, "step %d: calls", i)
 	}
 }
 

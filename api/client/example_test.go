@@ -46,59 +46,6 @@ func (e *exampleTB) stop() {
 	}
 }
 
-func Example() {
-	url, stop := exampleService()
-	defer stop()
-	ctx := context.Background()
-
-	// Any node answers any call; name several, and calls go on when one fails.
-	c, err := client.New(client.Config{URLs: []string{url}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	registered, err := c.Register(ctx, client.NewProfile{ID: "ada", Description: "Answers questions about tides."})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-
-	// The key proves the name, and is shown once: keep it.
-	ada, err := client.New(client.Config{URLs: []string{url}, Key: registered.EditKey})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	question, err := c.Publish(ctx, client.NewEntry{Agent: "bob", Body: "@ada, when is high water at Brest?"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	home, err := ada.Home(ctx, client.HomeQuery{For: "ada"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, item := range home.ForYou {
-		fmt.Println(item.Why, "by", item.Agent)
-		if _, err := ada.Publish(ctx, client.NewEntry{Agent: "ada", ReplyTo: item.ID, Body: "At ten."}); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	for entry, err := range c.Entries(ctx, client.EntryQuery{Thread: question.Entry.ID}) {
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println(entry.Agent+":", entry.Body)
-	}
-	// Output:
-	// mention by bob
-	// ada: At ten.
-	// bob: @ada, when is high water at Brest?
-}
-
 // check ends an example.
 func check(err error) {
 	if err != nil {

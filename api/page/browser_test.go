@@ -77,12 +77,8 @@ func TestPagesInChromium(t *testing.T) {
 	}{
 		{"checks", (*browser).checkChecks},
 		{"pages", (*browser).lookAtPages},
-		{"strangers", (*browser).tellStrangers},
 		{"front", (*browser).seeFront},
-		{"conversation", (*browser).readConversation},
-		{"search", (*browser).search},
 		{"documents", (*browser).readDocuments},
-		{"forms", (*browser).sendForms},
 		{"direction", (*browser).readRightToLeft},
 		{"hostile", (*browser).readHostileTexts},
 		{"answer", (*browser).answerRequest},
@@ -599,52 +595,6 @@ func (b *browser) seeHidden(t *tab) {
 	}
 }
 
-// readConversation reads a long conversation with deep replies from its beginning.
-func (b *browser) readConversation(t *tab) {
-	const replies, deep = 120, 7
-	post := func(agent, to, body string) string {
-		return must.Get(b.site.Publish(client.NewEntry{Agent: agent, ReplyTo: to, Body: body}))(t).Entry.ID
-	}
-	root := must.Get(b.site.Publish(client.NewEntry{Agent: "ada", Title: "A long conversation", Body: "Who has something to add?"}))(t).Entry.ID
-	last := root
-	for i := range deep {
-		last = post("bob", last, fmt.Sprintf("Level %d of the conversation.", i+1))
-	}
-	for i := range replies {
-		post(fmt.Sprintf("reader-%d", i%7), root, fmt.Sprintf("Remark %d.", i+1))
-	}
-	t.show(b.site.URL+"/e/"+root, pictureWidths[1], "light")
-	t.expect("it begins with the first replies", `document.querySelectorAll(".node .body")[0].textContent.includes("Level 1 ")`)
-	t.expect("it says which part it shows", `document.querySelector("#conversation-title").textContent.includes("127 replies, entries 1 to 100")`)
-	t.expect("replies are indented to four levels", `(() => {
-  const left = [...document.querySelectorAll(".node")].slice(1, 8).map((e) => e.getBoundingClientRect().left);
-  return left[0] < left[1] && left[1] < left[2] && left[4] === left[6];
-})()`)
-	t.expect("a reply names its parent in a line", `[...document.querySelectorAll(".node summary")].some((e) => e.textContent.includes("bob: Level 6 of the conversation."))`)
-	ask[int](t, `(() => { document.querySelector(".node .node summary").click(); return 0; })()`) // beside its links
-	t.until("that a reply folds with its own", `!document.querySelectorAll(".node .node .node .body")[0].checkVisibility()`)
-	t.do(chromedp.Click(chromedp.CSS(`#conversation a[rel="next"]`)))
-	t.until("the next part", `!!document.querySelector("#conversation-title")?.textContent.includes("entries 101 to 128")`)
-	t.show(b.site.URL+"/e/"+last, pictureWidths[0], "light")
-	t.expect("a deep reply links to the beginning", fmt.Sprintf(`[...document.querySelectorAll(".entry .meta a")].some((a) => a.pathname === "/e/%s" && a.textContent === "A long conversation")`, root))
-	t.show(b.site.URL+"/e/"+b.texts.job, pictureWidths[0], "light")
-	t.expect("a job has a timeline", `document.querySelectorAll(".timeline li").length === 2 && document.querySelector(".timeline li:last-child").textContent.startsWith("claimed by lin-chen")`)
-}
-
-// search reads results: their number, marked words, filters to remove, orders, and links where there
-// is no result.
-func (b *browser) search(t *tab) {
-	base := b.site.URL
-	t.show(base+"/search?q=small+model&channel=runs", pictureWidths[1], "light")
-	t.expect("the number of results", `/^\d+ results$/.test(document.querySelector(".hint").textContent)`)
-	t.expect("words are marked", `[...document.querySelectorAll(".rows mark")].some((e) => e.textContent === "small")`)
-	t.expect("two orders", `document.querySelectorAll('.tabs[aria-label="Order"] a').length === 2`)
-	t.do(chromedp.Click(chromedp.CSS(".chips a")))
-	t.until("the search without its filter", `!document.querySelector(".chips") && !location.search.includes("runs") && document.querySelectorAll(".rows li").length > 12`)
-	t.show(base+"/search?q=zzz+model&channel=runs", pictureWidths[0], "light")
-	t.expect("other searches are proposed", `document.querySelectorAll(".empty a").length === 3`)
-}
-
 // readDocuments checks contents and examples of the documents, and that the navigation does not shift.
 func (b *browser) readDocuments(t *tab) {
 	base := b.site.URL
@@ -661,61 +611,11 @@ func (b *browser) readDocuments(t *tab) {
 	}
 }
 
-// sendForms writes by the forms as people do: again after going back, under a name that needs a key,
-// and from a page of another site.
-func (b *browser) sendForms(t *tab) {
-	written := func(want int) {
-		if got := len(apitest.Decoded[apitest.List](t, b.site.Get("/api/entries?channel=forms")).Entries); got != want {
-			t.Fatalf("%d entries were published by forms, want %d", got, want)
-		}
-	}
-	fill := func(body string) {
-		t.do(chromedp.SetValue(chromedp.CSS("#channel"), "forms"), chromedp.SetValue(chromedp.CSS("#body"), body), chromedp.Click(chromedp.CSS("#form .buttons button:last-child")))
-	}
-	const key = `document.querySelector("[name=request_id]").value`
-	t.show(b.site.URL+"/connect", pictureWidths[0], "light")
-	first := ask[string](t, key)
-	fill("The first text of a person.")
-	t.until("the first text", `!!document.querySelector(".entry")?.textContent.includes("The first text of a person.")`)
-	t.show(b.site.URL+"/connect", pictureWidths[0], "light")
-	ask[string](t, fmt.Sprintf("%s = %q", key, first)) // as after going back
-	fill("Another text of the same person.")
-	t.until("the second text", `!!document.querySelector(".entry")?.textContent.includes("Another text of the same person.")`)
-	written(2)
-
-	must.Do(t, b.site.Post("/api/agents", map[string]any{"id": "keeper-of-keys", "description": "Has a key.", "protected": true}, nil))
-	t.show(b.site.URL+"/connect", pictureWidths[0], "light")
-	t.do(chromedp.SetValue(chromedp.CSS("#agent"), "keeper-of-keys"))
-	fill("A text under a name that has an owner.")
-	t.until("the problem at the field of the key", `document.querySelector("#edit_key")?.getAttribute("aria-invalid") === "true"`)
-	t.expect("the text is kept", `document.querySelector("#body").value === "A text under a name that has an owner."`)
-	t.expect("the field of the key is proposed, and no header", `!document.querySelector("[role=alert]").textContent.includes("Authorization")`)
-	written(2)
-
-	foreign := fmt.Sprintf(`<form method="post" action="%s/publish"><input name="channel" value="forms"><input name="body" value="Written by another site."><button>Win</button></form>`, b.site.URL)
-	t.show("data:text/html,"+url.PathEscape(foreign), pictureWidths[1], "light")
-	t.do(chromedp.Click(chromedp.CSS("button")))
-	t.until("that it asks first", `document.querySelector("h1")?.textContent === "Did you want to write this?"`)
-	written(2)
-
-	for path, want := range map[string]string{"/e/ezzzzz": "Not found", "/nowhere": "Not found", "/jobs?status=none": "This needs a correction"} {
-		t.show(b.site.URL+path, pictureWidths[0], "light")
-		text := ask[string](t, `document.querySelector("main").innerText`)
-		for _, never := range []string{"/api/", "Unprocessable", "The example"} {
-			if !strings.HasPrefix(text, want) || strings.Contains(text, never) {
-				t.Fatalf("%s says %q", path, text)
-			}
-		}
-	}
-}
-
 // texts are the ids of the entries on the tested pages.
 type texts struct {
 	question, knowledge, retracted, job, help string
 	hostile                                   []string // pages with texts that try to act as markup or code
 	wide                                      []string // pages with texts that try to be wider than a screen
-	proven                                    string   // an entry with additions by its author and by a stranger
-	key                                       string   // of the author of proven
 }
 
 // hostileText tries to act as markup or code.
@@ -770,7 +670,6 @@ func publish(t *testing.T, s site) *texts {
 	x.help = help.Entry.ID
 	x.publishHostile(t, s)
 	x.publishWide(t, s)
-	x.publishProven(t, s)
 	return x
 }
 
@@ -816,64 +715,6 @@ func (x *texts) publishWide(t *testing.T, s site) {
 	post("/api/jobs", map[string]any{"agent": name, "title": word, "body": table, "tags": []string{tag}})
 	post("/api/human-requests", map[string]any{"agent": name, "goal": word[:160], "requested_action": word, "context": table})
 	x.wide = append(x.wide, "/", "/c/"+channel, "/a/"+name, "/agents", "/jobs?status=all", "/human", "/channels", "/search?q="+word, "/report?entry="+x.knowledge, "/"+word)
-}
-
-// publishProven publishes an entry with its author's key, and additions under the same name.
-func (x *texts) publishProven(t *testing.T, s site) {
-	t.Helper()
-	var registered struct {
-		EditKey string `json:"edit_key"`
-	}
-	must.Do(t, s.Post("/api/agents", map[string]any{"id": "owner", "description": "Writes with a key."}, &registered))
-	x.key = registered.EditKey
-	post := func(fields map[string]any) string {
-		var written struct{ Entry client.Entry }
-		must.Do(t, s.Post("/api/entries", fields, &written))
-		return written.Entry.ID
-	}
-	x.proven = post(map[string]any{"agent": "owner", "title": "Written with a key", "body": "The owner of the name wrote this.", "edit_key": x.key})
-	post(map[string]any{"agent": "owner", "supersedes": x.proven, "relation": "follow_up", "body": "The owner adds this.", "edit_key": x.key})
-	// With an Origin, the address is no proof.
-	stranger := fmt.Sprintf(`{"agent":"owner","supersedes":%q,"relation":"follow_up","body":"A stranger adds this."}`, x.proven)
-	must.Get(raw.Do(s, http.DefaultClient, http.MethodPost, s.URL+"/api/entries", stranger, "Origin", "https://elsewhere.example"))(t)
-}
-
-// tellStrangers verifies that pages distinguish what the owner of a name wrote from what
-// strangers wrote under it.
-func (b *browser) tellStrangers(t *tab) {
-	base := b.site.URL
-	t.show(base+"/e/"+b.texts.proven, widths[1], "light")
-	own := ask[[]string](t, `[...document.querySelectorAll(".entry .notice")].map((e) => e.textContent)`)
-	others := ask[[]string](t, `[...document.querySelectorAll(".entry .others span")].map((e) => e.textContent)`)
-	if len(own) != 1 || !strings.HasPrefix(own[0], "Followed up by owner") {
-		t.Fatalf("the author's additions are %q", own)
-	}
-	if len(others) != 1 || !strings.Contains(others[0], "under the name owner, not proven") {
-		t.Fatalf("the additions by others are %q", others)
-	}
-	for _, page := range []string{"/a/owner", "/e/" + b.texts.proven, "/?list=entries&agent=owner", "/search?q=adds", "/c/general?agent=owner"} {
-		t.show(base+page, widths[1], "light")
-		marked := `(word) => {
-  const text = (e) => {
-    const own = e.cloneNode(true);
-    for (const reply of own.querySelectorAll(".node")) reply.remove();
-    return own.textContent;
-  };
-  return [...document.querySelectorAll(".rows li, .node, .entry")].filter((e) => e.querySelector(":scope > .meta, :scope > details > .meta").textContent.includes(word)).map(text).join("|");
-}`
-		proven := ask[string](t, "("+marked+`)("✓ proven")`)
-		doubt := ask[string](t, "("+marked+`)("not proven")`)
-		if !strings.Contains(proven, "The owner adds this.") || strings.Contains(proven, "A stranger adds this.") {
-			t.Fatalf("%s marks as proven: %s", page, proven)
-		}
-		if !strings.Contains(doubt, "A stranger adds this.") || strings.Contains(doubt, "The owner adds this.") {
-			t.Fatalf("%s marks as not proven: %s", page, doubt)
-		}
-	}
-	t.show(base+"/search?q=stranger+adds", widths[1], "light")
-	if alone := ask[[]string](t, `[...document.querySelectorAll(".rows li")].map((e) => e.querySelector(".meta").textContent)`); len(alone) != 1 || !strings.Contains(alone[0], "not proven") {
-		t.Fatalf("an entry without proof alone in a list: %q", alone)
-	}
 }
 
 // readRightToLeft verifies the direction of texts, and the alignment of columns.

@@ -14,42 +14,6 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// TestSealedAfterRestart checks that a sealed block is not asked for again.
-func TestSealedAfterRestart(t *testing.T) {
-	w := newWorld(t, 1)
-	defer w.close()
-	rng := rand.New(rand.NewPCG(1, 1))
-	w.model.fill(rng, 2*BlockEntries+10)
-	w.add()
-	waitSealed(t, w.index)
-	w.restart()
-	must.Equal(t, w.index.Sealed(), 2*BlockEntries, "sealed after a restart")
-	w.add()
-	w.keep(false)
-	w.check(t, rng, 50)
-}
-
-// TestCutsOutliveSeals searches cuts that were taken before their blocks were
-// sealed and left memory.
-func TestCutsOutliveSeals(t *testing.T) {
-	w := newWorld(t, 1)
-	defer w.close()
-	rng := rand.New(rand.NewPCG(2, 2))
-	for i := range 6 {
-		w.model.fill(rng, BlockEntries/2)
-		w.add()
-		w.keep(i%2 == 0)
-		waitSealed(t, w.index)
-		w.keep(i%2 == 0)
-	}
-	w.check(t, rng, 40)
-	// Memory: what is sealed is let go of by the cuts after.
-	w.index.Cut()
-	if c := w.index.Cut(); len(c.parts) > 1 {
-		t.Errorf("%d parts in memory after all were sealed", len(c.parts))
-	}
-}
-
 // TestInterruptedSeal crashes between the pieces of a block.
 func TestInterruptedSeal(t *testing.T) {
 	errCrash := errors.New("crash")

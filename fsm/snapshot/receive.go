@@ -165,14 +165,12 @@ func (s *Store) receive(k *Sink) error {
 	}
 	meta := k.meta
 	meta.Received = numbered(dbPrefix, k.number)
-	s.Failpoint(StepUnpacked)
 	if err := s.FS.Rename(s.path(k.incoming()), s.path(meta.Received)); err != nil {
 		return fmt.Errorf("receive snapshot: %w", err)
 	}
 	if err := syncDir(s.FS, s.Dir); err != nil {
 		return err
 	}
-	s.Failpoint(StepPlaced)
 	if err := s.write(meta); err != nil {
 		return err
 	}
@@ -251,7 +249,6 @@ func (s *Store) install(id string) error {
 			s.Fatal(fmt.Errorf("restore snapshot: %w", err))
 			return err
 		}
-		s.Failpoint(StepSwapped)
 		next.Adopt()
 	} else {
 		// The live state is newer: it is made of the same log and covers more.

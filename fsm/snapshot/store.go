@@ -37,11 +37,7 @@ const (
 
 // The steps at which a crash leaves unfinished work. Tests stop at each.
 const (
-	StepUnpacked  = "the state is unpacked"
-	StepPlaced    = "the state has its name"
 	StepReceived  = "the metadata of the received state is written"
-	StepOpened    = "the received state is open"
-	StepSwapped   = "CURRENT names the received state"
 	StepKept      = "the state that is kept instead of a received one is flushed"
 	StepForgotten = "the metadata do not name the received state any more"
 	StepCovered   = "the covered position is flushed"
@@ -285,7 +281,6 @@ func (s *Store) openReceived(meta *Meta) (State, error) {
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	s.Failpoint(StepOpened)
 	return st, nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -306,60 +305,6 @@ func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
 	})
 }
 
-// TestBackupIsRecorded: every node knows of a backup that was saved, and still does
-// when all have been started anew. A backup that was only sent does not count.
-func TestBackupIsRecorded(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		c.WaitVoters()
-		known := func(when, gauge string, is func(seconds float64) bool) {
-			t.Helper()
-			for i := range c.Nodes {
-				c.Eventually(when, func() error {
-					seconds := c.Nodes[i].Metric(gauge)
-					return nodetest.ErrorIf(!is(seconds), "node %d has %s %v", i, gauge, seconds)
-				})
-			}
-		}
-		const last, first = "commons_last_backup_timestamp_seconds", "commons_first_entry_timestamp_seconds"
-		none := func(seconds float64) bool { return seconds == 0 }
-		begun := float64(time.Now().Unix())
-		now := func(seconds float64) bool { return seconds > begun-60 && seconds < begun+600 }
-		known("before the backup", last, none)
-		known("before the first entry", first, none)
-		c.MustPublish(0, nodetest.Post{Body: "to be kept"})
-		known("after the first entry", first, now)
-		c.fetch(c.Follower())
-		c.MustPublish(0, nodetest.Post{Body: "applied after what the node did by itself"})
-		known("after a backup that nobody said was saved", last, none)
-		_, report := c.save(c.Follower())
-		known("after the backup", last, func(seconds float64) bool { return now(seconds) && seconds <= float64(report.CreatedAt)/1000 })
-		_, err := operate[struct{}](c, 0, admin.PathSaved, admin.SavedBackup{})
-		rejected(t, err, http.StatusBadRequest, "createdAt")
-		for i := range c.Nodes {
-			c.Stop(i)
-		}
-		for i := range c.Nodes {
-			c.Start(i)
-		}
-		known("after a restart of all nodes", last, now)
-	})
-}
-
-func TestMetricsForOperators(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1)
-	c.MustPublish(0, nodetest.Post{Body: "measured"})
-	c.save(0)
-	text := c.Nodes[0].Metrics()
-	for _, want := range []string{"commons_leader_changes_total 1\n", "commons_commands_applied_total ", "commons_disk_free_bytes ", "commons_slow "} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not among the measurements", want)
-		}
-	}
-}
-
 // TestRollingUpgrade: while one node runs an old program the format stays, and
 // it is raised by itself when the last one is upgraded. The old program does not
 // start on the newer state, and is not taken in as a new node.
@@ -460,25 +405,4 @@ func TestUntrustedProxy(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestHandOverToADeadServer: attempts to give leadership to a server that is dead fail,
-// however many there are, and writes go on behind them.
-func TestHandOverToADeadServer(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		c.WaitVoters()
-		dead := c.Follower()
-		id := c.Nodes[dead].ServerID()
-		c.Kill(dead)
-		leader := c.WaitLeader()
-		c.MustPublish(leader, nodetest.Post{Body: "what the dead server lacks"})
-		for range 3 {
-			if _, err := operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: id}); err == nil {
-				t.Fatal("a dead server leads")
-			}
-		}
-		c.MustPublish(leader, nodetest.Post{Body: "writes go on"})
-	})
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
-	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -22,14 +20,6 @@ func (c *testCluster) mustJob(i int, action client.JobAction) client.Job {
 		c.t.Fatalf("%+v at node %d: %v", action, i, err)
 	}
 	return a.Job
-}
-
-// wantRejection fails the test unless a call was rejected with this status and code.
-func wantRejection(t *testing.T, err error, status int, code string) {
-	t.Helper()
-	if e, is := errors.AsType[*client.Error](err); !is || e.Status != status || e.Code != code {
-		t.Errorf("error %v, want %d %s", err, status, code)
-	}
 }
 
 // claimOf returns the claim of a job.
@@ -81,6 +71,14 @@ func TestClaimsEnd(t *testing.T) {
 	})
 }
 
+// wantRejection fails the test unless a call was rejected with this status and code.
+func wantRejection(t *testing.T, err error, status int, code string) {
+	t.Helper()
+	if e, is := errors.AsType[*client.Error](err); !is || e.Status != status || e.Code != code {
+		t.Errorf("error %v, want %d %s", err, status, code)
+	}
+}
+
 // TestOneClaimWins sends claims of one job to all nodes at once.
 func TestOneClaimWins(t *testing.T) {
 	t.Parallel()
@@ -107,25 +105,5 @@ func TestOneClaimWins(t *testing.T) {
 			t.Errorf("%d of %d claims were rejected", taken, agents)
 		}
 		c.WaitConverged()
-	})
-}
-
-// TestTakenClaimsStayOutOfTheLog claims a job on nodes that show it as taken.
-func TestTakenClaimsStayOutOfTheLog(t *testing.T) {
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		c.WaitVoters()
-		id := c.mustJob(0, newJob).ID
-		c.mustJob(0, claimOf("bob", id))
-		c.waitJob(id, "claimed")
-		for i := range 9 {
-			_, err := c.Nodes[i%3].Client().ActOnJob(t.Context(), claimOf(fmt.Sprint("agent-", i), id))
-			wantRejection(t, err, http.StatusConflict, "job_claimed")
-		}
-		c.WaitConverged()
-		for i := range c.Nodes {
-			c.Stop(i)
-			check.Equal(t, countCommands(t, logIn(t, c.Nodes[i].DataDir()))[command.OpClaimJob], 1, "claims in the log of node %d", i)
-		}
 	})
 }

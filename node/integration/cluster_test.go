@@ -61,39 +61,6 @@ func TestThreeNodes(t *testing.T) {
 	}
 }
 
-// TestOneRequestOneEntry sends one request_id to all nodes at once.
-func TestOneRequestOneEntry(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		const rounds = 20
-		for round := range rounds {
-			ids := make(chan string, len(c.Nodes))
-			for i := range c.Nodes {
-				go func() {
-					a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{
-						Agent: "ada", Body: fmt.Sprintf("round %d at node %d", round, i), RequestID: fmt.Sprintf("round-%03d", round),
-					})
-					if err != nil {
-						t.Error(err)
-					}
-					ids <- a.Entry.ID
-				}()
-			}
-			first := <-ids
-			for range c.Nodes[1:] {
-				if id := <-ids; id != first || id == "" {
-					t.Errorf("round %d: answers name %q and %q", round, first, id)
-				}
-			}
-		}
-		c.WaitConverged()
-		if got := len(c.All(0, client.EntryQuery{})); got != rounds {
-			t.Errorf("%d entries from %d request_ids", got, rounds)
-		}
-	})
-}
-
 func TestKillLeaderUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -178,31 +145,6 @@ func TestKillAll(t *testing.T) {
 	})
 }
 
-// TestRequestIDAfterRestart replays a request_id after everything was restarted.
-func TestRequestIDAfterRestart(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("writes much")
-	}
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3, smallLog)
-		p := nodetest.Post{Agent: "ada", Body: "written once", RequestID: "written-once"}
-		first := c.MustPublish(0, p)
-		c.fill(1, 200)
-		c.Kill(0, 1, 2)
-		for i := range c.Nodes {
-			c.Start(i)
-		}
-		c.WaitReady()
-		for i := range c.Nodes {
-			a, err := c.Nodes[i].Publish(context.Background(), p)
-			if err != nil || a.Status != http.StatusOK || !a.Duplicate || a.Entry.ID != first.Entry.ID {
-				t.Errorf("replay on node %d: %+v, %v; want %s again", i, a, err, first.Entry.ID)
-			}
-		}
-	})
-}
-
 // smallLog makes nodes take snapshots after little log.
 func smallLog(cfg *config.Config) {
 	cfg.Tuning.SnapshotBytes, cfg.Tuning.TrailingBytes = 64<<10, 16<<10
@@ -242,26 +184,6 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 	})
 }
 
-func TestStrongReadAfterElection(t *testing.T) {
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		leader := c.WaitLeader()
-		var last nodetest.Answer
-		for i := range 10 {
-			last = c.MustPublish(leader, nodetest.Post{Body: fmt.Sprintf("entry %d", i)})
-		}
-		c.Kill(leader)
-		for _, i := range c.Running() {
-			page, err := c.Nodes[i].Client().Strong().EntryPage(t.Context(), client.EntryQuery{})
-			if err != nil {
-				t.Errorf("strong read on node %d: %v", i, err)
-			} else if len(page.Items) != 10 || page.Items[0].ID != last.Entry.ID {
-				t.Errorf("strong read on node %d misses acknowledged entries: %v", i, page.Items)
-			}
-		}
-	})
-}
-
 // TestFirstStartIsCutShort starts nodes of which one was killed while it formed the
 // cluster, between Raft's first term and its first entry.
 func TestFirstStartIsCutShort(t *testing.T) {
@@ -293,6 +215,84 @@ func TestOrderlyEndIsNoError(t *testing.T) {
 			c.Stop(i)
 			if c.Nodes[i].Logged("failed to decode incoming command") {
 				t.Errorf("node %d ended in good order and says that it failed", i)
+			}
+		}
+	})
+}
+
+// TestOneRequestOneEntry sends one request_id to all nodes at once.
+func TestOneRequestOneEntry(t *testing.T) {
+	t.Parallel()
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		const rounds = 20
+		for round := range rounds {
+			ids := make(chan string, len(c.Nodes))
+			for i := range c.Nodes {
+				go func() {
+					a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{
+						Agent: "ada", Body: fmt.Sprintf("round %d at node %d", round, i), RequestID: fmt.Sprintf("round-%03d", round),
+					})
+					if err != nil {
+						t.Error(err)
+					}
+					ids <- a.Entry.ID
+				}()
+			}
+			first := <-ids
+			for range c.Nodes[1:] {
+				if id := <-ids; id != first || id == "" {
+					t.Errorf("round %d: answers name %q and %q", round, first, id)
+				}
+			}
+		}
+		c.WaitConverged()
+		if got := len(c.All(0, client.EntryQuery{})); got != rounds {
+			t.Errorf("%d entries from %d request_ids", got, rounds)
+		}
+	})
+}
+
+// TestRequestIDAfterRestart replays a request_id after everything was restarted.
+func TestRequestIDAfterRestart(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("writes much")
+	}
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3, smallLog)
+		p := nodetest.Post{Agent: "ada", Body: "written once", RequestID: "written-once"}
+		first := c.MustPublish(0, p)
+		c.fill(1, 200)
+		c.Kill(0, 1, 2)
+		for i := range c.Nodes {
+			c.Start(i)
+		}
+		c.WaitReady()
+		for i := range c.Nodes {
+			a, err := c.Nodes[i].Publish(context.Background(), p)
+			if err != nil || a.Status != http.StatusOK || !a.Duplicate || a.Entry.ID != first.Entry.ID {
+				t.Errorf("replay on node %d: %+v, %v; want %s again", i, a, err, first.Entry.ID)
+			}
+		}
+	})
+}
+
+func TestStrongReadAfterElection(t *testing.T) {
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		leader := c.WaitLeader()
+		var last nodetest.Answer
+		for i := range 10 {
+			last = c.MustPublish(leader, nodetest.Post{Body: fmt.Sprintf("entry %d", i)})
+		}
+		c.Kill(leader)
+		for _, i := range c.Running() {
+			page, err := c.Nodes[i].Client().Strong().EntryPage(t.Context(), client.EntryQuery{})
+			if err != nil {
+				t.Errorf("strong read on node %d: %v", i, err)
+			} else if len(page.Items) != 10 || page.Items[0].ID != last.Entry.ID {
+				t.Errorf("strong read on node %d misses acknowledged entries: %v", i, page.Items)
 			}
 		}
 	})

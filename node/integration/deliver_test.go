@@ -211,12 +211,6 @@ func TestReceiversThatFail(t *testing.T) {
 	}
 }
 
-// mustPublishFrom publishes on a node as a client at that address would.
-func (c *testCluster) mustPublishFrom(i int, address string, p nodetest.Post) {
-	c.t.Helper()
-	c.mustPost(i, "/api/entries", p, &struct{}{}, "X-Forwarded-For", address)
-}
-
 // listenAll registers the agents a0, a1 and so on with receivers, so many at each host, and
 // returns their mentions.
 func (c *testCluster) listenAll(h *hooks, agents, perHost int) (mentions []string) {
@@ -249,121 +243,6 @@ func (c *testCluster) statuses(agent, key string, want map[string]int) func() er
 		}
 		return nodetest.ErrorIf(err != nil || !maps.Equal(got, want), "%v, %v", got, err)
 	}
-}
-
-// TestHourlyLimit holds that an agent gets so many events of one sender in an hour
-// of log time, and so many of two, and the rest after it, whatever happens to the
-// nodes.
-func TestHourlyLimit(t *testing.T) {
-	t.Parallel()
-	const share, unproven, more = 25, 27, 3
-	h := newHooks(t)
-	c := newCluster(t, 1, h.reach)
-	key := c.listen(h, "ada", 0)
-	for i := range share + more {
-		c.MustPublish(0, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)})
-	}
-	c.Eventually("a sender's share", c.statuses("ada", key, map[string]int{"delivered": share, "waiting": more}))
-	for i := range unproven - share {
-		c.mustPublishFrom(0, "198.51.100.7", nodetest.Post{Agent: "eve", Body: fmt.Sprintf("Another %d for @ada.", i)})
-	}
-	c.Eventually("what others send", c.statuses("ada", key, map[string]int{"delivered": unproven, "waiting": more}))
-	c.Kill(0)
-	c.Nodes[0].Config.ClockOffset = 50 * time.Minute
-	c.StartReady(0)
-	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "One more for @ada, in the same hour."})
-	c.Eventually("nothing more in that hour", c.statuses("ada", key, map[string]int{"delivered": unproven, "waiting": more + 1}))
-	c.Kill(0)
-	c.Nodes[0].Config.ClockOffset = 61 * time.Minute
-	c.StartReady(0)
-	c.Eventually("the rest", c.statuses("ada", key, map[string]int{"delivered": unproven + more + 1}))
-	if got := h.pushed(t, ""); len(got) != unproven+more+1 {
-		t.Errorf("%d events, want %d", len(got), unproven+more+1)
-	}
-}
-
-// TestEventThatIsNeverTaken holds that what a receiver does not take of one entry
-// keeps no other from it.
-func TestEventThatIsNeverTaken(t *testing.T) {
-	t.Parallel()
-	const more = 10
-	h := newHooks(t)
-	c := newCluster(t, 3, h.reach)
-	key := c.listen(h, "ada", 0)
-	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
-		status := http.StatusNoContent
-		if strings.Contains(string(got.Body), "poison") {
-			status = http.StatusInternalServerError
-		}
-		w.WriteHeader(status)
-	})
-	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "The poison for @ada."})
-	var want []string
-	for i := range more {
-		want = append(want, c.MustPublish(i%3, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)}).Entry.ID)
-	}
-	c.Eventually("the others", c.statuses("ada", key, map[string]int{"delivered": more, "waiting": 1}))
-	var got []string
-	for _, p := range h.pushed(t, "ada") {
-		if !strings.Contains(string(p.Body), "poison") {
-			got = append(got, p.Event.Entry.ID)
-		}
-	}
-	check.Diff(t, got, want, "list")
-	c.WaitConverged()
-}
-
-// TestReceiverThatWasDown lets a receiver fail for a while: its events wait
-// together, and all come soon when it is well again.
-func TestReceiverThatWasDown(t *testing.T) {
-	t.Parallel()
-	const events = 8
-	h := newHooks(t)
-	c := newCluster(t, 3, h.reach)
-	key := c.listen(h, "ada", 0)
-	h.answerWith(http.StatusServiceUnavailable)
-	for i := range events {
-		c.MustPublish(i%3, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)})
-	}
-	c.waitPushed(h, 4) // the first probe
-	list, _, err := deliveriesOf(c.Nodes[0], "ada", key)
-	tried := 0
-	for _, d := range list {
-		if d.Attempts > 0 {
-			tried++
-		}
-	}
-	if err != nil || tried == events {
-		t.Errorf("of %d events %d were tried, %v", events, tried, err)
-	}
-	h.answerWith(http.StatusNoContent)
-	c.Eventually("all events", c.statuses("ada", key, map[string]int{"delivered": events}))
-	c.WaitConverged()
-}
-
-// TestJunkCrowdsOutNobody fills an agent's queue with the mentions of one sender,
-// while its receiver fails, and holds that another's is not lost.
-func TestJunkCrowdsOutNobody(t *testing.T) {
-	t.Parallel()
-	const junk, waiting = 250, 200
-	h := newHooks(t)
-	c := newCluster(t, 1, h.reach)
-	key := c.listen(h, "ada", 0)
-	h.answerWith(http.StatusServiceUnavailable)
-	for i := range junk {
-		c.mustPublishFrom(0, "198.51.100.7", nodetest.Post{Agent: "eve", Body: fmt.Sprintf("Look at number %d, @ada.", i)})
-	}
-	c.mustPublishFrom(0, "198.51.100.8", nodetest.Post{Agent: "bob", Body: "Do you know the tides, @ada?"})
-	var state struct{ Waiting int }
-	if _, err := c.Nodes[0].GetJSON("/api/agents/ada/deliveries", &state, "Authorization", "Bearer "+key); err != nil || state.Waiting != waiting {
-		t.Errorf("%d wait, %v, want %d", state.Waiting, err, waiting)
-	}
-	h.answerWith(http.StatusNoContent)
-	c.testEvent("ada", key) // it does not wait for the next probe
-	c.Eventually("the genuine mention", func() error {
-		list, _, err := deliveriesOf(c.Nodes[0], "ada", key)
-		return nodetest.ErrorIf(err != nil || len(list) < 2 || list[1].Status != "delivered", "%+v, %v", list, err)
-	})
 }
 
 // TestEventsOfALeaderWithASkewedClock: receivers believe no event that is older than
@@ -496,48 +375,6 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("%d events at once, %d to a host", n, perHost)
 	}
 	c.Eventually("the third of a host", c.statuses("third", third, map[string]int{"delivered": 1}))
-}
-
-// TestShutdownWhileSending ends the only node of a cluster in good order while a
-// slow receiver has many events before it: each arrives whole, and once.
-func TestShutdownWhileSending(t *testing.T) {
-	t.Parallel()
-	const agents, each = 4, 25
-	h := newHooks(t)
-	c := newCluster(t, 1, h.reach)
-	names := c.listenAll(h, agents, 1)
-	slow := make(chan struct{}) // closed when the receiver is slow no more
-	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, r *http.Request) {
-		select {
-		case <-time.After(500 * time.Millisecond):
-		case <-slow:
-		case <-r.Context().Done():
-		}
-		w.WriteHeader(http.StatusNoContent)
-	})
-	for n := range each {
-		c.MustPublish(0, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d: %s", n, strings.Join(names, " "))})
-	}
-	c.waitPushed(h, 1)
-	c.Stop(0)
-	if n := len(h.pushed(t, "")); n == agents*each {
-		t.Fatal("the receiver is not slow enough for this test")
-	}
-	close(slow)
-	c.StartReady(0)
-	ids := map[string]int{}
-	c.Eventually("all events", func() error {
-		clear(ids)
-		for _, p := range h.pushed(t, "") {
-			ids[p.ID]++
-		}
-		return nodetest.ErrorIf(len(ids) < agents*each, "%d of %d", len(ids), agents*each)
-	})
-	for id, n := range ids {
-		if n > 1 {
-			t.Errorf("%s came %d times", id, n)
-		}
-	}
 }
 
 // TestMovingLeadership moves leadership while hundreds of events are on their way:

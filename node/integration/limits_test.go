@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -62,31 +59,6 @@ func TestLimitHoldsAcrossNodes(t *testing.T) {
 			if err != nil || a.Status != http.StatusOK || a.Entry.ID != first.Entry.ID {
 				t.Errorf("replay at node %d: %d %s %s, %v", i, a.Status, a.Code, a.Entry.ID, err)
 			}
-		}
-	})
-}
-
-// TestLimitOfSender counts the writes of one sender under several names, and no write that
-// never reaches the log.
-func TestLimitOfSender(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 1, limited(2))
-		resp := must.Get(c.HTTP.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", http.NoBody))(t)
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusUnprocessableEntity {
-			t.Errorf("a malformed write: %d, want 422", resp.StatusCode)
-		}
-		c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "takes a token"})
-		c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "takes the other one"})
-		a, err := c.Nodes[0].Publish(context.Background(), nodetest.Post{Agent: "bob", Body: "the same sender again"})
-		if err != nil || a.Status != http.StatusTooManyRequests {
-			t.Fatalf("another name of the same sender: %d, %v", a.Status, err)
-		}
-		resp = must.Get(c.HTTP.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", strings.NewReader("and again")))(t)
-		_ = resp.Body.Close()
-		if got, want := resp.Header.Get("RateLimit-Policy"), `"writes";q=2;w=120`; got != want { // one comes back each minute
-			t.Errorf("RateLimit-Policy: %s, want %s", got, want)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -195,68 +194,5 @@ func TestLeavesThatRaceKeepAQuorum(t *testing.T) {
 		}
 		c.WaitLeader()
 		c.MustPublish(c.Running()[0], nodetest.Post{Body: "a quorum has stayed"})
-	})
-}
-
-// TestRejectedNodesSayWhatToDo: a node that the cluster it wants to join does not
-// take is not ready, and says why, also when it has formed one of its own before.
-func TestRejectedNodesSayWhatToDo(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 1)
-		unready := func(nd *nodetest.Node, texts ...string) {
-			t.Helper()
-			c.Eventually("it says why it is not ready", func() error {
-				ready, text := c.problems(nd)
-				for _, want := range texts {
-					if ready || !strings.Contains(text, want) {
-						return fmt.Errorf("ready %v, without %q: %s", ready, want, text)
-					}
-				}
-				return nil
-			})
-		}
-		twin := c.Add(1)
-		twin.Config.NodeID, twin.Config.Join = c.Nodes[0].Config.NodeID, []string{c.Nodes[0].Config.GossipAddr}
-		c.Start(twin.Index())
-		unready(twin, "rejects this node: "+c.Nodes[0].ServerID(), "give this node another --node-id")
-		c.WaitLogged(twin.Index(), `level=WARN msg="not part of a cluster yet"`)
-
-		other := c.Add(1)
-		c.StartReady(other.Index())
-		c.Stop(other.Index())
-		other.Config.Join = []string{c.Nodes[0].Config.GossipAddr}
-		c.Start(other.Index())
-		unready(other, "belongs to cluster", "empty this node's data directory", c.Nodes[0].ServerID())
-		if status, body, err := c.Nodes[0].GetText("/readyz"); err != nil || status != http.StatusOK {
-			t.Errorf("who rejects it is not ready: %d, %v: %s", status, err, body)
-		}
-	})
-}
-
-// TestOtherNumberOfFirstVotersIsSaid: both sides name the other.
-func TestOtherNumberOfFirstVotersIsSaid(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := emptyCluster(t)
-		two, three := c.Add(2), c.Add(3)
-		for _, nd := range c.Nodes {
-			nd.Config.Join = c.GossipAddrs()
-		}
-		c.Start(0)
-		c.Start(1)
-		for _, side := range []struct {
-			at   *nodetest.Node
-			want string
-		}{
-			{two, "server " + three.ServerID() + " was started with --bootstrap-expect 3, this node with 2"},
-			{three, "server " + two.ServerID() + " was started with --bootstrap-expect 2, this node with 3"},
-		} {
-			c.Eventually("the numbers are said", func() error {
-				ready, text := c.problems(side.at)
-				return nodetest.ErrorIf(ready || !strings.Contains(text, side.want), "%s", text)
-			})
-			c.WaitLogged(side.at.Index(), side.want)
-		}
 	})
 }

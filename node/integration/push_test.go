@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,13 +87,6 @@ func (h *hooks) reach(cfg *config.Config) {
 	cfg.PushPort, cfg.PushCAFile, cfg.PushAllowNet = int(h.receiver.Port()), h.authority.File(), []string{"127.0.0.0/8"}
 	cfg.TrustedProxies = []string{"127.0.0.0/8"}
 	cfg.Tuning.Resolver, cfg.Tuning.PushTimeout = h.names.Resolver(), pushTimeout
-}
-
-// onChallenge sets how challenges are answered from now on.
-func (h *hooks) onChallenge(answer func(w http.ResponseWriter, got pushtest.Received, r *http.Request)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.challenge = answer
 }
 
 // url returns the receiver's address at one of its hosts.
@@ -231,125 +223,5 @@ func TestVerificationOfOurselves(t *testing.T) {
 				t.Errorf("%s at node %d: %d %+v", own, i, status, a)
 			}
 		}
-	}
-}
-
-// TestVerificationLimit holds that no receiver is challenged more often than it
-// should be, whichever node is asked.
-func TestVerificationLimit(t *testing.T) {
-	t.Parallel()
-	h := newHooks(t)
-	h.onChallenge(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
-	c := newCluster(t, 3, h.reach, patientRaft) // a new leader counts afresh
-	c.WaitLeader()
-	for n := range push.VerificationsPerHour + 3 {
-		a, status := c.register(n%3, map[string]any{"id": "eve", "description": "Listens.", "notify_url": h.url(0)})
-		want := http.StatusUnprocessableEntity
-		if n >= push.VerificationsPerHour {
-			want = http.StatusTooManyRequests
-		}
-		check.Equal(t, status, want, "attempt %d: %+v", n, a)
-	}
-	check.Equal(t, h.challenges(), push.VerificationsPerHour, "challenges")
-}
-
-// TestVerificationSurvivesTheLeader ends the leader's term while the receiver thinks:
-// the next leader asks again, and the registration succeeds.
-func TestVerificationSurvivesTheLeader(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(c *testCluster, leader int){
-		"killed": func(c *testCluster, leader int) { c.Kill(leader) },
-		// The former leader lives on and waits for the receiver.
-		"hands over": func(c *testCluster, leader int) { c.transfer(leader, "") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			verifyAcrossTerms(t, end)
-		})
-	}
-}
-
-func verifyAcrossTerms(t *testing.T, end func(c *testCluster, leader int)) {
-	t.Helper()
-	h := newHooks(t)
-	c := newCluster(t, 3, h.reach)
-	c.WaitVoters()
-	leader, follower := c.WaitLeader(), c.Follower()
-	asked := make(chan struct{})
-	var later atomic.Bool
-	h.onChallenge(func(w http.ResponseWriter, got pushtest.Received, r *http.Request) {
-		if !later.Swap(true) {
-			close(asked)
-			<-r.Context().Done()
-			return
-		}
-		pushtest.Agree(w, got)
-	})
-	type outcome struct {
-		a      registered
-		status int
-		err    error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		var o outcome
-		for o.status == 0 || o.status == http.StatusServiceUnavailable { // an election may take long on a busy machine
-			o = outcome{}
-			o.status, o.err = c.Nodes[follower].PostJSON("/api/agents", map[string]any{"id": "ada", "description": "Listens.", "notify_url": h.url(0)}, &o.a)
-			if o.err != nil {
-				break
-			}
-		}
-		done <- o
-	}()
-	<-asked
-	end(c, leader)
-	if o := <-done; o.err != nil || o.status != http.StatusCreated || o.a.EditKey == "" {
-		t.Errorf("%+v", o)
-	}
-	if n := h.challenges(); n < 2 {
-		t.Errorf("%d challenges, want one by each leader", n)
-	}
-}
-
-// TestWebhookSecret holds that a secret stays the same under another leader, after all nodes were started
-// again and after a rotation of the key, and that setting the receiver again makes another one.
-func TestWebhookSecret(t *testing.T) {
-	t.Parallel()
-	h := newHooks(t)
-	c := newCluster(t, 3, h.reach)
-	first := c.registerReceiver(h, "ada", 0)
-	arrived := 0
-	next := func() *pushed {
-		t.Helper()
-		c.MustPublish(c.Running()[0], nodetest.Post{Agent: "eve", Body: fmt.Sprintf("News %d for @ada.", arrived)})
-		arrived++
-		c.waitPushed(h, arrived)
-		return &h.pushed(t, "ada")[arrived-1]
-	}
-	if p := next(); !signed(p, first.NotifySecret) {
-		t.Errorf("not signed with %s: %v", first.NotifySecret, p.Header)
-	}
-	c.Kill(c.WaitLeader())
-	c.WaitLeader()
-	rotated, status := c.register(c.Running()[0], map[string]any{"id": "ada", "rotate_key": true, "edit_key": first.EditKey})
-	if status != http.StatusCreated || rotated.NotifySecret != "" {
-		t.Errorf("rotation: %d %+v", status, rotated)
-	}
-	c.Kill(c.Running()...)
-	for i := range c.Nodes {
-		c.Start(i)
-	}
-	c.WaitLeader()
-	if p := next(); !signed(p, first.NotifySecret) {
-		t.Errorf("not signed with %s after a rotation of the key: %v", first.NotifySecret, p.Header)
-	}
-	second, status := c.register(c.Follower(), map[string]any{"id": "ada", "notify_url": h.url(0), "edit_key": rotated.EditKey})
-	if status != http.StatusCreated || second.NotifySecret == "" || second.NotifySecret == first.NotifySecret {
-		t.Errorf("the same receiver again: %d %+v", status, second)
-	}
-	check.Equal(t, h.challenges(), 1, "challenges")
-	if p := next(); !signed(p, second.NotifySecret) || signed(p, first.NotifySecret) {
-		t.Errorf("not signed with %s alone: %v", second.NotifySecret, p.Header)
 	}
 }

@@ -101,21 +101,3 @@ func TestUsageAcrossNodes(t *testing.T) {
 		}
 	})
 }
-
-// TestUsageAtShutdown holds that a node that stops in good order loses no count.
-func TestUsageAtShutdown(t *testing.T) {
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3, counting(time.Hour), func(cfg *config.Config) { cfg.Tuning.LastFold = nodetest.Patience })
-		c.WaitVoters()
-		var made int64
-		for _, i := range []int{c.WaitLeader(), c.Follower()} {
-			c.callFrom(i, "203.0.113.9", 7)
-			made += 7
-			c.Stop(i)
-			c.waitUsage(made)
-			c.Start(i)
-			c.WaitReady()
-		}
-		c.WaitConverged()
-	})
-}

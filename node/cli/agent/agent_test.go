@@ -484,50 +484,6 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// TestKeyStaysPrivate sends a key to this machine alone, unless by https, and never where a
-// redirect leads.
-func TestKeyStaysPrivate(t *testing.T) {
-	var called, withKey atomic.Int64
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		called.Add(1)
-		if r.Header.Get("Authorization") != "" {
-			withKey.Add(1)
-		}
-		_, _ = io.WriteString(w, `{"entry":{"id":"e1"},"notes":[]}`)
-	}))
-	defer target.Close()
-	_, port, _ := strings.Cut(strings.TrimPrefix(target.URL, "http://"), ":")
-	elsewhere := "http://0.0.0.0:" + port // this machine, by a name that is not loopback
-	redirect := httptest.NewServer(http.RedirectHandler("http://localhost:"+port+"/api/entries", http.StatusTemporaryRedirect))
-	defer redirect.Close()
-	for _, test := range []struct {
-		name, url    string
-		key          string
-		code         int
-		called, keys int64
-	}{
-		{"loopback", target.URL, "ck_key", 0, 1, 1},
-		{"by name", "http://localhost:" + port, "ck_key", 0, 1, 1},
-		{"another host", elsewhere, "ck_key", 2, 0, 0},
-		{"another host without a key", elsewhere, "", 0, 1, 0},
-		{"a host by name", "http://example", "ck_key", 2, 0, 0},
-		{"a redirect", redirect.URL, "ck_key", 3, 0, 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			called.Store(0)
-			withKey.Store(0)
-			t.Setenv(agent.KeyVariable, test.key)
-			r := newShell(t).run("post", "A text", "--url", test.url)
-			if r.code != test.code || strings.Contains(r.err, "ck_key") {
-				t.Errorf("exit code %d, want %d: %s", r.code, test.code, r.err)
-			}
-			if called.Load() != test.called || withKey.Load() != test.keys {
-				t.Errorf("%d calls, %d with the key; want %d and %d", called.Load(), withKey.Load(), test.called, test.keys)
-			}
-		})
-	}
-}
-
 // TestHomeShowsHiddenEntries: home says which entries of the agent moderators have hidden, and why.
 func TestHomeShowsHiddenEntries(t *testing.T) {
 	p := newPlace(t)
