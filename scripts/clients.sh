@@ -3,7 +3,7 @@
 # Python and JavaScript. Before, it makes clients of the OpenAPI document with two generators, builds a
 # program with one of them in a module of its own, and runs that.
 #
-#   scripts/clients.sh [-language python] [-only SCENARIO]
+#   scripts/clients.sh [-only SCENARIO]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -26,7 +26,6 @@ const (
 // a client may wait, and than gossip needs to miss a node.
 func balancedPlan(pause time.Duration, grown ...event) []event {
 	return inTurn(slices.Concat([]event{
-		{Fault: "Keep metrics private", Target: cluster},
 		{For: 2 * time.Second, Fault: "kill", Target: leader},
 		{For: pause, Fault: "pause", Target: leader},
 		{For: pause, Fault: "pause", Target: follower},
@@ -59,7 +58,6 @@ var containerFaults = map[string]fault{
 	"kill":  {process: true, begin: each(func(b *bench, n *harness.Node) { b.containers.kill(n) }), end: each(undoContainer)},
 	"pause": {process: true, begin: each(func(b *bench, n *harness.Node) { b.containers.pause(n) }), end: each(undoContainer)},
 
-	"Keep metrics private": onProject((*bench).keepMetrics),
 	"Replace a disk":       onProject((*bench).replaceDisk),
 	"Recreate":             {interrupts: true, begin: ofProject((*bench).recreate)},
 	"Collect measurements": onProject((*bench).collect),
@@ -104,20 +102,6 @@ func keeping(title string) fault {
 			}
 		}
 	}))
-}
-
-// keepMetrics checks that no spelling of their path leads through the balancer to metrics.
-func (b *bench) keepMetrics() {
-	outside := b.run.Remote("outside", b.containers.url, "", "")
-	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
-		_, err := outside.Raw(http.MethodGet, "/readyz", "", http.StatusOK)
-		return err
-	}))
-	for _, path := range []string{"/metrics", "/metrics/", "/metrics//", "/metrics///?x", "//metrics", "/./metrics", "/%6detrics"} {
-		if _, err := outside.Raw(http.MethodGet, path, "", http.StatusNotFound); err != nil {
-			harness.Failf("strangers can read metrics: %w", err)
-		}
-	}
 }
 
 // replaceDisk checks that the manual's node comes back as a new server, which takes the

@@ -51,7 +51,6 @@ type containers struct {
 	name       string          // of the project
 	compose    []string        // docker-compose, or docker with compose
 	env        []string        // of commands
-	url        string          // of the balancer
 	prometheus string          // its URL, if it runs
 	manual     *manual
 
@@ -87,7 +86,7 @@ func newContainers(ctx context.Context, o *options) (*containers, error) {
 	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
-	p.url, p.prometheus, p.manual = "http://"+balancer, "http://"+prometheus, manual
+	p.prometheus, p.manual = "http://"+prometheus, manual
 	rate, burst := 0, 0
 	if o.limited() { // all calls through the balancer have one address
 		rate, burst = record.Balanced*record.Lanes*limitedRate, record.Balanced*record.Lanes*limitedBurst

@@ -61,7 +61,7 @@ func (b *bench) rejectOld([]*harness.Node) {
 	old.Name = "old"
 	old.Flags["node-id"], old.Flags["bootstrap-expect"] = old.Name, "1"
 	old.Flags["join"], old.Flags["secret-file"] = b.nodes[0].Flags["join"], b.cluster.Secret
-	old.Start()
+	b.start(old)
 	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error { return old.Logged(tooOld) }))
 	old.Kill()
 	b.awaitVoters(len(b.voters))

@@ -14,7 +14,6 @@ import (
 
 func main() {
 	author := flag.String("author", "", "a program to run with the addresses of the nodes")
-	only := flag.String("language", "", "play the scenarios of this language alone")
 	harness.Main("clients", func(r *harness.Run) {
 		env := &environment{run: r, cluster: r.StartCluster()}
 		if *author != "" {
@@ -22,18 +21,14 @@ func main() {
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			harness.Must(cmd.Run())
 		}
-		if *only == "" {
-			harness.Play(r, &visitor{cluster: env.cluster, index: "0"}, newcomers...)
-		}
+		harness.Play(r, &visitor{cluster: env.cluster, index: "0"}, newcomers...)
 		for _, l := range []*language{
 			{name: "python", env: env, command: []string{"python3"}, file: "commons.py", adapter: "adapter.py", section: "python"},
 			{name: "javascript", env: env, command: []string{"node"}, file: "commons.mjs", adapter: "adapter.mjs", section: "js"},
 		} {
-			if *only == "" || *only == l.name {
-				fmt.Fprintf(os.Stdout, "== %s\n", l.name)
-				l.install()
-				harness.Play(r, l, scenarios...)
-			}
+			fmt.Fprintf(os.Stdout, "== %s\n", l.name)
+			l.install()
+			harness.Play(r, l, scenarios...)
 		}
 	})
 }
