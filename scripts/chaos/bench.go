@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/scripts/chaos/check"
+	"github.com/commons-cluster/commons/scripts/chaos/record"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -21,8 +22,9 @@ type bench struct {
 	balancer *harness.Node // in front of the containers: all clients call it
 	kept     []check.Entry // the entries when the clients have ended
 
-	watch *watch
-	began time.Time
+	watch  *watch
+	caller *record.Caller
+	began  time.Time
 
 	down    map[string]bool         // nodes whose process does not run at the moment
 	weak    map[string]bool         // nodes that cannot take part in a majority at the moment

@@ -35,6 +35,7 @@ var procedures = map[string]fault{
 	"back up and restore":  {begin: (*bench).backUp},
 	"exceed the limits":    {begin: (*bench).exceedLimits},
 	"follow the documents": {begin: (*bench).followDocuments},
+	"wave of spam":         {begin: (*bench).endWave},
 
 	"upgrade":                        upgradeFault(func(o *options) string { return o.later }),
 	"roll back":                      upgradeFault(func(*options) string { return "" }),

@@ -165,7 +165,10 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	defer stop()
 	b.began = time.Now()
 	b.watch = watchLeaders(watching, b.nodes, b.run.HTTP, b.began)
-	token := b.moderatorToken()
+	token, onlyPublish := "", r.name == belowLimits || r.name == spamScenario
+	if r.name != spamScenario {
+		token = b.moderatorToken()
+	}
 	var newest struct{ LastEventID string }
 	harness.Must(b.nodes[0].Do(http.MethodGet, "/api/events", nil, &newest))
 	since := int64(0)
@@ -173,10 +176,11 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 		since = first[0].CreatedAt
 	}
 	var h record.History
+	b.caller = record.NewCaller(b.began, b.run.HTTP, &h)
 	crowd := &record.Crowd{
-		Client: record.NewCaller(b.began, b.run.HTTP, &h), Nodes: b.nodes, Balancer: b.balancer,
+		Client: b.caller, Nodes: b.nodes, Balancer: b.balancer,
 		Seed: b.o.seed, Pause: b.o.pause, Token: token, From: newest.LastEventID, Since: since,
-		Purge: b.purge, OnlyPublish: r.name == belowLimits,
+		Purge: b.purge, OnlyPublish: onlyPublish,
 	}
 	if b.o.contained {
 		crowd.Nodes, crowd.Wait = []*harness.Node{b.balancer}, true
@@ -198,7 +202,7 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	harness.Must(well)
 	f := b.read(&h)
 	r.figures()
-	r.verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living(), r.unbothered())
+	r.verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living(), r.unbothered(), r.spared())
 	if b.o.contained {
 		b.kept = f.Entries[b.nodes[0].Name]
 		harness.Must(b.play(ctx, afterwardsBalanced()))

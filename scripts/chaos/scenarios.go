@@ -58,6 +58,7 @@ var scenarios = map[string][]event{
 		restarts,
 		[]event{{Fault: "exceed the limits", Target: cluster}})...),
 	strangersScenario: strangersPlan(),
+	spamScenario:      {{Fault: "wave of spam", Target: cluster}},
 	laterVersion:      inTurn(upgrades...),
 	laterVersion + andFormat: inTurn(slices.Concat(upgrades[:5], []event{{Fault: "reject the later format", Target: cluster}}, upgrades[5:], []event{
 		{Fault: "use the later format", Target: cluster},

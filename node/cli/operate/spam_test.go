@@ -20,11 +20,8 @@ import (
 // TestWaveOfSpam runs the commands of the manual, in their order, against a wave from 200 addresses.
 func TestWaveOfSpam(t *testing.T) {
 	t.Parallel()
-	const addresses, writers = 200, 8
-	wave, long := 600, os.Getenv("TEST_LONG") != ""
-	if long {
-		wave = 3000
-	}
+	const addresses, writers, mostCommands, honestText = 200, 8, 8, "Who else sees offers of cheap pills here?"
+	const wave = 600
 	c := nodetest.New(t, 1, func(cfg *config.Config) { cfg.TrustedProxies = []string{"127.0.0.0/8"} })
 	address := func(i int) string { return fmt.Sprintf("203.0.%d.%d", i/100, i%100+1) }
 	publish := func(from, body string) int {
@@ -36,7 +33,7 @@ func TestWaveOfSpam(t *testing.T) {
 	spam := func(i int) string { return fmt.Sprintf("Offer %d: CHEAP pills for everybody, number %d", i%7, i) }
 	const honest = "198.51.100.9"
 	check.Equal(t, publish(address(0), spam(0)), http.StatusCreated, "status of the first spam, e1")
-	check.Equal(t, publish(honest, "Who else sees offers of cheap pills here?"), http.StatusCreated, "status of the question, e2")
+	check.Equal(t, publish(honest, honestText), http.StatusCreated, "status of the question, e2")
 	var group sync.WaitGroup
 	for w := range writers {
 		group.Go(func() {
@@ -52,28 +49,25 @@ func TestWaveOfSpam(t *testing.T) {
 	check.Equal(t, status, http.StatusCreated, "status of the report: %v", err)
 
 	manual := string(must.Get(os.ReadFile("../../../docs/operating/spam.md"))(t))
-	outputs := map[string]string{}
+	outputs, commands := map[string]string{}, 0
 	for line := range strings.Lines(manual) {
 		args, isCommand := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "    commons ")
 		if !isCommand {
 			continue
 		}
-		args = strings.ReplaceAll(args, "/var/backups/commons", t.TempDir())
+		commands++
 		began := time.Now()
 		code, out, stderr := execute(t, append(words(args), "--timeout", "1m", "--cluster-addr", c.Nodes[0].ClusterAddr())...)
 		t.Logf("%s: %s", args, time.Since(began).Round(time.Millisecond))
-		want := cli.ExitOK
-		if strings.HasPrefix(args, "mod hide") && !strings.HasSuffix(args, "--yes") {
-			want = cli.ExitFailed // it only shows
-		}
-		check.Equal(t, code, want, "exit code of %s: %.500s%s", args, out, stderr)
+		check.Equal(t, code, cli.ExitOK, "exit code of %s: %.500s%s", args, out, stderr)
 		outputs[strings.Join(strings.Fields(args)[:2], " ")] += out
 	}
+	check.Equal(t, commands, mostCommands, "commands")
 	for command, want := range map[string]string{
 		"mod reports": "It sells pills",
-		"mod watch":   fmt.Sprintf("found in %d of the newest %d entries", wave+1, wave+2),
-		"mod hide":    fmt.Sprintf("%d of %d changed (hide)", wave+1, wave+1),
-		"mod purge":   fmt.Sprintf("%d of %d changed (purge)\n%d senders blocked", wave, wave, addresses),
+		"mod list":    honestText,
+		"mod unhide":  fmt.Sprintf("%d of %d changed (unhide)", wave+1, wave+1),
+		"mod hide":    fmt.Sprintf("%d of %d changed (hide)\n%d senders blocked", wave, wave, addresses),
 		"mod resolve": "1 of 1 reports are resolved",
 	} {
 		check.Equal(t, strings.Contains(outputs[command], want), true, "%s prints %q: %.700s", command, want, outputs[command])
@@ -81,15 +75,7 @@ func TestWaveOfSpam(t *testing.T) {
 	check.Equal(t, len(c.All(0, client.EntryQuery{})), 2, "entries that are shown after the wave")
 	check.Equal(t, publish(honest, "Thank you"), http.StatusCreated, "status of the honest writer after the wave")
 	check.Equal(t, publish(address(7), "Good morning"), http.StatusForbidden, "status of a blocked address")
-	check.Equal(t, publish("198.51.100.77", "CHEAP pills"), http.StatusForbidden, "status of later spam")
-	check.Equal(t, len(c.All(0, client.EntryQuery{})), 3, "entries that are shown after later spam")
-	if !long { // a node collects purges for a minute
-		return
-	}
-	c.Eventually("the texts are erased from the disk", func() error {
-		_, out, _ := execute(t, "mod", "purge-status", "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
-		return nodetest.ErrorIf(!strings.Contains(strings.Join(strings.Fields(out), ""), `"pending":0`), "%s", out)
-	})
+	check.Equal(t, publish("198.51.100.77", "Good morning"), http.StatusCreated, "status of a new address after the freeze")
 }
 
 // words splits a line into words as a shell does, with single and double quotation marks.

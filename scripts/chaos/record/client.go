@@ -63,6 +63,17 @@ func (cl *Caller) do(ctx context.Context, c *Call, node *harness.Node, r request
 	return answer
 }
 
+// Subject publishes an entry that moderators may hide, from an address. An empty agent is anonymous.
+func (cl *Caller) Subject(ctx context.Context, node *harness.Node, agent, text, address string) *Call {
+	c := &Call{Client: address, Surface: "http", Kind: Subject, Agent: agent, Text: text}
+	fields := map[string]any{"body": text}
+	if agent != "" {
+		fields["agent"] = agent
+	}
+	cl.do(ctx, c, node, request{http.MethodPost, "/api/entries", fields, http.Header{"X-Forwarded-For": {address}}})
+	return c
+}
+
 // lists are the names of lists whose ids are recorded.
 var lists = map[Kind]string{List: "entries", Plain: "entries", Strong: "entries", Home: "forYou"}
 

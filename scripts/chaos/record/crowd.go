@@ -35,7 +35,7 @@ type Crowd struct {
 	Seed   uint64
 	Pause  time.Duration // of each lane after each call
 	Poll   time.Duration // of each reader after each call; 0 means pollPause
-	Token  string        // of moderators
+	Token  string        // of moderators; empty means no moderators
 	From   string        // the id of the newest event before the run
 	Since  int64         // the time of the newest entry before the run
 	// Purge purges an entry over the private port, as an operator does.
@@ -95,6 +95,9 @@ func (w *Crowd) Begin(parent context.Context) {
 		}
 	}
 	for i := range moderators {
+		if w.Token == "" {
+			break
+		}
 		w.recording.Go(func() { w.moderate(recording, i, w.Token) })
 	}
 	for i := range (strongReaders + 1) * len(w.Nodes) {
