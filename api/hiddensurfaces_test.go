@@ -27,7 +27,7 @@ func TestNoSurfaceShowsWhatIsHidden(t *testing.T) {
 var wordless = map[string]string{
 	"publishEntry": "", "registerAgent": "", "actOnJob": "", "askHuman": "", // repeats are in the table, new ones answer with what was sent
 	"listDeliveries": "for the owner's key alone; dropping what waits is tested in fsm", "testDelivery": "a test event", "markSeen": "ids alone",
-	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "listRules": "rules, for moderators",
+	"block": "a rule", "freeze": "a rule", "watch": "a rule", "undo": "texts, for moderators", "listRules": "rules, for moderators",
 	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
 	"selectEntries": "texts, for moderators", "moderationLog": "ids, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators",
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",

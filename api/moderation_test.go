@@ -122,6 +122,111 @@ func TestHideBySelection(t *testing.T) {
 	}
 }
 
+// TestUndoOfASelection: the number of any part of a selection takes all of it back, in parts, except
+// what another order hides. A dry run shows what would come back.
+func TestUndoOfASelection(t *testing.T) {
+	s := withModerator(t)
+	const spam = 230
+	for i := range spam {
+		s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: fmt.Sprintf("Pills, number %d", i)})
+	}
+	var orders []uint64
+	fields := map[string]any{"agent": "eve", "reason": "spam"}
+	for next := new(string); next != nil; {
+		part := mod(t, s, "hide", fields)
+		orders = append(orders, *part.Record)
+		if next = part.Next; next != nil {
+			fields["before"], fields["order"] = *next, orders[0]
+		}
+	}
+	check.Diff(t, orders, []uint64{2, 3, 4}, "records of the parts")
+	moderationLog(s).Has(t, `"number":4,`, `"order":2}`)
+	mod(t, s, "unhide", map[string]any{"ids": []string{"e1"}})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "a home address"})
+	for _, bad := range []map[string]any{
+		{"agent": "eve", "order": 1, "reason": "x"}, {"agent": "eve", "order": 99, "reason": "x"}, {"agent": "eve", "order": "two", "reason": "x"}, {"ids": []string{"e1"}, "order": 2, "reason": "x"},
+	} {
+		asMia(s, "hide", bad).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "order")
+	}
+
+	dry := mod(t, s, "undo", map[string]any{"number": 3, "dry_run": true})
+	check.Equal(t, dry.Matched, command.MaxHidden, "entries that the first part of an undo would show")
+	check.Equal(t, len(dry.Samples), 5, "samples")
+	shown := 0
+	fields = map[string]any{"number": 3, "reason": "no spam"}
+	for next := new(string); next != nil; {
+		part := mod(t, s, "undo", fields)
+		mod(t, s, "undo", fields) // the same again: an answer was lost
+		if next = part.Next; next != nil {
+			fields["before"] = *next
+		}
+		shown += part.Changed
+	}
+	listed := apitest.Decoded[struct {
+		Entries []struct{ Entry struct{ ID string } }
+	}](t, s.Get("/api/moderation/entries?hidden=1", "Authorization", "Bearer "+modToken))
+	check.Equal(t, len(listed.Entries), 1, "entries that are still hidden, by another order")
+	check.Equal(t, shown > 0, true, "the parts count what they show")
+}
+
+// TestUndo takes back each kind of order that can be taken back, once, and says of the others how to do
+// it right.
+func TestUndo(t *testing.T) {
+	s := withModerator(t) // record 1
+	s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills"})
+	s.Publish(map[string]any{"agent": "eve", "body": "Where ada lives"})
+	s.Post("/api/agents", map[string]any{"id": "Dave", "description": "Sells pills."})
+	sendReport(t, s, http.StatusCreated, map[string]any{"entry_id": "e1", "reason": "spam", "text": "Spam"})
+	number := func(operation string, body map[string]any) uint64 {
+		t.Helper()
+		body["reason"] = "a test"
+		answer := apitest.Decoded[struct{ Number, Record uint64 }](t, operate(s, operation, body).Must(t, http.StatusOK))
+		return cmp.Or(answer.Number, answer.Record)
+	}
+	lastly := map[string]uint64{
+		"purge":   number("purge", map[string]any{"ids": []string{"e2"}}),
+		"reports": number("resolveReports", map[string]any{"ids": []string{"e1"}, "outcome": "kept"}),
+	}
+	for name, test := range map[string]struct {
+		operation string
+		body      map[string]any
+		holds     func() bool
+	}{
+		"hide":      {"hide", map[string]any{"ids": []string{"e1"}, "profiles": []string{"dave"}}, func() bool { return !strings.Contains(string(s.Get("/api/agents/dave").Body), "pills") }},
+		"block":     {"block", map[string]any{"agent": "eve"}, func() bool { return policyWrites["post"](s).Status == http.StatusForbidden }},
+		"a network": {"block", map[string]any{"network": "127.0.0.0/8"}, func() bool { return policyWrites["post"](s).Status == http.StatusForbidden }},
+		"freeze":    {"freeze", map[string]any{"all": true, "for": "1h"}, func() bool { return policyWrites["post"](s).Status == http.StatusForbidden }},
+		"watch":     {"watch", map[string]any{"pattern": "pills"}, func() bool { return policyWrites["post"](s).Status == http.StatusForbidden }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			order := number(test.operation, test.body)
+			check.Equal(t, test.holds(), true, "the order holds")
+			check.Equal(t, mod(t, s, "undo", map[string]any{"number": order, "dry_run": true}).Matched > 0, true, "a dry run finds it")
+			check.Equal(t, test.holds(), true, "the order holds after a dry run")
+			undone := mod(t, s, "undo", map[string]any{"number": order, "reason": "a mistake"})
+			check.Equal(t, undone.Changed, undone.Matched, "all of it is taken back")
+			check.Equal(t, test.holds(), false, "the order holds after it was taken back")
+			asMia(s, "undo", map[string]any{"number": order}).Rejected(t, http.StatusUnprocessableEntity, "", "number", "nothing holds any more")
+			asMia(s, "undo", map[string]any{"number": order, "dry_run": true}).Want(t, http.StatusOK, "It would be refused")
+			asMia(s, "undo", map[string]any{"number": *undone.Record}).Rejected(t, http.StatusUnprocessableEntity, "", "number", " again")
+		})
+	}
+	for name, test := range map[string]struct {
+		number uint64
+		want   string
+	}{
+		"a purge":            {lastly["purge"], "is a purge"},
+		"reports":            {lastly["reports"], "resolves reports"},
+		"a token":            {1, "commons mod token revoke"},
+		"no number of a row": {99, "of no order"},
+		"zero":               {0, "is required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asMia(s, "undo", map[string]any{"number": test.number}).Rejected(t, http.StatusUnprocessableEntity, "", "number", test.want)
+		})
+	}
+}
+
 // TestWhoModerates: those with a token alone, who also see what the others did.
 func TestWhoModerates(t *testing.T) {
 	s := withModerator(t)
@@ -262,6 +367,8 @@ func TestDocumentedModerationWorks(t *testing.T) {
 	s.Backend.Apply(&command.Publish{
 		Agent: "ada", AgentKey: "ada", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap", Proof: command.Proof{Sender: "s1"},
 	})
+	s.Publish(map[string]any{"agent": "ada", "body": "More pills"})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e2"}, "reason": "spam"}) // record 3
 	sent := 0
 	for path, item := range apitest.Document(t).Paths.Map() {
 		if !strings.HasPrefix(path, "/api/moderation/") || item.Post == nil {
@@ -290,7 +397,7 @@ func TestModerationRejected(t *testing.T) {
 	works := map[string]string{
 		"hide": `{"ids":["e1"],"reason":"spam"}`, "unhide": `{"ids":["e2"]}`,
 		"block": `{"agent":"eve","reason":"spam","for":"1h"}`, "freeze": `{"channel":"general","reason":"spam","for":"1h"}`,
-		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`,
+		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "undo": `{"number":2}`,
 		"resolve": `{"ids":["e1"],"outcome":"kept","reason":"x"}`,
 	}
 	for _, test := range []struct {

@@ -94,7 +94,7 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 			}
 			s.Get("/api/entries/e1").Want(t, http.StatusOK)
 			mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "spam"}) // moderators go on
-			asMia(s, "lift", map[string]any{"number": rule.Number}).Must(t, http.StatusOK)
+			asMia(s, "undo", map[string]any{"number": rule.Number}).Must(t, http.StatusOK)
 			policyWrites["post"](s).Want(t, http.StatusCreated)
 			moderationLog(s).Lacks(t, "127.")
 		})
@@ -171,7 +171,7 @@ func TestNoReceiverIsAskedForTheBlocked(t *testing.T) {
 	if r := register(); r.Status != http.StatusForbidden || asked > 0 {
 		t.Errorf("%d %s; %d receivers were asked", r.Status, r.Body, asked)
 	}
-	asMia(s, "lift", map[string]any{"number": rule.Number})
+	asMia(s, "undo", map[string]any{"number": rule.Number})
 	if r := register(); r.Status != http.StatusCreated || asked != 1 {
 		t.Errorf("once it is lifted: %d %s; %d receivers were asked", r.Status, r.Body, asked)
 	}
@@ -203,7 +203,7 @@ func checkOrderExample(t *testing.T, s *apitest.Server, path string, example []b
 func TestRulesAreForModerators(t *testing.T) {
 	s := withModerator(t)
 	for path, body := range map[string]string{
-		"block": `{"agent":"eve","for":"1h"}`, "freeze": `{"all":true,"for":"1h"}`, "watch": `{"pattern":"pills"}`, "lift": `{"number":1}`,
+		"block": `{"agent":"eve","for":"1h"}`, "freeze": `{"all":true,"for":"1h"}`, "watch": `{"pattern":"pills"}`, "undo": `{"number":1}`,
 	} {
 		s.Post("/api/moderation/"+path, body).Rejected(t, http.StatusForbidden, "moderators_only", "")
 	}
@@ -225,15 +225,15 @@ func TestRulesAreForModerators(t *testing.T) {
 		{"watch", `{"for":"1h"}`, "pattern"},
 		{"watch", `{"pattern":"("}`, "pattern"},
 		{"watch", `{"pattern":"x*"}`, "pattern"},
-		{"lift", `{}`, "number"},
-		{"lift", `{"number":99}`, "number"},
+		{"undo", `{}`, "number"},
+		{"undo", `{"number":99}`, "number"},
 	} {
 		p := s.Post("/api/moderation/"+test.path, test.body, "Authorization", "Bearer "+modToken).Rejected(t, http.StatusUnprocessableEntity, "", test.field)
 		checkOrderExample(t, s, test.path, p.Example)
 	}
 	before := s.Backend.Machine.Applied()
 	for path, body := range map[string]string{
-		"block": `{"sender_of":"e1","for":"1h"}`, "freeze": `{"all":true,"for":"1h"}`, "watch": `{"pattern":"pills"}`, "lift": `{"number":1}`,
+		"block": `{"sender_of":"e1","for":"1h"}`, "freeze": `{"all":true,"for":"1h"}`, "watch": `{"pattern":"pills"}`, "undo": `{"number":1}`,
 		"hide": `{"idz":["e1"]}`, "unhide": `{"ids":["x"]}`, "resolve": `{"ids":["e1"],"outcome":"gone"}`,
 	} {
 		dry := strings.TrimSuffix(body, "}") + `,"dry_run":"perhaps"}`

@@ -67,6 +67,77 @@ func TestHiddenEntry(t *testing.T) {
 	expect(t, r.run(hide(state.EntryID(spam), "e99", "j2"))[0], command.OutcomeUnchanged, "hidden twice")
 }
 
+// TestUndoOfAnOrder: taking an order back shows what all its parts hide, and leaves what another order
+// has hidden since, or a purge has erased.
+func TestUndoOfAnOrder(t *testing.T) {
+	part := func(of uint64, ids ...string) *command.Hide {
+		return &command.Hide{Order: byOperator, IDs: ids, Of: of}
+	}
+	profiles := func(names ...string) *command.Hide { return &command.Hide{Order: byOperator, Agents: names} }
+	for name, test := range map[string]struct {
+		commands []command.Payload
+		number   uint64
+		shows    string // of the entries 1 to 4, and the profile of eve
+	}{
+		"one part":                  {[]command.Payload{part(0, "e1", "e2")}, 1, "1 2 3 4 eve"},
+		"two parts":                 {[]command.Payload{part(0, "e1"), part(0, "e3"), part(1, "e2")}, 1, "1 2 4 eve"},
+		"of another order":          {[]command.Payload{part(0, "e1"), part(0, "e2")}, 2, "2 3 4 eve"},
+		"hidden again":              {[]command.Payload{part(0, "e1", "e2"), unhide("e1"), part(0, "e1")}, 1, "2 3 4 eve"},
+		"purged":                    {[]command.Payload{part(0, "e1", "e2"), purge("e1")}, 1, "2 3 4 eve"},
+		"a profile":                 {[]command.Payload{profiles("eve")}, 1, "1 2 3 4 eve"},
+		"a profile hidden again":    {[]command.Payload{profiles("eve"), &command.Hide{Order: byOperator, Agents: []string{"eve"}, Unhide: true}, profiles("eve")}, 1, "1 2 3 4"},
+		"a profile that was purged": {[]command.Payload{profiles("eve"), &command.Purge{Order: byOperator, Agents: []string{"eve"}}}, 1, "1 2 3 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			for range 4 {
+				r.publish(nil)
+			}
+			r.run(&command.Register{Agent: "eve", AgentKey: "eve", Given: command.FieldNote, Note: "Pills", NewKey: bytes.Repeat([]byte{1}, 32), NewRecovery: bytes.Repeat([]byte{1}, 32)})
+			for _, c := range test.commands {
+				expect(t, r.run(c)[0], command.OutcomeDone, "%T", c)
+			}
+			r.run(&command.Hide{Order: byOperator, IDs: []string{"e1", "e2", "e3", "e4"}, Agents: []string{"eve"}, Unhide: true, Of: test.number})
+			v := r.View()
+			defer v.Release()
+			shown := []string{}
+			for seq := range uint64(4) {
+				if is := must.Get(v.Visibility(seq + 1))(t); is == view.Visible {
+					shown = append(shown, fmt.Sprint(seq+1))
+				}
+			}
+			if is, _, _ := v.ProfileVisibility("eve"); is == view.Visible {
+				shown = append(shown, "eve")
+			}
+			check.Equal(t, strings.Join(shown, " "), test.shows, "shown entries and profiles")
+			left, _, err := v.HiddenBy(test.number, 0, 10)
+			check.Equal(t, len(left), 0, "entries that the order still hides, %v", err)
+			check.Equal(t, len(must.Get(v.ProfilesHiddenBy(test.number))(t)), 0, "profiles that it still hides")
+		})
+	}
+}
+
+// TestHiddenByInParts: what an order hides is listed in parts, newest first, without what others hide.
+func TestHiddenByInParts(t *testing.T) {
+	r := newRig(t)
+	for range 7 {
+		r.publish(nil)
+	}
+	r.run(hide("e1", "e2", "e4", "e6", "e7"), hide("e3", "e5"))
+	v := r.View()
+	defer v.Release()
+	var all [][]uint64
+	for before := uint64(0); ; {
+		seqs, next, err := v.HiddenBy(1, before, 2)
+		must.Do(t, err)
+		if all = append(all, seqs); next == 0 {
+			break
+		}
+		before = next
+	}
+	check.Diff(t, all, [][]uint64{{7, 6}, {4, 2}, {1}}, "the parts")
+}
+
 // TestOnlyModeratorsHide: by their names, as long as these have a token.
 func TestOnlyModeratorsHide(t *testing.T) {
 	r := newRig(t)

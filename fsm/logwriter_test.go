@@ -548,6 +548,9 @@ func (w *logWriter) hide() command.Payload {
 	if w.oneOf(5) {
 		c.Agents = []string{w.named()}
 	}
+	if rows, _, err := w.v.Records(0, 10); err == nil && len(rows) > 0 && w.oneOf(3) {
+		c.Of = one(w, rows...).Number
+	}
 	return c
 }
 

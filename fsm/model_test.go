@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -32,6 +33,7 @@ type modelEntry struct {
 	inbox   []string
 	words   []string
 	hidden  bool
+	order   uint64 // that hides it
 }
 
 type modelRule struct {
@@ -88,9 +90,11 @@ func (m *model) apply(b command.Batch) {
 func (m *model) hide(c *command.Hide) command.Result {
 	changed := false
 	for i := range m.entries {
-		if e := &m.entries[i]; e.hidden == c.Unhide && slices.Contains(c.IDs, state.EntryID(e.seq)) {
-			e.hidden, changed = !c.Unhide, true
+		e := &m.entries[i]
+		if e.hidden != c.Unhide || !slices.Contains(c.IDs, state.EntryID(e.seq)) || c.Unhide && c.Of != 0 && c.Of != e.order {
+			continue
 		}
+		e.hidden, e.order, changed = !c.Unhide, cmp.Or(c.Of, m.recorded+1), true
 	}
 	if !changed {
 		return command.Result{Outcome: command.OutcomeUnchanged}

@@ -141,8 +141,11 @@ func TestRulesKeepWritesOut(t *testing.T) {
 		},
 		"unproven": {
 			rule(command.RuleUnproven, ""),
-			[]command.Payload{post("bob", nil), post("ada", nil)},
-			[]command.Payload{post("ada", func(p *command.Publish) { p.Proof.Key = key })},
+			[]command.Payload{post("bob", nil), post("ada", nil), register("dave", "dave", nil), register("ada", "new", saying("Pills"))},
+			[]command.Payload{
+				post("ada", func(p *command.Publish) { p.Proof.Key = key }),
+				register("ada", "new", func(c *command.Register) { c.Proof.Key = key }),
+			},
 		},
 		"all": {
 			rule(command.RuleAll, ""),

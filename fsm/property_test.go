@@ -80,7 +80,7 @@ func drawBatch(t *rapid.T, last command.Batch, m *model) command.Batch {
 				c.Payload = &command.Lead{ServerID: "n1"}
 			case 1:
 				c.Payload = &command.Hide{
-					Order: byOperator, Unhide: rapid.Bool().Draw(t, "unhide"),
+					Order: byOperator, Unhide: rapid.Bool().Draw(t, "unhide"), Of: rapid.Uint64Range(0, min(m.recorded, 3)).Draw(t, "order"),
 					IDs: []string{state.EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "one")), state.EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "other one"))},
 				}
 			case 2:

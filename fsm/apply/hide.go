@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -16,63 +17,68 @@ func (tx *Txn) applyHide(c *command.Hide) command.Result {
 	if c.Unhide {
 		action = state.ActionUnhide
 	}
-	return tx.recordChanged(&c.Order, action, tx.changeHidden(c))
+	order := cmp.Or(c.Of, tx.number(state.KeyRecorded)+1)
+	return tx.recordChanged(&c.Order, c.Of, action, tx.changeHidden(c, order))
 }
 
-// changeHidden hides or shows entries and profiles, and returns those that it changed.
-func (tx *Txn) changeHidden(c *command.Hide) (changed []string) {
+// changeHidden hides entries and profiles by an order, or shows them, and returns those that it
+// changed.
+func (tx *Txn) changeHidden(c *command.Hide, order uint64) (changed []string) {
 	for _, id := range c.IDs {
 		e, known := state.Resolve(tx, id)
 		if !known || tx.gone(e.Seq) || e.Hidden != c.Unhide {
 			continue
 		}
-		if c.Unhide {
-			tx.unhide(&e)
-		} else {
-			tx.hide(&e, c.Reason)
+		if !c.Unhide {
+			tx.hide(&e, c.Reason, order)
+		} else if !tx.unhide(&e, c.Of) {
+			continue
 		}
 		changed = append(changed, id)
 	}
 	for _, name := range c.Agents {
 		p, known := tx.profile(name)
-		if !known || p.Hidden() != c.Unhide {
+		if !known || p.Hidden() != c.Unhide || c.Unhide && c.Of != 0 && p.HiddenBy != c.Of {
 			continue
 		}
 		if c.Unhide {
-			tx.setHidden(name, &p, state.EventUnhideProfile, 0, "")
+			p.HiddenAt, p.HiddenFor, p.HiddenBy = 0, "", 0
+			tx.putHidden(name, &p, state.EventUnhideProfile)
 		} else {
-			tx.setHidden(name, &p, state.EventHideProfile, tx.now, c.Reason)
+			p.HiddenAt, p.HiddenFor, p.HiddenBy = tx.now, c.Reason, order
+			tx.putHidden(name, &p, state.EventHideProfile)
 		}
 		changed = append(changed, command.ProfileMark+p.ID)
 	}
 	return changed
 }
 
-// recordChanged records the ids that an order has changed, and returns its result.
-func (tx *Txn) recordChanged(o *command.Order, action string, ids []string) command.Result {
+// recordChanged records the ids that an order has changed, and returns its result. of is the order
+// that it is about, as in command.Hide.
+func (tx *Txn) recordChanged(o *command.Order, of uint64, action string, ids []string) command.Result {
 	if len(ids) == 0 {
 		return unchanged
 	}
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(o, action, strings.Join(ids, " "))}
+	row := state.Record{By: o.By, Action: action, What: strings.Join(ids, " "), Reason: o.Reason, Order: of}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.journal(state.ModerationRecord, row)}
 }
 
-// setHidden stores since when and why a profile is hidden.
-func (tx *Txn) setHidden(agentKey string, p *state.ProfileRow, event state.EventKind, at int64, reason string) {
-	p.HiddenAt, p.HiddenFor = at, reason
+// putHidden stores a profile that was hidden or shown, with an event.
+func (tx *Txn) putHidden(agentKey string, p *state.ProfileRow, event state.EventKind) {
 	tx.happened = append(tx.happened, state.Happening{Kind: event, Profile: p.ID})
 	tx.putProfile(agentKey, p)
 	tx.set(state.SeqKey(state.SpaceRevision, p.Revision), p.RevisionRow(agentKey))
 }
 
-// hide makes a stub of an entry, with an event.
-func (tx *Txn) hide(e *state.EntryRow, reason string) {
-	tx.hideQuietly(e, reason)
+// hide makes a stub of an entry, with an event. order is 0 if the entry is to be erased.
+func (tx *Txn) hide(e *state.EntryRow, reason string, order uint64) {
+	tx.hideQuietly(e, reason, order)
 	tx.happen(state.EventHide, e.Seq)
 }
 
 // hideQuietly makes a stub of an entry.
-func (tx *Txn) hideQuietly(e *state.EntryRow, reason string) {
-	h := state.HiddenEntry{Row: tx.entryRow(e.Seq)}
+func (tx *Txn) hideQuietly(e *state.EntryRow, reason string, order uint64) {
+	h := state.HiddenEntry{Row: tx.entryRow(e.Seq), Order: order}
 	texts, err := e.Texts()
 	tx.Must(err)
 	if e.Parent != 0 {
@@ -120,10 +126,14 @@ func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (e state.EntryRow, tag
 	return e, texts.Tags
 }
 
-// unhide puts a hidden entry back, without its deliveries and without the claim of a job.
-func (tx *Txn) unhide(stub *state.EntryRow) {
+// unhide puts a hidden entry back, without its deliveries and without the claim of a job. It leaves
+// an entry that another order hides than the given one, unless that is 0, and returns false.
+func (tx *Txn) unhide(stub *state.EntryRow, order uint64) bool {
 	seq := stub.Seq
 	h := need(tx, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden, "hidden entry")
+	if order != 0 && h.Order != order {
+		return false
+	}
 	e, tags := tx.original(seq, &h)
 	tx.recastEntry(seq, h.Row)
 	tx.del(state.SeqKey(state.SpaceHidden, seq))
@@ -148,6 +158,7 @@ func (tx *Txn) unhide(stub *state.EntryRow) {
 	tx.unhideInThread(&e)
 	tx.unhideFromHome(&e, &target, tags, &h)
 	tx.happen(state.EventUnhide, seq)
+	return true
 }
 
 // hideFromParent removes an entry from the entry that it relates to, except its status.

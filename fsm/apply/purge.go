@@ -33,7 +33,7 @@ func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 		tx.purgeProfile(name, &p, c.Reason)
 		changed = append(changed, command.ProfileMark+p.ID)
 	}
-	return tx.recordChanged(&c.Order, state.ActionPurge, changed)
+	return tx.recordChanged(&c.Order, 0, state.ActionPurge, changed)
 }
 
 // erasedReason is the reason for which the texts are hidden that their author erased.
@@ -42,7 +42,7 @@ const erasedReason = "Erased by its author"
 // purge erases the texts of an entry, and lists it for the disks of the nodes.
 func (tx *Txn) purge(e *state.EntryRow, id, reason string) {
 	if !e.Hidden {
-		tx.hide(e, reason)
+		tx.hide(e, reason, 0)
 	}
 	tx.erase(e.Seq, state.SpacePurgedBits, reason)
 	tx.listPurge(&state.Purge{Cluster: tx.Cluster.ID, ID: id, CreatedAt: e.CreatedAt, Since: e.CreatedAt})
@@ -53,7 +53,7 @@ func (tx *Txn) purge(e *state.EntryRow, id, reason string) {
 func (tx *Txn) purgeProfile(agentKey string, p *state.ProfileRow, reason string) {
 	old := p.ProfileFields
 	p.ProfileFields, p.Purged = state.ProfileFields{Protected: old.Protected, Deleted: old.Deleted}, true
-	p.HiddenAt, p.HiddenFor = tx.now, reason
+	p.HiddenAt, p.HiddenFor, p.HiddenBy = tx.now, reason, 0
 	tx.eraseReportsOf(state.ReportSubject{Name: command.ProfileMark + agentKey})
 	tx.followHook(agentKey, &old, &p.ProfileFields)
 	tx.revise(agentKey, p)
@@ -79,7 +79,7 @@ func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 			}
 			p.Since = e.CreatedAt
 			if !e.Hidden {
-				tx.hideQuietly(&e, reason)
+				tx.hideQuietly(&e, reason, 0)
 			}
 			tx.erase(e.Seq, state.SpacePurgedBits, reason)
 		}
@@ -178,7 +178,7 @@ func (tx *Txn) sweep(e *state.EntryRow, period int64) bool {
 		return false
 	}
 	if !e.Hidden {
-		tx.hideQuietly(e, sweptReason)
+		tx.hideQuietly(e, sweptReason, 0)
 	}
 	tx.erase(e.Seq, state.SpaceSweptBits, sweptReason)
 	tx.closeReports(command.ReportExpired, func(r state.QueuedReport) bool { return r.Entry == e.Seq })

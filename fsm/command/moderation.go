@@ -38,6 +38,9 @@ type Hide struct {
 	IDs    []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
 	Agents []string `cbor:"11,keyasint,omitempty"` // folded names of profiles
 	Unhide bool     `cbor:"12,keyasint,omitempty"`
+	// Of is the order that this is a further part of, by the number of its first part in the
+	// record; 0 means an order of its own. With Unhide, only what that order hides is shown.
+	Of uint64 `cbor:"13,keyasint,omitempty"`
 }
 
 // Purge erases the texts of entries and profiles for good, hidden or not. Only an operator can use it.

@@ -23,12 +23,13 @@ type HiddenEntry struct {
 	Topics    uint64 // which of its topics were counted for its author, a bit for each
 	Notes     uint64 // which of them it was a note of
 	Owed      uint64 // who of its inbox had not answered it, a bit for each
+	Order     uint64 // that hides it: the number of its first part in the record
 }
 
 // Encode returns the row of spaceHidden.
 func (h *HiddenEntry) Encode() []byte {
 	dst := append([]byte(nil), Bit(h.Newest, 1)|Bit(h.Asked, 2))
-	dst = AppendUints(dst, h.Topics, h.Notes, h.Owed)
+	dst = AppendUints(dst, h.Topics, h.Notes, h.Owed, h.Order)
 	return AppendBlob(AppendBlob(AppendBlob(dst, h.Successor), h.State), h.Row)
 }
 
@@ -36,7 +37,7 @@ func (h *HiddenEntry) Encode() []byte {
 func DecodeHidden(row []byte) (HiddenEntry, error) {
 	r := RowReader{Rest: row}
 	marks := r.Byte()
-	h := HiddenEntry{Newest: marks&1 != 0, Asked: marks&2 != 0, Topics: r.Uint(), Notes: r.Uint(), Owed: r.Uint()}
+	h := HiddenEntry{Newest: marks&1 != 0, Asked: marks&2 != 0, Topics: r.Uint(), Notes: r.Uint(), Owed: r.Uint(), Order: r.Uint()}
 	h.Successor, h.State, h.Row = r.bytes(r.Uint()), r.bytes(r.Uint()), r.bytes(r.Uint())
 	return h, r.Done("hidden row")
 }

@@ -62,7 +62,7 @@ func (p *ProfileRow) Texts() []string {
 // ProfileRow is the row of SpaceProfile.
 //
 //	version1 flags1 key32 former32 recovery32 formerRecovery32 recoveryRequest16 revision first issued CreatedAt UpdatedAt IssuedAt
-//	HiddenAt HiddenFor sender issuer NotifyURL NotifySalt id description endpoint note
+//	HiddenAt HiddenBy HiddenFor sender issuer NotifyURL NotifySalt id description endpoint note
 //	len(capabilities) capabilities...
 //
 // Numbers are uvarints, texts are preceded by their length.
@@ -88,6 +88,7 @@ type ProfileRow struct {
 	Issuer          string // fingerprint of the sender that got the key; the same
 	HiddenAt        int64  // when a moderator hid it; 0 while it is shown
 	HiddenFor       string // why
+	HiddenBy        uint64 // the order that hides it, as in HiddenEntry
 	Purged          bool   // its texts were erased, and no new ones written since
 }
 
@@ -123,7 +124,7 @@ func (p *ProfileRow) Append(dst []byte) []byte {
 		Bit(p.Deleted, flagDeleted)
 	dst = append(dst, profileRowVersion, flags)
 	dst = slices.Concat(dst, p.Key[:], p.Former[:], p.Recovery[:], p.FormerRecovery[:], p.RecoveryRequest[:])
-	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt))
+	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt), p.HiddenBy)
 	for _, s := range [...]string{p.HiddenFor, p.Sender, p.Issuer, p.NotifyURL, p.NotifySalt, p.ID, p.Description, p.Endpoint, p.Note} {
 		dst = AppendBlob(dst, s)
 	}
@@ -147,7 +148,7 @@ func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
 	}
 	p.Revision, p.First, p.Issued = r.Uint(), r.Uint(), r.Uint()
 	p.CreatedAt, p.UpdatedAt, p.IssuedAt = int64(r.Uint()), int64(r.Uint()), int64(r.Uint())
-	p.HiddenAt = int64(r.Uint())
+	p.HiddenAt, p.HiddenBy = int64(r.Uint()), r.Uint()
 	p.HiddenFor = r.Text()
 	p.Sender, p.Issuer, p.NotifyURL, p.NotifySalt = r.Text(), r.Text(), r.Text(), r.Text()
 	p.ID, p.Description, p.Endpoint, p.Note = r.Text(), r.Text(), r.Text(), r.Text()

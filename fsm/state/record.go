@@ -35,11 +35,14 @@ type Record struct {
 	Action string
 	What   string // was acted on
 	Reason string
+	// Order is the number of the first part of an order in parts, or of the order that this takes back.
+	// 0 means an order of its own.
+	Order uint64
 }
 
 // Encode returns the row of spaceRecord or spaceChange.
 func (r *Record) Encode() []byte {
-	dst := binary.AppendUvarint(nil, uint64(r.At))
+	dst := AppendUints(nil, uint64(r.At), r.Order)
 	for _, s := range [...]string{r.By, r.Action, r.What, r.Reason} {
 		dst = AppendBlob(dst, s)
 	}
@@ -99,6 +102,6 @@ const ByLeader = "leader"
 // DecodeRecord decodes a row of spaceRecord or spaceChange.
 func DecodeRecord(row []byte) (Record, error) {
 	r := RowReader{Rest: row}
-	rec := Record{At: int64(r.Uint()), By: r.Text(), Action: r.Text(), What: r.Text(), Reason: r.Text()}
+	rec := Record{At: int64(r.Uint()), Order: r.Uint(), By: r.Text(), Action: r.Text(), What: r.Text(), Reason: r.Text()}
 	return rec, r.Done("record row")
 }

@@ -14,6 +14,49 @@ func (v *View) Records(before uint64, limit int) (records []state.Record, next u
 	return v.journal(state.ModerationRecord, before, limit)
 }
 
+// Record returns a row of the record of moderators and operators, and whether it is kept.
+func (v *View) Record(number uint64) (r state.Record, known bool, err error) {
+	r, known, err = state.Load(v.snap, state.SeqKey(state.SpaceRecord, number), state.DecodeRecord)
+	r.Number = number
+	return r, known, err
+}
+
+// HiddenBy returns at most limit entries that an order hides, newest first and below before, unless
+// that is 0. next is the before of the next part, which may be short, or 0 after the last one.
+func (v *View) HiddenBy(order, before uint64, limit int) (seqs []uint64, next uint64, err error) {
+	lower, upper := state.SpaceBounds(state.SpaceHidden)
+	if before > 0 {
+		upper = state.SeqKey(state.SpaceHidden, before)
+	}
+	scanned := 0
+	err = state.ScanBack(v.snap, lower, upper, func(key, row []byte) error {
+		if len(seqs) == limit || scanned == maxSelectScan {
+			next = state.SeqOfKey(key) + 1
+			return state.ErrEnough
+		}
+		scanned++
+		h, err := state.DecodeHidden(row)
+		if h.Order == order {
+			seqs = append(seqs, state.SeqOfKey(key))
+		}
+		return err
+	})
+	return seqs, next, err
+}
+
+// ProfilesHiddenBy returns the folded names of the profiles that an order hides.
+func (v *View) ProfilesHiddenBy(order uint64) (names []string, err error) {
+	lower, upper := state.SpaceBounds(state.SpaceProfile)
+	err = state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
+		p, err := state.DecodeProfileRow(row)
+		if p.HiddenBy == order {
+			names = append(names, string(key[1:]))
+		}
+		return err
+	})
+	return names, err
+}
+
 // Changes returns rows of the record of changes in the cluster, as Records does.
 func (v *View) Changes(before uint64, limit int) (records []state.Record, next uint64, err error) {
 	return v.journal(state.ChangeRecord, before, limit)

@@ -122,7 +122,7 @@ func TestBlocksOutliveTheLeader(t *testing.T) {
 		c.WaitLeader(c.Running()...)
 		check(blocked, c.Running()...)
 		c.Eventually("lifting the block", func() error {
-			if err := moderate(away, "lift", `{"number":1}`); err != nil && !strings.Contains(err.Error(), "of no rule") {
+			if err := moderate(away, "undo", `{"number":1}`); err != nil && !strings.Contains(err.Error(), "nothing holds") {
 				return err
 			}
 			return nil

@@ -107,7 +107,7 @@ func TestSaveData(t *testing.T) {
 		{Operation: "setModerator", Body: []byte(`{"name":"mia","for":"366d"}`)},
 		{Operation: "block", Body: []byte(`{"agent":"spammer","for":"1h","reason":"a test"}`)},
 		{Operation: "block", Body: []byte(`{"network":"192.0.2.0/24","for":"1h","reason":"a test"}`)},
-		{Operation: "lift", Body: []byte(`{"number":RULE,"reason":"a test"}`)},
+		{Operation: "undo", Body: []byte(`{"number":RULE,"reason":"a test"}`)},
 		{Operation: "hide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
 		{Operation: "unhide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
 		{Operation: "hide", Body: []byte(`{"ids":["` + hidden + `"],"reason":"a test"}`)},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -21,7 +22,7 @@ import (
 // sampleItems is a valid call of hide, unhide and purge.
 var sampleItems = wire.Object{{"ids", []string{state.EntryID(1)}}, {"reason", "Advertisement"}}
 
-// action is a moderator's action on entries and profiles.
+// action is a moderator's action on entries and profiles, or takes a rule back.
 type action struct {
 	cmd         command.Payload
 	order       command.Order
@@ -50,11 +51,7 @@ func purging(o command.Order, _ bool) action {
 // acting returns the handler of hide, unhide and purge, for named items or for a part of a
 // selection. The answer has the place of the next part, until the last one. Any call may be
 // repeated.
-func acting(begin func(o command.Order, dry bool) action) op.Handler {
-	params := hideParams
-	if showsAgain(begin(command.Order{}, false).cmd) {
-		params = actionParams
-	}
+func acting(params []string, begin func(o command.Order, dry bool) action) op.Handler {
 	return ordering(params, sampleItems, func(c *op.Call, f *orderForm) func() error {
 		dry := f.flag("dry_run")
 		a := begin(f.Order, dry)
@@ -65,6 +62,9 @@ func acting(begin func(o command.Order, dry bool) action) op.Handler {
 			f.resolve(c.View(), sel)
 			_, erases := a.cmd.(*command.Purge)
 			sel.Hidden, sel.All = hidden || showsAgain(a.cmd), erases && !hidden
+		}
+		if cmd, isHide := a.cmd.(*command.Hide); isHide {
+			cmd.Of = f.furtherPart(c.View(), sel)
 		}
 		if a.needsReason {
 			f.needReason()
@@ -92,6 +92,29 @@ func acting(begin func(o command.Order, dry bool) action) op.Handler {
 func showsAgain(cmd command.Payload) bool {
 	hide, isHide := cmd.(*command.Hide)
 	return isHide && hide.Unhide
+}
+
+// furtherPart reads the order that a call hides a further part of, or returns 0.
+func (f *orderForm) furtherPart(v *view.View, sel *view.Selection) uint64 {
+	order := f.order("order")
+	if order == 0 {
+		return 0
+	}
+	r, known, err := v.Record(order)
+	if err != nil || !known || r.Action != state.ActionHide || r.By != f.By || sel == nil {
+		f.Problems.Add("order", "goes with a selection: the record in the answer to its first part")
+	}
+	return order
+}
+
+// order reads the number of an order; 0 means that there is none.
+func (f *orderForm) order(field string) uint64 {
+	s := f.word(field, command.MaxName)
+	number, err := strconv.ParseUint(s, 10, 64)
+	if s != "" && err != nil {
+		f.Problems.Add(field, "must be a number, as GET /api/moderation/log lists them")
+	}
+	return number
 }
 
 // items reads ids, in any form in which they are pasted, and the names of profiles, folded.
@@ -160,16 +183,18 @@ func (f *orderForm) filters() *view.Selection {
 
 // resolve reads the ids of a selection.
 func (f *orderForm) resolve(v *view.View, sel *view.Selection) {
-	entry := func(field string) (seq uint64) {
-		if id := op.CleanID(f.word(field, command.MaxTarget)); id != "" {
-			var known bool
-			if seq, known = v.Resolve(id); !known {
-				f.Problems.Add(field, "names no entry that exists")
-			}
+	sel.SenderOf, sel.Before = f.entry(v, "sender_of"), f.entry(v, "before")
+}
+
+// entry reads the id of an entry; 0 means that there is none.
+func (f *orderForm) entry(v *view.View, field string) (seq uint64) {
+	if id := op.CleanID(f.word(field, command.MaxTarget)); id != "" {
+		var known bool
+		if seq, known = v.Resolve(id); !known {
+			f.Problems.Add(field, "names no entry that exists")
 		}
-		return seq
 	}
-	sel.SenderOf, sel.Before = entry("sender_of"), entry("before")
+	return seq
 }
 
 // onSelection carries out an action on a part of a selection.
@@ -321,13 +346,14 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 			if view, err = write.ReadBack(c); err != nil {
 				return err
 			}
-			rows, _, err := view.Records(result.Entry+1, 1)
-			if err != nil || len(rows) == 0 {
+			row, known, err := view.Record(result.Entry)
+			if err != nil || !known {
 				return fmt.Errorf("read the record: %w", errors.Join(err, state.ErrNotFound))
 			}
-			changed, record = len(strings.Fields(rows[0].What)), result.Entry
-			if len(rows[0].What) == state.MaxRecordedBytes { // the record names some of them alone
-				changed = due
+			changed, record = due, result.Entry
+			// Others may have changed some items meanwhile. The record names the changed ones if it has room.
+			if _, isRule := a.cmd.(*command.LiftRule); !isRule && len(row.What) < state.MaxRecordedBytes {
+				changed = len(strings.Fields(row.What))
 			}
 		}
 	}

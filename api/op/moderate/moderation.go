@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -27,8 +26,9 @@ const maxSamples, maxSampleBody = 5, 100
 var (
 	// selectionParams select entries.
 	selectionParams = []string{"sender_of", "agent", "channel", "words", "since", "until"}
-	actionParams    = append([]string{"ids", "profiles", "reason", "dry_run", "before", "hidden"}, selectionParams...)
-	hideParams      = append([]string{"block_for"}, actionParams...)
+	unhideParams    = append([]string{"ids", "profiles", "reason", "dry_run", "before", "hidden"}, selectionParams...)
+	purgeParams     = append([]string{"block_for"}, unhideParams...)
+	hideParams      = append([]string{"order"}, purgeParams...)
 	listParams      = append(append([]string{"hidden"}, selectionParams...), recordParams...)
 )
 
@@ -44,13 +44,13 @@ func Operations() []op.Operation {
 		row("block", "block", ruling(blockParams, sampleBlock, blockRule), "Block a sender, a name or a network, for moderators", blockParams),
 		row("freeze", "freeze", ruling(freezeParams, sampleFreeze, freezeRule), "Let nobody write to a channel, or anywhere, for moderators", freezeParams),
 		row("watch", "watch", ruling(watchParams, sampleWatch, watchRule), "Reject texts with some words, for moderators", watchParams),
-		row("lift", "lift", liftRule, "End a block, a freeze or a watch, for moderators", liftParams),
+		row("undo", "undo", undo, "Take back a hide, a block, a freeze or a watch, for moderators", undoParams),
 		list("rules", "listRules", listRules, "What is blocked, frozen and watched, for moderators", recordParams),
 		list("entries", "selectEntries", selectEntries, "Entries of a selection, hidden or not, for moderators", listParams),
 		list("reports", "listReports", listReports, "What was reported, for moderators", reportListParams),
 		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
-		row("hide", "hide", acting(hiding), "Hide entries and profiles, for moderators", hideParams),
-		row("unhide", "unhide", acting(showing), "Show what was hidden again, for moderators", actionParams),
+		row("hide", "hide", acting(hideParams, hiding), "Hide entries and profiles, for moderators", hideParams),
+		row("unhide", "unhide", acting(unhideParams, showing), "Show what was hidden again, for moderators", unhideParams),
 		list("log", "moderationLog", moderationLog, "What moderators did, and why, for moderators", recordParams),
 	}
 }
@@ -69,7 +69,7 @@ func PathOf(operationID string) (method, path string) {
 func OperatorOperations() []op.Operation {
 	return []op.Operation{
 		{ID: "setModerator", Handle: setModerator},
-		{ID: "purge", Handle: acting(purging)},
+		{ID: "purge", Handle: acting(purgeParams, purging)},
 		{ID: "listPurges", Handle: listPurges},
 		{ID: "listModerators", Handle: op.Simple(listModerators)},
 	}
@@ -173,15 +173,6 @@ func (f *orderForm) word(field string, most int) string {
 	return f.Text(field, most)
 }
 
-// number reads the required field number; of says which number it is.
-func (f *orderForm) number(of string) uint64 {
-	number, err := strconv.ParseUint(f.word("number", command.MaxName), 10, 64)
-	if err != nil && !f.Problems.Has("number") {
-		f.Problems.Add("number", "is required: that of a %s", of)
-	}
-	return number
-}
-
 // flag reads a boolean.
 func (f *orderForm) flag(field string) bool {
 	switch value := f.Doc.Get(field).(type) {
@@ -225,7 +216,7 @@ func (f *orderForm) words(field string) (list []string) {
 // problemIssues explain why the state rejects a moderator's write.
 var problemIssues = map[command.Problem]wire.Issue{
 	command.ProblemUnknownSender: {"sender_of", "must be the id of an entry with a known sender"},
-	command.ProblemUnknownRule:   {"number", "is that of no rule that holds: GET /api/moderation/rules lists them"},
+	command.ProblemUnknownRule:   {"number", nothingHolds},
 	command.ProblemTooManyRules: {"reason", fmt.Sprintf("cannot be kept: there are %d rules of this kind, or %d patterns; lift one first",
 		command.MaxRules, command.MaxPatterns)},
 	command.ProblemUnknownModerator:  {"name", "has no token"},
@@ -269,7 +260,7 @@ var recordParams = []string{"limit", "cursor", "consistency", "min_index"}
 var moderationLog = forModerators("records", recordParams, nil, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
 	records, next, err := c.View().Records(l.Query.Before, l.Query.Limit)
 	for _, r := range records {
-		rows = append(rows, wire.Object{{"number", r.Number}, {"at", r.At}, {"by", r.By}, {"action", r.Action}, {"what", r.What}, {"reason", r.Reason}})
+		rows = append(rows, wire.Object{{"number", r.Number}, {"at", r.At}, {"by", r.By}, {"action", r.Action}, {"what", r.What}, {"reason", r.Reason}, {"order", cmp.Or(r.Order, r.Number)}})
 	}
 	return rows, next, err
 })

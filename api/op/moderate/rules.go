@@ -20,13 +20,11 @@ var (
 	blockParams  = []string{"sender_of", "agent", "network", "for", "confirm", "reason", "dry_run"}
 	freezeParams = []string{"channel", "unproven", "all", "for", "reason", "dry_run"}
 	watchParams  = []string{"pattern", "for", "reason", "dry_run", "last"}
-	liftParams   = []string{"number", "reason", "dry_run"}
 
 	// Valid calls.
 	sampleBlock  = wire.Object{{"agent", write.ExampleName}, {"for", "7d"}, {"reason", "Advertisement"}}
 	sampleFreeze = wire.Object{{"channel", "general"}, {"for", "1h"}, {"reason", "Flood"}}
 	sampleWatch  = wire.Object{{"pattern", "(?i)cheap pills"}, {"for", "7d"}, {"reason", "Advertisement"}}
-	sampleLift   = wire.Object{{"number", "1"}, {"reason", "It is over"}}
 )
 
 // A dry run of a watch looks for the pattern in usualTested of the newest entries, or in up to
@@ -204,28 +202,6 @@ func watchRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
 		f.Problems.Add("pattern", "is required: a regular expression (RE2) of up to %d bytes, such as (?i)cheap pills", command.MaxPatternBytes)
 	}
 }
-
-// liftRule serves POST /api/moderation/lift.
-var liftRule = ordering(liftParams, sampleLift, func(c *op.Call, f *orderForm) func() error {
-	number := f.number("rule, as GET /api/moderation/rules gives it")
-	dry := f.flag("dry_run")
-	return func() error {
-		if dry {
-			if _, known := c.View().Policy().Rule(number); !known {
-				c.Notes = append(c.Notes, "It would be refused: number "+problemIssues[command.ProblemUnknownRule].Message+".")
-			}
-			return answerDryRule(c, wire.Object{{"number", number}, {"reason", f.Reason}})
-		}
-		result, err := f.propose(c, &command.LiftRule{Order: f.Order, Number: number})
-		if err != nil {
-			return err
-		}
-		if _, err := write.ReadBack(c); err != nil {
-			return err
-		}
-		return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{"number", number}, {"record", result.Entry}}))
-	}
-})
 
 func ruleObject(r *state.Rule) wire.Object {
 	return wire.Object{

@@ -23,7 +23,7 @@ type modCommand struct {
 	Block   blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
 	Freeze  freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
 	Watch   watchCommand       `cmd:"" help:"Reject texts that match a pattern."`
-	Lift    liftCommand        `cmd:"" aliases:"unblock,unfreeze,unwatch" help:"End a block, a freeze or a watch."`
+	Undo    undoCommand        `cmd:"" aliases:"lift,unblock,unfreeze,unwatch" help:"Take back a hide, a block, a freeze or a watch, by the number of its order."`
 	Rules   modRulesCommand    `cmd:"" help:"List what is blocked, frozen and watched."`
 	Reports modReportsCommand  `cmd:"" help:"List what was reported."`
 	Resolve modResolveCommand  `cmd:"" help:"Say what became of reports: their senders are shown that."`
@@ -43,6 +43,7 @@ type record struct {
 	Action string `json:"action"`
 	What   string `json:"what"`
 	Reason string `json:"reason"`
+	Order  uint64 `json:"order"`
 }
 
 type records struct {
@@ -51,8 +52,8 @@ type records struct {
 
 func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return modShow(ctx, std, &c.moderation, "moderationLog", listQuery(c.Limit, nil), nil, func(page *records) string {
-		return terminal.Table("NUMBER\tTIME\tBY\tACTION\tWHAT\tREASON", page.Records, func(r *record) []any {
-			return []any{r.Number, terminal.TimeText(r.At), r.By, r.Action, moderate.RecordWhat(r.Action, r.What), r.Reason}
+		return terminal.Table("NUMBER\tORDER\tTIME\tBY\tACTION\tWHAT\tREASON", page.Records, func(r *record) []any {
+			return []any{r.Number, r.Order, terminal.TimeText(r.At), r.By, r.Action, moderate.RecordWhat(r.Action, r.What), r.Reason}
 		})
 	})
 }

@@ -37,11 +37,13 @@ func TestModeratorsSeeWhatWasDone(t *testing.T) {
 		code int
 		want string // all that is printed
 	}{
-		{[]string{"hide", "e1", "e7", "--reason", "x"}, cli.ExitOK, "e7 names no entry that exists.\n1 of 1 changed (hide)\n"},
+		{[]string{"hide", "e1", "e7", "--reason", "x"}, cli.ExitOK, "e7 names no entry that exists.\n1 of 1 changed (hide)\nto show them again: commons mod undo 1\n"},
 		{[]string{"hide", "e1", "--reason", "x"}, cli.ExitFailed, "e1 is hidden already.\n0 of 0 changed (hide)\n"},
 		{[]string{"hide", "--agent", "eve", "--reason", "x"}, cli.ExitFailed, "1 would be changed (hide). The newest:\n  e2  eve in general: Cheap pills again\nNothing was changed yet: give --yes to do it.\n"},
-		{[]string{"hide", "--agent", "eve", "--reason", "x", "--yes"}, cli.ExitOK, "1 of 1 changed (hide)\n"},
+		{[]string{"hide", "--agent", "eve", "--reason", "x", "--yes"}, cli.ExitOK, "1 of 1 changed (hide)\nto show them again: commons mod undo 2\n"},
 		{[]string{"hide", "--agent", "eve", "--reason", "x", "--yes"}, cli.ExitFailed, "0 of 0 changed (hide)\n"},
+		{[]string{"undo", "1"}, cli.ExitOK, "order 1: 1 of 1 changed (undo)\n"},
+		{[]string{"hide", "e1", "--reason", "x"}, cli.ExitOK, "1 of 1 changed (hide)\nto show them again: commons mod undo 4\n"},
 		{[]string{"unhide", "e1"}, cli.ExitOK, "1 of 1 changed (unhide)\n"},
 		{[]string{"unhide", "e1"}, cli.ExitFailed, "e1 is shown already.\n0 of 0 changed (unhide)\n"},
 		{[]string{"purge", "e1", "--reason", "x"}, cli.ExitFailed, "1 would be changed (purge). The newest:\n  e1  eve in general: Cheap pills\nNothing was changed yet: give --yes to do it.\n"},
@@ -313,7 +315,7 @@ func TestLiftGoesOn(t *testing.T) {
 	for _, status := range []int{http.StatusServiceUnavailable, http.StatusUnprocessableEntity, http.StatusOK} {
 		answers <- status
 	}
-	expect(t, cli.ExitOK, lift, "rule 8 is lifted")
+	expect(t, cli.ExitOK, lift, "order 8: ")
 	answers <- http.StatusUnprocessableEntity
 	expect(t, cli.ExitFailed, lift, "is that of no rule")
 	check.Equal(t, len(answers), 0, "calls that were not made")

@@ -28,6 +28,7 @@ type selection struct {
 	Yes        bool     `name:"yes" help:"Do it. Without this, a selection is only shown, as is all that would be purged; what is hidden or shown by id or --profile is done at once." json:"-"`
 	DryRun     bool     `kong:"-" json:"dry_run"`
 	Before     *string  `kong:"-" json:"before,omitempty"`
+	Order      uint64   `kong:"-" json:"order,omitempty"` // of the first part that was hidden
 }
 
 type hideCommand struct {
@@ -47,15 +48,21 @@ type purgeCommand struct {
 	BlockFor  string `name:"block-for" placeholder:"DURATION" help:"Block the senders, too, for so long." json:"block_for,omitempty"`
 }
 
-// purge is the name of the command and of the operation that erases.
-const purge = "purge"
+// The names of commands, and of their operations.
+const (
+	hide  = "hide"
+	purge = "purge"
+	undo  = "undo"
+)
 
-// hidden is the answer to a call of hide, unhide or purge.
+// hidden is the answer to a call of hide, unhide, purge or undo.
 type hidden struct {
 	Matched int      `json:"matched"`
 	Changed int      `json:"changed"`
 	Blocked int      `json:"blocked"`
 	Next    *string  `json:"next"`
+	Record  *uint64  `json:"record,omitempty"` // of a part
+	Orders  []uint64 `json:"orders,omitempty"` // that undo takes back
 	Notes   []string `json:"notes,omitempty"`
 	Samples []struct {
 		ID      string `json:"id"`
@@ -79,22 +86,34 @@ func (s *selection) Run(ctx context.Context, std terminal.Streams, called *kong.
 	s.DryRun = !s.Yes && (operation == purge || len(s.IDs)+len(s.Profiles) == 0)
 	var all hidden
 	err := inPages(std, s.IDs, s.Profiles, &all.Changed, func(ids, profiles []string) error {
-		for s.IDs, s.Profiles = ids, profiles; ; {
-			part, err := modCall[hidden](ctx, &s.moderation, operation, nil, body)
-			if err != nil {
-				return err
+		s.IDs, s.Profiles, s.Order = ids, profiles, 0
+		return allParts(ctx, std, &s.moderation, operation, body, &all, func(part *hidden) {
+			s.Before = part.Next
+			if operation == hide && s.Order == 0 && part.Record != nil {
+				s.Order, all.Orders = *part.Record, append(all.Orders, *part.Record)
 			}
-			all.add(part)
-			if s.Before = part.Next; s.Before == nil {
-				return nil
-			}
-			fmt.Fprintf(std.Err, "commons: %d so far\n", all.Matched)
-		}
+		})
 	})
 	if err != nil {
 		return err
 	}
 	return s.showChange(std, all, all.text(operation, s.DryRun), all.Changed, s.DryRun)
+}
+
+// allParts makes a call again until its answer names no next part. It adds the answers, and calls
+// done after each.
+func allParts(ctx context.Context, std terminal.Streams, m *moderation, operation string, body any, all *hidden, done func(part *hidden)) error {
+	for {
+		part, err := modCall[hidden](ctx, m, operation, nil, body)
+		if err != nil {
+			return err
+		}
+		all.add(part)
+		if done(&part); part.Next == nil {
+			return nil
+		}
+		fmt.Fprintf(std.Err, "commons: %d so far\n", all.Matched)
+	}
 }
 
 const (
@@ -154,6 +173,9 @@ func (h *hidden) text(operation string, dry bool) string {
 		lines = append(lines, fmt.Sprintf("%d of %d changed (%s)", h.Changed, h.Matched, operation))
 		if h.Blocked > 0 {
 			lines = append(lines, terminal.Plural(h.Blocked, "sender")+" blocked")
+		}
+		if len(h.Orders) > 0 {
+			lines = append(lines, "to show them again: commons mod undo "+strings.Trim(fmt.Sprint(h.Orders), "[]"))
 		}
 	case h.Matched == 0:
 		lines = append(lines, fmt.Sprintf("nothing would be changed (%s)", operation))

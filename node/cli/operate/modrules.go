@@ -103,10 +103,12 @@ func (c *watchCommand) Run(ctx context.Context, std terminal.Streams, called *ko
 	})
 }
 
-type liftCommand struct {
-	moderation `embed:""`
-	Numbers    []uint64 `arg:"" name:"number" help:"Numbers of rules, as 'mod rules' shows them."`
-	Reason     string   `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it."`
+type undoCommand struct {
+	moderation `embed:"" json:"-"`
+	Numbers    []uint64 `arg:"" name:"number" help:"Numbers of orders, as 'mod log' shows them, or of rules, as 'mod rules' shows them." json:"-"`
+	Reason     string   `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it." json:"reason"`
+	Number     uint64   `kong:"-" json:"number"`
+	Before     *string  `kong:"-" json:"before,omitempty"`
 }
 
 type modRulesCommand struct {
@@ -146,19 +148,17 @@ func (r *rule) end() string {
 	return "until " + terminal.TimeText(*r.Until)
 }
 
-type lifted struct {
-	Number uint64 `json:"number"`
-	Record uint64 `json:"record"`
-}
-
-// Run lifts rules. It returns an error for a rule that was lifted before, unless an earlier attempt
-// of the same call may have lifted it.
-func (c *liftCommand) Run(ctx context.Context, std terminal.Streams) error {
-	for _, number := range c.Numbers {
-		c.repeated = false
-		body := map[string]any{"number": number, "reason": c.Reason}
-		err := modShow(ctx, std, &c.moderation, "lift", nil, body, func(*lifted) string { return fmt.Sprintf("rule %d is lifted", number) })
-		if err := c.doneEarlier(std, fmt.Sprintf("rule %d", number), err); err != nil {
+// Run takes orders back. It returns an error for one that was taken back before, unless an earlier
+// attempt of the same call may have done it.
+func (c *undoCommand) Run(ctx context.Context, std terminal.Streams) error {
+	for _, c.Number = range c.Numbers {
+		c.repeated, c.Before = false, nil
+		var all hidden
+		err := allParts(ctx, std, &c.moderation, undo, c, &all, func(part *hidden) { c.Before = part.Next })
+		if err == nil {
+			err = terminal.Show(std.Out, c.JSON, all, fmt.Sprintf("order %d: %s", c.Number, all.text(undo, false)))
+		}
+		if err := c.doneEarlier(std, fmt.Sprintf("order %d", c.Number), err); err != nil {
 			return err
 		}
 	}

@@ -80,7 +80,7 @@ func TestOperatorCommands(t *testing.T) {
 		{[]string{"mod", "hide", "--agent", "nobody-here", "--reason", "x"}, cli.ExitFailed, "nothing would be changed (hide)"},
 		{[]string{"mod", "purge", "e99", "--reason", "x", "--yes"}, cli.ExitFailed, "e99 names no entry that exists."},
 		{[]string{"mod", "resolve", "e99", "--outcome", "kept", "--reason", "x", "--yes"}, cli.ExitFailed, "e99 names no entry, profile or channel that exists.\n0 of 0 reports are resolved"},
-		{[]string{"mod", "lift", "7"}, cli.ExitFailed, "commons: The request has 1 problem: number is that of no rule that holds"},
+		{[]string{"mod", "lift", "7"}, cli.ExitFailed, "commons: The request has 1 problem: number is that of no order"},
 		{[]string{"mod", "block", "--network", "10.0.0.0/99", "--for", "1h", "--reason", "x"}, cli.ExitFailed, "problem: network cannot be taken: 10.0.0.0/99 must be like 192.0.2.0/24"},
 		{[]string{"raft", "transfer-leader"}, cli.ExitFailed, "no other voter is alive"},
 		{[]string{"raft", "transfer-leader", "n9"}, cli.ExitFailed, `"n9" is neither`},

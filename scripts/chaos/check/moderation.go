@@ -20,7 +20,7 @@ func (s standing) step(c *record.Call) (bool, standing) {
 		return c.Outcome == record.Unknown || s.blocked == (c.Outcome == record.Rejected && c.Code == "blocked"), s
 	}
 	if c.Outcome == record.Rejected {
-		return true, s // such as lifting a rule that an earlier call has lifted
+		return true, s // such as taking back a block that an earlier call took back
 	}
 	switch c.Status {
 	case record.DoHide:
@@ -29,7 +29,7 @@ func (s standing) step(c *record.Call) (bool, standing) {
 		s.hidden = false
 	case record.DoPurge:
 		s.purged = true
-	case record.DoBlock, record.DoLift:
+	case record.DoBlock, record.DoUndo:
 		s.blocked = c.Status == record.DoBlock
 	}
 	return true, s

@@ -20,7 +20,7 @@ const moderators = 2
 const (
 	partHide  = 30 // or unhide
 	partPurge = 35
-	partBlock = 45 // or lift
+	partBlock = 45 // or undo
 	partTry   = 60 // to write under the name that may be blocked
 )
 
@@ -30,7 +30,7 @@ const (
 	DoUnhide = "unhide"
 	DoPurge  = "purge"
 	DoBlock  = "block"
-	DoLift   = "lift"
+	DoUndo   = "undo" // of a block
 )
 
 // moderator works with one entry at a time.
@@ -93,7 +93,7 @@ func (m *moderator) do(ctx context.Context, c *Call, r request) map[string]any {
 // act makes a call of moderation.
 func (m *moderator) act(ctx context.Context, action string, fields map[string]any) map[string]any {
 	c := Call{Kind: Moderated, Agent: m.name, Status: action, Expect: m.subject.ID}
-	if action == DoBlock || action == DoLift {
+	if action == DoBlock || action == DoUndo {
 		c.Expect = m.blocked()
 	}
 	answer := m.do(ctx, &c, request{http.MethodPost, "/api/moderation/" + action, fields, m.token})
@@ -131,7 +131,7 @@ func (m *moderator) blocked() string { return m.name + "-blocked" }
 
 func (m *moderator) block(ctx context.Context) {
 	if m.rule != 0 && m.random.IntN(2) == 0 {
-		if m.act(ctx, DoLift, map[string]any{"number": m.rule}) != nil {
+		if m.act(ctx, DoUndo, map[string]any{"number": m.rule}) != nil {
 			m.rule = 0
 		}
 	} else if rule, _ := m.act(ctx, DoBlock, map[string]any{"agent": m.blocked(), "for": "24h", "reason": "chaos"})["number"].(float64); rule != 0 {
