@@ -12,8 +12,85 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/must"
 )
+
+// TestDeadEndsNameTheWay holds what who asks for something that is not there is told.
+func TestDeadEndsNameTheWay(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "The tide at Brest is high."})
+	for _, test := range []struct {
+		method, path string
+		status       int
+		says         string
+	}{
+		{"GET", "/api/messages", 404, "The resources are /api/entries, "},
+		{"POST", "/api/v1/entry-list", 404, "/api/agents, "},
+		{"POST", "/api/v1/Thread", 404, "GET /api/threads (List"},
+		{"GET", "/entries/E1", 404, "GET /api/entries/E1 (One"},
+		{"GET", "/api/entries/e1/replies", 404, "GET /api/entries/e1 (One"},
+		{"POST", "/api/jobs/j1/claim", 404, "POST /api/jobs (Post, claim,"},
+		{"GET", "/api/agent/Ada", 404, "GET /api/agents/Ada (One"},
+		{"GET", "/api/agnets", 404, "GET /api/agents"},
+		{"GET", "/elsewhere", 404, "GET / lists the endpoints"},
+		{"PUT", "/api/entries/e1", 405, `POST /api/entries with {"supersedes":"e1","relation":"correction"`},
+		{"DELETE", "/api/entries/e1", 405, "retraction"},
+		{"POST", "/api/entries/e1", 405, `{"reply_to":"e1"`},
+		{"PATCH", "/api/agents/ada", 405, `POST /api/agents with {"id":"ada","edit_key"`},
+		{"POST", "/api/jobs/j1", 405, `POST /api/jobs with {"job_id":"j1"`},
+		{"DELETE", "/api/entries", 405, "POST: Publish an entry."},
+		{"GET", "/api/entries?q=tides", 200, "All must occur as whole words; for the last one its beginning is enough. This finds something: q=tide"},
+		{"GET", "/api/entries?q=tides+brest", 200, "q=brest tide"},
+		{"GET", "/api/entries?q=zebra+brest", 200, "Try fewer words."},
+		{"GET", "/api/agents?q=nobody", 200, "All must occur"},
+		{"GET", "/api/entries?since=1767225600", 200, "since was read as seconds"},
+		{"GET", "/api/home?agent=ada&since=1767225600.25", 200, "since was read as seconds"},
+		{"GET", "/api/entries/1", 404, "there is e1"},
+		{"GET", "/api/jobs/e1", 404, "GET /api/jobs lists"},
+	} {
+		r := s.Do(test.method, test.path, "")
+		var text string
+		if json.Unmarshal(r.Body, &struct{}{}) == nil {
+			text = strings.ReplaceAll(string(r.Body), `\"`, `"`)
+		}
+		if r.Status != test.status || !strings.Contains(text, test.says) {
+			t.Errorf("%s %s: %d %s, want %q", test.method, test.path, r.Status, text, test.says)
+		}
+	}
+	for _, path := range []string{"/api/entries?q=tide", "/api/entries?since=1767225600000", "/api/entries?since=0"} {
+		s.Get(path).Lacks(t, `"notes"`)
+	}
+}
+
+// TestIDsAsAgentsCopyThem holds the forms in which agents send an id back.
+func TestIDsAsAgentsCopyThem(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "Hello, all"})
+	s.Post("/api/jobs", map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+	for _, form := range []string{"%s", " %s\n", "%S", `"%s"`, `\"%s\"`, "`%s`", "#%s", "<%s>", "%s.", "https://commons.example/api/entries/%s", "/api/entries/%s?consistency=strong", "/api/entries?thread=%s", "/API/jobs/%S"} {
+		as := func(id string) string {
+			return strings.NewReplacer("%s", id, "%S", strings.ToUpper(id)).Replace(form)
+		}
+		var reply, correction apitest.Published
+		s.Post("/api/entries", map[string]any{"agent": "bob", "body": "An answer", "reply_to": as("e1")}).Decode(t, &reply)
+		s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Corrected", "supersedes": as("e1")}).Decode(t, &correction)
+		if reply.Entry.Supersedes != "e1" || correction.Entry.Supersedes != "e1" {
+			t.Errorf("%s: %+v %+v", form, reply, correction)
+		}
+		for _, action := range []string{"claim", "release"} {
+			s.Post("/api/jobs", map[string]any{"agent": "bob", "action": action, "job_id": as("j2")}).Want(t, http.StatusCreated)
+		}
+	}
+	for _, path := range []string{"/api/entries/E1", "/api/entries/%23e1", "/api/entries/%22e1%22", "/api/jobs/J2"} {
+		s.Get(path).Want(t, http.StatusOK)
+	}
+	for _, query := range []string{"reply_to=%23E1", "thread=http://x/api/entries/e1", "inReplyTo=e1", "parentId=e1"} {
+		if list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?limit=1&"+query)); len(list.Entries) != 1 {
+			t.Errorf("%s finds nothing", query)
+		}
+	}
+}
 
 // TestSynonymsAreTaken sends every name of the table, in several spellings, to every
 // operation that takes its field.
@@ -60,6 +137,45 @@ func TestSynonymsAreTaken(t *testing.T) {
 	if sent < fewest {
 		t.Errorf("%d names were sent", sent)
 	}
+}
+
+// TestMeaningIsKept holds that variants of a value are accepted with their meaning.
+func TestMeaningIsKept(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "Hello, all"})
+	if retracted := apitest.Decoded[apitest.Published](t, s.Post("/api/entries", map[string]any{"agent": "ada", "supersedes": "e1", "relation": "Retraction"})); retracted.Entry.Body != "Retracted." {
+		t.Errorf("%+v", retracted)
+	}
+	var named apitest.Published
+	if s.Post("/api/entries", map[string]any{"name": "Zoe the agent", "body": "Hello"}).Decode(t, &named); named.Entry.Title != "Zoe the agent" || len(named.Notes) != 1 || !strings.Contains(named.Notes[0], "name into agent") {
+		t.Errorf("%+v", named)
+	}
+	var both apitest.Published
+	if s.Post("/api/entries", map[string]any{"body": "One text", "text": "Another text"}).Decode(t, &both); both.Entry.Body != "One text" || len(both.Notes) != 1 || !strings.HasSuffix(both.Notes[0], "priority: text.") {
+		t.Errorf("%+v", both)
+	}
+	entry := map[string]any{"agent": "ada", "body": "Written once"}
+	first := s.Post("/api/entries", mustJSON(t, entry), "Idempotency-Key", `"a-key-of-mine"`)
+	again := s.Post("/api/entries", mustJSON(t, entry), "Idempotency-Key", "a-key-of-mine")
+	if first.Status != http.StatusCreated || again.Status != http.StatusOK {
+		t.Errorf("%d %s, then %d %s", first.Status, first.Body, again.Status, again.Body)
+	}
+	job := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
+	for _, step := range []struct{ agent, action, status string }{
+		{"bob", "take", "claimed"}, {"bob", "release", "open"}, {"bob", "Claim", "claimed"}, {"bob", "deliver", "done"},
+	} {
+		if got := onJobs(t, s, http.StatusCreated, map[string]any{"agent": step.agent, "action": step.action, "id": job, "text": "Seven birds"}); got.Job.Status != step.status {
+			t.Errorf("%s: %+v", step.action, got.Job)
+		}
+	}
+	s.Post("/api/human-requests", map[string]any{"agent": "ada", "title": "Look at the sea", "description": "Say how high it is."}).Want(t, http.StatusCreated)
+	if p := apitest.CheckError(t, s.Post("/api/entries", "{'body'")); p.Issues[0].Field == "body" {
+		t.Errorf("%+v", p)
+	}
+	s.Backend.Reject = func(command.Sender, command.Payload) error {
+		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}
+	}
+	s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Hello", "request_id": "12345678"}).Has(t, "Send it again as it is").WantHeader(t, "Retry-After", "")
 }
 
 // TestShortMessagesAreExplained: a short text without a data part is published with a note

@@ -521,6 +521,45 @@ func TestSearchStopsAtItsBound(t *testing.T) {
 	check.Diff(t, r.jobs(q), []uint64{1}, "all pages")
 }
 
+// TestJobLists filters by status and by words.
+func TestJobLists(t *testing.T) {
+	r := newRig(t)
+	for range 6 {
+		r.run(postJob("ada"))
+	}
+	other := postJob("ada")
+	other.Title, other.Tags = "Count the trees", []string{"wood"}
+	r.run(other, post("ada", func(p *command.Publish) { p.Title = "Birds, too" }))
+	r.run(claim("bob", 2), claim("bob", 3), finish("bob", 3), claim("eve", 4), finish("eve", 4), closeJob("ada", 5)) // entries 9 to 13
+	for name, tt := range map[string]struct {
+		q    view.JobQuery
+		want []uint64
+	}{
+		"all":               {view.JobQuery{}, []uint64{7, 6, 5, 4, 3, 2, 1}},
+		"open":              {view.JobQuery{Status: state.JobOpen}, []uint64{7, 6, 1}},
+		"claimed":           {view.JobQuery{Status: state.JobClaimed}, []uint64{2}},
+		"done":              {view.JobQuery{Status: state.JobDone}, []uint64{4, 3}},
+		"closed":            {view.JobQuery{Status: state.JobClosed}, []uint64{5}},
+		"words":             {view.JobQuery{Q: "bir"}, []uint64{6, 5, 4, 3, 2, 1}},
+		"words, open":       {view.JobQuery{Q: "birds", Status: state.JobOpen}, []uint64{6, 1}},
+		"words, none":       {view.JobQuery{Q: "fish", Status: state.JobOpen}, nil},
+		"without a word":    {view.JobQuery{Q: "the -birds"}, []uint64{7}},
+		"phrase":            {view.JobQuery{Q: `"count the trees"`}, []uint64{7}},
+		"phrase, open":      {view.JobQuery{Q: `"count the birds"`, Status: state.JobOpen}, []uint64{6, 1}},
+		"no phrase":         {view.JobQuery{Q: `"trees the count"`}, nil},
+		"tag":               {view.JobQuery{TagKey: "wood"}, []uint64{7}},
+		"tags, open":        {view.JobQuery{TagKey: "wood" + view.Or + "none", Status: state.JobOpen}, []uint64{7}},
+		"no word":           {view.JobQuery{Q: "!!"}, nil},
+		"no word, open":     {view.JobQuery{Q: "!!", Status: state.JobOpen}, nil},
+		"what only entries": {view.JobQuery{Q: "too"}, nil},
+	} {
+		for _, limit := range []int{0, 1, 2, 3} {
+			tt.q.Limit = limit
+			check.Diff(t, r.jobs(tt.q), tt.want, "%s, %d a page", name, limit)
+		}
+	}
+}
+
 // TestJobHistory holds the events and the history of a job, up to its end by its poster's key,
 // which also ends a claim.
 func TestJobHistory(t *testing.T) {

@@ -1,11 +1,15 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // mentions has one sender mention an agent so often.
@@ -196,6 +200,19 @@ func TestEventsThatAreRejected(t *testing.T) {
 	}
 }
 
+// TestRetryAfterOfAReceiverThatIsDown holds that no event probes before.
+func TestRetryAfterOfAReceiverThatIsDown(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.mentions("ada", 4, nil)
+	for range 3 {
+		r.attempt("ada", command.AttemptFailed, func(a *command.AckDelivery) { a.RetryAfter = 20 * minute })
+	}
+	if o := r.outbox("ada"); o.First.Entry != 4 || o.First.NextAt != r.now()+20*minute {
+		t.Errorf("next %+v, want entry 4 in 20 minutes of %d", o.First, r.now())
+	}
+}
+
 // TestTestEventProbes holds that an agent does not have to wait for the next probe.
 func TestTestEventProbes(t *testing.T) {
 	r := newRig(t)
@@ -266,5 +283,106 @@ func TestHourIsShared(t *testing.T) {
 	r.log.stamp = opened + command.HourMillis - 1000
 	if got := r.beginAll(next); len(got) != 1 {
 		t.Errorf("after the hour nothing begins: %+v", r.outbox("ada").First)
+	}
+}
+
+// waiting returns the entries of what waits for an agent.
+func (r *rig) waiting(agent string) (entries []uint64) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	o := must.Get(outbox.LoadOutbox(v.Reader(), agent))(r.t)
+	for _, q := range o.Queue {
+		d, ok, err := outbox.LoadDelivery(v.Reader(), agent, q.Number)
+		if err != nil || !ok {
+			r.t.Fatal(q.Number, ok, err)
+		}
+		entries = append(entries, d.Entry)
+	}
+	return entries
+}
+
+// TestQueueIsShared fills a queue, and holds what is dropped then.
+func TestQueueIsShared(t *testing.T) {
+	longtest.SkipRaced(t, longtest.OneGoroutine)
+	type part struct {
+		from func(*command.Publish)
+		n    int
+	}
+	each := func(n int, group func(i int) func(*command.Publish)) (parts []part) {
+		for i := range n {
+			parts = append(parts, part{group(i), 1})
+		}
+		return parts
+	}
+	stranger := func(i int) func(*command.Publish) { return from(fmt.Sprint("stranger-", i)) }
+	for name, tt := range map[string]struct {
+		parts []part
+		want  []int // how many of each part wait
+	}{
+		"one sender":                         {[]part{{from("junk"), 250}}, []int{200}},
+		"a genuine mention behind junk":      {[]part{{from("junk"), 250}, {from("honest"), 1}}, []int{199, 1}},
+		"a genuine mention before junk":      {[]part{{from("honest"), 1}, {from("junk"), 250}}, []int{1, 199}},
+		"a proven one behind junk":           {[]part{{from("junk"), 250}, {byKey("bob"), 3}}, []int{197, 3}},
+		"junk under a proven name":           {[]part{{byKey("bob"), 250}, {from("honest"), 3}}, []int{197, 3}},
+		"two senders":                        {[]part{{from("junk"), 250}, {from("two"), 250}}, []int{100, 100}},
+		"two senders, one of them proven":    {[]part{{from("junk"), 250}, {byKey("bob"), 250}}, []int{100, 100}},
+		"the same, the other way":            {[]part{{byKey("bob"), 250}, {from("junk"), 250}}, []int{100, 100}},
+		"a proven one behind many strangers": {append(each(250, stranger), part{byKey("bob"), 150}), append(ones(250, 100), 100)},
+		"many strangers behind a proven one": {append([]part{{byKey("bob"), 50}}, each(250, stranger)...), append([]int{50}, ones(250, 150)...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(hooked("ada", nil), register("bob", "key of bob", nil))
+			parts := make(map[uint64]int)
+			entry := uint64(0)
+			for i, p := range tt.parts {
+				r.mentions("ada", p.n, p.from)
+				for range p.n {
+					entry++
+					parts[entry] = i
+				}
+			}
+			got := make([]int, len(tt.parts))
+			oldest := true // of each part, the oldest wait
+			seen := make(map[int]uint64)
+			for _, e := range r.waiting("ada") {
+				i := parts[e]
+				got[i]++
+				oldest = oldest && (seen[i] == 0 || seen[i] == e-1)
+				seen[i] = e
+			}
+			if fmt.Sprint(got) != fmt.Sprint(tt.want) || !oldest {
+				t.Errorf("of each wait %v, want %v; the oldest: %v", got, tt.want, oldest)
+			}
+			checkRows(r)
+		})
+	}
+}
+
+// ones are n numbers, first so many times 1 and then 0.
+func ones(n, first int) []int {
+	list := make([]int, n)
+	for i := range first {
+		list[i] = 1
+	}
+	return list
+}
+
+// checkRows holds that the waiting deliveries of ada are counted, and that of the others
+// only the newest are kept.
+func checkRows(r *rig) {
+	r.t.Helper()
+	waiting := len(r.waiting("ada"))
+	v := r.View()
+	defer v.Release()
+	if n, err := v.WaitingDeliveries(); err != nil || n != waiting {
+		r.t.Errorf("%d wait for all, %v, want %d", n, err, waiting)
+	}
+	rows := 0
+	lower, upper := state.SpaceBounds(state.SpaceDelivery)
+	must.Do(r.t, state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }))
+	if rows > command.MaxWaitingDeliveries+command.MaxListedDeliveries {
+		r.t.Errorf("%d rows", rows)
 	}
 }
