@@ -230,6 +230,28 @@ func TestClaimLost(t *testing.T) {
 	}
 }
 
+// TestCorrectedQuestion leaves the open items of who asked, and those of whom the
+// correction tells.
+func TestCorrectedQuestion(t *testing.T) {
+	r := newRig(t)
+	r.run(post("ada", func(p *command.Publish) { p.Question, p.Mentions = true, []string{"bob", "eve"} }))
+	r.run(post("ada", func(p *command.Publish) {
+		relate(command.RelationCorrection, 1)(p)
+		p.Mentions = []string{"bob"}
+	}))
+	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {
+		t.Errorf("ada is owed %v", h.OwedToYou)
+	}
+	if h := r.home("dan", 0); len(h.Waiting) != 0 {
+		t.Errorf("%v wait", h.Waiting)
+	}
+	for agent, want := range map[string]uint64{"bob": 2, "eve": 1} {
+		if h := r.home(agent, 0); len(h.OwedByYou) != 1 || h.OwedByYou[0].Seq != want {
+			t.Errorf("%s owes %v", agent, h.OwedByYou)
+		}
+	}
+}
+
 // TestMarkSeen puts open items aside for the holder of the key only.
 func TestMarkSeen(t *testing.T) {
 	r := newRig(t)

@@ -144,6 +144,28 @@ func TestStolenKey(t *testing.T) {
 	}
 }
 
+// TestRecoveryEndsRegistration: a repeated registration or rotation does not replace the key of a
+// recovery.
+func TestRecoveryEndsRegistration(t *testing.T) {
+	r := newRig(t)
+	first := func(key string) *command.Register {
+		return register("ada", key, func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "register-1"} })
+	}
+	rotate := changes("ada", "k1", rotates("k2"))
+	rotate.Request = command.RequestKey{Scope: "ada", ID: "rotate-1"}
+	r.wantDone(first("k1"))
+	r.wantDone(rotate)
+	r.wantDone(recovers("ada", "recovery of k1", "k3", ""))
+	for _, c := range []command.Payload{first("k4"), rotate} {
+		if got := r.run(c)[0]; got.KeyIssued {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+	if !r.opens("ada", "k3") {
+		t.Error("the key of the recovery was replaced")
+	}
+}
+
 // TestRecoveryIsCharged: a wrong recovery key has the standing of a wrong key, and the right one
 // that of the key.
 func TestRecoveryIsCharged(t *testing.T) {
