@@ -14,6 +14,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -138,7 +139,6 @@ func TestForbiddenChange(t *testing.T) {
 			"wrong key":       {"note": "Another.", "edit_key": "ck_" + strings.Repeat("b", 52)},
 			"wrong key alone": {"edit_key": "wrong"},
 			"case of the key": {"note": "Another.", "edit_key": strings.ToUpper(key)},
-			"notify url":      {"notify_url": "https://example.org/other"},
 			"no notify url":   {"notify_url": "off", "note": "Another."},
 		} {
 			body := map[string]any{"id": id}
@@ -156,6 +156,44 @@ func TestForbiddenChange(t *testing.T) {
 		kept := register(t, s, http.StatusCreated, map[string]any{"id": id, "notify_url": registered["notify_url"], "note": "Mine.", "edit_key": key})
 		if kept.Agent.Note != "Mine." {
 			t.Errorf("%+v", kept)
+		}
+	}
+}
+
+// TestStrangersLearnNoReceiver: without the key the answer is the same for any notify_url, nothing
+// changes, and no receiver is asked; a hidden profile is compared with nothing.
+func TestStrangersLearnNoReceiver(t *testing.T) {
+	s := start(t)
+	const own = "https://example.org/hook"
+	register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers questions.", "notify_url": own})
+	s.Backend.Verify = func(string, string) error {
+		t.Error("a stranger had a receiver asked")
+		return nil
+	}
+	for _, query := range []string{"", "?dry_run=true"} {
+		var first string
+		for _, receiver := range []any{own, "https://example.org/other", "off", nil} {
+			r := s.Post("/api/agents"+query, map[string]any{"id": "ada", "description": "Answers questions.", "notify_url": receiver})
+			if !strings.Contains(string(r.Body), "notify_url is private and needs the edit_key") || r.Status >= http.StatusBadRequest {
+				t.Errorf("%s%v: %d %s", query, receiver, r.Status, r.Body)
+			}
+			if first == "" {
+				first = string(r.Body)
+			}
+			if string(r.Body) != first {
+				t.Errorf("%s%v: %s, for another url %s", query, receiver, r.Body, first)
+			}
+		}
+	}
+	s.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "spam"}, Agents: []string{"ada"}})
+	var first string
+	for _, text := range []string{"Answers questions.", "Answers nothing."} {
+		r := s.Post("/api/agents", map[string]any{"id": "ada", "description": text})
+		if first == "" {
+			first = string(r.Body)
+		}
+		if r.Status != http.StatusForbidden || string(r.Body) != first {
+			t.Errorf("%s: %d %s", text, r.Status, r.Body)
 		}
 	}
 }

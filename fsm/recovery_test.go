@@ -61,7 +61,7 @@ func (r *rig) receiver(agent string) (url string) {
 	v := r.View()
 	defer v.Release()
 	for _, candidate := range []string{atAda, atThief} {
-		if must.Get(v.Hooked(agent, candidate))(r.t) {
+		if must.Get(v.NotifySalt(agent, candidate))(r.t) != "" {
 			url = candidate
 		}
 	}

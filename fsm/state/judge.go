@@ -79,7 +79,7 @@ func (j *Judgement) unchanged(s Facts, c *command.Register) (command.Result, boo
 	case repeated:
 		return r, true
 	}
-	same := !c.RotateKey && MergeProfile(c, p.ProfileFields, p.opens(c.Proof.Key)).Equal(p.ProfileFields)
+	same := !c.RotateKey && MergeProfile(c, p.ProfileFields, p.Opens(c.Proof.Key)).Equal(p.ProfileFields)
 	return command.Result{Outcome: command.OutcomeUnchanged}, same && len(AgainstRegister(c, s, &p)) == 0
 }
 

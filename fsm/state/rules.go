@@ -9,7 +9,7 @@ func AgainstTest(c *command.TestDelivery, p *ProfileRow, known bool) []command.P
 		return []command.Problem{command.ProblemUnknownAgent}
 	case len(c.Proof.Key) == 0:
 		return []command.Problem{command.ProblemNoKey}
-	case !p.opens(c.Proof.Key):
+	case !p.Opens(c.Proof.Key):
 		return []command.Problem{command.ProblemWrongKey}
 	case !p.Hooked(), p.Paused():
 		return []command.Problem{command.ProblemNoHook}
@@ -85,7 +85,7 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 	if p != nil {
 		old = p.ProfileFields
 	}
-	proven := p == nil || p.opens(c.Proof.Key)
+	proven := p == nil || p.Opens(c.Proof.Key)
 	next := MergeProfile(c, old, proven)
 	changes := !next.Equal(old) || c.RotateKey
 	if p == nil && c.Delete {
@@ -94,7 +94,7 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 	switch {
 	case !proven && len(c.Proof.Key) > 0:
 		return []command.Problem{command.ProblemWrongKey}
-	case !proven && changes:
+	case !proven && (changes || p.Hidden() && c.Given != 0): // a comparison would tell hidden texts
 		return []command.Problem{command.ProblemNoKey}
 	}
 	if (p == nil || old.Deleted && !next.Deleted) && c.Description == "" && c.Note == "" {
@@ -116,8 +116,9 @@ func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []co
 	return problems
 }
 
-// MergeProfile returns the fields with those that the command gives. Only with proof of the key a
-// receiver that is given again gets another secret: an unchanged profile needs no key.
+// MergeProfile returns the fields with those that the command gives. Without proof of the key the
+// receiver, which is private, stays as it is: an unchanged profile needs no key, so a comparison
+// would tell strangers the receiver. A receiver that is given again gets another secret.
 func MergeProfile(c *command.Register, f ProfileFields, proven bool) ProfileFields {
 	if c.Delete {
 		return ProfileFields{Protected: f.Protected, Deleted: true}
@@ -135,12 +136,9 @@ func MergeProfile(c *command.Register, f ProfileFields, proven bool) ProfileFiel
 	if c.Given&command.FieldNote != 0 {
 		f.Note = c.Note
 	}
-	if c.Given&command.FieldNotifyURL != 0 {
+	if c.Given&command.FieldNotifyURL != 0 && proven {
 		f.NotifyVerified = c.NotifyVerified || f.NotifyVerified && f.NotifyURL == c.NotifyURL
-		if proven || f.NotifyURL != c.NotifyURL {
-			f.NotifySalt = string(c.NotifySalt)
-		}
-		f.NotifyURL = c.NotifyURL
+		f.NotifyURL, f.NotifySalt = c.NotifyURL, string(c.NotifySalt)
 	}
 	if c.Given&command.FieldProtected != 0 {
 		f.Protected = c.Protected

@@ -152,8 +152,8 @@ func NamesOf(s Facts, pseudonym string) (n Names) {
 // Has reports whether a profile, which the address registered, counts among the names.
 func (n Names) Has(p *ProfileRow) bool { return n.Count > 0 && p.CreatedAt >= n.Since }
 
-// opens reports whether a key is the profile's.
-func (p *ProfileRow) opens(key []byte) bool { return sameKey(key, &p.Key) }
+// Opens reports whether a key is the profile's.
+func (p *ProfileRow) Opens(key []byte) bool { return sameKey(key, &p.Key) }
 
 func sameKey(key []byte, hash *[command.KeyHashBytes]byte) bool {
 	return len(key) == command.KeyHashBytes && *hash != NoKey && subtle.ConstantTimeCompare(key, hash[:]) == 1
@@ -170,7 +170,7 @@ func (p *ProfileRow) established(s Facts) bool { return p.CreatedAt <= s.Instant
 func (p *ProfileRow) standing(s Facts, proof *command.Proof) command.Standing {
 	standing := command.Standing{Registered: true, Protected: p.Protected}
 	switch {
-	case p.opens(proof.Key):
+	case p.Opens(proof.Key):
 		standing.Strength, standing.Established = command.ByKey, p.established(s)
 	case len(proof.Key) > 0:
 		standing.WrongKey = true

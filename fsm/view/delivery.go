@@ -173,10 +173,16 @@ func (v *View) WaitingDeliveries() (int, error) {
 	return int(min(n, math.MaxInt)), err
 }
 
-// Hooked reports whether deliveries of an agent go to this URL, which has passed the check.
-func (v *View) Hooked(agentKey, notifyURL string) (bool, error) {
-	p, known, err := v.profile(agentKey)
-	return known && p.Hooked() && p.NotifyURL == notifyURL, err
+// ReceiverDue reports whether a registration sets a receiver that has not passed the check.
+func (v *View) ReceiverDue(c *command.Register) (bool, error) {
+	p, known, err := v.profile(c.AgentKey)
+	if err != nil || c.NotifyURL == "" || known && (!p.Opens(c.Proof.Key) || p.Hooked() && p.NotifyURL == c.NotifyURL) {
+		return false, err
+	}
+	verified := *c
+	verified.NotifyVerified = true
+	problems, err := v.RegisterProblems(&verified)
+	return len(problems) == 0, err
 }
 
 // NotifySalt returns the salt of the secret of an agent's receiver, if deliveries go to this URL.

@@ -225,17 +225,11 @@ func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
 
 // receiverDue reports whether the receiver has to be asked before the profile is written.
 func (f *profileForm) receiverDue(view *view.View) (bool, error) {
-	verified := *f.registration()
-	if _, known, err := view.Earlier(command.OpRegister, verified.Signature()); err != nil || known {
+	change := f.registration()
+	if _, known, err := view.Earlier(command.OpRegister, change.Signature()); err != nil || known {
 		return false, err
 	}
-	hooked, err := view.Hooked(verified.AgentKey, verified.NotifyURL)
-	if err != nil || hooked {
-		return false, err
-	}
-	verified.NotifyVerified = true
-	problems, err := view.RegisterProblems(&verified)
-	return len(problems) == 0, err
+	return view.ReceiverDue(change)
 }
 
 // registration returns the command without a new key.
@@ -276,8 +270,18 @@ func (f *profileForm) Known(view *view.View) (wire.Object, error) {
 	return o, nil
 }
 
-// noteResult adds a note about the effect of a registration.
+// noteReceiver adds a note that a receiver given without the key was not looked at.
+func (f *profileForm) noteReceiver() {
+	if f.change.Given&command.FieldNotifyURL != 0 && len(f.Author.Proof.Key) == 0 {
+		f.Notes = append(f.Notes, "notify_url is private and needs the edit_key, "+op.KeyInHeader+": without it, it was neither compared nor changed.")
+	}
+}
+
+// noteResult adds notes about the effect of a registration.
 func (f *profileForm) noteResult(r *command.Result) {
+	if !r.KeyIssued {
+		f.noteReceiver()
+	}
 	const repeated = "This request_id was used before"
 	var note string
 	switch {
@@ -377,7 +381,7 @@ func (f *profileForm) Preview(view *view.View, _ command.Payload) (wire.Object, 
 	if c.Delete {
 		return wire.Object{{fieldID.Name, c.Agent}, {fieldDelete.Name, true}}, nil
 	}
-	p, _, err := view.Profile(c.AgentKey)
+	p, registered, err := view.Profile(c.AgentKey)
 	p.ID = c.Agent
 	given := func(field command.ProfileFields, to *string, value string) {
 		if c.Given&field != 0 {
@@ -393,7 +397,10 @@ func (f *profileForm) Preview(view *view.View, _ command.Payload) (wire.Object, 
 	if c.Given&command.FieldProtected != 0 {
 		p.Protected = c.Protected
 	}
-	if c.NotifyURL != "" {
+	if registered {
+		f.noteReceiver()
+	}
+	if c.NotifyURL != "" && (!registered || len(f.Author.Proof.Key) > 0) {
 		f.Notes = append(f.Notes, "The receiver at notify_url was not asked. Without dry_run it has to answer a challenge.")
 	}
 	return wire.Object{
