@@ -504,6 +504,40 @@ func checkReportQueue(t tester, m *Machine) {
 	}
 }
 
+// TestReporterIsForgotten: a report that stays open names nobody after a while. Its sender may send it again
+// then, and the report takes no room of the sender.
+func TestReporterIsForgotten(t *testing.T) {
+	r := newRig(t)
+	for range command.MaxSenderReports + 1 {
+		r.publish(nil)
+	}
+	for i := range command.MaxSenderReports {
+		r.only(report(i, state.EntryID(uint64(i+1)), "s1"), command.OutcomeDone, 0)
+	}
+	last := state.EntryID(command.MaxSenderReports + 1)
+	r.only(report(50, "e1", "s1"), command.OutcomeDuplicate, 0)
+	r.only(report(51, last, "s1"), command.OutcomeRejected, command.ProblemTooManyReports)
+	r.forgetSenders()
+	for _, q := range r.reports(view.ReportQuery{Limit: 100}) {
+		check.Equal(t, q.From, state.SenderGroup(0), "the sender of report %d", q.Number)
+	}
+	checkReportQueueLoads(t, r.Machine)
+	r.only(report(52, last, "s1"), command.OutcomeDone, 0)
+	r.only(report(53, "e1", "s1"), command.OutcomeDone, 0)
+	r.only(resolveReport(command.ReportKept, 0, 52, 53), command.OutcomeDone, 0)
+	r.log.stamp += command.ReportOpenMillis
+	r.run(&command.Tick{})
+	r.forgetSenders()
+	check.Equal(t, rowsIn(t, r.Machine, state.SpaceReport), 0, "rows of reports that are gone")
+}
+
+// checkReportQueueLoads holds that the queue in memory is that of the rows.
+func checkReportQueueLoads(t *testing.T, m *Machine) {
+	t.Helper()
+	loaded, err := state.LoadReports(m.store.DB)
+	check.Equal(t, fmt.Sprint(m.Reports), fmt.Sprint(loaded), "the queue in memory, %v", err)
+}
+
 // TestDroppedReportIsSentAgain: whose report was dropped may send it again, and the end of
 // the first one leaves what holds the second.
 func TestDroppedReportIsSentAgain(t *testing.T) {

@@ -39,6 +39,7 @@ func (tx *Txn) applyReport(c *command.Report) command.Result {
 	tx.set(state.ReportKey(r.Number), r.Encode())
 	tx.setNumber(state.ReportIDKey(r.ID), r.Number)
 	tx.setNumber(subject.Key(from), r.Number)
+	tx.set(state.ForgetKey(r.At, state.ReportKey(r.Number)), []byte{})
 	q.Open = append(q.Open, r.Queued())
 	tx.Reports = q
 	tx.Notified = append(tx.Notified, state.WatchReports)
@@ -93,9 +94,25 @@ func (tx *Txn) dropReport(number uint64) {
 	r := tx.report(number)
 	tx.del(state.ReportKey(number))
 	tx.del(state.ReportIDKey(r.ID))
+	tx.del(state.ForgetKey(r.At, state.ReportKey(number)))
 	if tx.number(r.Key(r.From)) == number {
 		tx.del(r.Key(r.From))
 	}
+}
+
+// forgetReporter forgets who sent a report, which takes nobody's room from then on. Its sender may
+// send it again.
+func (tx *Txn) forgetReporter(key []byte) {
+	r := need(tx, key, state.DecodeReport, "report")
+	r.Number = state.NumberOfReport(key)
+	if tx.number(r.Key(r.From)) == r.Number {
+		tx.del(r.Key(r.From))
+	}
+	r.From, r.Group = 0, r.Group.Forgotten()
+	tx.set(key, r.Encode())
+	q := tx.Reports.Clone()
+	q.Replace(r.Queued())
+	tx.Reports = q
 }
 
 // endReports removes the reports whose time has ended.

@@ -177,6 +177,8 @@ func (tx *Txn) forget(key []byte, before int64) {
 			return
 		}
 		tx.del(key)
+	case state.SpaceReport:
+		tx.forgetReporter(key)
 	default:
 		tx.del(key)
 	}

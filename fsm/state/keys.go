@@ -169,6 +169,9 @@ func ReportKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{SpaceReport, 'r'}, number)
 }
 
+// NumberOfReport returns the number in a ReportKey.
+func NumberOfReport(key []byte) uint64 { return binary.BigEndian.Uint64(key[2:]) }
+
 // ReportIDKey is the key of the number of the report with the id of a receipt.
 func ReportIDKey(id []byte) []byte { return append([]byte{SpaceReport, 'i'}, id...) }
 

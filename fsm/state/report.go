@@ -30,7 +30,8 @@ type Report struct {
 	Outcome command.ReportOutcome
 	Closed  int64 // when it got its outcome; 0 while it is open
 
-	// From is the sender; Group is whose room the report takes: a network, or the sender.
+	// From is the sender; Group is whose room the report takes: a network, or the sender. Once the
+	// sender is forgotten, From is 0, and all forgotten ones are one Group.
 	From, Group SenderGroup
 }
 
@@ -119,6 +120,15 @@ func (q *ReportQueue) Clone() *ReportQueue {
 	return &ReportQueue{Open: slices.Clone(q.Open), Closed: slices.Clone(q.Closed)}
 }
 
+// Replace replaces the report with the same number.
+func (q *ReportQueue) Replace(r QueuedReport) {
+	for _, list := range [...][]QueuedReport{q.Open, q.Closed} {
+		if i := slices.IndexFunc(list, func(o QueuedReport) bool { return o.Number == r.Number }); i >= 0 {
+			list[i] = r
+		}
+	}
+}
+
 // AddClosed adds a closed report to the queue.
 func (q *ReportQueue) AddClosed(r QueuedReport) {
 	i, _ := slices.BinarySearchFunc(q.Closed, r, func(a, b QueuedReport) int {
@@ -204,7 +214,7 @@ func LoadReports(r pebble.Reader) (*ReportQueue, error) {
 	q := &ReportQueue{}
 	err := ScanSpace(r, ReportKey(0), ReportKey(1<<64-1), func(key, row []byte) error {
 		rep, err := DecodeReport(row)
-		rep.Number = binary.BigEndian.Uint64(key[2:])
+		rep.Number = NumberOfReport(key)
 		if rep.Closed > 0 {
 			q.AddClosed(rep.Queued())
 		} else {
