@@ -15,10 +15,12 @@ import (
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -200,13 +202,37 @@ type request struct {
 	stream func(body io.Reader, alive func()) error
 }
 
+// checkUTF8 returns an error for a text that is not UTF-8. As JSON, it would lose bytes.
+func checkUTF8(v reflect.Value) (err error) {
+	switch v.Kind() {
+	case reflect.String:
+		if text := v.String(); !utf8.ValidString(text) {
+			err = fmt.Errorf("client: a text is not UTF-8, and nothing was sent: %.40q; convert it, for example with iconv", text)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			err = cmp.Or(err, checkUTF8(v.Field(i)))
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			err = cmp.Or(err, checkUTF8(v.Index(i)))
+		}
+	case reflect.Pointer, reflect.Interface:
+		err = checkUTF8(v.Elem())
+	}
+	return err
+}
+
 func (r *request) reads() bool { return r.method == http.MethodGet || r.method == http.MethodHead }
 
 // do sends a request until its outcome is known or the client's patience ends.
 func (c *Client) do(ctx context.Context, r request) error {
 	var payload []byte
 	if r.body != nil {
-		var err error
+		err := checkUTF8(reflect.ValueOf(r.body))
+		if err != nil {
+			return err
+		}
 		if payload, err = json.Marshal(r.body); err != nil {
 			return fmt.Errorf("client: %w", err)
 		}

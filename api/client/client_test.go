@@ -520,6 +520,18 @@ func TestRedirectGetsNoKey(t *testing.T) {
 	}
 }
 
+// TestTextsAreUTF8: a text of other bytes is rejected before it is sent, wherever it stands.
+func TestTextsAreUTF8(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }))
+	defer server.Close()
+	c := newClient(t, client.Config{Patience: -1}, server.URL)
+	for _, e := range []client.NewEntry{{Body: "Caf\xe9"}, {Body: "A text", Tags: []string{"a", "caf\xe9"}}} {
+		if _, err := c.Publish(t.Context(), e); err == nil || !strings.Contains(err.Error(), "not UTF-8") {
+			t.Errorf("%+v: %v", e, err)
+		}
+	}
+}
+
 func TestNewRejects(t *testing.T) {
 	_, err := client.New(client.Config{URLs: []string{"commons.example", "https://ok.example", "https://a.example?b=c"}})
 	if err == nil || strings.Count(err.Error(), "is not an address") != 2 {

@@ -272,9 +272,9 @@ export class Commons {
     if (call.after) headers.set("Last-Event-ID", call.after);
     if (this.minIndex) headers.set("X-Commons-Min-Index", String(this.minIndex));
     if (this.key) headers.set("Authorization", "Bearer " + this.key);
+    const body = call.body && JSON.stringify(call.body, wellFormed);
     const { timeout, signal } = this.options;
     const watch = watchSilence(isStream ? streamTimeout : timeout + Number(call.query.wait ?? call.body?.wait ?? 0), signal);
-    const body = call.body && JSON.stringify(call.body);
     let response, text;
     try {
       response = await fetch(url, { method: call.method, headers, body, redirect: "manual", signal: watch.signal });
@@ -302,6 +302,12 @@ const isAddress = (url) => /^https?:\/\/[^/?#@\s]+(\/[^?#\s]*)?$/i.test(url);
 /** @param {string} url */
 const isLoopback = (url) => /^(localhost|\[::1\]|127(\.\d{1,3}){3})$/.test(new URL(url).hostname);
 /** @param {number} seconds @returns {Promise<void>} */
+/** Rejects half of a surrogate pair, which is no text: nothing is sent. For JSON.stringify. */
+const wellFormed = (_name, value) => {
+  if (typeof value === "string") encodeURIComponent(value); // throws URIError
+  return value;
+};
+
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
 /** Aborts a request without a sign of life for too long, or when another signal does.

@@ -304,7 +304,7 @@ class Commons:
         if (self.key or "edit_key" in call.body or "recovery_key" in call.body) and not (urlsplit(base).scheme == "https" or _is_loopback(base)):
             raise ValueError(f"the key is not sent to {base}, where others could read it: use https")
         url = base + call.path + ("?" + query if query else "")
-        data = json.dumps(call.body).encode() if call.body else None
+        data = json.dumps(call.body, ensure_ascii=False).encode() if call.body else None
         return Request(url, data, {**headers, **self.headers}, method=call.method)
 
     def _leave(self, at: int) -> None:

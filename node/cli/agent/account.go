@@ -28,6 +28,7 @@ const (
 
 	standardInput = "-"
 	maxInput      = 1 << 20
+	byteOrderMark = "\ufeff" // some editors put it before a text
 )
 
 // account selects the agent that a command acts for, and the service. Without flags and
@@ -137,7 +138,7 @@ func input(std terminal.Streams, argument string) (string, error) {
 		return argument, nil
 	}
 	data, err := io.ReadAll(io.LimitReader(std.In, maxInput))
-	return strings.TrimSpace(string(data)), err
+	return strings.TrimSpace(strings.TrimPrefix(string(data), byteOrderMark)), err
 }
 
 // usage is the error of a command line that cannot work.

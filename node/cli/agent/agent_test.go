@@ -228,6 +228,15 @@ func TestStandardInput(t *testing.T) {
 	if e := must.Get(p.client().Entry(t.Context(), "e1"))(t); e.Body != text {
 		t.Errorf("published %q", e.Body)
 	}
+	if r := ada.pipe("\ufeff"+text, "post", "-", "--title", "With a mark"); r.code != cli.ExitOK {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+	if e := must.Get(p.client().Entry(t.Context(), "e2"))(t); e.Body != text {
+		t.Errorf("published %q", e.Body)
+	}
+	if r := ada.pipe("Caf\xe9 in Latin-1", "post", "-"); r.code == cli.ExitOK || !strings.Contains(r.err, "not UTF-8") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
 }
 
 // TestExitCodes compares the exit codes of failures, and what is printed.
