@@ -158,8 +158,8 @@ func (x *exchange) withSettings(text string) (string, error) {
 		writes = fmt.Sprintf("%d a minute, %d of them at once", rate, burst)
 	}
 	retention := "Entries are kept for good."
-	if set.Retention != "" {
-		retention = "Entries are kept by channel, the first rule that fits counts: `" + set.Retention + "` (h: hours, d: days, keep: for good; no rule: for good). What is older becomes a stub without text; a job or a request for help that is open does not."
+	if set.RetentionDays > 0 {
+		retention = fmt.Sprintf("Entries are kept for %d days. What is older becomes a stub without text; a job or a request for help that is open does not.", set.RetentionDays)
 	}
 	return strings.NewReplacer(
 		"$WRITES", writes, daily, boundText(set.DailyBytes), "$SENDER_BYTES", boundText(set.SenderBytes),

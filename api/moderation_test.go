@@ -577,8 +577,7 @@ func TestStubsAreToldApart(t *testing.T) {
 	}
 	purge(t, s, map[string]any{"ids": []string{"e2"}, "reason": "x"})
 	mod(t, s, "hide", map[string]any{"ids": []string{"e3"}, "reason": "x"})
-	retention := "general=1d"
-	s.Backend.Apply(&command.SetSettings{Retention: &retention})
+	s.Backend.Apply(&command.SetSettings{RetentionDays: new(uint64(1))})
 	s.Backend.Apply(&command.Sweep{})
 	for id, want := range map[string]struct{ mark, page, tool string }{
 		"e1": {`,"expired":true}`, "This has expired:", "has expired, "},

@@ -236,8 +236,7 @@ func TestReportedTexts(t *testing.T) {
 	}
 	mod(t, s, "hide", map[string]any{"ids": []string{"e5", "e6"}, "reason": "x"})
 	purge(t, s, map[string]any{"ids": []string{"e7", "e8"}, "reason": "x"})
-	retention := "general=1d"
-	s.Backend.Apply(&command.SetSettings{Retention: &retention})
+	s.Backend.Apply(&command.SetSettings{RetentionDays: new(uint64(1))})
 	s.Backend.Apply(&command.Sweep{})
 	report("e2", "names an entry that has expired: nothing is left of it")
 	report("e6", "names an entry that a moderator has hidden already")

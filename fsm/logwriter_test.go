@@ -516,7 +516,7 @@ func (w *logWriter) setSettings() command.Payload {
 		url := one(w, "", "s3://backups/commons", "file:///backups")
 		return &command.SetSettings{BackupURL: &url, BackupMillis: number(60_000, 86_400_000), BackupKeep: number(1, 14)}
 	case 0:
-		return retain(one(w, "", "channel-1=1h", "*=2h", "channel-*=1h,*=30d", "jobs=1h,*=keep"))
+		return retain(one[uint64](w, 0, 1, 2, 30))
 	case 2:
 		return &command.SetSettings{SenderDays: number(1, 1, 2, 30)}
 	case 3:

@@ -21,7 +21,7 @@ import (
 
 const day = command.DayMillis
 
-func retain(s string) *command.SetSettings { return &command.SetSettings{Retention: &s} }
+func retain(days uint64) *command.SetSettings { return &command.SetSettings{RetentionDays: &days} }
 
 // sweepAll does what a leader does now, and returns how many commands that took.
 func (r *rig) sweepAll() (n int) {
@@ -84,7 +84,7 @@ func in(channel string) func(*command.Publish) {
 	return func(p *command.Publish) { p.Channel = channel }
 }
 
-// TestSweep: an entry older than the retention of its channel is a stub, in its thread and
+// TestSweep: an entry older than the retention is a stub, in its thread and
 // by its id; others stay, and there is no event.
 func TestSweep(t *testing.T) {
 	r := newRig(t)
@@ -97,19 +97,19 @@ func TestSweep(t *testing.T) {
 		p.Kind, p.Request = command.KindKnowledge, command.RequestKey{Scope: "ada", ID: "request-1"}
 	})
 	reply := r.run(post("bob", relate(command.RelationReply, root)))[0].Entry
-	other := r.publish(in("den"))
 	spam := r.publish(in("test-b"))
 	r.run(hide(state.EntryID(spam)))
 	check.Equal(t, r.sweepAll(), 0, "sweeps without a retention")
-	r.run(retain("test-*=2d,general=1d"))
+	r.run(retain(2))
 	r.later(day)
+	other := r.publish(in("den"))
 	young := r.run(post("bob", relate(command.RelationReply, root)))[0].Entry // in test-a
 	r.sweepAll()
 	check.Diff(t, r.stubs(), []string{state.EntryID(spam)}, "stubs before the time")
 	events, _ := r.events()
 	r.later(day + hour)
-	if _, waiting := r.sweeps(); waiting != 5 {
-		t.Errorf("%d looks at entries are due, want four after two days and one after a day", waiting)
+	if _, waiting := r.sweeps(); waiting != 3 {
+		t.Errorf("%d entries are due, want 3", waiting)
 	}
 	r.sweepAll()
 	check.Diff(t, r.stubs(), []string{state.EntryID(root), state.EntryID(reply), state.EntryID(spam)}, "stubs")
@@ -120,7 +120,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("sweeping is an event: %s", texts)
 	}
 	doc, raw := r.read(root)
-	if doc.Hidden == nil || doc.Hidden.Reason != "Older than the retention of its channel" || !doc.Hidden.Expired || doc.Hidden.Purged || doc.Channel != "test-a" || doc.CreatedAt == 0 || doc.SupersededByCount != 1 {
+	if doc.Hidden == nil || doc.Hidden.Reason != "Older than the retention" || !doc.Hidden.Expired || doc.Hidden.Purged || doc.Channel != "test-a" || doc.CreatedAt == 0 || doc.SupersededByCount != 1 {
 		t.Errorf("the stub is %s", raw)
 	}
 	for _, word := range []string{"ada", "news", "rarely", "olden", "eve"} {
@@ -148,21 +148,27 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// TestBoundsOfRetention: a retention has at most a hundred years.
+func TestBoundsOfRetention(t *testing.T) {
+	for days, fit := range map[uint64]bool{0: true, 1: true, command.MaxRetentionDays: true, command.MaxRetentionDays + 1: false} {
+		check.Equal(t, command.Check(retain(days)) == nil, fit, "a retention of %d days is fit for the log", days)
+	}
+}
+
 // TestSweepPassesOver: cursors, since and counts pass over entries that are swept between
 // two pages. Every other entry is listed exactly once.
 func TestSweepPassesOver(t *testing.T) {
 	r := newRig(t)
-	r.run(retain("old-*=1h"))
+	r.run(retain(1))
 	var left []uint64
 	for i := range 40 {
-		channel := "old-den"
-		if i%3 == 0 {
-			channel = "den"
+		if i%3 > 0 {
+			r.publish(func(p *command.Publish) { p.Channel, p.Mentions = "old-den", []string{"eve"} })
+			continue
 		}
-		seq := r.publish(func(p *command.Publish) { p.Channel, p.Mentions = channel, []string{"eve"} })
-		if i%3 == 0 {
-			left = append(left, seq)
-		}
+		open := postJob("ada")
+		open.Mentions = []string{"eve"}
+		left = append(left, r.wantDone(open))
 	}
 	since := r.now() - 20_000
 	inSince := len(r.list(view.Query{Since: since}))
@@ -172,7 +178,7 @@ func TestSweepPassesOver(t *testing.T) {
 	if err != nil || len(page) != 7 || inSince != 20 {
 		t.Fatalf("%d, next %d, %d since, %v", page, next, inSince, err)
 	}
-	r.later(2 * hour)
+	r.later(2 * day)
 	r.sweepAll()
 	got := slices.DeleteFunc(page, func(seq uint64) bool { return !slices.Contains(left, seq) })
 	for next != 0 {
@@ -212,7 +218,7 @@ func TestSweepPassesOver(t *testing.T) {
 		channels = append(channels, fmt.Sprintf("%s %d", key[1:], c.Entries))
 		return err
 	})
-	if want := []string{"den 14", "old-den 0"}; err != nil || !slices.Equal(channels, want) {
+	if want := []string{"jobs 14", "old-den 0"}; err != nil || !slices.Equal(channels, want) {
 		t.Errorf("channels are %q, %v, want %q", channels, err, want)
 	}
 }
@@ -221,7 +227,7 @@ func TestSweepPassesOver(t *testing.T) {
 // requests for help stay until they are over, and what was said last is old enough.
 func TestSweepKeepsWhatGoesOn(t *testing.T) {
 	r := newRig(t)
-	r.run(retain("*=1d"))
+	r.run(retain(1))
 	open, claimed, done := r.run(postJob("ada"))[0].Entry, r.run(postJob("ada"))[0].Entry, r.run(postJob("ada"))[0].Entry
 	asked, answered := r.run(ask("ada"))[0].Entry, r.run(ask("ada"))[0].Entry
 	held := claim("bob", claimed)
@@ -275,17 +281,17 @@ func TestSweepKeepsWhatGoesOn(t *testing.T) {
 // TestSweepIsBounded: a command looks at so many entries and makes so many stubs.
 func TestSweepIsBounded(t *testing.T) {
 	r := newRig(t)
-	batch := func(channel string, n int) {
-		payloads := make([]command.Payload, n)
-		for i := range payloads {
-			payloads[i] = post("ada", in(channel))
-		}
-		r.run(payloads...)
+	jobs, entries := make([]command.Payload, apply.MaxSweepLook+50), make([]command.Payload, 3*command.MaxSwept/2)
+	for i := range jobs { // open, so that they are kept
+		jobs[i] = postJob("ada")
 	}
-	batch("den", apply.MaxSweepLook+50)
-	batch("old", 3*command.MaxSwept/2)
-	r.run(retain("old=1h"))
-	r.later(2 * hour)
+	for i := range entries {
+		entries[i] = post("ada", nil)
+	}
+	r.run(jobs...)
+	r.run(entries...)
+	r.run(retain(1))
+	r.later(2 * day)
 	for _, want := range []uint64{0, command.MaxSwept, 3 * command.MaxSwept / 2} {
 		r.run(&command.Sweep{})
 		if swept, _ := r.sweeps(); swept != want {
@@ -310,7 +316,7 @@ func TestLooksAreBounded(t *testing.T) {
 		}
 		r.run(jobs...)
 	}
-	r.run(retain("*=1d"))
+	r.run(retain(1))
 	r.later(2 * day)
 	r.sweepAll()
 	must.Equal(t, r.rows(state.SpaceKept), n, "rows kept")
@@ -335,16 +341,16 @@ func TestLooksAreBounded(t *testing.T) {
 // other entries wait on.
 func TestSweepClosesReports(t *testing.T) {
 	r := newRig(t)
-	for _, channel := range []string{"old", "den", "old"} {
-		r.publish(in(channel))
-	}
-	r.run(hide("e3"))
-	for i, target := range []string{"e1", "e2", "e1"} {
+	r.publish(nil)
+	r.publish(nil)
+	r.later(2 * day)
+	r.publish(nil)
+	r.run(hide("e2"))
+	for i, target := range []string{"e1", "e3", "e1"} {
 		r.only(report(i, target, fmt.Sprint("s", i)), command.OutcomeDone, 0)
 	}
 	r.only(resolveReport(command.ReportKept, 2), command.OutcomeDone, 0)
-	r.run(retain("old=1d"))
-	r.later(2 * day)
+	r.run(retain(1))
 	r.sweepAll()
 	for range 2 {
 		for i, want := range []command.ReportOutcome{command.ReportExpired, command.ReportOpen, command.ReportKept} {
@@ -364,49 +370,47 @@ func TestSweepClosesReports(t *testing.T) {
 	r.only(resolveReport(command.ReportErased, 0), command.OutcomeUnchanged, 0)
 }
 
-// TestRetentionChanges: another retention holds for entries that were passed over before,
-// and a dry run counts the entries concerned.
+// TestRetentionChanges: sweeps go on with another retention, also for what was kept under the one
+// before, and a dry run counts the entries concerned.
 func TestRetentionChanges(t *testing.T) {
 	r := newRig(t)
-	r.run(retain("old=30d,*=60d"))
-	r.publish(in("old"))
-	r.publish(in("den"))
-	r.later(40 * day)
-	r.publish(in("den"))
+	r.run(retain(30))
+	r.publish(nil)
+	job := r.wantDone(postJob("ada"))
+	r.later(20 * day)
+	r.publish(nil)
+	r.later(20 * day)
+	r.publish(nil)
 	r.sweepAll()
-	older := func(s string, want uint64) {
+	older := func(days, want uint64) {
 		t.Helper()
-		rules, err := command.ParseRetention(s)
-		if err != nil {
-			t.Fatal(err)
-		}
 		v := r.View()
 		defer v.Release()
-		if got, err := v.Older(rules, r.now(), 10); got != want || err != nil {
-			t.Errorf("%s is about %d entries, %v, want %d", s, got, err, want)
-		}
+		check.Equal(t, must.Get(v.Older(days, r.now()))(t), want, "entries older than %d days", days)
 	}
-	older("*=10d", 1) // the other is a stub already
-	r.run(hide("e2"))
-	older("*=10d", 1) // hidden entries are swept, too
-	older("den=10d", 1)
-	r.run(unhide("e2"))
-	older("den=10d", 1)
-	older("*=50d", 0)
-	older("den=keep,*=1d", 0)
+	older(10, 2) // the first is a stub already
+	r.run(hide("e3"))
+	older(10, 2) // hidden entries are swept, too
+	r.run(unhide("e3"))
+	older(10, 2)
+	older(30, 1)
+	older(50, 0)
 	check.Diff(t, r.stubs(), []string{"e1"}, "stubs")
-	r.run(retain("*=10d"))
+	r.run(retain(10))
 	r.sweepAll()
-	check.Diff(t, r.stubs(), []string{"e1", "e2"}, "after it is shorter, stubs")
-	r.run(retain(""))
+	check.Diff(t, r.stubs(), []string{"e1", "e3"}, "after it is shorter, stubs")
+	r.run(retain(0))
 	r.later(100 * day)
-	if n := r.sweepAll(); n > 0 {
-		t.Errorf("%d sweeps without a retention", n)
-	}
-	r.run(&command.Sweep{Over: []uint64{3}})
-	if got := r.stubs(); len(got) != 2 {
-		t.Errorf("without a retention stubs are %s", got)
-	}
+	r.run(closeJob("ada", job))
+	check.Equal(t, r.sweepAll(), 0, "sweeps without a retention")
+	r.run(&command.Sweep{Over: []uint64{job, 4}})
+	check.Equal(t, len(r.stubs()), 2, "stubs without a retention")
+	r.run(retain(200))
+	check.Equal(t, r.sweepAll(), 0, "sweeps while all are younger than a longer retention")
+	r.later(day)
+	r.run(retain(1))
+	r.sweepAll()
+	check.Diff(t, r.stubs(), []string{"e1", state.FormatID(state.TypeJob, job), "e3", "e4"}, "stubs in the end")
 }
 
 // TestPurgeAfterSweep: what is swept can still be purged, for its bytes are on the disks;
@@ -414,8 +418,8 @@ func TestRetentionChanges(t *testing.T) {
 func TestPurgeAfterSweep(t *testing.T) {
 	r := newRig(t)
 	ids := publishPurged(r)
-	r.run(retain("*=1h"))
-	r.later(day)
+	r.run(retain(1))
+	r.later(2 * day)
 	r.sweepAll()
 	expect(t, r.run(purge(ids...))[0], command.OutcomeDone, "purge")
 	for _, id := range ids {
@@ -445,6 +449,7 @@ func TestSweptWordsLeaveTheIndex(t *testing.T) {
 		relate(command.RelationReply, root)(p)
 		p.Body = "Say " + purgedWord + "."
 	}))
+	r.later(2 * day)
 	payloads := make([]command.Payload, 0, 1000)
 	for i := range state.HiddenEntries {
 		payloads = append(payloads, post("ada", in("hall")))
@@ -465,8 +470,7 @@ func TestSweptWordsLeaveTheIndex(t *testing.T) {
 		return n
 	}
 	await.Eventually(t, "the first block to be sealed", func() bool { return terms() > 0 })
-	r.run(retain("den=1h"))
-	r.later(day)
+	r.run(retain(1))
 	r.sweepAll()
 	must.Do(t, r.store.Flush())
 	if terms() == 0 || len(r.find()) == 0 {
@@ -507,7 +511,7 @@ func TestEraseSweptGivesWay(t *testing.T) {
 	doomed.Body = "Say " + purgedWord + "."
 	job := r.run(doomed)[0].Entry
 	r.publish(nil)
-	r.run(retain("*=1d"))
+	r.run(retain(1))
 	r.later(2 * day)
 	r.sweepAll()
 	if done, err := r.EraseSwept(t.Context(), never); !done || err != nil {
@@ -590,7 +594,7 @@ func drawSweepLog(tb testing.TB, t *rapid.T) *raftLog {
 			case 6:
 				payloads = append(payloads, purge(id()))
 			case 7:
-				payloads = append(payloads, retain(rapid.SampledFrom([]string{"", "*=1d", "den=12h,*=2d", "den=keep,*=12h", "jobs=1d,human-help=1d,general=1h"}).Draw(t, "retention")))
+				payloads = append(payloads, retain(rapid.SampledFrom([]uint64{0, 1, 2, 3}).Draw(t, "retention")))
 			case 8, 9, 10:
 				payloads = append(payloads, &command.Sweep{Over: rapid.SliceOfN(rapid.Uint64Range(0, uint64(n)+1), 0, 5).Draw(t, "over")})
 			case 11, 12, 13:
@@ -636,7 +640,7 @@ func TestSweepsAgree(t *testing.T) {
 		one, other := tempMachine(rt), tempMachine(rt)
 		defer func() { dropMachine(rt, one); dropMachine(rt, other) }()
 		l.stamp += 5 * day
-		retentionAtEnd := rapid.SampledFrom([]string{"*=1d", "den=12h,*=2d", "den=keep,*=12h"}).Draw(rt, "at the end")
+		retentionAtEnd := rapid.SampledFrom([]uint64{1, 2, 3}).Draw(rt, "at the end")
 		l.commands(retain(retentionAtEnd), &command.Tick{})
 		l.feed(one, 1, l.last())
 		for done := false; !done; {
@@ -696,11 +700,8 @@ func allRows(t tester, m *Machine) map[string]string {
 }
 
 // checkSwept holds the entries against a retention after all sweeps.
-func checkSwept(t *rapid.T, m *Machine, text string) {
-	rules, err := command.ParseRetention(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+func checkSwept(t *rapid.T, m *Machine, days uint64) {
+	period := int64(days) * day //nolint:gosec // small
 	v := m.View()
 	defer v.Release()
 	shown := map[string]uint64{}
@@ -715,16 +716,15 @@ func checkSwept(t *rapid.T, m *Machine, text string) {
 			shown[e.Channel]++
 		}
 		end, over := state.EndOf(tx, &e)
-		period := rules.Of(e.Channel)
-		old := over && period > 0 && end <= v.Time()-period
+		old := over && end <= v.Time()-period
 		switch gone := doc.Hidden != nil && (doc.Hidden.Purged || doc.Hidden.Expired); {
 		case old && !gone:
-			t.Errorf("%s is older than %s, and %s", doc.ID, text, raw)
+			t.Errorf("%s is older than %d days, and %s", doc.ID, days, raw)
 		case gone && strings.Contains(raw, "Body"):
 			t.Errorf("%s shows its text: %s", doc.ID, raw)
 		}
 	}
-	err = state.ScanSpace(v.Reader(), []byte{state.SpaceChannel}, []byte{state.SpaceChannel + 1}, func(key, row []byte) error {
+	err := state.ScanSpace(v.Reader(), []byte{state.SpaceChannel}, []byte{state.SpaceChannel + 1}, func(key, row []byte) error {
 		c, err := state.DecodeChannelRow(row)
 		if name := string(key[1:]); c.Entries != shown[name] {
 			t.Errorf("%s has %d entries, %d are shown", name, c.Entries, shown[name])

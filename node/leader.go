@@ -192,12 +192,12 @@ func (n *Node) catchUp(ctx context.Context) {
 }
 
 const (
-	sweepInterval = 10 * time.Second      // how often the leader looks for entries older than their retention
+	sweepInterval = 10 * time.Second      // how often the leader looks for entries older than the retention
 	sweepPause    = 50 * time.Millisecond // between two sweeps in a row, so that other writes get through
 )
 
-// sweepExpired turns entries that are older than the retention of their channels into
-// stubs, for as long as this node leads.
+// sweepExpired turns entries that are older than the retention into stubs, for as long as this node
+// leads.
 func (n *Node) sweepExpired(ctx context.Context) {
 	kept := uint64(0) // from where the next look goes on among those that were kept
 	loop.Every(ctx, sweepInterval, func(ctx context.Context) {
@@ -212,7 +212,7 @@ func (n *Node) sweepExpired(ctx context.Context) {
 			}
 			if err != nil {
 				if ctx.Err() == nil {
-					n.logger.WarnContext(ctx, "what is older than its retention was not swept; it is tried again", "error", err)
+					n.logger.WarnContext(ctx, "what is older than the retention was not swept; it is tried again", "error", err)
 				}
 				return
 			}

@@ -401,7 +401,7 @@ rolling_restart() {
 
 sweep() { # all that was written before the clocks went ahead, by a retention of a day
   local port="${COMMONS_BENCH_PORT:-8480}" i
-  "$work/commons" settings set 'retention=*=1d' --yes "${control[@]}"
+  "$work/commons" settings set retention=1d --yes "${control[@]}"
   for ((i = 0; i < 6000; i++)); do
     if curl -s "http://127.0.0.1:$port/metrics" | awk -v most="$((entries / 2))" '/^commons_retention_swept_entries/ { swept = $2 } /^commons_retention_waiting_entries/ { waiting = $2 } END { exit !(swept >= most && waiting == 0) }'; then return; fi
     sleep 0.2

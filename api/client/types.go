@@ -39,7 +39,7 @@ type Hidden struct {
 	At      int64
 	Reason  string
 	Purged  bool // erased for good
-	Expired bool // older than the retention of its channel
+	Expired bool // older than the retention
 }
 
 // NewEntry is a publication to be made. Only Body is required, and not for a retraction.

@@ -11,7 +11,7 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	replace(&set.DailyBytes, c.DailyBytes)
 	replace(&set.SenderBytes, c.SenderBytes)
 	replace(&set.ProvenOnly, c.ProvenOnly)
-	replace(&set.Retention, c.Retention)
+	replace(&set.RetentionDays, c.RetentionDays)
 	replace(&set.SenderDays, c.SenderDays)
 	replace(&set.WriteRate, c.WriteRate)
 	replace(&set.WriteBurst, c.WriteBurst)
@@ -23,15 +23,11 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 		return unchanged
 	}
 	row := append(state.AppendUints(nil, set.DailyBytes, set.SenderBytes), state.Bit(set.ProvenOnly, 1))
-	row = state.AppendBlob(row, set.Retention)
-	row = state.AppendUints(row, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet))
+	row = state.AppendUints(row, set.RetentionDays, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet))
 	row = state.AppendUints(state.AppendBlob(row, set.BackupURL), set.BackupMillis, set.BackupKeep)
 	tx.set(state.KeySettings, state.AppendBlob(row, set.Welcome))
 	if set.BackupURL != before.BackupURL {
 		tx.del(state.KeyBackupRun) // of the former store
-	}
-	if set.Retention != before.Retention {
-		tx.restartSweep()
 	}
 	tx.record(&command.Order{By: command.Operator}, state.ActionSettings, set.ChangesFrom(before))
 	return done

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -112,7 +111,7 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	tx.putStub(&was, reason, true)
 }
 
-// An entry older than the retention of its channel is swept: it is hidden and its content
+// An entry older than the retention is swept: it is hidden and its content
 // deleted, like a purge but without a proof for any disk. The bytes go with the log, with
 // compactions, and with the next EraseSwept.
 //
@@ -121,42 +120,28 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 // swept.
 
 // sweptReason is the reason for which swept entries are hidden.
-const sweptReason = "Older than the retention of its channel"
-
-// restartSweep makes the sweeps start again, because the retention has changed.
-func (tx *Txn) restartSweep() {
-	s, _ := state.Read(tx, state.KeySweep, state.DecodeSweepRow)
-	s.Cursors = nil
-	for _, rule := range state.RetentionOf(tx) {
-		if period := rule.Millis(); period > 0 && !slices.ContainsFunc(s.Cursors, func(c state.SweepCursor) bool { return c.Period == period }) {
-			s.Cursors = append(s.Cursors, state.SweepCursor{Period: period, Next: 1})
-		}
-	}
-	tx.set(state.KeySweep, s.Append(nil))
-}
+const sweptReason = "Older than the retention"
 
 func (tx *Txn) applySweep(c *command.Sweep) command.Result {
-	rules := state.RetentionOf(tx)
+	period := state.RetentionOf(tx)
+	if period == 0 {
+		return done
+	}
 	s, _ := state.Read(tx, state.KeySweep, state.DecodeSweepRow)
 	look, room := MaxSweepLook, command.MaxSwept
 	sweep := func(e *state.EntryRow) {
-		if tx.sweep(e, rules.Of(e.Channel)) {
+		if tx.sweep(e, period) {
 			s.Swept++
 			room--
 		}
 	}
-	for i := range s.Cursors {
-		at := &s.Cursors[i]
-		for ; look > 0 && room > 0; look-- {
-			e, some := tx.Entry(at.Next)
-			if !some || e.CreatedAt > tx.now-at.Period {
-				break
-			}
-			at.Next++
-			if rules.Of(e.Channel) == at.Period {
-				sweep(&e)
-			}
+	for ; look > 0 && room > 0; look-- {
+		e, some := tx.Entry(s.Last + 1)
+		if !some || e.CreatedAt > tx.now-period {
+			break
 		}
+		s.Last++
+		sweep(&e)
 	}
 	for _, seq := range c.Over {
 		if e, some := tx.Entry(seq); some && room > 0 && tx.release(state.KeptKey(seq)) {
@@ -170,7 +155,7 @@ func (tx *Txn) applySweep(c *command.Sweep) command.Result {
 // sweep makes a stub of an entry whose texts were kept for long enough, and reports
 // whether it has. An entry that must be kept longer is noted, to be looked at again.
 func (tx *Txn) sweep(e *state.EntryRow, period int64) bool {
-	if period == 0 || tx.gone(e.Seq) {
+	if tx.gone(e.Seq) {
 		return false
 	}
 	if end, over := state.EndOf(tx, e); !over || end > tx.now-period {

@@ -40,7 +40,7 @@ const (
 	OpLiftRule     Op = 28 // ends one
 	OpNoteChange   Op = 29 // keeps that the leader changed the configuration
 
-	OpSweep          Op = 30 // makes stubs of entries that are older than their retention
+	OpSweep          Op = 30 // makes stubs of entries that are older than the retention
 	OpReport         Op = 32 // asks moderators to look at an entry
 	OpResolveReports Op = 33 // says what became of reports
 	OpForgetSenders  Op = 41 // forgets from where old entries came

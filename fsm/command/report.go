@@ -36,7 +36,7 @@ const (
 	// ReportDropped: more reports of its sender than of any other were open when there was
 	// no room.
 	ReportDropped ReportOutcome = 5
-	// ReportExpired: the entry got older than the retention of its channel.
+	// ReportExpired: the entry got older than the retention.
 	ReportExpired ReportOutcome = 6
 )
 

@@ -19,8 +19,8 @@ type Settings struct {
 	SenderBytes uint64 `json:"senderBytes"`
 	// ProvenOnly allows writes only under proven names. New names can still be registered.
 	ProvenOnly bool `json:"provenOnly"`
-	// Retention says for how long texts are kept: see ParseRetention. Empty means for good.
-	Retention string `json:"retention"`
+	// RetentionDays is for how many days texts are kept; 0 means for good.
+	RetentionDays uint64 `json:"retentionDays"`
 	// SenderDays is for how many days senders are remembered.
 	SenderDays uint64 `json:"senderDays"`
 	// WriteRate and WriteBurst bound the writes of each sender and name in a minute and at
@@ -64,8 +64,8 @@ func limitText(n int64) string {
 
 // String returns the settings as the record shows them.
 func (s Settings) String() string {
-	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t retention=%s sender-memory=%dd write-rate=%s write-burst=%s backup.url=%s backup.every=%v backup.keep=%d welcome=%s",
-		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.Retention, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst),
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t retention=%dd sender-memory=%dd write-rate=%s write-burst=%s backup.url=%s backup.every=%v backup.keep=%d welcome=%s",
+		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.RetentionDays, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst),
 		s.BackupURL, s.BackupEvery(), s.BackupKeep, s.Welcome)
 }
 
@@ -89,6 +89,9 @@ func (s Settings) ChangesFrom(before Settings) string {
 
 // DefaultSettings apply until an operator changes them.
 var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, BackupMillis: DayMillis, BackupKeep: 14}
+
+// MaxRetentionDays is the longest retention: a hundred years.
+const MaxRetentionDays = 100 * 365
 
 // MaxSenderDays bounds for how many days a sender is remembered.
 const MaxSenderDays = 366
@@ -181,10 +184,11 @@ type SetSettings struct {
 	DailyBytes  *uint64 `cbor:"1,keyasint,omitempty"`
 	SenderBytes *uint64 `cbor:"2,keyasint,omitempty"`
 	ProvenOnly  *bool   `cbor:"3,keyasint,omitempty"`
-	Retention   *string `cbor:"5,keyasint,omitempty"`
 	SenderDays  *uint64 `cbor:"6,keyasint,omitempty"`
 	WriteRate   *int64  `cbor:"7,keyasint,omitempty"`
 	WriteBurst  *int64  `cbor:"8,keyasint,omitempty"`
+
+	RetentionDays *uint64 `cbor:"5,keyasint,omitempty"`
 
 	BackupURL    *string `cbor:"10,keyasint,omitempty"` // empty ends the schedule
 	BackupMillis *uint64 `cbor:"11,keyasint,omitempty"`
@@ -221,9 +225,8 @@ func (c *SetSettings) check() error {
 	if c.Welcome != nil && !welcomeID.MatchString(*c.Welcome) {
 		return fmt.Errorf("%.40q is not the id of an entry; write it as welcome=e12, or welcome= for none", *c.Welcome)
 	}
-	if c.Retention != nil {
-		_, err := ParseRetention(*c.Retention)
-		return err
+	if c.RetentionDays != nil && *c.RetentionDays > MaxRetentionDays {
+		return fmt.Errorf("a retention of %d days; at most %d are allowed, and 0 keeps texts for good", *c.RetentionDays, MaxRetentionDays)
 	}
 	return nil
 }

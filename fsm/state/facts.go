@@ -44,7 +44,7 @@ func SettingsOf(s Facts) command.Settings {
 func decodeSettings(row []byte) (command.Settings, error) {
 	r := RowReader{Rest: row}
 	set := command.Settings{
-		DailyBytes: r.Uint(), SenderBytes: r.Uint(), ProvenOnly: r.Byte() != 0, Retention: r.Text(), SenderDays: r.Uint(),
+		DailyBytes: r.Uint(), SenderBytes: r.Uint(), ProvenOnly: r.Byte() != 0, RetentionDays: r.Uint(), SenderDays: r.Uint(),
 		WriteRate: int64(r.Uint()) + command.NotSet, WriteBurst: int64(r.Uint()) + command.NotSet,
 		BackupURL: r.Text(), BackupMillis: r.Uint(), BackupKeep: r.Uint(),
 		Welcome: r.Text(),
@@ -94,9 +94,7 @@ func PageLimit(limit int) int {
 	return min(limit, command.MaxList)
 }
 
-// RetentionOf returns the rules of retention that an operator has set.
-func RetentionOf(s Facts) command.Retention {
-	rules, err := command.ParseRetention(SettingsOf(s).Retention)
-	s.Must(err)
-	return rules
+// RetentionOf returns for how many milliseconds of log time texts are kept; 0 means for good.
+func RetentionOf(s Facts) int64 {
+	return int64(SettingsOf(s).RetentionDays) * command.DayMillis //nolint:gosec // bounded by its check
 }

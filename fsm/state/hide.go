@@ -106,34 +106,19 @@ func GoneIn(r pebble.Reader, block uint64) (index.Bitmap, error) {
 
 // SweepRow is how far the sweeps are: the row of KeySweep.
 //
-//	swept (period next)...
+//	swept last
 type SweepRow struct {
-	Swept   uint64 // entries, in all
-	Cursors []SweepCursor
-}
-
-// SweepCursor is the progress among entries of one retention. It passes over all others.
-type SweepCursor struct {
-	Period int64 // milliseconds
-	Next   uint64
+	Swept uint64 // entries, in all
+	Last  uint64 // seq of the newest entry that a sweep has looked at: it is swept, or in SpaceKept
 }
 
 // Append encodes the row.
-func (s *SweepRow) Append(dst []byte) []byte {
-	dst = AppendUints(dst, s.Swept)
-	for _, c := range s.Cursors {
-		dst = AppendUints(dst, uint64(c.Period), c.Next)
-	}
-	return dst
-}
+func (s *SweepRow) Append(dst []byte) []byte { return AppendUints(dst, s.Swept, s.Last) }
 
 // DecodeSweepRow decodes the row of keySweep.
-func DecodeSweepRow(row []byte) (s SweepRow, err error) {
+func DecodeSweepRow(row []byte) (SweepRow, error) {
 	r := RowReader{Rest: row}
-	s.Swept = r.Uint()
-	for len(r.Rest) > 0 && !r.Bad {
-		s.Cursors = append(s.Cursors, SweepCursor{Period: int64(r.Uint()), Next: r.Uint()}) //nolint:gosec // as it was written
-	}
+	s := SweepRow{Swept: r.Uint(), Last: r.Uint()}
 	return s, r.Done("sweep row")
 }
 

@@ -185,7 +185,7 @@ type Visibility string
 const (
 	Visible Visibility = "visible"
 	Hidden  Visibility = "hidden"  // by a moderator
-	Expired Visibility = "expired" // older than the retention of its channel
+	Expired Visibility = "expired" // older than the retention
 	Purged  Visibility = "purged"
 )
 

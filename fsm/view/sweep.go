@@ -2,7 +2,6 @@ package view
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
@@ -14,15 +13,13 @@ import (
 // call, or 0 after the last entry.
 func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64, err error) {
 	s := &viewState{v: v}
-	rules := state.RetentionOf(s)
-	if len(rules) == 0 || s.err != nil {
+	period := state.RetentionOf(s)
+	if period == 0 || s.err != nil {
 		return nil, 0, s.err
 	}
 	row, _ := state.Read(s, state.KeySweep, state.DecodeSweepRow)
-	due := slices.ContainsFunc(row.Cursors, func(c state.SweepCursor) bool {
-		e, some := s.Entry(c.Next)
-		return some && e.CreatedAt <= now-c.Period
-	})
+	oldest, some := s.Entry(row.Last + 1)
+	due := some && oldest.CreatedAt <= now-period
 	next = new(command.Sweep)
 	looked := 0
 	_, upper := state.SpaceBounds(state.SpaceKept)
@@ -34,7 +31,7 @@ func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64
 		}
 		looked++
 		e, _ := s.Entry(seq)
-		if end, over := state.EndOf(s, &e); over && end <= now-rules.Of(e.Channel) {
+		if end, over := state.EndOf(s, &e); over && end <= now-period {
 			next.Over = append(next.Over, seq)
 		}
 		return s.err
@@ -47,15 +44,14 @@ func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64
 
 // Sweeps returns how many entries were swept, and how many old ones were not looked at yet.
 func (v *View) Sweeps(now int64) (swept, waiting uint64, err error) {
-	row, _, err := state.Load(v.snap, state.KeySweep, state.DecodeSweepRow)
-	for _, c := range row.Cursors {
-		before, errBefore := v.firstAt(now - c.Period)
-		if err == nil {
-			err = errBefore
-		}
-		waiting += max(before, c.Next) - c.Next
+	s := &viewState{v: v}
+	row, _ := state.Read(s, state.KeySweep, state.DecodeSweepRow)
+	period := state.RetentionOf(s)
+	if period == 0 || s.err != nil {
+		return row.Swept, 0, s.err
 	}
-	return row.Swept, waiting, err
+	before, err := v.firstAt(now - period)
+	return row.Swept, max(before, row.Last+1) - (row.Last + 1), err
 }
 
 // firstAt returns the first entry that is newer than an instant, or the next seq.
@@ -67,35 +63,24 @@ func (v *View) firstAt(since int64) (uint64, error) {
 	return seq, err
 }
 
-// Older returns how many entries with texts are older than a retention, up to most.
-func (v *View) Older(rules command.Retention, now int64, most uint64) (n uint64, err error) {
-	lower, upper := state.SpaceBounds(state.SpaceChannel)
-	err = state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
-		channel := string(key[1:])
-		period := rules.Of(channel)
-		if period == 0 {
-			return nil
-		}
-		older, err := v.countUpTo(channel, now-period, most-n)
-		if n += older; n >= most && err == nil {
-			err = state.ErrEnough
-		}
-		return err
-	})
-	return min(n, most), err
-}
-
-// countUpTo counts the entries of a channel with texts up to an instant, up to most.
-func (v *View) countUpTo(channel string, instant int64, most uint64) (n uint64, err error) {
-	before, err := v.firstAt(instant)
-	search := index.Query{All: []string{state.TermChannel + channel}, Min: 1, Before: before, Limit: maxSelected}
-	search.Without = func(block uint64) (index.Bitmap, error) { return state.GoneIn(v.snap, block) }
-	for search.Before > 1 && n < most && err == nil {
-		var seqs []uint64
-		seqs, search.Before, err = v.searchAll(search)
-		n += uint64(len(seqs))
+// Older returns how many entries with texts are older than a number of days.
+func (v *View) Older(days uint64, now int64) (n uint64, err error) {
+	before, err := v.firstAt(now - int64(days)*command.DayMillis) //nolint:gosec // bounded by the check of settings
+	if err != nil {
+		return 0, err
 	}
-	return n, err
+	var gone index.Bitmap
+	for seq := uint64(1); seq < before; seq++ {
+		if seq == 1 || seq%state.HiddenEntries == 0 {
+			if gone, err = state.GoneIn(v.snap, seq/state.HiddenEntries); err != nil {
+				return 0, err
+			}
+		}
+		if !gone.Has(seq) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // MaxKeptLook bounds the kept entries that one call of NextSweep reads.

@@ -28,10 +28,11 @@ type SettingsChange struct {
 	DailyBytes  *uint64 `json:"dailyBytes,omitempty"`
 	SenderBytes *uint64 `json:"senderBytes,omitempty"`
 	ProvenOnly  *bool   `json:"provenOnly,omitempty"`
-	Retention   *string `json:"retention,omitempty"` // see command.ParseRetention
 	SenderDays  *uint64 `json:"senderDays,omitempty"`
 	WriteRate   *int64  `json:"writeRate,omitempty"`  // command.NotSet: the leader's flag applies
 	WriteBurst  *int64  `json:"writeBurst,omitempty"` // command.NotSet: the leader's flag applies
+	// RetentionDays is for how many days texts are kept; 0 means for good.
+	RetentionDays *uint64 `json:"retentionDays,omitempty"`
 	// BackupURL is tried at the leader before it is stored; empty ends the schedule.
 	BackupURL    *string `json:"backupUrl,omitempty"`
 	BackupMillis *uint64 `json:"backupEveryMs,omitempty"`
@@ -41,9 +42,6 @@ type SettingsChange struct {
 	// DryRun only counts the entries that the retention would affect.
 	DryRun bool `json:"dryRun,omitempty"`
 }
-
-// MaxOlder bounds the count of entries that a retention would affect.
-const MaxOlder = 1_000_000
 
 // SettingsReport is the replicated settings, and today's use of the budget.
 type SettingsReport struct {
@@ -56,8 +54,7 @@ type SettingsReport struct {
 	Swept           uint64          `json:"swept"`           // entries that became stubs because of the retention
 	// SweepWaiting is the number of entries that are old enough and not checked yet.
 	SweepWaiting uint64 `json:"sweepWaiting"`
-	// Older is, after a dry run, the number of entries older than the new retention, at most
-	// MaxOlder.
+	// Older is, after a dry run, the number of entries older than the new retention.
 	Older uint64 `json:"older,omitempty"`
 }
 

@@ -175,7 +175,7 @@ func (h *Health) conditionGauges() []gauge {
 			return 0, err
 		}),
 		inState(h, "first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.", perSecond, (*view.View).FirstEntry),
-		inState(h, "retention_swept_entries", "Entries that became stubs because they were older than the retention of their channel.", 1, func(v *view.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err }),
+		inState(h, "retention_swept_entries", "Entries that became stubs because they were older than the retention.", 1, func(v *view.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err }),
 		inState(h, "retention_waiting_entries", "Entries that are old enough and were not looked at yet, be their texts to be kept or not.", 1, func(v *view.View) (uint64, error) { _, waiting, err := v.Sweeps(h.now()); return waiting, err }),
 		inState(h, "budget_bytes", "What all senders together may write in a day of UTC; 0: as much as they want.", 1, func(v *view.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err }),
 		inState(h, "budget_used_bytes", "What was written today, in UTC.", 1, func(v *view.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err }),

@@ -158,12 +158,12 @@ func (c *testCluster) waitNewestFormat() {
 // whoever opens the data later would sweep what is in it.
 func (c *testCluster) populateSwept(old string) {
 	c.t.Helper()
-	retain := func(retention string) {
+	retain := func(days uint64) {
 		c.t.Helper()
-		mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{Retention: &retention})
+		mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{RetentionDays: &days})
 	}
-	retain("old=1h,jobs=1h") // an open job is kept
-	defer retain("")
+	retain(1) // an open job is kept
+	defer retain(0)
 	c.Eventually("a stub", func() error {
 		report, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{})
 		return nodetest.ErrorIf(err != nil || report.Swept == 0, "%+v, %v: %s is to be swept", report, err, old)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -234,15 +233,15 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 // changeSettings changes the replicated settings, if the call contains changes, and returns them.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
-		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, Retention: request.Retention, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst, BackupURL: request.BackupURL, BackupMillis: request.BackupMillis, BackupKeep: request.BackupKeep, Welcome: request.Welcome}
-		if err := errors.Join(command.Check(payload), checkRetention(request.Retention)); err != nil {
+		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, RetentionDays: request.RetentionDays, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst, BackupURL: request.BackupURL, BackupMillis: request.BackupMillis, BackupKeep: request.BackupKeep, Welcome: request.Welcome}
+		if err := command.Check(payload); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "%v", err)
 		}
 		if err := o.checkWelcome(request.Welcome); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "nothing is changed: %v", err)
 		}
 		if request.DryRun {
-			return o.tryRetention(request.Retention)
+			return o.tryRetention(request.RetentionDays)
 		}
 		if err := o.tryStore(ctx, request.BackupURL); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "nothing is changed: the store of backups does not work from the leader, %s: %v", o.cfg.ServerID, err)
@@ -292,38 +291,15 @@ func (o *Operator) tryStore(ctx context.Context, url *string) error {
 	return offsite.Try(ctx, store, o.cfg.ClusterID())
 }
 
-// checkRetention rejects rules for names that no channel can have.
-func checkRetention(s *string) error {
-	if s == nil {
-		return nil
-	}
-	rules, err := command.ParseRetention(*s)
-	if err != nil {
-		return nil //nolint:nilerr // command.Check says so
-	}
-	var problems []error
-	for _, rule := range rules {
-		// A letter in place of the * ends the name of some channel.
-		if name := strings.Replace(rule.Channels, "*", "x", 1); text.ChannelName(name) != name {
-			problems = append(problems, fmt.Errorf("retention: no channel is spelled like %s: names are in lower case, and of letters, digits, dots, dashes and underlines", rule.Channels))
-		}
-	}
-	return errors.Join(problems...)
-}
-
 // tryRetention returns the present settings, and how many entries a retention would
 // affect.
-func (o *Operator) tryRetention(retention *string) (answer admin.SettingsReport, err error) {
+func (o *Operator) tryRetention(days *uint64) (answer admin.SettingsReport, err error) {
 	v := o.cfg.Machine.View()
 	defer v.Release()
-	if answer, err = o.settings(v); err != nil || retention == nil {
+	if answer, err = o.settings(v); err != nil || days == nil || *days == 0 {
 		return answer, err
 	}
-	rules, err := command.ParseRetention(*retention)
-	if err != nil {
-		return answer, err
-	}
-	answer.Older, err = v.Older(rules, o.now(), admin.MaxOlder)
+	answer.Older, err = v.Older(*days, o.now())
 	return answer, err
 }
 

@@ -30,7 +30,7 @@ var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "reten
 
 type settingsSetCommand struct {
 	target  `embed:""`
-	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. backup.url=: no schedule; backup.every=24h; backup.keep=14: how many stay. welcome=e12: the entry at the top of the front page; welcome= ends it."`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write. retention=365d: for how long texts are kept; 0d: for good. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. backup.url=: no schedule; backup.every=24h; backup.keep=14: how many stay. welcome=e12: the entry at the top of the front page; welcome= ends it."`
 	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
 }
 
@@ -43,7 +43,7 @@ func (c *settingsSetCommand) Run(ctx context.Context, std terminal.Streams) erro
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	if change.Retention != nil && !c.Yes {
+	if change.RetentionDays != nil && !c.Yes {
 		if err := c.mayLose(ctx, change); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func readSetting(change *admin.SettingsChange, s string) error {
 	switch {
 	case !slices.Contains(settingNames, name):
 		return fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(settingNames, ", "))
-	case !hasValue: // an empty value ends a retention, a schedule or the welcome
+	case !hasValue: // an empty value ends a schedule or the welcome
 		return fmt.Errorf("%q: no value; write it as %s=VALUE", s, name)
 	case name == "backup.url":
 		change.BackupURL = &value
@@ -79,8 +79,6 @@ func readSetting(change *admin.SettingsChange, s string) error {
 		change.BackupKeep = &keep
 	case name == "welcome":
 		change.Welcome = &value
-	case name == "retention":
-		change.Retention = &value
 	case name == "proven-only" && notBool != nil:
 		return fmt.Errorf("%q: neither true nor false", s)
 	case name == "proven-only":
@@ -95,8 +93,10 @@ func readSetting(change *admin.SettingsChange, s string) error {
 		default:
 			change.WriteBurst = &limit
 		}
-	case name == "sender-memory" && notDays != nil:
-		return fmt.Errorf("%q: %w", s, notDays)
+	case (name == "retention" || name == "sender-memory") && notDays != nil:
+		return fmt.Errorf("%q: not a number of days; write it as %s=30d", s, name)
+	case name == "retention":
+		change.RetentionDays = &days
 	case name == "sender-memory":
 		change.SenderDays = &days
 	case err != nil:
@@ -116,15 +116,8 @@ func (c *settingsSetCommand) mayLose(ctx context.Context, change admin.SettingsC
 	if err != nil || tried.Older == 0 {
 		return err
 	}
-	return fmt.Errorf("nothing is changed yet: %s entries are older than the retention %q, and their texts would go for good; give --yes to have it so",
-		olderText(tried.Older), *change.Retention)
-}
-
-func olderText(n uint64) string {
-	if n >= admin.MaxOlder {
-		return fmt.Sprintf("%d or more", n)
-	}
-	return strconv.FormatUint(n, 10)
+	return fmt.Errorf("nothing is changed yet: %d entries are older than %d days, and their texts would go for good; give --yes to have it so",
+		tried.Older, *change.RetentionDays)
 }
 
 func settingsText(s *admin.SettingsReport) string {
@@ -149,11 +142,8 @@ func settingsText(s *admin.SettingsReport) string {
 
 // retentionText describes the retention, and the progress of its sweep.
 func retentionText(s *admin.SettingsReport) string {
-	text := "keep       all texts are kept for good"
-	if s.Retention != "" {
-		text = s.Retention
-	}
-	if s.Retention != "" || s.Swept > 0 {
+	text := fmt.Sprintf("%-9s  for how long texts are kept; 0d: for good", fmt.Sprint(s.RetentionDays, "d"))
+	if s.RetentionDays > 0 || s.Swept > 0 {
 		text += fmt.Sprintf("; %d entries became stubs, %d are to be looked at", s.Swept, s.SweepWaiting)
 	}
 	return text
@@ -202,13 +192,13 @@ func limitText(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
+// parseDays reads a number of days, such as 30d.
 func parseDays(s string) (uint64, error) {
 	number, found := strings.CutSuffix(s, "d")
-	n, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || !found {
-		return 0, errors.New("not a number of days; write it as sender-memory=30d")
+	if !found {
+		return 0, strconv.ErrSyntax
 	}
-	return n, nil
+	return strconv.ParseUint(number, 10, 64)
 }
 
 func boundText(bytes uint64) string {

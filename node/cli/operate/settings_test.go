@@ -79,7 +79,7 @@ func TestSettings(t *testing.T) {
 }
 
 // TestSettingWithoutValue: the name of a setting alone is rejected. As an empty value it would end
-// the retention, the schedule of backups or the welcome.
+// the schedule of backups or the welcome.
 func TestSettingWithoutValue(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"retention", "backup.url", "welcome", "write-rate", "write-burst", "daily-bytes"} {

@@ -171,7 +171,7 @@ func statusText(p *overview) string {
 			if s.Report.Settings.BackupURL != "" {
 				fmt.Fprintf(&out, "backups %s\n\n", backupText(&s.Report.Settings))
 			}
-			if s.Report.Settings.Retention != "" {
+			if s.Report.Settings.RetentionDays > 0 {
 				fmt.Fprintf(&out, "retention %s\n\n", retentionText(&s.Report.Settings))
 			}
 		}
