@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
@@ -57,6 +58,9 @@ func (m *manual) allFollowed() {
 	}
 }
 
+// andRepeat is the end of a message about what is over soon, such as an election.
+const andRepeat = ", and repeat"
+
 // follow runs the commands of a procedure as they are written, except for the name of
 // Compose.
 func (p *containers) follow(title string) {
@@ -66,7 +70,14 @@ func (p *containers) follow(title string) {
 	}
 	p.manual.followed[title] = true
 	script = strings.ReplaceAll(script, "docker compose ", strings.Join(p.compose, " ")+" ")
-	if _, err := p.do(p.ctx, "bash", "-euo", "pipefail", "-c", script); err != nil {
+	err := await.Until(p.ctx, harness.ReadyTimeout, harness.PollEvery, func() error {
+		_, err := p.do(p.ctx, "bash", "-euo", "pipefail", "-c", script)
+		if err != nil && !strings.Contains(err.Error(), andRepeat) {
+			err = await.Final(err)
+		}
+		return err
+	})
+	if err != nil {
 		harness.Failf("%s, %s: %w", harness.ManualDir, title, err)
 	}
 }

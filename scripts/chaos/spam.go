@@ -96,19 +96,17 @@ func (b *bench) endWave([]*harness.Node) {
 
 // undoCommand takes an order back. The number of an order is in the output of its command, which
 // printedNumber matches.
-const undoCommand = "commons mod lift "
+const undoCommand = "commons mod undo "
 
-var printedNumber = regexp.MustCompile(`(?m)^rule (\d+)`)
+var printedNumber = regexp.MustCompile(`(?m)(?:^rule|to show them again: commons mod undo) (\d+)`)
 
 // moderate runs the commands of spamPage, with the id of the entry that was reported, and the numbers
 // of orders here in place of those on the page. It returns how many there are.
 func (b *bench) moderate(reported string) (commands int) {
 	var numbers []string
-	for _, line := range strings.Split(strings.Join(harness.Section(filepath.Join(harness.ManualDir, spamPage), "# A wave of spam"), ""), "\n") {
-		if line == "" {
-			continue
-		}
+	for line := range strings.Lines(harness.Section(filepath.Join(harness.ManualDir, spamPage), "# A wave of spam")[0]) {
 		commands++
+		line = strings.TrimSpace(line)
 		line = strings.ReplaceAll(line, " e1 ", " "+reported+" ")
 		if order, is := strings.CutPrefix(line, undoCommand); is {
 			line = undoCommand + numbers[harness.Got(strconv.Atoi(order))-1]

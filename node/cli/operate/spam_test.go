@@ -66,7 +66,7 @@ func TestWaveOfSpam(t *testing.T) {
 	for command, want := range map[string]string{
 		"mod reports": "It sells pills",
 		"mod list":    honestText,
-		"mod unhide":  fmt.Sprintf("%d of %d changed (unhide)", wave+1, wave+1),
+		"mod undo":    fmt.Sprintf("order 2: %d of %d changed (undo)", wave+1, wave+1),
 		"mod hide":    fmt.Sprintf("%d of %d changed (hide)\n%d senders blocked", wave, wave, addresses),
 		"mod resolve": "1 of 1 reports are resolved",
 	} {
