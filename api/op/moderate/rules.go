@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	blockParams  = []string{"sender_of", "agent", "network", "for", "confirm", "reason", "dry_run"}
+	blockParams  = []string{"sender_of", "agent", "network", "for", "reason", "dry_run"}
 	freezeParams = []string{"channel", "unproven", "all", "for", "reason", "dry_run"}
 	watchParams  = []string{"pattern", "for", "reason", "dry_run", "last"}
 
@@ -155,13 +155,9 @@ func (f *orderForm) duration(field string, required bool) int64 {
 
 // blockRule reads the subject of a block.
 func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
-	confirmed := f.flag("confirm") || f.flag("dry_run")
 	switch f.only("agent", "sender_of", "network") {
 	case "agent":
 		cmd.Kind, cmd.Subject = command.RuleName, text.Fold(f.Agent("agent"))
-		if cmd.Subject == command.AnonymousName && !confirmed && !f.Problems.Has("confirm") {
-			f.Problems.Add("confirm", "must be true: this concerns everybody who writes without a name. To let only proven names write for a while, freeze with unproven: true")
-		}
 	case "sender_of":
 		cmd.Kind, cmd.Subject = command.RuleSender, op.CleanID(f.word("sender_of", command.MaxTarget))
 		if _, known := c.View().Resolve(cmd.Subject); !known && !f.Problems.Has("sender_of") {

@@ -321,8 +321,8 @@ func TestLiftGoesOn(t *testing.T) {
 	check.Equal(t, len(answers), 0, "calls that were not made")
 }
 
-// TestModAsksBack: a pattern is tested without a rule, and a wide block needs --yes.
-func TestModAsksBack(t *testing.T) {
+// TestModRules: a pattern is tested without a rule, and a block is lifted by its number.
+func TestModRules(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
 	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "CHEAP pills"})
@@ -341,18 +341,9 @@ func TestModAsksBack(t *testing.T) {
 			t.Errorf("%v: exit code %d, %s%s, want %d, %q", test.args, code, out, stderr, test.code, test.want)
 		}
 	}
-	for yes, want := range map[string]int{"": cli.ExitUsage, "--yes": cli.ExitOK} {
-		args := []string{"mod", "block", "--agent", "anonymous", "--reason", "Flood", "--cluster-addr", c.Nodes[0].ClusterAddr()}
-		if yes != "" {
-			args = append(args, yes)
-		}
-		code, out, stderr := execute(t, args...)
-		check.Equal(t, code, want, "exit code with %q: %s%s", yes, out, stderr)
-		if code == cli.ExitOK {
-			check.Equal(t, out, "rule 1: block the agent anonymous, until it is lifted\n", "the answer")
-			expect(t, cli.ExitOK, []string{"mod", "lift", "1", "--cluster-addr", c.Nodes[0].ClusterAddr()})
-		}
-	}
+	private := []string{"--cluster-addr", c.Nodes[0].ClusterAddr()}
+	expect(t, cli.ExitOK, append([]string{"mod", "block", "--agent", "anonymous", "--reason", "Flood"}, private...), "rule 1: block the agent anonymous, until it is lifted\n")
+	expect(t, cli.ExitOK, append([]string{"mod", "lift", "1"}, private...))
 	_, out, _ := execute(t, "mod", "rules", "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
 	check.Equal(t, strings.Join(strings.Fields(out), ""), `{"rules":[]}`, "the rules after tests")
 }

@@ -33,12 +33,9 @@ type moderation struct {
 
 const callPause = 500 * time.Millisecond // the pause before a failed call is repeated
 
-// setNote adds or removes a note.
-const setNote = "setNote"
-
 // modCall makes a call of moderation; nil means no body. It repeats a call that fails for
 // a temporary reason, such as a change of leader. That is safe, because the operations of
-// moderation are idempotent, except for a note: it would be there twice.
+// moderation are idempotent.
 func modCall[Answer any](ctx context.Context, m *moderation, operation string, query url.Values, body any) (answer Answer, err error) {
 	call := admin.Moderation{Operation: operation, Query: query.Encode()}
 	if body != nil {
@@ -55,7 +52,7 @@ func modCall[Answer any](ctx context.Context, m *moderation, operation string, q
 			answer, err = modRequest[Answer](ctx, m, call)
 		}
 		failed, is := errors.AsType[*admin.CallError](err)
-		if err == nil || isConfigError(err) || operation == setNote || is && failed.Status != 0 && failed.Status < http.StatusInternalServerError {
+		if err == nil || isConfigError(err) || is && failed.Status != 0 && failed.Status < http.StatusInternalServerError {
 			return answer, err
 		}
 		if !loop.Pause(ctx, callPause) {

@@ -24,7 +24,7 @@ type selection struct {
 	Words      *string  `name:"words" group:"A selection, in place of ids (several narrow it):" placeholder:"WORDS" help:"All with these words." json:"words,omitempty"`
 	Since      *string  `name:"since" group:"A selection, in place of ids (several narrow it):" placeholder:"TIME" help:"After this instant: 2026-01-31, with a time, or milliseconds since the epoch." json:"since,omitempty"`
 	Until      *string  `name:"until" group:"A selection, in place of ids (several narrow it):" placeholder:"TIME" help:"Up to this instant." json:"until,omitempty"`
-	Hidden     bool     `name:"hidden" group:"A selection, in place of ids (several narrow it):" help:"Of these, only those that are hidden or held." json:"hidden,omitempty"`
+	Hidden     bool     `name:"hidden" group:"A selection, in place of ids (several narrow it):" help:"Of these, only those that are hidden." json:"hidden,omitempty"`
 	Yes        bool     `name:"yes" help:"Do it. Without this, a selection is only shown, as is all that would be purged; what is hidden or shown by id or --profile is done at once." json:"-"`
 	DryRun     bool     `kong:"-" json:"dry_run"`
 	Before     *string  `kong:"-" json:"before,omitempty"`

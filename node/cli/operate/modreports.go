@@ -69,7 +69,7 @@ type modEntry struct {
 
 type modListCommand struct {
 	moderation `embed:""`
-	Hidden     bool   `name:"hidden" help:"Only those that are hidden or held."`
+	Hidden     bool   `name:"hidden" help:"Only those that are hidden."`
 	SenderOf   string `name:"sender-of" placeholder:"ID" help:"Those that came from where this entry came from."`
 	Agent      string `name:"agent" placeholder:"NAME" help:"Those under this name."`
 	Channel    string `name:"channel" placeholder:"NAME" help:"Those in this channel."`

@@ -8,7 +8,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
 )
@@ -26,11 +25,10 @@ func (c *ruleSetter) Run(ctx context.Context, std terminal.Streams, called *kong
 type blockCommand struct {
 	ruleSetter `embed:"" json:"-"`
 	SenderOf   string `name:"sender-of" xor:"whom" group:"Whom (exactly one):" placeholder:"ID" help:"Block whoever wrote this entry, by where it came from." json:"sender_of,omitempty"`
-	Agent      string `name:"agent" xor:"whom" group:"Whom (exactly one):" placeholder:"NAME" help:"Block all writes under this name." json:"agent,omitempty"`
+	Agent      string `name:"agent" xor:"whom" group:"Whom (exactly one):" placeholder:"NAME" help:"Block all writes under this name; anonymous is everybody who writes without one." json:"agent,omitempty"`
 	Network    string `name:"network" xor:"whom" group:"Whom (exactly one):" placeholder:"CIDR" help:"Block a network, such as 192.0.2.0/24." json:"network,omitempty"`
 	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 90m, 12h or 7d, at most 366d; without it, or with forever, until it is lifted." json:"for,omitempty"`
 	Reason     string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it." json:"reason,omitempty"`
-	Yes        bool   `name:"yes" help:"Needed for --agent anonymous, which is everybody who writes without a name." json:"confirm,omitempty"`
 }
 
 type freezeCommand struct {
@@ -45,9 +43,6 @@ type freezeCommand struct {
 func (c *blockCommand) Validate() error {
 	if c.SenderOf == "" && c.Agent == "" && c.Network == "" {
 		return &config.Error{Problems: []string{"give one of --sender-of ID, --agent NAME and --network CIDR"}}
-	}
-	if c.Agent == command.AnonymousName && !c.Yes {
-		return &config.Error{Problems: []string{"--agent anonymous is everybody who writes without a name: give --yes to do it, or let only proven names write by mod freeze --unproven"}}
 	}
 	return nil
 }
