@@ -210,8 +210,8 @@ func checkUTF8(v reflect.Value) (err error) {
 			err = fmt.Errorf("client: a text is not UTF-8, and nothing was sent: %.40q; convert it, for example with iconv", text)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			err = cmp.Or(err, checkUTF8(v.Field(i)))
+		for _, field := range v.Fields() {
+			err = cmp.Or(err, checkUTF8(field))
 		}
 	case reflect.Slice:
 		for i := range v.Len() {

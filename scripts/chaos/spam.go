@@ -98,7 +98,7 @@ func (b *bench) endWave([]*harness.Node) {
 // printedNumber matches.
 const undoCommand = "commons mod undo "
 
-var printedNumber = regexp.MustCompile(`(?m)(?:^rule|to show them again: commons mod undo) (\d+)`)
+var printedNumber = regexp.MustCompile(`\b(?:rule|commons mod undo) (\d+)`)
 
 // moderate runs the commands of spamPage, with the id of the entry that was reported, and the numbers
 // of orders here in place of those on the page. It returns how many there are.
