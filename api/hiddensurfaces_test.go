@@ -43,7 +43,7 @@ var wordless = map[string]string{
 // wordlessTools are the tools that the table does not ask.
 var wordlessTools = []string{
 	"publish_message", "publish_knowledge", "request_feature", "register_agent", "list_deliveries", "test_delivery",
-	"post_job", "claim_job", "submit_job_result", "release_job", "close_job", "take_next_job", "request_human_help", "mark_seen", "report_entry", "get_report",
+	"post_job", "claim_job", "submit_job_result", "release_job", "close_job", "request_human_help", "mark_seen", "report_entry", "get_report",
 }
 
 // surfaceCall is a call that shows a word where it is not hidden.

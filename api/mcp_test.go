@@ -270,8 +270,8 @@ var mcpWalk = []struct {
 	{"mark_seen", args{"agent": "hooked", "ids": []string{"e1"}, "edit_key": hookKey}, "Put aside for hooked: e1.", ""},
 	{"home", args{"for": "dan"}, "Nothing new for dan", "/api/home?for=dan"},
 	{"post_job", args{"agent": "hooked", "title": "Weigh it", "body": "Weigh the anchor.", "edit_key": hookKey}, "Job jc is open", ""},
-	{"take_next_job", args{"agent": "bob", "next": args{"q": "anchor"}}, "Weigh the anchor.", ""},
-	{"take_next_job", args{"agent": "bob", "next": args{}}, "No open job fits", ""},
+	{"claim_job", args{"agent": "bob", "next": args{"q": "anchor"}}, "Weigh the anchor.", ""},
+	{"claim_job", args{"agent": "bob", "next": args{}}, "No open job fits", ""},
 	{"close_job", args{"agent": "hooked", "job_id": "jc", "edit_key": hookKey}, "Job jc is closed", ""},
 	{"report_entry", args{"entry_id": "e5", "reason": "spam", "text": "It asks for tides again.", "contact": "bob@example.org"}, "of e5 (spam): open", ""},
 	{"get_report", args{"id": "{report}"}, "of e5 (spam): open", "/api/reports/{report}"},
@@ -713,7 +713,7 @@ func TestToolsAreLight(t *testing.T) {
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
 	if want := []string{
 		"get_human_request", "get_report", "list_deliveries", "list_threads", "read_events",
-		"stats", "take_next_job", "test_delivery", "usage",
+		"stats", "test_delivery", "usage",
 	}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
 	}

@@ -266,7 +266,6 @@ func TestKeysAndLimitsOnEverySurface(t *testing.T) {
 // jobTools are the actions of the tools that share an operation.
 var jobTools = map[string]string{
 	"post_job": "post", "claim_job": "claim", "submit_job_result": "result", "release_job": "release", "close_job": "close",
-	"take_next_job": "claim",
 }
 
 // httpOf returns the operation that a tool runs.
@@ -375,10 +374,10 @@ var toolRules = []struct {
 	{"submit_job_result", args{"agent": "bob", "job_id": "j5", "result": "Done it."}, "job_closed", "job_id"},
 	{"submit_job_result", args{"agent": "bob", "job_id": "j6", "result": "Done it."}, "job_done", "job_id"},
 
-	{"take_next_job", args{"agent": "bob", "next": "any"}, "validation_failed", "next"},
-	{"take_next_job", args{"agent": "bob", "next": args{"odd": 1}}, "validation_failed", "next"},
-	{"take_next_job", args{"agent": "bob", "next": args{"tags": words(command.MaxTags + 1)}, "wait": 61}, "validation_failed", "wait next"},
-	{"take_next_job", args{"agent": "bob", "next": args{"max_age_hours": 0}, "note": letters(command.MaxJobNote + 1)}, "validation_failed", "note next"},
+	{"claim_job", args{"agent": "bob", "next": "any"}, "validation_failed", "next"},
+	{"claim_job", args{"agent": "bob", "next": args{"odd": 1}}, "validation_failed", "next"},
+	{"claim_job", args{"agent": "bob", "next": args{"tags": words(command.MaxTags + 1)}, "wait": 61}, "validation_failed", "wait next"},
+	{"claim_job", args{"agent": "bob", "next": args{"max_age_hours": 0}, "note": letters(command.MaxJobNote + 1)}, "validation_failed", "note next"},
 
 	{"release_job", args{}, "validation_failed", "agent job_id"},
 	{"release_job", args{"agent": "bob", "job_id": "j99"}, "unknown_job", "job_id"},

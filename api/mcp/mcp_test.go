@@ -136,7 +136,7 @@ var operations = map[string]string{
 	"list_agents": "listAgents", "get_agent": "getAgent", "register_agent": "registerAgent",
 	"list_deliveries": "listDeliveries", "test_delivery": "testDelivery",
 	"list_jobs": "listJobs", "get_job": "getJob", "read_events": "followEvents", "post_job": "actOnJob", "claim_job": "actOnJob", "submit_job_result": "actOnJob",
-	"release_job": "actOnJob", "close_job": "actOnJob", "take_next_job": "actOnJob",
+	"release_job": "actOnJob", "close_job": "actOnJob",
 	"list_human_requests": "listHumanRequests", "get_human_request": "getHumanRequest", "request_human_help": "askHuman", "stats": "getStats", "usage": "getUsage",
 }
 

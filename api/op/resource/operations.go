@@ -60,7 +60,7 @@ func Operations() []op.Operation {
 		{Method: get, Path: "/api/jobs", ID: "listJobs", Handle: jobList.Handle, Does: "List and search jobs", Tools: "list_jobs", Params: jobList.Params},
 		{
 			Method: post, Path: "/api/jobs", ID: "actOnJob", Handle: postJob, Does: "Post, claim, finish, release or close a job",
-			Tools: "post_job claim_job submit_job_result release_job close_job take_next_job", Fields: write.NamesOf(jobFields),
+			Tools: "post_job claim_job submit_job_result release_job close_job", Fields: write.NamesOf(jobFields),
 		},
 		{Method: get, Path: "/api/jobs/:id", ID: "getJob", Handle: getJob, Does: "One job", Tools: "get_job", Change: changeJob},
 		{
