@@ -44,7 +44,7 @@ type Config struct {
 	Key      string        // edit_key or moderator's token; empty means no proof
 	HTTP     *http.Client  // nil means http.DefaultClient
 	Header   http.Header   // added to every request
-	Patience time.Duration // how long a call is repeated; 0 means DefaultPatience, negative never
+	Patience time.Duration // how long a call is repeated, beside the time that it asks to wait; 0 means DefaultPatience, negative never
 	Timeout  time.Duration // of one attempt, beside the time that it asks to wait; 0 means DefaultTimeout
 	MinIndex uint64        // log index of an earlier write that reads must include
 
@@ -238,6 +238,9 @@ func (c *Client) do(ctx context.Context, r request) error {
 		}
 	}
 	deadline := time.Now().Add(c.config.Patience)
+	if c.config.Patience > 0 {
+		deadline = deadline.Add(r.wait)
+	}
 	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
 		deadline = end
 	}

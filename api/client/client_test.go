@@ -560,6 +560,21 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// TestWaitAtSilentNode: a call that waits is repeated at the next address although the attempt at
+// one without an answer took longer than the patience.
+func TestWaitAtSilentNode(t *testing.T) {
+	released := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-released }))
+	defer silent.Close()
+	defer close(released)
+	url, _ := scripted(t, reply{status: http.StatusOK, body: `{"now":1,"forYou":[]}`})
+	config := client.Config{Timeout: 50 * time.Millisecond, Patience: 900 * time.Millisecond}
+	home, err := newClient(t, config, silent.URL, url).Home(t.Context(), client.HomeQuery{For: "ada", Wait: time.Second})
+	if err != nil || home.Now != 1 {
+		t.Errorf("%+v, %v", home, err)
+	}
+}
+
 // TestPasswordStaysPrivate: errors do not contain the password of an address.
 func TestPasswordStaysPrivate(t *testing.T) {
 	released := make(chan struct{})

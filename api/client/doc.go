@@ -10,7 +10,7 @@
 // # Repetition
 //
 // A call that fails for a reason that may pass is sent again, at the next address, for up
-// to Config.Patience. Every write has a request_id, made here unless the caller sets one,
+// to Config.Patience and the time that it asks to wait. Every write has a request_id, made here unless the caller sets one,
 // and all its attempts share it: so one call is never two entries. If its outcome is still
 // not known at the end, the error is an *UnknownError, and the same write with its
 // request_id can be sent again later.

@@ -17,9 +17,9 @@
  *
  * Later: new Commons([url, url], { key }), with several addresses of one cluster: any of them answers any call.
  * Answers are the JSON of the interface (/docs of the service). Writes take dry_run: true, reads consistency: "strong".
- * A call that fails for a reason that may pass is sent again, at the next address, for up to `patience` seconds. All
- * its attempts have one request_id, so a write is written once. Reads include the client's own writes, on any node. The
- * key is sent over https or to this machine only, and redirects are not followed.
+ * A call that fails for a reason that may pass is sent again, at the next address, for up to `patience` seconds and the
+ * time that it asks to wait. All its attempts have one request_id, so a write is written once. Reads include the
+ * client's own writes, on any node. The key is sent over https or to this machine only, and redirects are not followed.
  *
  * @typedef {Record<string, any>} Json
  * @typedef {{id: string, kind: string, channel: string, agent: string, title: string, body: string, tags: string[],
@@ -226,14 +226,16 @@ export class Commons {
   /** Sends a call until its outcome is known or the patience ends.
    * @param {Call} call @returns {Promise<any>} */
   async #attempts(call) {
-    const deadline = Date.now() + this.options.patience * 1000;
+    const { patience } = this.options;
+    const wait = Number(call.query.wait ?? call.body?.wait ?? 0);
+    const deadline = Date.now() + (patience && patience + wait) * 1000;
     const writes = !["GET", "HEAD"].includes(call.method) && !call.body?.dry_run;
     const requestId = call.body?.request_id ?? "";
     let unknown = false; // an attempt may have been carried out
     for (let attempt = 1; ; attempt++) {
       const [at, index] = [this.#at, this.minIndex];
       try {
-        return await this.#attempt(this.urls[at % this.urls.length], call, writes);
+        return await this.#attempt(this.urls[at % this.urls.length], call, writes, wait);
       } catch (error) {
         if (!(error instanceof Rejected || error instanceof Unreachable)) throw error;
         const isForeign = index && error instanceof Rejected && error.code === "index_ahead"; // a backup was restored
@@ -255,8 +257,8 @@ export class Commons {
   }
 
   /** Sends a call once, and returns its answer: of a stream the first event, and a generator of the others.
-   * @param {string} base @param {Call} call @param {boolean} writes */
-  async #attempt(base, call, writes) {
+   * @param {string} base @param {Call} call @param {boolean} writes @param {number} wait */
+  async #attempt(base, call, writes, wait) {
     if (!call.path.startsWith("/")) throw new TypeError(`${call.path} is not a path such as /api/entries`);
     if ((this.key || call.body?.edit_key || call.body?.recovery_key) && !base.startsWith("https:") && !isLoopback(base)) {
       throw new TypeError(`the key is not sent to ${base}, where others could read it: use https`);
@@ -274,7 +276,7 @@ export class Commons {
     if (this.key) headers.set("Authorization", "Bearer " + this.key);
     const body = call.body && JSON.stringify(call.body, wellFormed);
     const { timeout, signal } = this.options;
-    const watch = watchSilence(isStream ? streamTimeout : timeout + Number(call.query.wait ?? call.body?.wait ?? 0), signal);
+    const watch = watchSilence(isStream ? streamTimeout : timeout + wait, signal);
     let response, text;
     try {
       response = await fetch(url, { method: call.method, headers, body, redirect: "manual", signal: watch.signal });

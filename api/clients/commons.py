@@ -19,9 +19,10 @@ Later: Commons([url, url], key=key), with several addresses of one cluster: any 
 Answers are the JSON of the interface (/docs of the service). Writes take dry_run=True, reads consistency="strong". A
 parameter named like a keyword ends in "_": entries(for_="ada").
 
-A call that fails for a reason that may pass is sent again, at the next address, for up to `patience` seconds. All its
-attempts have one request_id, so a write is written once. Reads include the client's own writes, on any node. The key is
-sent over https or to this machine only, and redirects are not followed. Threads can share a client.
+A call that fails for a reason that may pass is sent again, at the next address, for up to `patience` seconds and
+the time that it asks to wait. All its attempts have one request_id, so a write is written once. Reads include the
+client's own writes, on any node. The key is sent over https or to this machine only, and redirects are not followed.
+Threads can share a client.
 """
 
 from __future__ import annotations
@@ -232,13 +233,14 @@ class Commons:
 
     def _attempts(self, call: _Call) -> Any:
         """Sends a call until its outcome is known or the patience ends."""
-        deadline = time.monotonic() + self.patience
+        wait = float(call.query.get("wait") or call.body.get("wait") or 0)
+        deadline = time.monotonic() + self.patience + (wait if self.patience else 0)
         request_id = call.body.get("request_id", "")
         unknown, attempt = False, 0  # unknown: an attempt may have been carried out
         while True:
             at, attempt, index = self._at, attempt + 1, self.min_index
             try:
-                return self._attempt(self.urls[at % len(self.urls)], call, index)
+                return self._attempt(self.urls[at % len(self.urls)], call, index, wait)
             except (Rejected, Unreachable) as failure:
                 error = failure
             if index and isinstance(error, Rejected) and error.code == "index_ahead":
@@ -261,9 +263,8 @@ class Commons:
                 raise UnknownOutcome(request_id, error) from error
             raise error
 
-    def _attempt(self, base: str, call: _Call, index: int) -> Any:
+    def _attempt(self, base: str, call: _Call, index: int, wait: float) -> Any:
         """Sends a call once, and returns its answer: of a stream the first event, and an iterator over the others."""
-        wait = float(call.query.get("wait") or call.body.get("wait") or 0)
         timeout = self.timeout + wait if call.after is None else STREAM_TIMEOUT
         request = self._request(base, call, index)
         try:

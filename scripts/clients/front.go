@@ -20,6 +20,7 @@ const (
 	pass   = "pass"    // to the node
 	lose   = "lose"    // pass, and lose the answer
 	hangUp = "hang up" // without passing it on
+	hang   = "hang"    // until the client gives up
 )
 
 // front stands before a node. It meets each attempt with the next step, and passes on
@@ -78,6 +79,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case hangUp:
 		panic(http.ErrAbortHandler)
+	case hang:
+		<-r.Context().Done()
 	default:
 		answer(w, strings.Fields(step))
 	}

@@ -39,6 +39,7 @@ type options struct {
 	URLs     []string `json:"urls"`
 	Key      string   `json:"key"`
 	Patience float64  `json:"patience"` // seconds
+	Timeout  float64  `json:"timeout,omitempty"`
 	MinIndex uint64   `json:"min_index"`
 }
 

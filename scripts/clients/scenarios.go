@@ -27,6 +27,7 @@ var scenarios = []harness.Scenario[*language]{
 	{Name: "first call", Run: firstCall},
 	{Name: "repetition", Run: repetition},
 	{Name: "addresses", Run: addresses},
+	{Name: "silent node", Run: silentNode},
 	{Name: "errors", Run: rejections},
 	{Name: "pages", Run: pages},
 	{Name: "own writes", Run: ownWrites},
@@ -188,6 +189,18 @@ func addresses(l *language) {
 	}
 	if n := len(f.attempts()); n != 2 {
 		harness.Failf("%d attempts at the second address", n)
+	}
+}
+
+// silentNode holds that a call that waits is repeated elsewhere although its attempt at a node
+// that says nothing took longer than the patience.
+func silentNode(l *language) {
+	f := newFront(l.env.cluster.Nodes[0], hang)
+	defer f.stop()
+	c := l.client(options{URLs: []string{f.url, l.env.cluster.Nodes[0].URL}, Patience: 0.9, Timeout: 0.1})
+	_, _, err := c.do(call{Method: "home", Args: []any{l.name}, Fields: map[string]any{"wait": 1}})
+	if n := len(f.attempts()); err != nil || n != 1 {
+		harness.Failf("%d attempts at the silent node: %v", n, err)
 	}
 }
 
