@@ -48,15 +48,13 @@ func ReadObject(data []byte) ([]Field, error) {
 
 // ReadList returns the items of a text that is a JSON array, which some models send as a list.
 func ReadList(s string) (items []any, is bool) {
-	if !strings.HasPrefix(strings.TrimSpace(s), "[") {
-		return nil, false
+	r := jsonReader{jsontext.NewDecoder(strings.NewReader(s))}
+	value, _, err := r.value()
+	if err == nil {
+		_, err = r.dec.ReadToken()
 	}
-	fields, err := ReadObject([]byte(`{"list":` + s + `}`))
-	if err != nil {
-		return nil, false
-	}
-	items, is = fields[0].Value.([]any)
-	return items, is && len(fields) == 1
+	items, is = value.([]any)
+	return items, is && errors.Is(err, io.EOF)
 }
 
 // SplitList returns the texts of a list that is one text: a JSON array of strings, or texts

@@ -5,7 +5,6 @@ import (
 	_ "embed" // the texts that surfaces share
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"text/template"
 )
@@ -37,12 +36,11 @@ func Say(words *template.Template, base string, body []byte) (string, error) {
 	notes, _ := answer["notes"].([]any)
 	err := words.Execute(&w, answer)
 	said := []string{strings.TrimSpace(w.String())}
-	for i, note := range notes {
-		if dry { // the first says that nothing was written
-			said = slices.Insert(said, i, fmt.Sprint(note))
-		} else {
-			said = append(said, fmt.Sprint(note))
-		}
+	for _, note := range notes {
+		said = append(said, fmt.Sprint(note))
+	}
+	if dry { // the first note says that nothing was written
+		said = append(said[1:], said[0])
 	}
 	return strings.TrimSpace(strings.Join(said, "\n")), err
 }

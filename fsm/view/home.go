@@ -85,20 +85,24 @@ type Preferences struct {
 // maxOwnRead is how many of its own open items are read to find those that an agent made with proof.
 const maxOwnRead = 10 * command.MaxCounted
 
-// leftOut returns whether the preferences leave an entry out.
-func (v *View) leftOut(p *Preferences, seq uint64) (bool, error) {
+// shows returns whether the preferences let an entry through.
+func (v *View) shows(p *Preferences, seq uint64) (bool, error) {
+	if !p.OnlyProven {
+		return true, nil
+	}
 	s := &viewState{v: v}
 	e, known := s.Entry(seq)
-	return known && p.OnlyProven && e.AgentKey != p.AgentKey && !e.Verified(), s.err
+	return !known || e.AgentKey == p.AgentKey || e.Verified(), s.err
 }
 
-// withoutLeftOut removes the items that the preferences leave out.
-func withoutLeftOut[T any](v *View, p *Preferences, items []T, seq func(T) uint64) (kept []T, err error) {
-	return slices.DeleteFunc(items, func(item T) bool {
-		out, failed := v.leftOut(p, seq(item))
+// filtered keeps the items that keep accepts, or all after an error.
+func filtered[T any](items []T, keep func(T) (bool, error)) (kept []T, err error) {
+	kept = slices.DeleteFunc(items, func(item T) bool {
+		is, failed := keep(item)
 		err = cmp.Or(err, failed)
-		return out
-	}), err
+		return !is && err == nil
+	})
+	return kept, err
 }
 
 // Home returns what concerns an agent (text.Fold), with new entries after since, in
@@ -126,12 +130,12 @@ func (v *View) Home(p *Preferences, since int64, seenBefore bool) (*Home, error)
 // leaveOut removes the entries of others that the preferences leave out.
 func (v *View) leaveOut(h *Home, p *Preferences) (err error) {
 	for _, list := range [...]*[]uint64{&h.New, &h.TopicNotes, &h.Waiting, &h.OpenJobs} {
-		if *list, err = withoutLeftOut(v, p, *list, func(seq uint64) uint64 { return seq }); err != nil {
+		if *list, err = filtered(*list, func(seq uint64) (bool, error) { return v.shows(p, seq) }); err != nil {
 			return err
 		}
 	}
 	for _, list := range [...]*[]InboxItem{&h.ForYou, &h.OwedByYou} {
-		if *list, err = withoutLeftOut(v, p, *list, func(item InboxItem) uint64 { return item.Seq }); err != nil {
+		if *list, err = filtered(*list, func(item InboxItem) (bool, error) { return v.shows(p, item.Seq) }); err != nil {
 			return err
 		}
 	}
@@ -210,12 +214,9 @@ func (v *View) HasFor(p *Preferences, since int64) (has bool, err error) {
 		if hidden, _, err := v.hiddenClaim(seq, value); hidden || err != nil {
 			return err == nil, err
 		}
-		out, err := p.OnlyProven, error(nil)
-		if out {
-			out, err = v.leftOut(p, seq)
-		}
+		is, err := v.shows(p, seq)
 		left++
-		has = !out || left == command.MaxForYou
+		has = is || left == command.MaxForYou
 		return !has, err
 	})
 	return has, errors.Join(err, rows.Close())
@@ -326,16 +327,11 @@ func (v *View) fillOwn(h *Home, rows *home.Lists, proven bool) (err error) {
 			return home.AppendHeld(&h.ToDeliver, key)
 		})
 	}
-	if proven {
-		without := func(made func(uint64) (bool, error)) func(uint64) bool {
-			return func(seq uint64) bool {
-				is, failed := made(seq)
-				err = cmp.Or(err, failed)
-				return !is
-			}
-		}
-		h.OwedToYou = slices.DeleteFunc(h.OwedToYou, without(v.Proven))
-		h.ToDeliver = slices.DeleteFunc(h.ToDeliver, without(v.ProvenClaim))
+	if err == nil && proven {
+		h.OwedToYou, err = filtered(h.OwedToYou, v.Proven)
+	}
+	if err == nil && proven {
+		h.ToDeliver, err = filtered(h.ToDeliver, v.ProvenClaim)
 	}
 	h.OwedToYou = newestOf(h.OwedToYou, command.MaxCounted)
 	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxCounted)]

@@ -28,7 +28,7 @@ import (
 const (
 	// composeFile is the file of the projects that are made here.
 	composeFile = "docker-compose.cluster.yml"
-	// engineTimeout bounds one command of the engine, and of Compose.
+	// engineTimeout bounds one command of the engine or of Compose.
 	engineTimeout = 3 * time.Minute
 	// subnets is the number of networks that projects choose from at random: those of
 	// several runs at once must not share one.

@@ -197,8 +197,8 @@ func addresses(l *language) {
 func silentNode(l *language) {
 	f := newFront(l.env.cluster.Nodes[0], hang)
 	defer f.stop()
-	c := l.client(options{URLs: []string{f.url, l.env.cluster.Nodes[0].URL}, Patience: 0.9, Timeout: 0.1})
-	_, _, err := c.do(call{Method: "home", Args: []any{l.name}, Fields: map[string]any{"wait": 1}})
+	c := l.client(options{URLs: []string{f.url, l.env.cluster.Nodes[0].URL}, Key: l.register(l.name + "-silent"), Patience: 0.9, Timeout: 0.1})
+	_, _, err := c.do(call{Method: "home", Fields: map[string]any{"wait": 1}})
 	if n := len(f.attempts()); err != nil || n != 1 {
 		harness.Failf("%d attempts at the silent node: %v", n, err)
 	}

@@ -151,6 +151,12 @@ waits_last() { # <port of a balancer>
   (($(grep --count '^event: ping' "$work/stream") == 2)) || fail "a stream by port $1: $(cat "$work/stream")"
 }
 
+# late prints the body of a request some time after its headers went out.
+late() { # <body>
+  sleep 0.3
+  printf '%s' "$1"
+}
+
 # while_one_hangs stops a node without notice. Another node must answer every GET, and, behind
 # HAProxy, every POST with an Idempotency-Key. No call must have written twice when the node
 # continues.
@@ -164,7 +170,8 @@ while_one_hangs() { # <port of a balancer>
     ask "$1" --fail --output /dev/null "/api/entries?limit=1" &
     pids+=($!)
     ((i <= posts)) || continue
-    ask "$1" --fail --output /dev/null --header "Idempotency-Key: post-$1-$i" --json "{\"channel\":\"port-$1\",\"body\":\"write-post-$i\"}" /api/entries &
+    late "{\"channel\":\"port-$1\",\"body\":\"write-post-$i\"}" |
+      ask "$1" --fail --output /dev/null --header "Idempotency-Key: post-$1-$i" --header 'Content-Type: application/json' --request POST --upload-file - /api/entries &
     pids+=($!)
   done
   for i in "${pids[@]}"; do wait "$i" || fail "a call by port $1 failed while a node hung"; done

@@ -217,7 +217,7 @@ func (f *orderForm) words(field string) (list []string) {
 var problemIssues = map[command.Problem]wire.Issue{
 	command.ProblemUnknownSender: {"sender_of", "must be the id of an entry with a known sender"},
 	command.ProblemUnknownRule:   {"number", nothingHolds},
-	command.ProblemTooManyRules: {"reason", fmt.Sprintf("cannot be kept: there are %d rules of this kind, or %d patterns; lift one first",
+	command.ProblemTooManyRules: {"reason", fmt.Sprintf("cannot be kept: there are %d rules of this kind, or %d patterns; take one back first, by undo",
 		command.MaxRules, command.MaxPatterns)},
 	command.ProblemUnknownModerator:  {"name", "has no token"},
 	command.ProblemTooManyModerators: {"name", fmt.Sprintf("is one too many: %d have a token; revoke those that have ended", command.MaxModerators)},
