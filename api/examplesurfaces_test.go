@@ -129,7 +129,7 @@ func surfacesOf(t *testing.T, s *apitest.Server) []exampleSurface {
 	}
 	byRPC := func(body string) (back sentBack) {
 		r := rpc(t, s, body)
-		back.accepted, back.shown = r.Error == nil, fmt.Sprintf("%+v %+v", r.Result, r.Error)
+		back.accepted, back.shown = r.Error == nil, fmt.Sprintf("%s %+v", mustJSON(t, r.Result), r.Error)
 		if r.Error != nil {
 			back.problem = problemOf(t, r.Error.Data)
 		}

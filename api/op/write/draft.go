@@ -120,7 +120,7 @@ func decline(c *op.Call, d Draft) error {
 			return answerWrite(c, d, &earlier)
 		}
 	}
-	found, err := d.Inspect(view)
+	found, err := inspect(d, view)
 	if err != nil {
 		return fmt.Errorf("look for problems: %w", err)
 	}
@@ -160,7 +160,12 @@ func Reject(d Draft, view *view.View, found []command.Problem) (first Rejection)
 			first = r
 		}
 		f.Problems.Add(r.Field, "%s", r.Message)
-		if !slices.Contains(curable, p) {
+		switch {
+		case slices.Contains(keyProblems, p) && f.takesPlaceholder():
+			f.Ask(FieldEditKey.Name)
+		case p == command.ProblemWrongKey && f.inURL:
+			f.Checked = append(f.Checked, FieldEditKey.Name)
+		case !slices.Contains(curable, p):
 			f.incurable = true
 			f.Ask(r.Field)
 		}
@@ -193,7 +198,7 @@ func addExample(c *op.Call, rejection *wire.Error, d Draft, view *view.View) err
 		if err != nil {
 			return fmt.Errorf("make an example: %w", err)
 		}
-		if rejection.Example = known; known != nil || !needed && (f.incurable || f.NeedsKey) {
+		if rejection.Example = known; known != nil || !needed && f.incurable {
 			return nil
 		}
 	}

@@ -124,7 +124,7 @@ func ask(c *op.Call, d Draft, from command.Sender, cmd command.Payload) error {
 // the others it only returns that there is one.
 func checkDryRun(c *op.Call, d Draft, cmd command.Payload, proof *command.Proof) (refused bool, err error) {
 	view := c.View()
-	found, err := d.Inspect(view)
+	found, err := inspect(d, view)
 	if err != nil {
 		return false, fmt.Errorf("look for problems: %w", err)
 	}

@@ -113,9 +113,11 @@ func ExampleOf(d Draft, view *view.View, now time.Time, needed bool) (wire.Objec
 func (e *Example) finish(f *Form) (wire.Object, []string) {
 	var notes []string
 	o := slices.Clone(e.fields)
-	keyMissing := f.NeedsKey && len(f.Author.Proof.Key) == 0
+	hasPlaceholder := o.Has(FieldEditKey.Name)
+	keyMissing := f.NeedsKey && len(f.Author.Proof.Key) == 0 && !hasPlaceholder
+	keyOfHeader := f.inURL && slices.Contains(e.open, FieldEditKey.Name)
 	switch open := slices.DeleteFunc(e.open, func(name string) bool {
-		return name == FieldDryRun.Name || keyMissing && name == FieldEditKey.Name
+		return name == FieldDryRun.Name || (keyMissing || keyOfHeader) && name == FieldEditKey.Name
 	}); {
 	case len(open) > 0:
 		begins := "The example is a dry run"
@@ -127,7 +129,11 @@ func (e *Example) finish(f *Form) (wire.Object, []string) {
 	case f.Dry, len(e.open) > 0:
 		o = o.Replace(FieldDryRun.Name, true)
 	}
-	if keyMissing || f.keyInBody && f.Reason.Code != wire.CodeWrongKey {
+	if keyOfHeader {
+		o = o.Replace(FieldDryRun.Name, true)
+		notes = append(notes, "The example is a dry run without your key, which is never in a URL: send it "+op.KeyInHeader+", then leave out dry_run.")
+	}
+	if keyMissing || f.keyInBody && !hasPlaceholder {
 		notes = append(notes, wire.KeyLeftOut)
 	}
 	if f.Wrap != nil {
@@ -194,6 +200,15 @@ func (e *Example) correct(d Draft, f *Form) error {
 		e.Ask(name)
 	}
 	for _, name := range asked {
+		if name == FieldEditKey.Name && f.takesPlaceholder() {
+			agent := any(ExampleName)
+			if at := e.fields.Index(f.signed); at >= 0 {
+				agent = e.fields[at].Value
+			}
+			e.fields = e.fields.Replace(name, fmt.Sprint(keyOf, agent))
+			e.Ask(name)
+			continue
+		}
 		if name == FieldEditKey.Name && !f.NeedsKey { // a name that needs no key
 			name = f.signed
 		}
@@ -243,7 +258,10 @@ func (e *Example) reread(of Draft, fields wire.Object, dry bool) (Draft, error) 
 	if e.View == nil {
 		return d, nil
 	}
-	found, err := d.Inspect(e.View)
+	if g.keyOpen {
+		g.Author.Proof.Key = nil
+	}
+	found, err := inspect(d, e.View)
 	if err != nil {
 		return nil, err
 	}

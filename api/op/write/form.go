@@ -81,6 +81,7 @@ type Form struct {
 	// inURL means that a link can make this write: the sender's address is no proof.
 	inURL     bool
 	keyInBody bool              // the body has an edit_key
+	keyOpen   bool              // it is the placeholder of an example
 	SentAs    map[string]string // the name under which each field was sent
 	fields    []Field           // of the body
 

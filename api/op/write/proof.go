@@ -1,11 +1,38 @@
 package write
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
 )
+
+// keyOf begins the placeholder of an agent's edit_key in an example.
+const keyOf = "the key of "
+
+// keyProblems are the problems that only the right key solves.
+var keyProblems = []command.Problem{
+	command.ProblemWrongKey, command.ProblemNoKey, command.ProblemProofRequired, command.ProblemNameProtected, command.ProblemEraseNoKey,
+}
+
+// takesPlaceholder reports whether an example may hold a placeholder of the key. A URL never holds a
+// key, and the example of a profile is the stored one, which needs none.
+func (f *Form) takesPlaceholder() bool {
+	return !f.inURL && !f.KeyIsAll && slices.ContainsFunc(f.fields, func(field Field) bool { return field.Name == FieldEditKey.Name })
+}
+
+// inspect returns the problems that a view finds in a draft. A placeholder of the key stands for
+// the right key.
+func inspect(d Draft, view *view.View) ([]command.Problem, error) {
+	found, err := d.Inspect(view)
+	if d.Shared().keyOpen {
+		found = slices.DeleteFunc(found, func(p command.Problem) bool { return slices.Contains(keyProblems, p) })
+	}
+	return found, err
+}
 
 // ReadKey reads the edit_key that proves the name of a write. It keeps only the hash, so
 // that no answer can show the key.
@@ -15,6 +42,15 @@ func (f *Form) ReadKey(inURL bool) {
 	switch {
 	case key.Given && inURL:
 		f.Problems.Add(FieldEditKey.Name, "must never be in a URL: publish by POST instead, and treat this key as public")
+	case strings.HasPrefix(key.Value, keyOf) && f.takesPlaceholder():
+		f.keyOpen, f.keyInBody = true, true
+		f.Keep(FieldEditKey.Name, key.Value)
+		f.Ask(FieldEditKey.Name)
+		if !f.Dry {
+			f.Problems.Add(FieldEditKey.Name, "is the placeholder of an example: replace it by the key")
+		}
+	case f.Problems.Has(FieldEditKey.Name) && f.takesPlaceholder():
+		f.Ask(FieldEditKey.Name)
 	case f.Problems.Has(FieldEditKey.Name):
 		f.Checked = append(f.Checked, FieldEditKey.Name)
 	case key.Value != "":
@@ -59,6 +95,8 @@ var nameRejections = map[command.Problem]Rejection{
 func (f *Form) noteName(view *view.View, standing command.Standing) error {
 	by := f.Author.Signature()
 	switch {
+	case f.keyOpen:
+		f.Notes = append(f.Notes, "The edit_key was not checked: it is the placeholder of an example. Replace it by the key of "+f.Author.Agent+".")
 	case standing.Registered && standing.Strength == command.Unproven:
 		f.Notes = append(f.Notes, UnprovenNote(f.Author.Agent, standing.Shared || by.Proof.Shared))
 	case len(by.Proof.Key) > 0 && !f.Name.Given:
