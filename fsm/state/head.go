@@ -72,7 +72,7 @@ type Cluster struct {
 	Founding  string // to be recorded by the first leader: action, space, clusters; else ""
 }
 
-// Encode returns the row of spaceCluster.
+// Encode returns the row of KeyCluster.
 func (c *Cluster) Encode() []byte {
 	return AppendBlob(AppendBlob(AppendBlob(nil, c.ID), c.SealedKey), c.Founding)
 }

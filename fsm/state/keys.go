@@ -77,13 +77,9 @@ const (
 
 // Rows that name or place this copy of the state, and are not compared.
 const (
-	spaceCluster = 'i' // cluster id and sealed data key
-	spaceHead    = 'h' // applied index and term, instant, last seq, running digest
-	spaceConfig  = 'g' // newest Raft configuration and its index
-	spaceCovered = 'k' // Raft index and term of the newest snapshot this state covers
-	spaceVersion = 'v' // KeyspaceVersion
-	SpaceErased  = 'N' // the newest purge whose texts are in no file of this state; s block8: the row of SpaceSweptBits whose entries have left the files, see EraseSwept
-	SpaceIndex   = 'x' // whatever the index keeps: node-local and rebuildable
+	spaceCopy   = 'h' // name1: a single row, see KeyHead
+	SpaceErased = 'N' // the newest purge whose texts are in no file of this state; s block8: the row of SpaceSweptBits whose entries have left the files, see EraseSwept
+	SpaceIndex  = 'x' // whatever the index keeps: node-local and rebuildable
 
 	SpaceProfileIndex = 'X' // the same for the index of profiles
 )
@@ -122,20 +118,24 @@ var KeyspaceOf = func() (table [256]Keyspace) {
 
 // The keys of the single rows.
 var (
-	KeyFormat  = []byte{SpaceFormat}
-	KeyCluster = []byte{spaceCluster}
-	KeyHead    = []byte{spaceHead}
-	KeyConfig  = []byte{spaceConfig}
-	KeyCovered = []byte{spaceCovered}
-	KeyVersion = []byte{spaceVersion}
-	KeyErased  = []byte{SpaceErased}
-	KeyBackup  = []byte{spaceBackup}
+	KeyFormat = []byte{SpaceFormat}
+	KeyErased = []byte{SpaceErased}
+	KeyBackup = []byte{spaceBackup}
 
 	KeyBackupRun = []byte{spaceBackup, 'r'}
 
 	KeySettings = []byte{spaceSettings}
 	KeySweep    = []byte{spaceSettings, 's'}
 	KeyBudget   = []byte{SpaceBudget}
+)
+
+// The single rows of spaceCopy.
+var (
+	KeyHead    = []byte{spaceCopy, 'h'} // applied index and term, instant, last seq, running digest
+	KeyCluster = []byte{spaceCopy, 'i'} // cluster id and sealed data key
+	KeyConfig  = []byte{spaceCopy, 'g'} // newest Raft configuration and its index
+	KeyCovered = []byte{spaceCopy, 'k'} // Raft index and term of the newest snapshot this state covers
+	KeyVersion = []byte{spaceCopy, 'v'} // KeyspaceVersion
 )
 
 // SeqKey is the key of a row that belongs to one seq or instant.
@@ -253,11 +253,7 @@ var Keyspaces = [...]Keyspace{
 	{spaceBackup, yes, no, no, no, yes},
 	{spaceSettings, yes, yes, no, no, yes},
 	{SpaceBudget, yes, yes, no, no, yes},
-	{spaceCluster, no, no, no, no, no},
-	{spaceHead, no, no, no, no, yes},
-	{spaceConfig, no, no, no, no, yes},
-	{spaceCovered, no, no, no, no, no},
-	{spaceVersion, no, no, no, no, no},
+	{spaceCopy, no, no, no, no, yes},
 	{SpaceErased, no, no, no, no, no},
 	{SpaceIndex, no, no, no, yes, no},
 	{SpaceProfileIndex, no, no, no, no, no},
