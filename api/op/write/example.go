@@ -130,7 +130,6 @@ func (e *Example) finish(f *Form) (wire.Object, []string) {
 		o = o.Replace(FieldDryRun.Name, true)
 	}
 	if keyOfHeader {
-		o = o.Replace(FieldDryRun.Name, true)
 		notes = append(notes, "The example is a dry run without your key, which is never in a URL: send it "+op.KeyInHeader+", then leave out dry_run.")
 	}
 	if keyMissing || f.keyInBody && !hasPlaceholder {
