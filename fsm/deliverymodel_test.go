@@ -28,23 +28,10 @@ type pushAgent struct {
 	url     string // empty without a receiver
 	change  int    // counts changes of url
 	all     []*pushed
-	begun   []pushedAt // all attempts
-	quiet   int64      // no attempt begins before
-	failed  []*pushed  // every attempt that failed since the last success
+	begun   []int64 // all attempts
+	quiet   int64   // no attempt begins before
+	failing int     // failures since the last success, of each delivery its first until there are three
 	sending *pushed
-	last    uint64 // number of the one that was attempted last
-}
-
-// pushedAt is an attempt.
-type pushedAt struct {
-	at   int64
-	from pushSender
-}
-
-// pushSender is whose entry something is: a proven name, or anybody's address.
-type pushSender struct {
-	who    string
-	proven bool
 }
 
 type pushed struct {
@@ -57,8 +44,7 @@ type pushed struct {
 	failures uint64
 	ready    int64 // the earliest time of the next attempt; 0 before the first failure
 	change   int   // pushAgent.change when the newest attempt began
-	from     pushSender
-	outage   bool // its newest failure in its own turn was while the receiver was down
+	proven   bool
 }
 
 func (p *pushed) waits() bool {
@@ -74,58 +60,16 @@ func (a *pushAgent) waiting() (list []*pushed) {
 	return list
 }
 
-// inARow counts failures: the first three only of different deliveries.
-func (a *pushAgent) inARow() (n int) {
-	for i, p := range a.failed {
-		if n >= 3 || !slices.Contains(a.failed[:i], p) {
-			n++
-		}
-	}
-	return n
-}
-
-func (a *pushAgent) down() bool { return a.inARow() >= 3 }
-
-// lately counts the attempts of the hour before an instant: of a sender, of all
-// that are not proven, and of all.
-func (a *pushAgent) lately(now int64, from pushSender) (its, unproven, all int) {
-	for _, b := range a.begun {
-		if b.at <= now-60*minute {
-			continue
-		}
-		all++
-		if b.from == from {
-			its++
-		}
-		if !b.from.proven {
-			unproven++
-		}
-	}
-	return its, unproven, all
-}
+func (a *pushAgent) down() bool { return a.failing >= 3 }
 
 // due returns what is to be attempted at an instant.
 func (a *pushAgent) due(now int64) (best *pushed) {
-	if now < a.quiet {
+	hour := slices.DeleteFunc(slices.Clone(a.begun), func(at int64) bool { return at <= now-60*minute })
+	if now < a.quiet || len(hour) >= command.MaxHourlyDeliveries {
 		return nil
 	}
-	rank := func(p *pushed) int {
-		switch its, _, _ := a.lately(now, p.from); {
-		case p.ready == 0:
-			return its
-		case p.number > a.last:
-			return command.MaxHourlyDeliveries + 1
-		default: // it has been round
-			return command.MaxHourlyDeliveries + 2
-		}
-	}
 	for _, p := range a.waiting() {
-		its, unproven, all := a.lately(now, p.from)
-		switch free := command.MaxHourlyDeliveries - all; {
-		case its >= 5*free || !p.from.proven && unproven >= 9*free:
-		case !a.down() && p.ready <= now && best == nil:
-			best = p
-		case a.down() && (best == nil || rank(p) < rank(best)):
+		if p.ready <= now && (best == nil || p.proven && !best.proven || p.proven == best.proven && a.down() && p.ready < best.ready) {
 			best = p
 		}
 	}
@@ -140,45 +84,21 @@ func (a *pushAgent) end(reason string) {
 }
 
 // crowdedOut returns what has no place when too many wait.
-func (a *pushAgent) crowdedOut() *pushed {
-	all := a.waiting() // a delivery that is being sent counts, too
-	list := slices.Clone(all)
-	slices.Reverse(list)
-	unproven := 0
-	weight := func(p *pushed) (n int) {
-		for _, q := range all {
-			if q.from == p.from {
-				n += 2
-			}
-		}
-		if !p.from.proven {
-			n++ // among equals
-		}
-		return n
-	}
-	for _, p := range list {
-		if !p.from.proven {
-			unproven++
+func (a *pushAgent) crowdedOut() (out *pushed) {
+	for _, p := range a.waiting() {
+		if p != a.sending && (out == nil || out.proven || !p.proven) {
+			out = p
 		}
 	}
-	list = slices.DeleteFunc(list, func(p *pushed) bool { return p == a.sending || unproven > len(all)/2 && p.from.proven })
-	weights := make(map[pushSender]int)
-	return slices.MaxFunc(list, func(p, q *pushed) int {
-		for _, x := range []*pushed{p, q} {
-			if weights[x.from] == 0 {
-				weights[x.from] = weight(x)
-			}
-		}
-		return cmp.Compare(weights[p.from], weights[q.from])
-	})
+	return out
 }
 
 // turnOfAll lets everything go to another receiver.
 func (a *pushAgent) turnOfAll(now int64) {
 	for _, p := range a.waiting() {
-		p.ready, p.outage = 0, false
+		p.ready = 0
 	}
-	a.failed = nil
+	a.failing = 0
 	if a.sending == nil {
 		a.quiet = now
 	}
@@ -202,7 +122,7 @@ func (m *pushModel) apply(b command.Payload) {
 		}
 	case *command.TestDelivery:
 		if a := m.agents[c.AgentKey]; a.url != "" {
-			m.push(c.AgentKey, outbox.DeliveryTest, 0, pushSender{c.AgentKey, true})
+			m.push(c.AgentKey, outbox.DeliveryTest, 0, true)
 			if a.sending == nil {
 				a.quiet = m.now
 			}
@@ -220,9 +140,9 @@ func (m *pushModel) apply(b command.Payload) {
 			if p.change != a.change {
 				p.failures = 0
 			}
-			a.sending, a.last, a.quiet = p, p.number, m.now+outbox.DeliveryLease
+			a.sending, a.quiet = p, m.now+outbox.DeliveryLease
 			p.status, p.attempts, p.change = outbox.DeliverySending, t.Number, a.change
-			a.begun = append(a.begun, pushedAt{m.now, p.from})
+			a.begun = append(a.begun, m.now)
 		}
 	case *command.AckDelivery:
 		m.ack(c)
@@ -230,32 +150,29 @@ func (m *pushModel) apply(b command.Payload) {
 }
 
 func (m *pushModel) publish(c *command.Publish) {
-	from := pushSender{who: c.Proof.Sender}
-	if m.agents[c.AgentKey] != nil && len(c.Proof.Key) > 0 {
-		from = pushSender{c.AgentKey, true}
-	}
+	proven := m.agents[c.AgentKey] != nil && len(c.Proof.Key) > 0
 	author := ""
 	if c.Relation != command.RelationNone {
 		_, seq, _ := state.ParseID(c.Target)
 		author = m.authors[seq-1]
-		if c.Relation == command.RelationCorrection && author == c.AgentKey && m.proven[seq-1] && !from.proven {
+		if c.Relation == command.RelationCorrection && author == c.AgentKey && m.proven[seq-1] && !proven {
 			return // rejected: what was written with proof is corrected with proof alone
 		}
 	}
-	m.authors, m.proven = append(m.authors, c.AgentKey), append(m.proven, from.proven)
+	m.authors, m.proven = append(m.authors, c.AgentKey), append(m.proven, proven)
 	entry := uint64(len(m.authors))
 	for name := range m.agents {
 		switch {
 		case name == c.AgentKey:
 		case c.Relation == command.RelationReply && name == author:
-			m.push(name, outbox.DeliveryReply, entry, from)
+			m.push(name, outbox.DeliveryReply, entry, proven)
 		case slices.Contains(c.Mentions, name):
-			m.push(name, outbox.DeliveryMention, entry, from)
+			m.push(name, outbox.DeliveryMention, entry, proven)
 		}
 	}
 }
 
-func (m *pushModel) push(agent string, kind outbox.DeliveryKind, entry uint64, from pushSender) {
+func (m *pushModel) push(agent string, kind outbox.DeliveryKind, entry uint64, proven bool) {
 	a := m.agents[agent]
 	if a.url == "" {
 		return
@@ -263,7 +180,7 @@ func (m *pushModel) push(agent string, kind outbox.DeliveryKind, entry uint64, f
 	if len(a.waiting()) == 0 {
 		a.quiet = max(a.quiet, m.now)
 	}
-	a.all = append(a.all, &pushed{number: uint64(len(a.all)) + 1, entry: entry, kind: kind, status: outbox.DeliveryWaiting, from: from})
+	a.all = append(a.all, &pushed{number: uint64(len(a.all)) + 1, entry: entry, kind: kind, status: outbox.DeliveryWaiting, proven: proven})
 	if len(a.waiting()) > command.MaxWaitingDeliveries {
 		p := a.crowdedOut()
 		p.status, p.reason = outbox.DeliveryDropped, outbox.ReasonQueueFull
@@ -281,11 +198,11 @@ func (m *pushModel) ack(c *command.AckDelivery) {
 	case c.Outcome == command.AttemptDelivered:
 		p.status = outbox.DeliveryDelivered
 		for _, q := range a.waiting() {
-			if q.outage {
-				q.ready, q.outage = 0, false
+			if a.down() {
+				q.ready = 0
 			}
 		}
-		a.failed = nil
+		a.failing = 0
 	case p.change != a.change:
 		p.status = outbox.DeliveryWaiting
 	case c.Outcome == command.AttemptGone:
@@ -301,17 +218,13 @@ func (m *pushModel) ack(c *command.AckDelivery) {
 func (m *pushModel) fail(c *command.AckDelivery, a *pushAgent, p *pushed) {
 	wait := func(pause int64) int64 { return max(pause*(1000+c.Jitter)/1000, c.RetryAfter) }
 	p.status = outbox.DeliveryWaiting
-	turn, wasDown := p.ready <= m.now, a.down()
-	a.failed = append(a.failed, p)
+	if p.failures == 0 || a.down() {
+		a.failing++
+	}
 	if a.down() {
 		pauses := []int64{5, 10, 20, 40, 80, 160, 320, 600}
-		a.quiet = m.now + wait(pauses[min(a.inARow()-3, len(pauses)-1)]*second)
+		a.quiet = m.now + wait(pauses[min(a.failing-3, len(pauses)-1)]*second)
 	}
-	if !turn { // it only probed
-		p.ready = max(p.ready, m.now+c.RetryAfter)
-		return
-	}
-	p.outage = wasDown
 	p.failures++
 	if p.failures == 6 {
 		p.status = outbox.DeliveryFailed
@@ -412,7 +325,7 @@ func (r *pushRun) fail(agent string, most int) {
 	a := r.model.agents[agent]
 	for range most {
 		due := a.quiet
-		if list := a.waiting(); !a.down() && len(list) > 0 {
+		if list := a.waiting(); len(list) > 0 {
 			due = max(due, slices.MinFunc(list, func(p, q *pushed) int { return cmp.Compare(p.ready, q.ready) }).ready)
 		}
 		later := max(0, due-r.log.stamp)
@@ -457,7 +370,7 @@ func (r *pushRun) check() {
 			p := want[len(want)-1-i]
 			got := pushed{
 				number: d.Number, entry: d.Entry, kind: d.Kind, status: d.Status, reason: d.Reason,
-				attempts: d.Attempts, failures: d.Failures, ready: p.ready, change: p.change, from: p.from, outage: p.outage,
+				attempts: d.Attempts, failures: d.Failures, ready: p.ready, change: p.change, proven: p.proven,
 			}
 			if !reflect.DeepEqual(got, *p) {
 				r.Fatalf("%s: delivery %+v, want %+v", name, got, *p)

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -236,44 +235,23 @@ func TestTestEventProbes(t *testing.T) {
 	}
 }
 
-// TestHourIsShared begins as many attempts as an hour allows, failed ones too, and
-// holds how many are whose.
-func TestHourIsShared(t *testing.T) {
+// TestHourIsFull begins as many attempts as an hour allows, failed ones too.
+func TestHourIsFull(t *testing.T) {
 	r := newRig(t)
-	r.run(hooked("ada", nil), register("bob", "key of bob", nil), register("cyd", "key of cyd", nil))
-	opened, used := int64(0), 0
-	for _, tt := range []struct {
-		who  string
-		from func(*command.Publish)
-		want int
-	}{
-		{"a sender alone", from("junk"), 25},
-		{"another one", from("two"), 2}, // 27 are without proof
-		{"a third one", from("three"), 0},
-		{"a proven one", byKey("bob"), 3},
-		{"another proven one", byKey("cyd"), 0},
-	} {
-		r.mentions("ada", 30, tt.from)
-		for i := range tt.want {
-			if len(r.due(r.now()+1)) == 0 {
-				t.Fatalf("%s has nothing due after %d attempts: %+v", tt.who, i, r.outbox("ada").First)
-			}
-			outcome := command.AttemptDelivered
-			if i == 3 {
-				outcome = command.AttemptFailed
-			}
-			r.attempt("ada", outcome, nil)
-			if used == 0 && i == 0 {
-				opened = r.now() - 1000
-			}
+	r.run(hooked("ada", nil))
+	r.mentions("ada", command.MaxHourlyDeliveries+2, nil)
+	opened := int64(0)
+	for i := range command.MaxHourlyDeliveries {
+		outcome := command.AttemptDelivered
+		if i == 3 {
+			outcome = command.AttemptFailed
 		}
-		used += tt.want
-		if due := r.due(opened + command.HourMillis - 1); len(due) > 0 {
-			t.Fatalf("%s has more due after %d attempts: %+v", tt.who, tt.want, due)
+		r.attempt("ada", outcome, nil)
+		if i == 0 {
+			opened = r.now() - 1000
 		}
 	}
-	check.Equal(t, used, command.MaxHourlyDeliveries, "attempts in the hour")
-	if o := r.outbox("ada"); o.First.NextAt != opened+command.HourMillis {
+	if o := r.outbox("ada"); o.First.NextAt != opened+command.HourMillis || len(r.due(opened+command.HourMillis-1)) > 0 {
 		t.Errorf("the next attempt is at %d, the first one was at %d", o.First.NextAt, opened)
 	}
 	next := r.outbox("ada").First.NextAttempt()
@@ -302,71 +280,42 @@ func (r *rig) waiting(agent string) (entries []uint64) {
 	return entries
 }
 
-// TestQueueIsShared fills a queue, and holds what is dropped then.
-func TestQueueIsShared(t *testing.T) {
+// TestFullQueue holds what is dropped from a full queue, and that events of proven names go first.
+func TestFullQueue(t *testing.T) {
 	longtest.SkipRaced(t, longtest.OneGoroutine)
-	type part struct {
-		from func(*command.Publish)
-		n    int
-	}
-	each := func(n int, group func(i int) func(*command.Publish)) (parts []part) {
-		for i := range n {
-			parts = append(parts, part{group(i), 1})
-		}
-		return parts
-	}
-	stranger := func(i int) func(*command.Publish) { return from(fmt.Sprint("stranger-", i)) }
+	const most = command.MaxWaitingDeliveries
 	for name, tt := range map[string]struct {
-		parts []part
-		want  []int // how many of each part wait
+		before, proven, after int // mentions: without proof, under a proven name, without proof
+		want                  [3]int
+		first                 uint64 // entry that is sent first
 	}{
-		"one sender":                         {[]part{{from("junk"), 250}}, []int{200}},
-		"a genuine mention behind junk":      {[]part{{from("junk"), 250}, {from("honest"), 1}}, []int{199, 1}},
-		"a genuine mention before junk":      {[]part{{from("honest"), 1}, {from("junk"), 250}}, []int{1, 199}},
-		"a proven one behind junk":           {[]part{{from("junk"), 250}, {byKey("bob"), 3}}, []int{197, 3}},
-		"junk under a proven name":           {[]part{{byKey("bob"), 250}, {from("honest"), 3}}, []int{197, 3}},
-		"two senders":                        {[]part{{from("junk"), 250}, {from("two"), 250}}, []int{100, 100}},
-		"two senders, one of them proven":    {[]part{{from("junk"), 250}, {byKey("bob"), 250}}, []int{100, 100}},
-		"the same, the other way":            {[]part{{byKey("bob"), 250}, {from("junk"), 250}}, []int{100, 100}},
-		"a proven one behind many strangers": {append(each(250, stranger), part{byKey("bob"), 150}), append(ones(250, 100), 100)},
-		"many strangers behind a proven one": {append([]part{{byKey("bob"), 50}}, each(250, stranger)...), append([]int{50}, ones(250, 150)...)},
+		"strangers":          {most, 0, 50, [3]int{most, 0, 0}, 1},
+		"behind strangers":   {most + 50, 3, 0, [3]int{most - 3, 3, 0}, most + 51},
+		"before strangers":   {0, 3, most, [3]int{0, 3, most - 3}, 1},
+		"proven names alone": {0, most + 50, 3, [3]int{0, most, 0}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.run(hooked("ada", nil), register("bob", "key of bob", nil))
-			parts := make(map[uint64]int)
-			entry := uint64(0)
-			for i, p := range tt.parts {
-				r.mentions("ada", p.n, p.from)
-				for range p.n {
-					entry++
-					parts[entry] = i
+			r.mentions("ada", tt.before, from("one"))
+			r.mentions("ada", tt.proven, byKey("bob"))
+			r.mentions("ada", tt.after, from("two"))
+			var got [3]int
+			for _, e := range r.waiting("ada") {
+				switch n := int(e); {
+				case n <= tt.before:
+					got[0]++
+				case n <= tt.before+tt.proven:
+					got[1]++
+				default:
+					got[2]++
 				}
 			}
-			got := make([]int, len(tt.parts))
-			oldest := true // of each part, the oldest wait
-			seen := make(map[int]uint64)
-			for _, e := range r.waiting("ada") {
-				i := parts[e]
-				got[i]++
-				oldest = oldest && (seen[i] == 0 || seen[i] == e-1)
-				seen[i] = e
-			}
-			if fmt.Sprint(got) != fmt.Sprint(tt.want) || !oldest {
-				t.Errorf("of each wait %v, want %v; the oldest: %v", got, tt.want, oldest)
-			}
+			check.Equal(t, got, tt.want, "what waits")
+			check.Equal(t, r.due(r.now() + 1000)[0].Entry, tt.first, "what is sent first")
 			checkRows(r)
 		})
 	}
-}
-
-// ones are n numbers, first so many times 1 and then 0.
-func ones(n, first int) []int {
-	list := make([]int, n)
-	for i := range first {
-		list[i] = 1
-	}
-	return list
 }
 
 // checkRows holds that the waiting deliveries of ada are counted, and that of the others

@@ -33,26 +33,26 @@ func (tx *Txn) notifyReceivers(e *state.EntryRow, p *command.Publish, target *st
 		}
 		switch {
 		case e.Relation == command.RelationReply && name == target.AgentKey:
-			tx.queueDelivery(name, outbox.DeliveryReply, e.Seq, e.Sender(p))
+			tx.queueDelivery(name, outbox.DeliveryReply, e.Seq, e.Verified())
 		case slices.Contains(p.Mentions, name):
-			tx.queueDelivery(name, outbox.DeliveryMention, e.Seq, e.Sender(p))
+			tx.queueDelivery(name, outbox.DeliveryMention, e.Seq, e.Verified())
 		}
 	}
 }
 
 // queueDelivery adds a delivery to an agent's queue, may drop one, and returns its number.
-func (tx *Txn) queueDelivery(agentKey string, kind outbox.DeliveryKind, entry uint64, from state.SenderGroup) uint64 {
+func (tx *Txn) queueDelivery(agentKey string, kind outbox.DeliveryKind, entry uint64, proven bool) uint64 {
 	o := tx.outbox(agentKey)
 	o.Last++
 	if len(o.Queue) == 0 {
 		o.NotBefore = max(o.NotBefore, tx.now)
 	}
-	o.Queue = append(o.Queue, outbox.Queued{Number: o.Last, From: from})
+	o.Queue = append(o.Queue, outbox.Queued{Number: o.Last, Proven: proven})
 	tx.countWaiting(1)
 	d := outbox.DeliveryRow{Kind: kind, Entry: entry, QueuedAt: tx.now}
 	tx.putDelivery(agentKey, o.Last, &d, outbox.DeliveryWaiting)
 	if len(o.Queue) > command.MaxWaitingDeliveries {
-		tx.dropDelivery(agentKey, o, outbox.Surplus(o.Queue, o.Sending), outbox.ReasonQueueFull)
+		tx.dropDelivery(agentKey, o, o.Surplus(), outbox.ReasonQueueFull)
 	}
 	if old := o.Last - min(o.Last, command.MaxListedDeliveries); old > 0 {
 		if _, waits := o.Find(old); !waits {
@@ -157,23 +157,16 @@ func (tx *Txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 }
 
 // failDelivery counts a failure, after which the delivery waits for its next attempt or has
-// failed. An attempt before its own turn does not count, but may delay that turn.
+// failed.
 func (tx *Txn) failDelivery(c *command.AckDelivery, o *outbox.Outbox, i int, d *outbox.DeliveryRow) {
-	q := &o.Queue[i]
-	turn := q.Ready <= tx.now
-	o.Rejected(q, turn, tx.now, func(pause int64) int64 { return outbox.RetryWait(c, pause) })
-	if !turn {
-		q.Ready = max(q.Ready, tx.now+c.RetryAfter)
-		tx.putDelivery(c.AgentKey, c.Delivery, d, outbox.DeliveryWaiting)
-		return
-	}
+	o.Rejected(d.Failures == 0, tx.now, func(pause int64) int64 { return outbox.RetryWait(c, pause) })
 	d.Failures++
 	pause, again := outbox.RetryPause(d.Failures)
 	if !again {
 		tx.endDelivery(c.AgentKey, o, i, d, outbox.DeliveryFailed)
 		return
 	}
-	q.Ready = tx.now + outbox.RetryWait(c, pause)
+	o.Queue[i].Ready = tx.now + outbox.RetryWait(c, pause)
 	tx.putDelivery(c.AgentKey, c.Delivery, d, outbox.DeliveryWaiting)
 }
 
@@ -183,7 +176,7 @@ func (tx *Txn) applyTestDelivery(c *command.TestDelivery) command.Result {
 		return rejected(problems...)
 	}
 	tx.useKey(c.AgentKey, &p)
-	number := tx.queueDelivery(c.AgentKey, outbox.DeliveryTest, 0, state.ProvenSender(c.AgentKey))
+	number := tx.queueDelivery(c.AgentKey, outbox.DeliveryTest, 0, true)
 	tx.outbox(c.AgentKey).Probe(tx.now)
 	return command.Result{Outcome: command.OutcomeDone, Entry: number}
 }

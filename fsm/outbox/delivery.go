@@ -48,7 +48,7 @@ func (s DeliveryStatus) String() string { return deliveryStatusNames.Name(uint8(
 
 // The reasons for which deliveries are dropped.
 const (
-	ReasonQueueFull = "queue_full"   // more than MaxWaitingDeliveries waited, most of them of its sender
+	ReasonQueueFull = "queue_full"   // more than MaxWaitingDeliveries waited
 	ReasonHookOff   = "hook_off"     // the agent has taken its notify_url back
 	ReasonHookGone  = "hook_removed" // the receiver answered that it is gone
 	ReasonHidden    = "hidden"       // a moderator has hidden the entry
@@ -78,7 +78,7 @@ type DeliveryRow struct {
 	QueuedAt  int64          // milliseconds since the epoch
 	ChangedAt int64          // of the status; the same
 	Attempts  uint64         // that have begun
-	Failures  uint64         // those of them in its own turn, by the receiver of that hook
+	Failures  uint64         // those of them that the receiver of that hook did not take
 	Hook      uint64         // outbox.hook when the newest attempt began
 	Holder    command.BootID // of the node that makes the attempt; only while it is sending
 	Reason    string         // of the newest failure, or of the end; may be empty
@@ -147,7 +147,7 @@ type Delivery struct {
 	ChangedAt int64  // of the status; the same
 	NextAt    int64  // the earliest time of the next attempt; the same; 0 without one, or if it waits behind others
 	Attempts  uint64 // that have begun
-	Failures  uint64 // those of them in its own turn that the receiver of the newest did not take
+	Failures  uint64 // those of them that the receiver of the newest did not take
 	Reason    string // of the newest failure, or of the end; may be empty
 	// URL is the receiver's address in a delivery that is to be sent. It is never shown.
 	URL string
@@ -185,7 +185,7 @@ func (d *DeliveryRow) Show(p *state.ProfileRow, agentKey string, o *Outbox, next
 		switch {
 		case number == next.Number:
 			shown.NextAt = next.at
-		case o.Queue[i].Ready != 0 && !o.down() && !o.Paused:
+		case o.Queue[i].Ready != 0 && !o.Paused:
 			shown.NextAt = max(o.Queue[i].Ready, next.at)
 		}
 	}

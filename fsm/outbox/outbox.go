@@ -1,9 +1,8 @@
 // Package outbox has the queue of deliveries to an agent's receiver: the rows of deliveries
 // and of the queue, and the rules by which the next delivery is chosen and retried.
 //
-// A failed delivery waits until it is due again. After three different failures in a row all
-// deliveries wait, and one is tried at a time: first those that have not failed yet, then the
-// others in turn. Senders share a receiver's hourly attempts and its queue.
+// A failed delivery waits until it is ready again; the others do not wait for it. After three
+// different failures in a row there is a pause before each attempt, until the receiver takes one.
 //
 // It is imported by apply, view and fsm, and by node for the kinds and ends of deliveries.
 package outbox
@@ -33,22 +32,20 @@ func DueKey(at int64, agentKey string) []byte {
 // Outbox holds what is to be pushed to an agent, and when earlier attempts began: the
 // row of SpaceOutbox. It is never deleted, so that no number is used again.
 //
-//	version1 flags1 hook last sending NotBefore tried failing len(queue) queue... len(begun) begun...
+//	version1 flags1 hook last sending NotBefore failing len(queue) queue... len(begun) begun...
 //
-// Numbers are uvarints, in queue and begun too: there, delivery numbers and begun instants are differences from the one before,
-// and senders take 8 bytes. The two lowest bits of a delivery's ready are its failed
-// and its outage.
+// Numbers are uvarints, in queue and begun too: there, delivery numbers and begun instants are
+// differences from the one before. The lowest bit of a delivery's ready is its proven.
 type Outbox struct {
-	Active    bool           // the agent has a receiver that passed the check
-	Paused    bool           // no attempt begins until the receiver has another secret
-	Hook      uint64         // counts the changes of the receiver
-	Last      uint64         // number of the newest delivery; they count from 1
-	Queue     []Queued       // the deliveries that wait, oldest first
-	Sending   uint64         // number of the one with an attempt under way, or 0
-	NotBefore int64          // no attempt begins sooner; milliseconds since the epoch
-	tried     uint64         // number of the one that was attempted last
-	failing   uint64         // counts the failures of different deliveries in a row
-	begun     []begunAttempt // the attempts of the last hour, oldest first; at most MaxHourlyDeliveries
+	Active    bool     // the agent has a receiver that passed the check
+	Paused    bool     // no attempt begins until the receiver has another secret
+	Hook      uint64   // counts the changes of the receiver
+	Last      uint64   // number of the newest delivery; they count from 1
+	Queue     []Queued // the deliveries that wait, oldest first
+	Sending   uint64   // number of the one with an attempt under way, or 0
+	NotBefore int64    // no attempt begins sooner; milliseconds since the epoch
+	failing   uint64   // counts the failures of different deliveries in a row
+	begun     []int64  // the attempts of the hour before the newest, oldest first; at most MaxHourlyDeliveries
 
 	DueAt int64 // the instant of the agent in SpaceOutboxDue; 0 if it has no row there
 }
@@ -56,31 +53,26 @@ type Outbox struct {
 // Queued is a delivery that waits or is being sent.
 type Queued struct {
 	Number uint64
-	From   state.SenderGroup
-	Ready  int64 // the earliest time of its own turn, in milliseconds since the epoch; 0 if it never failed
-	failed bool  // since the receiver took one last
-	outage bool  // its turn since then was one while the receiver was down
+	Proven bool  // the name of its author, or it is a test
+	Ready  int64 // no attempt begins sooner; milliseconds since the epoch; 0 before the first failure
 }
 
 const (
 	outboxRowVersion = 1
 	flagHookActive   = 1 << 0
 	flagPaused       = 1 << 1
-	flagFailed       = 1 << 0 // of a delivery in the queue
-	flagOutage       = 1 << 1
-	queuedFlagBits   = 2
+	flagProven       = 1 << 0 // of a delivery in the queue
 )
 
 // Encode returns the row of spaceOutbox.
 func (o *Outbox) Encode() []byte {
 	dst := []byte{outboxRowVersion, state.Bit(o.Active, flagHookActive) | state.Bit(o.Paused, flagPaused)}
-	dst = state.AppendUints(dst, o.Hook, o.Last, o.Sending, uint64(o.NotBefore), o.tried, o.failing)
+	dst = state.AppendUints(dst, o.Hook, o.Last, o.Sending, uint64(o.NotBefore), o.failing)
 	dst = binary.AppendUvarint(appendQueue(dst, o.Queue), uint64(len(o.begun)))
 	before := uint64(0)
 	for _, b := range o.begun {
-		dst = binary.AppendUvarint(dst, uint64(b.at)-before)
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(b.from))
-		before = uint64(b.at)
+		dst = binary.AppendUvarint(dst, uint64(b)-before)
+		before = uint64(b)
 	}
 	return dst
 }
@@ -89,10 +81,8 @@ func appendQueue(dst []byte, queue []Queued) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(queue)))
 	before := uint64(0)
 	for _, q := range queue {
-		ready := uint64(q.Ready)<<queuedFlagBits | uint64(state.Bit(q.failed, flagFailed)|state.Bit(q.outage, flagOutage))
 		dst = binary.AppendUvarint(dst, q.Number-before)
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(q.From))
-		dst = binary.AppendUvarint(dst, ready)
+		dst = binary.AppendUvarint(dst, uint64(q.Ready)<<1|uint64(state.Bit(q.Proven, flagProven)))
 		before = q.Number
 	}
 	return dst
@@ -103,10 +93,8 @@ func decodeQueue(r *state.RowReader) (queue []Queued) {
 	number := uint64(0)
 	for n := r.Uint(); n > 0 && !r.Bad; n-- {
 		number += r.Uint()
-		q := Queued{Number: number, From: r.Sender()}
 		ready := r.Uint()
-		q.Ready, q.failed, q.outage = int64(ready>>queuedFlagBits), ready&flagFailed != 0, ready&flagOutage != 0
-		queue = append(queue, q)
+		queue = append(queue, Queued{Number: number, Proven: ready&flagProven != 0, Ready: int64(ready >> 1)})
 	}
 	return queue
 }
@@ -118,12 +106,12 @@ func DecodeOutbox(row []byte) (*Outbox, error) {
 	r.Version(outboxRowVersion)
 	flags := r.Byte()
 	o.Active, o.Paused = flags&flagHookActive != 0, flags&flagPaused != 0
-	o.Hook, o.Last, o.Sending, o.NotBefore, o.tried, o.failing = r.Uint(), r.Uint(), r.Uint(), int64(r.Uint()), r.Uint(), r.Uint()
+	o.Hook, o.Last, o.Sending, o.NotBefore, o.failing = r.Uint(), r.Uint(), r.Uint(), int64(r.Uint()), r.Uint()
 	o.Queue = decodeQueue(&r)
 	at := uint64(0)
 	for n := r.Uint(); n > 0 && !r.Bad; n-- {
 		at += r.Uint()
-		o.begun = append(o.begun, begunAttempt{int64(at), r.Sender()})
+		o.begun = append(o.begun, int64(at))
 	}
 	if err := r.Done("outbox row"); err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func Bit(set bool, flag byte) byte {
 	return 0
 }
 
-// SenderGroup identifies a sender among those that share a receiver: a hash of the proven
+// SenderGroup identifies a sender among those that share a limit: a hash of the proven
 // name, else of the fingerprint of the address. The lowest bit marks a proven name. A
 // sender cannot choose a name or address to land in another's group.
 type SenderGroup uint64

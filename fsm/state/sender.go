@@ -200,14 +200,6 @@ func (w *Writer) Owns(s Facts, e *EntryRow) bool {
 // entry. A writer that its name rejects (Problems) only needs a better proof.
 func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
 
-// Sender returns the group of the entry's sender, for sharing a receiver's queue.
-func (e *EntryRow) Sender(p *command.Publish) SenderGroup {
-	if e.Verified() {
-		return ProvenSender(e.AgentKey)
-	}
-	return UnprovenSender(p.Proof.Sender)
-}
-
 // What names a sender is deleted when senders of that time are forgotten: the rows of SpaceSender
 // in the order of the entries, and other rows by SpaceForget, which lists their keys by time. A
 // profile keeps the pseudonym of the address that registered it, and a rule that of its sender.

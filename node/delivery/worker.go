@@ -22,10 +22,14 @@ import (
 
 const (
 	// maxSending is how many deliveries are sent at the same time, and maxSendingToHost how
-	// many of them to one host.
+	// many of them to one host. Slow receivers have half of each, so that they keep others
+	// waiting only once: those whose last answer took over slowAnswer, or did not come.
 	maxSending       = 64
-	maxSendingToHost = 2
-	maxParked        = 1 << 16 // bounds the list of agents that wait for their host
+	maxSendingToHost = maxSending / 4
+	slowAnswer       = time.Second
+	// maxRemembered bounds the slow receivers and those that wait for room, of which this node
+	// knows; above it, it forgets them.
+	maxRemembered = 1 << 16
 
 	// deliverInterval is how often the leader looks for due deliveries, and deliverPause is
 	// the minimum time between two scans. After a scan it pauses deliverShare times as long
@@ -49,15 +53,22 @@ type attempts struct {
 
 	mu     sync.Mutex
 	ending bool              // no further attempt begins
-	agents map[string]string // host, by the agents with an attempt under way
-	hosts  map[string]int    // attempts under way, by host
-	parked map[string]string // host, by agents whose host had no room
+	agents map[string]to     // the agents with an attempt under way
+	counts map[to]int        // attempts under way; those of a host, and of slow receivers, once more together
+	slow   map[string]bool   // agents whose receiver is slow
+	parked map[string]string // host, by agents that found no room
+}
+
+// to is a kind of receivers: of a host or, if that is empty, of all.
+type to struct {
+	host string
+	slow bool // slow ones alone
 }
 
 func newAttempts() *attempts {
 	return &attempts{
 		freed:  make(chan struct{}, 1),
-		agents: make(map[string]string), hosts: make(map[string]int), parked: make(map[string]string),
+		agents: make(map[string]to), counts: make(map[to]int), slow: make(map[string]bool), parked: make(map[string]string),
 	}
 }
 
@@ -75,19 +86,10 @@ func (d *attempts) pick(v *view.View, now int64) (picked []outbox.Delivery, err 
 	if d.ending || len(d.agents) >= maxSending {
 		return nil, nil
 	}
-	if len(d.parked) > maxParked {
-		clear(d.parked)
-	}
 	err = v.DueDeliveries(now, d.skips, func(due outbox.Delivery) (more bool) {
-		host := hostOf(due.URL)
-		if d.hosts[host] >= maxSendingToHost {
-			d.parked[due.AgentKey] = host
-			return true
+		if d.take(due.AgentKey, hostOf(due.URL)) {
+			picked = append(picked, due)
 		}
-		delete(d.parked, due.AgentKey)
-		d.agents[due.AgentKey] = host
-		d.hosts[host]++
-		picked = append(picked, due)
 		return len(d.agents) < maxSending
 	})
 	if err == nil {
@@ -99,18 +101,63 @@ func (d *attempts) pick(v *view.View, now int64) (picked []outbox.Delivery, err 
 	return nil, err
 }
 
-// skips reports whether an agent has a running attempt or its host has no room.
+// skips reports whether an agent has a running attempt or found no room, and there is none yet.
 func (d *attempts) skips(agentKey string) bool {
 	if _, busy := d.agents[agentKey]; busy {
 		return true
 	}
 	host, parked := d.parked[agentKey]
-	return parked && d.hosts[host] >= maxSendingToHost
+	return parked && !d.room(to{host, d.slow[agentKey]})
 }
 
-// release undoes pick after an attempt, and wakes the worker.
-func (d *attempts) release(agentKey string) {
-	d.drop(agentKey)
+// room reports whether an attempt may begin.
+func (d *attempts) room(at to) bool {
+	if at.slow && (d.counts[at] >= maxSendingToHost/2 || d.counts[to{slow: true}] >= maxSending/2) {
+		return false
+	}
+	return d.counts[to{host: at.host}] < maxSendingToHost
+}
+
+// take begins an attempt, if there is room for it.
+func (d *attempts) take(agentKey, host string) bool {
+	at := to{host, d.slow[agentKey]}
+	if !d.room(at) {
+		if len(d.parked) >= maxRemembered {
+			clear(d.parked)
+		}
+		d.parked[agentKey] = host
+		return false
+	}
+	delete(d.parked, agentKey)
+	d.agents[agentKey] = at
+	d.count(at, 1)
+	return true
+}
+
+// count adds attempts, or subtracts them when n is negative.
+func (d *attempts) count(at to, n int) {
+	kinds := []to{{host: at.host}}
+	if at.slow {
+		kinds = append(kinds, at, to{slow: true})
+	}
+	for _, kind := range kinds {
+		if d.counts[kind] += n; d.counts[kind] == 0 {
+			delete(d.counts, kind)
+		}
+	}
+}
+
+// release undoes pick after an attempt that took so long, and wakes the worker.
+func (d *attempts) release(agentKey string, took time.Duration) {
+	d.mu.Lock()
+	d.free(agentKey)
+	if len(d.slow) >= maxRemembered {
+		clear(d.slow)
+	}
+	if delete(d.slow, agentKey); took > slowAnswer {
+		d.slow[agentKey] = true
+	}
+	d.mu.Unlock()
 	select {
 	case d.freed <- struct{}{}:
 	default:
@@ -125,11 +172,8 @@ func (d *attempts) drop(agentKey string) {
 }
 
 func (d *attempts) free(agentKey string) {
-	host := d.agents[agentKey]
+	d.count(d.agents[agentKey], -1)
 	delete(d.agents, agentKey)
-	if d.hosts[host]--; d.hosts[host] == 0 {
-		delete(d.hosts, host)
-	}
 }
 
 func hostOf(rawURL string) string {
@@ -212,23 +256,20 @@ func (s *Service) begin(ctx context.Context, picked []outbox.Delivery) error {
 		}
 		body, failed := s.makeEvent(v, &d)
 		failures = errors.Join(failures, failed)
-		s.cfg.Go(func() {
-			defer s.attempts.release(a.AgentKey)
-			s.attempt(&d, a, body)
-		})
+		s.cfg.Go(func() { s.attempts.release(a.AgentKey, s.attempt(&d, a, body)) })
 	}
 	return errors.Join(err, failures)
 }
 
-// attempt makes one attempt and proposes its outcome. If the node ends meanwhile there
-// is no outcome, and the attempt is made again when its lease has expired.
-func (s *Service) attempt(d *outbox.Delivery, a command.Attempt, body []byte) {
+// attempt makes one attempt, proposes its outcome, and returns how long the receiver took. If the
+// node ends meanwhile there is no outcome, and the attempt is made again when its lease has expired.
+func (s *Service) attempt(d *outbox.Delivery, a command.Attempt, body []byte) (took time.Duration) {
 	ctx := s.cfg.Work
 	ack := &command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: reasonInternal}
 	if body != nil {
 		answer := s.receivers.Send(ctx, d.URL, push.Message{ID: d.ID, Body: body, Secret: s.cfg.Secret(d.Salt)})
-		if ctx.Err() != nil {
-			return
+		if took = answer.Took; ctx.Err() != nil {
+			return took
 		}
 		ack.Outcome, ack.Reason, ack.RetryAfter = command.AttemptDelivered, string(answer.Reason), answer.RetryAfter.Milliseconds()
 		switch {
@@ -248,6 +289,7 @@ func (s *Service) attempt(d *outbox.Delivery, a command.Attempt, body []byte) {
 	if err := s.cfg.Propose(ctx, ack); err != nil && ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "the outcome of a delivery was lost; it is sent again", "id", d.ID, "error", err)
 	}
+	return took
 }
 
 // Finish waits, for a limited time, until no attempt is running.

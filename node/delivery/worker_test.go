@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -54,4 +56,47 @@ func TestEventThatCannotBeMade(t *testing.T) {
 			t.Errorf("%s: %+v, want attempts that all ended, with %s", name, o.First, want)
 		}
 	}
+}
+
+// TestSlowReceiversLeaveRoom holds that many slow receivers, of one host or of many, keep a
+// neighbour waiting only until their first answers.
+func TestSlowReceiversLeaveRoom(t *testing.T) {
+	const slow = 4 * maxSendingToHost // receivers of each host
+	d := newAttempts()
+	take := func(host string) (taken []string) {
+		for i := range slow {
+			if agent := fmt.Sprint("slow-", i, "-", host); d.take(agent, host) {
+				taken = append(taken, agent)
+			}
+		}
+		return taken
+	}
+	for i := range 10 {
+		host := fmt.Sprintf("h%d.example", i)
+		for round := range slow / maxSendingToHost { // all of them are asked
+			for j := range maxSendingToHost {
+				agent := fmt.Sprint("slow-", round*maxSendingToHost+j, "-", host)
+				check.Equal(t, d.take(agent, host), true, "an attempt at %s for %s", host, agent)
+			}
+			check.Equal(t, d.take("neighbour", host), false, "an attempt more than a quarter of all")
+			for j := range maxSendingToHost {
+				d.release(fmt.Sprint("slow-", round*maxSendingToHost+j, "-", host), 4700*time.Millisecond)
+			}
+		}
+	}
+	for i := range 5 {
+		host := fmt.Sprintf("h%d.example", i)
+		want := maxSendingToHost / 2
+		if i == 4 {
+			want = 0 // half of all is used up
+		}
+		check.Equal(t, len(take(host)), want, "attempts for slow receivers of %s", host)
+	}
+	check.Equal(t, d.take("neighbour", "h1.example"), true, "an attempt for a neighbour")
+	check.Equal(t, d.take("elsewhere", "fast.example"), true, "an attempt for one elsewhere")
+	d.release("neighbour", 2*slowAnswer)
+	check.Equal(t, d.take("neighbour", "h1.example"), false, "an attempt for a neighbour that got slow")
+	check.Equal(t, d.skips("neighbour"), true, "it waits")
+	d.release("slow-0-h1.example", slowAnswer/2)
+	check.Equal(t, d.skips("neighbour"), false, "it waits when there is room")
 }

@@ -341,8 +341,8 @@ func (c *crowd) peaks() (most, mostHost int, cut bool) {
 	return c.most, c.mostHost, c.cut
 }
 
-// TestCrowd holds how many events are on their way at once, in all and to a host,
-// and that a slow host does not keep the others waiting.
+// TestCrowd holds how many events are on their way at once, in all and to a host, and that a
+// host that does not answer does not keep the others waiting.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
@@ -358,23 +358,20 @@ func TestCrowd(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	c := newCluster(t, 1, h.reach)
-	names := c.listenAll(h, 2*hookHosts, 2)
-	third := c.listen(h, "third", 0)
-	names = append([]string{"@third"}, names...)
+	const most, mostHost, agents = 64, 16, 100
+	names := c.listenAll(h, agents, agents/5)
 	for some := range slices.Chunk(names, 20) { // an entry mentions only so many
 		c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "You all: " + strings.Join(some, " ")})
 	}
-	const most = 64
 	c.Eventually("as many as may be", func() error {
 		n, _, _ := at.peaks()
 		return nodetest.ErrorIf(n < most, "%v", n)
 	})
 	close(release)
-	c.waitPushed(h, 2*hookHosts+1)
-	if n, perHost, cut := at.peaks(); !cut && (n > most || perHost != 2) {
+	c.waitPushed(h, agents)
+	if n, perHost, cut := at.peaks(); !cut && (n > most || perHost != mostHost) {
 		t.Errorf("%d events at once, %d to a host", n, perHost)
 	}
-	c.Eventually("the third of a host", c.statuses("third", third, map[string]int{"delivered": 1}))
 }
 
 // TestMovingLeadership moves leadership while hundreds of events are on their way:
