@@ -49,11 +49,11 @@ func FoldTag(tag string) string {
 
 // AgentName returns s as an agent name: in NFC, each run of characters that no
 // name can hold replaced by one '-', leading and trailing '-' removed. The
-// result may be of any length. It is empty if s has no letter or digit.
+// result may be of any length. It is empty if s has no letter or digit that a name can hold.
 // AgentName(AgentName(s)) == AgentName(s).
 func AgentName(s string) string {
 	s = nfc(s)
-	if strings.IndexFunc(s, isAlnum) < 0 {
+	if strings.IndexFunc(s, func(r rune) bool { return isAlnum(r) && IsNameRune(r) }) < 0 {
 		return ""
 	}
 	if isPlainName(s) {

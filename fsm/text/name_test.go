@@ -111,7 +111,7 @@ func TestNameProperties(t *testing.T) {
 }
 
 func FuzzNames(f *testing.F) {
-	for _, s := range []string{"Ada", "@ada @b", "ſ\u0345İ", "a\u0301\u0345\u0301", "ẞ\u0323\u0307", "-\u0338-", "\xff@\xff", "\xf4ʹ"} {
+	for _, s := range []string{"Ada", "@ada @b", "ſ\u0345İ", "a\u0301\u0345\u0301", "ẞ\u0323\u0307", "-\u0338-", "\xff@\xff", "\xf4ʹ", "_½"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) { checkNames(t, s) })
