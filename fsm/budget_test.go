@@ -109,7 +109,7 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 		r.applyMu.Lock()
 		defer r.applyMu.Unlock()
 		b.Day, b.Bytes = command.DayOf(r.now()), bytes
-		must.Do(t, r.store.DB.Set(state.KeyBudget, b.Append(nil), pebble.NoSync))
+		must.Do(t, r.store.DB.Set(state.KeyBudget, state.Encode(&b), pebble.NoSync))
 		r.store.Hot.Drop()
 	}
 	check.Equal(t, r.taken("bot", 4), 4, "entries that fit into an empty budget, of 4")
@@ -192,7 +192,7 @@ func TestBudgetOfManySenders(t *testing.T) {
 	r.taken("early", 1)
 	b := r.budget()
 	b.Senders = state.MaxBudgetSenders
-	must.Do(t, r.store.DB.Set(state.KeyBudget, b.Append(nil), pebble.NoSync))
+	must.Do(t, r.store.DB.Set(state.KeyBudget, state.Encode(&b), pebble.NoSync))
 	r.store.Hot.Drop()
 	r.run(&command.Tick{})
 	check.Equal(t, r.taken("late", 2), 1, "entries of a sender in a shared row taken")

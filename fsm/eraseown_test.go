@@ -52,7 +52,7 @@ func TestEraseOwn(t *testing.T) {
 	}
 	v := r.View()
 	defer func() { v.Release() }()
-	sender, _, err := state.Load(v.Reader(), state.SeqKey(state.SpaceSender, seq), state.DecodeEntrySender)
+	sender, _, err := state.Load(v.Reader(), state.SeqKey(state.SpaceSender, seq), state.Decode[state.EntrySender])
 	check.Err(t, err, nil, "read the sender")
 	check.Equal(t, sender.Fingerprint, "sender-1", "the sender of the erased entry")
 	var listed []string

@@ -223,8 +223,8 @@ func (s *store) found(c snapshot.Contents, as Founding, action, former string) e
 	}
 	err = errors.Join(
 		err,
-		b.Set(state.KeyCluster, named.Encode(), nil),
-		b.Set(state.KeyConfig, servers.Append(nil), nil),
+		b.Set(state.KeyCluster, state.Encode(&named), nil),
+		b.Set(state.KeyConfig, state.Encode(&servers), nil),
 		b.Set(state.KeyCovered, state.AppendUints(nil, c.Index, c.Term), nil),
 		s.DB.Apply(b, pebble.NoSync),
 		b.Close(),
@@ -244,7 +244,7 @@ func (s *store) pauseReceivers(b *pebble.Batch) error {
 			return err
 		}
 		agentKey := string(key[1:])
-		p, _, err := state.Load(s.DB, state.ProfileKey(agentKey), state.DecodeProfileRow)
+		p, _, err := state.Load(s.DB, state.ProfileKey(agentKey), state.Decode[state.ProfileRow])
 		if err != nil {
 			return err
 		}
@@ -252,6 +252,6 @@ func (s *store) pauseReceivers(b *pebble.Batch) error {
 			err = b.Delete(outbox.DueKey(o.DueAt, agentKey), nil)
 		}
 		o.Paused, p.NotifySalt = true, ""
-		return errors.Join(err, b.Set(outbox.Key(agentKey), o.Encode(), nil), b.Set(state.ProfileKey(agentKey), p.Append(nil), nil))
+		return errors.Join(err, b.Set(outbox.Key(agentKey), o.Encode(), nil), b.Set(state.ProfileKey(agentKey), state.Encode(&p), nil))
 	})
 }

@@ -399,7 +399,7 @@ func fileNames(t testing.TB, dir string) []string {
 // helpStatus returns the state of the request for human help with the given seq; false when
 // the entry is not one.
 func helpStatus(v *view.View, seq uint64) (state.HelpStatus, bool, error) {
-	h, ok, err := state.Load(v.Reader(), state.SeqKey(state.SpaceHelp, seq), state.DecodeHelpRow)
+	h, ok, err := state.Load(v.Reader(), state.SeqKey(state.SpaceHelp, seq), state.Decode[state.HelpRow])
 	return h.Status, ok, err
 }
 

@@ -197,7 +197,7 @@ func TestRecordIsBounded(t *testing.T) {
 	err := r.store.DB.Set(state.KeyRecorded, state.AppendUints(nil, state.MaxRecorded), pebble.NoSync)
 	if err == nil {
 		old := state.Record{By: "mia"}
-		err = r.store.DB.Set(state.SeqKey(state.SpaceRecord, 1), old.Encode(), pebble.NoSync)
+		err = r.store.DB.Set(state.SeqKey(state.SpaceRecord, 1), state.Encode(&old), pebble.NoSync)
 	}
 	r.applyMu.Unlock()
 	if err != nil {

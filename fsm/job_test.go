@@ -286,7 +286,7 @@ func checkClaimCounts(t tester, m *Machine) {
 	want, got := map[string]uint64{}, map[string]uint64{}
 	lower, upper := state.SpaceBounds(state.SpaceJob)
 	err := state.ScanSpace(v.Reader(), lower, upper, func(_, row []byte) error {
-		j, err := state.DecodeJobRow(row)
+		j, err := state.Decode[state.JobRow](row)
 		for key := range slices.Chunk([]byte(j.Counted), state.ClaimsKeyBytes) {
 			want[string(key)]++
 		}

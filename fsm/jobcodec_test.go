@@ -100,21 +100,21 @@ func TestJobRows(t *testing.T) {
 		Status: state.JobClaimed, Result: 9, Steps: state.JobRow{}.WithStep(state.JobStep{Kind: state.EventClaim, Entry: 7, At: 1}).Steps,
 		Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678",
 	}
-	got, err := state.DecodeJobRow(row.Encode())
+	got, err := state.Decode[state.JobRow](state.Encode(&row))
 	if err != nil || got != row {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for n := range row.Encode() {
-		if _, err := state.DecodeJobRow(row.Encode()[:n]); err == nil {
+	for n := range state.Encode(&row) {
+		if _, err := state.Decode[state.JobRow](state.Encode(&row)[:n]); err == nil {
 			t.Errorf("%d bytes passed", n)
 		}
 	}
-	for _, bad := range [][]byte{{0, 0, 0, 0, 0}, {9, 0, 0, 0, 0}, append(row.Encode(), 0)} {
-		if _, err := state.DecodeJobRow(bad); err == nil {
+	for _, bad := range [][]byte{{0, 0, 0, 0, 0}, {9, 0, 0, 0, 0}, append(state.Encode(&row), 0)} {
+		if _, err := state.Decode[state.JobRow](bad); err == nil {
 			t.Errorf("%v passed", bad)
 		}
 	}
-	if _, err := state.DecodeHelpRow([]byte{4}); err == nil {
+	if _, err := state.Decode[state.HelpRow]([]byte{4}); err == nil {
 		t.Error("a bad help row passed")
 	}
 	if _, err := state.ParseDueKey([]byte{state.SpaceDue, 1}); err == nil {

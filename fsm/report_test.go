@@ -488,7 +488,7 @@ func checkReportQueue(t tester, m *Machine) {
 	rows, want := rowsOf(t, m), map[string]bool{}
 	for _, list := range [][]state.QueuedReport{loaded.Open, loaded.Closed} {
 		for _, queued := range list {
-			r := must.Get(state.DecodeReport([]byte(rows[string(state.ReportKey(queued.Number))])))(t)
+			r := must.Get(state.Decode[state.Report]([]byte(rows[string(state.ReportKey(queued.Number))])))(t)
 			number := string(binary.AppendUvarint(nil, queued.Number))
 			for _, key := range [][]byte{state.ReportIDKey(r.ID), r.Key(r.From)} {
 				must.Equal(t, rows[string(key)], number, "number of %q", key)

@@ -247,17 +247,17 @@ func TestResultRoundTrip(t *testing.T) {
 		{Outcome: command.OutcomeDuplicate, Entry: 3, Differs: true},
 		{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRetractionOther, command.ProblemUnknownTarget}},
 	} {
-		row := state.AppendResult(nil, want)
-		got, err := state.DecodeResult(row)
-		if err != nil || !cmp.Equal(want, got) {
+		row := state.Encode((*state.ResultRow)(&want))
+		got, err := state.Decode[state.ResultRow](row)
+		if err != nil || !cmp.Equal(want, command.Result(got)) {
 			t.Errorf("%+v came back as %+v, %v", want, got, err)
 		}
 		for n := range row {
-			if got, err := state.DecodeResult(row[:n]); err == nil {
+			if got, err := state.Decode[state.ResultRow](row[:n]); err == nil {
 				t.Errorf("%v cut to %d bytes is %+v", row, n, got)
 			}
 		}
-		if _, err := state.DecodeResult(append(slices.Clone(row), 0)); err == nil {
+		if _, err := state.Decode[state.ResultRow](append(slices.Clone(row), 0)); err == nil {
 			t.Errorf("%v with a byte more passes", row)
 		}
 	}

@@ -104,14 +104,14 @@ func checkNameCounts(t tester, m *Machine) {
 	names := map[string]state.Names{}
 	lower, upper := state.SpaceBounds(state.SpaceNamed)
 	err := state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
-		n, err := state.DecodeNames(row)
+		n, err := state.Decode[state.Names](row)
 		sender := string(key[1:])
 		names[sender], got[sender] = n, n.Count
 		return err
 	})
 	lower, upper = state.SpaceBounds(state.SpaceProfile)
 	err = errors.Join(err, state.ScanSpace(v.Reader(), lower, upper, func(_, row []byte) error {
-		p, err := state.DecodeProfileRow(row)
+		p, err := state.Decode[state.ProfileRow](row)
 		if names[p.Sender].Has(&p) {
 			want[p.Sender]++
 		}

@@ -21,7 +21,7 @@ import (
 func (m *Machine) EraseSwept(ctx context.Context, due func() bool) (done bool, err error) {
 	v := m.acquire()
 	s := v.store
-	row, _, err := state.Load(v.Reader(), state.KeySweep, state.DecodeSweepRow)
+	row, _, err := state.Load(v.Reader(), state.KeySweep, state.Decode[state.SweepRow])
 	blocks, errBlocks := sweptBlocks(v.Reader())
 	if err = errors.Join(err, errBlocks); err != nil || len(blocks) == 0 {
 		v.Release()

@@ -214,7 +214,7 @@ func TestSweepPassesOver(t *testing.T) {
 	defer v.Release()
 	var channels []string
 	err = state.ScanSpace(v.Reader(), []byte{state.SpaceChannel}, []byte{state.SpaceChannel + 1}, func(key, row []byte) error {
-		c, err := state.DecodeChannelRow(row)
+		c, err := state.Decode[state.ChannelRow](row)
 		channels = append(channels, fmt.Sprintf("%s %d", key[1:], c.Entries))
 		return err
 	})
@@ -725,7 +725,7 @@ func checkSwept(t *rapid.T, m *Machine, days uint64) {
 		}
 	}
 	err := state.ScanSpace(v.Reader(), []byte{state.SpaceChannel}, []byte{state.SpaceChannel + 1}, func(key, row []byte) error {
-		c, err := state.DecodeChannelRow(row)
+		c, err := state.Decode[state.ChannelRow](row)
 		if name := string(key[1:]); c.Entries != shown[name] {
 			t.Errorf("%s has %d entries, %d are shown", name, c.Entries, shown[name])
 		}

@@ -94,7 +94,7 @@ func (s *store) openProfileIndex(last uint64) error {
 	_, upper := state.SpaceBounds(state.SpaceRevision)
 	err = state.ScanSpace(s.DB, state.SeqKey(state.SpaceRevision, next), upper, func(key, agentKey []byte) error {
 		revision := state.SeqOfKey(key)
-		p, ok, err := state.Load(s.DB, state.ProfileKey(strings.TrimPrefix(string(agentKey), state.HiddenRevision)), state.DecodeProfileRow)
+		p, ok, err := state.Load(s.DB, state.ProfileKey(strings.TrimPrefix(string(agentKey), state.HiddenRevision)), state.Decode[state.ProfileRow])
 		if err != nil {
 			return err
 		}

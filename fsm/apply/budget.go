@@ -22,10 +22,7 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	if set == before {
 		return unchanged
 	}
-	row := append(state.AppendUints(nil, set.DailyBytes, set.SenderBytes), state.Bit(set.ProvenOnly, 1))
-	row = state.AppendUints(row, set.RetentionDays, set.SenderDays, uint64(set.WriteRate-command.NotSet), uint64(set.WriteBurst-command.NotSet))
-	row = state.AppendUints(state.AppendBlob(row, set.BackupURL), set.BackupMillis, set.BackupKeep)
-	tx.set(state.KeySettings, state.AppendBlob(row, set.Welcome))
+	tx.set(state.KeySettings, state.Encode(&state.SettingsRow{Settings: set}))
 	if set.BackupURL != before.BackupURL {
 		tx.del(state.KeyBackupRun) // of the former store
 	}
@@ -59,6 +56,6 @@ func (tx *Txn) takeBudget(c command.Command, j *state.Judgement) bool {
 		tx.setNumber(u.Key, u.Bytes+bytes)
 	}
 	b.Bytes += bytes
-	tx.set(state.KeyBudget, b.Append(nil))
+	tx.set(state.KeyBudget, state.Encode(&b))
 	return true
 }

@@ -25,7 +25,7 @@ func (tx *Txn) Apply(e *LogEntry) {
 	switch {
 	case e.Configuration:
 		c := state.Configuration{Index: e.Index, Data: e.Data}
-		tx.set(state.KeyConfig, c.Append(nil))
+		tx.set(state.KeyConfig, state.Encode(&c))
 	default:
 		tx.applyBatch(e)
 	}
@@ -63,7 +63,7 @@ func (tx *Txn) Discard() { tx.Must(tx.Batch.Close()) }
 
 // Commit writes the transaction and updates the caches of rows.
 func (tx *Txn) Commit() Changes {
-	tx.set(state.KeyHead, tx.Head.Append(nil))
+	tx.set(state.KeyHead, state.Encode(&tx.Head))
 	tx.finish()
 	if err := tx.stored.DB.Apply(tx.Batch, pebble.NoSync); err != nil {
 		tx.Must(fmt.Errorf("write state: %w", err))
@@ -178,7 +178,7 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 	tx.judged = state.Judge(tx, c.Payload)
 	j := &tx.judged
 	if o := command.OrderOf(c.Payload); o != nil && o.By != command.Operator {
-		m, _ := state.Read(tx, state.ModeratorKey(o.By), state.DecodeModerator)
+		m, _ := state.Read(tx, state.ModeratorKey(o.By), state.Decode[state.Moderator])
 		if m.Until <= tx.now {
 			return rejected(command.ProblemNotModerator)
 		}

@@ -93,11 +93,11 @@ func (tx *Txn) hideQuietly(e *state.EntryRow, reason string, order uint64) {
 		if !stored.Status.Over() { // its claim ends
 			shown = stored.Bare(state.JobOpen)
 		}
-		h.State = shown.Encode()
+		h.State = state.Encode(&shown)
 		tx.putJob(e.Seq, stored, state.JobRow{Status: state.JobHidden})
 	case state.TypeHelp:
 		help := tx.help(e.Seq)
-		h.State = help.Encode()
+		h.State = state.Encode(&help)
 		tx.putHelp(e.Seq, state.HelpRow{Status: help.Status, JSON: appendHelpJSON(&command.AskHuman{}, nil)})
 	}
 	tx.recountChannel(e, -1)
@@ -105,7 +105,7 @@ func (tx *Txn) hideQuietly(e *state.EntryRow, reason string, order uint64) {
 	tx.mark(state.SpaceHiddenBits, e.Seq, true)
 	tx.Hidden++
 	tx.setNumber(state.KeyHidden, tx.Hidden)
-	tx.set(state.SeqKey(state.SpaceHidden, e.Seq), h.Encode())
+	tx.set(state.SeqKey(state.SpaceHidden, e.Seq), state.Encode(&h))
 	tx.putStub(e, reason, false)
 }
 
@@ -130,7 +130,7 @@ func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (e state.EntryRow, tag
 // an entry that another order hides than the given one, unless that is 0, and returns false.
 func (tx *Txn) unhide(stub *state.EntryRow, order uint64) bool {
 	seq := stub.Seq
-	h := need(tx, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden, "hidden entry")
+	h := need(tx, state.SeqKey(state.SpaceHidden, seq), state.Decode[state.HiddenEntry], "hidden entry")
 	if order != 0 && h.Order != order {
 		return false
 	}
@@ -143,11 +143,11 @@ func (tx *Txn) unhide(stub *state.EntryRow, order uint64) bool {
 	tx.recountChannel(&e, 1)
 	switch e.Type {
 	case state.TypeJob:
-		before, err := state.DecodeJobRow(h.State)
+		before, err := state.Decode[state.JobRow](h.State)
 		tx.Must(err)
 		tx.putJob(seq, state.JobOf(tx, seq), before)
 	case state.TypeHelp:
-		help, err := state.DecodeHelpRow(h.State)
+		help, err := state.Decode[state.HelpRow](h.State)
 		tx.Must(err)
 		tx.putHelp(seq, help)
 	}
@@ -192,7 +192,7 @@ func (tx *Txn) unhideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
 }
 
 func (tx *Txn) successors(seq uint64) (state.LaterCounts, state.Successors) {
-	counts, _ := state.Read(tx, state.SeqKey(state.SpaceCounts, seq), state.DecodeLaterCounts)
+	counts, _ := state.Read(tx, state.SeqKey(state.SpaceCounts, seq), state.Decode[state.LaterCounts])
 	items, _ := tx.Get(state.SeqKey(state.SpaceLater, seq))
 	list, err := state.ParseSuccessors(items)
 	tx.Must(err)
@@ -201,7 +201,7 @@ func (tx *Txn) successors(seq uint64) (state.LaterCounts, state.Successors) {
 
 func (tx *Txn) putSuccessors(seq uint64, counts state.LaterCounts, list state.Successors) {
 	counts.Listed = uint64(len(list))
-	tx.set(state.SeqKey(state.SpaceCounts, seq), counts.Encode())
+	tx.set(state.SeqKey(state.SpaceCounts, seq), state.Encode(&counts))
 	tx.set(state.SeqKey(state.SpaceLater, seq), list.Join())
 }
 
@@ -262,7 +262,7 @@ func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state
 func (tx *Txn) recountChannel(e *state.EntryRow, change int64) {
 	c, _ := tx.channel(e.Channel)
 	c.Entries += uint64(change) //nolint:gosec // wraps around where it is negative
-	tx.set(state.ChannelKey(e.Channel), c.Append(nil))
+	tx.set(state.ChannelKey(e.Channel), state.Encode(&c))
 	switch recent := state.RecentKey(c.LastAt, e.Channel); {
 	case c.Entries == 0:
 		tx.del(recent)

@@ -113,14 +113,14 @@ func (tx *Txn) finishHome() {
 			tx.del([]byte(key))
 			continue
 		}
-		tx.set([]byte(key), s.Encode())
+		tx.set([]byte(key), state.Encode(s))
 	}
 }
 
 // recentByAuthor returns the list of a row, to be changed: it is written at the end of the call.
 func (tx *Txn) recentByAuthor(key []byte) *home.RecentByAuthor {
 	return use(tx, &tx.caches.recents, tx.recents, string(key), func() (*home.RecentByAuthor, error) {
-		s, _, err := state.Load(tx.stored.DB, key, home.DecodeRecentByAuthor)
+		s, _, err := state.Load(tx.stored.DB, key, state.Decode[home.RecentByAuthor])
 		return &s, err
 	})
 }

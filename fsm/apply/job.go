@@ -147,7 +147,7 @@ func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 		}
 	}
 	tx.stepped = len(tx.happened)
-	tx.set(state.SeqKey(state.SpaceJob, seq), next.Encode())
+	tx.set(state.SeqKey(state.SpaceJob, seq), state.Encode(&next))
 	if old.Status != next.Status {
 		if old.Status != 0 {
 			tx.del(state.JobsKey(old.Status, seq))

@@ -47,7 +47,7 @@ func (tx *Txn) applyReseal(c *command.Reseal) command.Result {
 		return unchanged
 	}
 	tx.Cluster.SealedKey = c.SealedDataKey
-	tx.set(state.KeyCluster, tx.Cluster.Encode())
+	tx.set(state.KeyCluster, state.Encode(&tx.Cluster))
 	tx.note(state.ByLeader, state.ActionChangeSecret, "", "")
 	return done
 }
@@ -58,13 +58,13 @@ func (tx *Txn) applyRecordBackup(c *command.RecordBackup) command.Result {
 	if newer {
 		tx.setNumber(state.KeyBackup, uint64(at))
 	}
-	run, _ := state.Read(tx, state.KeyBackupRun, state.DecodeBackupRun)
+	run, _ := state.Read(tx, state.KeyBackupRun, state.Decode[state.BackupRun])
 	if began := min(c.Run, tx.now); began > run.Began {
 		run.Began, run.Failed, run.Problem = began, c.At == 0, c.Problem
 		if !run.Failed {
 			run.Saved, run.Oldest = at, c.Oldest
 		}
-		tx.set(state.KeyBackupRun, run.Encode())
+		tx.set(state.KeyBackupRun, state.Encode(&run))
 	} else if !newer {
 		return unchanged
 	}

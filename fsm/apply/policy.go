@@ -13,7 +13,7 @@ func (tx *Txn) changePolicy(subject state.RuleSubject, rule *state.Rule, number 
 	rules, revision := maps.Clone(tx.Policy.All), tx.Policy.Revision
 	if delete(rules, subject); rule != nil {
 		rules[subject] = rule
-		tx.set(subject.Key(), rule.Append(nil))
+		tx.set(subject.Key(), state.Encode(rule))
 	} else {
 		tx.del(subject.Key())
 	}

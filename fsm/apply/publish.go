@@ -12,7 +12,7 @@ import (
 func (tx *Txn) applyInit(c *command.Init) command.Result {
 	if tx.Cluster.ID == "" {
 		tx.Cluster = state.Cluster{ID: c.ClusterID, SealedKey: c.SealedDataKey}
-		tx.set(state.KeyCluster, tx.Cluster.Encode())
+		tx.set(state.KeyCluster, state.Encode(&tx.Cluster))
 		tx.note(state.ByLeader, state.ActionForm, c.ClusterID, "")
 	}
 	return done
@@ -62,7 +62,7 @@ func (tx *Txn) once(c command.Payload, w *state.Writer, rules func() []command.P
 
 // putRequest stores a request_id under a key.
 func (tx *Txn) putRequest(key []byte, k command.RequestKey, row state.RequestRow) {
-	tx.set(key, row.Encode())
+	tx.set(key, state.Encode(&row))
 	if k.IsAnonymous() { // its key names the sender
 		tx.set(state.ForgetKey(tx.now, key), []byte{})
 	}
@@ -103,7 +103,7 @@ func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, 
 		tx.setNumber(state.SeqKey(state.SpaceInstant, uint64(tx.now)), e.Seq)
 	}
 	if w.Proof.Sender != "" {
-		tx.set(state.SeqKey(state.SpaceSender, e.Seq), state.EntrySender{Fingerprint: w.Proof.Sender, Address: w.Proof.Address}.Append(nil))
+		tx.set(state.SeqKey(state.SpaceSender, e.Seq), state.Encode(&state.EntrySender{Fingerprint: w.Proof.Sender, Address: w.Proof.Address}))
 		tx.useNames(w.Proof.Sender)
 	}
 	if w.AgentKey != command.AnonymousName && (!w.Registered || w.Strength == command.ByAddress) {
@@ -160,19 +160,19 @@ func (tx *Txn) countChannel(e *state.EntryRow) {
 	}
 	c.Entries++
 	c.LastSeq, c.LastAt = e.Seq, e.CreatedAt
-	tx.set(state.ChannelKey(e.Channel), c.Append(nil))
+	tx.set(state.ChannelKey(e.Channel), state.Encode(&c))
 }
 
 // channel returns a channel's row, and false if no entry was published to the channel.
 func (tx *Txn) channel(name string) (state.ChannelRow, bool) {
-	return state.Read(tx, state.ChannelKey(name), state.DecodeChannelRow)
+	return state.Read(tx, state.ChannelKey(name), state.Decode[state.ChannelRow])
 }
 
 // supersede adds the entry to its parent's successors. An author's own retraction and
 // newest correction always stay in the list.
 func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	countsKey := state.SeqKey(state.SpaceCounts, e.Parent)
-	counts, _ := state.Read(tx, countsKey, state.DecodeLaterCounts)
+	counts, _ := state.Read(tx, countsKey, state.Decode[state.LaterCounts])
 	stays := false
 	switch {
 	case own && e.Relation == command.RelationRetraction && counts.Retracted == 0:
@@ -196,7 +196,7 @@ func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	if e.Relation == command.RelationReply {
 		counts.Replies++
 	}
-	tx.set(countsKey, counts.Encode())
+	tx.set(countsKey, state.Encode(&counts))
 	tx.superseded = append(tx.superseded, e.Parent)
 }
 
@@ -274,9 +274,9 @@ func (tx *Txn) updateHelp(e, request *state.EntryRow) {
 }
 
 func (tx *Txn) help(seq uint64) state.HelpRow {
-	return need(tx, state.SeqKey(state.SpaceHelp, seq), state.DecodeHelpRow, "request for help")
+	return need(tx, state.SeqKey(state.SpaceHelp, seq), state.Decode[state.HelpRow], "request for help")
 }
 
 func (tx *Txn) putHelp(seq uint64, h state.HelpRow) {
-	tx.set(state.SeqKey(state.SpaceHelp, seq), h.Encode())
+	tx.set(state.SeqKey(state.SpaceHelp, seq), state.Encode(&h))
 }

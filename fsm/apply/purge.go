@@ -94,7 +94,7 @@ func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 // erase erases the content of a hidden entry, and marks it in a keyspace of bits.
 func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	was, _ := tx.Entry(seq) // a stub if it was swept before it is purged
-	if h, kept := state.Read(tx, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden); kept {
+	if h, kept := state.Read(tx, state.SeqKey(state.SpaceHidden, seq), state.Decode[state.HiddenEntry]); kept {
 		var tags []string
 		was, tags = tx.original(seq, &h)
 		a := tx.activity(was.AgentKey)
@@ -127,7 +127,7 @@ func (tx *Txn) applySweep(c *command.Sweep) command.Result {
 	if period == 0 {
 		return done
 	}
-	s, _ := state.Read(tx, state.KeySweep, state.DecodeSweepRow)
+	s, _ := state.Read(tx, state.KeySweep, state.Decode[state.SweepRow])
 	look, room := MaxSweepLook, command.MaxSwept
 	sweep := func(e *state.EntryRow) {
 		if tx.sweep(e, period) {
@@ -148,7 +148,7 @@ func (tx *Txn) applySweep(c *command.Sweep) command.Result {
 			sweep(&e)
 		}
 	}
-	tx.set(state.KeySweep, s.Append(nil))
+	tx.set(state.KeySweep, state.Encode(&s))
 	return done
 }
 

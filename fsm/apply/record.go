@@ -28,7 +28,7 @@ func (tx *Txn) applyNoteChange(c *command.NoteChange) command.Result {
 func (tx *Txn) journal(to state.Journal, r state.Record) uint64 {
 	r.At, r.What = tx.now, r.What[:min(len(r.What), state.MaxRecordedBytes)]
 	r.Number = tx.count(to.Newest)
-	tx.set(state.SeqKey(to.Space, r.Number), r.Encode())
+	tx.set(state.SeqKey(to.Space, r.Number), state.Encode(&r))
 	if r.Number > to.Keeps {
 		tx.del(state.SeqKey(to.Space, r.Number-to.Keeps))
 	}
@@ -39,7 +39,7 @@ func (tx *Txn) journal(to state.Journal, r state.Record) uint64 {
 func (tx *Txn) noteLead(server string) {
 	if action, what, has := strings.Cut(tx.Cluster.Founding, " "); has {
 		tx.Cluster.Founding = ""
-		tx.set(state.KeyCluster, tx.Cluster.Encode())
+		tx.set(state.KeyCluster, state.Encode(&tx.Cluster))
 		tx.note(command.Operator, action, what, "")
 	}
 	tx.note(server, state.ActionLead, "term "+strconv.FormatUint(tx.Head.Term, 10), "")
@@ -53,7 +53,7 @@ func (tx *Txn) applySetModerator(c *command.SetModerator) command.Result {
 		return rejected(command.ProblemTooManyModerators)
 	case len(c.Token) > 0:
 		m := state.Moderator{Token: c.Token, Until: tx.now + c.For}
-		tx.set(key, m.Encode())
+		tx.set(key, state.Encode(&m))
 	case known:
 		action = state.ActionRemoveModerator
 		tx.del(key)
@@ -81,7 +81,7 @@ func (tx *Txn) moderators() int {
 // listPurge adds the row of a purge.
 func (tx *Txn) listPurge(p *state.Purge) {
 	p.Number, p.Index, p.At = tx.count(state.KeyPurged), tx.Head.Applied, tx.now
-	tx.set(state.SeqKey(state.SpacePurge, p.Number), p.Append(nil))
+	tx.set(state.SeqKey(state.SpacePurge, p.Number), state.Encode(p))
 }
 
 // purged reports whether an entry is purged.

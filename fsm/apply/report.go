@@ -36,7 +36,7 @@ func (tx *Txn) applyReport(c *command.Report) command.Result {
 		Number: tx.count(state.KeyReported), ID: c.ID, ReportSubject: subject, At: tx.now, Reason: c.Reason, Text: c.Text, Contact: c.Contact,
 		Agent: c.Agent, Proven: w.Strength == command.ByKey, From: from, Group: group,
 	}
-	tx.set(state.ReportKey(r.Number), r.Encode())
+	tx.set(state.ReportKey(r.Number), state.Encode(&r))
 	tx.setNumber(state.ReportIDKey(r.ID), r.Number)
 	tx.setNumber(subject.Key(from), r.Number)
 	tx.set(state.ForgetKey(r.At, state.ReportKey(r.Number)), []byte{})
@@ -48,7 +48,7 @@ func (tx *Txn) applyReport(c *command.Report) command.Result {
 
 // report returns a report that must exist.
 func (tx *Txn) report(number uint64) state.Report {
-	r := need(tx, state.ReportKey(number), state.DecodeReport, "report")
+	r := need(tx, state.ReportKey(number), state.Decode[state.Report], "report")
 	r.Number = number
 	return r
 }
@@ -57,7 +57,7 @@ func (tx *Txn) report(number uint64) state.Report {
 func (tx *Txn) closeReport(q *state.ReportQueue, at int, outcome command.ReportOutcome) {
 	r := tx.report(q.Open[at].Number)
 	r.Outcome, r.Closed = outcome, tx.now
-	tx.set(state.ReportKey(r.Number), r.Encode())
+	tx.set(state.ReportKey(r.Number), state.Encode(&r))
 	if outcome == command.ReportDropped { // no moderator has seen it: it may be sent again
 		tx.del(r.Key(r.From))
 	}
@@ -103,13 +103,13 @@ func (tx *Txn) dropReport(number uint64) {
 // forgetReporter forgets who sent a report, which takes nobody's room from then on. Its sender may
 // send it again.
 func (tx *Txn) forgetReporter(key []byte) {
-	r := need(tx, key, state.DecodeReport, "report")
+	r := need(tx, key, state.Decode[state.Report], "report")
 	r.Number = state.NumberOfReport(key)
 	if tx.number(r.Key(r.From)) == r.Number {
 		tx.del(r.Key(r.From))
 	}
 	r.From, r.Group = 0, r.Group.Forgotten()
-	tx.set(key, r.Encode())
+	tx.set(key, state.Encode(&r))
 	q := tx.Reports.Clone()
 	q.Replace(r.Queued())
 	tx.Reports = q
@@ -170,7 +170,7 @@ func (tx *Txn) eraseReportsOf(subject state.ReportSubject) {
 		if queued.ReportSubject == subject {
 			r := tx.report(queued.Number)
 			r.Text, r.Contact = "", ""
-			tx.set(state.ReportKey(r.Number), r.Encode())
+			tx.set(state.ReportKey(r.Number), state.Encode(&r))
 		}
 	}
 }

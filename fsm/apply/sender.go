@@ -38,7 +38,7 @@ func (tx *Txn) noteWriter(agentKey string, proof *command.Proof) {
 	for _, w := range ws {
 		tx.set(state.ForgetKey(w.At, key), []byte{})
 	}
-	tx.set(key, ws.Append(nil))
+	tx.set(key, state.Encode(&ws))
 }
 
 // writer returns the signer of the command. Its key counts as used from then on.
@@ -62,12 +62,12 @@ func (tx *Txn) useKey(agentKey string, p *state.ProfileRow) {
 
 // profile returns an agent's profile as the call has left it, and false without one.
 func (tx *Txn) profile(agentKey string) (state.ProfileRow, bool) {
-	return state.Read(tx, state.ProfileKey(agentKey), state.DecodeProfileRow)
+	return state.Read(tx, state.ProfileKey(agentKey), state.Decode[state.ProfileRow])
 }
 
 // putProfile stores a profile.
 func (tx *Txn) putProfile(agentKey string, p *state.ProfileRow) {
-	tx.set(state.ProfileKey(agentKey), p.Append(nil))
+	tx.set(state.ProfileKey(agentKey), state.Encode(p))
 }
 
 // An address proves the names that were registered from it, because it is usually that of
@@ -85,7 +85,7 @@ func (tx *Txn) putNames(sender string, n state.Names) {
 		return
 	}
 	n.Used = tx.now
-	tx.set(key, n.Append(nil))
+	tx.set(key, state.Encode(&n))
 	tx.set(state.ForgetKey(n.Used, key), []byte{})
 }
 
@@ -173,7 +173,7 @@ func (tx *Txn) forget(key []byte, before int64) {
 		tx.dropRange(key, state.DayKey(state.SpaceBudget, day+1))
 	case state.SpaceWriters:
 		if later := state.WritersOf(tx, string(key[1:])).After(before); len(later) > 0 {
-			tx.set(key, later.Append(nil))
+			tx.set(key, state.Encode(&later))
 			return
 		}
 		tx.del(key)

@@ -31,9 +31,10 @@ type Session struct {
 	Answers map[uint64]command.Result
 }
 
-// Append encodes the row of SpaceSession: floor, last use, open numbers.
-func (s *Session) Append(dst []byte) []byte {
-	return state.AppendUints(state.AppendUints(dst, s.Floor, uint64(s.lastUse)), s.Open...)
+// Fields implements state.Row.
+func (s *Session) Fields(c *state.Codec) {
+	c.Fields(&s.Floor, &s.lastUse)
+	state.ListRest(c, &s.Open, func(seq *uint64) { c.Fields(seq) })
 }
 
 // open returns the session of a group's boot, narrowed to the group's window.
@@ -46,7 +47,7 @@ func (ss Sessions) open(tx *Txn, g *command.Group) *Session {
 	}
 	s.narrow(tx, g.Boot, Window{Floor: g.Floor, Open: g.Open})
 	s.lastUse = tx.now
-	tx.set(sessionKey(g.Boot), s.Append(nil))
+	tx.set(sessionKey(g.Boot), state.Encode(s))
 	return s
 }
 
@@ -71,10 +72,10 @@ func (s *Session) seqs() []uint64 { return slices.Sorted(maps.Keys(s.Answers)) }
 // keep stores a result. A full session loses the lowest half, except open ones.
 func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Result) {
 	s.Answers[seq] = r
-	tx.set(state.AnswerKey(boot, seq), state.AppendResult(nil, r))
+	tx.set(state.AnswerKey(boot, seq), state.Encode((*state.ResultRow)(&r)))
 	if len(s.Answers) > MaxAnswers {
 		s.narrow(tx, boot, Window{Floor: s.seqs()[MaxAnswers/2], Open: s.Open})
-		tx.set(sessionKey(boot), s.Append(nil))
+		tx.set(sessionKey(boot), state.Encode(s))
 	}
 }
 
@@ -130,17 +131,13 @@ func loadSessions(r pebble.Reader) (Sessions, error) {
 	ss := make(Sessions)
 	lower, upper := state.SpaceBounds(state.SpaceSession)
 	err := state.ScanSpace(r, lower, upper, func(key, value []byte) error {
-		rr := state.RowReader{Rest: value}
-		s := &Session{Window: Window{Floor: rr.Uint()}, lastUse: int64(rr.Uint()), Answers: make(map[uint64]command.Result)}
-		for len(rr.Rest) > 0 {
-			s.Open = append(s.Open, rr.Uint())
-		}
+		s := &Session{Answers: make(map[uint64]command.Result)}
 		var boot command.BootID
 		if copy(boot[:], key[1:]) != len(boot) {
 			return fmt.Errorf("%w: session key", state.ErrCorrupt)
 		}
 		ss[boot] = s
-		return rr.Done("session row")
+		return state.DecodeInto(s, value)
 	})
 	if err != nil {
 		return nil, err
@@ -156,8 +153,8 @@ func loadSessions(r pebble.Reader) (Sessions, error) {
 		if s == nil {
 			return fmt.Errorf("%w: answer without a session", state.ErrCorrupt)
 		}
-		res, err := state.DecodeResult(value)
-		s.Answers[binary.BigEndian.Uint64(key[1+len(boot):])] = res
+		res, err := state.Decode[state.ResultRow](value)
+		s.Answers[binary.BigEndian.Uint64(key[1+len(boot):])] = command.Result(res)
 		return err
 	})
 	return ss, err

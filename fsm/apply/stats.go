@@ -12,7 +12,7 @@ import (
 // countPost counts an entry into the hour of the log entry that is being applied.
 func (tx *Txn) countPost(e *state.EntryRow) {
 	hour := uint64(tx.now / command.HourMillis)
-	h, known := state.Read(tx, stats.HourKey(hour), stats.DecodeHourRow)
+	h, known := state.Read(tx, stats.HourKey(hour), state.Decode[stats.HourRow])
 	if !known {
 		tx.dropRange([]byte{state.SpaceHour}, stats.HourKey(stats.OldestHour(hour)))
 	}
@@ -23,7 +23,7 @@ func (tx *Txn) countPost(e *state.EntryRow) {
 	if e.AgentKey != command.AnonymousName && tx.moveNewest(e.AgentKey, hour) {
 		h.Agents++
 	}
-	tx.set(stats.HourKey(hour), h.Append(nil))
+	tx.set(stats.HourKey(hour), state.Encode(&h))
 }
 
 // moveNewest notes the hour of a name's newest entry; false when it is so already.
@@ -34,9 +34,9 @@ func (tx *Txn) moveNewest(agentKey string, hour uint64) bool {
 		return false
 	}
 	if posted && last >= stats.OldestHour(hour) {
-		if h, ok := state.Read(tx, stats.HourKey(last), stats.DecodeHourRow); ok {
+		if h, ok := state.Read(tx, stats.HourKey(last), state.Decode[stats.HourRow]); ok {
 			h.Agents--
-			tx.set(stats.HourKey(last), h.Append(nil))
+			tx.set(stats.HourKey(last), state.Encode(&h))
 		}
 	}
 	tx.setNumber(key, hour)
@@ -54,11 +54,11 @@ const (
 func (tx *Txn) applyAddUsage(c *command.AddUsage) command.Result {
 	today := command.DayOf(tx.now)
 	key := FoldKey(c.Boot)
-	if last, ok := state.Read(tx, key, decodeFoldRow); ok && c.Number <= last.Number {
+	if last, ok := state.Read(tx, key, state.Decode[FoldRow]); ok && c.Number <= last.Number {
 		return command.Result{Outcome: command.OutcomeDuplicate}
 	}
 	tx.pruneUsage(today)
-	tx.set(key, FoldRow{c.Number, today}.Append(nil))
+	tx.set(key, state.Encode(&FoldRow{c.Number, today}))
 	oldest := today.Minus(command.MaxUsageDays - 1)
 	for _, r := range c.Rows {
 		// A node's clock may be ahead of the log's.
@@ -122,7 +122,7 @@ func (tx *Txn) pruneUsage(today command.Day) {
 		tx.dropRange([]byte{space}, binary.BigEndian.AppendUint32([]byte{space}, uint32(oldest)))
 	}
 	for _, key := range tx.keysOf(state.SpaceFold) {
-		if f, ok := state.Read(tx, key, decodeFoldRow); ok && f.Day < today.Minus(FoldDays) {
+		if f, ok := state.Read(tx, key, state.Decode[FoldRow]); ok && f.Day < today.Minus(FoldDays) {
 			tx.del(key)
 		}
 	}
@@ -134,16 +134,8 @@ type FoldRow struct {
 	Day    command.Day // when it was applied
 }
 
-// Append encodes the row.
-func (f FoldRow) Append(dst []byte) []byte {
-	return state.AppendUints(dst, f.Number, uint64(f.Day))
-}
-
-func decodeFoldRow(row []byte) (FoldRow, error) {
-	r := state.RowReader{Rest: row}
-	f := FoldRow{Number: r.Uint(), Day: command.Day(r.Uint())}
-	return f, r.Done("fold row")
-}
+// Fields implements state.Row.
+func (f *FoldRow) Fields(c *state.Codec) { c.Fields(&f.Number, &f.Day) }
 
 // FoldKey is the key of the newest count of calls of a node's run.
 func FoldKey(boot command.BootID) []byte { return append([]byte{state.SpaceFold}, boot[:]...) }

@@ -35,7 +35,7 @@ func (tx *Txn) thread(first uint64) (t thread) {
 // putThread moves a conversation from its place to that of its newest shown entry.
 func (tx *Txn) putThread(before, t *thread) {
 	tx.del(state.ActiveKey(before.last, before.hidden))
-	tx.set(state.ActiveKey(t.last, t.hidden), t.Encode())
+	tx.set(state.ActiveKey(t.last, t.hidden), state.Encode(t))
 	if t.last != before.last {
 		tx.setNumber(state.ThreadKey(t.First), t.last)
 	}
@@ -46,7 +46,7 @@ func (tx *Txn) joinThread(e *state.EntryRow, agent string) {
 	if e.Parent == 0 {
 		t := thread{ThreadRow: state.ThreadRow{First: e.Seq, Newest: e.Seq, Channel: e.Channel, LastAt: e.CreatedAt, LastAgent: agent}, last: e.Seq}
 		t.AddAgent(state.ThreadAgent{Seq: e.Seq, Key: e.AgentKey, Name: agent})
-		tx.set(state.ActiveKey(t.last, false), t.Encode())
+		tx.set(state.ActiveKey(t.last, false), state.Encode(&t))
 		return
 	}
 	before := tx.thread(e.Thread)

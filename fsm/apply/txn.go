@@ -219,7 +219,7 @@ func (tx *Txn) putEvents() {
 			Index: tx.Head.Applied, At: tx.now, First: uint64(first) + 1, Before: tx.Head.LastEvent,
 			Events: tx.happened[first:min(first+state.MaxRowEvents, len(tx.happened))],
 		}
-		tx.set(state.EventKey(tx.Head.EventRows), row.Append(nil))
+		tx.set(state.EventKey(tx.Head.EventRows), state.Encode(&row))
 		tx.Head.EventRows++
 		tx.Head.LastEvent = row.Last()
 	}

@@ -83,23 +83,9 @@ func (s RecentByAuthor) Holds(first, last uint64) bool {
 	return uint64(len(s)-i) == last+1-first //nolint:gosec // not negative
 }
 
-// Encode returns the row of state.SpaceNotes or state.SpaceNewest.
-func (s RecentByAuthor) Encode() (dst []byte) {
-	for _, e := range s {
-		dst = binary.AppendUvarint(dst, e.Seq)
-		dst = state.AppendBlob(dst, e.Author)
-	}
-	return dst
-}
-
-// DecodeRecentByAuthor decodes such a row.
-func DecodeRecentByAuthor(row []byte) (RecentByAuthor, error) {
-	r := state.RowReader{Rest: row}
-	var s RecentByAuthor
-	for len(r.Rest) > 0 && !r.Bad {
-		s = append(s, Authored{Seq: r.Uint(), Author: r.Text()})
-	}
-	return s, r.Done("recentByAuthor row")
+// Fields implements state.Row.
+func (s *RecentByAuthor) Fields(c *state.Codec) {
+	state.ListRest(c, (*[]Authored)(s), func(e *Authored) { c.Fields(&e.Seq, &e.Author) })
 }
 
 // A waiting list holds entries that any agent can answer or take: unanswered questions
@@ -125,12 +111,13 @@ func WaitingListOf(p Part) (n int, waiting bool) {
 // Activity reads the agent's activity.
 func (r *Lists) Activity() (*Activity, error) {
 	a := new(Activity)
-	err := r.from(partActivity, nil, func(_, value []byte) (bool, error) { return false, a.decode(value) })
+	err := r.from(partActivity, nil, func(_, value []byte) (bool, error) { return false, state.DecodeInto(a, value) })
 	if err != nil {
 		return nil, err
 	}
 	err = r.from(partTopic, nil, func(key, value []byte) (bool, error) {
-		t, err := decodeTopic(key, value)
+		t, err := state.Decode[Topic](value)
+		t.Name = string(key)
 		a.Topics = append(a.Topics, t)
 		return true, err
 	})
@@ -230,41 +217,15 @@ func (a *Activity) Exchange(p Partner) {
 	a.Changed = true
 }
 
-// Append encodes the row of partTopic.
-func (t *Topic) Append(dst []byte) []byte {
-	return state.AppendUints(dst, t.Entries, uint64(t.LastAt))
-}
+// Fields implements state.Row. The name stands in the key.
+func (t *Topic) Fields(c *state.Codec) { c.Fields(&t.Entries, &t.LastAt) }
 
-func decodeTopic(name, row []byte) (Topic, error) {
-	r := state.RowReader{Rest: row}
-	t := Topic{Name: string(name), Entries: r.Uint(), LastAt: int64(r.Uint())}
-	return t, r.Done("topic row")
-}
-
-// append encodes the row of partActivity.
-func (a *Activity) append(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(a.Partners)))
-	for _, p := range a.Partners {
-		dst = state.AppendBlob(dst, p.Agent)
-		dst = append(binary.AppendUvarint(dst, p.Entry), state.Bit(p.Theirs, 1))
-	}
-	for _, seqs := range a.Waiting {
-		dst = state.AppendUints(binary.AppendUvarint(dst, uint64(len(seqs))), seqs...)
-	}
-	return dst
-}
-
-func (a *Activity) decode(row []byte) error {
-	r := state.RowReader{Rest: row}
-	for n := r.Uint(); n > 0 && !r.Bad; n-- {
-		a.Partners = append(a.Partners, Partner{Agent: r.Text(), Entry: r.Uint(), Theirs: r.Byte() != 0})
-	}
+// Fields implements state.Row.
+func (a *Activity) Fields(c *state.Codec) {
+	state.List(c, &a.Partners, func(p *Partner) { c.Fields(&p.Agent, &p.Entry, &p.Theirs) })
 	for i := range a.Waiting {
-		for n := r.Uint(); n > 0 && !r.Bad; n-- {
-			a.Waiting[i] = append(a.Waiting[i], r.Uint())
-		}
+		state.List(c, &a.Waiting[i], func(seq *uint64) { c.Fields(seq) })
 	}
-	return r.Done("activity row")
 }
 
 // Write passes the changed rows to set and del.
@@ -274,12 +235,12 @@ func (a *Activity) Write(agent string, set func(key, row []byte), del func(key [
 	}
 	for i := range a.Topics {
 		if t := &a.Topics[i]; t.changed {
-			set(append(ListKey(agent, partTopic), t.Name...), t.Append(nil))
+			set(append(ListKey(agent, partTopic), t.Name...), state.Encode(t))
 			t.changed = false
 		}
 	}
 	if a.Changed {
-		set(ListKey(agent, partActivity), a.append(nil))
+		set(ListKey(agent, partActivity), state.Encode(a))
 	}
 	a.dropped, a.Changed = nil, false
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
 )
 
@@ -34,19 +35,19 @@ func TestActivityForgetsTheLeastTopic(t *testing.T) {
 
 func TestHomeRowsRejectDamage(t *testing.T) {
 	a := Activity{Partners: []Partner{{"bob", 7, true}}, Waiting: [WaitingLists][]uint64{{1, 2}, {3}}}
-	row := a.append(nil)
+	row := state.Encode(&a)
 	for i := range row {
-		if err := new(Activity).decode(row[:i]); err == nil {
+		if err := state.DecodeInto(new(Activity), row[:i]); err == nil {
 			t.Errorf("%d of %d bytes of an activity were taken", i, len(row))
 		}
 	}
-	if err := new(Activity).decode(append(row, 0)); err == nil {
+	if err := state.DecodeInto(new(Activity), append(row, 0)); err == nil {
 		t.Error("an activity with a byte too much was taken")
 	}
-	if _, err := DecodeRecentByAuthor(RecentByAuthor{{1, "ada"}}.Encode()[:2]); err == nil {
+	if _, err := state.Decode[RecentByAuthor](state.Encode(&RecentByAuthor{{1, "ada"}})[:2]); err == nil {
 		t.Error("a cut recentByAuthor was taken")
 	}
-	if _, err := decodeTopic([]byte("den"), []byte{1}); err == nil {
+	if _, err := state.Decode[Topic]([]byte{1}); err == nil {
 		t.Error("a cut topic was taken")
 	}
 	for _, row := range [][]byte{nil, {0}, {4}, {1, 1}} {
@@ -57,16 +58,16 @@ func TestHomeRowsRejectDamage(t *testing.T) {
 }
 
 func FuzzRows(f *testing.F) {
-	f.Add(RecentByAuthor{{1, "ada"}, {2, "bob"}}.Encode())
+	f.Add(state.Encode(&RecentByAuthor{{1, "ada"}, {2, "bob"}}))
 	f.Fuzz(func(t *testing.T, row []byte) {
-		if recent, err := DecodeRecentByAuthor(row); err == nil {
-			again, err := DecodeRecentByAuthor(recent.Encode())
+		if recent, err := state.Decode[RecentByAuthor](row); err == nil {
+			again, err := state.Decode[RecentByAuthor](state.Encode(&recent))
 			if diff := cmp.Diff(recent, again); diff != "" || err != nil {
 				t.Errorf("decoded again (-want +got):\n%s%v", diff, err)
 			}
 		}
-		_ = new(Activity).decode(row)
-		_, _ = decodeTopic([]byte("name"), row)
+		_ = state.DecodeInto(new(Activity), row)
+		_, _ = state.Decode[Topic](row)
 		_, _ = DecodeReason(row)
 	})
 }

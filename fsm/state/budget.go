@@ -14,15 +14,9 @@ const (
 	overflowRows     = 1 << 16
 )
 
-func decodeBudget(row []byte) (Budget, error) {
-	r := RowReader{Rest: row}
-	b := Budget{Day: command.Day(r.Uint()), Bytes: r.Uint(), Senders: r.Uint()}
-	return b, r.Done("budget row")
-}
-
 // BudgetOf returns the used part of a day's budget.
 func BudgetOf(s Facts, day command.Day) Budget {
-	if b, _ := Read(s, KeyBudget, decodeBudget); b.Day == day {
+	if b, _ := Read(s, KeyBudget, Decode[Budget]); b.Day == day {
 		return b
 	}
 	return Budget{Day: day}
@@ -84,8 +78,8 @@ type Budget struct {
 	Senders uint64      // networks and names that made them; from MaxBudgetSenders on, they are not counted
 }
 
-// Append encodes the row.
-func (b Budget) Append(dst []byte) []byte { return AppendUints(dst, uint64(b.Day), b.Bytes, b.Senders) }
+// Fields implements Row.
+func (b *Budget) Fields(c *Codec) { c.Fields(&b.Day, &b.Bytes, &b.Senders) }
 
 // SenderKey returns the row that counts a sender's bytes, which others may share.
 func (b Budget) SenderKey(s Facts, sender string) (key []byte, known bool) {

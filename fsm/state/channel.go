@@ -66,17 +66,5 @@ type ChannelRow struct {
 	LastAt  int64
 }
 
-// Append encodes the row.
-func (c ChannelRow) Append(dst []byte) []byte {
-	return AppendUints(dst, c.Entries, c.LastSeq, uint64(c.LastAt))
-}
-
-// DecodeChannelRow decodes the row.
-func DecodeChannelRow(row []byte) (c ChannelRow, err error) {
-	r := RowReader{Rest: row}
-	c = ChannelRow{Entries: r.Uint(), LastSeq: r.Uint(), LastAt: int64(r.Uint())}
-	if r.Bad || len(r.Rest) > 0 {
-		return ChannelRow{}, fmt.Errorf("%w: channel row", ErrCorrupt)
-	}
-	return c, nil
-}
+// Fields implements Row.
+func (c *ChannelRow) Fields(x *Codec) { x.Fields(&c.Entries, &c.LastSeq, &c.LastAt) }

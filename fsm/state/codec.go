@@ -57,12 +57,6 @@ func (r *RowReader) bytes(n uint64) []byte {
 	return out
 }
 
-// rest reads all that is left.
-func (r *RowReader) rest() []byte { return r.bytes(uint64(len(r.Rest))) }
-
-// Fill reads as many bytes as dst has.
-func (r *RowReader) Fill(dst []byte) { copy(dst, r.bytes(uint64(len(dst)))) }
-
 // Text reads a text preceded by its length.
 func (r *RowReader) Text() string { return string(r.bytes(r.Uint())) }
 

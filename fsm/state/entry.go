@@ -257,16 +257,9 @@ func (c LaterCounts) Status() string {
 	return ""
 }
 
-// Encode returns the row of spaceCounts.
-func (c LaterCounts) Encode() []byte {
-	return AppendUints(nil, c.Total, c.Replies, c.Listed, c.Retracted, c.Corrected)
-}
-
-// DecodeLaterCounts decodes a row of spaceCounts.
-func DecodeLaterCounts(row []byte) (LaterCounts, error) {
-	r := RowReader{Rest: row}
-	c := LaterCounts{Total: r.Uint(), Replies: r.Uint(), Listed: r.Uint(), Retracted: r.Uint(), Corrected: r.Uint()}
-	return c, r.Done("counts row")
+// Fields implements Row.
+func (c *LaterCounts) Fields(x *Codec) {
+	x.Fields(&c.Total, &c.Replies, &c.Listed, &c.Retracted, &c.Corrected)
 }
 
 // Successors are the items of supersededBy.

@@ -75,33 +75,19 @@ type EventRow struct {
 // Last returns the place of the row's last event.
 func (r *EventRow) Last() EventPlace { return EventPlace{r.Index, r.First + uint64(len(r.Events)) - 1} }
 
-// Append encodes the row.
-func (r *EventRow) Append(dst []byte) []byte {
-	dst = AppendUints(dst, r.Index, uint64(r.At), r.First, r.Index-r.Before.Index, r.Before.Number)
-	for _, h := range r.Events {
-		dst = binary.AppendUvarint(append(dst, byte(h.Kind)), h.Entry)
+// Fields implements Row.
+func (r *EventRow) Fields(c *Codec) {
+	since := r.Index - r.Before.Index
+	c.Fields(&r.Index, &r.At, &r.First, &since, &r.Before.Number)
+	r.Before.Index = r.Index - since
+	ListRest(c, &r.Events, func(h *Happening) {
+		c.Fields((*byte)(&h.Kind), &h.Entry)
 		if h.Entry == 0 {
-			dst = AppendBlob(dst, h.Profile)
+			c.Fields(&h.Profile)
 		}
-	}
-	return dst
-}
-
-// DecodeEventRow decodes a row of spaceEvents.
-func DecodeEventRow(row []byte) (EventRow, error) {
-	r := RowReader{Rest: row}
-	e := EventRow{Index: r.Uint(), At: int64(r.Uint()), First: r.Uint()}
-	e.Before = EventPlace{e.Index - r.Uint(), r.Uint()}
-	for len(r.Rest) > 0 && !r.Bad {
-		h := Happening{Kind: EventKind(r.Byte()), Entry: r.Uint()}
-		if h.Entry == 0 {
-			h.Profile = r.Text()
-		}
-		r.Bad = r.Bad || h.Kind == 0 || int(h.Kind) >= len(EventNames)
-		e.Events = append(e.Events, h)
-	}
-	r.Bad = r.Bad || len(e.Events) == 0
-	return e, r.Done("event row")
+		c.Check(h.Kind > 0 && int(h.Kind) < len(EventNames))
+	})
+	c.Check(len(r.Events) > 0)
 }
 
 // EventKey is the key of the row of events with this number, in the ring.

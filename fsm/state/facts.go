@@ -34,22 +34,24 @@ func Read[T any](s Facts, key []byte, decode func(row []byte) (T, error)) (v T, 
 
 // SettingsOf returns the settings, or the defaults if no operator has set any.
 func SettingsOf(s Facts) command.Settings {
-	set, ok := Read(s, KeySettings, decodeSettings)
+	set, ok := Read(s, KeySettings, Decode[SettingsRow])
 	if !ok {
 		return command.DefaultSettings
 	}
-	return set
+	return set.Settings
 }
 
-func decodeSettings(row []byte) (command.Settings, error) {
-	r := RowReader{Rest: row}
-	set := command.Settings{
-		DailyBytes: r.Uint(), SenderBytes: r.Uint(), ProvenOnly: r.Byte() != 0, RetentionDays: r.Uint(), SenderDays: r.Uint(),
-		WriteRate: int64(r.Uint()) + command.NotSet, WriteBurst: int64(r.Uint()) + command.NotSet,
-		BackupURL: r.Text(), BackupMillis: r.Uint(), BackupKeep: r.Uint(),
-		Welcome: r.Text(),
-	}
-	return set, r.Done("settings row")
+// SettingsRow is the row of KeySettings.
+type SettingsRow struct{ command.Settings }
+
+// Fields implements Row.
+func (s *SettingsRow) Fields(c *Codec) {
+	rate, burst := s.WriteRate-command.NotSet, s.WriteBurst-command.NotSet // not negative
+	c.Fields(
+		&s.DailyBytes, &s.SenderBytes, &s.ProvenOnly, &s.RetentionDays, &s.SenderDays, &rate, &burst,
+		&s.BackupURL, &s.BackupMillis, &s.BackupKeep, &s.Welcome,
+	)
+	s.WriteRate, s.WriteBurst = rate+command.NotSet, burst+command.NotSet
 }
 
 // BackupRun is the newest run of the schedule of backups to the present store. Times are in
@@ -62,18 +64,8 @@ type BackupRun struct {
 	Problem string `json:"problem"` // of the run
 }
 
-// Encode returns the row.
-func (b BackupRun) Encode() []byte {
-	row := append(AppendUints(nil, uint64(b.Began), uint64(b.Saved), uint64(b.Oldest)), Bit(b.Failed, 1))
-	return AppendBlob(row, b.Problem)
-}
-
-// DecodeBackupRun decodes the row.
-func DecodeBackupRun(row []byte) (BackupRun, error) {
-	r := RowReader{Rest: row}
-	b := BackupRun{Began: int64(r.Uint()), Saved: int64(r.Uint()), Oldest: int64(r.Uint()), Failed: r.Byte() != 0, Problem: r.Text()}
-	return b, r.Done("row of the run of backups")
-}
+// Fields implements Row.
+func (b *BackupRun) Fields(c *Codec) { c.Fields(&b.Began, &b.Saved, &b.Oldest, &b.Failed, &b.Problem) }
 
 // Resolve returns the entry with a public id, of any type.
 func Resolve(s Facts, id string) (EntryRow, bool) {

@@ -23,9 +23,9 @@ type Head struct {
 	LastEvent EventPlace
 }
 
-// Append encodes the row.
-func (h *Head) Append(dst []byte) []byte {
-	return append(AppendUints(dst, h.Applied, h.Term, uint64(h.Now), h.LastSeq, h.EventRows, h.LastEvent.Index, h.LastEvent.Number), h.Rolling[:]...)
+// Fields implements Row.
+func (h *Head) Fields(c *Codec) {
+	c.Fields(&h.Applied, &h.Term, &h.Now, &h.LastSeq, &h.EventRows, &h.LastEvent.Index, &h.LastEvent.Number, h.Rolling[:])
 }
 
 // CheckApplied returns an error if a log entry is known to differ from the applied one.
@@ -45,11 +45,9 @@ func (h *Head) Roll(index uint64, data []byte, results []command.Result) {
 	buf = binary.BigEndian.AppendUint64(buf, uint64(len(data)))
 	sum.Write(buf)
 	sum.Write(data)
-	buf = buf[:0]
-	for _, r := range results {
-		buf = AppendResult(buf, r)
+	for i := range results {
+		sum.Write(Encode((*ResultRow)(&results[i])))
 	}
-	sum.Write(buf)
 	sum.Sum(h.Rolling[:0])
 }
 
@@ -72,10 +70,8 @@ type Cluster struct {
 	Founding  string // to be recorded by the first leader: action, space, clusters; else ""
 }
 
-// Encode returns the row of KeyCluster.
-func (c *Cluster) Encode() []byte {
-	return AppendBlob(AppendBlob(AppendBlob(nil, c.ID), c.SealedKey), c.Founding)
-}
+// Fields implements Row.
+func (c *Cluster) Fields(x *Codec) { x.Fields(&c.ID, &c.SealedKey, &c.Founding) }
 
 // Configuration is the newest Raft configuration, in Raft's own encoding.
 type Configuration struct {
@@ -83,38 +79,21 @@ type Configuration struct {
 	Data  []byte
 }
 
-// Append encodes the row.
-func (c *Configuration) Append(dst []byte) []byte {
-	return append(binary.AppendUvarint(dst, c.Index), c.Data...)
+// Fields implements Row.
+func (c *Configuration) Fields(x *Codec) {
+	x.Fields(&c.Index)
+	Rest(x, &c.Data)
 }
 
 // LoadHead reads the progress of a state; zero for an empty state.
-func LoadHead(r pebble.Reader) (Head, error) {
-	return LoadOrZero(r, KeyHead, func(row []byte) (h Head, err error) {
-		rr := RowReader{Rest: row}
-		h.Applied, h.Term, h.Now, h.LastSeq = rr.Uint(), rr.Uint(), int64(rr.Uint()), rr.Uint()
-		h.EventRows, h.LastEvent = rr.Uint(), EventPlace{rr.Uint(), rr.Uint()}
-		rr.Fill(h.Rolling[:])
-		return h, rr.Done("head row")
-	})
-}
+func LoadHead(r pebble.Reader) (Head, error) { return LoadOrZero(r, KeyHead, Decode[Head]) }
 
 // LoadCluster reads the identity of the cluster; zero before Init.
-func LoadCluster(r pebble.Reader) (Cluster, error) {
-	return LoadOrZero(r, KeyCluster, func(row []byte) (Cluster, error) {
-		rr := RowReader{Rest: row}
-		c := Cluster{ID: rr.Text(), SealedKey: []byte(rr.Text()), Founding: rr.Text()}
-		return c, rr.Done("cluster row")
-	})
-}
+func LoadCluster(r pebble.Reader) (Cluster, error) { return LoadOrZero(r, KeyCluster, Decode[Cluster]) }
 
 // LoadConfiguration reads the newest configuration; zero before the first.
 func LoadConfiguration(r pebble.Reader) (Configuration, error) {
-	return LoadOrZero(r, KeyConfig, func(row []byte) (Configuration, error) {
-		rr := RowReader{Rest: row}
-		c := Configuration{Index: rr.Uint(), Data: rr.rest()}
-		return c, rr.Done("configuration row")
-	})
+	return LoadOrZero(r, KeyConfig, Decode[Configuration])
 }
 
 // LoadFormat reads the replicated format number.
@@ -126,32 +105,11 @@ func LoadFormat(r pebble.Reader) (int, error) {
 	return int(n), nil //nolint:gosec // bounded when it was set
 }
 
-// The flags of a result's row.
-const (
-	flagDiffers        = 1 << 0
-	flagKeyIssued      = 1 << 1
-	flagRecoveryIssued = 1 << 2
-)
+// ResultRow is the row of SpaceAnswer, and the form of a result in the digest.
+type ResultRow command.Result
 
-// AppendResult encodes a result for its row and for the digest.
-func AppendResult(dst []byte, r command.Result) []byte {
-	dst = append(dst, byte(r.Outcome), Bit(r.Differs, flagDiffers)|Bit(r.KeyIssued, flagKeyIssued)|Bit(r.RecoveryIssued, flagRecoveryIssued))
-	dst = AppendUints(dst, r.Entry, uint64(len(r.Problems)))
-	for _, p := range r.Problems {
-		dst = append(dst, byte(p))
-	}
-	return dst
-}
-
-// DecodeResult decodes a row of spaceAnswer.
-func DecodeResult(row []byte) (command.Result, error) {
-	r := RowReader{Rest: row}
-	res := command.Result{Outcome: command.Outcome(r.Byte())}
-	flags := r.Byte()
-	res.Entry, res.Differs = r.Uint(), flags&flagDiffers != 0
-	res.KeyIssued, res.RecoveryIssued = flags&flagKeyIssued != 0, flags&flagRecoveryIssued != 0
-	for _, p := range r.bytes(r.Uint()) {
-		res.Problems = append(res.Problems, command.Problem(p))
-	}
-	return res, r.Done("answer row")
+// Fields implements Row.
+func (r *ResultRow) Fields(c *Codec) {
+	c.Fields((*byte)(&r.Outcome), Flags{&r.Differs, &r.KeyIssued, &r.RecoveryIssued}, &r.Entry)
+	List(c, &r.Problems, func(p *command.Problem) { c.Fields((*byte)(p)) })
 }

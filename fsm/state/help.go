@@ -1,9 +1,6 @@
 package state
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // HelpStatus is the state of a request for human help.
 type HelpStatus uint8
@@ -33,13 +30,9 @@ type HelpRow struct {
 	JSON   []byte
 }
 
-// Encode returns the row of spaceHelp.
-func (h HelpRow) Encode() []byte { return append([]byte{byte(h.Status)}, h.JSON...) }
-
-// DecodeHelpRow decodes a row of spaceHelp.
-func DecodeHelpRow(row []byte) (HelpRow, error) {
-	if len(row) < 1 || row[0] < byte(HelpOpen) || row[0] > byte(HelpClosed) {
-		return HelpRow{}, fmt.Errorf("%w: help row", ErrCorrupt)
-	}
-	return HelpRow{Status: HelpStatus(row[0]), JSON: row[1:]}, nil
+// Fields implements Row.
+func (h *HelpRow) Fields(c *Codec) {
+	c.Fields((*byte)(&h.Status))
+	Rest(c, &h.JSON)
+	c.Check(h.Status >= HelpOpen && h.Status <= HelpClosed)
 }

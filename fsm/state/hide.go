@@ -26,20 +26,9 @@ type HiddenEntry struct {
 	Order     uint64 // that hides it: the number of its first part in the record
 }
 
-// Encode returns the row of spaceHidden.
-func (h *HiddenEntry) Encode() []byte {
-	dst := append([]byte(nil), Bit(h.Newest, 1)|Bit(h.Asked, 2))
-	dst = AppendUints(dst, h.Topics, h.Notes, h.Owed, h.Order)
-	return AppendBlob(AppendBlob(AppendBlob(dst, h.Successor), h.State), h.Row)
-}
-
-// DecodeHidden decodes a row of spaceHidden.
-func DecodeHidden(row []byte) (HiddenEntry, error) {
-	r := RowReader{Rest: row}
-	marks := r.Byte()
-	h := HiddenEntry{Newest: marks&1 != 0, Asked: marks&2 != 0, Topics: r.Uint(), Notes: r.Uint(), Owed: r.Uint(), Order: r.Uint()}
-	h.Successor, h.State, h.Row = r.bytes(r.Uint()), r.bytes(r.Uint()), r.bytes(r.Uint())
-	return h, r.Done("hidden row")
+// Fields implements Row.
+func (h *HiddenEntry) Fields(c *Codec) {
+	c.Fields(Flags{&h.Newest, &h.Asked}, &h.Topics, &h.Notes, &h.Owed, &h.Order, &h.Successor, &h.State, &h.Row)
 }
 
 // HiddenEntries is the number of entries of a row of SpaceHiddenBits, which is part of
@@ -51,7 +40,7 @@ func Unhidden(r pebble.Reader, e *EntryRow) (EntryRow, error) {
 	if !e.Hidden {
 		return *e, nil
 	}
-	h, ok, err := Load(r, SeqKey(SpaceHidden, e.Seq), DecodeHidden)
+	h, ok, err := Load(r, SeqKey(SpaceHidden, e.Seq), Decode[HiddenEntry])
 	if err == nil && !ok {
 		return *e, nil // it is erased
 	}
@@ -81,17 +70,9 @@ type Purge struct {
 // their target is hidden or unknown.
 const RefusedTexts = "refused"
 
-// Append encodes the row.
-func (p *Purge) Append(dst []byte) []byte {
-	dst = AppendUints(dst, p.Index, uint64(p.At), uint64(p.CreatedAt), uint64(p.Since))
-	return AppendBlob(AppendBlob(dst, p.Cluster), p.ID)
-}
-
-// DecodePurge decodes a row of spacePurge.
-func DecodePurge(row []byte) (Purge, error) {
-	r := RowReader{Rest: row}
-	p := Purge{Index: r.Uint(), At: int64(r.Uint()), CreatedAt: int64(r.Uint()), Since: int64(r.Uint()), Cluster: r.Text(), ID: r.Text()}
-	return p, r.Done("purge row")
+// Fields implements Row.
+func (p *Purge) Fields(c *Codec) {
+	c.Fields(&p.Index, &p.At, &p.CreatedAt, &p.Since, &p.Cluster, &p.ID)
 }
 
 // GoneIn returns the purged and the swept entries of a block; nil is the empty set.
@@ -105,22 +86,13 @@ func GoneIn(r pebble.Reader, block uint64) (index.Bitmap, error) {
 }
 
 // SweepRow is how far the sweeps are: the row of KeySweep.
-//
-//	swept last
 type SweepRow struct {
 	Swept uint64 // entries, in all
 	Last  uint64 // seq of the newest entry that a sweep has looked at: it is swept, or in SpaceKept
 }
 
-// Append encodes the row.
-func (s *SweepRow) Append(dst []byte) []byte { return AppendUints(dst, s.Swept, s.Last) }
-
-// DecodeSweepRow decodes the row of keySweep.
-func DecodeSweepRow(row []byte) (SweepRow, error) {
-	r := RowReader{Rest: row}
-	s := SweepRow{Swept: r.Uint(), Last: r.Uint()}
-	return s, r.Done("sweep row")
-}
+// Fields implements Row.
+func (s *SweepRow) Fields(c *Codec) { c.Fields(&s.Swept, &s.Last) }
 
 // KeptKey is the key of an entry that is old enough to be swept and is kept.
 func KeptKey(seq uint64) []byte { return SeqKey(SpaceKept, seq) }
@@ -133,7 +105,7 @@ func EndOf(s Facts, e *EntryRow) (end int64, over bool) {
 	case e.Type == TypeJob:
 		over = JobOf(s, e.Seq).At(s.Instant()).Status.Over()
 	case e.Type == TypeHelp:
-		h, _ := Read(s, SeqKey(SpaceHelp, e.Seq), DecodeHelpRow)
+		h, _ := Read(s, SeqKey(SpaceHelp, e.Seq), Decode[HelpRow])
 		over = h.Status > HelpOpen
 	case e.ParentType == TypeJob && e.Relation == command.RelationReply:
 		job := JobOf(s, e.Parent).At(s.Instant())

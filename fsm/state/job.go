@@ -111,33 +111,18 @@ func (j JobRow) At(now int64) JobRow {
 // isHeldBy reports whether a claim, by the seq of its entry, holds the job.
 func (j JobRow) isHeldBy(claim uint64) bool { return j.Status == JobClaimed && j.Claim == claim }
 
-// Encode returns the row of SpaceJob.
-func (j JobRow) Encode() []byte {
-	dst := AppendUints([]byte{byte(j.Status)}, j.Result)
-	for _, s := range [...]string{j.Steps, j.Claimant, j.ClaimantKey, j.Counted} {
-		dst = AppendBlob(dst, s)
-	}
-	return AppendUints(dst, uint64(j.Expires), j.Claim, j.Renewed)
-}
-
-// DecodeJobRow decodes a row of spaceJob.
-func DecodeJobRow(row []byte) (JobRow, error) {
-	r := RowReader{Rest: row}
-	j := JobRow{Status: JobStatus(r.Byte()), Result: r.Uint()}
-	j.Steps, j.Claimant, j.ClaimantKey, j.Counted = r.Text(), r.Text(), r.Text(), r.Text()
-	j.Expires, j.Claim, j.Renewed = int64(r.Uint()), r.Uint(), r.Uint()
-	if j.Status < JobOpen || j.Status > JobHidden || len(j.Steps)%jobStepBytes != 0 {
-		r.Bad = true
-	}
-	if !r.Bad && slices.ContainsFunc(StepsOf(j.Steps), func(s JobStep) bool { return !s.Kind.IsStep() }) {
-		r.Bad = true
-	}
-	return j, r.Done("job row")
+// Fields implements Row.
+func (j *JobRow) Fields(c *Codec) {
+	c.Fields(
+		(*byte)(&j.Status), &j.Result, &j.Steps, &j.Claimant, &j.ClaimantKey, &j.Counted, &j.Expires, &j.Claim, &j.Renewed,
+	)
+	c.Check(j.Status >= JobOpen && j.Status <= JobHidden && len(j.Steps)%jobStepBytes == 0)
+	c.Check(c.Bad || !slices.ContainsFunc(StepsOf(j.Steps), func(s JobStep) bool { return !s.Kind.IsStep() }))
 }
 
 // JobOf returns the row of a job that there is.
 func JobOf(s Facts, seq uint64) JobRow {
-	j, ok := Read(s, SeqKey(SpaceJob, seq), DecodeJobRow)
+	j, ok := Read(s, SeqKey(SpaceJob, seq), Decode[JobRow])
 	if !ok {
 		s.Must(ErrMissingJob(seq))
 	}

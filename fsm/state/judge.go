@@ -49,7 +49,7 @@ func RepeatOf(s Facts, c *command.Register, p *ProfileRow, standing command.Stan
 	if !request.Known() {
 		return command.Result{}, false
 	}
-	first, err := DecodeRequestRow(request.Row)
+	first, err := Decode[RequestRow](request.Row)
 	s.Must(err)
 	// A request_id may be guessed, and the rotation may have been meant to disable the
 	// previous key. So neither of them alone is enough to renew the key.
@@ -104,7 +104,7 @@ func ContentOf(p command.Payload) (sum ContentSum) {
 
 // Repeated is the result of a command whose request_id has a row.
 func Repeated(c command.Payload, row []byte) (command.Result, error) {
-	first, err := DecodeRequestRow(row)
+	first, err := Decode[RequestRow](row)
 	return command.Result{Outcome: command.OutcomeDuplicate, Entry: first.Entry, Differs: first.Content != ContentOf(c)}, err
 }
 
@@ -128,18 +128,8 @@ type RequestRow struct {
 	Content ContentSum // of the first content
 }
 
-// Encode returns the row of spaceRequest.
-func (q RequestRow) Encode() []byte {
-	return append(binary.AppendUvarint(nil, q.Entry), q.Content[:]...)
-}
-
-// DecodeRequestRow decodes a row of spaceRequest.
-func DecodeRequestRow(row []byte) (q RequestRow, err error) {
-	r := RowReader{Rest: row}
-	q.Entry = r.Uint()
-	r.Fill(q.Content[:])
-	return q, r.Done("request row")
-}
+// Fields implements Row.
+func (q *RequestRow) Fields(c *Codec) { c.Fields(&q.Entry, q.Content[:]) }
 
 // Judgement holds the checks that all commands share. Its Proof is nil for a command
 // without a signature. A command is judged by View.Examine at the node that takes it, by
@@ -181,7 +171,7 @@ func WriterOf(s Facts, by command.Signature) Judgement {
 	if by.AgentKey == command.AnonymousName {
 		return j
 	}
-	if p, known := Read(s, ProfileKey(by.AgentKey), DecodeProfileRow); known {
+	if p, known := Read(s, ProfileKey(by.AgentKey), Decode[ProfileRow]); known {
 		j.Profile, j.Standing = p, p.standing(s, by.Proof)
 	}
 	return j

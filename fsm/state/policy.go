@@ -53,13 +53,9 @@ type RuleSubject struct {
 // Key returns the key of the rule's row.
 func (s RuleSubject) Key() []byte { return append([]byte{SpaceRule, byte(s.Kind)}, s.text...) }
 
-// Append encodes the row.
-func (r *Rule) Append(dst []byte) []byte {
-	dst = append(AppendUints(dst, r.Number, uint64(r.At), uint64(r.Until)), r.Fold)
-	for _, s := range [...]string{r.Subject, r.By, r.Reason} {
-		dst = AppendBlob(dst, s)
-	}
-	return dst
+// Fields implements Row. The kind of the rule and its sender stand in the key.
+func (r *Rule) Fields(c *Codec) {
+	c.Fields(&r.Number, &r.At, &r.Until, &r.Fold, &r.Subject, &r.By, &r.Reason)
 }
 
 // Policy are the rules at one applied log entry. It never changes.
@@ -202,15 +198,11 @@ func decodeRule(key, row []byte) (*Rule, error) {
 	if len(key) < 2 {
 		return nil, fmt.Errorf("%w: rule key", ErrCorrupt)
 	}
-	r := RowReader{Rest: row}
-	rule := &Rule{
-		Kind: command.RuleKind(key[1]), Number: r.Uint(), At: int64(r.Uint()), Until: int64(r.Uint()), Fold: r.Byte(),
-		Subject: r.Text(), By: r.Text(), Reason: r.Text(),
-	}
-	if rule.Kind == command.RuleSender {
+	rule, err := Decode[Rule](row)
+	if rule.Kind = command.RuleKind(key[1]); rule.Kind == command.RuleSender {
 		rule.Sender = string(key[2:])
 	}
-	return rule, r.Done("rule row")
+	return &rule, err
 }
 
 // NewPolicy returns a policy of these rules.

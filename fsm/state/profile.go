@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"encoding/binary"
 	"slices"
 	"strconv"
 
@@ -60,12 +59,6 @@ func (p *ProfileRow) Texts() []string {
 }
 
 // ProfileRow is the row of SpaceProfile.
-//
-//	version1 flags1 key32 former32 recovery32 formerRecovery32 recoveryRequest16 revision first issued CreatedAt UpdatedAt IssuedAt
-//	HiddenAt HiddenBy HiddenFor sender issuer NotifyURL NotifySalt id description endpoint note
-//	len(capabilities) capabilities...
-//
-// Numbers are uvarints, texts are preceded by their length.
 type ProfileRow struct {
 	ProfileFields
 	ID       string                     // the name as it was first spelled
@@ -107,55 +100,18 @@ func (p *ProfileRow) RevisionRow(agentKey string) []byte {
 	return []byte(agentKey)
 }
 
-const (
-	profileRowVersion = 1
+const profileRowVersion = 1
 
-	flagKeyUsed        = 1 << 0
-	flagProfileHouse   = 1 << 1
-	flagNotifyVerified = 1 << 2
-	flagProtected      = 1 << 3
-	flagProfilePurged  = 1 << 4
-	flagDeleted        = 1 << 5
-)
-
-// Append encodes the row.
-func (p *ProfileRow) Append(dst []byte) []byte {
-	flags := Bit(p.Used, flagKeyUsed) | Bit(p.House, flagProfileHouse) | Bit(p.NotifyVerified, flagNotifyVerified) | Bit(p.Protected, flagProtected) | Bit(p.Purged, flagProfilePurged) |
-		Bit(p.Deleted, flagDeleted)
-	dst = append(dst, profileRowVersion, flags)
-	dst = slices.Concat(dst, p.Key[:], p.Former[:], p.Recovery[:], p.FormerRecovery[:], p.RecoveryRequest[:])
-	dst = AppendUints(dst, p.Revision, p.First, p.Issued, uint64(p.CreatedAt), uint64(p.UpdatedAt), uint64(p.IssuedAt), uint64(p.HiddenAt), p.HiddenBy)
-	for _, s := range [...]string{p.HiddenFor, p.Sender, p.Issuer, p.NotifyURL, p.NotifySalt, p.ID, p.Description, p.Endpoint, p.Note} {
-		dst = AppendBlob(dst, s)
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(p.Capabilities)))
-	for _, s := range p.Capabilities {
-		dst = AppendBlob(dst, s)
-	}
-	return dst
-}
-
-// DecodeProfileRow decodes a row of spaceProfile.
-func DecodeProfileRow(row []byte) (p ProfileRow, err error) {
-	r := RowReader{Rest: row}
-	r.Version(profileRowVersion)
-	flags := r.Byte()
-	p.Used, p.House = flags&flagKeyUsed != 0, flags&flagProfileHouse != 0
-	p.NotifyVerified, p.Protected = flags&flagNotifyVerified != 0, flags&flagProtected != 0
-	p.Purged, p.Deleted = flags&flagProfilePurged != 0, flags&flagDeleted != 0
-	for _, hash := range [...][]byte{p.Key[:], p.Former[:], p.Recovery[:], p.FormerRecovery[:], p.RecoveryRequest[:]} {
-		r.Fill(hash)
-	}
-	p.Revision, p.First, p.Issued = r.Uint(), r.Uint(), r.Uint()
-	p.CreatedAt, p.UpdatedAt, p.IssuedAt = int64(r.Uint()), int64(r.Uint()), int64(r.Uint())
-	p.HiddenAt, p.HiddenBy = int64(r.Uint()), r.Uint()
-	p.HiddenFor = r.Text()
-	p.Sender, p.Issuer, p.NotifyURL, p.NotifySalt = r.Text(), r.Text(), r.Text(), r.Text()
-	p.ID, p.Description, p.Endpoint, p.Note = r.Text(), r.Text(), r.Text(), r.Text()
-	for n := r.Uint(); n > 0 && !r.Bad; n-- {
-		p.Capabilities = append(p.Capabilities, r.Text())
-	}
-	return p, r.Done("profile row")
+// Fields implements Row.
+func (p *ProfileRow) Fields(c *Codec) {
+	c.Version(profileRowVersion)
+	c.Fields(
+		Flags{&p.Used, &p.House, &p.NotifyVerified, &p.Protected, &p.Purged, &p.Deleted},
+		p.Key[:], p.Former[:], p.Recovery[:], p.FormerRecovery[:], p.RecoveryRequest[:],
+		&p.Revision, &p.First, &p.Issued, &p.CreatedAt, &p.UpdatedAt, &p.IssuedAt, &p.HiddenAt, &p.HiddenBy, &p.HiddenFor,
+		&p.Sender, &p.Issuer, &p.NotifyURL, &p.NotifySalt, &p.ID, &p.Description, &p.Endpoint, &p.Note,
+	)
+	List(c, &p.Capabilities, func(s *string) { c.Fields(s) })
 }
 
 // AppendJSON appends the public fields as JSON.

@@ -1,9 +1,5 @@
 package state
 
-import (
-	"encoding/binary"
-)
-
 // The acts of moderators and operators, and the changes in the cluster, have separate records,
 // so that frequent changes of the leader do not push out acts of moderators. MaxRecorded and
 // maxChanges bound their rows, and MaxRecordedBytes the text on the object of an act: they
@@ -40,13 +36,9 @@ type Record struct {
 	Order uint64
 }
 
-// Encode returns the row of spaceRecord or spaceChange.
-func (r *Record) Encode() []byte {
-	dst := AppendUints(nil, uint64(r.At), r.Order)
-	for _, s := range [...]string{r.By, r.Action, r.What, r.Reason} {
-		dst = AppendBlob(dst, s)
-	}
-	return dst
+// Fields implements Row. The number stands in the key.
+func (r *Record) Fields(c *Codec) {
+	c.Fields(&r.At, &r.Order, &r.By, &r.Action, &r.What, &r.Reason)
 }
 
 // Moderator is the row of SpaceModerator: a moderator with a token.
@@ -59,16 +51,10 @@ type Moderator struct {
 // ModeratorKey is the key of a moderator.
 func ModeratorKey(name string) []byte { return append([]byte{SpaceModerator}, name...) }
 
-// Encode returns the row of SpaceModerator.
-func (m *Moderator) Encode() []byte {
-	return append(binary.AppendUvarint(nil, uint64(m.Until)), m.Token...)
-}
-
-// DecodeModerator decodes a row of SpaceModerator, without the name.
-func DecodeModerator(row []byte) (Moderator, error) {
-	r := RowReader{Rest: row}
-	m := Moderator{Until: int64(r.Uint()), Token: r.rest()}
-	return m, r.Done("moderator row")
+// Fields implements Row. The name stands in the key.
+func (m *Moderator) Fields(c *Codec) {
+	c.Fields(&m.Until)
+	Rest(c, &m.Token)
 }
 
 // The actions of moderators and operators in the record.
@@ -98,10 +84,3 @@ const (
 // ByLeader means the leader of that time: the newest ActionLead before the row names
 // it.
 const ByLeader = "leader"
-
-// DecodeRecord decodes a row of spaceRecord or spaceChange.
-func DecodeRecord(row []byte) (Record, error) {
-	r := RowReader{Rest: row}
-	rec := Record{At: int64(r.Uint()), Order: r.Uint(), By: r.Text(), Action: r.Text(), What: r.Text(), Reason: r.Text()}
-	return rec, r.Done("record row")
-}

@@ -51,37 +51,23 @@ func (r ReportSubject) Key(from SenderGroup) []byte {
 // and exists.
 func SubjectOf(s Facts, target string) (subject ReportSubject, hidden, known bool) {
 	if name, isProfile := strings.CutPrefix(target, command.ProfileMark); isProfile {
-		p, known := Read(s, ProfileKey(name), DecodeProfileRow)
+		p, known := Read(s, ProfileKey(name), Decode[ProfileRow])
 		return ReportSubject{Name: target}, p.Hidden(), known && !p.Deleted
 	}
 	if name, isChannel := strings.CutPrefix(target, command.ChannelMark); isChannel {
-		c, known := Read(s, ChannelKey(name), DecodeChannelRow)
+		c, known := Read(s, ChannelKey(name), Decode[ChannelRow])
 		return ReportSubject{Name: target}, c.Entries == 0, known
 	}
 	e, known := Resolve(s, target)
 	return ReportSubject{Entry: e.Seq}, e.Hidden, known
 }
 
-// Encode returns the row of spaceReport.
-func (r *Report) Encode() []byte {
-	dst := AppendBlob(nil, r.ID)
-	dst = AppendUints(dst, r.Entry, uint64(r.At), uint64(r.Closed))
-	dst = append(dst, byte(r.Reason), byte(r.Outcome), Bit(r.Proven, 1))
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.From))
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.Group))
-	return AppendBlob(AppendBlob(AppendBlob(AppendBlob(dst, r.Text), r.Contact), r.Agent), r.Name)
-}
-
-// DecodeReport decodes a row of spaceReport.
-func DecodeReport(row []byte) (Report, error) {
-	r := RowReader{Rest: row}
-	rep := Report{
-		ID: []byte(r.Text()), ReportSubject: ReportSubject{Entry: r.Uint()}, At: int64(r.Uint()), Closed: int64(r.Uint()),
-		Reason: command.ReportReason(r.Byte()), Outcome: command.ReportOutcome(r.Byte()), Proven: r.Byte() != 0,
-		From: r.Sender(), Group: r.Sender(), Text: r.Text(), Contact: r.Text(), Agent: r.Text(),
-	}
-	rep.Name = r.Text()
-	return rep, r.Done("report row")
+// Fields implements Row. The number stands in the key.
+func (r *Report) Fields(c *Codec) {
+	c.Fields(
+		&r.ID, &r.Entry, &r.At, &r.Closed, (*byte)(&r.Reason), (*byte)(&r.Outcome), &r.Proven, &r.From, &r.Group,
+		&r.Text, &r.Contact, &r.Agent, &r.Name,
+	)
 }
 
 // ReportQueue lists the reports at one applied log entry. A published queue never changes.
@@ -213,7 +199,7 @@ func (q *ReportQueue) Room(group SenderGroup) (drop int, _ command.Problem) {
 func LoadReports(r pebble.Reader) (*ReportQueue, error) {
 	q := &ReportQueue{}
 	err := ScanSpace(r, ReportKey(0), ReportKey(1<<64-1), func(key, row []byte) error {
-		rep, err := DecodeReport(row)
+		rep, err := Decode[Report](row)
 		rep.Number = NumberOfReport(key)
 		if rep.Closed > 0 {
 			q.AddClosed(rep.Queued())

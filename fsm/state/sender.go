@@ -3,7 +3,6 @@ package state
 import (
 	"crypto/subtle"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"sort"
 
@@ -11,27 +10,15 @@ import (
 )
 
 // EntrySender is the row of SpaceSender: the origin of an entry. It is never shown.
-//
-//	address1 fingerprint
 type EntrySender struct {
 	Fingerprint string // empty if unknown or forgotten
 	Address     bool   // Proof.Address of the write
 }
 
-// Append encodes the row.
-func (s EntrySender) Append(dst []byte) []byte {
-	return append(append(dst, Bit(s.Address, 1)), s.Fingerprint...)
-}
-
-// DecodeEntrySender decodes a row of SpaceSender. An empty row is an unknown sender.
-func DecodeEntrySender(row []byte) (EntrySender, error) {
-	if len(row) == 0 {
-		return EntrySender{}, nil
-	}
-	if row[0] > 1 {
-		return EntrySender{}, fmt.Errorf("%w: sender row", ErrCorrupt)
-	}
-	return EntrySender{Fingerprint: string(row[1:]), Address: row[0] == 1}, nil
+// Fields implements Row.
+func (s *EntrySender) Fields(c *Codec) {
+	c.Fields(&s.Address)
+	Rest(c, &s.Fingerprint)
 }
 
 // is reports whether a write has the origin of the entry. A link or a page
@@ -42,7 +29,7 @@ func (s EntrySender) is(proof *command.Proof) bool {
 
 // SenderOf returns the origin of an entry.
 func SenderOf(s Facts, seq uint64) EntrySender {
-	sender, _ := Read(s, SeqKey(SpaceSender, seq), DecodeEntrySender)
+	sender, _ := Read(s, SeqKey(SpaceSender, seq), Decode[EntrySender])
 	return sender
 }
 
@@ -57,23 +44,12 @@ type NameWriter struct {
 	From SenderGroup
 }
 
-// NameWriters is the row of SpaceWriters, the newest first: (at from8)...
+// NameWriters is the row of SpaceWriters, the newest first.
 type NameWriters []NameWriter
 
-// Append encodes the row.
-func (ws NameWriters) Append(dst []byte) []byte {
-	for _, w := range ws {
-		dst = binary.LittleEndian.AppendUint64(binary.AppendUvarint(dst, uint64(w.At)), uint64(w.From))
-	}
-	return dst
-}
-
-func decodeNameWriters(row []byte) (ws NameWriters, err error) {
-	r := RowReader{Rest: row}
-	for len(r.Rest) > 0 && !r.Bad {
-		ws = append(ws, NameWriter{At: int64(r.Uint()), From: r.Sender()})
-	}
-	return ws, r.Done("writers row")
+// Fields implements Row.
+func (ws *NameWriters) Fields(c *Codec) {
+	ListRest(c, (*[]NameWriter)(ws), func(w *NameWriter) { c.Fields(&w.At, &w.From) })
 }
 
 // After returns the writers whose newest write is later than an instant.
@@ -83,7 +59,7 @@ func (ws NameWriters) After(at int64) NameWriters {
 
 // WritersOf returns the senders that hinder a protection of a name.
 func WritersOf(s Facts, agentKey string) NameWriters {
-	ws, _ := Read(s, WritersKey(agentKey), decodeNameWriters)
+	ws, _ := Read(s, WritersKey(agentKey), Decode[NameWriters])
 	return ws
 }
 
@@ -129,22 +105,13 @@ type Names struct {
 	Used  int64 // when the address last registered a name or wrote, give or take namesStep; the same
 }
 
-// Append encodes the row.
-func (n Names) Append(dst []byte) []byte {
-	return AppendUints(dst, n.Count, uint64(n.Since), uint64(n.Used))
-}
-
-// DecodeNames decodes a row of SpaceNamed.
-func DecodeNames(row []byte) (Names, error) {
-	r := RowReader{Rest: row}
-	n := Names{Count: r.Uint(), Since: int64(r.Uint()), Used: int64(r.Uint())}
-	return n, r.Done("row of an address's names")
-}
+// Fields implements Row.
+func (n *Names) Fields(c *Codec) { c.Fields(&n.Count, &n.Since, &n.Used) }
 
 // NamesOf returns the names that were registered under a pseudonym.
 func NamesOf(s Facts, pseudonym string) (n Names) {
 	if pseudonym != "" {
-		n, _ = Read(s, NamedKey(pseudonym), DecodeNames)
+		n, _ = Read(s, NamedKey(pseudonym), Decode[Names])
 	}
 	return n
 }

@@ -29,31 +29,17 @@ type ThreadAgent struct {
 	Key, Name string
 }
 
-// Encode returns the row.
-func (t *ThreadRow) Encode() []byte {
-	dst := AppendUints(nil, t.First, t.Newest, t.Replies, uint64(t.LastAt))
-	dst = AppendBlob(AppendBlob(dst, t.Channel), t.LastAgent)
-	for _, a := range t.Agents {
-		dst = AppendBlob(AppendUints(dst, a.Seq), a.Key)
-		if a.Name == a.Key { // as most names are spelled
-			a.Name = ""
+// Fields implements Row.
+func (t *ThreadRow) Fields(c *Codec) {
+	c.Fields(&t.First, &t.Newest, &t.Replies, &t.LastAt, &t.Channel, &t.LastAgent)
+	ListRest(c, &t.Agents, func(a *ThreadAgent) {
+		name := a.Name
+		if name == a.Key { // as most names are spelled
+			name = ""
 		}
-		dst = AppendBlob(dst, a.Name)
-	}
-	return dst
-}
-
-// DecodeThreadRow decodes a row of spaceActive.
-func DecodeThreadRow(row []byte) (ThreadRow, error) {
-	r := RowReader{Rest: row}
-	t := ThreadRow{First: r.Uint(), Newest: r.Uint(), Replies: r.Uint(), LastAt: int64(r.Uint())}
-	t.Channel, t.LastAgent = r.Text(), r.Text()
-	for len(r.Rest) > 0 {
-		a := ThreadAgent{Seq: r.Uint(), Key: r.Text()}
-		a.Name = cmp.Or(r.Text(), a.Key)
-		t.Agents = append(t.Agents, a)
-	}
-	return t, r.Done("conversation row")
+		c.Fields(&a.Seq, &a.Key, &name)
+		a.Name = cmp.Or(name, a.Key)
+	})
 }
 
 // AddAgent adds the author of an entry. An author who is listed keeps the earlier entry.
@@ -103,7 +89,7 @@ func LoadThread(get func(key []byte) (row []byte, ok bool, err error), first uin
 			return t, 0, false, err
 		}
 		if ok {
-			t, err = DecodeThreadRow(row)
+			t, err = Decode[ThreadRow](row)
 			return t, last, hidden, err
 		}
 	}

@@ -41,17 +41,8 @@ func (h *HourRow) Add(o HourRow) {
 	h.Replies += o.Replies
 }
 
-// Append encodes the row.
-func (h HourRow) Append(dst []byte) []byte {
-	return state.AppendUints(dst, h.Posts, h.Replies, h.Agents)
-}
-
-// DecodeHourRow decodes a row of spaceHour.
-func DecodeHourRow(row []byte) (HourRow, error) {
-	r := state.RowReader{Rest: row}
-	h := HourRow{Posts: r.Uint(), Replies: r.Uint(), Agents: r.Uint()}
-	return h, r.Done("hour row")
-}
+// Fields implements state.Row.
+func (h *HourRow) Fields(c *state.Codec) { c.Fields(&h.Posts, &h.Replies, &h.Agents) }
 
 // OldestHour is the oldest of the hours that are kept at an hour.
 func OldestHour(hour uint64) uint64 { return hour - min(hour, HoursKept-1) }

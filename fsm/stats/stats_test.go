@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // TestSketch holds that estimates are near, and that the registers are as the
@@ -38,7 +39,7 @@ func TestSketch(t *testing.T) {
 func FuzzRows(f *testing.F) {
 	f.Add(UsageKey(7, command.SurfaceAPI, "publishEntry", "curl"))
 	f.Fuzz(func(_ *testing.T, row []byte) {
-		_, _ = DecodeHourRow(row)
+		_, _ = state.Decode[HourRow](row)
 		_, _ = ParseUsageKey(row)
 	})
 }

@@ -179,7 +179,7 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 
 // counts returns how many entries relate to an entry.
 func (v *View) counts(seq uint64) (state.LaterCounts, error) {
-	return state.LoadOrZero(v.snap, state.SeqKey(state.SpaceCounts, seq), state.DecodeLaterCounts)
+	return state.LoadOrZero(v.snap, state.SeqKey(state.SpaceCounts, seq), state.Decode[state.LaterCounts])
 }
 
 // AppendIDs appends the ids of entries as JSON, with commas between them.

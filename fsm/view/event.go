@@ -84,7 +84,7 @@ func (v *View) oldestEvents() uint64 {
 }
 
 func (v *View) eventRow(number uint64) (state.EventRow, error) {
-	row, ok, err := state.Load(v.snap, state.EventKey(number), state.DecodeEventRow)
+	row, ok, err := state.Load(v.snap, state.EventKey(number), state.Decode[state.EventRow])
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: events %d are missing", state.ErrCorrupt, number)
 	}

@@ -34,7 +34,7 @@ func (v *View) everyHome() (*EveryHome, error) {
 	if h.read {
 		return h, nil
 	}
-	newest, _, err := state.Load(v.snap, home.KeyNewest, home.DecodeRecentByAuthor)
+	newest, _, err := state.Load(v.snap, home.KeyNewest, state.Decode[home.RecentByAuthor])
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (v *View) Notes(topic string) (home.RecentByAuthor, error) {
 	if kept {
 		return notes, nil
 	}
-	notes, _, err := state.Load(v.snap, home.NotesKey(topic), home.DecodeRecentByAuthor)
+	notes, _, err := state.Load(v.snap, home.NotesKey(topic), state.Decode[home.RecentByAuthor])
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (v *View) Earlier(op command.Op, by command.Signature) (entry uint64, known
 	if !request.Known() {
 		return 0, false, s.err
 	}
-	row, err := state.DecodeRequestRow(request.Row)
+	row, err := state.Decode[state.RequestRow](request.Row)
 	s.Must(err)
 	return row.Entry, s.err == nil, s.err
 }

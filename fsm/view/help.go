@@ -14,7 +14,7 @@ func (v *View) AppendHelp(dst []byte, seq uint64) ([]byte, error) {
 // AppendHelps appends the JSON of requests, with commas between them.
 func (v *View) AppendHelps(dst []byte, seqs []uint64) ([]byte, error) {
 	return v.appendStates(dst, seqs, state.SpaceHelp, func(dst, stored []byte) ([]byte, error) {
-		h, err := state.DecodeHelpRow(stored)
+		h, err := state.Decode[state.HelpRow](stored)
 		dst = append(append(dst, ','), h.JSON...)
 		dst = append(append(dst, `,"status":"`...), h.Status.String()...)
 		return append(dst, '"'), err
@@ -43,7 +43,7 @@ func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
 	switch {
 	case q.Status != 0:
 		seqs, next, err = v.filter(search, phrases, nil, v.rowCheck(state.SpaceHelp, func(row []byte) (bool, error) {
-			h, err := state.DecodeHelpRow(row)
+			h, err := state.Decode[state.HelpRow](row)
 			return h.Status == q.Status, err
 		}))
 	case len(phrases) > 0:

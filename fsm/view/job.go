@@ -30,7 +30,7 @@ func (v *View) Job(seq uint64) (Job, bool, error) {
 
 // job is the state of a job with a row.
 func (v *View) job(row []byte) (Job, error) {
-	stored, err := state.DecodeJobRow(row)
+	stored, err := state.Decode[state.JobRow](row)
 	if err != nil {
 		return Job{}, err
 	}
@@ -94,7 +94,7 @@ func (v *View) AppendJob(dst []byte, seq uint64) ([]byte, error) {
 
 // AppendHistory appends the JSON of the newest changes of a job, oldest first, as an array.
 func (v *View) AppendHistory(dst []byte, seq uint64) ([]byte, error) {
-	job, _, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.DecodeJobRow)
+	job, _, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.Decode[state.JobRow])
 	if err != nil {
 		return dst, err
 	}

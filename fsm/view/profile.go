@@ -65,7 +65,7 @@ func (v *View) RecoverProblems(c *command.Recover) ([]command.Problem, error) {
 
 func (v *View) profile(agentKey string) (state.ProfileRow, bool, error) {
 	s := &viewState{v: v}
-	p, known := state.Read(s, state.ProfileKey(agentKey), state.DecodeProfileRow)
+	p, known := state.Read(s, state.ProfileKey(agentKey), state.Decode[state.ProfileRow])
 	return p, known && s.err == nil, s.err
 }
 

@@ -16,7 +16,7 @@ func (v *View) Records(before uint64, limit int) (records []state.Record, next u
 
 // Record returns a row of the record of moderators and operators, and whether it is kept.
 func (v *View) Record(number uint64) (r state.Record, known bool, err error) {
-	r, known, err = state.Load(v.snap, state.SeqKey(state.SpaceRecord, number), state.DecodeRecord)
+	r, known, err = state.Load(v.snap, state.SeqKey(state.SpaceRecord, number), state.Decode[state.Record])
 	r.Number = number
 	return r, known, err
 }
@@ -35,7 +35,7 @@ func (v *View) HiddenBy(order, before uint64, limit int) (seqs []uint64, next ui
 			return state.ErrEnough
 		}
 		scanned++
-		h, err := state.DecodeHidden(row)
+		h, err := state.Decode[state.HiddenEntry](row)
 		if h.Order == order {
 			seqs = append(seqs, state.SeqOfKey(key))
 		}
@@ -48,7 +48,7 @@ func (v *View) HiddenBy(order, before uint64, limit int) (seqs []uint64, next ui
 func (v *View) ProfilesHiddenBy(order uint64) (names []string, err error) {
 	lower, upper := state.SpaceBounds(state.SpaceProfile)
 	err = state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
-		p, err := state.DecodeProfileRow(row)
+		p, err := state.Decode[state.ProfileRow](row)
 		if p.HiddenBy == order {
 			names = append(names, string(key[1:]))
 		}
@@ -69,7 +69,7 @@ func (v *View) journal(of state.Journal, before uint64, limit int) (records []st
 	}
 	numbers, next = cutPage(numbers, state.PageLimit(limit))
 	for _, number := range numbers {
-		r, _, err := state.Load(v.snap, state.SeqKey(of.Space, number), state.DecodeRecord)
+		r, _, err := state.Load(v.snap, state.SeqKey(of.Space, number), state.Decode[state.Record])
 		if err != nil {
 			return nil, 0, err
 		}
@@ -83,7 +83,7 @@ func (v *View) journal(of state.Journal, before uint64, limit int) (records []st
 func (v *View) Moderators() (list []state.Moderator, err error) {
 	lower, upper := state.SpaceBounds(state.SpaceModerator)
 	err = state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
-		m, err := state.DecodeModerator(bytes.Clone(row))
+		m, err := state.Decode[state.Moderator](bytes.Clone(row))
 		m.Name = string(key[1:])
 		list = append(list, m)
 		return err
@@ -132,7 +132,7 @@ func (v *View) Purged() (number uint64, err error) {
 func (v *View) Purges(after uint64, f func(state.Purge) error) error {
 	_, upper := state.SpaceBounds(state.SpacePurge)
 	return state.ScanSpace(v.snap, state.SeqKey(state.SpacePurge, after+1), upper, func(key, row []byte) error {
-		p, err := state.DecodePurge(row)
+		p, err := state.Decode[state.Purge](row)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (v *View) Erased() (number uint64, err error) {
 func (v *View) PurgedUpTo(index uint64) (number uint64, err error) {
 	lower, upper := state.SpaceBounds(state.SpacePurge)
 	err = state.ScanBack(v.snap, lower, upper, func(key, row []byte) error {
-		p, err := state.DecodePurge(row)
+		p, err := state.Decode[state.Purge](row)
 		if err == nil && p.Index <= index {
 			number, err = state.SeqOfKey(key), state.ErrEnough
 		}

@@ -17,7 +17,7 @@ func (v *View) ReportProblems(by command.Signature, target string) ([]command.Pr
 
 // Report returns the report with a number, or ErrNotFound.
 func (v *View) Report(number uint64) (state.Report, error) {
-	r, known, err := state.Load(v.snap, state.ReportKey(number), state.DecodeReport)
+	r, known, err := state.Load(v.snap, state.ReportKey(number), state.Decode[state.Report])
 	if err == nil && !known {
 		err = state.ErrNotFound
 	}

@@ -161,7 +161,7 @@ func (v *View) storedRow(seq uint64) ([]byte, error) {
 // originalRow is row for moderators: that of a hidden entry is as its author wrote it, and the name
 // of its channel is shown.
 func (v *View) originalRow(seq uint64, f func(row []byte) error) error {
-	h, hidden, err := state.Load(v.snap, state.SeqKey(state.SpaceHidden, seq), state.DecodeHidden)
+	h, hidden, err := state.Load(v.snap, state.SeqKey(state.SpaceHidden, seq), state.Decode[state.HiddenEntry])
 	row := h.Row
 	if err == nil && !hidden {
 		row, err = v.storedRow(seq)
@@ -221,7 +221,7 @@ func (v *View) explained(seq uint64, row []byte) ([]byte, error) {
 		return nil, err
 	}
 	name := string(s.channel[1 : len(s.channel)-1]) // names need no escapes
-	c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.DecodeChannelRow)
+	c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.Decode[state.ChannelRow])
 	if err != nil || c.Entries > 0 {
 		return row, err
 	}

@@ -123,7 +123,7 @@ func (v *View) Watched(w state.WatchedPattern, last int) (tested int, found []ui
 
 // SenderFingerprint returns the pseudonym of the sender of an entry, or "".
 func (v *View) SenderFingerprint(seq uint64) (string, error) {
-	from, _, err := state.Load(v.snap, state.SeqKey(state.SpaceSender, seq), state.DecodeEntrySender)
+	from, _, err := state.Load(v.snap, state.SeqKey(state.SpaceSender, seq), state.Decode[state.EntrySender])
 	return from.Fingerprint, err
 }
 

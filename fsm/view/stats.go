@@ -28,7 +28,7 @@ func (v *View) Stats(now int64) (Stats, error) {
 	hour := uint64(max(0, now) / command.HourMillis)
 	upper := stats.HourKey(hour + 1)
 	err = state.ScanSpace(v.snap, stats.HourKey(stats.OldestHour(hour)), upper, func(key, value []byte) error {
-		h, err := stats.DecodeHourRow(value)
+		h, err := state.Decode[stats.HourRow](value)
 		s.Last7d.Add(h)
 		if uint64(binary.BigEndian.Uint32(key[1:]))+stats.DayHours > hour {
 			s.Last24h.Add(h)

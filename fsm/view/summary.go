@@ -183,7 +183,7 @@ func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, er
 	if !ok {
 		return dst, state.ErrNotFound
 	}
-	job, err := state.DecodeJobRow(row)
+	job, err := state.Decode[state.JobRow](row)
 	if err != nil {
 		return dst, err
 	}

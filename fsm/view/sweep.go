@@ -17,7 +17,7 @@ func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64
 	if period == 0 || s.err != nil {
 		return nil, 0, s.err
 	}
-	row, _ := state.Read(s, state.KeySweep, state.DecodeSweepRow)
+	row, _ := state.Read(s, state.KeySweep, state.Decode[state.SweepRow])
 	oldest, some := s.Entry(row.Last + 1)
 	due := some && oldest.CreatedAt <= now-period
 	next = new(command.Sweep)
@@ -45,7 +45,7 @@ func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64
 // Sweeps returns how many entries were swept, and how many old ones were not looked at yet.
 func (v *View) Sweeps(now int64) (swept, waiting uint64, err error) {
 	s := &viewState{v: v}
-	row, _ := state.Read(s, state.KeySweep, state.DecodeSweepRow)
+	row, _ := state.Read(s, state.KeySweep, state.Decode[state.SweepRow])
 	period := state.RetentionOf(s)
 	if period == 0 || s.err != nil {
 		return row.Swept, 0, s.err

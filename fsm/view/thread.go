@@ -125,7 +125,7 @@ func (v *View) activeThreads(q ThreadQuery) (firsts []uint64, next uint64, err e
 // before upper, the most recently active one first.
 func (v *View) scanActive(lower, upper uint64, f func(t *state.ThreadRow, last uint64) error) error {
 	return state.ScanBack(v.snap, state.ActiveKey(lower, false), state.ActiveKey(upper, false), func(key, row []byte) error {
-		t, err := state.DecodeThreadRow(row)
+		t, err := state.Decode[state.ThreadRow](row)
 		if err != nil {
 			return err
 		}

@@ -127,9 +127,9 @@ func (v *View) Format() int { return v.at.Format }
 
 // Result returns the result of a command, while its session still keeps it.
 func (v *View) Result(boot command.BootID, seq uint64) (command.Result, bool) {
-	r, ok, err := state.Load(v.snap, state.AnswerKey(boot, seq), state.DecodeResult)
+	r, ok, err := state.Load(v.snap, state.AnswerKey(boot, seq), state.Decode[state.ResultRow])
 	v.must(err)
-	return r, ok
+	return command.Result(r), ok
 }
 
 // must passes an error of the storage to Options.Fatal, for reads that return no error.
@@ -165,7 +165,7 @@ func (v *View) Channels() []Channel {
 				return state.ErrEnough
 			}
 			hour = in
-			c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.DecodeChannelRow)
+			c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.Decode[state.ChannelRow])
 			v.channels = append(v.channels, Channel{Name: name, Entries: c.Entries, LastEntryAt: c.LastAt, lastSeq: c.LastSeq})
 			return err
 		}))
@@ -271,7 +271,7 @@ func (v *View) LastBackup() (int64, error) {
 
 // BackupRun returns the newest run of the schedule of backups.
 func (v *View) BackupRun() (state.BackupRun, error) {
-	return state.LoadOrZero(v.snap, state.KeyBackupRun, state.DecodeBackupRun)
+	return state.LoadOrZero(v.snap, state.KeyBackupRun, state.Decode[state.BackupRun])
 }
 
 // FirstEntry returns when the first entry was published, in milliseconds since the epoch,
