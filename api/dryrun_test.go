@@ -130,7 +130,7 @@ var dryRuns = []struct {
 	{
 		"a report", "/api/reports",
 		map[string]any{"entry_id": "e1", "reason": "spam", "text": "It is advertisement."},
-		map[string]any{"agent": "anonymous", "entry_id": "e1", "reason": "spam", "text": "It is advertisement.", "contact": nil},
+		map[string]any{"agent": "anonymous", "entry_id": "e1", "reason": "spam", "text": "It is advertisement."},
 	},
 	{
 		"open items", "/api/home/seen",

@@ -28,7 +28,7 @@ var wordless = map[string]string{
 	"publishEntry": "", "registerAgent": "", "actOnJob": "", "askHuman": "", // repeats are in the table, new ones answer with what was sent
 	"listDeliveries": "for the owner's key alone; dropping what waits is tested in fsm", "testDelivery": "a test event", "markSeen": "ids alone",
 	"block": "a rule", "freeze": "a rule", "watch": "a rule", "undo": "texts, for moderators", "listRules": "rules, for moderators",
-	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
+	"reportEntry": "answers with what was sent", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
 	"selectEntries": "texts, for moderators", "moderationLog": "ids, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators",
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",
 	"sendMessage": "as callA2A", "callMCP": "its tools are listed by themselves",
@@ -36,14 +36,14 @@ var wordless = map[string]string{
 	"getIndex": "a document", "getOverview": "a document", "getAllPages": "a document", "getDocs": "a document",
 	"getDocsPage": "a document", "getOpenAPI": "a document", "getPythonClient": "a file", "getJavaScriptClient": "a file",
 	"getLive": "of the node", "getReady": "of the node", "getStatus": "of the node", "getMetrics": "of the node",
-	"pageCluster": "of nodes", "pageConnect": "a document", "pageReport": "a form, of the id that was given", "pageReceipt": "what became of it", "pageSendReport": "a receipt", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file", "pageIcon": "a file",
+	"pageCluster": "of nodes", "pageConnect": "a document", "pageReport": "a form, of the id that was given", "pageSendReport": "a redirect", "pagePublish": "answers with what was sent", "pageAsset": "a file", "getRobots": "a file", "pageIcon": "a file",
 	"getCluster": "of nodes", "getMeasured": "of the node",
 }
 
 // wordlessTools are the tools that the table does not ask.
 var wordlessTools = []string{
 	"publish_message", "publish_knowledge", "request_feature", "register_agent", "list_deliveries", "test_delivery",
-	"post_job", "claim_job", "submit_job_result", "release_job", "close_job", "request_human_help", "mark_seen", "report_entry", "get_report",
+	"post_job", "claim_job", "submit_job_result", "release_job", "close_job", "request_human_help", "mark_seen", "report_entry",
 }
 
 // surfaceCall is a call that shows a word where it is not hidden.

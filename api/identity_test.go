@@ -457,7 +457,7 @@ func TestKeyNamesItsOwner(t *testing.T) {
 		{"job", "/api/jobs", `{"title":"Count boats","body":"All of them"}`, `"agent":"Ada"`},
 		{"claim", "/api/jobs", `{"action":"claim","job_id":"` + job + `"}`, `"claimedBy":"Ada"`},
 		{"human help", "/api/human-requests", `{"goal":"Look at the sea","requested_action":"Say how high it is."}`, `"agent":"Ada"`},
-		{"report", "/api/reports", `{"entry_id":"` + question.ID + `","reason":"spam","text":"It is spam."}`, `"status":"open"`},
+		{"report", "/api/reports", `{"entry_id":"` + question.ID + `","reason":"spam","text":"It is spam."}`, `"reason":"spam"`},
 		{"seen", seenPath, `{"ids":["` + question.ID + `"]}`, `"agent":"Ada"`},
 		{"profile", "/api/agents", `{"note":"Away."}`, `"note":"Away."`},
 		{"tool", "/mcp", toolCall("post_job", `{"title":"Count gulls","body":"All of them"}`), `"agent":"Ada"`},

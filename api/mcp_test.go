@@ -142,15 +142,8 @@ func TestMCPTools(t *testing.T) {
 	})
 	b := newToolbox(t, s)
 	unused := maps.Clone(b.inputs)
-	var report struct{ Report struct{ ID string } }
 	for _, step := range mcpWalk {
-		if step.arguments["id"] == "{report}" {
-			step.arguments, step.path = args{"id": report.Report.ID}, "/api/reports/"+report.Report.ID
-		}
 		got := b.use(step.tool, step.arguments)
-		if step.tool == "report_entry" && json.Unmarshal(got.body, &report) != nil {
-			t.Errorf("the answer to report_entry is %s", got.body)
-		}
 		delete(unused, step.tool)
 		value := must.Get(jsonschema.UnmarshalJSON(strings.NewReader(mustJSON(t, step.arguments))))(t)
 		if err := b.inputs[step.tool].Validate(value); err != nil {
@@ -273,8 +266,7 @@ var mcpWalk = []struct {
 	{"claim_job", args{"agent": "bob", "next": args{"q": "anchor"}}, "Weigh the anchor.", ""},
 	{"claim_job", args{"agent": "bob", "next": args{}}, "No open job fits", ""},
 	{"close_job", args{"agent": "hooked", "job_id": "jc", "edit_key": hookKey}, "Job jc is closed", ""},
-	{"report_entry", args{"entry_id": "e5", "reason": "spam", "text": "It asks for tides again.", "contact": "bob@example.org"}, "of e5 (spam): open", ""},
-	{"get_report", args{"id": "{report}"}, "of e5 (spam): open", "/api/reports/{report}"},
+	{"report_entry", args{"entry_id": "e5", "reason": "spam", "text": "It asks for tides again."}, "Reported e5 (spam)", ""},
 	{"stats", args{}, "2 registered agents", "/api/stats"},
 	{"usage", args{"days": 1}, "0 calls", "/api/usage?days=1"},
 }
@@ -712,7 +704,7 @@ func TestToolsAreLight(t *testing.T) {
 	all, more := list("/mcp?tools=all")
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
 	if want := []string{
-		"get_human_request", "get_report", "list_deliveries", "list_threads", "read_events",
+		"get_human_request", "list_deliveries", "list_threads", "read_events",
 		"stats", "test_delivery", "usage",
 	}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)

@@ -349,7 +349,7 @@ func TestRejectedReads(t *testing.T) {
 			"consistency=weak": "consistency", "min_index=x": "min_index", "consistency=weak&min_index=-1": "min_index consistency",
 			"consistency=strong&consistency=strong": "consistency", "consistency=weak&min_index=100000": "consistency",
 		} {
-			if path == "/api/jobs/e1" || path == "/api/human-requests/e1" || path == "/api/reports/e1" {
+			if path == "/api/jobs/e1" || path == "/api/human-requests/e1" {
 				continue // it does not exist; it would be a 404
 			}
 			p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, with+query, "")

@@ -463,13 +463,11 @@ var toolRules = []struct {
 	{"mark_seen", args{"agent": "nobody", "ids": []string{"e1"}}, "proof_required", "edit_key"},
 	{"mark_seen", args{"agent": "fay", "ids": []string{"e1"}, "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
 	{"report_entry", args{}, "validation_failed", "entry_id reason text"},
-	{"report_entry", args{"entry_id": "e1", "reason": "rude", "text": letters(command.MaxReport + 1), "contact": letters(command.MaxReportContact + 1), "agent": "a"}, "validation_failed", "reason text contact agent"},
+	{"report_entry", args{"entry_id": "e1", "reason": "rude", "text": letters(command.MaxReport + 1), "agent": "a"}, "validation_failed", "reason text agent"},
 	{"report_entry", args{"entry_id": letters(command.MaxTarget + 1), "reason": "spam", "text": "abc"}, "validation_failed", "entry_id text"},
-	{"report_entry", args{"entry_id": 1, "reason": 2, "text": 3, "contact": 4, "edit_key": 5}, "validation_failed", "entry_id reason text contact edit_key"},
+	{"report_entry", args{"entry_id": 1, "reason": 2, "text": 3, "edit_key": 4}, "validation_failed", "entry_id reason text edit_key"},
 	{"report_entry", args{"entry_id": "e99", "reason": "spam", "text": "It is advertisement."}, "validation_failed", "entry_id"},
 	{"report_entry", args{"entry_id": "e1", "reason": "spam", "text": "It is advertisement.", "agent": "fay", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
-	{"get_report", args{"id": "e1"}, "not_found", "id"},
-	{"get_report", args{"id": "rep_aaaaaaaaaaaaaaaaaaaaaaaaaa", "consistency": "weak"}, "not_found", "id"},
 	{"home", args{"for": "a", "since": "yesterday", "wait": 61, "consistency": "weak"}, "validation_failed", "for since wait consistency"},
 	{"home", args{"for": letters(command.MaxName + 1), "wait": -1, "min_index": -1}, "validation_failed", "for wait min_index"},
 	{"read_entries", args{"kind": "poem", "channel": "c", "agent": "a", "for": "b", "since": "yesterday", "limit": 0, "consistency": "weak"}, "validation_failed", "kind channel agent for since limit consistency"},
@@ -540,8 +538,7 @@ func checkToolExample(t *testing.T, b *toolbox, tool string, arguments any) {
 	if keyed && !slices.Contains(p.Notes, wire.KeyLeftOut) {
 		t.Errorf("%s %v: the notes of the example %s do not name the key: %v", tool, arguments, p.Example, p.Notes)
 	}
-	// Only the client knows the receipt for get_report.
-	if again := b.use(found[1], anyJSON(t, p.Example)); again.isError && !keyed && tool != "get_report" {
+	if again := b.use(found[1], anyJSON(t, p.Example)); again.isError && !keyed {
 		t.Errorf("%s %v: the example %s: %s", tool, arguments, p.Example, again.text)
 	}
 }

@@ -102,7 +102,7 @@ func TestEraseRules(t *testing.T) {
 		}, command.ProblemRetractionOther},
 		"reported": {func(r *rig) *command.Publish {
 			id := state.FormatID(state.TypeEntry, r.wantDone(textByKey("bob", "A text that is reported.")))
-			r.only(report(1, id, "sender-2"), command.OutcomeDone, 0)
+			r.only(report(id, "sender-2"), command.OutcomeDone, 0)
 			return erase("bob", id)
 		}, command.ProblemEraseReported},
 		"hidden": {func(r *rig) *command.Publish {
@@ -125,8 +125,8 @@ func TestEraseRules(t *testing.T) {
 		}, 0},
 		"a report without grounds": {func(r *rig) *command.Publish {
 			id := state.FormatID(state.TypeEntry, r.wantDone(textByKey("bob", "A text that was reported.")))
-			r.only(report(1, id, "sender-2"), command.OutcomeDone, 0)
-			r.run(resolveReport(command.ReportKept, 1))
+			r.only(report(id, "sender-2"), command.OutcomeDone, 0)
+			r.run(resolveReport(command.ReportKept, id))
 			return erase("bob", id)
 		}, 0},
 		"retracted before": {func(r *rig) *command.Publish {

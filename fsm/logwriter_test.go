@@ -608,7 +608,7 @@ func (w *logWriter) sweep() command.Payload {
 }
 
 func (w *logWriter) report() command.Payload {
-	c := report(w.below(1<<30), w.id(), "")
+	c := report(w.id(), "")
 	c.Agent = w.author()
 	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(5)) //nolint:gosec // small
 	if w.oneOf(4) {
@@ -618,13 +618,7 @@ func (w *logWriter) report() command.Payload {
 }
 
 func (w *logWriter) resolveReports() command.Payload {
-	c := &command.ResolveReports{Order: w.order(), Targets: []string{w.id(), command.ChannelMark + "channel-1"}, Outcome: command.ReportOutcome(1 + w.below(4))} //nolint:gosec // small
-	if reports, _, err := w.v.Reports(view.ReportQuery{Limit: 10}); err != nil {
-		w.Fatal(err)
-	} else if len(reports) > 0 {
-		c.Reports = [][]byte{one(w, reports...).ID}
-	}
-	return c
+	return &command.ResolveReports{Order: w.order(), Targets: []string{w.id(), command.ChannelMark + "channel-1"}, Outcome: command.ReportOutcome(1 + w.below(4))} //nolint:gosec // small
 }
 
 // forgetSenders usually lets the time pass until there are senders to forget. The next

@@ -199,7 +199,7 @@ func TestRefusedTextsAreListed(t *testing.T) {
 	}{
 		"replies to a hidden entry":   {[]command.Payload{reply("e1"), reply("e1")}, 1},
 		"a reply to an unknown entry": {[]command.Payload{reply("e99")}, 1},
-		"a report of a hidden entry":  {[]command.Payload{report(1, "e1", "sender-2")}, 1},
+		"a report of a hidden entry":  {[]command.Payload{report("e1", "sender-2")}, 1},
 		"a retraction by another":     {[]command.Payload{post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, "e2" })}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

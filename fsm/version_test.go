@@ -192,7 +192,7 @@ func TestUnseenCommands(t *testing.T) {
 	first := version()
 	for i, c := range []command.Payload{
 		&command.Tick{}, &command.Lead{ServerID: "n1"}, &command.RecordBackup{At: 1}, &command.Sweep{},
-		seen(1, command.DayOf(r.now()), command.SurfaceAPI, "one"), report(1, state.EntryID(1), "s1"),
+		seen(1, command.DayOf(r.now()), command.SurfaceAPI, "one"), report(state.EntryID(1), "s1"),
 		&command.NoteChange{By: "n1", Action: "add", Server: "n2"},
 		&command.MarkSeen{AgentKey: "ada", Entries: []uint64{1}},
 	} {

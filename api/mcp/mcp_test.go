@@ -131,7 +131,7 @@ func (r *posted) Perform(string, wire.Invocation) wire.Performed {
 // operations are the operations of the tools. The service checks at start that each of its
 // operations has a tool.
 var operations = map[string]string{
-	"home": "home", "mark_seen": "markSeen", "report_entry": "reportEntry", "get_report": "getReport", "read_entries": "listEntries", "get_entry": "getEntry", "get_thread": "listEntries", "list_channels": "listChannels", "list_threads": "listThreads",
+	"home": "home", "mark_seen": "markSeen", "report_entry": "reportEntry", "read_entries": "listEntries", "get_entry": "getEntry", "get_thread": "listEntries", "list_channels": "listChannels", "list_threads": "listThreads",
 	"publish_message": "publishEntry", "publish_knowledge": "publishEntry", "request_feature": "publishEntry",
 	"list_agents": "listAgents", "get_agent": "getAgent", "register_agent": "registerAgent",
 	"list_deliveries": "listDeliveries", "test_delivery": "testDelivery",

@@ -2,7 +2,6 @@ package page
 
 import (
 	"net/http"
-	"net/url"
 
 	"github.com/commons-cluster/commons/api/wire"
 )
@@ -19,44 +18,21 @@ var reportReasons = []struct{ Name, Words string }{
 // reportForm is the form with which people report an entry.
 type reportForm struct {
 	form
-	EntryID, Reason, Text, Contact string
-	Profile, Channel               string // in place of an entry
-	Reasons                        []struct{ Name, Words string }
-}
-
-// receipt is a report as its sender sees it.
-type receipt struct {
-	ID, EntryID, Reason string
-	Name                string // a marked one, in place of an entry
-	CreatedAt           int64
-	Outcome             string
+	EntryID, Reason, Text string
+	Profile, Channel      string // in place of an entry
+	Reasons               []struct{ Name, Words string }
+	Sent                  bool // another report, just before
 }
 
 // fillReport is the form, for the entry that the URL names, if it does.
 func fillReport(p *builder, _ []byte) error {
 	p.frame.Title, p.frame.NoIndex = "Report an entry", true
 	p.frame.Description, p.frame.Canonical = "A form to report an entry to the moderators.", "/report"
-	p.frame.Body = &reportForm{EntryID: given(p.r, "entry"), Profile: given(p.r, "profile"), Channel: given(p.r, "channel"), Reasons: reportReasons}
+	p.frame.Body = &reportForm{EntryID: given(p.r, "entry"), Profile: given(p.r, "profile"), Channel: given(p.r, "channel"), Reasons: reportReasons, Sent: given(p.r, "sent") != ""}
 	return nil
 }
 
-// oneReport is the call of a report by the id of its receipt.
-func oneReport(r Request) (string, wire.Invocation) {
-	return "getReport", wire.Invocation{ID: r.Param("id")}
-}
-
-// fillReceipt is the page of a report's state.
-func fillReceipt(p *builder, answer []byte) error {
-	var one struct{ Report receipt }
-	if err := decode(answer, &one); err != nil {
-		return err
-	}
-	p.frame.Title, p.frame.NoIndex = "Your report", true
-	p.frame.Body = map[string]any{"R": one.Report, "Outcome": one.Report.Outcome, "Ago": p.Ago(one.Report.CreatedAt)}
-	return nil
-}
-
-// sendReport takes the form: it reports, and redirects to the receipt.
+// sendReport takes the form: it reports, and redirects to a page that confirms it.
 func sendReport(s *Site, r Request) Reply {
 	doc, rejection := formOf(r, "/api/reports")
 	if rejection != nil {
@@ -64,15 +40,11 @@ func sendReport(s *Site, r Request) Reply {
 	}
 	f := &reportForm{Reasons: reportReasons}
 	sent := take(&doc, []formField{
-		{"entry_id", &f.EntryID}, {"profile", &f.Profile}, {"channel", &f.Channel}, {"reason", &f.Reason}, {"text", &f.Text}, {"contact", &f.Contact},
+		{"entry_id", &f.EntryID}, {"profile", &f.Profile}, {"channel", &f.Channel}, {"reason", &f.Reason}, {"text", &f.Text},
 	})
 	done := r.Perform("reportEntry", wire.Invocation{Document: sent})
 	if done.Rejection == nil {
-		var written struct{ Report receipt }
-		if err := decode(done.Body, &written); err != nil {
-			return broken(err)
-		}
-		return Reply{Status: http.StatusSeeOther, Location: "/report/" + url.PathEscape(written.Report.ID)}
+		return Reply{Status: http.StatusSeeOther, Location: "/report?sent=1"}
 	}
 	f.Error = withoutExample(done.Rejection)
 	return s.form(r, "report", "Report an entry", f, done.Rejection)

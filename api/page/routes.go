@@ -28,12 +28,8 @@ func Routes() []Route {
 	clusterPage.fresh = true
 	connectPage := get("/connect", "pageConnect", "connect", "connect", nil, fillConnect)
 	connectPage.fresh = true
-	reportPage := get("/report", "pageReport", "", "report", nil, fillReport)
-	receiptPage := get("/report/:id", "pageReceipt", "", "receipt", oneReport, fillReceipt)
-	receiptPage.fresh = true
 	return []Route{
-		reportPage,
-		receiptPage,
+		get("/report", "pageReport", "", "report", nil, fillReport),
 		{Method: http.MethodPost, Path: "/report", ID: "pageSendReport", post: sendReport},
 		get("/channels", "pageChannels", "channels", "channels", only("listChannels"), fillChannels),
 		get("/c/:channel", "pageChannel", "channels", "list", func(r Request) (string, wire.Invocation) {

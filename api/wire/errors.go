@@ -201,7 +201,6 @@ func Encoded() *Error {
 var lists = map[string]string{
 	"entry": "GET /api/entries lists them", "job": "GET /api/jobs lists them", "agent": "GET /api/agents lists those that have a profile",
 	"request": "GET /api/human-requests lists them",
-	"report":  "POST /api/reports returns one; resolved reports are deleted after a while",
 }
 
 // Missing returns the error for an id in a path that does not exist, such as that of an entry.

@@ -166,7 +166,7 @@ func (tx *Txn) sweep(e *state.EntryRow, period int64) bool {
 		tx.hideQuietly(e, sweptReason, 0)
 	}
 	tx.erase(e.Seq, state.SpaceSweptBits, sweptReason)
-	tx.closeReports(command.ReportExpired, func(r state.QueuedReport) bool { return r.Entry == e.Seq })
+	tx.closeReports(command.ReportExpired, func(r state.ReportSubject) bool { return r.Entry == e.Seq })
 	return true
 }
 

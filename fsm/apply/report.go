@@ -14,35 +14,43 @@ const maxReportSweep = 100
 func (tx *Txn) applyReport(c *command.Report) command.Result {
 	w := tx.writer()
 	subject, earlier, problems := w.Reported(tx, c.Target)
-	if same := tx.number(state.ReportIDKey(c.ID)); same != 0 { // the id is random: it is the same command
-		earlier, problems = same, nil
-	}
 	switch {
 	case len(problems) > 0:
 		return rejected(problems...)
 	case earlier != 0:
 		return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}
 	}
-	from, group := w.Reporter()
-	q := tx.Reports.Clone()
-	if drop, problem := q.Room(group); problem != 0 {
+	sender, q := w.Reporter(), tx.Reports.Clone()
+	drop, problem := q.Room(subject, sender)
+	if problem != 0 {
 		tx.count(state.KeyReportsRejected)
 		return rejected(problem)
-	} else if drop >= 0 {
-		tx.closeReport(q, drop, command.ReportDropped)
+	}
+	if drop >= 0 {
 		tx.count(state.KeyReportsRejected)
+		tx.dropReport(q.Open[drop].Number)
+		q.Open = slices.Delete(q.Open, drop, drop+1)
 	}
-	r := state.Report{
-		Number: tx.count(state.KeyReported), ID: c.ID, ReportSubject: subject, At: tx.now, Reason: c.Reason, Text: c.Text, Contact: c.Contact,
-		Agent: c.Agent, Proven: w.Strength == command.ByKey, From: from, Group: group,
+	var r state.Report
+	if at := q.Open.About(subject); at >= 0 {
+		r = tx.report(q.Open[at].Number)
+	} else {
+		r = state.Report{
+			Number: tx.count(state.KeyReported), ReportSubject: subject, At: tx.now, Reason: c.Reason, Text: c.Text,
+			Agent: c.Agent, Proven: w.Strength == command.ByKey, Established: w.Established,
+		}
+		q.Open = append(q.Open, state.QueuedReport{Number: r.Number})
+		tx.Notified = append(tx.Notified, state.WatchReports)
 	}
+	if len(r.Senders) == 0 {
+		r.Reported = tx.now
+		tx.set(state.ForgetKey(r.Reported, state.ReportKey(r.Number)), []byte{})
+	}
+	r.Count++
+	r.Senders = append(r.Senders, sender)
 	tx.set(state.ReportKey(r.Number), state.Encode(&r))
-	tx.setNumber(state.ReportIDKey(r.ID), r.Number)
-	tx.setNumber(subject.Key(from), r.Number)
-	tx.set(state.ForgetKey(r.At, state.ReportKey(r.Number)), []byte{})
-	q.Open = append(q.Open, r.Queued())
+	q.Replace(r.Queued())
 	tx.Reports = q
-	tx.Notified = append(tx.Notified, state.WatchReports)
 	return command.Result{Outcome: command.OutcomeDone, Entry: r.Number}
 }
 
@@ -53,37 +61,26 @@ func (tx *Txn) report(number uint64) state.Report {
 	return r
 }
 
-// closeReport gives the open report at a place its outcome.
-func (tx *Txn) closeReport(q *state.ReportQueue, at int, outcome command.ReportOutcome) {
-	r := tx.report(q.Open[at].Number)
-	r.Outcome, r.Closed = outcome, tx.now
-	tx.set(state.ReportKey(r.Number), state.Encode(&r))
-	if outcome == command.ReportDropped { // no moderator has seen it: it may be sent again
-		tx.del(r.Key(r.From))
-	}
-	q.Open = slices.Delete(q.Open, at, at+1)
-	q.AddClosed(r.Queued())
-	if len(q.Closed) > command.MaxClosedReports {
-		tx.dropReport(q.Closed[0].Number)
-		q.Closed = q.Closed[1:]
-	}
-}
-
-// closeReports closes the open reports that meant selects, and returns their subjects in
+// closeReports closes the open reports of the subjects that meant selects, and returns the subjects in
 // order.
-func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.QueuedReport) bool) (subjects []state.ReportSubject) {
-	if !slices.ContainsFunc(tx.Reports.Open, meant) {
+func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.ReportSubject) bool) (subjects []state.ReportSubject) {
+	if !slices.ContainsFunc(tx.Reports.Open, func(r state.QueuedReport) bool { return meant(r.ReportSubject) }) {
 		return nil
 	}
 	q := tx.Reports.Clone()
-	for i := 0; i < len(q.Open); {
-		r := q.Open[i]
-		if !meant(r) {
-			i++
-			continue
+	q.Open = slices.DeleteFunc(q.Open, func(queued state.QueuedReport) bool {
+		if !meant(queued.ReportSubject) {
+			return false
 		}
-		tx.closeReport(q, i, outcome)
+		r := tx.report(queued.Number)
+		r.Outcome, r.Closed = outcome, tx.now
+		tx.set(state.ReportKey(r.Number), state.Encode(&r))
+		q.AddClosed(r.Queued())
 		subjects = append(subjects, r.ReportSubject)
+		return true
+	})
+	for ; len(q.Closed) > command.MaxClosedReports; q.Closed = q.Closed[1:] {
+		tx.dropReport(q.Closed[0].Number)
 	}
 	tx.Reports = q
 	return subjects
@@ -93,22 +90,14 @@ func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.Queu
 func (tx *Txn) dropReport(number uint64) {
 	r := tx.report(number)
 	tx.del(state.ReportKey(number))
-	tx.del(state.ReportIDKey(r.ID))
-	tx.del(state.ForgetKey(r.At, state.ReportKey(number)))
-	if tx.number(r.Key(r.From)) == number {
-		tx.del(r.Key(r.From))
-	}
+	tx.del(state.ForgetKey(r.Reported, state.ReportKey(number)))
 }
 
-// forgetReporter forgets who sent a report, which takes nobody's room from then on. Its sender may
+// forgetReporters forgets who sent a report, which takes nobody's room from then on. Its senders may
 // send it again.
-func (tx *Txn) forgetReporter(key []byte) {
-	r := need(tx, key, state.Decode[state.Report], "report")
-	r.Number = state.NumberOfReport(key)
-	if tx.number(r.Key(r.From)) == r.Number {
-		tx.del(r.Key(r.From))
-	}
-	r.From, r.Group = 0, r.Group.Forgotten()
+func (tx *Txn) forgetReporters(key []byte) {
+	r := tx.report(state.NumberOfReport(key))
+	r.Senders = nil
 	tx.set(key, state.Encode(&r))
 	q := tx.Reports.Clone()
 	q.Replace(r.Queued())
@@ -134,28 +123,20 @@ func (tx *Txn) endReports() {
 
 // applyResolveReports closes open reports. Its Entry is the number of its row in the record.
 func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
-	meant := map[uint64]bool{}
-	for _, id := range c.Reports {
-		if number := tx.number(state.ReportIDKey(id)); number != 0 {
-			meant[number] = true
-		}
-	}
-	all := map[state.ReportSubject]bool{}
+	meant := map[state.ReportSubject]bool{}
 	for _, target := range c.Targets {
 		if subject, _, known := state.SubjectOf(tx, target); known {
-			all[subject] = true
+			meant[subject] = true
 		}
 	}
 	what := []string{c.Outcome.String()}
-	for _, subject := range tx.closeReports(c.Outcome, func(r state.QueuedReport) bool { return meant[r.Number] || all[r.ReportSubject] }) {
+	for _, subject := range tx.closeReports(c.Outcome, func(s state.ReportSubject) bool { return meant[s] }) {
 		id := subject.Name
 		if subject.Entry > 0 {
 			e, _ := tx.Entry(subject.Entry)
 			id = state.FormatID(e.Type, e.Seq)
 		}
-		if !slices.Contains(what, id) {
-			what = append(what, id)
-		}
+		what = append(what, id)
 	}
 	if len(what) == 1 {
 		return unchanged
@@ -163,13 +144,12 @@ func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, strings.Join(what, " "))}
 }
 
-// eraseReportsOf erases the texts of all reports of a subject, which may quote it, and the contacts
-// of those who sent them.
+// eraseReportsOf erases the texts of all reports of a subject, which may quote it.
 func (tx *Txn) eraseReportsOf(subject state.ReportSubject) {
 	for _, queued := range slices.Concat(tx.Reports.Open, tx.Reports.Closed) {
 		if queued.ReportSubject == subject {
 			r := tx.report(queued.Number)
-			r.Text, r.Contact = "", ""
+			r.Text = ""
 			tx.set(state.ReportKey(r.Number), state.Encode(&r))
 		}
 	}

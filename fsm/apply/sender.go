@@ -178,7 +178,7 @@ func (tx *Txn) forget(key []byte, before int64) {
 		}
 		tx.del(key)
 	case state.SpaceReport:
-		tx.forgetReporter(key)
+		tx.forgetReporters(key)
 	default:
 		tx.del(key)
 	}

@@ -126,8 +126,8 @@ func (tx *Txn) Get(key []byte) ([]byte, bool) {
 // Instant is the instant of the log entry that is being applied.
 func (tx *Txn) Instant() int64 { return tx.now }
 
-// IsReported reports whether an open report names the entry.
-func (tx *Txn) IsReported(seq uint64) bool { return tx.Reports.Names(seq) }
+// ReportQueue returns the reports at this place of the log.
+func (tx *Txn) ReportQueue() *state.ReportQueue { return tx.Reports }
 
 // Entry returns an entry by its seq.
 func (tx *Txn) Entry(seq uint64) (state.EntryRow, bool) {

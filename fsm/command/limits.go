@@ -113,14 +113,14 @@ const (
 	MaxPatterns     = 32
 	MaxPatternBytes = 200
 	MaxPatternSteps = 500
-	// The sizes of a report's text, and of the contact of its sender.
-	MinReport        = 4
-	MaxReport        = 1000
-	MaxReportContact = 200
-	// MaxOpenReports bounds the open reports of senders with an established name and of all
-	// others, each; MaxSenderReports those of one sender, network or established name.
+	// The size of a report's text.
+	MinReport = 4
+	MaxReport = 1000
+	// MaxOpenReports bounds the open reports; MaxSenderReports those of one sender, network or
+	// established name. A report remembers at most MaxReporters of its senders.
 	MaxOpenReports   = 1000
 	MaxSenderReports = 20
+	MaxReporters     = 100
 	// MaxClosedReports bounds the closed reports, which are kept for ReportKeptMillis. A
 	// report without a decision is removed after ReportOpenMillis.
 	MaxClosedReports = 5000
@@ -181,8 +181,6 @@ const (
 	MaxStamp = 253402300799999
 	// KeyHashBytes is the length of the SHA-256 of an edit_key, which never enters the log.
 	KeyHashBytes = 32
-	// ReportIDBytes is the length of the id of a report's receipt, which must be impossible to guess.
-	ReportIDBytes = 16
 	// LookBytes is the length of one hash in Proof.Looks, MaxLooks the number of hashes.
 	LookBytes = 16
 	MaxLooks  = 2

@@ -33,11 +33,7 @@ const (
 	ReportErased  ReportOutcome = 2 // the entry was erased
 	ReportKept    ReportOutcome = 3 // the entry stays
 	ReportSettled ReportOutcome = 4 // something else was done
-	// ReportDropped: more reports of its sender than of any other were open when there was
-	// no room.
-	ReportDropped ReportOutcome = 5
-	// ReportExpired: the entry got older than the retention.
-	ReportExpired ReportOutcome = 6
+	ReportExpired ReportOutcome = 5 // the entry got older than the retention
 )
 
 // ReportOutcomes are the names of the outcomes that moderators give.
@@ -48,8 +44,6 @@ func (o ReportOutcome) String() string {
 	switch o {
 	case ReportOpen:
 		return ""
-	case ReportDropped:
-		return "dropped"
 	case ReportExpired:
 		return "expired"
 	}
@@ -63,25 +57,22 @@ const (
 	ChannelMark = "#"
 )
 
-// Report asks the moderators, who alone see its text and contact, to review an entry, a profile or
-// the name of a channel.
+// Report asks the moderators, who alone see its text, to review an entry, a profile or the name of a
+// channel.
 type Report struct {
 	Agent    string       `cbor:"1,keyasint"`           // the name as moderators see it; AnonymousName without a name
 	AgentKey string       `cbor:"2,keyasint"`           // text.Fold(Agent)
-	ID       []byte       `cbor:"3,keyasint"`           // of the receipt: random, ReportIDBytes
-	Target   string       `cbor:"4,keyasint"`           // public id of the entry, or a marked name
-	Reason   ReportReason `cbor:"5,keyasint"`           //
-	Text     string       `cbor:"6,keyasint"`           //
-	Contact  string       `cbor:"7,keyasint,omitempty"` // how to reach the sender; may be empty
-	Proof    Proof        `cbor:"8,keyasint,omitempty"` // of the name
+	Target   string       `cbor:"3,keyasint"`           // public id of the entry, or a marked name
+	Reason   ReportReason `cbor:"4,keyasint"`           //
+	Text     string       `cbor:"5,keyasint"`           //
+	Proof    Proof        `cbor:"6,keyasint,omitempty"` // of the name
 }
 
 // ResolveReports sets the outcome of open reports.
 type ResolveReports struct {
 	Order
-	Reports [][]byte      `cbor:"10,keyasint,omitempty"` // ids of receipts
-	Targets []string      `cbor:"11,keyasint,omitempty"` // as in Report: all open reports of these
-	Outcome ReportOutcome `cbor:"12,keyasint"`
+	Targets []string      `cbor:"10,keyasint"` // as in Report
+	Outcome ReportOutcome `cbor:"11,keyasint"`
 }
 
 // Signature returns under which name the report is made.
@@ -91,26 +82,20 @@ func (c *Report) check() error {
 	return errors.Join(
 		checkText("agent", c.Agent, MinName, MaxName),
 		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
-		checkReportID(c.ID),
 		checkReported(c.Target),
 		ReportReasons.check("reason", uint8(c.Reason)),
 		checkText("text", c.Text, MinReport, MaxReport),
-		checkText("contact", c.Contact, 0, MaxReportContact),
 		c.Proof.check(),
 	)
 }
 
 func (c *ResolveReports) check() error {
-	err := errors.Join(
+	return errors.Join(
 		c.Order.check(),
-		checkRange("reports and targets", len(c.Reports)+len(c.Targets), 1, MaxHidden, "items"),
+		checkRange("targets", len(c.Targets), 1, MaxHidden, "items"),
 		checkAll("targets", c.Targets, MaxHidden, checkReported),
 		ReportOutcomes.check("outcome", uint8(c.Outcome)),
 	)
-	for _, id := range c.Reports {
-		err = errors.Join(err, checkReportID(id))
-	}
-	return err
 }
 
 // checkReported checks the target of a report. A folded name may be longer than the name.
@@ -119,10 +104,6 @@ func checkReported(target string) error {
 		return checkBytes("target", name, MaxNameKeyBytes)
 	}
 	return checkText("target", target, 1, MaxTarget)
-}
-
-func checkReportID(id []byte) error {
-	return checkRange("report id", len(id), ReportIDBytes, ReportIDBytes, "bytes")
 }
 
 func (*Report) texts() []string     { return nil }

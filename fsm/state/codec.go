@@ -123,12 +123,6 @@ func hashSender(s string) SenderGroup {
 	return SenderGroup(binary.LittleEndian.Uint64(sum[:]))
 }
 
-// Forgotten returns the group of all forgotten senders that proved names as this one did, or did not.
-func (g SenderGroup) Forgotten() SenderGroup { return g & provenBit }
-
-// Proven reports whether the group is that of a proven name.
-func (g SenderGroup) Proven() bool { return g&provenBit != 0 }
-
 const hexDigits = "0123456789abcdef"
 
 // AppendString appends s as a JSON string, as encoding/json does without HTML escaping.

@@ -16,8 +16,7 @@ type Facts interface {
 	Get(key []byte) ([]byte, bool)
 	Entry(seq uint64) (EntryRow, bool)
 	Instant() int64
-	// IsReported reports whether an open report names the entry.
-	IsReported(seq uint64) bool
+	ReportQueue() *ReportQueue
 	Must(err error)
 }
 

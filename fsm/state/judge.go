@@ -196,7 +196,7 @@ func requestOf(s Facts, op command.Op, standing command.Standing, by command.Sig
 func (j *Judgement) Repeated() bool { return j.RequestAt.Known() }
 
 // Repeat returns the result of a command without an effect: its request_id was used before,
-// its sender has reported the entry before, or the profile has these values already.
+// its sender has reported the subject before, or the profile has these values already.
 func (j *Judgement) Repeat(s Facts, p command.Payload) (r command.Result, repeats bool) {
 	switch c := p.(type) {
 	case *command.Register:

@@ -65,7 +65,7 @@ const (
 	SpaceKept       = '8' // seq8: empty; entries that are old enough to be swept and are not over
 	SpaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
 
-	SpaceReport = '4' // letter1 and what the letter says: reports for moderators, see ReportKey and report.go
+	SpaceReport = '4' // number8: reports for moderators, see report.go
 	SpaceForget = '3' // at8 key: empty; a row that names a sender, see ForgetKey
 
 	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
@@ -166,14 +166,11 @@ func NamedKey(pseudonym string) []byte { return append([]byte{SpaceNamed}, pseud
 
 // ReportKey is the key of the report with a number.
 func ReportKey(number uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{SpaceReport, 'r'}, number)
+	return binary.BigEndian.AppendUint64([]byte{SpaceReport}, number)
 }
 
 // NumberOfReport returns the number in a ReportKey.
-func NumberOfReport(key []byte) uint64 { return binary.BigEndian.Uint64(key[2:]) }
-
-// ReportIDKey is the key of the number of the report with the id of a receipt.
-func ReportIDKey(id []byte) []byte { return append([]byte{SpaceReport, 'i'}, id...) }
+func NumberOfReport(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 
 // SpaceBounds returns the bounds of a keyspace: [lower, upper).
 func SpaceBounds(space byte) (lower, upper []byte) { return []byte{space}, []byte{space + 1} }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -11,40 +10,33 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Reports wait for a moderator, in the order in which they came. A report holds its sender's
-// text and no text of the entry. Senders with an established name have separate room. When
-// there is no room left, the sender with the most open reports loses its newest one. A report
-// is removed some time after it was closed, or when it stays open for too long.
+// Reports wait for a moderator, in the order in which they came. A subject has one open report: who
+// reports it, too, is counted there. A report holds the text of its first sender and no text of the
+// subject. When there is no room left, the oldest report with one sender without an established name
+// gives way. A report is removed some time after it was closed, or when it stays open for too long.
 
 // Report is a report as moderators see it.
 type Report struct {
 	Number uint64
-	ID     []byte // of the receipt
 	ReportSubject
-	At      int64 // milliseconds since the epoch
-	Reason  command.ReportReason
-	Text    string // empty if erased with the entry
-	Contact string // empty if not given, or erased with the entry
-	Agent   string // command.AnonymousName without a name
-	Proven  bool   // by the name's key
-	Outcome command.ReportOutcome
-	Closed  int64 // when it got its outcome; 0 while it is open
+	At          int64 // milliseconds since the epoch
+	Reason      command.ReportReason
+	Text        string // empty if erased with the subject
+	Agent       string // command.AnonymousName without a name
+	Proven      bool   // by the name's key
+	Established bool   // the name
+	Outcome     command.ReportOutcome
+	Closed      int64 // when it got its outcome; 0 while it is open
 
-	// From is the sender; Group is whose room the report takes: a network, or the sender. Once the
-	// sender is forgotten, From is 0, and all forgotten ones are one Group.
-	From, Group SenderGroup
+	Count    uint64        // of senders. Agent, Reason and Text are those of the first
+	Senders  []SenderGroup // that are remembered, at most command.MaxReporters
+	Reported int64         // when the first of Senders came
 }
 
 // ReportSubject is the subject of a report: an entry, a profile or the name of a channel.
 type ReportSubject struct {
 	Entry uint64 // seq, or 0
 	Name  string // marked as in command.Report, or empty
-}
-
-// Key returns the key under which the number of a sender's report of the subject is stored.
-func (r ReportSubject) Key(from SenderGroup) []byte {
-	key := binary.BigEndian.AppendUint64([]byte{SpaceReport, 'e'}, r.Entry)
-	return append(binary.BigEndian.AppendUint64(key, uint64(from)), r.Name...)
 }
 
 // SubjectOf returns the subject that the target of a report names, and whether the subject is hidden
@@ -65,15 +57,24 @@ func SubjectOf(s Facts, target string) (subject ReportSubject, hidden, known boo
 // Fields implements Row. The number stands in the key.
 func (r *Report) Fields(c *Codec) {
 	c.Fields(
-		&r.ID, &r.Entry, &r.At, &r.Closed, (*byte)(&r.Reason), (*byte)(&r.Outcome), &r.Proven, &r.From, &r.Group,
-		&r.Text, &r.Contact, &r.Agent, &r.Name,
+		&r.Entry, &r.At, &r.Closed, (*byte)(&r.Reason), (*byte)(&r.Outcome), &r.Proven, &r.Established, &r.Count, &r.Reported,
+		&r.Text, &r.Agent, &r.Name,
 	)
+	List(c, &r.Senders, func(sender *SenderGroup) { c.Fields(sender) })
 }
 
 // ReportQueue lists the reports at one applied log entry. A published queue never changes.
 type ReportQueue struct {
-	Open   []QueuedReport // by number, which is by when they came
-	Closed []QueuedReport // by when they were closed, then by number
+	Open   QueuedReports // by number, which is by when they came
+	Closed QueuedReports // by when they were closed, then by number
+}
+
+// QueuedReports are the open or the closed reports of a ReportQueue.
+type QueuedReports []QueuedReport
+
+// About returns the place of the first report of a subject, or -1.
+func (q QueuedReports) About(subject ReportSubject) int {
+	return slices.IndexFunc(q, func(r QueuedReport) bool { return r.ReportSubject == subject })
 }
 
 // WatchReports is the key of those who wait for reports. No agent has such a key.
@@ -83,8 +84,9 @@ const WatchReports = "\r"
 type QueuedReport struct {
 	Number uint64
 	ReportSubject
-	At    int64 // when it came; of a closed one when it was closed
-	group SenderGroup
+	At       int64 // when it came; of a closed one when it was closed
+	givesWay bool  // when there is no room for another one
+	senders  []SenderGroup
 }
 
 // Queued returns the report as the queue lists it.
@@ -93,12 +95,7 @@ func (r *Report) Queued() QueuedReport {
 	if r.Closed > 0 {
 		at = r.Closed
 	}
-	return QueuedReport{r.Number, r.ReportSubject, at, r.Group}
-}
-
-// Names reports whether an open report is about an entry.
-func (q *ReportQueue) Names(entry uint64) bool {
-	return slices.ContainsFunc(q.Open, func(r QueuedReport) bool { return r.Entry == entry })
+	return QueuedReport{r.Number, r.ReportSubject, at, r.Count == 1 && !r.Established, r.Senders}
 }
 
 // Clone returns a copy, to be changed.
@@ -108,7 +105,7 @@ func (q *ReportQueue) Clone() *ReportQueue {
 
 // Replace replaces the report with the same number.
 func (q *ReportQueue) Replace(r QueuedReport) {
-	for _, list := range [...][]QueuedReport{q.Open, q.Closed} {
+	for _, list := range [...]QueuedReports{q.Open, q.Closed} {
 		if i := slices.IndexFunc(list, func(o QueuedReport) bool { return o.Number == r.Number }); i >= 0 {
 			list[i] = r
 		}
@@ -135,18 +132,13 @@ func (q *ReportQueue) NextEnd() int64 {
 	return at
 }
 
-// Reporter returns who reports, and whose room the report takes. Anybody can get a name
-// that is not established at any time, so such names do not count.
-func (w *Writer) Reporter() (from, group SenderGroup) {
+// Reporter returns as whom the writer reports: an established name, else a network, else a sender.
+// Anybody can get a name that is not established at any time, so such names do not count.
+func (w *Writer) Reporter() SenderGroup {
 	if w.Established {
-		from = ProvenSender(w.AgentKey)
-		return from, from
+		return ProvenSender(w.AgentKey)
 	}
-	from = UnprovenSender(w.Proof.Sender)
-	if network := command.NetworkOf(w.Proof.Sender); network != "" {
-		return from, UnprovenSender(network)
-	}
-	return from, from
+	return UnprovenSender(cmp.Or(command.NetworkOf(w.Proof.Sender), w.Proof.Sender))
 }
 
 // Reported returns the subject that a writer reports, the number of its earlier report of it or 0, and
@@ -159,37 +151,46 @@ func (w *Writer) Reported(s Facts, target string) (subject ReportSubject, earlie
 	if !known {
 		return subject, 0, []command.Problem{command.ProblemUnknownTarget}
 	}
-	from, _ := w.Reporter()
-	earlier, _ = Read(s, subject.Key(from), DecodeNumber)
+	earlier = s.ReportQueue().earlier(subject, w.Reporter())
 	if earlier == 0 && hidden {
 		problems = []command.Problem{command.ProblemHidden}
 	}
 	return subject, earlier, problems
 }
 
-// Room returns the place of the open report that gives way to one of a sender, -1 if there
-// is room without that, or the reason why there is no room.
-func (q *ReportQueue) Room(group SenderGroup) (drop int, _ command.Problem) {
-	counts, all := map[SenderGroup]int{}, 0 // among established names, or among all others
-	for _, r := range q.Open {
-		if r.group.Proven() == group.Proven() {
-			counts[r.group]++
-			all++
+// earlier returns the number of the report of a subject that a further one of the sender adds nothing
+// to, or 0.
+func (q *ReportQueue) earlier(subject ReportSubject, sender SenderGroup) uint64 {
+	for _, list := range [...]QueuedReports{q.Open, q.Closed} {
+		for _, r := range list {
+			if r.ReportSubject == subject && slices.Contains(r.senders, sender) {
+				return r.Number
+			}
 		}
 	}
-	own, most := counts[group], 0
+	if at := q.Open.About(subject); at >= 0 && len(q.Open[at].senders) >= command.MaxReporters {
+		return q.Open[at].Number
+	}
+	return 0
+}
+
+// Room returns the place of the open report that gives way to one of a sender, -1 if there
+// is room without that, or the reason why there is no room.
+func (q *ReportQueue) Room(subject ReportSubject, sender SenderGroup) (drop int, _ command.Problem) {
+	own := 0
+	for _, r := range q.Open {
+		if slices.Contains(r.senders, sender) {
+			own++
+		}
+	}
 	switch {
 	case own >= command.MaxSenderReports:
 		return -1, command.ProblemTooManyReports
-	case all < command.MaxOpenReports:
+	case len(q.Open) < command.MaxOpenReports || q.Open.About(subject) >= 0:
 		return -1, 0
 	}
-	for i, r := range slices.Backward(q.Open) { // the newest report of the sender with the most
-		if n := counts[r.group]; n > most {
-			drop, most = i, n
-		}
-	}
-	if most <= own+1 {
+	drop = slices.IndexFunc(q.Open, func(r QueuedReport) bool { return r.givesWay })
+	if drop < 0 {
 		return -1, command.ProblemReportsFull
 	}
 	return drop, 0

@@ -36,7 +36,7 @@ func FuzzRows(f *testing.F) {
 	f.Add(entry.Append(nil, &command.Publish{Agent: "ada", Kind: command.KindMessage, Title: "Title", Body: "Body", Tags: []string{"a"}}))
 	f.Add(Encode(&HiddenEntry{Row: []byte{1}, State: []byte{2}, Successor: []byte(`{}`), Newest: true, Topics: 3, Owed: 1}))
 	f.Add(Encode(&Record{Number: 1, At: 5, By: "operator", Action: ActionHide, What: "e1", Reason: "Why"}))
-	f.Add(Encode(&Report{ID: []byte{1}, ReportSubject: ReportSubject{Entry: 1, Name: "@ada"}, At: 5, Reason: 1, Text: "Spam", Contact: "me", Agent: "ada"}))
+	f.Add(Encode(&Report{ReportSubject: ReportSubject{Entry: 1, Name: "@ada"}, At: 5, Reason: 1, Text: "Spam", Agent: "ada", Count: 2, Senders: []SenderGroup{1, 2}, Reported: 5}))
 	f.Add(Encode(&LaterCounts{Total: 3, Replies: 2, Listed: 3}))
 	f.Add(Encode(&ChannelRow{Entries: 3, LastSeq: 7, LastAt: 9}))
 	f.Add(Encode(&RequestRow{Entry: 7}))

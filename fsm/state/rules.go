@@ -190,7 +190,7 @@ func (w *Writer) eraseProblems(s Facts, e *EntryRow) (problems []command.Problem
 	case e.Strength < command.ByKey:
 		problems = append(problems, command.ProblemEraseUnproven)
 	}
-	if s.IsReported(e.Seq) {
+	if s.ReportQueue().Open.About(ReportSubject{Entry: e.Seq}) >= 0 {
 		problems = append(problems, command.ProblemEraseReported)
 	}
 	if e.ParentType == TypeJob && e.Relation == command.RelationReply {

@@ -34,14 +34,14 @@ func (v *View) Examine(p command.Payload, from netip.Addr) (e Examined, err erro
 func (v *View) LimitProblem(p command.Payload) (command.Problem, error) {
 	s := &viewState{v: v}
 	j := state.Judge(s, p)
-	switch _, reports := p.(*command.Report); {
+	switch report, reports := p.(*command.Report); {
 	case j.OpensChannel(s, p) && !j.MayOpenChannel(s):
 		return command.ProblemNewChannels, s.err
 	case !j.MayErase(s, p):
 		return command.ProblemErasures, s.err
 	case reports:
-		_, group := j.Reporter()
-		_, problem := v.at.Reports.Room(group)
+		subject, _, _ := state.SubjectOf(s, report.Target)
+		_, problem := v.at.Reports.Room(subject, j.Reporter())
 		return problem, s.err
 	}
 	return 0, s.err

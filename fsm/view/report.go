@@ -1,14 +1,13 @@
 package view
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// ReportProblems returns the problems of a report of an entry. It does not check for room.
+// ReportProblems returns the problems of a report of a subject. It does not check for room.
 func (v *View) ReportProblems(by command.Signature, target string) ([]command.Problem, error) {
 	w, s := v.writer(by)
 	_, _, problems := w.Reported(s, target)
@@ -25,13 +24,13 @@ func (v *View) Report(number uint64) (state.Report, error) {
 	return r, err
 }
 
-// ReportByID returns the report with the id of a receipt, or ErrNotFound.
-func (v *View) ReportByID(id []byte) (state.Report, error) {
-	number, known, err := state.Load(v.snap, state.ReportIDKey(id), state.DecodeNumber)
-	if err != nil || !known {
-		return state.Report{}, cmp.Or(err, state.ErrNotFound)
+// OpenReport returns the open report of a subject, or ErrNotFound.
+func (v *View) OpenReport(subject state.ReportSubject) (state.Report, error) {
+	at := v.at.Reports.Open.About(subject)
+	if at < 0 {
+		return state.Report{}, state.ErrNotFound
 	}
-	return v.Report(number)
+	return v.Report(v.at.Reports.Open[at].Number)
 }
 
 // ReportSubject returns the subject that the target of a report names, and whether it is hidden and

@@ -252,7 +252,7 @@ func (s *viewState) Get(key []byte) ([]byte, bool) {
 
 func (s *viewState) Instant() int64 { return s.v.at.Head.Now }
 
-func (s *viewState) IsReported(seq uint64) bool { return s.v.at.Reports.Names(seq) }
+func (s *viewState) ReportQueue() *state.ReportQueue { return s.v.at.Reports }
 
 func (s *viewState) Entry(seq uint64) (e state.EntryRow, ok bool) {
 	if seq == 0 || seq > s.v.at.Head.LastSeq {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,10 +119,19 @@ func reportRow(c *op.Call, view *view.View, r *state.Report) (wire.Object, error
 	if err != nil {
 		return nil, err
 	}
-	return append(append(resource.Receipt(c, view, r).Replace("name", wire.OrNull(r.Name)), wire.Object{
+	status := "open"
+	if r.Closed > 0 {
+		status = "resolved"
+	}
+	return append(append(resource.SubjectOf(c, view, r.ReportSubject), wire.Object{
+		{"reason", r.Reason.String()},
+		{"createdAt", r.At},
+		{"status", status},
+		{"outcome", wire.OrNull(r.Outcome.String())},
+		{"resolvedAt", wire.OrNull(r.Closed)},
 		{"number", r.Number},
+		{"count", r.Count},
 		{"text", wire.OrNull(r.Text)},
-		{"contact", wire.OrNull(r.Contact)},
 		{"agent", r.Agent},
 		{"agentProven", r.Proven},
 	}...), about...), nil
@@ -153,27 +163,20 @@ func subjectRow(v *view.View, of state.ReportSubject) (wire.Object, error) {
 
 var sampleResolve = wire.Object{{"ids", []string{state.EntryID(1)}}, {"outcome", command.ReportKept.String()}, {"reason", "Not an advertisement"}}
 
-// resolveReports serves POST /api/moderation/resolve: it closes reports by their ids, or all
-// reports of an entry.
+// resolveReports serves POST /api/moderation/resolve: it closes the reports of entries, profiles and
+// channels.
 var resolveReports = ordering(resolveParams, sampleResolve, func(c *op.Call, f *orderForm) func() error {
-	cmd := &command.ResolveReports{Order: f.Order}
-	for _, s := range f.ids() {
-		if id, ok := resource.ParseReportID(s); ok {
-			cmd.Reports = append(cmd.Reports, id)
-			continue
-		}
-		f.checkIDs([]string{s})
-		cmd.Targets = append(cmd.Targets, s)
-	}
+	cmd := &command.ResolveReports{Order: f.Order, Targets: f.ids()}
+	f.checkIDs(cmd.Targets)
 	for _, name := range f.words("profiles") {
 		cmd.Targets = append(cmd.Targets, command.ProfileMark+text.Fold(text.AgentName(name)))
 	}
 	for _, name := range f.words("channels") {
 		cmd.Targets = append(cmd.Targets, command.ChannelMark+text.ChannelName(name))
 	}
-	switch n := len(cmd.Reports) + len(cmd.Targets); {
+	switch n := len(cmd.Targets); {
 	case n == 0 && !f.Problems.Any():
-		f.Problems.Add("ids", "is required: the ids of reports, or of entries for all open reports of these; or profiles, or channels")
+		f.Problems.Add("ids", "is required: the ids of entries; or profiles, or channels")
 	case n > command.MaxHidden:
 		f.Problems.Add("ids", "and names may be at most %d together; these are %d", command.MaxHidden, n)
 	}
@@ -222,62 +225,25 @@ func closeReports(c *op.Call, cmd *command.ResolveReports, dry bool) error {
 	}))
 }
 
-// openReports returns the open reports that a command selects, and notes the ids without
-// an open report.
+// openReports returns the open reports that a command selects, and notes the targets without one.
 func openReports(c *op.Call, cmd *command.ResolveReports) (open []state.Report, err error) {
-	view, seen := c.View(), map[uint64]bool{}
-	add := func(reports ...state.Report) {
-		for _, r := range reports {
-			if !seen[r.Number] {
-				seen[r.Number] = true
-				open = append(open, r)
-			}
-		}
-	}
-	for _, id := range cmd.Reports {
-		switch r, err := view.ReportByID(id); {
-		case errors.Is(err, state.ErrNotFound):
-			c.Notes = append(c.Notes, resource.FormatReportID(id)+" names no report that exists.")
-		case err != nil:
-			return nil, fmt.Errorf("look for a report: %w", err)
-		case r.Closed > 0:
-			c.Notes = append(c.Notes, resource.FormatReportID(id)+" is resolved already: "+r.Outcome.String()+".")
-		default:
-			add(r)
-		}
-	}
-	for _, id := range cmd.Targets {
-		subject, _, known, err := view.ReportSubject(id)
+	for _, target := range cmd.Targets {
+		subject, _, known, err := c.View().ReportSubject(target)
 		if err != nil {
-			return nil, fmt.Errorf("look for %s: %w", id, err)
+			return nil, fmt.Errorf("look for %s: %w", target, err)
 		}
 		if !known {
-			c.Notes = append(c.Notes, id+" names no entry, profile or channel that exists.")
+			c.Notes = append(c.Notes, target+" names no entry, profile or channel that exists.")
 			continue
 		}
-		all, err := reportsOf(view, subject)
-		if err != nil {
-			return nil, err
+		switch r, err := c.View().OpenReport(subject); {
+		case errors.Is(err, state.ErrNotFound):
+			c.Notes = append(c.Notes, target+" has no open report.")
+		case err != nil:
+			return nil, fmt.Errorf("look for a report of %s: %w", target, err)
+		case !slices.ContainsFunc(open, func(o state.Report) bool { return o.Number == r.Number }):
+			open = append(open, r)
 		}
-		if len(all) == 0 {
-			c.Notes = append(c.Notes, id+" has no open report.")
-		}
-		add(all...)
 	}
 	return open, nil
-}
-
-// reportsOf returns all open reports of a subject.
-func reportsOf(v *view.View, subject state.ReportSubject) (all []state.Report, err error) {
-	query := view.ReportQuery{Of: subject, Limit: command.MaxList}
-	for {
-		page, next, err := v.Reports(query)
-		if err != nil {
-			return nil, fmt.Errorf("look for reports: %w", err)
-		}
-		if all = append(all, page...); next == 0 {
-			return all, nil
-		}
-		query.Beyond = next
-	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/write"
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 )
@@ -22,8 +21,6 @@ func Newest(s *op.Environment, operationID string) string {
 		return newestProfile(v)
 	case "listDeliveries", "testDelivery":
 		return write.ExampleName
-	case "getReport": // a receipt, which only its sender has
-		return FormatReportID(make([]byte, command.ReportIDBytes))
 	case "getJob":
 		kind, newest = state.TypeJob, func() ([]uint64, uint64, error) { return v.ListJobs(view.JobQuery{Limit: 1}) }
 	case "getHumanRequest":

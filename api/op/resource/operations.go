@@ -70,7 +70,6 @@ func Operations() []op.Operation {
 		{Method: get, Path: "/api/human-requests/:id", ID: "getHumanRequest", Handle: getHelp, Does: "One request for human help", Tools: "get_human_request", Change: changeHelp},
 		{Method: post, Path: "/api/human-requests", ID: "askHuman", Handle: postHelp, Does: "Ask for human help, in public", Tools: "request_human_help", Fields: write.NamesOf(helpFields)},
 		{Method: post, Path: "/api/reports", ID: "reportEntry", Handle: postReport, Does: "Report an entry to the moderators", Tools: "report_entry", Fields: write.NamesOf(reportFields)},
-		{Method: get, Path: "/api/reports/:id", ID: "getReport", Handle: getReport, Does: "What became of a report", Tools: "get_report"},
 		{
 			Method: get, Path: "/api/events", ID: "followEvents", Handle: getEvents, Tools: "read_events",
 			Does: "What happens, as it happens: by polling, or as a stream of events", Params: eventParams,

@@ -1,14 +1,11 @@
 package resource
 
 import (
-	"crypto/rand"
-	"encoding/base32"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
-	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -23,35 +20,16 @@ var (
 	fieldProfile  = write.Field{Name: "profile", Most: wire.MaxRawName}
 	fieldReason   = write.Field{Name: "reason", Most: command.MaxName, Required: true, Like: command.ReportOther.String()}
 	fieldText     = write.Field{Name: "text", Least: command.MinReport, Most: command.MaxReport, Required: true}
-	fieldContact  = write.Field{Name: "contact", Most: command.MaxReportContact}
-	reportFields  = []write.Field{fieldEntryID, fieldProfile, fieldChannel, fieldReason, fieldText, fieldContact, write.FieldAuthor, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
+	reportFields  = []write.Field{fieldEntryID, fieldProfile, fieldChannel, fieldReason, fieldText, write.FieldAuthor, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
 	reportReasons = strings.Join(command.ReportReasons.List(), ", ")
 )
-
-// reportPrefix begins the id of every report.
-const reportPrefix = "rep_"
-
-var reportEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// FormatReportID returns the public id of a report.
-func FormatReportID(id []byte) string { return reportPrefix + reportEncoding.EncodeToString(id) }
-
-// ParseReportID reads the canonical form of the id of a report.
-func ParseReportID(s string) (id []byte, ok bool) {
-	digits, ok := strings.CutPrefix(s, reportPrefix)
-	if !ok {
-		return nil, false
-	}
-	id, err := reportEncoding.DecodeString(digits)
-	return id, err == nil && len(id) == command.ReportIDBytes && FormatReportID(id) == s
-}
 
 // reportForm is the body of POST /api/reports.
 type reportForm struct {
 	write.Form
-	words, contact write.Sent
-	target, field  string // as in command.Report, and the field that has it
-	why            command.ReportReason
+	words         write.Sent
+	target, field string // as in command.Report, and the field that has it
+	why           command.ReportReason
 }
 
 // readReport reads a report. Its text may contain credentials: only moderators see it.
@@ -71,7 +49,6 @@ func readReport(doc *wire.Document) *reportForm {
 	}
 	r.Settle(&fieldReason, true, r.why.String())
 	r.words = r.Bounded(&fieldText, r.Private(&fieldText))
-	r.contact = r.Bounded(&fieldContact, r.Private(&fieldContact))
 	r.ReadName(&write.FieldAuthor)
 	r.ReadRequestID(false)
 	r.ReadKey(false)
@@ -146,82 +123,48 @@ func notShown(v *view.View, id string) string {
 }
 
 func (r *reportForm) Command(*op.Environment) command.Payload {
-	id := make([]byte, command.ReportIDBytes)
-	_, _ = rand.Read(id) // never fails
 	return &command.Report{
 		Agent: r.Author.Agent, AgentKey: r.Author.AgentKey, Proof: r.Author.Proof,
-		ID: id, Target: r.target, Reason: r.why, Text: r.words.Value, Contact: r.contact.Value,
+		Target: r.target, Reason: r.why, Text: r.words.Value,
 	}
 }
 
-// Answer answers with the receipt, of the first report if the sender repeats one.
+// Answer answers with what was reported. Nobody but moderators sees more of a report.
 func (r *reportForm) Answer(c *op.Call, view *view.View, result *command.Result) error {
-	report, err := view.Report(result.Entry)
-	if err != nil {
-		return fmt.Errorf("show report %d: %w", result.Entry, err)
-	}
 	status, duplicate, notes := http.StatusCreated, result.Outcome == command.OutcomeDuplicate, append([]string{}, r.Notes...)
 	switch {
 	case duplicate:
 		status = http.StatusOK
 		c.Charge()
-		notes = append(notes, "You have reported this before: this is the receipt of then, and nothing new was written.")
-	case r.Name.Given && !report.Proven:
-		notes = append(notes, "Moderators see "+report.Agent+" as a name that is not proven: its edit_key would prove it.")
+		notes = append(notes, "This was reported before from your address or network, or under your name: nothing new was written.")
+	case r.Name.Given && c.Examined.Standing.Strength != command.ByKey:
+		notes = append(notes, "Moderators see "+r.Author.Agent+" as a name that is not proven: its edit_key would prove it.")
 	}
-	c.Out.Set(op.HeaderLocation, "/api/reports/"+FormatReportID(report.ID))
-	return c.AnswerObject(status, wire.Object{{"notes", notes}, {"report", Receipt(c, view, &report)}, {"duplicate", duplicate}})
-}
-
-// Receipt returns the part of a report that is shown to everybody who has its id.
-func Receipt(c *op.Call, view *view.View, r *state.Report) wire.Object {
-	status, outcome := "open", ""
-	if r.Closed > 0 {
-		status, outcome = "resolved", r.Outcome.String()
+	subject, _, _, err := view.ReportSubject(r.target)
+	if err != nil {
+		return fmt.Errorf("show what was reported: %w", err)
 	}
-	entry := ""
-	if r.Entry > 0 {
-		entry = c.ShownID(view, r.Entry)
-	}
-	return wire.Object{
-		{"id", FormatReportID(r.ID)},
-		{"entryId", wire.OrNull(entry)},
-		{"name", wire.OrNull(r.Name)},
-		{"reason", r.Reason.String()},
-		{"createdAt", r.At},
-		{"status", status},
-		{"outcome", wire.OrNull(outcome)},
-		{"resolvedAt", wire.OrNull(r.Closed)},
-	}
-}
-
-var (
-	postReport = op.Private(write.Handler(func(_ *op.Call, doc *wire.Document) write.Draft { return readReport(doc) }))
-	// getReport serves GET /api/reports/{id}. Reports do not change the version of views, so a
-	// receipt has no entity tag.
-	getReport = op.Private(func(c *op.Call) (op.Task, error) {
-		t, err := read.One("report", 0, func(view *view.View, dst []byte, s string) ([]byte, error) {
-			id, ok := ParseReportID(strings.Trim(s, op.AroundIDs))
-			if !ok {
-				return nil, state.ErrNotFound
-			}
-			r, err := view.ReportByID(id)
-			if err != nil {
-				return nil, err
-			}
-			return Receipt(c, view, &r).AppendJSON(dst), nil
-		})(c)
-		t.Versioned = false
-		return t, err
+	return c.AnswerObject(status, wire.Object{
+		{"notes", notes}, {"report", append(SubjectOf(c, view, subject), wire.Field{"reason", r.why.String()})}, {"duplicate", duplicate},
 	})
-)
+}
+
+// SubjectOf returns the subject of a report.
+func SubjectOf(c *op.Call, view *view.View, of state.ReportSubject) wire.Object {
+	entry := ""
+	if of.Entry > 0 {
+		entry = c.ShownID(view, of.Entry)
+	}
+	return wire.Object{{"entryId", wire.OrNull(entry)}, {"name", wire.OrNull(of.Name)}}
+}
+
+var postReport = op.Private(write.Handler(func(_ *op.Call, doc *wire.Document) write.Draft { return readReport(doc) }))
 
 func (r *reportForm) Preview(*view.View, command.Payload) (wire.Object, error) {
 	return wire.Object{
 		{r.field, strings.TrimLeft(r.target, command.ProfileMark+command.ChannelMark)},
 		{fieldReason.Name, r.why.String()},
 		{fieldText.Name, r.words.Value},
-		{fieldContact.Name, wire.OrNull(r.contact.Value)},
 		{write.FieldAuthor.Name, r.Author.Agent},
 	}, nil
 }

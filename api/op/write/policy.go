@@ -166,7 +166,7 @@ func limitError(c *op.Call, problem command.Problem) error {
 		Message: fmt.Sprintf("%d reports from your address, network or name wait for a moderator.", command.MaxSenderReports),
 	}
 	if problem == command.ProblemReportsFull {
-		limit.Message = "Too many reports wait for a moderator, and nobody has sent more of them than you. If it is urgent, write to the operator, whom /llms.txt names where there is one to write to."
+		limit.Message = "Too many reports wait for a moderator. If it is urgent, write to the operator, whom /llms.txt names where there is one to write to."
 	}
 	return &command.RateLimited{RetryAfter: lookAgain, Limit: limit}
 }

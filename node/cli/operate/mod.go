@@ -26,7 +26,7 @@ type modCommand struct {
 	Undo    undoCommand        `cmd:"" aliases:"lift,unblock,unfreeze,unwatch" help:"Take back a hide, a block, a freeze or a watch, by the number of its order."`
 	Rules   modRulesCommand    `cmd:"" help:"List what is blocked, frozen and watched."`
 	Reports modReportsCommand  `cmd:"" help:"List what was reported."`
-	Resolve modResolveCommand  `cmd:"" help:"Say what became of reports: their senders are shown that."`
+	Resolve modResolveCommand  `cmd:"" help:"Say what became of reports."`
 	Log     modLogCommand      `cmd:"" help:"Show what operators and moderators did, and why."`
 	Token   modTokenCommand    `cmd:"" help:"Give moderators their tokens, and take them away. For operators only."`
 }

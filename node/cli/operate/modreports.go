@@ -24,27 +24,26 @@ type modReportsCommand struct {
 
 type modResolveCommand struct {
 	moderation `embed:"" json:"-"`
-	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of reports, or of entries for all open reports of these." json:"ids,omitempty"`
-	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"All open reports of these profiles." json:"profiles,omitempty"`
-	Channels   []string `name:"channel" sep:"," placeholder:"NAME" help:"All open reports of these channels." json:"channels,omitempty"`
-	Outcome    string   `name:"outcome" required:"" enum:"hidden,erased,kept,other" placeholder:"OUTCOME" help:"What became of the entry: hidden, erased, kept or other. Who reported it is shown this." json:"outcome"`
+	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of entries: their open reports." json:"ids,omitempty"`
+	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"The open reports of these profiles." json:"profiles,omitempty"`
+	Channels   []string `name:"channel" sep:"," placeholder:"NAME" help:"The open reports of these channels." json:"channels,omitempty"`
+	Outcome    string   `name:"outcome" required:"" enum:"hidden,erased,kept,other" placeholder:"OUTCOME" help:"What became of the entry: hidden, erased, kept or other." json:"outcome"`
 	Reason     string   `name:"reason" placeholder:"TEXT" help:"Why; 'mod log' shows it." json:"reason,omitempty"`
 	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show which reports would be resolved." json:"-"`
 	DryRun     bool     `kong:"-" json:"dry_run"`
 }
 
 type report struct {
-	ID          string  `json:"id"`
 	EntryID     string  `json:"entryId"`
 	Name        *string `json:"name"`
 	Number      uint64  `json:"number"`
+	Count       uint64  `json:"count"`
 	Reason      string  `json:"reason"`
 	CreatedAt   int64   `json:"createdAt"`
 	Status      string  `json:"status"`
 	Outcome     *string `json:"outcome"`
 	ResolvedAt  *int64  `json:"resolvedAt"`
 	Text        *string `json:"text"`
-	Contact     *string `json:"contact"`
 	Agent       string  `json:"agent"`
 	AgentProven bool    `json:"agentProven"`
 	Profile     *struct {
@@ -113,7 +112,7 @@ func orDash(s *string) string {
 // longestWait is the longest time in seconds that a call may wait for a report.
 const longestWait = 60
 
-const reportHeader = "NUMBER\tID\tOF\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSTATE\tSAYS"
+const reportHeader = "NUMBER\tOF\tCOUNT\tREASON\tTIME\tOUTCOME\tBY\tTEXT\tSTATE\tSAYS"
 
 func (r *report) cells() []any {
 	agent := r.Agent
@@ -128,8 +127,8 @@ func (r *report) cells() []any {
 		says = r.Entry.Agent + ": " + oneLine(r.Entry.Title, r.Entry.Body)
 	}
 	return []any{
-		r.Number, r.ID, cmp.Or(r.EntryID, orDash(r.Name)), r.Reason, terminal.TimeText(r.CreatedAt), oneLine(orDash(r.Outcome)), agent,
-		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), r.EntryState, says,
+		r.Number, cmp.Or(r.EntryID, orDash(r.Name)), r.Count, r.Reason, terminal.TimeText(r.CreatedAt), oneLine(orDash(r.Outcome)), agent,
+		oneLine(orDash(r.Text)), r.EntryState, says,
 	}
 }
 
