@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -173,10 +174,10 @@ func TestErasuresOfADay(t *testing.T) {
 	}
 	over := erase("bob", id())
 	v := r.View()
-	problem, err := v.LimitProblem(over)
+	a, err := v.Admit(over, netip.Addr{}, 0)
 	v.Release()
 	check.Err(t, err, nil, "look at the limits")
-	check.Equal(t, problem, command.ProblemErasures, "the limit, by a view")
+	check.Equal(t, a.Limit, command.ProblemErasures, "the limit, by a view")
 	r.wantProblem(over, command.ProblemErasures)
 	r.log.stamp += command.DayMillis
 	r.wantDone(over)

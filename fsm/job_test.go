@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -375,12 +376,12 @@ func TestLostClaim(t *testing.T) {
 				expect(t, r.run(b)[0], command.OutcomeDone, "%T", b)
 			}
 			v := r.View()
-			got, err := v.LostClaim(tt.claim, r.log.stamp+tt.later)
+			a, err := v.Admit(tt.claim, netip.Addr{}, r.log.stamp+tt.later)
 			v.Release()
-			if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+			if diff := cmp.Diff(tt.want, a.Lost); diff != "" || err != nil {
 				t.Fatalf("the view: %v (-want +got):\n%s", err, diff)
 			}
-			if r.log.stamp += max(0, tt.later-1000); len(got) == 0 { // run goes on by a second
+			if r.log.stamp += max(0, tt.later-1000); len(a.Lost) == 0 { // run goes on by a second
 				return
 			}
 			check.Diff(t, r.run(tt.claim)[0].Problems, tt.want, "apply")

@@ -248,7 +248,7 @@ func (w *logWriter) prove(p command.Payload, by command.Signature) {
 	by.Proof.Looks = look[:command.LookBytes]
 	by.Proof.Unlimited, by.Proof.Shared = w.oneOf(3), w.oneOf(10)
 	from := netip.MustParseAddr(one(w, "192.0.2.1", "198.51.100.1"))
-	policy := must.Get(w.v.Examine(p, from))(w).Policy
+	policy := must.Get(w.v.Admit(p, from, 0))(w).Policy
 	by.Proof.Policy = policy.Revision
 	if w.oneOf(40) {
 		by.Proof.Policy++ // of a node that is behind

@@ -40,7 +40,7 @@ func (r *rig) checkPolicy(p command.Payload, addr string) state.PolicyCheck {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	e := must.Get(v.Examine(p, netip.MustParseAddr(addr)))(r.t)
+	e := must.Get(v.Admit(p, netip.MustParseAddr(addr), 0))(r.t)
 	return e.Policy
 }
 

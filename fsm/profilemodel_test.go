@@ -219,7 +219,7 @@ func TestProfilesAgainstModel(t *testing.T) {
 func repeatOn(t *rapid.T, m *Machine, c *command.Register) (r command.Result, repeats bool, row string) {
 	v := m.View()
 	defer v.Release()
-	e, err := v.Examine(c, netip.Addr{})
+	e, err := v.Admit(c, netip.Addr{}, 0)
 	stored, _, errRow := state.GetRow(v.Reader(), state.ProfileKey(c.AgentKey))
 	must.Do(t, errors.Join(err, errRow))
 	return e.Earlier, e.Repeats, string(stored)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -211,8 +212,8 @@ func TestRefusedTextsAreListed(t *testing.T) {
 			r.run(hide("e1"))
 			v := r.View()
 			for _, p := range tt.refused {
-				if found, err := v.RefusedText(p); err != nil || len(found) == 0 {
-					t.Errorf("a view finds %v, %v", found, err)
+				if a, err := v.Admit(p, netip.Addr{}, 0); err != nil || len(a.Lost) == 0 {
+					t.Errorf("a view finds %v, %v", a.Lost, err)
 				}
 			}
 			v.Release()

@@ -130,7 +130,7 @@ func TestReport(t *testing.T) {
 		t.Helper()
 		v := r.View()
 		defer v.Release()
-		if e, err := v.Examine(p, netip.Addr{}); err != nil || e.Repeats != (want > 0) || e.Repeats && (e.Earlier.Outcome != command.OutcomeDuplicate || e.Earlier.Entry != want) {
+		if e, err := v.Admit(p, netip.Addr{}, 0); err != nil || e.Repeats != (want > 0) || e.Repeats && (e.Earlier.Outcome != command.OutcomeDuplicate || e.Earlier.Entry != want) {
 			t.Errorf("the view says of a repeat %+v, %v; want report %d", e, err, want)
 		}
 	}

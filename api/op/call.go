@@ -40,8 +40,8 @@ type Call struct {
 	// Complete adds the example of the write that the call makes to an error. It is nil for
 	// a read.
 	Complete func(rejection *wire.Error) error
-	// Examined is the newest view's judgement of the write.
-	Examined view.Examined
+	// Admission is the newest judgement of the write.
+	Admission view.Admission
 	// Document is the entity tag of a body that changes rarely; "" for other bodies.
 	Document string
 	// Trace is the caller's span, for the log of requests; "" if the caller is not traced.

@@ -138,39 +138,9 @@ func effect[C command.Payload](apply func(*Txn, C) command.Result) func(*Txn, co
 	return func(tx *Txn, p command.Payload) command.Result { return apply(tx, p.(C)) }
 }
 
-// checks precede a command's own rules. The first that fails rejects it with its problem.
-var checks = [...]struct {
-	problem command.Problem
-	fails   func(*Txn, command.Command, *state.Judgement) bool
-}{
-	{command.ProblemBlocked, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
-		return tx.isAgainst(tx.Policy.OfSender(j.Proof.Sender))
-	}},
-	{command.ProblemOldPolicy, func(tx *Txn, _ command.Command, j *state.Judgement) bool {
-		return j.Proof.Policy != tx.Policy.Revision
-	}},
-	{command.ProblemBlocked, func(tx *Txn, c command.Command, j *state.Judgement) bool {
-		return tx.isAgainst(tx.Policy.Against(tx, c.Payload, &j.Writer))
-	}},
-	{command.ProblemProvenOnly, func(_ *Txn, c command.Command, j *state.Judgement) bool { return j.ProvenOnly(c.Payload) }},
-	{command.ProblemNewChannels, func(tx *Txn, c command.Command, j *state.Judgement) bool {
-		tx.opens = j.OpensChannel(tx, c.Payload)
-		return tx.opens && !j.MayOpenChannel(tx)
-	}},
-	{command.ProblemErasures, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !j.MayErase(tx, c.Payload) }},
-	// The last one, because it counts the bytes of the command.
-	{command.ProblemOverBudget, func(tx *Txn, c command.Command, j *state.Judgement) bool { return !tx.takeBudget(c, j) }},
-}
-
 // targetProblems reject a text because of its target. It is in the log alone, which is to be rewritten.
 // Nodes do not propose a text that their newest state rejects, so this is rare.
 var targetProblems = []command.Problem{command.ProblemHidden, command.ProblemUnknownTarget}
-
-// isAgainst reports whether there is a rule against a command, and keeps the rule.
-func (tx *Txn) isAgainst(r *state.Rule) bool {
-	tx.against = r
-	return r != nil
-}
 
 // checkAndCarryOut applies a command, unless one of the checks rejects it. A repeated
 // request_id is not checked and costs no bytes.
@@ -190,22 +160,32 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 	if j.Proof == nil || j.Repeated() {
 		return effects[op](tx, c.Payload)
 	}
-	for i := range checks {
-		if !checks[i].fails(tx, c, j) {
-			continue
-		}
-		r := rejected(checks[i].problem)
-		if tx.against != nil {
-			r.Entry, tx.against = tx.against.Number, nil
-		}
+	against := tx.Policy.OfSender(j.Proof.Sender)
+	old := j.Proof.Policy != tx.Policy.Revision
+	if against == nil && !old {
+		against = tx.Policy.Against(tx, c.Payload, &j.Writer)
+	}
+	limit, opens := j.OverLimit(tx, c.Payload)
+	switch {
+	case against != nil:
+		r := rejected(command.ProblemBlocked)
+		r.Entry = against.Number
 		return r
+	case old:
+		return rejected(command.ProblemOldPolicy)
+	case j.ProvenOnly(c.Payload):
+		return rejected(command.ProblemProvenOnly)
+	case limit != 0:
+		return rejected(limit)
+	case !tx.takeBudget(c, j): // the last one, because it counts the bytes of the command
+		return rejected(command.ProblemOverBudget)
 	}
 	r := effects[op](tx, c.Payload)
 	if r.Outcome != command.OutcomeDone {
 		tx.refused = tx.refused || slices.ContainsFunc(r.Problems, func(p command.Problem) bool { return slices.Contains(targetProblems, p) })
 		return r
 	}
-	if tx.opens {
+	if opens {
 		for _, sh := range state.SharesOf(j.Proof, "", 1) {
 			tx.count(state.ChannelsKey(command.DayOf(tx.now), sh.Of))
 		}

@@ -24,8 +24,6 @@ type Txn struct {
 	fatal     func(error)
 	now       int64           // instant of the log entry that is being applied
 	judged    state.Judgement // of the command that is being applied
-	against   *state.Rule     // the rule that rejects the command, or nil
-	opens     bool            // the command opens a channel that counts against its sender
 	refused   bool            // the log entry has a text that was rejected because of its target
 	// rows are the rows of this call, which enter the batch at the end. A nil row is
 	// deleted.

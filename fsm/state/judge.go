@@ -132,7 +132,7 @@ type RequestRow struct {
 func (q *RequestRow) Fields(c *Codec) { c.Fields(&q.Entry, q.Content[:]) }
 
 // Judgement holds the checks that all commands share. Its Proof is nil for a command
-// without a signature. A command is judged by View.Examine at the node that takes it, by
+// without a signature. A command is judged by View.Admit at the node that takes it, by
 // View.Assess at the leader, and when it is applied.
 type Judgement struct {
 	Writer
@@ -244,8 +244,8 @@ func ChannelsKey(day command.Day, sender string) []byte {
 	return binary.BigEndian.AppendUint64(key, uint64(hashSender(sender)))
 }
 
-// OpensChannel reports whether a command opens a channel that counts against its sender.
-func (j *Judgement) OpensChannel(s Facts, p command.Payload) bool {
+// opensChannel reports whether a command opens a channel that counts against its sender.
+func (j *Judgement) opensChannel(s Facts, p command.Payload) bool {
 	name := ChannelOfCommand(s, p)
 	if name == "" || j.Proof.Sender == "" || j.Established || unlimited(s, j.Proof) {
 		return false
@@ -254,13 +254,24 @@ func (j *Judgement) OpensChannel(s Facts, p command.Payload) bool {
 	return !known
 }
 
-// MayOpenChannel reports whether a sender may open another channel today.
-func (j *Judgement) MayOpenChannel(s Facts) bool {
+// OverLimit returns the daily limit of new channels or of erasures that a command is over, or 0, and
+// whether it opens a channel that counts against its sender.
+func (j *Judgement) OverLimit(s Facts, p command.Payload) (problem command.Problem, opens bool) {
 	day := command.DayOf(s.Instant())
-	return !slices.ContainsFunc(SharesOf(j.Proof, "", 1), func(sh Share) bool {
+	if opens = j.opensChannel(s, p); opens && slices.ContainsFunc(SharesOf(j.Proof, "", 1), func(sh Share) bool {
 		n := sh.counted(s, func(of string) []byte { return ChannelsKey(day, of) })
 		return n >= sh.times*command.MaxNewChannels
-	})
+	}) {
+		return command.ProblemNewChannels, opens
+	}
+	if c, publishes := p.(*command.Publish); publishes && c.Erase {
+		own, _ := Read(s, ErasuresKey(day, c.AgentKey), DecodeNumber)
+		all, _ := Read(s, ErasuresKey(day, ""), DecodeNumber)
+		if own >= command.MaxErasures || all >= command.MaxAllErasures {
+			return command.ProblemErasures, opens
+		}
+	}
+	return 0, opens
 }
 
 // A name may erase a few of its texts in a day of log time, and all names together some more,
@@ -274,17 +285,4 @@ func ErasuresKey(day command.Day, agentKey string) []byte {
 		return key
 	}
 	return binary.BigEndian.AppendUint64(key, uint64(ProvenSender(agentKey)))
-}
-
-// MayErase reports whether the name of a command that erases may erase another text today. It is true
-// of every other command.
-func (j *Judgement) MayErase(s Facts, p command.Payload) bool {
-	c, publishes := p.(*command.Publish)
-	if !publishes || !c.Erase {
-		return true
-	}
-	day := command.DayOf(s.Instant())
-	own, _ := Read(s, ErasuresKey(day, c.AgentKey), DecodeNumber)
-	all, _ := Read(s, ErasuresKey(day, ""), DecodeNumber)
-	return own < command.MaxErasures && all < command.MaxAllErasures
 }

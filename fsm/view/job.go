@@ -1,8 +1,6 @@
 package view
 
 import (
-	"slices"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
@@ -64,27 +62,6 @@ func (v *View) JobProblems(op command.Op, id string, by command.Signature) ([]co
 	w, s := v.writer(by)
 	_, _, found := state.JobProblems(s, op, id, w)
 	return append(w.Problems(), found...), s.err
-}
-
-// LostClaim returns the problems of a claim whose job is already taken until after the
-// instant ends. Apply rejects such a claim up to that instant, unless the job changes after
-// this view. It returns no problems for a repeated request, whose result is known, and for
-// a writer with Problems, because only the leader charges a wrong key.
-func (v *View) LostClaim(c *command.ClaimJob, ends int64) ([]command.Problem, error) {
-	s := &viewState{v: v}
-	at := factsAt{s, max(ends, s.Instant())}
-	j := state.Judge(at, c)
-	if j.Repeated() || len(j.Problems()) > 0 {
-		return nil, s.err
-	}
-	_, _, found := state.JobProblems(at, command.OpClaimJob, c.Job, &j.Writer)
-	for _, taken := range [...]command.Problem{command.ProblemJobClaimed, command.ProblemJobDone, command.ProblemJobClosed} {
-		if slices.Contains(found, taken) {
-			_, _, found = state.JobProblems(s, command.OpClaimJob, c.Job, &j.Writer)
-			return found, s.err
-		}
-	}
-	return nil, s.err
 }
 
 // AppendJob appends the job's JSON to dst, or returns ErrNotFound for another entry.

@@ -186,20 +186,18 @@ func (f *profileForm) Rejection(_ *view.View, p command.Problem) write.Rejection
 // behind would accept an address without a check. If an earlier agreement is withdrawn before the
 // profile is written, the state rejects the profile, and the receiver is asked after all.
 func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
-	if f.change.NotifyURL == "" {
+	if f.change.NotifyURL == "" || f.change.NotifyVerified {
 		return nil
 	}
 	if err := c.Await(op.Freshness{Strong: true}); err != nil {
 		return write.Explain(c, f, err)
 	}
-	view, change := c.NewestView(), f.registration()
-	if err := write.Examine(c, change); err != nil || c.Examined.Repeats {
+	c.Release()
+	change := f.registration()
+	if err := write.Admit(c, change); err != nil || c.Admission.Repeats || c.Admission.Known {
 		return err
 	}
-	if err := write.CheckPolicy(c, &change.Proof); err != nil {
-		return err
-	}
-	due, err := f.receiverDue(view)
+	due, err := c.View().ReceiverDue(change)
 	if err != nil {
 		return fmt.Errorf("look at the profile: %w", err)
 	}
@@ -221,15 +219,6 @@ func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
 	f.change.NotifyVerified = true
 	f.Notes = append(f.Notes, verifiedNote)
 	return nil
-}
-
-// receiverDue reports whether the receiver has to be asked before the profile is written.
-func (f *profileForm) receiverDue(view *view.View) (bool, error) {
-	change := f.registration()
-	if _, known, err := view.Earlier(command.OpRegister, change.Signature()); err != nil || known {
-		return false, err
-	}
-	return view.ReceiverDue(change)
 }
 
 // registration returns the command without a new key.

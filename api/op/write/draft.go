@@ -243,35 +243,50 @@ func Explain(c *op.Call, d Draft, err error) error {
 	return rejection
 }
 
-// maxChallenges is how often a write is proposed if others withdraw their agreement each
-// time before it is written.
-const maxChallenges = 3
+// maxProposals is how often a write is judged and proposed: again while others change, each time
+// before it is applied, what it was judged by.
+const maxProposals = 5
+
+// again are the problems of a write that is judged and proposed again.
+var again = []command.Problem{command.ProblemOldPolicy, command.ProblemUnchecked, command.ProblemNoneLeft}
 
 // carryOut is the second half of every write.
 func carryOut(c *op.Call, d Draft, from command.Sender) error {
 	var result command.Result
-	for range maxChallenges {
-		err := d.Challenge(c, from)
-		if err != nil {
+	for tries := 1; ; tries++ {
+		if err := d.Challenge(c, from); err != nil {
 			return err
 		}
 		cmd := d.Command(c.Env)
 		if cmd == nil {
 			return answerWrite(c, d, &command.Result{Outcome: command.OutcomeUnchanged})
 		}
-		if result, err = Propose(c, from, cmd); err != nil {
+		err := Admit(c, cmd)
+		switch {
+		case err != nil:
+		case c.Admission.Repeats:
+			c.Index = c.View().Index()
+			return answerWrite(c, d, &c.Admission.Earlier)
+		case len(c.Admission.Lost) > 0:
+			c.Charge()
+			result = command.Result{Outcome: command.OutcomeRejected, Problems: c.Admission.Lost}
+		default:
+			result, err = Propose(c, from, cmd)
+		}
+		if err != nil {
 			return Explain(c, d, err)
 		}
-		from.Charged = true
-		if !slices.Contains(result.Problems, command.ProblemUnchecked) && !slices.Contains(result.Problems, command.ProblemNoneLeft) {
+		from.Charged = true // a write that is proposed again is charged once
+		if tries == maxProposals || !slices.ContainsFunc(result.Problems, func(p command.Problem) bool { return slices.Contains(again, p) }) {
 			break
 		}
-	}
-	if slices.Contains(result.Problems, command.ProblemNoneLeft) {
-		return Explain(c, d, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "others took the jobs that fit; nothing was written"})
+		c.Release() // the newest view has what was changed
 	}
 	if result.Outcome != command.OutcomeRejected {
 		return answerWrite(c, d, &result)
+	}
+	if err := rejected(c, &result); err != nil {
+		return Explain(c, d, err)
 	}
 	view := c.NewestView()
 	d.Shared().Reason = Reject(d, view, result.Problems)
@@ -282,17 +297,8 @@ func carryOut(c *op.Call, d Draft, from command.Sender) error {
 // shorter and reports the outcome more precisely.
 const proposeTimeout = 15 * time.Second
 
-// Propose replicates a command that the policy allows. Errors: *wire.Error if the policy rejects
-// it, *Unavailable, *RateLimited, or an internal error of the backend.
+// Propose replicates a command. Errors: *Unavailable, *RateLimited, or an internal error of the backend.
 func Propose(c *op.Call, from command.Sender, cmd command.Payload) (command.Result, error) {
-	return proposeUnderPolicy(c, cmd, func() (command.Result, error) {
-		result, err := replicate(c, from, cmd)
-		from.Charged = true // a write that is checked again is charged once
-		return result, err
-	})
-}
-
-func replicate(c *op.Call, from command.Sender, cmd command.Payload) (command.Result, error) {
 	ctx, cancel := context.WithTimeout(c.Env.Writes, max(proposeTimeout, c.Env.Patience))
 	defer cancel()
 	result, index, err := c.Env.Backend.Propose(trace.With(ctx, c.Trace), from, cmd)
@@ -340,7 +346,7 @@ func Answer(c *op.Call, f *Form, view *view.View, r *command.Result, w *Written)
 		status = http.StatusOK
 		f.noteRepeated(r.Differs, w)
 		c.Charge()
-	} else if err := f.noteName(view, c.Examined.Standing); err != nil {
+	} else if err := f.noteName(view, c.Admission.Standing); err != nil {
 		return err
 	}
 	c.Out.Set(op.HeaderLocation, w.Location)

@@ -81,18 +81,17 @@ func rehearse(c *op.Call, d Draft, from command.Sender) error {
 	if cmd == nil {
 		return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", wire.Object{}}, {"notes", []string{DryRunNote, "Without dry_run it would write nothing either."}}})
 	}
-	by, _ := command.SignatureOf(cmd)
 	if err := Examine(c, cmd); err != nil {
 		return err
 	}
 	notes := []string{DryRunNote}
-	if c.Examined.Repeats {
+	if c.Admission.Repeats {
 		notes = append(notes, "Without dry_run it would write nothing either: it repeats what was written before.")
 	} else {
 		if err := ask(c, d, from, cmd); err != nil {
 			return err
 		}
-		refused, err := checkDryRun(c, d, cmd, by.Proof)
+		refused, err := checkDryRun(c, d)
 		if err != nil {
 			return err
 		}
@@ -100,7 +99,7 @@ func rehearse(c *op.Call, d Draft, from command.Sender) error {
 			notes = append(notes, refusedNote)
 		}
 	}
-	if err := f.noteName(c.View(), c.Examined.Standing); err != nil {
+	if err := f.noteName(c.View(), c.Admission.Standing); err != nil {
 		return err
 	}
 	would, err := d.Preview(c.View(), cmd)
@@ -122,7 +121,7 @@ func ask(c *op.Call, d Draft, from command.Sender, cmd command.Payload) error {
 
 // checkDryRun checks the rules that apply checks for a write. Public rules are errors; of
 // the others it only returns that there is one.
-func checkDryRun(c *op.Call, d Draft, cmd command.Payload, proof *command.Proof) (refused bool, err error) {
+func checkDryRun(c *op.Call, d Draft) (refused bool, err error) {
 	view := c.View()
 	found, err := inspect(d, view)
 	if err != nil {
@@ -132,19 +131,15 @@ func checkDryRun(c *op.Call, d Draft, cmd command.Payload, proof *command.Proof)
 		d.Shared().Reason = Reject(d, view, found)
 		return false, Invalid(c, d, view)
 	}
-	policy := &c.Examined.Policy
+	policy := &c.Admission.Policy
 	public := policy.Rule == nil || policy.Rule.Kind.Freezes()
-	if err := CheckPolicy(c, proof); err != nil && public {
+	if err := policyError(c); err != nil && public {
 		return false, err
 	}
-	problem, err := view.LimitProblem(cmd)
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("look at the limits: %w", err)
-	case problem == 0:
-		return !public, nil
+	if err := limitError(c, c.Admission.Limit); err != nil {
+		return false, Explain(c, d, err)
 	}
-	return false, Explain(c, d, limitError(c, problem))
+	return !public, nil
 }
 
 // Preview returns the fields of an author and of a text.

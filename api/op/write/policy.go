@@ -2,7 +2,6 @@ package write
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,109 +11,37 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// maxPolicyChecks is how often a write is checked because the policy changed meanwhile.
-const maxPolicyChecks = 5
-
-// proposeUnderPolicy proposes a command, checked against the policy at the time that it is applied.
-func proposeUnderPolicy(c *op.Call, cmd command.Payload, propose func() (command.Result, error)) (result command.Result, err error) {
-	by, signed := command.SignatureOf(cmd)
-	if !signed {
-		return propose()
-	}
-	for range maxPolicyChecks {
-		repeats, err := repeats(c, cmd)
-		if err != nil {
-			return result, err
-		}
-		if repeats {
-			c.Index = c.View().Index()
-			return c.Examined.Earlier, nil
-		}
-		if err := CheckPolicy(c, by.Proof); err != nil {
-			return result, err
-		}
-		lost, err := targetProblems(c, cmd)
-		if err != nil {
-			return result, err
-		}
-		if len(lost) > 0 {
-			c.Charge()
-			return command.Result{Outcome: command.OutcomeRejected, Problems: lost}, nil
-		}
-		result, err = propose()
-		if err != nil || result.Outcome != command.OutcomeRejected {
-			return result, err
-		}
-		switch {
-		case slices.Contains(result.Problems, command.ProblemOldPolicy):
-			c.Release() // the newest view has the policy that it was against
-			continue
-		case slices.Contains(result.Problems, command.ProblemBlocked):
-			rule, _ := c.NewestView().Policy().Rule(result.Entry)
-			err = blocked(c, rule)
-		case slices.Contains(result.Problems, command.ProblemProvenOnly):
-			err = provenOnly()
-		default:
-			if problem, is := limitProblem(result.Problems); is {
-				err = limitError(c, problem)
-			}
-		}
-		return result, err
-	}
-	return result, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "what may be written is being changed; nothing was written"}
-}
-
-// Examine judges a command with this node's view.
-func Examine(c *op.Call, cmd command.Payload) (err error) {
-	if c.Examined, err = c.View().Examine(cmd, c.Sender()); err != nil {
-		return fmt.Errorf("examine a write: %w", err)
-	}
-	return nil
-}
-
-// repeats reports whether a command repeats an earlier one, and need not enter the log. A repeat
-// that may have ended is judged again with the newest state; without a leader, proposing the
-// command fails.
-func repeats(c *op.Call, cmd command.Payload) (bool, error) {
-	if err := Examine(c, cmd); err != nil || !c.Examined.Repeats || !mayBeOver(cmd) {
-		return c.Examined.Repeats, err
-	}
-	if fresh := c.Await(op.Freshness{Strong: true}) == nil; !fresh {
-		return false, nil
-	}
-	c.Release()
-	err := Examine(c, cmd)
-	return c.Examined.Repeats, err
-}
-
 // claimMargin is how long before its end a claim no longer keeps others out of the log: the
 // leader, whose clock decides about the end, may be ahead of this node.
 const claimMargin = 5 * time.Second
 
-// targetProblems returns the problems of a claim whose job is already taken, and of a report or an entry
-// that its target forbids. Such a command need not enter the log, where its text would stay. This
-// node may be behind, so the command is judged again with the newest state; without a leader,
-// proposing the command fails.
-func targetProblems(c *op.Call, cmd command.Payload) ([]command.Problem, error) {
-	judge := func() (lost []command.Problem, err error) {
-		if claim, isClaim := cmd.(*command.ClaimJob); isClaim {
-			lost, err = c.View().LostClaim(claim, c.Env.Now().Add(claimMargin).UnixMilli())
+// Examine judges a command with this node's view.
+func Examine(c *op.Call, cmd command.Payload) (err error) {
+	if c.Admission, err = c.View().Admit(cmd, c.Sender(), c.Env.Now().Add(claimMargin).UnixMilli()); err != nil {
+		return fmt.Errorf("judge a write: %w", err)
+	}
+	return nil
+}
+
+// Admit judges a command before it is proposed, and returns the error of a policy that rejects it.
+// What need not enter the log, and may be outdated, is judged again with the newest state; without a
+// leader, proposing the command fails.
+func Admit(c *op.Call, cmd command.Payload) error {
+	err, a := Examine(c, cmd), &c.Admission
+	if err == nil && (a.Repeats && mayBeOver(cmd) || len(a.Lost) > 0) {
+		if fresh := c.Await(op.Freshness{Strong: true}) == nil; fresh {
+			c.Release()
+			err = Examine(c, cmd)
 		} else {
-			lost, err = c.View().RefusedText(cmd)
+			a.Repeats, a.Lost = false, nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("look at the target of a write: %w", err)
-		}
-		return lost, nil
 	}
-	if lost, err := judge(); err != nil || len(lost) == 0 {
-		return nil, err
+	if err != nil || a.Repeats {
+		return err
 	}
-	if fresh := c.Await(op.Freshness{Strong: true}) == nil; !fresh {
-		return nil, nil
-	}
-	c.Release()
-	return judge()
+	by, _ := command.SignatureOf(cmd)
+	by.Proof.Policy = a.Policy.Revision
+	return policyError(c)
 }
 
 // mayBeOver reports whether the record of an earlier request may expire, so that the command
@@ -127,11 +54,9 @@ func mayBeOver(cmd command.Payload) bool {
 	return false
 }
 
-// CheckPolicy returns the error of a policy that rejects the examined command. It adds to the
-// command's proof the results that apply needs.
-func CheckPolicy(c *op.Call, proof *command.Proof) error {
-	policy := &c.Examined.Policy
-	proof.Policy = policy.Revision
+// policyError returns the error of a policy that rejects the judged command, or nil.
+func policyError(c *op.Call) error {
+	policy := &c.Admission.Policy
 	switch {
 	case policy.Rule != nil:
 		return blocked(c, policy.Rule)
@@ -141,32 +66,43 @@ func CheckPolicy(c *op.Call, proof *command.Proof) error {
 	return nil
 }
 
-// limitProblems are the problems of a write that is over a limit of the state.
-var limitProblems = []command.Problem{command.ProblemReportsFull, command.ProblemTooManyReports, command.ProblemNewChannels, command.ProblemErasures}
-
-func limitProblem(problems []command.Problem) (command.Problem, bool) {
-	at := slices.IndexFunc(problems, func(p command.Problem) bool { return slices.Contains(limitProblems, p) })
-	if at < 0 {
-		return 0, false
+// rejected returns the error of a write that a rule or a limit of the state rejected, or nil.
+func rejected(c *op.Call, r *command.Result) error {
+	for _, p := range r.Problems {
+		switch p {
+		case command.ProblemBlocked:
+			rule, _ := c.NewestView().Policy().Rule(r.Entry)
+			return blocked(c, rule)
+		case command.ProblemProvenOnly:
+			return provenOnly()
+		case command.ProblemOldPolicy:
+			return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "what may be written is being changed; nothing was written"}
+		case command.ProblemNoneLeft:
+			return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "others took the jobs that fit; nothing was written"}
+		}
+		if err := limitError(c, p); err != nil {
+			return err
+		}
 	}
-	return problems[at], true
+	return nil
 }
 
-// limitError returns the error of a write that is over a limit of the state.
+// limitError returns the error of a write that is over a limit of the state, or nil for another
+// problem.
 func limitError(c *op.Call, problem command.Problem) error {
+	const lookAgain = time.Hour
+	limit := &command.RateLimit{Name: "reports", Quota: command.MaxSenderReports, Window: lookAgain, Field: "entry_id"}
 	switch problem {
 	case command.ProblemNewChannels:
 		return command.TooManyChannels(time.UnixMilli(c.NewestView().Time()))
 	case command.ProblemErasures:
 		return command.TooManyErasures(time.UnixMilli(c.NewestView().Time()))
-	}
-	const lookAgain = time.Hour
-	limit := &command.RateLimit{
-		Name: "reports", Quota: command.MaxSenderReports, Window: lookAgain, Field: "entry_id",
-		Message: fmt.Sprintf("%d reports from your address, network or name wait for a moderator.", command.MaxSenderReports),
-	}
-	if problem == command.ProblemReportsFull {
+	case command.ProblemTooManyReports:
+		limit.Message = fmt.Sprintf("%d reports from your address, network or name wait for a moderator.", command.MaxSenderReports)
+	case command.ProblemReportsFull:
 		limit.Message = "Too many reports wait for a moderator. If it is urgent, write to the operator, whom /llms.txt names where there is one to write to."
+	default:
+		return nil
 	}
 	return &command.RateLimited{RetryAfter: lookAgain, Limit: limit}
 }

@@ -3,49 +3,71 @@ package view
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// Examined is a view's judgement of a command.
-type Examined struct {
+// Admission is a view's judgement of a command under a name.
+type Admission struct {
 	command.Standing
-	Settings command.Settings
+	// Known reports whether the request_id was used before.
+	Known bool
 	// Repeats is set for a command without a new effect; Earlier is its result. It need not
 	// enter the log, which would store its text again although it may have been purged.
 	Repeats bool
 	Earlier command.Result
 	Policy  state.PolicyCheck
+	// Lost are the problems of a claim whose job is taken, and of a report or an entry that its
+	// target forbids. They need not enter the log, where the text would stay. It is empty for a
+	// repeat, and for a writer with Problems, because only the leader charges a wrong key.
+	Lost []command.Problem
+	// Limit is the limit of the state that the command is over, or 0. Only apply rejects by it:
+	// the view may be of the day before.
+	Limit command.Problem
 }
 
-// Examine judges a signed command that came from an address, as far as the view knows.
-func (v *View) Examine(p command.Payload, from netip.Addr) (e Examined, err error) {
+// Admit judges a command under a name that came from an address, as far as the view knows. A
+// claim counts as ended from the instant ends on: apply may be as late.
+func (v *View) Admit(p command.Payload, from netip.Addr, ends int64) (a Admission, err error) {
 	s := &viewState{v: v}
 	j := state.Judge(s, p)
-	e.Standing, e.Settings = j.Standing, j.Settings
-	e.Earlier, e.Repeats = j.Repeat(s, p)
-	e.Policy = j.CheckPolicy(s, v.at.Policy, p, from)
-	return e, s.err
-}
-
-// LimitProblem returns the problem of a signed command with the limits that only apply
-// checks for a write: of new channels and open reports; 0 if there is room.
-func (v *View) LimitProblem(p command.Payload) (command.Problem, error) {
-	s := &viewState{v: v}
-	j := state.Judge(s, p)
-	switch report, reports := p.(*command.Report); {
-	case j.OpensChannel(s, p) && !j.MayOpenChannel(s):
-		return command.ProblemNewChannels, s.err
-	case !j.MayErase(s, p):
-		return command.ProblemErasures, s.err
-	case reports:
-		subject, _, _ := state.SubjectOf(s, report.Target)
-		_, problem := v.at.Reports.Room(subject, j.Reporter())
-		return problem, s.err
+	a.Standing, a.Known = j.Standing, j.Repeated()
+	a.Earlier, a.Repeats = j.Repeat(s, p)
+	a.Policy = j.CheckPolicy(s, v.at.Policy, p, from)
+	if a.Repeats || a.Known {
+		return a, s.err
 	}
-	return 0, s.err
+	if a.Policy.Rule == nil && !a.Policy.ProvenOnly && len(j.Problems()) == 0 {
+		a.Lost = lost(s, &j, p, ends)
+	}
+	a.Limit, _ = j.OverLimit(s, p)
+	if report, reports := p.(*command.Report); reports {
+		subject, _, _ := state.SubjectOf(s, report.Target)
+		_, a.Limit = v.at.Reports.Room(subject, j.Reporter())
+	}
+	return a, s.err
 }
+
+// lost returns the problems of Admission.Lost.
+func lost(s *viewState, j *state.Judgement, p command.Payload, ends int64) (found []command.Problem) {
+	switch c := p.(type) {
+	case *command.Publish:
+		_, found = state.TargetOf(c, s, &j.Writer)
+	case *command.Report:
+		_, _, found = j.Reported(s, c.Target)
+	case *command.ClaimJob:
+		_, _, found = state.JobProblems(factsAt{s, max(ends, s.Instant())}, command.OpClaimJob, c.Job, &j.Writer)
+		if !slices.ContainsFunc(found, func(p command.Problem) bool { return slices.Contains(taken, p) }) {
+			return nil
+		}
+	}
+	return found
+}
+
+// taken are the problems of a claim whose job others have, or that has ended.
+var taken = []command.Problem{command.ProblemJobClaimed, command.ProblemJobDone, command.ProblemJobClosed}
 
 // ChannelOf returns the channel that a command would write to; empty if it writes no entry.
 func (v *View) ChannelOf(p command.Payload) (string, error) {
@@ -123,24 +145,6 @@ func (v *View) LookAlike(by command.Signature) (string, error) {
 	}
 	p, _, err := v.profile(key)
 	return p.ID, err
-}
-
-// RefusedText returns the problems of a report or an entry with its target. Its text need not enter
-// the log, where it would stay. It returns no problems for a repeated request, whose result is
-// known, and for a writer with Problems, because only the leader charges a wrong key.
-func (v *View) RefusedText(p command.Payload) (found []command.Problem, err error) {
-	s := &viewState{v: v}
-	j := state.Judge(s, p)
-	if j.Repeated() || len(j.Problems()) > 0 {
-		return nil, s.err
-	}
-	switch c := p.(type) {
-	case *command.Publish:
-		_, found = state.TargetOf(c, s, &j.Writer)
-	case *command.Report:
-		_, _, found = j.Reported(s, c.Target)
-	}
-	return found, s.err
 }
 
 // PublishProblems returns everything against an entry, as far as the view knows.
