@@ -26,8 +26,8 @@ type Assess func(p command.Payload, bytes int) (standing command.Standing, repea
 
 // admission checks the rate limits and the daily byte budget on the leader.
 type admission struct {
-	limiter Limiter // nil means no rate limits
-	assess  Assess  // nil means no standing and no budget
+	limiter Limiter
+	assess  Assess
 }
 
 // chargedClaim is a claim of a job that was charged, with the standing that chose the
@@ -38,29 +38,24 @@ type chargedClaim struct {
 	standing command.Standing
 }
 
-// rateLimit is admission.take or admission.peek.
-type rateLimit func(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
-
 // admit checks each command that no leader has charged yet. It returns the group without
 // the commands over a limit, and the claims that were charged. A repeated command is free.
 // Commands of a node itself have no sender and no limit. The sending node declares whether a
-// command was charged: nodes trust each other.
-func (a *admission) admit(g command.Group, rate rateLimit) (_ command.Group, claims []chargedClaim, over []rejection) {
-	if a.limiter == nil && a.assess == nil {
-		return g, nil, nil
-	}
+// command was charged: nodes trust each other. A peek charges only a write with a wrong key:
+// asking must not help to guess keys.
+func (a *admission) admit(g command.Group, peek bool) (_ command.Group, claims []chargedClaim, over []rejection) {
 	admitted := make([]command.Command, 0, len(g.Commands))
 	for i, c := range g.Commands {
 		if c.From.Charged || c.From == (command.Sender{}) {
 			admitted = append(admitted, c)
 			continue
 		}
-		var standing command.Standing
-		repeated, fits := false, true
-		if a.assess != nil {
-			standing, repeated, fits = a.assess(c.Payload, len(c.Data))
-		}
+		standing, repeated, fits := a.assess(c.Payload, len(c.Data))
 		if !repeated {
+			rate := a.limiter.Admit
+			if peek && !standing.WrongKey {
+				rate = a.limiter.Peek
+			}
 			if ok, wait := rate(c.From, standing); !ok {
 				over = append(over, rejection{Position: i, RetryAfter: wait})
 				continue
@@ -79,31 +74,13 @@ func (a *admission) admit(g command.Group, rate rateLimit) (_ command.Group, cla
 	return g, claims, over
 }
 
-func (a *admission) take(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration) {
-	if a.limiter == nil {
-		return true, 0
-	}
-	return a.limiter.Admit(from, standing)
-}
-
-// peek charges only a write with a wrong key: asking must not help to guess keys.
-func (a *admission) peek(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration) {
-	if a.limiter == nil {
-		return true, 0
-	}
-	if standing.WrongKey {
-		return a.limiter.Admit(from, standing)
-	}
-	return a.limiter.Peek(from, standing)
-}
-
 // lostClaim are the problems of a claim whose only fault is that another agent came first.
 var lostClaim = []command.Problem{command.ProblemJobClaimed}
 
 // refundLost refunds the applied claims that lost their job to another claim. The state that
 // their node showed had the job open, so their senders could not know better.
 func (a *admission) refundLost(s State, boot command.BootID, claims []chargedClaim) {
-	if a.limiter == nil || len(claims) == 0 {
+	if len(claims) == 0 {
 		return
 	}
 	v := s.View()

@@ -52,16 +52,11 @@ type Log interface {
 	GetLog(index uint64, log *raft.Log) error
 }
 
-// Results holds the results of the commands in a view of the state, such as *view.View.
-type Results interface {
+// View has the methods of *view.View that the write path and the read path need.
+type View interface {
 	Index() uint64 // of the newest applied log entry
 	// Result returns false once the command's session no longer keeps the result.
 	Result(boot command.BootID, seq uint64) (command.Result, bool)
-}
-
-// View has the methods of *view.View that the write path and the read path need.
-type View interface {
-	Results
 	Time() int64
 	Release()
 }

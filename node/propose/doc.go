@@ -9,7 +9,8 @@
 // waiting commands to the leader, each as one group: into the queue of this node if it
 // leads, otherwise in one hop over the private port. The leader validates the groups of
 // other nodes, puts all waiting groups into one batch, adds the timestamp and passes it
-// to Raft, from one goroutine, with at most two unanswered log entries. See package
+// to Raft, from one goroutine, with at most two unanswered log entries. Commands of the
+// leader itself pass the queue (ProposeAsLeader). See package
 // fsm/command for the encoding.
 //
 // # The answer

@@ -119,13 +119,16 @@ func newTunedCluster(tb testing.TB, n int, tune func(*timing), options ...option
 			committed: make(map[uint64]*fakeFuture),
 			kick:      make(chan struct{}, 1), stop: make(chan struct{}),
 		}
-		cfg := Config{ServerID: node.id, Client: &http.Client{Transport: &fakeTransport{net: c.net, from: node.id}}}
+		cfg := Config{
+			ServerID: node.id, Client: &http.Client{Transport: &fakeTransport{net: c.net, from: node.id}},
+			Limiter: limitFunc(func(command.Sender) (bool, time.Duration) { return true, 0 }),
+			Assess:  func(command.Payload, int) (_ command.Standing, repeated, fits bool) { return command.Standing{}, false, true },
+		}
 		for _, o := range options {
 			o(&cfg)
 		}
 		node.Pipeline = New(cfg)
 		node.timing.propose = 5 * time.Second
-		node.timing.recheck = 50 * time.Millisecond
 		node.timing.clockInterval = time.Hour
 		tune(&node.timing)
 		node.sm = newFakeMachine(node.Pipeline)

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
@@ -17,9 +15,8 @@ type leader struct {
 	stamp     func() int64 // returns the stamp of the next batch
 	admission admission
 
-	inFlight chan entry
-	wake     chan struct{}
-	done     chan struct{} // closed by close
+	wake chan struct{}
+	done chan struct{} // closed by close
 
 	mu          sync.Mutex
 	raft        Raft
@@ -28,8 +25,7 @@ type leader struct {
 	newest      uint64 // the highest value of term so far
 	queue       []*pending
 	queuedBytes int
-	running     int        // the number of unanswered log entries
-	urgent      []*pending // commands of the node itself, accepted in every state
+	running     int // the number of unanswered log entries
 	closed      bool
 }
 
@@ -41,19 +37,8 @@ type pending struct {
 	end   chan result // buffered, receives one result
 }
 
-// entry is a log entry between Raft's Apply and its result.
-type entry struct {
-	future raft.ApplyFuture
-	groups []*pending
-}
-
 func newLeader(stamp func() int64, a admission) *leader {
-	return &leader{
-		stamp: stamp, admission: a,
-		inFlight: make(chan entry, MaxInFlight),
-		wake:     make(chan struct{}, 1),
-		done:     make(chan struct{}),
-	}
+	return &leader{stamp: stamp, admission: a, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 func (l *leader) start(r Raft, s State) {
@@ -61,7 +46,6 @@ func (l *leader) start(r Raft, s State) {
 	l.raft, l.state = r, s
 	l.mu.Unlock()
 	go l.apply()
-	go l.resolve()
 }
 
 // lead sets the term in which this node leads; 0 means that it does not lead. Groups that
@@ -89,10 +73,6 @@ func (l *leader) close() {
 	}
 	l.closed = true
 	l.flush()
-	for _, s := range l.urgent {
-		s.end <- result{Status: statusNotEnqueued, Reason: reasonClosing}
-	}
-	l.urgent = nil
 	close(l.done)
 }
 
@@ -124,45 +104,42 @@ func (l *leader) leadingTerm() uint64 {
 	return l.term
 }
 
-// reject returns the result for a group that cannot be accepted now, and true. The size is
-// in bytes. The lock is held.
-func (l *leader) reject(size int) (result, bool) {
+// accept adds a group to the queue, or returns why it is not accepted now. With a nil group it
+// only reports that. The size is in bytes.
+func (l *leader) accept(size int, s *pending) (rejected result, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
 	case l.closed || !l.leads():
-		return notLeading(), true
+		return notLeading(), false
 	case size > maxGroupBytes:
-		return result{Status: statusInvalid, Reason: "the group is too large"}, true
+		return result{Status: statusInvalid, Reason: "the group is too large"}, false
 	case l.queuedBytes+size > MaxLeaderQueuedBytes:
-		return result{Status: statusOverloaded, Reason: "too many writes are waiting at the leader"}, true
+		return result{Status: statusOverloaded, Reason: "too many writes are waiting at the leader"}, false
+	case l.raft.CommitIndex() > l.state.Applied()+MaxApplyLag:
+		return result{Status: statusOverloaded, Reason: "the leader is behind with applying"}, false
+	case s != nil:
+		l.queue = append(l.queue, s)
+		l.queuedBytes += size
 	}
-	if commit, applied := l.raft.CommitIndex(), l.state.Applied(); commit > applied+MaxApplyLag {
-		return result{Status: statusOverloaded, Reason: "the leader is behind with applying"}, true
-	}
-	return result{}, false
+	return result{}, true
 }
 
 // submit brings a group into the log and returns when it is applied, or when ctx ends.
 // Every payload was validated on this node when it was encoded or decoded.
 func (l *leader) submit(ctx context.Context, g command.Group) result {
 	size := g.Size()
-	l.mu.Lock()
-	r, rejected := l.reject(size)
-	l.mu.Unlock()
-	if rejected {
-		return r
+	if r, ok := l.accept(size, nil); !ok {
+		return r // before anything is charged
 	}
-	g, claims, over := l.admission.admit(g, l.admission.take)
+	g, claims, over := l.admission.admit(g, false)
 	if len(g.Commands) == 0 {
 		return result{Status: statusApplied, Charged: true, Rejected: over}
 	}
 	s := &pending{ctx: ctx, group: g, size: size, end: make(chan result, 1)}
-	l.mu.Lock()
-	if r, rejected = l.reject(size); !rejected {
-		l.queue = append(l.queue, s)
-		l.queuedBytes += size
-	}
-	l.mu.Unlock()
-	if !rejected {
+	r, ok := l.accept(size, s)
+	if ok {
+		l.poke()
 		r = l.await(ctx, s)
 	}
 	if r.Status == statusApplied {
@@ -175,34 +152,28 @@ func (l *leader) submit(ctx context.Context, g command.Group) result {
 // ask returns the commands of a group that submit would reject by its limits. Only the
 // charge for a wrong key is kept.
 func (l *leader) ask(g command.Group) result {
-	l.mu.Lock()
-	r, rejected := l.reject(g.Size())
-	l.mu.Unlock()
-	if rejected {
+	if r, ok := l.accept(g.Size(), nil); !ok {
 		return r
 	}
-	_, _, over := l.admission.admit(g, l.admission.peek)
+	_, _, over := l.admission.admit(g, true)
 	return result{Status: statusApplied, Rejected: over}
 }
 
-// submitUrgent submits a command of the node itself, without limits and also before the
-// node leads.
+// submitUrgent submits a command of the node itself, without limits, past the queue, and also
+// before the node leads.
 func (l *leader) submitUrgent(ctx context.Context, g command.Group) result {
-	s := &pending{ctx: ctx, group: g, size: g.Size(), end: make(chan result, 1)}
 	l.mu.Lock()
 	closed := l.closed || l.raft == nil
-	if !closed {
-		l.urgent = append(l.urgent, s)
-	}
 	l.mu.Unlock()
 	if closed {
 		return notLeading()
 	}
+	s := &pending{ctx: ctx, group: g, end: make(chan result, 1)}
+	go func() { l.propose(s)() }()
 	return l.await(ctx, s)
 }
 
 func (l *leader) await(ctx context.Context, s *pending) result {
-	l.poke()
 	select {
 	case v := <-s.end:
 		return v
@@ -210,7 +181,7 @@ func (l *leader) await(ctx context.Context, s *pending) result {
 		return result{Status: statusUnknown, Reason: "the sending node stopped waiting for the log", cause: ctx.Err()}
 	case <-l.done:
 	}
-	// The queues were answered before done was closed.
+	// The queue was answered before done was closed.
 	select {
 	case v := <-s.end:
 		return v
@@ -227,32 +198,26 @@ func (l *leader) poke() {
 }
 
 // apply stamps batches and passes them to Raft, in order, until the leader is closed. One
-// goroutine runs it.
+// goroutine runs it. Raft may leave an entry unanswered when it is shut down; the goroutine that
+// waits for it then ends with the process.
 func (l *leader) apply() {
-	for {
-		groups := l.next()
-		if groups == nil {
-			return
-		}
-		if !l.propose(groups) {
-			l.finished()
-		}
+	for groups := l.next(); groups != nil; groups = l.next() {
+		answer := l.propose(groups...)
+		go func() {
+			answer()
+			l.mu.Lock()
+			l.running--
+			l.mu.Unlock()
+			l.poke()
+		}()
 	}
-}
-
-// finished frees the place of a log entry.
-func (l *leader) finished() {
-	l.mu.Lock()
-	l.running--
-	l.mu.Unlock()
-	l.poke()
 }
 
 // ready reports whether the waiting groups may become a log entry now. While another entry
 // is unanswered, the next one has to be large, because most of the cost of an entry does not
 // depend on its size. The lock is held.
 func (l *leader) ready() bool {
-	return l.running == 0 || l.running < MaxInFlight && (len(l.urgent) > 0 || l.queuedBytes >= LargeBatchBytes)
+	return l.running == 0 || l.running < MaxInFlight && l.queuedBytes >= LargeBatchBytes
 }
 
 // next waits for groups that may be sent and returns those that fit into one batch. It
@@ -284,11 +249,6 @@ func (l *leader) next() []*pending {
 
 // pack removes the groups of the next batch from the queue. The lock is held.
 func (l *leader) pack() []*pending {
-	if len(l.urgent) > 0 {
-		s := l.urgent[0]
-		l.urgent = l.urgent[1:]
-		return []*pending{s}
-	}
 	if len(l.queue) > 0 && !l.leads() {
 		l.flush()
 	}
@@ -310,38 +270,23 @@ func (l *leader) pack() []*pending {
 	return groups
 }
 
-// propose passes the groups to Raft as one log entry. It reports false if the entry cannot
-// be encoded.
-func (l *leader) propose(groups []*pending) bool {
+// propose passes the groups to Raft as one log entry. It returns a function that waits until the
+// entry is applied, and answers the groups.
+func (l *leader) propose(groups ...*pending) (answer func()) {
 	batch := command.Batch{Stamp: l.stamp(), Groups: make([]command.Group, len(groups))}
 	for i, s := range groups {
 		batch.Groups[i] = s.group
 	}
 	data, err := command.EncodeBatch(batch)
-	if err != nil {
-		for _, s := range groups {
-			s.end <- result{Status: statusInvalid, Reason: err.Error(), cause: err}
-		}
-		return false
+	wait := func() result { return result{Status: statusInvalid, Reason: err.Error(), cause: err} }
+	if err == nil {
+		entry := l.raft.Apply(data, EnqueueTimeout)
+		wait = func() result { return raftResult(entry) }
 	}
-	l.inFlight <- entry{future: l.raft.Apply(data, EnqueueTimeout), groups: groups}
-	return true
-}
-
-// resolve answers the groups of each log entry, in order. Raft may leave a future
-// unanswered when it is shut down; the goroutine then ends with the process.
-func (l *leader) resolve() {
-	for {
-		var e entry
-		select {
-		case e = <-l.inFlight:
-		case <-l.done:
-			return
-		}
-		v := raftResult(e.future)
-		l.finished()
-		for _, s := range e.groups {
-			s.end <- v
+	return func() {
+		r := wait()
+		for _, s := range groups {
+			s.end <- r
 		}
 	}
 }

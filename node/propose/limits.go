@@ -43,14 +43,11 @@ const (
 	ExpiryGrace = 250 * time.Millisecond
 	// MinBackoff and MaxBackoff bound the pause after a failed attempt. A change of leader
 	// ends the pause.
-	MinBackoff = 5 * time.Millisecond
-	MaxBackoff = 100 * time.Millisecond
-	// RecheckInterval is how often an unanswered command is looked up in the state, because
-	// the Observer does not see the results in an installed snapshot.
-	RecheckInterval = time.Second
-	LeadWait        = time.Second            // of other nodes' strong reads for a new leader's first command of the term
-	RoundPatience   = 100 * time.Millisecond // of a follower's strong reads for a running request, before the next one
-	ConfirmTimeout  = time.Second            // of one question to the voters for their terms
+	MinBackoff     = 5 * time.Millisecond
+	MaxBackoff     = 100 * time.Millisecond
+	LeadWait       = time.Second            // of other nodes' strong reads for a new leader's first command of the term
+	RoundPatience  = 100 * time.Millisecond // of a follower's strong reads for a running request, before the next one
+	ConfirmTimeout = time.Second            // of one question to the voters for their terms
 )
 
 // Sizes on the private port and in the log.
@@ -69,11 +66,11 @@ const (
 
 // timing holds the time limits that tests shorten.
 type timing struct {
-	propose, grace             time.Duration
-	readIndex, attempt         time.Duration
-	minBackoff, maxBackoff     time.Duration
-	recheck, leadWait, confirm time.Duration
-	clockInterval              time.Duration
+	propose, grace         time.Duration
+	readIndex, attempt     time.Duration
+	minBackoff, maxBackoff time.Duration
+	leadWait, confirm      time.Duration
+	clockInterval          time.Duration
 }
 
 // timingFor returns the usual times with at least so much patience for a leader.
@@ -82,7 +79,7 @@ func timingFor(patience time.Duration) timing {
 		propose: max(ProposeTimeout, patience), readIndex: max(ReadIndexTimeout, patience),
 		grace: ExpiryGrace, attempt: AttemptTimeout,
 		minBackoff: MinBackoff, maxBackoff: MaxBackoff,
-		recheck: RecheckInterval, leadWait: LeadWait, confirm: ConfirmTimeout,
+		leadWait: LeadWait, confirm: ConfirmTimeout,
 		clockInterval: ClockInterval,
 	}
 }

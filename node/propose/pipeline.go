@@ -18,9 +18,9 @@ type Config struct {
 	Client   *http.Client  // of the other nodes: https://<server id>/path
 	Patience time.Duration // for writes and strong reads, if longer than ProposeTimeout and ReadIndexTimeout
 	Clock    Clock         // this node's own; nil means WallClock(0)
-	Limiter  Limiter       // nil means no limits
-	Assess   Assess        // for the Limiter and for the daily byte budget; nil means no standing and no budget
-	Logger   *slog.Logger  // nil discards messages
+	Limiter  Limiter
+	Assess   Assess
+	Logger   *slog.Logger // nil discards messages
 }
 
 // Pipeline brings commands into the log, on the leader or through it, and answers
@@ -65,7 +65,7 @@ func New(cfg Config) *Pipeline {
 		timing:  timingFor(cfg.Patience),
 		ctx:     ctx, cancel: cancel,
 	}
-	p.leader = newLeader(p.stamp, admission{limiter: cfg.Limiter, assess: cfg.Assess})
+	p.leader = newLeader(p.stamp, admission{cfg.Limiter, cfg.Assess})
 	p.localReads = rounds{base: ctx, run: p.readLocal, patience: ReadIndexTimeout}
 	p.remoteReads = rounds{base: ctx, run: p.readRemote, patience: RoundPatience}
 	return p
@@ -120,11 +120,7 @@ func (p *Pipeline) Applied(boot command.BootID, seq uint64, r command.Result, in
 
 // Recheck looks up every unanswered command in a view. Call it after a snapshot was
 // installed, because the Observer does not see the results in it.
-func (p *Pipeline) Recheck(v Results) {
-	for _, c := range p.session.unanswered() {
-		p.session.recheck(c, v)
-	}
-}
+func (p *Pipeline) Recheck(v View) { p.session.recheck(v) }
 
 // Clocks returns the comparison of this node's clock with the voters' clocks.
 func (p *Pipeline) Clocks() *ClockSync { return p.sync }
@@ -179,6 +175,16 @@ func (p *Pipeline) UntilAnotherLeads(ctx context.Context, leader string) (contex
 		}
 	}()
 	return ctx, cancel
+}
+
+// retry calls try until it succeeds, with pauses, or until ctx ends. Then it returns the last error.
+func (p *Pipeline) retry(ctx context.Context, try func() error) error {
+	for failures := 1; ; failures++ {
+		changed := p.changed.wait()
+		if err := try(); err == nil || !p.pause(ctx, changed, failures) {
+			return err
+		}
+	}
 }
 
 // pause waits for the channel changed, or for the backoff after a number of consecutive

@@ -43,7 +43,7 @@ func TestProposeWaitsForBothMachines(t *testing.T) {
 			slow.set(func(n *fakeNode) { n.held = true })
 			ch := follower.start("some text")
 			await.Eventually(t, "the other machine applies it", func() bool { return fast.sm.count("some text") == 1 })
-			// A wrong answer would come within several rechecks.
+			// A wrong answer would come at once.
 			select {
 			case o := <-ch:
 				t.Fatalf("answered %+v before %s applied it", o, held)

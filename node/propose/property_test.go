@@ -82,7 +82,7 @@ func (tr *trouble) run(t *testing.T, rt *rapid.T, steps []string) {
 	tr.rt, tr.paid = rt, map[string]int{}
 	tr.c = newTunedCluster(t, 3, func(tm *timing) {
 		tm.propose, tm.readIndex, tm.attempt = 150*time.Millisecond, 150*time.Millisecond, 30*time.Millisecond
-		tm.recheck, tm.minBackoff, tm.maxBackoff = 20*time.Millisecond, time.Millisecond, 4*time.Millisecond
+		tm.minBackoff, tm.maxBackoff = time.Millisecond, 4*time.Millisecond
 		tm.leadWait, tm.confirm = 10*time.Millisecond, 10*time.Millisecond
 	}, func(cfg *Config) {
 		cfg.Limiter = limitFunc(tr.admit)

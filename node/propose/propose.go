@@ -1,6 +1,7 @@
 package propose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,10 +60,9 @@ func (p *Pipeline) ProposeAsLeader(ctx context.Context, payload command.Payload)
 
 // await returns once the call is answered by the session, or by a timeout.
 func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
-	deadline := time.Now().Add(p.timing.propose)
-	timer := time.NewTimer(min(p.timing.recheck, p.timing.propose))
+	timer := time.NewTimer(p.timing.propose)
 	defer timer.Stop()
-	for expired := false; ; {
+	for range 2 {
 		select {
 		case <-c.done:
 			return
@@ -70,33 +70,11 @@ func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
 			p.session.abandon(c, reason)
 			return
 		case <-timer.C:
-		}
-		p.lookUp(c)
-		left := time.Until(deadline)
-		switch {
-		case left > 0:
-			timer.Reset(min(p.timing.recheck, left))
-		case !expired:
-			expired = true
 			p.session.expire(c, reason)
 			timer.Reset(p.timing.grace)
-		default:
-			p.session.abandon(c, reason)
-			return
 		}
 	}
-}
-
-// lookUp searches the newest view for a call that the leader has applied, because the
-// Observer does not see the results in a snapshot.
-func (p *Pipeline) lookUp(c *call) {
-	d := p.deps.Load()
-	if d == nil || !p.session.missing(c) {
-		return
-	}
-	v := d.state.View()
-	defer v.Release()
-	p.session.recheck(c, v)
+	p.session.abandon(c, reason)
 }
 
 // newCall returns a call with the encoded command; every attempt uses these bytes. It
@@ -154,13 +132,6 @@ func (p *Pipeline) send() {
 		p.session.settle(b, r)
 		if r.Status == statusApplied {
 			failures = 0
-			// If a snapshot was installed before the leader's answer arrived, the Observer has
-			// not seen the results.
-			if p.deps.Load().state.Applied() >= r.Index {
-				for _, c := range b.calls {
-					p.lookUp(c)
-				}
-			}
 			continue
 		}
 		failures++
@@ -174,9 +145,14 @@ func (p *Pipeline) attempt(target string, b batch) result {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.timing.attempt)
 	defer cancel()
+	return p.forward(ctx, target, pathPropose, b)
+}
+
+// forward sends a batch to the leader. The attempt ends when another server leads.
+func (p *Pipeline) forward(ctx context.Context, target, path string, b batch) result {
 	ctx, stop := p.UntilAnotherLeads(ctx, target)
 	defer stop()
-	return p.peers.send(ctx, target, pathPropose, b.group, b.traces()...)
+	return p.peers.send(ctx, target, path, b.group, b.traces()...)
 }
 
 // Ask asks the leader whether the rate limits and the daily byte budget have room for a
@@ -193,30 +169,26 @@ func (p *Pipeline) Ask(ctx context.Context, from command.Sender, payload command
 	g := command.Group{Boot: p.session.boot, Floor: c.Seq, Commands: []command.Command{c.Command}}
 	ctx, cancel := context.WithTimeout(ctx, p.timing.readIndex)
 	defer cancel()
-	for failures := 1; ; failures++ {
-		changed := p.changed.wait()
-		r := p.askOnce(ctx, g)
-		switch {
-		case len(r.Rejected) > 0 && !r.Rejected[0].OverBudget:
-			return false, &command.RateLimited{RetryAfter: r.Rejected[0].RetryAfter}
-		case r.Status == statusApplied:
-			return len(r.Rejected) > 0, nil
+	var r result
+	err = p.retry(ctx, func() error {
+		switch target := p.leaderID(); target {
+		case "":
+			r = notLeading()
+		case p.self:
+			r = p.leader.ask(g)
+		default:
+			r = p.forward(ctx, target, pathAsk, batch{group: g})
 		}
-		if !p.pause(ctx, changed, failures) {
-			return false, &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader could be asked in time", Cause: r.cause}
+		if r.Status != statusApplied && len(r.Rejected) == 0 {
+			return cmp.Or(r.cause, errors.New(r.Reason))
 		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return false, &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader could be asked in time", Cause: err}
+	case len(r.Rejected) > 0 && !r.Rejected[0].OverBudget:
+		return false, &command.RateLimited{RetryAfter: r.Rejected[0].RetryAfter}
 	}
-}
-
-func (p *Pipeline) askOnce(ctx context.Context, g command.Group) result {
-	target := p.leaderID()
-	switch target {
-	case "":
-		return notLeading()
-	case p.self:
-		return p.leader.ask(g)
-	}
-	ctx, stop := p.UntilAnotherLeads(ctx, target)
-	defer stop()
-	return p.peers.send(ctx, target, pathAsk, g)
+	return len(r.Rejected) > 0, nil
 }

@@ -20,49 +20,40 @@ const reasonNoRead = "no leader confirmed the read in time"
 // ReadIndex returns a log index for a linearizable read: a view at this index holds every
 // write that was acknowledged, or shown by any node, before the call. It asks for the index
 // until ReadIndexTimeout passes or ctx ends. Errors: *command.Unavailable with CodeNoLeader.
-func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
+func (p *Pipeline) ReadIndex(ctx context.Context) (index uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.readIndex)
 	defer cancel()
-	for failures := 1; ; failures++ {
-		changed := p.changed.wait()
-		index, err := p.readOnce(ctx)
-		if err == nil {
-			return index, nil
+	err = p.retry(ctx, func() (err error) {
+		switch p.leaderID() {
+		case "":
+			err = errors.New("no leader is known")
+		case p.self:
+			index, err = p.localReads.ask(ctx)
+		default:
+			index, err = p.remoteReads.ask(ctx)
 		}
-		if !p.pause(ctx, changed, failures) {
-			return 0, &command.Unavailable{Code: command.CodeNoLeader, Reason: reasonNoRead, Cause: err}
-		}
+		return err
+	})
+	if err != nil {
+		return 0, &command.Unavailable{Code: command.CodeNoLeader, Reason: reasonNoRead, Cause: err}
 	}
-}
-
-func (p *Pipeline) readOnce(ctx context.Context) (uint64, error) {
-	switch p.leaderID() {
-	case "":
-		return 0, errors.New("no leader is known")
-	case p.self:
-		return p.localReads.ask(ctx)
-	}
-	return p.remoteReads.ask(ctx)
+	return index, nil
 }
 
 // readAsLeader returns the index for another node, and never asks a third. A new leader lets
 // the other node wait until its first command of the term is applied.
-func (p *Pipeline) readAsLeader(ctx context.Context) (uint64, error) {
+func (p *Pipeline) readAsLeader(ctx context.Context) (index uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.leadWait)
 	defer cancel()
-	for failures := 1; ; failures++ {
-		changed := p.changed.wait()
+	err = p.retry(ctx, func() (err error) {
 		if p.leaderID() != p.self {
-			return 0, errNotLeading
+			cancel()
+			return errNotLeading
 		}
-		index, err := p.localReads.ask(ctx)
-		if err == nil {
-			return index, nil
-		}
-		if !p.pause(ctx, changed, failures) {
-			return 0, err
-		}
-	}
+		index, err = p.localReads.ask(ctx)
+		return err
+	})
+	return index, err
 }
 
 // readLocal runs one round on the leader. It first reads the index of the newest committed

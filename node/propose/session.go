@@ -3,7 +3,6 @@ package propose
 import (
 	"container/list"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -332,30 +331,15 @@ func (s *session) deliver(c *call, r command.Result, index uint64) {
 	}
 }
 
-func (s *session) recheck(c *call, v Results) {
-	r, ok := v.Result(s.boot, c.Seq)
-	if !ok {
-		return
+// recheck delivers the results of unanswered calls that a view holds.
+func (s *session) recheck(v View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for seq, c := range s.calls {
+		if r, ok := v.Result(s.boot, seq); ok {
+			s.deliver(c, r, v.Index())
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !c.answered {
-		s.deliver(c, r, v.Index())
-	}
-}
-
-func (s *session) unanswered() []*call {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.calls))
-}
-
-// missing reports whether the leader has applied the call but this node's Observer has not
-// seen it.
-func (s *session) missing(c *call) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !c.answered && c.confirmed && !c.applied
 }
 
 const reasonClosing = "this node is shutting down" // the public reason of calls that Close ends

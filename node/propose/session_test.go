@@ -80,32 +80,23 @@ func TestExpiry(t *testing.T) {
 }
 
 func TestSnapshotPastTheObserver(t *testing.T) {
-	for _, explicit := range []bool{true, false} {
-		t.Run(fmt.Sprint("told=", explicit), func(t *testing.T) {
-			c := newCluster(t, 2)
-			leader := c.lead("node-0")
-			n := c.nodes[1]
-			if explicit {
-				n.timing.recheck = time.Hour
-			}
-			n.set(func(n *fakeNode) { n.held = true })
-			ch := n.start("some text")
-			await.Eventually(t, "the leader's answer is here", func() bool {
-				n.session.mu.Lock()
-				defer n.session.mu.Unlock()
-				for _, c := range n.session.calls {
-					return c.confirmed
-				}
-				return false
-			})
-			n.sm.install(leader.sm)
-			if explicit {
-				n.Recheck(n.sm.View())
-			}
-			if o := <-ch; o.err != nil || o.result.Entry != 1 || o.index != 2 {
-				t.Errorf("outcome %+v", o)
-			}
-		})
+	c := newCluster(t, 2)
+	leader := c.lead("node-0")
+	n := c.nodes[1]
+	n.set(func(n *fakeNode) { n.held = true })
+	ch := n.start("some text")
+	await.Eventually(t, "the leader's answer is here", func() bool {
+		n.session.mu.Lock()
+		defer n.session.mu.Unlock()
+		for _, c := range n.session.calls {
+			return c.confirmed
+		}
+		return false
+	})
+	n.sm.install(leader.sm)
+	n.Recheck(n.sm.View())
+	if o := <-ch; o.err != nil || o.result.Entry != 1 || o.index != 2 {
+		t.Errorf("outcome %+v", o)
 	}
 }
 
@@ -113,12 +104,13 @@ func TestSnapshotBeforeTheAnswer(t *testing.T) {
 	c := newCluster(t, 2)
 	leader := c.lead("node-0")
 	n := c.nodes[1]
-	n.timing.recheck, n.timing.propose = time.Hour, time.Hour
+	n.timing.propose = time.Hour
 	n.set(func(n *fakeNode) { n.held = true })
 	// The snapshot overtakes the leader's answer.
 	c.net.onServed(func(_, _ string, r *http.Request) {
 		if r.URL.Path == pathPropose {
 			n.sm.install(leader.sm)
+			n.Recheck(n.sm.View())
 		}
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
