@@ -122,7 +122,9 @@ func newTunedCluster(tb testing.TB, n int, tune func(*timing), options ...option
 		cfg := Config{
 			ServerID: node.id, Client: &http.Client{Transport: &fakeTransport{net: c.net, from: node.id}},
 			Limiter: limitFunc(func(command.Sender) (bool, time.Duration) { return true, 0 }),
-			Assess:  func(command.Payload, int) (_ command.Standing, repeated, fits bool) { return command.Standing{}, false, true },
+			Assess: func(command.Payload, int) (_ command.Standing, repeated, fits bool) {
+				return command.Standing{}, false, true
+			},
 		}
 		for _, o := range options {
 			o(&cfg)

@@ -18,11 +18,17 @@ func (p *Pipeline) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathPropose, p.serveGroup(p.submitForwarded))
 	mux.HandleFunc("POST "+pathAsk, p.serveGroup(func(_ context.Context, g command.Group) result { return p.leader.ask(g) }))
-	mux.HandleFunc("GET "+pathReadIndex, p.serveReadIndex)
-	mux.HandleFunc("GET "+pathClock, func(w http.ResponseWriter, _ *http.Request) {
-		writeAnswer(w, clockAnswer{UnixMicro: p.sync.Own().UnixMicro()})
-	})
-	mux.HandleFunc("GET "+pathTerm, p.serveTerm)
+	mux.HandleFunc("GET "+pathReadIndex, serveNumber(p.readAsLeader))
+	mux.HandleFunc("GET "+pathClock, serveNumber(func(context.Context) (uint64, error) {
+		return uint64(p.sync.Own().UnixMicro()), nil //nolint:gosec // the other node converts it back
+	}))
+	mux.HandleFunc("GET "+pathTerm, serveNumber(func(context.Context) (uint64, error) {
+		d := p.deps.Load()
+		if d == nil {
+			return 0, errors.New("this node is starting")
+		}
+		return d.raft.CurrentTerm(), nil
+	}))
 	return mux
 }
 
@@ -65,25 +71,19 @@ func (p *Pipeline) submitForwarded(ctx context.Context, g command.Group) result 
 
 func shorten(reason string) string { return reason[:min(len(reason), maxReasonBytes)] }
 
-func (p *Pipeline) serveReadIndex(w http.ResponseWriter, r *http.Request) {
-	index, err := p.readAsLeader(r.Context())
-	switch {
-	case errors.Is(err, errNotLeading):
-		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-	default:
-		writeAnswer(w, indexAnswer{Index: index})
+// serveNumber returns a handler that answers with a number.
+func serveNumber(get func(context.Context) (uint64, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		value, err := get(r.Context())
+		switch {
+		case errors.Is(err, errNotLeading):
+			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		default:
+			writeAnswer(w, number{value})
+		}
 	}
-}
-
-func (p *Pipeline) serveTerm(w http.ResponseWriter, _ *http.Request) {
-	d := p.deps.Load()
-	if d == nil {
-		http.Error(w, "this node is starting", http.StatusServiceUnavailable)
-		return
-	}
-	writeAnswer(w, termAnswer{Term: d.raft.CurrentTerm()})
 }
 
 func writeAnswer(w http.ResponseWriter, answer any) {

@@ -83,41 +83,36 @@ func decodeReply(data []byte, n int) (r result, err error) {
 	return r, nil
 }
 
-func get[Answer any](ctx context.Context, p peers, id, path string) (answer Answer, err error) {
+// number is the JSON answer of the paths that are asked by GET: a log index, a term, or the
+// microseconds since the epoch.
+type number struct {
+	Value uint64 `json:"value"`
+}
+
+// get asks another node for a number.
+func (p peers) get(ctx context.Context, id, path string) (uint64, error) {
+	var answer number
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+id+path, http.NoBody)
 	if err != nil {
-		return answer, fmt.Errorf("ask %s: %w", id, err)
+		return 0, fmt.Errorf("ask %s: %w", id, err)
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
-		return answer, fmt.Errorf("ask %s: %w", id, err)
+		return 0, fmt.Errorf("ask %s: %w", id, err)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxJSONBytes+1))
 	switch {
 	case err != nil:
-		return answer, fmt.Errorf("ask %s: %w", id, err)
+		return 0, fmt.Errorf("ask %s: %w", id, err)
 	case resp.StatusCode != http.StatusOK:
-		return answer, fmt.Errorf("%s answered %s", id, resp.Status)
+		return 0, fmt.Errorf("%s answered %s", id, resp.Status)
 	}
 	if err := decodeAnswer(data, maxJSONBytes, &answer); err != nil {
-		return answer, fmt.Errorf("answer of %s: %w", id, err)
+		return 0, fmt.Errorf("answer of %s: %w", id, err)
 	}
-	return answer, nil
+	return answer.Value, nil
 }
-
-// The JSON answers of the private port.
-type (
-	indexAnswer struct {
-		Index uint64 `json:"index"`
-	}
-	termAnswer struct {
-		Term uint64 `json:"term"`
-	}
-	clockAnswer struct {
-		UnixMicro int64 `json:"unixMicro"`
-	}
-)
 
 // decodeAnswer decodes one JSON value. It rejects fields that into does not have.
 func decodeAnswer(data []byte, limit int, into any) error {

@@ -127,8 +127,8 @@ func (p *Pipeline) confirmTerm(ctx context.Context, d *deps, term uint64) error 
 			continue
 		}
 		go func() {
-			a, err := get[termAnswer](ctx, p.peers, id, pathTerm)
-			answers <- answer{term: a.Term, err: err}
+			term, err := p.peers.get(ctx, id, pathTerm)
+			answers <- answer{term, err}
 		}()
 	}
 	var failed error
@@ -161,8 +161,7 @@ func (p *Pipeline) readRemote(ctx context.Context) (uint64, error) {
 	defer cancel()
 	ctx, stop := p.UntilAnotherLeads(ctx, target)
 	defer stop()
-	answer, err := get[indexAnswer](ctx, p.peers, target, pathReadIndex)
-	return answer.Index, err
+	return p.peers.get(ctx, target, pathReadIndex)
 }
 
 // rounds lets concurrent strong reads share one request for the index. A caller joins the

@@ -363,7 +363,7 @@ func TestElectedLeaderLetsOthersWait(t *testing.T) {
 	case <-time.After(30 * time.Millisecond):
 	}
 	must.Do(t, n.establish())
-	if w := <-done; w.Code != http.StatusOK || w.Body.String() != `{"index":1}` {
+	if w := <-done; w.Code != http.StatusOK || w.Body.String() != `{"value":1}` {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	w := httptest.NewRecorder()

@@ -138,13 +138,13 @@ func FuzzDecodeReply(f *testing.F) {
 }
 
 func FuzzDecodeAnswer(f *testing.F) {
-	f.Add([]byte(`{"index":7}`))
-	f.Add([]byte(`{"index":7}{}`))
+	f.Add([]byte(`{"value":7}`))
+	f.Add([]byte(`{"value":7}{}`))
 	f.Add([]byte(`{"term":7}`))
-	f.Add([]byte("\v{\"index\":7}")) // no blank of JSON
+	f.Add([]byte("\v{\"value\":7}")) // no blank of JSON
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var a indexAnswer
-		if err := decodeAnswer(data, maxJSONBytes, &a); err != nil && strings.Trim(string(data), " \t\r\n") == `{"index":7}` {
+		var a number
+		if err := decodeAnswer(data, maxJSONBytes, &a); err != nil && strings.Trim(string(data), " \t\r\n") == `{"value":7}` {
 			t.Fatal(err)
 		}
 	})

@@ -63,8 +63,8 @@ func (p *Pipeline) compareClocksOnce(ctx context.Context, timeout time.Duration)
 	defer cancel()
 	others := slices.DeleteFunc(voters, func(id string) bool { return id == p.self })
 	p.sync.compare(ctx, others, d.logTime, func(ctx context.Context, id string) (time.Time, error) {
-		answer, err := get[clockAnswer](ctx, p.peers, id, pathClock)
-		return time.UnixMicro(answer.UnixMicro), err
+		micros, err := p.peers.get(ctx, id, pathClock)
+		return time.UnixMicro(int64(micros)), err //nolint:gosec // as serveNumber has sent it
 	})
 	return nil
 }
