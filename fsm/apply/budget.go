@@ -38,7 +38,7 @@ func replace[T any](setting, value *T) {
 }
 
 // takeBudget counts the bytes of a command, unless they are over the budget.
-func (tx *Txn) takeBudget(c command.Command, j *state.Judgement) bool {
+func (tx *Txn) takeBudget(c command.Command, j *state.Admission) bool {
 	b, bytes := state.BudgetOf(tx, command.DayOf(tx.now)), uint64(len(c.Data))
 	uses, fits := b.Fits(tx, j, len(c.Data))
 	if !fits || len(uses) == 0 {

@@ -145,7 +145,7 @@ var targetProblems = []command.Problem{command.ProblemHidden, command.ProblemUnk
 // checkAndCarryOut applies a command, unless one of the checks rejects it. A repeated
 // request_id is not checked and costs no bytes.
 func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
-	tx.judged = state.Judge(tx, c.Payload)
+	tx.judged = state.Admit(tx, c.Payload)
 	j := &tx.judged
 	if o := command.OrderOf(c.Payload); o != nil && o.By != command.Operator {
 		m, _ := state.Read(tx, state.ModeratorKey(o.By), state.Decode[state.Moderator])

@@ -23,7 +23,7 @@ type Txn struct {
 	maxFormat int        // newest format that is known here
 	fatal     func(error)
 	now       int64           // instant of the log entry that is being applied
-	judged    state.Judgement // of the command that is being applied
+	judged    state.Admission // of the command that is being applied
 	refused   bool            // the log entry has a text that was rejected because of its target
 	// rows are the rows of this call, which enter the batch at the end. A nil row is
 	// deleted.

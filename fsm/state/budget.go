@@ -128,7 +128,7 @@ func SharesOf(proof *command.Proof, prefix string, times uint64) (shares []Share
 }
 
 // Fits returns the use of a command's shares, and whether the command fits the budget.
-func (b Budget) Fits(s Facts, j *Judgement, bytes int) (uses []Counted, fits bool) {
+func (b Budget) Fits(s Facts, j *Admission, bytes int) (uses []Counted, fits bool) {
 	shares := budgeted(&j.Writer)
 	used := make([]command.Use, len(shares))
 	for i, sh := range shares {

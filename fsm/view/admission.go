@@ -32,7 +32,7 @@ type Admission struct {
 // claim counts as ended from the instant ends on: apply may be as late.
 func (v *View) Admit(p command.Payload, from netip.Addr, ends int64) (a Admission, err error) {
 	s := &viewState{v: v}
-	j := state.Judge(s, p)
+	j := state.Admit(s, p)
 	a.Standing, a.Known = j.Standing, j.Repeated()
 	a.Earlier, a.Repeats = j.Repeat(s, p)
 	a.Policy = j.CheckPolicy(s, v.at.Policy, p, from)
@@ -51,7 +51,7 @@ func (v *View) Admit(p command.Payload, from netip.Addr, ends int64) (a Admissio
 }
 
 // lost returns the problems of Admission.Lost.
-func lost(s *viewState, j *state.Judgement, p command.Payload, ends int64) (found []command.Problem) {
+func lost(s *viewState, j *state.Admission, p command.Payload, ends int64) (found []command.Problem) {
 	switch c := p.(type) {
 	case *command.Publish:
 		_, found = state.TargetOf(c, s, &j.Writer)
@@ -80,7 +80,7 @@ func (v *View) ChannelOf(p command.Payload) (string, error) {
 // whether its bytes fit into the budget at an instant. A command without a signature fits.
 func (v *View) Assess(p command.Payload, bytes int, now int64) (standing command.Standing, repeated, fits bool, err error) {
 	s := &viewState{v: v}
-	j := state.Judge(s, p)
+	j := state.Admit(s, p)
 	_, fits = state.BudgetOf(s, command.DayOf(max(now, s.Instant()))).Fits(s, &j, bytes)
 	return j.Standing, j.Repeated(), fits, s.err
 }

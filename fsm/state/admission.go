@@ -27,7 +27,7 @@ func RequestKey(op command.Op, s command.Standing, k command.RequestKey, sender 
 
 // ProvenOnly reports whether the settings reject a command because it proves no name. A
 // name that is new has to be registered first.
-func (j *Judgement) ProvenOnly(p command.Payload) bool {
+func (j *Admission) ProvenOnly(p command.Payload) bool {
 	if j.Strength > command.Unproven || !j.Settings.ProvenOnly {
 		return false
 	}
@@ -67,7 +67,7 @@ func RepeatOf(s Facts, c *command.Register, p *ProfileRow, standing command.Stan
 
 // unchanged returns the result of a registration that has no effect. The first call by a new key
 // has one: it shows that the owner has the key, unless the profile is purged.
-func (j *Judgement) unchanged(s Facts, c *command.Register) (command.Result, bool) {
+func (j *Admission) unchanged(s Facts, c *command.Register) (command.Result, bool) {
 	if !j.Registered {
 		return command.Result{}, false
 	}
@@ -131,10 +131,11 @@ type RequestRow struct {
 // Fields implements Row.
 func (q *RequestRow) Fields(c *Codec) { c.Fields(&q.Entry, q.Content[:]) }
 
-// Judgement holds the checks that all commands share. Its Proof is nil for a command
-// without a signature. A command is judged by View.Admit at the node that takes it, by
-// View.Assess at the leader, and when it is applied.
-type Judgement struct {
+// Admission is the judgement of a command: who signs it, whether it repeats an earlier request, and
+// the rules and limits that all commands share. Its Proof is nil for a command without a signature. A
+// command is judged by View.Admit at the node that takes it, by View.Assess at the leader for its
+// limits, and when it is applied.
+type Admission struct {
 	Writer
 	Profile   ProfileRow // of the writer; zero unless Registered
 	RequestAt RequestRef
@@ -150,11 +151,11 @@ type RequestRef struct {
 // Known reports whether the request_id was used before.
 func (r *RequestRef) Known() bool { return r.Row != nil }
 
-// Judge returns the judgement of a command.
-func Judge(s Facts, p command.Payload) Judgement {
+// Admit returns the admission of a command.
+func Admit(s Facts, p command.Payload) Admission {
 	by, signed := command.SignatureOf(p)
 	if !signed {
-		return Judgement{}
+		return Admission{}
 	}
 	j := WriterOf(s, by)
 	if c, recovers := p.(*command.Recover); recovers {
@@ -165,9 +166,9 @@ func Judge(s Facts, p command.Payload) Judgement {
 	return j
 }
 
-// WriterOf returns the judgement of a signature alone.
-func WriterOf(s Facts, by command.Signature) Judgement {
-	j := Judgement{Writer: Writer{Signature: by}}
+// WriterOf returns the admission of a signature alone.
+func WriterOf(s Facts, by command.Signature) Admission {
+	j := Admission{Writer: Writer{Signature: by}}
 	if by.AgentKey == command.AnonymousName {
 		return j
 	}
@@ -178,7 +179,7 @@ func WriterOf(s Facts, by command.Signature) Judgement {
 }
 
 // LookUp looks up the writer's request_id. It finds no request for a wrong key.
-func (j *Judgement) LookUp(s Facts, op command.Op) RequestRef {
+func (j *Admission) LookUp(s Facts, op command.Op) RequestRef {
 	if j.Request == (command.RequestKey{}) || j.WrongKey {
 		return RequestRef{}
 	}
@@ -193,11 +194,11 @@ func requestOf(s Facts, op command.Op, standing command.Standing, by command.Sig
 }
 
 // Repeated reports whether the command's request_id was used before.
-func (j *Judgement) Repeated() bool { return j.RequestAt.Known() }
+func (j *Admission) Repeated() bool { return j.RequestAt.Known() }
 
 // Repeat returns the result of a command without an effect: its request_id was used before,
 // its sender has reported the subject before, or the profile has these values already.
-func (j *Judgement) Repeat(s Facts, p command.Payload) (r command.Result, repeats bool) {
+func (j *Admission) Repeat(s Facts, p command.Payload) (r command.Result, repeats bool) {
 	switch c := p.(type) {
 	case *command.Register:
 		return j.unchanged(s, c)
@@ -222,7 +223,7 @@ type PolicyCheck struct {
 
 // CheckPolicy checks a command against a policy where a request arrives. It passes a repeated
 // request, which has no effect.
-func (j *Judgement) CheckPolicy(s Facts, policy *Policy, p command.Payload, from netip.Addr) (c PolicyCheck) {
+func (j *Admission) CheckPolicy(s Facts, policy *Policy, p command.Payload, from netip.Addr) (c PolicyCheck) {
 	if j.Repeated() {
 		return c
 	}
@@ -245,7 +246,7 @@ func ChannelsKey(day command.Day, sender string) []byte {
 }
 
 // opensChannel reports whether a command opens a channel that counts against its sender.
-func (j *Judgement) opensChannel(s Facts, p command.Payload) bool {
+func (j *Admission) opensChannel(s Facts, p command.Payload) bool {
 	name := ChannelOfCommand(s, p)
 	if name == "" || j.Proof.Sender == "" || j.Established || unlimited(s, j.Proof) {
 		return false
@@ -256,7 +257,7 @@ func (j *Judgement) opensChannel(s Facts, p command.Payload) bool {
 
 // OverLimit returns the daily limit of new channels or of erasures that a command is over, or 0, and
 // whether it opens a channel that counts against its sender.
-func (j *Judgement) OverLimit(s Facts, p command.Payload) (problem command.Problem, opens bool) {
+func (j *Admission) OverLimit(s Facts, p command.Payload) (problem command.Problem, opens bool) {
 	day := command.DayOf(s.Instant())
 	if opens = j.opensChannel(s, p); opens && slices.ContainsFunc(SharesOf(j.Proof, "", 1), func(sh Share) bool {
 		n := sh.counted(s, func(of string) []byte { return ChannelsKey(day, of) })
