@@ -137,7 +137,7 @@ func (r *reportForm) Answer(c *op.Call, view *view.View, result *command.Result)
 		status = http.StatusOK
 		c.Charge()
 		notes = append(notes, "This was reported before from your address or network, or under your name: nothing new was written.")
-	case r.Name.Given && c.Admission.Standing.Strength != command.ByKey:
+	case r.Name.Given && c.Admission.Strength != command.ByKey:
 		notes = append(notes, "Moderators see "+r.Author.Agent+" as a name that is not proven: its edit_key would prove it.")
 	}
 	subject, _, _, err := view.ReportSubject(r.target)
