@@ -264,7 +264,7 @@ func TestRetractJob(t *testing.T) {
 	if r.Status != http.StatusUnprocessableEntity || len(p.Issues) != 2 {
 		t.Errorf("claimed, and too short: %d %s", r.Status, r.Body)
 	}
-	if want := `{"agent":"ada","supersedes":"` + id + `","relation":"reply","body":"Your text, 4 to 5000 characters.","dry_run":true}`; string(p.Example) != want {
+	if want := `{"body":"Your text, 4 to 5000 characters.","agent":"ada","supersedes":"` + id + `","relation":"reply","dry_run":true}`; string(p.Example) != want {
 		t.Errorf("the example %s, want %s", p.Example, want)
 	}
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": id})

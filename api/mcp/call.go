@@ -62,7 +62,7 @@ func (b *boundTool) read(raw json.RawMessage) *toolCall {
 		return t
 	}
 	doc := wire.Document{Fields: fields}
-	unknown, lost, _ := doc.Canonical(b.takes)
+	unknown, lost := doc.Canonical(b.takes)
 	for _, f := range append(unknown, lost...) {
 		t.ignored = append(t.ignored, f.Name)
 	}

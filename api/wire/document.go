@@ -46,6 +46,8 @@ type Document struct {
 	Registered func(agentKey string) bool
 	// Notes are notes of the surface for the author of the document.
 	Notes []string
+	// SentAs is the name under which each field was sent, after Canonical.
+	SentAs map[string]string
 }
 
 // Get returns the value of a field; nil when it is absent or null.

@@ -98,11 +98,11 @@ func Near(name string, takes []string) string {
 	return fields[at]
 }
 
-// Canonical renames the fields of a document to their own names. It returns the unknown fields,
-// those that lost to another name of the same field, and the name under which each field was sent.
-func (d *Document) Canonical(takes []string) (unknown, lost []Field, as map[string]string) {
+// Canonical renames the fields of a document to their own names. It returns the unknown fields, and
+// those that lost to another name of the same field.
+func (d *Document) Canonical(takes []string) (unknown, lost []Field) {
 	kept := make([]Field, 0, min(len(d.Fields), len(takes)))
-	as = map[string]string{}
+	as := map[string]string{}
 	ranks := map[string]int{}
 	for _, f := range d.Fields {
 		field, rank := Means(f.Name, takes)
@@ -125,8 +125,8 @@ func (d *Document) Canonical(takes []string) (unknown, lost []Field, as map[stri
 		}
 		kept[at].Value, ranks[field], as[field] = f.Value, rank, f.Name
 	}
-	d.Fields = kept
-	return unknown, lost, as
+	d.Fields, d.SentAs = kept, as
+	return unknown, lost
 }
 
 // Word returns a value that is one of a few words in the form in which these are written:

@@ -137,13 +137,11 @@ func orderExample(c *op.Call, f *orderForm, sample wire.Object, read func(c *op.
 			example = append(example, wire.Field{name, value})
 		}
 	}
-	doc, noted := wire.Document{}, len(c.Notes)
-	for _, m := range example {
-		doc.Fields = append(doc.Fields, wire.Field{m.Name, write.AsSent(m.Value)})
-	}
-	again := newOrder(c, &doc, f.Takes, f.By)
+	noted := len(c.Notes)
+	fields, err := wire.ReadObject(example.AppendJSON(nil))
+	again := newOrder(c, &wire.Document{Fields: fields}, f.Takes, f.By)
 	read(c, again)
-	if c.Notes = c.Notes[:noted]; again.Problems.Any() {
+	if c.Notes = c.Notes[:noted]; err != nil || again.Problems.Any() {
 		example = slices.Clone(sample)
 	}
 	return append(example, wire.Field{write.FieldDryRun.Name, true})

@@ -59,7 +59,7 @@ type Params struct {
 // those that the operation does not take.
 func New(c *op.Call, doc *wire.Document, params []string, pairs []wire.Pair, twice []string) *Params {
 	l := &Params{Doc: doc, Takes: params, Query: view.Query{Since: -1, Limit: command.DefaultList}}
-	unknown, lost, _ := doc.Canonical(params)
+	unknown, lost := doc.Canonical(params)
 	if ignored := slices.Concat(unknown, lost); len(ignored) > 0 {
 		c.Notes = append(c.Notes, "Unknown parameters were ignored: "+wire.ShownNames(ignored)+". Known here are "+strings.Join(params, ", ")+".")
 	}

@@ -37,6 +37,9 @@ var (
 		fieldID, fieldDescription, fieldCapabilities, fieldEndpoint, fieldNotifyURL, write.FieldEditKey, fieldNote, write.FieldRequestID,
 		fieldProtected, fieldRotateKey, fieldRecoveryKey, fieldDelete, write.FieldDryRun,
 	}
+	profileBody = write.Body{
+		Fields: profileFields, Signed: fieldID.Name, Repeats: command.OpRegister, LookAt: "/api/agents/{agent}", KeyIsAll: true, Describing: onlyOwner,
+	}
 )
 
 const (
@@ -79,87 +82,69 @@ const VerifyTimeout = 12 * time.Second
 // one keeps its value.
 type profileForm struct {
 	write.Form
-	description, endpoint, note, notifyURL write.Sent
-	change                                 command.Register
-	key, recoveryKey                       string // that the agent gets if they are due
+	change           command.Register
+	key, recoveryKey string // that the agent gets if they are due
 }
 
 // readProfile reads a profile, and finds the problems that do not depend on the state.
-func readProfile(doc *wire.Document, notify op.NotifyRules) *profileForm {
-	f := &profileForm{Form: write.NewForm(doc, profileFields, &fieldID, command.OpRegister)}
+func readProfile(c *op.Call, doc *wire.Document) *profileForm {
+	f := &profileForm{Form: write.NewForm(doc, &profileBody, func(doc *wire.Document) write.Draft { return readAccount(c, doc) })}
 	if doc.NotObject {
 		f.Problems.Add(fieldID.Name, "is required: the request body must be a JSON object with the text fields id and description")
 		return f
 	}
 	f.ReadName(&fieldID)
-	f.LookAt, f.KeyIsAll, f.Describing = "/api/agents/"+url.PathEscape(f.Author.Agent), true, onlyOwner
-	if f.Name.Given && !f.Problems.Has(fieldID.Name) && bytes.HasSuffix(write.LooksOf(f.Author.Agent), write.LooksOf(wire.Anonymous)) {
+	if f.Named() && bytes.HasSuffix(write.LooksOf(f.Author.Agent), write.LooksOf(wire.Anonymous)) {
 		f.Problems.Add(fieldID.Name, "must be a name of your own: %s, and what looks like it, is nobody's", wire.Anonymous)
-		f.Ask(fieldID.Name)
 	}
-	f.ReadRequestID(false)
-	f.ReadKey(false)
-	f.description = f.Text(&fieldDescription)
-	f.change.Capabilities = f.Labels(&fieldCapabilities)
-	f.endpoint = f.Read(&fieldEndpoint)
-	f.validateURL(&fieldEndpoint, f.endpoint, op.PublicURLProblem)
-	f.note = f.Text(&fieldNote)
-	f.notifyURL = f.Private(&fieldNotifyURL)
-	if f.notifyURL.Value == notifyOff {
+	f.ReadRequestID()
+	f.ReadKey()
+	change := &f.change
+	change.Agent, change.AgentKey = f.Author.Agent, f.Author.AgentKey
+	change.Description = f.given(&fieldDescription, command.FieldDescription, f.Text(&fieldDescription))
+	change.Capabilities = f.Labels(&fieldCapabilities)
+	f.given(&fieldCapabilities, command.FieldCapabilities, write.Sent{})
+	change.Endpoint = f.given(&fieldEndpoint, command.FieldEndpoint, f.readURL(&fieldEndpoint, f.Read(&fieldEndpoint), op.PublicURLProblem))
+	change.Note = f.given(&fieldNote, command.FieldNote, f.Text(&fieldNote))
+	receiver := f.Private(&fieldNotifyURL)
+	if receiver.Value == notifyOff {
 		f.Settle(&fieldNotifyURL, true, notifyOff)
-		f.notifyURL.Value = ""
+		receiver.Value = ""
 	} else {
-		f.validateURL(&fieldNotifyURL, f.notifyURL, notify.Problem)
+		receiver = f.readURL(&fieldNotifyURL, receiver, c.Env.Notify.Problem)
 	}
-	f.change.Protected, f.change.RotateKey, f.change.Delete = f.Flag(&fieldProtected), f.Flag(&fieldRotateKey), f.Flag(&fieldDelete)
+	if change.NotifyURL = f.given(&fieldNotifyURL, command.FieldNotifyURL, receiver); change.NotifyURL != "" {
+		change.NotifySalt = op.NewSalt()
+	}
+	change.Protected, change.RotateKey, change.Delete = f.Flag(&fieldProtected), f.Flag(&fieldRotateKey), f.Flag(&fieldDelete)
+	f.given(&fieldProtected, command.FieldProtected, write.Sent{})
 	f.End()
-	f.assign()
-	if f.change.Delete && (f.change.Given != 0 || f.change.RotateKey) {
+	if change.Delete && (change.Given != 0 || change.RotateKey) {
 		f.Problems.Add(fieldDelete.Name, "must stand alone: it clears all other fields")
 	}
 	return f
 }
 
-func (f *profileForm) validateURL(field *write.Field, s write.Sent, problem func(string) string) {
-	defer func() { f.Settle(field, s.Given, s.Value) }()
-	if !s.Given || f.Problems.Has(field.Name) {
-		return
+// given notes that the body has a field, even as null, if it is valid, and returns its text.
+func (f *profileForm) given(field *write.Field, bit command.ProfileFields, s write.Sent) string {
+	if !f.Doc.Has(field.Name) || f.Problems.Has(field.Name) {
+		return ""
 	}
-	if s.Length > field.Most {
-		f.Problems.Add(field.Name, "may have at most %d characters; this one has %d", field.Most, s.Length)
-	} else if problem := problem(s.Value); problem != "" {
-		f.Problems.Add(field.Name, "%s", problem)
-	}
+	f.change.Given |= bit
+	return s.Value
 }
 
-// assign puts the valid fields into the command.
-func (f *profileForm) assign() {
-	c := &f.change
-	c.Agent, c.AgentKey = f.Author.Agent, f.Author.AgentKey
-	for _, given := range []struct {
-		field *write.Field
-		bit   command.ProfileFields
-		value string
-		to    *string
-	}{
-		{&fieldDescription, command.FieldDescription, f.description.Value, &c.Description},
-		{&fieldEndpoint, command.FieldEndpoint, f.endpoint.Value, &c.Endpoint},
-		{&fieldNote, command.FieldNote, f.note.Value, &c.Note},
-		{&fieldNotifyURL, command.FieldNotifyURL, f.notifyURL.Value, &c.NotifyURL},
-		{&fieldCapabilities, command.FieldCapabilities, "", nil},
-		{&fieldProtected, command.FieldProtected, "", nil},
-	} {
-		if !f.Doc.Has(given.field.Name) || f.Problems.Has(given.field.Name) {
-			continue
-		}
-		c.Given |= given.bit
-		if given.to != nil {
-			*given.to = given.value
+// readURL validates an address.
+func (f *profileForm) readURL(field *write.Field, s write.Sent, problem func(string) string) write.Sent {
+	if s.Given && !f.Problems.Has(field.Name) {
+		if s.Length > field.Most {
+			f.Problems.Add(field.Name, "may have at most %d characters; this one has %d", field.Most, s.Length)
+		} else if problem := problem(s.Value); problem != "" {
+			f.Problems.Add(field.Name, "%s", problem)
 		}
 	}
-	if c.NotifyURL != "" {
-		c.NotifySalt = op.NewSalt()
-	}
+	f.Settle(field, s.Given, s.Value)
+	return s
 }
 
 func (f *profileForm) Inspect(view *view.View) ([]command.Problem, error) {
@@ -210,7 +195,7 @@ func (f *profileForm) Challenge(c *op.Call, from command.Sender) error {
 	err = c.Env.Backend.VerifyReceiver(ctx, from, f.change.Agent, f.change.NotifyURL)
 	if failed, ok := errors.AsType[*op.ReceiverFailed](err); ok {
 		f.Problems.Add(fieldNotifyURL.Name, "did not pass the check: the receiver %s. %s", failed.Reason, howToPass)
-		f.Ask(fieldNotifyURL.Name)
+		f.Drop(fieldNotifyURL.Name)
 		return write.Invalid(c, f, c.View())
 	}
 	if err != nil {
@@ -240,13 +225,13 @@ func (f *profileForm) makeKeys() {
 	}
 }
 
-// Known returns the stored profile of the name: sending it again needs no key.
-func (f *profileForm) Known(view *view.View) (wire.Object, error) {
+// Suggest returns the stored profile of the name: sending it again needs no key.
+func (f *profileForm) Suggest(view *view.View, _ *write.Field, _ string) (o wire.Object, sure bool, err error) {
 	p, known, err := view.Profile(f.Author.AgentKey)
 	if err != nil || !known {
-		return nil, err
+		return nil, false, err
 	}
-	o := wire.Object{{fieldID.Name, p.ID}}
+	o = wire.Object{{fieldID.Name, p.ID}}
 	add := func(field *write.Field, value string) {
 		if value != "" {
 			o = o.With(field.Name, value)
@@ -256,7 +241,7 @@ func (f *profileForm) Known(view *view.View) (wire.Object, error) {
 	o = o.With(fieldCapabilities.Name, append([]string{}, p.Capabilities...))
 	add(&fieldEndpoint, p.Endpoint)
 	add(&fieldNote, p.Note)
-	return o, nil
+	return o, true, nil
 }
 
 // noteReceiver adds a note that a receiver given without the key was not looked at.

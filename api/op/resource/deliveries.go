@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -89,16 +88,14 @@ var getDeliveries = keyed(read.Handler(op.FreshnessParams, nil, func(c *op.Call,
 // testForm is a call of POST /api/agents/{id}/deliveries/test. It needs no body.
 type testForm struct{ write.Form }
 
-var testFields = []write.Field{write.FieldDryRun}
+var testBody = write.Body{
+	Fields: []write.Field{write.FieldDryRun}, Signed: fieldID.Name, LookAt: "/api/agents/{agent}/deliveries", NeedsKey: true, KeyIsAll: true,
+}
 
 func readTest(c *op.Call, doc *wire.Document) write.Draft {
-	t := &testForm{Form: write.NewForm(doc, testFields, &fieldID, 0)}
-	t.Reread = func(doc *wire.Document) write.Draft { return readTest(c, doc) }
-	t.NeedsKey = true
+	t := &testForm{Form: write.NewForm(doc, &testBody, func(doc *wire.Document) write.Draft { return readTest(c, doc) })}
 	t.Author.Agent = text.AgentName(c.Param(fieldID.Name))
 	t.Author.AgentKey = text.Fold(t.Author.Agent)
-	t.LookAt = "/api/agents/" + url.PathEscape(t.Author.Agent) + "/deliveries"
-	t.KeyIsAll = true
 	return t
 }
 
@@ -150,15 +147,15 @@ func (t *testForm) Answer(c *op.Call, view *view.View, r *command.Result) error 
 	if err != nil {
 		return fmt.Errorf("show a delivery: %w", err)
 	}
-	note := "It is queued. GET " + t.LookAt + " shows its status."
+	note := "It is queued. GET " + t.LookAt() + " shows its status."
 	if d.Status == outbox.DeliveryDropped {
-		note = fmt.Sprintf("It was dropped: %d deliveries wait for this receiver already. GET %s says why.", command.MaxWaitingDeliveries, t.LookAt)
+		note = fmt.Sprintf("It was dropped: %d deliveries wait for this receiver already. GET %s says why.", command.MaxWaitingDeliveries, t.LookAt())
 	}
 	shown, err := deliveryObject(view, &d)
 	if err != nil {
 		return err
 	}
-	c.Out.Set(op.HeaderLocation, t.LookAt)
+	c.Out.Set(op.HeaderLocation, t.LookAt())
 	return c.AnswerObject(http.StatusCreated, wire.Object{{"delivery", shown}, {"notes", []string{note}}})
 }
 

@@ -23,7 +23,7 @@ var (
 	fieldBody       = write.Field{Name: "body", Least: command.MinBody, Most: command.MaxBody, Required: true, Noun: "text"}
 	fieldKind       = write.Field{Name: "kind", Most: command.MaxName, Like: "message"}
 	fieldChannel    = write.Field{Name: "channel", Most: wire.MaxRawName, Like: "general"}
-	fieldTitle      = write.Field{Name: "title", Least: command.MinTitle, Most: command.MaxTitle}
+	fieldTitle      = write.Field{Name: "title", Least: command.MinTitle, Most: command.MaxTitle, Derived: true}
 	fieldSupersedes = write.Field{Name: "supersedes", Most: command.MaxTarget, Refers: state.TypeEntry}
 	fieldReplyTo    = write.Field{Name: "reply_to", Most: command.MaxTarget, Refers: state.TypeEntry}
 	// A reply is open to all, and goes with supersedes and with reply_to.
@@ -41,25 +41,29 @@ const retracted = "Retracted."
 
 // entryRules are the rules that differ between the ways to publish.
 type entryRules struct {
-	maxBody int
-	// inURL reports whether the fields are parameters (interface, 4.1). Then a
-	// request_id is required, and an edit_key is rejected, because URLs are public.
-	inURL bool
+	write.Body
 	// channel is the default channel of a message without a channel and a target;
 	// "" lets the state choose.
 	channel string
 }
 
 var (
-	postRules  = entryRules{maxBody: command.MaxBody}
-	queryRules = entryRules{maxBody: maxQueryBody, inURL: true}
+	entryBody = write.Body{Fields: entryFields, Signed: write.FieldAuthor.Name, Repeats: command.OpPublish}
+	postRules = entryRules{Body: entryBody}
+	// queryRules are those of publishing by GET (interface, 4.1).
+	queryRules = entryRules{Body: write.Body{
+		Fields: append([]write.Field{queryBody}, entryFields[1:]...), Control: []string{"action", "confirm", "min_index", "consistency"},
+		Signed: entryBody.Signed, Repeats: entryBody.Repeats, InURL: true, Wrap: asQuery,
+	}}
+	// messageRules are those of publishing by a message.
+	messageRules = entryRules{entryBody, "a2a"}
 )
 
-// queryControl are the parameters of publishing by GET that are not fields.
-var queryControl = []write.Field{{Name: "action"}, {Name: "confirm"}, {Name: "min_index"}, {Name: "consistency"}}
+// queryBody is the text of an entry that a GET may write.
+var queryBody = write.Field{Name: fieldBody.Name, Least: fieldBody.Least, Most: maxQueryBody, Required: true, Noun: fieldBody.Noun}
 
 // queryNames are the names of the parameters of publishing by GET.
-var queryNames = slices.Concat(write.NamesOf(entryFields), write.NamesOf(queryControl))
+var queryNames = append(queryRules.Names(), queryRules.Control...)
 
 // maxQueryBody is the longest entry body, in code points, that a GET may write.
 const maxQueryBody = 1500
@@ -67,7 +71,6 @@ const maxQueryBody = 1500
 // entryForm is a NewEntry and its command.
 type entryForm struct {
 	write.Form
-	rules *entryRules
 
 	supersedes, replyTo write.Sent
 	publish             command.Publish // made of the valid fields
@@ -76,18 +79,8 @@ type entryForm struct {
 
 // readEntry reads a NewEntry, and finds the problems that do not depend on the state.
 func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
-	fields := slices.Clone(entryFields)
-	body := &fields[0]
-	body.Most = rules.maxBody
-	var control []string
-	if rules.inURL {
-		control = write.NamesOf(queryControl)
-	}
-	e := &entryForm{rules: rules, Form: write.NewForm(doc, fields, &write.FieldAuthor, command.OpPublish, control...)}
-	if rules.inURL {
-		e.Wrap = asQuery
-	}
-	e.Reread = func(doc *wire.Document) write.Draft { return readEntry(doc, rules) }
+	body := &rules.Fields[0]
+	e := &entryForm{Form: write.NewForm(doc, &rules.Body, func(doc *wire.Document) write.Draft { return readEntry(doc, rules) })}
 	if doc.NotObject {
 		e.Problems.Add(body.Name, "is required: the request body must be a JSON object with a text field body of %d to %d characters", body.Least, body.Most)
 		return e
@@ -99,24 +92,21 @@ func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
 	e.publish.Body = e.Text(body).Value
 	e.readKind()
 	e.ReadName(&write.FieldAuthor)
-	if !e.Name.Given && e.SentAs[fieldTitle.Name] == "name" {
+	if !e.Named() && !e.Problems.Has(write.FieldAuthor.Name) && doc.SentAs[fieldTitle.Name] == "name" {
 		e.Notes = append(e.Notes, "name was used as the title, so this entry is anonymous: put your own name into agent.")
 	}
 	channel := e.Read(&fieldChannel)
 	e.publish.Channel = e.Converted(&fieldChannel, channel, fieldChannel.Name, text.ChannelName, command.MaxChannel)
 	e.Settle(&fieldChannel, channel.Given, e.publish.Channel)
 	e.publish.Title = e.ReadTitle(&fieldTitle, e.publish.Kind, e.publish.Body)
-	e.ReadRequestID(rules.inURL)
+	e.ReadRequestID()
 	e.publish.Tags = e.Labels(&write.FieldTags)
 	e.readRelation()
-	if e.publish.Erase = e.Flag(&fieldErase); e.publish.Erase {
-		e.NeedsKey = true
-		if e.publish.Relation != command.RelationRetraction && !e.Problems.Has(fieldErase.Name) {
-			e.Problems.Add(fieldErase.Name, "needs relation retraction, with supersedes: only an entry that is taken back is erased")
-			e.Unkeep(fieldErase.Name)
-		}
+	if e.publish.Erase = e.Flag(&fieldErase); e.publish.Erase && e.publish.Relation != command.RelationRetraction {
+		e.Problems.Add(fieldErase.Name, "needs relation retraction, with supersedes: only an entry that is taken back is erased")
+		e.Set(&fieldErase, false)
 	}
-	e.ReadKey(rules.inURL)
+	e.ReadKey()
 	e.End()
 	isMessage := e.publish.Kind == command.KindMessage
 	if e.publish.Channel == "" && e.publish.Target == "" && isMessage {
@@ -148,7 +138,6 @@ func (e *entryForm) readTarget(field *write.Field) write.Sent {
 	s := e.ReadID(field, state.TypeEntry)
 	if s.Given && s.Length == 0 && !e.Problems.Has(field.Name) {
 		e.Problems.Add(field.Name, "must be the id of an entry; leave it out for an entry of its own")
-		e.Ask(field.Name)
 	}
 	e.targetBad = e.targetBad || e.Problems.Has(field.Name)
 	return s
@@ -167,8 +156,8 @@ func (e *entryForm) readRelation() {
 	case e.replyTo.Given:
 		if e.supersedes.Given && e.supersedes.Value != e.replyTo.Value && !e.Problems.Has(fieldSupersedes.Name) {
 			e.Problems.Add(fieldReplyTo.Name, "is not the same entry as supersedes; send one of them")
-			e.Unkeep(fieldSupersedes.Name)
-			e.Checked = append(e.Checked, fieldReplyTo.Name)
+			e.Drop(fieldSupersedes.Name)
+			e.Unsure(fieldReplyTo.Name)
 		}
 		if known && relation != command.RelationReply {
 			e.Problems.Add(fieldRelation.Name, "must be reply, or left out, together with reply_to; for a %s send supersedes instead", relation)
@@ -179,10 +168,12 @@ func (e *entryForm) readRelation() {
 			relation = command.RelationCorrection
 		}
 		e.publish.Target, e.publish.Relation = e.supersedes.Value, relation
-	case known:
-		e.Problems.Add(fieldRelation.Name, "needs supersedes: the id of the entry that this one relates to")
-		e.Keep(fieldRelation.Name, relation.String())
-		e.Ask(fieldSupersedes.Name)
+	case sent.Given:
+		e.Unsure(fieldSupersedes.Name)
+		if known {
+			e.Problems.Add(fieldRelation.Name, "needs supersedes: the id of the entry that this one relates to")
+			e.Set(&fieldRelation, relation.String())
+		}
 		return
 	}
 	e.Settle(&fieldRelation, sent.Given, relation.String())
@@ -209,12 +200,7 @@ func (e *entryForm) Rejection(view *view.View, p command.Problem) write.Rejectio
 	}
 	switch p {
 	case command.ProblemUnknownTarget:
-		r := write.Rejection{Issue: wire.Issue{field, "names no entry that exists: GET /api/entries lists them"}}
-		e.Doubts = append(e.Doubts, write.Doubt{field, e.publish.Target, state.TypeEntry})
-		if near, err := op.NearID(view, e.publish.Target, state.TypeEntry); err == nil && near != "" {
-			r.Message += "; there is " + near
-		}
-		return r
+		return write.NoEntry(view, field, e.publish.Target)
 	case command.ProblemHidden:
 		e.targetBad = true
 		return write.Rejection{Issue: wire.Issue{field, "names an entry that is hidden: nothing can relate to it"}}
@@ -299,12 +285,11 @@ func publishByGet(c *op.Call, doc *wire.Document, twice []string) (op.Task, erro
 	for _, name := range twice {
 		if name, _ = wire.Means(name, queryNames); name != "" {
 			e.Problems.Add(name, "may be given once")
-			e.Checked = append(e.Checked, name)
+			e.Unsure(name)
 		}
 	}
 	if !e.Dry && doc.Get("confirm") != "write" {
 		e.Problems.Add("confirm", "must be write: this GET publishes an entry, for everybody to read")
-		e.Repeats = 0
 		e.Reason = write.Rejection{Code: wire.CodeConfirm, Summary: "Publishing by GET needs confirm=write."}
 	}
 	return write.Prepare(c, e, doc)
@@ -398,21 +383,21 @@ func appendChannels(dst []byte, active []view.Channel) []byte {
 	return append(dst, ']')
 }
 
-// messageRules are the rules of publishing by a message.
-var messageRules = entryRules{maxBody: command.MaxBody, channel: "a2a"}
-
 func (e *entryForm) Preview(view *view.View, cmd command.Payload) (wire.Object, error) {
 	channel, err := view.ChannelOf(cmd)
 	p := &e.publish
-	o := e.Form.Preview([]wire.Field{
+	o := wire.Object{
+		{write.FieldAuthor.Name, e.Author.Agent},
 		{fieldChannel.Name, channel},
 		{fieldKind.Name, p.Kind.String()},
 		{fieldTitle.Name, p.Title},
 		{fieldBody.Name, p.Body},
 		{write.FieldTags.Name, wire.NonNil(p.Tags)},
-		{fieldSupersedes.Name, p.Target},
-		{fieldRelation.Name, p.Relation.String()},
-	}...)
+		{"mentions", wire.NonNil(e.Author.Mentions)},
+	}
+	if p.Target != "" {
+		o = o.With(fieldSupersedes.Name, p.Target).With(fieldRelation.Name, p.Relation.String())
+	}
 	if p.Erase {
 		o = o.With(fieldErase.Name, true)
 	}

@@ -20,7 +20,10 @@ var (
 		{Name: "context", Most: command.MaxHelpContext},
 		{Name: "constraints", Most: command.MaxHelpBounds},
 	}
-	helpFields = append([]write.Field{write.FieldAgent, fieldHelpTags, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}, helpTexts[:]...)
+	helpBody = write.Body{
+		Fields: append([]write.Field{write.FieldAgent, fieldHelpTags, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}, helpTexts[:]...),
+		Signed: write.FieldAgent.Name, Repeats: command.OpAskHuman,
+	}
 )
 
 // helpForm is the body of POST /api/human-requests.
@@ -31,8 +34,7 @@ type helpForm struct {
 }
 
 func readHelp(doc *wire.Document) *helpForm {
-	h := &helpForm{Form: write.NewForm(doc, helpFields, &write.FieldAgent, command.OpAskHuman)}
-	h.Reread = func(doc *wire.Document) write.Draft { return readHelp(doc) }
+	h := &helpForm{Form: write.NewForm(doc, &helpBody, func(doc *wire.Document) write.Draft { return readHelp(doc) })}
 	if doc.NotObject {
 		h.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the text fields agent, goal and requested_action")
 		return h
@@ -44,8 +46,8 @@ func readHelp(doc *wire.Document) *helpForm {
 		values[i] = h.texts[i].Value
 	}
 	h.newTags = h.Labels(&fieldHelpTags)
-	h.ReadRequestID(false)
-	h.ReadKey(false)
+	h.ReadRequestID()
+	h.ReadKey()
 	h.End()
 	h.Mention(values...)
 	return h
@@ -94,13 +96,7 @@ var helpList = read.List{
 
 func (h *helpForm) Preview(view *view.View, cmd command.Payload) (wire.Object, error) {
 	channel, err := view.ChannelOf(cmd)
-	o := h.Form.Preview(wire.Field{fieldChannel.Name, channel}, wire.Field{write.FieldTags.Name, wire.NonNil(h.newTags)})
-	for i := range helpTexts {
-		if h.texts[i].Given {
-			o = o.With(helpTexts[i].Name, h.texts[i].Value)
-		}
-	}
-	return o.With("status", state.HelpOpen.String()), err
+	return h.Form.Preview().With(fieldChannel.Name, channel).Replace(fieldHelpTags.Name, wire.NonNil(h.newTags)).With("status", state.HelpOpen.String()), err
 }
 
 // getHelp serves GET /api/human-requests/{id}.

@@ -44,8 +44,8 @@ type jobAction struct {
 	name    string
 	op      command.Op // the command that it makes
 	Counted string     // the name under which it is counted
-	// also are its synonyms, takes its fields beside those of all actions.
-	also, takes string
+	also    string     // its synonyms
+	body    write.Body
 	// after is the status of the job after it.
 	after state.JobStatus
 	// entry is the member of the answer with the entry that the action makes, empty without one.
@@ -54,11 +54,27 @@ type jobAction struct {
 
 // JobActions are the actions. The first is the default.
 var JobActions = []jobAction{
-	{defaultAction, command.OpPostJob, "postJob", "", "title body tags", state.JobOpen, ""},
-	{actionClaim, command.OpClaimJob, "claimJob", "take", "job_id note next wait", state.JobClaimed, "claim"},
-	{actionResult, command.OpFinishJob, "finishJob", "deliver submit finish complete done", "job_id result", state.JobDone, "result"},
-	{"release", command.OpReleaseJob, "releaseJob", "", "job_id", state.JobOpen, ""},
-	{"close", command.OpCloseJob, "closeJob", "cancel", "job_id", state.JobClosed, ""},
+	{defaultAction, command.OpPostJob, "postJob", "", jobBody(command.OpPostJob, "title body tags"), state.JobOpen, ""},
+	{actionClaim, command.OpClaimJob, "claimJob", "take", jobBody(command.OpClaimJob, "job_id note next wait"), state.JobClaimed, "claim"},
+	{actionResult, command.OpFinishJob, "finishJob", "deliver submit finish complete done", jobBody(command.OpFinishJob, "job_id result"), state.JobDone, "result"},
+	{"release", command.OpReleaseJob, "releaseJob", "", jobBody(command.OpReleaseJob, "job_id"), state.JobOpen, ""},
+	{"close", command.OpCloseJob, "closeJob", "cancel", jobBody(command.OpCloseJob, "job_id"), state.JobClosed, ""},
+}
+
+var (
+	// claimNext is a claim of the next job that fits.
+	claimNext = jobAction{actionClaim, command.OpClaimJob, "claimJob", "", jobBody(command.OpTakeJob, "note next wait", fieldJobID.Name), state.JobClaimed, "claim"}
+	// unknownAction stands for the default action. Which fields the body has is unknown, too.
+	unknownAction = jobAction{defaultAction, command.OpPostJob, "postJob", "", jobBody(0, "title body tags job_id note result next wait"), state.JobOpen, ""}
+)
+
+// jobBody is the body of an action with these fields beside those of all actions, and names that it rejects.
+func jobBody(repeats command.Op, takes string, rejects ...string) write.Body {
+	names := append(strings.Fields(takes), write.FieldAgent.Name, fieldAction.Name, write.FieldRequestID.Name, write.FieldEditKey.Name, write.FieldDryRun.Name)
+	return write.Body{
+		Fields: slices.DeleteFunc(slices.Clone(jobFields), func(field write.Field) bool { return !slices.Contains(names, field.Name) }),
+		Signed: write.FieldAgent.Name, Control: rejects, Repeats: repeats, Blank: wire.Object{{fieldAction.Name, defaultAction}},
+	}
 }
 
 // actionNamed finds an action by its name or another word for it.
@@ -106,35 +122,30 @@ type jobForm struct {
 // readJob reads an action, and finds the problems that do not depend on the state.
 func readJob(doc *wire.Document) *jobForm {
 	probe := wire.Document{Fields: doc.Fields}
-	probe.Canonical([]string{fieldAction.Name})
-	sent := probe.Get(fieldAction.Name)
+	probe.Canonical([]string{fieldAction.Name, fieldNext.Name})
 	action := &JobActions[0]
-	if sent != nil {
+	if sent := probe.Get(fieldAction.Name); sent != nil {
 		action = actionNamed(wire.Word(sent))
 	}
-	known := action != nil
-	if !known { // which fields it takes is unknown, too
-		unknown := JobActions[0]
-		unknown.takes += " job_id note result next wait"
-		action = &unknown
+	known, takesNext := action != nil, false
+	if !known {
+		action = &unknownAction
+	} else if takesNext = action.op == command.OpClaimJob && probe.Get(fieldNext.Name) != nil; takesNext {
+		action = &claimNext
 	}
-	takes := append(strings.Fields(action.takes), write.FieldAgent.Name, fieldAction.Name, write.FieldRequestID.Name, write.FieldEditKey.Name, write.FieldDryRun.Name)
-	fields := slices.DeleteFunc(slices.Clone(jobFields), func(field write.Field) bool { return !slices.Contains(takes, field.Name) })
-	j := &jobForm{Form: write.NewForm(doc, fields, &write.FieldAgent, action.op), jobAction: action}
-	j.Reread = func(doc *wire.Document) write.Draft { return readJob(doc) }
-	j.Blank = wire.Object{{fieldAction.Name, defaultAction}}
+	j := &jobForm{Form: write.NewForm(doc, &action.body, func(doc *wire.Document) write.Draft { return readJob(doc) }), jobAction: action}
 	if doc.NotObject {
 		j.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the text fields agent and action")
 		return j
 	}
 	j.ReadName(&write.FieldAgent)
 	j.readAction(known)
-	j.ReadRequestID(false)
-	j.ReadKey(false)
+	j.ReadRequestID()
+	j.ReadKey()
 	switch {
 	case !known && (doc.Get(fieldJobID.Name) != nil || doc.Get(fieldJobTitle.Name) == nil || doc.Get(fieldJobBody.Name) == nil):
 		j.guessAction()
-	case j.op == command.OpClaimJob && j.Doc.Get(fieldNext.Name) != nil:
+	case takesNext:
 		j.readNext()
 	case j.op == command.OpPostJob:
 		j.newTitle = j.ReadTitle(&fieldJobTitle, command.KindMessage, "")
@@ -157,15 +168,11 @@ func readJob(doc *wire.Document) *jobForm {
 // readAction reads the action. In the example, an unknown one is replaced by j.name.
 func (j *jobForm) readAction(known bool) {
 	sent := j.Read(&fieldAction)
-	switch {
-	case j.Problems.Has(fieldAction.Name):
-		j.Repeats = 0
-	case !known:
+	if !known && !j.Problems.Has(fieldAction.Name) {
 		j.Problems.Add(fieldAction.Name, "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(sent.Value, wire.MaxMethodShown))
-		j.Repeats = 0
 	}
 	if sent.Given {
-		j.Keep(fieldAction.Name, j.name)
+		j.Set(&fieldAction, j.name)
 	}
 }
 
@@ -178,18 +185,18 @@ func (j *jobForm) guessAction() {
 			action = actionResult
 		}
 	}
-	j.Keep(fieldAction.Name, action)
+	j.Set(&fieldAction, action)
 	if _, _, isID := state.ParseID(op.CleanID(id)); isText && isID {
-		j.Keep(fieldJobID.Name, op.CleanID(id))
+		j.Set(&fieldJobID, op.CleanID(id))
 	}
-	j.Checked = append(j.Checked, fieldAction.Name)
+	j.Unsure(fieldAction.Name)
 }
 
 func (j *jobForm) readJobID() {
 	j.jobID = j.ReadID(&fieldJobID, state.TypeJob)
 	if j.jobID.Length == 0 && !j.Problems.Has(fieldJobID.Name) {
 		j.Problems.Add(fieldJobID.Name, "is required: the id of a job, as GET /api/jobs gives it")
-		j.Doubts = append(j.Doubts, write.Doubt{fieldJobID.Name, "", state.TypeJob})
+		j.Set(&fieldJobID, "") // a job that the caller has claimed may be meant
 	}
 }
 
@@ -222,8 +229,7 @@ func (j *jobForm) Rejection(view *view.View, p command.Problem) write.Rejection 
 	}
 	switch p {
 	case command.ProblemUnknownJob:
-		j.Doubts = append(j.Doubts, write.Doubt{fieldJobID.Name, j.jobID.Value, state.TypeJob})
-		if near, err := j.Near(view, write.Doubt{Value: j.jobID.Value}); err == nil && near != "" {
+		if near, err := j.near(view, j.jobID.Value); err == nil && near != "" {
 			r.Message += "; there is " + near
 		}
 	case command.ProblemJobNotClaimed:
@@ -267,29 +273,17 @@ func (j *jobForm) Command(s *op.Environment) command.Payload {
 	}
 }
 
-// Known returns the claim, for the result of an unclaimed job.
-func (j *jobForm) Known(view *view.View) (wire.Object, error) {
-	if !j.claimFirst {
-		return nil, nil
-	}
-	found, err := view.JobProblems(command.OpClaimJob, j.jobID.Value, j.Author.Signature())
-	if err != nil || len(found) > 0 {
-		return nil, err
-	}
-	return claimOf(j.Author.Agent, j.jobID.Value), nil
-}
-
 func claimOf(agent, id string) wire.Object {
 	return wire.Object{{write.FieldAgent.Name, agent}, {fieldAction.Name, actionClaim}, {fieldJobID.Name, id}}
 }
 
-// Near suggests a job that the action is possible for: the one with the same number, or, to end
+// near suggests a job that the action is possible for: the one with the same number, or, to end
 // a claim, the only one that the caller has claimed.
-func (j *jobForm) Near(view *view.View, d write.Doubt) (string, error) {
+func (j *jobForm) near(view *view.View, sent string) (string, error) {
 	if j.Problems.Has(write.FieldAgent.Name) {
 		return "", nil
 	}
-	id, err := op.NearID(view, d.Value, state.TypeJob)
+	id, err := op.NearID(view, sent, state.TypeJob)
 	if err != nil {
 		return "", err
 	}
@@ -310,23 +304,32 @@ func (j *jobForm) Near(view *view.View, d write.Doubt) (string, error) {
 // maxJobsTried is the number of jobs that are checked for an example.
 const maxJobsTried = 20
 
-// Fill puts the newest job that the action is possible for into an example. If only a claim is
-// missing, the example is the claim of the newest open job.
-func (j *jobForm) Fill(e *write.Example, field *write.Field, o wire.Object) (wire.Object, error) {
-	if field.Refers != state.TypeJob || e.View == nil {
-		return j.Form.Fill(e, field, o)
+// Suggest returns the job that may be meant, or the newest that the action is possible for. If only a
+// claim is missing, the example is the claim.
+func (j *jobForm) Suggest(view *view.View, field *write.Field, sent string) (o wire.Object, sure bool, err error) {
+	if field == nil {
+		if !j.claimFirst {
+			return nil, false, nil
+		}
+		found, err := view.JobProblems(command.OpClaimJob, j.jobID.Value, j.Author.Signature())
+		if err != nil || len(found) > 0 {
+			return nil, false, err
+		}
+		return claimOf(j.Author.Agent, j.jobID.Value), true, nil
 	}
-	id, err := j.newestJob(e.View, j.op)
+	id, err := j.near(view, sent)
+	if sure = id != ""; err == nil && !sure {
+		id, err = j.newestJob(view, j.op)
+	}
 	if id == "" && err == nil && (j.op == command.OpFinishJob || j.op == command.OpReleaseJob) {
-		if id, err = j.newestJob(e.View, command.OpClaimJob); id != "" {
-			e.Ask(fieldAction.Name)
-			return claimOf(j.Author.Agent, id), err
+		if id, err = j.newestJob(view, command.OpClaimJob); id != "" {
+			return claimOf(j.Author.Agent, id), false, err
 		}
 	}
 	if id == "" {
-		return slices.DeleteFunc(o, func(m wire.Field) bool { return m.Name == field.Name }), err
+		return nil, false, err
 	}
-	return o.Replace(field.Name, id), err
+	return wire.Object{{field.Name, id}}, sure, err
 }
 
 // newestJob returns the id of the newest job that an action of the caller is possible for, or "".
@@ -424,19 +427,14 @@ var jobList = read.List{
 }
 
 func (j *jobForm) Preview(_ *view.View, _ command.Payload) (wire.Object, error) {
-	o := j.Form.Preview([]wire.Field{
-		{fieldAction.Name, j.name},
-		{fieldJobID.Name, j.jobID.Value},
-		{fieldJobTitle.Name, j.newTitle},
-		{fieldJobBody.Name, j.body.Value},
-		{fieldJobNote.Name, j.note.Value},
-		{fieldResult.Name, j.result.Value},
-	}...)
+	j.Drop(fieldNext.Name) // the job stands for the selection
+	j.Drop(fieldWait.Name)
+	o := j.Form.Preview().Replace(fieldAction.Name, j.name)
 	if j.next != nil && !j.next.repeats {
 		o = o.With(fieldJobID.Name, j.next.candidates[0])
 	}
 	if j.op == command.OpPostJob {
-		o = o.With(write.FieldTags.Name, wire.NonNil(j.newTags))
+		o = o.Replace(write.FieldTags.Name, wire.NonNil(j.newTags))
 	}
 	return o.With("status", j.after.String()), nil
 }

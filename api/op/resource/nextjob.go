@@ -45,13 +45,14 @@ var nextFields = []write.Field{
 	{Name: "channel", Most: command.MaxChannel},
 	{Name: "q", Most: command.MaxSearch},
 	{Name: "poster", Most: wire.MaxRawName},
-	{Name: "max_age_hours", Least: 1, Most: maxAgeHours},
+	{Name: "max_age_hours", Least: 1, Most: maxAgeHours, Like: maxAgeHours},
 }
+
+var nextBody = write.Body{Fields: nextFields}
 
 // readNext reads the selection of a claim of the next job.
 func (j *jobForm) readNext() {
 	j.next = &nextJob{query: view.Query{Since: -1}}
-	j.Repeats = command.OpTakeJob
 	if j.Doc.Get(fieldJobID.Name) != nil {
 		j.Problems.Add(fieldJobID.Name, "must be left out with next, which selects the job")
 	}
@@ -60,7 +61,7 @@ func (j *jobForm) readNext() {
 	value := j.Doc.Get(fieldNext.Name)
 	members, isObject := membersOf(value)
 	// The members are the body of a form of their own, whose problems are those of next.
-	f := write.NewForm(&wire.Document{Fields: members}, nextFields, &write.FieldAgent, 0)
+	f := write.NewForm(&wire.Document{Fields: members}, &nextBody, nil)
 	f.Dry = true // an example may hold placeholders
 	q := &j.next.query
 	q.TagKey = join(f.Labels(&nextFields[0]), text.FoldTag)
@@ -71,7 +72,7 @@ func (j *jobForm) readNext() {
 		q.Since = -int64(hours) * command.HourMillis //nolint:gosec // bounded by its field
 	}
 	for _, m := range members {
-		if known, _ := wire.Means(m.Name, write.NamesOf(nextFields)); known == "" {
+		if known, _ := wire.Means(m.Name, nextBody.Names()); known == "" {
 			f.Problems.Add(m.Name, "is not known")
 		}
 	}
@@ -87,11 +88,7 @@ func (j *jobForm) readNext() {
 			j.Problems.Add(fieldNext.Name, "may have at most %d bytes", command.MaxNextBytes)
 		}
 	}
-	if j.Problems.Has(fieldNext.Name) {
-		j.Ask(fieldNext.Name)
-	} else {
-		j.Keep(fieldNext.Name, value)
-	}
+	j.Settle(&fieldNext, true, value)
 }
 
 // membersOf returns the members of an object, or of a text with one, ordered by their names.

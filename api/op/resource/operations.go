@@ -9,7 +9,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
-	"github.com/commons-cluster/commons/api/op/write"
 )
 
 // The texts of Operation.Change.
@@ -35,7 +34,7 @@ func Operations() []op.Operation {
 		},
 		{
 			Method: post, Path: "/api/entries", ID: CallPublish, Handle: postEntry, Does: "Publish an entry",
-			Tools: "publish_message publish_knowledge request_feature", Fields: write.NamesOf(entryFields),
+			Tools: "publish_message publish_knowledge request_feature", Fields: entryBody.Names(),
 		},
 		{Method: get, Path: "/api/entries/:id", ID: "getEntry", Handle: getEntry, Does: "One entry", Tools: "get_entry", Change: changeEntry},
 		{
@@ -46,7 +45,7 @@ func Operations() []op.Operation {
 		{Method: get, Path: "/api/agents", ID: "listAgents", Handle: profileList.Handle, Does: "List and search the profiles of agents", Tools: "list_agents", Params: profileList.Params},
 		{
 			Method: post, Path: "/api/agents", ID: "registerAgent", Handle: postProfile,
-			Does: "Register an agent, or change its profile", Tools: "register_agent", Fields: write.NamesOf(profileFields),
+			Does: "Register an agent, or change its profile", Tools: "register_agent", Fields: profileBody.Names(),
 		},
 		{Method: get, Path: "/api/agents/:id", ID: "getAgent", Handle: getProfile, Does: "One agent's profile", Tools: "get_agent", Change: changeProfile},
 		{
@@ -60,7 +59,7 @@ func Operations() []op.Operation {
 		{Method: get, Path: "/api/jobs", ID: "listJobs", Handle: jobList.Handle, Does: "List and search jobs", Tools: "list_jobs", Params: jobList.Params},
 		{
 			Method: post, Path: "/api/jobs", ID: "actOnJob", Handle: postJob, Does: "Post, claim, finish, release or close a job",
-			Tools: "post_job claim_job submit_job_result release_job close_job", Fields: write.NamesOf(jobFields),
+			Tools: "post_job claim_job submit_job_result release_job close_job", Fields: unknownAction.body.Names(),
 		},
 		{Method: get, Path: "/api/jobs/:id", ID: "getJob", Handle: getJob, Does: "One job", Tools: "get_job", Change: changeJob},
 		{
@@ -68,8 +67,8 @@ func Operations() []op.Operation {
 			Does: "List and search requests for human help", Tools: "list_human_requests", Params: helpList.Params,
 		},
 		{Method: get, Path: "/api/human-requests/:id", ID: "getHumanRequest", Handle: getHelp, Does: "One request for human help", Tools: "get_human_request", Change: changeHelp},
-		{Method: post, Path: "/api/human-requests", ID: "askHuman", Handle: postHelp, Does: "Ask for human help, in public", Tools: "request_human_help", Fields: write.NamesOf(helpFields)},
-		{Method: post, Path: "/api/reports", ID: "reportEntry", Handle: postReport, Does: "Report an entry to the moderators", Tools: "report_entry", Fields: write.NamesOf(reportFields)},
+		{Method: post, Path: "/api/human-requests", ID: "askHuman", Handle: postHelp, Does: "Ask for human help, in public", Tools: "request_human_help", Fields: helpBody.Names()},
+		{Method: post, Path: "/api/reports", ID: "reportEntry", Handle: postReport, Does: "Report an entry to the moderators", Tools: "report_entry", Fields: reportBody.Names()},
 		{
 			Method: get, Path: "/api/events", ID: "followEvents", Handle: getEvents, Tools: "read_events",
 			Does: "What happens, as it happens: by polling, or as a stream of events", Params: eventParams,
@@ -77,7 +76,7 @@ func Operations() []op.Operation {
 		{Method: get, Path: "/api/stats", ID: "getStats", Handle: getStats, Does: "What outside agents do here, in numbers", Tools: "stats"},
 		{Method: get, Path: "/api/usage", ID: "getUsage", Handle: getUsage, Does: "Calls by day, surface, action and kind of client", Tools: "usage", Params: usageParams},
 		{Method: get, Path: "/api/home", ID: "home", Handle: getHome, Does: "What concerns one agent since its last call, and what to do next", Tools: "home", Params: homeParams},
-		{Method: post, Path: "/api/home/seen", ID: "markSeen", Handle: postSeen, Does: "Put open items aside, with the agent's edit_key", Tools: "mark_seen", Fields: write.NamesOf(seenFields)},
+		{Method: post, Path: "/api/home/seen", ID: "markSeen", Handle: postSeen, Does: "Put open items aside, with the agent's edit_key", Tools: "mark_seen", Fields: seenBody.Names()},
 	}
 }
 

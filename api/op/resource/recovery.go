@@ -8,12 +8,13 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-var fieldRecoveryKey = write.Field{Name: "recovery_key"}
+var fieldRecoveryKey = write.Field{Name: "recovery_key", Secret: true}
+
+var recoveryBody = write.Body{Fields: profileFields, Signed: fieldID.Name, LookAt: profileBody.LookAt, KeyIsAll: true}
 
 // readAccount reads a profile, or the recovery key that replaces the keys of one.
 func readAccount(c *op.Call, doc *wire.Document) write.Draft {
-	f := readProfile(doc, c.Env.Notify)
-	f.Reread = func(doc *wire.Document) write.Draft { return readAccount(c, doc) }
+	f := readProfile(c, doc)
 	recovery := f.Private(&fieldRecoveryKey)
 	if !recovery.Given {
 		return f
@@ -21,7 +22,7 @@ func readAccount(c *op.Call, doc *wire.Document) write.Draft {
 	if f.change.Given != 0 || f.change.RotateKey || f.change.Delete {
 		f.Problems.Add(fieldRecoveryKey.Name, "must come alone with id: change the profile with the key that you get")
 	}
-	f.Repeats, f.Describing = 0, ""
+	f.Body = &recoveryBody
 	return &recoveryForm{f, op.HashSecret(recovery.Value)}
 }
 

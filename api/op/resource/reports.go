@@ -16,11 +16,14 @@ import (
 
 // The fields of reports (interface, 4.14).
 var (
-	fieldEntryID  = write.Field{Name: "entry_id", Most: command.MaxTarget, Refers: state.TypeEntry}
-	fieldProfile  = write.Field{Name: "profile", Most: wire.MaxRawName}
-	fieldReason   = write.Field{Name: "reason", Most: command.MaxName, Required: true, Like: command.ReportOther.String()}
-	fieldText     = write.Field{Name: "text", Least: command.MinReport, Most: command.MaxReport, Required: true}
-	reportFields  = []write.Field{fieldEntryID, fieldProfile, fieldChannel, fieldReason, fieldText, write.FieldAuthor, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
+	fieldEntryID = write.Field{Name: "entry_id", Most: command.MaxTarget, Refers: state.TypeEntry}
+	fieldProfile = write.Field{Name: "profile", Most: wire.MaxRawName}
+	fieldReason  = write.Field{Name: "reason", Most: command.MaxName, Required: true, Like: command.ReportOther.String()}
+	fieldText    = write.Field{Name: "text", Least: command.MinReport, Most: command.MaxReport, Required: true}
+	reportBody   = write.Body{
+		Fields: []write.Field{fieldEntryID, fieldProfile, fieldChannel, fieldReason, fieldText, write.FieldAuthor, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun},
+		Signed: write.FieldAuthor.Name, Harmless: true,
+	}
 	reportReasons = strings.Join(command.ReportReasons.List(), ", ")
 )
 
@@ -34,9 +37,7 @@ type reportForm struct {
 
 // readReport reads a report. Its text may contain credentials: only moderators see it.
 func readReport(doc *wire.Document) *reportForm {
-	r := &reportForm{Form: write.NewForm(doc, reportFields, &write.FieldAuthor, 0)}
-	r.Reread = func(doc *wire.Document) write.Draft { return readReport(doc) }
-	r.Harmless = true
+	r := &reportForm{Form: write.NewForm(doc, &reportBody, func(doc *wire.Document) write.Draft { return readReport(doc) })}
 	if doc.NotObject {
 		r.Problems.Add(fieldEntryID.Name, "is required: the request body must be a JSON object with the text fields entry_id, reason and text")
 		return r
@@ -50,8 +51,8 @@ func readReport(doc *wire.Document) *reportForm {
 	r.Settle(&fieldReason, true, r.why.String())
 	r.words = r.Bounded(&fieldText, r.Private(&fieldText))
 	r.ReadName(&write.FieldAuthor)
-	r.ReadRequestID(false)
-	r.ReadKey(false)
+	r.ReadRequestID()
+	r.ReadKey()
 	r.End()
 	return r
 }
@@ -78,7 +79,6 @@ func (r *reportForm) readTarget() {
 		r.Problems.Add(r.field, "goes alone: give one of entry_id, profile and channel")
 	case given == 0 && !r.Problems.Has(fieldEntryID.Name) && !r.Problems.Has(fieldProfile.Name) && !r.Problems.Has(fieldChannel.Name):
 		r.Problems.Add(fieldEntryID.Name, "is required: the id of an entry, a job or a request for help; or give profile, or channel")
-		r.Ask(fieldEntryID.Name)
 	}
 }
 
@@ -95,12 +95,7 @@ func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejecti
 		if r.field != fieldEntryID.Name {
 			return write.Rejection{Issue: wire.Issue{r.field, "names no " + r.field + " that exists"}}
 		}
-		issue := wire.Issue{fieldEntryID.Name, "names no entry that exists: GET /api/entries lists them"}
-		r.Doubts = append(r.Doubts, write.Doubt{fieldEntryID.Name, r.target, state.TypeEntry})
-		if near, err := op.NearID(view, r.target, state.TypeEntry); err == nil && near != "" {
-			issue.Message += "; there is " + near
-		}
-		return write.Rejection{Issue: issue}
+		return write.NoEntry(view, r.field, r.target)
 	case command.ProblemHidden:
 		if r.field != fieldEntryID.Name {
 			return write.Rejection{Issue: wire.Issue{r.field, "is hidden by a moderator already"}}
@@ -137,7 +132,7 @@ func (r *reportForm) Answer(c *op.Call, view *view.View, result *command.Result)
 		status = http.StatusOK
 		c.Charge()
 		notes = append(notes, "This was reported before from your address or network, or under your name: nothing new was written.")
-	case r.Name.Given && c.Admission.Strength != command.ByKey:
+	case r.Named() && c.Admission.Strength != command.ByKey:
 		notes = append(notes, "Moderators see "+r.Author.Agent+" as a name that is not proven: its edit_key would prove it.")
 	}
 	subject, _, _, err := view.ReportSubject(r.target)

@@ -13,7 +13,10 @@ import (
 
 var (
 	fieldSeenIDs = write.Field{Name: "ids", Least: 1, Most: command.MaxTarget, Items: command.MaxSeen, Noun: "id", Required: true, Refers: state.TypeEntry}
-	seenFields   = []write.Field{write.FieldAgent, fieldSeenIDs, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun}
+	seenBody     = write.Body{
+		Fields: []write.Field{write.FieldAgent, fieldSeenIDs, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun},
+		Signed: write.FieldAgent.Name, Harmless: true, NeedsKey: true,
+	}
 )
 
 // seenForm is the body of POST /api/home/seen.
@@ -26,16 +29,14 @@ type seenForm struct {
 // readSeen reads the open items that an agent dismisses. A repetition has no effect, so the
 // request_id is accepted and not used.
 func readSeen(doc *wire.Document) *seenForm {
-	s := &seenForm{Form: write.NewForm(doc, seenFields, &write.FieldAgent, 0)}
-	s.Reread = func(doc *wire.Document) write.Draft { return readSeen(doc) }
-	s.Harmless, s.NeedsKey = true, true
+	s := &seenForm{Form: write.NewForm(doc, &seenBody, func(doc *wire.Document) write.Draft { return readSeen(doc) })}
 	if doc.NotObject {
 		s.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the fields agent and ids")
 		return s
 	}
 	s.ReadName(&write.FieldAgent)
-	s.ReadRequestID(false)
-	s.ReadKey(false)
+	s.ReadRequestID()
+	s.ReadKey()
 	s.readIDs()
 	s.End()
 	return s

@@ -5,12 +5,10 @@
 package write
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/trace"
 )
@@ -47,12 +46,10 @@ type Draft interface {
 	Inspect(view *view.View) ([]command.Problem, error)
 	// Rejection explains a problem of the state to the client.
 	Rejection(view *view.View, p command.Problem) Rejection
-	// Known returns an example from the state, or nil.
-	Known(view *view.View) (wire.Object, error)
-	// Near returns the id that a reference may stand for, or an empty string.
-	Near(view *view.View, d Doubt) (string, error)
-	// Fill puts a placeholder for a field into the fields of an example.
-	Fill(e *Example, field *Field, fields wire.Object) (wire.Object, error)
+	// Suggest returns members of an example that the state knows, or nil: one for a field that holds
+	// a reference, in place of the sent id or of none, and without a field a whole example. A whole
+	// example for a field has other members, too. sure means that the client need not confirm it.
+	Suggest(view *view.View, field *Field, sent string) (o wire.Object, sure bool, err error)
 	// Challenge asks others for their agreement to a draft without problems.
 	Challenge(c *op.Call, from command.Sender) error
 	// Command returns the command of a draft without problems, or nil for a draft without effect.
@@ -78,6 +75,15 @@ var curable = []command.Problem{command.ProblemUnknownTarget, command.ProblemUnk
 // NewerRule returns the rejection for an unknown problem.
 func NewerRule(field string, p command.Problem) Rejection {
 	return Rejection{Issue: wire.Issue{field, fmt.Sprintf("was rejected by a rule of a newer version (%d)", p)}}
+}
+
+// NoEntry returns the rejection for the id of an entry that does not exist.
+func NoEntry(view *view.View, field, id string) Rejection {
+	issue := wire.Issue{field, "names no entry that exists: GET /api/entries lists them"}
+	if near, err := op.NearID(view, id, state.TypeEntry); err == nil && near != "" {
+		issue.Message += "; there is " + near
+	}
+	return Rejection{Issue: issue}
 }
 
 // Prepare ends the first half of every write.
@@ -110,8 +116,8 @@ func Prepare(c *op.Call, d Draft, query *wire.Document) (op.Task, error) {
 // problems that the state finds. If the request_id was used before, it is the earlier result.
 func decline(c *op.Call, d Draft) error {
 	f, view := d.Shared(), c.View()
-	if f.Repeats != 0 && !f.Dry && f.Author.Request.ID != "" && !f.Problems.Has(f.signed) {
-		seq, known, err := view.Earlier(f.Repeats, f.Author.Signature())
+	if f.Body.Repeats != 0 && f.Reason.Code == "" && !f.Dry && f.Author.Request.ID != "" && !f.Problems.Has(f.Body.Signed) {
+		seq, known, err := view.Earlier(f.Body.Repeats, f.Author.Signature())
 		if err != nil {
 			return fmt.Errorf("look at the name: %w", err)
 		}
@@ -153,7 +159,7 @@ func Reject(d Draft, view *view.View, found []command.Problem) (first Rejection)
 	for i, p := range found {
 		r, isName := nameRejections[p]
 		f := d.Shared()
-		if !isName || f.KeyIsAll {
+		if !isName || f.Body.KeyIsAll {
 			r = d.Rejection(view, p)
 		}
 		if i == 0 {
@@ -162,12 +168,14 @@ func Reject(d Draft, view *view.View, found []command.Problem) (first Rejection)
 		f.Problems.Add(r.Field, "%s", r.Message)
 		switch {
 		case slices.Contains(keyProblems, p) && f.takesPlaceholder():
-			f.Ask(FieldEditKey.Name)
-		case p == command.ProblemWrongKey && f.inURL:
-			f.Checked = append(f.Checked, FieldEditKey.Name)
+		case p == command.ProblemWrongKey && f.Body.InURL:
+			f.Unsure(FieldEditKey.Name)
 		case !slices.Contains(curable, p):
 			f.incurable = true
-			f.Ask(r.Field)
+			if r.Field == FieldEditKey.Name && !f.Body.NeedsKey { // another name needs no key
+				f.Drop(f.Body.Signed)
+				f.Unsure(f.Body.Signed)
+			}
 		}
 	}
 	return first
@@ -183,7 +191,7 @@ func Invalid(c *op.Call, d Draft, view *view.View) error {
 	if err := addExample(c, rejection, d, view); err != nil {
 		return err
 	}
-	if len(rejection.Example) > 0 && (f.Describing == "" || f.Reason.Summary != f.Describing) {
+	if len(rejection.Example) > 0 && (f.Body.Describing == "" || f.Reason.Summary != f.Body.Describing) {
 		rejection.Message += wire.ExampleWorks
 	}
 	return rejection
@@ -194,7 +202,7 @@ func Invalid(c *op.Call, d Draft, view *view.View) error {
 func addExample(c *op.Call, rejection *wire.Error, d Draft, view *view.View) error {
 	f, needed := d.Shared(), op.NeedsExample[rejection.Status()]
 	if f.Problems.Any() {
-		known, err := d.Known(view)
+		known, _, err := d.Suggest(view, nil, "")
 		if err != nil {
 			return fmt.Errorf("make an example: %w", err)
 		}
@@ -228,7 +236,7 @@ func Explain(c *op.Call, d Draft, err error) error {
 		return rejection
 	}
 	f := d.Shared()
-	if f.Harmless {
+	if f.Body.Harmless {
 		rejection.Repeatable = true
 		rejection.Message += " It may have been written. Send it again as it is: nothing is written twice."
 		return rejection
@@ -237,8 +245,7 @@ func Explain(c *op.Call, d Draft, err error) error {
 		rejection.Message += " It may have been written. Send it again as it is: its key keeps it from being written twice, and the answer contains the result."
 		return rejection
 	}
-	look := cmp.Or(f.LookAt, "/api/entries?agent="+url.QueryEscape(f.Author.Agent))
-	rejection.Message += " It may have been written. Look first: GET " + look + ". Send it again only if it is not there, with a request_id, which makes that safe."
+	rejection.Message += " It may have been written. Look first: GET " + f.LookAt() + ". Send it again only if it is not there, with a request_id, which makes that safe."
 	rejection.Example = wire.Object{}
 	return rejection
 }

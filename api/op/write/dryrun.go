@@ -13,7 +13,7 @@ import (
 
 // FieldDryRun makes a write a dry run: it is checked like any write, with the view of this node,
 // and is not proposed. The answer shows the fields that it would write.
-var FieldDryRun = Field{Name: "dry_run"}
+var FieldDryRun = Field{Name: "dry_run", Like: true}
 
 const (
 	// DryRunNote is the first note of each answer to a dry run.
@@ -32,7 +32,6 @@ func (f *Form) readDryRun() {
 	dry, isBool := value.(bool)
 	if value != nil && !isBool {
 		f.Problems.Add(FieldDryRun.Name, "must be true or false")
-		f.Ask(FieldDryRun.Name)
 	}
 	f.Dry = dry
 }
@@ -142,11 +141,11 @@ func checkDryRun(c *op.Call, d Draft) (refused bool, err error) {
 	return !public, nil
 }
 
-// Preview returns the fields of an author and of a text.
-func (f *Form) Preview(fields ...wire.Field) wire.Object {
+// Preview returns the author, the values that were read, and the mentions in them.
+func (f *Form) Preview() wire.Object {
 	o := wire.Object{{FieldAuthor.Name, f.Author.Agent}}
-	for _, m := range fields {
-		if s, isText := m.Value.(string); !isText || s != "" {
+	for _, m := range f.values {
+		if m.Value != "" && m.Name != f.Body.Signed && m.Name != FieldRequestID.Name && m.Name != FieldEditKey.Name {
 			o = append(o, m)
 		}
 	}

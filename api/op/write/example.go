@@ -37,34 +37,6 @@ func (field *Field) placeholder() any {
 	return fmt.Sprintf("Your %s, %d to %d characters.", noun, field.Least, field.Most)
 }
 
-// Doubt is a reference to an entry that does not exist.
-type Doubt = struct {
-	Field, Value string
-	Of           state.EntryType // the type of the entry
-}
-
-// Keep puts a value into the example.
-func (f *Form) Keep(name string, value any) { f.kept = f.kept.Replace(name, value) }
-
-// Unkeep takes a value out of the example.
-func (f *Form) Unkeep(name string) {
-	f.kept = slices.DeleteFunc(f.kept, func(m wire.Field) bool { return m.Name == name })
-}
-
-// Ask asks the client for a field: the example shows a placeholder.
-func (f *Form) Ask(name string) { f.asked = append(f.asked, name) }
-
-// Settle keeps a field that was sent and has no problem. One that has a problem is for
-// the client to correct.
-func (f *Form) Settle(field *Field, given bool, value any) {
-	switch {
-	case f.Problems.Has(field.Name):
-		f.Ask(field.Name)
-	case given:
-		f.Keep(field.Name, value)
-	}
-}
-
 // Example is an example of a write, while it is made.
 type Example struct {
 	View *view.View // nil: the state is not looked at
@@ -73,13 +45,15 @@ type Example struct {
 	// then the example is a dry run.
 	fields wire.Object
 	open   []string
+	// tried is how often each field was corrected.
+	tried map[string]int
 	// another reports whether the example is not the request itself, corrected.
 	another bool
 }
 
 // maxRepairs bounds how often an example is checked and corrected again: a placeholder may
 // break another rule, such as one that joins two fields.
-const maxRepairs = 6
+const maxRepairs = 8
 
 // ExampleOf returns the caller's own request, corrected, and notes about it. Values that only
 // the client can correct become placeholders, and the example a dry run, so that no
@@ -88,7 +62,7 @@ const maxRepairs = 6
 // empty unless it is needed. It never holds an edit_key.
 func ExampleOf(d Draft, view *view.View, now time.Time, needed bool) (wire.Object, []string, error) {
 	f := d.Shared()
-	e := &Example{View: view, now: now, fields: f.kept}
+	e := &Example{View: view, now: now, fields: f.values, tried: map[string]int{}}
 	if f.Problems.Any() {
 		repaired, err := e.repair(d)
 		if err == nil && !repaired && !needed {
@@ -96,7 +70,8 @@ func ExampleOf(d Draft, view *view.View, now time.Time, needed bool) (wire.Objec
 		}
 		if err == nil && !repaired {
 			e.fields, e.open, e.another = nil, nil, true
-			blank, errBlank := e.reread(d, f.Blank, false)
+			clear(e.tried)
+			blank, errBlank := e.reread(d, f.Body.Blank, false)
 			if err = errBlank; err == nil {
 				_, err = e.repair(blank)
 			}
@@ -113,11 +88,9 @@ func ExampleOf(d Draft, view *view.View, now time.Time, needed bool) (wire.Objec
 func (e *Example) finish(f *Form) (wire.Object, []string) {
 	var notes []string
 	o := slices.Clone(e.fields)
-	hasPlaceholder := o.Has(FieldEditKey.Name)
-	keyMissing := f.NeedsKey && len(f.Author.Proof.Key) == 0 && !hasPlaceholder
-	keyOfHeader := f.inURL && slices.Contains(e.open, FieldEditKey.Name)
+	keyOfHeader := f.Body.InURL && slices.Contains(e.open, FieldEditKey.Name)
 	switch open := slices.DeleteFunc(e.open, func(name string) bool {
-		return name == FieldDryRun.Name || (keyMissing || keyOfHeader) && name == FieldEditKey.Name
+		return name == FieldDryRun.Name || keyOfHeader && name == FieldEditKey.Name
 	}); {
 	case len(open) > 0:
 		begins := "The example is a dry run"
@@ -132,11 +105,11 @@ func (e *Example) finish(f *Form) (wire.Object, []string) {
 	if keyOfHeader {
 		notes = append(notes, "The example is a dry run without your key, which is never in a URL: send it "+op.KeyInHeader+", then leave out dry_run.")
 	}
-	if keyMissing || f.keyInBody && !hasPlaceholder {
+	if !o.Has(FieldEditKey.Name) && (f.keyInBody() || f.Body.NeedsKey && len(f.Author.Proof.Key) == 0) {
 		notes = append(notes, wire.KeyLeftOut)
 	}
-	if f.Wrap != nil {
-		o = f.Wrap(o)
+	if f.Body.Wrap != nil {
+		o = f.Body.Wrap(o)
 	}
 	return o, notes
 }
@@ -172,54 +145,23 @@ func (e *Example) repair(d Draft) (bool, error) {
 	return false, nil
 }
 
-// correct makes the next fields of the example from a draft: those that it keeps, and
-// placeholders for those that it asks for. A field that breaks a rule although it was asked
-// for before is left out, unless it is required.
+// correct makes the next fields of the example from a draft: the values that were read, the fields
+// with problems corrected, and placeholders for those that only the client can supply.
 func (e *Example) correct(d Draft, f *Form) error {
-	e.fields = slices.Clone(f.kept)
-	asked := slices.Clone(f.asked)
-	for _, doubt := range f.Doubts {
-		id, err := "", error(nil)
-		if e.View != nil {
-			id, err = d.Near(e.View, doubt)
-		}
-		if err != nil {
-			return err
-		}
-		if id != "" {
-			e.fields = e.fields.Replace(doubt.Field, id)
-		} else {
-			asked = append(asked, doubt.Field)
-		}
-	}
-	if f.stale {
-		e.fields = e.fields.Replace(FieldRequestID.Name, freshID(e.now, f.requestID.Value, f.Name.Value, f.Author.Agent))
-	}
-	for _, name := range f.Checked {
+	e.fields = slices.Clone(f.values)
+	for _, name := range f.unsure {
 		e.Ask(name)
-	}
-	for _, name := range asked {
-		if name == FieldEditKey.Name && f.takesPlaceholder() {
-			agent := any(ExampleName)
-			if at := e.fields.Index(f.signed); at >= 0 {
-				agent = e.fields[at].Value
+		if field := f.Body.field(name); field != nil && !field.Secret && !f.Problems.Has(name) && !e.fields.Has(name) {
+			if err := e.supply(d, f, field, ""); err != nil {
+				return err
 			}
-			e.fields = e.fields.Replace(name, fmt.Sprint(keyOf, agent))
-			e.Ask(name)
-			continue
 		}
-		if name == FieldEditKey.Name && !f.NeedsKey { // a name that needs no key
-			name = f.signed
-		}
-		before := e.Ask(name)
-		at := slices.IndexFunc(f.fields, func(field Field) bool { return field.Name == name })
-		switch {
-		case at < 0, name == FieldDryRun.Name, name == FieldEditKey.Name:
-		case before && !f.fields[at].Required:
-			e.fields = slices.DeleteFunc(e.fields, func(m wire.Field) bool { return m.Name == name })
-		default:
-			var err error
-			if e.fields, err = d.Fill(e, &f.fields[at], e.fields); err != nil {
+	}
+	corrected := map[string]bool{}
+	for _, issue := range f.Problems.List {
+		if field := f.Body.field(issue.Field); field != nil && !corrected[field.Name] {
+			corrected[field.Name] = true
+			if err := e.mend(d, f, field); err != nil {
 				return err
 			}
 		}
@@ -227,27 +169,91 @@ func (e *Example) correct(d Draft, f *Form) error {
 	return nil
 }
 
-// Ask notes that the client has to replace a field. It reports whether it has to already.
-func (e *Example) Ask(name string) bool {
-	if slices.Contains(e.open, name) {
-		return true
+// The ways to correct a field, in turn.
+const (
+	mendKeep   = iota // a corrected value, or the entry that an id may mean
+	mendSupply        // a placeholder
+	mendLeave         // nothing, unless the field is required
+)
+
+// mend corrects a field that has a problem. Each time it goes further.
+func (e *Example) mend(d Draft, f *Form, field *Field) error {
+	turn, at := e.tried[field.Name], e.fields.Index(field.Name)
+	if turn == mendKeep && at < 0 {
+		turn = mendSupply
 	}
-	e.open = append(e.open, name)
-	return false
+	e.tried[field.Name] = turn + 1
+	switch {
+	case field.Name == FieldRequestID.Name:
+		e.fields = e.fields.Replace(field.Name, freshID(e.now, f.Author.Agent))
+	case field.Name == FieldDryRun.Name:
+		e.Ask(field.Name)
+	case field.Name == FieldEditKey.Name && f.takesPlaceholder():
+		e.Ask(field.Name)
+		name := any(ExampleName)
+		if at := e.fields.Index(f.Body.Signed); at >= 0 {
+			name = e.fields[at].Value
+		}
+		e.fields = e.fields.Replace(field.Name, fmt.Sprint(keyOf, name))
+	case field.Secret, turn == mendSupply && field.Derived:
+	case turn == mendKeep:
+		if sent, isText := e.fields[at].Value.(string); isText && field.Refers != 0 {
+			return e.supply(d, f, field, sent)
+		}
+	case turn >= mendLeave && !field.Required:
+		e.fields = slices.DeleteFunc(e.fields, func(m wire.Field) bool { return m.Name == field.Name })
+	default:
+		return e.supply(d, f, field, "")
+	}
+	return nil
+}
+
+// supply puts into the example what the state knows for a field, or a placeholder: for a reference
+// the entry that the sent id may mean, or the newest one, and for the author a name that is free.
+func (e *Example) supply(d Draft, f *Form, field *Field, sent string) (err error) {
+	found, sure := wire.Object{{field.Name, field.placeholder()}}, false
+	switch {
+	case e.View == nil:
+	case field.Name == f.Body.Signed:
+		found[0].Value, err = e.freeName()
+	case field.Refers != 0:
+		known, isSure, errKnown := d.Suggest(e.View, field, sent)
+		if err = errKnown; known != nil { // else the placeholder shows the form
+			found, sure = known, isSure && e.tried[field.Name] <= mendSupply
+		}
+	}
+	if !sure {
+		e.tried[field.Name] = mendLeave
+		e.Ask(field.Name)
+	}
+	if len(found) > 1 {
+		e.Ask(found[1].Name)
+		e.fields = found
+	} else {
+		e.fields = e.fields.Replace(field.Name, found[0].Value)
+	}
+	return err
+}
+
+// Ask notes that the client has to replace a field.
+func (e *Example) Ask(name string) {
+	if !slices.Contains(e.open, name) {
+		e.open = append(e.open, name)
+	}
 }
 
 // reread reads the fields of an example as a request of the same client, and adds the
 // problems that the state finds.
 func (e *Example) reread(of Draft, fields wire.Object, dry bool) (Draft, error) {
 	f := of.Shared()
-	doc := wire.Document{MessageID: f.Doc.MessageID}
-	for _, m := range fields {
-		doc.Fields = append(doc.Fields, wire.Field{m.Name, AsSent(m.Value)})
-	}
 	if dry {
-		doc.Fields = append(doc.Fields, wire.Field{FieldDryRun.Name, true})
+		fields = append(slices.Clip(fields), wire.Field{FieldDryRun.Name, true})
 	}
-	d := f.Reread(&doc)
+	sent, err := wire.ReadObject(fields.AppendJSON(nil))
+	if err != nil {
+		return nil, fmt.Errorf("read the example: %w", err)
+	}
+	d := f.reread(&wire.Document{Fields: sent, MessageID: f.Doc.MessageID})
 	g := d.Shared()
 	g.Author.Proof = f.Author.Proof
 	g.Author.Proof.Looks = nil
@@ -257,7 +263,7 @@ func (e *Example) reread(of Draft, fields wire.Object, dry bool) (Draft, error) 
 	if e.View == nil {
 		return d, nil
 	}
-	if g.keyOpen {
+	if g.keyIsPlaceholder() {
 		g.Author.Proof.Key = nil
 	}
 	found, err := inspect(d, e.View)
@@ -267,61 +273,29 @@ func (e *Example) reread(of Draft, fields wire.Object, dry bool) (Draft, error) 
 	if slices.Contains(found, command.ProblemWrongKey) { // the example leaves the key out
 		g.Author.Proof.Key = nil
 	}
-	if g.NeedsKey {
+	if g.Body.NeedsKey {
 		found = slices.DeleteFunc(found, func(p command.Problem) bool { return p == command.ProblemNoKey || p == command.ProblemWrongKey })
 	}
 	Reject(d, e.View, found)
 	return d, nil
 }
 
-// AsSent returns a value of an example as a decoder of JSON returns it.
-func AsSent(value any) any {
-	switch value := value.(type) {
-	case []string:
-		list := make([]any, len(value))
-		for i := range value {
-			list[i] = value[i]
-		}
-		return list
-	case wire.Object:
-		members := make(map[string]any, len(value))
-		for _, m := range value {
-			members[m.Name] = AsSent(m.Value)
-		}
-		return members
+// Suggest returns the id that a reference may stand for, or that of the newest entry.
+func (f *Form) Suggest(view *view.View, field *Field, sent string) (o wire.Object, sure bool, err error) {
+	if field == nil {
+		return nil, false, nil
 	}
-	return value
-}
-
-// Known implements Draft for drafts without an example in the state.
-func (f *Form) Known(*view.View) (wire.Object, error) { return nil, nil }
-
-// Near returns the id that a reference stands for, or an empty string.
-func (f *Form) Near(view *view.View, d Doubt) (string, error) { return op.NearID(view, d.Value, d.Of) }
-
-// Fill puts a placeholder into an example: for a reference the newest entry's id, for the
-// author a name that is free.
-func (f *Form) Fill(e *Example, field *Field, o wire.Object) (wire.Object, error) {
-	value := field.placeholder()
-	if e.View == nil {
-		return o.Replace(field.Name, value), nil
+	if id, err := op.NearID(view, sent, field.Refers); err != nil || id != "" {
+		return wire.Object{{field.Name, id}}, true, err
 	}
-	if field.Name == f.signed {
-		name, err := e.freeName()
-		return o.Replace(field.Name, name), err
-	}
-	if field.Refers == 0 {
-		return o.Replace(field.Name, value), nil
-	}
-	id, err := op.NewestEntry(e.View)
+	id, err := op.NewestEntry(view)
 	switch {
-	case id == "": // the service is empty: the placeholder shows the form
+	case err != nil || id == "":
+		return nil, false, err
 	case field.Items > 0:
-		value = []string{id}
-	default:
-		value = id
+		return wire.Object{{field.Name, []string{id}}}, false, nil
 	}
-	return o.Replace(field.Name, value), err
+	return wire.Object{{field.Name, id}}, false, nil
 }
 
 // freeName returns a name that differs from all registered names, also in looks.

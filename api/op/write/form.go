@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,17 +33,21 @@ var placeholders = []string{PlaceholderAnswer, PlaceholderResult, PlaceholderPro
 // Field is one field of a body (interface, 2.2, 2.3 and 2.5).
 type Field struct {
 	Name string
-	// least and most bound the text, or each item of a list, in code points.
+	// Least and Most bound the text, or each item of a list, in code points.
 	Least, Most int
 	Required    bool
-	// items bounds a list.
+	// Items bounds a list.
 	Items int
-	// noun is the word for the text, or for an item of the list; empty: the field's name.
+	// Noun is the word for the text, or for an item of the list; empty means the field's name.
 	Noun string
-	// like is a valid value, for a field whose form the bounds do not show; nil for a text.
+	// Like is a valid value, for a field whose form the bounds do not show; nil for a text.
 	Like any
-	// refers is the type of the entry whose id the field holds; 0 for other fields.
+	// Refers is the type of the entry whose id the field holds; 0 for other fields.
 	Refers state.EntryType
+	// Derived means that a text that is left out is made of others.
+	Derived bool
+	// Secret means that no example holds the text.
+	Secret bool
 }
 
 // The fields that several bodies take.
@@ -50,17 +55,56 @@ var (
 	FieldAgent     = Field{Name: "agent", Most: wire.MaxRawName, Required: true, Like: ExampleName}
 	FieldAuthor    = Field{Name: "agent", Most: wire.MaxRawName, Like: ExampleName} // where it may be left out
 	FieldTags      = Field{Name: "tags", Least: command.MinTag, Most: command.MaxTag, Items: command.MaxTags, Noun: "tag"}
-	FieldRequestID = Field{Name: "request_id", Most: command.MaxRequestID}
-	FieldEditKey   = Field{Name: "edit_key"}
+	FieldRequestID = Field{Name: "request_id", Least: command.MinRequestID, Most: command.MaxRequestID}
+	FieldEditKey   = Field{Name: "edit_key", Secret: true}
 )
 
-// NamesOf are the names of fields.
-func NamesOf(fields []Field) []string {
-	names := make([]string, len(fields))
-	for i := range fields {
-		names[i] = fields[i].Name
+// Body is what is the same for all bodies of an operation.
+type Body struct {
+	Fields []Field
+	// Signed is the name of the field with the author's name.
+	Signed string
+	// Control are the names of parameters that may stand beside the fields.
+	Control []string
+	// InURL means that a link can make this write. Then a request_id is required, and an edit_key is
+	// rejected, because URLs are public, and the sender's address is no proof.
+	InURL bool
+	// Repeats is the command whose request_ids are looked up for a draft with problems. 0
+	// means no look-up, because the draft may mean something else.
+	Repeats command.Op
+	// LookAt is the path that shows whether the write was carried out, with {agent} for the author;
+	// empty means the author's entries.
+	LookAt string
+	// Harmless means that a repetition has no effect.
+	Harmless bool
+	// NeedsKey means that the write is impossible without an edit_key.
+	NeedsKey bool
+	// KeyIsAll means that the draft itself explains the problems of its name.
+	KeyIsAll bool
+	// Blank is the smallest body, without its required fields.
+	Blank wire.Object
+	// Wrap adds the parameters of a GET to an example, or is nil.
+	Wrap func(example wire.Object) wire.Object
+	// Describing is the summary of an error that describes the example itself, or empty.
+	Describing string
+}
+
+// Names are the names of the fields.
+func (b *Body) Names() []string {
+	names := make([]string, len(b.Fields))
+	for i := range b.Fields {
+		names[i] = b.Fields[i].Name
 	}
 	return names
+}
+
+// field returns a field, or nil.
+func (b *Body) field(name string) *Field {
+	at := slices.IndexFunc(b.Fields, func(field Field) bool { return field.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &b.Fields[at]
 }
 
 // maxScannedItems is how many items of a list are searched for credentials.
@@ -72,65 +116,30 @@ const maxMisnamed = 64
 // Form is the common part of all drafts: the body, the problems of its fields, and the author.
 type Form struct {
 	Doc      *wire.Document
+	Body     *Body
 	Problems wire.Problems
 	Notes    []string
-
-	signed          string // the field with the author's name
-	Name, requestID Sent
-	Author          command.Author // made of the fields without problems
-	// inURL means that a link can make this write: the sender's address is no proof.
-	inURL     bool
-	keyInBody bool              // the body has an edit_key
-	keyOpen   bool              // it is the placeholder of an example
-	SentAs    map[string]string // the name under which each field was sent
-	fields    []Field           // of the body
-
-	// kept are the corrected fields of the example. asked are the fields that get a
-	// placeholder, Checked those whose value only the client can confirm, and Doubts the
-	// references to unknown entries. stale means that the request_id has to be replaced.
-	kept           wire.Object
-	asked, Checked []string
-	Doubts         []Doubt
-	stale          bool
-	// incurable means that no corrected form of the same request would be accepted.
-	incurable bool
-	// Reread reads a body as this one was read. Blank is the smallest body, without its
-	// required fields. Wrap adds the parameters of a GET to an example.
-	Reread func(doc *wire.Document) Draft
-	Blank  wire.Object
-	Wrap   func(example wire.Object) wire.Object
-	// NeedsKey means that the write is impossible without an edit_key.
-	NeedsKey bool
-	// misnamed are problems of names. They are listed after those of fields.
-	misnamed []wire.Issue
-
-	Dry bool // this is a dry run
-	// LookAt is the path that shows whether the write was carried out; empty means the
-	// author's entries.
-	LookAt string
-	// KeyIsAll means that the draft itself explains the problems of its name.
-	KeyIsAll bool
-	// Repeats is the command whose request_ids are looked up for a draft with problems. 0
-	// means no look-up, because the draft may mean something else.
-	Repeats command.Op
-	// Harmless means that a repetition has no effect.
-	Harmless bool
+	Author   command.Author // made of the fields without problems
+	Dry      bool           // this is a dry run
 	// Reason is the reason of the error, without a code if the fields break rules.
 	Reason Rejection
-	// Describing is the summary that describes the example itself, or "".
-	Describing string
+	// values are the values of the fields that were read without a problem, or corrected.
+	values wire.Object
+	// unsure are the names of fields that only the client can confirm, or supply.
+	unsure []string
+	// misnamed are problems of names. They are listed after those of fields.
+	misnamed []wire.Issue
+	// incurable means that no corrected form of the same request would be accepted.
+	incurable bool
+	// reread reads a body as this one was read.
+	reread func(doc *wire.Document) Draft
 }
 
-// NewForm begins to read a body with these fields, signed in one of them. more are the names of
-// further members.
-func NewForm(doc *wire.Document, fields []Field, signed *Field, repeats command.Op, more ...string) Form {
-	f := Form{
-		Doc: doc, fields: fields, signed: signed.Name, Repeats: repeats,
-		Author: command.Author{Agent: wire.Anonymous, AgentKey: wire.Anonymous},
-	}
-	takes := append(NamesOf(fields), more...)
-	unknown, lost, as := doc.Canonical(takes)
-	f.SentAs = as
+// NewForm begins to read a body. reread reads another one in the same way.
+func NewForm(doc *wire.Document, body *Body, reread func(doc *wire.Document) Draft) Form {
+	f := Form{Doc: doc, Body: body, Author: command.Author{Agent: wire.Anonymous, AgentKey: wire.Anonymous}, reread: reread}
+	takes := append(body.Names(), body.Control...)
+	unknown, lost := doc.Canonical(takes)
 	if doc.Key != "" && doc.Get(FieldRequestID.Name) == nil {
 		doc.Fields = append(doc.Fields, wire.Field{FieldRequestID.Name, strings.Trim(doc.Key, `" `)})
 	}
@@ -184,16 +193,45 @@ func (f *Form) misnames(u wire.Field, takes []string) bool {
 	}
 	switch {
 	case !slices.Contains(takes, field):
-		f.Checked = append(f.Checked, shown)
+		f.Unsure(shown)
 		f.misnamed = append(f.misnamed, wire.Issue{shown, "looks like " + field + ", which is not taken here: leave it out"})
 	case f.Doc.Get(field) != nil:
-		f.Checked = append(f.Checked, field)
+		f.Unsure(field)
 		f.misnamed = append(f.misnamed, wire.Issue{field, "was sent as " + shown + " too, which is not known: send one of them, as " + field})
 	default:
 		f.Doc.Fields = append(f.Doc.Fields, wire.Field{field, u.Value})
 		f.misnamed = append(f.misnamed, wire.Issue{field, "was sent as " + shown + ", which is not known: send it as " + field})
 	}
 	return true
+}
+
+// Set keeps the value of a field, as it was read or corrected, for the example.
+func (f *Form) Set(field *Field, value any) { f.values = f.values.Replace(field.Name, value) }
+
+// Drop forgets the value of a field.
+func (f *Form) Drop(name string) {
+	f.values = slices.DeleteFunc(f.values, func(m wire.Field) bool { return m.Name == name })
+}
+
+// Unsure leaves a field to the client: to confirm its value, or to supply one.
+func (f *Form) Unsure(name string) { f.unsure = append(f.unsure, name) }
+
+// Settle keeps the value of a field that was sent and has no problem.
+func (f *Form) Settle(field *Field, given bool, value any) {
+	if given && !f.Problems.Has(field.Name) {
+		f.Set(field, value)
+	}
+}
+
+// Named reports whether the author has a valid name.
+func (f *Form) Named() bool { return f.values.Has(f.Body.Signed) }
+
+// LookAt returns the path that shows whether the write was carried out.
+func (f *Form) LookAt() string {
+	if f.Body.LookAt == "" {
+		return "/api/entries?agent=" + url.QueryEscape(f.Author.Agent)
+	}
+	return strings.Replace(f.Body.LookAt, "{agent}", url.PathEscape(f.Author.Agent), 1)
 }
 
 // End ends the reading of the fields, before Mention.
@@ -207,7 +245,7 @@ func (f *Form) Challenge(*op.Call, command.Sender) error { return nil }
 
 // Inspect returns the problems of the name.
 func (f *Form) Inspect(view *view.View) ([]command.Problem, error) {
-	if f.Problems.Has(f.signed) {
+	if f.Problems.Has(f.Body.Signed) {
 		return nil, nil
 	}
 	standing, err := view.Standing(f.Author.Signature())
@@ -215,7 +253,9 @@ func (f *Form) Inspect(view *view.View) ([]command.Problem, error) {
 }
 
 // Rejection explains a problem that the state has with the write.
-func (f *Form) Rejection(_ *view.View, p command.Problem) Rejection { return NewerRule(f.signed, p) }
+func (f *Form) Rejection(_ *view.View, p command.Problem) Rejection {
+	return NewerRule(f.Body.Signed, p)
+}
 
 // Sent is a text as it was sent, cleaned.
 type Sent struct {
@@ -245,10 +285,8 @@ func (f *Form) Bounded(field *Field, s Sent) Sent {
 	case !f.Dry && (slices.Contains(placeholders, s.Value) || s.Value == field.placeholder()):
 		f.Problems.Add(field.Name, "is the placeholder of an example: replace it by your own text")
 	}
-	if s.cleaned && n >= field.Least && n <= field.Most {
-		f.Keep(field.Name, s.Value)
-	} else {
-		f.Settle(field, s.Given, s.Value)
+	if s.Given && n >= field.Least && n <= field.Most && (s.cleaned || !f.Problems.Has(field.Name)) {
+		f.Set(field, s.Value)
 	}
 	return s
 }
@@ -285,12 +323,11 @@ func (f *Form) Private(field *Field) Sent {
 func (f *Form) ReadID(field *Field, of state.EntryType) Sent {
 	if n, isNumber := f.Doc.Get(field.Name).(json.Number); isNumber {
 		f.Problems.Add(field.Name, "must be a string: an id such as %s", state.FormatID(of, 1))
-		f.Doubts = append(f.Doubts, Doubt{field.Name, n.String(), of})
+		f.Set(field, n.String())
 		return Sent{Given: true, Value: n.String()}
 	}
 	s := f.Read(field)
 	if !s.Given || f.Problems.Has(field.Name) {
-		f.Settle(field, s.Given, nil)
 		return s
 	}
 	s.Value = op.CleanID(s.Value)
@@ -313,19 +350,19 @@ func (f *Form) withoutCredentials(field *Field, s string) string {
 
 // ReadName reads the author's name. A missing one is that of the owner of the edit_key.
 func (f *Form) ReadName(field *Field) {
-	f.Name = f.Read(field)
-	if !f.Name.Given && f.Doc.Owner != nil {
+	sent := f.Read(field)
+	if !sent.Given && f.Doc.Owner != nil {
 		key, _ := f.Doc.Get(FieldEditKey.Name).(string)
 		owner := f.Doc.Owner(strings.TrimSpace(key))
-		f.Name = Sent{Value: owner, Given: owner != "", Length: wire.Count(owner)}
+		sent = Sent{Value: owner, Given: owner != "", Length: wire.Count(owner)}
 	}
-	if !f.Name.Given && field.Required {
+	if !sent.Given && field.Required {
 		f.Problems.Add(field.Name, "is required: %d to %d letters, digits or . _ -. Your edit_key "+op.KeyInHeader+" stands for it", command.MinName, command.MaxName)
 	}
-	if name := f.Converted(field, f.Name, "agent", text.AgentName, command.MaxName); name != "" {
+	if name := f.Converted(field, sent, "agent", text.AgentName, command.MaxName); name != "" {
 		f.Author.Agent, f.Author.AgentKey = name, text.Fold(name)
 	}
-	f.Settle(field, f.Name.Given, f.Author.Agent)
+	f.Settle(field, sent.Given, f.Author.Agent)
 }
 
 // Converted returns the name made from a text, or "" and a problem.
@@ -368,9 +405,7 @@ func (f *Form) ReadTitle(field *Field, kind command.Kind, body string) (title st
 	default:
 		title = s.Value
 	}
-	if field.Required || !f.Problems.Has(field.Name) { // else it is made of the text
-		f.Settle(field, s.Given, title)
-	}
+	f.Settle(field, s.Given, title)
 	return title
 }
 
@@ -420,7 +455,7 @@ func (f *Form) Labels(field *Field) (distinct []string) {
 	f.Settle(field, true, distinct)
 	if len(items) > field.Items && !f.Problems.Has(field.Name) {
 		f.Problems.Add(field.Name, "may hold at most %d %s; these are %d", field.Items, field.Name, len(items))
-		f.Keep(field.Name, distinct[:min(len(distinct), field.Items)])
+		f.Set(field, distinct[:min(len(distinct), field.Items)])
 	}
 	if f.Problems.Has(field.Name) {
 		return nil
@@ -471,8 +506,6 @@ func (f *Form) Number(field *Field) uint64 {
 		if f.Doc.Flat {
 			digits = v
 		}
-	case int: // of an example
-		digits = strconv.Itoa(v)
 	}
 	n, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || int(n) < field.Least || int(n) > field.Most {
@@ -485,10 +518,10 @@ func (f *Form) Number(field *Field) uint64 {
 
 // ReadRequestID reads the key that keeps a write from being made twice. In a URL it
 // is required, and holds only what is safe there.
-func (f *Form) ReadRequestID(inURL bool) {
-	required := inURL && !f.Dry
-	s := f.Read(&FieldRequestID)
-	name, n := FieldRequestID.Name, s.Length
+func (f *Form) ReadRequestID() {
+	field, required := &FieldRequestID, f.Body.InURL && !f.Dry
+	s := f.Read(field)
+	n := s.Length
 	if f.Doc.MessageID != "" {
 		f.Author.Request.ID = wire.ShortHash(f.Doc.MessageID)
 		if s.Given {
@@ -496,19 +529,17 @@ func (f *Form) ReadRequestID(inURL bool) {
 		}
 		return
 	}
-	f.requestID = s
-	defer func() { f.stale = f.Author.Request.ID == "" && (s.Given || required) }()
 	switch {
-	case f.Problems.Has(name) || !s.Given && !required:
+	case f.Problems.Has(field.Name) || !s.Given && !required:
 	case !s.Given:
-		f.Problems.Add(name, "is required when writing by GET: %d to %d letters, digits or . _ - :", command.MinRequestID, command.MaxRequestID)
-	case n < command.MinRequestID || n > command.MaxRequestID:
-		f.Problems.Add(name, "must have %d to %d characters; this one has %d", command.MinRequestID, command.MaxRequestID, n)
-	case inURL && !safeInURL(s.Value):
-		f.Problems.Add(name, "may hold only letters, digits and . _ - : when writing by GET")
+		f.Problems.Add(field.Name, "is required when writing by GET: %d to %d letters, digits or . _ - :", field.Least, field.Most)
+	case n < field.Least || n > field.Most:
+		f.Problems.Add(field.Name, "must have %d to %d characters; this one has %d", field.Least, field.Most, n)
+	case f.Body.InURL && !safeInURL(s.Value):
+		f.Problems.Add(field.Name, "may hold only letters, digits and . _ - : when writing by GET")
 	default:
 		f.Author.Request.ID = s.Value
-		f.Keep(name, s.Value)
+		f.Set(field, s.Value)
 	}
 }
 

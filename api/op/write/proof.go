@@ -21,14 +21,17 @@ var keyProblems = []command.Problem{
 // takesPlaceholder reports whether an example may hold a placeholder of the key. A URL never holds a
 // key, and the example of a profile is the stored one, which needs none.
 func (f *Form) takesPlaceholder() bool {
-	return !f.inURL && !f.KeyIsAll && slices.ContainsFunc(f.fields, func(field Field) bool { return field.Name == FieldEditKey.Name })
+	return !f.Body.InURL && !f.Body.KeyIsAll && f.Body.field(FieldEditKey.Name) != nil
 }
+
+// keyIsPlaceholder reports whether the body has a placeholder of the key. No other key is kept.
+func (f *Form) keyIsPlaceholder() bool { return f.values.Has(FieldEditKey.Name) }
 
 // inspect returns the problems that a view finds in a draft. A placeholder of the key stands for
 // the right key.
 func inspect(d Draft, view *view.View) ([]command.Problem, error) {
 	found, err := d.Inspect(view)
-	if d.Shared().keyOpen {
+	if d.Shared().keyIsPlaceholder() {
 		found = slices.DeleteFunc(found, func(p command.Problem) bool { return slices.Contains(keyProblems, p) })
 	}
 	return found, err
@@ -36,37 +39,39 @@ func inspect(d Draft, view *view.View) ([]command.Problem, error) {
 
 // ReadKey reads the edit_key that proves the name of a write. It keeps only the hash, so
 // that no answer can show the key.
-func (f *Form) ReadKey(inURL bool) {
-	f.inURL = inURL
+func (f *Form) ReadKey() {
 	key := f.Private(&FieldEditKey)
 	switch {
-	case key.Given && inURL:
+	case key.Given && f.Body.InURL:
 		f.Problems.Add(FieldEditKey.Name, "must never be in a URL: publish by POST instead, and treat this key as public")
 	case strings.HasPrefix(key.Value, keyOf) && f.takesPlaceholder():
-		f.keyOpen, f.keyInBody = true, true
-		f.Keep(FieldEditKey.Name, key.Value)
-		f.Ask(FieldEditKey.Name)
+		f.Author.Proof.Key = []byte{}
+		f.Set(&FieldEditKey, key.Value)
+		f.Unsure(FieldEditKey.Name)
 		if !f.Dry {
 			f.Problems.Add(FieldEditKey.Name, "is the placeholder of an example: replace it by the key")
 		}
-	case f.Problems.Has(FieldEditKey.Name) && f.takesPlaceholder():
-		f.Ask(FieldEditKey.Name)
 	case f.Problems.Has(FieldEditKey.Name):
-		f.Checked = append(f.Checked, FieldEditKey.Name)
+		f.Unsure(FieldEditKey.Name)
 	case key.Value != "":
 		f.Author.Proof.Key = op.HashSecret(key.Value)
-		f.keyInBody = true
 	}
+}
+
+// keyInBody reports whether the body has a key.
+func (f *Form) keyInBody() bool {
+	key, _ := f.Doc.Get(FieldEditKey.Name).(string)
+	return !f.Body.InURL && !f.Problems.Has(FieldEditKey.Name) && strings.TrimSpace(key) != ""
 }
 
 // Prove completes the proof of a write's name by that of the request. A key in the body
 // has priority over the header; the address of a link proves no name.
 func Prove(c *op.Call, f *Form, from command.Sender) {
 	proof := c.Proof()
-	if f.keyInBody {
+	if f.Author.Proof.Key != nil {
 		proof.Key = f.Author.Proof.Key
 	}
-	proof.Address = proof.Address && !f.inURL
+	proof.Address = proof.Address && !f.Body.InURL
 	if from.AgentKey != "" {
 		proof.Looks = LooksOf(f.Author.Agent)
 	}
@@ -95,11 +100,11 @@ var nameRejections = map[command.Problem]Rejection{
 func (f *Form) noteName(view *view.View, standing command.Standing) error {
 	by := f.Author.Signature()
 	switch {
-	case f.keyOpen:
+	case f.keyIsPlaceholder():
 		f.Notes = append(f.Notes, "The edit_key was not checked: it is the placeholder of an example. Replace it by the key of "+f.Author.Agent+".")
 	case standing.Registered && standing.Strength == command.Unproven:
 		f.Notes = append(f.Notes, UnprovenNote(f.Author.Agent, standing.Shared || by.Proof.Shared))
-	case len(by.Proof.Key) > 0 && !f.Name.Given:
+	case len(by.Proof.Key) > 0 && !f.Named():
 		f.Notes = append(f.Notes, "The edit_key proves nothing: no profile has it, so you wrote as "+wire.Anonymous+".")
 	case len(by.Proof.Key) > 0 && !standing.Registered:
 		f.Notes = append(f.Notes, "The edit_key proves nothing: "+f.Author.Agent+" has no profile.")
