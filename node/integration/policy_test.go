@@ -15,9 +15,9 @@ import (
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
-// TestModerationOutlivesTheLeader: what was hidden and purged while a node was away is
-// hidden and purged there once it is back, and everywhere after the leader died; an order
-// that is under way when it dies is carried out, or may be repeated.
+// TestModerationOutlivesTheLeader: what was hidden, purged and blocked while a node was away is so
+// there once it is back, and everywhere after the leader died; an order that is under way when it
+// dies is carried out, or may be repeated. What is shown again or lifted then is so everywhere.
 func TestModerationOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
 	nodetest.Virtual(t, func(t *testing.T) {
@@ -26,18 +26,22 @@ func TestModerationOutlivesTheLeader(t *testing.T) {
 		publish := func() string { return c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Buy " + doomed}).Entry.ID }
 		hidden, purged, later := publish(), publish(), publish()
 		c.WaitConverged()
-		moderate := func(i int, operation, id string) error {
-			body := fmt.Sprintf(`{"ids":[%q],"reason":"a test"}`, id)
+		moderate := func(i int, operation, body string) error {
 			_, err := operate[json.RawMessage](c, i, admin.PathModerate, admin.Moderation{Operation: operation, Body: []byte(body)})
 			return err
 		}
+		order := func(id string) string { return fmt.Sprintf(`{"ids":[%q],"reason":"a test"}`, id) }
 		leader, away := c.WaitLeader(), c.Follower()
 		c.Kill(away)
-		for operation, id := range map[string]string{"hide": hidden, "purge": purged} {
-			must.Do(t, moderate(leader, operation, id))
+		for _, block := range []string{
+			`{"agent":"eve","for":"1h","reason":"a test"}`, `{"network":"192.0.2.0/24","for":"1h","reason":"a test"}`,
+		} {
+			must.Do(t, moderate(leader, "block", block))
 		}
+		must.Do(t, moderate(leader, "hide", order(hidden)))
+		must.Do(t, moderate(leader, "purge", order(purged)))
 		c.StartReady(away)
-		check := func(mark, id string) {
+		shows := func(mark, id string) {
 			t.Helper()
 			for _, i := range c.Running() {
 				c.Eventually(fmt.Sprintf("%s at node %d", id, i), func() error {
@@ -46,89 +50,51 @@ func TestModerationOutlivesTheLeader(t *testing.T) {
 				})
 			}
 		}
-		check(`"hidden":{"at":`, hidden)
-		check(`"purged":true`, purged)
-		dying := make(chan error)
-		other := c.Others(leader)[0]
-		go func() { dying <- moderate(other, "purge", later) }()
-		c.Kill(leader)
-		err := <-dying
-		c.WaitLeader(c.Running()...)
-		if err != nil { // the order may be lost: it is repeated
-			c.Eventually("the order", func() error {
-				err := moderate(other, "purge", later)
-				return err
-			})
-		}
-		for _, id := range []string{purged, later} {
-			check(`"purged":true`, id)
-		}
-		check(`"hidden":{"at":`, hidden)
-		c.Eventually("the entry is shown again", func() error {
-			err := moderate(other, "unhide", hidden)
-			return err
-		})
-		c.StartReady(leader)
-		check(doomed, hidden)
-		c.Eventually("the last one is purged", func() error {
-			err := moderate(other, "purge", hidden)
-			return err
-		})
-		c.waitErased(0, 1, 2)
-		c.WaitConverged()
-	})
-}
-
-// TestBlocksOutliveTheLeader: what was blocked while a node was away is blocked there
-// once it is back, and goes on being so when the leader dies; what is lifted then is
-// lifted everywhere.
-func TestBlocksOutliveTheLeader(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "The first of eve's"})
-		leader, away := c.WaitLeader(), c.Follower()
-		c.Kill(away)
-		moderate := func(i int, operation, body string) error {
-			_, err := operate[json.RawMessage](c, i, admin.PathModerate, admin.Moderation{Operation: operation, Body: []byte(body)})
-			return err
-		}
-		for _, body := range []string{
-			`{"agent":"eve","for":"1h","reason":"a test"}`, `{"network":"192.0.2.0/24","for":"1h","reason":"a test"}`,
-		} {
-			must.Do(t, moderate(leader, "block", body))
-		}
-		c.StartReady(away)
-		write := func(i int, agent, body string) string {
-			a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{Agent: agent, Body: body})
+		write := func(i int, agent string) string {
+			a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{Agent: agent, Body: "Another one of " + agent})
 			if err != nil {
 				return err.Error()
 			}
 			return fmt.Sprintf("%d %s", a.Status, a.Code)
 		}
 		const blocked, created = "403 blocked", "201 "
-		check := func(want string, nodes ...int) {
+		writes := func(want string) {
 			t.Helper()
-			for _, i := range nodes {
+			for _, i := range c.Running() {
 				c.Eventually("eve's writes at a node", func() error {
-					got := write(i, "eve", "Another one of eve's")
+					got := write(i, "eve")
 					return nodetest.ErrorIf(got != want, "%s", got)
 				})
-				check.Equal(t, write(i, "bob", "One of bob's"), created, "bob's write at node %d", i)
+				check.Equal(t, write(i, "bob"), created, "bob's write at node %d", i)
 			}
 		}
-		check(blocked, c.Running()...)
+		shows(`"hidden":{"at":`, hidden)
+		shows(`"purged":true`, purged)
+		writes(blocked)
+		dying := make(chan error)
+		other := c.Others(leader)[0]
+		go func() { dying <- moderate(other, "purge", order(later)) }()
 		c.Kill(leader)
+		err := <-dying
 		c.WaitLeader(c.Running()...)
-		check(blocked, c.Running()...)
+		if err != nil { // the order may be lost: it is repeated
+			c.Eventually("the order", func() error { return moderate(other, "purge", order(later)) })
+		}
+		for _, id := range []string{purged, later} {
+			shows(`"purged":true`, id)
+		}
+		shows(`"hidden":{"at":`, hidden)
+		writes(blocked)
+		c.Eventually("the entry is shown again", func() error { return moderate(other, "unhide", order(hidden)) })
 		c.Eventually("lifting the block", func() error {
-			if err := moderate(away, "undo", `{"number":1}`); err != nil && !strings.Contains(err.Error(), "nothing holds") {
-				return err
-			}
-			return nil
+			err := moderate(away, "undo", `{"number":1}`)
+			return nodetest.ErrorIf(err != nil && !strings.Contains(err.Error(), "nothing holds"), "%v", err)
 		})
 		c.StartReady(leader)
-		check(created, c.Running()...)
+		shows(doomed, hidden)
+		writes(created)
+		c.Eventually("the last one is purged", func() error { return moderate(other, "purge", order(hidden)) })
+		c.waitErased(0, 1, 2)
 		c.WaitConverged()
 	})
 }
