@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/config"
 )
 
@@ -135,7 +136,5 @@ func linesIn(t *testing.T, patterns ...string) (n int) {
 
 func decode(t *testing.T, path string, into any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(readText(t, path)), into); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(readText(t, path)), into))
 }

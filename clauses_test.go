@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/golden"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const (
@@ -101,10 +102,7 @@ func listTests(t *testing.T) map[string]bool {
 // and that those exist.
 func TestDocsClauses(t *testing.T) {
 	clauses := clausesOf(readText(t, specification))
-	page, err := os.ReadFile(clausesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(clausesFile))(t)
 	named := readClauses(string(page))
 	golden.Compare(t, clausesFile, writeClauses(clauses, named))
 	tests := listTests(t)

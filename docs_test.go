@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const interfaceFile = "docs/interface.md"
@@ -40,10 +43,7 @@ func repositoryFiles(t *testing.T, suffix string) (paths []string) {
 
 func readText(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	return string(text)
 }
 
@@ -140,9 +140,7 @@ func TestReadmeVersions(t *testing.T) {
 		"version " + released[1] + " of the program", "version " + openAPI.Info.Version + " of the interface",
 		"\n    go run . dev\n    go test ./...\n",
 	} {
-		if !strings.Contains(readme, want) {
-			t.Errorf("the README does not say %q", want)
-		}
+		check.Contains(t, readme, want, "the README")
 	}
 }
 

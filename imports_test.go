@@ -14,6 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const module = "github.com/commons-cluster/commons"
@@ -159,9 +162,7 @@ func listPackages(t *testing.T, args ...string) []goPackage {
 		if errors.Is(err, io.EOF) {
 			return pkgs
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		pkgs = append(pkgs, p)
 	}
 }
@@ -193,17 +194,13 @@ func TestImportRules(t *testing.T) {
 		}
 		for _, dep := range p.Deps {
 			for _, prefix := range unreachable[from] {
-				if under(dep, prefix) {
-					t.Errorf("%s reaches %s", p.ImportPath, dep)
-				}
+				check.Equal(t, under(dep, prefix), false, "%s reaches %s", p.ImportPath, dep)
 			}
 		}
 		forbidden := lean[p.ImportPath]
 		if above, is := operations[p.ImportPath]; is {
 			forbidden = append([]string{"github.com/gofiber/", "github.com/valyala/fasthttp", "github.com/modelcontextprotocol/", module + "/api/a2a", module + "/api/mcp"}, above...)
-			if slices.Contains(p.Deps, module+"/api") {
-				t.Errorf("%s reaches %s/api", p.ImportPath, module)
-			}
+			check.Equal(t, slices.Contains(p.Deps, module+"/api"), false, "%s reaches %s/api", p.ImportPath, module)
 		}
 		for _, prefix := range forbidden {
 			for _, dep := range p.Deps {
@@ -281,13 +278,9 @@ func TestRaftHasOneFileInFSM(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	slices.Sort(files)
-	if want := []string{"fsm/raftfsm.go", "fsm/snapshot/raft.go"}; !slices.Equal(files, want) {
-		t.Errorf("%s is imported by %v; only the adapters %v may", raft, files, want)
-	}
+	check.Diff(t, files, []string{"fsm/raftfsm.go", "fsm/snapshot/raft.go"}, "the adapters that import %s", raft)
 }
 
 // under reports whether an import path is prefix, a package below it, or a

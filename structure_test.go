@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // The limits of a package. Tests do not count.
@@ -93,17 +95,11 @@ func usesIn(t *testing.T, set *token.FileSet, imports types.Importer, p goPackag
 	t.Helper()
 	var files []*ast.File
 	for _, name := range p.GoFiles {
-		file, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution))(t)
 		files = append(files, file)
 	}
 	info := types.Info{Uses: map[*ast.Ident]types.Object{}}
-	pkg, err := (&types.Config{Importer: imports}).Check(p.ImportPath, set, files, &info)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pkg := must.Get((&types.Config{Importer: imports}).Check(p.ImportPath, set, files, &info))(t)
 	found := uses{}
 	for _, name := range p.GoFiles {
 		found[name] = map[string][]string{}

@@ -16,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -313,14 +314,10 @@ func TestA2AIsCounted(t *testing.T) {
 	rpc(t, s, `{}`)
 	var got []string
 	for _, call := range l.calls {
-		if call.Surface != command.SurfaceA2A {
-			t.Errorf("%+v", call)
-		}
+		check.Equal(t, call.Surface, command.SurfaceA2A, "surface of %+v", call)
 		got = append(got, call.Action)
 	}
-	if want := "publishEntry listEntries" + strings.Repeat(" callA2A", 2); strings.Join(got, " ") != want {
-		t.Errorf("counted %v, want %s", got, want)
-	}
+	check.Equal(t, strings.Join(got, " "), "publishEntry listEntries"+strings.Repeat(" callA2A", 2), "counted")
 }
 
 // TestA2AErrors holds every error of the protocol by JSON-RPC in both versions.
@@ -511,9 +508,7 @@ func TestA2APartIssues(t *testing.T) {
 		for _, issue := range problemOf(t, r.Error.Data).Issues {
 			fields = append(fields, issue.Field)
 		}
-		if strings.Join(fields, " ") != want {
-			t.Errorf("%s: issues %v, want %s", parts, fields, want)
-		}
+		check.Equal(t, strings.Join(fields, " "), want, "%s: issues", parts)
 	}
 }
 
@@ -572,9 +567,7 @@ func TestA2ACommandExamples(t *testing.T) {
 				continue
 			}
 			example := problemOf(t, r.Error.Data).Example
-			if !strings.Contains(string(example), `"text":"`+test.want+`"`) {
-				t.Errorf("%s: the example %s", test.text, example)
-			}
+			check.Contains(t, string(example), `"text":"`+test.want+`"`, "%s: the example", test.text)
 			if again := rpc(t, s, string(example)); again.Error != nil {
 				t.Errorf("%s: the example %s: %+v", test.text, example, again.Error)
 			}

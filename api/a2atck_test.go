@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // tckCall is a request in both bindings of version 1.0, and what the conformance kit
@@ -181,9 +182,7 @@ func tckCheckResult(t *testing.T, c *tckCall, result map[string]any) {
 		}
 	}
 	for name := range message {
-		if strings.Contains(name, "_") {
-			t.Errorf("%s: the member %s", c.rules, name)
-		}
+		check.Lacks(t, name, "_", "%s: the member", c.rules)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -113,12 +112,10 @@ func TestFormClears(t *testing.T) {
 	if got.Note != "" || got.Endpoint != "" || got.Description != "Answers questions." || len(got.Capabilities) != 1 {
 		t.Errorf("%+v", got)
 	}
-	if got = form("id=ada&capabilities=a&capabilities=b&edit_key=" + key); !slices.Equal(got.Capabilities, []string{"a", "b"}) {
-		t.Errorf("%+v", got)
-	}
-	if got = form("id=ada&capabilities=&edit_key=" + key); len(got.Capabilities) != 0 {
-		t.Errorf("%+v", got)
-	}
+	got = form("id=ada&capabilities=a&capabilities=b&edit_key=" + key)
+	check.Diff(t, got.Capabilities, []string{"a", "b"}, "capabilities of %+v", got)
+	got = form("id=ada&capabilities=&edit_key=" + key)
+	check.Equal(t, len(got.Capabilities), 0, "number of capabilities of %+v", got)
 }
 
 // TestForbiddenChange checks that neither a call with a wrong or missing key changes the profile,
@@ -154,9 +151,7 @@ func TestForbiddenChange(t *testing.T) {
 		}
 		// The key, and where entries are pushed to, are as they were.
 		kept := register(t, s, http.StatusCreated, map[string]any{"id": id, "notify_url": registered["notify_url"], "note": "Mine.", "edit_key": key})
-		if kept.Agent.Note != "Mine." {
-			t.Errorf("%+v", kept)
-		}
+		check.Equal(t, kept.Agent.Note, "Mine.", "note of %+v", kept)
 	}
 }
 
@@ -180,9 +175,7 @@ func TestStrangersLearnNoReceiver(t *testing.T) {
 			if first == "" {
 				first = string(r.Body)
 			}
-			if string(r.Body) != first {
-				t.Errorf("%s%v: %s, for another url %s", query, receiver, r.Body, first)
-			}
+			check.Equal(t, string(r.Body), first, "%s%v: the answer, as for another url,", query, receiver)
 		}
 	}
 	s.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "spam"}, Agents: []string{"ada"}})

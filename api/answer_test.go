@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -33,9 +34,7 @@ func TestLongAnswerKeepsThePooledBuffer(t *testing.T) {
 				}
 				return append(dst, make([]byte, size)...), nil
 			}))
-			if kept := &c.Out.Body[0] == &pooled[0]; kept != of.keeps {
-				t.Errorf("the pooled buffer is kept: %v", kept)
-			}
+			check.Equal(t, &c.Out.Body[0] == &pooled[0], of.keeps, "the pooled buffer is kept")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -39,9 +40,7 @@ func TestListLimits(t *testing.T) {
 				page := apitest.Decoded[map[string]json.RawMessage](t, s.Get(path+query))
 				var listed []any
 				must.Do(t, json.Unmarshal(page[list], &listed))
-				if len(listed) != want {
-					t.Errorf("%d items, want %d", len(listed), want)
-				}
+				check.Equal(t, len(listed), want, "items")
 			})
 		}
 		for _, limit := range []string{"0", "101", "-1", "x"} {
@@ -57,9 +56,7 @@ func TestKindNames(t *testing.T) {
 		"message": "message", "post": "message", "knowledge": "knowledge", "finding": "knowledge", "guide": "knowledge",
 		"feature_request": "feature_request", "feature": "feature_request", "idea": "feature_request",
 	} {
-		if e := s.Publish(map[string]any{"body": "Hello, commons.", "kind": name}); e.Kind != want {
-			t.Errorf("kind %s was published as %s, want %s", name, e.Kind, want)
-		}
+		check.Equal(t, s.Publish(map[string]any{"body": "Hello, commons.", "kind": name}).Kind, want, "kind %s was published as", name)
 	}
 }
 
@@ -81,9 +78,7 @@ func TestEntriesStayAsTheyAre(t *testing.T) {
 	after := read()
 	for i, item := range after["supersededBy"].([]any) {
 		for name, value := range want[i] {
-			if got := item.(map[string]any)[name]; got != value {
-				t.Errorf("%s of the item %d is %v, want %v", name, i, got, value)
-			}
+			check.Equal(t, item.(map[string]any)[name], value, "%s of the item %d", name, i)
 		}
 	}
 	for _, name := range []string{"id", "kind", "channel", "agent", "title", "body", "tags", "createdAt", "supersedes", "relation"} {

@@ -16,6 +16,8 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const (
@@ -241,9 +243,7 @@ func TestNotifySecret(t *testing.T) {
 	}
 	s.Post("/api/entries", `{"body":"My secret is `+known+`."}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "body")
 	dry := s.Post("/api/agents", map[string]any{"id": "bob", "description": "Answers.", "notify_url": hookURL, "dry_run": true}).Must(t, http.StatusOK)
-	if strings.Contains(string(dry.Body), "whsec_") {
-		t.Errorf("a dry run returned %s", dry.Body)
-	}
+	dry.Lacks(t, "whsec_")
 }
 
 // TestReceiversAreAsked holds who is asked and who is not.
@@ -254,9 +254,7 @@ func TestReceiversAreAsked(t *testing.T) {
 	if asked := r.took(); !slices.Equal(asked, []string{"Ada " + hookURL}) {
 		t.Fatalf("at the registration: asked %q", asked)
 	}
-	if !strings.Contains(strings.Join(first.Notes, " "), "answered the challenge") {
-		t.Errorf("notes %q", first.Notes)
-	}
+	check.Contains(t, strings.Join(first.Notes, " "), "answered the challenge", "notes")
 	view := s.Backend.View()
 	defer view.Release()
 	if salt, err := view.NotifySalt("ada", hookURL); salt == "" || err != nil {
@@ -322,9 +320,7 @@ func TestReceiverIsTakenBackMeanwhile(t *testing.T) {
 		view := s.Backend.View()
 		salt, err := view.NotifySalt("ada", hookURL)
 		view.Release()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		asked := r.took()
 		if times < 5 {
 			if got.Status != http.StatusCreated || salt == "" || len(asked) != 1 || !strings.Contains(string(got.Body), "answered the challenge") {

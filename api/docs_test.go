@@ -17,6 +17,8 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // The maximum size of a page, in bytes: an agent pays for every token of it.
@@ -93,13 +95,10 @@ func TestAllPages(t *testing.T) {
 			continue
 		}
 		text := s.Get(page).Body
-		if total += len(text) + 1; bytes.Count(r.Body, text) != 1 {
-			t.Errorf("%s is there %d times", page, bytes.Count(r.Body, text))
-		}
+		total += len(text) + 1
+		check.Equal(t, bytes.Count(r.Body, text), 1, "times that %s is there", page)
 	}
-	if len(r.Body) != total-1 {
-		t.Errorf("%d bytes, want %d", len(r.Body), total-1)
-	}
+	check.Equal(t, len(r.Body), total-1, "bytes")
 	s.Get("/llms-full.txt", "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
 }
 
@@ -119,18 +118,14 @@ func TestClientFiles(t *testing.T) {
 				t.Errorf("%d lines, want at most %d", n, maxFileLines)
 			}
 			s.Get(file.path, "If-None-Match", r.Header.Get("ETag")).Want(t, http.StatusNotModified)
-			if sum := fmt.Sprintf("SHA-256 `%x`", sha256.Sum256(r.Body)); !strings.Contains(page, sum) {
-				t.Errorf("the page does not show %s", sum)
-			}
+			check.Contains(t, page, fmt.Sprintf("SHA-256 `%x`", sha256.Sum256(r.Body)), "the page")
 			_, example, _ := strings.Cut(page, "\n```"+file.language+"\n")
 			example, _, _ = strings.Cut(example, "```\n")
 			var top strings.Builder
 			for line := range strings.Lines(strings.ReplaceAll(example, s.URL, "https://commons.example")) {
 				top.WriteString(strings.TrimRight(file.margin+line, " \n") + "\n")
 			}
-			if !strings.Contains(string(r.Body), top.String()) {
-				t.Errorf("the file does not begin with the example of the page:\n%s", top.String())
-			}
+			r.Has(t, top.String())
 		})
 	}
 }
@@ -198,9 +193,7 @@ func TestPagesRun(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "jq", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("CI") != "" {
-				t.Fatalf("CI needs %s for the examples", tool)
-			}
+			must.Equal(t, os.Getenv("CI"), "", "CI needs %s for the examples", tool)
 			t.Skipf("the examples need %s", tool)
 		}
 	}

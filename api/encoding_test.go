@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -89,9 +90,7 @@ func TestEncodings(t *testing.T) {
 			for _, name := range []string{"Content-Encoding", "Content-Length", "Content-Type", "ETag", "Vary"} {
 				apitest.Equal(t, "HEAD "+ask.path+": "+name, head.Header.Get(name), got.Header.Get(name))
 			}
-			if len(head.Body) > 0 {
-				t.Errorf("HEAD %s: %q", ask.path, head.Body)
-			}
+			check.Empty(t, head.Body, "HEAD %s", ask.path)
 			tag := got.Header.Get("ETag")
 			if tag != want.Header.Get("ETag") || tag != "" && !strings.HasPrefix(tag, "W/") {
 				t.Errorf("%s %s: tag %q, without a coding %q", coding, ask.path, tag, want.Header.Get("ETag"))

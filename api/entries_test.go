@@ -108,9 +108,7 @@ func TestIdempotency(t *testing.T) {
 			if p.Duplicate && p.Entry.Agent == "Ada" && p.Entry.ID != first.Entry.ID {
 				t.Errorf("id %s, want %s", p.Entry.ID, first.Entry.ID)
 			}
-			if notes := strings.Join(p.Notes, " "); !strings.Contains(notes, tests[name].note) {
-				t.Errorf("notes %q", notes)
-			}
+			check.Contains(t, strings.Join(p.Notes, " "), tests[name].note, "notes")
 		})
 	}
 }
@@ -192,9 +190,7 @@ func TestGetWrite(t *testing.T) {
 			!slices.Equal(p.Entry.Tags, []string{"a", "b", "c"}) || p.Entry.Agent != "bob" || p.Entry.Relation != "reply" {
 			t.Fatalf("%d: %d %s", i, r.Status, r.Body)
 		}
-		if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Location") != "/api/entries/"+p.Entry.ID {
-			t.Errorf("headers %v", r.Header)
-		}
+		r.WantHeader(t, "Cache-Control", "no-store").WantHeader(t, "Location", "/api/entries/"+p.Entry.ID)
 		if i == 0 && p.Entry.ID != "e2" {
 			t.Errorf("id %s: HEAD wrote", p.Entry.ID)
 		}
@@ -254,9 +250,7 @@ func TestHouse(t *testing.T) {
 	if e := s.Publish(map[string]any{"body": "Hello", "agent": "host-BOT", "edit_key": key}); !e.House {
 		t.Error("the house agent is not marked")
 	}
-	if e := s.Publish(map[string]any{"body": "Hello", "agent": "host-bot2"}); e.House {
-		t.Error("another agent is marked")
-	}
+	check.Equal(t, s.Publish(map[string]any{"body": "Hello", "agent": "host-bot2"}).House, false, "another agent is marked")
 }
 
 // An unknown target is an issue beside an invalid relation, and the example leaves it out.

@@ -368,9 +368,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	st := openStream(t, s, "/api/events", string(ids[len(ids)-1][1]))
 	for n := len(ids) + 1; n <= events; n++ {
-		if e := st.next(); e.String() != "entry "+state.FormatID(state.TypeEntry, uint64(n)) {
-			t.Fatalf("after %d events it goes on with %v", len(ids), e)
-		}
+		must.Equal(t, st.next().String(), "entry "+state.FormatID(state.TypeEntry, uint64(n)), "after %d events it goes on", len(ids))
 	}
 }
 
@@ -399,8 +397,6 @@ func TestEventsOfSeveral(t *testing.T) {
 		for _, event := range polled.Events {
 			got = append(got, event.Entry.ID)
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: events of %v, want %s", query, got, want)
-		}
+		check.Equal(t, strings.Join(got, " "), want, "%s: events", query)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -380,9 +381,7 @@ func TestLimitedWritesAreTheirExample(t *testing.T) {
 					delete(words, "action") // the tool
 				}
 				for word := range strings.FieldsSeq(said(words)) {
-					if !strings.Contains(said(anyJSON(t, b.problem.Example)), word) {
-						t.Errorf("by %s: the example %s lacks %s", surface.name, b.problem.Example, word)
-					}
+					check.Contains(t, said(anyJSON(t, b.problem.Example)), word, "by %s: the words of the example %s", surface.name, b.problem.Example)
 				}
 				limited = append(limited, b)
 			}

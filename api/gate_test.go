@@ -3,6 +3,8 @@ package api
 import (
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestGateWaitsForThoseInside(t *testing.T) {
@@ -19,7 +21,5 @@ func TestGateWaitsForThoseInside(t *testing.T) {
 	if !left {
 		t.Error("the gate closed over somebody inside")
 	}
-	if g.enter() {
-		t.Error("a shut gate let somebody in")
-	}
+	check.Equal(t, g.enter(), false, "a shut gate let somebody in")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestNoSurfaceShowsWhatIsHidden is the table of surfaces: each is asked for a word, shows it, and
@@ -81,9 +82,7 @@ func testSurfaces(t *testing.T, action string) {
 	send := func(path, body string) string { // {"agent": …}, with a request_id
 		t.Helper()
 		r := s.Post(path, body)
-		if r.Status != http.StatusCreated {
-			t.Fatalf("%s %s: %d %s", path, body, r.Status, r.Body)
-		}
+		must.Equal(t, r.Status, http.StatusCreated, "status of %s %s %s", path, body, r.Body)
 		return string(r.Body)
 	}
 	first := apitest.Decoded[struct{ LastEventID string }](t, s.Get("/api/events"))
@@ -228,9 +227,7 @@ func showThenHide(t *testing.T, s *apitest.Server, surfaces []surfaceCall, ask f
 			t.Fatalf("purged were %+v", purged)
 		}
 		mod(t, s, "unhide", map[string]any{"profiles": []string{"dave"}, "reason": "a test"})
-		if purged := purge(t, s, map[string]any{"profiles": []string{"dave"}, "reason": "a test"}); purged.Changed != 1 {
-			t.Fatalf("purged were %+v", purged)
-		}
+		must.Equal(t, purge(t, s, map[string]any{"profiles": []string{"dave"}, "reason": "a test"}).Changed, 1, "purged")
 		if again := mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"}); again.Changed != 0 {
 			t.Errorf("what is purged is shown again: %+v", again)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func askHuman(t *testing.T, s *apitest.Server, body map[string]any) client.HumanAsked {
@@ -53,9 +54,7 @@ func TestHumanHelp(t *testing.T) {
 	if got := humanRequests(t, s, ""); len(got) != 2 || got[0].ID != "h2" || got[1].Status != "closed" {
 		t.Errorf("%+v", got)
 	}
-	if got := humanRequests(t, s, "limit=1"); len(got) != 1 {
-		t.Errorf("%+v", got)
-	}
+	check.Equal(t, len(humanRequests(t, s, "limit=1")), 1, "requests")
 }
 
 // TestHumanHelpForms takes a form, and rejects plain text with a working example.
@@ -114,9 +113,7 @@ func TestOneHumanRequest(t *testing.T) {
 			t.Errorf("%s: %+v", id, p)
 		}
 	}
-	if p := rejected(t, s, http.StatusMethodNotAllowed, http.MethodPost, "/api/human-requests/h1", `{}`); !strings.Contains(p.Error, `{"reply_to":"h1"`) {
-		t.Errorf("405: %+v", p)
-	}
+	check.Contains(t, rejected(t, s, http.StatusMethodNotAllowed, http.MethodPost, "/api/human-requests/h1", `{}`).Error, `{"reply_to":"h1"`, "the 405")
 	for query, want := range map[string][]string{
 		"status=open": {"h2"}, "status=answered": {"h1"}, "status=closed&q=plants": nil, "status=all&agent=ada": {"h2", "h1"}, "": {"h2", "h1"},
 	} {

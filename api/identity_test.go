@@ -16,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -236,9 +237,7 @@ func TestProofOfNames(t *testing.T) {
 			t.Errorf("%s: %d %s", w.path, r.Status, r.Body)
 		}
 	}
-	if strings.Contains(log.String(), key[3:]) {
-		t.Error("the key is in the log")
-	}
+	check.Lacks(t, log.String(), key[3:], "the log")
 }
 
 // TestProofWithoutAKeyInTheBody writes from the sender that registered, and with the key

@@ -11,6 +11,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -91,12 +92,8 @@ func TestUnknownJobAction(t *testing.T) {
 		}
 	}
 	p := rejectedPost(t, s, "/api/jobs", map[string]any{"agent": "bob", "action": "create", "title": "Count birds", "body": "All of them"})
-	if want := `{"agent":"bob","action":"post","title":"Count birds","body":"All of them"}`; string(p.Example) != want {
-		t.Errorf("%s", p.Example)
-	}
-	if want := "must be post (the default), claim, result, release or close; create is none of them"; p.Issues[0].Message != want {
-		t.Errorf("%s", p.Issues[0].Message)
-	}
+	check.Equal(t, string(p.Example), `{"agent":"bob","action":"post","title":"Count birds","body":"All of them"}`, "example")
+	check.Equal(t, p.Issues[0].Message, "must be post (the default), claim, result, release or close; create is none of them", "message")
 }
 
 // TestResultNeedsAClaim: the rejection's example is the claim, on every surface, and what
@@ -111,21 +108,15 @@ func TestResultNeedsAClaim(t *testing.T) {
 		t.Fatalf("%d %s, want the example %s", r.Status, r.Body, want)
 	}
 	_, tool := callTool(t, s, "submit_job_result", args{"agent": "Bob", "job_id": "j1", "result": "Seven of them"})
-	if want := `Example: claim_job {"agent":"Bob","job_id":"j1"}`; !strings.Contains(tool.text, want) {
-		t.Errorf("%s, want %s", tool.text, want)
-	}
+	check.Contains(t, tool.text, `Example: claim_job {"agent":"Bob","job_id":"j1"}`, "text")
 	s.Post("/api/jobs", string(p.Example)).Must(t, http.StatusCreated)
-	if a := onJobs(t, s, http.StatusCreated, result); a.Job.Status != "done" {
-		t.Errorf("%+v", a)
-	}
+	check.Equal(t, onJobs(t, s, http.StatusCreated, result).Job.Status, "done", "status")
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count trees", "body": "All of them"})
 	for name, body := range map[string]map[string]any{
 		"the poster's result": {"agent": "ada", "action": "result", "job_id": "j4", "result": "Seven of them"},
 		"a release":           {"agent": "bob", "action": "release", "job_id": "j4"},
 	} {
-		if p := apitest.CheckError(t, s.Post("/api/jobs", body)); string(p.Example) != "{}" {
-			t.Errorf("%s: %+v", name, p)
-		}
+		check.Equal(t, string(apitest.CheckError(t, s.Post("/api/jobs", body)).Example), "{}", "example of %s", name)
 	}
 }
 
@@ -181,9 +172,7 @@ func TestTakenClaims(t *testing.T) {
 			proposed := len(s.Backend.Senders)
 			r := s.Post("/api/jobs", tt.claim).Must(t, tt.status)
 			if tt.code != "" {
-				if p := apitest.CheckError(t, r); p.Code != tt.code {
-					t.Errorf("%s, want %s", p.Code, tt.code)
-				}
+				check.Equal(t, apitest.CheckError(t, r).Code, tt.code, "code")
 			}
 			if tt.meanwhile != nil {
 				proposed++
@@ -230,9 +219,7 @@ func TestJobRequestIDs(t *testing.T) {
 		}
 		action["request_id"] = "job-request"
 		first := onJobs(t, s, http.StatusCreated, action)
-		if first.Duplicate {
-			t.Errorf("%d: %+v", i, first)
-		}
+		check.Equal(t, first.Duplicate, false, "%d: a first write repeats, %+v", i, first)
 		action["agent"] = "ADA"
 		for range 2 {
 			again := onJobs(t, s, http.StatusOK, action)
@@ -246,9 +233,7 @@ func TestJobRequestIDs(t *testing.T) {
 			action["job_id"], action["title"], action["result"], action["note"] = 7, "x", "x", strings.Repeat("x", 1001)
 		}
 	}
-	if got := jobIDs(t, s, "status=all"); len(got) != 2 {
-		t.Errorf("jobs %v", got)
-	}
+	check.Equal(t, len(jobIDs(t, s, "status=all")), 2, "jobs")
 }
 
 // TestRetractJob is the retraction of a job's entry.
@@ -280,9 +265,7 @@ func TestIDsOfAllStyles(t *testing.T) {
 	for id, want := range map[string]int{jobID: http.StatusOK, "h2": http.StatusOK, "e1": http.StatusNotFound, "j2": http.StatusNotFound, "h1": http.StatusNotFound} {
 		s.Get("/api/entries/"+id).Want(t, want)
 		reply := s.Post("/api/entries", map[string]any{"agent": "bob", "body": "A reply", "reply_to": id})
-		if (reply.Status == http.StatusCreated) != (want == http.StatusOK) {
-			t.Errorf("reply to %s: %d %s", id, reply.Status, reply.Body)
-		}
+		check.Equal(t, reply.Status == http.StatusCreated, want == http.StatusOK, "reply to %s: %d %s", id, reply.Status, reply.Body)
 		for query, most := range map[string]int{"thread=": 2, "reply_to=": 1} {
 			list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?"+query+id))
 			if want == http.StatusOK && len(list.Entries) != most || want != http.StatusOK && len(list.Entries) != 0 {
@@ -441,9 +424,7 @@ func TestNextJob(t *testing.T) {
 		fields := map[string]any{"agent": "bob", "action": "claim", "next": map[string]any{}}
 		var a client.JobAnswer
 		s.Post("/api/jobs", fields).Decode(t, &a)
-		if a.Job.ID != want {
-			t.Errorf("took %q, want %s", a.Job.ID, want)
-		}
+		check.Equal(t, a.Job.ID, want, "the job taken")
 	}
 	waited := make(chan client.JobAnswer, 1)
 	go func() {

@@ -11,6 +11,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -61,9 +62,7 @@ func TestExamplesOfAKeyKeepItsPlace(t *testing.T) {
 			}
 			t.Run(test.name+" by "+surface.name, func(t *testing.T) {
 				b := surface.send(test.path, toolOf(test.path, fields), maps.Clone(fields))
-				if b.problem.Code != test.code {
-					t.Fatalf("the code %s, want %s: %s", b.problem.Code, test.code, b.shown)
-				}
+				must.Equal(t, b.problem.Code, test.code, "the code  : %s", b.shown)
 				example := string(b.problem.Example)
 				if !strings.Contains(example, `"edit_key":"the key of `+test.agent+`"`) || !strings.Contains(example, `"dry_run":true`) {
 					t.Errorf("the example %s has no place for the key", example)
@@ -115,8 +114,6 @@ func TestProfilesTakeNoPlaceholder(t *testing.T) {
 	for _, dry := range []string{"true", "false"} {
 		r := s.Post("/api/agents", `{"id":"ada","description":"Another one.","edit_key":"the key of ada","dry_run":`+dry+`}`)
 		p := r.Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
-		if strings.Contains(string(p.Example), "edit_key") {
-			t.Errorf("the example %s", p.Example)
-		}
+		check.Lacks(t, string(p.Example), "edit_key", "the example")
 	}
 }

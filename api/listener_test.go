@@ -24,6 +24,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -295,9 +296,7 @@ func TestRequestOnClosingConnection(t *testing.T) {
 	go func() { served <- server.Serve(ln) }()
 	s := apitest.At(t, ln.Addr().String())
 	idle := talk(t, s)
-	if status := idle.ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); status != http.StatusOK {
-		t.Fatalf("the first request got %d", status)
-	}
+	must.Equal(t, idle.ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"), http.StatusOK, "the first request")
 	await.Eventually(t, "it is being closed, to make room", func() bool { // it is idle a moment after the answer
 		must.Do(t, talk(t, s).Close())
 		select {
@@ -434,9 +433,7 @@ func TestAnswersOnOneConnection(t *testing.T) {
 		return string(c.read(&http.Request{Method: method}).Must(t, http.StatusOK).Body)
 	}
 	for range 2 {
-		if got := read(http.MethodGet, "/api/entries"); strings.Count(got, body) != 2 {
-			t.Fatalf("a long answer: %d bytes, %.60q", len(got), got)
-		}
+		must.Equal(t, strings.Count(read(http.MethodGet, "/api/entries"), body), 2, "a long answer bytes")
 		must.Equal(t, read(http.MethodHead, "/api/entries"), "", "body of HEAD")
 		if got := read(http.MethodGet, "/api/channels"); !strings.Contains(got, "general") {
 			t.Fatalf("a short answer: %q", got)
@@ -490,9 +487,7 @@ func TestServerOutlivesFullProcess(t *testing.T) {
 	res := must.Get(client.Do(req))(t)
 	_ = res.Body.Close() // its status is enough
 	apitest.Equal(t, "status", res.StatusCode, http.StatusOK)
-	if err := errors.Join(s.Shutdown(t.Context()), <-served); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, errors.Join(s.Shutdown(t.Context()), <-served), nil, "shutdown")
 }
 
 // TestCallsWaitUntilTheNodeHasJoined: what needs the state waits, what operators

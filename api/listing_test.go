@@ -14,6 +14,8 @@ import (
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestListFilters is the table of interface 4.1, each filter and some of their
@@ -140,9 +142,7 @@ func TestUnansweredQuestions(t *testing.T) {
 			}
 			cursor = "&cursor=" + *list.NextCursor
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: got %q, want %q", query, got, want)
-		}
+		check.Equal(t, strings.Join(got, " "), want, "entries of %s", query)
 	}
 }
 
@@ -214,9 +214,7 @@ func TestFilterProblems(t *testing.T) {
 		}
 		example := url.Values{}
 		var fields map[string]any
-		if err := json.Unmarshal(problem.Example, &fields); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(problem.Example, &fields))
 		for name, value := range fields {
 			if list, isList := value.([]any); isList {
 				for _, one := range list {
@@ -275,9 +273,7 @@ func TestListPages(t *testing.T) {
 			if list.NextCursor == nil {
 				return seen, cursors
 			}
-			if len(list.Entries) != limit {
-				t.Fatalf("%s: a page of %d that is not the last", filters, len(list.Entries))
-			}
+			must.Equal(t, len(list.Entries), limit, "%s: a page that is not the last", filters)
 			cursors = append(cursors, *list.NextCursor)
 			next = "&cursor=" + *list.NextCursor
 		}
@@ -285,9 +281,7 @@ func TestListPages(t *testing.T) {
 		return nil, nil
 	}
 	all, _ := walk("", 100)
-	if len(all) != total {
-		t.Fatalf("%d entries", len(all))
-	}
+	must.Equal(t, len(all), total, "entries")
 	for _, limit := range []int{1, 3, 5, 24, 25} {
 		if seen, _ := walk("", limit); !slices.Equal(seen, all) {
 			t.Errorf("limit %d: %v", limit, seen)
@@ -495,9 +489,7 @@ func TestThreads(t *testing.T) {
 			s.Publish(map[string]any{"body": "I know.", "agent": "dan", "reply_to": "e2"})
 			cursor = "&cursor=" + *page.NextCursor
 		}
-		if ids := strings.Join(got, " "); ids != list.want {
-			t.Errorf("%s: got %q, want %q", list.query, ids, list.want)
-		}
+		check.Equal(t, strings.Join(got, " "), list.want, "ids of %s", list.query)
 	}
 	s.Get("/api/threads?limit=2").
 		Has(t, `{"threads":[{"id":"e2","kind":"message","channel":"lab","agent":"bob","title":"Hello","excerpt":"","createdAt":`, `"nameVerified":false,"replies":6,"agents":["bob","dan"],"lastAt":`, `"lastAgent":"dan"},{"id":"e1"`, `"agents":["ada","bob","eve"]`)

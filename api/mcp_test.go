@@ -24,6 +24,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/golden"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -54,13 +55,9 @@ func mcpConnect(t *testing.T, s *apitest.Server) *mcp.ClientSession {
 	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: s.URL + "/mcp?tools=all", HTTPClient: &http.Client{Transport: checked{t}}, MaxRetries: -1,
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := session.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, session.Close(), nil, "close")
 	})
 	return session
 }
@@ -146,9 +143,7 @@ func TestMCPTools(t *testing.T) {
 		got := b.use(step.tool, step.arguments)
 		delete(unused, step.tool)
 		value := must.Get(jsonschema.UnmarshalJSON(strings.NewReader(mustJSON(t, step.arguments))))(t)
-		if err := b.inputs[step.tool].Validate(value); err != nil {
-			t.Errorf("%s: its own arguments: %v", step.tool, err)
-		}
+		check.Err(t, b.inputs[step.tool].Validate(value), nil, "%s: its own arguments", step.tool)
 		brief := b.inputs[step.tool].Properties["full"] != nil && step.arguments["full"] != true
 		checkText(t, step.tool, got.text, anyJSON(t, got.body), step.path != "" && !brief)
 		if got.isError || !strings.Contains(got.text, step.says) {
@@ -302,9 +297,7 @@ func TestMCPLeavesOutEmptyTexts(t *testing.T) {
 		t.Errorf("a required text that is empty: %+v", p)
 	}
 	b.use("register_agent", args{"id": "ada", "description": "", "note": "Look at e2."})
-	if profile := string(s.Get("/api/agents/ada").Body); !strings.Contains(profile, "Knows tides.") {
-		t.Errorf("an empty text erased a description: %s", profile)
-	}
+	check.Contains(t, string(s.Get("/api/agents/ada").Body), "Knows tides.", "the profile after an empty text")
 }
 
 // ofHTTP finds what a model that has tools alone cannot follow.
@@ -485,9 +478,7 @@ func TestMCPDoor(t *testing.T) {
 	for version, want := range map[string]string{"": `"id":null`, "2025-06-18": `"id":null`, "2025-11-25": `"2.0","error"`, "2026-07-28": `"2.0","error"`} {
 		for _, body := range []string{"{", `{"jsonrpc":"2.0","method":"tools/poke"}`} {
 			r := s.Do(http.MethodPost, "/mcp", body, "Content-Type", jsonType, "Mcp-Protocol-Version", version)
-			if !strings.Contains(string(r.Body), want) {
-				t.Errorf("an error without an id in version %q: %s", version, r.Body)
-			}
+			r.Has(t, want)
 		}
 	}
 	for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodHead, http.MethodPut} {
@@ -504,9 +495,7 @@ func TestMCPDoor(t *testing.T) {
 func TestMCPBehindALoadBalancer(t *testing.T) {
 	s := start(t)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mcp", strings.NewReader(toolCall("publish_message", `{"agent":"ada","body":"Hello, all"}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	req.Host = "commons.example"
 	resp := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 	defer resp.Body.Close()
@@ -516,9 +505,7 @@ func TestMCPBehindALoadBalancer(t *testing.T) {
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.StatusCode, err)
 	}
-	if text := answer.Result.Content[0].Text; !strings.Contains(text, "http://commons.example/api/entries/e1") {
-		t.Errorf("%s", text)
-	}
+	check.Contains(t, answer.Result.Content[0].Text, "http://commons.example/api/entries/e1", "text")
 }
 
 // toolCall is the body of a request that calls a tool. Arguments that are a string are JSON already.
@@ -598,15 +585,11 @@ func TestMCPHeaders(t *testing.T) {
 	call := func(fails bool, name, arguments string, headers ...string) (*apitest.Response, string) {
 		t.Helper()
 		r, got := callTool(t, s, name, arguments, headers...)
-		if got.isError != fails {
-			t.Fatalf("%s %s: %s", name, arguments, r.Body)
-		}
+		must.Equal(t, got.isError, fails, "is error of %s %s: %s", name, arguments, r.Body)
 		return r, got.text
 	}
 	r, _ := call(false, "publish_message", `{"agent":"ada","body":"Hello, all"}`)
-	if index := fmt.Sprint(s.Backend.Machine.Applied()); r.Header.Get("X-Commons-Index") != index {
-		t.Errorf("index %s, want %s", r.Header.Get("X-Commons-Index"), index)
-	}
+	check.Equal(t, r.Header.Get("X-Commons-Index"), fmt.Sprint(s.Backend.Machine.Applied()), "index")
 	if _, text := call(true, "get_entry", `{"id":"e1"}`, "X-Commons-Min-Index", "x"); !strings.Contains(text, "X-Commons-Min-Index") {
 		t.Errorf("%s", text)
 	}
@@ -627,9 +610,8 @@ func TestMCPHeaders(t *testing.T) {
 	if !strings.Contains(text, "Too many checks. Wait 60 seconds.") || r.Header.Get("RateLimit") != `"verifications";r=0;t=60` || r.Header.Get("RateLimit-Policy") != `"verifications";q=10;w=3600` {
 		t.Errorf("%s %v", text, r.Header)
 	}
-	if _, text = call(true, "test_delivery", `{"id":"ada","edit_key":"`+hookKey+`"}`); !strings.Contains(text, wire.KeyLeftOut) {
-		t.Errorf("the notes of the example do not name the key: %s", text)
-	}
+	_, text = call(true, "test_delivery", `{"id":"ada","edit_key":"`+hookKey+`"}`)
+	check.Contains(t, text, wire.KeyLeftOut, "the text beside an example without a key")
 	s.Backend.Reject = func(command.Sender, command.Payload) error {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}
 	}
@@ -638,9 +620,8 @@ func TestMCPHeaders(t *testing.T) {
 		t.Errorf("%s %v", text, r.Header)
 	}
 	s.Backend.Reject = func(command.Sender, command.Payload) error { panic("a mistake") }
-	if _, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`); !strings.Contains(text, "Something went wrong here") {
-		t.Errorf("%s", text)
-	}
+	_, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
+	check.Contains(t, text, "Something went wrong here", "text")
 }
 
 // TestMCPResourceFails holds what comes of a resource that cannot be read now.
@@ -665,9 +646,7 @@ func TestMCPDescribesItself(t *testing.T) {
 	}
 	list := must.Get(session.ListTools(t.Context(), nil))(t)
 	got := must.Get(json.MarshalIndent(list.Tools, "", " "))(t)
-	if strings.Contains(string(got), `"type": [`) {
-		t.Error("a schema has a list of types, which some models reject")
-	}
+	check.Lacks(t, string(got), `"type": [`, "a schema, of which some models reject lists of types,")
 	golden.Compare(t, filepath.Join("testdata", "mcp_tools.golden"), string(got))
 	resources, err := session.ListResources(t.Context(), nil)
 	if err != nil || len(resources.Resources) != 2 {
@@ -728,9 +707,8 @@ func TestMCPHandshake(t *testing.T) {
 			t.Errorf("%s", answer)
 		}
 		say(http.StatusAccepted, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Protocol-Version", version)
-		if answer = say(http.StatusOK, toolCall("list_channels", `{}`), "Mcp-Protocol-Version", version); !strings.Contains(answer, `"structuredContent":{"channels":[`) {
-			t.Errorf("%s: %s", version, answer)
-		}
+		answer = say(http.StatusOK, toolCall("list_channels", `{}`), "Mcp-Protocol-Version", version)
+		check.Contains(t, answer, `"structuredContent":{"channels":[`, "answer of %s", version)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -86,9 +87,7 @@ func TestIDsAsAgentsCopyThem(t *testing.T) {
 		s.Get(path).Want(t, http.StatusOK)
 	}
 	for _, query := range []string{"reply_to=%23E1", "thread=http://x/api/entries/e1", "inReplyTo=e1", "parentId=e1"} {
-		if list := apitest.Decoded[apitest.List](t, s.Get("/api/entries?limit=1&"+query)); len(list.Entries) != 1 {
-			t.Errorf("%s finds nothing", query)
-		}
+		check.Equal(t, len(apitest.Decoded[apitest.List](t, s.Get("/api/entries?limit=1&"+query)).Entries), 1, "entries that %s finds", query)
 	}
 }
 

@@ -116,9 +116,7 @@ func TestHideBySelection(t *testing.T) {
 		{map[string]any{"agent": "nobody", "dry_run": true}, 0},
 		{map[string]any{"words": "pills", "since": "2020-01-01", "channel": "general", "dry_run": true}, spam},
 	} {
-		if got := mod(t, s, "unhide", unhide.fields); got.Matched != unhide.matched {
-			t.Errorf("%v matches %d, want %d", unhide.fields, got.Matched, unhide.matched)
-		}
+		check.Equal(t, mod(t, s, "unhide", unhide.fields).Matched, unhide.matched, "%v matches", unhide.fields)
 	}
 }
 
@@ -265,9 +263,7 @@ func TestPastedItems(t *testing.T) {
 	asMia(s, "hide", map[string]any{"ids": []string{"e1"}, "reason": " \t"}).Want(t, http.StatusUnprocessableEntity, `"field":"reason"`)
 	operate(s, "purge", map[string]any{"ids": []string{"e1"}, "reason": " "}).Want(t, http.StatusUnprocessableEntity, `"field":"reason"`)
 	for _, pasted := range []any{[]string{"#E1"}, "https://commons.example/e/e2", []string{`"e3"`}, "E4, #e1"} {
-		if got := mod(t, s, "hide", map[string]any{"ids": pasted, "reason": "Advertisement"}); got.Changed != 1 {
-			t.Errorf("%v: %+v", pasted, got)
-		}
+		check.Equal(t, mod(t, s, "hide", map[string]any{"ids": pasted, "reason": "Advertisement"}).Changed, 1, "changed of %v", pasted)
 	}
 	many := make([]string, command.MaxHidden+1)
 	for i := range many {
@@ -426,9 +422,7 @@ func TestModerationRejected(t *testing.T) {
 	for _, path := range []string{"rules", "reports", "entries"} {
 		for query, code := range map[string]string{"limit=none": "validation_failed", "consistency=strong": "no_leader"} {
 			r := s.Get("/api/moderation/"+path+"?"+query, "Authorization", "Bearer "+modToken)
-			if p := apitest.CheckError(t, r); p.Code != code {
-				t.Errorf("%s?%s: %d %s, want %s", path, query, r.Status, r.Body, code)
-			}
+			check.Equal(t, apitest.CheckError(t, r).Code, code, "%s?%s: %d %s", path, query, r.Status, r.Body)
 		}
 		s.Get("/api/moderation/"+path).Rejected(t, http.StatusForbidden, "moderators_only", "")
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -111,9 +112,7 @@ func TestServedDocument(t *testing.T) {
 		t.Helper()
 		body := s.Get(path).Want(t, http.StatusOK).Body
 		doc := must.Get(openapi3.NewLoader().LoadFromData(body))(t)
-		if strings.Contains(strings.ReplaceAll(string(body), " ", ""), `"additionalProperties":false`) {
-			t.Errorf("%s closes an object", path)
-		}
+		check.Lacks(t, strings.ReplaceAll(string(body), " ", ""), `"additionalProperties":false`, "%s, which leaves objects open,", path)
 		return doc, string(body)
 	}
 	whole, _ := load("/openapi.json")
@@ -129,14 +128,10 @@ func TestServedDocument(t *testing.T) {
 	}
 	other := regexp.MustCompile(`^/(a2a|api/moderation|livez|readyz|status|metrics|\.well-known/agent)`)
 	for path := range agents.Paths.Map() {
-		if other.MatchString(path) {
-			t.Errorf("the document for agents has %s", path)
-		}
+		check.Equal(t, other.MatchString(path), false, "the document for agents has %s", path)
 	}
 	for name := range agents.Components.Schemas {
-		if !strings.Contains(text, `"#/components/schemas/`+name+`"`) {
-			t.Errorf("the document for agents has the schema %s, and does not use it", name)
-		}
+		check.Contains(t, text, `"#/components/schemas/`+name+`"`, "the document for agents, which has the schema %s,", name)
 	}
 	if len(agents.Components.SecuritySchemes) != 1 || len(agents.Tags) == 0 || len(agents.Tags) >= len(whole.Tags) {
 		t.Errorf("the document for agents has %d security schemes and %d tags", len(agents.Components.SecuritySchemes), len(agents.Tags))
@@ -148,9 +143,7 @@ func TestServedDocument(t *testing.T) {
 // others may be added.
 func TestErrorCodesAreOpen(t *testing.T) {
 	code := apitest.Document(t).Components.Schemas["Error"].Value.Properties["code"].Value
-	if len(code.Enum) > 0 {
-		t.Errorf("the codes are closed: %v", code.Enum)
-	}
+	check.Empty(t, code.Enum, "a closed list of codes")
 	apitest.Equal(t, "codes", mustJSON(t, code.Extensions["x-extensible-enum"]), mustJSON(t, wire.Codes()))
 }
 
@@ -423,9 +416,7 @@ func TestOperationsAreDocumented(t *testing.T) {
 		documented += len(item.Operations())
 	}
 	table := api.Operations()
-	if documented != len(table) {
-		t.Errorf("%d operations are documented, %d are served", documented, len(table))
-	}
+	check.Equal(t, documented, len(table), "operations that are documented, as they are served,")
 	for _, o := range table {
 		item := doc.Paths.Value(o.Path)
 		if item == nil || item.GetOperation(o.Method) == nil {

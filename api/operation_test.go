@@ -10,6 +10,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -63,12 +64,8 @@ func TestRelayWrites(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	for _, name := range []string{"nothing", "getMetrics", ""} {
-		if done := api.Relay(s, "/a2a", name, "", "", ""); done.Status != http.StatusNotFound {
-			t.Errorf("operation %q: %+v", name, done)
-		}
+		check.Equal(t, api.Relay(s, "/a2a", name, "", "", "").Status, http.StatusNotFound, "operation %q", name)
 	}
 	b.Reject = func(command.Sender, command.Payload) error { panic("a mistake") }
-	if done := api.Relay(s, "/a2a", "publishEntry", "", "", `{"body":"Hello"}`); done.Status != http.StatusInternalServerError {
-		t.Errorf("%+v", done)
-	}
+	check.Equal(t, api.Relay(s, "/a2a", "publishEntry", "", "", `{"body":"Hello"}`).Status, http.StatusInternalServerError, "status")
 }

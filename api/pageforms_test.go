@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // sendForm sends a form of a page, as a browser does.
@@ -25,9 +26,7 @@ func TestFormSentAgain(t *testing.T) {
 	apitest.Equal(t, "the place after the same text", sendForm(t, s, "/publish", fields, http.StatusSeeOther).Header.Get("Location"), first)
 	fields.Set("body", "Another text.")
 	second := sendForm(t, s, "/publish", fields, http.StatusSeeOther).Header.Get("Location")
-	if words := browse(t, s, second, http.StatusOK).words(); !strings.Contains(words, "Another text.") {
-		t.Errorf("%s shows %s", second, words)
-	}
+	check.Contains(t, browse(t, s, second, http.StatusOK).words(), "Another text.", "%s", second)
 	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries"))
 	apitest.Equal(t, "entries", len(list.Entries), 2)
 }
@@ -49,17 +48,13 @@ func TestFormWithKey(t *testing.T) {
 	if !strings.Contains(names, "edit_key") || !strings.Contains(p.words(), "This is not allowed") && !strings.Contains(p.words(), "protected") {
 		t.Errorf("the form has %s and says %s", names, p.words())
 	}
-	if strings.Contains(p.words(), "Authorization") {
-		t.Errorf("the form asks for a header: %s", p.words())
-	}
+	check.Lacks(t, p.words(), "Authorization", "the form")
 	fields.Set("edit_key", registered.EditKey)
 	fields.Set("body", "No")
 	sendForm(t, s, "/publish", fields, http.StatusUnprocessableEntity).Lacks(t, registered.EditKey)
 	fields.Set("body", "Written in a browser.")
 	to := sendForm(t, s, "/publish", fields, http.StatusSeeOther).Header.Get("Location")
-	if words := browse(t, s, to, http.StatusOK).words(); !strings.Contains(words, "proven") {
-		t.Errorf("%s shows %s", to, words)
-	}
+	check.Contains(t, browse(t, s, to, http.StatusOK).words(), "proven", "%s", to)
 }
 
 // TestFormShowsRequest checks that answers stand before the form, and that the page of a rejected
@@ -71,13 +66,9 @@ func TestFormShowsRequest(t *testing.T) {
 	fields := url.Values{"agent": {"Lin"}, "body": {"No"}, "reply_to": {help.Entry.ID}, "request_id": {"page-0123456789ab"}}
 	words := sendForm(t, s, "/publish", fields, http.StatusUnprocessableEntity).words()
 	for _, want := range []string{"Your answer", "Read a sign", "Say what it says.", "body must have 4 to 5000 characters"} {
-		if !strings.Contains(words, want) {
-			t.Errorf("a rejected answer lacks %q: %s", want, words)
-		}
+		check.Contains(t, words, want, "the rejection of an answer")
 	}
-	if strings.Contains(words, "The example") {
-		t.Errorf("a rejected answer names an example: %s", words)
-	}
+	check.Lacks(t, words, "The example", "the rejection of an answer")
 	fields.Set("body", "Mind the step.")
 	sendForm(t, s, "/publish", fields, http.StatusSeeOther)
 	words = browse(t, s, "/e/"+help.Entry.ID, http.StatusOK).words()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/op/resource"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestPagesTakeParameters checks every page with a list and every parameter of its list: the page
@@ -81,9 +82,7 @@ func TestPagesTakeParameters(t *testing.T) {
 						}
 					}
 				}
-				if !slices.Equal(got, want) {
-					t.Errorf("%s?%s shows %v, and the list has %v %v", page, query, got, want, list.Notes)
-				}
+				check.Diff(t, got, want, "%s?%s: what it shows, beside the list with %v,", page, query, list.Notes)
 			})
 		}
 	}

@@ -191,9 +191,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/e/" + evil.ID, `alert(1)> [click](javascript:alert(2))`, "/api/entries/" + evil.ID},
 	} {
 		p := browse(t, s, test.path, http.StatusOK)
-		if words := p.words(); !strings.Contains(words, test.holds) {
-			t.Errorf("%s shows\n%s\nwant %s", test.path, words, test.holds)
-		}
+		check.Contains(t, p.words(), test.holds, "%s", test.path)
 		alternate := ""
 		for _, link := range p.all("link") {
 			if attr(link, "type") == "application/atom+xml" {
@@ -214,9 +212,7 @@ func TestPeopleSee(t *testing.T) {
 		}
 	}
 	const listing = 22 // of the pages above show lists or conversations
-	if feeds != listing {
-		t.Errorf("%d pages have feeds, not %d", feeds, listing)
-	}
+	check.Equal(t, feeds, listing, "pages with feeds")
 	for _, path := range []string{"/e/e0", "/e/nothing", "/a/nobody", "/e/j1"} {
 		p := browse(t, s, path, http.StatusNotFound)
 		apitest.Equal(t, "main elements of "+path, len(p.all("main")), 1)
@@ -270,9 +266,7 @@ func TestPositionInAConversation(t *testing.T) {
 		"9223372036854775807": "101 replies, entries 102 to 201",
 	} {
 		title := browse(t, s, "/e/"+first.ID+"?before="+before, http.StatusOK).all("h2")[0]
-		if got := text(title); !strings.Contains(got, want) {
-			t.Errorf("before=%s: the heading is %q, want %q", before, got, want)
-		}
+		check.Contains(t, text(title), want, "before=%s: the heading", before)
 	}
 }
 
@@ -285,9 +279,7 @@ func TestPagesAreNotStale(t *testing.T) {
 		t.Errorf("304 with %s", again.Body)
 	}
 	s.Publish(map[string]any{"agent": "Ada", "title": "Something new", "body": "It was not there before."})
-	if words := browse(t, s, "/", http.StatusOK).words(); !strings.Contains(words, "Something new") {
-		t.Errorf("the page is stale: %s", words)
-	}
+	check.Contains(t, browse(t, s, "/", http.StatusOK).words(), "Something new", "the page afterwards")
 }
 
 // TestReportForm checks the form for reports: it shows problems, rejects requests from another
@@ -346,9 +338,7 @@ func TestForm(t *testing.T) {
 	own := []string{"Origin", s.URL, "Sec-Fetch-Site", "same-origin"}
 	fields.Set("agent", "Grace")
 	fields.Set("body", "No")
-	if words := send(http.StatusUnprocessableEntity, own...).words(); !strings.Contains(words, "body must have 4 to 5000 characters") {
-		t.Errorf("the form says: %s", words)
-	}
+	check.Contains(t, send(http.StatusUnprocessableEntity, own...).words(), "body must have 4 to 5000 characters", "the form")
 	fields.Set("body", "It says: mind the step.")
 	for _, foreign := range [][]string{
 		{},
@@ -370,13 +360,9 @@ func TestForm(t *testing.T) {
 		t.Errorf("answers: %+v", list.Entries)
 	}
 	fields = url.Values{"body": {"Only to see."}, "check": {"1"}}
-	if words := send(http.StatusOK, own...).words(); !strings.Contains(words, "This is valid. It has not been published.") {
-		t.Errorf("a check says: %s", words)
-	}
+	check.Contains(t, send(http.StatusOK, own...).words(), "This is valid. It has not been published.", "a check")
 	fields.Set("body", "No")
-	if words := send(http.StatusUnprocessableEntity, own...).words(); !strings.Contains(words, "body must have 4 to 5000 characters") {
-		t.Errorf("a check of a short text says: %s", words)
-	}
+	check.Contains(t, send(http.StatusUnprocessableEntity, own...).words(), "body must have 4 to 5000 characters", "a check of a short text")
 }
 
 // TestPagesCount holds that a page counts as one call, under its own name.
@@ -438,9 +424,7 @@ func TestConnectShowsTheAddress(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.PublicURL = "https://commons.example" })
 	words := browse(t, s, "/connect", http.StatusOK).words()
 	for _, want := range []string{"curl 'https://commons.example/api/entries?limit=5'", `BASE = "https://commons.example"`, `"url": "https://commons.example/mcp"`, "https://commons.example/a2a", "Try it"} {
-		if !strings.Contains(words, want) {
-			t.Errorf("/connect does not show %s", want)
-		}
+		check.Contains(t, words, want, "/connect")
 	}
 }
 
@@ -528,9 +512,7 @@ func TestNewsOfAClose(t *testing.T) {
 	act(map[string]any{"agent": "Ada", "action": "close", "job_id": job, "edit_key": key})
 	s.Publish(map[string]any{"agent": "Lin", "body": "I was on it.", "reply_to": job})
 	st := openStream(t, s, "/api/events"+attr(body, "data-live")+"&last_event_id="+url.QueryEscape(attr(body, "data-from")), "")
-	if e := st.next(); e.Event != "close" {
-		t.Errorf("the first news are %v", e)
-	}
+	check.Equal(t, st.next().Event, "close", "the first news")
 }
 
 // TestAgentsJobs holds that an agent's page shows the jobs that it posted and claimed.
@@ -551,9 +533,7 @@ func TestAgentsJobs(t *testing.T) {
 	for path, holds := range map[string]string{
 		"/jobs?status=all&agent=Ada": "Those that Ada posted.", "/jobs?claimed_by=Lin": "Those that Lin has claimed.", "/jobs?status=open&agent=Lin": "No job is like this.",
 	} {
-		if words := browse(t, s, path, http.StatusOK).words(); !strings.Contains(words, holds) {
-			t.Errorf("%s shows %s", path, words)
-		}
+		check.Contains(t, browse(t, s, path, http.StatusOK).words(), holds, "%s", path)
 	}
 }
 
@@ -630,23 +610,15 @@ func TestWelcome(t *testing.T) {
 		}
 		return ""
 	}
-	if got := welcome("/"); got != "" {
-		t.Errorf("without the setting: %q", got)
-	}
+	check.Equal(t, welcome("/"), "", "without the setting")
 	s.Backend.Apply(&command.SetSettings{Welcome: &id})
-	if got := welcome("/"); got != "How we talk here Be kind, and <b>answer</b> questions." {
-		t.Errorf("the welcome is %q", got)
-	}
+	check.Equal(t, welcome("/"), "How we talk here Be kind, and <b>answer</b> questions.", "the welcome")
 	for _, hidden := range []bool{true, false} {
 		s.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "spam"}, IDs: []string{id}, Unhide: !hidden})
-		if got := welcome("/"); (got == "") != hidden {
-			t.Errorf("hidden: %t, the welcome is %q", hidden, got)
-		}
+		check.Equal(t, (welcome("/") == ""), hidden, "the welcome is hidden")
 	}
 	for _, absent := range []string{"e77777", ""} {
 		s.Backend.Apply(&command.SetSettings{Welcome: &absent})
-		if got := welcome("/"); got != "" {
-			t.Errorf("%q: the welcome is %q", absent, got)
-		}
+		check.Equal(t, welcome("/"), "", "%q: the welcome", absent)
 	}
 }

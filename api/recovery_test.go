@@ -7,6 +7,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // postAgent posts a profile that must be accepted, and returns the answer.
@@ -33,9 +34,7 @@ func TestFirstKeys(t *testing.T) {
 			key := again.EditKey
 			for _, change := range []string{`"note":"Another."`, `"protected":true`, `"rotate_key":true`, `"delete":true`} {
 				answer := postAgent(t, s, `{"id":"ada",`+change+`,"edit_key":"`+key+`"}`)
-				if answer.RecoveryKey != "" {
-					t.Errorf("%s returned a recovery key", change)
-				}
+				check.Equal(t, answer.RecoveryKey, "", "the recovery key after %s", change)
 				if answer.EditKey != "" {
 					key = answer.EditKey
 				}
@@ -96,9 +95,7 @@ func TestDeleteProfile(t *testing.T) {
 	s.Get("/api/agents/ada").Must(t, http.StatusNotFound)
 	// Its name stays reserved, and pages say who does not own it.
 	s.Post("/api/entries", `{"agent":"ada","channel":"lab","body":"I am not her."}`, "X-Forwarded-For", "203.0.113.99").Must(t, http.StatusCreated)
-	if words := browse(t, s, "/c/lab", http.StatusOK).words(); !strings.Contains(words, "ada not proven") {
-		t.Errorf("the page of the channel shows %s", words)
-	}
+	check.Contains(t, browse(t, s, "/c/lab", http.StatusOK).words(), "ada not proven", "the page of the channel")
 	s.Post("/api/agents", `{"id":"ada","description":"Somebody else."}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
 	s.Post("/api/agents", `{"id":"ada","description":"Back again."}`, bearer...).Must(t, http.StatusCreated)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -48,9 +49,7 @@ func TestRequestLogIsASample(t *testing.T) {
 	}
 	log = api.NewRequestLog(slog.New(slog.NewJSONHandler(&out, nil)), 0)
 	write(5, http.StatusOK)
-	if got := takeLines(t, &out); len(got) != 0 {
-		t.Errorf("it is off and logs %v", got)
-	}
+	check.Equal(t, len(takeLines(t, &out)), 0, "lines while it is off")
 }
 
 // TestRequestLogNamesTheTrace: a call's parent is in its line, from the header, and from the

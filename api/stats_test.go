@@ -12,6 +12,7 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/stats"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -170,9 +171,7 @@ func TestHouseIsNoSender(t *testing.T) {
 	const each = 5
 	must.Equal(t, len(l.calls), 2*each, "counted calls")
 	for i, c := range l.calls {
-		if house := i < each; (c.Sender == "") != house {
-			t.Errorf("call %d, %s: sender %q", i, c.Action, c.Sender)
-		}
+		check.Equal(t, c.Sender == "", i < each, "call %d, %s: sender %q", i, c.Action, c.Sender)
 	}
 }
 

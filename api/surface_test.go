@@ -19,6 +19,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/golden"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -102,9 +103,7 @@ var parameter = regexp.MustCompile(`:(id|page)\b`)
 func TestDocuments(t *testing.T) {
 	s := start(t)
 	doc := apitest.Document(t)
-	if err := doc.Validate(t.Context()); err != nil {
-		t.Errorf("the OpenAPI document: %v", err)
-	}
+	check.Err(t, doc.Validate(t.Context()), nil, "the OpenAPI document")
 	var index struct {
 		Endpoints []struct{ Method, Path string }
 	}
@@ -205,9 +204,7 @@ func TestCORS(t *testing.T) {
 	}
 	r := s.Get("/api/entries", "Origin", "https://example.org")
 	for _, name := range []string{"X-Commons-Index", "Location", "Retry-After", "RateLimit-Policy"} {
-		if !strings.Contains(r.Header.Get("Access-Control-Expose-Headers"), name) {
-			t.Errorf("%s is not exposed", name)
-		}
+		check.Contains(t, r.Header.Get("Access-Control-Expose-Headers"), name, "the exposed headers")
 	}
 }
 
@@ -222,9 +219,8 @@ func TestReady(t *testing.T) {
 	}
 	r = s.Get("/readyz", "Accept", jsonType)
 	r.Rejected(t, http.StatusServiceUnavailable, "", "leader")
-	if r = start(t).Get("/readyz", "Accept", jsonType); r.Status != http.StatusOK {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
+	r = start(t).Get("/readyz", "Accept", jsonType)
+	check.Equal(t, r.Status, http.StatusOK, "status of %s", r.Body)
 }
 
 // TestPanic holds that a panic is a 500, logged, and that the process lives.
@@ -234,9 +230,7 @@ func TestPanic(t *testing.T) {
 	var log syncBuffer
 	s := apitest.Start(t, b, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	s.Get("/status").Rejected(t, http.StatusInternalServerError, "internal_error", "")
-	if !strings.Contains(log.String(), "handler panicked") {
-		t.Errorf("log: %s", log.String())
-	}
+	check.Contains(t, log.String(), "handler panicked", "log")
 	s.Get("/livez").Want(t, http.StatusOK)
 	s.Get("/metrics").Has(t, "commons_http_panics_total 1")
 }
@@ -339,14 +333,10 @@ func TestSender(t *testing.T) {
 		})
 	}
 	s.Post("/api/entries", map[string]any{"body": "Hello"})
-	if got := b.LastSender(); got.AgentKey != "" {
-		t.Errorf("anonymous has the agent key %q", got.AgentKey)
-	}
+	check.Equal(t, b.LastSender().AgentKey, "", "anonymous has the agent key")
 	untrusting := apitest.Start(t, b)
 	untrusting.Do(http.MethodPost, "/api/entries", `{"body":"Hello"}`, "Content-Type", jsonType, "X-Forwarded-For", "192.0.2.1")
-	if got := b.LastSender(); got.Fingerprint != fingerprint("127.0.0.1") {
-		t.Error("X-Forwarded-For of a stranger was believed")
-	}
+	check.Equal(t, b.LastSender().Fingerprint, fingerprint("127.0.0.1"), "the sender with X-Forwarded-For of a stranger")
 }
 
 // TestMeasurementsAndLogShowTemplates holds that neither shows what clients sent.
@@ -383,9 +373,7 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 	if !strings.Contains(log.String(), `"route":"/api/entries/:id"`) || strings.Contains(log.String(), "/metrics") {
 		t.Errorf("log: %s", log.String())
 	}
-	if _, err := api.New(api.Config{Config: op.Config{Backend: s.Backend}, Registry: registry}); err == nil {
-		t.Error("a second server on one registry")
-	}
+	check.Fails(api.New(api.Config{Config: op.Config{Backend: s.Backend}, Registry: registry}))(t, "a second server on one registry")
 }
 
 // TestShutdownReleasesWaits checks that a wait for an index does not delay a stop.

@@ -83,9 +83,7 @@ func TestServeTLS(t *testing.T) {
 	}
 	old := trusting.Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 //nolint:gosec // rejected, as it must be
-	if _, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", addr); err == nil {
-		t.Error("TLS 1.1 is served")
-	}
+	check.Fails((&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", addr))(t, "TLS 1.1 is served")
 }
 
 // A wait over TLS ends when its client leaves or sends its next request, and a stream sends.

@@ -86,9 +86,7 @@ func TestOperatorForms(t *testing.T) {
 		{api.CheckTermsURL, []string{"https://b.example/terms?x=1#y"}, []string{"b.example", "http://b.example", "https://a:b@b.example", `https://b.example/"`, "https:///x"}},
 	} {
 		for _, s := range test.good {
-			if err := test.check(s); err != nil {
-				t.Errorf("%q: %v", s, err)
-			}
+			check.Err(t, test.check(s), nil, "check of %q", s)
 		}
 		for _, s := range test.bad {
 			if test.check(s) == nil {
@@ -194,22 +192,16 @@ func TestCardAddresses(t *testing.T) {
 		{public, "other.example", "http", "https://commons.example/a2a"},
 	} {
 		r := raw(t, test.s, "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: "+test.host+"\r\nX-Forwarded-Proto: "+test.proto+"\r\nConnection: close\r\n\r\n")
-		if !strings.Contains(r, `"url":"`+test.want+`"`) {
-			t.Errorf("%s %s: %s", test.host, test.proto, r)
-		}
+		check.Contains(t, r, `"url":"`+test.want+`"`, "the card for %s by %s", test.host, test.proto)
 	}
 	// The address of the node itself is never shown.
-	if r := raw(t, plain, "GET /.well-known/agent-card.json HTTP/1.0\r\n\r\n"); !strings.Contains(r, `"url":"http://localhost/a2a"`) {
-		t.Errorf("without a Host: %s", r)
-	}
+	check.Contains(t, raw(t, plain, "GET /.well-known/agent-card.json HTTP/1.0\r\n\r\n"), `"url":"http://localhost/a2a"`, "without a Host")
 }
 
 // TestPublicURLs holds which bases of addresses are taken.
 func TestPublicURLs(t *testing.T) {
 	for _, good := range []string{"https://commons.example", "http://127.0.0.1:8080/", "https://[::1]"} {
-		if err := api.CheckPublicURL(good); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
+		check.Err(t, api.CheckPublicURL(good), nil, "the address %s", good)
 	}
 	for _, bad := range []string{"", "commons.example", "ftp://a.example", "https://", "https://a.example/x", "https://a.example?x", "https://u@a.example", "https://a b"} {
 		if api.CheckPublicURL(bad) == nil {

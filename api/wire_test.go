@@ -16,6 +16,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -164,9 +165,7 @@ func TestRejectedClientReadsTheAnswer(t *testing.T) {
 func TestRejectedClientMayFinishSending(t *testing.T) {
 	s := start(t)
 	c := talk(t, s)
-	if status := c.ask("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"); status != http.StatusRequestEntityTooLarge {
-		t.Fatal(status)
-	}
+	must.Equal(t, c.ask("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"), http.StatusRequestEntityTooLarge, "status")
 	for range 200 {
 		c.say(strings.Repeat("x", 1024))
 	}
@@ -202,9 +201,7 @@ func TestPipelinedRequests(t *testing.T) {
 			t.Fatalf("a stored entry was altered: %+v", e)
 		}
 	}
-	if want := total * 3 / 5; found != want {
-		t.Errorf("%d entries, want %d", found, want)
-	}
+	check.Equal(t, found, total*3/5, "entries")
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "msg=request") && !strings.Contains(line, "route=/api/entries") {
 			t.Fatalf("a logged field was altered: %s", line)
@@ -274,9 +271,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	idle, late := talk(t, s), talk(t, s)
 	// By the time that this one is answered, the server has seen those before it.
 	for _, c := range []*talker{talk(t, s), late} {
-		if status := c.ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); status != http.StatusOK {
-			t.Fatal(status)
-		}
+		must.Equal(t, c.ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"), http.StatusOK, "status")
 	}
 	if got, err := io.ReadAll(idle.in); err != nil || len(got) > 0 {
 		t.Errorf("the server did not close the connection: %q, %v", got, err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestCheckLoopback(t *testing.T) {
@@ -51,13 +52,9 @@ func TestAdvertiseAddr(t *testing.T) {
 		{"0.0.0.0:17000", "192.0.2.7:7000", "192.0.2.7:17000"},
 		{"", "[::1]:7000", "[::1]:7000"},
 	} {
-		if got, err := AdvertiseAddr(tt.advertise, bound(tt.bound)); err != nil || got != tt.want {
-			t.Errorf("%q bound %s: %q, %v; want %q", tt.advertise, tt.bound, got, err, tt.want)
-		}
+		check.Equal(t, must.Get(AdvertiseAddr(tt.advertise, bound(tt.bound)))(t), tt.want, "%q bound %s", tt.advertise, tt.bound)
 	}
-	if _, err := AdvertiseAddr("h:port", bound("127.0.0.1:1")); err == nil {
-		t.Error("accepted a port that is none")
-	}
+	check.Fails(AdvertiseAddr("h:port", bound("127.0.0.1:1")))(t, "accepted a port that is none")
 	// All interfaces: some address of this machine, where it has one.
 	if got, err := AdvertiseAddr("", bound("0.0.0.0:7000")); err == nil {
 		if ip := netip.MustParseAddrPort(got); ip.Addr().IsUnspecified() || ip.Addr().IsLoopback() || ip.Port() != 7000 {

@@ -58,9 +58,7 @@ func TestBookWritesOnlyChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing", "addresses.json")
 	b := OpenBook(path, (&logs{}).logger())
 	member := bookMember("a-1", "a:1", "192.0.2.1:1")
-	if err := b.Update([]Member{member}); err == nil {
-		t.Error("wrote into a missing directory")
-	}
+	check.Fails(b.Update([]Member{member}))(t, "wrote into a missing directory")
 	if got, _ := b.Resolve("a-1"); got != "a:1" {
 		t.Errorf("in memory: %q", got)
 	}

@@ -142,9 +142,7 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 	other := meta
 	other.ServerID = "c-1"
 	for _, bad := range []Meta{long, other} {
-		if err := b.SetMeta(bad); err == nil {
-			t.Errorf("accepted %+v", bad)
-		}
+		check.Fails(b.SetMeta(bad))(t, "accepted %+v", bad)
 	}
 	check.Equal(t, b.Meta(), meta, "a rejected meta was kept")
 
@@ -320,9 +318,7 @@ func TestGossipRotatesKeys(t *testing.T) {
 		}
 	}
 	for _, n := range nodes {
-		if n.logs.has("member gone") {
-			t.Errorf("%s lost a member", n.cfg.Meta.ServerID)
-		}
+		check.Equal(t, n.logs.has("member gone"), false, "%s lost a member", n.cfg.Meta.ServerID)
 	}
 	late := startGossip(t, gossipConfig("d-1", testSecrets(t, "A"), nodes[0].Addr()))
 	await.Eventually(t, "the old key is rejected", func() bool { return nodes[0].logs.has("has another cluster secret") })
@@ -350,9 +346,7 @@ func TestUpdateKeyring(t *testing.T) {
 		for _, k := range ring.GetKeys() {
 			got += string(k[0])
 		}
-		if got != tt.to {
-			t.Errorf("%s to %s gave %s", tt.from, tt.to, got)
-		}
+		check.Equal(t, got, tt.to, "keys after those of %s", tt.from)
 	}
 }
 
@@ -418,9 +412,7 @@ func TestStartGossipProblems(t *testing.T) {
 			t.Errorf("%s: started", name)
 			continue
 		}
-		if !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Contains(t, err.Error(), tt.want, "the error of %s", name)
 	}
 }
 

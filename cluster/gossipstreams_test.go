@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // announced is the beginning of an encrypted stream of 20 MiB, which memberlist
@@ -82,9 +83,7 @@ func TestGossipStreamsAreFew(t *testing.T) {
 	held = append(held, dialStream(t, addr, nil))
 	<-transport.StreamCh()
 	for i, conn := range held[newest+1:] {
-		if ended(conn) {
-			t.Errorf("stream %d of the newest ones has ended", i+1)
-		}
+		check.Equal(t, ended(conn), false, "stream %d of the newest ones has ended", i+1)
 	}
 }
 

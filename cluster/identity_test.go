@@ -17,9 +17,7 @@ func TestCheckNodeName(t *testing.T) {
 		"n1": true, "a": true, "A.b_c-9": true, strings.Repeat("x", 63): true,
 		"": false, strings.Repeat("x", 64): false, "a b": false, "a/b": false, "ä": false, "a\n": false, "a:1": false,
 	} {
-		if got := CheckNodeName(name) == nil; got != ok {
-			t.Errorf("%q: accepted %v", name, got)
-		}
+		check.Equal(t, CheckNodeName(name) == nil, ok, "%q: accepted", name)
 	}
 }
 
@@ -31,15 +29,11 @@ func TestIdentityIsKept(t *testing.T) {
 		t.Fatalf("server id %q", first.ServerID)
 	}
 	for _, name := range []string{"n1", ""} {
-		if again, err := LoadIdentity(dir, name); err != nil || again != first {
-			t.Errorf("name %q: %v, %v", name, again, err)
-		}
+		check.Equal(t, must.Get(LoadIdentity(dir, name))(t), first, "name %q", name)
 	}
 	first.LogID = "its log"
 	must.Do(t, first.Keep(dir))
-	if again, err := LoadIdentity(dir, ""); err != nil || again != first {
-		t.Errorf("with a log: %v, %v", again, err)
-	}
+	check.Equal(t, must.Get(LoadIdentity(dir, ""))(t), first, "with a log")
 	_, err := LoadIdentity(dir, "n2")
 	if err == nil || !strings.Contains(err.Error(), `"n2"`) || !strings.Contains(err.Error(), `"n1"`) || !strings.Contains(err.Error(), "use that name") {
 		t.Errorf("contradiction: %v", err)
@@ -112,21 +106,13 @@ func TestWriteFileAtomicLeavesNothingBehind(t *testing.T) {
 	path := filepath.Join(dir, "f")
 	for _, content := range []string{"one", "two"} {
 		must.Do(t, WriteFileAtomic(path, []byte(content)))
-		if got, err := os.ReadFile(path); err != nil || string(got) != content {
-			t.Fatalf("%q, %v", got, err)
-		}
+		must.Equal(t, string(must.Get(os.ReadFile(path))(t)), content, "content")
 	}
 	target := filepath.Join(dir, "dir")
 	must.Do(t, os.MkdirAll(filepath.Join(target, "x"), 0o700))
-	if err := WriteFileAtomic(target, []byte("x")); err == nil {
-		t.Error("replaced a directory")
-	}
+	check.Fails(WriteFileAtomic(target, []byte("x")))(t, "replaced a directory")
 	device := filepath.Join(dir, "device")
 	must.Do(t, os.Symlink(os.DevNull, device))
-	if err := WriteFileAtomic(device, []byte("x")); err == nil {
-		t.Error("replaced a device")
-	}
-	if left, err := filepath.Glob(filepath.Join(dir, "*.tmp*")); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
+	check.Fails(WriteFileAtomic(device, []byte("x")))(t, "replaced a device")
+	check.Equal(t, len(must.Get(filepath.Glob(filepath.Join(dir, "*.tmp*")))(t)), 0, "left behind")
 }

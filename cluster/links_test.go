@@ -48,9 +48,7 @@ func TestPortCutsLinks(t *testing.T) {
 
 	outCut.Store(true)
 	a.CloseConns("b-1")
-	if err := echoOn(held, "x"); err == nil {
-		t.Error("a connection survived")
-	}
+	check.Fails(echoOn(held, "x"))(t, "a connection survived")
 	a.wantNeither(t, "b-1", "link cut")
 	b.wantHealed(t, "a-1")
 	a.wantBoth(t, "c-1")
@@ -165,9 +163,7 @@ func TestRemovedSecretLosesItsConnections(t *testing.T) {
 	await.Eventually(t, "the old connection is closed", func() bool {
 		return !a.conns.has(func(c *conn) bool { return c.peer == "b-1" })
 	})
-	if err := echoOn(held, "x"); err == nil {
-		t.Error("it still works")
-	}
+	check.Fails(echoOn(held, "x"))(t, "it still works")
 	b.wantNeither(t, "a-1", "another cluster secret")
 }
 
@@ -235,9 +231,7 @@ func TestConnectionsPerPeerAreBounded(t *testing.T) {
 		all = append(all, c)
 	}
 	over, ok := establish()
-	if ok {
-		t.Fatal("accepted above the bound")
-	}
+	must.Equal(t, ok, false, "accepted above the bound")
 	_ = over.Close()
 	_ = all[0].Close()
 	_ = all[0].Close()
@@ -303,9 +297,7 @@ func TestPendingHandshakesAreBounded(t *testing.T) {
 	for i, far := range ends {
 		_ = far.SetReadDeadline(time.Now()) // fails on the closed one
 		_, err := far.Read(make([]byte, 1))
-		if closed := errors.Is(err, io.EOF); closed != (i == 0) {
-			t.Errorf("connection %d: %v", i, err)
-		}
+		check.Equal(t, errors.Is(err, io.EOF), i == 0, "connection %d: %v", i, err)
 		_ = far.Close()
 	}
 	check.Equal(t, len(pending.open), MaxHandshakes, "waiting handshakes")

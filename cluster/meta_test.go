@@ -6,6 +6,7 @@ import (
 
 	"github.com/commons-cluster/commons/internal/must"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/fxamacker/cbor/v2"
 	"pgregory.net/rapid"
 )
@@ -55,13 +56,9 @@ func TestMetaRejects(t *testing.T) {
 	for name, spoil := range tests {
 		m := testMeta("n-1")
 		spoil(&m)
-		if _, err := m.Encode(); err == nil {
-			t.Errorf("%s: encoded", name)
-		}
+		check.Fails(m.Encode())(t, "%s: encoded", name)
 		body := must.Get(cbor.Marshal(m))(t)
-		if _, err := DecodeMeta(append([]byte{metaVersion}, body...)); err == nil {
-			t.Errorf("%s: decoded", name)
-		}
+		check.Fails(DecodeMeta(append([]byte{metaVersion}, body...)))(t, "%s: decoded", name)
 	}
 }
 
@@ -79,12 +76,8 @@ func TestMetaTooLong(t *testing.T) {
 func TestMetaIgnoresUnknownFields(t *testing.T) {
 	t.Parallel()
 	body := must.Get(cbor.Marshal(map[int]any{1: "n-1", 2: "n", 3: "h:1", 99: "later"}))(t)
-	if m, err := DecodeMeta(append([]byte{metaVersion}, body...)); err != nil || m.ServerID != "n-1" {
-		t.Fatalf("%+v, %v", m, err)
-	}
-	if _, err := DecodeMeta(append([]byte{metaVersion + 1}, body...)); err == nil {
-		t.Error("another version was read")
-	}
+	must.Equal(t, must.Get(DecodeMeta(append([]byte{metaVersion}, body...)))(t).ServerID, "n-1", "server id")
+	check.Fails(DecodeMeta(append([]byte{metaVersion + 1}, body...)))(t, "another version was read")
 }
 
 func FuzzDecodeMeta(f *testing.F) {
@@ -109,8 +102,6 @@ func FuzzDecodeMeta(f *testing.F) {
 		if err != nil {
 			t.Fatalf("decoded but cannot be encoded: %v", err)
 		}
-		if got, err := DecodeMeta(again); err != nil || got != m {
-			t.Fatalf("got %+v, %v\nwant %+v", got, err, m)
-		}
+		must.Equal(t, must.Get(DecodeMeta(again))(t), m, "decode meta")
 	})
 }

@@ -46,9 +46,7 @@ func TestPortManyConnectionsAtOnce(t *testing.T) {
 			check.Err(t, a.echo("b-1", text), nil, "echo")
 		})
 		wg.Go(func() {
-			if got, err := a.ask("b-1", text); err != nil || got != "a-1 HTTP/2.0 "+text {
-				t.Errorf("ask: %q, %v", got, err)
-			}
+			check.Equal(t, must.Get(a.ask("b-1", text))(t), "a-1 HTTP/2.0 "+text, "ask")
 		})
 	}
 	wg.Wait()
@@ -133,9 +131,7 @@ func TestPortChecksTheClusterOfCallers(t *testing.T) {
 		keys := testSecrets(t, tt.key).current.Load()
 		cert := must.Get(keys.first().ca.issue(tt.who, time.Now()))(t)
 		err := roughClient(a.AdvertiseAddr(), cert, ProtocolRaft)
-		if (err == nil) != tt.ok {
-			t.Errorf("%+v under %s: %v", tt.who, tt.key, err)
-		}
+		check.Equal(t, err == nil, tt.ok, "%+v under %s: %v", tt.who, tt.key, err)
 		if !tt.ok {
 			await.Eventually(t, tt.reason, func() bool { return a.logs.has(tt.reason) })
 		}
@@ -190,15 +186,11 @@ func TestPortRejectsStrangers(t *testing.T) {
 			return echoOn(tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}), "x")
 		}},
 	} {
-		if err := tt.dial(); err == nil {
-			t.Errorf("%s: served", tt.name)
-		}
+		check.Fails(tt.dial())(t, "%s: served", tt.name)
 		await.Eventually(t, tt.name+" is logged", func() bool { return a.logs.has(tt.reason) })
 	}
 	for range 20 {
-		if err := roughClient(a.AdvertiseAddr(), nil, ProtocolRaft); err == nil {
-			t.Error("served")
-		}
+		check.Fails(roughClient(a.AdvertiseAddr(), nil, ProtocolRaft))(t, "served")
 	}
 	check.Equal(t, a.logs.count("client didn't provide a certificate"), 1, "lines of one reason from one host")
 }
@@ -246,9 +238,7 @@ func TestPortTriesAllAddressesOfAName(t *testing.T) {
 	for b == nil {
 		c := startNode(t, dir, "c-1", secrets, nil)
 		_, port, err := splitAddr(c.AdvertiseAddr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		probe, err := net.Listen("tcp", joinAddr("127.0.0.2", port))
 		if err != nil {
 			continue // taken: with another pair
@@ -257,9 +247,7 @@ func TestPortTriesAllAddressesOfAName(t *testing.T) {
 		b = startNode(t, dir, "b-1", secrets, func(cfg *PortConfig) { cfg.Addr = joinAddr("127.0.0.2", port) })
 	}
 	_, port, err := splitAddr(b.AdvertiseAddr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var lookups atomic.Int32
 	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) {
 		cfg.LookupHost = func(_ context.Context, host string) ([]string, error) {
@@ -292,9 +280,7 @@ func TestPortLoopbackOnly(t *testing.T) {
 			t.Errorf("%+v: opened", tt)
 			continue
 		}
-		if !strings.Contains(err.Error(), "--secret-file") {
-			t.Errorf("%+v: %v", tt, err)
-		}
+		check.Contains(t, err.Error(), "--secret-file", "the error of %+v", tt)
 	}
 	p := must.Get(Listen(PortConfig{Addr: "localhost:0", ServerID: "a-1", Secrets: loop, Resolve: resolve}))(t)
 	defer func() { _ = p.Close() }()
@@ -343,9 +329,7 @@ func TestPortShutdownLetsRequestsEnd(t *testing.T) {
 		}
 	})
 	wg.Go(func() {
-		if got, err := a.ask("b-1", ""); err != nil || got != "done" {
-			t.Errorf("the running request: %q, %v", got, err)
-		}
+		check.Equal(t, must.Get(a.ask("b-1", ""))(t), "done", "the running request")
 	})
 	<-started
 	down := make(chan error, 1)

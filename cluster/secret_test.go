@@ -45,9 +45,7 @@ func TestLoadSecretsProblems(t *testing.T) {
 			mustWrite(t, path, tt.content)
 			s, err := LoadSecrets(path)
 			if len(tt.problems) == 0 {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				must.Equal(t, len(s.KeyIDs()), tt.keys, "keys")
 				return
 			}
@@ -55,9 +53,7 @@ func TestLoadSecretsProblems(t *testing.T) {
 				t.Fatal("accepted")
 			}
 			for _, part := range append(tt.problems, "commons secret generate --keep", path) {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error does not say %q: %v", part, err)
-				}
+				check.Contains(t, err.Error(), part, "the error")
 			}
 		})
 	}
@@ -146,9 +142,7 @@ func TestOpenWhatALoopbackNodeSealed(t *testing.T) {
 	loop := must.Get(LoadSecrets(""))(t)
 	sealed := must.Get(loop.SealDataKey([]byte("x")))(t)
 	s := testSecrets(t, "a")
-	if got, err := s.OpenDataKey(sealed); err != nil || string(got) != "x" {
-		t.Fatalf("got %q, %v", got, err)
-	}
+	must.Equal(t, string(must.Get(s.OpenDataKey(sealed))(t)), "x", "the data key")
 	if !s.NeedsReseal(sealed) {
 		t.Error("the loopback seal would stay")
 	}

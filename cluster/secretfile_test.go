@@ -89,18 +89,14 @@ func TestKeepSecretFileMakesOneSecret(t *testing.T) {
 	check.Equal(t, makers, 1, "callers that made the file")
 	info := must.Get(os.Stat(path))(t)
 	check.Equal(t, info.Mode().Perm(), 0o600, "mode of %v", info.Mode())
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
+	check.Equal(t, len(must.Get(os.ReadDir(dir))(t)), 1, "left behind")
 	s := must.Get(LoadSecrets(path))(t)
 	check.Equal(t, len(s.KeyIDs()), 1, "secrets in the file")
 }
 
 func TestKeepSecretFileProblems(t *testing.T) {
 	t.Parallel()
-	if _, err := KeepSecretFile(filepath.Join(t.TempDir(), "missing", "secret")); err == nil {
-		t.Error("a file was made in a directory that is not there")
-	}
+	check.Fails(KeepSecretFile(filepath.Join(t.TempDir(), "missing", "secret")))(t, "a file was made in a directory that is not there")
 	path := filepath.Join(t.TempDir(), "secret")
 	mustWrite(t, path, "short\n")
 	if made, err := KeepSecretFile(path); err == nil || made {

@@ -152,9 +152,7 @@ func echoOn(c net.Conn, text string) error {
 
 func (n *testNode) wantBoth(t *testing.T, to string) {
 	t.Helper()
-	if got, err := n.ask(to, "hi"); err != nil || got != n.id+" HTTP/2.0 hi" {
-		t.Errorf("%s asks %s: %q, %v", n.id, to, got, err)
-	}
+	check.Equal(t, must.Get(n.ask(to, "hi"))(t), n.id+" HTTP/2.0 hi", "%s asks %s", n.id, to)
 	check.Err(t, n.echo(to, "raft bytes"), nil, "%s echoes at %s", n.id, to)
 }
 

@@ -22,9 +22,7 @@ func TestRecordBackup(t *testing.T) {
 		v := r.View()
 		defer v.Release()
 		last, err := v.LastBackup()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if first, err = v.FirstEntry(); err != nil {
 			t.Fatal(err)
 		}
@@ -45,9 +43,7 @@ func TestRecordBackup(t *testing.T) {
 		{published + 1, published + 2, command.OutcomeUnchanged},
 		{published + 2, published + 2, command.OutcomeUnchanged},
 	} {
-		if got := r.run(&command.RecordBackup{At: step.at})[0]; got.Outcome != step.outcome {
-			t.Errorf("a backup of %d: %+v", step.at-published, got)
-		}
+		check.Equal(t, r.run(&command.RecordBackup{At: step.at})[0].Outcome, step.outcome, "a backup of %d", step.at-published)
 		if last, first := times(); last != step.want || first != published {
 			t.Errorf("the newest backup is of %d, the first entry of %d", last-published, first-published)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // benchEntries is the size of the state that the benchmarks build:
@@ -29,10 +30,7 @@ func benchEntries(b *testing.B) int {
 	if s == "" {
 		return 20_000
 	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		b.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(s))(b)
 	return n
 }
 
@@ -91,10 +89,7 @@ func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
 		seq, p := first+uint64(i), c.post(first-1)
 		g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: p})
 	}
-	data, err := command.EncodeBatch(command.Batch{Stamp: int64(first) * benchStep, Groups: []command.Group{g}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := must.Get(command.EncodeBatch(command.Batch{Stamp: int64(first) * benchStep, Groups: []command.Group{g}}))(b)
 	return data
 }
 
@@ -116,9 +111,7 @@ func cpu(b *testing.B) (thread, process time.Duration) {
 	const rusageThread = 1
 	read := func(who int) time.Duration {
 		var u syscall.Rusage
-		if err := syscall.Getrusage(who, &u); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, syscall.Getrusage(who, &u))
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	return read(rusageThread), read(syscall.RUSAGE_SELF)
@@ -142,9 +135,7 @@ func (c *corpus) fill(b *testing.B, m *Machine, n int) (cost fillCost) {
 		start := time.Now()
 		thread, process := cpu(b)
 		m.apply(logs)
-		if m.Head.LastSeq != done+size {
-			b.Fatalf("%d entries after %d more than %d", m.Head.LastSeq, size, done)
-		}
+		must.Equal(b, m.Head.LastSeq, done+size, "entries after %d more than %d", size, done)
 		cost.wall += time.Since(start)
 		thread2, process2 := cpu(b)
 		cost.thread += thread2 - thread
@@ -173,10 +164,7 @@ func BenchmarkApply(b *testing.B) {
 func benchOpen(b *testing.B, dir string) *Machine {
 	b.Helper()
 	mib, _ := strconv.ParseInt(os.Getenv("COMMONS_BENCH_CACHE"), 10, 64) // 0 is the default
-	m, err := Open(Options{Dir: dir, CacheBytes: mib << 20})
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := must.Get(Open(Options{Dir: dir, CacheBytes: mib << 20}))(b)
 	return m
 }
 
@@ -203,9 +191,7 @@ func BenchmarkState(b *testing.B) {
 	if os.Getenv("COMMONS_BENCH_METRICS") != "" {
 		b.Log(m.store.DB.Metrics())
 	}
-	if err := m.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, m.Close())
 	runtime.GC()
 	debug.FreeOSMemory()
 	start := time.Now()
@@ -294,9 +280,7 @@ func benchQueries(b *testing.B, m *Machine, c *corpus) {
 			for i := 0; b.Loop(); i++ {
 				start := time.Now()
 				seqs, _, err := v.List(s.q(i))
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				took = append(took, time.Since(start))
 				hits += len(seqs)
 			}

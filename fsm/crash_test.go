@@ -61,17 +61,13 @@ func TestCrashAfterKeeping(t *testing.T) {
 			dir := t.TempDir()
 			m := must.Get(tryOpenAt(dir, crashAt(step)))(t)
 			l.feed(m, 1, l.last())
-			if crashed := untilCrash(t, func() error { return receive(m, meta, data) }); crashed != (step != "") {
-				t.Fatal("the step was not reached")
-			}
+			must.Equal(t, untilCrash(t, func() error { return receive(m, meta, data) }), step != "", "the step was reached")
 			abandon(t, m)
 			m = openAt(t, dir)
 			if metas, err := m.Snapshots().List(); err != nil || len(metas) != 1 || metas[0].Index != meta.Index {
 				t.Errorf("snapshots %+v, %v, want one of %d", metas, err, meta.Index)
 			}
-			if got := fileNames(t, dir); len(got) != 3 {
-				t.Errorf("left behind: %v", got)
-			}
+			check.Equal(t, len(fileNames(t, dir)), 3, "left behind")
 			l.feed(m, meta.Index+1, l.last()) // Raft begins after the snapshot
 			sameState(t, want, stateOf(t, m))
 		})
@@ -134,15 +130,11 @@ func TestCrashWhileBootFinishesAnInstall(t *testing.T) {
 			damageTables(t, copied, receivedDir(t, copied), damage)
 			m := openAt(t, copied)
 			check.Equal(t, m.Applied(), 0, "applied")
-			if metas, err := m.Snapshots().List(); err != nil || len(metas) != 0 {
-				t.Errorf("snapshots %v, %v", metas, err)
-			}
+			check.Equal(t, len(must.Get(m.Snapshots().List())(t)), 0, "snapshots")
 			check.Err(t, receive(m, meta, data), nil, "receiving again")
 		})
 	}
-	if m := openAt(t, dir); m.Applied() != meta.Index {
-		t.Errorf("applied %d", m.Applied())
-	}
+	check.Equal(t, openAt(t, dir).Applied(), meta.Index, "applied")
 }
 
 // TestCrashWhilePersisting crashes at each step of taking a snapshot.
@@ -159,12 +151,8 @@ func TestCrashWhilePersisting(t *testing.T) {
 			}
 			abandon(t, m)
 			m = openAt(t, dir)
-			if metas, err := m.Snapshots().List(); err != nil || len(metas) != kept {
-				t.Errorf("snapshots %v, %v", metas, err)
-			}
-			if m.RestoreOnStart() {
-				t.Error("wants a restore")
-			}
+			check.Equal(t, len(must.Get(m.Snapshots().List())(t)), kept, "snapshots")
+			check.Equal(t, m.RestoreOnStart(), false, "wants a restore")
 			first := uint64(1)
 			if kept == 1 {
 				first = 11 // Raft begins after the snapshot

@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -221,9 +222,7 @@ func TestRetries(t *testing.T) {
 	}
 	r.attempt("ada", command.AttemptFailed, nil)
 	r.run(post("eve", mention("ada")))
-	if got := r.summary("ada"); got != "mention e1 failed status_500, mention e2 waiting" {
-		t.Error(got)
-	}
+	check.Equal(t, r.summary("ada"), "mention e1 failed status_500, mention e2 waiting", "summary")
 	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != 2 || d.URL != "https://ada.example.org/hook" {
 		t.Errorf("the next delivery: %+v", d)
 	}
@@ -241,9 +240,7 @@ func TestLeaderBehindLogTime(t *testing.T) {
 	r.later(-10 * minute)
 	due := r.due(r.now())
 	must.Equal(t, len(due), 1, "due: %+v", due)
-	if begun := r.beginAll(due[0].NextAttempt()); len(begun) != 1 {
-		t.Errorf("begun: %+v", begun)
-	}
+	check.Equal(t, len(r.beginAll(due[0].NextAttempt())), 1, "begun")
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
@@ -268,9 +265,7 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 	if got := r.beginAll(command.Attempt{AgentKey: "ada", Delivery: 2, Number: 1}, command.Attempt{AgentKey: "ada", Delivery: 1, Number: 2}, command.Attempt{AgentKey: "bob", Delivery: 1, Number: 1}); len(got) > 0 {
 		t.Fatalf("begun out of order: %+v", got)
 	}
-	if got := r.beginAll(first); len(got) != 1 {
-		t.Fatal("the attempt has not begun")
-	}
+	must.Equal(t, len(r.beginAll(first)), 1, "attempts that have begun")
 	begunAt := r.now()
 	v := r.View()
 	defer v.Release()
@@ -278,12 +273,8 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 		t.Errorf("it is another holder's, too: %v", err)
 	}
 	r.run(&command.BeginDeliveries{Holder: command.BootID{9}, Attempts: []command.Attempt{first}}, &command.BeginDeliveries{Holder: command.BootID{9}, Attempts: []command.Attempt{{AgentKey: "ada", Delivery: 1, Number: 2}}})
-	if got := r.summary("ada"); got != "mention e1 sending, mention e2 waiting" {
-		t.Error(got)
-	}
-	if early := r.due(begunAt + outbox.DeliveryLease - 1); len(early) > 0 {
-		t.Errorf("due while it is being sent: %+v", early)
-	}
+	check.Equal(t, r.summary("ada"), "mention e1 sending, mention e2 waiting", "summary")
+	check.Empty(t, r.due(begunAt+outbox.DeliveryLease-1), "due while it is being sent")
 	r.later(outbox.DeliveryLease)
 	second := r.due(r.now() + 1000)[0].NextAttempt()
 	if got := r.beginAll(second); len(got) != 1 || got[0].Attempts != 2 || got[0].Failures != 0 {
@@ -292,9 +283,7 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 	expect(t, r.run(&command.AckDelivery{Attempt: first, Outcome: command.AttemptFailed, Reason: "late"})[0], command.OutcomeUnchanged, "the outcome of the first attempt")
 	r.run(&command.AckDelivery{Attempt: second, Outcome: command.AttemptDelivered})
 	expect(t, r.run(&command.AckDelivery{Attempt: second, Outcome: command.AttemptFailed, Reason: "late"})[0], command.OutcomeUnchanged, "the outcome of an ended delivery")
-	if got := r.summary("ada"); got != "mention e1 delivered, mention e2 waiting" {
-		t.Error(got)
-	}
+	check.Equal(t, r.summary("ada"), "mention e1 delivered, mention e2 waiting", "summary")
 }
 
 // TestLostAttemptWaitsAgain has another delivery's turn come before that of one
@@ -305,17 +294,13 @@ func TestLostAttemptWaitsAgain(t *testing.T) {
 	r.run(post("eve", mention("ada")), post("eve", mention("ada")))
 	r.attempt("ada", command.AttemptFailed, nil)
 	lost := command.Attempt{AgentKey: "ada", Delivery: 2, Number: 1}
-	if got := r.beginAll(lost); len(got) != 1 {
-		t.Fatal("the attempt has not begun")
-	}
+	must.Equal(t, len(r.beginAll(lost)), 1, "attempts that have begun")
 	r.later(outbox.DeliveryLease)
 	first := r.due(r.now())[0].NextAttempt()
 	if got := r.beginAll(first); len(got) != 1 || got[0].Entry != 1 {
 		t.Fatalf("begun: %+v, want the older one", got)
 	}
-	if got := r.summary("ada"); got != "mention e1 sending status_500, mention e2 waiting" {
-		t.Error(got)
-	}
+	check.Equal(t, r.summary("ada"), "mention e1 sending status_500, mention e2 waiting", "summary")
 	expect(t, r.run(&command.AckDelivery{Attempt: lost, Outcome: command.AttemptDelivered})[0], command.OutcomeUnchanged, "the outcome of the lost attempt")
 	r.run(&command.AckDelivery{Attempt: first, Outcome: command.AttemptDelivered})
 	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != 2 || d.Attempts != 1 {

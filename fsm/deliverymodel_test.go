@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // pushModel models deliveries in the plainest way: it keeps every delivery and every
@@ -420,16 +421,12 @@ func feedBySnapshot(rt *rapid.T, l *raftLog, m *Machine) {
 	defer dropMachine(rt, from)
 	at := rapid.Uint64Range(1, l.last()).Draw(rt, "snapshot at")
 	l.feed(from, 1, at)
-	if err := takeSnapshot(from, at, 99); err != nil {
-		rt.Fatal(err)
-	}
+	must.Do(rt, takeSnapshot(from, at, 99))
 	meta, data, err := send(from)
 	if err == nil {
 		err = receive(m, meta, data)
 	}
-	if err != nil {
-		rt.Fatal(err)
-	}
+	must.Do(rt, err)
 	if at < l.last() {
 		l.feed(m, at+1, l.last())
 	}

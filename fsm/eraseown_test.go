@@ -65,9 +65,7 @@ func TestEraseOwn(t *testing.T) {
 	v.Release()
 	r.erase()
 	v = r.View()
-	if found := r.find(); len(found) > 0 {
-		t.Errorf("the word is still in %s", found)
-	}
+	check.Empty(t, r.find(), "files with the word")
 	r.wantProblem(erase("bob", id), command.ProblemHidden)
 }
 

@@ -28,18 +28,14 @@ var testFounding = Founding{
 func exportOf(t *testing.T, m *Machine) (data []byte, sum Summary, rows [32]byte) {
 	t.Helper()
 	e, err := m.Export()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := m.Export(); !errors.Is(err, snapshot.ErrExporting) {
 		t.Errorf("a second export at the same time: %v", err)
 	}
 	if data, err = io.ReadAll(e); err != nil {
 		t.Fatal(err)
 	}
-	if int64(len(data)) != e.Size() {
-		t.Errorf("%d bytes, announced were %d", len(data), e.Size())
-	}
+	check.Equal(t, int64(len(data)), e.Size(), "bytes, as announced,")
 	if rows, err = e.RowDigest(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +54,7 @@ func TestExportLeavesTheCache(t *testing.T) {
 	defer v.Release()
 	before := v.store.DB.Metrics().BlockCache
 	must.Get(e.RowDigest())(t)
-	if after := v.store.DB.Metrics().BlockCache; after.Size != before.Size {
-		t.Errorf("the cache has %d bytes after the export's rows were read, before %d", after.Size, before.Size)
-	}
+	check.Equal(t, v.store.DB.Metrics().BlockCache.Size, before.Size, "the cache after the export's rows were read")
 	must.Do(t, e.Close())
 }
 
@@ -75,9 +69,7 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	v := r.View()
 	want, err := v.RowDigest(t.Context())
 	v.Release()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if sum.ClusterID != "first" || sum.Index != index || sum.Rolling != rolling || sum.Entries == 0 || rows != want {
 		t.Errorf("the export says %+v and rows %x, want index %d, digest %x, rows %x", sum, rows, index, rolling, want)
 	}
@@ -100,9 +92,7 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	if at, digest := m.Digest(); at != index || digest != rolling {
 		t.Errorf("the new cluster is at %d with the digest %x", at, digest)
 	}
-	if rows, err := v.RowDigest(t.Context()); err != nil || rows != want {
-		t.Errorf("its rows are %x, %v", rows, err)
-	}
+	check.Equal(t, must.Get(v.RowDigest(t.Context()))(t), want, "its rows")
 	metas, err := m.Snapshots().List()
 	if err != nil || len(metas) != 1 || metas[0].Index != index || metas[0].Configuration.Servers[0].ID != "m1" {
 		t.Errorf("its snapshots are %+v, %v", metas, err)
@@ -186,9 +176,7 @@ func TestImportRejects(t *testing.T) {
 		"nothing":          {nil, testFounding},
 	} {
 		dir := filepath.Join(t.TempDir(), "state")
-		if _, err := Import(Options{Dir: dir}, bytes.NewReader(tc.data), tc.as); err == nil {
-			t.Errorf("%s is imported", name)
-		}
+		check.Fails(Import(Options{Dir: dir}, bytes.NewReader(tc.data), tc.as))(t, "%s is imported", name)
 		if _, _, err := snapshot.CheckStream(bytes.NewReader(tc.data)); (err == nil) != bytes.Equal(tc.data, data) {
 			t.Errorf("%s: checked with %v", name, err)
 		}

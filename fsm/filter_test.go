@@ -7,6 +7,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // bodies publishes entries with these bodies.
@@ -40,9 +41,7 @@ func TestPhraseLooksAtABoundedNumber(t *testing.T) {
 		}
 		q.Before = next
 	}
-	if q.Before != 0 {
-		t.Errorf("there is a page before %d", q.Before)
-	}
+	check.Equal(t, q.Before, 0, "there is a page before")
 }
 
 // TestRankedEntries checks that the newest command.MaxRanked matches are ranked.
@@ -54,9 +53,7 @@ func TestRankedEntries(t *testing.T) {
 	if got, want := r.list(view.Query{Since: -1, Q: "red blue ", AnyWord: true, Limit: 2}), []uint64{2, command.MaxRanked + 1}; !slices.Equal(got, want) {
 		t.Errorf("ranked: %v, want %v", got, want)
 	}
-	if got := r.list(view.Query{Since: -1, Q: "red blue -red", AnyWord: true}); !slices.Equal(got, []uint64{command.MaxRanked + 1}) {
-		t.Errorf("without a word: %v", got)
-	}
+	check.Diff(t, r.list(view.Query{Since: -1, Q: "red blue -red", AnyWord: true}), []uint64{command.MaxRanked + 1}, "without a word")
 }
 
 // TestRankedThread checks that a conversation includes its first entry.
@@ -66,7 +63,5 @@ func TestRankedThread(t *testing.T) {
 	r.run(post("bob", func(p *command.Publish) {
 		p.Body, p.Target, p.Relation = "red", state.EntryID(1), command.RelationReply
 	}))
-	if got := r.list(view.Query{Since: -1, Q: "red blue ", AnyWord: true, Thread: 1}); !slices.Equal(got, []uint64{2, 1}) {
-		t.Errorf("ranked entries of a conversation: %v", got)
-	}
+	check.Diff(t, r.list(view.Query{Since: -1, Q: "red blue ", AnyWord: true, Thread: 1}), []uint64{2, 1}, "ranked entries of a conversation")
 }

@@ -64,9 +64,7 @@ func TestNewerSnapshotIsRejected(t *testing.T) {
 	l.feed(newer, 1, l.commands(&command.SetFormat{Format: 2}))
 	must.Do(t, takeSnapshot(newer, l.last(), 3))
 	meta, data, err := send(newer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var fatal error
 	old := openAt(t, t.TempDir(), func(o *Options) {
 		o.MaxFormat = 1

@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func ask(agent string) *command.AskHuman {
@@ -104,9 +105,7 @@ func TestHelpList(t *testing.T) {
 			v := r.View()
 			for {
 				seqs, next, err := v.ListHelp(q)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				got = append(got, seqs...)
 				if q.Before = next; next == 0 {
 					break

@@ -43,9 +43,7 @@ func TestHiddenEntry(t *testing.T) {
 		t.Errorf("the stub is %s", raw)
 	}
 	for _, word := range []string{"eve", "pills"} {
-		if strings.Contains(raw, word) {
-			t.Errorf("the stub shows %q: %s", word, raw)
-		}
+		check.Lacks(t, raw, word, "the stub")
 	}
 	doc, raw = r.read(root)
 	if doc.SupersededByCount != 1 || len(doc.SupersededBy) != 1 || doc.SupersededBy[0].Agent != "ada" {
@@ -54,9 +52,7 @@ func TestHiddenEntry(t *testing.T) {
 	check.Diff(t, r.list(view.Query{Thread: root, Since: -1}), []uint64{3, 2, 1}, "thread")
 	for _, q := range []view.Query{{Q: "pills"}, {AgentKey: "eve"}, {TagKey: "pills"}, {Thread: root, Q: "pills"}, {Thread: root, AgentKey: "eve"}, {ForKey: "ada", Q: "cheap"}} {
 		q.Since = -1
-		if got := r.list(q); len(got) > 0 {
-			t.Errorf("%+v finds %d", q, got)
-		}
+		check.Empty(t, r.list(q), "what %+v finds", q)
 	}
 	for _, p := range []command.Payload{
 		post("bob", relate(command.RelationReply, spam)),
@@ -200,9 +196,7 @@ func TestRecordIsBounded(t *testing.T) {
 		err = r.store.DB.Set(state.SeqKey(state.SpaceRecord, 1), state.Encode(&old), pebble.NoSync)
 	}
 	r.applyMu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r.run(hide("e1"))
 	v := r.View()
 	defer v.Release()
@@ -224,20 +218,14 @@ func TestHiddenJob(t *testing.T) {
 	if _, raw := r.read(claim); strings.Contains(raw, "pills") || !strings.Contains(raw, view.HiddenJob) {
 		t.Errorf("the claim is %s", raw)
 	}
-	if got := r.list(view.Query{Q: "pills", Since: -1}); len(got) > 0 {
-		t.Errorf("the job is found by %d", got)
-	}
+	check.Empty(t, r.list(view.Query{Q: "pills", Since: -1}), "entries with the word of the job")
 	for status := range state.JobHidden {
-		if got := r.jobs(view.JobQuery{Status: status}); len(got) > 0 {
-			t.Errorf("the jobs %d are %s", got, status)
-		}
+		check.Empty(t, r.jobs(view.JobQuery{Status: status}), "jobs that are %s", status)
 	}
 	if h := r.home("bob", 0); len(h.ToDeliver) > 0 || len(h.OpenJobs) > 0 {
 		t.Errorf("bob is shown %+v", h)
 	}
-	if h := r.home("ada", 0); len(h.OwedToYou) > 0 {
-		t.Errorf("ada is shown %+v", h)
-	}
+	check.Empty(t, r.home("ada", 0).OwedToYou, "what ada is owed")
 	finish := &command.FinishJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: id}, Result: "Done."}
 	check.Diff(t, r.run(finish)[0].Problems, []command.Problem{command.ProblemHidden}, "a hidden job is done")
 	r.run(unhide(id))
@@ -313,9 +301,7 @@ func TestHiddenProfile(t *testing.T) {
 		v := r.View()
 		defer v.Release()
 		all, _, err := v.ListProfiles(view.ProfileQuery{Q: q})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return all
 	}
 	before, _ := r.profile("ada")
@@ -381,9 +367,7 @@ func TestUnhideBringsEverythingBack(t *testing.T) {
 		for _, q := range []view.Query{{}, {Q: "t"}, {AgentKey: "ada"}, {AgentKey: "bob"}, {ForKey: "ada"}} {
 			q.Since, q.Limit = -1, command.MaxList
 			seqs, _, err := v.List(q)
-			if err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, err)
 			for _, seq := range seqs {
 				if meta, _, _ := v.Meta(seq); meta.Hidden {
 					rt.Errorf("%+v shows the hidden entry %d", q, seq)
@@ -393,9 +377,7 @@ func TestUnhideBringsEverythingBack(t *testing.T) {
 		v.Release()
 		if rapid.Bool().Draw(rt, "restarted") {
 			dir := m.opts.Dir
-			if err := m.Close(); err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, m.Close())
 			var err error
 			if m, err = tryOpenAt(dir); err != nil {
 				rt.Fatal(err)
@@ -404,9 +386,7 @@ func TestUnhideBringsEverythingBack(t *testing.T) {
 		step(false, rapid.Permutation(ids).Draw(rt, "order back"))
 		after := rowsOf(rt, m)
 		for key, row := range before {
-			if after[key] != row {
-				rt.Errorf("the row %q was %q and is %q", key, row, after[key])
-			}
+			check.Equal(rt, after[key], row, "the row %q", key)
 			delete(after, key)
 		}
 		for key, row := range after {

@@ -171,14 +171,10 @@ func TestHomeOfClaims(t *testing.T) {
 	if h := r.home("bob", 0); !slices.Equal(h.ToDeliver, []uint64{job}) || !slices.Equal(h.OpenJobs, []uint64{job}) {
 		t.Errorf("after its end: to deliver %v, open %v", h.ToDeliver, h.OpenJobs)
 	}
-	if got := held(); len(got) != 0 {
-		t.Errorf("after its end bob holds %v", got)
-	}
+	check.Equal(t, len(held()), 0, "claims that bob holds after its end")
 	claim.JobAction = onJob("eve", job)
 	r.run(claim, &command.FinishJob{JobAction: onJob("eve", job), Result: "Done."})
-	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {
-		t.Errorf("after the result: owed %v", h.OwedToYou)
-	}
+	check.Empty(t, r.home("ada", 0).OwedToYou, "what is owed after the result")
 }
 
 // TestClaimLost tells the last claimant, once, who took the job after its claim ran out.
@@ -213,9 +209,7 @@ func TestClaimLost(t *testing.T) {
 	}
 	r.run(&command.Tick{})
 	r.run(brief("dan", 1), &command.FinishJob{JobAction: onJob("dan", 1), Result: "Done."})
-	if got := why("bob"); len(got) != 1 {
-		t.Errorf("told twice: %v", got)
-	}
+	check.Equal(t, len(why("bob")), 1, "told twice")
 	check.Diff(t, why("eve"), []string{"claim_lost"}, "the second one was told")
 	// An agent that takes its own job up again, or gives it back, has not lost it.
 	r.run(postJob("ada"))
@@ -239,12 +233,8 @@ func TestCorrectedQuestion(t *testing.T) {
 		relate(command.RelationCorrection, 1)(p)
 		p.Mentions = []string{"bob"}
 	}))
-	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {
-		t.Errorf("ada is owed %v", h.OwedToYou)
-	}
-	if h := r.home("dan", 0); len(h.Waiting) != 0 {
-		t.Errorf("%v wait", h.Waiting)
-	}
+	check.Empty(t, r.home("ada", 0).OwedToYou, "what ada is owed")
+	check.Empty(t, r.home("dan", 0).Waiting, "what waits")
 	for agent, want := range map[string]uint64{"bob": 2, "eve": 1} {
 		if h := r.home(agent, 0); len(h.OwedByYou) != 1 || h.OwedByYou[0].Seq != want {
 			t.Errorf("%s owes %v", agent, h.OwedByYou)
@@ -273,9 +263,7 @@ func TestMarkSeen(t *testing.T) {
 	if len(h.ForYou) != 4 || h.OwedByYouCount != 2 || h.OwedByYou[0].Seq != 4 || h.OwedByYou[1].Seq != 2 {
 		t.Errorf("%+v", h)
 	}
-	if other := r.home("eve", 0); other.OwedByYouCount != 3 {
-		t.Errorf("another owes %d", other.OwedByYouCount)
-	}
+	check.Equal(t, r.home("eve", 0).OwedByYouCount, 3, "entries that another owes")
 }
 
 // TestHomeCounts counts what is not listed, up to a bound.
@@ -339,12 +327,8 @@ func TestSummary(t *testing.T) {
 	if raw, err := v.AppendSummary(nil, third, 0, true); err != nil || !strings.Contains(string(raw), `"body":"","replyTo":null,"supersedes":"`+state.EntryID(first)+`","relation":"follow_up"`) {
 		t.Errorf("%s, %v", raw, err)
 	}
-	if _, err := v.AppendSummary(nil, 99, 1, true); err == nil {
-		t.Error("an entry that does not exist has a summary")
-	}
-	if _, err := v.AppendJobSummary(nil, first, false); err == nil {
-		t.Error("an entry that is no job has a job's summary")
-	}
+	check.Fails(v.AppendSummary(nil, 99, 1, true))(t, "an entry that does not exist has a summary")
+	check.Fails(v.AppendJobSummary(nil, first, false))(t, "an entry that is no job has a job's summary")
 }
 
 // TestSummaryTitle cuts long titles, and leaves out a body that only repeats the title.

@@ -368,9 +368,7 @@ func TestHomeAgainstModel(t *testing.T) {
 			l.feed(m, fed+1, l.last())
 			fed = l.last()
 			if rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
-				if err := m.Close(); err != nil {
-					rt.Fatal(err)
-				}
+				must.Do(rt, m.Close())
 				var err error
 				if m, err = tryOpenAt(m.opts.Dir); err != nil {
 					rt.Fatal(err)

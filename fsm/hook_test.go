@@ -84,9 +84,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 			r.run(post("eve", mention("ada")), post("eve", mention("ada")))
 			r.attempt("ada", command.AttemptFailed, nil)
 			tt.do(r)
-			if got := r.summary("ada"); got != tt.want {
-				t.Errorf("%s, want %s", got, tt.want)
-			}
+			check.Equal(t, r.summary("ada"), tt.want, "summary")
 			due := r.due(r.now())
 			if len(due) > 1 || (len(due) == 1) != (tt.url != "") || tt.url != "" && due[0].URL != tt.url {
 				t.Errorf("due: %+v, want one to %q", due, tt.url)
@@ -290,8 +288,7 @@ func TestWatchDeliveries(t *testing.T) {
 		}, true},
 		{func() { r.run(&command.Tick{}) }, false},
 	} {
-		if step.do(); woken(wake) != step.want {
-			t.Errorf("step %d: want %v", i, step.want)
-		}
+		step.do()
+		check.Equal(t, woken(wake), step.want, "step %d", i)
 	}
 }

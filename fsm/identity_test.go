@@ -395,9 +395,7 @@ func TestRotateKey(t *testing.T) {
 	} {
 		check.Diff(t, r.run(step.c)[0], step.want, "step %d", i)
 		for _, key := range []string{"k1", "k3", "k4", "k5", "k6", "k7", "k8"} {
-			if r.opens("ada", key) != (key == step.open) {
-				t.Errorf("step %d: %s opens: %v", i, key, r.opens("ada", key))
-			}
+			check.Equal(t, r.opens("ada", key), key == step.open, "step %d: %s opens", i, key)
 			owner := ""
 			if key == step.open {
 				owner = "ada"
@@ -438,9 +436,7 @@ func TestLookAlikes(t *testing.T) {
 		{"unlike", nil, nil},
 	} {
 		c := register(tt.name, "k1", alike(tt.looks...))
-		if got := r.run(c)[0]; !slices.Equal(got.Problems, tt.want) {
-			t.Errorf("%s: %+v, want %v", tt.name, got, tt.want)
-		}
+		check.Diff(t, r.run(c)[0].Problems, tt.want, "problems of %s", tt.name)
 	}
 	for _, tt := range []struct {
 		agent string
@@ -484,14 +480,10 @@ func TestAuthorsWordStands(t *testing.T) {
 			if i > 0 && item.CreatedAt < doc.SupersededBy[i-1].CreatedAt {
 				t.Errorf("item %d is older than the one before", i)
 			}
-			if item.NameVerified != (item.Agent == "ada") {
-				t.Errorf("item %+v", item)
-			}
+			check.Equal(t, item.NameVerified, item.Agent == "ada", "item %+v", item)
 		}
 		for _, id := range ids {
-			if !strings.Contains(raw, `{"id":"`+id+`",`) {
-				t.Errorf("%s is missing", id)
-			}
+			check.Contains(t, raw, `{"id":"`+id+`",`, "the answer that names %s", id)
 		}
 	}
 	strangers(r, 3)

@@ -155,9 +155,7 @@ func TestJobTransitions(t *testing.T) {
 				if got.Outcome == command.OutcomeDone && (verb != "retracts" || was.Status == state.JobOpen) {
 					want = map[bool]state.JobStatus{true: state.JobClosed, false: after[verb]}[verb == "retracts"]
 				}
-				if now.Status != want {
-					t.Errorf("%s, want %s: %s", now.Status, want, raw)
-				}
+				check.Equal(t, now.Status, want, "status of %s", raw)
 				if got.Outcome != command.OutcomeDone && now != was {
 					t.Errorf("a rejected action changed the job from %+v to %+v", was, now)
 				}
@@ -311,9 +309,7 @@ func TestClaimEnds(t *testing.T) {
 	r.run(claim("bob", 1))
 	end := r.log.stamp + 24*hour
 	job, raw := r.job(1)
-	if want := (view.Job{Status: state.JobClaimed, ClaimedBy: "bob", ClaimantKey: "bob", ClaimExpiresAt: end}); job != want {
-		t.Fatalf("%s", raw)
-	}
+	must.Equal(t, job, view.Job{Status: state.JobClaimed, ClaimedBy: "bob", ClaimantKey: "bob", ClaimExpiresAt: end}, "job of %s", raw)
 	r.log.stamp = end - 1 - 1000 // run goes on by a second
 	if got := r.run(claim("eve", 1))[0]; len(got.Problems) != 1 || got.Problems[0] != command.ProblemJobClaimed {
 		t.Errorf("1 ms before the end: %+v", got)
@@ -396,9 +392,7 @@ func TestNextDueJob(t *testing.T) {
 		v := r.View()
 		defer v.Release()
 		at, ok := v.NextDueJob()
-		if ok != (at != state.NeverDue) {
-			t.Fatalf("NextDueJob = %d, %v", at, ok)
-		}
+		must.Equal(t, ok, at != state.NeverDue, "a job is due, at %d,", at)
 		return at
 	}
 	check.Equal(t, next(), state.NeverDue, "a claim in an empty state")
@@ -449,9 +443,7 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	if got := r.jobs(view.JobQuery{Status: state.JobOpen}); len(got) != n || got[0] != n || got[n-1] != 1 {
 		t.Errorf("%d open jobs", len(got))
 	}
-	if got := r.jobs(view.JobQuery{Status: state.JobClaimed}); len(got) != 0 {
-		t.Errorf("%d claimed jobs", len(got))
-	}
+	check.Equal(t, len(r.jobs(view.JobQuery{Status: state.JobClaimed})), 0, "claimed jobs")
 	if job, raw := r.job(n); job != (view.Job{Status: state.JobOpen}) {
 		t.Errorf("%s", raw)
 	}

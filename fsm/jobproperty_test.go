@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // jobModel models the job board in the plainest way, by the sentences of interface 3.1.
@@ -269,9 +270,7 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 		if status == state.JobClaimed {
 			held = claim{j.claimant, j.expires}
 		}
-		if shown := (claim{got.ClaimedBy, got.ClaimExpiresAt}); shown != held {
-			t.Fatalf("job %d is %+v, want %+v", j.seq, got, held)
-		}
+		must.Equal(t, claim{got.ClaimedBy, got.ClaimExpiresAt}, held, "job %d is %+v", j.seq, got)
 	}
 	for _, words := range []string{"", "title"} {
 		for status := state.JobStatus(0); status <= state.JobClosed; status++ {

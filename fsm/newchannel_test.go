@@ -6,6 +6,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestNewChannels: a sender opens few channels in a day, under whatever names; it goes on
@@ -43,9 +44,7 @@ func TestNewChannels(t *testing.T) {
 	// A network has four times as many.
 	for i := range 2 * command.NetworkShare * command.MaxNewChannels {
 		p := write(fmt.Sprint("net", command.NetworkEnd, i), fmt.Sprint("net-", i))
-		if got := r.run(p)[0]; (got.Outcome == command.OutcomeDone) != (i < command.NetworkShare*command.MaxNewChannels) {
-			t.Fatalf("channel %d of a network: %+v", i, got)
-		}
+		must.Equal(t, (r.run(p)[0].Outcome == command.OutcomeDone), i < command.NetworkShare*command.MaxNewChannels, "channel %d of a network", i)
 	}
 }
 

@@ -170,9 +170,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 			}
 			number := r.set(test.rule)
 			for _, p := range test.against {
-				if taken(p) {
-					t.Errorf("taken: %+v", p)
-				}
+				check.Equal(t, taken(p), false, "taken: %+v", p)
 			}
 			for _, p := range test.not {
 				if by, signed := command.SignatureOf(p); signed && !taken(p) {
@@ -187,9 +185,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 			}
 			test.rule.For = 5000
 			r.set(test.rule)
-			if taken(test.against[0]) {
-				t.Error("a rule for 5 s does not hold in the next one")
-			}
+			check.Equal(t, taken(test.against[0]), false, "a rule for 5 s does not hold in the next one")
 			r.log.stamp += 5000
 			r.run(&command.Tick{})
 			if !taken(test.against[0]) {
@@ -332,16 +328,12 @@ func TestRecordOfRules(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	rows, _, err := v.Records(0, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var got []string
 	for _, row := range slices.Backward(rows) {
 		what, _, _ := strings.Cut(row.What, " until ")
 		got = append(got, row.Action+" "+what)
-		if strings.Contains(row.What, "192.") {
-			t.Errorf("the record holds a network: %+v", row)
-		}
+		check.Lacks(t, row.What, "192.", "the record %+v", row)
 	}
 	want := []string{
 		"block network", "block agent eve", "block sender of e1", "freeze channel den", "watch pattern pills", "unblock network",
@@ -361,8 +353,6 @@ func TestProvenOnly(t *testing.T) {
 		t.Errorf("a name that nobody registered: %+v", got)
 	}
 	expect(t, r.run(register)[0], command.OutcomeDone, "a registration")
-	if got := r.run(post("ada", nil))[0]; !slices.Equal(got.Problems, only) {
-		t.Errorf("without the key: %+v", got)
-	}
+	check.Diff(t, r.run(post("ada", nil))[0].Problems, only, "without the key")
 	expect(t, r.run(post("ada", func(p *command.Publish) { p.Proof.Key = key }))[0], command.OutcomeDone, "with the key")
 }

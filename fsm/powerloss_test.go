@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/snapshot"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/simdisk"
 )
@@ -112,9 +113,7 @@ func checkLeft(t *testing.T, x *life, l *raftLog, want contents) {
 	if newest < x.covered {
 		t.Fatalf("the newest snapshot is of %d, and the log may begin behind %d", newest, x.covered)
 	}
-	if m.RestoreOnStart() {
-		t.Error("wants a restore")
-	}
+	check.Equal(t, m.RestoreOnStart(), false, "wants a restore")
 	l.feed(m, newest+1, l.last())
 	sameState(t, want, stateOf(t, m))
 }

@@ -16,9 +16,7 @@ func profileNames(t tester, v *view.View, q view.ProfileQuery) (names []string) 
 	t.Helper()
 	for {
 		revisions, next, err := v.ListProfiles(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if len(revisions) > max(q.Limit, command.DefaultList) || q.Limit > 0 && len(revisions) > q.Limit {
 			t.Fatalf("a page of %d for a limit of %d", len(revisions), q.Limit)
 		}
@@ -80,9 +78,7 @@ func TestListProfiles(t *testing.T) {
 	check(again)
 	must.Do(t, takeSnapshot(again, r.log.last(), 99))
 	meta, data, err := send(again)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	third := openAt(t, t.TempDir())
 	must.Do(t, receive(third, meta, data))
 	check(third)

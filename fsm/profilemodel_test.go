@@ -179,9 +179,7 @@ func TestProfilesAgainstModel(t *testing.T) {
 				at := l.commands(post(agent, func(p *command.Publish) { p.Proof = proof }))
 				l.feed(m, at, at)
 				verified, taken := model.verify(agent, key, &proof, l.stamp)
-				if got := obs.got[len(obs.got)-1].Res; (got.Outcome == command.OutcomeDone) != taken {
-					rt.Fatalf("an entry with %+v: %+v", proof, got)
-				}
+				must.Equal(rt, (obs.got[len(obs.got)-1].Res.Outcome == command.OutcomeDone), taken, "an entry with %+v", proof)
 				if taken {
 					checkVerified(rt, m, verified)
 				}

@@ -118,9 +118,7 @@ func TestSupersededBy(t *testing.T) {
 			t.Errorf("item %d is %+v", i, s)
 		}
 		at, _ := r.read(first + 1 + uint64(i))
-		if s.CreatedAt != at.CreatedAt {
-			t.Errorf("item %d at %d, its entry at %d", i, s.CreatedAt, at.CreatedAt)
-		}
+		check.Equal(t, s.CreatedAt, at.CreatedAt, "the time of item %d", i)
 	}
 	v := r.View()
 	defer v.Release()

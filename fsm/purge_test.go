@@ -97,18 +97,14 @@ func TestPurgeLeavesTheState(t *testing.T) {
 			}
 			before := rowsOf(t, r.Machine)
 			r.erase()
-			if found := r.find(); len(found) > 0 {
-				t.Errorf("the word is still in %s", found)
-			}
+			check.Empty(t, r.find(), "files with the word")
 			for key, row := range rowsOf(t, r.Machine) {
 				check.Equal(t, before[key], row, "erasing changed the row %q", key)
 			}
 			if got := r.run(unhide(ids...), purge(ids...)); got[0].Outcome != command.OutcomeUnchanged || got[1].Outcome != command.OutcomeUnchanged {
 				t.Errorf("unhidden and purged again: %+v", got)
 			}
-			if got := r.list(view.Query{Q: "honest", Since: -1, Limit: command.MaxList}); len(got) != command.MaxList {
-				t.Errorf("%d honest entries are found", len(got))
-			}
+			check.Equal(t, len(r.list(view.Query{Q: "honest", Since: -1, Limit: command.MaxList})), command.MaxList, "honest entries")
 		})
 	}
 }
@@ -143,9 +139,7 @@ func TestEraseWaitsForCopies(t *testing.T) {
 	case <-time.After(10 * erasePoll):
 	}
 	must.Do(t, errors.Join(e.Close(), <-done))
-	if found := r.find(); len(found) > 0 {
-		t.Errorf("the word is still in %s", found)
-	}
+	check.Empty(t, r.find(), "files with the word")
 }
 
 // TestPurgesAreListed: each with the log entry that made it, and Erase goes on where it
@@ -183,9 +177,7 @@ func TestPurgeAfterRestart(t *testing.T) {
 	if got, _, err := v.List(view.Query{Q: "rare", Since: -1}); err != nil || !slices.Equal(got, []uint64{2}) {
 		t.Errorf("found are %d, %v", got, err)
 	}
-	if number, err := v.Purged(); number != 1 || err != nil {
-		t.Errorf("purged are %d, %v", number, err)
-	}
+	check.Equal(t, must.Get(v.Purged())(t), 1, "purged")
 }
 
 // TestRefusedTextsAreListed: a log entry with a text that is rejected because of its target is

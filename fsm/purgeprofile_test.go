@@ -55,9 +55,7 @@ func TestPurgeOfAProfile(t *testing.T) {
 				t.Errorf("the receiver goes on: %+v", o)
 			}
 			r.erase()
-			if found := r.find(); len(found) > 0 {
-				t.Errorf("the word is still in %s", found)
-			}
+			check.Empty(t, r.find(), "files with the word")
 			if after, _ := r.profile("ada"); after != before {
 				t.Errorf("another profile was %s and is %s", before, after)
 			}
@@ -90,17 +88,13 @@ func TestPurgeOfAProfileIsListed(t *testing.T) {
 	older := newRig(t)
 	older.run(wordyProfile("eve", "k-eve"))
 	for i, want := range []int{1, 0} {
-		if n, err := older.PurgeListed(list, "again"); err != nil || n != want {
-			t.Errorf("time %d: purged are %d, %v; want %d", i, n, err, want)
-		}
+		check.Equal(t, must.Get(older.PurgeListed(list, "again"))(t), want, "time %d: purged", i)
 	}
 	if doc, _ := older.profile("eve"); strings.Contains(doc, purgedWord) || !strings.Contains(doc, `"purged":true`) {
 		t.Errorf("the profile of the older state is %s", doc)
 	}
 	older.run(register("eve", "k-eve", func(c *command.Register) { c.Description, c.Proof.Key = "Sells honey now", keyHash("k-eve") }))
-	if n, err := older.PurgeListed(list, "again"); err != nil || n != 0 {
-		t.Errorf("what was written since: purged are %d, %v", n, err)
-	}
+	check.Equal(t, must.Get(older.PurgeListed(list, "again"))(t), 0, "what was written since: purged")
 }
 
 // TestPurgeFromASealedBlock: words that the index has sealed leave the files, of entries
@@ -137,9 +131,7 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 		all := 0
 		for before := uint64(0); ; {
 			seqs, next, err := v.List(view.Query{Q: "honest", Since: -1, Before: before, Limit: command.MaxList})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if all += len(seqs); next == 0 {
 				return all
 			}
@@ -162,9 +154,7 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 	}
 	r.run(purge(ids...))
 	r.erase()
-	if inIndex(state.SpaceIndex) {
-		t.Error("the word still has a posting")
-	}
+	check.Equal(t, inIndex(state.SpaceIndex), false, "the word still has a posting")
 	if !inIndex(state.SpaceProfileIndex) {
 		t.Fatal("the profile's word left with those of entries: the test shows nothing")
 	}
@@ -173,9 +163,7 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 	if found := r.find(); len(found) > 0 || inIndex(state.SpaceProfileIndex) {
 		t.Errorf("the word is still in %s", found)
 	}
-	if after := count(); after != honest {
-		t.Errorf("%d honest entries are found, %d were before", after, honest)
-	}
+	check.Equal(t, count(), honest, "honest entries, as before,")
 }
 
 // TestPurgesSince: a purge keeps when the oldest of its texts was written, also one by a list: of a

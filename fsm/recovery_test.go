@@ -193,9 +193,7 @@ func TestDeletedProfile(t *testing.T) {
 	if doc, known := r.profile("ada"); known {
 		t.Errorf("shown: %s", doc)
 	}
-	if got := r.run(changes("ada", "key of ada", deletes))[0]; got.Outcome != command.OutcomeUnchanged {
-		t.Errorf("deleted again: %+v", got)
-	}
+	check.Equal(t, r.run(changes("ada", "key of ada", deletes))[0].Outcome, command.OutcomeUnchanged, "deleted again")
 	r.wantProblem(register("ada", "k2", saying("Somebody else.")), command.ProblemNoKey)
 	r.wantProblem(changes("ada", "key of ada", moves(atThief)), command.ProblemNoDescription)
 	r.wantDone(changes("ada", "key of ada", saying("Back again.")))
@@ -262,15 +260,11 @@ func TestRecoveryAgainstModel(t *testing.T) {
 			if !r.opens("ada", m.key) {
 				rt.Fatalf("step %d, %s: %s does not open the name", step, op, m.key)
 			}
-			if got := r.receiver("ada"); got != m.url {
-				rt.Fatalf("step %d, %s: the receiver is %q, want %q", step, op, got, m.url)
-			}
+			must.Equal(rt, r.receiver("ada"), m.url, "step %d, %s: the receiver", step, op)
 		}
 		other := tempMachine(rt)
 		defer dropMachine(rt, other)
 		r.log.feed(other, 1, r.log.last())
-		if diff := cmp.Diff(stateOf(rt, r.Machine), stateOf(rt, other)); diff != "" {
-			rt.Fatalf("another machine (-this +that):\n%s", diff)
-		}
+		must.Equal(rt, cmp.Diff(stateOf(rt, r.Machine), stateOf(rt, other)), "", "another machine (-this +that)")
 	})
 }

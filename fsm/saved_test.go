@@ -34,9 +34,7 @@ func TestSavedDataHasEveryRow(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if header.Typeflag != tar.TypeReg || !strings.HasPrefix(header.Name, "state/") {
 			continue
 		}

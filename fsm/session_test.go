@@ -207,9 +207,7 @@ func TestSessionsSurviveRestarts(t *testing.T) {
 	want := r.Sessions
 	closeMachine(t, r.Machine)
 	again := openAt(t, r.opts.Dir)
-	if diff := cmp.Diff(want, again.Sessions, cmp.AllowUnexported(apply.Session{}, apply.Window{})); diff != "" {
-		t.Errorf("sessions (-before +after):\n%s", diff)
-	}
+	check.Equal(t, cmp.Diff(want, again.Sessions, cmp.AllowUnexported(apply.Session{}, apply.Window{})), "", "sessions (-before +after)")
 }
 
 // TestInstalledSessions installs a state over an older one. All that is in memory is of the
@@ -230,9 +228,7 @@ func TestInstalledSessions(t *testing.T) {
 	onDisk, _, err := apply.LoadState(to.store.DB, command.MaxFormat)
 	must.Do(t, err)
 	all := cmp.Exporter(func(reflect.Type) bool { return true })
-	if diff := cmp.Diff(onDisk, to.Loaded, all, cmpopts.IgnoreFields(state.Policy{}, "Patterns")); diff != "" {
-		t.Errorf("the state (-on disk +in memory):\n%s", diff)
-	}
+	check.Equal(t, cmp.Diff(onDisk, to.Loaded, all, cmpopts.IgnoreFields(state.Policy{}, "Patterns")), "", "the state (-on disk +in memory)")
 
 	again := from.group(command.Group{Boot: boot, Commands: []command.Command{cmd(3), cmd(1)}})
 	check.Diff(t, again, append(first, command.Result{Outcome: command.OutcomeDropped}), "answers to the retry")

@@ -39,9 +39,7 @@ func TestRestart(t *testing.T) {
 			}
 			l.feed(m, 1, l.last()) // Raft begins at its snapshot, here at the start
 			sameState(t, l.fresh(t, l.last()), stateOf(t, m))
-			if m.RestoreOnStart() {
-				t.Error("wants a restore")
-			}
+			check.Equal(t, m.RestoreOnStart(), false, "wants a restore")
 		})
 	}
 }
@@ -69,9 +67,7 @@ func TestPersistSurvivesACrash(t *testing.T) {
 		t.Fatalf("snapshots %+v, %v", metas, err)
 	}
 	check.Diff(t, metas[0].Configuration, testConfiguration, "configuration")
-	if m.RestoreOnStart() {
-		t.Error("wants a restore")
-	}
+	check.Equal(t, m.RestoreOnStart(), false, "wants a restore")
 	l.feed(m, last+1, l.last())
 	sameState(t, l.fresh(t, l.last()), stateOf(t, m))
 }
@@ -125,9 +121,7 @@ func leader(t testing.TB, l *raftLog) (*Machine, *raft.SnapshotMeta, []byte) {
 	must.Do(t, takeSnapshot(m, l.last()/2, 1))
 	l.feed(m, l.last()/2+1, l.last())
 	meta, data, err := send(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return m, meta, data
 }
 
@@ -138,9 +132,7 @@ func TestSnapshotTransfer(t *testing.T) {
 	if meta.Index != from.Applied() || meta.Index <= l.last()/2 {
 		t.Errorf("the stream is of index %d, the state of %d", meta.Index, from.Applied())
 	}
-	if int64(len(data)) != meta.Size {
-		t.Errorf("%d bytes, announced were %d", len(data), meta.Size)
-	}
+	check.Equal(t, int64(len(data)), meta.Size, "bytes, as announced,")
 	if meta.ConfigurationIndex != 1 || !cmp.Equal(meta.Configuration, testConfiguration) {
 		t.Errorf("configuration %+v at %d", meta.Configuration, meta.ConfigurationIndex)
 	}
@@ -157,9 +149,7 @@ func TestSnapshotTransfer(t *testing.T) {
 	sameState(t, stateOf(t, from), stateOf(t, to))
 	check.Err(t, to.Wait(t.Context(), meta.Index), nil, "wait")
 	// The old view goes on.
-	if rows, err := old.RowDigest(t.Context()); err != nil || rows != oldState.Rows {
-		t.Errorf("the old view changed: %v", err)
-	}
+	check.Equal(t, must.Get(old.RowDigest(t.Context()))(t), oldState.Rows, "rows of the old view")
 	if _, raw := readEntry(t, old, old.LastSeq()); !strings.HasSuffix(oldState.Newest, raw) {
 		t.Errorf("the old view reads %s", raw)
 	}
@@ -171,9 +161,7 @@ func TestSnapshotTransfer(t *testing.T) {
 	l.feed(to, 1, l.last())
 	sameState(t, stateOf(t, from), stateOf(t, to))
 	meta, data, err := send(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	third := openAt(t, t.TempDir())
 	must.Do(t, receive(third, meta, data))
 	sameState(t, stateOf(t, from), stateOf(t, third))
@@ -182,9 +170,7 @@ func TestSnapshotTransfer(t *testing.T) {
 	to = openAt(t, dir)
 	l.feed(to, 1, l.last())
 	sameState(t, stateOf(t, from), stateOf(t, to))
-	if got := fileNames(t, dir); len(got) != 3 {
-		t.Errorf("files %v", got)
-	}
+	check.Equal(t, len(fileNames(t, dir)), 3, "files")
 }
 
 // TestCoveredBeyondApplied sends a state whose snapshot counts log entries that
@@ -196,9 +182,7 @@ func TestCoveredBeyondApplied(t *testing.T) {
 	l.feed(m, 1, l.last())
 	must.Do(t, takeSnapshot(m, l.last()+7, 9))
 	meta, data, err := send(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if meta.Index != l.last()+7 || meta.Term != 9 {
 		t.Errorf("the stream is of %d, term %d", meta.Index, meta.Term)
 	}
@@ -229,9 +213,7 @@ func TestSnapshotsAreBounded(t *testing.T) {
 	var open []io.Closer
 	for range snapshot.MaxStreams {
 		_, stream, err := m.Snapshots().Open(metas[0].ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		open = append(open, stream)
 	}
 	if _, _, err := m.Snapshots().Open(metas[0].ID); err == nil || m.snaps.Streams() != snapshot.MaxStreams {
@@ -287,9 +269,7 @@ func TestPersistOfAReplacedState(t *testing.T) {
 	defer snap.Release()
 	sink := must.Get(to.Snapshots().Create(1, meta.Index+10, 9, testConfiguration, 1, nil))(t)
 	must.Do(t, receive(to, meta, data))
-	if err := snap.Persist(sink); err == nil {
-		t.Error("persisted")
-	}
+	check.Fails(snap.Persist(sink))(t, "persisted")
 	check.Err(t, sink.Cancel(), nil, "cancel")
 	metas, err := to.Snapshots().List()
 	if err != nil || len(metas) != 1 || metas[0].Index != meta.Index {

@@ -10,6 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // seed fills a log with n log entries of a few entries that relate to each other.
@@ -55,9 +56,7 @@ func stateOf(t tester, m *Machine) contents {
 		{Since: v.Time() - 2000},
 	} {
 		seqs, next, err := v.List(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		s.Lists[fmt.Sprintf("%+v", q)] = append(seqs, next)
 	}
 	for seq := max(v.LastSeq(), 4) - 3; seq <= v.LastSeq(); seq++ {

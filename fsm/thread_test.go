@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // shownThread is a conversation as a list shows it.
@@ -84,9 +85,7 @@ func TestThreadsAgainstModel(t *testing.T) {
 		for until := uint64(len(want.entries)); ; {
 			v := m.View()
 			firsts, next, err := v.ListThreads(q)
-			if err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, err)
 			text, err := v.AppendThreads([]byte("["), firsts)
 			v.Release()
 			var got []shownThread

@@ -39,9 +39,7 @@ func TestFailingEventBlocksNoOther(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
 	r.mentions("ada", 4, nil)
-	if d := r.attempt("ada", command.AttemptFailed, nil); d.Entry != 1 {
-		t.Fatalf("first %+v", d)
-	}
+	must.Equal(t, r.attempt("ada", command.AttemptFailed, nil).Entry, 1, "first")
 	own := r.now() + 5*second
 	for entry := uint64(2); entry <= 4; entry++ {
 		r.log.stamp = own - 4500 // they do not wait for it
@@ -98,9 +96,7 @@ func TestReceiverThatIsDown(t *testing.T) {
 		if d := r.attempt("ada", command.AttemptFailed, nil); d.Entry != probe.entry {
 			t.Fatalf("probe %d: %+v, want entry %d", i, d, probe.entry)
 		}
-		if d := r.outbox("ada").Newest[5-probe.entry]; d.Failures != probe.failures {
-			t.Fatalf("probe %d: %+v, want %d failures", i, d, probe.failures)
-		}
+		must.Equal(t, r.outbox("ada").Newest[5-probe.entry].Failures, probe.failures, "probe %d: failures", i)
 	}
 	r.mentions("ada", 1, nil)
 	r.later(10 * minute)
@@ -222,9 +218,7 @@ func TestTestEventProbes(t *testing.T) {
 	}
 	ask := &command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: keyHash("key of ada")}}
 	r.run(ask)
-	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Kind != outbox.DeliveryTest {
-		t.Fatalf("%+v", d)
-	}
+	must.Equal(t, r.attempt("ada", command.AttemptDelivered, nil).Kind, outbox.DeliveryTest, "kind")
 	if due := r.due(r.now()); len(due) != 1 || due[0].Entry != 1 {
 		t.Errorf("due after the test: %+v", due)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/stats"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -203,9 +204,7 @@ func TestUsageIsPruned(t *testing.T) {
 	defer v.Release()
 	for _, space := range []byte{state.SpaceUsage, state.SpaceSenders} {
 		lower, upper := state.SpaceBounds(space)
-		if err := state.ScanSpace(v.Reader(), lower, upper, func(key, _ []byte) error { return fmt.Errorf("row %x", key) }); err != nil {
-			t.Errorf("the day after: %v", err)
-		}
+		check.Err(t, state.ScanSpace(v.Reader(), lower, upper, func(key, _ []byte) error { return fmt.Errorf("row %x", key) }), nil, "the day after")
 	}
 	if _, ok, err := state.GetRow(v.Reader(), apply.FoldKey(boot1)); ok || err != nil {
 		t.Errorf("the number of an old run: %v, %v", ok, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // homeSeen is the home of an agent, and its end.
@@ -107,9 +108,7 @@ func (s *sight) home(t *rapid.T, v *view.View, agent string, span int64) {
 		since = max(0, v.Time()-span)
 	}
 	h, err := v.Home(&view.Preferences{AgentKey: agent}, since, span < 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	shown := *h
 	shown.Now, shown.Until = 0, 0
 	text := fmt.Appendf(nil, "%+v", shown)
@@ -135,9 +134,7 @@ func checkVersions(t *rapid.T, before, after *sight) {
 		return
 	}
 	for what, answer := range before.answers {
-		if after.answers[what] != answer {
-			t.Fatalf("version %d has two answers for %s:\n%s\n%s", after.version, what, answer, after.answers[what])
-		}
+		must.Equal(t, after.answers[what], answer, "version %d has two answers for %s", after.version, what)
 	}
 	if !slices.Equal(slices.Sorted(maps.Keys(before.answers)), slices.Sorted(maps.Keys(after.answers))) {
 		t.Fatalf("version %d shows more, or less: %d answers, %d", after.version, len(before.answers), len(after.answers))

@@ -72,9 +72,7 @@ func TestStartAndShutdown(t *testing.T) {
 	c := local(t)
 	n := mustStart(t, c)
 	await.Eventually(t, "ready", n.readyForTest)
-	if _, _, err := (&backend{n}).Propose(t.Context(), command.Sender{AgentKey: "ada"}, &command.Tick{}); err == nil {
-		t.Error("a write from nowhere was taken")
-	}
+	check.Fails((&backend{n}).Propose(t.Context(), command.Sender{AgentKey: "ada"}, &command.Tick{}))(t, "a write from nowhere was taken")
 	id := n.ServerID()
 	if _, err := Start(t.Context(), c, quiet()); err == nil || !strings.Contains(err.Error(), c.DataDir) {
 		t.Errorf("a second node in one data directory: error %v", err)
@@ -82,14 +80,10 @@ func TestStartAndShutdown(t *testing.T) {
 	shutdown(t, n)
 	shutdown(t, n)
 	check.Err(t, n.Wait(), nil, "Wait after Shutdown")
-	if _, err := http.Get("http://" + n.HTTPAddr()); err == nil {
-		t.Error("a node that was shut down answers")
-	}
+	check.Fails(http.Get("http://"+n.HTTPAddr()))(t, "a node that was shut down answers")
 	n = mustStart(t, c)
 	await.Eventually(t, "ready again", n.readyForTest)
-	if n.ServerID() != id {
-		t.Errorf("server id %s became %s", id, n.ServerID())
-	}
+	check.Equal(t, n.ServerID(), id, "server id")
 	shutdown(t, n)
 	c.NodeID = "n2"
 	if _, err := Start(t.Context(), c, quiet()); err == nil || !strings.Contains(err.Error(), "n1") {
@@ -189,9 +183,7 @@ func TestStartWithoutAGossipName(t *testing.T) {
 	n := mustStart(t, c)
 	await.Eventually(t, "ready", n.readyForTest)
 	warnings := n.operator.ClusterReport(t.Context()).Servers[0].Report.Warnings
-	if !strings.Contains(strings.Join(warnings, "; "), problem) {
-		t.Errorf("warnings %q, want %q among them", warnings, problem)
-	}
+	check.Contains(t, strings.Join(warnings, "; "), problem, "warnings")
 	shutdown(t, n)
 
 	c.DataDir, c.Join = t.TempDir(), []string{"127.0.0.1:1"}
@@ -244,9 +236,7 @@ func TestMetricsShowRaftAndNode(t *testing.T) {
 	defer func() { _ = res.Body.Close() }()
 	body := must.Get(io.ReadAll(res.Body))(t)
 	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_voter 1\n", "commons_stale_seconds 0\n", "commons_writes_refused 0\n", "raft_apply "} {
-		if !strings.Contains(string(body), line) {
-			t.Errorf("no %q in the metrics", line)
-		}
+		check.Contains(t, string(body), line, "metrics")
 	}
 }
 
@@ -281,7 +271,5 @@ func TestHTTPS(t *testing.T) {
 	})
 	ask()
 	shutdown(t, n)
-	if _, err := client.Get("https://" + n.HTTPSAddr()); err == nil {
-		t.Error("a node that was shut down answers over TLS")
-	}
+	check.Fails(client.Get("https://"+n.HTTPSAddr()))(t, "a node that was shut down answers over TLS")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // made is a text of n characters from an alphabet: the tests hold no credential
@@ -225,8 +226,6 @@ func FuzzRedact(f *testing.F) {
 	f.Add("sk-" + made(48, alnumSet) + "sk-" + made(48, alnumSet))
 	f.Fuzz(func(t *testing.T, text string) {
 		redacted, found := Redact(text)
-		if (found == "") != (redacted == text) {
-			t.Fatalf("%q: found %q, redacted to %q", text, found, redacted)
-		}
+		must.Equal(t, found == "", redacted == text, "%q: found %q, redacted to %q", text, found, redacted)
 	})
 }

@@ -67,9 +67,7 @@ func TestAddressConnections(t *testing.T) {
 	if isClosed(t, firstEnd) || !isClosed(t, secondEnd) || isClosed(t, otherEnd) {
 		t.Error("another one than its idle connection was closed")
 	}
-	if second.Begin() {
-		t.Error("a call runs on a connection that is closing")
-	}
+	check.Equal(t, second.Begin(), false, "a call runs on a connection that is closing")
 	if fourth, _ := admit(t, g, "192.0.2.1", false); fourth != nil {
 		t.Error("a connection above the bound was admitted beside two with calls")
 	}
@@ -207,9 +205,7 @@ func TestArrivals(t *testing.T) {
 		t.Error("a request that has arrived still counts")
 	}
 	proxied := []*Conn{arrive("192.0.2.2", true), arrive("192.0.2.2", true), arrive("192.0.2.2", true)}
-	if ended(proxied[0]) {
-		t.Error("an exempt address has the bound of others")
-	}
+	check.Equal(t, ended(proxied[0]), false, "an exempt address has the bound of others")
 	if arrive("192.0.2.3", false); !ended(proxied[0]) || ended(third) {
 		t.Error("not the oldest of the address with the most has ended")
 	}

@@ -4,6 +4,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestSendGivesUp holds that Send fails if the client does not read.
@@ -16,13 +18,9 @@ func TestSendGivesUp(t *testing.T) {
 		t.Fatal("not admitted")
 	}
 	defer conn.Close()
-	if err := conn.Send([]byte("hello"), time.Millisecond); err == nil {
-		t.Error("sent to nobody")
-	}
+	check.Fails(conn.Send([]byte("hello"), time.Millisecond))(t, "sent to nobody")
 	go func() { _, _ = client.Read(make([]byte, 8)) }()
-	if err := conn.Send([]byte("hello"), time.Minute); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, conn.Send([]byte("hello"), time.Minute), nil, "send")
 }
 
 // TestStreamPlaces: an address has so many, a full node ends the oldest of whoever has
@@ -44,9 +42,7 @@ func TestStreamPlaces(t *testing.T) {
 	if _, ok := open(one); ok || ended > 0 {
 		t.Errorf("an address has three, %d ended", ended)
 	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, first.Close(), nil, "close")
 	if _, ok := open(one); !ok || ended > 0 {
 		t.Errorf("the place of one that closed is not free, %d ended", ended)
 	}

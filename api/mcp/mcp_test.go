@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // FuzzToolArguments holds that no arguments make a tool's decoder panic, that a tool
@@ -143,10 +144,7 @@ var operations = map[string]string{
 // document is the OpenAPI document.
 func document(tb testing.TB) string {
 	tb.Helper()
-	text, err := os.ReadFile("../openapi.json")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../openapi.json"))(tb)
 	return string(text)
 }
 
@@ -156,9 +154,7 @@ func newServer(tb testing.TB) *Server {
 		Operations: operations, Version: "test",
 		Logger: slog.New(slog.DiscardHandler), Panicked: func(string, any) {},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	return s
 }
 
@@ -166,18 +162,12 @@ func newServer(tb testing.TB) *Server {
 // stands for one tool.
 func TestEveryActionIsATool(t *testing.T) {
 	doc, err := readDocument(document(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	jobs, err := doc.operation("actOnJob")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want, _ := jobs.full["action"]["enum"].([]any)
 	tools, err := bindTools(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	names, actions := map[string]bool{}, map[any]bool{}
 	for _, b := range tools {
 		if names[b.Name] {
@@ -213,10 +203,7 @@ func TestPanicOfALibrary(t *testing.T) {
 
 // Calls of one tool run at the same time and do not change the tool.
 func TestToolsAreOnlyRead(t *testing.T) {
-	tools, err := bindTools(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools := must.Get(bindTools(operations))(t)
 	for _, b := range tools {
 		var calls sync.WaitGroup
 		for range 8 {

@@ -10,30 +10,24 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/internal/golden"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestSchemas holds that schemas.json matches the OpenAPI document.
 func TestSchemas(t *testing.T) {
 	doc, err := readDocument(document(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var tools struct {
 		// Arguments say of arguments that many tools take what a model needs to know,
 		// where the document says more.
 		Arguments map[string]string
 		Tools     []tool
 	}
-	if err := json.Unmarshal(toolsJSON, &tools); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(toolsJSON, &tools))
 	schemas := map[string]map[string]argument{}
 	for _, tool := range tools.Tools {
 		id := operations[tool.Name]
-		operation, err := doc.operation(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		operation := must.Get(doc.operation(id))(t)
 		if schemas[id] == nil {
 			schemas[id] = map[string]argument{}
 		}
@@ -51,9 +45,7 @@ func TestSchemas(t *testing.T) {
 		}
 	}
 	want, err := json.MarshalIndent(schemas, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	golden.Compare(t, "schemas.json", string(append(want, '\n')))
 }
 

@@ -1,6 +1,10 @@
 package mcp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
+)
 
 // TestExcerpt does not repeat a title that begins the body.
 func TestExcerpt(t *testing.T) {
@@ -14,9 +18,7 @@ func TestExcerpt(t *testing.T) {
 		{"no title", "", "High water", " | High water"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := excerpt(map[string]any{"title": test.title, "body": test.body}, 160); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			check.Equal(t, excerpt(map[string]any{"title": test.title, "body": test.body}, 160), test.want, "excerpt")
 		})
 	}
 }

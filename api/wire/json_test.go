@@ -58,9 +58,7 @@ func TestReadObject(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if len(got)+len(test.want) > 0 && !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got %#v\nwant %#v", got, test.want)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -138,16 +139,10 @@ func TestGroupRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("group (-want +got):\n%s", diff)
 	}
-	if _, err := DecodeBatch(data); err == nil {
-		t.Error("a group passed for a batch")
-	}
+	check.Fails(DecodeBatch(data))(t, "a group passed for a batch")
 	batch := must.Get(EncodeBatch(Batch{Groups: []Group{got}}))(t)
-	if _, err := DecodeGroup(batch); err == nil {
-		t.Error("a batch passed for a group")
-	}
-	if bytes.Contains(batch, []byte("0123")) {
-		t.Error("the sender's fingerprint is in the batch")
-	}
+	check.Fails(DecodeGroup(batch))(t, "a batch passed for a group")
+	check.Equal(t, bytes.Contains(batch, []byte("0123")), false, "the sender's fingerprint is in the batch")
 	if !bytes.Contains(batch, want.Commands[0].Data) {
 		t.Error("the payload's bytes are not those that were sent")
 	}
@@ -244,9 +239,7 @@ func TestLeaderChecksWhatIsForwarded(t *testing.T) {
 	bad := samplePublish()
 	bad.Title = ""
 	g.Commands[0].Payload, g.Commands[0].Data = bad, nil
-	if _, err := Encode(bad); err == nil {
-		t.Error("encoded where it comes in")
-	}
+	check.Fails(Encode(bad))(t, "encoded where it comes in")
 	data := must.Get(EncodeGroup(g))(t)
 	if _, err := DecodeGroup(data); err == nil || !strings.Contains(err.Error(), "title") {
 		t.Errorf("at the leader: %v", err)
@@ -287,15 +280,9 @@ func TestEncodeRejectsTooMuch(t *testing.T) {
 		p.Body = strings.Repeat("世", MaxBody)
 		g.Commands = append(g.Commands, Command{Seq: uint64(i), Payload: p})
 	}
-	if _, err := EncodeBatch(Batch{Groups: []Group{g}}); err == nil {
-		t.Error("encoded a batch over MaxEncodedBytes")
-	}
-	if _, err := EncodeGroup(Group{Commands: []Command{{}}}); err == nil {
-		t.Error("encoded a command without a payload")
-	}
-	if _, err := Encode(nil); err == nil {
-		t.Error("encoded no payload")
-	}
+	check.Fails(EncodeBatch(Batch{Groups: []Group{g}}))(t, "encoded a batch over MaxEncodedBytes")
+	check.Fails(EncodeGroup(Group{Commands: []Command{{}}}))(t, "encoded a command without a payload")
+	check.Fails(Encode(nil))(t, "encoded no payload")
 }
 
 // TestSizeIsAnUpperBound holds what queues and batches count with.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -67,9 +68,7 @@ func TestErase(t *testing.T) {
 	}
 	<-added
 	waitSealed(t, w.index)
-	if hasTerm(t, w.db, "doomed") {
-		t.Error("the term is still in a key")
-	}
+	check.Equal(t, hasTerm(t, w.db, "doomed"), false, "the term is still in a key")
 	snap := w.db.NewSnapshot()
 	w.index.Cut()
 	cut := w.index.Cut()

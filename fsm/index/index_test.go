@@ -148,9 +148,7 @@ func TestIndexProperty(t *testing.T) {
 			case "crash":
 				w.crash(rng)
 			case "flush":
-				if err := w.db.Flush(); err != nil {
-					rt.Fatal(err)
-				}
+				must.Do(rt, w.db.Flush())
 			}
 			w.add()
 		}
@@ -158,9 +156,7 @@ func TestIndexProperty(t *testing.T) {
 		w.keep(true)
 		w.check(rt, rng, 12)
 		for _, k := range w.kept {
-			if err := k.cut.Verify(k.snap, 0, 0, w.model.terms); err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, k.cut.Verify(k.snap, 0, 0, w.model.terms))
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -95,9 +96,7 @@ func TestKeyAfter(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"a", "b"}, {"a\xff", "b"}, {"ab\xff\xff", "ac"}, {"\x00", "\x01"},
 	} {
-		if got := keyAfter([]byte(c.in)); string(got) != c.want {
-			t.Errorf("keyAfter(%q) = %q, want %q", c.in, got, c.want)
-		}
+		check.Equal(t, string(keyAfter([]byte(c.in))), c.want, "keyAfter(%q)", c.in)
 	}
 	if got := keyAfter([]byte("\xff\xff")); got != nil {
 		t.Errorf("keyAfter of the last prefix = %x", got)
@@ -121,9 +120,7 @@ func TestSplitKey(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "abc", "abcdefg", "a\x0012345"} {
-		if _, _, _, err := splitKey([]byte(bad)); err == nil {
-			t.Errorf("splitKey(%q) took it", bad)
-		}
+		check.Fails(splitKey([]byte(bad)))(t, "splitKey(%q) took it", bad)
 	}
 }
 

@@ -74,9 +74,7 @@ func TestOtherVersion(t *testing.T) {
 	x.Close()
 
 	x, err := Open(db, Options{Prefix: testPrefix, Version: testVersion + 1, First: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Equal(t, x.Sealed(), 1, "sealed under a new version")
 	for seq := uint64(1); seq < BlockEntries+5; seq++ {
 		x.Add(seq, []string{"w:new"})
@@ -120,9 +118,7 @@ func TestSnapshotBeforeSeal(t *testing.T) {
 		case <-quit:
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	rng := rand.New(rand.NewPCG(8, 8))
 	w.model.fill(rng, blocks*BlockEntries)
 	w.add()
@@ -151,9 +147,7 @@ func TestAddWaits(t *testing.T) {
 			sealed <- mark
 			<-hold // until then no other block is sealed
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		added := make(chan uint64)
 		go func() {
 			defer close(added)

@@ -118,9 +118,7 @@ func TestWorkOfAll(t *testing.T) {
 		if want := shown[:min(limit, len(shown))]; err != nil || !slices.Equal(seqs, want) || more != (limit < len(shown)) {
 			t.Errorf("limit %d: %d, more %v, %v; want %d", limit, seqs, more, err, want)
 		}
-		if steps != work {
-			t.Errorf("limit %d: %d steps, want %d", limit, steps, work)
-		}
+		check.Equal(t, steps, work, "limit %d steps", limit)
 	}
 	seqs, _, err := x.Cut().Search(db, Query{Limit: 5, Min: 1, Before: newest, Without: without})
 	if want := []uint64{2*BlockEntries + 63, 7}; err != nil || !slices.Equal(seqs, want) {

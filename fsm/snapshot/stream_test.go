@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestHostileHeaders builds streams that try to write elsewhere or too much.
@@ -30,9 +32,7 @@ func TestHostileHeaders(t *testing.T) {
 	for name, h := range tests {
 		t.Run(name, func(t *testing.T) {
 			head, err := h.encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			sink := store.Create(Meta{})
 			_, err = io.Copy(sink, bytes.NewReader(append(head, make([]byte, 64)...)))
 			if err == nil {

@@ -36,14 +36,10 @@ func TestEveryKeyspaceIsInTheTable(t *testing.T) {
 		if err != nil || len(letter) != 1 {
 			t.Fatalf("%s is %s: %v", name, literal.Value, err)
 		}
-		if other := names[letter[0]]; other != "" {
-			t.Errorf("%s and %s are the same", other, name)
-		}
+		check.Equal(t, names[letter[0]], "", "the other space with the letter of %s", name)
 		names[letter[0]] = name
 		check.Equal(t, rows[letter[0]], 1, "rows of %s in keyspaces", name)
 		return true
 	})
-	if len(names) != len(Keyspaces) {
-		t.Errorf("keys.go declares %d spaces, the table has %d", len(names), len(Keyspaces))
-	}
+	check.Equal(t, len(names), len(Keyspaces), "spaces that keys.go declares")
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestParseQuery(t *testing.T) {
@@ -86,8 +88,6 @@ func TestHasPhrase(t *testing.T) {
 		{"東京都", "京都", true},
 		{"東京 京都", "東京都", false},
 	} {
-		if got := HasPhrase(Sequence(row.text), Sequence(row.phrase)); got != row.want {
-			t.Errorf("%q has the phrase %q: %v, want %v", row.text, row.phrase, got, row.want)
-		}
+		check.Equal(t, HasPhrase(Sequence(row.text), Sequence(row.phrase)), row.want, "%q has the phrase %q", row.text, row.phrase)
 	}
 }

@@ -72,9 +72,7 @@ func TestWords(t *testing.T) {
 		{"a\x00b", "a|b"},
 	} {
 		got := strings.Join(Words(nil, c.in), "|")
-		if got != c.want {
-			t.Errorf("Words(%q)\n got %s\nwant %s", c.in, got, c.want)
-		}
+		check.Equal(t, got, c.want, "Words(%q)", c.in)
 	}
 }
 

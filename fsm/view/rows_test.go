@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestStringEnd(t *testing.T) {
@@ -18,14 +20,9 @@ func TestStringEnd(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.RuneFrom([]rune("a\\\"é\n<"))).Draw(t, "text")
-		quoted, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		quoted := must.Get(json.Marshal(text))(t)
 		behind := rapid.SampledFrom([]string{``, `,"title":"x"`, `"`, `\"`}).Draw(t, "behind")
-		if got := stringEnd(append(quoted, behind...)); got != len(quoted) {
-			t.Fatalf("%s ends at %d", quoted, got)
-		}
+		must.Equal(t, stringEnd(append(quoted, behind...)), len(quoted), "%s ends", quoted)
 	})
 }
 

@@ -40,9 +40,7 @@ func TestUntil(t *testing.T) {
 				return nil
 			})
 			check.Equal(t, tries, test.tries, "tries")
-			if (err == nil) != (test.want == nil) {
-				t.Errorf("error %v", err)
-			}
+			check.Equal(t, err == nil, test.want == nil, "error %v", err)
 			for _, want := range test.want {
 				check.Err(t, err, want, "error")
 			}

@@ -59,3 +59,40 @@ func ErrText(tb TB, got error, text, format string, args ...any) {
 		tb.Errorf("%s: %v, want %q", fmt.Sprintf(format, args...), got, text)
 	}
 }
+
+// Contains fails the test unless got contains a text. The format describes got.
+func Contains(tb TB, got, text, format string, args ...any) {
+	tb.Helper()
+	if !strings.Contains(got, text) {
+		tb.Errorf("%s without %q: %s", fmt.Sprintf(format, args...), text, got)
+	}
+}
+
+// Lacks fails the test if got contains a text. The format describes got.
+func Lacks(tb TB, got, text, format string, args ...any) {
+	tb.Helper()
+	if strings.Contains(got, text) {
+		tb.Errorf("%s with %q: %s", fmt.Sprintf(format, args...), text, got)
+	}
+}
+
+// Fails returns a function that fails the test if the last result of a call, its error, is nil. The
+// format describes the step that has to fail:
+//
+//	check.Fails(os.Open(path))(t, "open a missing file")
+func Fails(results ...any) func(tb TB, format string, args ...any) {
+	return func(tb TB, format string, args ...any) {
+		tb.Helper()
+		if results[len(results)-1] == nil {
+			tb.Errorf("%s: no error", fmt.Sprintf(format, args...))
+		}
+	}
+}
+
+// Empty fails the test unless a list, a map or a text has no elements. The format describes got.
+func Empty(tb TB, got any, format string, args ...any) {
+	tb.Helper()
+	if reflect.ValueOf(got).Len() > 0 {
+		tb.Errorf("%s: %+v, want none", fmt.Sprintf(format, args...), got)
+	}
+}

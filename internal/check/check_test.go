@@ -32,9 +32,20 @@ func TestChecks(t *testing.T) {
 	ErrText(&f, io.ErrUnexpectedEOF, "unexpected", "read")
 	ErrText(&f, io.EOF, "unexpected", "read of %d", 7)
 	ErrText(&f, nil, "EOF", "read")
+	Fails(io.EOF)(&f, "read")
+	Fails(3, nil)(&f, "read of %d", 7)
+	Empty(&f, []int(nil), "entries")
+	Empty(&f, []int{3}, "entries of %s", "ada")
+	Contains(&f, "a page", "page", "body")
+	Contains(&f, "a page", "line", "body of %s", "e1")
+	Lacks(&f, "a page", "line", "body")
+	Lacks(&f, "a page", "page", "body of %s", "e1")
 	want := []string{
 		"replies to e5: 3, want 4", `body: "a\n", want "a"`, "patience: 1s, want 1m0s", "seqs of ada (-want +got):\n",
 		"close: EOF, want <nil>", "read: <nil>, want EOF", `read of 7: EOF, want "unexpected"`, `read: <nil>, want "EOF"`,
+		"read of 7: no error",
+		"entries of ada: [3], want none",
+		`body of e1 without "line": a page`, `body of e1 with "page": a page`,
 	}
 	for i, text := range f.list {
 		if i >= len(want) || !strings.HasPrefix(text, want[i]) {

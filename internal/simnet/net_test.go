@@ -25,9 +25,7 @@ const (
 func connected(t *testing.T, n *Net) (client, server net.Conn) {
 	t.Helper()
 	l, err := n.Host(west).Listen(t.Context(), "tcp", door)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	if client, err = n.Host(east).DialContext(t.Context(), "tcp", door); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 const valid = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -35,9 +37,7 @@ func TestParse(t *testing.T) {
 		"twice":                           {[]string{valid, valid}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Parse(tc.values...); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			check.Equal(t, Parse(tc.values...), tc.want, "parse")
 		})
 	}
 }
@@ -47,9 +47,7 @@ func TestContext(t *testing.T) {
 	if got := From(With(t.Context(), p)); got != p || got.TraceID() != valid[3:35] || got.SpanID() != valid[36:52] {
 		t.Errorf("got %q", got)
 	}
-	if got := From(With(context.Background(), "")); got != "" {
-		t.Errorf("got %q without a parent", got)
-	}
+	check.Equal(t, From(With(context.Background(), "")), "", "got without a parent")
 }
 
 func FuzzParse(f *testing.F) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestBytesText(t *testing.T) {
@@ -15,9 +16,7 @@ func TestBytesText(t *testing.T) {
 
 func TestParseBytes(t *testing.T) {
 	for text, want := range map[string]uint64{"0": 0, "17": 17, "3KiB": 3 << 10, "16MiB": 16 << 20, "1GiB": 1 << 30, "1024TiB": 1 << 50} {
-		if got, err := ParseBytes(text, command.MaxSettingBytes); err != nil || got != want {
-			t.Errorf("%s: %d, %v", text, got, err)
-		}
+		check.Equal(t, must.Get(ParseBytes(text, command.MaxSettingBytes))(t), want, "parse bytes of %s", text)
 	}
 	for _, text := range []string{"", "-1", "1.5GiB", "GiB", "1 GiB", "1025TiB", "20000000000000000000", "5%"} {
 		if got, err := ParseBytes(text, command.MaxSettingBytes); err == nil {

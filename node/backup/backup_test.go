@@ -73,9 +73,7 @@ func TestEveryChangeIsFound(t *testing.T) {
 		t.Error("a backup with something after its end is whole")
 	}
 	for _, n := range []int{0, 5, len(plain) / 2, len(plain) - 1} {
-		if _, err := Inspect(bytes.NewReader(encoder.EncodeAll(plain[:n], nil))); err == nil {
-			t.Errorf("a backup cut at %d of %d is whole", n, len(plain))
-		}
+		check.Fails(Inspect(bytes.NewReader(encoder.EncodeAll(plain[:n], nil))))(t, "a backup cut at %d of %d is whole", n, len(plain))
 	}
 }
 

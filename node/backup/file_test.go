@@ -51,9 +51,7 @@ func TestFileWriter(t *testing.T) {
 	if most == 0 || most >= syncedBytes || w.written >= syncedBytes {
 		t.Errorf("up to %d bytes were not synced, %d at the end; want fewer than %d", most, w.written, syncedBytes)
 	}
-	if _, err := io.Copy(w, iotest.OneByteReader(io.LimitReader(zeros{}, 1))); err == nil {
-		t.Error("a closed file was written")
-	}
+	check.Fails(io.Copy(w, iotest.OneByteReader(io.LimitReader(zeros{}, 1))))(t, "a closed file was written")
 }
 
 type zeros struct{}

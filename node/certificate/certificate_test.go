@@ -68,9 +68,7 @@ func TestReload(t *testing.T) {
 	check.Equal(t, k.Rejected(), "", "problem after the repair")
 	reissue(t, dir) // names no host
 	k.reload(t.Context())
-	if !strings.Contains(k.Rejected(), "names no host") {
-		t.Errorf("a certificate without a host is shown as %q", k.Rejected())
-	}
+	check.Contains(t, k.Rejected(), "names no host", "a certificate without a host is shown as")
 }
 
 // TestChainIsReplaced: a chain that was wrong is corrected, under the same certificate.

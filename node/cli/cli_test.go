@@ -69,14 +69,10 @@ func TestEveryProblemIsListed(t *testing.T) {
 			}
 			check.Equal(t, strings.Count(stderr, "\n  - "), len(tc.want), "problems")
 			for _, want := range tc.want {
-				if !strings.Contains(stderr, want) {
-					t.Errorf("%q is missing", want)
-				}
+				check.Contains(t, stderr, want, "stderr")
 			}
 			for _, no := range tc.unsaid {
-				if strings.Contains(stderr, no) {
-					t.Errorf("%q is no problem", no)
-				}
+				check.Lacks(t, stderr, no, "stderr")
 			}
 			if t.Failed() {
 				t.Log(stderr)
@@ -229,7 +225,6 @@ func TestComposeVariables(t *testing.T) {
 		}
 	}
 	slices.Sort(read)
-	if read = slices.Compact(read); !slices.Equal(read, composeVariables) {
-		t.Errorf("the compose file reads %v, listed are %v", read, composeVariables)
-	}
+	read = slices.Compact(read)
+	check.Diff(t, read, composeVariables, "what the compose file reads")
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -111,9 +112,7 @@ func (p *program) ignores(s syscall.Signal) bool {
 func newTerminal(t *testing.T) (ours, theirs *os.File) {
 	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = ours.Close() }) // the test may have closed it
 	must.Do(t, unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0))
 	number := must.Get(unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN))(t)
@@ -138,9 +137,7 @@ func TestClosedTerminalEndsANodeInGoodOrder(t *testing.T) {
 	p, hangUp := onTerminal(t, `exec "$0" "$@"`)
 	hangUp()
 	p.ends()
-	if !strings.Contains(p.log.String(), "the terminal was closed") {
-		t.Errorf("it does not say why it ended:\n%s", p.log.String())
-	}
+	check.Contains(t, p.log.String(), "the terminal was closed", "the log")
 }
 
 // TestNohup: what was started to outlive its terminal does.

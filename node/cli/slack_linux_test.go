@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -118,7 +119,5 @@ func TestServeStartsAgain(t *testing.T) {
 	}
 	p := startProgram(t, `exec "$0" "$@"`, &syscall.SysProcAttr{Setsid: true}, nil)
 	environment := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.cmd.Process.Pid)))(t)
-	if !strings.Contains("\x00"+string(environment), "\x00"+startedAgain+"=1\x00") {
-		t.Errorf("the node was not started again; its environment is %q", environment)
-	}
+	check.Contains(t, "\x00"+string(environment), "\x00"+startedAgain+"=1\x00", "the environment of a node that was started again")
 }

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestVersionFlag(t *testing.T) {
@@ -25,10 +27,6 @@ func TestVersion(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, out)
 	}
 	settings := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}
-	if got := revision(settings); got != "devel-0123456789ab+dirty" {
-		t.Error(got)
-	}
-	if got := revision(nil); got != "devel" {
-		t.Error(got)
-	}
+	check.Equal(t, revision(settings), "devel-0123456789ab+dirty", "revision")
+	check.Equal(t, revision(nil), "devel", "revision")
 }

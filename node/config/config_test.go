@@ -64,9 +64,7 @@ func TestFlagsAndEnvironment(t *testing.T) {
 	t.Setenv("COMMONS_HEARTBEAT", "1s")
 	t.Setenv("COMMONS_NODE_ID", "from-env")
 	c := defaults(t, "--node-id=from-flag")
-	if c.NodeID != "from-flag" {
-		t.Errorf("NodeID = %q: a flag goes before its variable", c.NodeID)
-	}
+	check.Equal(t, c.NodeID, "from-flag", "NodeID of a flag, which goes before its variable,")
 	if c.Heartbeat != time.Second || !reflect.DeepEqual(c.Join, []string{"a:1", "b:2"}) {
 		t.Errorf("Heartbeat = %v, Join = %q from the environment", c.Heartbeat, c.Join)
 	}
@@ -168,9 +166,7 @@ func TestValidate(t *testing.T) {
 				t.Fatalf("problems:\n%s\nwant %d", strings.Join(got, "\n"), len(tt.want))
 			}
 			for i := range got {
-				if !strings.Contains(got[i], tt.want[i]) {
-					t.Errorf("problem %q, want %q in it", got[i], tt.want[i])
-				}
+				check.Contains(t, got[i], tt.want[i], "problem")
 			}
 		})
 	}

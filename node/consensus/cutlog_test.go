@@ -100,7 +100,5 @@ func TestCutLogBehindASnapshot(t *testing.T) {
 	if first, err := r.cfg.Log.FirstIndex(); err != nil || first != 0 && first <= index {
 		t.Errorf("the log begins at %d, %v", first, err)
 	}
-	if erased, err := r.cfg.Log.Erased(); err != nil || erased != index {
-		t.Errorf("erased is what stands up to %d, %v; want %d", erased, err, index)
-	}
+	check.Equal(t, must.Get(r.cfg.Log.Erased())(t), index, "what is erased")
 }

@@ -38,9 +38,7 @@ func TestVoteIsNeverAnothers(t *testing.T) {
 		}
 		must.Do(t, vote(3, before))
 		left = writes
-		if err := vote(5, after); errors.Is(err, stop) != (writes < 3) {
-			t.Errorf("a vote of %d writes: %v", writes, err)
-		}
+		check.Equal(t, errors.Is(vote(5, after), stop), writes < 3, "a vote of %d writes", writes)
 		term, err1 := log.GetUint64(KeyLastVoteTerm)
 		candidate, err2 := log.Get(keyLastVoteCand)
 		must.Do(t, errors.Join(err1, err2))

@@ -185,9 +185,7 @@ func TestNoticeOfAnOldTerm(t *testing.T) {
 		t.Fatal("the follower does not take the 5 of term 3")
 	}
 	n.committed(5, 2)
-	if (<-answers).Success {
-		t.Fatal("a notice of an older term was taken")
-	}
+	must.Equal(t, (<-answers).Success, false, "a notice of an older term was taken")
 	if f.raft.CommitIndex() != 4 || f.machine.has(5) {
 		t.Fatalf("committed up to %d", f.raft.CommitIndex())
 	}
@@ -290,9 +288,8 @@ func TestNotices(t *testing.T) {
 		req := ask(2, 3, 3, entries(2, 4)...)
 		n.sent("f", "f", req)
 		for _, resp := range []raft.AppendEntriesResponse{{Term: 2}, {Term: 3, Success: true}} {
-			if n.answered("f", req, &resp); n.peers["f"].matched.PrevLogEntry != 0 {
-				t.Errorf("%+v matched", resp)
-			}
+			n.answered("f", req, &resp)
+			check.Equal(t, n.peers["f"].matched.PrevLogEntry, 0, "%+v matched", resp)
 		}
 	})
 }
@@ -409,9 +406,7 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 // a pipeline, and the next time gets it, as more may be written meanwhile.
 func TestLaggingFollowerGetsNoPipeline(t *testing.T) {
 	n := &notices{}
-	if n.deny("b", 1000) {
-		t.Error("a follower is denied that nothing was sent to")
-	}
+	check.Equal(t, n.deny("b", 1000), false, "a follower is denied that nothing was sent to")
 	req := &raft.AppendEntriesRequest{Term: 1, Entries: entries(1, 1)}
 	n.sent("b", "b", req)
 	n.answered("b", req, &raft.AppendEntriesResponse{Term: 1, Success: true})

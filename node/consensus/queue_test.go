@@ -412,13 +412,9 @@ func TestReplacedLeaderWithAQueue(t *testing.T) {
 	if stored, err := old.log.GetUint64(KeyCurrentTerm); err != nil || stored != term {
 		t.Errorf("term %d is stored, %v, while entries of term %d are not", stored, err, term)
 	}
-	if all := old.machine.all(); len(all) != 1 {
-		t.Errorf("the old leader has applied %v", all)
-	}
+	check.Equal(t, len(old.machine.all()), 1, "the old leader has applied")
 	release()
-	if err := <-lost; err == nil {
-		t.Error("the client of the old leader is told that its command was applied")
-	}
+	check.Fails(<-lost)(t, "the client of the old leader is told that its command was applied")
 	mustApply(t, next, "after", nodes...)
 	for _, n := range nodes {
 		wait(t, "the nodes differ", func() bool { return maps.Equal(n.machine.all(), next.machine.all()) })

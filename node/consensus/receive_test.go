@@ -65,9 +65,7 @@ func TestHandledBesideRaft(t *testing.T) {
 	beside := func(term uint64) bool {
 		handled := false
 		answer := n.transport.handleBeside(raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}}, func(raft.RPC) { handled = true })
-		if handled != answer {
-			t.Errorf("a heartbeat of term %d: handled %v, answer %v", term, handled, answer)
-		}
+		check.Equal(t, handled, answer, "a heartbeat of term %d is handled, as the answer says,", term)
 		return answer
 	}
 	got := map[string]bool{"older": beside(4), "current": beside(5), "newer": beside(6)}

@@ -31,35 +31,23 @@ func TestSnapshotStreams(t *testing.T) {
 		check.Equal(t, s.busy(), busy, "%s: busy", when)
 	}
 	expect("at first", false)
-	if _, _, err := s.Open("other"); err == nil {
-		t.Error("opened a snapshot that is not there")
-	}
+	check.Fails(s.Open("other"))(t, "opened a snapshot that is not there")
 	expect("after a failure", false)
 	_, attempt, err := s.Open("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	expect("while one is open", true)
 	must.Do(t, errors.Join(attempt.Close(), attempt.Close()))
 	expect("after an attempt that sent nothing", false)
 	_, whole, err := s.Open("s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if data, err := io.ReadAll(whole); err != nil || string(data) != "content" {
-		t.Errorf("read %q, %v", data, err)
-	}
+	must.Do(t, err)
+	check.Equal(t, string(must.Get(io.ReadAll(whole))(t)), "content", "read")
 	must.Do(t, whole.Close())
 	expect("while the follower catches up", true)
 	_, before, err := s.Open("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.Break()
 	_, after, err := s.Open("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := io.ReadAll(before); !errors.Is(err, errBroken) {
 		t.Errorf("one that was broken off: %v", err)
 	}

@@ -147,13 +147,9 @@ func TestOldTermIsNotStored(t *testing.T) {
 		returned = true
 	}()
 	<-ended
-	if returned {
-		t.Error("Raft goes on in term 6")
-	}
+	check.Equal(t, returned, false, "Raft goes on in term 6")
 	check.Equal(t, len(abandoned), 1, "the node goes on")
-	if term, err := log.GetUint64(KeyCurrentTerm); term != 7 || err != nil {
-		t.Errorf("the term is %d, %v, want 7", term, err)
-	}
+	check.Equal(t, must.Get(log.GetUint64(KeyCurrentTerm))(t), 7, "the term")
 }
 
 // TestLoadTerms: the terms of a log that was opened again.
@@ -187,9 +183,7 @@ func TestConfigurationThatIsNotStored(t *testing.T) {
 	wait(t, "it does not lead", r.Leads)
 	must.Do(t, r.Barrier(testPatience).Error())
 	fail.Store(true)
-	if err := r.AddNonvoter("ghost", "ghost", 0, testPatience).Error(); err == nil {
-		t.Error("the change is acknowledged")
-	}
+	check.Fails(r.AddNonvoter("ghost", "ghost", 0, testPatience).Error())(t, "the change is acknowledged")
 	select {
 	case err := <-abandoned:
 		check.Err(t, err, noSpace, "the node ends for another reason")

@@ -76,9 +76,7 @@ func TestHeartbeatsAreRecognised(t *testing.T) {
 	for _, req := range []*raft.AppendEntriesRequest{
 		{Entries: []*raft.Log{{}}}, {PrevLogEntry: 1}, {PrevLogTerm: 1}, {LeaderCommitIndex: 1},
 	} {
-		if isHeartbeat(req) {
-			t.Errorf("%+v is no heartbeat", req)
-		}
+		check.Equal(t, isHeartbeat(req), false, "%+v is no heartbeat", req)
 	}
 }
 

@@ -1,9 +1,9 @@
 package datakey
 
 import (
-	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -24,9 +24,7 @@ func TestDataKeyWaitsForEveryServerToHaveTheSecret(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, id := range test.lacking {
-			if !strings.Contains(err.Error(), id) {
-				t.Errorf("%s: %v does not name %s", name, err, id)
-			}
+			check.Contains(t, err.Error(), id, "%s: the error", name)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -56,9 +57,7 @@ func newTestbed(t *testing.T, change func(*Config)) *testbed {
 	t.Cleanup(func() {
 		end()
 		workers.Wait()
-		if err := machine.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, machine.Close(), nil, "close")
 	})
 	must.Do(t, h.propose(t.Context(), &command.Init{ClusterID: "c0ffee", SealedDataKey: []byte("sealed")}))
 	return h

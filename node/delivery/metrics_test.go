@@ -3,13 +3,13 @@ package delivery
 import (
 	"bytes"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commons-cluster/commons/fsm/outbox"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestEndedDeliveriesAreLogged holds which ends of deliveries get a line, and that
@@ -55,9 +55,7 @@ func TestEndedDeliveriesAreLogged(t *testing.T) {
 				counted = append(counted, l[0].GetValue(), l[1].GetValue())
 			}
 		}
-		if want := []string{tt.reason, tt.end.Status.String()}; !slices.Equal(counted, want) {
-			t.Errorf("%s: counted %q, want %q", name, counted, want)
-		}
+		check.Diff(t, counted, []string{tt.reason, tt.end.Status.String()}, "%s: counted", name)
 		if got := strings.TrimSpace(out.String()); !strings.HasSuffix(got, tt.logged) || (got == "") != (tt.logged == "") {
 			t.Errorf("%s: logged %q, want %q", name, got, tt.logged)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
@@ -39,7 +40,5 @@ func TestOwnHosts(t *testing.T) {
 	await.Eventually(t, "the addresses of a name", func() bool { return owns() == "127.0.0.1 192.0.2.7 2001:db8::7 " })
 	names.Silence()
 	h.lookUpOwnNames(t.Context())
-	if got := owns(); got != "127.0.0.1 192.0.2.7 2001:db8::7 " {
-		t.Errorf("without DNS: %s", got)
-	}
+	check.Equal(t, owns(), "127.0.0.1 192.0.2.7 2001:db8::7 ", "without DNS")
 }

@@ -163,9 +163,7 @@ func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 func checkDead(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		if alive(pid) {
-			t.Errorf("process %d lives on", pid)
-		}
+		check.Equal(t, alive(pid), false, "process %d lives on", pid)
 	}
 }
 
@@ -196,13 +194,9 @@ func TestClusterComesUpAndStops(t *testing.T) {
 		"level=INFO msg=args", "--node-id n2", "--write-rate 0", "--bootstrap-expect 3", "--http-addr " + local(c.options.HTTPPort+1),
 		fmt.Sprintf("--join %s,%s,%s", local(c.options.GossipPort), local(c.options.GossipPort+1), local(c.options.GossipPort+2)),
 	} {
-		if !strings.Contains(string(log), want) {
-			t.Errorf("the log lacks %q:\n%s", want, log)
-		}
+		check.Contains(t, string(log), want, "the log")
 	}
-	if strings.Contains(string(log), "leak=of-the-parent") {
-		t.Error("a variable of ours reached the nodes")
-	}
+	check.Lacks(t, string(log), "leak=of-the-parent", "the log of the nodes")
 }
 
 func TestAKilledNodeComesBack(t *testing.T) {
@@ -229,27 +223,21 @@ func TestANodeThatHasJustBegun(t *testing.T) {
 	c := start(t, "early")
 	c.wait(t, "The cluster is ready")
 	c.stop(t)
-	if out := c.out.String(); strings.Contains(out, "signal: terminated") {
-		t.Error("the terminal shows how the nodes ended")
-	}
+	check.Lacks(t, c.out.String(), "signal: terminated", "the terminal")
 }
 
 func TestARejectedConfigurationEndsEverything(t *testing.T) {
 	c := start(t, "rejects")
 	err := c.end(t)
 	check.ErrText(t, err, "rejects its configuration", "error")
-	if !strings.Contains(c.out.String(), "| fake: bad configuration") {
-		t.Error("the terminal does not show why")
-	}
+	check.Contains(t, c.out.String(), "| fake: bad configuration", "the terminal")
 }
 
 func TestANodeThatLeftStaysAway(t *testing.T) {
 	c := start(t, "left")
 	c.wait(t, "n3 has left its cluster and is not started again")
 	c.stop(t)
-	if strings.Contains(c.out.String(), "n3 died") {
-		t.Error("the node that has left was started again")
-	}
+	check.Lacks(t, c.out.String(), "n3 died", "the terminal after a node has left")
 }
 
 func TestABinaryThatCannotBeStarted(t *testing.T) {
@@ -266,9 +254,7 @@ func TestBusyPortsAreAllListed(t *testing.T) {
 	web := must.Get(config.Listen(t.Context(), "tcp", local(o.HTTPPort+1)))(t)
 	defer web.Close()
 	gossip, err := config.ListenPacket(t.Context(), "udp", local(o.GossipPort+2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer gossip.Close()
 	err = Run(t.Context(), o)
 	if err == nil {
@@ -277,9 +263,7 @@ func TestBusyPortsAreAllListed(t *testing.T) {
 	for _, want := range []string{
 		local(o.HTTPPort+1) + " (n2 HTTP): ", local(o.GossipPort+2) + " (n3 gossip, UDP): ", "address already in use", "--http-port",
 	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is missing in:\n%v", want, err)
-		}
+		check.Contains(t, err.Error(), want, "the error")
 	}
 	if n := strings.Count(err.Error(), "\n  - "); n != 2 {
 		t.Errorf("%d addresses listed, want 2:\n%v", n, err)

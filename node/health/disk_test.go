@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -14,9 +15,7 @@ func TestParseReserve(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"": 0, "0": 0, "512KiB": 512 << 10, "256MiB": 256 << 20, "2GiB": 2 << 30, "1TiB": 1 << 40, "5%": 5 << 30, "0%": 0,
 	} {
-		if r, err := ParseReserve(text); err != nil || r.of(disk) != want {
-			t.Errorf("%q: %d, %v, want %d", text, r.of(disk), err, want)
-		}
+		check.Equal(t, must.Get(ParseReserve(text))(t).of(disk), want, "the reserve %q", text)
 	}
 	for _, text := range []string{"5", "MiB", "-1MiB", "1.5GiB", "99%", "%", "5 GiB", "99999999999999MiB"} {
 		if r, err := ParseReserve(text); err == nil {
@@ -90,9 +89,7 @@ func TestCheckReserve(t *testing.T) {
 				h.disk.Store(&Disk{Low: true})
 			}
 			err := h.CheckReserve()
-			if (err != nil) != tt.full {
-				t.Fatalf("the disk is full: %v, want %v", err, tt.full)
-			}
+			must.Equal(t, err != nil, tt.full, "the disk is full: %v", err)
 			if tt.full && !strings.Contains(err.Error(), "1.0 GiB are reserved; make room in /data") {
 				t.Errorf("the reason is %q", err)
 			}

@@ -24,9 +24,7 @@ func TestHistory(t *testing.T) {
 	if before := got[historyParts-2]; before.Count != 2 || before.MeanMillis != 20 || before.MostMillis != 30 {
 		t.Errorf("the part before: %+v", before)
 	}
-	if older := got[historyParts-3]; older.Count != 0 {
-		t.Errorf("before the start: %+v", older)
-	}
+	check.Equal(t, got[historyParts-3].Count, 0, "before the start")
 	got = h.pastWrites.timings(now + historyPart*historyParts)
 	for i, part := range got {
 		check.Equal(t, part.Count, 0, "part %d after an hour: %+v", i, part)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestPace: what is slow for seconds makes a node slow until it was well for a while, and
@@ -50,9 +51,7 @@ func TestPace(t *testing.T) {
 					}
 				}
 				slow, _ := p.check(time.Duration(second) * time.Second)
-				if want := tt.from >= 0 && second >= tt.from && second < tt.until; slow != want {
-					t.Fatalf("after %d s: slow %t, want %t", second, slow, want)
-				}
+				must.Equal(t, slow, tt.from >= 0 && second >= tt.from && second < tt.until, "after %d s: slow", second)
 			}
 		})
 	}

@@ -169,9 +169,8 @@ func TestLeadershipIsTransferred(t *testing.T) {
 		}
 		_, err := operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: "nobody-0"})
 		rejected(t, err, http.StatusConflict, "has no vote")
-		if c.transfer(leader, c.Nodes[next].ServerID()); c.WaitLeader() != next {
-			t.Error("the leader cannot be asked to lead")
-		}
+		c.transfer(leader, c.Nodes[next].ServerID())
+		check.Equal(t, c.WaitLeader(), next, "the leader that was asked to lead")
 		if answer := c.transfer(leader, ""); answer.ID == c.Nodes[next].ServerID() {
 			t.Errorf("%s still leads", answer.ID)
 		}
@@ -368,9 +367,7 @@ func TestUnregisteredHouseNames(t *testing.T) {
 		for _, name := range []string{"front-desk", "Porter"} {
 			c.mustPost(0, "/api/agents", map[string]any{"id": name, "description": "Helps."}, &struct{}{})
 		}
-		if text := warned(); strings.Contains(text, "--house-agents") {
-			t.Errorf("all are registered: %q", text)
-		}
+		check.Lacks(t, warned(), "--house-agents", "the warning while all are registered")
 	})
 }
 
@@ -390,15 +387,11 @@ func TestUntrustedProxy(t *testing.T) {
 				return answer.Entry.NameVerified
 			}
 			c.mustPost(0, "/api/agents", map[string]any{"id": "ada", "note": "Here."}, &struct{}{})
-			if got := verified(); got != (proof == "on") {
-				t.Errorf("from the address: verified %v", got)
-			}
+			check.Equal(t, verified(), proof == "on", "from the address: verified")
 			if c.Nodes[0].Logged("a proxy is not trusted") {
 				t.Errorf("it warns of a request without a proxy:\n%s", c.Nodes[0].Log())
 			}
-			if verified("X-Forwarded-For", "192.0.2.1") {
-				t.Error("through the proxy: verified")
-			}
+			check.Equal(t, verified("X-Forwarded-For", "192.0.2.1"), false, "through the proxy: verified")
 			r, err := operate[admin.NodeReport](c, 0, admin.PathNode, nil)
 			if err != nil || r.Proxy != "127.0.0.1" || !contains(r.Warnings, "127.0.0.1 passes requests") || !c.Nodes[0].Logged("a proxy is not trusted") {
 				t.Errorf("%v, warnings %q, log:\n%s", err, r.Warnings, c.Nodes[0].Log())

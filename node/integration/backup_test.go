@@ -238,12 +238,8 @@ func TestOneNodeIsRecovered(t *testing.T) {
 				t.Errorf("node %d has %+v", i, all)
 			}
 		}
-		if _, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)); err == nil {
-			t.Error("a node was recovered that runs")
-		}
-		if _, err := offline.Recover(offline.Offline{DataDir: t.TempDir()}, slog.New(slog.DiscardHandler)); err == nil {
-			t.Error("an empty directory was recovered")
-		}
+		check.Fails(offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)))(t, "a node was recovered that runs")
+		check.Fails(offline.Recover(offline.Offline{DataDir: t.TempDir()}, slog.New(slog.DiscardHandler)))(t, "an empty directory was recovered")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -101,9 +102,7 @@ func TestOneClaimWins(t *testing.T) {
 				wantRejection(t, err, http.StatusConflict, "job_claimed")
 			}
 		}
-		if taken != agents-1 {
-			t.Errorf("%d of %d claims were rejected", taken, agents)
-		}
+		check.Equal(t, taken, agents-1, "rejected claims of %d", agents)
 		c.WaitConverged()
 	})
 }

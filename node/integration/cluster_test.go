@@ -54,9 +54,7 @@ func TestThreeNodes(t *testing.T) {
 		}
 		metrics := c.Nodes[i].Metrics()
 		for _, name := range []string{"commons_applied_index ", "commons_voters 3", "raft_state_leader ", "go_goroutines "} {
-			if !strings.Contains(metrics, name) {
-				t.Errorf("metrics of node %d have no %q", i, name)
-			}
+			check.Contains(t, metrics, name, "metrics of node %d", i)
 		}
 	}
 }
@@ -247,9 +245,7 @@ func TestOneRequestOneEntry(t *testing.T) {
 			}
 		}
 		c.WaitConverged()
-		if got := len(c.All(0, client.EntryQuery{})); got != rounds {
-			t.Errorf("%d entries from %d request_ids", got, rounds)
-		}
+		check.Equal(t, len(c.All(0, client.EntryQuery{})), rounds, "entries from request_ids")
 	})
 }
 

@@ -104,9 +104,7 @@ func TestDeliveries(t *testing.T) {
 		if e.Read != "GET "+base+"/api/entries/"+e.Entry.ID || e.Reply == nil || *e.Reply != reply {
 			t.Errorf("event %d: read %q, reply %v", i, e.Read, e.Reply)
 		}
-		if at, err := time.Parse(time.RFC3339, e.Timestamp); err != nil || at.UnixMilli() != e.Entry.CreatedAt {
-			t.Errorf("event %d: timestamp %q, %v, want %d", i, e.Timestamp, err, e.Entry.CreatedAt)
-		}
+		check.Equal(t, must.Get(time.Parse(time.RFC3339, e.Timestamp))(t).UnixMilli(), e.Entry.CreatedAt, "event %d: timestamp %q", i, e.Timestamp)
 		apitest.CheckValue(t, p.Body, "Event")
 		if !signed(&p, ada.NotifySecret) {
 			t.Errorf("event %d is not signed: %v", i, p.Header)
@@ -206,9 +204,7 @@ func TestReceiversThatFail(t *testing.T) {
 	for _, text := range []string{"outcome=ok", "outcome=status_500", "outcome=status_410", "a receiver is gone; its notify_url was removed"} {
 		c.WaitLogged(0, text)
 	}
-	if c.Nodes[0].Logged("/hook") {
-		t.Error("the path of a notify_url is logged")
-	}
+	check.Equal(t, c.Nodes[0].Logged("/hook"), false, "the path of a notify_url is logged")
 }
 
 // listenAll registers the agents a0, a1 and so on with receivers, so many at each host, and

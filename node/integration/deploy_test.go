@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/internal/must"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -82,16 +83,10 @@ func TestEveryAlertIsExplained(t *testing.T) {
 	}
 	for _, alert := range alerts {
 		name := alert[1]
-		if !strings.Contains(manual, "\n### "+name+"\n") {
-			t.Errorf("%s has no section in %s", name, alertsFile)
-		}
-		if runbook := "runbook: docs/operating/alerts.md#" + strings.ToLower(name) + "\n"; !strings.Contains(rules, runbook) {
-			t.Errorf("%s does not say %q", name, runbook)
-		}
+		check.Contains(t, manual, "\n### "+name+"\n", "the section of %s in %s", name, alertsFile)
+		check.Contains(t, rules, "runbook: docs/operating/alerts.md#"+strings.ToLower(name)+"\n", "the rules for %s", name)
 	}
-	if got := strings.Count(rules, "runbook: "); got != len(alerts) {
-		t.Errorf("%d runbooks for %d alerts", got, len(alerts))
-	}
+	check.Equal(t, strings.Count(rules, "runbook: "), len(alerts), "runbooks for alerts")
 }
 
 func fileText(t *testing.T, path string) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
@@ -49,9 +50,7 @@ func TestFoundingThatWasCutShort(t *testing.T) {
 		if len(s.Voters) != 3 || strings.Contains(strings.Join(s.Voters, " "), late.ServerID()) {
 			t.Errorf("the voters are %v", s.Voters)
 		}
-		if _, err := late.Client().Entry(t.Context(), before.Entry.ID); err == nil {
-			t.Error("the first founder follows a cluster whose beginning it does not have")
-		}
+		check.Fails(late.Client().Entry(t.Context(), before.Entry.ID))(t, "the first founder follows a cluster whose beginning it does not have")
 	})
 }
 

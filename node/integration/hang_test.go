@@ -54,9 +54,7 @@ func TestHangingDisk(t *testing.T) {
 			case <-time.After(nodetest.Patience):
 				t.Fatal("the node with the hanging disk goes on")
 			}
-			if _, _, err := c.Nodes[leader].GetText("/livez"); err == nil {
-				t.Error("it still answers")
-			}
+			check.Fails(c.Nodes[leader].GetText("/livez"))(t, "it still answers")
 			c.Nodes[leader].Run = nil
 			c.WaitLeader()
 			load.WaitMore(10)

@@ -242,7 +242,5 @@ func corruptLog(t *testing.T, whole int) {
 	c.WaitReady()
 	c.WaitVoters()
 	c.WaitConverged()
-	if got := len(c.All(victim, client.EntryQuery{})); got != 20+whole {
-		t.Errorf("the resynchronised node lists %d entries of %d", got, 20+whole)
-	}
+	check.Equal(t, len(c.All(victim, client.EntryQuery{})), 20+whole, "the resynchronised node lists entries")
 }

@@ -77,9 +77,7 @@ func TestVoterWithoutItsLogIsRejected(t *testing.T) {
 			c.WaitVoters()
 			c.WaitConverged()
 			for i := range c.Nodes {
-				if got := len(c.All(i, client.EntryQuery{})); got != len(acked) {
-					t.Errorf("node %d lists %d entries of %d", i, got, len(acked))
-				}
+				check.Equal(t, len(c.All(i, client.EntryQuery{})), len(acked), "node %d lists entries", i)
 			}
 		})
 	}
@@ -171,9 +169,7 @@ func identity(t *testing.T, nd *nodetest.Node) (fields map[string]any) {
 	if err == nil {
 		err = json.Unmarshal(data, &fields)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return fields
 }
 
@@ -184,9 +180,7 @@ func setIdentity(t *testing.T, nd *nodetest.Node, fields map[string]any) {
 	if err == nil {
 		err = errors.Join(os.MkdirAll(nd.DataDir(), 0o700), os.WriteFile(filepath.Join(nd.DataDir(), "server-id.json"), data, 0o600))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // TestFirstStartCutShort starts a node on what its first start can have left.
@@ -252,9 +246,7 @@ func TestRecoveryOfALogThatIsRejected(t *testing.T) {
 		machine := must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(nd.DataDir(), offline.StateDir)}))(t)
 		log := must.Get(logstore.Open(logstore.Options{Path: logPath(nd)}))(t)
 		index, term, err := machine.Covers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		snapshot := must.Get(machine.FSM().Snapshot())(t)
 		sink := must.Get(machine.Snapshots().Create(raft.SnapshotVersionMax, index, term, consensus.Alone("ghost"), index, nil))(t)
 		err = errors.Join(snapshot.Persist(sink), sink.Close(), log.SetUint64(consensus.KeyLastVoteTerm, term+5), log.Close())
@@ -266,9 +258,7 @@ func TestRecoveryOfALogThatIsRejected(t *testing.T) {
 				t.Errorf("the start ends with %v, which does not name %q", err, want)
 			}
 		}
-		if founded, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)); err != nil || founded.Entries != 1 {
-			t.Fatalf("recovered %+v, %v", founded, err)
-		}
+		must.Equal(t, must.Get(offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)))(t).Entries, 1, "recovered")
 		c.Start(0)
 		c.WaitReady()
 		c.MustPublish(0, nodetest.Post{Body: "after"})

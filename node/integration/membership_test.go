@@ -105,13 +105,9 @@ func TestNonVoter(t *testing.T) {
 				h, _ := c.Nodes[0].Run.Health()
 				return nodetest.ErrorIf(len(h) != 2 || !h[0].Healthy || !h[1].Healthy, "%+v", h)
 			})
-			if s := replica.Status(); s.Membership != "non-voter" {
-				t.Errorf("the replica says %+v", s)
-			}
+			check.Equal(t, replica.Status().Membership, "non-voter", "the replica")
 			for i, want := range []string{"\ncommons_voter 1\n", "\ncommons_voter 0\n"} {
-				if !strings.Contains(c.Nodes[i].Metrics(), want) {
-					t.Errorf("node %d does not measure %q", i, want)
-				}
+				check.Contains(t, c.Nodes[i].Metrics(), want, "the metrics of node %d", i)
 			}
 			c.Stop(1)
 			c.MustPublish(0, nodetest.Post{Body: "without the replica"})

@@ -310,9 +310,7 @@ func TestRestorePurgesAgain(t *testing.T) {
 		nd := c.Add(1)
 		at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}
 		at.DataDir = t.TempDir()
-		if founded, err := offline.Restore(at, file); err != nil || founded.Purged != 0 {
-			t.Fatalf("without a list: %+v, %v", founded, err)
-		}
+		must.Equal(t, must.Get(offline.Restore(at, file))(t).Purged, 0, "without a list")
 		if found, err := fsmtest.FindText(at.DataDir, doomed); err != nil || len(found) == 0 {
 			t.Fatalf("the backup has the word in %s, %v: the test shows nothing", found, err)
 		}

@@ -199,9 +199,7 @@ func TestVerification(t *testing.T) {
 			t.Errorf("%s: %d %+v", url, status, a)
 		}
 	}
-	if status, err := c.Nodes[0].GetJSON("/api/agents/eve", &struct{}{}); err != nil || status != http.StatusNotFound {
-		t.Errorf("eve: %d, %v", status, err)
-	}
+	check.Equal(t, must.Get(c.Nodes[0].GetJSON("/api/agents/eve", &struct{}{}))(t), http.StatusNotFound, "eve")
 }
 
 // TestVerificationOfOurselves holds that no node of the cluster is taken for a

@@ -176,18 +176,14 @@ func unpackDir(t *testing.T, dir, file string) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		path := filepath.Join(dir, filepath.FromSlash(h.Name))
 		if h.FileInfo().IsDir() {
 			err = os.MkdirAll(path, 0o700)
 		} else if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
 			err = writeFrom(path, r)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 }
 

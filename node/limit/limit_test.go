@@ -171,9 +171,7 @@ func TestNeighboursOfEstablishedNames(t *testing.T) {
 			admitted++
 		}
 	}
-	if want := 5 * command.NetworkShare * command.EstablishedShare; admitted != want {
-		t.Errorf("%d writes of established names were admitted, want %d", admitted, want)
-	}
+	check.Equal(t, admitted, 5*command.NetworkShare*command.EstablishedShare, "writes of established names were admitted")
 }
 
 // TestRejectedProofIsTheSendersOwn holds that writes with a rejected proof are charged only
@@ -306,9 +304,7 @@ func TestRefunds(t *testing.T) {
 				refunded += left(l, from, byKey)
 			}
 		}
-		if want := MaxRefunds * command.NetworkShare; refunded != want {
-			t.Errorf("%d refunds, want %d", refunded, want)
-		}
+		check.Equal(t, refunded, MaxRefunds*command.NetworkShare, "refunds")
 	})
 	t.Run("without limits", func(t *testing.T) {
 		l := New(always(0, 0), newClock().now)

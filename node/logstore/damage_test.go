@@ -75,9 +75,7 @@ func TestBitFlip(t *testing.T) {
 			if !errors.As(err, &c) || c.Index != l.Index || c.Path != path {
 				t.Fatalf("bit of entry %d flipped: error %v", l.Index, err)
 			}
-			if !strings.Contains(err.Error(), "wipe its data directory") {
-				t.Errorf("the error does not say what to do: %v", err)
-			}
+			check.Contains(t, err.Error(), "wipe its data directory", "the error")
 			found++
 		}
 	}
@@ -165,14 +163,10 @@ func TestMissingFile(t *testing.T) {
 // TestID: a log has no id before SetID, and keeps it afterwards.
 func TestID(t *testing.T) {
 	s := open(t, Options{})
-	if id, err := s.ID(); id != "" || err != nil {
-		t.Errorf("a new log has the id %q, %v", id, err)
-	}
+	check.Equal(t, must.Get(s.ID())(t), "", "a new log has the id")
 	must.Do(t, errors.Join(s.SetID("some id"), s.Close()))
 	s = open(t, Options{Path: s.path, Existing: true})
-	if id, err := s.ID(); id != "some id" || err != nil {
-		t.Errorf("the id is %q, %v", id, err)
-	}
+	check.Equal(t, must.Get(s.ID())(t), "some id", "the id")
 }
 
 // TestReceivedDamage: an entry that was damaged on its way is rejected.

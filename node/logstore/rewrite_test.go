@@ -65,17 +65,11 @@ func mustBeWhole(t *testing.T, s *Store) {
 // new file.
 func TestRewrite(t *testing.T) {
 	s := cutStore(t)
-	if err := s.Rewrite(50); err == nil {
-		t.Error("entries that are there count as erased")
-	}
+	check.Fails(s.Rewrite(50))(t, "entries that are there count as erased")
 	must.Do(t, s.Rewrite(40))
 	mustBeWhole(t, s)
-	if holds(t, s.path) {
-		t.Error("the file still holds what was deleted")
-	}
-	if erased, err := s.Erased(); erased != 40 || err != nil {
-		t.Errorf("erased up to %d, %v", erased, err)
-	}
+	check.Equal(t, holds(t, s.path), false, "the file still holds what was deleted")
+	check.Equal(t, must.Get(s.Erased())(t), 40, "erased up to")
 	mustStore(t, s, entries(61, 62, 3, 10))
 	must.Do(t, s.Close())
 	again := must.Get(Open(Options{Path: s.path, Existing: true, Snapshot: upTo(40)}))(t)
@@ -117,9 +111,7 @@ func TestRewriteFails(t *testing.T) {
 	s := cutStore(t)
 	blocked := s.path + newSuffix
 	must.Do(t, os.MkdirAll(filepath.Join(blocked, "full"), 0o700))
-	if err := s.Rewrite(40); err == nil {
-		t.Error("no error")
-	}
+	check.Fails(s.Rewrite(40))(t, "no error")
 	mustBeWhole(t, s)
 	mustStore(t, s, entries(61, 61, 3, 10))
 }

@@ -133,9 +133,7 @@ func failSyncs(t *testing.T, fails func() bool) {
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	const flags = unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
 	listener, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&filter)))
-	if errno != 0 {
-		t.Fatalf("this kernel lets no process filter its calls: %v", errno)
-	}
+	must.Equal(t, errno, 0, "this kernel lets no process filter its calls")
 	go func() {
 		for {
 			var call [80]byte // struct seccomp_notif, which begins with an id

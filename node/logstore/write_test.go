@@ -220,9 +220,7 @@ func TestGapNeedsASnapshot(t *testing.T) {
 func TestHeadNeedsASnapshot(t *testing.T) {
 	s := open(t, Options{Snapshot: upTo(5)})
 	mustStore(t, s, entries(1, 10, 1, 20))
-	if err := s.DeleteRange(1, 6); err == nil {
-		t.Error("deleted an entry that no snapshot covers")
-	}
+	check.Fails(s.DeleteRange(1, 6))(t, "deleted an entry that no snapshot covers")
 	check.Err(t, s.DeleteRange(1, 5), nil, "delete range")
 	check.Equal(t, span(t, s), [2]uint64{6, 10}, "span of the log")
 }

@@ -143,7 +143,5 @@ func TestStateAloneIsNotFresh(t *testing.T) {
 		t.Error("a node without anything is not fresh")
 	}
 	ms.cfg.Machine.FSM().ApplyBatch([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(consensus.Alone("a-1"))}})
-	if ms.Fresh() {
-		t.Error("a node with a state is fresh")
-	}
+	check.Equal(t, ms.Fresh(), false, "a node with a state is fresh")
 }

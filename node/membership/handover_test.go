@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
@@ -9,9 +8,7 @@ import (
 
 func TestSuccessorsByFitness(t *testing.T) {
 	got := byFitness([]successor{{"ill", false, 9}, {"behind", true, 7}, {"gone", false, 0}, {"best", true, 8}})
-	if want := []string{"best", "behind", "ill", "gone"}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	check.Diff(t, got, []string{"best", "behind", "ill", "gone"}, "the order")
 }
 
 func TestLastTerm(t *testing.T) {

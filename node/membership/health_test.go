@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestRate rates three servers, of which the last one is as the row says.
@@ -37,9 +39,7 @@ func TestRate(t *testing.T) {
 			}
 			first := rate(found(), nil, tt.leader, maxContact, start)
 			c, _ := first.Server("c")
-			if c.Healthy != tt.healthy {
-				t.Errorf("healthy %v, want %v", c.Healthy, tt.healthy)
-			}
+			check.Equal(t, c.Healthy, tt.healthy, "healthy")
 			if c.Alive != (name != "not in gossip") || !c.Alive && c.LastContactMs != -1 {
 				t.Errorf("alive %v, contact %d", c.Alive, c.LastContactMs)
 			}

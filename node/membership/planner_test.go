@@ -216,9 +216,7 @@ func TestPlanSaysWhomItRejects(t *testing.T) {
 			next := p.plan(t.Context(), situation{
 				now: time.Now(), cluster: "c", format: tt.format, members: members, servers: config, health: healthOfAll(config, members, "", time.Now()),
 			})
-			if (next.add == "") != (tt.want != "") {
-				t.Errorf("the plan is %+v", next)
-			}
+			check.Equal(t, next.add == "", tt.want != "", "the plan is %+v", next)
 			if got := p.rejected["b-2"]; (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || len(p.rejected) > 1 {
 				t.Errorf("rejected: %v, want %q", p.rejected, tt.want)
 			}

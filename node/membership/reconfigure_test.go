@@ -93,9 +93,7 @@ func TestNoChangeOnAFullDisk(t *testing.T) {
 			ms := leaderOf(t, "b-1")
 			before := ms.cfg.Raft.Servers()
 			ms.cfg.CheckDisk = func() error { return full }
-			if err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return c, nil }); !errors.Is(err, full) {
-				t.Errorf("the change ends with %v, want %v", err, full)
-			}
+			check.Err(t, ms.reconfigure(t.Context(), func(configuration) (change, error) { return c, nil }), full, "the change ends")
 			check.Diff(t, ms.cfg.Raft.Servers(), before, "the configuration changed")
 		})
 	}
@@ -141,9 +139,7 @@ func TestOneChangeAtATime(t *testing.T) {
 		return change{remove: "b-1"}, nil
 	}))
 	must.Do(t, <-second)
-	if got := ms.cfg.Raft.Servers(); len(got) != 1 {
-		t.Errorf("the configuration is %v", got)
-	}
+	check.Equal(t, len(ms.cfg.Raft.Servers()), 1, "the configuration")
 }
 
 // TestNoChangeWithoutConfiguration: index 0 would stand for any configuration.

@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"testing/fstest"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestAvailable(t *testing.T) {
@@ -41,9 +43,7 @@ func TestAvailable(t *testing.T) {
 			for path, text := range test.files {
 				root[path] = &fstest.MapFile{Data: []byte(text)}
 			}
-			if got := available(root); got != test.want {
-				t.Errorf("got %d bytes, want %d", got, test.want)
-			}
+			check.Equal(t, available(root), test.want, "available bytes")
 		})
 	}
 }
@@ -54,15 +54,12 @@ func TestLimits(t *testing.T) { //nolint:paralleltest // the limit belongs to th
 	defer debug.SetMemoryLimit(before)
 	for limit, want := range map[int64]int64{100 << 20: MinCache, 1 << 30: 256 << 20, 1 << 40: MaxCache} {
 		debug.SetMemoryLimit(limit)
-		if got := Cache(); got != want {
-			t.Errorf("a limit of %d bytes gives a cache of %d, want %d", limit, got, want)
-		}
+		check.Equal(t, Cache(), want, "the cache of a limit of %d bytes", limit)
 	}
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	debug.SetMemoryLimit(1 << 30)
-	if SetLimit(); Limit() != 1<<30 {
-		t.Errorf("the limit of GOMEMLIMIT became %d bytes", Limit())
-	}
+	SetLimit()
+	check.Equal(t, Limit(), 1<<30, "the limit of GOMEMLIMIT")
 	t.Setenv("GOMEMLIMIT", "")
 	debug.SetMemoryLimit(1 << 40)
 	if SetLimit(); Limit() == 1<<40 || Limit() < 1<<20 {

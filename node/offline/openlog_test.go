@@ -3,7 +3,6 @@ package offline
 import (
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -72,9 +71,7 @@ func TestCheckLog(t *testing.T) {
 			dir := t.TempDir()
 			machine := must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(dir, StateDir)}))(t)
 			log, err := logstore.Open(logstore.Options{Path: filepath.Join(dir, LogFile)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer func() {
 				check.Err(t, errors.Join(machine.Close(), log.Close()), nil, "error")
 			}()
@@ -87,9 +84,7 @@ func TestCheckLog(t *testing.T) {
 			if tt.snapshot != nil {
 				takeSnapshot(t, machine, tt.snapshot)
 			}
-			if err := machine.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, machine.Close())
 			if machine, err = fsm.Open(fsm.Options{Dir: filepath.Join(dir, StateDir)}); err != nil {
 				t.Fatal(err)
 			}
@@ -104,9 +99,7 @@ func TestCheckLog(t *testing.T) {
 				t.Fatal("the node starts")
 			}
 			for _, want := range append(tt.problems, dir, "empty the whole directory", "commons recover") {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v: it does not name %q", err, want)
-				}
+				check.Contains(t, err.Error(), want, "the error")
 			}
 		})
 	}

@@ -32,9 +32,7 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 	}
 	target.SourceSecret = filepath.Join(dir, "source")
 	anew, err := target.reseal(sealed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if got, err := files["target"].OpenDataKey(anew); err != nil || !bytes.Equal(got, key) {
 		t.Errorf("the key is %x, %v", got, err)
 	}
@@ -42,9 +40,7 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 		t.Errorf("what is sealed under the secret in use is opened where another is named, too: %v", err)
 	}
 	damaged := append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1)
-	if _, err := target.reseal(damaged); err == nil {
-		t.Error("a damaged key was opened")
-	}
+	check.Fails(target.reseal(damaged))(t, "a damaged key was opened")
 	target.SourceSecret, target.NewDataKey = "", true
 	if anew, err = target.reseal(damaged); err != nil {
 		t.Fatal(err)

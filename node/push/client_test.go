@@ -229,9 +229,7 @@ func TestRejectedAddresses(t *testing.T) {
 				c.AllowNets = nil
 				c.Own = func(a netip.Addr) bool { return a == netip.MustParseAddr("8.8.4.4") }
 			})
-			if a := g.send(t, g.url); a.Reason != push.RejectedAddress {
-				t.Errorf("answer %+v, want %q", a, push.RejectedAddress)
-			}
+			check.Equal(t, g.send(t, g.url).Reason, push.RejectedAddress, "answer")
 			check.Equal(t, len(g.receiver.Received()), 0, "requests")
 		})
 	}
@@ -245,9 +243,7 @@ func TestNameThatChanges(t *testing.T) {
 		g.names.SetInTurn(host, []string{"127.0.0.1"}, []string{"127.0.0.2"}, []string{"127.0.0.1"})
 	})
 	for i, want := range []push.Reason{"", push.RejectedAddress, ""} {
-		if a := g.send(t, g.url); a.Reason != want {
-			t.Errorf("attempt %d: answer %+v, want %q", i, a, want)
-		}
+		check.Equal(t, g.send(t, g.url).Reason, want, "attempt %d: answer", i)
 		check.Equal(t, g.names.Asked(host), i+1, "questions in attempt %d", i)
 	}
 }
@@ -273,9 +269,7 @@ func TestRejections(t *testing.T) {
 		fmt.Sprintf("https://none.example:%d/", port):  push.NameNotFound,
 		fmt.Sprintf("https://other.example:%d/", port): push.TLSFailed, // the certificate is another's
 	} {
-		if a := g.send(t, url); a.Reason != want {
-			t.Errorf("%s: answer %+v, want %q", url, a, want)
-		}
+		check.Equal(t, g.send(t, url).Reason, want, "%s: answer", url)
 	}
 	check.Equal(t, len(g.receiver.Received()), 0, "requests")
 }
@@ -283,20 +277,14 @@ func TestRejections(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	stranger := pushtest.NewAuthority(t)
 	g := newGround(t, status(http.StatusOK), func(_ *ground, c *push.Config) { c.Roots = stranger.Pool() })
-	if a := g.send(t, g.url); a.Reason != push.TLSFailed {
-		t.Errorf("a certificate of an unknown authority: answer %+v", a)
-	}
+	check.Equal(t, g.send(t, g.url).Reason, push.TLSFailed, "a certificate of an unknown authority: answer")
 	g = newGround(t, status(http.StatusOK), func(_ *ground, c *push.Config) { c.Roots = nil })
-	if a := g.send(t, g.url); a.Reason != push.TLSFailed {
-		t.Errorf("a certificate that the system does not know: answer %+v", a)
-	}
+	check.Equal(t, g.send(t, g.url).Reason, push.TLSFailed, "a certificate that the system does not know: answer")
 }
 
 func TestConnectFailed(t *testing.T) {
 	g := newGround(t, status(http.StatusOK), func(g *ground, _ *push.Config) { g.names.Set(host, "127.9.9.9") })
-	if a := g.send(t, g.url); a.Reason != push.ConnectFailed {
-		t.Errorf("answer %+v, want %q", a, push.ConnectFailed)
-	}
+	check.Equal(t, g.send(t, g.url).Reason, push.ConnectFailed, "answer")
 }
 
 // TestLocalhost reaches a receiver as somebody does who tries things out.
@@ -305,15 +293,11 @@ func TestLocalhost(t *testing.T) {
 		g.receiver = pushtest.NewReceiver(t, g.authority.Certificate("localhost"), status(http.StatusOK))
 		c.Resolver, c.Port = nil, g.receiver.Port()
 	})
-	if a := g.send(t, fmt.Sprintf("https://localhost:%d/", g.receiver.Port())); a.Reason != "" {
-		t.Errorf("answer %+v", a)
-	}
+	check.Equal(t, g.send(t, fmt.Sprintf("https://localhost:%d/", g.receiver.Port())).Reason, "", "answer")
 }
 
 func TestNoProxy(t *testing.T) {
-	if push.NewClient(push.Config{}).HasProxy() {
-		t.Error("the environment may lead messages elsewhere")
-	}
+	check.Equal(t, push.NewClient(push.Config{}).HasProxy(), false, "the environment may lead messages elsewhere")
 }
 
 func TestSentences(t *testing.T) {

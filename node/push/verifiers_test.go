@@ -109,9 +109,7 @@ func TestVerifiers(t *testing.T) {
 			}
 			for _, need := range v.needs {
 				if out, err := exec.CommandContext(t.Context(), need[0], need[1:]...).CombinedOutput(); err != nil {
-					if os.Getenv("CI") != "" {
-						t.Fatalf("CI needs this language: %v: %v\n%s", need, err, out)
-					}
+					must.Equal(t, os.Getenv("CI"), "", "CI needs this language: %v: %v\n%s", need, err, out)
 					t.Skipf("%v: %v\n%s", need, err, out)
 				}
 			}
@@ -139,9 +137,7 @@ func verifierCases(t *testing.T) (cases []verifierCase, want string) {
 	body := []byte(`{"type":"common.reply","agent":"é <&>"}`)
 	send := func(by []byte) verifierCase {
 		g := newGround(t, status(http.StatusOK))
-		if a := g.client.Send(t.Context(), g.url, push.Message{ID: "w1-2-3", Body: body, Secret: by}); a.Reason != "" {
-			t.Fatalf("%+v", a)
-		}
+		must.Equal(t, g.client.Send(t.Context(), g.url, push.Message{ID: "w1-2-3", Body: body, Secret: by}).Reason, "", "reason")
 		got := g.receiver.Received()[0]
 		c := verifierCase{Secret: shown(secret), Headers: map[string]string{}, Body: got.Body}
 		for name := range got.Header {

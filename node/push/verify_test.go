@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -18,9 +19,7 @@ func challengeOf(t *testing.T, body []byte) (challenge, decoy, replyWith string)
 		Type, Agent, Challenge, Decoy string
 		ReplyWith                     json.RawMessage `json:"reply_with"`
 	}
-	if err := json.Unmarshal(body, &got); err != nil {
-		t.Errorf("the challenge cannot be read: %v", err)
-	}
+	check.Err(t, json.Unmarshal(body, &got), nil, "read the challenge")
 	if got.Type != "common.verify" || got.Agent != "Ada" || len(got.Challenge) < 20 || len(got.Decoy) != len(got.Challenge) || got.Decoy == got.Challenge {
 		t.Errorf("challenge %s", body)
 	}
@@ -51,16 +50,12 @@ func TestVerify(t *testing.T) {
 				w.WriteHeader(tt.status)
 				fmt.Fprint(w, tt.answer(challengeOf(t, got.Body)))
 			})
-			if a := g.client.Verify(t.Context(), g.url, "Ada"); a.Reason != tt.reason {
-				t.Errorf("answer %+v, want %q", a, tt.reason)
-			}
+			check.Equal(t, g.client.Verify(t.Context(), g.url, "Ada").Reason, tt.reason, "answer")
 			header := g.receiver.Received()[0].Header
 			if id := header.Get(push.HeaderID); strings.Contains(id, ".") || id == "" {
 				t.Errorf("id %q", id)
 			}
-			if signature := header.Get(push.HeaderSignature); signature != "" {
-				t.Errorf("signature %q, although the receiver has no secret yet", signature)
-			}
+			check.Equal(t, header.Get(push.HeaderSignature), "", "signature, although the receiver has no secret yet,")
 		})
 	}
 }

@@ -169,9 +169,7 @@ func TestPausedLeader(t *testing.T) {
 		if next := c.leader(); next == old || !old.raft.Leads() {
 			t.Errorf("%s leads, and %s: %v", next.id, old.id, old.raft.State())
 		}
-		if err := <-answered; err == nil {
-			t.Error("a write of the old leader is acknowledged")
-		}
+		check.Fails(<-answered)(t, "a write of the old leader is acknowledged")
 		time.Sleep(10 * beat)
 		check.Equal(t, old.raft.Leads(), false, "the old one leads in the end")
 		c.lastWrite()

@@ -246,7 +246,6 @@ func TestLastFold(t *testing.T) {
 		Propose:  func(context.Context, command.Payload) error { proposed++; return nil },
 	})
 	u.Count(op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
-	if u.Finish(t.Context()); proposed != 1 {
-		t.Errorf("%d folds were proposed, want 1", proposed)
-	}
+	u.Finish(t.Context())
+	check.Equal(t, proposed, 1, "folds that were proposed")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -68,17 +69,13 @@ func TestTable(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			printed, ok := table(t, measured(t, tc.file, tc.text))
-			if ok != tc.ok {
-				t.Errorf("no ratio is worse: %v, want %v", ok, tc.ok)
-			}
+			check.Equal(t, ok, tc.ok, "no ratio is worse")
 			var rows []string
 			for line := range strings.Lines(printed) {
 				rows = append(rows, strings.Join(strings.Fields(line), " "))
 			}
 			for _, row := range tc.rows {
-				if !strings.Contains("\n"+strings.Join(rows, "\n")+"\n", "\n"+row+"\n") {
-					t.Errorf("no row %q in\n%s", row, printed)
-				}
+				check.Contains(t, "\n"+strings.Join(rows, "\n")+"\n", "\n"+row+"\n", "the table")
 			}
 		})
 	}

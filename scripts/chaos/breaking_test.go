@@ -102,13 +102,9 @@ func TestWhatIsLeftOut(t *testing.T) {
 	b := &bench{voters: n[:3], weak: map[string]bool{"n1": true, "n4": true}}
 	for _, e := range []event{{Fault: "lead", Target: reader, Nodes: []string{"n4"}}, {Fault: "lead", Target: follower, Nodes: []string{"n1"}}, {Fault: "lead", Target: follower, Nodes: []string{"n2"}}} {
 		i := int(e.Nodes[0][1] - '1')
-		if why := b.forbids(&e, faults["lead"], n[i:i+1]); (why == "") != (i == 1) {
-			t.Errorf("lead of %v: %q", e.Nodes, why)
-		}
+		check.Equal(t, (b.forbids(&e, faults["lead"], n[i:i+1]) == ""), i == 1, "lead of %v", e.Nodes)
 	}
-	if b.minority() {
-		t.Error("one voter and the reader are too few")
-	}
+	check.Equal(t, b.minority(), false, "one voter and the reader are too few")
 	b.weak["n3"] = true
 	if !b.minority() {
 		t.Error("one voter of three is enough")
@@ -131,9 +127,7 @@ func TestPercentile(t *testing.T) {
 // faults that the cluster must survive.
 func TestFaultsAreShown(t *testing.T) {
 	text, err := os.ReadFile("../../docs/faults.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	tests := map[string]bool{}
 	err = filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -145,9 +139,7 @@ func TestFaultsAreShown(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, table, _ := strings.Cut(string(text), "\n## Every fault, and what shows it\n")
 	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(table, -1) {
 		if !tests[name] {
@@ -156,9 +148,7 @@ func TestFaultsAreShown(t *testing.T) {
 	}
 	const faultsToSurvive = 48
 	for n := range faultsToSurvive {
-		if !strings.Contains(table, fmt.Sprintf("\n| %d |", n+1)) {
-			t.Errorf("fault %d has no row", n+1)
-		}
+		check.Contains(t, table, fmt.Sprintf("\n| %d |", n+1), "the table of faults")
 	}
 	for _, quoted := range regexp.MustCompile("chaos (`[^:|;]+)").FindAllStringSubmatch(table, -1) {
 		for _, name := range regexp.MustCompile("`([^`-][^`]*)`").FindAllStringSubmatch(quoted[1], -1) {

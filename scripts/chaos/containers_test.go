@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
@@ -52,16 +53,10 @@ func TestContainersAreLeftAsTheyWere(t *testing.T) {
 	} {
 		for _, end := range []func(){func() { containerFaults[name].end(b, nodes) }, b.containers.close} {
 			containerFaults[name].begin(b, nodes)
-			if got := told(); !strings.Contains(got, want[0]) {
-				t.Errorf("%s begins with\n%s", name, got)
-			}
+			check.Contains(t, told(), want[0], "%s begins", name)
 			end()
-			if got := told(); !strings.Contains(got, want[1]) {
-				t.Errorf("%s ends with\n%s", name, got)
-			}
-			if len(b.containers.undo) > 0 {
-				t.Errorf("%s is still to be undone", name)
-			}
+			check.Contains(t, told(), want[1], "%s ends", name)
+			check.Empty(t, b.containers.undo, "%s is still to be undone", name)
 		}
 	}
 }

@@ -29,9 +29,7 @@ func TestManual(t *testing.T) {
 	if len(m.crontab) < 2 || !strings.Contains(m.crontab[len(m.crontab)-1], checkout) {
 		t.Errorf("lines for cron: %q", m.crontab)
 	}
-	if err := harness.Try(m.allFollowed); err == nil {
-		t.Error("no procedure was followed, and none is missed")
-	}
+	check.Fails(harness.Try(m.allFollowed))(t, "no procedure was followed, and none is missed")
 	for _, e := range slices.Concat(balancedPlan(0), afterwardsBalanced()) {
 		m.followed[e.Fault] = true
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestOneVoterEach(t *testing.T) {
@@ -28,9 +30,7 @@ func TestOneVoterEach(t *testing.T) {
 
 func TestExamples(t *testing.T) {
 	got := Examples("text\n\n    one \\\n      two\n\nmore text\n    three\n")
-	if want := []string{"one \\\n  two\n", "three\n"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	check.Diff(t, got, []string{"one \\\n  two\n", "three\n"}, "examples")
 }
 
 func TestPlay(t *testing.T) {

@@ -39,9 +39,7 @@ func TestBugsCompile(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		exports[p.ImportPath], packages[p.Dir] = p.Export, p
 	}
 	must.Do(t, list.Wait())

@@ -18,9 +18,7 @@ import (
 func knownBugs(t *testing.T) (tested, played []bug) {
 	t.Helper()
 	tested, played, err := readBugs(known)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return tested, played
 }
 
@@ -47,9 +45,7 @@ func TestBugsFit(t *testing.T) {
 			t.Fatalf("%s: %s, %v", b.name, data, err)
 		}
 		for path, changed := range overlay.Replace {
-			if bytes.Equal(read(t, path), read(t, changed)) {
-				t.Errorf("%s: nothing is changed in %s", b.name, path)
-			}
+			check.Equal(t, bytes.Equal(read(t, path), read(t, changed)), false, "%s: nothing is changed in %s", b.name, path)
 		}
 	}
 }
@@ -115,9 +111,7 @@ func TestEdits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			changed := map[string][]byte{}
 			err := test.edit.apply(changed)
-			if (err == nil) != (test.want != "") {
-				t.Fatalf("error %v", err)
-			}
+			must.Equal(t, err == nil, test.want != "", "error %v", err)
 			if got := string(changed[file]); err == nil && got != test.want {
 				t.Errorf("got\n%s", got)
 			}
@@ -136,13 +130,9 @@ func TestEveryBugHasItsTurn(t *testing.T) {
 	}
 	bugs, _ := knownBugs(t)
 	all := names(choose(bugs, nil, ""))
-	if len(all) != len(bugs) {
-		t.Fatalf("%d of %d bugs are chosen", len(all), len(bugs))
-	}
+	must.Equal(t, len(all), len(bugs), "bugs that are chosen")
 	slices.Sort(all)
-	if same := slices.Compact(slices.Clone(all)); len(same) != len(all) {
-		t.Error("two bugs have one name")
-	}
+	check.Equal(t, len(slices.Compact(slices.Clone(all))), len(all), "names of bugs")
 	first := map[string]bool{}
 	for seed := range 20 * len(bugs) {
 		order := names(choose(bugs, nil, strconv.Itoa(seed+1)))
@@ -152,9 +142,7 @@ func TestEveryBugHasItsTurn(t *testing.T) {
 			t.Fatalf("a seed chooses %q, want %q", order, all)
 		}
 	}
-	if len(first) != len(bugs) {
-		t.Errorf("%d of %d bugs ever come first", len(first), len(bugs))
-	}
+	check.Equal(t, len(first), len(bugs), "bugs that ever come first")
 	if a, b := names(choose(bugs, nil, "a commit")), names(choose(bugs, nil, "a commit")); !slices.Equal(a, b) {
 		t.Errorf("one seed gives %q and %q", a, b)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // testNow is the clock of tests.
@@ -46,9 +47,7 @@ func checkReading(t interface {
 		t.Errorf("the example %v: %v", fields, err)
 	}
 	again := readEntry(&example, rules)
-	if again.Problems.Any() {
-		t.Errorf("the example %v has problems %v", fields, again.Problems.List)
-	}
+	check.Equal(t, again.Problems.Any(), false, "the example %v has problems %v", fields, again.Problems.List)
 	if again.Dry {
 		return // some of it is a placeholder
 	}
@@ -253,9 +252,7 @@ func TestGetWriteRules(t *testing.T) {
 			if test.bad == "" && e.Problems.Any() || test.bad != "" && (len(e.Problems.List) != 1 || !e.Problems.Has(test.bad)) {
 				t.Errorf("problems %v, want one of %q", e.Problems.List, test.bad)
 			}
-			if len(e.Notes) > 0 {
-				t.Errorf("notes %q", e.Notes)
-			}
+			check.Empty(t, e.Notes, "notes")
 		})
 	}
 }

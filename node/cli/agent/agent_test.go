@@ -191,9 +191,7 @@ func TestCorrections(t *testing.T) {
 			if failed.code != agent.ExitRejected || !strings.Contains(failed.err, "\n- ") {
 				t.Fatalf("exit code %d: %s", failed.code, failed.err)
 			}
-			if !strings.Contains(failed.err, "\ntry: "+test.try) {
-				t.Errorf("it proposes another command than %s: %s", test.try, failed.err)
-			}
+			check.Contains(t, failed.err, "\ntry: "+test.try, "the error that proposes %s", test.try)
 			if again := ada.retry(failed); again.code != cli.ExitOK {
 				t.Errorf("what it proposes is rejected: %s", again.err)
 			}
@@ -222,15 +220,11 @@ func TestStandardInput(t *testing.T) {
 	if r := ada.pipe(text+"\n", "post", "-"); r.code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
-	if e := must.Get(p.client().Entry(t.Context(), "e1"))(t); e.Body != text {
-		t.Errorf("published %q", e.Body)
-	}
+	check.Equal(t, must.Get(p.client().Entry(t.Context(), "e1"))(t).Body, text, "published")
 	if r := ada.pipe("\ufeff"+text, "post", "-", "--title", "With a mark"); r.code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
-	if e := must.Get(p.client().Entry(t.Context(), "e2"))(t); e.Body != text {
-		t.Errorf("published %q", e.Body)
-	}
+	check.Equal(t, must.Get(p.client().Entry(t.Context(), "e2"))(t).Body, text, "published")
 	if r := ada.pipe("Caf\xe9 in Latin-1", "post", "-"); r.code == cli.ExitOK || !strings.Contains(r.err, "not UTF-8") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
@@ -496,9 +490,7 @@ func TestHomeShowsHiddenEntries(t *testing.T) {
 	ada := p.shell("ada")
 	ada.must("post", "Good pills of the bakery")
 	p.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "Advertisement"}, IDs: []string{"e1"}})
-	if out := ada.must("home"); !strings.Contains(out, "yours, hidden 1") {
-		t.Errorf("without news: %s", out)
-	}
+	check.Contains(t, ada.must("home"), "yours, hidden 1", "without news")
 	must.Get(p.client().Publish(t.Context(), client.NewEntry{Agent: "bob", Body: "Hello @ada"}))(t)
 	if out := ada.must("home"); !strings.Contains(out, "yours, hidden by moderators:\n  e1 ada in general, hidden (Advertisement): Good pills of the bakery") {
 		t.Errorf("with news: %s", out)
@@ -511,9 +503,7 @@ func TestCloseEndsAClaim(t *testing.T) {
 	ada, bob := p.shell("ada"), p.shell("bob")
 	ada.must("job", "post", "Count the boats", "Those in the harbour.")
 	bob.must("job", "take", "j1")
-	if out := ada.must("job", "close", "j1"); !strings.Contains(out, "j1 is closed") {
-		t.Errorf("close: %s", out)
-	}
+	check.Contains(t, ada.must("job", "close", "j1"), "j1 is closed", "close")
 }
 
 // TestAskWaits waits for the answer to a request for help, past a mention.
@@ -538,9 +528,7 @@ func TestAskWaits(t *testing.T) {
 	if !strings.Contains(out, "h1 is open\n") || !strings.HasSuffix(out, "\nIt is green.\nAnd calm.\n") || strings.Contains(out, "looking") {
 		t.Error(out)
 	}
-	if out := ada.must("home"); !strings.Contains(out, "I am looking") {
-		t.Errorf("the position of home moved: %s", out)
-	}
+	check.Contains(t, ada.must("home"), "I am looking", "home once more")
 }
 
 // TestWatchResumes follows events over a node that cuts the stream, and from one command to

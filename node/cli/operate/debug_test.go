@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/config"
@@ -49,32 +50,24 @@ func TestDebugBundle(t *testing.T) {
 	expect(t, cli.ExitOK, []string{"debug", file, "--cpu", "0", "--secret-file", secret, "--cluster-addr", c.Nodes[0].ClusterAddr()}, "with 2 nodes", "missing: "+dead)
 	files := unpack(t, file)
 	for name, want := range map[string]string{"cluster.json": `"clusterId": "`, "missing.txt": dead + ": "} {
-		if !strings.Contains(files["bundle/"+name], want) {
-			t.Errorf("%s does not say %q: %.300s", name, want, files["bundle/"+name])
-		}
+		check.Contains(t, files["bundle/"+name], want, "%s", name)
 	}
 	for name, want := range map[string]string{
 		"report.json": `"role": "`, "config.json": `"secret-file": "`, "metrics.txt": "\ncommons_build_info{", "log.jsonl": `"msg":"listening"`,
 		"goroutines.txt": "goroutine profile: total", "heap.pprof": "runtime.",
 	} {
 		for _, id := range alive {
-			if place := "bundle/" + id + "/" + name; !strings.Contains(files[place], want) {
-				t.Errorf("%s does not say %q: %.300s", place, want, files[place])
-			}
+			check.Contains(t, files[("bundle/"+id+"/"+name)], want, "the file")
 		}
 	}
 	hash := sha256.Sum256([]byte(key))
-	if log := files["bundle/"+alive[0]+"/log.jsonl"]; !strings.Contains(log, `"msg":"request"`) {
-		t.Errorf("the calls are not in the log: %s", log)
-	}
+	check.Contains(t, files["bundle/"+alive[0]+"/log.jsonl"], `"msg":"request"`, "the log")
 	for name, text := range files {
 		for what, never := range map[string]string{
 			"the secret": aSecret, "a key": key, "a key's hash": hex.EncodeToString(hash[:]), "a key's hash, in base64": base64.StdEncoding.EncodeToString(hash[:]),
 			"a client's address": aClient, "a text": aText, "a receiver": aHook, "a request id": aRequest,
 		} {
-			if strings.Contains(text, never) {
-				t.Errorf("%s holds %s", name, what)
-			}
+			check.Lacks(t, text, never, "%s, which must not hold %s,", name, what)
 		}
 	}
 }
@@ -120,9 +113,7 @@ func unpack(t *testing.T, path string) map[string]string {
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		text := must.Get(io.ReadAll(archive))(t)
 		if strings.HasSuffix(header.Name, ".pprof") {
 			text = gunzip(t, text)
@@ -174,7 +165,5 @@ func TestLogLevel(t *testing.T) {
 		}
 	}
 	c.WaitLogged(1, "changed the level of the log")
-	if c.Nodes[0].Logged("level=DEBUG") {
-		t.Error("the first node's level was never debug, and it says so much")
-	}
+	check.Equal(t, c.Nodes[0].Logged("level=DEBUG"), false, "the first node's level was never debug, and it says so much")
 }

@@ -36,9 +36,7 @@ func TestHealthOfVoter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := execute(t, append([]string{"health", "--voter", "--http-addr", c.Nodes[0].Config.HTTPAddr}, tc.args...)...)
 			check.Equal(t, code, tc.code, "exit code")
-			if !strings.Contains(stderr, tc.says) {
-				t.Errorf("stderr %q, want %q in it", stderr, tc.says)
-			}
+			check.Contains(t, stderr, tc.says, "stderr")
 		})
 	}
 }

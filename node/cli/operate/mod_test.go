@@ -129,9 +129,7 @@ func TestManyIDsAreCounted(t *testing.T) {
 	expect(t, cli.ExitOK, hide)
 	for _, args := range [][]string{{"events"}, {"mod", "log"}} {
 		_, out, stderr := execute(t, append(args, "--cluster-addr", c.Nodes[0].ClusterAddr())...)
-		if want := "12 entries, e1 to ec"; !strings.Contains(out, want) {
-			t.Errorf("%v: %s%s, want %q", args, out, stderr, want)
-		}
+		check.Contains(t, out, "12 entries, e1 to ec", "the output of %v, %s", args, stderr)
 	}
 }
 

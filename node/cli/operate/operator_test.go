@@ -22,10 +22,7 @@ import (
 func TestSeveralAddresses(t *testing.T) {
 	c := nodetest.New(t, 1)
 	addr := c.Nodes[0].ClusterAddr()
-	deaf, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	deaf := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer deaf.Close()
 	for _, tc := range []struct {
 		args []string

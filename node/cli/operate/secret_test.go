@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/config"
@@ -86,9 +87,7 @@ func TestSecretIsRotatedUnderLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	must.Get(cluster.KeepSecretFile(file))(t)
 	before, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c := nodetest.New(t, 3, func(cfg *config.Config) { cfg.SecretFile = file })
 	c.WaitVoters()
 	first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "under the first secret", RequestID: "secret-0001"})
@@ -113,9 +112,7 @@ func TestSecretIsRotatedUnderLoad(t *testing.T) {
 	if err != nil || strings.Contains(string(after), strings.TrimSpace(string(before))) {
 		t.Errorf("the former secret is still in the file: %v", err)
 	}
-	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 2 {
-		t.Errorf("left beside the file: %v, %v", left, err)
-	}
+	check.Equal(t, len(must.Get(os.ReadDir(filepath.Dir(file)))(t)), 2, "left beside the file")
 	if kept, err := os.ReadFile(done.FormerSecretFile); err != nil || !bytes.Equal(kept, before) {
 		t.Errorf("the former secret is not kept: %v", err)
 	}
@@ -170,9 +167,7 @@ func TestSecretRotateNamesADeadNode(t *testing.T) {
 	if code != cli.ExitFailed || !strings.Contains(stderr, want) {
 		t.Errorf("with a dead node: exit code %d, %s; want %q", code, stderr, want)
 	}
-	if to := "to n2 at 127.0.0.1\n"; strings.Count(stderr, to) != 1 {
-		t.Errorf("the file was not copied once: %q is not once in %s", to, stderr)
-	}
+	check.Equal(t, strings.Count(stderr, "to n2 at 127.0.0.1\n"), 1, "copies in %s", stderr)
 	c.Start(2)
 	c.WaitReady()
 	code, out, stderr := rotate(push...)

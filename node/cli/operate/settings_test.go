@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli"
@@ -27,9 +28,7 @@ func TestSettings(t *testing.T) {
 		t.Cleanup(func() { _ = res.Body.Close() })
 		return res
 	}
-	if res := write(); res.StatusCode != http.StatusCreated {
-		t.Fatalf("a write at the defaults: status %d", res.StatusCode)
-	}
+	must.Equal(t, write().StatusCode, http.StatusCreated, "a write at the defaults: status")
 	set := func(changes ...string) (report admin.SettingsReport) {
 		t.Helper()
 		args := append(append([]string{"settings", "set"}, changes...), "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
@@ -53,9 +52,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("a write over the budget: status %d, %v, %s", res.StatusCode, res.Header, body)
 	}
 	set("sender-bytes=0", "daily-bytes=0")
-	if res := write(); res.StatusCode != http.StatusCreated {
-		t.Errorf("a write without bounds: status %d", res.StatusCode)
-	}
+	check.Equal(t, write().StatusCode, http.StatusCreated, "a write without bounds: status")
 	for _, tc := range []struct {
 		changes []string
 		status  int

@@ -24,9 +24,7 @@ func TestSnapshotCommands(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "backup")
 	expect(t, cli.ExitOK, []string{"snapshot", "save", file, "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 entry up to index")
-	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
-		t.Errorf("left beside the backup: %v, %v", names, err)
-	}
+	check.Equal(t, len(must.Get(os.ReadDir(dir))(t)), 2, "left beside the backup")
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the backup's mode: %v, %v", info.Mode(), err)
 	}
@@ -146,12 +144,8 @@ func TestOnlyWhatWasSavedIsRecorded(t *testing.T) {
 		}
 		check.Equal(t, lastBackup(t, c), "0", "after nothing was saved to %s the newest backup is of", file)
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-	if to, err := os.Readlink(device); err != nil || to != os.DevNull {
-		t.Errorf("the device was replaced: %s, %v", to, err)
-	}
+	check.Equal(t, len(must.Get(os.ReadDir(dir))(t)), 2, "left behind")
+	check.Equal(t, must.Get(os.Readlink(device))(t), os.DevNull, "the device was replaced")
 	if code, stderr := save(filepath.Join(dir, "backup")); code != cli.ExitOK || stderr != "" {
 		t.Fatalf("save: exit code %d, %s", code, stderr)
 	}
@@ -164,9 +158,7 @@ func TestOnlyWhatWasSavedIsRecorded(t *testing.T) {
 func lastBackup(t *testing.T, c *nodetest.Cluster) string {
 	t.Helper()
 	_, body, err := c.Nodes[0].GetText("/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, rest, found := strings.Cut(body, "\ncommons_last_backup_timestamp_seconds ")
 	if !found {
 		t.Fatal("when the newest backup was begun is not measured")

@@ -94,9 +94,7 @@ func TestRejectedEverywhere(t *testing.T) {
 	report.Servers[1].Report = nil
 	report.Servers[0].Report.Leader, report.Servers[0].Report.Rejects = "", ""
 	check.Equal(t, rejectedEverywhere(&report), "no leader is known", "there is no leader, and the screen")
-	if screen := statusText((&watcher{now: report}).overview()); !strings.Contains(screen, "WRITES ARE REJECTED: no leader is known\n") {
-		t.Errorf("the screen is %s", screen)
-	}
+	check.Contains(t, statusText((&watcher{now: report}).overview()), "WRITES ARE REJECTED: no leader is known\n", "the screen")
 	report.Servers[0].Report = nil
 	check.Equal(t, rejectedEverywhere(&report), "no server answers", "none answers, and the screen")
 }

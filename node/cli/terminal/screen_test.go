@@ -2,8 +2,9 @@ package terminal
 
 import (
 	"bytes"
-	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestScreenOfATerminal(t *testing.T) {
@@ -13,8 +14,6 @@ func TestScreenOfATerminal(t *testing.T) {
 	s.Show("one\ntwo\n")
 	s.Leave()
 	for _, want := range []string{screenEnter, screenHome + "one" + lineRest + "\ntwo" + lineRest + "\n", screenRest, screenLeave} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is missing in %q", want, out.String())
-		}
+		check.Contains(t, out.String(), want, "the screen")
 	}
 }

@@ -22,7 +22,5 @@ func TestLogFormats(t *testing.T) {
 			t.Errorf("%s: %s", format, &out)
 		}
 	}
-	if _, err := NewLogger(os.Stderr, "loud", "auto"); err == nil {
-		t.Error("a level that is none is accepted")
-	}
+	check.Fails(NewLogger(os.Stderr, "loud", "auto"))(t, "a level that is none is accepted")
 }

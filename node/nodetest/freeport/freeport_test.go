@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -90,9 +91,7 @@ func TestNoPortTwice(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if want := (processes + 1) * goroutines * each; len(seen) != want {
-		t.Errorf("%d ports, want %d", len(seen), want)
-	}
+	check.Equal(t, len(seen), (processes+1)*goroutines*each, "ports")
 }
 
 func TestSuccessivePortsSkipTheBusy(t *testing.T) {
@@ -101,15 +100,11 @@ func TestSuccessivePortsSkipTheBusy(t *testing.T) {
 	for err == nil && pool.end-pool.next < 2*n {
 		first, err = Take(n)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	busy := first + n + 1
 	l := must.Get((&net.ListenConfig{}).ListenPacket(t.Context(), "udp", local(busy)))(t)
 	defer l.Close()
-	if second, err := Take(n); err != nil || second != busy+1 {
-		t.Errorf("with %d busy: %d, %v", busy, second, err)
-	}
+	check.Equal(t, must.Get(Take(n))(t), busy+1, "with %d busy", busy)
 }
 
 func TestBlocksHaveAnEnd(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -60,9 +61,7 @@ func TestSentAndLost(t *testing.T) {
 		return c.Outcome
 	}
 	for _, want := range []Outcome{Done, Unknown, Failed} {
-		if got := ask(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		check.Equal(t, ask(), want, "ask")
 	}
 }
 
@@ -89,9 +88,7 @@ func TestSentTwice(t *testing.T) {
 			cl.send(t.Context(), &c, server.URL, request{method: http.MethodGet, path: "/", header: http.Header{}})
 			return c
 		}
-		if c := ask(); c.Resent {
-			t.Errorf("%s: the first call was sent twice", answer)
-		}
+		check.Equal(t, ask().Resent, false, "%s: the first call was sent twice", answer)
 		if c := ask(); c.Outcome != want || !c.Resent || served != 3 {
 			t.Errorf("%s: %s, sent again: %t, served %d, want %s and a repetition", answer, c.Outcome, c.Resent, served, want)
 		}
