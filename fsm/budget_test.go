@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
-	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -150,18 +149,14 @@ func TestBudgetOfASender(t *testing.T) {
 	if got := r.run(again)[0]; got.Outcome != command.OutcomeDuplicate || got.Entry != first.Entry {
 		t.Errorf("what was written before: %+v", got)
 	}
-	if after := r.budget(); after != before {
-		t.Errorf("a free write was counted: %+v, before %+v", after, before)
-	}
+	check.Equal(t, r.budget(), before, "the budget after a free write")
 	keyed := func(sender string, key []byte) command.Result {
 		p := sent(sender, 1000)
 		p.Proof.Key = key
 		return r.run(p)[0]
 	}
 	over := []command.Problem{command.ProblemOverBudget}
-	if got := keyed("bot", key); !slices.Equal(got.Problems, over) {
-		t.Errorf("a write by the key of a new name: %+v", got)
-	}
+	check.Diff(t, keyed("bot", key).Problems, over, "a write by the key of a new name")
 	for i := range command.NetworkShare * 3 {
 		if n := r.taken(fmt.Sprint("site", command.NetworkEnd, i), 1); (n == 1) != (i < command.NetworkShare*5/2) {
 			t.Errorf("sender %d of a network: %d entries taken", i, n)
@@ -174,9 +169,7 @@ func TestBudgetOfASender(t *testing.T) {
 			t.Errorf("write %d by the key of an established name: %+v", i, got)
 		}
 	}
-	if got := keyed("bot", slices.Repeat([]byte{8}, command.KeyHashBytes)); !slices.Equal(got.Problems, over) {
-		t.Errorf("a write by a wrong key: %+v", got)
-	}
+	check.Diff(t, keyed("bot", slices.Repeat([]byte{8}, command.KeyHashBytes)).Problems, over, "a write by a wrong key")
 	check.Equal(t, r.taken("other", 2), 2, "entries of another sender taken, of 2")
 	zero := uint64(0)
 	r.run(&command.SetSettings{SenderBytes: &zero})
@@ -197,9 +190,7 @@ func TestBudgetOfManySenders(t *testing.T) {
 	r.run(&command.Tick{})
 	check.Equal(t, r.taken("late", 2), 1, "entries of a sender in a shared row taken")
 	check.Equal(t, r.taken("early", 1), 0, "a sender that was counted has lost its count")
-	if got := r.budget(); got.Senders != state.MaxBudgetSenders {
-		t.Errorf("%d senders are counted", got.Senders)
-	}
+	check.Equal(t, r.budget().Senders, state.MaxBudgetSenders, "senders that are counted")
 	r.applyMu.Lock()
 	defer r.applyMu.Unlock()
 	tx := r.begin()
@@ -247,38 +238,4 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 	most, none := uint64(command.MaxSettingBytes), uint64(0)
 	checkRoundTrip(t, &command.SetSettings{}, &command.SetSettings{DailyBytes: &most, SenderBytes: &none})
-}
-
-// TestBudgetIsTheSameEverywhere applies one log in batches of different sizes: what
-// fits does not depend on them.
-func TestBudgetIsTheSameEverywhere(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		l := newLog(t)
-		for i := range rapid.IntRange(1, 20).Draw(rt, "log entries") {
-			l.stamp += rapid.SampledFrom([]int64{0, 1000, command.DayMillis}).Draw(rt, "time")
-			var bodies []command.Payload
-			for range rapid.IntRange(1, 4).Draw(rt, "commands") {
-				sender := fmt.Sprint("s", rapid.IntRange(0, 3).Draw(rt, "sender"))
-				bodies = append(bodies, sent(sender, rapid.IntRange(100, 2000).Draw(rt, "bytes")))
-			}
-			if i == 0 || rapid.IntRange(0, 4).Draw(rt, "set") == 0 {
-				daily, sender := rapid.Uint64Range(0, 1<<14).Draw(rt, "daily"), rapid.Uint64Range(0, 1<<12).Draw(rt, "of a sender")
-				bodies = append(bodies, &command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})
-			}
-			l.commands(bodies...)
-		}
-		digest := func(step uint64) string {
-			m := must.Get(Open(Options{Dir: t.TempDir(), CacheBytes: 1 << 20, MemTableBytes: smallTables}))(t)
-			defer closeMachine(t, m)
-			for first := uint64(1); first <= l.last(); first += step {
-				l.feed(m, first, min(l.last(), first+step-1))
-			}
-			v := m.View()
-			defer v.Release()
-			return fmt.Sprintf("%x", must.Get(v.RowDigest(t.Context()))(t))
-		}
-		if one, all := digest(1), digest(l.last()); one != all {
-			rt.Errorf("one by one %s, all at once %s", one, all)
-		}
-	})
 }

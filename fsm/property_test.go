@@ -258,13 +258,9 @@ func TestMachinesAgree(t *testing.T) {
 		for range 1 + 10*w.below(12) + w.below(10) {
 			w.write()
 			if w.oneOf(30) {
-				if err := takeSnapshot(one, w.log.last(), 99); err != nil {
-					rt.Fatal(err)
-				}
+				must.Do(rt, takeSnapshot(one, w.log.last(), 99))
 				meta, data, err := send(one)
-				if err != nil {
-					rt.Fatal(err)
-				}
+				must.Do(rt, err)
 				sent = append(sent, sentSnapshot{meta, data})
 			}
 		}
@@ -274,7 +270,10 @@ func TestMachinesAgree(t *testing.T) {
 		want.check(rt, w.log, all, &got)
 		two := &follower{T: rt, log: w.log, m: tempMachine(rt, observed), sent: sent}
 		defer func() { dropMachine(rt, two.m) }()
-		two.check = func() { want.check(rt, w.log, two.m, &got) }
+		two.check = func() {
+			want.check(rt, w.log, two.m, &got)
+			checkReportQueue(rt, two.m)
+		}
 		two.run()
 		sameState(rt, stateOf(rt, one), stateOf(rt, two.m))
 		checkNameCounts(rt, two.m)
@@ -345,8 +344,8 @@ type sentSnapshot struct {
 	data []byte
 }
 
-// follower applies a log in drawn calls. In between it takes snapshots and installs
-// those that are sent to it, and the machine is closed or crashes; it then begins at its
+// follower applies a log in drawn calls. In between it erases what was swept, takes snapshots and
+// installs those that are sent to it, and the machine is closed or crashes; it then begins at its
 // newest snapshot.
 type follower struct {
 	*rapid.T
@@ -364,6 +363,8 @@ func (f *follower) run() {
 		at = upto
 		var err error
 		switch event := rapid.IntRange(0, 9).Draw(f.T, "event"); event {
+		case 5:
+			_, err = f.m.EraseSwept(context.Background(), func() bool { return rapid.IntRange(0, 3).Draw(f.T, "other work") == 0 })
 		case 6:
 			err = takeSnapshot(f.m, at, 99)
 			snapshot = max(snapshot, at)

@@ -2,13 +2,11 @@ package fsm
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
@@ -102,14 +100,10 @@ func TestReportChecks(t *testing.T) {
 	}
 	checkRoundTrip(t, report("e1", "s1"), resolveReport(command.ReportErased, "e1"))
 	for _, name := range command.ReportReasons.List() {
-		if r := command.ReportReason(command.ReportReasons.Parse(name)); r.String() != name {
-			t.Errorf("%s is %s", name, r)
-		}
+		check.Equal(t, command.ReportReason(command.ReportReasons.Parse(name)).String(), name, "the name that is written again")
 	}
 	for _, name := range command.ReportOutcomes.List() {
-		if o := command.ReportOutcome(command.ReportOutcomes.Parse(name)); o.String() != name {
-			t.Errorf("%s is %s", name, o)
-		}
+		check.Equal(t, command.ReportOutcome(command.ReportOutcomes.Parse(name)).String(), name, "the name that is written again")
 	}
 	if command.ReportReasons.Parse("") != 0 || command.ReportReasons.Parse("rude") != 0 {
 		t.Error("an unknown reason has a number")
@@ -393,67 +387,12 @@ func TestReportsOfNames(t *testing.T) {
 	check.Equal(t, len(closed) == 1 && closed[0].Name == "#pills" && closed[0].Text != "", true, "the report of the channel is closed")
 }
 
-// TestReportsAreTheSameEverywhere draws logs: machines that take them in other pieces, with
-// restarts and snapshots, agree; the queue in memory agrees with the rows; and a model of
-// the senders of waiting reports agrees.
-func TestReportsAreTheSameEverywhere(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(rt *rapid.T) {
-		l := newLog(t)
-		l.commands(post("ada", nil), post("bob", nil), post("ada", nil))
-		for range rapid.IntRange(1, 40).Draw(rt, "log entries") {
-			var sent []command.Payload
-			for range rapid.IntRange(1, 8).Draw(rt, "commands") {
-				sent = append(sent, drawReportCommand(rt))
-			}
-			l.commands(sent...)
-			l.stamp += rapid.Int64Range(0, command.ReportKeptMillis).Draw(rt, "pause")
-		}
-		one, two := tempMachine(rt), tempMachine(rt)
-		for i := uint64(1); i <= l.last(); i++ {
-			l.feed(one, i, i)
-			checkReportQueue(rt, one)
-		}
-		defer func() { dropMachine(rt, one) }()
-		two = feedRoughly(rt, l, two)
-		defer func() { dropMachine(rt, two) }()
-		if a, b := rowsOf(rt, one), rowsOf(rt, two); !maps.Equal(a, b) {
-			rt.Fatalf("the rows of two machines differ:\n%q\n%q", a, b)
-		}
-		if a, b := fmt.Sprint(one.Reports), fmt.Sprint(two.Reports); a != b {
-			rt.Fatalf("the queues of two machines differ:\n%s\n%s", a, b)
-		}
-	})
-}
-
-// drawReportCommand draws a report, what becomes of it, or what becomes of its entry.
-func drawReportCommand(rt *rapid.T) command.Payload {
-	target := state.EntryID(rapid.Uint64Range(1, 4).Draw(rt, "target"))
-	switch rapid.IntRange(0, 9).Draw(rt, "command") {
-	case 0:
-		return resolveReport(command.ReportKept, target, state.EntryID(rapid.Uint64Range(1, 4).Draw(rt, "another")))
-	case 1:
-		return &command.ForgetSenders{}
-	case 2:
-		return hide(target)
-	case 3:
-		return unhide(target)
-	case 4:
-		if rapid.Bool().Draw(rt, "purged") {
-			return purge(target)
-		}
-	}
-	return report(target, rapid.SampledFrom([]string{"s1", "s2", "net.1", "net.2", ""}).Draw(rt, "sender"))
-}
-
 // checkReportQueue holds that the queue in memory agrees with the rows, that a subject has one open
 // report, and that no sender stands twice in a report.
 func checkReportQueue(t tester, m *Machine) {
 	t.Helper()
-	loaded, err := state.LoadReports(m.store.DB)
-	if err != nil || fmt.Sprint(loaded) != fmt.Sprint(m.Reports) {
-		t.Fatalf("in memory: %+v\non disk: %+v, %v", m.Reports, loaded, err)
-	}
+	loaded := must.Get(state.LoadReports(m.store.DB))(t)
+	must.Equal(t, fmt.Sprint(m.Reports), fmt.Sprint(loaded), "the queue in memory")
 	rows, open := rowsOf(t, m), map[state.ReportSubject]bool{}
 	for _, queued := range slices.Concat(loaded.Open, loaded.Closed) {
 		r := must.Get(state.Decode[state.Report]([]byte(rows[string(state.ReportKey(queued.Number))])))(t)
