@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/hashicorp/memberlist"
 
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // announced is the beginning of an encrypted stream of 20 MiB, which memberlist

@@ -15,10 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/internal/await"
 )
 
 var errCut = errors.New("link cut")

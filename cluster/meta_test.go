@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/internal/check"
 	"github.com/fxamacker/cbor/v2"
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func testMeta(id string) Meta {

@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/internal/await"
 )
 
 func TestPortServesBothProtocols(t *testing.T) {

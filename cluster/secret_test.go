@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/internal/await"
 )
 
 func TestLoadSecretsProblems(t *testing.T) {

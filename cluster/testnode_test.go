@@ -12,12 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const testTimeout = time.Minute

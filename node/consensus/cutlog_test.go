@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 

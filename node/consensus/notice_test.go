@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/hashicorp/raft"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/hashicorp/raft"
 )
 
 // oneSnapshot is a store with one snapshot in it.

@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/hashicorp/raft"
 )
 
 // testPatience bounds the wait for what has to happen.

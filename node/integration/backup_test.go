@@ -13,10 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"

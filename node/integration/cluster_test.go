@@ -11,13 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"

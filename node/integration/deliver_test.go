@@ -17,13 +17,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
-
-	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 

@@ -6,15 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // TestFoundingThatWasCutShort: a node forms a cluster and is gone before any other

@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
 )

@@ -10,7 +10,6 @@ import (
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest"
 )

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
 	"github.com/commons-cluster/commons/node/config"

@@ -13,7 +13,6 @@ import (
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/push"

@@ -14,17 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/commons-cluster/commons/api/client"
-	"github.com/commons-cluster/commons/node/config"
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/hashicorp/raft"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 

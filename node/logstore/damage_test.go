@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/hashicorp/raft"
 )
 
 // write makes a log file with the entries and returns its content.

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-
-	"github.com/hashicorp/raft"
 )
 
 const doomed = "Zyzzyvaquark"

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/hashicorp/raft"
 	"golang.org/x/sys/unix"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // childEnv names the log of a process in which syncs fail.

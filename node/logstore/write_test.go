@@ -9,11 +9,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
-
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // disk lets transactions fail, and keeps the errors that a store on it reports.
