@@ -151,31 +151,31 @@ func (n *Node) moderate(request admin.Moderation) (status int, answer []byte) {
 	return done.Status, done.Body
 }
 
-func (b *backend) Cluster(ctx context.Context) op.Cluster {
+func (b *backend) Cluster(ctx context.Context) wire.Cluster {
 	report := b.operator.Pulse(ctx)
 	newest := report.Newest()
-	c := op.Cluster{Leader: membership.NameOf(report.Leader), Nodes: make([]op.ClusterNode, len(report.Servers)), Elections: []op.Election{}}
+	c := wire.Cluster{Leader: membership.NameOf(report.Leader), Nodes: make([]wire.ClusterNode, len(report.Servers)), Elections: []wire.Election{}}
 	for i := range report.Servers {
 		c.Nodes[i] = shownNode(&report.Servers[i], newest)
 	}
 	for _, e := range b.health.History().Elections {
-		c.Elections = append(c.Elections, op.Election{At: e.At.UnixMilli(), Leader: membership.NameOf(e.Leader), Term: e.Term})
+		c.Elections = append(c.Elections, wire.Election{At: e.At.UnixMilli(), Leader: membership.NameOf(e.Leader), Term: e.Term})
 	}
 	return c
 }
 
 // shownNode is one server of it; newest is the highest index that any has applied.
-func shownNode(s *admin.Server, newest uint64) op.ClusterNode {
-	n := op.ClusterNode{Name: membership.NameOf(s.ID), Voter: s.Part == admin.Voter, Health: op.NodeAway}
-	n.Detail = &op.NodeDetail{ID: s.ID, Problems: []string{}}
+func shownNode(s *admin.Server, newest uint64) wire.ClusterNode {
+	n := wire.ClusterNode{Name: membership.NameOf(s.ID), Voter: s.Part == admin.Voter, Health: wire.NodeAway}
+	n.Detail = &wire.NodeDetail{ID: s.ID, Problems: []string{}}
 	r := s.Report
 	if r == nil {
 		n.Detail.Problems = []string{s.Error}
 		return n
 	}
-	n.Health = op.NodeWell
+	n.Health = wire.NodeWell
 	if !r.Ready || r.Rejects != "" {
-		n.Health = op.NodeUnready
+		n.Health = wire.NodeUnready
 	}
 	const minute = 60
 	n.Name, n.Role, n.Term, n.AppliedIndex, n.Lag = r.Name, r.Role, r.Term, r.Applied, newest-r.Applied
@@ -195,14 +195,14 @@ func (b *backend) Purges(ctx context.Context, view *view.View) (op.Purges, error
 	return p, err
 }
 
-func (b *backend) Measured() op.Measured {
+func (b *backend) Measured() wire.Measured {
 	h := b.health.History()
-	points := func(list []admin.Timing) []op.Point {
-		points := make([]op.Point, len(list))
+	points := func(list []admin.Timing) []wire.Point {
+		points := make([]wire.Point, len(list))
 		for i, t := range list {
-			points[i] = op.Point(t)
+			points[i] = wire.Point(t)
 		}
 		return points
 	}
-	return op.Measured{PartMillis: h.Part.Milliseconds(), Writes: points(h.Writes), Reads: points(h.Reads)}
+	return wire.Measured{PartMillis: h.Part.Milliseconds(), Writes: points(h.Writes), Reads: points(h.Reads)}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -272,18 +273,18 @@ func (b *Backend) Status() op.Status {
 }
 
 // Cluster implements op.Overview: a leader, and a node that is away.
-func (b *Backend) Cluster(context.Context) op.Cluster {
+func (b *Backend) Cluster(context.Context) wire.Cluster {
 	const hour = 3_600_000
-	return op.Cluster{
+	return wire.Cluster{
 		Leader: b.NodeName(),
-		Nodes: []op.ClusterNode{
+		Nodes: []wire.ClusterNode{
 			{
-				Name: b.NodeName(), Role: "leader", Voter: true, Health: op.NodeWell, Term: 3, AppliedIndex: b.Machine.Applied(), UptimeMillis: hour,
-				Detail: &op.NodeDetail{ID: "node-a-secret", Version: "v9.9.9", DiskFree: 1, DiskSize: 2, Problems: []string{}},
+				Name: b.NodeName(), Role: "leader", Voter: true, Health: wire.NodeWell, Term: 3, AppliedIndex: b.Machine.Applied(), UptimeMillis: hour,
+				Detail: &wire.NodeDetail{ID: "node-a-secret", Version: "v9.9.9", DiskFree: 1, DiskSize: 2, Problems: []string{}},
 			},
-			{Name: "node-b", Voter: true, Health: op.NodeAway, Detail: &op.NodeDetail{ID: "node-b-secret", Problems: []string{"no connection"}}},
+			{Name: "node-b", Voter: true, Health: wire.NodeAway, Detail: &wire.NodeDetail{ID: "node-b-secret", Problems: []string{"no connection"}}},
 		},
-		Elections: []op.Election{{At: Epoch, Leader: b.NodeName(), Term: 3}},
+		Elections: []wire.Election{{At: Epoch, Leader: b.NodeName(), Term: 3}},
 	}
 }
 
@@ -298,11 +299,11 @@ func (b *Backend) Purges(_ context.Context, view *view.View) (p op.Purges, err e
 }
 
 // Measured implements op.Overview.
-func (*Backend) Measured() op.Measured {
+func (*Backend) Measured() wire.Measured {
 	const part, parts = 30_000, 120
-	m := op.Measured{PartMillis: part, Writes: make([]op.Point, parts), Reads: make([]op.Point, parts)}
+	m := wire.Measured{PartMillis: part, Writes: make([]wire.Point, parts), Reads: make([]wire.Point, parts)}
 	for i := range parts {
-		m.Reads[i] = op.Point{Count: uint64(i), MeanMillis: 1, MostMillis: 3}
+		m.Reads[i] = wire.Point{Count: uint64(i), MeanMillis: 1, MostMillis: 3}
 	}
 	return m
 }

@@ -5,59 +5,33 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/wire"
 )
-
-// clusterAnswer is the answer of getCluster.
-type clusterAnswer struct {
-	Leader string
-	Nodes  []struct {
-		Name, Role, Health              string
-		Voter                           bool
-		Term, AppliedIndex, Lag         uint64
-		UptimeMs                        int64
-		ReadsPerSecond, WritesPerSecond float64
-	}
-	Elections []struct {
-		At     int64
-		Leader string
-		Term   uint64
-		Ago    string
-	}
-}
-
-type point struct {
-	Count          uint64
-	MeanMs, MostMs float64
-}
 
 // fillCluster is the page of the nodes.
 func fillCluster(p *builder, answer []byte) error {
-	var c clusterAnswer
+	var c wire.Cluster
 	if err := decode(answer, &c); err != nil {
 		return err
 	}
-	for i := range c.Elections {
-		c.Elections[i].Ago = p.Ago(c.Elections[i].At)
-	}
-	var m struct {
-		PartMs        int64
-		Writes, Reads []point
-	}
+	var m wire.Measured
 	if err := p.call(&m, "getMeasured"); err != nil {
 		return err
 	}
-	of := func(points []point, value func(point) float64) []float64 {
+	of := func(points []wire.Point, value func(wire.Point) float64) []float64 {
 		list := make([]float64, len(points))
 		for i, one := range points {
 			list[i] = value(one)
 		}
 		return list
 	}
-	rate := func(one point) float64 {
-		return float64(one.Count) / (time.Duration(m.PartMs) * time.Millisecond).Seconds()
+	rate := func(one wire.Point) float64 {
+		return float64(one.Count) / (time.Duration(m.PartMillis) * time.Millisecond).Seconds()
 	}
-	mean := func(one point) float64 { return one.MeanMs }
-	most := func(one point) float64 { return one.MostMs }
+	mean := func(one wire.Point) float64 { return one.MeanMillis }
+	most := func(one wire.Point) float64 { return one.MostMillis }
 	p.frame.Title, p.frame.Description = "Cluster", "The nodes of this service and their health."
 	p.frame.Body = map[string]any{"Cluster": c, "Node": p.r.Node(), "Charts": []chart{
 		newChart("Writes", "a second", series{"", of(m.Writes, rate)}),
@@ -74,34 +48,22 @@ const usageDays = 30
 // tally counts calls by one of their properties.
 type tally struct {
 	Name  string
-	Count uint64
+	Count int64
 	Share int // of all, in percent
 }
 
 // fillStats is the page of the statistics.
 func fillStats(p *builder, answer []byte) error {
-	type period struct{ Agents, Posts, Replies int }
-	var stats struct {
-		Last24h, Last7d                period
-		RegisteredAgents, APIClients7d int
-		Notes                          []string
-	}
+	var stats client.Stats
 	if err := decode(answer, &stats); err != nil {
 		return err
 	}
-	var usage struct {
-		Since  int64
-		Totals struct{ Calls, DistinctClients int }
-		Rows   []struct {
-			Day, Surface, Action, Client string
-			Count                        uint64
-		}
-	}
+	var usage client.Usage
 	if err := p.call(&usage, "getUsage", "days", "30"); err != nil {
 		return err
 	}
 	days := map[string]float64{}
-	surfaces, actions, clients := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	surfaces, actions, clients := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	for _, r := range usage.Rows {
 		days[r.Day] += float64(r.Count)
 		surfaces[strings.ToUpper(r.Surface)] += r.Count
@@ -129,8 +91,8 @@ func fillStats(p *builder, answer []byte) error {
 const maxTallies = 12
 
 // tallies orders counts, the greatest first.
-func tallies(counts map[string]uint64) []tally {
-	var all uint64
+func tallies(counts map[string]int64) []tally {
+	var all int64
 	list := make([]tally, 0, len(counts))
 	for name, count := range counts {
 		all += count

@@ -127,7 +127,6 @@ type Site struct {
 	frames   *textcache.Cache
 	pages    *textcache.Cache
 	markdown *markdown
-	links    map[string]template.HTML // the navigation, by the current place
 }
 
 type asset struct {
@@ -144,10 +143,7 @@ func New(operator string) (*Site, error) {
 		operator: operator,
 		contents: map[string]*template.Template{}, assets: map[string]asset{},
 		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), frames: textcache.New(keptFrames), pages: textcache.New(keptPages),
-		markdown: newMarkdown(), links: map[string]template.HTML{"": navigation("")},
-	}
-	for _, place := range places {
-		s.links[place.nav] = navigation(place.nav)
+		markdown: newMarkdown(),
 	}
 	style, err := assetFiles.ReadFile("assets/style.css")
 	if err != nil {
@@ -298,7 +294,7 @@ func (s *Site) recall(key string) (Reply, bool) {
 
 // render makes a page.
 func (s *Site) render(rt *Route, r Request) Reply {
-	p := &builder{site: s, r: r, frame: frame{Nav: rt.nav}, fresh: rt.fresh}
+	p := &builder{site: s, r: r, frame: frame{Nav: rt.nav, now: r.Now().UnixMilli()}, fresh: rt.fresh}
 	var answer []byte
 	if rt.main != nil {
 		operation, in := rt.main(r)
@@ -457,32 +453,7 @@ type frame struct {
 
 	Operator string // who runs this place, in words
 	Self     string // the page's own path and query
-	Links    template.HTML
-}
-
-// places are the links of the navigation.
-var places = []struct{ nav, path, name string }{
-	{"latest", "/", "Latest"},
-	{"channels", "/channels", "Channels"},
-	{"jobs", "/jobs", "Jobs"},
-	{"human", "/human", "Human help"},
-	{"agents", "/agents", "Agents"},
-	{"docs", "/docs", "Docs"},
-	{"cluster", "/cluster", "Cluster"},
-	{"connect", "/connect", "Connect"},
-}
-
-// navigation returns the links of the navigation, with the current place marked.
-func navigation(current string) template.HTML {
-	var b strings.Builder
-	for _, place := range places {
-		mark := ""
-		if place.nav == current {
-			mark = ` aria-current="page"`
-		}
-		b.WriteString(`<a href="` + place.path + `"` + mark + `>` + place.name + "</a>\n")
-	}
-	return template.HTML(b.String()) //nolint:gosec // constants
+	now      int64  // milliseconds since the epoch
 }
 
 // descriptionRunes is the maximum length of the description of a page, and about describes pages
@@ -513,7 +484,6 @@ type builder struct {
 // finish fills in what every page has.
 func (p *builder) finish() {
 	p.frame.Operator = p.site.operator
-	p.frame.Links = cmp.Or(p.site.links[p.frame.Nav], p.site.links[""])
 	if given(p.r, "cursor") != "" {
 		p.frame.Live = "" // news appear on the first page alone
 	}

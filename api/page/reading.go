@@ -19,9 +19,9 @@ type listPage struct {
 	shown    int // the number of rows
 	Notes    []string
 	More     string
-	Channels []channelRow
+	Channels []client.Channel
 	// About is the channel shown above the list.
-	About channelRow
+	About client.Channel
 	// Filter is the content of the search form by field.
 	Filter map[string]string
 	// Chips are the filters that no tab or page shows, each with the address without it.
@@ -32,14 +32,6 @@ type listPage struct {
 	Try   []choice
 	Agent *agentPage
 	Later bool // this is not the first page
-}
-
-type channelRow struct {
-	Name, Description string
-	Entries           int
-	LastEntryAt       int64
-
-	Ago string
 }
 
 // choice is one of several views of a page.
@@ -80,14 +72,9 @@ func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *
 }
 
 // channels are the channels in the margin.
-func (p *builder) channels() ([]channelRow, error) {
-	var answer struct{ Channels []channelRow }
+func (p *builder) channels() ([]client.Channel, error) {
+	var answer struct{ Channels []client.Channel }
 	err := p.call(&answer, "listChannels")
-	for i := range answer.Channels {
-		if c := &answer.Channels[i]; c.LastEntryAt > 0 {
-			c.Ago = p.Ago(c.LastEntryAt)
-		}
-	}
 	return answer.Channels, err
 }
 
@@ -115,7 +102,7 @@ func fillChannel(p *builder, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	l.About = channelRow{Name: name}
+	l.About = client.Channel{Name: name}
 	for _, c := range channels {
 		if c.Name == name {
 			l.About = c
@@ -130,7 +117,6 @@ func fillChannel(p *builder, answer []byte) error {
 // node is an entry in the tree of its conversation.
 type node struct {
 	entry
-	Ago  string
 	HTML template.HTML
 	// Here marks the entry that the page is about, Plain shows bodies as typed.
 	Here, Plain bool
@@ -229,7 +215,6 @@ type step struct {
 	At                    int64
 
 	Words string // to be followed by the agent
-	Ago   string
 }
 
 // stepWords describe the events of a job, to be followed by the name of an agent.
@@ -239,7 +224,7 @@ var stepWords = map[string]string{
 
 // timeline returns the history of a job, or of a request for help: its answers by others, and its
 // end. Other entries, and those without a change yet, have no timeline.
-func (p *builder) timeline(e *entry) (steps []step) {
+func (e *entry) timeline() (steps []step) {
 	for i, s := range e.History {
 		s.Words = stepWords[s.Event]
 		switch {
@@ -268,11 +253,7 @@ func (p *builder) timeline(e *entry) (steps []step) {
 		return nil
 	}
 	posted := step{EntryID: e.ID, Agent: e.Agent, At: e.CreatedAt, Words: "posted by"}
-	steps = append([]step{posted}, steps[max(0, len(steps)-maxSteps):]...)
-	for i := range steps {
-		steps[i].Ago = p.Ago(steps[i].At)
-	}
-	return steps
+	return append([]step{posted}, steps[max(0, len(steps)-maxSteps):]...)
 }
 
 // maxSteps is the length of a timeline after its beginning.
@@ -322,14 +303,14 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 		page.Root = &first.Entries[0]
 	}
 	plainly := given(p.r, "plain") != ""
-	page.node = node{entry: *e, Ago: p.Ago(e.CreatedAt), Plain: plainly}
+	page.node = node{entry: *e, Plain: plainly}
 	if !plainly {
 		page.HTML = p.body(e.Body)
 	}
 	if until := e.ClaimExpiresAt; until > 0 {
-		page.Left = duration(max(0, until-p.r.Now().UnixMilli()))
+		page.Left = duration(max(0, until-p.frame.now))
 	}
-	page.Timeline = p.timeline(e)
+	page.Timeline = e.timeline()
 	page.Tree = p.tree(thread.Entries, e, plainly)
 	page.More, page.Later = more(p.r, thread.NextCursor), cursor != ""
 	if err := p.position(page, e.ID); err != nil {
@@ -417,7 +398,7 @@ func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
 	var add func(parent string)
 	add = func(parent string) {
 		for _, e := range children[parent] {
-			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Here: e.ID == here.ID, Plain: plainly}
+			n := node{entry: *e, Here: e.ID == here.ID, Plain: plainly}
 			if to := known[e.Supersedes]; to != nil { // a claim and a result quote their job
 				n.Title = strings.TrimSuffix(n.Title, ": "+to.Title)
 			}
@@ -497,16 +478,8 @@ func fillAgents(p *builder, answer []byte) error {
 	if err := decode(answer, &list); err != nil {
 		return err
 	}
-	type agentRow struct {
-		client.Profile
-		Ago string
-	}
-	rows := make([]agentRow, len(list.Agents))
-	for i, a := range list.Agents {
-		rows[i] = agentRow{a, p.Ago(a.UpdatedAt)}
-	}
 	p.frame.Title, p.frame.Description = "Agents", "The agents that have registered a name, and their abilities."
-	p.frame.Body = map[string]any{"Rows": rows, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Later": given(p.r, "cursor") != "", "Notes": list.Notes}
+	p.frame.Body = map[string]any{"Rows": list.Agents, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Later": given(p.r, "cursor") != "", "Notes": list.Notes}
 	return nil
 }
 
@@ -524,7 +497,7 @@ func fillAgent(p *builder, answer []byte) error {
 		if err := decode(done.Body, &answer); err != nil {
 			return err
 		}
-		a.Profile, a.Registered = &answer.Agent, p.Ago(answer.Agent.CreatedAt)
+		a.Profile, a.Registered = &answer.Agent, p.frame.Ago(answer.Agent.CreatedAt)
 		if note := answer.Agent.Note; note != "" {
 			a.NoteHTML = p.body(note)
 		}

@@ -232,7 +232,7 @@ func (s *Site) rowOf(name string, r any) (string, error) {
 
 // writeRow writes a row, with times in place of its marks.
 func (p *builder) writeRow(b *strings.Builder, text string) {
-	now := p.r.Now().UnixMilli()
+	now := p.frame.now
 	for {
 		before, rest, found := strings.Cut(text, gap)
 		b.WriteString(before)

@@ -79,7 +79,7 @@ func TestDoubtIsKey(t *testing.T) {
 // TestFrameKey holds that a frame is cached by all that differs between pages.
 func TestFrameKey(t *testing.T) {
 	t.Parallel()
-	same := []string{"From", "Body", "Operator", "Links"} // not in the frame, of the node, by Nav
+	same := []string{"From", "Body", "Operator", "now"} // not in the layout, or of the node
 	keys := map[string]string{string((&frame{}).key()): "the empty frame"}
 	for field := range reflect.TypeFor[frame]().Fields() {
 		var f frame

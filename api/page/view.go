@@ -231,17 +231,13 @@ func cut(text string, runes int) string {
 // functions are the functions of the templates.
 func (s *Site) functions() template.FuncMap {
 	return template.FuncMap{
-		"iso": iso,
-		"day": day,
-		"time": func(ms int64, age string) template.HTML {
-			return moment(ms, template.HTML(template.HTMLEscapeString(age))) //nolint:gosec // escaped
-		},
+		"iso":      iso,
+		"day":      day,
 		"number":   number,
 		"plural":   plural,
 		"initial":  initial,
 		"hue":      hue,
 		"capital":  capital,
-		"percent":  func(part, whole uint64) int { return int(100 * part / max(whole, 1)) },
 		"joined":   func(list []string) string { return strings.Join(list, ", ") },
 		"duration": duration,
 	}
@@ -256,8 +252,13 @@ func moment(ms int64, age template.HTML) template.HTML {
 	return `<time datetime="` + template.HTML(iso(ms)) + `" title="` + template.HTML(day(ms)) + `">` + age + "</time>" //nolint:gosec // numbers
 }
 
-// Ago says how long before now an instant was.
-func (p *builder) Ago(ms int64) string { return ago(p.r.Now().UnixMilli(), ms) }
+// Ago says how long before the page was made an instant was.
+func (f *frame) Ago(ms int64) string { return ago(f.now, ms) }
+
+// Time returns the element of an instant, with its age.
+func (f *frame) Time(ms int64) template.HTML {
+	return moment(ms, template.HTML(f.Ago(ms))) //nolint:gosec // words of ours
+}
 
 func ago(now, ms int64) string {
 	d := time.Duration(now-ms) * time.Millisecond
@@ -282,14 +283,15 @@ func duration(ms int64) string {
 	return plural(max(0, int(d/time.Second)), "second")
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
+func plural(n any, noun string) string {
+	count := number(n)
+	if count == "1" {
 		return "1 " + noun
 	}
 	if stem, is := strings.CutSuffix(noun, "y"); is && noun != "day" {
 		noun = stem + "ie"
 	}
-	return number(n) + " " + noun + "s"
+	return count + " " + noun + "s"
 }
 
 // number writes a number with marks between thousands.

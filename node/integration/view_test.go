@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // overview asks a node for the cluster as strangers are shown it.
-func (c *testCluster) overview(i int) (shown op.Cluster, err error) {
+func (c *testCluster) overview(i int) (shown wire.Cluster, err error) {
 	_, body, err := c.Nodes[i].GetText("/cluster.json")
 	if err != nil {
 		return shown, err
@@ -50,17 +50,17 @@ func TestOverview(t *testing.T) {
 			})
 		}
 		name := func(i int) string { return c.Nodes[i].Config.NodeID }
-		all := map[string]string{name(0): op.NodeWell, name(1): op.NodeWell, name(2): op.NodeWell}
+		all := map[string]string{name(0): wire.NodeWell, name(1): wire.NodeWell, name(2): wire.NodeWell}
 		for i := range 3 {
 			health(i, all)
 		}
 		gone := c.WaitLeader()
 		asked := (gone + 1) % 3
 		c.Kill(gone)
-		all[name(gone)] = op.NodeAway
+		all[name(gone)] = wire.NodeAway
 		health(asked, all)
 		c.Start(gone)
-		all[name(gone)] = op.NodeWell
+		all[name(gone)] = wire.NodeWell
 		health(asked, all)
 	})
 }
