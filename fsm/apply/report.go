@@ -2,7 +2,6 @@ package apply
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -129,19 +128,20 @@ func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 			meant[subject] = true
 		}
 	}
-	what := []string{c.Outcome.String()}
-	for _, subject := range tx.closeReports(c.Outcome, func(s state.ReportSubject) bool { return meant[s] }) {
+	closed := tx.closeReports(c.Outcome, func(s state.ReportSubject) bool { return meant[s] })
+	if len(closed) == 0 {
+		return unchanged
+	}
+	what := c.Outcome.String()
+	for _, subject := range closed {
 		id := subject.Name
 		if subject.Entry > 0 {
 			e, _ := tx.Entry(subject.Entry)
 			id = state.FormatID(e.Type, e.Seq)
 		}
-		what = append(what, id)
+		what += " " + id
 	}
-	if len(what) == 1 {
-		return unchanged
-	}
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, strings.Join(what, " "))}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, what)}
 }
 
 // eraseReportsOf erases the texts of all reports of a subject, which may quote it.
