@@ -175,7 +175,6 @@ func (tx *Txn) applyTestDelivery(c *command.TestDelivery) command.Result {
 	if problems := state.AgainstTest(c, &p, known); len(problems) > 0 {
 		return rejected(problems...)
 	}
-	tx.useKey(c.AgentKey, &p)
 	number := tx.queueDelivery(c.AgentKey, outbox.DeliveryTest, 0, true)
 	tx.outbox(c.AgentKey).Probe(tx.now)
 	return command.Result{Outcome: command.OutcomeDone, Entry: number}

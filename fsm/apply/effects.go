@@ -158,7 +158,7 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 		tx.Must(fmt.Errorf("command %s has no effect", op))
 	}
 	if j.Proof == nil || j.Repeated() {
-		return effects[op](tx, c.Payload)
+		return tx.carryOut(op, c.Payload)
 	}
 	against := tx.Policy.OfSender(j.Proof.Sender)
 	old := j.Proof.Policy != tx.Policy.Revision
@@ -180,7 +180,7 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 	case !tx.takeBudget(c, j): // the last one, because it counts the bytes of the command
 		return rejected(command.ProblemOverBudget)
 	}
-	r := effects[op](tx, c.Payload)
+	r := tx.carryOut(op, c.Payload)
 	if r.Outcome != command.OutcomeDone {
 		tx.refused = tx.refused || slices.ContainsFunc(r.Problems, func(p command.Problem) bool { return slices.Contains(targetProblems, p) })
 		return r
@@ -191,6 +191,16 @@ func (tx *Txn) checkAndCarryOut(c command.Command) command.Result {
 		}
 	}
 	return r
+}
+
+// carryOut applies a command that passed the checks. The key of its signer, which is not renewed any
+// more, counts as used from then on.
+func (tx *Txn) carryOut(op command.Op, p command.Payload) command.Result {
+	if j := &tx.judged; j.Strength == command.ByKey && op != command.OpRecover && !j.Profile.Used {
+		j.Profile.Used = true
+		tx.putProfile(j.AgentKey, &j.Profile)
+	}
+	return effects[op](tx, p)
 }
 
 // run applies a command, unless it was applied before.

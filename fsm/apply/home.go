@@ -93,7 +93,7 @@ func (tx *Txn) updateHomeOfJob(seq uint64, old, next state.JobRow) {
 
 // applyMarkSeen removes the named entries from the agent's unanswered ones, given its key.
 func (tx *Txn) applyMarkSeen(c *command.MarkSeen) command.Result {
-	w := tx.writer()
+	w := &tx.judged.Writer
 	if problems := w.MarkSeenProblems(); len(problems) > 0 {
 		return rejected(problems...)
 	}

@@ -22,9 +22,8 @@ const (
 )
 
 func (tx *Txn) applyPostJob(c *command.PostJob) command.Result {
-	w := tx.writer()
-	return tx.once(c, w, nil, func() uint64 {
-		seq := tx.publish(state.EventJob, entryBy(&c.Author, state.JobsChannel, c.Title, c.Body, c.Tags...), w, state.EntryRow{})
+	return tx.once(c, nil, func() uint64 {
+		seq := tx.publish(state.EventJob, entryBy(&c.Author, state.JobsChannel, c.Title, c.Body, c.Tags...), state.EntryRow{})
 		tx.putJob(seq, state.JobRow{}, state.JobRow{Status: state.JobOpen})
 		return seq
 	})
@@ -32,38 +31,37 @@ func (tx *Txn) applyPostJob(c *command.PostJob) command.Result {
 
 // applyClaimJob publishes the claim and returns its entry.
 func (tx *Txn) applyClaimJob(c *command.ClaimJob) command.Result {
-	return tx.actOnJob(c, &c.JobAction, func(w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64 {
-		return tx.claim(c, w, job, stored)
+	return tx.actOnJob(c, &c.JobAction, func(job *state.EntryRow, stored state.JobRow) uint64 {
+		return tx.claim(c, job, stored)
 	})
 }
 
 // applyTakeJob claims the first candidate that the rules allow, and returns the claim's entry.
 func (tx *Txn) applyTakeJob(c *command.TakeJob) command.Result {
-	w := tx.writer()
 	var job state.EntryRow
 	var stored state.JobRow
 	rules := func() (problems []command.Problem) {
 		for _, id := range c.Jobs {
-			job, stored, problems = home.TakeProblems(tx, id, w)
+			job, stored, problems = home.TakeProblems(tx, id, &tx.judged.Writer)
 			if len(problems) == 0 || slices.Equal(problems, []command.Problem{command.ProblemTooManyClaims}) {
 				return problems
 			}
 		}
 		return []command.Problem{command.ProblemNoneLeft}
 	}
-	return tx.once(c, w, rules, func() uint64 {
+	return tx.once(c, rules, func() uint64 {
 		claim := command.ClaimJob{JobAction: command.JobAction{Author: c.Author, Job: state.FormatID(state.TypeJob, job.Seq)}, Note: c.Note, TTL: c.TTL}
-		return tx.claim(&claim, w, &job, stored)
+		return tx.claim(&claim, &job, stored)
 	})
 }
 
 // claim publishes a claim of a job and returns its entry.
-func (tx *Txn) claim(c *command.ClaimJob, w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64 {
-	seq := tx.replyOnJob(state.EventClaim, &c.JobAction, w, job, state.ClaimTitle, cmp.Or(c.Note, claimWithoutNote))
+func (tx *Txn) claim(c *command.ClaimJob, job *state.EntryRow, stored state.JobRow) uint64 {
+	seq := tx.replyOnJob(state.EventClaim, &c.JobAction, job, state.ClaimTitle, cmp.Or(c.Note, claimWithoutNote))
 	next := stored.Bare(state.JobClaimed)
 	next.Claimant, next.ClaimantKey, next.Claim = c.Agent, c.AgentKey, seq
 	next.Expires = tx.now + c.TTL
-	for _, sh := range state.Claimants(w) {
+	for _, sh := range state.Claimants(&tx.judged.Writer) {
 		next.Counted += string(state.ClaimsKey(sh.Of)[1:])
 	}
 	if stored.At(tx.now).Status == state.JobClaimed {
@@ -76,8 +74,8 @@ func (tx *Txn) claim(c *command.ClaimJob, w *state.Writer, job *state.EntryRow, 
 
 // applyFinishJob publishes the job's result and returns its entry.
 func (tx *Txn) applyFinishJob(c *command.FinishJob) command.Result {
-	return tx.actOnJob(c, &c.JobAction, func(w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64 {
-		seq := tx.replyOnJob(state.EventResult, &c.JobAction, w, job, state.ResultTitle, c.Result)
+	return tx.actOnJob(c, &c.JobAction, func(job *state.EntryRow, stored state.JobRow) uint64 {
+		seq := tx.replyOnJob(state.EventResult, &c.JobAction, job, state.ResultTitle, c.Result)
 		next := stored.Bare(state.JobDone)
 		next.Result = seq
 		tx.putJob(job.Seq, stored, next)
@@ -87,7 +85,7 @@ func (tx *Txn) applyFinishJob(c *command.FinishJob) command.Result {
 
 // applyReleaseJob reopens the job and returns it.
 func (tx *Txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
-	return tx.actOnJob(c, &c.JobAction, func(_ *state.Writer, job *state.EntryRow, stored state.JobRow) uint64 {
+	return tx.actOnJob(c, &c.JobAction, func(job *state.EntryRow, stored state.JobRow) uint64 {
 		tx.happen(state.EventRelease, stored.Claim)
 		tx.putJob(job.Seq, stored, stored.Bare(state.JobOpen))
 		return job.Seq
@@ -96,7 +94,7 @@ func (tx *Txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
 
 // applyCloseJob closes the job and returns it.
 func (tx *Txn) applyCloseJob(c *command.CloseJob) command.Result {
-	return tx.actOnJob(c, &c.JobAction, func(_ *state.Writer, job *state.EntryRow, stored state.JobRow) uint64 {
+	return tx.actOnJob(c, &c.JobAction, func(job *state.EntryRow, stored state.JobRow) uint64 {
 		tx.happen(state.EventClose, job.Seq)
 		tx.putJob(job.Seq, stored, stored.Bare(state.JobClosed))
 		return job.Seq
@@ -104,26 +102,25 @@ func (tx *Txn) applyCloseJob(c *command.CloseJob) command.Result {
 }
 
 // actOnJob carries out an action if the rules allow it. do returns the command's entry.
-func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *state.Writer, job *state.EntryRow, stored state.JobRow) uint64) command.Result {
-	w := tx.writer()
+func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(job *state.EntryRow, stored state.JobRow) uint64) command.Result {
 	var job state.EntryRow
 	var stored state.JobRow
 	rules := func() (problems []command.Problem) {
-		job, stored, problems = state.JobProblems(tx, command.OpOf(c), a.Job, w)
+		job, stored, problems = state.JobProblems(tx, command.OpOf(c), a.Job, &tx.judged.Writer)
 		return problems
 	}
-	return tx.once(c, w, rules, func() uint64 { return do(w, &job, stored) })
+	return tx.once(c, rules, func() uint64 { return do(&job, stored) })
 }
 
 // replyOnJob publishes the text of an action as a reply to the job. Its mentions are those of the
 // body: agents that the title mentions were notified of the job itself.
-func (tx *Txn) replyOnJob(as state.EventKind, a *command.JobAction, w *state.Writer, job *state.EntryRow, title, body string) uint64 {
+func (tx *Txn) replyOnJob(as state.EventKind, a *command.JobAction, job *state.EntryRow, title, body string) uint64 {
 	if utf8.RuneCountInString(body) < command.MinBody {
 		body = shortNote + body
 	}
 	p := entryBy(&a.Author, state.JobsChannel, title, body)
 	p.Relation = command.RelationReply
-	return tx.publish(as, p, w, *job)
+	return tx.publish(as, p, *job)
 }
 
 // updateJob closes an open job that is retracted.

@@ -9,7 +9,7 @@ import (
 
 // applyRegister registers the agent or changes its profile. Its result has no Entry.
 func (tx *Txn) applyRegister(c *command.Register) command.Result {
-	w := tx.writer()
+	w := &tx.judged.Writer
 	p, known := tx.profile(c.AgentKey)
 	if !known {
 		return tx.createProfile(c)

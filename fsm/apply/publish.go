@@ -19,14 +19,13 @@ func (tx *Txn) applyInit(c *command.Init) command.Result {
 }
 
 func (tx *Txn) applyPublish(p *command.Publish) command.Result {
-	w := tx.writer()
 	var target state.EntryRow
 	rules := func() (problems []command.Problem) {
-		target, problems = state.TargetOf(p, tx, w)
+		target, problems = state.TargetOf(p, tx, &tx.judged.Writer)
 		return problems
 	}
-	return tx.once(p, w, rules, func() uint64 {
-		seq := tx.publish(state.EventEntry, p, w, target)
+	return tx.once(p, rules, func() uint64 {
+		seq := tx.publish(state.EventEntry, p, target)
 		if p.Erase {
 			day := command.DayOf(tx.now)
 			tx.count(state.ErasuresKey(day, p.AgentKey))
@@ -39,8 +38,8 @@ func (tx *Txn) applyPublish(p *command.Publish) command.Result {
 
 // once carries out a write unless it is repeated, or a rule rejects it. nil rules mean only
 // those of its name. write returns the entry of the result.
-func (tx *Txn) once(c command.Payload, w *state.Writer, rules func() []command.Problem, write func() uint64) command.Result {
-	request := &tx.judged.RequestAt
+func (tx *Txn) once(c command.Payload, rules func() []command.Problem, write func() uint64) command.Result {
+	w, request := &tx.judged.Writer, &tx.judged.RequestAt
 	if request.Known() {
 		r, err := state.Repeated(c, request.Row)
 		tx.Must(err)
@@ -70,7 +69,8 @@ func (tx *Txn) putRequest(key []byte, k command.RequestKey, row state.RequestRow
 
 // publish adds an entry that passed all rules, and returns its seq. A zero target is no
 // target.
-func (tx *Txn) publish(as state.EventKind, p *command.Publish, w *state.Writer, target state.EntryRow) uint64 {
+func (tx *Txn) publish(as state.EventKind, p *command.Publish, target state.EntryRow) uint64 {
+	w := &tx.judged.Writer
 	tx.Head.LastSeq++
 	tx.happen(as, tx.Head.LastSeq)
 	entryType := as.EntryType()
@@ -215,8 +215,7 @@ const (
 )
 
 func (tx *Txn) applyAskHuman(c *command.AskHuman) command.Result {
-	w := tx.writer()
-	return tx.once(c, w, nil, func() uint64 {
+	return tx.once(c, nil, func() uint64 {
 		tags := []string{helpTag}
 		for _, tag := range c.Tags {
 			if !slices.Contains(tags, tag) {
@@ -224,7 +223,7 @@ func (tx *Txn) applyAskHuman(c *command.AskHuman) command.Result {
 			}
 		}
 		title := state.CutText(helpTitle+oneLine.Replace(c.Goal), command.MaxTitle)
-		seq := tx.publish(state.EventHelp, entryBy(&c.Author, state.HelpChannel, title, helpBody(c), tags...), w, state.EntryRow{})
+		seq := tx.publish(state.EventHelp, entryBy(&c.Author, state.HelpChannel, title, helpBody(c), tags...), state.EntryRow{})
 		tx.putHelp(seq, state.HelpRow{Status: state.HelpOpen, JSON: appendHelpJSON(c, nil)})
 		return seq
 	})

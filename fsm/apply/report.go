@@ -11,7 +11,7 @@ import (
 const maxReportSweep = 100
 
 func (tx *Txn) applyReport(c *command.Report) command.Result {
-	w := tx.writer()
+	w := &tx.judged.Writer
 	subject, earlier, problems := w.Reported(tx, c.Target)
 	switch {
 	case len(problems) > 0:

@@ -41,25 +41,6 @@ func (tx *Txn) noteWriter(agentKey string, proof *command.Proof) {
 	tx.set(key, state.Encode(&ws))
 }
 
-// writer returns the signer of the command. Its key counts as used from then on.
-func (tx *Txn) writer() *state.Writer {
-	j := &tx.judged
-	if j.Registered {
-		if j.Strength == command.ByKey {
-			tx.useKey(j.AgentKey, &j.Profile)
-		}
-	}
-	return &j.Writer
-}
-
-// useKey notes that the agent has its key, which is not renewed any more.
-func (tx *Txn) useKey(agentKey string, p *state.ProfileRow) {
-	if !p.Used {
-		p.Used = true
-		tx.putProfile(agentKey, p)
-	}
-}
-
 // profile returns an agent's profile as the call has left it, and false without one.
 func (tx *Txn) profile(agentKey string) (state.ProfileRow, bool) {
 	return state.Read(tx, state.ProfileKey(agentKey), state.Decode[state.ProfileRow])
