@@ -193,9 +193,3 @@ func (v *View) NotifySalt(agentKey, notifyURL string) (string, error) {
 	}
 	return p.NotifySalt, err
 }
-
-// ReceiverPaused reports whether deliveries to an agent wait for another secret.
-func (v *View) ReceiverPaused(agentKey string) (bool, error) {
-	p, known, err := v.profile(agentKey)
-	return known && p.Paused(), err
-}

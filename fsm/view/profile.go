@@ -47,6 +47,32 @@ func (v *View) KeyOwner(hash []byte) (agent string, err error) {
 	return p.ID, err
 }
 
+// HasKey reports whether the edit_key with a hash is that of an agent.
+func (v *View) HasKey(agentKey string, hash []byte) (bool, error) {
+	owner, known, err := state.GetRow(v.snap, state.OwnerKey(hash))
+	return known && string(owner) == agentKey, err
+}
+
+// Signer is the signer of a call, with the parts of its profile that it is told about.
+type Signer struct {
+	command.Standing
+	Shown  bool   // the profile is not deleted
+	Note   string // unless a moderator has hidden the profile
+	Paused bool   // deliveries wait for another secret
+}
+
+// Signer returns the signer of a call. It is zero without a profile.
+func (v *View) Signer(by command.Signature) (Signer, error) {
+	s := &viewState{v: v}
+	j := state.WriterOf(s, by)
+	p := &j.Profile
+	signer := Signer{j.Standing, j.Registered && !p.Deleted, p.Note, p.Paused()}
+	if p.Hidden() {
+		signer.Note = ""
+	}
+	return signer, s.err
+}
+
 // shownProfile is profile as everybody may see it.
 func (v *View) shownProfile(agentKey string) (state.ProfileRow, bool, error) {
 	p, known, err := v.profile(agentKey)

@@ -76,8 +76,9 @@ func (v *View) AppendHidden(dst []byte, seq uint64, maxBody int) ([]byte, error)
 	return v.appendMark(dst, seq)
 }
 
-// AppendOwn is AppendEntry for the agent with a key: a hidden entry that it wrote by key has its texts.
-func (v *View) AppendOwn(dst []byte, seq uint64, owner string) ([]byte, error) {
+// AppendOwn is AppendEntry for the agent that the edit_key with a hash belongs to: a hidden entry that
+// it wrote by key has its texts.
+func (v *View) AppendOwn(dst []byte, seq uint64, key []byte) ([]byte, error) {
 	var e state.EntryRow
 	row, err := v.storedRow(seq)
 	if err == nil {
@@ -87,7 +88,10 @@ func (v *View) AppendOwn(dst []byte, seq uint64, owner string) ([]byte, error) {
 		return dst, err
 	}
 	is, err := v.Visibility(seq)
-	if err != nil || is != Hidden || e.AgentKey != owner || e.Strength < command.ByKey {
+	if err != nil || is != Hidden || e.Strength < command.ByKey {
+		return v.AppendEntry(dst, seq)
+	}
+	if own, err := v.HasKey(e.AgentKey, key); err != nil || !own {
 		return v.AppendEntry(dst, seq)
 	}
 	err = v.originalRow(seq, func(row []byte) (err error) {

@@ -411,11 +411,7 @@ func getEntry(c *op.Call) (op.Task, error) {
 		return readEntryByID(c)
 	}
 	t, err := read.OneEntry("entry", state.TypeEntry, func(view *view.View, dst []byte, seq uint64) ([]byte, error) {
-		owner, err := ownerByKey(c, view)
-		if err != nil {
-			return dst, err
-		}
-		return view.AppendOwn(dst, seq, owner)
+		return view.AppendOwn(dst, seq, op.HashSecret(c.BearerKey()))
 	})(c)
 	c.Out.Set(op.HeaderCacheControl, op.CachingNever)
 	return t, err

@@ -129,24 +129,12 @@ func home(c *op.Call, h *homeCall) error {
 }
 
 // identify finds out whether the call has the key of the agent.
-func (h *homeCall) identify(c *op.Call) error {
+func (h *homeCall) identify(c *op.Call) (err error) {
 	h.prefs.AgentKey = h.key
-	owner, err := ownerByKey(c, c.View())
-	h.prefs.ByKey = owner == h.key
+	if key := c.BearerKey(); key != "" {
+		h.prefs.ByKey, err = c.View().HasKey(h.key, op.HashSecret(key))
+	}
 	return err
-}
-
-// ownerByKey returns the folded name of the owner of the caller's edit_key, or "" if a view does not have the key.
-func ownerByKey(c *op.Call, view *view.View) (string, error) {
-	key := c.BearerKey()
-	if key == "" {
-		return "", nil
-	}
-	owner, err := view.KeyOwner(op.HashSecret(key))
-	if err != nil {
-		return "", fmt.Errorf("owner of a key: %w", err)
-	}
-	return text.Fold(owner), nil
 }
 
 // catchUp waits, for a bounded time, until the local state is as new as a since of another node,
@@ -203,30 +191,20 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 	if home.More {
 		now = home.Now
 	}
-	profile, registered, err := view.Profile(h.key)
+	proof := c.Proof()
+	signer, err := view.Signer(command.Signature{AgentKey: h.key, Proof: &proof})
 	if err != nil {
 		return "", 0, fmt.Errorf("profile of %s: %w", h.key, err)
 	}
-	if registered {
-		proof := c.Proof()
-		standing, err := view.Standing(command.Signature{AgentKey: h.key, Proof: &proof})
-		if err != nil {
-			return "", 0, fmt.Errorf("proof of %s: %w", h.key, err)
-		}
-		if standing.Strength == command.Unproven {
-			h.notes = append(h.notes, write.UnprovenNote(h.agent, standing.Shared || proof.Shared))
-		}
+	if signer.Shown && signer.Strength == command.Unproven {
+		h.notes = append(h.notes, write.UnprovenNote(h.agent, signer.Shared || proof.Shared))
 	}
 	w := homeWriter{
-		homeCall: h, view: view, home: home, now: now, note: profile.Note,
-		unregistered: !registered && !h.again && h.key != wire.Anonymous,
+		homeCall: h, view: view, home: home, now: now, note: signer.Note,
+		unregistered: !signer.Shown && !h.again && h.key != wire.Anonymous,
 	}
 	if h.prefs.ByKey {
-		paused, err := view.ReceiverPaused(h.key)
-		if err != nil {
-			return "", 0, fmt.Errorf("receiver of %s: %w", h.key, err)
-		}
-		if paused {
+		if signer.Paused {
 			h.notes = append(h.notes, pausedNote)
 		}
 		if w.hidden, err = view.HiddenOf(h.key, command.MaxOwed); err != nil {
