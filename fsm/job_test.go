@@ -460,30 +460,6 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	}
 }
 
-// TestClaimMadeAgain holds that a claim which is stored and made again within one
-// call counts once: the bound on what a log entry reopens must not depend on how
-// the log was cut into calls.
-func TestClaimMadeAgain(t *testing.T) {
-	r := newRig(t)
-	r.run(postJob("ada"))
-	r.run(claim("bob", 1))
-	r.applyMu.Lock()
-	defer r.applyMu.Unlock()
-	tx := r.begin()
-	defer tx.Batch.Close()
-	c := state.DueJob{At: r.log.stamp + 24*hour, Job: 1}
-	for range 2 {
-		if got, err := tx.EarliestDue(5); err != nil || !cmp.Equal(got, []state.DueJob{c}) {
-			t.Errorf("%v, %v, want %v", got, err, c)
-		}
-		tx.DropDue(c)
-		if got, err := tx.EarliestDue(5); err != nil || len(got) > 0 {
-			t.Errorf("%v, %v, want none", got, err)
-		}
-		tx.AddDue(c)
-	}
-}
-
 // TestSearchStopsAtItsBound holds that a search for jobs of one status looks at a
 // bounded number of others, and is complete page by page.
 func TestSearchStopsAtItsBound(t *testing.T) {

@@ -117,7 +117,7 @@ func TestJobRows(t *testing.T) {
 	if _, err := state.Decode[state.HelpRow]([]byte{4}); err == nil {
 		t.Error("a bad help row passed")
 	}
-	if _, err := state.ParseDueKey([]byte{state.SpaceDue, 1}); err == nil {
+	if _, _, err := state.ParseDueKey([]byte{state.SpaceDue, 1}); err == nil {
 		t.Error("a short claim key passed")
 	}
 }

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"unicode/utf8"
@@ -155,25 +154,16 @@ func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 		}
 	}
 	if old.Status == state.JobClaimed {
-		tx.del(state.DueKey(state.DueJob{At: old.Expires, Job: seq}))
+		tx.del(state.DueKey(old.Expires, seq))
 	}
 	if next.Status == state.JobClaimed {
-		tx.AddDue(state.DueJob{At: next.Expires, Job: seq})
+		tx.set(state.DueKey(next.Expires, seq), []byte{})
+		tx.nextDue = min(tx.nextDue, next.Expires)
 	}
 	tx.countClaim(old.Counted, -1)
 	tx.countClaim(next.Counted, 1)
 	tx.updateHomeOfJob(seq, old, next)
 }
-
-// AddDue adds a claimed job to the list that endClaims reads.
-func (tx *Txn) AddDue(d state.DueJob) {
-	tx.set(state.DueKey(d), []byte{})
-	tx.due = append(tx.due, d)
-	tx.nextDue = min(tx.nextDue, d.At)
-}
-
-// DropDue removes a job from that list.
-func (tx *Txn) DropDue(d state.DueJob) { tx.del(state.DueKey(d)) }
 
 // endClaims opens the jobs whose claims have ended at the instant of the log entry. This writes
 // no entry.
@@ -181,40 +171,18 @@ func (tx *Txn) endClaims() {
 	if tx.now < tx.nextDue {
 		return
 	}
-	due, err := tx.EarliestDue(MaxEnded + 1)
-	tx.Must(err)
-	tx.nextDue = state.NeverDue
-	for i, d := range due {
-		if d.At > tx.now || i == MaxEnded {
-			tx.nextDue = d.At
-			return
-		}
-		old := state.JobOf(tx, d.Job)
+	lower, upper := state.SpaceBounds(state.SpaceDue)
+	for _, key := range tx.scan(lower, state.DueKey(tx.now+1, 0), MaxEnded) {
+		_, seq, err := state.ParseDueKey(key)
+		tx.Must(err)
+		old := state.JobOf(tx, seq)
 		tx.happen(state.EventExpiry, old.Claim)
-		tx.putJob(d.Job, old, old.At(tx.now))
+		tx.putJob(seq, old, old.At(tx.now))
 	}
-}
-
-// EarliestDue returns at most limit jobs whose claim has ended, and the next one to end.
-func (tx *Txn) EarliestDue(limit int) ([]state.DueJob, error) {
-	var due []state.DueJob
-	for _, d := range tx.due {
-		if tx.rows[string(state.DueKey(d))] != nil {
-			due = append(due, d)
-		}
+	tx.nextDue = state.NeverDue
+	for _, key := range tx.scan(lower, upper, 1) {
+		var err error
+		tx.nextDue, _, err = state.ParseDueKey(key)
+		tx.Must(err)
 	}
-	stored := 0
-	err := state.ScanDue(tx.stored.DB, func(d state.DueJob) error {
-		if row, changed := tx.rows[string(state.DueKey(d))]; changed && row == nil {
-			return nil
-		}
-		due = append(due, d)
-		if stored++; d.At > tx.now || stored >= limit {
-			return state.ErrEnough
-		}
-		return nil
-	})
-	slices.SortFunc(due, func(a, b state.DueJob) int { return bytes.Compare(state.DueKey(a), state.DueKey(b)) })
-	due = slices.Compact(due)
-	return due[:min(len(due), limit)], err
 }

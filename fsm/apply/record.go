@@ -49,7 +49,7 @@ func (tx *Txn) applySetModerator(c *command.SetModerator) command.Result {
 	key, action := state.ModeratorKey(c.Name), state.ActionSetModerator
 	_, known := tx.Get(key)
 	switch {
-	case len(c.Token) > 0 && !known && tx.moderators() >= command.MaxModerators:
+	case len(c.Token) > 0 && !known && len(tx.keysOf(state.SpaceModerator)) >= command.MaxModerators:
 		return rejected(command.ProblemTooManyModerators)
 	case len(c.Token) > 0:
 		m := state.Moderator{Token: c.Token, Until: tx.now + c.For}
@@ -61,17 +61,6 @@ func (tx *Txn) applySetModerator(c *command.SetModerator) command.Result {
 		return rejected(command.ProblemUnknownModerator)
 	}
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, action, c.Name)}
-}
-
-// moderators returns the number of moderators with a token.
-func (tx *Txn) moderators() int {
-	names := map[string]bool{}
-	for _, key := range tx.keysOf(state.SpaceModerator) {
-		if _, known := tx.Get(key); known {
-			names[string(key)] = true
-		}
-	}
-	return len(names)
 }
 
 // A purged entry is hidden and its contents are deleted: it has a stub without mentions,

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -109,7 +108,7 @@ func provingSender(p *command.Proof) string {
 func (tx *Txn) applyForgetSenders() command.Result {
 	before := state.ForgetsBefore(tx, tx.now)
 	from, to := state.Forgettable(tx, tx.now)
-	keys := tx.forgettable(before)
+	keys := tx.scan(state.ForgetKey(0, nil), state.ForgetKey(before+1, nil), state.ForgetBatch)
 	if from == to && len(keys) == 0 {
 		return unchanged
 	}
@@ -120,30 +119,6 @@ func (tx *Txn) applyForgetSenders() command.Result {
 		tx.forget(state.ForgottenRow(key), before)
 	}
 	return done
-}
-
-// forgettable returns the first keys of SpaceForget up to an instant, at most state.ForgetBatch of
-// them.
-func (tx *Txn) forgettable(before int64) (keys [][]byte) {
-	r := state.KeyRange{Lower: state.ForgetKey(0, nil), Upper: state.ForgetKey(before+1, nil)}
-	for key, row := range tx.rows {
-		if row != nil && r.Holds([]byte(key)) {
-			keys = append(keys, []byte(key))
-		}
-	}
-	stored := 0
-	tx.Must(state.ScanSpace(tx.stored.DB, r.Lower, r.Upper, func(key, _ []byte) error {
-		if _, changed := tx.rows[string(key)]; changed {
-			return nil
-		}
-		keys = append(keys, bytes.Clone(key))
-		if stored++; stored == state.ForgetBatch {
-			return state.ErrEnough
-		}
-		return nil
-	}))
-	slices.SortFunc(keys, bytes.Compare)
-	return keys[:min(len(keys), state.ForgetBatch)]
 }
 
 // forget deletes from a row what names senders up to an instant.

@@ -1,8 +1,10 @@
 package apply
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -34,10 +36,9 @@ type Txn struct {
 	// fresh are the rows of the entries made in this call, from firstFresh on.
 	fresh      [][]byte
 	firstFresh uint64
-	superseded []uint64       // entries that got a successor
-	recast     []uint64       // entries whose row was written anew
-	timed      bool           // the log entry has its row in SpaceInstant
-	due        []state.DueJob // listed in this call
+	superseded []uint64 // entries that got a successor
+	recast     []uint64 // entries whose row was written anew
+	timed      bool     // the log entry has its row in SpaceInstant
 	// activities and recents are the rows of home that this call has changed, owned the
 	// entries that were added to their authors' lists, by list.
 	activities map[string]*home.Activity
@@ -175,20 +176,33 @@ func (tx *Txn) dropRange(lower, upper []byte) {
 	}
 }
 
-// keysOf returns the keys of a space, in no order, with those deleted in the call.
-func (tx *Txn) keysOf(space byte) [][]byte {
-	var keys [][]byte
-	lower, upper := state.SpaceBounds(space)
-	tx.Must(state.ScanSpace(tx.stored.DB, lower, upper, func(key, _ []byte) error {
-		keys = append(keys, append([]byte(nil), key...))
-		return nil
-	}))
-	for key := range tx.rows {
-		if key[0] == space {
+// scan returns the first keys from lower to before upper, at most limit, as the call has left them so
+// far.
+func (tx *Txn) scan(lower, upper []byte, limit int) (keys [][]byte) {
+	for key, row := range tx.rows {
+		if row != nil && key >= string(lower) && key < string(upper) {
 			keys = append(keys, []byte(key))
 		}
 	}
-	return keys
+	stored := 0
+	tx.Must(state.ScanSpace(tx.stored.DB, lower, upper, func(key, _ []byte) error {
+		if _, changed := tx.rows[string(key)]; changed {
+			return nil
+		}
+		keys = append(keys, bytes.Clone(key))
+		if stored++; stored == limit {
+			return state.ErrEnough
+		}
+		return nil
+	}))
+	slices.SortFunc(keys, bytes.Compare)
+	return keys[:min(len(keys), limit)]
+}
+
+// keysOf returns all keys of a space.
+func (tx *Txn) keysOf(space byte) [][]byte {
+	lower, upper := state.SpaceBounds(space)
+	return tx.scan(lower, upper, math.MaxInt)
 }
 
 // Answered is a command's result, to be passed to the observer.

@@ -129,30 +129,24 @@ func JobOf(s Facts, seq uint64) JobRow {
 	return j
 }
 
-// DueJob is a claimed job, in the order in which claims end.
-type DueJob struct {
-	At  int64 // milliseconds since the epoch
-	Job uint64
-}
-
 // ScanDue calls f with the claimed jobs, in the order in which their claims end, until f
 // returns an error.
-func ScanDue(r pebble.Reader, f func(DueJob) error) error {
+func ScanDue(r pebble.Reader, f func(at int64, job uint64) error) error {
 	lower, upper := SpaceBounds(SpaceDue)
 	return ScanSpace(r, lower, upper, func(key, _ []byte) error {
-		c, err := ParseDueKey(key)
+		at, job, err := ParseDueKey(key)
 		if err != nil {
 			return err
 		}
-		return f(c)
+		return f(at, job)
 	})
 }
 
 // LoadNextDue returns when the next claim ends; NeverDue without claims.
 func LoadNextDue(r pebble.Reader) (int64, error) {
 	next := int64(NeverDue)
-	err := ScanDue(r, func(c DueJob) error {
-		next = c.At
+	err := ScanDue(r, func(at int64, _ uint64) error {
+		next = at
 		return ErrEnough
 	})
 	return next, err
@@ -167,22 +161,18 @@ func JobsKey(status JobStatus, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(key, seq)
 }
 
-// DueKey is the key of a claimed job.
-func DueKey(c DueJob) []byte {
+// DueKey is the key of a claimed job, by the end of its claim in milliseconds since the epoch.
+func DueKey(at int64, job uint64) []byte {
 	key := append(make([]byte, 0, dueKeyBytes), SpaceDue)
-	key = binary.BigEndian.AppendUint64(key, uint64(c.At))
-	return binary.BigEndian.AppendUint64(key, c.Job)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(key, uint64(at)), job)
 }
 
 const dueKeyBytes = 1 + 8 + 8
 
 // ParseDueKey reads a DueKey.
-func ParseDueKey(key []byte) (DueJob, error) {
+func ParseDueKey(key []byte) (at int64, job uint64, err error) {
 	if len(key) != dueKeyBytes {
-		return DueJob{}, fmt.Errorf("%w: key of a due job", ErrCorrupt)
+		return 0, 0, fmt.Errorf("%w: key of a due job", ErrCorrupt)
 	}
-	return DueJob{
-		At:  int64(binary.BigEndian.Uint64(key[1:])),
-		Job: binary.BigEndian.Uint64(key[1+8:]),
-	}, nil
+	return int64(binary.BigEndian.Uint64(key[1:])), binary.BigEndian.Uint64(key[1+8:]), nil
 }

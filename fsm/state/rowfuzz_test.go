@@ -64,6 +64,6 @@ func FuzzRows(f *testing.F) {
 		_, _ = Decode[SettingsRow](row)
 		_, _ = Decode[Budget](row)
 		_, _ = Decode[ProfileRow](row)
-		_, _ = ParseDueKey(row)
+		_, _, _ = ParseDueKey(row)
 	})
 }

@@ -168,11 +168,11 @@ func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
 
 // Overdue returns the few jobs whose claim has ended and whose rows were not changed yet.
 func (v *View) Overdue() (jobs []uint64, err error) {
-	err = state.ScanDue(v.snap, func(d state.DueJob) error {
-		if d.At > v.at.Head.Now {
+	err = state.ScanDue(v.snap, func(at int64, job uint64) error {
+		if at > v.at.Head.Now {
 			return state.ErrEnough
 		}
-		jobs = append(jobs, d.Job)
+		jobs = append(jobs, job)
 		return nil
 	})
 	return jobs, err
