@@ -196,7 +196,7 @@ func sampleRows() []string {
 		sample("counts", func(r *state.LaterCounts) []byte { return state.Encode(r) }),
 		sample("successor", func(r *state.EntryRow) []byte {
 			r.Relation = command.RelationReply
-			return state.AppendSuccessor(nil, r, "ada")
+			return state.Encode(&state.Successors{state.SuccessorOf(r, "ada")})
 		}),
 		sample("channel", func(r *state.ChannelRow) []byte { return state.Encode(r) }),
 		sample("request", func(r *state.RequestRow) []byte { return state.Encode(r) }),

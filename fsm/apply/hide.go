@@ -79,13 +79,11 @@ func (tx *Txn) hide(e *state.EntryRow, reason string, order uint64) {
 // hideQuietly makes a stub of an entry.
 func (tx *Txn) hideQuietly(e *state.EntryRow, reason string, order uint64) {
 	h := state.HiddenEntry{Row: tx.entryRow(e.Seq), Order: order}
-	texts, err := e.Texts()
-	tx.Must(err)
 	if e.Parent != 0 {
 		tx.hideFromParent(e, &h)
 	}
 	tx.hideFromThread(e)
-	tx.hideFromHome(e, texts.Tags, &h)
+	tx.hideFromHome(e, tx.texts(e).Tags, &h)
 	switch e.Type {
 	case state.TypeJob:
 		stored := state.JobOf(tx, e.Seq)
@@ -117,13 +115,18 @@ func (tx *Txn) putStub(e *state.EntryRow, reason string, erased bool) {
 	tx.recastEntry(e.Seq, e.Stub(tx.now, reason, erased))
 }
 
-// original returns the hidden entry of a row of SpaceHidden, with its tags.
-func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (e state.EntryRow, tags []string) {
+// original returns the hidden entry of a row of SpaceHidden, with its texts.
+func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (state.EntryRow, state.EntryTexts) {
 	e, err := state.DecodeEntryRow(seq, h.Row)
 	tx.Must(err)
+	texts := tx.texts(&e)
+	return e, texts
+}
+
+func (tx *Txn) texts(e *state.EntryRow) state.EntryTexts {
 	texts, err := e.Texts()
 	tx.Must(err)
-	return e, texts.Tags
+	return texts
 }
 
 // unhide puts a hidden entry back, without its deliveries and without the claim of a job. It leaves
@@ -134,7 +137,7 @@ func (tx *Txn) unhide(stub *state.EntryRow, order uint64) bool {
 	if order != 0 && h.Order != order {
 		return false
 	}
-	e, tags := tx.original(seq, &h)
+	e, texts := tx.original(seq, &h)
 	tx.recastEntry(seq, h.Row)
 	tx.del(state.SeqKey(state.SpaceHidden, seq))
 	tx.mark(state.SpaceHiddenBits, seq, false)
@@ -153,10 +156,10 @@ func (tx *Txn) unhide(stub *state.EntryRow, order uint64) bool {
 	}
 	target, _ := tx.Entry(e.Parent)
 	if e.Parent != 0 {
-		tx.unhideFromParent(&e, &h)
+		tx.unhideFromParent(&e, texts.Agent, &h)
 	}
 	tx.unhideInThread(&e)
-	tx.unhideFromHome(&e, &target, tags, &h)
+	tx.unhideFromHome(&e, &target, texts.Tags, &h)
 	tx.happen(state.EventUnhide, seq)
 	return true
 }
@@ -168,22 +171,22 @@ func (tx *Txn) hideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
 	if e.Relation == command.RelationReply {
 		counts.Replies--
 	}
-	if i, listed := list.Find(e.Seq); listed {
-		h.Successor = list[i].JSON
+	var i int
+	if i, h.Listed = list.Find(e.Seq); h.Listed {
 		list = slices.Delete(list, i, i+1)
 	}
 	tx.putSuccessors(e.Parent, counts, list)
 }
 
-func (tx *Txn) unhideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
+func (tx *Txn) unhideFromParent(e *state.EntryRow, agent string, h *state.HiddenEntry) {
 	counts, list := tx.successors(e.Parent)
 	counts.Total++
 	if e.Relation == command.RelationReply {
 		counts.Replies++
 	}
-	if len(h.Successor) > 0 {
+	if h.Listed {
 		i, _ := list.Find(e.Seq)
-		list = slices.Insert(list, i, state.Successor{Seq: e.Seq, JSON: h.Successor})
+		list = slices.Insert(list, i, state.SuccessorOf(e, agent))
 		if len(list) > command.MaxSuccessors {
 			list = list.WithoutLast(counts.Retracted, counts.Corrected)
 		}
@@ -193,16 +196,18 @@ func (tx *Txn) unhideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
 
 func (tx *Txn) successors(seq uint64) (state.LaterCounts, state.Successors) {
 	counts, _ := state.Read(tx, state.SeqKey(state.SpaceCounts, seq), state.Decode[state.LaterCounts])
-	items, _ := tx.Get(state.SeqKey(state.SpaceLater, seq))
-	list, err := state.ParseSuccessors(items)
-	tx.Must(err)
+	list, _ := state.Read(tx, state.SeqKey(state.SpaceLater, seq), state.Decode[state.Successors])
 	return counts, list
 }
 
 func (tx *Txn) putSuccessors(seq uint64, counts state.LaterCounts, list state.Successors) {
 	counts.Listed = uint64(len(list))
 	tx.set(state.SeqKey(state.SpaceCounts, seq), state.Encode(&counts))
-	tx.set(state.SeqKey(state.SpaceLater, seq), list.Join())
+	if len(list) == 0 {
+		tx.del(state.SeqKey(state.SpaceLater, seq))
+		return
+	}
+	tx.set(state.SeqKey(state.SpaceLater, seq), state.Encode(&list))
 }
 
 // hideFromHome removes an entry from the rows of home.

@@ -184,12 +184,13 @@ func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 		laterKey := state.SeqKey(state.SpaceLater, e.Parent)
 		items, _ := tx.Get(laterKey)
 		if counts.Listed >= command.MaxSuccessors {
-			list, err := state.ParseSuccessors(items)
+			list, err := state.Decode[state.Successors](items)
 			tx.Must(err)
-			items = list.WithoutLast(counts.Retracted, counts.Corrected).Join()
+			list = list.WithoutLast(counts.Retracted, counts.Corrected)
+			items = state.Encode(&list)
 			counts.Listed--
 		}
-		tx.set(laterKey, state.AppendSuccessor(slices.Clip(items), e, agent))
+		tx.set(laterKey, slices.Concat(items, state.Encode(&state.Successors{state.SuccessorOf(e, agent)})))
 		counts.Listed++
 	}
 	counts.Total++

@@ -95,10 +95,10 @@ func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	was, _ := tx.Entry(seq) // a stub if it was swept before it is purged
 	if h, kept := state.Read(tx, state.SeqKey(state.SpaceHidden, seq), state.Decode[state.HiddenEntry]); kept {
-		var tags []string
-		was, tags = tx.original(seq, &h)
+		var texts state.EntryTexts
+		was, texts = tx.original(seq, &h)
 		a := tx.activity(was.AgentKey)
-		for _, name := range topicsOf(was.Channel, tags) {
+		for _, name := range topicsOf(was.Channel, texts.Tags) {
 			a.Forget(name)
 		}
 	}

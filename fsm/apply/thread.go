@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -140,7 +139,5 @@ func (tx *Txn) authorOf(e *state.EntryRow) string {
 	if e.Hidden {
 		return e.AgentKey
 	}
-	var stored struct{ Agent string }
-	tx.Must(json.Unmarshal(append(slices.Clip(e.JSON), '}'), &stored))
-	return stored.Agent
+	return tx.texts(e).Agent
 }

@@ -262,31 +262,18 @@ func (c *LaterCounts) Fields(x *Codec) {
 	x.Fields(&c.Total, &c.Replies, &c.Listed, &c.Retracted, &c.Corrected)
 }
 
-// Successors are the items of supersededBy.
+// Successors are the items of supersededBy: the row of SpaceLater. Rows can be joined.
 type Successors []Successor
 
 // Successor is one of them as ready JSON.
 type Successor struct {
 	Seq  uint64 // of its entry
-	JSON json.RawMessage
+	JSON []byte
 }
 
-// ParseSuccessors takes the ready JSON of supersededBy apart.
-func ParseSuccessors(items []byte) (list Successors, err error) {
-	var raw []json.RawMessage
-	if err := json.Unmarshal(slices.Concat([]byte("["), items, []byte("]")), &raw); err != nil {
-		return nil, fmt.Errorf("%w: successors: %w", ErrCorrupt, err)
-	}
-	list = make(Successors, len(raw))
-	for i, item := range raw {
-		var entry struct{ ID string }
-		if err := json.Unmarshal(item, &entry); err != nil {
-			return nil, fmt.Errorf("%w: successor: %w", ErrCorrupt, err)
-		}
-		list[i].JSON = item
-		_, list[i].Seq, _ = ParseID(entry.ID)
-	}
-	return list, nil
+// Fields implements Row.
+func (list *Successors) Fields(c *Codec) {
+	ListRest(c, (*[]Successor)(list), func(s *Successor) { c.Fields(&s.Seq, &s.JSON) })
 }
 
 // Find returns the place of an item, or the place for it.
@@ -304,28 +291,25 @@ func (list Successors) WithoutLast(keep ...uint64) Successors {
 	return list
 }
 
-// Join returns the ready JSON of the items.
-func (list Successors) Join() (items []byte) {
+// AppendJSON appends the items, with commas between them.
+func (list Successors) AppendJSON(dst []byte) []byte {
 	for i := range list {
 		if i > 0 {
-			items = append(items, ',')
+			dst = append(dst, ',')
 		}
-		items = append(items, list[i].JSON...)
+		dst = append(dst, list[i].JSON...)
 	}
-	return items
+	return dst
 }
 
-// AppendSuccessor adds one item of supersededBy to the ready JSON of the others.
-func AppendSuccessor(dst []byte, e *EntryRow, agent string) []byte {
-	if len(dst) > 0 {
-		dst = append(dst, ',')
-	}
-	dst = AppendID(append(dst, `{"id":"`...), TypeEntry, e.Seq)
+// SuccessorOf returns the item of an entry by an agent.
+func SuccessorOf(e *EntryRow, agent string) Successor {
+	dst := AppendID([]byte(`{"id":"`), TypeEntry, e.Seq)
 	dst = AppendString(append(dst, `","agent":`...), agent)
 	dst = AppendString(append(dst, `,"relation":`...), e.Relation.String())
 	dst = AppendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
 	dst = strconv.AppendBool(append(dst, `,"nameVerified":`...), e.Verified())
-	return append(dst, '}')
+	return Successor{e.Seq, append(dst, '}')}
 }
 
 // The classes of index terms. A term is its class followed by a value.

@@ -15,20 +15,20 @@ import (
 // HiddenEntry is the row of SpaceHidden: the original entry, and where it was counted
 // and listed.
 type HiddenEntry struct {
-	Row       []byte // of SpaceEntry
-	State     []byte // of SpaceJob or SpaceHelp; may be empty
-	Successor []byte // its item among those of the entry that it relates to; empty if it was not listed there
-	Newest    bool   // it was among the newest entries
-	Asked     bool   // it waited for an answer
-	Topics    uint64 // which of its topics were counted for its author, a bit for each
-	Notes     uint64 // which of them it was a note of
-	Owed      uint64 // who of its inbox had not answered it, a bit for each
-	Order     uint64 // that hides it: the number of its first part in the record
+	Row    []byte // of SpaceEntry
+	State  []byte // of SpaceJob or SpaceHelp; may be empty
+	Listed bool   // it was among the successors of the entry that it relates to
+	Newest bool   // it was among the newest entries
+	Asked  bool   // it waited for an answer
+	Topics uint64 // which of its topics were counted for its author, a bit for each
+	Notes  uint64 // which of them it was a note of
+	Owed   uint64 // who of its inbox had not answered it, a bit for each
+	Order  uint64 // that hides it: the number of its first part in the record
 }
 
 // Fields implements Row.
 func (h *HiddenEntry) Fields(c *Codec) {
-	c.Fields(Flags{&h.Newest, &h.Asked}, &h.Topics, &h.Notes, &h.Owed, &h.Order, &h.Successor, &h.State, &h.Row)
+	c.Fields(Flags{&h.Newest, &h.Asked, &h.Listed}, &h.Topics, &h.Notes, &h.Owed, &h.Order, &h.State, &h.Row)
 }
 
 // HiddenEntries is the number of entries of a row of SpaceHiddenBits, which is part of
@@ -114,7 +114,7 @@ func EndOf(s Facts, e *EntryRow) (end int64, over bool) {
 		return e.CreatedAt, true
 	}
 	end = e.CreatedAt
-	list, _ := Read(s, SeqKey(SpaceLater, e.Seq), ParseSuccessors)
+	list, _ := Read(s, SeqKey(SpaceLater, e.Seq), Decode[Successors])
 	if len(list) > 0 {
 		newest, _ := s.Entry(list[len(list)-1].Seq)
 		end = newest.CreatedAt

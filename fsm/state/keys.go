@@ -14,7 +14,7 @@ import (
 const (
 	SpaceEntry   = 'e' // seq8: an entry's head and its ready JSON
 	SpaceCounts  = 'n' // seq8: how many entries relate to this one, how many reply
-	SpaceLater   = 'l' // seq8: the ready JSON of this entry's supersededBy
+	SpaceLater   = 'l' // seq8: the items of this entry's supersededBy, see Successors
 	SpaceChannel = 'c' // name: entries, last seq and instant of a channel
 	SpaceRecent  = 'r' // hour4 of a channel's newest entry, name; for listing by activity
 	spaceRequest = 'q' // op1 key1 len(scope)2 scope id: the entry that a request_id wrote; key: by key or not

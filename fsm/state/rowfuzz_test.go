@@ -34,7 +34,7 @@ func FuzzRows(f *testing.F) {
 		Seq: 1, CreatedAt: 5, AgentKey: "ada", Channel: "general", Type: TypeEntry, Kind: command.KindMessage, Parent: 0, Thread: 1,
 	}, Inbox: []string{"bob"}}
 	f.Add(entry.Append(nil, &command.Publish{Agent: "ada", Kind: command.KindMessage, Title: "Title", Body: "Body", Tags: []string{"a"}}))
-	f.Add(Encode(&HiddenEntry{Row: []byte{1}, State: []byte{2}, Successor: []byte(`{}`), Newest: true, Topics: 3, Owed: 1}))
+	f.Add(Encode(&HiddenEntry{Row: []byte{1}, State: []byte{2}, Listed: true, Newest: true, Topics: 3, Owed: 1}))
 	f.Add(Encode(&Record{Number: 1, At: 5, By: "operator", Action: ActionHide, What: "e1", Reason: "Why"}))
 	f.Add(Encode(&Report{ReportSubject: ReportSubject{Entry: 1, Name: "@ada"}, At: 5, Reason: 1, Text: "Spam", Agent: "ada", Count: 2, Senders: []SenderGroup{1, 2}, Reported: 5}))
 	f.Add(Encode(&LaterCounts{Total: 3, Replies: 2, Listed: 3}))
@@ -55,7 +55,7 @@ func FuzzRows(f *testing.F) {
 		decoded[HelpRow](t, "help", row)
 		decoded[JobRow](t, "job", row)
 		decoded[ChannelRow](t, "channel", row)
-		_, _ = ParseSuccessors(row)
+		decoded[Successors](t, "successors", row)
 		_, _ = DecodeNumber(row)
 		_, _ = Decode[EntrySender](row)
 		_, _ = Decode[NameWriters](row)

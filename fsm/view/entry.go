@@ -164,14 +164,11 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 	}
 	dst = append(dst, `,"supersededBy":[`...)
 	if counts.Listed > 0 {
-		items, closer, err := v.snap.Get(state.SeqKey(state.SpaceLater, seq))
-		if err == nil {
-			dst = append(dst, items...)
-			err = closer.Close()
-		}
+		list, err := state.LoadOrZero(v.snap, state.SeqKey(state.SpaceLater, seq), state.Decode[state.Successors])
 		if err != nil {
 			return dst[:start], counts, fmt.Errorf("successors of entry %d: %w", seq, err)
 		}
+		dst = list.AppendJSON(dst)
 	}
 	dst = append(dst, `],"supersededByCount":`...)
 	return state.AppendInt(dst, int64(counts.Total)), counts, nil

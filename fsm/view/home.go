@@ -3,11 +3,11 @@ package view
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -464,10 +464,10 @@ func (v *View) partner(p home.Partner) (Partner, error) {
 	partner := Partner{Entry: p.Entry, At: m.CreatedAt, Theirs: p.Theirs}
 	err = v.row(theirs, func(row []byte) error {
 		s, err := summaryOf(row)
-		if err != nil {
-			return err
+		if err == nil {
+			partner.Agent, err = strconv.Unquote(string(s.agent)) // Go has all escapes of JSON that rows have
 		}
-		return json.Unmarshal(s.agent, &partner.Agent)
+		return err
 	})
 	return partner, err
 }
