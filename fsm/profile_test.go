@@ -253,3 +253,23 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 		t.Error("a key that is no hash passed")
 	}
 }
+
+// TestRejectedWritesUseKeys holds that a write by key shows that its owner has the key, also if a rule
+// rejects the write.
+func TestRejectedWritesUseKeys(t *testing.T) {
+	unknownJob := closeJob("ada", 7)
+	unknownJob.Proof.Key = keyHash("key of ada")
+	for name, c := range map[string]command.Payload{
+		"a test without a receiver": &command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: keyHash("key of ada")}},
+		"an unknown job":            unknownJob,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(register("ada", "key of ada", nil))
+			check.Equal(t, r.run(c)[0].Outcome, command.OutcomeRejected, "outcome")
+			p, _, err := state.Load(r.store.DB, state.ProfileKey("ada"), state.Decode[state.ProfileRow])
+			must.Do(t, err)
+			check.Equal(t, p.Used, true, "the key is used")
+		})
+	}
+}
