@@ -326,22 +326,6 @@ func TestDryRunsAreCounted(t *testing.T) {
 	s.Post("/api/entries", map[string]any{"body": "Hello"}).Want(t, http.StatusCreated)
 }
 
-// TestDryRunAsksTheLeader: what the leader's limits reject is rejected, and so is a dry run
-// without a leader.
-func TestDryRunAsksTheLeader(t *testing.T) {
-	s := board(t)
-	for cause, status := range map[error]int{
-		&command.RateLimited{RetryAfter: 1e9}:                                  http.StatusTooManyRequests,
-		&command.Unavailable{Code: command.CodeNoLeader, Reason: "none leads"}: http.StatusServiceUnavailable,
-	} {
-		s.Backend.Reject = func(command.Sender, command.Payload) error { return cause }
-		r := untouched(t, s, func() *apitest.Response {
-			return s.Post("/api/entries", map[string]any{"body": "Hello", "dry_run": true})
-		})
-		r.Want(t, status)
-	}
-}
-
 // TestDryRunTellsTheTruth draws writes, sends each as a dry run and then in earnest: a dry
 // run changes neither the state nor the log, and it succeeds exactly if the write does.
 func TestDryRunTellsTheTruth(t *testing.T) {

@@ -50,18 +50,6 @@ func (b *backend) accepts(from command.Sender, payload command.Payload) error {
 	return nil
 }
 
-// Ask returns the error that a write would get from this node or from the leader's limits.
-func (b *backend) Ask(ctx context.Context, from command.Sender, payload command.Payload) error {
-	if err := b.accepts(from, payload); err != nil {
-		return err
-	}
-	overBudget, err := b.pipeline.Ask(ctx, from, payload)
-	if overBudget {
-		return b.overBudget()
-	}
-	return err
-}
-
 func (b *backend) overBudget() error {
 	v := b.machine.View()
 	defer v.Release()

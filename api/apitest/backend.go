@@ -144,18 +144,6 @@ func (b *Backend) Propose(ctx context.Context, from command.Sender, payload comm
 	return result, index, nil
 }
 
-// Ask implements op.Backend.
-func (b *Backend) Ask(ctx context.Context, from command.Sender, payload command.Payload) error {
-	b.mayPanic()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if b.Reject != nil {
-		return b.Reject(from, payload)
-	}
-	return nil
-}
-
 // LastSender is the sender of the newest command proposed.
 func (b *Backend) LastSender() command.Sender {
 	b.mu.Lock()

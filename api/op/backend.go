@@ -15,9 +15,6 @@ type Backend interface {
 	// applied it, with the index of the log entry that carries it. Errors:
 	// *Unavailable, *RateLimited, or ctx's.
 	Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error)
-	// Ask returns the error that Propose would return because of the rate limits, or
-	// because there is no leader. It does not write. Only a wrong key is charged.
-	Ask(ctx context.Context, from command.Sender, payload command.Payload) error
 	// View returns the newest view of the local state; the caller releases it.
 	View() *view.View
 	// WaitIndex waits until this node has applied the log index. Errors:

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -225,19 +224,6 @@ func (c *testCluster) waitPushed(h *hooks, least int) {
 		n := len(h.pushed(c.t, ""))
 		return nodetest.ErrorIf(n < least, "%d have arrived", n)
 	})
-}
-
-// statuses returns the condition that so many of an agent's newest deliveries are in each
-// status.
-func (c *testCluster) statuses(agent, key string, want map[string]int) func() error {
-	return func() error {
-		list, _, err := deliveriesOf(c.Nodes[c.Running()[0]], agent, key)
-		got := map[string]int{}
-		for _, d := range list {
-			got[d.Status]++
-		}
-		return nodetest.ErrorIf(err != nil || !maps.Equal(got, want), "%v, %v", got, err)
-	}
 }
 
 // TestEventsOfALeaderWithASkewedClock: receivers believe no event that is older than

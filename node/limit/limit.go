@@ -89,16 +89,6 @@ func (l *Limiter) follow(perMinute, burst int) bool {
 // Admit takes one write from the sender's, its network's and the agent's bucket. If one is
 // empty, Admit leaves all as they are and returns how long to wait.
 func (l *Limiter) Admit(from command.Sender, standing command.Standing) (bool, time.Duration) {
-	return l.check(from, standing, 1)
-}
-
-// Peek reports the same as Admit and leaves the allowance as it is.
-func (l *Limiter) Peek(from command.Sender, standing command.Standing) (bool, time.Duration) {
-	return l.check(from, standing, 0)
-}
-
-// check takes tokens from each of the write's buckets if all of them hold at least one.
-func (l *Limiter) check(from command.Sender, standing command.Standing, tokens int) (bool, time.Duration) {
 	now := l.now()
 	perMinute, burst := l.limits()
 	l.mu.Lock()
@@ -106,7 +96,7 @@ func (l *Limiter) check(from command.Sender, standing command.Standing, tokens i
 	if !l.follow(perMinute, burst) {
 		return true, 0
 	}
-	wait := take(l.chargedFor(from, standing), now, tokens)
+	wait := take(l.chargedFor(from, standing), now)
 	return wait == 0, wait
 }
 
@@ -139,7 +129,7 @@ func (l *Limiter) Refund(from command.Sender, standing command.Standing) {
 		return
 	}
 	left := []place{{&l.refunds.senders, from.Fingerprint}, {&l.refunds.networks, command.NetworkOf(from.Fingerprint)}}
-	if take(left, now, 1) > 0 {
+	if take(left, now) > 0 {
 		return
 	}
 	for _, p := range l.chargedFor(from, standing) {
@@ -155,10 +145,10 @@ type place struct {
 	key   string
 }
 
-// take takes tokens from each of the buckets if all of them hold a whole one. Otherwise it
+// take takes a token from each of the buckets if all of them hold one. Otherwise it
 // leaves them as they are and returns how long to wait. A bucket is only made if those before
 // it hold a token, so a sender whose bucket is empty cannot fill the table of names.
-func take(places []place, now time.Time, tokens int) (wait time.Duration) {
+func take(places []place, now time.Time) (wait time.Duration) {
 	var full []*rate.Limiter
 	for _, p := range places {
 		if p.key == "" {
@@ -173,7 +163,7 @@ func take(places []place, now time.Time, tokens int) (wait time.Duration) {
 		full = append(full, bucket)
 	}
 	for _, bucket := range full {
-		bucket.AllowN(now, tokens)
+		bucket.AllowN(now, 1)
 	}
 	return 0
 }

@@ -224,23 +224,6 @@ func TestTablesAreBounded(t *testing.T) {
 	check.Equal(t, len(l.other.senders.buckets), 1, "buckets after the sweep")
 }
 
-// TestPeekTakesNothing holds that Peek reports the same as Admit and takes no token.
-func TestPeekTakesNothing(t *testing.T) {
-	l := New(always(1, 2), newClock().now)
-	ada := command.Sender{Fingerprint: "f1", AgentKey: "ada"}
-	for i := range 2 {
-		for range 5 {
-			if ok, _ := l.Peek(ada, command.Standing{}); !ok {
-				t.Fatalf("after %d writes there is no room", i)
-			}
-		}
-		l.Admit(ada, command.Standing{})
-	}
-	if ok, wait := l.Peek(ada, command.Standing{}); ok || wait <= 0 {
-		t.Errorf("when the allowance is used up: %t, %v", ok, wait)
-	}
-}
-
 // left returns how many writes the limiter admits now, and takes them.
 func left(l *Limiter, from command.Sender, standing command.Standing) (n int) {
 	for {

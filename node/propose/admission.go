@@ -13,8 +13,6 @@ type Limiter interface {
 	// on the standing of its proof. If one of them is used up, Admit leaves all as they are
 	// and returns the time until the next try.
 	Admit(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
-	// Peek reports the same as Admit and leaves the allowances as they are.
-	Peek(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
 	// Refund gives back what Admit took for a write, within a limit of its own.
 	Refund(from command.Sender, standing command.Standing)
 }
@@ -41,9 +39,8 @@ type chargedClaim struct {
 // admit checks each command that no leader has charged yet. It returns the group without
 // the commands over a limit, and the claims that were charged. A repeated command is free.
 // Commands of a node itself have no sender and no limit. The sending node declares whether a
-// command was charged: nodes trust each other. A peek charges only a write with a wrong key:
-// asking must not help to guess keys.
-func (a *admission) admit(g command.Group, peek bool) (_ command.Group, claims []chargedClaim, over []rejection) {
+// command was charged: nodes trust each other.
+func (a *admission) admit(g command.Group) (_ command.Group, claims []chargedClaim, over []rejection) {
 	admitted := make([]command.Command, 0, len(g.Commands))
 	for i, c := range g.Commands {
 		if c.From.Charged || c.From == (command.Sender{}) {
@@ -52,11 +49,7 @@ func (a *admission) admit(g command.Group, peek bool) (_ command.Group, claims [
 		}
 		standing, repeated, fits := a.assess(c.Payload, len(c.Data))
 		if !repeated {
-			rate := a.limiter.Admit
-			if peek && !standing.WrongKey {
-				rate = a.limiter.Peek
-			}
-			if ok, wait := rate(c.From, standing); !ok {
+			if ok, wait := a.limiter.Admit(c.From, standing); !ok {
 				over = append(over, rejection{Position: i, RetryAfter: wait})
 				continue
 			}

@@ -12,12 +12,11 @@ import (
 )
 
 // Handler returns the handler of the private port for the write path and the read path: POST
-// /v1/propose and /v1/ask, GET /v1/read-index, /v1/clock and /v1/term. The caller must have
+// /v1/propose, GET /v1/read-index, /v1/clock and /v1/term. The caller must have
 // verified that the peer is a node of this cluster.
 func (p *Pipeline) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+pathPropose, p.serveGroup(p.submitForwarded))
-	mux.HandleFunc("POST "+pathAsk, p.serveGroup(func(_ context.Context, g command.Group) result { return p.leader.ask(g) }))
+	mux.HandleFunc("POST "+pathPropose, p.servePropose)
 	mux.HandleFunc("GET "+pathReadIndex, serveNumber(p.readAsLeader))
 	mux.HandleFunc("GET "+pathClock, serveNumber(func(context.Context) (uint64, error) {
 		return uint64(p.sync.Own().UnixMicro()), nil //nolint:gosec // the other node converts it back
@@ -32,30 +31,27 @@ func (p *Pipeline) Handler() http.Handler {
 	return mux
 }
 
-// serveGroup returns a handler that reads a group, passes it to take and answers with the
-// result.
-func (p *Pipeline) serveGroup(take func(context.Context, command.Group) result) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, command.MaxForwardBytes))
-		if err != nil {
-			http.Error(w, "the group cannot be read", http.StatusBadRequest)
-			return
-		}
-		g, err := command.DecodeGroup(data)
-		if err != nil {
-			p.logger.ErrorContext(r.Context(), "a forwarded group was rejected", "error", err)
-			writeAnswer(w, result{Status: statusInvalid, Reason: shorten(err.Error())})
-			return
-		}
-		for _, value := range r.Header.Values(trace.Header) {
-			if parent := trace.Parse(value); parent != "" {
-				p.logger.DebugContext(r.Context(), "took a forwarded write", "traceId", parent.TraceID(), "spanId", parent.SpanID())
-			}
-		}
-		answer := take(r.Context(), g)
-		answer.Reason = shorten(answer.Reason)
-		writeAnswer(w, answer)
+// servePropose reads a group, submits it and answers with the result.
+func (p *Pipeline) servePropose(w http.ResponseWriter, r *http.Request) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, command.MaxForwardBytes))
+	if err != nil {
+		http.Error(w, "the group cannot be read", http.StatusBadRequest)
+		return
 	}
+	g, err := command.DecodeGroup(data)
+	if err != nil {
+		p.logger.ErrorContext(r.Context(), "a forwarded group was rejected", "error", err)
+		writeAnswer(w, result{Status: statusInvalid, Reason: shorten(err.Error())})
+		return
+	}
+	for _, value := range r.Header.Values(trace.Header) {
+		if parent := trace.Parse(value); parent != "" {
+			p.logger.DebugContext(r.Context(), "took a forwarded write", "traceId", parent.TraceID(), "spanId", parent.SpanID())
+		}
+	}
+	answer := p.submitForwarded(r.Context(), g)
+	answer.Reason = shorten(answer.Reason)
+	writeAnswer(w, answer)
 }
 
 // submitForwarded submits a group of another node. That node may already know a newer

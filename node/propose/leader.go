@@ -132,7 +132,7 @@ func (l *leader) submit(ctx context.Context, g command.Group) result {
 	if r, ok := l.accept(size, nil); !ok {
 		return r // before anything is charged
 	}
-	g, claims, over := l.admission.admit(g, false)
+	g, claims, over := l.admission.admit(g)
 	if len(g.Commands) == 0 {
 		return result{Status: statusApplied, Charged: true, Rejected: over}
 	}
@@ -147,16 +147,6 @@ func (l *leader) submit(ctx context.Context, g command.Group) result {
 	}
 	r.Charged, r.Rejected = true, over
 	return r
-}
-
-// ask returns the commands of a group that submit would reject by its limits. Only the
-// charge for a wrong key is kept.
-func (l *leader) ask(g command.Group) result {
-	if r, ok := l.accept(g.Size(), nil); !ok {
-		return r
-	}
-	_, _, over := l.admission.admit(g, true)
-	return result{Status: statusApplied, Rejected: over}
 }
 
 // submitUrgent submits a command of the node itself, without limits, past the queue, and also

@@ -83,7 +83,6 @@ func TestUnfitCommandsGoNowhere(t *testing.T) {
 type limitFunc func(command.Sender) (bool, time.Duration)
 
 func (f limitFunc) Admit(s command.Sender, _ command.Standing) (bool, time.Duration) { return f(s) }
-func (f limitFunc) Peek(s command.Sender, _ command.Standing) (bool, time.Duration)  { return f(s) }
 func (limitFunc) Refund(command.Sender, command.Standing)                            {}
 
 func TestRateLimits(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 // The paths of Handler on the private port.
 const (
 	pathPropose   = "/v1/propose"
-	pathAsk       = "/v1/ask"
 	pathReadIndex = "/v1/read-index"
 	pathClock     = "/v1/clock"
 	pathTerm      = "/v1/term"

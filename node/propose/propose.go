@@ -1,7 +1,6 @@
 package propose
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,50 +144,12 @@ func (p *Pipeline) attempt(target string, b batch) result {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.timing.attempt)
 	defer cancel()
-	return p.forward(ctx, target, pathPropose, b)
+	return p.forward(ctx, target, b)
 }
 
 // forward sends a batch to the leader. The attempt ends when another server leads.
-func (p *Pipeline) forward(ctx context.Context, target, path string, b batch) result {
+func (p *Pipeline) forward(ctx context.Context, target string, b batch) result {
 	ctx, stop := p.UntilAnotherLeads(ctx, target)
 	defer stop()
-	return p.peers.send(ctx, target, path, b.group, b.traces()...)
-}
-
-// Ask asks the leader whether the rate limits and the daily byte budget have room for a
-// command now. The log and the limits stay as they are, except that a wrong key is charged
-// like a write. Errors: *command.RateLimited; *command.Unavailable if no leader answers
-// before ReadIndexTimeout passes or ctx ends. Any other error means that the command is not
-// valid for the log.
-func (p *Pipeline) Ask(ctx context.Context, from command.Sender, payload command.Payload) (overBudget bool, err error) {
-	c, err := p.newCall(from, payload)
-	if err != nil {
-		return false, err
-	}
-	c.Seq = 1
-	g := command.Group{Boot: p.session.boot, Floor: c.Seq, Commands: []command.Command{c.Command}}
-	ctx, cancel := context.WithTimeout(ctx, p.timing.readIndex)
-	defer cancel()
-	var r result
-	err = p.retry(ctx, func() error {
-		switch target := p.leaderID(); target {
-		case "":
-			r = notLeading()
-		case p.self:
-			r = p.leader.ask(g)
-		default:
-			r = p.forward(ctx, target, pathAsk, batch{group: g})
-		}
-		if r.Status != statusApplied && len(r.Rejected) == 0 {
-			return cmp.Or(r.cause, errors.New(r.Reason))
-		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return false, &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader could be asked in time", Cause: err}
-	case len(r.Rejected) > 0 && !r.Rejected[0].OverBudget:
-		return false, &command.RateLimited{RetryAfter: r.Rejected[0].RetryAfter}
-	}
-	return len(r.Rejected) > 0, nil
+	return p.peers.send(ctx, target, pathPropose, b.group, b.traces()...)
 }

@@ -105,7 +105,7 @@ func Prepare(c *op.Call, d Draft, query *wire.Document) (op.Task, error) {
 		case f.Problems.Any():
 			return decline(c, d)
 		case f.Dry:
-			return rehearse(c, d, from)
+			return rehearse(c, d)
 		}
 		return carryOut(c, d, from)
 	}

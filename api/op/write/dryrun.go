@@ -8,7 +8,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // FieldDryRun makes a write a dry run: it is checked like any write, with the view of this node,
@@ -75,7 +74,7 @@ func chargeDryRun(c *op.Call) error {
 }
 
 // rehearse is the second half of a dry run without problems.
-func rehearse(c *op.Call, d Draft, from command.Sender) error {
+func rehearse(c *op.Call, d Draft) error {
 	f, cmd := d.Shared(), d.Command(c.Env)
 	if cmd == nil {
 		return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", wire.Object{}}, {"notes", []string{DryRunNote, "Without dry_run it would write nothing either."}}})
@@ -87,9 +86,6 @@ func rehearse(c *op.Call, d Draft, from command.Sender) error {
 	if c.Admission.Repeats {
 		notes = append(notes, "Without dry_run it would write nothing either: it repeats what was written before.")
 	} else {
-		if err := ask(c, d, from, cmd); err != nil {
-			return err
-		}
 		refused, err := checkDryRun(c, d)
 		if err != nil {
 			return err
@@ -106,16 +102,6 @@ func rehearse(c *op.Call, d Draft, from command.Sender) error {
 		return fmt.Errorf("show a dry run: %w", err)
 	}
 	return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", would}, {"notes", append(notes, f.Notes...)}})
-}
-
-// ask returns the error of a write that the leader's limits would reject.
-func ask(c *op.Call, d Draft, from command.Sender, cmd command.Payload) error {
-	ctx, done := c.Wait(max(op.WaitTimeout, c.Env.Patience))
-	defer done()
-	if err := c.Env.Backend.Ask(ctx, from, cmd); err != nil {
-		return Explain(c, d, op.OrUnavailable(err, command.CodeNoLeader, "no leader could be asked in time"))
-	}
-	return nil
 }
 
 // checkDryRun checks the rules that apply checks for a write. Public rules are errors; of
