@@ -2,6 +2,7 @@ package apply
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -132,16 +133,17 @@ func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 	if len(closed) == 0 {
 		return unchanged
 	}
-	what := c.Outcome.String()
+	what := make([]string, 1, 1+len(closed))
+	what[0] = c.Outcome.String()
 	for _, subject := range closed {
 		id := subject.Name
 		if subject.Entry > 0 {
 			e, _ := tx.Entry(subject.Entry)
 			id = state.FormatID(e.Type, e.Seq)
 		}
-		what += " " + id
+		what = append(what, id)
 	}
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, what)}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, state.ActionResolve, strings.Join(what, " "))}
 }
 
 // eraseReportsOf erases the texts of all reports of a subject, which may quote it.

@@ -28,15 +28,14 @@ type peers struct {
 
 const reasonUnreached = "the leader cannot be reached"
 
-// send posts a group, with the spans of its callers, to a path of the leader and returns its
-// result.
-func (p peers) send(ctx context.Context, id, path string, g command.Group, traces ...trace.Parent) result {
+// send posts a group, with the spans of its callers, to the leader and returns its result.
+func (p peers) send(ctx context.Context, id string, g command.Group, traces ...trace.Parent) result {
 	data, err := command.EncodeGroup(g)
 	if err != nil {
 		return result{Status: statusInvalid, Reason: err.Error()}
 	}
 	body := &onceBody{data: bytes.NewReader(data)}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+path, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+pathPropose, body)
 	if err != nil {
 		return result{Status: statusNotEnqueued, Reason: reasonUnreached, cause: err}
 	}

@@ -97,7 +97,7 @@ func TestForwardOverHTTP2(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := h2Server(t, tt.handler)
 			p := peers{client: h2Client(s.Listener.Addr().String())}
-			if v := p.send(context.Background(), "leader", pathPropose, oneCommand); v.Status != tt.want {
+			if v := p.send(context.Background(), "leader", oneCommand); v.Status != tt.want {
 				t.Errorf("result %+v, want %d", v, tt.want)
 			}
 		})
@@ -136,7 +136,7 @@ func TestForwardWithoutAConnection(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			p := peers{client: h2Client(addr)}
-			if v := p.send(ctx, "leader", pathPropose, oneCommand); v.Status != statusNotEnqueued {
+			if v := p.send(ctx, "leader", oneCommand); v.Status != statusNotEnqueued {
 				t.Errorf("result %+v", v)
 			}
 		})
@@ -154,7 +154,7 @@ func TestHungLeaderLeavesTheOutcomeUnknown(t *testing.T) {
 	defer close(hang)
 	defer cancel()
 	p := peers{client: h2Client(s.Listener.Addr().String())}
-	if v := p.send(ctx, "leader", pathPropose, oneCommand); v.Status != statusUnknown {
+	if v := p.send(ctx, "leader", oneCommand); v.Status != statusUnknown {
 		t.Errorf("result %+v", v)
 	}
 }

@@ -151,5 +151,5 @@ func (p *Pipeline) attempt(target string, b batch) result {
 func (p *Pipeline) forward(ctx context.Context, target string, b batch) result {
 	ctx, stop := p.UntilAnotherLeads(ctx, target)
 	defer stop()
-	return p.peers.send(ctx, target, pathPropose, b.group, b.traces()...)
+	return p.peers.send(ctx, target, b.group, b.traces()...)
 }
