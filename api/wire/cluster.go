@@ -56,7 +56,7 @@ type Measured struct {
 	Reads      []Point `json:"reads"`
 }
 
-// Point is one part of the time.
+// Point has the calls of one part of the time.
 type Point struct {
 	Count      uint64  `json:"count"`
 	MeanMillis float64 `json:"meanMs"`

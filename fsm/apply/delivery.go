@@ -156,8 +156,7 @@ func (tx *Txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 	return done
 }
 
-// failDelivery counts a failure, after which the delivery waits for its next attempt or has
-// failed.
+// failDelivery counts a failure. The delivery waits for its next attempt, or is given up.
 func (tx *Txn) failDelivery(c *command.AckDelivery, o *outbox.Outbox, i int, d *outbox.DeliveryRow) {
 	o.Rejected(d.Failures == 0, tx.now, func(pause int64) int64 { return outbox.RetryWait(c, pause) })
 	d.Failures++

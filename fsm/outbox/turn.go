@@ -9,7 +9,7 @@ import (
 
 const (
 	// DownAfter is the number of failures in a row after which a receiver counts as down: then
-	// attempts pause. Of a delivery that failed before, a failure does not count.
+	// attempts pause. Of one delivery only the first failure counts.
 	DownAfter = 3
 	// firstPause is the first such pause, in milliseconds. It doubles each time.
 	firstPause int64 = 5_000

@@ -137,7 +137,7 @@ func (c *Codec) Version(version byte) {
 // Check makes the row that is read malformed, unless ok.
 func (c *Codec) Check(ok bool) { c.Bad = c.Bad || !ok }
 
-// Rest writes or reads the end of a row.
+// Rest writes or reads the last field of a row, which needs no length.
 func Rest[T string | []byte](c *Codec, rest *T) {
 	if c.writes {
 		c.out = append(c.out, *rest...)
@@ -146,7 +146,7 @@ func Rest[T string | []byte](c *Codec, rest *T) {
 	*rest = T(c.bytes(uint64(len(c.Rest))))
 }
 
-// List writes or reads a list preceded by its length, given the fields of an item.
+// List writes or reads the length of a list and then its items; fields passes on those of an item.
 func List[T any](c *Codec, list *[]T, fields func(item *T)) {
 	if c.writes {
 		c.out = binary.AppendUvarint(c.out, uint64(len(*list)))

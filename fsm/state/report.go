@@ -11,8 +11,9 @@ import (
 
 // Reports wait for a moderator, in the order in which they came. A subject has one open report: who
 // reports it, too, is counted there. A report holds the text of its first sender and no text of the
-// subject. When there is no room left, the oldest report with one sender without an established name
-// gives way. A report is removed some time after it was closed, or when it stays open for too long.
+// subject. When there is no room left, the oldest report gives way whose only sender has no
+// established name. A report is removed some time after it was closed, or when it stays open for too
+// long.
 
 // Report is a report as moderators see it.
 type Report struct {

@@ -66,7 +66,7 @@ func lost(s *viewState, j *state.Admission, p command.Payload, ends int64) (foun
 	return found
 }
 
-// taken are the problems of a claim whose job others have, or that has ended.
+// taken are the problems of a claim of a job that another agent has claimed, or that has ended.
 var taken = []command.Problem{command.ProblemJobClaimed, command.ProblemJobDone, command.ProblemJobClosed}
 
 // ChannelOf returns the channel that a command would write to; empty if it writes no entry.

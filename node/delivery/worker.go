@@ -52,15 +52,15 @@ type attempts struct {
 	freed chan struct{} // gets a value when an attempt ends
 
 	mu     sync.Mutex
-	ending bool              // no further attempt begins
-	agents map[string]to     // the agents with an attempt under way
-	counts map[to]int        // attempts under way; those of a host, and of slow receivers, once more together
-	slow   map[string]bool   // agents whose receiver is slow
-	parked map[string]string // host, by agents that found no room
+	ending bool                 // no further attempt begins
+	agents map[string]receivers // the agents with an attempt under way
+	counts map[receivers]int    // attempts under way
+	slow   map[string]bool      // agents whose receiver is slow
+	parked map[string]string    // host, by agents that found no room
 }
 
-// to is a kind of receivers: of a host or, if that is empty, of all.
-type to struct {
+// receivers are those of a host, or of all if it is empty.
+type receivers struct {
 	host string
 	slow bool // slow ones alone
 }
@@ -68,7 +68,7 @@ type to struct {
 func newAttempts() *attempts {
 	return &attempts{
 		freed:  make(chan struct{}, 1),
-		agents: make(map[string]to), counts: make(map[to]int), slow: make(map[string]bool), parked: make(map[string]string),
+		agents: make(map[string]receivers), counts: make(map[receivers]int), slow: make(map[string]bool), parked: make(map[string]string),
 	}
 }
 
@@ -107,20 +107,20 @@ func (d *attempts) skips(agentKey string) bool {
 		return true
 	}
 	host, parked := d.parked[agentKey]
-	return parked && !d.room(to{host, d.slow[agentKey]})
+	return parked && !d.room(receivers{host, d.slow[agentKey]})
 }
 
 // room reports whether an attempt may begin.
-func (d *attempts) room(at to) bool {
-	if at.slow && (d.counts[at] >= maxSendingToHost/2 || d.counts[to{slow: true}] >= maxSending/2) {
+func (d *attempts) room(at receivers) bool {
+	if at.slow && (d.counts[at] >= maxSendingToHost/2 || d.counts[receivers{slow: true}] >= maxSending/2) {
 		return false
 	}
-	return d.counts[to{host: at.host}] < maxSendingToHost
+	return d.counts[receivers{host: at.host}] < maxSendingToHost
 }
 
 // take begins an attempt, if there is room for it.
 func (d *attempts) take(agentKey, host string) bool {
-	at := to{host, d.slow[agentKey]}
+	at := receivers{host, d.slow[agentKey]}
 	if !d.room(at) {
 		if len(d.parked) >= maxRemembered {
 			clear(d.parked)
@@ -134,11 +134,11 @@ func (d *attempts) take(agentKey, host string) bool {
 	return true
 }
 
-// count adds attempts, or subtracts them when n is negative.
-func (d *attempts) count(at to, n int) {
-	kinds := []to{{host: at.host}}
+// count adds n to the attempts at a host and, of a slow receiver, at the slow ones of it and of all.
+func (d *attempts) count(at receivers, n int) {
+	kinds := []receivers{{host: at.host}}
 	if at.slow {
-		kinds = append(kinds, at, to{slow: true})
+		kinds = append(kinds, at, receivers{slow: true})
 	}
 	for _, kind := range kinds {
 		if d.counts[kind] += n; d.counts[kind] == 0 {

@@ -250,11 +250,11 @@ func Explain(c *op.Call, d Draft, err error) error {
 	return rejection
 }
 
-// maxProposals is how often a write is judged and proposed: again while others change, each time
-// before it is applied, what it was judged by.
+// maxProposals bounds how often a write is proposed. It is judged and proposed again if what it was
+// judged by had changed when it was applied.
 const maxProposals = 5
 
-// again are the problems of a write that is judged and proposed again.
+// again are the problems of such a write.
 var again = []command.Problem{command.ProblemOldPolicy, command.ProblemUnchecked, command.ProblemNoneLeft}
 
 // carryOut is the second half of every write.
