@@ -60,9 +60,7 @@ func (t *transport) forward() {
 		}
 		switch req := rpc.Command.(type) {
 		case *raft.AppendEntriesRequest:
-			if t.followsSnapshot(req) {
-				req.PrevLogEntry, req.PrevLogTerm = 0, 0 // Raft looks for no entry
-			}
+			t.skipCovered(req)
 		case *raft.InstallSnapshotRequest:
 			if !t.handOver(snapshotEndOf(req)) {
 				rpc.Respond(nil, errDiscarded)

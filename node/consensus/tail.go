@@ -39,18 +39,32 @@ func (l raftLog) endAt(entry *raft.Log) (err error) {
 	return err
 }
 
-// followsSnapshot reports whether a request's entries follow the newest snapshot of this
-// node, whose last entry its log does not have any more. Raft looks for that entry only in
-// the log, unless the log is empty, and would reject the request.
-func (t *transport) followsSnapshot(req *raft.AppendEntriesRequest) bool {
+// skipCovered takes what the newest snapshot of this node covers out of a leader's request
+// that begins before the log does. Raft looks for these entries only in the log, and would
+// reject every request that begins before the end of the snapshot, also where the log is
+// empty and an entry behind it could not be written: a leader that has the entries itself
+// sends no snapshot. What a snapshot covers is committed, so no leader has other entries,
+// and Raft need not compare them. A request with another term for the snapshot's last
+// entry is left to Raft.
+func (t *transport) skipCovered(req *raft.AppendEntriesRequest) {
 	r := t.raft.Load()
-	if r == nil || req.PrevLogEntry == 0 {
-		return false
+	if r == nil || req.PrevLogEntry == 0 && len(req.Entries) == 0 {
+		return
 	}
-	if first, err := t.log.FirstIndex(); err != nil || first != req.PrevLogEntry+1 {
-		return false
+	if first, err := t.log.FirstIndex(); err != nil || first != 0 && first <= req.PrevLogEntry {
+		return
 	}
 	stats := r.Stats()
-	return stats["last_snapshot_index"] == strconv.FormatUint(req.PrevLogEntry, 10) &&
-		stats["last_snapshot_term"] == strconv.FormatUint(req.PrevLogTerm, 10)
+	index, errIndex := strconv.ParseUint(stats["last_snapshot_index"], 10, 64)
+	term, errTerm := strconv.ParseUint(stats["last_snapshot_term"], 10, 64)
+	if errIndex != nil || errTerm != nil || index == 0 || index < req.PrevLogEntry {
+		return
+	}
+	covered := *req
+	covered.Entries = req.Entries[:min(index-req.PrevLogEntry, uint64(len(req.Entries)))]
+	if last, lastTerm := lastOf(&covered); last == index && lastTerm != term {
+		return
+	}
+	req.Entries = req.Entries[len(covered.Entries):]
+	req.PrevLogEntry, req.PrevLogTerm = 0, 0 // Raft looks for no entry
 }

@@ -133,6 +133,34 @@ func TestTailBehindTheOwnSnapshot(t *testing.T) {
 	check.Equal(t, n.last(t), 5, "the newest entry")
 }
 
+// TestLogCutToTheSnapshot: a node has cut its whole log up to its snapshot, and its leader
+// sends entries from before its end, as after a write that failed. It takes what follows the
+// snapshot, in as many requests as the leader makes of them.
+func TestLogCutToTheSnapshot(t *testing.T) {
+	for name, requests := range map[string][]raft.AppendEntriesRequest{
+		"a request over its end":  {{PrevLogEntry: 2, PrevLogTerm: 5, Entries: entries(5, 3, 4, 5)}},
+		"requests from the first": {{Entries: entries(5, 2, 3)}, {PrevLogEntry: 3, PrevLogTerm: 5, Entries: entries(5, 4)}, {PrevLogEntry: 4, PrevLogTerm: 5, Entries: entries(5, 5)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, from := newTail(t, 4, true)
+			if !n.follow(t, from, raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 4, PrevLogTerm: 5, LeaderCommitIndex: 4}) {
+				t.Fatal("the commit is rejected")
+			}
+			wait(t, "the entries are not applied", func() bool { return n.AppliedIndex() == 4 })
+			must.Do(t, n.CutLog(4))
+			check.Equal(t, must.Get(n.log.FirstIndex())(t), 0, "the first entry of the log")
+			check.Equal(t, n.follow(t, from, raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 2, PrevLogTerm: 5, Entries: entries(6, 3, 4, 5)}), false, "other entries than the snapshot's are taken")
+			for i, req := range requests {
+				req.Term = 5
+				if !n.follow(t, from, req) {
+					t.Errorf("request %d is rejected", i)
+				}
+			}
+			check.Equal(t, n.last(t), 5, "the newest entry")
+		})
+	}
+}
+
 // TestOldLeaderBehindASnapshot: a leader that is cut off has entries that no other node
 // has. The next leader commits others, and both others cut their logs behind them, as for
 // a purge. After another change of leader the old one comes back, and catches up.
