@@ -259,7 +259,8 @@ func (c *nodes) look() {
 	}
 }
 
-// startAll starts the nodes that are down.
+// startAll starts the nodes that are down. A node that lives on without power, as its log only
+// failed to be cut, is down, too.
 func (c *nodes) startAll() {
 	for i, nd := range c.Nodes {
 		if ended := c.life(i).ended.Load(); nd.Run != nil && ended != nil {
@@ -268,6 +269,8 @@ func (c *nodes) startAll() {
 			if !slices.ContainsFunc([]error{errBadDisk, errPowerOff, syscall.ENOSPC}, expected) {
 				c.problem("%s ended by itself: %v", nd.Config.NodeID, *ended)
 			}
+			c.crash(i)
+		} else if nd.Run != nil && c.life(i).off.Load() {
 			c.crash(i)
 		}
 		if nd.Run == nil {
