@@ -119,7 +119,7 @@ func (c *nodes) fault(letter byte, a, b int) {
 func (c *nodes) setClock(a int, off time.Duration) {
 	others := 0
 	for _, i := range c.Others(a) {
-		if c.hosts[i].clock.off.Load() != 0 {
+		if c.hosts[i].clock.counts() {
 			others++
 		}
 	}

@@ -82,7 +82,13 @@ type life struct {
 type clock struct {
 	propose.Clock
 
-	off atomic.Int64
+	off   atomic.Int64
+	ended time.Time // when a process ended with the clock wrong; the others go on with what they measured
+}
+
+// counts reports whether the clock is wrong, or others may still believe that it is.
+func (c *clock) counts() bool {
+	return c.off.Load() != 0 || time.Since(c.ended) < propose.ClockExpiry
 }
 
 func (c *clock) Read() (wall time.Time, mono time.Duration) {
@@ -133,7 +139,9 @@ func (c *nodes) emptyState(cfg *config.Config) *simdisk.Disk {
 // renew begins a life of a host, with a disk that works and a clock that was set. A process
 // that starts with a wrong clock while a voter is away can only go on from the log's time.
 func (c *nodes) renew(h *host, cfg *config.Config) {
-	h.clock.off.Store(0)
+	if h.clock.off.Swap(0) != 0 {
+		h.clock.ended = time.Now()
+	}
 	l := &life{disk: newDisk(rand.New(rand.NewPCG(c.seed, c.rng.Uint64())), &c.mix, func() *simnet.Net { return c.Net() }, h.name)}
 	l.state = h.state
 	h.life.Store(l)
