@@ -126,19 +126,7 @@ func (r *rig) inspect(b command.Payload) (problems []command.Problem) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	var err error
-	if p, ok := b.(*command.Publish); ok {
-		problems, err = v.PublishProblems(p)
-	} else if c, ok := b.(*command.MarkSeen); ok {
-		problems, err = v.MarkSeenProblems(c.Signature())
-	} else {
-		by, _ := command.SignatureOf(b)
-		job := map[command.Op]func() string{
-			command.OpClaimJob: func() string { return b.(*command.ClaimJob).Job }, command.OpFinishJob: func() string { return b.(*command.FinishJob).Job },
-			command.OpReleaseJob: func() string { return b.(*command.ReleaseJob).Job }, command.OpCloseJob: func() string { return b.(*command.CloseJob).Job },
-		}[command.OpOf(b)]
-		problems, err = v.JobProblems(command.OpOf(b), job(), by)
-	}
+	problems, err := v.Against(b)
 	if err != nil {
 		r.t.Fatal(err)
 	}

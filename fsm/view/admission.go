@@ -147,9 +147,52 @@ func (v *View) LookAlike(by command.Signature) (string, error) {
 	return p.ID, err
 }
 
-// PublishProblems returns everything against an entry, as far as the view knows.
-func (v *View) PublishProblems(p *command.Publish) ([]command.Problem, error) {
-	w, s := v.writer(p.Signature())
-	_, found := state.TargetOf(p, s, w)
+// Against returns everything against a command under a name, as far as the view knows: the problems
+// of the name and of what the command refers to. It checks neither limits nor the policy.
+func (v *View) Against(p command.Payload) (found []command.Problem, err error) {
+	by, _ := command.SignatureOf(p)
+	w, s := v.writer(by)
+	job := func(id string) {
+		op := command.OpOf(p)
+		if op == command.OpTakeJob {
+			op = command.OpClaimJob
+		}
+		_, _, found = state.JobProblems(s, op, id, w)
+	}
+	profile, known, err := v.profile(by.AgentKey)
+	if err != nil {
+		return nil, err
+	}
+	switch c := p.(type) {
+	case *command.Register:
+		old := &profile
+		if !known {
+			old = nil
+		}
+		return state.AgainstRegister(c, s, old), s.err
+	case *command.Recover:
+		return state.AgainstRecover(c, &profile, v.at.Head.Now), nil
+	case *command.TestDelivery:
+		return state.AgainstTest(c, &profile, known), nil
+	case *command.MarkSeen:
+		return w.MarkSeenProblems(), s.err
+	case *command.Report:
+		_, _, found = w.Reported(s, c.Target)
+		return found, s.err
+	case *command.Publish:
+		_, found = state.TargetOf(c, s, w)
+	case *command.ClaimJob:
+		job(c.Job)
+	case *command.FinishJob:
+		job(c.Job)
+	case *command.ReleaseJob:
+		job(c.Job)
+	case *command.CloseJob:
+		job(c.Job)
+	case *command.TakeJob: // of the first candidate, if there are some
+		if len(c.Jobs) > 0 {
+			job(c.Jobs[0])
+		}
+	}
 	return append(w.Problems(), found...), s.err
 }

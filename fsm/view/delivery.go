@@ -12,12 +12,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// TestProblems returns everything against a TestDelivery, as far as the view knows.
-func (v *View) TestProblems(c *command.TestDelivery) ([]command.Problem, error) {
-	p, known, err := v.profile(c.AgentKey)
-	return state.AgainstTest(c, &p, known), err
-}
-
 // queuedDelivery returns a queued delivery, to be sent, and its row; false without a
 // profile.
 func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (d outbox.Delivery, row outbox.DeliveryRow, known bool, err error) {
@@ -181,7 +175,7 @@ func (v *View) ReceiverDue(c *command.Register) (bool, error) {
 	}
 	verified := *c
 	verified.NotifyVerified = true
-	problems, err := v.RegisterProblems(&verified)
+	problems, err := v.Against(&verified)
 	return len(problems) == 0, err
 }
 

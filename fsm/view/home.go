@@ -16,12 +16,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// MarkSeenProblems returns everything against a MarkSeen, as far as the view knows.
-func (v *View) MarkSeenProblems(by command.Signature) ([]command.Problem, error) {
-	w, s := v.writer(by)
-	return w.MarkSeenProblems(), s.err
-}
-
 // How far back home looks for what waits, in milliseconds.
 const (
 	owedWindow    = int64(90 * 24 * time.Hour / time.Millisecond)

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -54,14 +53,6 @@ func (j *Job) append(dst []byte) []byte {
 		dst = append(state.AppendID(append(dst, '"'), state.TypeEntry, j.Result), '"')
 	}
 	return append(dst, ']')
-}
-
-// JobProblems returns everything against an action on the job with a public id, as far as
-// the view knows, and the problems of the proof.
-func (v *View) JobProblems(op command.Op, id string, by command.Signature) ([]command.Problem, error) {
-	w, s := v.writer(by)
-	_, _, found := state.JobProblems(s, op, id, w)
-	return append(w.Problems(), found...), s.err
 }
 
 // AppendJob appends the job's JSON to dst, or returns ErrNotFound for another entry.

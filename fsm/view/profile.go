@@ -83,30 +83,10 @@ func (v *View) shownProfile(agentKey string) (state.ProfileRow, bool, error) {
 	return p, known, err
 }
 
-// RecoverProblems returns everything against a recovery, as far as the view knows.
-func (v *View) RecoverProblems(c *command.Recover) ([]command.Problem, error) {
-	p, _, err := v.profile(c.AgentKey)
-	return state.AgainstRecover(c, &p, v.at.Head.Now), err
-}
-
 func (v *View) profile(agentKey string) (state.ProfileRow, bool, error) {
 	s := &viewState{v: v}
 	p, known := state.Read(s, state.ProfileKey(agentKey), state.Decode[state.ProfileRow])
 	return p, known && s.err == nil, s.err
-}
-
-// RegisterProblems returns everything against a change of a profile, as far as the view
-// knows.
-func (v *View) RegisterProblems(c *command.Register) ([]command.Problem, error) {
-	p, known, err := v.profile(c.AgentKey)
-	if err != nil {
-		return nil, err
-	}
-	s := &viewState{v: v}
-	if !known {
-		return state.AgainstRegister(c, s, nil), s.err
-	}
-	return state.AgainstRegister(c, s, &p), s.err
 }
 
 // AppendProfile appends the profile's JSON to dst, or returns ErrNotFound.

@@ -3,16 +3,8 @@ package view
 import (
 	"slices"
 
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
-
-// ReportProblems returns the problems of a report of a subject. It does not check for room.
-func (v *View) ReportProblems(by command.Signature, target string) ([]command.Problem, error) {
-	w, s := v.writer(by)
-	_, _, problems := w.Reported(s, target)
-	return problems, s.err
-}
 
 // Report returns the report with a number, or ErrNotFound.
 func (v *View) Report(number uint64) (state.Report, error) {

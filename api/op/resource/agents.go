@@ -39,6 +39,7 @@ var (
 	}
 	profileBody = write.Body{
 		Fields: profileFields, Signed: fieldID.Name, Repeats: command.OpRegister, LookAt: "/api/agents/{agent}", KeyIsAll: true, Describing: onlyOwner,
+		Subjects: []string{write.FieldEditKey.Name},
 	}
 )
 
@@ -147,16 +148,9 @@ func (f *profileForm) readURL(field *write.Field, s write.Sent, problem func(str
 	return s
 }
 
-func (f *profileForm) Inspect(view *view.View) ([]command.Problem, error) {
-	if f.Problems.Has(fieldID.Name) {
-		return nil, nil
-	}
-	found, err := view.RegisterProblems(f.registration())
-	return slices.DeleteFunc(found, func(p command.Problem) bool {
-		return p == command.ProblemUnchecked || // the receiver was not asked yet
-			p == command.ProblemNoDescription && (f.Problems.Has(fieldDescription.Name) || f.Problems.Has(fieldNote.Name)) ||
-			f.Problems.Has(write.FieldEditKey.Name)
-	}), err
+func (f *profileForm) Moot(p command.Problem) bool {
+	return p == command.ProblemUnchecked || // the receiver was not asked yet
+		p == command.ProblemNoDescription && (f.Problems.Has(fieldDescription.Name) || f.Problems.Has(fieldNote.Name))
 }
 
 func (f *profileForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
@@ -212,7 +206,7 @@ func (f *profileForm) registration() *command.Register {
 	return &f.change
 }
 
-func (f *profileForm) Command(*op.Environment) command.Payload {
+func (f *profileForm) Command() command.Payload {
 	f.makeKeys()
 	return f.registration()
 }

@@ -99,14 +99,8 @@ func readTest(c *op.Call, doc *wire.Document) write.Draft {
 	return t
 }
 
-func (t *testForm) delivery() *command.TestDelivery {
+func (t *testForm) Command() command.Payload {
 	return &command.TestDelivery{AgentKey: t.Author.AgentKey, Proof: command.Proof{Key: t.Author.Proof.Key}}
-}
-
-func (t *testForm) Command(*op.Environment) command.Payload { return t.delivery() }
-
-func (t *testForm) Inspect(view *view.View) ([]command.Problem, error) {
-	return view.TestProblems(t.delivery())
 }
 
 func (t *testForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
@@ -127,7 +121,7 @@ func (t *testForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
 // Challenge rejects a call without a profile or a key before it is proposed.
 func (t *testForm) Challenge(c *op.Call, _ command.Sender) error {
 	view := c.View()
-	found, err := t.Inspect(view)
+	found, err := view.Against(t.Command())
 	if err != nil {
 		return fmt.Errorf("look at the profile: %w", err)
 	}

@@ -48,12 +48,15 @@ type entryRules struct {
 }
 
 var (
-	entryBody = write.Body{Fields: entryFields, Signed: write.FieldAuthor.Name, Repeats: command.OpPublish}
+	entryBody = write.Body{
+		Fields: entryFields, Signed: write.FieldAuthor.Name, Repeats: command.OpPublish,
+		Subjects: []string{fieldSupersedes.Name, fieldReplyTo.Name},
+	}
 	postRules = entryRules{Body: entryBody}
 	// queryRules are those of publishing by GET (interface, 4.1).
 	queryRules = entryRules{Body: write.Body{
 		Fields: append([]write.Field{queryBody}, entryFields[1:]...), Control: []string{"action", "confirm", "min_index", "consistency"},
-		Signed: entryBody.Signed, Repeats: entryBody.Repeats, InURL: true, Wrap: asQuery,
+		Signed: entryBody.Signed, Repeats: entryBody.Repeats, Subjects: entryBody.Subjects, InURL: true, Wrap: asQuery,
 	}}
 	// messageRules are those of publishing by a message.
 	messageRules = entryRules{entryBody, "a2a"}
@@ -74,7 +77,6 @@ type entryForm struct {
 
 	supersedes, replyTo write.Sent
 	publish             command.Publish // made of the valid fields
-	targetBad           bool            // the target is invalid
 }
 
 // readEntry reads a NewEntry, and finds the problems that do not depend on the state.
@@ -139,7 +141,6 @@ func (e *entryForm) readTarget(field *write.Field) write.Sent {
 	if s.Given && s.Length == 0 && !e.Problems.Has(field.Name) {
 		e.Problems.Add(field.Name, "must be the id of an entry; leave it out for an entry of its own")
 	}
-	e.targetBad = e.targetBad || e.Problems.Has(field.Name)
 	return s
 }
 
@@ -179,20 +180,6 @@ func (e *entryForm) readRelation() {
 	e.Settle(&fieldRelation, sent.Given, relation.String())
 }
 
-// Inspect checks the name and the target against the state, without an author's name only rules
-// that do not depend on it.
-func (e *entryForm) Inspect(view *view.View) ([]command.Problem, error) {
-	if e.targetBad {
-		return e.Form.Inspect(view)
-	}
-	entry := e.entry()
-	found, err := view.PublishProblems(&entry)
-	if e.Problems.Has(write.FieldAuthor.Name) {
-		found = slices.DeleteFunc(found, func(p command.Problem) bool { return p != command.ProblemUnknownTarget })
-	}
-	return found, err
-}
-
 func (e *entryForm) Rejection(view *view.View, p command.Problem) write.Rejection {
 	field := fieldSupersedes.Name
 	if e.replyTo.Given {
@@ -202,7 +189,6 @@ func (e *entryForm) Rejection(view *view.View, p command.Problem) write.Rejectio
 	case command.ProblemUnknownTarget:
 		return write.NoEntry(view, field, e.publish.Target)
 	case command.ProblemHidden:
-		e.targetBad = true
 		return write.Rejection{Issue: wire.Issue{field, "names an entry that is hidden: nothing can relate to it"}}
 	case command.ProblemRetractionOther:
 		return write.Rejection{Issue: wire.Issue{fieldRelation.Name, "only the author of an entry may retract it; correction, follow_up and reply are open to all"}}
@@ -222,17 +208,11 @@ func (e *entryForm) Rejection(view *view.View, p command.Problem) write.Rejectio
 	return write.NewerRule(fieldBody.Name, p)
 }
 
-func (e *entryForm) Command(*op.Environment) command.Payload {
-	entry := e.entry()
-	return &entry
-}
-
-// entry returns the signed command.
-func (e *entryForm) entry() command.Publish {
+func (e *entryForm) Command() command.Payload {
 	cmd, by := e.publish, &e.Author
 	cmd.Agent, cmd.AgentKey, cmd.House, cmd.Mentions = by.Agent, by.AgentKey, by.House, by.Mentions
 	cmd.Request, cmd.Proof, cmd.Question = by.Request, by.Proof, by.Question
-	return cmd
+	return &cmd
 }
 
 // asQuery turns an example into the parameters of a GET.

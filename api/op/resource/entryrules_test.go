@@ -32,7 +32,7 @@ func checkReading(t interface {
 			e.Author.Request.Scope = e.Author.AgentKey
 		}
 		_, err := command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{{
-			Boot: command.BootID{1}, Commands: []command.Command{{Seq: 1, Payload: e.Command(nil)}},
+			Boot: command.BootID{1}, Commands: []command.Command{{Seq: 1, Payload: e.Command()}},
 		}}})
 		if err != nil {
 			t.Errorf("the log rejects what the rules let pass: %v\n%+v", err, e.publish)
@@ -213,7 +213,7 @@ func TestNewEntryFields(t *testing.T) {
 				t.Fatalf("problems (-want +got):\n%s%v", diff, e.Problems.List)
 			}
 			if test.get != nil {
-				if diff := cmp.Diff(test.want, test.get(e.Command(nil).(*command.Publish))); diff != "" {
+				if diff := cmp.Diff(test.want, test.get(e.Command().(*command.Publish))); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
 			}

@@ -53,7 +53,7 @@ func readHelp(doc *wire.Document) *helpForm {
 	return h
 }
 
-func (h *helpForm) Command(*op.Environment) command.Payload {
+func (h *helpForm) Command() command.Payload {
 	return &command.AskHuman{
 		Author: h.Author, Tags: h.newTags,
 		Goal: h.texts[0].Value, Action: h.texts[1].Value, Context: h.texts[2].Value, Bounds: h.texts[3].Value,

@@ -73,7 +73,7 @@ func jobBody(repeats command.Op, takes string, rejects ...string) write.Body {
 	names := append(strings.Fields(takes), write.FieldAgent.Name, fieldAction.Name, write.FieldRequestID.Name, write.FieldEditKey.Name, write.FieldDryRun.Name)
 	return write.Body{
 		Fields: slices.DeleteFunc(slices.Clone(jobFields), func(field write.Field) bool { return !slices.Contains(names, field.Name) }),
-		Signed: write.FieldAgent.Name, Control: rejects, Repeats: repeats, Blank: wire.Object{{fieldAction.Name, defaultAction}},
+		Signed: write.FieldAgent.Name, Control: rejects, Repeats: repeats, Subjects: []string{fieldJobID.Name}, Blank: wire.Object{{fieldAction.Name, defaultAction}},
 	}
 }
 
@@ -117,10 +117,11 @@ type jobForm struct {
 	newTags                   []string
 	next                      *nextJob // for a claim of the next job
 	claimFirst                bool     // the example is the claim that the result needs
+	ttl                       int64    // of a claim, in milliseconds
 }
 
 // readJob reads an action, and finds the problems that do not depend on the state.
-func readJob(doc *wire.Document) *jobForm {
+func readJob(c *op.Call, doc *wire.Document) *jobForm {
 	probe := wire.Document{Fields: doc.Fields}
 	probe.Canonical([]string{fieldAction.Name, fieldNext.Name})
 	action := &JobActions[0]
@@ -133,7 +134,8 @@ func readJob(doc *wire.Document) *jobForm {
 	} else if takesNext = action.op == command.OpClaimJob && probe.Get(fieldNext.Name) != nil; takesNext {
 		action = &claimNext
 	}
-	j := &jobForm{Form: write.NewForm(doc, &action.body, func(doc *wire.Document) write.Draft { return readJob(doc) }), jobAction: action}
+	j := &jobForm{jobAction: action, ttl: c.Env.ClaimTTL.Milliseconds()}
+	j.Form = write.NewForm(doc, &action.body, func(doc *wire.Document) write.Draft { return readJob(c, doc) })
 	if doc.NotObject {
 		j.Problems.Add(write.FieldAgent.Name, "is required: the request body must be a JSON object with the text fields agent and action")
 		return j
@@ -200,28 +202,6 @@ func (j *jobForm) readJobID() {
 	}
 }
 
-// problemsOfAll are the problems of a job that do not depend on the caller.
-var problemsOfAll = []command.Problem{
-	command.ProblemUnknownJob, command.ProblemJobDone, command.ProblemJobClosed, command.ProblemJobNotClaimed,
-}
-
-// Inspect returns the problems of the job, without a valid name only those of every caller.
-func (j *jobForm) Inspect(view *view.View) ([]command.Problem, error) {
-	if j.next != nil && len(j.next.candidates) > 0 { // in a dry run
-		return view.JobProblems(j.op, j.next.candidates[0], j.Author.Signature())
-	}
-	if j.next != nil || j.op == command.OpPostJob || j.Problems.Has(fieldJobID.Name) {
-		return j.Form.Inspect(view)
-	}
-	found, err := view.JobProblems(j.op, j.jobID.Value, j.Author.Signature())
-	if j.Problems.Has(write.FieldAgent.Name) {
-		found = slices.DeleteFunc(found, func(p command.Problem) bool {
-			return !slices.Contains(problemsOfAll, p)
-		})
-	}
-	return found, err
-}
-
 func (j *jobForm) Rejection(view *view.View, p command.Problem) write.Rejection {
 	r, known := jobRejections[p]
 	if !known {
@@ -254,16 +234,21 @@ func (j *jobForm) Rejection(view *view.View, p command.Problem) write.Rejection 
 	return r
 }
 
-func (j *jobForm) Command(s *op.Environment) command.Payload {
+func (j *jobForm) Command() command.Payload {
 	if j.next != nil {
-		return j.take(s)
+		return j.take()
 	}
-	on := command.JobAction{Author: j.Author, Job: j.jobID.Value}
-	switch j.op {
+	return j.action(j.op, j.jobID.Value)
+}
+
+// action returns the command of an action on a job.
+func (j *jobForm) action(op command.Op, id string) command.Payload {
+	on := command.JobAction{Author: j.Author, Job: id}
+	switch op {
 	case command.OpPostJob:
 		return &command.PostJob{Author: j.Author, Title: j.newTitle, Body: j.body.Value, Tags: j.newTags}
 	case command.OpClaimJob:
-		return &command.ClaimJob{JobAction: on, Note: j.note.Value, TTL: s.ClaimTTL.Milliseconds()}
+		return &command.ClaimJob{JobAction: on, Note: j.note.Value, TTL: j.ttl}
 	case command.OpFinishJob:
 		return &command.FinishJob{JobAction: on, Result: j.result.Value}
 	case command.OpReleaseJob:
@@ -287,7 +272,7 @@ func (j *jobForm) near(view *view.View, sent string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found, err := view.JobProblems(j.op, id, j.Author.Signature())
+	found, err := view.Against(j.action(j.op, id))
 	if err != nil || len(found) == 0 {
 		return id, err
 	}
@@ -311,7 +296,7 @@ func (j *jobForm) Suggest(view *view.View, field *write.Field, sent string) (o w
 		if !j.claimFirst {
 			return nil, false, nil
 		}
-		found, err := view.JobProblems(command.OpClaimJob, j.jobID.Value, j.Author.Signature())
+		found, err := view.Against(j.action(command.OpClaimJob, j.jobID.Value))
 		if err != nil || len(found) > 0 {
 			return nil, false, err
 		}
@@ -344,7 +329,7 @@ func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
 	jobs, _, err := v.ListJobs(query)
 	for _, seq := range jobs {
 		id := state.FormatID(state.TypeJob, seq)
-		if found, err := v.JobProblems(op, id, j.Author.Signature()); err != nil || len(found) == 0 {
+		if found, err := v.Against(j.action(op, id)); err != nil || len(found) == 0 {
 			return id, err
 		}
 	}
@@ -385,7 +370,7 @@ func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 func postJob(c *op.Call) (op.Task, error) {
 	var j *jobForm
 	task, err := write.Handler(func(c *op.Call, doc *wire.Document) write.Draft {
-		j = readJob(doc)
+		j = readJob(c, doc)
 		c.Action = j.Counted
 		return j
 	})(c)

@@ -171,14 +171,14 @@ func (j *jobForm) Challenge(c *op.Call, _ command.Sender) error {
 
 // take returns the command that takes the first candidate, or nil without one. An earlier request
 // is found by its request_id.
-func (j *jobForm) take(s *op.Environment) command.Payload {
-	if j.Dry {
+func (j *jobForm) take() command.Payload {
+	if j.Dry && j.next.call != nil && j.next.candidates == nil && !j.Problems.Any() {
 		_ = j.find()
 	}
 	if len(j.next.candidates) == 0 && !j.next.repeats {
 		return nil
 	}
-	return &command.TakeJob{Author: j.Author, Note: j.note.Value, TTL: s.ClaimTTL.Milliseconds(), Jobs: j.next.candidates, Next: j.next.selection}
+	return &command.TakeJob{Author: j.Author, Note: j.note.Value, TTL: j.ttl, Jobs: j.next.candidates, Next: j.next.selection}
 }
 
 // answerNone answers that no job fits.

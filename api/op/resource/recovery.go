@@ -10,7 +10,7 @@ import (
 
 var fieldRecoveryKey = write.Field{Name: "recovery_key", Secret: true}
 
-var recoveryBody = write.Body{Fields: profileFields, Signed: fieldID.Name, LookAt: profileBody.LookAt, KeyIsAll: true}
+var recoveryBody = write.Body{Fields: profileFields, Signed: fieldID.Name, LookAt: profileBody.LookAt, KeyIsAll: true, Subjects: []string{fieldRecoveryKey.Name}}
 
 // readAccount reads a profile, or the recovery key that replaces the keys of one.
 func readAccount(c *op.Call, doc *wire.Document) write.Draft {
@@ -42,25 +42,14 @@ func (f *recoveryForm) Rejection(view *view.View, p command.Problem) write.Rejec
 	return f.profileForm.Rejection(view, p)
 }
 
-func (f *recoveryForm) Inspect(view *view.View) ([]command.Problem, error) {
-	if f.Problems.Has(fieldID.Name) || f.Problems.Has(fieldRecoveryKey.Name) {
-		return nil, nil
-	}
-	return view.RecoverProblems(f.recovery())
-}
-
-// recovery returns the command without new keys.
-func (f *recoveryForm) recovery() *command.Recover {
+func (f *recoveryForm) Command() command.Payload {
+	f.makeKeys()
 	proof := f.Author.Proof
 	proof.Key = nil
-	return &command.Recover{AgentKey: f.Author.AgentKey, Key: f.hash, RequestID: f.Author.Request.ID, Proof: proof}
-}
-
-func (f *recoveryForm) Command(*op.Environment) command.Payload {
-	f.makeKeys()
-	c := f.recovery()
-	c.NewKey, c.NewRecovery = f.change.NewKey, f.change.NewRecovery
-	return c
+	return &command.Recover{
+		AgentKey: f.Author.AgentKey, Key: f.hash, RequestID: f.Author.Request.ID, Proof: proof,
+		NewKey: f.change.NewKey, NewRecovery: f.change.NewRecovery,
+	}
 }
 
 func (f *recoveryForm) Preview(*view.View, command.Payload) (wire.Object, error) {

@@ -23,6 +23,7 @@ var (
 	reportBody   = write.Body{
 		Fields: []write.Field{fieldEntryID, fieldProfile, fieldChannel, fieldReason, fieldText, write.FieldAuthor, write.FieldRequestID, write.FieldEditKey, write.FieldDryRun},
 		Signed: write.FieldAuthor.Name, Harmless: true,
+		Subjects: []string{write.FieldAuthor.Name, fieldEntryID.Name, fieldProfile.Name, fieldChannel.Name},
 	}
 	reportReasons = strings.Join(command.ReportReasons.List(), ", ")
 )
@@ -82,13 +83,6 @@ func (r *reportForm) readTarget() {
 	}
 }
 
-func (r *reportForm) Inspect(view *view.View) ([]command.Problem, error) {
-	if r.Problems.Has(write.FieldAuthor.Name) || r.target == "" || r.Problems.Has(r.field) {
-		return r.Form.Inspect(view)
-	}
-	return view.ReportProblems(r.Author.Signature(), r.target)
-}
-
 func (r *reportForm) Rejection(view *view.View, p command.Problem) write.Rejection {
 	switch p {
 	case command.ProblemUnknownTarget:
@@ -117,7 +111,7 @@ func notShown(v *view.View, id string) string {
 	return "a moderator has hidden already"
 }
 
-func (r *reportForm) Command(*op.Environment) command.Payload {
+func (r *reportForm) Command() command.Payload {
 	return &command.Report{
 		Agent: r.Author.Agent, AgentKey: r.Author.AgentKey, Proof: r.Author.Proof,
 		Target: r.target, Reason: r.why, Text: r.words.Value,

@@ -58,13 +58,6 @@ func (s *seenForm) readIDs() {
 	s.Settle(&fieldSeenIDs, true, s.ids)
 }
 
-func (s *seenForm) Inspect(view *view.View) ([]command.Problem, error) {
-	if s.Problems.Has(write.FieldAgent.Name) {
-		return nil, nil
-	}
-	return view.MarkSeenProblems(s.Author.Signature())
-}
-
 func (s *seenForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
 	if p != command.ProblemNoKey {
 		return write.NewerRule(fieldSeenIDs.Name, p)
@@ -75,7 +68,7 @@ func (s *seenForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
 	}
 }
 
-func (s *seenForm) Command(*op.Environment) command.Payload {
+func (s *seenForm) Command() command.Payload {
 	return &command.MarkSeen{AgentKey: s.Author.AgentKey, Entries: s.entries, Proof: s.Author.Proof}
 }
 

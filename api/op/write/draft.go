@@ -42,8 +42,8 @@ func Handler(read func(c *op.Call, doc *wire.Document) Draft) op.Handler {
 type Draft interface {
 	// Shared returns the part that all writes have.
 	Shared() *Form
-	// Inspect returns the problems that a view finds in a draft that already has others.
-	Inspect(view *view.View) ([]command.Problem, error)
+	// Moot reports whether a problem of the state adds nothing to those that the draft already has.
+	Moot(p command.Problem) bool
 	// Rejection explains a problem of the state to the client.
 	Rejection(view *view.View, p command.Problem) Rejection
 	// Suggest returns members of an example that the state knows, or nil: one for a field that holds
@@ -52,8 +52,8 @@ type Draft interface {
 	Suggest(view *view.View, field *Field, sent string) (o wire.Object, sure bool, err error)
 	// Challenge asks others for their agreement to a draft without problems.
 	Challenge(c *op.Call, from command.Sender) error
-	// Command returns the command of a draft without problems, or nil for a draft without effect.
-	Command(s *op.Environment) command.Payload
+	// Command returns the command of the draft, made of its valid fields, or nil for a draft without effect.
+	Command() command.Payload
 	// Preview returns the fields that a command without problems would write.
 	Preview(view *view.View, cmd command.Payload) (wire.Object, error)
 	// Answer answers with the result of the write, which the view holds.
@@ -264,7 +264,7 @@ func carryOut(c *op.Call, d Draft, from command.Sender) error {
 		if err := d.Challenge(c, from); err != nil {
 			return err
 		}
-		cmd := d.Command(c.Env)
+		cmd := d.Command()
 		if cmd == nil {
 			return answerWrite(c, d, &command.Result{Outcome: command.OutcomeUnchanged})
 		}

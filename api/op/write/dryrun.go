@@ -75,7 +75,7 @@ func chargeDryRun(c *op.Call) error {
 
 // rehearse is the second half of a dry run without problems.
 func rehearse(c *op.Call, d Draft) error {
-	f, cmd := d.Shared(), d.Command(c.Env)
+	f, cmd := d.Shared(), d.Command()
 	if cmd == nil {
 		return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", wire.Object{}}, {"notes", []string{DryRunNote, "Without dry_run it would write nothing either."}}})
 	}

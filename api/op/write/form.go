@@ -77,6 +77,9 @@ type Body struct {
 	LookAt string
 	// Harmless means that a repetition has no effect.
 	Harmless bool
+	// Subjects are the names of the fields with what the write refers to. If one has a problem, the
+	// state is asked about the name alone.
+	Subjects []string
 	// NeedsKey means that the write is impossible without an edit_key.
 	NeedsKey bool
 	// KeyIsAll means that the draft itself explains the problems of its name.
@@ -243,14 +246,8 @@ func (f *Form) Shared() *Form { return f }
 // Challenge implements Draft for drafts that need no agreement.
 func (f *Form) Challenge(*op.Call, command.Sender) error { return nil }
 
-// Inspect returns the problems of the name.
-func (f *Form) Inspect(view *view.View) ([]command.Problem, error) {
-	if f.Problems.Has(f.Body.Signed) {
-		return nil, nil
-	}
-	standing, err := view.Standing(f.Author.Signature())
-	return standing.Problems(), err
-}
+// Moot implements Draft for drafts that any problem concerns.
+func (f *Form) Moot(command.Problem) bool { return false }
 
 // Rejection explains a problem that the state has with the write.
 func (f *Form) Rejection(_ *view.View, p command.Problem) Rejection {

@@ -27,14 +27,27 @@ func (f *Form) takesPlaceholder() bool {
 // keyIsPlaceholder reports whether the body has a placeholder of the key. No other key is kept.
 func (f *Form) keyIsPlaceholder() bool { return f.values.Has(FieldEditKey.Name) }
 
-// inspect returns the problems that a view finds in a draft. A placeholder of the key stands for
-// the right key.
-func inspect(d Draft, view *view.View) ([]command.Problem, error) {
-	found, err := d.Inspect(view)
-	if d.Shared().keyIsPlaceholder() {
-		found = slices.DeleteFunc(found, func(p command.Problem) bool { return slices.Contains(keyProblems, p) })
+// problemsOfAll are the problems that do not depend on who writes.
+var problemsOfAll = []command.Problem{
+	command.ProblemUnknownTarget, command.ProblemUnknownJob, command.ProblemJobDone, command.ProblemJobClosed, command.ProblemJobNotClaimed,
+}
+
+// inspect returns the problems that a view finds in a draft, which may have others. A placeholder of
+// the key stands for the right key. Without a valid name, it returns those of every writer.
+func inspect(d Draft, view *view.View) (found []command.Problem, err error) {
+	f := d.Shared()
+	var standing command.Standing
+	switch cmd := d.Command(); {
+	case cmd != nil && !slices.ContainsFunc(f.Body.Subjects, f.Problems.Has):
+		found, err = view.Against(cmd)
+	case !f.Body.KeyIsAll:
+		standing, err = view.Standing(f.Author.Signature())
+		found = standing.Problems()
 	}
-	return found, err
+	return slices.DeleteFunc(found, func(p command.Problem) bool {
+		return d.Moot(p) || f.Problems.Has(f.Body.Signed) && !slices.Contains(problemsOfAll, p) ||
+			f.keyIsPlaceholder() && slices.Contains(keyProblems, p)
+	}), err
 }
 
 // ReadKey reads the edit_key that proves the name of a write. It keeps only the hash, so
