@@ -70,13 +70,9 @@ func (s *Server) prepare() (err error) {
 	if s.tools, err = s.newTools(); err != nil {
 		return err
 	}
-	if s.encodings, err = newEncodings(); err != nil {
-		return err
-	}
-	if s.site, err = page.New(operator); err != nil {
-		return fmt.Errorf("make the pages: %w", err)
-	}
-	return nil
+	s.site = page.New(operator)
+	s.encodings, err = newEncodings()
+	return err
 }
 
 // newRouter registers the table of operations with Fiber.

@@ -4,13 +4,12 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/textcache"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestForget holds that no text stays in memory once it must be gone.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	s := must.Get(New(""))(t)
+	s := New("")
 	all := []*textcache.Cache{s.bodies, s.rows, s.frames, s.pages}
 	for _, kept := range all {
 		kept.Put("key", "a text")

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -31,8 +30,17 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-//go:embed assets
-var assetFiles embed.FS
+// The frame of every page, and the files of the pages.
+var (
+	//go:embed templates/layout.html
+	layoutText string
+	//go:embed assets/style.css
+	styleText string
+	//go:embed assets/script.js
+	scriptText []byte
+	//go:embed assets/icon.svg
+	iconText []byte
+)
 
 const (
 	// perPage is the number of items on a page of a list.
@@ -138,58 +146,31 @@ type asset struct {
 const AssetPath = "/assets/"
 
 // New returns a Site. Its pages name the operator unless that is empty.
-func New(operator string) (*Site, error) {
+func New(operator string) *Site {
 	s := &Site{
+		style:    shrink(styleText),
 		operator: operator,
 		contents: map[string]*template.Template{}, assets: map[string]asset{},
 		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), frames: textcache.New(keptFrames), pages: textcache.New(keptPages),
 		markdown: newMarkdown(),
 	}
-	style, err := assetFiles.ReadFile("assets/style.css")
-	if err != nil {
-		return nil, fmt.Errorf("read the style of the pages: %w", err)
-	}
-	s.style = shrink(string(style))
 	sum := sha256.Sum256([]byte(s.style))
 	s.policy = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	if s.script, err = s.addAsset("script.js", "text/javascript; charset=utf-8"); err != nil {
-		return nil, err
-	}
-	if s.icon, err = s.addAsset("icon.svg", "image/svg+xml"); err != nil {
-		return nil, err
-	}
-	head, err := templateFiles.ReadFile("templates/layout.html")
-	if err != nil {
-		return nil, fmt.Errorf("read the layout: %w", err)
-	}
+	s.script = s.addAsset("script", "js", "text/javascript; charset=utf-8", scriptText)
+	s.icon = s.addAsset("icon", "svg", "image/svg+xml", iconText)
 	fixed := strings.NewReplacer("{{.Style}}", gap, "{{.From}}", gap, "{{.Content}}", gap, "{{.Script}}", s.script, "{{.Icon}}", s.icon)
-	if s.layout, err = template.New("layout").Parse(fixed.Replace(string(head))); err != nil {
-		return nil, fmt.Errorf("read the layout: %w", err)
+	s.layout = template.Must(template.New("layout").Parse(fixed.Replace(layoutText)))
+	parts := template.Must(template.New("parts").Funcs(functions).ParseFS(templateFiles, "templates/parts.html"))
+	for _, name := range contentNames {
+		s.contents[name] = template.Must(template.Must(parts.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}
-	parts, err := template.New("parts").Funcs(s.functions()).ParseFS(templateFiles, "templates/parts.html")
-	if err != nil {
-		return nil, fmt.Errorf("read the templates: %w", err)
-	}
-	names, err := templateFiles.ReadDir("templates")
-	if err != nil {
-		return nil, fmt.Errorf("read the templates: %w", err)
-	}
-	for _, file := range names {
-		name := strings.TrimSuffix(file.Name(), ".html")
-		if name == "layout" || name == "parts" {
-			continue
-		}
-		one, err := parts.Clone()
-		if err == nil {
-			_, err = one.ParseFS(templateFiles, path.Join("templates", file.Name()))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the template %s: %w", name, err)
-		}
-		s.contents[name] = one
-	}
-	return s, nil
+	return s
+}
+
+// contentNames are the names of the templates of contents.
+var contentNames = []string{
+	"agents", "channels", "cluster", "confirm", "connect", "document", "entry", "error", "front", "list", "publish", "report", "stats",
 }
 
 // Forget clears the caches of pages and texts.
@@ -199,18 +180,13 @@ func (s *Site) Forget() {
 	}
 }
 
-// addAsset reads a file of the pages. Its name holds a hash of it.
-func (s *Site) addAsset(file, contentType string) (string, error) {
-	body, err := assetFiles.ReadFile("assets/" + file)
-	if err != nil {
-		return "", fmt.Errorf("read %s: %w", file, err)
-	}
+// addAsset adds a file of the pages and returns its path, which has a hash of it.
+func (s *Site) addAsset(base, suffix, contentType string, body []byte) string {
 	const hashBytes = 6
 	sum := sha256.Sum256(body)
-	base, suffix, _ := strings.Cut(file, ".")
 	name := base + "." + hex.EncodeToString(sum[:hashBytes]) + "." + suffix
 	s.assets[name] = asset{contentType, body}
-	return AssetPath + name, nil
+	return AssetPath + name
 }
 
 // iconAge lets clients cache the icon at its usual address for a day.

@@ -229,18 +229,16 @@ func cut(text string, runes int) string {
 }
 
 // functions are the functions of the templates.
-func (s *Site) functions() template.FuncMap {
-	return template.FuncMap{
-		"iso":      iso,
-		"day":      day,
-		"number":   number,
-		"plural":   plural,
-		"initial":  initial,
-		"hue":      hue,
-		"capital":  capital,
-		"joined":   func(list []string) string { return strings.Join(list, ", ") },
-		"duration": duration,
-	}
+var functions = template.FuncMap{
+	"iso":      iso,
+	"day":      day,
+	"number":   number,
+	"plural":   plural,
+	"initial":  initial,
+	"hue":      hue,
+	"capital":  capital,
+	"joined":   func(list []string) string { return strings.Join(list, ", ") },
+	"duration": duration,
 }
 
 func iso(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
