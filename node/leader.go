@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/loop"
 )
 
@@ -72,14 +73,20 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	workers.Go(func() { n.endExpired(ctx) })
-	workers.Go(func() { n.sweepExpired(ctx) })
-	workers.Go(func() { n.dataKey.KeepSealed(ctx) })
-	workers.Go(func() { n.forgetSenders(ctx) })
-	workers.Go(func() { n.delivery.Lead(ctx) })
-	workers.Go(func() { n.backups.Lead(ctx) })
-	workers.Go(func() { n.operator.LogEvents(ctx) })
-	n.members.Lead(ctx)
+	workers.Go(func() {
+		n.proposeDue(ctx, endsInterval, "due claims, rules and reports were not ended; it is tried again", dueTick)
+	})
+	workers.Go(func() {
+		n.proposeDue(ctx, sweepInterval, "what is older than the retention was not swept; it is tried again", dueSweeps())
+	})
+	workers.Go(func() {
+		n.proposeDue(ctx, forgetInterval, "senders are remembered longer than they should; it is tried again", dueForgetting)
+	})
+	for _, lead := range []func(context.Context){
+		n.dataKey.KeepSealed, n.delivery.Lead, n.backups.Lead, n.operator.LogEvents, n.members.Lead,
+	} {
+		workers.Go(func() { lead(ctx) })
+	}
 }
 
 // observeRaft notifies the write path whenever another leader may be known.
@@ -112,62 +119,68 @@ func (n *Node) observeRaft(ctx context.Context) {
 	}
 }
 
-const endsInterval = time.Second // how often the leader checks for expired claims, rules and reports
-
-// endExpired advances log time when a claim, a rule of the policy, a report or a token has expired,
-// or a purge lapses, and no client writes. Correctness does not depend on it: for the next log entry they have ended.
-func (n *Node) endExpired(ctx context.Context) {
-	loop.Every(ctx, endsInterval, func(ctx context.Context) {
-		for n.due() {
-			if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Tick{}); err != nil {
-				if ctx.Err() == nil {
-					n.logger.WarnContext(ctx, "due claims, rules and reports were not ended; it is tried again", "error", err)
-				}
-				break
-			}
-		}
-	})
-}
-
-// due reports whether a command with this node's stamp would change a job, or end a rule, a
-// report, a purge that waits, or a moderator's token.
-func (n *Node) due() bool {
-	v := n.machine.View()
-	defer v.Release()
-	stamp := n.pipeline.Clocks().Stamp()
-	job, waits := v.NextDueJob()
-	rule, ruled := v.NextRuleEnd()
-	report, reported := v.NextReportEnd()
-	token, ends := v.NextTokenEnd()
-	return waits && job <= stamp || ruled && rule <= stamp || reported && report <= stamp || ends && token <= stamp
-}
-
 const (
-	forgetInterval = 10 * time.Second      // how often the leader looks for senders to forget
-	forgetPause    = 50 * time.Millisecond // between two commands in a row, so that other writes get through
+	endsInterval   = time.Second           // how often the leader looks for what has expired
+	forgetInterval = 10 * time.Second      // how often it looks for senders to forget
+	sweepInterval  = 10 * time.Second      // how often it looks for entries older than the retention
+	duePause       = 50 * time.Millisecond // between two commands in a row, so that other writes get through
 )
 
-// forgetSenders deletes old pseudonyms, for as long as this node leads.
-func (n *Node) forgetSenders(ctx context.Context) {
-	some := func() (bool, error) {
+// proposeDue proposes the commands of a kind that are due, for as long as this node leads. next
+// returns the next one at a stamp, or nil if none is due.
+func (n *Node) proposeDue(ctx context.Context, every time.Duration, problem string, next func(v *view.View, stamp int64) (command.Payload, error)) {
+	look := func() (command.Payload, error) {
 		v := n.machine.View()
 		defer v.Release()
-		return v.SendersToForget(n.pipeline.Clocks().Stamp())
+		return next(v, n.pipeline.Clocks().Stamp())
 	}
-	loop.Every(ctx, forgetInterval, func(ctx context.Context) {
+	loop.Every(ctx, every, func(ctx context.Context) {
 		for {
-			more, err := some()
-			if more && err == nil {
-				_, _, err = n.pipeline.ProposeAsLeader(ctx, &command.ForgetSenders{})
+			due, err := look()
+			if err == nil && due != nil {
+				err = n.proposeAsLeader(ctx, due)
 			}
 			if err != nil && ctx.Err() == nil {
-				n.logger.WarnContext(ctx, "senders are remembered longer than they should; it is tried again", "error", err)
+				n.logger.WarnContext(ctx, problem, "error", err)
 			}
-			if err != nil || !more || !loop.Pause(ctx, forgetPause) {
+			if err != nil || due == nil || !loop.Pause(ctx, duePause) {
 				return
 			}
 		}
 	})
+}
+
+// dueTick advances log time when a claim, a rule of the policy, a report or a token has expired, and
+// no client writes. Correctness does not depend on it: for the next log entry they have ended.
+func dueTick(v *view.View, stamp int64) (command.Payload, error) {
+	job, waits := v.NextDueJob()
+	rule, ruled := v.NextRuleEnd()
+	report, reported := v.NextReportEnd()
+	token, ends := v.NextTokenEnd()
+	if waits && job <= stamp || ruled && rule <= stamp || reported && report <= stamp || ends && token <= stamp {
+		return &command.Tick{}, nil
+	}
+	return nil, nil
+}
+
+// dueForgetting deletes old pseudonyms.
+func dueForgetting(v *view.View, stamp int64) (command.Payload, error) {
+	if some, err := v.SendersToForget(stamp); err != nil || !some {
+		return nil, err
+	}
+	return &command.ForgetSenders{}, nil
+}
+
+// dueSweeps returns a function that turns entries older than the retention into stubs.
+func dueSweeps() func(v *view.View, stamp int64) (command.Payload, error) {
+	kept := uint64(0) // from where the next look goes on among those that were kept
+	return func(v *view.View, stamp int64) (command.Payload, error) {
+		sweep, to, err := v.NextSweep(stamp, kept)
+		if kept = to; sweep == nil {
+			return nil, err
+		}
+		return sweep, err
+	}
 }
 
 const catchUpRetry = 100 * time.Millisecond // the pause between attempts to hear from a leader
@@ -189,43 +202,4 @@ func (n *Node) catchUp(ctx context.Context) {
 		}
 	}
 	close(n.caughtUp)
-}
-
-const (
-	sweepInterval = 10 * time.Second      // how often the leader looks for entries older than the retention
-	sweepPause    = 50 * time.Millisecond // between two sweeps in a row, so that other writes get through
-)
-
-// sweepExpired turns entries that are older than the retention into stubs, for as long as this node
-// leads.
-func (n *Node) sweepExpired(ctx context.Context) {
-	kept := uint64(0) // from where the next look goes on among those that were kept
-	loop.Every(ctx, sweepInterval, func(ctx context.Context) {
-		for {
-			next, to, err := n.nextSweep(kept)
-			kept = to
-			if err == nil && next == nil {
-				return
-			}
-			if err == nil {
-				_, _, err = n.pipeline.ProposeAsLeader(ctx, next)
-			}
-			if err != nil {
-				if ctx.Err() == nil {
-					n.logger.WarnContext(ctx, "what is older than the retention was not swept; it is tried again", "error", err)
-				}
-				return
-			}
-			if !loop.Pause(ctx, sweepPause) {
-				return
-			}
-		}
-	})
-}
-
-// nextSweep returns the next sweep at this node's stamp, or nil if no sweep is due.
-func (n *Node) nextSweep(kept uint64) (*command.Sweep, uint64, error) {
-	v := n.machine.View()
-	defer v.Release()
-	return v.NextSweep(n.pipeline.Clocks().Stamp(), kept)
 }
