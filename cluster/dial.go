@@ -35,14 +35,6 @@ func (n Network) WithDefaults(keepAlive net.KeepAliveConfig) Network {
 
 const minAttempt = 500 * time.Millisecond // the minimum time for one address of a dial, as long as time is left
 
-type dialTargetKey struct{}
-
-// DialTarget returns the id of the server that PortConfig.Network dials.
-func DialTarget(ctx context.Context) string {
-	id, _ := ctx.Value(dialTargetKey{}).(string)
-	return id
-}
-
 // streamLayer is raft.StreamLayer over a port: a listener for the Raft connections of
 // verified peers, and a way to dial other nodes. Closing it leaves the port open.
 type streamLayer struct {
@@ -72,7 +64,6 @@ func (p *Port) dial(ctx context.Context, serverID, protocol string, via any) (ne
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", serverID, err)
 	}
-	ctx = context.WithValue(ctx, dialTargetKey{}, serverID)
 	var problems []error
 	for i, ip := range ips {
 		tc, err := p.dialOne(ctx, netip.AddrPortFrom(ip, port), serverID, protocol, via, len(ips)-i)

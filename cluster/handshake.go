@@ -29,7 +29,9 @@ func (p *Port) serverHandshake(c *conn) (*tls.Conn, error) {
 		NextProtos:             []string{ProtocolHTTP, ProtocolRaft},
 		SessionTicketsDisabled: true, // every connection is verified afresh
 		VerifyConnection: func(cs tls.ConnectionState) (err error) {
-			peer, err = p.admitPeer(cs, keys)
+			if peer, err = p.creds.verifyPeer(cs, keys); err == nil && cs.NegotiatedProtocol == "" {
+				err = errors.New("it names no protocol")
+			}
 			return err
 		},
 	})
@@ -45,26 +47,8 @@ func (p *Port) serverHandshake(c *conn) (*tls.Conn, error) {
 	if !ok {
 		return nil, fmt.Errorf("server %s has %d connections already, or was cut off", peer.serverID, MaxConnsPerPeer)
 	}
-	// Gate, CloseConns and this node's cluster may have changed since the checks above.
-	return tc, errors.Join(p.checkGate(peer.serverID), p.creds.checkCluster(peer.peerIdentity))
-}
-
-func (p *Port) admitPeer(cs tls.ConnectionState, keys *keyset) (verifiedPeer, error) {
-	peer, err := p.creds.verifyPeer(cs, keys)
-	if err != nil {
-		return verifiedPeer{}, err
-	}
-	if cs.NegotiatedProtocol == "" {
-		return verifiedPeer{}, errors.New("it names no protocol")
-	}
-	return peer, p.checkGate(peer.serverID)
-}
-
-func (p *Port) checkGate(serverID string) error {
-	if p.cfg.Gate != nil && !p.cfg.Gate(serverID) {
-		return fmt.Errorf("server %s is gated off", serverID)
-	}
-	return nil
+	// This node's cluster may have changed since the check above.
+	return tc, p.creds.checkCluster(peer.peerIdentity)
 }
 
 func (p *Port) logRejected(remote net.Addr, err error) {

@@ -20,50 +20,6 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-var errCut = errors.New("link cut")
-
-// A cut link rejects new connections by a hook in each direction, and closes existing ones.
-func TestPortCutsLinks(t *testing.T) {
-	t.Parallel()
-	dir := &directory{}
-	secrets := testSecrets(t, "a")
-	var outCut, inCut atomic.Bool
-	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) {
-		cfg.Network.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if outCut.Load() && DialTarget(ctx) == "b-1" {
-				return nil, errCut
-			}
-			return (&net.Dialer{}).DialContext(ctx, network, addr)
-		}
-		cfg.Gate = func(id string) bool { return !inCut.Load() || id != "b-1" }
-	})
-	b := startNode(t, dir, "b-1", secrets, nil)
-	c := startNode(t, dir, "c-1", secrets, nil)
-	held := must.Get(b.StreamLayer().Dial("a-1", testTimeout))(t)
-	defer func() { _ = held.Close() }()
-	must.Do(t, echoOn(held, "x"))
-	a.wantBoth(t, "b-1")
-	b.wantBoth(t, "a-1")
-
-	outCut.Store(true)
-	a.CloseConns("b-1")
-	check.Fails(echoOn(held, "x"))(t, "a connection survived")
-	a.wantNeither(t, "b-1", "link cut")
-	b.wantHealed(t, "a-1")
-	a.wantBoth(t, "c-1")
-
-	outCut.Store(false)
-	inCut.Store(true)
-	a.CloseConns("b-1")
-	b.wantNeither(t, "a-1", "")
-	await.Eventually(t, "the rejection is logged", func() bool { return a.logs.has("server b-1 is gated off") })
-	a.wantHealed(t, "b-1")
-	c.wantBoth(t, "a-1")
-
-	inCut.Store(false)
-	b.wantHealed(t, "a-1")
-}
-
 // stallable is a connection that can stop moving bytes without closing, like
 // one to a machine that lost its power.
 type stallable struct {

@@ -56,13 +56,10 @@ type PortConfig struct {
 	DialTimeout, PingTimeout time.Duration
 
 	// Network replaces the system's network, for tests. DialContext gets addresses of the
-	// form IP:port; DialTarget returns the id of the dialed server.
+	// form IP:port.
 	Network Network
 	// LookupHost replaces the host name lookup, for tests.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
-	// Gate rejects incoming connections of servers for which it returns false, for
-	// tests that cut links. CloseConns closes existing connections.
-	Gate func(serverID string) bool
 }
 
 // Port is the private port of a node: one TCP listener with mutual TLS that
@@ -177,11 +174,6 @@ func (p *Port) StreamLayer() raft.StreamLayer { return &streamLayer{p.raft, p} }
 // LastHeard returns when bytes of a server last arrived at the port, or the start of the port if the
 // server was never heard.
 func (p *Port) LastHeard(serverID string) time.Time { return p.conns.lastHeard(serverID) }
-
-// CloseConns closes every connection with a server, in both directions.
-func (p *Port) CloseConns(serverID string) {
-	p.conns.closeIf(func(c *conn) bool { return c.peer == serverID })
-}
 
 // Joined closes every connection that is not verified as one of the cluster that this
 // node has just joined. Members of the cluster can connect again.

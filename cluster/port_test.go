@@ -98,12 +98,12 @@ func TestPortRejectsAnotherCluster(t *testing.T) {
 	b.wantBoth(t, "a-1") // b has no cluster yet
 	a.wantBoth(t, "b-1")
 	b.cluster.Store("one")
-	b.CloseConns("a-1")
+	b.closeConns("a-1")
 	b.wantHealed(t, "a-1")
 	b.cluster.Store("two")
-	b.CloseConns("a-1")
+	b.closeConns("a-1")
 	b.wantNeither(t, "a-1", "server a-1 belongs to cluster one, this node to cluster two")
-	a.CloseConns("b-1")
+	a.closeConns("b-1")
 	a.wantNeither(t, "b-1", "server b-1 belongs to cluster two, this node to cluster one")
 }
 
@@ -360,4 +360,8 @@ func (n *testNode) echoless(to string) (string, error) {
 	}
 	_, err = io.ReadFull(tc, make([]byte, 9)) // the server's settings
 	return "", err
+}
+
+func (n *testNode) closeConns(peer string) {
+	n.conns.closeIf(func(c *conn) bool { return c.peer == peer })
 }

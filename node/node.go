@@ -225,7 +225,7 @@ func (n *Node) openPort() (err error) {
 		Addr: n.cfg.ClusterAddr, Advertise: n.cfg.ClusterAdvertise,
 		ServerID: n.identity.ServerID, ClusterID: n.dataKey.ClusterID,
 		Secrets: n.secrets, Resolve: n.resolve, Logger: n.logger,
-		Network: n.cfg.Tuning.PrivateNetwork(), Gate: n.cfg.Tuning.Gate(),
+		Network: n.cfg.Tuning.Network,
 	})
 	if err != nil {
 		return err
@@ -577,7 +577,3 @@ func (n *Node) Health() (h membership.Health, leading bool) { return n.members.H
 // Digest returns the running hash over everything the state machine has applied
 // up to index. Nodes of one cluster have equal digests at equal indexes.
 func (n *Node) Digest() (index uint64, digest [32]byte) { return n.machine.Digest() }
-
-// Disconnect closes the private port's connections with a server, in both
-// directions, for tests that cut links.
-func (n *Node) Disconnect(serverID string) { n.port.CloseConns(serverID) }

@@ -4,7 +4,6 @@ package config
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -196,11 +195,8 @@ type Tuning struct {
 	Clock     propose.Clock                         // nil means the system's, shifted by ClockOffset
 	DiskSpace func() (free, size uint64, err error) // of the disk, in bytes; nil asks the system
 	Format    int                                   // the newest format that the node supports
-	// Link reports whether messages to (outbound) or from another server's private port pass.
-	// Nil means that all pass.
-	Link    func(serverID string, outbound bool) bool
-	Network cluster.Network // replaces the system's
-	StateFS fsm.FS          // the file system of the state; nil means the system's
+	Network   cluster.Network                       // replaces the system's
+	StateFS   fsm.FS                                // the file system of the state; nil means the system's
 }
 
 // WithDefaults returns t with every zero field set.
@@ -246,30 +242,6 @@ func (t Tuning) Free() func() uint64 {
 		}
 		return free
 	}
-}
-
-// Gate returns what the private port calls for incoming connections; nil lets all pass.
-func (t Tuning) Gate() func(serverID string) bool {
-	if t.Link == nil {
-		return nil
-	}
-	return func(id string) bool { return t.Link(id, false) }
-}
-
-// PrivateNetwork returns the network of the private port.
-func (t Tuning) PrivateNetwork() cluster.Network {
-	network := t.Network
-	if t.Link == nil {
-		return network
-	}
-	dial := network.WithDefaults(net.KeepAliveConfig{}).DialContext
-	network.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if id := cluster.DialTarget(ctx); !t.Link(id, true) {
-			return nil, fmt.Errorf("the link to %s is cut", id)
-		}
-		return dial(ctx, network, addr)
-	}
-	return network
 }
 
 // Flags returns the value of each flag by its name. They contain no secrets, only the names

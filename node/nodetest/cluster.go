@@ -2,8 +2,10 @@ package nodetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -67,6 +69,10 @@ type Cluster struct {
 	mu  sync.Mutex
 	ids map[string]int  // node by every server id it has had
 	cut map[[2]int]bool // links that are cut, by from and to
+	// conns are the connections of each link to a private port, also those that have ended, and
+	// ports the nodes by the address of that port.
+	conns map[[2]int][]net.Conn
+	ports map[string]int
 }
 
 // Node is one place in a cluster. It keeps its addresses over restarts.
@@ -103,16 +109,16 @@ func New(t testing.TB, n int, opts ...Option) *Cluster {
 // Empty returns a cluster without nodes; see Join.
 func Empty(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
-	net := newNet(t)
-	if net == nil {
+	virtual := newNet(t)
+	if virtual == nil {
 		longtest.SkipRaced(t, "tests in virtual time have the same code, and no busy machine fails them")
 	}
-	c := &Cluster{t: t, opts: opts, dir: t.TempDir(), net: net, slow: 1, ids: map[string]int{}, cut: map[[2]int]bool{}}
+	c := &Cluster{t: t, opts: opts, dir: t.TempDir(), net: virtual, slow: 1, ids: map[string]int{}, cut: map[[2]int]bool{}, conns: map[[2]int][]net.Conn{}, ports: map[string]int{}}
 	c.HTTP = &http.Client{
 		Timeout:   CallTimeout,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: c.Clients().DialContext},
 	}
-	if net == nil {
+	if virtual == nil {
 		c.slow = slowness()
 	} else {
 		c.dir = memdir.TempDir(t)
@@ -180,7 +186,7 @@ func (c *Cluster) Add(expect int) *Node {
 	} {
 		*t *= time.Duration(c.slow)
 	}
-	nd.Config.Tuning.Link = func(peer string, outbound bool) bool { return c.passes(i, peer, outbound) }
+	nd.Config.Tuning.Network.DialContext = c.cuttable(i, nd.Config.Tuning.Network.WithDefaults(net.KeepAliveConfig{}).DialContext)
 	c.Nodes = append(c.Nodes, nd)
 	return nd
 }
@@ -209,6 +215,9 @@ func (c *Cluster) freeAddr() string {
 func (c *Cluster) Start(i int) {
 	c.t.Helper()
 	nd := c.Nodes[i]
+	c.mu.Lock()
+	c.ports[nd.Config.ClusterAddr] = i
+	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	run, err := node.Start(ctx, nd.Config, nd.log.logger())
@@ -292,33 +301,41 @@ func (c *Cluster) Wipe(i int) {
 	}
 }
 
-// passes reports whether a link of node i is whole.
-func (c *Cluster) passes(i int, peer string, outbound bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	j, known := c.ids[peer]
-	if !known {
-		return true
+// cuttable returns a dialer of node i that follows Cut.
+func (c *Cluster) cuttable(i int, dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		j, known := c.ports[addr]
+		if err != nil || !known {
+			return conn, err
+		}
+		way := [2]int{i, j}
+		if c.cut[way] {
+			return nil, errors.Join(errCut, conn.Close())
+		}
+		c.conns[way] = append(c.conns[way], conn)
+		return conn, nil
 	}
-	if outbound {
-		return !c.cut[[2]int{i, j}]
-	}
-	return !c.cut[[2]int{j, i}]
 }
+
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+var errCut = errors.New("the link is cut")
 
 // Cut cuts the way from one node to another: the first can no longer open a
 // connection to the second, and those that exist are closed.
 func (c *Cluster) Cut(from, to int) {
 	c.t.Helper()
 	c.mu.Lock()
-	c.cut[[2]int{from, to}] = true
-	c.mu.Unlock()
-	for _, pair := range [][2]int{{from, to}, {to, from}} {
-		a, b := c.Nodes[pair[0]].Run, c.Nodes[pair[1]].Run
-		if a != nil && b != nil {
-			a.Disconnect(b.ServerID())
-		}
+	defer c.mu.Unlock()
+	way := [2]int{from, to}
+	c.cut[way] = true
+	for _, conn := range c.conns[way] {
+		_ = conn.Close() // it may be closed
 	}
+	delete(c.conns, way)
 }
 
 // Isolate cuts a node off from all others, both ways.
