@@ -173,6 +173,9 @@ type Purges struct {
 // Done returns the newest purge of which, and of all earlier ones, no text is on the disk.
 func (p Purges) Done() uint64 { return min(p.State, p.Log) }
 
+// Pending returns the number of purges after Done.
+func (p Purges) Pending() uint64 { return p.Known - p.Done() }
+
 // PurgeReport lists the nodes with the purges that each has erased from its disk.
 type PurgeReport struct {
 	Purged  uint64        `json:"purged"` // the number of the newest purge

@@ -123,11 +123,8 @@ func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c a
 
 // notStopped reports whether a server had already passed the requested index.
 func notStopped(err error) bool {
-	if called, ok := errors.AsType[*admin.CallError](err); ok {
-		return called.Status == http.StatusGone
-	}
-	rejected, ok := errors.AsType[*rejection](err)
-	return ok && rejected.status == http.StatusGone
+	failed, ok := errors.AsType[*admin.CallError](err)
+	return ok && failed.Status == http.StatusGone
 }
 
 // backupStall is how long the receiver of a backup may stop reading: one that uploads it to a slow

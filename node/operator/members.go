@@ -54,7 +54,7 @@ func (o *Operator) removeServer(ctx context.Context, request admin.Removal) (adm
 	err := o.cfg.Members.Remove(ctx, request.ID, "asked for by "+cluster.PeerID(ctx), func(servers []raft.Server) error {
 		return o.mayRemove(ctx, servers, request)
 	})
-	if _, rejected := errors.AsType[*rejection](err); err != nil && !rejected {
+	if _, rejected := errors.AsType[*admin.CallError](err); err != nil && !rejected {
 		err = rejectf(http.StatusServiceUnavailable, "%s was not removed: %v; repeat", request.ID, err)
 	}
 	return admin.ServerRef{ID: request.ID}, err
@@ -147,7 +147,7 @@ func (o *Operator) depart(ctx context.Context) error {
 			case err == nil, noMember(err) && attempts > 0: // an attempt before was carried out, and its answer lost
 				return nil
 			case ok && rejected.Status == http.StatusConflict:
-				return rejectf(rejected.Status, "%s", rejected.Message)
+				return err
 			}
 			attempts++
 		}

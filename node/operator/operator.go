@@ -25,7 +25,6 @@ import (
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/offsite"
 	"github.com/commons-cluster/commons/node/propose"
-	"github.com/commons-cluster/commons/node/purge"
 )
 
 // Config holds the parts of a node that an Operator uses.
@@ -54,7 +53,7 @@ type Config struct {
 	Requests                   func() uint64                   // public requests that were answered
 	NewEditKey, NewRecoveryKey func() (key string, hash []byte)
 	Moderate                   func(admin.Moderation) (status int, answer []byte) // an operation of moderation for the operator
-	Purges                     func() (purge.Status, error)                       // how far purged texts are erased from this node's disk
+	Purges                     func() (admin.Purges, error)                       // how far purged texts are erased from this node's disk
 	Store                      offsite.Access                                     // of backups
 	Shutdown                   func(context.Context) error
 }
@@ -74,16 +73,9 @@ const adminTimeout = 30 * time.Second // bounds one call of an operator, except 
 // timeout of the connection is longer.
 const passOnTimeout = adminTimeout + 10*time.Second
 
-// rejection is the reason why an operator's call is rejected, with a remedy.
-type rejection struct {
-	status int
-	reason string
-}
-
-func (r *rejection) Error() string { return r.reason }
-
+// rejectf returns the error of a rejected call, with a remedy.
 func rejectf(status int, format string, args ...any) error {
-	return &rejection{status, fmt.Sprintf(format, args...)}
+	return &admin.CallError{Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
 // Handle serves operators on the private port: callers have the cluster's secret and
@@ -139,8 +131,8 @@ func serveFor[Request, Answer any](o *Operator, timeout time.Duration, do func(c
 
 func (o *Operator) reject(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
-	if rejected, ok := errors.AsType[*rejection](err); ok {
-		status = rejected.status
+	if failed, ok := errors.AsType[*admin.CallError](err); ok {
+		status = cmp.Or(failed.Status, status)
 	}
 	cluster.Reply(w, o.cfg.Logger, status, admin.Failure{Error: err.Error()})
 }

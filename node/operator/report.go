@@ -65,9 +65,7 @@ func (o *Operator) report() admin.NodeReport {
 		Settings: set, Secrets: o.cfg.Secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
 		Problems: []string{}, Condition: o.cfg.Health.Condition(),
 	}
-	if s, err := o.cfg.Purges(); err == nil {
-		r.Purges = admin.Purges{Known: s.Purged, State: s.State, Log: s.Log}
-	} else {
+	if r.Purges, err = o.cfg.Purges(); err != nil {
 		o.cfg.Logger.Error("what was purged cannot be read", "error", err)
 	}
 	r.Warnings = o.cfg.Health.Warnings(&r.Condition)

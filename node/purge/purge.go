@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/loop"
@@ -65,19 +66,11 @@ func (w *Worker) Collectors() []prometheus.Collector {
 	}, func() float64 { return float64(w.pending.Load()) })}
 }
 
-// Status is the progress of a node.
-type Status struct {
-	Purged  uint64 // number of the newest purge in the node's state
-	State   uint64 // the newest purge of which no file of the state has texts
-	Log     uint64 // the newest purge of which the log's file has no texts
-	Pending uint64 // purges after the lower one of these
-}
-
 // Status returns the progress of the node according to its files.
-func (w *Worker) Status() (s Status, err error) {
+func (w *Worker) Status() (s admin.Purges, err error) {
 	v := w.Machine.View()
 	defer v.Release()
-	if s.Purged, err = v.Purged(); err != nil {
+	if s.Known, err = v.Purged(); err != nil {
 		return s, err
 	}
 	if s.State, err = v.Erased(); err != nil {
@@ -87,11 +80,8 @@ func (w *Worker) Status() (s Status, err error) {
 	if err != nil {
 		return s, err
 	}
-	if s.Log, err = v.PurgedUpTo(erased); err != nil {
-		return s, err
-	}
-	s.Pending = s.Purged - min(s.State, s.Log)
-	return s, nil
+	s.Log, err = v.PurgedUpTo(erased)
+	return s, err
 }
 
 // Run does the work until ctx ends.
@@ -114,15 +104,15 @@ func (w *Worker) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.pending.Store(s.Pending)
+	w.pending.Store(s.Pending())
 	begun := w.begun
 	w.begun = true
-	if s.Pending == 0 {
+	if s.Pending() == 0 {
 		w.since = time.Time{}
 		return nil
 	}
 	if w.since.IsZero() {
-		w.since, w.first = time.Now(), s.Purged
+		w.since, w.first = time.Now(), s.Known
 	}
 	if begun && time.Since(w.since) < w.Gather { // after a start it has waited enough
 		return nil
@@ -130,12 +120,12 @@ func (w *Worker) look(ctx context.Context) error {
 	if time.Since(w.since) < w.Gather+maxTurn && !w.Turn(ctx, w.first) {
 		return nil
 	}
-	if s.Log < s.Purged {
+	if s.Log < s.Known {
 		if err := w.cutLog(ctx); err != nil {
 			return err
 		}
 	}
-	if s.State < s.Purged {
+	if s.State < s.Known {
 		if err := w.Machine.Erase(ctx); err != nil {
 			return err
 		}
@@ -144,9 +134,9 @@ func (w *Worker) look(ctx context.Context) error {
 	if s, err = w.Status(); err != nil {
 		return err
 	}
-	w.pending.Store(s.Pending)
+	w.pending.Store(s.Pending())
 	w.since = time.Time{}
-	w.Logger.InfoContext(ctx, "what was purged is gone from this disk", "purges", s.Purged-s.Pending)
+	w.Logger.InfoContext(ctx, "what was purged is gone from this disk", "purges", s.Done())
 	return nil
 }
 
@@ -169,7 +159,7 @@ func (w *Worker) eraseSwept(ctx context.Context) error {
 // purgeWaits reports whether there is a purge whose bytes may still be on the disk.
 func (w *Worker) purgeWaits() bool {
 	s, err := w.Status()
-	return err != nil || s.Pending > 0
+	return err != nil || s.Pending() > 0
 }
 
 // cutLog cuts the log at the applied index, once all living servers have applied it and no
