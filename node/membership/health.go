@@ -66,7 +66,7 @@ func (ms *Membership) rateHealth(ctx context.Context) {
 	ms.wakeReconciler()
 	maxContact := max(contactHeartbeats*ms.cfg.Heartbeat, minContact)
 	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {
-		begun, leader := time.Now(), ms.stats()
+		begun, leader := time.Now(), ms.aboutPeer(ms.cfg.ServerID)
 		servers := ms.survey(ctx, leader)
 		if len(servers) == 0 || ctx.Err() != nil {
 			return // Raft or the leadership ends
@@ -78,7 +78,7 @@ func (ms *Membership) rateHealth(ctx context.Context) {
 
 // survey asks every server of the configuration for its position. The servers that gossip
 // has are alive.
-func (ms *Membership) survey(ctx context.Context, own statsAnswer) Health {
+func (ms *Membership) survey(ctx context.Context, own peerAnswer) Health {
 	servers := ms.cfg.Raft.Servers()
 	found := make(Health, len(servers))
 	var asked sync.WaitGroup
@@ -89,8 +89,8 @@ func (ms *Membership) survey(ctx context.Context, own statsAnswer) Health {
 			answer := own
 			if id != ms.cfg.ServerID {
 				var err error
-				if answer, err = ms.statsOf(ctx, id); err != nil {
-					answer = statsAnswer{ContactMs: -1}
+				if answer, err = ms.peer(ctx, id); err != nil {
+					answer = peerAnswer{ContactMs: -1}
 				}
 			}
 			found[i] = ServerHealth{
@@ -105,7 +105,7 @@ func (ms *Membership) survey(ctx context.Context, own statsAnswer) Health {
 
 // rate rates the servers that were found, by the position of the leader. A server is stable
 // since the rating that changed its health, counted from the former result.
-func rate(servers, former Health, leader statsAnswer, maxContact time.Duration, now time.Time) Health {
+func rate(servers, former Health, leader peerAnswer, maxContact time.Duration, now time.Time) Health {
 	for i := range servers {
 		s := &servers[i]
 		if !s.Alive {

@@ -12,12 +12,12 @@ import (
 // TestRate rates three servers, of which the last one is as the row says.
 func TestRate(t *testing.T) {
 	const maxContact = time.Second
-	leader := statsAnswer{LastTerm: 7, LastLog: 1000}
+	leader := peerAnswer{LastTerm: 7, LastLog: 1000}
 	well := ServerHealth{ID: "c", Voter: true, Alive: true, LastContactMs: 1000, LastTerm: 7, LastIndex: 1000 - maxTrailing}
 	start := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
 		is      func(s *ServerHealth)
-		leader  statsAnswer
+		leader  peerAnswer
 		healthy bool
 	}{
 		"at every limit":       {func(*ServerHealth) {}, leader, true},
@@ -28,7 +28,7 @@ func TestRate(t *testing.T) {
 		"an older term":        {func(s *ServerHealth) { s.LastTerm-- }, leader, false},
 		"a newer term":         {func(s *ServerHealth) { s.LastTerm++ }, leader, false},
 		"too far behind":       {func(s *ServerHealth) { s.LastIndex-- }, leader, false},
-		"nothing is known yet": {func(s *ServerHealth) { s.LastTerm = 0 }, statsAnswer{}, false},
+		"nothing is known yet": {func(s *ServerHealth) { s.LastTerm = 0 }, peerAnswer{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := func() Health {

@@ -2,7 +2,6 @@ package membership
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,11 +15,7 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// Paths of the private port beside those of node/propose.
-const (
-	pathPeer  = "/v1/peer"
-	pathStats = "/v1/stats"
-)
+const pathPeer = "/v1/peer" // of the private port
 
 const askTimeout = time.Second // bounds one request to another node
 
@@ -35,15 +30,10 @@ type peerAnswer struct {
 	Leads     bool     `json:"leads"`
 	Format    int      `json:"format"`            // of its state
 	Rejected  string   `json:"refused,omitempty"` // why the leader does not take the asking node in
-}
-
-type statsAnswer struct {
-	ID        string `json:"id"`
-	Term      uint64 `json:"term"`
-	LastLog   uint64 `json:"lastLog"`   // index of its newest log entry
-	LastTerm  uint64 `json:"lastTerm"`  // term of it
-	Applied   uint64 `json:"applied"`   // index that its state machine has applied
-	ContactMs int64  `json:"contactMs"` // since it heard from a leader; -1 when it never did
+	LastLog   uint64   `json:"lastLog"`           // index of its newest log entry
+	LastTerm  uint64   `json:"lastTerm"`          // term of it
+	Applied   uint64   `json:"applied"`           // index that its state machine has applied
+	ContactMs int64    `json:"contactMs"`         // since it heard from a leader; -1 when it never did
 }
 
 // Handle answers other nodes' questions about this one. The private port has verified
@@ -52,15 +42,13 @@ func (ms *Membership) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+pathPeer, func(w http.ResponseWriter, r *http.Request) {
 		cluster.Reply(w, ms.cfg.Logger, http.StatusOK, ms.aboutPeer(cluster.PeerID(r.Context())))
 	})
-	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, _ *http.Request) {
-		cluster.Reply(w, ms.cfg.Logger, http.StatusOK, ms.stats())
-	})
 }
 
 func (ms *Membership) aboutPeer(asking string) peerAnswer {
 	a := peerAnswer{
 		ID: ms.cfg.ServerID, ClusterID: ms.cfg.ClusterID(), Fresh: ms.Fresh(),
 		Expect: ms.cfg.Expect, Leads: ms.cfg.Leading(), Format: ms.cfg.Machine.Format(),
+		LastLog: ms.cfg.Raft.LastIndex(), LastTerm: lastTerm(ms.cfg.Raft.Stats()), Applied: ms.cfg.Machine.Applied(),
 	}
 	if a.Fresh {
 		a.Seen = freshPeers(ms.cfg.Gossip.Members(), a.ID, a.Expect)
@@ -71,15 +59,6 @@ func (ms *Membership) aboutPeer(asking string) peerAnswer {
 	for _, s := range ms.cfg.Raft.Servers() {
 		a.Servers = append(a.Servers, string(s.ID))
 	}
-	return a
-}
-
-func (ms *Membership) stats() statsAnswer {
-	a := statsAnswer{
-		ID: ms.cfg.ServerID, Term: ms.cfg.Raft.CurrentTerm(),
-		LastLog: ms.cfg.Raft.LastIndex(), Applied: ms.cfg.Machine.Applied(),
-	}
-	a.LastTerm = lastTerm(ms.cfg.Raft.Stats())
 	switch contact := ms.cfg.Raft.LastContact(); {
 	case ms.cfg.Raft.Leads():
 	case contact.IsZero():
@@ -109,19 +88,9 @@ func (ms *Membership) peer(ctx context.Context, id string) (peerAnswer, error) {
 	return cluster.Ask[peerAnswer](ctx, ms.cfg.Client, id, pathPeer, nil)
 }
 
-func (ms *Membership) statsOf(ctx context.Context, id string) (statsAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	answer, err := cluster.Ask[statsAnswer](ctx, ms.cfg.Client, id, pathStats, nil)
-	if err == nil && answer.ID != id {
-		err = fmt.Errorf("%s answers in place of %s", answer.ID, id)
-	}
-	return answer, err
-}
-
 // AppliedAt asks a server for the newest index that its state machine has applied.
 func (ms *Membership) AppliedAt(ctx context.Context, id string) (uint64, error) {
-	answer, err := ms.statsOf(ctx, id)
+	answer, err := ms.peer(ctx, id)
 	return answer.Applied, err
 }
 
