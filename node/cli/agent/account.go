@@ -59,10 +59,12 @@ type session struct {
 	files  files
 	std    terminal.Streams
 	json   bool
+
+	requestID string // of the next write, or empty
 }
 
-// open returns the client of an account.
-func (a *account) open(std terminal.Streams) (*session, error) {
+// ProvideSession returns the client of an account, for the Run of a command.
+func (a *account) ProvideSession(std terminal.Streams) (*session, error) {
 	s := &session{std: std, json: a.JSON, files: openFiles()}
 	key, err := a.key(std)
 	if err != nil {
@@ -167,13 +169,16 @@ type writing struct {
 	DryRun    bool   `name:"dry-run" field:"dry_run" help:"Check the write without carrying it out."`
 }
 
-// open returns the client of the account. With --dry-run it carries out no write.
-func (w *writing) open(std terminal.Streams) (*session, error) {
-	s, err := w.account.open(std)
-	if err == nil && w.DryRun {
+// ProvideSession returns the client of the account. With --dry-run it carries out no write.
+func (w *writing) ProvideSession(std terminal.Streams) (*session, error) {
+	s, err := w.account.ProvideSession(std)
+	if err != nil {
+		return nil, err
+	}
+	if s.requestID = w.RequestID; w.DryRun {
 		s.Client = s.DryRun()
 	}
-	return s, err
+	return s, nil
 }
 
 // login is a name and its key, at the addresses that the key is for.

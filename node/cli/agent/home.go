@@ -25,11 +25,7 @@ func (c *homeCommand) Help() string {
 	return "It remembers where it stopped, for each name and address: the next call shows each reply and mention that this one did not, once."
 }
 
-func (c *homeCommand) Run(ctx context.Context, std terminal.Streams) error {
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
+func (c *homeCommand) Run(ctx context.Context, s *session) error {
 	q := client.HomeQuery{For: s.login.Agent, Since: c.Since, Brief: c.Brief, OnlyProven: c.Proven}
 	position := s.login.id() + homeSuffix
 	if q.Since == 0 {
@@ -51,7 +47,7 @@ func (c *homeCommand) Run(ctx context.Context, std terminal.Streams) error {
 		return err
 	}
 	if err := s.files.save(position, strconv.AppendInt(nil, home.Now, 10)); err != nil {
-		fmt.Fprintf(std.Err, "commons: the position was not stored, continue with --since %d: %v\n", home.Now, err)
+		fmt.Fprintf(s.std.Err, "commons: the position was not stored, continue with --since %d: %v\n", home.Now, err)
 	}
 	return nil
 }
@@ -61,11 +57,7 @@ type seenCommand struct {
 	IDs     []string `arg:"" name:"id" field:"ids" help:"Entries that home lists to be answered."`
 }
 
-func (c *seenCommand) Run(ctx context.Context, std terminal.Streams) error {
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
+func (c *seenCommand) Run(ctx context.Context, s *session) error {
 	seen, err := s.MarkSeen(ctx, client.Seen{Agent: s.login.Agent, IDs: c.IDs, RequestID: c.RequestID})
 	if err != nil {
 		return err

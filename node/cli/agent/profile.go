@@ -26,12 +26,13 @@ func (c *loginCommand) Help() string {
 	return "Without a key it registers the name and stores the key that the service returns. With a key, given or stored earlier, it checks the key and uses this login from now on."
 }
 
-func (c *loginCommand) Run(ctx context.Context, std terminal.Streams) error {
+// ProvideSession returns the client of the name.
+func (c *loginCommand) ProvideSession(std terminal.Streams) (*session, error) {
 	c.As = c.Name
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
+	return c.writing.ProvideSession(std)
+}
+
+func (c *loginCommand) Run(ctx context.Context, s *session) error {
 	if s.login.Key == "" {
 		return c.register(ctx, s)
 	}
@@ -92,11 +93,7 @@ type showProfileCommand struct {
 	Name    string `arg:"" optional:"" help:"Default: your own."`
 }
 
-func (c *showProfileCommand) Run(ctx context.Context, std terminal.Streams) error {
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
+func (c *showProfileCommand) Run(ctx context.Context, s *session) error {
 	if c.Name == "" {
 		c.Name = s.login.Agent
 	}
@@ -144,11 +141,11 @@ type setProfileCommand struct {
 	Clear       []string `name:"clear" placeholder:"FIELD" help:"Empty a field, such as note."`
 }
 
-func (c *setProfileCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.change(ctx, std, client.NewProfile{
+func (c *setProfileCommand) Run(ctx context.Context, s *session) error {
+	return s.change(ctx, client.NewProfile{
 		Description: c.Description, Note: c.Note, Capabilities: c.Capability, Endpoint: c.Endpoint,
 		NotifyURL: c.NotifyURL, Protected: c.Protected, Clear: c.Clear,
-	}, func(_ *session, r *client.Registered) (string, error) {
+	}, func(r *client.Registered) (string, error) {
 		text := profileText(&r.Agent)
 		if r.NotifySecret != "" {
 			text += "\nnotify_secret: " + r.NotifySecret
@@ -161,22 +158,18 @@ type deleteProfileCommand struct {
 	writing `embed:""`
 }
 
-func (c *deleteProfileCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.change(ctx, std, client.NewProfile{Delete: true}, func(*session, *client.Registered) (string, error) { return "", nil })
+func (c *deleteProfileCommand) Run(ctx context.Context, s *session) error {
+	return s.change(ctx, client.NewProfile{Delete: true}, func(*client.Registered) (string, error) { return "", nil })
 }
 
 // change changes the profile of the account and shows the answer.
-func (w *writing) change(ctx context.Context, std terminal.Streams, p client.NewProfile, outcome func(*session, *client.Registered) (string, error)) error {
-	s, err := w.open(std)
-	if err != nil {
-		return err
-	}
-	p.ID, p.RequestID = s.login.Agent, w.RequestID
+func (s *session) change(ctx context.Context, p client.NewProfile, outcome func(*client.Registered) (string, error)) error {
+	p.ID, p.RequestID = s.login.Agent, s.requestID
 	changed, err := s.Register(ctx, p)
 	if err != nil {
 		return err
 	}
-	text, err := outcome(s, &changed)
+	text, err := outcome(&changed)
 	if err != nil {
 		return err
 	}
@@ -199,15 +192,11 @@ func (c *recoverKeyCommand) Help() string {
 	return "Both keys are replaced, and the receiver of the profile is removed. The new key is stored as by login."
 }
 
-func (c *recoverKeyCommand) Run(ctx context.Context, std terminal.Streams) error {
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
+func (c *recoverKeyCommand) Run(ctx context.Context, s *session) error {
 	if s.login.Agent == "" {
 		return usage("--as: name the agent whose key is lost")
 	}
-	key, err := secretFrom(std, "--recovery-key-file", c.File)
+	key, err := secretFrom(s.std, "--recovery-key-file", c.File)
 	if err != nil {
 		return err
 	}
@@ -223,8 +212,8 @@ type rotateKeyCommand struct {
 	writing `embed:""`
 }
 
-func (c *rotateKeyCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.change(ctx, std, client.NewProfile{RotateKey: true}, func(s *session, r *client.Registered) (string, error) {
+func (c *rotateKeyCommand) Run(ctx context.Context, s *session) error {
+	return s.change(ctx, client.NewProfile{RotateKey: true}, func(r *client.Registered) (string, error) {
 		if c.DryRun {
 			return "", nil
 		}

@@ -34,11 +34,7 @@ type listing struct {
 }
 
 // list shows a page of entries, all or those with all or any of some words.
-func (l *listing) list(ctx context.Context, std terminal.Streams, words string, anyWord bool) error {
-	s, err := l.open(std)
-	if err != nil {
-		return err
-	}
+func (l *listing) list(ctx context.Context, s *session, words string, anyWord bool) error {
 	page, err := s.EntryPage(ctx, client.EntryQuery{
 		Channel: l.Channel, Agents: l.Agent, Tags: l.Tag, Kind: l.Kind, For: l.For, Thread: l.Thread,
 		Words: words, AnyWord: anyWord, Unanswered: l.Unanswered, SinceText: l.Since, Limit: l.Limit, Cursor: l.Cursor,
@@ -53,8 +49,8 @@ type readCommand struct {
 	listing `embed:""`
 }
 
-func (c *readCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.list(ctx, std, "", false)
+func (c *readCommand) Run(ctx context.Context, s *session) error {
+	return c.list(ctx, s, "", false)
 }
 
 type searchCommand struct {
@@ -63,8 +59,8 @@ type searchCommand struct {
 	Words   []string `arg:"" field:"q" help:"Words in title, body or tags; the last may be the beginning of a word. A phrase stands in quotation marks, a word to exclude after -- and a minus sign."`
 }
 
-func (c *searchCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.list(ctx, std, strings.Join(c.Words, " "), c.Any)
+func (c *searchCommand) Run(ctx context.Context, s *session) error {
+	return c.list(ctx, s, strings.Join(c.Words, " "), c.Any)
 }
 
 type showCommand struct {
@@ -72,11 +68,7 @@ type showCommand struct {
 	ID      string `arg:"" help:"Id of the entry, job or request for help."`
 }
 
-func (c *showCommand) Run(ctx context.Context, std terminal.Streams) error {
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
+func (c *showCommand) Run(ctx context.Context, s *session) error {
 	return s.showEntry(ctx, c.ID)
 }
 
@@ -122,11 +114,7 @@ func (c *watchCommand) Help() string {
 	return "A stream that breaks goes on at the next address, without a gap or a repeat. At its end, the command says after which event to continue."
 }
 
-func (c *watchCommand) Run(ctx context.Context, std terminal.Streams) error {
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
+func (c *watchCommand) Run(ctx context.Context, s *session) error {
 	ctx, stop := terminal.UntilSignal(ctx)
 	defer stop()
 	if c.Duration > 0 {
@@ -139,7 +127,7 @@ func (c *watchCommand) Run(ctx context.Context, std terminal.Streams) error {
 		Events: c.Events, Kind: c.Kind, Channel: c.Channel, Agents: c.Agent, Tags: c.Tag, For: c.For, Words: c.Words, Thread: c.Thread, After: c.After,
 	}) {
 		if gap, is := errors.AsType[*client.GapError](err); is {
-			fmt.Fprintln(std.Err, "commons:", gap)
+			fmt.Fprintln(s.std.Err, "commons:", gap)
 			continue
 		}
 		if err != nil {
@@ -157,7 +145,7 @@ func (c *watchCommand) Run(ctx context.Context, std terminal.Streams) error {
 		}
 	}
 	if last != "" {
-		fmt.Fprintln(std.Err, "commons: continue with --after", last)
+		fmt.Fprintln(s.std.Err, "commons: continue with --after", last)
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ type postCommand struct {
 	Text    string   `arg:"" field:"body" help:"The text, or - for standard input."`
 }
 
-func (c *postCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.publish(ctx, std, c.Text, client.NewEntry{Channel: c.Channel, Kind: c.Kind, Tags: c.Tag, Title: c.Title})
+func (c *postCommand) Run(ctx context.Context, s *session) error {
+	return s.publish(ctx, c.Text, client.NewEntry{Channel: c.Channel, Kind: c.Kind, Tags: c.Tag, Title: c.Title})
 }
 
 type replyCommand struct {
@@ -28,8 +28,8 @@ type replyCommand struct {
 	Text    string `arg:"" field:"body" help:"The text, or - for standard input."`
 }
 
-func (c *replyCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.publish(ctx, std, c.Text, client.NewEntry{ReplyTo: c.ID})
+func (c *replyCommand) Run(ctx context.Context, s *session) error {
+	return s.publish(ctx, c.Text, client.NewEntry{ReplyTo: c.ID})
 }
 
 type correctCommand struct {
@@ -39,8 +39,8 @@ type correctCommand struct {
 	Title   string `name:"title" field:"title" help:"Default: the first line of the text."`
 }
 
-func (c *correctCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.publish(ctx, std, c.Text, client.NewEntry{Supersedes: c.ID, Relation: "correction", Title: c.Title})
+func (c *correctCommand) Run(ctx context.Context, s *session) error {
+	return s.publish(ctx, c.Text, client.NewEntry{Supersedes: c.ID, Relation: "correction", Title: c.Title})
 }
 
 type retractCommand struct {
@@ -50,20 +50,17 @@ type retractCommand struct {
 	Text    string `arg:"" optional:"" field:"body" help:"The reason, or - for standard input."`
 }
 
-func (c *retractCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.publish(ctx, std, c.Text, client.NewEntry{Supersedes: c.ID, Relation: "retraction", Erase: c.Erase})
+func (c *retractCommand) Run(ctx context.Context, s *session) error {
+	return s.publish(ctx, c.Text, client.NewEntry{Supersedes: c.ID, Relation: "retraction", Erase: c.Erase})
 }
 
 // publish publishes an entry with a text.
-func (w *writing) publish(ctx context.Context, std terminal.Streams, text string, e client.NewEntry) error {
-	s, err := w.open(std)
+func (s *session) publish(ctx context.Context, text string, e client.NewEntry) error {
+	body, err := input(s.std, text)
 	if err != nil {
 		return err
 	}
-	if e.Body, err = input(std, text); err != nil {
-		return err
-	}
-	e.Agent, e.RequestID = s.login.Agent, w.RequestID
+	e.Body, e.Agent, e.RequestID = body, s.login.Agent, s.requestID
 	published, err := s.Publish(ctx, e)
 	if err != nil {
 		return err
@@ -81,11 +78,7 @@ type jobsCommand struct {
 	Cursor  string   `name:"cursor" field:"cursor" help:"Of a later page."`
 }
 
-func (c *jobsCommand) Run(ctx context.Context, std terminal.Streams) error {
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
+func (c *jobsCommand) Run(ctx context.Context, s *session) error {
 	page, err := s.JobPage(ctx, client.ListQuery{Status: c.Status, Tags: c.Tag, Words: c.Words, Limit: c.Limit, Cursor: c.Cursor})
 	if err != nil {
 		return err
@@ -109,12 +102,12 @@ type postJobCommand struct {
 	Tag     []string `name:"tag" short:"t" sep:"none" field:"tags" help:"Can be repeated."`
 }
 
-func (c *postJobCommand) Run(ctx context.Context, std terminal.Streams) error {
-	body, err := input(std, c.Text)
+func (c *postJobCommand) Run(ctx context.Context, s *session) error {
+	body, err := input(s.std, c.Text)
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, std, client.JobAction{Action: client.PostJob, Title: c.Title, Body: body, Tags: c.Tag}, func(a *client.JobAnswer) string {
+	return s.act(ctx, client.JobAction{Action: client.PostJob, Title: c.Title, Body: body, Tags: c.Tag}, func(a *client.JobAnswer) string {
 		return a.Job.ID + " posted"
 	})
 }
@@ -125,8 +118,8 @@ type takeCommand struct {
 	Note    string `name:"note" field:"note" help:"A note to the poster."`
 }
 
-func (c *takeCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.act(ctx, std, client.JobAction{Action: client.ClaimJob, JobID: c.ID, Note: c.Note}, claimText)
+func (c *takeCommand) Run(ctx context.Context, s *session) error {
+	return s.act(ctx, client.JobAction{Action: client.ClaimJob, JobID: c.ID, Note: c.Note}, claimText)
 }
 
 // claimText returns the state of a claimed job.
@@ -147,9 +140,9 @@ type nextCommand struct {
 	Note    string   `name:"note" field:"note" help:"A note to the poster."`
 }
 
-func (c *nextCommand) Run(ctx context.Context, std terminal.Streams) error {
+func (c *nextCommand) Run(ctx context.Context, s *session) error {
 	next := &client.NextJob{Tags: c.Tag, Words: c.Words, Poster: c.Poster, MaxAgeHours: c.Age}
-	return c.act(ctx, std, client.JobAction{Action: client.ClaimJob, Next: next, Wait: c.Wait, Note: c.Note}, claimText)
+	return s.act(ctx, client.JobAction{Action: client.ClaimJob, Next: next, Wait: c.Wait, Note: c.Note}, claimText)
 }
 
 type finishCommand struct {
@@ -158,12 +151,12 @@ type finishCommand struct {
 	Text    string `arg:"" field:"result" help:"The result, or - for standard input."`
 }
 
-func (c *finishCommand) Run(ctx context.Context, std terminal.Streams) error {
-	result, err := input(std, c.Text)
+func (c *finishCommand) Run(ctx context.Context, s *session) error {
+	result, err := input(s.std, c.Text)
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, std, client.JobAction{Action: client.FinishJob, JobID: c.ID, Result: result}, jobState)
+	return s.act(ctx, client.JobAction{Action: client.FinishJob, JobID: c.ID, Result: result}, jobState)
 }
 
 type releaseCommand struct {
@@ -171,8 +164,8 @@ type releaseCommand struct {
 	ID      string `arg:"" field:"job_id" help:"The job, which you have claimed."`
 }
 
-func (c *releaseCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.act(ctx, std, client.JobAction{Action: client.ReleaseJob, JobID: c.ID}, jobState)
+func (c *releaseCommand) Run(ctx context.Context, s *session) error {
+	return s.act(ctx, client.JobAction{Action: client.ReleaseJob, JobID: c.ID}, jobState)
 }
 
 type closeCommand struct {
@@ -180,8 +173,8 @@ type closeCommand struct {
 	ID      string `arg:"" field:"job_id" help:"The job, which you have posted. With your key also a claimed one."`
 }
 
-func (c *closeCommand) Run(ctx context.Context, std terminal.Streams) error {
-	return c.act(ctx, std, client.JobAction{Action: client.CloseJob, JobID: c.ID}, jobState)
+func (c *closeCommand) Run(ctx context.Context, s *session) error {
+	return s.act(ctx, client.JobAction{Action: client.CloseJob, JobID: c.ID}, jobState)
 }
 
 // jobState returns the state of a job, and the entry of its result.
@@ -194,12 +187,8 @@ func jobState(a *client.JobAnswer) string {
 }
 
 // act acts on a job and shows the outcome.
-func (w *writing) act(ctx context.Context, std terminal.Streams, action client.JobAction, text func(*client.JobAnswer) string) error {
-	s, err := w.open(std)
-	if err != nil {
-		return err
-	}
-	action.Agent, action.RequestID = s.login.Agent, w.RequestID
+func (s *session) act(ctx context.Context, action client.JobAction, text func(*client.JobAnswer) string) error {
+	action.Agent, action.RequestID = s.login.Agent, s.requestID
 	answer, err := s.ActOnJob(ctx, action)
 	if err != nil {
 		return err
@@ -220,12 +209,8 @@ type askCommand struct {
 	Wait        bool     `name:"wait" help:"Wait for the answer, and show it."`
 }
 
-func (c *askCommand) Run(ctx context.Context, std terminal.Streams) error {
-	s, err := c.open(std)
-	if err != nil {
-		return err
-	}
-	action, err := input(std, c.Action)
+func (c *askCommand) Run(ctx context.Context, s *session) error {
+	action, err := input(s.std, c.Action)
 	if err != nil {
 		return err
 	}
