@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -153,12 +154,7 @@ func (g *Gossip) retire(list *memberlist.Memberlist) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.delegate.retired = true
-	for id, m := range g.members {
-		if id != g.cfg.Meta.ServerID {
-			delete(g.members, id)
-			g.rememberLost(id, m.GossipAddr)
-		}
-	}
+	maps.DeleteFunc(g.members, func(id string, _ Member) bool { return id != g.cfg.Meta.ServerID })
 	clear(g.settled)
 }
 

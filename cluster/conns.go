@@ -47,15 +47,14 @@ func (c *conn) Close() error {
 type connSet struct {
 	begun time.Time
 
-	mu      sync.Mutex
-	conns   map[*conn]struct{}
-	inbound map[string]int       // established, by server id
-	heard   map[string]time.Time // when servers were last heard on connections that have ended, by id
-	closed  bool
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	heard  map[string]time.Time // when servers were last heard on connections that have ended, by id
+	closed bool
 }
 
 func newConnSet() *connSet {
-	return &connSet{begun: time.Now(), conns: make(map[*conn]struct{}), inbound: make(map[string]int), heard: make(map[string]time.Time)}
+	return &connSet{begun: time.Now(), conns: make(map[*conn]struct{}), heard: make(map[string]time.Time)}
 }
 
 // lastHeard returns when a server was last heard, or the begin of the set.
@@ -95,15 +94,13 @@ func (s *connSet) establish(c *conn, note func(*conn)) bool {
 		return false
 	}
 	note(c)
-	if !c.inbound {
-		return true
+	held := 0
+	for other := range s.conns {
+		if other.inbound && other.peer == c.peer {
+			held++
+		}
 	}
-	if s.inbound[c.peer] >= MaxConnsPerPeer {
-		c.peer = "" // was not counted
-		return false
-	}
-	s.inbound[c.peer]++
-	return true
+	return !c.inbound || held <= MaxConnsPerPeer
 }
 
 func (s *connSet) remove(c *conn) {
@@ -121,12 +118,6 @@ func (s *connSet) remove(c *conn) {
 			dropOldest(s.heard, func(at time.Time) time.Time { return at })
 		}
 		s.heard[c.peer] = at
-	}
-	if !c.inbound {
-		return
-	}
-	if s.inbound[c.peer]--; s.inbound[c.peer] == 0 {
-		delete(s.inbound, c.peer)
 	}
 }
 

@@ -38,11 +38,10 @@ type Gossip struct {
 	delegate  *delegate      // of list
 	meta      Meta
 	encoded   []byte
-	members   map[string]Member     // alive, by server id
-	lost      map[string]lostMember // members that went, by server id, to be looked for again
-	settled   map[string]time.Time  // addresses not to be tried again before that time
-	listed    map[string]bool       // the join addresses, as looked up last
-	strangers map[string]stranger   // members of another cluster at join addresses, by address
+	members   map[string]Member    // alive, by server id
+	settled   map[string]time.Time // addresses not to be tried again before that time
+	listed    map[string]bool      // the join addresses, as looked up last
+	strangers map[string]stranger  // members of another cluster at join addresses, by address
 
 	unsubscribe func()
 	stop        context.Context
@@ -67,7 +66,7 @@ func StartGossip(cfg GossipConfig) (*Gossip, error) {
 		cfg: cfg, logger: cfg.Logger, keyring: keyring,
 		changed: make(chan struct{}, 1), dirty: make(chan struct{}, 1), moving: make(chan struct{}, 1),
 		meta: cfg.Meta, encoded: encoded,
-		members: map[string]Member{cfg.Meta.ServerID: {Meta: cfg.Meta}}, lost: make(map[string]lostMember), settled: make(map[string]time.Time),
+		members: map[string]Member{cfg.Meta.ServerID: {Meta: cfg.Meta}}, settled: make(map[string]time.Time),
 		strangers: make(map[string]stranger),
 	}
 	g.stop, g.cancel = context.WithCancel(context.Background())
@@ -245,8 +244,8 @@ const (
 type GossipConfig struct {
 	Bind      string // host:port for TCP and UDP; port 0 picks a free one
 	Advertise string // for other nodes, completed by AdvertiseAddr; a host name is resolved again and again
-	// Join lists host[:port] of other nodes. A name with several addresses
-	// counts as all of them; this node's own address may be among them.
+	// Join lists host[:port] of other nodes, at most MaxJoinAddrs. A name with several
+	// addresses counts as all of them; this node's own address may be among them.
 	Join []string
 	// Known returns further addresses of possible members, such as
 	// Book.GossipAddrs. Nil means no further addresses.
@@ -269,29 +268,14 @@ type GossipConfig struct {
 }
 
 func checkGossipConfig(cfg *GossipConfig) (encoded []byte, err error) {
-	var problems []error
-	if len(cfg.Join) > MaxJoinAddrs {
-		problems = append(problems, fmt.Errorf("%d join addresses, at most %d are allowed", len(cfg.Join), MaxJoinAddrs))
-	}
-	for _, addr := range cfg.Join {
-		if host, _, err := splitAddr(addr); err != nil {
-			problems = append(problems, fmt.Errorf("join %w", err))
-		} else if host == "" {
-			problems = append(problems, fmt.Errorf("join address %q has no host", addr))
-		}
-	}
-	encoded, metaErr := cfg.Meta.Encode()
-	problems = append(problems, metaErr)
-	if cfg.Secrets == nil {
-		problems = append(problems, errors.New("secrets are missing"))
-	}
 	if cfg.LookupHost == nil {
 		cfg.LookupHost = net.DefaultResolver.LookupHost
 	}
-	if cfg.Secrets != nil && cfg.Secrets.LoopbackOnly() {
-		problems = append(problems, checkAllLoopback(cfg.LookupHost, cfg.Bind, cfg.Advertise))
+	encoded, err = cfg.Meta.Encode()
+	if err == nil && cfg.Secrets.LoopbackOnly() {
+		err = checkAllLoopback(cfg.LookupHost, cfg.Bind, cfg.Advertise)
 	}
-	if err := errors.Join(problems...); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
 	if cfg.Logger == nil {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -254,15 +255,18 @@ func TestGossipMemberComesBackAtAnotherAddress(t *testing.T) {
 func TestGossipNoticesDeathAndFindsAgain(t *testing.T) {
 	t.Parallel()
 	secrets := testSecrets(t, "a")
-	a := startGossip(t, gossipConfig("a-1", secrets))
+	cfg, book := gossipConfig("a-1", secrets), OpenBook(filepath.Join(t.TempDir(), "book"), slog.New(slog.DiscardHandler))
+	cfg.Known = book.GossipAddrs
+	a := startGossip(t, cfg)
 	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
 	wantMembers(t, a, "a-1", "b-1")
+	must.Do(t, book.Update(a.Members()))
 	at := b.Addr()
 	must.Do(t, b.Close())
 	wantMembers(t, a, "a-1")
 	await.Eventually(t, "it is logged", func() bool { return a.logs.has("member gone") })
 	// Neither has the other in its join list now: a looks where b was.
-	cfg := gossipConfig("b-1", secrets)
+	cfg = gossipConfig("b-1", secrets)
 	cfg.Bind = at
 	again := startGossip(t, cfg)
 	wantMembers(t, a, "a-1", "b-1")
@@ -394,9 +398,6 @@ func TestStartGossipProblems(t *testing.T) {
 		"meta too long": {func(c *GossipConfig) {
 			c.Meta.ClusterAddr, c.Meta.HTTPAddr = strings.Repeat("h", 250)+":1", strings.Repeat("h", 250)+":1"
 		}, "at most 512"},
-		"no secrets":         {func(c *GossipConfig) { c.Secrets = nil }, "secrets are missing"},
-		"bad join":           {func(c *GossipConfig) { c.Join = []string{"h:x", ":1"} }, "no host"},
-		"too many joins":     {func(c *GossipConfig) { c.Join = slices.Repeat([]string{"h"}, MaxJoinAddrs+1) }, "at most 64"},
 		"bind":               {func(c *GossipConfig) { c.Bind = "192.0.2.1:0" }, "listener"},
 		"bad advertise":      {func(c *GossipConfig) { c.Advertise = "no such name:1" }, "needs a host"},
 		"loopback bind":      {func(c *GossipConfig) { c.Secrets, c.Bind = loop, "0.0.0.0:0" }, "--secret-file"},
@@ -412,26 +413,6 @@ func TestStartGossipProblems(t *testing.T) {
 			continue
 		}
 		check.Contains(t, err.Error(), tt.want, "the error of %s", name)
-	}
-}
-
-func TestGossipForgetsTheOldestLost(t *testing.T) {
-	t.Parallel()
-	g := &Gossip{lost: make(map[string]lostMember), settled: map[string]time.Time{"addr-3": time.Now()}}
-	for i := range maxLost + 5 {
-		id := fmt.Sprintf("n-%d", i)
-		g.rememberLost(id, fmt.Sprintf("addr-%d", i))
-		lost := g.lost[id]
-		lost.at = time.Unix(int64(i), 0)
-		g.lost[id] = lost
-	}
-	if len(g.lost) != maxLost || len(g.settled) != 0 {
-		t.Errorf("%d lost, %d settled", len(g.lost), len(g.settled))
-	}
-	for i := range maxLost + 5 {
-		if _, kept := g.lost[fmt.Sprintf("n-%d", i)]; kept != (i >= 5) {
-			t.Errorf("n-%d kept: %v", i, kept)
-		}
 	}
 }
 

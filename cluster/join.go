@@ -12,18 +12,10 @@ import (
 )
 
 const (
-	maxLost         = 64             // members that went and are looked for
-	lostKept        = 24 * time.Hour // for so long
-	hintPace        = 5              // rejoin intervals between attempts at lost and known addresses
+	hintPace        = 5 // rejoin intervals between attempts at known addresses
 	maxJoinTargets  = 256
 	joinConcurrency = 8
 )
-
-// lostMember is the last address of a member that died or left.
-type lostMember struct {
-	addr string // IP:port
-	at   time.Time
-}
 
 // strangerRounds is the number of rejoin intervals after the last contact for which a
 // stranger is remembered. Each interval contacts every join address without a member.
@@ -91,9 +83,11 @@ func (g *Gossip) missingTargets() []string {
 	for addr := range targets {
 		listed[addr] = true
 	}
-	for _, text := range g.hints() {
-		if addr, err := netip.ParseAddrPort(text); err == nil {
-			add(addr)
+	if g.cfg.Known != nil {
+		for _, text := range g.cfg.Known() {
+			if addr, err := netip.ParseAddrPort(text); err == nil {
+				add(addr)
+			}
 		}
 	}
 	now := time.Now()
@@ -119,28 +113,10 @@ func (g *Gossip) missingTargets() []string {
 	return slices.Collect(maps.Keys(targets))
 }
 
-// hints returns former addresses of members, except those of the join list.
-func (g *Gossip) hints() []string {
-	var addrs []string
-	if g.cfg.Known != nil {
-		addrs = g.cfg.Known()
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for id, lost := range g.lost {
-		if time.Since(lost.at) > lostKept {
-			delete(g.lost, id)
-			continue
-		}
-		addrs = append(addrs, lost.addr)
-	}
-	return addrs
-}
-
 func (g *Gossip) lookupJoin(name string) []netip.AddrPort {
 	host, port, err := splitAddr(name)
 	if err != nil {
-		return nil // checked at the start
+		return nil // package config has checked it
 	}
 	if port == 0 {
 		port = DefaultGossipPort
@@ -190,14 +166,4 @@ func (g *Gossip) logJoinFailure(addr string, err error) {
 		}
 		g.logger.Info("no gossip with a join address yet, trying on", "address", addr, "error", err, "suppressed", suppressed)
 	}
-}
-
-// rememberLost stores the last address of a member, and drops the oldest one above the
-// limit. The caller holds the lock.
-func (g *Gossip) rememberLost(serverID, addr string) {
-	if len(g.lost) >= maxLost {
-		dropOldest(g.lost, func(m lostMember) time.Time { return m.at })
-	}
-	g.lost[serverID] = lostMember{addr: addr, at: time.Now()}
-	delete(g.settled, addr)
 }

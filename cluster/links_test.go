@@ -200,9 +200,7 @@ func TestConnectionsPerPeerAreBounded(t *testing.T) {
 	if set.add(all[0].Conn, true) != nil {
 		t.Error("a closed set took a connection")
 	}
-	if len(set.conns) != 0 || len(set.inbound) != 0 {
-		t.Errorf("left: %d, %v", len(set.conns), set.inbound)
-	}
+	check.Equal(t, len(set.conns), 0, "connections left")
 }
 
 func TestCertificateIsMadeAnewWhenItHasTo(t *testing.T) {

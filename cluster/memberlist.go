@@ -122,7 +122,6 @@ func (d *delegate) note(node *memberlist.Node) bool {
 	if d.retired {
 		return false
 	}
-	delete(d.lost, node.Name)
 	if err != nil {
 		delete(d.members, node.Name)
 		if suppressed, ok := d.lines.Allow("meta " + node.Name + err.Error()); ok {
@@ -143,7 +142,7 @@ func (d *delegate) NotifyLeave(node *memberlist.Node) {
 	ignored := d.retired || node.Name == d.cfg.Meta.ServerID
 	if !ignored {
 		delete(d.members, node.Name)
-		d.rememberLost(node.Name, addr)
+		delete(d.settled, addr)
 	}
 	d.mu.Unlock()
 	if !ignored {

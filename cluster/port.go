@@ -97,9 +97,7 @@ type Port struct {
 // HandshakeTimeout for Serve or the stream layer's Accept. Without a secret file it fails for
 // an address that is not loopback.
 func Listen(cfg PortConfig) (*Port, error) {
-	if err := checkPortConfig(&cfg); err != nil {
-		return nil, err
-	}
+	cfg.setDefaults()
 	if cfg.Secrets.LoopbackOnly() {
 		if err := checkAllLoopback(cfg.LookupHost, cfg.Addr, cfg.Advertise); err != nil {
 			return nil, fmt.Errorf("private port: %w", err)
@@ -135,20 +133,7 @@ func Listen(cfg PortConfig) (*Port, error) {
 	return p, nil
 }
 
-func checkPortConfig(cfg *PortConfig) error {
-	var problems []error
-	if !ValidServerID(cfg.ServerID) {
-		problems = append(problems, fmt.Errorf("server id %q is not valid", cfg.ServerID))
-	}
-	if cfg.Secrets == nil {
-		problems = append(problems, errors.New("secrets are missing"))
-	}
-	if cfg.Resolve == nil {
-		problems = append(problems, errors.New("the resolver is missing"))
-	}
-	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("private port: %w", err)
-	}
+func (cfg *PortConfig) setDefaults() {
 	if cfg.ClusterID == nil {
 		cfg.ClusterID = func() string { return "" }
 	}
@@ -162,7 +147,6 @@ func checkPortConfig(cfg *PortConfig) error {
 	if cfg.LookupHost == nil {
 		cfg.LookupHost = net.DefaultResolver.LookupHost
 	}
-	return nil
 }
 
 // AdvertiseAddr returns the host:port for other nodes.
