@@ -108,12 +108,6 @@ func CheckReplaceable(path string) error {
 	return nil
 }
 
-// writeSynced writes a file through to the disk, and closes it.
-func writeSynced(f *os.File, data []byte) error {
-	_, err := f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
 // SyncDir makes the names in a directory durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)

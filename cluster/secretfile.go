@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -90,24 +91,20 @@ func (f *SecretFile) write(lines [][]byte, ids []string) error {
 	if err != nil {
 		return fmt.Errorf("write the secret file: %w", err)
 	}
-	temp, err := writeTemp(f.path, append(bytes.Join(lines, []byte("\n")), '\n'))
+	temp, err := os.CreateTemp(filepath.Dir(f.path), filepath.Base(f.path)+".*.tmp")
+	if err == nil {
+		err = ReplaceFile(f.path, temp, func(w io.Writer) error {
+			_, err := w.Write(append(bytes.Join(lines, []byte("\n")), '\n'))
+			if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+				_ = temp.Chown(int(owner.Uid), int(owner.Gid)) // only root may give a file away
+			}
+			return errors.Join(err, temp.Chmod(info.Mode().Perm()))
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("write the secret file: %w", err)
-	}
-	err = os.Chmod(temp, info.Mode().Perm())
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
-		_ = os.Chown(temp, int(owner.Uid), int(owner.Gid)) // only root may give a file away
-	}
-	if err == nil {
-		err = os.Rename(temp, f.path)
-	}
-	if err != nil {
-		return fmt.Errorf("write the secret file: %w", errors.Join(err, os.Remove(temp)))
 	}
 	f.lines, f.ids = lines, ids
-	if err := SyncDir(filepath.Dir(f.path)); err != nil {
-		return fmt.Errorf("write the secret file: %w", err)
-	}
 	return nil
 }
 
@@ -129,13 +126,16 @@ func KeepSecretFile(path string) (made bool, err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("make a secret file: %w", err)
 	}
-	temp, err := writeTemp(path, []byte(NewSecret()+"\n"))
+	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // which only its owner can read
 	if err != nil {
 		return false, fmt.Errorf("make a secret file: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.Remove(temp)) }()
-	// A link, unlike a rename, fails if the file exists: the first caller's secret wins.
-	err = os.Link(temp, path)
+	defer func() { err = errors.Join(err, os.Remove(temp.Name())) }()
+	_, err = temp.WriteString(NewSecret() + "\n")
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
+		// A link, unlike a rename, fails if the file exists: the first caller's secret wins.
+		err = os.Link(temp.Name(), path)
+	}
 	if errors.Is(err, fs.ErrExist) {
 		_, err := readSecretFile(path)
 		return false, err
@@ -147,17 +147,4 @@ func KeepSecretFile(path string) (made bool, err error) {
 		return false, fmt.Errorf("make a secret file: %w", err)
 	}
 	return true, nil
-}
-
-// writeTemp writes data to a new file beside path, which only its owner can read, and
-// returns its name.
-func writeTemp(path string, data []byte) (name string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return "", err
-	}
-	if err := writeSynced(f, data); err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
-	}
-	return f.Name(), nil
 }
