@@ -206,11 +206,26 @@ type Report struct {
 	Info
 	ContentBytes int64  `json:"contentBytes"` // of the state's files
 	Rows         string `json:"rows"`         // digest of the state's rows, hexadecimal
+	FileBytes    int64  `json:"-"`            // of the file
+}
+
+// counter counts the bytes that are read.
+type counter struct {
+	io.Reader
+	n int64
+}
+
+// Read implements io.Reader.
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
 }
 
 // Inspect reads a whole backup and checks all of it.
 func Inspect(r io.Reader) (Report, error) {
-	b, err := NewReader(r)
+	file := &counter{Reader: r}
+	b, err := NewReader(file)
 	if err != nil {
 		return Report{}, err
 	}
@@ -223,7 +238,7 @@ func Inspect(r io.Reader) (Report, error) {
 		return Report{}, fmt.Errorf("read backup: %w: the state is at index %d, not %d", ErrDamaged, at.Index, b.Info.Index)
 	}
 	rows, err := b.Finish()
-	return Report{Info: b.Info, ContentBytes: content, Rows: rows}, err
+	return Report{Info: b.Info, ContentBytes: content, Rows: rows, FileBytes: file.n}, err
 }
 
 // PurgeListSuffix ends the file name of a backup's purge list.

@@ -65,29 +65,17 @@ func Save(ctx context.Context, s Store, clusterID string, scheduled bool, at int
 		return m, fmt.Errorf("read the backup back: %w", err)
 	}
 	defer func() { _ = stored.Close() }() // read only
-	counted := &counter{Reader: stored}
-	report, err := backup.Inspect(counted)
+	report, err := backup.Inspect(stored)
 	if err == nil && report.ClusterID != clusterID {
 		err = fmt.Errorf("it belongs to the cluster %s", report.ClusterID)
 	}
 	if err != nil {
 		return m, fmt.Errorf("read the backup back: %w", err)
 	}
-	m.Complete, m.CreatedAt, m.Bytes = true, report.CreatedAt, counted.n
+	m.Complete, m.CreatedAt, m.Bytes = true, report.CreatedAt, report.FileBytes
 	m.Entries, m.Index, m.SealedUnder = report.Entries, report.Index, report.SealedUnder
 	err = m.write(ctx, s)
 	return m, err
-}
-
-type counter struct {
-	io.Reader
-	n int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n += int64(n)
-	return n, err
 }
 
 func (m *Manifest) write(ctx context.Context, s Store) error {

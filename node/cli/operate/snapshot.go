@@ -90,14 +90,13 @@ func (c *snapshotSaveCommand) pipe(ctx context.Context, std terminal.Streams, cl
 		return err
 	}
 	defer func() { _ = stream.Close() }() // read to its end
-	counted := &countedWriter{to: std.Out}
-	report, err := backup.Inspect(io.TeeReader(stream, counted))
+	report, err := backup.Inspect(io.TeeReader(stream, std.Out))
 	if err != nil {
 		return fmt.Errorf("the backup on standard output is not whole: %w; repeat, or ask another node", err)
 	}
 	c.record(ctx, std, client, report.Info)
 	fmt.Fprintln(std.Err, "commons: save the list of purged entries, too: `commons mod purge-list FILE"+backup.PurgeListSuffix+"`")
-	saved := savedBackup{report, counted.n}
+	saved := savedBackup{report, report.FileBytes}
 	return terminal.Show(std.Err, c.JSON, saved, saved.text("to standard output", start))
 }
 
@@ -145,23 +144,11 @@ func (b *savedBackup) text(to string, start time.Time) string {
 // saveBackup replaces the file at path by the backup in a stream, and checks the backup on its way.
 func saveBackup(path string, partial *os.File, stream io.Reader) (report savedBackup, err error) {
 	err = backup.ReplaceFile(path, partial, func(w io.Writer) error {
-		counted := &countedWriter{to: w}
-		report.Report, err = backup.Inspect(io.TeeReader(stream, counted))
-		report.FileBytes = counted.n
+		report.Report, err = backup.Inspect(io.TeeReader(stream, w))
+		report.FileBytes = report.Report.FileBytes
 		return errors.Join(err, partial.Chmod(backupMode))
 	})
 	return report, err
-}
-
-type countedWriter struct {
-	to io.Writer
-	n  int64
-}
-
-func (w *countedWriter) Write(p []byte) (int, error) {
-	n, err := w.to.Write(p)
-	w.n += int64(n)
-	return n, err
 }
 
 type snapshotInspectCommand struct {
