@@ -260,7 +260,7 @@ func (b *Backend) Status() op.Status {
 	return op.Status{Role: "leader", Ready: true, AppliedIndex: b.Machine.Applied()}
 }
 
-// Cluster implements op.Overview: a leader, and a node that is away.
+// Cluster implements op.Backend: a leader, and a node that is away.
 func (b *Backend) Cluster(context.Context) wire.Cluster {
 	const hour = 3_600_000
 	return wire.Cluster{

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
 )
@@ -58,8 +59,13 @@ type Backend interface {
 	// Checks are the conditions of readiness, in a fixed order.
 	Checks() []Check
 
-	Overview
-	Disks
+	// Cluster asks all nodes for their state until ctx ends.
+	Cluster(ctx context.Context) wire.Cluster
+	// Measured returns the measurements of this node in the last hour.
+	Measured() wire.Measured
+	// Purges returns the disks that still hold purged data, according to a view. It asks
+	// the nodes until ctx ends.
+	Purges(ctx context.Context, view *view.View) (Purges, error)
 }
 
 // Status is the public status of a node.
@@ -82,13 +88,6 @@ type ReceiverFailed struct { //nolint:errname // names a condition of the receiv
 }
 
 func (e *ReceiverFailed) Error() string { return "the receiver " + e.Reason }
-
-// Disks returns the state of the disks of a cluster.
-type Disks interface {
-	// Purges returns the disks that still hold purged data, according to a view. It asks
-	// the nodes until ctx ends.
-	Purges(ctx context.Context, view *view.View) (Purges, error)
-}
 
 // Purges lists the nodes, with the purges that each has erased from its disk.
 type Purges struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/textcache"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -56,6 +57,9 @@ const (
 	DefaultWriteRate  = 30 // per minute
 	DefaultWriteBurst = 10
 	DefaultClaimTTL   = 24 * time.Hour
+
+	// keptHomeTags bounds the entity tags of homes that are kept, in bytes.
+	keptHomeTags = 1 << 20
 )
 
 // Environment is the part of a server that operations use.
@@ -67,8 +71,9 @@ type Environment struct {
 	House      map[string]bool       // the operator's own agents, by folded name
 	operations map[string]*Operation // by id
 	News       news
-	HomeTags   homeTags
-	ItemBytes  atomic.Int64 // mean size of an item of the last list
+	// HomeTags are the entity tags of homes, so that a call without news renders no home.
+	HomeTags  *textcache.Cache
+	ItemBytes atomic.Int64 // mean size of an item of the last list
 
 	// Waits ends when the server stops, and ends all waiting calls.
 	// Writes ends when the time for a graceful stop is over.
@@ -90,6 +95,7 @@ func NewEnvironment(cfg *Config, registry prometheus.Registerer, table []Operati
 			Help: "Requests whose handler panicked.",
 		}),
 		House:      make(map[string]bool, len(cfg.HouseAgents)),
+		HomeTags:   textcache.New(keptHomeTags),
 		operations: make(map[string]*Operation),
 	}
 	e.WriteRate = cmp.Or(cfg.WriteRate, DefaultWriteRate)

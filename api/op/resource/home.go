@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -111,19 +113,23 @@ func home(c *op.Call, h *homeCall) error {
 			return err
 		}
 	}
-	view, key := c.View(), op.HomeKey{Agent: h.key, Since: given, Brief: h.brief}
+	view := c.View()
+	// All that home depends on, except time: a tag is kept behind the instant at which it ends.
+	key := fmt.Appendf(nil, "%s %d %t %s %d", h.key, given, h.brief, view.ClusterID(), view.Version())
 	// The key has no notes, no preferences, and no default since that moved while the call waited.
 	keep := len(c.Notes) == 0 && !h.prefs.ByKey && !h.prefs.OnlyProven && given <= view.Time() && (given >= 0 || h.wait == 0)
 	if keep {
-		tag, known := c.Env.HomeTags.Get(key, view)
-		if known && op.MatchesTag(c.Header(op.HeaderIfNoneMatch), tag) {
+		kept, _ := c.Env.HomeTags.Get(key)
+		end, tag, known := strings.Cut(kept, " ")
+		until, _ := strconv.ParseInt(end, 10, 64) // written below
+		if known && view.Time() < until && op.MatchesTag(c.Header(op.HeaderIfNoneMatch), tag) {
 			c.HasTag(tag)
 			return nil
 		}
 	}
 	tag, until, err := answerHome(c, h, max(h.since, view.Time()))
 	if err == nil && keep {
-		c.Env.HomeTags.Put(key, view, until, tag)
+		c.Env.HomeTags.Put(string(key), strconv.FormatInt(until, 10)+" "+tag)
 	}
 	return err
 }
