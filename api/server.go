@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -93,7 +94,10 @@ func (s *Server) Forget() {
 
 // Operate runs an operation of moderation for the operator, over the private port.
 func (s *Server) Operate(operationID string, in wire.Invocation) wire.Performed {
-	return moderate.Operate(s.Environment, operationID, in)
+	if !slices.ContainsFunc(append(moderate.Operations(), moderate.OperatorOperations()...), func(o op.Operation) bool { return o.ID == operationID }) {
+		operationID = ""
+	}
+	return (&op.Relay{Env: s.Environment, Operator: true}).Perform(operationID, in)
 }
 
 // Serve answers requests on a listener until Shutdown, and returns nil then.

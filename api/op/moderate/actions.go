@@ -22,51 +22,46 @@ import (
 // sampleItems is a valid call of hide, unhide and purge.
 var sampleItems = wire.Object{{"ids", []string{state.EntryID(1)}}, {"reason", "Advertisement"}}
 
-// action is a moderator's action on entries and profiles, or takes a rule back.
+// verb is an action on entries and profiles.
+type verb byte
+
+const (
+	hides verb = iota
+	unhides
+	purges
+)
+
+// action is a moderator's action on some entries and profiles.
 type action struct {
-	cmd         command.Payload
-	order       command.Order
+	verb
 	form        *orderForm
-	ids, agents *[]string
-	needsReason bool
+	of          uint64 // the order that this one is a further part of, or that it takes back
+	ids, agents []string
 	blockFor    int64 // for how long the senders are blocked, in milliseconds, or 0
 	dry         bool
 }
 
-func hiding(o command.Order, dry bool) action {
-	cmd := &command.Hide{Order: o}
-	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, needsReason: !dry}
-}
-
-func showing(o command.Order, _ bool) action {
-	cmd := &command.Hide{Order: o, Unhide: true}
-	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents}
-}
-
-func purging(o command.Order, _ bool) action {
-	cmd := &command.Purge{Order: o}
-	return action{cmd: cmd, ids: &cmd.IDs, agents: &cmd.Agents, needsReason: true}
+func (a *action) command() command.Payload {
+	if a.verb == purges {
+		return &command.Purge{Order: a.form.Order, IDs: a.ids, Agents: a.agents}
+	}
+	return &command.Hide{Order: a.form.Order, IDs: a.ids, Agents: a.agents, Unhide: a.verb == unhides, Of: a.of}
 }
 
 // acting returns the handler of hide, unhide and purge, for named items or for a part of a
 // selection. The answer has the place of the next part, until the last one. Any call may be
 // repeated.
-func acting(params []string, begin func(o command.Order, dry bool) action) op.Handler {
+func acting(params []string, does verb) op.Handler {
 	return ordering(params, sampleItems, func(c *op.Call, f *orderForm) func() error {
-		dry := f.flag("dry_run")
-		a := begin(f.Order, dry)
-		a.dry, a.order, a.form = dry, f.Order, f
-		*a.ids, *a.agents = f.items()
+		a := &action{verb: does, form: f, dry: f.flag("dry_run")}
+		a.ids, a.agents = f.items()
 		hidden, sel := f.flag("hidden"), f.selection()
 		if sel != nil {
-			f.resolve(c.View(), sel)
-			_, erases := a.cmd.(*command.Purge)
-			sel.Hidden, sel.All = hidden || showsAgain(a.cmd), erases && !hidden
+			sel.SenderOf, sel.Before = f.entry(c.View(), "sender_of"), f.entry(c.View(), "before")
+			sel.Hidden, sel.All = hidden || does == unhides, does == purges && !hidden
 		}
-		if cmd, isHide := a.cmd.(*command.Hide); isHide {
-			cmd.Of = f.furtherPart(c.View(), sel)
-		}
-		if a.needsReason {
+		a.of = f.furtherPart(c.View(), sel)
+		if does == purges || does == hides && !a.dry {
 			f.needReason()
 		}
 		if slices.Contains(params, "block_for") {
@@ -74,7 +69,7 @@ func acting(params []string, begin func(o command.Order, dry bool) action) op.Ha
 				f.needReason()
 			}
 		}
-		named := len(*a.ids)+len(*a.agents) > 0
+		named := len(a.ids)+len(a.agents) > 0
 		switch {
 		case named && sel != nil:
 			f.Problems.Add("ids", "go with none of %s: name what is meant, or select it", strings.Join(selectionParams, ", "))
@@ -86,12 +81,6 @@ func acting(params []string, begin func(o command.Order, dry bool) action) op.Ha
 		}
 		return func() error { return a.onNamed(c) }
 	})
-}
-
-// showsAgain reports whether a command shows hidden items.
-func showsAgain(cmd command.Payload) bool {
-	hide, isHide := cmd.(*command.Hide)
-	return isHide && hide.Unhide
 }
 
 // furtherPart reads the order that a call hides a further part of, or returns 0.
@@ -120,7 +109,6 @@ func (f *orderForm) order(field string) uint64 {
 // items reads ids, in any form in which they are pasted, and the names of profiles, folded.
 func (f *orderForm) items() (ids, agents []string) {
 	ids = f.ids()
-	f.checkIDs(ids)
 	for _, name := range f.words("profiles") {
 		agents = append(agents, text.Fold(text.AgentName(name)))
 	}
@@ -136,6 +124,9 @@ func (f *orderForm) ids() []string {
 	for i := range ids {
 		ids[i] = op.CleanID(ids[i])
 	}
+	if bad := slices.IndexFunc(ids, func(id string) bool { _, _, ok := state.ParseID(id); return !ok }); bad >= 0 {
+		f.Problems.Add("ids", "has %s, which is no id", wire.Shorten(ids[bad], wire.MaxMethodShown))
+	}
 	return ids
 }
 
@@ -146,17 +137,7 @@ func (f *orderForm) needReason() {
 	}
 }
 
-// checkIDs adds a problem for each invalid id.
-func (f *orderForm) checkIDs(ids []string) {
-	for _, id := range ids {
-		if _, _, ok := state.ParseID(id); !ok {
-			f.Problems.Add("ids", "has %s, which is no id", wire.Shorten(id, wire.MaxMethodShown))
-			return
-		}
-	}
-}
-
-// selection reads a selection of entries, or returns nil. Its sender is read by resolve.
+// selection reads a selection of entries, without its ids, or returns nil.
 func (f *orderForm) selection() *view.Selection {
 	if !slices.ContainsFunc(selectionParams, func(name string) bool { return f.Doc.Get(name) != nil }) {
 		return nil
@@ -179,11 +160,6 @@ func (f *orderForm) filters() *view.Selection {
 	sel.Q = f.Text("words", command.MaxSearch)
 	sel.Since, sel.Until = f.Instant("since"), f.Instant("until")
 	return sel
-}
-
-// resolve reads the ids of a selection.
-func (f *orderForm) resolve(v *view.View, sel *view.Selection) {
-	sel.SenderOf, sel.Before = f.entry(v, "sender_of"), f.entry(v, "before")
 }
 
 // entry reads the id of an entry; 0 means that there is none.
@@ -217,11 +193,11 @@ func (a *action) onSelection(c *op.Call, sel *view.Selection) error {
 		if err != nil {
 			return fmt.Errorf("look at entry %d: %w", seq, err)
 		}
-		if whyUnchanged(a.cmd, is) == "" {
-			due, *a.ids = append(due, seq), append(*a.ids, c.ShownID(view, seq))
+		if a.whyUnchanged(is) == "" {
+			due, a.ids = append(due, seq), append(a.ids, c.ShownID(view, seq))
 		}
 	}
-	return a.act(c, due, seqs, nil, len(due), next)
+	return a.act(c, a.command(), due, seqs, nil, len(due), next)
 }
 
 // onNamed carries out an action on the items that its command names. Items that do not exist or
@@ -231,7 +207,7 @@ func (a *action) onNamed(c *op.Call) error {
 	var seqs []uint64
 	var profiles, dueIDs, dueAgents []string
 	note := func(name, why string) { c.Notes = append(c.Notes, name+" "+why+".") }
-	for _, id := range *a.ids {
+	for _, id := range a.ids {
 		seq, known := view.Resolve(id)
 		switch is, err := view.Visibility(seq); {
 		case !known:
@@ -240,14 +216,14 @@ func (a *action) onNamed(c *op.Call) error {
 			return fmt.Errorf("look at %s: %w", id, err)
 		case !slices.Contains(seqs, seq):
 			seqs = append(seqs, seq)
-			if why := whyUnchanged(a.cmd, is); why != "" {
+			if why := a.whyUnchanged(is); why != "" {
 				note(id, why)
 			} else {
 				dueIDs = append(dueIDs, id)
 			}
 		}
 	}
-	for _, name := range *a.agents {
+	for _, name := range a.agents {
 		switch is, known, err := view.ProfileVisibility(name); {
 		case err != nil:
 			return fmt.Errorf("look for profile %s: %w", name, err)
@@ -255,15 +231,15 @@ func (a *action) onNamed(c *op.Call) error {
 			note(name, "names no profile that exists")
 		case !slices.Contains(profiles, name):
 			profiles = append(profiles, name)
-			if why := whyUnchanged(a.cmd, is); why != "" {
+			if why := a.whyUnchanged(is); why != "" {
 				note("The profile of "+name, why)
 			} else {
 				dueAgents = append(dueAgents, name)
 			}
 		}
 	}
-	*a.ids, *a.agents = dueIDs, dueAgents
-	return a.act(c, seqs, seqs, profiles, len(dueIDs)+len(dueAgents), "")
+	a.ids, a.agents = dueIDs, dueAgents
+	return a.act(c, a.command(), seqs, seqs, profiles, len(dueIDs)+len(dueAgents), "")
 }
 
 // blockSenders blocks the senders of entries, unless the action is dry, and returns their number.
@@ -286,7 +262,7 @@ func (a *action) blockSenders(c *op.Call, seqs []uint64) (blocked int, err error
 			continue
 		}
 		if seen[sender] = true; !a.dry {
-			result, err := order(c, &command.SetRule{Order: a.order, Kind: command.RuleSender, Subject: c.ShownID(view, seq), For: a.blockFor})
+			result, err := order(c, &command.SetRule{Order: a.form.Order, Kind: command.RuleSender, Subject: c.ShownID(view, seq), For: a.blockFor})
 			if err != nil {
 				return blocked, err
 			}
@@ -300,28 +276,26 @@ func (a *action) blockSenders(c *op.Call, seqs []uint64) (blocked int, err error
 	return blocked, nil
 }
 
-// whyUnchanged returns why a moderator's command does not change an item with this
-// visibility; "" if it does.
-func whyUnchanged(cmd command.Payload, is view.Visibility) string {
-	hide, isHide := cmd.(*command.Hide)
+// whyUnchanged returns why the action does not change an item with this visibility; "" if it does.
+func (a *action) whyUnchanged(is view.Visibility) string {
 	switch {
 	case is == view.Purged:
 		return "was erased before: nothing is left of it"
-	case !isHide:
+	case a.verb == purges:
 		return ""
 	case is == view.Expired:
 		return "has expired: nothing is left of it"
-	case is == view.Hidden && !hide.Unhide:
+	case is == view.Hidden && a.verb == hides:
 		return "is hidden already"
-	case is == view.Visible && hide.Unhide:
+	case is == view.Visible && a.verb == unhides:
 		return "is shown already"
 	}
 	return ""
 }
 
-// act blocks the senders of some entries, carries out the action on entries and profiles, unless
-// it is dry, and answers. due is the number of items that it changes.
-func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due int, next string) error {
+// act blocks the senders of some entries, carries out the command on entries and profiles, unless
+// the action is dry, and answers. due is the number of items that it changes.
+func (a *action) act(c *op.Call, cmd command.Payload, seqs, senders []uint64, profiles []string, due int, next string) error {
 	view := c.View()
 	samples, err := samplesOf(seqs, func(dst []byte, seq uint64) ([]byte, error) { return view.AppendOriginal(dst, seq, maxSampleBody) })
 	if err != nil {
@@ -338,7 +312,7 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 	var changed int
 	var record uint64
 	if !a.dry && due > 0 {
-		result, err := a.form.propose(c, a.cmd)
+		result, err := a.form.propose(c, cmd)
 		if err != nil {
 			return err
 		}
@@ -352,7 +326,7 @@ func (a *action) act(c *op.Call, seqs, senders []uint64, profiles []string, due 
 			}
 			changed, record = due, result.Entry
 			// Others may have changed some items meanwhile. The record names the changed ones if it has room.
-			if _, isRule := a.cmd.(*command.LiftRule); !isRule && len(row.What) < state.MaxRecordedBytes {
+			if _, isRule := cmd.(*command.LiftRule); !isRule && len(row.What) < state.MaxRecordedBytes {
 				changed = len(strings.Fields(row.What))
 			}
 		}

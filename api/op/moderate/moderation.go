@@ -1,6 +1,6 @@
 // Package moderate holds the operations of moderators and of the operator: hiding and
 // erasing, rules, reports, and their record. They run for clients with a moderator's token,
-// and for the operator over the private port (Operate). Each write consists of a form, read like
+// and for the operator over the private port. Each write consists of a form, read like
 // the parameters of a list, and one command.
 package moderate
 
@@ -49,8 +49,8 @@ func Operations() []op.Operation {
 		list("entries", "selectEntries", selectEntries, "Entries of a selection, hidden or not, for moderators", listParams),
 		list("reports", "listReports", listReports, "What was reported, for moderators", reportListParams),
 		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
-		row("hide", "hide", acting(hideParams, hiding), "Hide entries and profiles, for moderators", hideParams),
-		row("unhide", "unhide", acting(unhideParams, showing), "Show what was hidden again, for moderators", unhideParams),
+		row("hide", "hide", acting(hideParams, hides), "Hide entries and profiles, for moderators", hideParams),
+		row("unhide", "unhide", acting(unhideParams, unhides), "Show what was hidden again, for moderators", unhideParams),
 		list("log", "moderationLog", moderationLog, "What moderators did, and why, for moderators", recordParams),
 	}
 }
@@ -69,18 +69,10 @@ func PathOf(operationID string) (method, path string) {
 func OperatorOperations() []op.Operation {
 	return []op.Operation{
 		{ID: "setModerator", Handle: setModerator},
-		{ID: "purge", Handle: acting(purgeParams, purging)},
+		{ID: "purge", Handle: acting(purgeParams, purges)},
 		{ID: "listPurges", Handle: listPurges},
 		{ID: "listModerators", Handle: op.Simple(listModerators)},
 	}
-}
-
-// Operate runs an operation of moderation for the operator, over the private port.
-func Operate(e *op.Environment, operationID string, in wire.Invocation) wire.Performed {
-	if !slices.ContainsFunc(append(Operations(), OperatorOperations()...), func(o op.Operation) bool { return o.ID == operationID }) {
-		operationID = ""
-	}
-	return (&op.Relay{Env: e, Operator: true}).Perform(operationID, in)
 }
 
 // orderForm is the form of a moderator's write. Its fields are read like parameters.
@@ -221,32 +213,22 @@ var problemIssues = map[command.Problem]wire.Issue{
 	command.ProblemTooManyModerators: {"name", fmt.Sprintf("is one too many: %d have a token; revoke those that have ended", command.MaxModerators)},
 }
 
-// refuse returns the error for the first problem that problemIssues explains, or nil.
-func (f *orderForm) refuse(problems ...command.Problem) error {
-	for _, p := range problems {
-		if issue, known := problemIssues[p]; known {
-			f.Problems.Add(issue.Field, "%s", issue.Message)
-			return f.reject()
-		}
-	}
-	return nil
-}
-
 // propose proposes the command of a form. It returns the form's error if the state rejects it.
-func (f *orderForm) propose(c *op.Call, p command.Payload) (command.Result, error) {
-	result, err := order(c, p)
-	if err == nil {
-		err = f.refuse(result.Problems...)
+func (f *orderForm) propose(c *op.Call, cmd command.Payload) (command.Result, error) {
+	result, err := order(c, cmd)
+	for _, p := range result.Problems {
+		if issue, known := problemIssues[p]; known && err == nil {
+			f.Problems.Add(issue.Field, "%s", issue.Message)
+			err = f.reject()
+		}
 	}
 	return result, err
 }
 
 // order proposes a command of a moderator.
-func order(c *op.Call, p command.Payload) (command.Result, error) {
-	result, err := write.Propose(c, command.Sender{}, p)
-	switch {
-	case err != nil:
-	case slices.Contains(result.Problems, command.ProblemNotModerator):
+func order(c *op.Call, cmd command.Payload) (command.Result, error) {
+	result, err := write.Propose(c, command.Sender{}, cmd)
+	if err == nil && slices.Contains(result.Problems, command.ProblemNotModerator) {
 		err = op.NotModerator()
 	}
 	return result, err
@@ -304,4 +286,18 @@ func listModerators(c *op.Call) error {
 		rows[i] = wire.Object{{"name", m.Name}, {"until", m.Until}}
 	}
 	return c.AnswerObject(http.StatusOK, wire.Object{{"moderators", rows}})
+}
+
+// listPurges lists the nodes with the purges that each has erased from its disk. It reads a
+// linearizable view, because a node that lags does not know the newest purges.
+func listPurges(c *op.Call) (op.Task, error) {
+	return op.Task{Fresh: op.Freshness{Strong: true}, Run: func() error {
+		ctx, done := c.Wait(op.WaitTimeout)
+		defer done()
+		purges, err := c.Env.Backend.Purges(ctx, c.View())
+		if err != nil {
+			return fmt.Errorf("read the purges: %w", err)
+		}
+		return c.AnswerValue(purges)
+	}}, nil
 }

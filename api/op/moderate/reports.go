@@ -167,7 +167,6 @@ var sampleResolve = wire.Object{{"ids", []string{state.EntryID(1)}}, {"outcome",
 // channels.
 var resolveReports = ordering(resolveParams, sampleResolve, func(c *op.Call, f *orderForm) func() error {
 	cmd := &command.ResolveReports{Order: f.Order, Targets: f.ids()}
-	f.checkIDs(cmd.Targets)
 	for _, name := range f.words("profiles") {
 		cmd.Targets = append(cmd.Targets, command.ProfileMark+text.Fold(text.AgentName(name)))
 	}

@@ -45,34 +45,33 @@ var undo = ordering(undoParams, sampleUndo, func(c *op.Call, f *orderForm) func(
 func (f *orderForm) takeBack(c *op.Call, number, before uint64, dry bool) error {
 	v := c.View()
 	if _, holds := v.Policy().Rule(number); holds {
-		a := &action{cmd: &command.LiftRule{Order: f.Order, Number: number}, form: f, dry: dry}
-		return a.act(c, nil, nil, nil, 1, "")
+		a := &action{form: f, dry: dry}
+		return a.act(c, &command.LiftRule{Order: f.Order, Number: number}, nil, nil, nil, 1, "")
 	}
 	r, known, err := v.Record(number)
 	if err != nil {
 		return fmt.Errorf("read record %d: %w", number, err)
 	}
-	cmd := &command.Hide{Order: f.Order, Unhide: true, Of: cmp.Or(r.Order, number)}
-	a := &action{cmd: cmd, form: f, dry: dry}
+	a := &action{verb: unhides, form: f, of: cmp.Or(r.Order, number), dry: dry}
 	var seqs []uint64
 	next, why := uint64(0), cmp.Or(lasting[r.Action], nothingHolds)
 	switch {
 	case !known:
 		why = "is that of no order: GET /api/moderation/log lists them"
 	case r.Action == state.ActionHide:
-		if seqs, next, err = v.HiddenBy(cmd.Of, before, command.MaxHidden); err != nil {
+		if seqs, next, err = v.HiddenBy(a.of, before, command.MaxHidden); err != nil {
 			return fmt.Errorf("look for what order %d hides: %w", number, err)
 		}
 		if next == 0 { // an order of profiles has one part
-			if cmd.Agents, err = v.ProfilesHiddenBy(cmd.Of); err != nil {
+			if a.agents, err = v.ProfilesHiddenBy(a.of); err != nil {
 				return fmt.Errorf("look for profiles that order %d hides: %w", number, err)
 			}
 		}
 	}
 	for _, seq := range seqs {
-		cmd.IDs = append(cmd.IDs, c.ShownID(v, seq))
+		a.ids = append(a.ids, c.ShownID(v, seq))
 	}
-	due, more := len(cmd.IDs)+len(cmd.Agents), ""
+	due, more := len(a.ids)+len(a.agents), ""
 	if next > 0 {
 		more = c.ShownID(v, next)
 	} else if due == 0 && before == 0 {
@@ -82,5 +81,5 @@ func (f *orderForm) takeBack(c *op.Call, number, before uint64, dry bool) error 
 		}
 		c.Notes = append(c.Notes, "It would be refused: number "+why+".")
 	}
-	return a.act(c, seqs, nil, cmd.Agents, due, more)
+	return a.act(c, a.command(), seqs, nil, a.agents, due, more)
 }

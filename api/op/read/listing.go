@@ -51,6 +51,10 @@ type Params struct {
 	pairs []wire.Pair
 	// values is the number of values of all filters.
 	values int
+	// head means that the request is a HEAD, which asks about a list whatever its action is.
+	head bool
+	// unresolved means that the list is empty, because it is about an unknown entry.
+	unresolved bool
 	// format is the format of the answer, empty for our own.
 	format string
 }
@@ -84,10 +88,11 @@ func Parse(c *op.Call, params []string, filters func(l *Params)) (*Params, error
 	}
 	doc, twice := wire.FoldPairs(pairs)
 	l := New(c, &doc, params, pairs, twice)
+	l.head = c.IsHead()
 	if filters != nil {
 		filters(l)
 	}
-	return l, Finish(c, l)
+	return l, l.finish(c)
 }
 
 // Versioned reports whether the list depends only on the version of the state. Searches read a
@@ -98,8 +103,8 @@ func (l *Params) Versioned() bool { return l.Query.Q == "" && l.format == "" && 
 // ages reports whether entries leave the list as time goes on.
 func (l *Params) ages() bool { return l.Query.Since < -1 }
 
-// Finish reads the freshness of a read, after all its other parameters.
-func Finish(c *op.Call, l *Params) error {
+// finish reads the freshness of a read, after all its other parameters.
+func (l *Params) finish(c *op.Call) error {
 	l.Fresh = c.ReadFreshness(l.Doc, &l.Problems)
 	c.Notes = append(c.Notes, l.notes...)
 	if l.Problems.Any() {
@@ -127,7 +132,7 @@ const (
 	ScopeHelp = "human-requests"
 )
 
-// List is a list of the interface, except that of entries.
+// List is a list of the interface.
 type List struct {
 	Member, Scope string // the member of the answer; the scope of cursors
 	Params        []string
@@ -152,21 +157,21 @@ func (of *List) Handle(c *op.Call) (op.Task, error) {
 	return op.Task{Fresh: l.Fresh, Builds: l.Query.Limit, Versioned: l.Versioned(), Run: func() error {
 		view := c.View()
 		seqs, next, err := of.Find(view, l)
-		if err == nil && len(seqs) == 0 {
-			err = NoteEmpty(c, l, next, func() ([]uint64, uint64, error) { return of.Find(view, l) })
+		if err == nil && len(seqs) == 0 && !l.unresolved {
+			err = noteEmpty(c, l, next, func() ([]uint64, uint64, error) { return of.Find(view, l) })
 		}
 		if err != nil {
-			return fmt.Errorf("list %s: %w", of.Scope, err)
+			return fmt.Errorf("list %s: %w", of.Member, err)
 		}
-		return AnswerList(c, l, of.Member, seqs, next, func(dst []byte, seqs []uint64) ([]byte, error) {
+		return answerList(c, l, of.Member, seqs, next, func(dst []byte, seqs []uint64) ([]byte, error) {
 			return of.Show(view, dst, seqs)
 		})
 	}}, nil
 }
 
-// AnswerList answers with one page of a list, in the format that was asked for. show appends the
+// answerList answers with one page of a list, in the format that was asked for. show appends the
 // stored JSON of items.
-func AnswerList(c *op.Call, l *Params, name string, seqs []uint64, next uint64, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
+func answerList(c *op.Call, l *Params, name string, seqs []uint64, next uint64, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
 	cursor := l.NextCursor(next)
 	if l.format != "" {
 		return answerFeed(c, l, cursor, seqs, show)
@@ -209,9 +214,9 @@ func BeginNotes(c *op.Call, dst []byte) []byte {
 	return dst
 }
 
-// ReadEntries reads and validates the parameters of a list of entries.
-func (l *Params) ReadEntries(head bool) {
-	if action, given := l.Doc.Get("action").(string); given && !head && wire.Word(action) != "publish" {
+// ReadEntries reads and validates the filters of a list of entries.
+func (l *Params) ReadEntries() {
+	if action, given := l.Doc.Get("action").(string); given && !l.head && wire.Word(action) != "publish" {
 		l.Problems.Add("action", "must be publish, or be left out to list entries")
 	}
 	l.ReadNames()
@@ -223,9 +228,6 @@ func (l *Params) ReadEntries(head bool) {
 	}
 	l.readMode()
 	l.readOrder()
-	l.ReadPage()
-	l.readFormat()
-	l.readBrief()
 }
 
 // readOrder reads the order of a conversation, after its other filters.
@@ -411,6 +413,7 @@ func (l *Params) Resolve(view *view.View) bool {
 	if known && l.ReplyTo != "" {
 		l.Query.ReplyTo, known = view.Resolve(l.ReplyTo)
 	}
+	l.unresolved = !known
 	return known
 }
 

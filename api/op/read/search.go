@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxNearWords and nearCuts bound the searches that NoteEmpty tries: it cuts up to nearCuts
+	// maxNearWords and nearCuts bound the searches that noteEmpty tries: it cuts up to nearCuts
 	// letters off one of the last maxNearWords words, and keeps leastPrefix letters.
 	maxNearWords = 4
 	nearCuts     = 3
 	leastPrefix  = 3
 )
 
-// NoteEmpty explains an empty page of a search, and suggests a successful search: one word is
+// noteEmpty explains an empty page of a search, and suggests a successful search: one word is
 // shortened and moved to the end, where the beginning of a word is enough. If entries can be
 // ranked, it gives the call that does so.
-func NoteEmpty(c *op.Call, l *Params, next uint64, find func() ([]uint64, uint64, error)) error {
+func noteEmpty(c *op.Call, l *Params, next uint64, find func() ([]uint64, uint64, error)) error {
 	if next != 0 {
 		c.Notes = append(c.Notes, "A call looks at a bounded number of entries, and none of these matches. Continue with cursor=nextCursor.")
 		return nil

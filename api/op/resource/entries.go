@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -283,8 +282,7 @@ func listEntries(c *op.Call) (op.Task, error) {
 	}
 	doc, twice := wire.FoldPairs(pairs)
 	switch {
-	case doc.Get("action") == nil:
-	case c.IsHead(): // a HEAD never writes: it asks about the list
+	case doc.Get("action") != nil && c.IsHead(): // a HEAD never writes: it asks about the list
 		c.Out.Set(op.HeaderCacheControl, op.CachingNever)
 	case wire.Word(doc.Get("action")) == "publish":
 		doc.Key = c.Header(op.HeaderKey)
@@ -292,27 +290,18 @@ func listEntries(c *op.Call) (op.Task, error) {
 		write.TakeDryRun(&doc, pairs)
 		return publishByGet(c, &doc, twice)
 	}
-	l := read.New(c, &doc, read.EntryListParams, pairs, twice)
-	l.ReadEntries(c.IsHead())
-	if err := read.Finish(c, l); err != nil {
-		return op.Task{}, err
-	}
-	return op.Task{Fresh: l.Fresh, Builds: l.Query.Limit, Versioned: l.Versioned(), Run: func() error {
-		view := c.View()
-		var seqs []uint64
-		var next uint64
-		if l.Resolve(view) {
-			var err error
-			seqs, next, err = view.List(l.Query)
-			if err == nil && len(seqs) == 0 {
-				err = read.NoteEmpty(c, l, next, func() ([]uint64, uint64, error) { return view.List(l.Query) })
-			}
-			if err != nil {
-				return fmt.Errorf("list entries: %w", err)
-			}
+	return entryList.Handle(c)
+}
+
+var entryList = read.List{
+	Member: "entries", Params: read.EntryListParams, Filters: (*read.Params).ReadEntries,
+	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
+		if !l.Resolve(v) {
+			return nil, 0, nil
 		}
-		return read.AnswerList(c, l, "entries", seqs, next, view.AppendEntries)
-	}}, nil
+		return v.List(l.Query)
+	},
+	Show: (*view.View).AppendEntries,
 }
 
 // knownChannels are the channels with a description, in the interface's order.
